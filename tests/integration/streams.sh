@@ -59,7 +59,7 @@ begun=$SECONDS
 busy=$TMP/busy
 mkdir "$busy"
 # shellcheck disable=SC2016,SC2046
-check "busy: recorded" timeout 120 "$INFTRACE" record --strict -e +cpu,+memory,+irq $(outputs "$busy") \
+check "busy: recorded" timeout 120 "$INFTRACE" record --strict --ring-size 64MB -e +cpu,+memory,+irq $(outputs "$busy") \
 	--profile "$busy/p.jsonl" -- bash -c 'noise; "$@"; wait' - "$DRIVER" -n 8 -t 2 "${MODEL_ARGS[@]}"
 cp "$TMP/check.out" "$busy/said"
 sed 's/^/# /' "$busy/said"
