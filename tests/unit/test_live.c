@@ -269,8 +269,8 @@ static void test_latencies(void **state)
 	assert_int_equal(f->tpot_span, LIVE_TPOT_NS);
 	reference_free(&r);
 	reference_make(&r, steps + STEPS - 30, 30);
-	assert_int_equal(r.sum.ttft.n, 1);
-	assert_int_equal(f->ttft, r.sum.ttft.p50);
+	assert_int_equal(r.sum.first_step.n, 1);
+	assert_int_equal(f->ttft, r.sum.first_step.p50);
 	assert_int_equal(f->ttft_tokens, 100);
 	reference_free(&r);
 	/* and they go away */

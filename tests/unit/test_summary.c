@@ -271,8 +271,8 @@ static void test_ttft(void **state)
 	}
 	series_end(&s);
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
-	assert_int_equal(sum.ttft.n, 3);
-	assert_near(sum.ttft.max, start);
+	assert_int_equal(sum.first_step.n, 3);
+	assert_near(sum.first_step.max, start);
 	assert_int_equal(sum.tpot.n, 60);
 	assert_int_equal(sum.n_phases, 2);
 	assert_int_equal(sum.phases[0].phase, s.names.prefill); /* it took longer */
