@@ -217,3 +217,8 @@ llama_next() {
 llama_service() {
 	debian_next llama-service llama.cpp-services
 }
+
+# The tree with whisper-cli and whisper-server, which need what decodes all kinds of sound, 134 MB to download.
+whisper_next() {
+	debian_next whisper whisper.cpp
+}
