@@ -17,7 +17,7 @@ probed=$BUILD/probed
 run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
 
 # A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
-delay=(-d 500)
+delay=(-d 3000)
 
 # Sets COUNTED, the driver with the library that counts its calls, for a recording of that name.
 counted() { # NAME

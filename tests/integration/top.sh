@@ -32,8 +32,9 @@ top_command() {
 	blocks "$name"
 }
 
-# A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
-delay=(-d 500)
+# A pause before the first prompt: the probes are in place 10 ms after a library is mapped, and more than half a second on
+# a machine that is busy with other tests.
+delay=(-d 3000)
 
 setup() {
 	need_root

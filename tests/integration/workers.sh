@@ -92,7 +92,7 @@ record "$name" --engine "$TMP/crews-engine.json" -o "$TMP/$name.pftrace" -- "$p"
 # real ones, with and without a pool of threads
 if (need_llama) >/dev/null 2>&1; then
 	need_llama
-	delay=(-d 500) # the probes are in place 10 ms after a library is mapped
+	delay=(-d 3000) # the probes are in place 10 ms after a library is mapped
 	for threads in 2 3; do
 		name=llama-pool-$threads
 		record "$name" -- "$DRIVER" -n 8 -t "$threads" -P 50 -q "${delay[@]}" "${MODEL_ARGS[@]}" || continue
