@@ -183,6 +183,14 @@ static int walk_python(struct walk *w)
 	return err;
 }
 
+/* In another release the path may lead nowhere: then this file lacks the function, and only this one. */
+static int walk_path(struct walk *w, struct elf_symbol *ret_sym)
+{
+	int err = elf_resolve(w->elf, w->pt->specs[w->id].symbol, ret_sym);
+
+	return err == -EBADMSG || err == -EINVAL ? -ENOENT : err;
+}
+
 /* A file that lacks the function is not reported: another one may have it. */
 static int walk_spec(struct walk *w)
 {
@@ -194,8 +202,8 @@ static int walk_spec(struct walk *w)
 		err = walk_python(w);
 	else if (s->is_usdt)
 		err = usdt_each(w->elf, s->symbol + strlen(SPEC_USDT), on_note, w);
-	else if (strstr(s->symbol, "()"))
-		err = elf_resolve(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);
+	else if (elf_is_path(s->symbol))
+		err = walk_path(w, &sym) ?: on_symbol(&sym, w);
 	else if (s->is_glob)
 		err = elf_match_symbols(w->elf, s->symbol, on_symbol, w);
 	else

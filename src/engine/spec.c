@@ -56,7 +56,7 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 	s = &pt->specs[pt->n];
 	*s = (struct probe_spec){ .name_arg = -1, .name_part = -1, .handle_arg = -1 };
 	s->is_usdt = !strncmp(symbol, SPEC_USDT, strlen(SPEC_USDT));
-	s->is_glob = strpbrk(symbol, "*?[") && !strstr(symbol, "()");
+	s->is_glob = strpbrk(symbol, "*?[") && !elf_is_path(symbol);
 	s->library = library ? strdup(library) : NULL;
 	s->symbol = strdup(symbol);
 	if (!s->symbol || (library && !s->library)) {

@@ -277,6 +277,13 @@ int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *re
 	return 0;
 }
 
+bool elf_is_code(const struct elf_file *elf, uint64_t vaddr)
+{
+	const struct load *l = load_find(elf, vaddr, false);
+
+	return l && l->exec;
+}
+
 /* FNV-1a. A collision costs one more comparison, so it does not have to withstand an attacker. */
 static uint64_t name_hash(const char *name, size_t len)
 {

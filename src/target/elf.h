@@ -9,6 +9,7 @@
 #ifndef INFTRACE_ELF_H
 #define INFTRACE_ELF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -85,6 +86,9 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 
 /* The file offset of an address as linked. -ENXIO if no loaded part of the file has it. */
 int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *ret_offset);
+
+/* Whether the address as linked is in a part of the file that is executed. */
+bool elf_is_code(const struct elf_file *elf, uint64_t vaddr);
 
 /* The GNU build-id in lower-case hex. -ENOENT: it has none. -ENOSPC: hex is too small. */
 int elf_build_id(struct elf_file *elf, char *hex, size_t size);

@@ -56,7 +56,11 @@ static bool is_relative(const struct elf_file *elf, uint64_t info)
 	       (elf_machine(elf) == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE);
 }
 
-static int apply_relocations(struct elf_file *elf, uint64_t vaddr, uint64_t *pointers, size_t n)
+/* Called with each relocation that stores an address of the file itself: where, and which. */
+typedef void (*relocation_cb)(uint64_t at, uint64_t addend, void *arg);
+
+/* A file without relocations, or with packed ones (DT_RELR), has its addresses in place. */
+static int each_relocation(struct elf_file *elf, relocation_cb cb, void *arg)
 {
 	Elf64_Rela chunk[RELAS_CHUNK];
 	struct relocations rel;
@@ -64,7 +68,7 @@ static int apply_relocations(struct elf_file *elf, uint64_t vaddr, uint64_t *poi
 
 	err = find_relocations(elf, &rel);
 	if (err)
-		return err == -ENOENT ? 0 : err; /* packed (DT_RELR) or not relocated: the value is in place */
+		return err == -ENOENT ? 0 : err;
 	for (uint64_t i = 0; i < rel.n; i += RELAS_CHUNK) {
 		uint64_t k = rel.n - i < RELAS_CHUNK ? rel.n - i : RELAS_CHUNK;
 
@@ -72,17 +76,31 @@ static int apply_relocations(struct elf_file *elf, uint64_t vaddr, uint64_t *poi
 		if (err)
 			return err;
 		for (uint64_t c = 0; c < k; c++) {
-			uint64_t at = chunk[c].r_offset - vaddr;
-
-			if (is_relative(elf, chunk[c].r_info) && at / sizeof(*pointers) < n && !(at % 8))
-				pointers[at / sizeof(*pointers)] = (uint64_t)chunk[c].r_addend;
+			if (is_relative(elf, chunk[c].r_info))
+				cb(chunk[c].r_offset, (uint64_t)chunk[c].r_addend, arg);
 		}
 	}
 	return 0;
 }
 
+struct pointers {
+	uint64_t vaddr;
+	uint64_t *values;
+	size_t n;
+};
+
+static void store_pointer(uint64_t at, uint64_t addend, void *arg)
+{
+	struct pointers *p = arg;
+
+	at -= p->vaddr;
+	if (at / sizeof(*p->values) < p->n && !(at % sizeof(*p->values)))
+		p->values[at / sizeof(*p->values)] = addend;
+}
+
 int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n)
 {
+	struct pointers p = {.vaddr = vaddr, .values = ret_pointers, .n = n};
 	uint64_t offset;
 	int err;
 
@@ -90,7 +108,7 @@ int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointe
 	if (!err)
 		err = elf_read_at_offset(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
 	if (!err)
-		err = apply_relocations(elf, vaddr, ret_pointers, n);
+		err = each_relocation(elf, store_pointer, &p);
 	return err == -ENODATA ? -EBADMSG : err;
 }
 
@@ -151,6 +169,106 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 	return 0;
 }
 
+/*
+ * Virtual tables of C++ classes, also without symbols (Itanium C++ ABI, 2.5.2 and 2.9.5): run time type information
+ * has the mangled name of the class as text and a pointer to it as its second word; the second word of the table
+ * points to that information, the first is 0 in a table of the class itself, and from the third on it has functions.
+ */
+#define VTABLE "_ZTV"
+#define NAME_CHUNK 65536
+#define REFERENCES_MAX 64
+
+static int find_in_range(struct elf_file *elf, const Elf64_Phdr *ph, const char *text, size_t len, uint64_t *ret_vaddr)
+{
+	char buf[NAME_CHUNK];
+	uint64_t at = 0;
+
+	while (at + len <= ph->p_filesz) {
+		size_t n = ph->p_filesz - at < sizeof(buf) ? ph->p_filesz - at : sizeof(buf);
+		int err = elf_read_at_offset(elf, ph->p_offset + at, buf, n);
+		const char *p;
+
+		if (err)
+			return err;
+		p = memmem(buf, n, text, len);
+		if (p) {
+			*ret_vaddr = ph->p_vaddr + at + (size_t)(p - buf);
+			return 0;
+		}
+		at += n - (len - 1);
+	}
+	return -ENOENT;
+}
+
+/* The address of a text with a NUL before and behind it, in what is mapped read-only. */
+static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr)
+{
+	char whole[256] = {};
+	size_t len = strlen(text);
+	Elf64_Phdr ph = {};
+	Elf64_Ehdr eh;
+	int err;
+
+	if (len + 2 > sizeof(whole))
+		return -EINVAL;
+	memcpy(whole + 1, text, len);
+	err = elf_read_at_offset(elf, 0, &eh, sizeof(eh));
+	for (unsigned int i = 0; !err && i < eh.e_phnum && i < PHDRS_MAX; i++) {
+		err = elf_read_at_offset(elf, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph));
+		if (err || ph.p_type != PT_LOAD || ph.p_flags & PF_W)
+			continue;
+		err = find_in_range(elf, &ph, whole, len + 2, ret_vaddr);
+		if (!err)
+			*ret_vaddr += 1;
+		if (err != -ENOENT)
+			return err;
+		err = 0;
+	}
+	return err ?: -ENOENT;
+}
+
+struct references {
+	uint64_t to;
+	uint64_t at[REFERENCES_MAX];
+	unsigned int n;
+};
+
+static void store_reference(uint64_t at, uint64_t addend, void *arg)
+{
+	struct references *r = arg;
+
+	if (addend == r->to && r->n < REFERENCES_MAX)
+		r->at[r->n++] = at;
+}
+
+static int find_vtable(struct elf_file *elf, const char *name, uint64_t *ret_vaddr)
+{
+	struct references names = {}, types = {};
+	struct elf_symbol sym;
+	uint64_t words[3];
+	int err;
+
+	err = elf_find_object(elf, name, &sym);
+	if (!err)
+		*ret_vaddr = sym.vaddr;
+	if (err != -ENOENT)
+		return err;
+	err = find_text(elf, name + strlen(VTABLE), &names.to) ?: each_relocation(elf, store_reference, &names);
+	for (unsigned int i = 0; !err && i < names.n; i++) {
+		types = (struct references){.to = names.at[i] - sizeof(uint64_t)};
+		err = each_relocation(elf, store_reference, &types);
+		for (unsigned int k = 0; !err && k < types.n; k++) {
+			uint64_t vaddr = types.at[k] - sizeof(uint64_t);
+
+			if (elf_pointers_read(elf, vaddr, words, 3) || words[0] || !elf_is_code(elf, words[2]))
+				continue;
+			*ret_vaddr = vaddr;
+			return 0;
+		}
+	}
+	return err ?: -ENOENT;
+}
+
 #define RETURNS_WAY 64 /* bytes of a function within which it must return */
 
 /* The address that a function returns, taken from its first "lea rax, [rip + x]; ret". */
@@ -206,6 +324,11 @@ static int resolve_step(struct elf_file *elf, const char **expr, uint64_t *vaddr
 	return elf_pointers_read(elf, *vaddr + n * sizeof(uint64_t), vaddr, 1);
 }
 
+bool elf_is_path(const char *expr)
+{
+	return strstr(expr, "()") || !strncmp(expr, VTABLE, strlen(VTABLE));
+}
+
 int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_sym)
 {
 	size_t len = strcspn(expr, "([");
@@ -218,11 +341,14 @@ int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_s
 		return -EINVAL;
 	memcpy(name, expr, len);
 	name[len] = 0;
-	err = elf_find_symbol(elf, name, &sym);
+	if (!strncmp(name, VTABLE, strlen(VTABLE)))
+		err = find_vtable(elf, name, &sym.vaddr);
+	else
+		err = elf_find_symbol(elf, name, &sym);
 	while (!err && *p)
 		err = resolve_step(elf, &p, &sym.vaddr);
 	if (!err)
-		err = elf_vaddr_to_offset(elf, sym.vaddr, &sym.offset);
+		err = elf_is_code(elf, sym.vaddr) ? elf_vaddr_to_offset(elf, sym.vaddr, &sym.offset) : -EBADMSG;
 	if (err)
 		return err == -ENXIO ? -EBADMSG : err;
 	sym.name = expr;
