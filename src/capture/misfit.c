@@ -144,13 +144,14 @@ static void name_functions(const struct misfits *m, uint32_t engine, bool stand_
 
 static void describe(const struct misfits *m, struct suspect *s)
 {
+	const struct engine *e = m->pt->engines[s->key.engine - 1];
 	char steps[128], stand_in[64];
 
 	name_functions(m, s->key.engine, false, steps, sizeof(steps));
 	name_functions(m, s->key.engine, true, stand_in, sizeof(stand_in));
-	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s",
-		m->pt->engines[s->key.engine - 1]->name, *stand_in ? "steps are calls of " : "no steps", stand_in,
-		steps, s->like);
+	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
+		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "",
+		e->advice ?: "");
 }
 
 /* ---- what it does ---- */

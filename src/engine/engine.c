@@ -629,9 +629,9 @@ static int read_versions(struct reader *r, struct json_object *root)
 
 static int read_root(struct reader *r, struct json_object *root)
 {
-	static const char *const known[] = { "name", "version", "checked", "match", "enums", "probes",
-		NULL };
-	const char *name;
+	static const char *const known[] = { "name", "version", "checked", "advice", "match", "enums",
+		"probes", NULL };
+	const char *name, *advice = NULL;
 	int err;
 
 	if (!json_object_is_type(root, json_type_object)) {
@@ -641,10 +641,11 @@ static int read_root(struct reader *r, struct json_object *root)
 	err = check_keys(r, root, known);
 	if (err)
 		return err;
-	if (get_string(r, root, "name", true, &name))
+	if (get_string(r, root, "name", true, &name) || get_string(r, root, "advice", false, &advice))
 		return -EINVAL;
 	r->e->name = strdup(name);
-	if (!r->e->name)
+	r->e->advice = advice ? strdup(advice) : NULL;
+	if (!r->e->name || (advice && !r->e->advice))
 		return -ENOMEM;
 	err = read_versions(r, root);
 	if (err)

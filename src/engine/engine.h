@@ -136,6 +136,7 @@ struct probe_spec {
 
 struct engine {
 	char *name;
+	char *advice; /* where none of its steps is called; may be NULL */
 	unsigned int version;
 	char **mapped; /* globs on the names of mapped files */
 	size_t n_mapped;

@@ -747,6 +747,7 @@ static void engine_free(struct engine *e)
 		enum_table_clear(&e->enums[i]);
 	free(e->enums);
 	free(e->name);
+	free(e->advice);
 	free(e);
 }
 

@@ -222,3 +222,8 @@ llama_service() {
 whisper_next() {
 	debian_next whisper whisper.cpp
 }
+
+# The tree with ONNX Runtime's Python module on CPython 3.14, 284 MB.
+onnx_next() {
+	debian_next onnx python3-onnxruntime
+}

@@ -44,3 +44,30 @@ expect "names and numbers of inputs and outputs" \
 expect "a profile line for each" \
 	'len([l for l in p if l["event"] == "token_prof"]) == '"$runs" p="$TMP/p.jsonl"
 check "the profile is valid" "$INFTRACE" validate "$TMP/p.jsonl"
+
+# Debian's Python module, which is stripped and has no C interface: each operator of each run, and a line that says what is missing.
+if [ ! -d "$ENGINES/next-onnx" ] && [ ! "$(often '' all)" ]; then
+	skip "python" "70 MB of packages: with --all"
+elif ! root=$(onnx_next 2>&1); then
+	skip "python" "$root"
+else
+	mkdir "$TMP/mnt"
+	cp "$TMP/m.onnx" "$TOP/tests/engines/onnx/run_onnx.py" "$TMP/mnt"
+	"$TOP/tests/engines/in_root" "$root" "$TMP/mnt" python3 /mnt/run_onnx.py /mnt/m.onnx 20000 <"$TMP/go" >"$TMP/python.out" 2>&1 &
+	engine=$!
+	test_pids+=("$engine")
+	exec 9>"$TMP/go"
+	wait_until 60 grep -qx ready "$TMP/python.out"
+	background "$INFTRACE" record --strict -e functions -o "$TMP/python.json" -p "$engine" 2>"$TMP/python.err"
+	wait_until 60 grep -q recording "$TMP/python.err"
+	echo >&9
+	exec 9>&-
+	check "python: the model runs" wait "$engine"
+	check "python: nothing is lost" wait "$BG"
+	grep '^{"engine"' "$TMP/python.out" >"$TMP/python.log"
+	expect "python: each operator of each run, as its own profiler counts them" \
+		'len(c["nodes"]) > 1 and all([e["args"]["node"] for e in t if e["name"] == "LaunchKernelStep"].count(int(n)) == k == c["runs"] for n, k in c["nodes"].items())' \
+		t="$TMP/python.json" c=last:"$TMP/python.log"
+	check "python: that there are no steps is said, and what would help" \
+		grep -q 'the preset onnxruntime does not fit: no steps.*--py-step Session.run' "$TMP/python.err"
+fi
