@@ -227,3 +227,8 @@ whisper_next() {
 onnx_next() {
 	debian_next onnx python3-onnxruntime
 }
+
+# The tree with PyTorch on CPython 3.14, 1.2 GB.
+torch_next() {
+	debian_next torch python3-torch
+}

@@ -18,22 +18,25 @@ for p in python3 /usr/bin/python3; do
 done
 [ "$python" ] || skip_all "python3-torch is not installed (apt-get install --no-install-recommends python3-torch)"
 
-background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/counts" >"$TMP/out" 2>"$TMP/model.err"
-model=$BG
-wait_until 60 grep -q ready "$TMP/out" || sed 's/^/# /' "$TMP/model.err"
-"$INFTRACE" engines -p "$model" >"$TMP/engines"
-background "$INFTRACE" record --strict --ring-size 64MB -o "$TMP/t.json" -p "$model" 2>"$TMP/err"
-wait_until 60 grep -q '^inftrace: recording' "$TMP/err"
-touch "$TMP/go"
-rc=0
-wait "$BG" || rc=$?
-same "recorded, nothing lost" "$rc" 0
-check "the model ran" wait "$model"
+# operators NAME COMMAND...: what runs torch_model.py, with $TMP at /mnt or as it is, and its files in $TMP/NAME
+operators() {
+	local dir=$TMP/$1 model rc=0
+	mkdir -p "$dir"
+	background "${@:2}" >"$dir/out" 2>"$dir/model.err"
+	model=$BG
+	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
+	"$INFTRACE" engines -p "$model" >"$dir/engines"
+	background "$INFTRACE" record --strict --ring-size 64MB -o "$dir/t.json" -p "$model" 2>"$dir/err"
+	wait_until 60 grep -q '^inftrace: recording' "$dir/err"
+	touch "$dir/go"
+	wait "$BG" || rc=$?
+	same "$1: recorded, nothing lost" "$rc" 0
+	check "$1: the model ran" wait "$model"
 
-python3 - "$TMP" <<'PY' || test_failed=1
+	python3 - "$dir" "$1" <<'PY' || test_failed=1
 import collections, json, sys
 
-tmp = sys.argv[1]
+tmp, who = sys.argv[1:]
 with open(f"{tmp}/counts") as f:
     own = json.load(f)
 with open(f"{tmp}/t.json") as f:
@@ -45,24 +48,28 @@ for e in trace:
     if e.get("cat") == "op" and own["from"] <= start + round(e["ts"] * 1000) <= own["to"]:
         name = own["names"].get(e["name"], f"no operator {e['name']}")
         seen[name] += 1
-        times[name].append(e.get("dur", 0))
+        if e["ph"] == "X":
+            times[name].append(e["dur"])
 counts = {k: v for k, v in own["counts"].items() if k.startswith("aten::")}
 wrong = [f"{k}: {seen[k]} in the trace, {counts.get(k, 0)} in the profiler"
          for k in sorted(set(seen) | set(counts)) if seen[k] != counts.get(k, 0)]
 for w in wrong[:10]:
     print("#", w)
 print(f"# {sum(counts.values())} calls of {len(counts)} operators")
-print(f"not ok calls of each operator - {len(wrong)} differ" if wrong or not counts
-      else "ok calls of each operator")
+print(f"not ok {who}: calls of each operator - {len(wrong)} differ" if wrong or not counts
+      else f"ok {who}: calls of each operator")
 
 # the profiler's part of a call lies within it; if that is so for each, it is so for them in the order of their lengths
-short = [f"{k}: {a} us in the trace, {b} us in the profiler" for k in counts
+# those whose end no cheap place shows (a jump to what they call last) are instants
+instants = [k for k in counts if not times[k]]
+print(f"# {sum(counts[k] for k in instants)} of them are instants: {' '.join(instants)}")
+short = [f"{k}: {a} us in the trace, {b} us in the profiler" for k in counts if k not in instants
          for a, b in zip(sorted(times[k]), sorted(own["times"][k])) if a + 1.1 < b]
 longest = max((t for k in times for t in times[k]), default=0)
 for w in short[:10]:
     print("#", w)
-print("ok operators take as long as they do" if not short and 0 < longest <= (own["to"] - own["from"]) / 1000
-      else f"not ok operators take as long as they do - {len(short)} are too short, the longest has {longest} us")
+print(f"ok {who}: operators take as long as they do" if not short and len(instants) < len(counts) / 10 and 0 < longest <= (own["to"] - own["from"]) / 1000
+      else f"not ok {who}: operators take as long as they do - {len(short)} are too short, {len(instants)} are instants, the longest has {longest} us")
 
 sites = collections.Counter()
 with open(f"{tmp}/engines") as f:
@@ -72,9 +79,22 @@ with open(f"{tmp}/engines") as f:
             sites[words[0]] += 1
 # their number depends on the release: 2952 in 1.13.1
 good = sites["cheap"] > 1000 and not sites["dear"]
-print("ok entry points are cheap" if good else f"not ok entry points are cheap - {dict(sites)}")
+print(f"ok {who}: entry points are cheap" if good else f"not ok {who}: entry points are cheap - {dict(sites)}")
 sys.exit(bool(wrong) or not counts or not good or bool(short))
 PY
+}
+
+operators "PyTorch" "$python" "$TOP/tests/engines/torch_model.py" "$TMP/PyTorch/go" "$TMP/PyTorch/counts"
+# Debian's next release has it on CPython 3.14
+if [ ! -d "$ENGINES/next-torch" ] && [ ! "$(often '' all)" ]; then
+	skip "next PyTorch" "300 MB of packages: with --all"
+elif ! root=$(torch_next 2>&1); then
+	skip "next PyTorch" "$root"
+else
+	mkdir "$TMP/next"
+	cp "$TOP/tests/engines/torch_model.py" "$TMP/next"
+	operators "next" "$TOP/tests/engines/in_root" "$root" "$TMP/next" python3 /mnt/torch_model.py /mnt/go /mnt/counts
+fi
 
 # C++ exceptions that leave operators: the process lives, and the operators after them are as they were
 cat >"$TMP/raises.py" <<'PY'
@@ -97,4 +117,4 @@ expect "exceptions: operators after them have their times" \
 check "exceptions: what they left is counted" grep -q '50 functions were left without a return' "$TMP/raises.err"
 
 # thousands of functions that were not called are not named one by one
-same "the summary is short" "$(grep -c 'never hit' "$TMP/err")" 1
+same "the summary is short" "$(grep -c 'never hit' "$TMP/PyTorch/err")" 1
