@@ -15,11 +15,12 @@ setup() {
 	root=$(llama_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
 	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
 	mkdir "$TMP/mnt"
-	for preset in tiny mite; do
-		cp "$(llama_model "$preset")" "$TMP/mnt/$preset.gguf"
-	done
 	mkdir "$TMP/mnt/models"
-	cp "$TMP"/mnt/*.gguf "$TMP/mnt/models"
+	for preset in tiny mite; do
+		cp "$(llama_model "$preset")" "$TMP/mnt/models/$preset.gguf"
+	done
+	cp "$TMP"/mnt/models/tiny.gguf "$(llama_model mtp)" "$TMP/mnt"
+	"$TOP/tests/engines/make_gguf.py" --lora --out "$TMP/mnt/lora.gguf" >/dev/null
 }
 
 # serve NAME SERVER-OPTION...: starts a server, and records it until recorded. Sets URL.
@@ -61,7 +62,7 @@ shapes() {
 clients() {
 	local name=$1
 	args_split "${@:2}"
-	serve "$name" -m /mnt/tiny.gguf "${BEHIND[@]}"
+	serve "$name" -m "/mnt/${MODEL-tiny}.gguf" "${BEHIND[@]}"
 	"$BUILD/programs/llama_clients" "${BEFORE[@]}" "${URL##*:}" >"$TMP/$name.clients"
 	recorded "$name"
 	check "$name: requests, slots, tokens and times, as the server and its clients say" \
@@ -82,15 +83,40 @@ test_disconnects() {
 }
 
 # Each step of the draft model's context says so, and none is a request.
-test_draft() {
-	clients "draft" -u 8 -n "$(often 6 30)" -c -- -np 4 -md /mnt/tiny.gguf --spec-type draft-simple --spec-draft-n-max 4
-	shapes token_prof draft
-	shapes request_prof draft
+drafts() { # NAME MODEL SERVER-OPTION...
+	local MODEL=$2
+	clients "$1" -u 8 -n "$(often 6 30)" -c -- -np 4 "${@:3}"
+	shapes token_prof "$1"
 	# those that are read before the first call that names the draft's context, in the order of the rings, are not known as its own
-	expect "draft: the steps of one of the two contexts draft, from some step on" \
+	expect "$1: the steps of one of the two contexts draft, from some step on" \
 		'sorted("".join("d" if s["phase"] == "draft" else "-" for s in p if s["context"] == c).lstrip("-").strip("d") for c in {s["context"] for s in p}) == ["", ""] and len({s["context"] for s in p if s["phase"] == "draft"}) == 1' \
-		p="$TMP/draft.token_prof"
+		p="$TMP/$1.token_prof"
+}
+
+test_draft() {
+	drafts draft tiny -md /mnt/tiny.gguf --spec-type draft-simple --spec-draft-n-max 4
+	shapes request_prof draft
 	expect "draft: guesses were accepted" 'sum(r.get("draft_steps", 0) for r in p) > 0' p="$TMP/draft.request_prof"
+}
+
+# A layer of the model itself drafts, in a context of its own.
+test_mtp() {
+	drafts mtp mtp-f16 --spec-type draft-mtp
+}
+
+# Long prompts are computed in parts, among the decodes of others.
+test_chunks() {
+	clients "chunks" -u 8 -n "$(often 10 60)" -l 4 -- -np 4 -b 64 -ub 32
+}
+
+# Requests with and without an adapter do not share a batch.
+test_lora() {
+	clients "lora" -u 8 -n "$(often 10 60)" -c -j '"lora":[{"id":0,"scale":1}]' -j '"lora":[]' -- -np 4 --lora /mnt/lora.gguf
+}
+
+# Each token has to fit a grammar, as in answers that call a tool.
+test_grammar() {
+	clients "grammar" -u 8 -n "$(often 5 30)" -c -j '"grammar":"root ::= [a-z ]+"' -j '"grammar":"root ::= (\"[\" [a-z ]* \"]\")+"' -- -np 4
 }
 
 post() { # PATH JSON
@@ -222,5 +248,5 @@ test_unit() {
 	each_model unit
 }
 
-ALL_TESTS=(users disconnects draft slots embeddings router unit)
+ALL_TESTS=(users disconnects draft mtp chunks lora grammar slots embeddings router unit)
 run_tests "$@"

@@ -3,11 +3,11 @@
  * Users of a llama-server: each sends one request after the other, reads the answer as it comes, and logs what it saw as
  * JSON: when its first token came, when the answer ended, and what the server says of it at its end.
  *
- *   llama_clients [-u USERS] [-n REQUESTS] [-t TOKENS] [-l EVERY] [-w WORDS] [-c] [-d EVERY] [-1] [-f] [-s SEED] PORT
+ *   llama_clients [-u USERS] [-n REQUESTS] [-t TOKENS] [-l EVERY] [-w WORDS] [-c] [-d EVERY] [-1] [-f] [-s SEED] [-j MEMBERS ...] PORT
  *
  * -n: of each user. -l, -w: of every EVERY-th prompt, the words; others have up to 14. -c: prompts are cached. -d: every
- * EVERY-th answer is not read to its end. -1: answers in one part. -f: all answers are equally long. Request N of all is 4000 + N bytes long, so that it is
- * recognised wherever it is seen.
+ * EVERY-th answer is not read to its end. -1: answers in one part. -f: all answers are equally long. -j: more members of the
+ * JSON of a request; of several, by turns. Request N of all is 4000 + N bytes long, so that it is recognised wherever it is seen.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,6 +31,8 @@ static bool cache, whole, fixed;
 static unsigned int seed = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_sent;
+static const char *members[4];
+static int n_members;
 
 static void __attribute__((noreturn)) die(const char *what)
 {
@@ -64,8 +66,9 @@ static size_t make_request(char *buf, size_t size, int number, int words, unsign
 	char body[16384], pad[BYTES + 100000] = "";
 	size_t n = 0, len;
 
-	n += (size_t)snprintf(body, sizeof(body), "{\"stream\":%s,\"n_predict\":%d,\"ignore_eos\":true,\"cache_prompt\":%s,\"prompt\":\"",
-		whole ? "false" : "true", fixed ? tokens : tokens / 2 + rand_r(state) % (tokens + 1), cache ? "true" : "false");
+	n += (size_t)snprintf(body, sizeof(body), "{\"stream\":%s,\"n_predict\":%d,\"ignore_eos\":true,\"cache_prompt\":%s,%s%s\"prompt\":\"",
+		whole ? "false" : "true", fixed ? tokens : tokens / 2 + rand_r(state) % (tokens + 1), cache ? "true" : "false",
+		n_members ? members[number % n_members] : "", n_members ? "," : "");
 	for (int i = 0; i < words; i++)
 		n += (size_t)snprintf(body + n, sizeof(body) - n, "%s ", list[rand_r(state) % 11]);
 	n += (size_t)snprintf(body + n, sizeof(body) - n, "\"}");
@@ -154,7 +157,7 @@ int main(int argc, char **argv)
 	pthread_t threads[256];
 	int opt;
 
-	while ((opt = getopt(argc, argv, "u:n:t:l:w:cd:1fs:")) != -1) {
+	while ((opt = getopt(argc, argv, "u:n:t:l:w:cd:1fs:j:")) != -1) {
 		switch (opt) {
 		case 'u':
 			users = atoi(optarg);
@@ -185,6 +188,11 @@ int main(int argc, char **argv)
 			break;
 		case 's':
 			seed = (unsigned int)atoi(optarg);
+			break;
+		case 'j':
+			if (n_members == sizeof(members) / sizeof(*members))
+				return 2;
+			members[n_members++] = optarg;
 			break;
 		default:
 			return 2;
