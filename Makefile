@@ -77,7 +77,13 @@ $(SKEL): $(KERNEL_O)/inftrace.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name inftrace_bpf > $@.tmp
 	$(Q)mv $@.tmp $@
 
-$(O)/%.o: src/%.c Makefile | $(SKEL)
+# numbers and names of system calls, from the kernel's headers of the compiler
+SYSCALLS := $(KERNEL_O)/syscalls.h
+$(SYSCALLS): scripts/gen-syscalls
+	@mkdir -p $(@D)
+	$(Q)CC="$(CC)" scripts/gen-syscalls $(ARCH) > $@
+
+$(O)/%.o: src/%.c Makefile | $(SKEL) $(SYSCALLS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
@@ -114,7 +120,7 @@ $(LIB): $(LIB_OBJS)
 
 TEST_LD := $(if $(findstring /,$(shell $(CC) -print-prog-name=ld.gold)),-fuse-ld=gold)
 
-$(O)/tests/%.o: tests/unit/%.c Makefile | $(SKEL)
+$(O)/tests/%.o: tests/unit/%.c Makefile | $(SKEL) $(SYSCALLS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -O0 $(INF_CFLAGS) -MMD -MP -c $< -o $@
 

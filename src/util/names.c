@@ -7,13 +7,7 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-#if defined(__x86_64__)
-#define SYSCALL_TABLE "util/syscalls_x86_64.h"
-#elif defined(__aarch64__)
-#define SYSCALL_TABLE "util/syscalls_arm64.h"
-#else
-#error "no table of system calls for this architecture: see scripts/gen-syscalls"
-#endif
+#define SYSCALL_TABLE "syscalls.h" /* made by scripts/gen-syscalls */
 
 /* Own numbers, since the installed headers may be older than the table. */
 enum {
