@@ -20,6 +20,15 @@
 #include "util/log.h"
 #include "util/text.h"
 
+#define DROPS_MAX 32
+#define DROPS_APART_NS 10000000 /* what is dropped in that time is one interval */
+
+/* Records that were left out as too much waited to be written. */
+struct drop {
+	uint64_t from_ns, to_ns;
+	uint32_t n;
+};
+
 struct output {
 	struct sink sink;
 	struct sink *format;
@@ -27,20 +36,60 @@ struct output {
 	struct rotation *rotation; /* NULL: a single file */
 	int err;		   /* from a file that could not continue another */
 	uint64_t dropped[REC_KIND_MAX];
+	struct drop drops[DROPS_MAX]; /* the last ones */
+	unsigned int n_drops;
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
 };
 
 /* ---- the sink ---- */
 
+/* What is few, and what is told of rests on: it has the room that the others leave (WRITER_SLACK). */
+static bool is_vital(const struct rec_hdr *h)
+{
+	return h->kind == REC_TASK || h->kind == REC_STEP || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP;
+}
+
+static void drop_record(struct output *o, const struct rec_hdr *h)
+{
+	struct drop *d = &o->drops[(o->n_drops - 1) % DROPS_MAX];
+	uint64_t end = h->start_ns + h->dur_ns;
+
+	o->dropped[h->kind]++;
+	if (!o->n_drops || end > d->to_ns + DROPS_APART_NS || end + DROPS_APART_NS < d->from_ns) {
+		d = &o->drops[o->n_drops++ % DROPS_MAX];
+		*d = (struct drop){ .from_ns = end, .to_ns = end };
+	}
+	d->from_ns = end < d->from_ns ? end : d->from_ns;
+	d->to_ns = end > d->to_ns ? end : d->to_ns;
+	d->n++;
+}
+
+/* A step says how many records its file lacks, of those that ended when it ran or within some milliseconds of that. */
+static const struct rec_hdr *with_drops(const struct output *o, const struct rec_hdr *h, size_t size)
+{
+	static struct rec_step_parts copy;
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < DROPS_MAX && i < o->n_drops; i++) {
+		if (o->drops[i].to_ns >= h->start_ns && o->drops[i].from_ns <= h->start_ns + h->dur_ns)
+			n += o->drops[i].n;
+	}
+	if (!n)
+		return h;
+	memcpy(&copy, h, size);
+	copy.s.lost += n;
+	return &copy.s.h;
+}
+
 static void output_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct output *o = (struct output *)s;
 
-	if (writer_full(o->file.w) && h->kind != REC_TASK)
-		o->dropped[h->kind]++;
+	if (writer_full(o->file.w) && !is_vital(h))
+		drop_record(o, h);
 	else
-		sink_record(o->format, h, size);
+		sink_record(o->format, h->kind == REC_STEP && o->n_drops ? with_drops(o, h, size) : h, size);
 	if (o->rotation && !o->err)
 		o->err = rotation_turn(o->rotation, &o->file, o->format, false);
 }

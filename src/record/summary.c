@@ -16,18 +16,33 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+#include "util/text.h"
 
 #define SAMPLE_LIMIT_TEXT "8 MB"
 _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same");
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
-/* What to do about lost records. */
-static const char *lost_why(const struct intake *in, char *buf, size_t size)
+static bool is_compressed(const struct record_options *o)
 {
-	if (!in->dropped)
+	for (size_t i = 0; i < o->n_outputs; i++) {
+		if (text_has_suffix(o->outputs[i], ".gz"))
+			return true;
+	}
+	for (size_t i = 0; i < o->n_formats; i++) {
+		if (text_has_suffix(o->formats[i], ".gz"))
+			return true;
+	}
+	return false;
+}
+
+/* What to do about lost records. */
+static const char *lost_why(const struct windows *w, char *buf, size_t size)
+{
+	if (!w->in->dropped)
 		return "a larger --ring-size or fewer -e keeps up";
-	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; .json.gz or fewer -e writes less",
-		in->dropped);
+	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; %s", w->in->dropped,
+		is_compressed(w->o) ? "fewer -e writes less, and without .gz nothing has to be compressed"
+				      : ".gz or fewer -e writes less");
 	return buf;
 }
 
@@ -35,7 +50,7 @@ static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 {
 	/* 0: no window was opened */
 	uint64_t end = w->whole.close_ns ? w->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
-	char why[160];
+	char why[224];
 	char line[512] = "";
 	size_t n = 0;
 
@@ -53,7 +68,7 @@ static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 				w->whole.lost[k], rec_kind_name((enum rec_kind)k));
 	}
 	if (n)
-		log_warn("lost %s: %s", line, lost_why(w->in, why, sizeof(why)));
+		log_warn("lost %s: %s", line, lost_why(w, why, sizeof(why)));
 }
 
 /* The places of a USDT probe are one probe, represented by the first of them. */

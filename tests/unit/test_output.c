@@ -211,41 +211,78 @@ static void test_view(void **state)
 	assert_true(is_there("a.json"));
 }
 
+/* Into read.json. */
 static void *read_all(void *arg)
 {
 	char buf[65536];
-	int fd = *(int *)arg;
+	int fd = *(int *)arg, to = open("read.json", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	ssize_t n;
 
 	fcntl(fd, F_SETFL, 0);
-	while (read(fd, buf, sizeof(buf)) > 0)
-		;
+	while ((n = read(fd, buf, sizeof(buf))) > 0)
+		assert_int_equal(write(to, buf, (size_t)n), n);
 	close(fd);
+	close(to);
 	return NULL;
 }
 
-/* A reader of a pipe that stops reading costs records, but not the life of tasks; they are counted. */
+static void emit_step(struct sink *s, uint64_t from, uint64_t to)
+{
+	struct rec_step step = { .h = hdr(REC_STEP, 0) };
+
+	step.h.start_ns = START + from;
+	step.h.dur_ns = to - from;
+	sink_record(s, &step.h, sizeof(step));
+}
+
+/* A reader of a pipe that stops reading costs records, but neither steps nor the life of tasks; they are counted, also in
+ * the steps in which they are missing. */
 static void test_slow_reader(void **state)
 {
 	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
-	uint64_t counts[REC_KIND_MAX] = { 0 };
+	uint64_t counts[REC_KIND_MAX] = { 0 }, end;
+	struct rec_hdr fault = hdr(REC_FAULT, 0);
 	pthread_t reader;
 	struct sink *s;
+	size_t steps = 0;
+	char *text = calloc(1, 64 << 20);
 	int in;
 
 	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	end = fault.start_ns + fault.dur_ns - START;
 	assert_int_equal(mkfifo("pipe.json", 0600), 0);
 	in = open("pipe.json", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	s = open_outputs(&o);
+	emit_step(s, end, end + 10);
 	for (unsigned int i = 0; i < 2000000 && !counts[REC_FAULT]; i++) {
 		emit(s, PID);
 		sink_dropped(s, counts);
 	}
-	assert_true(counts[REC_FAULT] > 0);
+	assert_int_equal(counts[REC_FAULT], 1);
+	emit(s, PID);
+	emit_step(s, end, end + 10);
+	emit_step(s, end + 100000000, end + 100000010);
+	sink_dropped(s, counts);
+	assert_int_equal(counts[REC_FAULT], 3);
+	assert_int_equal(counts[REC_STEP], 0);
 	assert_true(sink_pending(s) > 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_all, &in), 0);
 	assert_int_equal(sink_close(s, &t), 0);
 	pthread_join(reader, NULL);
+	in = open("read.json", O_RDONLY | O_CLOEXEC);
+	assert_in_range(read(in, text, (64 << 20) - 1), 1, (64 << 20) - 2);
+	close(in);
+	for (const char *p = text; (p = strstr(p, "\"cat\":\"step\"")); p++) {
+		const char *lost = strstr(p, "\"lost_records\":"), *next = strstr(p + 1, "\"cat\":\"step\"");
+		bool has = lost && (!next || lost < next);
+
+		assert_int_equal(has ? atoi(lost + strlen("\"lost_records\":")) : 0, steps == 1 ? 2 : 0);
+		steps++;
+	}
+	assert_int_equal(steps, 3);
+	free(text);
 }
 
 #define OUTPUT_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
