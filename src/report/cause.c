@@ -229,6 +229,24 @@ static void find_open_cause(const struct step *s, const struct typical *t, struc
 		look_behind_wait(s, t, c);
 }
 
+bool step_is_overdue(const struct process *p, size_t i)
+{
+	const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
+	double size = step_size(s);
+
+	for (size_t k = i; k-- > 0;) {
+		const struct step like = steps_load(&p->steps, k);
+		const struct typical *t = step_typical(p, &like);
+		double excess = (double)s->total - t->total * size;
+
+		if (like.lane != s->lane)
+			break;
+		if (like.phase == s->phase && tokens_class(like.n_tokens) == tokens_class(s->n_tokens) && t->compared)
+			return excess >= EXCESS_MIN_NS && excess > t->noise * size;
+	}
+	return true;
+}
+
 void cause_open(const struct process *p, const struct step *s, struct cause *ret_cause)
 {
 	const struct typical none = { 0 };

@@ -42,6 +42,9 @@ struct cause {
 /* The verdict on a step, after typical_find() of its process. */
 void cause_find(const struct process *p, const struct step *s, struct cause *ret_cause);
 
+/* Whether a step that had not ended had lasted longer than the ones like it before, or there are none. */
+bool step_is_overdue(const struct process *p, size_t step);
+
 /*
  * What a step that had not ended was doing, as if nothing of it was typical. cause.part is all of the time
  * in the state.

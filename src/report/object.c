@@ -164,6 +164,8 @@ static struct json_object *gap_object(struct json_build *b, const struct model *
 	json_put_us(b, o, "gap_us", s.gap);
 	json_put_us(b, o, "typical_us", slow->cause.typical);
 	json_put_us(b, o, "excess_us", slow->cause.excess);
+	if (slow->waiting)
+		json_put_u64(b, o, "waiting_requests", slow->waiting);
 	if (slow->call) {
 		put_name(b, o, "call", m, slow->call);
 		json_put_us(b, o, "call_us", slow->call_ns);

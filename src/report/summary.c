@@ -170,6 +170,29 @@ static void explain_gap(const struct process *p, struct slow_step *gap)
 	gap->call_ns = longest->ns;
 }
 
+/* Nobody asks for a token in a long pause, unless requests were there: then it is a stop, as long as they were. */
+static int64_t stop_before(const struct process *p, const struct step *s, uint32_t *ret_waiting)
+{
+	int64_t since = s->at;
+	uint32_t n = 0;
+
+	if (s->gap <= PAUSE_NS)
+		return 0;
+	for (size_t i = 0; i < p->seqs.len && p->seqs.requests[i].at < s->at; i++) {
+		const struct seq_request *r = &p->seqs.requests[i];
+
+		if (r->at + r->total <= s->at)
+			continue;
+		since = r->at < since ? r->at : since;
+		n++;
+	}
+	since = since < s->at - s->gap ? s->at - s->gap : since;
+	if (s->at - since <= PAUSE_NS)
+		return 0;
+	*ret_waiting = n;
+	return s->at - since;
+}
+
 static bool requests_any(const struct request_summary *rs)
 {
 	return rs->count || rs->mixed;
@@ -460,7 +483,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 		struct slow_step slow = { .step = i };
 		struct slow_step gap = { .step = i, .gap = true };
 
-		if (s.unfinished)
+		if (s.unfinished && step_is_overdue(p, i))
 			err = open_add(p, sum, i, &s);
 		cause_find(p, &s, &slow.cause);
 		if (!err && slow.cause.where != WHERE_NONE) {
@@ -470,7 +493,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 			if (!err)
 				err = cause_add(sum, &slow.cause);
 		}
-		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical);
+		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: stop_before(p, &s, &gap.waiting);
 		if (!err && gap.cause.excess) {
 			explain_gap(p, &gap);
 			sum->slow_gaps++;

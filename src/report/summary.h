@@ -32,6 +32,7 @@ struct slow_step {
 	uint32_t call; /* of a gap: the call that took more than half of it; 0: unknown */
 	int64_t call_ns;
 	bool gap;
+	uint32_t waiting; /* of a gap of more than 1 s: the requests that waited for its end */
 };
 
 /* Slow steps with one cause. */

@@ -381,8 +381,12 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 	if (slow->gap) {
 		add(&t, "before ");
 		add_step(&t, m, p, s);
-		add(&t, ", %s instead of %s outside of the engine's steps",
-			words_duration(d, s->gap), words_duration(d2, c->typical));
+		if (slow->waiting)
+			add(&t, ", no step for %s, for %s of which %u request%s waited", words_duration(d, s->gap),
+				words_duration(d2, c->excess), slow->waiting, slow->waiting == 1 ? "" : "s");
+		else
+			add(&t, ", %s instead of %s outside of the engine's steps", words_duration(d, s->gap),
+				words_duration(d2, c->typical));
 		if (slow->call) {
 			add(&t, ", %s of it in ", words_duration(d, slow->call_ns));
 			add_name(&t, m, slow->call);

@@ -206,6 +206,53 @@ static void test_open(void **state)
 	assert_string_equal(text, "step 100 had not ended after 1.13 s: the calling thread was stopped for 1.09 s by a "
 				  "signal or a debugger");
 	summary_free(&sum);
+	/* the recording ended within a step like others */
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, steps_get(&s.p->steps, 99, STEP_TOTAL)), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.n_open, 0);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* A long pause is nobody's unless requests waited for its end: then it is the worst of all. */
+static void test_stop(void **state)
+{
+	struct series s;
+	struct summary sum;
+	struct seq_request *r;
+	char text[SENTENCE_MAX];
+	int64_t end;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	s.now += 60000 * MS;
+	add_usual(&s, 100);
+	s.now += 5000 * MS;
+	add_usual(&s, 100);
+	series_end(&s);
+	r = s.p->seqs.requests = calloc(4, sizeof(*r));
+	s.p->seqs.len = s.p->seqs.size = 4;
+	end = steps_get(&s.p->steps, 100, STEP_AT);
+	/* ended in time; came at the end of a pause; computed on both sides of one; came within it */
+	r[0] = (struct seq_request){ .at = end - 70000 * MS, .total = 20000 * MS };
+	r[1] = (struct seq_request){ .at = end - 900 * MS, .total = 1200 * MS };
+	end = steps_get(&s.p->steps, 200, STEP_AT);
+	r[2] = (struct seq_request){ .at = end - 5010 * MS, .total = 6000 * MS };
+	r[3] = (struct seq_request){ .at = end - 3000 * MS, .total = 4000 * MS };
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_gaps, 1);
+	assert_int_equal(sum.slow[0].step, 200);
+	assert_int_equal(sum.slow[0].waiting, 2);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_string_equal(text, "before step 200, no step for 5.00 s, for 5.00 s of which 2 requests waited");
+	summary_free(&sum);
+	/* nobody had begun before it */
+	r[2].at = r[3].at;
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_string_equal(text, "before step 200, no step for 5.00 s, for 3.00 s of which 2 requests waited");
+	summary_free(&sum);
 	model_free(&s.m);
 }
 
@@ -390,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_gap),
 		cmocka_unit_test(test_ttft),
 		cmocka_unit_test(test_lanes),
