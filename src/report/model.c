@@ -496,9 +496,27 @@ static int compare_calls(const void *a, const void *b)
 	return x->ns > y->ns ? -1 : x->ns < y->ns;
 }
 
+/* Processes without steps and requests, such as a program that only starts the engine, come last. */
+static void order_processes(struct model *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n_processes; i++) {
+		struct process *p = m->processes[i];
+
+		if (!p->steps.len && !p->seqs.len && !p->seqs.n_exchanges)
+			continue;
+		memmove(m->processes + n + 1, m->processes + n, (i - n) * sizeof(*m->processes));
+		m->processes[n++] = p;
+	}
+	idmap_free(&m->by_pid);
+}
+
 int model_finish(struct model *m)
 {
 	int err = 0;
+
+	order_processes(m);
 
 	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];

@@ -127,7 +127,7 @@ struct names {
 
 struct model {
 	struct names names;
-	struct process **processes; /* in the order of their first occurrence */
+	struct process **processes; /* in the order of their first occurrence; after model_finish those without steps last */
 	size_t n_processes, processes_size;
 	struct idmap by_pid;
 	struct window *windows;

@@ -606,7 +606,8 @@ static int line_process(
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *comm;
 	const struct json_node *pid_value = node_get(shape, "pid");
-	uint32_t pid = 0, origin, model, commit;
+	uint32_t pid = 0, env, origin, model, commit;
+	char text[512];
 	struct process *p;
 	int err;
 
@@ -615,16 +616,24 @@ static int line_process(
 		return 0;
 	}
 	read_u32(pid_value, &pid);
-	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &origin);
+	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &env);
 	if (!err)
 		err = model_name(r->m, node_string(line->values[PROFILE_KEY_model]), &model);
 	if (!err)
 		err = model_name(r->m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
+	if (!err && text_is_blank(model_text(r->m, commit), strlen(model_text(r->m, commit))))
+		commit = 0;
+	if (!err && commit) { /* builds are not mixed */
+		snprintf(text, sizeof(text), "%s\n%s", model_text(r->m, env), model_text(r->m, commit));
+		err = model_name(r->m, text, &origin);
+	} else if (!err) {
+		origin = env;
+	}
 	if (!err)
 		err = model_process(r->m, pid, origin, &p);
 	if (err)
 		return err;
-	p->env_hash = origin;
+	p->env_hash = env;
 	p->model = model;
 	p->commit = commit;
 	comm = node_get(shape, "comm");

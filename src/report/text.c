@@ -67,6 +67,8 @@ static void put_head(const struct page *page, const struct process *p, const str
 		fprintf(page->out, " on %s", printable(name, page, p->host));
 	if (p->model && strcmp(model_text(page->m, p->model), "unknown"))
 		fprintf(page->out, ", model %s", printable(name, page, p->model));
+	if (p->commit)
+		fprintf(page->out, ", commit %s", printable(name, page, p->commit));
 	if (!p->steps.len) {
 		fprintf(page->out, ": no engine steps\n");
 		return;
@@ -395,8 +397,11 @@ static void put_loss(const struct page *page, const struct report *r)
 			fprintf(page->out, "%s%llu %s", i ? ", " : " (",
 				(unsigned long long)m->lost.rows[i].count,
 				printable(name, page, m->lost.rows[i].name));
-		fprintf(page->out, "%s; %llu steps have gaps in the timeline, none in their times",
-			m->lost.len ? ")" : "", (unsigned long long)lossy);
+		fputs(m->lost.len ? ")" : "", page->out);
+		if (lossy)
+			fprintf(page->out, "; %llu steps have gaps in the timeline, none in their times", (unsigned long long)lossy);
+		else
+			fputs("; none of them within a step of these files", page->out);
 	}
 	if (coverage < 1)
 		fprintf(page->out, "; coverage %.4f %%", coverage * 100);

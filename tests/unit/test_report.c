@@ -81,7 +81,7 @@ static void test_text(void **state)
 		"CPU behind pid 990 `cc1plus`\n");
 	assert_contains(result.out, "mul_mat                          600    40.0 ms    66.7 us");
 	assert_contains(result.out, "futex                             12     700 us    58.3 us");
-	assert_contains(result.out, "Loss: 7 records (7 syscall); 0 steps");
+	assert_contains(result.out, "Loss: 7 records (7 syscall); none of them within a step");
 	assert_contains(result.out, "; coverage 99.0000 %\n");
 	output_free(&result);
 	free(p.text);
@@ -393,6 +393,26 @@ static void test_malformed(void **state)
 	output_free(&result);
 }
 
+/* Builds are not mixed, and who only started the engine comes behind it. */
+static void test_builds(void **state)
+{
+	static const char line[] = "{\"event\":\"%s\",\"commit_sha\":%s,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1,"
+		"\"shape\":{\"pid\":%d,\"comm\":\"%s\",\"step\":%d,\"tid\":7,\"ts_us\":%d,\"n_read\":1},\"stage_us\":{\"total\":1,\"%s\":1},\"graph_enabled\":false,"
+		"\"runtime_flags\":{}}\n";
+	char text[4096], *p = text;
+	struct output result;
+
+	(void)state;
+	p += sprintf(p, line, "syscall_prof", "null", 3, "sh", 0, 0, "read");
+	for (int i = 0; i < 6; i++)
+		p += sprintf(p, line, "token_prof", i % 3 ? "\"b1\"" : "\"a1\"", 7, "engine", i, 10 * i, "cpu");
+	RUN(&result, text, "-");
+	assert_contains(result.out, "engine, pid 7, model m, commit a1: 2 steps");
+	assert_contains(result.out, "engine, pid 7, model m, commit b1: 4 steps");
+	assert_contains(strstr(result.out, "commit b1"), "sh, pid 3, model m: no engine steps");
+	output_free(&result);
+}
+
 /* Numbers at the limits of what fits: no step of the way may overflow (under UBSan). */
 static void test_limits(void **state)
 {
@@ -513,6 +533,7 @@ int main(void)
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_trace_shared),
 		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_builds),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_hostile_names),
 		cmocka_unit_test(test_usage),
