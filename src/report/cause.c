@@ -2,6 +2,7 @@
 #include "report/cause.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "report/stats.h"
@@ -185,10 +186,17 @@ int64_t step_held_back(const struct process *p, const struct step *s)
 	return sum;
 }
 
-bool step_crowded(const struct process *p, const struct step *s)
+uint32_t step_workers(const struct step *s)
 {
-	(void)p;
-	return s->cpus_allowed && s->n_workers && s->cpus_allowed <= s->n_workers;
+	double n = s->total > 0 ? ceil((double)s->workers_total / (double)s->total - 0.1) : 0;
+
+	n = n < 1 ? 1 : n;
+	return n < s->n_workers ? (uint32_t)n : s->n_workers;
+}
+
+bool step_crowded(const struct step *s)
+{
+	return s->cpus_allowed && s->n_workers && s->cpus_allowed <= step_workers(s);
 }
 
 /* Finds out which threads ran while those of the verdict waited for a CPU. */
@@ -211,7 +219,7 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 	/* most of it may be behind threads without a name: the log of a CPU that switches often is short */
 	c->by = unnamed > c->behind[0].ns ? 0 : c->behind[0].by;
 	c->by_tid = unnamed > c->behind[0].ns ? 0 : c->behind[0].tid;
-	c->crowded = step_crowded(p, s) &&
+	c->crowded = step_crowded(s) &&
 		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
 }
 

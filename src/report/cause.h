@@ -51,8 +51,11 @@ bool step_is_overdue(const struct process *p, size_t step);
  */
 void cause_open(const struct process *p, const struct step *s, struct cause *ret_cause);
 
-/* Whether more threads work on the step than CPUs that they may use. */
-bool step_crowded(const struct process *p, const struct step *s);
+/* How many workers there were at a time, on average and rounded up: engines without a pool make new ones for each graph. */
+uint32_t step_workers(const struct step *s);
+
+/* Whether more threads work on the step at a time than CPUs that they may use. */
+bool step_crowded(const struct step *s);
 /* How long its threads waited for a CPU behind one another. */
 int64_t step_waited_for_own(const struct process *p, const struct step *s);
 /* How long a CPU limit held back its threads. */

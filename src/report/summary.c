@@ -404,13 +404,13 @@ static void find_crowd(const struct process *p, struct summary *sum)
 		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
 
 		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
-		if (!step_crowded(p, s))
+		if (!step_crowded(s))
 			continue;
 		found.steps++;
 		found.waited = ns_add(found.waited, step_waited_for_own(p, s));
 		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
-		if (s->n_workers >= found.threads) {
-			found.threads = s->n_workers + 1;
+		if (step_workers(s) >= found.threads) {
+			found.threads = step_workers(s) + 1;
 			found.cpus = s->cpus_allowed;
 		}
 	}
@@ -437,8 +437,8 @@ static void find_limited(const struct process *p, struct summary *sum)
 		found.steps++;
 		found.waited = ns_add(found.waited, ns);
 		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
-		if (s->n_workers >= found.threads)
-			found.threads = s->n_workers + 1;
+		if (step_workers(s) >= found.threads)
+			found.threads = step_workers(s) + 1;
 		if (s->cpu_limit && (!sum->cpu_limit || s->cpu_limit < sum->cpu_limit))
 			sum->cpu_limit = s->cpu_limit;
 	}

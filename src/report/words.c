@@ -308,7 +308,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	int err;
 
 	if (c->crowded) {
-		add(t, "%u %s threads share %u allowed CPU%s: ", s->n_workers + 1,
+		add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1,
 			step_spins(s) ? "spinning" : "busy", s->cpus_allowed, s->cpus_allowed == 1 ? "" : "s");
 	}
 	add_subject(t, m, s, c);

@@ -142,6 +142,17 @@ static void test_crowd(void **state)
 	assert_non_null(strstr(text, ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
 				     "for a CPU behind its own thread 4712 `engine`"));
 	summary_free(&sum);
+	/* three workers one after the other are one at a time */
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(steps_set(&s.p->steps, n, STEP_N_WORKERS, 3), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.crowd.threads, 2);
+	for (size_t n = 0; n < 3; n++)
+		assert_int_equal(steps_set(&s.p->steps, n, STEP_CPUS_ALLOWED, 2), 0);
+	summary_free(&sum);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.crowd.threads, 0);
+	summary_free(&sum);
 
 	/* with a CPU for each it is the scheduler's choice */
 	for (int i = 0; i < 3; i++)
