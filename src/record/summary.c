@@ -42,7 +42,7 @@ static const char *lost_why(const struct windows *w, char *buf, size_t size)
 		return "a larger --ring-size or fewer -e keeps up";
 	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; %s", w->in->dropped,
 		is_compressed(w->o) ? "fewer -e writes less, and without .gz nothing has to be compressed"
-				      : ".gz or fewer -e writes less");
+				    : ".gz or fewer -e writes less");
 	return buf;
 }
 
@@ -180,20 +180,20 @@ static void summarise_oddities(const struct capture *c)
 		{ st->no_storage, "threads could not be traced: no memory" },
 		{ st->step_mismatch, "steps did not add up" },
 		{ st->missed_switches, "times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
-			"(see \"Switches that were not reported\" in docs/trace-format.md)" },
+				       "(see \"Switches that were not reported\" in docs/trace-format.md)" },
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },
 		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
 		{ st->faults_open, "page faults ended in a signal" },
 		{ st->faults_missed, "page faults are among the lost, since this kernel preempts programs (preempt=full): they are counted and have no time; "
-			"further ones, within the kernel, may be missing (see docs/deploy.md)" },
+				     "further ones, within the kernel, may be missing (see docs/deploy.md)" },
 		{ st->syscalls_short, "short system calls left out" },
 		{ st->irqs_full, "interrupts were nested too deep for a span" },
 		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
 		{ st->counters_shared, "steps and operators without counts: others used the CPU's counters, too" },
 		{ st->counters_unread, "steps and operators without counts: they began before the window, were on a CPU without counters, or "
-			"the kernel did not report a switch" },
+				       "the kernel did not report a switch" },
 		{ st->sums_full, "calls or pages found no room in the sums per process of the profile" },
 	};
 
@@ -228,8 +228,12 @@ static void summarise_stacks(const struct capture *c)
 		log_info("wakers: %" PRIu64 " with their stack", st->wakers);
 	if (stacks.user)
 		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
-			"of %" PRIu64 " the way to a caller is not known",
+			 "of %" PRIu64 " the way to a caller is not known",
 			100 * (double)stacks.complete / (double)stacks.user, stacks.user, stacks.cut, stacks.broken);
+	if (10 * stacks.made > stacks.places)
+		log_info("stacks: %.0f %% of the places in programs are in code without names, made at run time; node --perf-basic-prof, "
+			 "and python3 -X perf from 3.12 on, name it",
+			100 * (double)stacks.made / (double)stacks.places);
 	log_debug("stacks: %.1f MB copied, %" PRIu64 " ns a sample; unwinding took %.3f s and %.1f MB",
 		(double)st->sample_bytes / 1e6, st->samples ? st->sample_ns / st->samples : 0, (double)stacks.ns / 1e9,
 		(double)stacks.memory / 1e6);

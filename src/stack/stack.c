@@ -230,6 +230,8 @@ static struct spot look_up(struct stacks *s, struct stack_process *p, struct map
 		spot.frame = frame;
 	else if (!module)
 		spot.frame = s->unknown;
+	s->stats.places++;
+	s->stats.made += m && !module && frame == INTERN_NONE;
 	return spot;
 }
 

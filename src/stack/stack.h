@@ -110,6 +110,8 @@ struct stacks_stats {
 	uint64_t files, files_failed; /* read; given up: malformed, too slow, or they ended the process that reads */
 	uint64_t lookups;   /* questions to that process */
 	uint64_t ns;	    /* time spent in stacks_take() */
+	uint64_t places;    /* in code of user space */
+	uint64_t made;      /* of them in no file, and without a name: made at run time */
 	size_t memory;	    /* bytes, without the process that reads files */
 	uint32_t stacks, frames, processes;
 };

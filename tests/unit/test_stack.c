@@ -381,6 +381,7 @@ static void all_kinds(void **state)
 	static const char *const wanted[] = { "inner_wait", "run_plain", "made code", NULL };
 	struct child c = child_start(run_made_code);
 	struct stacks *s = new_stacks(true);
+	struct stacks_stats stats;
 	char path[64];
 	size_t size = 0;
 	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *k;
@@ -403,8 +404,17 @@ static void all_kinds(void **state)
 	assert_int_equal(stacks_frame(s, frames[0])->kind, FRAME_KERNEL);
 	assert_int_equal(stacks_frame(s, frames[1])->kind, FRAME_KERNEL);
 	assert_int_equal(stacks_frame(s, frames[2])->kind, FRAME_NATIVE);
+	stacks_stats(s, &stats);
+	assert_int_equal(stats.made, 0);
+	stacks_free(s);
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", c.pid);
 	unlink(path);
+	/* whose names are not to be had is counted */
+	s = new_stacks(true);
+	stacks_take(s, r, size);
+	stacks_stats(s, &stats);
+	assert_int_equal(stats.made, 1);
+	assert_true(stats.places > 3);
 	free(k);
 	free(r);
 	child_end(&c);
