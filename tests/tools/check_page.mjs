@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Opens a page that stands on its own in a headless Chromium and says what is wrong with it: errors
-// on the console, exceptions, anything that it tries to load, horizontal scrolling.
+// on the console, exceptions, anything that it tries to load, horizontal scrolling, backticks.
 //
 // usage: check_page.mjs [option]... PAGE.html
 //   --size WxH         default 1200x900
@@ -149,6 +149,8 @@ async function check(browser, options) {
   // two frames: what is drawn when sizes are known is there as well
   await evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
   console.log(`loaded in ${Math.round(performance.now() - start)} ms`);
+  if (await evaluate('document.body.innerText.includes("`")'))
+    wrong.push('a backtick is shown');
   const width = await evaluate('document.documentElement.scrollWidth');
   if (width > options.width)
     wrong.push(`it scrolls sideways: ${width} pixels on a screen of ${options.width}`);
