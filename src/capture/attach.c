@@ -2,6 +2,7 @@
 #include "capture/attach.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,9 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/budget.h"
 #include "capture/links.h"
-#include "capture/returns.h"
 #include "capture/seen.h"
 #include "engine/inspector.h"
 #include "engine/python_step.h"
@@ -25,6 +24,98 @@
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"
+
+/*
+ * Limits how long the files of one process, and of all processes, may keep inftrace busy: a process
+ * can map any number of files that take long to read, and fork any number of processes that do.
+ */
+#define BUDGET_PROCESSES 64
+
+struct budget {
+	uint64_t left_ns, since_ns; /* of all processes; grows with time */
+	struct {
+		pid_t pid;
+		uint64_t spent_ns;
+	} processes[BUDGET_PROCESSES]; /* the last ones that have spent much */
+	unsigned int next;
+};
+
+/* The libraries of PyTorch with CUDA, some 5 GB, take 3 s. */
+#define PROCESS_NS (20 * NSEC_PER_SEC)
+#define ALL_NS (60 * NSEC_PER_SEC)
+#define GROWS_BY 5	       /* 1/5 s per s */
+#define SMALL_NS (NSEC_PER_SEC / 100) /* less than this is not charged to a process */
+
+static void budget_init(struct budget *b)
+{
+	*b = (struct budget){ .left_ns = ALL_NS };
+}
+
+static uint64_t *budget_find(struct budget *b, pid_t pid)
+{
+	for (unsigned int i = 0; i < BUDGET_PROCESSES; i++) {
+		if (b->processes[i].pid == pid)
+			return &b->processes[i].spent_ns;
+	}
+	return NULL;
+}
+
+/* How long another file of the process may take; 0: it may not be read. */
+static uint64_t budget_left(struct budget *b, pid_t pid, uint64_t now_ns)
+{
+	const uint64_t *spent = budget_find(b, pid);
+	uint64_t left;
+
+	if (b->since_ns)
+		b->left_ns += (now_ns - b->since_ns) / GROWS_BY;
+	if (b->left_ns > ALL_NS)
+		b->left_ns = ALL_NS;
+	b->since_ns = now_ns;
+	if (spent && *spent >= PROCESS_NS)
+		return 0;
+	left = spent ? PROCESS_NS - *spent : PROCESS_NS;
+	return left < b->left_ns ? left : b->left_ns;
+}
+
+static void budget_spend(struct budget *b, pid_t pid, uint64_t ns)
+{
+	uint64_t *spent = budget_find(b, pid);
+
+	b->left_ns = b->left_ns > ns ? b->left_ns - ns : 0;
+	if (!spent && ns >= SMALL_NS) {
+		b->processes[b->next].pid = pid;
+		spent = &b->processes[b->next].spent_ns;
+		*spent = 0;
+		b->next = (b->next + 1) % BUDGET_PROCESSES;
+	}
+	if (spent)
+		*spent += ns;
+}
+
+/*
+ * A return probe replaces the return address on the stack. Where the thread has a shadow stack
+ * (x86, since Linux 6.6, for programs that ask for it) the kernel must change that too, or the
+ * return faults. It does since 6.11, and in some later releases of older branches: commit
+ * 1713b63a07a2 ("x86/shstk: Make return uprobe work with shadow stack"), whose function is looked
+ * for here.
+ */
+static bool kernel_has_fix(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	bool found;
+
+	if (!btf)
+		return false;
+	found = btf__find_by_name_kind(btf, "shstk_update_last_frame", BTF_KIND_FUNC) > 0;
+	btf__free(btf);
+	return found;
+}
+
+/* Whether a return probe would end this process at its first return. */
+static bool returns_break(pid_t pid)
+{
+	return process_has_shadow_stack(pid) && !kernel_has_fix();
+}
 
 struct attach {
 	struct probe_table *pt;

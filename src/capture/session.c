@@ -2,6 +2,7 @@
 #include "capture/session.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -14,22 +15,181 @@
 #include <unistd.h>
 
 #include "capture/faults.h"
-#include "capture/groups.h"
 #include "capture/hold.h"
-#include "capture/maps.h"
-#include "capture/messages.h"
 #include "capture/pmu.h"
 #include "capture/preempt.h"
 #include "capture/python.h"
-#include "capture/requests.h"
+#include "capture/ring.h"
 #include "capture/sampler.h"
 #include "capture/snapshot.h"
-#include "capture/stacks.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
+#include "probe.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+
+/* For how many connections the map needs room on a machine with this many CPUs. Each CPU takes free entries in
+ * batches of 128 (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), which the others then lack: without room for
+ * these, entries in use would be evicted. Each takes 1.5 KB. */
+static uint32_t requests_connections(unsigned int cpus)
+{
+	return 1024 + 128 * cpus;
+}
+
+/* Which system calls move data through sockets, by number. */
+static void requests_calls(uint8_t ret_calls[512])
+{
+	ret_calls[SYS_read] = REQUEST_CALL_READ;
+	ret_calls[SYS_recvfrom] = REQUEST_CALL_RECVFROM;
+	ret_calls[SYS_readv] = REQUEST_CALL_READV;
+	ret_calls[SYS_recvmsg] = REQUEST_CALL_RECVMSG;
+	ret_calls[SYS_write] = REQUEST_CALL_WRITE;
+	ret_calls[SYS_sendto] = REQUEST_CALL_WRITE;
+	ret_calls[SYS_writev] = REQUEST_CALL_WRITEV;
+	ret_calls[SYS_sendmsg] = REQUEST_CALL_SENDMSG;
+	ret_calls[SYS_accept] = REQUEST_CALL_ACCEPT;
+	ret_calls[SYS_accept4] = REQUEST_CALL_ACCEPT;
+	ret_calls[SYS_close] = REQUEST_CALL_CLOSE;
+}
+
+/* Passes the requests in progress to the callback, once nothing adds to the map any more. -errno. The record is
+ * the first member of a connection. */
+static int requests_left(int connections_fd, record_cb cb, void *arg)
+{
+	struct bpf_map_info info = {};
+	uint32_t len = sizeof(info);
+	uint64_t key, *before = NULL;
+	struct rec_request *r;
+	void *value;
+
+	if (bpf_obj_get_info_by_fd(connections_fd, &info, &len))
+		return -errno;
+	value = malloc(info.value_size);
+	if (!value)
+		return -ENOMEM;
+	r = value;
+	for (; !bpf_map_get_next_key(connections_fd, before, &key); before = &key) {
+		if (bpf_map_lookup_elem(connections_fd, &key, value) || !r->reads)
+			continue;
+		r->h.flags |= r->writes ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
+		cb(&r->h, sizeof(*r), arg);
+	}
+	free(value);
+	return 0;
+}
+
+#define TRACEPOINT "tp_btf/"
+
+static bool starts_with(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
+
+static bool has_tracepoint(const struct btf *btf, const char *name)
+{
+	char type[128];
+
+	snprintf(type, sizeof(type), "btf_trace_%s", name);
+	return btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
+}
+
+/*
+ * Marks the programs whose names begin with `prefix` to be loaded. Those whose names begin with
+ * `optional` (NULL: none) are left out if the kernel lacks their tracepoint; for any other the
+ * result is -EOPNOTSUPP, and one line that names the option is printed.
+ */
+static int group_load(struct bpf_object *obj, const char *prefix, const char *optional, const char *option)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	struct bpf_program *prog;
+	int err = btf ? 0 : -errno;
+
+	if (err)
+		log_error("%s: cannot read the BTF of the kernel: %s", option, strerror(-err));
+	bpf_object__for_each_program(prog, obj)
+	{
+		const char *name = bpf_program__name(prog);
+		const char *tp = bpf_program__section_name(prog) + strlen(TRACEPOINT);
+
+		if (err || !starts_with(name, prefix))
+			continue;
+		if (has_tracepoint(btf, tp)) {
+			bpf_program__set_autoload(prog, true);
+		} else if (!optional || !starts_with(name, optional)) {
+			log_error("%s: this kernel has no tracepoint %s; leave it out", option, tp);
+			err = -EOPNOTSUPP;
+		}
+	}
+	btf__free(btf);
+	return err;
+}
+
+/* Deletes all entries of a hash with keys of at most 8 bytes. */
+static void map_clear(int fd)
+{
+	uint64_t key;
+
+	while (!bpf_map_get_next_key(fd, NULL, &key)) {
+		if (bpf_map_delete_elem(fd, &key))
+			break;
+	}
+}
+
+/* Overwrites all entries of an array with zeros. */
+static void map_zero(int fd)
+{
+	struct bpf_map_info info = {};
+	uint32_t len = sizeof(info);
+	void *zero;
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return;
+	zero = calloc(1, info.value_size);
+	for (uint32_t i = 0; zero && i < info.max_entries; i++)
+		bpf_map_update_elem(fd, &i, zero, BPF_ANY);
+	free(zero);
+}
+
+/* Before they are loaded, and after those of the scheduler have been configured: chooses the ones that are needed. */
+static void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
+{
+	k->rodata->cfg.min_stack_ns = c->min_stack_ns;
+	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
+	bpf_program__set_autoload(k->progs.stacks_switch, c->stacks);
+	bpf_program__set_autoload(k->progs.stacks_waking, c->stacks && bpf_program__autoload(k->progs.sched_waking));
+	bpf_program__set_autoload(k->progs.stacks_waking_irq, c->stacks && bpf_program__autoload(k->progs.sched_waking_irq));
+	bpf_program__set_autoload(k->progs.snapshot_waits, c->stacks);
+	bpf_program__set_autoload(k->progs.sys_exit_stacks, c->stacks);
+	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
+	bpf_map__set_max_entries(k->maps.sample_copies,
+		bpf_map__max_entries(k->maps.sample_copies) * (unsigned int)libbpf_num_possible_cpus());
+	bpf_map__set_autocreate(k->maps.python_processes, c->sample_hz || c->stacks);
+}
+
+/* Their first argument is the connection, and their result the number of its bytes. */
+static const struct {
+	unsigned int nr;
+	enum message_call call;
+} message_calls[] = {
+	{ SYS_read, MESSAGE_CALL_RECEIVE },
+	{ SYS_readv, MESSAGE_CALL_RECEIVE },
+	{ SYS_recvfrom, MESSAGE_CALL_RECEIVE },
+	{ SYS_recvmsg, MESSAGE_CALL_RECEIVE },
+	{ SYS_write, MESSAGE_CALL_SEND },
+	{ SYS_writev, MESSAGE_CALL_SEND },
+	{ SYS_sendto, MESSAGE_CALL_SEND },
+	{ SYS_sendmsg, MESSAGE_CALL_SEND },
+	{ SYS_sendfile, MESSAGE_CALL_SEND },
+};
+
+/* Before the programs are loaded. */
+static void messages_configure(struct inftrace_bpf *k, const struct session_config *c)
+{
+	for (size_t i = 0; i < sizeof(message_calls) / sizeof(message_calls[0]); i++)
+		k->rodata->message_calls[message_calls[i].nr] = (uint8_t)message_calls[i].call;
+	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
+}
 
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 
