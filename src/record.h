@@ -182,7 +182,7 @@ struct rec_function {
 _Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec_function, strs),
 	"the strings of a function with all values lie where they are declared");
 
-/* Counters of the CPU, see src/util/pmu.h: at most this many are read at a time. */
+/* Counters of the CPU, see src/capture/perf_events.h: at most this many are read at a time. */
 #define PMU_MAX 3
 
 enum counted {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture/faults.h"
+#include "capture/perf_events.h"
 #include "record.h"
 
 struct calibration;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/faults.h"
+#include "capture/perf_events.h"
 
 enum feature {
 	FEATURE_BTF,

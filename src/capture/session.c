@@ -14,13 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/faults.h"
 #include "capture/hold.h"
-#include "capture/pmu.h"
+#include "capture/perf_events.h"
 #include "capture/preempt.h"
 #include "capture/python.h"
 #include "capture/ring.h"
-#include "capture/sampler.h"
 #include "capture/snapshot.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
@@ -214,9 +212,9 @@ struct session {
 	unsigned int n_rings;
 	struct tracepoint tps[TRACEPOINTS_MAX];
 	size_t n_tps;
-	struct faults *faults; /* NULL: no events of faults */
+	struct program_events *faults; /* NULL: no events of faults */
 	unsigned int sample_hz;
-	struct sampler *sampler; /* NULL: no samples */
+	struct program_events *sampler; /* NULL: no samples */
 	struct pmu *pmu;	 /* NULL: nothing is counted */
 	int eventfd; /* -1: none */
 	struct clock_shift clock_shift;
@@ -495,8 +493,8 @@ void session_free(struct session *s)
 	attach_free(s->attach);
 	for (size_t i = 0; i < s->n_tps; i++)
 		bpf_link__destroy(s->tps[i].link);
-	faults_free(s->faults);
-	sampler_free(s->sampler);
+	program_events_free(s->faults);
+	program_events_free(s->sampler);
 	pmu_free(s->pmu);
 	rings_free(s->rings);
 	if (s->eventfd >= 0)
@@ -621,8 +619,8 @@ int session_watch(struct session *s)
 
 static void set_events(struct session *s, bool on)
 {
-	faults_set(s->faults, on);
-	sampler_set(s->sampler, on);
+	program_events_set(s->faults, on);
+	program_events_set(s->sampler, on);
 	pmu_set(s->pmu, on);
 }
 

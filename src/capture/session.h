@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #include "capture/attach.h"
-#include "capture/faults.h"
+#include "capture/perf_events.h"
 #include "capture/ring.h"
 #include "capture/snapshot.h"
 #include "probe.h"

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/sampler.h"
-#include "cmd/gpu_options.h"
+#include "capture/perf_events.h"
 #include "cmd/cmd.h"
+#include "cmd/gpu_options.h"
 #include "cmd/record_window.h"
 #include "cmd/target.h"
 #include "record/command_line.h"

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/map_watch.h"
+#include "capture/perf_events.h"
 #include "capture/python.h"
 #include "target/cgroup.h"
 #include "target/process.h"

@@ -3,7 +3,7 @@
  * record --discover and --cgroup: finds the processes that a preset matches, or that are in a cgroup, as they come and go,
  * and makes targets of them.
  *
- * The kernel tells which processes map which executable files (capture/map_watch.h), and some milliseconds later one
+ * The kernel tells which processes map which executable files (capture/perf_events.h), and some milliseconds later one
  * that maps a file of a preset is a target. Where that is not allowed, and for those that run already, /proc is looked
  * through, whose cost is limited. What a process does before it is found is not recorded.
  */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/sampler.h"
+#include "capture/perf_events.h"
 #include "capture/session.h"
 #include "target/process.h"
 #include "util/log.h"

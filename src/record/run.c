@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "capture/hold.h"
+#include "capture/perf_events.h"
 #include "capture/privileges.h"
-#include "capture/sampler.h"
 #include "engine/inspector.h"
 #include "record/capture.h"
 #include "record/control.h"

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/perf_events.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include "capture/features.h"
+#include "capture/session.h"
+#include "inftrace.skel.h"
+#include "probe.h"
+#include "process_sums.h"
+#include "util/log.h"
+
+static int perf_event_open(const struct perf_event_attr *attr, int cpu, int group)
+{
+	int fd = (int)syscall(SYS_perf_event_open, attr, -1, cpu, group, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+struct program_events {
+	size_t n;
+	struct {
+		struct bpf_link *link;
+		int fd; /* the link's */
+	} events[];
+};
+
+static int attach_event(struct program_events *p, struct bpf_program *prog, const struct perf_event_attr *attr, int cpu)
+{
+	int fd = perf_event_open(attr, cpu, -1), err;
+
+	if (fd < 0)
+		return fd == -ENODEV ? 0 : fd; /* the CPU is offline */
+	p->events[p->n].fd = fd;
+	p->events[p->n].link = bpf_program__attach_perf_event(prog, fd); /* owns fd on success */
+	if (!p->events[p->n].link) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	p->n++;
+	return 0;
+}
+
+void program_events_set(const struct program_events *p, bool on)
+{
+	for (size_t i = 0; p && i < p->n; i++)
+		ioctl(p->events[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+void program_events_free(struct program_events *p)
+{
+	for (size_t i = 0; p && i < p->n; i++)
+		bpf_link__destroy(p->events[i].link);
+	free(p);
+}
+
+/* ---- samples ---- */
+
+#define RATE_SYSCTL "/proc/sys/kernel/perf_event_max_sample_rate"
+
+/* 0: unknown. */
+static unsigned int rate_limit(void)
+{
+	unsigned int hz = 0;
+	FILE *f = fopen(RATE_SYSCTL, "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%u", &hz) != 1)
+		hz = 0;
+	fclose(f);
+	return hz;
+}
+
+static void say_why(unsigned int hz, int err)
+{
+	unsigned int limit = rate_limit();
+
+	if (err == -EINVAL && limit && limit < hz)
+		log_error("--sample-rate: the kernel allows %u a second (sysctl kernel.perf_event_max_sample_rate)", limit);
+	else
+		log_error("cannot open the clocks for samples: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
+}
+
+int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events **ret_sampler)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.freq = 1,
+		.sample_freq = hz,
+		.exclude_idle = 1,
+	};
+	int cpus = libbpf_num_possible_cpus(), err = 0;
+	struct program_events *s = calloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
+
+	if (!s)
+		return -ENOMEM;
+	for (int cpu = 0; cpu < cpus && !err; cpu++)
+		err = attach_event(s, prog, &attr, cpu);
+	if (err) {
+		say_why(hz, err);
+		program_events_free(s);
+		return err;
+	}
+	*ret_sampler = s;
+	return 0;
+}
+
+/* ---- page faults ---- */
+
+void faults_configure(struct inftrace_bpf *k, const struct session_config *c)
+{
+	bool events = c->fault_ends == FAULT_ENDS_EVENTS, ret = c->fault_ends == FAULT_ENDS_RETURN;
+
+	k->rodata->cfg.fault_return = ret;
+	bpf_program__set_autoload(k->progs.page_fault_user, (events || ret) && KERNEL_HAS_FAULT_BEGIN);
+	bpf_program__set_autoload(k->progs.fault_minor, events && !c->stacks);
+	bpf_program__set_autoload(k->progs.fault_major, events && !c->stacks);
+	bpf_program__set_autoload(k->progs.fault_minor_stacks, events && c->stacks);
+	bpf_program__set_autoload(k->progs.fault_major_stacks, events && c->stacks);
+	bpf_program__set_autoload(k->progs.fault_return, ret && !c->stacks);
+	bpf_program__set_autoload(k->progs.fault_return_stacks, ret && c->stacks);
+}
+
+static int attach_fault(struct program_events *f, struct bpf_program *prog, unsigned int config, int cpu)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = config,
+		.sample_period = 1,
+	};
+
+	return attach_event(f, prog, &attr, cpu);
+}
+
+int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
+{
+	bool stacks = bpf_program__autoload(k->progs.fault_minor_stacks);
+	struct bpf_program *minor = stacks ? k->progs.fault_minor_stacks : k->progs.fault_minor;
+	struct bpf_program *major = stacks ? k->progs.fault_major_stacks : k->progs.fault_major;
+	int cpus = libbpf_num_possible_cpus(), err = 0;
+	struct program_events *f;
+
+	*ret_faults = NULL;
+	if (!bpf_program__autoload(minor))
+		return 0;
+	f = calloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
+	if (!f)
+		return -ENOMEM;
+	for (int cpu = 0; cpu < cpus && !err; cpu++) {
+		err = attach_fault(f, minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
+		if (!err)
+			err = attach_fault(f, major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
+	}
+	if (err)
+		log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
+	*ret_faults = f;
+	return err;
+}
+
+/* ---- counters ---- */
+
+struct event {
+	uint32_t type;
+	uint64_t config;
+	bool none; /* nothing is known that would count it */
+};
+
+struct pmu {
+	struct counters counters;
+	unsigned int cpus;
+	int fds[]; /* CPU * PMU_MAX + counter; -1: none */
+};
+
+#define HW_CACHE_LL_READ_MISS \
+	(PERF_COUNT_HW_CACHE_LL | PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16)
+
+/*
+ * Misses of the last cache before the memory. The kernel's own event "cache-misses" counts those only on Intel; on AMD
+ * it is those of the second level, and on arm64 of the first (intel_perfmon_event_map, amd_zen2_perfmon_event_map,
+ * armv8_pmuv3_perf_map in the kernel). AMD's third level has counters of its own which know no thread, but from Zen 3 on
+ * cores count from where lines come: ls_any_fills_from_sys.dram_io_all in tools/perf/pmu-events/arch/x86/amdzen4.
+ */
+static struct event llc_misses(void)
+{
+#ifdef __x86_64__
+	unsigned int a, b, c, d, family;
+
+	if (!__get_cpuid(0, &a, &b, &c, &d))
+		return (struct event){ .none = true };
+	if (b == signature_INTEL_ebx)
+		return (struct event){ PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, false };
+	if (b == signature_AMD_ebx && __get_cpuid(1, &a, &b, &c, &d)) {
+		family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+		return (struct event){ PERF_TYPE_RAW, 0x4844, family < 0x19 };
+	}
+#endif
+	return (struct event){ PERF_TYPE_HW_CACHE, HW_CACHE_LL_READ_MISS, false };
+}
+
+/* By counter_set and the numbers of its counters. */
+static struct event event_of(enum counter_set set, unsigned int i)
+{
+	static const struct event hardware[] = {
+		[COUNTER_INSTRUCTIONS] = { PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, false },
+		[COUNTER_CYCLES] = { PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, false },
+	};
+	static const struct event software[] = {
+		{ PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, false },
+		{ PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, false },
+	};
+
+	if (set == COUNTERS_SOFTWARE)
+		return software[i];
+	return i == COUNTER_LLC_MISSES ? llc_misses() : hardware[i];
+}
+
+/* Counts user code only: the kernel's would include what inftrace itself does there. */
+static int open_counter(struct event e, unsigned int cpu, int group)
+{
+	const struct perf_event_attr attr = {
+		.type = e.type,
+		.size = sizeof(attr),
+		.config = e.config,
+		.disabled = group < 0, /* or those that join it would not count: pmu_set() begins with all */
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+	};
+
+	return perf_event_open(&attr, (int)cpu, group);
+}
+
+/* In one group, so that all of them count, or none. Returns the number of the first counter's error. */
+static int open_cpu(struct pmu *p, unsigned int cpu)
+{
+	int *fds = &p->fds[cpu * PMU_MAX], err = 0;
+
+	for (unsigned int i = 0; i < PMU_MAX && counter_name(p->counters.set, i); i++) {
+		struct event e = event_of(p->counters.set, i);
+		int fd = e.none ? -ENOENT : open_counter(e, cpu, i ? fds[0] : -1);
+
+		if (fd >= 0) {
+			fds[i] = fd;
+			p->counters.mask |= (uint8_t)(1u << i);
+		} else if (i != COUNTER_LLC_MISSES || p->counters.set != COUNTERS_HARDWARE) {
+			err = fd;
+			break;
+		}
+	}
+	return err;
+}
+
+static void close_cpu(struct pmu *p, unsigned int cpu)
+{
+	for (int i = 0; i < PMU_MAX; i++) {
+		if (p->fds[cpu * PMU_MAX + i] >= 0)
+			close(p->fds[cpu * PMU_MAX + i]);
+		p->fds[cpu * PMU_MAX + i] = -1;
+	}
+}
+
+/* CPUs without one of the counters, as the small ones of some, have none: what runs there is not counted. */
+static int open_cpus(struct pmu *p)
+{
+	unsigned int some = 0;
+	int first = 0, err;
+
+	for (unsigned int cpu = 0; cpu < p->cpus; cpu++) {
+		err = open_cpu(p, cpu);
+		if (!err) {
+			some++;
+			continue;
+		}
+		close_cpu(p, cpu);
+		if (err == -ENODEV) /* the CPU is offline */
+			continue;
+		first = first ? first : err;
+		if (err != -ENOENT && err != -EOPNOTSUPP)
+			return err;
+	}
+	if (some && first)
+		log_info("-e pmu: only %u CPUs have these counters; what runs on others is not counted", some);
+	return some ? 0 : first ? first
+				: -ENODEV;
+}
+
+static int refuse(enum counter_set set, int err)
+{
+	if (err == -EPERM || err == -EACCES) {
+		log_error("-e pmu: the kernel does not allow counters (perf_event_open: %s); " PERF_EVENT_RIGHTS, strerror(-err));
+		return -EPERM;
+	}
+	if (set != COUNTERS_HARDWARE || (err != -ENOENT && err != -EOPNOTSUPP && err != -ENODEV)) {
+		log_error("-e pmu: cannot open the counters: perf_event_open: %s", strerror(-err));
+		return err;
+	}
+	log_error("-e pmu: this machine has no hardware counters (perf_event_open: %s), as many virtual ones; with --counters software "
+		  "it counts what every kernel does",
+		strerror(-err));
+	return -EOPNOTSUPP;
+}
+
+static void pmu_configure(const struct pmu *p, struct inftrace_bpf *k)
+{
+	bpf_program__set_autoload(k->progs.pmu_switch, p);
+	if (!p)
+		return;
+	k->rodata->cfg.pmu = p->counters.mask;
+	bpf_map__set_max_entries(k->maps.pmu_events, p->cpus * PMU_MAX);
+}
+
+int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
+{
+	unsigned int cpus = (unsigned int)libbpf_num_possible_cpus();
+	struct pmu *p = NULL;
+	int err;
+
+	if (set == COUNTERS_NONE)
+		goto out;
+	p = malloc(sizeof(*p) + cpus * PMU_MAX * sizeof(p->fds[0]));
+	if (!p)
+		return -ENOMEM;
+	*p = (struct pmu){ .counters.set = set, .cpus = cpus };
+	memset(p->fds, -1, cpus * PMU_MAX * sizeof(p->fds[0]));
+	err = open_cpus(p);
+	if (err) {
+		pmu_free(p);
+		return refuse(set, err);
+	}
+	if (set == COUNTERS_HARDWARE && !counters_have(&p->counters, COUNTER_LLC_MISSES))
+		log_info("-e pmu: this CPU has no counter that is known to count misses of the last-level cache: they are left out");
+	pmu_set(p, true);
+out:
+	pmu_configure(p, k);
+	*ret_pmu = p;
+	return 0;
+}
+
+void pmu_free(struct pmu *p)
+{
+	for (unsigned int cpu = 0; p && cpu < p->cpus; cpu++)
+		close_cpu(p, cpu);
+	free(p);
+}
+
+int pmu_bind(const struct pmu *p, struct inftrace_bpf *k)
+{
+	int map = bpf_map__fd(k->maps.pmu_events);
+
+	for (uint32_t i = 0; p && i < p->cpus * PMU_MAX; i++) {
+		if (p->fds[i] >= 0 && bpf_map_update_elem(map, &i, &p->fds[i], BPF_ANY)) {
+			int err = -errno;
+
+			log_error("-e pmu: the kernel does not let programs read the counters: %s", strerror(-err));
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* The others of a group count only together with its first. */
+void pmu_set(const struct pmu *p, bool on)
+{
+	for (unsigned int cpu = 0; p && cpu < p->cpus; cpu++) {
+		if (p->fds[cpu * PMU_MAX] >= 0)
+			ioctl(p->fds[cpu * PMU_MAX], on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+	}
+}
+
+struct counters pmu_counters(const struct pmu *p)
+{
+	return p ? p->counters : (struct counters){ 0 };
+}
+
+/* ---- what is mapped ---- */
+
+/* On many CPUs each makes fewer events; all rings together stay at 4 MB. */
+#define RING_BYTES (64u << 10)
+#define RINGS_BYTES (4u << 20)
+#define RING_LEAST (16u << 10)
+
+/* perf_event_open(2): what precedes the path of a PERF_RECORD_MMAP */
+struct mmap_head {
+	struct perf_event_header h;
+	uint32_t pid, tid;
+	uint64_t addr, len, pgoff;
+};
+
+struct lost_record {
+	struct perf_event_header h;
+	uint64_t id, lost;
+};
+
+struct map_ring {
+	int fd;
+	struct perf_event_mmap_page *page; /* the data follows */
+};
+
+struct map_watch {
+	size_t page_bytes, ring_bytes;
+	uint64_t lost;
+	unsigned char record[sizeof(struct mmap_head) + PATH_MAX + 1]; /* the newest one, in one piece */
+	size_t n;
+	struct map_ring rings[];
+};
+
+static int open_ring(struct map_watch *w, int cpu)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_DUMMY,
+		.mmap = 1, /* of executable pages only, without mmap_data */
+		.watermark = 1,
+		.wakeup_watermark = UINT32_MAX, /* nobody waits */
+	};
+	struct map_ring *r = &w->rings[w->n];
+	int err;
+
+	r->fd = perf_event_open(&attr, cpu, -1);
+	if (r->fd < 0)
+		return r->fd == -ENODEV ? 0 : r->fd; /* the CPU is offline */
+	r->page = mmap(NULL, w->page_bytes + w->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+	if (r->page == MAP_FAILED) {
+		err = -errno;
+		close(r->fd);
+		return err;
+	}
+	w->n++;
+	return 0;
+}
+
+int map_watch_new(struct map_watch **ret_watch)
+{
+	int cpus = libbpf_num_possible_cpus(), err = cpus < 0 ? cpus : 0;
+	struct map_watch *w = err ? NULL : calloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->rings[0]));
+
+	if (!w)
+		return err ? err : -ENOMEM;
+	w->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	w->ring_bytes = RING_BYTES;
+	while (w->ring_bytes > RING_LEAST && w->ring_bytes * (size_t)cpus > RINGS_BYTES)
+		w->ring_bytes /= 2;
+	if (w->ring_bytes < w->page_bytes)
+		w->ring_bytes = w->page_bytes;
+	for (int cpu = 0; cpu < cpus && !err; cpu++)
+		err = open_ring(w, cpu);
+	if (err) {
+		map_watch_free(w);
+		return err;
+	}
+	*ret_watch = w;
+	return 0;
+}
+
+void map_watch_free(struct map_watch *w)
+{
+	for (size_t i = 0; w && i < w->n; i++) {
+		munmap(w->rings[i].page, w->page_bytes + w->ring_bytes);
+		close(w->rings[i].fd);
+	}
+	free(w);
+}
+
+/* Copies bytes at a position of the ring, which they may wrap around. */
+static void copy_out(const struct map_watch *w, const struct map_ring *r, uint64_t at, void *to, size_t n)
+{
+	const unsigned char *data = (const unsigned char *)r->page + w->page_bytes;
+	size_t from = (size_t)(at & (w->ring_bytes - 1)), first = w->ring_bytes - from;
+
+	if (first > n)
+		first = n;
+	memcpy(to, data + from, first);
+	memcpy((unsigned char *)to + first, data, n - first);
+}
+
+static void take(struct map_watch *w, size_t n, map_watch_cb cb, void *arg)
+{
+	const struct mmap_head *m = (const void *)w->record;
+	const struct lost_record *l = (const void *)w->record;
+
+	if (m->h.type == PERF_RECORD_LOST && n >= sizeof(*l)) {
+		w->lost += l->lost;
+	} else if (m->h.type == PERF_RECORD_MMAP && n > sizeof(*m) && (m->h.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER) {
+		w->record[n] = 0;
+		cb((pid_t)m->pid, (const char *)(m + 1), arg);
+	}
+}
+
+static void drain_ring(struct map_watch *w, struct map_ring *r, map_watch_cb cb, void *arg)
+{
+	uint64_t head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE), tail = r->page->data_tail;
+
+	while (tail < head) {
+		struct perf_event_header h;
+		size_t n;
+
+		copy_out(w, r, tail, &h, sizeof(h));
+		if (h.size < sizeof(h) || h.size > head - tail) /* cannot be */
+			break;
+		n = h.size < sizeof(w->record) ? h.size : sizeof(w->record) - 1;
+		copy_out(w, r, tail, w->record, n);
+		take(w, n, cb, arg);
+		tail += h.size;
+	}
+	__atomic_store_n(&r->page->data_tail, tail < head ? head : tail, __ATOMIC_RELEASE);
+}
+
+void map_watch_drain(struct map_watch *w, map_watch_cb cb, void *arg)
+{
+	for (size_t i = 0; i < w->n; i++)
+		drain_ring(w, &w->rings[i], cb, arg);
+}
+
+uint64_t map_watch_lost(const struct map_watch *w)
+{
+	return w->lost;
+}
