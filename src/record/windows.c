@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "capture/memory.h"
 #include "capture/sums.h"
 #include "record/flag.h"
 #include "record/gpu.h"
