@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the versions have in common: python_site_3_8.c, python_site_3_11.c and python_site_3_12.c find the places. */
 #include "target/python_site.h"
 
+#include <capstone/capstone.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "probe.h"
 #include "target/python.h"
-#include "target/python_site_inner.h"
 #include "target/usdt.h"
 
 #define EVAL "_PyEval_EvalFrameDefault"
@@ -16,30 +16,58 @@
 #define LEAVES "python:function__return"
 #define TEXT_MAX (64u << 20) /* bytes of code */
 
-bool python_in_text(const struct python_search *s, uint64_t addr)
+/* Places of registers in struct pt_regs. */
+#define PLACE_RBX 5 /* and up to there those that calls preserve */
+#define PLACE_RSI 13
+#define PLACE_RDI 14
+#define PLACE_NONE 0xff
+
+struct python_search {
+	struct elf_file *elf;
+	csh cs;
+	uint8_t *text; /* the section with all the code */
+	size_t len;
+	uint64_t vaddr;
+	struct elf_symbol eval; /* the function that runs Python functions; it is within the section */
+	uint64_t check;         /* the function that is called when the recursion is too deep */
+	uint64_t semaphore;     /* offset in the file; 0: it was built without USDT probes */
+	struct python_sites *out;
+};
+
+/* A walk through instructions. */
+struct python_walk_code {
+	const uint8_t *p;
+	size_t left;
+	uint64_t addr;
+};
+
+/* Whether the address is in the section. */
+static bool python_in_text(const struct python_search *s, uint64_t addr)
 {
 	return addr - s->vaddr < s->len;
 }
 
-struct python_walk_code python_code_at(const struct python_search *s, uint64_t addr)
+static struct python_walk_code python_code_at(const struct python_search *s, uint64_t addr)
 {
 	size_t at = python_in_text(s, addr) ? addr - s->vaddr : s->len;
 
 	return (struct python_walk_code){ .p = s->text + at, .left = s->len - at, .addr = addr };
 }
 
-bool python_code_next(const struct python_search *s, struct python_walk_code *w, cs_insn *in)
+/* false: no instruction, or the end of the section */
+static bool python_code_next(const struct python_search *s, struct python_walk_code *w, cs_insn *in)
 {
 	return cs_disasm_iter(s->cs, &w->p, &w->left, &w->addr, in);
 }
 
-bool python_is_conditional_jump(const cs_insn *in)
+static bool python_is_conditional_jump(const cs_insn *in)
 {
 	return site_is_emulated(in) &&
 	       ((in->size == 2 && in->bytes[0] >= 0x70 && in->bytes[0] <= 0x7f) || (in->size == 6 && in->bytes[0] == 0x0f));
 }
 
-uint8_t python_place_of(x86_reg reg)
+/* The place of a register with 64 bits; PLACE_NONE: it is another one. */
+static uint8_t python_place_of(x86_reg reg)
 {
 	static const x86_reg places[] = { X86_REG_R15, X86_REG_R14, X86_REG_R13, X86_REG_R12, X86_REG_RBP, X86_REG_RBX,
 		X86_REG_R11, X86_REG_R10, X86_REG_R9, X86_REG_R8, X86_REG_RAX, X86_REG_RCX, X86_REG_RDX, X86_REG_RSI,
@@ -52,7 +80,8 @@ uint8_t python_place_of(x86_reg reg)
 	return PLACE_NONE;
 }
 
-int python_add_site(struct python_search *s, uint64_t vaddr, struct site site)
+/* Adds a place; -ENOTSUP if there are too many. site.offset is filled in. */
+static int python_add_site(struct python_search *s, uint64_t vaddr, struct site site)
 {
 	int err = elf_vaddr_to_offset(s->elf, vaddr, &site.offset);
 
@@ -62,6 +91,456 @@ int python_add_site(struct python_search *s, uint64_t vaddr, struct site site)
 	site.python = s->out->layout;
 	s->out->sites[s->out->n++] = site;
 	return 0;
+}
+
+/*
+ * CPython 3.8 to 3.10 call _PyEval_EvalFrameDefault() for each Python function, with its frame as an argument. It ends with
+ * a call, of _Py_CheckFunctionResult():
+ *	call ...;  add rsp, N;  pop ...;  ret
+ * or with a jump to that function behind the pops. Both are emulated, and what follows says where the frame of this call
+ * of the interpreter is. A way out without a call, as of one that fails before it begins, is not seen.
+ */
+#define WAY_MAX 16  /* the most instructions between the last call and the return */
+#define CANARY 0x28 /* of the stack protector, in the thread's area */
+
+/* What an instruction on the way out does to the stack pointer; false: it is none that is found there. */
+static bool follow(const cs_insn *in, int64_t *bytes)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	switch (in->id) {
+	case X86_INS_POP:
+		*bytes += 8;
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_ADD:
+		*bytes += ops[1].imm;
+		return ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RSP && ops[1].type == X86_OP_IMM;
+	case X86_INS_LEA:
+		*bytes += ops[1].mem.disp;
+		return ops[0].reg == X86_REG_RSP && ops[1].mem.base == X86_REG_RSP && ops[1].mem.index == X86_REG_INVALID;
+	case X86_INS_SUB: /* the stack protector's comparison, or the next one */
+	case X86_INS_XOR:
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_MOV:
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_JNE:
+	case X86_INS_NOP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether what comes behind a call leads to the return, and by how much the stack pointer is below its value at the entry. */
+static bool returns(const struct python_search *s, cs_insn *in, uint64_t addr, uint16_t *ret_units)
+{
+	struct python_walk_code w = python_code_at(s, addr);
+	int64_t bytes = 0;
+
+	for (int i = 0; i < WAY_MAX && python_code_next(s, &w, in); i++) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+
+		if (in->id == X86_INS_RET) {
+			if (in->detail->x86.op_count || bytes < 0 || bytes % 8 || bytes / 8 > PROBE_COOKIE_EXIT_MAX)
+				return false;
+			*ret_units = (uint16_t)(bytes / 8);
+			return true;
+		}
+		if (in->id == X86_INS_JMP && op->type == X86_OP_IMM && python_in_text(s, (uint64_t)op->imm))
+			w = python_code_at(s, (uint64_t)op->imm);
+		else if (!follow(in, &bytes))
+			return false;
+	}
+	return false;
+}
+
+static int find_exits_3_8(struct python_search *s, cs_insn *in, cs_insn *ahead)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	bool unwound = false;
+	int err = 0;
+
+	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+		struct site site = { .exit = true };
+
+		if (in->id == X86_INS_CALL && site_is_emulated(in) && returns(s, ahead, w.addr, &site.exit_units))
+			err = python_add_site(s, in->address, site);
+		else if (in->id == X86_INS_JMP && unwound && site_is_emulated(in) &&
+			 (uint64_t)op->imm - s->eval.vaddr >= s->eval.size)
+			err = python_add_site(s, in->address, site);
+		unwound = in->id == X86_INS_POP;
+	}
+	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+}
+
+static int python_find_3_8(struct python_search *s, const char **ret_why)
+{
+	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
+	struct site entry = { .reg = s->out->minor == 8 ? PLACE_RDI : PLACE_RSI };
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	int err = in && ahead ? 0 : -ENOTSUP;
+
+	*ret_why = "where it leaves functions is not known";
+	if (!err)
+		err = find_exits_3_8(s, in, ahead);
+	if (!err && !s->out->n)
+		err = -ENOTSUP;
+	if (!err) {
+		*ret_why = "where it begins to run a function is not known";
+		err = python_code_next(s, &w, in) && site_is_emulated(in) ? python_add_site(s, s->eval.vaddr, entry) : -ENOTSUP;
+	}
+	if (in)
+		cs_free(in, 1);
+	if (ahead)
+		cs_free(ahead, 1);
+	return err;
+}
+
+/*
+ * CPython 3.11 runs a Python function that another one calls without a call of its own: it goes back to the beginning of
+ * _PyEval_EvalFrameDefault(). On that way, and when C code calls it, it counts the depth of the recursion:
+ *	mov [state + N], depth - 1;  test;  jcc to:  mov rsi, "";  mov rdi, state;  call _Py_CheckRecursiveCall
+ * The jump is where a function begins, and state the register with the thread's state. Where a function ends, by a
+ * return, a yield or an exception, the interpreter looks whether its USDT probe function__return is on:
+ *	cmp word ptr [semaphore], 0;  jcc
+ * (Its function__entry does not help: 3.11 reaches it only while a tracer in Python is active.) Both jumps are emulated,
+ * and the semaphore stays as it is: switched on, it would cost far more than a probe.
+ */
+#define CALL_WAY 4 /* the most instructions before the call */
+#define CMP_LEN 8  /* of the comparison with the semaphore */
+#define FRAME_ENTRY 68
+
+/* Registers that calls preserve, and the first argument's. */
+static uint8_t state_place(x86_reg reg)
+{
+	uint8_t place = python_place_of(reg);
+
+	return place <= PLACE_RBX || place == PLACE_RDI ? place : PLACE_NONE;
+}
+
+/* Whether an address has an empty string, which is what CPython calls a Python function there. */
+static bool is_empty(const struct python_search *s, uint64_t vaddr)
+{
+	uint64_t offset;
+	char c = 1;
+
+	return !elf_vaddr_to_offset(s->elf, vaddr, &offset) && !elf_read_at_offset(s->elf, offset, &c, 1) && !c;
+}
+
+/* The string that an instruction puts into the second argument's register; 0: it does not. */
+static uint64_t string_of(const cs_insn *in)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	if (in->detail->x86.op_count != 2 || ops[0].type != X86_OP_REG ||
+		(ops[0].reg != X86_REG_RSI && ops[0].reg != X86_REG_ESI))
+		return 0;
+	if (in->id == X86_INS_MOV && ops[1].type == X86_OP_IMM)
+		return (uint64_t)ops[1].imm;
+	if (in->id == X86_INS_LEA && ops[1].mem.base == X86_REG_RIP && ops[1].mem.index == X86_REG_INVALID)
+		return in->address + in->size + (uint64_t)ops[1].mem.disp;
+	return 0;
+}
+
+/* The function, or a stub of a library's PLT. */
+static bool is_check(const struct python_search *s, uint64_t addr)
+{
+	return addr == s->check || addr - s->vaddr >= s->len;
+}
+
+/* Whether the code at an address calls the check for a Python function; ret_reg has the thread's state there. */
+static bool checks_recursion(const struct python_search *s, uint64_t addr, uint8_t *ret_reg)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (addr - s->vaddr);
+	size_t left = s->len - (addr - s->vaddr);
+	/* unless it is put there. With USDT probes that is so where an exception is thrown into a generator, which does not
+	 * begin to run then; without, generators are not followed. */
+	uint8_t reg = s->semaphore ? PLACE_NONE : PLACE_RDI;
+	bool found = false, empty = false;
+
+	for (int i = 0; in && i < CALL_WAY && addr - s->vaddr < s->len && cs_disasm_iter(s->cs, &p, &left, &addr, in); i++) {
+		const cs_x86_op *ops = in->detail->x86.operands;
+		uint64_t string = string_of(in);
+
+		if (in->id == X86_INS_CALL) {
+			found = ops[0].type == X86_OP_IMM && is_check(s, (uint64_t)ops[0].imm) && empty && reg != PLACE_NONE;
+			break;
+		}
+		if (in->id == X86_INS_JMP && !i && ops[0].type == X86_OP_IMM && (uint64_t)ops[0].imm - s->vaddr < s->len) {
+			addr = (uint64_t)ops[0].imm;
+			p = s->text + (addr - s->vaddr);
+			left = s->len - (addr - s->vaddr);
+		} else if (string) {
+			empty = is_empty(s, string);
+		} else if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RDI &&
+			   ops[1].type == X86_OP_REG) {
+			reg = state_place(ops[1].reg);
+		} else {
+			break;
+		}
+	}
+	if (in)
+		cs_free(in, 1);
+	*ret_reg = reg;
+	return found;
+}
+
+static int find_entries_3_11(struct python_search *s)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
+	uint64_t addr = s->eval.vaddr;
+	size_t left = s->eval.size;
+	uint8_t reg;
+	int err = in ? 0 : -ENOTSUP;
+
+	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
+		uint64_t to;
+
+		if (!python_is_conditional_jump(in))
+			continue;
+		to = (uint64_t)in->detail->x86.operands[0].imm;
+		if ((to - s->vaddr < s->len && checks_recursion(s, to, &reg)) || checks_recursion(s, addr, &reg))
+			err = python_add_site(s, in->address, (struct site){ .reg = reg, .no_yields = !s->semaphore });
+	}
+	if (in)
+		cs_free(in, 1);
+	return !err && left ? -ENOTSUP : err;
+}
+
+/* Whether the four bytes at p, relative to the address `from`, lead to the semaphore. */
+static bool is_semaphore(const struct python_search *s, const uint8_t *p, uint64_t from)
+{
+	uint64_t offset;
+	int32_t rel;
+
+	memcpy(&rel, p, sizeof(rel));
+	return !elf_vaddr_to_offset(s->elf, from + (uint64_t)(int64_t)rel, &offset) && offset == s->semaphore;
+}
+
+/*
+ * The comparisons may be anywhere, also in the part of the function that is rarely executed and lies elsewhere. What
+ * reads the semaphore in another way is a place where functions end and no probe could be.
+ */
+static int find_exits_3_11(struct python_search *s)
+{
+	static const uint8_t cmp[] = { 0x66, 0x83, 0x3d };
+	cs_insn *in = cs_malloc(s->cs);
+	int err = in ? 0 : -ENOTSUP;
+
+	for (size_t i = 2; !err && i + CMP_LEN < s->len; i++) {
+		const uint8_t *t = s->text + i;
+		bool compares = !memcmp(t, cmp, sizeof(cmp)) && !t[CMP_LEN - 1];
+		bool loads = t[0] == 0x0f && t[1] == 0xb7 && (t[2] & 0xc7) == 0x05;
+		const uint8_t *p = t + CMP_LEN;
+		uint64_t addr = s->vaddr + i + CMP_LEN;
+		size_t left = s->len - i - CMP_LEN;
+
+		if (loads && is_semaphore(s, t + 3, s->vaddr + i + 7))
+			err = -ENOTSUP;
+		if (!compares || !is_semaphore(s, t + 3, addr))
+			continue;
+		if (cs_disasm_iter(s->cs, &p, &left, &addr, in) && python_is_conditional_jump(in))
+			err = python_add_site(s, in->address, (struct site){ .exit = true });
+		else
+			err = -ENOTSUP;
+	}
+	if (in)
+		cs_free(in, 1);
+	return err;
+}
+
+/* Whether an instruction compares the byte of a frame that says that C code called the interpreter. */
+static bool tests_entry(const cs_insn *in)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	return in->id == X86_INS_CMP && ops[0].type == X86_OP_MEM && ops[0].size == 1 && ops[0].mem.disp == FRAME_ENTRY &&
+	       ops[0].mem.base != X86_REG_RSP && ops[0].mem.base != X86_REG_RIP && ops[0].mem.index == X86_REG_INVALID &&
+	       ops[1].type == X86_OP_IMM && !ops[1].imm;
+}
+
+/*
+ * Without USDT probes: at a return and at an exception the interpreter looks whether C code has called it with the frame, and
+ * jumps then. (At a yield it does not: that is always so.)
+ */
+static int find_returns(struct python_search *s)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
+	uint64_t addr = s->eval.vaddr;
+	size_t left = s->eval.size;
+	bool tested = false;
+	int err = in ? 0 : -ENOTSUP;
+
+	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
+		if (tested && python_is_conditional_jump(in)) {
+			err = python_add_site(s, in->address, (struct site){ .exit = true });
+			tested = false;
+		} else if (tests_entry(in)) {
+			err = tested ? -ENOTSUP : 0;
+			tested = true;
+		} else if (tested && in->id != X86_INS_MOV && in->id != X86_INS_LEA) {
+			err = -ENOTSUP; /* the comparison's result is gone, or used otherwise */
+		}
+	}
+	if (in)
+		cs_free(in, 1);
+	/* a return, an exception, and the making of a generator */
+	return err || left || s->out->n < 3 ? -ENOTSUP : 0;
+}
+
+static int python_find_3_11(struct python_search *s, const char **ret_why)
+{
+	unsigned int exits;
+
+	*ret_why = "where it leaves functions is not known";
+	if ((s->semaphore ? find_exits_3_11(s) : find_returns(s)) || !s->out->n)
+		return -ENOTSUP;
+	exits = s->out->n;
+	*ret_why = "where it begins to run a function is not known";
+	return find_entries_3_11(s) || s->out->n == exits ? -ENOTSUP : 0;
+}
+
+/*
+ * CPython 3.12 begins to run each Python function, whoever calls it, by counting down how deep the recursion may still be:
+ *	mov eax, [state + N];  lea edx, [rax - 1];  mov [state + N], edx;  test eax, eax;  jle
+ * The jump is the place. Where a function returns, or an exception leaves it, a function is called with its frame as
+ * the second argument, _PyEvalFrameClearAndPop(), which is known by its symbol, or by its looking at once who owns
+ * the frame. Generators that yield do not come by there.
+ */
+#define CLEAR "_PyEvalFrameClearAndPop"
+#define CLEAR_WAY 12   /* of its first instructions, one compares ... */
+#define FRAME_OWNER 70 /* ... this byte of the frame */
+#define DEPTH 28       /* in the state: int py_recursion_remaining */
+#define TEST_WAY 2     /* instructions between the count and the jump */
+
+/* The register with the state, if the instruction stores an int that may be the count; else PLACE_NONE. */
+static x86_reg counts(const cs_insn *in)
+{
+	const cs_x86_op *op = &in->detail->x86.operands[0];
+
+	if ((in->id != X86_INS_MOV && in->id != X86_INS_SUB && in->id != X86_INS_ADD && in->id != X86_INS_DEC) ||
+		op->type != X86_OP_MEM || op->size != 4 || op->mem.disp != DEPTH || op->mem.index != X86_REG_INVALID ||
+		op->mem.base == X86_REG_RSP)
+		return X86_REG_INVALID;
+	return op->mem.base;
+}
+
+static bool is_test(const cs_insn *in)
+{
+	return in->id == X86_INS_TEST || in->id == X86_INS_CMP;
+}
+
+/* "Not above zero", in whichever order. */
+static bool is_depth_jump(const cs_insn *in)
+{
+	return python_is_conditional_jump(in) && (in->id == X86_INS_JLE || in->id == X86_INS_JG || in->id == X86_INS_JS ||
+							 in->id == X86_INS_JNS);
+}
+
+static int find_entries_3_12(struct python_search *s, cs_insn *in)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	x86_reg state = X86_REG_INVALID;
+	int way = 0, err = 0;
+
+	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		x86_reg base = counts(in);
+
+		if (base != X86_REG_INVALID && python_place_of(base) != PLACE_NONE) {
+			state = base;
+			way = 0;
+		} else if (state != X86_REG_INVALID && is_depth_jump(in)) {
+			err = python_add_site(s, in->address,
+				(struct site){ .reg = python_place_of(state), .no_yields = true });
+			state = X86_REG_INVALID;
+		} else if (!is_test(in) || ++way > TEST_WAY) {
+			state = X86_REG_INVALID;
+		}
+	}
+	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+}
+
+/* Whether a function looks at once who owns the frame that its second argument is. */
+static bool looks_at_owner(const struct python_search *s, cs_insn *in, uint64_t addr)
+{
+	struct python_walk_code w = python_code_at(s, addr);
+	x86_reg frame = X86_REG_RSI;
+
+	for (int i = 0; i < CLEAR_WAY && python_code_next(s, &w, in); i++) {
+		const cs_x86_op *ops = in->detail->x86.operands;
+
+		if (in->id == X86_INS_CALL || in->id == X86_INS_RET || in->id == X86_INS_JMP)
+			return false;
+		if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].size == 8 && ops[1].type == X86_OP_REG &&
+			ops[1].reg == X86_REG_RSI)
+			frame = ops[0].reg;
+		if (in->id == X86_INS_CMP && ops[0].type == X86_OP_MEM && ops[0].size == 1 && ops[0].mem.disp == FRAME_OWNER &&
+			ops[0].mem.index == X86_REG_INVALID && (ops[0].mem.base == frame || ops[0].mem.base == X86_REG_RSI))
+			return true;
+	}
+	return false;
+}
+
+/* The function by what it does: of those that the interpreter calls exactly one. */
+static int find_clear(const struct python_search *s, cs_insn *in, cs_insn *ahead, struct elf_symbol *ret_sym)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	uint64_t found = 0;
+
+	while (w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+		uint64_t to = (uint64_t)op->imm;
+
+		if (in->id != X86_INS_CALL || op->type != X86_OP_IMM || !python_in_text(s, to) || to == found)
+			continue;
+		if (looks_at_owner(s, ahead, to) && found)
+			return -ENOTSUP;
+		else if (looks_at_owner(s, ahead, to))
+			found = to;
+	}
+	if (!found)
+		return -ENOTSUP;
+	*ret_sym = (struct elf_symbol){ .name = CLEAR, .vaddr = found, .size = 16 };
+	return elf_vaddr_to_offset(s->elf, found, &ret_sym->offset);
+}
+
+static int find_exit(struct python_search *s, cs_insn *in, cs_insn *ahead)
+{
+	struct elf_symbol clear;
+	struct site site;
+
+	if (elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, in, ahead, &clear))
+		return -ENOTSUP;
+	site_choose(s->elf, &clear, 1u << REG_ARG2, 0, &site);
+	if (!site.cheap)
+		return -ENOTSUP;
+	return python_add_site(
+		s, clear.vaddr + (site.offset - clear.offset), (struct site){ .exit = true, .exit_units = PLACE_RSI });
+}
+
+static int python_find_3_12(struct python_search *s, const char **ret_why)
+{
+	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
+	int err = in && ahead ? 0 : -ENOTSUP;
+
+	*ret_why = "where it leaves functions is not known";
+	if (!err)
+		err = find_exit(s, in, ahead);
+	if (!err) {
+		*ret_why = "where it begins to run a function is not known";
+		err = find_entries_3_12(s, in);
+	}
+	if (!err && s->out->n < 2)
+		err = -ENOTSUP;
+	if (in)
+		cs_free(in, 1);
+	if (ahead)
+		cs_free(ahead, 1);
+	return err;
 }
 
 static int on_note(const struct usdt_note *note, void *arg)

@@ -8,6 +8,8 @@
 
 #include "target/elf.h"
 
+struct cs_insn;
+
 struct site {
 	uint64_t offset; /* in the file */
 	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
@@ -61,5 +63,8 @@ int site_returns(struct elf_file *elf, const struct elf_symbol *sym, struct site
  * Returns how many; -ENOENT: it has a way out without such a place, or may have one.
  */
 int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX]);
+
+/* Whether the kernel emulates an instruction under a probe, instead of single-stepping it (x86_64). */
+bool site_is_emulated(const struct cs_insn *in);
 
 #endif
