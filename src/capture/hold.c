@@ -20,7 +20,6 @@
 #include "capture/links.h"
 #include "probe.h"
 #include "target/elf.h"
-#include "target/loader.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"

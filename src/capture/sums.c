@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "target/rss.h"
+#include "target/process.h"
 #include "util/bisect.h"
 
 static int compare_totals(const void *a, const void *b)

@@ -15,7 +15,6 @@
 #include "capture/hold.h"
 #include "capture/python.h"
 #include "record/view.h"
-#include "target/loader.h"
 #include "target/process.h"
 #include "util/log.h"
 

@@ -15,7 +15,7 @@
 #include "sink/left_out.h"
 #include "sink/profile_gpu.h"
 #include "sink/weight.h"
-#include "target/cpu_limit.h"
+#include "target/cgroup.h"
 #include "util/names.h"
 
 #define HELD_MAX 1024 /* if full, the first one is written with what is known then */

@@ -4,6 +4,7 @@
 #define INFTRACE_TARGET_CGROUP_H
 
 #include <limits.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -17,5 +18,15 @@ int cgroup_find(const char *given, char ret_directory[PATH_MAX]);
 /* Calls cb for each process in the cgroup and in those below; the first non-zero return ends the walk and is returned.
  * -ENOENT: the cgroup is gone; other -errno. Processes of which this PID namespace has no number are left out. */
 int cgroup_each_process(const char *directory, int (*cb)(pid_t pid, void *arg), void *arg);
+
+/*
+ * In thousandths of a CPU: the smallest limit of its cgroup and of those above, in version 2 (cpu.max) or 1
+ * (cpu.cfs_quota_us). 0: none, or unknown. cgroups: the text of /proc/PID/cgroup; root: where the hierarchies
+ * are mounted (/sys/fs/cgroup).
+ */
+uint64_t cpu_limit_of(const char *cgroups, const char *root);
+
+/* The same for a process on this machine. */
+uint64_t cpu_limit_read(uint32_t tgid);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -18,15 +20,71 @@
 #define CMDLINE_MAX (64u << 10)
 #define TEXT_FIRST (16u << 10)
 
+/* Returns a file descriptor, or -errno. */
+static int open_file(pid_t pid, const char *name)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	return fd;
+}
+
+/* Reads in one read, as far as it fits. */
+static int read_file(pid_t pid, const char *name, char *buf, size_t size)
+{
+	int fd = open_file(pid, name), err;
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = read(fd, buf, size - 1);
+	err = n < 0 ? -errno : 0;
+	close(fd);
+	if (!err)
+		buf[n] = '\0';
+	return err;
+}
+
+static FILE *open_text(pid_t pid, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return fopen(path, "re");
+}
+
+#define VALUE_LEN 512 /* of a line of /proc/PID/status; 32 nested namespaces take 352 */
+
+/* What follows the name of a line, with its colon. -ESRCH: there is no such line, or no process. */
+static int read_value(pid_t pid, const char *name, char ret_value[VALUE_LEN])
+{
+	FILE *f = open_text(pid, "status");
+	size_t len = strlen(name);
+	char line[VALUE_LEN];
+	int err = -ESRCH;
+
+	while (f && err && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, name, len)) {
+			strcpy(ret_value, line + len);
+			err = 0;
+		}
+	}
+	if (f)
+		fclose(f);
+	return err;
+}
+
 /* Reads the state of the main thread, and how many threads there are. */
 static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
 {
-	char path[64], line[256], state = 'Z';
+	FILE *f = open_text(pid, "status");
+	char line[256], state = 'Z';
 	unsigned int threads = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
 	if (!f)
 		return false;
 	while (!threads && fgets(line, sizeof(line), f)) {
@@ -59,18 +117,9 @@ bool process_main_thread_lives(pid_t pid)
 /* Looks for "x86_Thread_features:\tshstk wrss": the kernel's Documentation/arch/x86/shstk.rst */
 bool process_has_shadow_stack(pid_t pid)
 {
-	char path[64], line[256];
-	bool found = false;
-	FILE *f;
+	char features[VALUE_LEN];
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		found = !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
-	fclose(f);
-	return found;
+	return !read_value(pid, "x86_Thread_features:", features) && strstr(features, "shstk");
 }
 
 /* Which namespace it is; none: an empty text. */
@@ -114,37 +163,22 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
 /* The bit PF_KTHREAD of the field `flags`: proc(5) */
 bool process_is_kernel_thread(pid_t pid)
 {
-	char path[64], text[512], *p;
 	unsigned int flags = 0;
-	size_t n;
-	FILE *f;
+	char text[512], *p;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
+	if (read_file(pid, "stat", text, sizeof(text)))
 		return false;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = 0;
 	p = strrchr(text, ')'); /* the name may contain anything */
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & 0x00200000;
 }
 
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 {
-	char path[64];
-	ssize_t n;
-	int fd;
+	size_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (read_file(pid, "comm", comm, TASK_COMM_LEN) || !comm[0])
 		return -ESRCH;
-	n = read(fd, comm, TASK_COMM_LEN - 1);
-	close(fd);
-	if (n <= 0)
-		return -ESRCH;
-	comm[n] = 0;
+	n = strlen(comm);
 	if (comm[n - 1] == '\n')
 		comm[n - 1] = 0;
 	return 0;
@@ -152,20 +186,10 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 
 int process_tgid(pid_t tid, pid_t *ret_tgid)
 {
-	char path[64], line[256];
-	int tgid = 0;
-	FILE *f;
+	char value[VALUE_LEN];
+	pid_t tgid;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	f = fopen(path, "re");
-	if (!f)
-		return -ESRCH;
-	while (!tgid && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Tgid: %d", &tgid) == 1)
-			break;
-	}
-	fclose(f);
-	if (!tgid)
+	if (read_value(tid, "Tgid:", value) || sscanf(value, "%d", &tgid) != 1 || !tgid)
 		return -ESRCH;
 	*ret_tgid = tgid;
 	return 0;
@@ -173,44 +197,20 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	char path[64], line[256];
-	unsigned int uid;
-	int err = -ESRCH;
-	FILE *f;
+	char value[VALUE_LEN];
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return err;
-	while (err && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Uid: %u", &uid) == 1)
-			err = 0;
-	}
-	fclose(f);
-	if (!err)
-		*ret_uid = uid;
-	return err;
+	return read_value(pid, "Uid:", value) || sscanf(value, "%u", ret_uid) != 1 ? -ESRCH : 0;
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
 {
-	char path[64], line[512];
-	int err = -ESRCH;
-	FILE *f;
+	char value[VALUE_LEN];
+	const char *last;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return err;
-	/* one number for each namespace, the innermost last */
-	while (err && fgets(line, sizeof(line), f)) {
-		const char *last = strncmp(line, "NSpid:", 6) ? NULL : strrchr(line, '\t');
-
-		if (last && sscanf(last, "%d", ret_number) == 1)
-			err = 0;
-	}
-	fclose(f);
-	return err;
+	if (read_value(pid, "NSpid:", value))
+		return -ESRCH;
+	last = strrchr(value, '\t'); /* one number for each namespace, the innermost last */
+	return last && sscanf(last, "%d", ret_number) == 1 ? 0 : -ESRCH;
 }
 
 static int each_number(const char *path, int (*cb)(pid_t id, void *arg), void *arg)
@@ -254,16 +254,14 @@ struct listeners {
 	bool found;
 };
 
-/* Adds those of a table of /proc/PID/net whose column `state` is `wanted` (proc_pid_net(5)). */
+/* Adds those of a table whose column `state` is `wanted` (proc_pid_net(5)). */
 static void read_listeners(struct listeners *l, const char *table, const char *format, unsigned int wanted)
 {
 	unsigned int state;
 	unsigned long inode;
-	char path[64], line[512];
-	FILE *f;
+	char line[512];
+	FILE *f = open_text(l->pid, table);
 
-	snprintf(path, sizeof(path), "/proc/%d/net/%s", l->pid, table);
-	f = fopen(path, "re");
 	if (!f)
 		return;
 	while (l->n < LISTENERS_MAX && fgets(line, sizeof(line), f)) {
@@ -297,10 +295,10 @@ bool process_listens(pid_t pid)
 	struct listeners l = { .pid = pid };
 	char path[64];
 
-	read_listeners(&l, "tcp", tcp, 10);
-	read_listeners(&l, "tcp6", tcp, 10);
+	read_listeners(&l, "net/tcp", tcp, 10);
+	read_listeners(&l, "net/tcp6", tcp, 10);
 	/* number, references, protocol, flags (__SO_ACCEPTCON), type, state, inode */
-	read_listeners(&l, "unix", "%*s %*s %*s %x %*s %*s %lu", 1 << 16);
+	read_listeners(&l, "net/unix", "%*s %*s %*s %x %*s %*s %lu", 1 << 16);
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	each_number(path, is_listener, &l);
 	return l.found;
@@ -308,13 +306,11 @@ bool process_listens(pid_t pid)
 
 static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
-	char path[64], *line = NULL;
+	FILE *f = open_text(pid, "maps");
+	char *line = NULL;
 	size_t cap = 0;
 	int err = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
 	if (!f)
 		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
 	while (!err && getline(&line, &cap, f) > 0) {
@@ -352,14 +348,12 @@ int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, vo
 static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
 	size_t cap = TEXT_FIRST, len = 0;
-	char path[64], *data, *less;
+	int fd = open_file(pid, name), err = 0;
+	char *data, *less;
 	ssize_t n = 0;
-	int fd, err = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return fd;
 	data = malloc(cap + 1);
 	while (data && len < max && (n = read(fd, data + len, cap - len)) > 0) {
 		char *more;
@@ -427,4 +421,72 @@ void process_text_free(struct process_text *t)
 {
 	free(t->data);
 	*t = (struct process_text){ 0 };
+}
+
+int rss_read(pid_t tgid, uint64_t *ret_bytes)
+{
+	unsigned long long size, resident;
+	char text[128];
+	int err;
+
+	err = read_file(tgid, "statm", text, sizeof(text));
+	if (err)
+		return err;
+	if (sscanf(text, "%llu %llu", &size, &resident) != 2)
+		return -EIO;
+	if (!size) /* its memory is gone already */
+		return -ESRCH;
+	*ret_bytes = resident * (uint64_t)sysconf(_SC_PAGESIZE);
+	return 0;
+}
+
+int rss_peak_read(pid_t tgid, uint64_t *ret_bytes)
+{
+	char value[VALUE_LEN];
+
+	if (read_value(tgid, "VmHWM:", value))
+		return -ESRCH;
+	*ret_bytes = strtoull(value, NULL, 10) * 1024;
+	return 0;
+}
+
+#define HEADERS_MAX 256
+
+static int elf_interpreter(int fd, const Elf64_Ehdr *e, char *ret_path)
+{
+	Elf64_Phdr p;
+
+	if (e->e_phentsize != sizeof(p) || e->e_phnum > HEADERS_MAX)
+		return -ENOEXEC;
+	for (size_t i = 0; i < e->e_phnum; i++) {
+		if (pread(fd, &p, sizeof(p), (off_t)(e->e_phoff + i * sizeof(p))) != sizeof(p))
+			return -ENOEXEC;
+		if (p.p_type != PT_INTERP)
+			continue;
+		if (p.p_filesz < 2 || p.p_filesz > LOADER_PATH_MAX ||
+			pread(fd, ret_path, p.p_filesz, (off_t)p.p_offset) != (ssize_t)p.p_filesz ||
+			ret_path[p.p_filesz - 1])
+			return -ENOEXEC;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
+{
+	char loader[LOADER_PATH_MAX];
+	struct stat st;
+	Elf64_Ehdr e;
+	int fd, err = -ENOEXEC;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && pread(fd, &e, sizeof(e), 0) == sizeof(e) &&
+		!memcmp(e.e_ident, ELFMAG, SELFMAG) && e.e_ident[EI_CLASS] == ELFCLASS64)
+		err = elf_interpreter(fd, &e, loader);
+	close(fd);
+	if (!err)
+		memcpy(ret_loader, loader, sizeof(loader));
+	return err;
 }

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "target/command.h"
-#include "target/loader.h"
+#include "target/process.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

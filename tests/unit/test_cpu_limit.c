@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "target/cpu_limit.h"
+#include "target/cgroup.h"
 
 static char root[] = "/tmp/inftrace-cpu-limit.XXXXXX";
 

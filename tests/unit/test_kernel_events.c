@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "target/irq.h"
-#include "target/rss.h"
+#include "target/process.h"
 
 static uint8_t ipc(enum ipc_kind kind)
 {
