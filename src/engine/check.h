@@ -10,8 +10,8 @@
 #ifndef INFTRACE_CHECK_H
 #define INFTRACE_CHECK_H
 
-#include "engine/cond.h"
 #include "engine/rows.h"
+#include "engine/spec.h"
 
 #define CHECK_CALLS 64
 

@@ -14,15 +14,304 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/bytes.h"
-#include "engine/node.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "engine/text.h"
 #include "target/elf_pointers.h"
 #include "target/usdt.h"
 #include "util/log.h"
 #include "util/text.h"
+
+/*
+ * Positions in the text of a preset: json-c keeps none, and silently takes the last of several
+ * equal keys. All texts are valid JSON, terminated by a NUL.
+ */
+#define DEPTH_MAX 32 /* more than a preset may have */
+
+struct key {
+	const char *text; /* after the opening quote */
+	size_t len;
+};
+
+static const char *skip_space(const char *p)
+{
+	return p + strspn(p, " \t\r\n");
+}
+
+/* From an opening quote to after the closing one. */
+static const char *skip_string(const char *p)
+{
+	for (p++; *p && *p != '"'; p++)
+		p += *p == '\\' && p[1];
+	return *p ? p + 1 : p;
+}
+
+static bool is_key(const char *quote)
+{
+	return *skip_space(skip_string(quote)) == ':';
+}
+
+static struct key get_key(const char *quote)
+{
+	return (struct key){ quote + 1, (size_t)(skip_string(quote) - quote - 2) };
+}
+
+/* The opening quote of the first occurrence of the key between `text` and `end`, at most `depth`
+ * brackets deeper than `text`. NULL if there is none. */
+static const char *text_find_key(const char *text, const char *end, const char *key, unsigned int depth)
+{
+	unsigned int at = 0;
+
+	for (const char *p = text; *p && p < end;) {
+		if (*p == '"') {
+			struct key k = get_key(p);
+
+			if (at <= depth && is_key(p) && k.len == strlen(key) &&
+				!memcmp(k.text, key, k.len))
+				return p;
+			p = skip_string(p);
+			continue;
+		}
+		at += *p == '{' || *p == '[';
+		at -= at && (*p == '}' || *p == ']');
+		p++;
+	}
+	return NULL;
+}
+
+/* The text after a key's colon. */
+static const char *text_value(const char *key)
+{
+	return skip_space(skip_string(key)) + 1;
+}
+
+/* The end of the value that begins at `p`, or after white space there. */
+static const char *text_value_end(const char *p)
+{
+	unsigned int depth = 0;
+
+	p = skip_space(p);
+	while (*p) {
+		if (!depth && strchr(",]}", *p))
+			break;
+		if (*p == '"') {
+			p = skip_string(p);
+			continue;
+		}
+		depth += *p == '{' || *p == '[';
+		depth -= *p == '}' || *p == ']';
+		p++;
+	}
+	return p;
+}
+
+/* The line of a place in the text, from 1. */
+static unsigned int text_line(const char *text, const char *p)
+{
+	unsigned int line = 1;
+
+	while (text < p)
+		line += *text++ == '\n';
+	return line;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct key *x = a, *y = b;
+	int diff;
+
+	if (x->len != y->len)
+		return x->len < y->len ? -1 : 1;
+	diff = memcmp(x->text, y->text, x->len);
+	return diff ? diff : (x->text > y->text) - (x->text < y->text);
+}
+
+/* Returns the first key in the text that repeats another. Sorts the keys. */
+static const char *find_repeated(struct key *keys, size_t n)
+{
+	const char *found = NULL;
+
+	qsort(keys, n, sizeof(*keys), compare_keys);
+	for (size_t i = 1; i < n; i++) {
+		if (keys[i].len == keys[i - 1].len &&
+			!memcmp(keys[i].text, keys[i - 1].text, keys[i].len) &&
+			(!found || keys[i].text < found))
+			found = keys[i].text;
+	}
+	return found ? found - 1 : NULL;
+}
+
+static int add_key(struct key **keys, size_t n, size_t *cap, struct key key)
+{
+	struct key *list;
+
+	if (n == *cap) {
+		list = realloc(*keys, (*cap * 2 + 64) * sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		*keys = list;
+		*cap = *cap * 2 + 64;
+	}
+	(*keys)[n] = key;
+	return 0;
+}
+
+/*
+ * Looks for a key that an object has twice, comparing keys as written; a key with an escape counts
+ * too, since the escape may hide that. Returns 0 with *ret_key NULL or its opening quote, -ENOMEM.
+ */
+static int text_find_duplicate(const char *text, const char **ret_key)
+{
+	size_t first[DEPTH_MAX]; /* the first key of the object that is open at this depth */
+	const char *found = NULL;
+	struct key *keys = NULL; /* of all open objects */
+	size_t n = 0, cap = 0, depth = 0;
+	int err = 0;
+
+	for (const char *p = text; *p && !found && !err;) {
+		if (*p == '"') {
+			if (is_key(p)) {
+				struct key k = get_key(p);
+
+				err = add_key(&keys, n, &cap, k);
+				n += !err;
+				if (memchr(k.text, '\\', k.len))
+					found = p;
+			}
+			p = skip_string(p);
+			continue;
+		}
+		if ((*p == '{' || *p == '[') && depth < DEPTH_MAX) {
+			first[depth++] = n;
+		} else if ((*p == '}' || *p == ']') && depth) {
+			depth--;
+			if (n > first[depth])
+				found = find_repeated(keys + first[depth], n - first[depth]);
+			n = first[depth];
+		}
+		p++;
+	}
+	free(keys);
+	if (!err)
+		*ret_key = found;
+	return err;
+}
+
+/* "node" of a preset's probe: where the members of a node of the engine's graph are. */
+#define NAME_BYTES 64 /* as much of a node's name as is read */
+
+static int node_number(struct json_object *obj, const char *key, int64_t max, uint16_t *ret, const char **ret_why)
+{
+	struct json_object *v;
+
+	if (!json_object_object_get_ex(obj, key, &v) || !json_object_is_type(v, json_type_int)) {
+		*ret_why = "must be a number of bytes";
+		return -EINVAL;
+	}
+	if (json_object_get_int64(v) < 0 || json_object_get_int64(v) > max) {
+		*ret_why = "lies outside of the node";
+		return -EINVAL;
+	}
+	*ret = (uint16_t)json_object_get_int64(v);
+	return 0;
+}
+
+/* "ENUM *(arg1+OFFSET)" */
+static int node_enum(struct json_object *obj, const char *key, const struct enum_table *enums, size_t n_enums,
+	uint16_t bytes, uint16_t *ret_at, const struct enum_table **ret_names, const char **ret_why)
+{
+	struct json_object *v;
+	struct probe_arg arg = {};
+	struct fetch f;
+	int err;
+
+	*ret_why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
+	if (!json_object_object_get_ex(obj, key, &v) || !json_object_is_type(v, json_type_string))
+		return -EINVAL;
+	err = fetch_parse(json_object_get_string(v), enums, n_enums, false, &f, &arg, ret_why);
+	if (err)
+		return err;
+	if (!arg.names || f.derefs != 1 || f.reg != REG_ARG1 || f.size != 4 || f.off[0] < 0 || f.off[0] + 4 > bytes) {
+		*ret_why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
+		return -EINVAL;
+	}
+	*ret_at = (uint16_t)f.off[0];
+	*ret_names = arg.names;
+	return 0;
+}
+
+/*
+ * Reads "node" of a probe, if there is one: its first argument must be the address of a node. Expressions in it are those of
+ * arguments, in which arg1 is that address. -EINVAL with the key and the reason; *ret_key is "node" if no other fits.
+ */
+static int node_read(struct json_object *probe, const struct enum_table *enums, size_t n_enums, struct probe_spec *s,
+	const char **ret_key, const char **ret_why)
+{
+	static const char *const known[] = { "bytes", "sources", "n_sources", "view", "op", "type", "shape", "stride",
+		"name", NULL };
+	struct node_fields f = {};
+	uint16_t n_sources = 0, bytes = 0, sources = 0;
+	const struct {
+		const char *key;
+		uint16_t *to;
+		uint16_t size;
+	} numbers[] = {
+		{ "view", &f.view, sizeof(uint64_t) },
+		{ "shape", &f.shape, 4 * sizeof(int64_t) },
+		{ "stride", &f.stride, 4 * sizeof(uint64_t) },
+		{ "name", &f.name, NAME_BYTES },
+	};
+	struct json_object *obj;
+	int err;
+
+	if (!json_object_object_get_ex(probe, "node", &obj))
+		return 0;
+	*ret_key = "node";
+	*ret_why = "is for an instant whose first argument is a ptr";
+	if (!(s->flags & PROBE_F_INSTANT) || !s->nargs || !s->args[0].is_pointer)
+		return -EINVAL;
+	*ret_why = "must be an object";
+	if (!json_object_is_type(obj, json_type_object))
+		return -EINVAL;
+	json_object_object_foreach(obj, key, value)
+	{
+		size_t i = 0;
+
+		(void)value;
+		while (known[i] && strcmp(known[i], key))
+			i++;
+		if (!known[i]) {
+			*ret_why = "has a key that is not known";
+			return -EINVAL;
+		}
+	}
+	*ret_key = "bytes";
+	err = node_number(obj, "bytes", NODE_BYTES_MAX, &bytes, ret_why);
+	if (err)
+		return err;
+	*ret_key = "n_sources";
+	err = node_number(obj, "n_sources", NODES_MAX - 1, &n_sources, ret_why);
+	if (err)
+		return err;
+	*ret_key = "sources";
+	err = node_number(obj, "sources", bytes - (int64_t)(n_sources * sizeof(uint64_t)), &sources, ret_why);
+	for (size_t i = 0; !err && i < sizeof(numbers) / sizeof(*numbers); i++) {
+		*ret_key = numbers[i].key;
+		err = node_number(obj, *ret_key, bytes - (int64_t)numbers[i].size, numbers[i].to, ret_why);
+	}
+	if (err)
+		return err;
+	*ret_key = "op";
+	err = node_enum(obj, "op", enums, n_enums, bytes, &f.op, &f.ops, ret_why);
+	if (err)
+		return err;
+	*ret_key = "type";
+	err = node_enum(obj, "type", enums, n_enums, bytes, &f.type, &f.types, ret_why);
+	if (err)
+		return err;
+	f.layout = (struct node_layout){ .bytes = bytes, .sources = sources, .n_sources = (uint8_t)n_sources };
+	s->node = f;
+	return 0;
+}
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096

@@ -1,21 +1,232 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/rows.h"
-#include "engine/spec.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cond.h"
-#include "engine/name_rule.h"
+#include "engine/check.h"
+#include "engine/engine.h"
+#include "engine/rows.h"
+#include "engine/spec.h"
 #include "target/elf_pointers.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/text.h"
+
+/* ---- conditions ---- */
+
+/*
+ * Parses "ARG == VALUE" (or !=, <, >): an argument that the probe already has, and a number or a
+ * name of its enum. Free with cond_clear(). -EINVAL or -ENOMEM with the reason in ret_why.
+ */
+static int cond_parse(const struct probe_spec *s, const char *text, struct probe_cond *ret_cond,
+	const char **ret_why)
+{
+	static const struct {
+		const char *text;
+		enum probe_when op;
+	} ops[] = { { "==", WHEN_EQ }, { "!=", WHEN_NE }, { "<", WHEN_LT }, { ">", WHEN_GT } };
+	char arg[64], op[3], value[64], *num_end;
+	struct probe_cond c = {};
+	int end = 0, i;
+
+	*ret_why = "write: arg == value (or !=, <, >)";
+	text += strspn(text, " \t");
+	if (sscanf(text, "%63[a-zA-Z0-9_] %2[=!<>] %63[a-zA-Z0-9_-]%n", arg, op, value, &end) !=
+			3 ||
+		text[end])
+		return -EINVAL;
+	for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++) {
+		if (!strcmp(ops[k].text, op))
+			c.op = ops[k].op;
+	}
+	if (!c.op)
+		return -EINVAL;
+	i = spec_find_arg(s, arg, strlen(arg));
+	if (i < 0) {
+		*ret_why = "no such argument";
+		return -EINVAL;
+	}
+	if (s->args[i].is_float) {
+		*ret_why = "an f32 or f64 cannot be compared";
+		return -EINVAL;
+	}
+	c.arg = (unsigned int)i;
+	errno = 0;
+	c.than = strtoll(value, &num_end, 0);
+	if (*num_end || errno) {
+		int other = s->args[i].names ? -1 : spec_find_arg(s, value, strlen(value));
+
+		if (other >= 0 && !s->args[other].is_float && !s->args[other].is_string) {
+			c.other = (unsigned int)other + 1;
+			*ret_cond = c;
+			return 0;
+		}
+		if (!s->args[i].names) {
+			*ret_why = "the value is neither a number nor an argument that is a number";
+			return -EINVAL;
+		}
+		c.name = strdup(value);
+		if (!c.name) {
+			*ret_why = "out of memory";
+			return -ENOMEM;
+		}
+	}
+	*ret_cond = c;
+	return 0;
+}
+
+static void cond_clear(struct probe_cond *c)
+{
+	free(c->name);
+	c->name = NULL;
+}
+
+/* What the argument is compared with. -ENOENT: a name that the enum currently lacks. */
+static int cond_value(const struct probe_spec *s, const struct probe_cond *c, int64_t *ret_than)
+{
+	const struct enum_table *t = s->args[c->arg].names;
+
+	if (!c->name) {
+		*ret_than = c->than;
+		return 0;
+	}
+	for (size_t i = 0; i < t->n; i++) {
+		if (t->names[i] && !strcmp(t->names[i], c->name)) {
+			*ret_than = (int64_t)i;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const uint64_t *vals)
+{
+	int64_t v, than;
+
+	if (c->op == WHEN_ALWAYS)
+		return true;
+	if (c->other)
+		than = (int64_t)vals[c->other - 1];
+	else if (cond_value(s, c, &than))
+		return c->op == WHEN_NE; /* a value that this release does not have equals nothing */
+	v = (int64_t)vals[c->arg];
+	switch (c->op) {
+	case WHEN_EQ:
+		return v == than;
+	case WHEN_NE:
+		return v != than;
+	case WHEN_LT:
+		return v < than;
+	default:
+		return v > than;
+	}
+}
+
+/* Names of spans that depend on their arguments: "n == 1 ? decode : n == 0 ? empty : prefill". */
+#define NAME_CHARS "a-zA-Z0-9_.-"
+
+/* Parses "COND ? NAME :" at the start of *rule, and moves *rule past it. */
+static int parse_case(struct probe_spec *s, const char **rule, const char **ret_why)
+{
+	struct name_case *c = &s->name_cases[s->n_name_cases];
+	size_t len = strcspn(*rule, "?");
+	char cond[200], name[64];
+	int end = 0, err;
+
+	if (s->n_name_cases == NAME_CASES_MAX) {
+		*ret_why = "more than eight conditions";
+		return -EINVAL;
+	}
+	if (len >= sizeof(cond) || sscanf(*rule + len, "? %63[" NAME_CHARS "] :%n", name, &end) != 1 || !end) {
+		*ret_why = "write: arg == value ? name : name";
+		return -EINVAL;
+	}
+	while (len && (*rule)[len - 1] == ' ')
+		len--;
+	snprintf(cond, sizeof(cond), "%.*s", (int)len, *rule);
+	err = cond_parse(s, cond, &c->cond, ret_why);
+	if (err)
+		return err;
+	*rule += strcspn(*rule, "?") + (size_t)end;
+	c->name = strdup(name);
+	s->n_name_cases++;
+	*ret_why = "out of memory";
+	return c->name ? 0 : -ENOMEM;
+}
+
+/* Sets the rule of a specification that has none. -EINVAL or -ENOMEM with the reason in ret_why; what
+ * has been set by then is freed with the specification. */
+static int name_rule_parse(struct probe_spec *s, const char *rule, const char **ret_why)
+{
+	char name[64];
+	int end = 0, err;
+
+	while (strchr(rule, '?')) {
+		err = parse_case(s, &rule, ret_why);
+		if (err)
+			return err;
+	}
+	if (sscanf(rule, " %63[" NAME_CHARS "] %n", name, &end) != 1 || rule[end]) {
+		*ret_why = "write: arg == value ? name : name";
+		return -EINVAL;
+	}
+	s->span_name = strdup(name);
+	*ret_why = "out of memory";
+	return s->span_name ? 0 : -ENOMEM;
+}
+
+/* The name after the first condition that holds, or the last name. */
+static const char *name_rule_apply(const struct probe_spec *s, const uint64_t *vals)
+{
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		if (cond_holds(s, &s->name_cases[i].cond, vals))
+			return s->name_cases[i].name;
+	}
+	return s->span_name;
+}
+
+/* 1 << argument, for those that the name depends on. */
+static uint32_t name_rule_args(const struct probe_spec *s)
+{
+	uint32_t args = 0;
+
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		const struct probe_cond *c = &s->name_cases[i].cond;
+
+		args |= 1u << c->arg | (c->other ? 1u << (c->other - 1) : 0);
+	}
+	return args;
+}
+
+static void name_rule_clear(struct probe_spec *s)
+{
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		cond_clear(&s->name_cases[i].cond);
+		free(s->name_cases[i].name);
+	}
+	s->n_name_cases = 0;
+}
+
+/* Replaces strings that were copied by assignment with copies of its own. Sets *err to -ENOMEM, or leaves it. */
+static void name_rule_own(struct probe_spec *s, int *err)
+{
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		struct name_case *c = &s->name_cases[i];
+		char *cond = c->cond.name ? strdup(c->cond.name) : NULL;
+
+		if (c->cond.name && !cond)
+			*err = -ENOMEM;
+		c->cond.name = cond;
+		c->name = strdup(c->name);
+		if (!c->name)
+			*err = -ENOMEM;
+	}
+}
 
 static const char *const role_names[ROLE_MAX] = {
 	[ROLE_OTHER] = "other",
@@ -760,4 +971,67 @@ void probe_table_free(struct probe_table *pt)
 		engine_free(pt->engines[i]);
 	free(pt->engines);
 	*pt = (struct probe_table){};
+}
+
+/* ---- bytes of calls ---- */
+
+int bytes_read_sizes(struct json_object *obj, struct enum_table *t, const char **ret_why)
+{
+	struct json_object *sizes;
+
+	if (!json_object_object_get_ex(obj, "bytes", &sizes))
+		return 0;
+	*ret_why = "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it";
+	if (!json_object_is_type(sizes, json_type_array) || json_object_array_length(sizes) != t->n || t->object)
+		return -EINVAL;
+	t->bytes = calloc(t->n ? t->n : 1, sizeof(*t->bytes));
+	if (!t->bytes)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->n; i++) {
+		struct json_object *v = json_object_array_get_idx(sizes, i);
+		int64_t size = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : 0;
+
+		if (size < 1 || size > UINT8_MAX)
+			return -EINVAL;
+		t->bytes[i] = (uint8_t)size;
+	}
+	return 0;
+}
+
+int bytes_read(struct json_object *obj, struct probe_spec *s, const char **ret_why)
+{
+	struct json_object *v;
+	const char *rule, *times;
+	int count, type;
+
+	if (!json_object_object_get_ex(obj, "bytes", &v))
+		return 0;
+	*ret_why = "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\"";
+	rule = json_object_is_type(v, json_type_string) ? json_object_get_string(v) : "";
+	times = strstr(rule, " * ");
+	if (!times)
+		return -EINVAL;
+	count = spec_find_arg(s, rule, (size_t)(times - rule));
+	type = spec_find_arg(s, times + 3, strlen(times + 3));
+	if (count < 0 || type < 0 || !s->args[type].names || !s->args[type].names->bytes)
+		return -EINVAL;
+	if (s->args[count].is_string || s->args[count].is_float || s->args[count].is_row || s->args[count].names)
+		return -EINVAL;
+	s->bytes_count = (uint8_t)(count + 1);
+	s->bytes_type = (uint8_t)type;
+	return 0;
+}
+
+bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes)
+{
+	unsigned int count = s->bytes_count - 1u, type = s->bytes_type;
+	uint64_t n;
+
+	if (!s->bytes_count || !check_shown(s, count, vals) || !check_shown(s, type, vals))
+		return false;
+	if (vals[type] >= s->args[type].names->n || __builtin_mul_overflow(vals[count], s->args[type].names->bytes[vals[type]], &n) ||
+		n > INT64_MAX)
+		return false;
+	*ret_bytes = n;
+	return true;
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/bytes.h"
 #include "engine/check.h"
+#include "engine/spec.h"
 
 /* NodeType and CollectiveCommType of schema/protobuf/et_def.proto of mlcommons/chakra. */
 enum { SEND_NODE = 5,

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "engine/bytes.h"
 #include "engine/check.h"
 #include "engine/rows.h"
+#include "engine/spec.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
 #include "sink/counts.h"

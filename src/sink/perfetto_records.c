@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
-#include "engine/bytes.h"
 #include "engine/check.h"
 #include "engine/rows.h"
+#include "engine/spec.h"
 #include "sink/counts.h"
 #include "sink/ipc.h"
 #include "sink/left_out.h"

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/bytes.h"
 #include "engine/check.h"
+#include "engine/spec.h"
 #include "target/tasks.h"
 #include "util/names.h"
 

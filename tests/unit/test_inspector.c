@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "engine/answers.h"
 #include "engine/inspect.h"
 #include "engine/inspector.h"
 
