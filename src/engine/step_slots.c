@@ -173,3 +173,246 @@ void step_slots_clear(struct step_slots *t)
 		free(t->slots[i].r.waits);
 	}
 }
+
+/* ---- one request, whichever way its steps were found ---- */
+#define INTERVALS_MAX 65536 /* of one request; longer ones keep every second, every fourth ... */
+#define DRAFTS_MAX 4096	    /* of a step; more are none */
+#define WAITS_MAX 1024	    /* that are kept apart; time for further ones is in waits_rest */
+
+/* ---- tokens ---- */
+
+static void add_interval(struct step_request *r, uint64_t ns)
+{
+	if (ns > r->longest)
+		r->longest = ns;
+	if (r->skip) {
+		r->skip--;
+		return;
+	}
+	if (r->n_intervals == INTERVALS_MAX) {
+		for (size_t i = 0; i < INTERVALS_MAX / 2; i++)
+			r->intervals[i] = r->intervals[2 * i];
+		r->n_intervals /= 2;
+		r->stride = 2 * r->stride + 1;
+	}
+	if (r->n_intervals == r->cap) {
+		size_t cap = r->cap ? 2 * r->cap : 256;
+		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
+
+		if (!list)
+			return;
+		r->intervals = list;
+		r->cap = cap;
+	}
+	r->intervals[r->n_intervals++] = ns;
+	r->skip = r->stride;
+}
+
+void request_add_tokens(
+	struct step_requests *q, struct step_request *r, const struct step_seen *s, uint64_t from, uint64_t n)
+{
+	uint64_t gap = s->start > from ? s->start - from : 0, ns = s->end > from ? s->end - from : 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (q->ops->done)
+			add_interval(r, ns / n);
+		if (q->ops->token)
+			q->ops->token(r, s, ns / n, gap / n, q->arg);
+	}
+}
+
+void request_keep_draft(struct step_request *r, const struct step_seen *s, int64_t position, uint64_t n_outputs,
+	uint64_t from)
+{
+	r->drafts++;
+	r->draft = *s;
+	r->draft.parts = NULL;
+	r->draft.n_parts = 0;
+	r->draft.rows.position = position;
+	r->draft.rows.n_outputs = n_outputs;
+	r->draft_from = from;
+}
+
+void request_settle_draft(struct step_requests *q, struct step_request *r, int64_t position)
+{
+	int64_t taken = position >= 0 && r->draft.rows.position >= 0 ? position - r->draft.rows.position : 0;
+
+	if (!r->draft.end)
+		return;
+	if (taken > 0 && taken <= DRAFTS_MAX && (uint64_t)taken <= r->draft.rows.n_outputs) {
+		r->outputs += (uint64_t)taken - 1;
+		if (r->draft_from)
+			request_add_tokens(q, r, &r->draft, r->draft_from, (uint64_t)taken);
+	}
+	r->draft.end = 0;
+}
+
+/* ---- waits for other requests ---- */
+
+/* Open addressing by serial, at most half full; 0: none. */
+static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t serial)
+{
+	size_t i = (serial * 2654435761u) >> 8 & (cap - 1); /* Knuth's multiplicative hash */
+
+	while (waits[i].serial && waits[i].serial != serial)
+		i = (i + 1) & (cap - 1);
+	return &waits[i];
+}
+
+static bool make_room(struct step_request *r)
+{
+	size_t cap = r->waits_cap ? 2 * r->waits_cap : 16;
+	struct step_wait *waits;
+
+	if (2 * r->n_waits < r->waits_cap)
+		return true;
+	waits = r->n_waits < WAITS_MAX ? calloc(cap, sizeof(*waits)) : NULL;
+	if (!waits)
+		return false;
+	for (size_t i = 0; i < r->waits_cap; i++) {
+		if (r->waits[i].serial)
+			*find_wait(waits, cap, r->waits[i].serial) = r->waits[i];
+	}
+	free(r->waits);
+	r->waits = waits;
+	r->waits_cap = cap;
+	return true;
+}
+
+void request_add_wait(struct step_request *r, const struct step_wait *w)
+{
+	struct step_wait *known = w->serial && r->waits_cap ? find_wait(r->waits, r->waits_cap, w->serial) : NULL;
+
+	if (!w->ns)
+		return;
+	if (known && known->serial) {
+		known->ns += w->ns;
+	} else if (w->serial && make_room(r)) {
+		*find_wait(r->waits, r->waits_cap, w->serial) = *w;
+		r->n_waits++;
+	} else {
+		r->waits_rest += w->ns;
+	}
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+	const struct step_wait *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+void request_keep_first(struct step_request *r)
+{
+	r->first_others = r->spans[SPAN_OTHERS];
+	r->first_between = r->spans[SPAN_BETWEEN];
+	for (size_t i = 0; i < r->waits_cap && r->n_waits; i++)
+		r->waits[i].first_ns = r->waits[i].ns;
+}
+
+/* The longest first, without gaps. */
+static void sort_waits(struct step_request *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->waits_cap && n < r->n_waits; i++) {
+		if (r->waits[i].serial)
+			r->waits[n++] = r->waits[i];
+	}
+	qsort(r->waits, n, sizeof(*r->waits), compare_waits);
+}
+
+/* ---- its life ---- */
+
+void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)
+{
+	if (r->start)
+		return;
+	r->start = s->start;
+	r->serial = ++q->serial;
+	r->began_before = began_before;
+	if (q->ops->begin)
+		q->ops->begin(r, s, q->arg);
+}
+
+void request_set_mixed(struct step_requests *q, struct step_request *r)
+{
+	if (r->mixed)
+		return;
+	r->mixed = true;
+	if (q->ops->mixed)
+		q->ops->mixed(r, q->arg);
+}
+
+void request_touch(struct step_request *r, const struct step_seen *s)
+{
+	r->cut |= s->cut;
+	r->graph |= s->graph;
+	r->has_rows |= s->has_rows;
+	if (s->end > r->last_end)
+		r->last_end = s->end;
+	if (s->end > r->busy_until)
+		r->busy_until = s->end;
+}
+
+void request_end(struct step_requests *q, struct step_request *r)
+{
+	struct step_slot *slot = slot_of(r);
+
+	if (r->start && q->ops->done) {
+		if (r->n_waits)
+			sort_waits(r);
+		q->ops->done(r, q->arg);
+	}
+	if (r->n_waits)
+		memset(r->waits, 0, r->waits_cap * sizeof(*r->waits));
+	slot->known |= r->start != 0;
+	slot->in_prompt = slot->all_outputs = false;
+	slot->last_output = 0;
+	*r = (struct step_request){
+		.tgid = r->tgid,
+		.context = r->context,
+		.sequence = r->sequence,
+		.busy_until = r->busy_until,
+		.intervals = r->intervals,
+		.cap = r->cap,
+		.waits = r->waits,
+		.waits_cap = r->waits_cap,
+		.position = -1,
+		.cached = -1,
+	};
+}
+
+/* ---- results ---- */
+
+/*
+ * If no token has followed the prompt, it is uncertain whether the prompt was over: llama_batch_get_one()
+ * asks for an output of each part of it.
+ */
+static bool has_first_token(const struct step_request *r)
+{
+	if (r->by_parts)
+		return r->first_output;
+	if (r->began_before || !r->prefill_end || !r->last_outputs)
+		return false;
+	return r->decodes || (r->has_rows ? r->last_outputs == 1 && r->position >= 0 : r->end_seen);
+}
+
+uint64_t step_request_ttft(const struct step_request *r)
+{
+	uint64_t end = r->by_parts ? r->first_output : r->prefill_end;
+
+	return has_first_token(r) && !r->began_before && !r->lost && end > r->start ? end - r->start : 0;
+}
+
+uint64_t step_request_tokens(const struct step_request *r)
+{
+	return r->outputs + has_first_token(r);
+}
+
+bool step_request_split(const struct step_request *r)
+{
+	return r->by_parts && !r->mixed && !r->lost && !r->unsplit;
+}

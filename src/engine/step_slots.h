@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The sequences of contexts for which steps were seen, each with its last request, which step_requests.c
- * and step_parts.c fill in. The number is bounded; the one that was quiet for longest makes room.
+ * fills in. The number is bounded; the one that was quiet for longest makes room.
  */
 #ifndef INFTRACE_ENGINE_STEP_SLOTS_H
 #define INFTRACE_ENGINE_STEP_SLOTS_H
@@ -114,5 +114,62 @@ static inline struct step_slot *slot_of(struct step_request *r)
 {
 	return (struct step_slot *)r;
 }
+
+/* ---- what step_requests.c knows of all of them ---- */
+
+#define STEP_QUEUE_MAX 8192 /* steps waiting for those that began before them */
+
+#define STEP_CHANGES_MAX 2048
+#define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
+
+struct step_requests {
+	const struct probe_table *probes;
+	const struct step_requests_ops *ops;
+	void *arg;
+	struct step_seen queue[STEP_QUEUE_MAX]; /* sorted by number */
+	size_t n_queue;
+	uint64_t round;
+	uint32_t serial;
+	uint32_t last_number; /* of the step that was taken last, with numbered */
+	bool numbered;
+	uint32_t last_lost;  /* the same step's count */
+	uint64_t told, found; /* lost steps: those of which the counters tell, and those that later steps tell of */
+	bool loss_due;	     /* steps were lost, and where is not known yet */
+	uint64_t loss_until; /* a step that comes in this round or later shows nothing of it */
+	bool parts_seen; /* the rows of some step were known by sequence */
+	struct step_slots slots;
+	struct sequence_memories *memories;
+	struct draft_contexts drafts;
+	struct sequence_change changes[STEP_CHANGES_MAX]; /* by time; full: the first ones are forgotten */
+	size_t n_changes;
+};
+
+/* ---- one request ---- */
+
+/* `began_before`: what came before this step was not seen. A request that has begun already continues. */
+void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before);
+
+/* Afterwards its slot is like that of a sequence without a request. */
+void request_end(struct step_requests *q, struct step_request *r);
+
+void request_set_mixed(struct step_requests *q, struct step_request *r);
+
+/* `n` outputs at the end of the step; the previous one was there at `from`. */
+void request_add_tokens(
+	struct step_requests *q, struct step_request *r, const struct step_seen *s, uint64_t from, uint64_t n);
+
+/* Several outputs of one sequence are drafts, of which a first part is accepted: the next step continues
+ * after those, at `position`. */
+void request_settle_draft(struct step_requests *q, struct step_request *r, int64_t position);
+void request_keep_draft(struct step_request *r, const struct step_seen *s, int64_t position, uint64_t n_outputs,
+	uint64_t from);
+
+void request_touch(struct step_request *r, const struct step_seen *s);
+
+/* It waited for another one, as part of SPAN_OTHERS. serial 0: it is unknown for which. */
+void request_add_wait(struct step_request *r, const struct step_wait *w);
+
+/* Its first output, as far as is known, is that of the step whose time was added last. */
+void request_keep_first(struct step_request *r);
 
 #endif
