@@ -7,12 +7,403 @@
 
 #include "engine/step_requests.h"
 #include "report/cause.h"
-#include "top/live_slow.h"
+#include "report/stats.h"
+#include "util/clock.h"
 #include "util/names.h"
+
+/* ---- requests in batches: how many there are now, and how long they wait for their first tokens ---- */
+
+#define REQUESTS_MAX 1024 /* the newest */
+#define CONTEXTS_MAX 256
+#define FIRST_MAX 2048 /* first tokens that are kept */
+#define FIRST_NS (60 * NSEC_PER_SEC)
+#define QUIET_NS NSEC_PER_SEC /* without a step an engine has nothing to do */
+
+struct entry {
+	uint32_t serial, tgid; /* serial 0: unused */
+	uint64_t context, sequence, step_end; /* of the last one with rows of it */
+	bool first; /* it has its first token */
+};
+
+/* The last step of a context. */
+struct context {
+	uint32_t tgid;
+	uint64_t context, end, ns;
+};
+
+struct first_token {
+	uint64_t at, ns;
+	uint32_t tgid;
+};
+
+struct live_requests {
+	struct entry entries[REQUESTS_MAX]; /* by serial */
+	struct context contexts[CONTEXTS_MAX];
+	size_t n_contexts;
+	struct first_token first[FIRST_MAX]; /* a ring */
+	size_t n_first;
+	int64_t values[FIRST_MAX];
+	bool any;
+};
+
+/* NULL without memory. */
+static struct live_requests *live_requests_new(void)
+{
+	return calloc(1, sizeof(struct live_requests));
+}
+
+static void live_requests_free(struct live_requests *lr)
+{
+	free(lr);
+}
+
+static struct entry *entry_of(struct live_requests *lr, const struct step_request *r)
+{
+	return &lr->entries[r->serial % REQUESTS_MAX];
+}
+
+/* Of struct step_requests_ops; only of requests whose rows are known. Times are those of struct step_seen. */
+static void live_requests_begin(struct live_requests *lr, const struct step_request *r)
+{
+	/* the one before it in its slot is over */
+	for (size_t i = 0; i < REQUESTS_MAX; i++) {
+		struct entry *e = &lr->entries[i];
+
+		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
+			e->serial = 0;
+	}
+	*entry_of(lr, r) = (struct entry){
+		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
+	};
+	lr->any = true;
+}
+
+/* Takes the place of the one that was quiet for longest when there is no room. */
+static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint64_t context)
+{
+	struct context *oldest = lr->contexts;
+
+	for (size_t i = 0; i < lr->n_contexts; i++) {
+		struct context *c = &lr->contexts[i];
+
+		if (c->context == context && c->tgid == tgid)
+			return c;
+		if (c->end < oldest->end)
+			oldest = c;
+	}
+	if (lr->n_contexts < CONTEXTS_MAX)
+		oldest = &lr->contexts[lr->n_contexts++];
+	*oldest = (struct context){ .tgid = tgid, .context = context };
+	return oldest;
+}
+
+static void live_requests_part(struct live_requests *lr, const struct step_request *r, const struct step_seen *s)
+{
+	struct context *c = context_of(lr, r->tgid, r->context);
+	struct entry *e = entry_of(lr, r);
+
+	c->end = s->end;
+	c->ns = s->end - s->start;
+	if (e->serial == r->serial)
+		e->step_end = s->end;
+}
+
+static void live_requests_first(struct live_requests *lr, const struct step_request *r)
+{
+	struct entry *e = entry_of(lr, r);
+
+	if (e->serial == r->serial)
+		e->first = true;
+	lr->first[lr->n_first++ % FIRST_MAX] = (struct first_token){ r->first_output, step_request_ttft(r), r->tgid };
+}
+
+static void live_requests_mixed(struct live_requests *lr, const struct step_request *r)
+{
+	struct entry *e = entry_of(lr, r);
+
+	if (e->serial == r->serial)
+		e->serial = 0;
+}
+
+static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < b->n_processes && b->processes[i].pid != tgid)
+		i++;
+	if (i == LIVE_PROCESSES_MAX)
+		return NULL;
+	if (i == b->n_processes)
+		b->processes[b->n_processes++] = (struct live_process){ .pid = tgid };
+	return &b->processes[i];
+}
+
+static void count(struct live_process *p, bool active, bool waiting)
+{
+	if (!p)
+		return;
+	p->active += active;
+	p->waiting += waiting;
+}
+
+static struct percentiles first_tokens(struct live_requests *lr, uint64_t now, uint32_t tgid)
+{
+	size_t n = 0, kept = lr->n_first < FIRST_MAX ? lr->n_first : FIRST_MAX;
+
+	for (size_t i = 0; i < kept; i++) {
+		const struct first_token *f = &lr->first[i];
+
+		if (f->ns && f->at + FIRST_NS >= now && (!tgid || f->tgid == tgid))
+			lr->values[n++] = (int64_t)f->ns;
+	}
+	return percentiles_of(lr->values, n);
+}
+
+/* The state at `now`. False: there have been no such requests. */
+static bool live_requests_find(struct live_requests *lr, uint64_t now, struct live_batches *ret)
+{
+	*ret = (struct live_batches){ 0 };
+	if (!lr->any)
+		return false;
+	for (size_t i = 0; i < REQUESTS_MAX; i++) {
+		const struct entry *e = &lr->entries[i];
+		const struct context *c;
+		bool active, waiting;
+
+		if (!e->serial)
+			continue;
+		c = context_of(lr, e->tgid, e->context);
+		/* a step that takes longer than that is still running, as far as is known */
+		if (c->end + (c->ns > QUIET_NS / 2 ? 2 * c->ns : QUIET_NS) < now)
+			continue;
+		active = e->step_end == c->end;
+		waiting = !active && !e->first;
+		count(&ret->all, active, waiting);
+		if (active || waiting)
+			count(process_of(ret, e->tgid), active, waiting);
+	}
+	ret->all.ttft = first_tokens(lr, now, 0);
+	for (size_t i = 0; i < ret->n_processes; i++)
+		ret->processes[i].ttft = first_tokens(lr, now, ret->processes[i].pid);
+	return true;
+}
+
+/*
+ * ---- the slow steps of the last minute, each with its cause as in inftrace report ----
+ *
+ * Each frame makes the report again from the steps that are kept, so a step is compared with later
+ * ones as soon as these exist. Verdicts on steps that were evicted stay.
+ */
+#define KEPT_MAX \
+	2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
+#define KEPT_MIN 256 /* kept for comparison, however old they are */
+#define SLOW_MAX 256
+
+struct slow_steps {
+	struct live_step kept[KEPT_MAX]; /* a ring, beginning at `first` */
+	size_t first, n;
+	int64_t evicted_at; /* what began up to then is no longer kept */
+	bool added;         /* since the last verdicts */
+	struct live_slow slow[SLOW_MAX];
+	size_t n_slow;
+};
+
+static int slow_steps_new(struct slow_steps **ret)
+{
+	struct slow_steps *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->evicted_at = -1;
+	*ret = s;
+	return 0;
+}
+
+static void slow_steps_free(struct slow_steps *s)
+{
+	free(s);
+}
+
+static struct live_step *kept(struct slow_steps *s, size_t i)
+{
+	return &s->kept[(s->first + i) % KEPT_MAX];
+}
+
+static void evict_first(struct slow_steps *s)
+{
+	int64_t at = kept(s, 0)->step.ts;
+
+	if (at > s->evicted_at)
+		s->evicted_at = at;
+	s->first = (s->first + 1) % KEPT_MAX;
+	s->n--;
+}
+
+/* Adds a step; steps come in the order in which they began, as far as it is known. */
+static int slow_steps_add(struct slow_steps *s, const struct live_step *step)
+{
+	if (s->n == KEPT_MAX)
+		evict_first(s);
+	*kept(s, s->n++) = *step;
+	s->added = true;
+	return 0;
+}
+
+static void evict_old(struct slow_steps *s, int64_t now)
+{
+	while (s->n > KEPT_MIN &&
+		ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
+		evict_first(s);
+}
+
+static int model_add(struct model *m, const struct live_step *ls)
+{
+	size_t n_behind = (size_t)ls->step.n_behind + ls->step.n_workers_behind;
+	struct behind_info behind[2 * BEHIND_MAX];
+	struct step step = ls->step;
+	struct process *p;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < n_behind; i++) {
+		behind[i] = ls->behind[i].row;
+		err = model_name(m, ls->behind[i].by, &behind[i].by);
+	}
+	if (!err)
+		err = model_name(m, ls->phase, &step.phase);
+	if (!err)
+		err = model_name(m, ls->by, &step.stall.by);
+	if (!err)
+		err = model_name(m, ls->straggler_by, &step.straggler.by);
+	if (!err)
+		err = model_name(m, ls->straggler_comm, &step.straggler_comm);
+	if (!err)
+		err = model_process(m, ls->pid, 0, &p);
+	if (!err)
+		err = process_add_behind(
+			p, &step, behind, step.n_behind, behind + step.n_behind, step.n_workers_behind);
+	return err ? err : process_add_step(p, &step);
+}
+
+static struct live_slow *slow_place(struct slow_steps *s, const struct live_slow *key)
+{
+	for (size_t i = 0; i < s->n_slow; i++) {
+		struct live_slow *e = &s->slow[i];
+
+		if (e->pid == key->pid && e->number == key->number && e->gap == key->gap)
+			return e;
+	}
+	if (s->n_slow == SLOW_MAX)
+		return s->slow[SLOW_MAX - 1].excess < key->excess ? &s->slow[SLOW_MAX - 1] : NULL;
+	return &s->slow[s->n_slow++];
+}
+
+static int compare_slow(const void *a, const void *b)
+{
+	const struct live_slow *x = a, *y = b;
+
+	if (x->excess != y->excess)
+		return x->excess < y->excess ? 1 : -1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static void slow_sort(struct slow_steps *s)
+{
+	if (s->n_slow)
+		qsort(s->slow, s->n_slow, sizeof(*s->slow), compare_slow);
+}
+
+static int take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
+	const struct slow_step *slow, int64_t now)
+{
+	const struct step step = steps_load(&p->steps, slow->step);
+	struct live_slow key = {
+		.at = step.ts,
+		.excess = slow->cause.excess,
+		.pid = p->pid,
+		.number = step.number,
+		.gap = slow->gap,
+	};
+	struct live_slow *place;
+
+	if (ns_add(step.ts, step.total) < now - LIVE_MINUTE_NS)
+		return 0;
+	place = slow_place(s, &key);
+	if (!place)
+		return 0;
+	*place = key;
+	return words_slow(m, p, slow, place->text);
+}
+
+static int judge_process(
+	struct slow_steps *s, const struct model *m, struct process *p, int64_t now)
+{
+	const struct phase_names none = { 0 };
+	struct summary sum;
+	int err;
+
+	err = typical_find(p);
+	if (err)
+		return err;
+	err = summary_make(p, NULL, &none, &sum);
+	for (size_t i = 0; !err && i < sum.n_slow; i++)
+		err = take_slow(s, m, p, &sum.slow[i], now);
+	summary_free(&sum);
+	slow_sort(s);
+	return err;
+}
+
+static int judge(struct slow_steps *s, int64_t now)
+{
+	struct model m;
+	int err;
+
+	err = model_init(&m);
+	for (size_t i = 0; !err && i < s->n; i++)
+		err = model_add(&m, kept(s, i));
+	if (!err)
+		err = model_finish(&m);
+	for (size_t i = 0; !err && i < m.n_processes; i++)
+		err = judge_process(s, &m, m.processes[i], now);
+	model_free(&m);
+	return err;
+}
+
+/* Drops what is judged again, and what is older than a minute. */
+static void drop_slow(struct slow_steps *s, int64_t now)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_slow; i++) {
+		const struct live_slow *e = &s->slow[i];
+
+		if (e->at >= now - LIVE_MINUTE_NS && (!s->added || e->at <= s->evicted_at))
+			s->slow[n++] = *e;
+	}
+	s->n_slow = n;
+}
+
+/* Judges the new steps, and fills in the frame's slow steps. */
+static int slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
+{
+	int err = 0;
+
+	evict_old(s, now);
+	drop_slow(s, now);
+	if (s->added)
+		err = judge(s, now);
+	s->added = false;
+	f->minute_slow = s->n_slow;
+	f->minute_more = s->n_slow == SLOW_MAX;
+	f->slow = s->slow;
+	f->n_slow = s->n_slow < LIVE_SLOW_MAX ? s->n_slow : LIVE_SLOW_MAX;
+	return err;
+}
 
 #define QUEUE_MAX 4096 /* steps waiting for those that began before them */
 #define LANES_MAX 256  /* if full, the one that was quiet for longest is forgotten */
 #define TPOT_MAX 16384
+
+/* ---- all of it ---- */
 
 /* Consecutive steps. */
 struct lane {

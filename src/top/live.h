@@ -11,7 +11,6 @@
 #include "report/requests.h"
 #include "report/stats.h"
 #include "report/words.h"
-#include "top/live_requests.h"
 
 #define LIVE_SLOW_MAX 10
 #define LIVE_MINUTE_NS (60 * INT64_C(1000000000))
@@ -81,6 +80,21 @@ struct live_gpu {
 	uint32_t device, pid;
 	int64_t last, last_of; /* in which something ran since the last frame, and of how long */
 	int64_t run;           /* since the start */
+};
+
+#define LIVE_PROCESSES_MAX 8 /* counted separately; others are only in the sum */
+
+struct live_process {
+	uint32_t pid;
+	uint32_t active;  /* requests with rows in the last step of their context */
+	uint32_t waiting; /* requests whose prompt has begun, but without rows in that step */
+	struct percentiles ttft; /* of requests that got their first token in the last minute */
+};
+
+struct live_batches {
+	struct live_process all; /* pid 0 */
+	struct live_process processes[LIVE_PROCESSES_MAX];
+	size_t n_processes;
 };
 
 struct live_frame {
