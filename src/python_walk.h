@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* How the Python frames of a process are found, by the BPF programs and by stack/python_frames.c: user space fills it in from target/python.h. */
+/* How the Python frames of a process are found, by the BPF programs and by stack/python_name.c: user space fills it in from target/python.h. */
 #ifndef INFTRACE_PYTHON_WALK_H
 #define INFTRACE_PYTHON_WALK_H
 

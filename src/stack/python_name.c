@@ -10,11 +10,289 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stack/python_frames.h"
-#include "stack/python_line.h"
-#include "stack/python_text.h"
 #include "util/bytes.h"
 #include "util/map.h"
+
+#define LENGTH_MAX (1u << 20)
+
+int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text)
+{
+	struct python_string t = { .length = length, .width = state & 7, .ascii = state & 16 };
+	bool compact = state & 8;
+
+	if (!compact || (t.width != 1 && t.width != 2 && t.width != 4) || (t.ascii && t.width != 1) || length > LENGTH_MAX)
+		return -EBADMSG;
+	*ret_text = t;
+	return 0;
+}
+
+/* Up to four bytes; returns how many. */
+static size_t put_utf8(uint32_t c, char *out)
+{
+	if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		c = '?';
+	if (c < 0x80) {
+		out[0] = (char)c;
+		return 1;
+	}
+	if (c < 0x800) {
+		out[0] = (char)(0xc0 | c >> 6);
+		out[1] = (char)(0x80 | (c & 63));
+		return 2;
+	}
+	if (c < 0x10000) {
+		out[0] = (char)(0xe0 | c >> 12);
+		out[1] = (char)(0x80 | (c >> 6 & 63));
+		out[2] = (char)(0x80 | (c & 63));
+		return 3;
+	}
+	out[0] = (char)(0xf0 | c >> 18);
+	out[1] = (char)(0x80 | (c >> 12 & 63));
+	out[2] = (char)(0x80 | (c >> 6 & 63));
+	out[3] = (char)(0x80 | (c & 63));
+	return 4;
+}
+
+void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
+{
+	size_t at = 0;
+
+	for (uint64_t i = 0; i < t->length; i++) {
+		uint32_t c = 0;
+		char utf8[4];
+		size_t n;
+
+		memcpy(&c, data + i * t->width, t->width); /* both are little-endian */
+		n = put_utf8(t->ascii && c >= 0x80 ? '?' : c, utf8);
+		if (at + n >= size)
+			break;
+		memcpy(buf + at, utf8, n);
+		at += n;
+	}
+	buf[at] = 0;
+}
+
+/* The formats are described in CPython's Objects/lnotab_notes.txt and Objects/locations.md. */
+#define UNIT 2 /* bytes: locations count in code units */
+
+/* Kinds of locations; the smaller ones are of the same line, with columns in one more byte. */
+enum {
+	LOC_ONE_LINE = 10, /* 0 to 2 lines further, and two bytes of columns */
+	LOC_NO_COLUMNS = 13,
+	LOC_LONG = 14,
+	LOC_NONE = 15,
+};
+
+static uint32_t to_line(int64_t line)
+{
+	return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
+/* Pairs of how much further in the code the next line begins, and how much further in the file. */
+static uint32_t line_by_lnotab(const uint8_t *t, size_t len, int64_t line, int64_t offset)
+{
+	int64_t at = 0;
+
+	for (size_t i = 0; i + 1 < len; i += 2) {
+		at += t[i];
+		if (at > offset)
+			break;
+		line += (int8_t)t[i + 1];
+	}
+	return to_line(line);
+}
+
+/* Pairs of the length of a range and the difference between its line and the one before; -128: it has none. */
+static uint32_t line_by_ranges(const uint8_t *t, size_t len, int64_t line, int64_t offset)
+{
+	int64_t end = 0;
+
+	if (offset < 0)
+		return to_line(line);
+	for (size_t i = 0; i + 1 < len; i += 2) {
+		int8_t delta = (int8_t)t[i + 1];
+
+		end += t[i];
+		if (delta != -128)
+			line += delta;
+		if (offset < end)
+			return delta == -128 ? 0 : to_line(line);
+	}
+	return 0;
+}
+
+/* Six bits a byte, lowest first, bit 6: more follow; the lowest bit of the number is its sign. */
+static int64_t read_svarint(const uint8_t *t, size_t len, size_t i)
+{
+	uint64_t value = 0;
+
+	for (unsigned int shift = 0; i < len && shift < 36; shift += 6) {
+		value |= (uint64_t)(t[i] & 63) << shift;
+		if (!(t[i++] & 64))
+			break;
+	}
+	return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* Entries of a first byte with its highest bit set: kind and length, and others without. */
+static uint32_t line_by_locations(const uint8_t *t, size_t len, int64_t line, int64_t offset)
+{
+	int64_t end = 0;
+	size_t i = 0;
+
+	if (offset < 0)
+		return to_line(line);
+	while (i < len) {
+		unsigned int kind = (t[i] >> 3) & 15;
+
+		end += ((t[i] & 7) + 1) * UNIT;
+		if (kind == LOC_LONG || kind == LOC_NO_COLUMNS)
+			line += read_svarint(t, len, i + 1);
+		else if (kind >= LOC_ONE_LINE && kind < LOC_NO_COLUMNS)
+			line += kind - LOC_ONE_LINE;
+		if (offset < end)
+			return kind == LOC_NONE ? 0 : to_line(line);
+		for (i++; i < len && !(t[i] & 0x80); i++)
+			;
+	}
+	return 0;
+}
+
+uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, uint32_t first_line, int64_t offset)
+{
+	switch (kind) {
+	case PYTHON_LINES_LNOTAB:
+		return line_by_lnotab(table, len, first_line, offset);
+	case PYTHON_LINES_RANGES:
+		return line_by_ranges(table, len, first_line, offset);
+	case PYTHON_LINES_LOCATIONS:
+		return line_by_locations(table, len, first_line, offset);
+	}
+	return 0;
+}
+
+struct memory {
+	python_frames_read read;
+	void *arg;
+	const struct python_walk *w;
+};
+
+/* 0 also if it cannot be read. */
+static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
+{
+	uint64_t v = 0;
+
+	return m->read(m->arg, address, &v, len) ? 0 : v;
+}
+
+static uint64_t innermost(const struct memory *m, uint64_t thread)
+{
+	uint64_t frame = get_word(m, thread + m->w->thread_frame, 8);
+
+	if (frame && m->w->cframe_frame != PYTHON_NO_OFFSET)
+		frame = get_word(m, frame + m->w->cframe_frame, 8);
+	return frame;
+}
+
+/* The innermost frame of the thread; 0: it has none. */
+static uint64_t find_frame(const struct memory *m, uint64_t self)
+{
+	uint64_t interp = get_word(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
+
+	for (unsigned int i = 0; i < PYTHON_THREADS_MAX; i++) {
+		uint64_t frame;
+
+		if (!thread) {
+			if (!interp)
+				break;
+			thread = get_word(m, interp + m->w->interp_threads, 8);
+			interp = get_word(m, interp + m->w->interp_next, 8);
+			continue;
+		}
+		frame = get_word(m, thread + m->w->thread_self, 8) == self ? innermost(m, thread) : 0;
+		if (frame)
+			return frame;
+		thread = get_word(m, thread + m->w->thread_next, 8);
+	}
+	return 0;
+}
+
+static struct python_frame read_frame(const struct memory *m, uint64_t frame)
+{
+	const struct python_walk *w = m->w;
+	struct python_frame f = {
+		.code = get_word(m, frame + w->frame_code, 8) & ~PYTHON_TAGS,
+		.instr = get_word(m, frame + w->frame_instr, w->flags & PYTHON_WALK_LASTI ? 4 : 8) & ~PYTHON_F_ENTRY,
+	};
+
+	if (w->flags & PYTHON_WALK_EACH || (w->frame_entry != PYTHON_NO_OFFSET && get_word(m, frame + w->frame_entry, 1)))
+		f.instr |= PYTHON_F_ENTRY;
+	return f;
+}
+
+/* The generator or coroutine that a frame belongs to; 0: none. */
+static uint64_t generator_of(const struct memory *m, uint64_t frame)
+{
+	if (m->w->frame_gen != PYTHON_NO_OFFSET)
+		return get_word(m, frame + m->w->frame_gen, 8);
+	return get_word(m, frame + m->w->gen_owner, 1) == PYTHON_OWNER_GENERATOR ? frame - m->w->gen_frame : 0;
+}
+
+static void copy_task(const struct memory *m, uint64_t name, struct python_found *f)
+{
+	const uint32_t step = 32;
+
+	f->task.frames = f->n;
+	f->task.bytes = 0;
+	while (f->task.bytes < PYTHON_TASK_BYTES && !m->read(m->arg, name + f->task.bytes, f->task.name + f->task.bytes, step))
+		f->task.bytes += step;
+	f->has_task = f->task.bytes > 0;
+}
+
+/* See python_task_look() in bpf/python.bpf.h. Returns whether no task is to be looked for any further. */
+static bool look_for_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
+{
+	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
+
+	callback = self ? get_word(m, self + PYTHON_HANDLE_CALLBACK, 8) : 0;
+	for (int i = 0; callback && i < 2; i++) {
+		task = get_word(m, callback + (i ? PYTHON_CALLBACK_METHOD : PYTHON_CALLBACK_STEP), 8);
+		if (!task || get_word(m, task + m->w->task_coro, 8) != gen)
+			continue;
+		copy_task(m, get_word(m, task + m->w->task_name, 8), f);
+		return true;
+	}
+	return m->w->code_flags != PYTHON_NO_OFFSET && f->n &&
+	       get_word(m, f->frames[f->n - 1].code + m->w->code_flags, 4) & PYTHON_CODE_ASYNC;
+}
+
+void python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self, struct python_found *ret)
+{
+	const struct memory m = { read, arg, w };
+	uint64_t frame = self ? find_frame(&m, self) : 0, previous, gen, inner = 0;
+	bool looks = w->task_coro != PYTHON_NO_OFFSET;
+
+	ret->n = 0;
+	ret->has_task = false;
+	for (unsigned int i = 0; frame && i < PYTHON_STEPS_MAX; i++) {
+		if (read(arg, frame + w->frame_previous, &previous, sizeof(previous)))
+			break;
+		if (w->frame_owner != PYTHON_NO_OFFSET && get_word(&m, frame + w->frame_owner, 1) >= w->owner_shim) {
+			if (ret->n)
+				ret->frames[ret->n - 1].instr |= PYTHON_F_ENTRY;
+		} else {
+			if (ret->n == SAMPLE_PYTHON_MAX)
+				break;
+			gen = looks ? generator_of(&m, frame) : 0;
+			if (!gen && inner)
+				looks = !look_for_task(&m, frame, inner, ret);
+			inner = gen;
+			ret->frames[ret->n++] = read_frame(&m, frame);
+		}
+		frame = previous;
+	}
+	ret->cut = frame != 0;
+}
 
 /* Code objects of all processes: beyond this all are forgotten and read again. */
 #define MEMORY_MAX (8u << 20)
@@ -249,7 +527,7 @@ static int read_text(struct python_names *n, struct process *p, uint64_t address
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX], data[PYTHON_FILE_MAX * 4];
 	size_t len = EXTENT(o->type, o->str_length, o->str_state);
-	struct python_text t;
+	struct python_string t;
 	int err;
 
 	if (!len)
@@ -454,7 +732,7 @@ static int copied_text(const struct python *p, const struct python_task *task, c
 	const struct python_objects *o = &p->objects;
 	uint32_t bytes = task->bytes < PYTHON_TASK_BYTES ? task->bytes : PYTHON_TASK_BYTES;
 	size_t len = EXTENT(o->type, o->str_length, o->str_state), at;
-	struct python_text t;
+	struct python_string t;
 
 	if (!len || len > bytes || !has_type(p, task->name, p->type_str) ||
 		python_text_kind(u32_at(task->name, o->str_state) >> o->str_kind_shift, u64_at(task->name, o->str_length), &t))

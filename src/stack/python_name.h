@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "python_walk.h"
 #include "stack/stack.h"
 #include "target/python.h"
 
@@ -45,7 +46,7 @@ void python_names_gone(struct python_names *n, uint32_t tgid);
  */
 int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named);
 
-/* The Python frames of a thread that waits: see stack/python_frames.h. */
+/* The Python frames of a thread that waits. */
 void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found);
 
 /*
@@ -63,5 +64,44 @@ struct python_names_stats {
 	size_t memory; /* bytes */
 };
 void python_names_stats(struct python_names *n, struct python_names_stats *ret_stats);
+
+/* ---- the Python frames of a thread that does not run, as bpf/python.bpf.h finds them of one that does ---- */
+
+/* Exactly len bytes of the process's memory, or negative. */
+typedef int (*python_frames_read)(void *arg, uint64_t address, void *buf, size_t len);
+
+struct python_found {
+	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first, marked as those in samples are */
+	unsigned int n;
+	bool cut; /* there are more, or one could not be read */
+	bool has_task;
+	struct python_task task;
+};
+
+/* Of the thread whose pthread_self() is self. */
+void python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self, struct python_found *ret);
+
+/* ---- from an instruction to the line, by the tables that the compiler leaves with its code ---- */
+
+/*
+ * The line of the instruction at an offset in bytes into the code (negative: not begun); 0: none, or the table does not
+ * say. The table may have any content.
+ */
+uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, uint32_t first_line, int64_t offset);
+
+/* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
+
+struct python_string {
+	uint64_t length; /* characters */
+	unsigned int width; /* bytes of each */
+	bool ascii;
+};
+
+/* From a string's state (three bits of the width, one for compact, one for ASCII) and its length. -EBADMSG: there is no
+ * such string, or one that is no function's name: one of the old kind, or of more than a million characters. */
+int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text);
+
+/* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
+void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size);
 
 #endif

@@ -50,24 +50,4 @@ void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX]
 /* See lookup_place(). -EPROTO as above; -EBADF: the file is not open. */
 int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place);
 
-/* ---- between the two processes ---- */
-
-struct reader_request {
-	uint32_t file;
-	uint16_t open; /* with one or two descriptors; the answer has the link as its name */
-	uint16_t linked;
-	uint64_t offset;
-	uint64_t close; /* nothing else */
-};
-
-struct reader_answer {
-	int32_t err;
-	uint32_t pad;
-	struct place place;
-};
-
-/* The process that forks the one that reads: for each message with a descriptor a new one, which answers requests that
- * come from there. Does not return. */
-_Noreturn void reader_serve(int fd);
-
 #endif

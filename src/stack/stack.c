@@ -2,17 +2,347 @@
 #include "stack/stack.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "record.h"
 #include "stack/intern.h"
 #include "stack/kernel_symbols.h"
 #include "stack/module.h"
-#include "stack/process.h"
+#include "stack/perf_map.h"
+#include "stack/python_name.h"
 #include "stack/unwind.h"
-#include "stack/waiting.h"
+#include "util/bisect.h"
 #include "util/clock.h"
+#include "util/map.h"
+
+/* ---- what is mapped where in the processes that samples come from ---- */
+
+#define PROCESSES_MAX 256
+#define PERF_MAPS_MAX 8 /* processes that have one */
+
+struct mapping {
+	struct mapped_file file; /* path: interned */
+	struct module *module;	 /* once a frame lay in it */
+	bool tried;
+	bool is_vdso;
+};
+
+struct stack_process {
+	UT_hash_handle hh;
+	uint32_t tgid;
+	struct mapping *maps; /* sorted */
+	size_t n_maps;
+	uint64_t read_ns;     /* when the mappings were read; 0: never */
+	bool stale;
+	unsigned int faults;  /* files that ended the reader */
+	struct perf_map *names;
+	uint64_t names_ns;    /* when it was looked for */
+};
+
+#define MAPS_MAX 16384
+#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* for code in no mapping that is known */
+#define REMAP_NS (10 * NSEC_PER_MSEC)	    /* for a process that has mapped something */
+#define LOOK_AGAIN_NS NSEC_PER_SEC /* for a perf map */
+
+struct processes {
+	struct intern *in;
+	struct stack_process *by_tgid; /* in the order of use, the newest last */
+	unsigned int n_perf_maps;
+};
+
+static int processes_new(struct intern *in, struct processes **ret_processes)
+{
+	struct processes *ps = calloc(1, sizeof(*ps));
+
+	if (!ps)
+		return -ENOMEM;
+	ps->in = in;
+	*ret_processes = ps;
+	return 0;
+}
+
+static void free_process(struct processes *ps, struct stack_process *p)
+{
+	ps->n_perf_maps -= p->names != NULL;
+	perf_map_free(p->names);
+	free(p->maps);
+	free(p);
+}
+
+static void drop_process(struct processes *ps, struct stack_process *p)
+{
+	HASH_DEL(ps->by_tgid, p);
+	free_process(ps, p);
+}
+
+static void processes_free(struct processes *ps)
+{
+	struct stack_process *p, *next;
+
+	if (!ps)
+		return;
+	HASH_ITER(hh, ps->by_tgid, p, next)
+		drop_process(ps, p);
+	free(ps);
+}
+
+/* NULL: not known. */
+static struct stack_process *processes_find(struct processes *ps, uint32_t tgid)
+{
+	struct stack_process *p;
+
+	HASH_FIND(hh, ps->by_tgid, &tgid, sizeof(tgid), p);
+	return p;
+}
+
+/* Never NULL but without memory. Above PROCESSES_MAX the one that was not asked for longest is forgotten. */
+static struct stack_process *processes_get(struct processes *ps, uint32_t tgid)
+{
+	struct stack_process *p = processes_find(ps, tgid);
+
+	if (p && !p->hh.next)
+		return p;
+	if (p) {
+		HASH_DEL(ps->by_tgid, p);
+	} else {
+		if (HASH_COUNT(ps->by_tgid) >= PROCESSES_MAX)
+			drop_process(ps, ps->by_tgid);
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return NULL;
+		p->tgid = tgid;
+	}
+	HASH_ADD(hh, ps->by_tgid, tgid, sizeof(p->tgid), p);
+	if (p->hh.tbl)
+		return p;
+	free_process(ps, p);
+	return NULL;
+}
+
+static void processes_forget(struct processes *ps, uint32_t tgid)
+{
+	struct stack_process *p = processes_find(ps, tgid);
+
+	if (p)
+		drop_process(ps, p);
+}
+
+static unsigned int processes_count(const struct processes *ps)
+{
+	return HASH_COUNT(ps->by_tgid);
+}
+
+/* ---- mappings ---- */
+
+struct reading {
+	struct processes *ps;
+	struct mapping *maps;
+	size_t n, cap;
+};
+
+static int add_mapping(const struct mapped_file *m, void *arg)
+{
+	struct reading *r = arg;
+	const char *path;
+
+	if (r->n == MAPS_MAX)
+		return 1;
+	if (r->n == r->cap) {
+		size_t cap = r->cap ? 2 * r->cap : 64;
+		struct mapping *maps = realloc(r->maps, cap * sizeof(*maps));
+
+		if (!maps)
+			return -ENOMEM;
+		r->maps = maps;
+		r->cap = cap;
+	}
+	/* the kernel's list is sorted; a list that changes meanwhile still is */
+	if (r->n && m->start < r->maps[r->n - 1].file.end)
+		return 0;
+	path = m->ino ? intern_text(r->ps->in, m->path) : "";
+	r->maps[r->n] = (struct mapping){ .file = *m, .is_vdso = !m->ino && !strcmp(m->path, "[vdso]") };
+	r->maps[r->n++].file.path = path ? path : "";
+	return 0;
+}
+
+/* What is still mapped as it was keeps its file. */
+static void keep_modules(const struct stack_process *p, struct reading *r)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < r->n; i++) {
+		const struct mapped_file *f = &r->maps[i].file;
+
+		while (at < p->n_maps && p->maps[at].file.start < f->start)
+			at++;
+		if (at < p->n_maps && p->maps[at].file.start == f->start && p->maps[at].file.ino == f->ino &&
+			p->maps[at].file.dev == f->dev && p->maps[at].file.offset == f->offset && f->ino) {
+			r->maps[i].module = p->maps[at].module;
+			r->maps[i].tried = p->maps[at].module != NULL;
+		}
+	}
+}
+
+/* Reads the mappings now. */
+static void process_read(struct processes *ps, struct stack_process *p)
+{
+	struct reading r = { .ps = ps };
+
+	p->read_ns = clock_mono_ns();
+	p->stale = false;
+	/* of a process that has ended, what is known stays */
+	if (process_each_executable((pid_t)p->tgid, add_mapping, &r) < 0 || !r.n) {
+		free(r.maps);
+		return;
+	}
+	keep_modules(p, &r);
+	free(p->maps);
+	p->maps = r.maps;
+	p->n_maps = r.n;
+}
+
+/* modules_use() for each file that one of them maps. */
+static void processes_use_modules(const struct processes *ps)
+{
+	for (const struct stack_process *p = ps->by_tgid; p; p = p->hh.next) {
+		for (size_t i = 0; i < p->n_maps; i++) {
+			if (p->maps[i].module)
+				modules_use(p->maps[i].module);
+		}
+	}
+}
+
+static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr)
+{
+	size_t i = bisect(p->n_maps, k, p->maps[k].file.end <= addr);
+
+	return i < p->n_maps && p->maps[i].file.start <= addr ? &p->maps[i] : NULL;
+}
+
+/* The executable mapping with this address. Reads the mappings again if there is none, a few times each second at most.
+ * NULL: none. */
+static struct mapping *process_mapping(struct processes *ps, struct stack_process *p, uint64_t addr)
+{
+	struct mapping *m = NULL;
+
+	if (!p->stale && p->read_ns)
+		m = find_mapping(p, addr);
+	if (!m && (!p->read_ns || clock_mono_ns() - p->read_ns >= (p->stale ? REMAP_NS : READ_AGAIN_NS)))
+		process_read(ps, p);
+	return m ? m : find_mapping(p, addr);
+}
+
+/* The name of code made at run time; see perf_map_find(). NULL: none. */
+static const char *process_code_name(struct processes *ps, struct stack_process *p, uint64_t addr, uint64_t *ret_start)
+{
+	uint64_t now = p->names ? 0 : clock_mono_ns();
+
+	if (!p->names && ps->n_perf_maps < PERF_MAPS_MAX && (!p->names_ns || now - p->names_ns >= LOOK_AGAIN_NS)) {
+		p->names_ns = now;
+		if (!perf_map_open((pid_t)p->tgid, &p->names))
+			ps->n_perf_maps++;
+	}
+	return p->names ? perf_map_find(p->names, addr, ret_start) : NULL;
+}
+
+/* Bytes for all of them. */
+static size_t processes_memory(const struct processes *ps)
+{
+	size_t sum = 0;
+
+	for (const struct stack_process *p = ps->by_tgid; p; p = p->hh.next)
+		sum += sizeof(*p) + p->n_maps * sizeof(*p->maps) + perf_map_memory(p->names);
+	return sum;
+}
+
+/* Whether the thread is off the CPU with these registers: proc(5), /proc/PID/syscall, ends with stack pointer and
+ * program counter. */
+static bool still_waits(const struct rec_sample *r)
+{
+	char path[64], text[256], *sp, *pc;
+	bool same = false;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/task/%u/syscall", r->h.tgid, r->h.tid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	pc = strrchr(text, ' ');
+	if (pc) {
+		*pc++ = 0;
+		sp = strrchr(text, ' ');
+		same = sp && strtoull(sp, NULL, 16) == r->regs[SAMPLE_REG_SP] && strtoull(pc, NULL, 16) == r->regs[SAMPLE_REG_PC];
+	}
+	return same;
+}
+
+static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	if (r->regs[SAMPLE_REG_SP] > INT64_MAX)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%u/mem", r->h.tgid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = pread(fd, buf, SAMPLE_STACK_MAX, (off_t)r->regs[SAMPLE_REG_SP]);
+	close(fd);
+	return n > 0 ? (size_t)n & ~(size_t)7 : 0;
+}
+
+/*
+ * Completes a sample with SAMPLE_F_WAITS of size bytes into room for REC_SENT_MAX bytes. Returns the size, or 0: the sample
+ * is malformed. If the thread has moved on, the sample has no part in user space.
+ */
+static size_t waiting_complete(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
+{
+	struct python_found found = { 0 };
+	struct python_frame pointer;
+	size_t head, n;
+
+	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n != 1 || r->stack_bytes ||
+		size < REC_SAMPLE_SIZE(r->kernel_n, 1, 0))
+		return 0;
+	head = REC_SAMPLE_SIZE(r->kernel_n, 0, 0);
+	memcpy(room, r, head);
+	memcpy(&pointer, (const uint8_t *)r + head, sizeof(pointer));
+	room->flags &= (u8)~SAMPLE_F_WAITS;
+	room->python_n = 0;
+	room->task = 0;
+	if (still_waits(r)) {
+		if (c->python_frames)
+			c->python_frames(c->python_arg, r->h.tgid, pointer.code, &found);
+		memcpy((uint8_t *)room + head, found.frames, found.n * sizeof(found.frames[0]));
+		room->python_n = (u16)found.n;
+		room->task = found.has_task;
+		head = REC_SAMPLE_SIZE(r->kernel_n, room->python_n, 0);
+		if (room->task)
+			memcpy((uint8_t *)room + head, &found.task, sizeof(found.task));
+		head += SAMPLE_TASK_SIZE(room);
+		n = read_stack(r, (uint8_t *)room + head);
+		/* whatever was read meanwhile is of one instant if it has not moved */
+		if (still_waits(r)) {
+			room->stack_bytes = (u32)n;
+			room->flags |= SAMPLE_F_TRUNCATED | (found.cut ? SAMPLE_F_PYTHON_CUT : 0);
+			return head + n;
+		}
+	}
+	room->python_n = room->task = 0;
+	room->flags |= SAMPLE_F_NO_USER;
+	return REC_SAMPLE_SIZE(r->kernel_n, 0, 0);
+}
 
 #define MEMORY_DEFAULT ((size_t)24 << 20)
 #define NATIVE_MAX STACK_FRAMES_MAX

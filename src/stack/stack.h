@@ -3,7 +3,6 @@
  * From a sample (registers, a copy of the stack, addresses in the kernel, Python's frames) to a stack of named
  * frames. Nothing here needs BPF.
  *
- *   process.c   which file is mapped where, in each process
  *   module.c    what is known of each file, by place in it: how to unwind from there, and the name
  *   reader.c    the process that reads the files, since they belong to the traced side: lookup.c there
  *   unwind.c    from frame to frame in the copied stack
@@ -67,7 +66,7 @@ struct python_name {
 struct stacks_config {
 	/* Names a Python frame; instr without STACK_PYTHON_ENTRY. Anything but 0: the name is not known. NULL: none is. */
 	int (*python)(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name);
-	/* The Python frames of a thread that waits, by its thread pointer; see stack/python_frames.h. NULL: there are none. */
+	/* The Python frames of a thread that waits, by its thread pointer; see stack/python_name.h. NULL: there are none. */
 	void (*python_frames)(void *arg, uint32_t tgid, uint64_t self, struct python_found *ret_found);
 	/* The name of an asyncio task as a frame, valid until the next call; NULL: not known. NULL: none is. */
 	const char *(*python_task)(void *arg, uint32_t tgid, const struct python_task *task);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "stack/python_frames.h"
+#include "stack/python_name.h"
 #include "target/python.h"
 
 #define BASE 0x10000u

@@ -21,7 +21,6 @@
 
 #include <cmocka.h>
 
-#include "stack/python_frames.h"
 #include "stack/python_name.h"
 #include "target/python.h"
 

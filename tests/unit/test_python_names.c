@@ -11,9 +11,7 @@
 
 #include <cmocka.h>
 
-#include "stack/python_line.h"
 #include "stack/python_name.h"
-#include "stack/python_text.h"
 #include "target/python.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
