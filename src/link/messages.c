@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "link/file.h"
-#include "sink/message.h"
+#include "sink/derive.h"
 #include "util/bisect.h"
 #include "util/list_room.h"
 

@@ -104,21 +104,9 @@ struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid);
 char *chrome_quote(struct quoted *q, char *p, const char *name);
 void chrome_time_fill(struct chrome_sink *c, uint64_t high);
 
-/* The first lane on which the span overlaps with no other; 0: none is left. Spans come in any
- * order, those of steps in the order of their ends. */
-uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind);
-
-/* Writes which container a process is in, if in any. */
-void chrome_label_process(struct chrome_sink *c, uint32_t pid);
-
 /* The name of a pseudo process, or of a track of one, and where it belongs among the others. */
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index);
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index);
-
-/* chrome_requests.c: those of sockets, and those that steps show */
-void chrome_request(struct chrome_sink *c, const struct rec_request *r);
-/* The tracks of requests in batches. -ENOMEM. */
-int chrome_requests_new(struct chrome_sink *c);
 
 /* chrome_kernel.c: each writes one event, for memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
@@ -138,9 +126,6 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 /* Both ends of an arrow whose slice was written. */
 struct arrow;
 void chrome_arrow(struct chrome_sink *c, const struct arrow *a);
-
-/* chrome_stacks.c */
-void chrome_stack(struct chrome_sink *c, const struct rec_stack *r);
 
 /* ---- pieces of an event ---- */
 

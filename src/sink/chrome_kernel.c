@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Chrome trace JSON: what the kernel did for a thread, or to it. */
 #include "sink/chrome.h"
-#include "sink/ipc.h"
-#include "sink/message.h"
+#include "sink/derive.h"
 #include "util/names.h"
 
 static char *fmt_syscall_name(char *p, const struct rec_hdr *h)

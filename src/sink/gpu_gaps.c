@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sink/thread_map.h"
+#include "sink/process_list.h"
 #include "stack/stack.h"
 
 #define LOSSES 32

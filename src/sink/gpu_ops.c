@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "gpu/info.h"
-#include "sink/thread_map.h"
+#include "sink/process_list.h"
 #include "util/bisect.h"
 #include "util/clock.h"
 #include "util/list_room.h"

@@ -230,44 +230,16 @@ enum held_kind {
 void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
 
-/* ---- perfetto_held.c ---- */
+/* ---- those that wait for their turn ---- */
 
 /* -ENOMEM */
 int held_new(struct holder **ret_holder);
 void held_free(struct holder *hd);
-/* Room for what an event is made of, HELD_BYTES; and notes that it is there: for a slice (EVENT_BEGIN), an
- * instant or a counter. */
-#define HELD_BYTES (WRITER_EVENT_MAX - 64)
-char *held_reserve(struct perfetto_sink *s);
-void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, uint64_t start_ns, uint64_t end_ns,
-	enum held_kind kind, const char *end);
 /* See sink_ops.settled: writes what has waited long enough. */
 void held_settled(struct perfetto_sink *s);
 /* Writes everything. */
 void held_close(struct perfetto_sink *s);
 size_t held_bytes(const struct perfetto_sink *s);
-
-/* ---- perfetto_records.c ---- */
-
-void perfetto_function(struct perfetto_sink *s, const struct rec_function *r);
-void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size);
-void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r);
-void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r);
-void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);
-void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r);
-void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r);
-void perfetto_message(struct perfetto_sink *s, const struct rec_message *r);
-void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
-void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
-void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
-/* In addition to its ftrace events, if the call passes data. */
-void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
-
-/* ---- perfetto_requests.c: those of sockets, and those that steps show ---- */
-
-void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
-/* The tracks of requests in batches. -ENOMEM. */
-int perfetto_requests_new(struct perfetto_sink *s);
 
 /* ---- perfetto_gpu.c ---- */
 

@@ -12,11 +12,11 @@
 #include "sink/process_list.h"
 #include "sink/profile.h"
 #include "sink/profile_keys.h"
-#include "sink/profile_sums.h"
 #include "util/fmt.h"
 
-/* The most bytes of shape, stage_us and graph_enabled together. */
-#define PROFILE_BODY_MAX PROFILE_SUMS_MAX
+/* The most bytes of shape, stage_us and graph_enabled together. syscall_prof is the longest: each name twice, with a number
+ * and a time. */
+#define PROFILE_BODY_MAX (128 * 1024)
 
 /* Between the last value of the shape and the first stage. */
 #define PROFILE_STAGES "}," PROFILE_KEY(stage_us) "{"

@@ -9,8 +9,7 @@
 
 #include "engine/rows.h"
 #include "gpu/info.h"
-#include "sink/behind.h"
-#include "sink/counts.h"
+#include "sink/derive.h"
 #include "sink/gpu.h"
 #include "sink/left_out.h"
 #include "sink/profile_gpu.h"

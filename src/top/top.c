@@ -14,7 +14,7 @@
 #include "io/writer.h"
 #include "record/run.h"
 #include "record/view.h"
-#include "sink/behind.h"
+#include "sink/derive.h"
 #include "sink/sink.h"
 #include "sink/weight.h"
 #include "target/process.h"

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "sink/request.h"
+#include "sink/derive.h"
 
 struct call {
 	uint64_t start, end, tokens, context;
