@@ -443,8 +443,23 @@ static void add(struct chain *c, uint32_t frame)
 	c->frames[c->n++] = frame;
 }
 
+static bool has_prefix(const char *name, const char *const *prefixes)
+{
+	while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)))
+		prefixes++;
+	return *prefixes;
+}
+
+/*
+ * What a BPF program runs is not the target's work, and mostly ours: it is one frame, "[bpf]". The stacks of waits and wake-ups begin in
+ * our program, which is left out with what has led to it.
+ */
 static void take_kernel(struct stacks *s, const struct parts *p)
 {
+	static const char *const program[] = { "bpf_prog_", NULL };
+	static const char *const way[] = { "bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", NULL };
+	bool ours = p->r->h.id != SAMPLE_CPU, on_way = false;
+
 	for (unsigned int i = 0; i < p->r->kernel_n; i++) {
 		struct frame f = { .kind = FRAME_KERNEL };
 		const char *name = NULL, *module = NULL;
@@ -454,7 +469,18 @@ static void take_kernel(struct stacks *s, const struct parts *p)
 		/* behind a call, but for the innermost one */
 		if (s->kernel && addr)
 			name = kernel_symbols_find(s->kernel, addr - (i > 0), &f.rel_pc, &module);
-		f.name = intern_text(s->in, name ? name : "[unknown]");
+		name = name ? name : "[unknown]";
+		if (has_prefix(name, program)) {
+			s->chain.n = 0;
+			on_way = ours;
+			name = "[bpf]";
+			module = NULL;
+			f.rel_pc = 0;
+		}
+		on_way = on_way && (*name == '[' || has_prefix(name, way));
+		if (on_way)
+			continue;
+		f.name = intern_text(s->in, name);
 		f.file = intern_text(s->in, module);
 		add(&s->chain, f.name ? intern_frame(s->in, &f) : INTERN_NONE);
 	}

@@ -117,6 +117,11 @@ test_wakers() {
 		"any(l['shape'].get('waker') == 'interrupt' and l['shape']['state'] == 'blocked_sleep' for l in p if l['event'] == 'stack_prof')" \
 		p="$TMP/wakers.jsonl"
 	"$INFTRACE" report "$TMP/wakers.jsonl" >"$TMP/wakers.txt"
+	# children that exit have no user space any more
+	check "exits: recorded" "$INFTRACE" record -e +stacks -o "$TMP/exits.json" --profile "$TMP/exits.jsonl" -- \
+		bash -c 'for i in 1 2 3 4 5; do sleep 0.02; done'
+	expect "exits: inftrace's own program is not who wakes" \
+		"[w for w in {l['shape'].get('woken_by') for l in p if l['event'] == 'stack_prof'} - {None} if w.endswith('[kernel]') and not 'bpf' in w] and not any('bpf_prog_' in f for l in p for f in l.get('frames', ()))" p="$TMP/exits.jsonl"
 	check "wakers: the report says so" grep -q '^    woken by give \[gives\] of gives: ' "$TMP/wakers.txt"
 }
 
