@@ -630,7 +630,8 @@ int features_probe_fast(struct features *ret)
 	return probe(ret, true);
 }
 
-int features_try(struct features *f, enum feature id)
+/* Tries a feature, unless that has been done; returns 0, or -errno if it does not work. */
+static int features_try(struct features *f, enum feature id)
 {
 	struct prober prober = { 0 };
 

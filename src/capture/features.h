@@ -106,9 +106,6 @@ struct features {
 int features_probe(struct features *ret);
 int features_probe_fast(struct features *ret);
 
-/* Tries a feature, unless that has been done; returns 0, or -errno if it does not work. */
-int features_try(struct features *f, enum feature id);
-
 /* How the ends of page faults can be seen, which it tries; by events, if these are allowed. */
 enum fault_ends features_fault_ends(struct features *f);
 

@@ -211,7 +211,8 @@ static int walk_spec(struct walk *w)
 	return err == -ENOENT || err > 0 ? 0 : err;
 }
 
-bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only)
+/* Whether the specification applies to a file with that name. */
+static bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only)
 {
 	const struct probe_spec *s = &pt->specs[spec];
 

@@ -65,7 +65,4 @@ typedef int (*probe_site_cb)(const struct probe_site *site, void *arg);
 int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,
 	probe_site_cb cb, void *arg);
 
-/* Whether the specification applies to a file with that name. */
-bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only);
-
 #endif

@@ -19,7 +19,6 @@ struct step_tally {
 	uint64_t steps, gaps;
 	uint64_t steps_states[ST_MAX], gaps_states[ST_MAX];
 	uint64_t blind_steps, blind_gaps; /* with unknown states */
-	uint64_t untold; /* steps for which it is unknown whose rows they had, or that overlapped another one */
 };
 
 /* A slot is in two lists. */

@@ -17,7 +17,6 @@ bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc);
 
 /* Members of an object: ,"instructions":1 and so on; *first: without the first comma. */
 char *counts_fmt(char *p, const struct counters *c, const uint64_t *n, bool *first);
-#define COUNTS_FMT_MAX 160 /* bytes */
 
 /* ---- system calls that pass data between processes or threads, with their names in traces ---- */
 

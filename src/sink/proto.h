@@ -108,12 +108,6 @@ static inline char *proto_close_short(char *mark, char *p)
 	return p;
 }
 
-/* Bytes of a varint: 7 bits each, and 9 / 64 is 1 / 7 rounded down for these few. */
-static inline size_t proto_varint_len(uint64_t v)
-{
-	return (64 - (size_t)__builtin_clzll(v | 1)) * 9 / 64 + 1;
-}
-
 /* A string: well-formed UTF-8 stays, each ill-formed part becomes one U+FFFD. */
 char *proto_text(char *p, uint32_t field, const char *s, size_t len);
 

@@ -13,9 +13,19 @@
 #include "util/bytes.h"
 #include "util/map.h"
 
+/* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
+
+struct python_string {
+	uint64_t length; /* characters */
+	unsigned int width; /* bytes of each */
+	bool ascii;
+};
+
 #define LENGTH_MAX (1u << 20)
 
-int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text)
+/* From a string's state (three bits of the width, one for compact, one for ASCII) and its length. -EBADMSG: there is no
+ * such string, or one that is no function's name: one of the old kind, or of more than a million characters. */
+static int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text)
 {
 	struct python_string t = { .length = length, .width = state & 7, .ascii = state & 16 };
 	bool compact = state & 8;
@@ -53,7 +63,8 @@ static size_t put_utf8(uint32_t c, char *out)
 	return 4;
 }
 
-void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
+/* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
+static void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
 {
 	size_t at = 0;
 

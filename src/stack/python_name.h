@@ -89,19 +89,4 @@ void python_frames(python_frames_read read, void *arg, const struct python_walk 
  */
 uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, uint32_t first_line, int64_t offset);
 
-/* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
-
-struct python_string {
-	uint64_t length; /* characters */
-	unsigned int width; /* bytes of each */
-	bool ascii;
-};
-
-/* From a string's state (three bits of the width, one for compact, one for ASCII) and its length. -EBADMSG: there is no
- * such string, or one that is no function's name: one of the old kind, or of more than a million characters. */
-int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text);
-
-/* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
-void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size);
-
 #endif

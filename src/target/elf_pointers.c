@@ -98,7 +98,11 @@ static void store_pointer(uint64_t at, uint64_t addend, void *arg)
 		p->values[at / sizeof(*p->values)] = addend;
 }
 
-int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n)
+/*
+ * Reads n pointers from data at an address as linked, the way they are before the dynamic linker relocates
+ * them: from the relocations themselves, as addresses as linked. -ENXIO: no such data; -EBADMSG.
+ */
+static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n)
 {
 	struct pointers p = {.vaddr = vaddr, .values = ret_pointers, .n = n};
 	uint64_t offset;

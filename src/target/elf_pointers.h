@@ -12,12 +12,6 @@
 #define ELF_STRINGS_MAX 1024
 
 /*
- * Reads n pointers from data at an address as linked, the way they are before the dynamic linker relocates
- * them: from the relocations themselves, as addresses as linked. -ENXIO: no such data; -EBADMSG.
- */
-int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n);
-
-/*
  * Follows an expression from a function to another one that has no symbol. It is a symbol and then any
  * number of "()", the address that the function returns, and "[N]", the N-th pointer stored at the
  * address: "OrtGetApiBase()[0]()[9]". A function must return the address in the plain way (lea, ret). The

@@ -189,9 +189,7 @@ static void put_head(struct page *p)
 
 /* ---- the states ---- */
 
-/* Follows the states: time outside of steps. */
-#define BETWEEN STATES
-#define STATE_ROWS (STATES + 1)
+#define STATE_ROWS (STATES + 1) /* time outside of steps follows the states */
 
 struct state_row {
 	const char *name;
