@@ -183,7 +183,7 @@ int command_release(struct command *cmd)
 
 void command_reap(struct command *cmd)
 {
-	if (!cmd->exited && waitpid(cmd->pid, &cmd->status, WNOHANG) == cmd->pid)
+	if (cmd->pid && !cmd->exited && waitpid(cmd->pid, &cmd->status, WNOHANG) == cmd->pid)
 		cmd->exited = true;
 }
 
