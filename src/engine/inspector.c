@@ -17,6 +17,7 @@
 #include "engine/inspect.h"
 #include "target/elf_pointers.h"
 #include "util/clock.h"
+#include "util/confine.h"
 
 #define WAIT_MS 10
 
@@ -110,6 +111,15 @@ void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg
 {
 	ins->wait = wait;
 	ins->wait_arg = arg;
+}
+
+int inspector_inherit(struct inspector *ins)
+{
+	int fd = confine_to_descriptor(ins->fd, !confine_is_full());
+
+	ins->wait = NULL;
+	ins->fd = fd;
+	return fd < 0 ? fd : 0;
 }
 
 /* ---- one request ---- */

@@ -50,6 +50,9 @@ void inspector_free(struct inspector *ins);
  * is returned by the functions below. */
 void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg);
 
+/* In a child: closes all other descriptors of it. Both ask from then on, without waiting for one another. */
+int inspector_inherit(struct inspector *ins);
+
 /*
  * Calls cb for each place in the file where a probe of the table goes, as sites_find() and sites_take()
  * describe, and replaces the names of the enums of the engines that claim it. ms: within this time, at most

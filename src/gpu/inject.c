@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What has to be known of a process before the agent is injected, and what speaks against it. */
+/*
+ * What has to be known of a process before the agent is injected, and what speaks against it. All of that is done by a process of its own,
+ * which a hostile target can hold up: it ends at a deadline, and the recorder never waits for it.
+ */
 #include "gpu/inject.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,9 +32,12 @@
 #include "gpu/inject_machine.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/confine.h"
 
-#define ROUNDS 50         /* looks for a thread that waits in a system call, */
-#define ROUND_NS 20000000 /* with as much time between them */
+#define LOOK_MS 10000     /* to read its files */
+#define CALL_MS 1000      /* and for all that is done to it from then on */
+#define ROUND_NS 20000000 /* between two looks for a thread that waits in a system call, */
+#define THREADS_MAX 256   /* at so many of them */
 #define FILES_MAX 4
 #define MEMORY_PATH "/memfd:" GPU_AGENT_SONAME " (deleted)"
 
@@ -239,44 +249,25 @@ static int find_room(const struct mapped_file *m, void *arg)
 	return 1;
 }
 
-struct attempt {
-	struct search *search;
-	const struct inject_work *work;
-	char *ret_why;
-	size_t size;
-	int done; /* what inject_call() returned */
-};
-
-static int try_thread(pid_t tid, void *arg)
-{
-	struct attempt *a = arg;
-	int r = inject_call(a->search->pid, tid, &a->search->found, still_there, a->search, a->work, a->ret_why, a->size);
-
-	/* done, or failed for good: the walk ends */
-	if (r == -EAGAIN)
-		return 0;
-	a->done = r;
-	return 1;
-}
-
 /* By whichever thread can be used. Returns as inject_call() does. */
-static int work_in(struct search *s, const struct inject_work *work, char *ret_why, size_t size)
+static int work_in(struct search *s, struct inject_work *work, char *ret_why, size_t size)
 {
 	const struct timespec pause = { .tv_nsec = ROUND_NS };
-	struct attempt a = { .search = s, .work = work, .ret_why = ret_why, .size = size };
-	int r;
+	static struct inject_thread threads[THREADS_MAX];
+	int n, err;
 
-	for (int i = 0; i < ROUNDS; i++) {
-		r = process_each_thread(s->pid, try_thread, &a);
-		if (r == -ESRCH)
-			return inject_refuse(ret_why, size, r, "it has ended");
-		if (r)
-			return r < 0 ? r : a.done;
-		if (!still_there(s))
-			return inject_refuse(ret_why, size, -ESRCH, "it ended, or executed another program, meanwhile");
+	for (;;) {
+		inject_refuse(ret_why, size, 0, "none of its threads waits in a system call, with room on its stack, where a call could be put in between");
+		n = inject_threads(s->pid, threads, THREADS_MAX);
+		if (n < 0)
+			return inject_refuse(ret_why, size, n, "it has ended");
+		for (int i = 0; i < n; i++) {
+			err = inject_call(s->pid, &threads[i], &s->found, still_there, s, work, ret_why, size);
+			if (err != -EAGAIN)
+				return err;
+		}
 		nanosleep(&pause, NULL);
 	}
-	return inject_refuse(ret_why, size, -EAGAIN, "none of its threads waits in a system call, where a call could be put in between");
 }
 
 /* The very open file of the process, with the rights that it has itself: it may have put another one in its place. */
@@ -292,19 +283,6 @@ static int take_descriptor(pid_t pid, int number, int *ret_fd)
 	if (!err)
 		*ret_fd = fd;
 	return err;
-}
-
-/* Whether it is an empty file in memory, as memfd_create(2) makes them, where a write cannot have to wait. */
-static bool is_new_memory(int fd)
-{
-	struct stat st, own;
-	int memory = memfd_create("", MFD_CLOEXEC), flags = fcntl(fd, F_GETFL);
-	bool is = memory >= 0 && !fstat(memory, &own) && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == own.st_dev && !st.st_size &&
-		  flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
-
-	if (memory >= 0)
-		close(memory);
-	return is;
 }
 
 static int copy_file(const char *path, int to)
@@ -327,45 +305,122 @@ static int copy_file(const char *path, int to)
 	return err;
 }
 
+/* A copy of the library in memory, in which nobody changes anything from then on. Returns its descriptor. */
+static int make_copy(const char *agent_path)
+{
+	int fd = memfd_create(GPU_AGENT_SONAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+
+	if (fd < 0)
+		return -errno;
+	err = copy_file(agent_path, fd);
+	if (!err && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+		err = -errno;
+	if (err)
+		close(fd);
+	return err ? err : fd;
+}
+
+/* Sends a descriptor. It may be a socket of anybody's by now: it does not wait. */
+static int send_descriptor(int socket, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(fd))];
+	} control = { .head = { .cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	struct iovec iov = { "", 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes) };
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	return sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* What is at the places of inject_work.data while a descriptor is received. */
+struct received {
+	struct msghdr m;
+	struct iovec iov;
+	uint64_t byte;
+	struct cmsghdr head;
+	int fd, padding;
+};
+_Static_assert(sizeof(struct received) <= INJECT_DATA_MAX * sizeof(uint64_t) && offsetof(struct received, fd) % 8 == 0, "it fits");
+#define RECEIVED(member) INJECT_DATA(offsetof(struct received, member) / 8)
+
+/* Has the process receive what has been sent to one end of its pair of sockets, and close both. Returns its number there, as it says. */
+static int receive_copy(struct search *s, const int pair[2], char *ret_why, size_t size)
+{
+	const struct received in = {
+		.m = { .msg_iov = (void *)RECEIVED(iov), .msg_iovlen = 1, .msg_control = (void *)RECEIVED(head), .msg_controllen = CMSG_SPACE(sizeof(int)) },
+		.iov = { (void *)RECEIVED(byte), 1 },
+	};
+	struct inject_work receive = {
+		.n_calls = 3,
+		.calls = {
+			{ SYS_recvmsg, { (uint64_t)pair[1], INJECT_DATA(0), MSG_CMSG_CLOEXEC | MSG_DONTWAIT }, 0 },
+			{ SYS_close, { (uint64_t)pair[0] }, 0 },
+			{ SYS_close, { (uint64_t)pair[1] }, 0 },
+		},
+		.in_memory = true,
+		.same_filters = s->same_filters,
+	};
+	struct received out;
+	int err;
+
+	memcpy(receive.data, &in, sizeof(in));
+	err = work_in(s, &receive, ret_why, size);
+	if (err)
+		return err;
+	memcpy(&out, receive.data, sizeof(out));
+	if (receive.calls[0].returned != 1 || out.m.msg_controllen < CMSG_LEN(sizeof(int)) || out.fd < 0)
+		return inject_refuse(ret_why, size, -EPROTO, "the library cannot be passed in: it did not receive it");
+	return out.fd;
+}
+
 /* Where the process does not see the file of the agent: it gets a copy in memory. Returns the number of its descriptor. */
 static int bring_in(struct search *s, const char *agent_path, char *ret_why, size_t size)
 {
-	const struct inject_work make = {
-		.call = SYS_memfd_create, .name = GPU_AGENT_SONAME, .flags = MFD_CLOEXEC, .in_memory = true, .same_filters = s->same_filters
+	struct inject_work make = {
+		.n_calls = 1,
+		.calls = { { SYS_socketpair, { AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, INJECT_DATA(0) }, 0 } },
+		.in_memory = true,
+		.same_filters = s->same_filters,
 	};
-	int number = work_in(s, &make, ret_why, size), fd = -1, err;
+	int err = work_in(s, &make, ret_why, size), copy = -1, end = -1, pair[2];
 
-	if (number < 0)
-		return number;
-	err = take_descriptor(s->pid, number, &fd);
-	if (!err) {
-		err = is_new_memory(fd) ? copy_file(agent_path, fd) : -EBADF;
-		close(fd);
-	}
-	return err ? inject_refuse(ret_why, size, err, "the library cannot be passed in: %s", strerror(-err)) : number;
+	if (err)
+		return err;
+	memcpy(pair, make.data, sizeof(pair));
+	err = copy = make_copy(agent_path);
+	if (copy >= 0)
+		err = take_descriptor(s->pid, pair[0], &end) ?: send_descriptor(end, copy);
+	if (copy >= 0)
+		close(copy);
+	if (end >= 0)
+		close(end);
+	return err ? inject_refuse(ret_why, size, err, "the library cannot be passed in: %s", strerror(-err)) : receive_copy(s, pair, ret_why, size);
 }
 
 /* Has it load the agent; number: of the descriptor, which is closed then, or -1. */
 static int start_agent(struct search *s, const char *library, int number, const char *socket_name, char *ret_why, size_t size)
 {
-	const struct inject_work load = {
+	struct inject_work load = {
 		.library = library,
 		.entry = GPU_ATTACH_ENTRY,
 		.argument = socket_name,
-		.call = number >= 0 ? SYS_close : -1,
-		.number = number,
+		.n_calls = number >= 0,
+		.calls = { { SYS_close, { (uint64_t)number }, 0 } },
 		.same_filters = s->same_filters,
 	};
 
 	return work_in(s, &load, ret_why, size);
 }
 
-int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
+static int inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
 {
 	struct search s = { .inspector = inspector, .pid = pid };
 	char path[4096 + 32];
 	int err, number;
 
+	inject_refuse(ret_why, size, 0, "its files could not be read in %d s", LOOK_MS / 1000);
 	err = check_process(&s, ret_why, size);
 	if (err)
 		return err;
@@ -377,7 +432,9 @@ int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, c
 	if (process_each_mapped(pid, find_room, &s) <= 0)
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "none of its libraries has room for the call");
 	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, agent_path);
-	if (same_file(path, agent_path))
+	number = same_file(path, agent_path) ? -1 : 0;
+	confine_time(CALL_MS);
+	if (number < 0)
 		return start_agent(&s, agent_path, -1, socket_name, ret_why, size);
 	/* in a container; the copy that is there is found by its name */
 	if (s.has_agent)
@@ -387,4 +444,71 @@ int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, c
 		return number;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", number);
 	return start_agent(&s, path, number, socket_name, ret_why, size);
+}
+
+/* ---- the process that does it ---- */
+
+struct gpu_injection_said {
+	bool done;
+	int err;
+	char why[256];
+};
+
+int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, gpu_injection_check *check,
+	struct gpu_injection *ret_injection)
+{
+	struct gpu_injection_said *said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t helper = said == MAP_FAILED ? -1 : fork();
+	sigset_t all;
+
+	if (!helper) {
+		/* no descriptor of a probe stays open in one that hangs; and it ends with the recorder, also when that is killed */
+		sigfillset(&all);
+		sigdelset(&all, SIGALRM);
+		signal(SIGALRM, SIG_DFL);
+		sigprocmask(SIG_SETMASK, &all, NULL);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "inftrace-inject");
+		confine_time(LOOK_MS);
+		said->err = inspector_inherit(inspector) ?: check ? check(pid, said->why, sizeof(said->why))
+								  : 0;
+		if (!said->err)
+			said->err = inject(inspector, pid, agent_path, socket_name, said->why, sizeof(said->why));
+		said->done = true;
+		_exit(0);
+	}
+	if (helper < 0) {
+		int err = -errno;
+
+		if (said != MAP_FAILED)
+			munmap(said, sizeof(*said));
+		return err;
+	}
+	*ret_injection = (struct gpu_injection){ .pid = pid, .helper = helper, .said = said };
+	return 0;
+}
+
+int gpu_injection_result(struct gpu_injection *i, char *ret_why, size_t size)
+{
+	int err;
+
+	if (waitpid(i->helper, NULL, WNOHANG) != i->helper)
+		return -EINPROGRESS;
+	err = i->said->done ? i->said->err : -ETIMEDOUT;
+	if (err)
+		snprintf(ret_why, size, "%s", i->said->why);
+	munmap(i->said, sizeof(*i->said));
+	*i = (struct gpu_injection){ 0 };
+	return err;
+}
+
+void gpu_injection_end(struct gpu_injection *i)
+{
+	if (!i->helper)
+		return;
+	kill(i->helper, SIGKILL);
+	/* one that hangs in the kernel is left behind */
+	waitpid(i->helper, NULL, WNOHANG);
+	munmap(i->said, sizeof(*i->said));
+	*i = (struct gpu_injection){ 0 };
 }

@@ -20,7 +20,7 @@
 #include <ucontext.h>
 
 #define SVC 0xd4000001u
-#define MODE_32_BIT 0x10 /* in pstate */
+#define MODE_32_BIT 0x10     /* in pstate */
 #define BRANCH_TYPE 0xc00ull /* in pstate: nothing has jumped to the code */
 #define NO_CALL (-1)
 
@@ -59,11 +59,15 @@ __asm__(".pushsection .rodata\n"
 	"	blr x9\n"
 	"	sxtw x0, w0\n"
 	"	str x0, [x19, #64]\n"
-	"1:	ldr x8, [x19, #72]\n"
+	"1:	add x21, x19, #72\n"
+	"6:	ldr x8, [x21]\n"
 	"	tbnz x8, #63, 3f\n"
-	"	ldp x0, x1, [x19, #80]\n"
+	"	ldp x0, x1, [x21, #8]\n"
+	"	ldp x2, x3, [x21, #24]\n"
 	"	svc #0\n"
-	"	str x0, [x19, #96]\n"
+	"	str x0, [x21, #40]\n"
+	"	add x21, x21, #48\n"
+	"	b 6b\n"
 	"3:	ldr x9, [x19, #0]\n"
 	"	blr x9\n"
 	"	str w20, [x0]\n"

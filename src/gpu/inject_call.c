@@ -31,11 +31,11 @@
 
 #include "gpu/inject_machine.h"
 #include "gpu/inject_seccomp.h"
+#include "target/process.h"
 
-#define RED_ZONE 128              /* of x86_64; arm64 has none */
-#define STACK_NEEDED (96u << 10)  /* by dlopen(), generously */
+#define RED_ZONE 128             /* of x86_64; arm64 has none */
+#define STACK_NEEDED (96u << 10) /* by dlopen(), generously */
 #define TEXT_MAX 4096
-#define PATIENCE_MS 20000
 #define RUNNING INT64_MIN
 
 int inject_refuse(char *ret_why, size_t size, int err, const char *fmt, ...)
@@ -109,24 +109,55 @@ static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
 	return n == 9 && waits(ret_seen->call) && wait_count(pid, tid) == ret_seen->waits_since;
 }
 
-/* Whether its stack goes on far enough below its stack pointer, in memory that can be written to now. */
-static bool has_stack(pid_t pid, uint64_t sp)
+struct look {
+	pid_t pid;
+	struct inject_thread *threads;
+	int n, max;
+};
+
+static int look_at(pid_t tid, void *arg)
 {
-	char path[64], line[512], rights[8];
+	struct look *l = arg;
+	struct inject_seen seen;
+
+	if (seems_to_wait(l->pid, tid, &seen))
+		l->threads[l->n++] = (struct inject_thread){ .tid = tid, .sp = seen.sp };
+	return l->n == l->max;
+}
+
+/* Whether a stack in that memory goes on far enough below its stack pointer. */
+static bool has_stack(const char *line, uint64_t sp)
+{
 	unsigned long long start, end;
-	bool found = false;
+	char rights[8];
+
+	return sscanf(line, "%llx-%llx %4s", &start, &end, rights) == 3 && sp >= start && sp < end && !strncmp(rights, "rw", 2) &&
+	       /* that of the main thread grows by itself */
+	       sp - start >= (strstr(line, "[stack]") ? 2 * INJECT_FRAME_MAX + 2 * TEXT_MAX : STACK_NEEDED);
+}
+
+int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
+{
+	struct look l = { .pid = pid, .threads = ret_threads, .max = max };
+	char path[64], line[512];
+	int n = 0, err = process_each_thread(pid, look_at, &l);
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%llx-%llx %4s", &start, &end, rights) == 3 && sp >= start && sp < end && !strncmp(rights, "rw", 2) &&
-			/* that of the main thread grows by itself */
-			sp - start >= (strstr(line, "[stack]") ? 2 * INJECT_FRAME_MAX + 2 * TEXT_MAX : STACK_NEEDED);
-	fclose(f);
-	return found;
+	f = err < 0 ? NULL : fopen(path, "re");
+	while (f && n < l.n && fgets(line, sizeof(line), f)) {
+		for (int i = n; i < l.n; i++) {
+			struct inject_thread t = ret_threads[i];
+
+			if (!has_stack(line, t.sp))
+				continue;
+			ret_threads[i] = ret_threads[n];
+			ret_threads[n++] = t;
+		}
+	}
+	if (f)
+		fclose(f);
+	return err < 0 ? err : n;
 }
 
 static int write_memory(pid_t tid, uint64_t at, const void *data, size_t length)
@@ -161,15 +192,12 @@ struct call {
 	bool gone;      /* has ended, or executes another program */
 };
 
-/* Waits until it stops. 0 and what waitpid() says; -ETIMEDOUT; -ESRCH */
+/* Waits until it stops. 0 and what waitpid() says; -ESRCH */
 static int await_stop(struct call *c, int *ret_status)
 {
 	const struct timespec pause = { .tv_nsec = 50000 };
-	struct timespec now, end;
 	siginfo_t about;
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += PATIENCE_MS / 1000;
 	for (;;) {
 		about.si_pid = 0;
 		/* how it ended is left for its parent, which may be this process */
@@ -185,9 +213,6 @@ static int await_stop(struct call *c, int *ret_status)
 			ptrace(PTRACE_DETACH, c->tid, 0, 0);
 			return -ESRCH;
 		}
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec > end.tv_sec)
-			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
 	}
 }
@@ -268,14 +293,34 @@ static size_t text_size(const char *text)
 	return text ? strlen(text) + 1 : 0;
 }
 
+/* An address of the data, whose place is known now. */
+static void place(uint64_t *value, uint64_t at_data)
+{
+	if (*value - INJECT_DATA(0) < INJECT_DATA(INJECT_DATA_MAX) - INJECT_DATA(0))
+		*value += at_data - INJECT_DATA(0);
+}
+
+static void prepare_calls(struct inject_block *b, const struct inject_work *w, uint64_t at_data)
+{
+	memcpy(b->calls, w->calls, sizeof(w->calls));
+	memcpy(b->data, w->data, sizeof(b->data));
+	b->calls[w->n_calls].number = -1;
+	for (size_t i = 0; i < w->n_calls; i++) {
+		for (size_t k = 0; k < sizeof(b->calls->args) / sizeof(*b->calls->args); k++)
+			place(&b->calls[i].args[k], at_data);
+	}
+	for (size_t i = 0; i < INJECT_DATA_MAX; i++)
+		place(&b->data[i], at_data);
+}
+
 /* Puts the code and all that it needs into the process, where nobody sees it. */
 static int prepare(struct call *c, const struct inject_work *w)
 {
 	char texts[TEXT_MAX] __attribute__((aligned(8))) = "";
-	size_t size = text_size(w->library) + text_size(w->entry) + text_size(w->argument) + text_size(w->name), length = 0, frame_size;
+	size_t size = text_size(w->library) + text_size(w->entry) + text_size(w->argument), length = 0, frame_size;
 	uint8_t frame[INJECT_FRAME_MAX];
 	uint64_t top = inject_state_sp(&c->before) - RED_ZONE, at_text, at_frame;
-	struct inject_block b = { .result = RUNNING, .call = w->call, .args = { (uint64_t)w->number, (uint64_t)w->flags }, .returned = RUNNING };
+	struct inject_block b = { .result = RUNNING };
 	int err;
 
 	frame_size = inject_frame(&c->before, 0, frame);
@@ -291,8 +336,7 @@ static int prepare(struct call *c, const struct inject_work *w)
 	b.library = add_text(texts, &length, w->library, at_text);
 	b.entry = add_text(texts, &length, w->entry, at_text);
 	b.argument = add_text(texts, &length, w->argument, at_text);
-	if (w->name)
-		b.args[0] = add_text(texts, &length, w->name, at_text);
+	prepare_calls(&b, w, c->block + offsetof(struct inject_block, data));
 	b.frame = at_frame;
 	err = write_memory(c->tid, c->places->code, inject_code, inject_code_size);
 	err = err ? err : write_memory(c->tid, at_text, texts, size);
@@ -328,7 +372,7 @@ static int run(struct call *c)
 	return inject_replace_call(c->tid, SYS_getpid) ? -ESRCH : stop_later(c, true);
 }
 
-static int call(struct call *c, const struct inject_work *work, char *ret_why, size_t size)
+static int call(struct call *c, struct inject_work *work, char *ret_why, size_t size)
 {
 	struct inject_block b;
 	int err;
@@ -336,22 +380,23 @@ static int call(struct call *c, const struct inject_work *work, char *ret_why, s
 	err = prepare(c, work);
 	if (err)
 		return inject_refuse(ret_why, size, err, "its memory cannot be written to: %s", strerror(-err));
+	inject_refuse(ret_why, size, 0, "a thread has not come back from loading %s yet", work->library ?: "a library");
 	err = run(c);
-	if (err == -ETIMEDOUT)
-		return inject_refuse(ret_why, size, err, "a thread has not come back from loading %s yet", work->library ?: "a library");
 	if (err)
 		return inject_refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
 	read_memory(c->tid, c->block, &b, sizeof(b) / 8);
 	/* until all of it is written it could still return by itself */
 	inject_state_write(c->tid, &c->before);
+	memcpy(work->calls, b.calls, sizeof(work->calls));
+	memcpy(work->data, b.data, sizeof(work->data));
 	if (!work->library)
-		return b.returned < 0 ? inject_refuse(ret_why, size, (int)b.returned, "a system call in it failed: %s", strerror((int)-b.returned)) : (int)b.returned;
+		return 0;
 	if (!b.handle)
 		return inject_refuse(ret_why, size, -ENOEXEC, "its dlopen() refuses %s", work->library);
 	if (b.result == RUNNING)
 		return inject_refuse(ret_why, size, -ENOEXEC, "%s has no %s()", work->library, work->entry);
 	if (b.result)
-		return inject_refuse(ret_why, size, (int)b.result, "the agent could not start in it: %s", strerror((int)-b.result));
+		return inject_refuse(ret_why, size, -ENOEXEC, "the agent could not start in it: %s", strerror((int)-b.result));
 	return 0;
 }
 
@@ -396,45 +441,44 @@ static int read_state(struct call *c)
 }
 
 /* While it is stopped. */
-static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, const struct inject_work *work, char *ret_why, size_t size)
+static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
 {
 	int err = read_state(c);
 
-	if (err == -EAGAIN || err == -ESRCH || err == -ETIMEDOUT)
+	/* that of another stack pointer has not been looked at */
+	if (err == -EAGAIN || err == -ESRCH || (!err && inject_state_sp(&c->before) != c->seen.sp))
 		return -EAGAIN;
 	if (err)
 		return inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
 	begin_again(c);
 	if (!valid(arg))
 		return inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
-	if (!has_stack(c->pid, inject_state_sp(&c->before)))
-		return -EAGAIN;
 	err = inject_seccomp_check(c->tid, work->in_memory, work->same_filters, ret_why, size);
 	return err ? err : call(c, work, ret_why, size);
 }
 
-int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_work *work,
-	char *ret_why, size_t size)
+int inject_call(pid_t pid, const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
+	struct inject_work *work, char *ret_why, size_t size)
 {
-	struct call c = { .pid = pid, .tid = tid, .places = places };
+	struct call c = { .pid = pid, .tid = thread->tid, .places = places };
 	int err;
 
-	if (!seems_to_wait(pid, tid, &c.seen))
+	if (!seems_to_wait(pid, c.tid, &c.seen) || c.seen.sp != thread->sp)
 		return -EAGAIN;
 	/* not PTRACE_O_EXITKILL: it goes on when we end */
-	if (ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
+	if (ptrace(PTRACE_SEIZE, c.tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
 		return errno == ESRCH ? -EAGAIN : inject_refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
 	err = stop(&c);
 	if (!err)
 		err = check_and_call(&c, valid, arg, work, ret_why, size);
-	else if (err == -ESRCH || err == -ETIMEDOUT)
+	else if (err == -ESRCH)
 		err = -EAGAIN;
-	if (!c.gone && ptrace(PTRACE_DETACH, tid, 0, 0) && errno == ESRCH) {
+	if (!c.gone && ptrace(PTRACE_DETACH, c.tid, 0, 0) && errno == ESRCH) {
 		/* it runs: only one that has stopped can be let go of */
 		int status;
 
-		if (!ptrace(PTRACE_INTERRUPT, tid, 0, 0) && !await_stop(&c, &status))
-			ptrace(PTRACE_DETACH, tid, 0, signal_of(status));
+		if (!ptrace(PTRACE_INTERRUPT, c.tid, 0, 0) && !await_stop(&c, &status))
+			ptrace(PTRACE_DETACH, c.tid, 0, signal_of(status));
 	}
 	return err;
 }

@@ -12,6 +12,8 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+#include "gpu/inject_call.h"
+
 #define INJECT_VECTORS_MAX 16384
 #define INJECT_FRAME_MAX (INJECT_VECTORS_MAX + 4096)
 
@@ -26,13 +28,12 @@ extern const uint64_t inject_code_size, inject_code_returns; /* behind its rt_si
 struct inject_block {
 	uint64_t errno_location, dlopen, dlsym, library, entry, argument, frame;
 	uint64_t handle;
-	int64_t result; /* of the entry */
-	int64_t call;   /* -1: none */
-	uint64_t args[2];
-	int64_t returned;
+	int64_t result;                                    /* of the entry */
+	struct inject_syscall calls[INJECT_CALLS_MAX + 1]; /* -1 ends them */
+	uint64_t data[INJECT_DATA_MAX];
 };
-_Static_assert(offsetof(struct inject_block, frame) == 48 && offsetof(struct inject_block, result) == 64 && offsetof(struct inject_block, call) == 72 &&
-		       offsetof(struct inject_block, returned) == 96,
+_Static_assert(offsetof(struct inject_block, frame) == 48 && offsetof(struct inject_block, result) == 64 && offsetof(struct inject_block, calls) == 72 &&
+		       offsetof(struct inject_syscall, args) == 8 && offsetof(struct inject_syscall, returned) == 40 && sizeof(struct inject_syscall) == 48,
 	"the code has these offsets");
 
 /* A thread that was stopped in a system call, or at its beginning or its end. */

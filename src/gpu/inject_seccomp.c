@@ -42,7 +42,7 @@ static const struct checked {
 } checked[] = {
 	{ "rt_sigreturn", SYS_rt_sigreturn, NEEDED, { 0 } },
 	{ "getpid", SYS_getpid, NEEDED, { 0 } },
-	{ "memfd_create", SYS_memfd_create, IF_MEMORY, { 0, MFD_CLOEXEC } },
+	{ "socketpair", SYS_socketpair, IF_MEMORY, { AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0 } },
 	{ "openat", SYS_openat, NEEDED, { (uint64_t)AT_FDCWD, 0, O_RDONLY | O_CLOEXEC } },
 	{ "read", SYS_read, NEEDED, { 0 } },
 	{ "pread64", SYS_pread64, IF_ANY, { 0 } },

@@ -19,6 +19,7 @@
 
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
+#define ATTACH_NS NSEC_PER_SEC /* for those that go on at the end */
 #define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
 
 /* A connection; without a process it has not said anything yet. */
@@ -41,12 +42,14 @@ struct gpu {
 	size_t n_agents;
 	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
 	bool wanted;
-	bool stopped; /* and nothing is left to hand over */
+	bool stopped;     /* and nothing is left to hand over */
 	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
 	/* of the run */
 	struct gpu_counts gone; /* of processes that are */
 	uint32_t connected, refused;
 	uint64_t refused_full;
+	struct gpu_injection *injections; /* of --gpu=attach, that have begun */
+	size_t n_injections;
 	uint32_t attached[GPU_PROCESSES_MAX]; /* that have not connected yet */
 	size_t n_attached;
 	bool said_failed;
@@ -289,6 +292,80 @@ void gpu_stop(struct gpu *g)
 		gpu_process_finish(g->agents[i].process, clock_boot_ns(), g->c.cb, g->c.arg);
 }
 
+/* ---- processes that run already ---- */
+
+static int is_mapped(const struct mapped_file *m, void *arg)
+{
+	return strstr(m->path, arg) != NULL;
+}
+
+static bool has_mapped(pid_t pid, char *library)
+{
+	return process_each_mapped(pid, is_mapped, library) > 0;
+}
+
+/* Nothing is changed in a process that does not use CUDA. */
+static int check_cuda(pid_t pid, char *ret_why, size_t size)
+{
+	if (has_mapped(pid, "/libcuda.so"))
+		return 0;
+	snprintf(ret_why, size, "%s",
+		has_mapped(pid, "/libamdhip64.so") ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
+						   : "it has not loaded CUDA (libcuda.so)");
+	return -ENOENT;
+}
+
+void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, size_t n)
+{
+	const struct gpu_socket *s = &g->socket;
+	const char *what;
+	int err;
+
+	g->injections = calloc(n, sizeof(*g->injections));
+	for (size_t k = 0; k < n; k++) {
+		what = "it is in another network namespace, where it cannot be listened to";
+		err = g->injections ? gpu_socket_listen_for(&g->socket, pids[k]) : -ENOMEM;
+		if (!err) {
+			what = "no process can be started for that";
+			err = gpu_injection_begin(inspector, pids[k], s->agent, s->socket_name, check_cuda, &g->injections[g->n_injections]);
+		}
+		if (err)
+			log_warn("--gpu=attach: process %d: %s: %s; what its GPU does is not recorded", pids[k], what, strerror(-err));
+		else
+			g->n_injections++;
+	}
+}
+
+static void say_injected(struct gpu *g, pid_t pid, int err, const char *why)
+{
+	if (err == -ETIMEDOUT)
+		log_warn("--gpu=attach: process %d: not done in time: %s; what its GPU does is not recorded, unless the library connects later", pid, why);
+	else if (err)
+		log_warn("--gpu=attach: process %d: %s; what its GPU does is not recorded", pid, *why ? why : strerror(-err));
+	else
+		log_debug("--gpu=attach: the agent is in process %d", pid);
+	if (!err && g->n_attached < GPU_PROCESSES_MAX && !find_agent(g, (uint32_t)pid))
+		g->attached[g->n_attached++] = (uint32_t)pid;
+}
+
+/* Returns whether any goes on. */
+static bool take_injections(struct gpu *g)
+{
+	char why[256] = "";
+	pid_t pid;
+	int err;
+
+	for (size_t k = g->n_injections; k-- > 0;) {
+		pid = g->injections[k].pid;
+		err = gpu_injection_result(&g->injections[k], why, sizeof(why));
+		if (err == -EINPROGRESS)
+			continue;
+		g->injections[k] = g->injections[--g->n_injections];
+		say_injected(g, pid, err, why);
+	}
+	return g->n_injections;
+}
+
 /* ---- records ---- */
 
 /* Its agent connected before it launched anything, but perhaps in this turn. */
@@ -378,6 +455,7 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 	bool more = false;
 
 	g->unknown = 0;
+	take_injections(g);
 	accept_agents(g);
 	for (size_t i = 0; i < g->n_agents; i++) {
 		more |= gpu_process_drain(g->agents[i].process, now_ns, g->c.cb, g->c.arg);
@@ -430,6 +508,9 @@ void gpu_free(struct gpu *g)
 		gpu_process_free(g->agents[i].process);
 		close(g->agents[i].fd);
 	}
+	for (size_t i = 0; i < g->n_injections; i++)
+		gpu_injection_end(&g->injections[i]);
+	free(g->injections);
 	gpu_socket_close(&g->socket);
 	gpu_launches_free(g->launches);
 	gpu_info_free(g->info);
@@ -439,49 +520,6 @@ void gpu_free(struct gpu *g)
 const char *const *gpu_environment(const struct gpu *g)
 {
 	return gpu_socket_environment(&g->socket);
-}
-
-static int is_mapped(const struct mapped_file *m, void *arg)
-{
-	return strstr(m->path, arg) != NULL;
-}
-
-static bool has_mapped(pid_t pid, char *library)
-{
-	return process_each_mapped(pid, is_mapped, library) > 0;
-}
-
-static int attach(struct gpu *g, struct inspector *inspector, pid_t pid, char *ret_why, size_t size)
-{
-	int err;
-
-	/* nothing is changed in a process that does not use CUDA */
-	if (!has_mapped(pid, "/libcuda.so")) {
-		snprintf(ret_why, size, "%s",
-			has_mapped(pid, "/libamdhip64.so") ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
-							   : "it has not loaded CUDA (libcuda.so)");
-		return -ENOENT;
-	}
-	err = gpu_socket_listen_for(&g->socket, pid);
-	if (err) {
-		snprintf(ret_why, size, "it is in another network namespace, where it cannot be listened to: %s", strerror(-err));
-		return err;
-	}
-	return gpu_inject(inspector, pid, g->socket.agent, g->socket.socket_name, ret_why, size);
-}
-
-void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid)
-{
-	char why[256] = "";
-	int err = attach(g, inspector, pid, why, sizeof(why));
-
-	if (err) {
-		log_warn("--gpu=attach: process %d: %s; what its GPU does is not recorded", pid, why[0] ? why : strerror(-err));
-		return;
-	}
-	log_debug("--gpu=attach: the agent is in process %d", pid);
-	if (g->n_attached < GPU_PROCESSES_MAX)
-		g->attached[g->n_attached++] = (uint32_t)pid;
 }
 
 unsigned int gpu_fill(struct gpu *g)
@@ -507,10 +545,17 @@ const struct gpu_info *gpu_get_info(const struct gpu *g)
 	return g->info;
 }
 
-void gpu_summary(const struct gpu *g)
+void gpu_summary(struct gpu *g)
 {
-	struct gpu all = *g;
+	uint64_t until_ns = clock_boot_ns() + ATTACH_NS;
 	struct gpu_feed_state st;
+	struct gpu all;
+
+	while (take_injections(g) && clock_boot_ns() < until_ns)
+		usleep(STOP_PAUSE_US);
+	for (size_t i = 0; i < g->n_injections; i++)
+		log_warn("--gpu=attach: process %d: the recording ended before the library was in it", g->injections[i].pid);
+	all = *g;
 
 	for (size_t i = 0; i < g->n_agents; i++) {
 		gpu_process_state(g->agents[i].process, &st);

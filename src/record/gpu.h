@@ -40,9 +40,9 @@ void gpu_free(struct gpu *g);
 /* NAME=VALUE for the environment of the COMMAND; ends with NULL. */
 const char *const *gpu_environment(const struct gpu *g);
 
-/* Brings the agent into a process that runs, which changes that process. Prints one line on failure: then only its CPU side is
- * recorded. */
-void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid);
+/* Begins to bring the agent into processes that run, which changes them, once, while privileges are there. A line is printed for each
+ * failure, later: then only its CPU side is recorded. */
+void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, size_t n);
 
 /* How full the fullest ring is, in percent. May be called by another thread. */
 unsigned int gpu_fill(struct gpu *g);
@@ -68,6 +68,6 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained);
 uint64_t gpu_lost(const struct gpu *g);
 
 /* The messages at the end. */
-void gpu_summary(const struct gpu *g);
+void gpu_summary(struct gpu *g);
 
 #endif

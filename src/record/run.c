@@ -398,8 +398,8 @@ static int run_attached(struct run *r)
 		err = -EOPNOTSUPP;
 	}
 	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
-	for (size_t i = 0; i < r->o->n_pids && r->o->gpu_attach && !err; i++)
-		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids[i]); /* the same */
+	if (!err && r->o->gpu_attach)
+		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
 	if (!err)
 		err = drop_privileges(r);
 	if (!err)
