@@ -269,7 +269,7 @@ test_idle() {
 		p="$(echo "$TMP"/idle/profile_*.jsonl)"
 }
 
-# attached NAME COMMAND...: into a process that runs, which goes on as before. It is COMMAND, or its only child.
+# attached NAME COMMAND...: into a process that runs, which goes on as before. It is COMMAND, or its only child. BESIDE: others before it.
 attached() {
 	local name=$1 go=$TMP/$1.go target child
 	mkdir -p "$TMP/lib"
@@ -283,14 +283,17 @@ attached() {
 sync" >&9
 	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/$name.out') = 2 ]"
 	read -r child <"/proc/$target/task/$target/children" || :
-	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${child:-$target}" \
+	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${BESIDE:-}${child:-$target}" \
 		2>"$TMP/$name.err"
 	check "$name: the agent connects" wait_until 60 grep -q 'process [0-9]* has connected' "$TMP/$name.err"
 	check "$name: recording" wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
 	# the library collects some time after that
 	check "$name: kernels are collected" wait_until 60 sh -c "echo 'step 10 0' >&9; sleep 0.2; grep -sq gpu_busy_us '$TMP/$name.jsonl'"
-	kill -INT "$BG"
-	check "$name: inftrace ends" wait "$BG"
+	kill -TERM "$BG"
+	local signalled=${EPOCHREALTIME/./}
+	check "$name: inftrace ends" wait_until 60 sh -c "! kill -0 $BG 2>/dev/null || grep -q '^State:.*Z' /proc/$BG/status"
+	echo "# after $(((${EPOCHREALTIME/./} - signalled) / 1000)) ms"
+	check "$name: in order" wait "$BG"
 	echo "launch 5
 sync
 exit" >&9
@@ -315,6 +318,32 @@ test_attach() {
 	check_rc "attach: needs -p" 2 'needs -p' "$INFTRACE" record --gpu=attach -- true
 	check_rc "attach: a duration to wait" 2 'wait=x: write a duration' "$INFTRACE" record --gpu=wait=x -p $$
 	check_rc "attach: no other word" 2 'is neither attach nor every=N' "$INFTRACE" record --gpu=no -p $$
+}
+
+# Targets that would hold up whoever attaches to them: another one is recorded meanwhile, and the recorder ends.
+test_hostile() {
+	local mode
+	for mode in calls signals again small ring punch; do
+		local start=("$MOCK/hostile_target" "$mode")
+		# where the library has to be brought in
+		[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
+		background "${start[@]}" >"$TMP/$mode.hostile" 2>&1
+		local hostile=$BG
+		if ! wait_until 60 grep -q ready "$TMP/$mode.hostile"; then
+			skip "hostile: $mode" "$(tail -n 1 "$TMP/$mode.hostile")"
+			continue
+		fi
+		BESIDE=$hostile, attached "hostile-$mode" "$MOCK/mock_driver"
+		check "hostile-$mode: it lives on" is_own "$hostile"
+		case $mode in
+		again) same "hostile-again: what its entry says is no reason to try again" "$(grep -c entered "$TMP/again.hostile")" 1 ;;
+		ring) check "hostile-ring: it had a ring" grep -q 'has the ring' "$TMP/ring.hostile" ;;
+		punch) check "hostile-punch: it has a library that it cannot change" grep -q "process $hostile has connected" "$TMP/hostile-punch.err" ;;
+		small) check "hostile-small: the line says what is in the way" grep -q "process $hostile: .*none of its threads waits" "$TMP/hostile-small.err" ;;
+		*) check "hostile-$mode: the line says what is in the way" grep -q "process $hostile: .*not come back from loading" "$TMP/hostile-$mode.err" ;;
+		esac
+		kill -9 "$hostile"
+	done
 }
 
 # What runs is in the file while the process goes on, and the lines of its steps.
@@ -468,5 +497,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container many dropped without processes time_namespace)
+ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container hostile many dropped without processes time_namespace)
 run_tests "$@"
