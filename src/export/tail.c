@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/map.h"
 #include "util/text.h"
 
 #define PROBLEMS_SHOWN_MAX 10
+#define LOOK_NS (NSEC_PER_SEC / 2) /* for what is read at one look */
 
 /* Numbers of files come again; together with the time when it was made, where the file system knows that, they do not. */
 struct file_id {
@@ -41,8 +43,11 @@ struct tail {
 	size_t size;
 	uint64_t problems;
 	bool full_said;
+	struct file_id next; /* the first file for which nothing was left: the next look begins with it, if has_next */
+	bool has_next;
 	/* while reading */
-	uint64_t left;
+	uint64_t left, until_ns;
+	bool waits; /* for that file to come */
 	tail_take_fn take;
 	void *ctx;
 	const char *path; /* printable */
@@ -128,7 +133,20 @@ static void skip_some(struct tail *t, struct file *file, size_t n)
 	}
 	file->skipping = !newline;
 	file->lines += !!newline;
-	file->offset += newline ? (size_t)(newline - t->buf) + 1 : n;
+	n = newline ? (size_t)(newline - t->buf) + 1 : n;
+	file->offset += n;
+	t->left -= t->left < n ? t->left : n;
+}
+
+/* Within a line that is too long: passes over what is not even stored. */
+static void skip_hole(struct file *file, int fd, uint64_t end)
+{
+	off_t data = lseek(fd, (off_t)file->offset, SEEK_DATA);
+
+	if (data < 0 && errno == ENXIO)
+		file->offset = end;
+	else if (data > (off_t)file->offset)
+		file->offset = (uint64_t)data < end ? (uint64_t)data : end;
 }
 
 /* Reads whole lines up to `end`, which is the size of the file. */
@@ -140,6 +158,10 @@ static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
 	int err;
 
 	while (file->offset < end && t->left) {
+		if (file->skipping)
+			skip_hole(file, fd, end);
+		if (clock_mono_ns() > t->until_ns)
+			t->left = 0;
 		err = buf_grow(t, size);
 		if (err)
 			return err;
@@ -212,8 +234,14 @@ static int read_open(struct tail *t, int fd, const struct statx *st)
 		file->offset = file->lines = 0;
 		file->skipping = false;
 	}
-	err = read_lines(t, file, fd, st->stx_size);
-	t->counts.unread += st->stx_size > file->offset ? st->stx_size - file->offset : 0;
+	if (t->waits && !memcmp(&file->id, &t->next, sizeof(t->next)))
+		t->waits = false;
+	if (!t->waits && !t->left && !t->has_next && file->offset < st->stx_size) {
+		t->next = file->id;
+		t->has_next = true;
+	}
+	err = t->waits ? 0 : read_lines(t, file, fd, st->stx_size);
+	t->counts.unread += st->stx_size > file->offset && !file->skipping ? st->stx_size - file->offset : 0;
 	if (err && err != -ENOMEM && !file->failed) {
 		file->failed = true;
 		t->counts.errors++;
@@ -293,19 +321,35 @@ static void forget_gone(struct tail *t)
 	t->counts.files = HASH_COUNT(t->files);
 }
 
-int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
+static int read_all(struct tail *t)
 {
 	int err = 0;
 
-	t->left = max;
-	t->take = take;
-	t->ctx = ctx;
 	t->counts.unread = t->counts.files_left_out = 0;
 	for (size_t i = 0; i < t->n && err != -ENOMEM; i++) {
 		err = read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true);
 		if (err == -EISDIR)
 			err = read_directory(t, t->paths[i]);
 	}
+	return err;
+}
+
+int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
+{
+	bool waited = t->has_next;
+	int err;
+
+	t->left = max;
+	t->until_ns = clock_mono_ns() + LOOK_NS;
+	t->take = take;
+	t->ctx = ctx;
+	t->waits = t->has_next;
+	t->has_next = false;
+	err = read_all(t);
+	/* those before the one with which it has begun */
+	t->waits = false;
+	if (waited && t->left && err != -ENOMEM)
+		err = read_all(t);
 	if (err != -ENOMEM)
 		forget_gone(t);
 	return err == -ENOMEM ? err : 0;

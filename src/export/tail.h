@@ -22,7 +22,7 @@ struct tail_counts {
 	uint64_t files_left_out;
 	uint64_t lines, bytes;
 	uint64_t bad_lines;
-	uint64_t unread; /* bytes that are there and not read yet */
+	uint64_t unread; /* bytes that are there and not read yet, of lines that are not too long */
 	uint64_t errors; /* files that could not be read */
 };
 
@@ -33,9 +33,9 @@ int tail_new(char *const *paths, size_t n, struct tail **ret);
 void tail_free(struct tail *t);
 
 /*
- * Reads what is new, `max` bytes at most (and a line), and passes the lines to take(), with the path of their file,
+ * Reads what is new, `max` bytes at most (and a line) and half a second, and passes the lines to take(), with the path of their file,
  * printable, whose line->number counts from the beginning of the file. Bad lines and files that cannot be
- * read are counted, and the first few are printed. Returns 0, -ENOMEM or what take() returned.
+ * read are counted, and the first few are printed. What one file has does not keep others from their turn. Returns 0, -ENOMEM or what take() returned.
  */
 typedef int (*tail_take_fn)(void *ctx, const struct profile_line *line, const char *path);
 int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx);

@@ -24,10 +24,12 @@ static char path[] = "/tmp/test_tail.XXXXXX";
 static char *const paths[] = { path };
 static struct tail *t;
 static struct metrics *m;
+static int of_others; /* lines */
 
 static int take(void *ctx, const struct profile_line *line, const char *file)
 {
 	(void)ctx;
+	of_others += !!strstr(file, "other");
 	return metrics_line(m, line, file, 1);
 }
 
@@ -134,6 +136,47 @@ static void test_long_line(void **state)
 	free(text);
 }
 
+/* A file that is long since somebody has set its size, and a line without end: neither is read at once, or for ever. */
+static void test_endless(void **state)
+{
+	char *text = malloc(2 * TAIL_LINE_MAX);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'x', 2 * TAIL_LINE_MAX);
+	append(text, 2 * TAIL_LINE_MAX);
+	look(1);
+	assert_int_equal(tail_counts(t)->bad_lines, 1);
+	assert_int_equal(truncate(path, (off_t)(UINT64_C(500) << 30)), 0);
+	for (int i = 0; i < 20; i++)
+		look(TAIL_LINE_MAX);
+	append("\n" STEP, 1 + strlen(STEP));
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->lines, 1);
+	assert_int_equal(tail_counts(t)->unread, 0);
+	free(text);
+}
+
+/* One that grows as fast as it is read does not keep the next one from being read. */
+static void test_fair(void **state)
+{
+	char other[] = "/tmp/test_tail_other.XXXXXX", *two[] = { path, other };
+	int fd = mkstemp(other);
+
+	(void)state;
+	tail_free(t);
+	assert_int_equal(write(fd, STEP, strlen(STEP)), strlen(STEP));
+	assert_int_equal(tail_new(two, 2, &t), 0);
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < 10000; k++)
+			append(STEP, strlen(STEP));
+		look(1);
+	}
+	assert_int_equal(of_others, 1);
+	close(fd);
+	unlink(other);
+}
+
 static void test_shorter(void **state)
 {
 	(void)state;
@@ -211,6 +254,8 @@ int main(void)
 		TAIL_TEST(test_pieces),
 		TAIL_TEST(test_limit),
 		TAIL_TEST(test_long_line),
+		TAIL_TEST(test_endless),
+		TAIL_TEST(test_fair),
 		TAIL_TEST(test_shorter),
 		TAIL_TEST(test_buckets),
 		TAIL_TEST(test_exemplar),
