@@ -28,6 +28,10 @@
  * model. One that has not matched is looked at again when it has been known for twice as long, but at least this often. */
 #define AGAIN_MAX_NS (5 * NSEC_PER_SEC)
 
+/* A user has up to so many times the places that are left, which is 192 of 256; a cgroup, 240. */
+#define USER_SHARE 3
+#define CGROUP_SHARE 15
+
 #define MAPPED_MAX 64
 #define MISSED_MAX 16
 #define ENDED_NS NSEC_PER_SEC /* events of a target that has ended arrive within this */
@@ -36,8 +40,15 @@
 struct other {
 	pid_t pid;
 	uint64_t first_ns, next_ns; /* when it was seen first; when it will be looked at */
-	bool refused; /* it matches, and there was no room */
-	bool unread;  /* its files may not be read */
+	bool refused;               /* it matches, and there was no room */
+	bool unread;                /* its files may not be read */
+};
+
+/* One that is a target. */
+struct found {
+	pid_t pid;
+	uid_t uid;
+	char cgroup[CGROUP_OWNER_MAX];
 };
 
 struct others {
@@ -49,18 +60,18 @@ struct discover {
 	struct capture *c;
 	const char *option;
 	bool by_preset;
-	char cgroup[PATH_MAX]; /* "": every process of the system */
+	char cgroup[PATH_MAX];     /* "": every process of the system */
 	struct others known, next; /* as of the last look; those that this look has met */
-	pid_t alive[DISCOVER_MAX];
+	struct found alive[DISCOVER_MAX];
 	size_t n_alive;
-	struct map_watch *watch; /* NULL: there is only looking */
+	struct map_watch *watch;  /* NULL: there is only looking */
 	pid_t mapped[MAPPED_MAX]; /* have just mapped a file of a preset */
 	size_t n_mapped;
 	pid_t missed_last[MISSED_MAX];
 	bool stirred; /* look soon */
 	uint64_t maps_lost;
 	uint64_t found, ended, refused, missed, unread, forgotten;
-	bool waits; /* one that was refused, for others to end */
+	bool waits;                                      /* one that was refused, for others to end */
 	uint64_t now_ns, least_ns, due_ns, watch_due_ns; /* least_ns: no look before that */
 	bool told_full, told_access, told_memory, told_gone;
 };
@@ -134,7 +145,7 @@ static bool is_alive_target(const struct discover *d, pid_t pid)
 static void forget_ended(struct discover *d)
 {
 	for (size_t i = 0; i < d->n_alive; i++) {
-		if (is_alive_target(d, d->alive[i]))
+		if (is_alive_target(d, d->alive[i].pid))
 			continue;
 		d->alive[i--] = d->alive[--d->n_alive];
 		d->ended++;
@@ -164,9 +175,10 @@ static bool is_exiting(pid_t pid)
 }
 
 /* pidfd was opened before the process was looked at. -ESRCH: it has ended; other -errno, after one line. */
-static int add(struct discover *d, pid_t pid, int pidfd)
+static int add(struct discover *d, const struct found *f, int pidfd)
 {
 	struct capture *c = d->c;
+	pid_t pid = f->pid;
 	char comm[TASK_COMM_LEN] = "";
 	int err = session_target(c->session, pid) ?: session_watch(c->session);
 
@@ -185,7 +197,7 @@ static int add(struct discover *d, pid_t pid, int pidfd)
 	attach_process(session_probes(c->session), pid, 0);
 	pythons_look(c->pythons, pid);
 	log_debug("found process %d (%s)", pid, comm);
-	d->alive[d->n_alive++] = pid;
+	d->alive[d->n_alive++] = *f;
 	d->found++;
 	return 0;
 }
@@ -208,12 +220,28 @@ static int match_mapping(const struct mapped_file *m, void *arg)
 	return is_engine_file(arg, m->path);
 }
 
+/*
+ * Whether there is room for it. Anybody may start processes that a preset matches: so many that there is none for others may be neither
+ * those of one user, nor those of one cgroup, within which somebody may be several users. Each of them leaves a part of the room.
+ */
+static bool has_room(const struct discover *d, const struct found *f)
+{
+	size_t left = DISCOVER_MAX - d->n_alive, of_user = 0, of_cgroup = 0;
+
+	for (size_t i = 0; i < d->n_alive; i++) {
+		of_user += d->alive[i].uid == f->uid;
+		of_cgroup += !strcmp(d->alive[i].cgroup, f->cgroup);
+	}
+	return left && (*d->cgroup || (of_user < USER_SHARE * left && of_cgroup < CGROUP_SHARE * left));
+}
+
 static void refuse(struct discover *d, struct other *o)
 {
 	d->refused += !o->refused;
 	o->refused = true;
 	if (!d->told_full)
-		log_warn("%s: more than %d processes at a time; further ones are left out until others end", d->option, DISCOVER_MAX);
+		log_warn("%s: more than %d processes at a time, or than the share of a user; further ones are left out until others end", d->option,
+			DISCOVER_MAX);
 	d->told_full = true;
 }
 
@@ -235,21 +263,26 @@ static void note_unread(struct discover *d, struct other *o)
 static int look_at(struct discover *d, struct other *o)
 {
 	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, o->pid, 0), ret;
+	struct found f = { .pid = o->pid };
 
 	if (pidfd < 0)
 		return errno == ESRCH ? -ESRCH : 1;
 	if (d->by_preset)
 		matches = process_each_mapped(o->pid, match_mapping, d);
 	ret = matches < 0 ? matches : !matches;
+	if (matches > 0) {
+		process_user(f.pid, &f.uid);
+		cgroup_owner(f.pid, f.cgroup);
+	}
 	if (matches == -EACCES) {
 		note_unread(d, o);
-	} else if (matches > 0 && d->n_alive == DISCOVER_MAX) {
+	} else if (matches > 0 && !has_room(d, &f)) {
 		refuse(d, o);
 		ret = -EBUSY;
 	} else if (matches > 0) {
 		d->refused -= o->refused;
 		*o = (struct other){ .pid = o->pid, .first_ns = d->now_ns };
-		ret = add(d, o->pid, pidfd);
+		ret = add(d, &f, pidfd);
 	}
 	close(pidfd);
 	return ret;
@@ -455,7 +488,7 @@ void discover_summary(struct discover *d)
 	forget_ended(d);
 	log_info("%llu processes found, %llu of them have ended", (unsigned long long)d->found, (unsigned long long)d->ended);
 	if (d->refused)
-		log_warn("%llu processes %swere left out: more than %d at a time", (unsigned long long)d->refused,
+		log_warn("%llu processes %swere left out: more than %d at a time, or than the share of a user", (unsigned long long)d->refused,
 			d->by_preset ? "that a preset matches " : "", DISCOVER_MAX);
 	if (d->missed)
 		log_warn("%llu processes that mapped a file of a preset ended before they were found", (unsigned long long)d->missed);

@@ -245,3 +245,21 @@ uint64_t cpu_limit_read(uint32_t tgid)
 	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/cgroup", tgid);
 	return file_text(path, cgroups, sizeof(cgroups)) ? cpu_limit_of(cgroups, ROOT) : 0;
 }
+
+void cgroup_owner(pid_t pid, char ret_name[CGROUP_OWNER_MAX])
+{
+	char path[64], cgroups[CGROUPS_MAX] = "\n";
+	const char *name = NULL;
+	int length = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	if (file_text(path, cgroups + 1, sizeof(cgroups) - 1))
+		name = strstr(cgroups, "\n0::/"); /* of version 2 */
+	if (name) {
+		name += strlen("\n0::/");
+		length = (int)strcspn(name, "/\n");
+		if (name[length] == '/')
+			length += 1 + (int)strcspn(name + length + 1, "/\n");
+	}
+	snprintf(ret_name, CGROUP_OWNER_MAX, "%.*s", length, name ?: "");
+}
