@@ -139,7 +139,14 @@ test_daemonset() {
 	mapfile -t command <"$TMP/command"
 	same "the manifest: inftrace record" "${command[*]:0:2}" "inftrace record"
 	same "the manifest: into its volume" "${command[*]: -2}" "--output-dir /var/lib/inftrace"
-	as_service "$(capabilities AmbientCapabilities)"
+	# in a container that has these calls taken away
+	same "the manifest: a profile of seccomp" "$(json "${container}['securityContext']['seccompProfile']['localhostProfile']" s="$TMP/set.json")" inftrace.json
+	profile="$TOP/tests/tools/seccomp_profile.py $TOP/contrib/seccomp.json"
+	# shellcheck disable=SC2086 # a command and its argument
+	check_rc "the manifest: nothing there can trace a process" 1 'Operation not permitted' $profile python3 -c 'import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+sys.exit(os.strerror(ctypes.get_errno()) if libc.ptrace(0x4206, os.getppid(), 0, 0) else 0)'
+	as_service "$(capabilities AmbientCapabilities)" "$profile"
 	record_found manifest "${command[@]:2:${#command[@]}-4}"
 	stopped manifest
 }
