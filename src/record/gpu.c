@@ -226,10 +226,11 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 
 static void accept_agents(struct gpu *g)
 {
+	unsigned int left = GPU_ACCEPT_MAX;
 	uint32_t pid;
 	int fd, err;
 
-	while ((fd = gpu_socket_next(&g->socket, &pid)) >= 0) {
+	while ((fd = gpu_socket_next(&g->socket, &left, &pid)) >= 0) {
 		err = add_agent(g, fd, pid);
 		if (!err)
 			continue;
@@ -490,6 +491,8 @@ int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
 	g->c = *c;
 	pthread_mutex_init(&g->lock, NULL);
 	g->socket = GPU_SOCKET_INIT;
+	g->socket.is_target = c->is_target;
+	g->socket.is_target_arg = c->is_target_arg;
 	err = gpu_socket_open(&g->socket, c->cupti) ?: gpu_info_new(&g->info) ?
 									      : gpu_launches_new(&g->launches);
 	if (err) {

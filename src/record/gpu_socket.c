@@ -20,7 +20,7 @@
 
 #define AGENT_FILE "inftrace-gpu.so"
 #define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
-#define TOOLS "ROCP_TOOL_LIBRARIES"	 /* of rocprofiler-sdk's: a list, which has colons */
+#define TOOLS "ROCP_TOOL_LIBRARIES"       /* of rocprofiler-sdk's: a list, which has colons */
 #define BACKLOG 64
 
 #ifndef AGENT_DIR
@@ -201,51 +201,95 @@ static void drop_pending(struct gpu_socket *s, unsigned int i)
 	memmove(s->pending + i, s->pending + i + 1, (--s->n_pending - i) * sizeof(*s->pending));
 }
 
-static void accept_at(struct gpu_socket *s, int listening)
-{
-	struct ucred who;
-	socklen_t len;
-	int fd;
-
-	while ((fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		len = sizeof(who);
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.pid <= 0 || watch(s, fd)) {
-			close(fd);
-			continue;
-		}
-		if (s->n_pending == GPU_PENDING_MAX) {
-			close(s->pending[0].fd);
-			drop_pending(s, 0);
-		}
-		s->pending[s->n_pending].fd = fd;
-		s->pending[s->n_pending++].pid = (uint32_t)who.pid;
-	}
-}
-
 static bool is_hello(const struct gpu_hello *h, ssize_t n)
 {
 	return n == sizeof(*h) && h->magic == GPU_HAND_OVER_MAGIC && h->version == GPU_HAND_OVER_VERSION &&
 	       h->record_size == sizeof(struct gpu_record);
 }
 
-int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid)
+static int accept_one(const struct gpu_socket *s, struct gpu_pending *ret)
+{
+	struct ucred who;
+	socklen_t len;
+	int fd;
+
+	for (unsigned int i = 0; i < s->n_listen; i++) {
+		while ((fd = accept4(s->listen[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+			len = sizeof(who);
+			if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.pid > 0) {
+				*ret = (struct gpu_pending){ .fd = fd, .pid = (uint32_t)who.pid, .uid = who.uid };
+				return 0;
+			}
+			close(fd);
+		}
+	}
+	return -EAGAIN;
+}
+
+/* Returns its descriptor if it has said hello. -EAGAIN: it has not yet; other -errno: it is closed. */
+static int read_hello(const struct gpu_pending *p)
 {
 	struct gpu_hello h;
+	ssize_t n = recv(p->fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);
 
-	for (unsigned int i = 0; i < s->n_listen; i++)
-		accept_at(s, s->listen[i]);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (is_hello(&h, n))
+		return p->fd;
+	log_debug("--gpu: process %u said something else than an agent does", p->pid);
+	close(p->fd);
+	return -EPROTO;
+}
+
+static unsigned int count_of(const struct gpu_socket *s, uid_t uid)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < s->n_pending; i++)
+		n += s->pending[i].uid == uid;
+	return n;
+}
+
+/* Where there are too many, the oldest of the user who has most has to go. */
+static void keep_pending(struct gpu_socket *s, const struct gpu_pending *p)
+{
+	unsigned int worst = 0;
+
+	if (!s->is_target(p->pid, s->is_target_arg) || watch(s, p->fd)) {
+		close(p->fd);
+		return;
+	}
+	if (s->n_pending == GPU_PENDING_MAX) {
+		for (unsigned int i = 1; i < s->n_pending; i++)
+			worst = count_of(s, s->pending[i].uid) > count_of(s, s->pending[worst].uid) ? i : worst;
+		close(s->pending[worst].fd);
+		drop_pending(s, worst);
+	}
+	s->pending[s->n_pending++] = *p;
+}
+
+int gpu_socket_next(struct gpu_socket *s, unsigned int *left, uint32_t *ret_pid)
+{
+	struct gpu_pending p;
+	int fd;
+
 	for (unsigned int i = 0; i < s->n_pending; i++) {
-		int fd = s->pending[i].fd;
-		ssize_t n = recv(fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		*ret_pid = s->pending[i].pid;
-		drop_pending(s, i--);
-		if (is_hello(&h, n))
+		p = s->pending[i];
+		fd = read_hello(&p);
+		if (fd != -EAGAIN)
+			drop_pending(s, i--);
+		*ret_pid = p.pid;
+		if (fd >= 0)
 			return fd;
-		log_debug("--gpu: process %u said something else than an agent does", *ret_pid);
-		close(fd);
+	}
+	while (*left && !accept_one(s, &p)) {
+		--*left;
+		fd = read_hello(&p);
+		*ret_pid = p.pid;
+		if (fd >= 0)
+			return fd;
+		if (fd == -EAGAIN)
+			keep_pending(s, &p);
 	}
 	return -EAGAIN;
 }

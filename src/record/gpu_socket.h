@@ -4,24 +4,31 @@
 #define INFTRACE_RECORD_GPU_SOCKET_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "gpu/hand_over.h"
 
-#define GPU_PENDING_MAX 16 /* connections that have not said anything; of more, the oldest is closed */
+#define GPU_PENDING_MAX 16 /* connections of targets that have not said anything */
+#define GPU_ACCEPT_MAX 64  /* at a turn: anybody may connect */
 #define GPU_LISTEN_MAX 17  /* network namespaces */
+
+struct gpu_pending {
+	int fd;
+	uint32_t pid;
+	uid_t uid;
+};
 
 struct gpu_socket {
 	int epoll;
+	bool (*is_target)(uint32_t pid, void *arg);
+	void *is_target_arg;
 	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
 	unsigned int n_listen;
 	uint64_t namespaces[GPU_LISTEN_MAX];
 	unsigned int n_namespaces;
-	struct {
-		int fd;
-		uint32_t pid;
-	} pending[GPU_PENDING_MAX];
+	struct gpu_pending pending[GPU_PENDING_MAX];
 	unsigned int n_pending;
 	char agent[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
 	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
@@ -40,8 +47,9 @@ const char *const *gpu_socket_environment(const struct gpu_socket *s);
 /* Agents of that process can connect, too, whose network namespace may be another one. Needs CAP_SYS_ADMIN for that. */
 int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid);
 
-/* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. -EAGAIN: none. */
-int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid);
+/* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. *left: how many more are
+ * accepted at this turn. -EAGAIN: none. */
+int gpu_socket_next(struct gpu_socket *s, unsigned int *left, uint32_t *ret_pid);
 
 /* Hands over a ring, or says why there is none. */
 int gpu_socket_welcome(int fd, int memfd);

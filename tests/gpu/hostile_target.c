@@ -7,6 +7,7 @@
  *   hostile_target again      the entry of what its dlopen() gives says -EAGAIN, which it prints each time
  *   hostile_target punch      it allocates and frees the memory of each file in memory that it gets
  *   hostile_target ring       the same with the ring that it gets as an agent does
+ *   hostile_target flood PID  makes 100 connections to the socket for agents of that recorder, and says nothing
  *   hostile_target small      means no harm: 300 threads, whose stacks are small, and 30,000 mappings
  *
  * It prints "ready".
@@ -36,6 +37,7 @@
 #define MAPPINGS 30000
 #define STACK (32u << 10)
 #define PUNCHERS 8
+#define CONNECTIONS 100
 
 static const char *mode;
 
@@ -198,12 +200,43 @@ static void map_much(void)
 	}
 }
 
+/* It is named after the recorder. */
+static int flood(const char *pid)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	char line[512], wanted[64], *at;
+	FILE *f = fopen("/proc/net/unix", "re");
+	size_t length = 0;
+
+	snprintf(wanted, sizeof(wanted), "@inftrace-gpu-%s-", pid);
+	while (f && !length && fgets(line, sizeof(line), f)) {
+		at = strstr(line, wanted);
+		length = at ? strcspn(at, "\n") : 0;
+	}
+	if (!length)
+		return 1;
+	memcpy(to.sun_path + 1, at + 1, length - 1);
+	/* each waits if there is no room for it yet */
+	for (int i = 0; i < CONNECTIONS; i++) {
+		if (i == 30) {
+			puts("ready");
+			fflush(stdout);
+		}
+		if (connect(socket(AF_UNIX, SOCK_SEQPACKET, 0), (void *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)))
+			return 1;
+	}
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	static char bytes[1 << 20];
 	int pipe_fds[2];
 
 	mode = argc > 1 ? argv[1] : "";
+	if (!strcmp(mode, "flood"))
+		return flood(argv[2]);
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		return 1;
 	if (!strcmp(mode, "small")) {

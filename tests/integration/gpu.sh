@@ -346,6 +346,37 @@ test_hostile() {
 	done
 }
 
+# Connections that say nothing, of a target or a stranger, come behind that of an agent whose hello has not been read yet.
+test_flood() {
+	local who recorder
+	for who in target stranger; do
+		mkfifo "$TMP/$who.go" "$TMP/$who.flood"
+		# shellcheck disable=SC2016 # for the shell there
+		background "$INFTRACE" record -v --gpu --cupti "$MOCK/libcupti.so" -o "$TMP/$who.json" -- \
+			sh -c '"$1" <"$3.go" & driver=$!; { read -r _; exec "$2" flood "$PPID"; } <"$3.flood" & wait $driver; kill $!' sh \
+			"$MOCK/mock_driver" "$MOCK/hostile_target" "$TMP/$who" >"$TMP/$who.out" 2>"$TMP/$who.err"
+		recorder=$BG
+		exec 9>"$TMP/$who.go" 8>"$TMP/$who.flood"
+		kill -STOP "$recorder"
+		echo init >&9
+		has_connected() { [ "$(grep -c "@inftrace-gpu-$recorder-" /proc/net/unix)" -gt 1 ]; }
+		check "flood: $who: an agent waits" wait_until 60 has_connected
+		if [ $who = target ]; then
+			echo >&8
+		else
+			background "$MOCK/hostile_target" flood "$recorder" >"$TMP/$who.out"
+		fi
+		check "flood: $who: so do others" wait_until 60 grep -q ready "$TMP/$who.out"
+		kill -CONT "$recorder"
+		echo "launch 5
+sync
+exit" >&9
+		exec 9>&- 8>&-
+		check "flood: $who: ends" wait "$recorder"
+		check "flood: $who: the agent was served" grep -q 'gpu: 5 kernels and copies of 1 process' "$TMP/$who.err"
+	done
+}
+
 # What runs is in the file while the process goes on, and the lines of its steps.
 test_live() {
 	local go=$TMP/live.go
@@ -497,5 +528,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container hostile many dropped without processes time_namespace)
+ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
 run_tests "$@"
