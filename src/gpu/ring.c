@@ -17,7 +17,8 @@
 #define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
 #define AHEAD_NS (10 * NSEC_PER_MSEC) /* or after now: clocks are compared from time to time only */
 #define CLOCK_TRIES 4
-#define GPU_ERROR_OTHER_USER 39 /* CUPTI's number */
+#define COUNT_MAX (UINT64_C(1) << 50) /* of a counter: more than can be, and few enough to be added up */
+#define GPU_ERROR_OTHER_USER 39       /* CUPTI's number */
 
 struct gpu_feed {
 	struct gpu_ring *ring;
@@ -215,15 +216,17 @@ static uint32_t load32(const void *p)
 }
 
 /* 0: never */
-static uint64_t load_time(const struct gpu_feed *f, const uint64_t *p)
+static uint64_t load_time(const struct gpu_feed *f, const uint64_t *p, uint64_t now_ns)
 {
 	uint64_t time = load(p);
 
-	return time ? time + f->shift_ns : 0;
+	time += time ? f->shift_ns : 0;
+	return time < now_ns ? time : now_ns;
 }
 
 static void grow(uint64_t *counter, uint64_t to)
 {
+	to = to < COUNT_MAX ? to : COUNT_MAX;
 	if (to > *counter)
 		*counter = to;
 }
@@ -262,12 +265,12 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 {
 	const struct gpu_ring_writer *w = &f->ring->writer;
 	struct gpu_feed_state *st = &f->state;
-	uint64_t until = load_time(f, &w->flushed_until), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
+	uint64_t until = load_time(f, &w->flushed_until, now_ns), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
 	uint32_t state = load32(&w->state), call = load32(&w->failed_call), vendor = load32(&w->vendor);
 
-	st->off_since = load_time(f, &w->off_since); /* in the order in which they are written */
-	st->on_since = load_time(f, &w->on_since);
-	st->settled = load32(&w->wanted_seen) == f->change;
+	st->off_since = load_time(f, &w->off_since, now_ns); /* in the order in which they are written */
+	st->on_since = load_time(f, &w->on_since, now_ns);
+	st->settled = load32(&w->wanted_seen) == f->change || f->broken;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
 	st->error = (int)load32(&w->error);
 	st->version = load32(&w->version);
@@ -280,7 +283,7 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 	grow(&st->unknown, load(&w->unknown));
 	grow(&st->own_ns, load(&w->own_ns));
 	grow(&st->waited_ns, load(&w->waited_ns));
-	grow(&st->flushed_until, until < now_ns ? until : now_ns);
+	st->flushed_until = until > st->flushed_until ? until : st->flushed_until;
 	grow(&st->residual_ns, residual(&f->ring->clock));
 	*ret_state = *st;
 }

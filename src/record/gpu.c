@@ -19,7 +19,7 @@
 
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
-#define ATTACH_NS NSEC_PER_SEC /* for those that go on at the end */
+#define ATTACH_NS (NSEC_PER_SEC / 2) /* for those that go on at the end */
 #define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
 
 /* A connection; without a process it has not said anything yet. */
@@ -29,7 +29,7 @@ struct agent {
 	struct gpu_process *process;
 	bool off;         /* between the steps that are taken, */
 	uint32_t skipped; /* of which there have been so many */
-	bool said_over;
+	bool said_over, said_broken;
 	bool ended; /* its process is gone, or has called exec */
 };
 
@@ -212,7 +212,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	}
 	a->fd = fd;
 	a->pid = pid;
-	a->ended = a->off = a->said_over = false;
+	a->ended = a->off = a->said_over = a->said_broken = false;
 	pthread_mutex_lock(&g->lock);
 	g->n_agents++;
 	pthread_mutex_unlock(&g->lock);
@@ -442,6 +442,10 @@ static void say_over(struct agent *a)
 {
 	struct gpu_counts c;
 
+	if (!a->said_broken && gpu_feed_broken(gpu_process_feed(a->process))) {
+		a->said_broken = true;
+		log_warn("process %u: its ring makes no sense, so what its GPU does from now on is not recorded", a->pid);
+	}
 	if (a->said_over)
 		return;
 	gpu_process_counts(a->process, &c);

@@ -7,6 +7,8 @@
  *   hostile_target again      the entry of what its dlopen() gives says -EAGAIN, which it prints each time
  *   hostile_target punch      it allocates and frees the memory of each file in memory that it gets
  *   hostile_target ring       the same with the ring that it gets as an agent does
+ *   hostile_target full       its ring is always full, of records that are none, and all counters are as large as can be
+ *   hostile_target head       its ring has a head that cannot be
  *   hostile_target flood PID  makes 100 connections to the socket for agents of that recorder, and says nothing
  *   hostile_target small      means no harm: 300 threads, whose stacks are small, and 30,000 mappings
  *
@@ -20,6 +22,7 @@
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -86,6 +89,18 @@ static void *no_dlopen(const char *name, int flags)
 static void *punch_all(void *unused);
 static void start(size_t n, void *(*what)(void *), size_t stack);
 
+static void forge(volatile struct gpu_ring *r)
+{
+	const uint64_t much = UINT64_C(1) << 63;
+	volatile struct gpu_ring_writer *w = &r->writer;
+
+	w->records = w->dropped_ring = w->dropped_cupti = w->dropped_clock = w->dropped_memory = w->unknown = w->own_ns = w->waited_ns = much;
+	w->on_since = w->off_since = r->clock.residual_ns = r->clock.bend_ns = much;
+	w->state = GPU_STATE_ON;
+	for (;;)
+		w->head = r->reader.tail + r->fixed.capacity + !strcmp(mode, "head");
+}
+
 /* Connects as an agent does, and keeps the ring. */
 static int get_ring(const char *name)
 {
@@ -101,10 +116,18 @@ static int get_ring(const char *name)
 	if (connect(fd, (void *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) ||
 		send(fd, &hello, sizeof(hello), 0) < 0 || recvmsg(fd, &m, 0) < 0)
 		return -errno;
-	start(PUNCHERS, punch_all, 0);
 	puts("has the ring");
 	fflush(stdout);
+	if (!strcmp(mode, "ring"))
+		start(PUNCHERS, punch_all, 0);
+	else
+		forge(mmap(NULL, GPU_RING_HEAD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *(int *)CMSG_DATA((struct cmsghdr *)control), 0));
 	return 0;
+}
+
+static bool gets_ring(void)
+{
+	return !strcmp(mode, "ring") || !strcmp(mode, "full") || !strcmp(mode, "head");
 }
 
 static void *connect_later(void *name)
@@ -119,7 +142,7 @@ static int entry(const char *name)
 
 	puts("entered");
 	fflush(stdout);
-	if (strcmp(mode, "ring"))
+	if (!gets_ring())
 		return -EAGAIN;
 	return -pthread_create(&t, NULL, connect_later, strdup(name));
 }
@@ -244,7 +267,7 @@ int main(int argc, char **argv)
 		map_much();
 	} else if (!strcmp(mode, "punch")) {
 		start(PUNCHERS, punch_all, 0);
-	} else if (!strcmp(mode, "again") || !strcmp(mode, "ring")) {
+	} else if (!strcmp(mode, "again") || gets_ring()) {
 		void *sym = dlsym(RTLD_DEFAULT, "dlsym"), *open = dlsym(RTLD_DEFAULT, "dlopen");
 
 		replace(open, any_dlopen);

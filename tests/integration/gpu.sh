@@ -323,7 +323,7 @@ test_attach() {
 # Targets that would hold up whoever attaches to them: another one is recorded meanwhile, and the recorder ends.
 test_hostile() {
 	local mode
-	for mode in calls signals again small ring punch; do
+	for mode in calls signals again small ring full head punch; do
 		local start=("$MOCK/hostile_target" "$mode")
 		# where the library has to be brought in
 		[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
@@ -337,7 +337,8 @@ test_hostile() {
 		check "hostile-$mode: it lives on" is_own "$hostile"
 		case $mode in
 		again) same "hostile-again: what its entry says is no reason to try again" "$(grep -c entered "$TMP/again.hostile")" 1 ;;
-		ring) check "hostile-ring: it had a ring" grep -q 'has the ring' "$TMP/ring.hostile" ;;
+		ring | full) check "hostile-$mode: it had a ring" grep -q 'has the ring' "$TMP/$mode.hostile" ;;
+		head) check "hostile-head: is said" grep -q "process $hostile: its ring makes no sense" "$TMP/hostile-head.err" ;;
 		punch) check "hostile-punch: it has a library that it cannot change" grep -q "process $hostile has connected" "$TMP/hostile-punch.err" ;;
 		small) check "hostile-small: the line says what is in the way" grep -q "process $hostile: .*none of its threads waits" "$TMP/hostile-small.err" ;;
 		*) check "hostile-$mode: the line says what is in the way" grep -q "process $hostile: .*not come back from loading" "$TMP/hostile-$mode.err" ;;
