@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The report as JSON: docs/report.md. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/code_object.h"
@@ -491,6 +492,18 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	return NULL;
 }
 
+/* Characters that drive a terminal, or change the order of what is around them, become escapes. */
+static int print(const char *text, size_t len, FILE *out)
+{
+	char *buf = malloc(6 * len + 1);
+
+	if (!buf)
+		return -ENOMEM;
+	fwrite(buf, 1, (size_t)(text_json(buf, text, len) - buf), out);
+	free(buf);
+	return 0;
+}
+
 /* One line for each step, since there may be millions. */
 static int put_all_steps(const struct report *r, FILE *out)
 {
@@ -519,7 +532,7 @@ static int put_all_steps(const struct report *r, FILE *out)
 			text = json_text(&b, o, &len);
 			if (!b.failed) {
 				fputs(separator, out);
-				fwrite(text, 1, len, out);
+				b.failed = print(text, len, out);
 			}
 			json_object_put(o);
 			if (b.failed)
@@ -544,8 +557,9 @@ int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *
 	if (b.failed)
 		goto out;
 	/* without its closing brace, so that the steps can follow */
-	fwrite(text, 1, len - 1, out);
-	err = all_steps ? put_all_steps(r, out) : 0;
+	err = print(text, len - 1, out);
+	if (!err && all_steps)
+		err = put_all_steps(r, out);
 	fputs("}\n", out);
 out:
 	json_object_put(o);

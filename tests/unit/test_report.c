@@ -443,7 +443,7 @@ static void test_limits(void **state)
 /* What others named stays text: in the page and on the terminal. */
 static void test_hostile_names(void **state)
 {
-	static const char name[] = "</script><img src=x onerror=alert(1)>&\\u001b[31m\\u2028<!--";
+	static const char name[] = "</script><img src=x onerror=alert(1)>&\\u001b[31m\\u2028\\u009b\\u202e<!--";
 	struct profile p;
 	struct output result;
 	char more[512], line[1024];
@@ -481,6 +481,13 @@ static void test_hostile_names(void **state)
 	for (const char *c = result.out; *c; c++)
 		assert_true((unsigned char)*c >= 0x20 || *c == '\n');
 	assert_contains(result.out, "\\x1b[31m");
+	output_free(&result);
+
+	RUN(&result, p.text, "--json", "--all-steps", "-");
+	assert_null(strstr(result.out, "\xc2\x9b"));
+	assert_null(strstr(result.out, "\xe2\x80\xae"));
+	assert_contains(result.out, "\\u2028\\u009b\\u202e");
+	json_object_put(parse(result.out));
 	output_free(&result);
 	free(p.text);
 }
