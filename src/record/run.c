@@ -36,7 +36,7 @@
 #include "util/yield.h"
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
-#define GPU_CALM 10 /* percent of a ring of a GPU, whose records come in bursts */
+#define GPU_CALM 10             /* percent of a ring of a GPU, whose records come in bursts */
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
 #define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
@@ -506,6 +506,8 @@ int record_run(struct record_options *o)
 	ended = targets_check_ended(&r.targets);
 	err = err ? err : ended;
 	code = exit_code(&r, err);
+	if (err && !log_error_said())
+		log_error("cannot record: %s", strerror(-err));
 	step_limit_free(r.intake.step_limit);
 	targets_free(&r.targets);
 	capture_free(&r.capture);

@@ -11,7 +11,7 @@
 #define TEXT_MAX 1024
 
 static int level;
-static bool status_shown;
+static bool status_shown, error_said;
 
 void log_set_level(int l)
 {
@@ -49,6 +49,7 @@ static void vlog(const char *prefix, const char *fmt, va_list ap)
                                                                                                    \
 		if (level < (min_level))                                                           \
 			return;                                                                    \
+		error_said |= (min_level) < 0;                                                     \
 		va_start(ap, fmt);                                                                 \
 		vlog(prefix, fmt, ap);                                                             \
 		va_end(ap);                                                                        \
@@ -58,6 +59,11 @@ LOG_FUNC(log_error, -1, "")
 LOG_FUNC(log_warn, 0, "warning: ")
 LOG_FUNC(log_info, 0, "")
 LOG_FUNC(log_debug, 1, "")
+
+bool log_error_said(void)
+{
+	return error_said;
+}
 
 void log_status(const char *text)
 {

@@ -20,6 +20,9 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether log_error() has been called: an error that nobody has told of needs a line. */
+bool log_error_said(void);
+
 /* One line that is rewritten in place on a terminal and printed as is elsewhere.
  * No newline in the text. Shown at levels >= 0. */
 void log_status(const char *text);

@@ -149,6 +149,12 @@ test_outputs() {
 	timeout 100 "$INFTRACE" record -d 100ms --profile /dev/full -p "$target" 2>"$TMP/err" || rc=$?
 	same "a full device: nothing was written" "$rc $(grep -c wrote "$TMP/err")" "1 0"
 	check_rc "a kernel thread" 0 'warning: -p 2 is a kernel thread' timeout 100 "$INFTRACE" record -d 100ms -o "$TMP/k.json" -p 2
+	local kb
+	for ((kb = 40000; kb < 100000; kb += 10000)); do
+		rc=0
+		(ulimit -v "$kb" && exec timeout 100 "$INFTRACE" record -d 100ms -o "$TMP/little.pftrace" -- true) 2>"$TMP/little.err" || rc=$?
+		[ "$rc" -eq 0 ] || check "with $kb KB of memory: it says what failed" grep -q '^inftrace: .' "$TMP/little.err"
+	done
 	check "-p with several numbers" timeout 100 "$INFTRACE" record -q -d 100ms -o "$TMP/several.json" -p "$target" "$$"
 	expect "-p with several numbers: each is recorded" \
 		"{$target, $$} <= {e['pid'] for e in t if e.get('name') == 'process_name'}" t="$TMP/several.json"
