@@ -78,13 +78,15 @@ struct discover {
 
 static int find_cgroup(struct discover *d, const char *given)
 {
-	int err = cgroup_find(given, d->cgroup);
+	int err = *given ? cgroup_find(given, d->cgroup) : -ENODATA;
 	const char *why = strerror(-err);
 
 	if (!err)
 		return 0;
 	if (err == -ENOENT)
 		why = "there is no such cgroup; systemd-cgls shows them, and /proc/PID/cgroup that of a process";
+	else if (err == -ENODATA)
+		why = "is empty; / is the cgroup of all processes";
 	else if (err == -EMEDIUMTYPE)
 		why = "this is not a cgroup of version 2, of which there is one hierarchy, in /sys/fs/cgroup or /sys/fs/cgroup/unified";
 	else if (err == -EOPNOTSUPP)

@@ -183,6 +183,7 @@ test_container() {
 
 test_refused() {
 	check_rc "none of this name" 2 '^inftrace: --cgroup /no/such: there is no such cgroup' "$INFTRACE" record --cgroup /no/such
+	check_rc "no name" 2 '^inftrace: --cgroup : is empty; / is' timeout 60 "$INFTRACE" record --cgroup "" -d 1s -o "$TMP/none.json"
 	check_rc "not a cgroup" 2 "^inftrace: --cgroup $TMP: this is not a cgroup of version 2" "$INFTRACE" record --cgroup "$TMP"
 	check_rc "a file of one" 2 '^inftrace: --cgroup .*: Not a directory' "$INFTRACE" record --cgroup "$CGROUP/cgroup.procs"
 	check_rc "with a process" 2 'give one of -p, -a, --cgroup and -- COMMAND' "$INFTRACE" record --cgroup "$CGROUP" -p $$
