@@ -8,12 +8,12 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Better to leave out one setting too many than to reveal one secret. */
-static const char *const names[] = { "key", "token", "secret", "pass", "pwd", "auth", "credential", "cookie",
+static const char *const names[] = { "key", "token", "secret", "pass", "pwd", "auth", "cred", "cookie",
 	"bearer" };
 
 /* Parameters of a URL, or of settings that contain such lists. */
 static const char *const parameters[] = { "key=", "token=", "secret=", "pass=", "password=", "passwd=", "pwd=",
-	"auth=", "sig=", "signature=", "credential=", "bearer ", "basic " };
+	"auth=", "sig=", "signature=", "credential=", "creds=", "bearer ", "basic " };
 
 /* OpenAI, Anthropic and others; Hugging Face; GitHub; GitLab; AWS; Google; Slack; a JSON web token. */
 static const char *const prefixes[] = { "sk-", "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "akia", "aiza",

@@ -11,7 +11,7 @@ static void test_names(void **state)
 {
 	static const char *const secrets[] = { "VLLM_API_KEY", "LLAMA_ARG_HF_TOKEN", "NCCL_SECRET", "CUDA_PASSWORD",
 		"VLLM_DB_PASS", "PGPASS", "vllm_pass", "OMP_AUTH", "VLLM_BASIC_AUTH", "GGML_CREDENTIALS",
-		"--api-key", "--hf-token", "--ssl-keyfile-password", "VLLM_KEYRING", "VLLM_TOKEN_FILE" };
+		"--api-key", "--hf-token", "--ssl-keyfile-password", "VLLM_KEYRING", "VLLM_TOKEN_FILE", "VLLM_CREDS", "db_cred" };
 	static const char *const settings[] = { "OMP_NUM_THREADS", "GGML_CUDA_NO_PINNED", "CUDA_VISIBLE_DEVICES",
 		"--ctx-size", "-ngl", "LLAMA_ARG_CACHE_TYPE_K" };
 
@@ -25,7 +25,7 @@ static void test_names(void **state)
 static void test_values(void **state)
 {
 	static const char *const secrets[] = { "http://user:hush@host/x", "redis://:hush@host", "user:hush@host:80",
-		"https://host/?api_key=hush", "https://host/?a=b&token=hush", "host=x PASSWORD=hush",
+		"https://host/?api_key=hush", "https://host/?a=b&token=hush", "host=x PASSWORD=hush", "a=b,creds=hush",
 		"Bearer hush", "Authorization: Basic aHVzaA==", "hf_hush", "sk-hush", "eyJhbGciOi" };
 	static const char *const settings[] = { "", "1", "0,1", "http://host:8000/v1", "q8_0", "a=b", "/x/y.gguf",
 		"name@place" };
