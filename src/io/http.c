@@ -48,6 +48,12 @@ static bool is_allowed_origin(const char *origin)
 	       is_this_machine(origin, strlen(origin));
 }
 
+/* A page may embed what it cannot read, for which no origin is sent. */
+static bool is_allowed_site(const struct http_request *r)
+{
+	return r->origin || !r->site || !strcmp(r->site, "none") || !strcmp(r->site, "same-origin") || (!r->any_host && !strcmp(r->site, "same-site"));
+}
+
 int http_status(const struct http_request *r, const char *name)
 {
 	const char *path = r->target, *host = r->host;
@@ -68,7 +74,7 @@ int http_status(const struct http_request *r, const char *name)
 		host_len--;
 	if (!r->any_host && !is_this_machine(host, host_len))
 		return 403;
-	if (r->origin && (r->any_host || !is_allowed_origin(r->origin)))
+	if ((r->origin && (r->any_host || !is_allowed_origin(r->origin))) || !is_allowed_site(r))
 		return 403;
 	if (!options && strcmp(r->method, "GET") && strcmp(r->method, "HEAD"))
 		return 405;

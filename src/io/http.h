@@ -22,6 +22,7 @@ struct http_request {
 	const char *method;
 	const char *target; /* as sent, without the query */
 	const char *host, *origin, *range;
+	const char *site; /* Sec-Fetch-Site: of whose page it comes, if a browser says so */
 	const char *accept;
 	bool twice;    /* a header that may come only once came twice */
 	bool any_host; /* for whatever name of this machine, and for no page of a browser */

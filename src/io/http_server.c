@@ -330,8 +330,9 @@ static void add_headers(struct conn *c, struct MHD_Response *r, const char *type
 static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
 {
 	struct http_request *rq = arg;
-	const char **once = !strcasecmp(key, "Host") ? &rq->host : !strcasecmp(key, "Origin") ? &rq->origin
-											      : NULL;
+	const char **once = !strcasecmp(key, "Host") ? &rq->host : !strcasecmp(key, "Origin")   ? &rq->origin
+							   : !strcasecmp(key, "Sec-Fetch-Site") ? &rq->site
+												: NULL;
 
 	(void)kind;
 	value = value ? value : "";

@@ -193,6 +193,12 @@ static void test_origins(void **state)
 		assert_int_equal(!!strstr(answer, "Access-Control"), rows[i].allowed);
 		assert_true(says("Vary: Origin"));
 	}
+	/* a page that embeds it, for which a browser sends no origin */
+	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: cross-site\r\n\r\n"), 403);
+	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: x\r\n\r\n"), 403);
+	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: same-site\r\n\r\n"), 200);
+	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: none\r\n\r\n"), 200);
+	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: cross-site\r\nOrigin: https://ui.perfetto.dev\r\n\r\n"), 200);
 	/* no page at all: curl */
 	ask("GET /t.json HTTP/1.1\r\n" HOST "\r\n");
 	assert_null(strstr(answer, "Access-Control"));
