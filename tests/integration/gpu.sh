@@ -292,7 +292,8 @@ sync" >&9
 	kill -TERM "$BG"
 	local signalled=${EPOCHREALTIME/./}
 	check "$name: inftrace ends" wait_until 60 sh -c "! kill -0 $BG 2>/dev/null || grep -q '^State:.*Z' /proc/$BG/status"
-	echo "# after $(((${EPOCHREALTIME/./} - signalled) / 1000)) ms"
+	ENDED_MS=$(((${EPOCHREALTIME/./} - signalled) / 1000))
+	echo "# after $ENDED_MS ms"
 	check "$name: in order" wait "$BG"
 	echo "launch 5
 sync
@@ -320,31 +321,41 @@ test_attach() {
 	check_rc "attach: no other word" 2 'is neither attach nor every=N' "$INFTRACE" record --gpu=no -p $$
 }
 
-# Targets that would hold up whoever attaches to them: another one is recorded meanwhile, and the recorder ends.
+# Targets that would hold up whoever attaches to them: another one is recorded meanwhile, and the recorder ends soon, in one of
+# three tries, as a busy machine takes longer at times.
 test_hostile() {
-	local mode
+	local mode try
 	for mode in calls signals again small ring full head punch; do
-		local start=("$MOCK/hostile_target" "$mode")
-		# where the library has to be brought in
-		[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
-		background "${start[@]}" >"$TMP/$mode.hostile" 2>&1
-		local hostile=$BG
-		if ! wait_until 60 grep -q ready "$TMP/$mode.hostile"; then
-			skip "hostile: $mode" "$(tail -n 1 "$TMP/$mode.hostile")"
-			continue
-		fi
-		BESIDE=$hostile, attached "hostile-$mode" "$MOCK/mock_driver"
-		check "hostile-$mode: it lives on" is_own "$hostile"
-		case $mode in
-		again) same "hostile-again: what its entry says is no reason to try again" "$(grep -c entered "$TMP/again.hostile")" 1 ;;
-		ring | full) check "hostile-$mode: it had a ring" grep -q 'has the ring' "$TMP/$mode.hostile" ;;
-		head) check "hostile-head: is said" grep -q "process $hostile: its ring makes no sense" "$TMP/hostile-head.err" ;;
-		punch) check "hostile-punch: it has a library that it cannot change" grep -q "process $hostile has connected" "$TMP/hostile-punch.err" ;;
-		small) check "hostile-small: the line says what is in the way" grep -q "process $hostile: .*none of its threads waits" "$TMP/hostile-small.err" ;;
-		*) check "hostile-$mode: the line says what is in the way" grep -q "process $hostile: .*not come back from loading" "$TMP/hostile-$mode.err" ;;
-		esac
-		kill -9 "$hostile"
+		for try in 1 2 3; do
+			hostile "$mode" "hostile-$mode-$try"
+			[ "$ENDED_MS" -ge 3000 ] || break
+		done
+		check "hostile-$mode: ends within 3 s of SIGTERM" test "$ENDED_MS" -lt 3000
 	done
+}
+
+hostile() { # MODE NAME
+	local mode=$1 name=$2 err=$TMP/$2.err start=("$MOCK/hostile_target" "$1") hostile
+	# where the library has to be brought in
+	[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
+	background "${start[@]}" >"$TMP/$name.hostile" 2>&1
+	hostile=$BG
+	ENDED_MS=0
+	if ! wait_until 60 grep -q ready "$TMP/$name.hostile"; then
+		skip "$name" "$(tail -n 1 "$TMP/$name.hostile")"
+		return
+	fi
+	BESIDE=$hostile, attached "$name" "$MOCK/mock_driver"
+	check "$name: it lives on" is_own "$hostile"
+	case $mode in
+	again) same "$name: what its entry says is no reason to try again" "$(grep -c entered "$TMP/$name.hostile")" 1 ;;
+	ring | full) check "$name: it had a ring" grep -q 'has the ring' "$TMP/$name.hostile" ;;
+	head) check "$name: is said" grep -q "process $hostile: its ring makes no sense" "$err" ;;
+	punch) check "$name: it has a library that it cannot change" grep -q "process $hostile has connected" "$err" ;;
+	small) check "$name: the line says what is in the way" grep -q "process $hostile: .*none of its threads waits" "$err" ;;
+	*) check "$name: the line says what is in the way" grep -q "process $hostile: .*not come back from loading" "$err" ;;
+	esac
+	kill -9 "$hostile"
 }
 
 # Connections that say nothing, of a target or a stranger, come behind that of an agent whose hello has not been read yet.
