@@ -81,7 +81,7 @@ record_found() {
 	background setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/deployed-$$" -q -r 0 -n 4 -t 1 >/dev/null
 	ENGINE=$BG
 	check "$1: an engine is found" wait_until 60 grep -q '(deployed-' "$TMP/$1.log"
-	check "$1: its functions are probed" grep -q 'probes in .*/libllama' "$TMP/$1.log"
+	check "$1: its functions are probed" wait_until 60 grep -q 'probes in .*/libllama' "$TMP/$1.log"
 }
 
 # service_dumps NAME: as the unit starts it
