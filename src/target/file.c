@@ -70,6 +70,13 @@ static int open_by_mapping(pid_t pid, const struct mapped_file *m, int *ret_fd)
 	return fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 }
 
+static bool is_our_root(int root)
+{
+	struct stat theirs, ours;
+
+	return !fstat(root, &theirs) && !stat("/", &ours) && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+}
+
 /* m: what it must be; NULL: anything regular. */
 static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m, int *ret_fd)
 {
@@ -87,9 +94,9 @@ static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m
 	fd = (int)syscall(SYS_openat2, root, file, &how, sizeof(how));
 	/*
 	 * systemd's DynamicUser= forbids openat2(2) (systemd.exec(5), RestrictSUIDSGID=). Without it a link may lead out of the root, but
-	 * O_PATH opens nothing yet, and only the file that is mapped is taken.
+	 * O_PATH opens nothing yet, and only the file that is mapped is taken; no link leads out of our own root.
 	 */
-	if (fd < 0 && errno == ENOSYS && m)
+	if (fd < 0 && errno == ENOSYS && (m || is_our_root(root)))
 		fd = openat(root, file + strspn(file, "/"), O_PATH | O_CLOEXEC);
 	err = fd < 0 ? -errno : 0;
 	close(root);
