@@ -200,6 +200,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 
 	(void)size;
 	profile_steps_record(ps->steps, rec);
+	if (rec->kind == REC_TASK && rec->id == TASK_EXEC)
+		profile_lines_exec(&ps->lines, rec->tgid);
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
 	if (rec->kind == REC_GPU)

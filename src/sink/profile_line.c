@@ -155,6 +155,16 @@ void profile_line_end(struct profile_lines *l, char *p, bool graph)
 	writer_append(l->w, l->line, (size_t)(p - l->line));
 }
 
+void profile_lines_exec(struct profile_lines *l, uint32_t tgid)
+{
+	for (size_t i = 0; i < l->envelopes.n; i++) {
+		struct profile_envelope *e = nth_envelope(l, i);
+
+		if (e->tgid == tgid || !e->tgid)
+			clear(e);
+	}
+}
+
 void profile_lines_clear(struct profile_lines *l)
 {
 	while (l->envelopes.n)

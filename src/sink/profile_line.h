@@ -50,6 +50,9 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 /* p: after the brace that ends stage_us. */
 void profile_line_end(struct profile_lines *l, char *p, bool graph);
 
+/* The process runs another program. */
+void profile_lines_exec(struct profile_lines *l, uint32_t tgid);
+
 /* Does not free the writer. */
 void profile_lines_clear(struct profile_lines *l);
 
