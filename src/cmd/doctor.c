@@ -42,7 +42,7 @@ static const char doc[] =
 	"EXAMPLES:\n"
 	"  sudo inftrace doctor\n"
 	"  inftrace doctor | grep -v ^ok\n"
-	"  sudo inftrace doctor --env-hash -p $(pgrep llama-server)";
+	"  sudo inftrace doctor --env-hash $(pgrep llama-server)";
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -53,14 +53,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'E':
 		args->env_hash = true;
 		return 0;
+	case ARGP_KEY_ARG:
+		if (!args->env_hash || args->pid)
+			return ARGP_ERR_UNKNOWN;
+		/* fall through */
 	case 'p':
 		if (parse_u32(arg, &pid) || !pid || pid > INT32_MAX)
-			argp_error(state, "--pid: not the PID of a process: %.32s", arg);
+			argp_error(state, "not the PID of a process: %.32s", arg);
 		args->pid = (pid_t)pid;
 		return 0;
 	case ARGP_KEY_END:
 		if (args->env_hash != !!args->pid)
-			argp_error(state, "--env-hash and --pid go together");
+			argp_error(state, "--env-hash and a PID go together");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -194,7 +198,7 @@ static int print_env_hash(pid_t pid)
 	if (!err)
 		err = engine_load_all(&pt);
 	if (!err)
-		err = env_hash_process(pid, NULL, &pt, &json, hash);
+		err = env_hash_process(pid, &pt, &json, hash);
 	if (err == -ESRCH)
 		log_error("no such process: %d (pgrep finds the right one)", pid);
 	else if (err == -EACCES || err == -EPERM)
@@ -219,7 +223,7 @@ static int print_nothing(enum libbpf_print_level level, const char *fmt, va_list
 
 int cmd_doctor(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, NULL, doc, NULL, NULL, NULL };
+	const struct argp argp = { options, parse_option, "[--env-hash PID]", doc, NULL, NULL, NULL };
 	struct doctor_args args = { 0 };
 	int ret;
 

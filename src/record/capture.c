@@ -213,11 +213,6 @@ void capture_weigh(struct capture *c)
 	c->prices.sample_ns = session_sample_ns(c->session, &c->prices.sample_period_ns);
 }
 
-static void on_engine_file(pid_t pid, const char *name, const char *build_id, void *arg)
-{
-	metadata_library(((struct capture *)arg)->metadata, pid, name, build_id);
-}
-
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
 {
 	struct session_config config = {
@@ -235,8 +230,6 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.peek = record_is_flight(o),
 		.budget = o->has_budget,
 		.probes = &c->probes,
-		.engine_file = on_engine_file,
-		.engine_file_arg = c,
 		.inspector = c->inspector,
 		.pythons = c->pythons,
 		.cb = cb,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +17,24 @@
 #include "target/build_id.h"
 #include "target/elf.h"
 #include "target/file.h"
+#include "target/needed.h"
 #include "target/process.h"
 #include "util/fmt.h"
 #include "util/secret.h"
+#include "util/text.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define VARIABLES_MAX 4096
-#define LIBRARIES_MAX 256
+#define DELETED " (deleted)"
 #define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
 /* Settings of engines and runtimes. */
 static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
 	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
+
+/* Labels, and where tools write: no matter for the speed. */
+static const char *const labels[] = { "*_MODEL", "*_COMMIT_SHA", "*_CONCURRENCY", "*_JSONL", "*_OUT", "*_DIR", "FERRUM_*DEBUG",
+	"VLLM_CHAKRA_*DEBUG", "*_ENV_HASH" };
 
 /* That inftrace itself sets for a COMMAND. */
 static bool is_own(const char *name, const char *value)
@@ -100,35 +107,10 @@ static void sort_unique(struct json_object *array)
 			json_object_array_del_idx(array, i, 1);
 }
 
-/* Reads it from a descriptor, which it takes over. */
 static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 {
-	if (build_id_read(fd, hex, ELF_BUILD_ID_MAX))
+	if (fd < 0 || build_id_read(fd, hex, ELF_BUILD_ID_MAX))
 		strcpy(hex, "none");
-	close(fd);
-}
-
-int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX])
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	strcpy(hex, "none");
-	if (fd < 0)
-		return -errno;
-	read_build_id(fd, hex);
-	return 0;
-}
-
-int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX])
-{
-	int fd, err = file_open_exe(pid, &fd);
-
-	strcpy(hex, "none");
-	if (!err)
-		read_build_id(fd, hex);
-	if (err == -ENOENT) /* also for a zombie or a kernel thread */
-		return -ESRCH;
-	return err == -EACCES || err == -EPERM ? err : 0;
 }
 
 /* x86 has a model name; arm64 only the numbers that identify one. */
@@ -169,15 +151,15 @@ static struct json_object *cpu_json(int *err)
 	return obj;
 }
 
-static struct json_object *libraries_json(const struct env_input *in, int *err)
+static struct json_object *libraries_json(const struct env_program *p, int *err)
 {
 	struct json_object *array = json_object_new_array();
 
-	for (size_t i = 0; i < in->n_libraries; i++) {
+	for (size_t i = 0; i < p->n; i++) {
 		struct json_object *obj = json_object_new_object();
 
-		add(obj, "build_id", json_object_new_string(in->libraries[i].build_id), err);
-		add(obj, "name", env_json_string(in->libraries[i].name), err);
+		add(obj, "build_id", json_object_new_string(p->libraries[i].build_id), err);
+		add(obj, "name", env_json_string(p->libraries[i].name), err);
 		append(array, obj, err);
 	}
 	if (!*err)
@@ -191,18 +173,18 @@ static bool claims(const struct engine *e, const char *name)
 }
 
 /* The presets that claim one of the libraries. */
-static struct json_object *presets_json(const struct env_input *in, int *err)
+static struct json_object *presets_json(const struct env_program *p, const struct probe_table *presets, int *err)
 {
 	struct json_object *array = json_object_new_array();
 
-	for (size_t i = 0; in->presets && i < in->presets->n_engines; i++) {
-		const struct engine *e = in->presets->engines[i];
+	for (size_t i = 0; presets && i < presets->n_engines; i++) {
+		const struct engine *e = presets->engines[i];
 		struct json_object *obj;
 		size_t k = 0;
 
-		while (k < in->n_libraries && !claims(e, in->libraries[k].name))
+		while (k < p->n && !claims(e, p->libraries[k].name))
 			k++;
-		if (k == in->n_libraries)
+		if (k == p->n)
 			continue;
 		obj = json_object_new_object();
 		add(obj, "name", env_json_string(e->name), err);
@@ -218,6 +200,7 @@ static bool counts(const char *name, const char *value)
 {
 	/* no setting has any other name, and it would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
+	       !matches_any(labels, ARRAY_SIZE(labels), name) &&
 	       !secret_name(name) && !secret_value(value) && !is_own(name, value);
 }
 
@@ -280,7 +263,8 @@ int env_add_settings(const struct process_text *environ, struct json_object *obj
 	return err;
 }
 
-static struct json_object *env_json(const struct env_input *in, int *err)
+static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets,
+	int *err)
 {
 	struct json_object *obj = json_object_new_object(), *env = json_object_new_object();
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -288,17 +272,17 @@ static struct json_object *env_json(const struct env_input *in, int *err)
 
 	if (uname(&uts))
 		*err = -errno;
-	if (in->environ && env && env_add_settings(in->environ, env))
+	if (environ && env && env_add_settings(environ, env))
 		*err = -ENOMEM;
 	add(obj, "cpu", cpu_json(err), err);
 	add(obj, "env", env, err);
-	add(obj, "exe", json_object_new_string(in->exe ? in->exe : "none"), err);
+	add(obj, "exe", json_object_new_string(p->exe), err);
 	add(obj, "kernel", json_object_new_string(uts.release), err);
-	add(obj, "libraries", libraries_json(in, err), err);
+	add(obj, "libraries", libraries_json(p, err), err);
 	add(obj, "machine", json_object_new_string(uts.machine), err);
 	/* whole MiB: what the kernel reserves at boot varies by some pages */
 	add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)), err);
-	add(obj, "presets", presets_json(in, err), err);
+	add(obj, "presets", presets_json(p, presets, err), err);
 	return obj;
 }
 
@@ -322,7 +306,8 @@ bool env_hash_ok(const char *text)
 	return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
 }
 
-int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX])
+int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
+	char hash[ENV_HASH_MAX])
 {
 	char found[ENV_HASH_MAX], *json = NULL;
 	struct json_object *obj;
@@ -330,7 +315,7 @@ int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX
 
 	if (hash)
 		strcpy(hash, ENV_HASH_UNKNOWN);
-	obj = env_json(in, &err);
+	obj = env_json(p, environ, presets, &err);
 	if (err)
 		goto out;
 	json = strdup(json_text(obj));
@@ -349,73 +334,127 @@ out:
 	return err;
 }
 
-/* What the presets of a table find in a process. */
-struct collected {
+/* ---- the program ---- */
+
+struct collect {
 	pid_t pid;
 	const struct probe_table *pt;
-	struct env_library libraries[LIBRARIES_MAX];
-	size_t n;
+	struct env_program *to;
 };
 
-static int collect_file(const struct mapped_file *m, void *arg)
-{
-	static const char deleted[] = " (deleted)";
-	struct collected *c = arg;
-	const char *slash = strrchr(m->path, '/'), *name = slash ? slash + 1 : m->path;
-	size_t len = strlen(name), i = 0, cut = strlen(deleted);
-	struct env_library *l = &c->libraries[c->n];
-	char build_id[ELF_BUILD_ID_MAX] = "none", *own;
+struct replaced {
+	const char *name;
 	int fd;
+	pid_t pid;
+};
 
-	if (c->n == LIBRARIES_MAX)
-		return 0;
-	own = strndup(name, len > cut && !strcmp(name + len - cut, deleted) ? len - cut : len);
-	if (!own)
-		return -ENOMEM;
-	while (i < c->pt->n_engines && !claims(c->pt->engines[i], own))
-		i++;
-	if (i == c->pt->n_engines) {
-		free(own);
-		return 0;
-	}
-	if (!file_open_mapped(c->pid, m, &fd))
-		read_build_id(fd, build_id);
-	*l = (struct env_library){ .name = own, .build_id = strdup(build_id) };
-	c->n++;
-	return l->build_id ? 0 : -ENOMEM;
+static int find_replaced(const struct mapped_file *m, void *arg)
+{
+	struct replaced *r = arg;
+	const char *slash = strrchr(m->path, '/');
+
+	return slash && !strncmp(slash + 1, r->name, strlen(r->name)) && text_has_suffix(m->path, DELETED) &&
+	       !file_open_mapped(r->pid, m, &r->fd);
 }
 
-int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
-	char hash[ENV_HASH_MAX])
+/* fd: what its path leads to; -1: nothing. */
+static int collect_file(const char *name, int fd, void *arg)
 {
-	struct collected *c = calloc(1, sizeof(*c));
-	struct process_text now = { 0 };
-	char exe[ELF_BUILD_ID_MAX];
-	struct env_input in = { .environ = environ ? environ : &now, .exe = exe, .presets = pt };
-	int err = -ENOMEM;
+	struct collect *c = arg;
+	struct replaced r = { .name = name, .pid = c->pid };
+	struct env_library *l = &c->to->libraries[c->to->n];
+	size_t i = 0;
+
+	while (i < c->pt->n_engines && !claims(c->pt->engines[i], name))
+		i++;
+	if (i == c->pt->n_engines || c->to->n == ENV_LIBRARIES_MAX)
+		return 0;
+	l->name = strdup(name);
+	if (!l->name)
+		return -ENOMEM;
+	c->to->n++;
+	/* an upgrade may have put another one in its place */
+	if (process_each_mapped(c->pid, find_replaced, &r) == 1) {
+		read_build_id(r.fd, l->build_id);
+		close(r.fd);
+	} else {
+		read_build_id(fd, l->build_id);
+	}
+	return 0;
+}
+
+static int open_program(pid_t pid, const char *path, char real[PATH_MAX], int *ret_fd)
+{
+	char link[32];
+	ssize_t n;
+
+	if (path) {
+		*ret_fd = realpath(path, real) ? open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+		return *ret_fd < 0 ? -errno : 0;
+	}
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	n = readlink(link, real, PATH_MAX - 1);
+	if (n < 0)
+		return -errno;
+	real[n] = 0;
+	if (text_has_suffix(real, DELETED))
+		real[(size_t)n - strlen(DELETED)] = 0;
+	return file_open_exe(pid, ret_fd);
+}
+
+int env_program_read(pid_t pid, const char *path, const struct process_text *environ, const struct probe_table *pt,
+	struct env_program *ret_program)
+{
+	struct env_program p = { .exe = "none" };
+	struct collect c = { .pid = pid, .pt = pt, .to = &p };
+	char real[PATH_MAX];
+	int fd = -1, err;
+
+	err = open_program(pid, path, real, &fd);
+	if (err == -ENOENT && !path) /* also for a zombie or a kernel thread */
+		return -ESRCH;
+	if (err == -EACCES || err == -EPERM)
+		return err;
+	if (!err) {
+		const char *slash = strrchr(real, '/');
+
+		read_build_id(fd, p.exe);
+		err = collect_file(slash ? slash + 1 : real, fd, &c);
+		if (!err)
+			err = needed_each(pid, real, fd, process_text_variable(environ, "LD_LIBRARY_PATH"), collect_file, &c);
+		close(fd);
+	}
+	if (err == -ENOMEM)
+		env_program_free(&p);
+	else
+		*ret_program = p;
+	return err == -ENOMEM ? err : 0;
+}
+
+void env_program_free(struct env_program *p)
+{
+	while (p->n)
+		free(p->libraries[--p->n].name);
+}
+
+int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX])
+{
+	struct process_text environ = { 0 };
+	struct env_program p;
+	int err;
 
 	if (hash)
 		strcpy(hash, ENV_HASH_UNKNOWN);
-	if (!c)
-		return err;
-	c->pid = pid;
-	c->pt = pt;
-	err = environ ? 0 : process_environ(pid, &now);
+	/* the environment of a process that ends is empty, but then it has no program either */
+	err = process_environ(pid, &environ);
 	if (!err)
-		err = env_exe_build_id(pid, exe);
-	if (!err)
-		err = process_each_mapped(pid, collect_file, c);
+		err = env_program_read(pid, NULL, &environ, pt, &p);
 	if (err == -ESRCH && process_exists(pid))
 		err = -EACCES; /* the kernel does not say which of the two it was */
-	in.libraries = c->libraries;
-	in.n_libraries = c->n;
-	if (!err)
-		err = env_hash(&in, ret_json, hash);
-	for (size_t i = 0; i < c->n; i++) {
-		free((char *)c->libraries[i].name);
-		free((char *)c->libraries[i].build_id);
+	if (!err) {
+		err = env_hash(&p, &environ, pt, ret_json, hash);
+		env_program_free(&p);
 	}
-	free(c);
-	process_text_free(&now);
+	process_text_free(&environ);
 	return err;
 }

@@ -19,30 +19,34 @@ struct process_text;
 #define ENV_HASH_UNKNOWN "sha256:unknown"
 #define ENV_HASH_MAX \
 	sizeof("sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+#define ENV_LIBRARIES_MAX 32
 
 struct env_library {
-	const char *name;     /* file name, without its directory */
-	const char *build_id; /* see env_build_id() */
+	char *name; /* as the linker recorded it, or that of the program's file */
+	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 
-/* The order of the lists does not matter, nor do duplicate libraries. */
-struct env_input {
-	const struct process_text *environ; /* of the target; NULL: its variables are left out */
-	const char *exe;		    /* its build-id; NULL: none */
-	const struct env_library *libraries;
-	size_t n_libraries;
-	const struct probe_table *presets; /* only those that claim one of the libraries count; or NULL */
+/*
+ * The program of a process, and the files that a preset claims among it and the libraries that it is linked with. What it
+ * loads itself is left out: when that happens, and what of it, differs from run to run. The order does not matter.
+ */
+struct env_program {
+	char exe[ELF_BUILD_ID_MAX];
+	struct env_library libraries[ENV_LIBRARIES_MAX];
+	size_t n;
 };
 
-/* Returns the canonical JSON (malloc()ed) and its hash; either may be NULL. -ENOMEM; the hash then
- * says that it is unknown. */
-int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX]);
+/* path: of the program that the process will run; NULL: the one that it runs. -ESRCH, -EACCES, -EPERM, -ENOMEM. */
+int env_program_read(pid_t pid, const char *path, const struct process_text *environ, const struct probe_table *pt,
+	struct env_program *ret_program);
+void env_program_free(struct env_program *p);
 
-/* The build-id, "none" for a file that cannot be read or has none; returns why it could not be opened. */
-int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX]);
-
-/* The build-id of the program that a process runs. -ESRCH, -EACCES, -EPERM. */
-int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX]);
+/*
+ * environ NULL: variables are left out. Only those presets count that claim one of the libraries. Returns the canonical JSON
+ * (malloc()ed) and its hash; either may be NULL. -ENOMEM; the hash then says that it is unknown.
+ */
+int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
+	char hash[ENV_HASH_MAX]);
 
 /* Adds the variables that configure engines, sorted by name, without secrets. -ENOMEM. */
 int env_add_settings(const struct process_text *environ, struct json_object *obj);
@@ -56,11 +60,7 @@ bool env_hash_ok(const char *text);
 /* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. NULL: no memory. */
 struct json_object *env_json_string(const char *s);
 
-/*
- * The same for a process: its libraries are the mapped files that the presets of the table claim. environ NULL: its
- * current one. -ESRCH, -EACCES and the like if it cannot be read.
- */
-int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
-	char hash[ENV_HASH_MAX]);
+/* env_hash() of a process now. -ESRCH, -EACCES and the like if it cannot be read. */
+int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX]);
 
 #endif

@@ -19,7 +19,6 @@
 #include "util/parse.h"
 
 #define PROCESSES_MAX 1024 /* the one not used for longest is replaced */
-#define LIBRARIES_MAX 32
 #define THEIRS_MAX 256	   /* bytes of a value chosen by a process */
 #define VARIABLE_MAX (THEIRS_MAX + 64) /* including the name */
 #define FLAGS_MAX 1024	   /* bytes of its settings, which are in every line */
@@ -32,10 +31,9 @@ struct process {
 	uint64_t used; /* counter of uses */
 	/* at its beginning */
 	bool read, will_exec;
+	bool may_choose; /* see environment_may_choose() */
 	struct process_text environ, cmdline; /* only what matters of the environment */
-	char exe[ELF_BUILD_ID_MAX];
-	struct env_library libraries[LIBRARIES_MAX];
-	size_t n_libraries;
+	struct env_program program;
 	/* for its lines */
 	bool made, complete;
 	uint64_t made_ns;
@@ -52,8 +50,7 @@ struct metadata {
 	uint64_t uses;
 	uint32_t only; /* the only target; 0: none, or there are others */
 	unsigned int warnings;
-	bool hash_given;
-	char hash[ENV_HASH_MAX]; /* from our environment */
+	char *hash; /* from our environment; NULL: not given */
 };
 
 static const char *const commit_names[] = { "INFTRACE_COMMIT_SHA", "FERRUM_PROFILE_COMMIT_SHA" };
@@ -215,50 +212,27 @@ static char *model_of(struct metadata *m, const struct process *p, bool alive)
 
 	if (model || !p)
 		return model;
-	if ((alive && !model_of_files((pid_t)p->tgid, name)) || !model_of_cmdline(&p->cmdline, name))
+	/* its files are known only while it lives, so that its command line comes first: the name does not change */
+	if (!model_of_cmdline(&p->cmdline, name) || (alive && !model_of_files((pid_t)p->tgid, name)))
 		return strdup(name);
 	return NULL;
 }
 
 /* ---- the hash ---- */
 
-static void set_hash(char hash[ENV_HASH_MAX], const char *text)
-{
-	snprintf(hash, ENV_HASH_MAX, "sha256:%.64s", text + (strncmp(text, "sha256:", 7) ? 0 : 7));
-}
-
-/* The hash for a process that is gone, from what was seen of it. */
-static void hash_of_gone(const struct metadata *m, const struct process *p, char hash[ENV_HASH_MAX])
-{
-	struct env_input in = {
-		.environ = &p->environ,
-		.exe = p->exe,
-		.libraries = p->libraries,
-		.n_libraries = p->n_libraries,
-		.presets = m->probes,
-	};
-
-	strcpy(hash, ENV_HASH_UNKNOWN);
-	if (p->read)
-		env_hash(&in, NULL, hash);
-}
-
-static void make_hash(struct metadata *m, struct process *p, bool alive)
+static void make_hash(struct metadata *m, struct process *p)
 {
 	bool theirs = false;
-	const char *given = m->hash_given ? m->hash : find(m, p, hash_names, &theirs);
+	const char *given = m->hash ? NULL : find(m, p, hash_names, &theirs);
 
+	strcpy(p->hash, ENV_HASH_UNKNOWN);
 	/* another user's process must not determine the origin of a number */
-	if (given && theirs && !(alive && environment_may_choose((pid_t)p->tgid)))
-		given = NULL;
-	if (given && env_hash_ok(given)) {
-		set_hash(p->hash, given);
-		return;
-	}
-	if (given && theirs && may_warn(m))
+	if (given && theirs && p->may_choose && env_hash_ok(given))
+		snprintf(p->hash, sizeof(p->hash), "sha256:%.64s", given + (strncmp(given, "sha256:", 7) ? 0 : 7));
+	else if (p->read && !m->hash)
+		env_hash(&p->program, &p->environ, m->probes, NULL, p->hash);
+	if (given && theirs && p->may_choose && !env_hash_ok(given) && may_warn(m))
 		log_warn("the hash in the environment of process %u is not one of 64 digits and is left out", p->tgid);
-	if (!alive || env_hash_process((pid_t)p->tgid, p->read ? &p->environ : NULL, m->probes, NULL, p->hash))
-		hash_of_gone(m, p, p->hash);
 }
 
 /* ---- processes ---- */
@@ -277,12 +251,8 @@ static void clear(struct process *p)
 	clear_made(p);
 	process_text_free(&p->environ);
 	process_text_free(&p->cmdline);
-	for (size_t i = 0; i < p->n_libraries; i++) {
-		free((char *)p->libraries[i].name);
-		free((char *)p->libraries[i].build_id);
-	}
-	p->n_libraries = 0;
-	p->read = p->will_exec = false;
+	env_program_free(&p->program);
+	p->read = p->will_exec = p->may_choose = false;
 }
 
 static struct process *oldest(struct metadata *m)
@@ -332,7 +302,7 @@ static void keep_some(struct process_text *t)
 		next = process_text_next(t, s);
 		if (meta && n > VARIABLE_MAX)
 			n = VARIABLE_MAX; /* still too long, and reported as such */
-		if ((!meta && !env_is_setting(s)) || len + n + 1 > KEPT_MAX)
+		if ((!meta && !env_is_setting(s) && strncmp(s, "LD_LIBRARY_PATH=", 16)) || len + n + 1 > KEPT_MAX)
 			continue;
 		memmove(t->data + len, s, n);
 		t->data[len + n] = 0;
@@ -347,22 +317,30 @@ static void keep_some(struct process_text *t)
 	}
 }
 
-static bool read_process(struct process *p, pid_t pid)
+/* All of it is read at once: later its program may have changed some, or be gone. */
+static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 {
-	char exe[ELF_BUILD_ID_MAX];
 	struct process_text env, cmdline;
+	struct env_program program;
 
-	if (env_exe_build_id(pid, exe) || process_environ(pid, &env))
+	if (process_environ(pid, &env))
 		return false;
 	if (process_cmdline(pid, &cmdline)) {
 		process_text_free(&env);
+		return false;
+	}
+	/* last: texts of a process that ends are empty, but then this fails */
+	if (env_program_read(pid, NULL, &env, m->probes, &program)) {
+		process_text_free(&env);
+		process_text_free(&cmdline);
 		return false;
 	}
 	clear(p);
 	keep_some(&env);
 	p->environ = env;
 	p->cmdline = cmdline;
-	memcpy(p->exe, exe, sizeof(p->exe));
+	p->program = program;
+	p->may_choose = environment_may_choose(pid);
 	return p->read = true;
 }
 
@@ -372,8 +350,8 @@ void metadata_process(struct metadata *m, pid_t pid)
 
 	if (!p)
 		return;
-	/* gone already: what is known belongs to the program that ran before, unless that was ours */
-	if (!read_process(p, pid) && !p->will_exec)
+	/* our command is known; of another that is gone, what is known belongs to the program that ran before */
+	if (!p->will_exec && !read_process(m, p, pid))
 		clear(p);
 	p->will_exec = false;
 }
@@ -405,32 +383,8 @@ void metadata_command(struct metadata *m, pid_t pid, char **argv)
 	join(environ, &p->environ);
 	keep_some(&p->environ);
 	join(argv, &p->cmdline);
-	p->read = p->will_exec = !command_program(argv[0], path);
-	if (p->read)
-		env_build_id(path, p->exe);
-}
-
-void metadata_library(struct metadata *m, pid_t pid, const char *name, const char *build_id)
-{
-	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
-	const char *deleted = strstr(name, " (deleted)");
-	size_t len = deleted ? (size_t)(deleted - name) : strlen(name);
-	struct env_library l;
-
-	if (!p || p->n_libraries == LIBRARIES_MAX)
-		return;
-	for (size_t i = 0; i < p->n_libraries; i++) {
-		if (strlen(p->libraries[i].name) == len && !strncmp(p->libraries[i].name, name, len) &&
-			!strcmp(p->libraries[i].build_id, build_id))
-			return;
-	}
-	l = (struct env_library){ .name = strndup(name, len), .build_id = strdup(build_id) };
-	if (!l.name || !l.build_id) {
-		free((char *)l.name);
-		free((char *)l.build_id);
-		return;
-	}
-	p->libraries[p->n_libraries++] = l;
+	p->may_choose = true;
+	p->read = p->will_exec = !command_program(argv[0], path) && !env_program_read(pid, path, &p->environ, m->probes, &p->program);
 }
 
 /* ---- lines ---- */
@@ -445,12 +399,12 @@ static void make(struct metadata *m, struct process *p)
 		return;
 	}
 	if (alive && !p->read)
-		read_process(p, (pid_t)p->tgid);
+		read_process(m, p, (pid_t)p->tgid);
 	clear_made(p);
 	p->commit_sha = text_of(m, p, m->o->commit_sha, commit_names);
 	p->model = model_of(m, p, alive);
 	p->flags = flags_of(m, p);
-	make_hash(m, p, alive);
+	make_hash(m, p);
 	p->made = true;
 	p->made_ns = clock_mono_ns();
 	p->complete = !alive || p->model;
@@ -459,7 +413,7 @@ static void make(struct metadata *m, struct process *p)
 		.model = p->model ? p->model : "unknown",
 		.concurrency = concurrency_of(m, p),
 		.runtime_flags = p->flags ? p->flags : "{}",
-		.env_hash = p->hash,
+		.env_hash = m->hash ? m->hash : p->hash,
 		.incomplete = !p->complete,
 	};
 }
@@ -477,17 +431,19 @@ const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 	return &p->meta;
 }
 
-static void check_own_hash(struct metadata *m)
+/* As the other tool takes it: any name behind "sha256:". */
+static int check_own_hash(struct metadata *m)
 {
-	for (int i = 0; i < 2 && !m->hash_given; i++) {
+	for (int i = 0; i < 2 && !m->hash; i++) {
 		const char *value = environment_ours(hash_names[i]);
+		bool named = value && !strncmp(value, "sha256:", 7) && value[7];
 
-		m->hash_given = value && env_hash_ok(value);
-		if (m->hash_given)
-			set_hash(m->hash, value);
-		else if (value)
-			log_warn("%s in the environment is left out: it is not 64 hexadecimal digits", hash_names[i]);
+		if (value && !named && !env_hash_ok(value))
+			log_warn("%s in the environment is left out: it is neither sha256:NAME nor 64 hexadecimal digits", hash_names[i]);
+		else if (value && asprintf(&m->hash, "%s%s", named ? "" : "sha256:", value) < 0)
+			return -ENOMEM;
 	}
+	return 0;
 }
 
 int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata)
@@ -499,7 +455,10 @@ int metadata_new(const struct record_options *o, const struct probe_table *probe
 	m->o = o;
 	m->probes = probes;
 	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
-	check_own_hash(m);
+	if (check_own_hash(m)) {
+		free(m);
+		return -ENOMEM;
+	}
 	*ret_metadata = m;
 	return 0;
 }
@@ -510,5 +469,7 @@ void metadata_free(struct metadata *m)
 		clear(m->list[i]);
 		free(m->list[i]);
 	}
+	if (m)
+		free(m->hash);
 	free(m);
 }

@@ -24,9 +24,6 @@ void metadata_process(struct metadata *m, pid_t pid);
 /* A command of ours that will call exec, with our environment: it may end before anybody looks. */
 void metadata_command(struct metadata *m, pid_t pid, char **argv);
 
-/* It has mapped a file of an engine. */
-void metadata_library(struct metadata *m, pid_t pid, const char *name, const char *build_id);
-
 /* tgid 0: for a line about no process in particular, with what is common to all. Owned by m, and valid
  * until the next call. */
 const struct profile_meta *metadata_of(void *m, uint32_t tgid);

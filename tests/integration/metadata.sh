@@ -48,10 +48,11 @@ test_envelope() {
 		'["abc", "\"quoted\" \\ name", 5, {"x": null}]'
 	check "every line is valid" "$INFTRACE" validate "$profile"
 
-	INFTRACE_ENV_HASH=sha256:given "$INFTRACE" record --profile "$profile" -- "$mini" -n 2 -t 1 >/dev/null 2>"$TMP/given.err"
-	check "a hash is 64 digits: said" grep -q 'INFTRACE_ENV_HASH in the environment is left out' "$TMP/given.err"
-	expect "a hash is 64 digits: else it is made" 'p["env_hash"] not in ("sha256:given", "sha256:unknown")' \
-		"p=last:$profile"
+	INFTRACE_ENV_HASH=sha256:given step -- "$mini" -n 2 -t 1
+	same "our own hash may have any name" "$(last 'p["env_hash"]')" 'sha256:given'
+	INFTRACE_ENV_HASH=given "$INFTRACE" record --profile "$profile" -- "$mini" -n 2 -t 1 >/dev/null 2>"$TMP/given.err"
+	check "a hash without sha256:: said" grep -q 'INFTRACE_ENV_HASH in the environment is left out' "$TMP/given.err"
+	expect "a hash without sha256:: made" 'p["env_hash"] not in ("sha256:given", "sha256:unknown")' "p=last:$profile"
 	INFTRACE_MODEL=' ' INFTRACE_CONCURRENCY='' step -- "$mini" -n 2 -t 1
 	same "blank variables are not set" "$(last '[p["model"], p["concurrency"]]')" '["ferrum", 3]'
 
@@ -175,6 +176,60 @@ while True: time.sleep(0.01)'
 	same "no secrets" "$(grep -c hush "$TMP/each.jsonl")" 0
 }
 
+# However short a command is and whatever else runs, its environment is the same.
+test_one_hash() {
+	for _ in 1 2; do
+		background sh -c 'while :; do :; done'
+	done
+	for ((n = 1; n <= 200; n += 4)); do
+		step --profile "$TMP/one.jsonl" -- env FERRUM_PROFILE_MODEL=named OMP_NUM_THREADS=2 "$mini" -q -t 1 -n "$n"
+	done
+	expect "one environment, one hash" 'len({l["env_hash"] for l in p}) == 1 and p[0]["env_hash"] != "sha256:unknown"' p="$TMP/one.jsonl"
+	expect "no line without its model" '{l["model"] for l in p} == {"named"} and sum(l["event"] == "token_prof" for l in p) > 50' \
+		p="$TMP/one.jsonl"
+	one=$(json 'p["env_hash"]' p="last:$TMP/one.jsonl")
+	step --profile "$TMP/given.jsonl" -- env FERRUM_PROFILE_ENV_HASH="$digits" "$mini" -q -n 1
+	expect "a hash that the target's environment gives" "{l['env_hash'] for l in p} == {'sha256:$digits'}" p="$TMP/given.jsonl"
+	OMP_NUM_THREADS=2 background "$mini" -q -r 0 -t 1 -i 5 >/dev/null
+	same "doctor --env-hash: the same" "$("$INFTRACE" doctor --env-hash -p "$BG" | tail -1)" "$one"
+	FERRUM_PROFILE_JSONL=x OMP_NUM_THREADS=2 step --profile "$TMP/attached.jsonl" -d 300ms -p "$BG"
+	same "attached: the same" "$(json 'p["env_hash"]' p="last:$TMP/attached.jsonl")" "$one"
+}
+
+# The libraries that a program is linked with count, not what it loads later.
+test_linked() {
+	local dir=$TMP/linked
+	mkdir -p "$dir/bin" "$dir/lib" "$dir/more"
+	echo 'int llama_one(void) { return 1; }' | gcc -shared -fPIC -Wl,-soname,libllama.so.1 -Wl,--build-id -o "$dir/lib/libllama.so.1.2" -xc -
+	ln -s libllama.so.1.2 "$dir/lib/libllama.so.1"
+	echo 'int ggml_two(void) { return 2; }' | gcc -shared -fPIC -Wl,-soname,libggml.so -Wl,--build-id -o "$dir/more/libggml.so" -xc -
+	cat >"$dir/main.c" <<-'END'
+		#include <dlfcn.h>
+		#include <unistd.h>
+		int llama_one(void);
+		int main(int argc, char **argv) { return argc > 1 && (!dlopen(argv[1], RTLD_NOW) || pause()) ? 1 : !llama_one(); }
+	END
+	# shellcheck disable=SC2016
+	gcc -o "$dir/bin/main" "$dir/main.c" "$dir/lib/libllama.so.1.2" -Wl,--enable-new-dtags,-rpath,'$ORIGIN/../lib'
+	background "$dir/bin/main" "$dir/more/libggml.so"
+	wait_until 60 grep -q libggml.so "/proc/$BG/maps"
+	"$INFTRACE" doctor --env-hash -p "$BG" >"$TMP/linked.txt"
+	head -1 "$TMP/linked.txt" >"$TMP/linked-json.jsonl"
+	same "linked: the libraries" "$(json 'p["libraries"]' p="last:$TMP/linked-json.jsonl")" \
+		"[{\"build_id\": \"$(build_id_of "$dir/lib/libllama.so.1.2")\", \"name\": \"libllama.so.1\"}]"
+	step --profile "$TMP/linked.jsonl" -- "$dir/bin/main"
+	same "linked: the same without what it loads" "$(json 'p["env_hash"]' p="last:$TMP/linked.jsonl")" "$(tail -1 "$TMP/linked.txt")"
+	old=$(build_id_of "$dir/lib/libllama.so.1.2")
+	echo 'int llama_one(void) { return 3; }' | gcc -shared -fPIC -Wl,-soname,libllama.so.1 -Wl,--build-id -o "$dir/new" -xc -
+	mv "$dir/new" "$dir/lib/libllama.so.1.2"
+	same "linked: replaced since" "$("$INFTRACE" doctor --env-hash -p "$BG" | grep -c "$old")" 1
+	step --profile "$TMP/other.jsonl" -- "$dir/bin/main"
+	expect "linked: another library, another hash" 'p["env_hash"] != q["env_hash"]' p="last:$TMP/linked.jsonl" q="last:$TMP/other.jsonl"
+}
+build_id_of() { # FILE
+	readelf -n "$1" | sed -n 's/.*Build ID: //p'
+}
+
 # A command that has ended before it is looked at.
 test_short_command() {
 	for run in 1 2; do
@@ -268,6 +323,6 @@ test_host() {
 	check "host: valid" "$INFTRACE" validate -q "$TMP/h.json" "$TMP/h.jsonl"
 }
 
-ALL_TESTS=(envelope env_hash windows each_process short_command of_others steps_per_process torn_line two_outputs
+ALL_TESTS=(envelope env_hash one_hash linked windows each_process short_command of_others steps_per_process torn_line two_outputs
 	version host)
 run_tests "$@"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* env_hash, on real processes that the tests start with an environment of their choice. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <limits.h>
+#include <link.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 #include "engine/engine.h"
 #include "record/envhash.h"
 #include "target/elf.h"
+#include "target/needed.h"
 
 /* A process with this environment: cat, which is past the dynamic linker once it has echoed. */
 static pid_t start(char *const env[])
@@ -76,7 +79,7 @@ static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
 {
 	struct probe_table none = { 0 };
 	pid_t pid = start(env);
-	int err = env_hash_process(pid, NULL, &none, json, hash);
+	int err = env_hash_process(pid, &none, json, hash);
 
 	stop(pid);
 	assert_int_equal(err, 0);
@@ -196,60 +199,105 @@ static void test_equal_and_not(void **state)
 
 static void test_libraries(void **state)
 {
-	struct env_library libraries[] = { { "z.so", "5e1f" }, { "a.so", NULL }, { "gone.so", "none" },
-		{ "z.so", "5e1f" } };
+	struct env_program program = { .exe = "none", .n = 4, .libraries = { { "z.so", "5e1f" }, { "a.so", "77" }, { "gone.so", "none" }, { "z.so", "5e1f" } } };
 	char *z[] = { "z*" }, *others[] = { "x*", "gone.so" }, *none[] = { "b*" };
 	struct engine llama = { .name = "llama.cpp", .version = 2, .mapped = z, .n_mapped = 1 };
 	struct engine cuda = { .name = "cuda", .version = 1, .mapped = others, .n_mapped = 2 };
 	struct engine absent = { .name = "absent", .version = 1, .mapped = none, .n_mapped = 1 };
 	struct engine *engines[] = { &llama, &cuda, &absent };
 	const struct probe_table presets = { .engines = engines, .n_engines = 3 };
-	struct env_input in = { .libraries = libraries, .n_libraries = 4, .presets = &presets };
-	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json, hex[ELF_BUILD_ID_MAX], read[ELF_BUILD_ID_MAX];
-	struct json_object *obj, *array, *lib;
+	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json;
 	struct env_library swap;
-	struct elf_file *elf;
-	Dl_info info;
+	struct json_object *obj;
 
 	(void)state;
-	assert_int_not_equal(dladdr(dlsym(RTLD_DEFAULT, "json_object_put"), &info), 0);
-	libraries[1].build_id = read;
-	assert_int_equal(env_build_id("/nonexistent/gone.so", read), -ENOENT);
-	assert_string_equal(read, "none");
-	assert_int_equal(env_build_id(info.dli_fname, read), 0);
-	assert_int_equal(elf_open(info.dli_fname, &elf), 0);
-	assert_int_equal(elf_build_id(elf, hex, sizeof(hex)), 0);
-	elf_close(elf);
-
-	assert_int_equal(env_hash(&in, &json, hash), 0);
+	assert_int_equal(env_hash(&program, NULL, &presets, &json, hash), 0);
 	obj = json_tokener_parse(json);
-	array = get(obj, "libraries");
-	assert_int_equal(json_object_array_length(array), 3);
-	for (size_t i = 0; i < 3; i++) {
-		lib = json_object_array_get_idx(array, i);
-		if (!strcmp(get_string(lib, "name"), "a.so"))
-			assert_string_equal(get_string(lib, "build_id"), hex);
-		else if (!strcmp(get_string(lib, "name"), "gone.so"))
-			assert_string_equal(get_string(lib, "build_id"), "none");
-		else
-			assert_string_equal(get_string(lib, "name"), "z.so");
-	}
-	array = get(obj, "presets");
-	assert_string_equal(json_object_to_json_string_ext(array, JSON_C_TO_STRING_PLAIN),
+	assert_string_equal(json_object_to_json_string_ext(get(obj, "libraries"), JSON_C_TO_STRING_PLAIN),
+		"[{\"build_id\":\"5e1f\",\"name\":\"z.so\"},{\"build_id\":\"77\",\"name\":\"a.so\"},"
+		"{\"build_id\":\"none\",\"name\":\"gone.so\"}]");
+	assert_string_equal(json_object_to_json_string_ext(get(obj, "presets"), JSON_C_TO_STRING_PLAIN),
 		"[{\"name\":\"cuda\",\"version\":1},{\"name\":\"llama.cpp\",\"version\":2}]");
-	assert_string_equal(get_string(obj, "exe"), "none"); /* no process was named */
 	json_object_put(obj);
 	free(json);
 
-	swap = libraries[0];
-	libraries[0] = libraries[2];
-	libraries[2] = swap;
-	in.n_libraries = 3;
-	assert_int_equal(env_hash(&in, NULL, again), 0);
+	swap = program.libraries[0];
+	program.libraries[0] = program.libraries[2];
+	program.libraries[2] = swap;
+	program.n = 3;
+	assert_int_equal(env_hash(&program, NULL, &presets, NULL, again), 0);
 	assert_string_equal(hash, again);
-	libraries[2].build_id = "none";
-	assert_int_equal(env_hash(&in, NULL, again), 0);
+	strcpy(program.libraries[2].build_id, "none");
+	assert_int_equal(env_hash(&program, NULL, &presets, NULL, again), 0);
 	assert_string_not_equal(hash, again);
+}
+
+/* Labels and where a tool writes are no settings. */
+static void test_labels(void **state)
+{
+	char *const plain[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", NULL };
+	char *const labelled[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", "FERRUM_PROFILE_MODEL=m", "FERRUM_PROFILE_COMMIT_SHA=1",
+		"FERRUM_PROFILE_CONCURRENCY=4", "FERRUM_PROFILE_JSONL=/x", "FERRUM_TRACE_OUT=/y", "VLLM_CHAKRA_TRACE_DIR=/z", "VLLM_CHAKRA_DEBUG=1",
+		NULL };
+	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
+
+	(void)state;
+	hash_with(plain, NULL, a);
+	hash_with(labelled, NULL, b);
+	assert_string_equal(a, b);
+}
+
+struct loaded {
+	const char *names[64];
+	ino_t inodes[64];
+	size_t n, found;
+};
+
+static int note_loaded(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct loaded *l = arg;
+	struct stat st;
+
+	(void)size;
+	/* not the program, nor [vdso] */
+	if (l->n == 64 || *info->dlpi_name != '/' || stat(info->dlpi_name, &st))
+		return 0;
+	l->names[l->n] = strrchr(info->dlpi_name, '/') + 1;
+	l->inodes[l->n++] = st.st_ino;
+	return 0;
+}
+
+static int check_needed(const char *name, int fd, void *arg)
+{
+	struct loaded *l = arg;
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	for (size_t i = 0; i < l->n; i++) {
+		if (strcmp(l->names[i], name))
+			continue;
+		assert_int_equal(l->inodes[i], st.st_ino);
+		l->found++;
+	}
+	return 0;
+}
+
+/* The loader that started this program is the oracle. */
+static void test_needed(void **state)
+{
+	struct loaded l = { 0 };
+	char exe[PATH_MAX];
+	int fd = open("/proc/self/exe", O_RDONLY);
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	(void)state;
+	assert_true(fd >= 0 && n > 0);
+	exe[n] = 0;
+	dl_iterate_phdr(note_loaded, &l);
+	assert_int_equal(needed_each(getpid(), exe, fd, getenv("LD_LIBRARY_PATH"), check_needed, &l), 0);
+	assert_true(l.n > 3);
+	assert_int_equal(l.found, l.n);
+	close(fd);
 }
 
 static void test_process(void **state)
@@ -271,7 +319,7 @@ static void test_process(void **state)
 	int err;
 
 	(void)state;
-	err = env_hash_process(pid, NULL, &pt, &json, hash);
+	err = env_hash_process(pid, &pt, &json, hash);
 	stop(pid);
 	assert_int_equal(err, 0);
 	obj = json_tokener_parse(json);
@@ -285,7 +333,7 @@ static void test_process(void **state)
 
 	/* gone, reaped */
 	json = NULL;
-	assert_int_equal(env_hash_process(pid, NULL, &pt, &json, hash), -ESRCH);
+	assert_int_equal(env_hash_process(pid, &pt, &json, hash), -ESRCH);
 	assert_string_equal(hash, ENV_HASH_UNKNOWN);
 	assert_null(json);
 }
@@ -302,7 +350,7 @@ static void test_zombie(void **state)
 	if (!pid)
 		_exit(0);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-	assert_int_equal(env_hash_process(pid, NULL, &none, NULL, hash), -ESRCH);
+	assert_int_equal(env_hash_process(pid, &none, NULL, hash), -ESRCH);
 	assert_string_equal(hash, ENV_HASH_UNKNOWN);
 	waitpid(pid, NULL, 0);
 }
@@ -330,6 +378,8 @@ int main(void)
 		cmocka_unit_test(test_canonical),
 		cmocka_unit_test(test_equal_and_not),
 		cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_needed),
 		cmocka_unit_test(test_process),
 		cmocka_unit_test(test_zombie),
 		cmocka_unit_test(test_hash_ok),
