@@ -126,8 +126,6 @@ struct attach {
 	struct seen *seen;
 	struct budget budget;
 	bool budget_told, unopened_told;
-	engine_file_cb engine_file;
-	void *engine_file_arg;
 	struct links *links;
 	uint32_t number; /* of the last file that was read for its functions */
 	uint64_t given_back;
@@ -157,8 +155,6 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->windows = c->windows;
 	a->multi = c->multi;
 	a->sheds = c->sheds;
-	a->engine_file = c->engine_file;
-	a->engine_file_arg = c->engine_file_arg;
 	err = links_new(c->programs, c->multi, c->link_gens, &a->links);
 	if (err) {
 		seen_free(a->seen);
@@ -381,9 +377,9 @@ static int add_all(struct attach *a, int file, struct collect *c)
  * fd stands for the same file even if it is deleted or replaced meanwhile. shown: the path as the
  * target sees it, to which the globs apply. Returns the number of sites or an error.
  */
-static int attach_file(
-	struct attach *a, int fd, pid_t pid, const char *shown, char build_id[ELF_BUILD_ID_MAX])
+static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 {
+	char build_id[ELF_BUILD_ID_MAX] = "";
 	struct collect c = {
 		.pt = a->pt,
 		.probes_fd = a->probes_fd,
@@ -450,12 +446,6 @@ static bool is_engine_file(const struct probe_table *pt, const char *shown)
 	return false;
 }
 
-static void tell_engine_file(const struct attach *a, pid_t pid, const char *shown, const char *build_id)
-{
-	if (a->engine_file && build_id)
-		a->engine_file(pid, strrchr(shown, '/') + 1, build_id, a->engine_file_arg);
-}
-
 struct scan {
 	struct attach *a;
 	pid_t pid;
@@ -475,15 +465,13 @@ static void tell_unopened(struct attach *a, pid_t pid, const char *path, int err
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
-	char build_id[ELF_BUILD_ID_MAX] = "";
-	const char *known = NULL; /* set for a file that an engine claims */
 	struct seen_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
 	int n = 0, fd, err;
+	bool claimed;
 
-	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &known)) {
-		if (known)
+	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &claimed)) {
+		if (claimed)
 			probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
-		tell_engine_file(s->a, s->pid, m->path, known);
 		return 0;
 	}
 	if (is_wanted(s->a, m->path)) {
@@ -494,7 +482,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		}
 		s->a->pt->reading.dev = m->dev;
 		s->a->pt->reading.ino = m->ino;
-		n = attach_file(s->a, fd, s->pid, m->path, build_id);
+		n = attach_file(s->a, fd, s->pid, m->path);
 		close(fd);
 		probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
 	}
@@ -506,12 +494,9 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		s->a->budget_told = true;
 		return 0;
 	}
-	if (is_engine_file(s->a->pt, m->path))
-		known = *build_id ? build_id : "none";
-	tell_engine_file(s->a, s->pid, m->path, known);
 	/* a file that could not be read is not tried again under another name */
 	file.number = n ? s->a->number : 0;
-	file.build_id = known;
+	file.claimed = is_engine_file(s->a->pt, m->path);
 	seen_add(s->a->seen, &file, s->now_ns);
 	if (n > 0)
 		s->sites += n;
@@ -607,16 +592,16 @@ void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg)
 	a->placed_arg = arg;
 }
 
-static void add_named(struct attach *a, uint64_t ino, const char *path, const char *build_id)
+static void add_named(struct attach *a, uint64_t ino, const char *path, bool claimed)
 {
-	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .build_id = build_id };
+	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .claimed = claimed };
 
 	seen_add(a->seen, &file, 0);
 }
 
 void attach_executable(struct attach *a, const char *path)
 {
-	char real[PATH_MAX], build_id[ELF_BUILD_ID_MAX] = "";
+	char real[PATH_MAX];
 	struct stat st;
 	int fd, n = 0;
 
@@ -626,9 +611,9 @@ void attach_executable(struct attach *a, const char *path)
 	if (fd < 0)
 		return;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_use(a->seen, 0, st.st_ino, real, 0, NULL))
-		n = attach_file(a, fd, 0, real, build_id);
+		n = attach_file(a, fd, 0, real);
 	if (n > 0) /* else its own mapping says the same, and more */
-		add_named(a, st.st_ino, real, is_engine_file(a->pt, real) ? (*build_id ? build_id : "none") : NULL);
+		add_named(a, st.st_ino, real, is_engine_file(a->pt, real));
 	close(fd);
 }
 
@@ -779,7 +764,6 @@ unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n,
 static int attach_named(struct attach *a, size_t spec)
 {
 	const struct probe_spec *s = &a->pt->specs[spec];
-	char build_id[ELF_BUILD_ID_MAX];
 	struct stat st;
 	int err = 0, fd;
 
@@ -791,10 +775,10 @@ static int attach_named(struct attach *a, size_t spec)
 	if (!err)
 		err = check_named(a, spec, fd);
 	if (!err && !seen_use(a->seen, 0, st.st_ino, s->library, 0, NULL)) {
-		err = attach_file(a, fd, 0, s->library, build_id);
+		err = attach_file(a, fd, 0, s->library);
 		s = &a->pt->specs[spec]; /* the table may have moved */
 		if (err >= 0)
-			add_named(a, st.st_ino, s->library, NULL);
+			add_named(a, st.st_ino, s->library, false);
 	}
 	if (fd >= 0)
 		close(fd);

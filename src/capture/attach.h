@@ -13,9 +13,6 @@
 struct inspector;
 struct attach;
 
-/* Reports that a process has mapped a file that an engine claims; build_id "none" if it has none. */
-typedef void (*engine_file_cb)(pid_t pid, const char *name, const char *build_id, void *arg);
-
 struct attach_config {
 	struct probe_table *probes; /* must outlive the result; grows by matches of globs */
 	struct inspector *inspector; /* must outlive the result, too */
@@ -27,8 +24,6 @@ struct attach_config {
 	bool windows;		      /* attach_idle() will be called */
 	bool sheds;		      /* attach_shed() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
-	engine_file_cb engine_file;   /* or NULL */
-	void *engine_file_arg;
 };
 
 int attach_new(const struct attach_config *c, struct attach **ret_attach);

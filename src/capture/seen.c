@@ -23,7 +23,7 @@ struct file {
 	struct key key;
 	uint32_t number;
 	uint64_t used_ns;
-	char *build_id;
+	bool claimed;
 	UT_hash_handle hh;
 };
 
@@ -62,7 +62,6 @@ struct seen *seen_new(void)
 static void drop(struct seen *s, struct file *f)
 {
 	HASH_DEL(s->files, f);
-	free(f->build_id);
 	free(f);
 }
 
@@ -124,16 +123,13 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 	f = malloc(sizeof(*f));
 	if (!f)
 		return;
-	*f = (struct file){ .key = key, .number = file->number, .used_ns = now_ns };
-	f->build_id = file->build_id ? strdup(file->build_id) : NULL;
+	*f = (struct file){ .key = key, .number = file->number, .claimed = file->claimed, .used_ns = now_ns };
 	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
-	if (!f->hh.tbl) {
-		free(f->build_id);
+	if (!f->hh.tbl)
 		free(f);
-	}
 }
 
-bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, const char **ret_build_id)
+bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)
 {
 	struct file *f = find(s, dev, ino, 0);
 
@@ -142,7 +138,7 @@ bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint
 	if (!f)
 		return false;
 	f->used_ns = now_ns;
-	if (ret_build_id)
-		*ret_build_id = f->build_id;
+	if (ret_claimed)
+		*ret_claimed = f->claimed;
 	return true;
 }

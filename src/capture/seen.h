@@ -17,8 +17,8 @@ void seen_free(struct seen *s);
 struct seen_file {
 	uint64_t dev, ino; /* dev 0: on any device, since the user has named it by its path */
 	const char *name;
-	uint32_t number;      /* of a file with probes; 0: it has none */
-	const char *build_id; /* of a file that an engine claims; NULL for others */
+	uint32_t number; /* of a file with probes; 0: it has none */
+	bool claimed;	 /* by an engine */
 };
 
 /*
@@ -28,8 +28,8 @@ struct seen_file {
  */
 void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns);
 
-/* Whether the file is known; then it was in use at now_ns. *ret_build_id is valid until the file is forgotten. */
-bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, const char **ret_build_id);
+/* Whether the file is known; then it was in use at now_ns. ret_claimed may be NULL. */
+bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed);
 
 /* Calls cb for each file that was not in use since then, but for those of dev 0, and forgets those for which it returns true. */
 typedef bool (*seen_unused_cb)(uint64_t dev, uint64_t ino, uint32_t number, void *arg);

@@ -394,8 +394,6 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.states_only = c->states_only,
 		.windows = c->windows,
 		.sheds = c->budget,
-		.engine_file = c->engine_file,
-		.engine_file_arg = c->engine_file_arg,
 	};
 
 	if (s->skel->rodata->cfg.count_strangers)

@@ -58,8 +58,6 @@ struct session_config {
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
-	engine_file_cb engine_file; /* or NULL */
-	void *engine_file_arg;
 	struct inspector *inspector; /* must outlive the session; NULL without probes */
 	struct pythons *pythons;     /* must outlive the session; NULL without samples and stacks */
 	record_cb cb;
