@@ -21,7 +21,7 @@ import time
 
 HEAD = ('"commit_sha":"0a1b2c3","env_hash":"sha256:6f1e8d2b6a0c4b7f9e3d5a1c2b4f6e8d0a9c7b5e3f1d2c4b6a8e0f1d3c5b7a9e",'
         '"model":"llama-small.gguf","concurrency":4')
-TAIL = '"graph_enabled":false,"runtime_flags":{"threads":2,"ctx_size":4096},"source":"native"}\n'
+TAIL = '"graph_enabled":false,"runtime_flags":{"threads":2,"ctx_size":4096},"source":"native","inftrace":1}\n'
 OPS = ["mul_mat", "rms_norm", "rope", "soft_max", "add", "silu", "get_rows"]
 CALLS = ["read", "write", "futex", "sched_yield", "getpid"]
 

@@ -3,6 +3,9 @@
 #ifndef INFTRACE_PROFILE_KEYS_H
 #define INFTRACE_PROFILE_KEYS_H
 
+/* A key of lines that inftrace writes, with the version of their rules: any tool may call itself native. */
+#define PROFILE_MARK "inftrace"
+
 /* The keys in the order in which they are written. The first nine are required. */
 #define PROFILE_KEYS(KEY)  \
 	KEY(event)         \

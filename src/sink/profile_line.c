@@ -69,7 +69,7 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	p = fmt_lit(e->tail, "," PROFILE_KEY(runtime_flags));
 	p = fmt_str(p, m->runtime_flags, flags);
 	p = add_container(p, l, e->tgid);
-	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\"}\n");
+	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\",\"" PROFILE_MARK "\":1}\n");
 	e->tail_len = (size_t)(p - e->tail);
 	e->incomplete = m->incomplete;
 

@@ -471,9 +471,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 		return 0;
 
 	family = values[PROFILE_KEY_event]->text;
-	if (node_is(values[PROFILE_KEY_source], JSON_STRING) &&
-		!strcmp(values[PROFILE_KEY_source]->text, "native") &&
-		check_window(check, values[PROFILE_KEY_shape])) {
+	if (node_is(values[PROFILE_KEY_source], JSON_STRING) && !strcmp(values[PROFILE_KEY_source]->text, "native") &&
+		node_get(line->object, PROFILE_MARK) && check_window(check, values[PROFILE_KEY_shape])) {
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
 		if (!strcmp(family, "request_prof")) {
 			check_spans(check, values[PROFILE_KEY_stage_us]);

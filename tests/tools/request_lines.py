@@ -17,7 +17,7 @@ import random
 
 PID, CONTEXT = 4711, 94000000000000
 HEAD = ('{"event":"%s","commit_sha":null,"env_hash":"sha256:0","model":"simulated","concurrency":%d,"shape":{%s},'
-        '"stage_us":{%s},"graph_enabled":false,"runtime_flags":{},"source":"native"}')
+        '"stage_us":{%s},"graph_enabled":false,"runtime_flags":{},"source":"native","inftrace":1}')
 WAITS = 8
 
 

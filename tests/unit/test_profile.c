@@ -91,7 +91,7 @@ static void test_line(void **state)
 		"true,\"cpus_allowed\":4,\"workers\":0},"
 		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
 		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":true,"
-		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\"}\n");
+		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\",\"inftrace\":1}\n");
 	assert_int_equal(asked.n, 1);
 	assert_int_equal(asked.tgid, PID);
 	profile_done(&o);
@@ -505,7 +505,7 @@ static void test_window(void **state)
 		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"version\":\"" INFTRACE_VERSION "\",\"boottime_ns\":\"1000000000000\",\"realtime_ns\":\"1763616000000000001\",\"coverage\":0."
 		"666666},"
 		"\"stage_us\":{\"total\":3000000.001,\"open\":1.500,\"close\":0.007},"
-		"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\"}\n");
+		"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\",\"inftrace\":1}\n");
 	profile_done(&o);
 }
 

@@ -129,6 +129,17 @@ static void test_profile_golden(void **state)
 
 /* The families of the profile's specification: for each a file of good lines and one of bad lines, in which every
  * line has the problem that the same line of the .txt names. */
+/* Other tools call their lines native, too: only the rules for all lines count for them. */
+static void test_profile_foreign(void **state)
+{
+	struct output result;
+
+	(void)state;
+	RUN(&result, GOLDEN "profile_foreign.jsonl");
+	assert_string_equal(result.err, "");
+	assert_int_equal(result.rc, EXIT_OK);
+}
+
 static void test_profile_families(void **state)
 {
 	static const char *const families[][2] = {
@@ -286,7 +297,7 @@ static void test_profile_envelope(void **state)
 		"source and source_line must be strings where they are given");
 }
 
-#define NATIVE "\"source\":\"native\""
+#define NATIVE "\"source\":\"native\",\"inftrace\":1"
 
 static void expect_stages(const char *event, const char *stages, const char *problem)
 {
@@ -766,6 +777,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_profile_golden),
+		cmocka_unit_test(test_profile_foreign),
 		cmocka_unit_test(test_profile_families),
 		cmocka_unit_test(test_profile_require),
 		cmocka_unit_test(test_profile_envelope),
