@@ -112,6 +112,9 @@ static bool file_validate(
 		kind = FILE_EXECUTION_TRACE;
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
+	/* of a profile to which nothing was written */
+	if (kind == FILE_OTHER && !source.error[0] && text_is_blank((const char *)source.pos, (size_t)(source.end - source.pos)))
+		kind = FILE_PROFILE;
 	switch (kind) {
 	case FILE_OTHER:
 		check_problem(&report, "%s", why);

@@ -98,11 +98,16 @@ void json_reader_take(struct json_reader *reader)
 static int value_finish(struct json_reader *reader, const struct json_scan *scan,
 	unsigned char *text, const struct json_node **ret_value)
 {
+	int err;
+
 	reader->surrogate_escapes = scan->surrogate_escapes;
 	if (!ret_value)
 		return 0;
-	if (json_nodes_finish(&reader->nodes, (char *)text))
-		return reader_fail(reader, -ENOMEM, "out of memory");
+	err = json_nodes_finish(&reader->nodes, (char *)text);
+	if (err == -ERANGE)
+		return reader_fail(reader, -EBADMSG, "invalid JSON: a number out of range");
+	if (err)
+		return reader_fail(reader, err, "out of memory");
 	*ret_value = reader->nodes.list;
 	return 0;
 }

@@ -98,44 +98,47 @@ static char *text_of(struct metadata *m, const struct process *p, const char *op
 	return value ? strdup(value) : NULL;
 }
 
-/* json-c accepts single quotes, and other things that are not JSON. */
-static bool is_json(const char *text)
-{
-	const char *p = text + strspn(text, " \t\r\n");
-	struct json_scan scan;
-	size_t used = 0;
-	int ret;
-
-	json_scan_init(&scan);
-	ret = json_scan_feed(&scan, (const unsigned char *)p, strlen(p), &used);
-	if (!ret)
-		ret = json_scan_end(&scan);
-	return ret == 1 && !p[used + strspn(p + used, " \t\r\n")];
-}
-
-static struct json_object *parse_object(const char *text)
-{
-	struct json_tokener *tok = is_json(text) ? json_tokener_new() : NULL;
-	struct json_object *obj = NULL;
-
-	if (!tok)
-		return NULL;
-	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	obj = json_tokener_parse_ex(tok, text, (int)strlen(text) + 1);
-	if (json_tokener_get_error(tok) != json_tokener_success || !json_object_is_type(obj, json_type_object)) {
-		json_object_put(obj);
-		obj = NULL;
-	}
-	json_tokener_free(tok);
-	return obj;
-}
-
+/* json-c accepts what is not JSON, and changes large numbers. */
 bool metadata_flags_ok(const char *text)
 {
-	struct json_object *obj = parse_object(text);
+	struct json_nodes nodes = { 0 };
+	char *copy = strdup(text);
+	struct json_scan scan;
+	size_t used = 0;
+	int ret = -ENOMEM;
 
-	json_object_put(obj);
-	return obj;
+	json_scan_init_nodes(&scan, &nodes);
+	if (copy)
+		ret = json_scan_feed(&scan, (const unsigned char *)copy, strlen(copy), &used);
+	if (!ret)
+		ret = json_scan_end(&scan);
+	if (ret == 1 && copy[used + strspn(copy + used, " \t\r\n")])
+		ret = -EBADMSG;
+	if (ret == 1)
+		ret = json_nodes_finish(&nodes, copy) ?: nodes.list->kind == JSON_OBJECT;
+	json_nodes_free(&nodes);
+	free(copy);
+	return ret == 1;
+}
+
+/* The text of an object on one line; NULL: no memory. */
+static char *one_line(const char *text)
+{
+	char *line = malloc(strlen(text) + 1), *p = line;
+	bool in_string = false;
+
+	for (; line && *text; text++) {
+		if (!in_string && strchr(" \t\r\n", *text))
+			continue;
+		*p++ = *text;
+		if (in_string && *text == '\\')
+			*p++ = *++text;
+		else if (*text == '"')
+			in_string = !in_string;
+	}
+	if (line)
+		*p = 0;
+	return line;
 }
 
 static char *plain_text(struct json_object *obj)
@@ -179,14 +182,12 @@ static char *flags_of(struct metadata *m, const struct process *p)
 {
 	bool theirs = false;
 	const char *text = m->o->runtime_flags ? m->o->runtime_flags : find(m, p, flags_names, &theirs);
-	struct json_object *obj = text ? parse_object(text) : NULL;
+	bool ok = text && metadata_flags_ok(text);
 	char *plain;
 
-	if (text && !obj && may_warn(m))
+	if (text && !ok && may_warn(m))
 		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
-	/* printed again, so that it is one line whatever the environment contains */
-	plain = obj ? plain_text(obj) : settings_of(p);
-	json_object_put(obj);
+	plain = ok ? one_line(text) : settings_of(p);
 	return plain ? plain : strdup("{}");
 }
 

@@ -2,6 +2,8 @@
 #include "util/json_node.h"
 
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -158,6 +160,15 @@ static void key_finish(struct json_node *node, char *text)
 	node->key = key;
 }
 
+/* Whether it is a number that no double holds, which most readers refuse. */
+static bool is_out_of_range(const struct json_node *node)
+{
+	bool real = node->kind == JSON_REAL;
+
+	return (real || node->kind == JSON_INT) && (node->len > DBL_MAX_10_EXP || (real && strpbrk(node->text, "eE"))) &&
+	       isinf(strtod(node->text, NULL));
+}
+
 static void text_finish(struct json_node *node, char *text, bool root)
 {
 	char *value = text + (uintptr_t)node->text;
@@ -181,6 +192,8 @@ int json_nodes_finish(struct json_nodes *nodes, char *text)
 		if (node->key)
 			key_finish(node, text);
 		text_finish(node, text, i == 0);
+		if (i && is_out_of_range(node))
+			return -ERANGE;
 	}
 	for (uint32_t i = 0; i < nodes->len && !err; i++) {
 		if (nodes->list[i].kind == JSON_OBJECT)

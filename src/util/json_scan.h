@@ -83,7 +83,8 @@ int json_scan_end(struct json_scan *scan);
 
 /*
  * Makes the nodes of a complete value ready for use. text is everything that was fed, in one piece;
- * it is changed, and the nodes point into it. The first node is the value. Returns 0 or -ENOMEM.
+ * it is changed, and the nodes point into it. The first node is the value. -ENOMEM; -ERANGE: a number is
+ * out of the range of a double.
  */
 int json_nodes_finish(struct json_nodes *nodes, char *text);
 void json_nodes_free(struct json_nodes *nodes);

@@ -543,5 +543,7 @@ void check_profile(struct json_source *source, const char *path, const char *con
 	fprintf(out, "%s: profile%s, %llu line%s: ", path, source->gzip ? " (gzip)" : "",
 		(unsigned long long)check.lines, check.lines == 1 ? "" : "s");
 	name_counts_print(&check.families, out);
+	if (!check.lines)
+		fputs("; note: no events", out);
 	check_summary_end(report, out);
 }

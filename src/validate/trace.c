@@ -323,6 +323,8 @@ static void print_summary(
 		tracks_shown(&check->tracks) == 1 ? "" : "s");
 	if (check->form.open)
 		fputs("; open (not closed by ]: recording cut)", out);
+	if (!check->form.events)
+		fputs("; note: no events", out);
 	if (found->overlaps)
 		fprintf(out,
 			"; note: %llu slices overlap another without nesting, by up to %lld ns%s",
@@ -361,7 +363,7 @@ void check_trace(
 		err = trace_read(source, &ops, &check, &check.form);
 	if (err)
 		goto out;
-	if (!check.form.events)
+	if (!check.form.events && check.form.open)
 		check_problem(report, "no events");
 	check.findings.strict = check.findings.array = check.form.array;
 	check.findings.rounding = check.ours ? 0 : FOREIGN_ROUNDING_NS;

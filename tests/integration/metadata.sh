@@ -56,6 +56,10 @@ test_envelope() {
 	INFTRACE_MODEL=' ' INFTRACE_CONCURRENCY='' step -- "$mini" -n 2 -t 1
 	same "blank variables are not set" "$(last '[p["model"], p["concurrency"]]')" '["ferrum", 3]'
 
+	step --runtime-flags $'{"big": 123456789012345678901234567890,\n "n": 1.50, "s": "a  \\" b"}' -- "$mini" -n 2 -t 1
+	check "numbers stay as they are" grep -qF '"runtime_flags":{"big":123456789012345678901234567890,"n":1.50,"s":"a  \" b"}' "$profile"
+	check_rc "a number out of range" 2 'not a JSON object' "$INFTRACE" record --runtime-flags '{"n":1e400}' --profile "$profile" -- true
+
 	unset INFTRACE_MODEL INFTRACE_CONCURRENCY INFTRACE_ENV_HASH "${!FERRUM_PROFILE_@}"
 }
 
