@@ -20,10 +20,11 @@
 
 #define PROCESSES_MAX 1024 /* the one not used for longest is replaced */
 #define THEIRS_MAX 256	   /* bytes of a value chosen by a process */
-#define VARIABLE_MAX (THEIRS_MAX + 64) /* including the name */
+#define THEIR_FLAGS_MAX (16u << 10) /* of its runtime flags */
 #define FLAGS_MAX 1024	   /* bytes of its settings, which are in every line */
 #define KEPT_MAX (64u << 10) /* bytes of its environment */
 #define WARNINGS_MAX 16
+#define PARENTS_MAX 4
 #define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked up again after this time */
 
 struct process {
@@ -33,6 +34,7 @@ struct process {
 	bool read, will_exec;
 	bool may_choose; /* see environment_may_choose() */
 	struct process_text environ, cmdline; /* only what matters of the environment */
+	struct process_text service; /* command line of what started it, if that is the same program */
 	struct env_program program;
 	/* for its lines */
 	bool made, complete;
@@ -70,6 +72,8 @@ static bool may_warn(struct metadata *m)
 /* The value of the first name that is set, in our environment and then in that of the process. */
 static const char *find(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
 {
+	size_t max = names == flags_names ? THEIR_FLAGS_MAX : THEIRS_MAX;
+
 	*ret_theirs = false;
 	for (int i = 0; i < 2; i++) {
 		if (environment_ours(names[i]))
@@ -80,11 +84,10 @@ static const char *find(struct metadata *m, const struct process *p, const char 
 		struct environment e = { .text = p->environ };
 		const char *value = environment_theirs(&e, names[i]);
 
-		if (value && strlen(value) <= THEIRS_MAX)
+		if (value && strlen(value) <= max)
 			return value;
 		if (value && may_warn(m))
-			log_warn("%s of process %u is longer than %d bytes and is left out", names[i], p->tgid,
-				THEIRS_MAX);
+			log_warn("%s of process %u is longer than %zu bytes and is left out", names[i], p->tgid, max);
 	}
 	return NULL;
 }
@@ -191,20 +194,28 @@ static char *flags_of(struct metadata *m, const struct process *p)
 	return plain ? plain : strdup("{}");
 }
 
-static uint32_t concurrency_of(struct metadata *m, const struct process *p)
+/* 0: nobody says it. */
+static uint32_t concurrency_of(struct metadata *m, const struct process *p, bool *ret_configured)
 {
 	uint32_t n = m->o->concurrency;
-	const char *text;
+	const char *text, *slots;
 	bool theirs;
 
-	if (n)
+	*ret_configured = false;
+	text = n ? NULL : find(m, p, concurrency_names, &theirs);
+	if (text && (parse_u32(text, &n) || !n)) {
+		n = 0;
+		if (may_warn(m))
+			log_warn("the concurrency%s is not a number above 0 and is left out", theirs ? " of a process" : "");
+	}
+	if (n || !p)
 		return n;
-	text = find(m, p, concurrency_names, &theirs);
-	if (!text || (!parse_u32(text, &n) && n))
-		return n ? n : 1;
-	if (may_warn(m))
-		log_warn("the concurrency%s is not a number above 0 and is left out", theirs ? " of a process" : "");
-	return 1;
+	*ret_configured = true;
+	n = model_concurrency(&p->cmdline);
+	slots = n ? NULL : process_text_variable(&p->environ, "LLAMA_ARG_N_PARALLEL");
+	if (slots && parse_u32(slots, &n))
+		n = 0;
+	return n ? n : model_concurrency(&p->service);
 }
 
 static char *model_of(struct metadata *m, const struct process *p, bool alive)
@@ -214,7 +225,8 @@ static char *model_of(struct metadata *m, const struct process *p, bool alive)
 	if (model || !p)
 		return model;
 	/* its files are known only while it lives, so that its command line comes first: the name does not change */
-	if (!model_of_cmdline(&p->cmdline, name) || (alive && !model_of_files((pid_t)p->tgid, name)))
+	if (!model_of_cmdline(&p->cmdline, name) || (alive && !model_of_files((pid_t)p->tgid, name)) ||
+		!model_of_cmdline(&p->service, name))
 		return strdup(name);
 	return NULL;
 }
@@ -252,6 +264,7 @@ static void clear(struct process *p)
 	clear_made(p);
 	process_text_free(&p->environ);
 	process_text_free(&p->cmdline);
+	process_text_free(&p->service);
 	env_program_free(&p->program);
 	p->read = p->will_exec = p->may_choose = false;
 }
@@ -301,8 +314,8 @@ static void keep_some(struct process_text *t)
 		size_t n = strlen(s);
 
 		next = process_text_next(t, s);
-		if (meta && n > VARIABLE_MAX)
-			n = VARIABLE_MAX; /* still too long, and reported as such */
+		if (meta && n > THEIR_FLAGS_MAX + 64)
+			n = THEIR_FLAGS_MAX + 64; /* still too long, and reported as such */
 		if ((!meta && !env_is_setting(s) && strncmp(s, "LD_LIBRARY_PATH=", 16)) || len + n + 1 > KEPT_MAX)
 			continue;
 		memmove(t->data + len, s, n);
@@ -315,6 +328,28 @@ static void keep_some(struct process_text *t)
 
 		t->data = less ? less : t->data;
 		t->data[len] = 0;
+	}
+}
+
+/* Workers of a server have lost its command line, or have one of their own. */
+static void read_service(pid_t pid, struct process_text *ret)
+{
+	char own[PATH_MAX], path[64], exe[PATH_MAX];
+	pid_t parent = pid;
+	ssize_t n, k;
+
+	*ret = (struct process_text){ 0 };
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, own, sizeof(own));
+	for (int i = 0; i < PARENTS_MAX && n > 0 && !process_parent(parent, &parent) && parent; i++) {
+		struct process_text text;
+
+		snprintf(path, sizeof(path), "/proc/%d/exe", parent);
+		k = readlink(path, exe, sizeof(exe));
+		if (k != n || memcmp(own, exe, (size_t)n) || process_cmdline(parent, &text))
+			return;
+		process_text_free(ret);
+		*ret = text;
 	}
 }
 
@@ -342,6 +377,7 @@ static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 	p->cmdline = cmdline;
 	p->program = program;
 	p->may_choose = environment_may_choose(pid);
+	read_service(pid, &p->service);
 	return p->read = true;
 }
 
@@ -392,7 +428,8 @@ void metadata_command(struct metadata *m, pid_t pid, char **argv)
 
 static void make(struct metadata *m, struct process *p)
 {
-	bool alive = p->tgid && process_exists((pid_t)p->tgid);
+	bool alive = p->tgid && process_exists((pid_t)p->tgid), configured;
+	uint32_t concurrency;
 
 	if (!alive && p->made) { /* there is nothing more to learn */
 		p->complete = true;
@@ -405,6 +442,7 @@ static void make(struct metadata *m, struct process *p)
 	p->commit_sha = text_of(m, p, m->o->commit_sha, commit_names);
 	p->model = model_of(m, p, alive);
 	p->flags = flags_of(m, p);
+	concurrency = concurrency_of(m, p, &configured);
 	make_hash(m, p);
 	p->made = true;
 	p->made_ns = clock_mono_ns();
@@ -412,7 +450,8 @@ static void make(struct metadata *m, struct process *p)
 	p->meta = (struct profile_meta){
 		.commit_sha = p->commit_sha,
 		.model = p->model ? p->model : "unknown",
-		.concurrency = concurrency_of(m, p),
+		.concurrency = concurrency,
+		.configured = configured,
 		.runtime_flags = p->flags ? p->flags : "{}",
 		.env_hash = m->hash ? m->hash : p->hash,
 		.incomplete = !p->complete,
@@ -421,7 +460,7 @@ static void make(struct metadata *m, struct process *p)
 
 const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 {
-	static const struct profile_meta unknown = { .model = "unknown", .concurrency = 1, .runtime_flags = "{}" };
+	static const struct profile_meta unknown = { .model = "unknown", .runtime_flags = "{}" };
 	struct metadata *m = arg;
 	struct process *p = get(m, tgid ? tgid : m->only);
 

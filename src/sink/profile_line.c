@@ -48,6 +48,8 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 {
 	const struct profile_meta *m = l->meta.of ? l->meta.of(l->meta.arg, e->tgid) : &l->meta;
 	const char *hash = m->env_hash ? m->env_hash : "sha256:unknown";
+	uint32_t seen = e->tgid ? e->seen : l->seen;
+	const char *from = m->concurrency ? (m->configured ? "configured" : NULL) : seen ? "seen" : NULL;
 	size_t flags = strlen(m->runtime_flags), max;
 	char *p;
 
@@ -63,15 +65,18 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 		p = fmt_lit(e->head, "," PROFILE_KEY(commit_sha) "null");
 	p = add_string(p, "," PROFILE_KEY(env_hash), hash);
 	p = add_string(p, "," PROFILE_KEY(model), m->model);
-	p = add_u64(p, "," PROFILE_KEY(concurrency), m->concurrency);
+	p = add_u64(p, "," PROFILE_KEY(concurrency), m->concurrency ? m->concurrency : seen ? seen : 1);
 	e->head_len = (size_t)(p - e->head);
 
 	p = fmt_lit(e->tail, "," PROFILE_KEY(runtime_flags));
 	p = fmt_str(p, m->runtime_flags, flags);
 	p = add_container(p, l, e->tgid);
+	if (from)
+		p = add_string(p, ",\"concurrency_from\":", from);
 	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\",\"" PROFILE_MARK "\":1}\n");
 	e->tail_len = (size_t)(p - e->tail);
 	e->incomplete = m->incomplete;
+	e->counts = !m->concurrency;
 
 	max = e->head_len + PROFILE_BODY_MAX + e->tail_len;
 	if (max <= l->line_max)
@@ -153,6 +158,22 @@ void profile_line_end(struct profile_lines *l, char *p, bool graph)
 	p = graph ? fmt_lit(p, "," PROFILE_KEY(graph_enabled) "true") : fmt_lit(p, "," PROFILE_KEY(graph_enabled) "false");
 	p = fmt_str(p, nth_envelope(l, l->current)->tail, nth_envelope(l, l->current)->tail_len);
 	writer_append(l->w, l->line, (size_t)(p - l->line));
+}
+
+void profile_lines_saw(struct profile_lines *l, uint32_t tgid, uint64_t sequences)
+{
+	uint32_t n = sequences < UINT32_MAX ? (uint32_t)sequences : UINT32_MAX;
+	struct profile_envelope *e = envelope_of(l, tgid);
+
+	if (!e || n <= e->seen)
+		return;
+	e->seen = n;
+	l->seen = n > l->seen ? n : l->seen;
+	for (size_t i = 0; i < l->envelopes.n; i++) {
+		e = nth_envelope(l, i);
+		if (e->counts && (e->tgid == tgid || !e->tgid))
+			clear(e);
+	}
 }
 
 void profile_lines_exec(struct profile_lines *l, uint32_t tgid)

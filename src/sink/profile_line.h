@@ -26,7 +26,8 @@ struct profile_envelope {
 	uint32_t tgid;     /* must be the first member */
 	char *head, *tail; /* before shape, after graph_enabled */
 	size_t head_len, tail_len;
-	bool incomplete;
+	bool incomplete, counts; /* counts: the most sequences that were seen are its concurrency */
+	uint32_t seen;
 	uint64_t lines;
 };
 
@@ -41,6 +42,7 @@ struct profile_lines {
 	size_t line_max;
 	bool windows; /* shape begins with the number of the window */
 	uint32_t window;
+	uint32_t seen; /* sequences in one step, of any process */
 };
 
 /* Begins a line about a process (0: none in particular), up to the place of the first key of the shape,
@@ -49,6 +51,9 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 
 /* p: after the brace that ends stage_us. */
 void profile_line_end(struct profile_lines *l, char *p, bool graph);
+
+/* A step of the process had so many sequences. */
+void profile_lines_saw(struct profile_lines *l, uint32_t tgid, uint64_t sequences);
 
 /* The process runs another program. */
 void profile_lines_exec(struct profile_lines *l, uint32_t tgid);

@@ -295,8 +295,11 @@ static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, 
 
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
 {
+	struct step_rows rows;
 	bool told = will_be_told(ps, r), gpu = ps->rec->gpu && gpu_info_expects(ps->rec->gpu, r->h.tgid);
 
+	if (rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.n_sequences)
+		profile_lines_saw(ps->lines, r->h.tgid, rows.n_sequences);
 	if ((!told && !gpu) || !hold(ps, r, told, gpu))
 		write_step(ps, r);
 }

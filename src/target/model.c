@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "target/process.h"
+#include "util/parse.h"
 #include "util/secret.h"
 #include "util/text.h"
 
@@ -174,18 +175,23 @@ static bool is_number(const char *value)
 	return *value && !*end && !isspace((unsigned char)*value);
 }
 
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && strcmp(name, names[i]))
+		i++;
+	return i < n;
+}
+
 static bool is_model_option(const char *name, const char *value)
 {
-	static const char *const names[] = { "--model", "--model-path", "--model_path", "--model-id", "--hf-repo" };
+	static const char *const names[] = { "--model", "--model-path", "--model_path", "--model-id", "--hf-repo", "-hf", "-hfr" };
 	size_t len = strlen(value), suffix = strlen(SUFFIX);
 
 	if (!strcmp(name, "-m")) /* for Python -m is a module */
 		return len > suffix && !strcasecmp(value + len - suffix, SUFFIX);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(name, names[i]))
-			return true;
-	}
-	return false;
+	return is_one_of(name, names, sizeof(names) / sizeof(names[0]));
 }
 
 /* For a file its name; for a repository, "org/name", both parts. */
@@ -205,16 +211,41 @@ static bool set_model(const char *value, char name[MODEL_NAME_MAX])
 
 int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX])
 {
+	static const char *const servers[] = { "vllm", "ferrum" };
+	const char *s = process_text_next(cmdline, NULL), *before = s;
+
+	for (; s && (s = process_text_next(cmdline, s)); before = s) {
+		const char *slash = strrchr(before, '/'), *value = NULL;
+		char option[VALUE_MAX];
+
+		if (s[0] == '-')
+			value = option_value(cmdline, &s, option);
+		if (value && is_model_option(option, value) && set_model(value, name))
+			return 0;
+		if (strcmp(s, "serve") || !is_one_of(slash ? slash + 1 : before, servers, 2))
+			continue;
+		value = process_text_next(cmdline, s);
+		if (value && *value != '-' && set_model(value, name))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+uint32_t model_concurrency(const struct process_text *cmdline)
+{
+	static const char *const names[] = { "-np", "--parallel", "--max-num-seqs", "--max_num_seqs", "--max-running-requests",
+		"--max-concurrent-requests" };
 	const char *s = process_text_next(cmdline, NULL);
+	uint32_t n = 0, last = 0;
 
 	while (s && (s = process_text_next(cmdline, s))) {
 		char option[VALUE_MAX];
 		const char *value = s[0] == '-' ? option_value(cmdline, &s, option) : NULL;
 
-		if (value && is_model_option(option, value) && set_model(value, name))
-			return 0;
+		if (value && is_one_of(option, names, sizeof(names) / sizeof(names[0])) && !parse_u32(value, &n) && n)
+			last = n; /* as parsers of command lines do */
 	}
-	return -ENOENT;
+	return last;
 }
 
 /* Letters, digits and the characters that occur in words, lists and file names. */

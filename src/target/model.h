@@ -4,6 +4,7 @@
 #define INFTRACE_MODEL_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define MODEL_NAME_MAX 257 /* with the NUL */
@@ -17,8 +18,11 @@ struct process_text;
  */
 int model_of_files(pid_t pid, char name[MODEL_NAME_MAX]);
 
-/* The model that --model or the like on its command line names. -ENOENT. */
+/* The model that its command line names, by --model or the like, or as in `vllm serve NAME`. -ENOENT. */
 int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX]);
+
+/* The number of sequences at a time that --parallel or the like allows; 0: none says it. */
+uint32_t model_concurrency(const struct process_text *cmdline);
 
 /*
  * Adds the options on its command line as "--name": "value", or true for those without a value. Only

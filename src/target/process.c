@@ -202,6 +202,13 @@ int process_user(pid_t pid, uid_t *ret_uid)
 	return read_value(pid, "Uid:", value) || sscanf(value, "%u", ret_uid) != 1 ? -ESRCH : 0;
 }
 
+int process_parent(pid_t pid, pid_t *ret_parent)
+{
+	char value[VALUE_LEN];
+
+	return read_value(pid, "PPid:", value) || sscanf(value, "%d", ret_parent) != 1 ? -ESRCH : 0;
+}
+
 int process_own_number(pid_t pid, pid_t *ret_number)
 {
 	char value[VALUE_LEN];

@@ -37,6 +37,9 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift);
 /* The real user of a process. -ESRCH. */
 int process_user(pid_t pid, uid_t *ret_uid);
 
+/* Its parent, whose number is 0 for one outside of this PID namespace. -ESRCH. */
+int process_parent(pid_t pid, pid_t *ret_parent);
+
 /* Calls cb for each thread of the process; the first non-zero return ends the walk and is returned.
  * -ESRCH when the process is gone. */
 int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg);

@@ -234,6 +234,29 @@ build_id_of() { # FILE
 	readelf -n "$1" | sed -n 's/.*Build ID: //p'
 }
 
+# A server and its worker, which has no such command line.
+test_served() {
+	cat >"$TMP/vllm" <<-'END'
+		import subprocess, sys, time
+		worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+		print(worker.pid, flush=True)
+		time.sleep(1000)
+	END
+	flags=$(printf '{"a":"%05000d"}' 0)
+	FERRUM_PROFILE_RUNTIME_FLAGS_JSON=$flags background python3 "$TMP/vllm" serve org/NAME --max-num-seqs 32 >"$TMP/worker"
+	server=$BG
+	wait_until 60 grep -q . "$TMP/worker"
+	worker=$(cat "$TMP/worker")
+	wait_until 60 is_program "$worker" python3
+	record_each -p "$server,$worker"
+	for pid in "$server" "$worker"; do
+		same "a server and its worker: model and concurrency" \
+			"$(lines_of "$pid" '[l["model"], l["concurrency"], l["concurrency_from"]]' "$TMP/each.jsonl")" '["[\"org/NAME\", 32, \"configured\"]"]'
+	done
+	same "runtime flags of 5 KB" "$(lines_of "$server" 'l["runtime_flags"]' "$TMP/each.jsonl" | tr -dc 0 | wc -c)" 5000
+	kill "$worker"
+}
+
 # A command that has ended before it is looked at.
 test_short_command() {
 	for run in 1 2; do
@@ -327,6 +350,6 @@ test_host() {
 	check "host: valid" "$INFTRACE" validate -q "$TMP/h.json" "$TMP/h.jsonl"
 }
 
-ALL_TESTS=(envelope env_hash one_hash linked windows each_process short_command of_others steps_per_process torn_line two_outputs
+ALL_TESTS=(envelope env_hash one_hash linked served windows each_process short_command of_others steps_per_process torn_line two_outputs
 	version host)
 run_tests "$@"

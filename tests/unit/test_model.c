@@ -70,6 +70,12 @@ static void test_cmdline(void **state)
 		{ "x|--model||", NULL },
 		{ "x|--model|https://me:hush@host/x|", NULL },
 		{ "x|", NULL },
+		{ "/usr/bin/python3|/usr/bin/vllm|serve|meta-llama/Llama-3|--port|80|", "meta-llama/Llama-3" },
+		{ "ferrum|serve|/models/a.gguf|", "a.gguf" },
+		{ "vllm|serve|--model|b|", "b" },
+		{ "vllm|serve|", NULL },
+		{ "nginx|serve|x|", NULL },
+		{ "llama-server|-hf|ggml-org/gemma:Q4_K|", "ggml-org/gemma:Q4_K" },
 	};
 
 	(void)state;
@@ -84,6 +90,29 @@ static void test_cmdline(void **state)
 		} else {
 			assert_true(err < 0);
 		}
+	}
+}
+
+static void test_concurrency(void **state)
+{
+	static const struct {
+		const char *cmdline;
+		uint32_t n;
+	} cases[] = {
+		{ "llama-server|-np|4|", 4 },
+		{ "llama-server|--parallel=8|-t|2|", 8 },
+		{ "vllm|serve|x|--max-num-seqs|32|", 32 },
+		{ "x|-np|4|-np|-1|", 4 },
+		{ "x|-np|0|", 0 },
+		{ "x|--parallel|", 0 },
+		{ "x|-t|2|", 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct process_text t = cmdline(cases[i].cmdline);
+
+		assert_int_equal(model_concurrency(&t), cases[i].n);
 	}
 }
 
@@ -125,6 +154,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_cmdline),
+		cmocka_unit_test(test_concurrency),
 		cmocka_unit_test(test_files),
 	};
 

@@ -221,12 +221,33 @@ static void test_bound(void **state)
 	request_gpu_free(g);
 }
 
+/* Where nobody says the concurrency, it is the most sequences that a step had so far. */
+static void test_concurrency(void **state)
+{
+	static const struct profile_meta metas[] = { { .model = "m", .runtime_flags = "{}" },
+		{ .model = "m", .runtime_flags = "{}", .concurrency = 4, .configured = true } };
+	struct out o;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		profile_open(&o, &metas[i]);
+		for (size_t k = 0; k < ARRAY_SIZE(together); k++)
+			emit_rows(o.s, &together[k]);
+		assert_int_equal(o.s->ops->close(o.s, &totals), 0);
+		read_text(&o);
+		assert_non_null(strstr(o.text, i ? "\"concurrency\":4," : "\"concurrency\":2,"));
+		assert_non_null(strstr(strstr(o.text, "window_prof"), i ? "\"concurrency_from\":\"configured\"" : "\"concurrency_from\":\"seen\""));
+		profile_done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_turns, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_unknown, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_concurrency, set_up, tear_down),
 		cmocka_unit_test(test_bound),
 	};
 
