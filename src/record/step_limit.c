@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/process.h"
 #include "target/tasks.h"
+
+#define PARENTS_MAX 4
 
 struct stepped {
 	uint32_t tgid, steps;
 	uint64_t end_ns; /* end of its last step; UINT64_MAX: more are to come */
+	pid_t parents[PARENTS_MAX];
 };
 
 struct held {
@@ -79,6 +83,8 @@ static struct stepped *add(struct step_limit *l, uint32_t tgid)
 		return NULL;
 	l->list = list;
 	list[l->n] = (struct stepped){ .tgid = tgid, .end_ns = UINT64_MAX };
+	for (int i = 0, pid = (int)tgid; i < PARENTS_MAX && !process_parent(pid, &pid) && pid; i++)
+		list[l->n].parents[i] = pid;
 	return &list[l->n++];
 }
 
@@ -154,13 +160,25 @@ void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, voi
 	l->settled_ns = now_ns;
 }
 
+/* Whether it is what started a process with steps, such as a server, and leaves them to that. */
+static bool is_parent(const struct step_limit *l, pid_t tgid)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		for (int k = 0; k < PARENTS_MAX; k++) {
+			if (l->list[i].parents[k] == tgid)
+				return true;
+		}
+	}
+	return false;
+}
+
 static void check_one(struct task *t, void *arg)
 {
 	struct step_limit *l = arg;
 	const struct stepped *p = find(l, t->tgid);
 
 	l->any = true;
-	l->over &= p && p->steps >= l->max;
+	l->over &= p ? p->steps >= l->max : is_parent(l, (pid_t)t->tgid);
 }
 
 bool step_limit_over(struct step_limit *l, struct tasks *tasks)

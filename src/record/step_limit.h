@@ -37,7 +37,7 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 /* Does the same at each settled() of sinks. */
 void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
 
-/* Whether all living targets have had their steps; false if there are none. */
+/* Whether all living targets have had their steps, but for parents of those that have none; false if there are none. */
 bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 
 #endif

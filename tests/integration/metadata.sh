@@ -299,6 +299,13 @@ test_steps_per_process() {
 	expect "--max-steps-per-process" "[sum(l['event'] == 'token_prof' and l['shape']['pid'] == i and
 		'began_before' not in l['shape'] for l in p) for i in (${pids[1]}, ${pids[2]})] == [4, 4]" p="$TMP/steps.jsonl"
 	kill "${pids[@]}"
+	# shellcheck disable=SC2016
+	background sh -c '"$1" -q -r 0 -t 1 -i 5 & "$1" -q -r 0 -t 1 -i 5 & echo "$! ready"; wait' sh "$mini" >"$TMP/parent"
+	wait_until 60 grep -q ready "$TMP/parent"
+	mapfile -t pids < <(pgrep -P "$BG")
+	check "--max-steps-per-process: a parent without steps" timeout 300 "$INFTRACE" record -q --max-steps-per-process 4 \
+		--profile "$TMP/parent.jsonl" -p "$BG,${pids[0]},${pids[1]}"
+	kill "${pids[@]}"
 }
 
 test_torn_line() {
