@@ -384,13 +384,28 @@ static bool find(const struct environment *e, const char *const names[2], const 
 	return false;
 }
 
+/* What the other tool does where only its switch is set. */
+#define CHAKRA_FLAG "/tmp/vllm_chakra_trace_on"
+#define CHAKRA_DIR "/home/ubuntu/vllm_quickstart/vllm_chakra"
+
+static bool find_default(const struct environment *e, const char *option, const char *value, struct variable *ret)
+{
+	static const char *const names[2] = { "VLLM_CHAKRA_TRACE", "VLLM_CHAKRA_TRACE" };
+
+	if (!find(e, names, option, ret) || !environment_is_on(ret->value))
+		return false;
+	ret->value = value;
+	return true;
+}
+
 static int flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
 	struct variable v;
 	char buf[32];
 
-	if (record_by_time(o) || !find(e, names, "--window-flag", &v))
+	if (record_by_time(o) ||
+		(!find(e, names, "--window-flag", &v) && !find_default(e, "--window-flag", CHAKRA_FLAG, &v)))
 		return 0;
 	if (o->n_outputs || o->profile) {
 		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
@@ -400,6 +415,7 @@ static int flag_from(struct record_options *o, const struct environment *e, stru
 	o->window_flag = strings->flag = environment_path(&v);
 	if (!o->window_flag)
 		return -ENOMEM;
+	strings->chakra = !strncmp(v.name, "VLLM_", 5);
 	log_info("windows while %s exists: %s %s", o->window_flag, v.name, environment_whose(&v, buf));
 	return 0;
 }
@@ -438,18 +454,42 @@ static int directory_from(struct record_options *o, const struct environment *e,
 	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
 	struct variable v;
 
-	if (!record_by_time(o) || o->output_dir || !find(e, names, "--output-dir", &v))
+	if (!record_by_time(o) || o->output_dir)
+		return 0;
+	if (!find(e, names, "--output-dir", &v) && (!strings->chakra || !find_default(e, "--output-dir", CHAKRA_DIR, &v)))
 		return 0;
 	o->output_dir = strings->output_dir = environment_path(&v);
 	return o->output_dir ? 0 : -ENOMEM;
 }
 
+/* There is one window for all processes. */
+static void tell_others(const struct record_options *o, const struct environment *first, const char *const *names, size_t n)
+{
+	for (size_t i = 1; i < o->n_pids; i++) {
+		struct environment e;
+
+		environment_read(o->pids[i], &e);
+		for (size_t k = 0; k < n; k++) {
+			const char *value = environment_theirs(&e, names[k]), *same = environment_theirs(first, names[k]);
+
+			if (value && !environment_ours(names[k]) && (!same || strcmp(value, same) != 0))
+				log_info("%s of process %d is left out: windows are as process %d says; record them apart", names[k],
+					o->pids[i], o->pids[0]);
+		}
+		environment_free(&e);
+	}
+}
+
 int record_window_environment(struct record_options *o, struct record_strings *strings)
 {
+	static const char *const names[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG", "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR",
+		"INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS" };
 	struct environment e;
 	int err;
 
 	environment_read(o->n_pids ? o->pids[0] : 0, &e);
+	if (!record_by_time(o) && !o->n_outputs && !o->profile)
+		tell_others(o, &e, names, sizeof(names) / sizeof(names[0]));
 	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?
 								 : directory_from(o, &e, strings);
 	environment_free(&e);

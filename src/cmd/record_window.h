@@ -13,6 +13,7 @@ extern const struct argp record_window_argp;
 /* Heap copies of values that are not in argv. */
 struct record_strings {
 	char *flag, *output_dir;
+	bool chakra; /* the flag is that of the other tool */
 };
 void record_strings_free(struct record_strings *strings);
 

@@ -40,18 +40,24 @@ void environment_free(struct environment *e)
 	*e = (struct environment){ 0 };
 }
 
-/* The other tool's tracing is off, so its other variables do not count. */
-static bool is_off(const char *name, const char *value)
+bool environment_is_on(const char *value)
 {
-	static const char *const words[] = { "0", "false", "off", "no" };
+	static const char *const words[] = { "1", "true", "yes", "y", "on" };
+	size_t len;
 
-	if (strncmp(name, "VLLM_CHAKRA_", strlen("VLLM_CHAKRA_")) || !value)
-		return false;
+	value += strspn(value, " \t\n");
+	len = strcspn(value, " \t\n");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (!strcasecmp(value, words[i]))
+		if (strlen(words[i]) == len && !strncasecmp(value, words[i], len))
 			return true;
 	}
 	return false;
+}
+
+/* The other tool's tracing is off, so its other variables do not count. */
+static bool is_off(const char *name, const char *value)
+{
+	return !strncmp(name, "VLLM_CHAKRA_", strlen("VLLM_CHAKRA_")) && value && !environment_is_on(value);
 }
 
 bool environment_find(const struct environment *e, const char *const names[2], struct variable *ret)

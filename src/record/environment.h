@@ -37,6 +37,9 @@ struct variable {
 	pid_t pid; /* whose environment; 0: ours */
 };
 
+/* As the other tool reads a switch. */
+bool environment_is_on(const char *value);
+
 bool environment_find(const struct environment *e, const char *const names[2], struct variable *ret);
 
 /* A process of another user must choose neither where root writes nor what it waits for. */

@@ -424,6 +424,23 @@ static void test_own_environment(void **state)
 	setenv("VLLM_CHAKRA_TRACE", "0", 1);
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
+	/* its switch alone means its own places */
+	forget();
+	setenv("VLLM_CHAKRA_TRACE", "1", 1);
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "/tmp/vllm_chakra_trace_on");
+	assert_text(o.output_dir, "/home/ubuntu/vllm_quickstart/vllm_chakra");
+	forget();
+	setenv("VLLM_CHAKRA_TRACE", "True", 1);
+	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "f");
+	assert_null(o.output_dir);
+	forget();
+	setenv("VLLM_CHAKRA_TRACE", "n", 1);
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	assert_int_equal(environment(), 0);
+	assert_null(o.window_flag);
 	/* blank is not set */
 	forget();
 	setenv("INFTRACE_WINDOW_FLAG", " ", 1);
@@ -497,8 +514,10 @@ static void test_target(void **state)
 {
 	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag",
 		"VLLM_CHAKRA_TRACE_DIR=traces", "VLLM_CHAKRA_TRACE_MAX_STEPS=9", NULL };
+	static const char *const other[] = { "VLLM_CHAKRA_FLAG=/y/flag",
+		"VLLM_CHAKRA_TRACE_DIR=traces", "VLLM_CHAKRA_TRACE_MAX_STEPS=10", NULL };
 	char line[512], path[128];
-	pid_t pid = child(0, top, env);
+	pid_t pid = child(0, top, env), pids[2];
 
 	(void)state;
 	o.pids = &pid;
@@ -513,6 +532,20 @@ static void test_target(void **state)
 		"inftrace: windows of 9 steps of each process: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d\n",
 		pid, pid);
 	assert_string_equal(said, line);
+	forget();
+	/* of several, the first one's count, and the others' are named */
+	pids[0] = pid;
+	pids[1] = child(0, top, other);
+	o.pids = pids;
+	o.n_pids = 2;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "/x/flag");
+	snprintf(line, sizeof(line),
+		"inftrace: VLLM_CHAKRA_FLAG of process %d is left out: windows are as process %d says; record them apart\n"
+		"inftrace: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d is left out: windows are as process %d says; record them apart\n",
+		pids[1], pids[0], pids[1], pids[0]);
+	assert_memory_equal(said, line, strlen(line));
+	end_child(pids[1]);
 	forget();
 	/* ours comes first */
 	setenv("INFTRACE_WINDOW_FLAG", "ours", 1);
