@@ -66,19 +66,15 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 enum file_kind file_detect(
 	const struct json_source *source, char *buf, size_t size, const char **ret_why)
 {
-	const unsigned char *p = source->pos, *end = source->end, *line;
+	const unsigned char *p = source->pos, *end = source->end;
+	size_t len = (size_t)(end - p);
 
 	if (p == end) {
 		*ret_why = "is empty";
 		return FILE_OTHER;
 	}
-	/* skips blank lines, which a profile may have */
-	while ((line = memchr(p, '\n', (size_t)(end - p))) &&
-		text_is_blank((const char *)p, (size_t)(line - p)))
-		p = line + 1;
-	while (p < end && (*p == ' ' || *p == '\t' || *p == '\r'))
-		p++;
-	if (text_is_blank((const char *)p, (size_t)(end - p))) {
+	p = (const unsigned char *)text_trim((const char *)p, &len);
+	if (!len) {
 		*ret_why = "holds only white space";
 		return FILE_OTHER;
 	}

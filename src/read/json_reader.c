@@ -220,8 +220,8 @@ static bool text_ended(const unsigned char *text, size_t len)
 int json_reader_line(struct json_reader *reader, const struct json_node **ret_value)
 {
 	struct json_scan scan;
-	size_t len, used = 0;
-	unsigned char *text;
+	size_t len, used = 0, before;
+	unsigned char *text, *line;
 	int ret;
 
 	do {
@@ -229,7 +229,10 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 		ret = line_read(reader, &text, &len);
 		if (ret)
 			return ret;
-	} while (text_is_blank((const char *)text, len));
+		line = text;
+		text = (unsigned char *)text_trim((const char *)text, &len);
+	} while (!len);
+	before = (size_t)(text - line);
 
 	json_scan_init_nodes(&scan, &reader->nodes);
 	ret = json_scan_feed(&scan, text, len, &used);
@@ -240,12 +243,12 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 			reader, -EBADMSG, "invalid JSON: the line ends inside the value");
 	if (ret == -EBADMSG)
 		return reader_fail(
-			reader, ret, "invalid JSON at column %zu: %s", used + 1, scan.error);
+			reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
 	if (ret < 0)
 		return reader_fail(
 			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan.error);
 	if (!text_ended(text + used, len - used))
 		return reader_fail(reader, -EBADMSG,
-			"invalid JSON: text after the value, at column %zu", used + 1);
+			"invalid JSON: text after the value, at column %zu", before + used + 1);
 	return value_finish(reader, &scan, text, ret_value);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 
-#define TEXT_MAX 1024
+#define TEXT_MAX 8192 /* one of a list of names */
 
 static int level;
 static bool status_shown, error_said;

@@ -59,17 +59,33 @@ static bool is_white_space(uint32_t c)
 	       c == 0x3000;
 }
 
-bool text_is_blank(const char *text, size_t len)
+static int space_at(const char *text, size_t len)
 {
 	const unsigned char *s = (const unsigned char *)text;
+	int n = len ? fmt_utf8_scan(s, len) : 0;
+
+	return n > 0 && is_white_space(text_decode(s, n)) ? n : 0;
+}
+
+const char *text_trim(const char *text, size_t *len)
+{
 	int n;
 
-	for (; len; s += n, len -= (size_t)n) {
-		n = fmt_utf8_scan(s, len);
-		if (n <= 0 || !is_white_space(text_decode(s, n)))
-			return false;
-	}
-	return true;
+	for (; (n = space_at(text, *len)); text += n)
+		*len -= (size_t)n;
+	do {
+		n = 0;
+		for (size_t k = 1; k <= 3 && k <= *len && !n; k++)
+			n = space_at(text + *len - k, k) == (int)k ? (int)k : 0;
+		*len -= (size_t)n;
+	} while (n);
+	return text;
+}
+
+bool text_is_blank(const char *text, size_t len)
+{
+	text_trim(text, &len);
+	return !len;
 }
 
 char *text_json(char *out, const char *text, size_t len)

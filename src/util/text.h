@@ -20,7 +20,11 @@ bool text_is_shown(uint32_t c);
 /* Decodes a well-formed UTF-8 sequence of `len` bytes, see fmt_utf8_scan(). */
 uint32_t text_decode(const unsigned char *s, int len);
 
-/* Whether there is nothing but white space, by Unicode's property White_Space, so including no-break spaces. */
+/* Skips white space at the beginning, and takes it off the end: *len becomes that of the rest. Unicode's property White_Space counts, which
+ * includes no-break spaces. */
+const char *text_trim(const char *text, size_t *len);
+
+/* Whether there is nothing but white space. */
 bool text_is_blank(const char *text, size_t len);
 
 /* Whether the text ends with the suffix and has something before it. */

@@ -9,15 +9,17 @@
 
 void check_problem(struct check_report *report, const char *fmt, ...)
 {
-	char text[512];
+	char *text = NULL;
 	va_list ap;
 
 	if (report->problems++ >= CHECK_SHOWN_MAX || !report->problem)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
 	va_end(ap);
-	report->problem(report->ctx, text);
+	report->problem(report->ctx, text ? text : "out of memory");
+	free(text);
 }
 
 void check_summary_end(const struct check_report *report, FILE *out)

@@ -512,17 +512,19 @@ static void bad_line(void *ctx, uint64_t number, const char *why)
 
 static void check_required(struct profile_check *check)
 {
-	char missing[256], name[64];
-	size_t used = 0;
+	char *missing = NULL, name[1024];
+	size_t size = 0;
+	FILE *out = open_memstream(&missing, &size);
 
-	for (size_t i = 0; i < check->required_len && used < sizeof(missing); i++) {
-		if (check->required_seen >> i & 1)
-			continue;
-		used += snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "",
-			text_printable(name, sizeof(name), check->required[i]));
+	for (size_t i = 0; i < check->required_len && out; i++) {
+		if (!(check->required_seen >> i & 1))
+			fprintf(out, "%s%s", ftell(out) ? ", " : "", text_printable(name, sizeof(name), check->required[i]));
 	}
-	if (used)
+	if (!out || fclose(out))
+		check_problem(check->report, "out of memory");
+	else if (size)
 		check_problem(check->report, "missing profile event groups: %s", missing);
+	free(missing);
 }
 
 void check_profile(struct json_source *source, const char *path, const char *const *required,

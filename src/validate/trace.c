@@ -26,7 +26,7 @@ struct trace_check {
 	struct name_counts categories;
 	bool ours; /* inftrace wrote it */
 	uint64_t phases[128];
-	uint64_t surrogates, big_integers;
+	uint64_t surrogates, big_integers, odd_ids, odd_args;
 };
 
 #define EVENT_PROBLEM(check, event, fmt, ...)                                           \
@@ -105,6 +105,19 @@ static uint64_t count_big_integers(const struct json_node *value)
 	return n;
 }
 
+/* What some readers refuse: a problem where inftrace wrote the file, only counted where others did. */
+static void check_strict(struct trace_check *check, const struct trace_event *event, bool bad, uint64_t *count, const char *what)
+{
+	*count += bad;
+	if (bad && check->ours)
+		EVENT_PROBLEM(check, event, "%s", what);
+}
+
+static bool is_plain_id(const struct json_node *value)
+{
+	return node_is(value, JSON_INT) && *value->text != '-' && node_u64(value) <= UINT32_MAX;
+}
+
 static int check_slice(struct trace_check *check, const struct trace_event *event, size_t track)
 {
 	struct trace_span span = { .event = event->number, .line = event->line };
@@ -124,6 +137,8 @@ static int check_slice(struct trace_check *check, const struct trace_event *even
 	}
 	if (tracks_add_span(&check->tracks, track, &span))
 		return -ENOMEM;
+	if (!cat && check->ours) /* others are counted by the summary */
+		EVENT_PROBLEM(check, event, "missing key: cat");
 	name_counts_add(&check->categories, cat ? cat : "(no cat)");
 	return 0;
 }
@@ -170,6 +185,8 @@ static int check_track_event(struct trace_check *check, const struct trace_event
 	if (!event_id(check, event, "pid", event->pid, pid_buf, &pid) ||
 		!event_id(check, event, "tid", event->tid, tid_buf, &tid))
 		return EVENT_BAD;
+	check_strict(check, event, !is_plain_id(event->pid) || !is_plain_id(event->tid), &check->odd_ids,
+		"pid and tid: must be integers from 0 to 4294967295");
 	if (phase == 'B' || phase == 'E')
 		return event_time(check, event, "ts", event->ts, &ts) ? 0 : EVENT_BAD;
 	if (phase == 'X' && !event_string(check, event, "name", event->name, &name))
@@ -254,6 +271,8 @@ static int check_event(void *ctx, const struct trace_event *event)
 		return 0;
 	}
 	check->phases[(unsigned char)ph[0]]++;
+	check_strict(check, event, event->args && !node_is(event->args, JSON_OBJECT) && !strchr("MC", ph[0]), &check->odd_args,
+		"args: not an object");
 	if (strchr(TRACK_PHASES, ph[0]))
 		ret = check_track_event(check, event, ph[0]);
 	else
@@ -345,6 +364,8 @@ static void print_summary(
 		print_note(out, check->big_integers, "integers above 2^63-1");
 		print_note(out, check->surrogates, "events with surrogate escapes");
 	}
+	print_note(out, check->odd_ids, "events whose pid or tid is negative or a text");
+	print_note(out, check->odd_args, "events whose args are no object");
 	print_note(out, check->phases['B'] + check->phases['E'],
 		"B and E events, whose nesting is not checked");
 	check_summary_end(check->report, out);

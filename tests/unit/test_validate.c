@@ -203,6 +203,7 @@ static void test_profile_families(void **state)
 static void test_profile_require(void **state)
 {
 	struct output result;
+	char list[40 * 50];
 
 	(void)state;
 	RUN(&result, GOLDEN "profile_good.jsonl", "--require", "token_prof,window_prof");
@@ -215,6 +216,13 @@ static void test_profile_require(void **state)
 	assert_string_equal(result.err,
 		"inftrace: " GOLDEN
 		"profile_good.jsonl: missing profile event groups: op_prof, a\n");
+	/* the list is complete, however long */
+	memset(list, 'a', sizeof(list));
+	for (size_t i = 40; i < sizeof(list); i += 40)
+		list[i] = ',';
+	list[sizeof(list) - 1] = 0;
+	RUN(&result, GOLDEN "profile_good.jsonl", "-r", list);
+	assert_int_equal(strlen(result.err), strlen("inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: \n") + sizeof(list) - 1 + 49);
 	/* a trace has no families: asking for them is about the profile next to it */
 	RUN(&result, GOLDEN "trace_good.json", GOLDEN "profile_good.jsonl", "-r", "token_prof");
 	assert_int_equal(result.rc, EXIT_OK);
@@ -421,8 +429,11 @@ static void test_profile_lines(void **state)
 	run_text(&result, text);
 	assert_string_equal(result.out, "-: profile, 1 line: op_prof 1\n");
 	assert_string_equal(result.err, "");
-	snprintf(text, sizeof(text), "%s\v{}\n", line);
-	expect_text_problem(text, "line 2: invalid JSON at column 1: a value expected, not byte 0x0b");
+	/* and does not matter around a value */
+	snprintf(text, sizeof(text), "\xc2\x85\xe2\x80\xa8%.*s\xc2\xa0\v\f\xe2\x80\xa9\n", (int)strlen(line) - 1, line);
+	expect_good(text);
+	snprintf(text, sizeof(text), "%s\v{x}\n", line);
+	expect_text_problem(text, "line 2: invalid JSON at column 3: a key in quotes expected, not 'x'");
 
 	snprintf(text, sizeof(text), "%s[1]\n", line);
 	expect_text_problem(text, "line 2: profile event must be a JSON object");
@@ -499,7 +510,7 @@ static void test_trace_kineto(void **state)
 		"2, "
 		"s 1252; slices: cpu_op 4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, "
 		"gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 tracks; note: 71 flow ends "
-		"without a start; note: 13 flow starts without an end\n");
+		"without a start; note: 13 flow starts without an end; note: 2 events whose pid or tid is negative or a text\n");
 	assert_int_equal(result.rc, EXIT_OK);
 }
 
@@ -576,6 +587,33 @@ static void test_trace_forms(void **state)
 }
 
 #define CLOCK "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"ts\":0,\"pid\":9,\"tid\":9}"
+
+/* Readers that take only plain events refuse these: found in any file, and problems in one of inftrace. */
+static void test_trace_plain(void **state)
+{
+#define PLAIN(pid, more) "{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":1,\"pid\":" pid ",\"tid\":2" more "}"
+	static const char *const cases[][3] = {
+		{ PLAIN("1", ""), "slices: (no cat) 1", "missing key: cat" },
+		{ PLAIN("-1", ",\"cat\":\"c\""), "note: 1 events whose pid or tid is negative or a text",
+			"pid and tid: must be integers from 0 to 4294967295" },
+		{ PLAIN("\"1\"", ",\"cat\":\"c\""), "note: 1 events whose pid or tid is negative or a text",
+			"pid and tid: must be integers from 0 to 4294967295" },
+		{ PLAIN("1", ",\"cat\":\"c\",\"args\":[1]"), "note: 1 events whose args are no object", "args: not an object" },
+	};
+	struct output result;
+	char text[512], problem[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "[%s]", cases[i][0]);
+		run_text(&result, text);
+		assert_int_equal(result.rc, EXIT_OK);
+		assert_non_null(strstr(result.out, cases[i][1]));
+		snprintf(text, sizeof(text), "[" CLOCK ",%s]", cases[i][0]);
+		snprintf(problem, sizeof(problem), "event 2 (line 1): %s", cases[i][2]);
+		expect_text_problem(text, problem);
+	}
+}
 
 static void test_trace_nesting(void **state)
 {
@@ -812,6 +850,7 @@ int main(void)
 		cmocka_unit_test(test_trace_kineto),
 		cmocka_unit_test(test_trace_events),
 		cmocka_unit_test(test_trace_forms),
+		cmocka_unit_test(test_trace_plain),
 		cmocka_unit_test(test_trace_nesting),
 		cmocka_unit_test(test_trace_flows),
 		cmocka_unit_test(test_trace_flow_problems),
