@@ -266,18 +266,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int from_environment(struct record_options *o, struct record_strings *strings)
 {
+	const char *output = environment_ours("INFTRACE_OUTPUT") ?: environment_ours("FERRUM_TRACE_OUT");
 	const char *debug = getenv("INFTRACE_DEBUG");
 	int err;
 
-	if (debug && *debug && strcmp(debug, "0"))
+	if (!debug || !*debug)
+		debug = environment_ours("VLLM_CHAKRA_DEBUG") && environment_is_on(getenv("VLLM_CHAKRA_DEBUG")) ? "1" : NULL;
+	if (debug && strcmp(debug, "0"))
 		log_set_level(2);
 	err = record_window_environment(o, strings);
 	if (err || record_by_time(o))
 		return err;
-	if (!o->n_outputs && environment_ours("INFTRACE_OUTPUT"))
-		o->outputs[o->n_outputs++] = environment_ours("INFTRACE_OUTPUT");
+	if (!o->n_outputs && output)
+		o->outputs[o->n_outputs++] = output;
 	if (!o->profile)
-		o->profile = environment_ours("INFTRACE_PROFILE_JSONL");
+		o->profile = environment_ours("INFTRACE_PROFILE_JSONL") ?: environment_ours("FERRUM_PROFILE_JSONL");
 	return 0;
 }
 

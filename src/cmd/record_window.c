@@ -33,6 +33,7 @@ enum {
 	OPT_MAX_STEPS_EACH,
 	OPT_OUTPUT_DIR,
 	OPT_FORMAT,
+	OPT_CHAKRA_NAMES,
 	OPT_ET_STEPS,
 	OPT_FLIGHT,
 	OPT_TRIGGER,
@@ -55,6 +56,8 @@ static const struct argp_option options[] = {
 	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
 		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et (default: json)", 2 },
+	{ "chakra-names", OPT_CHAKRA_NAMES, NULL, 0,
+		"name the traces in --output-dir kineto_pidPID_MS.json and chakra_trace_pidPID_MS.et", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
@@ -259,6 +262,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OUTPUT_DIR:
 		err = parse_name("--output-dir", arg, &o->output_dir);
 		break;
+	case OPT_CHAKRA_NAMES:
+		o->chakra_names = true;
+		break;
 	case OPT_FORMAT:
 		err = parse_formats(o, arg);
 		break;
@@ -315,10 +321,10 @@ static int check_together(const struct record_options *o)
 			windows ? "windows" : "--flight-recorder");
 		return -EINVAL;
 	}
-	if (!record_by_time(o) && (o->output_dir || o->n_formats)) {
+	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names)) {
 		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
 			  "give -o",
-			o->output_dir ? "--output-dir" : "--format");
+			o->output_dir ? "--output-dir" : o->n_formats ? "--format" : "--chakra-names");
 		return -EINVAL;
 	}
 	if (flight && (o->max_steps || o->max_steps_each)) {
@@ -480,6 +486,28 @@ static void tell_others(const struct record_options *o, const struct environment
 	}
 }
 
+static bool is_on(const struct environment *e, const char *name, struct variable *ret)
+{
+	const char *const names[2] = { name, name };
+
+	return environment_find(e, names, ret) && environment_is_on(ret->value);
+}
+
+/* What the other tool's switches ask for, where its windows are recorded. */
+static void chakra_switches(struct record_options *o, const struct environment *e)
+{
+	struct variable v;
+	char buf[32];
+
+	if (is_on(e, "VLLM_CHAKRA_RECORD_SHAPES", &v))
+		o->op_detail = true;
+	if (is_on(e, "VLLM_CHAKRA_WITH_STACK", &v) && o->events == EVENTS_DEFAULT)
+		o->events |= EVENT_SAMPLES | EVENT_STACKS;
+	if (is_on(e, "VLLM_CHAKRA_SYNC_CUDA", &v))
+		log_info("%s %s is left out: inftrace makes no process wait for its GPU; --gpu shows when its kernels end", v.name,
+			environment_whose(&v, buf));
+}
+
 int record_window_environment(struct record_options *o, struct record_strings *strings)
 {
 	static const char *const names[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG", "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR",
@@ -492,6 +520,8 @@ int record_window_environment(struct record_options *o, struct record_strings *s
 		tell_others(o, &e, names, sizeof(names) / sizeof(names[0]));
 	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?
 								 : directory_from(o, &e, strings);
+	if (!err && strings->chakra)
+		chakra_switches(o, &e);
 	environment_free(&e);
 	return err;
 }

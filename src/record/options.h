@@ -85,6 +85,7 @@ struct record_options {
 	uint64_t max_steps;               /* for all processes together */
 	uint32_t max_steps_each;          /* for each process */
 	const char *output_dir;           /* of windows and dumps; set with these */
+	bool chakra_names; /* of the traces there, as the other tool calls them */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et" */
 	size_t n_formats;
 	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */

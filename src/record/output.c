@@ -390,8 +390,9 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
-		char *name = name_by_time(o, profile ? "profile" : "trace", rec->tgid, ms,
-			profile ? "jsonl" : o->formats[i]);
+		const char *suffix = profile ? "jsonl" : o->formats[i];
+		const char *trace = !o->chakra_names ? "trace" : strcmp(suffix, "et") ? "kineto" : "chakra_trace";
+		char *name = name_by_time(o, profile ? "profile" : trace, rec->tgid, ms, suffix);
 
 		if (!name)
 			return -ENOMEM;

@@ -79,6 +79,12 @@ test_env_hash() {
 	unset GGML_SCHED_DEBUG
 	INFTRACE_PROFILE_JSONL=$TMP/env.jsonl "$INFTRACE" record -q -d 20s -- "$mini" -n 2 -t 1 >/dev/null
 	check "INFTRACE_PROFILE_JSONL" "$INFTRACE" validate "$TMP/env.jsonl"
+	FERRUM_PROFILE_JSONL=$TMP/ferrum.jsonl FERRUM_TRACE_OUT=$TMP/ferrum.json "$INFTRACE" record -q -d 20s -- "$mini" -n 2 -t 1 >/dev/null
+	check "FERRUM_PROFILE_JSONL, FERRUM_TRACE_OUT" "$INFTRACE" validate "$TMP/ferrum.jsonl" "$TMP/ferrum.json" --require token_prof
+	"$INFTRACE" record -q --chakra-names --max-steps-per-process 2 --window every=60s,for=30s --format json,et --output-dir "$TMP/names" -- \
+		"$mini" -n 20 -t 1 >/dev/null
+	same "--chakra-names" "$(find "$TMP/names" -type f -printf '%f\n' | sed 's/[0-9]\+_[0-9]\+/TAG/' | sort -u | tr '\n' ' ')" \
+		"chakra_trace_pidTAG.et kineto_pidTAG.json profile_pidTAG.jsonl "
 	(cd "$TMP" && INFTRACE_OUTPUT=env.json "$INFTRACE" record -q -- true)
 	check "INFTRACE_OUTPUT" "$INFTRACE" validate "$TMP/env.json"
 }

@@ -31,7 +31,8 @@ static char top[64];
 
 static const char *const variables[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG",
 	"INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS", "INFTRACE_OUTPUT_DIR",
-	"VLLM_CHAKRA_TRACE_DIR", "VLLM_CHAKRA_TRACE", "SUDO_UID" };
+	"VLLM_CHAKRA_TRACE_DIR", "VLLM_CHAKRA_TRACE", "VLLM_CHAKRA_RECORD_SHAPES", "VLLM_CHAKRA_WITH_STACK",
+	"VLLM_CHAKRA_SYNC_CUDA", "SUDO_UID" };
 
 static void forget(void)
 {
@@ -424,6 +425,25 @@ static void test_own_environment(void **state)
 	setenv("VLLM_CHAKRA_TRACE", "0", 1);
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
+	/* what else it may be told */
+	forget();
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("VLLM_CHAKRA_RECORD_SHAPES", "1", 1);
+	setenv("VLLM_CHAKRA_WITH_STACK", "0", 1);
+	setenv("VLLM_CHAKRA_SYNC_CUDA", "on", 1);
+	o.events = EVENTS_DEFAULT;
+	assert_int_equal(environment(), 0);
+	assert_true(o.op_detail);
+	assert_int_equal(o.events, EVENTS_DEFAULT);
+	assert_non_null(strstr(said, "VLLM_CHAKRA_SYNC_CUDA in the environment is left out: "));
+	forget();
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("VLLM_CHAKRA_RECORD_SHAPES", "0", 1);
+	setenv("VLLM_CHAKRA_WITH_STACK", "1", 1);
+	o.events = EVENTS_DEFAULT;
+	assert_int_equal(environment(), 0);
+	assert_false(o.op_detail);
+	assert_int_equal(o.events, EVENTS_DEFAULT | EVENT_SAMPLES | EVENT_STACKS);
 	/* its switch alone means its own places */
 	forget();
 	setenv("VLLM_CHAKRA_TRACE", "1", 1);
