@@ -154,7 +154,10 @@ static inline void args_end(struct chrome_sink *c, char *p, const struct place *
 			*p++ = ',';
 		p = fmt_u32(fmt_lit(p, "\"tid\":"), at->thread);
 	}
-	*p++ = '}';
+	if (p[-1] == '{') /* there are none */
+		p -= sizeof(",\"args\":{") - 1;
+	else
+		*p++ = '}';
 	event_end(c, p);
 }
 

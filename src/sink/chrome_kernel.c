@@ -61,6 +61,7 @@ struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 		} else {
 			p = fmt_s64(p, r->ret);
 		}
+		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
 		p = fmt_open(p, r->h.flags, false);
 	}
 	if (known && syscall_has_fd(r->h.id)) {
@@ -89,6 +90,8 @@ struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
 	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
 	p = fmt_hex(p, r->addr);
 	*p++ = '"';
+	if (!(r->h.flags & REC_F_OPEN_END))
+		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
 	if (r->h.flags & FAULT_F_KERNEL)
 		p = fmt_lit(p, ",\"kernel\":true");
 	p = fmt_open(p, r->h.flags, false);

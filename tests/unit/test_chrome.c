@@ -145,6 +145,7 @@ static void test_chrome_syscalls(void **state)
 		assert_text(arg(e, "fd"), calls[n].fd);
 		assert_text(arg(e, "bytes"), calls[n].bytes);
 		assert_text(arg(e, "path"), calls[n].path);
+		assert_text(arg(e, "cpu"), calls[n].flags & REC_F_OPEN_END ? NULL : "3");
 		assert_text(
 			arg(e, "began_before"), calls[n].flags & REC_F_OPEN_START ? "true" : NULL);
 		assert_text(arg(e, "unfinished"), calls[n].flags & REC_F_OPEN_END ? "true" : NULL);
@@ -196,7 +197,9 @@ static void test_chrome_cpus_and_faults(void **state)
 	assert_span(e, "fault", "10.000", "1.234");
 	assert_track(e, PID, TID);
 	assert_text(arg(e, "address"), "0x7fff0000beef");
+	assert_text(arg(e, "cpu"), "3");
 	e = get(&o, "X", "page_fault_major");
+	assert_text(arg(e, "cpu"), NULL);
 	assert_text(arg(e, "began_before"), "true");
 	assert_text(arg(e, "unfinished"), "true");
 	e = get(&o, "i", "page_fault_minor");
@@ -258,6 +261,7 @@ static void test_chrome_functions(void **state)
 	assert_text(arg(e, "began_before"), "true");
 	assert_text(arg(e, "unfinished"), "true");
 	e = get(&o, "i", "mark");
+	assert_text(field(e, "args"), NULL); /* it has none */
 	assert_span(e, "launch", "20.000", NULL);
 	assert_text(field(e, "s"), "t");
 	e = get(&o, "X", "ns::f<\"\\\t\x01\x7f\xef\xbf\xbd\xc3\xa9>");

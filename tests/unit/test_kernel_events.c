@@ -84,6 +84,7 @@ static void test_ipc(void **state)
 		assert_text(arg(e, "fd"), calls[n].fd);
 		assert_text(arg(e, "bytes"), calls[n].bytes);
 		assert_text(arg(e, "path"), NULL);
+		assert_text(arg(e, "cpu"), calls[n].flags & REC_F_OPEN_END ? NULL : "3");
 		n++;
 	}
 	assert_int_equal(n, ARRAY_SIZE(calls));
