@@ -394,14 +394,20 @@ static bool find(const struct environment *e, const char *const names[2], const 
 #define CHAKRA_FLAG "/tmp/vllm_chakra_trace_on"
 #define CHAKRA_DIR "/home/ubuntu/vllm_quickstart/vllm_chakra"
 
-static bool find_default(const struct environment *e, const char *option, const char *value, struct variable *ret)
+static bool is_on(const struct environment *e, const char *name, struct variable *ret)
 {
-	static const char *const names[2] = { "VLLM_CHAKRA_TRACE", "VLLM_CHAKRA_TRACE" };
+	const char *const names[2] = { name, name };
 
-	if (!find(e, names, option, ret) || !environment_is_on(ret->value))
-		return false;
+	return environment_find(e, names, ret) && environment_is_on(ret->value);
+}
+
+/* value: what its switch alone means. */
+static bool find_default(const struct environment *e, const char *value, struct variable *ret)
+{
+	bool found = is_on(e, "VLLM_CHAKRA_TRACE", ret) && (!ret->pid || e->may_choose);
+
 	ret->value = value;
-	return true;
+	return found;
 }
 
 static int flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
@@ -411,7 +417,7 @@ static int flag_from(struct record_options *o, const struct environment *e, stru
 	char buf[32];
 
 	if (record_by_time(o) ||
-		(!find(e, names, "--window-flag", &v) && !find_default(e, "--window-flag", CHAKRA_FLAG, &v)))
+		(!find(e, names, "--window-flag", &v) && !find_default(e, CHAKRA_FLAG, &v)))
 		return 0;
 	if (o->n_outputs || o->profile) {
 		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
@@ -462,7 +468,7 @@ static int directory_from(struct record_options *o, const struct environment *e,
 
 	if (!record_by_time(o) || o->output_dir)
 		return 0;
-	if (!find(e, names, "--output-dir", &v) && (!strings->chakra || !find_default(e, "--output-dir", CHAKRA_DIR, &v)))
+	if (!find(e, names, "--output-dir", &v) && (!strings->chakra || !find_default(e, CHAKRA_DIR, &v)))
 		return 0;
 	o->output_dir = strings->output_dir = environment_path(&v);
 	return o->output_dir ? 0 : -ENOMEM;
@@ -484,13 +490,6 @@ static void tell_others(const struct record_options *o, const struct environment
 		}
 		environment_free(&e);
 	}
-}
-
-static bool is_on(const struct environment *e, const char *name, struct variable *ret)
-{
-	const char *const names[2] = { name, name };
-
-	return environment_find(e, names, ret) && environment_is_on(ret->value);
 }
 
 /* What the other tool's switches ask for, where its windows are recorded. */

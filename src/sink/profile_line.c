@@ -48,8 +48,8 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 {
 	const struct profile_meta *m = l->meta.of ? l->meta.of(l->meta.arg, e->tgid) : &l->meta;
 	const char *hash = m->env_hash ? m->env_hash : "sha256:unknown";
-	uint32_t seen = e->tgid ? e->seen : l->seen;
-	const char *from = m->concurrency ? (m->configured ? "configured" : NULL) : seen ? "seen" : NULL;
+	uint32_t seen = e->tgid ? e->seen : l->seen, n = m->concurrency ? m->concurrency : seen;
+	const char *from = m->configured && m->concurrency ? "configured" : "seen";
 	size_t flags = strlen(m->runtime_flags), max;
 	char *p;
 
@@ -65,13 +65,13 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 		p = fmt_lit(e->head, "," PROFILE_KEY(commit_sha) "null");
 	p = add_string(p, "," PROFILE_KEY(env_hash), hash);
 	p = add_string(p, "," PROFILE_KEY(model), m->model);
-	p = add_u64(p, "," PROFILE_KEY(concurrency), m->concurrency ? m->concurrency : seen ? seen : 1);
+	p = add_u64(p, "," PROFILE_KEY(concurrency), n ? n : 1);
 	e->head_len = (size_t)(p - e->head);
 
 	p = fmt_lit(e->tail, "," PROFILE_KEY(runtime_flags));
 	p = fmt_str(p, m->runtime_flags, flags);
 	p = add_container(p, l, e->tgid);
-	if (from)
+	if (n && (m->configured || !m->concurrency))
 		p = add_string(p, ",\"concurrency_from\":", from);
 	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\",\"" PROFILE_MARK "\":1}\n");
 	e->tail_len = (size_t)(p - e->tail);

@@ -425,8 +425,19 @@ static void test_own_environment(void **state)
 	setenv("VLLM_CHAKRA_TRACE", "0", 1);
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
-	/* what else it may be told */
+	/* blank is not set */
 	forget();
+	setenv("INFTRACE_WINDOW_FLAG", " ", 1);
+	setenv("VLLM_CHAKRA_FLAG", "g", 1);
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "g");
+}
+
+/* Further variables of the other tool. */
+static void test_switches(void **state)
+{
+	(void)state;
+	/* what else it may be told */
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	setenv("VLLM_CHAKRA_RECORD_SHAPES", "1", 1);
 	setenv("VLLM_CHAKRA_WITH_STACK", "0", 1);
@@ -461,12 +472,6 @@ static void test_own_environment(void **state)
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
-	/* blank is not set */
-	forget();
-	setenv("INFTRACE_WINDOW_FLAG", " ", 1);
-	setenv("VLLM_CHAKRA_FLAG", "g", 1);
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "g");
 }
 
 /* A COMMAND has our environment. */
@@ -652,6 +657,7 @@ int main(void)
 		T(test_bad_together),
 		T(test_folder),
 		T(test_own_environment),
+		T(test_switches),
 		T(test_command),
 		T(test_target),
 		T(test_target_variants),
