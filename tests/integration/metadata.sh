@@ -28,7 +28,7 @@ test_envelope() {
 	same "defaults: the settings of the command line" \
 		"$(last '{k: v for k, v in p["runtime_flags"].items() if k.startswith("-")}')" '{"-n": "2", "-t": "1"}'
 	expect "keys in their order" 'list(p) == ["event", "commit_sha", "env_hash", "model", "concurrency",
-		"shape", "stage_us", "graph_enabled", "runtime_flags", "source", "inftrace"]' "p=last:$profile"
+		"shape", "stage_us", "graph_enabled", "runtime_flags", "concurrency_from", "source", "inftrace"]' "p=last:$profile"
 	lines=$(wc -l <"$profile")
 
 	export FERRUM_PROFILE_MODEL=ferrum FERRUM_PROFILE_CONCURRENCY=3 FERRUM_PROFILE_COMMIT_SHA=f00
