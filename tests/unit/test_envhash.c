@@ -259,8 +259,8 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 	struct stat st;
 
 	(void)size;
-	/* not the program, nor [vdso] */
-	if (l->n == 64 || *info->dlpi_name != '/' || stat(info->dlpi_name, &st))
+	/* not the program, nor [vdso], nor what valgrind adds */
+	if (l->n == 64 || *info->dlpi_name != '/' || strstr(info->dlpi_name, "/vgpreload_") || stat(info->dlpi_name, &st))
 		return 0;
 	l->names[l->n] = strrchr(info->dlpi_name, '/') + 1;
 	l->inodes[l->n++] = st.st_ino;
