@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/features.h"
 #include "capture/links.h"
 #include "capture/seen.h"
 #include "engine/inspector.h"
@@ -126,6 +127,7 @@ struct attach {
 	struct seen *seen;
 	struct budget budget;
 	bool budget_told, unopened_told;
+	int nop5; /* as features_nop5() says; FEATURE_UNTRIED */
 	struct links *links;
 	uint32_t number; /* of the last file that was read for its functions */
 	uint64_t given_back;
@@ -149,6 +151,7 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	budget_init(&a->budget);
 	a->inspector = c->inspector;
 	a->pt = c->probes;
+	a->nop5 = FEATURE_UNTRIED;
 	a->probes_fd = c->probes_fd;
 	a->python_calls_fd = c->python_calls_fd;
 	a->states_only = c->states_only;
@@ -176,6 +179,9 @@ void attach_free(struct attach *a)
 
 struct collect {
 	struct probe_table *pt;
+	int *nop5;		  /* of struct attach */
+	const char *nop5_refused; /* the last of them */
+	size_t nop5s_refused;
 	int probes_fd, python_calls_fd;
 	bool no_returns, windows, multi, sheds;
 	uint32_t parts; /* 1 << enum shed_part: those with sites */
@@ -238,6 +244,20 @@ static enum link_kind kind_of(const struct probe_spec *spec, const struct site *
 	return site->arrival ? LINK_ARRIVAL : LINK_ENTRY;
 }
 
+static void refuse(struct probe_table *pt, struct probe_spec *spec)
+{
+	spec->refused = true;
+	if (spec->from)
+		pt->specs[spec->from - 1].refused = true;
+}
+
+static bool is_bad_nop5(struct collect *c, const struct site *site)
+{
+	if (site->nop5 && *c->nop5 == FEATURE_UNTRIED)
+		*c->nop5 = features_nop5();
+	return site->nop5 && *c->nop5;
+}
+
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
@@ -251,8 +271,14 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	int err;
 
 	if (c->no_returns && returns) {
-		spec->refused = true;
+		refuse(c->pt, spec);
 		c->refused++;
+		return 0;
+	}
+	if (is_bad_nop5(c, &ps->site)) {
+		refuse(c->pt, spec);
+		c->nop5_refused = spec->symbol;
+		c->nop5s_refused++;
 		return 0;
 	}
 	if (probe_spec_encode(spec, &probe)) {
@@ -382,6 +408,7 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 	char build_id[ELF_BUILD_ID_MAX] = "";
 	struct collect c = {
 		.pt = a->pt,
+		.nop5 = &a->nop5,
 		.probes_fd = a->probes_fd,
 		.python_calls_fd = a->python_calls_fd,
 		.no_returns = a->no_returns,
@@ -406,6 +433,10 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 		log_warn("%s: %zu functions left out: a target has a shadow stack, and this kernel (before 6.11) "
 			 "would end it at a return probe",
 			shown, c.refused);
+	if (c.nop5s_refused)
+		log_warn("%s: %zu probes left out, %s the last: they are on 5-byte nops, where a probe makes this kernel overwrite the "
+			 "stack of the traced program (inftrace doctor)",
+			shown, c.nop5s_refused, c.nop5_refused);
 	for (int i = 0; i < LINK_WHENS && !err; i++) {
 		n += (int)sites_placed(&c.sites[i]);
 		links += file_sites_count(&c.sites[i]);

@@ -5,6 +5,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/bpf.h>
 #include <linux/capability.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "target/process.h"
@@ -297,17 +299,26 @@ static int load_counter(int map)
 	return load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
 }
 
+/* Returns a link of a program to a place in our executable, for our process only. */
+static int attach_self(int prog, const struct place *place)
+{
+	struct uprobe_multi_attr attr = {
+		.prog_fd = (uint32_t)prog,
+		.attach_type = ATTACH_UPROBE_MULTI,
+		.path = (uintptr_t) "/proc/self/exe",
+		.offsets = (uintptr_t)&place->offset,
+		.cnt = 1,
+		.pid = (uint32_t)getpid(),
+	};
+	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+
+	return fd < 0 ? -errno : fd;
+}
+
 /* Tests whether a link for our process sees a call from a thread other than the main one. */
 static int count_in_thread(void)
 {
 	struct place place = { .addr = (uintptr_t)probed };
-	struct uprobe_multi_attr attr = {
-		.attach_type = ATTACH_UPROBE_MULTI,
-		.path = (uintptr_t) "/proc/self/exe",
-		.offsets = (uintptr_t)&place.offset,
-		.cnt = 1,
-		.pid = (uint32_t)getpid(),
-	};
 	int fds[3] = { -1, -1, -1 }, err;
 	uint64_t count = 0;
 	uint32_t zero = 0;
@@ -322,10 +333,8 @@ static int count_in_thread(void)
 	err = fds[1] = load_counter(fds[0]);
 	if (err < 0)
 		goto out;
-	attr.prog_fd = (uint32_t)fds[1];
-	fds[2] = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-	err = fds[2] < 0 ? -errno : 0;
-	if (err)
+	err = fds[2] = attach_self(fds[1], &place);
+	if (err < 0)
 		goto out;
 	err = -pthread_create(&thread, NULL, probed, NULL);
 	if (err)
@@ -338,6 +347,95 @@ out:
 	close_all(fds, ARRAY_SIZE(fds));
 	return err < 0 ? err : 0;
 }
+
+#ifdef __x86_64__
+
+/* Passes a nop of 5 bytes as a leaf function may, with a value below the stack pointer. Returns whether that is still there. */
+static __attribute__((noinline)) bool pass_nop5(uint64_t *ret_addr)
+{
+	uint64_t kept;
+
+	/* what the compiler has there itself is within 128 bytes */
+	__asm__ volatile("lea	-256(%%rsp), %%rsp\n"
+			 "	movq	$1, -8(%%rsp)\n"
+			 "	.balign	8\n"
+			 "1:	.byte	0x0f, 0x1f, 0x44, 0, 0\n"
+			 "	movq	-8(%%rsp), %0\n"
+			 "	lea	256(%%rsp), %%rsp\n"
+			 "	lea	1b(%%rip), %1"
+			 : "=&r"(kept), "=&r"(*ret_addr)
+			 :
+			 : "memory", "cc");
+	return kept == 1;
+}
+
+/* The kernel replaces a nop once its breakpoint has been hit. */
+static int pass_probed_nop5(int prog, const struct place *place)
+{
+	int link = attach_self(prog, place), err = link < 0 ? link : 0;
+	uint64_t addr;
+
+	for (int i = 0; i < 4 && !err; i++)
+		err = pass_nop5(&addr) ? 0 : -EFAULT;
+	return err;
+}
+
+/* Detaching takes 20 ms and more, for which nobody waits: a grandchild, which is nobody's to reap, does it as it exits. */
+static _Noreturn void answer_nop5(int prog, const struct place *place, int to)
+{
+	int err;
+
+	if (fork())
+		_exit(0);
+	err = pass_probed_nop5(prog, place);
+	_exit(write(to, &err, sizeof(err)) != sizeof(err));
+}
+
+int features_nop5(void)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
+	int fds[3] = { -1, -1, -1 }, err = try_uprobe_multi(NULL, NULL), answer;
+	struct place place = {};
+	pid_t pid;
+
+	if (err)
+		return err == -EOPNOTSUPP ? 0 : err; /* older than what overwrites it */
+	pass_nop5(&place.addr);
+	process_each_mapped(getpid(), find_place, &place);
+	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
+	if (err < 0)
+		return err;
+	if (pipe2(fds + 1, O_CLOEXEC) || (pid = fork()) < 0) {
+		err = -errno;
+		goto out;
+	}
+	if (!pid)
+		answer_nop5(fds[0], &place, fds[2]);
+	waitpid(pid, NULL, 0);
+	close(fds[2]);
+	fds[2] = -1;
+	/* ends without an answer: it did not survive */
+	err = read(fds[1], &answer, sizeof(answer)) == sizeof(answer) ? answer : -EFAULT;
+out:
+	close_all(fds, ARRAY_SIZE(fds));
+	return err;
+}
+
+static int try_nop5(struct prober *p, const char *arg)
+{
+	(void)p;
+	(void)arg;
+	return features_nop5();
+}
+
+#else
+
+int features_nop5(void)
+{
+	return 0;
+}
+
+#endif
 
 /* By the kernel's answer, and if there is time, by its behaviour. */
 static int try_uprobe_multi_pid(struct prober *p, const char *arg)
@@ -498,6 +596,9 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 	[FEATURE_UPROBE] = { FEATURE("uprobe", "4.17", try_uprobe,
 				     "/sys/bus/event_source/devices/uprobe/type"),
 		.fast = true, .instead = FEATURE_UPROBE_MULTI },
+#ifdef __x86_64__
+	[FEATURE_NOP5] = { FEATURE("uprobe on a 5-byte nop", "3.5", try_nop5, NULL), .loss = "USDT probes there are left out" },
+#endif
 	[FEATURE_TASK_ITER] = { FEATURE("task iterator", "5.8", try_iterator, "bpf_iter_task") },
 	[FEATURE_SCHED_SWITCH] = { TRACEPOINT("sched_switch") },
 	[FEATURE_SCHED_WAKING] = { TRACEPOINT("sched_waking") },
@@ -706,6 +807,8 @@ const char *features_remedy(const struct features *f, enum feature id, char *buf
 
 	if (err == -EPERM || err == -EACCES)
 		remedy_refused(f, id, buf, size);
+	else if (err == -EFAULT)
+		snprintf(buf, size, "kernel %s overwrites the stack of the function, as 6.18 does: run an older or a newer one", f->release);
 	else if (id == FEATURE_BTF)
 		snprintf(buf, size,
 			"%s is missing: run a kernel built with CONFIG_DEBUG_INFO_BTF=y, which is "

@@ -21,6 +21,9 @@ enum feature {
 	FEATURE_UPROBE_MULTI,
 	FEATURE_UPROBE_MULTI_PID,
 	FEATURE_UPROBE,
+#ifdef __x86_64__
+	FEATURE_NOP5,
+#endif
 	FEATURE_TASK_ITER,
 	FEATURE_SCHED_SWITCH, /* the tracepoints, in one run up to FEATURE_SYS_EXIT */
 	FEATURE_SCHED_WAKING,
@@ -105,6 +108,12 @@ struct features {
  */
 int features_probe(struct features *ret);
 int features_probe_fast(struct features *ret);
+
+/*
+ * Whether a probe on a nop of 5 bytes leaves the stack of who passes it alone: 0, -EFAULT if it does not, or another error if
+ * that cannot be tried. Tries it in a child process.
+ */
+int features_nop5(void);
 
 /* How the ends of page faults can be seen, which it tries; by events, if these are allowed. */
 enum fault_ends features_fault_ends(struct features *f);

@@ -95,6 +95,7 @@ static int answer_found(const struct found *f, void *arg)
 	a->size = f->symbol->size;
 	a->site = f->site.offset;
 	a->cheap = f->site.cheap;
+	a->nop5 = f->kind == FOUND_SITE && site_is_nop5(w->elf, f->site.offset);
 	a->arrival = f->site.arrival;
 	a->exit = f->site.exit;
 	a->exit_bp = f->site.exit_bp;

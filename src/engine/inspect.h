@@ -44,7 +44,7 @@ struct inspect_answer {
 	uint32_t spec, arg;
 	int32_t err;
 	uint8_t cheap, arrival, has_fetch, has_row;
-	uint8_t exit, exit_bp, no_exits, no_yields, reg, python;
+	uint8_t exit, exit_bp, no_exits, no_yields, reg, python, nop5;
 	uint16_t exit_units;
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];

@@ -195,6 +195,7 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		.site = {
 			.offset = a->site,
 			.cheap = a->cheap,
+			.nop5 = a->nop5,
 			.arrival = a->arrival,
 			.exit = a->exit,
 			.exit_bp = a->exit_bp,

@@ -37,6 +37,12 @@ bool site_is_emulated(const cs_insn *in)
 	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
 }
 
+/* Linux 6.18 calls a trampoline from there, whose stack is that of the function, below the stack pointer. */
+static bool is_nop5(const cs_insn *in)
+{
+	return in->id == X86_INS_NOP && in->size == 5;
+}
+
 /* The loop instructions are only in the second group, which also has calls. */
 static bool is_jump(csh cs, const cs_insn *in)
 {
@@ -200,10 +206,13 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 	const uint8_t *p = code;
 	size_t left = len;
 	uint64_t addr = sym->vaddr;
-	bool r10_is_sp = false;
+	bool r10_is_sp = false, after_nop5 = false;
 
 	while (in && left && addr - sym->vaddr < WAY_MAX &&
 		cs_disasm_iter(cs, &p, &left, &addr, in)) {
+		if (after_nop5 && is_reached_once(cs, code, len, sym, in))
+			site->offset = sym->offset + (in->address - sym->vaddr);
+		after_nop5 = is_nop5(in) && site->offset == sym->offset + (in->address - sym->vaddr);
 		if (site_is_emulated(in) && is_reached_once(cs, code, len, sym, in)) {
 			site->cheap = true;
 			site->offset = sym->offset + (in->address - sym->vaddr);
@@ -253,6 +262,24 @@ static bool choose_arrival(csh cs, const uint8_t *code, size_t len, const struct
 	if (in)
 		cs_free(in, 1);
 	return found;
+}
+
+bool site_is_nop5(struct elf_file *elf, uint64_t offset)
+{
+	uint8_t code[5];
+	cs_insn *in;
+	bool nop5 = false;
+	csh cs;
+
+	if (elf_machine(elf) != EM_X86_64 || elf_read_at_offset(elf, offset, code, sizeof(code)) ||
+		cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return false;
+	if (cs_disasm(cs, code, sizeof(code), 0, 1, &in)) {
+		nop5 = is_nop5(in);
+		cs_free(in, 1);
+	}
+	cs_close(&cs);
+	return nop5;
 }
 
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs,

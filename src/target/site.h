@@ -17,6 +17,7 @@ struct site {
 	bool exit;	 /* on the way out: the stack pointer at the entry was ... */
 	bool exit_bp;	 /* ... the frame pointer, if set, else the stack pointer, there ... */
 	uint16_t exit_units; /* ... plus 8 times this */
+	bool nop5;	 /* the instruction is a nop of 5 bytes */
 	bool no_exits;	 /* an entry, and its way out is not known */
 	bool no_yields;	 /* where an interpreter begins to run a function, and its yields are not seen */
 	uint8_t python;	 /* where an interpreter begins or leaves a function: enum python_layout */
@@ -46,6 +47,8 @@ struct site {
  */
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, unsigned int flags,
 	struct site *ret_site);
+
+bool site_is_nop5(struct elf_file *elf, uint64_t offset);
 
 /* A function with more ways out is not looked at further. */
 #define SITE_EXITS_MAX 8

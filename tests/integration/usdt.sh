@@ -88,6 +88,26 @@ test_command_line() {
 		"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:guarded" -- true
 }
 
+# Kernels whose optimised uprobes write below the stack pointer get no probe on a nop of 5 bytes; others do.
+test_nop5() {
+	[ "$(uname -m)" = x86_64 ] || {
+		skip "nop5" "x86_64 only"
+		return
+	}
+	local events=1000 lines=0
+	"$INFTRACE" doctor >"$TMP/doctor"
+	grep -q '^ok *uprobe on a 5-byte nop ' "$TMP/doctor" || {
+		check "nop5: doctor says what is left out" \
+			grep -q '^missing *uprobe on a 5-byte nop .*optional: USDT probes there are left out' "$TMP/doctor"
+		events=0 lines=1
+	}
+	record=(--engine none -u "$probed/nop5:usdt:sdt:f*(n=s64 arg1)")
+	check "nop5: a recording" traced "" "$probed/nop5" 1000
+	same "nop5: no variable was overwritten" "$(grep damaged "$TMP/log")" "damaged 0"
+	same "nop5: a line says that the probe is left out" "$(grep -c 'left out.*5-byte nop' "$TMP/err")" "$lines"
+	same "nop5: events" "$(grep -c '"name":"sdt:five"' "$TMP/t.json")" "$events"
+}
+
 # With windows, steps have links of their own: one at a place whose USDT probe has a semaphore agrees with it.
 test_windows() {
 	mkdir "$TMP/windows"
@@ -185,5 +205,5 @@ test_python() {
 			e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"
 }
 
-ALL_TESTS=(fired command_line windows numbers python)
+ALL_TESTS=(fired command_line nop5 windows numbers python)
 run_tests "$@"

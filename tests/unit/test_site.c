@@ -260,6 +260,41 @@ static void test_cases(void **state)
 	elf_close(elf);
 }
 
+/* A probe on a nop of 5 bytes would damage the stack: it goes to the instruction after it, where that is as good. */
+CODE(nop5, ".byte 0x0f, 0x1f, 0x44, 0, 0\n" SITE(nop5) "lea rax, [rdi + rsi]\n ret");
+CODE(nop5_prefix, ".byte 0x66, 0x66, 0x66, 0x66, 0x90\n" SITE(nop5_prefix) "lea rax, [rdi + rsi]\n ret");
+CODE(nop5_loop, SITE(nop5_loop) ".byte 0x0f, 0x1f, 0x44, 0, 0\n 1: dec edi\n jnz 1b\n ret");
+CODE(nop6, SITE(nop6) ".byte 0x66, 0x0f, 0x1f, 0x44, 0, 0\n dec edi\n ret");
+
+static const struct nop_case {
+	const char *name, *entry, *site;
+	bool nop5;
+} nop_cases[] = {
+	{ "nop5", nop5, nop5_site, false },
+	{ "nop5_prefix", nop5_prefix, nop5_prefix_site, false },
+	{ "nop5_loop", nop5_loop, nop5_loop_site, true },
+	{ "nop6", nop6, nop6_site, false },
+};
+
+static void test_nops(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(nop_cases); i++) {
+		const struct nop_case *c = &nop_cases[i];
+		struct elf_symbol sym;
+		struct site site;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		site_choose(elf, &sym, ALL_ARGS | SP, RETURNS, &site);
+		if (site.offset - sym.offset != (uint64_t)(c->site - c->entry) || site_is_nop5(elf, site.offset) != c->nop5)
+			fail_msg("%s: +%d", c->name, (int)(site.offset - sym.offset));
+	}
+	elf_close(elf);
+}
+
 /* Barriers: places where a thread knows whether it is the last to arrive. */
 #define COUNT "mov r8d, 1\n lock xadd [rdi + 128], r8d\n"
 CODE(arrive_jne, "endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192]\n" COUNT
@@ -629,6 +664,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #ifdef __x86_64__
 		cmocka_unit_test(test_cases),
+		cmocka_unit_test(test_nops),
 		cmocka_unit_test(test_arrivals),
 		cmocka_unit_test(test_exits),
 		cmocka_unit_test(test_returns),
