@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "io/outfile.h"
@@ -15,8 +17,12 @@
 #define SLOWEST_DEFAULT 10
 #define SLOWEST_MAX 100000
 
+#define PAGE_DEFAULT "report.html"
+#define PAGE_HEAD 2048 /* bytes of a page in which its title is */
+
 enum {
 	KEY_HTML = 256,
+	KEY_FORCE,
 	KEY_ALL_STEPS,
 	KEY_SLO,
 };
@@ -26,14 +32,15 @@ struct report_args {
 	const char *const *files;
 	size_t n_files;
 	uint32_t slowest;
-	bool json, all_steps;
+	bool json, all_steps, force;
 	struct slo slo;
 };
 
 static const struct argp_option options[] = {
 	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
-	{ "html", KEY_HTML, "FILE", 0,
-		"Write one self-contained page to FILE ('-': standard output)", 0 },
+	{ "html", KEY_HTML, "FILE", OPTION_ARG_OPTIONAL,
+		"Write one self-contained page to FILE (" PAGE_DEFAULT "; '-': standard output); also --html FILE where FILE ends in .html", 0 },
+	{ "force", KEY_FORCE, NULL, 0, "With --html: replace a file that is not such a page", 0 },
 	{ "slowest", 'n', "N", 0, "How many slow steps and requests to list (10)", 0 },
 	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
 		"With --json: each step with what was typical and the verdict on its cause", 0 },
@@ -94,6 +101,18 @@ static int parse_slo(const char *arg, struct slo *ret)
 	return EINVAL;
 }
 
+/* `--html a.jsonl` names no page, `--html a.html` does. */
+static const char *page_name(struct argp_state *state)
+{
+	const char *next = state->argv[state->next];
+	size_t len = next ? strlen(next) : 0;
+
+	if (!next || (strcmp(next, "-") && (len < 5 || strcmp(next + len - 5, ".html"))))
+		return PAGE_DEFAULT;
+	state->next++;
+	return next;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct report_args *args = state->input;
@@ -105,7 +124,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'n':
 		return parse_slowest(arg, &args->slowest);
 	case KEY_HTML:
-		args->html = arg;
+		args->html = arg ? arg : page_name(state);
+		return 0;
+	case KEY_FORCE:
+		args->force = true;
 		return 0;
 	case KEY_ALL_STEPS:
 		args->all_steps = true;
@@ -140,6 +162,52 @@ static void note_print(void *ctx, const char *text)
 {
 	(void)ctx;
 	log_info("%s", text);
+}
+
+static bool is_same_file(const struct stat *s, const char *file)
+{
+	struct stat other;
+
+	return !(strcmp(file, "-") ? stat(file, &other) : fstat(STDIN_FILENO, &other)) && other.st_dev == s->st_dev &&
+	       other.st_ino == s->st_ino;
+}
+
+static bool is_page(const char *path)
+{
+	char head[PAGE_HEAD] = "";
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(head, 1, sizeof(head) - 1, f) : 0;
+
+	if (f)
+		fclose(f);
+	return memmem(head, n, REPORT_PAGE_MARK, strlen(REPORT_PAGE_MARK));
+}
+
+/* Neither what is read is replaced, nor what is not a page. Prints one line on failure. */
+static int page_check(const struct report_args *args)
+{
+	const char *path = args->html;
+	char why[OUTFILE_WHY_MAX];
+	struct stat s;
+
+	if (!strcmp(path, "-"))
+		return 0;
+	if (outfile_check(path, why)) {
+		log_error("cannot write %s: %s", path, why);
+		return EXIT_RUN;
+	}
+	if (stat(path, &s) || !S_ISREG(s.st_mode))
+		return 0;
+	for (size_t i = 0; i < args->n_files; i++) {
+		if (!is_same_file(&s, args->files[i]))
+			continue;
+		log_error("--html: %s is a file to report on: give another name for the page (--html=FILE)", path);
+		return EXIT_USAGE;
+	}
+	if (!s.st_size || args->force || is_page(path))
+		return 0;
+	log_error("--html: %s is there and is not a page of inftrace report: give another name, or --force to replace it", path);
+	return EXIT_USAGE;
 }
 
 /* Prints one line on failure. */
@@ -205,11 +273,14 @@ int cmd_report(int argc, char **argv)
 	struct report_args args = { .slowest = SLOWEST_DEFAULT };
 	bool problems = false;
 	struct report report;
-	int ret = EXIT_RUN;
+	int ret;
 
 	argp_err_exit_status = EXIT_USAGE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
 		return EXIT_USAGE;
+	if (args.html && (ret = page_check(&args)))
+		return ret;
+	ret = EXIT_RUN;
 	if (report_make(&report, args.files, args.n_files, problem_print, note_print, &problems)) {
 		log_error("out of memory");
 		goto out;

@@ -43,6 +43,9 @@ int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *
 /* The members of that object, without those of all_steps; NULL: -ENOMEM. */
 struct json_object *report_object(const struct report *r, uint32_t slowest);
 
+/* In the head of each page. */
+#define REPORT_PAGE_MARK "<title>inftrace report</title>"
+
 /* A self-contained page. *ret_page is to be freed by the caller. Returns 0 or -ENOMEM. */
 int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len);
 

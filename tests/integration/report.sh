@@ -217,5 +217,31 @@ END
 	fi
 }
 
-ALL_TESTS=(stopped hog page)
+# Nothing that is read is replaced by a page, and no other file unless that is said.
+test_page_name() {
+	local good=$TOP/tests/golden/profile_good.jsonl
+	mkdir "$TMP/names"
+	cd "$TMP/names" || return
+	cp "$good" a.jsonl
+	ln -s a.jsonl link.html
+	ln a.jsonl hard.html
+	echo notes >notes.html
+	for page in "--html=a.jsonl" "--html=link.html" "--html hard.html"; do
+		# shellcheck disable=SC2086 # two words
+		check_rc "page name: $page is read" 2 'is a file to report on' "$INFTRACE" report --force $page a.jsonl
+		# shellcheck disable=SC2086
+		check_rc "page name: $page is the standard input" 2 'is a file to report on' sh -c "'$INFTRACE' report $page - <a.jsonl"
+	done
+	check_rc "page name: another file" 2 'notes.html is there and is not a page of inftrace report.*--force' \
+		"$INFTRACE" report --html notes.html a.jsonl
+	same "page name: another file is as it was" "$(cat notes.html)" notes
+	check "page name: another file, with --force" "$INFTRACE" report --force --html notes.html a.jsonl
+	check "page name: the default" "$INFTRACE" report --html a.jsonl "$good"
+	check "page name: a page is replaced" "$INFTRACE" report --html report.html a.jsonl
+	check "page name: a page is where it should be" cmp report.html notes.html
+	check "page name: the input is as it was" cmp a.jsonl "$good"
+	cd "$TOP" || return
+}
+
+ALL_TESTS=(stopped hog page page_name)
 run_tests "$@"

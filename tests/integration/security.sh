@@ -199,7 +199,7 @@ test_planted() {
 			record -o $name
 		check_rc "$d: a link, for the profile" 1 'it is a symbolic link' record --profile $name
 		check_rc "$d: a link, for the page" 1 'cannot write .*: it is a symbolic link' \
-			"$INFTRACE" report --html $name "$TOP/tests/golden/profile_good.jsonl"
+			"$INFTRACE" report --html="$name" "$TOP/tests/golden/profile_good.jsonl"
 		plant $d t.json ln -s "$TMP/created"
 		check_rc "$d: a link to nothing" 1 'it is a symbolic link' record -o $name
 		plant $d t.json mkfifo
@@ -207,7 +207,7 @@ test_planted() {
 		plant $d t.json touch
 		check_rc "$d: a file" 1 'it belongs to user 65534, in a directory where others can write' record -o $name
 		check_rc "$d: a file, for the page" 1 'it belongs to user 65534' \
-			"$INFTRACE" report --html $name "$TOP/tests/golden/profile_good.jsonl"
+			"$INFTRACE" report --html="$name" "$TOP/tests/golden/profile_good.jsonl"
 		rm -f $name
 		plant $d way ln -s "$TMP"
 		check_rc "$d: a link on the way" 1 'way on the way is a link by user 65534, which is not followed' \

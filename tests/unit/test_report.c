@@ -433,7 +433,7 @@ static void test_limits(void **state)
 	RUN(&result, p.text, "-");
 	assert_string_equal(result.err, "");
 	output_free(&result);
-	RUN(&result, p.text, "--json", "--all-steps", "-n", "1000", "--html", "/dev/null", "-");
+	RUN(&result, p.text, "--json", "--all-steps", "-n", "1000", "--html=/dev/null", "-");
 	assert_int_equal(result.rc, EXIT_OK);
 	json_object_put(parse(result.out));
 	output_free(&result);
@@ -518,7 +518,7 @@ static void test_usage(void **state)
 		"inftrace: cannot write /nonexistent/x.html: No such file or directory\n");
 	assert_int_equal(result.rc, EXIT_RUN);
 	output_free(&result);
-	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html", "/dev/full");
+	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html=/dev/full");
 	assert_string_equal(
 		result.err, "inftrace: cannot write /dev/full: No space left on device\n");
 	assert_int_equal(result.rc, EXIT_RUN);
