@@ -21,6 +21,11 @@ static int parse_one(const char *key, const char *value, struct slo *slo, char w
 			ttft || tpot ? "twice" : "there is no", text_printable(shown, sizeof(shown), key));
 		return -EINVAL;
 	}
+	if (*value && !value[strspn(value, "0123456789.")]) {
+		snprintf(why, SLO_WHY_MAX, "--slo: %s=%s has no unit; write %s=%sms or %s=%ss", key, text_printable(shown, sizeof(shown), value),
+			key, shown, key, shown);
+		return -EINVAL;
+	}
 	err = parse_duration(value, &ns);
 	if (!err && !ns)
 		err = -EINVAL;

@@ -217,8 +217,8 @@ static void test_slo(void **state)
 	RUN(&result, p.text, "--slo", "tpot=5ms", "-");
 	assert_contains(result.out, "  goodput 8.3 % (1 of 12 requests");
 	output_free(&result);
-	for (int i = 0; i < 6; i++) {
-		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s" };
+	for (int i = 0; i < 8; i++) {
+		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s", "ttft=500", "ttft=1s,tpot=0.5" };
 
 		RUN(&result, p.text, "--slo", (char *)bad[i], "-");
 		assert_int_equal(result.rc, EXIT_USAGE);
