@@ -90,35 +90,30 @@ static bool never_hit(const struct capture *c, uint32_t i)
 	return true;
 }
 
+/* A preset has functions of many releases and ways to use an engine; those of the command line were asked for. */
+static void (*say_unhit(const struct probe_spec *s))(const char *fmt, ...)
+{
+	return s->engine ? log_debug : log_info;
+}
+
 /* A glob may stand for thousands of functions, most of them unused. */
 static void summarise_glob(const struct capture *c, uint32_t glob)
 {
 	const struct probe_spec *specs = c->probes.specs;
+	void (*say)(const char *fmt, ...) = say_unhit(&specs[glob]);
 	uint32_t never = 0;
 
 	for (uint32_t i = 0; i < c->probes.n; i++)
 		never += specs[i].from == glob + 1 && never_hit(c, i);
 	if (never > NEVER_HIT_NAMED && log_level() < 1) {
-		log_info("%s: %u functions attached, %u of them never hit; -v names them",
+		say("%s: %u functions attached, %u of them never hit; -v names them",
 			specs[glob].symbol, specs[glob].attached, never);
 		return;
 	}
 	for (uint32_t i = 0; i < c->probes.n; i++) {
 		if (specs[i].from == glob + 1 && never_hit(c, i))
-			log_info("%s: attached, never hit", specs[i].symbol);
+			say("%s: attached, never hit", specs[i].symbol);
 	}
-}
-
-/* An engine needs only one of its preset's ways to decode, and to sample: the others are those of other releases. */
-static bool has_other_way(const struct capture *c, uint32_t i)
-{
-	const struct probe_spec *specs = c->probes.specs, *s = &specs[i];
-
-	for (uint32_t k = 0; s->engine && (s->role == ROLE_STEP || s->role == ROLE_SAMPLE) && k < c->probes.n; k++) {
-		if (specs[k].engine == s->engine && specs[k].role == s->role && !specs[k].stand_in && session_probe_hit(c->session, k))
-			return true;
-	}
-	return s->engine && (s->role == ROLE_SEQUENCE || s->stand_in); /* most engines need few of them */
 }
 
 static void summarise_probes(const struct capture *c)
@@ -130,12 +125,10 @@ static void summarise_probes(const struct capture *c)
 			continue;
 		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(c, i);
-		else if (never_hit(c, i) && has_other_way(c, i))
-			log_debug("%s: attached, never hit", s->symbol);
 		else if (never_hit(c, i) && s->is_python)
 			log_warn("--py-step %s: no call of it began; its file's or module's name may be another one", s->symbol);
 		else if (never_hit(c, i))
-			log_info("%s: attached, never hit", s->symbol);
+			say_unhit(s)("%s: attached, never hit", s->symbol);
 		else if (!s->attached && s->is_python && !s->refused)
 			log_warn("--py-step %s: no target ran Python 3", s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
@@ -179,8 +172,6 @@ static void summarise_oddities(const struct capture *c)
 	} odd[] = {
 		{ st->no_storage, "threads could not be traced: no memory" },
 		{ st->step_mismatch, "steps did not add up" },
-		{ st->missed_switches, "times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
-				       "(see \"Switches that were not reported\" in docs/trace-format.md)" },
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },
@@ -201,6 +192,10 @@ static void summarise_oddities(const struct capture *c)
 		if (odd[i].n)
 			log_info("%" PRIu64 " %s", odd[i].n, odd[i].text);
 	}
+	if (st->missed_switches)
+		log_debug("%" PRIu64 " times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
+			"(see \"Switches that were not reported\" in docs/trace-format.md)",
+			(uint64_t)st->missed_switches);
 }
 
 static void summarise_stacks(const struct capture *c)

@@ -61,7 +61,7 @@ for file in libcuda.so.1 libcudart.so.13 libnccl.so.2 libtorch_cuda.so _C.abi3.s
 	check "engines: $file" grep -q "^$TMP/$file, build-id [0-9a-f]\{40\}\$" "$TMP/engines"
 done
 
-recorded "recorded, nothing lost" --op-detail -o "$TMP/t.json" --profile "$TMP/p.jsonl"
+recorded "recorded, nothing lost" -v --op-detail -o "$TMP/t.json" --profile "$TMP/p.jsonl"
 
 python3 - "$TMP" "$TOP/engines" <<'PY' || test_failed=1
 import collections, json, os, sys

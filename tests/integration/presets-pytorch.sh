@@ -116,5 +116,5 @@ expect "exceptions: operators after them have their times" \
 	'[e["dur"] > 0 for e in doc if e["name"] == "relu"] == 50 * [True]' doc="$TMP/raises.json"
 check "exceptions: what they left is counted" grep -q '50 functions were left without a return' "$TMP/raises.err"
 
-# thousands of functions that were not called are not named one by one
-same "the summary is short" "$(grep -c 'never hit' "$TMP/PyTorch/err")" 1
+# thousands of functions that were not called are not named
+same "the summary is short" "$(grep -c 'never hit' "$TMP/PyTorch/err")" 0
