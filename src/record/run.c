@@ -36,6 +36,7 @@
 #include "util/yield.h"
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
+#define STEPS_LOOK_NS (3 * NSEC_PER_SEC) /* after so long it is said if there was no step */
 #define GPU_CALM 10             /* percent of a ring of a GPU, whose records come in bursts */
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
 #define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
@@ -54,7 +55,7 @@ struct run {
 	struct pace *pace;      /* NULL: they do not */
 	uint64_t last_check_ns; /* of whether the targets are alive */
 	int signal_fd;
-	bool stop, interrupted;
+	bool stop, interrupted, steps_told;
 };
 
 /* ---- before anything is attached ---- */
@@ -174,6 +175,10 @@ static int serve(struct run *r, int more)
 		return err;
 	if (view)
 		return show_view(r, view, more);
+	if (!r->steps_told && now - r->status.begun_ns > STEPS_LOOK_NS) {
+		r->steps_told = true;
+		record_tell_steps(&r->windows);
+	}
 	status_show(&r->status, &r->windows, now);
 	return more;
 }

@@ -251,11 +251,46 @@ static void summarise_counters(const struct capture *c)
 		log_debug("counters: %" PRIu64 " ns at a switch, the mean of %" PRIu64 " that were timed", n ? st->counters_time.ns / n : 0, n);
 }
 
+void record_tell_steps(const struct windows *w)
+{
+	const struct probe_table *pt = &w->c->probes;
+	const struct engine *engine = NULL;
+	const char *attached = NULL;
+	bool wanted = false;
+
+	if (w->o->view || w->o->all || record_finds(w->o) || (!w->open && !w->recorder && !w->whole.close_ns))
+		return;
+	for (uint32_t i = 0; i < pt->n; i++) {
+		const struct probe_spec *s = &pt->specs[i];
+
+		if (s->role != ROLE_STEP)
+			continue;
+		if (session_probe_hit(w->c->session, i))
+			return;
+		wanted = true;
+		if (s->attached && !s->stand_in && !attached)
+			attached = s->engine || !s->span_name ? s->symbol : s->span_name;
+	}
+	for (size_t i = 0; i < pt->n_engines && !engine; i++)
+		engine = pt->engines[i]->matched ? pt->engines[i] : NULL;
+	if (attached)
+		log_info("no step so far: %s has not been called, since the engine had nothing to do, or does it in another way "
+			 "(inftrace engines -p PID --check 10s counts calls)",
+			attached);
+	else if (engine && wanted)
+		log_info("no steps: the preset %s finds none here: --py-step FUNCTION or -u LIB:FUNCTION@step makes some%s%s", engine->name,
+			engine->advice ? "; " : "", engine->advice ?: "");
+	else if (wanted)
+		log_info("no engine found, so there are no steps: none of the libraries that inftrace engines lists is in use; "
+			 "--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step makes some");
+}
+
 void record_summary(const struct windows *w, uint64_t begun_ns)
 {
 	const struct capture *c = w->c;
 
 	summarise_counts(w, begun_ns);
+	record_tell_steps(w);
 	summarise_probes(c);
 	summarise_ends(c);
 	check_summary(&c->probes);

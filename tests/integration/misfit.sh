@@ -186,6 +186,34 @@ test_dump() {
 		p="$(compgen -G "$TMP/dumps/*.jsonl" | head -n 1)"
 }
 
+# Without an engine, or without a step: said while it goes on, and at the end.
+test_no_steps() {
+	local none='no engine found, so there are no steps: .*--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step'
+	sleep infinity &
+	local pid=$!
+	test_pids+=("$pid")
+	PRESET=auto record none -o "$TMP/none.json" -p "$pid"
+	check "no engine: said while it goes on" wait_until 60 grep -q "$none" "$TMP/none.err"
+	recorded
+	same "no engine: said at the end, too" "$(grep -c "$none" "$TMP/none.err")" 2
+	PRESET=none record unwanted -o "$TMP/unwanted.json" -p "$pid"
+	recorded
+	engine unused
+	record unused --profile "$TMP/unused.jsonl" -p "$ENGINE"
+	check "no step: said while it goes on" wait_until 60 grep -q 'no step so far: fit_decode has not been called' "$TMP/unused.err"
+	say unused decode 5
+	did unused 1
+	recorded
+	same "no step: not at the end, after one" "$(grep -c 'no step so far' "$TMP/unused.err")" 1
+	record terse --profile "$TMP/terse.jsonl" -p "$ENGINE"
+	recorded
+	record verbose -v --profile "$TMP/verbose.jsonl" -p "$ENGINE"
+	recorded
+	same "functions that were not called are named with -v only" \
+		"$(grep -c 'fit_decode: attached, never hit' "$TMP/terse.err") $(grep -c 'fit_decode: attached, never hit' "$TMP/verbose.err")" "0 1"
+	same "no steps wanted: nothing is said" "$(grep -c 'no engine found' "$TMP/unwanted.err")" 0
+}
+
 checked() { # COMMAND
 	engine "check$1"
 	say "check$1" "$@"
@@ -218,5 +246,5 @@ test_releases() {
 	done
 }
 
-ALL_TESTS=(stand_in missing fits processes alone dump check releases)
+ALL_TESTS=(stand_in missing fits processes alone dump no_steps check releases)
 run_tests "$@"
