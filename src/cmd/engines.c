@@ -72,6 +72,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		}
 		return 0;
 	case 'e':
+		if (o->engine) {
+			log_error("give one -e");
+			return EINVAL;
+		}
 		o->engine = arg;
 		return 0;
 	case ARGP_KEY_ARG:

@@ -106,7 +106,8 @@ int engines_check(pid_t pid, const char *engine, uint64_t ns)
 		.pids = &pid,
 		.n_pids = 1,
 		.events = EVENT_FUNCTIONS | EVENT_FUNCTIONS_NAMED,
-		.engine = engine ? engine : "auto",
+		.engines = &engine,
+		.n_engines = engine != NULL,
 		.duration_ns = ns,
 		.view = &c.view,
 	};

@@ -322,7 +322,6 @@ int cmd_record(int argc, char **argv)
 	struct record_options o = {
 		.min_free = WRITER_FLOOR,
 		.events = EVENTS_DEFAULT,
-		.engine = "auto",
 	};
 	struct record_strings strings = {};
 	char command_line[COMMAND_LINE_MAX];
@@ -350,6 +349,7 @@ int cmd_record(int argc, char **argv)
 	record_strings_free(&strings);
 	trigger_free(o.triggers);
 	free(o.pids);
+	free(o.engines);
 	free(o.uprobes);
 	free(o.py_steps);
 	return code;

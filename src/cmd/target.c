@@ -21,7 +21,7 @@ static const struct argp_option options[] = {
 	{ "pid", 'p', "PID,..", 0, "processes, with their threads and the children that they start; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
 	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
-	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
+	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto, all installed ones); none for none; may be repeated", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
 		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
@@ -82,7 +82,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->user = arg;
 		break;
 	case OPT_ENGINE:
-		o->engine = arg;
+		err = add_text(&o->engines, &o->n_engines, arg);
 		break;
 	case 'u':
 		err = add_text(&o->uprobes, &o->n_uprobes, arg);

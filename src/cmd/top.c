@@ -146,7 +146,7 @@ int cmd_top(int argc, char **argv)
 	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct top_args a = {
-		.record = { .events = EVENTS_DEFAULT, .engine = "auto" },
+		.record = { .events = EVENTS_DEFAULT },
 		.top = { .delay_ns = NSEC_PER_SEC },
 	};
 	int code = EXIT_USAGE;
@@ -160,6 +160,7 @@ int cmd_top(int argc, char **argv)
 		code = top_run(&a.record, &a.top);
 	}
 	free(a.record.pids);
+	free(a.record.engines);
 	free(a.record.uprobes);
 	free(a.record.py_steps);
 	return code;

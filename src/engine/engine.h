@@ -176,7 +176,10 @@ int engine_load(struct probe_table *pt, const char *name);
 /* The same for a file. */
 int engine_load_file(struct probe_table *pt, const char *path);
 
-/* Loads every installed preset. Returns 0 even if there is none. */
+/* Whether one of the first n engines has the name. */
+bool engine_is_named(const struct probe_table *pt, size_t n, const char *name);
+
+/* Loads every installed preset, but for those whose name another one has. Returns 0 even if there is none. */
 int engine_load_all(struct probe_table *pt);
 
 /* Appends LIB:SYMBOL[(name=EXPR,...)][@role]. On failure one line has been printed; -EINVAL. */

@@ -54,6 +54,15 @@ int engine_load(struct probe_table *pt, const char *name)
 	return engine_load_file(pt, path);
 }
 
+bool engine_is_named(const struct probe_table *pt, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(pt->engines[i]->name, name))
+			return true;
+	}
+	return false;
+}
+
 static int is_preset(const struct dirent *d)
 {
 	size_t len = strlen(d->d_name);
@@ -64,6 +73,7 @@ static int is_preset(const struct dirent *d)
 int engine_load_all(struct probe_table *pt)
 {
 	char dir[PATH_MAX + 32], path[PATH_MAX + 300];
+	size_t given = pt->n_engines;
 	struct dirent **list;
 	int n, err = 0;
 
@@ -76,7 +86,8 @@ int engine_load_all(struct probe_table *pt)
 		log_warn("cannot read the presets in %s: %s; no engine is detected", dir, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
-		if (!err)
+		*strrchr(list[i]->d_name, '.') = '\0';
+		if (!err && !engine_is_named(pt, given, list[i]->d_name))
 			err = engine_load_file(pt, path);
 		free(list[i]);
 	}

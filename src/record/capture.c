@@ -38,6 +38,43 @@ int capture_check(struct capture *c)
 	return 0;
 }
 
+/* library: a part of its name; "": of any. */
+static bool has_role(const struct capture *c, enum probe_role role, const char *library)
+{
+	for (size_t i = 0; i < c->probes.n; i++) {
+		if (c->probes.specs[i].role == role && strstr(c->probes.specs[i].library, library))
+			return true;
+	}
+	return false;
+}
+
+static int load_presets(struct capture *c, const struct record_options *o)
+{
+	static const char *const gpu[][2] = { { "cuda", "libcuda" }, { "hip", "libamdhip" } };
+	struct probe_table *pt = &c->probes;
+	bool all = !o->n_engines;
+	int err = 0;
+
+	for (size_t i = 0; i < o->n_engines && !err; i++) {
+		if (!strcmp(o->engines[i], "auto"))
+			all = true;
+		else if (strcmp(o->engines[i], "none"))
+			err = engine_load(pt, o->engines[i]);
+		if (!err && pt->n_engines && engine_is_named(pt, pt->n_engines - 1, pt->engines[pt->n_engines - 1]->name)) {
+			log_error("--engine: the preset %s has the name of another one that is given", o->engines[i]);
+			err = -EINVAL;
+		}
+	}
+	if (!err && all)
+		err = engine_load_all(pt);
+	/* what ran on a GPU belongs to the call that launched it */
+	for (size_t i = 0; i < sizeof(gpu) / sizeof(gpu[0]) && o->gpu && !all && !err; i++) {
+		if (!engine_is_named(pt, pt->n_engines, gpu[i][0]) && !has_role(c, ROLE_LAUNCH, gpu[i][1]))
+			err = engine_load(pt, gpu[i][0]);
+	}
+	return err;
+}
+
 static int load_probes(struct capture *c, const struct record_options *o)
 {
 	int err = 0;
@@ -45,12 +82,8 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	c->probes.op_detail = o->op_detail;
 	c->probes.dear_ends = o->has_budget; /* which turns them off */
 	c->probes.nodes = record_wants_nodes(o, false);
-	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o)) {
-		if (!strcmp(o->engine, "auto"))
-			err = engine_load_all(&c->probes);
-		else if (strcmp(o->engine, "none"))
-			err = engine_load(&c->probes, o->engine);
-	}
+	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o))
+		err = load_presets(c, o);
 	for (size_t i = 0; i < o->n_uprobes && !err; i++)
 		err = probe_table_add_option(&c->probes, o->uprobes[i]);
 	for (size_t i = 0; i < o->n_py_steps && !err; i++)
@@ -58,18 +91,9 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-static bool has_role(const struct capture *c, enum probe_role role)
-{
-	for (size_t i = 0; i < c->probes.n; i++) {
-		if (c->probes.specs[i].role == role)
-			return true;
-	}
-	return false;
-}
-
 static int check_counters(const struct capture *c, const struct record_options *o)
 {
-	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP) || has_role(c, ROLE_OP))
+	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP, "") || has_role(c, ROLE_OP, ""))
 		return 0;
 	log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
 		  "with -u");
@@ -79,7 +103,7 @@ static int check_counters(const struct capture *c, const struct record_options *
 /* The cost of a recording is known for steps only. */
 static int check_budget(const struct capture *c, const struct record_options *o)
 {
-	if (o->has_budget && !has_role(c, ROLE_STEP)) {
+	if (o->has_budget && !has_role(c, ROLE_STEP, "")) {
 		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
 			  "--engine, or a function as @step with -u");
 		return -EINVAL;

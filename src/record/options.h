@@ -52,7 +52,8 @@ struct record_options {
 	struct view *view;    /* or NULL */
 	uint64_t duration_ns; /* 0: until stopped */
 	unsigned int events;
-	const char *engine; /* "auto", "none", a name or a file */
+	const char **engines; /* "auto", "none", names and files; without any: "auto" */
+	size_t n_engines;
 	const char **uprobes;
 	size_t n_uprobes;
 	const char **py_steps;

@@ -83,6 +83,15 @@ test_all() {
 			if s["kernels"] == 20] == [True]' p="$TMP/13.4.jsonl"
 }
 
+# A preset of one's own, which has no launches: --gpu has them.
+test_engine() {
+	echo '{ "name": "mine", "match": { "mapped": ["mock_driver"] }, "probes": [{ "instant": "mock_outer", "role": "other" }] }' >"$TMP/preset.json"
+	recorded mine --engine "$TMP/preset.json" -- init "step 30 20000" sync truth
+	check "mine: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/mine.json" "$TMP/mine.truth" "$TMP/mine.err"
+	expect "mine: nothing is unknown" '["gpu_lost" in s or s["gpu_unknown_us"] == 0
+		for s in (x["shape"] for x in p if x["event"] == "token_prof")] == [True]' p="$TMP/mine.jsonl"
+}
+
 test_report() {
 	recorded bound -- init "step 20 200000" sync truth
 	"$INFTRACE" report --json "$TMP/bound.jsonl" >"$TMP/bound.report"
@@ -540,5 +549,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
+ALL_TESTS=(every budget all engine top report operators devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
 run_tests "$@"

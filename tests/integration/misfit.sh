@@ -186,6 +186,26 @@ test_dump() {
 		p="$(compgen -G "$TMP/dumps/*.jsonl" | head -n 1)"
 }
 
+# Presets of several --engine add up, and two of one name are an error.
+test_several() {
+	echo '{ "name": "more", "match": { "mapped": ["libfit*.so"] }, "probes": [{ "instant": "fit_process", "role": "other" }] }' >"$TMP/more.json"
+	engine several
+	record several --engine "$TMP/more.json" -o "$TMP/several.json" -p "$ENGINE"
+	say several decode 5
+	did several 1
+	say several process 5
+	did several 2
+	recorded
+	expect "several presets: what each of them probes" \
+		'[sum(e["name"] == n for e in t) > 0 for n in ("decode", "fit_process")] == [True, True]' t="$TMP/several.json"
+	sed 's/"more"/"fit"/' "$TMP/more.json" >"$TMP/same.json"
+	check_rc "several presets: of one name" 2 'same.json has the name of another one' \
+		"$INFTRACE" record --engine "$preset" --engine "$TMP/same.json" -- true
+	check "several presets: one's own instead of the installed one" \
+		"$INFTRACE" record --engine auto --engine "$TOP/engines/nccl.json" -o "$TMP/auto.json" -- true
+	check_rc "several presets: not for what is shown of one" 2 'give one -e' "$INFTRACE" engines -e "$preset" -e "$TMP/more.json"
+}
+
 # Without an engine, or without a step: said while it goes on, and at the end.
 test_no_steps() {
 	local none='no engine found, so there are no steps: .*--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step'
@@ -246,5 +266,5 @@ test_releases() {
 	done
 }
 
-ALL_TESTS=(stand_in missing fits processes alone dump no_steps check releases)
+ALL_TESTS=(stand_in missing fits processes alone dump several no_steps check releases)
 run_tests "$@"

@@ -164,13 +164,15 @@ static void view_signal(struct view *v, int signo)
 static const struct view_ops view_ops = { .open = view_open, .round = view_round, .signal = view_signal };
 static struct view view = { .ops = &view_ops, .fd = -1 };
 
+static const char *no_engines[] = { "none" };
+
 static int fresh(void **state)
 {
 	(void)state;
 	memset(&fake_session, 0, sizeof(fake_session));
 	fake = (struct fake_sink){ .sink.ops = &fake_ops };
 	opt = (struct record_options){
-		.all = true, .events = EVENT_SYSCALLS, .engine = "none", .view = &view, .min_free = WRITER_FLOOR };
+		.all = true, .events = EVENT_SYSCALLS, .engines = no_engines, .n_engines = 1, .view = &view, .min_free = WRITER_FLOOR };
 	rounds = last_round = 0;
 	round_err = signalled = missing = 0;
 	sigemptyset(&view.signals);
