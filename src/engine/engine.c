@@ -345,7 +345,7 @@ static unsigned int line_of_key(const struct reader *r, const char *key)
 static int __attribute__((format(printf, 3, 4)))
 preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 {
-	char shown[SHOWN_MAX], why[2 * SHOWN_MAX];
+	char shown[SHOWN_MAX], why[4 * SHOWN_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);

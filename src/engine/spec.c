@@ -406,18 +406,16 @@ int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why)
 }
 
 /* Names that the sinks write beside the arguments. */
+#define RESERVED                                                                                                            \
+	" began_before breakdown_us call faults_minor faults_major lost lost_records migrations phase pid step switches "    \
+	"switches_voluntary syscalls thread tid ts_us unfinished workers"
+
 static bool is_reserved(const char *name)
 {
-	static const char *const reserved[] = { "step", "thread", "breakdown_us", "lost_records",
-		"began_before", "unfinished", "pid", "tid", "phase", "ts_us", "switches",
-		"switches_voluntary", "migrations", "faults_minor", "faults_major", "syscalls", "lost", "workers",
-		"call" };
+	char word[SPEC_NAME_MAX + 3];
 
-	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
-		if (!strcmp(reserved[i], name))
-			return true;
-	}
-	return false;
+	snprintf(word, sizeof(word), " %s ", name);
+	return !strchr(name, ' ') && strstr(RESERVED " ", word);
 }
 
 /* Where an argument points, a function may store a value that is there only when it returns. */
@@ -481,7 +479,7 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		return -EINVAL;
 	}
 	if (is_reserved(name)) {
-		*ret_why = "this name has another meaning in traces and profiles";
+		*ret_why = "this name has another meaning in traces and profiles, as have:" RESERVED;
 		return -EINVAL;
 	}
 	if (spec_find_arg(s, name, strlen(name)) >= 0) {
