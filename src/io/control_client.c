@@ -285,7 +285,7 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	case -ETIMEDOUT:
 		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
 			a->taken ? "has not finished yet; inftrace status shows its progress"
-				 : "does not answer; is it stopped?");
+				 : "does not answer; is it stopped, or still starting?");
 		break;
 	default:
 		snprintf(msg, CONTROL_MSG_MAX, "cannot talk to recorder %d: %s", pid,

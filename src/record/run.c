@@ -359,7 +359,6 @@ static int start(struct run *r)
 		return err;
 	r->control.recorder = r->recorder;
 	r->control.begun_ns = now;
-	run_control_open(&r->control);
 	if (!o->command)
 		return 0;
 	metadata_command(r->capture.metadata, r->targets.cmd.pid, o->command);
@@ -492,7 +491,11 @@ int record_run(struct record_options *o)
 	};
 	int err, ended, code;
 
-	err = prepare(&r, o) ?: open_capture(&r);
+	err = prepare(&r, o);
+	/* who asks while the rest is prepared waits for the answer, and is not told that nothing is running */
+	if (!err)
+		run_control_open(&r.control);
+	err = err ?: open_capture(&r);
 	if (!err && o->view)
 		o->view->session = r.capture.session;
 	if (!err)

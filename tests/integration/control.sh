@@ -35,7 +35,7 @@ record() {
 	shift
 	background "$INFTRACE" record --engine none -e syscalls "$@" 2>"$name.log"
 	RECORDER=$BG
-	wait_until 60 grep -qE 'recording|waiting|Ctrl-C' "$name.log" ||
+	wait_until 60 grep -qE '^inftrace: (recording|waiting|flight)' "$name.log" ||
 		not_ok "$name: records" "$(tail -n 1 "$name.log")"
 }
 
@@ -138,6 +138,16 @@ test_whole() {
 	ended "it ends well" "$RECORDER" 0
 	expect "all calls are there" "$getppids == 100" t=whole.json
 	same "no socket is left" "$(ls -A $SOCKETS)" ""
+}
+
+# From when there is a socket, long before anything is attached, whoever asks gets an answer.
+test_starting() {
+	mkdir starting
+	background "$INFTRACE" record --engine none -e syscalls --window manual --output-dir starting -p "$one" 2>starting.log
+	wait_until 60 test -S "$SOCKETS/$BG.sock"
+	check_rc "start while it starts" 0 '^window 0 is open' ctl start -p "$one"
+	kill -INT "$BG"
+	ended "it ends well" "$BG" 0
 }
 
 test_windows() {
@@ -243,7 +253,7 @@ test_several() {
 	same "status lists both" "$(ctl status --json | wc -l)" 2
 	check_rc "-p chooses" 0 "^  $TMP/second.json" ctl status -p "$two"
 	kill -STOP "$RECORDER"
-	check_rc "stopped: status" 1 "^inftrace: recorder $RECORDER does not answer; is it stopped\?$" ctl status -p "$RECORDER"
+	check_rc "stopped: status" 1 "^inftrace: recorder $RECORDER does not answer; is it stopped, or still starting\?$" ctl status -p "$RECORDER"
 	check_rc "stopped: the other one answers all the same" 1 "^recorder $first, " ctl status
 	check_rc "stopped: stop" 1 "does not answer" ctl stop -p "$two"
 	check "stopped, and without room for clients" bare '
@@ -365,5 +375,5 @@ test_service() {
 	ended "service: it ends well" "$RECORDER" 0
 }
 
-ALL_TESTS=(nobody_there whole windows dumps clients several without_socket not_root service)
+ALL_TESTS=(nobody_there whole starting windows dumps clients several without_socket not_root service)
 run_tests "$@"

@@ -163,7 +163,7 @@ static void test_find(void **state)
 	/* stopped: nobody knows what it records */
 	kill(a, SIGSTOP);
 	expect_found(getpid(), b);
-	expect_not_found(1, -ETIMEDOUT, "does not answer; is it stopped?");
+	expect_not_found(1, -ETIMEDOUT, "does not answer; is it stopped, or still starting?");
 	server_end(a);
 	server_end(b);
 }
@@ -232,7 +232,7 @@ static void test_stopped(void **state)
 			continue;
 		}
 		assert_null(peers[i].status);
-		assert_non_null(strstr(peers[i].error, "does not answer; is it stopped?"));
+		assert_non_null(strstr(peers[i].error, "does not answer; is it stopped, or still starting?"));
 	}
 	control_peers_free(peers, n_peers);
 	/* continues while the client waits for it, after all those that have left */

@@ -20,6 +20,7 @@ static unsigned int rounds, last_round;
 static int round_err; /* of the last one */
 static int signalled; /* raised in the first */
 static int missing;   /* what the kernel lacks, as an errno */
+static bool controlled, controlled_first; /* has a control socket, and had it when the programs were loaded */
 
 int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
 int __wrap_features_probe_fast(struct features *f);
@@ -60,6 +61,7 @@ int __wrap_features_require(const struct features *f, char *why, size_t size)
 
 int __wrap_session_open(const struct session_config *c, struct session **ret_session)
 {
+	controlled_first = controlled;
 	fake_session.cb = c->cb;
 	fake_session.cb_arg = c->cb_arg;
 	*ret_session = FAKE_SESSION;
@@ -135,6 +137,7 @@ int __wrap_control_new(
 	(void)arg;
 	(void)directory;
 	*ret_control = NULL;
+	controlled = true;
 	return -EADDRINUSE;
 }
 
@@ -175,6 +178,7 @@ static int fresh(void **state)
 		.all = true, .events = EVENT_SYSCALLS, .engines = no_engines, .n_engines = 1, .view = &view, .min_free = WRITER_FLOOR };
 	rounds = last_round = 0;
 	round_err = signalled = missing = 0;
+	controlled = controlled_first = false;
 	sigemptyset(&view.signals);
 	return 0;
 }
@@ -187,6 +191,7 @@ static void run_to(int code)
 	assert_int_equal(fake_session.stops, 1);
 	assert_int_equal(fake.closed, 1);
 	assert_true(fake.with_totals);
+	assert_true(controlled_first); /* start, right after record, waits for it */
 }
 
 static void test_view_ends(void **state)
