@@ -440,6 +440,7 @@ void writer_append(struct writer *w, const char *data, size_t len)
 
 static int first_error(struct writer *w)
 {
+	const char *valid = w->regular && !w->start && !w->bytes ? "nothing was written to it" : "the file is valid up to here";
 	int err = w->error;
 
 	if (!err || w->said)
@@ -447,14 +448,15 @@ static int first_error(struct writer *w)
 	w->said = true;
 	if (w->missed_floor) {
 		log_error("cannot write %s: less than %.*f MB is free on its file system, see "
-			  "--min-free; the file is valid up to here",
-			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6);
+			  "--min-free; %s",
+			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6, valid);
 		return err;
 	}
-	log_error("cannot write %s: %s; the file is valid up to here", w->name,
+	log_error("cannot write %s: %s; %s", w->name,
 		err != -ETIMEDOUT ? strerror(-err)
 		: w->regular      ? "it accepts no data"
-				  : "nobody reads it");
+				  : "nobody reads it",
+		valid);
 	if (w->cut_error)
 		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(w->cut_error));
 	return err;

@@ -93,6 +93,21 @@ whole_packets() { # FILE...
 	return "$rc"
 }
 
+# A disk that is full already.
+test_no_room() {
+	mkdir "$TMP/disk.none"
+	mount -t tmpfs -o size=4k none "$TMP/disk.none" || {
+		skip "no room" "tmpfs cannot be mounted here"
+		return
+	}
+	head -c 4096 /dev/zero >"$TMP/disk.none/full"
+	check_rc "no room: an empty file is not called valid" 1 \
+		"cannot write $TMP/disk.none/p.jsonl: No space left on device; nothing was written to it" \
+		timeout 60 "${run[@]}" --min-free 0 -e syscalls -d 100ms --profile "$TMP/disk.none/p.jsonl" -p $$
+	same "no room: it is empty" "$(stat -c %s "$TMP/disk.none/p.jsonl")" 0
+	umount "$TMP/disk.none"
+}
+
 # A full disk, at many sizes.
 test_full() {
 	pages=(1 2 3 5 7 13 23 37 53 71 89 109)
@@ -198,5 +213,5 @@ test_stalled() {
 	fi
 }
 
-ALL_TESTS=(full unread late stalled)
+ALL_TESTS=(no_room full unread late stalled)
 run_tests "$@"
