@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -287,8 +288,14 @@ static int write_out(struct samples *s, const struct export_args *args)
 {
 	char why[OUTFILE_WHY_MAX];
 	FILE *out = stdout;
-	int err = args->out ? outfile_stream(args->out, &out, why) : 0;
+	struct stat st;
+	int err;
 
+	if (args->out && !stat(args->out, &st) && outfile_is_input(&st, args->file)) {
+		log_error("-o: %s is the file to export: give another name", args->out);
+		return -EINVAL;
+	}
+	err = args->out ? outfile_stream(args->out, &out, why) : 0;
 	if (err) {
 		log_error("cannot write %s: %s", args->out, why);
 		return err;

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "io/outfile.h"
@@ -164,14 +163,6 @@ static void note_print(void *ctx, const char *text)
 	log_info("%s", text);
 }
 
-static bool is_same_file(const struct stat *s, const char *file)
-{
-	struct stat other;
-
-	return !(strcmp(file, "-") ? stat(file, &other) : fstat(STDIN_FILENO, &other)) && other.st_dev == s->st_dev &&
-	       other.st_ino == s->st_ino;
-}
-
 static bool is_page(const char *path)
 {
 	char head[PAGE_HEAD] = "";
@@ -199,7 +190,7 @@ static int page_check(const struct report_args *args)
 	if (stat(path, &s) || !S_ISREG(s.st_mode))
 		return 0;
 	for (size_t i = 0; i < args->n_files; i++) {
-		if (!is_same_file(&s, args->files[i]))
+		if (!outfile_is_input(&s, args->files[i]))
 			continue;
 		log_error("--html: %s is a file to report on: give another name for the page (--html=FILE)", path);
 		return EXIT_USAGE;

@@ -334,6 +334,13 @@ int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFIL
 	return fd == -EAGAIN ? fail(why, fd, "it keeps appearing and disappearing") : fd;
 }
 
+bool outfile_is_input(const struct stat *out, const char *input)
+{
+	struct stat in;
+
+	return !(strcmp(input, "-") ? stat(input, &in) : fstat(STDIN_FILENO, &in)) && in.st_dev == out->st_dev && in.st_ino == out->st_ino;
+}
+
 int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX])
 {
 	struct stat st;

@@ -38,6 +38,10 @@ int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX]);
 /* Whether outfile_open() can be expected to succeed. Creates nothing. */
 int outfile_check(const char *name, char why[OUTFILE_WHY_MAX]);
 
+/* Whether writing to the file would replace what is read; input "-": the standard input. */
+struct stat;
+bool outfile_is_input(const struct stat *out, const char *input);
+
 /* Creates the missing parts of a directory, or of the directory of a file. */
 int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX]);
 int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX]);

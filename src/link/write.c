@@ -100,14 +100,14 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 /* An input must not be written over. */
 static int check_output(struct link *l, int fd, const char *name)
 {
-	struct stat out, in;
+	struct stat out;
 
 	if (fstat(fd, &out))
 		return link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
 	if (!S_ISREG(out.st_mode))
 		return link_fail(l, -EINVAL, "cannot write %s: an archive can only be written to a file", name);
 	for (size_t i = 0; i < l->n; i++) {
-		if (!stat(l->list[i]->file.path, &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+		if (outfile_is_input(&out, l->list[i]->file.path))
 			return link_fail(l, -EINVAL, "cannot write %s: it is one of the files to be linked", name);
 	}
 	return ftruncate(fd, 0) ? link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno)) : 0;

@@ -98,6 +98,7 @@ test_recorded() {
 test_profile() {
 	local all
 	recorded
+	check_rc "profile: not over itself" 1 'is the file to export' "$INFTRACE" export --collapsed -o "$TMP/flames.jsonl" "$TMP/flames.jsonl"
 	check "profile: exported" "$INFTRACE" export --collapsed -o "$TMP/profile" "$TMP/flames.jsonl"
 	check "profile: the .pftrace" "$INFTRACE" export --collapsed -o "$TMP/cpu" "$TMP/flames.pftrace"
 	same "profile: as many samples" "$(sum_of . "$TMP/profile")" "$(sum_of . "$TMP/cpu")"
