@@ -5,27 +5,16 @@
 #define INFTRACE_TEST_CONTROL_H
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "io/control.h"
+#include "unit.h"
 
 #define WAIT_MS 60000 /* for what must arrive */
 

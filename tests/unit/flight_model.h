@@ -3,19 +3,8 @@
 #ifndef INFTRACE_TEST_FLIGHT_MODEL_H
 #define INFTRACE_TEST_FLIGHT_MODEL_H
 
-#include <errno.h>
-#include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/flight_store.h"
+#include "unit.h"
 
 #define MB (UINT64_C(1) << 20)
 #define START UINT64_C(1000000000000)

@@ -3,16 +3,10 @@
 #ifndef INFTRACE_TEST_GPU_AGENT_H
 #define INFTRACE_TEST_GPU_AGENT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
 #include "gpu/ring.h"
+#include "unit.h"
 
 struct fake_agent {
 	struct gpu_ring *ring;

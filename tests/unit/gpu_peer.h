@@ -3,25 +3,19 @@
 #ifndef INFTRACE_TESTS_GPU_PEER_H
 #define INFTRACE_TESTS_GPU_PEER_H
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "gpu/hand_over.h"
+#include "unit.h"
 
 #define PEER_PATIENCE_MS 60000
 #define PEER_DEVICES_MAX 4

@@ -3,13 +3,6 @@
 #ifndef INFTRACE_TESTS_GPU_TRUTH_H
 #define INFTRACE_TESTS_GPU_TRUTH_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "gpu_peer.h"
 #include "../gpu/mock.h"
 

@@ -4,28 +4,18 @@
 #define INFTRACE_TEST_HTTP_SERVER_H
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "io/http.h"
 #include "io/http_server.h"
+#include "unit.h"
 
 #define HOST "Host: 127.0.0.1:9001\r\n"
 #define UI "Origin: https://ui.perfetto.dev\r\n"

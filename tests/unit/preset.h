@@ -3,24 +3,12 @@
 #ifndef INFTRACE_TEST_PRESET_H
 #define INFTRACE_TEST_PRESET_H
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "engine/spec.h"
 #include "stderr.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static int preset_fd;
 static char preset_path[64];

@@ -3,23 +3,13 @@
 #ifndef INFTRACE_TEST_REPORT_H
 #define INFTRACE_TEST_REPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <json-c/json.h>
 
 #include "cmd/cmd.h"
+#include "unit.h"
 
 struct output {
 	int rc;

@@ -3,18 +3,9 @@
 #ifndef INFTRACE_TEST_SERIES_H
 #define INFTRACE_TEST_SERIES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "report/summary.h"
 #include "report/words.h"
+#include "unit.h"
 
 #define MS 1000000LL
 

@@ -4,19 +4,8 @@
 #define INFTRACE_TEST_SINKS_H
 
 #include <dirent.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <json-c/json.h>
 
 #include "engine/spec.h"
@@ -24,11 +13,10 @@
 #include "sink/profile.h"
 #include "sink/request_feed.h"
 #include "sink/sink.h"
+#include "unit.h"
 #include "util/json_node.h"
 #include "util/names.h"
 #include "validate/check.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #define START UINT64_C(1000000000000) /* of the recording, CLOCK_BOOTTIME */
 #define PID 5000000u                  /* no such process: /proc does not know it */

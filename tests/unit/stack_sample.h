@@ -4,17 +4,14 @@
 #define INFTRACE_TEST_STACK_SAMPLE_H
 
 #include <elf.h>
-#include <errno.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 
 #include "record.h"
+#include "unit.h"
 
 static inline void sample_registers(uint64_t to[SAMPLE_REGS], pid_t tid)
 {

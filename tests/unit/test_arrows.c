@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Arrows and their slices, in any order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "sink/arrows.h"
+#include "unit.h"
 
 static int make(void **state)
 {

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Places in sorted lists, of all lengths up to some, against a search from the beginning. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "util/bisect.h"
 
 #define MAX 40

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The programs in the kernel read CLOCK_MONOTONIC and add what user space says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "util/clock.h"
 
 static void offset_makes_boot_time_of_monotonic_time(void **state)

@@ -2,27 +2,14 @@
 /* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
 #include <dirent.h>
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/command.h"
 #include "target/process.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static char dir[] = "/tmp/test_command.XXXXXX";
 static const char *const files[] = { "tool", "no-exec", "here/only-here", "out" };

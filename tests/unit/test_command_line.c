@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The command line of a recording as its files contain it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/command_line.h"
+#include "unit.h"
 
 static char text[COMMAND_LINE_MAX];
 

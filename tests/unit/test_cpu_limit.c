@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/cgroup.h"
+#include "unit.h"
 
 static char root[] = "/tmp/inftrace-cpu-limit.XXXXXX";
 

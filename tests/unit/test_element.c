@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where vectors and their elements are, read off functions that the compiler made of all kinds of structures. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "target/element.h"
+#include "unit.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define AS_IN_A_LIBRARY __attribute__((noipa, used, optimize("O2"), no_sanitize("address", "undefined")))
 
 /* Not inlined, like a container's functions. */

@@ -5,22 +5,12 @@
  */
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/elf.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 /* ---- files of this system ---- */
 

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* env_hash, on real processes that the tests start with an environment of their choice. */
-#include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <link.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "record/envhash.h"
 #include "target/elf.h"
 #include "target/needed.h"
+#include "unit.h"
 
 /* A process with this environment: cat, which is past the dynamic linker once it has echoed. */
 static pid_t start(char *const env[])

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate of execution traces: those that inftrace writes, others', and damaged ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "io/writer.h"
 #include "sink/chakra.h"
 #include "sink/proto.h"
+#include "unit.h"
 #include "validate/check.h"
 
 static char file[1 << 16];

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What is read of a Perfetto trace, and the formats that it is exported to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 #include <json-c/json.h>
 
 #include "cases.h"
 #include "export/samples.h"
 #include "read/proto.h"
 #include "trace_builder.h"
+#include "unit.h"
 
 #define SAMPLES 3
 #define WAITS 4

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Judging what features_probe() found, and that what it finds is this system. */
-#include <errno.h>
 #include <linux/capability.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "capture/features.h"
+#include "unit.h"
 
 #define BIT(cap) (1ull << (cap))
 #define CAPS_NEEDED (BIT(CAP_BPF) | BIT(CAP_PERFMON) | BIT(CAP_SYS_PTRACE))

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Argument expressions: the table that BPF interprets, for every type and shape, and refusals. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/engine.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static char *op_names[] = { "none", "mul_mat" };
 static const struct enum_table enums[] = {

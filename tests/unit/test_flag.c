@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The flag file: what counts as there, and that no change is missed. */
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <limits.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
 
 #include "cases.h"
 #include "record/flag.h"
 #include "stderr.h"
+#include "unit.h"
 #include "util/log.h"
 
 static char top[64];    /* a directory of this test's own, the current one */

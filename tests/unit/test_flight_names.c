@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a dump of the flight recorder knows of threads, and of spans that were open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/flight_store.h"
+#include "unit.h"
 
 #define MB (UINT64_C(1) << 20)
 #define START UINT64_C(1000000000000)

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 #include <json-c/json.h>
 
 #include "cases.h"
+#include "unit.h"
 #include "util/fmt.h"
 
 #define GUARD 0x5a

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where events end, in texts whose ends are known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "io/framing.h"
+#include "unit.h"
 
 #define EVENTS 40
 

@@ -3,13 +3,6 @@
  * The agent for processes that use a GPU, in a program above a GPU that does not exist (tests/gpu/mock.h): what it
  * writes into the ring is compared with what that GPU has done.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "gpu_truth.h"
 #include "util/clock.h"
 

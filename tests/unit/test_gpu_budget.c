@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a GPU's agent may take: the pauses bring the average back to that. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 /* the agent is a library of its own */
 #include "gpu/agent/budget.c"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The clocks of a GPU's agent on a busy machine: a comparison that was interrupted is no step of a clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 /* the agent is a library of its own */
 #include "gpu/agent/clocks.c"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 #define BOOT (1000000 * MS)

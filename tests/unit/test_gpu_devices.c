@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which devices of several processes are the same, and the numbers and names that they have. */
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "gpu/process.h"
 #include "gpu_agent.h"

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Parts of CUDA graphs: their places, and the operators in which they were captured. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "gpu/graphs.h"
+#include "unit.h"
 
 #define TID 100
 #define KERNELS 3

@@ -3,12 +3,6 @@
  * The agent is injected into running programs (tests/gpu/inject_target.c), which notice if anything of theirs is
  * not as it should be: 200 times, by processes that are killed meanwhile, and while the program ends or calls exec.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <elf.h>
 #include <sched.h>

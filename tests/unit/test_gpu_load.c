@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How busy devices were. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
 #include "gpu/load.h"
+#include "unit.h"
 
 #define N GPU_LOAD_NS
 #define BASE (1000 * N)

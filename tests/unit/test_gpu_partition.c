@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a step is divided among what a GPU did, against a way that looks at every nanosecond. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
 #include "gpu/info.h"
 #include "gpu/partition.h"
+#include "unit.h"
 
 /* Keeps the longest. */
 static void keep_gap(struct gpu_gap *gaps, uint64_t from, uint64_t to)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a GPU did during steps, from a ring and from launches: joined, divided to the nanosecond, or said to be missing. */
-#include <stdlib.h>
-
 #include "gpu/hand_over.h"
 #include "gpu/process.h"
 #include "gpu_agent.h"

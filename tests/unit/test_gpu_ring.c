@@ -2,8 +2,6 @@
 /* The ring of a GPU's agent: read as written, and read without harm when it is written by a process that means some. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "cases.h"
 #include "gpu/info.h"

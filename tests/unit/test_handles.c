@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names of handles. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/handles.h"
 #include "target/tasks.h"
+#include "unit.h"
 
 static void test_set(void **state)
 {

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How far the clocks of two hosts are apart: offsets and drifts that are planted in made-up messages, 20 seeds of each. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
 #include "link/file.h"
 #include "link/host_clock.h"
+#include "unit.h"
 
 #define SEEDS 20
 #define BEGIN INT64_C(5000000000000)

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* URLs of collectors. What is sent, and to whom, is in tests/integration/fleet.sh. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "io/http_post.h"
+#include "unit.h"
 
 static void test_urls(void **state)
 {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What is in flight when a dump begins, compared with earlier and later records. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/in_flight.h"
+#include "unit.h"
 
 #define US UINT64_C(1000)
 #define LOOKED (UINT64_C(1000) * 1000 * US)

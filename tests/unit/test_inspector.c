@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Symbols read by a process without privileges: this program is the file. */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/inspect.h"
 #include "engine/inspector.h"
+#include "unit.h"
 
 int inspected_function(int n);
 __attribute__((noinline)) int inspected_function(int n)

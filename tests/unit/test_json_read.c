@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The JSON readers: sources of bytes, values found in a stream and their nodes, times, untrusted
  * text. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
 #include "read/json_reader.h"
+#include "unit.h"
 #include "util/text.h"
 
 /* The text, fed in pieces of n bytes, as nodes that are good until the next call. */

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How files are put on one timeline: their clocks, the calls they have in common, and what is refused. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <json-c/json.h>
 
 #include "cases.h"
 #include "link/link.h"
 #include "trace_builder.h"
+#include "unit.h"
 
 #define BOOT INT64_C(5000000000000)
 #define REAL INT64_C(1795147200000000000)

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The model of inftrace top, against the report made of the same steps at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "top/live.h"
+#include "unit.h"
 #include "util/names.h"
 
 #define MS INT64_C(1000000)

@@ -2,19 +2,11 @@
 /* What a process says about its model and settings: command lines, and files that this process maps. */
 #include <fcntl.h>
 #include <json-c/json.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/model.h"
 #include "target/process.h"
+#include "unit.h"
 
 /* A command line as one text, in which '|' stands for the NUL after each string. */
 static struct process_text cmdline(const char *text)

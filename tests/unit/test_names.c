@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
-#include <limits.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "util/names.h"
 
 static void test_syscall_name(void **state)

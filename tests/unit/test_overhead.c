@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Steps of which something was left out, and the marks of when that changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/capture.h"
 #include "record/overhead.h"
+#include "unit.h"
 
 #define BIT(part) (1u << (part))
 

@@ -2,16 +2,10 @@
 /* When the threads of a recording yield to others, and what makes them run normally again. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "record/pace.h"
+#include "unit.h"
 #include "util/clock.h"
 #include "util/yield.h"
 
