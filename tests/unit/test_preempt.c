@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The place of the preemption count, against what libbpf reads in the same types. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <bpf/btf.h>
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "capture/preempt.h"
+#include "unit.h"
 
 /* The offset of a per-CPU variable, or -1. */
 static int64_t offset_of(const struct btf *btf, const char *name, int *ret_id)

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What /proc says: about this process, and about a child that is this program again. */
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -23,13 +14,11 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "unit.h"
 
 #define NO_PID 5000000 /* above PID_MAX_LIMIT */
 

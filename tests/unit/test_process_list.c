@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of processes that come and go. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "sink/process_list.h"
 #include "target/tasks.h"
+#include "unit.h"
 
 /* No process has such a number (PID_MAX_LIMIT is 4194304). */
 #define TGID 5000000u

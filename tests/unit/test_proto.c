@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The protobuf encoder: bytes as the encoding's specification has them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "sink/proto.h"
+#include "unit.h"
 
 #define same(buf, end, bytes)                                       \
 	do {                                                        \

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The lists of interpreters, threads and frames, in a memory image laid out as each known version does, and leading
  * anywhere. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "stack/python_name.h"
 #include "target/python.h"
+#include "unit.h"
 
 #define BASE 0x10000u
 #define RUNTIME BASE

@@ -6,23 +6,14 @@
  * All interpreters at hand are tried: python3, those of the distribution by version, and pyenv's.
  * INFTRACE_TEST_PYTHON="COMMAND" tries only this one, such as "chroot /srv/sid python3.14".
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "stack/python_name.h"
 #include "target/python.h"
+#include "unit.h"
 
 #define FRAMES_MAX 64
 #define THREADS_MAX 8

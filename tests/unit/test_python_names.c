@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names and lines of Python frames, in a memory image laid out as each known version does, and with junk in it. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "stack/python_name.h"
 #include "target/python.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 /* ---- the memory of a process ---- */
 

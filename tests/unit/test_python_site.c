@@ -3,22 +3,11 @@
  * Where interpreters begin to run Python functions, and where they leave them: of those that are installed, with and
  * without their symbol tables, and of damaged ones. What the places are worth is in tests/integration/py-steps.sh.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/python_site.h"
+#include "unit.h"
 
 #define DAMAGED 6 /* copies of each */
 

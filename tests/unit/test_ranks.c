@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which calls of several ranks are one collective: by their numbers, by what they are like, and where that is not known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "link/ranks.h"
+#include "unit.h"
 
 #define MS INT64_C(1000000)
 #define N 100

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The options of windows and of the flight recorder: values, which go together, the environment. */
-#include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
 
 #include "cases.h"
 #include "cmd/record_window.h"
 #include "record/output.h"
 #include "record/trigger.h"
 #include "stderr.h"
+#include "unit.h"
 
 #define SEC UINT64_C(1000000000)
 #define MB (UINT64_C(1) << 20)

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace report as a whole, on the files of tests/golden (run from the root of the tree) and on
  * text made here. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "report.h"
 

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How many requests are active and wait, against a count of all of them at each time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "sink/request_counts.h"
+#include "unit.h"
 
 #define STEPS 600
 #define SLOTS 8

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests of sockets and of sequences: joined where there is one way to do so, never wrongly. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "sink/request_join.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static struct join *join;
 static struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES];

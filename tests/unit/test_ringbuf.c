@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The reader of rings, on a file that looks like one. */
 #include <linux/bpf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "capture/ringbuf.h"
+#include "unit.h"
 
 #define LONGEST 64
 

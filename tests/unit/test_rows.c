@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Rows of a step: how a preset describes them, what is shown of them, and names with conditions. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/check.h"
 #include "engine/spec.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static struct probe_spec *make_spec(struct probe_table *pt)
 {

@@ -2,7 +2,6 @@
 /* A run without a kernel: records on their way in, windows, the flight recorder. */
 #include "sinks.h"
 
-
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "record/flight.h"

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Windows: every source of a request and every limit, alone and together. Times are whole numbers. */
-#include <errno.h>
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "record/schedule.h"
 #include "stderr.h"
+#include "unit.h"
 
 #define SEC UINT64_C(1000000000)
 #define BEGIN (1000 * SEC + 7) /* of the run */

@@ -2,20 +2,12 @@
 /* Frames of inftrace top as text: what fits, what is cut, and that no name controls the
  * terminal. */
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <wchar.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "report/canvas.h"
 #include "top/screen.h"
+#include "unit.h"
 
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "util/secret.h"
 
 static void test_names(void **state)

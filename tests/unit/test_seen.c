@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The files that were looked at. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "capture/seen.h"
+#include "unit.h"
 
 #define MANY 200000 /* more than are kept */
 

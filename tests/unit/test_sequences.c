@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Calls that change the life of sequences, as the preset of llama.cpp describes them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/sequences.h"
 #include "engine/spec.h"
+#include "unit.h"
 
 #define PID 100
 #define ALL ((uint64_t)-1)

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What --budget turns off, and on again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "record/shed.h"
 #include "sink/left_out.h"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 #define SEC (1000 * MS)

@@ -2,22 +2,11 @@
 /* Where probes go: functions written by hand, and all of the C library. */
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "probe.h"
 #include "target/elf.h"
 #include "target/site.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 #ifdef __x86_64__
 

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Probe specifications: -u options, which files they are about, matches of globs, names. */
-#include <errno.h>
 #include <fnmatch.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "engine/python_step.h"
 #include "engine/spec.h"
 #include "stderr.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static struct stderr_grab said;
 

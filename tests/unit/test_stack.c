@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* From the registers and the copied stack of a thread to the names of its functions: of children that are this program. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "stack/stack.h"
 #include "stack_sample.h"

@@ -3,16 +3,9 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <gelf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "stack/cold.h"
+#include "unit.h"
 
 /* Two ways to where it seldom goes, so that one of them leads into the middle of its other part. */
 __attribute__((noinline, cold)) static void complain(int x)

@@ -2,18 +2,10 @@
 /* Files and samples that mean harm: no crash, bounded time, counted. */
 #include <elf.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "stack/reader.h"
 #include "stack/stack.h"

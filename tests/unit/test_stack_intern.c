@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* One copy of each text, frame and stack, in bounded memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "stack/intern.h"
+#include "unit.h"
 
 static struct intern *new_intern(size_t memory)
 {

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The files that code is in: any number of them, as processes come and go. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "stack/module.h"
 #include "stack/reader.h"
+#include "unit.h"
 
 #define MANY (READER_FILES_MAX + 100)
 #define OPEN_MAX_MORE 500 /* descriptors: far less than these */

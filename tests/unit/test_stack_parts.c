@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What stacks are made with: steps from frame to frame, names of the kernel, of code made at run time, demangled ones. */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <dwarf.h>
 
 #include "stack/demangle.h"
 #include "stack/kernel_symbols.h"
 #include "stack/perf_map.h"
 #include "stack/unwind.h"
+#include "unit.h"
 
 /* ---- steps ---- */
 

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "report/stats.h"
+#include "unit.h"
 
 static uint64_t next_random(uint64_t *state)
 {

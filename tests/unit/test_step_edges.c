@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests of steps with parts, where something is missing: cut steps, losses, what began before, junk. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/step_requests.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 struct told {
 	struct step_request r;

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "record/step_limit.h"
+#include "unit.h"
 
 static struct rec_step step(uint32_t tgid, uint64_t start_ns)
 {

@@ -4,18 +4,9 @@
  * prompts, kept prefixes, drafts, pauses and cancellations, and what it knows about its requests is compared
  * with the result, to the nanosecond.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/step_requests.h"
+#include "unit.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define SLOTS_MAX 64
 #define STEPS_MAX 1500
 #define REQUESTS 1024

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests from steps whose rows are known: sequences apart, shared steps, drafts, cuts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/step_requests.h"
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#include "unit.h"
 
 static struct step_request got[16]; /* in the order in which they were over */
 static size_t n_got;

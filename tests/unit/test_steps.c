@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The steps of a report by column: what is stored can be read back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "report/steps.h"
+#include "unit.h"
 
 static uint64_t random_state = 1;
 

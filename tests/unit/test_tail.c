@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Profiles that grow, and the metrics made of their lines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "export/metrics.h"
 #include "export/metrics_text.h"
 #include "export/tail.h"
+#include "unit.h"
 #include "util/log.h"
 
 #define HEAD(event, model) "{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"" model "\",\"concurrency\":1,"

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The table of threads, from records as the BPF programs send them. */
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "target/tasks.h"
+#include "unit.h"
 
 /* No thread has such a number (PID_MAX_LIMIT is 4194304): /proc has nothing to say. */
 #define TID 5000000u

@@ -2,7 +2,6 @@
 /* Triggers: what is written, what is a hit, and what it says. */
 #include "triggers.h"
 
-#include <inttypes.h>
 #include <signal.h>
 
 #include "record/rate.h"

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The thread that unwinds samples, with fakes instead of what it calls. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
 #include "record/unwinder.h"
 #include "stack/stack.h"
+#include "unit.h"
 
 #define PERIOD 10000000
 #define EVENTS_MAX 4096

@@ -4,23 +4,12 @@
  * and notes, those of this very program and forged ones.
  */
 #include <elf.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "target/usdt.h"
+#include "unit.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define NONE REG_NONE
 
 /* Places in struct pt_regs, from the kernel's include/uapi/asm/ptrace.h. */

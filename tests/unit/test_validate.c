@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate as a whole, on the files of tests/golden (run from the root of the tree) and on
  * text given here. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cmd/cmd.h"
+#include "unit.h"
 #include "validate/check.h"
 
 #define GOLDEN "tests/golden/"

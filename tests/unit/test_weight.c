@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How much longer a step took because it was recorded: the arithmetic. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "sink/weight.h"
+#include "unit.h"
 
 #define SELF 77
 

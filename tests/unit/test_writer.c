@@ -1,28 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What is in the file: at every page boundary, in every gzip member, and after a write has failed.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "io/writer.h"
 #include "stderr.h"
+#include "unit.h"
 #include "validate/check.h"
 
 #define PAGE 4096

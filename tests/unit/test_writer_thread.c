@@ -3,31 +3,20 @@
  * members. */
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "io/writer.h"
 #include "stderr.h"
+#include "unit.h"
 
 #define PAGE 4096
 #define TEXT_MAX (64u << 20)

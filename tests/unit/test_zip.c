@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* ZIP files: what is written can be read back, and what is damaged is told from it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <errno.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "cases.h"
 #include "io/zip_writer.h"
 #include "read/zip.h"
+#include "unit.h"
 #include "util/zip_format.h"
 
 #define LONG_BYTES 300000
