@@ -3,7 +3,7 @@
  * The agent for processes that use a GPU, in a program above a GPU that does not exist (tests/gpu/mock.h): what it
  * writes into the ring is compared with what that GPU has done.
  */
-#include "gpu_truth.h"
+#include "gpu_runs.h"
 #include "util/clock.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -14,95 +14,27 @@
 
 static void test_many(void **state)
 {
-	struct truth t = { 0 };
-	struct peer p;
-	char line[64];
-	size_t count = 0, seen = 0;
-
 	(void)state;
-	begin(&p, 1u << 18, LAUNCHES, "MOCK_CUPTI=13.4 MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50");
-	assert_int_equal(peer_state(&p), GPU_STATE_ON);
-	peer_do(&p, "kernel-ns 100");
-	for (; count < MANY; count += 100000) {
-		snprintf(line, sizeof(line), "launch %d", 100000);
-		peer_do(&p, line);
-		peer_do(&p, "sync");
-		peer_want(&p, 0);
-		truth_read(&p, &t);
-		seen += take_all(&p, &t);
-		peer_want(&p, LAUNCHES);
-	}
-	assert_int_equal(seen, MANY);
-	assert_int_equal(p.ring->writer.records, MANY);
-	assert_int_equal(p.ring->writer.dropped_ring + p.ring->writer.dropped_cupti + p.ring->writer.dropped_clock, 0);
-	print_message("# agent: %d kernels, %.0f ns of CPU time for each; clocks: %.2f us, of which %.2f us drift\n", MANY,
-		(double)p.ring->writer.own_ns / MANY, (double)tolerance(&p) / 1e3, (double)p.ring->clock.bend_ns / 1e3);
-	free(t.list);
-	peer_end(&p);
+	check_many(1u << 18, GPU_VENDOR_NVIDIA, "MOCK_CUPTI=13.4 MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50", MANY, 100000);
 }
 
 static void test_versions(void **state)
 {
-	static const char *const environments[] = {
-		"MOCK_CUPTI=12.0",
-		"MOCK_CUPTI=12.8 MOCK_SHUFFLE=1",
-		"MOCK_CUPTI=13.0 MOCK_CLOCK_DRIFT_PPM=-200",
-		"MOCK_CUPTI=13.1 MOCK_CLOCK_OFFSET_NS=-70000000000",
-		"MOCK_CUPTI=13.3 MOCK_COMPLETE_MS=5",
-		"MOCK_CUPTI=13.4 MOCK_SHUFFLE=1 MOCK_CLOCK_DRIFT_PPM=200",
-	};
-	static const uint32_t numbers[] = { 19, 26, 130000, 130100, 130300, 130400 };
+	static const char *const work[] = { "kernel-ns 300", "launch 3000", "copies 40", "launch 3000", "names 300", "sync", NULL };
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(environments) / sizeof(*environments); i++) {
-		struct truth t = { 0 };
-		struct peer p;
-
-		begin(&p, 1u << 14, LAUNCHES, environments[i]);
-		assert_int_equal(p.ring->writer.version, numbers[i]);
-		peer_do(&p, "kernel-ns 300");
-		peer_do(&p, "launch 3000");
-		peer_do(&p, "copies 40");
-		peer_do(&p, "launch 3000");
-		peer_do(&p, "names 300");
-		peer_do(&p, "sync");
-		peer_want(&p, 0);
-		assert_int_equal(peer_state(&p), GPU_STATE_OFF);
-		truth_read(&p, &t);
-		assert_int_equal(t.count, 6340);
-		assert_int_equal(take_all(&p, &t), 6340);
-		free(t.list);
-		peer_end(&p);
-	}
+	check_version("MOCK_CUPTI=12.0", 19, work, 6340);
+	check_version("MOCK_CUPTI=12.8 MOCK_SHUFFLE=1", 26, work, 6340);
+	check_version("MOCK_CUPTI=13.0 MOCK_CLOCK_DRIFT_PPM=-200", 130000, work, 6340);
+	check_version("MOCK_CUPTI=13.1 MOCK_CLOCK_OFFSET_NS=-70000000000", 130100, work, 6340);
+	check_version("MOCK_CUPTI=13.3 MOCK_COMPLETE_MS=5", 130300, work, 6340);
+	check_version("MOCK_CUPTI=13.4 MOCK_SHUFFLE=1 MOCK_CLOCK_DRIFT_PPM=200", 130400, work, 6340);
 }
 
 static void test_windows(void **state)
 {
-	struct truth t = { 0 };
-	struct peer p;
-
 	(void)state;
-	begin(&p, 1u << 12, 0, "MOCK_SHUFFLE=1");
-	assert_int_equal(peer_state(&p), GPU_STATE_OFF);
-	peer_do(&p, "kernel-ns 300");
-	for (int i = 0; i < 50; i++) {
-		peer_do(&p, "launch 20");
-		peer_want(&p, i % 2 ? GPU_WANT_KERNELS : LAUNCHES);
-		assert_int_equal(p.ring->writer.collected, i % 2 ? GPU_WANT_KERNELS : LAUNCHES);
-		truth_read(&p, &t);
-		peer_do(&p, "launch 100");
-		if (i % 7 == 0)
-			peer_do(&p, "context");
-		peer_do(&p, "sync");
-		peer_want(&p, 0);
-		truth_read(&p, &t);
-		assert_int_equal(take_all(&p, &t), 100);
-		assert_int_equal(p.ring->writer.buffers_open, 0);
-		if (i == 25)
-			peer_do(&p, "rename");
-	}
-	free(t.list);
-	peer_end(&p);
+	check_windows(LAUNCHES);
 }
 
 static void test_graphs(void **state)
@@ -113,8 +45,7 @@ static void test_graphs(void **state)
 
 	(void)state;
 	begin(&p, 1u << 12, GPU_WANT_KERNELS, "");
-	peer_do(&p, "graph 20");
-	peer_do(&p, "sync");
+	peer_run(&p, "graph 20");
 	peer_want(&p, 0);
 	for (; peer_take(&p, &r); nodes++) {
 		assert_int_equal(r.kind, GPU_RECORD_KERNEL);
@@ -124,8 +55,7 @@ static void test_graphs(void **state)
 	assert_int_equal(nodes, 100);
 	peer_want(&p, GPU_WANT_KERNELS | GPU_WANT_GRAPHS);
 	peer_do(&p, "graph 20");
-	peer_do(&p, "launch 30");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 30");
 	peer_want(&p, 0);
 	while (peer_take(&p, &r)) {
 		graphs += r.kind == GPU_RECORD_GRAPH;
@@ -136,54 +66,10 @@ static void test_graphs(void **state)
 	peer_end(&p);
 }
 
-/* What CUPTI lost, what has no times, and what the ring had no room for is counted. */
 static void test_lost(void **state)
 {
-	struct truth t = { 0 };
-	struct peer p;
-	size_t taken;
-
 	(void)state;
-	begin(&p, 1u << 13, LAUNCHES, "MOCK_DROP_EVERY=10");
-	peer_do(&p, "launch 5000");
-	peer_do(&p, "sync");
-	peer_want(&p, 0);
-	truth_read(&p, &t);
-	assert_int_equal(take_all(&p, &t), 4500);
-	assert_int_equal(p.ring->writer.dropped_cupti, 500);
-	assert_int_equal(p.marked_cupti, 500);
-	peer_end(&p);
-
-	t.at = 0;
-	begin(&p, 1u << 13, LAUNCHES, "MOCK_ZERO_EVERY=4");
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
-	peer_want(&p, 0);
-	truth_read(&p, &t);
-	assert_int_equal(take_all(&p, &t), 750);
-	assert_int_equal(p.ring->writer.records, 1000);
-	assert_int_equal(p.ring->writer.dropped_clock, 250);
-	peer_end(&p);
-
-	/* a ring that is too small, even for the names at first */
-	t.at = 0;
-	begin(&p, 8, LAUNCHES, "");
-	for (int i = 0; i < 20; i++) {
-		uint64_t dropped = p.ring->writer.dropped_ring;
-
-		peer_do(&p, "launch 200");
-		peer_do(&p, "sync");
-		peer_want(&p, 0);
-		truth_read(&p, &t);
-		taken = take_all(&p, &t);
-		assert_int_equal(taken + p.ring->writer.dropped_ring - dropped, 200);
-		peer_want(&p, LAUNCHES);
-	}
-	peer_want(&p, 0);
-	taken = take_all(&p, &t);
-	assert_int_equal(p.marked_ring, p.ring->writer.dropped_ring);
-	peer_end(&p);
-	free(t.list);
+	check_lost(500);
 }
 
 static uint64_t flushed_until(const struct peer *p)
@@ -205,8 +91,7 @@ static void test_flushed(void **state)
 	begin(&p, 1u << 12, LAUNCHES, "MOCK_KEEP=1");
 	peer_do(&p, "kernel-ns 1000");
 	for (int i = 0; i < 3; i++) {
-		peer_do(&p, "launch 100");
-		peer_do(&p, "sync");
+		peer_run(&p, "launch 100");
 		at = clock_boot_ns();
 		PEER_WAIT(flushed_until(&p) > at);
 		truth_read(&p, &t);
@@ -285,8 +170,7 @@ static void test_waits(void **state)
 	p.ring->reader.wait_ms = 3600000;
 	peer_want(&p, LAUNCHES);
 	peer_do(&p, "kernel-ns 100");
-	peer_do(&p, "launch 20000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 20000");
 	while (n < wanted) {
 		PEER_WAIT(peer_take(&p, &r));
 		n++;
@@ -301,8 +185,7 @@ static void test_waits(void **state)
 
 	p.ring->reader.wait_ms = 5;
 	peer_want(&p, LAUNCHES);
-	peer_do(&p, "launch 20000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 20000");
 	peer_want(&p, 0);
 	for (n = 0; peer_take(&p, &r);)
 		n++;
@@ -313,45 +196,19 @@ static void test_waits(void **state)
 	/* it leaves */
 	p.ring->reader.wait_ms = 3600000;
 	peer_want(&p, LAUNCHES);
-	peer_do(&p, "launch 20000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 20000");
 	p.ring->reader.wait_ms = 1;
 	peer_drop_ring(&p);
-	peer_do(&p, "launch 100");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 100");
 	peer_end(&p);
 }
 
-/* It leaves, says why, and the program goes on. */
 static void test_refused(void **state)
 {
-	static const struct {
-		const char *environment;
-		uint32_t state;
-		int32_t error;
-		uint32_t call;
-	} cases[] = {
-		{ "MOCK_ERROR39=1", GPU_STATE_OTHER_USER, 39, GPU_CALL_ENABLE },
-		{ "MOCK_FAIL_ENABLE=35", GPU_STATE_FAILED, 35, GPU_CALL_ENABLE },
-		{ "INFTRACE_CUPTI=/nonexistent", GPU_STATE_NO_CUPTI, -ENOENT, GPU_CALL_NONE },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct gpu_record r;
-		struct peer p;
-
-		begin(&p, 64, LAUNCHES, cases[i].environment);
-		assert_int_equal(peer_state(&p), cases[i].state);
-		assert_int_equal(p.ring->writer.error, cases[i].error);
-		assert_int_equal(p.ring->writer.failed_call, cases[i].call);
-		peer_do(&p, "launch 100");
-		peer_do(&p, "sync");
-		peer_want(&p, 0);
-		assert_int_equal(peer_state(&p), cases[i].state);
-		assert_false(peer_take(&p, &r));
-		peer_end(&p);
-	}
+	check_refused("MOCK_ERROR39=1", GPU_STATE_OTHER_USER, 39, GPU_CALL_ENABLE);
+	check_refused("MOCK_FAIL_ENABLE=35", GPU_STATE_FAILED, 35, GPU_CALL_ENABLE);
+	check_refused("INFTRACE_CUPTI=/nonexistent", GPU_STATE_NO_CUPTI, -ENOENT, GPU_CALL_NONE);
 }
 
 /* A reader that is not what it should be. */
@@ -361,14 +218,7 @@ static void test_readers(void **state)
 	struct peer p;
 
 	(void)state;
-	/* it wants no agent */
-	peer_listen(&p, 64);
-	peer_start(&p, true, "");
-	peer_tell(&p, "launch 10");
-	peer_accept(&p);
-	peer_send_welcome(&p, -EBUSY, -1);
-	peer_done(&p);
-	peer_end(&p);
+	check_no_reader();
 
 	/* what it hands over is no ring */
 	peer_listen(&p, 64);
@@ -381,38 +231,20 @@ static void test_readers(void **state)
 	peer_done(&p);
 	peer_end(&p);
 
-	/* it is not there */
-	peer_listen(&p, 64);
-	close(p.listener);
-	peer_start(&p, true, "");
-	peer_do(&p, "launch 10");
-	peer_end(&p);
-
 	/* its tail is junk: nothing is written where it should not be */
 	begin(&p, 64, LAUNCHES, "");
 	p.ring->reader.tail = UINT64_MAX / 2;
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 1000");
 	peer_want(&p, 0);
 	assert_in_range(p.ring->writer.head, 0, 64);
 	p.ring->reader.tail = 0;
 
-	/* it goes away while there is something to do */
 	peer_want(&p, LAUNCHES);
-	close(p.connection);
-	p.connection = -1;
-	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
-	while (peer_take(&p, &r))
-		;
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
-	assert_false(peer_take(&p, &r));
-	peer_end(&p);
+	check_reader_goes(&p);
 
 	/* it says goodbye */
 	begin(&p, 1u << 12, LAUNCHES, "");
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 1000");
 	p.ring->reader.leave = 1;
 	peer_change(&p);
 	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
@@ -425,8 +257,6 @@ static void test_readers(void **state)
 /* A program that does what programs do. */
 static void test_programs(void **state)
 {
-	struct truth t = { 0 };
-	struct gpu_record r;
 	struct peer p;
 
 	(void)state;
@@ -434,51 +264,10 @@ static void test_programs(void **state)
 	begin(&p, 1u << 12, LAUNCHES, "");
 	peer_do(&p, "launch 100");
 	peer_do(&p, "fork launch 50");
-	peer_do(&p, "launch 100");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 100");
 	peer_want(&p, 0);
-	for (int i = 0; i < 200; i++)
-		assert_true(peer_take(&p, &r));
-	assert_false(peer_take(&p, &r));
-
-	/* another program in the same process: a new agent, which gets a ring of its own */
-	peer_tell(&p, "exec");
-	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
-	peer_drop_ring(&p);
-	peer_tell(&p, "launch 70"); /* what it had read before is gone with it */
-	peer_serve(&p, LAUNCHES);
-	peer_done(&p);
-	peer_do(&p, "sync");
-	peer_want(&p, 0);
-	for (int i = 0; i < 70; i++)
-		assert_true(peer_take(&p, &r));
-
-	/* it closes what it does not know */
-	peer_want(&p, LAUNCHES);
-	peer_do(&p, "close-all");
-	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
-	peer_do(&p, "launch 10");
-	peer_end(&p);
-
-	/* it ends: what has run until then is there */
-	begin(&p, 1u << 12, LAUNCHES, "");
-	p.ring->reader.flush_ms = 1000000;
-	peer_do(&p, "launch 100");
-	peer_do(&p, "sync");
-	truth_read(&p, &t);
-	peer_tell(&p, "exit");
-	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
-	assert_int_equal(take_all(&p, &t), 100);
-	assert_int_equal(peer_state(&p), GPU_STATE_GONE);
-	peer_end(&p);
-
-	/* it ends while the GPU works */
-	begin(&p, 1u << 12, LAUNCHES, "");
-	peer_do(&p, "kernel-ns 100000000000");
-	peer_do(&p, "launch 100");
-	peer_tell(&p, "exit");
-	peer_end(&p);
-	free(t.list);
+	take_records(&p, 200);
+	check_program(&p);
 }
 
 /* Attached late, left, and attached again, with kernels all the time. */
@@ -498,8 +287,7 @@ static void test_attach(void **state)
 		peer_serve(&p, LAUNCHES);
 		peer_done(&p);
 		PEER_WAIT(peer_state(&p) == GPU_STATE_ON);
-		peer_do(&p, "launch 10");
-		peer_do(&p, "sync");
+		peer_run(&p, "launch 10");
 		if (i % 2) {
 			p.ring->reader.leave = 1;
 			peer_change(&p);
@@ -544,8 +332,7 @@ static void launch_until_compared(struct peer *p)
 {
 	uint32_t comparisons = __atomic_load_n(&p->ring->clock.comparisons, __ATOMIC_ACQUIRE);
 
-	peer_do(p, "launch 100");
-	peer_do(p, "sync");
+	peer_run(p, "launch 100");
 	PEER_WAIT(__atomic_load_n(&p->ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 1);
 }
 
@@ -561,15 +348,12 @@ static void test_clock_steps(void **state)
 	(void)state;
 	begin(&p, 1u << 14, LAUNCHES, "");
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
-		for (int k = 0; k < 5; k++) {
-			peer_do(&p, "launch 20");
-			peer_do(&p, "sync");
-		}
+		for (int k = 0; k < 5; k++)
+			peer_run(&p, "launch 20");
 		peer_do(&p, steps[i]);
 		/* until it has been noticed; and then some more */
 		launch_until_compared(&p);
-		peer_do(&p, "launch 100");
-		peer_do(&p, "sync");
+		peer_run(&p, "launch 100");
 	}
 	/* the last step went 60 ms back: until the clock has passed where it was, also if a comparison is disturbed and seems a step */
 	for (int k = 0; k < 10; k++)
@@ -607,8 +391,7 @@ static void test_no_memory(void **state)
 	w = &p.ring->writer;
 	peer_do(&p, "no-memory 1");
 	peer_want(&p, LAUNCHES);
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 1000");
 	peer_want(&p, 0);
 	while (peer_take(&p, &r))
 		taken++;
@@ -617,8 +400,7 @@ static void test_no_memory(void **state)
 	assert_int_equal(p.marked_cupti, 1000);
 	peer_do(&p, "no-memory 0");
 	peer_want(&p, LAUNCHES);
-	peer_do(&p, "launch 1000");
-	peer_do(&p, "sync");
+	peer_run(&p, "launch 1000");
 	peer_want(&p, 0);
 	while (peer_take(&p, &r))
 		taken++;
@@ -634,7 +416,7 @@ static void test_no_memory(void **state)
 	peer_tell(&p, attach);
 	peer_serve(&p, LAUNCHES);
 	peer_done(&p);
-	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
+	PEER_WAIT_HUNG_UP(&p);
 	peer_drop_ring(&p);
 	peer_do(&p, "launch 10");
 	peer_do(&p, "no-memory 0");
