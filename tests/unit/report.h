@@ -76,6 +76,25 @@ static inline void assert_contains(const char *text, const char *wanted)
 		fail_msg("no \"%s\" in:\n%s", wanted, text);
 }
 
+/* Runs the report on a text: it ends with rc, and prints each of these texts, or not where "!" precedes it. */
+static inline void check_report(const char *text, char **argv, int rc, const char *const *says)
+{
+	struct output result;
+
+	run_input(&result, text, argv);
+	if (result.rc != rc || (rc == EXIT_OK && *result.err))
+		fail_msg("%d instead of %d: %s", result.rc, rc, result.err);
+	for (; *says; says++) {
+		if (**says != '!')
+			assert_contains(result.out, *says);
+		else if (strstr(result.out, *says + 1))
+			fail_msg("\"%s\" in:\n%s", *says + 1, result.out);
+	}
+	output_free(&result);
+}
+
+#define REPORT_SAYS(text, argv, ...) check_report(text, argv, EXIT_OK, (const char *const[]){ __VA_ARGS__, NULL })
+
 /* --- a profile, made line by line --- */
 
 struct profile {
@@ -96,6 +115,13 @@ static inline const char *profile_end(struct profile *p)
 	return p->text;
 }
 
+/* As REPORT_SAYS, of a profile that ends here. */
+#define PROFILE_SAYS(p, argv, ...)                                \
+	do {                                                      \
+		REPORT_SAYS(profile_end(p), argv, ##__VA_ARGS__); \
+		free((p)->text);                                  \
+	} while (0)
+
 #define HEAD                                                                               \
 	"\"commit_sha\":null,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1," \
 	"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\""
@@ -109,12 +135,43 @@ static inline struct json_object *parse(const char *text)
 	return o;
 }
 
+/* The report as JSON, without an error. */
+static inline struct json_object *run_json(const char *text, char **argv)
+{
+	struct json_object *report;
+	struct output result;
+
+	run_input(&result, text, argv);
+	assert_string_equal(result.err, "");
+	assert_int_equal(result.rc, EXIT_OK);
+	report = parse(result.out);
+	output_free(&result);
+	return report;
+}
+
+static inline struct json_object *profile_json(struct profile *p, char **argv)
+{
+	struct json_object *report = run_json(profile_end(p), argv);
+
+	free(p->text);
+	return report;
+}
+
 static inline struct json_object *get(struct json_object *o, const char *key)
 {
 	struct json_object *value;
 
 	if (!json_object_object_get_ex(o, key, &value))
 		fail_msg("no %s in %s", key, json_object_to_json_string(o));
+	return value;
+}
+
+static inline struct json_object *get_at(struct json_object *o, const char *key, size_t i)
+{
+	struct json_object *value = json_object_array_get_idx(get(o, key), i);
+
+	if (!value)
+		fail_msg("%s has no place %zu in %s", key, i, json_object_to_json_string(o));
 	return value;
 }
 

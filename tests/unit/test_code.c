@@ -106,27 +106,21 @@ static void add_step(struct stacked *s, const struct part *parts, int n, const c
 #define C_FRAMES(leaf) leaf ",\"step [steps]\",\"main [steps]\",\"__libc_start_main [libc.so.6]\",\"_start [steps]\""
 #define PY_FRAMES(leaf) leaf ",\"run (engine.py:40)\",\"<module> (engine.py:99)\",\"_start [python3.11]\""
 
-static struct json_object *report_of(struct stacked *s, struct output *result, char **argv)
+static struct json_object *report_of(struct stacked *s)
 {
-	run_input(result, profile_end(&s->p), argv);
-	assert_string_equal(result->err, "");
-	assert_int_equal(result->rc, EXIT_OK);
-	free(s->p.text);
-	return parse(result->out);
+	return profile_json(&s->p, ARGV("--json", "-"));
 }
+
+#define STACKED_SAYS(s, ...) PROFILE_SAYS(&(s)->p, ARGV("-"), __VA_ARGS__)
 
 static struct json_object *process_of(struct json_object *report)
 {
-	return json_object_array_get_idx(get(report, "processes"), 0);
+	return get_at(report, "processes", 0);
 }
 
 static struct json_object *first_of(struct json_object *o, const char *key)
 {
-	struct json_object *first = json_object_array_get_idx(get(o, key), 0);
-
-	if (!first)
-		fail_msg("%s is empty in %s", key, json_object_to_json_string(o));
-	return first;
+	return get_at(o, key, 0);
 }
 
 /* Steps of 10 ms, in 5 % of which one function takes three times as long: partly in itself, partly in the C library. */
@@ -145,32 +139,33 @@ static void add_planted(struct stacked *s, int n)
 	}
 }
 
+/* Slow steps are known to be longer in this function. */
+static void expect_sampler(struct stacked *s)
+{
+	struct json_object *o = report_of(s), *diff = first_of(process_of(o), "slow_code");
+
+	assert_string_equal(text_at(diff, "phase"), "decode");
+	assert_string_equal(text_at(diff, "state"), "cpu");
+	assert_true(json_object_get_boolean(get(diff, "clear")));
+	assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
+	json_object_put(o);
+}
+
 static void test_planted(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 1; seed <= 20; seed++) {
-		struct json_object *o, *diff;
-		struct output result;
 		struct stacked s;
 
 		stacked_begin(&s, seed, PERIOD);
 		add_planted(&s, 2000);
-		o = report_of(&s, &result, ARGV("--json", "-"));
-		diff = first_of(process_of(o), "slow_code");
-		assert_string_equal(text_at(diff, "phase"), "decode");
-		assert_string_equal(text_at(diff, "state"), "cpu");
-		assert_true(json_object_get_boolean(get(diff, "clear")));
-		assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
-		json_object_put(o);
-		output_free(&result);
+		expect_sampler(&s);
 	}
 }
 
 /* Waits for CPUs that others use, which scatter so much that no step is slow: what a thread computed is known all the same. */
 static void test_planted_under_load(void **state)
 {
-	struct json_object *o, *diff;
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -184,20 +179,13 @@ static void test_planted_under_load(void **state)
 
 		add_step(&s, parts, 2, "runnable", random_below(&s, 40) * MS, NULL);
 	}
-	o = report_of(&s, &result, ARGV("--json", "-"));
-	diff = first_of(process_of(o), "slow_code");
-	assert_string_equal(text_at(diff, "state"), "cpu");
-	assert_true(json_object_get_boolean(get(diff, "clear")));
-	assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
-	json_object_put(o);
-	output_free(&result);
+	expect_sampler(&s);
 }
 
 /* All steps alike: none is slow, and nothing is said of slow ones. */
 static void test_nothing_planted(void **state)
 {
 	struct json_object *o;
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -207,11 +195,10 @@ static void test_nothing_planted(void **state)
 
 		add_step(&s, parts, 1, "blocked_futex", 1000, NULL);
 	}
-	o = report_of(&s, &result, ARGV("--json", "-"));
+	o = report_of(&s);
 	assert_int_equal(json_object_array_length(get(process_of(o), "slow_code")), 0);
 	assert_string_equal(text_at(first_of(first_of(process_of(o), "code"), "functions"), "function"), "attend [steps]");
 	json_object_put(o);
-	output_free(&result);
 }
 
 /* 200 steps, of which the one in the middle is slow. */
@@ -227,20 +214,21 @@ static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
 	}
 }
 
+/* What the report says then, with so many samples for each PERIOD. */
+#define ONE_SLOW_SAYS(samples, more, frames, ...)         \
+	do {                                              \
+		struct stacked s;                         \
+                                                          \
+		stacked_begin(&s, 1, PERIOD / (samples)); \
+		add_one_slow(&s, more, frames);           \
+		STACKED_SAYS(&s, __VA_ARGS__);            \
+	} while (0)
+
 static void test_sentence_samples(void **state)
 {
-	struct output result;
-	struct stacked s;
-
 	(void)state;
-	stacked_begin(&s, 1, PERIOD);
-	add_one_slow(&s, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""));
-	RUN(&result, profile_end(&s.p), "-");
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_contains(result.out, "the calling thread computed 90.6 ms longer, about ");
-	assert_contains(result.out, " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
-	output_free(&result);
-	free(s.p.text);
+	ONE_SLOW_SAYS(1, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""),
+		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 }
 
 /* Steps without samples say nothing of what is usual: most of the time of those around the slow one is in a function that
@@ -248,7 +236,6 @@ static void test_sentence_samples(void **state)
 static void test_samples_left_out(void **state)
 {
 	for (int left_out = 0; left_out < 2; left_out++) {
-		struct output result;
 		struct stacked s;
 
 		stacked_begin(&s, 1, PERIOD / 10);
@@ -266,14 +253,7 @@ static void test_samples_left_out(void **state)
 			if (s.left_out)
 				s.next = next > s.cpu ? next : s.cpu + s.period / 2;
 		}
-		RUN(&result, profile_end(&s.p), "-");
-		assert_int_equal(result.rc, EXIT_OK);
-		if (left_out)
-			assert_null(strstr(result.out, " of it in `"));
-		else
-			assert_contains(result.out, " ms of it in `schedule (sched.py:212)` (");
-		output_free(&result);
-		free(s.p.text);
+		STACKED_SAYS(&s, left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
 	}
 	(void)state;
 }
@@ -281,33 +261,17 @@ static void test_samples_left_out(void **state)
 /* One sample says nothing, however far it is from what is usual. */
 static void test_sentence_too_few(void **state)
 {
-	struct output result;
-	struct stacked s;
-
 	(void)state;
-	stacked_begin(&s, 1, PERIOD);
-	add_one_slow(&s, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""));
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "the calling thread computed 12.6 ms longer\n");
-	assert_contains(result.out, "these samples do not show that one function holds most of it");
-	output_free(&result);
-	free(s.p.text);
+	ONE_SLOW_SAYS(1, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""), "the calling thread computed 12.6 ms longer\n",
+		"these samples do not show that one function holds most of it");
 }
 
 /* A function of a library, called from Python. */
 static void test_sentence_called_from(void **state)
 {
-	struct output result;
-	struct stacked s;
-
 	(void)state;
-	stacked_begin(&s, 1, PERIOD / 10);
-	add_one_slow(&s, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""));
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (");
-	assert_contains(result.out, "    called from forget (cache.py:31)\n");
-	output_free(&result);
-	free(s.p.text);
+	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""),
+		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
 }
 
 /* A function in Python that typical steps call for others, too, alone does not say what was slow; one that only the slow
@@ -316,7 +280,6 @@ static void test_sentence_helper(void **state)
 {
 #define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
 	for (int shared = 0; shared < 2; shared++) {
-		struct output result;
 		struct stacked s;
 
 		stacked_begin(&s, 1, PERIOD / 10);
@@ -329,11 +292,9 @@ static void test_sentence_helper(void **state)
 
 			add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
 		}
-		RUN(&result, profile_end(&s.p), "-");
-		assert_contains(result.out, shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (");
-		assert_contains(result.out, shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
-		output_free(&result);
-		free(s.p.text);
+		STACKED_SAYS(&s,
+			shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (",
+			shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
 	}
 	(void)state;
 }
@@ -341,7 +302,6 @@ static void test_sentence_helper(void **state)
 /* The same where the helper is the innermost function that is named. */
 static void test_sentence_python_helper(void **state)
 {
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -355,41 +315,24 @@ static void test_sentence_python_helper(void **state)
 
 		add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
 	}
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
-	output_free(&result);
-	free(s.p.text);
+	STACKED_SAYS(&s, "in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
 }
 
 /* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
 static void test_sentence_package(void **state)
 {
-	struct output result;
-	struct stacked s;
-
 	(void)state;
-	stacked_begin(&s, 1, PERIOD / 10);
-	add_one_slow(&s, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
-					    "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""));
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for "
-				    "`rank (rank.py:12)` (");
-	assert_contains(result.out, "    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
-	output_free(&result);
-	free(s.p.text);
-
-	stacked_begin(&s, 1, PERIOD / 10);
-	add_one_slow(&s, 40 * MS, PY_FRAMES("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""));
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
-	output_free(&result);
-	free(s.p.text);
+	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
+					     "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+		"in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for `rank (rank.py:12)` (",
+		"    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
+	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+		"in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
 }
 
 /* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
 static void test_sentence_second(void **state)
 {
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -402,18 +345,12 @@ static void test_sentence_second(void **state)
 
 		add_step(&s, parts, 2, "runnable", i == 100 ? 50 * MS : 20000, NULL);
 	}
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out, "waited 50.0 ms for a CPU, and computed 30.");
-	assert_contains(result.out, " ms longer, about ");
-	assert_contains(result.out, " ms of it in `schedule (sched.py:212)` (");
-	output_free(&result);
-	free(s.p.text);
+	STACKED_SAYS(&s, "waited 50.0 ms for a CPU, and computed 30.", " ms longer, about ", " ms of it in `schedule (sched.py:212)` (");
 }
 
 /* The length of waits is known: one is enough. */
 static void test_sentence_wait(void **state)
 {
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -425,19 +362,14 @@ static void test_sentence_wait(void **state)
 
 		add_step(&s, parts, 1, "blocked_futex", i == 100 ? 20 * MS : 20000, i == 100 ? lock : NULL);
 	}
-	RUN(&result, profile_end(&s.p), "-");
-	assert_contains(result.out,
-		"the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n");
-	assert_contains(result.out, "Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
-	output_free(&result);
-	free(s.p.text);
+	STACKED_SAYS(&s, "the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n",
+		"Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
 }
 
 /* Lines of one function are one function, and the one with the most time is named. */
 static void test_lines(void **state)
 {
 	struct json_object *o, *row;
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -445,33 +377,30 @@ static void test_lines(void **state)
 	add_stack(&s, "cpu", "sample", 3, 1, PY_FRAMES("\"f (a.py:10)\""), 3 * PERIOD);
 	add_stack(&s, "cpu", "sample", 5, 2, PY_FRAMES("\"f (a.py:12)\""), 5 * PERIOD);
 	add_stack(&s, "cpu", "sample", 2, 3, PY_FRAMES("\"f (b.py:12)\""), 2 * PERIOD);
-	o = report_of(&s, &result, ARGV("--json", "-"));
+	o = report_of(&s);
 	row = first_of(first_of(process_of(o), "code"), "functions");
 	assert_string_equal(text_at(row, "function"), "f (a.py)");
 	assert_int_equal(json_object_get_int(get(row, "line")), 12);
 	assert_string_equal(text_at(row, "self_us"), "80808.080");
 	json_object_put(o);
-	output_free(&result);
 }
 
 /* A function that calls itself counts once. */
 static void test_recursion(void **state)
 {
 	struct json_object *o, *rows;
-	struct output result;
 	struct stacked s;
 
 	(void)state;
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 4, 1, "\"f [x]\",\"g [x]\",\"f [x]\",\"f [x]\",\"main [x]\"", 4 * PERIOD);
 	add_stack(&s, "cpu", "sample", 1, 2, "\"g [x]\",\"main [x]\"", PERIOD);
-	o = report_of(&s, &result, ARGV("--json", "-"));
+	o = report_of(&s);
 	rows = get(first_of(process_of(o), "code"), "functions");
 	assert_int_equal(json_object_array_length(rows), 2);
 	assert_string_equal(text_at(json_object_array_get_idx(rows, 0), "total_us"), "40404.040");
 	assert_string_equal(text_at(json_object_array_get_idx(rows, 1), "total_us"), "50505.050");
 	json_object_put(o);
-	output_free(&result);
 }
 
 /* --- frames --- */
@@ -537,19 +466,15 @@ static void run_lines(struct output *result, const char *lines, size_t len)
 static void assert_hottest(const char *samples, const char *function, int of)
 {
 	struct json_object *report, *op, *hottest;
-	struct output result;
 	char *lines;
 
 	assert_true(asprintf(&lines, "%s{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"window\":0,\"pid\":1,\"comm\":\"e\",\"ops\":2,\"n_mul\":1,\"n_add\":1},"
 				     "\"stage_us\":{\"total\":30.000,\"mul\":20.000,\"add\":10.000}}\n",
 			    samples) > 0);
-	run_input(&result, lines, ARGV("--json", "-"));
-	assert_string_equal(result.err, "");
-	assert_int_equal(result.rc, EXIT_OK);
-	report = parse(result.out);
+	report = run_json(lines, ARGV("--json", "-"));
 	op = first_of(process_of(report), "operators");
 	assert_string_equal(text_at(op, "name"), "mul");
-	assert_null(json_object_object_get(json_object_array_get_idx(get(process_of(report), "operators"), 1), "hottest"));
+	assert_null(json_object_object_get(get_at(process_of(report), "operators", 1), "hottest"));
 	hottest = json_object_object_get(op, "hottest");
 	assert_int_equal(hottest != NULL, *function != 0);
 	if (hottest) {
@@ -557,10 +482,7 @@ static void assert_hottest(const char *samples, const char *function, int of)
 		assert_int_equal(json_object_get_int(get(hottest, "of")), of);
 	}
 	json_object_put(report);
-	output_free(&result);
-	run_input(&result, lines, ARGV("-"));
-	assert_int_equal(strstr(result.out, "samples in") != NULL, *function != 0);
-	output_free(&result);
+	REPORT_SAYS(lines, ARGV("-"), *function ? "samples in" : "!samples in");
 	free(lines);
 }
 
@@ -578,29 +500,17 @@ static void test_wakers(void **state)
 		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
 		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
 	struct json_object *report, *woken;
-	struct output result;
 
 	(void)state;
-	run_input(&result, lines, ARGV("--json", "-"));
-	assert_string_equal(result.err, "");
-	report = parse(result.out);
+	report = run_json(lines, ARGV("--json", "-"));
 	woken = get(first_of(first_of(process_of(report), "code"), "functions"), "woken_by");
 	assert_string_equal(text_at(woken, "function"), "give (pool.py)");
 	assert_string_equal(text_at(woken, "thread"), "w");
 	assert_int_equal(json_object_get_int(get(woken, "total_us")), 20);
 	json_object_put(report);
-	output_free(&result);
-	run_input(&result, lines, ARGV("-"));
-	assert_contains(result.out, "    woken by give (pool.py) of w: 50 %\n");
-	output_free(&result);
-	lines = WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
-	run_input(&result, lines, ARGV("-"));
-	assert_contains(result.out, "    woken by interrupt: 50 %\n");
-	output_free(&result);
-	lines = WAIT("1", "");
-	run_input(&result, lines, ARGV("-"));
-	assert_null(strstr(result.out, "woken by"));
-	output_free(&result);
+	REPORT_SAYS(lines, ARGV("-"), "    woken by give (pool.py) of w: 50 %\n");
+	REPORT_SAYS(WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", ""), ARGV("-"), "    woken by interrupt: 50 %\n");
+	REPORT_SAYS(WAIT("1", ""), ARGV("-"), "!woken by");
 }
 
 /* The function of an operator that has so many more samples than the next one that chance does not explain it. */
@@ -648,22 +558,16 @@ static void test_same_number(void **state)
 {
 	const char *lines = LINE(CPU "\"samples\":3,\"stack\":1", ",\"frames\":[\"f [x]\"]")
 		LINE(CPU "\"samples\":1,\"stack\":1", ",\"frames\":[\"g [x]\"]") LINE(CPU "\"samples\":1,\"stack\":1", "");
-	struct output result;
 
 	(void)state;
-	run_lines(&result, lines, strlen(lines));
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_contains(result.out, "Code outside of steps: 5 samples");
-	assert_contains(result.out, "  f [x]                                            33.33 %");
-	assert_contains(result.out, "  g [x]                                            66.67 %");
-	output_free(&result);
+	REPORT_SAYS(lines, ARGV("-"), "Code outside of steps: 5 samples", "  f [x]                                            33.33 %",
+		"  g [x]                                            66.67 %");
 }
 
 /* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
 static void test_unknown(void **state)
 {
 	struct json_object *o, *table;
-	struct output result;
 	struct stacked s;
 
 	(void)state;
@@ -672,16 +576,15 @@ static void test_unknown(void **state)
 	fputs(LINE(CPU "\"samples\":1,\"tid\":2,\"step\":0", ""), s.p.out);
 	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":99", ""), s.p.out);
 	add_step(&s, &(struct part){ C_FRAMES("\"attend [steps]\""), MS }, 1, "blocked_futex", 1000, NULL);
-	o = report_of(&s, &result, ARGV("--json", "-"));
+	o = report_of(&s);
 	table = first_of(process_of(o), "code");
 	assert_string_equal(text_at(table, "phase"), "decode");
 	assert_int_equal(json_object_get_int(get(table, "count")), 3);
 	assert_string_equal(text_at(first_of(table, "functions"), "function"), "[unknown stack]");
-	table = json_object_array_get_idx(get(process_of(o), "code"), 1);
+	table = get_at(process_of(o), "code", 1);
 	assert_string_equal(text_at(table, "phase"), "unknown");
 	assert_int_equal(json_object_get_int(get(table, "count")), 2);
 	json_object_put(o);
-	output_free(&result);
 }
 
 /* A stack of so many calls, with names that are empty. */
@@ -745,18 +648,13 @@ static void test_huge(void **state)
 /* More stacks than are kept. */
 static void test_too_many(void **state)
 {
-	struct output result;
 	struct profile p;
 
 	(void)state;
 	profile_begin(&p);
 	for (uint32_t i = 0; i < STACK_FUNCTIONS_MAX + 10; i++)
 		fprintf(p.out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
-	RUN(&result, profile_end(&p), "-");
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_contains(result.out, "were too many, and are `[left out]`\n");
-	output_free(&result);
-	free(p.text);
+	PROFILE_SAYS(&p, ARGV("-"), "were too many, and are `[left out]`\n");
 }
 
 int main(void)
