@@ -39,7 +39,6 @@ static void add_request(struct profile *p, int pid, const char *more)
 static void test_text(void **state)
 {
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	profile_begin(&p);
@@ -56,46 +55,35 @@ static void test_text(void **state)
 	      ",\"shape\":{\"window\":0,\"records\":900,\"lost\":7,\"lost_syscall\":7,\"steps\":51,"
 	      "\"coverage\":0.990000,\"not_recorded\":\"faults\"},\"stage_us\":{\"total\":90000.000}}\n",
 		p.out);
-	RUN(&result, profile_end(&p), "-");
-	assert_string_equal(result.err, "");
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_contains(result.out, "\nNot recorded: page faults, ");
-	assert_contains(result.out,
-		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n");
-	assert_contains(result.out, "first step to first token       1    10.0 ms");
-	assert_contains(result.out, "time per output token          50    1.10 ms    1.10 ms");
-	assert_contains(result.out,
+	PROFILE_SAYS(&p, ARGV("-"),
+		"\nNot recorded: page faults, ",
+		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n",
+		"first step to first token       1    10.0 ms",
+		"time per output token          50    1.10 ms    1.10 ms",
 		"  step 30, 21.0 ms instead of 1.00 ms: the calling thread waited 20.0 ms for a "
-		"CPU behind pid 990 `cc1plus`\n");
-	assert_contains(result.out, "mul_mat                          600    40.0 ms    66.7 us");
-	assert_contains(result.out, "futex                             12     700 us    58.3 us");
-	assert_contains(result.out, "Loss: 7 records (7 syscall); none of them within a step");
-	assert_contains(result.out, "; coverage 99.0000 %\n");
-	output_free(&result);
-	free(p.text);
+		"CPU behind pid 990 `cc1plus`\n",
+		"mul_mat                          600    40.0 ms    66.7 us",
+		"futex                             12     700 us    58.3 us",
+		"Loss: 7 records (7 syscall); none of them within a step",
+		"; coverage 99.0000 %\n");
 }
 
 /* A fast prompt: no figure has an exponent. */
 static void test_rates(void **state)
 {
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	profile_begin(&p);
 	add_step(&p, 1, 0, "prefill", 512, 1000, 9000, "runnable", 1000, "");
 	add_step(&p, 1, 1, "decode", 1, 11000, 4000, "runnable", 0, "");
-	RUN(&result, profile_end(&p), "-");
-	assert_contains(result.out, "  tokens/s: prefill 51200, output 250\n");
-	output_free(&result);
-	free(p.text);
+	PROFILE_SAYS(&p, ARGV("-"), "  tokens/s: prefill 51200, output 250\n");
 }
 
 static void test_json(void **state)
 {
 	struct json_object *report, *process, *steps, *step;
 	struct profile p;
-	struct output result;
 	int none = 0;
 
 	(void)state;
@@ -103,14 +91,12 @@ static void test_json(void **state)
 	add_request(&p, 4711,
 		",\"straggler_tid\":5,\"stall_state\":\"runnable\",\"stall_us\":20000.000,"
 		"\"stall_by\":\"cpu.max\",\"stall_by_tid\":0");
-	RUN(&result, profile_end(&p), "--json", "--all-steps", "-n", "1", "-");
-	assert_int_equal(result.rc, EXIT_OK);
-	report = parse(result.out);
-	process = json_object_array_get_idx(get(report, "processes"), 0);
+	report = profile_json(&p, ARGV("--json", "--all-steps", "-n", "1", "-"));
+	process = get_at(report, "processes", 0);
 	assert_int_equal(json_object_get_int(get(process, "pid")), 4711);
 	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "p50"), "1105.000");
 	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
-	step = json_object_array_get_idx(get(process, "slowest"), 0);
+	step = get_at(process, "slowest", 0);
 	assert_string_equal(text_at(step, "text"), "step 30, 21.0 ms instead of 1.00 ms: the "
 						   "calling thread was held back for 20.0 ms by "
 						   "a CPU limit (cgroup cpu.max)");
@@ -132,8 +118,6 @@ static void test_json(void **state)
 	}
 	assert_int_equal(none, 50);
 	json_object_put(report);
-	output_free(&result);
-	free(p.text);
 }
 
 /* Two processes in one file, and one of them in an earlier file: separated by pid, joined by pid. */
@@ -143,7 +127,6 @@ static void test_processes(void **state)
 	int fd = mkstemp(path);
 	struct json_object *report, *processes;
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	assert_true(fd >= 0);
@@ -156,17 +139,14 @@ static void test_processes(void **state)
 	profile_begin(&p);
 	add_request(&p, 1, "");
 	add_request(&p, 2, "");
-	RUN(&result, profile_end(&p), "--json", path, "-");
+	report = profile_json(&p, ARGV("--json", path, "-"));
 	unlink(path);
-	report = parse(result.out);
 	processes = get(report, "processes");
 	assert_int_equal(json_object_array_length(processes), 2);
 	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "steps"), "102");
 	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "recordings"), "2");
 	assert_string_equal(text_at(json_object_array_get_idx(processes, 1), "steps"), "51");
 	json_object_put(report);
-	output_free(&result);
-	free(p.text);
 }
 
 /* A request alone, then steps of two sequences: what these share is in no time, and the report says so. */
@@ -174,7 +154,6 @@ static void test_mixed(void **state)
 {
 	struct json_object *report, *process, *requests;
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	profile_begin(&p);
@@ -186,9 +165,8 @@ static void test_mixed(void **state)
 	for (int i = 4; i < 8; i++)
 		add_step(&p, 1, i, "mixed", 7, 10000 * (i + 1), 2000, "runnable", 5,
 			",\"n_outputs\":2,\"n_sequences\":2,\"sequences\":6");
-	RUN(&result, profile_end(&p), "--json", "-");
-	report = parse(result.out);
-	process = json_object_array_get_idx(get(report, "processes"), 0);
+	report = run_json(profile_end(&p), ARGV("--json", "-"));
+	process = get_at(report, "processes", 0);
 	requests = get(process, "requests");
 	assert_string_equal(text_at(requests, "count"), "1");
 	assert_string_equal(text_at(requests, "output_tokens"), "4");
@@ -202,12 +180,10 @@ static void test_mixed(void **state)
 		"left out of these times: at least 2 requests, which shared 4 steps with others (up to 2 sequences in "
 		"one)");
 	json_object_put(report);
-	output_free(&result);
 
-	RUN(&result, p.text, "-");
-	assert_contains(result.out, "4 mixed");
-	assert_contains(result.out, "  left out of these times: at least 2 requests, which shared 4 steps with others");
-	output_free(&result);
+	REPORT_SAYS(p.text, ARGV("-"),
+		"4 mixed",
+		"  left out of these times: at least 2 requests, which shared 4 steps with others");
 	free(p.text);
 }
 
@@ -216,7 +192,6 @@ static void test_sockets(void **state)
 {
 	struct json_object *report, *process;
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	profile_begin(&p);
@@ -227,21 +202,18 @@ static void test_sockets(void **state)
 			",\"shape\":{\"pid\":1,\"source_kind\":\"%s\",\"prompt_tokens\":32,"
 			"\"output_tokens\":51},\"stage_us\":{\"total\":99.000,\"ttft\":%s}}\n",
 			socket ? "socket" : "steps", socket ? "12000.000" : "10000.000");
-	RUN(&result, profile_end(&p), "--json", "-");
-	report = parse(result.out);
-	process = json_object_array_get_idx(get(report, "processes"), 0);
+	report = run_json(profile_end(&p), ARGV("--json", "-"));
+	process = get_at(report, "processes", 0);
 	assert_string_equal(text_at(get(process, "requests"), "count"), "1");
 	assert_string_equal(text_at(get(process, "requests"), "output_tokens"), "51");
 	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
 	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "12000.000");
 	assert_string_equal(text_at(process, "socket_requests"), "1");
 	json_object_put(report);
-	output_free(&result);
 
-	RUN(&result, p.text, "-");
-	assert_contains(result.out, "time to first token             1    12.0 ms");
-	assert_contains(result.out, "requests seen at sockets: 1\n");
-	output_free(&result);
+	REPORT_SAYS(p.text, ARGV("-"),
+		"time to first token             1    12.0 ms",
+		"requests seen at sockets: 1\n");
 	free(p.text);
 }
 
@@ -291,7 +263,6 @@ static void test_trace(void **state)
 			"], \"z\": 1}" } };
 	struct json_object *report, *process;
 	struct profile p;
-	struct output result;
 
 	(void)state;
 	for (size_t w = 0; w < sizeof(wrap) / sizeof(wrap[0]); w++) {
@@ -313,22 +284,13 @@ static void test_trace(void **state)
 		      "\"cat\":\"op\"}",
 			p.out);
 		fputs(wrap[w][1], p.out);
-		RUN(&result, profile_end(&p), "--json", "-");
-		assert_string_equal(result.err, "");
-		assert_int_equal(result.rc, EXIT_OK);
-		report = parse(result.out);
-		process = json_object_array_get_idx(get(report, "processes"), 0);
+		report = profile_json(&p, ARGV("--json", "-"));
+		process = get_at(report, "processes", 0);
 		assert_string_equal(text_at(process, "comm"), "llama-cli");
 		assert_string_equal(text_at(process, "steps"), "20");
-		assert_string_equal(
-			text_at(json_object_array_get_idx(get(process, "slowest"), 0), "state"),
-			"stopped");
-		assert_string_equal(
-			text_at(json_object_array_get_idx(get(process, "operators"), 0), "name"),
-			"rope");
+		assert_string_equal(text_at(get_at(process, "slowest", 0), "state"), "stopped");
+		assert_string_equal(text_at(get_at(process, "operators", 0), "name"), "rope");
 		json_object_put(report);
-		output_free(&result);
-		free(p.text);
 	}
 }
 

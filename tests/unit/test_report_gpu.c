@@ -19,22 +19,16 @@ static void test_phases(void **state)
 		LINE(2, "decode", PARTS(30, 20, 40, 10, 0)) LINE(3, "decode", ",\"gpu_lost\":true")
 		/* does not add up, and has no share */
 		LINE(4, "decode", PARTS(100, 100, 100, 0, 0)) LINE(5, "decode", "");
-	struct output r;
 
 	(void)state;
-	RUN(&r, profile, "-");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\nWhat the GPU did in prefill: GPU-bound\n");
-	assert_contains(r.out, "  kernels         90.00 % ");
-	assert_contains(r.out, "\nWhat the GPU did in decode: launch-bound\n");
-	assert_contains(r.out, "  idle: launch    50.00 % ");
-	assert_contains(r.out, "  3.0 kernels, 1.0 copies a step\n");
-	assert_contains(r.out, "  of 1 of 3 steps it is not known: records of the GPU are missing\n");
-	output_free(&r);
-	RUN(&r, profile, "-", "--json");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "launch-bound");
-	output_free(&r);
+	REPORT_SAYS(profile, ARGV("-"),
+		"\nWhat the GPU did in prefill: GPU-bound\n",
+		"  kernels         90.00 % ",
+		"\nWhat the GPU did in decode: launch-bound\n",
+		"  idle: launch    50.00 % ",
+		"  3.0 kernels, 1.0 copies a step\n",
+		"  of 1 of 3 steps it is not known: records of the GPU are missing\n");
+	REPORT_SAYS(profile, ARGV("-", "--json"), "launch-bound");
 }
 
 /* What a GPU has still to do after steps is its work, too. */
@@ -42,14 +36,11 @@ static void test_after(void **state)
 {
 	static const char profile[] =
 		LINE(0, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50") LINE(1, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50");
-	struct output r;
 
 	(void)state;
-	RUN(&r, profile, "-");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\nWhat the GPU did in decode: GPU-bound\n");
-	assert_contains(r.out, "  after the step the GPU worked for another 50.0 us on what the step had launched\n");
-	output_free(&r);
+	REPORT_SAYS(profile, ARGV("-"),
+		"\nWhat the GPU did in decode: GPU-bound\n",
+		"  after the step the GPU worked for another 50.0 us on what the step had launched\n");
 }
 
 #define OTHER(device, kernels, parts) ",\"gpu_device" #device "_kernels\":" #kernels ",\"gpu_device" #device "_copies\":0" parts
@@ -62,21 +53,16 @@ static void test_devices(void **state)
 			LINE(1, "decode", PARTS(100, 0, 0, 0, 0))
 		/* nothing ran */
 		LINE(2, "decode", PARTS(0, 0, 100, 0, 0));
-	struct output r;
 
 	(void)state;
-	RUN(&r, profile, "-");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\nWhat the GPUs did in decode: GPU-bound\n");
-	assert_contains(r.out, "\n  GPU 0   kernels 50.00 %, idle: launch 33.33 %, idle: waits 16.67 %; after the step for another 1.33 us\n"
-			       "  GPU 5   kernels 13.33 %, idle: launch 86.67 %\n");
-	output_free(&r);
-	RUN(&r, profile, "-", "--json");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\"devices\":[{\"device\":0,\"kernels\":5,\"copies\":1,\"gpu_us\":{\"total\":300.000,\"busy\":150.000,\"copy\":0.000,"
-			       "\"idle_launch\":100.000,\"idle_wait\":50.000,\"collective\":0.000,\"unknown\":0.000},\"after_us\":4.000},"
-			       "{\"device\":5,\"kernels\":1,");
-	output_free(&r);
+	REPORT_SAYS(profile, ARGV("-"),
+		"\nWhat the GPUs did in decode: GPU-bound\n",
+		"\n  GPU 0   kernels 50.00 %, idle: launch 33.33 %, idle: waits 16.67 %; after the step for another 1.33 us\n"
+		"  GPU 5   kernels 13.33 %, idle: launch 86.67 %\n");
+	REPORT_SAYS(profile, ARGV("-", "--json"),
+		"\"devices\":[{\"device\":0,\"kernels\":5,\"copies\":1,\"gpu_us\":{\"total\":300.000,\"busy\":150.000,\"copy\":0.000,"
+		"\"idle_launch\":100.000,\"idle_wait\":50.000,\"collective\":0.000,\"unknown\":0.000},\"after_us\":4.000},"
+		"{\"device\":5,\"kernels\":1,");
 }
 
 #define GAP(n, us, more) ",\"gpu_gap" #n "_us\":" #us ",\"gpu_gap" #n "_ts_us\":1,\"gpu_gap" #n "_tid\":7" more
@@ -92,43 +78,28 @@ static void test_gaps(void **state)
 				LINE(2, "decode", PARTS(10, 0, 90, 0, 0) GAP(1, 60, ",\"gpu_gap1_state\":\"cpu\",\"gpu_gap1_cpu_us\":60,"
 										    "\"gpu_gap1_in\":\"sample (s.py:3)\""))
 					LINE(3, "prefill", PARTS(10, 0, 90, 0, 0) GAP(1, 90, ",\"gpu_gap1_state\":\"no such\"") GAP(2, 80, ",\"gpu_gap2_state\":\"syscall\",\"gpu_gap2_syscall_us\":80,\"gpu_gap2_call\":\"ioctl\""));
-	struct output r;
 
 	(void)state;
-	RUN(&r, profile, "-");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\n  longest gaps:  70.0 us in step 1, the launching thread waited 70.0 us for a lock in `futex`, woken by `worker`\n"
-			       "                 60.0 us in step 2, the launching thread computed for 60.0 us in `sample (s.py:3)`\n"
-			       "                 50.0 us in step 0, the launching thread waited 40.0 us for a CPU behind `cc1\\x1b[0m`\n");
-	assert_contains(r.out, "\n  longest gaps:  90.0 us in step 3\n"
-			       "                 80.0 us in step 3, the launching thread was in system calls for 80.0 us, mostly `ioctl`\n");
-	output_free(&r);
-	RUN(&r, profile, "-", "--json");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\"gaps\":[{\"step\":3,\"us\":90.000},{\"step\":3,\"us\":80.000,\"text\":\"the launching thread was in");
-	output_free(&r);
+	REPORT_SAYS(profile, ARGV("-"),
+		"\n  longest gaps:  70.0 us in step 1, the launching thread waited 70.0 us for a lock in `futex`, woken by `worker`\n"
+		"                 60.0 us in step 2, the launching thread computed for 60.0 us in `sample (s.py:3)`\n"
+		"                 50.0 us in step 0, the launching thread waited 40.0 us for a CPU behind `cc1\\x1b[0m`\n",
+		"\n  longest gaps:  90.0 us in step 3\n"
+		"                 80.0 us in step 3, the launching thread was in system calls for 80.0 us, mostly `ioctl`\n");
+	REPORT_SAYS(profile, ARGV("-", "--json"),
+		"\"gaps\":[{\"step\":3,\"us\":90.000},{\"step\":3,\"us\":80.000,\"text\":\"the launching thread was in");
 }
 
 static void test_none(void **state)
 {
-	struct output r;
-
 	(void)state;
-	RUN(&r, LINE(0, "decode", ""), "-");
-	assert_int_equal(r.rc, 0);
-	assert_null(strstr(r.out, "GPU"));
-	output_free(&r);
+	REPORT_SAYS(LINE(0, "decode", ""), ARGV("-"), "!GPU");
 }
 
 static void test_lost(void **state)
 {
-	struct output r;
-
 	(void)state;
-	RUN(&r, LINE(0, "decode", ",\"gpu_lost\":true"), "-");
-	assert_int_equal(r.rc, 0);
-	assert_contains(r.out, "\nWhat the GPU did in decode\n  of 1 of 1 steps");
-	output_free(&r);
+	REPORT_SAYS(LINE(0, "decode", ",\"gpu_lost\":true"), ARGV("-"), "\nWhat the GPU did in decode\n  of 1 of 1 steps");
 }
 
 /* Numbers in keys, as they are written: what does not look so is another key. */
