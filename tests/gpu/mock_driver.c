@@ -38,20 +38,14 @@
  */
 #define _GNU_SOURCE
 #include "mock.h"
+#include "mock_commands.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define NAMES 8
 #define DEVICES 16
@@ -100,7 +94,6 @@ static const char *const names[NAMES] = {
 
 static void *functions[NAMES], *context, *streams[2], *graph;
 static uint64_t memory, began;
-static char **arguments;
 
 static void init(void)
 {
@@ -131,16 +124,10 @@ static void launch(unsigned long n)
 
 static void many_names(unsigned long n)
 {
-	static char name[9000];
 	void *f;
 
 	for (unsigned long i = 0; i < n; i++) {
-		snprintf(name, sizeof(name), "kernel_%lu", i);
-		if (i == 3) {
-			memset(name + 8, 'x', sizeof(name) - 9);
-			name[sizeof(name) - 1] = '\0';
-		}
-		cuModuleGetFunction(&f, NULL, name);
+		cuModuleGetFunction(&f, NULL, nth_name(i));
 		cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
 	}
 }
@@ -317,15 +304,6 @@ void __attribute__((noinline)) mock_collectives(void)
 	cuStreamSynchronize(streams[0]);
 }
 
-static void close_all(void)
-{
-	for (int fd = 3; fd < 256; fd++)
-		close(fd);
-	for (int i = 0; i < 16; i++)
-		if (open("/dev/null", O_RDWR) < 0)
-			break;
-}
-
 static void attach(const char *library, const char *name)
 {
 	void *l = dlopen(library, RTLD_NOW);
@@ -363,30 +341,9 @@ static void carry_out(char *line)
 	char *word = strtok(line, " \n"), *one = strtok(NULL, " \n"), *two = strtok(NULL, " \n"), *three = strtok(NULL, " \n");
 	unsigned long n = one ? strtoul(one, NULL, 10) : 0;
 
-	if (!word)
+	if (!word || carry_out_common(word, one, two))
 		return;
-	if (!strcmp(word, "exit"))
-		exit(0);
-	if (!strcmp(word, "exec"))
-		execv("/proc/self/exe", (char *[]){ arguments[0], NULL });
-	if (!strcmp(word, "fork")) {
-		char rest[256];
-		pid_t child;
-
-		snprintf(rest, sizeof(rest), "%s %s", one ? one : "", two ? two : "");
-		child = fork();
-		if (!child) {
-			carry_out(rest);
-			exit(0);
-		}
-		waitpid(child, NULL, 0);
-		return;
-	}
-	if (!strcmp(word, "sleep"))
-		usleep((useconds_t)n * 1000);
-	else if (!strcmp(word, "close-all"))
-		close_all();
-	else if (!strcmp(word, "step-clock") && one)
+	if (!strcmp(word, "step-clock") && one)
 		mock_cuda_step_clock(strtoll(one, NULL, 10));
 	else if (!strcmp(word, "no-memory"))
 		__atomic_store_n(&no_memory, n, __ATOMIC_RELAXED);
@@ -506,19 +463,7 @@ static int print_truth(const char *file)
 
 int main(int argc, char **argv)
 {
-	char line[512];
-
-	arguments = argv;
 	if (argc == 3 && !strcmp(argv[1], "--truth"))
 		return print_truth(argv[2]);
-	for (int i = 1; i < argc; i++) {
-		snprintf(line, sizeof(line), "%s", argv[i]);
-		carry_out(line);
-	}
-	while (argc == 1 && fgets(line, sizeof(line), stdin)) {
-		carry_out(line);
-		puts("ok");
-		fflush(stdout);
-	}
-	return 0;
+	return run_commands(argc, argv);
 }

@@ -16,19 +16,16 @@
  *   truth              the file of the truth is complete up to here
  *   fork COMMAND...    the rest of the line is carried out by a child, which ends then
  *   exec               executes itself anew, reading its standard input
- *   close-all          closes all descriptors but the standard ones
+ *   close-all          closes all descriptors but the standard ones, and opens others in their places
  *   sleep MS, exit
  */
 #define _GNU_SOURCE
+#include "mock_commands.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define NAMES 8
 #define MEMORY (1u << 20)
@@ -67,7 +64,6 @@ static const char *const names[NAMES] = {
 static char host[NAMES]; /* what stands for each in the program */
 static void *functions[NAMES], *streams[2], *graph;
 static char *memory;
-static char **arguments;
 
 static void init(void)
 {
@@ -100,16 +96,10 @@ static void launch(unsigned long n)
 
 static void many_names(unsigned long n)
 {
-	static char name[9000];
 	void *f;
 
 	for (unsigned long i = 0; i < n; i++) {
-		snprintf(name, sizeof(name), "kernel_%lu", i);
-		if (i == 3) {
-			memset(name + 8, 'x', sizeof(name) - 9);
-			name[sizeof(name) - 1] = '\0';
-		}
-		hipModuleGetFunction(&f, NULL, name);
+		hipModuleGetFunction(&f, NULL, nth_name(i));
 		hipModuleLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
 	}
 }
@@ -196,32 +186,9 @@ static void carry_out(char *line)
 	char *word = strtok(line, " \n"), *one = strtok(NULL, " \n"), *two = strtok(NULL, " \n"), *three = strtok(NULL, " \n");
 	unsigned long n = one ? strtoul(one, NULL, 10) : 0, m = two ? strtoul(two, NULL, 10) : 0;
 
-	if (!word)
+	if (!word || carry_out_common(word, one, two))
 		return;
-	if (!strcmp(word, "exit"))
-		exit(0);
-	if (!strcmp(word, "exec"))
-		execv("/proc/self/exe", (char *[]){ arguments[0], NULL });
-	if (!strcmp(word, "fork")) {
-		char rest[256];
-		pid_t child;
-
-		snprintf(rest, sizeof(rest), "%s %s", one ? one : "", two ? two : "");
-		child = fork();
-		if (!child) {
-			carry_out(rest);
-			exit(0);
-		}
-		waitpid(child, NULL, 0);
-		return;
-	}
-	if (!strcmp(word, "sleep"))
-		usleep((useconds_t)n * 1000);
-	else if (!strcmp(word, "close-all"))
-		for (int fd = 3; fd < 256; fd++)
-			close(fd);
-	else
-		init();
+	init();
 	if (!strcmp(word, "kernel-ns"))
 		mock_hip_kernel_ns(n);
 	else if (!strcmp(word, "launch"))
@@ -247,17 +214,5 @@ static void carry_out(char *line)
 
 int main(int argc, char **argv)
 {
-	char line[512];
-
-	arguments = argv;
-	for (int i = 1; i < argc; i++) {
-		snprintf(line, sizeof(line), "%s", argv[i]);
-		carry_out(line);
-	}
-	while (argc == 1 && fgets(line, sizeof(line), stdin)) {
-		carry_out(line);
-		puts("ok");
-		fflush(stdout);
-	}
-	return 0;
+	return run_commands(argc, argv);
 }
