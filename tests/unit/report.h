@@ -3,78 +3,17 @@
 #ifndef INFTRACE_TEST_REPORT_H
 #define INFTRACE_TEST_REPORT_H
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <json-c/json.h>
 
-#include "cmd/cmd.h"
-#include "unit.h"
+#include "run_command.h"
 
-struct output {
-	int rc;
-	char *out, *err;
-};
-
-static inline char *fd_text(int fd)
-{
-	struct stat sb;
-	char *text;
-
-	assert_int_equal(fstat(fd, &sb), 0);
-	text = malloc((size_t)sb.st_size + 1);
-	assert_non_null(text);
-	assert_int_equal(pread(fd, text, (size_t)sb.st_size, 0), sb.st_size);
-	text[sb.st_size] = '\0';
-	close(fd);
-	return text;
-}
-
-/* Runs cmd_report in a child (argp exits by itself on usage errors) with text as its stdin. */
 static inline void run_input(struct output *result, const char *text, char **argv)
 {
-	int in, out, err, status, argc = 0;
-	pid_t pid;
-
-	while (argv[argc])
-		argc++;
-	in = memfd_create("in", MFD_CLOEXEC);
-	out = memfd_create("out", MFD_CLOEXEC);
-	err = memfd_create("err", MFD_CLOEXEC);
-	assert_true(in >= 0 && out >= 0 && err >= 0);
-	assert_int_equal(write(in, text, strlen(text)), strlen(text));
-	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		dup2(in, STDIN_FILENO);
-		dup2(out, STDOUT_FILENO);
-		dup2(err, STDERR_FILENO);
-		exit(cmd_report(argc, argv));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	result->rc = WEXITSTATUS(status);
-	result->out = fd_text(out);
-	result->err = fd_text(err);
-	close(in);
-}
-
-static inline void output_free(struct output *result)
-{
-	free(result->out);
-	free(result->err);
+	run_command(result, cmd_report, text, strlen(text), argv);
 }
 
 #define ARGV(...) ((char *[]){ "inftrace report", ##__VA_ARGS__, NULL })
 #define RUN(result, text, ...) run_input(result, text, ARGV(__VA_ARGS__))
-
-static inline void assert_contains(const char *text, const char *wanted)
-{
-	if (!strstr(text, wanted))
-		fail_msg("no \"%s\" in:\n%s", wanted, text);
-}
 
 /* Runs the report on a text: it ends with rc, and prints each of these texts, or not where "!" precedes it. */
 static inline void check_report(const char *text, char **argv, int rc, const char *const *says)

@@ -1,79 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate as a whole, on the files of tests/golden (run from the root of the tree) and on
  * text given here. */
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include "cmd/cmd.h"
-#include "unit.h"
+#include "run_command.h"
 #include "validate/check.h"
 
 #define GOLDEN "tests/golden/"
 
-struct output {
-	int rc;
-	char out[4096], err[8192];
-};
-
-static void fd_read(int fd, char *buf, size_t size)
-{
-	ssize_t n;
-
-	n = pread(fd, buf, size - 1, 0);
-	assert_true(n >= 0);
-	buf[n] = '\0';
-	close(fd);
-}
-
-/* Runs cmd_validate in a child (argp exits by itself on usage errors) with text as its stdin. */
-static void run_input(struct output *result, const void *text, size_t len, char **argv)
-{
-	int in, out, err, status, argc = 0;
-	pid_t pid;
-
-	while (argv[argc])
-		argc++;
-	in = memfd_create("in", MFD_CLOEXEC);
-	out = memfd_create("out", MFD_CLOEXEC);
-	err = memfd_create("err", MFD_CLOEXEC);
-	assert_true(in >= 0 && out >= 0 && err >= 0);
-	assert_int_equal(write(in, text, len), len);
-	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		dup2(in, STDIN_FILENO);
-		dup2(out, STDOUT_FILENO);
-		dup2(err, STDERR_FILENO);
-		exit(cmd_validate(argc, argv));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	result->rc = WEXITSTATUS(status);
-	fd_read(out, result->out, sizeof(result->out));
-	fd_read(err, result->err, sizeof(result->err));
-	close(in);
-}
-
 #define ARGV(...) ((char *[]){ "inftrace validate", ##__VA_ARGS__, NULL })
-#define RUN(result, ...) run_input(result, "", 0, ARGV(__VA_ARGS__))
 
-static void run_text(struct output *result, const char *text)
+/* What it prints and ends with, on a text as its stdin; out and err may be NULL: whatever. */
+static void expect_input(const void *text, size_t len, char **argv, int rc, const char *out, const char *err)
 {
-	run_input(result, text, strlen(text), ARGV("-"));
+	struct output result;
+
+	run_command(&result, cmd_validate, text, len, argv);
+	if (err)
+		assert_string_equal(result.err, err);
+	if (out)
+		assert_string_equal(result.out, out);
+	assert_int_equal(result.rc, rc);
+	output_free(&result);
+}
+
+#define EXPECT(argv, rc, out, err) expect_input("", 0, argv, rc, out, err)
+
+static void expect_text(const char *text, const char *out)
+{
+	expect_input(text, strlen(text), ARGV("-"), EXIT_OK, out, "");
 }
 
 /* The input is refused with this one line, and nothing else. */
 static void expect_problem(const void *text, size_t len, const char *problem)
 {
-	struct output result;
 	char line[512];
 
-	run_input(&result, text, len, ARGV("-"));
 	snprintf(line, sizeof(line), "inftrace: -: %s\n", problem);
-	assert_string_equal(result.err, line);
-	assert_int_equal(result.rc, EXIT_RUN);
+	expect_input(text, len, ARGV("-"), EXIT_RUN, NULL, line);
 }
 
 static void expect_text_problem(const char *text, const char *problem)
@@ -83,38 +45,39 @@ static void expect_text_problem(const char *text, const char *problem)
 
 static void expect_good(const char *text)
 {
+	expect_text(text, NULL);
+}
+
+/* It is good, and there is a note of that, or none. */
+static void expect_note(const char *text, const char *note, bool there)
+{
 	struct output result;
 
-	run_text(&result, text);
+	run_command(&result, cmd_validate, text, strlen(text), ARGV("-"));
 	assert_string_equal(result.err, "");
 	assert_int_equal(result.rc, EXIT_OK);
+	if ((strstr(result.out, note) != NULL) != there)
+		fail_msg("%s in: %s", note, result.out);
+	output_free(&result);
 }
 
 /* --- profiles --- */
 
 static void test_profile_golden(void **state)
 {
-	struct output result;
-
 	(void)state;
-	RUN(&result, GOLDEN "profile_good.jsonl");
-	assert_string_equal(result.err, "");
-	assert_string_equal(result.out,
+	EXPECT(ARGV(GOLDEN "profile_good.jsonl"), EXIT_OK,
 		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, "
-		       "a_family_of_the_future 1, unified_prof 1, window_prof 1\n");
-	assert_int_equal(result.rc, EXIT_OK);
-
-	RUN(&result, GOLDEN "profile_bad.jsonl");
+		       "a_family_of_the_future 1, unified_prof 1, window_prof 1\n",
+		"");
 #define BAD "inftrace: " GOLDEN "profile_bad.jsonl: "
-	assert_string_equal(result.err,
+	EXPECT(ARGV(GOLDEN "profile_bad.jsonl"), EXIT_RUN,
+		GOLDEN "profile_bad.jsonl: profile, 11 lines: token_prof 7; NOT VALID, 5 problems\n",
 		BAD "line 7: missing required field: shape\n" BAD
 		    "line 9: invalid JSON: the line ends inside the value\n" BAD
 		    "line 10: stage_us: the states sum to 61234566 ns, total is 61234567 ns (-1 "
 		    "ns)\n" BAD "line 11: concurrency must be an integer from 1 to 4294967295\n" BAD
 		    "line 12: commit_sha must be a non-empty string or null\n");
-	assert_string_equal(result.out, GOLDEN
-		"profile_bad.jsonl: profile, 11 lines: token_prof 7; NOT VALID, 5 problems\n");
-	assert_int_equal(result.rc, EXIT_RUN);
 }
 
 /* The families of the profile's specification: for each a file of good lines and one of bad lines, in which every
@@ -123,34 +86,22 @@ static void test_nothing(void **state)
 {
 	static const char *const profiles[] = { "", "\n", " \t\r\n\n", "\xc2\xa0\v\f\xc2\x85\n\xe2\x80\xa8\n" };
 	static const char *const traces[] = { "[]", " [\n]\n", "{\"traceEvents\":[]}" };
-	struct output result;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
-		run_text(&result, profiles[i]);
-		assert_string_equal(result.err, "");
-		assert_string_equal(result.out, "-: profile, 0 lines: none; note: no events\n");
-		assert_int_equal(result.rc, EXIT_OK);
-		run_input(&result, profiles[i], strlen(profiles[i]), ARGV("-", "--require", "token_prof"));
-		assert_string_equal(result.err, "inftrace: -: missing profile event groups: token_prof\n");
+	for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
+		expect_text(profiles[i], "-: profile, 0 lines: none; note: no events\n");
+		expect_input(profiles[i], strlen(profiles[i]), ARGV("-", "--require", "token_prof"), EXIT_RUN, NULL,
+			"inftrace: -: missing profile event groups: token_prof\n");
 	}
-	for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++) {
-		run_text(&result, traces[i]);
-		assert_string_equal(result.err, "");
-		assert_non_null(strstr(result.out, "0 events; slices: none; 0 tracks; note: no events\n"));
-		assert_int_equal(result.rc, EXIT_OK);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(traces); i++)
+		expect_note(traces[i], "0 events; slices: none; 0 tracks; note: no events\n", true);
 }
 
 /* Other tools call their lines native, too: only the rules for all lines count for them. */
 static void test_profile_foreign(void **state)
 {
-	struct output result;
-
 	(void)state;
-	RUN(&result, GOLDEN "profile_foreign.jsonl");
-	assert_string_equal(result.err, "");
-	assert_int_equal(result.rc, EXIT_OK);
+	EXPECT(ARGV(GOLDEN "profile_foreign.jsonl"), EXIT_OK, NULL, "");
 }
 
 static void test_profile_families(void **state)
@@ -166,15 +117,12 @@ static void test_profile_families(void **state)
 		{ "window_prof", "window_prof" },
 	};
 	char path[128], expected[4096], line[512], *p;
-	struct output result;
 	FILE *f;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		snprintf(path, sizeof(path), GOLDEN "family_%s_good.jsonl", families[i][0]);
-		RUN(&result, path, "--require", (char *)families[i][1]);
-		assert_string_equal(result.err, "");
-		assert_int_equal(result.rc, EXIT_OK);
+		EXPECT(ARGV(path, "--require", (char *)families[i][1]), EXIT_OK, NULL, "");
 
 		snprintf(path, sizeof(path), GOLDEN "family_%s_bad.txt", families[i][0]);
 		f = fopen(path, "re");
@@ -184,41 +132,37 @@ static void test_profile_families(void **state)
 			p += sprintf(p, "inftrace: %s: %s", path, line);
 		fclose(f);
 		assert_true(p > expected);
-		RUN(&result, path);
-		assert_string_equal(result.err, expected);
-		assert_int_equal(result.rc, EXIT_RUN);
+		EXPECT(ARGV(path), EXIT_RUN, NULL, expected);
 	}
 }
 
 static void test_profile_require(void **state)
 {
-	struct output result;
-	char list[40 * 50];
+	char list[40 * 50], said[sizeof(list) + 200], *to = said;
 
 	(void)state;
-	RUN(&result, GOLDEN "profile_good.jsonl", "--require", "token_prof,window_prof");
-	assert_int_equal(result.rc, EXIT_OK);
-	RUN(&result, GOLDEN "profile_good.jsonl", "--require", "token_prof,op_prof");
-	assert_string_equal(result.err,
+	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "--require", "token_prof,window_prof"), EXIT_OK, NULL, NULL);
+	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "--require", "token_prof,op_prof"), EXIT_RUN, NULL,
 		"inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: op_prof\n");
-	assert_int_equal(result.rc, EXIT_RUN);
-	RUN(&result, "--require=op_prof,a,token_prof", GOLDEN "profile_good.jsonl");
-	assert_string_equal(result.err,
-		"inftrace: " GOLDEN
-		"profile_good.jsonl: missing profile event groups: op_prof, a\n");
+	EXPECT(ARGV("--require=op_prof,a,token_prof", GOLDEN "profile_good.jsonl"), EXIT_RUN, NULL,
+		"inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: op_prof, a\n");
 	/* the list is complete, however long */
 	memset(list, 'a', sizeof(list));
 	for (size_t i = 40; i < sizeof(list); i += 40)
 		list[i] = ',';
 	list[sizeof(list) - 1] = 0;
-	RUN(&result, GOLDEN "profile_good.jsonl", "-r", list);
-	assert_int_equal(strlen(result.err), strlen("inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: \n") + sizeof(list) - 1 + 49);
+	to += sprintf(to, "inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: ");
+	for (const char *c = list; *c; c++) {
+		*to++ = *c;
+		if (*c == ',')
+			*to++ = ' ';
+	}
+	strcpy(to, "\n");
+	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "-r", list), EXIT_RUN, NULL, said);
 	/* a trace has no families: asking for them is about the profile next to it */
-	RUN(&result, GOLDEN "trace_good.json", GOLDEN "profile_good.jsonl", "-r", "token_prof");
-	assert_int_equal(result.rc, EXIT_OK);
-	RUN(&result, GOLDEN "trace_good.json", "-r", "token_prof");
-	assert_string_equal(result.err, "inftrace: --require: none of the files is a profile\n");
-	assert_int_equal(result.rc, EXIT_RUN);
+	EXPECT(ARGV(GOLDEN "trace_good.json", GOLDEN "profile_good.jsonl", "-r", "token_prof"), EXIT_OK, NULL, NULL);
+	EXPECT(ARGV(GOLDEN "trace_good.json", "-r", "token_prof"), EXIT_RUN, NULL,
+		"inftrace: --require: none of the files is a profile\n");
 }
 
 /* One line with each of the fields as given; NULL leaves the field out. */
@@ -402,7 +346,6 @@ static void test_profile_sum_rule(void **state)
 
 static void test_profile_lines(void **state)
 {
-	struct output result;
 	char text[4096], line[1024];
 
 	(void)state;
@@ -410,15 +353,11 @@ static void test_profile_lines(void **state)
 	/* CR LF, blank lines, no newline at the end */
 	snprintf(text, sizeof(text), "\n  \n%.*s\r\n\t\r\n%.*s", (int)strlen(line) - 1, line,
 		(int)strlen(line) - 1, line);
-	run_text(&result, text);
-	assert_string_equal(result.out, "-: profile, 2 lines: op_prof 2\n");
-	assert_string_equal(result.err, "");
+	expect_text(text, "-: profile, 2 lines: op_prof 2\n");
 
 	/* any white space makes a blank line, also the first */
 	snprintf(text, sizeof(text), "\v\f\n\xc2\xa0\n%s\v\f\n\xe2\x80\x83 \n", line);
-	run_text(&result, text);
-	assert_string_equal(result.out, "-: profile, 1 line: op_prof 1\n");
-	assert_string_equal(result.err, "");
+	expect_text(text, "-: profile, 1 line: op_prof 1\n");
 	/* and does not matter around a value */
 	snprintf(text, sizeof(text), "\xc2\x85\xe2\x80\xa8%.*s\xc2\xa0\v\f\xe2\x80\xa9\n", (int)strlen(line) - 1, line);
 	expect_good(text);
@@ -464,25 +403,19 @@ static void test_trace_golden(void **state)
 		{ "trace_overlap_1ns.json", "events 6 (line 7) and 7 (line 11) overlap by 1 ns "
 					    "without nesting: pid 4242 tid 4242" },
 	};
-	struct output result;
 	char path[128], line[512];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		snprintf(path, sizeof(path), GOLDEN "%s", good[i].file);
-		RUN(&result, path);
 		snprintf(line, sizeof(line), "%s: Chrome trace (%s), %s%s\n", path, good[i].form,
 			counts, good[i].note);
-		assert_string_equal(result.err, "");
-		assert_string_equal(result.out, line);
-		assert_int_equal(result.rc, EXIT_OK);
+		EXPECT(ARGV(path), EXIT_OK, line, "");
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(path, sizeof(path), GOLDEN "%s", bad[i][0]);
-		RUN(&result, path);
 		snprintf(line, sizeof(line), "inftrace: %s: %s\n", path, bad[i][1]);
-		assert_string_equal(result.err, line);
-		assert_int_equal(result.rc, EXIT_RUN);
+		EXPECT(ARGV(path), EXIT_RUN, NULL, line);
 	}
 }
 
@@ -490,18 +423,14 @@ static void test_trace_golden(void **state)
  * figures are what Python's json module and the chrome://tracing importer count. */
 static void test_trace_kineto(void **state)
 {
-	struct output result;
-
 	(void)state;
-	RUN(&result, GOLDEN "kineto.json.gz");
-	assert_string_equal(result.err, "");
-	assert_string_equal(result.out, GOLDEN
-		"kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
-		"2, "
-		"s 1252; slices: cpu_op 4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, "
-		"gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 tracks; note: 71 flow ends "
-		"without a start; note: 13 flow starts without an end; note: 2 events whose pid or tid is negative or a text\n");
-	assert_int_equal(result.rc, EXIT_OK);
+	EXPECT(ARGV(GOLDEN "kineto.json.gz"), EXIT_OK,
+		GOLDEN "kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
+		       "2, "
+		       "s 1252; slices: cpu_op 4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, "
+		       "gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 tracks; note: 71 flow ends "
+		       "without a start; note: 13 flow starts without an end; note: 2 events whose pid or tid is negative or a text\n",
+		"");
 }
 
 #define SLICE(ts, dur) \
@@ -607,8 +536,6 @@ static void test_trace_plain(void **state)
 
 static void test_trace_nesting(void **state)
 {
-	struct output result;
-
 	(void)state;
 	/* later in the file, same start, same end, touching, of no length: all nest */
 	expect_good("[" SLICE("5", "1") "," SLICE("0", "10") "," SLICE("0", "4") "," SLICE(
@@ -624,16 +551,12 @@ static void test_trace_nesting(void **state)
 		"[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
 				    "\"tid\":\"2b\"}]");
 	/* other writers round as they like; in the array form to microseconds */
-	run_text(&result, "[" SLICE("0", "2") "," SLICE("1", "2") "]");
-	assert_string_equal(result.err, "");
-	assert_string_equal(result.out,
+	expect_text("[" SLICE("0", "2") "," SLICE("1", "2") "]",
 		"-: Chrome trace (array), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 slices overlap another "
 		"without nesting, by up to 1000 ns, as where microseconds are rounded (not written by inftrace)\n");
 	expect_text_problem("[" SLICE("0", "2.001") "," SLICE("1", "2") "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1001 ns without nesting: pid 1 tid 2");
-	run_text(&result, "{\"traceEvents\":[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]}");
-	assert_string_equal(result.err, "");
-	assert_string_equal(result.out,
+	expect_text("{\"traceEvents\":[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]}",
 		"-: Chrome trace (object), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 "
 		"slices overlap another without nesting, by up to 1 ns\n");
 }
@@ -654,8 +577,6 @@ static void test_trace_flows(void **state)
 
 static void test_trace_flow_problems(void **state)
 {
-	struct output result;
-
 	(void)state;
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "]",
 		"event 2 (line 1): flow start without an end");
@@ -669,9 +590,7 @@ static void test_trace_flow_problems(void **state)
 		"[" SLICE("0", "10") "," FLOW("s", "1", "0") "," FLOW("f", "1", "10") "]",
 		"event 3 (line 1): flow event outside of every slice of its track");
 	/* at a cut the other half may not have been written */
-	run_text(&result, "[" SLICE("0", "10") "," FLOW("s", "1", "1"));
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_non_null(strstr(result.out, "; note: 1 flow starts without an end\n"));
+	expect_note("[" SLICE("0", "10") "," FLOW("s", "1", "1"), "; note: 1 flow starts without an end\n", true);
 }
 
 /* What the importer of chrome://tracing makes of the same (tests/integration/importer.sh). */
@@ -697,27 +616,18 @@ static void test_trace_flow_rounding(void **state)
 		"[{\"ph\":\"i\",\"s\":\"p\",\"name\":\"n\",\"ts\":0.6,\"pid\":1,\"tid\":2}," SLICE(
 			"0.700", "0.500") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
 	};
-	struct output result;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++) {
-		run_text(&result, nested[i]);
-		assert_string_equal(result.err, "");
-		assert_non_null(strstr(result.out, note));
-	}
-	for (size_t i = 0; i < sizeof(separate) / sizeof(separate[0]); i++) {
-		run_text(&result, separate[i]);
-		assert_string_equal(result.err, "");
-		assert_null(strstr(result.out, "note"));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(nested); i++)
+		expect_note(nested[i], note, true);
+	for (size_t i = 0; i < ARRAY_SIZE(separate); i++)
+		expect_note(separate[i], "note", false);
 }
 
 /* --- hostile input --- */
 
 static void test_not_ours(void **state)
 {
-	struct output result;
-
 	(void)state;
 	expect_text_problem("\x7f"
 			    "ELF",
@@ -737,13 +647,9 @@ static void test_not_ours(void **state)
 		"readers refuse the file");
 	expect_problem("\x1f\x8b\x09xxxx", 7,
 		"damaged gzip data (whole members before it: 0): unknown compression method");
-	RUN(&result, "/");
-	assert_string_equal(result.err, "inftrace: /: is a directory, not a trace or profile\n");
-	assert_int_equal(result.rc, EXIT_RUN);
-	RUN(&result, GOLDEN "trace_good.json", "/nonexistent/a\nb", GOLDEN "trace_good.json");
-	assert_string_equal(result.err,
+	EXPECT(ARGV("/"), EXIT_RUN, NULL, "inftrace: /: is a directory, not a trace or profile\n");
+	EXPECT(ARGV(GOLDEN "trace_good.json", "/nonexistent/a\nb", GOLDEN "trace_good.json"), EXIT_RUN, NULL,
 		"inftrace: /nonexistent/a\\x0ab: cannot open: No such file or directory\n");
-	assert_int_equal(result.rc, EXIT_RUN);
 }
 
 static void test_large(void **state)
@@ -798,11 +704,12 @@ static void test_many_problems(void **state)
 	(void)state;
 	for (int i = 0; i < 30; i++)
 		strcat(text, ",5");
-	run_text(&result, text);
+	run_command(&result, cmd_validate, text, strlen(text), ARGV("-"));
 	for (p = result.err; (p = strchr(p, '\n')); p++)
 		lines++;
 	assert_int_equal(lines, CHECK_SHOWN_MAX + 1);
-	assert_non_null(strstr(result.err, "inftrace: -: 21 more problems\n"));
+	assert_contains(result.err, "inftrace: -: 21 more problems\n");
+	output_free(&result);
 }
 
 static void test_usage(void **state)
@@ -810,18 +717,14 @@ static void test_usage(void **state)
 	struct output result;
 
 	(void)state;
-	RUN(&result, "--nonsense");
-	assert_int_equal(result.rc, EXIT_USAGE);
-	run_input(&result, "", 0, (char *[]){ "inftrace validate", NULL });
-	assert_int_equal(result.rc, EXIT_USAGE);
-	RUN(&result, "-", "--require", "a,,b");
-	assert_int_equal(result.rc, EXIT_USAGE);
-	RUN(&result, "--help");
+	EXPECT(ARGV("--nonsense"), EXIT_USAGE, NULL, NULL);
+	EXPECT(ARGV(), EXIT_USAGE, NULL, NULL);
+	EXPECT(ARGV("-", "--require", "a,,b"), EXIT_USAGE, NULL, NULL);
+	run_command(&result, cmd_validate, "", 0, ARGV("--help"));
 	assert_int_equal(result.rc, EXIT_OK);
-	assert_non_null(strstr(result.out, "EXAMPLES:"));
-	RUN(&result, "-q", GOLDEN "trace_good.json");
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_string_equal(result.out, "");
+	assert_contains(result.out, "EXAMPLES:");
+	output_free(&result);
+	EXPECT(ARGV("-q", GOLDEN "trace_good.json"), EXIT_OK, "", NULL);
 }
 
 int main(void)
