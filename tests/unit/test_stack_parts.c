@@ -133,12 +133,14 @@ static void expressions(void **state)
 	assert_int_equal(unwind_pc(&u), 0x3000);
 }
 
-/* Rows of random bytes: from a process that a hostile file has taken over. */
+/* Rows of random bytes: from a process that a hostile file has taken over. A step returns only what unwind.h names, and one
+ * that fails changes no register. */
 static void junk_rows(void **state)
 {
+	unsigned int moved = 0, ended = 0, cut = 0, wrong = 0;
+	struct row row = {};
 	uint64_t stack[64];
 	struct unwind u;
-	struct row row;
 
 	(void)state;
 	srandom(1);
@@ -153,14 +155,31 @@ static void junk_rows(void **state)
 			row.known = 1;
 			row.cfa.kind = (uint8_t)(random() % RULE_KIND_MAX);
 			row.cfa.reg = ROW_SP;
+			row.cfa.offset = (int32_t)(random() % 600);
+			row.ra = ROW_PC;
 			row.n_ops = (uint8_t)(random() % (ROW_OPS_MAX + 1));
 			for (size_t k = 0; k < ROW_OPS_MAX; k++)
 				row.ops[k].atom = (uint32_t)random() % 256;
 		}
 		start(&u, stack, 64);
-		for (int k = 0; k < 4 && !unwind_step(&u, &row); k++)
-			;
+		for (int k = 0, err = 0; k < 4 && !err; k++) {
+			struct unwind before = u;
+
+			err = unwind_step(&u, &row);
+			moved += !err;
+			ended += err == 1;
+			cut += err == -ENODATA;
+			wrong += err == -EINVAL;
+			if (err < 0)
+				assert_memory_equal(u.regs, before.regs, sizeof(u.regs));
+			else if (!err)
+				assert_int_not_equal(u.regs[ROW_PC], 0);
+			assert_true(!err || err == 1 || err == -ENODATA || err == -EINVAL);
+			assert_true(err || row.known || u.regs[ROW_SP] > before.regs[ROW_SP]);
+			assert_int_equal(u.known >> ROW_REGS, 0);
+		}
 	}
+	assert_true(moved && ended && cut && wrong);
 }
 
 /* ---- names ---- */
