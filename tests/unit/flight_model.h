@@ -11,14 +11,6 @@
 #define MS UINT64_C(1000000)
 #define TID 5000000u /* no such thread: /proc does not know it */
 
-static inline uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13; /* Marsaglia's xorshift64 */
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 union any_rec {
 	struct rec_hdr h;
 	struct rec_task task;

@@ -295,10 +295,7 @@ static inline uint64_t draw(void)
 {
 	static uint64_t seed = 88172645463325252ull;
 
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	return next_random(&seed);
 }
 
 /* Shares a time out among the states, as the BPF programs do: to the nanosecond. */

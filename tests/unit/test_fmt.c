@@ -12,10 +12,7 @@ static uint64_t random_u64(void)
 {
 	static uint64_t x = 88172645463325252ull;
 
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return x;
+	return next_random(&x);
 }
 
 /* As likely 3 digits as 20. */

@@ -243,14 +243,6 @@ static void test_sealed(void **state)
 	assert_int_equal(ftruncate(gpu_feed_fd(feed), 1 << 30), -1);
 }
 
-static uint64_t draw(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 static bool stop;
 
 /* Writes anything anywhere, all the time. */
@@ -261,7 +253,7 @@ static void *scribble(void *arg)
 
 	(void)arg;
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		uint64_t what = draw(&seed), word = draw(&seed) % words;
+		uint64_t what = next_random(&seed), word = next_random(&seed) % words;
 
 		if (!(what % 5))
 			what = NOW - what % (2000 * MS);
@@ -403,8 +395,8 @@ static void test_tracks(void **state)
 	assert_int_equal(gpu_info_new(&info), 0);
 	memset(ends, 0, sizeof(ends));
 	for (unsigned int i = 0; i < 20000; i++) {
-		struct gpu_track of = { .device = (uint32_t)(draw(&seed) % 3), .tgid = 1 + (uint32_t)(draw(&seed) % 2), .context = (uint32_t)(draw(&seed) % 2), .stream = (uint32_t)(draw(&seed) % 20) };
-		uint64_t start = NOW + i * 10 - draw(&seed) % 100, end = start + draw(&seed) % 50;
+		struct gpu_track of = { .device = (uint32_t)(next_random(&seed) % 3), .tgid = 1 + (uint32_t)(next_random(&seed) % 2), .context = (uint32_t)(next_random(&seed) % 2), .stream = (uint32_t)(next_random(&seed) % 20) };
+		uint64_t start = NOW + i * 10 - next_random(&seed) % 100, end = start + next_random(&seed) % 50;
 		uint32_t track;
 
 		if (!gpu_info_track(info, &of, start, end, &track)) {

@@ -13,10 +13,7 @@ static uint64_t draw(void)
 {
 	static uint64_t seed = 88172645463325252ull;
 
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	return next_random(&seed);
 }
 
 static struct live_step make_step(

@@ -11,10 +11,7 @@ static uint64_t seed = 88172645463325252ull;
 
 static uint64_t draw(void)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	return next_random(&seed);
 }
 
 struct told {

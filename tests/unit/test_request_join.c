@@ -216,10 +216,7 @@ static uint64_t seed;
 
 static uint64_t any(uint64_t from, uint64_t to)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return from + seed % (to - from + 1);
+	return from + next_random(&seed) % (to - from + 1);
 }
 
 static uint64_t unit; /* ns: a token takes 20 to 40 of them */

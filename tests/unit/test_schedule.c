@@ -424,9 +424,7 @@ static void test_any_order(void **state)
 
 		begin(sources[run % 4], run & 4 ? 3000 : 0, run & 8 ? 10 : 0);
 		for (int i = 0; i < 500; i++) {
-			seed ^= seed << 13;
-			seed ^= seed >> 7;
-			seed ^= seed << 17;
+			next_random(&seed);
 			ms += seed % 1000;
 			switch (seed >> 32 & 7) {
 			case 0:

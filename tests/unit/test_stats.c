@@ -3,12 +3,6 @@
 #include "report/stats.h"
 #include "unit.h"
 
-static uint64_t next_random(uint64_t *state)
-{
-	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
-	return *state >> 33;
-}
-
 static void test_percentiles(void **state)
 {
 	int64_t hundred[100], few[] = { 30, 10, 20 }, one[] = { 7 };

@@ -416,10 +416,7 @@ static uint64_t seed = 88172645463325252u;
 
 static uint64_t any(uint64_t from, uint64_t to)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return from + seed % (to - from + 1);
+	return from + next_random(&seed) % (to - from + 1);
 }
 
 static void on_any_done(struct step_request *r, void *arg)

@@ -16,10 +16,7 @@ static uint64_t seed;
 
 static uint64_t any(uint64_t from, uint64_t to)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return from + seed % (to - from + 1);
+	return from + next_random(&seed) % (to - from + 1);
 }
 
 static bool chance(unsigned int percent)

@@ -7,10 +7,7 @@ static uint64_t random_state = 1;
 
 static uint64_t draw(void)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state;
+	return next_random(&random_state);
 }
 
 /* Of all sizes, most of them small. */

@@ -31,10 +31,7 @@ static unsigned int draw(unsigned int below)
 {
 	static uint64_t seed = 88172645463325252ull;
 
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (unsigned int)(seed % below);
+	return (unsigned int)(next_random(&seed) % below);
 }
 
 /* ---- lines: each has its number ---- */
