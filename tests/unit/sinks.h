@@ -159,8 +159,8 @@ static inline void flush(struct out *o)
 	assert_int_equal(writer_sync(o->w), 0);
 }
 
-/* Closes the sink and reads what it wrote. */
-static inline void chrome_read(struct out *o)
+/* Closes the sink and reads what it wrote, valid or not. */
+static inline void chrome_read_any(struct out *o)
 {
 	struct json_tokener *tok = json_tokener_new();
 
@@ -174,6 +174,13 @@ static inline void chrome_read(struct out *o)
 		fail_msg("%s", json_tokener_error_desc(json_tokener_get_error(tok)));
 	assert_true(json_object_is_type(o->events, json_type_array));
 	json_tokener_free(tok);
+}
+
+/* The same of a trace that must be valid. */
+static inline void chrome_read(struct out *o)
+{
+	chrome_read_any(o);
+	validate(o, false);
 }
 
 static inline void chrome_done(struct out *o)

@@ -23,7 +23,6 @@ static void test_chrome_empty(void **state)
 	validate(&o, false);
 
 	chrome_read(&o);
-	validate(&o, false);
 	assert_text(arg(find(&o, "M", "process_name", 0), "name"), "server");
 	assert_text(arg(find(&o, "M", "process_name", 1), "name"), "inftrace");
 	clock = find(&o, "i", "inftrace_clock", 0);
@@ -74,7 +73,6 @@ static void test_chrome_times(void **state)
 		EMIT(&o, &r);
 	}
 	chrome_read(&o);
-	validate(&o, false);
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
 		struct json_object *e = find(&o, "X", "getpid", (unsigned int)i);
 
@@ -131,7 +129,6 @@ static void test_chrome_syscalls(void **state)
 		EMIT(&o, &r);
 	}
 	chrome_read(&o);
-	validate(&o, false);
 	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
 		struct json_object *e = json_object_array_get_idx(o.events, i);
 		char compat[32];
@@ -178,7 +175,6 @@ static void test_chrome_cpus_and_faults(void **state)
 	fault.addr = 0;
 	EMIT(&o, &fault);
 	chrome_read(&o);
-	validate(&o, false);
 
 	e = find(&o, "X", "worker", 0);
 	assert_span(e, "cpu", "10.000", "1.234");
@@ -243,7 +239,6 @@ static void test_chrome_functions(void **state)
 	r.h.id = UINT32_MAX;
 	EMIT(&o, &r);
 	chrome_read(&o);
-	validate(&o, false);
 
 	e = get(&o, "X", "mul_mat");
 	assert_span(e, "op", "10.000", "1.234");
@@ -295,7 +290,6 @@ static void test_chrome_tasks(void **state)
 	tasks_update(rec.tasks, &r);
 	EMIT(&o, &r);
 	chrome_read(&o);
-	validate(&o, false);
 	e = get(&o, "i", "fork");
 	assert_span(e, "task", "10.000", NULL);
 	assert_track(e, PID, TID);
@@ -343,7 +337,6 @@ static void test_chrome_forgotten(void **state)
 	memory.h.start_ns = START;
 	EMIT(&o, &memory);
 	chrome_read(&o);
-	validate(&o, false);
 	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
 		e = json_object_array_get_idx(o.events, i);
 		if (!strcmp(field(e, "ph"), "M") && arg(e, "name") && json_object_get_int(json_object_object_get(e, "pid")) == PID)
@@ -369,7 +362,6 @@ static void test_chrome_loss(void **state)
 	l.count[REC_MAPPED] = 1;
 	o.s->ops->loss(o.s, &l);
 	chrome_read(&o);
-	validate(&o, false);
 	e = find(&o, "X", "lost records", 0);
 	assert_span(e, "loss", "0.000", "1.000");
 	assert_text(arg(e, "syscall"), "3");
@@ -389,7 +381,6 @@ static void test_chrome_mark(void **state)
 	chrome_open(&o);
 	o.s->ops->mark(o.s, &m);
 	chrome_read(&o);
-	validate(&o, false);
 	e = get(&o, "i", "window_close");
 	assert_span(e, "inftrace", "2.500", NULL);
 	assert_track(e, 4194306, 4194306);
@@ -430,7 +421,7 @@ static void test_chrome_kept(void **state)
 			h.tid, ts, dur);
 		assert_memory_equal(line, expect, strlen(expect));
 	}
-	chrome_read(&o);
+	chrome_read_any(&o); /* of times that do not fit */
 	chrome_done(&o);
 }
 

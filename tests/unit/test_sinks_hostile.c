@@ -29,7 +29,7 @@ static void both_close(struct both *b)
 {
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1 };
 
-	chrome_read(&b->chrome);
+	chrome_read_any(&b->chrome);
 	assert_int_equal(b->profile.s->ops->close(b->profile.s, &t), 0);
 	read_text(&b->profile);
 }
@@ -274,7 +274,6 @@ static void test_growing_table(void **state)
 		EMIT(&o, &r);
 	}
 	chrome_read(&o);
-	validate(&o, false);
 	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
 		struct json_object *e = json_object_array_get_idx(o.events, i);
 
@@ -305,7 +304,6 @@ static void test_reused_thread(void **state)
 	r.h.start_ns += 10000;
 	EMIT(&o, &r);
 	chrome_read(&o);
-	validate(&o, false);
 	e = find(&o, "M", "thread_name", 0);
 	assert_track(e, PID, TID);
 	assert_text(arg(e, "name"), "worker");
