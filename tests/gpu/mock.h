@@ -71,4 +71,19 @@ uint64_t mock_cuda_clock(uint64_t boot_ns);
 uint64_t mock_cuda_now(void);
 void mock_cuda_arch(int *ret_major, int *ret_minor); /* either may be NULL */
 
+/* CUDA_MEMCPY2D_v2 */
+struct copy_2d {
+	size_t src_x, src_y;
+	uint32_t src_type;
+	const void *src_host;
+	uint64_t src_device;
+	void *src_array;
+	size_t src_pitch, dst_x, dst_y;
+	uint32_t dst_type;
+	void *dst_host;
+	uint64_t dst_device;
+	void *dst_array;
+	size_t dst_pitch, width, height;
+};
+
 #endif

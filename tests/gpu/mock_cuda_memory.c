@@ -18,21 +18,6 @@ enum { HOST_TO_DEVICE = 1,
 enum { MEMORY_HOST = 1,
 	MEMORY_DEVICE };
 
-/* CUDA_MEMCPY2D_v2 */
-struct copy_2d {
-	size_t src_x, src_y;
-	uint32_t src_type;
-	const void *src_host;
-	uint64_t src_device;
-	void *src_array;
-	size_t src_pitch, dst_x, dst_y;
-	uint32_t dst_type;
-	void *dst_host;
-	uint64_t dst_device;
-	void *dst_array;
-	size_t dst_pitch, width, height;
-};
-
 _Static_assert(offsetof(struct copy_2d, width) == 112, "CUDA_MEMCPY2D");
 
 /* clang-format off */

@@ -71,21 +71,6 @@ struct attributes {
 	int threads_per_block, registers, ptx, binary, cache_mode, shared_dynamic;
 };
 
-/* CUDA_MEMCPY2D_v2 */
-struct copy_2d {
-	size_t src_x, src_y;
-	uint32_t src_type;
-	const void *src_host;
-	uint64_t src_device;
-	void *src_array;
-	size_t src_pitch, dst_x, dst_y;
-	uint32_t dst_type;
-	void *dst_host;
-	uint64_t dst_device;
-	void *dst_array;
-	size_t dst_pitch, width, height;
-};
-
 extern int cuInit(unsigned int flags);
 extern int cuDeviceGetCount(int *ret);
 extern int cuDeviceGetAttribute(int *ret, int attribute, int device);

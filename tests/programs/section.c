@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,21 @@ int status_open(int tid)
 	if (fd < 0)
 		die(path);
 	return fd;
+}
+
+void pin_thread(void)
+{
+	cpu_set_t all, one;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		die("sched_getaffinity");
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		die("sched_setaffinity");
 }
 
 void line_wait(void)

@@ -47,6 +47,9 @@ char status_read(int fd, struct usage *ret_usage);
 /* /proc/self/task/TID/status, open. */
 int status_open(int tid);
 
+/* Keeps the thread on the first CPU that it may use. */
+void pin_thread(void);
+
 /* Prints "ready" and waits for a line on stdin. */
 void line_wait(void);
 

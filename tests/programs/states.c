@@ -403,21 +403,6 @@ static void *area_map(size_t size, int flags)
 	return p;
 }
 
-static void pin(void)
-{
-	cpu_set_t all, one;
-	int cpu = 0;
-
-	if (sched_getaffinity(0, sizeof(all), &all))
-		die("sched_getaffinity");
-	while (!CPU_ISSET(cpu, &all))
-		cpu++;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		die("sched_setaffinity");
-}
-
 static void prepare(const char *path)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -447,7 +432,7 @@ static void kind_prepare(enum kind kind)
 	if (kind == FAULT && madvise(fault_page, page, MADV_DONTNEED))
 		die("madvise");
 	if (kind == CONTENDED)
-		pin();
+		pin_thread();
 	if (kind != CHILD && kind != STOP)
 		return;
 	child = fork();

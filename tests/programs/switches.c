@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,27 +101,12 @@ static void sleep_run(struct section *s, struct pair *p, int side)
 		CALL(s, nanosleep, &t, NULL);
 }
 
-static void pin(void)
-{
-	cpu_set_t all, one;
-	int cpu = 0;
-
-	if (sched_getaffinity(0, sizeof(all), &all))
-		die("sched_getaffinity");
-	while (!CPU_ISSET(cpu, &all))
-		cpu++;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		die("sched_setaffinity");
-}
-
 static void side_run(struct pair *p, int side)
 {
 	struct section *s = &p->sections[side];
 
 	if (p->one_cpu)
-		pin();
+		pin_thread();
 	section_begin(s, p->id + side);
 	p->run(s, p, side);
 	section_end(s);

@@ -70,6 +70,18 @@ static inline int load_text(struct probe_table *pt, const char *text)
 	return err;
 }
 
+/* A text with `n` times `part` in its middle; to be freed. */
+static inline char *repeat(const char *before, const char *part, size_t n, const char *behind)
+{
+	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;
+
+	p = stpcpy(text, before);
+	for (size_t i = 0; i < n; i++)
+		p += sprintf(p, part, (int)i);
+	strcpy(p, behind);
+	return text;
+}
+
 static inline void expect_good(const char *text)
 {
 	struct probe_table pt = {};

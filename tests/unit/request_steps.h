@@ -74,4 +74,17 @@ static const struct rows_step together[] = {
 	{ .number = 4, .start = 30000, .end = 32000, .context = 8, .n = 2, .parts = { { 5, 12, 1, 1 }, { 0, 0, 1, 1 } } },
 };
 
+/* Parts of sequences of any value, and most often of a few. */
+static inline void draw_parts(struct rows_step *s)
+{
+	for (uint32_t k = 0; k < s->n; k++) {
+		s->parts[k] = (struct row_part){
+			.sequence = draw() % 4 ? draw() % 4 : draw(),
+			.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
+			.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
+			.outputs = (uint32_t)(draw() % 16 ? draw() % 3 : draw()),
+		};
+	}
+}
+
 #endif

@@ -312,14 +312,7 @@ static void test_hostile(void **state)
 		now += draw() % 10 ? draw() % 1000 : 0;
 		s.end = draw() % 10 ? now : s.start;
 		s.flags = (uint8_t)(draw() % 50 ? 0 : draw() % 4);
-		for (uint32_t k = 0; k < s.n; k++) {
-			s.parts[k] = (struct row_part){
-				.sequence = draw() % 4 ? draw() % 4 : draw(),
-				.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
-				.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
-				.outputs = (uint32_t)(draw() % 16 ? draw() % 3 : draw()),
-			};
-		}
+		draw_parts(&s);
 		emit_rows(o.s, &s);
 		if (draw() % 16 == 0)
 			sink_settled(o.s);

@@ -342,18 +342,6 @@ static void expect_refused(const char *text, const char *why)
 	probe_table_free(&pt);
 }
 
-/* A text with `n` times `part` in its middle; to be freed. */
-static char *repeat(const char *before, const char *part, size_t n, const char *behind)
-{
-	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;
-
-	p = stpcpy(text, before);
-	for (size_t i = 0; i < n; i++)
-		p += sprintf(p, part, (int)i);
-	strcpy(p, behind);
-	return text;
-}
-
 static void test_hostile(void **state)
 {
 	static const struct {

@@ -96,7 +96,7 @@ static char *read_back(FILE *f)
 	return text;
 }
 
-static char *collapsed(const struct samples *s, bool off_cpu)
+static void assert_collapsed(const struct samples *s, bool off_cpu, const char *expected)
 {
 	FILE *f = tmpfile();
 	char *text;
@@ -104,14 +104,14 @@ static char *collapsed(const struct samples *s, bool off_cpu)
 	assert_int_equal(collapsed_write(s, off_cpu, f), 0);
 	text = read_back(f);
 	fclose(f);
-	return text;
+	assert_string_equal(text, expected);
+	free(text);
 }
 
 /* Two functions of one name, as those of two libraries or of the programs of two recorders, are one line. */
 static void test_collapsed_same(void **state)
 {
 	struct load l;
-	char *text;
 
 	(void)state;
 	builder_clear();
@@ -127,16 +127,13 @@ static void test_collapsed_same(void **state)
 	add_sample(&b, SAMPLES, 1200, 7, 8, 2, 0);
 	load(&l);
 	assert_int_equal(l.err, 0);
-	text = collapsed(&l.s, false);
-	assert_string_equal(text, "main;init 3\n");
-	free(text);
+	assert_collapsed(&l.s, false, "main;init 3\n");
 	samples_clear(&l.s);
 }
 
 static void test_collapsed(void **state)
 {
 	struct load l;
-	char *text;
 
 	(void)state;
 	build_trace();
@@ -144,15 +141,11 @@ static void test_collapsed(void **state)
 	assert_int_equal(l.err, 0);
 	assert_false(l.torn);
 	assert_int_equal(l.problems, 0);
-	text = collapsed(&l.s, false);
-	assert_string_equal(text, "main:x\\x0a;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 2\n"
-				  "main:x\\x0a;_start;[libx.so];__schedule_[k] 1\n"
-				  "worker;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 1\n"
-				  "pid 7;[no stack] 1\n");
-	free(text);
-	text = collapsed(&l.s, true);
-	assert_string_equal(text, "worker;main;futex_wait_[k] 2006\n");
-	free(text);
+	assert_collapsed(&l.s, false, "main:x\\x0a;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 2\n"
+		  "main:x\\x0a;_start;[libx.so];__schedule_[k] 1\n"
+		  "worker;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 1\n"
+		  "pid 7;[no stack] 1\n");
+	assert_collapsed(&l.s, true, "worker;main;futex_wait_[k] 2006\n");
 	samples_clear(&l.s);
 }
 
@@ -160,7 +153,6 @@ static void test_collapsed(void **state)
 static void test_same_name(void **state)
 {
 	struct load l;
-	char *text;
 
 	(void)state;
 	builder_clear();
@@ -172,9 +164,7 @@ static void test_same_name(void **state)
 	for (uint32_t tid = 10; tid < 20; tid++)
 		add_thread(&b, 10, tid, tid < 15 ? "one" : "two");
 	load(&l);
-	text = collapsed(&l.s, false);
-	assert_string_equal(text, "one;f 5\ntwo;f 5\n");
-	free(text);
+	assert_collapsed(&l.s, false, "one;f 5\ntwo;f 5\n");
 	samples_clear(&l.s);
 }
 
@@ -182,7 +172,6 @@ static void test_same_name(void **state)
 static void test_cleared(void **state)
 {
 	struct load l;
-	char *text;
 
 	(void)state;
 	builder_clear();
@@ -199,9 +188,7 @@ static void test_cleared(void **state)
 		add_sample(&b, WAITS, 1, 5, 5, 1, 0);
 	}
 	load(&l);
-	text = collapsed(&l.s, false);
-	assert_string_equal(text, "pid 5;f 2\npid 5;other 3\npid 5;g 1\n");
-	free(text);
+	assert_collapsed(&l.s, false, "pid 5;f 2\npid 5;other 3\npid 5;g 1\n");
 	samples_clear(&l.s);
 }
 
@@ -436,14 +423,11 @@ static void load_profile(struct load *l, const char *text, const struct samples_
 static void assert_profile(const struct samples_filter *filter, bool off_cpu, const char *expected)
 {
 	struct load l;
-	char *text;
 
 	load_profile(&l, profile_text, filter);
 	assert_int_equal(l.err, 0);
 	assert_int_equal(l.problems, 0);
-	text = collapsed(&l.s, off_cpu);
-	assert_string_equal(text, expected);
-	free(text);
+	assert_collapsed(&l.s, off_cpu, expected);
 	samples_clear(&l.s);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* GPU time of operators. */
-#include "gpu/info.h"
+#include "gpu_info.h"
 #include "profile_lines.h"
 #include "sink/gpu_ops.h"
 
@@ -162,24 +162,14 @@ static void test_bounds(void **state)
 
 /* ---- in the profile ---- */
 
-static struct gpu_info *info;
-
 static int set_up(void **state)
 {
-	if (setup(state) || gpu_info_new(&info))
+	if (set_up_info(state))
 		return -1;
-	rec.gpu = info;
 	add_probe("mul_mat", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	add_probe("add", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	add_probe("work", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	return 0;
-}
-
-static int tear_down(void **state)
-{
-	rec.gpu = NULL;
-	gpu_info_free(info);
-	return teardown(state);
 }
 
 static void emit_op(struct out *o, uint32_t id, uint64_t from, uint64_t to)

@@ -1,25 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the Perfetto sink says of GPUs, and of what ran on them. */
-#include "gpu/info.h"
+#include "gpu_info.h"
 #include "pftrace.h"
 #include "sink/perfetto_fields.h"
-
-static struct gpu_info *info;
-
-static int set_up(void **state)
-{
-	if (setup(state) || gpu_info_new(&info))
-		return -1;
-	rec.gpu = info;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	rec.gpu = NULL;
-	gpu_info_free(info);
-	return teardown(state);
-}
 
 /* A kernel on a stream of a process. */
 static void emit_kernel(struct out *o, uint32_t tgid, uint32_t device, uint32_t context, uint32_t stream)
@@ -182,9 +165,9 @@ static void test_many_devices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_contexts, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_identity, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_many_devices, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_contexts, set_up_info, tear_down),
+		cmocka_unit_test_setup_teardown(test_identity, set_up_info, tear_down),
+		cmocka_unit_test_setup_teardown(test_many_devices, set_up_info, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What GPUs did for requests. */
-#include "gpu/info.h"
+#include "gpu_info.h"
 #include "profile_lines.h"
 #include "request_steps.h"
 #include "sink/request_gpu.h"
 
-static struct gpu_info *info;
-
 static int set_up(void **state)
 {
-	if (setup(state) || gpu_info_new(&info))
+	if (set_up_info(state))
 		return -1;
-	rec.gpu = info;
 	add_rows_probe();
 	gpu_info_expect(info, PID, true);
 	return 0;
-}
-
-static int tear_down(void **state)
-{
-	rec.gpu = NULL;
-	gpu_info_free(info);
-	return teardown(state);
 }
 
 /* A tenth of the step copies, three tenths wait, and the rest is busy; of the time before it a quarter. s: of a list of steps. */

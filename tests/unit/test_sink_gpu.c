@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the formats make of records of GPUs. */
 #include "gpu/hand_over.h"
-#include "gpu/info.h"
-#include "sinks.h"
-
-static struct gpu_info *info;
+#include "gpu_info.h"
 
 static int set_up(void **state)
 {
-	if (setup(state) || gpu_info_new(&info))
+	if (set_up_info(state))
 		return -1;
-	rec.gpu = info;
 	add_probe("mock_step", ROLE_STEP, PROBE_F_SPAN, NULL, "u64 arg1");
 	add_probe("cuLaunchKernel", ROLE_LAUNCH, PROBE_F_SPAN, NULL, "u64 arg1");
 	return 0;
-}
-
-static int tear_down(void **state)
-{
-	rec.gpu = NULL;
-	gpu_info_free(info);
-	return teardown(state);
 }
 
 static void feed(struct out *o)

@@ -2,45 +2,8 @@
 /* Probe specifications: -u options, which files they are about, matches of globs, names. */
 #include <fnmatch.h>
 
-#include "engine/engine.h"
 #include "engine/python_step.h"
-#include "engine/spec.h"
-#include "stderr.h"
-#include "unit.h"
-
-static struct stderr_grab said;
-
-/* Whatever was in the input: one line, fit to print. */
-static void assert_one_line(const char *text)
-{
-	size_t len = strlen(text);
-
-	assert_true(len > strlen("inftrace: \n") && text[len - 1] == '\n');
-	assert_memory_equal(text, "inftrace: ", 10);
-	for (size_t i = 0; i < len - 1; i++) {
-		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-			fail_msg("byte 0x%02x in: %s", text[i], text);
-	}
-}
-
-/* A text with `n` times `part` in its middle; to be freed. */
-static char *repeat(const char *before, const char *part, size_t n, const char *behind)
-{
-	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;
-
-	p = stpcpy(text, before);
-	for (size_t i = 0; i < n; i++)
-		p += sprintf(p, part, (int)i);
-	strcpy(p, behind);
-	return text;
-}
-
-static const char *name_of(const struct probe_spec *s, uint64_t val)
-{
-	uint64_t vals[FUNC_VALS_MAX] = { val };
-
-	return probe_spec_name(s, vals);
-}
+#include "preset.h"
 
 static void test_options(void **state)
 {
