@@ -300,3 +300,45 @@ engine_started() {
 engine_recorded() {
 	engine_started "$@" && wait "$ENGINE" && wait "$TRACER"
 }
+
+# line_recorded PROGRAM RECORD-OPTION...: records a program from before its line of input, which it gets from the fifo TMP/go, to
+# its end. It prints into TMP/out, inftrace into TMP/err.
+line_recorded() {
+	local program=$1 target
+	shift
+	"$program" <"$TMP/go" >"$TMP/out" 2>"$TMP/out.err" &
+	target=$!
+	test_pids+=("$target")
+	exec 9>"$TMP/go"
+	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
+	wait_until 60 grep -q recording "$TMP/err"
+	echo >&9
+	exec 9>&-
+	wait "$target" && wait "$BG" && return
+	sed 's/^/# /' "$TMP/err"
+	return 1
+}
+
+# recorder_started NAME OPTION...: a recording by the preset TMP/mini.json, until recorder_ended; inftrace prints into TMP/NAME.log.
+recorder_started() {
+	mkdir -p "$TMP/$1"
+	# 8: what a script keeps open for its engines
+	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
+	RECORDER=$BG
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+}
+
+recorder_ended() { # NAME
+	local rc=0
+	kill -INT "$RECORDER"
+	wait "$RECORDER" || rc=$?
+	same "$1: exit code" "$rc" 0
+}
+
+# dumps NAME WANTED REASON: the flight recorder has left WANTED dumps in TMP/NAME, each for such a reason.
+dumps() {
+	local got
+	got=$("$TOP/tests/programs/check_dumps.py" reasons "$TMP/$1" "$3" 2>&1) || got=${got##*$'\n'}
+	[ "$got" = "$2" ] || sed 's/^/# /' "$TMP/$1.err"
+	same "$1" "$got" "$2"
+}

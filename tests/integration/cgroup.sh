@@ -40,21 +40,6 @@ test_end() {
 	return "$rc" # which test_exit looks at
 }
 
-# recorder NAME OPTION...
-recorder() {
-	mkdir -p "$TMP/$1"
-	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
-	RECORDER=$BG
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
-}
-
-finish() { # NAME
-	local rc=0
-	kill -INT "$RECORDER"
-	wait "$RECORDER" || rc=$?
-	same "$1: exit code" "$rc" 0
-}
-
 # engine CGROUP: an engine that enters it ("": stays outside) before it runs, and then waits for a line; its number is in BG
 engine() {
 	# shellcheck disable=SC2016 # of the inner shell
@@ -76,7 +61,7 @@ test_members() {
 	engine "" && late=$BG
 	wait_until 60 grep -qx "$first" "$CGROUP/cgroup.procs"
 	wait_until 60 grep -qx "$below" "$CGROUP/below/cgroup.procs"
-	recorder members --cgroup "$CGROUP" -o "$TMP/members/t.json" --profile "$TMP/members/p.jsonl"
+	recorder_started members --cgroup "$CGROUP" -o "$TMP/members/t.json" --profile "$TMP/members/p.jsonl"
 	found "members: was in it" "$first"
 	found "members: was below it" "$below"
 	engine "$CGROUP" && started=$BG
@@ -88,7 +73,7 @@ test_members() {
 	done
 	exec 8>&-
 	wait "$first" "$below" "$outside" "$late" "$started"
-	finish members
+	recorder_ended members
 	check "members: counted" grep -q "^inftrace: 4 processes found, 4 of them have ended" "$TMP/members.log"
 	check "members: a valid trace" "$INFTRACE" validate "$TMP/members/t.json"
 	expect "members: the steps of each, of no other" \
@@ -105,7 +90,7 @@ test_both() {
 	sleeper=$BG
 	wait_until 60 grep -qx "$sleeper" "$CGROUP/cgroup.procs"
 	exec 8<>"$TMP/go"
-	recorder both --discover --cgroup "${CGROUP#"$root"}" -o "$TMP/both/t.json"
+	recorder_started both --discover --cgroup "${CGROUP#"$root"}" -o "$TMP/both/t.json"
 	engine "$CGROUP" && inside=$BG
 	engine "" && outside=$BG
 	found "both: the engine in it" "$inside"
@@ -113,12 +98,12 @@ test_both() {
 	echo >&8
 	exec 8>&-
 	wait "$inside" "$outside"
-	finish both
+	recorder_ended both
 	check "both: no other" grep -q "^inftrace: 1 processes found, 1 of them have ended" "$TMP/both.log"
 	LOG=sleeper
-	recorder sleeper --cgroup "$CGROUP" -e sched -o "$TMP/sleeper/t.json"
+	recorder_started sleeper --cgroup "$CGROUP" -e sched -o "$TMP/sleeper/t.json"
 	found "sleeper: anything in it" "$sleeper"
-	finish sleeper
+	recorder_ended sleeper
 	kill "$sleeper"
 	wait "$sleeper" || true
 }
@@ -127,14 +112,14 @@ test_both() {
 test_removed() {
 	LOG=removed
 	mkdir "$CGROUP/service"
-	recorder removed --cgroup "$CGROUP/service" -e sched -o "$TMP/removed/t.json"
+	recorder_started removed --cgroup "$CGROUP/service" -e sched -o "$TMP/removed/t.json"
 	rmdir "$CGROUP/service"
 	check "removed: said" wait_until 60 grep -q 'the cgroup has been removed' "$TMP/removed.log"
 	mkdir "$CGROUP/service"
 	# shellcheck disable=SC2016 # of the inner shell
 	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP/service"
 	found "removed: and made again" "$BG"
-	finish removed
+	recorder_ended removed
 	kill "$BG"
 	wait "$BG" || true
 	same "removed: said once" "$(grep -c 'the cgroup has been removed' "$TMP/removed.log")" 1
@@ -149,7 +134,7 @@ test_container() {
 	mkdir "$inside" "$inside/cri-containerd-$id.scope"
 	LOG=container
 	exec 8<>"$TMP/go"
-	recorder container --cgroup "$inside" -o "$TMP/container/t.json" -o "$TMP/container/t.pftrace" --profile "$TMP/container/p.jsonl"
+	recorder_started container --cgroup "$inside" -o "$TMP/container/t.json" -o "$TMP/container/t.pftrace" --profile "$TMP/container/p.jsonl"
 	HOSTNAME='server-0' engine "$inside/cri-containerd-$id.scope"
 	local first=$BG
 	found "container: found" "$first"
@@ -160,7 +145,7 @@ test_container() {
 	echo >&8
 	exec 8>&-
 	wait "$first" "$second"
-	finish container
+	recorder_ended container
 	rmdir "$inside/cri-containerd-$id.scope" "$inside"
 	check "container: valid" "$INFTRACE" validate "$TMP/container/t.json" "$TMP/container/p.jsonl"
 	expect "container: of each line" \

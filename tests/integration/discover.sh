@@ -23,21 +23,6 @@ setup() {
 	JSON
 }
 
-# recorder NAME OPTION...: a recording of all that the preset matches
-recorder() {
-	mkdir -p "$TMP/$1"
-	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" --discover "${@:2}" 2>"$TMP/$1.log"
-	RECORDER=$BG
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
-}
-
-finish() { # NAME
-	local rc=0
-	kill -INT "$RECORDER"
-	wait "$RECORDER" || rc=$?
-	same "$1: exit code" "$rc" 0
-}
-
 # probed NAME DIRECTORY TIMES: the library there has been given its probes that often
 probed() { [ "$(grep -c "probes in $2/libllama.so," "$TMP/$1.log")" -ge "$3" ]; }
 
@@ -100,7 +85,7 @@ test_many() {
 	n=$(often 60 500)
 	background sleep 1000
 	other=$BG
-	recorder many -e functions -o "$TMP/many/t.json" --profile "$TMP/many/p.jsonl"
+	recorder_started many --discover -e functions -o "$TMP/many/t.json" --profile "$TMP/many/p.jsonl"
 	engines many 12
 	held "$TMP/early"
 	for ((more = n - 12; more > 0; more -= BATCH)); do
@@ -112,7 +97,7 @@ test_many() {
 	check "many: mappings" flat 2 4
 	# the profile has sums of each process at its end, which are kept up to there
 	check "many: memory" flat 3 $((4096 + 32 * (n - 12)))
-	finish many
+	recorder_ended many
 	check "many: counted" grep -q "^inftrace: $n processes found, $n of them have ended" "$TMP/many.log"
 	check "many: the trace is valid" "$INFTRACE" validate "$TMP/many/t.json"
 	check "many: the profile is valid" "$INFTRACE" validate "$TMP/many/p.jsonl"
@@ -149,10 +134,10 @@ all_given_back() {
 # Each process has library files of its own, as with a new image for each: they lose their probes once nobody maps them.
 test_files() {
 	local n=0 rounds=10 each=6 round
-	recorder files -e functions -o "$TMP/files/t.json" --profile "$TMP/files/p.jsonl"
+	recorder_started files --discover -e functions -o "$TMP/files/t.json" --profile "$TMP/files/p.jsonl"
 	if [ "$(status probed_files 2>/dev/null)" != 0 ]; then
 		skip files "without uprobe_multi files keep their probes"
-		finish files
+		recorder_ended files
 		return
 	fi
 	LINKS=$(held_links)
@@ -174,7 +159,7 @@ test_files() {
 	all_given_back "used again"
 	engines files 1 2
 	check "files: counted" test "$(status probed_files_given_back)" -gt "$n"
-	finish files
+	recorder_ended files
 	check "files: the trace is valid" "$INFTRACE" validate "$TMP/files/t.json"
 	expect "files: the steps of each" \
 		"(lambda c, w: c == dict.fromkeys(w, $((TOKENS + 1))))(__import__('collections').Counter(e['pid'] for e in t if e.get('cat') == 'step'), [int(x) for x in open('$TMP/files.pids')])" \
@@ -183,7 +168,7 @@ test_files() {
 
 # All kinds of records, of processes that are found within a window and between two.
 test_windows() {
-	recorder windows --window manual --output-dir "$TMP/windows"
+	recorder_started windows --discover --window manual --output-dir "$TMP/windows"
 	timeout 60 "$INFTRACE" start -p "$RECORDER" >/dev/null
 	engines windows 2
 	timeout 60 "$INFTRACE" stop -p "$RECORDER" >/dev/null
@@ -198,7 +183,7 @@ test_windows() {
 	wait "$between"
 	timeout 60 "$INFTRACE" stop -p "$RECORDER" >/dev/null
 	echo "$between" >>"$TMP/windows.pids"
-	finish windows
+	recorder_ended windows
 	for pid in $(cat "$TMP/windows.pids"); do
 		check "windows: a valid trace" "$INFTRACE" validate "$TMP"/windows/trace_pid"$pid"_*.json
 		check "windows: a valid profile" "$INFTRACE" validate "$TMP"/windows/profile_pid"$pid"_*.jsonl --require window_prof
@@ -212,10 +197,10 @@ test_windows() {
 
 # A dump has those that have ended, too.
 test_flight() {
-	recorder flight --flight-recorder 16MB --output-dir "$TMP/flight"
+	recorder_started flight --discover --flight-recorder 16MB --output-dir "$TMP/flight"
 	engines flight 2
 	check "flight: dumped" timeout 60 "$INFTRACE" dump -p "$RECORDER"
-	finish flight
+	recorder_ended flight
 	for pid in $(cat "$TMP/flight.pids"); do
 		check "flight: a valid trace" "$INFTRACE" validate "$TMP"/flight/trace_pid"$pid"_*.json
 		same "flight: its steps" "$(grep -c '"cat":"step"' "$TMP"/flight/trace_pid"$pid"_*.json)" $((TOKENS + 1))
@@ -225,11 +210,11 @@ test_flight() {
 # Engines that wait for nobody and live for some ten milliseconds: each was found, or is counted as missed.
 test_short() {
 	local n=40
-	recorder short -e functions -o "$TMP/short/t.json"
+	recorder_started short --discover -e functions -o "$TMP/short/t.json"
 	for ((i = 0; i < n; i++)); do
 		"$MINI" -q -t 1 -n "$TOKENS" >/dev/null || not_ok "short: engine" "failed"
 	done
-	finish short
+	recorder_ended short
 	found=$(sed -nE 's/^inftrace: ([0-9]+) processes found, .*/\1/p' "$TMP/short.log")
 	missed=$(sed -nE 's/^inftrace: warning: ([0-9]+) processes that mapped a file of a preset ended .*/\1/p' "$TMP/short.log")
 	echo "# $found found, ${missed:-0} missed"
@@ -245,7 +230,7 @@ test_room() {
 	local max=192 pids=() i out
 	chmod 755 "$TMP"
 	cp "$(command -v sleep)" "$TMP/found-$$"
-	recorder room -e sched --window manual --output-dir "$TMP/room"
+	recorder_started room --discover -e sched --window manual --output-dir "$TMP/room"
 	for ((i = 0; i < 260; i++)); do
 		setpriv --reuid nobody --clear-groups "$TMP/found-$$" 1000 &
 		pids+=("$!")
@@ -262,7 +247,7 @@ test_room() {
 	out=$(sed -nE 's/.*found process ([0-9]+) .*/\1/p' "$TMP/room.log" | head -n 1)
 	kill "$out"
 	check "room: another one comes in" wait_until 120 found $((max + 2))
-	finish room
+	recorder_ended room
 	check "room: counted" grep -q "^inftrace: $((max + 2)) processes found, 1 of them have ended" "$TMP/room.log"
 	check "room: those left out are counted" \
 		grep -q "^inftrace: warning: $((260 - max - 1)) processes that a preset matches were left out: more than 256 at a time" "$TMP/room.log"
@@ -272,8 +257,8 @@ test_room() {
 
 # What can't be read even by root, such as process 1 of some containers, is no reason for a warning.
 test_quiet() {
-	recorder quiet --window manual --output-dir "$TMP/quiet"
-	finish quiet
+	recorder_started quiet --discover --window manual --output-dir "$TMP/quiet"
+	recorder_ended quiet
 	same "quiet: nothing is said of process 1 and of kernel threads" \
 		"$(grep -cE 'the files of process (1|2)[^0-9]' "$TMP/quiet.log")" 0
 }

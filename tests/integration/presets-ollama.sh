@@ -13,21 +13,6 @@ need cc go python3
 
 mkfifo "$TMP/go"
 
-# traced PROGRAM RECORD-OPTION...: records it from before its line of input to its end
-traced() {
-	local program=$1 target
-	shift
-	"$program" <"$TMP/go" >"$TMP/out" 2>"$TMP/out.err" &
-	target=$!
-	test_pids+=("$target")
-	exec 9>"$TMP/go"
-	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
-	echo >&9
-	exec 9>&-
-	wait "$target" && wait "$BG"
-}
-
 mkdir "$TMP/ollama.d"
 cp "$TOP"/tests/engines/mini/*.[ch] "$TMP/ollama.d/"
 cat >"$TMP/ollama.d/main.go" <<'GO'
@@ -78,7 +63,7 @@ func main() {
 GO
 (cd "$TMP/ollama.d" && GO111MODULE=off GOCACHE=$TMP/cache run_logged "$TMP/log" "cannot build with go" \
 	go build -o "$TMP/ollama" .)
-check "a Go program with an engine runs" traced "$TMP/ollama" -u ollama:main.deep
+check "a Go program with an engine runs" line_recorded "$TMP/ollama" -u ollama:main.deep
 same "to its end" "$(cat "$TMP/out")" "done"
 expect "steps and samples of the engine" \
 	'[[e["args"]["n_tokens"], e["name"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [

@@ -5,7 +5,6 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-CHECK_DUMPS=$TOP/tests/programs/check_dumps.py
 
 setup() {
 	need_root
@@ -13,14 +12,6 @@ setup() {
 	need_llama
 	serve=$(serve_driver)
 	model=$(llama_model mite)
-}
-
-# dumps NAME WANTED REASON: there are WANTED dumps, each for such a reason
-dumps() {
-	local got
-	got=$("$CHECK_DUMPS" reasons "$TMP/$1" "$3" 2>&1) || got=${got##*$'\n'}
-	[ "$got" = "$2" ] || sed 's/^/# /' "$TMP/$1.err"
-	same "$1" "$got" "$2"
 }
 
 # One request of a batch: a server that stands still now and then, with all of its requests. The dump has them all.

@@ -50,25 +50,8 @@ C
 JSON
 }
 
-# traced PROGRAM RECORD-OPTION...: records it from before its line of input to its end
-traced() {
-	local program=$1 target
-	shift
-	"$program" <"$TMP/go" >"$TMP/out" 2>"$TMP/out.err" &
-	target=$!
-	test_pids+=("$target")
-	exec 9>"$TMP/go"
-	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
-	echo >&9
-	exec 9>&-
-	wait "$target" && wait "$BG" && return
-	sed 's/^/# /' "$TMP/err"
-	return 1
-}
-
 test_like_go() {
-	check "functions named as Go's: the program runs" traced "$TMP/like_go" --engine "$TMP/like_go.json" \
+	check "functions named as Go's: the program runs" line_recorded "$TMP/like_go" --engine "$TMP/like_go.json" \
 		-u like_go:main.work@sample
 	expect "one has no return probe" \
 		'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph", "sample")] == [100, 100, 0]' t="$TMP/t.json"

@@ -22,14 +22,6 @@ fly() {
 		rc=$?
 }
 
-# dumps NAME WANTED REASON: there are WANTED dumps, each for such a reason
-dumps() {
-	local got
-	got=$("$CHECK_DUMPS" reasons "$TMP/$1" "$3" 2>&1) || got=${got##*$'\n'}
-	[ "$got" = "$2" ] || sed 's/^/# /' "$TMP/$1.err"
-	same "$1" "$got" "$2"
-}
-
 # each_time NAME EXPR PLANTED ARG...: it fires whenever EXPR is true, which is at least PLANTED times
 # (more on a busy machine, on which anything can take long)
 each_time() {
