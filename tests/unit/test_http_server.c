@@ -4,6 +4,33 @@
 
 #include <sys/resource.h>
 
+static void get_file(int fd, size_t size)
+{
+	say(fd, GET);
+	hear_file(fd, 200, 0, size);
+}
+
+/* A client with a small buffer that has read the head of the answer, of which LARGE bytes are to come. */
+static int connect_slow_reader(void)
+{
+	int fd = connect_to(4096);
+	uint64_t length;
+
+	say(fd, GET);
+	assert_int_equal(hear_head(fd, &length), 200);
+	assert_int_equal(length, LARGE);
+	return fd;
+}
+
+static void assert_status(const char *request, int status)
+{
+	int fd = connect_to(0);
+
+	say(fd, request);
+	assert_int_equal(hear_head(fd, NULL), status);
+	close(fd);
+}
+
 static void test_kept_connection(void **state)
 {
 	int fd = connect_to(0);
@@ -11,8 +38,7 @@ static void test_kept_connection(void **state)
 	(void)state;
 	write_file(0, 5000);
 	for (int i = 0; i < 3; i++) {
-		say(fd, GET);
-		hear_file(fd, 200, 0, 5000);
+		get_file(fd, 5000);
 		pass(9000);
 	}
 	say(fd, "GET /t.json HTTP/1.1\r\n" HOST "Range: bytes=1000-\r\n\r\n");
@@ -60,16 +86,13 @@ static void test_byte_by_byte(void **state)
 static void test_slow_reader(void **state)
 {
 	char *body = malloc(LARGE);
-	int fd = connect_to(4096), err;
-	uint64_t length;
 	size_t done = 0;
+	int fd, err;
 
 	(void)state;
 	assert_non_null(body);
 	write_file(0, LARGE);
-	say(fd, GET);
-	assert_int_equal(hear_head(fd, &length), 200);
-	assert_int_equal(length, LARGE);
+	fd = connect_slow_reader();
 	while (done < LARGE) {
 		size_t n = LARGE - done < 700000 ? LARGE - done : 700000;
 
@@ -91,8 +114,7 @@ static void test_growing_file(void **state)
 
 	(void)state;
 	assert_int_equal(http_server_sent_whole(server), 0);
-	say(fd, GET);
-	hear_file(fd, 200, 0, 0);
+	get_file(fd, 0);
 	while (n < LARGE / 2) {
 		n = 2 * n + 1;
 		write_file(before, n);
@@ -101,8 +123,7 @@ static void test_growing_file(void **state)
 		write_file(n, n + 1000);
 		hear_file(fd, 200, 0, n);
 		assert_int_equal(http_server_sent_whole(server), n);
-		say(other, GET);
-		hear_file(other, 200, 0, n + 1000);
+		get_file(other, n + 1000);
 		before = n += 1000;
 	}
 	close(fd);
@@ -112,7 +133,6 @@ static void test_growing_file(void **state)
 static void test_shrinking_file(void **state)
 {
 	char *body = malloc(LARGE);
-	uint64_t length;
 	size_t n;
 	int err;
 
@@ -120,12 +140,10 @@ static void test_shrinking_file(void **state)
 	assert_non_null(body);
 	/* to nothing; to less than was sent; to less than was requested, but more than was sent */
 	for (size_t left = 0; left < LARGE; left += LARGE / 2 - 1) {
-		int fd = connect_to(4096);
+		int fd;
 
 		write_file(0, LARGE);
-		say(fd, GET);
-		assert_int_equal(hear_head(fd, &length), 200);
-		assert_int_equal(length, LARGE);
+		fd = connect_slow_reader();
 		assert_int_equal(hear(fd, body, 1000, &err), 1000);
 		assert_int_equal(ftruncate(file_fd, (off_t)left), 0);
 		pass(1);
@@ -145,18 +163,16 @@ static void test_shrinking_file(void **state)
 static void test_file_written_anew(void **state)
 {
 	char *body = malloc(LARGE);
-	uint64_t length;
 	size_t n;
 	int err;
 
 	(void)state;
 	assert_non_null(body);
 	for (off_t left = 0; left < LARGE; left += LARGE - 1) {
-		int fd = connect_to(4096);
+		int fd;
 
 		write_file(0, LARGE);
-		say(fd, GET);
-		assert_int_equal(hear_head(fd, &length), 200);
+		fd = connect_slow_reader();
 		/* nobody reads, so nothing triggers the server: it checks by itself */
 		for (int i = 0; i < 50; i++)
 			turn();
@@ -180,11 +196,8 @@ static void test_killed_client(void **state)
 	(void)state;
 	write_file(0, LARGE);
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
-		int fd = connect_to(4096);
-		uint64_t length;
+		int fd = connect_slow_reader();
 
-		say(fd, GET);
-		assert_int_equal(hear_head(fd, &length), 200);
 		assert_true(http_server_busy(server));
 		if (i % 3 == 1) /* it ends with EPIPE and a signal then, not ECONNRESET */
 			shutdown(fd, SHUT_WR);
@@ -209,8 +222,7 @@ static void test_crowd(void **state)
 	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
 		fds[i] = connect_to(0);
 		/* each has its place before the next one connects */
-		say(fds[i], GET);
-		hear_file(fds[i], 200, 0, 10);
+		get_file(fds[i], 10);
 	}
 	for (int i = 0; i < 3; i++) {
 		late = connect_to(0);
@@ -222,8 +234,7 @@ static void test_crowd(void **state)
 		turn();
 	fds[5] = connect_to(0);
 	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
-		say(fds[i], GET);
-		hear_file(fds[i], 200, 0, 10);
+		get_file(fds[i], 10);
 		close(fds[i]);
 	}
 }
@@ -232,17 +243,11 @@ static void test_crowd(void **state)
 static void test_slow_crowd(void **state)
 {
 	int fds[HTTP_CONNS_MAX], newer[HTTP_CONNS_MAX + 1], late;
-	uint64_t length;
 
 	(void)state;
 	write_file(0, LARGE);
-	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
-		fds[i] = connect_to(4096);
-		if (i == 3)
-			continue; /* asks for nothing */
-		say(fds[i], GET);
-		assert_int_equal(hear_head(fds[i], &length), 200);
-	}
+	for (int i = 0; i < HTTP_CONNS_MAX; i++)
+		fds[i] = i == 3 ? connect_to(4096) : connect_slow_reader(); /* one asks for nothing */
 	late = connect_to(0);
 	assert_int_equal(hear_head(late, NULL), 503); /* they have just connected */
 	close(late);
@@ -301,13 +306,11 @@ static void test_slow_request(void **state)
 
 static void test_stalled_reader(void **state)
 {
-	int fd = connect_to(4096);
-	uint64_t length;
+	int fd;
 
 	(void)state;
 	write_file(0, LARGE);
-	say(fd, GET);
-	assert_int_equal(hear_head(fd, &length), 200);
+	fd = connect_slow_reader();
 	for (int i = 0; i < 10; i++)
 		turn();
 	pass(HTTP_STALL_MS - 1);
@@ -347,10 +350,7 @@ static void test_unwanted_bytes(void **state)
 		close(fd);
 	}
 
-	fd = connect_to(0);
-	say(fd, "\x16\x03\x01\x02");
-	assert_int_equal(hear_head(fd, NULL), 400);
-	close(fd);
+	assert_status("\x16\x03\x01\x02", 400);
 }
 
 static void test_half_closed(void **state)
@@ -421,14 +421,12 @@ static void test_no_more_files(void **state)
 	turn();
 	assert_int_equal(http_server_timeout(server, now_ms), 1000);
 	assert_int_equal(poll(&(struct pollfd){ .fd = http_server_fd(server), .events = POLLIN }, 1, 0), 0);
-	say(fd, GET);
-	hear_file(fd, 200, 0, 10);
+	get_file(fd, 10);
 	while (n)
 		close(filled[--n]);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	now_ms += 1000;
-	say(second, GET);
-	hear_file(second, 200, 0, 10);
+	get_file(second, 10);
 	close(fd);
 	close(second);
 }
@@ -440,8 +438,7 @@ static void test_timeout(void **state)
 	(void)state;
 	assert_int_equal(http_server_timeout(server, now_ms), -1);
 	fd = connect_to(0);
-	say(fd, GET);
-	hear_file(fd, 200, 0, 0);
+	get_file(fd, 0);
 	assert_int_equal(http_server_timeout(server, now_ms), HTTP_HEAD_MS);
 	assert_int_equal(http_server_timeout(server, now_ms + HTTP_HEAD_MS + 5), 0);
 	close(fd);
@@ -509,19 +506,10 @@ static void test_page(void **state)
 	say(fd, GET);
 	assert_int_equal(hear_head(fd, NULL), 500);
 	close(fd);
-	fd = connect_to(0);
-	say(fd, "GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n");
-	assert_int_equal(hear_head(fd, NULL), 403);
-	close(fd);
+	assert_status("GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n", 403);
 	page.any_host = true;
-	fd = connect_to(0);
-	say(fd, "GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n");
-	assert_int_equal(hear_head(fd, NULL), 200);
-	close(fd);
-	fd = connect_to(0);
-	say(fd, "GET /t.json HTTP/1.1\r\n" HOST UI "Accept: x\r\n\r\n");
-	assert_int_equal(hear_head(fd, NULL), 403);
-	close(fd);
+	assert_status("GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n", 200);
+	assert_status("GET /t.json HTTP/1.1\r\n" HOST UI "Accept: x\r\n\r\n", 403);
 	http_server_free(server);
 	server = file_server;
 }
