@@ -93,6 +93,13 @@ static void assert_changes(struct flag *f, const char *wanted)
 	assert_string_equal(said, "");
 }
 
+/* The same, with this among what is said. */
+static void assert_told(struct flag *f, const char *wanted, const char *text)
+{
+	assert_string_equal(changes(f), wanted);
+	assert_non_null(strstr(said, text));
+}
+
 static bool readable(const struct flag *f)
 {
 	struct pollfd p = { .fd = flag_fd(f), .events = POLLIN };
@@ -294,8 +301,7 @@ static void test_refused_later(void **state)
 	/* a file that is refused replaces a good one */
 	assert_int_equal(symlink("../target", "link"), 0);
 	assert_int_equal(rename("link", "dir/flag"), 0);
-	assert_string_equal(changes(f), "-");
-	assert_non_null(strstr(said, "it is a symbolic link"));
+	assert_told(f, "-", "it is a symbolic link");
 	unlink("dir/flag");
 	assert_changes(f, "-");
 	flag_free(f);
@@ -326,8 +332,7 @@ static void test_owner(void **state)
 	assert_changes(f, "+");
 	own("other", 4712);
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_string_equal(changes(f), "-");
-	assert_non_null(strstr(said, "belongs to user 4712, neither to you (4711) nor to root"));
+	assert_told(f, "-", "belongs to user 4712, neither to you (4711) nor to root");
 	flag_free(f);
 	/* no number: as without sudo */
 	setenv("SUDO_UID", "47x", 1);
@@ -347,15 +352,12 @@ static void test_directory_removed(void **state)
 	assert_changes(f, "+");
 	unlink("dir/flag");
 	rmdir("dir");
-	assert_string_equal(changes(f), "-");
-	assert_non_null(
-		strstr(said, "/dir/flag was removed; its window stays closed until it is back"));
+	assert_told(f, "-", "/dir/flag was removed; its window stays closed until it is back");
 	touch("else"); /* where it is waited for */
 	assert_changes(f, "-");
 	mkdir("dir", 0755);
 	assert_true(readable(f));
-	assert_string_equal(changes(f), "-");
-	assert_non_null(strstr(said, "/dir/flag is back"));
+	assert_told(f, "-", "/dir/flag is back");
 	touch("dir/flag");
 	assert_changes(f, "+");
 	/* removed and back between two readings */
@@ -363,8 +365,7 @@ static void test_directory_removed(void **state)
 	rmdir("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");
-	assert_string_equal(changes(f), "-+");
-	assert_non_null(strstr(said, "was removed; it is there again"));
+	assert_told(f, "-+", "was removed; it is there again");
 	unlink("dir/flag");
 	assert_changes(f, "-");
 	flag_free(f);
@@ -379,9 +380,7 @@ static void test_directory_moved(void **state)
 	f = open_flag("dir/flag");
 	assert_changes(f, "+");
 	assert_int_equal(rename("dir", "moved"), 0);
-	assert_string_equal(changes(f), "-");
-	assert_non_null(
-		strstr(said, "/dir/flag was moved; its window stays closed until it is back"));
+	assert_told(f, "-", "/dir/flag was moved; its window stays closed until it is back");
 	unlink("moved/flag");
 	touch("moved/flag");
 	assert_changes(f, "-");
@@ -406,8 +405,7 @@ static void test_directories_above(void **state)
 	rmdir("a/b/c");
 	rmdir("a/b");
 	rmdir("a");
-	assert_string_equal(changes(f), "-");
-	assert_non_null(strstr(said, "was removed"));
+	assert_told(f, "-", "was removed");
 	mkdir("a", 0755);
 	assert_changes(f, "-");
 	mkdir("a/b", 0755);
@@ -419,8 +417,7 @@ static void test_directories_above(void **state)
 	touch("z/b/c/flag");
 	assert_changes(f, "-");
 	assert_int_equal(rename("z", "a"), 0);
-	assert_string_equal(changes(f), "+");
-	assert_non_null(strstr(said, "is back"));
+	assert_told(f, "+", "is back");
 	/* all at once */
 	unlink("a/b/c/flag");
 	rmdir("a/b/c");
@@ -441,8 +438,7 @@ static void test_directory_becomes_a_file(void **state)
 	(void)state;
 	rmdir("dir");
 	touch("dir");
-	assert_string_equal(changes(f), "-");
-	assert_non_null(strstr(said, "was removed; its window stays closed until it is back"));
+	assert_told(f, "-", "was removed; its window stays closed until it is back");
 	unlink("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");

@@ -130,6 +130,14 @@ static struct python_names *start(const struct python *p)
 	return n;
 }
 
+/* Of a process of that version with the function in its memory. */
+static struct python_names *start_with_function(unsigned int minor, struct python *ret_python)
+{
+	get_layout(minor, ret_python);
+	put_function(ret_python);
+	return start(ret_python);
+}
+
 static void test_each_version(void **state)
 {
 	(void)state;
@@ -139,9 +147,7 @@ static void test_each_version(void **state)
 		struct python_names *n;
 		struct python p;
 
-		get_layout(minor, &p);
-		put_function(&p);
-		n = start(&p);
+		n = start_with_function(minor, &p);
 		for (unsigned int i = 0; i < ARRAY_SIZE(lines); i++) {
 			assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 2 * i), &named), 0);
 			assert_string_equal(named.name, "A.f");
@@ -183,9 +189,7 @@ static void test_known_code_is_read_once(void **state)
 	struct python p;
 
 	(void)state;
-	get_layout(11, &p);
-	put_function(&p);
-	n = start(&p);
+	n = start_with_function(11, &p);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
 	reads = 0;
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
@@ -216,9 +220,7 @@ static void test_process_that_exits(void **state)
 	struct python p;
 
 	(void)state;
-	get_layout(11, &p);
-	put_function(&p);
-	n = start(&p);
+	n = start_with_function(11, &p);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
 	assert_true(python_names_has(n, TGID, &p));
 	python_names_gone(n, TGID);
@@ -251,9 +253,7 @@ static void test_texts(void **state)
 
 	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
-		get_layout(minor, &p);
-		put_function(&p);
-		n = start(&p);
+		n = start_with_function(minor, &p);
 		put_str(&p, NAME, latin, 2, 1, false);
 		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
 		assert_string_equal(named.name, "a\xc3\xa4");
@@ -279,9 +279,7 @@ static void test_long_name_is_cut(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(wide); i++)
 		wide[i] = 0x2211;
-	get_layout(11, &p);
-	put_function(&p);
-	n = start(&p);
+	n = start_with_function(11, &p);
 	put_str(&p, NAME, wide, ARRAY_SIZE(wide), 2, false);
 	assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
 	assert_int_equal(strlen(named.name), PYTHON_NAME_MAX / 3 * 3); /* whole characters */
@@ -339,9 +337,7 @@ static void test_memory_is_bounded(void **state)
 	struct python p;
 
 	(void)state;
-	get_layout(11, &p);
-	put_function(&p);
-	n = start(&p);
+	n = start_with_function(11, &p);
 	for (unsigned int i = 0; i < 200000; i++) {
 		put(CODE + p.objects.code_firstlineno, i, 4);
 		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
