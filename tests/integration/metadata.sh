@@ -191,7 +191,7 @@ test_one_hash() {
 	for _ in 1 2; do
 		background sh -c 'while :; do :; done'
 	done
-	for ((n = 1; n <= 200; n += 4)); do
+	for ((n = 1; n <= 200; n += $(often 16 4))); do
 		step --profile "$TMP/one.jsonl" -- env FERRUM_PROFILE_MODEL=named OMP_NUM_THREADS=2 "$mini" -q -t 1 -n "$n"
 	done
 	expect "one environment, one hash" 'len({l["env_hash"] for l in p}) == 1 and p[0]["env_hash"] != "sha256:unknown"' p="$TMP/one.jsonl"
