@@ -38,11 +38,13 @@ int capture_check(struct capture *c)
 	return 0;
 }
 
-/* library: a part of its name; "": of any. */
+/* library: a part of its name; NULL: of any. */
 static bool has_role(const struct capture *c, enum probe_role role, const char *library)
 {
 	for (size_t i = 0; i < c->probes.n; i++) {
-		if (c->probes.specs[i].role == role && strstr(c->probes.specs[i].library, library))
+		const struct probe_spec *s = &c->probes.specs[i];
+
+		if (s->role == role && (!library || (s->library && strstr(s->library, library))))
 			return true;
 	}
 	return false;
@@ -93,7 +95,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 
 static int check_counters(const struct capture *c, const struct record_options *o)
 {
-	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP, "") || has_role(c, ROLE_OP, ""))
+	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP, NULL) || has_role(c, ROLE_OP, NULL))
 		return 0;
 	log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
 		  "with -u");
@@ -103,7 +105,7 @@ static int check_counters(const struct capture *c, const struct record_options *
 /* The cost of a recording is known for steps only. */
 static int check_budget(const struct capture *c, const struct record_options *o)
 {
-	if (o->has_budget && !has_role(c, ROLE_STEP, "")) {
+	if (o->has_budget && !has_role(c, ROLE_STEP, NULL)) {
 		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
 			  "--engine, or a function as @step with -u");
 		return -EINVAL;

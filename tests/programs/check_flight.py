@@ -145,11 +145,11 @@ def no_twins(events):
 
 
 def unfinished(events):
-    return [e for e in events if e["args"].get("unfinished")]
+    return [e for e in events if e.get("args", {}).get("unfinished")]
 
 
 def what(e):
-    return e["args"].get("syscall", e["name"])
+    return e.get("args", {}).get("syscall", e["name"])
 
 
 def hung(path):
