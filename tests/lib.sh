@@ -194,7 +194,9 @@ json() {
 		        return json.loads([l for l in text.splitlines() if l.startswith("{")][-1])
 		    if text.startswith("["):
 		        text = text.rstrip()
-		        return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
+		        # events without arguments have no "args"
+		        return json.loads(text if text.endswith("]") else text.rstrip(",") + "]",
+		            object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 		    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 		names = {"json": json, "math": math}

@@ -108,7 +108,7 @@ for l in lines("calls"):
         calls[l["tid"]].append(l)
 
 with open(f"{tmp}/t.json") as f:
-    trace = json.load(f)
+    trace = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 roles = {p["role"] for p in list(exact.values()) + list(globs.values())}
 spans = collections.defaultdict(list)
 for e in trace:

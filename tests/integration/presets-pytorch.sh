@@ -40,7 +40,7 @@ tmp, who = sys.argv[1:]
 with open(f"{tmp}/counts") as f:
     own = json.load(f)
 with open(f"{tmp}/t.json") as f:
-    trace = json.load(f)
+    trace = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 start = next(int(e["args"]["boottime_ns"]) for e in trace if e["name"] == "inftrace_clock")
 seen = collections.Counter()
 times = collections.defaultdict(list)

@@ -54,7 +54,7 @@ def events_of(path):
     """The events of a trace, each under its thread; a call that passes data between processes or threads under its own
     name."""
     with open(path) as f:
-        events = own_threads(json.load(f))
+        events = own_threads(json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d))
     for e in events:
         if e.get("cat") == "ipc":
             e["name"] = e["args"]["syscall"]

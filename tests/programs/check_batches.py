@@ -249,7 +249,7 @@ def main():
     log, profile, trace, of_profile, of_trace = sys.argv[1:]
     log, profile = lines(log), lines(profile)
     with open(trace, encoding="utf-8") as f:
-        trace = json.load(f)
+        trace = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
     of_profile, of_trace = lines(of_profile)[0], lines(of_trace)[0]
     steps = [e for e in log if "rows" in e]
     requests = [e for e in log if "shared" in e]

@@ -75,7 +75,7 @@ def clock(profile, out):
 
 def trace(path, out):
     with open(path) as f:
-        events = json.load(f)
+        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
     n = len(known(out))
     for kind, wanted in (("step", n), ("op", 3 * n)):
         have = [e for e in events if e.get("cat") == kind and {"page_faults", "cpu_clock_ns"} <= set(e["args"])]

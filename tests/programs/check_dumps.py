@@ -18,7 +18,7 @@ import sys
 def trigger(path):
     """The reason and the instant of its trigger, and all events."""
     with open(path) as f:
-        events = json.load(f)
+        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
     triggers = [e for e in events if e["name"] == "trigger"]
     assert len(triggers) == 1, f"{path}: {len(triggers)} triggers"
     return triggers[0]["args"]["reason"], triggers[0]["ts"], events

@@ -30,7 +30,7 @@ class Export:
         self.pid = int(re.search(r"trace_pid(\d+)_", self.name)[1])
         self.ms = int(re.search(r"_(\d+)\.json$", self.name)[1])
         with open(trace, encoding="utf-8") as f:
-            self.events = json.load(f)
+            self.events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
         profile = trace.replace("trace_", "profile_").replace(".json", ".jsonl")
         with open(profile, encoding="utf-8") as f:
             self.lines = [json.loads(line) for line in f]

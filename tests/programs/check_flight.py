@@ -31,7 +31,7 @@ ROUNDING = 0.002  # of times in microseconds
 
 def load(path):
     with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
-        return json.loads(f.read())
+        return json.loads(f.read(), object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 
 
 def profile(path, event):
@@ -54,7 +54,7 @@ def end_of(e):
 
 
 def began_before(e):
-    return e.get("args", {}).get("began_before", False)
+    return e["args"].get("began_before", False)
 
 
 def newest(path, counts):
@@ -145,11 +145,11 @@ def no_twins(events):
 
 
 def unfinished(events):
-    return [e for e in events if e.get("args", {}).get("unfinished")]
+    return [e for e in events if e["args"].get("unfinished")]
 
 
 def what(e):
-    return e.get("args", {}).get("syscall", e["name"])
+    return e["args"].get("syscall", e["name"])
 
 
 def hung(path):

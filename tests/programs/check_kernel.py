@@ -57,7 +57,7 @@ def irqs(trace, out):
 def ipc_counts(trace):
     """By call, kind and way, of the whole program after its exec."""
     with open(trace) as f:
-        events = json.load(f)
+        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
     exec_at = next(start(e) for e in events if e.get("cat") == "task" and e["name"] == "exec")
     counts = collections.Counter()
     for e in events:

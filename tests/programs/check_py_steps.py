@@ -12,7 +12,7 @@ import sys
 
 trace, log, name = sys.argv[1:]
 with open(trace) as f:
-    events = json.load(f)
+    events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 start = next(int(e["args"]["boottime_ns"]) for e in events if e["name"] == "inftrace_clock")
 steps = {}
 for e in events:

@@ -41,7 +41,7 @@ class Chrome:
 
     def __init__(self, path):
         with open(path, encoding="utf-8") as f:
-            events = json.load(f)
+            events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
         names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
         processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
         self.process, self.origin = processes.get(REQUESTS), 0

@@ -21,7 +21,7 @@ PREEMPTED_NS = 100_000_000
 
 def load_trace(path):
     with open(path, encoding="utf-8") as f:
-        return json.load(f)
+        return json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 
 
 def fail(text):
