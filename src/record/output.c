@@ -21,9 +21,9 @@
 #include "util/text.h"
 
 #define DROPS_MAX 32
-#define DROPS_APART_NS 10000000 /* what is dropped in that time is one interval */
+#define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
 
-/* Records that were left out as too much waited to be written. */
+/* Records that were dropped because the writer was behind. */
 struct drop {
 	uint64_t from_ns, to_ns;
 	uint32_t n;
@@ -44,7 +44,7 @@ struct output {
 
 /* ---- the sink ---- */
 
-/* What is few, and what is told of rests on: it has the room that the others leave (WRITER_SLACK). */
+/* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
 static bool is_vital(const struct rec_hdr *h)
 {
 	return h->kind == REC_TASK || h->kind == REC_STEP || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP;
@@ -65,7 +65,7 @@ static void drop_record(struct output *o, const struct rec_hdr *h)
 	d->n++;
 }
 
-/* A step says how many records its file lacks, of those that ended when it ran or within some milliseconds of that. */
+/* Adds to a step's lost records those that this file lacks: dropped while it ran, or some milliseconds before or after. */
 static const struct rec_hdr *with_drops(const struct output *o, const struct rec_hdr *h, size_t size)
 {
 	static struct rec_step_parts copy;
