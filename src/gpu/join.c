@@ -14,14 +14,16 @@
 #define KEPT_MIN 512                       /* calls that have been taken, for more of what they launched */
 #define STREAMS_MAX 256                    /* pairs of a handle and a number */
 #define CAPTURES_MAX 16                    /* the last ones */
+#define WAITS_MAX 32                       /* the last ones, for calls that come after them */
 #define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* of one that takes longer the end was lost */
 
 struct call {
 	struct launch l;
-	bool taken;    /* or launched nothing */
-	bool captured; /* as far as is known, */
-	bool told;     /* and passed on */
-	bool has_work; /* something that it launched has come, where records say which call that was */
+	uint64_t done_ns; /* a wait for it was over then; 0: none was seen */
+	bool taken;       /* or launched nothing */
+	bool captured;    /* as far as is known, */
+	bool told;        /* and passed on */
+	bool has_work;    /* something that it launched has come, where records say which call that was */
 };
 
 /* Of a stream, or of the thread that began it. Both ends may come late, since calls come in any order. */
@@ -30,6 +32,11 @@ struct capture {
 	uint64_t stream;
 	uint32_t tid;
 	uint32_t number;
+};
+
+struct wait {
+	uint64_t stream, start_ns, end_ns;
+	bool one_stream;
 };
 
 struct pair {
@@ -48,6 +55,11 @@ struct gpu_join {
 	struct join_ops ops;
 	void *ops_arg;
 	uint64_t captures_to_ns; /* none of them reaches beyond */
+	struct wait waits[WAITS_MAX];
+	size_t next_wait;
+	uint32_t context; /* of what ran; 0: nothing so far */
+	bool many_contexts;
+	uint64_t end_ns; /* calls are seen up to then; UINT64_MAX */
 	/* the last one, since a graph launches many */
 	uint32_t correlation;
 	bool is_known; /* its call */
@@ -64,6 +76,7 @@ int gpu_join_new(const struct join_ops *ops, void *arg, struct gpu_join **ret_jo
 	if (ops)
 		j->ops = *ops;
 	j->ops_arg = arg;
+	j->end_ns = UINT64_MAX;
 	*ret_join = j;
 	return 0;
 }
@@ -100,12 +113,24 @@ static void mark_captured(const struct gpu_join *j, struct call *call)
 	}
 }
 
+/* All that it launched had run at the end of the wait. */
+static bool is_waited_for(const struct call *c, const struct wait *w)
+{
+	return c->l.end_ns <= w->start_ns && (!w->one_stream || (c->l.has_stream && c->l.stream == w->stream));
+}
+
 static struct call make_call(const struct gpu_join *j, const struct launch *l)
 {
 	struct call call = { .l = *l };
 
 	if (l->start_ns < j->captures_to_ns)
 		mark_captured(j, &call);
+	for (size_t i = 0; i < WAITS_MAX; i++) {
+		const struct wait *w = &j->waits[i];
+
+		if (is_waited_for(&call, w) && (!call.done_ns || w->end_ns < call.done_ns))
+			call.done_ns = w->end_ns;
+	}
 	return call;
 }
 
@@ -212,18 +237,64 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 	j->n++;
 }
 
-void gpu_join_forget(struct gpu_join *j, const uint64_t *stream, uint64_t before_ns)
+void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
+{
+	const struct wait w = { stream ? *stream : 0, start_ns, end_ns, stream };
+	uint64_t noted_ns = 0; /* what ended before has been waited for before */
+
+	if (!stream && j->many_contexts) /* that of one device, but which */
+		return;
+	for (size_t i = 0; i < WAITS_MAX; i++) {
+		const struct wait *o = &j->waits[i];
+
+		if (o->end_ns <= end_ns && o->start_ns > noted_ns && (!o->one_stream || (stream && o->stream == *stream)))
+			noted_ns = o->start_ns;
+	}
+	j->waits[j->next_wait] = w;
+	j->next_wait = (j->next_wait + 1) % WAITS_MAX;
+	for (size_t i = j->n; i-- > j->first && j->calls[i].l.end_ns > noted_ns;) {
+		struct call *c = &j->calls[i];
+
+		if (!c->taken && is_waited_for(c, &w) && (!c->done_ns || end_ns < c->done_ns))
+			c->done_ns = end_ns;
+	}
+}
+
+static void keep(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
 {
 	size_t n = 0;
 
 	j->first = 0;
 	for (size_t i = 0; i < j->n; i++) {
-		const struct launch *l = &j->calls[i].l;
-
-		if (!j->calls[i].taken && (l->end_ns > before_ns || (stream && (!l->has_stream || l->stream != *stream))))
+		if (!j->calls[i].taken && !is_over(&j->calls[i], ns))
 			j->calls[n++] = j->calls[i];
 	}
 	j->n = n;
+}
+
+static bool ended_before(const struct call *c, uint64_t ns)
+{
+	return c->l.end_ns <= ns;
+}
+
+static bool done_before(const struct call *c, uint64_t ns)
+{
+	return c->done_ns && c->done_ns <= ns;
+}
+
+void gpu_join_forget(struct gpu_join *j, uint64_t before_ns)
+{
+	keep(j, ended_before, before_ns);
+}
+
+void gpu_join_settle(struct gpu_join *j, uint64_t until_ns)
+{
+	size_t i = j->first;
+
+	while (i < j->n && (j->calls[i].taken || !done_before(&j->calls[i], until_ns)))
+		i++;
+	if (i < j->n)
+		keep(j, done_before, until_ns);
 }
 
 size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max)
@@ -290,11 +361,14 @@ static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
 
 /* ---- what ran ---- */
 
-static bool fits(const struct launch *l, const struct rec_gpu *r, uint64_t residual_ns)
+static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residual_ns)
 {
 	bool is_graph = r->graph || r->graph_node;
+	const struct launch *l = &c->l;
 
 	if (l->start_ns > r->h.start_ns + residual_ns || is_graph != (l->kind == LAUNCH_GRAPH))
+		return false;
+	if (c->done_ns && c->done_ns + residual_ns < r->h.start_ns)
 		return false;
 	if (is_graph)
 		return true;
@@ -322,8 +396,8 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 
 		if (c->l.start_ns > r->h.start_ns + residual_ns)
 			break;
-		looked += !c->taken;
-		if (c->taken || c->captured || !fits(&c->l, r, residual_ns))
+		looked += !c->taken && !done_before(c, r->h.start_ns - residual_ns);
+		if (c->taken || c->captured || !fits(c, r, residual_ns))
 			continue;
 		fit = fit_streams(j, &c->l, r);
 		if (fit == FIT_KNOWN)
@@ -405,7 +479,7 @@ static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 		take_call(j, c, false);
 	}
 	if (!c && !again) {
-		j->missed++;
+		j->missed += r->h.start_ns < j->end_ns;
 		r->launch_tid = 0;
 		r->launch_ns = 0;
 		r->launched_ns = at_ns <= r->h.start_ns ? at_ns : 0;
@@ -420,6 +494,8 @@ static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 
 bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait)
 {
+	j->many_contexts |= j->context && r->context != j->context;
+	j->context = r->context;
 	if (r->launch_tid)
 		return join_by_thread(j, r, residual_ns, wait);
 	if (!r->correlation || r->correlation != j->correlation) {
@@ -440,13 +516,18 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		}
 	}
 	j->joined += j->is_known;
-	j->missed += !j->is_known;
+	j->missed += !j->is_known && r->h.start_ns < j->end_ns;
 	if (!j->is_known)
 		return true;
 	r->launch_tid = j->last.tid;
 	r->launch_ns = j->last.start_ns;
 	r->launched_ns = j->last.end_ns;
 	return true;
+}
+
+void gpu_join_end(struct gpu_join *j, uint64_t end_ns)
+{
+	j->end_ns = end_ns;
 }
 
 void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed)

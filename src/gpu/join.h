@@ -61,12 +61,21 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l);
  * launched has ended. Then false is returned, nothing has changed, and it is to be asked again with this record. */
 bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait);
 
-/* What the calls up to then have launched has all been taken, as after a wait for it: those that are left are without. stream:
- * only those of this handle; NULL: all. Otherwise a call whose kernel is missing could be taken for the next one. */
-void gpu_join_forget(struct gpu_join *j, const uint64_t *stream, uint64_t before_ns);
+/* A thread waited for all that calls before had launched; stream: only those of this handle, NULL: all. What starts later was
+ * launched later, so that one call whose kernel is missing does not shift those behind the next wait. In any order. */
+void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns);
+
+/* What ran up to then has all been taken: what is left of the calls that have been waited for by then launched nothing. */
+void gpu_join_settle(struct gpu_join *j, uint64_t until_ns);
+
+/* Of the calls that ended before nothing is still to come. */
+void gpu_join_forget(struct gpu_join *j, uint64_t before_ns);
 
 /* The calls until then of which nothing has been taken: at most `max` of them. Returns how many there are. */
 size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max);
+
+/* Calls are seen up to then only, so that what starts later is not counted where no call is found. */
+void gpu_join_end(struct gpu_join *j, uint64_t end_ns);
 
 /* What has been joined so far, and that of which no call was found. */
 void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed);

@@ -62,10 +62,6 @@ struct gpu_process {
 	size_t n_steps, cap_steps;
 	struct gap gaps[GAPS_MAX];
 	size_t n_gaps;
-	struct {
-		bool any, one_stream;
-		uint64_t stream, start_ns, end_ns;
-	} wait; /* the last one */
 	/* collecting pauses in between, for the budget or by --gpu=every=N */
 	uint64_t first_on_ns, on_ns; /* since when it has been collected, at first and the last time; 0: never */
 	uint64_t pause_ns;           /* when the last pause before that began; 0: there was none */
@@ -75,7 +71,8 @@ struct gpu_process {
 	uint64_t settled_ns; /* up to there everything is known to have been handed over */
 	uint64_t looked_ns;  /* when what is held was looked at */
 	uint64_t kept, lost_here, lost_seen;
-	bool was_gone; /* in the turn before */
+	uint64_t end_ns; /* of the recording; UINT64_MAX: it goes on */
+	bool was_gone;   /* in the turn before */
 };
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
@@ -89,6 +86,7 @@ int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struc
 	p->tgid = tgid;
 	p->info = info;
 	p->settled_ns = now_ns;
+	p->end_ns = UINT64_MAX;
 	err = gpu_graphs_new(&p->graphs);
 	if (!err)
 		err = gpu_join_new(&ops, p->graphs, &p->join);
@@ -320,7 +318,11 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 		return;
 	}
 	of.device = g->device;
-	keep_run(p, g);
+	/* what began after the recording is not a part of it, but may be what a step launched */
+	if (g->h.start_ns < p->end_ns || g->launch_tid)
+		keep_run(p, g);
+	if (g->h.start_ns >= p->end_ns)
+		return;
 	gpu_load_add(p->load, g);
 	if (!gpu_info_track(p->info, &of, g->h.start_ns, g->h.start_ns + g->h.dur_ns, &g->track)) {
 		p->lost_here++;
@@ -401,13 +403,10 @@ static void settle(struct gpu_process *p, uint64_t until_ns)
 		p->settled_ns = until_ns;
 }
 
-/* After a wait nothing of what it waited for is still to come. */
-static void heed_wait(struct gpu_process *p, uint64_t now_ns)
+/* What is missing for long is no longer waited for. */
+static void heed_waits(struct gpu_process *p, uint64_t now_ns)
 {
-	if (!p->wait.any || (p->settled_ns < p->wait.end_ns && now_ns < p->wait.end_ns + LATE_NS))
-		return;
-	gpu_join_forget(p->join, p->wait.one_stream ? &p->wait.stream : NULL, p->wait.start_ns);
-	p->wait.any = false;
+	gpu_join_settle(p->join, now_ns > p->settled_ns + LATE_NS ? now_ns - LATE_NS : p->settled_ns);
 }
 
 /* Everything that is known to be complete, and what has been held for long. over: nothing more will come. */
@@ -476,7 +475,8 @@ static void tell_load(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb
 void gpu_process_call(struct gpu_process *p, const struct launch *l)
 {
 	/* in a pause: nothing will come of it */
-	if ((p->off_ns && l->start_ns >= p->off_ns) || (l->start_ns >= p->pause_ns && l->start_ns < p->on_ns && p->pause_ns))
+	if (l->end_ns < p->first_on_ns || (p->off_ns && l->start_ns >= p->off_ns) ||
+		(l->start_ns >= p->pause_ns && l->start_ns < p->on_ns && p->pause_ns))
 		return;
 	gpu_join_call(p->join, l);
 }
@@ -491,13 +491,7 @@ void gpu_process_operator(struct gpu_process *p, const struct rec_hdr *h, const 
 
 void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
 {
-	if (p->wait.any) /* the first one is still to be heeded */
-		return;
-	p->wait.any = true;
-	p->wait.one_stream = stream;
-	p->wait.stream = stream ? *stream : 0;
-	p->wait.start_ns = start_ns;
-	p->wait.end_ns = end_ns;
+	gpu_join_wait(p->join, stream, start_ns, end_ns);
 }
 
 bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
@@ -671,13 +665,15 @@ static void follow_pauses(struct gpu_process *p)
 
 	if (!st->on_since)
 		return;
-	if (!p->on_ns)
+	if (!p->on_ns) {
 		p->first_on_ns = st->on_since;
+		gpu_join_forget(p->join, st->on_since);
+	}
 	if (p->on_ns && st->on_since != p->on_ns) {
 		uint64_t from_ns = p->off_ns ?: p->settled_ns;
 
 		add_gap(p, from_ns, st->on_since);
-		gpu_join_forget(p->join, NULL, st->on_since);
+		gpu_join_forget(p->join, st->on_since);
 		p->over_ns += p->is_over && st->on_since > from_ns ? st->on_since - from_ns : 0;
 		p->pause_ns = from_ns;
 		p->off_ns = 0;
@@ -698,7 +694,7 @@ static void count_lost(struct gpu_process *p, uint64_t now_ns)
 		return;
 	p->lost_seen = n;
 	add_gap(p, p->settled_ns, now_ns);
-	gpu_join_forget(p->join, NULL, now_ns);
+	gpu_join_forget(p->join, now_ns);
 	gpu_graphs_lost(p->graphs);
 }
 
@@ -723,9 +719,15 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 	if (p->n_held > GPU_HELD_MAX / 2)
 		release(p, UINT64_MAX, UINT64_MAX, cb, arg); /* out of order rather than not at all */
 	tell_load(p, over ? p->settled_ns : complete_until(p, now_ns), cb, arg);
-	heed_wait(p, now_ns);
+	heed_waits(p, now_ns);
 	answer_steps(p, now_ns, over, cb, arg);
 	return more;
+}
+
+void gpu_process_end(struct gpu_process *p, uint64_t end_ns)
+{
+	p->end_ns = end_ns;
+	gpu_join_end(p->join, end_ns);
 }
 
 void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
@@ -735,7 +737,7 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 	release(p, UINT64_MAX, UINT64_MAX, cb, arg);
 	settle(p, now_ns);
 	tell_load(p, p->settled_ns, cb, arg);
-	heed_wait(p, now_ns);
+	heed_waits(p, now_ns);
 	answer_steps(p, now_ns, true, cb, arg);
 }
 

@@ -694,7 +694,7 @@ void recorder_finish(struct recorder *rec)
 	drain_all(rec);
 	/* and what the GPU did, which triggers judge, may still be with its agent */
 	if (rec->c.in->gpu)
-		gpu_stop(rec->c.in->gpu);
+		gpu_stop(rec->c.in->gpu, moved_ns);
 	recorder_settled(&rec->sink);
 	rec->ending = true;
 	while (rec->n_requests) {

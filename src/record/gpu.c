@@ -277,13 +277,15 @@ static bool all_settled(const struct gpu *g)
 	return true;
 }
 
-void gpu_stop(struct gpu *g)
+void gpu_stop(struct gpu *g, uint64_t end_ns)
 {
 	uint64_t until_ns = clock_boot_ns() + STOP_NS;
 
 	if (g->stopped)
 		return;
 	g->stopped = true;
+	for (size_t i = 0; i < g->n_agents; i++)
+		gpu_process_end(g->agents[i].process, end_ns);
 	want(g, 0);
 	while (gpu_drain(g, clock_boot_ns(), false) || (!all_settled(g) && clock_boot_ns() < until_ns))
 		usleep(STOP_PAUSE_US);

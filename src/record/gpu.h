@@ -54,8 +54,9 @@ const struct gpu_info *gpu_get_info(const struct gpu *g);
 
 /* The agents collect from now on. */
 void gpu_start(struct gpu *g);
-/* They stop: hands over what is left, for which it waits up to two seconds. The second time it does nothing. */
-void gpu_stop(struct gpu *g);
+/* They stop: hands over what is left, for which it waits up to two seconds; what began after end_ns, until when calls are recorded, is left
+ * out. The second time it does nothing. */
+void gpu_stop(struct gpu *g, uint64_t end_ns);
 
 /* Takes a call or a step; s: its probe. */
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r);

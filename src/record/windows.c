@@ -160,7 +160,7 @@ static int end_records(struct windows *w)
 	intake_finish_stacks(w->in);
 	intake_release(w->in);
 	if (w->in->gpu)
-		gpu_stop(w->in->gpu);
+		gpu_stop(w->in->gpu, w->totals.close_ns);
 	if (w->o->events & EVENT_MEMORY)
 		memory_sample(w->memory, w->c->tasks, w->totals.close_ns, true, intake_record, w->in);
 	left_err = session_requests(w->c->session);

@@ -419,6 +419,51 @@ static void test_resync(void **state)
 	assert_int_equal(c.missed, 0);
 }
 
+/* Neither do those whose records are missing since collecting began later than the calls, however many and with whatever waits. */
+static void test_resync_at_once(void **state)
+{
+	uint64_t t = NOW + MS, stream = 0xaa;
+	uint32_t correlation = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++, t += MS) {
+		for (uint32_t k = 0; k < 10; k++) {
+			call(t + k * 20 * US, t + k * 20 * US + 5 * US, stream, 1);
+			if (i >= 19) /* of those before there is none; of the last of these there is all */
+				kernel(t + k * 20 * US + 8 * US, t + k * 20 * US + 15 * US, 7, ++correlation, 1);
+		}
+		gpu_process_wait(process, &stream, t + 300 * US, t + 310 * US);
+	}
+	drain_at(t);
+	assert_int_equal(got.n, 210);
+	for (uint32_t i = 0; i < got.n; i++)
+		assert_int_equal(got.list[i].launch_ns + 8 * US, got.list[i].h.start_ns);
+}
+
+/* What began after the recording is left out, and not counted as missed; nor is a launch waited for that it was. */
+static void test_after_end(void **state)
+{
+	uint64_t t = NOW + MS;
+	struct gpu_counts c;
+
+	(void)state;
+	call(t, t + US, 0xaa, 1);
+	kernel(t + 2 * US, t + 3 * US, 7, 1, 1);
+	call(t + 4 * US, t + 5 * US, 0xaa, 1);
+	gpu_process_end(process, t + 10 * US);
+	kernel(t + 11 * US, t + 12 * US, 7, 2, 1);
+	kernel(t + 20 * US, t + 30 * US, 7, 3, 1);
+	drain_at(t + 1100 * MS);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(got.list[0].h.start_ns, t + 2 * US);
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.joined, 2);
+	assert_int_equal(c.missed, 0);
+	assert_int_equal(c.pending, 0);
+	assert_int_equal(c.lost, 0);
+	assert_int_equal(c.kept, 1);
+}
+
 static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, uint32_t thread, uint64_t launched)
 {
 	struct gpu_record r = agent_kernel(start, end, 7, correlation);
@@ -654,8 +699,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_after_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_resync_at_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_by_thread, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_late_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_streams, set_up, tear_down),
