@@ -192,6 +192,9 @@ static bool drain(bool forced)
 			dropped++;
 			continue;
 		}
+		/* as CUPTI 13.0 does; at the end of a process it waits for what runs */
+		if (taken[i].end > now && !enabled[kind_of(&taken[i])])
+			taken[i].start = taken[i].end = 0;
 		buffer_used += fill(buffer + buffer_used, &taken[i]);
 	}
 	/* what was launched in the meantime comes after it */

@@ -25,7 +25,8 @@ static const struct wish {
 
 static struct cupti cupti;
 static void *subscriber;
-static struct buffers buffers; /* under the lock */
+static struct buffers buffers; /* under the lock, */
+static bool forced;            /* too: a flush is under way that does not wait for what runs */
 
 static int read_time(uint64_t *ns)
 {
@@ -51,8 +52,9 @@ static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 	void *at = NULL;
 
 	while (!done) {
-		const struct reading r = reading_begin(clocks, stepped, ring);
+		struct reading r = reading_begin(clocks, stepped, ring);
 
+		r.forced = forced;
 		done = buffer_read(&cupti, &r, buffer, valid, !patient, &at);
 		if (done)
 			break;
@@ -173,10 +175,15 @@ static void count_dropped(void)
 static int flush(bool last, uint64_t *ret_until_ns)
 {
 	uint64_t before_ns = clocks_boot_ns(), since_ns;
-	int r = cupti.flush(last);
+	int r;
 
+	pthread_mutex_lock(&agent_lock);
+	forced = last;
+	pthread_mutex_unlock(&agent_lock);
+	r = cupti.flush(last);
 	count_dropped();
 	pthread_mutex_lock(&agent_lock);
+	forced = false;
 	since_ns = buffers_since(&buffers);
 	pthread_mutex_unlock(&agent_lock);
 	*ret_until_ns = since_ns < before_ns ? since_ns : before_ns;

@@ -18,20 +18,23 @@ struct reading {
 	struct ring *ring;
 	uint64_t now;
 	bool stepped;
+	bool forced; /* what has not completed is in it, too, without times */
 };
 
 /* stepped: the clocks have moved against each other since they were compared. */
 static inline struct reading reading_begin(const struct clocks *clocks, bool stepped, struct ring *ring)
 {
 	/* what has completed has ended by now; a later end tells of a clock that was set back. 1 ms: drift is no step. */
-	return (struct reading){ clocks, ring, clocks_boot_ns() + 1000000, stepped };
+	return (struct reading){ .clocks = clocks, .ring = ring, .now = clocks_boot_ns() + 1000000, .stepped = stepped };
 }
 
-/* Counts a record. Returns false where it has no times that could be shown. */
+/* Counts a record of what is over. Returns false where it has no times that could be shown. */
 static inline bool reading_span(struct gpu_record *rec, const struct reading *r, const struct span *s)
 {
 	bool sure, sure_end;
 
+	if (r->forced && (!s->start || !s->end))
+		return false;
 	r->ring->said.records++;
 	if (!s->start || !s->end || s->end < s->start) {
 		r->ring->said.dropped_clock++;
