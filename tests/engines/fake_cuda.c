@@ -4,7 +4,7 @@
  * called with: a JSON line for each call, in the order of the calls of a thread, in the file
  * FAKE_CUDA_LOG. The functions that wait for the GPU sleep or spin, and record for how long.
  *
- * FAKE_LIB is cuda, cudart, nccl, torch or vllm.
+ * FAKE_LIB is cuda, nccl, torch or vllm.
  */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
@@ -99,27 +99,6 @@ static inline void log_f64(struct line *l, const char *name, t_f64 v)
 	add(l, ",\"%s\":%g", name, v);
 }
 
-static inline void log_dim3(struct line *l, const char *name, t_dim3 v)
-{
-	add(l, ",\"%s_x\":%u,\"%s_y\":%u,\"%s_z\":%u", name, v.x, name, v.y, name, v.z);
-}
-
-static inline void log_kind(struct line *l, const char *name, t_kind v)
-{
-	static const char *const names[] = {
-		[cudaMemcpyHostToHost] = "host_to_host",
-		[cudaMemcpyHostToDevice] = "host_to_device",
-		[cudaMemcpyDeviceToHost] = "device_to_host",
-		[cudaMemcpyDeviceToDevice] = "device_to_device",
-		[cudaMemcpyDefault] = "default",
-	};
-
-	if (v <= cudaMemcpyDefault)
-		log_str(l, name, names[v]);
-	else
-		log_u32(l, name, v);
-}
-
 static inline void log_dtype(struct line *l, const char *name, t_dtype v)
 {
 	static const char *const names[ncclNumTypes] = {
@@ -172,22 +151,18 @@ static inline void log_unused(struct line *l, const char *name, t_unused v)
 	(void)l, (void)name, (void)v;
 }
 
+static inline void log_three(struct line *l, const char *name, t_u32 x, t_u32 y, t_u32 z)
+{
+	add(l, ",\"%s_x\":%u,\"%s_y\":%u,\"%s_z\":%u", name, x, name, y, name, z);
+}
+
 static inline void log_cu_config(struct line *l, const char *name, t_cu_config c)
 {
 	(void)name;
-	log_dim3(l, "grid", (t_dim3){ c->gridDimX, c->gridDimY, c->gridDimZ });
-	log_dim3(l, "block", (t_dim3){ c->blockDimX, c->blockDimY, c->blockDimZ });
+	log_three(l, "grid", c->gridDimX, c->gridDimY, c->gridDimZ);
+	log_three(l, "block", c->blockDimX, c->blockDimY, c->blockDimZ);
 	log_u32(l, "shared", c->sharedMemBytes);
 	log_ptr(l, "stream_handle", c->hStream);
-}
-
-static inline void log_rt_config(struct line *l, const char *name, t_rt_config c)
-{
-	(void)name;
-	log_dim3(l, "grid", c->gridDim);
-	log_dim3(l, "block", c->blockDim);
-	log_u64(l, "shared", c->dynamicSmemBytes);
-	log_ptr(l, "stream_handle", c->stream);
 }
 
 static inline void log_copy2d(struct line *l, const char *name, t_copy2d c)
@@ -230,7 +205,6 @@ static inline void gpu_wait(const char *function)
 #define DECLARE(name, family) int name(FAM_##family(PARAM, COMMA));
 #define DECLARE_N(name, family, call) DECLARE(name, family)
 FUNCTIONS_cuda(DECLARE, DECLARE, DECLARE_N)
-FUNCTIONS_cudart(DECLARE, DECLARE, DECLARE_N)
 FUNCTIONS_nccl(DECLARE, DECLARE, DECLARE_N)
 FUNCTIONS_torch(DECLARE, DECLARE, DECLARE_N)
 FUNCTIONS_vllm(DECLARE, DECLARE, DECLARE_N)

@@ -23,18 +23,6 @@ typedef double t_f64;
 typedef const char *t_str;
 typedef int t_unused; /* for functions without parameters: C has no name for nothing */
 
-typedef struct {
-	unsigned int x, y, z;
-} t_dim3;
-
-typedef enum {
-	cudaMemcpyHostToHost = 0,
-	cudaMemcpyHostToDevice = 1,
-	cudaMemcpyDeviceToHost = 2,
-	cudaMemcpyDeviceToDevice = 3,
-	cudaMemcpyDefault = 4,
-} t_kind;
-
 typedef enum {
 	ncclInt8 = 0,
 	ncclUint8 = 1,
@@ -74,16 +62,6 @@ struct cu_config {
 	unsigned int numAttrs;
 };
 typedef const struct cu_config *t_cu_config;
-
-/* cudaLaunchConfig_t */
-struct rt_config {
-	t_dim3 gridDim, blockDim;
-	size_t dynamicSmemBytes;
-	void *stream;
-	void *attrs;
-	unsigned int numAttrs;
-};
-typedef const struct rt_config *t_rt_config;
 
 /* CUDA_MEMCPY2D_v2 */
 struct copy2d {
@@ -163,30 +141,6 @@ typedef const struct copy3d *t_copy3d;
 #define FAM_wait_context(P, S) P(ptr, context)
 #define FAM_wait(P, S) P(unused, none)
 
-#define FAM_rt_launch(P, S) \
-	P(ptr, function) S P(dim3, grid) S P(dim3, block) S P(ptr, params) S P(u64, shared) S P(ptr, stream_handle)
-#define FAM_rt_launch_ex(P, S) P(rt_config, config) S P(ptr, function) S P(ptr, params)
-#define FAM_rt_copy(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind)
-#define FAM_rt_copy_async(P, S) \
-	P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind) S P(ptr, stream_handle)
-#define FAM_rt_copy2d(P, S) \
-	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
-	P(u64, height) S P(kind, kind)
-#define FAM_rt_copy2d_async(P, S) \
-	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
-	P(u64, height) S P(kind, kind) S P(ptr, stream_handle)
-#define FAM_rt_peer(P, S) \
-	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes)
-#define FAM_rt_peer_async(P, S) \
-	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes) S P(ptr, stream_handle)
-#define FAM_rt_symbol(P, S) P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind)
-#define FAM_rt_symbol_async(P, S) \
-	P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind) S P(ptr, stream_handle)
-#define FAM_rt_set(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes)
-#define FAM_rt_set_async(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes) S P(ptr, stream_handle)
-#define FAM_rt_register(P, S) \
-	P(ptr, fatbin) S P(ptr, function) S P(ptr, device) S P(str, kernel) S P(s32, limit) S P(ptr, tid) S \
-	P(ptr, bid) S P(ptr, bdim) S P(ptr, gdim) S P(ptr, warp)
 
 #define FAM_all_reduce(P, S) \
 	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(ptr, comm) S P(ptr, stream_handle)
@@ -218,7 +172,6 @@ typedef const struct copy3d *t_copy3d;
  */
 
 #define WITH(F, name, suffix, family) F(name, family) F(name##suffix, family)
-#define WITH_N(N, name, suffix, family, call) N(name, family, call) N(name##suffix, family, call)
 
 #define FUNCTIONS_cuda(F, W, N) \
 	WITH(F, cuLaunchKernel, _ptsz, launch) \
@@ -275,43 +228,6 @@ typedef const struct copy3d *t_copy3d;
 	F(cuModuleGetFunction, name) \
 	F(cuLibraryGetKernel, name)
 
-#define DRIVER_LAUNCH \
-	cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (t_u32)shared, stream_handle, params)
-
-#define FUNCTIONS_cudart(F, W, N) \
-	WITH_N(N, cudaLaunchKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
-	WITH_N(N, __cudaLaunchKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
-	WITH_N(N, cudaLaunchCooperativeKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
-	WITH(F, cudaLaunchKernelExC, _ptsz, rt_launch_ex) \
-	WITH(F, cudaGraphLaunch, _ptsz, graph) \
-	F(cudaGraphInstantiate, graph_make) \
-	F(cudaGraphExecUpdate, graph_make) \
-	WITH(F, cudaMemcpy, _ptds, rt_copy) \
-	WITH(F, cudaMemcpyAsync, _ptsz, rt_copy_async) \
-	WITH(F, cudaMemcpy2D, _ptds, rt_copy2d) \
-	WITH(F, cudaMemcpy2DAsync, _ptsz, rt_copy2d_async) \
-	F(cudaMemcpyPeer, rt_peer) \
-	F(cudaMemcpyPeerAsync, rt_peer_async) \
-	WITH(F, cudaMemcpyToSymbol, _ptds, rt_symbol) \
-	WITH(F, cudaMemcpyFromSymbol, _ptds, rt_symbol) \
-	WITH(F, cudaMemcpyToSymbolAsync, _ptsz, rt_symbol_async) \
-	WITH(F, cudaMemcpyFromSymbolAsync, _ptsz, rt_symbol_async) \
-	WITH(F, cudaMemset, _ptds, rt_set) \
-	WITH(F, cudaMemsetAsync, _ptsz, rt_set_async) \
-	WITH_N(N, cudaStreamSynchronize, _ptsz, wait_stream, cuStreamSynchronize(stream_handle)) \
-	W(cudaEventSynchronize, wait_event) \
-	W(cudaDeviceSynchronize, wait) \
-	F(cudaMalloc, alloc) \
-	F(cudaMallocManaged, alloc_flags) \
-	F(cudaMallocHost, alloc) \
-	F(cudaHostAlloc, alloc_flags) \
-	WITH(F, cudaMallocAsync, _ptsz, alloc_async) \
-	WITH(F, cudaMallocFromPoolAsync, _ptsz, alloc_pool) \
-	F(cudaFree, free) \
-	F(cudaFreeHost, free) \
-	WITH(F, cudaFreeAsync, _ptsz, free_async) \
-	F(__cudaRegisterFunction, rt_register)
-
 #define FUNCTIONS_nccl(F, W, N) \
 	F(ncclAllReduce, all_reduce) \
 	F(ncclReduceScatter, all_reduce) \
@@ -333,7 +249,7 @@ typedef const struct copy3d *t_copy3d;
 	F(ncclCommAbort, comm)
 
 /* at::cuda::CUDAGraph::replay() */
-#define FUNCTIONS_torch(F, W, N) N(_ZN2at4cuda9CUDAGraph6replayEv, replay, cudaGraphLaunch(self, self))
+#define FUNCTIONS_torch(F, W, N) N(_ZN2at4cuda9CUDAGraph6replayEv, replay, cuGraphLaunch(self, self))
 
 /* Two that the preset knows, of both kinds of tensor, and two that it must leave alone: a template,
  * whose name is elsewhere, and one that only begins like a known name. */

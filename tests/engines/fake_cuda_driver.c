@@ -84,17 +84,6 @@ static t_str random_str(void)
 	return text;
 }
 
-static t_dim3 random_dim3(void)
-{
-	return (t_dim3){ random_u32(), random_u32(), random_u32() };
-}
-
-/* Includes one value beyond the last. */
-static t_kind random_kind(void)
-{
-	return (t_kind)(next_random() % (cudaMemcpyDefault + 2));
-}
-
 static t_dtype random_dtype(void)
 {
 	return (t_dtype)(next_random() % (ncclNumTypes + 1));
@@ -129,7 +118,6 @@ static t_unique random_unique(void)
 		return &v; \
 	}
 RANDOM_STRUCT(cu_config)
-RANDOM_STRUCT(rt_config)
 RANDOM_STRUCT(copy2d)
 RANDOM_STRUCT(copy3d)
 
@@ -142,7 +130,6 @@ RANDOM_STRUCT(copy3d)
 	}
 #define CALL_N(function, family, then) CALL(function, family)
 FUNCTIONS_cuda(CALL, CALL, CALL_N)
-FUNCTIONS_cudart(CALL, CALL, CALL_N)
 FUNCTIONS_nccl(CALL, CALL, CALL_N)
 FUNCTIONS_torch(CALL, CALL, CALL_N)
 FUNCTIONS_vllm(CALL, CALL, CALL_N)
@@ -159,22 +146,19 @@ static struct function {
 	FUNCTIONS_cuda(ENTRY, ENTRY, ENTRY_N)
 #undef LIBRARY
 #define LIBRARY 1
-	FUNCTIONS_cudart(ENTRY, ENTRY, ENTRY_N)
-#undef LIBRARY
-#define LIBRARY 2
 	FUNCTIONS_nccl(ENTRY, ENTRY, ENTRY_N)
 #undef LIBRARY
-#define LIBRARY 3
+#define LIBRARY 2
 	FUNCTIONS_torch(ENTRY, ENTRY, ENTRY_N)
 #undef LIBRARY
-#define LIBRARY 4
+#define LIBRARY 3
 	FUNCTIONS_vllm(ENTRY, ENTRY, ENTRY_N)
 };
 /* clang-format on */
 
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-static const char *const libraries[] = { "libcuda.so.1", "libcudart.so.13", "libnccl.so.2",
+static const char *const libraries[] = { "libcuda.so.1", "libnccl.so.2",
 	"libtorch_cuda.so", "_C.abi3.so" };
 
 static unsigned int n_steps = 50;

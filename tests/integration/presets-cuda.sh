@@ -23,11 +23,9 @@ library() {
 cet=
 [ "$(uname -m)" != x86_64 ] || cet=-fcf-protection=branch
 library libcuda.so.1 cuda
-# shellcheck disable=SC2086
-library libcudart.so.13 cudart $cet -l:libcuda.so.1
 library libnccl.so.2 nccl -fno-omit-frame-pointer
 # shellcheck disable=SC2086
-library libtorch_cuda.so torch $cet -l:libcudart.so.13
+library libtorch_cuda.so torch $cet -l:libcuda.so.1
 # shellcheck disable=SC2086
 library _C.abi3.so vllm $cet -fno-omit-frame-pointer
 cc -O2 -g "${warn[@]}" "$TOP/tests/engines/fake_cuda_driver.c" -o "$TMP/fake_cuda_driver" -ldl -lpthread
@@ -57,7 +55,7 @@ export FAKE_CUDA_LOG=$TMP/calls
 start_driver
 
 "$INFTRACE" engines -p "$driver" >"$TMP/engines"
-for file in libcuda.so.1 libcudart.so.13 libnccl.so.2 libtorch_cuda.so _C.abi3.so; do
+for file in libcuda.so.1 libnccl.so.2 libtorch_cuda.so _C.abi3.so; do
 	check "engines: $file" grep -q "^$TMP/$file, build-id [0-9a-f]\{40\}\$" "$TMP/engines"
 done
 
@@ -143,7 +141,7 @@ def same(key, shown, called_with):
 enums = {}
 for preset in "cuda", "nccl":
     with open(f"{presets}/{preset}.json") as f:
-        enums |= json.load(f)["enums"]
+        enums |= json.load(f).get("enums", {})
 
 def bytes_of(p, args):
     """What follows from the arguments, if the preset says how and the number is one that can be."""
