@@ -284,11 +284,12 @@ static void put_tally(const struct page *page, const char *title, const struct t
 	for (size_t i = 0; i < t->len && i < ROWS_MAX; i++) {
 		const struct tally_row *row = &t->rows[i];
 
+		/* what is only counted has no time */
 		fprintf(page->out, "  %-24s%12llu %10s", printable(name, page, row->name),
-			(unsigned long long)row->count, words_duration(d, row->ns));
+			(unsigned long long)row->count, row->ns ? words_duration(d, row->ns) : "-");
 		fprintf(page->out, " %10s  ",
-			row->count ? words_duration(d, (int64_t)((uint64_t)row->ns / row->count))
-				   : "");
+			row->ns && row->count ? words_duration(d, (int64_t)((uint64_t)row->ns / row->count))
+					      : "-");
 		page_bar(page, page_share(row->ns, total), PAGE_BAR - 2);
 		fputc('\n', page->out);
 		bound = counts_bound(&row->counts);
