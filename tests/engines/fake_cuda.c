@@ -4,7 +4,7 @@
  * called with: a JSON line for each call, in the order of the calls of a thread, in the file
  * FAKE_CUDA_LOG. The functions that wait for the GPU sleep or spin, and record for how long.
  *
- * FAKE_LIB is cuda, nccl, torch or vllm.
+ * FAKE_LIB is cuda, nccl or vllm.
  */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
@@ -203,11 +203,9 @@ static inline void gpu_wait(const char *function)
 /* clang-format off */
 #define PARAM(type, name) t_##type name
 #define DECLARE(name, family) int name(FAM_##family(PARAM, COMMA));
-#define DECLARE_N(name, family, call) DECLARE(name, family)
-FUNCTIONS_cuda(DECLARE, DECLARE, DECLARE_N)
-FUNCTIONS_nccl(DECLARE, DECLARE, DECLARE_N)
-FUNCTIONS_torch(DECLARE, DECLARE, DECLARE_N)
-FUNCTIONS_vllm(DECLARE, DECLARE, DECLARE_N)
+FUNCTIONS_cuda(DECLARE, DECLARE)
+FUNCTIONS_nccl(DECLARE, DECLARE)
+FUNCTIONS_vllm(DECLARE, DECLARE)
 
 #define LOG(type, name) log_##type(&l, #name, name)
 #define DEFINE(function, family, then) \
@@ -224,4 +222,4 @@ FUNCTIONS_vllm(DECLARE, DECLARE, DECLARE_N)
 	}
 #define DEFINE_F(function, family) DEFINE(function, family, (void)0)
 #define DEFINE_W(function, family) DEFINE(function, family, gpu_wait(#function))
-CAT(FUNCTIONS_, FAKE_LIB)(DEFINE_F, DEFINE_W, DEFINE)
+CAT(FUNCTIONS_, FAKE_LIB)(DEFINE_F, DEFINE_W)

@@ -162,18 +162,16 @@ typedef const struct copy3d *t_copy3d;
 
 #define FAM_norm(P, S) P(ptr, out) S P(ptr, input) S P(ptr, weight) S P(f64, epsilon)
 #define FAM_tensors(P, S) P(ptr, out) S P(ptr, input)
-#define FAM_replay(P, S) P(ptr, self)
 
 /*
  * ---- functions ----
  *
- * F(name, family): does nothing. W(name, family): waits for the GPU. N(name, family, call): calls
- * another one, with parameters of its own, so that spans nest.
+ * F(name, family): does nothing. W(name, family): waits for the GPU.
  */
 
 #define WITH(F, name, suffix, family) F(name, family) F(name##suffix, family)
 
-#define FUNCTIONS_cuda(F, W, N) \
+#define FUNCTIONS_cuda(F, W) \
 	WITH(F, cuLaunchKernel, _ptsz, launch) \
 	WITH(F, cuLaunchCooperativeKernel, _ptsz, launch) \
 	WITH(F, cuLaunchKernelEx, _ptsz, launch_ex) \
@@ -228,7 +226,7 @@ typedef const struct copy3d *t_copy3d;
 	F(cuModuleGetFunction, name) \
 	F(cuLibraryGetKernel, name)
 
-#define FUNCTIONS_nccl(F, W, N) \
+#define FUNCTIONS_nccl(F, W) \
 	F(ncclAllReduce, all_reduce) \
 	F(ncclReduceScatter, all_reduce) \
 	F(ncclReduce, reduce) \
@@ -248,12 +246,9 @@ typedef const struct copy3d *t_copy3d;
 	F(ncclCommDestroy, comm) \
 	F(ncclCommAbort, comm)
 
-/* at::cuda::CUDAGraph::replay() */
-#define FUNCTIONS_torch(F, W, N) N(_ZN2at4cuda9CUDAGraph6replayEv, replay, cuGraphLaunch(self, self))
-
 /* Two that the preset knows, of both kinds of tensor, and two that it must leave alone: a template,
  * whose name is elsewhere, and one that only begins like a known name. */
-#define FUNCTIONS_vllm(F, W, N) \
+#define FUNCTIONS_vllm(F, W) \
 	F(_Z8rms_normRN2at6TensorES1_S1_d, norm) \
 	F(_Z12silu_and_mulRN5torch6stable6TensorES2_, tensors) \
 	F(_ZN4vllm8rms_normIfEEvPT_S2_S2_d, norm) \

@@ -128,11 +128,9 @@ RANDOM_STRUCT(copy3d)
 	{ \
 		((int (*)(FAM_##family(TYPE, COMMA)))f)(FAM_##family(RANDOM, COMMA)); \
 	}
-#define CALL_N(function, family, then) CALL(function, family)
-FUNCTIONS_cuda(CALL, CALL, CALL_N)
-FUNCTIONS_nccl(CALL, CALL, CALL_N)
-FUNCTIONS_torch(CALL, CALL, CALL_N)
-FUNCTIONS_vllm(CALL, CALL, CALL_N)
+FUNCTIONS_cuda(CALL, CALL)
+FUNCTIONS_nccl(CALL, CALL)
+FUNCTIONS_vllm(CALL, CALL)
 
 static struct function {
 	int library;
@@ -141,25 +139,20 @@ static struct function {
 	void *f;
 } functions[] = {
 #define ENTRY(function, family) { LIBRARY, #function, call_##function, NULL },
-#define ENTRY_N(function, family, then) ENTRY(function, family)
 #define LIBRARY 0
-	FUNCTIONS_cuda(ENTRY, ENTRY, ENTRY_N)
+	FUNCTIONS_cuda(ENTRY, ENTRY)
 #undef LIBRARY
 #define LIBRARY 1
-	FUNCTIONS_nccl(ENTRY, ENTRY, ENTRY_N)
+	FUNCTIONS_nccl(ENTRY, ENTRY)
 #undef LIBRARY
 #define LIBRARY 2
-	FUNCTIONS_torch(ENTRY, ENTRY, ENTRY_N)
-#undef LIBRARY
-#define LIBRARY 3
-	FUNCTIONS_vllm(ENTRY, ENTRY, ENTRY_N)
+	FUNCTIONS_vllm(ENTRY, ENTRY)
 };
 /* clang-format on */
 
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-static const char *const libraries[] = { "libcuda.so.1", "libnccl.so.2",
-	"libtorch_cuda.so", "_C.abi3.so" };
+static const char *const libraries[] = { "libcuda.so.1", "libnccl.so.2", "_C.abi3.so" };
 
 static unsigned int n_steps = 50;
 static __thread unsigned int graphs; /* launched in the step */
@@ -186,7 +179,7 @@ uint64_t __attribute__((noinline)) fake_step(void)
 		f->call(f->f);
 		if (strstr(f->name, "Synchronize"))
 			waited += now_ns() - start;
-		graphs += strstr(f->name, "GraphLaunch") || strstr(f->name, "CUDAGraph6replay");
+		graphs += strstr(f->name, "GraphLaunch") != NULL;
 	}
 	return waited;
 }

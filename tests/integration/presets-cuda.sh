@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The presets cuda, nccl, pytorch (graph replay) and vllm, found by themselves, against libraries
+# The presets cuda, nccl and vllm, found by themselves, against libraries
 # of the same names and functions that record what they were called with (engines/fake_cuda.c).
 
 # shellcheck source=../lib.sh
@@ -24,8 +24,6 @@ cet=
 [ "$(uname -m)" != x86_64 ] || cet=-fcf-protection=branch
 library libcuda.so.1 cuda
 library libnccl.so.2 nccl -fno-omit-frame-pointer
-# shellcheck disable=SC2086
-library libtorch_cuda.so torch $cet -l:libcuda.so.1
 # shellcheck disable=SC2086
 library _C.abi3.so vllm $cet -fno-omit-frame-pointer
 cc -O2 -g "${warn[@]}" "$TOP/tests/engines/fake_cuda_driver.c" -o "$TMP/fake_cuda_driver" -ldl -lpthread
@@ -55,7 +53,7 @@ export FAKE_CUDA_LOG=$TMP/calls
 start_driver
 
 "$INFTRACE" engines -p "$driver" >"$TMP/engines"
-for file in libcuda.so.1 libnccl.so.2 libtorch_cuda.so _C.abi3.so; do
+for file in libcuda.so.1 libnccl.so.2 _C.abi3.so; do
 	check "engines: $file" grep -q "^$TMP/$file, build-id [0-9a-f]\{40\}\$" "$TMP/engines"
 done
 
@@ -80,7 +78,7 @@ def check(name, wrong):
 
 # What the presets say: symbol -> role and names of arguments. Of globs: how they begin.
 exact, globs = {}, {}
-for preset in "cuda", "nccl", "pytorch", "vllm":
+for preset in "cuda", "nccl", "vllm":
     with open(f"{presets}/{preset}.json") as f:
         for p in json.load(f)["probes"]:
             symbols = p.get("symbol", p.get("instant"))
