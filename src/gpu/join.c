@@ -64,6 +64,8 @@ struct gpu_join {
 	uint32_t correlation;
 	bool is_known; /* its call */
 	struct launch last;
+	uint64_t last_done_ns;
+	struct join_skew skews[GPU_DEVICES_MAX];
 	uint64_t joined, missed;
 };
 
@@ -492,6 +494,26 @@ static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 	return true;
 }
 
+/* An order that cannot be tells how wrong the device's clock is. */
+static void note_skew(struct gpu_join *j, const struct rec_gpu *r)
+{
+	struct join_skew *s = &j->skews[r->device % GPU_DEVICES_MAX];
+	uint64_t end_ns = r->h.start_ns + r->h.dur_ns;
+
+	if (j->last.start_ns > r->h.start_ns && j->last.start_ns - r->h.start_ns > s->early_ns)
+		s->early_ns = j->last.start_ns - r->h.start_ns;
+	if (j->last_done_ns && end_ns > j->last_done_ns && end_ns - j->last_done_ns > s->late_ns)
+		s->late_ns = end_ns - j->last_done_ns;
+}
+
+struct join_skew gpu_join_skew(struct gpu_join *j, uint32_t device)
+{
+	struct join_skew skew = j->skews[device];
+
+	j->skews[device] = (struct join_skew){ 0, 0 };
+	return skew;
+}
+
 bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait)
 {
 	j->many_contexts |= j->context && r->context != j->context;
@@ -502,7 +524,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		struct call *c;
 		bool sure;
 
-		c = find_call(j, r, residual_ns, wait, &sure);
+		c = find_call(j, r, residual_ns + (wait ? JOIN_SURE_NS : JOIN_SKEW_NS), wait, &sure);
 		if (!c && wait)
 			return false;
 		r->h.flags |= GPU_F_FIRST;
@@ -512,6 +534,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 			learn_stream(j, &c->l, r);
 		if (c) {
 			j->last = c->l;
+			j->last_done_ns = c->done_ns;
 			take_call(j, c, sure && c->l.has_stream);
 		}
 	}
@@ -519,6 +542,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 	j->missed += !j->is_known && r->h.start_ns < j->end_ns;
 	if (!j->is_known)
 		return true;
+	note_skew(j, r);
 	r->launch_tid = j->last.tid;
 	r->launch_ns = j->last.start_ns;
 	r->launched_ns = j->last.end_ns;

@@ -14,14 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gpu/devices.h"
 #include "record.h"
+#include "util/clock.h"
 
+#define JOIN_SURE_NS 3000        /* times of a GPU are often wrong by that, beyond what the clocks are known to; */
+#define JOIN_SKEW_NS 20000       /* and may be by that, which is believed where no other call can come */
 #define JOIN_CALLS_MAX (1 << 18) /* that wait for what they have launched; of more, the oldest are forgotten */
 
 enum launch_kind {
 	LAUNCH_KERNEL,
 	LAUNCH_GRAPH,
-	LAUNCH_COPY, /* or a set */
+	LAUNCH_COPY,    /* or a set */
 	LAUNCH_CAPTURE, /* nothing: until the end of it, calls to this stream or of this thread launch nothing, but become a graph */
 	LAUNCH_CAPTURE_END,
 };
@@ -76,6 +80,13 @@ size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct laun
 
 /* Calls are seen up to then only, so that what starts later is not counted where no call is found. */
 void gpu_join_end(struct gpu_join *j, uint64_t end_ns);
+
+/* By how much a device's clock was seen to be early (what it did began before its call) or late (it ended after a wait for it), since this
+ * was asked for the last time; 0: it was not. */
+struct join_skew {
+	uint64_t early_ns, late_ns;
+};
+struct join_skew gpu_join_skew(struct gpu_join *j, uint32_t device);
 
 /* What has been joined so far, and that of which no call was found. */
 void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed);

@@ -20,6 +20,7 @@
 #define HOLD_NS NSEC_PER_SEC        /* then what ended before that is handed over, perhaps out of order */
 #define LATE_NS (10 * NSEC_PER_SEC) /* and steps with launches whose records are missing are divided without */
 #define LOOK_NS (NSEC_PER_SEC / 10)
+#define SHIFT_MAX_NS 1000 /* in a turn */
 #define GAPS_MAX 32
 #define RUNS_KEPT 4096
 #define KEEP_NS (60 * NSEC_PER_SEC) /* the longest step, from when it is known */
@@ -50,7 +51,9 @@ struct gpu_process {
 	struct {
 		bool any;
 		uint32_t number;
+		int64_t shift_ns;   /* from its times to those of calls */
 	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by that of the process */
+	uint64_t skew_ns;           /* by how much a device's times were seen to be wrong, at most */
 	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
 	struct rec_gpu *held;
 	size_t n_held, cap_held;
@@ -242,7 +245,7 @@ static void on_activity(const struct gpu_record *r, void *arg)
 	}
 	g = &p->held[p->n_held++];
 	*g = (struct rec_gpu){
-		.h = { .kind = REC_GPU, .start_ns = r->start, .dur_ns = r->end - r->start, .tgid = p->tgid, .tid = p->tgid },
+		.h = { .kind = REC_GPU, .start_ns = r->start + (uint64_t)p->devices[r->device].shift_ns, .dur_ns = r->end - r->start, .tgid = p->tgid, .tid = p->tgid },
 		.device = r->device,
 		.context = r->context,
 		.stream = r->stream,
@@ -284,6 +287,28 @@ static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, c
 		i++;
 	if (i < n)
 		qsort(list, n, sizeof(*list), compare);
+}
+
+/* What the times are known to. */
+static uint64_t residual(const struct gpu_process *p)
+{
+	return p->skew_ns > p->state.residual_ns ? p->skew_ns : p->state.residual_ns;
+}
+
+/*
+ * CUPTI relates the clock of a device to the CPU's once: on an H200 with 13.0, times of llama.cpp's kernels got 2 to 3 us early in a second,
+ * those of PyTorch none. What is seen of that is taken back bit by bit, as one pair of a call and a kernel may be mistaken.
+ */
+static void follow_clock(struct gpu_process *p, uint32_t device)
+{
+	struct join_skew skew = gpu_join_skew(p->join, device);
+	uint64_t seen_ns = skew.early_ns > skew.late_ns ? skew.early_ns : skew.late_ns;
+
+	if (skew.early_ns && skew.late_ns) /* one of both is mistaken */
+		return;
+	p->devices[device].shift_ns += (int64_t)(skew.early_ns < SHIFT_MAX_NS ? skew.early_ns : SHIFT_MAX_NS);
+	p->devices[device].shift_ns -= (int64_t)(skew.late_ns < SHIFT_MAX_NS ? skew.late_ns : SHIFT_MAX_NS);
+	p->skew_ns = seen_ns > p->skew_ns ? seen_ns : p->skew_ns;
 }
 
 static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
@@ -381,6 +406,8 @@ static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since
 	while (joined < n &&
 		gpu_join_activity(p->join, &p->held[joined], p->state.residual_ns, may_wait(p, &p->held[joined], since_ns)))
 		joined++;
+	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++)
+		follow_clock(p, i);
 	place_in_graphs(p, joined);
 	sort(p->held, joined, compare_starts);
 	for (size_t i = 0; i < joined; i++)
@@ -602,7 +629,7 @@ static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
 
 static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
 {
-	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = p->state.residual_ns };
+	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = residual(p) };
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 
 	r.h.kind = REC_GPU_STEP;
@@ -755,7 +782,7 @@ void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_coun
 		.dropped_cupti = p->state.dropped_cupti,
 		.bad = gpu_feed_bad(p->feed) + gpu_feed_broken(p->feed),
 		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
-		.residual_ns = p->state.residual_ns,
+		.residual_ns = residual(p),
 		.waited_ns = p->state.waited_ns,
 		.over_ns = p->over_ns,
 		.is_over = p->is_over,

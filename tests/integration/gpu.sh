@@ -298,6 +298,8 @@ sync" >&9
 	check "$name: recording" wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
 	# the library collects some time after that
 	check "$name: kernels are collected" wait_until 60 sh -c "echo 'step 10 0' >&9; sleep 0.2; grep -sq gpu_busy_us '$TMP/$name.jsonl'"
+	# what is said of another target is said after a second of it
+	[ ! "${SAYS:-}" ] || wait_until 60 grep -q "$SAYS" "$TMP/$name.err"
 	kill -TERM "$BG"
 	local signalled=${EPOCHREALTIME/./}
 	check "$name: inftrace ends" wait_until 60 sh -c "! kill -0 $BG 2>/dev/null || grep -q '^State:.*Z' /proc/$BG/status"
@@ -344,7 +346,7 @@ test_hostile() {
 }
 
 hostile() { # MODE NAME
-	local mode=$1 name=$2 err=$TMP/$2.err start=("$MOCK/hostile_target" "$1") hostile
+	local mode=$1 name=$2 err=$TMP/$2.err start=("$MOCK/hostile_target" "$1") hostile says
 	# where the library has to be brought in
 	[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
 	background "${start[@]}" >"$TMP/$name.hostile" 2>&1
@@ -354,7 +356,11 @@ hostile() { # MODE NAME
 		skip "$name" "$(tail -n 1 "$TMP/$name.hostile")"
 		return
 	fi
-	BESIDE=$hostile, attached "$name" "$MOCK/mock_driver"
+	says=
+	case $mode in
+	calls | signals) says="process $hostile: .*not come back from loading" ;;
+	esac
+	BESIDE=$hostile, SAYS=$says attached "$name" "$MOCK/mock_driver"
 	check "$name: it lives on" is_own "$hostile"
 	case $mode in
 	again) same "$name: what its entry says is no reason to try again" "$(grep -c entered "$TMP/$name.hostile")" 1 ;;
@@ -362,7 +368,7 @@ hostile() { # MODE NAME
 	head) check "$name: is said" grep -q "process $hostile: its ring makes no sense" "$err" ;;
 	punch) check "$name: it has a library that it cannot change" grep -q "process $hostile has connected" "$err" ;;
 	small) check "$name: the line says what is in the way" grep -q "process $hostile: " "$err" ;;
-	*) check "$name: the line says what is in the way" grep -q "process $hostile: .*not come back from loading" "$err" ;;
+	*) check "$name: the line says what is in the way" grep -q "$says" "$err" ;;
 	esac
 	kill -9 "$hostile"
 }

@@ -464,6 +464,48 @@ static void test_after_end(void **state)
 	assert_int_equal(c.kept, 1);
 }
 
+/* The clock of the device loses 3 us a second against that of the CPU, or gains them, and was wrong by 6 us at the beginning: no launch is
+ * lost, and what can be seen of it is taken back. The first second waits for calls that could fit better. */
+static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
+{
+	uint64_t t = NOW + MS, stream = 0xaa;
+	struct gpu_counts c;
+
+	for (uint32_t i = 0; i < 6000; i++, t += MS) {
+		uint64_t start = t + 2 * US + (uint64_t)(begin_ns + ns_per_ms * i); /* 2 us behind its call, and done 2 us before the wait is */
+
+		call(t, t + 3 * US, stream, 1);
+		kernel(start, start + 30 * US, 7, i + 1, 1);
+		gpu_process_wait(process, &stream, t + 4 * US, t + 34 * US);
+		if (i % 100 == 99) {
+			got.n = 0;
+			drain_at(t + MS / 2);
+		}
+	}
+	assert_int_equal(got.n, 100);
+	for (uint32_t i = 0; i < got.n; i++) {
+		assert_true(got.list[i].h.start_ns + US >= got.list[i].launch_ns);
+		assert_true(got.list[i].h.start_ns <= got.list[i].launch_ns + 5 * US);
+		assert_int_equal(got.list[i].launch_ns, t - MS * (100 - i));
+	}
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.joined, 6000);
+	assert_int_equal(c.missed, 0);
+	assert_in_range(c.residual_ns, 300, 10000);
+}
+
+static void test_drift_early(void **state)
+{
+	(void)state;
+	check_drift(-6000, -3);
+}
+
+static void test_drift_late(void **state)
+{
+	(void)state;
+	check_drift(2000, 3);
+}
+
 static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, uint32_t thread, uint64_t launched)
 {
 	struct gpu_record r = agent_kernel(start, end, 7, correlation);
@@ -486,10 +528,10 @@ static void test_by_thread(void **state)
 	call(t + 20 * US, t + 30 * US, 0xaa, 1);
 	launched_kernel(t + 100 * US, t + 110 * US, 9, TID, t + 25 * US);
 	launched_kernel(t + 120 * US, t + 130 * US, 2, TID, t + 5 * US);
-	launched_kernel(t + 140 * US, t + 150 * US, 3, TID, t + 30 * US); /* a second one, at the very end of the call */
-	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US); /* between the calls */
+	launched_kernel(t + 140 * US, t + 150 * US, 3, TID, t + 30 * US);    /* a second one, at the very end of the call */
+	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US);    /* between the calls */
 	launched_kernel(t + 180 * US, t + 190 * US, 5, TID + 1, t + 5 * US); /* of a thread whose calls are not seen */
-	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS); /* after it began, which cannot be */
+	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS);     /* after it began, which cannot be */
 	drain_at(t + 1100 * MS);
 	assert_int_equal(got.n, 6);
 	assert_int_equal(got.list[0].launch_ns, t + 20 * US);
@@ -702,6 +744,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_after_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync_at_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_drift_early, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_drift_late, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_by_thread, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_late_call, set_up, tear_down),
