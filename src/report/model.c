@@ -71,6 +71,11 @@ void model_free(struct model *m)
 	for (size_t i = 0; i < m->n_archives; i++)
 		archive_hosts_free(m->archives[i]);
 	free(m->archives);
+	for (size_t i = 0; i < m->n_families; i++) {
+		tally_free(&m->families[i].stages);
+		free(m->families[i].totals.ns);
+	}
+	free(m->families);
 	tally_free(&m->lost);
 	code_tree_free(&m->code);
 	if (m->names.ids)
@@ -248,6 +253,29 @@ int process_add_call(struct process *p, const struct call *call)
 	if (array_reserve(&p->calls, p->n_calls + 1, &p->calls_size, sizeof(*p->calls)))
 		return -ENOMEM;
 	p->calls[p->n_calls++] = *call;
+	return 0;
+}
+
+int model_family(struct model *m, const char *event, const char *source, struct foreign_family **ret_family)
+{
+	struct foreign_family f = { 0 };
+	int err = model_name(m, event, &f.event) ?: model_name(m, source, &f.source);
+
+	*ret_family = NULL;
+	if (err)
+		return err;
+	for (size_t i = 0; i < m->n_families; i++) {
+		if (m->families[i].event != f.event || m->families[i].source != f.source)
+			continue;
+		*ret_family = &m->families[i];
+		return 0;
+	}
+	if (m->n_families == FAMILIES_MAX)
+		return 0;
+	if (array_reserve(&m->families, m->n_families + 1, &m->families_size, sizeof(*m->families)))
+		return -ENOMEM;
+	m->families[m->n_families] = f;
+	*ret_family = &m->families[m->n_families++];
 	return 0;
 }
 
@@ -535,6 +563,12 @@ int model_finish(struct model *m)
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
+	}
+	for (size_t i = 0; i < m->n_families; i++) {
+		struct foreign_family *f = &m->families[i];
+
+		tally_sort(&f->stages);
+		f->total = percentiles_of(f->totals.ns, f->totals.len);
 	}
 	tally_sort(&m->lost);
 	return err;

@@ -15,6 +15,7 @@
 #include "report/idmap.h"
 #include "report/seq.h"
 #include "report/stack_times.h"
+#include "report/stats.h"
 #include "report/steps.h"
 #include "util/host_id.h"
 #include "util/json_node.h"
@@ -125,6 +126,17 @@ struct names {
 	struct lh_table *ids;
 };
 
+#define FAMILIES_MAX 256
+
+/* The lines of one event of another program. */
+struct foreign_family {
+	uint32_t event, source; /* names */
+	uint64_t lines;
+	struct times totals;      /* of those that have one */
+	struct percentiles total; /* after model_finish */
+	struct tally stages;
+};
+
 struct model {
 	struct names names;
 	struct process **processes; /* in the order of their first occurrence; after model_finish those without steps last */
@@ -140,6 +152,8 @@ struct model {
 	size_t n_clocks, clocks_size;
 	struct archive_hosts **archives; /* of inftrace link: what was recorded of collectives over hosts */
 	size_t n_archives, archives_size;
+	struct foreign_family *families; /* of other programs */
+	size_t n_families, families_size;
 	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
 };
 
@@ -176,6 +190,9 @@ int process_add_behind(struct process *p, struct step *step, const struct behind
 int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
 	const struct op_time *ops, size_t n);
 int process_add_call(struct process *p, const struct call *call);
+
+/* The family of an event and a source; *ret_family NULL: there are FAMILIES_MAX others. */
+int model_family(struct model *m, const char *event, const char *source, struct foreign_family **ret_family);
 
 int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 /* A row that has been added, until the next one is. */

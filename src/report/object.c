@@ -206,6 +206,24 @@ static struct json_object *tally_array(
 	return array;
 }
 
+static struct json_object *families_array(struct json_build *b, const struct model *m)
+{
+	struct json_object *array = json_new_array(b), *o;
+
+	for (size_t i = 0; i < m->n_families; i++) {
+		const struct foreign_family *f = &m->families[i];
+
+		o = json_new_object(b);
+		put_name(b, o, "event", m, f->event);
+		put_name(b, o, "source", m, f->source);
+		json_put_u64(b, o, "lines", f->lines);
+		object_percentiles(b, o, "total_us", &f->total);
+		json_put(b, o, "stages", tally_array(b, m, &f->stages));
+		json_append(b, array, o);
+	}
+	return array;
+}
+
 static struct json_object *causes_array(
 	struct json_build *b, const struct model *m, const struct summary *sum)
 {
@@ -484,6 +502,8 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	json_put(b, o, "processes", processes);
 	if (!err)
 		err = late_put(b, o, &r->model, &r->late, slowest);
+	if (r->model.n_families)
+		json_put(b, o, "families", families_array(b, &r->model));
 	code_put_left_out(b, o, &r->model);
 	json_put(b, o, "loss", loss_object(b, &r->model));
 	if (!err && !b->failed)

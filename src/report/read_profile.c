@@ -24,7 +24,7 @@ struct profile_reader {
 	struct process *recent; /* of the previous line */
 	struct stack_ids stacks;
 	const struct json_node *object; /* the current line */
-	struct op_time *ops;    /* of one line */
+	struct op_time *ops;            /* of one line */
 	size_t ops_size;
 	/* where to look for the next key: see read_state */
 	unsigned int shape_hint, own_hint, workers_hint;
@@ -641,6 +641,35 @@ static int line_process(
 	return comm ? model_name(r->m, node_string(comm), &p->comm) : 0;
 }
 
+/* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
+static int read_foreign(struct profile_reader *r, const struct profile_line *line, const char *event, const struct json_node *stages)
+{
+	struct foreign_family *f;
+	uint32_t name;
+	int64_t ns;
+	int err;
+
+	err = model_family(r->m, event, node_string(line->values[PROFILE_KEY_source]), &f);
+	if (err)
+		return err;
+	if (!f) {
+		LINE_BAD(r, "left out: more than %d kinds of events of other programs", FAMILIES_MAX);
+		return 0;
+	}
+	f->lines++;
+	json_for_each (value, stages) {
+		if (!read_us(value, &ns))
+			continue;
+		if (!strcmp(value->key, "total"))
+			err = times_add(&f->totals, ns);
+		else
+			err = model_name(r->m, value->key, &name) ?: tally_add(&f->stages, name, ns, 1);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static int read_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape],
@@ -666,7 +695,7 @@ static int read_line(void *ctx, const struct profile_line *line)
 		err = line_process(r, line, &p);
 		return err ? err : families[i].read(r, p, shape, stages);
 	}
-	return 0;
+	return read_foreign(r, line, event, stages);
 }
 
 static void bad_line(void *ctx, uint64_t number, const char *why)

@@ -110,5 +110,5 @@ bool report_empty(const struct report *r)
 		if (!process_empty(r->model.processes[i]))
 			return false;
 	}
-	return !r->late.n && !r->late.alone;
+	return !r->late.n && !r->late.alone && !r->model.n_families;
 }

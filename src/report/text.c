@@ -372,6 +372,24 @@ static int put_process(const struct page *page, const struct process *p, const s
 	return err;
 }
 
+/* What other programs wrote: for each event its lines, and where their time went. */
+static void put_families(const struct page *page, const struct model *m)
+{
+	char d[4][DURATION_MAX], name[64], source[64], title[140];
+
+	for (size_t i = 0; i < m->n_families; i++) {
+		const struct foreign_family *f = &m->families[i];
+
+		printable(name, page, f->event);
+		snprintf(title, sizeof(title), f->source ? "%s, %s" : "%s", name, f->source ? printable(source, page, f->source) : "");
+		fprintf(page->out, "\n%s: %llu line%s", title, (unsigned long long)f->lines, f->lines == 1 ? "" : "s");
+		if (f->total.n)
+			fprintf(page->out, ", p50 %s, p90 %s, p99 %s, %s in all", words_duration(d[0], f->total.p50),
+				words_duration(d[1], f->total.p90), words_duration(d[2], f->total.p99), words_duration(d[3], f->total.sum));
+		put_tally(page, "Stages", &f->stages);
+	}
+}
+
 static void put_loss(const struct page *page, const struct report *r)
 {
 	const struct model *m = &r->model;
@@ -466,6 +484,7 @@ int report_text(const struct report *r, uint32_t slowest, FILE *out)
 		if (err)
 			return err;
 	}
+	put_families(&page, &r->model);
 	fputc('\n', out);
 	page_code_left_out(&page);
 	put_loss(&page, r);

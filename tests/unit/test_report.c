@@ -442,6 +442,35 @@ static void test_hostile_names(void **state)
 	free(p.text);
 }
 
+#define FOREIGN(event, stages) "{\"event\":\"" event "\"," HEAD ",\"source\":\"cuda\",\"shape\":{},\"stage_us\":{" stages "}}\n"
+
+/* What other programs write of events that inftrace has not, by their stages. */
+static void test_foreign(void **state)
+{
+	const char *lines = FOREIGN("unified_prof", "\"total\":100.0,\"prep\":20.0,\"launch\":80.0") FOREIGN("unified_prof",
+		"\"total\":300.0,\"prep\":30.0,\"launch\":270.0") FOREIGN("bucket\\u001b_prof", "\"a<b\":7.5");
+	struct output result;
+	char *text, *end;
+
+	(void)state;
+	REPORT_SAYS(lines, ARGV("-"), "unified_prof, cuda: 2 lines, p50 100 us, p90 300 us, p99 300 us, 400 us in all\n",
+		"  launch                             2     350 us     175 us  ", "bucket\\x1b_prof, cuda: 1 line\n", "!nothing");
+	REPORT_SAYS(lines, ARGV("--json", "-"), "{\"event\":\"unified_prof\",\"source\":\"cuda\",\"lines\":2,\"total_us\":{\"count\":2,\"p50\":100.000",
+		"\"stages\":[{\"name\":\"launch\",\"count\":2,\"total_us\":350.000},{\"name\":\"prep\",\"count\":2,\"total_us\":50.000}]");
+	REPORT_SAYS(lines, ARGV("--html=-", "-"), "\"families\":[", "!a<b");
+	/* not more kinds than that, which is said */
+	text = end = malloc(400 * 300);
+	assert_non_null(text);
+	for (int i = 0; i < 300; i++)
+		end += sprintf(end, FOREIGN("e%d", "\"total\":1.0"), i);
+	RUN(&result, text, "-");
+	assert_contains(result.err, "left out: more than 256 kinds of events of other programs (and 43 more)");
+	assert_contains(result.out, "e255, cuda: 1 line");
+	assert_null(strstr(result.out, "e256"));
+	output_free(&result);
+	free(text);
+}
+
 static void test_usage(void **state)
 {
 	static char *const wrong[][4] = {
@@ -473,7 +502,7 @@ static void test_usage(void **state)
 		result.err, "inftrace: cannot write /dev/full: No space left on device\n");
 	assert_int_equal(result.rc, EXIT_RUN);
 	output_free(&result);
-	RUN(&result, "{\"event\":\"x\"," HEAD ",\"shape\":{},\"stage_us\":{}}\n", "-");
+	RUN(&result, "{\"event\":\"op_prof\"," HEAD ",\"shape\":{},\"stage_us\":{}}\n", "-");
 	assert_contains(result.err, "nothing to report");
 	assert_int_equal(result.rc, EXIT_RUN);
 	output_free(&result);
@@ -493,6 +522,7 @@ int main(void)
 		cmocka_unit_test(test_builds),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_hostile_names),
+		cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_usage),
 	};
 
