@@ -49,7 +49,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r);
 /* Takes what has arrived, a bounded number of records, and hands over what is complete. Returns whether there is more. */
 bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg);
 
-/* The recording ends then: what begins later is not handed over. */
+/* The recording ends then: what begins later is not handed over. UINT64_MAX: it does not, or begins again. */
 void gpu_process_end(struct gpu_process *p, uint64_t end_ns);
 
 /* Nothing more will arrive: hands over the rest. */

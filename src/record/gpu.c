@@ -262,6 +262,8 @@ static void want(struct gpu *g, uint32_t wanted)
 void gpu_start(struct gpu *g)
 {
 	g->stopped = false;
+	for (size_t i = 0; i < g->n_agents; i++)
+		gpu_process_end(g->agents[i].process, UINT64_MAX);
 	want(g, WANTED);
 }
 

@@ -493,9 +493,13 @@ sys.exit(not a or not b or bool(a & b))' "$TOP/tests/tools" "$TMP/exec.pftrace" 
 	check "exec: contexts of several processes in Perfetto's tables" "$TOP/tests/tools/gpu_tables.py" "$TMP/exec.pftrace" "$TMP/exec.json"
 	expect "exec: kernels of all" 'sum(e.get("cat") == "kernel" for e in t) == 18' t="$TMP/exec.json"
 	check_rc "windows: records" 0 'gpu: ' timeout 60 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" \
-		--window every=100ms,for=50ms --output-dir "$TMP/windows" -- "$MOCK/mock_driver" init \
-		"step 100 1000000" "step 100 1000000" "step 100 1000000"
+		--window every=500ms,for=400ms --output-dir "$TMP/windows" -- "$MOCK/mock_driver" init \
+		"steps 20 100 1000000"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
+	# 100 of each step
+	check "windows: all have their kernels" sh -c "cat '$TMP'/windows/*.json | grep -c '\"cat\":\"kernel\"' >'$TMP/windows.kernels'
+		cat '$TMP'/windows/*.jsonl | grep -c gpu_busy_us >'$TMP/windows.steps'
+		[ \$(cat '$TMP/windows.kernels') -ge \$((60 * \$(cat '$TMP/windows.steps'))) ]"
 }
 
 # A process whose clock is another one: what its GPU did is where its launches are. A busy machine may lose some (their clock seems to step).
