@@ -237,8 +237,8 @@ test_others() {
 	sleep 0.3
 	tell target stop
 	tell target threads 4 1000
-	tell target fork 500 200
-	tell target vfork 500 200 "$lib"
+	tell target fork 2000 200
+	tell target vfork 2000 200 "$lib"
 	cp "$lib" "$TMP/libcalled-later.so"
 	tell target load "$TMP/libcalled-later.so"
 	wait_until 60 probes_are 2
