@@ -102,7 +102,8 @@ static bool is_same_file(const char *a, const char *b)
 	return !strcmp(dirs[0], dirs[1]) && !strcmp(base[0], base[1]);
 }
 
-static int check_twice(const char *option, const char *name, const struct record_options *o, size_t n_before)
+/* Neither another output, nor what is read. */
+static int check_other(const char *option, const char *name, const struct record_options *o, size_t n_before)
 {
 	for (size_t i = 0; i < n_before && !out_file_is_stdout(name); i++) {
 		const char *other = o->outputs[i];
@@ -113,6 +114,12 @@ static int check_twice(const char *option, const char *name, const struct record
 			log_error("-o: %s is given twice", name);
 		else
 			log_error("%s: %s is the same file as -o %s: give each its own", option, name, other);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < o->n_engines && !out_file_is_stdout(name); i++) {
+		if (access(o->engines[i], F_OK) || !is_same_file(name, o->engines[i]))
+			continue;
+		log_error("%s: %s is the preset of --engine %s, which would be replaced: choose another name", option, name, o->engines[i]);
 		return -EINVAL;
 	}
 	return 0;
@@ -160,7 +167,7 @@ static int check_profile(const struct record_options *o)
 		log_error("--profile: the name is empty");
 		return -EINVAL;
 	}
-	err = check_twice("--profile", o->profile, o, o->n_outputs);
+	err = check_other("--profile", o->profile, o, o->n_outputs);
 	if (err)
 		return err;
 	err = outfile_check_parent(o->profile, why);
@@ -212,7 +219,7 @@ int outputs_check(struct record_options *o)
 		const char *name = o->outputs[i];
 
 		to_stdout += out_file_is_stdout(name);
-		err = check_twice("-o", name, o, i);
+		err = check_other("-o", name, o, i);
 		if (!err)
 			err = check_suffix(name);
 		if (!err)

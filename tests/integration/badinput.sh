@@ -125,10 +125,12 @@ test_outputs() {
 
 	mkfifo "$TMP/pipe.json"
 	touch "$TMP/there.json"
+	cp "$TOP/engines/cuda.json" "$TMP/mine.json"
 	ln -s there.json "$TMP/other.json"
 	rows <<-'TABLE'
 		a trace and a profile in one file | 2 | --profile: a.json is the same file as -o a.json | -o a.json --profile a.json -p $target
 		one file by two ways | 2 | -o: ./a.json is the same file as -o a.json | -o a.json -o ./a.json -p $target
+		a preset as output | 2 | -o: .*/mine.json is the preset of --engine .*/mine.json, which would be replaced | -o $TMP/mine.json --engine $TMP/./mine.json -p $target
 		one file by a link | 2 | same file as -o | -o $TMP/there.json -o $TMP/other.json -p $target
 		a process id that is too large | 2 | the largest is 4194304 | -p 99999999
 		options behind several numbers | 2 | write -p .*pgrep -d, NAME | -p $target $$ -d 1s
