@@ -530,15 +530,20 @@ static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind,
 
 static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
-	struct recent *recent = recent_of(s->interns, kind, text);
+	struct recent *recent = recent_of(s->interns, kind, text), *beside = &s->interns->recent[(recent - s->interns->recent) ^ 1];
 	size_t len = strlen(text);
 	struct intern *e;
 
+	/* two that have one place would replace each other each time */
+	if (beside->place == text && beside->kind == kind && !strcmp(beside->text, text))
+		return beside->iid;
 	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);
 	if (!e)
 		e = intern_new(s, kind, text, len);
 	if (!e)
 		return 0;
+	if (recent->place && recent->place != text && !beside->place)
+		recent = beside;
 	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
 	return e->iid;
 }
