@@ -9,6 +9,10 @@
 #include "util/clock.h"
 #include "util/list_room.h"
 
+/* By how much times of a GPU may contradict those of calls, in ns, beyond what the clocks are known to: at once, and once no call that fits
+ * better can come */
+#define SURE_NS 3000
+#define SKEW_NS 20000
 #define LOOK_MAX 512 /* calls that are looked at for one kernel */
 #define MOVE_MIN 1024
 #define KEPT_MIN 512                       /* calls that have been taken, for more of what they launched */
@@ -262,7 +266,7 @@ void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns
 	}
 }
 
-static void keep(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
+static void drop_calls(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
 {
 	size_t n = 0;
 
@@ -286,7 +290,7 @@ static bool done_before(const struct call *c, uint64_t ns)
 
 void gpu_join_forget(struct gpu_join *j, uint64_t before_ns)
 {
-	keep(j, ended_before, before_ns);
+	drop_calls(j, ended_before, before_ns);
 }
 
 void gpu_join_settle(struct gpu_join *j, uint64_t until_ns)
@@ -296,7 +300,7 @@ void gpu_join_settle(struct gpu_join *j, uint64_t until_ns)
 	while (i < j->n && (j->calls[i].taken || !done_before(&j->calls[i], until_ns)))
 		i++;
 	if (i < j->n)
-		keep(j, done_before, until_ns);
+		drop_calls(j, done_before, until_ns);
 }
 
 size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max)
@@ -524,7 +528,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		struct call *c;
 		bool sure;
 
-		c = find_call(j, r, residual_ns + (wait ? JOIN_SURE_NS : JOIN_SKEW_NS), wait, &sure);
+		c = find_call(j, r, residual_ns + (wait ? SURE_NS : SKEW_NS), wait, &sure);
 		if (!c && wait)
 			return false;
 		r->h.flags |= GPU_F_FIRST;

@@ -16,10 +16,7 @@
 
 #include "gpu/devices.h"
 #include "record.h"
-#include "util/clock.h"
 
-#define JOIN_SURE_NS 3000        /* times of a GPU are often wrong by that, beyond what the clocks are known to; */
-#define JOIN_SKEW_NS 20000       /* and may be by that, which is believed where no other call can come */
 #define JOIN_CALLS_MAX (1 << 18) /* that wait for what they have launched; of more, the oldest are forgotten */
 
 enum launch_kind {

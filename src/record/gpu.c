@@ -588,7 +588,7 @@ void gpu_summary(struct gpu *g)
 	log_info("gpu: %" PRIu64 " kernels and copies of %u process%s, times within %.1f us; of %" PRIu64 " the launch was not seen",
 		all.gone.kept, g->connected, g->connected == 1 ? "" : "es", (double)all.gone.residual_ns / 1e3, all.gone.missed);
 	if (all.gone.pending)
-		log_warn("gpu: of %" PRIu64 " launches no record came: their processes were killed or called exec, or records are missing",
+		log_warn("gpu: of %" PRIu64 " launches no record came: it was not done at the end, their processes were killed or called exec, or records are missing",
 			all.gone.pending);
 	if (all.gone.over_ns || all.gone.is_over)
 		log_info("gpu: nothing was collected for %.1f s%s, since it would have taken more than --gpu-budget",
