@@ -210,17 +210,30 @@ static __always_inline void group_meet(struct thread *t, struct who w, u64 key, 
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
+/* As flags of the call: how long its thread has been off the CPU since its last step. */
+static __always_inline u64 off_cpu_since_step(const struct thread *t)
+{
+	u64 ns = 0;
+
+	for (int i = ST_CPU + 1; i < ST_MAX; i++)
+		ns += t->times.ns[i] - t->step_ns[i];
+	return t->step_over && !t->in_step && role_now(t) == ST_CPU ? ns << 32 | FUNCTION_F_OFF_CPU : 0;
+}
+
 /* Has a stack of its own for the record, since function_entry() calls others that need theirs. */
 __noinline int instant_emit(struct thread *t, struct strings *s, const struct probe *p, const struct call_vals *c)
 {
 	struct who w;
+	u64 flags = 0;
 
 	if (!t || !p || !c)
 		return 0;
 	w.tgid = c->tgid_tid >> 32;
 	w.tid = (u32)c->tgid_tid;
+	if (p->role == ROLE_SEQUENCE)
+		flags = off_cpu_since_step(t);
 	if (emits_call(p->role))
-		emit_call(thread_step(t), s, w, c->id, c->now, c->now, c->vals, p->nvals, p->nstrs, c->slot, 0);
+		emit_call(thread_step(t), s, w, c->id, c->now, c->now, c->vals, p->nvals, p->nstrs, c->slot, flags);
 	return 0;
 }
 

@@ -29,22 +29,23 @@ static __always_inline u32 thread_step(const struct thread *t)
 	return wait_void(&t->wait) ? 0 : t->member_step; /* only barriers show it */
 }
 
+/* flags: above the lower 32 bits is off_cpu_ns. */
 static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
-	u64 end, const u64 *vals, u32 flags)
+	u64 end, const u64 *vals, u64 flags)
 {
-	hdr_fill(&r->h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, flags);
+	hdr_fill(&r->h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, (u32)flags);
 	r->step = step;
-	r->pad = 0;
+	r->off_cpu_ns = flags >> 32;
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		r->vals[i] = vals[i];
 }
 
 static __always_inline void emit_function(
-	struct who w, u32 probe, u32 step, u64 start, u64 end, const u64 *vals, u32 nvals, u32 flags)
+	struct who w, u32 probe, u32 step, u64 start, u64 end, const u64 *vals, u32 nvals, u64 flags)
 {
 	struct {
 		struct rec_hdr h;
-		u32 step, pad;
+		u32 step, off_cpu_ns;
 		u64 vals[FUNC_VALS_MAX];
 	} r; /* a struct rec_function without the strings */
 
@@ -78,7 +79,7 @@ static __always_inline bool emits_call(u32 role)
 
 /* s: the strings of calls in flight; NULL if the thread has none. */
 static __always_inline void emit_call(u32 step, struct strings *s, struct who w, u32 probe,
-	u64 start, u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
+	u64 start, u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u64 flags)
 {
 	if (!s || !nstrs) {
 		emit_function(w, probe, step, start, end, vals, nvals, flags);
@@ -184,14 +185,14 @@ __weak __noinline int wait_emit(struct thread *t, u64 tgid_tid, u64 end, u32 fla
 {
 	struct {
 		struct rec_hdr h;
-		u32 step, pad;
+		u32 step, off_cpu_ns;
 	} r; /* a struct rec_function without values */
 
 	if (!t || !emits(REC_FUNCTION))
 		return 0;
 	hdr_fill(&r.h, REC_FUNCTION, t->wait.start, end, tgid_tid >> 32, (u32)tgid_tid, t->wait.probe - 1, flags);
 	r.step = thread_step(t);
-	r.pad = 0;
+	r.off_cpu_ns = 0;
 	emit(&r, sizeof(r), REC_FUNCTION);
 	return 0;
 }

@@ -100,6 +100,7 @@ enum sys_class {
 #define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
 #define FUNCTION_F_SAMPLED 0x04  /* of an operator: samples were taken while it was in flight; see rec_sample.ref */
 #define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows what it has otherwise */
+#define FUNCTION_F_OFF_CPU 0x10	 /* of an instant of ROLE_SEQUENCE: off_cpu_ns is known */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
 #define IRQ_F_SOFT 0x04		  /* a soft interrupt */
@@ -174,7 +175,7 @@ struct rec_fault {
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
 	u32 step; /* number + 1 of the step to which the call belongs; 0: none */
-	u32 pad;
+	u32 off_cpu_ns; /* with FUNCTION_F_OFF_CPU: how much of the time since the thread's last step, modulo 2^32 */
 	u64 vals[FUNC_VALS_MAX];
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/check.h"
+#include "util/clock.h"
 
 #define MEMORIES_MAX 256 /* beyond that the one reported longest ago is forgotten */
 
@@ -24,6 +25,8 @@ static const char *const names[SEQUENCE_WHATS] = {
 	[SEQUENCE_SHIFT] = "shift",
 	[SEQUENCE_CLEAR] = "clear",
 	[SEQUENCE_PLACE] = "place",
+	[SEQUENCE_BEGIN] = "begin",
+	[SEQUENCE_TOKEN] = "token",
 	[SEQUENCE_END] = "end",
 };
 
@@ -110,6 +113,16 @@ static bool find_number(const struct probe_spec *s, const struct rec_function *r
 	return true;
 }
 
+/* An engine's own reading of CLOCK_MONOTONIC, in microseconds. */
+static uint64_t find_said(const struct probe_spec *s, const struct rec_function *r)
+{
+	uint64_t us;
+
+	if (!find_value(s, r, "at_us", &us) || !us || us > INT64_MAX / 1000)
+		return 0;
+	return us * 1000 + (uint64_t)clock_boot_offset_ns(&(struct clock_shift){ 0 });
+}
+
 bool sequence_received(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_request)
 {
 	const struct probe_spec *s = &probes->specs[r->h.id];
@@ -121,7 +134,13 @@ bool sequence_change_of(struct sequence_memories *m, const struct probe_table *p
 	struct sequence_change *ret)
 {
 	const struct probe_spec *s = &probes->specs[r->h.id];
-	struct sequence_change c = { .at_ns = r->h.start_ns, .tgid = r->h.tgid, .tid = r->h.tid };
+	struct sequence_change c = {
+		.at_ns = r->h.start_ns,
+		.tgid = r->h.tgid,
+		.tid = r->h.tid,
+		.off_known = r->h.flags & FUNCTION_F_OFF_CPU,
+		.off_cpu_ns = r->off_cpu_ns,
+	};
 	const char *name;
 	uint64_t by = 0;
 
@@ -141,6 +160,7 @@ bool sequence_change_of(struct sequence_memories *m, const struct probe_table *p
 	if (c.what == SEQUENCE_PLACE && !find_number(s, r, &c.request))
 		return false;
 	find_value(s, r, "draft", &c.draft);
+	c.said_ns = find_said(s, r);
 	if (c.what == SEQUENCE_SHIFT && !find_value(s, r, "by", &by))
 		return false;
 	c.every = c.what == SEQUENCE_CLEAR || (int64_t)c.sequence < 0;

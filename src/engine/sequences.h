@@ -16,6 +16,8 @@ enum sequence_what {
 	SEQUENCE_SHIFT,	 /* positions from..to-1 are `by` higher */
 	SEQUENCE_CLEAR,	 /* all of the context are removed */
 	SEQUENCE_PLACE,	 /* what comes into the sequence next is `request` */
+	SEQUENCE_BEGIN,	 /* the engine works on the prompt of the request that was placed */
+	SEQUENCE_TOKEN,	 /* a token of the sequence has been sampled */
 	SEQUENCE_END,	 /* the engine is done with the request in the sequence */
 	SEQUENCE_WHATS,
 };
@@ -23,7 +25,10 @@ enum sequence_what {
 struct sequence_change {
 	enum sequence_what what;
 	uint64_t at_ns; /* CLOCK_BOOTTIME */
+	uint64_t said_ns; /* likewise: when it was, as the engine says, if that can be believed; 0: it does not */
 	uint32_t tgid, tid;
+	bool off_known;	  /* off_cpu_ns is, as in struct rec_function */
+	uint32_t off_cpu_ns;
 	uint64_t context; /* as the step's argument; 0: see sequence_context() */
 	uint64_t memory;  /* 0: not known */
 	bool every;	  /* sequence, if it has one */

@@ -62,11 +62,43 @@ static void keep_until(struct step_requests *q, struct step_context *context, ui
 }
 
 /* The engine says what its next rows begin: whatever was there before is over. */
-static void place(struct step_requests *q, struct step_slot *slot, uint64_t request)
+static void place(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
 {
 	slot->r.end_seen = true;
 	request_end(q, &slot->r);
-	slot->placed = request;
+	slot->place = *c;
+	slot->begun.at_ns = 0;
+}
+
+/* What the engine's memory has as the time when it began may be anything: only one since the request was placed is. */
+static void take_begin(struct step_slot *slot, const struct sequence_change *c)
+{
+	const struct sequence_change *place = &slot->place;
+
+	if (!place->request || slot->begun.at_ns)
+		return;
+	slot->begun = *c;
+	slot->begun_steps = slot->context->tally.n;
+	if (c->said_ns < place->at_ns || c->said_ns > c->at_ns)
+		return;
+	slot->begun.at_ns = c->said_ns;
+	slot->begun.off_known &= place->off_known && place->off_cpu_ns == c->off_cpu_ns;
+}
+
+/* Only of the context's last step: what had no other one behind it belongs to the time between steps. */
+static void take_token(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
+{
+	struct step_request *r = &slot->r;
+
+	if (!r->start || !r->by_parts || slot->seen.n != slot->context->tally.n || c->at_ns < r->last_end)
+		return;
+	slot->token = *c;
+	if (c->said_ns >= r->last_end && c->said_ns <= c->at_ns) {
+		slot->token.at_ns = c->said_ns;
+		slot->token.off_known &= !c->off_cpu_ns;
+	}
+	if (slot->first_due)
+		request_set_first(q, r, slot->token.at_ns);
 }
 
 static void change_slot(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
@@ -77,7 +109,11 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 		request_settle_draft(q, &slot->r, c->from);
 		slot->r.position = c->from;
 	}
-	if (c->what == SEQUENCE_SHIFT)
+	if (c->what == SEQUENCE_BEGIN)
+		take_begin(slot, c);
+	else if (c->what == SEQUENCE_TOKEN)
+		take_token(q, slot, c);
+	else if (c->what == SEQUENCE_SHIFT)
 		shift(&slot->r, c);
 	else if (c->what != SEQUENCE_REMOVE || (c->from == 0 && c->to == INT64_MAX))
 		remove_all(q, slot);
@@ -93,7 +129,7 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 	if (!context)
 		return;
 	if (c->what == SEQUENCE_PLACE) {
-		place(q, step_slots_get(&q->slots, context, c->sequence), c->request);
+		place(q, step_slots_get(&q->slots, context, c->sequence), c);
 		return;
 	}
 	if (c->what == SEQUENCE_COPY) {
@@ -108,42 +144,41 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 	}
 }
 
-static void forget(struct step_requests *q, size_t n)
-{
-	q->n_changes -= n;
-	memmove(q->changes, q->changes + n, q->n_changes * sizeof(*q->changes));
-}
-
 /* Applies the changes up to the start of a step. Calls after the last step wait for the next one: calls may go on being
  * recorded where steps do not, and then it is not known whether the request had further steps. */
 static void step_changes_until(struct step_requests *q, uint64_t ns)
 {
-	size_t n = 0;
-
-	while (n < q->n_changes && q->changes[n].at_ns <= ns)
-		apply(q, &q->changes[n++]);
-	if (n)
-		forget(q, n);
+	while (q->first_change < q->n_changes && q->changes[q->first_change].at_ns <= ns)
+		apply(q, &q->changes[q->first_change++]);
+	if (q->first_change == q->n_changes)
+		q->first_change = q->n_changes = 0;
 }
 
-/* The end of a request by the engine's own word is certain wherever the recording stops, and so is which of its last
- * guesses were accepted. */
+/* The end of a request and its last token, by the engine's own word, are certain wherever the recording stops, and so is
+ * which of its last guesses were accepted. */
 static void step_changes_finish(struct step_requests *q)
 {
-	for (size_t i = 0; i < q->n_changes; i++) {
-		if (q->changes[i].what == SEQUENCE_END || (q->changes[i].what == SEQUENCE_REMOVE && q->changes[i].from > 0))
-			apply(q, &q->changes[i]);
+	for (size_t i = q->first_change; i < q->n_changes; i++) {
+		const struct sequence_change *c = &q->changes[i];
+
+		if (c->what == SEQUENCE_TOKEN || c->what == SEQUENCE_END || (c->what == SEQUENCE_REMOVE && c->from > 0))
+			apply(q, c);
 	}
-	q->n_changes = 0;
+	q->first_change = q->n_changes = 0;
 }
 
 void step_requests_change(struct step_requests *q, const struct sequence_change *c)
 {
 	size_t i;
 
-	if (q->n_changes == STEP_CHANGES_MAX)
-		forget(q, STEP_CHANGES_MAX / 2);
-	for (i = q->n_changes++; i > 0 && q->changes[i - 1].at_ns > c->at_ns; i--)
+	if (q->n_changes == STEP_CHANGES_MAX) {
+		size_t n = q->first_change ? q->first_change : STEP_CHANGES_MAX / 2;
+
+		q->n_changes -= n;
+		q->first_change = 0;
+		memmove(q->changes, q->changes + n, q->n_changes * sizeof(*q->changes));
+	}
+	for (i = q->n_changes++; i > q->first_change && q->changes[i - 1].at_ns > c->at_ns; i--)
 		q->changes[i] = q->changes[i - 1];
 	q->changes[i] = *c;
 }
@@ -236,7 +271,7 @@ static bool is_new(struct step_requests *q, struct step_slot *slot, const struct
 {
 	const struct step_request *r = &slot->r;
 
-	if (slot->placed)
+	if (slot->place.request)
 		return true;
 	if (p->position < 0)
 		return is_new_unplaced(q, slot, p);
@@ -261,7 +296,7 @@ static void begin(
 	bool kept = p->position > 0 && p->position == slot->kept && is_prompt_like(p);
 	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && ((!slot->known && !kept) || leapt || slot->beside_loss);
 
-	before &= !slot->placed;
+	before &= !slot->place.request;
 	slot->kept = -1;
 	slot->in_prompt = !before || is_prompt_like(p);
 	before |= s->began_before;
@@ -270,8 +305,8 @@ static void begin(
 	r->lost = slot->beside_loss && p->position != 0;
 	slot->beside_loss = false;
 	slot->seen = slot->context->tally;
-	r->given = slot->placed;
-	slot->placed = 0;
+	r->given = slot->place.request;
+	slot->place.request = 0;
 	request_begin(q, r, s, before);
 }
 
@@ -314,12 +349,6 @@ static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 
 /* ---- its tokens ---- */
 
-static void set_first(struct step_slot *slot, uint64_t at)
-{
-	slot->r.first_output = at;
-	slot->last_output = at;
-}
-
 static void take_prompt(const struct taken *t, const struct step_seen *s)
 {
 	struct step_slot *slot = t->slot;
@@ -334,6 +363,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	r->prompt_tokens += p->rows;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = seen ? p->outputs : UINT64_MAX;
+	r->prefill_step = s->number;
 	/* its first output may be this step's, which for some shows later */
 	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
@@ -341,7 +371,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	slot->all_outputs = p->outputs == p->rows && p->rows > 1;
 	slot->in_prompt = slot->all_outputs;
 	if (p->outputs == 1)
-		set_first(slot, s->end);
+		slot->last_output = slot->first_due = s->end;
 }
 
 static void take_decoded_rows(struct step_requests *q, const struct taken *t, const struct step_seen *s)
@@ -354,7 +384,7 @@ static void take_decoded_rows(struct step_requests *q, const struct taken *t, co
 		return;
 	/* now it is clear that the prompt was over */
 	if (!r->decodes && !r->first_output && r->prefill_end && r->last_outputs == UINT64_MAX)
-		set_first(slot, r->prefill_end);
+		slot->last_output = slot->first_due = r->prefill_end;
 	r->decodes++;
 	r->outputs++;
 	if (outputs_known(p) && p->outputs > 1)
@@ -488,8 +518,9 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
 	struct request_part part = { .rows = &t->part, .prompt = t->prompt };
-	bool had_first = r->first_output;
 
+	if (t->slot->first_due)
+		request_set_first(q, r, t->slot->first_due);
 	add_between(q, t->slot);
 	part.others_ns = add_within(ts, t);
 	part.own_ns = s->end - s->start - part.others_ns;
@@ -503,8 +534,9 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
 	if (q->ops->part)
 		q->ops->part(r, s, &part, q->arg);
-	if (q->ops->first && r->first_output && !had_first && !r->began_before && !r->mixed)
-		q->ops->first(r, s, q->arg);
+	/* an engine that tells which request this is also tells when it has sampled the token of this step */
+	if (t->slot->first_due && (t->slot->first_due < s->end || !r->given))
+		request_set_first(q, r, t->slot->first_due);
 }
 
 static void step_parts_take(struct step_requests *q, struct step_context *c, const struct step_seen *s)
@@ -579,6 +611,7 @@ static void take_prefill(struct step_requests *q, struct step_request *r, const 
 	if (!r->prefills++)
 		r->first_chunk = s->tokens;
 	r->last_chunk = s->tokens;
+	r->prefill_step = s->number;
 	r->prompt_tokens += s->tokens;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX;
@@ -674,9 +707,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 		q->ops->part(r, s, &part, q->arg);
 	if (r->first_output || r->mixed || !step_request_ttft(r))
 		return;
-	r->first_output = r->prefill_end;
-	if (q->ops->first)
-		q->ops->first(r, s, q->arg);
+	request_set_first(q, r, r->prefill_end);
 }
 
 static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)

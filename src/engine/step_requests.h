@@ -74,10 +74,12 @@ struct step_request {
 	uint64_t given;	 /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t serial; /* 1, 2, ... in the order in which they began: its number */
 	uint64_t context, sequence;
-	uint64_t start, last_end;
+	uint64_t start, last_end; /* the end of its last step, when it is over also of the last token, if that was sampled later */
 	uint64_t busy_until; /* the last end of this one and of the earlier ones */
 	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
-	uint64_t first_output; /* the end of the step that gave its first output; 0: unknown */
+	/* Its first token was sampled then; where the engine does not tell that, the end of the step that gave it. 0: unknown */
+	uint64_t first_output;
+	uint32_t first_step; /* with first_output: the number of the step that gave it */
 	uint64_t prompt_tokens, prefills;
 	uint64_t decodes; /* steps that gave tokens */
 	uint64_t outputs; /* tokens from these, at least */
@@ -109,6 +111,7 @@ struct step_request {
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
 	uint64_t last_outputs; /* of the last prefill step; UINT64_MAX: unknown */
+	uint32_t prefill_step; /* its number */
 	int64_t position;      /* of the row after its last step; -1: unknown */
 	struct step_seen draft; /* the last step, if it had several outputs */
 	uint64_t draft_from;	/* the end of the previous step */
@@ -121,9 +124,9 @@ struct step_requests_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A part of a step was assigned to a request. Called after `begin`, and before `step` for the same step. */
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	/* After `part`. Its first output is known, as of r->first_output: with the step that gave it, or where only
-	 * the next one shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
-	void (*first)(struct step_request *r, const struct step_seen *s, void *arg);
+	/* After `part` of the step that gave its first output. When that was is known now, as of r->first_output. Not told of one whose
+	 * beginning was not seen, or that is mixed. */
+	void (*first)(struct step_request *r, void *arg);
 	/* A step, in the order in which they began, after its request was updated. Called once for a
 	 * shared step, with one of its requests. */
 	void (*step)(struct step_request *r, const struct step_seen *s, void *arg);

@@ -312,6 +312,65 @@ void request_keep_first(struct step_request *r)
 		r->waits[i].first_ns = r->waits[i].ns;
 }
 
+void request_set_first(struct step_requests *q, struct step_request *r, uint64_t at)
+{
+	struct step_slot *slot = slot_of(r);
+
+	/* nothing but this has been done since */
+	if (slot->first_due && at > slot->first_due)
+		r->first_between += at - slot->first_due;
+	slot->first_due = 0;
+	r->first_output = at;
+	r->first_step = r->prefill_step;
+	if (q->ops->first && !r->began_before && !r->mixed)
+		q->ops->first(r, q->arg);
+}
+
+/* Time of a gap between steps, of which it is known how long the thread was off the CPU. gap: states of all of it. */
+static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known, uint64_t off, const uint64_t gap[ST_MAX])
+{
+	int state = ST_CPU;
+
+	r->spans[SPAN_BETWEEN] += ns;
+	r->states_unknown[SPAN_BETWEEN] |= !off_known || off > ns;
+	if (r->states_unknown[SPAN_BETWEEN])
+		return;
+	r->span_states[SPAN_BETWEEN][ST_CPU] += ns - off;
+	for (int i = ST_CPU + 1; i < ST_MAX && off; i++) {
+		r->states_unknown[SPAN_BETWEEN] |= gap[i] && state;
+		state = gap[i] ? i : state;
+	}
+	r->states_unknown[SPAN_BETWEEN] |= off && !state;
+	r->span_states[SPAN_BETWEEN][state] += off;
+}
+
+/* The engine began with it before its first step `s`, and no other step was in between. */
+static void add_lead_in(struct step_slot *slot, const struct step_seen *s)
+{
+	const struct sequence_change *c = &slot->begun;
+	uint64_t known = 0;
+
+	if (!c->at_ns || c->at_ns >= s->start || slot->begun_steps != slot->context->tally.n)
+		return;
+	for (int i = 0; i < ST_MAX; i++)
+		known += s->before_ns[i];
+	slot->r.start = c->at_ns;
+	add_part_of_gap(&slot->r, s->start - c->at_ns, c->off_known && known >= s->start - c->at_ns,
+		(uint32_t)(known - s->before_ns[ST_CPU] - c->off_cpu_ns), s->before_ns);
+}
+
+/* Its last token was sampled after its last step. */
+static void add_tail(struct step_slot *slot)
+{
+	static const uint64_t gap[ST_MAX];
+	struct step_request *r = &slot->r;
+
+	if (slot->token.at_ns <= r->last_end)
+		return;
+	add_part_of_gap(r, slot->token.at_ns - r->last_end, slot->token.off_known, slot->token.off_cpu_ns, gap);
+	r->last_end = slot->token.at_ns;
+}
+
 /* The longest first, without gaps. */
 static void sort_waits(struct step_request *r)
 {
@@ -331,6 +390,8 @@ void request_begin(struct step_requests *q, struct step_request *r, const struct
 	if (r->start)
 		return;
 	r->start = s->start;
+	add_lead_in(slot_of(r), s);
+	slot_of(r)->begun.at_ns = 0;
 	r->serial = ++q->serial;
 	r->began_before = began_before;
 	if (q->ops->begin)
@@ -361,6 +422,9 @@ void request_end(struct step_requests *q, struct step_request *r)
 {
 	struct step_slot *slot = slot_of(r);
 
+	if (slot->first_due)
+		request_set_first(q, r, slot->first_due);
+	add_tail(slot);
 	if (r->start && q->ops->done) {
 		if (r->n_waits)
 			sort_waits(r);
@@ -370,7 +434,7 @@ void request_end(struct step_requests *q, struct step_request *r)
 		memset(r->waits, 0, r->waits_cap * sizeof(*r->waits));
 	slot->known |= r->start != 0;
 	slot->in_prompt = slot->all_outputs = false;
-	slot->last_output = 0;
+	slot->last_output = slot->token.at_ns = 0;
 	*r = (struct step_request){
 		.tgid = r->tgid,
 		.context = r->context,

@@ -40,9 +40,13 @@ struct step_slot {
 	bool beside_loss; /* steps were lost since its last one */
 	bool in_prompt;	  /* none of its rows has given an output yet */
 	bool all_outputs; /* each row of its prompt gave one, so that no token follows from that */
-	uint64_t placed;  /* the engine's number, plus 1, of the request that its next row begins; 0: unknown */
+	struct sequence_change place; /* its next row begins that request; request 0: unknown */
 	int64_t kept;	  /* it was copied from another sequence until there; -1: not */
 	uint64_t last_output; /* the end of its last step that gave one; 0: unknown */
+	uint64_t first_due;   /* the end of the step that gave its first output, until it is known when that was sampled */
+	struct sequence_change token; /* its last one was sampled, after the last step; at_ns 0: not known */
+	struct sequence_change begun; /* the engine began with the request that is placed; at_ns 0: not known */
+	uint64_t begun_steps; /* the context had so many until then */
 	struct step_slot *next; /* in its bucket, or in the free list */
 	struct {
 		struct step_slot *before, *after;
@@ -118,7 +122,7 @@ static inline struct step_slot *slot_of(struct step_request *r)
 
 #define STEP_QUEUE_MAX 8192 /* steps waiting for those that began before them */
 
-#define STEP_CHANGES_MAX 2048
+#define STEP_CHANGES_MAX 32768 /* of two rounds, with each token of each sequence */
 #define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
 
 struct step_requests {
@@ -140,12 +144,12 @@ struct step_requests {
 	struct sequence_memories *memories;
 	struct draft_contexts drafts;
 	struct sequence_change changes[STEP_CHANGES_MAX]; /* by time; full: the first ones are forgotten */
-	size_t n_changes;
+	size_t first_change, n_changes; /* those from first_change up to n_changes - 1 */
 };
 
 /* ---- one request ---- */
 
-/* `began_before`: what came before this step was not seen. A request that has begun already continues. */
+/* With the step, or before it where the engine did. `began_before`: what came before this step was not seen. A request that has begun already continues. */
 void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before);
 
 /* Afterwards its slot is like that of a sequence without a request. */
@@ -170,5 +174,8 @@ void request_add_wait(struct step_request *r, const struct step_wait *w);
 
 /* Its first output, as far as is known, is that of the step whose time was added last. */
 void request_keep_first(struct step_request *r);
+
+/* Its first output was there at `at`; not before first_due, which waits for it. */
+void request_set_first(struct step_requests *q, struct step_request *r, uint64_t at);
 
 #endif

@@ -300,9 +300,9 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	trigger_request_begin(arg, r);
 }
 
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+static void on_first(struct step_request *r, void *arg)
 {
-	trigger_request_first(arg, r, s);
+	trigger_request_first(arg, r);
 }
 
 static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)

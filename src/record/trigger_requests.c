@@ -98,7 +98,7 @@ void trigger_request_mixed(struct trigger_set *set, const struct step_request *r
 	take(set, r, &none);
 }
 
-void trigger_request_first(struct trigger_set *set, const struct step_request *r, const struct step_seen *s)
+void trigger_request_first(struct trigger_set *set, const struct step_request *r)
 {
 	char spent[TIME_TEXT_MAX];
 	struct no_token waited;
@@ -113,7 +113,7 @@ void trigger_request_first(struct trigger_set *set, const struct step_request *r
 	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
 	if (t && !waited.told && trigger_is_told(set, t, r->first_output, r->tgid))
 		trigger_tell(set, t, "the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
-			r->sequence, r->tgid, trigger_time(spent, ns), s->number);
+			r->sequence, r->tgid, trigger_time(spent, ns), r->first_step);
 }
 
 /* Requests that still wait need not have rows in the step. */

@@ -76,7 +76,7 @@ const struct trigger_hit *trigger_take(struct trigger_set *set);
 /* ---- trigger_requests.c: request_ttft, request_tpot, queue. Of struct step_requests_ops ---- */
 
 void trigger_request_begin(struct trigger_set *set, const struct step_request *r);
-void trigger_request_first(struct trigger_set *set, const struct step_request *r, const struct step_seen *s);
+void trigger_request_first(struct trigger_set *set, const struct step_request *r);
 void trigger_request_step(struct trigger_set *set, const struct step_seen *s);
 void trigger_request_token(
 	struct trigger_set *set, const struct step_request *r, const struct step_seen *s, uint64_t ns);

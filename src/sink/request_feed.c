@@ -47,13 +47,13 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 	TELL((struct request_feed *)arg, part, r, s, p);
 }
 
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+static void on_first(struct step_request *r, void *arg)
 {
 	struct request_feed *f = arg;
 
 	if (f->pairs)
 		request_pairs_first(f->pairs, r);
-	TELL(f, first, r, s);
+	TELL(f, first, r);
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)

@@ -17,7 +17,7 @@
 struct request_reader_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	void (*first)(struct step_request *r, const struct step_seen *s, void *arg);
+	void (*first)(struct step_request *r, void *arg);
 	void (*step)(struct step_request *r, const struct step_seen *s, void *arg);
 	void (*mixed)(struct step_request *r, void *arg);
 	/* A request is over. Returns what `sequence` shall be called with, allocated with malloc(); NULL: it shall not be called

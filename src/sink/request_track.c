@@ -360,10 +360,10 @@ static void tell_arrows(struct request_tracks *t, const struct step_request *r, 
 
 	if (r->last_end == r->start)
 		return;
-	tell_arrow(t, r, row, "first step", &l->first, l->first.start, r->start);
+	tell_arrow(t, r, row, "first step", &l->first, l->first.start, l->first.start);
 	if (l->gave_first.known && !r->lost)
 		tell_arrow(t, r, row, "first token", &l->gave_first, l->gave_first.end - 1, first_token);
-	if (l->last.number != l->first.number && l->last.end != r->first_output)
+	if (l->last.number != l->first.number && l->last.number != l->gave_first.number)
 		tell_arrow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
 }
 
@@ -459,16 +459,15 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 		request_counts_part(&t->groups[group].counts, &l->counted, s->start, s->end);
 }
 
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+static void on_first(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = find_live(t, r);
 
-	(void)s;
 	/* it may be reported with a later step */
-	if (l && l->last.end == r->first_output)
+	if (l && l->last.number == r->first_step)
 		l->gave_first = l->last;
-	else if (l && l->before_last.end == r->first_output)
+	else if (l && l->before_last.number == r->first_step)
 		l->gave_first = l->before_last;
 }
 

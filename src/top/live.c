@@ -481,12 +481,11 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 	live_requests_part(l->batches, r, s);
 }
 
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+static void on_first(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
 	uint64_t ttft = step_request_ttft(r);
 
-	(void)s;
 	if (r->by_parts)
 		live_requests_first(l->batches, r);
 	if (!ttft)

@@ -24,9 +24,8 @@ static void on_done(struct step_request *r, void *arg)
 		t->waits[i] = r->waits[i];
 }
 
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+static void on_first(struct step_request *r, void *arg)
 {
-	(void)s;
 	(void)arg;
 	assert_true(r->first_output && !r->began_before && !r->mixed);
 	n_firsts++;
@@ -582,6 +581,168 @@ static void test_placed(void **state)
 	assert_int_equal(n_got, 0);
 }
 
+static uint64_t said_ns;
+
+/* What the engine says at `at`, when the thread has been off the CPU for so long since its last step. */
+static void told(enum sequence_what what, uint64_t at, uint64_t sequence, uint32_t off_cpu_ns)
+{
+	struct sequence_change c = { .what = what, .tgid = 1, .context = 9, .at_ns = at, .sequence = sequence, .to = INT64_MAX };
+
+	c.request = 18 + sequence;
+	c.said_ns = said_ns;
+	c.off_known = true;
+	c.off_cpu_ns = off_cpu_ns;
+	step_requests_change(requests, &c);
+}
+
+static void check_sums(const struct step_request *r)
+{
+	uint64_t sum = 0, between = 0;
+
+	for (int i = 0; i < SPAN_MAX; i++)
+		sum += r->spans[i];
+	for (int i = 0; i < ST_MAX; i++)
+		between += r->span_states[SPAN_BETWEEN][i];
+	assert_int_equal(sum, r->last_end - r->start);
+	assert_true(r->states_unknown[SPAN_BETWEEN] || between == r->spans[SPAN_BETWEEN]);
+	assert_int_equal(r->spans[SPAN_OWN_PREFILL] + r->first_others + r->first_between, r->first_output - r->start);
+}
+
+/* The engine tells when it begins with a request, and when it has sampled the tokens of a step: one after the other. */
+static void test_sampled(void **state)
+{
+	(void)state;
+	begin();
+	for (uint64_t i = 0; i < 3; i++)
+		told(SEQUENCE_PLACE, 90, i, 0);
+	told(SEQUENCE_BEGIN, 96, 0, 0);
+	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
+	assert_int_equal(n_firsts, 0);
+	told(SEQUENCE_TOKEN, 112, 0, 0);
+	told(SEQUENCE_TOKEN, 114, 1, 0);
+	ADD(2, 3, 3, { { 0, 8, 1, 1 }, { 1, 8, 1, 1 }, { 2, 8, 1, 1 } });
+	assert_int_equal(n_firsts, 3);
+	told(SEQUENCE_TOKEN, 132, 0, 0);
+	told(SEQUENCE_END, 133, 0, 0);
+	told(SEQUENCE_TOKEN, 136, 1, 3);
+	ADD(4, 5, 1, { { 1, 9, 1, 1 } });
+	ADD(6, 7, 1, { { 2, 9, 1, 1 } });
+	told(SEQUENCE_TOKEN, 173, 1, 0); /* a step of another one has been in between: of what it tells is not known */
+	end();
+	assert_int_equal(n_got, 3);
+	for (int i = 0; i < 3; i++) {
+		check_sums(&got[i].r);
+		assert_int_equal(got[i].r.first_step, got[0].r.first_step);
+	}
+	assert_int_equal(got[0].r.start, 96);
+	assert_true(got[0].r.states_unknown[SPAN_BETWEEN]); /* of the time before the first step of all */
+	assert_int_equal(got[0].r.first_output, 112);
+	assert_int_equal(got[0].r.first_between, 4 + 2);
+	assert_int_equal(got[0].r.last_end, 132);
+	assert_int_equal(got[1].r.start, 100);
+	assert_int_equal(got[1].r.first_output, 114);
+	assert_int_equal(got[1].r.last_end, 150); /* it went on after what had come off the CPU */
+	/* nobody told of its tokens */
+	assert_int_equal(got[2].r.first_output, 110);
+	assert_int_equal(got[2].r.last_end, 170);
+}
+
+/* Of the time before the first step and after the last one only is known how long the thread was off the CPU. */
+static void test_part_of_gap(void **state)
+{
+	static const struct {
+		uint64_t cpu, poll, runnable; /* of the 50 before its step */
+		uint32_t before, after;	      /* off the CPU: of these until it began with it, and until it had the token */
+		bool unknown;
+		uint64_t got_cpu, got_poll;
+	} cases[] = {
+		{ 50, 0, 0, 0, 0, false, 8 + 5, 0 },
+		{ 10, 40, 0, 40, 0, false, 8 + 5, 0 },
+		{ 10, 40, 0, 37, 0, false, 5 + 5, 3 },
+		{ 10, 37, 3, 40, 0, false, 8 + 5, 0 },
+		{ 10, 37, 3, 37, 0, true, 0, 0 }, /* of which kind? */
+		{ 10, 40, 0, 30, 0, true, 0, 0 }, /* longer than the time itself */
+		{ 10, 39, 0, 40, 0, true, 0, 0 }, /* not all of it is known */
+		{ 50, 0, 0, 0, 2, true, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct row_part prompt[] = { { 0, 0, 8, 1 } }, other[] = { { 1, 5, 1, 1 } };
+		struct step_seen s = { .start = 100, .end = 110, .tgid = 1, .context = 9, .number = 1, .tokens = 1, .n_parts = 1, .parts = other };
+		const struct step_request *r = &got[1].r;
+
+		begin();
+		step_requests_add(requests, &s);
+		told(SEQUENCE_PLACE, 120, 0, 0);
+		told(SEQUENCE_BEGIN, 152, 0, cases[i].before);
+		told(SEQUENCE_TOKEN, 175, 0, cases[i].after);
+		s = (struct step_seen){ .start = 160, .end = 170, .tgid = 1, .context = 9, .number = 2, .tokens = 8, .n_parts = 1, .parts = prompt };
+		s.before_ns[ST_CPU] = cases[i].cpu;
+		s.before_ns[ST_BLOCKED_POLL] = cases[i].poll;
+		s.before_ns[ST_RUNNABLE] = cases[i].runnable;
+		step_requests_add(requests, &s);
+		end();
+		assert_int_equal(n_got, 2);
+		check_sums(r);
+		assert_int_equal(r->start, 152);
+		assert_int_equal(r->last_end, 175);
+		assert_int_equal(step_request_ttft(r), 23);
+		assert_int_equal(r->states_unknown[SPAN_BETWEEN], cases[i].unknown);
+		if (!cases[i].unknown) {
+			assert_int_equal(r->span_states[SPAN_BETWEEN][ST_CPU], cases[i].got_cpu);
+			assert_int_equal(r->span_states[SPAN_BETWEEN][ST_BLOCKED_POLL], cases[i].got_poll);
+		}
+	}
+}
+
+/* The engine's memory has a time, which is believed where it can be one. */
+static void test_said(void **state)
+{
+	static const struct {
+		uint64_t begun, sampled; /* as the engine says */
+		uint32_t off;	 /* when it was placed; when it began 5 */
+		uint32_t token_off;
+		uint64_t start, last_end;
+		bool unknown;
+	} cases[] = {
+		{ 0, 0, 5, 0, 152, 175, false },
+		{ 130, 172, 5, 0, 130, 172, false },
+		{ 119, 169, 5, 0, 152, 175, false }, /* before it was placed, and before the end of the step */
+		{ 153, 176, 5, 0, 152, 175, false },
+		{ 130, 0, 4, 0, 130, 175, true }, /* whether it was off the CPU before or after is unknown */
+		{ 0, 172, 5, 1, 152, 172, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct row_part prompt[] = { { 0, 0, 8, 1 } }, other[] = { { 1, 5, 1, 1 } };
+		struct step_seen s = { .start = 100, .end = 110, .tgid = 1, .context = 9, .number = 1, .tokens = 1, .n_parts = 1, .parts = other };
+
+		begin();
+		step_requests_add(requests, &s);
+		told(SEQUENCE_PLACE, 120, 0, cases[i].off);
+		said_ns = cases[i].begun;
+		told(SEQUENCE_BEGIN, 152, 0, 5);
+		said_ns = 0;
+		told(SEQUENCE_BEGIN, 155, 0, 5); /* the first one counts */
+		said_ns = cases[i].sampled;
+		told(SEQUENCE_TOKEN, 175, 0, cases[i].token_off);
+		said_ns = 0;
+		s = (struct step_seen){ .start = 160, .end = 170, .tgid = 1, .context = 9, .number = 2, .tokens = 8, .n_parts = 1, .parts = prompt };
+		s.before_ns[ST_CPU] = 45;
+		s.before_ns[ST_RUNNABLE] = 5;
+		step_requests_add(requests, &s);
+		end();
+		assert_int_equal(n_got, 2);
+		check_sums(&got[1].r);
+		assert_int_equal(got[1].r.start, cases[i].start);
+		assert_int_equal(got[1].r.last_end, cases[i].last_end);
+		assert_int_equal(step_request_ttft(&got[1].r), cases[i].last_end - cases[i].start);
+		assert_int_equal(got[1].r.states_unknown[SPAN_BETWEEN], cases[i].unknown);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -598,6 +759,9 @@ int main(void)
 		TEST(test_pushed_out),
 		TEST(test_changes),
 		TEST(test_placed),
+		TEST(test_sampled),
+		TEST(test_part_of_gap),
+		TEST(test_said),
 		TEST(test_junk),
 	};
 
