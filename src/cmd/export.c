@@ -207,16 +207,20 @@ static const char *why_not(const struct json_source *source, const struct export
 {
 	bool filtered = args->filter.phase || args->filter.state || args->filter.step >= 0;
 	const unsigned char *p = source->pos;
-	const char *unused = NULL;
+	const char *why = NULL;
+	enum file_kind kind;
 	char buf[160];
 
 	if (p == source->end)
 		return "is empty";
 	if (source->end - p > 1 && *p == '\n')
 		p++;
-	*ret_profile = *p == '{' && file_detect(source, buf, sizeof(buf), &unused) == FILE_PROFILE;
+	kind = file_detect(source, buf, sizeof(buf), &why);
+	*ret_profile = *p == '{' && kind == FILE_PROFILE;
 	if (*ret_profile)
 		return NULL;
+	if (kind >= FILE_EXECUTION_TRACE)
+		return why;
 	if (*p == '[' || *p == '{')
 		return "is a Chrome trace, which has no samples: record with -o FILE.pftrace or --profile FILE";
 	return filtered ? "is no profile, and nothing else says the phase, state and step of samples" : NULL;

@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Check profile JSONL files, Chrome traces (.json, .json.gz; told apart by content) and execution traces (.et).\n"
+	"Check profile JSONL files, Chrome traces (.json, .json.gz) and execution traces (.et, and JSON of PyTorch and Chakra); told apart by content.\n"
 	"\v"
 	"Of a profile: every line has the required fields with their types; in token_prof lines "
 	"of inftrace the states sum to the total, to the nanosecond. Of a trace: every event is "
@@ -108,12 +108,12 @@ static bool file_validate(
 	report.ctx = printable;
 	if (json_source_open(&source, path))
 		why = source.error;
-	else if (text_has_suffix(path, ".et")) /* nothing in its first bytes tells */
-		kind = FILE_EXECUTION_TRACE;
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
-	/* of a profile to which nothing was written */
-	if (kind == FILE_OTHER && !source.error[0] && text_is_blank((const char *)source.pos, (size_t)(source.end - source.pos)))
+	if (!source.error[0] && kind < FILE_EXECUTION_TRACE && text_has_suffix(path, ".et")) /* one that is damaged, or says nothing about itself */
+		kind = FILE_EXECUTION_TRACE;
+	/* of a profile to which nothing was written; all other JSON has brackets */
+	if (kind == FILE_OTHER && !source.error[0] && !text_has_suffix(path, ".json") && text_is_blank((const char *)source.pos, (size_t)(source.end - source.pos)))
 		kind = FILE_PROFILE;
 	switch (kind) {
 	case FILE_OTHER:
@@ -126,9 +126,8 @@ static bool file_validate(
 	case FILE_TRACE:
 		check_trace(&source, printable, &report, out);
 		break;
-	case FILE_EXECUTION_TRACE:
-		check_execution_trace(&source, printable, &report, out);
-		break;
+	default:
+		check_execution_trace(&source, kind, printable, &report, out);
 	}
 	json_source_close(&source);
 	if (report.problems > CHECK_SHOWN_MAX)

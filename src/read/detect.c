@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "read/etrace.h"
 #include "util/text.h"
 
 /* Whether the key at p (after its opening quote) is name; escapes do not occur in these names. */
@@ -14,14 +15,27 @@ static bool key_is(const unsigned char *p, const unsigned char *end, const char 
 	return (size_t)(end - p) > len && !memcmp(p, name, len) && p[len] == '"';
 }
 
+/* The first message of an execution trace; of an empty one nothing tells. */
+static bool is_execution_trace(const unsigned char *p, const unsigned char *end)
+{
+	struct proto_bytes in = { p, end };
+	uint64_t len;
+	bool own;
+
+	if (proto_read_varint(&in, &len) != 1 || len > proto_len(in))
+		return false;
+	in.end = in.p + len;
+	return etrace_metadata(in, &own) > 0;
+}
+
 /*
- * Classifies an object at the start of the file: the first line of a profile, or {"traceEvents":
+ * Classifies an object at the start of the file: the first line of a profile, an execution trace, or {"traceEvents":
  * ...}? The keys at depth 1 tell. A profile whose first line is broken should still be recognised,
  * and a trace may have anything of any size before its traceEvents, over any number of lines.
  */
 static enum file_kind detect_object(const unsigned char *p, const unsigned char *end)
 {
-	bool in_string = false, may_be_key = false, event_key = false;
+	bool in_string = false, may_be_key = false, event_key = false, nodes_key = false;
 	int depth = 0;
 
 	for (; p < end; p++) {
@@ -40,9 +54,12 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 			break;
 		case '}':
 		case ']':
-			if (--depth == 0)
-				return FILE_PROFILE;
-			break;
+			if (--depth)
+				break;
+			if (nodes_key && !event_key)
+				return FILE_ET_PYTORCH;
+			/* lines of a profile are apart */
+			return !event_key && p + 1 < end && p[1] == '{' ? FILE_ET_JSONIZER : FILE_PROFILE;
 		case ',':
 			may_be_key = true;
 			break;
@@ -50,6 +67,10 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 			in_string = true;
 			if (depth == 1 && may_be_key && key_is(p + 1, end, "traceEvents"))
 				return FILE_TRACE;
+			if (depth == 1 && may_be_key && key_is(p + 1, end, "workload_graph"))
+				return FILE_ET_FEEDER;
+			if (depth == 1 && may_be_key && key_is(p + 1, end, "nodes"))
+				nodes_key = true;
 			if (depth == 1 && may_be_key && key_is(p + 1, end, "event"))
 				event_key = true;
 			may_be_key = false;
@@ -60,7 +81,8 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 			break;
 		}
 	}
-	return event_key ? FILE_PROFILE : FILE_TRACE;
+	return event_key ? FILE_PROFILE : nodes_key ? FILE_ET_PYTORCH
+						    : FILE_TRACE;
 }
 
 enum file_kind file_detect(
@@ -73,6 +95,9 @@ enum file_kind file_detect(
 		*ret_why = "is empty";
 		return FILE_OTHER;
 	}
+	*ret_why = "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et";
+	if (is_execution_trace(p, end))
+		return FILE_EXECUTION_TRACE;
 	p = (const unsigned char *)text_trim((const char *)p, &len);
 	if (!len) {
 		*ret_why = "holds only white space";

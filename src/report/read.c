@@ -76,16 +76,14 @@ int read_file(struct model *m, const char *path, struct read_problems *problems,
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
 	switch (kind) {
-	case FILE_EXECUTION_TRACE:
-	case FILE_OTHER:
-		read_problem(problems, "%s", why);
-		break;
 	case FILE_PROFILE:
 		err = read_profile(m, &source, path, problems);
 		break;
 	case FILE_TRACE:
 		err = read_trace(m, &source, path, problems);
 		break;
+	default:
+		read_problem(problems, "%s", why);
 	}
 	json_source_close(&source);
 	return err;

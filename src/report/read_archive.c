@@ -85,7 +85,7 @@ static int member_kind(struct archive *a, const struct zip_member *m)
 		read_problem(a->problems, "%s: %s", m->name, source.error);
 	} else {
 		kind = file_detect(&source, buf, sizeof(buf), &why);
-		if (kind == FILE_TRACE && !strncmp(m->name, ARCHIVE_BESIDE, sizeof(ARCHIVE_BESIDE) - 1)) {
+		if (kind >= FILE_EXECUTION_TRACE) {
 			note(a, m->name, "it is an execution trace, which has no times");
 			kind = NOT_READ;
 		}

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "read/json_source.h"
+#include "read/detect.h"
 
 /* How many problems of a file are shown; the others are counted. */
 #define CHECK_SHOWN_MAX 10
@@ -51,7 +51,7 @@ void check_profile(struct json_source *source, const char *path, const char *con
 	size_t required_len, struct check_report *report, FILE *out);
 void check_trace(
 	struct json_source *source, const char *path, struct check_report *report, FILE *out);
-void check_execution_trace(
-	struct json_source *source, const char *path, struct check_report *report, FILE *out);
+/* kind: FILE_EXECUTION_TRACE or one of those behind it. */
+void check_execution_trace(struct json_source *source, enum file_kind kind, const char *path, struct check_report *report, FILE *out);
 
 #endif

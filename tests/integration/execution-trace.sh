@@ -38,6 +38,12 @@ test_f16() {
 	same "f16: each node has its time" "$(said f16 'e["timed"] == e["nodes"]')" True
 	same "f16: two operators in one call" "$(said f16 'e["fused"] > 0')" True
 	same "f16: what reads the cache comes after what writes it" "$(said f16 'e["control"] > 0')" True
+	cp "$TMP/f16.et" "$TMP/f16"
+	check_rc "f16: is known without its name" 0 "execution trace, $(said f16 'e["nodes"]') nodes" "$INFTRACE" validate "$TMP/f16"
+	check_rc "f16: goes along beside a trace" 0 "f16.et: execution trace, $(said f16 'e["nodes"]') nodes without a cycle; none has a number of PyTorch's" \
+		"$INFTRACE" link -o "$TMP/f16.zip" "$TOP/tests/golden/kineto.json.gz" --et "$TMP/f16.et"
+	check_rc "f16: which the report says" 1 "it is an execution trace, which has no times" "$INFTRACE" report "$TMP/f16.zip"
+	check_rc "f16: and is no trace to report by itself" 1 "is an execution trace: inftrace validate checks it" "$INFTRACE" report "$TMP/f16.et"
 }
 
 test_one_thread() {
