@@ -28,7 +28,7 @@ struct link_args {
 
 static const struct argp_option options[] = {
 	{ "output", 'o', "OUT.zip", 0, "The archive to write", 0 },
-	{ "et", KEY_ET, "FILE", 0, "PyTorch's execution trace (JSON) of the run of a Kineto trace", 0 },
+	{ "et", KEY_ET, "FILE", 0, "Execution trace: PyTorch's of the run of a Kineto trace (JSON), one of Chakra's tools, or a .et of record -o", 0 },
 	{ "check", KEY_CHECK, NULL, 0, "Only say how the clocks relate; write nothing", 0 },
 	{ 0 },
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* PyTorch's execution traces (JSON), and whether one is of the same run as a Kineto trace. */
+/* Execution traces of PyTorch, Chakra's tools and inftrace, and whether one is of the same run as a Kineto trace. */
 #ifndef INFTRACE_LINK_ET_H
 #define INFTRACE_LINK_ET_H
 

@@ -78,7 +78,9 @@ static void tell_et(const struct link *l, const struct linked *d, FILE *out)
 	char kineto[256];
 
 	fprintf(out, ": execution trace, %llu nodes without a cycle", (unsigned long long)d->et.nodes);
-	if (d->et_compared)
+	if (!d->et.operators)
+		fputs("; none has a number of PyTorch's profiler by which to compare", out);
+	else if (d->et_compared)
 		fprintf(out, "; %llu of %llu operators are in %s with their number and name", (unsigned long long)d->et.found,
 			(unsigned long long)d->et.operators, text_printable(kineto, sizeof(kineto), l->list[d->to]->file.path));
 	else

@@ -4,6 +4,8 @@
 
 #include "cases.h"
 #include "link/link.h"
+#include "sink/chakra.h"
+#include "sink/proto.h"
 #include "trace_builder.h"
 #include "unit.h"
 
@@ -581,6 +583,82 @@ static void test_et_refused(void **state)
 	}
 }
 
+/* A node of Chakra's converter; cpu: not a kernel, which has the number of what launched it. */
+static char *converted_node(char *p, uint64_t id, const char *name, uint64_t rf_id, bool cpu)
+{
+	char *begin = p, *attr;
+
+	p = proto_u64(p + 2, 1, id);
+	p = proto_text(p, 2, name, strlen(name));
+	p = proto_u64(p, 3, 4);
+	p = proto_open(p, 10, &attr);
+	p = proto_text(p, 1, "rf_id", 5);
+	p = proto_u64(p, 9, rf_id);
+	p = proto_close(attr, p);
+	p = proto_open(p, 10, &attr);
+	p = proto_text(p, 1, "is_cpu_op", 9);
+	p = proto_u64(p, 27, cpu);
+	p = proto_close(attr, p);
+	return proto_close(begin, p);
+}
+
+/* A whole file but for the last `cut` bytes, beside the trace of Kineto. */
+static int link_bytes(const char *text, const char *end, size_t cut)
+{
+	int err;
+
+	assert_int_equal(
+		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	files[n_files] = file_of(text, (size_t)(end - text) - cut);
+	err = link_add(&l, files[n_files++]->path, NULL, true);
+	return err ? err : link_relate(&l);
+}
+
+static void test_et_protobuf(void **state)
+{
+	static const char metadata[] = "\5\x0a\3"
+				       "1.0";
+	const struct et_context c = { .phase = "decode" };
+	struct et_node own = { .id = 1, .t.name = "n" };
+	char text[1024], *p;
+
+	(void)state;
+	memcpy(text, metadata, 6);
+	p = converted_node(text + 6, 1, "aten::mul", 3, true);
+	p = converted_node(p, 2, "a_kernel", 3, false);
+	assert_int_equal(link_bytes(text, p, 0), 0);
+	assert_int_equal(l.list[1]->et.nodes, 2);
+	assert_int_equal(l.list[1]->et.operators, 1);
+	assert_int_equal(l.list[1]->et.found, 1);
+	clear(NULL);
+	check_refused(link_bytes(text, p, 1), "the file ends inside a node");
+	clear(NULL);
+	p = converted_node(text + 6, 1, "aten::add", 3, true);
+	check_refused(link_bytes(text, p, 0), "is of another run");
+	clear(NULL);
+	text[8] = 0x0f; /* a field of no known kind */
+	check_refused(link_bytes(text, p, 0), "message 2: is damaged");
+	clear(NULL);
+	/* inftrace's has no numbers of Kineto, and may be cut off */
+	p = et_write_node(et_write_metadata(text, "test"), &own, &c);
+	own.id = 2;
+	own.data[0] = own.n_data = 1;
+	p = et_write_node(p, &own, &c);
+	for (size_t cut = 0; cut < 2; cut++) {
+		assert_int_equal(link_bytes(text, p, cut), 0);
+		assert_int_equal(l.list[1]->et.nodes, 2 - cut);
+		assert_int_equal(l.list[1]->et.operators, 0);
+		clear(NULL);
+	}
+	own.id = 1;
+	p = et_write_node(p, &own, &c);
+	check_refused(link_bytes(text, p, 0), "two nodes have the id 1");
+	clear(NULL);
+	/* without --et */
+	files[n_files] = file_of(text, (size_t)(p - text));
+	check_refused(link_add(&l, files[n_files++]->path, NULL, false), "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et");
+}
+
 /* ---- the manifest ---- */
 
 static int64_t offset_of(struct json_object *file)
@@ -664,6 +742,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_pftrace, clear),
 		cmocka_unit_test_teardown(test_et, clear),
 		cmocka_unit_test_teardown(test_et_refused, clear),
+		cmocka_unit_test_teardown(test_et_protobuf, clear),
 		cmocka_unit_test_teardown(test_manifest, clear),
 		cmocka_unit_test_teardown(test_manifest_namespaces, clear),
 	};
