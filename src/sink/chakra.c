@@ -134,7 +134,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		take_comm(c, r, &comm);
 		return;
 	}
-	if (s->role != ROLE_OP || !(s->flags & PROBE_F_BEGIN) || !r->step)
+	if (s->role != ROLE_OP || !(s->flags & (PROBE_F_BEGIN | PROBE_F_SPAN)) || !r->step)
 		return;
 	k = step_get(c, r->step);
 	if (!k)
@@ -149,6 +149,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.tid = r->h.tid,
 		.op = op_of(s, r),
+		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
 	};
 	c->n_calls++;
 }
@@ -208,6 +209,23 @@ static struct last_node *last_of(struct chakra *c, uint32_t tid)
 	return l;
 }
 
+/* Calls that are operators by themselves, where no nodes say more. */
+static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->s.n_calls && !k->s.n_nodes; i++) {
+		if (k->s.calls[i].name)
+			k->s.calls[n++] = k->s.calls[i];
+	}
+	c->n_calls -= k->s.n_calls - n;
+	k->s.n_calls = n;
+	et_calls_resolve(&k->s, c->next_id, before);
+	for (size_t i = 0; i < n; i++)
+		writer_commit(c->w, et_write_call(writer_reserve(c->w), &k->s.calls[i], context));
+	return n;
+}
+
 static void write_step(struct chakra *c, struct kept_step *k)
 {
 	struct last_node *last = last_of(c, k->tid);
@@ -228,12 +246,14 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	c->n_nodes -= n - k->s.n_nodes;
 	for (size_t i = 0; i < k->s.n_nodes; i++)
 		writer_commit(c->w, et_write_node(writer_reserve(c->w), &k->s.nodes[i], &context));
-	et_comms_resolve(&k->s, c->next_id + k->s.n_nodes, last->id);
+	n = k->s.n_nodes + write_calls(c, k, last->id, &context);
+	et_comms_resolve(&k->s, c->next_id + n, last->id);
 	for (size_t i = 0; i < k->s.n_comms; i++)
 		writer_commit(c->w, et_write_comm(writer_reserve(c->w), &k->s.comms[i], &context));
-	if (!k->s.n_nodes && !k->s.n_comms)
+	n += k->s.n_comms;
+	if (!n)
 		return;
-	c->next_id += k->s.n_nodes + k->s.n_comms;
+	c->next_id += n;
 	last->id = c->next_id - 1;
 	c->written++;
 }
@@ -301,7 +321,7 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 			(unsigned long long)c->unplaced);
 	if (t && !c->written)
 		log_warn("the execution trace has no operators: no step of an engine was seen whose preset describes "
-			 "nodes");
+			 "its operators");
 	if (t && writer_dropped(c->w))
 		log_warn("%llu operators are missing from steps of the execution trace: it could not be written as fast",
 			(unsigned long long)writer_dropped(c->w));

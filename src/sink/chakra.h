@@ -45,6 +45,10 @@ struct et_call {
 	uint64_t start_ns, end_ns;
 	uint32_t tid;
 	uint32_t op; /* ET_NO_OP: not told */
+	const char *name; /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
+	uint64_t id;
+	uint64_t parent, after; /* within which call it is, and which one of its thread began before it; 0: none */
+	uint64_t own_ns; /* outside of calls within it */
 };
 
 /* A call that passes data to other processes or devices. */
@@ -81,6 +85,10 @@ bool et_node_read(const struct rec_node *r, const struct node_fields *f, struct 
  */
 int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before);
 
+/* Sorts calls that are operators by themselves by thread and time, and gives them ids from `id` on and their places among the
+ * others. The first of each thread comes after `before`. */
+void et_calls_resolve(struct et_step *s, uint64_t id, uint64_t before);
+
 /* Whether a call passes data to others, and what is known of it. */
 bool et_comm_read(const struct probe_spec *s, const struct rec_function *r, struct et_comm *ret_comm);
 
@@ -99,6 +107,7 @@ struct et_context {
 /* Each writes a message with its length before it, of at most WRITER_EVENT_MAX bytes. Returns its end. */
 char *et_write_metadata(char *p, const char *engine);
 char *et_write_node(char *p, const struct et_node *n, const struct et_context *c);
+char *et_write_call(char *p, const struct et_call *call, const struct et_context *c);
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c);
 
 #endif

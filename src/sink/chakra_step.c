@@ -76,7 +76,9 @@ static int by_thread(const void *a, const void *b)
 
 	if (x->tid != y->tid)
 		return x->tid < y->tid ? -1 : 1;
-	return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return x->end_ns > y->end_ns ? -1 : x->end_ns < y->end_ns; /* the outer one first */
 }
 
 /* The calls of one thread. */
@@ -193,6 +195,26 @@ static void drop_empty(struct et_step *s)
 			s->nodes[n - 1] = s->nodes[i];
 	}
 	s->n_nodes = n;
+}
+
+/* ---- operators of which only the calls are known ---- */
+
+void et_calls_resolve(struct et_step *s, uint64_t id, uint64_t before)
+{
+	qsort(s->calls, s->n_calls, sizeof(*s->calls), by_thread);
+	for (size_t i = 0; i < s->n_calls; i++) {
+		struct et_call *c = &s->calls[i], *last = i && c[-1].tid == c->tid ? &c[-1] : NULL, *outer = last;
+
+		c->id = id + i;
+		c->own_ns = c->end_ns - c->start_ns;
+		c->after = last ? last->id : before;
+		while (outer && outer->end_ns < c->end_ns)
+			outer = outer->parent ? &s->calls[outer->parent - id] : NULL;
+		if (!outer)
+			continue;
+		c->parent = outer->id;
+		outer->own_ns -= c->own_ns < outer->own_ns ? c->own_ns : outer->own_ns;
+	}
 }
 
 /* ---- dependencies ---- */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A small transformer on the CPU, with PyTorch's own count of the operators it calls.
 
-    torch_model.py GO COUNTS
+    torch_model.py GO COUNTS [GRAPH]
 
 Prints "ready", waits until the file GO exists, generates ten tokens and takes a training step, and
 writes COUNTS, a JSON object:
@@ -11,6 +11,9 @@ writes COUNTS, a JSON object:
     counts      calls by operator, as the profiler names them: aten::add
     times       how long each of them took, in us
     names       the profiler's name for each name of at::_ops: add_Tensor is aten::add
+
+With GRAPH, a path, PyTorch writes its own execution trace there, of ten tokens and nothing else. What Model.forward calls is below
+"forward" in it.
 """
 
 import collections
@@ -65,7 +68,9 @@ def generate(model, tokens):
     ids = torch.tensor([[1, 2, 3]])
     with torch.no_grad():
         for _ in range(tokens):
-            top = torch.topk(model(ids)[:, -1], 5)
+            with profiler.record_function("forward"):
+                out = model(ids)
+            top = torch.topk(out[:, -1], 5)
             chosen = torch.multinomial((top.values / 0.8).softmax(-1), 1)
             ids = torch.cat([ids, top.indices.gather(-1, chosen)], 1)
     return ids
@@ -79,8 +84,18 @@ def train(model, ids):
             weights.sub_(weights.grad, alpha=0.1)
 
 
+def write_graph(model, path):
+    kind = getattr(torch.profiler, "ExecutionGraphObserver", None) or torch.profiler.ExecutionTraceObserver
+    observer = kind()
+    observer.register_callback(path)
+    observer.start()
+    generate(model, 10)
+    observer.stop()
+    observer.unregister_callback()
+
+
 def main():
-    go, path = sys.argv[1:]
+    go, path, *graph = sys.argv[1:]
     torch.set_num_threads(1)
     # it merges an operator with its only child when both have one name (sum and sum_dim_IntList)
     profiler_util.EventList._remove_dup_nodes = lambda self: None
@@ -89,6 +104,9 @@ def main():
     while not os.path.exists(go):
         time.sleep(0.01)
 
+    if graph:
+        write_graph(model, graph[0])
+        return
     start = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     with profiler.profile(use_kineto=False) as p:
         train(model, generate(model, 10))

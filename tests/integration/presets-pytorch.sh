@@ -96,6 +96,23 @@ else
 	operators "next" "$TOP/tests/engines/in_root" "$root" "$TMP/next" python3 /mnt/torch_model.py /mnt/go /mnt/counts
 fi
 
+# As an execution trace: the same calls, within each other and in the same order, as in PyTorch's own.
+if command -v protoc >/dev/null; then
+	background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
+	model=$BG
+	wait_until 60 grep -q ready "$TMP/et.out"
+	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -p "$model" 2>"$TMP/et.err"
+	wait_until 60 grep -q '^inftrace: recording' "$TMP/et.err"
+	touch "$TMP/go"
+	check "execution trace: is recorded" wait "$BG"
+	check "execution trace: the model ran" wait "$model"
+	check "execution trace: operators as PyTorch nests them" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/graph.json"
+	sed 's/^/# /' "$TMP/check.out"
+	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et"
+else
+	skip "execution trace" "protoc is not installed (apt-get install protobuf-compiler)"
+fi
+
 # C++ exceptions that leave operators: the process lives, and the operators after them are as they were
 cat >"$TMP/raises.py" <<'PY'
 import sys, torch

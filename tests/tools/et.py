@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Compares an execution trace with the graphs that the engine itself wrote (llama_driver -N): et.py FILE.et NODES
 et.py --comms FILE.et prints the nodes of communication, each as JSON: name, type, attributes, and what comes first.
+et.py --calls FILE.et GRAPH holds the calls of PyTorch's operators against its own execution trace (torch_model.py).
 
 One node for each operator for which a function runs and whose result has elements, in the same order, with the same name, operator, type, shape and
 edges. protoc decodes the file. Prints what differs; the last line is JSON: what there was.
 """
 
+import collections
 import json
 import os
 import re
@@ -87,7 +89,51 @@ def print_comms(path):
             print(json.dumps({"id": n["id"][0], "name": n["name"][0], "type": n["type"][0], "after": n.get("ctrl_deps", [])} | attrs(n)))
 
 
+def compare_calls(path, graph):
+    """The same calls in the same order, each within the same ones; durations that add up; one after the other."""
+    with open(graph) as f:
+        own = {n["id"]: n for n in json.load(f)["nodes"]}
+    nodes = {n["id"][0]: n | {"attrs": attrs(n)} for n in decode(path).get("node", [])}
+    got, want, problems, last = [], [], [], {}
+    inner = collections.Counter()
+    for n in nodes.values():
+        inner[n["attrs"].get("parent")] += n["attrs"].get("duration_ns", 0)
+    for i, n in sorted(nodes.items()):
+        names, at = [n["name"][0]], n["attrs"].get("parent")
+        while at:
+            names.append(nodes[at]["name"][0])
+            at = nodes[at]["attrs"].get("parent")
+        got.append(names)
+        after = [d for d in (last.get(n["attrs"]["tid"]), n["attrs"].get("parent")) if d]
+        if n.get("ctrl_deps", []) != list(dict.fromkeys(after)):
+            problems.append(f"node {i} comes after {n.get('ctrl_deps')}, not {after}")
+        last[n["attrs"]["tid"]] = i
+        if n["attrs"].get("own_ns", 0) != n["attrs"].get("duration_ns", 0) - inner[i]:
+            problems.append(f"node {i}: {n['attrs']}, {inner[i]} ns in others")
+    # those whose end is not seen have no time, and nothing is within them
+    instants = {n["name"][0] for n in nodes.values() if "duration_ns" not in n["attrs"]}
+    for i, n in sorted(own.items()):
+        names = []
+        if own.get(i - 1, n)["name"] == "forward":
+            continue # the tensor that "forward" itself is kept in
+        while n and n["name"] != "forward":
+            name = n["op_schema"].split("(")[0].removeprefix("aten::").replace(".", "_")
+            names += [name] if not names or name not in instants else []
+            n = own.get(n["parent"]) if n["parent"] != n["id"] else None
+        if n and names:
+            want.append(names)
+    for k, (a, b) in enumerate(zip(got, want)):
+        if a != b:
+            problems.append(f"call {k}: {' < '.join(a)}, in PyTorch {' < '.join(b)}")
+    for p in problems[:20]:
+        print(p)
+    print(f"{len(got)} operators, {len(want)} in PyTorch, up to {max(map(len, got), default=0)} within each other, instants {sorted(instants)}")
+    return bool(problems or not got or len(got) != len(want))
+
+
 def main():
+    if sys.argv[1] == "--calls":
+        return compare_calls(*sys.argv[2:])
     if sys.argv[1] == "--comms":
         return print_comms(sys.argv[2])
     trace = decode(sys.argv[1])

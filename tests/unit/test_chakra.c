@@ -29,7 +29,7 @@ static struct et_node *node(uint64_t addr, uint64_t view, const uint64_t *source
 
 static void call(uint32_t tid, uint64_t start, uint64_t dur)
 {
-	calls[step.n_calls++] = (struct et_call){ START + start, START + start + dur, tid, ET_NO_OP };
+	calls[step.n_calls++] = (struct et_call){ .start_ns = START + start, .end_ns = START + start + dur, .tid = tid, .op = ET_NO_OP };
 }
 
 #define FROM(...) ((const uint64_t[]){ __VA_ARGS__, 0 })
@@ -319,6 +319,36 @@ static void test_comm_order(void **state)
 	assert_int_equal(list[3].after, 51);
 }
 
+/* Calls of operators that call others: places and own times, of each thread apart. */
+static void test_calls(void **state)
+{
+	static const struct {
+		uint32_t tid;
+		uint64_t start, dur, parent, after, own;
+	} want[] = {
+		{ MAIN, 10, 100, 0, 7, 100 - 30 - 20 },
+		{ MAIN, 10, 30, 50, 50, 30 - 5 },
+		{ MAIN, 20, 5, 51, 51, 5 },
+		{ MAIN, 50, 0, 50, 52, 0 }, /* its end is not known */
+		{ MAIN, 90, 20, 50, 53, 20 },
+		{ MAIN, 110, 5, 0, 54, 5 },
+		{ WORKER, 15, 3, 0, 7, 3 },
+	};
+	static const size_t order[] = { 6, 2, 4, 1, 0, 5, 3 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		call(want[order[i]].tid, want[order[i]].start, want[order[i]].dur);
+	et_calls_resolve(&step, 50, 7);
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		assert_int_equal(calls[i].id, 50 + i);
+		assert_int_equal(calls[i].start_ns, START + want[i].start);
+		assert_int_equal(calls[i].parent, want[i].parent);
+		assert_int_equal(calls[i].after, want[i].after);
+		assert_int_equal(calls[i].own_ns, want[i].own);
+	}
+}
+
 /* The largest node fits, whatever its names are. */
 static void test_largest(void **state)
 {
@@ -362,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_record),
 		cmocka_unit_test(test_comm),
 		cmocka_unit_test(test_comm_order),
+		cmocka_unit_test_setup(test_calls, begin),
 		cmocka_unit_test(test_largest),
 	};
 

@@ -79,7 +79,7 @@ static void test_llama_cpp(void **state)
 	assert_int_equal(pt.n_engines, 1);
 	assert_string_equal(pt.engines[0]->name, "llama.cpp");
 	assert_true(pt.engines[0]->version >= 1);
-	assert_int_equal(pt.n, 29);
+	assert_int_equal(pt.n, 31);
 	check_llama_step(get(&pt, "llama_decode"));
 
 	s = get(&pt, "ggml_cpu_extra_compute_forward");
