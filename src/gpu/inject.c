@@ -134,16 +134,26 @@ static int check_program(const struct search *s, char *ret_why, size_t size)
 	return 0;
 }
 
+static bool is_traced(pid_t pid, char *ret_why, size_t size)
+{
+	unsigned long tracer = 0;
+
+	if (!status_numbers(pid, "TracerPid", &tracer, 1) || !tracer)
+		return false;
+	inject_refuse(ret_why, size, 0, "a debugger has it (process %lu)", tracer);
+	return true;
+}
+
 /* What speaks against it, in the words of the user. */
 static int check_process(struct search *s, char *ret_why, size_t size)
 {
-	unsigned long tracer = 0, mode = 0, filters = 0, own_filters = 0;
+	unsigned long mode = 0, filters = 0, own_filters = 0;
 	pid_t pid = s->pid;
 
 	if (!process_exists(pid) || process_is_kernel_thread(pid))
 		return inject_refuse(ret_why, size, -ESRCH, "there is no such program");
-	if (status_numbers(pid, "TracerPid", &tracer, 1) && tracer)
-		return inject_refuse(ret_why, size, -EBUSY, "a debugger has it (process %lu)", tracer);
+	if (is_traced(pid, ret_why, size))
+		return -EBUSY;
 	if (is_secure(pid))
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
 	if (status_numbers(pid, "Seccomp", &mode, 1) && mode == SECCOMP_MODE_STRICT)
@@ -263,6 +273,9 @@ static int work_in(struct search *s, struct inject_work *work, char *ret_why, si
 			return inject_refuse(ret_why, size, n, "it has ended");
 		for (int i = 0; i < n; i++) {
 			err = inject_call(s->pid, &threads[i], &s->found, still_there, s, work, ret_why, size);
+			/* a debugger may have come since check_process() */
+			if (err == -EPERM && is_traced(s->pid, ret_why, size))
+				return -EBUSY;
 			if (err != -EAGAIN)
 				return err;
 		}
