@@ -194,6 +194,21 @@ int parse_u32(const char *s, uint32_t *ret)
 	return 0;
 }
 
+int parse_last(const char *s, struct last *ret)
+{
+	struct last last = { 0 };
+	int err = parse_u32(s, &last.n);
+
+	if (err == -EINVAL)
+		err = parse_duration(s, &last.ns);
+	if (err)
+		return err;
+	if (!last.n && !last.ns)
+		return -EINVAL;
+	*ret = last;
+	return 0;
+}
+
 static bool has_pid(const pid_t *pids, size_t n, pid_t pid)
 {
 	size_t i;
@@ -250,6 +265,7 @@ static const struct {
 	[PARSE_SIZE] = { "size", "write 64MB, 512K or a number of bytes" },
 	[PARSE_U32] = { "number", "write digits only, at most 4294967295" },
 	[PARSE_PID_LIST] = { "list of process ids", "write 123 or 123,456" },
+	[PARSE_LAST] = { "number or time", "write 20 for so many, or 2s" },
 	[PARSE_SHARE] = { "share of the time", "write 2% or 0.5%, at most 100%" },
 };
 

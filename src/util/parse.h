@@ -33,12 +33,22 @@ int parse_u32(const char *s, uint32_t *ret);
  */
 int parse_pid_list(const char *s, pid_t **pids, size_t *n);
 
+/* Of things in the order of time the last `n`, or those of the last `ns`; both 0: all. */
+struct last {
+	uint32_t n;
+	uint64_t ns;
+};
+
+/* "20", or a duration with its unit. Not 0. */
+int parse_last(const char *s, struct last *ret);
+
 enum parse_kind {
 	PARSE_DURATION,
 	PARSE_SIZE,
 	PARSE_U32,
 	PARSE_PID_LIST,
 	PARSE_SHARE,
+	PARSE_LAST,
 };
 
 #define PARSE_ERROR_MAX 192

@@ -195,6 +195,24 @@ static void test_pid_list_long(void **state)
 	free(pids);
 }
 
+static void test_last(void **state)
+{
+	static const char *const bad[] = { "", "0", "0s", "-1", "2 s", "2x", "s", "1.5x" };
+	struct last last = { 0 };
+
+	(void)state;
+	assert_int_equal(parse_last("20", &last), 0);
+	assert_true(last.n == 20 && !last.ns);
+	assert_int_equal(parse_last("1.5s", &last), 0);
+	assert_true(!last.n && last.ns == 1500000000);
+	assert_int_equal(parse_last("4294967296", &last), -ERANGE);
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		if (parse_last(bad[i], &last) != -EINVAL)
+			fail_msg("'%s' was taken", bad[i]);
+	}
+	assert_true(!last.n && last.ns == 1500000000);
+}
+
 static void test_error_text(void **state)
 {
 	char buf[PARSE_ERROR_MAX], wide[4096];
@@ -251,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_u32),
 		cmocka_unit_test(test_pid_list),
 		cmocka_unit_test(test_pid_list_long),
+		cmocka_unit_test(test_last),
 		cmocka_unit_test(test_error_text),
 		cmocka_unit_test(test_nearest),
 	};
