@@ -20,6 +20,7 @@ static const struct command commands[] = {
 	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
 	{ "export", cmd_export, "samples of a trace or profile for flame graph tools" },
 	{ "link", cmd_link, "several traces, also Kineto's and those of other hosts, on one timeline" },
+	{ "print", cmd_print, "a trace or a profile as text, an event a line" },
 	{ "status", cmd_status, "the recordings that run" },
 	{ "start", cmd_start, "open a window in a recording that runs" },
 	{ "stop", cmd_stop, "close it" },

@@ -13,6 +13,7 @@ int cmd_top(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_link(int argc, char **argv);
+int cmd_print(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_engines(int argc, char **argv);
 int cmd_serve(int argc, char **argv);

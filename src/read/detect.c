@@ -108,7 +108,7 @@ enum file_kind file_detect(
 	if (*p == '{')
 		return detect_object(p, end);
 	if (source->pos[0] == '\n' && p == source->pos + 1) {
-		*ret_why = "is not JSON (a .pftrace is read by Perfetto's trace_processor)";
+		*ret_why = "is not JSON (a .pftrace is read by Perfetto's trace_processor, and `traceconv json` makes JSON of it)";
 		return FILE_OTHER;
 	}
 	snprintf(buf, size,

@@ -657,7 +657,7 @@ static void test_not_ours(void **state)
 		"neither a profile (one JSON object a line) nor a Chrome "
 		"trace ([ or {\"traceEvents\": [): it starts with byte 0x7f");
 	expect_text_problem("\n\x12\x08\x01", "is not JSON (a .pftrace is read by Perfetto's "
-					      "trace_processor)");
+					      "trace_processor, and `traceconv json` makes JSON of it)");
 	expect_text_problem(
 		"{broken", "line 1 (after 0 events): a key in quotes expected, not 'b'");
 	expect_problem("[\0", 2,

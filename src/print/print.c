@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "print/print.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "read/detect.h"
+#include "read/profile.h"
+#include "read/trace.h"
+#include "report/model.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/text.h"
+
+#define NAMES_MAX 65536
+#define WORDS_MAX 4096 /* of an event */
+#define TEXT_SIZE 256  /* of one text in it */
+#define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
+#define PID_MAX_LIMIT 4194304 /* the kernel's: what has a number above it is no thread */
+
+struct line {
+	int64_t start_ns, end_ns;
+	uint64_t number; /* in the file: of those that begin together the first one comes first */
+	uint32_t pid, tid, cpu;
+	bool timed, on_cpu;
+	char *text;
+};
+
+/* The text of a line; what does not fit is cut, with "...". */
+struct words {
+	char text[WORDS_MAX];
+	size_t len;
+};
+
+struct printer {
+	const char *path; /* printable */
+	struct last last;
+	uint64_t bytes_max, bytes, number;
+	FILE *out;
+	struct line *lines;
+	size_t n, size;
+	struct model names; /* its texts alone, */
+	struct idmap ids;   /* by pid and tid; of a process tid is 0 */
+	int64_t newest_ns, printed_ns; /* the latest end; the latest start of those that are printed */
+	uint64_t late;		       /* printed behind later ones */
+	bool damaged, dropped;
+};
+
+/* ---- words ---- */
+
+__attribute__((format(printf, 2, 3))) static void words_put(struct words *w, const char *fmt, ...)
+{
+	va_list ap;
+	size_t end;
+
+	va_start(ap, fmt);
+	w->len += (size_t)vsnprintf(w->text + w->len, sizeof(w->text) - w->len, fmt, ap);
+	va_end(ap);
+	if (w->len < sizeof(w->text))
+		return;
+	w->len = sizeof(w->text) - 1; /* and stays there */
+	for (end = w->len - 3; (w->text[end] & 0xc0) == 0x80;)
+		end--;
+	strcpy(w->text + end, "...");
+}
+
+static void put_text(struct words *w, const char *text, const char *special)
+{
+	char shown[TEXT_SIZE];
+
+	text_printable(shown, sizeof(shown), text);
+	if (*shown && !strpbrk(shown, special) && !strstr(shown, "  ")) {
+		words_put(w, "%s", shown);
+		return;
+	}
+	words_put(w, "\"");
+	for (const char *p = shown; *p; p++)
+		words_put(w, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
+	words_put(w, "\"");
+}
+
+/* In quotes where it could be taken for more than a name. */
+static void words_name(struct words *w, const char *name)
+{
+	put_text(w, name, "\"=");
+}
+
+static void put_value(struct words *w, const struct json_node *value)
+{
+	static const char *const literals[] = { [JSON_NULL] = "null", [JSON_FALSE] = "false", [JSON_TRUE] = "true" };
+	const char *sep = "";
+
+	if (value->kind < JSON_INT) {
+		words_put(w, "%s", literals[value->kind]);
+	} else if (value->kind < JSON_STRING) {
+		words_put(w, "%.40s", value->text);
+	} else if (value->kind == JSON_STRING) {
+		put_text(w, value->text, " \"={}");
+	} else {
+		words_put(w, "{");
+		json_for_each (child, value) {
+			words_put(w, "%s", sep);
+			if (child->key) {
+				put_text(w, child->key, " \"={}");
+				words_put(w, "=");
+			}
+			put_value(w, child);
+			sep = " ";
+		}
+		words_put(w, "}");
+	}
+}
+
+/* " KEY=VALUE" with the unit; NULL: nothing. */
+static void words_value(struct words *w, const char *key, const struct json_node *value, const char *unit)
+{
+	if (!value)
+		return;
+	words_put(w, " ");
+	put_text(w, key, " \"={}");
+	words_put(w, "=");
+	put_value(w, value);
+	words_put(w, "%s", unit);
+}
+
+/* ---- lines ---- */
+
+static const char *name_of(const struct printer *p, uint32_t pid, uint32_t tid)
+{
+	uint32_t id = 0;
+
+	if (!idmap_get(&p->ids, (uint64_t)pid << 32 | tid, &id) && tid)
+		return name_of(p, pid, 0);
+	return model_text(&p->names, id);
+}
+
+static int set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *text)
+{
+	uint32_t id;
+
+	if (p->names.names.len >= NAMES_MAX || p->ids.len >= NAMES_MAX)
+		return 0;
+	return model_name(&p->names, text, &id) ?: idmap_set(&p->ids, (uint64_t)pid << 32 | tid, id);
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static void print_line(struct printer *p, const struct line *line)
+{
+	const char *name = name_of(p, line->pid, line->tid);
+	uint64_t ns = (uint64_t)llabs(line->start_ns);
+	char time[48] = "-", cpu[16] = "---";
+	struct words thread = { 0 };
+
+	if (line->timed)
+		snprintf(time, sizeof(time), "%s%" PRIu64 ".%09" PRIu64, line->start_ns < 0 ? "-" : "", ns / NSEC_PER_SEC, ns % NSEC_PER_SEC);
+	if (line->on_cpu)
+		snprintf(cpu, sizeof(cpu), "%03" PRIu32, line->cpu);
+	if (*name)
+		words_name(&thread, name);
+	if ((line->pid | line->tid) && line->pid <= PID_MAX_LIMIT && line->tid <= PID_MAX_LIMIT)
+		words_put(&thread, "/%" PRIu32, line->tid ?: line->pid);
+	fprintf(p->out, "%15s  [%s]  %-20s  %s\n", time, cpu, thread.text, line->text);
+	p->late += line->start_ns < p->printed_ns;
+	if (line->start_ns > p->printed_ns)
+		p->printed_ns = line->start_ns;
+}
+
+/* Takes off the first ones. */
+static void take_off(struct printer *p, size_t n, bool print)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (print)
+			print_line(p, &p->lines[i]);
+		p->bytes -= sizeof(struct line) + strlen(p->lines[i].text);
+		free(p->lines[i].text);
+	}
+	p->n -= n;
+	memmove(p->lines, p->lines + n, p->n * sizeof(*p->lines));
+}
+
+/* Sorts them, and takes off what is not among the last so far. */
+static void sort(struct printer *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; p->last.ns && i < p->n; i++) {
+		struct line line = p->lines[i];
+
+		if (p->newest_ns - line.end_ns <= (int64_t)p->last.ns)
+			continue;
+		p->lines[i] = p->lines[n];
+		p->lines[n++] = line;
+	}
+	take_off(p, n, false);
+	if (p->n)
+		qsort(p->lines, p->n, sizeof(*p->lines), by_start);
+	if (p->last.n && p->n > p->last.n)
+		take_off(p, p->n - p->last.n, false);
+}
+
+static int add_line(struct printer *p, struct line *line, const struct words *w, int64_t dur)
+{
+	bool all = !p->last.n && !p->last.ns;
+
+	if (ferror(p->out))
+		return -EIO;
+	line->text = strdup(w->text);
+	if (!line->text || array_reserve(&p->lines, p->n + 1, &p->size, sizeof(*p->lines)))
+		goto no_memory;
+	line->number = p->number++;
+	line->end_ns = line->start_ns + (dur > 0 ? dur : 0);
+	if (line->end_ns > p->newest_ns)
+		p->newest_ns = line->end_ns;
+	p->lines[p->n++] = *line;
+	p->bytes += sizeof(*line) + strlen(w->text);
+	if (p->bytes <= p->bytes_max)
+		return 0;
+	sort(p);
+	if (p->bytes > p->bytes_max / 2) {
+		p->dropped |= !all;
+		take_off(p, p->n / 2, all);
+	}
+	return 0;
+no_memory:
+	free(line->text);
+	return -ENOMEM;
+}
+
+/* ---- events ---- */
+
+/* A time; false if it is not there, or so large that sums of such could overflow. */
+static bool us_of(const struct json_node *value, int64_t *ret_ns)
+{
+	int64_t ns;
+
+	if (node_us_to_ns(value, &ns) < 0 || ns <= TIME_MIN || ns >= -TIME_MIN)
+		return false;
+	*ret_ns = ns;
+	return true;
+}
+
+static uint32_t id_of(const struct json_node *value)
+{
+	return node_is(value, JSON_INT) && node_u64(value) <= UINT32_MAX ? (uint32_t)node_u64(value) : 0;
+}
+
+static int take_event(void *ctx, const struct trace_event *event)
+{
+	const char *ph = node_string(event->ph) ?: "", *name = node_string(event->name) ?: "", *cat = node_string(event->cat);
+	const struct json_node *cpu = node_get(event->args, "cpu"), *called = node_get(event->args, "name");
+	struct line line = { .timed = true, .pid = id_of(event->pid), .tid = id_of(event->tid) };
+	bool process = !strcmp(name, "process_name");
+	struct words w = { 0 };
+	int64_t dur = 0;
+
+	if (!strcmp(ph, "M"))
+		return node_string(called) && (process || !strcmp(name, "thread_name"))
+			? set_name(ctx, line.pid, process ? 0 : line.tid, called->text) : 0;
+	if (!us_of(event->ts, &line.start_ns))
+		return 0;
+	if (cat && !strcmp(cat, "cpu") && line.pid > PID_MAX_LIMIT)
+		cpu = event->tid; /* the track is that of a CPU */
+	line.on_cpu = node_is(cpu, JSON_INT) && node_s64(cpu) >= 0 && node_s64(cpu) <= INT32_MAX;
+	line.cpu = id_of(cpu);
+	words_name(&w, cat ?: "-");
+	words_put(&w, " ");
+	words_name(&w, name);
+	words_put(&w, " ");
+	if (!node_is(event->tid, JSON_INT))
+		words_value(&w, "tid", event->tid, "");
+	if (!*ph || !strchr("XiIC", *ph))
+		words_value(&w, "ph", event->ph, "");
+	words_value(&w, "id", event->id, "");
+	for (const struct json_node *arg = NULL; node_is(event->args, JSON_OBJECT) && (arg = json_next(event->args, arg));) {
+		if (arg != cpu || !line.on_cpu)
+			words_value(&w, arg->key, arg, "");
+	}
+	words_value(&w, "dur", event->dur, "us");
+	us_of(event->dur, &dur);
+	return add_line(ctx, &line, &w, dur);
+}
+
+/* Of further lines nothing is said. */
+static void bad_line(void *ctx, uint64_t number, const char *why)
+{
+	struct printer *p = ctx;
+
+	if (!p->damaged)
+		log_error("%s: line %llu: %s; what can be read is printed", p->path, (unsigned long long)number, why);
+	p->damaged = true;
+}
+
+static void trace_stopped(void *ctx, const struct trace_stop *stop)
+{
+	bad_line(ctx, stop->line, stop->why);
+}
+
+static int take_line(void *ctx, const struct profile_line *in)
+{
+	/* what tells lines of one event apart */
+	static const char *const keys[] = { "phase", "step", "number", "n_tokens", "request", "call", "source_kind", "state", "stall_state",
+		"stall_by", "window", "trigger", "finding" };
+	const struct json_node *shape = in->values[PROFILE_KEY_shape], *stages = in->values[PROFILE_KEY_stage_us];
+	struct line line = { .pid = id_of(node_get(shape, "pid")), .tid = id_of(node_get(shape, "tid")) };
+	const char *comm = node_string(node_get(shape, "comm"));
+	struct printer *p = ctx;
+	struct words w = { 0 };
+	int64_t total = 0, ns;
+	int err;
+
+	words_name(&w, node_string(in->values[PROFILE_KEY_event]) ?: "");
+	words_put(&w, " ");
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		words_value(&w, keys[i], node_get(shape, keys[i]), "");
+	us_of(node_get(stages, "total"), &total);
+	words_value(&w, "total", node_get(stages, "total"), "us");
+	for (const struct json_node *s = NULL; node_is(stages, JSON_OBJECT) && (s = json_next(stages, s));) {
+		if (strcmp(s->key, "total") && us_of(s, &ns) && ns && ns >= total / 20) /* the short ones are left out */
+			words_value(&w, s->key, s, "us");
+	}
+	line.timed = us_of(node_get(shape, "ts_us"), &line.start_ns);
+	if (!line.timed) /* a sum, which is known by now */
+		line.start_ns = p->newest_ns;
+	err = comm ? set_name(p, line.pid, 0, comm) : 0;
+	return err ? err : add_line(p, &line, &w, line.timed ? total : 0);
+}
+
+int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out)
+{
+	static const struct trace_reader_ops trace_ops = { .event = take_event, .stop = trace_stopped };
+	static const struct profile_reader_ops profile_ops = { .line = take_line, .bad = bad_line };
+	struct printer p = { .last = last, .bytes_max = bytes_max, .out = out, .newest_ns = TIME_MIN, .printed_ns = TIME_MIN };
+	enum file_kind kind = FILE_OTHER;
+	char printable[TEXT_SIZE], buf[160];
+	struct json_source source;
+	struct trace_form form;
+	const char *why;
+	int err;
+
+	p.path = text_printable(printable, sizeof(printable), path);
+	err = json_source_open(&source, path) ?: model_init(&p.names);
+	why = source.error;
+	if (!err)
+		kind = file_detect(&source, buf, sizeof(buf), &why);
+	if (kind == FILE_TRACE)
+		err = trace_read(&source, &trace_ops, &p, &form);
+	else if (kind == FILE_PROFILE)
+		err = profile_read(&source, &profile_ops, &p);
+	else
+		err = err ?: -EINVAL;
+	if (err && !p.damaged && !ferror(out))
+		log_error("%s: %s", p.path, err == -ENOMEM ? "out of memory" : why);
+	sort(&p);
+	take_off(&p, p.n, true);
+	if (p.late)
+		log_warn("%s: too large to sort: %llu events come after later ones; --last 2s sorts its end", p.path, (unsigned long long)p.late);
+	if (p.dropped)
+		log_warn("%s: that is too much to sort: of what --last asks for the first ones may be missing", p.path);
+	json_source_close(&source);
+	model_free(&p.names);
+	idmap_free(&p.ids);
+	free(p.lines);
+	return err ?: p.damaged ? -EBADMSG : 0;
+}
