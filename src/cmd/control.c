@@ -20,12 +20,13 @@
 struct control_args {
 	pid_t pid; /* 0: the only recording */
 	struct control_where where;
-	const char *reason;
+	const char *reason, *last; /* NULL: everything */
 	bool json;
 };
 
 enum {
 	OPT_REASON = 256,
+	OPT_LAST,
 	OPT_JSON,
 	OPT_USER,
 };
@@ -60,6 +61,7 @@ static const struct argp_option options[] = {
 static const struct argp_option dump_options[] = {
 	OPTION_PID,
 	OPTION_USER,
+	{ "last", OPT_LAST, "N|TIME", 0, "only the last N engine steps, of all processes together, or the last TIME, such as 2s", 0 },
 	{ "reason", OPT_REASON, "TEXT", 0, "shown in the dump, at the instant of the request", 0 },
 	OPTION_JSON,
 	{ 0 },
@@ -72,7 +74,9 @@ static const struct argp_option dump_options[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct control_args *args = state->input;
+	struct last last;
 	uint32_t pid;
+	int err;
 
 	switch (key) {
 	case 'p':
@@ -89,6 +93,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		}
 		args->reason = arg;
 		return 0;
+	case OPT_LAST:
+		args->last = arg;
+		err = parse_last(arg, &last);
+		return err ? -parse_refuse(PARSE_LAST, "--last", arg, err) : 0;
 	case OPT_JSON:
 		args->json = true;
 		return 0;
@@ -262,7 +270,7 @@ static int command_run(const struct control_args *args, const char *command)
 	err = control_find(&args->where, args->pid, &peer);
 	if (err)
 		return err;
-	err = control_ask(&peer, command, args->reason, &reply, NULL);
+	err = control_ask(&peer, command, args->reason, args->last, &reply, NULL);
 	if (!err && args->json)
 		print_json(reply);
 	else if (!err)
@@ -323,6 +331,7 @@ int cmd_dump(int argc, char **argv)
 		"\vFor recordings with --flight-recorder. SIGUSR1 to the recorder does the same."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace dump\n"
+		"  sudo inftrace dump --last 2s\n"
 		"  sudo inftrace dump -p $(pgrep llama-server) --reason 'p99 alert'" DOC_EXIT);
 }
 

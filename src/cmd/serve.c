@@ -297,7 +297,7 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	int err, fd = -1;
 
 	/* asked after opening the pidfd, so the pidfd is that of this recorder */
-	err = control_ask(peer, "open", NULL, &reply, &fd);
+	err = control_ask(peer, "open", NULL, NULL, &reply, &fd);
 	if (err)
 		return err;
 	if (fd < 0 || !json_object_object_get_ex(reply, "name", &name) ||

@@ -193,8 +193,9 @@ static int request_string(
 }
 
 static int request_parse(const char *text, size_t len, struct json_object **ret_request,
-	const char **ret_command, const char **ret_reason, char msg[CONTROL_MSG_MAX])
+	const char **ret_command, const char **ret_reason, struct last *ret_last, char msg[CONTROL_MSG_MAX])
 {
+	const char *last = NULL;
 	int err;
 
 	if (len > CONTROL_REQUEST_MAX) {
@@ -207,6 +208,12 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 		err = request_string(*ret_request, "command", ret_command, msg);
 	if (!err)
 		err = request_string(*ret_request, "reason", ret_reason, msg);
+	if (!err)
+		err = request_string(*ret_request, "last", &last, msg);
+	if (!err && last && parse_last(last, ret_last)) {
+		snprintf(msg, CONTROL_MSG_MAX, "\"last\" is not a number or time");
+		err = -EBADMSG;
+	}
 	if (!err && !*ret_command) {
 		snprintf(msg, CONTROL_MSG_MAX, "\"command\" is missing");
 		err = -EBADMSG;
@@ -219,7 +226,7 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 	return err;
 }
 
-static int request_run(struct control *c, const char *command, const char *reason, int *ret_passed,
+static int request_run(struct control *c, const char *command, const char *reason, struct last last, int *ret_passed,
 	struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct client *cl = &c->asking;
@@ -240,7 +247,7 @@ static int request_run(struct control *c, const char *command, const char *reaso
 		return c->ops->start(c->arg, reply, msg);
 	if (!strcmp(command, "stop"))
 		return c->ops->stop(c->arg, reply, msg);
-	return c->ops->dump(c->arg, cl->id, reason ? reason : "", reply, msg);
+	return c->ops->dump(c->arg, cl->id, reason ? reason : "", last, reply, msg);
 }
 
 static struct client *free_place(struct control *c)
@@ -267,9 +274,10 @@ static void client_request(struct control *c, const char *text, size_t len)
 	struct json_object *request = NULL, *reply = NULL;
 	struct client none = { .fd = -1 }, *place = free_place(c) ?: &none, *cl = &c->asking;
 	char msg[CONTROL_MSG_MAX] = "";
+	struct last last = { 0 };
 	int err, passed = -1;
 
-	err = request_parse(text, len, &request, &command, &reason, msg);
+	err = request_parse(text, len, &request, &command, &reason, &last, msg);
 	if (!err && place == &none && !strcmp(command, "dump")) {
 		snprintf(msg, sizeof(msg), "%d dumps are waiting already; try again in a moment",
 			CONTROL_WAITING_MAX);
@@ -281,7 +289,7 @@ static void client_request(struct control *c, const char *text, size_t len)
 	}
 	if (!err) {
 		*place = *cl; /* control_done() may be called within the op */
-		err = request_run(c, command, reason, &passed, reply, msg);
+		err = request_run(c, command, reason, last, &passed, reply, msg);
 		if (err == -EINPROGRESS || place->fd < 0)
 			cl->fd = -1;
 		else

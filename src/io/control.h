@@ -7,7 +7,7 @@
  * and the user that the recorder runs as. A connection carries one request and its answer. Each is
  * one message, and each message one JSON object:
  *
- *     client    {"command":"dump","reason":"p99"}     start, stop, dump, status, open
+ *     client    {"command":"dump","reason":"p99","last":"2s"}     start, stop, dump, status, open
  *     recorder  {"taken":true}                        for start, stop and dump: work has begun
  *     recorder  {"ok":true,...} or {"ok":false,"error":"..."}
  *
@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "util/parse.h"
+
 #define CONTROL_MSG_MAX 256
 #define CONTROL_REQUEST_MAX 4096        /* bytes of a request */
 #define CONTROL_REASON_MAX 256          /* bytes of a reason, with the NUL */
@@ -41,7 +43,7 @@ struct control_ops {
 	int (*stop)(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
 	/* -EINPROGRESS: control_done() will follow, with this id. The reason is the client's text
 	 * in UTF-8, "" for none. */
-	int (*dump)(void *arg, uint64_t id, const char *reason, struct json_object *reply,
+	int (*dump)(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply,
 		char msg[CONTROL_MSG_MAX]);
 	void (*status)(void *arg, struct json_object *reply);
 	/* Opens for reading the trace that is being written. The caller closes *ret_fd. */

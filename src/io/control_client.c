@@ -189,7 +189,7 @@ static void ask_read(struct ask *a)
 
 /* ---- all recordings at once ---- */
 
-static char *request_new(const char *command, const char *reason)
+static char *request_new(const char *command, const char *reason, const char *last)
 {
 	struct json_object *request = json_object_new_object();
 	char *text = NULL;
@@ -199,6 +199,8 @@ static char *request_new(const char *command, const char *reason)
 	json_object_object_add(request, "command", json_object_new_string(command));
 	if (reason)
 		json_object_object_add(request, "reason", json_object_new_string(reason));
+	if (last)
+		json_object_object_add(request, "last", json_object_new_string(last));
 	text = strdup(json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN));
 	json_object_put(request);
 	return text;
@@ -225,10 +227,10 @@ static int ask_timeout(struct ask *asks, size_t n)
 }
 
 /* Sets a->err, a->reply and a->msg of each. -ENOMEM. */
-static int ask_all(struct ask *asks, size_t n, const char *command, const char *reason)
+static int ask_all(struct ask *asks, size_t n, const char *command, const char *reason, const char *last)
 {
 	struct pollfd *fds = calloc(n, sizeof(*fds));
-	char *request = request_new(command, reason);
+	char *request = request_new(command, reason, last);
 	int timeout, err = 0;
 
 	if (!request || !fds) {
@@ -293,14 +295,14 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	}
 }
 
-int control_ask(const struct control_peer *peer, const char *command, const char *reason,
+int control_ask(const struct control_peer *peer, const char *command, const char *reason, const char *last,
 	struct json_object **ret_reply, int *ret_fd)
 {
 	struct ask a = { .peer = peer };
 	char msg[CONTROL_MSG_MAX];
 	int err;
 
-	err = ask_all(&a, 1, command, reason) ?: a.err;
+	err = ask_all(&a, 1, command, reason, last) ?: a.err;
 	if (!err) {
 		*ret_reply = a.reply;
 		if (ret_fd)
@@ -465,7 +467,7 @@ static int ask_peers(struct peers *p)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->n; i++)
 		asks[i].peer = &p->list[i];
-	err = ask_all(asks, p->n, "status", NULL);
+	err = ask_all(asks, p->n, "status", NULL, NULL);
 	if (!err)
 		peers_settle(p, asks);
 	free(asks);

@@ -9,7 +9,7 @@
  *
  *     err = control_find(&where, pid, &p);      prints a line on failure
  *     if (!err)
- *             err = control_ask(&p, "status", NULL, &reply, NULL);   prints a line, too
+ *             err = control_ask(&p, "status", NULL, NULL, &reply, NULL);   prints a line, too
  *     ...
  *     json_object_put(reply);
  *     control_peer_free(&p);
@@ -75,12 +75,12 @@ void control_say_none(const struct control_where *where, pid_t pid);
 const char *control_peer_targets(const struct control_peer *peer, char *buf, size_t size);
 
 /*
- * Sends a command, with a reason or NULL. *ret_reply is the answer, with "ok" true, to be put by
+ * Sends a command, with a reason and what of a dump is wanted (parse_last()), each or NULL. *ret_reply is the answer, with "ok" true, to be put by
  * the caller. *ret_fd (unless NULL) is the descriptor that came with it, to be closed by the
  * caller, or -1. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
  * -EREMOTEIO: it refused; -EPROTO: invalid answer; -EACCES.
  */
-int control_ask(const struct control_peer *peer, const char *command, const char *reason,
+int control_ask(const struct control_peer *peer, const char *command, const char *reason, const char *last,
 	struct json_object **ret_reply, int *ret_fd);
 
 /* The UID that --user names: a number, or the name of a user. -EINVAL. */

@@ -94,7 +94,7 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 	return 0;
 }
 
-static int on_dump(void *arg, uint64_t id, const char *reason, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_dump(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct run_control *r = arg;
 	int err;
@@ -104,7 +104,7 @@ static int on_dump(void *arg, uint64_t id, const char *reason, struct json_objec
 		snprintf(msg, CONTROL_MSG_MAX, "it was not started with --flight-recorder");
 		return -EINVAL;
 	}
-	err = recorder_request(r->recorder, *reason ? reason : "dump", id);
+	err = recorder_request(r->recorder, *reason ? reason : "dump", last, id);
 	if (err) {
 		snprintf(msg, CONTROL_MSG_MAX, "too many dumps are waiting already");
 		return err;

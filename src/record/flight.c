@@ -39,6 +39,7 @@ struct request {
 	char reason[REASON_MAX];
 	uint64_t id; /* of the waiting client; 0: none */
 	uint64_t at_ns;
+	struct last last; /* steps, or time before at_ns */
 };
 
 struct recorder {
@@ -72,26 +73,26 @@ struct recorder {
 
 /* ---- asking for a dump ---- */
 
-static int request(struct recorder *rec, const char *reason, uint64_t id, uint64_t at_ns)
+static int request(struct recorder *rec, const char *reason, struct last last, uint64_t id, uint64_t at_ns)
 {
 	struct request *q = &rec->requests[rec->n_requests];
 
 	if (rec->n_requests == REQUESTS_MAX)
 		return -EBUSY;
-	*q = (struct request){ .id = id, .at_ns = at_ns };
+	*q = (struct request){ .id = id, .at_ns = at_ns, .last = last };
 	snprintf(q->reason, sizeof(q->reason), "%s", reason);
 	rec->n_requests++;
 	return 0;
 }
 
-int recorder_request(struct recorder *rec, const char *reason, uint64_t id)
+int recorder_request(struct recorder *rec, const char *reason, struct last last, uint64_t id)
 {
-	return request(rec, reason, id, clock_boot_ns());
+	return request(rec, reason, last, id, clock_boot_ns());
 }
 
 static void fire(struct recorder *rec, const struct trigger_hit *hit)
 {
-	if (hit && !rec->ending && request(rec, hit->reason, 0, hit->ns))
+	if (hit && !rec->ending && request(rec, hit->reason, (struct last){ 0 }, 0, hit->ns))
 		log_warn("too many dumps are waiting already; no dump for %s", hit->reason);
 }
 
@@ -501,6 +502,9 @@ static int begin(struct recorder *rec)
 	if (err)
 		return err;
 	rec->dumping = true;
+	err = flight_dump_last(rec->flight, rec->requests[0].last, rec->requests[0].at_ns, &rec->dump);
+	if (err)
+		return err;
 	rec->begun_ns = now;
 	in_flight_drop(rec->open, has_ended, rec);
 	set_recording(rec);

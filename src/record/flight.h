@@ -9,6 +9,7 @@
 
 #include "record/intake.h"
 #include "record/options.h"
+#include "util/parse.h"
 
 struct json_object;
 struct recorder;
@@ -29,9 +30,9 @@ void recorder_free(struct recorder *rec);
 /* The sink for the records of the window. It belongs to the recorder: closing it does nothing. */
 struct sink *recorder_sink(struct recorder *rec);
 
-/* Requests a dump. It begins with the next round, or when the current one has ended. id: the client
+/* Requests a dump, of all that there is or the last steps or time of it. It begins with the next round, or when the current one has ended. id: the client
  * of the control socket to tell when it is done; 0: none. -EBUSY: too many are waiting. */
-int recorder_request(struct recorder *rec, const char *reason, uint64_t id);
+int recorder_request(struct recorder *rec, const char *reason, struct last last, uint64_t id);
 
 /* Does some milliseconds of the work, between two drains. An error ends the run; a dump that could not
  * be written is no such error. */

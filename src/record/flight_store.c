@@ -357,6 +357,50 @@ static uint32_t dumped_bytes(const struct flight *f, const struct chunk *c)
 	return c == f->dump.last ? f->dump.last_used : c->used;
 }
 
+static int later(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x > y ? -1 : x < y;
+}
+
+/* The start of the last step but n - 1; of fewer, 0. */
+static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
+{
+	uint64_t *starts;
+	size_t len = 0;
+
+	for (struct chunk *c = f->dump.first; c; c = c->next)
+		len += c->count[REC_STEP];
+	starts = malloc((len + 1) * sizeof(*starts));
+	if (!starts)
+		return -ENOMEM;
+	len = 0;
+	for (struct chunk *c = f->dump.first; c; c = c->next) {
+		for (uint32_t offset = 0; offset < c->used && c->count[REC_STEP];) {
+			const struct entry *e = entry_at(c, offset);
+
+			if (e->rec->kind == REC_STEP)
+				starts[len++] = e->rec->start_ns;
+			offset += (uint32_t)entry_bytes(e->size);
+		}
+	}
+	qsort(starts, len, sizeof(*starts), later);
+	*ret_ns = n <= len ? starts[n - 1] : 0;
+	free(starts);
+	return 0;
+}
+
+int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump)
+{
+	uint64_t from = last.ns && at_ns > last.ns ? at_ns - last.ns : 0;
+	int err = last.n ? last_step(f, last.n, &from) : 0;
+
+	if (!err && from > f->dump.horizon_ns)
+		f->dump.horizon_ns = dump->horizon_ns = from;
+	return err;
+}
+
 /* The dump's chunk is done, in this pass. */
 static void unpin(struct flight *f)
 {

@@ -17,6 +17,7 @@
 #include "capture/ring.h"
 #include "record.h"
 #include "target/tasks.h"
+#include "util/parse.h"
 
 #define FLIGHT_BYTES_MIN (UINT64_C(1) << 20)
 #define FLIGHT_BYTES_MAX (UINT64_C(1) << 44)
@@ -68,6 +69,12 @@ void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats);
  */
 int flight_dump_begin(
 	struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
+
+/*
+ * Makes the running dump one of the last n steps that have ended, from the beginning of the first of them, or of what ended within
+ * so many nanoseconds before at_ns: raises the horizon. Call before any of the functions below. -ENOMEM.
+ */
+int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump);
 
 /*
  * Whether the dump has a record of the span that `open` reports as still open, which ended at

@@ -97,7 +97,7 @@ static void read_signals(struct run *r)
 		} else if (view && sigismember(&view->signals, (int)si.ssi_signo) == 1) {
 			view->ops->signal(view, (int)si.ssi_signo);
 		} else if (si.ssi_signo == SIGUSR1 && r->recorder) {
-			recorder_request(r->recorder, "SIGUSR1", 0);
+			recorder_request(r->recorder, "SIGUSR1", (struct last){ 0 }, 0);
 		} else if (si.ssi_signo == SIGUSR1) {
 			log_warn("SIGUSR1: nothing to dump; a recording with --flight-recorder has");
 		} else {

@@ -194,6 +194,16 @@ test_dumps() {
 	done
 	same "three dumps at once" "$rc" 0
 	same "three dumps at once: all are written" "$(find dumps -name 'trace_*.json' | wc -l)" 4
+	rm dumps/*
+	sleep 0.3
+	check "a dump of the last moment" ctl dump --last 100ms
+	expect "it has no calls from before it" "$getppids == 0" t="$(find dumps -name 'trace_*.json')"
+	rm dumps/*
+	check "a dump of the last hour" ctl dump --last 1h
+	expect "it has all calls" "$getppids == 300" t="$(find dumps -name 'trace_*.json')"
+	for last in 0 x 2x ''; do
+		check_rc "dump --last '$last'" 2 "--last: '$last' is not a number or time" ctl dump --last "$last"
+	done
 	kill -INT "$RECORDER"
 	ended "dumps: ends well" "$RECORDER" 0
 }

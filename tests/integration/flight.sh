@@ -288,6 +288,26 @@ test_seconds() {
 	land seconds 0
 }
 
+has_steps() { # N
+	"$INFTRACE" status -p "$RECORDER" | grep -q " $1 steps,"
+}
+
+# The last steps only.
+test_steps() {
+	engine stalls
+	# shellcheck disable=SC2046
+	fly steps --engine "$TMP/stalls.engine.json" --flight-recorder 8MB -- "$PROGRAMS/stalls" $(printf 'decode=1 %.0s' {1..30}) pause=600000
+	wait_until 60 has_steps 30 || not_ok "steps: 30 of them" "$("$INFTRACE" status -p "$RECORDER")"
+	check "steps: dumped" "$INFTRACE" dump --last 5 -p "$RECORDER"
+	expect "steps: the last five, whole" \
+		'[(e["args"]["step"], "began_before" in e["args"]) for e in t if e.get("cat") == "step"] == [(n, False) for n in range(25, 30)]' \
+		t="$(nth steps 1)"
+	expect "steps: it begins with the first of them" '[e["ts"] for e in t if e.get("cat") == "step"][0] == 0' t="$(nth steps 1)"
+	check "steps: print" "$INFTRACE" print --last 1h "$(nth steps 1)"
+	same "steps: print has them, in their order" "$(grep -oE ' step decode .* step=[0-9]+' "$TMP/check.out" | grep -oE '[0-9]+$' | xargs)" "25 26 27 28 29"
+	land steps 0
+}
+
 wait_part() { # a dump has begun to be written
 	local end=$((SECONDS + 20)) part=
 	until [ -s "$part" ] || [ "$SECONDS" -gt "$end" ]; do
@@ -351,5 +371,5 @@ test_stalled() {
 	fi
 }
 
-ALL_TESTS=(newest memory many death open cause names seconds full stalled)
+ALL_TESTS=(newest memory many death open cause names seconds steps full stalled)
 run_tests "$@"

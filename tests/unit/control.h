@@ -25,6 +25,7 @@ struct recording {
 	int starts, stops, dumps, statuses;
 	char reason[CONTROL_REASON_MAX];
 	uint64_t id;                /* of the last dump */
+	struct last last;           /* that it asks for */
 	bool in_progress;           /* what dump returns */
 	bool done_within;           /* it calls control_done() itself */
 	size_t status_len;          /* of a text in the status */
@@ -51,7 +52,7 @@ static inline int on_stop(void *arg, struct json_object *reply, char msg[CONTROL
 	return r->stops++ ? -EBUSY : -EALREADY;
 }
 
-static inline int on_dump(void *arg, uint64_t id, const char *reason, struct json_object *reply,
+static inline int on_dump(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply,
 	char msg[CONTROL_MSG_MAX])
 {
 	struct recording *r = arg;
@@ -60,6 +61,7 @@ static inline int on_dump(void *arg, uint64_t id, const char *reason, struct jso
 	(void)msg;
 	r->dumps++;
 	r->id = id;
+	r->last = last;
 	snprintf(r->reason, sizeof(r->reason), "%s", reason);
 	if (r->done_within)
 		control_done(r->control, id, 0, NULL, NULL);

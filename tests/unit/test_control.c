@@ -41,6 +41,11 @@ static void test_commands(void **state)
 
 	r->done_within = true;
 	expect(r, ask_text(DUMP), TAKEN "{\"ok\":true}\n");
+	assert_false(r->last.n || r->last.ns);
+	expect(r, ask_text("{\"command\":\"dump\",\"last\":\"1.5s\"}"), TAKEN "{\"ok\":true}\n");
+	assert_true(!r->last.n && r->last.ns == 1500000000);
+	expect(r, ask_text("{\"command\":\"dump\",\"last\":\"7\"}"), TAKEN "{\"ok\":true}\n");
+	assert_true(r->last.n == 7 && !r->last.ns);
 	assert_int_equal(r->starts + r->stops + r->statuses, 3);
 }
 
@@ -67,6 +72,9 @@ static void test_bad_requests(void **state)
 		{ "{\"command\":\"STOP\"}\n", "no such command" },
 		{ "{\"command\":\"%s%n\"}\n", "no such command" },
 		{ "{\"command\":\"dump\",\"reason\":[]}\n", "\\\"reason\\\" is not a string" },
+		{ "{\"command\":\"dump\",\"last\":2}\n", "\\\"last\\\" is not a string" },
+		{ "{\"command\":\"dump\",\"last\":\"0\"}\n", "\\\"last\\\" is not a number or time" },
+		{ "{\"command\":\"dump\",\"last\":\"2 s\"}\n", "\\\"last\\\" is not a number or time" },
 		{ "{\"command\":\"\xff\"}\n", "not JSON" },
 		{ "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "not JSON" },
 	};

@@ -94,7 +94,7 @@ static int ask(const struct control_peer *peer, const char *command, const char 
 	int err;
 
 	stderr_grab_begin(g);
-	err = control_ask(peer, command, reason, reply, NULL);
+	err = control_ask(peer, command, reason, NULL, reply, NULL);
 	stderr_grab_end(g);
 	return err;
 }
@@ -366,13 +366,13 @@ static void test_descriptors(void **state)
 	for (int n = 0; n <= 8; n++) {
 		peer.pid = impostor_start("{\"ok\":true}", 1, n, 0);
 		peer.path = strdup(socket_of(peer.pid));
-		assert_int_equal(control_ask(&peer, "open", NULL, &reply, &fd), 0);
+		assert_int_equal(control_ask(&peer, "open", NULL, NULL, &reply, &fd), 0);
 		assert_int_equal(fd >= 0, n == 1);
 		json_object_put(reply);
 		if (fd >= 0)
 			close(fd);
 		assert_int_equal(count_fds(), before);
-		assert_int_equal(control_ask(&peer, "stop", NULL, &reply, NULL), 0);
+		assert_int_equal(control_ask(&peer, "stop", NULL, NULL, &reply, NULL), 0);
 		json_object_put(reply);
 		assert_int_equal(count_fds(), before);
 		free(peer.path);

@@ -153,6 +153,64 @@ static void test_expire_beside_dump(void **state)
 	model_free(&m);
 }
 
+/* The start of the first record handed over, and how many there are. */
+static void first_start(const struct rec_hdr *rec, size_t size, void *arg)
+{
+	struct times *t = arg;
+
+	(void)size;
+	t->first_ns = t->n++ && t->first_ns < rec->start_ns ? t->first_ns : rec->start_ns;
+}
+
+static struct times dump_last(struct flight *f, struct last last, uint64_t at_ns)
+{
+	struct flight_dump dump;
+	struct times t = {};
+
+	assert_int_equal(flight_dump_begin(f, at_ns, NULL, &dump), 0);
+	assert_int_equal(flight_dump_last(f, last, at_ns, &dump), 0);
+	while (flight_dump_next(f, first_start, &t, 100))
+		;
+	flight_dump_end(f);
+	t.last_ns = dump.horizon_ns;
+	return t;
+}
+
+/* Steps of 10 ms, handed in out of order, with ten system calls in each, over many chunks. */
+static void test_last(void **state)
+{
+	struct rec_step step = { .h = { .kind = REC_STEP, .dur_ns = 9 * MS, .tid = TID } };
+	struct flight *f;
+	struct tasks *ts;
+	struct times t;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
+	assert_int_equal(dump_last(f, (struct last){ .n = 1 }, START).n, 0);
+	for (uint64_t i = 0; i < 1000; i++) {
+		for (uint64_t k = 1; k <= 10; k++)
+			append_at(f, START + i * 10 * MS + k * MS);
+		step.h.start_ns = START + (i ^ 1) * 10 * MS;
+		assert_int_equal(flight_append(f, &step.h, sizeof(step)), 0);
+	}
+	t = dump_last(f, (struct last){ .n = 3 }, START + 10000 * MS);
+	assert_int_equal(t.last_ns, START + 9970 * MS);
+	assert_int_equal(t.first_ns, START + 9970 * MS);
+	assert_int_equal(t.n, 3 + 30);
+	t = dump_last(f, (struct last){ .n = 2000 }, START + 10000 * MS);
+	assert_int_equal(t.n, 11000);
+	t = dump_last(f, (struct last){ .ns = 20 * MS }, START + 10000 * MS);
+	assert_int_equal(t.last_ns, START + 9980 * MS);
+	assert_int_equal(t.n, 2 + 20);
+	t = dump_last(f, (struct last){ .ns = UINT64_C(1) << 62 }, START + 10000 * MS);
+	assert_int_equal(t.n, 11000);
+	/* the next one is whole */
+	assert_int_equal(dump_last(f, (struct last){ 0 }, START + 10000 * MS).n, 11000);
+	flight_free(f);
+	tasks_free(ts);
+}
+
 /* A storm: many times the memory, with a dump every now and then. */
 static void test_storm(void **state)
 {
@@ -193,6 +251,7 @@ int main(void)
 		cmocka_unit_test(test_keep_time),
 		cmocka_unit_test(test_keep_time_cap),
 		cmocka_unit_test(test_expire_beside_dump),
+		cmocka_unit_test(test_last),
 		cmocka_unit_test(test_storm),
 	};
 

@@ -329,7 +329,7 @@ static void test_dump(void **state)
 	f.h.start_ns = clock_boot_ns();
 	intake_record(&f.h, sizeof(f), &intake);
 	assert_false(recorder_busy(r));
-	assert_int_equal(recorder_request(r, "asked for", 7), 0);
+	assert_int_equal(recorder_request(r, "asked for", (struct last){ 0 }, 7), 0);
 	assert_true(recorder_busy(r));
 	dump(r, 1);
 	assert_int_equal(answered.id, 7);
@@ -350,7 +350,7 @@ static void test_dump_fails(void **state)
 
 	(void)state;
 	opt.output_dir = "/proc/no such directory";
-	assert_int_equal(recorder_request(r, "asked for", 8), 0);
+	assert_int_equal(recorder_request(r, "asked for", (struct last){ 0 }, 8), 0);
 	stderr_grab_begin(&g);
 	dump(r, 1);
 	stderr_grab_end(&g);
@@ -370,8 +370,8 @@ static void test_dump_at_the_end(void **state)
 	(void)state;
 	w.meta = (struct profile_meta){ .model = "m", .concurrency = 1, .runtime_flags = "{}" };
 	for (unsigned int i = 0; i < 16; i++)
-		assert_int_equal(recorder_request(r, "many", i == 15 ? 9 : 0), 0);
-	assert_int_equal(recorder_request(r, "one more", 0), -EBUSY);
+		assert_int_equal(recorder_request(r, "many", (struct last){ 0 }, i == 15 ? 9 : 0), 0);
+	assert_int_equal(recorder_request(r, "one more", (struct last){ 0 }, 0), -EBUSY);
 	recorder_finish(r);
 	assert_int_equal(answered.n, 1);
 	assert_int_equal(answered.id, 9);
