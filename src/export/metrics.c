@@ -39,6 +39,7 @@ static const uint64_t state_bounds[] = { US(10), US(30), US(100), US(300), MS(1)
 #define OF_PROCESS (BIT(MODEL) | BIT(CONTAINER) | BIT(POD))
 #define OF_REQUEST (OF_PROCESS | BIT(OPERATION) | BIT(SOURCE))
 #define OF_STEP (OF_PROCESS | BIT(PHASE))
+#define OF_FOREIGN (BIT(EVENT) | BIT(WRITER))
 
 _Static_assert(LEN(ttft_bounds) < METRICS_BUCKETS_MAX && LEN(step_bounds) < METRICS_BUCKETS_MAX, "one is beyond all bounds");
 
@@ -75,6 +76,9 @@ static const struct metric_about abouts[METRIC_MAX] = {
 		NULL, 0, UNIT_NONE, BIT(STATE), "kind" },
 	[METRIC_UNCOVERED] = { "inftrace.uncovered", "Time in which records were lost.", NULL, 0, UNIT_SECONDS, 0, NULL },
 	[METRIC_RECORDED] = { "inftrace.recorded", "Length of the windows, or recordings, that ended.", NULL, 0, UNIT_SECONDS, 0, NULL },
+	[METRIC_FOREIGN_LINES] = { "inftrace.foreign.lines", "Lines of other programs, of events that inftrace has not.", NULL, 0, UNIT_NONE, OF_FOREIGN, NULL },
+	[METRIC_FOREIGN_DURATION] = { "inftrace.foreign.duration", "The total of those lines that have one.", BOUNDS(step_bounds), UNIT_SECONDS, OF_FOREIGN, NULL },
+	[METRIC_FOREIGN_STAGE] = { "inftrace.foreign.stage", "Time of those lines in each of their stages.", NULL, 0, UNIT_SECONDS, OF_FOREIGN | BIT(STATE), "stage" },
 };
 
 static const char *const sources[] = { "sequence", "steps", "socket" };
@@ -119,6 +123,8 @@ const char *metric_label_name(enum metric metric, enum metric_label label)
 		[LABEL_OPERATION] = "gen_ai.operation.name",
 		[LABEL_SOURCE] = "source_kind",
 		[LABEL_PHASE] = "phase",
+		[LABEL_EVENT] = "event",
+		[LABEL_WRITER] = "source",
 	};
 
 	return label == LABEL_STATE ? abouts[metric].state : names[label];
@@ -137,14 +143,18 @@ struct entry {
 	UT_hash_handle hh;
 };
 
+/* Two labels that make one value. "": not known. */
+struct pair {
+	char first[METRICS_LABEL_MAX], second[METRICS_LABEL_MAX];
+};
+
 struct metrics {
 	struct entry *entries;
 	bool sorted;
 	char models[METRICS_MODELS_MAX][METRICS_LABEL_MAX], phases[METRICS_PHASES_MAX][METRICS_LABEL_MAX];
-	struct {
-		char id[METRICS_LABEL_MAX], pod[METRICS_LABEL_MAX]; /* "": unknown */
-	} containers[METRICS_CONTAINERS_MAX];
-	size_t n_models, n_phases, n_containers;
+	char stage_names[METRICS_STAGES_MAX][METRICS_LABEL_MAX];
+	struct pair containers[METRICS_CONTAINERS_MAX], families[METRICS_FAMILIES_MAX];
+	size_t n_models, n_phases, n_containers, n_families, n_stage_names;
 	uint64_t others;
 	bool no_memory;
 	/* of the line at present */
@@ -280,29 +290,31 @@ static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], siz
 	return (uint8_t)(*n)++;
 }
 
-/* The container of a process: an id and a pod make one value. */
-static uint8_t container_of(struct metrics *m, const struct json_node *container)
+/* The same of two texts; NULL: not known. */
+static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t max, const char *first, const char *second)
 {
-	const char *id = node_string(node_get(container, "id")), *pod = node_string(node_get(container, "pod_uid"));
-	char id_text[METRICS_LABEL_MAX], pod_text[METRICS_LABEL_MAX];
+	struct pair pair;
 	size_t i = 0;
 
-	if (!id && !pod)
+	if (!first && !second)
 		return LABEL_NONE;
-	text_printable(id_text, sizeof(id_text), id ? id : "");
-	text_printable(pod_text, sizeof(pod_text), pod ? pod : "");
-	while (i < m->n_containers && (strcmp(m->containers[i].id, id_text) || strcmp(m->containers[i].pod, pod_text)))
+	text_printable(pair.first, sizeof(pair.first), first ? first : "");
+	text_printable(pair.second, sizeof(pair.second), second ? second : "");
+	while (i < *n && (strcmp(known[i].first, pair.first) || strcmp(known[i].second, pair.second)))
 		i++;
-	if (i == METRICS_CONTAINERS_MAX) {
-		m->others++;
+	if (i == max || !strcmp(pair.first, "other")) {
+		m->others += i == max;
 		return LABEL_OTHER;
 	}
-	if (i == m->n_containers) {
-		strcpy(m->containers[i].id, id_text);
-		strcpy(m->containers[i].pod, pod_text);
-		m->n_containers++;
-	}
+	if (i == *n)
+		known[(*n)++] = pair;
 	return (uint8_t)i;
+}
+
+static uint8_t container_of(struct metrics *m, const struct json_node *container)
+{
+	return pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX, node_string(node_get(container, "id")),
+		node_string(node_get(container, "pod_uid")));
 }
 
 static int index_of(const char *const *names, size_t n, const char *text)
@@ -339,9 +351,13 @@ static const char *value_text(const struct metrics *m, const struct key *key, en
 	case LABEL_MODEL:
 		return m->models[v];
 	case LABEL_CONTAINER:
-		return m->containers[v].id[0] ? m->containers[v].id : NULL;
+		return m->containers[v].first[0] ? m->containers[v].first : NULL;
 	case LABEL_POD:
-		return m->containers[v].pod[0] ? m->containers[v].pod : NULL;
+		return m->containers[v].second[0] ? m->containers[v].second : NULL;
+	case LABEL_EVENT:
+		return m->families[v].first[0] ? m->families[v].first : NULL;
+	case LABEL_WRITER:
+		return m->families[v].second[0] ? m->families[v].second : NULL;
 	case LABEL_PHASE:
 		return m->phases[v];
 	case LABEL_OPERATION:
@@ -360,6 +376,8 @@ static const char *value_text(const struct metrics *m, const struct key *key, en
 		return gpu_states[v];
 	case METRIC_LOST:
 		return rec_kind_name(v);
+	case METRIC_FOREIGN_STAGE:
+		return m->stage_names[v];
 	default:
 		return time_state_name(v);
 	}
@@ -523,20 +541,46 @@ static void take_window(struct metrics *m)
 		add(m, METRIC_UNCOVERED, -1, (uint64_t)((1 - coverage) * (double)ns));
 }
 
+/* An event that inftrace has not. What its stages mean, and whether they sum to anything, is up to who wrote it. */
+static void take_foreign(struct metrics *m, const struct profile_line *line)
+{
+	const char *event = node_string(line->values[PROFILE_KEY_event]), *source = node_string(line->values[PROFILE_KEY_source]);
+	int64_t ns;
+
+	memset(&m->key, LABEL_NONE, sizeof(m->key));
+	m->key.value[LABEL_EVENT] = m->key.value[LABEL_WRITER] = pair_of(m, m->families, &m->n_families, METRICS_FAMILIES_MAX, event, source);
+	add(m, METRIC_FOREIGN_LINES, -1, 1);
+	if (!node_is(m->stages, JSON_OBJECT))
+		return;
+	json_for_each (stage, m->stages) {
+		if (node_us_to_ns(stage, &ns) < 0 || ns < 0)
+			continue;
+		if (!strcmp(stage->key, "total"))
+			observe(m, METRIC_FOREIGN_DURATION, -1, (uint64_t)ns);
+		else
+			add(m, METRIC_FOREIGN_STAGE, value_of(m, m->stage_names, &m->n_stage_names, METRICS_STAGES_MAX, stage->key), (uint64_t)ns);
+	}
+}
+
 int metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms)
 {
 	const char *event = node_string(line->values[PROFILE_KEY_event]), *slash = strrchr(file, '/');
 	static const struct {
 		const char *event;
 		void (*take)(struct metrics *m);
-	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window } };
+	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window }, { "op_prof", NULL },
+		{ "sample_prof", NULL }, { "graph_prof", NULL }, { "syscall_prof", NULL }, { "sched_prof", NULL }, { "fault_prof", NULL },
+		{ "memory_prof", NULL }, { "stack_prof", NULL }, { "misfit_prof", NULL } };
+	size_t i = 0;
 
 	m->no_memory = false;
 	m->shape = line->values[PROFILE_KEY_shape];
 	m->stages = line->values[PROFILE_KEY_stage_us];
-	for (size_t i = 0; event && i < LEN(families); i++) {
-		if (strcmp(event, families[i].event))
-			continue;
+	while (event && i < LEN(families) && strcmp(event, families[i].event))
+		i++;
+	if (event && i == LEN(families)) {
+		take_foreign(m, line);
+	} else if (event && families[i].take) {
 		memset(&m->key, LABEL_NONE, sizeof(m->key));
 		m->key.value[LABEL_MODEL] =
 			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));

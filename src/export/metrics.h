@@ -18,6 +18,8 @@
 #define METRICS_MODELS_MAX 16
 #define METRICS_PHASES_MAX 8
 #define METRICS_CONTAINERS_MAX 32
+#define METRICS_FAMILIES_MAX 32 /* events of other programs */
+#define METRICS_STAGES_MAX 64	/* of all of these together */
 #define METRICS_LABEL_MAX 128 /* bytes of a value, escaped for a terminal, with the NUL */
 #define METRICS_BUCKETS_MAX 20
 
@@ -47,6 +49,9 @@ enum metric {
 	METRIC_LOST,
 	METRIC_UNCOVERED,
 	METRIC_RECORDED,
+	METRIC_FOREIGN_LINES,
+	METRIC_FOREIGN_DURATION,
+	METRIC_FOREIGN_STAGE,
 	METRIC_MAX,
 };
 
@@ -58,6 +63,8 @@ enum metric_label {
 	LABEL_OPERATION,
 	LABEL_SOURCE,
 	LABEL_PHASE,
+	LABEL_EVENT, /* ... and who wrote it are one value */
+	LABEL_WRITER,
 	LABEL_STATE, /* its values and its name depend on the metric */
 	LABEL_MAX,
 };
@@ -109,7 +116,7 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 typedef int (*metrics_each_fn)(void *ctx, const struct metric_series *series, const char *const values[LABEL_MAX]);
 int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 
-/* How many lines had a model, a phase or a container for which there was no label any more. */
+/* How many labels of lines there was no value for any more: models, phases, containers, events and stages. */
 uint64_t metrics_others(const struct metrics *m);
 
 #endif

@@ -208,7 +208,7 @@ static void put_own(struct text *t, const struct metrics *m, const struct metric
 	put_number(t, "inftrace_export_read_bytes", "Bytes of profiles that were read.", true, own->files->bytes);
 	put_number(t, "inftrace_export_bad_lines", "Lines of profiles that could not be used.", true, own->files->bad_lines);
 	put_number(t, "inftrace_export_errors", "Profiles that could not be read.", true, own->files->errors);
-	put_number(t, "inftrace_export_other_labels", "Lines whose model, phase or container is counted as \"other\", since there were too many.", true,
+	put_number(t, "inftrace_export_other_labels", "Models, phases, containers, events and stages of lines that are counted as \"other\", since there were too many.", true,
 		metrics_others(m));
 	if (own->otlp) {
 		put_number(t, "inftrace_export_otlp_sent", "Bodies that the collector took.", true, own->sent.sent);

@@ -167,6 +167,55 @@ test_hostile() {
 	stopped hostile "$BG"
 }
 
+# python CODE: with `samples`, {(NAME, {(LABEL, VALUE), ...}): VALUE} of the exporter, and total(NAME, LABEL=VALUE, ...), a sum of them
+python() {
+	python3 - "$URL" "$METRICS" 2>&1 <<-PY || true
+		import importlib.util, sys
+		spec = importlib.util.spec_from_file_location("metrics", sys.argv[2])
+		metrics = importlib.util.module_from_spec(spec)
+		spec.loader.exec_module(metrics)
+		samples = metrics.parse(metrics.fetch(sys.argv[1])[1], False)
+		def total(name, **labels):
+		    return sum(v for (n, l), v in samples.items() if n == name and labels.items() <= dict(l).items())
+		$1
+	PY
+}
+
+# Lines of other programs, and more kinds of them than there may be.
+test_foreign() {
+	local line='{"event":"%s","commit_sha":null,"env_hash":"sha256:x","model":"m","concurrency":1,"shape":{},"stage_us":{%s},"graph_enabled":false,"runtime_flags":{},"source":"%s"}\n'
+	{
+		# shellcheck disable=SC2059
+		printf "$line" unified_prof '"total":100.5,"prep":20.25,"launch":80' cuda unified_prof '"total":3000,"launch":5' cuda \
+			unified_prof '"prep":1' rocm bucket_prof '"total":7,"prep":-1,"x":"y","z":null' ''
+		cat family_*.jsonl
+	} >foreign.jsonl
+	exporter foreign foreign.jsonl
+	check "foreign: the histogram is that of the lines, and inftrace's own are none of them" "$METRICS" scrape "$URL" foreign.jsonl
+	same "foreign: lines" "$(python 'print(*(total("inftrace_foreign_lines_total", **l) for l in (
+		{}, {"source": "cuda"}, {"event": "unified_prof"}, {"event": "bucket_prof"})))')" "4 2 3 1"
+	same "foreign: stages" "$(python 'print(*(total("inftrace_foreign_stage_seconds_total", **l) for l in (
+		{}, {"stage": "launch", "source": "cuda"}, {"stage": "prep", "source": "cuda"}, {"stage": "prep", "source": "rocm"})))')" \
+		"0.00010625 0.000085 0.00002025 0.000001"
+	stopped foreign "$BG"
+	python3 - >foreign.jsonl <<-'PY'
+		import json
+		names = ['a"} 1\nevil_total{x="', "\x1b[31m", "", "other"]
+		for name in names + [f"event {i}" for i in range(96)]:
+		    print(json.dumps({"event": name or " ", "commit_sha": None, "env_hash": "e", "model": "m", "concurrency": 1, "shape": {}, "graph_enabled": False,
+		        "stage_us": {"total": 1, **{f"{name}/{i}" if i else name: 1000 for i in range(3)}}, "runtime_flags": {}, "source": name}))
+	PY
+	exporter foreign foreign.jsonl
+	same "foreign: no more events and stages than there may be, the rest as others, and nothing is lost of the sums" "$(python '
+events, stages = ({dict(l).get(k) for _, l in samples} - {None} for k in ("event", "stage"))
+assert not any("evil" in n for n, _ in samples)
+assert all(v.isprintable() for v in events | stages), events
+print(len(events), len(stages), total("inftrace_foreign_lines_total"), total("inftrace_foreign_lines_total", event="other"),
+    total("inftrace_foreign_stage_seconds_total"), total("inftrace_foreign_duration_seconds_count"),
+    total("inftrace_export_other_labels_total"))')" "33 65 100 68 0.300 100 $((67 + 300 - 64 - 1))"
+	stopped foreign "$BG"
+}
+
 prometheus_ready() {
 	python3 -c 'import sys, urllib.request
 urllib.request.urlopen(sys.argv[1] + "/-/ready", timeout=5)' "$1" 2>/dev/null
@@ -268,5 +317,5 @@ test_otlp() {
 	stopped gone "$BG"
 }
 
-ALL_TESTS=(refused files growing windows hostile prometheus otlp queries)
+ALL_TESTS=(refused files growing windows hostile foreign prometheus otlp queries)
 run_tests "$@"

@@ -27,9 +27,11 @@ BOUNDS = {
 }
 BOUNDS["inftrace_request_queue_time"] = BOUNDS["gen_ai_server_time_to_first_token"]
 BOUNDS["inftrace_request_first_step_to_first_token"] = BOUNDS["gen_ai_server_time_to_first_token"]
+BOUNDS["inftrace_foreign_duration"] = BOUNDS["inftrace_step_duration"]
 BOUNDS = {name: [Decimal(le) for le in text.split()] for name, text in BOUNDS.items()}
 STATES = ("cpu barrier gpu_wait syscall fault irq runnable blocked_futex blocked_io blocked_net blocked_ipc blocked_poll "
           "blocked_sleep blocked_fault blocked_gpu blocked_other stopped").split()
+OWN = [name + "_prof" for name in "token op sample graph request syscall sched fault memory stack misfit window".split()]
 PARTIAL = ("began_before", "unfinished", "end_not_seen", "lost_steps", "cancelled", "mixed")
 
 
@@ -60,6 +62,9 @@ def observations(paths):
             add("inftrace_step_duration", labels, ns(stages["total"]), where)
             if "barriers" not in shape.get("left_out", ""):
                 steps.setdefault(frozenset(labels.items()), []).append((where, stages))
+        elif line["event"] not in OWN and "total" in stages:
+            labels = {key: line[key] for key in ("event", "source") if line[key]}
+            add("inftrace_foreign_duration", labels, ns(stages["total"]), where)
         elif line["event"] == "request_prof" and not shape.get("mixed") and not shape.get("cancelled"):
             labels["source_kind"] = shape["source_kind"]
             request = shape.get("request", "")
