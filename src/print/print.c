@@ -78,7 +78,7 @@ static void put_text(struct words *w, const char *text, const char *special)
 	}
 	words_put(w, "\"");
 	for (const char *p = shown; *p; p++)
-		words_put(w, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
+		words_put(w, "%s", *p == '"' ? "\\x22" : (char[]){ *p, 0 });
 	words_put(w, "\"");
 }
 
@@ -264,10 +264,9 @@ static int take_event(void *ctx, const struct trace_event *event)
 	struct words w = { 0 };
 	int64_t dur = 0;
 
-	if (!strcmp(ph, "M"))
-		return node_string(called) && (process || !strcmp(name, "thread_name"))
-			? set_name(ctx, line.pid, process ? 0 : line.tid, called->text) : 0;
-	if (!us_of(event->ts, &line.start_ns))
+	if (!strcmp(ph, "M") && node_string(called) && (process || !strcmp(name, "thread_name")))
+		return set_name(ctx, line.pid, process ? 0 : line.tid, called->text);
+	if (!strcmp(ph, "M") || !us_of(event->ts, &line.start_ns))
 		return 0;
 	if (cat && !strcmp(cat, "cpu") && line.pid > PID_MAX_LIMIT)
 		cpu = event->tid; /* the track is that of a CPU */
@@ -286,6 +285,8 @@ static int take_event(void *ctx, const struct trace_event *event)
 		if (arg != cpu || !line.on_cpu)
 			words_value(&w, arg->key, arg, "");
 	}
+	if (!node_is(event->args, JSON_OBJECT))
+		words_value(&w, "args", event->args, "");
 	words_value(&w, "dur", event->dur, "us");
 	us_of(event->dur, &dur);
 	return add_line(ctx, &line, &w, dur);
@@ -371,5 +372,5 @@ int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out
 	model_free(&p.names);
 	idmap_free(&p.ids);
 	free(p.lines);
-	return err ?: p.damaged ? -EBADMSG : 0;
+	return !err && p.damaged ? -EBADMSG : err;
 }
