@@ -40,9 +40,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'n':
 		err = parse_last(arg, &args->last);
 		return err ? -parse_refuse(PARSE_LAST, "--last", arg, err) : 0;
-	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
-		return 0;
 	case ARGP_KEY_ARGS:
 		args->files = state->argv + state->next;
 		args->n_files = state->argc - state->next;

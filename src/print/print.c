@@ -18,6 +18,8 @@
 #define NAMES_MAX 65536
 #define WORDS_MAX 4096 /* of an event */
 #define TEXT_SIZE 256  /* of one text in it */
+#define OF_NAMES "\"="	/* what may not be in them without quotes */
+#define OF_VALUES " \"={}"
 #define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
 #define PID_MAX_LIMIT 4194304 /* the kernel's: what has a number above it is no thread */
 
@@ -67,6 +69,7 @@ __attribute__((format(printf, 2, 3))) static void words_put(struct words *w, con
 	strcpy(w->text + end, "...");
 }
 
+/* In quotes where it could be taken for more than a text of its kind. */
 static void put_text(struct words *w, const char *text, const char *special)
 {
 	char shown[TEXT_SIZE];
@@ -82,47 +85,28 @@ static void put_text(struct words *w, const char *text, const char *special)
 	words_put(w, "\"");
 }
 
-/* In quotes where it could be taken for more than a name. */
-static void words_name(struct words *w, const char *name)
-{
-	put_text(w, name, "\"=");
-}
-
-static void put_value(struct words *w, const struct json_node *value)
+/* A value after SEP, as "KEY=VALUE" with its unit, or "KEY={A=1 B=2}"; NULL: nothing. */
+static void put_value(struct words *w, const char *sep, const char *key, const struct json_node *value, const char *unit)
 {
 	static const char *const literals[] = { [JSON_NULL] = "null", [JSON_FALSE] = "false", [JSON_TRUE] = "true" };
-	const char *sep = "";
 
-	if (value->kind < JSON_INT) {
-		words_put(w, "%s", literals[value->kind]);
-	} else if (value->kind < JSON_STRING) {
-		words_put(w, "%.40s", value->text);
-	} else if (value->kind == JSON_STRING) {
-		put_text(w, value->text, " \"={}");
-	} else {
-		words_put(w, "{");
-		json_for_each (child, value) {
-			words_put(w, "%s", sep);
-			if (child->key) {
-				put_text(w, child->key, " \"={}");
-				words_put(w, "=");
-			}
-			put_value(w, child);
-			sep = " ";
-		}
-		words_put(w, "}");
-	}
-}
-
-/* " KEY=VALUE" with the unit; NULL: nothing. */
-static void words_value(struct words *w, const char *key, const struct json_node *value, const char *unit)
-{
 	if (!value)
 		return;
-	words_put(w, " ");
-	put_text(w, key, " \"={}");
-	words_put(w, "=");
-	put_value(w, value);
+	words_put(w, "%s", sep);
+	if (key) {
+		put_text(w, key, OF_VALUES);
+		words_put(w, "=");
+	}
+	if (value->kind == JSON_STRING) {
+		put_text(w, value->text, OF_VALUES);
+	} else if (node_is_scalar(value)) {
+		words_put(w, "%.40s", value->kind < JSON_INT ? literals[value->kind] : value->text);
+	} else {
+		words_put(w, "{");
+		json_for_each (child, value)
+			put_value(w, child == json_next(value, NULL) ? "" : " ", child->key, child, "");
+		words_put(w, "}");
+	}
 	words_put(w, "%s", unit);
 }
 
@@ -167,7 +151,7 @@ static void print_line(struct printer *p, const struct line *line)
 	if (line->on_cpu)
 		snprintf(cpu, sizeof(cpu), "%03" PRIu32, line->cpu);
 	if (*name)
-		words_name(&thread, name);
+		put_text(&thread, name, OF_NAMES);
 	if ((line->pid | line->tid) && line->pid <= PID_MAX_LIMIT && line->tid <= PID_MAX_LIMIT)
 		words_put(&thread, "/%" PRIu32, line->tid ?: line->pid);
 	fprintf(p->out, "%15s  [%s]  %-20s  %s\n", time, cpu, thread.text, line->text);
@@ -272,22 +256,22 @@ static int take_event(void *ctx, const struct trace_event *event)
 		cpu = event->tid; /* the track is that of a CPU */
 	line.on_cpu = node_is(cpu, JSON_INT) && node_s64(cpu) >= 0 && node_s64(cpu) <= INT32_MAX;
 	line.cpu = id_of(cpu);
-	words_name(&w, cat ?: "-");
+	put_text(&w, cat ?: "-", OF_NAMES);
 	words_put(&w, " ");
-	words_name(&w, name);
+	put_text(&w, name, OF_NAMES);
 	words_put(&w, " ");
 	if (!node_is(event->tid, JSON_INT))
-		words_value(&w, "tid", event->tid, "");
+		put_value(&w, " ", "tid", event->tid, "");
 	if (!*ph || !strchr("XiIC", *ph))
-		words_value(&w, "ph", event->ph, "");
-	words_value(&w, "id", event->id, "");
+		put_value(&w, " ", "ph", event->ph, "");
+	put_value(&w, " ", "id", event->id, "");
 	for (const struct json_node *arg = NULL; node_is(event->args, JSON_OBJECT) && (arg = json_next(event->args, arg));) {
 		if (arg != cpu || !line.on_cpu)
-			words_value(&w, arg->key, arg, "");
+			put_value(&w, " ", arg->key, arg, "");
 	}
 	if (!node_is(event->args, JSON_OBJECT))
-		words_value(&w, "args", event->args, "");
-	words_value(&w, "dur", event->dur, "us");
+		put_value(&w, " ", "args", event->args, "");
+	put_value(&w, " ", "dur", event->dur, "us");
 	us_of(event->dur, &dur);
 	return add_line(ctx, &line, &w, dur);
 }
@@ -320,15 +304,15 @@ static int take_line(void *ctx, const struct profile_line *in)
 	int64_t total = 0, ns;
 	int err;
 
-	words_name(&w, node_string(in->values[PROFILE_KEY_event]) ?: "");
+	put_text(&w, node_string(in->values[PROFILE_KEY_event]) ?: "", OF_NAMES);
 	words_put(&w, " ");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		words_value(&w, keys[i], node_get(shape, keys[i]), "");
+		put_value(&w, " ", keys[i], node_get(shape, keys[i]), "");
 	us_of(node_get(stages, "total"), &total);
-	words_value(&w, "total", node_get(stages, "total"), "us");
+	put_value(&w, " ", "total", node_get(stages, "total"), "us");
 	for (const struct json_node *s = NULL; node_is(stages, JSON_OBJECT) && (s = json_next(stages, s));) {
 		if (strcmp(s->key, "total") && us_of(s, &ns) && ns && ns >= total / 20) /* the short ones are left out */
-			words_value(&w, s->key, s, "us");
+			put_value(&w, " ", s->key, s, "us");
 	}
 	line.timed = us_of(node_get(shape, "ts_us"), &line.start_ns);
 	if (!line.timed) /* a sum, which is known by now */

@@ -5,6 +5,7 @@
 #include "print/print.h"
 #include "stderr.h"
 #include "unit.h"
+#include "util/fmt.h"
 
 static struct stderr_grab grab;
 static char *printed;
@@ -115,8 +116,10 @@ static void test_long(void **state)
 	assert_in_range(len, 4000, 4200);
 	assert_string_equal(printed + len - 4, "...\n");
 	/* no character is cut */
-	for (const unsigned char *p = (unsigned char *)printed; *p; p += *p < 0x80 ? 1 : *p < 0xe0 ? 2 : 3)
-		assert_true(*p < 0x80 || ((p[1] & 0xc0) == 0x80 && (*p < 0xe0 || (p[2] & 0xc0) == 0x80)));
+	for (size_t i = 0; i < len; i += (size_t)n) {
+		n = fmt_utf8_scan((unsigned char *)printed + i, len - i);
+		assert_true(n > 0);
+	}
 	free(text);
 }
 
