@@ -170,7 +170,8 @@ static void take_off(struct printer *p, size_t n, bool print)
 		free(p->lines[i].text);
 	}
 	p->n -= n;
-	memmove(p->lines, p->lines + n, p->n * sizeof(*p->lines));
+	if (n)
+		memmove(p->lines, p->lines + n, p->n * sizeof(*p->lines));
 }
 
 /* Sorts them, and takes off what is not among the last so far. */
