@@ -650,13 +650,13 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 
 /* One entry of "probes", without its arguments. */
 struct entry {
-	const char *library, *begin, *end, *role, *name, *when;
+	const char *library, *begin, *end, *role, *name, *declared, *when;
 	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
-	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
+	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
 		"bytes", "stand_in", NULL };
@@ -673,7 +673,7 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 	if (get_string(r, obj, "library", false, &e.library) ||
 		get_string(r, obj, "begin", false, &e.begin) || get_string(r, obj, "end", false, &e.end) ||
 		get_string(r, obj, "role", true, &e.role) || get_string(r, obj, "name", false, &e.name) ||
-		get_string(r, obj, "when", false, &e.when))
+		get_string(r, obj, "declared", false, &e.declared) || get_string(r, obj, "when", false, &e.when))
 		return -EINVAL;
 	if (symbol + !!e.begin + e.instant + e.usdt != 1 || !e.begin != !e.end)
 		return preset_error(r, symbol ? "symbol" : "role",
@@ -784,6 +784,10 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	if (e->name && spec_set_name(s, e->name, &why))
 		return preset_error(
 			r, "name", "%s: %s", text_printable(shown, sizeof(shown), e->name), why);
+	if (e->declared && (s->role != ROLE_OP || s->name_part < 0))
+		return preset_error(r, "declared", "is for operators with a part of a C++ name as their \"name\"");
+	if (e->declared && r->pt->nodes && !(s->declared = strdup(e->declared)))
+		return -ENOMEM;
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);

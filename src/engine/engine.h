@@ -102,6 +102,9 @@ struct probe_spec {
 	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
 	bool is_glob;	 /* stands for the specifications that its matches make */
 	bool is_python;	 /* a Python function: see engine/python_step.h */
+	/* In front of what the file declares its function as (declared.h); of a match that as a whole: "aten::add.Tensor". NULL:
+	 * not asked for, or not declared. */
+	char *declared;
 	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;

@@ -111,7 +111,7 @@ static int answer_found(const struct found *f, void *arg)
 	a->has_row = f->row != NULL;
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : ""))
+	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared : ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "engine/inspect.h"
+#include "engine/spec.h"
 #include "target/elf_pointers.h"
 #include "util/clock.h"
 #include "util/confine.h"
@@ -214,7 +215,10 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 
 	if (a->found >= FOUND_MAX || a->spec >= pt->n || pt->specs[a->spec].from || len >= a->text_len)
 		return -EPROTO;
-	f.why = a->text + len;
+	if (f.kind == FOUND_SITE && a->text[len] && spec_text_ok(a->text + len, SPEC_STRING_MAX))
+		f.declared = a->text + len;
+	else if (f.kind != FOUND_SITE)
+		f.why = a->text + len;
 	if (f.kind == FOUND_NO_ARG && a->arg >= pt->specs[a->spec].nargs)
 		return -EPROTO;
 	if ((f.kind == FOUND_NO_PYTHON && !pt->specs[a->spec].is_python) ||

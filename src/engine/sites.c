@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/declared.h"
 #include "engine/python_step.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
@@ -20,6 +21,7 @@ struct walk {
 	const struct probe_table *pt;
 	size_t id;
 	struct go_text go;
+	struct declared declared;
 	found_cb cb;
 	void *arg;
 };
@@ -116,6 +118,12 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	if (s->past_early_return && s->flags & PROBE_F_GROUP && !s->nargs)
 		flags |= SITE_ARRIVAL;
 	site_choose(w->elf, sym, regs, flags, &found.site);
+	if (s->declared) {
+		size_t len;
+		const char *name = spec_mangled_part(sym->name, s->name_part, &len);
+
+		found.declared = name ? declared_find(&w->declared, name, len) : NULL;
+	}
 	if (s->exits) {
 		int err = on_exits(w, sym, &found.site.no_exits);
 
@@ -232,9 +240,12 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 		if (!begun)
 			err = go_text_read(elf, &w.go);
 		begun = true;
+		if (!err && pt->specs[w.id].declared && !w.declared.text)
+			err = declared_read(elf, &w.declared);
 		if (!err)
 			err = walk_spec(&w);
 	}
+	declared_clear(&w.declared);
 	return err;
 }
 
@@ -278,6 +289,15 @@ static void tell_rows(const struct probe_table *pt, const char *shown, const str
 		s->symbol, shown, s->engine->name);
 }
 
+static int keep_declared(struct probe_table *pt, const struct found *f, size_t id)
+{
+	struct probe_spec *s = &pt->specs[id];
+
+	if (!f->declared || s->declared || !pt->specs[f->spec].declared)
+		return 0;
+	return asprintf(&s->declared, "%s%s", pt->specs[f->spec].declared, f->declared) < 0 ? -ENOMEM : 0;
+}
+
 /* The specification that the place belongs to. */
 static int find_spec(struct probe_table *pt, const struct found *f, const struct elf_symbol *symbol, size_t *ret_id)
 {
@@ -314,5 +334,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 		pt->left_out++;
 		return 0;
 	}
+	if (!err)
+		err = keep_declared(pt, f, ps.spec);
 	return err ? err : cb(&ps, arg);
 }

@@ -40,6 +40,7 @@ struct found {
 	const struct row_fetch *row; /* ROW_COLUMNS of them, where they are not those of the preset; else NULL */
 	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
 	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */
+	const char *declared;	   /* FOUND_SITE: as what the file declares the function; NULL: nothing */
 };
 
 /* A non-zero return ends the walk and is returned. The pointers are valid during the call. */

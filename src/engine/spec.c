@@ -806,10 +806,10 @@ static void spec_clear(struct probe_spec *s)
 	free(s->symbol);
 	name_rule_clear(s);
 	free(s->span_name);
+	free(s->declared);
 }
 
-/* Part n of an Itanium-mangled nested name: _ZN2at4_ops3add4callE... has at, _ops, add, call. */
-static char *mangled_part(const char *symbol, int n)
+const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)
 {
 	const char *p = symbol + strcspn(symbol, "0123456789");
 
@@ -819,10 +819,19 @@ static char *mangled_part(const char *symbol, int n)
 
 		if (end == p || len == 0 || len > strlen(end))
 			return NULL;
+		*ret_len = len;
 		if (n == 0)
-			return strndup(end, len);
+			return end;
 		p = end + len;
 	}
+}
+
+static char *mangled_part(const char *symbol, int n)
+{
+	size_t len;
+	const char *part = spec_mangled_part(symbol, n, &len);
+
+	return part ? strndup(part, len) : NULL;
 }
 
 /* A symbol is chosen by whoever made the file: it is cut and cleaned for use as the name of spans. */
@@ -844,7 +853,7 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 	*s = *g;
 	s->library = library;
 	s->symbol = symbol;
-	s->span_name = NULL;
+	s->span_name = s->declared = NULL;
 	s->name_part = -1;
 	s->is_glob = s->refused = false;
 	s->attached = s->checked = 0;

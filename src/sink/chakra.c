@@ -150,6 +150,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.tid = r->h.tid,
 		.op = op_of(s, r),
 		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
+		.declared = s->declared,
 	};
 	c->n_calls++;
 }

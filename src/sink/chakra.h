@@ -46,6 +46,7 @@ struct et_call {
 	uint32_t tid;
 	uint32_t op; /* ET_NO_OP: not told */
 	const char *name; /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
+	const char *declared; /* its name and that of its overload, as "aten::add.Tensor"; NULL: not known */
 	uint64_t id;
 	uint64_t parent, after; /* within which call it is, and which one of its thread began before it; 0: none */
 	uint64_t own_ns; /* outside of calls within it */

@@ -172,13 +172,14 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
 	const uint64_t after[] = { call->after, call->parent };
+	const char *name = call->declared ? call->declared : call->name;
 	char *begin = p;
 
 	p += 2;
 	p = proto_u64(p, NODE_ID, call->id);
-	p = proto_text(p, NODE_NAME, call->name, strnlen(call->name, ET_NAME_LEN));
+	p = proto_text(p, NODE_NAME, name, strcspn(name, "."));
 	p = proto_u64(p, NODE_TYPE, COMP_NODE);
-	p = packed(p, NODE_CTRL_DEPS, after, !call->after ? 0 : call->parent && call->parent != call->after ? 2 : 1);
+	p = packed(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
 	p = proto_u64(p, NODE_START_MICROS, (call->start_ns + c->real_ns) / 1000);
 	if (call->end_ns > call->start_ns) {
 		p = proto_u64(p, NODE_DURATION_MICROS, (call->own_ns + 500) / 1000);
@@ -187,6 +188,8 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 	}
 	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, true);
 	p = attr_text(p, NODE_ATTR, "op", call->name);
+	if (call->declared)
+		p = attr_text(p, NODE_ATTR, "op_schema", call->declared);
 	if (call->parent)
 		p = attr_u64(p, NODE_ATTR, "parent", ATTR_UINT64, call->parent);
 	p = write_context(p, c, call->tid);

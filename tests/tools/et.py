@@ -99,9 +99,9 @@ def compare_calls(path, graph):
     for n in nodes.values():
         inner[n["attrs"].get("parent")] += n["attrs"].get("duration_ns", 0)
     for i, n in sorted(nodes.items()):
-        names, at = [n["name"][0]], n["attrs"].get("parent")
+        names, at = [], i
         while at:
-            names.append(nodes[at]["name"][0])
+            names.append((nodes[at]["name"][0], nodes[at]["attrs"].get("op_schema")))
             at = nodes[at]["attrs"].get("parent")
         got.append(names)
         after = [d for d in (last.get(n["attrs"]["tid"]), n["attrs"].get("parent")) if d]
@@ -111,20 +111,20 @@ def compare_calls(path, graph):
         if n["attrs"].get("own_ns", 0) != n["attrs"].get("duration_ns", 0) - inner[i]:
             problems.append(f"node {i}: {n['attrs']}, {inner[i]} ns in others")
     # those whose end is not seen have no time, and nothing is within them
-    instants = {n["name"][0] for n in nodes.values() if "duration_ns" not in n["attrs"]}
+    instants = {(n["name"][0], n["attrs"].get("op_schema")) for n in nodes.values() if "duration_ns" not in n["attrs"]}
     for i, n in sorted(own.items()):
         names = []
         if own.get(i - 1, n)["name"] == "forward":
             continue # the tensor that "forward" itself is kept in
         while n and n["name"] != "forward":
-            name = n["op_schema"].split("(")[0].removeprefix("aten::").replace(".", "_")
+            name = n["name"], n["op_schema"].split("(")[0]
             names += [name] if not names or name not in instants else []
             n = own.get(n["parent"]) if n["parent"] != n["id"] else None
         if n and names:
             want.append(names)
     for k, (a, b) in enumerate(zip(got, want)):
         if a != b:
-            problems.append(f"call {k}: {' < '.join(a)}, in PyTorch {' < '.join(b)}")
+            problems.append(f"call {k}: {a}, in PyTorch {b}")
     for p in problems[:20]:
         print(p)
     print(f"{len(got)} operators, {len(want)} in PyTorch, up to {max(map(len, got), default=0)} within each other, instants {sorted(instants)}")

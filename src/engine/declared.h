@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The names that a library has for its operators, from their declarations, which lie in it as text: PyTorch's
+ * "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor" is its function add_Tensor.
+ */
+#ifndef INFTRACE_ENGINE_DECLARED_H
+#define INFTRACE_ENGINE_DECLARED_H
+
+#include <stddef.h>
+
+#include "target/elf.h"
+
+struct declared {
+	char *text;
+	const char **names; /* in `text`, in the order of those of the functions */
+	size_t n;
+};
+
+/* Caller clears it, which it may when it is all 0. Returns 0, also for a file without any, or -ENOMEM. */
+int declared_read(struct elf_file *elf, struct declared *ret);
+void declared_clear(struct declared *d);
+
+/* "add.Tensor" for add_Tensor; NULL: it is not declared. The last part of a mangled name. */
+const char *declared_find(const struct declared *d, const char *name, size_t len);
+
+#endif
