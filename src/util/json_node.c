@@ -50,8 +50,9 @@ static char *utf8_put(char *out, uint32_t c)
 	return out;
 }
 
-/* Decodes a string that json_scan accepted in place. Returns its new length. */
-static uint32_t unescape(char *text, uint32_t len)
+/* Decodes a string that json_scan accepted in place. Returns its new length. In a key a NUL becomes two bytes that no UTF-8
+ * has, so that as a C string it is no other key. */
+static uint32_t unescape(char *text, uint32_t len, bool is_key)
 {
 	static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
 	const char *p = text, *end = text + len, *named;
@@ -76,7 +77,7 @@ static uint32_t unescape(char *text, uint32_t len)
 			c = 0x10000 + ((c - 0xd800) << 10) + (hex4(p + 2) - 0xdc00);
 			p += 6;
 		}
-		out = utf8_put(out, c);
+		out = c || !is_key ? utf8_put(out, c) : stpcpy(out, "\xc0\x80");
 	}
 	return (uint32_t)(out - text);
 }
@@ -153,10 +154,8 @@ static void key_finish(struct json_node *node, char *text)
 	char *key = text + (uintptr_t)node->key;
 
 	if (node->key_escapes)
-		node->key_len = unescape(key, node->key_len);
+		node->key_len = unescape(key, node->key_len, true);
 	key[node->key_len] = '\0';
-	if (node->key_escapes)
-		node->key_len = (uint32_t)strlen(key);
 	node->key = key;
 }
 
@@ -174,7 +173,7 @@ static void text_finish(struct json_node *node, char *text, bool root)
 	char *value = text + (uintptr_t)node->text;
 
 	if (node->escapes)
-		node->len = unescape(value, node->len);
+		node->len = unescape(value, node->len, false);
 	/* the byte after a number at top level does not belong to it */
 	if (node->kind == JSON_STRING ||
 		(!root && (node->kind == JSON_INT || node->kind == JSON_REAL)))

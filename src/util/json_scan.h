@@ -34,7 +34,7 @@ enum json_kind {
 /* A value. The text of a string is decoded, that of a number is as written; both end in a NUL that
  * is not counted. */
 struct json_node {
-	const char *key; /* as a C string; NULL: not a member of an object */
+	const char *key; /* as a C string, with C0 80 for a NUL in it; NULL: not a member of an object */
 	const char *text;
 	uint32_t key_len, len;
 	uint32_t span; /* nodes from this one to the first after all that it contains */

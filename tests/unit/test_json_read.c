@@ -169,6 +169,28 @@ static void test_nodes_repeated(void **state)
 	json_nodes_free(&nodes);
 }
 
+/* Whether by its length or as a C string, a key with a NUL is not the one that ends there. */
+static void test_nodes_nul_key(void **state)
+{
+	static const char *const names[] = { "a" };
+	const struct json_node *found;
+	struct json_nodes nodes = { 0 };
+	unsigned int n = 0;
+
+	(void)state;
+	value_parse(&nodes, "{\"a\\u0000\":1,\"a\\u0000b\":2,\"\\u0000\":3,\"a\":4,\"a\\u0000b\":5,\"\\u0061\\u0000\":6}", 99);
+	json_for_each (child, nodes.list) {
+		assert_int_equal(strlen(child->key), child->key_len);
+		assert_int_equal(!strcmp(child->key, "a"), node_s64(child) == 4);
+		assert_true(node_get(nodes.list, child->key) == child);
+		n++;
+	}
+	assert_int_equal(n, 4);
+	node_members(nodes.list, names, 1, &found);
+	assert_int_equal(node_s64(found), 4);
+	json_nodes_free(&nodes);
+}
+
 static void test_node_numbers(void **state)
 {
 	static const struct {
@@ -335,6 +357,7 @@ int main(void)
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_nodes_repeated),
+		cmocka_unit_test(test_nodes_nul_key),
 		cmocka_unit_test(test_node_numbers),
 		cmocka_unit_test(test_node_get_next),
 		cmocka_unit_test(test_reader_values),
