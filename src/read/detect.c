@@ -65,9 +65,9 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 			break;
 		case '"':
 			in_string = true;
-			if (depth == 1 && may_be_key && key_is(p + 1, end, "traceEvents"))
+			if (depth == 1 && may_be_key && !event_key && key_is(p + 1, end, "traceEvents"))
 				return FILE_TRACE;
-			if (depth == 1 && may_be_key && key_is(p + 1, end, "workload_graph"))
+			if (depth == 1 && may_be_key && !event_key && key_is(p + 1, end, "workload_graph"))
 				return FILE_ET_FEEDER;
 			if (depth == 1 && may_be_key && key_is(p + 1, end, "nodes"))
 				nodes_key = true;
@@ -95,14 +95,15 @@ enum file_kind file_detect(
 		*ret_why = "is empty";
 		return FILE_OTHER;
 	}
-	*ret_why = "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et";
-	if (is_execution_trace(p, end))
-		return FILE_EXECUTION_TRACE;
 	p = (const unsigned char *)text_trim((const char *)p, &len);
 	if (!len) {
 		*ret_why = "holds only white space";
 		return FILE_OTHER;
 	}
+	*ret_why = "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et";
+	/* white space may look like the begin of one, with { as its version */
+	if ((p == source->pos || *p != '{') && is_execution_trace(source->pos, end))
+		return FILE_EXECUTION_TRACE;
 	if (*p == '[')
 		return FILE_TRACE;
 	if (*p == '{')
