@@ -29,6 +29,11 @@ static inline const char *node_string(const struct json_node *node)
 	return node_is(node, JSON_STRING) ? node->text : NULL;
 }
 
+static inline bool node_is_text(const struct json_node *node, const char *text)
+{
+	return node_is(node, JSON_STRING) && node->len == strlen(text) && !memcmp(node->text, text, node->len);
+}
+
 /* The child after `child` of an array or object, the first one for NULL; NULL at the end. */
 static inline const struct json_node *json_next(
 	const struct json_node *parent, const struct json_node *child)

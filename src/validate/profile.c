@@ -471,8 +471,9 @@ static int check_line(void *ctx, const struct profile_line *line)
 		return 0;
 
 	family = values[PROFILE_KEY_event]->text;
-	if (node_is(values[PROFILE_KEY_source], JSON_STRING) && !strcmp(values[PROFILE_KEY_source]->text, "native") &&
-		node_get(line->object, PROFILE_MARK) && check_window(check, values[PROFILE_KEY_shape])) {
+	/* those of other versions have rules that are not known here */
+	if (node_is_text(values[PROFILE_KEY_source], "native") && node_s64(node_get(line->object, PROFILE_MARK)) == 1 &&
+		check_window(check, values[PROFILE_KEY_shape])) {
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
 		if (!strcmp(family, "request_prof")) {
 			check_spans(check, values[PROFILE_KEY_stage_us]);
@@ -495,7 +496,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_samples(check, line);
 	}
 	for (size_t i = 0; i < check->required_len; i++)
-		if (!strcmp(family, check->required[i]))
+		if (node_is_text(values[PROFILE_KEY_event], check->required[i]))
 			check->required_seen |= 1ULL << i;
 	name_counts_add(&check->families, family);
 	return 0;
