@@ -23,6 +23,8 @@ recorded() {
 		"${STEP[@]}" -o "$TMP/$name.json" -o "$TMP/$name.pftrace" --profile "$TMP/$name.jsonl" "${BEFORE[@]}" -- \
 		"$MOCK/mock_driver" "${BEHIND[@]}"
 	cp "$TMP/check.out" "$TMP/$name.err"
+	# what was lost, and why, where a check says that something is not there
+	grep -E '^inftrace: (gpu|warning)' "$TMP/$name.err" | sed 's/^/# /' || true
 	"$MOCK/mock_driver" --truth "$TMP/$name.bin" >"$TMP/$name.truth"
 }
 
