@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX (UINT64_C(256) << 20) /* of a file's read-only data; PyTorch's with CUDA has some 60 MB */
-#define DECLARED_MAX 65536	       /* further ones are left out; PyTorch 2.14 has some 3,500 */
+#define TEXT_MAX (UINT64_C(256) << 20) /* of a file's read-only data; PyTorch 1.13 has 10 MB */
+#define DECLARED_MAX 65536	       /* further ones are left out; PyTorch 1.13 has 2,900 */
 
 /* As long as its name is, with that of its overload; 0: it is no declaration. */
 static size_t declaration(const char *text)

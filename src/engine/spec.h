@@ -28,10 +28,10 @@ bool spec_needs_end(const struct probe_spec *s);
 int spec_find_arg(const struct probe_spec *s, const char *name, size_t len);
 
 /* Whether a text has 1 to max bytes and no control characters. */
+bool spec_text_ok(const char *text, size_t max);
+
 /* Part n of an Itanium-mangled nested name: _ZN2at4_ops3add4callE... has at, _ops, add, call. NULL: it has none. */
 const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len);
-
-bool spec_text_ok(const char *text, size_t max);
 
 /* False: it begins like a USDT probe, but does not say which. */
 bool spec_usdt_ok(const char *symbol);

@@ -70,7 +70,7 @@ static void place(struct step_requests *q, struct step_slot *slot, const struct 
 	slot->begun.at_ns = 0;
 }
 
-/* What the engine's memory has as the time when it began may be anything: only one since the request was placed is. */
+/* The time that the engine's memory gives may be anything: it is believed only if it lies between the placing and this call. */
 static void take_begin(struct step_slot *slot, const struct sequence_change *c)
 {
 	const struct sequence_change *place = &slot->place;
@@ -85,7 +85,7 @@ static void take_begin(struct step_slot *slot, const struct sequence_change *c)
 	slot->begun.off_known &= place->off_known && place->off_cpu_ns == c->off_cpu_ns;
 }
 
-/* Only of the context's last step: what had no other one behind it belongs to the time between steps. */
+/* Only while no other step of the context has followed: then all of the time since is in the gap between steps. */
 static void take_token(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
 {
 	struct step_request *r = &slot->r;

@@ -74,7 +74,7 @@ struct step_request {
 	uint64_t given;	 /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t serial; /* 1, 2, ... in the order in which they began: its number */
 	uint64_t context, sequence;
-	uint64_t start, last_end; /* the end of its last step, when it is over also of the last token, if that was sampled later */
+	uint64_t start, last_end; /* last_end: of its last step; once it is over, when its last token was sampled, if that was later */
 	uint64_t busy_until; /* the last end of this one and of the earlier ones */
 	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
 	/* Its first token was sampled then; where the engine does not tell that, the end of the step that gave it. 0: unknown */
@@ -124,8 +124,8 @@ struct step_requests_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A part of a step was assigned to a request. Called after `begin`, and before `step` for the same step. */
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	/* After `part` of the step that gave its first output. When that was is known now, as of r->first_output. Not told of one whose
-	 * beginning was not seen, or that is mixed. */
+	/* It is known when its first output was there, r->first_output; after `part` of the step that gave it. Not called for one
+	 * whose beginning was not seen, or that is mixed. */
 	void (*first)(struct step_request *r, void *arg);
 	/* A step, in the order in which they began, after its request was updated. Called once for a
 	 * shared step, with one of its requests. */

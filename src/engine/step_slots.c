@@ -316,7 +316,7 @@ void request_set_first(struct step_requests *q, struct step_request *r, uint64_t
 {
 	struct step_slot *slot = slot_of(r);
 
-	/* nothing but this has been done since */
+	/* no step of the context ran in between */
 	if (slot->first_due && at > slot->first_due)
 		r->first_between += at - slot->first_due;
 	slot->first_due = 0;

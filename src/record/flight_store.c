@@ -364,7 +364,7 @@ static int later(const void *a, const void *b)
 	return x > y ? -1 : x < y;
 }
 
-/* The start of the last step but n - 1; of fewer, 0. */
+/* When the nth step from the end began; 0: there are fewer. */
 static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
 {
 	uint64_t *starts;

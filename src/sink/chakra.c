@@ -210,17 +210,27 @@ static struct last_node *last_of(struct chakra *c, uint32_t tid)
 	return l;
 }
 
-/* Calls that are operators by themselves, where no nodes say more. */
-static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
+/* Of calls that are operators by themselves and those that only say when the nodes ran, a step has one kind: where it has
+ * nodes, others, such as those of --uprobe, would be taken for calls of these. */
+static void choose_calls(struct chakra *c, struct kept_step *k)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < k->s.n_calls && !k->s.n_nodes; i++) {
-		if (k->s.calls[i].name)
+	for (size_t i = 0; i < k->s.n_calls; i++) {
+		if (!k->s.calls[i].name == (k->s.n_nodes > 0))
 			k->s.calls[n++] = k->s.calls[i];
 	}
 	c->n_calls -= k->s.n_calls - n;
 	k->s.n_calls = n;
+}
+
+/* Calls that are operators by themselves. */
+static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
+{
+	size_t n = k->s.n_calls && k->s.calls[0].name ? k->s.n_calls : 0;
+
+	if (!n)
+		return 0;
 	et_calls_resolve(&k->s, c->next_id, before);
 	for (size_t i = 0; i < n; i++)
 		writer_commit(c->w, et_write_call(writer_reserve(c->w), &k->s.calls[i], context));
@@ -240,6 +250,7 @@ static void write_step(struct chakra *c, struct kept_step *k)
 
 	if (c->rec.et_steps && c->written >= c->rec.et_steps)
 		return;
+	choose_calls(c, k);
 	if (k->s.incomplete || writer_full(c->w) || et_step_resolve(&k->s, c->next_id, last->id)) {
 		c->left_out++;
 		return;

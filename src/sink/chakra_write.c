@@ -177,7 +177,7 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 
 	p += 2;
 	p = proto_u64(p, NODE_ID, call->id);
-	p = proto_text(p, NODE_NAME, name, strcspn(name, "."));
+	p = proto_text(p, NODE_NAME, name, call->declared ? strcspn(name, ".") : strlen(name));
 	p = proto_u64(p, NODE_TYPE, COMP_NODE);
 	p = packed(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
 	p = proto_u64(p, NODE_START_MICROS, (call->start_ns + c->real_ns) / 1000);

@@ -73,6 +73,12 @@ test_beside_others() {
 	same "no record of nodes in it" "$(grep -c '"name":"node"' "$TMP/beside.json")" 0
 }
 
+# A function that somebody calls an operator is no call of a node.
+test_uprobe() {
+	traced uprobe tiny-f16 2 --strict -u 'libggml-cpu*.so*:ggml_graph_plan@op'
+	same "uprobe: each node has its time" "$(said uprobe 'e["timed"] == e["nodes"]')" True
+}
+
 # The first steps of many, and no more: those of the prompt and of the first token.
 test_first_steps() {
 	check "first steps: is recorded" engine_recorded first --strict --et-steps 2 -o "$TMP/first.et" -- \
@@ -125,5 +131,5 @@ test_refused() {
 	check_rc "no steps" 2 "et-steps" "$INFTRACE" record --et-steps 0 -o "$TMP/refused.et" -- true
 }
 
-ALL_TESTS=(f16 one_thread quantized experts long_prompt beside_others first_steps windows no_engine refused)
+ALL_TESTS=(f16 one_thread quantized experts long_prompt beside_others uprobe first_steps windows no_engine refused)
 run_tests "$@"
