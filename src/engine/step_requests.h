@@ -79,7 +79,6 @@ struct step_request {
 	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
 	/* Its first token was sampled then; where the engine does not tell that, the end of the step that gave it. 0: unknown */
 	uint64_t first_output;
-	uint32_t first_step; /* with first_output: the number of the step that gave it */
 	uint64_t prompt_tokens, prefills;
 	uint64_t decodes; /* steps that gave tokens */
 	uint64_t outputs; /* tokens from these, at least */
@@ -111,7 +110,7 @@ struct step_request {
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
 	uint64_t last_outputs; /* of the last prefill step; UINT64_MAX: unknown */
-	uint32_t prefill_step; /* its number */
+	uint32_t prefill_step; /* its number; as `first` is called that of the step that gave the first output */
 	int64_t position;      /* of the row after its last step; -1: unknown */
 	struct step_seen draft; /* the last step, if it had several outputs */
 	uint64_t draft_from;	/* the end of the previous step */

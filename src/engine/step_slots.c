@@ -321,7 +321,6 @@ void request_set_first(struct step_requests *q, struct step_request *r, uint64_t
 		r->first_between += at - slot->first_due;
 	slot->first_due = 0;
 	r->first_output = at;
-	r->first_step = r->prefill_step;
 	if (q->ops->first && !r->began_before && !r->mixed)
 		q->ops->first(r, q->arg);
 }

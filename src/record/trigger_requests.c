@@ -113,7 +113,7 @@ void trigger_request_first(struct trigger_set *set, const struct step_request *r
 	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
 	if (t && !waited.told && trigger_is_told(set, t, r->first_output, r->tgid))
 		trigger_tell(set, t, "the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
-			r->sequence, r->tgid, trigger_time(spent, ns), r->first_step);
+			r->sequence, r->tgid, trigger_time(spent, ns), r->prefill_step);
 }
 
 /* Requests that still wait need not have rows in the step. */

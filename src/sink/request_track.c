@@ -465,9 +465,9 @@ static void on_first(struct step_request *r, void *arg)
 	struct live_request *l = find_live(t, r);
 
 	/* it may be reported with a later step */
-	if (l && l->last.number == r->first_step)
+	if (l && l->last.number == r->prefill_step)
 		l->gave_first = l->last;
-	else if (l && l->before_last.number == r->first_step)
+	else if (l && l->before_last.number == r->prefill_step)
 		l->gave_first = l->before_last;
 }
 

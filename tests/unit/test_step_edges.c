@@ -632,7 +632,7 @@ static void test_sampled(void **state)
 	assert_int_equal(n_got, 3);
 	for (int i = 0; i < 3; i++) {
 		check_sums(&got[i].r);
-		assert_int_equal(got[i].r.first_step, got[0].r.first_step);
+		assert_int_equal(got[i].r.prefill_step, got[0].r.prefill_step);
 	}
 	assert_int_equal(got[0].r.start, 96);
 	assert_true(got[0].r.states_unknown[SPAN_BETWEEN]); /* of the time before the first step of all */
