@@ -330,13 +330,21 @@ void cause_sums_free(struct cause_sums *s)
 
 int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again)
 {
+	struct cause_sum c = *cause;
 	uint32_t i = (uint32_t)s->n;
 
-	if (!idmap_get(&s->places, cause_key(cause), &i)) {
+	/* what words_cause() does not tell apart is one cause */
+	if (c.where == WHERE_STRAGGLER)
+		c.where = WHERE_WORKERS;
+	if (c.crowded)
+		c.by = 0;
+	if (c.state != ST_RUNNABLE)
+		c.by_task = false;
+	if (!idmap_get(&s->places, cause_key(&c), &i)) {
 		if (array_reserve(&s->list, s->n + 1, &s->size, sizeof(*s->list)) ||
-			idmap_set(&s->places, cause_key(cause), i))
+			idmap_set(&s->places, cause_key(&c), i))
 			return -ENOMEM;
-		s->list[s->n++] = *cause;
+		s->list[s->n++] = c;
 	}
 	s->list[i].steps += !again;
 	s->list[i].excess = ns_add(s->list[i].excess, excess);

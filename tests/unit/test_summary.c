@@ -416,6 +416,45 @@ static void test_durations(void **state)
 		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
 }
 
+/* Who is to blame has one line, whether the worker that waited for it is known or not. */
+static void test_one_culprit(void **state)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	step = step_behind_usual(&s);
+	for (int i = 0; i < 2; i++) {
+		step.own[ST_BARRIER] += 140 * MS;
+		step.workers[ST_RUNNABLE] = 140 * MS;
+		step.held = 140 * MS;
+		if (i) {
+			step.straggler_tid = 0;
+			assert_int_equal(process_add_behind(s.p, &step, NULL, 0,
+				&(struct behind_info){ .by = name_of(&s, "cc1plus"), .tid = 990, .pid = 990, .ns = 140 * MS }, 1), 0);
+		} else {
+			step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 139 * MS, .by_tid = 990 };
+			step.straggler.by = name_of(&s, "cc1plus");
+		}
+		series_add(&s, &step);
+		add_usual(&s, 100);
+		step = usual(&s);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.n_slow, 2);
+	assert_int_equal(sum.slow[0].cause.where + sum.slow[1].cause.where, WHERE_STRAGGLER + WHERE_WORKERS);
+	assert_int_equal(sum.causes.n, 1);
+	assert_int_equal(sum.causes.list[0].steps, 2);
+	assert_near(sum.causes.list[0].excess, 280 * MS);
+	assert_string_equal(
+		words_cause(&s.m, &sum.causes.list[0], text), "workers: waited for a CPU behind `cc1plus`");
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
 /* However many causes there are, each has its own sum. */
 static void test_many_causes(void **state)
 {
@@ -454,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_recordings),
 		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_one_culprit),
 		cmocka_unit_test(test_many_causes),
 	};
 
