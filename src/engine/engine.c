@@ -16,7 +16,7 @@
 
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "target/elf_pointers.h"
+#include "target/elf.h"
 #include "target/usdt.h"
 #include "util/log.h"
 #include "util/text.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "target/elf_pointers.h"
+#include "target/elf.h"
 #include "util/list_room.h"
 
 bool engine_claims(const struct engine *e, const char *path)

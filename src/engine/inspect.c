@@ -19,7 +19,6 @@
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/elf.h"
-#include "target/elf_pointers.h"
 #include "target/usdt.h"
 #include "util/confine.h"
 

@@ -16,7 +16,7 @@
 
 #include "engine/inspect.h"
 #include "engine/spec.h"
-#include "target/elf_pointers.h"
+#include "target/elf.h"
 #include "util/clock.h"
 #include "util/confine.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/spec.h"
-#include "target/python_site.h"
+#include "target/python.h"
 #include "util/log.h"
 #include "util/text.h"
 

@@ -11,8 +11,7 @@
 #include "engine/rows.h"
 #include "engine/spec.h"
 #include "target/elf.h"
-#include "target/elf_pointers.h"
-#include "target/python_site.h"
+#include "target/python.h"
 #include "target/usdt.h"
 #include "util/log.h"
 

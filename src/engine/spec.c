@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "target/elf_pointers.h"
+#include "target/elf.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/text.h"

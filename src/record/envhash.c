@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "target/build_id.h"
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/needed.h"

@@ -12,7 +12,6 @@
 #include "record/envhash.h"
 #include "record/environment.h"
 #include "target/command.h"
-#include "target/model.h"
 #include "util/clock.h"
 #include "util/json_scan.h"
 #include "util/log.h"

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "stack/reader.h"
-#include "target/build_id.h"
 #include "target/elf.h"
 #include "target/file.h"
 #include "util/bisect.h"

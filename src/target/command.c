@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/command.h"
 
+#include <capstone/capstone.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "target/process.h"
+#include "util/parse.h"
+#include "util/secret.h"
+#include "util/text.h"
 #include "util/user.h"
 
 #define END_WAIT_MS (COMMAND_END_S * 1000)
@@ -220,4 +232,579 @@ void command_end(struct command *cmd)
 int command_exit_code(const struct command *cmd)
 {
 	return WIFSIGNALED(cmd->status) ? 128 + WTERMSIG(cmd->status) : WEXITSTATUS(cmd->status);
+}
+
+#define SUFFIX ".gguf"
+#define FILES_MAX 16   /* models of one process that are distinguished */
+#define FDS_MAX 4096   /* descriptors that are checked */
+#define LINES_MAX 65536 /* lines of maps: the kernel's default limit of mappings */
+#define VALUE_MAX 64
+#define OPTIONS_MAX 32
+
+/* Takes the name of a model's file from a path, without " (deleted)"; false: it is not one. */
+static bool file_name(const char *path, char name[MODEL_NAME_MAX])
+{
+	static const char deleted[] = " (deleted)";
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	size_t len = strlen(base), tail = strlen(deleted), suffix = strlen(SUFFIX);
+
+	if (len > tail && !strcmp(base + len - tail, deleted))
+		len -= tail;
+	if (len <= suffix || len >= MODEL_NAME_MAX || strncasecmp(base + len - suffix, SUFFIX, suffix))
+		return false;
+	memcpy(name, base, len);
+	name[len] = 0;
+	return true;
+}
+
+struct model_file {
+	char name[MODEL_NAME_MAX];
+	uint64_t bytes;
+};
+
+struct model_files {
+	struct model_file list[FILES_MAX];
+	size_t n;
+};
+
+static void add_file(struct model_files *f, const char *name, uint64_t bytes)
+{
+	size_t i = 0;
+
+	while (i < f->n && strcmp(f->list[i].name, name))
+		i++;
+	if (i == FILES_MAX)
+		return;
+	if (i == f->n) {
+		f->list[f->n++].bytes = 0;
+		memcpy(f->list[i].name, name, strlen(name) + 1);
+	}
+	f->list[i].bytes += bytes;
+}
+
+static int read_maps(pid_t pid, struct model_files *files)
+{
+	char path[64], *line = NULL, name[MODEL_NAME_MAX];
+	unsigned int lines = 0;
+	size_t cap = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
+	while (lines++ < LINES_MAX && getline(&line, &cap, f) > 0) {
+		char *slash = strchr(line, '/');
+		uint64_t start, end;
+
+		if (!slash)
+			continue;
+		slash[strcspn(slash, "\n")] = 0;
+		if (file_name(slash, name) && sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2)
+			add_file(files, name, end - start);
+	}
+	free(line);
+	fclose(f);
+	return 0;
+}
+
+/* Only the links are read: opening or stat() of what they lead to may take for ever. */
+static void read_fds(pid_t pid, struct model_files *files)
+{
+	char path[64], target[PATH_MAX], name[MODEL_NAME_MAX];
+	unsigned int seen = 0;
+	struct dirent *d;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	if (!dir)
+		return;
+	while (seen++ < FDS_MAX && (d = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = 0;
+		if (target[0] == '/' && file_name(target, name))
+			add_file(files, name, 0);
+	}
+	closedir(dir);
+}
+
+int model_of_files(pid_t pid, char name[MODEL_NAME_MAX])
+{
+	struct model_files *files = calloc(1, sizeof(*files));
+	const struct model_file *best;
+	int err;
+
+	if (!files)
+		return -ENOMEM;
+	err = read_maps(pid, files);
+	if (!err && !files->n)
+		read_fds(pid, files);
+	best = files->list;
+	for (size_t i = 1; i < files->n; i++) {
+		const struct model_file *m = &files->list[i];
+
+		if (m->bytes > best->bytes || (m->bytes == best->bytes && strcmp(m->name, best->name) < 0))
+			best = m;
+	}
+	if (!err && !files->n)
+		err = -ENOENT;
+	if (!err)
+		memcpy(name, best->name, sizeof(best->name));
+	free(files);
+	return err;
+}
+
+/* ---- the command line ---- */
+
+/* The value of the option at *s, in the same string or the next one; moves *s to the last string that
+ * belongs to the option. */
+static const char *option_value(const struct process_text *t, const char **s, char name[VALUE_MAX])
+{
+	size_t len = strcspn(*s, "=");
+	const char *next;
+
+	name[0] = 0;
+	if (len >= VALUE_MAX)
+		return NULL;
+	memcpy(name, *s, len);
+	name[len] = 0;
+	if ((*s)[len] == '=')
+		return *s + len + 1;
+	next = process_text_next(t, *s);
+	/* a negative number is a value, not an option */
+	if (!next || (next[0] == '-' && !isdigit((unsigned char)next[1]) && next[1] != '.'))
+		return NULL;
+	*s = next;
+	return next;
+}
+
+static bool is_number(const char *value)
+{
+	char *end;
+
+	strtod(value, &end);
+	return *value && !*end && !isspace((unsigned char)*value);
+}
+
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && strcmp(name, names[i]))
+		i++;
+	return i < n;
+}
+
+static bool is_model_option(const char *name, const char *value)
+{
+	static const char *const names[] = { "--model", "--model-path", "--model_path", "--model-id", "--hf-repo", "-hf", "-hfr" };
+	size_t len = strlen(value), suffix = strlen(SUFFIX);
+
+	if (!strcmp(name, "-m")) /* for Python -m is a module */
+		return len > suffix && !strcasecmp(value + len - suffix, SUFFIX);
+	return is_one_of(name, names, sizeof(names) / sizeof(names[0]));
+}
+
+/* For a file its name; for a repository, "org/name", both parts. */
+static bool set_model(const char *value, char name[MODEL_NAME_MAX])
+{
+	const char *slash = strrchr(value, '/'), *base = value;
+	size_t len;
+
+	if (slash && (strchr("/.~", value[0]) || strchr(value, '/') != slash))
+		base = slash + 1;
+	len = strlen(base);
+	if (text_is_blank(base, len) || len >= MODEL_NAME_MAX || secret_value(value))
+		return false;
+	memcpy(name, base, len + 1);
+	return true;
+}
+
+int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX])
+{
+	static const char *const servers[] = { "vllm", "ferrum" };
+	const char *s = process_text_next(cmdline, NULL), *before = s;
+
+	for (; s && (s = process_text_next(cmdline, s)); before = s) {
+		const char *slash = strrchr(before, '/'), *value = NULL;
+		char option[VALUE_MAX];
+
+		if (s[0] == '-')
+			value = option_value(cmdline, &s, option);
+		if (value && is_model_option(option, value) && set_model(value, name))
+			return 0;
+		if (strcmp(s, "serve") || !is_one_of(slash ? slash + 1 : before, servers, 2))
+			continue;
+		value = process_text_next(cmdline, s);
+		if (value && *value != '-' && set_model(value, name))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+uint32_t model_concurrency(const struct process_text *cmdline)
+{
+	static const char *const names[] = { "-np", "--parallel", "--max-num-seqs", "--max_num_seqs", "--max-running-requests",
+		"--max-concurrent-requests" };
+	const char *s = process_text_next(cmdline, NULL);
+	uint32_t n = 0, last = 0;
+
+	while (s && (s = process_text_next(cmdline, s))) {
+		char option[VALUE_MAX];
+		const char *value = s[0] == '-' ? option_value(cmdline, &s, option) : NULL;
+
+		if (value && is_one_of(option, names, sizeof(names) / sizeof(names[0])) && !parse_u32(value, &n) && n)
+			last = n; /* as parsers of command lines do */
+	}
+	return last;
+}
+
+/* Letters, digits and the characters that occur in words, lists and file names. */
+static bool is_plain(const char *text)
+{
+	for (const char *p = text; *p; p++) {
+		if (!isalnum((unsigned char)*p) && !strchr("_.,:/+-", *p))
+			return false;
+	}
+	return *text && strlen(text) < VALUE_MAX;
+}
+
+static bool is_secret(const char *name, const char *value)
+{
+	size_t len = strlen(name);
+	bool counts = len > 6 && !strcasecmp(name + len - 6, "tokens"); /* --max-num-batched-tokens */
+
+	if (counts && (!value || is_number(value)))
+		return false;
+	return secret_name(name) || (value && secret_value(value));
+}
+
+static bool is_text(const char *name)
+{
+	return strcasestr(name, "prompt") || strcasestr(name, "user") || strcasestr(name, "text") ||
+	       strcasestr(name, "message");
+}
+
+int model_add_options(const struct process_text *cmdline, struct json_object *obj)
+{
+	const char *s = process_text_next(cmdline, NULL);
+	unsigned int n = 0;
+
+	while (s && n < OPTIONS_MAX && (s = process_text_next(cmdline, s))) {
+		char name[VALUE_MAX];
+		struct json_object *v;
+		const char *value;
+
+		if (!strcmp(s, "--"))
+			break;
+		if (s[0] != '-' || !s[1] || isdigit((unsigned char)s[1]))
+			continue;
+		value = option_value(cmdline, &s, name);
+		if (!name[0] || !is_plain(name) || is_secret(name, value) || is_text(name) ||
+			(value && (!is_plain(value) || (name[1] != '-' && !is_number(value)))))
+			continue;
+		v = value ? json_object_new_string(value) : json_object_new_boolean(1);
+		if (!v || json_object_object_add(obj, name, v)) {
+			json_object_put(v);
+			return -ENOMEM;
+		}
+		n++;
+	}
+	return 0;
+}
+
+/*
+ * Follows a function's code with values of the form base + index * n + offset, where the base is the object, or what the
+ * object has stored somewhere. Both ways of each branch are followed. Anything else is unknown, and nothing is run.
+ */
+
+#define CODE_MAX 4096   /* the longest function that is looked at */
+#define STEPS_MAX 1024  /* instructions, on all ways together */
+#define WAYS_MAX 32     /* branches that wait */
+#define OBJECT_MAX 4096 /* bytes of the object in which a vector may be */
+#define REGS 16
+
+enum base {
+	BASE_UNKNOWN, /* the whole value */
+	BASE_NONE,
+	BASE_OBJECT,
+	BASE_STORED, /* what the object has at `at` */
+};
+
+struct value {
+	enum base base;
+	uint32_t at;
+	int64_t index, offset;
+};
+
+struct way {
+	uint64_t pc;
+	struct value regs[REGS];
+};
+
+struct finder {
+	csh cs;
+	const uint8_t *code;
+	struct elf_symbol sym;
+	struct way ways[WAYS_MAX];
+	unsigned int n_ways, steps;
+	uint8_t visits[CODE_MAX];
+	bool loaded[OBJECT_MAX]; /* the object's words that are read */
+	bool stored, passed, differ;
+	struct element by_store, by_call;
+};
+
+static const struct value unknown;
+
+/* -1: no general register, or a part of one. *ret_whole: 32 or 64 bits of it. */
+static int reg_number(unsigned int reg)
+{
+	static const x86_reg regs[REGS][2] = { { X86_REG_RAX, X86_REG_EAX }, { X86_REG_RCX, X86_REG_ECX },
+		{ X86_REG_RDX, X86_REG_EDX }, { X86_REG_RBX, X86_REG_EBX }, { X86_REG_RSP, X86_REG_ESP },
+		{ X86_REG_RBP, X86_REG_EBP }, { X86_REG_RSI, X86_REG_ESI }, { X86_REG_RDI, X86_REG_EDI },
+		{ X86_REG_R8, X86_REG_R8D }, { X86_REG_R9, X86_REG_R9D }, { X86_REG_R10, X86_REG_R10D },
+		{ X86_REG_R11, X86_REG_R11D }, { X86_REG_R12, X86_REG_R12D }, { X86_REG_R13, X86_REG_R13D },
+		{ X86_REG_R14, X86_REG_R14D }, { X86_REG_R15, X86_REG_R15D } };
+
+	for (int i = 0; i < REGS; i++) {
+		if (reg == regs[i][0] || reg == regs[i][1])
+			return i;
+	}
+	return -1;
+}
+
+#define RDI 7
+#define RSI 6
+
+static struct value value_of_reg(const struct way *w, unsigned int reg)
+{
+	int n = reg_number(reg);
+
+	return n < 0 ? unknown : w->regs[n];
+}
+
+static struct value number(int64_t n)
+{
+	return (struct value){ .base = BASE_NONE, .offset = n };
+}
+
+/* Bounds keep all of this far from an overflow. */
+static struct value bounded(struct value v)
+{
+	return v.index < 0 || v.index > INT16_MAX || v.offset < INT32_MIN || v.offset > INT32_MAX ? unknown : v;
+}
+
+static struct value add(struct value a, struct value b)
+{
+	if (a.base == BASE_NONE)
+		a.base = b.base, a.at = b.at;
+	else if (b.base != BASE_NONE)
+		return unknown;
+	a.index += b.index;
+	a.offset += b.offset;
+	return a.base == BASE_UNKNOWN ? unknown : bounded(a);
+}
+
+static struct value multiply(struct value a, int64_t by)
+{
+	if (a.base != BASE_NONE || by < 0 || by > INT16_MAX)
+		return unknown;
+	a.index *= by;
+	a.offset *= by;
+	return bounded(a);
+}
+
+static struct value address(const struct way *w, const cs_x86_op *op)
+{
+	struct value v = number(op->mem.disp);
+
+	if (op->mem.segment != X86_REG_INVALID)
+		return unknown;
+	if (op->mem.base != X86_REG_INVALID)
+		v = add(v, value_of_reg(w, op->mem.base));
+	if (op->mem.index != X86_REG_INVALID)
+		v = add(v, multiply(value_of_reg(w, op->mem.index), op->mem.scale));
+	return v;
+}
+
+static struct value operand(struct finder *f, const struct way *w, const cs_x86_op *op)
+{
+	struct value v;
+
+	if (op->type == X86_OP_IMM)
+		return bounded(number(op->imm));
+	if (op->type == X86_OP_REG)
+		return value_of_reg(w, op->reg);
+	v = address(w, op);
+	if (v.base != BASE_OBJECT || v.index || op->size != 8 || v.offset < 0 || v.offset >= OBJECT_MAX)
+		return unknown;
+	f->loaded[v.offset] = true;
+	return (struct value){ .base = BASE_STORED, .at = (uint32_t)v.offset };
+}
+
+/* What a register has after an instruction that computes it from its operands. */
+static struct value compute(struct finder *f, const struct way *w, const cs_insn *in)
+{
+	const cs_x86 *x = &in->detail->x86;
+	const cs_x86_op *op = x->operands, *last = &op[x->op_count - 1];
+
+	switch (in->id) {
+	case X86_INS_MOV:
+	case X86_INS_MOVABS:
+	case X86_INS_MOVSXD:
+		return operand(f, w, last);
+	case X86_INS_LEA:
+		return address(w, last);
+	case X86_INS_ADD:
+		return add(operand(f, w, op), operand(f, w, last));
+	case X86_INS_SUB:
+		return last->type == X86_OP_IMM ? add(operand(f, w, op), number(-last->imm)) : unknown;
+	case X86_INS_SHL:
+	case X86_INS_SAL:
+		return last->type == X86_OP_IMM && last->imm < 16 ? multiply(operand(f, w, op), INT64_C(1) << last->imm) : unknown;
+	case X86_INS_IMUL:
+		return last->type == X86_OP_IMM ? multiply(operand(f, w, &op[x->op_count - 2]), last->imm) : unknown;
+	case X86_INS_XOR:
+		return op[0].type == X86_OP_REG && last->type == X86_OP_REG && op[0].reg == last->reg ? number(0) : unknown;
+	default:
+		return unknown;
+	}
+}
+
+/* A member at this address is stored, or passed on. The first member of several is the one that the function is about. */
+static void meet(struct finder *f, struct value v, bool *known, struct element *e)
+{
+	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)
+		return;
+	if (*known && (e->vector != v.at || e->size != (uint32_t)v.index))
+		f->differ = true;
+	if (!*known || v.offset < e->member)
+		*e = (struct element){ v.at, (uint32_t)v.index, (uint32_t)v.offset };
+	*known = true;
+}
+
+static void take_call(struct finder *f, struct way *w)
+{
+	static const uint8_t lost[] = { 0, 1, 2, RSI, RDI, 8, 9, 10, 11 };
+
+	meet(f, w->regs[RDI], &f->passed, &f->by_call);
+	for (size_t i = 0; i < sizeof(lost); i++)
+		w->regs[lost[i]] = unknown;
+}
+
+static void take(struct finder *f, struct way *w, const cs_insn *in)
+{
+	const cs_x86_op *to = in->detail->x86.operands;
+	struct value v = unknown;
+	cs_regs read, written;
+	uint8_t n_read, n_written;
+	int reg;
+
+	if (cs_insn_group(f->cs, in, CS_GRP_CALL)) {
+		take_call(f, w);
+		return;
+	}
+	if (in->detail->x86.op_count && to->type == X86_OP_MEM && to->access & CS_AC_WRITE)
+		meet(f, address(w, to), &f->stored, &f->by_store);
+	if (in->detail->x86.op_count && to->type == X86_OP_REG && to->size >= 4)
+		v = compute(f, w, in);
+	if (cs_regs_access(f->cs, in, read, &n_read, written, &n_written))
+		n_written = 0;
+	for (uint8_t i = 0; i < n_written; i++) {
+		static const x86_reg parts[][2] = { { X86_REG_AL, X86_REG_RAX }, { X86_REG_CL, X86_REG_RCX },
+			{ X86_REG_DL, X86_REG_RDX }, { X86_REG_BL, X86_REG_RBX }, { X86_REG_SIL, X86_REG_RSI },
+			{ X86_REG_DIL, X86_REG_RDI } };
+		unsigned int whole = written[i];
+
+		for (size_t k = 0; k < sizeof(parts) / sizeof(*parts); k++)
+			whole = whole == parts[k][0] ? parts[k][1] : whole;
+		reg = reg_number(whole);
+		if (reg >= 0)
+			w->regs[reg] = to->type == X86_OP_REG && written[i] == to->reg ? v : unknown;
+	}
+}
+
+/* 0: the way goes on at *pc. */
+static int branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *pc)
+{
+	const cs_x86_op *op = in->detail->x86.operands;
+	uint64_t to = op->type == X86_OP_IMM ? (uint64_t)op->imm : 0;
+	bool inside = to - f->sym.vaddr < f->sym.size;
+
+	if (in->id == X86_INS_JMP) {
+		if (!inside)
+			take_call(f, w); /* in place of the last call */
+		*pc = to;
+		return inside ? 0 : -ENOENT;
+	}
+	if (inside && f->n_ways < WAYS_MAX) {
+		f->ways[f->n_ways] = *w;
+		f->ways[f->n_ways++].pc = to;
+	}
+	return 0;
+}
+
+/* Each instruction is followed twice, from other ways. */
+static void follow(struct finder *f, struct way *w, cs_insn *in)
+{
+	uint64_t pc = w->pc;
+
+	for (;;) {
+		uint64_t at = pc - f->sym.vaddr;
+		size_t left = f->sym.size - at;
+		const uint8_t *code = f->code + at;
+
+		if (at >= f->sym.size || f->visits[at]++ >= 2 || f->steps++ >= STEPS_MAX ||
+			!cs_disasm_iter(f->cs, &code, &left, &pc, in) || cs_insn_group(f->cs, in, CS_GRP_RET))
+			return;
+		if (!cs_insn_group(f->cs, in, CS_GRP_JUMP))
+			take(f, w, in);
+		else if (branch(f, w, in, &pc))
+			return;
+	}
+}
+
+static int find(struct finder *f, struct element *ret_element)
+{
+	cs_insn *in = cs_malloc(f->cs);
+	const struct element *e = &f->by_call;
+
+	if (!in)
+		return -ENOENT;
+	f->ways[0] = (struct way){ .pc = f->sym.vaddr };
+	f->ways[0].regs[RDI] = (struct value){ .base = BASE_OBJECT };
+	f->ways[0].regs[RSI] = (struct value){ .base = BASE_NONE, .index = 1 };
+	f->n_ways = 1;
+	while (f->n_ways) {
+		struct way w = f->ways[--f->n_ways];
+
+		follow(f, &w, in);
+	}
+	cs_free(in, 1);
+	if (!f->passed)
+		e = &f->by_store;
+	if (f->differ || !(f->passed || f->stored) || e->vector + 8 >= OBJECT_MAX || !f->loaded[e->vector + 8])
+		return -ENOENT;
+	*ret_element = *e;
+	return 0;
+}
+
+int element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element)
+{
+	struct finder f = { .sym = *function };
+	uint8_t code[CODE_MAX];
+	int err = -ENOENT;
+
+	if (elf_machine(elf) != EM_X86_64 || !function->size || function->size > sizeof(code) ||
+		elf_read_at_offset(elf, function->offset, code, function->size) || cs_open(CS_ARCH_X86, CS_MODE_64, &f.cs))
+		return -ENOENT;
+	f.code = code;
+	if (!cs_option(f.cs, CS_OPT_DETAIL, CS_OPT_ON))
+		err = find(&f, ret_element);
+	cs_close(&f.cs);
+	return err;
 }

@@ -5,7 +5,11 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+#include "target/elf.h"
 
 struct user;
 
@@ -46,5 +50,46 @@ void command_end(struct command *cmd);
 
 /* The exit code that a shell would give: its code, or 128 + signal. */
 int command_exit_code(const struct command *cmd);
+
+/* What a process reveals about the model that it serves. All of it is hostile. */
+
+#define MODEL_NAME_MAX 257 /* with the NUL */
+
+struct json_object;
+struct process_text;
+
+/*
+ * The name, without its directory, of the .gguf file of which it has mapped the most, else of one that
+ * it has open. -ENOENT, -ESRCH, -EACCES.
+ */
+int model_of_files(pid_t pid, char name[MODEL_NAME_MAX]);
+
+/* The model that its command line names, by --model or the like, or as in `vllm serve NAME`. -ENOENT. */
+int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX]);
+
+/* The number of sequences at a time that --parallel or the like allows; 0: none says it. */
+uint32_t model_concurrency(const struct process_text *cmdline);
+
+/*
+ * Adds the options on its command line as "--name": "value", or true for those without a value. Only
+ * settings: numbers, words and file names; for short options only numbers, since the word after one may be
+ * a prompt. No secrets. -ENOMEM.
+ */
+int model_add_options(const struct process_text *cmdline, struct json_object *obj);
+
+/* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
+
+/* Bytes. */
+struct element {
+	uint32_t vector; /* where the object has the address of the first element; that of their end is 8 bytes further */
+	uint32_t size;   /* of an element */
+	uint32_t member; /* in the element */
+};
+
+/*
+ * The function (object, index, ...) stores a member of element `index`, or passes the member's address as the first
+ * argument of a call. -ENOENT: its code does not show that, or this is no x86_64.
+ */
+int element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef INFTRACE_TARGET_FILE_H
 #define INFTRACE_TARGET_FILE_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 struct mapped_file;
@@ -25,5 +26,12 @@ int file_open_path(pid_t pid, const char *path, int *ret_fd);
 
 /* file_open_mapped() for the program that the process runs. -ENOENT also for a zombie or a kernel thread. */
 int file_open_exe(pid_t pid, int *ret_fd);
+
+/*
+ * The GNU build-id of an ELF file in lower-case hex, from its program headers alone and without libelf:
+ * little enough code to run on a hostile file with all privileges. -ENOENT: it has none there, or is not
+ * a 64-bit ELF file; -ENOSPC: hex is too small.
+ */
+int build_id_read(int fd, char *hex, size_t size);
 
 #endif

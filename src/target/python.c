@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/python.h"
 
+#include <capstone/capstone.h>
 #include <ctype.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,9 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "probe.h"
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "target/usdt.h"
 
 /* Files that were read, the newest: interpreters are few, and programs that are none are asked about only once while
  * they are among them. */
@@ -233,4 +237,882 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 	}
 	*ret_python = p;
 	return 0;
+}
+
+/*
+ * Where the versions of CPython keep what, on 64-bit machines. The offsets of a release series do not change after its
+ * first release, since extension modules are compiled against them.
+ *
+ * Sources: 3.9 and 3.11 are from offsetof() with the headers of Debian's packages, 3.8, 3.10 and 3.12 from CPython's public
+ * headers (Include/cpython, Include/internal). From 3.13 on the interpreter has a table of its own offsets,
+ * _Py_DebugOffsets, of which only the order must be known: from offsetof() with Debian's headers of 3.13 and 3.14. All have been
+ * compared with what interpreters of these versions say of themselves (tests/unit/test_python_live.c), except for builds
+ * without the global lock.
+ *
+ * asyncio's tasks are not among them, since their type is private to a module: the offsets of 3.8 to 3.13 are where interpreters
+ * of these versions have a task's own coroutine and name (compared by the same test), those of 3.14 are from the layout in
+ * CPython's Modules/_asynciomodule.c and have not been tried.
+ */
+
+#define NONE PYTHON_NO_OFFSET
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The same in 3.8 to 3.10 ... */
+#define OLD_RUNTIME .interpreters = 32, .interp_next = 0, .interp_threads = 8
+#define OLD_THREAD .thread_next = 8, .thread_self = 176, .thread_native = NONE, .thread_frame = 24, .cframe_frame = NONE
+#define OLD_FRAME .frame_code = 32, .frame_previous = 24, .frame_owner = NONE, .frame_entry = NONE, \
+	.gen_owner = NONE, .gen_frame = NONE, .code_flags = NONE, .flags = PYTHON_WALK_LASTI | PYTHON_WALK_EACH
+#define OLD_CODE .type = 8, .code_name = 112, .code_filename = 104, .code_qualname = NONE, .code_lines = 120, \
+	.code_firstlineno = 40, .code_start = NONE
+/* ... and up to 3.11, where strings could have a wchar_t copy */
+#define OLD_STRINGS .bytes_size = 16, .bytes_data = 32, .str_length = 16, .str_state = 32, .str_kind_shift = 2, \
+	.str_data = 48, .str_data_wide = 72
+
+static const struct python known[] = {
+	{
+		.major = 3, .minor = 8,
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
+			.task_coro = 112, .task_name = 120 },
+		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
+	},
+	{
+		.major = 3, .minor = 9,
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
+			.task_coro = 152, .task_name = 160 },
+		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
+	},
+	{
+		.major = 3, .minor = 10,
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 96, .frame_gen = 88, .frame_locals = 352,
+			.task_coro = 160, .task_name = 168 },
+		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_RANGES, .lasti_unit = 2 },
+	},
+	{
+		.major = 3, .minor = 11,
+		.walk = {
+			.interpreters = 40, .interp_next = 0, .interp_threads = 16,
+			.thread_next = 8, .thread_self = 152, .thread_native = 160, .thread_frame = 56, .cframe_frame = 8,
+			.frame_code = 32, .frame_previous = 48, .frame_instr = 56, .frame_owner = NONE, .frame_entry = 68,
+			.frame_gen = NONE, .gen_owner = 69, .gen_frame = 80, .frame_locals = 72, .code_flags = NONE,
+			.task_coro = 136, .task_name = 144,
+		},
+		.objects = {
+			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
+			.code_firstlineno = 72, .code_start = 184, OLD_STRINGS, .lines = PYTHON_LINES_LOCATIONS,
+		},
+	},
+	{
+		.major = 3, .minor = 12,
+		.walk = {
+			.interpreters = 40, .interp_next = 0, .interp_threads = 72,
+			.thread_next = 8, .thread_self = 136, .thread_native = 144, .thread_frame = 56, .cframe_frame = 0,
+			.frame_code = 0, .frame_previous = 8, .frame_instr = 56, .frame_owner = 70, .frame_entry = NONE,
+			.owner_shim = 3,
+			.frame_gen = NONE, .gen_owner = 70, .gen_frame = 72, .frame_locals = 72, .code_flags = 48,
+			.task_coro = 136, .task_name = 144,
+		},
+		.objects = {
+			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
+			.code_firstlineno = 68, .code_start = 192,
+			.bytes_size = 16, .bytes_data = 32, .str_length = 16, .str_state = 32, .str_kind_shift = 2,
+			.str_data = 40, .str_data_wide = 56, .lines = PYTHON_LINES_LOCATIONS,
+		},
+	},
+};
+
+int python_layout_known(unsigned int major, unsigned int minor, struct python *ret_python)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		if (known[i].major != major || known[i].minor != minor)
+			continue;
+		*ret_python = known[i];
+		return 0;
+	}
+	return -ENOTSUP;
+}
+
+/* Which word of _Py_DebugOffsets has what. */
+struct debug_words {
+	unsigned int minor;
+	uint8_t interpreters, interp_next, interp_threads;
+	uint8_t thread_next, thread_frame, thread_self, thread_native;
+	uint8_t frame_previous, frame_code, frame_instr, frame_locals, frame_owner;
+	uint8_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_argcount, code_start;
+	uint8_t type, bytes_size, bytes_data, str_state, str_length, str_data;
+	uint8_t free_kind_shift; /* of a build without the global lock */
+	/* Not among them: asyncio's tasks, of builds with the lock. */
+	uint16_t task_coro, task_name, gen_frame;
+};
+
+static const struct debug_words debug_words[] = {
+	{
+		.minor = 13,
+		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
+		.thread_next = 21, .thread_frame = 23, .thread_self = 24, .thread_native = 25,
+		.frame_previous = 29, .frame_code = 30, .frame_instr = 31, .frame_locals = 32, .frame_owner = 33,
+		.code_filename = 35, .code_name = 36, .code_qualname = 37, .code_lines = 38, .code_firstlineno = 39,
+		.code_argcount = 40, .code_start = 43,
+		.type = 45, .bytes_size = 65, .bytes_data = 66, .str_state = 68, .str_length = 69, .str_data = 70,
+		.free_kind_shift = 2, .task_coro = 120, .task_name = 128, .gen_frame = 72,
+	},
+	{
+		.minor = 14,
+		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
+		.thread_next = 24, .thread_frame = 26, .thread_self = 27, .thread_native = 28,
+		.frame_previous = 32, .frame_code = 33, .frame_instr = 34, .frame_locals = 35, .frame_owner = 36,
+		.code_filename = 40, .code_name = 41, .code_qualname = 42, .code_lines = 43, .code_firstlineno = 44,
+		.code_argcount = 45, .code_start = 48,
+		.type = 51, .bytes_size = 75, .bytes_data = 76, .str_state = 78, .str_length = 79, .str_data = 80,
+		.free_kind_shift = 8, .task_coro = 128, .task_name = 136, .gen_frame = 72,
+	},
+};
+
+#define COOKIE "xdebugpy"
+#define WORD_VERSION 1
+#define WORD_FREE_THREADED 2
+
+#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
+
+/* Larger offsets than any version has, several times over. */
+#define RUNTIME_MAX (1u << 20)
+#define OBJECT_MAX 4096
+
+/* What was read, and whether all of it could be right so far. */
+struct words {
+	const uint64_t *word;
+	bool bad;
+};
+
+static uint32_t take(struct words *w, unsigned int at, uint32_t max)
+{
+	if (w->word[at] < max)
+		return (uint32_t)w->word[at];
+	w->bad = true;
+	return 0;
+}
+
+static uint16_t take_offset(struct words *w, unsigned int at)
+{
+	return (uint16_t)take(w, at, OBJECT_MAX);
+}
+
+static void read_walk(struct words *w, const struct debug_words *d, struct python_walk *ret)
+{
+	bool tasks = !w->word[WORD_FREE_THREADED];
+	uint16_t argcount = take_offset(w, d->code_argcount);
+
+	*ret = (struct python_walk){
+		.interpreters = take(w, d->interpreters, RUNTIME_MAX),
+		.interp_next = take(w, d->interp_next, RUNTIME_MAX),
+		.interp_threads = take(w, d->interp_threads, RUNTIME_MAX),
+		.thread_next = take_offset(w, d->thread_next),
+		.thread_self = take_offset(w, d->thread_self),
+		.thread_native = take_offset(w, d->thread_native),
+		.thread_frame = take_offset(w, d->thread_frame),
+		.cframe_frame = NONE,
+		.frame_code = take_offset(w, d->frame_code),
+		.frame_previous = take_offset(w, d->frame_previous),
+		.frame_instr = take_offset(w, d->frame_instr),
+		.frame_owner = take_offset(w, d->frame_owner),
+		.frame_entry = NONE,
+		.owner_shim = 3, /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+		.task_coro = tasks ? d->task_coro : NONE,
+		.task_name = d->task_name,
+		.frame_locals = take_offset(w, d->frame_locals),
+		.frame_gen = NONE,
+		.gen_frame = d->gen_frame,
+		.code_flags = argcount >= CODE_FLAGS_SIZE ? argcount - CODE_FLAGS_SIZE : NONE,
+	};
+	ret->gen_owner = ret->frame_owner;
+}
+
+static void read_objects(struct words *w, const struct debug_words *d, struct python_objects *ret)
+{
+	bool free_threaded = w->word[WORD_FREE_THREADED] != 0;
+
+	*ret = (struct python_objects){
+		.type = take_offset(w, d->type),
+		.code_name = take_offset(w, d->code_name),
+		.code_filename = take_offset(w, d->code_filename),
+		.code_qualname = take_offset(w, d->code_qualname),
+		.code_lines = take_offset(w, d->code_lines),
+		.code_firstlineno = take_offset(w, d->code_firstlineno),
+		.code_start = take_offset(w, d->code_start),
+		.bytes_size = take_offset(w, d->bytes_size),
+		.bytes_data = take_offset(w, d->bytes_data),
+		.str_length = take_offset(w, d->str_length),
+		.str_state = take_offset(w, d->str_state),
+		.str_data = take_offset(w, d->str_data),
+		.str_kind_shift = free_threaded ? d->free_kind_shift : 2,
+		.lines = PYTHON_LINES_LOCATIONS,
+	};
+	/* behind the length and the address of a copy in UTF-8 */
+	ret->str_data_wide = ret->str_data + 16;
+}
+
+int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python)
+{
+	struct words w = { .word = words };
+	struct python p = {};
+
+	if (n < PYTHON_DEBUG_WORDS || memcmp(words, COOKIE, sizeof(uint64_t)))
+		return -ENOENT;
+	p.major = (words[WORD_VERSION] >> 24) & 0xff; /* PY_VERSION_HEX */
+	p.minor = (words[WORD_VERSION] >> 16) & 0xff;
+	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
+		if (p.major != 3 || debug_words[i].minor != p.minor)
+			continue;
+		read_walk(&w, &debug_words[i], &p.walk);
+		read_objects(&w, &debug_words[i], &p.objects);
+		if (w.bad)
+			return -EBADMSG;
+		*ret_python = p;
+		return 0;
+	}
+	ret_python->major = p.major;
+	ret_python->minor = p.minor;
+	return -ENOTSUP;
+}
+
+#define EVAL "_PyEval_EvalFrameDefault"
+#define CHECK "_Py_CheckRecursiveCall"
+#define LEAVES "python:function__return"
+#define TEXT_MAX (64u << 20) /* bytes of code */
+
+/* Places of registers in struct pt_regs. */
+#define PLACE_RBX 5 /* and up to there those that calls preserve */
+#define PLACE_RSI 13
+#define PLACE_RDI 14
+#define PLACE_NONE 0xff
+
+struct python_search {
+	struct elf_file *elf;
+	csh cs;
+	uint8_t *text; /* the section with all the code */
+	size_t len;
+	uint64_t vaddr;
+	struct elf_symbol eval; /* the function that runs Python functions; it is within the section */
+	uint64_t check;         /* the function that is called when the recursion is too deep */
+	uint64_t semaphore;     /* offset in the file; 0: it was built without USDT probes */
+	struct python_sites *out;
+};
+
+/* A walk through instructions. */
+struct python_walk_code {
+	const uint8_t *p;
+	size_t left;
+	uint64_t addr;
+};
+
+/* Whether the address is in the section. */
+static bool python_in_text(const struct python_search *s, uint64_t addr)
+{
+	return addr - s->vaddr < s->len;
+}
+
+static struct python_walk_code python_code_at(const struct python_search *s, uint64_t addr)
+{
+	size_t at = python_in_text(s, addr) ? addr - s->vaddr : s->len;
+
+	return (struct python_walk_code){ .p = s->text + at, .left = s->len - at, .addr = addr };
+}
+
+/* false: no instruction, or the end of the section */
+static bool python_code_next(const struct python_search *s, struct python_walk_code *w, cs_insn *in)
+{
+	return cs_disasm_iter(s->cs, &w->p, &w->left, &w->addr, in);
+}
+
+static bool python_is_conditional_jump(const cs_insn *in)
+{
+	return site_is_emulated(in) &&
+	       ((in->size == 2 && in->bytes[0] >= 0x70 && in->bytes[0] <= 0x7f) || (in->size == 6 && in->bytes[0] == 0x0f));
+}
+
+/* The place of a register with 64 bits; PLACE_NONE: it is another one. */
+static uint8_t python_place_of(x86_reg reg)
+{
+	static const x86_reg places[] = { X86_REG_R15, X86_REG_R14, X86_REG_R13, X86_REG_R12, X86_REG_RBP, X86_REG_RBX,
+		X86_REG_R11, X86_REG_R10, X86_REG_R9, X86_REG_R8, X86_REG_RAX, X86_REG_RCX, X86_REG_RDX, X86_REG_RSI,
+		X86_REG_RDI };
+
+	for (uint8_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (places[i] == reg)
+			return i;
+	}
+	return PLACE_NONE;
+}
+
+/* Adds a place; -ENOTSUP if there are too many. site.offset is filled in. */
+static int python_add_site(struct python_search *s, uint64_t vaddr, struct site site)
+{
+	int err = elf_vaddr_to_offset(s->elf, vaddr, &site.offset);
+
+	if (err || s->out->n == PYTHON_SITES_MAX)
+		return -ENOTSUP;
+	site.cheap = true;
+	site.python = s->out->layout;
+	s->out->sites[s->out->n++] = site;
+	return 0;
+}
+
+/*
+ * CPython 3.8 to 3.10 call _PyEval_EvalFrameDefault() for each Python function, with its frame as an argument. It ends with
+ * a call, of _Py_CheckFunctionResult():
+ *	call ...;  add rsp, N;  pop ...;  ret
+ * or with a jump to that function behind the pops. Both are emulated, and what follows says where the frame of this call
+ * of the interpreter is. A way out without a call, as of one that fails before it begins, is not seen.
+ */
+#define WAY_MAX 16  /* the most instructions between the last call and the return */
+#define CANARY 0x28 /* of the stack protector, in the thread's area */
+
+/* What an instruction on the way out does to the stack pointer; false: it is none that is found there. */
+static bool follow(const cs_insn *in, int64_t *bytes)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	switch (in->id) {
+	case X86_INS_POP:
+		*bytes += 8;
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_ADD:
+		*bytes += ops[1].imm;
+		return ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RSP && ops[1].type == X86_OP_IMM;
+	case X86_INS_LEA:
+		*bytes += ops[1].mem.disp;
+		return ops[0].reg == X86_REG_RSP && ops[1].mem.base == X86_REG_RSP && ops[1].mem.index == X86_REG_INVALID;
+	case X86_INS_SUB: /* the stack protector's comparison, or the next one */
+	case X86_INS_XOR:
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_MOV:
+		return ops[0].type == X86_OP_REG && ops[0].reg != X86_REG_RSP;
+	case X86_INS_JNE:
+	case X86_INS_NOP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether what comes behind a call leads to the return, and by how much the stack pointer is below its value at the entry. */
+static bool returns(const struct python_search *s, cs_insn *in, uint64_t addr, uint16_t *ret_units)
+{
+	struct python_walk_code w = python_code_at(s, addr);
+	int64_t bytes = 0;
+
+	for (int i = 0; i < WAY_MAX && python_code_next(s, &w, in); i++) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+
+		if (in->id == X86_INS_RET) {
+			if (in->detail->x86.op_count || bytes < 0 || bytes % 8 || bytes / 8 > PROBE_COOKIE_EXIT_MAX)
+				return false;
+			*ret_units = (uint16_t)(bytes / 8);
+			return true;
+		}
+		if (in->id == X86_INS_JMP && op->type == X86_OP_IMM && python_in_text(s, (uint64_t)op->imm))
+			w = python_code_at(s, (uint64_t)op->imm);
+		else if (!follow(in, &bytes))
+			return false;
+	}
+	return false;
+}
+
+static int find_exits_3_8(struct python_search *s, cs_insn *in, cs_insn *ahead)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	bool unwound = false;
+	int err = 0;
+
+	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+		struct site site = { .exit = true };
+
+		if (in->id == X86_INS_CALL && site_is_emulated(in) && returns(s, ahead, w.addr, &site.exit_units))
+			err = python_add_site(s, in->address, site);
+		else if (in->id == X86_INS_JMP && unwound && site_is_emulated(in) &&
+			 (uint64_t)op->imm - s->eval.vaddr >= s->eval.size)
+			err = python_add_site(s, in->address, site);
+		unwound = in->id == X86_INS_POP;
+	}
+	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+}
+
+static int python_find_3_8(struct python_search *s, const char **ret_why)
+{
+	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
+	struct site entry = { .reg = s->out->minor == 8 ? PLACE_RDI : PLACE_RSI };
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	int err = in && ahead ? 0 : -ENOTSUP;
+
+	*ret_why = "where it leaves functions is not known";
+	if (!err)
+		err = find_exits_3_8(s, in, ahead);
+	if (!err && !s->out->n)
+		err = -ENOTSUP;
+	if (!err) {
+		*ret_why = "where it begins to run a function is not known";
+		err = python_code_next(s, &w, in) && site_is_emulated(in) ? python_add_site(s, s->eval.vaddr, entry) : -ENOTSUP;
+	}
+	if (in)
+		cs_free(in, 1);
+	if (ahead)
+		cs_free(ahead, 1);
+	return err;
+}
+
+/*
+ * CPython 3.11 runs a Python function that another one calls without a call of its own: it goes back to the beginning of
+ * _PyEval_EvalFrameDefault(). On that way, and when C code calls it, it counts the depth of the recursion:
+ *	mov [state + N], depth - 1;  test;  jcc to:  mov rsi, "";  mov rdi, state;  call _Py_CheckRecursiveCall
+ * The jump is where a function begins, and state the register with the thread's state. Where a function ends, by a
+ * return, a yield or an exception, the interpreter looks whether its USDT probe function__return is on:
+ *	cmp word ptr [semaphore], 0;  jcc
+ * (Its function__entry does not help: 3.11 reaches it only while a tracer in Python is active.) Both jumps are emulated,
+ * and the semaphore stays as it is: switched on, it would cost far more than a probe.
+ */
+#define CALL_WAY 4 /* the most instructions before the call */
+#define CMP_LEN 8  /* of the comparison with the semaphore */
+#define FRAME_ENTRY 68
+
+/* Registers that calls preserve, and the first argument's. */
+static uint8_t state_place(x86_reg reg)
+{
+	uint8_t place = python_place_of(reg);
+
+	return place <= PLACE_RBX || place == PLACE_RDI ? place : PLACE_NONE;
+}
+
+/* Whether an address has an empty string, which is what CPython calls a Python function there. */
+static bool is_empty(const struct python_search *s, uint64_t vaddr)
+{
+	uint64_t offset;
+	char c = 1;
+
+	return !elf_vaddr_to_offset(s->elf, vaddr, &offset) && !elf_read_at_offset(s->elf, offset, &c, 1) && !c;
+}
+
+/* The string that an instruction puts into the second argument's register; 0: it does not. */
+static uint64_t string_of(const cs_insn *in)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	if (in->detail->x86.op_count != 2 || ops[0].type != X86_OP_REG ||
+		(ops[0].reg != X86_REG_RSI && ops[0].reg != X86_REG_ESI))
+		return 0;
+	if (in->id == X86_INS_MOV && ops[1].type == X86_OP_IMM)
+		return (uint64_t)ops[1].imm;
+	if (in->id == X86_INS_LEA && ops[1].mem.base == X86_REG_RIP && ops[1].mem.index == X86_REG_INVALID)
+		return in->address + in->size + (uint64_t)ops[1].mem.disp;
+	return 0;
+}
+
+/* The function, or a stub of a library's PLT. */
+static bool is_check(const struct python_search *s, uint64_t addr)
+{
+	return addr == s->check || addr - s->vaddr >= s->len;
+}
+
+/* Whether the code at an address calls the check for a Python function; ret_reg has the thread's state there. */
+static bool checks_recursion(const struct python_search *s, uint64_t addr, uint8_t *ret_reg)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (addr - s->vaddr);
+	size_t left = s->len - (addr - s->vaddr);
+	/* unless it is put there. With USDT probes that is so where an exception is thrown into a generator, which does not
+	 * begin to run then; without, generators are not followed. */
+	uint8_t reg = s->semaphore ? PLACE_NONE : PLACE_RDI;
+	bool found = false, empty = false;
+
+	for (int i = 0; in && i < CALL_WAY && addr - s->vaddr < s->len && cs_disasm_iter(s->cs, &p, &left, &addr, in); i++) {
+		const cs_x86_op *ops = in->detail->x86.operands;
+		uint64_t string = string_of(in);
+
+		if (in->id == X86_INS_CALL) {
+			found = ops[0].type == X86_OP_IMM && is_check(s, (uint64_t)ops[0].imm) && empty && reg != PLACE_NONE;
+			break;
+		}
+		if (in->id == X86_INS_JMP && !i && ops[0].type == X86_OP_IMM && (uint64_t)ops[0].imm - s->vaddr < s->len) {
+			addr = (uint64_t)ops[0].imm;
+			p = s->text + (addr - s->vaddr);
+			left = s->len - (addr - s->vaddr);
+		} else if (string) {
+			empty = is_empty(s, string);
+		} else if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RDI &&
+			   ops[1].type == X86_OP_REG) {
+			reg = state_place(ops[1].reg);
+		} else {
+			break;
+		}
+	}
+	if (in)
+		cs_free(in, 1);
+	*ret_reg = reg;
+	return found;
+}
+
+static int find_entries_3_11(struct python_search *s)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
+	uint64_t addr = s->eval.vaddr;
+	size_t left = s->eval.size;
+	uint8_t reg;
+	int err = in ? 0 : -ENOTSUP;
+
+	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
+		uint64_t to;
+
+		if (!python_is_conditional_jump(in))
+			continue;
+		to = (uint64_t)in->detail->x86.operands[0].imm;
+		if ((to - s->vaddr < s->len && checks_recursion(s, to, &reg)) || checks_recursion(s, addr, &reg))
+			err = python_add_site(s, in->address, (struct site){ .reg = reg, .no_yields = !s->semaphore });
+	}
+	if (in)
+		cs_free(in, 1);
+	return !err && left ? -ENOTSUP : err;
+}
+
+/* Whether the four bytes at p, relative to the address `from`, lead to the semaphore. */
+static bool is_semaphore(const struct python_search *s, const uint8_t *p, uint64_t from)
+{
+	uint64_t offset;
+	int32_t rel;
+
+	memcpy(&rel, p, sizeof(rel));
+	return !elf_vaddr_to_offset(s->elf, from + (uint64_t)(int64_t)rel, &offset) && offset == s->semaphore;
+}
+
+/*
+ * The comparisons may be anywhere, also in the part of the function that is rarely executed and lies elsewhere. What
+ * reads the semaphore in another way is a place where functions end and no probe could be.
+ */
+static int find_exits_3_11(struct python_search *s)
+{
+	static const uint8_t cmp[] = { 0x66, 0x83, 0x3d };
+	cs_insn *in = cs_malloc(s->cs);
+	int err = in ? 0 : -ENOTSUP;
+
+	for (size_t i = 2; !err && i + CMP_LEN < s->len; i++) {
+		const uint8_t *t = s->text + i;
+		bool compares = !memcmp(t, cmp, sizeof(cmp)) && !t[CMP_LEN - 1];
+		bool loads = t[0] == 0x0f && t[1] == 0xb7 && (t[2] & 0xc7) == 0x05;
+		const uint8_t *p = t + CMP_LEN;
+		uint64_t addr = s->vaddr + i + CMP_LEN;
+		size_t left = s->len - i - CMP_LEN;
+
+		if (loads && is_semaphore(s, t + 3, s->vaddr + i + 7))
+			err = -ENOTSUP;
+		if (!compares || !is_semaphore(s, t + 3, addr))
+			continue;
+		if (cs_disasm_iter(s->cs, &p, &left, &addr, in) && python_is_conditional_jump(in))
+			err = python_add_site(s, in->address, (struct site){ .exit = true });
+		else
+			err = -ENOTSUP;
+	}
+	if (in)
+		cs_free(in, 1);
+	return err;
+}
+
+/* Whether an instruction compares the byte of a frame that says that C code called the interpreter. */
+static bool tests_entry(const cs_insn *in)
+{
+	const cs_x86_op *ops = in->detail->x86.operands;
+
+	return in->id == X86_INS_CMP && ops[0].type == X86_OP_MEM && ops[0].size == 1 && ops[0].mem.disp == FRAME_ENTRY &&
+	       ops[0].mem.base != X86_REG_RSP && ops[0].mem.base != X86_REG_RIP && ops[0].mem.index == X86_REG_INVALID &&
+	       ops[1].type == X86_OP_IMM && !ops[1].imm;
+}
+
+/*
+ * Without USDT probes: at a return and at an exception the interpreter looks whether C code has called it with the frame, and
+ * jumps then. (At a yield it does not: that is always so.)
+ */
+static int find_returns(struct python_search *s)
+{
+	cs_insn *in = cs_malloc(s->cs);
+	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
+	uint64_t addr = s->eval.vaddr;
+	size_t left = s->eval.size;
+	bool tested = false;
+	int err = in ? 0 : -ENOTSUP;
+
+	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
+		if (tested && python_is_conditional_jump(in)) {
+			err = python_add_site(s, in->address, (struct site){ .exit = true });
+			tested = false;
+		} else if (tests_entry(in)) {
+			err = tested ? -ENOTSUP : 0;
+			tested = true;
+		} else if (tested && in->id != X86_INS_MOV && in->id != X86_INS_LEA) {
+			err = -ENOTSUP; /* the comparison's result is gone, or used otherwise */
+		}
+	}
+	if (in)
+		cs_free(in, 1);
+	/* a return, an exception, and the making of a generator */
+	return err || left || s->out->n < 3 ? -ENOTSUP : 0;
+}
+
+static int python_find_3_11(struct python_search *s, const char **ret_why)
+{
+	unsigned int exits;
+
+	*ret_why = "where it leaves functions is not known";
+	if ((s->semaphore ? find_exits_3_11(s) : find_returns(s)) || !s->out->n)
+		return -ENOTSUP;
+	exits = s->out->n;
+	*ret_why = "where it begins to run a function is not known";
+	return find_entries_3_11(s) || s->out->n == exits ? -ENOTSUP : 0;
+}
+
+/*
+ * CPython 3.12 begins to run each Python function, whoever calls it, by counting down how deep the recursion may still be:
+ *	mov eax, [state + N];  lea edx, [rax - 1];  mov [state + N], edx;  test eax, eax;  jle
+ * The jump is the place. Where a function returns, or an exception leaves it, a function is called with its frame as
+ * the second argument, _PyEvalFrameClearAndPop(), which is known by its symbol, or by its looking at once who owns
+ * the frame. Generators that yield do not come by there.
+ */
+#define CLEAR "_PyEvalFrameClearAndPop"
+#define CLEAR_WAY 12   /* of its first instructions, one compares ... */
+#define FRAME_OWNER 70 /* ... this byte of the frame */
+#define DEPTH 28       /* in the state: int py_recursion_remaining */
+#define TEST_WAY 2     /* instructions between the count and the jump */
+
+/* The register with the state, if the instruction stores an int that may be the count; else PLACE_NONE. */
+static x86_reg counts(const cs_insn *in)
+{
+	const cs_x86_op *op = &in->detail->x86.operands[0];
+
+	if ((in->id != X86_INS_MOV && in->id != X86_INS_SUB && in->id != X86_INS_ADD && in->id != X86_INS_DEC) ||
+		op->type != X86_OP_MEM || op->size != 4 || op->mem.disp != DEPTH || op->mem.index != X86_REG_INVALID ||
+		op->mem.base == X86_REG_RSP)
+		return X86_REG_INVALID;
+	return op->mem.base;
+}
+
+static bool is_test(const cs_insn *in)
+{
+	return in->id == X86_INS_TEST || in->id == X86_INS_CMP;
+}
+
+/* "Not above zero", in whichever order. */
+static bool is_depth_jump(const cs_insn *in)
+{
+	return python_is_conditional_jump(in) && (in->id == X86_INS_JLE || in->id == X86_INS_JG || in->id == X86_INS_JS ||
+							 in->id == X86_INS_JNS);
+}
+
+static int find_entries_3_12(struct python_search *s, cs_insn *in)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	x86_reg state = X86_REG_INVALID;
+	int way = 0, err = 0;
+
+	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		x86_reg base = counts(in);
+
+		if (base != X86_REG_INVALID && python_place_of(base) != PLACE_NONE) {
+			state = base;
+			way = 0;
+		} else if (state != X86_REG_INVALID && is_depth_jump(in)) {
+			err = python_add_site(s, in->address,
+				(struct site){ .reg = python_place_of(state), .no_yields = true });
+			state = X86_REG_INVALID;
+		} else if (!is_test(in) || ++way > TEST_WAY) {
+			state = X86_REG_INVALID;
+		}
+	}
+	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+}
+
+/* Whether a function looks at once who owns the frame that its second argument is. */
+static bool looks_at_owner(const struct python_search *s, cs_insn *in, uint64_t addr)
+{
+	struct python_walk_code w = python_code_at(s, addr);
+	x86_reg frame = X86_REG_RSI;
+
+	for (int i = 0; i < CLEAR_WAY && python_code_next(s, &w, in); i++) {
+		const cs_x86_op *ops = in->detail->x86.operands;
+
+		if (in->id == X86_INS_CALL || in->id == X86_INS_RET || in->id == X86_INS_JMP)
+			return false;
+		if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].size == 8 && ops[1].type == X86_OP_REG &&
+			ops[1].reg == X86_REG_RSI)
+			frame = ops[0].reg;
+		if (in->id == X86_INS_CMP && ops[0].type == X86_OP_MEM && ops[0].size == 1 && ops[0].mem.disp == FRAME_OWNER &&
+			ops[0].mem.index == X86_REG_INVALID && (ops[0].mem.base == frame || ops[0].mem.base == X86_REG_RSI))
+			return true;
+	}
+	return false;
+}
+
+/* The function by what it does: of those that the interpreter calls exactly one. */
+static int find_clear(const struct python_search *s, cs_insn *in, cs_insn *ahead, struct elf_symbol *ret_sym)
+{
+	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	uint64_t found = 0;
+
+	while (w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+		uint64_t to = (uint64_t)op->imm;
+
+		if (in->id != X86_INS_CALL || op->type != X86_OP_IMM || !python_in_text(s, to) || to == found)
+			continue;
+		if (looks_at_owner(s, ahead, to) && found)
+			return -ENOTSUP;
+		else if (looks_at_owner(s, ahead, to))
+			found = to;
+	}
+	if (!found)
+		return -ENOTSUP;
+	*ret_sym = (struct elf_symbol){ .name = CLEAR, .vaddr = found, .size = 16 };
+	return elf_vaddr_to_offset(s->elf, found, &ret_sym->offset);
+}
+
+static int find_exit(struct python_search *s, cs_insn *in, cs_insn *ahead)
+{
+	struct elf_symbol clear;
+	struct site site;
+
+	if (elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, in, ahead, &clear))
+		return -ENOTSUP;
+	site_choose(s->elf, &clear, 1u << REG_ARG2, 0, &site);
+	if (!site.cheap)
+		return -ENOTSUP;
+	return python_add_site(
+		s, clear.vaddr + (site.offset - clear.offset), (struct site){ .exit = true, .exit_units = PLACE_RSI });
+}
+
+static int python_find_3_12(struct python_search *s, const char **ret_why)
+{
+	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
+	int err = in && ahead ? 0 : -ENOTSUP;
+
+	*ret_why = "where it leaves functions is not known";
+	if (!err)
+		err = find_exit(s, in, ahead);
+	if (!err) {
+		*ret_why = "where it begins to run a function is not known";
+		err = find_entries_3_12(s, in);
+	}
+	if (!err && s->out->n < 2)
+		err = -ENOTSUP;
+	if (in)
+		cs_free(in, 1);
+	if (ahead)
+		cs_free(ahead, 1);
+	return err;
+}
+
+static int on_note(const struct usdt_note *note, void *arg)
+{
+	struct python_search *s = arg;
+
+	s->semaphore = note->semaphore;
+	return 1;
+}
+
+static bool has(struct elf_file *elf, const char *function)
+{
+	struct elf_symbol sym;
+
+	return !elf_find_symbol(elf, function, &sym);
+}
+
+/* The second number of the version; from 3.11 on it is a constant, before that the functions that it has tell. 0: unknown */
+static unsigned int minor_of(struct elf_file *elf)
+{
+	struct elf_symbol sym;
+	uint64_t version = 0;
+
+	if (!elf_find_object(elf, "Py_Version", &sym) && sym.offset &&
+		!elf_read_at_offset(elf, sym.offset, &version, sizeof(version)))
+		return version >> 24 == 3 ? (unsigned int)(version >> 16 & 0xff) : 0;
+	if (has(elf, "PyIter_Send"))
+		return 10;
+	if (has(elf, "PyObject_VectorcallMethod"))
+		return 9;
+	return has(elf, "PyCode_NewWithPosOnlyArgs") ? 8 : 0;
+}
+
+static int find_all(struct python_search *s, const char **ret_why)
+{
+	switch (s->out->layout) {
+	case PYTHON_LAYOUT_3_8:
+		return python_find_3_8(s, ret_why);
+	case PYTHON_LAYOUT_3_11:
+		return python_find_3_11(s, ret_why);
+	default:
+		return python_find_3_12(s, ret_why);
+	}
+}
+
+static int find_in_text(struct python_search *s, const char **ret_why)
+{
+	int err = -ENOTSUP;
+
+	if (!python_in_text(s, s->eval.vaddr) || s->eval.size > s->len - (s->eval.vaddr - s->vaddr) ||
+		cs_open(CS_ARCH_X86, CS_MODE_64, &s->cs))
+		return -ENOTSUP;
+	if (!cs_option(s->cs, CS_OPT_DETAIL, CS_OPT_ON))
+		err = find_all(s, ret_why);
+	cs_close(&s->cs);
+	return err;
+}
+
+int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, const char **ret_why)
+{
+	struct python_sites sites = { .n = 0 };
+	struct python_search s = { .elf = elf, .out = &sites };
+	struct elf_symbol check;
+	void *text;
+	int err;
+
+	if (elf_find_symbol(elf, EVAL, &s.eval))
+		return -ENOENT;
+	*ret_why = "Python functions can be steps with CPython 3.8 to 3.12 on x86_64 only: later ones call and leave them in too many places";
+	sites.minor = minor_of(elf);
+	if (elf_machine(elf) != EM_X86_64 || sites.minor < 8 || sites.minor > 12)
+		return -ENOTSUP;
+	sites.layout = sites.minor < 11 ? PYTHON_LAYOUT_3_8 : sites.minor == 11 ? PYTHON_LAYOUT_3_11
+										: PYTHON_LAYOUT_3_12;
+	*ret_why = "its code cannot be read";
+	if (usdt_each(elf, LEAVES, on_note, &s) < 0)
+		return -ENOTSUP;
+	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &s.vaddr, &text, &s.len))
+		return -ENOTSUP;
+	s.text = text;
+	s.check = check.vaddr;
+	err = find_in_text(&s, ret_why);
+	free(text);
+	if (!err)
+		*ret_sites = sites;
+	return err;
+}
+
+void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls)
+{
+	static const struct {
+		uint8_t minor, how, frame_owner, code_flags;
+	} of[PYTHON_LAYOUTS] = {
+		[PYTHON_LAYOUT_3_8] = { .minor = 8, .how = PYTHON_BY_CALL },
+		[PYTHON_LAYOUT_3_11] = { .minor = 11, .how = PYTHON_BY_STATE, .frame_owner = 69, .code_flags = 48 },
+		[PYTHON_LAYOUT_3_12] = { .minor = 12, .how = PYTHON_BY_FRAME, .frame_owner = 70, .code_flags = 48 },
+	};
+	struct python p = { 0 };
+
+	python_layout_known(3, of[layout].minor, &p);
+	ret_calls->how = of[layout].how;
+	ret_calls->thread_frame = p.walk.thread_frame;
+	ret_calls->cframe_frame = p.walk.cframe_frame;
+	ret_calls->frame_code = p.walk.frame_code;
+	ret_calls->frame_owner = of[layout].frame_owner;
+	ret_calls->code_name = layout == PYTHON_LAYOUT_3_8 ? p.objects.code_name : p.objects.code_qualname;
+	ret_calls->code_file = p.objects.code_filename;
+	ret_calls->code_flags = of[layout].code_flags;
+	ret_calls->str_length = p.objects.str_length;
+	ret_calls->str_state = p.objects.str_state;
+	ret_calls->str_data = p.objects.str_data;
 }

@@ -10,7 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "probe.h"
 #include "python_walk.h"
+#include "target/elf.h"
+#include "target/site.h"
 
 /* How the lines of a function are stored. */
 enum python_lines {
@@ -64,5 +67,25 @@ void python_finder_free(struct python_finder *f);
  * that is not known, in ret_python->major and minor if they are; or an error of reading.
  */
 int python_find(struct python_finder *f, pid_t pid, struct python *ret_python);
+
+/* Where an interpreter of Python begins to run a function, and where it leaves one. */
+
+#define PYTHON_SITES_MAX 32
+
+struct python_sites {
+	struct site sites[PYTHON_SITES_MAX]; /* exits first */
+	unsigned int n;
+	unsigned int minor; /* of the version */
+	uint8_t layout;     /* enum python_layout */
+};
+
+/*
+ * Reads the machine code of the interpreter in the file. -ENOENT: there is none; -ENOTSUP: these places are not known
+ * in it, with the reason. Takes some 20 ms.
+ */
+int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, const char **ret_why);
+
+/* Fills in where these versions have what, all but the names. */
+void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls);
 
 #endif

@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "record.h"
-#include "target/container.h"
+#include "target/cgroup.h"
 
 struct task {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where vectors and their elements are, read off functions that the compiler made of all kinds of structures. */
-#include "target/element.h"
+#include "target/command.h"
 #include "unit.h"
 
 #define AS_IN_A_LIBRARY __attribute__((noipa, used, optimize("O2"), no_sanitize("address", "undefined")))

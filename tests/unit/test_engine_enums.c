@@ -2,7 +2,6 @@
 /* Enums that the engine's own file knows better than the preset. */
 #include "preset.h"
 #include "target/elf.h"
-#include "target/elf_pointers.h"
 
 /* As the inspector does with what its worker reads. */
 static void read_enums_of(struct probe_table *pt, struct elf_file *elf)

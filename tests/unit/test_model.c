@@ -4,7 +4,7 @@
 #include <json-c/json.h>
 #include <sys/mman.h>
 
-#include "target/model.h"
+#include "target/command.h"
 #include "target/process.h"
 #include "unit.h"
 

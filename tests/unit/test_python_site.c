@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <glob.h>
 
-#include "target/python_site.h"
+#include "target/python.h"
 #include "unit.h"
 
 #define DAMAGED 6 /* copies of each */
