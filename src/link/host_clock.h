@@ -1,4 +1,69 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Whether recordings are of one boot of one machine, and so have one CLOCK_BOOTTIME. */
+#ifndef INFTRACE_LINK_HOST_CLOCK_H
+#define INFTRACE_LINK_HOST_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/host_id.h"
+
+/* Clocks of recordings in which the wall clock is as far ahead of CLOCK_BOOTTIME, to within this, agree. */
+#define BOOT_AGREE_NS INT64_C(1000000000)
+
+/* What a recording says of its boot. */
+struct boot {
+	struct host_id id;
+	int64_t lead_ns; /* of the wall clock over the machine's CLOCK_BOOTTIME */
+};
+
+/* In the order of how sure it is. Of what several recordings of a host say, the greatest counts. */
+enum boot_fit {
+	BOOT_UNLIKELY, /* without a boot id in both of them: the clocks do not agree */
+	BOOT_LIKELY,   /* likewise, but they do */
+	BOOT_OTHER,    /* they have two boot ids */
+	BOOT_SAME,     /* they have one */
+};
+
+enum boot_fit boot_compare(const struct boot *a, const struct boot *b);
+
+/* The host that a recording is of. All zero: none is found yet. */
+struct boot_choice {
+	enum boot_fit fit; /* BOOT_SAME or BOOT_LIKELY: one is found */
+	uint32_t host;
+	bool several; /* others are as likely */
+};
+
+/* Considers a host whose recordings fit like that. */
+void boot_choose(struct boot_choice *c, uint32_t host, enum boot_fit fit);
+
+/* How the clock of a file relates to the wall clock, CLOCK_REALTIME, from readings of both at the same instants. */
+
+#define CLOCK_POINTS_MAX (1u << 20) /* 60 days of one each 5 s */
+
+struct link_clock {
+	struct clock_point {
+		int64_t own_ns;
+		int64_t ahead_ns; /* wall clock - own */
+	} * points;
+	size_t n, size;
+};
+
+/* In any order. -ENOMEM; -E2BIG: over CLOCK_POINTS_MAX. */
+int link_clock_add(struct link_clock *c, int64_t own_ns, int64_t real_ns);
+void link_clock_sort(struct link_clock *c);
+void link_clock_clear(struct link_clock *c);
+
+/* The wall clock's lead at this time: between two readings as if it had changed evenly. 0 without readings. */
+int64_t link_clock_ahead(const struct link_clock *c, int64_t own_ns);
+
+/* By how much the lead varies over this time, as it does when the wall clock is set: what is unknown of it. */
+int64_t link_clock_spread(const struct link_clock *c, int64_t from_ns, int64_t to_ns);
+
+/* Reads nanoseconds as traces and profiles have them in JSON, where numbers of that size are text. false: it is none, or not before 2043. */
+bool link_clock_text(const char *text, int64_t *ret_ns);
+
 /*
  * How far the clocks of two hosts are apart, from messages that both have recorded.
  *
@@ -7,12 +72,6 @@
  * time. All lines that every message allows are between two bounds that leave most open at one of the ends of the recording:
  * the line found goes through their middles there, and no allowed line is further away from it than the residual.
  */
-#ifndef INFTRACE_LINK_HOST_CLOCK_H
-#define INFTRACE_LINK_HOST_CLOCK_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define HOST_BOUNDS_MAX (1u << 20) /* of each direction */
 /* Linux lets NTP slew a clock by 500 ppm (MAXFREQ in <linux/timex.h>), each host's. */

@@ -1,9 +1,121 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the clocks of hosts are, by messages between them. */
+/* A file to be linked: what it is, when it was recorded, and by which clock. */
 #ifndef INFTRACE_LINK_HOSTS_H
 #define INFTRACE_LINK_HOSTS_H
 
+#include <stdbool.h>
+
 #include "link/host_clock.h"
+#include "link/match.h"
+#include "read/json_source.h"
+#include "util/host_id.h"
+
+#define LINK_WHY_MAX 384
+/* Later times, of the year 2043, are taken for damage: sums of two of them stay far from overflow. */
+#define LINK_NS_MAX (INT64_MAX / 4)
+
+enum link_kind {
+	LINK_PFTRACE, /* inftrace's, or of another program with readings of CLOCK_REALTIME */
+	LINK_CHROME,  /* inftrace's Chrome JSON: counts from its beginning */
+	LINK_KINETO,  /* counts from baseTimeNanoseconds of CLOCK_REALTIME */
+	LINK_PROFILE, /* inftrace's JSON lines: no clock, goes along */
+	LINK_ET,      /* PyTorch's execution trace: no clock, goes along with its Kineto trace */
+};
+
+/* Of a call that has a number in Kineto: of a launch, of what it launched, or of an operator. */
+struct numbered {
+	uint64_t number;
+	int64_t ns;
+	uint64_t name; /* hash */
+};
+
+struct numbereds {
+	struct numbered *list;
+	size_t n, size;
+	uint64_t left_out; /* over NUMBERED_MAX */
+};
+
+#define NUMBERED_MAX (1u << 22)
+
+/* What Kineto's trace says about itself: no kernel begins before the call that launched it. */
+struct launch_check {
+	uint64_t kernels;  /* whose launch is in the file */
+	uint64_t early;    /* of them, before it */
+	int64_t least_ns;  /* the shortest time from a launch to what it launched */
+	uint64_t unpaired; /* kernels without a launch */
+	uint64_t left_out; /* not looked at */
+};
+
+struct link_file {
+	const char *path;
+	const char *given_host; /* NULL: none was given */
+	enum link_kind kind;
+	bool torn;                 /* it ends within a packet or between events */
+	int64_t first_ns, last_ns; /* by the own clock; first > last: nothing with a time */
+	uint64_t events;
+	struct link_clock clock;    /* own clock: CLOCK_BOOTTIME (also that of a Chrome JSON), without a time namespace's shift, or Kineto's */
+	struct host_id id;          /* of inftrace's, unless they are older than that */
+	int64_t begin_ns;           /* own clock - the numbers in the file */
+	struct spans spans;         /* of Kineto */
+	struct numbereds operators; /* of Kineto: by "Record function id" */
+	struct launch_check launches;
+	struct messages messages; /* of inftrace's, with -e messages; by the own clock */
+};
+
+/*
+ * Reads a file once, in bounded memory. Returns 0, or -errno with the reason in `why`, printable and without the name.
+ * Call link_file_clear in both cases. path and host must outlive it.
+ */
+int link_file_read(struct link_file *f, const char *path, const char *host, bool is_et, char why[LINK_WHY_MAX]);
+void link_file_clear(struct link_file *f);
+
+/* Reads it again, for calls from one time to another (own clock) whose names have one of the n sorted keys. */
+int link_file_spans(
+	const struct link_file *f, const uint64_t *keys, size_t n, int64_t from_ns, int64_t to_ns, struct spans *ret, char why[LINK_WHY_MAX]);
+
+static inline bool link_time_fits(int64_t ns)
+{
+	return ns > -LINK_NS_MAX && ns < LINK_NS_MAX;
+}
+
+/* Whether it is on a timeline. */
+static inline bool link_file_timed(const struct link_file *f)
+{
+	return f->kind <= LINK_KINETO;
+}
+
+/* Its own clock as wall clock. */
+static inline int64_t link_file_real(const struct link_file *f, int64_t own_ns)
+{
+	return own_ns + link_clock_ahead(&f->clock, own_ns);
+}
+
+/* -ENOMEM. Those over NUMBERED_MAX are left out. */
+int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name);
+void numbereds_sort(struct numbereds *l); /* by number, then time */
+void numbereds_clear(struct numbereds *l);
+
+/* For each number the first of it; NULL: none. Of a sorted list. */
+const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number);
+
+/* Which recordings are of one host: by the names that were given, by the kernel's boot id, or by their clocks. */
+
+struct link;
+struct linked;
+
+/* Whether it is inftrace's, and so of a host whose CLOCK_BOOTTIME it has. */
+bool place_is_recording(const struct linked *d);
+
+/* Sets the host of all recordings. -errno with l->error set: what they say contradicts the names or each other, or is not enough. */
+int place_recordings(struct link *l);
+
+/* The host of this name, which is added if it is new. */
+unsigned int place_name(struct link *l, const char *name);
+
+/* What the recording says of its boot. */
+struct boot place_boot(const struct linked *d);
+
+/* Where the clocks of hosts are, by messages between them. */
 
 struct link;
 struct linked;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "link/et.h"
-#include "link/file.h"
 #include "link/hosts.h"
 #include "link/match.h"
 

@@ -1,11 +1,341 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "link/match.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "link/hosts.h"
+#include "sink/derive.h"
 #include "util/bisect.h"
+#include "util/list_room.h"
+
+#define STREAM_NAME_MAX (2 * MESSAGE_ADDRESS_MAX + 2)
+/* What the kernel's counts of a connection include differs by that: the numbers of its opening and its end. */
+#define BASE_SLACK 2
+
+/* ---- events ---- */
+
+static const char *const number_keys[] = { "bytes", "position", "sequence", "call_ns" };
+#define NUMBERS (sizeof(number_keys) / sizeof(number_keys[0]))
+
+void message_event_number(struct message_event *e, const char *key, uint64_t value)
+{
+	uint64_t *const members[NUMBERS] = { &e->bytes, &e->position, &e->sequence, &e->call_ns };
+
+	for (size_t i = 0; key && i < NUMBERS; i++) {
+		if (strcmp(key, number_keys[i]))
+			continue;
+		*members[i] = value;
+		e->found |= 1u << i;
+	}
+}
+
+void message_event_text(struct message_event *e, const char *key, const char *text)
+{
+	if (key && !strcmp(key, "local"))
+		e->local = text;
+	else if (key && !strcmp(key, "peer"))
+		e->peer = text;
+}
+
+static bool is_complete(const struct message_event *e)
+{
+	return e->name && (!strcmp(e->name, MESSAGE_SENT) || !strcmp(e->name, MESSAGE_RECEIVED)) && e->local && e->peer &&
+	       strlen(e->local) < MESSAGE_ADDRESS_MAX && strlen(e->peer) < MESSAGE_ADDRESS_MAX && e->found == (1u << NUMBERS) - 1 &&
+	       e->bytes && e->bytes <= UINT32_MAX && e->sequence <= UINT32_MAX && e->call_ns < LINK_NS_MAX && link_time_fits(e->ns) &&
+	       e->position <= INT64_MAX && e->position + BASE_SLACK >= e->bytes;
+}
+
+/* Returns NULL without memory, or if there are too many. */
+static struct message_stream *stream_get(struct messages *m, const char *name)
+{
+	size_t len = strlen(name);
+	struct message_stream *s;
+
+	HASH_FIND(hh, m->by_name, name, len, s);
+	if (s || m->n_streams == MESSAGE_STREAMS_MAX)
+		return s;
+	if (list_room((void **)&m->streams, m->n_streams, &m->streams_size, sizeof(struct message_stream *)))
+		return NULL;
+	s = calloc(1, sizeof(*s) + len + 1);
+	if (!s)
+		return NULL;
+	memcpy(s->name, name, len);
+	s->id = m->n_streams;
+	HASH_ADD_KEYPTR(hh, m->by_name, s->name, len, s);
+	if (!s->hh.tbl) {
+		free(s);
+		return NULL;
+	}
+	m->streams[m->n_streams++] = s;
+	return s;
+}
+
+int messages_add(struct messages *m, const struct message_event *e)
+{
+	char name[STREAM_NAME_MAX];
+	struct message_stream *s;
+	bool sent;
+
+	if (!is_complete(e))
+		return 0;
+	sent = !strcmp(e->name, MESSAGE_SENT);
+	snprintf(name, sizeof(name), "%s>%s", sent ? e->local : e->peer, sent ? e->peer : e->local);
+	s = m->n < MESSAGES_MAX ? stream_get(m, name) : NULL;
+	if (!s && m->n < MESSAGES_MAX && m->n_streams < MESSAGE_STREAMS_MAX)
+		return -ENOMEM;
+	if (!s) {
+		m->left_out++;
+		return 0;
+	}
+	if (list_room((void **)&m->list, m->n, &m->size, sizeof(*m->list)))
+		return -ENOMEM;
+	m->list[m->n++] = (struct message){ .from_ns = e->ns - (int64_t)e->call_ns,
+		.to_ns = e->ns,
+		.position = e->position,
+		.base = (uint32_t)(e->sequence - e->position),
+		.bytes = (uint32_t)e->bytes,
+		.stream = s->id,
+		.sent = sent };
+	return 0;
+}
+
+static int compare(const void *x, const void *y)
+{
+	const struct message *a = x, *b = y;
+
+	if (a->stream != b->stream)
+		return a->stream < b->stream ? -1 : 1;
+	if (a->sent != b->sent)
+		return a->sent ? -1 : 1;
+	if (a->base != b->base)
+		return a->base < b->base ? -1 : 1;
+	return a->position < b->position ? -1 : a->position > b->position;
+}
+
+void messages_finish(struct messages *m, int64_t later_ns)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		m->list[i].from_ns += later_ns;
+		m->list[i].to_ns += later_ns;
+	}
+	if (m->n)
+		qsort(m->list, m->n, sizeof(*m->list), compare);
+}
+
+void messages_clear(struct messages *m)
+{
+	HASH_CLEAR(hh, m->by_name);
+	for (uint32_t i = 0; i < m->n_streams; i++)
+		free(m->streams[i]);
+	free(m->streams);
+	free(m->list);
+	memset(m, 0, sizeof(*m));
+}
+
+/* ---- pairs ---- */
+
+/* The first message that is not before one with these. */
+static size_t first_from(const struct messages *m, uint32_t stream, bool sent, uint32_t base, uint64_t position)
+{
+	const struct message key = { .stream = stream, .sent = sent, .base = base, .position = position };
+
+	return bisect(m->n, k, compare(&m->list[k], &key) < 0);
+}
+
+/* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */
+static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
+{
+	for (int slack = -BASE_SLACK; slack <= BASE_SLACK; slack++) {
+		/* the same byte has a position that is as much lower as the base is higher */
+		uint32_t base = received->base + (uint32_t)slack;
+		uint64_t position = behind - (uint64_t)(int64_t)slack;
+		size_t i = first_from(m, stream, true, base, position);
+		const struct message *s = &m->list[i];
+
+		if (i < m->n && s->stream == stream && s->sent && s->base == base && s->position - s->bytes + 1 <= position)
+			return s;
+	}
+	return NULL;
+}
+
+int messages_match(const struct messages *from, const struct messages *to, int (*pair)(void *arg, const struct message_pair *p), void *arg)
+{
+	for (size_t i = 0; i < to->n; i++) {
+		struct message_pair p = { .received = &to->list[i] };
+		const char *name = to->streams[p.received->stream]->name;
+		struct message_stream *s;
+		int err;
+
+		if (p.received->sent)
+			continue;
+		HASH_FIND_STR(from->by_name, name, s);
+		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
+		if (s && !p.sent) /* the end of a connection has a number like a byte */
+			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
+		err = p.sent ? pair(arg, &p) : 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* What the names of the functions of CUDA begin with in all their variants: LaunchKernel, LaunchKernelExC. */
+#define CUDA_KEY_CHARS 12
+
+/* The name without "cuda" or "cu"; NULL: it is not CUDA's. */
+static const char *cuda_part(const char *name)
+{
+	if (!strncmp(name, "cuda", 4) && isupper((unsigned char)name[4]))
+		return name + 4;
+	if (!strncmp(name, "cu", 2) && isupper((unsigned char)name[2]))
+		return name + 2;
+	return NULL;
+}
+
+static const char *aten_part(const char *name)
+{
+	return strncmp(name, "aten::", 6) ? name : name + 6;
+}
+
+/* The driver has several versions of a function. */
+static size_t cuda_len(const char *part)
+{
+	size_t len = strlen(part);
+
+	if (len > 5 && !strcmp(part + len - 5, "_ptsz"))
+		len -= 5;
+	if (len > 3 && part[len - 3] == '_' && part[len - 2] == 'v' && isdigit((unsigned char)part[len - 1]))
+		len -= 3;
+	return len;
+}
+
+uint64_t span_key(const char *name)
+{
+	const char *part = cuda_part(name);
+	size_t lead, len;
+
+	if (part) {
+		len = cuda_len(part);
+		return name_hash(part, len < CUDA_KEY_CHARS ? len : CUDA_KEY_CHARS) ^ 1;
+	}
+	/* an overload follows an underscore: mul_Tensor; so does nothing at all: mul_ */
+	part = aten_part(name);
+	lead = strspn(part, "_");
+	return name_hash(part, lead + strcspn(part + lead, "_"));
+}
+
+int span_compare_keys(const void *x, const void *y)
+{
+	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The runtime's function for C, cudaLaunchKernelExC, calls the driver's cuLaunchKernelEx. */
+static size_t runtime_len(const char *part)
+{
+	size_t len = cuda_len(part);
+
+	return len > 3 && !strncmp(part + len - 3, "ExC", 3) ? len - 1 : len;
+}
+
+/* Of a name that Kineto writes: equal for those that the same calls of ours may belong to. */
+static uint64_t span_class(const char *theirs)
+{
+	const char *part = cuda_part(theirs);
+
+	if (!part)
+		return name_hash(theirs, strlen(theirs));
+	return name_hash(part, part - theirs == 4 ? runtime_len(part) : cuda_len(part)) ^ 1;
+}
+
+static enum span_relation relate_cuda(const char *ours, const char *theirs)
+{
+	const char *a = cuda_part(ours), *b = cuda_part(theirs);
+	bool runtime_ours = a - ours == 4, runtime_theirs = b - theirs == 4;
+	size_t len = runtime_ours ? runtime_len(a) : cuda_len(a), len_b = runtime_theirs ? runtime_len(b) : cuda_len(b);
+
+	if ((runtime_ours && !runtime_theirs) || len != len_b || strncmp(a, b, len))
+		return SPAN_UNRELATED;
+	return runtime_ours == runtime_theirs ? SPAN_AROUND : SPAN_WITHIN;
+}
+
+enum span_relation span_relate(const char *ours, const char *theirs)
+{
+	const char *name = aten_part(theirs);
+	size_t len = strlen(name);
+
+	if (cuda_part(ours) && cuda_part(theirs))
+		return relate_cuda(ours, theirs);
+	if (name == theirs)
+		return SPAN_UNRELATED;
+	ours = aten_part(ours);
+	return !strncmp(ours, name, len) && (!ours[len] || ours[len] == '_') ? SPAN_AROUND : SPAN_UNRELATED;
+}
+
+static int add_name(struct spans *s, const char *text, size_t len, struct span_name **ret)
+{
+	uint32_t size = s->names_size ? 2 * s->names_size : 256;
+	struct span_name *n, **list;
+
+	if (s->n_names == s->names_size) {
+		list = realloc(s->names, size * sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		s->names = list;
+		s->names_size = size;
+	}
+	n = calloc(1, sizeof(*n) + len + 1);
+	if (!n)
+		return -ENOMEM;
+	memcpy(n->text, text, len);
+	n->id = s->n_names;
+	n->key = span_key(n->text);
+	HASH_ADD_KEYPTR(hh, s->by_text, n->text, len, n);
+	if (!n->hh.tbl) {
+		free(n);
+		return -ENOMEM;
+	}
+	s->names[s->n_names++] = n;
+	*ret = n;
+	return 0;
+}
+
+int spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
+{
+	size_t len = strnlen(name, 4096);
+	struct span_name *n;
+	int err;
+
+	HASH_FIND(hh, s->by_text, name, len, n);
+	if (s->n == SPANS_MAX || (!n && s->n_names == SPAN_NAMES_MAX)) {
+		s->left_out++;
+		return 0;
+	}
+	if (!n) {
+		err = add_name(s, name, len, &n);
+		if (err)
+			return err;
+	}
+	if (list_room((void **)&s->list, s->n, &s->size, sizeof(*s->list)))
+		return -ENOMEM;
+	s->list[s->n++] = (struct span){ start_ns, end_ns, n->id, tid };
+	return 0;
+}
+
+void spans_clear(struct spans *s)
+{
+	HASH_CLEAR(hh, s->by_text);
+	for (uint32_t i = 0; i < s->n_names; i++)
+		free(s->names[i]);
+	free(s->names);
+	free(s->list);
+	memset(s, 0, sizeof(*s));
+}
 
 #define BIN_NS INT64_C(20000)
 #define BINS (2 * MATCH_WINDOW_NS / BIN_NS + 2)

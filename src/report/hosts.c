@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/file.h"
+#include "link/hosts.h"
 #include "report/model.h"
 
 #define KEY_MAX 640

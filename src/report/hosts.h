@@ -3,7 +3,7 @@
 #ifndef INFTRACE_REPORT_HOSTS_H
 #define INFTRACE_REPORT_HOSTS_H
 
-#include "link/boot.h"
+#include "link/host_clock.h"
 #include "link/ranks.h"
 #include "read/json_source.h"
 #include "util/json_node.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/clock.h"
+#include "link/host_clock.h"
 #include "report/hosts.h"
 #include "report/op_code.h"
 

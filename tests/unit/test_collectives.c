@@ -2,7 +2,7 @@
 /* Calls of NCCL: what the sinks write of them is read, from both formats alike. */
 #include "sinks.h"
 
-#include "link/collectives.h"
+#include "link/ranks.h"
 
 #define CALLS 40
 #define COMM UINT64_C(0x7f0012345678)

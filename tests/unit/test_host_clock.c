@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How far the clocks of two hosts are apart: offsets and drifts that are planted in made-up messages, 20 seeds of each. */
 #include "cases.h"
-#include "link/file.h"
 #include "link/host_clock.h"
+#include "link/hosts.h"
 #include "unit.h"
 
 #define SEEDS 20

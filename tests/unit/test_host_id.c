@@ -4,8 +4,8 @@
 
 #include <json-c/json.h>
 
-#include "link/collectives.h"
 #include "link/link.h"
+#include "link/ranks.h"
 #include "util/clock.h"
 #include "util/host_id.h"
 
