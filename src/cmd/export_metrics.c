@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "export/metrics.h"
-#include "export/metrics_text.h"
 #include "export/otlp.h"
 #include "export/otlp_send.h"
 #include "export/tail.h"

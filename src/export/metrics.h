@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "export/otlp_send.h"
+#include "export/tail.h"
 #include "read/profile.h"
 
 #define METRICS_MODELS_MAX 16
@@ -116,7 +118,21 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 typedef int (*metrics_each_fn)(void *ctx, const struct metric_series *series, const char *const values[LABEL_MAX]);
 int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 
-/* How many labels of lines there was no value for any more: models, phases, containers, events and stages. */
-uint64_t metrics_others(const struct metrics *m);
+/* Metrics as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0, which has exemplars as well. */
+
+/* What the exporter says of itself. */
+struct metrics_own {
+	const struct tail_counts *files;
+	bool otlp;
+	struct otlp_sent sent;
+};
+
+/* Whether a client that sends this header (NULL: none) wants OpenMetrics. */
+bool metrics_accepts_openmetrics(const char *accept);
+
+const char *metrics_text_type(bool openmetrics);
+
+/* *ret_text is to be freed. Returns 0 or -ENOMEM. */
+int metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, char **ret_text, size_t *ret_len);
 
 #endif

@@ -2,10 +2,15 @@
 #include "export/samples.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "read/pftrace.h"
+#include "read/profile.h"
+#include "util/fmt.h"
+#include "util/text.h"
+#include "util/version.h"
 
 struct loader {
 	struct samples *s;
@@ -63,7 +68,7 @@ static const char *find_line(const char *name, const char *mapping, uint32_t *re
 	return open;
 }
 
-int64_t samples_add_frame(struct samples *s, const struct samples_source *from)
+static int64_t samples_add_frame(struct samples *s, const struct samples_source *from)
 {
 	struct samples_frame f = { .pc = from->pc, .line = from->line };
 	const char *const texts[] = { from->mapping, from->build_id, from->line ? from->file : "" };
@@ -90,7 +95,8 @@ static int64_t frame_add(struct samples *s, const struct pftrace_frame *from)
 	return samples_add_frame(s, &f);
 }
 
-int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
+/* The number of the frame, or of the stack (frames: the outermost first), or -ENOMEM. */
+static int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
 {
 	static const struct samples_source none = { "[no stack]", 10, "", "", "", 0, 0 };
 	uint32_t only;
@@ -155,7 +161,7 @@ static int event_add(struct samples *s, uint64_t at_ns, uint64_t ns, uint32_t ke
 	return 0;
 }
 
-int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
+static int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
 	const struct samples_sum *sum)
 {
 	struct samples_key key = { .stack = stack, .off_cpu = off_cpu };
@@ -184,7 +190,8 @@ static int add_sample(void *ctx, const struct pftrace_sample *from)
 				   from->ns, &(struct samples_sum){ 1, from->weight_ns });
 }
 
-int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len)
+/* -ENOMEM, or -E2BIG: more than SAMPLES_BYTES_MAX. */
+static int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len)
 {
 	int64_t number = pool_add(&s->named, t, sizeof(*t)), name = text_add_len(s, text, len);
 
@@ -283,4 +290,391 @@ const char *samples_label(const struct samples *s, const struct samples_frame *f
 	else
 		snprintf(buf, SAMPLES_LABEL_MAX, "[%s]", base[0] ? base : "unknown");
 	return buf;
+}
+
+/* The samples of a profile. */
+
+#define FRAMES_MAX 4096 /* of one stack; further ones are left out */
+
+struct profile_loader {
+	struct samples *s;
+	const struct samples_filter *filter;
+	samples_problem problem;
+	void *arg;
+	struct pool ids;   /* of stacks whose frames were there, as in the file */
+	uint32_t *numbers; /* of each */
+	uint32_t numbers_size;
+};
+
+static bool is(const struct json_node *node, const char *text)
+{
+	const char *s = node_string(node);
+
+	return s && !strcmp(s, text);
+}
+
+/* NAME [WHERE], NAME (FILE:LINE), or a name alone. *buf has a copy, which is cut into its parts. */
+static int64_t add_frame(struct samples *s, char *buf)
+{
+	struct samples_source f = { .name = buf, .mapping = "", .build_id = "", .file = "" };
+	size_t len = strlen(buf);
+	char *open = NULL, *colon = NULL;
+
+	for (char *p = buf; len && (p = strpbrk(p, " :")); p++) {
+		if (p[0] == ':')
+			colon = p;
+		else if (p[1] == (buf[len - 1] == ')' ? '(' : '['))
+			open = p;
+	}
+	if (open && buf[len - 1] == ')' && colon > open) {
+		f.line = (uint32_t)strtoul(colon + 1, NULL, 10);
+		*colon = 0;
+		f.file = f.mapping = open + 2;
+		*open = 0;
+	} else if (open && buf[len - 1] == ']') {
+		f.mapping = open + 1;
+		*open = 0;
+		if (strcmp(f.mapping, "[kernel]") && strcmp(f.mapping, "[jit]")) {
+			buf[len - 1] = 0;
+			f.mapping++;
+		}
+	}
+	f.name_len = strlen(buf);
+	return samples_add_frame(s, &f);
+}
+
+/* The stack of a line with frames, which are the innermost first. */
+static int64_t add_stack(struct profile_loader *l, const struct json_node *list)
+{
+	uint32_t frames[FRAMES_MAX];
+	size_t n = FRAMES_MAX;
+
+	json_for_each (frame, list) {
+		const char *text = node_string(frame);
+		char *copy = text && n ? strndup(text, SAMPLES_LABEL_MAX) : NULL;
+		int64_t number = copy ? add_frame(l->s, copy) : -ENOMEM;
+
+		free(copy);
+		if (number < 0) {
+			if (text && n)
+				return number;
+			break;
+		}
+		frames[--n] = (uint32_t)number;
+	}
+	return samples_add_stack(l->s, frames + n, FRAMES_MAX - n);
+}
+
+/* Remembers the stack of an id. */
+static int keep(struct profile_loader *l, uint64_t id, uint32_t stack)
+{
+	int64_t number = pool_add(&l->ids, &id, sizeof(id));
+
+	if (number < 0)
+		return -ENOMEM;
+	if (number >= l->numbers_size) {
+		uint32_t size = 2 * (uint32_t)number + 256;
+		uint32_t *numbers = realloc(l->numbers, size * sizeof(*numbers));
+
+		if (!numbers)
+			return -ENOMEM;
+		l->numbers = numbers;
+		l->numbers_size = size;
+	}
+	l->numbers[number] = stack;
+	return 0;
+}
+
+/* Its number, or -errno; the stack of a line without one is empty. */
+static int64_t stack_of(struct profile_loader *l, const struct profile_line *line, const struct json_node *shape)
+{
+	const struct json_node *id = node_get(shape, "stack"), *frames = node_get(line->object, "frames");
+	uint64_t key = node_u64(id);
+	int64_t stack;
+	int err;
+
+	if (id && !frames) {
+		stack = pool_find(&l->ids, &key, sizeof(key));
+		if (stack >= 0)
+			return l->numbers[stack];
+		l->problem(l->arg, line->number, "the frames of its stack were in no line before");
+	}
+	stack = id && frames ? add_stack(l, frames) : samples_add_stack(l->s, NULL, 0);
+	err = id && frames && stack >= 0 ? keep(l, key, (uint32_t)stack) : 0;
+	return err ? err : stack;
+}
+
+static bool is_wanted(const struct samples_filter *f, const struct json_node *shape)
+{
+	const struct json_node *step = node_get(shape, "step");
+
+	return (!f->phase || is(node_get(shape, "phase"), f->phase)) && (!f->state || is(node_get(shape, "state"), f->state)) &&
+	       (f->step < 0 || (step && node_s64(step) == f->step));
+}
+
+static int take_line(void *ctx, const struct profile_line *line)
+{
+	const struct json_node *shape = line->values[PROFILE_KEY_shape];
+	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, "pid")), 0 };
+	const char *comm = node_string(node_get(shape, "comm"));
+	struct profile_loader *l = ctx;
+	struct samples_sum sum;
+	int64_t stack, ns;
+
+	if (!is(line->values[PROFILE_KEY_event], "stack_prof"))
+		return comm && t.pid && comm[0] ? samples_add_name(l->s, &t, comm, strlen(comm)) : 0;
+	t.tid = (uint32_t)node_u64(node_get(shape, "tid"));
+	sum.n = node_u64(node_get(shape, "samples"));
+	if (node_us_to_ns(node_get(line->values[PROFILE_KEY_stage_us], "total"), &ns) || ns < 0 || sum.n - 1 >= UINT32_MAX) {
+		l->problem(l->arg, line->number, "stack_prof without samples or total");
+		return 0;
+	}
+	sum.ns = (uint64_t)ns;
+	stack = stack_of(l, line, shape); /* its frames may be needed even if the line is not */
+	if (stack < 0)
+		return (int)stack;
+	if (!is_wanted(l->filter, shape))
+		return 0;
+	return samples_add(l->s, &t, is(node_get(shape, "kind"), "wait"), (uint32_t)stack, line->number, &sum);
+}
+
+static void profile_pass_problem(void *ctx, uint64_t number, const char *why)
+{
+	struct profile_loader *l = ctx;
+
+	l->problem(l->arg, number, why);
+}
+
+int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
+	samples_problem problem, void *arg)
+{
+	static const struct profile_reader_ops ops = { .line = take_line, .bad = profile_pass_problem };
+	struct profile_loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
+	int err = profile_read(source, &ops, &l);
+
+	pool_clear(&l.ids);
+	free(l.numbers);
+	return err;
+}
+
+/* Collapsed stacks: one line for each stack of threads of one name, COMM;OUTERMOST;...;INNERMOST and a number. */
+
+#define PART_MAX (4 * SAMPLES_LABEL_MAX)
+
+/*
+ * Lines that are the same are one: threads can have the same name, and so can different functions of the kernel, such as
+ * the programs of two recorders.
+ */
+struct lines {
+	struct pool texts;
+	uint64_t *values;
+};
+
+/* A part of a line: no semicolon, no control character, no line break. */
+static void put_part(const char *text, FILE *out)
+{
+	char buf[PART_MAX];
+
+	text_printable(buf, sizeof(buf), text);
+	for (char *p = buf; (p = strchr(p, ';')); p++)
+		*p = ':';
+	fputs(buf, out);
+}
+
+static void put_frame(const struct samples *s, uint32_t frame, FILE *out)
+{
+	const struct samples_frame *f = samples_frame(s, frame);
+	char label[SAMPLES_LABEL_MAX];
+
+	fputc(';', out);
+	put_part(samples_label(s, f, label), out);
+	if (!strncmp(samples_text(s, f->mapping), "[kernel", 7))
+		fputs("_[k]", out);
+}
+
+/* What a line begins with. */
+static const char *thread_name(const struct samples *s, uint32_t thread, char buf[32])
+{
+	const struct samples_thread *t = samples_thread(s, thread);
+	const char *name = samples_name(s, t->pid, t->tid);
+
+	snprintf(buf, 32, "pid %u", t->pid);
+	return name[0] ? name : buf;
+}
+
+/* A line without its number. The caller frees it. */
+static int line_of(const struct samples *s, const struct samples_key *k, char **ret_text)
+{
+	const uint32_t *frames;
+	size_t n, size;
+	char *text, buf[32];
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return -ENOMEM;
+	put_part(thread_name(s, k->thread, buf), out);
+	frames = samples_stack(s, k->stack, &n);
+	for (size_t i = 0; i < n; i++)
+		put_frame(s, frames[i], out);
+	if (fclose(out))
+		return -ENOMEM;
+	*ret_text = text;
+	return 0;
+}
+
+static int add_sums(const struct samples *s, bool off_cpu, struct lines *l)
+{
+	l->values = calloc(s->keys.n + 1, sizeof(*l->values));
+	if (!l->values)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->keys.n; i++) {
+		const struct samples_key *k = samples_key(s, i);
+		int64_t number;
+		char *text;
+		int err;
+
+		if (k->off_cpu != off_cpu)
+			continue;
+		err = line_of(s, k, &text);
+		if (err)
+			return err;
+		number = pool_add(&l->texts, text, strlen(text) + 1);
+		free(text);
+		if (number < 0)
+			return -ENOMEM;
+		l->values[number] += off_cpu ? s->sums[i].ns : s->sums[i].n;
+	}
+	return 0;
+}
+
+int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
+{
+	struct lines l = { 0 };
+	int err = add_sums(s, off_cpu, &l);
+
+	for (uint32_t i = 0; !err && i < l.texts.n; i++) {
+		/* of waits in microseconds, rounded up so that none is lost */
+		fprintf(out, "%s %" PRIu64 "\n", (const char *)pool_get(&l.texts, i),
+			off_cpu ? (l.values[i] + 999) / 1000 : l.values[i]);
+	}
+	if (!err && (fflush(out) || ferror(out)))
+		err = -EIO;
+	pool_clear(&l.texts);
+	free(l.values);
+	return err;
+}
+
+/* speedscope's format: https://www.speedscope.app/file-format-schema.json. A profile for each thread, and another one for
+ * its waits, both in the order of time. */
+
+static void put_string(const char *key, const char *text, FILE *out)
+{
+	char buf[FMT_JSON_STR_MAX(SAMPLES_LABEL_MAX)];
+
+	fputs(key, out);
+	fwrite(buf, 1, (size_t)(fmt_json_str(buf, text, strnlen(text, SAMPLES_LABEL_MAX)) - buf), out);
+}
+
+static void put_frames(const struct samples *s, FILE *out)
+{
+	char label[SAMPLES_LABEL_MAX];
+
+	for (uint32_t i = 0; i < s->frames.n; i++) {
+		const struct samples_frame *f = samples_frame(s, i);
+		const char *file = samples_text(s, f->line ? f->file : f->mapping);
+
+		put_string(i ? ",\n{\"name\":" : "\n{\"name\":", samples_label(s, f, label), out);
+		if (file[0])
+			put_string(",\"file\":", file, out);
+		if (f->line)
+			fprintf(out, ",\"line\":%u", f->line);
+		fputc('}', out);
+	}
+}
+
+/* Samples of the same thread and kind together, in the order of time. */
+static const struct samples *sorted; /* qsort() passes no context */
+
+static int compare(const void *a, const void *b)
+{
+	const struct samples_event *x = a, *y = b;
+	const struct samples_key *k = samples_key(sorted, x->key), *l = samples_key(sorted, y->key);
+
+	if (k->thread != l->thread)
+		return k->thread < l->thread ? -1 : 1;
+	if (k->off_cpu != l->off_cpu)
+		return k->off_cpu < l->off_cpu ? -1 : 1;
+	return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+}
+
+static bool is_same(const struct samples *s, const struct samples_event *a, const struct samples_event *b)
+{
+	const struct samples_key *k = samples_key(s, a->key), *l = samples_key(s, b->key);
+
+	return k->thread == l->thread && k->off_cpu == l->off_cpu;
+}
+
+/* The list of samples, or of their weights: one nanosecond or sample each where the time is unknown. */
+static void put_list(const struct samples *s, const struct samples_event *e, size_t n, bool weights, bool timed, FILE *out)
+{
+	const uint32_t *frames;
+	size_t n_frames;
+
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? "," : "", out);
+		if (weights) {
+			fprintf(out, "%llu", timed ? (unsigned long long)e[i].ns : 1);
+			continue;
+		}
+		frames = samples_stack(s, samples_key(s, e[i].key)->stack, &n_frames);
+		for (size_t k = 0; k < n_frames; k++)
+			fprintf(out, k ? ",%u" : "[%u", frames[k]);
+		fputc(']', out);
+	}
+}
+
+static void put_profile(const struct samples *s, const struct samples_event *e, size_t n, FILE *out)
+{
+	const struct samples_key *k = samples_key(s, e->key);
+	const struct samples_thread *t = samples_thread(s, k->thread);
+	const char *comm = samples_name(s, t->pid, t->tid);
+	char name[SAMPLES_LABEL_MAX + 64];
+	uint64_t total = 0;
+	bool timed;
+
+	for (size_t i = 0; i < n; i++)
+		total += e[i].ns;
+	timed = total;
+	snprintf(name, sizeof(name), "%s (%u)%s", comm[0] ? comm : "thread", t->tid, k->off_cpu ? " off CPU" : "");
+	put_string("\n{\"type\":\"sampled\",\"name\":", name, out);
+	fprintf(out, ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%llu,\"samples\":[", timed ? "nanoseconds" : "none",
+		(unsigned long long)(timed ? total : n));
+	put_list(s, e, n, false, timed, out);
+	fputs("],\"weights\":[", out);
+	put_list(s, e, n, true, timed, out);
+	fputs("]}", out);
+}
+
+int speedscope_write(const struct samples *s, const char *name, FILE *out)
+{
+	size_t n;
+
+	sorted = s;
+	if (s->n_events)
+		qsort(s->events, s->n_events, sizeof(*s->events), compare);
+	fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"inftrace " INFTRACE_VERSION
+	      "\"",
+		out);
+	put_string(",\"name\":", name, out);
+	fputs(",\"activeProfileIndex\":0,\"shared\":{\"frames\":[", out);
+	put_frames(s, out);
+	fputs("]},\"profiles\":[", out);
+	for (size_t i = 0; i < s->n_events; i += n) {
+		for (n = 1; i + n < s->n_events && is_same(s, &s->events[i], &s->events[i + n]); n++)
+			;
+		fputs(i ? "," : "", out);
+		put_profile(s, &s->events[i], n, out);
+	}
+	fputs("]}\n", out);
+	return fflush(out) || ferror(out) ? -EIO : 0;
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "export/pool.h"
+#include "export/pprof.h"
 #include "read/json_source.h"
 
 #define SAMPLES_BYTES_MAX (UINT64_C(1) << 30)
@@ -83,14 +83,6 @@ struct samples_source {
 	uint32_t line;
 	uint64_t pc;
 };
-
-/* The number of the frame, or of the stack (frames: the outermost first), or -ENOMEM. */
-int64_t samples_add_frame(struct samples *s, const struct samples_source *from);
-int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n);
-/* -ENOMEM, or -E2BIG: more than SAMPLES_BYTES_MAX. */
-int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
-	const struct samples_sum *sum);
-int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len);
 
 /* ---- for those who write ---- */
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "read/json_reader.h"
+#include "read/json_source.h"
 #include "read/trace.h"
 #include "util/bisect.h"
 #include "util/list_room.h"

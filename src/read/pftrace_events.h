@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "read/packets.h"
+#include "read/pftrace.h"
 #include "util/host_id.h"
 
 #define PFTRACE_SLICES_NEST 64 /* on one track; deeper ones are left out */

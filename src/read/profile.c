@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "read/json_reader.h"
+#include "read/json_source.h"
 
 #define KEY_NAME(name) #name,
 static const char *const names[PROFILE_KEY_MAX] = { PROFILE_KEYS(KEY_NAME) };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "read/json_reader.h"
+#include "read/json_source.h"
 
 struct trace_reader {
 	struct json_reader json;

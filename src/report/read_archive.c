@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "read/detect.h"
-#include "read/json_reader.h"
+#include "read/json_source.h"
 #include "read/zip.h"
 #include "report/hosts.h"
 #include "report/read.h"

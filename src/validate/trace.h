@@ -65,23 +65,4 @@ struct trace_findings {
 	uint64_t flow_rounded; /* arrows for which it finds no slice, though there is one */
 };
 
-/* Returns 0 or -ENOMEM; then only tracks_free may follow. */
-int tracks_init(struct trace_tracks *tracks);
-void tracks_free(struct trace_tracks *tracks);
-
-/* The number of a track, which is created if new; -ENOMEM. */
-int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid);
-/* Both return 0 or -ENOMEM. */
-int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span);
-int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow);
-/* The number of tracks, without those that have only instants. */
-size_t tracks_shown(const struct trace_tracks *tracks);
-
-/*
- * Checks everything that was added; call it once: spans of a track nest, each flow start has one
- * end after it, flows bind to slices. Uses up the spans. Returns 0 or -ENOMEM.
- */
-int tracks_check(
-	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings);
-
 #endif

@@ -3,7 +3,7 @@
  * text. */
 #include <zlib.h>
 
-#include "read/json_reader.h"
+#include "read/json_source.h"
 #include "unit.h"
 #include "util/text.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Profiles that grow, and the metrics made of their lines. */
 #include "export/metrics.h"
-#include "export/metrics_text.h"
 #include "export/tail.h"
 #include "unit.h"
 #include "util/log.h"
