@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/inspector.h"
+#include "engine/inspect.h"
 #include "sink/sink.h"
 #include "target/file.h"
 #include "target/process.h"

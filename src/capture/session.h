@@ -20,8 +20,8 @@
 
 #include "capture/attach.h"
 #include "capture/perf_events.h"
-#include "capture/ring.h"
-#include "capture/snapshot.h"
+#include "capture/ringbuf.h"
+#include "capture/sums.h"
 #include "probe.h"
 #include "process_sums.h"
 #include "util/counters.h"

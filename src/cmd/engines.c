@@ -12,7 +12,7 @@
 #include "cmd/cmd.h"
 #include "cmd/engines_check.h"
 #include "engine/engine.h"
-#include "engine/inspector.h"
+#include "engine/inspect.h"
 #include "engine/spec.h"
 #include "target/file.h"
 #include "target/process.h"

@@ -4,9 +4,11 @@
 #define INFTRACE_INSPECT_H
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "engine/sites.h"
 
 enum inspect_what {
 	INSPECT_SITES,
@@ -53,7 +55,89 @@ struct inspect_answer {
 	char text[INSPECT_TEXT_MAX];
 };
 
-/* Runs in the process that reads, and does not return. fd: where requests arrive. */
-_Noreturn void inspect_serve(const struct probe_table *pt, int fd);
+/*
+ * Reads ELF files in a process of its own. Symbols, debug notes and machine code of a file that a traced
+ * process has mapped are under its control: libelf, capstone and the code around them handle them only
+ * where there is nothing to gain. That process is forked once, early, and gives up all capabilities and
+ * all but the few system calls that it needs; for each file it forks a worker that has an open descriptor
+ * of the file, limits on memory and time, and a socket for its answer. What it answers is checked like
+ * any other data of the traced process.
+ */
+
+struct inspector;
+
+/* What has to be known of a loaded file by those that call into it. Offsets are in the file; 0: it does not have it. */
+enum inspect_function {
+	INSPECT_DLOPEN,
+	INSPECT_DLSYM,
+	INSPECT_ERRNO,
+	INSPECT_FUNCTIONS,
+};
+
+#define INSPECT_CODE_MAX 8
+
+struct inspect_loaded {
+	int machine;
+	uint64_t functions[INSPECT_FUNCTIONS];
+	struct {
+		uint64_t offset, size;
+	} code[INSPECT_CODE_MAX]; /* that is neither written to nor followed by what is not in the file */
+	size_t n_code;
+};
+
+/* The time within which a file must be read, by the clock and by CPU time. By the clock it is far more than a file
+ * needs, for machines that are busy with something else. */
+#define INSPECT_MS_MAX 20000
+#define INSPECT_CPU_SECONDS 5
+
+/* Forks. pt must be complete except for the matches of globs, and must outlive the result. Negative errno. */
+int inspector_new(struct probe_table *pt, struct inspector **ret_inspector);
+void inspector_free(struct inspector *ins);
+
+/* wait is called every few ms while a file is being read; a non-zero return ends that at once and
+ * is returned by the functions below. */
+void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg);
+
+/* In a child: closes all other descriptors of it. Both ask from then on, without waiting for one another. */
+int inspector_inherit(struct inspector *ins);
+
+/*
+ * Calls cb for each place in the file where a probe of the table goes, as sites_find() and sites_take()
+ * describe, and replaces the names of the enums of the engines that claim it. ms: within this time, at most
+ * INSPECT_MS_MAX. build_id: ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or
+ * -EPROTO if the worker took too long or ended without an answer, or what cb returned.
+ */
+int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, unsigned int ms, char *build_id,
+	probe_site_cb cb, void *arg);
+
+/* Whether the file has what a specification of the command line names. If not (-ENOENT), returns up
+ * to `size` bytes of what it has instead. */
+int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size);
+
+/* Names up to two C functions of the file that may be steps of the engine whose step the specification is, and that its preset
+ * does not know: "", "f", or "f, g". */
+int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size);
+
+/* Returns as inspector_sites() does. */
+int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded);
+
+struct inspect_answer;
+
+/* How the messages of a worker are taken, which may be hostile. */
+struct answers {
+	/* Returns 1 for the last message, 0, or an error, which ends it. */
+	int (*take)(struct inspect_answer *a, size_t size, void *arg);
+	void *arg;
+	/* Called every few ms; a non-zero result ends it. May be NULL. */
+	int (*wait)(void *arg);
+	void *wait_arg;
+};
+
+/*
+ * fd: of a SOCK_SEQPACKET, which may be shut down. What has come by end_ns (clock_mono_ns()) counts, however late this
+ * process looks; nothing that is sent after that does. -ETIMEDOUT: the last message is missing; -EPROTO: the sender
+ * has ended without it; or an error of the functions.
+ */
+int answers_read(int fd, uint64_t end_ns, const struct answers *as);
 
 #endif

@@ -1,15 +1,158 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/info.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/hand_over.h"
-#include "stack/demangle.h"
 #include "stack/intern.h"
+#include "stack/lookup.h"
 #include "util/map.h"
+
+/* "0000:1b:00.0", with digits of either case, as one number that sorts like it. false: it is none. */
+static bool parse_pci(const char *text, uint64_t *ret_address)
+{
+	unsigned int domain, bus, slot, function;
+	int end = 0;
+
+	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) != 4 || !end || text[end])
+		return false;
+	*ret_address = (uint64_t)domain << 24 | bus << 16 | slot << 8 | function;
+	return true;
+}
+
+static void print_pci(uint64_t address, char ret[GPU_PCI_MAX])
+{
+	snprintf(ret, GPU_PCI_MAX, "%04x:%02x:%02x.%x", (unsigned int)(address >> 24), (unsigned int)(address >> 16 & 0xff),
+		(unsigned int)(address >> 8 & 0xff), (unsigned int)(address & 0xff));
+}
+
+static void print_uuid(const struct gpu_device *about, char ret[GPU_UUID_MAX])
+{
+	char *p = ret + sprintf(ret, "%s-", about->uuid_kind == GPU_UUID_MIG ? "MIG" : "GPU");
+
+	for (size_t i = 0; i < sizeof(about->uuid); i++)
+		p += sprintf(p, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", about->uuid[i]);
+}
+
+/* Returns whether anything is known. */
+static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
+{
+	uint64_t pci;
+
+	memset(ret, 0, sizeof(*ret));
+	for (size_t i = 0; i + 1 < sizeof(ret->name) && about->name[i]; i++)
+		ret->name[i] = about->name[i] >= ' ' && about->name[i] <= '~' ? about->name[i] : '?';
+	if (parse_pci(about->pci, &pci))
+		print_pci(pci, ret->pci);
+	if (about->uuid_kind == GPU_UUID_DEVICE || about->uuid_kind == GPU_UUID_MIG) {
+		memcpy(ret->uuid_bytes, about->uuid, sizeof(ret->uuid_bytes));
+		print_uuid(about, ret->uuid);
+	}
+	return ret->name[0] || ret->pci[0] || ret->uuid[0];
+}
+
+/* How many of the machine's have a lower address; false: it is none of them. */
+static bool place_in_machine(const char *dir, const char *pci, uint32_t *ret_place)
+{
+	uint64_t address, other;
+	const struct dirent *e;
+	bool found = false;
+	DIR *list;
+
+	if (!parse_pci(pci, &address))
+		return false;
+	list = opendir(dir);
+	if (!list)
+		return false;
+	*ret_place = 0;
+	while ((e = readdir(list))) {
+		if (!parse_pci(e->d_name, &other))
+			continue;
+		found |= other == address;
+		*ret_place += other < address;
+	}
+	closedir(list);
+	return found;
+}
+
+static bool is_free(const struct gpu_devices *d, uint32_t device)
+{
+	return device < GPU_DEVICES_MAX && !d->list[device].is_taken;
+}
+
+static bool find_free(const struct gpu_devices *d, const struct gpu_identity *is, uint32_t own, uint32_t *ret_device)
+{
+	uint32_t at;
+
+	if (!is || !d->machine_dir || !place_in_machine(d->machine_dir, is->pci, &at) || !is_free(d, at))
+		at = own;
+	if (!is_free(d, at)) {
+		for (at = 0; at < GPU_DEVICES_MAX && !is_free(d, at); at++)
+			;
+	}
+	if (at == GPU_DEVICES_MAX)
+		return false;
+	*ret_device = at;
+	return true;
+}
+
+/* false: it has no UUID, or that is new */
+static bool find_uuid(const struct gpu_devices *d, const char *uuid, uint32_t *ret_device)
+{
+	for (uint32_t i = 0; *uuid && i < GPU_DEVICES_MAX; i++) {
+		if (!strcmp(d->list[i].is.uuid, uuid)) {
+			*ret_device = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void know(struct gpu_devices *d, uint32_t device, const struct gpu_identity *is)
+{
+	d->list[device].is = *is;
+	d->list[device].is_known = true;
+	d->list[device].is_shared = false;
+	d->n_known++;
+}
+
+bool gpu_devices_add(struct gpu_devices *d, const struct gpu_device *about, uint32_t own, bool shared, uint32_t *ret_device)
+{
+	struct gpu_identity is;
+	bool known = about && identify(about, &is);
+
+	if (known && find_uuid(d, is.uuid, ret_device))
+		return true;
+	shared = shared && !known;
+	if (shared && own < GPU_DEVICES_MAX && d->list[own].is_shared) {
+		*ret_device = own;
+		return true;
+	}
+	if (!find_free(d, known ? &is : NULL, own, ret_device))
+		return false;
+	d->list[*ret_device].is_taken = true;
+	d->list[*ret_device].is_shared = shared;
+	if (known)
+		know(d, *ret_device, &is);
+	return true;
+}
+
+void gpu_devices_set(struct gpu_devices *d, uint32_t device, const struct gpu_device *about)
+{
+	struct gpu_identity is;
+
+	if (device < GPU_DEVICES_MAX && d->list[device].is_taken && !d->list[device].is_known && identify(about, &is))
+		know(d, device, &is);
+}
+
+const struct gpu_identity *gpu_devices_get(const struct gpu_devices *d, uint32_t device)
+{
+	return device < GPU_DEVICES_MAX && d->list[device].is_known ? &d->list[device].is : NULL;
+}
 
 struct name {
 	UT_hash_handle hh;
@@ -334,4 +477,147 @@ bool gpu_info_is_used(const struct gpu_info *info, uint32_t device)
 bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid)
 {
 	return device < GPU_DEVICES_MAX && info->used[device] == tgid;
+}
+
+struct device {
+	uint32_t device;
+	uint64_t until_ns; /* what ran up to then has been counted */
+	uint64_t busy_ns[GPU_LOAD_SLOTS];
+	bool was_told; /* the last interval was not 0 */
+};
+
+struct gpu_load {
+	uint32_t tgid;
+	uint64_t next_ns;             /* the begin of the first interval that has not been told */
+	size_t first;                 /* its slot */
+	int64_t open;                 /* what was launched before its end, and not done */
+	int64_t more[GPU_LOAD_SLOTS]; /* by how much that changes */
+	struct device *devices[GPU_LOAD_DEVICES];
+	size_t n_devices;
+};
+
+int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load)
+{
+	struct gpu_load *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->tgid = tgid;
+	l->next_ns = now_ns - now_ns % GPU_LOAD_NS;
+	*ret_load = l;
+	return 0;
+}
+
+void gpu_load_free(struct gpu_load *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n_devices; i++)
+		free(l->devices[i]);
+	free(l);
+}
+
+/* NULL: there are too many */
+static struct device *get_device(struct gpu_load *l, uint32_t device)
+{
+	struct device *d;
+
+	for (size_t i = 0; i < l->n_devices; i++) {
+		if (l->devices[i]->device == device)
+			return l->devices[i];
+	}
+	d = l->n_devices < GPU_LOAD_DEVICES ? calloc(1, sizeof(*d)) : NULL;
+	if (!d)
+		return NULL;
+	d->device = device;
+	l->devices[l->n_devices++] = d;
+	return d;
+}
+
+/* Counted from the first that has not been told; what is before it counts in that one, what is too far ahead in the last. */
+static size_t interval_of(const struct gpu_load *l, uint64_t ns)
+{
+	uint64_t i = ns < l->next_ns ? 0 : (ns - l->next_ns) / GPU_LOAD_NS;
+
+	return i < GPU_LOAD_SLOTS ? (size_t)i : GPU_LOAD_SLOTS - 1;
+}
+
+static size_t slot_of(const struct gpu_load *l, size_t interval)
+{
+	return (l->first + interval) % GPU_LOAD_SLOTS;
+}
+
+static void add_busy(struct gpu_load *l, struct device *d, uint64_t from_ns, uint64_t to_ns)
+{
+	if (from_ns < l->next_ns)
+		from_ns = l->next_ns;
+	while (from_ns < to_ns) {
+		size_t i = interval_of(l, from_ns);
+		uint64_t end_ns = l->next_ns + (i + 1) * GPU_LOAD_NS;
+
+		if (i == GPU_LOAD_SLOTS - 1)
+			return;
+		if (end_ns > to_ns)
+			end_ns = to_ns;
+		d->busy_ns[slot_of(l, i)] += end_ns - from_ns;
+		from_ns = end_ns;
+	}
+}
+
+void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
+{
+	struct device *d = get_device(l, r->device);
+	uint64_t end_ns = r->h.start_ns + r->h.dur_ns, launched_ns = r->launched_ns ? r->launched_ns : r->h.start_ns;
+	size_t from, to;
+
+	if (!d)
+		return;
+	add_busy(l, d, r->h.start_ns > d->until_ns ? r->h.start_ns : d->until_ns, end_ns);
+	if (end_ns > d->until_ns)
+		d->until_ns = end_ns;
+	if (end_ns < l->next_ns)
+		return;
+	/* at the end of an interval it has been launched, at that of another one it is done */
+	from = interval_of(l, launched_ns < end_ns ? launched_ns : end_ns);
+	to = interval_of(l, end_ns);
+	l->more[slot_of(l, from)]++;
+	l->more[slot_of(l, to)]--;
+}
+
+static void tell(struct gpu_load *l, struct device *d, uint64_t waits, bool is_known, gpu_load_cb cb, void *arg)
+{
+	struct rec_gpu_load r = {
+		.h = { .kind = REC_GPU_LOAD, .start_ns = l->next_ns, .dur_ns = GPU_LOAD_NS, .tgid = l->tgid, .tid = l->tgid },
+		.busy_ns = d->busy_ns[l->first],
+		.waits = (u32)waits,
+		.has_waits = l->n_devices == 1,
+	};
+	bool any = r.busy_ns || (r.has_waits && waits);
+
+	r.h.id = d->device;
+	d->busy_ns[l->first] = 0;
+	if (is_known && (any || d->was_told))
+		cb(&r.h, sizeof(r), arg);
+	d->was_told = is_known ? any : d->was_told;
+}
+
+void gpu_load_take(
+	struct gpu_load *l, uint64_t until_ns, const struct gpu_load_ops *ops, void *ops_arg, gpu_load_cb cb, void *arg)
+{
+	for (; l->next_ns + GPU_LOAD_NS <= until_ns; l->next_ns += GPU_LOAD_NS) {
+		uint64_t end_ns = l->next_ns + GPU_LOAD_NS, waits;
+		bool is_known;
+
+		l->open += l->more[l->first];
+		l->more[l->first] = 0;
+		if (!l->n_devices) { /* nothing to tell for long */
+			l->next_ns = until_ns - until_ns % GPU_LOAD_NS - GPU_LOAD_NS;
+			continue;
+		}
+		is_known = ops->is_known(l->next_ns, end_ns, ops_arg);
+		waits = (uint64_t)(l->open > 0 ? l->open : 0) + ops->pending(end_ns, ops_arg);
+		for (size_t i = 0; i < l->n_devices; i++)
+			tell(l, l->devices[i], waits, is_known, cb, arg);
+		l->first = (l->first + 1) % GPU_LOAD_SLOTS;
+	}
 }

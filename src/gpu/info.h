@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the numbers in records of GPUs stand for: names of kernels, and tracks. A track is a stream of a device, as one
- * process uses it; what overlaps there, as it may between clocks that are not quite the same, has further tracks.
+ * The devices of a recording. CUDA numbers them in each process anew, of those that CUDA_VISIBLE_DEVICES leaves: that two processes mean
+ * the same one is known by its UUID, and a recording has numbers of its own.
  */
 #ifndef INFTRACE_GPU_INFO_H
 #define INFTRACE_GPU_INFO_H
@@ -10,7 +10,52 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/devices.h"
+#include "gpu/hand_over.h"
+#include "record.h"
+#include "util/clock.h"
+
+#define GPU_DEVICES_MAX 64
+#define GPU_PCI_MAX 24  /* "0000:1b:00.0" */
+#define GPU_UUID_MAX 41 /* "GPU-" or "MIG-", and 36 characters */
+#define GPU_MACHINE_DIR "/proc/driver/nvidia/gpus"
+
+/* What a process says that a device is. */
+struct gpu_identity {
+	char name[GPU_DEVICE_NAME_MAX]; /* printable ASCII; "": not known, as of what follows */
+	char pci[GPU_PCI_MAX];
+	char uuid[GPU_UUID_MAX];
+	uint8_t uuid_bytes[sizeof(((struct gpu_device *)0)->uuid)]; /* if .uuid is known */
+};
+
+struct gpu_devices {
+	const char *machine_dir; /* has an entry for each of the machine's, by its PCI address */
+	uint32_t n_known;        /* of which something is known */
+	struct {
+		struct gpu_identity is;
+		bool is_taken, is_known;
+		bool is_shared; /* and not known: by processes whose numbers are those of the machine */
+	} list[GPU_DEVICES_MAX];
+};
+
+/*
+ * The number of what a process calls device `own`, below GPU_DEVICES_MAX: to be asked for once. A device with a UUID that another process has
+ * named is that one. Else it is its place among the machine's, in the order of their PCI addresses, as of nvidia-smi; where that is not known, or
+ * another one has it, `own`; or the first that is free.
+ * about: NULL: nothing is known of it; then it is a device that no other process uses, or, where numbers are those of the machine
+ * (shared), the one that others call so. false: there are too many.
+ */
+bool gpu_devices_add(struct gpu_devices *d, const struct gpu_device *about, uint32_t own, bool shared, uint32_t *ret_device);
+
+/* Says what a device is that was added without; of others, nothing changes. */
+void gpu_devices_set(struct gpu_devices *d, uint32_t device, const struct gpu_device *about);
+
+/* NULL: nothing is known of it. */
+const struct gpu_identity *gpu_devices_get(const struct gpu_devices *d, uint32_t device);
+
+/*
+ * What the numbers in records of GPUs stand for: names of kernels, and tracks. A track is a stream of a device, as one
+ * process uses it; what overlaps there, as it may between clocks that are not quite the same, has further tracks.
+ */
 
 #define GPU_TRACKS_MAX 1024
 #define GPU_NAMES_MAX (1 << 17) /* and at most GPU_NAMES_MEMORY bytes of them: further kernels have no name */
@@ -81,5 +126,34 @@ bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tg
 
 /* "host to device" */
 const char *gpu_copy_name(uint32_t kind);
+
+/*
+ * How busy the devices of a process were, and how much was waiting for them, at regular intervals.
+ */
+
+#define GPU_LOAD_NS (10 * NSEC_PER_MSEC) /* a record for so long, unless there is nothing to tell */
+#define GPU_LOAD_SLOTS 1024              /* what is known earlier than that is counted in the last one */
+#define GPU_LOAD_DEVICES 16              /* of a process: of more, nothing is told */
+
+struct gpu_load;
+
+typedef void (*gpu_load_cb)(const struct rec_hdr *h, size_t size, void *arg);
+struct gpu_load_ops {
+	/* Launches up to then of which nothing has been added. */
+	size_t (*pending)(uint64_t until_ns, void *arg);
+	/* Whether nothing is missing of what ran: otherwise the interval is not told. */
+	bool (*is_known)(uint64_t from_ns, uint64_t to_ns, void *arg);
+};
+
+/* -ENOMEM */
+int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load);
+void gpu_load_free(struct gpu_load *l);
+
+/* What ran: nearly in the order of its begin. */
+void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r);
+
+/* Everything that ended before has been added: tells the intervals up to then. How much waits is told of a process with one device. */
+void gpu_load_take(
+	struct gpu_load *l, uint64_t until_ns, const struct gpu_load_ops *ops, void *ops_arg, gpu_load_cb cb, void *arg);
 
 #endif

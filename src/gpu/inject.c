@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/inspector.h"
+#include "engine/inspect.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
 #include "gpu/inject_machine.h"

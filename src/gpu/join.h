@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/devices.h"
+#include "gpu/info.h"
 #include "record.h"
 
 #define JOIN_CALLS_MAX (1 << 18) /* that wait for what they have launched; of more, the oldest are forgotten */

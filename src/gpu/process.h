@@ -1,15 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One process that uses GPUs: its ring, what was launched, and its steps. What ran is handed over when everything that ended before it
- * has arrived, and its call, for which it waits up to a second, in the order of its begin; a step's partition once nothing can change it any
- * more.
+ * What devices did during a step: the time of the step is divided among the parts in enum gpu_part, which sum to it, once for
+ * each device and once for all together, which are idle only while each of them is. A launch counts from the return of its call,
+ * or from the begin of what it launched if that was earlier: up to there the call launches, and nothing waits. Of which device a
+ * launch is that has not run is not known: of each.
  */
 #ifndef INFTRACE_GPU_PROCESS_H
 #define INFTRACE_GPU_PROCESS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "gpu/info.h"
 #include "gpu/join.h"
 #include "gpu/ring.h"
+#include "record.h"
+
+/* What ran, or waits to run. */
+struct gpu_run {
+	uint64_t start_ns, end_ns;     /* UINT64_MAX: that is not known, only that it was launched */
+	uint64_t launched_ns;          /* 0: it is not known when */
+	uint32_t device;               /* if start_ns is known */
+	bool is_kernel, is_collective; /* which is a kernel, too */
+	uint32_t launch_tid;           /* 0: it is not known who launched it */
+};
+
+/* Whether it was launched in that time. */
+static inline bool gpu_run_is_of(const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
+{
+	return r->start_ns != UINT64_MAX && r->launched_ns > start_ns && r->launched_ns <= end_ns;
+}
+
+/* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, unless none did anything,
+ * kernels, copies, n_devices, ns, after_ns, gaps, and devices of ret but for their tracks. -ENOMEM. */
+int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret);
+
+/*
+ * One process that uses GPUs: its ring, what was launched, and its steps. What ran is handed over when everything that ended before it
+ * has arrived, and its call, for which it waits up to a second, in the order of its begin; a step's partition once nothing can change it any
+ * more.
+ */
 
 /* Beyond these what is older is handed over early, or forgotten; a step that it concerns says that records are missing. */
 #define GPU_HELD_MAX (1u << 18) /* records that wait for earlier ones */
@@ -35,7 +65,6 @@ struct gpu_counts {
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process);
 void gpu_process_free(struct gpu_process *p);
 
-uint32_t gpu_process_tgid(const struct gpu_process *p);
 struct gpu_feed *gpu_process_feed(struct gpu_process *p);
 
 /* As seen by probes: a launch; a wait for all that was launched, on the stream of this handle or everywhere; a step. */

@@ -8,8 +8,8 @@
 
 #include "capture/calibrate.h"
 #include "capture/python.h"
-#include "engine/inspector.h"
-#include "engine/python_step.h"
+#include "engine/inspect.h"
+#include "engine/sites.h"
 #include "engine/spec.h"
 #include "stack/python_name.h"
 #include "stack/stack.h"

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/ring.h"
+#include "capture/ringbuf.h"
 #include "record.h"
 #include "target/tasks.h"
 #include "util/parse.h"

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/ring.h"
+#include "capture/ringbuf.h"
 
 struct in_flight;
 

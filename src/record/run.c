@@ -13,7 +13,7 @@
 #include "capture/hold.h"
 #include "capture/perf_events.h"
 #include "capture/privileges.h"
-#include "engine/inspector.h"
+#include "engine/inspect.h"
 #include "record/capture.h"
 #include "record/control.h"
 #include "record/discover.h"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture/ring.h"
+#include "capture/ringbuf.h"
 #include "record.h"
 
 struct step_limit;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/ring.h"
+#include "capture/ringbuf.h"
 #include "record.h"
 
 struct stacks;

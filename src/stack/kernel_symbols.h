@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct kernel_symbols;
 
@@ -17,5 +18,29 @@ void kernel_symbols_free(struct kernel_symbols *ks);
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module);
 
 size_t kernel_symbols_memory(const struct kernel_symbols *ks);
+
+/*
+ * Names of code that is made at run time, from /tmp/perf-PID.map as the process sees it: lines "START SIZE NAME", in
+ * hex, that are added as code is made. Whoever made the code wrote it, so it may say anything: it must belong to the
+ * user of the process, and how much of it is read, how often, and how many names are kept is bounded. Of places that
+ * were used again the last name counts; of too many names the oldest half goes.
+ */
+
+#define PERF_MAP_NAMES_MAX 32768
+#define PERF_MAP_BYTES_MAX (2 << 20) /* of names */
+#define PERF_MAP_NAME_MAX 256
+
+struct perf_map;
+
+/* -ENOENT: the process has none; -EPERM: it belongs to someone else. */
+int perf_map_open(pid_t pid, struct perf_map **ret_map);
+/* Takes over the descriptor. */
+int perf_map_new(int fd, struct perf_map **ret_map);
+void perf_map_free(struct perf_map *map);
+
+/* The name of the code at the address, valid until the next call. Reads on if the file has grown. NULL: none. */
+const char *perf_map_find(struct perf_map *map, uint64_t addr, uint64_t *ret_start);
+
+size_t perf_map_memory(const struct perf_map *map);
 
 #endif

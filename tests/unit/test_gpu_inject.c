@@ -10,11 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 
-#include "engine/inspector.h"
+#include "../gpu/inject_target.h"
+#include "engine/inspect.h"
 #include "gpu/inject.h"
 #include "gpu/inject_seccomp.h"
 #include "gpu_peer.h"
-#include "../gpu/inject_target.h"
 
 /* Whole injections; an emulated machine takes a hundred times as long for each. */
 #ifdef __SANITIZE_ADDRESS__

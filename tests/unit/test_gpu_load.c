@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How busy devices were. */
 #include "cases.h"
-#include "gpu/load.h"
+#include "gpu/info.h"
 #include "unit.h"
 
 #define N GPU_LOAD_NS

@@ -2,7 +2,7 @@
 /* How a step is divided among what a GPU did, against a way that looks at every nanosecond. */
 #include "cases.h"
 #include "gpu/info.h"
-#include "gpu/partition.h"
+#include "gpu/process.h"
 #include "unit.h"
 
 /* Keeps the longest. */

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include "engine/inspect.h"
-#include "engine/inspector.h"
 #include "unit.h"
 
 int inspected_function(int n);

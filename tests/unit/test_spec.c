@@ -2,7 +2,7 @@
 /* Probe specifications: -u options, which files they are about, matches of globs, names. */
 #include <fnmatch.h>
 
-#include "engine/python_step.h"
+#include "engine/sites.h"
 #include "preset.h"
 
 static void test_options(void **state)

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "stack/reader.h"
 #include "stack/stack.h"
+#include "stack/unwind.h"
 #include "stack_sample.h"
 
 static unsigned char *image;

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "stack/module.h"
-#include "stack/reader.h"
+#include "stack/lookup.h"
+#include "stack/unwind.h"
 #include "unit.h"
 
 #define MANY (READER_FILES_MAX + 100)

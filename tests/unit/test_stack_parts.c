@@ -4,9 +4,8 @@
 #include <sys/mman.h>
 #include <dwarf.h>
 
-#include "stack/demangle.h"
 #include "stack/kernel_symbols.h"
-#include "stack/perf_map.h"
+#include "stack/lookup.h"
 #include "stack/unwind.h"
 #include "unit.h"
 

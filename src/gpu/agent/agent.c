@@ -1,4 +1,158 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "gpu/agent/agent.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu/hand_over.h"
+
+#define LOOK_NS UINT64_C(1000000000) /* what enabling takes at once is no rate */
+#define PAUSE_MAX_NS (60 * LOOK_NS)
+
+void budget_begin(struct budget *b, uint64_t now_ns, uint64_t own_ns)
+{
+	b->since_ns = now_ns;
+	b->own_ns = own_ns;
+}
+
+bool budget_exceeded(struct budget *b, uint32_t ppm, uint64_t now_ns, uint64_t own_ns)
+{
+	uint64_t elapsed = now_ns - b->since_ns, own = own_ns - b->own_ns;
+	double pause;
+
+	if (elapsed < LOOK_NS)
+		return false;
+	budget_begin(b, now_ns, own_ns);
+	if (!ppm || own <= elapsed / 1000000 * ppm)
+		return false;
+	/* as long as makes it the budget of both together */
+	pause = (double)own * 1e6 / ppm - (double)elapsed;
+	b->until_ns = now_ns + (pause > (double)PAUSE_MAX_NS ? PAUSE_MAX_NS : pause < (double)LOOK_NS ? LOOK_NS
+												      : (uint64_t)pause);
+	return true;
+}
+
+bool budget_again(const struct budget *b, uint32_t ppm, uint64_t now_ns)
+{
+	return !ppm || now_ns >= b->until_ns;
+}
+
+#define PATIENCE_S 5
+
+/* A message of inftrace with at most one descriptor. ret_fd: -1: none */
+static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
+{
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct gpu_welcome w;
+	struct iovec iov = { &w, sizeof(w) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c;
+	ssize_t n;
+	int got = -1;
+
+	do
+		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&got, CMSG_DATA(c), sizeof(got));
+	if (n != sizeof(w) || w.magic != GPU_HAND_OVER_MAGIC || w.version != GPU_HAND_OVER_VERSION) {
+		if (got >= 0)
+			close(got);
+		return -EPROTO;
+	}
+	*ret_w = w;
+	*ret_fd = got;
+	return 0;
+}
+
+/* Says hello, and waits for the ring for a few seconds at most. 0 or a negative errno. */
+static int connection_open(const char *name, bool attached, struct connection *ret_c, int *ret_ring_fd)
+{
+	struct gpu_hello hello = {
+		.magic = GPU_HAND_OVER_MAGIC,
+		.version = GPU_HAND_OVER_VERSION,
+		.record_size = sizeof(struct gpu_record),
+		.attached = attached,
+	};
+	const struct timeval patience = { .tv_sec = PATIENCE_S };
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	size_t length = strnlen(name, GPU_SOCKET_NAME_MAX + 1);
+	struct gpu_welcome w = { 0 };
+	struct stat st;
+	int fd, ring = -1, err;
+
+	/* abstract: no file, and none of another's to be tricked into */
+	if (length < 2 || length > GPU_SOCKET_NAME_MAX || *name != '@')
+		return -EINVAL;
+	memcpy(to.sun_path + 1, name + 1, length - 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	err = -EIO;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) ||
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) || fstat(fd, &st))
+		goto out;
+	if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) ||
+		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
+		err = -errno;
+		goto out;
+	}
+	err = receive(fd, &w, &ring);
+	if (!err && (w.error || ring < 0))
+		err = w.error < 0 ? w.error : -EPROTO;
+	if (err)
+		goto out;
+	*ret_c = (struct connection){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
+	*ret_ring_fd = ring;
+	return 0;
+out:
+	if (ring >= 0)
+		close(ring);
+	close(fd);
+	return err;
+}
+
+static bool is_ours(const struct connection *c)
+{
+	struct stat st;
+
+	return c->fd >= 0 && !fstat(c->fd, &st) && S_ISSOCK(st.st_mode) && st.st_dev == c->dev && st.st_ino == c->ino;
+}
+
+/* Whether inftrace still has its end of it. */
+static bool connection_alive(const struct connection *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
+
+	return is_ours(c) && poll(&p, 1, 0) == 0;
+}
+
+static void connection_close(struct connection *c)
+{
+	if (is_ours(c))
+		close(c->fd);
+	c->fd = -1;
+}
+
 /*
  * The agent: a library in a process that uses a GPU, which has the vendor's library collect what runs there (cuda.c,
  * rocm.c) and writes it into a ring of inftrace's (gpu/hand_over.h). The vendor's runtime loads it at its start, where the
@@ -8,21 +162,6 @@
  * One thread of its own carries out what is wanted. Records are handed over on threads of the vendor's, or on the one
  * that asks for them. The lock guards all that those share.
  */
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "gpu/agent/agent.h"
-#include "gpu/agent/budget.h"
-#include "gpu/agent/connection.h"
-#include "gpu/hand_over.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define FLUSH_MS 100 /* unless inftrace wants another one */

@@ -1,17 +1,42 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The agent's part that all vendors have in common (agent.c), and what a vendor's part is to it: one file each, cuda.c
- * and rocm.c. A process is served by one of them, the first that is loaded.
- */
+/* What the agent may take of a CPU: where it takes more, it pauses for as long as brings the average back. */
 #ifndef INFTRACE_GPU_AGENT_AGENT_H
 #define INFTRACE_GPU_AGENT_AGENT_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "gpu/agent/clocks.h"
 #include "gpu/agent/ring.h"
+
+struct budget {
+	uint64_t since_ns, own_ns; /* when what it takes was looked at last, and how much it was by then */
+	uint64_t until_ns;         /* of the pause */
+};
+
+/* Something is collected from now on. Times are CLOCK_BOOTTIME; own_ns: what the agent has taken so far. */
+void budget_begin(struct budget *b, uint64_t now_ns, uint64_t own_ns);
+
+/* Whether it has taken more than ppm millionths of the last second or so, and is to pause. ppm 0: never. */
+bool budget_exceeded(struct budget *b, uint32_t ppm, uint64_t now_ns, uint64_t own_ns);
+
+/* Whether the pause is over. */
+bool budget_again(const struct budget *b, uint32_t ppm, uint64_t now_ns);
+
+/* The agent's connection to inftrace. The process may close any descriptor, and use its number for something else. */
+
+struct connection {
+	int fd;		/* -1: none */
+	dev_t dev;	/* which file it was */
+	ino_t ino;
+};
+
+/*
+ * The agent's part that all vendors have in common (agent.c), and what a vendor's part is to it: one file each, cuda.c
+ * and rocm.c. A process is served by one of them, the first that is loaded.
+ */
 
 /*
  * How a vendor's library is told what to collect. Calls come from one thread at a time, without the lock. They return 0,

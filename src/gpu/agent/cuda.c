@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "gpu/agent/agent.h"
-#include "gpu/agent/buffers.h"
 #include "gpu/agent/cupti.h"
+#include "gpu/agent/ring.h"
 #include "gpu/agent/symbols.h"
 
 int InitializeInjection(void);

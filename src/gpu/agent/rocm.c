@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "gpu/agent/agent.h"
-#include "gpu/agent/reading.h"
+#include "gpu/agent/ring.h"
 #include "gpu/agent/rocprofiler.h"
 #include "gpu/agent/symbols.h"
 
-#define BUFFER_SIZE (2u << 20) /* bytes, twice for each service */
-#define WATERMARK (BUFFER_SIZE / 4)
+#define ROCP_BUFFER_SIZE (2u << 20) /* bytes, twice for each service */
+#define WATERMARK (ROCP_BUFFER_SIZE / 4)
 #define DEVICES_MAX 64
 #define KERNELS_MAX (1u << 18) /* further ones have no name */
 #define LATE_TRIES 1000        /* what has ended is handled by a thread of HSA's soon after that */
@@ -279,7 +279,7 @@ static int configure_service(struct service *s)
 {
 	uint64_t thread = 0;
 
-	return rocp.create_context(&s->context) ?: rocp.create_buffer(s->context, BUFFER_SIZE, WATERMARK, ROCP_POLICY_LOSSLESS, on_records, s, &s->buffer) ?
+	return rocp.create_context(&s->context) ?: rocp.create_buffer(s->context, ROCP_BUFFER_SIZE, WATERMARK, ROCP_POLICY_LOSSLESS, on_records, s, &s->buffer) ?
 					   : rocp.trace_buffered(s->context, s->kind, NULL, 0, s->buffer)                                                  ?
 					   : rocp.request_external(s->context, &s->request, 1, on_launch, NULL)                                            ?
 					   : rocp.create_thread(&thread)                                                                                   ?
