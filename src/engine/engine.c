@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -18,216 +17,56 @@
 #include "engine/spec.h"
 #include "target/elf.h"
 #include "target/usdt.h"
+#include "util/json_node.h"
 #include "util/log.h"
 #include "util/text.h"
 
-/*
- * Positions in the text of a preset: json-c keeps none, and silently takes the last of several
- * equal keys. All texts are valid JSON, terminated by a NUL.
- */
-#define DEPTH_MAX 32 /* more than a preset may have */
-
-struct key {
-	const char *text; /* after the opening quote */
-	size_t len;
-};
-
-static const char *skip_space(const char *p)
+/* The first member whose key is none of these; NULL: there is none. */
+static const struct json_node *find_unknown(const struct json_node *object, const char *const *known)
 {
-	return p + strspn(p, " \t\r\n");
-}
+	json_for_each (member, object) {
+		size_t i = 0;
 
-/* From an opening quote to after the closing one. */
-static const char *skip_string(const char *p)
-{
-	for (p++; *p && *p != '"'; p++)
-		p += *p == '\\' && p[1];
-	return *p ? p + 1 : p;
-}
-
-static bool is_key(const char *quote)
-{
-	return *skip_space(skip_string(quote)) == ':';
-}
-
-static struct key get_key(const char *quote)
-{
-	return (struct key){ quote + 1, (size_t)(skip_string(quote) - quote - 2) };
-}
-
-/* The opening quote of the first occurrence of the key between `text` and `end`, at most `depth`
- * brackets deeper than `text`. NULL if there is none. */
-static const char *text_find_key(const char *text, const char *end, const char *key, unsigned int depth)
-{
-	unsigned int at = 0;
-
-	for (const char *p = text; *p && p < end;) {
-		if (*p == '"') {
-			struct key k = get_key(p);
-
-			if (at <= depth && is_key(p) && k.len == strlen(key) &&
-				!memcmp(k.text, key, k.len))
-				return p;
-			p = skip_string(p);
-			continue;
-		}
-		at += *p == '{' || *p == '[';
-		at -= at && (*p == '}' || *p == ']');
-		p++;
+		while (known[i] && strcmp(known[i], member->key))
+			i++;
+		if (!known[i])
+			return member;
 	}
 	return NULL;
-}
-
-/* The text after a key's colon. */
-static const char *text_value(const char *key)
-{
-	return skip_space(skip_string(key)) + 1;
-}
-
-/* The end of the value that begins at `p`, or after white space there. */
-static const char *text_value_end(const char *p)
-{
-	unsigned int depth = 0;
-
-	p = skip_space(p);
-	while (*p) {
-		if (!depth && strchr(",]}", *p))
-			break;
-		if (*p == '"') {
-			p = skip_string(p);
-			continue;
-		}
-		depth += *p == '{' || *p == '[';
-		depth -= *p == '}' || *p == ']';
-		p++;
-	}
-	return p;
-}
-
-/* The line of a place in the text, from 1. */
-static unsigned int text_line(const char *text, const char *p)
-{
-	unsigned int line = 1;
-
-	while (text < p)
-		line += *text++ == '\n';
-	return line;
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-	const struct key *x = a, *y = b;
-	int diff;
-
-	if (x->len != y->len)
-		return x->len < y->len ? -1 : 1;
-	diff = memcmp(x->text, y->text, x->len);
-	return diff ? diff : (x->text > y->text) - (x->text < y->text);
-}
-
-/* Returns the first key in the text that repeats another. Sorts the keys. */
-static const char *find_repeated(struct key *keys, size_t n)
-{
-	const char *found = NULL;
-
-	qsort(keys, n, sizeof(*keys), compare_keys);
-	for (size_t i = 1; i < n; i++) {
-		if (keys[i].len == keys[i - 1].len &&
-			!memcmp(keys[i].text, keys[i - 1].text, keys[i].len) &&
-			(!found || keys[i].text < found))
-			found = keys[i].text;
-	}
-	return found ? found - 1 : NULL;
-}
-
-static int add_key(struct key **keys, size_t n, size_t *cap, struct key key)
-{
-	struct key *list;
-
-	if (n == *cap) {
-		list = realloc(*keys, (*cap * 2 + 64) * sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		*keys = list;
-		*cap = *cap * 2 + 64;
-	}
-	(*keys)[n] = key;
-	return 0;
-}
-
-/*
- * Looks for a key that an object has twice, comparing keys as written; a key with an escape counts
- * too, since the escape may hide that. Returns 0 with *ret_key NULL or its opening quote, -ENOMEM.
- */
-static int text_find_duplicate(const char *text, const char **ret_key)
-{
-	size_t first[DEPTH_MAX]; /* the first key of the object that is open at this depth */
-	const char *found = NULL;
-	struct key *keys = NULL; /* of all open objects */
-	size_t n = 0, cap = 0, depth = 0;
-	int err = 0;
-
-	for (const char *p = text; *p && !found && !err;) {
-		if (*p == '"') {
-			if (is_key(p)) {
-				struct key k = get_key(p);
-
-				err = add_key(&keys, n, &cap, k);
-				n += !err;
-				if (memchr(k.text, '\\', k.len))
-					found = p;
-			}
-			p = skip_string(p);
-			continue;
-		}
-		if ((*p == '{' || *p == '[') && depth < DEPTH_MAX) {
-			first[depth++] = n;
-		} else if ((*p == '}' || *p == ']') && depth) {
-			depth--;
-			if (n > first[depth])
-				found = find_repeated(keys + first[depth], n - first[depth]);
-			n = first[depth];
-		}
-		p++;
-	}
-	free(keys);
-	if (!err)
-		*ret_key = found;
-	return err;
 }
 
 /* "node" of a preset's probe: where the members of a node of the engine's graph are. */
 #define NAME_BYTES 64 /* as much of a node's name as is read */
 
-static int node_number(struct json_object *obj, const char *key, int64_t max, uint16_t *ret, const char **ret_why)
+static int node_number(const struct json_node *obj, const char *key, int64_t max, uint16_t *ret, const char **ret_why)
 {
-	struct json_object *v;
+	const struct json_node *v = node_get(obj, key);
 
-	if (!json_object_object_get_ex(obj, key, &v) || !json_object_is_type(v, json_type_int)) {
+	if (!node_is(v, JSON_INT)) {
 		*ret_why = "must be a number of bytes";
 		return -EINVAL;
 	}
-	if (json_object_get_int64(v) < 0 || json_object_get_int64(v) > max) {
+	if (node_s64(v) < 0 || node_s64(v) > max) {
 		*ret_why = "lies outside of the node";
 		return -EINVAL;
 	}
-	*ret = (uint16_t)json_object_get_int64(v);
+	*ret = (uint16_t)node_s64(v);
 	return 0;
 }
 
 /* "ENUM *(arg1+OFFSET)" */
-static int node_enum(struct json_object *obj, const char *key, const struct enum_table *enums, size_t n_enums,
+static int node_enum(const struct json_node *obj, const char *key, const struct enum_table *enums, size_t n_enums,
 	uint16_t bytes, uint16_t *ret_at, const struct enum_table **ret_names, const char **ret_why)
 {
-	struct json_object *v;
+	const struct json_node *v = node_get(obj, key);
 	struct probe_arg arg = {};
 	struct fetch f;
 	int err;
 
 	*ret_why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
-	if (!json_object_object_get_ex(obj, key, &v) || !json_object_is_type(v, json_type_string))
+	if (!node_is(v, JSON_STRING))
 		return -EINVAL;
-	err = fetch_parse(json_object_get_string(v), enums, n_enums, false, &f, &arg, ret_why);
+	err = fetch_parse(v->text, enums, n_enums, false, &f, &arg, ret_why);
 	if (err)
 		return err;
 	if (!arg.names || f.derefs != 1 || f.reg != REG_ARG1 || f.size != 4 || f.off[0] < 0 || f.off[0] + 4 > bytes) {
@@ -243,7 +82,7 @@ static int node_enum(struct json_object *obj, const char *key, const struct enum
  * Reads "node" of a probe, if there is one: its first argument must be the address of a node. Expressions in it are those of
  * arguments, in which arg1 is that address. -EINVAL with the key and the reason; *ret_key is "node" if no other fits.
  */
-static int node_read(struct json_object *probe, const struct enum_table *enums, size_t n_enums, struct probe_spec *s,
+static int node_read(const struct json_node *probe, const struct enum_table *enums, size_t n_enums, struct probe_spec *s,
 	const char **ret_key, const char **ret_why)
 {
 	static const char *const known[] = { "bytes", "sources", "n_sources", "view", "op", "type", "shape", "stride",
@@ -260,29 +99,21 @@ static int node_read(struct json_object *probe, const struct enum_table *enums, 
 		{ "stride", &f.stride, 4 * sizeof(uint64_t) },
 		{ "name", &f.name, NAME_BYTES },
 	};
-	struct json_object *obj;
+	const struct json_node *obj = node_get(probe, "node");
 	int err;
 
-	if (!json_object_object_get_ex(probe, "node", &obj))
+	if (!obj)
 		return 0;
 	*ret_key = "node";
 	*ret_why = "is for an instant whose first argument is a ptr";
 	if (!(s->flags & PROBE_F_INSTANT) || !s->nargs || !s->args[0].is_pointer)
 		return -EINVAL;
 	*ret_why = "must be an object";
-	if (!json_object_is_type(obj, json_type_object))
+	if (!node_is(obj, JSON_OBJECT))
 		return -EINVAL;
-	json_object_object_foreach(obj, key, value)
-	{
-		size_t i = 0;
-
-		(void)value;
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (!known[i]) {
-			*ret_why = "has a key that is not known";
-			return -EINVAL;
-		}
+	if (find_unknown(obj, known)) {
+		*ret_why = "has a key that is not known";
+		return -EINVAL;
 	}
 	*ret_key = "bytes";
 	err = node_number(obj, "bytes", NODE_BYTES_MAX, &bytes, ret_why);
@@ -315,31 +146,39 @@ static int node_read(struct json_object *probe, const struct enum_table *enums, 
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
-#define PRESET_DEPTH_MAX 8
 #define PIPE_WAIT_MS 5000 /* for each part of a preset that comes through a pipe */
 #define SHOWN_MAX 80 /* bytes of a preset's own text in a message */
 
 struct reader {
 	const char *path;
-	const char *text;
-	/* the text of what is being read; NULL: members of the outermost object */
-	const char *part, *part_end;
+	const char *text;		/* as it is in the file */
+	char *parsed;			/* the same, to which the nodes point */
+	const struct json_node *root;
+	const struct json_node *part; /* what is being read */
 	struct probe_table *pt;
 	struct engine *e;
 };
 
+/* The line of a place in r->parsed, from 1. */
+static unsigned int line_of(const struct reader *r, const char *place)
+{
+	unsigned int line = 1;
+
+	for (ptrdiff_t i = 0; i < place - r->parsed; i++)
+		line += r->text[i] == '\n';
+	return line;
+}
+
 /* The line of a key in what is being read, or of the beginning when it has no such key. */
 static unsigned int line_of_key(const struct reader *r, const char *key)
 {
-	const char *p;
+	const struct json_node *part = r->part, *found = NULL;
 
-	if (r->part)
-		p = text_find_key(r->part, r->part_end, key, UINT_MAX);
-	else
-		p = text_find_key(r->text, r->text + strlen(r->text), key, 1);
-	if (!p)
-		p = r->part ? r->part + strspn(r->part, " \t\r\n") : r->text;
-	return text_line(r->text, p);
+	if (part == r->root)
+		found = node_get(part, key);
+	for (const struct json_node *n = part; part != r->root && !found && n < part + part->span; n++)
+		found = n->key && !strcmp(n->key, key) ? n : NULL;
+	return line_of(r, found ? found->key : part->key ? part->key : part->text);
 }
 
 static int __attribute__((format(printf, 3, 4)))
@@ -359,75 +198,69 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 /* From now on errors are about this member of the outermost object. */
 static void enter_member(struct reader *r, const char *key)
 {
-	r->part = text_find_key(r->text, r->text + strlen(r->text), key, 1);
-	r->part_end = r->part ? text_value_end(text_value(r->part)) : NULL;
+	const struct json_node *member = node_get(r->root, key);
+
+	r->part = member ? member : r->root;
 }
 
-static void leave_member(struct reader *r)
+static size_t count_of(const struct json_node *container)
 {
-	r->part = NULL;
+	size_t n = 0;
+
+	json_for_each (child, container)
+		n++;
+	return n;
 }
 
-static int check_keys(const struct reader *r, struct json_object *obj, const char *const *known)
+static int check_keys(const struct reader *r, const struct json_node *obj, const char *const *known)
 {
-	json_object_object_foreach(obj, key, val) {
-		size_t i = 0;
+	const struct json_node *unknown = find_unknown(obj, known);
 
-		(void)val;
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (!known[i])
-			return preset_error(r, key, "unknown key");
-	}
-	return 0;
+	return unknown ? preset_error(r, unknown->key, "unknown key") : 0;
 }
 
-static bool is_text(struct json_object *v, size_t max)
+static bool is_text(const struct json_node *v, size_t max)
 {
-	const char *text;
-
-	if (!json_object_is_type(v, json_type_string))
-		return false;
-	text = json_object_get_string(v);
-	return strlen(text) == (size_t)json_object_get_string_len(v) && spec_text_ok(text, max);
+	return node_is(v, JSON_STRING) && strlen(v->text) == v->len && spec_text_ok(v->text, max);
 }
 
 /* Reads a string that is shown to people and written to traces. */
 static int get_string(
-	const struct reader *r, struct json_object *obj, const char *key, bool required, const char **ret)
+	const struct reader *r, const struct json_node *obj, const char *key, bool required, const char **ret)
 {
-	struct json_object *v;
+	const struct json_node *v;
 
 	*ret = NULL;
-	if (!json_object_object_get_ex(obj, key, &v))
+	v = node_get(obj, key);
+	if (!v)
 		return required ? preset_error(r, key, "missing") : 0;
-	if (!json_object_is_type(v, json_type_string))
+	if (!node_is(v, JSON_STRING))
 		return preset_error(r, key, "must be a string");
 	if (!is_text(v, SPEC_STRING_MAX))
 		return preset_error(
 			r, key, "must have 1 to %d bytes, no control characters", SPEC_STRING_MAX);
-	*ret = json_object_get_string(v);
+	*ret = v->text;
 	return 0;
 }
 
-static int read_enum(const struct reader *r, const char *name, struct json_object *obj, struct enum_table *t)
+static int read_enum(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
 {
 	static const char *const known[] = { "names", "table_symbol", "bytes", NULL };
-	struct json_object *names;
+	const struct json_node *names = node_get(obj, "names");
 	const char *object, *why;
+	size_t i = 0;
 	int err;
 
-	if (!json_object_is_type(obj, json_type_object))
+	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, name, "must be an object");
 	err = check_keys(r, obj, known);
 	if (err)
 		return err;
 	if (get_string(r, obj, "table_symbol", false, &object))
 		return -EINVAL;
-	if (!json_object_object_get_ex(obj, "names", &names) ||
-		!json_object_is_type(names, json_type_array))
+	if (!node_is(names, JSON_ARRAY))
 		return preset_error(r, name, "needs an array \"names\"");
-	t->n = json_object_array_length(names);
+	t->n = count_of(names);
 	if (t->n > ENUM_NAMES_MAX)
 		return preset_error(r, name, "more than %d names", ENUM_NAMES_MAX);
 	t->name = strdup(name);
@@ -435,139 +268,131 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 	t->object = object ? strdup(object) : NULL;
 	if (!t->name || !t->names || (object && !t->object))
 		return -ENOMEM;
-	for (size_t i = 0; i < t->n; i++) {
-		struct json_object *v = json_object_array_get_idx(names, i);
-
+	json_for_each (v, names) {
 		if (!is_text(v, SPEC_NAME_MAX))
 			return preset_error(r, name,
 				"name %zu must be a string of 1 to %d bytes, no control characters", i,
 				SPEC_NAME_MAX);
-		t->names[i] = strdup(json_object_get_string(v));
-		if (!t->names[i])
+		t->names[i] = strdup(v->text);
+		if (!t->names[i++])
 			return -ENOMEM;
 	}
 	err = bytes_read_sizes(obj, t, &why);
 	return err == -EINVAL ? preset_error(r, name, "%s", why) : err;
 }
 
-static int read_enums(struct reader *r, struct json_object *root)
+static int read_enums(struct reader *r, const struct json_node *root)
 {
-	struct json_object *enums;
+	const struct json_node *enums = node_get(root, "enums");
 	int err;
 
-	if (!json_object_object_get_ex(root, "enums", &enums))
+	if (!enums)
 		return 0;
-	if (!json_object_is_type(enums, json_type_object))
+	if (!node_is(enums, JSON_OBJECT))
 		return preset_error(r, "enums", "must be an object");
-	r->e->enums = calloc((size_t)json_object_object_length(enums) + 1, sizeof(*r->e->enums));
+	r->e->enums = calloc(count_of(enums) + 1, sizeof(*r->e->enums));
 	if (!r->e->enums)
 		return -ENOMEM;
-	json_object_object_foreach(enums, key, val) {
-		err = read_enum(r, key, val, &r->e->enums[r->e->n_enums++]);
+	json_for_each (v, enums) {
+		err = read_enum(r, v->key, v, &r->e->enums[r->e->n_enums++]);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int read_match(struct reader *r, struct json_object *root)
+static int read_match(struct reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "mapped", NULL };
-	struct json_object *match, *mapped;
+	const struct json_node *match = node_get(root, "match"), *mapped = node_get(match, "mapped");
 	int err;
 
-	if (!json_object_object_get_ex(root, "match", &match) ||
-		!json_object_is_type(match, json_type_object))
+	if (!node_is(match, JSON_OBJECT))
 		return preset_error(r, "match", "missing or not an object");
 	err = check_keys(r, match, known);
 	if (err)
 		return err;
-	if (!json_object_object_get_ex(match, "mapped", &mapped) ||
-		!json_object_is_type(mapped, json_type_array) || !json_object_array_length(mapped))
+	if (!node_is(mapped, JSON_ARRAY) || !count_of(mapped))
 		return preset_error(r, "mapped", "must be an array of globs");
-	r->e->mapped = calloc(json_object_array_length(mapped), sizeof(*r->e->mapped));
+	r->e->mapped = calloc(count_of(mapped), sizeof(*r->e->mapped));
 	if (!r->e->mapped)
 		return -ENOMEM;
-	for (size_t i = 0; i < json_object_array_length(mapped); i++) {
-		struct json_object *v = json_object_array_get_idx(mapped, i);
-
+	json_for_each (v, mapped) {
 		if (!is_text(v, SPEC_STRING_MAX))
 			return preset_error(r, "mapped", "must be an array of globs");
-		r->e->mapped[i] = strdup(json_object_get_string(v));
-		if (!r->e->mapped[i])
+		r->e->mapped[r->e->n_mapped] = strdup(v->text);
+		if (!r->e->mapped[r->e->n_mapped++])
 			return -ENOMEM;
-		r->e->n_mapped++;
 	}
 	return 0;
 }
 
-static int read_args(struct reader *r, struct json_object *obj, const char *key, struct probe_spec *s)
+static int read_args(struct reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
 {
-	struct json_object *args;
+	const struct json_node *args = node_get(obj, key);
 
-	if (!json_object_object_get_ex(obj, key, &args))
+	if (!args)
 		return 0;
-	if (!json_object_is_type(args, json_type_object))
+	if (!node_is(args, JSON_OBJECT))
 		return preset_error(r, key, "must be an object");
-	json_object_object_foreach(args, name, expr) {
+	json_for_each (expr, args) {
 		const char *why = "must be a string";
 
-		if (!json_object_is_type(expr, json_type_string) ||
-			spec_add_arg(s, name, json_object_get_string(expr), r->e->enums, r->e->n_enums,
-				&why))
-			return preset_error(r, name, "%s", why);
+		if (!node_is(expr, JSON_STRING) ||
+			spec_add_arg(s, expr->key, expr->text, r->e->enums, r->e->n_enums, &why))
+			return preset_error(r, expr->key, "%s", why);
 	}
 	return 0;
 }
 
 /* Reads the arguments of this architecture, or those that only --op-detail shows. */
-static int read_arch_args(struct reader *r, struct json_object *obj, struct probe_spec *s, bool detail)
+static int read_arch_args(struct reader *r, const struct json_node *obj, struct probe_spec *s, bool detail)
 {
 	const char *keys[] = { "args", "detail" };
 
 #ifdef __aarch64__
-	if (json_object_object_get_ex(obj, "args_arm64", NULL))
+	if (node_get(obj, "args_arm64"))
 		keys[0] = "args_arm64";
-	if (json_object_object_get_ex(obj, "detail_arm64", NULL))
+	if (node_get(obj, "detail_arm64"))
 		keys[1] = "detail_arm64";
 #endif
 	return read_args(r, obj, keys[detail], s);
 }
 
-/* "check": one condition or an array of them. */
-static int read_checks(struct reader *r, struct json_object *obj, struct probe_spec *s)
+static int read_check(struct reader *r, const struct json_node *v, struct probe_spec *s)
 {
-	struct json_object *checks;
-	size_t n = 1;
+	const char *why = "must be a condition, or an array of them";
+	int err = is_text(v, SPEC_STRING_MAX) ? spec_add_check(s, v->text, &why) : -EINVAL;
 
-	if (!json_object_object_get_ex(obj, "check", &checks))
+	if (err == -ENOMEM)
+		return err;
+	/* without --op-detail it may refer to an argument that is not read; check_detail() has checked it */
+	return err && r->pt->op_detail ? preset_error(r, "check", "%s", why) : 0;
+}
+
+/* "check": one condition or an array of them. */
+static int read_checks(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+{
+	const struct json_node *checks = node_get(obj, "check");
+	int err = 0;
+
+	if (!checks)
 		return 0;
-	if (json_object_is_type(checks, json_type_array))
-		n = json_object_array_length(checks);
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *v = checks;
-		const char *why = "must be a condition, or an array of them";
-		int err = -EINVAL;
-
-		if (json_object_is_type(checks, json_type_array))
-			v = json_object_array_get_idx(checks, i);
-		if (is_text(v, SPEC_STRING_MAX))
-			err = spec_add_check(s, json_object_get_string(v), &why);
-		/* without --op-detail it may refer to an argument that is not read; check_detail() has checked it */
-		if (err == -ENOMEM || (err && r->pt->op_detail))
-			return err == -ENOMEM ? err : preset_error(r, "check", "%s", why);
-	}
-	return 0;
+	if (!node_is(checks, JSON_ARRAY))
+		return read_check(r, checks, s);
+	for (const struct json_node *v = NULL; !err && (v = json_next(checks, v));)
+		err = read_check(r, v, s);
+	return err;
 }
 
 /* Reads what the threads that meet at a barrier have in common; it is not shown as an argument. */
-static int read_group(struct reader *r, struct json_object *obj, struct probe_spec *s)
+static int read_group(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const char *key = "group", *expr, *why;
 	struct probe_arg arg = {};
 
 #ifdef __aarch64__
-	if (json_object_object_get_ex(obj, "group_arm64", NULL))
+	if (node_get(obj, "group_arm64"))
 		key = "group_arm64";
 #endif
 	if (get_string(r, obj, key, false, &expr))
@@ -585,16 +410,16 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 }
 
 /* "accessors": functions whose code shows where the columns are. */
-static int read_accessors(struct reader *r, struct json_object *rows, struct probe_spec *s)
+static int read_accessors(struct reader *r, const struct json_node *rows, struct probe_spec *s)
 {
 	static const char *known[ROW_COLUMNS + 1];
 	const char *text, *why = NULL;
-	struct json_object *obj;
+	const struct json_node *obj = node_get(rows, "accessors");
 	int err;
 
-	if (!json_object_object_get_ex(rows, "accessors", &obj))
+	if (!obj)
 		return 0;
-	if (!json_object_is_type(obj, json_type_object))
+	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, "accessors", "must be an object");
 	memcpy(known, row_column_keys, sizeof(row_column_keys));
 	err = check_keys(r, obj, known);
@@ -609,20 +434,21 @@ static int read_accessors(struct reader *r, struct json_object *rows, struct pro
 }
 
 /* "rows": how many, and the arrays with an element for each. */
-static int read_rows(struct reader *r, struct json_object *obj, struct probe_spec *s)
+static int read_rows(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const char *key = "rows", *count, *expr, *why = NULL;
 	static const char *known[ROW_COLUMNS + 3] = { "count", "accessors" };
-	struct json_object *rows;
+	const struct json_node *rows;
 	int err;
 
 #ifdef __aarch64__
-	if (json_object_object_get_ex(obj, "rows_arm64", NULL))
+	if (node_get(obj, "rows_arm64"))
 		key = "rows_arm64";
 #endif
-	if (!json_object_object_get_ex(obj, key, &rows))
+	rows = node_get(obj, key);
+	if (!rows)
 		return 0;
-	if (!json_object_is_type(rows, json_type_object))
+	if (!node_is(rows, JSON_OBJECT))
 		return preset_error(r, key, "must be an object");
 	if (s->role != ROLE_STEP || !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, key, "is for symbols with the role step");
@@ -654,16 +480,16 @@ struct entry {
 	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
-static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
+static int read_entry(struct reader *r, const struct json_node *obj, struct entry *ret)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
 		"bytes", "stand_in", NULL };
-	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
+	bool symbol = node_get(obj, "symbol");
 	struct entry e = {
-		.instant = json_object_object_get_ex(obj, "instant", NULL),
-		.usdt = json_object_object_get_ex(obj, "usdt", NULL),
+		.instant = node_get(obj, "instant"),
+		.usdt = node_get(obj, "usdt"),
 	};
 	int err;
 
@@ -684,26 +510,23 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 }
 
 /* "names": which argument gives a handle its name. */
-static int read_names(struct reader *r, struct json_object *obj, struct probe_spec *s)
+static int read_names(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
-	struct json_object *names;
+	const struct json_node *names = node_get(obj, "names"), *name;
 	const char *why;
 
-	if (!json_object_object_get_ex(obj, "names", &names))
+	if (!names)
 		return 0;
-	if (!json_object_is_type(names, json_type_object) || json_object_object_length(names) != 1)
+	if (!node_is(names, JSON_OBJECT) || count_of(names) != 1)
 		return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
-	json_object_object_foreach(names, handle, name) {
-		if (!is_text(name, SPEC_STRING_MAX))
-			return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
-		if (spec_set_names(s, handle, json_object_get_string(name), &why))
-			return preset_error(r, "names", "%s", why);
-	}
-	return 0;
+	name = json_next(names, NULL);
+	if (!is_text(name, SPEC_STRING_MAX))
+		return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
+	return spec_set_names(s, name->key, name->text, &why) ? preset_error(r, "names", "%s", why) : 0;
 }
 
 /* "bytes": of what it passes; "node": what the first argument points to. */
-static int read_data(struct reader *r, struct json_object *obj, struct probe_spec *s)
+static int read_data(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const char *key = "bytes", *why;
 
@@ -728,7 +551,7 @@ static int add_end(struct reader *r, const char *library, const char *symbol)
 	return 0;
 }
 
-static int add_probe(struct reader *r, struct json_object *obj, const struct entry *e, const char *symbol)
+static int add_probe(struct reader *r, const struct json_node *obj, const struct entry *e, const char *symbol)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, e->library, symbol);
 	const char *why = NULL;
@@ -809,20 +632,15 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 
-static int get_bool(const struct reader *r, struct json_object *obj, const char *key, bool *ret)
+static int get_bool(const struct reader *r, const struct json_node *obj, const char *key, bool *ret)
 {
-	struct json_object *v;
+	const struct json_node *v = node_get(obj, key);
 
-	*ret = false;
-	if (!json_object_object_get_ex(obj, key, &v))
-		return 0;
-	if (!json_object_is_type(v, json_type_boolean))
-		return preset_error(r, key, "must be true or false");
-	*ret = json_object_get_boolean(v);
-	return 0;
+	*ret = node_is(v, JSON_TRUE);
+	return !v || node_is_bool(v) ? 0 : preset_error(r, key, "must be true or false");
 }
 
-static int add_named(struct reader *r, struct json_object *obj, const struct entry *e, const char *name)
+static int add_named(struct reader *r, const struct json_node *obj, const struct entry *e, const char *name)
 {
 	char symbol[SPEC_STRING_MAX + sizeof(SPEC_USDT)];
 
@@ -833,15 +651,15 @@ static int add_named(struct reader *r, struct json_object *obj, const struct ent
 }
 
 /* "symbol", "instant" and "usdt" may be arrays: functions that take the same arguments. */
-static int read_probe(struct reader *r, struct json_object *obj)
+static int read_probe(struct reader *r, const struct json_node *obj)
 {
-	struct json_object *v;
+	const struct json_node *v;
 	struct entry e = {};
 	const char *symbol, *key;
 	bool detail_only;
 	int err;
 
-	if (!json_object_is_type(obj, json_type_object))
+	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, "probes", "each must be an object");
 	err = read_entry(r, obj, &e);
 	if (err)
@@ -854,80 +672,66 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return -EINVAL;
 	/* names of handles are needed even then */
 	e.hidden = detail_only && !r->pt->op_detail;
-	if (json_object_object_get_ex(obj, "node", NULL) && !r->pt->nodes)
+	if (node_get(obj, "node") && !r->pt->nodes)
 		return 0;
-	if (e.hidden && !json_object_object_get_ex(obj, "names", NULL))
+	if (e.hidden && !node_get(obj, "names"))
 		return 0;
 	if (e.begin)
 		return add_probe(r, obj, &e, e.begin);
 	key = e.usdt ? "usdt" : e.instant ? "instant" : "symbol";
-	json_object_object_get_ex(obj, key, &v);
-	if (!json_object_is_type(v, json_type_array))
+	v = node_get(obj, key);
+	if (!node_is(v, JSON_ARRAY))
 		return get_string(r, obj, key, true, &symbol) ?: add_named(r, obj, &e, symbol);
-	if (!json_object_array_length(v))
+	if (!count_of(v))
 		return preset_error(r, key, "must be a name or an array of names");
-	for (size_t i = 0; i < json_object_array_length(v) && !err; i++) {
-		struct json_object *name = json_object_array_get_idx(v, i);
-
+	for (const struct json_node *name = NULL; !err && (name = json_next(v, name));) {
 		if (!is_text(name, SPEC_STRING_MAX))
 			return preset_error(r, key, "must be a name or an array of names");
-		err = add_named(r, obj, &e, json_object_get_string(name));
+		err = add_named(r, obj, &e, name->text);
 	}
 	return err;
 }
 
-static int read_probes(struct reader *r, struct json_object *root)
+static int read_probes(struct reader *r, const struct json_node *root)
 {
-	struct json_object *probes;
-	const char *p;
+	const struct json_node *probes = node_get(root, "probes");
 	int err = 0;
 
-	leave_member(r);
-	if (!json_object_object_get_ex(root, "probes", &probes) ||
-		!json_object_is_type(probes, json_type_array))
+	r->part = root;
+	if (!node_is(probes, JSON_ARRAY))
 		return preset_error(r, "probes", "must be an array");
-	enter_member(r, "probes");
-	p = text_value(r->part);
-	p += strspn(p, " \t\r\n") + 1; /* after '[' */
-	for (size_t i = 0; i < json_object_array_length(probes) && !err; i++) {
-		r->part = p;
-		r->part_end = text_value_end(p);
-		err = read_probe(r, json_object_array_get_idx(probes, i));
-		p = r->part_end + (*r->part_end == ',');
-	}
+	while (!err && (r->part = json_next(probes, r->part == root ? NULL : r->part)))
+		err = read_probe(r, r->part);
 	return err;
 }
 
 /* The versions of the preset, and of the engine releases that it was tried with. */
-static int read_versions(struct reader *r, struct json_object *root)
+static int read_versions(struct reader *r, const struct json_node *root)
 {
-	struct json_object *v;
+	const struct json_node *version = node_get(root, "version"), *checked = node_get(root, "checked");
 
-	if (json_object_object_get_ex(root, "version", &v)) {
-		if (!json_object_is_type(v, json_type_int) || json_object_get_int64(v) < 0 ||
-			json_object_get_int64(v) > INT_MAX)
+	if (version) {
+		if (!node_is(version, JSON_INT) || node_s64(version) < 0 || node_s64(version) > INT_MAX)
 			return preset_error(r, "version", "must be a number from 0");
-		r->e->version = (unsigned int)json_object_get_int64(v);
+		r->e->version = (unsigned int)node_s64(version);
 	}
-	if (!json_object_object_get_ex(root, "checked", &v))
-		return 0;
-	if (!json_object_is_type(v, json_type_array))
+	if (checked && !node_is(checked, JSON_ARRAY))
 		return preset_error(r, "checked", "must be an array of strings");
-	for (size_t i = 0; i < json_object_array_length(v); i++) {
-		if (!json_object_is_type(json_object_array_get_idx(v, i), json_type_string))
+	for (const struct json_node *v = NULL; checked && (v = json_next(checked, v));) {
+		if (!node_is(v, JSON_STRING))
 			return preset_error(r, "checked", "must be an array of strings");
 	}
 	return 0;
 }
 
-static int read_root(struct reader *r, struct json_object *root)
+static int read_root(struct reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "name", "version", "checked", "advice", "match", "enums",
 		"probes", NULL };
 	const char *name, *advice = NULL;
 	int err;
 
-	if (!json_object_is_type(root, json_type_object)) {
+	if (!node_is(root, JSON_OBJECT)) {
 		log_error("%s:1: a preset is a JSON object", r->path);
 		return -EINVAL;
 	}
@@ -1010,44 +814,50 @@ static int read_text(const char *path, char **ret_text, size_t *ret_len)
 	return 0;
 }
 
-static int check_duplicates(const struct reader *r)
+/* Readers would take the last one of equal keys, which nobody has meant. */
+static int check_duplicates(const struct reader *r, const struct json_nodes *nodes)
 {
-	char key[SHOWN_MAX], shown[SHOWN_MAX];
-	const char *at;
-	int err = text_find_duplicate(r->text, &at);
+	const struct json_node *end = nodes->list + nodes->len, *again;
+	char shown[SHOWN_MAX];
 
-	if (err || !at)
-		return err;
-	snprintf(key, sizeof(key), "%.*s", (int)strcspn(at + 1, "\""), at + 1);
-	log_error("%s:%u: %s: %s", r->path, text_line(r->text, at),
-		text_printable(shown, sizeof(shown), key),
-		strchr(key, '\\') ? "a key without escapes is expected" : "is given twice");
-	return -EINVAL;
-}
-
-static int parse_text(const struct reader *r, struct json_object **ret_root)
-{
-	struct json_tokener *tok = json_tokener_new_ex(PRESET_DEPTH_MAX);
-	struct json_object *root;
-	enum json_tokener_error jerr;
-
-	if (!tok)
-		return -ENOMEM;
-	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	root = json_tokener_parse_ex(tok, r->text, (int)strlen(r->text) + 1);
-	jerr = json_tokener_get_error(tok);
-	if (jerr != json_tokener_success)
-		log_error("%s:%u: %s", r->path,
-			text_line(r->text, r->text + json_tokener_get_parse_end(tok)),
-			json_tokener_error_desc(jerr));
-	json_tokener_free(tok);
-	if (jerr != json_tokener_success)
+	for (const struct json_node *n = nodes->list; n < end; n++) {
+		if (n->kind != JSON_DROPPED)
+			continue;
+		for (again = n + n->span; strcmp(again->key, n->key); again += again->span)
+			;
+		log_error("%s:%u: %s: is given twice", r->path, line_of(r, again->key), text_printable(shown, sizeof(shown), n->key));
 		return -EINVAL;
-	*ret_root = root;
+	}
 	return 0;
 }
 
-static int read_preset(struct reader *r, struct json_object *root)
+static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
+{
+	struct json_scan scan;
+	size_t used;
+	int ret;
+
+	r->parsed = strdup(r->text);
+	if (!r->parsed)
+		return -ENOMEM;
+	json_scan_init_nodes(&scan, nodes);
+	ret = json_scan_feed(&scan, (const unsigned char *)r->text, len, &used);
+	if (!ret)
+		ret = json_scan_end(&scan);
+	if (ret > 0 && used + strspn(r->text + used, " \t\r\n") < len) {
+		snprintf(scan.error, sizeof(scan.error), "more than one value");
+		ret = -EBADMSG;
+	}
+	if (ret > 0)
+		ret = json_nodes_finish(nodes, r->parsed);
+	if (!ret || ret == -ENOMEM)
+		return ret;
+	log_error("%s:%u: %s", r->path, line_of(r, r->parsed + used),
+		ret == -ENODATA ? "it ends before its value does" : ret == -ERANGE ? "a number is too large" : scan.error);
+	return -EINVAL;
+}
+
+static int read_preset(struct reader *r)
 {
 	struct probe_table *pt = r->pt;
 	struct engine **engines = realloc(pt->engines, (pt->n_engines + 1) * sizeof(*engines));
@@ -1060,19 +870,19 @@ static int read_preset(struct reader *r, struct json_object *root)
 		return -ENOMEM;
 	engines[pt->n_engines++] = r->e;
 	r->e->number = (unsigned int)pt->n_engines;
-	return read_root(r, root);
+	return read_root(r, r->root);
 }
 
 /* Checks what only some options would read even without them, so that whether a preset is valid does
  * not depend on options. */
-static int check_detail(const struct reader *r, struct json_object *root)
+static int check_detail(const struct reader *r)
 {
 	struct probe_table pt = { .op_detail = true, .nodes = true };
 	struct reader all = *r;
 	int err;
 
 	all.pt = &pt;
-	err = read_preset(&all, root);
+	err = read_preset(&all);
 	probe_table_free(&pt);
 	return err;
 }
@@ -1080,7 +890,7 @@ static int check_detail(const struct reader *r, struct json_object *root)
 int engine_load_file(struct probe_table *pt, const char *path)
 {
 	struct reader r = { .path = path, .pt = pt };
-	struct json_object *root = NULL;
+	struct json_nodes nodes = {};
 	char *text = NULL;
 	size_t len = 0;
 	int err;
@@ -1098,22 +908,18 @@ int engine_load_file(struct probe_table *pt, const char *path)
 		return err;
 	}
 	r.text = text;
-	if (strlen(text) != len) {
-		log_error("%s:%u: a NUL byte", path, text_line(text, text + strlen(text)));
-		err = -EINVAL;
-		goto out;
-	}
-	err = parse_text(&r, &root);
+	err = parse_text(&r, len, &nodes);
+	r.root = r.part = nodes.list;
 	if (!err)
-		err = check_duplicates(&r);
+		err = check_duplicates(&r, &nodes);
 	if (!err && !(pt->op_detail && pt->nodes))
-		err = check_detail(&r, root);
+		err = check_detail(&r);
 	if (!err)
-		err = read_preset(&r, root);
-out:
+		err = read_preset(&r);
 	if (err == -ENOMEM)
 		log_error("cannot read the preset %s: out of memory", path);
-	json_object_put(root);
+	json_nodes_free(&nodes);
+	free(r.parsed);
 	free(text);
 	return err;
 }

@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "target/elf.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/json_node.h"
 #include "util/text.h"
 
 /* ---- conditions ---- */
@@ -982,39 +982,37 @@ void probe_table_free(struct probe_table *pt)
 
 /* ---- bytes of calls ---- */
 
-int bytes_read_sizes(struct json_object *obj, struct enum_table *t, const char **ret_why)
+int bytes_read_sizes(const struct json_node *obj, struct enum_table *t, const char **ret_why)
 {
-	struct json_object *sizes;
+	const struct json_node *sizes = node_get(obj, "bytes");
+	size_t n = 0;
 
-	if (!json_object_object_get_ex(obj, "bytes", &sizes))
+	if (!sizes)
 		return 0;
 	*ret_why = "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it";
-	if (!json_object_is_type(sizes, json_type_array) || json_object_array_length(sizes) != t->n || t->object)
+	if (!node_is(sizes, JSON_ARRAY) || t->object)
 		return -EINVAL;
 	t->bytes = calloc(t->n ? t->n : 1, sizeof(*t->bytes));
 	if (!t->bytes)
 		return -ENOMEM;
-	for (size_t i = 0; i < t->n; i++) {
-		struct json_object *v = json_object_array_get_idx(sizes, i);
-		int64_t size = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : 0;
-
-		if (size < 1 || size > UINT8_MAX)
+	json_for_each (v, sizes) {
+		if (n == t->n || node_s64(v) < 1 || node_s64(v) > UINT8_MAX)
 			return -EINVAL;
-		t->bytes[i] = (uint8_t)size;
+		t->bytes[n++] = (uint8_t)node_s64(v);
 	}
-	return 0;
+	return n == t->n ? 0 : -EINVAL;
 }
 
-int bytes_read(struct json_object *obj, struct probe_spec *s, const char **ret_why)
+int bytes_read(const struct json_node *obj, struct probe_spec *s, const char **ret_why)
 {
-	struct json_object *v;
+	const struct json_node *v = node_get(obj, "bytes");
 	const char *rule, *times;
 	int count, type;
 
-	if (!json_object_object_get_ex(obj, "bytes", &v))
+	if (!v)
 		return 0;
 	*ret_why = "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\"";
-	rule = json_object_is_type(v, json_type_string) ? json_object_get_string(v) : "";
+	rule = node_string(v) ?: "";
 	times = strstr(rule, " * ");
 	if (!times)
 		return -EINVAL;

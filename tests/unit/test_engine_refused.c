@@ -234,7 +234,7 @@ static const struct {
 		"2: e: name 1 must be a string of 1 to 63 bytes, no control characters" },
 	{ START "'enums':{\n'e':{'names':['a\\n']}},'probes':[]}",
 		"2: e: name 0 must be a string of 1 to 63 bytes, no control characters" },
-	/* keys given twice: json-c would take the last */
+	/* keys given twice: readers would take the last */
 	{ START "'probes':[],\n'probes':[]}", "2: probes: is given twice" },
 	{ "{'name':'x',\n'name':'x','match':{'mapped':['a']},'probes':[]}",
 		"2: name: is given twice" },
@@ -243,7 +243,7 @@ static const struct {
 		"2: n: is given twice" },
 	{ START "'enums':{'e':{'names':[]},\n'e':{'names':['a']}},'probes':[]}",
 		"2: e: is given twice" },
-	{ START "\n'prob\\u0065s':[]}", "2: prob\\u0065s: a key without escapes is expected" },
+	{ START "'probes':[],\n'prob\\u0065s':[]}", "2: probes: is given twice" },
 };
 
 static void test_bad(void **state)
@@ -253,7 +253,7 @@ static void test_bad(void **state)
 		expect_bad(bads[i].text, bads[i].problem);
 }
 
-/* Not JSON at all: json-c words the reason. */
+/* Not JSON at all. */
 static void test_not_json(void **state)
 {
 	static const char *const texts[] = { "", " ", "\n\n", "{", "}", "x", "{'name' 'x'}",
@@ -273,7 +273,7 @@ static void test_not_json(void **state)
 	}
 	assert_int_equal(load_bytes(&pt, "{}\0{}", 5), -EINVAL);
 	assert_int_equal(load_bytes(&pt, "\n{\0}", 4), -EINVAL);
-	assert_non_null(strstr(said.text, ":2: a NUL byte"));
+	assert_non_null(strstr(said.text, ":2: "));
 	probe_table_free(&pt);
 }
 
@@ -353,7 +353,8 @@ static void test_hostile(void **state)
 		{ START "'checked':", "{'a':", 100000, "", "" },
 		{ START "'checked':", "[", 9, "]]]]]]]]],'probes':[]}", "" },
 		{ "{'", "k", 100000, "':1}", "kkk...: unknown key" },
-		{ "{'k", "\x1b[31m\x07\x7f", 1, "':1}", "\\x1b[31m\\x07\\x7f: unknown key" },
+		{ "{'k", "\x1b[31m", 1, "':1}", "control byte 0x1b in a string" },
+		{ "{'k", "\\u001b[31m\\u0007\\u007f", 1, "':1}", "\\x1b[31m\\x07\\x7f: unknown key" },
 		{ "{'", "k%d':1,'", 50000, "':1}", "k0: unknown key" },
 		{ "{'name':'", "n", 256, "'}", TEXT_RULE },
 		{ PROBES("{'symbol':'f','role':'"), "r", 200, "'}]}", "rrr... is not a role" },
