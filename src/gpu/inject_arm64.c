@@ -189,7 +189,6 @@ size_t inject_frame(const struct inject_state *s, uint64_t at, uint8_t *ret_fram
 	mcontext_t *m = &frame.context.uc_mcontext;
 	struct _aarch64_ctx end = { 0 };
 
-	(void)at;
 	_Static_assert(sizeof(frame) <= INJECT_FRAME_MAX && sizeof(f) + sizeof(end) <= sizeof(m->__reserved), "room for it");
 	frame.context.uc_stack.ss_flags = 0x7fffffff; /* not valid: its alternate stack stays as it is */
 	memcpy(&frame.context.uc_sigmask, &s->mask, sizeof(s->mask));

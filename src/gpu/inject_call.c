@@ -234,7 +234,6 @@ static void pass_on(pid_t tid, int status, int request)
 
 static bool is_own_stop(const struct call *c, int status)
 {
-	(void)c;
 	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
 }
 
@@ -346,7 +345,6 @@ static int prepare(struct call *c, const struct inject_work *w)
 
 static bool is_at_call(const struct call *c, int status)
 {
-	(void)c;
 	return WSTOPSIG(status) == (SIGTRAP | 0x80);
 }
 

@@ -104,7 +104,6 @@ int inject_state_begin_again(pid_t tid, struct inject_state *s, const struct inj
 {
 	struct user_regs_struct *r = &s->registers;
 
-	(void)seen;
 	r->rax = r->orig_rax;
 	r->rip -= 2;
 	r->orig_rax = (unsigned long long)-1;
@@ -113,7 +112,6 @@ int inject_state_begin_again(pid_t tid, struct inject_state *s, const struct inj
 
 bool inject_state_must_resume(const struct inject_state *s)
 {
-	(void)s;
 	return false;
 }
 

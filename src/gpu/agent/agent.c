@@ -19,37 +19,6 @@
 
 #include "gpu/hand_over.h"
 
-#define LOOK_NS UINT64_C(1000000000) /* what enabling takes at once is no rate */
-#define PAUSE_MAX_NS (60 * LOOK_NS)
-
-void budget_begin(struct budget *b, uint64_t now_ns, uint64_t own_ns)
-{
-	b->since_ns = now_ns;
-	b->own_ns = own_ns;
-}
-
-bool budget_exceeded(struct budget *b, uint32_t ppm, uint64_t now_ns, uint64_t own_ns)
-{
-	uint64_t elapsed = now_ns - b->since_ns, own = own_ns - b->own_ns;
-	double pause;
-
-	if (elapsed < LOOK_NS)
-		return false;
-	budget_begin(b, now_ns, own_ns);
-	if (!ppm || own <= elapsed / 1000000 * ppm)
-		return false;
-	/* as long as makes it the budget of both together */
-	pause = (double)own * 1e6 / ppm - (double)elapsed;
-	b->until_ns = now_ns + (pause > (double)PAUSE_MAX_NS ? PAUSE_MAX_NS : pause < (double)LOOK_NS ? LOOK_NS
-												      : (uint64_t)pause);
-	return true;
-}
-
-bool budget_again(const struct budget *b, uint32_t ppm, uint64_t now_ns)
-{
-	return !ppm || now_ns >= b->until_ns;
-}
-
 #define PATIENCE_S 5
 
 /* A message of inftrace with at most one descriptor. ret_fd: -1: none */
@@ -627,7 +596,6 @@ static void *thread_main(void *unused)
 {
 	char name[sizeof(agent.next_name)];
 
-	(void)unused;
 	pthread_mutex_lock(&agent_lock);
 	agent.thread = pthread_self();
 	agent.has_thread = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the agent may take of a CPU: where it takes more, it pauses for as long as brings the average back. */
+/* The agent's connection to inftrace, and what all vendors have in common. */
 #ifndef INFTRACE_GPU_AGENT_AGENT_H
 #define INFTRACE_GPU_AGENT_AGENT_H
 
@@ -8,22 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "gpu/agent/budget.h"
 #include "gpu/agent/clocks.h"
 #include "gpu/agent/ring.h"
-
-struct budget {
-	uint64_t since_ns, own_ns; /* when what it takes was looked at last, and how much it was by then */
-	uint64_t until_ns;         /* of the pause */
-};
-
-/* Something is collected from now on. Times are CLOCK_BOOTTIME; own_ns: what the agent has taken so far. */
-void budget_begin(struct budget *b, uint64_t now_ns, uint64_t own_ns);
-
-/* Whether it has taken more than ppm millionths of the last second or so, and is to pause. ppm 0: never. */
-bool budget_exceeded(struct budget *b, uint32_t ppm, uint64_t now_ns, uint64_t own_ns);
-
-/* Whether the pause is over. */
-bool budget_again(const struct budget *b, uint32_t ppm, uint64_t now_ns);
 
 /* The agent's connection to inftrace. The process may close any descriptor, and use its number for something else. */
 

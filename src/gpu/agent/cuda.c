@@ -72,7 +72,6 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 	size_t dropped = 0;
 	struct ring *ring;
 
-	(void)size;
 	pthread_mutex_lock(&agent_lock);
 	ring = agent_ring(&clocks);
 	if (ring) {

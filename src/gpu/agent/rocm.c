@@ -312,7 +312,6 @@ static int load(uint32_t *ret_version, uint32_t *ret_call)
 
 static int begin(uint32_t *ret_call)
 {
-	(void)ret_call;
 	return 0;
 }
 
@@ -397,7 +396,6 @@ static const struct backend rocm_backend = {
 
 static int initialize(void (*finalize)(void), void *user)
 {
-	(void)user;
 	memcpy(&library_of, &finalize, sizeof(library_of));
 	return agent_start(&rocm_backend) ? -1 : 0;
 }
@@ -405,7 +403,6 @@ static int initialize(void (*finalize)(void), void *user)
 /* At the end of the process, while its functions still work. */
 static void finalize(void *user)
 {
-	(void)user;
 	agent_exit();
 }
 
