@@ -29,7 +29,7 @@ MULTIARCH := $(shell $(CC) -print-multiarch)
 PKGS := libbpf libelf libdw zlib json-c libcrypto capstone libmicrohttpd
 # with sanitizers: what their reports need, compiled in half of the time
 CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
-WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+WARN := -Wall -Wextra -Wno-unused-parameter -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(KERNEL_O) \
 	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' -DAGENT_DIR='"$(PREFIX)/lib/inftrace"' $(shell pkg-config --cflags $(PKGS))
 LDLIBS := $(shell pkg-config --libs $(PKGS)) -liberty -lpthread -lm

@@ -96,7 +96,6 @@ static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kin
 
 static int try_btf(struct prober *p, const char *path)
 {
-	(void)p;
 	return access(path, R_OK) ? -errno : 0;
 }
 
@@ -105,8 +104,6 @@ static int try_ring_buffer(struct prober *p, const char *arg)
 	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "inftrace_probe", 0, 0,
 		(uint32_t)sysconf(_SC_PAGESIZE), NULL);
 
-	(void)p;
-	(void)arg;
 	close_all(&fd, 1);
 	return fd < 0 ? fd : 0;
 }
@@ -123,8 +120,6 @@ static int try_atomics(struct prober *p, const char *arg)
 	};
 	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 
-	(void)p;
-	(void)arg;
 	close_all(&fd, 1);
 	return fd < 0 ? fd : 0;
 }
@@ -156,8 +151,6 @@ static int try_task_storage(struct prober *p, const char *arg)
 		.btf_value_type_id = 2);
 	int fds[3] = { -1, -1, -1 }, err;
 
-	(void)p;
-	(void)arg;
 	err = fds[0] = load_storage_btf();
 	if (err < 0)
 		goto out;
@@ -190,8 +183,6 @@ static int try_attach_cookie(struct prober *p, const char *arg)
 	};
 	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 
-	(void)p;
-	(void)arg;
 	close_all(&fd, 1);
 	return fd < 0 ? fd : 0;
 }
@@ -250,8 +241,6 @@ static int try_uprobe_multi(struct prober *p, const char *arg)
 {
 	int err = uprobe_multi_error(0);
 
-	(void)p;
-	(void)arg;
 	if (err == -EBADF)
 		return 0;
 	return err == -EPERM ? err : -EOPNOTSUPP;
@@ -423,8 +412,6 @@ out:
 
 static int try_nop5(struct prober *p, const char *arg)
 {
-	(void)p;
-	(void)arg;
 	return features_nop5();
 }
 
@@ -460,7 +447,6 @@ static int try_uprobe(struct prober *p, const char *type_file)
 	FILE *f = fopen(type_file, "re");
 	int got, fd, err;
 
-	(void)p;
 	if (!f)
 		return -errno;
 	got = fscanf(f, "%" SCNu32, &attr.type);
@@ -501,7 +487,6 @@ static int try_faults(struct prober *p, const char *kind)
 		.sample_period = 1,
 	};
 
-	(void)p;
 	return try_event(&attr);
 }
 
@@ -512,8 +497,6 @@ static int try_cpu_clock(struct prober *p, const char *arg)
 		.freq = 1,
 		.sample_freq = 99 };
 
-	(void)p;
-	(void)arg;
 	return try_event(&attr);
 }
 
@@ -526,8 +509,6 @@ static int try_cycles(struct prober *p, const char *arg)
 	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
 
-	(void)p;
-	(void)arg;
 	close_all(&fd, 1);
 	return err;
 }

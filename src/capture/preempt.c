@@ -17,8 +17,6 @@
 
 int preempt_count_place(int64_t *ret_off, int *ret_anchor)
 {
-	(void)ret_off;
-	(void)ret_anchor;
 	return -ENOENT;
 }
 

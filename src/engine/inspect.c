@@ -185,8 +185,6 @@ static int list_note(const struct usdt_note *note, void *arg)
 
 static int stop_at_note(const struct usdt_note *note, void *arg)
 {
-	(void)note;
-	(void)arg;
 	return 1;
 }
 

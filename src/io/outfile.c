@@ -235,7 +235,6 @@ int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX])
 	return access(name, W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
 }
 
-
 /* ---- the file ---- */
 
 static bool is_own_descriptor(const char *name)

@@ -174,7 +174,6 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 
 static int first_slice(void *ctx, const struct pftrace_slice *s)
 {
-	(void)s;
 	((struct file_reader *)ctx)->f->events++;
 	return 0;
 }

@@ -16,7 +16,6 @@
 #include "sink/request_gpu.h"
 #include "sink/request_pairs.h"
 
-
 /* The most bytes of request_line_shape() and of request_line_stages(). */
 #define REQUEST_LINE_MAX (16 * 1024)
 

@@ -139,7 +139,6 @@ struct row_entry {
 	struct row row;
 };
 
-
 struct modules {
 	struct intern *in;
 	struct reader *reader;

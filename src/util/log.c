@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-
 #define TEXT_MAX 8192 /* one of a list of names */
 
 static int level;

@@ -37,7 +37,6 @@ static inline int on_start(void *arg, struct json_object *reply, char msg[CONTRO
 {
 	struct recording *r = arg;
 
-	(void)msg;
 	r->starts++;
 	json_object_object_add(reply, "message", json_object_new_string("window 1 is open"));
 	return 0;
@@ -57,8 +56,6 @@ static inline int on_dump(void *arg, uint64_t id, const char *reason, struct las
 {
 	struct recording *r = arg;
 
-	(void)reply;
-	(void)msg;
 	r->dumps++;
 	r->id = id;
 	r->last = last;
@@ -108,9 +105,6 @@ static char directory[64]; /* for one test; does not exist yet */
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-	(void)st;
-	(void)type;
-	(void)ftw;
 	return remove(path);
 }
 
@@ -304,13 +298,11 @@ static inline void leave_socket(const char *name)
 
 static inline int make_top(void **state)
 {
-	(void)state;
 	return mkdtemp(top) ? 0 : -1;
 }
 
 static inline int remove_top(void **state)
 {
-	(void)state;
 	return remove_all(top);
 }
 

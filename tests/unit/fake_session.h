@@ -54,13 +54,11 @@ void __wrap_follow_record(struct follow *f, const struct rec_hdr *h);
 
 int __wrap_session_engine_steps_fd(const struct session *s)
 {
-	(void)s;
 	return -1; /* no process has an engine */
 }
 
 int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns)
 {
-	(void)s;
 	fake_session.starts++;
 	*ret_boot_ns = clock_boot_ns();
 	return fake_session.start_err;
@@ -68,7 +66,6 @@ int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns)
 
 int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns)
 {
-	(void)s;
 	fake_session.stops++;
 	*ret_boot_ns = clock_boot_ns();
 	return fake_session.stop_err;
@@ -78,7 +75,6 @@ int __wrap_session_drain(struct session *s)
 {
 	const struct rec_hdr *h = fake_session.next;
 
-	(void)s;
 	fake_session.drains++;
 	fake_session.next = NULL;
 	if (h)
@@ -88,75 +84,63 @@ int __wrap_session_drain(struct session *s)
 
 unsigned int __wrap_session_fill(const struct session *s)
 {
-	(void)s;
 	return 0;
 }
 
 void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX])
 {
-	(void)s;
 	memset(ret_times, 0, HIT_MAX * sizeof(*ret_times));
 }
 
 uint64_t __wrap_session_sample_ns(const struct session *s, uint64_t *ret_period_ns)
 {
-	(void)s;
 	*ret_period_ns = 0;
 	return 0;
 }
 
 void __wrap_session_drain_control(struct session *s)
 {
-	(void)s;
 	fake_session.controls++;
 }
 
 void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX])
 {
-	(void)s;
 	memset(ret_lost, 0, REC_KIND_MAX * sizeof(*ret_lost));
 	ret_lost[REC_FAULT] = fake_session.lost;
 }
 
 struct counters __wrap_session_counters(const struct session *s)
 {
-	(void)s;
 	return (struct counters){ 0 };
 }
 
 int __wrap_session_requests(const struct session *s)
 {
-	(void)s;
 	return 0;
 }
 
 bool __wrap_session_over(const struct session *s)
 {
-	(void)s;
 	return fake_session.over;
 }
 
 int __wrap_session_wake(struct session *s)
 {
-	(void)s;
 	return 0;
 }
 
 void __wrap_session_idle(struct session *s)
 {
-	(void)s;
 }
 
 int __wrap_session_watch(struct session *s)
 {
-	(void)s;
 	fake_session.watches++;
 	return 0;
 }
 
 int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
 {
-	(void)s;
 	*ret_list = NULL;
 	*ret_n = 0;
 	return 0;
@@ -164,52 +148,38 @@ int __wrap_session_sums(const struct session *s, struct process_totals **ret_lis
 
 int __wrap_session_sums_fd(const struct session *s)
 {
-	(void)s;
 	return -1;
 }
 
 int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg)
 {
-	(void)s;
-	(void)cb;
-	(void)end;
-	(void)arg;
 	return 0;
 }
 
 int __wrap_session_peek_waits(struct session *s)
 {
-	(void)s;
 	return 0;
 }
 
 void __wrap_follow_scan(struct follow *f)
 {
-	(void)f;
 	fake_session.scans++;
 }
 
 void __wrap_follow_rescan(struct follow *f)
 {
-	(void)f;
 }
 
 void __wrap_follow_strangers(struct follow *f, uint64_t now_ns)
 {
-	(void)f;
-	(void)now_ns;
 }
 
 void __wrap_follow_turn(struct follow *f, uint64_t now_ns)
 {
-	(void)f;
-	(void)now_ns;
 }
 
 void __wrap_follow_record(struct follow *f, const struct rec_hdr *h)
 {
-	(void)f;
-	(void)h;
 }
 
 #endif

@@ -32,7 +32,6 @@ static inline int setup(void **state)
 {
 	uint32_t x = 1;
 
-	(void)state;
 	content = malloc(LARGE);
 	if (!content)
 		return -1;
@@ -45,7 +44,6 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-	(void)state;
 	free(content);
 	return 0;
 }
@@ -62,7 +60,6 @@ static inline void write_file(size_t from, size_t to)
 
 static inline int begin(void **state)
 {
-	(void)state;
 	now_ms = 1000000;
 	file_fd = memfd_create("t", MFD_CLOEXEC);
 	assert_true(file_fd >= 0);
@@ -73,7 +70,6 @@ static inline int begin(void **state)
 
 static inline int end(void **state)
 {
-	(void)state;
 	http_server_free(server);
 	close(file_fd);
 	return 0;

@@ -16,7 +16,6 @@ static struct stderr_grab said;
 
 static inline int make_preset_file(void **state)
 {
-	(void)state;
 	preset_fd = memfd_create("preset", MFD_CLOEXEC);
 	snprintf(preset_path, sizeof(preset_path), "/proc/self/fd/%d", preset_fd);
 	return preset_fd < 0;

@@ -63,7 +63,6 @@ static inline int leave_directory(const char *directory)
 
 static inline int setup(void **state)
 {
-	(void)state;
 	if (tasks_new(&rec.tasks))
 		return -1;
 	tell_task(TASK_FORK, PID, PID, "server");
@@ -73,7 +72,6 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-	(void)state;
 	tasks_free(rec.tasks);
 	probe_table_free(&probes);
 	return 0;

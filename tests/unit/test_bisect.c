@@ -9,7 +9,6 @@ static void test_places(void **state)
 {
 	int list[MAX];
 
-	(void)state;
 	for (int i = 0; i < MAX; i++)
 		list[i] = i / 3 * 2; /* each three times, with gaps */
 	for (size_t n = 0; n <= MAX; n++) {
@@ -31,7 +30,6 @@ static void test_length(void **state)
 {
 	size_t n = 3, calls = 0;
 
-	(void)state;
 	assert_int_equal(bisect((calls++, n + 1), i, i < 4), 4);
 	assert_int_equal(calls, 1);
 }

@@ -6,7 +6,6 @@ static void test_nothing(void **state)
 {
 	struct series s;
 
-	(void)state;
 	series_begin(&s);
 	add_usual(&s, 1000);
 	verdict(&s, UINT32_MAX);
@@ -20,7 +19,6 @@ static void test_own_states(void **state)
 		ST_BLOCKED_SLEEP, ST_BLOCKED_FAULT, ST_BLOCKED_GPU, ST_BLOCKED_OTHER, ST_STOPPED,
 		STATE_OTHER };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(states); i++) {
 		struct series s;
 		struct step step;
@@ -50,7 +48,6 @@ static void test_straggler(void **state)
 	struct step step;
 	struct cause c;
 
-	(void)state;
 	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 139 * MS;
 	step.workers[ST_RUNNABLE] += 139 * MS;
@@ -76,7 +73,6 @@ static void test_straggler_late(void **state)
 	struct step step;
 	struct cause c;
 
-	(void)state;
 	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 60 * MS;
 	step.held = 60 * MS;
@@ -215,7 +211,6 @@ static void test_left_out(void **state)
 	struct step slow;
 	struct cause c;
 
-	(void)state;
 	series_begin(&s);
 	add_without_barriers(&s, 60);
 	add_usual(&s, 60);
@@ -240,7 +235,6 @@ static void test_left_out_runnable(void **state)
 	struct step slow;
 	struct cause c;
 
-	(void)state;
 	series_begin(&s);
 	add_without_barriers(&s, 100);
 	slow = without_barriers(&s);
@@ -267,7 +261,6 @@ static void test_left_out_ops(void **state)
 	uint32_t op;
 	int64_t ns;
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 100; i++) {
 		struct op_time ops = { name_of(&s, "mul_mat"), about(&s, 30 * MS, 2) };
@@ -297,7 +290,6 @@ static void test_op(void **state)
 	uint32_t op;
 	int64_t ns;
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 100; i++) {
 		struct step step = usual(&s);

@@ -36,7 +36,6 @@ static void call(uint32_t tid, uint64_t start, uint64_t dur)
 
 static int begin(void **state)
 {
-	(void)state;
 	step = (struct et_step){ .nodes = nodes, .calls = calls };
 	return 0;
 }
@@ -53,7 +52,6 @@ static void assert_data(const struct et_node *n, const uint64_t *ids)
 /* 1 is a weight; 2, 3 and 5 are results. */
 static void test_results(void **state)
 {
-	(void)state;
 	node(2, 0, FROM(1));
 	node(3, 0, FROM(2, 1));
 	node(5, 0, FROM(3, 2, 3));
@@ -77,7 +75,6 @@ static void test_views(void **state)
 {
 	struct et_node *n;
 
-	(void)state;
 	node(2, 0, FROM(1));
 	n = node(5, 0, FROM(30));
 	n->sources[0].source = 2;
@@ -101,7 +98,6 @@ static void test_memory(void **state)
 {
 	struct et_node *n;
 
-	(void)state;
 	node(2, 0, FROM(1));
 	n = node(3, 9, FROM(2, 9));
 	n = node(4, 0, FROM(40));
@@ -141,7 +137,6 @@ static void test_times(void **state)
 /* A call that computes two nodes, which were copied in the wrong order. */
 static void test_fused(void **state)
 {
-	(void)state;
 	node(2, 0, FROM(1));
 	node(4, 0, FROM(3, 1))->seen_ns = START + 2000;
 	node(3, 0, FROM(2))->seen_ns = START + 2001;
@@ -165,7 +160,6 @@ static void test_fused(void **state)
 /* What needs nothing of its own step comes after the one before; the others do so by way of it. */
 static void test_step_before(void **state)
 {
-	(void)state;
 	node(2, 0, FROM(1));
 	node(3, 0, FROM(2));
 	node(4, 0, FROM(1));
@@ -181,7 +175,6 @@ static void test_step_before(void **state)
 /* A function that is called for a result without elements is no node, but one of the calls. */
 static void test_empty(void **state)
 {
-	(void)state;
 	node(2, 0, FROM(1))->t.shape[1] = 0;
 	node(3, 0, FROM(2));
 	node(4, 0, FROM(3, 2));
@@ -200,7 +193,6 @@ static void test_empty(void **state)
 /* A call of another operator than the node's: no times rather than wrong ones. */
 static void test_other_operator(void **state)
 {
-	(void)state;
 	node(2, 0, FROM(1))->t.op = 7;
 	call(MAIN, 990, 100);
 	calls[0].op = 8;
@@ -229,7 +221,6 @@ static void test_record(void **state)
 	uint32_t op = 1;
 	uint64_t four = 4, far = UINT64_MAX;
 
-	(void)state;
 	f.ops = f.types = &names;
 	r.h.tid = MAIN;
 	r.n = 3;
@@ -276,7 +267,6 @@ static void test_comm(void **state)
 	};
 	struct et_comm m;
 
-	(void)state;
 	assert_true(et_comm_read(&s, &r, &m));
 	assert_int_equal(m.node_type, 5);
 	assert_true(m.has_bytes && m.has_comm && !m.has_peer);
@@ -307,7 +297,6 @@ static void test_comm_order(void **state)
 		{ .start_ns = 40, .comm = 2 } };
 	struct et_step s = { .comms = list, .n_comms = 4 };
 
-	(void)state;
 	et_comms_resolve(&s, 50, 7);
 	for (unsigned int i = 0; i < 4; i++) {
 		assert_int_equal(list[i].start_ns, 10 * (i + 1));
@@ -336,7 +325,6 @@ static void test_calls(void **state)
 	};
 	static const size_t order[] = { 6, 2, 4, 1, 0, 5, 3 };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
 		call(want[order[i]].tid, want[order[i]].start, want[order[i]].dur);
 	et_calls_resolve(&step, 50, 7);
@@ -358,7 +346,6 @@ static void test_largest(void **state)
 	char type[64];
 	char *end;
 
-	(void)state;
 	memset(type, 'q', sizeof(type) - 1);
 	type[63] = 0;
 	n.n_sources = n.n_data = ET_SOURCES_MAX;

@@ -47,7 +47,6 @@ static void add_check(struct probe_spec *s, const char *rule)
 
 static int free_probes(void **state)
 {
-	(void)state;
 	probe_table_free(&probes);
 	return 0;
 }
@@ -59,7 +58,6 @@ static void test_pointer(void **state)
 	struct probe_spec *s, *same, *other;
 	uint64_t vals[FUNC_VALS_MAX] = { 2 };
 
-	(void)state;
 	add("f", "op *(arg2+80),s64 *(arg2+16),u32 *(arg1),ptr arg2,s32 *(*(arg2+8))");
 	add("f", "u32 *(arg2),u32 arg1");
 	add("g", "op *(arg2+80)");
@@ -98,7 +96,6 @@ static void test_stack(void **state)
 	struct probe_spec *s =
 		add("f", "op *(*(sp+8)+4),u32 *(*(sp+16)+4),u32 *(*(sp+8)),u64 *(sp+8)");
 
-	(void)state;
 	assert_true(call(s, 9, 0, 0));
 	assert_int_equal(s->misfits, 0x05);
 }
@@ -109,7 +106,6 @@ static void test_unknown(void **state)
 	uint64_t vals[FUNC_VALS_MAX] = { 2, 1, 1 };
 	struct probe_spec *s = add("f", "op arg1,op *(sp+8),op arg2");
 
-	(void)state;
 	assert_true(call_strings(s, vals, "", ""));
 	assert_string_equal(said.text,
 		"inftrace: warning: the preset lab does not know all of this engine: f: a is 2, "
@@ -133,7 +129,6 @@ static void test_late(void **state)
 	struct probe_spec *s = add("f", "op *(arg1),str arg2");
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
 
-	(void)state;
 	for (unsigned int i = 0; i < CHECK_CALLS; i++) {
 		assert_true(call_strings(s, vals, "text", ""));
 		assert_string_equal(said.text, "");
@@ -171,7 +166,6 @@ static void test_text(void **state)
 		{ "\x80", false },
 	};
 
-	(void)state;
 	memset(full, 'x', sizeof(full));
 	full[FUNC_STR_LEN - 1] = 0;
 	memcpy(cut, full, sizeof(cut));
@@ -193,7 +187,6 @@ static void test_checks(void **state)
 {
 	struct probe_spec *s = add("f", "s32 *(arg1),s64 *(arg2+8),op arg3");
 
-	(void)state;
 	add_check(s, "a > 0");
 	add_check(s, "a < 100");
 	add_check(s, "b != -1");
@@ -216,7 +209,6 @@ static void test_when(void **state)
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
 	const char *why;
 
-	(void)state;
 	assert_int_equal(spec_set_when(s, "a == mul_mat", &why), 0);
 	assert_true(call_strings(s, vals, "fine", ""));
 	assert_false(call_strings(s, vals, "\x90\x01", ""));
@@ -230,7 +222,6 @@ static void test_option(void **state)
 	struct probe_spec *s = add("f", "op *(arg1+8),str *(arg1+16)");
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
 
-	(void)state;
 	s->engine = NULL;
 	assert_true(call_strings(s, vals, "\x90\x01", ""));
 	assert_string_equal(said.text, "");
@@ -246,7 +237,6 @@ static void test_only_if(void **state)
 		unsigned int shown;
 	} calls[] = { { 0, 77, 1 }, { 1, 0, 1 }, { 2, 0, 3 }, { 2, 1, 7 }, { (uint64_t)-1, 0, 1 } };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		uint64_t vals[FUNC_VALS_MAX] = { calls[i].a, calls[i].b };
 		unsigned int shown = 0;
@@ -273,7 +263,6 @@ static void test_written(void **state)
 	struct json_object *args;
 	struct out o;
 
-	(void)state;
 	memcpy(&r.vals[4], "name", 5);
 	chrome_open(&o);
 	EMIT(&o, &r);
@@ -298,7 +287,6 @@ static void test_handles(void **state)
 	struct handles *handles = handles_new(NULL);
 	struct out o;
 
-	(void)state;
 	add("f", "handle arg1,ptr arg2,u32 *(arg3) at return");
 	handles_set(handles, PID, 0x77, "gemm");
 	rec.handles = handles;

@@ -11,7 +11,6 @@ static void test_chrome_empty(void **state)
 	struct json_object *clock;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	/* valid from the first flush on, with the target's name and the clocks */
 	flush(&o);
@@ -62,7 +61,6 @@ static void test_chrome_times(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
 		struct rec_syscall r = { .h = hdr(REC_SYSCALL, SYS_getpid) };
@@ -117,7 +115,6 @@ static void test_chrome_syscalls(void **state)
 	struct out o;
 	size_t n = 0;
 
-	(void)state;
 	chrome_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		struct rec_syscall r = { .h = hdr(REC_SYSCALL, calls[i].nr),
@@ -159,7 +156,6 @@ static void test_chrome_cpus_and_faults(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	EMIT(&o, &on);
 	on.h.start_ns += 10000;
@@ -215,7 +211,6 @@ static void test_chrome_functions(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	add_probe("compute", ROLE_OP, PROBE_F_SPAN, "$a",
 		"op arg1,ptr arg2,s32 arg3,u64 arg4,u64 arg5,s64 arg6");
 	add_probe("mark", ROLE_LAUNCH, PROBE_F_INSTANT, NULL, "");
@@ -272,7 +267,6 @@ static void test_chrome_tasks(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	memcpy(r.comm, "fifteen bytes..", 15);
 	for (r.h.id = TASK_FORK; r.h.id <= TASK_COMM + 1; r.h.id++) {
@@ -322,7 +316,6 @@ static void test_chrome_forgotten(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	memory.h.tid = PID;
 	EMIT(&o, &memory);
@@ -351,7 +344,6 @@ static void test_chrome_loss(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	l.count[REC_SYSCALL] = 3;
 	l.count[REC_STEP] = UINT64_MAX / 2;
@@ -377,7 +369,6 @@ static void test_chrome_mark(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	o.s->ops->mark(o.s, &m);
 	chrome_read(&o);
@@ -395,7 +386,6 @@ static void test_chrome_kept(void **state)
 	static const uint32_t tids[] = { TID, TID + 256, TID + 512, 7, 0 };
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (unsigned int i = 0; i < 300; i++) {
 		struct rec_hdr h = hdr(REC_HOLD, HOLD_READY);

@@ -41,7 +41,6 @@ static void test_slices(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, ARRAY_SIZE(turns));
@@ -111,7 +110,6 @@ static void test_arrows(void **state)
 	unsigned int n[2] = { 0 }, arrows = 0;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, ARRAY_SIZE(turns));
@@ -158,7 +156,6 @@ static void test_counters(void **state)
 {
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, ARRAY_SIZE(turns));
@@ -178,7 +175,6 @@ static void test_together(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, together, ARRAY_SIZE(together));
@@ -219,7 +215,6 @@ static void test_none(void **state)
 {
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	add_probe("other", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill", "s32 arg1");
 	chrome_open(&o);
@@ -247,7 +242,6 @@ static void test_groups(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, list, ARRAY_SIZE(list));
@@ -268,7 +262,6 @@ static void test_rotated(void **state)
 {
 	struct out o, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, 2);
@@ -303,7 +296,6 @@ static void test_hostile(void **state)
 	size_t rows = 0;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	chrome_open(&o);
 	for (uint32_t i = 0; i < 5000; i++) {

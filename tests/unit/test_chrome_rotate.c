@@ -62,7 +62,6 @@ static void test_chrome_rotate(void **state)
 {
 	struct out o, first;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
 	chrome_open(&o);
 	emit_one_of_each(&o, 1000);
@@ -92,7 +91,6 @@ static void test_chrome_rotate_arrows(void **state)
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };
 	struct out o, first;
 
-	(void)state;
 	call.h.flags = REC_F_WOKE;
 	call.h.tid = PID;
 	off.wake_ns = off.h.start_ns + 1000;

@@ -11,7 +11,6 @@ static void test_chrome_steps(void **state)
 	int64_t sum = 0;
 	struct out o;
 
-	(void)state;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 *(sp+8)");
 	chrome_open(&o);
@@ -58,7 +57,6 @@ static void test_chrome_two_lanes(void **state)
 	struct out o;
 	int64_t tids[4];
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	chrome_open(&o);
 	for (size_t i = 0; i < 4; i++) {
@@ -103,7 +101,6 @@ static void test_chrome_lanes(void **state)
 	size_t n = 0, steps = 2000, on_threads = 0;
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	chrome_open(&o);
 	for (size_t i = 0; i < steps; i++) {

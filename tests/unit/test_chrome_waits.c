@@ -9,7 +9,6 @@ static void test_chrome_off_cpu(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (uint32_t st = ST_RUNNABLE; st < ST_MAX; st++) {
 		struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, st), .cpu_from = 1 };
@@ -37,7 +36,6 @@ static void test_chrome_wakeups(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	r.h.flags = OFF_CPU_F_PREEMPT | REC_F_OPEN_START | REC_F_OPEN_END;
 	r.late = 1;
@@ -84,7 +82,6 @@ static void test_chrome_early_wakeup(void **state)
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	waker.h.tid = PID;
 	waker.h.start_ns = START + 1000;
@@ -126,7 +123,6 @@ static void test_chrome_fast_calls(void **state)
 	struct out o;
 	FILE *f;
 
-	(void)state;
 	chrome_open(&o);
 	call.h.tid = TID;
 	off.h.tid = PID;
@@ -173,7 +169,6 @@ static void test_chrome_arrows(void **state)
 	unsigned int n = 0;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	waker.h.tid = PID;
 	waker.h.dur_ns = 10000000;

@@ -8,7 +8,6 @@ static void offset_makes_boot_time_of_monotonic_time(void **state)
 	struct clock_shift shift = clock_shift_read();
 	uint64_t before, boot, after, offset;
 
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		offset = (uint64_t)clock_boot_offset_ns(&shift);
 		before = clock_mono_ns() - (uint64_t)shift.mono_ns;
@@ -25,7 +24,6 @@ static void offset_is_the_same_each_time(void **state)
 	struct clock_shift shift = clock_shift_read();
 	int64_t first = clock_boot_offset_ns(&shift);
 
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		assert_true(llabs(clock_boot_offset_ns(&shift) - first) <= (int64_t)NSEC_PER_MSEC);
 	}
@@ -33,7 +31,6 @@ static void offset_is_the_same_each_time(void **state)
 
 static void readings_are_of_one_time(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		uint64_t boot = clock_boot_ns(), mono = clock_mono_ns(), real = clock_ns(CLOCK_REALTIME);
 		struct clock_reading r = clock_read();

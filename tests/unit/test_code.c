@@ -153,7 +153,6 @@ static void expect_sampler(struct stacked *s)
 
 static void test_planted(void **state)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct stacked s;
 
@@ -168,7 +167,6 @@ static void test_planted_under_load(void **state)
 {
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 3, PERIOD);
 	for (int i = 0; i < 2000; i++) {
 		int64_t slower = random_below(&s, 20) ? 1 : 3;
@@ -188,7 +186,6 @@ static void test_nothing_planted(void **state)
 	struct json_object *o;
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 7, PERIOD);
 	for (int i = 0; i < 1000; i++) {
 		const struct part parts[] = { { C_FRAMES("\"attend [steps]\""), about(&s, 10 * MS, 2) } };
@@ -226,7 +223,6 @@ static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
 
 static void test_sentence_samples(void **state)
 {
-	(void)state;
 	ONE_SLOW_SAYS(1, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""),
 		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 }
@@ -255,13 +251,11 @@ static void test_samples_left_out(void **state)
 		}
 		STACKED_SAYS(&s, left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
 	}
-	(void)state;
 }
 
 /* One sample says nothing, however far it is from what is usual. */
 static void test_sentence_too_few(void **state)
 {
-	(void)state;
 	ONE_SLOW_SAYS(1, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""), "the calling thread computed 12.6 ms longer\n",
 		"these samples do not show that one function holds most of it");
 }
@@ -269,7 +263,6 @@ static void test_sentence_too_few(void **state)
 /* A function of a library, called from Python. */
 static void test_sentence_called_from(void **state)
 {
-	(void)state;
 	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""),
 		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
 }
@@ -296,7 +289,6 @@ static void test_sentence_helper(void **state)
 			shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (",
 			shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
 	}
-	(void)state;
 }
 
 /* The same where the helper is the innermost function that is named. */
@@ -304,7 +296,6 @@ static void test_sentence_python_helper(void **state)
 {
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD / 10);
 	for (int i = 0; i < 200; i++) {
 		const struct part parts[] = {
@@ -321,7 +312,6 @@ static void test_sentence_python_helper(void **state)
 /* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
 static void test_sentence_package(void **state)
 {
-	(void)state;
 	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
 					     "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
 		"in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for `rank (rank.py:12)` (",
@@ -335,7 +325,6 @@ static void test_sentence_second(void **state)
 {
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD / 10);
 	for (int i = 0; i < 200; i++) {
 		const struct part parts[] = {
@@ -353,7 +342,6 @@ static void test_sentence_wait(void **state)
 {
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD);
 	for (int i = 0; i < 200; i++) {
 		const struct part parts[] = { { PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) } };
@@ -372,7 +360,6 @@ static void test_lines(void **state)
 	struct json_object *o, *row;
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 3, 1, PY_FRAMES("\"f (a.py:10)\""), 3 * PERIOD);
 	add_stack(&s, "cpu", "sample", 5, 2, PY_FRAMES("\"f (a.py:12)\""), 5 * PERIOD);
@@ -391,7 +378,6 @@ static void test_recursion(void **state)
 	struct json_object *o, *rows;
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 4, 1, "\"f [x]\",\"g [x]\",\"f [x]\",\"f [x]\",\"main [x]\"", 4 * PERIOD);
 	add_stack(&s, "cpu", "sample", 1, 2, "\"g [x]\",\"main [x]\"", PERIOD);
@@ -420,7 +406,6 @@ static void test_frames(void **state)
 	char text[2000];
 	struct code_frame f;
 
-	(void)state;
 	assert_frame("main [steps]", "main [steps]", 0, CODE_NATIVE);
 	assert_frame("operator()(int) const [libx.so]", "operator()(int) const [libx.so]", 0, CODE_NATIVE);
 	assert_frame("sched.schedule (scheduler.py:212)", "sched.schedule (scheduler.py)", 212, CODE_PYTHON);
@@ -501,7 +486,6 @@ static void test_wakers(void **state)
 		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
 	struct json_object *report, *woken;
 
-	(void)state;
 	report = run_json(lines, ARGV("--json", "-"));
 	woken = get(first_of(first_of(process_of(report), "code"), "functions"), "woken_by");
 	assert_string_equal(text_at(woken, "function"), "give (pool.py)");
@@ -516,7 +500,6 @@ static void test_wakers(void **state)
 /* The function of an operator that has so many more samples than the next one that chance does not explain it. */
 static void test_operators(void **state)
 {
-	(void)state;
 	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", 6);
 	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), "", 0);
 	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", 7);
@@ -539,7 +522,6 @@ static void assert_bad(const char *line, const char *why)
 
 static void test_bad_lines(void **state)
 {
-	(void)state;
 	assert_bad(LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack");
 	assert_bad(LINE(CPU "\"samples\":1,\"stack\":\"x\"", ""), "line 1: shape.stack is not a number");
 	assert_bad(LINE(CPU "\"samples\":-1,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
@@ -559,7 +541,6 @@ static void test_same_number(void **state)
 	const char *lines = LINE(CPU "\"samples\":3,\"stack\":1", ",\"frames\":[\"f [x]\"]")
 		LINE(CPU "\"samples\":1,\"stack\":1", ",\"frames\":[\"g [x]\"]") LINE(CPU "\"samples\":1,\"stack\":1", "");
 
-	(void)state;
 	REPORT_SAYS(lines, ARGV("-"), "Code outside of steps: 5 samples", "  f [x]                                            33.33 %",
 		"  g [x]                                            66.67 %");
 }
@@ -570,7 +551,6 @@ static void test_unknown(void **state)
 	struct json_object *o, *table;
 	struct stacked s;
 
-	(void)state;
 	stacked_begin(&s, 1, PERIOD);
 	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":0", ""), s.p.out);
 	fputs(LINE(CPU "\"samples\":1,\"tid\":2,\"step\":0", ""), s.p.out);
@@ -608,7 +588,6 @@ static void test_deep(void **state)
 {
 	struct output result;
 
-	(void)state;
 	deep_stack(&result, 60000);
 	assert_int_equal(result.rc, EXIT_OK);
 	assert_contains(result.out, "  f [x]                                            50.00 %");
@@ -631,7 +610,6 @@ static void test_huge(void **state)
 	struct output result;
 	char *lines;
 
-	(void)state;
 	assert_true(asprintf(&lines, "%s%s", line, line) > 0);
 	run_lines(&result, lines, strlen(lines));
 	assert_int_equal(result.rc, EXIT_RUN); /* 1e300 is no time */
@@ -650,7 +628,6 @@ static void test_too_many(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	for (uint32_t i = 0; i < STACK_FUNCTIONS_MAX + 10; i++)
 		fprintf(p.out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);

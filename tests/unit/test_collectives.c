@@ -98,7 +98,6 @@ static struct collectives written(bool chrome)
 
 static void test_written(void **state)
 {
-	(void)state;
 	for (int chrome = 0; chrome < 2; chrome++) {
 		struct collectives c = written(chrome);
 
@@ -134,7 +133,6 @@ static void test_keys(void **state)
 {
 	struct collectives a = written(false), b = written(true);
 
-	(void)state;
 	for (unsigned int i = 0; i < CALLS; i++) {
 		assert_int_equal(a.calls[i].key, b.calls[i].key);
 		for (unsigned int k = 0; k < i; k++)

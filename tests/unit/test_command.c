@@ -26,7 +26,6 @@ static void make_file(const char *name, mode_t mode)
 
 static int enter_directory(void **state)
 {
-	(void)state;
 	signal(SIGPIPE, SIG_IGN);
 	setenv("PATH", "/usr/bin:/bin", 1); /* not folders that only some may search */
 	if (!mkdtemp(dir) || chdir(dir) || mkdir("here", 0700) || mkdir("folder", 0700) ||
@@ -40,7 +39,6 @@ static int enter_directory(void **state)
 
 static int leave_directory(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		unlink(files[i]);
 	rmdir("here/tool");
@@ -84,7 +82,6 @@ static void test_check(void **state)
 		"tool/x", "", ".", "..", "/bin/sh", "/bin/nothing", "tool:" };
 	char *before = strdup(getenv("PATH"));
 
-	(void)state;
 	for (size_t p = 0; p < ARRAY_SIZE(paths); p++) {
 		if (paths[p])
 			setenv("PATH", paths[p], 1);
@@ -106,7 +103,6 @@ static void test_check_errors(void **state)
 {
 	char *before = strdup(getenv("PATH")), *path, *longest;
 
-	(void)state;
 	setenv("PATH", "/nonexistent:.", 1);
 	assert_int_equal(command_check("tool"), 0);
 	assert_int_equal(command_check("nothing"), -ENOENT);
@@ -157,7 +153,6 @@ static void test_loader(void **state)
 		char name[LOADER_PATH_MAX + 1];
 	} image;
 
-	(void)state;
 	assert_int_equal(loader_of("/proc/self/exe", own), 0);
 	write_file("script", "#!/bin/sh\n", 10);
 	assert_int_equal(loader_of("script", loader), -ENOEXEC);
@@ -239,7 +234,6 @@ static void test_exit_codes(void **state)
 {
 	unsigned int fds = count_fds();
 
-	(void)state;
 	assert_int_equal(run_shell("exit 0"), 0);
 	assert_int_equal(run_shell("exit 7"), 7);
 	assert_int_equal(run_shell("exit 255"), 255);
@@ -253,7 +247,6 @@ static void test_wait(void **state)
 {
 	struct command cmd, none = {};
 
-	(void)state;
 	command_wait(&none);
 	spawn_shell(&cmd, "sleep 0.1; exit 7");
 	assert_int_equal(command_release(&cmd), 0);
@@ -277,7 +270,6 @@ static void test_exec_failure(void **state)
 	};
 	unsigned int fds = count_fds();
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char *argv[] = { (char *)names[i].name, NULL };
 		struct command cmd;
@@ -298,7 +290,6 @@ static void test_held(void **state)
 	struct command cmd;
 	int status;
 
-	(void)state;
 	spawn_shell(&cmd, "echo > out");
 	assert_int_equal(waitpid(cmd.pid, &status, WNOHANG), 0);
 	assert_int_not_equal(access("out", F_OK), 0);
@@ -324,7 +315,6 @@ static void test_killed_while_held(void **state)
 	unsigned int fds = count_fds();
 	struct command cmd;
 
-	(void)state;
 	spawn_shell(&cmd, "exit 0");
 	assert_int_equal(kill(cmd.pid, SIGKILL), 0);
 	wait_exited(&cmd);
@@ -338,7 +328,6 @@ static void test_end(void **state)
 {
 	struct command cmd, none = {};
 
-	(void)state;
 	command_end(&none);
 	spawn_shell(&cmd, "exec sleep 1000");
 	assert_int_equal(command_release(&cmd), 0);
@@ -375,7 +364,6 @@ static void test_signals(void **state)
 {
 	sigset_t block, before;
 
-	(void)state;
 	sigemptyset(&block);
 	sigaddset(&block, SIGINT);
 	sigaddset(&block, SIGTERM);
@@ -402,7 +390,6 @@ static void test_descriptors(void **state)
 	char script[128];
 	unsigned int n = 0;
 
-	(void)state;
 	for (int fd = 0; fd < 1024; fd++) {
 		int flags = fcntl(fd, F_GETFD);
 

@@ -26,7 +26,6 @@ static void test_words(void **state)
 		"inftrace record --model *** -d1s",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
 		assert_string_equal(command_line_text(rows[i], NULL, text), wanted[i]);
 }
@@ -37,7 +36,6 @@ static void test_command(void **state)
 	char *const argv[] = { "inftrace record", "-d", "1s", "--", "./llama cli", "-p", "my prompt", NULL };
 	char *const alone[] = { "inftrace record", "true", NULL };
 
-	(void)state;
 	assert_string_equal(command_line_text(argv, argv + 4, text), "inftrace record -d 1s -- './llama cli' ...");
 	assert_string_equal(command_line_text(alone, alone + 1, text), "inftrace record -- true");
 }
@@ -47,7 +45,6 @@ static void test_long(void **state)
 	static char word[4000];
 	char *const argv[] = { "inftrace record", "-a", "-o", word, NULL };
 
-	(void)state;
 	for (size_t n = 1; n < sizeof(word); n++) {
 		word[n - 1] = n % 3 ? 'x' : '\'';
 		assert_in_range(strlen(command_line_text(argv, NULL, text)), 1, COMMAND_LINE_MAX - 1);

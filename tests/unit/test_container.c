@@ -43,7 +43,6 @@ static void test_cgroups(void **state)
 		{ ":::\n:", NULL, NULL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct container c = { 0 };
 		bool in = container_of_cgroups(cases[i].cgroups, &c);
@@ -59,7 +58,6 @@ static void test_cgroups(void **state)
 
 static void test_host(void **state)
 {
-	(void)state;
 	assert_true(container_host_ok("llama-7d9c5-x2x9z"));
 	assert_true(container_host_ok("node1.example.org"));
 	assert_false(container_host_ok(""));
@@ -77,7 +75,6 @@ static void test_text(void **state)
 	struct container c = { .id = ID, .pod = UID, .host = "server-0" };
 	char buf[CONTAINER_TEXT_MAX];
 
-	(void)state;
 	assert_string_equal(container_text(&c, buf), "container 0123456789ab, pod " UID ", host server-0");
 	c.id[0] = c.host[0] = '\0';
 	assert_string_equal(container_text(&c, buf), "pod " UID);

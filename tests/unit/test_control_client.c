@@ -127,7 +127,6 @@ static void test_find(void **state)
 	pid_t a, b, all;
 	char line[256];
 
-	(void)state;
 	expect_not_found(0, -ENOENT, "no recording is running that you may control");
 	assert_int_equal(mkdir(directory, 0700), 0);
 	expect_not_found(0, -ENOENT, "no recording is running that you may control");
@@ -175,7 +174,6 @@ static void test_ask(void **state)
 	struct stderr_grab g;
 	pid_t pid;
 
-	(void)state;
 	pid = server_start(1);
 	assert_int_equal(find(0, &peer, &g), 0);
 	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
@@ -211,7 +209,6 @@ static void test_stopped(void **state)
 	int fds[256], n = 0;
 	size_t n_peers;
 
-	(void)state;
 	/* before there are descriptors that they would inherit */
 	full = server_start(1);
 	stopped = server_start(1);
@@ -336,7 +333,6 @@ static void test_wrong_answers(void **state)
 	struct stderr_grab g;
 	int err;
 
-	(void)state;
 	memset(long_text, ' ', sizeof(long_text) - 1);
 	memcpy(long_text, "{\"ok\":true}", 11);
 	assert_int_equal(mkdir(directory, 0700), 0);
@@ -360,7 +356,6 @@ static void test_descriptors(void **state)
 	struct json_object *reply;
 	int before, fd;
 
-	(void)state;
 	assert_int_equal(mkdir(directory, 0700), 0);
 	before = count_fds();
 	for (int n = 0; n <= 8; n++) {
@@ -388,7 +383,6 @@ static void test_impostor(void **state)
 	struct stderr_grab g;
 	pid_t pid;
 
-	(void)state;
 	assert_int_equal(mkdir(directory, 0700), 0);
 	pid = impostor_start("{\"ok\":true,\"targets\":[1]}", 1, 0, peer.pid);
 	expect_not_found(0, -ENOENT, "no recording is running");
@@ -418,7 +412,6 @@ static void test_wrong_status(void **state)
 	char text[64];
 	size_t n;
 
-	(void)state;
 	assert_int_equal(mkdir(directory, 0700), 0);
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		pid_t one = impostor_start(statuses[i], 1, 0, 0),
@@ -447,7 +440,6 @@ static void test_links(void **state)
 	pid_t pid;
 	size_t n;
 
-	(void)state;
 	pid = server_start(1);
 	assert_int_equal(symlink(socket_of(pid), path_of("link")), 0);
 	assert_int_equal(rename(path_of("link"), socket_of(1)), 0);

@@ -51,7 +51,6 @@ static void test_ipc(void **state)
 	struct counters c = { COUNTERS_HARDWARE, 7 };
 	uint64_t n[PMU_MAX] = { 1, 3, 0 }, ipc = 0;
 
-	(void)state;
 	assert_true(counts_ipc(&c, n, &ipc));
 	assert_int_equal(ipc, 333);
 	n[0] = UINT64_MAX;
@@ -69,7 +68,6 @@ static void test_ipc(void **state)
 
 static void test_sets(void **state)
 {
-	(void)state;
 	assert_int_equal(counter_set_parse("hardware"), COUNTERS_HARDWARE);
 	assert_int_equal(counter_set_parse("software"), COUNTERS_SOFTWARE);
 	assert_int_equal(counter_set_parse("hard"), COUNTERS_NONE);
@@ -85,7 +83,6 @@ static void test_steps(void **state)
 	struct out o;
 	char *line;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &plain);
 	emit_step(&o, 0, COUNTED);
@@ -110,7 +107,6 @@ static void test_operators(void **state)
 {
 	struct out o;
 
-	(void)state;
 	rec.counters.mask = 3;
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "u32 arg1,str arg2");
 	add_probe("g", ROLE_OP, PROBE_F_SPAN, NULL, "");
@@ -136,7 +132,6 @@ static void test_many_names(void **state)
 	char symbol[64];
 	struct out o;
 
-	(void)state;
 	for (uint32_t i = 0; i < n; i++) {
 		snprintf(symbol, sizeof(symbol), "%04u%*s", i, 50, "x");
 		add_probe(symbol, ROLE_OP, PROBE_F_SPAN, NULL, "");
@@ -158,7 +153,6 @@ static void test_slices(void **state)
 {
 	struct out o;
 
-	(void)state;
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "u32 arg1,str arg2");
 	add_probe("g", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");

@@ -52,7 +52,6 @@ static void test_limits(void **state)
 		{ "no colons\n::\n:::\n0:", 0 },
 	};
 
-	(void)state;
 	put("a", "cpu.max", "150000 100000\n");
 	put("a/b", "cpu.max", "25000 100000\n");
 	put("a/more", "cpu.max", "400000 100000\n");

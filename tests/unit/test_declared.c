@@ -25,7 +25,6 @@ static void test_names(void **state)
 	struct declared d;
 	struct elf_file *elf;
 
-	(void)state;
 	assert_true(texts[0][0]);
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	assert_int_equal(declared_read(elf, &d), 0);

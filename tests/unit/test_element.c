@@ -101,7 +101,6 @@ static void test_found(void **state)
 		struct element want;
 	} cases[] = { FUNCTIONS(small), FUNCTIONS(odd), FUNCTIONS(power), FUNCTIONS(tripled), FUNCTIONS(large) };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct element e = {};
 
@@ -118,7 +117,6 @@ static void test_not_found(void **state)
 	static const char *const names[] = { "first_id", "two_vectors", "insert", "main", "test_not_found" };
 	struct element e = { .size = 7 };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		assert_int_equal(find(names[i], &e), -ENOENT);
 		assert_int_equal(e.size, 7);

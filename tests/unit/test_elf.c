@@ -44,7 +44,6 @@ static void test_libc_functions(void **state)
 	static const char *const names[] = { "malloc", "getppid", "pthread_cond_wait", "qsort" };
 	struct libc libc = open_libc();
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct elf_symbol sym;
 		uint8_t code[8];
@@ -73,7 +72,6 @@ static void test_libc_glob(void **state)
 	struct elf_symbol last = { 0 }, sym;
 	struct libc libc = open_libc();
 
-	(void)state;
 	assert_true(elf_match_symbols(libc.elf, "*", remember_symbol, &last) > 1000);
 	last = (struct elf_symbol){ 0 };
 	assert_int_equal(elf_match_symbols(libc.elf, "getppi[d]", remember_symbol, &last), 1);
@@ -88,7 +86,6 @@ static void test_libc_nearest(void **state)
 	const char *out[3];
 	struct libc libc = open_libc();
 
-	(void)state;
 	assert_true(elf_nearest_symbols(libc.elf, "pthread_cond_wayt", out, 3) >= 1);
 	assert_string_equal(out[0], "pthread_cond_wait");
 	assert_int_equal(elf_nearest_symbols(libc.elf, "zzzzzzzzzqqqqqqqqqq", out, 3), 0);
@@ -101,7 +98,6 @@ static int find_loaded_build_id(struct dl_phdr_info *info, size_t size, void *ar
 {
 	char *hex = arg;
 
-	(void)size;
 	if (info->dlpi_name[0]) /* not the executable */
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -124,7 +120,6 @@ static void test_self(void **state)
 	struct elf_file *elf;
 	struct elf_symbol sym;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	/* a static function: only .symtab has it */
 	assert_int_equal(elf_find_symbol(elf, "remember_symbol", &sym), 0);
@@ -146,7 +141,6 @@ static void test_not_elf(void **state)
 	struct elf_file *elf;
 	char path[] = "/tmp/inftrace-elf-XXXXXX";
 
-	(void)state;
 	assert_non_null(mkdtemp(path));
 	assert_int_equal(elf_open("/nonexistent/lib.so", &elf), -ENOENT);
 	assert_int_equal(elf_open(path, &elf), -EISDIR);
@@ -343,7 +337,6 @@ static void test_image_lookup(void **state)
 	uint64_t offset;
 	char hex[9];
 
-	(void)state;
 	image_fill(&im);
 	elf = open_image(&im);
 	assert_int_equal(elf_machine(elf), EM_X86_64);
@@ -400,7 +393,6 @@ static void test_image_glob(void **state)
 	struct elf_file *elf;
 	struct image im;
 
-	(void)state;
 	image_fill(&im);
 	elf = open_image(&im);
 	/* aliases once, by the stronger name; .dynsym's copies not again; by offset */
@@ -421,7 +413,6 @@ static void test_image_nearest(void **state)
 	struct elf_file *elf;
 	struct image im;
 
-	(void)state;
 	image_fill(&im);
 	elf = open_image(&im);
 	assert_int_equal(elf_nearest_symbols(elf, "alhpa", out, 4), 0); /* two edits of five */
@@ -449,7 +440,6 @@ static void test_many_symbols(void **state)
 	Elf64_Sym *syms;
 	char *strings, name[STR];
 
-	(void)state;
 	size = sizeof(*im) + syms_size + (size_t)N * STR;
 	im = calloc(1, size);
 	assert_non_null(im);
@@ -520,7 +510,6 @@ static void test_header_errors(void **state)
 	struct image good, im;
 	struct elf_file *elf;
 
-	(void)state;
 	image_fill(&good);
 #define EXPECT(error, change)                                               \
 	do {                                                                \
@@ -553,7 +542,6 @@ static void test_table_errors(void **state)
 	size_t sum = 0;
 	const char *out[2];
 
-	(void)state;
 	image_fill(&good);
 #define EXPECT(error, change)                                                                   \
 	do {                                                                                    \
@@ -607,7 +595,6 @@ static void test_shared_names(void **state)
 	Elf64_Sym *syms;
 	char *strings;
 
-	(void)state;
 	im = calloc(1, size);
 	assert_non_null(im);
 	image_fill(im);
@@ -634,7 +621,6 @@ static void test_note_errors(void **state)
 	struct elf_file *elf;
 	char hex[ELF_BUILD_ID_MAX];
 
-	(void)state;
 	image_fill(&good);
 #define EXPECT(error, change)                                                 \
 	do {                                                                  \
@@ -666,7 +652,6 @@ static void test_cut_and_flipped(void **state)
 	struct elf_file *elf;
 	size_t opened = 0;
 
-	(void)state;
 	image_fill(&good);
 	for (size_t len = 0; len < sizeof(good); len++) {
 		if (open_bytes(&good, len, &elf))

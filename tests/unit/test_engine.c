@@ -74,7 +74,6 @@ static void test_llama_cpp(void **state)
 	const struct probe_spec *s;
 	struct probe_table pt = {};
 
-	(void)state;
 	assert_int_equal(engine_load(&pt, "engines/llama.cpp.json"), 0);
 	assert_int_equal(pt.n_engines, 1);
 	assert_string_equal(pt.engines[0]->name, "llama.cpp");
@@ -115,7 +114,6 @@ static void test_installed(void **state)
 	struct probe_table pt = {};
 	size_t n;
 
-	(void)state;
 	assert_int_equal(setenv("INFTRACE_ENGINES", "engines", 1), 0);
 	stderr_grab_begin(&said);
 	engine_load_all(&pt);
@@ -155,7 +153,6 @@ static void test_installed(void **state)
 
 static void test_good(void **state)
 {
-	(void)state;
 	expect_good(PROBES(""));
 	expect_good(PROBES("{" F "}"));
 	expect_good(START "'version':0,'checked':[],'enums':{},'probes':[]}\n\n ");
@@ -179,7 +176,6 @@ static void test_name_rules(void **state)
 	struct probe_table pt = {};
 	const struct probe_spec *s;
 
-	(void)state;
 	assert_int_equal(
 		load_text(&pt, START "'enums':{'e':{'names':['zero','one']}},'probes':["
 				     "{'symbol':'rule','role':'step','args':{'n':'s32 arg1'},"
@@ -207,7 +203,6 @@ static void test_usdt(void **state)
 	struct probe_table pt = {};
 	const struct probe_spec *s;
 
-	(void)state;
 	assert_int_equal(load_text(&pt, PROBES("{'usdt':['p:n','q:*'],'role':'op','args':{'a':'f64 arg12'}},"
 					       "{'begin':'usdt:p:b','end':'usdt:p:e','role':'request'},"
 					       "{'instant':'usdt:p:i','role':'op'}")),
@@ -235,7 +230,6 @@ static void test_conditions(void **state)
 	const struct probe_spec *s;
 	struct probe p;
 
-	(void)state;
 	assert_int_equal(
 		load_text(&pt, START
 			"'enums':{'e':{'names':['zero','one']}},'probes':["
@@ -275,7 +269,6 @@ static void test_detail(void **state)
 	struct probe_table pt = {};
 	struct probe p;
 
-	(void)state;
 	assert_int_equal(load_text(&pt, DETAIL), 0);
 	assert_int_equal(pt.n, 3);
 	assert_int_equal(get(&pt, "f")->nargs, 1);
@@ -309,7 +302,6 @@ static void test_names(void **state)
 	const struct probe_spec *s;
 	struct probe p;
 
-	(void)state;
 	assert_int_equal(load_text(&pt,
 				 PROBES("{'symbol':'get','role':'other','args':{'h':'ptr *(*(arg1)+8) at return',"
 					"'n':'str arg3'},'names':{'h':'$n'}},"
@@ -346,7 +338,6 @@ static void test_two(void **state)
 {
 	struct probe_table pt = {};
 
-	(void)state;
 	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0);
 	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0); /* another engine's function */
 	assert_int_equal(load_text(&pt, PROBES("{" F "},{" F "}")), -EINVAL);

@@ -26,7 +26,6 @@ static void test_enum_from_file(void **state)
 	const struct probe_spec *s;
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(load_text(&pt, START
 				 "'enums':{'e':{'table_symbol':'test_op_names','names':['old']},"
 				 "'other':{'table_symbol':'no_such_table','names':['kept']}},"
@@ -73,7 +72,6 @@ static void test_enum_of_process(void **state)
 	struct probe_table pt = {};
 	const char *old;
 
-	(void)state;
 	assert_int_equal(load_text(&pt, START
 				 "'enums':{'e':{'table_symbol':'t','names':['old']}},'probes':["
 				 "{'symbol':'f','role':'op','args':{'o':'e arg1'},'name':'$o'}]}"),

@@ -248,7 +248,6 @@ static const struct {
 
 static void test_bad(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++)
 		expect_bad(bads[i].text, bads[i].problem);
 }
@@ -262,7 +261,6 @@ static void test_not_json(void **state)
 		"{'name':tru}" };
 	struct probe_table pt = {};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		char line[80];
 
@@ -292,7 +290,6 @@ static void test_truncated(void **state)
 	char text[sizeof(everything)];
 	size_t len;
 
-	(void)state;
 	strcpy(text, everything);
 	len = put_quotes(text);
 	expect_good(everything);
@@ -313,7 +310,6 @@ static void test_changed(void **state)
 	char text[sizeof(everything)];
 	size_t len;
 
-	(void)state;
 	strcpy(text, everything);
 	len = put_quotes(text);
 	for (size_t i = 0; i < len; i += cases(1, 7)) {
@@ -374,7 +370,6 @@ static void test_hostile(void **state)
 			"more than 4096 names" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		char before[256], *text;
 
@@ -396,7 +391,6 @@ static void test_size(void **state)
 	char *big = test_malloc(max + 1);
 	struct probe_table pt = {};
 
-	(void)state;
 	memset(big, ' ', max + 1);
 	memcpy(big + max - strlen(text), text, strlen(text));
 	assert_int_equal(load_bytes(&pt, big, max), 0);
@@ -411,7 +405,6 @@ static void test_too_many(void **state)
 	struct probe_table pt = {};
 	char *text;
 
-	(void)state;
 	text = repeat(
 		START "'probes':[{" F "}", ",\n{'symbol':'f%d','role':'op'}", SPECS_MAX - 1, "]}");
 	assert_int_equal(load_text(&pt, text), 0);

@@ -87,7 +87,6 @@ static void test_variables(void **state)
 	struct json_object *obj, *vars;
 	char *json;
 
-	(void)state;
 	hash_with(env, &json, NULL);
 	assert_null(strstr(json, "hush"));
 	obj = json_tokener_parse(json);
@@ -108,7 +107,6 @@ static void test_system(void **state)
 	struct utsname uts;
 	char *json;
 
-	(void)state;
 	assert_int_equal(uname(&uts), 0);
 	hash_with(env, &json, NULL);
 	obj = json_tokener_parse(json);
@@ -149,7 +147,6 @@ static void test_canonical(void **state)
 	FILE *pipe;
 	int fd;
 
-	(void)state;
 	hash_with(env, &json, hash);
 	obj = json_tokener_parse(json);
 	check_sorted(obj);
@@ -179,7 +176,6 @@ static void test_equal_and_not(void **state)
 	char *const fewer[] = { "OMP_NUM_THREADS=4", NULL };
 	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
 
-	(void)state;
 	hash_with(one, NULL, a);
 	hash_with(reordered, NULL, b);
 	assert_string_equal(a, b);
@@ -202,7 +198,6 @@ static void test_libraries(void **state)
 	struct env_library swap;
 	struct json_object *obj;
 
-	(void)state;
 	assert_int_equal(env_hash(&program, NULL, &presets, &json, hash), 0);
 	obj = json_tokener_parse(json);
 	assert_string_equal(json_object_to_json_string_ext(get(obj, "libraries"), JSON_C_TO_STRING_PLAIN),
@@ -233,7 +228,6 @@ static void test_labels(void **state)
 		NULL };
 	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
 
-	(void)state;
 	hash_with(plain, NULL, a);
 	hash_with(labelled, NULL, b);
 	assert_string_equal(a, b);
@@ -250,7 +244,6 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 	struct loaded *l = arg;
 	struct stat st;
 
-	(void)size;
 	/* not the program, nor [vdso], nor what valgrind adds */
 	if (l->n == 64 || *info->dlpi_name != '/' || strstr(info->dlpi_name, "/vgpreload_") || stat(info->dlpi_name, &st))
 		return 0;
@@ -282,7 +275,6 @@ static void test_needed(void **state)
 	int fd = open("/proc/self/exe", O_RDONLY);
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
-	(void)state;
 	assert_true(fd >= 0 && n > 0);
 	exe[n] = 0;
 	dl_iterate_phdr(note_loaded, &l);
@@ -310,7 +302,6 @@ static void test_process(void **state)
 	pid_t pid = start(env);
 	int err;
 
-	(void)state;
 	err = env_hash_process(pid, &pt, &json, hash);
 	stop(pid);
 	assert_int_equal(err, 0);
@@ -337,7 +328,6 @@ static void test_zombie(void **state)
 	siginfo_t info;
 	pid_t pid;
 
-	(void)state;
 	pid = fork();
 	if (!pid)
 		_exit(0);
@@ -351,7 +341,6 @@ static void test_hash_ok(void **state)
 {
 	char text[] = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF";
 
-	(void)state;
 	assert_true(env_hash_ok(text));
 	assert_true(env_hash_ok(text + 7));
 	assert_false(env_hash_ok(text + 8));

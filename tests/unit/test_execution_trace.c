@@ -13,20 +13,17 @@ static char *summary;
 
 static void add_problem(void *ctx, const char *text)
 {
-	(void)ctx;
 	snprintf(problems + strlen(problems), sizeof(problems) - strlen(problems), "%s\n", text);
 }
 
 static int begin(void **state)
 {
-	(void)state;
 	end = et_write_metadata(file, "test");
 	return 0;
 }
 
 static int finish(void **state)
 {
-	(void)state;
 	free(summary);
 	summary = NULL;
 	return 0;
@@ -104,7 +101,6 @@ static void node_of_others(uint64_t id, uint64_t type, const char *types)
 
 static void test_good(void **state)
 {
-	(void)state;
 	node(1, 0, 0);
 	node(2, 1, 0);
 	node(3, 2, 1);
@@ -118,7 +114,6 @@ static void test_cut(void **state)
 {
 	size_t whole;
 
-	(void)state;
 	node(1, 0, 0);
 	whole = (size_t)(end - file);
 	node(2, 1, 0);
@@ -131,7 +126,6 @@ static void test_cut(void **state)
 
 static void test_cycles(void **state)
 {
-	(void)state;
 	node(1, 3, 0);
 	node(2, 1, 0);
 	node(3, 2, 0);
@@ -150,7 +144,6 @@ static void test_cycles(void **state)
 
 static void test_order_is_free(void **state)
 {
-	(void)state;
 	node(30, 10, 20);
 	node(10, 0, 20);
 	node(20, 0, 0);
@@ -159,7 +152,6 @@ static void test_order_is_free(void **state)
 
 static void test_bad_nodes(void **state)
 {
-	(void)state;
 	node(1, 8, 0);
 	expect("node 1 depends on 8, which is not in the file\n");
 	begin(NULL);
@@ -184,7 +176,6 @@ static void test_other_files(void **state)
 {
 	static const char json[] = "{\"traceEvents\":[]}";
 
-	(void)state;
 	assert_int_equal(check("", 0), 1);
 	assert_string_equal(problems, "is empty\n");
 	assert_int_equal(check(json, sizeof(json) - 1), 1);
@@ -252,7 +243,6 @@ static void test_converted(void **state)
 {
 	size_t metadata;
 
-	(void)state;
 	begin_converted();
 	metadata = (size_t)(end - file);
 	converted(0, -1, -1, -1);
@@ -275,7 +265,6 @@ static void test_converted(void **state)
 /* Its control dependencies are on nodes that it left out, or in a circle with data: the feeder does not look at them. */
 static void test_converted_control(void **state)
 {
-	(void)state;
 	begin_converted();
 	converted(1, -1, -1, 0);
 	converted(2, 1, -1, 3);
@@ -287,7 +276,6 @@ static void test_converted_control(void **state)
 /* What the feeder never issues. */
 static void test_converted_bad(void **state)
 {
-	(void)state;
 	begin_converted();
 	converted(1, 0, -1, -1);
 	expect("node 1 depends on 0, which is not in the file\n");
@@ -335,7 +323,6 @@ static void test_pytorch(void **state)
 	};
 	char said[256];
 
-	(void)state;
 	/* written as they end, and some were begun before the recording */
 	expect_json(FILE_ET_PYTORCH, PT_OF(PT(3, "\"ctrl_deps\":2,") "," PT(2, "\"ctrl_deps\":1,") "," PT(5, "\"ctrl_deps\":4,") "," PT_ROOT), "",
 		PT_SAID "4 nodes, 2 dependencies; 1 dependencies on nodes that are not in it\n");
@@ -355,7 +342,6 @@ static void test_jsonizer(void **state)
 	static const char said[] = "x: execution trace in the JSON of Chakra's jsonizer, ";
 	char line[256];
 
-	(void)state;
 	snprintf(line, sizeof(line), "%s2 nodes, 1 dependencies: COMP 1, COMM_COLL 1; 1 dependencies on nodes that are not in it\n", said);
 	expect_json(FILE_ET_JSONIZER,
 		JSONIZED("{\"id\": \"9007199254740993\", \"name\": \"b\", \"type\": \"COMM_COLL_NODE\", \"dataDeps\": [\"0\"], \"ctrlDeps\": [\"7\"]}"), "",
@@ -373,7 +359,6 @@ static void test_feeder_json(void **state)
 	static const char text[] = "{\"workload_graph\":[{\"Id\":4,\"Name\":\"a\",\"NodeType\":4,\"ctrlDeps\":[3],\"data_deps\":[]},"
 				   "{\"Id\":5,\"Name\":\"b\",\"NodeType\":7,\"ctrlDeps\":[],\"data_deps\":[4,6]}]}";
 
-	(void)state;
 	expect_json(FILE_ET_FEEDER, text, "node 5 depends on 6, which is not in the file\n",
 		"x: execution trace in the JSON of Chakra's feeder, 2 nodes, 1 dependencies: COMP 1, COMM_COLL 1; 2 dependencies on nodes that are not in "
 		"it; NOT VALID, 1 problem\n");
@@ -385,7 +370,6 @@ static void test_not_detected(void **state)
 	static const char profile[] = "{\"nodes\":[],\"event\":\"graph_prof\"}\n", trace[] = "{\"nodes\":[],\"traceEvents\":[]}";
 	static const char nested[] = "{\"x\":{\"nodes\":[]}}\n";
 
-	(void)state;
 	assert_int_equal(detected(profile, strlen(profile)), FILE_PROFILE);
 	assert_int_equal(detected(trace, strlen(trace)), FILE_TRACE);
 	assert_int_equal(detected(nested, strlen(nested)), FILE_PROFILE);
@@ -400,7 +384,6 @@ static void test_junk(void **state)
 	unsigned int seed = 1;
 	size_t size;
 
-	(void)state;
 	for (uint64_t i = 1; i < 8; i++)
 		node(i, i - 1, i > 2 ? i - 2 : 0);
 	size = (size_t)(end - file);

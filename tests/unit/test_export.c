@@ -113,7 +113,6 @@ static void test_collapsed_same(void **state)
 {
 	struct load l;
 
-	(void)state;
 	builder_clear();
 	add_thread(&b, 7, 7, "main");
 	add_thread(&b, 7, 8, "main");
@@ -135,7 +134,6 @@ static void test_collapsed(void **state)
 {
 	struct load l;
 
-	(void)state;
 	build_trace();
 	load(&l);
 	assert_int_equal(l.err, 0);
@@ -154,7 +152,6 @@ static void test_same_name(void **state)
 {
 	struct load l;
 
-	(void)state;
 	builder_clear();
 	add_defaults(&b, SAMPLES, PERIOD, NULL);
 	add_frame(&b, SAMPLES, 1, "f", "a");
@@ -173,7 +170,6 @@ static void test_cleared(void **state)
 {
 	struct load l;
 
-	(void)state;
 	builder_clear();
 	for (int i = 0; i < 3; i++) {
 		add_defaults(&b, SAMPLES, PERIOD, NULL);
@@ -290,7 +286,6 @@ static void test_pprof(void **state)
 	gzFile gz;
 	int n;
 
-	(void)state;
 	build_trace();
 	load(&l);
 	assert_int_equal(pprof_write(&l.s, f), 0);
@@ -354,7 +349,6 @@ static void test_speedscope(void **state)
 	FILE *f = tmpfile();
 	char *text;
 
-	(void)state;
 	build_trace();
 	load(&l);
 	assert_int_equal(speedscope_write(&l.s, "x\"y.pftrace", f), 0);
@@ -433,7 +427,6 @@ static void assert_profile(const struct samples_filter *filter, bool off_cpu, co
 
 static void test_profile(void **state)
 {
-	(void)state;
 	assert_profile(&(struct samples_filter){ .step = -1 }, false,
 		"pid 7;main;f (a) (b c.py:12);operator[] 3\npid 7;[cut];[unknown];[libx.so];run(int) 1\npid 7;[no stack] 1\n");
 	assert_profile(&(struct samples_filter){ .step = -1 }, true,
@@ -449,7 +442,6 @@ static void test_profile_problems(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_profile(&l, LINE(CPU_SHAPE "1,\"stack\":3", "1.000", ""), &(struct samples_filter){ .step = -1 });
 	assert_string_equal(l.first, "the frames of its stack were in no line before");
 	assert_int_equal(l.s.n[0], 1);
@@ -469,7 +461,6 @@ static void test_torn(void **state)
 	struct load l;
 	size_t len;
 
-	(void)state;
 	build_trace();
 	len = (size_t)(b.p - b.data);
 	for (size_t n = 1; n <= len; n += cases(1, 13)) {
@@ -492,7 +483,6 @@ static void test_random_damage(void **state)
 	struct load l;
 	size_t len;
 
-	(void)state;
 	build_trace();
 	len = (size_t)(b.p - b.data);
 	srandom(1);
@@ -532,7 +522,6 @@ static void test_problems(void **state)
 	uint64_t many[5000], at;
 	struct load l;
 
-	(void)state;
 	builder_clear();
 	add_sample(&b, SAMPLES, 1, 5, 5, 9, 0);
 	expect_problem("a sample has a stack, and its sequence of packets has none", 0);
@@ -577,7 +566,6 @@ static void test_long_packet(void **state)
 	struct load l;
 	size_t len;
 
-	(void)state;
 	assert_true(data != MAP_FAILED);
 	memcpy(data, head, sizeof(head) - 1);
 	build_trace();

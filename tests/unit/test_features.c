@@ -37,7 +37,6 @@ static void test_enough(void **state)
 	struct features f = all("6.1.0-40-amd64");
 	char why[8] = "as was";
 
-	(void)state;
 	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
 	assert_string_equal(why, "as was");
 	/* optional ones may be missing, untried ones are given the benefit of the doubt */
@@ -53,7 +52,6 @@ static void test_privileges(void **state)
 {
 	struct features f = all("6.12.0");
 
-	(void)state;
 	f.caps = 0;
 	ASSERT_REFUSED(&f, -EPERM, "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "root");
 	f.caps = CAPS_NEEDED & ~BIT(CAP_PERFMON);
@@ -76,7 +74,6 @@ static void test_kernels(void **state)
 {
 	struct features f = all("4.19.0-27-amd64");
 
-	(void)state;
 	f.err[FEATURE_RING_BUFFER] = -EINVAL;
 	ASSERT_REFUSED(&f, -EOPNOTSUPP, "ring buffer", "4.19.0-27-amd64", "too old", "5.15");
 	f.err[FEATURE_BTF] = -ENOENT;
@@ -97,7 +94,6 @@ static void test_uprobes(void **state)
 {
 	struct features f = all("6.1.150");
 
-	(void)state;
 	/* either kind will do */
 	f.err[FEATURE_UPROBE_MULTI] = -EOPNOTSUPP;
 	assert_int_equal(features_require(&f, NULL, 0), 0);
@@ -113,7 +109,6 @@ static void test_short_buffer(void **state)
 	struct features f = all("6.1.0");
 	char why[16];
 
-	(void)state;
 	memset(why, 'x', sizeof(why));
 	f.caps = 0;
 	assert_int_equal(features_require(&f, why, 8), -EPERM);
@@ -126,7 +121,6 @@ static void test_this_system(void **state)
 	struct features fast, full;
 	struct utsname uts;
 
-	(void)state;
 	assert_int_equal(uname(&uts), 0);
 	assert_int_equal(features_probe_fast(&fast), 0);
 	assert_int_equal(features_probe(&full), 0);

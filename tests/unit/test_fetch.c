@@ -85,7 +85,6 @@ static const struct good goods[] = {
 
 static void test_good(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(goods); i++) {
 		const struct good *g = &goods[i];
 		struct probe_arg arg = { .name = arg_name };
@@ -188,7 +187,6 @@ static const struct {
 
 static void test_bad(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
 		struct probe_arg arg = untouched_arg;
 		struct fetch fetch = untouched_fetch;
@@ -208,7 +206,6 @@ static void test_prefixes(void **state)
 {
 	static const char whole[] = "ptr *(*(*(arg6-1)+0x10)-0x20)";
 
-	(void)state;
 	for (size_t n = 0; n < sizeof(whole); n++) {
 		char *text = test_malloc(n + 1);
 		struct probe_arg arg;
@@ -229,7 +226,6 @@ static void test_enums_are_optional(void **state)
 	struct fetch fetch;
 	const char *why;
 
-	(void)state;
 	assert_int_equal(fetch_parse("op arg1", NULL, 0, false, &fetch, &arg, &why), -EINVAL);
 	assert_int_equal(fetch_parse("op arg1", enums, 1, false, &fetch, &arg, &why), -EINVAL);
 	assert_int_equal(fetch_parse("op arg1", enums, 2, false, &fetch, &arg, &why), 0);

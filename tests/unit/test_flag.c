@@ -19,7 +19,6 @@ static char said[8192]; /* by the last call */
 
 static int setup(void **state)
 {
-	(void)state;
 	strcpy(top, "/tmp/test_flag.XXXXXX");
 	unsetenv("SUDO_UID");
 	return mkdtemp(top) && !chdir(top) && !mkdir("dir", 0755) ? 0 : -1;
@@ -27,15 +26,11 @@ static int setup(void **state)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-	(void)st;
-	(void)type;
-	(void)ftw;
 	return remove(path);
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	return chdir("/") || nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -111,7 +106,6 @@ static void test_comes_and_goes(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
-	(void)state;
 	assert_changes(f, "-");
 	assert_false(readable(f));
 	for (int i = 0; i < 100; i++) {
@@ -134,7 +128,6 @@ static void test_there_at_the_start(void **state)
 {
 	struct flag *f;
 
-	(void)state;
 	touch("dir/flag");
 	f = open_flag("dir/flag");
 	assert_changes(f, "+");
@@ -148,7 +141,6 @@ static void test_several_changes(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
-	(void)state;
 	touch("dir/flag");
 	unlink("dir/flag");
 	assert_changes(f, "-");
@@ -176,7 +168,6 @@ static void test_other_ways_to_appear(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
-	(void)state;
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
 	assert_changes(f, "+");
@@ -199,7 +190,6 @@ static void test_paths(void **state)
 	char path[PATH_MAX];
 	struct flag *f;
 
-	(void)state;
 	f = open_flag("flag");
 	touch("flag");
 	assert_changes(f, "+");
@@ -253,7 +243,6 @@ static void test_refused_at_the_start(void **state)
 {
 	char path[PATH_MAX + 8];
 
-	(void)state;
 	assert_refused("", -EINVAL, "--window-flag: '' names no file");
 	assert_refused("dir/", -EINVAL, "--window-flag: 'dir/' names no file");
 	assert_refused("nowhere/flag", -ENOENT, "/nowhere: No such file or directory");
@@ -283,7 +272,6 @@ static void test_refused_later(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
 		assert_string_equal(changes(f), "-");
@@ -317,7 +305,6 @@ static void test_owner(void **state)
 {
 	struct flag *f;
 
-	(void)state;
 	if (getuid())
 		SKIP("needs root");
 	own("dir/flag", 4711);
@@ -346,7 +333,6 @@ static void test_directory_removed(void **state)
 {
 	struct flag *f;
 
-	(void)state;
 	touch("dir/flag");
 	f = open_flag("dir/flag");
 	assert_changes(f, "+");
@@ -375,7 +361,6 @@ static void test_directory_moved(void **state)
 {
 	struct flag *f;
 
-	(void)state;
 	touch("dir/flag");
 	f = open_flag("dir/flag");
 	assert_changes(f, "+");
@@ -396,7 +381,6 @@ static void test_directories_above(void **state)
 {
 	struct flag *f;
 
-	(void)state;
 	mkdir("a", 0755);
 	mkdir("a/b", 0755);
 	mkdir("a/b/c", 0755);
@@ -435,7 +419,6 @@ static void test_directory_becomes_a_file(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
-	(void)state;
 	rmdir("dir");
 	touch("dir");
 	assert_told(f, "-", "was removed; its window stays closed until it is back");
@@ -473,7 +456,6 @@ static void test_directory_unmounted(void **state)
 	pid_t pid = fork();
 	int status;
 
-	(void)state;
 	if (!pid)
 		_exit(unmount_it());
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -490,7 +472,6 @@ static void test_overflow(void **state)
 	unsigned int max = 0;
 	FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "re");
 
-	(void)state;
 	assert_non_null(file);
 	assert_int_equal(fscanf(file, "%u", &max), 1);
 	fclose(file);

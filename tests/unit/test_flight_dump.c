@@ -8,7 +8,6 @@ static void test_empty_dump(void **state)
 	struct flight_dump dump;
 	struct model m;
 
-	(void)state;
 	model_new(&m, MB, 0, 1);
 	assert_false(flight_dump_has(m.f, &open, 0));
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
@@ -33,7 +32,6 @@ static void test_overwrite_beside_dump(void **state)
 	struct flight_stats before, st;
 	struct model m;
 
-	(void)state;
 	model_new(&m, MB, 0, 77);
 	for (int i = 0; i < 50000; i++)
 		model_append(&m);
@@ -82,7 +80,6 @@ static void test_dump_in_full_memory(void **state)
 	struct model m;
 	unsigned int n;
 
-	(void)state;
 	n = fill_beside_dump(&m, UINT_MAX);
 	model_free(&m);
 	assert_int_equal(fill_beside_dump(&m, n - 1), n - 1);
@@ -103,7 +100,6 @@ static void test_dump_twice(void **state)
 	struct model m;
 	size_t first;
 
-	(void)state;
 	model_new(&m, MB, 0, 5);
 	for (int i = 0; i < 3000; i++)
 		model_append(&m);
@@ -134,7 +130,6 @@ static void test_passes(void **state)
 	size_t first, n;
 	struct model m;
 
-	(void)state;
 	model_new(&m, MB, 0, 6);
 	for (int i = 0; i < 50000; i++)
 		model_append(&m);
@@ -181,7 +176,6 @@ static void test_processes(void **state)
 	struct tasks *ts;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
 	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
@@ -229,7 +223,6 @@ static void test_append_from_callback(void **state)
 {
 	struct model m;
 
-	(void)state;
 	model_new(&m, MB, 0, 9);
 	for (int i = 0; i < 40000; i++)
 		model_append(&m);

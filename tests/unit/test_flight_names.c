@@ -88,7 +88,6 @@ static void test_names(void **state)
 	struct flight_dump dump;
 	struct tasks *ts;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(MB, 0, ts, &p.f), 0);
 	for (unsigned int turn = 0; turn < 60; turn++) {
@@ -120,7 +119,6 @@ static void test_names_before_horizon(void **state)
 	struct flight_dump dump;
 	struct tasks *ts;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(MB, 100 * MS, ts, &p.f), 0);
 	tell(p.f, START, TASK_FORK, TID, 17);
@@ -153,7 +151,6 @@ static void test_names_from_outside(void **state)
 	struct flight *f;
 	struct task *t;
 
-	(void)state;
 	assert_int_equal(tasks_new(&live), 0);
 	tasks_update(live, &fork);
 	tasks_find(live, TID)->written = 3;
@@ -258,7 +255,6 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 
 static void test_open_spans(void **state)
 {
-	(void)state;
 	check_open_spans(MB, 0);
 	check_open_spans(MB, 700);
 	check_open_spans(MB, 5000);

@@ -12,7 +12,6 @@ static void test_refused(void **state)
 	struct flight *f;
 	struct tasks *ts;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(0, 0, ts, &f), -EINVAL);
 	assert_int_equal(flight_new(MB - 1, 0, ts, &f), -EINVAL);
@@ -49,7 +48,6 @@ static void test_large(void **state)
 	struct model m;
 	void *probe;
 
-	(void)state;
 	probe = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (probe == MAP_FAILED)
@@ -72,7 +70,6 @@ static void test_bound(void **state)
 {
 	static const uint64_t sizes[] = { MB, MB + 4095, 3 * MB + 12345, 20 * MB, 64 * MB };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct flight_stats st;
 		struct model m;
@@ -108,7 +105,6 @@ static void test_against_model(void **state)
 {
 	static const uint64_t sizes[] = { MB, MB + 70000, 2 * MB };
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		uint64_t dice = seed * 7919;
 		unsigned int dumps = 0;

@@ -51,7 +51,6 @@ static void test_keep_time(void **state)
 	struct tasks *ts;
 	struct times t;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(bytes, keep, ts, &f), 0);
 	for (int i = 0; i < 1000000; i++) {
@@ -103,7 +102,6 @@ static void test_keep_time_cap(void **state)
 	struct tasks *ts;
 	struct times t;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(MB, 3600000 * MS, ts, &f), 0);
 	flight_expire(f, 5); /* the machine runs for less than that time */
@@ -134,7 +132,6 @@ static void test_expire_beside_dump(void **state)
 {
 	struct model m;
 
-	(void)state;
 	model_new(&m, 20 * MB, 100 * MS, 3);
 	for (int i = 0; i < 60000; i++)
 		model_append(&m);
@@ -158,7 +155,6 @@ static void first_start(const struct rec_hdr *rec, size_t size, void *arg)
 {
 	struct times *t = arg;
 
-	(void)size;
 	t->first_ns = t->n++ && t->first_ns < rec->start_ns ? t->first_ns : rec->start_ns;
 }
 
@@ -184,7 +180,6 @@ static void test_last(void **state)
 	struct tasks *ts;
 	struct times t;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
 	assert_int_equal(dump_last(f, (struct last){ .n = 1 }, START).n, 0);
@@ -221,7 +216,6 @@ static void test_storm(void **state)
 	struct tasks *ts;
 	struct times t;
 
-	(void)state;
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
 	for (uint64_t i = 0; i < 10000000; i++) {

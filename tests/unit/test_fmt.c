@@ -62,7 +62,6 @@ static void test_numbers_small(void **state)
 {
 	uint64_t v;
 
-	(void)state;
 	for (v = 0; v <= cases(100000, 2000); v++) {
 		check_numbers(v);
 		check_numbers(-v);
@@ -74,7 +73,6 @@ static void test_numbers_edges(void **state)
 	uint64_t p;
 	int i, d;
 
-	(void)state;
 	for (i = 0, p = 1; i < 20; i++, p *= 10) {
 		for (d = -2; d <= 2; d++) {
 			check_numbers(p + (uint64_t)d);
@@ -94,7 +92,6 @@ static void test_numbers_random(void **state)
 {
 	int i;
 
-	(void)state;
 	for (i = cases(200000, 4000); i > 0; i--)
 		check_numbers(random_width());
 }
@@ -103,7 +100,6 @@ static void test_widest(void **state)
 {
 	char buf[32];
 
-	(void)state;
 	assert_int_equal(fmt_u32(buf, UINT32_MAX) - buf, FMT_U32_MAX);
 	assert_int_equal(fmt_u64(buf, UINT64_MAX) - buf, FMT_U64_MAX);
 	assert_int_equal(fmt_s64(buf, INT64_MIN) - buf, FMT_S64_MAX);
@@ -115,7 +111,6 @@ static void test_strings(void **state)
 {
 	char buf[64];
 
-	(void)state;
 	memset(buf, GUARD, sizeof(buf));
 	check(buf, sizeof(buf), fmt_lit(buf, "{\"ph\":\"X\"}"), "{\"ph\":\"X\"}", 10);
 	memset(buf, GUARD, sizeof(buf));
@@ -138,7 +133,6 @@ static void check_json(const char *s, size_t len, const char *expect)
 
 static void test_json_known(void **state)
 {
-	(void)state;
 	CHECK_JSON("", "\"\"");
 	CHECK_JSON("mul_mat", "\"mul_mat\"");
 	CHECK_JSON("12345678", "\"12345678\"");
@@ -284,7 +278,6 @@ static void test_json_round_trip(void **state)
 	size_t len, i;
 	int round, kind;
 
-	(void)state;
 	for (round = cases(30000, 1000); round > 0; round--) {
 		kind = round % 3;
 		len = random_u64() % (sizeof(s) + 1);
@@ -306,7 +299,6 @@ static void test_json_each_byte(void **state)
 	int c;
 	size_t at;
 
-	(void)state;
 	for (c = 0; c < 256; c++) {
 		for (at = 0; at < sizeof(s); at++) {
 			memset(s, 'x', sizeof(s));
@@ -347,7 +339,6 @@ static uint64_t bits_of_float(float v)
 
 static void test_floats(void **state)
 {
-	(void)state;
 	check_float("0", bits_of(0), 8);
 	check_float("-0.0", bits_of(-0.0), 8);
 	check_float("3", bits_of(3), 8);
@@ -371,7 +362,6 @@ static void test_floats(void **state)
 
 static void test_floats_random(void **state)
 {
-	(void)state;
 	for (unsigned int i = cases(100000, 2000); i > 0; i--) {
 		uint64_t bits = random_u64();
 		char buf[FMT_FLOAT_MAX + 1];

@@ -94,7 +94,6 @@ static void test_all(void **state)
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES,
 		WRITER_PACKETS, WRITER_PACKETS_GZIP };
 
-	(void)state;
 	for (unsigned int i = 0; i < 500; i++) {
 		enum writer_mode mode = modes[i % 5];
 

@@ -14,7 +14,6 @@
 
 static void test_many(void **state)
 {
-	(void)state;
 	check_many(1u << 18, GPU_VENDOR_NVIDIA, "MOCK_CUPTI=13.4 MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50", MANY, 100000);
 }
 
@@ -22,7 +21,6 @@ static void test_versions(void **state)
 {
 	static const char *const work[] = { "kernel-ns 300", "launch 3000", "copies 40", "launch 3000", "names 300", "sync", NULL };
 
-	(void)state;
 	check_version("MOCK_CUPTI=12.0", 19, work, 6340);
 	check_version("MOCK_CUPTI=12.8 MOCK_SHUFFLE=1", 26, work, 6340);
 	check_version("MOCK_CUPTI=13.0 MOCK_CLOCK_DRIFT_PPM=-200", 130000, work, 6340);
@@ -33,7 +31,6 @@ static void test_versions(void **state)
 
 static void test_windows(void **state)
 {
-	(void)state;
 	check_windows(LAUNCHES);
 }
 
@@ -43,7 +40,6 @@ static void test_graphs(void **state)
 	struct peer p;
 	int nodes = 0, graphs = 0, kernels = 0;
 
-	(void)state;
 	begin(&p, 1u << 12, GPU_WANT_KERNELS, "");
 	peer_run(&p, "graph 20");
 	peer_want(&p, 0);
@@ -68,7 +64,6 @@ static void test_graphs(void **state)
 
 static void test_lost(void **state)
 {
-	(void)state;
 	check_lost(500);
 }
 
@@ -87,7 +82,6 @@ static void test_flushed(void **state)
 	struct peer p;
 	int n = 0;
 
-	(void)state;
 	begin(&p, 1u << 12, LAUNCHES, "MOCK_KEEP=1");
 	peer_do(&p, "kernel-ns 1000");
 	for (int i = 0; i < 3; i++) {
@@ -136,7 +130,6 @@ static void test_devices(void **state)
 	struct gpu_record r;
 	struct peer p;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct gpu_device *d = p.about;
 
@@ -165,7 +158,6 @@ static void test_waits(void **state)
 	struct peer p;
 	int n = 0;
 
-	(void)state;
 	begin(&p, 1u << 8, 0, "");
 	p.ring->reader.wait_ms = 3600000;
 	peer_want(&p, LAUNCHES);
@@ -205,7 +197,6 @@ static void test_waits(void **state)
 
 static void test_refused(void **state)
 {
-	(void)state;
 	check_refused("MOCK_ERROR39=1", GPU_STATE_OTHER_USER, 39, GPU_CALL_ENABLE);
 	check_refused("MOCK_FAIL_ENABLE=35", GPU_STATE_FAILED, 35, GPU_CALL_ENABLE);
 	check_refused("INFTRACE_CUPTI=/nonexistent", GPU_STATE_NO_CUPTI, -ENOENT, GPU_CALL_NONE);
@@ -217,7 +208,6 @@ static void test_readers(void **state)
 	struct gpu_record r;
 	struct peer p;
 
-	(void)state;
 	check_no_reader();
 
 	/* what it hands over is no ring */
@@ -259,7 +249,6 @@ static void test_programs(void **state)
 {
 	struct peer p;
 
-	(void)state;
 	/* a child has nothing to do with the ring of its parent */
 	begin(&p, 1u << 12, LAUNCHES, "");
 	peer_do(&p, "launch 100");
@@ -277,7 +266,6 @@ static void test_attach(void **state)
 	struct gpu_record r;
 	struct peer p;
 
-	(void)state;
 	peer_listen(&p, 1u << 10);
 	peer_start(&p, false, "");
 	snprintf(attach, sizeof(attach), "attach %s/inftrace-gpu.so %s", peer_build(), p.name);
@@ -308,7 +296,6 @@ static void test_budget(void **state)
 {
 	struct peer p;
 
-	(void)state;
 	begin(&p, 1u << 10, 0, "");
 	p.ring->reader.budget_ppm = 1;
 	peer_want(&p, LAUNCHES);
@@ -345,7 +332,6 @@ static void test_clock_steps(void **state)
 	struct peer p;
 	size_t seen = 0, sure = 0;
 
-	(void)state;
 	begin(&p, 1u << 14, LAUNCHES, "");
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		for (int k = 0; k < 5; k++)
@@ -386,7 +372,6 @@ static void test_no_memory(void **state)
 	struct peer p;
 	size_t taken = 0;
 
-	(void)state;
 	begin(&p, 1u << 12, 0, "");
 	w = &p.ring->writer;
 	peer_do(&p, "no-memory 1");

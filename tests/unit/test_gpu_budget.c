@@ -2,7 +2,7 @@
 /* What a GPU's agent may take: the pauses bring the average back to that. */
 
 /* the agent is a library of its own */
-#include "gpu/agent/budget.c"
+#include "gpu/agent/budget.h"
 #include "unit.h"
 
 #define MS UINT64_C(1000000)
@@ -13,7 +13,6 @@ static void test_average(void **state)
 	uint64_t now = 5000 * MS, own = 70 * MS, begun = now, own_begun = own, on = 0, ticks = 0;
 	bool paused = false;
 
-	(void)state;
 	budget_begin(&b, now, own);
 	/* it takes 5 % while it is on, and may take 2 % */
 	for (; now < 1000000 * MS; now += 100 * MS, ticks++) {
@@ -34,7 +33,6 @@ static void test_bounds(void **state)
 {
 	struct budget b = { 0 };
 
-	(void)state;
 	budget_begin(&b, 0, 0);
 	/* the beginning is no rate; what is within it goes on; without a limit anything does */
 	assert_false(budget_exceeded(&b, 20000, 999 * MS, 500 * MS));

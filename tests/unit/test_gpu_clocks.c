@@ -13,7 +13,6 @@ static void test_uncertain(void **state)
 	struct clocks c = { 0 };
 	bool sure;
 
-	(void)state;
 	clocks_add(&c, 10 * MS, BOOT, 100);
 	clocks_add(&c, 11 * MS, BOOT + MS + 50000, 50000); /* as if it drifted by 5 % */
 	clocks_add(&c, 611 * MS, BOOT + 601 * MS, 100);
@@ -32,7 +31,6 @@ static void test_step(void **state)
 	struct clocks c = { 0 };
 	bool sure;
 
-	(void)state;
 	clocks_add(&c, 10 * MS, BOOT, 100);
 	clocks_add(&c, 110 * MS, BOOT + 100 * MS, 100);
 	clocks_add(&c, 211 * MS, BOOT + 200 * MS, 100);
@@ -49,7 +47,6 @@ static void test_back(void **state)
 	struct clocks c = { 0 };
 	bool sure;
 
-	(void)state;
 	clocks_add(&c, 1010 * MS, BOOT, 100);
 	clocks_add(&c, 1110 * MS, BOOT + 100 * MS, 100);
 	clocks_add(&c, 910 * MS, BOOT + 200 * MS, 100); /* back by 300 ms */

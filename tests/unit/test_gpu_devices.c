@@ -9,7 +9,6 @@ static struct gpu_devices devices;
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&devices, 0, sizeof(devices));
 	return 0;
 }
@@ -27,7 +26,6 @@ static uint32_t add(unsigned char uuid, const char *pci, uint32_t own)
 
 static void test_uuid(void **state)
 {
-	(void)state;
 	assert_int_equal(add(1, "", 0), 0);
 	assert_int_equal(add(2, "", 1), 1);
 	assert_int_equal(add(2, "", 0), 1); /* another process does not see the first */
@@ -43,7 +41,6 @@ static void test_machine(void **state)
 	static const char *const entries[] = { "0000:1b:00.0", "0000:c1:00.0", "0001:02:00.0", "none" };
 	char dir[] = "/tmp/inftrace-devices-XXXXXX", path[PATH_MAX];
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	for (int i = 0; i < 4; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]);
@@ -70,7 +67,6 @@ static void test_unknown(void **state)
 	const struct gpu_device about = { .name = "A GPU", .pci = "nonsense" };
 	uint32_t device;
 
-	(void)state;
 	assert_true(gpu_devices_add(&devices, NULL, 0, false, &device) && device == 0);
 	assert_true(gpu_devices_add(&devices, NULL, 0, false, &device) && device == 1);
 	assert_true(gpu_devices_add(&devices, NULL, 3, true, &device) && device == 3);
@@ -93,7 +89,6 @@ static void test_full(void **state)
 	struct gpu_device about = { .uuid_kind = GPU_UUID_MIG + 1 };
 	uint32_t device = 77;
 
-	(void)state;
 	memset(about.name, '\x1b', sizeof(about.name)); /* without an end, too */
 	assert_true(gpu_devices_add(&devices, &about, UINT32_MAX, true, &device) && device == 0);
 	assert_int_equal(strlen(gpu_devices_get(&devices, 0)->name), GPU_DEVICE_NAME_MAX - 1);
@@ -126,7 +121,6 @@ static struct {
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
-	(void)arg;
 	if (h->kind == REC_GPU && processes.n < 16)
 		processes.devices[processes.n++] = ((const struct rec_gpu *)h)->device;
 	if (h->kind == REC_GPU_STEP) {
@@ -137,7 +131,6 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 
 static int set_up_processes(void **state)
 {
-	(void)state;
 	memset(&processes, 0, sizeof(processes));
 	if (gpu_info_new(&processes.info))
 		return -1;
@@ -153,7 +146,6 @@ static int set_up_processes(void **state)
 
 static int tear_down_processes(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		agent_close(&processes.agents[i]);
 		gpu_process_free(processes.list[i]);
@@ -190,7 +182,6 @@ static void test_visible(void **state)
 	static const uint32_t expected[] = { 0 /* A */, 1 /* B */, 2, 1 /* B */, 3 /* C */, 4 };
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	kernel(0, 0, t); /* before it is said what that is */
 	say(0, 0, "A", 10);
 	say(0, 1, "B", 11);
@@ -218,7 +209,6 @@ static void test_idle(void **state)
 	const uint64_t t = NOW + MS;
 	const struct rec_step r = { .h = { .kind = REC_STEP, .tgid = PID + 1, .tid = PID + 1, .start_ns = t, .dur_ns = 100 * US } };
 
-	(void)state;
 	say(0, 0, "A", 10);
 	say(1, 0, "B", 11);
 	drain(0, t);

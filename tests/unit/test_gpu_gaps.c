@@ -65,7 +65,6 @@ static void test_states(void **state)
 {
 	struct gap_cause c;
 
-	(void)state;
 	give(REC_SYSCALL, 7, 0, 110); /* 100 to 110 of it */
 	give(REC_SYSCALL, 9, 200, 400);
 	assert_false(cause(100, 1000, &c)); /* waits are not recorded */
@@ -107,7 +106,6 @@ static void test_lost(void **state)
 	struct loss l = { .from_ns = START + 500, .to_ns = START + 600 };
 	struct gap_cause c;
 
-	(void)state;
 	off_cpu(ST_BLOCKED_FUTEX, 0, 0, 10, 10, 0);
 	l.count[REC_IRQ] = 1;
 	gpu_gaps_loss(gaps, &l);
@@ -133,7 +131,6 @@ static void test_bounds(void **state)
 {
 	struct gap_cause c;
 
-	(void)state;
 	off_cpu(ST_BLOCKED_FUTEX, 0, 0, 5, 5, 0);
 	for (uint64_t i = 0; i < GPU_GAPS_SPANS_MAX; i++)
 		give(REC_SYSCALL, 1, 10 * i + 10, 10 * i + 15);
@@ -158,7 +155,6 @@ static void test_exact(void **state)
 {
 	const unsigned int n = cases(2000, 100);
 
-	(void)state;
 	srand(2);
 	for (unsigned int i = 0; i < n; i++) {
 		uint64_t from = (uint64_t)rand() % 5000, to = from + (uint64_t)rand() % 500, sum = 0;

@@ -14,13 +14,11 @@ static int set_up(void **state)
 {
 	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
 
-	(void)state;
 	return gpu_graphs_new(&graphs) || gpu_join_new(&ops, graphs, &join);
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	gpu_join_free(join);
 	gpu_graphs_free(graphs);
 	return 0;
@@ -86,7 +84,6 @@ static void test_replayed(void **state)
 	static const uint32_t swapped_grids[KERNELS] = { 2, 1, 3 };
 	struct rec_gpu list[KERNELS];
 
-	(void)state;
 	capture(1000, grids, (const uint32_t[]){ 5, 0, 6 });
 	launch(list, 9, 1, nodes, grids, true);
 	gpu_graphs_launched(graphs, list, KERNELS);
@@ -111,7 +108,6 @@ static void test_unknown(void **state)
 	static const uint32_t other_grids[KERNELS] = { 1, 2, 4 };
 	struct rec_gpu list[KERNELS];
 
-	(void)state;
 	capture(1000, grids, (const uint32_t[]){ 5, 5, 5 });
 	launch(list, 9, 1, nodes, grids, false); /* where it began is not known */
 	gpu_graphs_launched(graphs, list, KERNELS);
@@ -142,7 +138,6 @@ static void test_alike(void **state)
 {
 	struct rec_gpu list[KERNELS];
 
-	(void)state;
 	capture(1000, grids, (const uint32_t[]){ 5, 6, 7 });
 	capture(2000, grids, (const uint32_t[]){ 5, 8, 7 });
 	capture(4500, grids, (const uint32_t[]){ 1, 1, 1 });
@@ -156,7 +151,6 @@ static void test_late(void **state)
 {
 	struct rec_gpu list[KERNELS];
 
-	(void)state;
 	call(LAUNCH_CAPTURE_END, 1100, 0);
 	call(LAUNCH_CAPTURE, 1000, 0);
 	call(LAUNCH_KERNEL, 1050, 3);
@@ -179,7 +173,6 @@ static void test_many(void **state)
 {
 	struct rec_gpu list[KERNELS];
 
-	(void)state;
 	for (uint32_t i = 0; i < 2 * GRAPHS_CAPTURES_MAX; i++)
 		capture(1000 + 200 * (uint64_t)i, (const uint32_t[]){ 10 * i + 1, 2, 3 }, (const uint32_t[]){ i + 1, 0, 0 });
 	for (uint32_t i = 0; i < 2 * GRAPHS_MAX; i++) {

@@ -131,7 +131,6 @@ static void test_calls(void **state)
 	struct target t;
 	struct peer p;
 
-	(void)state;
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		peer_listen(&p, 64);
 		begin(&t, "inject_target", kinds[k], "", "");
@@ -150,7 +149,6 @@ static void test_killed(void **state)
 	struct target t;
 	int err;
 
-	(void)state;
 	srand(1);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		begin(&t, "inject_target", kinds[k], "", "");
@@ -183,7 +181,6 @@ static void test_ends(void **state)
 	char rounds[16];
 	int err;
 
-	(void)state;
 	for (int i = 0; i < OFTEN / 10; i++) {
 		snprintf(rounds, sizeof(rounds), "%d", i % 10 + 1);
 		begin(&t, "inject_target", "nanosleep", "exit", rounds);
@@ -214,7 +211,6 @@ static void test_refused(void **state)
 	struct target t;
 	int status;
 
-	(void)state;
 	begin(&t, "inject_static", "read", "", "");
 	refused(&t, -EOPNOTSUPP, "linked statically");
 
@@ -290,7 +286,6 @@ static void test_container(void **state)
 	char path[64], line[512];
 	FILE *f;
 
-	(void)state;
 	/* only root can make one */
 	if (!child)
 		_exit(hide_agent() ? 1 : 0);
@@ -375,7 +370,6 @@ static void test_seccomp(void **state)
 	pid_t child = fork();
 	int status;
 
-	(void)state;
 	assert_int_equal(inject_seccomp_run(sums, sizeof(sums) / sizeof(*sums), &data), 0x103);
 	assert_int_equal(inject_seccomp_run(sums, 3, &data), SECCOMP_RET_KILL_PROCESS);
 	/* only root may read filters, or make a container */
@@ -433,7 +427,6 @@ static void test_others(void **state)
 	char path[] = "/tmp/inftrace-test-32-XXXXXX";
 	int status, fd;
 
-	(void)state;
 	/* with the rights of another user */
 	if (!geteuid()) {
 		t.pid = fork();
@@ -470,7 +463,6 @@ static void test_forks(void **state)
 {
 	struct target t;
 
-	(void)state;
 	begin(&t, "inject_target", "read", "fork", "1000000000");
 	for (int i = 0; i < OFTEN / 10; i++) {
 		assert_int_equal(inject(&t, "@inftrace-test-nobody"), 0);

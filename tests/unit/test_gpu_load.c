@@ -12,7 +12,6 @@ static size_t n_list, n_pending;
 
 static void take(const struct rec_hdr *h, size_t size, void *arg)
 {
-	(void)arg;
 	assert_int_equal(h->kind, REC_GPU_LOAD);
 	assert_int_equal(size, sizeof(list[0]));
 	assert_int_equal(h->dur_ns, N);
@@ -22,8 +21,6 @@ static void take(const struct rec_hdr *h, size_t size, void *arg)
 
 static size_t pending(uint64_t until_ns, void *arg)
 {
-	(void)until_ns;
-	(void)arg;
 	return n_pending;
 }
 
@@ -31,7 +28,6 @@ static uint64_t unknown_from = UINT64_MAX, unknown_to;
 
 static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 {
-	(void)arg;
 	return from_ns >= unknown_to || to_ns <= unknown_from;
 }
 
@@ -64,7 +60,6 @@ static void test_load(void **state)
 {
 	struct gpu_load *l;
 
-	(void)state;
 	n_pending = 0;
 	assert_int_equal(gpu_load_new(7, BASE + 5, &l), 0);
 	run(l, 3 * N); /* no device yet */
@@ -116,7 +111,6 @@ static void test_bounds(void **state)
 	struct gpu_load *l;
 	uint64_t at = 0;
 
-	(void)state;
 	srand(3);
 	n_pending = 0;
 	assert_int_equal(gpu_load_new(7, BASE, &l), 0);

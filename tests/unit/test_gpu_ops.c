@@ -57,7 +57,6 @@ static void test_innermost(void **state)
 	struct sums in_step = { 0 }, all = { 0 };
 	struct gpu_ops *g;
 
-	(void)state;
 	assert_int_equal(gpu_ops_new(&g), 0);
 	gpu_ops_step(g, &step);
 	give(g, kernel(0, 200, 300, TID, 110));     /* in 1, which is in 0 */
@@ -95,7 +94,6 @@ static void test_exact(void **state)
 		ROUNDS = 200 };
 	struct rec_hdr steps[2] = { span(TID, 100, 300), span(TID, 250, 400) };
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t in_step = 0, anywhere = 0, outside = 0;
 		bool busy[2][NS] = { 0 };
@@ -139,7 +137,6 @@ static void test_bounds(void **state)
 	struct sums sums = { 0 }, early_sums = { 0 }, late_sums = { 0 };
 	struct gpu_ops *g;
 
-	(void)state;
 	assert_int_equal(gpu_ops_new(&g), 0);
 	for (uint64_t i = 0; i <= GPU_OPS_KERNELS_MAX; i++) {
 		struct rec_gpu k = kernel(0, 10 * i, 10 * i + 5, 0, 0);
@@ -211,7 +208,6 @@ static void test_process(void **state)
 {
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	emit_all(&o);
 	profile_close(&o);
@@ -229,7 +225,6 @@ static void test_steps(void **state)
 {
 	struct out o;
 
-	(void)state;
 	probes.op_detail = true;
 	profile_open(&o, &plain);
 	emit_all(&o);

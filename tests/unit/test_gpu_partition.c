@@ -111,7 +111,6 @@ static void test_partition(void **state)
 {
 	const unsigned int n_cases = cases(3000, 200);
 
-	(void)state;
 	srand(1);
 	for (unsigned int c = 0; c < n_cases; c++) {
 		struct gpu_run list[12];

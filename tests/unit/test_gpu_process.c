@@ -21,7 +21,6 @@ static struct {
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
-	(void)arg;
 	if (h->kind == REC_GPU) {
 		assert_int_equal(size, sizeof(struct rec_gpu));
 		assert_true(got.n < GOT_MAX);
@@ -44,7 +43,6 @@ static struct fake_agent agent;
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&got, 0, sizeof(got));
 	if (gpu_info_new(&info) || gpu_process_new(PID, info, NOW, &process))
 		return -1;
@@ -57,7 +55,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	agent_close(&agent);
 	gpu_process_free(process);
 	gpu_info_free(info);
@@ -134,7 +131,6 @@ static void test_step(void **state)
 	const uint64_t t = NOW + MS;
 	struct gpu_record copy = { .kind = GPU_RECORD_COPY };
 
-	(void)state;
 	call(t + 100 * US, t + 105 * US, 0xaa, 1);
 	call(t + 110 * US, t + 115 * US, 0xaa, 2);
 	kernel(t + 110 * US, t + 200 * US, 7, 1, 1); /* 5 us after its call */
@@ -172,7 +168,6 @@ static void test_before(void **state)
 	const uint64_t t = NOW + MS, *before = got.step.before_ns;
 	uint64_t sum = 0;
 
-	(void)state;
 	call(t + 10 * US, t + 20 * US, 0xaa, 1);
 	kernel(t + 30 * US, t + 70 * US, 7, 1, 1);
 	assert_true(step_behind(0, t + 50 * US, t + 100 * US, 50 * US));
@@ -197,7 +192,6 @@ static void test_pending(void **state)
 {
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	call(t + 10 * US, t + 20 * US, 0xaa, 1);
 	assert_true(step(0, t, t + 100 * US));
 	drain_at(t + 500 * MS);
@@ -224,7 +218,6 @@ static void test_never_flushed(void **state)
 {
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	call(t + 10 * US, t + 20 * US, 0xaa, 1);
 	assert_true(step(0, t, t + 100 * US));
 	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
@@ -252,7 +245,6 @@ static void test_long(void **state)
 {
 	const uint64_t t = NOW + 20 * MS;
 
-	(void)state;
 	call(t, t + 10 * US, 0xaa, 1);
 	kernel(t + 20 * US, t + 30 * US, 7, 1, 1);
 	call(t + 100 * US, t + 110 * US, 0xaa, 2);
@@ -285,7 +277,6 @@ static void test_nothing_known(void **state)
 {
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
 	assert_true(step(0, t, t + 100 * US));
 	assert_false(gpu_process_drain(process, t + 9000 * MS, on_record, NULL));
@@ -299,7 +290,6 @@ static void test_lost(void **state)
 {
 	const uint64_t t = NOW + 10 * MS;
 
-	(void)state;
 	assert_true(step(0, t, t + MS));
 	drain_at(t + 2 * MS);
 	agent.ring->writer.dropped_cupti = 1;
@@ -326,7 +316,6 @@ static void test_pause(void **state)
 	const uint64_t t = NOW + 10 * MS;
 	struct gpu_counts c;
 
-	(void)state;
 	assert_true(step(0, t, t + MS));
 	agent.ring->writer.off_since = t + 2 * MS;
 	agent.ring->writer.state = GPU_STATE_OVER_BUDGET;
@@ -374,7 +363,6 @@ static void test_end(void **state)
 {
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	kernel(t, t + MS, 7, 1, 1);
 	assert_true(step(0, t, t + MS));
 	agent.ring->writer.state = GPU_STATE_GONE;
@@ -402,7 +390,6 @@ static void test_resync(void **state)
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
 
-	(void)state;
 	for (uint32_t i = 0; i < 10; i++) {
 		call(t, t + US, 0xaa, 1);
 		if (i) /* the first one is missing */
@@ -425,7 +412,6 @@ static void test_resync_at_once(void **state)
 	uint64_t t = NOW + MS, stream = 0xaa;
 	uint32_t correlation = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i < 40; i++, t += MS) {
 		for (uint32_t k = 0; k < 10; k++) {
 			call(t + k * 20 * US, t + k * 20 * US + 5 * US, stream, 1);
@@ -446,7 +432,6 @@ static void test_after_end(void **state)
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
 
-	(void)state;
 	call(t, t + US, 0xaa, 1);
 	kernel(t + 2 * US, t + 3 * US, 7, 1, 1);
 	call(t + 4 * US, t + 5 * US, 0xaa, 1);
@@ -496,13 +481,11 @@ static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
 
 static void test_drift_early(void **state)
 {
-	(void)state;
 	check_drift(-6000, -3);
 }
 
 static void test_drift_late(void **state)
 {
-	(void)state;
 	check_drift(2000, 3);
 }
 
@@ -523,7 +506,6 @@ static void test_by_thread(void **state)
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
 
-	(void)state;
 	call(t, t + 10 * US, 0xaa, 1);
 	call(t + 20 * US, t + 30 * US, 0xaa, 1);
 	launched_kernel(t + 100 * US, t + 110 * US, 9, TID, t + 25 * US);
@@ -562,7 +544,6 @@ static void test_late_call(void **state)
 	const uint64_t t = NOW + MS;
 	struct gpu_counts c;
 
-	(void)state;
 	for (uint32_t by_thread = 0; by_thread < 2; by_thread++) {
 		const uint64_t at = t + by_thread * 400 * MS;
 		uint32_t n = got.n;
@@ -615,7 +596,6 @@ static void test_streams(void **state)
 	struct gpu_record waiting[N];
 	unsigned int n_waiting = 0;
 
-	(void)state;
 	srand(3);
 	for (uint32_t i = 0; i < N; i++) {
 		uint32_t s = (uint32_t)rand() % STREAMS, grid = 1 + (uint32_t)rand() % 8;
@@ -661,7 +641,6 @@ static void test_captured(void **state)
 	const uint64_t t = NOW + MS;
 	struct gpu_counts counts;
 
-	(void)state;
 	for (int order = 0; order < 6; order++) {
 		const uint64_t at = t + (uint64_t)order * 10 * MS;
 
@@ -706,7 +685,6 @@ static void test_after(void **state)
 {
 	const uint64_t t = NOW + MS;
 
-	(void)state;
 	call(t + 10 * US, t + 20 * US, 0xaa, 1);
 	call(t + 30 * US, t + 40 * US, 0xaa, 2);
 	call(t + 50 * US, t + 60 * US, 0xaa, 3);

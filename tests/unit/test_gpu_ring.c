@@ -22,7 +22,6 @@ static struct {
 /* What is handed over is always within these bounds. */
 static void on_activity(const struct gpu_record *r, void *arg)
 {
-	(void)arg;
 	got.activities++;
 	got.last = *r;
 	assert_true(r->start <= r->end && r->end <= NOW + 10 * MS && r->start >= NOW - 1000 * MS);
@@ -31,7 +30,6 @@ static void on_activity(const struct gpu_record *r, void *arg)
 
 static void on_name(uint32_t id, const char *text, void *arg)
 {
-	(void)arg;
 	got.names++;
 	got.id = id;
 	assert_true(strnlen(text, GPU_NAME_MAX + 1) <= GPU_NAME_MAX);
@@ -40,7 +38,6 @@ static void on_name(uint32_t id, const char *text, void *arg)
 
 static void on_device(uint32_t device, const struct gpu_device *about, void *arg)
 {
-	(void)arg;
 	got.devices++;
 	assert_true(device < GPU_DEVICES_MAX);
 	assert_true(strnlen(about->name, GPU_DEVICE_NAME_MAX) < GPU_DEVICE_NAME_MAX);
@@ -55,7 +52,6 @@ static struct fake_agent agent;
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&got, 0, sizeof(got));
 	if (gpu_feed_new(CAPACITY, NOW, &feed))
 		return -1;
@@ -65,7 +61,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	agent_close(&agent);
 	gpu_feed_free(feed);
 	return 0;
@@ -81,7 +76,6 @@ static void test_records(void **state)
 	struct gpu_record r = agent_kernel(NOW - 2 * MS, NOW - MS, 7, 42);
 	char name[GPU_NAME_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(name); i++)
 		name[i] = (char)('a' + i % 26);
 	agent_name(&agent, 3, "short", 5);
@@ -106,7 +100,6 @@ static void test_bounds(void **state)
 	struct gpu_record r = agent_kernel(NOW, NOW, 7, 1);
 	struct gpu_feed_state st;
 
-	(void)state;
 	assert_int_equal(gpu_feed_fill(feed), 0);
 	for (int i = 0; i < CAPACITY + 5; i++) {
 		if (i == CAPACITY / 2)
@@ -141,7 +134,6 @@ static void test_bad_records(void **state)
 {
 	struct gpu_record r = agent_kernel(NOW - 2, NOW - 1, 7, 1), n = { .kind = GPU_RECORD_NAME };
 
-	(void)state;
 	r.kind = GPU_RECORD_NONE;
 	bad(r);
 	r.kind = GPU_RECORD_KIND_MAX;
@@ -178,7 +170,6 @@ static void test_device(void **state)
 {
 	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { .name = "No Such GPU" } };
 
-	(void)state;
 	agent_write(&agent, &r);
 	assert_false(gpu_feed_drain(feed, NOW, UINT32_MAX, &ops, NULL));
 	assert_int_equal(got.devices, 1);
@@ -198,7 +189,6 @@ static void test_device(void **state)
 
 static void test_broken_head(void **state)
 {
-	(void)state;
 	agent.ring->writer.head = CAPACITY + 1;
 	assert_false(drain());
 	assert_true(gpu_feed_broken(feed));
@@ -212,7 +202,6 @@ static void test_state(void **state)
 	struct gpu_ring_writer *w = &agent.ring->writer;
 	struct gpu_feed_state st;
 
-	(void)state;
 	w->state = 77;
 	w->failed_call = 77;
 	w->dropped_cupti = w->dropped_ring = UINT64_MAX - 1;
@@ -238,7 +227,6 @@ static void test_state(void **state)
 
 static void test_sealed(void **state)
 {
-	(void)state;
 	assert_int_equal(ftruncate(gpu_feed_fd(feed), 4096), -1);
 	assert_int_equal(ftruncate(gpu_feed_fd(feed), 1 << 30), -1);
 }
@@ -251,7 +239,6 @@ static void *scribble(void *arg)
 	uint64_t *ring = (uint64_t *)agent.ring, seed = 88172645463325252ull;
 	size_t words = GPU_RING_SIZE(CAPACITY) / sizeof(*ring);
 
-	(void)arg;
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint64_t what = next_random(&seed), word = next_random(&seed) % words;
 
@@ -272,7 +259,6 @@ static void test_hostile(void **state)
 	struct gpu_info *info;
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(gpu_info_new(&info), 0);
 	stop = false;
 	assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
@@ -320,7 +306,6 @@ static void test_info(void **state)
 	};
 	struct gpu_info *info;
 
-	(void)state;
 	assert_int_equal(gpu_info_new(&info), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		uint32_t n = gpu_info_name(info, names[i].mangled);
@@ -353,7 +338,6 @@ static void test_collectives(void **state)
 	};
 	struct gpu_info *info;
 
-	(void)state;
 	assert_int_equal(gpu_info_new(&info), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
@@ -374,7 +358,6 @@ static void test_launches(void **state)
 	struct gpu_launches *launches;
 	struct launch l;
 
-	(void)state;
 	assert_int_equal(gpu_launches_new(&launches), 0);
 	for (uint32_t i = 0; i < 2; i++) {
 		r.h.id = i;
@@ -391,7 +374,6 @@ static void test_tracks(void **state)
 	struct gpu_info *info;
 	unsigned int refused = 0;
 
-	(void)state;
 	assert_int_equal(gpu_info_new(&info), 0);
 	memset(ends, 0, sizeof(ends));
 	for (unsigned int i = 0; i < 20000; i++) {

@@ -13,7 +13,6 @@
 
 static void test_many(void **state)
 {
-	(void)state;
 	check_many(1u << 16, GPU_VENDOR_AMD, "MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50", MANY, 25000);
 }
 
@@ -23,7 +22,6 @@ static void test_versions(void **state)
 	static const char *const work[] = { "kernel-ns 300", "launch 1500", "copies 50", "threads 4 500", "names 300", "graph 4", "sync", NULL };
 	const size_t records = 1500 + 40 + 2000 + 300 + 20;
 
-	(void)state;
 	check_version("MOCK_ROCPROFILER=0.5", 500, work, records);
 	check_version("MOCK_ROCPROFILER=0.5 MOCK_SHUFFLE=1 MOCK_CLOCK_OFFSET_NS=-70000000000", 500, work, records);
 	check_version("MOCK_ROCPROFILER=1.1 MOCK_CLOCK_DRIFT_PPM=-200", 10100, work, records);
@@ -39,7 +37,6 @@ static void test_launches(void **state)
 	struct peer p;
 	uint64_t before;
 
-	(void)state;
 	begin(&p, 1u << 10, LAUNCHES, "");
 	clock_gettime(CLOCK_BOOTTIME, &ts);
 	before = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
@@ -59,20 +56,17 @@ static void test_launches(void **state)
 
 static void test_windows(void **state)
 {
-	(void)state;
 	check_windows(GPU_WANT_ALL);
 }
 
 /* The count comes with the records: of those behind the last one it is not known yet. */
 static void test_lost(void **state)
 {
-	(void)state;
 	check_lost(499);
 }
 
 static void test_refused(void **state)
 {
-	(void)state;
 	check_refused("MOCK_FAIL_START=12", GPU_STATE_FAILED, 12, GPU_CALL_ENABLE);
 	check_refused("MOCK_FAIL_CONFIGURE=39", GPU_STATE_FAILED, 39, GPU_CALL_REGISTER);
 }
@@ -81,7 +75,6 @@ static void test_readers(void **state)
 {
 	struct peer p;
 
-	(void)state;
 	check_no_reader();
 	begin(&p, 1u << 10, LAUNCHES, "");
 	peer_do(&p, "launch 100");
@@ -93,7 +86,6 @@ static void test_programs(void **state)
 {
 	struct peer p;
 
-	(void)state;
 	begin(&p, 1u << 12, LAUNCHES, "");
 	peer_run(&p, "launch 100");
 	peer_do(&p, "fork sleep 1");

@@ -8,7 +8,6 @@ static void test_set(void **state)
 {
 	struct handles *h = handles_new(NULL);
 
-	(void)state;
 	assert_null(handles_get(h, 1, 0x1000));
 	handles_set(h, 1, 0x1000, "gemm");
 	handles_set(h, 2, 0x1000, "softmax");
@@ -32,7 +31,6 @@ static void test_drop(void **state)
 	struct handles *h = handles_new(NULL);
 	char name[16];
 
-	(void)state;
 	for (uint64_t i = 1; i <= 50000; i++) {
 		snprintf(name, sizeof(name), "k%u", (unsigned int)i);
 		handles_set(h, i % 2 ? 7 : 8, i << 4, name);
@@ -57,7 +55,6 @@ static void test_full(void **state)
 {
 	struct handles *h = handles_new(NULL);
 
-	(void)state;
 	for (uint64_t i = 1; i <= 300000; i++)
 		handles_set(h, 1, i, "k");
 	assert_non_null(handles_get(h, 1, 1));
@@ -74,7 +71,6 @@ static void test_ended(void **state)
 	struct handles *h;
 	struct tasks *tasks;
 
-	(void)state;
 	assert_int_equal(tasks_new(&tasks), 0);
 	h = handles_new(tasks);
 	tasks_update(tasks, &fork);

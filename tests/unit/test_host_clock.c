@@ -105,7 +105,6 @@ static void test_planted(void **state)
 		{ 3000000, 50000, 10, 400, 0, 0, 0, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
 		const struct plan *p = &plans[i];
 
@@ -126,7 +125,6 @@ static void test_few(void **state)
 	struct host_messages m = { 0 };
 	struct host_clock c;
 
-	(void)state;
 	assert_int_equal(host_messages_add(&m, true, BEGIN, BEGIN + 3000100, 1), 0);
 	assert_int_equal(host_messages_add(&m, false, BEGIN + 2999900, BEGIN, 2), 0);
 	assert_int_equal(host_clock_find(&m, BEGIN, BEGIN, &c), 0);
@@ -147,7 +145,6 @@ static void test_one_way(void **state)
 	struct host_messages m = { 0 };
 	struct host_clock c;
 
-	(void)state;
 	assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + SECOND, &c), 0);
 	assert_int_equal(c.known, HOST_NOTHING);
 	for (unsigned int seed = 0; seed < cases(SEEDS, 2); seed++) {
@@ -173,7 +170,6 @@ static void test_contradiction(void **state)
 	struct host_messages m = { 0 };
 	struct host_clock c;
 
-	(void)state;
 	for (unsigned int seed = 0; seed < cases(SEEDS, 2); seed++) {
 		int64_t at = BEGIN + SECOND + (int64_t)seed * SECOND / 5;
 
@@ -207,7 +203,6 @@ static void test_hostile(void **state)
 	struct host_messages m = { 0 };
 	struct host_clock c;
 
-	(void)state;
 	assert_int_equal(host_clock_find(&m, 1, 0, &c), -EINVAL);
 	assert_int_equal(host_clock_find(&m, 0, INT64_MAX, &c), -EINVAL);
 	for (unsigned int i = 0; i < cases(4000, 200); i++) {

@@ -18,7 +18,6 @@ static void test_own(void **state)
 	char text[64], name[HOST_NAME_LEN + 1] = "";
 	struct host_id h;
 
-	(void)state;
 	host_id_read(&h);
 	if (!f || !fgets(text, sizeof(text), f))
 		skip();
@@ -59,7 +58,6 @@ static void test_parse(void **state)
 	static char name[200];
 	struct host_id h;
 
-	(void)state;
 	memset(name, 'n', sizeof(name) - 1);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		host_id_parse(&h, table[i].boot_id, i % 2 ? name : NULL, table[i].shift);
@@ -121,7 +119,6 @@ static void test_traces(void **state)
 {
 	const struct host_id none = { 0 }, unknown = { .name = "node" }, plain_one = { .boot_id = ID };
 
-	(void)state;
 	for (int chrome = 0; chrome < 2; chrome++) {
 		check_reads(chrome, &whole, &whole);
 		check_reads(chrome, &plain_one, &plain_one);
@@ -135,7 +132,6 @@ static void test_profile(void **state)
 	struct json_object *line, *shape;
 	struct out o;
 
-	(void)state;
 	rec.host = &whole;
 	profile_open(&o, &plain);
 	assert_int_equal(o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);

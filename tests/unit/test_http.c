@@ -44,7 +44,6 @@ static void test_headers(void **state)
 		"Cross-Origin-Resource-Policy: same-origin", "Vary: Origin", "Accept-Ranges: bytes",
 		"Content-Type: application/json", "Content-Length: 1000" };
 
-	(void)state;
 	write_file(0, 1000);
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "\r\n"), 200);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
@@ -99,7 +98,6 @@ static void test_paths(void **state)
 		{ "CONNECT 127.0.0.1:9001 HTTP/1.1", 400 },
 	};
 
-	(void)state;
 	write_file(0, 1000);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int status = ask("%s\r\n" HOST "\r\n", rows[i].line);
@@ -144,7 +142,6 @@ static void test_hosts(void **state)
 		{ "Host: localhost\r\nX: \x80\xff\ty", 200 },
 	};
 
-	(void)state;
 	write_file(0, 1000);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int status = ask("GET /t.json HTTP/1.1\r\n%s\r\n\r\n", rows[i].headers);
@@ -181,7 +178,6 @@ static void test_origins(void **state)
 	};
 	char line[200];
 
-	(void)state;
 	write_file(0, 1000);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int status = ask("GET /t.json HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n", rows[i].origin);
@@ -212,7 +208,6 @@ static void test_preflight(void **state)
 {
 	static const char asks[] = "Access-Control-Request-Private-Network: true\r\n";
 
-	(void)state;
 	for (int private = 0; private < 2; private ++) {
 		assert_int_equal(ask("OPTIONS /t.json HTTP/1.1\r\n" HOST UI
 				     "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: range\r\n%s\r\n",
@@ -276,7 +271,6 @@ static void test_ranges(void **state)
 	};
 	char line[100];
 
-	(void)state;
 	write_file(0, 1000);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int status = ask("GET /t.json HTTP/1.1\r\n" HOST "Range: %s\r\n\r\n", rows[i].range);
@@ -296,7 +290,6 @@ static void test_ranges(void **state)
 
 static void test_empty_file(void **state)
 {
-	(void)state;
 	assert_int_equal(ask(GET), 200);
 	assert_true(says("Content-Length: 0"));
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Range: bytes=0-\r\n\r\n"), 416);
@@ -307,7 +300,6 @@ static void test_name(void **state)
 {
 	char name[HTTP_NAME_MAX], longer[300];
 
-	(void)state;
 	http_name("t.json", name);
 	assert_string_equal(name, "t.json");
 	http_name("/a b/../Trace-1_2.json.gz", name);

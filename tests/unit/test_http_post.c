@@ -29,7 +29,6 @@ static void test_urls(void **state)
 		{ "http://u@a", -EINVAL, NULL, NULL, NULL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct http_url url;
 

@@ -35,7 +35,6 @@ static void test_kept_connection(void **state)
 {
 	int fd = connect_to(0);
 
-	(void)state;
 	write_file(0, 5000);
 	for (int i = 0; i < 3; i++) {
 		get_file(fd, 5000);
@@ -53,7 +52,6 @@ static void test_pipelined(void **state)
 {
 	int fd = connect_to(0);
 
-	(void)state;
 	write_file(0, 100000);
 	for (int i = 0; i < 50; i++)
 		say(fd, i % 7 ? GET : "HEAD /t.json HTTP/1.1\r\n" HOST "\r\n");
@@ -73,7 +71,6 @@ static void test_byte_by_byte(void **state)
 {
 	int fd = connect_to(0);
 
-	(void)state;
 	write_file(0, 10);
 	for (const char *p = GET; *p; p++) {
 		assert_true(is_silent(fd));
@@ -89,7 +86,6 @@ static void test_slow_reader(void **state)
 	size_t done = 0;
 	int fd, err;
 
-	(void)state;
 	assert_non_null(body);
 	write_file(0, LARGE);
 	fd = connect_slow_reader();
@@ -112,7 +108,6 @@ static void test_growing_file(void **state)
 	int fd = connect_to(0), other = connect_to(0);
 	size_t n = 0, before = 0;
 
-	(void)state;
 	assert_int_equal(http_server_sent_whole(server), 0);
 	get_file(fd, 0);
 	while (n < LARGE / 2) {
@@ -136,7 +131,6 @@ static void test_shrinking_file(void **state)
 	size_t n;
 	int err;
 
-	(void)state;
 	assert_non_null(body);
 	/* to nothing; to less than was sent; to less than was requested, but more than was sent */
 	for (size_t left = 0; left < LARGE; left += LARGE / 2 - 1) {
@@ -166,7 +160,6 @@ static void test_file_written_anew(void **state)
 	size_t n;
 	int err;
 
-	(void)state;
 	assert_non_null(body);
 	for (off_t left = 0; left < LARGE; left += LARGE - 1) {
 		int fd;
@@ -193,7 +186,6 @@ static void test_killed_client(void **state)
 	struct linger reset = { .l_onoff = 1 };
 	time_t until = give_up();
 
-	(void)state;
 	write_file(0, LARGE);
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
 		int fd = connect_slow_reader();
@@ -217,7 +209,6 @@ static void test_crowd(void **state)
 {
 	int fds[HTTP_CONNS_MAX], late;
 
-	(void)state;
 	write_file(0, 10);
 	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
 		fds[i] = connect_to(0);
@@ -244,7 +235,6 @@ static void test_slow_crowd(void **state)
 {
 	int fds[HTTP_CONNS_MAX], newer[HTTP_CONNS_MAX + 1], late;
 
-	(void)state;
 	write_file(0, LARGE);
 	for (int i = 0; i < HTTP_CONNS_MAX; i++)
 		fds[i] = i == 3 ? connect_to(4096) : connect_slow_reader(); /* one asks for nothing */
@@ -278,7 +268,6 @@ static void test_slow_request(void **state)
 	int idle = connect_to(0), fd = connect_to(0);
 	time_t until = give_up();
 
-	(void)state;
 	write_file(0, 10);
 	say(fd, "GET /t.json HTTP/1.1\r\n");
 	assert_true(is_silent(fd));
@@ -308,7 +297,6 @@ static void test_stalled_reader(void **state)
 {
 	int fd;
 
-	(void)state;
 	write_file(0, LARGE);
 	fd = connect_slow_reader();
 	for (int i = 0; i < 10; i++)
@@ -326,7 +314,6 @@ static void test_unwanted_bytes(void **state)
 	static char junk[100000];
 	int fd, err;
 
-	(void)state;
 	memset(junk, 'x', sizeof(junk));
 	write_file(0, 10);
 	fd = connect_to(0);
@@ -357,7 +344,6 @@ static void test_half_closed(void **state)
 {
 	int fd = connect_to(0);
 
-	(void)state;
 	write_file(0, 1 << 20);
 	say(fd, GET);
 	shutdown(fd, SHUT_WR);
@@ -385,7 +371,6 @@ static void test_sent_whole(void **state)
 	int fd = connect_to(0), err;
 	uint64_t length;
 
-	(void)state;
 	write_file(0, 10);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line,
@@ -404,7 +389,6 @@ static void test_no_more_files(void **state)
 	struct rlimit before, few = { .rlim_cur = 64 };
 	int fd = connect_to(0), second, filled[64], n = 0;
 
-	(void)state;
 	if (RUNNING_ON_VALGRIND)
 		SKIP("valgrind accepts and closes what is over the limit of files");
 	write_file(0, 10);
@@ -435,7 +419,6 @@ static void test_timeout(void **state)
 {
 	int fd;
 
-	(void)state;
 	assert_int_equal(http_server_timeout(server, now_ms), -1);
 	fd = connect_to(0);
 	get_file(fd, 0);
@@ -448,7 +431,6 @@ static void test_port_taken(void **state)
 {
 	struct http_server *second = NULL;
 
-	(void)state;
 	assert_int_equal(
 		http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second),
 		-EADDRINUSE);
@@ -480,7 +462,6 @@ static void test_page(void **state)
 	char first, second;
 	int fd, gone, err;
 
-	(void)state;
 	assert_int_equal(http_server_new_page((struct sockaddr *)&addr, sizeof(addr), &page, &server), 0);
 	gone = connect_to(4096);
 	say(gone, "GET /t.json HTTP/1.1\r\n" HOST "Accept: x\r\n\r\n");

@@ -58,7 +58,6 @@ static void test_replaces(void **state)
 	};
 	struct in_flight *f;
 
-	(void)state;
 	make(&f);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rec_hdr h = span(cases[i].kind, cases[i].tid, LOOKED + (uint64_t)(cases[i].start_us * 1000),
@@ -74,14 +73,11 @@ static void test_replaces(void **state)
 
 static void count(const struct rec_hdr *h, size_t size, void *arg)
 {
-	(void)size;
 	((unsigned int *)arg)[h->kind]++;
 }
 
 static bool is_any(const struct rec_hdr *h, void *arg)
 {
-	(void)h;
-	(void)arg;
 	return true;
 }
 
@@ -92,7 +88,6 @@ static void test_drop(void **state)
 	unsigned int n[REC_KIND_MAX] = { 0 };
 	struct in_flight *f;
 
-	(void)state;
 	make(&f);
 	in_flight_drop(f, is_any, NULL);
 	in_flight_each(f, count, n);
@@ -108,7 +103,6 @@ static void test_none(void **state)
 	struct rec_hdr h = span(REC_SYSCALL, TID, LOOKED, LOOKED + US, 39);
 	struct in_flight *f;
 
-	(void)state;
 	assert_int_equal(in_flight_new(&f), 0);
 	in_flight_ready(f);
 	assert_false(in_flight_replaces(f, &h));

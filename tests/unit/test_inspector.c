@@ -73,7 +73,6 @@ static void test_sites(void **state)
 	struct inspect_loaded loaded;
 	int fd, null, waits = 0, err;
 
-	(void)state;
 	if (on_valgrind())
 		skip();
 	add(&pt, "inspected_function");
@@ -159,7 +158,6 @@ static void test_late(void **state)
 	const struct answers as = { .take = take, .arg = &t };
 	int fds[2];
 
-	(void)state;
 	make_pair(fds);
 	for (uint64_t i = 0; i < 5; i++)
 		assert_int_equal(send_one(fds[1], i < 4 ? ANSWER_SITE : ANSWER_END, i, 0), 0);
@@ -177,7 +175,6 @@ static void test_late_part(void **state)
 	const struct answers as = { .take = take, .arg = &t };
 	int fds[2];
 
-	(void)state;
 	make_pair(fds);
 	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
 	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
@@ -198,8 +195,6 @@ static int take_endless(struct inspect_answer *a, size_t size, void *arg)
 {
 	struct endless *e = arg;
 
-	(void)a;
-	(void)size;
 	send_one(e->fd, ANSWER_SITE, e->n++, MSG_DONTWAIT);
 	return 0;
 }
@@ -211,7 +206,6 @@ static void test_endless(void **state)
 	size_t sent = 0;
 	int fds[2];
 
-	(void)state;
 	make_pair(fds);
 	e.fd = fds[1];
 	while (!send_one(fds[1], ANSWER_SITE, sent, MSG_DONTWAIT))
@@ -229,7 +223,6 @@ static void test_ended(void **state)
 	const struct answers as = { .take = take, .arg = &t };
 	int fds[2];
 
-	(void)state;
 	make_pair(fds);
 	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
 	close(fds[1]);

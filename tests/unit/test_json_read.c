@@ -52,7 +52,6 @@ static void test_us_to_ns(void **state)
 		{ "\"1\"", -EINVAL, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct json_nodes nodes = { 0 };
 		int64_t ns = 0;
@@ -96,7 +95,6 @@ static void test_scan(void **state)
 		"\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"",
 		"\"\xe2\x82\"", "'a'", "[1}", "{\"a\":1]", "/* */1", "1 1" };
 
-	(void)state;
 	for (size_t n = 1; n < 9; n++) {
 		for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
 			assert_true(scan_pieces(good[i], n));
@@ -113,7 +111,6 @@ static void test_nodes(void **state)
 	static const char string[] = "x\n\xe2\x82\xac\xf0\x9f\x98\x80\0y";
 	struct json_nodes nodes = { 0 };
 
-	(void)state;
 	for (size_t n = 1; n < sizeof(text); n++) {
 		const struct json_node *root, *a, *child;
 
@@ -151,7 +148,6 @@ static void test_nodes_repeated(void **state)
 	char many[1024] = "{", *p = many + 1;
 	unsigned int n = 0;
 
-	(void)state;
 	value_parse(&nodes, text, 99);
 	json_for_each (child, nodes.list)
 		n++;
@@ -177,7 +173,6 @@ static void test_nodes_nul_key(void **state)
 	struct json_nodes nodes = { 0 };
 	unsigned int n = 0;
 
-	(void)state;
 	value_parse(&nodes, "{\"a\\u0000\":1,\"a\\u0000b\":2,\"\\u0000\":3,\"a\":4,\"a\\u0000b\":5,\"\\u0061\\u0000\":6}", 99);
 	json_for_each (child, nodes.list) {
 		assert_int_equal(strlen(child->key), child->key_len);
@@ -213,7 +208,6 @@ static void test_node_numbers(void **state)
 	};
 	struct json_nodes nodes = { 0 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		value_parse(&nodes, cases[i].text, 99);
 		assert_true(node_s64(nodes.list) == cases[i].s64);
@@ -230,7 +224,6 @@ static void test_node_get_next(void **state)
 	struct json_nodes nodes = { 0 };
 	char key[2] = "";
 
-	(void)state;
 	value_parse(&nodes, "{\"a\":97,\"b\":98,\"c\":99,\"d\":100}", 99);
 	for (const char *p = order; *p; p++) {
 		key[0] = *p;
@@ -249,7 +242,6 @@ static void test_reader_values(void **state)
 	struct json_source source;
 	char *text, *p;
 
-	(void)state;
 	p = text = malloc(count * (count / 2 + 32));
 	assert_non_null(text);
 	for (size_t i = 0; i < count; i++) {
@@ -278,7 +270,6 @@ static void test_printable(void **state)
 {
 	char buf[16];
 
-	(void)state;
 	assert_string_equal(text_printable(buf, sizeof(buf), "mul_mat"), "mul_mat");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xc3\xa9\n"), "\xc3\xa9\\x0a");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xc2\x9b"), "\\xc2\\x9b");
@@ -321,7 +312,6 @@ static void test_source_members(void **state)
 	int ret = 1;
 	void *member;
 
-	(void)state;
 	assert_true(text && file && read_back);
 	for (size_t i = 0; i < len; i++)
 		text[i] = (i * 2654435761u) >> 24;

@@ -57,7 +57,6 @@ static void test_ipc(void **state)
 	struct out o;
 	size_t n = 0;
 
-	(void)state;
 	chrome_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		struct rec_syscall r = { .h = hdr(REC_SYSCALL, calls[i].nr),
@@ -109,7 +108,6 @@ static void test_irqs(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(irqs); i++) {
 		struct rec_irq r = { .h = hdr(REC_IRQ, irqs[i].id) };
@@ -145,7 +143,6 @@ static void test_memory(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	r.h.tid = PID;
 	chrome_open(&o);
 	EMIT(&o, &r);
@@ -166,7 +163,6 @@ static void test_holds(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	p.h.dur_ns = 53103426;
 	chrome_open(&o);
 	EMIT(&o, &h);
@@ -272,7 +268,6 @@ static void test_sums(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	processes[0].sums.ns[ST_CPU] = 1000;
 	processes[0].sums.ns[ST_IRQ] = 1;
 	processes[0].sums.ns[ST_STOPPED] = 234;
@@ -316,7 +311,6 @@ static void test_many_calls(void **state)
 	struct json_object *line;
 	struct out o;
 
-	(void)state;
 	for (uint32_t i = 0; i < ARRAY_SIZE(calls); i++)
 		calls[i] = (struct syscall_total){ UINT32_MAX - i,
 			{ UINT64_MAX / 65536, UINT64_MAX / 65536 } };
@@ -338,7 +332,6 @@ static void test_irq_names(void **state)
 	DIR *dir = opendir("/sys/kernel/irq");
 	struct dirent *d;
 
-	(void)state;
 	while (dir && (d = readdir(dir))) {
 		FILE *f;
 
@@ -368,7 +361,6 @@ static void test_rss(void **state)
 	pid_t zombie;
 	char *p;
 
-	(void)state;
 	assert_int_equal(rss_read(getpid(), &before), 0);
 	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(p != MAP_FAILED);

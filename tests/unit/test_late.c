@@ -148,7 +148,6 @@ static char problems[1024];
 
 static void problem(void *ctx, const char *text)
 {
-	(void)ctx;
 	snprintf(problems, sizeof(problems), "%s", text);
 	for (const char *p = text; *p; p++)
 		assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
@@ -255,7 +254,6 @@ static void test_straggler(void **state)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 
-	(void)state;
 	check_one(both(&usual, &b, 10000, true, true));
 	/* by the clock alone: the wall clocks of the hosts are 5 s apart above their CLOCK_BOOTTIME */
 	check_one(both(&usual, &b, 10000, false, true));
@@ -266,7 +264,6 @@ static void test_no_clock(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, 10000, true, false), *e = json_object_array_get_idx(get(group_of(o), "latest"), 0);
 
-	(void)state;
 	assert_contains(text_at(e, "text"), "its steps do not show why");
 	json_object_put(o);
 	o = both(&usual, &b, 10000, false, false);
@@ -286,7 +283,6 @@ static void test_booted_together(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o;
 
-	(void)state;
 	together = true;
 	o = both(&usual, &b, 10000, false, true);
 	assert_contains(latest_text(o), "there is no profile of it");
@@ -311,7 +307,6 @@ static void test_namespace(void **state)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 
-	(void)state;
 	host_args[1] = ",\"boot_id\":\"00000002-1111-2222-3333-444444444444\",\"boottime_shift_ns\":\"-7000000000\"";
 	shift = -7000 * MS;
 	check_one(both(&usual, &b, 10000, true, true));
@@ -326,7 +321,6 @@ static void test_residual(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, 20 * MS + 10000, true, true), *g = group_of(o);
 
-	(void)state;
 	assert_int_equal(number(g, "stragglers"), 0);
 	assert_int_equal(number(g, "within_residual"), N);
 	json_object_put(o);
@@ -337,7 +331,6 @@ static void test_unknown_clock(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, -1, true, true), *g = group_of(o);
 
-	(void)state;
 	assert_int_equal(number(g, "compared"), 0);
 	assert_int_equal(number(g, "clock_unknown"), N);
 	json_object_put(o);
@@ -349,7 +342,6 @@ static void test_behind_the_call(void **state)
 	struct options b = slow_at(30, 20000, "blocked_net");
 	struct json_object *o;
 
-	(void)state;
 	b.state_us = 24000;
 	b.poll_us = 16000;
 	o = both(&usual, &b, 10000, true, true);
@@ -368,7 +360,6 @@ static void test_lost(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o, *g;
 
-	(void)state;
 	b.loss = 20;
 	o = both(&usual, &b, 10000, true, true);
 	g = group_of(o);
@@ -383,7 +374,6 @@ static void test_alone(void **state)
 	struct options a = usual, b = usual;
 	struct json_object *o;
 
-	(void)state;
 	a.made = b.made = false;
 	o = both(&a, &b, 10000, true, true);
 	assert_false(json_object_object_get_ex(o, "collectives", NULL));
@@ -396,7 +386,6 @@ static void test_mismatch(void **state)
 	struct options b = usual;
 	struct json_object *o;
 
-	(void)state;
 	b.bytes = 256;
 	o = both(&usual, &b, 10000, true, true);
 	assert_int_equal(number(group_of(o), "compared"), 0);
@@ -436,7 +425,6 @@ static void test_junk(void **state)
 	struct options b = slow_at(30, 20000, "blocked_io");
 	unsigned int with = 0;
 
-	(void)state;
 	for (unsigned int i = 0; i < cases(2000, 20); i++) {
 		struct member list[MEMBERS];
 		struct json_object *o;

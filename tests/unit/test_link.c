@@ -43,7 +43,6 @@ static int add(const char *text, const char *host, bool is_et)
 
 static int clear(void **state)
 {
-	(void)state;
 	link_clear(&l);
 	while (n_files) {
 		fclose(files[--n_files]->f);
@@ -97,7 +96,6 @@ static void test_relations(void **state)
 		{ "", "aten::", SPAN_AROUND },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		assert_int_equal(span_relate(table[i].ours, table[i].theirs), table[i].relation);
 		/* what is related is found by the key */
@@ -143,7 +141,6 @@ static void test_match(void **state)
 	static const int64_t offsets[] = { 0, 1, -700, 3000000, -2000000000, 9000000000 };
 	const unsigned int n = cases(4000, 500);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		for (unsigned int lost = 0; lost <= 5; lost += 5) {
 			struct spans ours = { 0 }, theirs = { 0 };
@@ -166,7 +163,6 @@ static void test_match_nothing(void **state)
 	struct spans ours = { 0 }, theirs = { 0 }, none = { 0 };
 	struct match match;
 
-	(void)state;
 	make_calls(&ours, &theirs, 500, 0, 0, 1);
 	assert_int_equal(match_find(&none, &theirs, &match), 0);
 	assert_int_equal(match.pairs, 0);
@@ -188,7 +184,6 @@ static void test_match_contradiction(void **state)
 	struct spans ours = { 0 }, theirs = { 0 };
 	struct match match;
 
-	(void)state;
 	make_calls(&ours, &theirs, 2000, 1000000, 0, 1);
 	for (size_t i = 1000; i < ours.n; i++) {
 		ours.list[i].start_ns -= 4000000;
@@ -207,7 +202,6 @@ static void test_clock(void **state)
 {
 	struct link_clock c = { 0 };
 
-	(void)state;
 	assert_int_equal(link_clock_ahead(&c, 5), 0);
 	assert_int_equal(link_clock_add(&c, 2000, 2000 + 300), 0);
 	assert_int_equal(link_clock_add(&c, 1000, 1000 + 100), 0);
@@ -232,7 +226,6 @@ static void check_refused(int err, const char *what)
 
 static void test_own(void **state)
 {
-	(void)state;
 	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
 	assert_int_equal(l.list[0]->file.kind, LINK_CHROME);
 	assert_int_equal(l.list[0]->file.first_ns, BOOT);
@@ -328,7 +321,6 @@ static void test_boots(void **state)
 		{ ID(4), "d", 0, 5 * SECOND, 3, NULL }, /* the wall clock was set */
 	};
 
-	(void)state;
 	check_placed(together, 4);
 	check_placed(names, 7);
 	check_placed(named, 5);
@@ -350,7 +342,6 @@ static void check_two(const char *one, const char *other, int64_t ahead, const c
 
 static void test_boots_refused(void **state)
 {
-	(void)state;
 	check_two(ID(1), ID(1), 2 * SECOND, NULL, "have one boot id (00000001-1111-2222-3333-444444444444), but clocks that are 2.000000 s apart");
 	check_two(ID(1), ID(1) SHIFT(5), -2 * SECOND, NULL, "have one boot id");
 	check_two(ID(1), ID(1) SHIFT(2000000000), 0, NULL, "have one boot id");
@@ -370,7 +361,6 @@ static void test_boots_refused(void **state)
 
 static void test_apart(void **state)
 {
-	(void)state;
 	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
 	assert_int_equal(add(own_json(60000000000, 0, ""), NULL, false), 0);
 	check_refused(link_relate(&l), "no time in common");
@@ -380,7 +370,6 @@ static void test_apart(void **state)
 
 static void test_unknown(void **state)
 {
-	(void)state;
 	check_refused(add("[{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,\"tid\":1}]", NULL, false), "its clock is unknown");
 	check_refused(add("", NULL, false), "is empty");
 	check_refused(add("hello", NULL, false), "neither a profile");
@@ -423,7 +412,6 @@ static void check_kineto(const struct link_file *f)
 
 static void test_kineto(void **state)
 {
-	(void)state;
 	assert_int_equal(add("{\"schemaVersion\":1,\"deviceProperties\":[{\"id\":0}],\"baseTimeNanoseconds\":" KINETO_BASE
 			     ",\"traceEvents\":[" KINETO_EVENTS "],\"traceName\":\"x\"}",
 				 NULL, false),
@@ -445,7 +433,6 @@ static void test_kineto_damaged(void **state)
 	static const char whole[] = "{\"schemaVersion\":1,\"baseTimeNanoseconds\":" KINETO_BASE ",\"traceEvents\":[" KINETO_EVENTS "]}";
 	static char text[sizeof(whole)];
 
-	(void)state;
 	for (size_t n = 1; n + 1 < sizeof(whole); n += 1 + sizeof(whole) / cases(2000, 30)) {
 		memcpy(text, whole, n);
 		text[n] = 0;
@@ -478,7 +465,6 @@ static void test_junk(void **state)
 		"[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"ts\":0,\"args\":7}]",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		check_refused(add(table[i], NULL, false), "");
 	/* a base that no clock can have is none */
@@ -492,7 +478,6 @@ static void test_pftrace(void **state)
 {
 	static struct builder b;
 
-	(void)state;
 	b.p = b.data;
 	b.depth = 0;
 	begin_packet(&b, 1, SEQUENCE_F_CLEARED);
@@ -544,7 +529,6 @@ static int link_et(const char *text)
 
 static void test_et(void **state)
 {
-	(void)state;
 	assert_int_equal(
 		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
 	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::mul") "," ET_NODE(9, "[2,1]", 0, "x"))), 0);
@@ -574,7 +558,6 @@ static void test_et_refused(void **state)
 		{ "", "" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		assert_int_equal(
 			add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
@@ -622,7 +605,6 @@ static void test_et_protobuf(void **state)
 	struct et_node own = { .id = 1, .t.name = "n" };
 	char text[1024], *p;
 
-	(void)state;
 	memcpy(text, metadata, 6);
 	p = converted_node(text + 6, 1, "aten::mul", 3, true);
 	p = converted_node(p, 2, "a_kernel", 3, false);
@@ -675,7 +657,6 @@ static void test_manifest(void **state)
 	struct json_object *root, *manifest, *list;
 	char *text;
 
-	(void)state;
 	/* the second host's clock is a second ahead of the first's, and its BOOTTIME 77 s behind */
 	assert_int_equal(add(own_json(0, 0, ""), "a", false), 0);
 	assert_int_equal(add(own_json(-77000000000, 77000000000, ""), "b", false), 0);
@@ -702,7 +683,6 @@ static void test_manifest_namespaces(void **state)
 	struct json_object *root, *manifest, *list;
 	char *text;
 
-	(void)state;
 	host_args = ID(1);
 	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
 	host_args = ID(1) SHIFT(-77000000000);

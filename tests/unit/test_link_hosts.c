@@ -74,7 +74,6 @@ static int hosts_link(size_t n, bool named)
 
 static int clear(void **state)
 {
-	(void)state;
 	link_clear(&l);
 	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
 		if (hosts[i].f)
@@ -169,7 +168,6 @@ static void test_two(void **state)
 /* Each residual is that of the hops to the reference. */
 static void test_third(void **state)
 {
-	(void)state;
 	hosts[1].ahead = 70 * SECOND;
 	hosts[2].ahead = -50 * SECOND;
 	hosts[2].ppm = 20;
@@ -239,7 +237,6 @@ static size_t n_pairs;
 
 static int count_pair(void *arg, const struct message_pair *p)
 {
-	(void)arg;
 	assert_true(p->sent->sent && !p->received->sent);
 	n_pairs++;
 	return 0;
@@ -266,7 +263,6 @@ static void test_pairs(void **state)
 		{ 101, 100, UINT32_MAX, 0, 100, 1 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct messages m[2] = { 0 };
 		struct message_event e = { .name = "message sent", .local = "x", .peer = "y", .bytes = table[i].bytes, .position = table[i].sent, .sequence = (uint32_t)(table[i].base_sent + table[i].sent), .found = 15 };
@@ -296,7 +292,6 @@ static void test_junk(void **state)
 	struct messages m = { 0 };
 	char address[100];
 
-	(void)state;
 	memset(address, 'x', sizeof(address));
 	address[99] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -404,7 +399,6 @@ static void check_written(bool chrome)
 
 static void test_written(void **state)
 {
-	(void)state;
 	check_written(true);
 	check_written(false);
 }
@@ -418,7 +412,6 @@ static void test_damaged(void **state)
 	struct out o;
 	struct stat st;
 
-	(void)state;
 	for (int chrome = 0; chrome < 2; chrome++) {
 		write_messages(&o, chrome, list, path);
 		assert_int_equal(fstat(o.fd, &st), 0);

@@ -150,7 +150,6 @@ static void test_weight(void **state)
 	struct live_step s;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 4; i++) {
 		s = make_step(i, 100, i * MS, MS, 1);
@@ -175,7 +174,6 @@ static void test_run(void **state)
 	int64_t end, phases = 0;
 	struct live *l;
 
-	(void)state;
 	make_run(steps, &end);
 	reference_make(&r, steps, STEPS);
 	assert_int_equal(live_new(&l), 0);
@@ -234,7 +232,6 @@ static void test_latencies(void **state)
 	int64_t end, now;
 	struct live *l;
 
-	(void)state;
 	make_run(steps, &end);
 	assert_int_equal(live_new(&l), 0);
 	f = frame_at(l, 0, false);
@@ -277,7 +274,6 @@ static void test_slow(void **state)
 	int64_t end, begin;
 	struct live *l;
 
-	(void)state;
 	make_run(steps, &end);
 	/* all within the minute */
 	for (begin = 0; steps[begin].step.ts < end - LIVE_MINUTE_NS;)
@@ -313,7 +309,6 @@ static void test_slow_stays(void **state)
 	uint32_t number = 0;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	for (unsigned int second = 0; second < 30; second++) {
 		for (unsigned int i = 0; i < 500; i++) {
@@ -361,7 +356,6 @@ static void test_mixed(void **state)
 	struct live_step s;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 12; i++) {
 		/* a prompt and its tokens, then four sequences at once, then another prompt and its tokens */
@@ -434,7 +428,6 @@ static void test_batches(void **state)
 	char text[REQUESTS_TEXT_MAX];
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	BATCH(l, 0, 100, { 0, 0, 30, 1 });
 	/* 1 begins, while 0 has its second token; 2 has its prompt in two parts, and waits for the second one */
@@ -492,7 +485,6 @@ static void test_lanes(void **state)
 	int64_t now = 0;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 20; i++, now += 15 * MS) {
 		s = make_step(i, 200 + i * 7 % 3, now, 10 * MS, 1);
@@ -554,7 +546,6 @@ static void test_many(void **state)
 	struct live_step s;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 30000; i++) {
 		s = make_step(i, i, i * MS / 4, MS, 1);
@@ -580,7 +571,6 @@ static void test_unfinished(void **state)
 	struct live_step s = make_step(0, 1, 0, 7 * MS, 1);
 	struct live *l;
 
-	(void)state;
 	s.step.unfinished = true;
 	s.step.lost = 3;
 	assert_int_equal(live_new(&l), 0);
@@ -628,7 +618,6 @@ static void test_rows(void **state)
 	const struct live_frame *f;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	assert_int_equal(live_op(l, name, 100), 0);
 	assert_int_equal(live_op(l, other, 20), 0);

@@ -41,8 +41,6 @@ int __wrap_control_new(
 
 int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
 {
-	(void)uprobe_multi;
-	(void)ret_calibration;
 	return -EPERM;
 }
 
@@ -54,7 +52,6 @@ int __wrap_features_probe_fast(struct features *f)
 
 int __wrap_features_require(const struct features *f, char *why, size_t size)
 {
-	(void)f;
 	snprintf(why, size, "it is missing");
 	return missing;
 }
@@ -70,72 +67,56 @@ int __wrap_session_open(const struct session_config *c, struct session **ret_ses
 
 void __wrap_session_free(struct session *s)
 {
-	(void)s;
 }
 
 int __wrap_session_attach(struct session *s)
 {
-	(void)s;
 	return 0;
 }
 
 struct attach *__wrap_session_probes(struct session *s)
 {
-	(void)s;
 	return NULL;
 }
 
 struct hold *__wrap_session_hold(struct session *s)
 {
-	(void)s;
 	return NULL;
 }
 
 int __wrap_session_control_fd(const struct session *s)
 {
-	(void)s;
 	return -1;
 }
 
 int __wrap_attach_named_files(struct attach *a)
 {
-	(void)a;
 	return 0;
 }
 
 int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
 {
-	(void)s;
-	(void)ts;
 	*ret_follow = NULL;
 	return 0;
 }
 
 void __wrap_follow_free(struct follow *f)
 {
-	(void)f;
 }
 
 int __wrap_privileges_drop(bool single_links, bool nice)
 {
-	(void)single_links;
-	(void)nice;
 	return 0;
 }
 
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg)
 {
-	(void)cb;
-	(void)arg;
 	return 0;
 }
 
 int __wrap_control_new(
 	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control)
 {
-	(void)c_ops;
-	(void)arg;
-	(void)directory;
 	*ret_control = NULL;
 	controlled = true;
 	return -EADDRINUSE;
@@ -143,16 +124,12 @@ int __wrap_control_new(
 
 static int view_open(struct view *v, const struct recording *r, struct sink **ret_sink)
 {
-	(void)v;
-	(void)r;
 	*ret_sink = &fake.sink;
 	return 0;
 }
 
 static int view_round(struct view *v, uint64_t now_ns)
 {
-	(void)v;
-	(void)now_ns;
 	if (!rounds++ && signalled)
 		raise(signalled);
 	return rounds == last_round ? round_err : 0;
@@ -160,8 +137,6 @@ static int view_round(struct view *v, uint64_t now_ns)
 
 static void view_signal(struct view *v, int signo)
 {
-	(void)v;
-	(void)signo;
 }
 
 static const struct view_ops view_ops = { .open = view_open, .round = view_round, .signal = view_signal };
@@ -171,7 +146,6 @@ static const char *no_engines[] = { "none" };
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&fake_session, 0, sizeof(fake_session));
 	fake = (struct fake_sink){ .sink.ops = &fake_ops };
 	opt = (struct record_options){
@@ -196,7 +170,6 @@ static void run_to(int code)
 
 static void test_view_ends(void **state)
 {
-	(void)state;
 	last_round = 3;
 	round_err = 1;
 	run_to(EXIT_OK);
@@ -206,7 +179,6 @@ static void test_view_ends(void **state)
 
 static void test_view_fails(void **state)
 {
-	(void)state;
 	last_round = 2;
 	round_err = -EIO;
 	run_to(EXIT_RUN);
@@ -214,14 +186,12 @@ static void test_view_fails(void **state)
 
 static void test_duration(void **state)
 {
-	(void)state;
 	opt.duration_ns = 1000000;
 	run_to(EXIT_OK);
 }
 
 static void test_signal(void **state)
 {
-	(void)state;
 	signalled = SIGTERM;
 	run_to(EXIT_OK);
 }
@@ -231,7 +201,6 @@ static void test_drain_fails(void **state)
 	static struct stderr_grab g;
 	int code;
 
-	(void)state;
 	fake_session.drained = -EIO;
 	stderr_grab_begin(&g);
 	code = record_run(&opt);
@@ -242,7 +211,6 @@ static void test_drain_fails(void **state)
 
 static void test_sink_fails(void **state)
 {
-	(void)state;
 	opt.duration_ns = 1000000;
 	fake.close_err = -ENOSPC;
 	run_to(EXIT_RUN);
@@ -250,7 +218,6 @@ static void test_sink_fails(void **state)
 
 static void test_strict(void **state)
 {
-	(void)state;
 	opt.duration_ns = 1000000;
 	fake_session.lost = 1;
 	run_to(EXIT_OK);
@@ -267,7 +234,6 @@ static void test_not_allowed(void **state)
 	static struct stderr_grab g;
 	int code[2];
 
-	(void)state;
 	stderr_grab_begin(&g);
 	missing = -EPERM;
 	code[0] = record_run(&opt);

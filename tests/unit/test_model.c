@@ -38,7 +38,6 @@ static void test_options(void **state)
 		{ "x|--a\x1b[2J|1|--b|\xff|", "{}" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct process_text t = cmdline(cases[i].cmdline);
 		struct json_object *obj = json_object_new_object();
@@ -70,7 +69,6 @@ static void test_cmdline(void **state)
 		{ "llama-server|-hf|ggml-org/gemma:Q4_K|", "ggml-org/gemma:Q4_K" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct process_text t = cmdline(cases[i].cmdline);
 		char name[MODEL_NAME_MAX];
@@ -100,7 +98,6 @@ static void test_concurrency(void **state)
 		{ "x|-t|2|", 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct process_text t = cmdline(cases[i].cmdline);
 
@@ -115,7 +112,6 @@ static void test_files(void **state)
 	void *maps[2];
 	int fds[2];
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	assert_true(model_of_files(getpid(), name) < 0);
 	for (int i = 0; i < 2; i++) {

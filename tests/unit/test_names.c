@@ -7,7 +7,6 @@
 
 static void test_syscall_name(void **state)
 {
-	(void)state;
 	assert_string_equal(syscall_name(SYS_read), "read");
 	assert_string_equal(syscall_name(SYS_write), "write");
 	assert_string_equal(syscall_name(SYS_futex), "futex");
@@ -31,7 +30,6 @@ static void test_syscall_name_new(void **state)
 		"file_setattr" };
 	unsigned int i;
 
-	(void)state;
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		assert_string_equal(syscall_name(451 + i), names[i]);
 #ifdef __x86_64__
@@ -46,7 +44,6 @@ static void test_syscall_names_differ(void **state)
 {
 	unsigned int i, j, n = 0;
 
-	(void)state;
 	for (i = 0; i < SYSCALL_MAX; i++) {
 		if (!syscall_name(i))
 			continue;
@@ -63,7 +60,6 @@ static void test_syscall_class(void **state)
 {
 	unsigned int nr;
 
-	(void)state;
 	assert_int_equal(syscall_class(SYS_futex), SYS_FUTEX);
 	assert_int_equal(syscall_class(449), SYS_FUTEX); /* futex_waitv */
 	assert_int_equal(syscall_class(455), SYS_FUTEX); /* futex_wait */
@@ -101,7 +97,6 @@ static void test_syscall_class(void **state)
 
 static void test_syscall_args(void **state)
 {
-	(void)state;
 	assert_true(syscall_has_fd(SYS_read));
 	assert_true(syscall_has_fd(SYS_epoll_pwait));
 	assert_true(syscall_has_fd(SYS_mq_timedsend));
@@ -128,7 +123,6 @@ static void test_errno_name(void **state)
 	const char *expect;
 	int err;
 
-	(void)state;
 	assert_string_equal(errno_name(ENOENT), "ENOENT");
 	assert_string_equal(errno_name(EAGAIN), "EAGAIN");
 	assert_string_equal(errno_name(512), "ERESTARTSYS");
@@ -167,7 +161,6 @@ static void test_signal_name(void **state)
 	char name[32];
 	int sig;
 
-	(void)state;
 	assert_string_equal(signal_name(SIGKILL), "SIGKILL");
 	assert_string_equal(signal_name(SIGCHLD), "SIGCHLD");
 	assert_null(signal_name(0));
@@ -193,7 +186,6 @@ static void test_states(void **state)
 {
 	int i, j;
 
-	(void)state;
 	assert_string_equal(time_state_name(ST_CPU), "cpu");
 	assert_string_equal(time_state_name(ST_BARRIER), "barrier");
 	assert_string_equal(time_state_name(ST_GPU_WAIT), "gpu_wait");
@@ -225,7 +217,6 @@ static void test_rec_kinds(void **state)
 {
 	int i;
 
-	(void)state;
 	assert_string_equal(rec_kind_name(REC_SYSCALL), "syscall");
 	assert_string_equal(rec_kind_name(REC_OFF_CPU), "off_cpu");
 	assert_string_equal(rec_kind_name(REC_ON_CPU), "on_cpu");

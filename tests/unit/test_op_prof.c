@@ -24,7 +24,6 @@ static void test_window(void **state)
 {
 	struct out o;
 
-	(void)state;
 	add_probe("a", ROLE_OP, PROBE_F_BEGIN, "$a", "op arg1");
 	add_probe("mul_mat", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	add_probe("total", ROLE_OP, PROBE_F_SPAN, NULL, "");
@@ -55,7 +54,6 @@ static void test_processes(void **state)
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
 	struct out o;
 
-	(void)state;
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &plain);
 	for (uint32_t i = 0; i < 1000; i++) {
@@ -80,7 +78,6 @@ static void test_many_processes(void **state)
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
 	struct out o;
 
-	(void)state;
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &plain);
 	for (uint32_t i = 0; i < n; i++) {
@@ -105,7 +102,6 @@ static void test_names(void **state)
 	char symbol[256];
 	struct out o;
 
-	(void)state;
 	for (uint32_t i = 0; i < n; i++) {
 		snprintf(symbol, sizeof(symbol), "%04u\"\\\xff%*s", i, i % 2 ? 200 : 20, "x");
 		add_probe(symbol, ROLE_OP, PROBE_F_SPAN, NULL, "");
@@ -145,7 +141,6 @@ static void test_steps(void **state)
 {
 	struct out o;
 
-	(void)state;
 	open_detail(&o);
 	emit_op(&o, 1, 8, 0, 10);
 	emit_op(&o, 2, 8, 0, 20);
@@ -188,7 +183,6 @@ static void test_order(void **state)
 	static uint64_t calls[STEPS], ns[STEPS];
 	struct out o;
 
-	(void)state;
 	open_detail(&o);
 	memset(calls, 0, sizeof(calls));
 	memset(ns, 0, sizeof(ns));
@@ -235,7 +229,6 @@ static void test_calls(void **state)
 		.vals = { (uint64_t)-3, 4711, 0x4009000000000000 } };
 	struct out o;
 
-	(void)state;
 	add_probe(
 		"compute", ROLE_GRAPH, PROBE_F_SPAN, "$d", "s32 arg1,str arg2,f64 *(arg3),op arg4");
 	add_probe("pick", ROLE_SAMPLE, PROBE_F_SPAN, NULL, "");

@@ -17,8 +17,6 @@ static char told[1024]; /* the files that were reported, each followed by a blan
 
 static void on_file(const char *name, uint64_t bytes, void *arg)
 {
-	(void)bytes;
-	(void)arg;
 	strcat(strcat(told, name), " ");
 }
 
@@ -83,7 +81,6 @@ static void test_named(void **state)
 	struct sink *s;
 	int fd;
 
-	(void)state;
 	s = open_outputs(&o);
 	assert_string_equal(outputs_name(s, 0), "a.json");
 	assert_string_equal(outputs_name(s, 2), "p.jsonl");
@@ -103,7 +100,6 @@ static void test_nothing_recorded(void **state)
 {
 	const struct record_options o = { .outputs = { "new.json", "old.json" }, .n_outputs = 2 };
 
-	(void)state;
 	close(open("old.json", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	sink_close(open_outputs(&o), NULL);
 	assert_true(is_there("old.json"));
@@ -118,7 +114,6 @@ static void test_written_by_another(void **state)
 	struct sink *s = open_outputs(&o), *other = NULL;
 	int err;
 
-	(void)state;
 	stderr_grab_begin(&g);
 	err = outputs_open(&o, &rec, &other);
 	assert_non_null(strstr(stderr_grab_end(&g), "another recording is writing it"));
@@ -140,7 +135,6 @@ static void test_by_time(void **state)
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 	struct sink *s = open_outputs(&o);
 
-	(void)state;
 	emit(s, PID);
 	emit(s, PID + 9);
 	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
@@ -158,7 +152,6 @@ static void test_cut(void **state)
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000, .cut = true };
 	struct sink *s = open_outputs(&o);
 
-	(void)state;
 	emit(s, PID);
 	assert_int_equal(sink_close(s, &t), 0);
 	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
@@ -171,7 +164,6 @@ static void test_taken(void **state)
 	struct record_options o = by_time();
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 
-	(void)state;
 	o.all = true;
 	close(open("profile_system_1763616000123.jsonl", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	close(open("trace_system_1763616000124.json.part", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -183,8 +175,6 @@ static void test_taken(void **state)
 
 static int open_view(struct view *v, const struct recording *r, struct sink **ret_sink)
 {
-	(void)v;
-	(void)r;
 	fake.sink.ops = &fake_ops;
 	*ret_sink = &fake.sink;
 	return 0;
@@ -198,7 +188,6 @@ static void test_view(void **state)
 	const struct record_options o = { .outputs = { "a.json" }, .n_outputs = 1, .view = &v };
 	struct sink *s = open_outputs(&o);
 
-	(void)state;
 	emit(s, PID);
 	sink_settled(s);
 	assert_int_equal(sink_flush(s), 0);
@@ -249,7 +238,6 @@ static void test_slow_reader(void **state)
 	char *text = calloc(1, 64 << 20);
 	int in;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	end = fault.start_ns + fault.dur_ns - START;
 	assert_int_equal(mkfifo("pipe.json", 0600), 0);

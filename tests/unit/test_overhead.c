@@ -25,7 +25,6 @@ static void test_steps(void **state)
 	struct overhead *o = overhead_new(&c, 20000);
 	struct rec_step r = a_step(1000), *shown;
 
-	(void)state;
 	assert_non_null(o);
 	left_out_change(&o->left_out, 2050, BIT(SHED_BARRIERS));
 	left_out_change(&o->left_out, 3000, 0);
@@ -58,7 +57,6 @@ static void test_parts(void **state)
 	struct overhead *o = overhead_new(&c, 20000);
 	struct rec_step_parts r = { .s = a_step(1000) }, *shown;
 
-	(void)state;
 	r.s.n_parts = STEP_PARTS_MAX;
 	r.parts[STEP_PARTS_MAX - 1].rows = 11;
 	left_out_change(&o->left_out, 0, BIT(SHED_BARRIERS));
@@ -75,7 +73,6 @@ static void test_weighed(void **state)
 	struct overhead *o = overhead_new(&c, 20000);
 	struct rec_step r = a_step(1000);
 
-	(void)state;
 	r.workers = 0;
 	r.hits.n[HIT_ENTRY] = 4;
 	overhead_step(o, &r.h, sizeof(r));
@@ -119,7 +116,6 @@ static void test_marks(void **state)
 	static struct left_out l;
 	struct marks m = { .sink.ops = &ops };
 
-	(void)state;
 	overhead_marks(NULL, &m.sink, 0, 1000);
 	overhead_marks(&l, &m.sink, 0, 1000);
 	assert_int_equal(m.n, 0);
@@ -150,7 +146,6 @@ static void test_stays(void **state)
 	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true } };
 	struct probe_table pt = { .specs = specs, .n = 2 };
 
-	(void)state;
 	assert_string_equal(overhead_stays(&pt, false), ""); /* no target runs Python */
 	specs[1].attached = 1;
 	assert_non_null(strstr(overhead_stays(&pt, true), "--py-step"));

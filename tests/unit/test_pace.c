@@ -25,7 +25,6 @@ static struct {
 
 static unsigned int get_fill(void *arg)
 {
-	(void)arg;
 	return fill;
 }
 
@@ -91,7 +90,6 @@ static int begin(void **state)
 {
 	struct pace_config c = { .fds = fds, .n_fds = 2, .fill = get_fill };
 
-	(void)state;
 	fill = 0;
 	if (pipe(pipe_fds))
 		return -1;
@@ -102,7 +100,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	if (pace) {
 		observer.ends = true;
 		pthread_join(observer.thread, NULL);
@@ -122,7 +119,6 @@ static void need_pace(void)
 
 static void test_calm(void **state)
 {
-	(void)state;
 	need_pace();
 	assert_int_equal(class_now(), SCHED_OTHER);
 	rest(false);
@@ -136,7 +132,6 @@ static void test_calm(void **state)
 
 static void test_full(void **state)
 {
-	(void)state;
 	need_pace();
 	for (int i = 0; i < 3; i++) {
 		fill = 0;
@@ -150,7 +145,6 @@ static void test_input(void **state)
 {
 	char c = 0;
 
-	(void)state;
 	need_pace();
 	for (int i = 0; i < 3; i++) {
 		assert_true(yields());
@@ -166,7 +160,6 @@ static void test_input(void **state)
 /* The loop does not come back, because others have the CPU. */
 static void test_late(void **state)
 {
-	(void)state;
 	need_pace();
 	assert_true(yields());
 	assert_true(becomes(SCHED_OTHER));
@@ -174,7 +167,6 @@ static void test_late(void **state)
 
 static void test_due(void **state)
 {
-	(void)state;
 	need_pace();
 	assert_int_equal(pace_poll(pace, fds, 2, 1, true, clock_boot_ns()), 0);
 	assert_int_equal(class_now(), SCHED_OTHER);
@@ -183,7 +175,6 @@ static void test_due(void **state)
 /* Ended by the loop itself, so that its watching thread saw nothing of it: it yields the next time as well. */
 static void test_again(void **state)
 {
-	(void)state;
 	need_pace();
 	for (int i = 0; i < 3; i++) {
 		assert_true(yields());
@@ -194,7 +185,6 @@ static void test_again(void **state)
 
 static void test_none(void **state)
 {
-	(void)state;
 	assert_int_equal(pace_poll(NULL, fds, 2, 0, true, 0), 0);
 	assert_int_equal(class_now(), SCHED_OTHER);
 }

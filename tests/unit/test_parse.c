@@ -70,7 +70,6 @@ static void test_duration(void **state)
 		"9223372037s", "2562048h", "18446744073709551616ns",
 		"99999999999999999999999999999s" };
 
-	(void)state;
 	check_good(parse_duration, good, COUNT(good));
 	check_bad(parse_duration, malformed, COUNT(malformed), -EINVAL);
 	check_bad(parse_duration, large, COUNT(large), -ERANGE);
@@ -89,7 +88,6 @@ static void test_share(void **state)
 	static const char *const bad[] = { "", "%", "2", "2%%", "-1%", "2 percent", " 2%", "2%x", "x%", ".5%", "0.%", "1e1%", "2  %" };
 	static const char *const large[] = { "101%", "100.5%", "100.0000001%", "99999999999999999999%" };
 
-	(void)state;
 	check_good(parse_share, good, COUNT(good));
 	check_bad(parse_share, bad, COUNT(bad), -EINVAL);
 	check_bad(parse_share, large, COUNT(large), -ERANGE);
@@ -122,7 +120,6 @@ static void test_size(void **state)
 	static const char *const large[] = { "9223372036854775808", "8388608T",
 		"18446744073709551616", "99999999999999999999T" };
 
-	(void)state;
 	check_good(parse_size, good, COUNT(good));
 	check_bad(parse_size, malformed, COUNT(malformed), -EINVAL);
 	check_bad(parse_size, large, COUNT(large), -ERANGE);
@@ -135,7 +132,6 @@ static void test_u32(void **state)
 	uint32_t v = 7;
 	size_t i;
 
-	(void)state;
 	assert_int_equal(parse_u32("0", &v), 0);
 	assert_int_equal(v, 0);
 	assert_int_equal(parse_u32("4294967295", &v), 0);
@@ -156,7 +152,6 @@ static void test_pid_list(void **state)
 	pid_t *pids = NULL, *before;
 	size_t n = 0, i;
 
-	(void)state;
 	assert_int_equal(parse_pid_list("123", &pids, &n), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(pids[0], 123);
@@ -185,7 +180,6 @@ static void test_pid_list_long(void **state)
 	static char s[60000];
 	int i;
 
-	(void)state;
 	for (i = 1; i <= 5000; i++)
 		len += (size_t)snprintf(s + len, sizeof(s) - len, "%s%d", i > 1 ? "," : "", i);
 	assert_int_equal(parse_pid_list(s, &pids, &n), 0);
@@ -200,7 +194,6 @@ static void test_last(void **state)
 	static const char *const bad[] = { "", "0", "0s", "-1", "2 s", "2x", "s", "1.5x" };
 	struct last last = { 0 };
 
-	(void)state;
 	assert_int_equal(parse_last("20", &last), 0);
 	assert_true(last.n == 20 && !last.ns);
 	assert_int_equal(parse_last("1.5s", &last), 0);
@@ -217,7 +210,6 @@ static void test_error_text(void **state)
 {
 	char buf[PARSE_ERROR_MAX], wide[4096];
 
-	(void)state;
 	assert_string_equal(parse_error(buf, PARSE_DURATION, "--duration", "10x", -EINVAL),
 		"--duration: '10x' is not a duration; write 10s, 500ms or 2m");
 	assert_string_equal(parse_error(buf, PARSE_SIZE, NULL, "99999999T", -ERANGE),
@@ -246,7 +238,6 @@ static void test_nearest(void **state)
 	static const char *const names[] = { "every", "for", "blocked_io" };
 	char longest[64] = "";
 
-	(void)state;
 	assert_string_equal(nearest_name("evry", names, 3), "every");
 	assert_string_equal(nearest_name("fr", names, 3), "for");
 	assert_string_equal(nearest_name("every", names, 3), "every");

@@ -207,7 +207,6 @@ static void test_order(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	assert_non_null(m);
 	add_probes();
 	for (unsigned int round = cases(20, 4); round > 0; round--) {
@@ -233,7 +232,6 @@ static void test_flood(void **state)
 	struct out o;
 	size_t n = 0;
 
-	(void)state;
 	perfetto_open(&o);
 	for (uint32_t i = 0; i < 150000; i++) {
 		f.h.start_ns = START + 10 * i;
@@ -270,7 +268,6 @@ static void test_loss(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	l.count[REC_FAULT] = 7;
 	perfetto_open(&o);
 	EMIT(&o, &f);
@@ -295,7 +292,6 @@ static void test_mark(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	perfetto_open(&o);
 	o.s->ops->mark(o.s, &m);
 	r = perfetto_read(&o);
@@ -319,7 +315,6 @@ static void test_wake_up(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	off.wake_ns = off.h.start_ns + 1000;
 	off.waker_tid = PID;
 	off.waker_slice = off.h.start_ns - 50;
@@ -346,7 +341,6 @@ static void test_ipc(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	perfetto_open(&o);
 	EMIT(&o, &call);
 	call.h.flags = IPC_PIPE << SYSCALL_IPC_SHIFT | SYSCALL_F_BLOCKED;
@@ -385,7 +379,6 @@ static void test_calls(void **state)
 	struct out o;
 	size_t n = 0;
 
-	(void)state;
 	perfetto_open(&o);
 	for (size_t i = 0; i < CALLS; i++) {
 		size_t k = draw() % ARRAY_SIZE(calls);
@@ -438,7 +431,6 @@ static void test_longest(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	probe_table_free(&probes);
 	probes = (struct probe_table){ 0 };
 	memset(name, 0xff, sizeof(name) - 1);
@@ -507,7 +499,6 @@ static void test_dropped(void **state)
 	int ends[2];
 	struct out o;
 
-	(void)state;
 	probe_table_free(&probes);
 	probes = (struct probe_table){ 0 };
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "str arg1,str arg2,u64 arg3");
@@ -546,7 +537,6 @@ static void test_rotate(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	assert_non_null(m);
 	add_probes();
 	memset(m, 0, sizeof(*m));

@@ -85,7 +85,6 @@ static void test_contexts(void **state)
 {
 	uint64_t got[2][4];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct out o;
 
@@ -114,7 +113,6 @@ static void test_identity(void **state)
 	size_t size;
 	uint64_t v;
 
-	(void)state;
 	assert_true(gpu_devices_add(gpu_info_devices(info), &about, 1, false, &device));
 	perfetto_open(&o);
 	emit_kernel(&o, PID, 1, 1, 7);
@@ -141,7 +139,6 @@ static void test_many_devices(void **state)
 	struct out o;
 	uint64_t v;
 
-	(void)state;
 	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++) {
 		struct gpu_device about = { .pci = "FFFFFFFF:FF:FF.F", .uuid = { (uint8_t)i, 1 }, .uuid_kind = GPU_UUID_MIG };
 		uint32_t device;

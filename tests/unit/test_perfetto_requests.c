@@ -48,7 +48,6 @@ static void test_slices(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	perfetto_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(turns); i++) {
@@ -72,7 +71,6 @@ static void test_together(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	perfetto_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(together); i++)
@@ -96,7 +94,6 @@ static void test_arrows(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	perfetto_open(&o);
 	for (size_t i = 0; i < ARRAY_SIZE(turns); i++)
@@ -129,7 +126,6 @@ static void test_rotated(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	perfetto_open(&o);
 	for (size_t i = 0; i < 4; i++)
@@ -157,7 +153,6 @@ static void test_hostile(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	add_rows_probe();
 	perfetto_open(&o);
 	for (uint32_t i = 0; i < 2000; i++) {

@@ -27,7 +27,6 @@ static int open_fake(const struct recording *r, void *arg, struct sink **ret_sin
 {
 	struct fake_sink *f = &fakes[n_fakes];
 
-	(void)arg;
 	if (n_fakes == open_err_at)
 		return open_err;
 	assert_true(n_fakes < FAKES);
@@ -62,7 +61,6 @@ static void test_tee_hands_over(void **state)
 	uint64_t dropped[REC_KIND_MAX] = { 0 };
 	struct sink *s;
 
-	(void)state;
 	fakes[1].sink.ops = &fake_least_ops;
 	for (size_t i = 0; i < 3; i++)
 		fakes[i] = (struct fake_sink){
@@ -91,7 +89,6 @@ static void test_tee_of_one_is_itself(void **state)
 {
 	struct sink *s;
 
-	(void)state;
 	s = make_tee(fakes, 1);
 	assert_ptr_equal(s, &fakes[0].sink);
 	assert_ptr_equal(tee_nth(s, 0), s);
@@ -103,7 +100,6 @@ static void test_tee_errors(void **state)
 {
 	struct sink *s;
 
-	(void)state;
 	fakes[1] = (struct fake_sink){ .flush_err = -ENOSPC, .close_err = -EIO };
 	fakes[2] = (struct fake_sink){ .flush_err = -EPIPE, .close_err = -EPIPE };
 	s = make_tee(fakes, 3);
@@ -144,7 +140,6 @@ static void test_by_process_late_ones(void **state)
 	struct mark m = { .name = "window_open" };
 	struct sink *s;
 
-	(void)state;
 	s = make(&(struct by_process_config){ 0 });
 	assert_int_equal(n_fakes, 1); /* of the target that lives */
 	assert_int_equal(fakes[0].tgid, PID);
@@ -175,7 +170,6 @@ static void test_by_process_totals(void **state)
 		.records[REC_FAULT] = 3, .steps = 1, .bytes = 99, .processes = sums, .n_processes = 3, .open_ns = 5 };
 	struct sink *s;
 
-	(void)state;
 	s = make(&(struct by_process_config){ 0 });
 	emit(s, PID, REC_FAULT);
 	emit(s, PID + 2, REC_FAULT);
@@ -199,7 +193,6 @@ static void test_by_process_only_these(void **state)
 	struct rec_hdr h = { .kind = REC_FAULT, .tgid = 90 };
 	struct sink *s;
 
-	(void)state;
 	s = make(&(struct by_process_config){ .tgids = only, .n_tgids = 2 });
 	assert_int_equal(n_fakes, 2);
 	emit(s, 80, REC_FAULT);
@@ -218,7 +211,6 @@ static void test_by_process_cpus_for_all(void **state)
 	const uint32_t only[] = { 70, 80 };
 	struct sink *s;
 
-	(void)state;
 	s = make(&(struct by_process_config){ .tgids = only, .n_tgids = 2, .all_cpus = true });
 	emit(s, 90, REC_ON_CPU);
 	emit(s, 90, REC_OFF_CPU);
@@ -237,7 +229,6 @@ static void test_by_process_too_many(void **state)
 	static struct stderr_grab g;
 	struct sink *s;
 
-	(void)state;
 	memset(sums, 0, sizeof(sums));
 	s = make(&(struct by_process_config){ 0 });
 	stderr_grab_begin(&g);
@@ -260,7 +251,6 @@ static void test_by_process_open_fails(void **state)
 	struct by_process_config c = { .open = open_fake };
 	struct sink *s = NULL;
 
-	(void)state;
 	open_err = -EMFILE;
 	open_err_at = 0;
 	assert_int_equal(by_process_new(&c, &rec, &s), -EMFILE);

@@ -28,7 +28,6 @@ static void test_place(void **state)
 	int active_id = 0, id = 0, anchor = 0, err;
 	struct btf *btf;
 
-	(void)state;
 #ifdef __aarch64__
 	skip();
 #endif

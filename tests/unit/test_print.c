@@ -42,7 +42,6 @@ static void expect(const char *text, const char *lines)
 
 static void test_layout(void **state)
 {
-	(void)state;
 	expect("[\n"
 	       "{\"ph\":\"X\",\"pid\":7,\"tid\":8,\"ts\":12345678.901,\"dur\":12.300,\"name\":\"read\",\"cat\":\"syscall\",\"args\":{\"ret\":5,\"cpu\":1,\"fd\":3}},\n"
 	       "{\"ph\":\"M\",\"pid\":7,\"tid\":7,\"name\":\"process_name\",\"args\":{\"name\":\"llama-server\"}},\n"
@@ -67,7 +66,6 @@ static void test_layout(void **state)
 
 static void test_profile(void **state)
 {
-	(void)state;
 	expect(LINE("token_prof", "\"step\":1,\"pid\":7,\"tid\":8,\"phase\":\"decode\",\"ts_us\":50.5", "\"cpu\":19.9,\"total\":20,\"runnable\":0.1")
 			LINE("token_prof", "\"step\":0,\"pid\":7,\"tid\":8,\"phase\":\"prefill\",\"ts_us\":5", "\"total\":30,\"cpu\":30")
 				LINE("sched_prof", "\"pid\":7,\"comm\":\"server\"", "\"total\":9,\"a\":\"x\",\"b\":8"),
@@ -87,7 +85,6 @@ static void test_hostile(void **state)
 		"{\"ph\":\"X\",\"pid\":7,\"tid\":0,\"ts\":3,\"dur\":9e18,\"name\":7,\"cat\":[],\"args\":{\"cpu\":-4}},\n"
 		"7,[],{\"ts\":4}]";
 
-	(void)state;
 	expect(text,
 		"    0.000001000  [---]  \"a/1  syscall read  ret=0\\x0a\\x1b[2J\"/7  x\\x09y \"f  dur=9us\\u202e\\x0d\\xc2\\x9b\"  "
 		"\"k=1 \\x07\"=\"v \\x22w\\x22 \\n\" \"\"=\"\" z=\"}\"\n"
@@ -103,7 +100,6 @@ static void test_long(void **state)
 	char *text = malloc(size);
 	int n;
 
-	(void)state;
 	n = sprintf(text, "[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"");
 	for (int i = 0; i < 5000; i++)
 		n += sprintf(text + n, "\xc3\xa9");
@@ -163,7 +159,6 @@ static void test_order(void **state)
 	char *text;
 	size_t len = many(&text);
 
-	(void)state;
 	assert_int_equal(print_text(text, len, (struct last){ 0 }, PRINT_BYTES_MAX), 0);
 	assert_int_equal(out_of_order(0), 0);
 	/* far from all at once, but more than events are apart */
@@ -182,7 +177,6 @@ static void test_last(void **state)
 	char *text;
 	size_t len = many(&text);
 
-	(void)state;
 	for (int k = 0; k < 2; k++) {
 		uint64_t max = k ? 100000 : PRINT_BYTES_MAX;
 
@@ -207,7 +201,6 @@ static void test_damaged(void **state)
 	static const char cut[] = "[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"a\"},\n{\"ph\":\"i\",\"pi";
 	static const char lines[] = LINE("e", "\"ts_us\":1", "") "{}\n7\n" LINE("f", "\"ts_us\":2", "");
 
-	(void)state;
 	/* at a boundary of events, as by a recorder that was killed */
 	expect("[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"a\"},\n", "    0.000001000  [---]  /7                    - a \n");
 	assert_int_equal(print_text(cut, strlen(cut), (struct last){ 0 }, PRINT_BYTES_MAX), -EBADMSG);

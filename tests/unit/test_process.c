@@ -78,7 +78,6 @@ static void test_exists(void **state)
 {
 	struct child c;
 
-	(void)state;
 	assert_true(process_exists(getpid()));
 	assert_true(process_exists(1));
 	assert_false(process_exists(NO_PID));
@@ -104,7 +103,6 @@ static void *outlive_main_thread(void *arg)
 {
 	char path[64], line[64] = "";
 
-	(void)arg;
 	/* until the main thread is a zombie */
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
 	while (!strstr(line, ") Z ")) {
@@ -134,7 +132,6 @@ static void test_exists_without_main_thread(void **state)
 {
 	struct child c;
 
-	(void)state;
 	child_start(&c, end_main_thread);
 	assert_true(process_exists(c.pid));
 	assert_false(process_main_thread_lives(c.pid));
@@ -150,7 +147,6 @@ static void test_comm(void **state)
 	char before[TASK_COMM_LEN], comm[TASK_COMM_LEN];
 	pid_t tgid;
 
-	(void)state;
 	assert_int_equal(process_comm(getpid(), before), 0);
 	assert_true(before[0]);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -221,7 +217,6 @@ static void test_threads(void **state)
 	int calls = 0;
 	pid_t tgid;
 
-	(void)state;
 	assert_int_equal(pthread_barrier_init(&t.begin, NULL, 5), 0);
 	assert_int_equal(pthread_barrier_init(&t.end, NULL, 5), 0);
 	for (int i = 0; i < 4; i++)
@@ -280,7 +275,6 @@ static int find_mapping(const struct mapped_file *m, void *arg)
 
 static int stop_at_mapping(const struct mapped_file *m, void *arg)
 {
-	(void)m;
 	++*(int *)arg;
 	return -7;
 }
@@ -309,7 +303,6 @@ static void test_clock_shift(void **state)
 	int to[2], from[2];
 	char c;
 
-	(void)state;
 	assert_int_equal(process_clock_shift(NO_PID, &shift), -ESRCH);
 	assert_int_equal(pipe2(to, O_CLOEXEC) | pipe2(from, O_CLOEXEC), 0);
 	maker = fork();
@@ -345,7 +338,6 @@ static void test_listens(void **state)
 	struct sockaddr_un name = { .sun_family = AF_UNIX }; /* the kernel finds a name */
 	int tcp = socket(AF_INET, SOCK_STREAM, 0), local = socket(AF_UNIX, SOCK_STREAM, 0);
 
-	(void)state;
 	assert_false(process_listens(getpid()));
 	assert_int_equal(bind(tcp, (struct sockaddr *)&any, sizeof(any)), 0);
 	assert_int_equal(bind(local, (struct sockaddr *)&name, sizeof(sa_family_t)), 0);
@@ -368,7 +360,6 @@ static void test_mapped_self(void **state)
 	int fd, calls = 0;
 	void *anon;
 
-	(void)state;
 	assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);
 	assert_int_equal(w.n, 1);
 	assert_true(w.all >= 3); /* this program, the C library, cmocka, ... */
@@ -410,7 +401,6 @@ static void test_mapped_names(void **state)
 		"/00400000-00401000 r-xp 00000000 00:01 1 \xff" };
 	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX];
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct wanted w = {};
@@ -497,7 +487,6 @@ static bool opens_what_is_mapped(void)
 
 static void test_open_irregular(void **state)
 {
-	(void)state;
 	assert_true(opens_what_is_mapped());
 }
 
@@ -520,7 +509,6 @@ static void test_open_without_openat2(void **state)
 	pid_t child = fork();
 	int status;
 
-	(void)state;
 	if (!child)
 		_exit(forbid_openat2() ? 2 : !opens_what_is_mapped());
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -560,7 +548,6 @@ static void test_environ(void **state)
 	struct process_text env, cmdline;
 	struct child c;
 
-	(void)state;
 	child_start(&c, exec_self);
 	assert_int_equal(process_environ(c.pid, &env), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -631,7 +618,6 @@ static void test_environ_huge(void **state)
 	struct process_text env;
 	struct child c;
 
-	(void)state;
 	child_start(&c, huge_environ);
 	if (c.byte == 'n')
 		SKIP("this kernel has no PR_SET_MM_MAP");

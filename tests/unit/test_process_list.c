@@ -37,7 +37,6 @@ static void test_ended(void **state)
 	struct tasks *tasks;
 	uint32_t dropped = 0;
 
-	(void)state;
 	assert_int_equal(tasks_new(&tasks), 0);
 	for (uint32_t i = 0; i < ALIVE; i++)
 		tasks_update(tasks, &(struct rec_task){ .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = TGID + i, .tid = TGID + i } });
@@ -59,7 +58,6 @@ static void test_exit(void **state)
 {
 	struct tasks *tasks;
 
-	(void)state;
 	assert_int_equal(tasks_new(&tasks), 0);
 	assert_true(tasks_ended(tasks, TGID));
 	tasks_update(tasks, &(struct rec_task){ .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = TGID, .tid = TGID } });
@@ -80,7 +78,6 @@ static void test_no_tasks(void **state)
 	struct process_list l = { .size = sizeof(struct process) };
 	uint32_t dropped = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i < MANY; i++)
 		add(&l, NULL, TGID + i, &dropped);
 	assert_int_equal(l.n, MANY);

@@ -67,7 +67,6 @@ static void test_line(void **state)
 		.vals = { 1, UINT64_MAX, UINT64_MAX, 1 } };
 	struct out o;
 
-	(void)state;
 	asked.meta = &meta;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 *(sp+8),s64 arg2,u64 arg3,op arg4");
@@ -121,7 +120,6 @@ static void test_held_up(void **state)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 3, .straggler_tid = 77, .held_ns = 139000001 };
 
-	(void)state;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, NULL, "s32 arg1");
 	r.h.dur_ns = r.ns[ST_CPU] = 1000;
 	r.workers_ns[ST_CPU] = 1999;
@@ -172,7 +170,6 @@ static void test_behind(void **state)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 1 };
 
-	(void)state;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, NULL, "s32 arg1");
 	r.h.dur_ns = r.ns[ST_RUNNABLE] = 1000;
 	r.workers_ns[ST_RUNNABLE] = 500;
@@ -203,7 +200,6 @@ static void test_sums(void **state)
 	uint64_t dur[500];
 	struct out o;
 
-	(void)state;
 	asked.meta = &plain;
 	meta.of = meta_of;
 	meta.arg = &asked;
@@ -245,7 +241,6 @@ static void test_other_records(void **state)
 	struct loss l = { .from_ns = START, .to_ns = START + 1 };
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &plain);
 	EMIT(&o, &r);
@@ -269,7 +264,6 @@ static void test_early(void **state)
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &plain);
 	r.h.start_ns = START - 1;
@@ -288,7 +282,6 @@ static void test_unknown(void **state)
 	struct json_object *commit = NULL;
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	profile_close(&o, &t);
 	assert_true(json_object_object_get_ex(line(&o, 0), "commit_sha", &commit));
@@ -327,7 +320,6 @@ static void test_metadata_of_each(void **state)
 	struct profile_meta meta = { .of = meta_of_each, .arg = &asked };
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &meta);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -361,7 +353,6 @@ static void test_hostile_metadata(void **state)
 	struct json_object *v;
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &meta);
 	profile_close(&o, &t);
 	assert_int_equal(count_lines(&o), 1);
@@ -394,7 +385,6 @@ static void test_long_metadata(void **state)
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o;
 
-	(void)state;
 	memcpy(flags, "{\"f\":\"", 6);
 	memcpy(flags + flags_len - 2, "\"}", 2);
 	meta.model = model;
@@ -429,7 +419,6 @@ static void test_append(void **state)
 	struct writer *w;
 	struct out o = { .fd = memfd_create("profile", MFD_CLOEXEC) };
 
-	(void)state;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", o.fd);
 	for (size_t i = 0, one = 0; i < 3; i++) {
 		int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -455,7 +444,6 @@ static void test_rotate(void **state)
 	struct out o, first;
 	struct writer *w;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
 	profile_open(&o, &plain);
 	r.number = 1;
@@ -495,7 +483,6 @@ static void test_window(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	profile_close(&o, &t);
 	assert_string_equal(o.text,
@@ -516,7 +503,6 @@ static void test_without_faults(void **state)
 	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000, .processes = &process, .n_processes = 1 };
 	struct out o;
 
-	(void)state;
 	for (int lacks = 0; lacks < 2; lacks++) {
 		rec.lacks_faults = lacks;
 		profile_open(&o, &plain);
@@ -551,7 +537,6 @@ static void test_left_out(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "decode", "");
 	rec.left_out = &l;
 	profile_open(&o, &plain);
@@ -581,7 +566,6 @@ static void test_reasons(void **state)
 	char longer[300] = "";
 	struct out o;
 
-	(void)state;
 	memset(longer, 'x', sizeof(longer) - 1);
 	profile_open(&o, &plain);
 	o.s->ops->mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16", 0 });
@@ -614,7 +598,6 @@ static void test_window_number(void **state)
 	unsigned int lines = 0;
 	struct out o;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	add_probe("op", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	add_probe("sample", ROLE_SAMPLE, PROBE_F_SPAN, NULL, "");
@@ -661,7 +644,6 @@ static void test_coverage(void **state)
 		{ UINT64_MAX / 2, UINT64_MAX / 8, "\"coverage\":0.750000}" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
 		struct window_totals t = { .open_ns = START,
 			.close_ns = START + shares[i].total,

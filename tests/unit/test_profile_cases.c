@@ -175,7 +175,6 @@ static void test_cases(void **state)
 	size_t n = 0, wrong = 0, valid = 0;
 	const char *differs;
 
-	(void)state;
 	while ((line = strsep(&rest, "\n")) && *line) {
 		test = json_tokener_parse(line);
 		n++;

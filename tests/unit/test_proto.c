@@ -28,7 +28,6 @@ static void test_varint(void **state)
 	};
 	char buf[16];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		assert_int_equal(proto_varint(buf, cases[i].v) - buf, cases[i].len);
 		assert_memory_equal(buf, cases[i].bytes, cases[i].len);
@@ -39,7 +38,6 @@ static void test_fields(void **state)
 {
 	char buf[32];
 
-	(void)state;
 	same(buf, proto_u64(buf, 1, 150), "\x08\x96\x01");
 	same(buf, proto_u64(buf, 15, 1), "\x78\x01");
 	same(buf, proto_u64(buf, 16, 1), "\x80\x01\x01");
@@ -54,7 +52,6 @@ static void test_nested(void **state)
 {
 	char *outer, *inner, *p, *buf = malloc(PROTO_NESTED_MAX + 16);
 
-	(void)state;
 	p = proto_open(buf, 3, &outer);
 	p = proto_open(p, 4, &inner);
 	p = proto_u64(p, 1, 150);
@@ -74,7 +71,6 @@ static void test_text(void **state)
 {
 	char buf[64];
 
-	(void)state;
 	same(buf, proto_text(buf, 2, "testing", 7), "\x12\x87\x00testing");
 	same(buf, proto_text(buf, 2, "", 0), "\x12\x80\x00");
 	same(buf, proto_text(buf, 2, "\xc3\xa9\n\"", 4), "\x12\x84\x00\xc3\xa9\n\"");

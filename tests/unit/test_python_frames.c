@@ -19,7 +19,6 @@ static unsigned int reads;
 
 static int read_image(void *arg, uint64_t address, void *buf, size_t len)
 {
-	(void)arg;
 	reads++;
 	if (address < BASE || address - BASE > sizeof(memory) || len > sizeof(memory) - (address - BASE))
 		return -EFAULT;
@@ -91,7 +90,6 @@ static void put_process(const struct python_walk *w, unsigned int n)
 
 static void test_each_version(void **state)
 {
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_walk w = walk_of(minor);
 		struct python_found f;
@@ -128,7 +126,6 @@ static void test_more_than_fit(void **state)
 	struct python_walk w = walk_of(11);
 	struct python_found f;
 
-	(void)state;
 	put_process(&w, FRAMES);
 	assert_int_equal(frames_of(&w, SELF, &f), SAMPLE_PYTHON_MAX);
 	assert_true(f.cut);
@@ -139,7 +136,6 @@ static void test_more_than_fit(void **state)
 
 static void test_circles(void **state)
 {
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_walk w = walk_of(minor);
 		struct python_found f;
@@ -160,7 +156,6 @@ static void test_circles(void **state)
 
 static void test_junk(void **state)
 {
-	(void)state;
 	srand(3);
 	for (unsigned int i = 0; i < 5000; i++) {
 		struct python_walk w = walk_of(8 + i % 7);
@@ -226,7 +221,6 @@ static void test_tasks(void **state)
 	static const unsigned int places[] = { PYTHON_CALLBACK_STEP, PYTHON_CALLBACK_METHOD };
 	struct python_found f;
 
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_walk w = walk_of(minor);
 
@@ -264,7 +258,6 @@ static void test_eager_tasks(void **state)
 {
 	struct python_found f;
 
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		for (unsigned int flags = 0; flags <= 0x80; flags += 0x80) {
 			struct python_walk w = walk_of(minor);

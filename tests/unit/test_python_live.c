@@ -308,7 +308,6 @@ static void test_frames(void **state)
 	char pattern[512];
 	glob_t found;
 
-	(void)state;
 	if (command) {
 		assert_true(try_python(command));
 		return;
@@ -331,7 +330,6 @@ static void test_no_python(void **state)
 	struct python p;
 	pid_t pid = fork();
 
-	(void)state;
 	if (!pid) {
 		execlp("sleep", "sleep", "60", NULL);
 		_exit(127);

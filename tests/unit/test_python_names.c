@@ -23,7 +23,6 @@ static bool exited;
 
 static int read_image(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len)
 {
-	(void)arg;
 	assert_int_equal(tgid, TGID);
 	reads++;
 	if (exited)
@@ -140,7 +139,6 @@ static struct python_names *start_with_function(unsigned int minor, struct pytho
 
 static void test_each_version(void **state)
 {
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		static const unsigned int lines[] = { 11, 11, 12 };
 		struct python_name named;
@@ -163,7 +161,6 @@ static void test_versions_refused(void **state)
 	uint64_t words[PYTHON_DEBUG_WORDS];
 	struct python p = {};
 
-	(void)state;
 	assert_int_equal(python_layout_known(2, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 13, &p), -ENOTSUP); /* only by what it says itself */
@@ -188,7 +185,6 @@ static void test_known_code_is_read_once(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	n = start_with_function(11, &p);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
 	reads = 0;
@@ -219,7 +215,6 @@ static void test_process_that_exits(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	n = start_with_function(11, &p);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
 	assert_true(python_names_has(n, TGID, &p));
@@ -251,7 +246,6 @@ static void test_texts(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		n = start_with_function(minor, &p);
 		put_str(&p, NAME, latin, 2, 1, false);
@@ -276,7 +270,6 @@ static void test_long_name_is_cut(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(wide); i++)
 		wide[i] = 0x2211;
 	n = start_with_function(11, &p);
@@ -293,7 +286,6 @@ static void test_wild_lengths_and_pointers(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	get_layout(11, &p);
 	n = start(&p);
 	for (size_t i = 0; i < ARRAY_SIZE(wild); i++) {
@@ -336,7 +328,6 @@ static void test_memory_is_bounded(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	n = start_with_function(11, &p);
 	for (unsigned int i = 0; i < 200000; i++) {
 		put(CODE + p.objects.code_firstlineno, i, 4);
@@ -354,7 +345,6 @@ static void test_junk(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	srand(1);
 	for (unsigned int i = 0; i < 20000; i++) {
 		uint64_t words[PYTHON_DEBUG_WORDS];
@@ -389,7 +379,6 @@ static void test_lines(void **state)
 	static const uint8_t locations[] = { 0x80 | 0 << 3 | 0, 1, 0x80 | 14 << 3 | 1, 7, 0, 0, 0, 0x80 | 13 << 3 | 0, 0x40 | (2000 & 63),
 		2000 >> 6, 0x80 | 15 << 3 | 7 };
 
-	(void)state;
 	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, -1), 10);
 	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 5), 10);
 	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 6), 310);
@@ -410,7 +399,6 @@ static void test_lines(void **state)
 
 static void test_lines_of_junk(void **state)
 {
-	(void)state;
 	srand(2);
 	for (unsigned int i = 0; i < 100000; i++) {
 		size_t len = (unsigned int)rand() % 64;
@@ -447,7 +435,6 @@ static void test_tasks(void **state)
 	static const uint16_t wide[] = { 'b', 0xe9, 0x394, 0xd800 };
 	char longest[400];
 
-	(void)state;
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = 0;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
@@ -490,7 +477,6 @@ static void test_many_tasks(void **state)
 	struct python p;
 	char name[32], shown[48];
 
-	(void)state;
 	get_layout(11, &p);
 	n = start(&p);
 	for (int i = 0; i < PYTHON_TASKS_MAX + 10; i++) {
@@ -509,7 +495,6 @@ static void test_junk_tasks(void **state)
 	struct python_names *n;
 	struct python p;
 
-	(void)state;
 	srand(5);
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		get_layout(minor, &p);

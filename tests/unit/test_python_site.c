@@ -68,7 +68,6 @@ static void test_installed(void **state)
 {
 	unsigned int found = 0;
 
-	(void)state;
 	for (size_t i = 0; i < files.gl_pathc; i++) {
 		struct python_sites whole, stripped;
 		char command[1024];
@@ -97,7 +96,6 @@ static void test_damaged(void **state)
 	const char *path = NULL;
 	struct python_sites s;
 
-	(void)state;
 	for (size_t i = 0; i < files.gl_pathc && !path; i++) {
 		if (!find(files.gl_pathv[i], &s))
 			path = files.gl_pathv[i];
@@ -118,7 +116,6 @@ static int setup(void **state)
 	const char *home = getenv("HOME");
 	int fd = mkstemp(copy);
 
-	(void)state;
 	glob("/usr/bin/python3.[0-9]*[0-9]", 0, NULL, &files);
 	glob("/usr/lib/*-linux-gnu/libpython3.*.so.1.0", GLOB_APPEND, NULL, &files);
 	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.*/lib/libpython3.*.so.1.0", home ? home : "");
@@ -128,7 +125,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	globfree(&files);
 	return unlink(copy);
 }

@@ -52,7 +52,6 @@ static uint64_t varied(size_t i)
 
 static uint64_t uniform(size_t i)
 {
-	(void)i;
 	return 4096;
 }
 
@@ -107,7 +106,6 @@ static size_t right(const struct rank_group *g)
 
 static int clear(void **state)
 {
-	(void)state;
 	ranks_clear(&r);
 	return 0;
 }
@@ -175,7 +173,6 @@ static void test_pairs(void **state)
 /* One is late by several collectives, as where programs do not wait for their GPUs: the number decides, not the time. */
 static void test_far_apart(void **state)
 {
-	(void)state;
 	rank(0, 7, 0, uniform, 0, NONE, NONE);
 	rank(1, 7, 45 * MS, uniform, 0, NONE, NONE);
 	find(2);
@@ -187,7 +184,6 @@ static void test_far_apart(void **state)
 
 static void test_other_groups(void **state)
 {
-	(void)state;
 	rank(0, 7, 0, varied, 0, NONE, NONE);
 	rank(1, 8, 0, varied, 0, NONE, NONE);
 	rank(2, 7, 0, varied, 0, NONE, NONE);
@@ -205,7 +201,6 @@ static void test_other_groups(void **state)
 /* The address of a communicator is used again for the next one. */
 static void test_address_again(void **state)
 {
-	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
 		struct recording *rec = rank(i, 7, 0, uniform, 0, NONE, NONE);
 
@@ -224,7 +219,6 @@ static void test_address_again(void **state)
 
 static void test_by_likeness(void **state)
 {
-	(void)state;
 	rank(0, 0, 0, varied, 0, NONE, NONE);
 	rank(1, 0, 3 * MS, varied, 20, NONE, NONE);
 	rank(2, 0, -3 * MS, varied, 33, NONE, NONE);
@@ -241,7 +235,6 @@ static void test_files(void **state)
 {
 	struct recording *rec;
 
-	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
 		rec = rank(i, 7, 0, varied, 0, NONE, NONE);
 		assert_int_equal(ranks_add(&r, i, &here, &rec->c), 0);
@@ -266,7 +259,6 @@ static void test_clock(void **state)
 	};
 	struct recording *rec;
 
-	(void)state;
 	assert_int_equal(host_place_at(&ahead, 5000 * MS), 0);
 	assert_int_equal(host_place_at(&ahead, 5500 * MS), 500 * MS - MS / 2);
 	assert_int_equal(host_place_at(&ahead, 6000 * MS), 999 * MS);
@@ -285,7 +277,6 @@ static void test_outside(void **state)
 {
 	const struct host_place part = { .known = true, .first_ns = 100 * MS, .last_ns = 200 * MS };
 
-	(void)state;
 	assert_int_equal(ranks_add(&r, 0, &part, &rank(0, 7, 0, varied, 0, NONE, NONE)->c), 0);
 	assert_int_equal(ranks_group(&r), 0);
 	for (size_t i = 0; i < N; i++)

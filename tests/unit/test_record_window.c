@@ -37,7 +37,6 @@ static void forget(void)
 
 static int setup(void **state)
 {
-	(void)state;
 	forget();
 	strcpy(top, "/tmp/test_record_window.XXXXXX");
 	return mkdtemp(top) && !chdir(top) ? 0 : -1;
@@ -45,7 +44,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	forget();
 	return chdir("/") || rmdir(top);
 }
@@ -101,7 +99,6 @@ static void assert_text(const char *text, const char *wanted)
 
 static void test_nothing(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(""), 0);
 	assert_int_equal(environment(), 0);
 	assert_int_equal(check(), 0);
@@ -113,7 +110,6 @@ static void test_nothing(void **state)
 
 static void test_windows(void **state)
 {
-	(void)state;
 	assert_int_equal(
 		parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
 		0);
@@ -157,7 +153,6 @@ static void test_flight(void **state)
 	};
 	char text[64];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		snprintf(text, sizeof(text), "--flight-recorder %s", sizes[i].text);
 		assert_int_equal(parse(text), 0);
@@ -180,7 +175,6 @@ static void test_flight(void **state)
 
 static void test_rotation(void **state)
 {
-	(void)state;
 	assert_int_equal(parse("--max-size 1MB --max-files 2"), 0);
 	assert_int_equal(check(), 0);
 	assert_int_equal(o.max_size, MB);
@@ -234,7 +228,6 @@ static void test_bad_values(void **state)
 		{ "--max-files 0", "--max-files: must be at least 1\n" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(parse(bad[i].options), -EINVAL);
 		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
@@ -271,7 +264,6 @@ static void test_bad_together(void **state)
 		{ "--window=", "--window: '' is neither manual nor like" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(parse(bad[i].options), 0);
 		assert_int_equal(check(), -EINVAL);
@@ -313,7 +305,6 @@ static void test_folder(void **state)
 	struct stat st;
 	mode_t old = umask(027);
 
-	(void)state;
 	parse("--window manual --output-dir a/b//c/");
 	assert_int_equal(check(), 0);
 	assert_int_equal(access("a", F_OK), -1); /* something else may be refused yet */
@@ -358,7 +349,6 @@ static void test_folder(void **state)
 
 static void test_own_environment(void **state)
 {
-	(void)state;
 	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
 	setenv("INFTRACE_MAX_STEPS", "5", 1);
 	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
@@ -427,7 +417,6 @@ static void test_own_environment(void **state)
 /* Further variables of the other tool. */
 static void test_switches(void **state)
 {
-	(void)state;
 	/* what else it may be told */
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	setenv("VLLM_CHAKRA_RECORD_SHAPES", "1", 1);
@@ -470,7 +459,6 @@ static void test_command(void **state)
 {
 	char *command[] = { (char *)"true", NULL };
 
-	(void)state;
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	setenv("VLLM_CHAKRA_TRACE_DIR", "d", 1);
 	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
@@ -535,7 +523,6 @@ static void test_target(void **state)
 	char line[512], path[128];
 	pid_t pid = child(0, top, env), pids[2];
 
-	(void)state;
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
@@ -594,7 +581,6 @@ static void test_target_variants(void **state)
 	pid_t pid = child(0, top, env);
 	char path[128];
 
-	(void)state;
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
@@ -613,7 +599,6 @@ static void test_target_of_another(void **state)
 		NULL };
 	pid_t pid;
 
-	(void)state;
 	if (getuid())
 		SKIP("needs root");
 	pid = child(4711, "/", env);

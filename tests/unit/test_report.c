@@ -40,7 +40,6 @@ static void test_text(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_request(&p, 4711,
 		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"cc1plus\","
@@ -73,7 +72,6 @@ static void test_rates(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_step(&p, 1, 0, "prefill", 512, 1000, 9000, "runnable", 1000, "");
 	add_step(&p, 1, 1, "decode", 1, 11000, 4000, "runnable", 0, "");
@@ -86,7 +84,6 @@ static void test_json(void **state)
 	struct profile p;
 	int none = 0;
 
-	(void)state;
 	profile_begin(&p);
 	add_request(&p, 4711,
 		",\"straggler_tid\":5,\"stall_state\":\"runnable\",\"stall_us\":20000.000,"
@@ -128,7 +125,6 @@ static void test_processes(void **state)
 	struct json_object *report, *processes;
 	struct profile p;
 
-	(void)state;
 	assert_true(fd >= 0);
 	profile_begin(&p);
 	add_request(&p, 1, "");
@@ -155,7 +151,6 @@ static void test_mixed(void **state)
 	struct json_object *report, *process, *requests;
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_step(&p, 1, 0, "prefill", 32, 1000, 10000, "runnable", 5,
 		",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"position\":0");
@@ -193,7 +188,6 @@ static void test_sockets(void **state)
 	struct json_object *report, *process;
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_request(&p, 1, "");
 	for (int socket = 0; socket < 2; socket++)
@@ -247,7 +241,6 @@ static void test_trace_shared(void **state)
 {
 	struct output own, shared;
 
-	(void)state;
 	report_turns(&own, false);
 	report_turns(&shared, true);
 	assert_string_equal(own.out, shared.out);
@@ -264,7 +257,6 @@ static void test_trace(void **state)
 	struct json_object *report, *process;
 	struct profile p;
 
-	(void)state;
 	for (size_t w = 0; w < sizeof(wrap) / sizeof(wrap[0]); w++) {
 		profile_begin(&p);
 		fputs(wrap[w][0], p.out);
@@ -314,7 +306,6 @@ static void test_malformed(void **state)
 {
 	struct output result;
 
-	(void)state;
 	expect_refused("", "is empty");
 	expect_refused("{\"event\":\"x\"", "line 1: invalid JSON: the line ends inside the value");
 	expect_refused("{\"event\":\"token_prof\"}\n\n[]\n",
@@ -352,7 +343,6 @@ static void test_builds(void **state)
 	char text[4096], *p = text;
 	struct output result;
 
-	(void)state;
 	p += sprintf(p, line, "syscall_prof", "null", 3, "sh", 0, 0, "read");
 	for (int i = 0; i < 6; i++)
 		p += sprintf(p, line, "token_prof", i % 3 ? "\"b1\"" : "\"a1\"", 7, "engine", i, 10 * i, "cpu");
@@ -370,7 +360,6 @@ static void test_limits(void **state)
 	struct profile p;
 	struct output result;
 
-	(void)state;
 	profile_begin(&p);
 	for (int i = 0; i < 400; i++)
 		fprintf(p.out,
@@ -399,7 +388,6 @@ static void test_hostile_names(void **state)
 	char more[512], line[1024];
 	const char *data, *end;
 
-	(void)state;
 	snprintf(more, sizeof(more),
 		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"%s\",\"stall_"
 		"by_tid\":3",
@@ -452,7 +440,6 @@ static void test_foreign(void **state)
 	struct output result;
 	char *text, *end;
 
-	(void)state;
 	REPORT_SAYS(lines, ARGV("-"), "unified_prof, cuda: 2 lines, p50 100 us, p90 300 us, p99 300 us, 400 us in all\n",
 		"  launch                             2     350 us     175 us  ", "bucket\\x1b_prof, cuda: 1 line\n", "!nothing");
 	REPORT_SAYS(lines, ARGV("--json", "-"), "{\"event\":\"unified_prof\",\"source\":\"cuda\",\"lines\":2,\"total_us\":{\"count\":2,\"p50\":100.000",
@@ -482,7 +469,6 @@ static void test_usage(void **state)
 	};
 	struct output result;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		char *argv[5] = { 0 };
 

@@ -25,7 +25,6 @@ static const char *bound_of(uint64_t instructions, uint64_t cycles, uint64_t mis
 /* Both limits of both rules. */
 static void test_rule(void **state)
 {
-	(void)state;
 	assert_string_equal(bound_of(6399, 6400, 100, true), "memory-bound");
 	assert_string_equal(bound_of(6400, 6400, 100, true), "");
 	assert_string_equal(bound_of(6399, 6400, 99, true), "");
@@ -45,7 +44,6 @@ static void test_phases(void **state)
 	static const char profile[] = STEP(0, "prefill", COUNTS(30000000, 10000000, 1000)) STEP(1, "decode", COUNTS(4000000, 10000000, 300000))
 		STEP(2, "decode", COUNTS(6000000, 10000000, 100000)) STEP(3, "decode", ",\"counters_shared\":true");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\nWhat prefill cost the CPU: compute-bound\n  3.00 instructions a cycle, at least 0.01 bytes from memory a cycle\n",
 		"\nWhat decode cost the CPU: memory-bound\n  0.50 instructions a cycle, at least 1.28 bytes from memory a cycle\n"
@@ -62,7 +60,6 @@ static void test_no_misses(void **state)
 	static const char profile[] = STEP(0, "decode", COUNTS(4000000, 10000000, 300000))
 		STEP(1, "decode", ",\"instructions\":4000000,\"cycles\":10000000,\"ipc\":0.4");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"), "\nWhat decode cost the CPU\n  0.40 instructions a cycle\n");
 	REPORT_SAYS(profile, ARGV("-", "--json"),
 		"!llc_misses",
@@ -76,7 +73,6 @@ static void test_operators(void **state)
 				"\"llc_misses_mul_mat\":400,\"counted_mul_mat\":3,\"instructions_get\":300,\"cycles_get\":100,\"llc_misses_get\":0",
 			"\"total\":100.000,\"mul_mat\":60.000,\"add\":30.000,\"get\":10.000");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\n    0.50 instructions a cycle, at least 2.56 bytes from memory a cycle: memory-bound\n  add ",
 		"\n    3.00 instructions a cycle, at least 0.00 bytes from memory a cycle: compute-bound\n",
@@ -91,7 +87,6 @@ static void test_hostile(void **state)
 	static const char profile[] = STEP(0, "a", COUNTS(18446744073709551615, 18446744073709551615, 1)) STEP(1, "a", COUNTS(18446744073709551615, 5, 5))
 		STEP(2, "b", COUNTS(-1, 0, 0)) STEP(3, "c", ",\"instructions\":\"x\",\"cycles\":true,\"llc_misses\":[]") STEP(4, "d", ",\"cycles\":7");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\nWhat a cost the CPU\n  1.00 instructions a cycle, at least 0.00 bytes from memory a cycle\n",
 		"!What b cost",

@@ -20,7 +20,6 @@ static void test_phases(void **state)
 		/* does not add up, and has no share */
 		LINE(4, "decode", PARTS(100, 100, 100, 0, 0)) LINE(5, "decode", "");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\nWhat the GPU did in prefill: GPU-bound\n",
 		"  kernels         90.00 % ",
@@ -37,7 +36,6 @@ static void test_after(void **state)
 	static const char profile[] =
 		LINE(0, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50") LINE(1, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50");
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\nWhat the GPU did in decode: GPU-bound\n",
 		"  after the step the GPU worked for another 50.0 us on what the step had launched\n");
@@ -54,7 +52,6 @@ static void test_devices(void **state)
 		/* nothing ran */
 		LINE(2, "decode", PARTS(0, 0, 100, 0, 0));
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\nWhat the GPUs did in decode: GPU-bound\n",
 		"\n  GPU 0   kernels 50.00 %, idle: launch 33.33 %, idle: waits 16.67 %; after the step for another 1.33 us\n"
@@ -79,7 +76,6 @@ static void test_gaps(void **state)
 										    "\"gpu_gap1_in\":\"sample (s.py:3)\""))
 					LINE(3, "prefill", PARTS(10, 0, 90, 0, 0) GAP(1, 90, ",\"gpu_gap1_state\":\"no such\"") GAP(2, 80, ",\"gpu_gap2_state\":\"syscall\",\"gpu_gap2_syscall_us\":80,\"gpu_gap2_call\":\"ioctl\""));
 
-	(void)state;
 	REPORT_SAYS(profile, ARGV("-"),
 		"\n  longest gaps:  70.0 us in step 1, the launching thread waited 70.0 us for a lock in `futex`, woken by `worker`\n"
 		"                 60.0 us in step 2, the launching thread computed for 60.0 us in `sample (s.py:3)`\n"
@@ -92,13 +88,11 @@ static void test_gaps(void **state)
 
 static void test_none(void **state)
 {
-	(void)state;
 	REPORT_SAYS(LINE(0, "decode", ""), ARGV("-"), "!GPU");
 }
 
 static void test_lost(void **state)
 {
-	(void)state;
 	REPORT_SAYS(LINE(0, "decode", ",\"gpu_lost\":true"), ARGV("-"), "\nWhat the GPU did in decode\n  of 1 of 1 steps");
 }
 
@@ -109,7 +103,6 @@ static void test_keys(void **state)
 		"gpu_gap1234567890_us", "workers_gpu_gap1_us" };
 	uint32_t n = 77;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		assert_null(profile_key_numbered(others[i], "gpu_gap", &n));
 	assert_int_equal(n, 77);

@@ -46,7 +46,6 @@ static void test_table(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	PROFILE_SAYS(&p, ARGV("-"),
@@ -64,7 +63,6 @@ static void test_late_first(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 21, .sequence = 2, .ts = 30000, .prompt = 2048, .outputs = 1, .prefill = 400);
@@ -89,7 +87,6 @@ static void test_late_tokens(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .others = 800,
@@ -114,7 +111,6 @@ static void test_alone(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	LINE(&p, .number = 1, .ts = 1000, .prompt = 500, .outputs = 11, .queued = 900, .prefill = 100, .decode = 100,
 		.between = 10);
@@ -139,7 +135,6 @@ static void test_json(void **state)
 	struct json_object *process, *requests, *late, *part, *report;
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 505, .outputs = 11, .queued = 1400, .prefill = 110,
@@ -175,7 +170,6 @@ static void test_slo(void **state)
 	struct output result;
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .queued = 450, .prefill = 100, .decode = 1000);
@@ -206,7 +200,6 @@ static void test_clients(void **state)
 	static const char socket[] = ",\"joined\":false,\"joined_why\":\"several fit\",\"chunks\":3";
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	for (int i = 0; i < 8; i++) {
 		LINE(&p, .number = 1 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .queued = 1000, .prefill = 100, .decode = 50,
@@ -234,7 +227,6 @@ static void test_slo_steps(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	LINE(&p, .event = "steps", .ts = 1000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 100);
 	LINE(&p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 800);
@@ -252,7 +244,6 @@ static void test_wrong(void **state)
 	struct output result;
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 11, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100,
@@ -281,7 +272,6 @@ static void test_mixed(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	add_usual(&p, 1);
 	LINE(&p, .number = 11, .prompt = 500, .prefill = 7000, .shape = ",\"mixed\":true");
@@ -298,7 +288,6 @@ static void test_recordings(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	LINE(&p, .number = 1, .prompt = 70, .outputs = 1, .prefill = 2);
 	fputs("{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0},\"stage_us\":{\"total\":1.000}}\n", p.out);
@@ -313,7 +302,6 @@ static void test_trace(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	fputs("[\n{\"ph\":\"M\",\"pid\":4194600,\"tid\":4194600,\"name\":\"process_name\",\"args\":{\"name\":\"requests\"}}", p.out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":630000.000,\"name\":\"request 17\","
@@ -345,7 +333,6 @@ static void test_occupancy(void **state)
 {
 	struct profile p;
 
-	(void)state;
 	profile_begin(&p);
 	for (int i = 0; i < 6; i++) {
 		int sequences = i < 3 ? 5 : 8;

@@ -35,7 +35,6 @@ static void take_all(struct request_counts *c, struct told *told, uint64_t *unti
 /* Steps of three ticks: two in which it runs, one between. */
 static void test_random(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 50; round++) {
 		static struct told want[TICKS], told[TICKS];
 		struct request_counts *c = calloc(1, sizeof(*c));
@@ -89,7 +88,6 @@ static void test_quiet(void **state)
 	struct request_change change;
 	uint64_t n = 0;
 
-	(void)state;
 	request_counts_part(c, &quiet, 0, 2);
 	request_counts_part(c, &busy, 0, 2);
 	request_counts_step(c, 0, 2);
@@ -121,7 +119,6 @@ static void test_many(void **state)
 	struct request_change change;
 	uint64_t before = 0;
 
-	(void)state;
 	for (uint64_t i = 0; i < 20000; i++)
 		request_counts_part(c, &live[i], 2 * i, 2 * i + 1);
 	for (uint64_t i = 0; i < 20000; i++)
@@ -144,7 +141,6 @@ static void test_overlaps(void **state)
 	struct request_change change = { 0 };
 	uint64_t before = 0;
 
-	(void)state;
 	for (uint64_t k = 0; k < 20000; k++) {
 		uint64_t start = draw() % 8 ? k * 10 + draw() % 30 : draw(), end = start + (draw() % 8 ? draw() % 100 : draw());
 

@@ -55,7 +55,6 @@ static void test_same(void **state)
 	struct sink *all;
 	bool joined, queued;
 
-	(void)state;
 	add_rows_probe();
 	profile = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
 	trace = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
@@ -98,7 +97,6 @@ static void *reader_done(struct step_request *r, void *arg)
 {
 	struct reader **mine = malloc(sizeof(*mine));
 
-	(void)r;
 	assert_non_null(mine);
 	*mine = arg;
 	(*mine)->done++;
@@ -107,17 +105,12 @@ static void *reader_done(struct step_request *r, void *arg)
 
 static void reader_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
-	(void)socket;
-	(void)why;
 	assert_ptr_equal(*(struct reader **)request, arg);
 	((struct reader *)arg)->told++;
 }
 
 static void reader_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
 {
-	(void)r;
-	(void)alone;
-	(void)why;
 	((struct reader *)arg)->sockets++;
 }
 
@@ -129,7 +122,6 @@ static void test_readers(void **state)
 	static const struct rows_step step = { .start = 1000, .end = 2000, .n = 1, .parts = { { 3, 0, 9, 1 } } },
 				      next = { .number = 1, .start = 3000, .end = 4000, .n = 1, .parts = { { 3, 0, 9, 1 } } };
 
-	(void)state;
 	add_rows_probe();
 	for (int i = 0; i < 3; i++) {
 		struct reader a = { 0 }, b = { 0 }, gone = { 0 };

@@ -105,7 +105,6 @@ static void test_shares(void **state)
 		validate(&o, true);
 		profile_done(&o);
 	}
-	(void)state;
 }
 
 /* Requests that take turns: of the steps of others, and of the time between steps, each has what the GPU did in them. */
@@ -113,7 +112,6 @@ static void test_turns(void **state)
 {
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	for (size_t i = 0; i < ARRAY_SIZE(turns); i++) {
 		emit_rows(o.s, &turns[i]);
@@ -138,7 +136,6 @@ static void test_unknown(void **state)
 {
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	for (size_t i = 0; i < ARRAY_SIZE(together); i++) {
 		emit_rows(o.s, &together[i]);
@@ -181,7 +178,6 @@ static void test_bound(void **state)
 	struct request_gpu *g;
 	char text[256];
 
-	(void)state;
 	assert_int_equal(request_gpu_new(&g), 0);
 	request_gpu_expect(g, s.number);
 	request_gpu_part(g, &first, &s, &part);
@@ -218,7 +214,6 @@ static void test_concurrency(void **state)
 		{ .model = "m", .runtime_flags = "{}", .concurrency = 4, .configured = true } };
 	struct out o;
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		profile_open(&o, &metas[i]);
 		for (size_t k = 0; k < ARRAY_SIZE(together); k++)

@@ -8,13 +8,11 @@ static struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES]
 
 static int set_up(void **state)
 {
-	(void)state;
 	return join_new(&join);
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	join_free(join);
 	return 0;
 }
@@ -27,7 +25,6 @@ static void test_one(void **state)
 	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0, 0 } };
 	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5, 0 } };
 
-	(void)state;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_DONE);
 	assert_int_equal(of_sockets[0].with, 0);
@@ -85,7 +82,6 @@ static void test_several(void **state)
 	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0, 0 }, { 1, 3, 110, 320, 510, 0, false, 0, 0 } };
 	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3, 0 }, { 1, false, false, false, 205, 305, 495, 3, 0 } };
 
-	(void)state;
 	DECIDE(queue, turns);
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(of_sockets[i].result, JOIN_DONE);
@@ -115,7 +111,6 @@ static void test_clients(void **state)
 	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0, 0 },
 		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0, 0 } };
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct join_socket s[] = { sockets[0], sockets[1] };
 
@@ -143,7 +138,6 @@ static void test_late(void **state)
 	struct join_sequence sequences[10];
 	struct join_socket sockets[10];
 
-	(void)state;
 	for (uint32_t i = 0; i < 10; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
@@ -170,7 +164,6 @@ static void test_writes(void **state)
 	struct join_sequence sequences[12];
 	struct join_socket sockets[12];
 
-	(void)state;
 	for (uint32_t i = 0; i < 12; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
@@ -307,7 +300,6 @@ static const uint64_t units[] = { 1, 10000, 100000, 1000000 };
 
 static void test_servers(void **state)
 {
-	(void)state;
 	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
 		size_t joined[2] = { 0 }, all = 0;
 
@@ -328,7 +320,6 @@ static void test_servers(void **state)
  * its group unjoined, but one of either may stand in for each other. */
 static void test_unseen(void **state)
 {
-	(void)state;
 	for (size_t u = 0; u < 2 * ARRAY_SIZE(units); u++) {
 		size_t joined = 0, all = 0, wrong = 0;
 
@@ -351,7 +342,6 @@ static void test_numbers(void **state)
 		{ 1, false, false, false, 200, 300, 490, 3, .given = 8 }, { 1, false, false, false, 200, 300, 490, 3, .given = 9 },
 		{ 1, false, false, false, 200, 300, 490, 3, 0 } };
 
-	(void)state;
 	DECIDE(alike, sequences);
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(of_sockets[i].result, JOIN_DONE);

@@ -91,7 +91,6 @@ static void test_request(void **state)
 	struct rec_step r = { .h = hdr(REC_STEP, 1) };
 	struct out o;
 
-	(void)state;
 	ASSERT_REQUESTS(one, "{\"pid\":5000000," KIND
 			     ",\"ts_us\":1.000,\"prompt_tokens\":11,\"output_tokens\":4,"
 			     "\"prefill_steps\":1,\"end_not_seen\":true} "
@@ -150,7 +149,6 @@ static void test_cut(void **state)
 		{ 40, 70, 1, 0, REC_F_OPEN_END },
 	};
 
-	(void)state;
 	ASSERT_REQUESTS(before,
 		"{\"pid\":5000000," KIND ",\"ts_us\":0.010,\"output_tokens\":2,\"prefill_steps\":0,"
 		"\"began_before\":true} {\"total\":0.030,\"tpot_p50\":0.020,\"tpot_p90\":0.020,"
@@ -181,7 +179,6 @@ static void test_mixed(void **state)
 	};
 	struct out o;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
 		open_requests(&o);
 		for (uint32_t k = 0; k < 8 && runs[i][k]; k++)
@@ -227,7 +224,6 @@ static void test_contexts(void **state)
 		 n_late = 0;
 	struct out o;
 
-	(void)state;
 	open_requests(&o);
 	for (uint32_t i = 0; i < cases(STEPS, STEPS / 5); i++) {
 		uint32_t c = draw() % CONTEXTS;
@@ -313,7 +309,6 @@ static void test_sequences(void **state)
 		"\"prompt_tokens\":0,\"decode_tokens\":1,", "\"prompt_tokens\":0,\"decode_tokens\":2,", "\"prompt_tokens\":2,\"decode_tokens\":0," };
 	struct out o;
 
-	(void)state;
 	open_requests(&o);
 	/* in the order in which rings may give them */
 	emit_parts(&o, 1, &(struct call){ 1000, 2000, 4, 77, 0 }, second, 2);
@@ -352,7 +347,6 @@ static void test_waiting(void **state)
 	static const struct row_part parts[] = { { 3, 0, 9, 1 } };
 	struct out o;
 
-	(void)state;
 	open_requests(&o);
 	emit_parts(&o, 0, &(struct call){ 0, 900, 9, 77, 0 }, parts, 1);
 	probes.specs[0].misfits = 1;
@@ -373,7 +367,6 @@ static void test_joined(void **state)
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n", .bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2, .blocked_ns = 350 };
 	struct out o;
 
-	(void)state;
 	rec.sockets = true;
 	open_requests(&o);
 	rec.sockets = false;
@@ -430,7 +423,6 @@ static void test_percentiles(void **state)
 	static const char *const keys[] = { "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max" };
 	static const double shares[] = { 0.5, 0.9, 0.99, 1 };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		uint64_t *list = calloc(sizes[i], sizeof(*list)), now = 100;
 		struct out o;
@@ -494,7 +486,6 @@ static void test_socket(void **state)
 	struct rec_request r = socket_request(names[0].head);
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	r.accept_ns = r.h.start_ns - 5000;
 	r.first_byte_ns = r.h.start_ns + 100;
@@ -544,7 +535,6 @@ static void test_gaps(void **state)
 {
 	static const unsigned int percents[] = { 50, 90, 99 };
 
-	(void)state;
 	for (size_t n = 1; n < 5000; n = n * 3 + 1) {
 		uint64_t *list = calloc(n, sizeof(*list));
 		struct rec_request r = {};
@@ -584,7 +574,6 @@ static void test_lost(void **state)
 	static const bool lost[] = { false, true, true, false };
 	struct out o;
 
-	(void)state;
 	open_requests(&o);
 	emit_calls(&o, before, ARRAY_SIZE(before));
 	sink_loss(o.s, &l);
@@ -607,7 +596,6 @@ static void test_trace(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	r.first_chunk_ns = r.h.start_ns + 234;
 	EMIT(&o, &r);

@@ -99,7 +99,6 @@ static void test_all(void **state)
 {
 	struct ring g;
 
-	(void)state;
 	ring_new(&g);
 	assert_false(ringbuf_consume(g.r, 10, on_sample, &g));
 	while (g.made_n < 100000) {
@@ -127,7 +126,6 @@ static void test_grows(void **state)
 {
 	struct ring g;
 
-	(void)state;
 	ring_new(&g);
 	make_sample(&g, LONGEST, 0, g.made_n++);
 	assert_false(ringbuf_consume(g.r, 10000, on_first, &g));
@@ -140,7 +138,6 @@ static void test_max(void **state)
 {
 	struct ring g;
 
-	(void)state;
 	ring_new(&g);
 	for (int i = 0; i < 5; i++)
 		make_sample(&g, 8, 0, g.made_n++);
@@ -158,7 +155,6 @@ static void test_left_out(void **state)
 	unsigned long at;
 	uint32_t done = 8;
 
-	(void)state;
 	ring_new(&g);
 	make_sample(&g, 8, BPF_RINGBUF_DISCARD_BIT, 99);
 	make_sample(&g, LONGEST + 1, 0, 99); /* too long */
@@ -179,7 +175,6 @@ static void test_refused(void **state)
 {
 	struct ringbuf *r;
 
-	(void)state;
 	assert_true(ringbuf_new(-1, 4096, LONGEST, &r) < 0);
 	ringbuf_free(NULL);
 }

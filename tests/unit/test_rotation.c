@@ -18,7 +18,6 @@ static void touch(const char *name)
 
 static int enter(void **state)
 {
-	(void)state;
 	strcpy(directory + sizeof(directory) - 7, "XXXXXX");
 	if (setup(state) || !mkdtemp(directory))
 		return -1;
@@ -49,7 +48,6 @@ static void test_names(void **state)
 	struct out_file out;
 	int fd;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		assert_int_equal(rotation_new(&o, names[i][0], WRITER_PLAIN, false, &r), 0);
 		for (unsigned int k = 1; k < 3; k++) {
@@ -103,7 +101,6 @@ static void test_newest(void **state)
 	int fd = open("t.json", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	unsigned int turns = 0;
 
-	(void)state;
 	touch("t.3.json");
 	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.file.w), 0);
 	assert_int_equal(chrome_sink_new(o.file.w, &rec, &o.format), 0);

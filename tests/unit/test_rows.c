@@ -40,7 +40,6 @@ static void test_columns(void **state)
 		"s32 *(*(*(*(*(arg1)))+4*row))", "s32 *(ret+4*row)" };
 	const char *why;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		struct row_fetch got = {};
 
@@ -70,7 +69,6 @@ static void test_else(void **state)
 		{ ROW_OUTPUT, "s8 *(arg1+row) else none", ROW_ELSE_NONE }, { ROW_OUTPUT, "s8 *(arg1+row) else first", -1 },
 		{ ROW_OUTPUT, "s8 *(arg1+row) else", -1 }, { ROW_POSITION, "s8 *(arg1+row) else last", -1 } };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct probe_table pt = {};
 		struct probe_spec *s = make_spec(&pt);
@@ -107,7 +105,6 @@ static void test_structs(void **state)
 	};
 	const char *why;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct probe_table pt = {};
 		struct probe_spec *s = make_spec(&pt);
@@ -152,7 +149,6 @@ static void test_accessors(void **state)
 	struct probe_spec *s = make_spec(&pt);
 	const char *why;
 
-	(void)state;
 	assert_int_equal(spec_add_arg(s, "count", "s32 elements(arg3+72, 112)", NULL, 0, &why), 0);
 	assert_int_equal(rows_begin(s, "count", &why), 0);
 	assert_int_equal(rows_add_column(s, ROW_SEQUENCE, "s32 *(*(*(arg3+72)+56+112*row)+8) list", &why), 0);
@@ -200,7 +196,6 @@ static void test_elements(void **state)
 	struct probe_arg arg;
 	const char *why;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		struct fetch got = {};
 
@@ -223,7 +218,6 @@ static void test_begin(void **state)
 	struct probe_spec *s = make_spec(&pt);
 	const char *why = NULL;
 
-	(void)state;
 	assert_int_equal(rows_begin(s, "m", &why), -EINVAL);
 	assert_int_equal(spec_add_arg(s, "text", "str arg2", NULL, 0, &why), 0);
 	assert_int_equal(rows_begin(s, "text", &why), -EINVAL);
@@ -257,7 +251,6 @@ static void test_shown(void **state)
 	struct step_rows rows;
 	const char *why;
 
-	(void)state;
 	assert_false(rows_of_step(s, cases[0].vals, &rows));
 	assert_int_equal(rows_begin(s, "n", &why), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -284,7 +277,6 @@ static void test_parts(void **state)
 	size_t whole = sizeof(r.s) + 3 * sizeof(struct row_part);
 	const struct row_part *parts = NULL;
 
-	(void)state;
 	assert_int_equal(step_parts(&r.s, whole, &parts), 3);
 	assert_ptr_equal(parts, r.parts);
 	assert_int_equal(step_parts(&r.s, whole + 8, &parts), 3);
@@ -305,7 +297,6 @@ static void test_parts_text(void **state)
 	char text[PARTS_TEXT_MAX];
 	size_t len;
 
-	(void)state;
 	parts_text(&r.s, sizeof(r), text);
 	assert_string_equal(text, "3: 1 at 57, 0: 128 at 0, -7: 2");
 	r.s.parts_left = 5;
@@ -343,7 +334,6 @@ static void test_names(void **state)
 		"n == 1 ? a : b c", "n == k ? a : b", "k == 1 ? a : b", "n == 1 ? a : n == ? b : c", "? a : b",
 		"n==1?a:n==2?a:n==3?a:n==4?a:n==5?a:n==6?a:n==7?a:n==8?a:n==9?a:b" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		struct probe_table pt = {};
 		struct probe_spec *s = make_spec(&pt);
@@ -376,7 +366,6 @@ static void test_when(void **state)
 	struct probe_spec *s = make_spec(&pt);
 	const char *why = NULL;
 
-	(void)state;
 	assert_int_equal(rows_begin(s, "n", &why), 0);
 	assert_int_equal(spec_set_when(s, "n == n_outputs", &why), -EINVAL);
 	s->when = (struct probe_cond){};

@@ -53,7 +53,6 @@ static uint64_t seen(enum rec_kind kind)
 /* Without a window records are not counted, but what they say about tasks is learned. */
 static void test_closed(void **state)
 {
-	(void)state;
 	tell_task(TASK_EXIT, PID, TID, "worker");
 	hand_over(REC_FAULT, 0);
 	assert_int_equal(fake.records, 0);
@@ -62,7 +61,6 @@ static void test_closed(void **state)
 
 static void test_what_is_shown(void **state)
 {
-	(void)state;
 	assert_int_equal(windows_begin(&w), 0);
 	hand_over(REC_FAULT, 0);
 	assert_int_equal(fake.records, 1);
@@ -85,7 +83,6 @@ static void test_loss(void **state)
 {
 	struct window_totals t;
 
-	(void)state;
 	fake_session.lost = 100; /* before the window, all the same */
 	assert_int_equal(windows_begin(&w), 0);
 	fake.dropped = 3;
@@ -110,7 +107,6 @@ static void test_whole(void **state)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 
-	(void)state;
 	assert_int_equal(windows_begin(&w), 0);
 	assert_true(w.open);
 	fake_session.next = &f.h;
@@ -132,7 +128,6 @@ static void test_whole(void **state)
 /* While more waits in the rings, nothing is settled. */
 static void test_more_waits(void **state)
 {
-	(void)state;
 	assert_int_equal(windows_begin(&w), 0);
 	fake_session.drained = 1;
 	assert_int_equal(windows_drain(&w), 1);
@@ -146,7 +141,6 @@ static void test_more_waits(void **state)
 /* An error of a file ends the drain, and the window is closed nevertheless. */
 static void test_flush_fails(void **state)
 {
-	(void)state;
 	assert_int_equal(windows_begin(&w), 0);
 	fake.flush_err = -ENOSPC;
 	fake.close_err = -ENOSPC;
@@ -160,7 +154,6 @@ static void test_flush_fails(void **state)
 
 static void test_manual(void **state)
 {
-	(void)state;
 	opt.window_spec = "manual";
 	assert_int_equal(windows_begin(&w), 0);
 	assert_int_equal(fake_session.watches, 1);
@@ -183,7 +176,6 @@ static void test_max_steps(void **state)
 {
 	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
 
-	(void)state;
 	capture.probes = (struct probe_table){ .specs = &spec, .n = 1 };
 	opt.max_steps = 2;
 	assert_int_equal(windows_begin(&w), 0);
@@ -204,7 +196,6 @@ static void test_parts(void **state)
 	struct rec_step_parts r = { .s.h = hdr(REC_STEP, 0), .s.n_parts = 2 };
 	size_t whole = sizeof(r.s) + 2 * sizeof(struct row_part);
 
-	(void)state;
 	capture.probes = (struct probe_table){ .specs = &spec, .n = 1 };
 	assert_int_equal(windows_begin(&w), 0);
 	intake_record(&r.s.h, sizeof(r.s) - 8, &intake);
@@ -222,7 +213,6 @@ static void test_parts(void **state)
 /* The session cannot start, or there can be no files: nothing is open, and no sink is fed. */
 static void test_cannot_open(void **state)
 {
-	(void)state;
 	fake_session.start_err = -EBUSY;
 	assert_int_equal(windows_begin(&w), -EBUSY);
 	assert_false(w.open);
@@ -233,9 +223,6 @@ static void test_cannot_open(void **state)
 
 static int refuse(struct view *v, const struct recording *r, struct sink **ret_sink)
 {
-	(void)v;
-	(void)r;
-	(void)ret_sink;
 	return -EIO;
 }
 
@@ -244,7 +231,6 @@ static void test_no_output(void **state)
 	static const struct view_ops view_ops = { .open = refuse };
 	struct view v = { .ops = &view_ops };
 
-	(void)state;
 	opt.view = &v;
 	w.recorder = NULL;
 	assert_int_equal(windows_begin(&w), -EIO);
@@ -266,8 +252,6 @@ static void on_done(uint64_t id, int err, struct json_object *reply, const char 
 {
 	struct json_object *files = NULL;
 
-	(void)msg;
-	(void)arg;
 	answered.n++;
 	answered.err = err;
 	answered.id = id;
@@ -324,7 +308,6 @@ static void test_dump(void **state)
 	struct recorder *r = open_recorder();
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 
-	(void)state;
 	w.meta = (struct profile_meta){ .model = "m", .concurrency = 1, .runtime_flags = "{}" };
 	f.h.start_ns = clock_boot_ns();
 	intake_record(&f.h, sizeof(f), &intake);
@@ -348,7 +331,6 @@ static void test_dump_fails(void **state)
 	struct recorder *r = open_recorder();
 	struct stderr_grab g;
 
-	(void)state;
 	opt.output_dir = "/proc/no such directory";
 	assert_int_equal(recorder_request(r, "asked for", (struct last){ 0 }, 8), 0);
 	stderr_grab_begin(&g);
@@ -367,7 +349,6 @@ static void test_dump_at_the_end(void **state)
 {
 	struct recorder *r = open_recorder();
 
-	(void)state;
 	w.meta = (struct profile_meta){ .model = "m", .concurrency = 1, .runtime_flags = "{}" };
 	for (unsigned int i = 0; i < 16; i++)
 		assert_int_equal(recorder_request(r, "many", (struct last){ 0 }, i == 15 ? 9 : 0), 0);
@@ -386,7 +367,6 @@ static void test_dump_at_the_end(void **state)
 /* The table of probes is the test's own. */
 static int drop_probes(void **state)
 {
-	(void)state;
 	capture.probes = (struct probe_table){ 0 };
 	return teardown(state);
 }

@@ -74,7 +74,6 @@ static void begin_aligned(uint64_t real_ms)
 
 static void test_aligned(void **state)
 {
-	(void)state;
 	begin_aligned(3000);
 	CLOSED(0, 0, "", 7000);
 	OPEN(7000, 1, "schedule", 9000);
@@ -87,7 +86,6 @@ static void test_aligned(void **state)
 /* The window of the period in which the run begins would not be a whole one. */
 static void test_aligned_inside(void **state)
 {
-	(void)state;
 	begin_aligned(1000);
 	CLOSED(0, 0, "", 9000);
 	CLOSED(500, 0, "", 9000);
@@ -96,7 +94,6 @@ static void test_aligned_inside(void **state)
 
 static void test_aligned_set(void **state)
 {
-	(void)state;
 	begin_aligned(3000);
 	schedule_clock(&sched, sched.c.real_offset_ns + 999999); /* two clocks that are read one after the other */
 	CLOSED(1000, 0, "", 7000);
@@ -113,7 +110,6 @@ static void test_aligned_parsed(void **state)
 {
 	struct schedule_config c = {};
 
-	(void)state;
 	assert_int_equal(schedule_parse("every=60s,for=2s", &c), 0);
 	assert_false(c.aligned);
 	assert_int_equal(schedule_parse("aligned,every=60s,for=2s", &c), 0);
@@ -125,7 +121,6 @@ static void test_aligned_parsed(void **state)
 
 static void test_whole(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_WHOLE, 0, 0);
 	OPEN(0, 1, "start", NEVER);
 	schedule_steps(&sched, at(5), 1000000);
@@ -139,7 +134,6 @@ static void test_whole(void **state)
 
 static void test_whole_duration(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_WHOLE, 500, 0);
 	OPEN(0, 1, "start", 500);
 	OPEN(499, 1, "start", 500);
@@ -159,7 +153,6 @@ static void test_whole_duration(void **state)
 
 static void test_whole_max_steps(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_WHOLE, 0, 10);
 	schedule_steps(&sched, at(1), 9);
 	OPEN(1, 1, "start", NEVER);
@@ -172,7 +165,6 @@ static void test_whole_max_steps(void **state)
 
 static void test_manual(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_MANUAL, 0, 0);
 	CLOSED(0, 0, "", NEVER);
 	assert_int_equal(schedule_stop(&sched, at(1)), 1);
@@ -192,7 +184,6 @@ static void test_manual(void **state)
 
 static void test_manual_limits(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_MANUAL, 1000, 10);
 	CLOSED(5000, 0, "", NEVER);
 	schedule_start(&sched, at(5000));
@@ -218,7 +209,6 @@ static void test_manual_limits(void **state)
 
 static void test_flag(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_FLAG, 0, 0);
 	CLOSED(0, 0, "", NEVER);
 	flag(1, false);
@@ -244,7 +234,6 @@ static void test_flag(void **state)
 /* After a limit it must disappear and reappear. */
 static void test_flag_limits(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_FLAG, 1000, 10);
 	flag(0, true);
 	OPEN(0, 1, "flag", 1000);
@@ -269,7 +258,6 @@ static void test_flag_limits(void **state)
 
 static void test_flag_and_hand(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_FLAG, 0, 0);
 	/* a stop is for this flag */
 	flag(1, true);
@@ -299,7 +287,6 @@ static void test_flag_and_hand(void **state)
 
 static void test_every(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_EVERY, 0, 0);
 	for (uint32_t i = 0; i < 1000; i++) {
 		OPEN(10000 * i, i + 1, "schedule", 10000 * i + 2000);
@@ -314,7 +301,6 @@ static void test_every(void **state)
 /* However late each look is, the next window begins on time, and each has its full length. */
 static void test_every_late(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_EVERY, 0, 0);
 	for (uint32_t i = 0; i < 1000; i++) {
 		uint64_t late = i * 7 % 1000;
@@ -327,7 +313,6 @@ static void test_every_late(void **state)
 /* The machine sleeps: what was missed is not made up for. */
 static void test_every_suspend(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_EVERY, 0, 0);
 	OPEN(1000, 1, "schedule", 2000);
 	/* asleep with the window open, awake between two */
@@ -348,7 +333,6 @@ static void test_every_without_a_gap(void **state)
 {
 	struct schedule_config c = { .source = SCHEDULE_EVERY, .every_ns = 10 * SEC, .for_ns = 9 * SEC };
 
-	(void)state;
 	schedule_init(&sched, &c, BEGIN);
 	OPEN(0, 1, "schedule", 9000);
 	CLOSED(9000, 1, "schedule", 10000);
@@ -359,7 +343,6 @@ static void test_every_without_a_gap(void **state)
 
 static void test_every_limits(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_EVERY, 500, 10);
 	OPEN(0, 1, "schedule", 500);
 	CLOSED(500, 1, "duration", 10000);
@@ -378,7 +361,6 @@ static void test_every_limits(void **state)
 
 static void test_every_and_hand(void **state)
 {
-	(void)state;
 	begin(SCHEDULE_EVERY, 0, 0);
 	/* a stop is for this period */
 	assert_int_equal(schedule_stop(&sched, at(1000)), 0);
@@ -417,7 +399,6 @@ static void test_any_order(void **state)
 		SCHEDULE_FLAG, SCHEDULE_EVERY };
 	uint64_t seed = 88172645463325252ull; /* xorshift64 (Marsaglia, 2003) */
 
-	(void)state;
 	for (int run = 0; run < 400; run++) {
 		struct schedule_state last = {}, st;
 		uint64_t ms = 0;
@@ -464,7 +445,6 @@ static void test_parse(void **state)
 {
 	struct schedule_config c = { .duration_ns = 5, .max_steps = 6 };
 
-	(void)state;
 	assert_int_equal(schedule_parse("manual", &c), 0);
 	assert_int_equal(c.source, SCHEDULE_MANUAL);
 	assert_int_equal(schedule_parse("every=60s,for=2s", &c), 0);
@@ -509,7 +489,6 @@ static void test_parse_errors(void **state)
 		{ "every=0s,for=1m", "--window: for=1m is not shorter than every=0s\n" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct schedule_config c = { .source = SCHEDULE_FLAG, .every_ns = 1, .for_ns = 2 };
 		struct stderr_grab g;

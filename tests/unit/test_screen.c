@@ -144,7 +144,6 @@ static void test_sizes(void **state)
 	const struct live_frame *f;
 	struct drawn d;
 
-	(void)state;
 	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
 		struct live *l = make_live(names[k]);
 
@@ -209,7 +208,6 @@ static void test_80x24(void **state)
 	const struct live_frame *f;
 	struct drawn d;
 
-	(void)state;
 	assert_int_equal(live_frame(l, 125 * SECOND, true, &f), 0);
 	draw(&s, f, &d);
 	assert_string_equal(d.lines[0],
@@ -247,7 +245,6 @@ static void test_gpus(void **state)
 	struct drawn d;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	live_gpu(l, 0, 7, SECOND / 2, SECOND / 2);
 	assert_int_equal(live_frame(l, SECOND, false, &f), 0);
@@ -287,7 +284,6 @@ static void test_40_columns(void **state)
 	const struct live_frame *f;
 	struct drawn d;
 
-	(void)state;
 	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
 	draw(&s, f, &d);
 	assert_string_equal(d.lines[0], "a program of a long name 4711, llam 0:01");
@@ -320,7 +316,6 @@ static void test_shares(void **state)
 	struct live *l = make_live("x");
 	const struct live_frame *f;
 
-	(void)state;
 	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
 	for (size_t i = 0; i < 5; i++) {
 		struct screen s = {
@@ -366,7 +361,6 @@ static void test_bars(void **state)
 		{ 1.0 / 64, false, "|        |" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bars) / sizeof(bars[0]); i++) {
 		struct canvas c = { .width = 10, .utf8 = bars[i].utf8 };
 
@@ -383,7 +377,6 @@ static void test_text(void **state)
 {
 	struct canvas c = { .width = 8, .utf8 = true };
 
-	(void)state;
 	canvas_text(&c, "a\x1b[m");
 	canvas_text(&c, "\xc2\x9b\xff");
 	canvas_text(&c, "日本"); /* two columns each: the second one does not fit */
@@ -416,7 +409,6 @@ static void test_batches(void **state)
 	struct screen s = { .width = 90, .utf8 = true };
 	struct drawn d;
 
-	(void)state;
 	f.batches.all = f.batches.processes[0] = f.batches.processes[1] = one;
 	f.batches.all.active = 5;
 	f.batches.processes[1].pid = 101;
@@ -452,7 +444,6 @@ static void test_empty(void **state)
 	struct drawn d;
 	struct live *l;
 
-	(void)state;
 	assert_int_equal(live_new(&l), 0);
 	assert_int_equal(live_frame(l, 0, false, &f), 0);
 	draw(&s, f, &d);

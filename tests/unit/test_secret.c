@@ -11,7 +11,6 @@ static void test_names(void **state)
 	static const char *const settings[] = { "OMP_NUM_THREADS", "GGML_CUDA_NO_PINNED", "CUDA_VISIBLE_DEVICES",
 		"--ctx-size", "-ngl", "LLAMA_ARG_CACHE_TYPE_K" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
 		assert_true(secret_name(secrets[i]));
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
@@ -26,7 +25,6 @@ static void test_values(void **state)
 	static const char *const settings[] = { "", "1", "0,1", "http://host:8000/v1", "q8_0", "a=b", "/x/y.gguf",
 		"name@place" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
 		assert_true(secret_value(secrets[i]));
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)

@@ -20,7 +20,6 @@ static void test_names(void **state)
 	struct seen *s = seen_new();
 	bool claimed;
 
-	(void)state;
 	assert_non_null(s);
 	assert_false(knows(s, 1, 10, "/a"));
 	add(s, 1, 10, "/a", 0, 0);
@@ -47,7 +46,6 @@ static void test_many(void **state)
 	char name[32];
 	size_t kept = 0;
 
-	(void)state;
 	assert_non_null(s);
 	add(s, 1, 7, "/probed", 1, 0);
 	for (unsigned int i = 0; i < MANY; i++) {
@@ -88,7 +86,6 @@ static void test_unused(void **state)
 	struct seen *s = seen_new();
 	struct given g = { .refuses = true };
 
-	(void)state;
 	assert_non_null(s);
 	add(s, 0, 7, "/named", 9, 0);
 	add(s, 1, 8, "/used", 5, 10);

@@ -13,14 +13,12 @@ static struct sequence_memories *memories;
 
 static int setup(void **state)
 {
-	(void)state;
 	probes = (struct probe_table){};
 	return engine_load_file(&probes, "engines/llama.cpp.json") ?: sequence_memories_new(&memories);
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	probe_table_free(&probes);
 	sequence_memories_free(memories);
 	return 0;
@@ -78,7 +76,6 @@ static void test_changes(void **state)
 
 	uint64_t suspended = (uint64_t)clock_boot_offset_ns(&(struct clock_shift){ 0 });
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct sequence_change got = {}, want = cases[i].want;
 
@@ -100,7 +97,6 @@ static void test_context(void **state)
 {
 	struct sequence_change a, b, c;
 
-	(void)state;
 	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x10, 1, 0, 0 }, &a));
 	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x20, 1, 0, 0 }, &b));
 	assert_true(call("llama_kv_self_seq_rm", (uint64_t[]){ 0xc3, 1, 0, 0 }, &c));
@@ -130,7 +126,6 @@ static void test_drafts(void **state)
 	struct rec_function place = { .h = { .tgid = PID } };
 	const struct rec_step *marked;
 
-	(void)state;
 	for (size_t i = 0; i < probes.n; i++) {
 		if (!strcmp(probes.specs[i].symbol, "llama_process"))
 			r.h.id = (uint32_t)i;
@@ -169,7 +164,6 @@ static void test_received(void **state)
 	struct rec_function r = { .h = { .tgid = PID } };
 	uint64_t request = 0;
 
-	(void)state;
 	while (strcmp(probes.specs[r.h.id].symbol, "_ZN12server_queue4postEOSt6vectorI11server_taskSaIS1_EEb"))
 		r.h.id++;
 	r.vals[0] = 5;
@@ -188,7 +182,6 @@ static void test_none(void **state)
 	struct sequence_change c;
 	size_t i = 0;
 
-	(void)state;
 	while (strcmp(probes.specs[i].symbol, "llama_sampler_sample"))
 		i++;
 	r.h.id = (uint32_t)i;

@@ -73,7 +73,6 @@ static void test_within(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.base = l.ns / 100;
 	l.cost[SHED_BARRIERS] = l.ns / 200;
@@ -89,7 +88,6 @@ static void test_order(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	for (int i = 0; i < SHED_PARTS; i++)
 		l.cost[i] = l.ns / 50;
@@ -106,7 +104,6 @@ static void test_only_what_there_is(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.base = l.ns / 10;
 	l.parts = BIT(SHED_OPERATORS) | BIT(SHED_TIMELINE);
@@ -125,7 +122,6 @@ static void test_looks(void **state)
 {
 	struct shed s;
 
-	(void)state;
 	shed_init(&s, BUDGET);
 	shed_step(&s, SEC, MS, MS);
 	assert_false(shed_turn(&s, ALL, 100 * SEC));
@@ -150,7 +146,6 @@ static void test_on_again(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.cost[FIRST] = l.ns / 25;
 	run_until_change(&l);
@@ -171,7 +166,6 @@ static void test_free_part(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.cost[SECOND] = l.ns / 10;
 	run_until_change(&l);
@@ -189,7 +183,6 @@ static void test_no_flapping(void **state)
 	struct load l;
 	uint64_t quiet = SHED_QUIET_NS;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.cost[FIRST] = l.ns / 10;
 	run_until_change(&l);
@@ -223,7 +216,6 @@ static void test_tried_at_last(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, BUDGET);
 	l.cost[FIRST] = l.ns / 10;
 	run_until_change(&l);
@@ -238,7 +230,6 @@ static void test_bounds(void **state)
 {
 	struct load l;
 
-	(void)state;
 	load_init(&l, 0);
 	l.base = 1000;
 	run_for(&l, 10 * SEC);
@@ -257,7 +248,6 @@ static void test_text(void **state)
 {
 	char buf[SHED_TEXT_MAX];
 
-	(void)state;
 	assert_string_equal(shed_text(0, buf), "");
 	assert_string_equal(shed_text(BIT(SHED_BARRIERS), buf), "barriers");
 	assert_string_equal(shed_text(BIT(SHED_BARRIERS) | BIT(SHED_TIMELINE), buf), "barriers,timeline");
@@ -269,7 +259,6 @@ static void test_left_out(void **state)
 	static struct left_out l;
 	uint64_t ns[SHED_PARTS];
 
-	(void)state;
 	assert_int_equal(left_out_between(NULL, 0, ~0ull), 0);
 	assert_int_equal(left_out_between(&l, 0, ~0ull), 0);
 	left_out_change(&l, 100, BIT(SHED_BARRIERS));
@@ -298,7 +287,6 @@ static void test_left_out_many(void **state)
 {
 	static struct left_out l;
 
-	(void)state;
 	for (uint64_t i = 1; i <= 3 * LEFT_OUT_MAX; i++)
 		left_out_change(&l, 100 * i, i % 2 ? BIT(SHED_BARRIERS) : 0);
 	assert_int_equal(l.n, LEFT_OUT_MAX);

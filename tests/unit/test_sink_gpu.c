@@ -71,7 +71,6 @@ static void test_chrome(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	feed(&o);
 	chrome_read(&o);
@@ -111,7 +110,6 @@ static void test_no_slice(void **state)
 	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID, .launch_ns = START + 1, .launched_ns = START + 2 };
 	struct out o;
 
-	(void)state;
 	kernel.h.flags = GPU_F_FIRST;
 	gpu_info_track(info, &(struct gpu_track){ .tgid = PID }, START, START, &kernel.track);
 	chrome_open(&o);
@@ -129,7 +127,6 @@ static void test_devices(void **state)
 	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .step = 1, .device = 7, .kernels = 3, .n_devices = 40 };
 	struct out o;
 
-	(void)state;
 	share_out(&step, 1234);
 	profile_open(&o, &plain);
 	gpu_info_expect(info, PID, true);
@@ -159,7 +156,6 @@ static void test_profile(void **state)
 	uint32_t track;
 	struct out o;
 
-	(void)state;
 	share_out(&step, 1234);
 	profile_open(&o, &plain);
 	gpu_info_expect(info, PID, true);

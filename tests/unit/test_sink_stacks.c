@@ -43,7 +43,6 @@ const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame);
 
 unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
 {
-	(void)s;
 	if (stack == 77) {
 		*ret_frames = deep;
 		return DEEP;
@@ -56,7 +55,6 @@ unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uin
 
 const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
 {
-	(void)s;
 	return frame < ARRAY_SIZE(frames) ? &frames[frame] : NULL;
 }
 
@@ -94,7 +92,6 @@ static struct rec_stack wait_of(uint64_t at_ns, uint64_t dur_ns, uint32_t tid, u
 
 static void no_problem(void *arg, uint64_t offset, const char *why)
 {
-	(void)arg;
 	fail_msg("byte %llu: %s", (unsigned long long)offset, why);
 }
 
@@ -159,7 +156,6 @@ static void test_pftrace(void **state)
 	struct out o;
 	size_t n = 0;
 
-	(void)state;
 	perfetto_open(&o);
 	emit_some(&o);
 	flush(&o);
@@ -187,7 +183,6 @@ static void test_weights(void **state)
 	struct out o;
 	bool torn;
 
-	(void)state;
 	perfetto_open(&o);
 	for (uint64_t i = 0; i < 1000; i++) {
 		struct rec_stack r = i % 3 ? sample(i * 1000, TID, (uint32_t)i % 4, i * 12345) : wait_of(i, 1 + i * i, TID, 1);
@@ -211,7 +206,6 @@ static void test_rotated(void **state)
 {
 	struct out o, first, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
 
-	(void)state;
 	perfetto_open(&o);
 	emit_some(&o);
 	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
@@ -238,7 +232,6 @@ static void test_large(void **state)
 	struct out o;
 	char *text;
 
-	(void)state;
 	perfetto_open(&o);
 	EMIT(&o, &r);
 	flush(&o);
@@ -268,7 +261,6 @@ static void test_chrome(void **state)
 	struct json_object *e, *list;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	emit_some(&o);
 	flush(&o);
@@ -310,7 +302,6 @@ static void test_profile(void **state)
 	struct rec_stack in_step = sample(1000, TID, 0, 10000000), outside = sample(1000, TID, 0, 10000000);
 	struct out o;
 
-	(void)state;
 	in_step.step = 6;
 	profile_open(&o, &plain);
 	EMIT(&o, &in_step);
@@ -379,7 +370,6 @@ static void test_profile_ops(void **state)
 	struct rec_stack wait = wait_of(1000, 1000, TID, 3);
 	struct out o;
 
-	(void)state;
 	profile_open(&o, &plain);
 	emit_op(&o, 1000, 500, 1, FUNCTION_F_SAMPLED);
 	emit_in_op(&o, 1400, 1000, 0); /* after its operator */
@@ -441,7 +431,6 @@ static void test_hottest(void **state)
 	struct out o;
 	size_t line;
 
-	(void)state;
 	profile_open(&o, &plain);
 	emit_op(&o, 1000, 500, 1, FUNCTION_F_SAMPLED);
 	emit_hot(&o, 5, 0);
@@ -481,7 +470,6 @@ static void test_hottest_of_step(void **state)
 	struct rec_stack s = sample(1400, TID, 3, 1000);
 	struct out o;
 
-	(void)state;
 	probes.op_detail = true;
 	profile_open(&o, &plain);
 	r.h.tid = TID;
@@ -515,7 +503,6 @@ static void test_wakers(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	by_thread.waker_tid = PID;
 	by_thread.waker_stack = 0;
 	by_irq.flags = SAMPLE_F_WOKEN_IRQ;
@@ -551,7 +538,6 @@ static void test_wakers_pftrace(void **state)
 	struct reader *r;
 	struct out o;
 
-	(void)state;
 	wait.waker_tid = PID;
 	wait.waker_stack = 0;
 	of_waker.h.id = SAMPLE_WAKER;
@@ -576,7 +562,6 @@ static void test_profile_sums(void **state)
 	bool told[4] = { false };
 	struct out o;
 
-	(void)state;
 	srandom(3);
 	profile_open(&o, &plain);
 	for (unsigned int i = 0; i < cases(60000, 20000); i++) {
@@ -638,7 +623,6 @@ static void test_python_places(void **state)
 	};
 	char text[STACK_TEXT_MAX], path[1200];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct frame f = { .name = "f", .file = cases[i].file, .line = 7, .kind = FRAME_PYTHON };
 

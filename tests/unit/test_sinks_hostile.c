@@ -127,7 +127,6 @@ static void test_longest(void **state)
 	const struct enum_table table = { .name = "e", .names = names, .n = 1 };
 	struct both b;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(growing); i++) {
 		make_name(symbol, SPEC_STRING_MAX, growing[i]);
 		make_name(value, SPEC_NAME_MAX, growing[i]);
@@ -205,7 +204,6 @@ static void test_noise(void **state)
 	uint32_t track;
 	struct both b;
 
-	(void)state;
 	add_probe("span", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 arg1,ptr arg2,u64 arg3");
 	add_probe("\x80\xff", ROLE_OP, PROBE_F_SPAN, "$a", "op arg1,str arg2,str arg3");
@@ -259,7 +257,6 @@ static void test_growing_table(void **state)
 	char name[TASK_COMM_LEN];
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (uint32_t i = 0; i < n; i++) {
 		struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
@@ -295,7 +292,6 @@ static void test_reused_thread(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	EMIT(&o, &r);
 	tell_task(TASK_EXIT, PID, TID, "worker");
@@ -325,7 +321,6 @@ static void test_full(void **state)
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1 };
 	static struct stderr_grab said;
 
-	(void)state;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	for (int i = 0; i < 2; i++) {
 		int fd = open("/dev/full", O_WRONLY | O_CLOEXEC), flushed, closed;

@@ -230,7 +230,6 @@ static void test_cases(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(site_cases); i++) {
 		const struct site_case *c = &site_cases[i];
@@ -269,7 +268,6 @@ static void test_nops(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(nop_cases); i++) {
 		const struct nop_case *c = &nop_cases[i];
@@ -325,7 +323,6 @@ static void test_arrivals(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(arrival_cases); i++) {
 		const struct arrival_case *c = &arrival_cases[i];
@@ -431,7 +428,6 @@ static void test_returns(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(return_cases); i++) {
 		const struct exit_case *c = &return_cases[i];
@@ -454,7 +450,6 @@ static void test_exits(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(exit_cases); i++) {
 		const struct exit_case *c = &exit_cases[i];
@@ -541,7 +536,6 @@ static void test_changed_arguments(void **state)
 {
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
 		const struct change *c = &changes[i];
@@ -613,7 +607,6 @@ static void test_libc(void **state)
 	void *handle = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 	Dl_info info;
 
-	(void)state;
 	assert_non_null(handle);
 	assert_int_not_equal(dladdr(dlsym(handle, "getppid"), &info), 0);
 	assert_int_equal(elf_open(info.dli_fname, &w.elf), 0);
@@ -637,7 +630,6 @@ static void test_forged_symbol(void **state)
 	};
 	struct elf_file *elf;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(forged); i++) {
 		struct site site;

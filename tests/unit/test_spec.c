@@ -10,7 +10,6 @@ static void test_options(void **state)
 	const struct probe_spec *s;
 	struct probe_table pt = {};
 
-	(void)state;
 	assert_int_equal(probe_table_add_option(&pt, "libfoo.so:func"), 0);
 	s = &pt.specs[0];
 	assert_string_equal(s->library, "libfoo.so");
@@ -77,7 +76,6 @@ static void test_cpp(void **state)
 		{ "l:std::foo::bar", "_ZN?(K)St3foo3bar[EIB]*", "_ZNSt3foo3barEv", "_ZN3foo3barEv" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct probe_table pt = { 0 };
 
@@ -97,7 +95,6 @@ static void test_places(void **state)
 	struct probe_table pt = {};
 	size_t first, second, id;
 
-	(void)state;
 	assert_int_equal(probe_table_add_option(&pt, "l:usdt:p:*(n=s32 arg1)@op"), 0);
 	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:n", here, &first), 0);
 	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:n", there, &second), 0);
@@ -162,7 +159,6 @@ static void test_bad_options(void **state)
 		{ "lib:f@step(a=u8 arg1)", "the role goes after the arguments" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		struct probe_table pt = {};
 		char line[512];
@@ -196,7 +192,6 @@ static void test_hostile_options(void **state)
 		{ "lib:f(", "a", 64, "=u8 arg1)" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		char *option =
 			repeat(options[i].before, options[i].part, options[i].n, options[i].behind);
@@ -253,7 +248,6 @@ static void test_matches(void **state)
 {
 	struct engine engine = {};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(match_cases); i++) {
 		struct probe_spec s = { .library = (char *)match_cases[i].library };
 
@@ -272,7 +266,6 @@ static void test_matches_engine(void **state)
 	struct engine engine = { .mapped = mapped, .n_mapped = ARRAY_SIZE(mapped) };
 	struct probe_spec s = { .engine = &engine };
 
-	(void)state;
 	assert_true(probe_spec_matches(&s, "/a/libllama.so"));
 	assert_true(probe_spec_matches(&s, "/a/libllama.3.so"));
 	assert_true(probe_spec_matches(&s, "/a/libggml-cpu.so (deleted)"));
@@ -305,7 +298,6 @@ static void test_glob(void **state)
 	const struct probe_spec *s;
 	size_t glob = add_glob(&pt, NULL), first, id;
 
-	(void)state;
 	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &first), 0);
 	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &id), 0);
 	assert_int_not_equal(id, first);
@@ -331,7 +323,6 @@ static void test_match_whole(void **state)
 	struct probe_spec *g, *m;
 	size_t glob, id;
 
-	(void)state;
 	g = spec_append(&pt, "lib.so", "ggml_barrier*");
 	assert_non_null(g);
 	g->role = ROLE_BARRIER;
@@ -387,7 +378,6 @@ static void test_glob_names(void **state)
 		{ NULL, "_ZN2at\n\x7f\x01", "_ZN2at???" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct probe_table pt = {};
 		size_t glob = add_glob(&pt, names[i].rule), id;
@@ -406,7 +396,6 @@ static void test_glob_long(void **state)
 	static const char *const rules[] = { NULL, "$part0" };
 	char *symbol = repeat("_ZN4000", "\x01", 4000, "");
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
 		struct probe_table pt = {};
 		size_t glob = add_glob(&pt, rules[i]), id;
@@ -429,7 +418,6 @@ static void test_glob_full(void **state)
 	size_t glob = add_glob(&pt, NULL), id;
 	char symbol[32];
 
-	(void)state;
 	for (unsigned int i = 1; i < SPECS_MAX; i++) {
 		snprintf(symbol, sizeof(symbol), "f%u", i);
 		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &id), 0);
@@ -450,7 +438,6 @@ static void test_strings(void **state)
 	struct probe_spec *s = spec_append(&pt, NULL, "f");
 	const char *why;
 
-	(void)state;
 	assert_non_null(s);
 	assert_ptr_equal(probe_record_strings(s, &r), r.vals);
 	for (int i = 0; i < FUNC_VALS_MAX; i++) {
@@ -485,7 +472,6 @@ static void test_python(void **state)
 	const char *why;
 	int err;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		assert_int_equal(python_names_parse(good[i].option, &c, &why), 0);
 		assert_int_equal(c.n, good[i].n);

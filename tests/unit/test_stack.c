@@ -283,7 +283,6 @@ static void tasks_are_merged(void **state)
 	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
 	struct stacks *s;
 
-	(void)state;
 	assert_non_null(r);
 	assert_int_equal(stacks_new(&config, &s), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -318,7 +317,6 @@ static void python_is_merged(void **state)
 	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *p;
 	struct stacks *s;
 
-	(void)state;
 	assert_non_null(r);
 	assert_int_equal(stacks_new(&config, &s), 0);
 	stack = r->stack_bytes;
@@ -381,7 +379,6 @@ static void all_kinds(void **state)
 	uint64_t kernel[2] = { 0xfff, 0x1000 };
 	uint32_t id;
 
-	(void)state;
 	assert_non_null(r);
 	id = stacks_take(s, r, size);
 	assert_true(has_frames(s, id, wanted));
@@ -423,7 +420,6 @@ static void processes_end(void **state)
 	struct stacks_stats stats;
 	uint32_t id, again;
 
-	(void)state;
 	assert_non_null(r);
 	stacks_know_process(s, (uint32_t)c.pid);
 	id = stacks_take(s, r, size);

@@ -19,7 +19,6 @@ static int read_image(void **state)
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(fstat(fd, &st), 0);
 	image_size = (size_t)st.st_size;
 	image = malloc(image_size);
@@ -31,7 +30,6 @@ static int read_image(void **state)
 
 static int free_image(void **state)
 {
-	(void)state;
 	free(image);
 	return 0;
 }
@@ -87,7 +85,6 @@ static void plt_has_no_name(void **state)
 	struct reader *r = new_reader();
 	static struct place place;
 
-	(void)state;
 	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), 0);
 	assert_int_equal(reader_place(r, 0, plt->sh_offset + plt->sh_size / 2, &place), 0);
 	assert_string_equal(place.name, "");
@@ -106,7 +103,6 @@ static void broken_files(void **state)
 	static struct place place;
 	unsigned int ended = 0;
 
-	(void)state;
 	assert_non_null(bytes);
 	srandom(7);
 	for (uint32_t i = 0; i < 150 && reader_generation(r) < READER_REPLACED_MAX - 1; i++) {
@@ -144,7 +140,6 @@ static void shortened_file(void **state)
 	static struct place place;
 	int fd = file_of(image, image_size);
 
-	(void)state;
 	assert_int_equal(reader_open(r, 3, dup(fd), -1), 0);
 	assert_int_equal(ftruncate(fd, 4096), 0);
 	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EPROTO);
@@ -162,7 +157,6 @@ static void odd_files(void **state)
 	char link[READER_LINK_MAX];
 	int fd;
 
-	(void)state;
 	assert_int_equal(reader_open(r, 0, file_of((const unsigned char *)"text", 4), -1), -ENOEXEC);
 	assert_int_equal(reader_open(r, 0, open("/dev/null", O_RDONLY), -1), -ENOEXEC);
 	/* 1 TB of nothing behind it */
@@ -190,7 +184,6 @@ static void given_up(void **state)
 	static struct place place;
 	int err = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++) {
 		int fd = file_of(image, image_size);
 
@@ -215,7 +208,6 @@ static void junk_samples(void **state)
 	struct stacks *s;
 	uint64_t taken = 0;
 
-	(void)state;
 	assert_non_null(r);
 	assert_int_equal(stacks_new(&config, &s), 0);
 	srandom(3);
@@ -261,7 +253,6 @@ static void malformed_samples(void **state)
 	struct stacks_stats stats;
 	struct stacks *s;
 
-	(void)state;
 	assert_non_null(r);
 	assert_int_equal(stacks_new(&config, &s), 0);
 	assert_int_equal(stacks_take(s, r, sizeof(*r) - 8), STACK_NONE);

@@ -24,7 +24,6 @@ static void same_is_one(void **state)
 	uint32_t f[3] = { add_frame(in, "a"), add_frame(in, "b"), add_frame(in, "a") };
 	const uint32_t *frames;
 
-	(void)state;
 	assert_ptr_equal(intern_text(in, "a"), intern_text(in, "a"));
 	assert_null(intern_text(in, NULL));
 	assert_int_equal(f[0], f[2]);
@@ -48,7 +47,6 @@ static void texts_are_cleaned(void **state)
 	struct intern *in = new_intern(1 << 20);
 	char text[2 * STACK_NAME_MAX];
 
-	(void)state;
 	assert_string_equal(intern_text(in, "a\n\x1b[2J\x7f;\xff\xc3\xa9"), "a??[2J?;?\xc3\xa9");
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
@@ -66,7 +64,6 @@ static void memory_has_a_limit(void **state)
 	const uint32_t *frames;
 	char name[32];
 
-	(void)state;
 	for (;; n++) {
 		uint32_t f, id;
 

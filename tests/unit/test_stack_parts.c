@@ -42,7 +42,6 @@ static void steps(void **state)
 	struct row row = row_of(16), last = row_of(8);
 	struct unwind u;
 
-	(void)state;
 	start(&u, stack, 6);
 	assert_int_equal(unwind_pc(&u), 0x1000);
 	assert_int_equal(unwind_step(&u, &row), 0);
@@ -63,7 +62,6 @@ static void circles_end(void **state)
 	struct row row = row_of(0);
 	struct unwind u;
 
-	(void)state;
 	/* the caller's stack pointer is the same, or lies below */
 	start(&u, stack, 2);
 	assert_int_equal(unwind_step(&u, &row), -EINVAL);
@@ -86,7 +84,6 @@ static void only_the_copy_is_read(void **state)
 	struct row row = row_of(24);
 	struct unwind u;
 
-	(void)state;
 	start(&u, stack, 2);
 	assert_int_equal(unwind_step(&u, &row), -ENODATA);
 	row = row_of(16);
@@ -119,7 +116,6 @@ static void expressions(void **state)
 	struct row row = row_of(0);
 	struct unwind u;
 
-	(void)state;
 	row.cfa = (struct rule){ .kind = RULE_IS_EXPR, .n_ops = 9 };
 	row.n_ops = 9;
 	memcpy(row.ops, plt, sizeof(plt));
@@ -141,7 +137,6 @@ static void junk_rows(void **state)
 	uint64_t stack[64];
 	struct unwind u;
 
-	(void)state;
 	srandom(1);
 	for (int i = 0; i < 200000; i++) {
 		unsigned char *bytes = (unsigned char *)&row;
@@ -193,7 +188,6 @@ static void check_name(const char *mangled, const char *wanted)
 
 static void demangles(void **state)
 {
-	(void)state;
 	check_name("ggml_compute_forward", "ggml_compute_forward");
 	check_name("_ZN13llama_context6decodeERK11llama_batch", "llama_context::decode");
 	check_name("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back");
@@ -214,7 +208,6 @@ static void demangles_no_bombs(void **state)
 	char mangled[1024] = "_Z1fI1aE", name[64];
 	size_t n;
 
-	(void)state;
 	n = strlen(strcpy(mangled, "_Z1fSt4pairIiiE"));
 	for (int i = 0; i < 9; i++)
 		n += (size_t)sprintf(mangled + n, "St4pairIS%c_S%c_E", '0' + i, '0' + i);
@@ -245,7 +238,6 @@ static void kernel_names(void **state)
 	uint64_t at;
 	int fd = mkstemp(path);
 
-	(void)state;
 	assert_int_equal(write(fd, list, strlen(list)), strlen(list));
 	close(fd);
 	assert_int_equal(kernel_symbols_new(path, &ks), 0);
@@ -272,7 +264,6 @@ static void many_kernel_names(void **state)
 	FILE *f = fdopen(mkstemp(path), "w");
 	uint64_t at;
 
-	(void)state;
 	for (unsigned int i = 0; i < number; i++)
 		fprintf(f, "%016x T function_%u\n", 0x1000 * (i + 1), i);
 	for (unsigned int i = 0; i < behind; i++) {
@@ -320,7 +311,6 @@ static void perf_map_names(void **state)
 				       "8000 10 unfinished",
 		&fd);
 
-	(void)state;
 	assert_string_equal(perf_map_find(map, 0x100f, &at), "again");
 	assert_int_equal(at, 0x1000);
 	assert_null(perf_map_find(map, 0x1010, &at));
@@ -342,7 +332,6 @@ static void perf_map_is_bounded(void **state)
 	struct perf_map *map = new_map("10 1 x\n", &fd);
 	FILE *f = fdopen(fd, "a");
 
-	(void)state;
 	assert_non_null(f);
 	for (unsigned long i = 0; i < 100000; i++) {
 		last = 0x100000 + i * 16;

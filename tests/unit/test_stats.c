@@ -8,7 +8,6 @@ static void test_percentiles(void **state)
 	int64_t hundred[100], few[] = { 30, 10, 20 }, one[] = { 7 };
 	struct percentiles p;
 
-	(void)state;
 	for (int i = 0; i < 100; i++)
 		hundred[i] = 100 - i;
 	p = percentiles_of(hundred, 100);
@@ -40,7 +39,6 @@ static void test_percentiles_limit(void **state)
 	int64_t v[] = { INT64_MAX, INT64_MAX, 1 };
 	struct percentiles p = percentiles_of(v, 3);
 
-	(void)state;
 	assert_int_equal(p.sum, INT64_MAX);
 	assert_int_equal(p.max, INT64_MAX);
 }
@@ -58,7 +56,6 @@ static void test_median(void **state)
 	double v[300], sorted[300];
 	uint64_t random = 1;
 
-	(void)state;
 	for (size_t n = 1; n <= 300; n++) {
 		for (unsigned int range = 1; range < 100000; range *= 7) {
 			for (size_t i = 0; i < n; i++)
@@ -76,7 +73,6 @@ static void test_mad(void **state)
 	double v[] = { 8, 9, 10, 10, 11, 12, 1e9 };
 	double w[] = { 5, 5, 5 };
 
-	(void)state;
 	assert_true(mad_of(v, 7, 10) == 1.4826);
 	assert_true(mad_of(w, 3, 5) == 0);
 }

@@ -16,7 +16,6 @@ static void on_done(struct step_request *r, void *arg)
 {
 	struct told *t = &got[r->serial - 1];
 
-	(void)arg;
 	assert_true(r->serial <= ARRAY_SIZE(got));
 	n_got++;
 	t->r = *r;
@@ -26,16 +25,12 @@ static void on_done(struct step_request *r, void *arg)
 
 static void on_first(struct step_request *r, void *arg)
 {
-	(void)arg;
 	assert_true(r->first_output && !r->began_before && !r->mixed);
 	n_firsts++;
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	(void)r;
-	(void)s;
-	(void)arg;
 	n_steps++;
 }
 
@@ -112,7 +107,6 @@ static void check_split(const struct step_request *r)
 /* What is under way when a recording begins has a beginning that was not seen. */
 static void test_began_before(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 3, { { 0, 40, 1, 1 }, { 1, 64, 8, 1 }, { 2, 0, 4, 1 } });
 	ADD(2, 3, 3, { { 0, 41, 1, 1 }, { 1, 72, 1, 1 }, { 2, 4, 1, 1 } });
@@ -148,7 +142,6 @@ static void test_began_before(void **state)
 
 static void test_cut(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
 	ADD_AS(.start = 2, .end = 3, .n = 2, .parts = { { 0, 8, 1, 1 }, { 1, 8, 8, 1 } }, .cut = true);
@@ -166,7 +159,6 @@ static void test_cut(void **state)
 /* What was under way as steps were lost may have had some of them; what begins at position 0 had none. */
 static void test_lost(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
 	step_requests_lost(requests, 1);
@@ -190,7 +182,6 @@ static void test_lost_and_dropped(void **state)
 {
 	struct sequence_change c = { .what = SEQUENCE_REMOVE, .at_ns = 100 + 10 * 3, .tgid = 1, .context = 9, .to = INT64_MAX };
 
-	(void)state;
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 } });
 	step_requests_change(requests, &c);
@@ -204,7 +195,6 @@ static void test_lost_and_dropped(void **state)
 /* Rows of several sequences count in each, but are in nobody's way. */
 static void test_rows_of_several(void **state)
 {
-	(void)state;
 	begin();
 	ADD_AS(.start = 0, .end = 10, .n = 3, .parts = { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } }, .rows = 8);
 	ADD(10, 20, 3, { { 0, 8, 1, 1 }, { 1, 8, 1, 1 }, { 2, 8, 1, 1 } });
@@ -229,7 +219,6 @@ static void test_mixed(void **state)
 {
 	struct step_seen unread = { .tokens = 2, .rows = { .n_sequences = 2, .mask = 5 } };
 
-	(void)state;
 	begin();
 	ADD(0, 2, 1, { { 0, 0, 8, 1 } });
 	ADD(1, 3, 1, { { 1, 0, 8, 1 } });
@@ -265,7 +254,6 @@ static void test_mixed(void **state)
 /* Embeddings: an output for each row, and no token follows. */
 static void test_all_outputs(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 8 }, { 1, 0, 8, 8 } });
 	ADD(2, 3, 2, { { 0, 8, 8, 8 }, { 1, 0, 9, 9 } });
@@ -281,7 +269,6 @@ static void test_all_outputs(void **state)
 
 static void test_turns(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 1, { { 0, 0, 8, 1 } });
 	ADD(2, 3, 1, { { 0, 8, 1, 1 } });
@@ -302,7 +289,6 @@ static void test_turns(void **state)
 /* No positions, as llama_batch_get_one() has none: parts of a prompt are equal ones and a smaller one. */
 static void test_unplaced(void **state)
 {
-	(void)state;
 	begin();
 	ADD(0, 1, 1, { { 0, -1, 8, 1 } });
 	ADD(2, 3, 1, { { 0, -1, 8, 1 } });
@@ -327,7 +313,6 @@ static void test_pushed_out(void **state)
 {
 	static const struct step_requests_ops none;
 
-	(void)state;
 	begin();
 	ADD(0, 1, 1, { { 5, 0, 8, 1 } });
 	for (uint64_t i = 0; i < 20; i++)
@@ -352,7 +337,6 @@ static void change(uint64_t at, enum sequence_what what, uint64_t sequence, int6
 
 static void test_changes(void **state)
 {
-	(void)state;
 	/* what was removed does not go on, wherever the next one begins; a prompt that was dropped was cancelled */
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
@@ -456,7 +440,6 @@ static void test_junk(void **state)
 	static const uint32_t odd[] = { 0, 1, UINT32_MAX, 1u << 31 };
 	uint64_t n = 0, now = 1000;
 
-	(void)state;
 	for (int round = 0; round < 20; round++) {
 		assert_int_equal(step_requests_new(NULL, &any_ops, &n, &requests), 0);
 		for (int i = 0; i < 1000; i++) {
@@ -506,7 +489,6 @@ static void test_between(void **state)
 		{ .start = 360, .end = 400, .parts = &third, .n_parts = 1, .before_ns = { [ST_CPU] = 60 } },
 	};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		begin();
 		for (uint32_t k = 0; k < 3; k++) {
@@ -531,7 +513,6 @@ static void test_placed(void **state)
 {
 	struct sequence_change c = { .what = SEQUENCE_PLACE, .tgid = 1, .context = 9, .to = INT64_MAX };
 
-	(void)state;
 	/* the slot of a request that began before the recording, and its next one, which goes on where that ended */
 	begin();
 	ADD(0, 1, 1, { { 0, 20, 1, 1 } });
@@ -611,7 +592,6 @@ static void check_sums(const struct step_request *r)
 /* The engine tells when it begins with a request, and when it has sampled the tokens of a step: one after the other. */
 static void test_sampled(void **state)
 {
-	(void)state;
 	begin();
 	for (uint64_t i = 0; i < 3; i++)
 		told(SEQUENCE_PLACE, 90, i, 0);
@@ -666,7 +646,6 @@ static void test_part_of_gap(void **state)
 		{ 50, 0, 0, 0, 2, true, 0, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct row_part prompt[] = { { 0, 0, 8, 1 } }, other[] = { { 1, 5, 1, 1 } };
 		struct step_seen s = { .start = 100, .end = 110, .tgid = 1, .context = 9, .number = 1, .tokens = 1, .n_parts = 1, .parts = other };
@@ -714,7 +693,6 @@ static void test_said(void **state)
 		{ 0, 172, 5, 1, 152, 172, true },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct row_part prompt[] = { { 0, 0, 8, 1 } }, other[] = { { 1, 5, 1, 1 } };
 		struct step_seen s = { .start = 100, .end = 110, .tgid = 1, .context = 9, .number = 1, .tokens = 1, .n_parts = 1, .parts = other };

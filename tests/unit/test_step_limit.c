@@ -29,7 +29,6 @@ static void test_each(void **state)
 {
 	struct step_limit *l;
 
-	(void)state;
 	assert_int_equal(step_limit_new(2, &l), 0);
 	for (int window = 0; window < 2; window++) {
 		struct rec_step before = step(1, 50);
@@ -74,7 +73,6 @@ static void test_parts(void **state)
 	struct step_limit *l;
 	int n = 0;
 
-	(void)state;
 	r.s.n_parts = STEP_PARTS_MAX;
 	r.parts[STEP_PARTS_MAX - 1].sequence = 7;
 	assert_int_equal(step_limit_new(2, &l), 0);

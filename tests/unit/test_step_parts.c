@@ -192,7 +192,6 @@ static void *copy_of(const void *p, size_t size)
 
 static void on_done(struct step_request *r, void *arg)
 {
-	(void)arg;
 	assert_true(r->serial && r->serial <= REQUESTS);
 	n_got++;
 	got[r->serial - 1] = *r;
@@ -202,7 +201,6 @@ static void on_done(struct step_request *r, void *arg)
 
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	(void)arg;
 	n_begun++;
 	assert_int_equal(r->serial, n_begun);
 	assert_int_equal(r->start, s->start);
@@ -212,7 +210,6 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 {
 	const struct played *step = &played[s->number];
 
-	(void)arg;
 	for (uint32_t i = 0; i < s->n_parts; i++) {
 		if (step->parts[i].sequence != r->sequence)
 			continue;
@@ -225,7 +222,6 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 
 static void on_first(struct step_request *r, void *arg)
 {
-	(void)arg;
 	assert_int_equal(r->first_output, r->last_end);
 	n_first++;
 }
@@ -437,7 +433,6 @@ static void test_servers(void **state)
 {
 	static const size_t n_slots[] = { 1, 2, 4, 8, 16, 24, 64 };
 
-	(void)state;
 	for (size_t i = 0; i < 5 * ARRAY_SIZE(n_slots); i++) {
 		seed = 88172645463325252u + i * 7919;
 		play(n_slots[i % ARRAY_SIZE(n_slots)], 1 + i % 2, i % 3 == 0, 400);
@@ -450,7 +445,6 @@ static void test_servers(void **state)
 
 static int at_end(void **state)
 {
-	(void)state;
 	forget();
 	return 0;
 }

@@ -10,39 +10,30 @@ static size_t n_tokens, n_mixed, n_steps, n_begun, n_parts, n_firsts;
 
 static void on_done(struct step_request *r, void *arg)
 {
-	(void)arg;
 	assert_true(n_got < ARRAY_SIZE(got));
 	got[n_got++] = *r;
 }
 
 static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
-	(void)r;
-	(void)s;
-	(void)gap;
-	(void)arg;
 	assert_true(n_tokens < ARRAY_SIZE(tokens));
 	tokens[n_tokens++] = ns;
 }
 
 static void on_mixed(struct step_request *r, void *arg)
 {
-	(void)arg;
 	assert_true(r->mixed);
 	n_mixed++;
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	(void)s;
-	(void)arg;
 	assert_true(r->start);
 	n_steps++;
 }
 
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	(void)arg;
 	n_begun++;
 	assert_int_equal(r->serial, n_begun);
 	assert_int_equal(r->start, s->start);
@@ -50,7 +41,6 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
-	(void)arg;
 	n_parts++;
 	assert_true(r->last_end >= s->end);
 	assert_true(p->rows->sequence == r->sequence && p->prompt <= p->rows->rows);
@@ -58,7 +48,6 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 
 static void on_first(struct step_request *r, void *arg)
 {
-	(void)arg;
 	n_firsts++;
 	assert_true(r->first_output && r->first_output <= r->last_end);
 	assert_int_equal(r->first_output - r->start, step_request_ttft(r));
@@ -129,7 +118,6 @@ static const struct step_request *of_sequence(uint64_t sequence)
 /* Two that take turns: each has its own steps, and its tokens wait for those of the other. */
 static void test_turns(void **state)
 {
-	(void)state;
 	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 9, 1, 1, 0), DECODE(2, 0, 8), DECODE(3, 1, 9), DECODE(4, 0, 9));
 	assert_int_equal(n_got, 2);
 	assert_int_equal(n_mixed, 0);
@@ -148,7 +136,6 @@ static void test_turns(void **state)
 /* Only the last part of a prompt gives an output; it may be a single row. */
 static void test_parts(void **state)
 {
-	(void)state;
 	RUN(PREFILL(0, 8, 0, 0, 0), PREFILL(1, 8, 0, 0, 8), DECODE(2, 0, 16), DECODE(3, 0, 17));
 	assert_int_equal(n_got, 1);
 	assert_int_equal(got[0].prompt_tokens, 17);
@@ -179,7 +166,6 @@ static void test_parts(void **state)
 
 static void test_shared(void **state)
 {
-	(void)state;
 	/* the first one becomes mixed, the second is so from the start; after them one more, alone */
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
 		PREFILL(5, 6, 1, 0, 0), DECODE(6, 0, 6));
@@ -217,7 +203,6 @@ static void test_unknown(void **state)
 {
 	struct step_seen wide = shared(4, 0, 2, 2), unreadable = shared(4, 0, 0, 0), other = PREFILL(2, 5, 1, 0, 0);
 
-	(void)state;
 	other.context = 77;
 	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 8, 1, 1, 0), other, DECODE(3, 0, 8), wide);
 	assert_int_equal(n_got, 3);
@@ -234,7 +219,6 @@ static void test_drafts(void **state)
 {
 	struct step_seen verify = alone(1, PHASE_DECODE, 4, 4, 0, 8);
 
-	(void)state;
 	RUN(PREFILL(0, 8, 1, 0, 0), verify, DECODE(2, 0, 10));
 	assert_int_equal(n_got, 1);
 	assert_int_equal(got[0].drafts, 1);
@@ -256,7 +240,6 @@ static void test_cut(void **state)
 {
 	struct step_seen first = PREFILL(0, 8, 1, 0, 0), last = DECODE(2, 0, 9);
 
-	(void)state;
 	first.began_before = true;
 	RUN(first, DECODE(1, 0, 8));
 	assert_true(got[0].began_before);
@@ -277,7 +260,6 @@ static void test_lost(void **state)
 			       fourth = DECODE(3, 0, 8);
 	struct step_requests *q;
 
-	(void)state;
 	n_got = 0;
 	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
 	step_requests_add(q, &first);
@@ -308,7 +290,6 @@ static void test_lost_before(void **state)
 	struct step_seen s[] = { PREFILL(0, 8, 1, 0, 0), DECODE(4, 0, 8), PREFILL(5, 8, 1, 0, 0), DECODE(9, 0, 8),
 		PREFILL(10, 8, 1, 0, 0), PREFILL(12, 8, 1, 0, 0) };
 
-	(void)state;
 	for (int late = 0; late < 2; late++) {
 		struct step_requests *q;
 
@@ -344,7 +325,6 @@ static void test_many(void **state)
 	static const struct step_requests_ops ops = { .done = NULL };
 	struct step_requests *q;
 
-	(void)state;
 	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
 	for (uint64_t i = 0; i < 5000; i++) {
 		struct step_seen s = i % 3 ? DECODE(i, i * 7 % 3000, (int64_t)i) : shared(i, UINT64_MAX, 64, 64);

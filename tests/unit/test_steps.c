@@ -108,7 +108,6 @@ static void test_round_trip(void **state)
 	uint32_t order[COUNT];
 	struct step got;
 
-	(void)state;
 	for (size_t i = 0; i < COUNT; i++) {
 		made[i] = random_step();
 		assert_int_equal(steps_add(&steps, &made[i]), 0);
@@ -135,7 +134,6 @@ static void test_widths(void **state)
 	const struct step none = { 0 };
 	struct steps steps = { 0 };
 
-	(void)state;
 	for (size_t i = 0; i < 3 * n; i++)
 		assert_int_equal(steps_add(&steps, &none), 0);
 	assert_true(steps_all_zero(&steps, STEP_GAP));
@@ -157,7 +155,6 @@ static void test_same(void **state)
 	struct steps steps = { 0 };
 	struct step got;
 
-	(void)state;
 	for (size_t i = 0; i < 100; i++)
 		assert_int_equal(steps_add(&steps, &s), 0);
 	for (size_t c = 0; c < STEP_COLUMNS; c++)

@@ -71,7 +71,6 @@ static void test_hogs_of(bool workers)
 
 static void test_hogs(void **state)
 {
-	(void)state;
 	test_hogs_of(false);
 	test_hogs_of(true);
 }
@@ -83,7 +82,6 @@ static void test_unnamed(void **state)
 	struct step step;
 	struct summary sum;
 
-	(void)state;
 	step = step_behind_usual(&s);
 	{
 		struct behind_info row = behind(&s, "late", 990, 3 * MS);
@@ -113,7 +111,6 @@ static void test_crowd(void **state)
 	struct summary sum;
 	char text[SENTENCE_MAX];
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 3; i++) {
 		struct step step = usual(&s);
@@ -169,7 +166,6 @@ static void test_limited(void **state)
 	struct summary sum;
 	char text[SENTENCE_MAX];
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 3; i++) {
 		struct step step = usual(&s);
@@ -202,7 +198,6 @@ static void test_open(void **state)
 	struct summary sum;
 	char text[SENTENCE_MAX];
 
-	(void)state;
 	step = step_behind_usual(&s);
 	step.unfinished = true;
 	step.own[ST_STOPPED] = 1090 * MS;
@@ -234,7 +229,6 @@ static void test_stop(void **state)
 	char text[SENTENCE_MAX];
 	int64_t end;
 
-	(void)state;
 	series_begin(&s);
 	add_usual(&s, 100);
 	s.now += 60000 * MS;
@@ -274,7 +268,6 @@ static void test_gap(void **state)
 	struct call call = { .ns = 45 * MS };
 	char text[SENTENCE_MAX];
 
-	(void)state;
 	series_begin(&s);
 	call.name = name_of(&s, "sample");
 	add_usual(&s, 100);
@@ -311,7 +304,6 @@ static void test_ttft(void **state)
 	struct summary sum;
 	int64_t start;
 
-	(void)state;
 	series_begin(&s);
 	for (int request = 0; request < 3; request++) {
 		start = s.now;
@@ -371,7 +363,6 @@ static void test_lanes_of(bool contexts)
 
 static void test_lanes(void **state)
 {
-	(void)state;
 	test_lanes_of(false);
 	test_lanes_of(true);
 }
@@ -381,7 +372,6 @@ static void test_recordings(void **state)
 {
 	struct series s;
 
-	(void)state;
 	series_begin(&s);
 	add_usual(&s, 10);
 	s.now = 1 * MS;
@@ -411,7 +401,6 @@ static void test_durations(void **state)
 		{ 3400000000, "3.40 s" }, { 610000000000, "610 s" }, { -5000, "-5.00 us" } };
 	char buf[DURATION_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
 }
@@ -424,7 +413,6 @@ static void test_one_culprit(void **state)
 	struct summary sum;
 	char text[SENTENCE_MAX];
 
-	(void)state;
 	step = step_behind_usual(&s);
 	for (int i = 0; i < 2; i++) {
 		step.own[ST_BARRIER] += 140 * MS;
@@ -461,7 +449,6 @@ static void test_many_causes(void **state)
 	struct cause_sum cause = { .where = WHERE_NONE, .state = ST_RUNNABLE };
 	struct cause_sums sums = { 0 };
 
-	(void)state;
 	for (uint32_t round = 0; round < 2; round++) {
 		for (cause.by = 0; cause.by < 3000; cause.by++)
 			assert_int_equal(cause_sums_add(&sums, &cause, cause.by + 1, round), 0);

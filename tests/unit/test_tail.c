@@ -17,7 +17,6 @@ static int of_others; /* lines */
 
 static int take(void *ctx, const struct profile_line *line, const char *file)
 {
-	(void)ctx;
 	of_others += !!strstr(file, "other");
 	return metrics_line(m, line, file, 1);
 }
@@ -40,7 +39,6 @@ static int begin(void **state)
 {
 	int fd;
 
-	(void)state;
 	log_set_level(-1);
 	strcpy(path + strlen(path) - 6, "XXXXXX");
 	fd = mkstemp(path);
@@ -52,7 +50,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	tail_free(t);
 	metrics_free(m);
 	return unlink(path);
@@ -76,7 +73,6 @@ static bool says(bool openmetrics, const char *line)
 
 static void test_pieces(void **state)
 {
-	(void)state;
 	for (const char *p = STEP STEP "no JSON\n" STEP; *p; p++) {
 		append(p, 1);
 		look(UINT64_MAX);
@@ -93,7 +89,6 @@ static void test_pieces(void **state)
 /* A limit for one call, so that clients are answered meanwhile. */
 static void test_limit(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 10000; i++)
 		append(STEP, strlen(STEP));
 	look(1);
@@ -108,7 +103,6 @@ static void test_long_line(void **state)
 {
 	char *text = malloc(TAIL_LINE_MAX);
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, 'x', TAIL_LINE_MAX);
 	append(STEP, strlen(STEP));
@@ -130,7 +124,6 @@ static void test_endless(void **state)
 {
 	char *text = malloc(2 * TAIL_LINE_MAX);
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, 'x', 2 * TAIL_LINE_MAX);
 	append(text, 2 * TAIL_LINE_MAX);
@@ -152,7 +145,6 @@ static void test_fair(void **state)
 	char other[] = "/tmp/test_tail_other.XXXXXX", *two[] = { path, other };
 	int fd = mkstemp(other);
 
-	(void)state;
 	tail_free(t);
 	assert_int_equal(write(fd, STEP, strlen(STEP)), strlen(STEP));
 	assert_int_equal(tail_new(two, 2, &t), 0);
@@ -168,7 +160,6 @@ static void test_fair(void **state)
 
 static void test_shorter(void **state)
 {
-	(void)state;
 	append(STEP STEP, 2 * strlen(STEP));
 	look(UINT64_MAX);
 	assert_int_equal(truncate(path, 0), 0);
@@ -180,7 +171,6 @@ static void test_shorter(void **state)
 /* Bounds belong to the bucket below, and steps without a state have 0 of it. */
 static void test_buckets(void **state)
 {
-	(void)state;
 	append(STEP, strlen(STEP));
 	append(HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\"},\"stage_us\":{\"total\":1000.001,\"cpu\":1000.001}" END,
 		strlen(HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\"},\"stage_us\":{\"total\":1000.001,\"cpu\":1000.001}" END));
@@ -200,7 +190,6 @@ static void test_exemplar(void **state)
 								  "\"stage_us\":{\"total\":90000.000,\"ttft\":70000.000}" END;
 	char line[512];
 
-	(void)state;
 	append(slow, strlen(slow));
 	look(UINT64_MAX);
 	snprintf(line, sizeof(line),
@@ -230,7 +219,6 @@ static void test_accept(void **state)
 		{ "application/openmetrics-text;version=2.0.0,text/plain", false },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(metrics_accepts_openmetrics(cases[i].accept), cases[i].openmetrics);
 }

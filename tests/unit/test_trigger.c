@@ -63,7 +63,6 @@ static void test_step(void **state)
 {
 	struct rec_step r;
 
-	(void)state;
 	start(0, 0, "step>150ms", NULL);
 	r = step(5 * MS, 150 * MS, 1);
 	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
@@ -88,7 +87,6 @@ static void test_gpu_idle(void **state)
 {
 	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = 7, .device = 2 };
 
-	(void)state;
 	start(0, 0, "gpu_idle>5ms", "gpu_idle>1ms");
 	assert_true(trigger_needs_gpu(set));
 	r.gaps[0] = (struct gpu_gap){ .start_ns = START + 1000, .dur_ns = 1 * MS };
@@ -104,7 +102,6 @@ static void test_phases(void **state)
 {
 	struct rec_step decode = step(0, 20 * MS, 1), prefill = step(100, 300 * MS, 99);
 
-	(void)state;
 	start(0, 0, "decode>10us", "prefill>299.5ms");
 	assert_hit(trigger_record(set, &decode.h),
 		"decode>10us: step 0 (decode) of pid 5000000 took 20.0 ms", 20 * MS, PID);
@@ -121,7 +118,6 @@ static void test_every_state(void **state)
 {
 	char expr[40], reason[120];
 
-	(void)state;
 	for (int i = 0; i < ST_MAX; i++) {
 		const char *name = time_state_name((enum time_state)i);
 		bool is_blocked = !strncmp(name, "blocked_", 8);
@@ -150,7 +146,6 @@ static void test_blocked(void **state)
 {
 	struct rec_step r = step(0, 100 * MS, 1);
 
-	(void)state;
 	start(0, 0, "blocked>50ms", NULL);
 	r.ns[ST_CPU] = 0;
 	r.ns[ST_RUNNABLE] = 49 * MS;
@@ -187,7 +182,6 @@ static const struct trigger_hit *give(struct rec_step r)
 
 static void test_first_token(void **state)
 {
-	(void)state;
 	start(0, 0, "ttft>2s", NULL);
 	/* a prompt in three parts, reported once it is too late for the first token */
 	assert_hit(give(step(0, 900 * MS, 512)), NULL, 0, 0);
@@ -212,7 +206,6 @@ static void test_first_token(void **state)
 /* Decodes alone have no first token; a slow one is another matter. */
 static void test_no_first_token(void **state)
 {
-	(void)state;
 	start(0, 0, "ttft>2s", NULL);
 	for (uint64_t i = 0; i < 10; i++)
 		assert_hit(give(step(i * 3 * SEC, 2500 * MS, 1)), NULL, 0, 0);
@@ -227,7 +220,6 @@ static void test_first_tokens_apart(void **state)
 			c = step(200, 1 * SEC, 512);
 	struct rec_step d = step(1100 * MS, 950 * MS, 200);
 
-	(void)state;
 	start(0, 0, "ttft>2s", NULL);
 	b.vals[1] = 0xc1;
 	c.h.tgid = PID + 1;
@@ -246,7 +238,6 @@ static void test_socket(void **state)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
 
-	(void)state;
 	start(0, 0, "ttft>2s", NULL);
 	r.h.start_ns = START;
 	r.h.dur_ns = 60 * SEC;
@@ -283,7 +274,6 @@ static const struct trigger_hit *decode(uint64_t from, uint64_t every, uint64_t 
 
 static void test_rate(void **state)
 {
-	(void)state;
 	start(0, 0, "rate<10", NULL);
 	/* 20 per second, half of the time within steps */
 	assert_hit(decode(0, 50 * MS, 25 * MS, 200), NULL, 0, 0);
@@ -310,7 +300,6 @@ static void test_rate_between_prompts(void **state)
 {
 	const struct trigger_hit *hit = NULL;
 
-	(void)state;
 	start(0, 0, "rate<20", "rate<10");
 	for (uint64_t i = 0; i < 5 && !hit; i++) {
 		assert_hit(give(step(i * 500 * MS, 300 * MS, 999)), NULL, 0, 0);
@@ -323,7 +312,6 @@ static void test_rate_between_prompts(void **state)
 
 static void test_rate_when_idle(void **state)
 {
-	(void)state;
 	start(0, 0, "rate<10", NULL);
 	/* requests of 0.5 s, each 5 s, without a prefill to be seen: never a second of decoding */
 	for (uint64_t i = 0; i < 20; i++)
@@ -341,7 +329,6 @@ static void test_rate_of_each_process(void **state)
 {
 	const struct trigger_hit *hit = NULL;
 
-	(void)state;
 	start(0, 0, "rate<10", NULL);
 	for (uint64_t i = 0; i < 40 && !hit; i++) {
 		struct rec_step slow = step(i * 150 * MS, 100 * MS, 1);
@@ -365,7 +352,6 @@ static void test_rate_of_batches(void **state)
 	struct rates *rs;
 	struct rate r;
 
-	(void)state;
 	assert_int_equal(rates_new(&rs), 0);
 	assert_true(rates_step(rs, &s, &r));
 	assert_int_equal(r.tokens, 8);
@@ -387,7 +373,6 @@ static void test_rate_bounds(void **state)
 	struct rates *rs;
 	struct rate r;
 
-	(void)state;
 	assert_int_equal(rates_new(&rs), 0);
 	s.tgid = 9;
 	for (uint64_t i = 0; i < 300000; i++) {
@@ -414,7 +399,6 @@ static void test_rate_bounds(void **state)
 
 static void test_lost(void **state)
 {
-	(void)state;
 	start(0, 0, "lost>0", NULL);
 	assert_hit(trigger_loss(set, 0, START + 1), NULL, 0, 0);
 	assert_hit(trigger_loss(set, 3, START + 2), "lost>0: 3 records were lost", 2, 0);
@@ -457,7 +441,6 @@ static void test_exit(void **state)
 	};
 	char reason[120];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
 		struct rec_task r = gone(ends[i].status, "server");
 
@@ -492,7 +475,6 @@ static void test_cooldown(void **state)
 	struct rec_step r = step(0, 1 * SEC, 1);
 	unsigned int hits = 0;
 
-	(void)state;
 	start(10 * SEC, 0, "step>1ms", "exit");
 	for (uint64_t i = 0; i < 100; i++) {
 		r.h.start_ns = START + i * SEC;
@@ -518,7 +500,6 @@ static void test_cooldown_crash(void **state)
 	struct rec_step r = step(0, 1 * SEC, 1);
 	struct rec_task t = gone(SIGSEGV, "x");
 
-	(void)state;
 	start(10 * SEC, 0, "step>1ms", "crash");
 	r.h.start_ns = START;
 	assert_non_null(trigger_record(set, &r.h));
@@ -537,7 +518,6 @@ static void test_no_cooldown(void **state)
 	struct rec_task t = gone(0, "x");
 	struct rec_step r = step(0, 40, 1);
 
-	(void)state;
 	start(0, 0, "exit", "step>1ns");
 	assert_hit(trigger_record(set, &t.h), "exit: process 5000000 (x) ended with exit code 0",
 		77, PID);
@@ -553,7 +533,6 @@ static void test_max(void **state)
 	struct rec_step r = step(0, 1 * SEC, 1);
 	unsigned int hits = 0;
 
-	(void)state;
 	start(10 * SEC, 3, "step>1ms", NULL);
 	for (uint64_t i = 0; i < 100; i++) {
 		r.h.start_ns = START + i * SEC;
@@ -568,7 +547,6 @@ static void test_one_at_a_time(void **state)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 
-	(void)state;
 	start(0, 0, "step>1ms", "cpu>1ms");
 	assert_hit(trigger_record(set, &r.h),
 		"step>1ms: step 0 (decode) of pid 5000000 took 1000.0 ms", 1 * SEC, PID);
@@ -591,7 +569,6 @@ static void test_summary(void **state)
 	struct stderr_grab g;
 	const char *said;
 
-	(void)state;
 	start(10 * SEC, 0, "step>1ms", "crash");
 	assert_int_equal(trigger_parse(&set, "prefill>1h"), 0);
 	assert_int_equal(trigger_parse(&set, "decode>1h"), 0);
@@ -614,7 +591,6 @@ static void test_summary_of_two(void **state)
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
 	struct stderr_grab g;
 
-	(void)state;
 	start(0, 0, "ttft>1ns", "ttft>1h");
 	assert_non_null(trigger_record(set, &r.h));
 	stderr_grab_begin(&g);
@@ -680,7 +656,6 @@ static void test_parse_errors(void **state)
 			"--trigger: rate: '1.5.5' is not a number of tokens per second above 0" },
 	};
 
-	(void)state;
 	assert_int_equal(trigger_parse(&set, "lost>7"), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct trigger_set *none = NULL;
@@ -712,7 +687,6 @@ static void test_parse_many(void **state)
 	const char *said;
 	int err;
 
-	(void)state;
 	for (int i = 0; i < TRIGGERS_MAX; i++)
 		assert_int_equal(trigger_parse(&set, "step>0.5"), 0);
 	stderr_grab_begin(&g);
@@ -729,7 +703,6 @@ static void test_long_expression(void **state)
 	const struct trigger_hit *hit;
 	char text[512] = "step>0.";
 
-	(void)state;
 	memset(text + strlen(text), '1', sizeof(text) - strlen(text) - 2);
 	text[sizeof(text) - 2] = 's';
 	start(0, 0, text, NULL);

@@ -49,7 +49,6 @@ static void assert_hit(const struct trigger_hit *hit, const char *reason, uint64
 /* One that has no rows in the steps for long is told of while it waits, and once. */
 static void test_first(void **state)
 {
-	(void)state;
 	start("request_ttft>100ms");
 	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }));
 	assert_null(BATCH(60, 20, { 0, 30, 1, 1 }, { 1, 0, 8, 0 }));
@@ -69,7 +68,6 @@ static void test_first(void **state)
 
 static void test_token(void **state)
 {
-	(void)state;
 	start("request_tpot>100ms");
 	assert_null(BATCH(0, 500, { 0, 0, 30, 1 }, { 1, 0, 3, 1 }));
 	assert_null(BATCH(510, 50, { 0, 30, 1, 1 }, { 1, 3, 1, 1 }));
@@ -98,7 +96,6 @@ static void test_queue(void **state)
 {
 	const struct trigger_hit *hit = NULL;
 
-	(void)state;
 	start("queue>100ms");
 	assert_null(BATCH(1000, 50, { 3, 0, 30, 1 }));
 	assert_null(BATCH(1060, 50, { 3, 30, 1, 1 }));
@@ -114,7 +111,6 @@ static void test_queue(void **state)
 /* A token may have been in a step that was lost. */
 static void test_lost(void **state)
 {
-	(void)state;
 	start("request_ttft>100ms");
 	assert_int_equal(trigger_parse(&set, "request_tpot>100ms"), 0);
 	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }, { 1, 0, 8, 0 }));
@@ -134,7 +130,6 @@ static void test_many(void **state)
 	struct row_part parts[STEP_PARTS_MAX] = { 0 };
 	const struct trigger_hit *hit = NULL;
 
-	(void)state;
 	start("request_ttft>100ms");
 	for (uint64_t k = 0; k < 10; k++) {
 		for (uint32_t i = 0; i < STEP_PARTS_MAX; i++)

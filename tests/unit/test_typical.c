@@ -8,7 +8,6 @@ static void test_growing(void **state)
 	static const int lengths[] = { 1000, 700, 20, 30, 100, 400, 1000 };
 	struct series s;
 
-	(void)state;
 	series_begin(&s);
 	for (size_t request = 0; request < sizeof(lengths) / sizeof(lengths[0]); request++) {
 		struct step step = usual(&s);
@@ -33,7 +32,6 @@ static void test_scatter(void **state)
 	struct step step;
 	struct cause c;
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 200; i++) {
 		step = usual(&s);
@@ -58,7 +56,6 @@ static void test_long_disturbance(void **state)
 	struct cause c;
 	int found = 0;
 
-	(void)state;
 	series_begin(&s);
 	add_usual(&s, 1000);
 	for (int i = 0; i < 120; i++) {
@@ -88,7 +85,6 @@ static void test_sizes(void **state)
 	uint32_t slow = 0;
 	struct cause c;
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 600; i++) {
 		struct step step = usual(&s);
@@ -120,7 +116,6 @@ static void test_alone(void **state)
 	struct step step;
 	struct cause c;
 
-	(void)state;
 	series_begin(&s);
 	step = usual(&s);
 	step.phase = s.names.prefill;
@@ -145,7 +140,6 @@ static void test_unfinished(void **state)
 	struct series s;
 	struct step step;
 
-	(void)state;
 	step = step_behind_usual(&s);
 	step.unfinished = true;
 	step.own[ST_RUNNABLE] += 139 * MS;

@@ -44,8 +44,6 @@ uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t
 {
 	char byte;
 
-	(void)s;
-	(void)size;
 	if (gate[0] >= 0 && read(gate[0], &byte, 1) != 1)
 		abort();
 	note(TAKEN, r->h.tid);
@@ -56,7 +54,6 @@ unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uin
 {
 	static const uint32_t frames[] = { 0, 1 };
 
-	(void)s;
 	*ret_frames = frames;
 	return stack == 1000 + INTERRUPTED ? 2 : 1;
 }
@@ -68,25 +65,21 @@ const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
 		{ .name = "asm_sysvec_apic_timer_interrupt", .kind = FRAME_KERNEL },
 	};
 
-	(void)s;
 	return &list[frame];
 }
 
 void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid)
 {
-	(void)s;
 	note(KNOWN, tgid);
 }
 
 void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid)
 {
-	(void)s;
 	note(REMAPPED, tgid);
 }
 
 void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid)
 {
-	(void)s;
 	note(FORGOTTEN, tgid);
 }
 
@@ -96,7 +89,6 @@ static size_t n_got;
 
 static void take(const struct rec_hdr *h, size_t size, void *arg)
 {
-	(void)arg;
 	assert_int_equal(size, sizeof(got[0]));
 	assert_true(n_got < EVENTS_MAX);
 	memcpy(&got[n_got++], h, size);
@@ -110,7 +102,6 @@ static void open_gate(unsigned int samples)
 
 static int setup(void **state)
 {
-	(void)state;
 	n_events = 0;
 	n_got = 0;
 	return unwinder_new(NULL, PERIOD, &u);
@@ -123,7 +114,6 @@ static int setup_gated(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	if (gate[1] >= 0)
 		close(gate[1]);
 	unwinder_free(u);
@@ -159,7 +149,6 @@ static void test_record(void **state)
 		.kept_of = 1,
 		.state = ST_BLOCKED_FUTEX };
 
-	(void)state;
 	sample(1, 2, 100, 64);
 	unwinder_sample(u, &wait, sizeof(wait));
 	unwinder_finish(u, take, NULL);
@@ -215,7 +204,6 @@ static const struct rec_stack *got_of(uint32_t tid)
 /* A wait has the stack of who ended it, whichever was read first. */
 static void test_wakers(void **state)
 {
-	(void)state;
 	waker(8, 100);
 	wait_for(9, 8, 100);  /* after it */
 	wait_for(10, 8, 200); /* before it */
@@ -238,7 +226,6 @@ static void test_wakers(void **state)
 /* One that does not come is not waited for, but until all rings have been read once more. */
 static void test_waker_lost(void **state)
 {
-	(void)state;
 	wait_for(9, 8, 100);
 	collect_upto(1);
 	assert_int_equal(got_of(9)->waker_stack, STACK_NONE);
@@ -252,7 +239,6 @@ static void test_waker_lost(void **state)
 /* Samples of the program before an exec, and of a process that has exited, come after the news. */
 static void test_news(void **state)
 {
-	(void)state;
 	unwinder_process(u, 1, NEWS_EXEC, 1000);
 	unwinder_process(u, 2, NEWS_GONE, 1000);
 	unwinder_process(u, 3, NEWS_MAPPED, 1000);
@@ -279,7 +265,6 @@ static void test_full(void **state)
 {
 	unsigned int n = 300, kept;
 
-	(void)state;
 	for (unsigned int i = 0; i < n; i++)
 		sample(1, i, i, SAMPLE_STACK_MAX);
 	kept = n - (unsigned int)unwinder_dropped(u);
@@ -301,7 +286,6 @@ static void test_full(void **state)
 /* Sinks rely on it: all that was taken before the previous time has been passed on. */
 static void test_settled(void **state)
 {
-	(void)state;
 	assert_true(unwinder_settled(u));
 	sample(1, 1, 1, 8);
 	assert_true(unwinder_settled(u)); /* it came after the previous time */
@@ -324,7 +308,6 @@ static void test_settled(void **state)
 /* A process that maps files all the time while a sample takes long. */
 static void test_storm(void **state)
 {
-	(void)state;
 	sample(1, 1, 1, 8);
 	sample(1, 2, 2, 8);
 	for (int i = 0; i < 1000; i++)
@@ -347,7 +330,6 @@ static void test_storm(void **state)
 /* It ends although samples are waiting. */
 static void test_end(void **state)
 {
-	(void)state;
 	for (uint32_t i = 0; i < 10; i++)
 		sample(1, i, i, 8);
 	open_gate(10); /* the one in progress cannot be given up */

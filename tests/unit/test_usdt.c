@@ -216,14 +216,12 @@ static void check_arg(int machine, const struct arg_case *c)
 
 static void test_args_x86(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(x86_cases); i++)
 		check_arg(EM_X86_64, &x86_cases[i]);
 }
 
 static void test_args_arm64(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(arm64_cases); i++)
 		check_arg(EM_AARCH64, &arm64_cases[i]);
 }
@@ -232,7 +230,6 @@ static void test_several_args(void **state)
 {
 	struct usdt_arg args[USDT_ARGS_MAX];
 
-	(void)state;
 	assert_int_equal(usdt_parse_args(NULL, EM_X86_64, 0, "", args), 0);
 	assert_int_equal(usdt_parse_args(NULL, EM_X86_64, 0, "  ", args), 0);
 	assert_int_equal(usdt_parse_args(NULL, EM_X86_64, 0, " -4@%edi  8@junk( 4@$5 ", args), 3);
@@ -348,7 +345,6 @@ static const struct place_case place_cases[] = {
 
 static void test_places(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(place_cases); i++) {
 		static const struct fetch untouched = { .reg = 0x55 };
 		const struct place_case *c = &place_cases[i];
@@ -388,7 +384,6 @@ static void test_expressions(void **state)
 	struct fetch f;
 	const char *why;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
 		if (fetch_parse(bads[i].text, NULL, 0, true, &f, &arg, &why) != -EINVAL ||
 			strcmp(why, bads[i].why))
@@ -476,7 +471,6 @@ static void test_own_notes(void **state)
 	struct elf_symbol variable, semaphore, function;
 	struct seen s = {};
 
-	(void)state;
 	fire();
 	assert_int_equal(elf_open("/proc/self/exe", &s.elf), 0);
 	assert_int_equal(elf_find_object(s.elf, "test_usdt_variable", &variable), 0);
@@ -512,7 +506,6 @@ static void test_own_notes(void **state)
 
 static int stop_at_once(const struct usdt_note *note, void *arg)
 {
-	(void)note;
 	++*(int *)arg;
 	return -EXDEV;
 }
@@ -522,7 +515,6 @@ static void test_stop(void **state)
 	struct elf_file *elf;
 	int calls = 0;
 
-	(void)state;
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	assert_int_equal(usdt_each(elf, "*", stop_at_once, &calls), -EXDEV);
 	assert_int_equal(calls, 1);
@@ -629,7 +621,6 @@ static void test_forged_good(void **state)
 	struct image m;
 	struct seen s;
 
-	(void)state;
 	image_init(&m);
 	assert_int_equal(image_each(&m, &s), 0); /* an empty section */
 	ADD(&m, TEXT_AT + 8, TEXT_AT + 0x80, TEXT_AT + 0x40, "p\0second\0-4@%edi");
@@ -657,7 +648,6 @@ static void test_forged_left_out(void **state)
 	struct image m;
 	struct seen s;
 
-	(void)state;
 	image_init(&m);
 	ADD(&m, TEXT_AT + TEXT_SIZE, TEXT_AT + 0x80, 0, "p\0behind\0");
 	ADD(&m, 0, TEXT_AT + 0x80, 0, "p\0null\0");
@@ -691,7 +681,6 @@ static void test_forged_bad(void **state)
 	struct image good, m;
 	struct seen s;
 
-	(void)state;
 	image_init(&good);
 	ADD(&good, TEXT_AT, TEXT_AT + 0x80, 0, "p\0n\0");
 	assert_int_equal(image_each(&good, &s), 1);

@@ -65,7 +65,6 @@ static void expect_note(const char *text, const char *note, bool there)
 
 static void test_profile_golden(void **state)
 {
-	(void)state;
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl"), EXIT_OK,
 		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, "
 		       "a_family_of_the_future 1, unified_prof 1, window_prof 1\n",
@@ -87,7 +86,6 @@ static void test_nothing(void **state)
 	static const char *const profiles[] = { "", "\n", " \t\r\n\n", "\xc2\xa0\v\f\xc2\x85\n\xe2\x80\xa8\n" };
 	static const char *const traces[] = { "[]", " [\n]\n", "{\"traceEvents\":[]}" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
 		expect_text(profiles[i], "-: profile, 0 lines: none; note: no events\n");
 		expect_input(profiles[i], strlen(profiles[i]), ARGV("-", "--require", "token_prof"), EXIT_RUN, NULL,
@@ -100,7 +98,6 @@ static void test_nothing(void **state)
 /* Other tools call their lines native, too: only the rules for all lines count for them. */
 static void test_profile_foreign(void **state)
 {
-	(void)state;
 	EXPECT(ARGV(GOLDEN "profile_foreign.jsonl"), EXIT_OK, NULL, "");
 }
 
@@ -119,7 +116,6 @@ static void test_profile_families(void **state)
 	char path[128], expected[4096], line[512], *p;
 	FILE *f;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		snprintf(path, sizeof(path), GOLDEN "family_%s_good.jsonl", families[i][0]);
 		EXPECT(ARGV(path, "--require", (char *)families[i][1]), EXIT_OK, NULL, "");
@@ -140,7 +136,6 @@ static void test_profile_require(void **state)
 {
 	char list[40 * 50], said[sizeof(list) + 200], *to = said;
 
-	(void)state;
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "--require", "token_prof,window_prof"), EXIT_OK, NULL, NULL);
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "--require", "token_prof,op_prof"), EXIT_RUN, NULL,
 		"inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: op_prof\n");
@@ -222,7 +217,6 @@ static void expect_fields(const struct fields *fields, const char *problem)
 
 static void test_profile_envelope(void **state)
 {
-	(void)state;
 	expect_fields(&good_fields, NULL);
 	EXPECT_FIELD(commit_sha, NULL, "missing required field: commit_sha");
 	EXPECT_FIELD(env_hash, NULL, "missing required field: env_hash");
@@ -292,7 +286,6 @@ static void test_profile_window(void **state)
 	};
 	struct fields fields = good_fields;
 
-	(void)state;
 	fields.event = "\"x\"";
 	fields.more = NATIVE;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -306,7 +299,6 @@ static void test_profile_sum_rule(void **state)
 	const char *event = "\"token_prof\"";
 	struct fields foreign = good_fields;
 
-	(void)state;
 	expect_stages(event, "{\"total\":0.3,\"cpu\":0.1,\"irq\":0.2}", NULL);
 	expect_stages(event, "{\"cpu\":2,\"total\":2.000,\"workers_cpu\":9.999}", NULL);
 	/* no double distinguishes these: 2^53 us is 9007199254740992 */
@@ -348,7 +340,6 @@ static void test_profile_lines(void **state)
 {
 	char text[4096], line[1024];
 
-	(void)state;
 	fields_print(line, sizeof(line), &good_fields);
 	/* CR LF, blank lines, no newline at the end */
 	snprintf(text, sizeof(text), "\n  \n%.*s\r\n\t\r\n%.*s", (int)strlen(line) - 1, line,
@@ -405,7 +396,6 @@ static void test_trace_golden(void **state)
 	};
 	char path[128], line[512];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		snprintf(path, sizeof(path), GOLDEN "%s", good[i].file);
 		snprintf(line, sizeof(line), "%s: Chrome trace (%s), %s%s\n", path, good[i].form,
@@ -423,7 +413,6 @@ static void test_trace_golden(void **state)
  * figures are what Python's json module and the chrome://tracing importer count. */
 static void test_trace_kineto(void **state)
 {
-	(void)state;
 	EXPECT(ARGV(GOLDEN "kineto.json.gz"), EXIT_OK,
 		GOLDEN "kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
 		       "2, "
@@ -466,7 +455,6 @@ static void test_trace_events(void **state)
 	};
 	char text[512], expected[256];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"),
 			cases[i][0]);
@@ -478,7 +466,6 @@ static void test_trace_events(void **state)
 
 static void test_trace_forms(void **state)
 {
-	(void)state;
 	expect_good("[" SLICE("1", "1"));
 	expect_good("[" SLICE("1", "1") "  \n ");
 	expect_good("[" SLICE("1", "1") ",\n");
@@ -513,7 +500,6 @@ static void test_execution_traces(void **state)
 	char path[] = "/tmp/inftrace-XXXXXX.et", json[] = "/tmp/inftrace-XXXXXX.json", line[128];
 	int fd = mkstemps(path, 3);
 
-	(void)state;
 	expect_input(nodes, sizeof(nodes), ARGV("-"), EXIT_OK, "-: execution trace, 2 nodes, 1 dependencies: COMP 2\n", "");
 	EXPECT(ARGV(GOLDEN "pytorch_et.json.gz"), EXIT_OK, GOLDEN "pytorch_et.json.gz: execution trace of PyTorch, 4340 nodes, 4339 dependencies\n", "");
 	assert_true(fd >= 0);
@@ -547,7 +533,6 @@ static void test_trace_plain(void **state)
 	};
 	char text[512], problem[128];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		snprintf(text, sizeof(text), "[%s]", cases[i][0]);
 		expect_note(text, cases[i][1], true);
@@ -559,7 +544,6 @@ static void test_trace_plain(void **state)
 
 static void test_trace_nesting(void **state)
 {
-	(void)state;
 	/* later in the file, same start, same end, touching, of no length: all nest */
 	expect_good("[" SLICE("5", "1") "," SLICE("0", "10") "," SLICE("0", "4") "," SLICE(
 		"4", "6") "," SLICE("10", "1") "," SLICE("10", "0") "," SLICE("11", "0") "]");
@@ -590,7 +574,6 @@ static void test_trace_nesting(void **state)
 
 static void test_trace_flows(void **state)
 {
-	(void)state;
 	expect_good("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "2") "]");
 	/* by time, not by place in the file; an id can be used again; strings and steps */
 	expect_good("[" FLOW("f", "1", "2") "," FLOW("s", "1", "1") "," SLICE("0", "10") "," FLOW(
@@ -600,7 +583,6 @@ static void test_trace_flows(void **state)
 
 static void test_trace_flow_problems(void **state)
 {
-	(void)state;
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "]",
 		"event 2 (line 1): flow start without an end");
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("f", "1", "1") "," FLOW(
@@ -640,7 +622,6 @@ static void test_trace_flow_rounding(void **state)
 			"0.700", "0.500") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(nested); i++)
 		expect_note(nested[i], note, true);
 	for (size_t i = 0; i < ARRAY_SIZE(separate); i++)
@@ -651,7 +632,6 @@ static void test_trace_flow_rounding(void **state)
 
 static void test_not_ours(void **state)
 {
-	(void)state;
 	expect_text_problem("\x7f"
 			    "ELF",
 		"neither a profile (one JSON object a line) nor a Chrome "
@@ -681,7 +661,6 @@ static void test_large(void **state)
 	size_t used;
 	char *text;
 
-	(void)state;
 	text = malloc(40 * mb);
 	assert_non_null(text);
 	/* a string of 10 MB is only long */
@@ -724,7 +703,6 @@ static void test_many_problems(void **state)
 	const char *p;
 	int lines = 0;
 
-	(void)state;
 	for (int i = 0; i < 30; i++)
 		strcat(text, ",5");
 	run_command(&result, cmd_validate, text, strlen(text), ARGV("-"));
@@ -739,7 +717,6 @@ static void test_usage(void **state)
 {
 	struct output result;
 
-	(void)state;
 	EXPECT(ARGV("--nonsense"), EXIT_USAGE, NULL, NULL);
 	EXPECT(ARGV(), EXIT_USAGE, NULL, NULL);
 	EXPECT(ARGV("-", "--require", "a,,b"), EXIT_USAGE, NULL, NULL);

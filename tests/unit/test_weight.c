@@ -26,7 +26,6 @@ static void test_prices(void **state)
 	struct prices p = prices();
 	const struct hit_time none[HIT_MAX] = { 0 };
 
-	(void)state;
 	assert_true(p.known);
 	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
 	assert_int_equal(p.ns[HIT_SYSCALL], 60 + 100);
@@ -46,7 +45,6 @@ static void test_counters(void **state)
 	const uint64_t reach[HIT_MAX] = { [HIT_ENTRY] = 500, [HIT_SWITCH] = 60 };
 	struct prices p = { 0 };
 
-	(void)state;
 	prices_make(&p, timed, &counters, reach);
 	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
 	assert_int_equal(p.ns[HIT_SWITCH], 60 + 300 + 60 + 400);
@@ -62,7 +60,6 @@ static void test_unknown(void **state)
 	struct prices p = { .known = false };
 	struct weight w;
 
-	(void)state;
 	assert_false(weight_of(&r, &p, SELF, &w));
 	assert_false(weight_of(&r, NULL, SELF, &w));
 }
@@ -73,7 +70,6 @@ static void test_alone(void **state)
 	struct prices p = prices();
 	struct weight w;
 
-	(void)state;
 	r.hits.n[HIT_ENTRY] = 2;
 	r.hits.n[HIT_STEPPED] = 1;
 	r.hits.n[HIT_SYSCALL] = 10;
@@ -97,7 +93,6 @@ static void test_workers(void **state)
 	struct prices p = prices();
 	struct weight w;
 
-	(void)state;
 	r.workers_ns[ST_CPU] = 3000000;
 	r.hits.n[HIT_ENTRY] = 100;
 	r.workers_hits.n[HIT_ENTRY] = 300;
@@ -117,7 +112,6 @@ static void test_samples(void **state)
 	struct prices p = prices();
 	struct weight w;
 
-	(void)state;
 	p.sample_ns = 5000;
 	p.sample_period_ns = 10000000;
 	r.ns[ST_CPU] = 50000000;
@@ -146,7 +140,6 @@ static void test_limit(void **state)
 	struct prices p = prices();
 	struct weight w;
 
-	(void)state;
 	r.workers_ns[ST_RUNNABLE] = 500;
 	r.hits.n[HIT_ENTRY] = UINT32_MAX;
 	r.workers_hits.n[HIT_STEPPED] = UINT32_MAX;

@@ -13,14 +13,12 @@ static struct workers ws;
 
 static int begin(void **state)
 {
-	(void)state;
 	ws = (struct workers){ 0 };
 	return 0;
 }
 
 static int end(void **state)
 {
-	(void)state;
 	workers_free(&ws);
 	return 0;
 }
@@ -79,7 +77,6 @@ static void eight(void)
 
 static void test_few(void **state)
 {
-	(void)state;
 	/* long lives do not count, nor those of processes */
 	for (uint32_t i = 0; i < 100; i++) {
 		fork_at(TID + i, i * MS);
@@ -101,7 +98,6 @@ static void test_few(void **state)
 
 static void test_two_owners(void **state)
 {
-	(void)state;
 	eight();
 	/* of the eight none is on one, nor is who was there before */
 	assert_int_equal(lane(PID + 1000, 0, 0), 0);
@@ -137,7 +133,6 @@ static void test_two_owners(void **state)
 /* A lane is in use up to the end of the last span that arrived, whenever the exit was reported. */
 static void test_late_end(void **state)
 {
-	(void)state;
 	eight();
 	fork_at(TID, 10 * MS);
 	exit_at(TID, 20 * MS);
@@ -152,7 +147,6 @@ static void test_late_end(void **state)
 
 static void test_reused_tid(void **state)
 {
-	(void)state;
 	eight();
 	fork_at(TID, 10 * MS);
 	assert_int_equal(lane(TID, 10 * MS, 11 * MS), 1);
@@ -179,7 +173,6 @@ static void test_reused_tid(void **state)
 /* The process itself is a new one: lanes start again, and spans of the old ones are on none. */
 static void test_reused_pid(void **state)
 {
-	(void)state;
 	eight();
 	fork_at(TID, 10 * MS);
 	assert_int_equal(lane(TID, 10 * MS, 11 * MS), 1);
@@ -192,7 +185,6 @@ static void test_reused_pid(void **state)
 
 static void test_many(void **state)
 {
-	(void)state;
 	eight();
 	for (uint32_t i = 0; i < WORKERS_LANES + 10; i++) {
 		fork_at(TID + i, 10 * MS + i);
@@ -211,7 +203,6 @@ static void test_many(void **state)
  * reused nevertheless. */
 static void test_bounded(void **state)
 {
-	(void)state;
 	eight();
 	for (uint32_t i = 0; i < 100000; i++) {
 		fork_at(TID + i, i * MS);
@@ -239,7 +230,6 @@ static void test_drawn(void **state)
 	}(*used)[WORKERS_LANES] = calloc(THREADS, sizeof(*used));
 	unsigned int shared = 0;
 
-	(void)state;
 	assert_non_null(all);
 	assert_non_null(used);
 	eight();
@@ -324,7 +314,6 @@ static void test_chrome(void **state)
 	struct json_object *e;
 	struct out o;
 
-	(void)state;
 	chrome_open(&o);
 	for (uint32_t i = 0; i < WORKERS_SHORT_LIVED; i++) {
 		tell(&o, TASK_FORK, TID + 10 + i, i * MS);
@@ -377,7 +366,6 @@ static void test_rotated(void **state)
 	struct writer *w;
 	bool fresh;
 
-	(void)state;
 	begin(NULL);
 	eight();
 	fork_at(TID, 10 * MS);

@@ -166,7 +166,6 @@ static void test_plain(void **state)
 {
 	static const size_t befores[] = { 0, 1, PAGE - 1, PAGE, 5000 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(befores) / sizeof(befores[0]); i++) {
 		struct file f;
 		uint64_t size;
@@ -199,7 +198,6 @@ static void test_plain(void **state)
 /* Sizes that just fit a page, and that just do not. */
 static void test_plain_edges(void **state)
 {
-	(void)state;
 	for (size_t size = PAGE - 3; size <= PAGE; size++) {
 		for (size_t first = PAGE - 3; first <= PAGE; first++) {
 			struct file f;
@@ -220,7 +218,6 @@ static void test_plain_edges(void **state)
 /* The second event exactly fills the first page, or is a byte too long or too short for it. */
 static void test_plain_gaps(void **state)
 {
-	(void)state;
 	for (size_t gap = 60; gap < 70; gap++) {
 		for (size_t size = gap - 1; size <= gap + 1; size++) {
 			struct file f;
@@ -246,7 +243,6 @@ static void test_plain_large(void **state)
 {
 	struct file f;
 
-	(void)state;
 	file_open(&f, WRITER_PLAIN, 0);
 	for (int i = 0; i < 400; i++)
 		put_event(&f, draw(4) ? WRITER_EVENT_MAX : draw_size());
@@ -266,7 +262,6 @@ static void test_pipe(void **state)
 	int fds[2];
 	ssize_t n;
 
-	(void)state;
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	assert_int_equal(writer_new(fds[1], "pipe", WRITER_PLAIN, &f.w), 0);
 	for (int i = 0; i < 10; i++)
@@ -323,7 +318,6 @@ static void test_lines(void **state)
 	struct file f;
 	size_t sum = 0, n;
 
-	(void)state;
 	file_open(&f, WRITER_LINES, 0);
 	for (unsigned int i = 0; i < 2000; i++) {
 		n = make_line(i, i % 500 == 77 ? large[i / 500] : draw(500));
@@ -395,7 +389,6 @@ static void test_gzip(void **state)
 	static const size_t befores[] = { 0, PAGE, 2 * PAGE };
 	struct members m;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(befores) / sizeof(befores[0]); i++) {
 		struct file f;
 
@@ -435,7 +428,6 @@ static void test_gzip_large(void **state)
 	struct members m;
 	struct file f;
 
-	(void)state;
 	file_open(&f, WRITER_GZIP, 0);
 	for (int i = 0; i < 300; i++) {
 		put_event(&f, draw(3) ? WRITER_EVENT_MAX : 50 + draw(3000));
@@ -455,7 +447,6 @@ static void test_nothing(void **state)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES };
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct file f;
 
@@ -555,7 +546,6 @@ static void check_limited(enum writer_mode mode, size_t limit)
 
 static void test_limit(void **state)
 {
-	(void)state;
 	for (unsigned int i = 0; i < cases(20, 5); i++) {
 		size_t limit = 3 * PAGE + draw(40 * PAGE);
 
@@ -573,7 +563,6 @@ static void test_limit_at_once(void **state)
 	struct outcome out;
 	struct file f;
 
-	(void)state;
 	file_open(&f, WRITER_LINES, 10);
 	out = write_limited(&f, WRITER_LINES, 10);
 	assert_int_equal(out.flushed, -EFBIG);
@@ -598,7 +587,6 @@ static void test_limit_shared(void **state)
 	size_t n;
 	int fd, err;
 
-	(void)state;
 	file_open(&f, WRITER_LINES, 0);
 	assert_int_equal(writer_close(f.w), 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
@@ -646,7 +634,6 @@ static void test_broken(void **state)
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP };
 	int fds[2];
 
-	(void)state;
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < 2; i++) {
 		check_broken(open("/dev/full", O_WRONLY | O_CLOEXEC), modes[i], -ENOSPC,

@@ -153,7 +153,6 @@ static void test_stalled(void **state)
 	struct writer *w;
 	int fds[2];
 
-	(void)state;
 	w = open_pipe(fds);
 	assert_false(writer_full(w));
 	while (!writer_full(w)) {
@@ -213,7 +212,6 @@ static void test_nobody_reads(void **state)
 	unsigned int n;
 	int fds[2];
 
-	(void)state;
 	w = open_pipe(fds);
 	for (n = 0; n < 100000;)
 		n = put_line(w, n, 100);
@@ -228,7 +226,6 @@ static void test_interrupted(void **state)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
-	(void)state;
 	for (unsigned int i = 0; i < 3; i++) {
 		sigset_t set, before, pending;
 		struct writer *w;
@@ -260,7 +257,6 @@ static void test_late_reader(void **state)
 	unsigned int n;
 	int fds[2];
 
-	(void)state;
 	w = open_pipe(fds);
 	for (n = 0; n < 50000;)
 		n = put_line(w, n, 100);
@@ -278,7 +274,6 @@ static void test_reader_goes(void **state)
 	unsigned int n;
 	int fds[2];
 
-	(void)state;
 	signal(SIGPIPE, SIG_IGN);
 	w = open_pipe(fds);
 	for (n = 0; n < 10000;)
@@ -310,7 +305,6 @@ static void test_signals(void **state)
 	struct writer *w;
 	int fds[2];
 
-	(void)state;
 	sigprocmask(SIG_SETMASK, NULL, &before);
 	w = open_pipe(fds);
 	assert_int_equal(writer_flush(w), 0);
@@ -337,7 +331,6 @@ static void test_stuck(void **state)
 	struct writer *w;
 	int fd, sig, err;
 
-	(void)state;
 	fd = eventfd(0, EFD_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, &high, sizeof(high)), sizeof(high));
@@ -375,7 +368,6 @@ static void test_many(void **state)
 	static struct writer *w[100];
 	static int fds[100];
 
-	(void)state;
 	for (unsigned int i = 0; i < 100; i++) {
 		fds[i] = memfd_create("file", MFD_CLOEXEC);
 		assert_true(fds[i] >= 0);
@@ -506,7 +498,6 @@ static void test_packets(void **state)
 {
 	struct packets f;
 
-	(void)state;
 	packets_open(&f, WRITER_PACKETS);
 	put_packets(&f, 20000);
 	assert_int_equal(writer_close(f.w), 0);
@@ -520,7 +511,6 @@ static void test_packets_gzip(void **state)
 	struct packets f;
 	size_t size, n;
 
-	(void)state;
 	packets_open(&f, WRITER_PACKETS_GZIP);
 	/* it opens after each flush */
 	for (unsigned int i = 0; i < 10; i++) {
@@ -564,7 +554,6 @@ static void limit_files(rlim_t size)
 /* No more is cut than necessary. */
 static void test_packets_limit(void **state)
 {
-	(void)state;
 	for (unsigned int i = 0; i < cases(40, 6); i++) {
 		enum writer_mode mode = i % 2 ? WRITER_PACKETS : WRITER_PACKETS_GZIP;
 		size_t limit = 3 * PAGE + draw(40 * PAGE), n;

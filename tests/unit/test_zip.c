@@ -92,7 +92,6 @@ static void test_round_trip(void **state)
 	struct zip zip;
 	bool same;
 
-	(void)state;
 	assert_true(zip_is(path_of(f)));
 	assert_int_equal(zip_open(&zip, path_of(f)), 0);
 	assert_int_equal(zip.n, 3);
@@ -117,7 +116,6 @@ static void test_local_headers(void **state)
 	uint8_t head[ZIP_LOCAL_BYTES];
 	struct zip zip;
 
-	(void)state;
 	assert_int_equal(zip_open(&zip, path_of(f)), 0);
 	for (size_t i = 0; i < zip.n; i++) {
 		assert_int_equal(pread(fileno(f), head, sizeof(head), (off_t)zip.members[i].at), sizeof(head));
@@ -160,7 +158,6 @@ static void test_cut(void **state)
 	struct zip zip;
 	size_t len;
 
-	(void)state;
 	rewind(f);
 	len = fread(bytes, 1, sizeof(bytes), f);
 	for (size_t n = 0; n < len; n += 1 + len / cases(400, 20)) {
@@ -181,7 +178,6 @@ static void test_damaged(void **state)
 	static char bytes[20000];
 	size_t len;
 
-	(void)state;
 	rewind(f);
 	len = fread(bytes, 1, sizeof(bytes), f);
 	for (size_t i = 0; i < len; i += 1 + len / cases(2000, 40)) {
@@ -199,7 +195,6 @@ static void test_refused(void **state)
 	char zip64[ZIP_END_BYTES];
 	struct zip zip;
 
-	(void)state;
 	assert_int_equal(zip_open(&zip, path_of(f)), 0);
 	assert_int_equal(zip.n, 0);
 	zip_close(&zip);
@@ -224,7 +219,6 @@ static int fill_text(void **state)
 {
 	uint32_t x = 1;
 
-	(void)state;
 	for (size_t i = 0; i < LONG_BYTES; i++) {
 		x = x * 1664525 + 1013904223;
 		long_text[i] = "0123456789abcdef"[x >> 28];
