@@ -28,7 +28,7 @@ static struct arrow arrow_of(uint32_t waker, uint64_t slice_ns, uint32_t woken)
 		.tid = woken };
 }
 
-static void test_slice_first(void **state)
+TEST_WITH(test_slice_first, make, drop)
 {
 	struct arrow arrow = arrow_of(7, 1000, 8), got;
 
@@ -39,7 +39,7 @@ static void test_slice_first(void **state)
 	assert_false(arrows_take(*state, 7, 1000, &got));
 }
 
-static void test_arrow_first(void **state)
+TEST_WITH(test_arrow_first, make, drop)
 {
 	unsigned int woken = 0;
 	struct arrow got;
@@ -63,7 +63,7 @@ static void test_arrow_first(void **state)
 }
 
 /* As many as arrive in one pass over the rings: hardly one is forgotten. */
-static void test_many(void **state)
+TEST_WITH(test_many, make, drop)
 {
 	const unsigned int n = 4000;
 	unsigned int found = 0, taken = 0;
@@ -91,7 +91,7 @@ static void test_many(void **state)
 }
 
 /* Those whose slices were lost make room for newer ones. */
-static void test_lost(void **state)
+TEST_WITH(test_lost, make, drop)
 {
 	struct arrow arrow, got;
 	unsigned int taken = 0;
@@ -109,14 +109,4 @@ static void test_lost(void **state)
 	arrows_free(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_slice_first, make, drop),
-		cmocka_unit_test_setup_teardown(test_arrow_first, make, drop),
-		cmocka_unit_test_setup_teardown(test_many, make, drop),
-		cmocka_unit_test_setup_teardown(test_lost, make, drop),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -5,7 +5,7 @@
 
 #define MAX 40
 
-static void test_places(void **state)
+TEST(test_places)
 {
 	int list[MAX];
 
@@ -26,7 +26,7 @@ static void test_places(void **state)
 }
 
 /* The length is evaluated once, and a length as an expression is one. */
-static void test_length(void **state)
+TEST(test_length)
 {
 	size_t n = 3, calls = 0;
 
@@ -34,12 +34,4 @@ static void test_length(void **state)
 	assert_int_equal(calls, 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_length),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -50,7 +50,7 @@ static void assert_data(const struct et_node *n, const uint64_t *ids)
 }
 
 /* 1 is a weight; 2, 3 and 5 are results. */
-static void test_results(void **state)
+TEST_WITH(test_results, begin, NULL)
 {
 	node(2, 0, FROM(1));
 	node(3, 0, FROM(2, 1));
@@ -71,7 +71,7 @@ static void test_results(void **state)
 }
 
 /* A result is used through a view of it, through a view of a view, and after it was changed in place. */
-static void test_views(void **state)
+TEST_WITH(test_views, begin, NULL)
 {
 	struct et_node *n;
 
@@ -94,7 +94,7 @@ static void test_views(void **state)
 }
 
 /* 9 is a cache, which outlives the step: written by one operator and read by another. */
-static void test_memory(void **state)
+TEST_WITH(test_memory, begin, NULL)
 {
 	struct et_node *n;
 
@@ -112,7 +112,7 @@ static void test_memory(void **state)
 }
 
 /* Whichever program runs first, and with a thread that ends later and one that came late. */
-static void test_times(void **state)
+TEST_WITH(test_times, begin, NULL)
 {
 	for (int after = 0; after < 2; after++) {
 		begin(state);
@@ -135,7 +135,7 @@ static void test_times(void **state)
 }
 
 /* A call that computes two nodes, which were copied in the wrong order. */
-static void test_fused(void **state)
+TEST_WITH(test_fused, begin, NULL)
 {
 	node(2, 0, FROM(1));
 	node(4, 0, FROM(3, 1))->seen_ns = START + 2000;
@@ -158,7 +158,7 @@ static void test_fused(void **state)
 }
 
 /* What needs nothing of its own step comes after the one before; the others do so by way of it. */
-static void test_step_before(void **state)
+TEST_WITH(test_step_before, begin, NULL)
 {
 	node(2, 0, FROM(1));
 	node(3, 0, FROM(2));
@@ -173,7 +173,7 @@ static void test_step_before(void **state)
 }
 
 /* A function that is called for a result without elements is no node, but one of the calls. */
-static void test_empty(void **state)
+TEST_WITH(test_empty, begin, NULL)
 {
 	node(2, 0, FROM(1))->t.shape[1] = 0;
 	node(3, 0, FROM(2));
@@ -191,7 +191,7 @@ static void test_empty(void **state)
 }
 
 /* A call of another operator than the node's: no times rather than wrong ones. */
-static void test_other_operator(void **state)
+TEST_WITH(test_other_operator, begin, NULL)
 {
 	node(2, 0, FROM(1))->t.op = 7;
 	call(MAIN, 990, 100);
@@ -212,7 +212,7 @@ static const struct node_fields layout = {
 	.name = 96,
 };
 
-static void test_record(void **state)
+TEST(test_record)
 {
 	static struct rec_node r;
 	const struct enum_table names = { .names = (char *[]){ "none", "add" }, .n = 2 };
@@ -253,7 +253,7 @@ static void test_record(void **state)
 
 /* ---- communication ---- */
 
-static void test_comm(void **state)
+TEST(test_comm)
 {
 	struct rec_function r = { .h = { .start_ns = 5, .dur_ns = 6, .tid = MAIN }, .vals = { 10, 1, 0xc0 } };
 	uint8_t sizes[] = { 1, 4 };
@@ -291,7 +291,7 @@ static void test_comm(void **state)
 }
 
 /* Those of one communicator follow one another, in the order of time; each communicator begins after the step before. */
-static void test_comm_order(void **state)
+TEST(test_comm_order)
 {
 	struct et_comm list[] = { { .start_ns = 30, .comm = 1 }, { .start_ns = 10, .comm = 1 }, { .start_ns = 20, .comm = 2 },
 		{ .start_ns = 40, .comm = 2 } };
@@ -309,7 +309,7 @@ static void test_comm_order(void **state)
 }
 
 /* Calls of operators that call others: places and own times, of each thread apart. */
-static void test_calls(void **state)
+TEST_WITH(test_calls, begin, NULL)
 {
 	static const struct {
 		uint32_t tid;
@@ -338,7 +338,7 @@ static void test_calls(void **state)
 }
 
 /* The largest node fits, whatever its names are. */
-static void test_largest(void **state)
+TEST(test_largest)
 {
 	static char buf[WRITER_EVENT_MAX + 64];
 	const struct et_context c = { .phase = "decode", .step = UINT64_MAX, .tgid = UINT32_MAX };
@@ -365,23 +365,4 @@ static void test_largest(void **state)
 	assert_int_equal(((uint8_t)buf[0] & 0x7f) | (uint8_t)buf[1] << 7, end - buf - 2);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_results, begin),
-		cmocka_unit_test_setup(test_views, begin),
-		cmocka_unit_test_setup(test_memory, begin),
-		cmocka_unit_test_setup(test_times, begin),
-		cmocka_unit_test_setup(test_fused, begin),
-		cmocka_unit_test_setup(test_step_before, begin),
-		cmocka_unit_test_setup(test_empty, begin),
-		cmocka_unit_test_setup(test_other_operator, begin),
-		cmocka_unit_test(test_record),
-		cmocka_unit_test(test_comm),
-		cmocka_unit_test(test_comm_order),
-		cmocka_unit_test_setup(test_calls, begin),
-		cmocka_unit_test(test_largest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -53,7 +53,7 @@ static int free_probes(void **state)
 
 /* One value that is none of the enum: all that is read through this pointer goes, in each probe of
  * the function, and nothing else does. */
-static void test_pointer(void **state)
+TEST_WITH(test_pointer, NULL, free_probes)
 {
 	struct probe_spec *s, *same, *other;
 	uint64_t vals[FUNC_VALS_MAX] = { 2 };
@@ -91,7 +91,7 @@ static void test_pointer(void **state)
 }
 
 /* On the stack there is a pointer in each slot. */
-static void test_stack(void **state)
+TEST_WITH(test_stack, NULL, free_probes)
 {
 	struct probe_spec *s =
 		add("f", "op *(*(sp+8)+4),u32 *(*(sp+16)+4),u32 *(*(sp+8)),u64 *(sp+8)");
@@ -101,7 +101,7 @@ static void test_stack(void **state)
 }
 
 /* If the ABI defines where the argument is, this is a value that the preset does not know. */
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, NULL, free_probes)
 {
 	uint64_t vals[FUNC_VALS_MAX] = { 2, 1, 1 };
 	struct probe_spec *s = add("f", "op arg1,op *(sp+8),op arg2");
@@ -124,7 +124,7 @@ static void test_unknown(void **state)
 }
 
 /* Also after the first calls, for a probe that fits so far. */
-static void test_late(void **state)
+TEST_WITH(test_late, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "op *(arg1),str arg2");
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
@@ -146,7 +146,7 @@ static void test_late(void **state)
 	assert_int_equal(s->left_out, 3);
 }
 
-static void test_text(void **state)
+TEST_WITH(test_text, NULL, free_probes)
 {
 	char full[FUNC_STR_LEN], cut[FUNC_STR_LEN];
 	const struct {
@@ -183,7 +183,7 @@ static void test_text(void **state)
 	}
 }
 
-static void test_checks(void **state)
+TEST_WITH(test_checks, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "s32 *(arg1),s64 *(arg2+8),op arg3");
 
@@ -203,7 +203,7 @@ static void test_checks(void **state)
 }
 
 /* Which calls count depends on a value that does not fit: none is shown. */
-static void test_when(void **state)
+TEST_WITH(test_when, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "op *(arg1+8),str *(arg1+16)");
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
@@ -217,7 +217,7 @@ static void test_when(void **state)
 }
 
 /* A probe of the user shows everything. */
-static void test_option(void **state)
+TEST_WITH(test_option, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "op *(arg1+8),str *(arg1+16)");
 	uint64_t vals[FUNC_VALS_MAX] = { 1 };
@@ -229,7 +229,7 @@ static void test_option(void **state)
 }
 
 /* An argument that only some calls have is neither shown nor checked in the others. */
-static void test_only_if(void **state)
+TEST_WITH(test_only_if, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "s32 arg1,op *(arg2) if a > 1,u64 arg3 if b == mul_mat");
 	const struct {
@@ -255,7 +255,7 @@ static void test_only_if(void **state)
 }
 
 /* As the sinks write it. */
-static void test_written(void **state)
+TEST_WITH(test_written, setup, teardown)
 {
 	struct probe_spec *s = add("f", "op *(arg1),str *(arg1+8),s32 arg2,s32 arg3 if c > 0");
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 1, 0, 0, 5 } };
@@ -281,7 +281,7 @@ static void test_written(void **state)
 
 /* A handle is shown with its name if it has one in this process; a value that is stored late is
  * missing from a call that is cut. */
-static void test_handles(void **state)
+TEST_WITH(test_handles, setup, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 0x77, 0x77, 1 } };
 	struct handles *handles = handles_new(NULL);
@@ -306,21 +306,4 @@ static void test_handles(void **state)
 	handles_free(handles);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(test_pointer, free_probes),
-		cmocka_unit_test_teardown(test_stack, free_probes),
-		cmocka_unit_test_teardown(test_unknown, free_probes),
-		cmocka_unit_test_teardown(test_late, free_probes),
-		cmocka_unit_test_teardown(test_text, free_probes),
-		cmocka_unit_test_teardown(test_checks, free_probes),
-		cmocka_unit_test_teardown(test_when, free_probes),
-		cmocka_unit_test_teardown(test_option, free_probes),
-		cmocka_unit_test_teardown(test_only_if, free_probes),
-		cmocka_unit_test_setup_teardown(test_written, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_handles, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

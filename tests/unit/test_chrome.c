@@ -6,7 +6,7 @@
 
 #define CPUS 4194305 /* the pseudo process of the CPU tracks */
 
-static void test_chrome_empty(void **state)
+TEST_WITH(test_chrome_empty, setup, teardown)
 {
 	struct json_object *clock;
 	struct out o;
@@ -38,7 +38,7 @@ static void test_chrome_empty(void **state)
 }
 
 /* ts and dur, to the nanosecond. */
-static void test_chrome_times(void **state)
+TEST_WITH(test_chrome_times, setup, teardown)
 {
 	static const struct {
 		uint64_t start, dur;
@@ -80,7 +80,7 @@ static void test_chrome_times(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_syscalls(void **state)
+TEST_WITH(test_chrome_syscalls, setup, teardown)
 {
 	static const struct {
 		uint32_t nr;
@@ -149,7 +149,7 @@ static void test_chrome_syscalls(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_cpus_and_faults(void **state)
+TEST_WITH(test_chrome_cpus_and_faults, setup, teardown)
 {
 	struct rec_fault fault = { .h = hdr(REC_FAULT, 0), .addr = 0x7fff0000beef };
 	struct rec_on_cpu on = { .h = hdr(REC_ON_CPU, 0) };
@@ -202,7 +202,7 @@ static void test_chrome_cpus_and_faults(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_functions(void **state)
+TEST_WITH(test_chrome_functions, setup, teardown)
 {
 	static const char ugly[] = "ns::f<\"\\\t\x01\x7f\xff\xc3\xa9>";
 	static const uint64_t vals[] = { 1, 0xdeadbeef0000, (uint64_t)-5, INT64_MAX, UINT64_MAX,
@@ -259,7 +259,7 @@ static void test_chrome_functions(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_tasks(void **state)
+TEST_WITH(test_chrome_tasks, setup, teardown)
 {
 	static const char hostile[TASK_COMM_LEN] = "\x1b[2J\"\\\n\xff\xed\xa0\x80"
 						   "x%s";
@@ -309,7 +309,7 @@ static void test_chrome_tasks(void **state)
 }
 
 /* The last counters of memory of a process come at the end of the recording, when its name may be forgotten. */
-static void test_chrome_forgotten(void **state)
+TEST_WITH(test_chrome_forgotten, setup, teardown)
 {
 	struct rec_memory memory = { .h = hdr(REC_MEMORY, 0), .rss_bytes = 1 };
 	struct rec_task task = { .h = { .kind = REC_TASK, .id = TASK_EXIT, .tgid = PID, .tid = PID, .flags = TASK_F_LAST } };
@@ -338,7 +338,7 @@ static void test_chrome_forgotten(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_loss(void **state)
+TEST_WITH(test_chrome_loss, setup, teardown)
 {
 	struct loss l = { .from_ns = START - 5, .to_ns = START + 1000 };
 	struct json_object *e;
@@ -363,7 +363,7 @@ static void test_chrome_loss(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_mark(void **state)
+TEST_WITH(test_chrome_mark, setup, teardown)
 {
 	struct mark m = { .name = "window_close", .ns = START + 2500, .number = 4294967295u, .reason = "\"x\"" };
 	struct json_object *e;
@@ -381,7 +381,7 @@ static void test_chrome_mark(void **state)
 }
 
 /* Texts that are kept from one event to the next belong to the right thread, time and name. */
-static void test_chrome_kept(void **state)
+TEST_WITH(test_chrome_kept, setup, teardown)
 {
 	static const uint32_t tids[] = { TID, TID + 256, TID + 512, 7, 0 };
 	struct out o;
@@ -415,21 +415,4 @@ static void test_chrome_kept(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_chrome_empty),
-		TEST(test_chrome_times),
-		TEST(test_chrome_syscalls),
-		TEST(test_chrome_cpus_and_faults),
-		TEST(test_chrome_functions),
-		TEST(test_chrome_tasks),
-		TEST(test_chrome_forgotten),
-		TEST(test_chrome_loss),
-		TEST(test_chrome_mark),
-		TEST(test_chrome_kept),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -36,7 +36,7 @@ static struct json_object *on_row(const struct out *o, const char *ph, const cha
 	return NULL;
 }
 
-static void test_slices(void **state)
+TEST_WITH(test_slices, setup, teardown)
 {
 	struct json_object *e;
 	struct out o;
@@ -93,7 +93,7 @@ static void test_slices(void **state)
 }
 
 /* From the slices of the steps, as numbered in the args, to those of the requests. */
-static void test_arrows(void **state)
+TEST_WITH(test_arrows, setup, teardown)
 {
 	static const struct {
 		const char *name, *from, *to;
@@ -152,7 +152,7 @@ static void assert_counter(const struct out *o, const char *name, const char *co
 		assert_counter(o, name, list, ARRAY_SIZE(list));   \
 	} while (0)
 
-static void test_counters(void **state)
+TEST_WITH(test_counters, setup, teardown)
 {
 	struct out o;
 
@@ -170,7 +170,7 @@ static void test_counters(void **state)
 	chrome_done(&o);
 }
 
-static void test_together(void **state)
+TEST_WITH(test_together, setup, teardown)
 {
 	struct json_object *e;
 	struct out o;
@@ -211,7 +211,7 @@ static void test_together(void **state)
 }
 
 /* Nothing of this without rows. */
-static void test_none(void **state)
+TEST_WITH(test_none, setup, teardown)
 {
 	struct out o;
 
@@ -232,7 +232,7 @@ static void test_none(void **state)
 }
 
 /* Contexts and processes are distinguished by their names, from the second on. */
-static void test_groups(void **state)
+TEST_WITH(test_groups, setup, teardown)
 {
 	static const struct rows_step list[] = {
 		{ .number = 0, .start = 1000, .end = 2000, .context = 16, .n = 1, .parts = { { 0, 0, 16, 1 } } },
@@ -258,7 +258,7 @@ static void test_groups(void **state)
 }
 
 /* A request is in the file in which it is over; arrows to steps of another file are in none. */
-static void test_rotated(void **state)
+TEST_WITH(test_rotated, setup, teardown)
 {
 	struct out o, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
 
@@ -290,7 +290,7 @@ static void test_rotated(void **state)
 
 /* Sequences and contexts of any value, times that lie anywhere: the file is valid, and has no more tracks than there is
  * room for. */
-static void test_hostile(void **state)
+TEST_WITH(test_hostile, setup, teardown)
 {
 	uint64_t now = 0;
 	size_t rows = 0;
@@ -320,19 +320,4 @@ static void test_hostile(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_slices),
-		TEST(test_arrows),
-		TEST(test_counters),
-		TEST(test_together),
-		TEST(test_none),
-		TEST(test_groups),
-		TEST(test_rotated),
-		TEST(test_hostile),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -58,7 +58,7 @@ static void check_names(const struct out *o)
 	get(o, "X", "lost records");
 }
 
-static void test_chrome_rotate(void **state)
+TEST_WITH(test_chrome_rotate, setup, teardown)
 {
 	struct out o, first;
 
@@ -85,7 +85,7 @@ static void test_chrome_rotate(void **state)
 }
 
 /* An arrow from a slice of the first file would begin outside of every slice in the second. */
-static void test_chrome_rotate_arrows(void **state)
+TEST_WITH(test_chrome_rotate_arrows, setup, teardown)
 {
 	struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_getpid) };
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };
@@ -111,13 +111,4 @@ static void test_chrome_rotate_arrows(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_chrome_rotate),
-		TEST(test_chrome_rotate_arrows),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -4,7 +4,7 @@
 
 #define CPUS 4194305 /* the pseudo process of the CPU tracks */
 
-static void test_chrome_steps(void **state)
+TEST_WITH(test_chrome_steps, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .vals = { 1 }, .number = 7 };
 	struct json_object *e, *parts;
@@ -51,7 +51,7 @@ static void test_chrome_steps(void **state)
 }
 
 /* Two steps touch, two others overlap by a nanosecond. */
-static void test_chrome_two_lanes(void **state)
+TEST_WITH(test_chrome_two_lanes, setup, teardown)
 {
 	static const uint64_t starts[] = { 0, 1000, 5000, 5999 };
 	struct out o;
@@ -95,7 +95,7 @@ static int compare_lanes(const void *a, const void *b)
 }
 
 /* Steps of many threads at once, in any order: on the tracks of the steps none touches another. */
-static void test_chrome_lanes(void **state)
+TEST_WITH(test_chrome_lanes, setup, teardown)
 {
 	static struct lane lanes[4000];
 	size_t n = 0, steps = 2000, on_threads = 0;
@@ -136,14 +136,4 @@ static void test_chrome_lanes(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_chrome_steps),
-		TEST(test_chrome_two_lanes),
-		TEST(test_chrome_lanes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -4,7 +4,7 @@
 
 #include <sys/syscall.h>
 
-static void test_chrome_off_cpu(void **state)
+TEST_WITH(test_chrome_off_cpu, setup, teardown)
 {
 	struct json_object *e;
 	struct out o;
@@ -30,7 +30,7 @@ static void test_chrome_off_cpu(void **state)
 	chrome_done(&o);
 }
 
-static void test_chrome_wakeups(void **state)
+TEST_WITH(test_chrome_wakeups, setup, teardown)
 {
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .cpu_from = 1 };
 	struct json_object *e;
@@ -76,7 +76,7 @@ static void test_chrome_wakeups(void **state)
 /* A thread can be woken just before it has left the CPU, by one that has gone on since: the arrow begins
  * when that was, within the waker's slice, and the thread is runnable from its first nanosecond off
  * the CPU. */
-static void test_chrome_early_wakeup(void **state)
+TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
@@ -111,7 +111,7 @@ static void test_chrome_early_wakeup(void **state)
  * that begin in one that it has nested. They are in the file, at their instants: the checker says how many there
  * are. KEEP names a file for the trace, which tests/integration/importer.sh has the importer read.
  */
-static void test_chrome_fast_calls(void **state)
+TEST_WITH(test_chrome_fast_calls, setup, teardown)
 {
 	struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_futex) };
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = TID };
@@ -162,7 +162,7 @@ static void test_chrome_fast_calls(void **state)
 }
 
 /* Arrows from the waker to the woken: each with an id of its own, both ends in slices. */
-static void test_chrome_arrows(void **state)
+TEST_WITH(test_chrome_arrows, setup, teardown)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
@@ -218,16 +218,4 @@ static void test_chrome_arrows(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_chrome_off_cpu),
-		TEST(test_chrome_wakeups),
-		TEST(test_chrome_early_wakeup),
-		TEST(test_chrome_fast_calls),
-		TEST(test_chrome_arrows),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -3,7 +3,7 @@
 #include "unit.h"
 #include "util/clock.h"
 
-static void offset_makes_boot_time_of_monotonic_time(void **state)
+TEST(offset_makes_boot_time_of_monotonic_time)
 {
 	struct clock_shift shift = clock_shift_read();
 	uint64_t before, boot, after, offset;
@@ -19,7 +19,7 @@ static void offset_makes_boot_time_of_monotonic_time(void **state)
 }
 
 /* session_drain() changes what the programs add only when the machine was suspended. */
-static void offset_is_the_same_each_time(void **state)
+TEST(offset_is_the_same_each_time)
 {
 	struct clock_shift shift = clock_shift_read();
 	int64_t first = clock_boot_offset_ns(&shift);
@@ -29,7 +29,7 @@ static void offset_is_the_same_each_time(void **state)
 	}
 }
 
-static void readings_are_of_one_time(void **state)
+TEST(readings_are_of_one_time)
 {
 	for (int i = 0; i < 100; i++) {
 		uint64_t boot = clock_boot_ns(), mono = clock_mono_ns(), real = clock_ns(CLOCK_REALTIME);
@@ -41,13 +41,4 @@ static void readings_are_of_one_time(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(offset_makes_boot_time_of_monotonic_time),
-		cmocka_unit_test(offset_is_the_same_each_time),
-		cmocka_unit_test(readings_are_of_one_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

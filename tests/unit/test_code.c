@@ -151,7 +151,7 @@ static void expect_sampler(struct stacked *s)
 	json_object_put(o);
 }
 
-static void test_planted(void **state)
+TEST(test_planted)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct stacked s;
@@ -163,7 +163,7 @@ static void test_planted(void **state)
 }
 
 /* Waits for CPUs that others use, which scatter so much that no step is slow: what a thread computed is known all the same. */
-static void test_planted_under_load(void **state)
+TEST(test_planted_under_load)
 {
 	struct stacked s;
 
@@ -181,7 +181,7 @@ static void test_planted_under_load(void **state)
 }
 
 /* All steps alike: none is slow, and nothing is said of slow ones. */
-static void test_nothing_planted(void **state)
+TEST(test_nothing_planted)
 {
 	struct json_object *o;
 	struct stacked s;
@@ -221,7 +221,7 @@ static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
 		STACKED_SAYS(&s, __VA_ARGS__);            \
 	} while (0)
 
-static void test_sentence_samples(void **state)
+TEST(test_sentence_samples)
 {
 	ONE_SLOW_SAYS(1, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""),
 		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
@@ -229,7 +229,7 @@ static void test_sentence_samples(void **state)
 
 /* Steps without samples say nothing of what is usual: most of the time of those around the slow one is in a function that
  * would otherwise seem to be new. */
-static void test_samples_left_out(void **state)
+TEST(test_samples_left_out)
 {
 	for (int left_out = 0; left_out < 2; left_out++) {
 		struct stacked s;
@@ -254,14 +254,14 @@ static void test_samples_left_out(void **state)
 }
 
 /* One sample says nothing, however far it is from what is usual. */
-static void test_sentence_too_few(void **state)
+TEST(test_sentence_too_few)
 {
 	ONE_SLOW_SAYS(1, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""), "the calling thread computed 12.6 ms longer\n",
 		"these samples do not show that one function holds most of it");
 }
 
 /* A function of a library, called from Python. */
-static void test_sentence_called_from(void **state)
+TEST(test_sentence_called_from)
 {
 	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""),
 		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
@@ -269,7 +269,7 @@ static void test_sentence_called_from(void **state)
 
 /* A function in Python that typical steps call for others, too, alone does not say what was slow; one that only the slow
  * function calls does. */
-static void test_sentence_helper(void **state)
+TEST(test_sentence_helper)
 {
 #define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
 	for (int shared = 0; shared < 2; shared++) {
@@ -292,7 +292,7 @@ static void test_sentence_helper(void **state)
 }
 
 /* The same where the helper is the innermost function that is named. */
-static void test_sentence_python_helper(void **state)
+TEST(test_sentence_python_helper)
 {
 	struct stacked s;
 
@@ -310,7 +310,7 @@ static void test_sentence_python_helper(void **state)
 }
 
 /* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
-static void test_sentence_package(void **state)
+TEST(test_sentence_package)
 {
 	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
 					     "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
@@ -321,7 +321,7 @@ static void test_sentence_package(void **state)
 }
 
 /* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
-static void test_sentence_second(void **state)
+TEST(test_sentence_second)
 {
 	struct stacked s;
 
@@ -338,7 +338,7 @@ static void test_sentence_second(void **state)
 }
 
 /* The length of waits is known: one is enough. */
-static void test_sentence_wait(void **state)
+TEST(test_sentence_wait)
 {
 	struct stacked s;
 
@@ -355,7 +355,7 @@ static void test_sentence_wait(void **state)
 }
 
 /* Lines of one function are one function, and the one with the most time is named. */
-static void test_lines(void **state)
+TEST(test_lines)
 {
 	struct json_object *o, *row;
 	struct stacked s;
@@ -373,7 +373,7 @@ static void test_lines(void **state)
 }
 
 /* A function that calls itself counts once. */
-static void test_recursion(void **state)
+TEST(test_recursion)
 {
 	struct json_object *o, *rows;
 	struct stacked s;
@@ -401,7 +401,7 @@ static void assert_frame(const char *text, const char *function, uint32_t line, 
 	assert_int_equal(f.kind, kind);
 }
 
-static void test_frames(void **state)
+TEST(test_frames)
 {
 	char text[2000];
 	struct code_frame f;
@@ -479,7 +479,7 @@ static void assert_hottest(const char *samples, const char *function, int of)
 	",\"frames\":[\"futex_wait [kernel]\",\"take [x]\",\"main [x]\"]")
 
 /* Who ended most of what a function waited. */
-static void test_wakers(void **state)
+TEST(test_wakers)
 {
 	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
 		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
@@ -498,7 +498,7 @@ static void test_wakers(void **state)
 }
 
 /* The function of an operator that has so many more samples than the next one that chance does not explain it. */
-static void test_operators(void **state)
+TEST(test_operators)
 {
 	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", 6);
 	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), "", 0);
@@ -520,7 +520,7 @@ static void assert_bad(const char *line, const char *why)
 	output_free(&result);
 }
 
-static void test_bad_lines(void **state)
+TEST(test_bad_lines)
 {
 	assert_bad(LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack");
 	assert_bad(LINE(CPU "\"samples\":1,\"stack\":\"x\"", ""), "line 1: shape.stack is not a number");
@@ -536,7 +536,7 @@ static void test_bad_lines(void **state)
 }
 
 /* A number that comes again is another stack from then on, as in a file that two recordings were written to. */
-static void test_same_number(void **state)
+TEST(test_same_number)
 {
 	const char *lines = LINE(CPU "\"samples\":3,\"stack\":1", ",\"frames\":[\"f [x]\"]")
 		LINE(CPU "\"samples\":1,\"stack\":1", ",\"frames\":[\"g [x]\"]") LINE(CPU "\"samples\":1,\"stack\":1", "");
@@ -546,7 +546,7 @@ static void test_same_number(void **state)
 }
 
 /* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
 	struct json_object *o, *table;
 	struct stacked s;
@@ -584,7 +584,7 @@ static void deep_stack(struct output *result, int calls)
 	free(p.text);
 }
 
-static void test_deep(void **state)
+TEST(test_deep)
 {
 	struct output result;
 
@@ -602,7 +602,7 @@ static void test_deep(void **state)
 	output_free(&result);
 }
 
-static void test_huge(void **state)
+TEST(test_huge)
 {
 	static const char line[] = "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU
 				   "\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
@@ -624,7 +624,7 @@ static void test_huge(void **state)
 }
 
 /* More stacks than are kept. */
-static void test_too_many(void **state)
+TEST(test_too_many)
 {
 	struct profile p;
 
@@ -634,33 +634,4 @@ static void test_too_many(void **state)
 	PROFILE_SAYS(&p, ARGV("-"), "were too many, and are `[left out]`\n");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_planted),
-		cmocka_unit_test(test_planted_under_load),
-		cmocka_unit_test(test_nothing_planted),
-		cmocka_unit_test(test_sentence_samples),
-		cmocka_unit_test(test_samples_left_out),
-		cmocka_unit_test(test_sentence_too_few),
-		cmocka_unit_test(test_sentence_called_from),
-		cmocka_unit_test(test_sentence_helper),
-		cmocka_unit_test(test_sentence_python_helper),
-		cmocka_unit_test(test_sentence_package),
-		cmocka_unit_test(test_sentence_second),
-		cmocka_unit_test(test_sentence_wait),
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_recursion),
-		cmocka_unit_test(test_frames),
-		cmocka_unit_test(test_bad_lines),
-		cmocka_unit_test(test_same_number),
-		cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_huge),
-		cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_operators),
-		cmocka_unit_test(test_wakers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -96,7 +96,7 @@ static struct collectives written(bool chrome)
 	return c;
 }
 
-static void test_written(void **state)
+TEST(test_written)
 {
 	for (int chrome = 0; chrome < 2; chrome++) {
 		struct collectives c = written(chrome);
@@ -129,7 +129,7 @@ static void test_written(void **state)
 }
 
 /* Calls of one size are alike whichever format they are read from, and others are not. */
-static void test_keys(void **state)
+TEST(test_keys)
 {
 	struct collectives a = written(false), b = written(true);
 
@@ -142,12 +142,4 @@ static void test_keys(void **state)
 	collectives_clear(&b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_written),
-		cmocka_unit_test(test_keys),
-	};
-
-	return cmocka_run_group_tests(tests, add_functions, teardown);
-}
+RUN_TESTS(add_functions, teardown)

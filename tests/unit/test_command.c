@@ -72,7 +72,7 @@ static bool execvp_finds(const char *name)
 	return !WIFEXITED(status) || WEXITSTATUS(status) != 222;
 }
 
-static void test_check(void **state)
+TEST(test_check)
 {
 	static const char *const paths[] = { "/bin:/usr/bin", "", ":", "/nonexistent",
 		"/nonexistent:", ":/nonexistent", "/nonexistent::/bin", "here", "here:", "here:.",
@@ -99,7 +99,7 @@ static void test_check(void **state)
 	free(before);
 }
 
-static void test_check_errors(void **state)
+TEST(test_check_errors)
 {
 	char *before = strdup(getenv("PATH")), *path, *longest;
 
@@ -143,7 +143,7 @@ static void write_file(const char *path, const void *data, size_t size)
 	fclose(f);
 }
 
-static void test_loader(void **state)
+TEST(test_loader)
 {
 	char own[LOADER_PATH_MAX], loader[LOADER_PATH_MAX] = "untouched";
 	Elf64_Ehdr e = { .e_ident = ELFMAG, .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(e) };
@@ -230,7 +230,7 @@ static int run_shell(const char *script)
 	return command_exit_code(&cmd);
 }
 
-static void test_exit_codes(void **state)
+TEST(test_exit_codes)
 {
 	unsigned int fds = count_fds();
 
@@ -243,7 +243,7 @@ static void test_exit_codes(void **state)
 }
 
 /* Of its own accord, without being told to end. */
-static void test_wait(void **state)
+TEST(test_wait)
 {
 	struct command cmd, none = {};
 
@@ -256,7 +256,7 @@ static void test_wait(void **state)
 	assert_int_equal(command_exit_code(&cmd), 7);
 }
 
-static void test_exec_failure(void **state)
+TEST(test_exec_failure)
 {
 	static const struct {
 		const char *name;
@@ -284,7 +284,7 @@ static void test_exec_failure(void **state)
 }
 
 /* Not a byte of it runs before it is released, and it never runs if it is not. */
-static void test_held(void **state)
+TEST(test_held)
 {
 	unsigned int fds = count_fds();
 	struct command cmd;
@@ -310,7 +310,7 @@ static void test_held(void **state)
 }
 
 /* Something killed it before it was let go. */
-static void test_killed_while_held(void **state)
+TEST(test_killed_while_held)
 {
 	unsigned int fds = count_fds();
 	struct command cmd;
@@ -324,7 +324,7 @@ static void test_killed_while_held(void **state)
 	assert_int_equal(count_fds(), fds);
 }
 
-static void test_end(void **state)
+TEST(test_end)
 {
 	struct command cmd, none = {};
 
@@ -360,7 +360,7 @@ static int run(char **argv)
 }
 
 /* inftrace blocks and ignores signals; its command gets them as if it had been started alone. */
-static void test_signals(void **state)
+TEST(test_signals)
 {
 	sigset_t block, before;
 
@@ -385,7 +385,7 @@ static void test_signals(void **state)
 }
 
 /* Descriptors of inftrace do not leak into the command, the pipes to it neither. */
-static void test_descriptors(void **state)
+TEST(test_descriptors)
 {
 	char script[128];
 	unsigned int n = 0;
@@ -403,21 +403,4 @@ static void test_descriptors(void **state)
 	assert_int_equal(run_shell(script), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_check),
-		cmocka_unit_test(test_check_errors),
-		cmocka_unit_test(test_loader),
-		cmocka_unit_test(test_exit_codes),
-		cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_exec_failure),
-		cmocka_unit_test(test_held),
-		cmocka_unit_test(test_killed_while_held),
-		cmocka_unit_test(test_end),
-		cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_descriptors),
-	};
-
-	return cmocka_run_group_tests(tests, enter_directory, leave_directory);
-}
+RUN_TESTS(enter_directory, leave_directory)

@@ -5,7 +5,7 @@
 
 static char text[COMMAND_LINE_MAX];
 
-static void test_words(void **state)
+TEST(test_words)
 {
 	static char *const rows[][7] = {
 		{ "inftrace record", "-p", "1", "-o", "a b.json", NULL },
@@ -31,7 +31,7 @@ static void test_words(void **state)
 }
 
 /* Prompts and keys are among its arguments. */
-static void test_command(void **state)
+TEST(test_command)
 {
 	char *const argv[] = { "inftrace record", "-d", "1s", "--", "./llama cli", "-p", "my prompt", NULL };
 	char *const alone[] = { "inftrace record", "true", NULL };
@@ -40,7 +40,7 @@ static void test_command(void **state)
 	assert_string_equal(command_line_text(alone, alone + 1, text), "inftrace record -- true");
 }
 
-static void test_long(void **state)
+TEST(test_long)
 {
 	static char word[4000];
 	char *const argv[] = { "inftrace record", "-a", "-o", word, NULL };
@@ -55,13 +55,4 @@ static void test_long(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_command),
-		cmocka_unit_test(test_long),
-	};
-
-	return cmocka_run_group_tests_name("command_line", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

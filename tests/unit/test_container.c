@@ -8,7 +8,7 @@
 #define UID "01234567-89ab-cdef-0123-456789abcdef"
 #define UID_ "01234567_89ab_cdef_0123_456789abcdef"
 
-static void test_cgroups(void **state)
+TEST(test_cgroups)
 {
 	static const struct {
 		const char *cgroups, *id, *pod;
@@ -56,7 +56,7 @@ static void test_cgroups(void **state)
 	}
 }
 
-static void test_host(void **state)
+TEST(test_host)
 {
 	assert_true(container_host_ok("llama-7d9c5-x2x9z"));
 	assert_true(container_host_ok("node1.example.org"));
@@ -70,7 +70,7 @@ static void test_host(void **state)
 	assert_true(container_host_ok(ID + 1));
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
 	struct container c = { .id = ID, .pod = UID, .host = "server-0" };
 	char buf[CONTAINER_TEXT_MAX];
@@ -81,13 +81,4 @@ static void test_text(void **state)
 	assert_false(container_read(0, &c)); /* there is none */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cgroups),
-		cmocka_unit_test(test_host),
-		cmocka_unit_test(test_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

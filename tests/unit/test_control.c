@@ -5,7 +5,7 @@
 #include "cases.h"
 #include "control.h"
 
-static void test_commands(void **state)
+TEST_WITH(test_commands, setup, teardown)
 {
 	struct recording *r = *state;
 	struct json_object *reply;
@@ -49,7 +49,7 @@ static void test_commands(void **state)
 	assert_int_equal(r->starts + r->stops + r->statuses, 3);
 }
 
-static void test_bad_requests(void **state)
+TEST_WITH(test_bad_requests, setup, teardown)
 {
 	static const struct {
 		const char *text, *error;
@@ -102,7 +102,7 @@ static void test_bad_requests(void **state)
 	assert_int_equal(r->starts + r->stops + r->dumps + r->statuses, 0);
 }
 
-static void test_length(void **state)
+TEST_WITH(test_length, setup, teardown)
 {
 	struct recording *r = *state;
 	char text[CONTROL_REQUEST_MAX + 1];
@@ -127,7 +127,7 @@ static void test_length(void **state)
 
 /* Who says nothing keeps others waiting for a bounded time, and who leaves or reads nothing, not at
  * all. */
-static void test_one_at_a_time(void **state)
+TEST_WITH(test_one_at_a_time, setup, teardown)
 {
 	struct recording *r = *state;
 	int idle[4], fd, before;
@@ -165,7 +165,7 @@ static void test_one_at_a_time(void **state)
 	close(fd);
 }
 
-static void test_killed_clients(void **state)
+TEST_WITH(test_killed_clients, setup, teardown)
 {
 	struct recording *r = *state;
 	int fd, before;
@@ -200,7 +200,7 @@ static void test_killed_clients(void **state)
 	expect(r, fd, TAKEN "{\"ok\":true}\n");
 }
 
-static void test_waiting(void **state)
+TEST_WITH(test_waiting, setup, teardown)
 {
 	struct recording *r = *state;
 	int fds[CONTROL_WAITING_MAX];
@@ -229,7 +229,7 @@ static void test_waiting(void **state)
 }
 
 /* The answer is one message: of lists that do not fit there is a part. */
-static void test_long_answers(void **state)
+TEST_WITH(test_long_answers, setup, teardown)
 {
 	struct json_object *list = json_object_new_array(), *answer;
 	struct recording *r = *state;
@@ -254,7 +254,7 @@ static void test_long_answers(void **state)
 	expect_part(r, ask_text(STATUS), "\"ok\":false,\"error\":\"the answer does not fit");
 }
 
-static void test_open(void **state)
+TEST_WITH(test_open, setup, teardown)
 {
 	char buf[64], control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { buf, sizeof(buf) };
@@ -279,7 +279,7 @@ static void test_open(void **state)
 	assert_int_equal(count_fds(), before);
 }
 
-static void test_no_files_left(void **state)
+TEST_WITH(test_no_files_left, setup, teardown)
 {
 	struct recording *r = *state;
 	struct pollfd p = { .events = POLLIN };
@@ -306,7 +306,7 @@ static void test_no_files_left(void **state)
 }
 
 /* Names may be anything; what drives a terminal does not get into the answer. */
-static void test_names(void **state)
+TEST_WITH(test_names, setup, teardown)
 {
 	struct recording *r = *state;
 
@@ -319,7 +319,7 @@ static void test_names(void **state)
 		"json\",\"text\":\"\"}\n");
 }
 
-static void test_end(void **state)
+TEST_WITH(test_end, setup, teardown)
 {
 	struct recording *r = *state;
 	char text[256];
@@ -353,21 +353,4 @@ static void test_end(void **state)
 	control_free(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_commands),
-		TEST(test_bad_requests),
-		TEST(test_length),
-		TEST(test_one_at_a_time),
-		TEST(test_killed_clients),
-		TEST(test_waiting),
-		TEST(test_long_answers),
-		TEST(test_open),
-		TEST(test_no_files_left),
-		TEST(test_names),
-		TEST(test_end),
-	};
-
-	return cmocka_run_group_tests(tests, make_top, remove_top);
-}
+RUN_TESTS(make_top, remove_top)

@@ -122,7 +122,7 @@ static void expect_not_found(pid_t pid, int err, const char *why)
 	assert_int_equal(got, err);
 }
 
-static void test_find(void **state)
+TEST_WITH(test_find, setup, teardown)
 {
 	pid_t a, b, all;
 	char line[256];
@@ -167,7 +167,7 @@ static void test_find(void **state)
 	server_end(b);
 }
 
-static void test_ask(void **state)
+TEST_WITH(test_ask, setup, teardown)
 {
 	struct json_object *reply = NULL;
 	struct control_peer peer;
@@ -200,7 +200,7 @@ static void test_ask(void **state)
 }
 
 /* Two recorders are stopped, and one has no room for a client: the client waits for both at once. */
-static void test_stopped(void **state)
+TEST_WITH(test_stopped, setup, teardown)
 {
 	struct json_object *reply = NULL;
 	struct control_peer peer, *peers;
@@ -308,7 +308,7 @@ static pid_t impostor_start(const char *answer, int times, int n_fds, pid_t name
 	}
 }
 
-static void test_wrong_answers(void **state)
+TEST_WITH(test_wrong_answers, setup, teardown)
 {
 	static char long_text[CONTROL_REPLY_MAX + 2];
 	const struct {
@@ -350,7 +350,7 @@ static void test_wrong_answers(void **state)
 }
 
 /* One descriptor is taken if one is wanted; all others are closed. */
-static void test_descriptors(void **state)
+TEST_WITH(test_descriptors, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid() };
 	struct json_object *reply;
@@ -376,7 +376,7 @@ static void test_descriptors(void **state)
 }
 
 /* A socket with the name of another process is not that process. */
-static void test_impostor(void **state)
+TEST_WITH(test_impostor, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid(), .pid = getppid() };
 	struct json_object *reply = NULL;
@@ -400,7 +400,7 @@ static void test_impostor(void **state)
 }
 
 /* A status whose parts are of other types than they should be. */
-static void test_wrong_status(void **state)
+TEST_WITH(test_wrong_status, setup, teardown)
 {
 	static const char *const statuses[] = {
 		"{\"ok\":true}\n",
@@ -432,7 +432,7 @@ static void test_wrong_status(void **state)
 }
 
 /* Names in the directory of another user may lead to sockets that are none of theirs. */
-static void test_links(void **state)
+TEST_WITH(test_links, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid() }, *peers;
 	struct json_object *reply = NULL;
@@ -460,18 +460,4 @@ static void test_links(void **state)
 	server_end(pid);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_find),
-		TEST(test_ask),
-		TEST(test_stopped),
-		TEST(test_wrong_answers),
-		TEST(test_descriptors),
-		TEST(test_impostor),
-		TEST(test_wrong_status),
-		TEST(test_links),
-	};
-
-	return cmocka_run_group_tests(tests, make_top, remove_top);
-}
+RUN_TESTS(make_top, remove_top)

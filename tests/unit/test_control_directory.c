@@ -9,7 +9,7 @@
 
 #define NOBODY 65534
 
-static void test_modes(void **state)
+TEST_WITH(test_modes, setup, teardown)
 {
 	struct recording *r = *state;
 	mode_t mask = umask(0);
@@ -40,7 +40,7 @@ static void expect_no_control(struct recording *r, int err, const char *why)
 		assert_string_equal(text, why);
 }
 
-static void test_bad_folders(void **state)
+TEST_WITH(test_bad_folders, setup, teardown)
 {
 	struct recording *r = *state;
 	char real[128];
@@ -70,7 +70,7 @@ static void test_bad_folders(void **state)
 }
 
 /* sun_path has room for 108 bytes. */
-static void test_long_directory(void **state)
+TEST_WITH(test_long_directory, setup, teardown)
 {
 	struct recording *r = *state;
 	char path[512], middle[256], name[600];
@@ -100,7 +100,7 @@ static bool there(const char *name)
 	return !lstat(path_of(name), &st);
 }
 
-static void test_left_behind(void **state)
+TEST_WITH(test_left_behind, setup, teardown)
 {
 	static const char *const dead[] = { "4194304.sock", ".4194304.new" };
 	static const char *const others[] = { "1.sock", "4194304.sock.old", "x4194304.sock",
@@ -135,7 +135,7 @@ static void test_left_behind(void **state)
 }
 
 /* As with two containers that share the directory. */
-static void test_name_in_use(void **state)
+TEST_WITH(test_name_in_use, setup, teardown)
 {
 	struct recording *r = *state, second = { 0 };
 
@@ -145,7 +145,7 @@ static void test_name_in_use(void **state)
 }
 
 /* The modes of directory and socket keep other users away; if they do not, the recorder does. */
-static void test_other_users(void **state)
+TEST_WITH(test_other_users, setup, teardown)
 {
 	struct recording *r = *state;
 	char text[256] = "";
@@ -196,16 +196,4 @@ static void test_other_users(void **state)
 	assert_int_equal(r->stops, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_modes),
-		TEST(test_bad_folders),
-		TEST(test_long_directory),
-		TEST(test_left_behind),
-		TEST(test_name_in_use),
-		TEST(test_other_users),
-	};
-
-	return cmocka_run_group_tests(tests, make_top, remove_top);
-}
+RUN_TESTS(make_top, remove_top)

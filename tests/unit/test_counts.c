@@ -46,7 +46,7 @@ static void emit_step(struct out *o, uint32_t id, enum counted counted)
 	EMIT(o, &r);
 }
 
-static void test_ipc(void **state)
+TEST(test_ipc)
 {
 	struct counters c = { COUNTERS_HARDWARE, 7 };
 	uint64_t n[PMU_MAX] = { 1, 3, 0 }, ipc = 0;
@@ -66,7 +66,7 @@ static void test_ipc(void **state)
 	assert_false(counts_ipc(&c, n, &ipc));
 }
 
-static void test_sets(void **state)
+TEST(test_sets)
 {
 	assert_int_equal(counter_set_parse("hardware"), COUNTERS_HARDWARE);
 	assert_int_equal(counter_set_parse("software"), COUNTERS_SOFTWARE);
@@ -78,7 +78,7 @@ static void test_sets(void **state)
 	assert_null(counter_name(COUNTERS_NONE, 0));
 }
 
-static void test_steps(void **state)
+TEST_WITH(test_steps, setup_counters, teardown_counters)
 {
 	struct out o;
 	char *line;
@@ -103,7 +103,7 @@ static void test_steps(void **state)
 }
 
 /* A counter that the machine does not have is in no line. */
-static void test_operators(void **state)
+TEST_WITH(test_operators, setup_counters, teardown_counters)
 {
 	struct out o;
 
@@ -125,7 +125,7 @@ static void test_operators(void **state)
 }
 
 /* All operators of a step with counts: those without room are added to "other", and nothing is lost. */
-static void test_many_names(void **state)
+TEST_WITH(test_many_names, setup_counters, teardown_counters)
 {
 	const uint32_t n = 1000;
 	uint64_t cycles = 0;
@@ -149,7 +149,7 @@ static void test_many_names(void **state)
 	profile_done(&o);
 }
 
-static void test_slices(void **state)
+TEST_WITH(test_slices, setup_counters, teardown_counters)
 {
 	struct out o;
 
@@ -169,17 +169,4 @@ static void test_slices(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup_counters, teardown_counters)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ipc),
-		cmocka_unit_test(test_sets),
-		TEST(test_steps),
-		TEST(test_operators),
-		TEST(test_many_names),
-		TEST(test_slices),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

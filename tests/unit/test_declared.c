@@ -20,7 +20,7 @@ static const char *find(const struct declared *d, const char *name)
 	return declared_find(d, name, strlen(name));
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct declared d;
 	struct elf_file *elf;
@@ -46,11 +46,4 @@ static void test_names(void **state)
 	assert_null(find(&d, "test_add_"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -38,7 +38,7 @@ static void close_libc(struct libc *libc)
 	dlclose(libc->handle);
 }
 
-static void test_libc_functions(void **state)
+TEST(test_libc_functions)
 {
 	/* pthread_cond_wait has an older version too; dlsym() gives the default one */
 	static const char *const names[] = { "malloc", "getppid", "pthread_cond_wait", "qsort" };
@@ -67,7 +67,7 @@ static int remember_symbol(const struct elf_symbol *sym, void *arg)
 	return 0;
 }
 
-static void test_libc_glob(void **state)
+TEST(test_libc_glob)
 {
 	struct elf_symbol last = { 0 }, sym;
 	struct libc libc = open_libc();
@@ -81,7 +81,7 @@ static void test_libc_glob(void **state)
 	close_libc(&libc);
 }
 
-static void test_libc_nearest(void **state)
+TEST(test_libc_nearest)
 {
 	const char *out[3];
 	struct libc libc = open_libc();
@@ -114,7 +114,7 @@ static int find_loaded_build_id(struct dl_phdr_info *info, size_t size, void *ar
 	return 1;
 }
 
-static void test_self(void **state)
+TEST(test_self)
 {
 	char hex[ELF_BUILD_ID_MAX], loaded[ELF_BUILD_ID_MAX] = "";
 	struct elf_file *elf;
@@ -136,7 +136,7 @@ static void test_self(void **state)
 	elf_close(elf);
 }
 
-static void test_not_elf(void **state)
+TEST(test_not_elf)
 {
 	struct elf_file *elf;
 	char path[] = "/tmp/inftrace-elf-XXXXXX";
@@ -326,7 +326,7 @@ static void assert_found(struct elf_file *elf, const char *name, uint64_t text_o
 	assert_int_equal(byte, text_offset);
 }
 
-static void test_image_lookup(void **state)
+TEST(test_image_lookup)
 {
 	static const char *const absent[] = { "undefined", "undefined_with_value", "stub",
 		"stub@plt", "absolute", "zero", "in_data", "outside", "alpha.cold", "table",
@@ -387,7 +387,7 @@ static int collect_name(const struct elf_symbol *sym, void *arg)
 	return --names->stop_at == 0 ? -ECANCELED : 0;
 }
 
-static void test_image_glob(void **state)
+TEST(test_image_glob)
 {
 	struct names names = { "", 0 };
 	struct elf_file *elf;
@@ -407,7 +407,7 @@ static void test_image_glob(void **state)
 	elf_close(elf);
 }
 
-static void test_image_nearest(void **state)
+TEST(test_image_nearest)
 {
 	const char *out[4];
 	struct elf_file *elf;
@@ -430,7 +430,7 @@ static void test_image_nearest(void **state)
 	elf_close(elf);
 }
 
-static void test_many_symbols(void **state)
+TEST(test_many_symbols)
 {
 	enum { N = 100000, STR = 16 };
 	size_t syms_size = (N + 1) * sizeof(Elf64_Sym), size;
@@ -505,7 +505,7 @@ static void use_all(struct elf_file *elf)
 		assert_true(strlen(hex) > 0);
 }
 
-static void test_header_errors(void **state)
+TEST(test_header_errors)
 {
 	struct image good, im;
 	struct elf_file *elf;
@@ -534,7 +534,7 @@ static void test_header_errors(void **state)
 #undef EXPECT
 }
 
-static void test_table_errors(void **state)
+TEST(test_table_errors)
 {
 	struct image good, im;
 	struct elf_symbol sym;
@@ -585,7 +585,7 @@ static void test_table_errors(void **state)
 }
 
 /* Many symbols that share one long name would make small files dear. */
-static void test_shared_names(void **state)
+TEST(test_shared_names)
 {
 	enum { N = 10000, STR = 4000 };
 	size_t size = sizeof(struct image) + N * sizeof(Elf64_Sym) + STR;
@@ -615,7 +615,7 @@ static void test_shared_names(void **state)
 	free(im);
 }
 
-static void test_note_errors(void **state)
+TEST(test_note_errors)
 {
 	struct image good, im;
 	struct elf_file *elf;
@@ -645,7 +645,7 @@ static void test_note_errors(void **state)
 }
 
 /* Cut at every length, and every header byte set to values that tend to hurt. */
-static void test_cut_and_flipped(void **state)
+TEST(test_cut_and_flipped)
 {
 	static const uint8_t values[] = { 0x00, 0x01, 0x7f, 0x80, 0xff };
 	struct image good, im;
@@ -673,24 +673,4 @@ static void test_cut_and_flipped(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_libc_functions),
-		cmocka_unit_test(test_libc_glob),
-		cmocka_unit_test(test_libc_nearest),
-		cmocka_unit_test(test_self),
-		cmocka_unit_test(test_not_elf),
-		cmocka_unit_test(test_image_lookup),
-		cmocka_unit_test(test_image_glob),
-		cmocka_unit_test(test_image_nearest),
-		cmocka_unit_test(test_many_symbols),
-		cmocka_unit_test(test_header_errors),
-		cmocka_unit_test(test_table_errors),
-		cmocka_unit_test(test_shared_names),
-		cmocka_unit_test(test_note_errors),
-		cmocka_unit_test(test_cut_and_flipped),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

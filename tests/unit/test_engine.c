@@ -68,7 +68,7 @@ static void check_llama_step(const struct probe_spec *s)
 	assert_memory_equal(p.row, rows, sizeof(rows));
 }
 
-static void test_llama_cpp(void **state)
+TEST(test_llama_cpp)
 {
 	const struct fetch op = { .reg = REG_ARG2, .derefs = 1, .size = 4, .off = { 80 } };
 	const struct probe_spec *s;
@@ -109,7 +109,7 @@ static void test_llama_cpp(void **state)
 }
 
 /* Every preset of the tree, by folder and by name. */
-static void test_installed(void **state)
+TEST(test_installed)
 {
 	struct probe_table pt = {};
 	size_t n;
@@ -151,7 +151,7 @@ static void test_installed(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_good(void **state)
+TEST(test_good)
 {
 	expect_good(PROBES(""));
 	expect_good(PROBES("{" F "}"));
@@ -171,7 +171,7 @@ static void test_good(void **state)
 		"{" F ",'args':{'n':'s64 arg1'},'name':'n == -9223372036854775808 ? a : b'}"));
 }
 
-static void test_name_rules(void **state)
+TEST(test_name_rules)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -198,7 +198,7 @@ static void test_name_rules(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_usdt(void **state)
+TEST(test_usdt)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -224,7 +224,7 @@ static void test_usdt(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_conditions(void **state)
+TEST(test_conditions)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -264,7 +264,7 @@ static void test_conditions(void **state)
 	       "{'instant':'h','role':'op','detail_only':true},{'symbol':'i','role':'op',"  \
 	       "'detail_only':false}")
 
-static void test_detail(void **state)
+TEST(test_detail)
 {
 	struct probe_table pt = {};
 	struct probe p;
@@ -296,7 +296,7 @@ static void test_detail(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -334,7 +334,7 @@ static void test_names(void **state)
 }
 
 /* Two presets in one table: the first stays whole when the second turns out bad. */
-static void test_two(void **state)
+TEST(test_two)
 {
 	struct probe_table pt = {};
 
@@ -347,19 +347,4 @@ static void test_two(void **state)
 	probe_table_free(&pt);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_llama_cpp),
-		cmocka_unit_test(test_installed),
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_name_rules),
-		cmocka_unit_test(test_usdt),
-		cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_detail),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_two),
-	};
-
-	return cmocka_run_group_tests(tests, make_preset_file, NULL);
-}
+RUN_TESTS(make_preset_file, NULL)

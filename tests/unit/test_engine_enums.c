@@ -20,7 +20,7 @@ static void read_enums_of(struct probe_table *pt, struct elf_file *elf)
 extern const char *const test_op_names[];
 const char *const test_op_names[] = { "NONE", "Mul_Mat", NULL, "A\x1b[1m", "ADD" };
 
-static void test_enum_from_file(void **state)
+TEST(test_enum_from_file)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -67,7 +67,7 @@ static const char *name_for(struct probe_table *pt, uint32_t tgid)
 }
 
 /* What a file says is for the processes that have mapped it. */
-static void test_enum_of_process(void **state)
+TEST(test_enum_of_process)
 {
 	struct probe_table pt = {};
 	const char *old;
@@ -125,12 +125,4 @@ static void test_enum_of_process(void **state)
 	probe_table_free(&pt);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_enum_from_file),
-		cmocka_unit_test(test_enum_of_process),
-	};
-
-	return cmocka_run_group_tests(tests, make_preset_file, NULL);
-}
+RUN_TESTS(make_preset_file, NULL)

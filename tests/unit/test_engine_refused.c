@@ -246,14 +246,14 @@ static const struct {
 	{ START "'probes':[],\n'prob\\u0065s':[]}", "2: probes: is given twice" },
 };
 
-static void test_bad(void **state)
+TEST(test_bad)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++)
 		expect_bad(bads[i].text, bads[i].problem);
 }
 
 /* Not JSON at all. */
-static void test_not_json(void **state)
+TEST(test_not_json)
 {
 	static const char *const texts[] = { "", " ", "\n\n", "{", "}", "x", "{'name' 'x'}",
 		"{'name':'x',}", "{name:'x'}", "{'name':'x'} x", "{'name':'x'}{}", "/* */{}",
@@ -285,7 +285,7 @@ static const char everything[] =
 	"{'symbol':'h','role':'barrier'}]}";
 
 /* Cut anywhere, it is refused with its one line. */
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
 	char text[sizeof(everything)];
 	size_t len;
@@ -304,7 +304,7 @@ static void test_truncated(void **state)
 
 /* With any byte changed it is good, or refused with one line; load_bytes() looks at that, and the
  * sanitizers and valgrind at the rest. */
-static void test_changed(void **state)
+TEST(test_changed)
 {
 	static const char bytes[] = { 0, '"', '[', '}', '\\', '\n', '0', '\xff' };
 	char text[sizeof(everything)];
@@ -338,7 +338,7 @@ static void expect_refused(const char *text, const char *why)
 	probe_table_free(&pt);
 }
 
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const struct {
 		const char *before, *part;
@@ -384,7 +384,7 @@ static void test_hostile(void **state)
 }
 
 /* The largest that is read, and one byte more. */
-static void test_size(void **state)
+TEST(test_size)
 {
 	static const char text[] = "{\"name\":\"x\",\"match\":{\"mapped\":[\"a\"]},\"probes\":[]}";
 	size_t max = 1 << 20;
@@ -400,7 +400,7 @@ static void test_size(void **state)
 }
 
 /* As many probes as the kernel's map holds, and one more. */
-static void test_too_many(void **state)
+TEST(test_too_many)
 {
 	struct probe_table pt = {};
 	char *text;
@@ -420,17 +420,4 @@ static void test_too_many(void **state)
 	probe_table_free(&pt);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_not_json),
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_size),
-		cmocka_unit_test(test_too_many),
-	};
-
-	return cmocka_run_group_tests(tests, make_preset_file, NULL);
-}
+RUN_TESTS(make_preset_file, NULL)

@@ -77,7 +77,7 @@ static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
 	assert_int_equal(err, 0);
 }
 
-static void test_variables(void **state)
+TEST(test_variables)
 {
 	char *const env[] = { "OMP_NUM_THREADS=8", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1",
 		"ROCR_VISIBLE_DEVICES=", "XOMP_A=1", "OMP_NUM_THREADS=9", "VLLM_API_KEY=hush",
@@ -100,7 +100,7 @@ static void test_variables(void **state)
 	free(json);
 }
 
-static void test_system(void **state)
+TEST(test_system)
 {
 	char *const env[] = { NULL };
 	struct json_object *obj, *cpu;
@@ -139,7 +139,7 @@ static void check_sorted(struct json_object *obj)
 }
 
 /* The hash as anybody can compute it from the JSON. */
-static void test_canonical(void **state)
+TEST(test_canonical)
 {
 	char *const env[] = { "VLLM_B=2 3", "VLLM_A=1", "CUDA_C=/x/y", NULL };
 	struct json_object *obj;
@@ -168,7 +168,7 @@ static void test_canonical(void **state)
 	free(json);
 }
 
-static void test_equal_and_not(void **state)
+TEST(test_equal_and_not)
 {
 	char *const one[] = { "OMP_NUM_THREADS=4", "GGML_X=1", "PATH=/bin", NULL };
 	char *const reordered[] = { "GGML_X=1", "LANG=C", "OMP_NUM_THREADS=4", NULL };
@@ -185,7 +185,7 @@ static void test_equal_and_not(void **state)
 	assert_string_not_equal(a, b);
 }
 
-static void test_libraries(void **state)
+TEST(test_libraries)
 {
 	struct env_program program = { .exe = "none", .n = 4, .libraries = { { "z.so", "5e1f" }, { "a.so", "77" }, { "gone.so", "none" }, { "z.so", "5e1f" } } };
 	char *z[] = { "z*" }, *others[] = { "x*", "gone.so" }, *none[] = { "b*" };
@@ -220,7 +220,7 @@ static void test_libraries(void **state)
 }
 
 /* Labels and where a tool writes are no settings. */
-static void test_labels(void **state)
+TEST(test_labels)
 {
 	char *const plain[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", NULL };
 	char *const labelled[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", "FERRUM_PROFILE_MODEL=m", "FERRUM_PROFILE_COMMIT_SHA=1",
@@ -268,7 +268,7 @@ static int check_needed(const char *name, int fd, void *arg)
 }
 
 /* The loader that started this program is the oracle. */
-static void test_needed(void **state)
+TEST(test_needed)
 {
 	struct loaded l = { 0 };
 	char exe[PATH_MAX];
@@ -284,7 +284,7 @@ static void test_needed(void **state)
 	close(fd);
 }
 
-static void test_process(void **state)
+TEST(test_process)
 {
 	char *const env[] = { "OMP_PLACES=cores", NULL };
 	char *libc_globs[] = { "nothing*", "libc.so*", "libc-*.so" },
@@ -321,7 +321,7 @@ static void test_process(void **state)
 	assert_null(json);
 }
 
-static void test_zombie(void **state)
+TEST(test_zombie)
 {
 	struct probe_table none = { 0 };
 	char hash[ENV_HASH_MAX];
@@ -337,7 +337,7 @@ static void test_zombie(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-static void test_hash_ok(void **state)
+TEST(test_hash_ok)
 {
 	char text[] = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF";
 
@@ -351,20 +351,4 @@ static void test_hash_ok(void **state)
 	assert_false(env_hash_ok(text));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_variables),
-		cmocka_unit_test(test_system),
-		cmocka_unit_test(test_canonical),
-		cmocka_unit_test(test_equal_and_not),
-		cmocka_unit_test(test_libraries),
-		cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_needed),
-		cmocka_unit_test(test_process),
-		cmocka_unit_test(test_zombie),
-		cmocka_unit_test(test_hash_ok),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

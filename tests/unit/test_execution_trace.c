@@ -99,7 +99,7 @@ static void node_of_others(uint64_t id, uint64_t type, const char *types)
 	end = proto_close(mark, end);
 }
 
-static void test_good(void **state)
+TEST_WITH(test_good, begin, finish)
 {
 	node(1, 0, 0);
 	node(2, 1, 0);
@@ -110,7 +110,7 @@ static void test_good(void **state)
 }
 
 /* A file can end anywhere, and is valid up to its last whole message. */
-static void test_cut(void **state)
+TEST_WITH(test_cut, begin, finish)
 {
 	size_t whole;
 
@@ -124,7 +124,7 @@ static void test_cut(void **state)
 	}
 }
 
-static void test_cycles(void **state)
+TEST_WITH(test_cycles, begin, finish)
 {
 	node(1, 3, 0);
 	node(2, 1, 0);
@@ -142,7 +142,7 @@ static void test_cycles(void **state)
 	expect("its dependencies form a cycle: node 1 needs node 1\n");
 }
 
-static void test_order_is_free(void **state)
+TEST_WITH(test_order_is_free, begin, finish)
 {
 	node(30, 10, 20);
 	node(10, 0, 20);
@@ -150,7 +150,7 @@ static void test_order_is_free(void **state)
 	assert_int_equal(check(file, (size_t)(end - file)), 0);
 }
 
-static void test_bad_nodes(void **state)
+TEST_WITH(test_bad_nodes, begin, finish)
 {
 	node(1, 8, 0);
 	expect("node 1 depends on 8, which is not in the file\n");
@@ -172,7 +172,7 @@ static void test_bad_nodes(void **state)
 	assert_int_equal(check(file, (size_t)(end - file)), 2);
 }
 
-static void test_other_files(void **state)
+TEST_WITH(test_other_files, begin, finish)
 {
 	static const char json[] = "{\"traceEvents\":[]}";
 
@@ -239,7 +239,7 @@ static void converted(uint64_t id, int data, int data2, int control)
 	end = proto_close(message, end);
 }
 
-static void test_converted(void **state)
+TEST_WITH(test_converted, begin, finish)
 {
 	size_t metadata;
 
@@ -263,7 +263,7 @@ static void test_converted(void **state)
 }
 
 /* Its control dependencies are on nodes that it left out, or in a circle with data: the feeder does not look at them. */
-static void test_converted_control(void **state)
+TEST_WITH(test_converted_control, begin, finish)
 {
 	begin_converted();
 	converted(1, -1, -1, 0);
@@ -274,7 +274,7 @@ static void test_converted_control(void **state)
 }
 
 /* What the feeder never issues. */
-static void test_converted_bad(void **state)
+TEST_WITH(test_converted_bad, begin, finish)
 {
 	begin_converted();
 	converted(1, 0, -1, -1);
@@ -305,7 +305,7 @@ static void expect_json(enum file_kind kind, const char *text, const char *probl
 #define PT_OF(nodes) "{\n\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":4,\n\"nodes\":[" nodes "],\"finish_ts\":1}"
 #define PT_SAID "x: execution trace of PyTorch, "
 
-static void test_pytorch(void **state)
+TEST_WITH(test_pytorch, begin, finish)
 {
 	static const char *const bad[][3] = {
 		{ PT_OF(PT_ROOT "," PT(2, "\"ctrl_deps\":1,") "," PT(2, "\"ctrl_deps\":1,")), "node 2 is in the file twice\n",
@@ -337,7 +337,7 @@ static void test_pytorch(void **state)
 #define JSONIZED(more) "{\n  \"attr\": [{\"name\": \"schema\", \"stringVal\": \"1\"}]\n}{\n  \"name\": \"a\",\n  \"type\": \"COMP_NODE\"\n}" more
 
 /* One message after the other: 64-bit numbers are texts, and what is 0 is not there. */
-static void test_jsonizer(void **state)
+TEST_WITH(test_jsonizer, begin, finish)
 {
 	static const char said[] = "x: execution trace in the JSON of Chakra's jsonizer, ";
 	char line[256];
@@ -354,7 +354,7 @@ static void test_jsonizer(void **state)
 	expect_json(FILE_ET_JSONIZER, JSONIZED("]"), "invalid JSON at line 6 (byte 92): a value expected, not ']'\n", line);
 }
 
-static void test_feeder_json(void **state)
+TEST_WITH(test_feeder_json, begin, finish)
 {
 	static const char text[] = "{\"workload_graph\":[{\"Id\":4,\"Name\":\"a\",\"NodeType\":4,\"ctrlDeps\":[3],\"data_deps\":[]},"
 				   "{\"Id\":5,\"Name\":\"b\",\"NodeType\":7,\"ctrlDeps\":[],\"data_deps\":[4,6]}]}";
@@ -365,7 +365,7 @@ static void test_feeder_json(void **state)
 }
 
 /* Profiles may have nodes, too. */
-static void test_not_detected(void **state)
+TEST_WITH(test_not_detected, begin, finish)
 {
 	static const char profile[] = "{\"nodes\":[],\"event\":\"graph_prof\"}\n", trace[] = "{\"nodes\":[],\"traceEvents\":[]}";
 	static const char nested[] = "{\"x\":{\"nodes\":[]}}\n";
@@ -378,7 +378,7 @@ static void test_not_detected(void **state)
 }
 
 /* Whatever is in it, and wherever it ends: no crash, and an end. */
-static void test_junk(void **state)
+TEST_WITH(test_junk, begin, finish)
 {
 	static char damaged[4096];
 	unsigned int seed = 1;
@@ -397,24 +397,4 @@ static void test_junk(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_good, begin, finish),
-		cmocka_unit_test_setup_teardown(test_cut, begin, finish),
-		cmocka_unit_test_setup_teardown(test_cycles, begin, finish),
-		cmocka_unit_test_setup_teardown(test_order_is_free, begin, finish),
-		cmocka_unit_test_setup_teardown(test_bad_nodes, begin, finish),
-		cmocka_unit_test_setup_teardown(test_other_files, begin, finish),
-		cmocka_unit_test_setup_teardown(test_converted, begin, finish),
-		cmocka_unit_test_setup_teardown(test_converted_control, begin, finish),
-		cmocka_unit_test_setup_teardown(test_converted_bad, begin, finish),
-		cmocka_unit_test_setup_teardown(test_pytorch, begin, finish),
-		cmocka_unit_test_setup_teardown(test_jsonizer, begin, finish),
-		cmocka_unit_test_setup_teardown(test_feeder_json, begin, finish),
-		cmocka_unit_test_setup_teardown(test_not_detected, begin, finish),
-		cmocka_unit_test_setup_teardown(test_junk, begin, finish),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

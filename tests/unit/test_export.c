@@ -109,7 +109,7 @@ static void assert_collapsed(const struct samples *s, bool off_cpu, const char *
 }
 
 /* Two functions of one name, as those of two libraries or of the programs of two recorders, are one line. */
-static void test_collapsed_same(void **state)
+TEST(test_collapsed_same)
 {
 	struct load l;
 
@@ -130,7 +130,7 @@ static void test_collapsed_same(void **state)
 	samples_clear(&l.s);
 }
 
-static void test_collapsed(void **state)
+TEST(test_collapsed)
 {
 	struct load l;
 
@@ -148,7 +148,7 @@ static void test_collapsed(void **state)
 }
 
 /* Threads with the same name have one line for the same stack. */
-static void test_same_name(void **state)
+TEST(test_same_name)
 {
 	struct load l;
 
@@ -166,7 +166,7 @@ static void test_same_name(void **state)
 }
 
 /* A sequence that begins anew gives its numbers other meanings, and other sequences keep theirs. */
-static void test_cleared(void **state)
+TEST(test_cleared)
 {
 	struct load l;
 
@@ -276,7 +276,7 @@ static const char *string_at(const struct profile *p, uint64_t i)
 	return to;
 }
 
-static void test_pprof(void **state)
+TEST(test_pprof)
 {
 	uint64_t sums[4] = { 0 }, v[4], locations[8];
 	char data[16384];
@@ -342,7 +342,7 @@ static struct json_object *get(struct json_object *o, const char *key)
 	return v;
 }
 
-static void test_speedscope(void **state)
+TEST(test_speedscope)
 {
 	struct json_object *doc, *frames, *profiles, *p;
 	struct load l;
@@ -425,7 +425,7 @@ static void assert_profile(const struct samples_filter *filter, bool off_cpu, co
 	samples_clear(&l.s);
 }
 
-static void test_profile(void **state)
+TEST(test_profile)
 {
 	assert_profile(&(struct samples_filter){ .step = -1 }, false,
 		"pid 7;main;f (a) (b c.py:12);operator[] 3\npid 7;[cut];[unknown];[libx.so];run(int) 1\npid 7;[no stack] 1\n");
@@ -438,7 +438,7 @@ static void test_profile(void **state)
 		"pid 7;[unknown];);[;io_schedule_[k] 1501\npid 7;main;f (a) (b c.py:12);operator[] 500\n");
 }
 
-static void test_profile_problems(void **state)
+TEST(test_profile_problems)
 {
 	struct load l;
 
@@ -455,7 +455,7 @@ static void test_profile_problems(void **state)
 /* ---- damaged and hostile files ---- */
 
 /* A file that ends anywhere is read up to its last whole packet. */
-static void test_torn(void **state)
+TEST(test_torn)
 {
 	uint64_t last = 0;
 	struct load l;
@@ -477,7 +477,7 @@ static void test_torn(void **state)
 }
 
 /* Whatever the bytes are, it ends, and says what it left out. */
-static void test_random_damage(void **state)
+TEST(test_random_damage)
 {
 	static char copy[BUILDER_BYTES];
 	struct load l;
@@ -517,7 +517,7 @@ static void expect_problem(const char *text, uint64_t offset)
 	samples_clear(&l.s);
 }
 
-static void test_problems(void **state)
+TEST(test_problems)
 {
 	uint64_t many[5000], at;
 	struct load l;
@@ -557,7 +557,7 @@ static void test_problems(void **state)
 }
 
 /* A packet of 96 MB is passed over, one of any length that is not there is not waited for in memory. */
-static void test_long_packet(void **state)
+TEST(test_long_packet)
 {
 	static const char head[] = "\x0a\x80\x80\x80\x30"; /* 96 MB */
 	static const char endless[] = "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f...";
@@ -583,22 +583,4 @@ static void test_long_packet(void **state)
 	munmap(data, size);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_collapsed),
-		cmocka_unit_test(test_collapsed_same),
-		cmocka_unit_test(test_same_name),
-		cmocka_unit_test(test_cleared),
-		cmocka_unit_test(test_pprof),
-		cmocka_unit_test(test_speedscope),
-		cmocka_unit_test(test_profile),
-		cmocka_unit_test(test_profile_problems),
-		cmocka_unit_test(test_torn),
-		cmocka_unit_test(test_random_damage),
-		cmocka_unit_test(test_problems),
-		cmocka_unit_test(test_long_packet),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -32,7 +32,7 @@ static void assert_refused(const struct features *f, int err, const char *words[
 	assert_refused(f, err, (const char *[]){ __VA_ARGS__ }, \
 		sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *))
 
-static void test_enough(void **state)
+TEST(test_enough)
 {
 	struct features f = all("6.1.0-40-amd64");
 	char why[8] = "as was";
@@ -48,7 +48,7 @@ static void test_enough(void **state)
 	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
 }
 
-static void test_privileges(void **state)
+TEST(test_privileges)
 {
 	struct features f = all("6.12.0");
 
@@ -70,7 +70,7 @@ static void test_privileges(void **state)
 	ASSERT_REFUSED(&f, -EPERM, "ring buffer", "seccomp");
 }
 
-static void test_kernels(void **state)
+TEST(test_kernels)
 {
 	struct features f = all("4.19.0-27-amd64");
 
@@ -90,7 +90,7 @@ static void test_kernels(void **state)
 	ASSERT_REFUSED(&f, -EOPNOTSUPP, "built without");
 }
 
-static void test_uprobes(void **state)
+TEST(test_uprobes)
 {
 	struct features f = all("6.1.150");
 
@@ -104,7 +104,7 @@ static void test_uprobes(void **state)
 }
 
 /* A short buffer is filled and no more. */
-static void test_short_buffer(void **state)
+TEST(test_short_buffer)
 {
 	struct features f = all("6.1.0");
 	char why[16];
@@ -116,7 +116,7 @@ static void test_short_buffer(void **state)
 	assert_int_equal(why[8], 'x');
 }
 
-static void test_this_system(void **state)
+TEST(test_this_system)
 {
 	struct features fast, full;
 	struct utsname uts;
@@ -137,16 +137,4 @@ static void test_this_system(void **state)
 		assert_true(full.caps || !features_have(&full, FEATURE_TASK_STORAGE));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_enough),
-		cmocka_unit_test(test_privileges),
-		cmocka_unit_test(test_kernels),
-		cmocka_unit_test(test_uprobes),
-		cmocka_unit_test(test_short_buffer),
-		cmocka_unit_test(test_this_system),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

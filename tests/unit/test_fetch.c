@@ -83,7 +83,7 @@ static const struct good goods[] = {
 		{ .reg = REG_ARG1, .derefs = 2, .size = 1, .off = { 8, -16 } }, .names = -1 },
 };
 
-static void test_good(void **state)
+TEST(test_good)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(goods); i++) {
 		const struct good *g = &goods[i];
@@ -185,7 +185,7 @@ static const struct {
 	{ "u8 *(*(*(*(*(*(*(*(arg1))))))))", DEEP },
 };
 
-static void test_bad(void **state)
+TEST(test_bad)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
 		struct probe_arg arg = untouched_arg;
@@ -202,7 +202,7 @@ static void test_bad(void **state)
 }
 
 /* Every prefix of a good text is bad, and none is read beyond its end (ASan, valgrind). */
-static void test_prefixes(void **state)
+TEST(test_prefixes)
 {
 	static const char whole[] = "ptr *(*(*(arg6-1)+0x10)-0x20)";
 
@@ -220,7 +220,7 @@ static void test_prefixes(void **state)
 	}
 }
 
-static void test_enums_are_optional(void **state)
+TEST(test_enums_are_optional)
 {
 	struct probe_arg arg;
 	struct fetch fetch;
@@ -231,14 +231,4 @@ static void test_enums_are_optional(void **state)
 	assert_int_equal(fetch_parse("op arg1", enums, 2, false, &fetch, &arg, &why), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_prefixes),
-		cmocka_unit_test(test_enums_are_optional),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

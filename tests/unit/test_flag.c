@@ -102,7 +102,7 @@ static bool readable(const struct flag *f)
 	return poll(&p, 1, 0) == 1;
 }
 
-static void test_comes_and_goes(void **state)
+TEST_WITH(test_comes_and_goes, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -124,7 +124,7 @@ static void test_comes_and_goes(void **state)
 	flag_free(f);
 }
 
-static void test_there_at_the_start(void **state)
+TEST_WITH(test_there_at_the_start, setup, teardown)
 {
 	struct flag *f;
 
@@ -137,7 +137,7 @@ static void test_there_at_the_start(void **state)
 }
 
 /* Between two readings. */
-static void test_several_changes(void **state)
+TEST_WITH(test_several_changes, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -164,7 +164,7 @@ static void test_several_changes(void **state)
 	flag_free(f);
 }
 
-static void test_other_ways_to_appear(void **state)
+TEST_WITH(test_other_ways_to_appear, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -185,7 +185,7 @@ static void test_other_ways_to_appear(void **state)
 	flag_free(f);
 }
 
-static void test_paths(void **state)
+TEST_WITH(test_paths, setup, teardown)
 {
 	char path[PATH_MAX];
 	struct flag *f;
@@ -239,7 +239,7 @@ static void assert_refused(const char *path, int err, const char *line)
 		fail_msg("'%s' is not in: %s", line, text);
 }
 
-static void test_refused_at_the_start(void **state)
+TEST_WITH(test_refused_at_the_start, setup, teardown)
 {
 	char path[PATH_MAX + 8];
 
@@ -268,7 +268,7 @@ static void test_refused_at_the_start(void **state)
 }
 
 /* Said once, until a good one has been there. */
-static void test_refused_later(void **state)
+TEST_WITH(test_refused_later, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -301,7 +301,7 @@ static void own(const char *path, uid_t uid)
 	assert_int_equal(chown(path, uid, (gid_t)-1), 0);
 }
 
-static void test_owner(void **state)
+TEST_WITH(test_owner, setup, teardown)
 {
 	struct flag *f;
 
@@ -329,7 +329,7 @@ static void test_owner(void **state)
 
 /* ---- the directory ---- */
 
-static void test_directory_removed(void **state)
+TEST_WITH(test_directory_removed, setup, teardown)
 {
 	struct flag *f;
 
@@ -357,7 +357,7 @@ static void test_directory_removed(void **state)
 	flag_free(f);
 }
 
-static void test_directory_moved(void **state)
+TEST_WITH(test_directory_moved, setup, teardown)
 {
 	struct flag *f;
 
@@ -377,7 +377,7 @@ static void test_directory_moved(void **state)
 }
 
 /* With directories above it, as each of them reappears. */
-static void test_directories_above(void **state)
+TEST_WITH(test_directories_above, setup, teardown)
 {
 	struct flag *f;
 
@@ -415,7 +415,7 @@ static void test_directories_above(void **state)
 	flag_free(f);
 }
 
-static void test_directory_becomes_a_file(void **state)
+TEST_WITH(test_directory_becomes_a_file, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -451,7 +451,7 @@ static int unmount_it(void)
 	return ok ? 0 : 1;
 }
 
-static void test_directory_unmounted(void **state)
+TEST_WITH(test_directory_unmounted, setup, teardown)
 {
 	pid_t pid = fork();
 	int status;
@@ -466,7 +466,7 @@ static void test_directory_unmounted(void **state)
 }
 
 /* fs.inotify.max_queued_events, 16384 by default: one event reports the rest */
-static void test_overflow(void **state)
+TEST_WITH(test_overflow, setup, teardown)
 {
 	struct flag *f = open_flag("dir/flag");
 	unsigned int max = 0;
@@ -494,24 +494,4 @@ static void test_overflow(void **state)
 	flag_free(f);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_comes_and_goes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_there_at_the_start, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_several_changes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_other_ways_to_appear, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_paths, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_refused_at_the_start, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_refused_later, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directory_removed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directory_moved, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directories_above, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directory_becomes_a_file, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directory_unmounted, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_overflow, setup, teardown),
-	};
-
-	return cmocka_run_group_tests_name("flag", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

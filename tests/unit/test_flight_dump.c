@@ -2,7 +2,7 @@
 /* Dumps of the flight recorder, whatever is appended meanwhile. */
 #include "flight_model.h"
 
-static void test_empty_dump(void **state)
+TEST(test_empty_dump)
 {
 	struct rec_hdr open = { .kind = REC_SYSCALL, .start_ns = START };
 	struct flight_dump dump;
@@ -27,7 +27,7 @@ static void test_empty_dump(void **state)
 }
 
 /* A dump that nothing is handed over of: it loses nothing, and the newest go round in the rest. */
-static void test_overwrite_beside_dump(void **state)
+TEST(test_overwrite_beside_dump)
 {
 	struct flight_stats before, st;
 	struct model m;
@@ -75,7 +75,7 @@ static unsigned int fill_beside_dump(struct model *m, unsigned int max)
 }
 
 /* Another dump right after one beside which all memory was used. */
-static void test_dump_in_full_memory(void **state)
+TEST(test_dump_in_full_memory)
 {
 	struct model m;
 	unsigned int n;
@@ -95,7 +95,7 @@ static void test_dump_in_full_memory(void **state)
 }
 
 /* What was handed over stays: a second dump has it again. */
-static void test_dump_twice(void **state)
+TEST(test_dump_twice)
 {
 	struct model m;
 	size_t first;
@@ -123,7 +123,7 @@ static void test_dump_twice(void **state)
 }
 
 /* Each pass has everything, whatever is appended meanwhile; and a dump that ends early keeps nothing. */
-static void test_passes(void **state)
+TEST(test_passes)
 {
 	struct flight_process *list;
 	struct tasks *names;
@@ -165,7 +165,7 @@ static void test_passes(void **state)
 	model_free(&m);
 }
 
-static void test_processes(void **state)
+TEST(test_processes)
 {
 	struct rec_fault rec = { .h = { .kind = REC_FAULT, .dur_ns = 5 } };
 	uint64_t of[301] = { 0 };
@@ -219,7 +219,7 @@ static void append_within(const struct rec_hdr *rec, size_t size, void *arg)
 		model_append(m);
 }
 
-static void test_append_from_callback(void **state)
+TEST(test_append_from_callback)
 {
 	struct model m;
 
@@ -237,17 +237,4 @@ static void test_append_from_callback(void **state)
 	model_free(&m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_empty_dump),
-		cmocka_unit_test(test_overwrite_beside_dump),
-		cmocka_unit_test(test_dump_in_full_memory),
-		cmocka_unit_test(test_dump_twice),
-		cmocka_unit_test(test_passes),
-		cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_append_from_callback),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -82,7 +82,7 @@ static void on_person(const struct rec_hdr *h, size_t size, void *arg)
 	p->exited_checked += (size_t)rec->ret;
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct people p = { .now_ns = START, .dice = 4711 };
 	struct flight_dump dump;
@@ -110,7 +110,7 @@ static void test_names(void **state)
 }
 
 /* The name is older than all that is handed over. */
-static void test_names_before_horizon(void **state)
+TEST(test_names_before_horizon)
 {
 	struct people p = {};
 	struct rec_syscall rec = {
@@ -138,7 +138,7 @@ static void test_names_before_horizon(void **state)
 }
 
 /* Those that were there at the start, and those of no target, whom only the live table knows. */
-static void test_names_from_outside(void **state)
+TEST(test_names_from_outside)
 {
 	struct rec_task fork = { .h = { .kind = REC_TASK,
 					 .id = TASK_FORK,
@@ -253,7 +253,7 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 	tasks_free(ts);
 }
 
-static void test_open_spans(void **state)
+TEST(test_open_spans)
 {
 	check_open_spans(MB, 0);
 	check_open_spans(MB, 700);
@@ -261,14 +261,4 @@ static void test_open_spans(void **state)
 	check_open_spans(16 * MB, 100000);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_names_before_horizon),
-		cmocka_unit_test(test_names_from_outside),
-		cmocka_unit_test(test_open_spans),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

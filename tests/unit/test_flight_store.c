@@ -5,7 +5,7 @@
 #include "cases.h"
 #include "flight_model.h"
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	union any_rec rec = { .h = { .kind = REC_ON_CPU, .start_ns = START, .dur_ns = 5 } };
 	struct flight_stats st;
@@ -42,7 +42,7 @@ static void test_refused(void **state)
 }
 
 /* One that is never filled takes next to nothing, however large. */
-static void test_large(void **state)
+TEST(test_large)
 {
 	const uint64_t bytes = 40000 * MB;
 	struct model m;
@@ -66,7 +66,7 @@ static void test_large(void **state)
 
 /* The memory is one mapping of no more than was asked for, most of it is for records, and unused
  * pages are not allocated. */
-static void test_bound(void **state)
+TEST(test_bound)
 {
 	static const uint64_t sizes[] = { MB, MB + 4095, 3 * MB + 12345, 20 * MB, 64 * MB };
 
@@ -101,7 +101,7 @@ static void test_bound(void **state)
 
 /* Appends, dumps of whatever speed, several of them after each other: always all that ended after
  * the horizon, in order, and the horizon no later than it must be. */
-static void test_against_model(void **state)
+TEST(test_against_model)
 {
 	static const uint64_t sizes[] = { MB, MB + 70000, 2 * MB };
 
@@ -141,14 +141,4 @@ static void test_against_model(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_against_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -41,7 +41,7 @@ static struct times dump_times(struct flight *f, uint64_t at_ns, struct flight_d
 	return t;
 }
 
-static void test_keep_time(void **state)
+TEST(test_keep_time)
 {
 	const uint64_t keep = 200 * MS, step = 10000; /* 20,000 records within it: 1.3 MB */
 	uint64_t now = START, bytes = 64 * MB;
@@ -93,7 +93,7 @@ static void test_keep_time(void **state)
 }
 
 /* More than there is memory for: as with a size. */
-static void test_keep_time_cap(void **state)
+TEST(test_keep_time_cap)
 {
 	uint64_t now = START;
 	struct flight_dump dump;
@@ -128,7 +128,7 @@ static void test_keep_time_cap(void **state)
 }
 
 /* It expires in the middle of a dump, which has it nevertheless. */
-static void test_expire_beside_dump(void **state)
+TEST(test_expire_beside_dump)
 {
 	struct model m;
 
@@ -173,7 +173,7 @@ static struct times dump_last(struct flight *f, struct last last, uint64_t at_ns
 }
 
 /* Steps of 10 ms, handed in out of order, with ten system calls in each, over many chunks. */
-static void test_last(void **state)
+TEST(test_last)
 {
 	struct rec_step step = { .h = { .kind = REC_STEP, .dur_ns = 9 * MS, .tid = TID } };
 	struct flight *f;
@@ -207,7 +207,7 @@ static void test_last(void **state)
 }
 
 /* A storm: many times the memory, with a dump every now and then. */
-static void test_storm(void **state)
+TEST(test_storm)
 {
 	struct rec_off_cpu rec = { .h = { .kind = REC_OFF_CPU, .tid = TID, .tgid = TID } };
 	struct flight_dump dump;
@@ -239,15 +239,4 @@ static void test_storm(void **state)
 	tasks_free(ts);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_keep_time),
-		cmocka_unit_test(test_keep_time_cap),
-		cmocka_unit_test(test_expire_beside_dump),
-		cmocka_unit_test(test_last),
-		cmocka_unit_test(test_storm),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

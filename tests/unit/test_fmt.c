@@ -58,7 +58,7 @@ static void check_numbers(uint64_t v)
 	check(buf, sizeof(buf), fmt_us(buf, v), expect, FMT_US_MAX);
 }
 
-static void test_numbers_small(void **state)
+TEST(test_numbers_small)
 {
 	uint64_t v;
 
@@ -68,7 +68,7 @@ static void test_numbers_small(void **state)
 	}
 }
 
-static void test_numbers_edges(void **state)
+TEST(test_numbers_edges)
 {
 	uint64_t p;
 	int i, d;
@@ -88,7 +88,7 @@ static void test_numbers_edges(void **state)
 	check_numbers((uint64_t)INT64_MIN);
 }
 
-static void test_numbers_random(void **state)
+TEST(test_numbers_random)
 {
 	int i;
 
@@ -96,7 +96,7 @@ static void test_numbers_random(void **state)
 		check_numbers(random_width());
 }
 
-static void test_widest(void **state)
+TEST(test_widest)
 {
 	char buf[32];
 
@@ -107,7 +107,7 @@ static void test_widest(void **state)
 	assert_int_equal(fmt_hex(buf, UINT64_MAX) - buf, FMT_HEX_MAX);
 }
 
-static void test_strings(void **state)
+TEST(test_strings)
 {
 	char buf[64];
 
@@ -131,7 +131,7 @@ static void check_json(const char *s, size_t len, const char *expect)
 #define CHECK_JSON(lit, expect) check_json(lit, sizeof(lit) - 1, expect)
 #define FFFD "\xef\xbf\xbd"
 
-static void test_json_known(void **state)
+TEST(test_json_known)
 {
 	CHECK_JSON("", "\"\"");
 	CHECK_JSON("mul_mat", "\"mul_mat\"");
@@ -268,7 +268,7 @@ static void check_round_trip(const unsigned char *s, size_t len)
 	json_tokener_free(tok);
 }
 
-static void test_json_round_trip(void **state)
+TEST(test_json_round_trip)
 {
 	/* bytes at the borders of UTF-8's ranges and of what JSON escapes */
 	static const unsigned char odd[] =
@@ -293,7 +293,7 @@ static void test_json_round_trip(void **state)
 }
 
 /* Every byte at every place of the 8 that the fast path looks at together. */
-static void test_json_each_byte(void **state)
+TEST(test_json_each_byte)
 {
 	unsigned char s[17];
 	int c;
@@ -337,7 +337,7 @@ static uint64_t bits_of_float(float v)
 	return bits;
 }
 
-static void test_floats(void **state)
+TEST(test_floats)
 {
 	check_float("0", bits_of(0), 8);
 	check_float("-0.0", bits_of(-0.0), 8);
@@ -360,7 +360,7 @@ static void test_floats(void **state)
 	check_float("\"-Infinity\"", 0xff800000, 4);
 }
 
-static void test_floats_random(void **state)
+TEST(test_floats_random)
 {
 	for (unsigned int i = cases(100000, 2000); i > 0; i--) {
 		uint64_t bits = random_u64();
@@ -379,20 +379,4 @@ static void test_floats_random(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_numbers_small),
-		cmocka_unit_test(test_numbers_edges),
-		cmocka_unit_test(test_numbers_random),
-		cmocka_unit_test(test_widest),
-		cmocka_unit_test(test_strings),
-		cmocka_unit_test(test_json_known),
-		cmocka_unit_test(test_json_round_trip),
-		cmocka_unit_test(test_json_each_byte),
-		cmocka_unit_test(test_floats),
-		cmocka_unit_test(test_floats_random),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

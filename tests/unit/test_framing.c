@@ -89,7 +89,7 @@ static size_t wanted(size_t limit)
 	return best;
 }
 
-static void test_all(void **state)
+TEST(test_all)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES,
 		WRITER_PACKETS, WRITER_PACKETS_GZIP };
@@ -108,11 +108,4 @@ static void test_all(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -7,7 +7,7 @@
 
 #define MS UINT64_C(1000000)
 
-static void test_average(void **state)
+TEST(test_average)
 {
 	struct budget b = { 0 };
 	uint64_t now = 5000 * MS, own = 70 * MS, begun = now, own_begun = own, on = 0, ticks = 0;
@@ -29,7 +29,7 @@ static void test_average(void **state)
 	assert_in_range(on * 100 / ticks, 34, 46);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
 	struct budget b = { 0 };
 
@@ -48,12 +48,4 @@ static void test_bounds(void **state)
 	assert_true(budget_again(&b, 0, 5001 * MS));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_average),
-		cmocka_unit_test(test_bounds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -8,7 +8,7 @@
 #define MS UINT64_C(1000000)
 #define BOOT (1000000 * MS)
 
-static void test_uncertain(void **state)
+TEST(test_uncertain)
 {
 	struct clocks c = { 0 };
 	bool sure;
@@ -26,7 +26,7 @@ static void test_uncertain(void **state)
 	}
 }
 
-static void test_step(void **state)
+TEST(test_step)
 {
 	struct clocks c = { 0 };
 	bool sure;
@@ -42,7 +42,7 @@ static void test_step(void **state)
 }
 
 /* Back: the times between come twice, and it is not known which one is meant. */
-static void test_back(void **state)
+TEST(test_back)
 {
 	struct clocks c = { 0 };
 	bool sure;
@@ -62,13 +62,4 @@ static void test_back(void **state)
 	assert_true(sure);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_uncertain),
-		cmocka_unit_test(test_step),
-		cmocka_unit_test(test_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -24,7 +24,7 @@ static uint32_t add(unsigned char uuid, const char *pci, uint32_t own)
 	return device;
 }
 
-static void test_uuid(void **state)
+TEST_WITH(test_uuid, set_up, NULL)
 {
 	assert_int_equal(add(1, "", 0), 0);
 	assert_int_equal(add(2, "", 1), 1);
@@ -36,7 +36,7 @@ static void test_uuid(void **state)
 }
 
 /* The numbers of the machine's, by their addresses, are theirs whatever a process sees. */
-static void test_machine(void **state)
+TEST_WITH(test_machine, set_up, NULL)
 {
 	static const char *const entries[] = { "0000:1b:00.0", "0000:c1:00.0", "0001:02:00.0", "none" };
 	char dir[] = "/tmp/inftrace-devices-XXXXXX", path[PATH_MAX];
@@ -62,7 +62,7 @@ static void test_machine(void **state)
 }
 
 /* Of one that says nothing nobody knows whether it is another process's, but where numbers are those of the machine. */
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, set_up, NULL)
 {
 	const struct gpu_device about = { .name = "A GPU", .pci = "nonsense" };
 	uint32_t device;
@@ -84,7 +84,7 @@ static void test_unknown(void **state)
 	assert_int_equal(devices.n_known, 2);
 }
 
-static void test_full(void **state)
+TEST_WITH(test_full, set_up, NULL)
 {
 	struct gpu_device about = { .uuid_kind = GPU_UUID_MIG + 1 };
 	uint32_t device = 77;
@@ -177,7 +177,7 @@ static void kernel(int process, uint32_t own, uint64_t start)
 }
 
 /* Each has a device 0 of its own, and they share one; of one it is said late what it is, of one never. */
-static void test_visible(void **state)
+TEST_WITH(test_visible, set_up_processes, tear_down_processes)
 {
 	static const uint32_t expected[] = { 0 /* A */, 1 /* B */, 2, 1 /* B */, 3 /* C */, 4 };
 	const uint64_t t = NOW + MS;
@@ -204,7 +204,7 @@ static void test_visible(void **state)
 }
 
 /* A step in which nothing ran is of a device of its process, though another has the number. */
-static void test_idle(void **state)
+TEST_WITH(test_idle, set_up_processes, tear_down_processes)
 {
 	const uint64_t t = NOW + MS;
 	const struct rec_step r = { .h = { .kind = REC_STEP, .tgid = PID + 1, .tid = PID + 1, .start_ns = t, .dur_ns = 100 * US } };
@@ -222,16 +222,4 @@ static void test_idle(void **state)
 	assert_int_equal(processes.step.ns[GPU_PART_IDLE_LAUNCH], 100 * US);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_uuid, set_up),
-		cmocka_unit_test_setup(test_machine, set_up),
-		cmocka_unit_test_setup(test_unknown, set_up),
-		cmocka_unit_test_setup(test_full, set_up),
-		cmocka_unit_test_setup_teardown(test_visible, set_up_processes, tear_down_processes),
-		cmocka_unit_test_setup_teardown(test_idle, set_up_processes, tear_down_processes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

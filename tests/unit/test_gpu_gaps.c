@@ -61,7 +61,7 @@ static bool cause(uint64_t from, uint64_t to, struct gap_cause *c)
 	return gpu_gaps_cause(gaps, TID, START + from, START + to, c);
 }
 
-static void test_states(void **state)
+TEST_WITH(test_states, set_up, tear_down)
 {
 	struct gap_cause c;
 
@@ -101,7 +101,7 @@ static void test_states(void **state)
 	assert_false(gpu_gaps_cause(gaps, TID + 1, START, START + 10, &c)); /* no record of it */
 }
 
-static void test_lost(void **state)
+TEST_WITH(test_lost, set_up, tear_down)
 {
 	struct loss l = { .from_ns = START + 500, .to_ns = START + 600 };
 	struct gap_cause c;
@@ -127,7 +127,7 @@ static void test_lost(void **state)
 }
 
 /* Of more spans than are kept, what is older is not known. */
-static void test_bounds(void **state)
+TEST_WITH(test_bounds, set_up, tear_down)
 {
 	struct gap_cause c;
 
@@ -151,7 +151,7 @@ static void test_bounds(void **state)
 }
 
 /* Whatever comes, the states sum to the interval. */
-static void test_exact(void **state)
+TEST_WITH(test_exact, set_up, tear_down)
 {
 	const unsigned int n = cases(2000, 100);
 
@@ -180,11 +180,4 @@ static void test_exact(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { TEST(test_states), TEST(test_lost), TEST(test_bounds), TEST(test_exact) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

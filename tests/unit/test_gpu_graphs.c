@@ -78,7 +78,7 @@ static void check(const struct rec_gpu *list, uint32_t a, uint32_t b, uint32_t c
 static const uint32_t grids[KERNELS] = { 1, 2, 3 };
 static const uint64_t nodes[KERNELS] = { 71, 72, 73 };
 
-static void test_replayed(void **state)
+TEST_WITH(test_replayed, set_up, tear_down)
 {
 	static const uint64_t swapped[KERNELS] = { 72, 71, 73 };
 	static const uint32_t swapped_grids[KERNELS] = { 2, 1, 3 };
@@ -102,7 +102,7 @@ static void test_replayed(void **state)
 	check(list, 2, 1, 3, 0, 5, 6);
 }
 
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, set_up, tear_down)
 {
 	static const uint64_t others[KERNELS] = { 81, 82, 83 };
 	static const uint32_t other_grids[KERNELS] = { 1, 2, 4 };
@@ -134,7 +134,7 @@ static void test_unknown(void **state)
 }
 
 /* Where several captures are alike, what they differ in is not told; what was captured after the launch is not what was launched. */
-static void test_alike(void **state)
+TEST_WITH(test_alike, set_up, tear_down)
 {
 	struct rec_gpu list[KERNELS];
 
@@ -147,7 +147,7 @@ static void test_alike(void **state)
 }
 
 /* The records of calls come after that of the end; an operator has what it holds, and no more. */
-static void test_late(void **state)
+TEST_WITH(test_late, set_up, tear_down)
 {
 	struct rec_gpu list[KERNELS];
 
@@ -169,7 +169,7 @@ static void test_late(void **state)
 }
 
 /* More than are kept: the oldest are forgotten, and learnt again. */
-static void test_many(void **state)
+TEST_WITH(test_many, set_up, tear_down)
 {
 	struct rec_gpu list[KERNELS];
 
@@ -185,15 +185,4 @@ static void test_many(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_replayed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_unknown, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_alike, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_many, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -56,7 +56,7 @@ static void check(size_t i, uint64_t start, uint64_t busy, uint32_t waits)
 	assert_true(list[i].has_waits);
 }
 
-static void test_load(void **state)
+TEST(test_load)
 {
 	struct gpu_load *l;
 
@@ -105,7 +105,7 @@ static void test_load(void **state)
 }
 
 /* Far beyond what is kept, and many devices: bounded, and never more than all of the time. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
 	const unsigned int n = cases(20000, 500);
 	struct gpu_load *l;
@@ -128,9 +128,4 @@ static void test_bounds(void **state)
 	gpu_load_free(l);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_load), cmocka_unit_test(test_bounds) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

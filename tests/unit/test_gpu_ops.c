@@ -51,7 +51,7 @@ static void check(const struct sums *s, uint64_t a, uint64_t b, uint64_t c, uint
 	assert_int_equal(s->ns[NONE], none);
 }
 
-static void test_innermost(void **state)
+TEST(test_innermost)
 {
 	struct rec_hdr step = span(TID, 100, 1000);
 	struct sums in_step = { 0 }, all = { 0 };
@@ -87,7 +87,7 @@ static void test_innermost(void **state)
 }
 
 /* Whatever overlaps, and in whatever order it comes: the sums are the time in which a kernel ran. */
-static void test_exact(void **state)
+TEST(test_exact)
 {
 	enum { KERNELS = 40,
 		NS = 500,
@@ -131,7 +131,7 @@ static void test_exact(void **state)
 }
 
 /* Beyond the bounds the oldest are counted, or forgotten, and a step that needs them gets nothing. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
 	struct rec_hdr early = span(TID, 0, 100), late = span(TID, 10 * (GPU_OPS_KERNELS_MAX - 10), 10 * GPU_OPS_KERNELS_MAX);
 	struct sums sums = { 0 }, early_sums = { 0 }, late_sums = { 0 };
@@ -204,7 +204,7 @@ static void emit_all(struct out *o)
 	EMIT(o, &gpu);
 }
 
-static void test_process(void **state)
+TEST_WITH(test_process, set_up, tear_down)
 {
 	struct out o;
 
@@ -221,7 +221,7 @@ static void test_process(void **state)
 	profile_done(&o);
 }
 
-static void test_steps(void **state)
+TEST_WITH(test_steps, set_up, tear_down)
 {
 	struct out o;
 
@@ -244,15 +244,4 @@ static void test_steps(void **state)
 	probes.op_detail = false;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_innermost),
-		cmocka_unit_test(test_exact),
-		cmocka_unit_test(test_bounds),
-		cmocka_unit_test_setup_teardown(test_process, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_steps, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

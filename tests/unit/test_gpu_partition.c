@@ -107,7 +107,7 @@ static void assert_devices(const struct gpu_run *list, size_t n, uint64_t start,
 	assert_true(r->after_ns >= after);
 }
 
-static void test_partition(void **state)
+TEST(test_partition)
 {
 	const unsigned int n_cases = cases(3000, 200);
 
@@ -153,11 +153,4 @@ static void test_partition(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_partition),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -126,7 +126,7 @@ static void assert_parts(uint64_t busy, uint64_t copy, uint64_t launch, uint64_t
 }
 
 /* Two kernels and a copy in a step; the second one had to wait. */
-static void test_step(void **state)
+TEST_WITH(test_step, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 	struct gpu_record copy = { .kind = GPU_RECORD_COPY };
@@ -163,7 +163,7 @@ static void test_step(void **state)
 }
 
 /* The time since the last step is divided, too, if all of it is known. */
-static void test_before(void **state)
+TEST_WITH(test_before, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS, *before = got.step.before_ns;
 	uint64_t sum = 0;
@@ -188,7 +188,7 @@ static void test_before(void **state)
 }
 
 /* What is launched within a step and runs later was queued; a launch of which nothing came is waited for, but not for ever. */
-static void test_pending(void **state)
+TEST_WITH(test_pending, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 
@@ -214,7 +214,7 @@ static void test_pending(void **state)
 }
 
 /* CUPTI has never handed over everything: the launches say what there must be. */
-static void test_never_flushed(void **state)
+TEST_WITH(test_never_flushed, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 
@@ -241,7 +241,7 @@ static void test_never_flushed(void **state)
 }
 
 /* How busy it was while a kernel ran is not told before that has ended, though all that had ended was handed over several times. */
-static void test_long(void **state)
+TEST_WITH(test_long, set_up, tear_down)
 {
 	const uint64_t t = NOW + 20 * MS;
 
@@ -273,7 +273,7 @@ static void test_long(void **state)
 }
 
 /* Without launches and without a flush nothing is known. */
-static void test_nothing_known(void **state)
+TEST_WITH(test_nothing_known, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 
@@ -286,7 +286,7 @@ static void test_nothing_known(void **state)
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 }
 
-static void test_lost(void **state)
+TEST_WITH(test_lost, set_up, tear_down)
 {
 	const uint64_t t = NOW + 10 * MS;
 
@@ -311,7 +311,7 @@ static void test_lost(void **state)
 }
 
 /* A pause of the budget: steps in it are without, those around it are not, and launches in it are not waited for. */
-static void test_pause(void **state)
+TEST_WITH(test_pause, set_up, tear_down)
 {
 	const uint64_t t = NOW + 10 * MS;
 	struct gpu_counts c;
@@ -359,7 +359,7 @@ static void test_pause(void **state)
 }
 
 /* The agent leaves, or never collects: no step waits. */
-static void test_end(void **state)
+TEST_WITH(test_end, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 
@@ -385,7 +385,7 @@ static void test_end(void **state)
 }
 
 /* A kernel whose record is missing does not shift those behind the next wait. */
-static void test_resync(void **state)
+TEST_WITH(test_resync, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
@@ -407,7 +407,7 @@ static void test_resync(void **state)
 }
 
 /* Neither do those whose records are missing since collecting began later than the calls, however many and with whatever waits. */
-static void test_resync_at_once(void **state)
+TEST_WITH(test_resync_at_once, set_up, tear_down)
 {
 	uint64_t t = NOW + MS, stream = 0xaa;
 	uint32_t correlation = 0;
@@ -427,7 +427,7 @@ static void test_resync_at_once(void **state)
 }
 
 /* What began after the recording is left out, and not counted as missed; nor is a launch waited for that it was. */
-static void test_after_end(void **state)
+TEST_WITH(test_after_end, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
@@ -479,12 +479,12 @@ static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
 	assert_in_range(c.residual_ns, 300, 10000);
 }
 
-static void test_drift_early(void **state)
+TEST_WITH(test_drift_early, set_up, tear_down)
 {
 	check_drift(-6000, -3);
 }
 
-static void test_drift_late(void **state)
+TEST_WITH(test_drift_late, set_up, tear_down)
 {
 	check_drift(2000, 3);
 }
@@ -501,7 +501,7 @@ static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, 
 
 /* Where a record says which thread launched it, and when, the call around that is the one, whatever its shape and in
  * whatever order; or there is none. */
-static void test_by_thread(void **state)
+TEST_WITH(test_by_thread, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
 	struct gpu_counts c;
@@ -539,7 +539,7 @@ static void test_by_thread(void **state)
 
 /* A thread is preempted in its call, or inftrace before it has read that one: what was launched has ended by then, and waits for it. So does
  * what was launched after that, which fits to the same call. */
-static void test_late_call(void **state)
+TEST_WITH(test_late_call, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 	struct gpu_counts c;
@@ -588,7 +588,7 @@ static void test_late_call(void **state)
 
 /* Kernels of a few shapes on a few streams, which run one after the other on each: every one finds its call, with calls of
  * the runtime around those of the driver. */
-static void test_streams(void **state)
+TEST_WITH(test_streams, set_up, tear_down)
 {
 	enum { STREAMS = 4,
 		N = 4000 };
@@ -636,7 +636,7 @@ static void capture(uint64_t at, uint64_t stream, bool end)
 }
 
 /* Calls whose stream is captured launch nothing, in whatever order that becomes known; nor do others of that thread. */
-static void test_captured(void **state)
+TEST_WITH(test_captured, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 	struct gpu_counts counts;
@@ -681,7 +681,7 @@ static void test_captured(void **state)
 }
 
 /* An engine that waits elsewhere: its step returns while the GPU works on what it launched. */
-static void test_after(void **state)
+TEST_WITH(test_after, set_up, tear_down)
 {
 	const uint64_t t = NOW + MS;
 
@@ -708,29 +708,4 @@ static void test_after(void **state)
 	assert_int_equal(got.step.after_ns, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_step, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_before, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_pending, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_never_flushed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_long, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_lost, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_after_end, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_resync_at_once, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_drift_early, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_drift_late, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_by_thread, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_late_call, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_streams, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_captured, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_after, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

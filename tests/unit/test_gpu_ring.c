@@ -71,7 +71,7 @@ static bool drain(void)
 	return gpu_feed_drain(feed, NOW, CAPACITY, &ops, NULL);
 }
 
-static void test_records(void **state)
+TEST_WITH(test_records, set_up, tear_down)
 {
 	struct gpu_record r = agent_kernel(NOW - 2 * MS, NOW - MS, 7, 42);
 	char name[GPU_NAME_MAX];
@@ -95,7 +95,7 @@ static void test_records(void **state)
 }
 
 /* A turn takes so many records; a ring that was full goes on. */
-static void test_bounds(void **state)
+TEST_WITH(test_bounds, set_up, tear_down)
 {
 	struct gpu_record r = agent_kernel(NOW, NOW, 7, 1);
 	struct gpu_feed_state st;
@@ -130,7 +130,7 @@ static void bad(struct gpu_record r)
 	assert_int_equal(gpu_feed_bad(feed), before + 1);
 }
 
-static void test_bad_records(void **state)
+TEST_WITH(test_bad_records, set_up, tear_down)
 {
 	struct gpu_record r = agent_kernel(NOW - 2, NOW - 1, 7, 1), n = { .kind = GPU_RECORD_NAME };
 
@@ -166,7 +166,7 @@ static void test_bad_records(void **state)
 }
 
 /* What a device is; a text without an end, and a number that is too large, are bad. */
-static void test_device(void **state)
+TEST_WITH(test_device, set_up, tear_down)
 {
 	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { .name = "No Such GPU" } };
 
@@ -187,7 +187,7 @@ static void test_device(void **state)
 	assert_int_equal(gpu_feed_bad(feed), 3);
 }
 
-static void test_broken_head(void **state)
+TEST_WITH(test_broken_head, set_up, tear_down)
 {
 	agent.ring->writer.head = CAPACITY + 1;
 	assert_false(drain());
@@ -197,7 +197,7 @@ static void test_broken_head(void **state)
 	assert_int_equal(got.activities, 0);
 }
 
-static void test_state(void **state)
+TEST_WITH(test_state, set_up, tear_down)
 {
 	struct gpu_ring_writer *w = &agent.ring->writer;
 	struct gpu_feed_state st;
@@ -225,7 +225,7 @@ static void test_state(void **state)
 	assert_true(st.settled);
 }
 
-static void test_sealed(void **state)
+TEST_WITH(test_sealed, set_up, tear_down)
 {
 	assert_int_equal(ftruncate(gpu_feed_fd(feed), 4096), -1);
 	assert_int_equal(ftruncate(gpu_feed_fd(feed), 1 << 30), -1);
@@ -253,7 +253,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-static void test_hostile(void **state)
+TEST_WITH(test_hostile, set_up, tear_down)
 {
 	const unsigned int n = cases(20000, 2000);
 	struct gpu_info *info;
@@ -290,7 +290,7 @@ static void test_hostile(void **state)
 
 /* ---- names and tracks ---- */
 
-static void test_info(void **state)
+TEST(test_info)
 {
 	static const struct {
 		const char *mangled, *brief, *full;
@@ -322,7 +322,7 @@ static void test_info(void **state)
 }
 
 /* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
-static void test_collectives(void **state)
+TEST(test_collectives)
 {
 	static const struct {
 		const char *name;
@@ -348,7 +348,7 @@ static void test_collectives(void **state)
 }
 
 /* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
-static void test_launches(void **state)
+TEST(test_launches)
 {
 	struct probe_spec specs[] = {
 		{ .symbol = (char *)"cuLaunchKernel", .role = ROLE_LAUNCH },
@@ -367,7 +367,7 @@ static void test_launches(void **state)
 }
 
 /* What overlaps is on different tracks, whatever comes. */
-static void test_tracks(void **state)
+TEST(test_tracks)
 {
 	static uint64_t ends[GPU_TRACKS_MAX];
 	uint64_t seed = 1;
@@ -401,22 +401,4 @@ static void test_tracks(void **state)
 	gpu_info_free(info);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_records, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_bad_records, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_device, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_broken_head, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_state, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_sealed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
-		cmocka_unit_test(test_info),
-		cmocka_unit_test(test_collectives),
-		cmocka_unit_test(test_launches),
-		cmocka_unit_test(test_tracks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -4,7 +4,7 @@
 #include "target/tasks.h"
 #include "unit.h"
 
-static void test_set(void **state)
+TEST(test_set)
 {
 	struct handles *h = handles_new(NULL);
 
@@ -26,7 +26,7 @@ static void test_set(void **state)
 	handles_free(NULL);
 }
 
-static void test_drop(void **state)
+TEST(test_drop)
 {
 	struct handles *h = handles_new(NULL);
 	char name[16];
@@ -51,7 +51,7 @@ static void test_drop(void **state)
 }
 
 /* More than there is room for: the first stay. */
-static void test_full(void **state)
+TEST(test_full)
 {
 	struct handles *h = handles_new(NULL);
 
@@ -65,7 +65,7 @@ static void test_full(void **state)
 }
 
 /* Those of processes that have ended make room, as often as it takes; those of one that runs stay. */
-static void test_ended(void **state)
+TEST(test_ended)
 {
 	const struct rec_task fork = { .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = 5000000, .tid = 5000000 } };
 	struct handles *h;
@@ -87,14 +87,4 @@ static void test_ended(void **state)
 	tasks_free(tasks);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set),
-		cmocka_unit_test(test_drop),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_ended),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -88,7 +88,7 @@ static int64_t find_planted(const struct plan *p)
 	return c.residual_ns;
 }
 
-static void test_planted(void **state)
+TEST(test_planted)
 {
 	static const struct plan plans[] = {
 		{ 0, 0, 10, 2000, 30000, 30000, 2000000, 0 },
@@ -120,7 +120,7 @@ static void test_planted(void **state)
 }
 
 /* A pair of messages says nothing of the drift: what is unknown grows with the distance from it. */
-static void test_few(void **state)
+TEST(test_few)
 {
 	struct host_messages m = { 0 };
 	struct host_clock c;
@@ -139,7 +139,7 @@ static void test_few(void **state)
 	host_messages_clear(&m);
 }
 
-static void test_one_way(void **state)
+TEST(test_one_way)
 {
 	static const struct plan plan = { 3000000, 0, 10, 500, 30000, 30000, 2000000, 0 };
 	struct host_messages m = { 0 };
@@ -164,7 +164,7 @@ static void test_one_way(void **state)
 }
 
 /* One message that was read 5 ms before all others allow it to have been sent. */
-static void test_contradiction(void **state)
+TEST(test_contradiction)
 {
 	static const struct plan plan = { 3000000, 50000, 10, 2000, 30000, 30000, 2000000, 0 };
 	struct host_messages m = { 0 };
@@ -197,7 +197,7 @@ static void test_contradiction(void **state)
 }
 
 /* Times from damaged files: no overflow, and what is found agrees with the messages of that instant. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const int64_t times[] = { INT64_MIN, -LINK_NS_MAX, 1 - LINK_NS_MAX, -1, 0, 1, BEGIN, LINK_NS_MAX - 1, LINK_NS_MAX, INT64_MAX };
 	struct host_messages m = { 0 };
@@ -231,15 +231,4 @@ static void test_hostile(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_planted),
-		cmocka_unit_test(test_few),
-		cmocka_unit_test(test_one_way),
-		cmocka_unit_test(test_contradiction),
-		cmocka_unit_test(test_hostile),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

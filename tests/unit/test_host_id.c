@@ -12,7 +12,7 @@
 #define ID "0123abcd-4567-89ef-0123-456789abcdef"
 #define SHIFT INT64_C(-7000000000)
 
-static void test_own(void **state)
+TEST(test_own)
 {
 	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 	char text[64], name[HOST_NAME_LEN + 1] = "";
@@ -29,7 +29,7 @@ static void test_own(void **state)
 	assert_int_equal(h.shift_ns, clock_shift_read().boot_ns);
 }
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
 	static const struct {
 		const char *boot_id, *shift;
@@ -115,7 +115,7 @@ static void check_reads(bool chrome, const struct host_id *host, const struct ho
 	close(o.fd);
 }
 
-static void test_traces(void **state)
+TEST_WITH(test_traces, setup, teardown)
 {
 	const struct host_id none = { 0 }, unknown = { .name = "node" }, plain_one = { .boot_id = ID };
 
@@ -127,7 +127,7 @@ static void test_traces(void **state)
 	}
 }
 
-static void test_profile(void **state)
+TEST_WITH(test_profile, setup, teardown)
 {
 	struct json_object *line, *shape;
 	struct out o;
@@ -146,15 +146,4 @@ static void test_profile(void **state)
 	profile_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_parse),
-		TEST(test_traces),
-		TEST(test_profile),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

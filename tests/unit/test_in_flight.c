@@ -32,7 +32,7 @@ static void make(struct in_flight **ret_f)
 	assert_int_equal(in_flight_error(*ret_f), 0);
 }
 
-static void test_replaces(void **state)
+TEST(test_replaces)
 {
 	static const struct {
 		const char *what;
@@ -82,7 +82,7 @@ static bool is_any(const struct rec_hdr *h, void *arg)
 }
 
 /* Requests can be dropped; the spans of threads stay, and are still found. */
-static void test_drop(void **state)
+TEST(test_drop)
 {
 	struct rec_hdr ended = span(REC_SYSCALL, TID, LOOKED - 10 * US, LOOKED - 1, 39);
 	unsigned int n[REC_KIND_MAX] = { 0 };
@@ -98,7 +98,7 @@ static void test_drop(void **state)
 	in_flight_free(f);
 }
 
-static void test_none(void **state)
+TEST(test_none)
 {
 	struct rec_hdr h = span(REC_SYSCALL, TID, LOOKED, LOOKED + US, 39);
 	struct in_flight *f;
@@ -110,13 +110,4 @@ static void test_none(void **state)
 	in_flight_free(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_replaces),
-		cmocka_unit_test(test_drop),
-		cmocka_unit_test(test_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -64,7 +64,7 @@ static void add(struct probe_table *pt, const char *symbol)
 	assert_int_equal(probe_table_add_option(pt, option), 0);
 }
 
-static void test_sites(void **state)
+TEST(test_sites)
 {
 	struct probe_table pt = {};
 	struct seen_sites seen = {};
@@ -152,7 +152,7 @@ static void make_pair(int fds[2])
 }
 
 /* This process was late: the time is over, but the answer is there. */
-static void test_late(void **state)
+TEST(test_late)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
@@ -169,7 +169,7 @@ static void test_late(void **state)
 }
 
 /* A part of it is not enough. */
-static void test_late_part(void **state)
+TEST(test_late_part)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
@@ -199,7 +199,7 @@ static int take_endless(struct inspect_answer *a, size_t size, void *arg)
 	return 0;
 }
 
-static void test_endless(void **state)
+TEST(test_endless)
 {
 	struct endless e = {};
 	const struct answers as = { .take = take_endless, .arg = &e };
@@ -217,7 +217,7 @@ static void test_endless(void **state)
 }
 
 /* It has ended without the last message. */
-static void test_ended(void **state)
+TEST(test_ended)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
@@ -231,15 +231,4 @@ static void test_ended(void **state)
 	close(fds[0]);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sites),
-		cmocka_unit_test(test_late),
-		cmocka_unit_test(test_late_part),
-		cmocka_unit_test(test_endless),
-		cmocka_unit_test(test_ended),
-	};
-
-	return cmocka_run_group_tests_name("inspector", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -25,7 +25,7 @@ static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
 	assert_int_equal(json_nodes_finish(nodes, buf), 0);
 }
 
-static void test_us_to_ns(void **state)
+TEST(test_us_to_ns)
 {
 	static const struct {
 		const char *text;
@@ -82,7 +82,7 @@ static bool scan_pieces(const char *text, size_t n)
 	return json_scan_end(&scan) == 1;
 }
 
-static void test_scan(void **state)
+TEST(test_scan)
 {
 	static const char *const good[] = { "{}", "[]", "0", "-0", "-1.5e+10", "1E5", "\"\"",
 		"null", "true", "[1,[2,{\"a\":[]}],\"x\"]", "\"\\u00e9\\n\\\\\"",
@@ -103,7 +103,7 @@ static void test_scan(void **state)
 	}
 }
 
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
 	static const char text[] =
 		" {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\","
@@ -140,7 +140,7 @@ static void test_nodes(void **state)
 }
 
 /* Of members with one key the last counts, as with json-c, Python and JSON.parse. */
-static void test_nodes_repeated(void **state)
+TEST(test_nodes_repeated)
 {
 	static const char text[] =
 		"{\"a\":1,\"b\":{\"c\":1,\"d\":2,\"c\":3},\"\\u0061\":[5],\"b\":6,\"a\":7}";
@@ -166,7 +166,7 @@ static void test_nodes_repeated(void **state)
 }
 
 /* Whether by its length or as a C string, a key with a NUL is not the one that ends there. */
-static void test_nodes_nul_key(void **state)
+TEST(test_nodes_nul_key)
 {
 	static const char *const names[] = { "a" };
 	const struct json_node *found;
@@ -186,7 +186,7 @@ static void test_nodes_nul_key(void **state)
 	json_nodes_free(&nodes);
 }
 
-static void test_node_numbers(void **state)
+TEST(test_node_numbers)
 {
 	static const struct {
 		const char *text;
@@ -217,7 +217,7 @@ static void test_node_numbers(void **state)
 }
 
 /* Members in a known order are found at once, and in any other all the same. */
-static void test_node_get_next(void **state)
+TEST(test_node_get_next)
 {
 	static const char order[] = "abcdcab";
 	const struct json_node *cursor = NULL;
@@ -234,7 +234,7 @@ static void test_node_get_next(void **state)
 }
 
 /* Values of all sizes, over the borders of the buffer; lines of the file are counted. */
-static void test_reader_values(void **state)
+TEST(test_reader_values)
 {
 	const size_t count = 3000;
 	const struct json_node *value;
@@ -266,7 +266,7 @@ static void test_reader_values(void **state)
 	free(text);
 }
 
-static void test_printable(void **state)
+TEST(test_printable)
 {
 	char buf[16];
 
@@ -303,7 +303,7 @@ static void *gzip_member(const char *text, size_t len, size_t *ret_len)
 }
 
 /* A member for each piece of text: the source gives the text back, however it is cut up. */
-static void test_source_members(void **state)
+TEST(test_source_members)
 {
 	const size_t len = 3 * JSON_SOURCE_BUF + 17, piece = 100003;
 	char *text = malloc(len), *file = malloc(2 * len), *read_back = malloc(len);
@@ -340,20 +340,4 @@ static void test_source_members(void **state)
 	free(read_back);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_us_to_ns),
-		cmocka_unit_test(test_scan),
-		cmocka_unit_test(test_nodes),
-		cmocka_unit_test(test_nodes_repeated),
-		cmocka_unit_test(test_nodes_nul_key),
-		cmocka_unit_test(test_node_numbers),
-		cmocka_unit_test(test_node_get_next),
-		cmocka_unit_test(test_reader_values),
-		cmocka_unit_test(test_printable),
-		cmocka_unit_test(test_source_members),
-	};
-
-	return cmocka_run_group_tests_name("json_read", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -15,7 +15,7 @@ static uint8_t ipc(enum ipc_kind kind)
 	return (uint8_t)(kind << SYSCALL_IPC_SHIFT);
 }
 
-static void test_ipc(void **state)
+TEST_WITH(test_ipc, setup, teardown)
 {
 	static const struct {
 		uint32_t nr;
@@ -89,7 +89,7 @@ static void test_ipc(void **state)
 	chrome_done(&o);
 }
 
-static void test_irqs(void **state)
+TEST_WITH(test_irqs, setup, teardown)
 {
 	static const struct {
 		uint32_t id;
@@ -134,7 +134,7 @@ static void test_irqs(void **state)
 	chrome_done(&o);
 }
 
-static void test_memory(void **state)
+TEST_WITH(test_memory, setup, teardown)
 {
 	struct rec_memory r = { .h = hdr(REC_MEMORY, 0),
 		.rss_bytes = UINT64_C(1) << 40,
@@ -156,7 +156,7 @@ static void test_memory(void **state)
 	chrome_done(&o);
 }
 
-static void test_holds(void **state)
+TEST_WITH(test_holds, setup, teardown)
 {
 	struct rec_hold h = { .h = hdr(REC_HOLD, HOLD_READY) };
 	struct rec_placed p = { .h = hdr(REC_PLACED, 0), .file = "lib\"\n.so" };
@@ -238,7 +238,7 @@ static void assert_body(
 	json_object_put(line);
 }
 
-static void test_sums(void **state)
+TEST_WITH(test_sums, setup, teardown)
 {
 	struct syscall_total calls[] = {
 		{ SYS_read, { 3, 1001 } },
@@ -304,7 +304,7 @@ static void test_sums(void **state)
 }
 
 /* A program may make up all the numbers that there are: the line has an end. */
-static void test_many_calls(void **state)
+TEST_WITH(test_many_calls, setup, teardown)
 {
 	static struct syscall_total calls[SYSCALL_SUMS_MAX];
 	struct process_totals p = { .tgid = PID, .calls = calls, .n_calls = ARRAY_SIZE(calls) };
@@ -325,7 +325,7 @@ static void test_many_calls(void **state)
 
 /* ---- what is looked up ---- */
 
-static void test_irq_names(void **state)
+TEST_WITH(test_irq_names, setup, teardown)
 {
 	struct irq_names *names = NULL;
 	char buf[IRQ_NAME_LEN], first[IRQ_NAME_LEN], path[300], line[256];
@@ -354,7 +354,7 @@ static void test_irq_names(void **state)
 	irq_names_free(NULL);
 }
 
-static void test_rss(void **state)
+TEST_WITH(test_rss, setup, teardown)
 {
 	const size_t size = 64 << 20;
 	uint64_t before, during, after, peak, untouched = 42;
@@ -385,19 +385,4 @@ static void test_rss(void **state)
 	assert_int_equal(untouched, 42);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_ipc),
-		TEST(test_irqs),
-		TEST(test_memory),
-		TEST(test_holds),
-		TEST(test_sums),
-		TEST(test_many_calls),
-		TEST(test_irq_names),
-		TEST(test_rss),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -250,7 +250,7 @@ static void check_one(struct json_object *o)
 	json_object_put(o);
 }
 
-static void test_straggler(void **state)
+TEST(test_straggler)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 
@@ -259,7 +259,7 @@ static void test_straggler(void **state)
 	check_one(both(&usual, &b, 10000, false, true));
 }
 
-static void test_no_clock(void **state)
+TEST(test_no_clock)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, 10000, true, false), *e = json_object_array_get_idx(get(group_of(o), "latest"), 0);
@@ -278,7 +278,7 @@ static const char *latest_text(struct json_object *o)
 }
 
 /* Hosts that were booted together are told apart by their boot ids alone. Profiles have no names of hosts here. */
-static void test_booted_together(void **state)
+TEST(test_booted_together)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o;
@@ -303,7 +303,7 @@ static void test_booted_together(void **state)
 }
 
 /* A time namespace sets the clock that the second host's recorder reads: the manifest has that of the machine. */
-static void test_namespace(void **state)
+TEST(test_namespace)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 
@@ -316,7 +316,7 @@ static void test_namespace(void **state)
 }
 
 /* What is less than the residual is none, and neither is it counted as the last. */
-static void test_residual(void **state)
+TEST(test_residual)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, 20 * MS + 10000, true, true), *g = group_of(o);
@@ -326,7 +326,7 @@ static void test_residual(void **state)
 	json_object_put(o);
 }
 
-static void test_unknown_clock(void **state)
+TEST(test_unknown_clock)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o = both(&usual, &b, -1, true, true), *g = group_of(o);
@@ -337,7 +337,7 @@ static void test_unknown_clock(void **state)
 }
 
 /* Most of the time in the state may lie behind the call, where it waits for the others. */
-static void test_behind_the_call(void **state)
+TEST(test_behind_the_call)
 {
 	struct options b = slow_at(30, 20000, "blocked_net");
 	struct json_object *o;
@@ -355,7 +355,7 @@ static void test_behind_the_call(void **state)
 
 /* ---- what cannot be compared ---- */
 
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	struct json_object *o, *g;
@@ -369,7 +369,7 @@ static void test_lost(void **state)
 	json_object_put(o);
 }
 
-static void test_alone(void **state)
+TEST(test_alone)
 {
 	struct options a = usual, b = usual;
 	struct json_object *o;
@@ -381,7 +381,7 @@ static void test_alone(void **state)
 	json_object_put(o);
 }
 
-static void test_mismatch(void **state)
+TEST(test_mismatch)
 {
 	struct options b = usual;
 	struct json_object *o;
@@ -420,7 +420,7 @@ static void damage(char *text)
 		text[draw((uint32_t)len)] = '\0';
 }
 
-static void test_junk(void **state)
+TEST(test_junk)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
 	unsigned int with = 0;
@@ -439,21 +439,4 @@ static void test_junk(void **state)
 	assert_true(with > 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_straggler),
-		cmocka_unit_test(test_no_clock),
-		cmocka_unit_test(test_booted_together),
-		cmocka_unit_test(test_namespace),
-		cmocka_unit_test(test_residual),
-		cmocka_unit_test(test_unknown_clock),
-		cmocka_unit_test(test_behind_the_call),
-		cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_mismatch),
-		cmocka_unit_test(test_junk),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -73,7 +73,7 @@ static char *own_json(int64_t from, int64_t ahead, const char *events)
 
 /* ---- names ---- */
 
-static void test_relations(void **state)
+TEST(test_relations)
 {
 	static const struct {
 		const char *ours, *theirs;
@@ -136,7 +136,7 @@ static void make_calls(struct spans *ours, struct spans *theirs, unsigned int n,
 	}
 }
 
-static void test_match(void **state)
+TEST(test_match)
 {
 	static const int64_t offsets[] = { 0, 1, -700, 3000000, -2000000000, 9000000000 };
 	const unsigned int n = cases(4000, 500);
@@ -158,7 +158,7 @@ static void test_match(void **state)
 	}
 }
 
-static void test_match_nothing(void **state)
+TEST(test_match_nothing)
 {
 	struct spans ours = { 0 }, theirs = { 0 }, none = { 0 };
 	struct match match;
@@ -179,7 +179,7 @@ static void test_match_nothing(void **state)
 	spans_clear(&theirs);
 }
 
-static void test_match_contradiction(void **state)
+TEST(test_match_contradiction)
 {
 	struct spans ours = { 0 }, theirs = { 0 };
 	struct match match;
@@ -198,7 +198,7 @@ static void test_match_contradiction(void **state)
 
 /* ---- clocks ---- */
 
-static void test_clock(void **state)
+TEST(test_clock)
 {
 	struct link_clock c = { 0 };
 
@@ -224,7 +224,7 @@ static void check_refused(int err, const char *what)
 	assert_null(strchr(l.error, '\n'));
 }
 
-static void test_own(void **state)
+TEST_WITH(test_own, NULL, clear)
 {
 	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
 	assert_int_equal(l.list[0]->file.kind, LINK_CHROME);
@@ -275,7 +275,7 @@ static void check_placed(const struct placed *list, size_t n)
 	clear(NULL);
 }
 
-static void test_boots(void **state)
+TEST_WITH(test_boots, NULL, clear)
 {
 	/* two hosts that were booted together, with recordings of a container on each */
 	static const struct placed together[] = {
@@ -340,7 +340,7 @@ static void check_two(const char *one, const char *other, int64_t ahead, const c
 	clear(NULL);
 }
 
-static void test_boots_refused(void **state)
+TEST_WITH(test_boots_refused, NULL, clear)
 {
 	check_two(ID(1), ID(1), 2 * SECOND, NULL, "have one boot id (00000001-1111-2222-3333-444444444444), but clocks that are 2.000000 s apart");
 	check_two(ID(1), ID(1) SHIFT(5), -2 * SECOND, NULL, "have one boot id");
@@ -359,7 +359,7 @@ static void test_boots_refused(void **state)
 	check_two(ID(1), "", 0, NULL, "may be of several of the hosts, by its boot id: name its host");
 }
 
-static void test_apart(void **state)
+TEST_WITH(test_apart, NULL, clear)
 {
 	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
 	assert_int_equal(add(own_json(60000000000, 0, ""), NULL, false), 0);
@@ -368,7 +368,7 @@ static void test_apart(void **state)
 	assert_non_null(strstr(l.error, "2026-11-20 04:01:00.000 to 2026-11-20 04:01:01.000"));
 }
 
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, NULL, clear)
 {
 	check_refused(add("[{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,\"tid\":1}]", NULL, false), "its clock is unknown");
 	check_refused(add("", NULL, false), "is empty");
@@ -410,7 +410,7 @@ static void check_kineto(const struct link_file *f)
 	assert_int_equal(f->launches.least_ns, -100);
 }
 
-static void test_kineto(void **state)
+TEST_WITH(test_kineto, NULL, clear)
 {
 	assert_int_equal(add("{\"schemaVersion\":1,\"deviceProperties\":[{\"id\":0}],\"baseTimeNanoseconds\":" KINETO_BASE
 			     ",\"traceEvents\":[" KINETO_EVENTS "],\"traceName\":\"x\"}",
@@ -428,7 +428,7 @@ static void test_kineto(void **state)
 }
 
 /* Any prefix and any change of a byte: read, or refused with one line. */
-static void test_kineto_damaged(void **state)
+TEST_WITH(test_kineto_damaged, NULL, clear)
 {
 	static const char whole[] = "{\"schemaVersion\":1,\"baseTimeNanoseconds\":" KINETO_BASE ",\"traceEvents\":[" KINETO_EVENTS "]}";
 	static char text[sizeof(whole)];
@@ -450,7 +450,7 @@ static void test_kineto_damaged(void **state)
 	}
 }
 
-static void test_junk(void **state)
+TEST_WITH(test_junk, NULL, clear)
 {
 	static const char *const table[] = {
 		"{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":9223372036854775807,\"dur\":1}]}",
@@ -474,7 +474,7 @@ static void test_junk(void **state)
 
 /* ---- Perfetto ---- */
 
-static void test_pftrace(void **state)
+TEST_WITH(test_pftrace, NULL, clear)
 {
 	static struct builder b;
 
@@ -527,7 +527,7 @@ static int link_et(const char *text)
 	return err ? err : link_relate(&l);
 }
 
-static void test_et(void **state)
+TEST_WITH(test_et, NULL, clear)
 {
 	assert_int_equal(
 		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
@@ -538,7 +538,7 @@ static void test_et(void **state)
 	assert_int_equal(l.list[1]->to, 0);
 }
 
-static void test_et_refused(void **state)
+TEST_WITH(test_et_refused, NULL, clear)
 {
 	static const struct {
 		const char *text, *why;
@@ -597,7 +597,7 @@ static int link_bytes(const char *text, const char *end, size_t cut)
 	return err ? err : link_relate(&l);
 }
 
-static void test_et_protobuf(void **state)
+TEST_WITH(test_et_protobuf, NULL, clear)
 {
 	static const char metadata[] = "\5\x0a\3"
 				       "1.0";
@@ -652,7 +652,7 @@ static int64_t offset_of(struct json_object *file)
 	return json_object_get_int64(offset);
 }
 
-static void test_manifest(void **state)
+TEST_WITH(test_manifest, NULL, clear)
 {
 	struct json_object *root, *manifest, *list;
 	char *text;
@@ -678,7 +678,7 @@ static void test_manifest(void **state)
 }
 
 /* Recordings of one machine, of which a time namespace sets the clock of the second. */
-static void test_manifest_namespaces(void **state)
+TEST_WITH(test_manifest_namespaces, NULL, clear)
 {
 	struct json_object *root, *manifest, *list;
 	char *text;
@@ -703,29 +703,4 @@ static void test_manifest_namespaces(void **state)
 	free(text);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_relations),
-		cmocka_unit_test(test_match),
-		cmocka_unit_test(test_match_nothing),
-		cmocka_unit_test(test_match_contradiction),
-		cmocka_unit_test(test_clock),
-		cmocka_unit_test_teardown(test_own, clear),
-		cmocka_unit_test_teardown(test_boots, clear),
-		cmocka_unit_test_teardown(test_boots_refused, clear),
-		cmocka_unit_test_teardown(test_apart, clear),
-		cmocka_unit_test_teardown(test_unknown, clear),
-		cmocka_unit_test_teardown(test_kineto, clear),
-		cmocka_unit_test_teardown(test_kineto_damaged, clear),
-		cmocka_unit_test_teardown(test_junk, clear),
-		cmocka_unit_test_teardown(test_pftrace, clear),
-		cmocka_unit_test_teardown(test_et, clear),
-		cmocka_unit_test_teardown(test_et_refused, clear),
-		cmocka_unit_test_teardown(test_et_protobuf, clear),
-		cmocka_unit_test_teardown(test_manifest, clear),
-		cmocka_unit_test_teardown(test_manifest_namespaces, clear),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -144,7 +144,7 @@ static void assert_found(size_t i, int64_t most)
 
 /* ---- clocks ---- */
 
-static void test_two(void **state)
+TEST_WITH(test_two, NULL, clear)
 {
 	static const struct {
 		int64_t ahead;
@@ -166,7 +166,7 @@ static void test_two(void **state)
 }
 
 /* Each residual is that of the hops to the reference. */
-static void test_third(void **state)
+TEST_WITH(test_third, NULL, clear)
 {
 	hosts[1].ahead = 70 * SECOND;
 	hosts[2].ahead = -50 * SECOND;
@@ -183,7 +183,7 @@ static void test_third(void **state)
 	assert_true(l.placed[2].residual_ns > l.placed[1].residual_ns);
 }
 
-static void test_one_way(void **state)
+TEST_WITH(test_one_way, NULL, clear)
 {
 	for (int to_us = 0; to_us < 2; to_us++) {
 		const struct host_clock *c;
@@ -207,7 +207,7 @@ static void check_refused(int err, const char *what)
 	assert_null(strchr(l.error, '\n'));
 }
 
-static void test_refused(void **state)
+TEST_WITH(test_refused, NULL, clear)
 {
 	hosts_begin(2);
 	talk(0, 1, 100, 5, 0, 0);
@@ -242,7 +242,7 @@ static int count_pair(void *arg, const struct message_pair *p)
 	return 0;
 }
 
-static void test_pairs(void **state)
+TEST(test_pairs)
 {
 	static const struct {
 		uint64_t sent, received;
@@ -285,7 +285,7 @@ static void test_pairs(void **state)
 }
 
 /* Events of other programs, and damaged ones. */
-static void test_junk(void **state)
+TEST(test_junk)
 {
 	static const struct message_event good = { .name = "message sent", .local = "x", .peer = "y", .bytes = 1, .position = 1, .sequence = 1, .found = 15 };
 	struct message_event bad[12];
@@ -397,14 +397,14 @@ static void check_written(bool chrome)
 	close(o.fd);
 }
 
-static void test_written(void **state)
+TEST_WITH(test_written, setup, teardown)
 {
 	check_written(true);
 	check_written(false);
 }
 
 /* A byte in it is another one: it is read, or refused with a reason. */
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, setup, teardown)
 {
 	struct rec_message list[MESSAGES];
 	char why[LINK_WHY_MAX], path[64];
@@ -430,19 +430,4 @@ static void test_damaged(void **state)
 	}
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(test_two, clear),
-		cmocka_unit_test_teardown(test_third, clear),
-		cmocka_unit_test_teardown(test_one_way, clear),
-		cmocka_unit_test_teardown(test_refused, clear),
-		cmocka_unit_test(test_pairs),
-		cmocka_unit_test(test_junk),
-		TEST(test_written),
-		TEST(test_damaged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

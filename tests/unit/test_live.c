@@ -144,7 +144,7 @@ static void sums_add(struct live_sums *a, const struct live_sums *b)
 }
 
 /* What the recording cost, for the steps for which it is known. */
-static void test_weight(void **state)
+TEST(test_weight)
 {
 	const struct live_frame *f;
 	struct live_step s;
@@ -165,7 +165,7 @@ static void test_weight(void **state)
 
 /* Steps arrive out of order within a round of two; the sums of the intervals add up to those of the
  * run, which are the report's. */
-static void test_run(void **state)
+TEST(test_run)
 {
 	static struct live_step steps[STEPS];
 	struct live_sums added = { 0 }, expected = { 0 };
@@ -223,7 +223,7 @@ static void test_run(void **state)
 }
 
 /* The latencies of the last ten seconds are those of a report on these. */
-static void test_latencies(void **state)
+TEST(test_latencies)
 {
 	static struct live_step steps[STEPS];
 	const struct live_frame *f;
@@ -265,7 +265,7 @@ static void test_latencies(void **state)
 }
 
 /* The same sentences as the report's, for a minute. */
-static void test_slow(void **state)
+TEST(test_slow)
 {
 	static struct live_step steps[STEPS];
 	char text[SENTENCE_MAX];
@@ -302,7 +302,7 @@ static void test_slow(void **state)
 }
 
 /* More steps than are kept: verdicts on those that are gone stay until the minute is over. */
-static void test_slow_stays(void **state)
+TEST(test_slow_stays)
 {
 	const struct live_frame *f;
 	int64_t now = 0;
@@ -349,7 +349,7 @@ static void set_rows(struct live_step *s, uint64_t outputs, uint64_t n, uint64_t
 }
 
 /* A request that shares steps with others counts for no time after its first token; its tokens do count. */
-static void test_mixed(void **state)
+TEST(test_mixed)
 {
 	const struct live_frame *f;
 	char text[REQUESTS_TEXT_MAX];
@@ -422,7 +422,7 @@ static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struc
 		sizeof((const struct live_part[]){ __VA_ARGS__ }) / sizeof(struct live_part))
 
 /* Where the sequences of the rows are known, requests in one batch have their own times. */
-static void test_batches(void **state)
+TEST(test_batches)
 {
 	const struct live_frame *f;
 	char text[REQUESTS_TEXT_MAX];
@@ -478,7 +478,7 @@ static void test_batches(void **state)
 }
 
 /* One after the other from changing threads, and at the same time from two. */
-static void test_lanes(void **state)
+TEST(test_lanes)
 {
 	const struct live_frame *f;
 	struct live_step s;
@@ -539,7 +539,7 @@ static void test_lanes(void **state)
 }
 
 /* Far more than wait for those before them, and a thread for each: nothing is lost. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	const struct live_frame *f;
 	struct live_sums sum = { 0 };
@@ -565,7 +565,7 @@ static void test_many(void **state)
 	live_free(l);
 }
 
-static void test_unfinished(void **state)
+TEST(test_unfinished)
 {
 	const struct live_frame *f;
 	struct live_step s = make_step(0, 1, 0, 7 * MS, 1);
@@ -605,7 +605,7 @@ static void check_row(const struct live_rows *rows, const char *name, uint64_t l
 	assert_int_equal(row->run_ns, run_ns);
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
 	struct process_call calls[] = {
 		{ { 1, 0 }, { 10, 1000 } },
@@ -659,20 +659,4 @@ static void test_rows(void **state)
 	live_free(l);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run),
-		cmocka_unit_test(test_weight),
-		cmocka_unit_test(test_latencies),
-		cmocka_unit_test(test_slow),
-		cmocka_unit_test(test_slow_stays),
-		cmocka_unit_test(test_lanes), cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_unfinished),
-		cmocka_unit_test(test_rows),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

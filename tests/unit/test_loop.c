@@ -168,7 +168,7 @@ static void run_to(int code)
 	assert_true(controlled_first); /* start, right after record, waits for it */
 }
 
-static void test_view_ends(void **state)
+TEST_WITH(test_view_ends, fresh, NULL)
 {
 	last_round = 3;
 	round_err = 1;
@@ -177,26 +177,26 @@ static void test_view_ends(void **state)
 	assert_int_equal(fake.settled, 3);
 }
 
-static void test_view_fails(void **state)
+TEST_WITH(test_view_fails, fresh, NULL)
 {
 	last_round = 2;
 	round_err = -EIO;
 	run_to(EXIT_RUN);
 }
 
-static void test_duration(void **state)
+TEST_WITH(test_duration, fresh, NULL)
 {
 	opt.duration_ns = 1000000;
 	run_to(EXIT_OK);
 }
 
-static void test_signal(void **state)
+TEST_WITH(test_signal, fresh, NULL)
 {
 	signalled = SIGTERM;
 	run_to(EXIT_OK);
 }
 
-static void test_drain_fails(void **state)
+TEST_WITH(test_drain_fails, fresh, NULL)
 {
 	static struct stderr_grab g;
 	int code;
@@ -209,14 +209,14 @@ static void test_drain_fails(void **state)
 	assert_int_equal(fake.closed, 1);
 }
 
-static void test_sink_fails(void **state)
+TEST_WITH(test_sink_fails, fresh, NULL)
 {
 	opt.duration_ns = 1000000;
 	fake.close_err = -ENOSPC;
 	run_to(EXIT_RUN);
 }
 
-static void test_strict(void **state)
+TEST_WITH(test_strict, fresh, NULL)
 {
 	opt.duration_ns = 1000000;
 	fake_session.lost = 1;
@@ -229,7 +229,7 @@ static void test_strict(void **state)
 	assert_int_equal(fake.totals.lost[REC_FAULT], 1);
 }
 
-static void test_not_allowed(void **state)
+TEST_WITH(test_not_allowed, fresh, NULL)
 {
 	static struct stderr_grab g;
 	int code[2];
@@ -245,20 +245,4 @@ static void test_not_allowed(void **state)
 	assert_int_equal(fake_session.starts, 0);
 }
 
-#define LOOP_TEST(name) cmocka_unit_test_setup(name, fresh)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		LOOP_TEST(test_view_ends),
-		LOOP_TEST(test_view_fails),
-		LOOP_TEST(test_duration),
-		LOOP_TEST(test_signal),
-		LOOP_TEST(test_drain_fails),
-		LOOP_TEST(test_sink_fails),
-		LOOP_TEST(test_strict),
-		LOOP_TEST(test_not_allowed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -20,7 +20,7 @@ static struct process_text cmdline(const char *text)
 	return (struct process_text){ .data = copy, .len = len };
 }
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	static const struct {
 		const char *cmdline, *json;
@@ -48,7 +48,7 @@ static void test_options(void **state)
 	}
 }
 
-static void test_cmdline(void **state)
+TEST(test_cmdline)
 {
 	static const struct {
 		const char *cmdline, *name;
@@ -83,7 +83,7 @@ static void test_cmdline(void **state)
 	}
 }
 
-static void test_concurrency(void **state)
+TEST(test_concurrency)
 {
 	static const struct {
 		const char *cmdline;
@@ -106,7 +106,7 @@ static void test_concurrency(void **state)
 }
 
 /* Of two the larger; one that is only open when none is mapped; also when it was removed. */
-static void test_files(void **state)
+TEST(test_files)
 {
 	char dir[] = "/tmp/test_model.XXXXXX", path[128], name[MODEL_NAME_MAX];
 	void *maps[2];
@@ -137,14 +137,4 @@ static void test_files(void **state)
 	rmdir(dir);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_cmdline),
-		cmocka_unit_test(test_concurrency),
-		cmocka_unit_test(test_files),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

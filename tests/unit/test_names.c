@@ -5,7 +5,7 @@
 #include "unit.h"
 #include "util/names.h"
 
-static void test_syscall_name(void **state)
+TEST(test_syscall_name)
 {
 	assert_string_equal(syscall_name(SYS_read), "read");
 	assert_string_equal(syscall_name(SYS_write), "write");
@@ -21,7 +21,7 @@ static void test_syscall_name(void **state)
 }
 
 /* Newer than the headers that may be installed; one number on every architecture. */
-static void test_syscall_name_new(void **state)
+TEST(test_syscall_name_new)
 {
 	static const char *const names[] = { "cachestat", "fchmodat2", "map_shadow_stack",
 		"futex_wake", "futex_wait", "futex_requeue", "statmount", "listmount",
@@ -40,7 +40,7 @@ static void test_syscall_name_new(void **state)
 #endif
 }
 
-static void test_syscall_names_differ(void **state)
+TEST(test_syscall_names_differ)
 {
 	unsigned int i, j, n = 0;
 
@@ -56,7 +56,7 @@ static void test_syscall_names_differ(void **state)
 	assert_true(n > 300);
 }
 
-static void test_syscall_class(void **state)
+TEST(test_syscall_class)
 {
 	unsigned int nr;
 
@@ -95,7 +95,7 @@ static void test_syscall_class(void **state)
 #endif
 }
 
-static void test_syscall_args(void **state)
+TEST(test_syscall_args)
 {
 	assert_true(syscall_has_fd(SYS_read));
 	assert_true(syscall_has_fd(SYS_epoll_pwait));
@@ -118,7 +118,7 @@ static void test_syscall_args(void **state)
 	assert_int_equal(syscall_transfer(UINT_MAX), TRANSFER_NONE);
 }
 
-static void test_errno_name(void **state)
+TEST(test_errno_name)
 {
 	const char *expect;
 	int err;
@@ -155,7 +155,7 @@ static void test_errno_name(void **state)
 #endif
 }
 
-static void test_signal_name(void **state)
+TEST(test_signal_name)
 {
 	const char *expect;
 	char name[32];
@@ -182,7 +182,7 @@ static void test_signal_name(void **state)
 #endif
 }
 
-static void test_states(void **state)
+TEST(test_states)
 {
 	int i, j;
 
@@ -213,7 +213,7 @@ static void test_states(void **state)
 	assert_string_equal(off_cpu_name((enum time_state) - 1), "invalid");
 }
 
-static void test_rec_kinds(void **state)
+TEST(test_rec_kinds)
 {
 	int i;
 
@@ -241,19 +241,4 @@ static void test_rec_kinds(void **state)
 	assert_string_equal(rec_kind_name(REC_KIND_MAX), "invalid");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_syscall_name),
-		cmocka_unit_test(test_syscall_name_new),
-		cmocka_unit_test(test_syscall_names_differ),
-		cmocka_unit_test(test_syscall_class),
-		cmocka_unit_test(test_syscall_args),
-		cmocka_unit_test(test_errno_name),
-		cmocka_unit_test(test_signal_name),
-		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_rec_kinds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

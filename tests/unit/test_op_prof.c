@@ -20,7 +20,7 @@ static void emit_step(struct out *o, uint32_t id, uint32_t number)
 	EMIT(o, &r);
 }
 
-static void test_window(void **state)
+TEST_WITH(test_window, setup, teardown)
 {
 	struct out o;
 
@@ -49,7 +49,7 @@ static void test_window(void **state)
 }
 
 /* A line for each process that ran any. */
-static void test_processes(void **state)
+TEST_WITH(test_processes, setup, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
 	struct out o;
@@ -72,7 +72,7 @@ static void test_processes(void **state)
 }
 
 /* Of one that has ended the line is written, and its place is free: any number may come, one after another. */
-static void test_many_processes(void **state)
+TEST_WITH(test_many_processes, setup, teardown)
 {
 	const uint32_t n = 10000;
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
@@ -95,7 +95,7 @@ static void test_many_processes(void **state)
 }
 
 /* More names than there is room for, including ones that are unreadable. */
-static void test_names(void **state)
+TEST_WITH(test_names, setup, teardown)
 {
 	const uint32_t n = 3000;
 	uint64_t calls = 0, ns = 0;
@@ -137,7 +137,7 @@ static void open_detail(struct out *o)
 	profile_open(o, &plain);
 }
 
-static void test_steps(void **state)
+TEST_WITH(test_steps, setup, teardown)
 {
 	struct out o;
 
@@ -177,7 +177,7 @@ static void test_steps(void **state)
 }
 
 /* In any order: the lines of a step add up to its operators. */
-static void test_order(void **state)
+TEST_WITH(test_order, setup, teardown)
 {
 	enum { STEPS = 4000, OPS = 40000 };
 	static uint64_t calls[STEPS], ns[STEPS];
@@ -222,7 +222,7 @@ static void test_order(void **state)
 	profile_done(&o);
 }
 
-static void test_calls(void **state)
+TEST_WITH(test_calls, setup, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0),
 		.step = 18,
@@ -261,18 +261,4 @@ static void test_calls(void **state)
 	profile_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_window),
-		TEST(test_processes),
-		TEST(test_many_processes),
-		TEST(test_names),
-		TEST(test_steps),
-		TEST(test_order),
-		TEST(test_calls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -73,7 +73,7 @@ static struct sink *open_outputs(const struct record_options *o)
 	return s;
 }
 
-static void test_named(void **state)
+TEST_WITH(test_named, enter, leave)
 {
 	const struct record_options o = {
 		.outputs = { "a.json", "b.pftrace.gz" }, .n_outputs = 2, .profile = "p.jsonl" };
@@ -96,7 +96,7 @@ static void test_named(void **state)
 }
 
 /* What we have made goes, what was there stays. */
-static void test_nothing_recorded(void **state)
+TEST_WITH(test_nothing_recorded, enter, leave)
 {
 	const struct record_options o = { .outputs = { "new.json", "old.json" }, .n_outputs = 2 };
 
@@ -107,7 +107,7 @@ static void test_nothing_recorded(void **state)
 	assert_string_equal(told, "");
 }
 
-static void test_written_by_another(void **state)
+TEST_WITH(test_written_by_another, enter, leave)
 {
 	const struct record_options o = { .outputs = { "a.json" }, .n_outputs = 1 };
 	static struct stderr_grab g;
@@ -129,7 +129,7 @@ static struct record_options by_time(void)
 }
 
 /* By process, under the names of parts until they are complete. */
-static void test_by_time(void **state)
+TEST_WITH(test_by_time, enter, leave)
 {
 	const struct record_options o = by_time();
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
@@ -146,7 +146,7 @@ static void test_by_time(void **state)
 }
 
 /* An incomplete file keeps the name of a part. */
-static void test_cut(void **state)
+TEST_WITH(test_cut, enter, leave)
 {
 	const struct record_options o = by_time();
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000, .cut = true };
@@ -159,7 +159,7 @@ static void test_cut(void **state)
 }
 
 /* Nothing that exists is overwritten, and the files of a process have the same time. */
-static void test_taken(void **state)
+TEST_WITH(test_taken, enter, leave)
 {
 	struct record_options o = by_time();
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
@@ -181,7 +181,7 @@ static int open_view(struct view *v, const struct recording *r, struct sink **re
 }
 
 /* A view takes what the files take. */
-static void test_view(void **state)
+TEST_WITH(test_view, enter, leave)
 {
 	static const struct view_ops view_ops = { .open = open_view };
 	struct view v = { .ops = &view_ops };
@@ -226,7 +226,7 @@ static void emit_step(struct sink *s, uint64_t from, uint64_t to)
 
 /* A reader of a pipe that stops reading costs records, but neither steps nor the life of tasks; they are counted, also in
  * the steps in which they are missing. */
-static void test_slow_reader(void **state)
+TEST_WITH(test_slow_reader, enter, leave)
 {
 	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
@@ -273,20 +273,4 @@ static void test_slow_reader(void **state)
 	free(text);
 }
 
-#define OUTPUT_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		OUTPUT_TEST(test_named),
-		OUTPUT_TEST(test_nothing_recorded),
-		OUTPUT_TEST(test_written_by_another),
-		OUTPUT_TEST(test_by_time),
-		OUTPUT_TEST(test_cut),
-		OUTPUT_TEST(test_taken),
-		OUTPUT_TEST(test_view),
-		OUTPUT_TEST(test_slow_reader),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

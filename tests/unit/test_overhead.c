@@ -19,7 +19,7 @@ static struct rec_step a_step(uint64_t start)
 	return r;
 }
 
-static void test_steps(void **state)
+TEST(test_steps)
 {
 	struct capture c = { 0 };
 	struct overhead *o = overhead_new(&c, 20000);
@@ -51,7 +51,7 @@ static void test_steps(void **state)
 }
 
 /* A step with its parts, as long as it may be. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	struct capture c = { 0 };
 	struct overhead *o = overhead_new(&c, 20000);
@@ -67,7 +67,7 @@ static void test_parts(void **state)
 }
 
 /* What a step costs is known from its hits; of one that is cut nothing is. */
-static void test_weighed(void **state)
+TEST(test_weighed)
 {
 	struct capture c = { .prices = { .known = true, .ns = { [HIT_ENTRY] = 5 } } };
 	struct overhead *o = overhead_new(&c, 20000);
@@ -111,7 +111,7 @@ static void take_mark(struct sink *s, const struct mark *m)
 
 static const struct sink_ops ops = { .mark = take_mark };
 
-static void test_marks(void **state)
+TEST(test_marks)
 {
 	static struct left_out l;
 	struct marks m = { .sink.ops = &ops };
@@ -141,7 +141,7 @@ static void test_marks(void **state)
 }
 
 /* What cannot be turned off, and is dear: said if it is there. */
-static void test_stays(void **state)
+TEST(test_stays)
 {
 	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true } };
 	struct probe_table pt = { .specs = specs, .n = 2 };
@@ -154,15 +154,4 @@ static void test_stays(void **state)
 	assert_non_null(strstr(overhead_stays(&pt, true), "+pmu"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_weighed),
-		cmocka_unit_test(test_marks),
-		cmocka_unit_test(test_stays),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -117,7 +117,7 @@ static void need_pace(void)
 		skip();
 }
 
-static void test_calm(void **state)
+TEST_WITH(test_calm, begin, end)
 {
 	need_pace();
 	assert_int_equal(class_now(), SCHED_OTHER);
@@ -130,7 +130,7 @@ static void test_calm(void **state)
 	assert_false(yield_is_set());
 }
 
-static void test_full(void **state)
+TEST_WITH(test_full, begin, end)
 {
 	need_pace();
 	for (int i = 0; i < 3; i++) {
@@ -141,7 +141,7 @@ static void test_full(void **state)
 	}
 }
 
-static void test_input(void **state)
+TEST_WITH(test_input, begin, end)
 {
 	char c = 0;
 
@@ -158,14 +158,14 @@ static void test_input(void **state)
 }
 
 /* The loop does not come back, because others have the CPU. */
-static void test_late(void **state)
+TEST_WITH(test_late, begin, end)
 {
 	need_pace();
 	assert_true(yields());
 	assert_true(becomes(SCHED_OTHER));
 }
 
-static void test_due(void **state)
+TEST_WITH(test_due, begin, end)
 {
 	need_pace();
 	assert_int_equal(pace_poll(pace, fds, 2, 1, true, clock_boot_ns()), 0);
@@ -173,7 +173,7 @@ static void test_due(void **state)
 }
 
 /* Ended by the loop itself, so that its watching thread saw nothing of it: it yields the next time as well. */
-static void test_again(void **state)
+TEST_WITH(test_again, begin, end)
 {
 	need_pace();
 	for (int i = 0; i < 3; i++) {
@@ -183,23 +183,10 @@ static void test_again(void **state)
 	}
 }
 
-static void test_none(void **state)
+TEST_WITH(test_none, begin, end)
 {
 	assert_int_equal(pace_poll(NULL, fds, 2, 0, true, 0), 0);
 	assert_int_equal(class_now(), SCHED_OTHER);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_calm, begin, end),
-		cmocka_unit_test_setup_teardown(test_full, begin, end),
-		cmocka_unit_test_setup_teardown(test_input, begin, end),
-		cmocka_unit_test_setup_teardown(test_late, begin, end),
-		cmocka_unit_test_setup_teardown(test_due, begin, end),
-		cmocka_unit_test_setup_teardown(test_again, begin, end),
-		cmocka_unit_test_setup_teardown(test_none, begin, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

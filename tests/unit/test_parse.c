@@ -39,7 +39,7 @@ static void check_bad(
 	}
 }
 
-static void test_duration(void **state)
+TEST(test_duration)
 {
 	static const struct good good[] = {
 		{ "10s", 10000000000 },
@@ -75,7 +75,7 @@ static void test_duration(void **state)
 	check_bad(parse_duration, large, COUNT(large), -ERANGE);
 }
 
-static void test_share(void **state)
+TEST(test_share)
 {
 	static const struct good good[] = {
 		{ "2%", 20000 },
@@ -93,7 +93,7 @@ static void test_share(void **state)
 	check_bad(parse_share, large, COUNT(large), -ERANGE);
 }
 
-static void test_size(void **state)
+TEST(test_size)
 {
 	static const struct good good[] = {
 		{ "64MB", 64 << 20 },
@@ -125,7 +125,7 @@ static void test_size(void **state)
 	check_bad(parse_size, large, COUNT(large), -ERANGE);
 }
 
-static void test_u32(void **state)
+TEST(test_u32)
 {
 	static const char *const malformed[] = { "", "-1", "+1", " 1", "1 ", "1.0", "0x1", "a",
 		"1a" };
@@ -145,7 +145,7 @@ static void test_u32(void **state)
 	assert_int_equal(v, 42);
 }
 
-static void test_pid_list(void **state)
+TEST(test_pid_list)
 {
 	static const char *const malformed[] = { "", ",", "1,", ",1", "1,,2", "0", "1,0", "-1",
 		"1 ,2", "1, 2", "1;2", "a", "1,a", "1a" };
@@ -173,7 +173,7 @@ static void test_pid_list(void **state)
 	free(pids);
 }
 
-static void test_pid_list_long(void **state)
+TEST(test_pid_list_long)
 {
 	pid_t *pids = NULL;
 	size_t n = 0, len = 0;
@@ -189,7 +189,7 @@ static void test_pid_list_long(void **state)
 	free(pids);
 }
 
-static void test_last(void **state)
+TEST(test_last)
 {
 	static const char *const bad[] = { "", "0", "0s", "-1", "2 s", "2x", "s", "1.5x" };
 	struct last last = { 0 };
@@ -206,7 +206,7 @@ static void test_last(void **state)
 	assert_true(!last.n && last.ns == 1500000000);
 }
 
-static void test_error_text(void **state)
+TEST(test_error_text)
 {
 	char buf[PARSE_ERROR_MAX], wide[4096];
 
@@ -233,7 +233,7 @@ static void test_error_text(void **state)
 			strlen("' is not a list of process ids: the largest is 4194304; pgrep finds them"));
 }
 
-static void test_nearest(void **state)
+TEST(test_nearest)
 {
 	static const char *const names[] = { "every", "for", "blocked_io" };
 	char longest[64] = "";
@@ -251,19 +251,4 @@ static void test_nearest(void **state)
 	assert_null(nearest_name(longest, names, 3));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_duration),
-		cmocka_unit_test(test_size),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_u32),
-		cmocka_unit_test(test_pid_list),
-		cmocka_unit_test(test_pid_list_long),
-		cmocka_unit_test(test_last),
-		cmocka_unit_test(test_error_text),
-		cmocka_unit_test(test_nearest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

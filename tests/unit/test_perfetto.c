@@ -201,7 +201,7 @@ static void add_probes(void)
 	add_probe("call", ROLE_OTHER, PROBE_F_SPAN, NULL, "u64 arg1");
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
 	struct machine *m = malloc(sizeof(*m));
 	struct reader *r;
@@ -225,7 +225,7 @@ static void test_order(void **state)
 }
 
 /* Many more than can wait arrive at once, nothing ever settles: all are there, and still in order. */
-static void test_flood(void **state)
+TEST(test_flood)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 	struct reader *r;
@@ -261,7 +261,7 @@ static const struct seen *nth(const struct reader *r, const char *name, size_t n
 }
 
 /* Names are sent again after a loss, and slices that are waiting then keep theirs. */
-static void test_loss(void **state)
+TEST(test_loss)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 	struct loss l = { .from_ns = START + 100, .to_ns = START + 200 };
@@ -285,7 +285,7 @@ static void test_loss(void **state)
 	reader_free(r);
 }
 
-static void test_mark(void **state)
+TEST(test_mark)
 {
 	struct mark m = { .name = "window_open", .ns = START + 5, .number = 3, .reason = "flag" };
 	const struct seen *e;
@@ -308,7 +308,7 @@ static void test_mark(void **state)
 
 /* An arrow leads from an instant of the waker to one in the last nanosecond that the woken is off.
  */
-static void test_wake_up(void **state)
+TEST(test_wake_up)
 {
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };
 	const struct seen *from, *to;
@@ -334,7 +334,7 @@ static void test_wake_up(void **state)
 	reader_free(r);
 }
 
-static void test_ipc(void **state)
+TEST(test_ipc)
 {
 	struct rec_syscall call = { .h = hdr(REC_SYSCALL, 1) };
 	const struct seen *e;
@@ -358,7 +358,7 @@ static void test_ipc(void **state)
 #define CALLERS 5
 
 /* Times, results and descriptors of each thread's calls, in any order. */
-static void test_calls(void **state)
+TEST(test_calls)
 {
 	static const struct {
 		uint32_t nr;
@@ -423,7 +423,7 @@ static void test_calls(void **state)
 
 /* The longest of everything, in bytes that are not UTF-8: each slice still is two packets that can
  * be read. */
-static void test_longest(void **state)
+TEST(test_longest)
 {
 	struct rec_function f = { .h = hdr(REC_FUNCTION, 0) };
 	struct rec_step step = { .h = hdr(REC_STEP, 1) };
@@ -489,7 +489,7 @@ static void feed_numbered(struct out *o, uint64_t from, uint64_t to)
 
 /* Nobody reads the file, so events are left out in its middle: those after have the right times
  * nevertheless. */
-static void test_dropped(void **state)
+TEST(test_dropped)
 {
 	const uint64_t many = 45000, all = many + 3000;
 	struct pipe_reader p;
@@ -530,7 +530,7 @@ static void test_dropped(void **state)
 }
 
 /* Each of many files has all of its names and tracks, and its slices in order; together they have everything. */
-static void test_rotate(void **state)
+TEST(test_rotate)
 {
 	struct machine *m = malloc(sizeof(*m));
 	size_t begins = 0, files = 0;
@@ -571,20 +571,4 @@ static void test_rotate(void **state)
 	free(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_loss),
-		cmocka_unit_test(test_mark),
-		cmocka_unit_test(test_wake_up),
-		cmocka_unit_test(test_ipc),
-		cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_longest),
-		cmocka_unit_test(test_dropped),
-		cmocka_unit_test(test_rotate),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+RUN_TESTS(setup, teardown)

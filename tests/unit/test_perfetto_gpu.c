@@ -81,7 +81,7 @@ static size_t read_contexts(struct out *o, uint64_t *ret, size_t max)
 }
 
 /* CUDA's context 1 of two processes, in the files of two recordings: four contexts of 32 bits. One of a process is the same on all streams. */
-static void test_contexts(void **state)
+TEST_WITH(test_contexts, set_up_info, tear_down)
 {
 	uint64_t got[2][4];
 
@@ -104,7 +104,7 @@ static void test_contexts(void **state)
 		assert_true(got[0][i] != got[1][0] && got[0][i] != got[1][1]);
 }
 
-static void test_identity(void **state)
+TEST_WITH(test_identity, set_up_info, tear_down)
 {
 	const struct gpu_device about = { .name = "NVIDIA H200", .pci = "0000:1B:00.0", .uuid = "0123456789abcde", .uuid_kind = GPU_UUID_DEVICE };
 	struct bytes gpus, gpu;
@@ -132,7 +132,7 @@ static void test_identity(void **state)
 }
 
 /* As many devices as there can be, with names that are as long as they can be: those for which there is room. */
-static void test_many_devices(void **state)
+TEST_WITH(test_many_devices, set_up_info, tear_down)
 {
 	size_t size = 0, told = 0;
 	struct bytes gpus, gpu;
@@ -159,13 +159,4 @@ static void test_many_devices(void **state)
 	close(o.fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_contexts, set_up_info, tear_down),
-		cmocka_unit_test_setup_teardown(test_identity, set_up_info, tear_down),
-		cmocka_unit_test_setup_teardown(test_many_devices, set_up_info, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static void assert_track_is(const struct reader *r, const char *name, const char
 	assert_string_equal(text, want);
 }
 
-static void test_slices(void **state)
+TEST_WITH(test_slices, setup, teardown)
 {
 	struct reader *r;
 	struct out o;
@@ -66,7 +66,7 @@ static void test_slices(void **state)
 	reader_free(r);
 }
 
-static void test_together(void **state)
+TEST_WITH(test_together, setup, teardown)
 {
 	struct reader *r;
 	struct out o;
@@ -88,7 +88,7 @@ static void test_together(void **state)
 }
 
 /* Each arrow begins within a step's slice on the track `steps`, and ends on the track of its slot. */
-static void test_arrows(void **state)
+TEST_WITH(test_arrows, setup, teardown)
 {
 	size_t begins = 0, ends = 0;
 	struct reader *r;
@@ -121,7 +121,7 @@ static void test_arrows(void **state)
 }
 
 /* Slices of a track nest or follow each other, also where those of a file end in the next one. */
-static void test_rotated(void **state)
+TEST_WITH(test_rotated, setup, teardown)
 {
 	struct reader *r;
 	struct out o;
@@ -146,7 +146,7 @@ static void test_rotated(void **state)
 
 /* Sequences and contexts of any value: no event without a track, slices have ends, and numbers of names are
  * bounded by what is in the program. */
-static void test_hostile(void **state)
+TEST_WITH(test_hostile, setup, teardown)
 {
 	static int64_t depth[2 * REQUEST_ROWS];
 	uint64_t now = 0, slices = 0;
@@ -182,16 +182,4 @@ static void test_hostile(void **state)
 	reader_free(r);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_slices),
-		TEST(test_together),
-		TEST(test_arrows),
-		TEST(test_rotated),
-		TEST(test_hostile),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

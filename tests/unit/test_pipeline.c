@@ -51,7 +51,7 @@ static struct sink *make_tee(struct fake_sink *list, size_t n)
 	return s;
 }
 
-static void test_tee_hands_over(void **state)
+TEST_WITH(test_tee_hands_over, fresh, teardown)
 {
 	struct rec_fault r = { .h = hdr(REC_FAULT, 0) };
 	struct loss l = { .count[REC_FAULT] = 7 };
@@ -85,7 +85,7 @@ static void test_tee_hands_over(void **state)
 	assert_int_equal(fakes[1].totals.steps, 3);
 }
 
-static void test_tee_of_one_is_itself(void **state)
+TEST_WITH(test_tee_of_one_is_itself, fresh, teardown)
 {
 	struct sink *s;
 
@@ -96,7 +96,7 @@ static void test_tee_of_one_is_itself(void **state)
 }
 
 /* The first error is reported, and the others are called nevertheless. */
-static void test_tee_errors(void **state)
+TEST_WITH(test_tee_errors, fresh, teardown)
 {
 	struct sink *s;
 
@@ -131,7 +131,7 @@ static void emit(struct sink *s, uint32_t tgid, enum rec_kind kind)
 	sink_record(s, &r.h, sizeof(r));
 }
 
-static void test_by_process_late_ones(void **state)
+TEST_WITH(test_by_process_late_ones, fresh, teardown)
 {
 	struct loss l[] = {
 		{ .from_ns = 10, .to_ns = 20, .count[REC_FAULT] = 1 },
@@ -163,7 +163,7 @@ static void test_by_process_late_ones(void **state)
 }
 
 /* The totals of each are its own: records, steps, bytes and the sums of the process. */
-static void test_by_process_totals(void **state)
+TEST_WITH(test_by_process_totals, fresh, teardown)
 {
 	struct process_totals sums[] = { { .tgid = PID }, { .tgid = PID + 1 }, { .tgid = PID + 2 } };
 	struct window_totals t = {
@@ -187,7 +187,7 @@ static void test_by_process_totals(void **state)
 	assert_int_equal(fakes[1].totals.open_ns, 5);
 }
 
-static void test_by_process_only_these(void **state)
+TEST_WITH(test_by_process_only_these, fresh, teardown)
 {
 	const uint32_t only[] = { 70, 80 };
 	struct rec_hdr h = { .kind = REC_FAULT, .tgid = 90 };
@@ -206,7 +206,7 @@ static void test_by_process_only_these(void **state)
 	sink_close(s, NULL);
 }
 
-static void test_by_process_cpus_for_all(void **state)
+TEST_WITH(test_by_process_cpus_for_all, fresh, teardown)
 {
 	const uint32_t only[] = { 70, 80 };
 	struct sink *s;
@@ -220,7 +220,7 @@ static void test_by_process_cpus_for_all(void **state)
 }
 
 /* Excess processes share one sink, which has the sums of all that have none of their own. */
-static void test_by_process_too_many(void **state)
+TEST_WITH(test_by_process_too_many, fresh, teardown)
 {
 	enum { OWN = 256, MORE = 3 };
 	struct process_totals sums[OWN + MORE + 1];
@@ -246,7 +246,7 @@ static void test_by_process_too_many(void **state)
 }
 
 /* One that cannot be opened: its records are left out, and the next flush fails. */
-static void test_by_process_open_fails(void **state)
+TEST_WITH(test_by_process_open_fails, fresh, teardown)
 {
 	struct by_process_config c = { .open = open_fake };
 	struct sink *s = NULL;
@@ -266,21 +266,4 @@ static void test_by_process_open_fails(void **state)
 	assert_int_equal(fakes[0].closed, 1);
 }
 
-#define PIPELINE_TEST(name) cmocka_unit_test_setup_teardown(name, fresh, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		PIPELINE_TEST(test_tee_hands_over),
-		PIPELINE_TEST(test_tee_of_one_is_itself),
-		PIPELINE_TEST(test_tee_errors),
-		PIPELINE_TEST(test_by_process_late_ones),
-		PIPELINE_TEST(test_by_process_totals),
-		PIPELINE_TEST(test_by_process_only_these),
-		PIPELINE_TEST(test_by_process_cpus_for_all),
-		PIPELINE_TEST(test_by_process_too_many),
-		PIPELINE_TEST(test_by_process_open_fails),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

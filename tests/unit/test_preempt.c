@@ -22,7 +22,7 @@ static int64_t offset_of(const struct btf *btf, const char *name, int *ret_id)
 	return -1;
 }
 
-static void test_place(void **state)
+TEST(test_place)
 {
 	int64_t active, count, off = 0;
 	int active_id = 0, id = 0, anchor = 0, err;
@@ -52,11 +52,4 @@ static void test_place(void **state)
 	assert_int_equal(off, count - active);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

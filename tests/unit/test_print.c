@@ -40,7 +40,7 @@ static void expect(const char *text, const char *lines)
 	assert_int_equal(err, 0);
 }
 
-static void test_layout(void **state)
+TEST(test_layout)
 {
 	expect("[\n"
 	       "{\"ph\":\"X\",\"pid\":7,\"tid\":8,\"ts\":12345678.901,\"dur\":12.300,\"name\":\"read\",\"cat\":\"syscall\",\"args\":{\"ret\":5,\"cpu\":1,\"fd\":3}},\n"
@@ -64,7 +64,7 @@ static void test_layout(void **state)
 	"{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"e\",\"model\":\"m\",\"concurrency\":1,\"shape\":{" shape \
 	"},\"stage_us\":{" stages "},\"graph_enabled\":false,\"runtime_flags\":{}}\n"
 
-static void test_profile(void **state)
+TEST(test_profile)
 {
 	expect(LINE("token_prof", "\"step\":1,\"pid\":7,\"tid\":8,\"phase\":\"decode\",\"ts_us\":50.5", "\"cpu\":19.9,\"total\":20,\"runnable\":0.1")
 			LINE("token_prof", "\"step\":0,\"pid\":7,\"tid\":8,\"phase\":\"prefill\",\"ts_us\":5", "\"total\":30,\"cpu\":30")
@@ -75,7 +75,7 @@ static void test_profile(void **state)
 }
 
 /* Nothing that a traced program is called, or passes, can look like a line, a column or data, or drive a terminal. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const char text[] =
 		"[{\"ph\":\"M\",\"pid\":7,\"tid\":7,\"name\":\"thread_name\",\"args\":{\"name\":\"a/1  syscall read  ret=0\\n\\u001b[2J\"}},\n"
@@ -94,7 +94,7 @@ static void test_hostile(void **state)
 }
 
 /* A line is bounded, whatever there is. */
-static void test_long(void **state)
+TEST(test_long)
 {
 	size_t size = 1 << 20, len;
 	char *text = malloc(size);
@@ -154,7 +154,7 @@ static int out_of_order(int first)
 	return wrong;
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
 	char *text;
 	size_t len = many(&text);
@@ -172,7 +172,7 @@ static void test_order(void **state)
 	free(text);
 }
 
-static void test_last(void **state)
+TEST(test_last)
 {
 	char *text;
 	size_t len = many(&text);
@@ -196,7 +196,7 @@ static void test_last(void **state)
 	free(text);
 }
 
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
 	static const char cut[] = "[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"a\"},\n{\"ph\":\"i\",\"pi";
 	static const char lines[] = LINE("e", "\"ts_us\":1", "") "{}\n7\n" LINE("f", "\"ts_us\":2", "");
@@ -216,17 +216,4 @@ static void test_damaged(void **state)
 	assert_string_equal(printed, "");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layout),
-		cmocka_unit_test(test_profile),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_long),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_last),
-		cmocka_unit_test(test_damaged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

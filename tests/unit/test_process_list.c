@@ -30,7 +30,7 @@ static void add(struct process_list *l, struct tasks *tasks, uint32_t tgid, uint
 }
 
 /* The first ones live, the others are not known to anybody. */
-static void test_ended(void **state)
+TEST(test_ended)
 {
 	struct process_list l = { .size = sizeof(struct process) };
 	struct process *list;
@@ -54,7 +54,7 @@ static void test_ended(void **state)
 }
 
 /* It has ended some time after its exit, since records may still arrive. */
-static void test_exit(void **state)
+TEST(test_exit)
 {
 	struct tasks *tasks;
 
@@ -73,7 +73,7 @@ static void test_exit(void **state)
 }
 
 /* Nobody knows who has ended. */
-static void test_no_tasks(void **state)
+TEST(test_no_tasks)
 {
 	struct process_list l = { .size = sizeof(struct process) };
 	uint32_t dropped = 0;
@@ -85,13 +85,4 @@ static void test_no_tasks(void **state)
 	free(l.list);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ended),
-		cmocka_unit_test(test_exit),
-		cmocka_unit_test(test_no_tasks),
-	};
-
-	return cmocka_run_group_tests_name("process_list", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -49,7 +49,7 @@ static unsigned int count_lines(const struct out *o)
 }
 
 /* One line with everything that is known, to the byte. */
-static void test_line(void **state)
+TEST_WITH(test_line, setup, teardown)
 {
 	struct asked asked = {};
 	struct profile_meta meta = {
@@ -116,7 +116,7 @@ static void check_held_up(const struct rec_step *r, const char *shape, const cha
 	profile_done(&o);
 }
 
-static void test_held_up(void **state)
+TEST_WITH(test_held_up, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 3, .straggler_tid = 77, .held_ns = 139000001 };
 
@@ -166,7 +166,7 @@ static struct behind behind(uint64_t ns, uint32_t tid, uint32_t tgid, const char
 }
 
 /* Behind which threads it waited for a CPU: the longest first, and with the others all of it; or not at all. */
-static void test_behind(void **state)
+TEST_WITH(test_behind, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 1 };
 
@@ -191,7 +191,7 @@ static void test_behind(void **state)
 }
 
 /* Whatever the shares of the states are, they add up to the total in what was written. */
-static void test_sums(void **state)
+TEST_WITH(test_sums, setup, teardown)
 {
 	struct asked asked = {};
 	struct profile_meta meta = plain;
@@ -235,7 +235,7 @@ static void test_sums(void **state)
 }
 
 /* Only steps are lines, and only those of probes that there are. */
-static void test_other_records(void **state)
+TEST_WITH(test_other_records, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 1) };
 	struct loss l = { .from_ns = START, .to_ns = START + 1 };
@@ -259,7 +259,7 @@ static void test_other_records(void **state)
 }
 
 /* A step that was in flight when the recording began. */
-static void test_early(void **state)
+TEST_WITH(test_early, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o;
@@ -276,7 +276,7 @@ static void test_early(void **state)
 
 /* ---- the envelope ---- */
 
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, setup, teardown)
 {
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct json_object *commit = NULL;
@@ -307,7 +307,7 @@ static const struct profile_meta *meta_of_each(void *arg, uint32_t tgid)
 	return &meta;
 }
 
-static void test_metadata_of_each(void **state)
+TEST_WITH(test_metadata_of_each, setup, teardown)
 {
 	static const struct {
 		uint32_t tgid;
@@ -339,7 +339,7 @@ static void test_metadata_of_each(void **state)
 	profile_done(&o);
 }
 
-static void test_hostile_metadata(void **state)
+TEST_WITH(test_hostile_metadata, setup, teardown)
 {
 	static const char text[] = "\"}\\\n\x01\x1f\x7f\xff\xed\xa0\x80\xc3\xa9\xf0\x9f\x98\x80%s";
 	static const char clean[] =
@@ -376,7 +376,7 @@ static char *fill(size_t len, char c)
 }
 
 /* Nothing is cut, and no buffer is too short, not even if every byte becomes six. */
-static void test_long_metadata(void **state)
+TEST_WITH(test_long_metadata, setup, teardown)
 {
 	const size_t len = 100 << 10, flags_len = 2 << 20;
 	struct profile_meta meta = plain;
@@ -412,7 +412,7 @@ static void test_long_metadata(void **state)
 }
 
 /* A profile is appended to: what was there stays. */
-static void test_append(void **state)
+TEST_WITH(test_append, setup, teardown)
 {
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	char path[64];
@@ -437,7 +437,7 @@ static void test_append(void **state)
 }
 
 /* The lines continue in another file; that of the window is at the end of the last. */
-static void test_rotate(void **state)
+TEST_WITH(test_rotate, setup, teardown)
 {
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
@@ -468,7 +468,7 @@ static void test_rotate(void **state)
 
 /* ---- window_prof ---- */
 
-static void test_window(void **state)
+TEST_WITH(test_window, setup, teardown)
 {
 	struct window_totals t = {
 		.open_ns = START,
@@ -497,7 +497,7 @@ static void test_window(void **state)
 }
 
 /* Page faults that the kernel does not show are not none. */
-static void test_without_faults(void **state)
+TEST_WITH(test_without_faults, setup, teardown)
 {
 	const struct process_totals process = { .tgid = 1 };
 	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000, .processes = &process, .n_processes = 1 };
@@ -526,7 +526,7 @@ static bool has_workers(struct json_object *l)
 }
 
 /* What --budget left out, of a step and of a window. */
-static void test_left_out(void **state)
+TEST_WITH(test_left_out, setup, teardown)
 {
 	static struct left_out l = { .budget = 25000 };
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .left_out = 1u << SHED_BARRIERS | 1u << SHED_TIMELINE };
@@ -560,7 +560,7 @@ static void test_left_out(void **state)
 }
 
 /* Why it was recorded, with whatever a reason holds. */
-static void test_reasons(void **state)
+TEST_WITH(test_reasons, setup, teardown)
 {
 	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	char longer[300] = "";
@@ -584,7 +584,7 @@ static void test_reasons(void **state)
 }
 
 /* With windows every line, of whatever family, begins its shape with the number, and has it once. */
-static void test_window_number(void **state)
+TEST_WITH(test_window_number, setup, teardown)
 {
 	struct syscall_total call = { .nr = 1, .sum = { 1, 100 } };
 	struct process_totals process = { .tgid = PID, .calls = &call, .n_calls = 1 };
@@ -627,7 +627,7 @@ static void test_window_number(void **state)
 	profile_done(&o);
 }
 
-static void test_coverage(void **state)
+TEST_WITH(test_coverage, setup, teardown)
 {
 	static const struct {
 		uint64_t total, lost;
@@ -658,29 +658,4 @@ static void test_coverage(void **state)
 	}
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_line),
-		TEST(test_held_up),
-		TEST(test_behind),
-		TEST(test_sums),
-		TEST(test_other_records),
-		TEST(test_early),
-		TEST(test_unknown),
-		TEST(test_metadata_of_each),
-		TEST(test_hostile_metadata),
-		TEST(test_long_metadata),
-		TEST(test_append),
-		TEST(test_rotate),
-		TEST(test_window),
-		TEST(test_without_faults),
-		TEST(test_left_out),
-		TEST(test_reasons),
-		TEST(test_window_number),
-		TEST(test_coverage),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

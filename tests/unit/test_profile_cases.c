@@ -168,7 +168,7 @@ static char *file_text(const char *path)
 	return text;
 }
 
-static void test_cases(void **state)
+TEST(test_cases)
 {
 	char *table = file_text(TABLE), *doc = file_text("docs/profile-schema.md"), *rest = table, *line;
 	json_object *good = NULL, *test, *says;
@@ -197,11 +197,4 @@ static void test_cases(void **state)
 	assert_int_equal(wrong, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

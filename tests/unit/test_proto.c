@@ -9,7 +9,7 @@
 		assert_memory_equal(buf, bytes, sizeof(bytes) - 1); \
 	} while (0)
 
-static void test_varint(void **state)
+TEST(test_varint)
 {
 	static const struct {
 		uint64_t v;
@@ -34,7 +34,7 @@ static void test_varint(void **state)
 	}
 }
 
-static void test_fields(void **state)
+TEST(test_fields)
 {
 	char buf[32];
 
@@ -48,7 +48,7 @@ static void test_fields(void **state)
 }
 
 /* A length in two bytes, whatever it is. */
-static void test_nested(void **state)
+TEST(test_nested)
 {
 	char *outer, *inner, *p, *buf = malloc(PROTO_NESTED_MAX + 16);
 
@@ -67,7 +67,7 @@ static void test_nested(void **state)
 	free(buf);
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
 	char buf[64];
 
@@ -86,14 +86,4 @@ static void test_text(void **state)
 	assert_true(3 + 8 <= PROTO_TEXT_MAX(4));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_varint),
-		cmocka_unit_test(test_fields),
-		cmocka_unit_test(test_nested),
-		cmocka_unit_test(test_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -88,7 +88,7 @@ static void put_process(const struct python_walk *w, unsigned int n)
 	put(FRAME(n - 1) + w->frame_previous, 0, 8);
 }
 
-static void test_each_version(void **state)
+TEST(test_each_version)
 {
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_walk w = walk_of(minor);
@@ -121,7 +121,7 @@ static void test_each_version(void **state)
 	}
 }
 
-static void test_more_than_fit(void **state)
+TEST(test_more_than_fit)
 {
 	struct python_walk w = walk_of(11);
 	struct python_found f;
@@ -134,7 +134,7 @@ static void test_more_than_fit(void **state)
 	assert_false(f.cut);
 }
 
-static void test_circles(void **state)
+TEST(test_circles)
 {
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_walk w = walk_of(minor);
@@ -154,7 +154,7 @@ static void test_circles(void **state)
 	}
 }
 
-static void test_junk(void **state)
+TEST(test_junk)
 {
 	srand(3);
 	for (unsigned int i = 0; i < 5000; i++) {
@@ -216,7 +216,7 @@ static void put_task(const struct python_walk *w, unsigned int place, uint64_t n
 	memset(memory + (name - BASE), 'n', END - name < PYTHON_TASK_BYTES ? END - name : PYTHON_TASK_BYTES);
 }
 
-static void test_tasks(void **state)
+TEST(test_tasks)
 {
 	static const unsigned int places[] = { PYTHON_CALLBACK_STEP, PYTHON_CALLBACK_METHOD };
 	struct python_found f;
@@ -254,7 +254,7 @@ static void test_tasks(void **state)
 }
 
 /* From 3.12 on a function may run another task's coroutine at once, whose name is not known. A plain generator is of the task. */
-static void test_eager_tasks(void **state)
+TEST(test_eager_tasks)
 {
 	struct python_found f;
 
@@ -280,16 +280,4 @@ static void test_eager_tasks(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_version),
-		cmocka_unit_test(test_more_than_fit),
-		cmocka_unit_test(test_circles),
-		cmocka_unit_test(test_junk),
-		cmocka_unit_test(test_tasks),
-		cmocka_unit_test(test_eager_tasks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -299,7 +299,7 @@ static bool try_python(const char *command)
 	return !err;
 }
 
-static void test_frames(void **state)
+TEST(test_frames)
 {
 	static const char *const plain[] = { "python3", "/usr/bin/python3", "python3.8", "python3.9", "python3.10", "python3.11",
 		"python3.12", "python3.13", "python3.14" };
@@ -324,7 +324,7 @@ static void test_frames(void **state)
 		skip();
 }
 
-static void test_no_python(void **state)
+TEST(test_no_python)
 {
 	struct python_finder *finder;
 	struct python p;
@@ -342,12 +342,4 @@ static void test_no_python(void **state)
 	python_finder_free(finder);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_frames),
-		cmocka_unit_test(test_no_python),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -137,7 +137,7 @@ static struct python_names *start_with_function(unsigned int minor, struct pytho
 	return start(ret_python);
 }
 
-static void test_each_version(void **state)
+TEST(test_each_version)
 {
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		static const unsigned int lines[] = { 11, 11, 12 };
@@ -156,7 +156,7 @@ static void test_each_version(void **state)
 	}
 }
 
-static void test_versions_refused(void **state)
+TEST(test_versions_refused)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS];
 	struct python p = {};
@@ -178,7 +178,7 @@ static void test_versions_refused(void **state)
 
 /* ---- names ---- */
 
-static void test_known_code_is_read_once(void **state)
+TEST(test_known_code_is_read_once)
 {
 	struct python_names_stats stats;
 	struct python_name named;
@@ -208,7 +208,7 @@ static void test_known_code_is_read_once(void **state)
 }
 
 /* Samples arrive after the process has exited; but processes that are gone do not stay for ever. */
-static void test_process_that_exits(void **state)
+TEST(test_process_that_exits)
 {
 	struct python_names_stats stats;
 	struct python_name named;
@@ -237,7 +237,7 @@ static void test_process_that_exits(void **state)
 	python_names_free(n);
 }
 
-static void test_texts(void **state)
+TEST(test_texts)
 {
 	static const uint8_t latin[] = { 'a', 0xe4 };
 	static const uint16_t ucs2[] = { 0x3a3, 0xd800, 'b' };
@@ -263,7 +263,7 @@ static void test_texts(void **state)
 	}
 }
 
-static void test_long_name_is_cut(void **state)
+TEST(test_long_name_is_cut)
 {
 	uint16_t wide[1000];
 	struct python_name named;
@@ -279,7 +279,7 @@ static void test_long_name_is_cut(void **state)
 	python_names_free(n);
 }
 
-static void test_wild_lengths_and_pointers(void **state)
+TEST(test_wild_lengths_and_pointers)
 {
 	static const uint64_t wild[] = { 0, 1, BASE - 1, BASE + sizeof(memory) - 4, UINT64_MAX, UINT64_MAX - 7, INT64_MAX, CODE };
 	struct python_name named;
@@ -321,7 +321,7 @@ static void test_wild_lengths_and_pointers(void **state)
 }
 
 /* Many functions are forgotten, not kept. */
-static void test_memory_is_bounded(void **state)
+TEST(test_memory_is_bounded)
 {
 	struct python_names_stats stats;
 	struct python_name named;
@@ -339,7 +339,7 @@ static void test_memory_is_bounded(void **state)
 }
 
 /* Every byte of the image and of the layout may be anything. */
-static void test_junk(void **state)
+TEST(test_junk)
 {
 	struct python_name named;
 	struct python_names *n;
@@ -369,7 +369,7 @@ static void test_junk(void **state)
 
 /* ---- lines ---- */
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
 	/* 300 further, in steps of what a byte holds; then back by 2 */
 	static const uint8_t lnotab[] = { 6, 127, 0, 127, 0, 46, 2, (uint8_t)-2 };
@@ -397,7 +397,7 @@ static void test_lines(void **state)
 	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 9000), 0);
 }
 
-static void test_lines_of_junk(void **state)
+TEST(test_lines_of_junk)
 {
 	srand(2);
 	for (unsigned int i = 0; i < 100000; i++) {
@@ -430,7 +430,7 @@ static const char *task_named(struct python_names *n, const struct python *p, co
 	return task_text(n);
 }
 
-static void test_tasks(void **state)
+TEST(test_tasks)
 {
 	static const uint16_t wide[] = { 'b', 0xe9, 0x394, 0xd800 };
 	char longest[400];
@@ -470,7 +470,7 @@ static void test_tasks(void **state)
 }
 
 /* Names that are never the same again, as those of requests, would make a stack each. */
-static void test_many_tasks(void **state)
+TEST(test_many_tasks)
 {
 	struct python_names_stats stats;
 	struct python_names *n;
@@ -490,7 +490,7 @@ static void test_many_tasks(void **state)
 	python_names_free(n);
 }
 
-static void test_junk_tasks(void **state)
+TEST(test_junk_tasks)
 {
 	struct python_names *n;
 	struct python p;
@@ -515,24 +515,4 @@ static void test_junk_tasks(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_version),
-		cmocka_unit_test(test_versions_refused),
-		cmocka_unit_test(test_known_code_is_read_once),
-		cmocka_unit_test(test_process_that_exits),
-		cmocka_unit_test(test_texts),
-		cmocka_unit_test(test_long_name_is_cut),
-		cmocka_unit_test(test_wild_lengths_and_pointers),
-		cmocka_unit_test(test_memory_is_bounded),
-		cmocka_unit_test(test_junk),
-		cmocka_unit_test(test_tasks),
-		cmocka_unit_test(test_many_tasks),
-		cmocka_unit_test(test_junk_tasks),
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_lines_of_junk),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -64,7 +64,7 @@ static void damage(const char *path, unsigned int seed, size_t at, size_t len, u
 	assert_int_equal(fclose(to), 0);
 }
 
-static void test_installed(void **state)
+TEST(test_installed)
 {
 	unsigned int found = 0;
 
@@ -91,7 +91,7 @@ static void test_installed(void **state)
 }
 
 /* Places are found, or the reason why not; whatever the bytes are. */
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
 	const char *path = NULL;
 	struct python_sites s;
@@ -129,12 +129,4 @@ static int teardown(void **state)
 	return unlink(copy);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_installed),
-		cmocka_unit_test(test_damaged),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+RUN_TESTS(setup, teardown)

@@ -117,7 +117,7 @@ static uint64_t elsewhere(size_t i)
 
 /* ---- two ranks ---- */
 
-static void test_pairs(void **state)
+TEST_WITH(test_pairs, NULL, clear)
 {
 	static const struct pair {
 		const char *what;
@@ -171,7 +171,7 @@ static void test_pairs(void **state)
 /* ---- groups ---- */
 
 /* One is late by several collectives, as where programs do not wait for their GPUs: the number decides, not the time. */
-static void test_far_apart(void **state)
+TEST_WITH(test_far_apart, NULL, clear)
 {
 	rank(0, 7, 0, uniform, 0, NONE, NONE);
 	rank(1, 7, 45 * MS, uniform, 0, NONE, NONE);
@@ -182,7 +182,7 @@ static void test_far_apart(void **state)
 			r.groups[0].members[0] ? -45 * MS : 45 * MS);
 }
 
-static void test_other_groups(void **state)
+TEST_WITH(test_other_groups, NULL, clear)
 {
 	rank(0, 7, 0, varied, 0, NONE, NONE);
 	rank(1, 8, 0, varied, 0, NONE, NONE);
@@ -199,7 +199,7 @@ static void test_other_groups(void **state)
 }
 
 /* The address of a communicator is used again for the next one. */
-static void test_address_again(void **state)
+TEST_WITH(test_address_again, NULL, clear)
 {
 	for (uint32_t i = 0; i < 2; i++) {
 		struct recording *rec = rank(i, 7, 0, uniform, 0, NONE, NONE);
@@ -217,7 +217,7 @@ static void test_address_again(void **state)
 
 /* ---- communicators from before the recording ---- */
 
-static void test_by_likeness(void **state)
+TEST_WITH(test_by_likeness, NULL, clear)
 {
 	rank(0, 0, 0, varied, 0, NONE, NONE);
 	rank(1, 0, 3 * MS, varied, 20, NONE, NONE);
@@ -231,7 +231,7 @@ static void test_by_likeness(void **state)
 /* ---- files ---- */
 
 /* A recording in two formats, and in two windows. */
-static void test_files(void **state)
+TEST_WITH(test_files, NULL, clear)
 {
 	struct recording *rec;
 
@@ -252,7 +252,7 @@ static void test_files(void **state)
 }
 
 /* The clock of the other host is 5 s ahead at first, and gains. */
-static void test_clock(void **state)
+TEST_WITH(test_clock, NULL, clear)
 {
 	const struct host_place ahead = {
 		.known = true, .first_ns = 5000 * MS, .last_ns = 6000 * MS, .ahead_first_ns = 5000 * MS, .ahead_last_ns = 5001 * MS
@@ -273,7 +273,7 @@ static void test_clock(void **state)
 		assert_true(llabs(r.list[0]->calls[i].at_ns - r.list[1]->calls[i].at_ns) <= MS);
 }
 
-static void test_outside(void **state)
+TEST_WITH(test_outside, NULL, clear)
 {
 	const struct host_place part = { .known = true, .first_ns = 100 * MS, .last_ns = 200 * MS };
 
@@ -283,19 +283,4 @@ static void test_outside(void **state)
 		assert_int_equal(r.list[0]->calls[i].placed, i >= 9 && i <= 19);
 }
 
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_teardown(name, clear)
-	const struct CMUnitTest tests[] = {
-		CASE(test_pairs),
-		CASE(test_far_apart),
-		CASE(test_other_groups),
-		CASE(test_address_again),
-		CASE(test_by_likeness),
-		CASE(test_files),
-		CASE(test_clock),
-		CASE(test_outside),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -97,7 +97,7 @@ static void assert_text(const char *text, const char *wanted)
 
 /* ---- values ---- */
 
-static void test_nothing(void **state)
+TEST_WITH(test_nothing, setup, teardown)
 {
 	assert_int_equal(parse(""), 0);
 	assert_int_equal(environment(), 0);
@@ -108,7 +108,7 @@ static void test_nothing(void **state)
 	assert_string_equal(said, "");
 }
 
-static void test_windows(void **state)
+TEST_WITH(test_windows, setup, teardown)
 {
 	assert_int_equal(
 		parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
@@ -135,7 +135,7 @@ static void test_windows(void **state)
 	assert_string_equal(said, "");
 }
 
-static void test_flight(void **state)
+TEST_WITH(test_flight, setup, teardown)
 {
 	static const struct {
 		const char *text;
@@ -173,7 +173,7 @@ static void test_flight(void **state)
 	assert_int_equal(o.max_dumps, 3);
 }
 
-static void test_rotation(void **state)
+TEST_WITH(test_rotation, setup, teardown)
 {
 	assert_int_equal(parse("--max-size 1MB --max-files 2"), 0);
 	assert_int_equal(check(), 0);
@@ -188,7 +188,7 @@ struct bad {
 	const char *options, *line;
 };
 
-static void test_bad_values(void **state)
+TEST_WITH(test_bad_values, setup, teardown)
 {
 	static const struct bad bad[] = {
 		{ "--window-flag=", "--window-flag: the name is empty\n" },
@@ -236,7 +236,7 @@ static void test_bad_values(void **state)
 	}
 }
 
-static void test_bad_together(void **state)
+TEST_WITH(test_bad_together, setup, teardown)
 {
 	static const struct bad bad[] = {
 		{ "--window-flag f --window manual", "give one of --window-flag and --window\n" },
@@ -300,7 +300,7 @@ static void test_bad_together(void **state)
 	assert_string_equal(said, "inftrace: --max-size: output to stdout cannot be split into files\n");
 }
 
-static void test_folder(void **state)
+TEST_WITH(test_folder, setup, teardown)
 {
 	struct stat st;
 	mode_t old = umask(027);
@@ -347,7 +347,7 @@ static void test_folder(void **state)
 
 /* ---- the environment ---- */
 
-static void test_own_environment(void **state)
+TEST_WITH(test_own_environment, setup, teardown)
 {
 	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
 	setenv("INFTRACE_MAX_STEPS", "5", 1);
@@ -415,7 +415,7 @@ static void test_own_environment(void **state)
 }
 
 /* Further variables of the other tool. */
-static void test_switches(void **state)
+TEST_WITH(test_switches, setup, teardown)
 {
 	/* what else it may be told */
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
@@ -455,7 +455,7 @@ static void test_switches(void **state)
 }
 
 /* A COMMAND has our environment. */
-static void test_command(void **state)
+TEST_WITH(test_command, setup, teardown)
 {
 	char *command[] = { (char *)"true", NULL };
 
@@ -514,7 +514,7 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-static void test_target(void **state)
+TEST_WITH(test_target, setup, teardown)
 {
 	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag",
 		"VLLM_CHAKRA_TRACE_DIR=traces", "VLLM_CHAKRA_TRACE_MAX_STEPS=9", NULL };
@@ -574,7 +574,7 @@ static void test_target(void **state)
 	assert_null(o.window_flag);
 }
 
-static void test_target_variants(void **state)
+TEST_WITH(test_target_variants, setup, teardown)
 {
 	static const char *const env[] = { "INFTRACE_WINDOW_FLAG=flag", "VLLM_CHAKRA_FLAG=other",
 		"INFTRACE_MAX_STEPS=x\x1b", NULL };
@@ -593,7 +593,7 @@ static void test_target_variants(void **state)
 	end_child(pid);
 }
 
-static void test_target_of_another(void **state)
+TEST_WITH(test_target_of_another, setup, teardown)
 {
 	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag", "VLLM_CHAKRA_TRACE_DIR=/etc",
 		NULL };
@@ -620,25 +620,4 @@ static void test_target_of_another(void **state)
 	end_child(pid);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(test_nothing),
-		T(test_windows),
-		T(test_flight),
-		T(test_rotation),
-		T(test_bad_values),
-		T(test_bad_together),
-		T(test_folder),
-		T(test_own_environment),
-		T(test_switches),
-		T(test_command),
-		T(test_target),
-		T(test_target_variants),
-		T(test_target_of_another),
-	};
-
-	return cmocka_run_group_tests_name("record_window", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

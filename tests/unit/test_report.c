@@ -36,7 +36,7 @@ static void add_request(struct profile *p, int pid, const char *more)
 	}
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
 	struct profile p;
 
@@ -68,7 +68,7 @@ static void test_text(void **state)
 }
 
 /* A fast prompt: no figure has an exponent. */
-static void test_rates(void **state)
+TEST(test_rates)
 {
 	struct profile p;
 
@@ -78,7 +78,7 @@ static void test_rates(void **state)
 	PROFILE_SAYS(&p, ARGV("-"), "  tokens/s: prefill 51200, output 250\n");
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
 	struct json_object *report, *process, *steps, *step;
 	struct profile p;
@@ -118,7 +118,7 @@ static void test_json(void **state)
 }
 
 /* Two processes in one file, and one of them in an earlier file: separated by pid, joined by pid. */
-static void test_processes(void **state)
+TEST(test_processes)
 {
 	char path[] = "/tmp/test_report_XXXXXX";
 	int fd = mkstemp(path);
@@ -146,7 +146,7 @@ static void test_processes(void **state)
 }
 
 /* A request alone, then steps of two sequences: what these share is in no time, and the report says so. */
-static void test_mixed(void **state)
+TEST(test_mixed)
 {
 	struct json_object *report, *process, *requests;
 	struct profile p;
@@ -183,7 +183,7 @@ static void test_mixed(void **state)
 }
 
 /* The same request from the engine's steps and from the server's socket: distinguished, not added up. */
-static void test_sockets(void **state)
+TEST(test_sockets)
 {
 	struct json_object *report, *process;
 	struct profile p;
@@ -237,7 +237,7 @@ static void report_turns(struct output *result, bool shared)
 	free(p.text);
 }
 
-static void test_trace_shared(void **state)
+TEST(test_trace_shared)
 {
 	struct output own, shared;
 
@@ -249,7 +249,7 @@ static void test_trace_shared(void **state)
 }
 
 /* Steps of a trace count like those of a profile. */
-static void test_trace(void **state)
+TEST(test_trace)
 {
 	static const char *const wrap[][2] = { { "[\n", "\n]" }, { "[\n", "" }, { "[\n", ",\n" },
 		{ "{\"other\": {\"traceEvents\": [1]}, \"k\": \"traceEvents\", \"traceEvents\": [",
@@ -302,7 +302,7 @@ static void expect_refused(const char *text, const char *problem)
 #define LINE(shape, stages) \
 	"{\"event\":\"token_prof\"," HEAD ",\"shape\":" shape ",\"stage_us\":" stages "}\n"
 
-static void test_malformed(void **state)
+TEST(test_malformed)
 {
 	struct output result;
 
@@ -335,7 +335,7 @@ static void test_malformed(void **state)
 }
 
 /* Builds are not mixed, and who only started the engine comes behind it. */
-static void test_builds(void **state)
+TEST(test_builds)
 {
 	static const char line[] = "{\"event\":\"%s\",\"commit_sha\":%s,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1,"
 		"\"shape\":{\"pid\":%d,\"comm\":\"%s\",\"step\":%d,\"tid\":7,\"ts_us\":%d,\"n_read\":1},\"stage_us\":{\"total\":1,\"%s\":1},\"graph_enabled\":false,"
@@ -354,7 +354,7 @@ static void test_builds(void **state)
 }
 
 /* Numbers at the limits of what fits: no step of the way may overflow (under UBSan). */
-static void test_limits(void **state)
+TEST(test_limits)
 {
 	static const char *const totals[] = { "9223372036854775", "0", "1e15", "0.001" };
 	struct profile p;
@@ -380,7 +380,7 @@ static void test_limits(void **state)
 }
 
 /* What others named stays text: in the page and on the terminal. */
-static void test_hostile_names(void **state)
+TEST(test_hostile_names)
 {
 	static const char name[] = "</script><img src=x onerror=alert(1)>&\\u001b[31m\\u2028\\u009b\\u202e<!--";
 	struct profile p;
@@ -433,7 +433,7 @@ static void test_hostile_names(void **state)
 #define FOREIGN(event, stages) "{\"event\":\"" event "\"," HEAD ",\"source\":\"cuda\",\"shape\":{},\"stage_us\":{" stages "}}\n"
 
 /* What other programs write of events that inftrace has not, by their stages. */
-static void test_foreign(void **state)
+TEST(test_foreign)
 {
 	const char *lines = FOREIGN("unified_prof", "\"total\":100.0,\"prep\":20.0,\"launch\":80.0") FOREIGN("unified_prof",
 		"\"total\":300.0,\"prep\":30.0,\"launch\":270.0") FOREIGN("bucket\\u001b_prof", "\"a<b\":7.5");
@@ -458,7 +458,7 @@ static void test_foreign(void **state)
 	free(text);
 }
 
-static void test_usage(void **state)
+TEST(test_usage)
 {
 	static char *const wrong[][4] = {
 		{ "inftrace report" },
@@ -494,23 +494,4 @@ static void test_usage(void **state)
 	output_free(&result);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_rates),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_mixed), cmocka_unit_test(test_sockets),
-		cmocka_unit_test(test_trace),
-		cmocka_unit_test(test_trace_shared),
-		cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_builds),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_hostile_names),
-		cmocka_unit_test(test_foreign),
-		cmocka_unit_test(test_usage),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

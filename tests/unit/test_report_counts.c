@@ -23,7 +23,7 @@ static const char *bound_of(uint64_t instructions, uint64_t cycles, uint64_t mis
 }
 
 /* Both limits of both rules. */
-static void test_rule(void **state)
+TEST(test_rule)
 {
 	assert_string_equal(bound_of(6399, 6400, 100, true), "memory-bound");
 	assert_string_equal(bound_of(6400, 6400, 100, true), "");
@@ -39,7 +39,7 @@ static void test_rule(void **state)
 	assert_string_equal(bound_of(UINT64_MAX, UINT64_MAX, UINT64_MAX, true), "");
 }
 
-static void test_phases(void **state)
+TEST(test_phases)
 {
 	static const char profile[] = STEP(0, "prefill", COUNTS(30000000, 10000000, 1000)) STEP(1, "decode", COUNTS(4000000, 10000000, 300000))
 		STEP(2, "decode", COUNTS(6000000, 10000000, 100000)) STEP(3, "decode", ",\"counters_shared\":true");
@@ -55,7 +55,7 @@ static void test_phases(void **state)
 }
 
 /* Where some steps, or the machine, have no count of misses, the sum of the others is none of the whole. */
-static void test_no_misses(void **state)
+TEST(test_no_misses)
 {
 	static const char profile[] = STEP(0, "decode", COUNTS(4000000, 10000000, 300000))
 		STEP(1, "decode", ",\"instructions\":4000000,\"cycles\":10000000,\"ipc\":0.4");
@@ -66,7 +66,7 @@ static void test_no_misses(void **state)
 		"!\"bound\"");
 }
 
-static void test_operators(void **state)
+TEST(test_operators)
 {
 	static const char profile[] = STEP(0, "decode", "")
 		LINE("op_prof", "\"window\":0,\"pid\":7,\"ops\":9,\"n_mul_mat\":4,\"n_add\":4,\"n_get\":1,\"instructions_mul_mat\":5000,\"cycles_mul_mat\":10000,"
@@ -82,7 +82,7 @@ static void test_operators(void **state)
 }
 
 /* A file may claim anything: sums stay at their limit, and what is no number counts as none. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const char profile[] = STEP(0, "a", COUNTS(18446744073709551615, 18446744073709551615, 1)) STEP(1, "a", COUNTS(18446744073709551615, 5, 5))
 		STEP(2, "b", COUNTS(-1, 0, 0)) STEP(3, "c", ",\"instructions\":\"x\",\"cycles\":true,\"llc_misses\":[]") STEP(4, "d", ",\"cycles\":7");
@@ -94,15 +94,4 @@ static void test_hostile(void **state)
 		"!What d cost");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rule),
-		cmocka_unit_test(test_phases),
-		cmocka_unit_test(test_no_misses),
-		cmocka_unit_test(test_operators),
-		cmocka_unit_test(test_hostile),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -13,7 +13,7 @@
 	",\"gpu_idle_launch_us\":" #launch ",\"gpu_idle_wait_us\":" #wait ",\"gpu_unknown_us\":" #unknown       \
 	",\"gpu_residual_us\":0.1"
 
-static void test_phases(void **state)
+TEST(test_phases)
 {
 	static const char profile[] = LINE(0, "prefill", PARTS(90, 5, 5, 0, 0)) LINE(1, "decode", PARTS(10, 20, 60, 10, 0))
 		LINE(2, "decode", PARTS(30, 20, 40, 10, 0)) LINE(3, "decode", ",\"gpu_lost\":true")
@@ -31,7 +31,7 @@ static void test_phases(void **state)
 }
 
 /* What a GPU has still to do after steps is its work, too. */
-static void test_after(void **state)
+TEST(test_after)
 {
 	static const char profile[] =
 		LINE(0, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50") LINE(1, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50");
@@ -44,7 +44,7 @@ static void test_after(void **state)
 #define OTHER(device, kernels, parts) ",\"gpu_device" #device "_kernels\":" #kernels ",\"gpu_device" #device "_copies\":0" parts
 
 /* Several devices; one that a step does not name had nothing to do in it. */
-static void test_devices(void **state)
+TEST(test_devices)
 {
 	static const char profile[] =
 		LINE(0, "decode", PARTS(90, 0, 10, 0, 0) ",\"gpu_devices\":2" OTHER(0, 2, ",\"gpu_device0_busy_us\":50,\"gpu_device0_idle_wait_us\":50,\"gpu_device0_after_us\":4") OTHER(5, 1, ",\"gpu_device5_busy_us\":40,\"gpu_device5_idle_launch_us\":60"))
@@ -65,7 +65,7 @@ static void test_devices(void **state)
 #define GAP(n, us, more) ",\"gpu_gap" #n "_us\":" #us ",\"gpu_gap" #n "_ts_us\":1,\"gpu_gap" #n "_tid\":7" more
 
 /* What the launching thread did in the longest gaps. */
-static void test_gaps(void **state)
+TEST(test_gaps)
 {
 	static const char profile[] =
 		LINE(0, "decode", PARTS(10, 0, 90, 0, 0) GAP(1, 50, ",\"gpu_gap1_state\":\"runnable\",\"gpu_gap1_cpu_us\":10,"
@@ -86,18 +86,18 @@ static void test_gaps(void **state)
 		"\"gaps\":[{\"step\":3,\"us\":90.000},{\"step\":3,\"us\":80.000,\"text\":\"the launching thread was in");
 }
 
-static void test_none(void **state)
+TEST(test_none)
 {
 	REPORT_SAYS(LINE(0, "decode", ""), ARGV("-"), "!GPU");
 }
 
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	REPORT_SAYS(LINE(0, "decode", ",\"gpu_lost\":true"), ARGV("-"), "\nWhat the GPU did in decode\n  of 1 of 1 steps");
 }
 
 /* Numbers in keys, as they are written: what does not look so is another key. */
-static void test_keys(void **state)
+TEST(test_keys)
 {
 	static const char *const others[] = { "gpu_gap_us", "gpu_gap1", "gpu_gap01_us", "gpu_gap+1_us", "gpu_gap 1_us", "gpu_gapx_us", "gpu_ga", "",
 		"gpu_gap1234567890_us", "workers_gpu_gap1_us" };
@@ -114,17 +114,4 @@ static void test_keys(void **state)
 	assert_int_equal(n, 123456789);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_phases),
-		cmocka_unit_test(test_after),
-		cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_none),
-		cmocka_unit_test(test_lost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

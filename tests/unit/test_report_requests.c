@@ -42,7 +42,7 @@ static void add_usual(struct profile *p, int first)
 	}
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
 	struct profile p;
 
@@ -59,7 +59,7 @@ static void test_table(void **state)
 		"!slowest requests");
 }
 
-static void test_late_first(void **state)
+TEST(test_late_first)
 {
 	struct profile p;
 
@@ -83,7 +83,7 @@ static void test_late_first(void **state)
 }
 
 /* The wait is explained by its part after the first token. */
-static void test_late_tokens(void **state)
+TEST(test_late_tokens)
 {
 	struct profile p;
 
@@ -107,7 +107,7 @@ static void test_late_tokens(void **state)
 }
 
 /* With too few to compare with, obvious waits are reported; also for requests without a token. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
 	struct profile p;
 
@@ -130,7 +130,7 @@ static void test_alone(void **state)
 		"  more prompt tokens from the cache: 14; cancelled requests: 1; requests whose end was not recorded: 1\n");
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
 	struct json_object *process, *requests, *late, *part, *report;
 	struct profile p;
@@ -165,7 +165,7 @@ static void test_json(void **state)
 	json_object_put(report);
 }
 
-static void test_slo(void **state)
+TEST(test_slo)
 {
 	struct output result;
 	struct profile p;
@@ -195,7 +195,7 @@ static void test_slo(void **state)
 }
 
 /* Where sockets were seen, what clients saw is told of all of their requests, joined or not, and of nothing else. */
-static void test_clients(void **state)
+TEST(test_clients)
 {
 	static const char socket[] = ",\"joined\":false,\"joined_why\":\"several fit\",\"chunks\":3";
 	struct profile p;
@@ -223,7 +223,7 @@ static void test_clients(void **state)
 }
 
 /* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
-static void test_slo_steps(void **state)
+TEST(test_slo_steps)
 {
 	struct profile p;
 
@@ -239,7 +239,7 @@ static void test_slo_steps(void **state)
 }
 
 /* Times that do not add up are in no sum; their request is still there. */
-static void test_wrong(void **state)
+TEST(test_wrong)
 {
 	struct output result;
 	struct profile p;
@@ -268,7 +268,7 @@ static void test_wrong(void **state)
 }
 
 /* A request that cannot be told from others has no times, and is none of those in batches. */
-static void test_mixed(void **state)
+TEST(test_mixed)
 {
 	struct profile p;
 
@@ -284,7 +284,7 @@ static void test_mixed(void **state)
 }
 
 /* Each recording has numbers of its own. */
-static void test_recordings(void **state)
+TEST(test_recordings)
 {
 	struct profile p;
 
@@ -298,7 +298,7 @@ static void test_recordings(void **state)
 }
 
 /* A trace says the same, in a process of their own. */
-static void test_trace(void **state)
+TEST(test_trace)
 {
 	struct profile p;
 
@@ -329,7 +329,7 @@ static void test_trace(void **state)
 }
 
 /* Steps by the sequences that have rows in them. */
-static void test_occupancy(void **state)
+TEST(test_occupancy)
 {
 	struct profile p;
 
@@ -349,23 +349,4 @@ static void test_occupancy(void **state)
 		"  5 to 8                          4       10.0    1.00 ms   66.67 % ");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_late_first),
-		cmocka_unit_test(test_late_tokens),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_slo),
-		cmocka_unit_test(test_clients),
-		cmocka_unit_test(test_slo_steps),
-		cmocka_unit_test(test_wrong),
-		cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_recordings),
-		cmocka_unit_test(test_trace),
-		cmocka_unit_test(test_occupancy),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -33,7 +33,7 @@ static void take_all(struct request_counts *c, struct told *told, uint64_t *unti
 }
 
 /* Steps of three ticks: two in which it runs, one between. */
-static void test_random(void **state)
+TEST(test_random)
 {
 	for (int round = 0; round < 50; round++) {
 		static struct told want[TICKS], told[TICKS];
@@ -81,7 +81,7 @@ static void test_random(void **state)
 }
 
 /* A slot that stays empty holds up the others only for some time; when it continues it counts again. */
-static void test_quiet(void **state)
+TEST(test_quiet)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));
 	struct request_live quiet = { 0 }, busy = { 0 };
@@ -112,7 +112,7 @@ static void test_quiet(void **state)
 }
 
 /* More changes than there is room for: those that are reported are in order, and in the end nothing is left. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));
 	struct request_live *live = calloc(20000, sizeof(*live));
@@ -134,7 +134,7 @@ static void test_many(void **state)
 }
 
 /* Steps that overlap, also such as end before they begin, are no reason to go back in time. */
-static void test_overlaps(void **state)
+TEST(test_overlaps)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));
 	struct request_live live[SLOTS] = { 0 };
@@ -166,14 +166,4 @@ static void test_overlaps(void **state)
 	free(c);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_quiet),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_overlaps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -43,7 +43,7 @@ static void emit_socket(struct sink *s, uint32_t fd)
 }
 
 /* A second request that could be the one in the steps comes just when the first need not wait for one any more. */
-static void test_same(void **state)
+TEST_WITH(test_same, setup, teardown)
 {
 	static const struct rows_step steps[] = {
 		{ .number = 0, .start = 1000, .end = 2000, .n = 1, .parts = { { 3, 0, 9, 1 } } },
@@ -115,7 +115,7 @@ static void reader_socket(const struct rec_request *r, bool alone, enum join_res
 }
 
 /* Each gets its own back, or nothing where it wants nothing, or is gone; nothing leaks where it ends without the totals. */
-static void test_readers(void **state)
+TEST_WITH(test_readers, setup, teardown)
 {
 	static const struct request_reader_ops all = { .done = reader_done, .sequence = reader_sequence, .socket = reader_socket };
 	static const struct request_reader_ops none = { .done = NULL };
@@ -162,10 +162,4 @@ static void test_readers(void **state)
 	assert_false(request_feed_joins(NULL));
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { TEST(test_same), TEST(test_readers) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -71,7 +71,7 @@ enum order {
 };
 
 /* The prompt of the second request has 7 of 8 and 4 of 5 rows of two steps in which the first one decodes. */
-static void test_shares(void **state)
+TEST_WITH(test_shares, set_up, tear_down)
 {
 	struct out o;
 
@@ -108,7 +108,7 @@ static void test_shares(void **state)
 }
 
 /* Requests that take turns: of the steps of others, and of the time between steps, each has what the GPU did in them. */
-static void test_turns(void **state)
+TEST_WITH(test_turns, set_up, tear_down)
 {
 	struct out o;
 
@@ -132,7 +132,7 @@ static void test_turns(void **state)
 }
 
 /* Where the GPU of one step is not known, the span it belongs to has none; a line that waits for nothing is not held. */
-static void test_unknown(void **state)
+TEST_WITH(test_unknown, set_up, tear_down)
 {
 	struct out o;
 
@@ -169,7 +169,7 @@ static void test_unknown(void **state)
 }
 
 /* Of more steps than are kept, the oldest are given up, and nothing waits for them. */
-static void test_bound(void **state)
+TEST(test_bound)
 {
 	struct step_request first = { .serial = 1, .by_parts = true }, second = { .serial = 2, .by_parts = true };
 	const struct request_part part = { .own_ns = 10 };
@@ -208,7 +208,7 @@ static void test_bound(void **state)
 }
 
 /* Where nobody says the concurrency, it is the most sequences that a step had so far. */
-static void test_concurrency(void **state)
+TEST_WITH(test_concurrency, set_up, tear_down)
 {
 	static const struct profile_meta metas[] = { { .model = "m", .runtime_flags = "{}" },
 		{ .model = "m", .runtime_flags = "{}", .concurrency = 4, .configured = true } };
@@ -226,15 +226,4 @@ static void test_concurrency(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_turns, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_unknown, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_concurrency, set_up, tear_down),
-		cmocka_unit_test(test_bound),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -20,7 +20,7 @@ static int tear_down(void **state)
 #define DECIDE(sockets, sequences) \
 	join_decide(join, sockets, ARRAY_SIZE(sockets), sequences, ARRAY_SIZE(sequences), of_sockets, of_sequences)
 
-static void test_one(void **state)
+TEST(test_one)
 {
 	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0, 0 } };
 	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5, 0 } };
@@ -72,7 +72,7 @@ static void test_one(void **state)
 	assert_int_equal(of_sockets[0].result, JOIN_OPEN);
 }
 
-static void test_several(void **state)
+TEST(test_several)
 {
 	/* one waits for the other: each answer began before the next request's first output */
 	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0, 0 }, { 1, 3, 110, 510, 700, 0, false, 0, 0 }, { 1, 3, 120, 810, 900, 0, false, 0, 0 } };
@@ -104,7 +104,7 @@ static void test_several(void **state)
 #define MS UINT64_C(1000000)
 
 /* Two at once, of which one has a client that reads slowly, or closes its connection. */
-static void test_clients(void **state)
+TEST(test_clients)
 {
 	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20, 0 },
 		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20, 0 } };
@@ -133,7 +133,7 @@ static void test_clients(void **state)
 }
 
 /* An answer that is late just when another one is due is joined with neither. */
-static void test_late(void **state)
+TEST(test_late)
 {
 	struct join_sequence sequences[10];
 	struct join_socket sockets[10];
@@ -159,7 +159,7 @@ static void test_late(void **state)
 }
 
 /* Two at once, answers in fewer parts than tokens: which is whose shows by how many writes others of the same process took. */
-static void test_writes(void **state)
+TEST(test_writes)
 {
 	struct join_sequence sequences[12];
 	struct join_socket sockets[12];
@@ -298,7 +298,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 
 static const uint64_t units[] = { 1, 10000, 100000, 1000000 };
 
-static void test_servers(void **state)
+TEST(test_servers)
 {
 	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
 		size_t joined[2] = { 0 }, all = 0;
@@ -318,7 +318,7 @@ static void test_servers(void **state)
 
 /* Sequences that no socket shows, and sockets whose answers come from elsewhere, at the same time: each makes
  * its group unjoined, but one of either may stand in for each other. */
-static void test_unseen(void **state)
+TEST(test_unseen)
 {
 	for (size_t u = 0; u < 2 * ARRAY_SIZE(units); u++) {
 		size_t joined = 0, all = 0, wrong = 0;
@@ -334,7 +334,7 @@ static void test_unseen(void **state)
 }
 
 /* Numbers that the engine gives tell those apart that are alike in all else, and nothing else joins them. */
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
 	const struct join_socket alike[] = { { 1, 3, 100, 310, 500, 0, false, 0, .given = 8 }, { 1, 3, 100, 310, 500, 0, false, 0, .given = 7 },
 		{ 1, 3, 100, 310, 500, 0, false, 0, 0 } };
@@ -364,12 +364,4 @@ static void test_numbers(void **state)
 	assert_int_equal(of_sequences[3].result, JOIN_NONE);
 }
 
-#define TEST(f) cmocka_unit_test(f)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_clients), TEST(test_late), TEST(test_writes),
-		TEST(test_servers), TEST(test_unseen), TEST(test_numbers) };
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

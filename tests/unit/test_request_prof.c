@@ -67,7 +67,7 @@ static void assert_requests(
 
 #define KIND "\"source_kind\":\"steps\""
 
-static void test_request(void **state)
+TEST_WITH(test_request, setup, teardown)
 {
 	static const struct call one[] = {
 		{ 1000, 5000, 11, 0, 0 },
@@ -136,7 +136,7 @@ static void test_request(void **state)
 }
 
 /* In flight at the start and at the end of the recording. */
-static void test_cut(void **state)
+TEST_WITH(test_cut, setup, teardown)
 {
 	static const struct call before[] = {
 		{ 10, 20, 1, 0, 0 },
@@ -162,7 +162,7 @@ static void test_cut(void **state)
 }
 
 /* Sequences of one batch cannot be distinguished, and the profile says so. */
-static void test_mixed(void **state)
+TEST_WITH(test_mixed, setup, teardown)
 {
 	static const uint64_t runs[][8] = {
 		{ 30, 2, 2, 1, 1 }, /* two sequences, until one ends */
@@ -212,7 +212,7 @@ static void test_mixed(void **state)
  * Several contexts at once, each with its own requests, in the order of several rings: steps arrive
  * within two rounds of their end.
  */
-static void test_contexts(void **state)
+TEST_WITH(test_contexts, setup, teardown)
 {
 	enum { CONTEXTS = 5,
 		STEPS = 6000 };
@@ -300,7 +300,7 @@ static void assert_rows(struct out *o, const char *const *want, size_t n)
 }
 
 /* Two of three requests are in the same steps, and one comes later in a used slot. */
-static void test_sequences(void **state)
+TEST_WITH(test_sequences, setup, teardown)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 }, { 5, 0, 3, 1 } },
 				     third[] = { { 5, 3, 1, 1 } }, fourth[] = { { 5, 4, 1, 1 }, { 3, 10, 1, 1 } },
@@ -342,7 +342,7 @@ static void test_sequences(void **state)
 }
 
 /* A line that waits has what was known when its step came: later calls may show that an argument is not what it seems. */
-static void test_waiting(void **state)
+TEST_WITH(test_waiting, setup, teardown)
 {
 	static const struct row_part parts[] = { { 3, 0, 9, 1 } };
 	struct out o;
@@ -360,7 +360,7 @@ static void test_waiting(void **state)
 }
 
 /* The same with what their sockets show: one line where it is clear, else both. */
-static void test_joined(void **state)
+TEST_WITH(test_joined, setup, teardown)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 } },
 				     third[] = { { 3, 0, 2, 1 }, { 5, 0, 2, 1 } };
@@ -415,7 +415,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void test_percentiles(void **state)
+TEST_WITH(test_percentiles, setup, teardown)
 {
 	/* up to 65536 all are kept */
 	const size_t sizes[] = { 1, 2, 3, 10, 99, 100, 101, cases(65536, 1000),
@@ -470,7 +470,7 @@ static struct rec_request socket_request(const char *head)
 	return r;
 }
 
-static void test_socket(void **state)
+TEST_WITH(test_socket, setup, teardown)
 {
 	static const struct {
 		const char *head, *name;
@@ -531,7 +531,7 @@ static void test_socket(void **state)
 }
 
 /* From counts by length, within the range that a count stands for. */
-static void test_gaps(void **state)
+TEST_WITH(test_gaps, setup, teardown)
 {
 	static const unsigned int percents[] = { 50, 90, 99 };
 
@@ -564,7 +564,7 @@ static void test_gaps(void **state)
 
 /* A full ring still holds steps that came before the loss, and it is told first: the step whose number is missing shows
  * which requests were under way. */
-static void test_lost(void **state)
+TEST_WITH(test_lost, setup, teardown)
 {
 	static const struct call before[] = {
 		{ 10, 20, 9, 1, 0 }, { 20, 30, 1, 1, 0 }, { 30, 40, 9, 2, 0 }, { 40, 50, 1, 2, 0 }, { 50, 60, 9, 2, 0 }
@@ -590,7 +590,7 @@ static void test_lost(void **state)
 	probe_table_free(&probes);
 }
 
-static void test_trace(void **state)
+TEST_WITH(test_trace, setup, teardown)
 {
 	struct rec_request r = socket_request("POST /x HTTP/1.1\r\n");
 	struct json_object *e;
@@ -630,23 +630,4 @@ static void test_trace(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_request),
-		TEST(test_cut),
-		TEST(test_mixed),
-		TEST(test_sequences),
-		TEST(test_waiting),
-		TEST(test_joined),
-		TEST(test_contexts),
-		TEST(test_percentiles),
-		TEST(test_socket),
-		TEST(test_gaps),
-		TEST(test_lost),
-		TEST(test_trace),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

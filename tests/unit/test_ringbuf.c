@@ -95,7 +95,7 @@ static void on_sample(const void *data, size_t size, void *arg)
 }
 
 /* Of every size, at every place, round and round; also those that go round the end. */
-static void test_all(void **state)
+TEST(test_all)
 {
 	struct ring g;
 
@@ -122,7 +122,7 @@ static void on_first(const void *data, size_t size, void *arg)
 		make_sample(g, LONGEST, 0, g->made_n++);
 }
 
-static void test_grows(void **state)
+TEST(test_grows)
 {
 	struct ring g;
 
@@ -134,7 +134,7 @@ static void test_grows(void **state)
 	ring_free(&g);
 }
 
-static void test_max(void **state)
+TEST(test_max)
 {
 	struct ring g;
 
@@ -149,7 +149,7 @@ static void test_max(void **state)
 	ring_free(&g);
 }
 
-static void test_left_out(void **state)
+TEST(test_left_out)
 {
 	struct ring g;
 	unsigned long at;
@@ -171,7 +171,7 @@ static void test_left_out(void **state)
 	ring_free(&g);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	struct ringbuf *r;
 
@@ -179,15 +179,4 @@ static void test_refused(void **state)
 	ringbuf_free(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_grows),
-		cmocka_unit_test(test_max),
-		cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -30,7 +30,7 @@ static int leave(void **state)
 }
 
 /* The names of the second file and, since a part of the third is there, of the fourth. */
-static void test_names(void **state)
+TEST_WITH(test_names, enter, leave)
 {
 	static const char *const names[][3] = {
 		{ "t.json", "t.2.json", "t.4.json" },
@@ -94,7 +94,7 @@ static bool is_closed(const struct one *o)
 }
 
 /* Of five files the newest two stay, and what another run has left. */
-static void test_newest(void **state)
+TEST_WITH(test_newest, enter, leave)
 {
 	struct record_options opt = { .max_size = 20000, .max_files = 2 };
 	struct one o = { .file = { .name = strdup("t.json"), .created = true } };
@@ -123,12 +123,4 @@ static void test_newest(void **state)
 	free(o.file.name);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_names, enter, leave),
-		cmocka_unit_test_setup_teardown(test_newest, enter, leave),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -15,7 +15,7 @@ static struct probe_spec *make_spec(struct probe_table *pt)
 	return s;
 }
 
-static void test_columns(void **state)
+TEST(test_columns)
 {
 	static const struct {
 		const char *text;
@@ -58,7 +58,7 @@ static void test_columns(void **state)
 	}
 }
 
-static void test_else(void **state)
+TEST(test_else)
 {
 	static const struct {
 		enum row_column column;
@@ -85,7 +85,7 @@ static void test_else(void **state)
 }
 
 /* Rows that are structures in one array are read as a whole. */
-static void test_structs(void **state)
+TEST(test_structs)
 {
 	static const struct {
 		const char *columns[ROW_COLUMNS];
@@ -126,7 +126,7 @@ static void test_structs(void **state)
 }
 
 /* What functions of a file show replaces what the preset says. */
-static void test_accessors(void **state)
+TEST(test_accessors)
 {
 	static const struct element same = { 72, 112, 96 }, older = { 64, 96, 80 }, older_output = { 64, 96, 16 },
 				    older_set = { 64, 96, 24 }, wide = { 72, 200, 96 }, set = { 72, 112, 40 };
@@ -181,7 +181,7 @@ static void test_accessors(void **state)
 }
 
 /* How many elements a vector has. */
-static void test_elements(void **state)
+TEST(test_elements)
 {
 	static const struct {
 		const char *text;
@@ -212,7 +212,7 @@ static void test_elements(void **state)
 	}
 }
 
-static void test_begin(void **state)
+TEST(test_begin)
 {
 	struct probe_table pt = {};
 	struct probe_spec *s = make_spec(&pt);
@@ -235,7 +235,7 @@ static void test_begin(void **state)
 }
 
 /* What is unknown is not shown, and nothing is if the count does not fit. */
-static void test_shown(void **state)
+TEST(test_shown)
 {
 	static const struct {
 		uint64_t vals[1 + ROW_VALUES];
@@ -271,7 +271,7 @@ static void test_shown(void **state)
 }
 
 /* No more than the record has. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	struct rec_step_parts r = { .s.n_parts = 3 };
 	size_t whole = sizeof(r.s) + 3 * sizeof(struct row_part);
@@ -291,7 +291,7 @@ static void test_parts(void **state)
 	assert_int_equal(step_parts(&r.s, sizeof(r), &parts), 0);
 }
 
-static void test_parts_text(void **state)
+TEST(test_parts_text)
 {
 	struct rec_step_parts r = { .s = { .n_parts = 3 }, .parts = { { 3, 57, 1, 1 }, { 0, 0, 128, 0 }, { (uint64_t)-7, -1, 2, ROW_PART_UNKNOWN } } };
 	char text[PARTS_TEXT_MAX];
@@ -319,7 +319,7 @@ static void test_parts_text(void **state)
 	assert_null(strstr(text, "4294967295"));
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const struct {
 		const char *rule;
@@ -360,7 +360,7 @@ static void test_names(void **state)
 }
 
 /* The kernel compares with numbers only, and before rows are looked at. */
-static void test_when(void **state)
+TEST(test_when)
 {
 	struct probe_table pt = {};
 	struct probe_spec *s = make_spec(&pt);
@@ -375,12 +375,4 @@ static void test_when(void **state)
 	probe_table_free(&pt);
 }
 
-#define TEST(f) cmocka_unit_test(f)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_structs), TEST(test_elements), TEST(test_accessors), TEST(test_begin), TEST(test_shown),
-		TEST(test_parts), TEST(test_parts_text), TEST(test_names), TEST(test_when) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -51,7 +51,7 @@ static uint64_t seen(enum rec_kind kind)
 /* ---- records ---- */
 
 /* Without a window records are not counted, but what they say about tasks is learned. */
-static void test_closed(void **state)
+TEST_WITH(test_closed, fresh, teardown)
 {
 	tell_task(TASK_EXIT, PID, TID, "worker");
 	hand_over(REC_FAULT, 0);
@@ -59,7 +59,7 @@ static void test_closed(void **state)
 	assert_int_equal(fake_session.controls, 1); /* the thread is not known: it may just have been born */
 }
 
-static void test_what_is_shown(void **state)
+TEST_WITH(test_what_is_shown, fresh, teardown)
 {
 	assert_int_equal(windows_begin(&w), 0);
 	hand_over(REC_FAULT, 0);
@@ -79,7 +79,7 @@ static void test_what_is_shown(void **state)
 }
 
 /* What the session lost and what a file was too slow for are both loss, reported once. */
-static void test_loss(void **state)
+TEST_WITH(test_loss, fresh, teardown)
 {
 	struct window_totals t;
 
@@ -103,7 +103,7 @@ static void test_loss(void **state)
 
 /* ---- windows ---- */
 
-static void test_whole(void **state)
+TEST_WITH(test_whole, fresh, teardown)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 
@@ -126,7 +126,7 @@ static void test_whole(void **state)
 }
 
 /* While more waits in the rings, nothing is settled. */
-static void test_more_waits(void **state)
+TEST_WITH(test_more_waits, fresh, teardown)
 {
 	assert_int_equal(windows_begin(&w), 0);
 	fake_session.drained = 1;
@@ -139,7 +139,7 @@ static void test_more_waits(void **state)
 }
 
 /* An error of a file ends the drain, and the window is closed nevertheless. */
-static void test_flush_fails(void **state)
+TEST_WITH(test_flush_fails, fresh, teardown)
 {
 	assert_int_equal(windows_begin(&w), 0);
 	fake.flush_err = -ENOSPC;
@@ -152,7 +152,7 @@ static void test_flush_fails(void **state)
 	assert_int_equal(fake.closed, 1);
 }
 
-static void test_manual(void **state)
+TEST_WITH(test_manual, fresh, teardown)
 {
 	opt.window_spec = "manual";
 	assert_int_equal(windows_begin(&w), 0);
@@ -172,7 +172,14 @@ static void test_manual(void **state)
 	assert_int_equal(fake.closed, 2);
 }
 
-static void test_max_steps(void **state)
+/* The table of probes is the test's own. */
+static int drop_probes(void **state)
+{
+	capture.probes = (struct probe_table){ 0 };
+	return teardown(state);
+}
+
+TEST_WITH(test_max_steps, fresh, drop_probes)
 {
 	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
 
@@ -190,7 +197,7 @@ static void test_max_steps(void **state)
 }
 
 /* A step that says to have more behind it than its record has is none. */
-static void test_parts(void **state)
+TEST_WITH(test_parts, fresh, drop_probes)
 {
 	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
 	struct rec_step_parts r = { .s.h = hdr(REC_STEP, 0), .s.n_parts = 2 };
@@ -211,7 +218,7 @@ static void test_parts(void **state)
 }
 
 /* The session cannot start, or there can be no files: nothing is open, and no sink is fed. */
-static void test_cannot_open(void **state)
+TEST_WITH(test_cannot_open, fresh, teardown)
 {
 	fake_session.start_err = -EBUSY;
 	assert_int_equal(windows_begin(&w), -EBUSY);
@@ -226,7 +233,7 @@ static int refuse(struct view *v, const struct recording *r, struct sink **ret_s
 	return -EIO;
 }
 
-static void test_no_output(void **state)
+TEST_WITH(test_no_output, fresh, teardown)
 {
 	static const struct view_ops view_ops = { .open = refuse };
 	struct view v = { .ops = &view_ops };
@@ -303,7 +310,7 @@ static void dump(struct recorder *r, unsigned int until)
 	}
 }
 
-static void test_dump(void **state)
+TEST_WITH(test_dump, enter, leave)
 {
 	struct recorder *r = open_recorder();
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
@@ -326,7 +333,7 @@ static void test_dump(void **state)
 }
 
 /* A dump that cannot be written is answered, and the recording continues. */
-static void test_dump_fails(void **state)
+TEST_WITH(test_dump_fails, enter, leave)
 {
 	struct recorder *r = open_recorder();
 	struct stderr_grab g;
@@ -345,7 +352,7 @@ static void test_dump_fails(void **state)
 }
 
 /* Those that were asked for by the end are written, without anybody who waits. */
-static void test_dump_at_the_end(void **state)
+TEST_WITH(test_dump_at_the_end, enter, leave)
 {
 	struct recorder *r = open_recorder();
 
@@ -361,34 +368,4 @@ static void test_dump_at_the_end(void **state)
 	recorder_free(r);
 }
 
-#define RUN_TEST(name) cmocka_unit_test_setup_teardown(name, fresh, teardown)
-#define DUMP_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-
-/* The table of probes is the test's own. */
-static int drop_probes(void **state)
-{
-	capture.probes = (struct probe_table){ 0 };
-	return teardown(state);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		RUN_TEST(test_closed),
-		RUN_TEST(test_what_is_shown),
-		RUN_TEST(test_loss),
-		RUN_TEST(test_whole),
-		RUN_TEST(test_more_waits),
-		RUN_TEST(test_flush_fails),
-		RUN_TEST(test_manual),
-		cmocka_unit_test_setup_teardown(test_max_steps, fresh, drop_probes),
-		cmocka_unit_test_setup_teardown(test_parts, fresh, drop_probes),
-		RUN_TEST(test_cannot_open),
-		RUN_TEST(test_no_output),
-		DUMP_TEST(test_dump),
-		DUMP_TEST(test_dump_fails),
-		DUMP_TEST(test_dump_at_the_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

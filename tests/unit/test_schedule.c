@@ -72,7 +72,7 @@ static void begin_aligned(uint64_t real_ms)
 	schedule_init(&sched, &c, BEGIN);
 }
 
-static void test_aligned(void **state)
+TEST(test_aligned)
 {
 	begin_aligned(3000);
 	CLOSED(0, 0, "", 7000);
@@ -84,7 +84,7 @@ static void test_aligned(void **state)
 }
 
 /* The window of the period in which the run begins would not be a whole one. */
-static void test_aligned_inside(void **state)
+TEST(test_aligned_inside)
 {
 	begin_aligned(1000);
 	CLOSED(0, 0, "", 9000);
@@ -92,7 +92,7 @@ static void test_aligned_inside(void **state)
 	OPEN(9000, 1, "schedule", 11000);
 }
 
-static void test_aligned_set(void **state)
+TEST(test_aligned_set)
 {
 	begin_aligned(3000);
 	schedule_clock(&sched, sched.c.real_offset_ns + 999999); /* two clocks that are read one after the other */
@@ -106,7 +106,7 @@ static void test_aligned_set(void **state)
 	OPEN(18000, 2, "schedule", 20000);
 }
 
-static void test_aligned_parsed(void **state)
+TEST(test_aligned_parsed)
 {
 	struct schedule_config c = {};
 
@@ -119,7 +119,7 @@ static void test_aligned_parsed(void **state)
 
 /* ---- the whole run ---- */
 
-static void test_whole(void **state)
+TEST(test_whole)
 {
 	begin(SCHEDULE_WHOLE, 0, 0);
 	OPEN(0, 1, "start", NEVER);
@@ -132,7 +132,7 @@ static void test_whole(void **state)
 	CLOSED(100000001, 1, "end", NEVER);
 }
 
-static void test_whole_duration(void **state)
+TEST(test_whole_duration)
 {
 	begin(SCHEDULE_WHOLE, 500, 0);
 	OPEN(0, 1, "start", 500);
@@ -151,7 +151,7 @@ static void test_whole_duration(void **state)
 	assert_true(is_over());
 }
 
-static void test_whole_max_steps(void **state)
+TEST(test_whole_max_steps)
 {
 	begin(SCHEDULE_WHOLE, 0, 10);
 	schedule_steps(&sched, at(1), 9);
@@ -163,7 +163,7 @@ static void test_whole_max_steps(void **state)
 
 /* ---- by hand ---- */
 
-static void test_manual(void **state)
+TEST(test_manual)
 {
 	begin(SCHEDULE_MANUAL, 0, 0);
 	CLOSED(0, 0, "", NEVER);
@@ -182,7 +182,7 @@ static void test_manual(void **state)
 	assert_true(is_over());
 }
 
-static void test_manual_limits(void **state)
+TEST(test_manual_limits)
 {
 	begin(SCHEDULE_MANUAL, 1000, 10);
 	CLOSED(5000, 0, "", NEVER);
@@ -207,7 +207,7 @@ static void test_manual_limits(void **state)
 
 /* ---- the flag ---- */
 
-static void test_flag(void **state)
+TEST(test_flag)
 {
 	begin(SCHEDULE_FLAG, 0, 0);
 	CLOSED(0, 0, "", NEVER);
@@ -232,7 +232,7 @@ static void test_flag(void **state)
 }
 
 /* After a limit it must disappear and reappear. */
-static void test_flag_limits(void **state)
+TEST(test_flag_limits)
 {
 	begin(SCHEDULE_FLAG, 1000, 10);
 	flag(0, true);
@@ -256,7 +256,7 @@ static void test_flag_limits(void **state)
 	assert_false(is_over());
 }
 
-static void test_flag_and_hand(void **state)
+TEST(test_flag_and_hand)
 {
 	begin(SCHEDULE_FLAG, 0, 0);
 	/* a stop is for this flag */
@@ -285,7 +285,7 @@ static void test_flag_and_hand(void **state)
 
 /* ---- a part of each period: 2 s in 10 s ---- */
 
-static void test_every(void **state)
+TEST(test_every)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
 	for (uint32_t i = 0; i < 1000; i++) {
@@ -299,7 +299,7 @@ static void test_every(void **state)
 }
 
 /* However late each look is, the next window begins on time, and each has its full length. */
-static void test_every_late(void **state)
+TEST(test_every_late)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
 	for (uint32_t i = 0; i < 1000; i++) {
@@ -311,7 +311,7 @@ static void test_every_late(void **state)
 }
 
 /* The machine sleeps: what was missed is not made up for. */
-static void test_every_suspend(void **state)
+TEST(test_every_suspend)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
 	OPEN(1000, 1, "schedule", 2000);
@@ -329,7 +329,7 @@ static void test_every_suspend(void **state)
 }
 
 /* One that opens late goes up to the next, which begins at its own time. */
-static void test_every_without_a_gap(void **state)
+TEST(test_every_without_a_gap)
 {
 	struct schedule_config c = { .source = SCHEDULE_EVERY, .every_ns = 10 * SEC, .for_ns = 9 * SEC };
 
@@ -341,7 +341,7 @@ static void test_every_without_a_gap(void **state)
 	CLOSED(29000, 3, "schedule", 30000);
 }
 
-static void test_every_limits(void **state)
+TEST(test_every_limits)
 {
 	begin(SCHEDULE_EVERY, 500, 10);
 	OPEN(0, 1, "schedule", 500);
@@ -359,7 +359,7 @@ static void test_every_limits(void **state)
 	CLOSED(5000, 1, "schedule", 10000);
 }
 
-static void test_every_and_hand(void **state)
+TEST(test_every_and_hand)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
 	/* a stop is for this period */
@@ -393,7 +393,7 @@ static void test_every_and_hand(void **state)
 }
 
 /* Each window is opened once and closed once, in this order, whatever happens. */
-static void test_any_order(void **state)
+TEST(test_any_order)
 {
 	static const enum schedule_source sources[] = { SCHEDULE_WHOLE, SCHEDULE_MANUAL,
 		SCHEDULE_FLAG, SCHEDULE_EVERY };
@@ -441,7 +441,7 @@ static void test_any_order(void **state)
 
 /* ---- what is written ---- */
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
 	struct schedule_config c = { .duration_ns = 5, .max_steps = 6 };
 
@@ -458,7 +458,7 @@ static void test_parse(void **state)
 	assert_int_equal(c.max_steps, 6);
 }
 
-static void test_parse_errors(void **state)
+TEST(test_parse_errors)
 {
 #define NEITHER "' is neither manual nor like every=60s,for=2s\n"
 	static const struct {
@@ -505,31 +505,4 @@ static void test_parse_errors(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_aligned),
-		cmocka_unit_test(test_aligned_inside),
-		cmocka_unit_test(test_aligned_set),
-		cmocka_unit_test(test_aligned_parsed),
-		cmocka_unit_test(test_whole),
-		cmocka_unit_test(test_whole_duration),
-		cmocka_unit_test(test_whole_max_steps),
-		cmocka_unit_test(test_manual),
-		cmocka_unit_test(test_manual_limits),
-		cmocka_unit_test(test_flag),
-		cmocka_unit_test(test_flag_limits),
-		cmocka_unit_test(test_flag_and_hand),
-		cmocka_unit_test(test_every),
-		cmocka_unit_test(test_every_late),
-		cmocka_unit_test(test_every_suspend),
-		cmocka_unit_test(test_every_without_a_gap),
-		cmocka_unit_test(test_every_limits),
-		cmocka_unit_test(test_every_and_hand),
-		cmocka_unit_test(test_any_order),
-		cmocka_unit_test(test_parse),
-		cmocka_unit_test(test_parse_errors),
-	};
-
-	return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

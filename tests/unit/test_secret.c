@@ -3,7 +3,7 @@
 #include "unit.h"
 #include "util/secret.h"
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const char *const secrets[] = { "VLLM_API_KEY", "LLAMA_ARG_HF_TOKEN", "NCCL_SECRET", "CUDA_PASSWORD",
 		"VLLM_DB_PASS", "PGPASS", "vllm_pass", "OMP_AUTH", "VLLM_BASIC_AUTH", "GGML_CREDENTIALS",
@@ -17,7 +17,7 @@ static void test_names(void **state)
 		assert_false(secret_name(settings[i]));
 }
 
-static void test_values(void **state)
+TEST(test_values)
 {
 	static const char *const secrets[] = { "http://user:hush@host/x", "redis://:hush@host", "user:hush@host:80",
 		"https://host/?api_key=hush", "https://host/?a=b&token=hush", "host=x PASSWORD=hush", "a=b,creds=hush",
@@ -31,12 +31,4 @@ static void test_values(void **state)
 		assert_false(secret_value(settings[i]));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_values),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

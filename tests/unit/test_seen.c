@@ -15,7 +15,7 @@ static bool knows(struct seen *s, uint64_t dev, uint64_t ino, const char *name)
 	return seen_use(s, dev, ino, name, 0, NULL);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct seen *s = seen_new();
 	bool claimed;
@@ -40,7 +40,7 @@ static void test_names(void **state)
 }
 
 /* Full, it forgets those without probes; and one inode under many names is found as fast. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	struct seen *s = seen_new();
 	char name[32];
@@ -81,7 +81,7 @@ static bool note_given(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 }
 
 /* What is not used is forgotten, unless it was named by its path, or cannot be given back. */
-static void test_unused(void **state)
+TEST(test_unused)
 {
 	struct seen *s = seen_new();
 	struct given g = { .refuses = true };
@@ -108,13 +108,4 @@ static void test_unused(void **state)
 	seen_free(s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_unused),
-	};
-
-	return cmocka_run_group_tests_name("seen", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

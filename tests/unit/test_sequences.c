@@ -38,7 +38,7 @@ static bool call(const char *symbol, const uint64_t *vals, struct sequence_chang
 	return sequence_change_of(memories, &probes, &r, ret);
 }
 
-static void test_changes(void **state)
+TEST_WITH(test_changes, setup, teardown)
 {
 	static const struct {
 		const char *symbol;
@@ -93,7 +93,7 @@ static void test_changes(void **state)
 }
 
 /* By what llama_get_memory() has returned, the last time that it was asked. */
-static void test_context(void **state)
+TEST_WITH(test_context, setup, teardown)
 {
 	struct sequence_change a, b, c;
 
@@ -119,7 +119,7 @@ static void test_context(void **state)
 }
 
 /* The steps of a draft model's context are named after that, as soon as it is known. */
-static void test_drafts(void **state)
+TEST_WITH(test_drafts, setup, teardown)
 {
 	struct rec_step r = { .h = { .tgid = PID } }, copy;
 	struct draft_contexts d = {};
@@ -159,7 +159,7 @@ static void test_drafts(void **state)
 }
 
 /* What threads have read and pass on. */
-static void test_received(void **state)
+TEST_WITH(test_received, setup, teardown)
 {
 	struct rec_function r = { .h = { .tgid = PID } };
 	uint64_t request = 0;
@@ -176,7 +176,7 @@ static void test_received(void **state)
 }
 
 /* What is none, or has no sequence. */
-static void test_none(void **state)
+TEST_WITH(test_none, setup, teardown)
 {
 	struct rec_function r = {};
 	struct sequence_change c;
@@ -195,15 +195,4 @@ static void test_none(void **state)
 	probes.specs[i].misfits = 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_context, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_drafts, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_received, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_none, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -69,7 +69,7 @@ static void run_until_change(struct load *l)
 	assert_int_equal(l->changes, changes + 1);
 }
 
-static void test_within(void **state)
+TEST(test_within)
 {
 	struct load l;
 
@@ -84,7 +84,7 @@ static void test_within(void **state)
 }
 
 /* Parts go one after another, no more than needed. */
-static void test_order(void **state)
+TEST(test_order)
 {
 	struct load l;
 
@@ -100,7 +100,7 @@ static void test_order(void **state)
 	assert_false(shed_exhausted(&l.shed));
 }
 
-static void test_only_what_there_is(void **state)
+TEST(test_only_what_there_is)
 {
 	struct load l;
 
@@ -118,7 +118,7 @@ static void test_only_what_there_is(void **state)
 }
 
 /* Nothing is decided on a step or two, nor on what was recorded in another way. */
-static void test_looks(void **state)
+TEST(test_looks)
 {
 	struct shed s;
 
@@ -142,7 +142,7 @@ static void test_looks(void **state)
 	assert_int_equal(s.off, BIT(FIRST) | BIT(SECOND));
 }
 
-static void test_on_again(void **state)
+TEST(test_on_again)
 {
 	struct load l;
 
@@ -162,7 +162,7 @@ static void test_on_again(void **state)
 }
 
 /* A part that costs nothing was turned off on the way: it does not stay off. */
-static void test_free_part(void **state)
+TEST(test_free_part)
 {
 	struct load l;
 
@@ -178,7 +178,7 @@ static void test_free_part(void **state)
 }
 
 /* A price that is always measured too low: each try waits twice as long as the one before. */
-static void test_no_flapping(void **state)
+TEST(test_no_flapping)
 {
 	struct load l;
 	uint64_t quiet = SHED_QUIET_NS;
@@ -212,7 +212,7 @@ static void test_no_flapping(void **state)
 }
 
 /* The load has changed, so that the old price is wrong. */
-static void test_tried_at_last(void **state)
+TEST(test_tried_at_last)
 {
 	struct load l;
 
@@ -226,7 +226,7 @@ static void test_tried_at_last(void **state)
 	assert_int_equal(l.shed.off, 0);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
 	struct load l;
 
@@ -244,7 +244,7 @@ static void test_bounds(void **state)
 	assert_int_equal(l.shed.off, 0);
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
 	char buf[SHED_TEXT_MAX];
 
@@ -254,7 +254,7 @@ static void test_text(void **state)
 	assert_true(strlen(shed_text(~0u, buf)) < SHED_TEXT_MAX);
 }
 
-static void test_left_out(void **state)
+TEST(test_left_out)
 {
 	static struct left_out l;
 	uint64_t ns[SHED_PARTS];
@@ -283,7 +283,7 @@ static void test_left_out(void **state)
 }
 
 /* Very many changes: nothing that was left out is forgotten, only the exact times may be. */
-static void test_left_out_many(void **state)
+TEST(test_left_out_many)
 {
 	static struct left_out l;
 
@@ -296,22 +296,4 @@ static void test_left_out_many(void **state)
 	assert_int_equal(left_out_between(&l, 100 * 3 * LEFT_OUT_MAX + 1, ~0ull), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_within),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_only_what_there_is),
-		cmocka_unit_test(test_looks),
-		cmocka_unit_test(test_on_again),
-		cmocka_unit_test(test_free_part),
-		cmocka_unit_test(test_no_flapping),
-		cmocka_unit_test(test_tried_at_last),
-		cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_left_out_many),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

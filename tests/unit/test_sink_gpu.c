@@ -66,7 +66,7 @@ static void feed(struct out *o)
 	EMIT(o, &load);
 }
 
-static void test_chrome(void **state)
+TEST_WITH(test_chrome, set_up, tear_down)
 {
 	struct json_object *e;
 	struct out o;
@@ -105,7 +105,7 @@ static void test_chrome(void **state)
 }
 
 /* An arrow waits for its slice, and is left out with it. */
-static void test_no_slice(void **state)
+TEST_WITH(test_no_slice, set_up, tear_down)
 {
 	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID, .launch_ns = START + 1, .launched_ns = START + 2 };
 	struct out o;
@@ -121,7 +121,7 @@ static void test_no_slice(void **state)
 }
 
 /* Of several devices each is told. */
-static void test_devices(void **state)
+TEST_WITH(test_devices, set_up, tear_down)
 {
 	struct rec_step step = { .h = hdr(REC_STEP, 0), .number = 1 };
 	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .step = 1, .device = 7, .kernels = 3, .n_devices = 40 };
@@ -148,7 +148,7 @@ static void test_devices(void **state)
 }
 
 /* A line waits for what the GPU did, and is written without it at the end. */
-static void test_profile(void **state)
+TEST_WITH(test_profile, set_up, tear_down)
 {
 	struct rec_step step = { .h = hdr(REC_STEP, 0) };
 	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .device = 2, .kernels = 3 };
@@ -198,14 +198,4 @@ static void test_profile(void **state)
 	profile_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_chrome, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_no_slice, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_devices, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_profile, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -150,7 +150,7 @@ static const char waits_text_of[] = "worker;_start;sched.run (sched.py:212);pthr
 				    "worker;_start;[libx.so];pthread_cond_wait;futex_wait_[k] 1500\n"
 				    "server;_start;sched.run (sched.py:212);pthread_cond_wait;futex_wait_[k] 1\n";
 
-static void test_pftrace(void **state)
+TEST_WITH(test_pftrace, setup_stacks, teardown)
 {
 	struct reader *r;
 	struct out o;
@@ -175,7 +175,7 @@ static void test_pftrace(void **state)
 }
 
 /* What a sample stands for varies, as when some are left out, and nothing of it is lost. */
-static void test_weights(void **state)
+TEST_WITH(test_weights, setup_stacks, teardown)
 {
 	struct json_source source;
 	struct samples s = { 0 };
@@ -202,7 +202,7 @@ static void test_weights(void **state)
 }
 
 /* Each of the files of --max-size is complete by itself. */
-static void test_rotated(void **state)
+TEST_WITH(test_rotated, setup_stacks, teardown)
 {
 	struct out o, first, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
 
@@ -225,7 +225,7 @@ static void test_rotated(void **state)
 }
 
 /* Neither names of any length nor deep stacks are too much for a packet or a line. */
-static void test_large(void **state)
+TEST_WITH(test_large, setup_stacks, teardown)
 {
 	struct rec_stack r = wait_of(1000, 1000000, TID, 77);
 	struct json_object *e;
@@ -256,7 +256,7 @@ static void test_large(void **state)
 
 /* ---- Chrome JSON ---- */
 
-static void test_chrome(void **state)
+TEST_WITH(test_chrome, setup_stacks, teardown)
 {
 	struct json_object *e, *list;
 	struct out o;
@@ -297,7 +297,17 @@ static void emit_step(struct out *o, uint32_t number)
 	EMIT(o, &r);
 }
 
-static void test_profile(void **state)
+static int setup_probe(void **state)
+{
+	int err = setup_stacks(state);
+
+	add_probe("llama_decode", ROLE_STEP, 0, "step", "");
+	add_probe("mul", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("add", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	return err;
+}
+
+TEST_WITH(test_profile, setup_probe, teardown)
 {
 	struct rec_stack in_step = sample(1000, TID, 0, 10000000), outside = sample(1000, TID, 0, 10000000);
 	struct out o;
@@ -365,7 +375,7 @@ static const char *op_of(struct out *o, uint32_t stack)
 }
 
 /* A sample has the operator that its thread was in, whichever of the two comes first. */
-static void test_profile_ops(void **state)
+TEST_WITH(test_profile_ops, setup_probe, teardown)
 {
 	struct rec_stack wait = wait_of(1000, 1000, TID, 3);
 	struct out o;
@@ -425,7 +435,7 @@ static void emit_hot(struct out *o, unsigned int n, uint32_t stack)
 }
 
 /* The function in which an operator was sampled most often, if it is clear. */
-static void test_hottest(void **state)
+TEST_WITH(test_hottest, setup_probe, teardown)
 {
 	struct rec_stack barrier = sample(1400, TID, 1, 1000);
 	struct out o;
@@ -464,7 +474,7 @@ static void test_hottest(void **state)
 }
 
 /* Samples of a step are in the line of that step, if they come before it is written. */
-static void test_hottest_of_step(void **state)
+TEST_WITH(test_hottest_of_step, setup_probe, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 1), .step = 6 };
 	struct rec_stack s = sample(1400, TID, 3, 1000);
@@ -497,7 +507,7 @@ static void test_hottest_of_step(void **state)
 }
 
 /* Who ended a wait: by its stack, or an interrupt. */
-static void test_wakers(void **state)
+TEST_WITH(test_wakers, setup_probe, teardown)
 {
 	struct rec_stack by_thread = wait_of(1000, 1000000, TID, 1), by_irq = wait_of(2000, 1000000, TID, 1), of_waker;
 	struct json_object *e;
@@ -531,7 +541,7 @@ static void test_wakers(void **state)
 	chrome_done(&o);
 }
 
-static void test_wakers_pftrace(void **state)
+TEST_WITH(test_wakers_pftrace, setup_stacks, teardown)
 {
 	struct rec_stack wait = wait_of(1000, 1000000, TID, 2), of_waker = sample(900, PID, 0, 0);
 	bool instant = false;
@@ -555,7 +565,7 @@ static void test_wakers_pftrace(void **state)
 }
 
 /* Whatever comes in which order: all sums are exact, and no step has to end. */
-static void test_profile_sums(void **state)
+TEST_WITH(test_profile_sums, setup_probe, teardown)
 {
 	static const uint32_t stacks[] = { 0, 1, 2, 3, STACK_NONE };
 	uint64_t n = 0, ns = 0, seen_n = 0, seen_ns = 0;
@@ -605,7 +615,7 @@ static void test_profile_sums(void **state)
 }
 
 /* Of a file of Python the directories within what is installed are shown, and no others. */
-static void test_python_places(void **state)
+TEST(test_python_places)
 {
 	static const struct {
 		const char *file, *text;
@@ -640,33 +650,4 @@ static void test_python_places(void **state)
 	assert_true(strlen(text) < 300);
 }
 
-static int setup_probe(void **state)
-{
-	int err = setup_stacks(state);
-
-	add_probe("llama_decode", ROLE_STEP, 0, "step", "");
-	add_probe("mul", ROLE_OP, PROBE_F_SPAN, NULL, "");
-	add_probe("add", ROLE_OP, PROBE_F_SPAN, NULL, "");
-	return err;
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_pftrace, setup_stacks, teardown),
-		cmocka_unit_test_setup_teardown(test_weights, setup_stacks, teardown),
-		cmocka_unit_test_setup_teardown(test_rotated, setup_stacks, teardown),
-		cmocka_unit_test_setup_teardown(test_large, setup_stacks, teardown),
-		cmocka_unit_test_setup_teardown(test_chrome, setup_stacks, teardown),
-		cmocka_unit_test(test_python_places),
-		cmocka_unit_test_setup_teardown(test_profile, setup_probe, teardown),
-		cmocka_unit_test_setup_teardown(test_profile_ops, setup_probe, teardown),
-		cmocka_unit_test_setup_teardown(test_hottest, setup_probe, teardown),
-		cmocka_unit_test_setup_teardown(test_hottest_of_step, setup_probe, teardown),
-		cmocka_unit_test_setup_teardown(test_wakers, setup_probe, teardown),
-		cmocka_unit_test_setup_teardown(test_wakers_pftrace, setup_stacks, teardown),
-		cmocka_unit_test_setup_teardown(test_profile_sums, setup_probe, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

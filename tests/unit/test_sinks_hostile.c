@@ -120,7 +120,7 @@ static void rename_threads(char c)
 	tell_task(TASK_COMM, PID, TID, comm);
 }
 
-static void test_longest(void **state)
+TEST_WITH(test_longest, setup, teardown)
 {
 	char symbol[SPEC_STRING_MAX + 1], value[SPEC_NAME_MAX + 1];
 	char *names[] = { value };
@@ -196,7 +196,7 @@ static void make_noise(void)
 
 /* Whatever the records hold, what is written is JSON, line by line, and nothing is overrun (that is
  * for the sanitizers and valgrind). */
-static void test_noise(void **state)
+TEST_WITH(test_noise, setup, teardown)
 {
 	const unsigned int n = cases(20000, 4000);
 	struct json_object *line;
@@ -250,7 +250,7 @@ static void test_noise(void **state)
 
 /* The first record of a thread also makes its process known, for which the table of threads may
  * have to grow: the thread must keep its own name. */
-static void test_growing_table(void **state)
+TEST_WITH(test_growing_table, setup, teardown)
 {
 	const uint32_t n = 3000;
 	unsigned int found = 0;
@@ -286,7 +286,7 @@ static void test_growing_table(void **state)
 }
 
 /* A number that a thread of another process takes over gets a new name. */
-static void test_reused_thread(void **state)
+TEST_WITH(test_reused_thread, setup, teardown)
 {
 	struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
 	struct json_object *e;
@@ -315,7 +315,7 @@ static void test_reused_thread(void **state)
 /* ---- outputs that fail ---- */
 
 /* A full disk is reported once, and is not a crash; the sinks continue and are closed with that error. */
-static void test_full(void **state)
+TEST_WITH(test_full, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1 };
@@ -348,16 +348,4 @@ static void test_full(void **state)
 	}
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_longest),
-		TEST(test_noise),
-		TEST(test_growing_table),
-		TEST(test_reused_thread),
-		TEST(test_full),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -5,7 +5,7 @@
 #include "engine/sites.h"
 #include "preset.h"
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	const struct probe_spec *s;
 	struct probe_table pt = {};
@@ -62,7 +62,7 @@ static void test_options(void **state)
 }
 
 /* C++ names as people write them. */
-static void test_cpp(void **state)
+TEST(test_cpp)
 {
 	static const struct {
 		const char *option, *symbol, *matches, *other;
@@ -89,7 +89,7 @@ static void test_cpp(void **state)
 }
 
 /* Each place of a USDT probe with its arguments elsewhere is a probe of its own. */
-static void test_places(void **state)
+TEST(test_places)
 {
 	struct fetch here[FUNC_VALS_MAX] = { { .reg = 5, .size = 4 } }, there[FUNC_VALS_MAX] = { { .reg = 6, .size = 4 } };
 	struct probe_table pt = {};
@@ -111,7 +111,7 @@ static void test_places(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_bad_options(void **state)
+TEST(test_bad_options)
 {
 	static const struct {
 		const char *option, *why;
@@ -176,7 +176,7 @@ static void test_bad_options(void **state)
 	}
 }
 
-static void test_hostile_options(void **state)
+TEST(test_hostile_options)
 {
 	static const struct {
 		const char *before, *part;
@@ -244,7 +244,7 @@ static const struct {
 	{ "", "/usr/lib/x", false, false },
 };
 
-static void test_matches(void **state)
+TEST(test_matches)
 {
 	struct engine engine = {};
 
@@ -260,7 +260,7 @@ static void test_matches(void **state)
 }
 
 /* A function without a library of its own may be in any of the engine's files. */
-static void test_matches_engine(void **state)
+TEST(test_matches_engine)
 {
 	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
 	struct engine engine = { .mapped = mapped, .n_mapped = ARRAY_SIZE(mapped) };
@@ -292,7 +292,7 @@ static size_t add_glob(struct probe_table *pt, const char *name)
 	return pt->n - 1;
 }
 
-static void test_glob(void **state)
+TEST(test_glob)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
@@ -317,7 +317,7 @@ static void test_glob(void **state)
 }
 
 /* A match is the glob in all but its name: a member that is not copied is lost without a word. */
-static void test_match_whole(void **state)
+TEST(test_match_whole)
 {
 	struct probe_table pt = { 0 };
 	struct probe_spec *g, *m;
@@ -353,7 +353,7 @@ static void test_match_whole(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_glob_names(void **state)
+TEST(test_glob_names)
 {
 	static const struct {
 		const char *rule, *symbol, *name;
@@ -391,7 +391,7 @@ static void test_glob_names(void **state)
 
 /* A symbol may have thousands of bytes; the name of a span has only as many as its event has room
  * for. */
-static void test_glob_long(void **state)
+TEST(test_glob_long)
 {
 	static const char *const rules[] = { NULL, "$part0" };
 	char *symbol = repeat("_ZN4000", "\x01", 4000, "");
@@ -412,7 +412,7 @@ static void test_glob_long(void **state)
 }
 
 /* A glob that matches everything stops at what the kernel's map holds. */
-static void test_glob_full(void **state)
+TEST(test_glob_full)
 {
 	struct probe_table pt = {};
 	size_t glob = add_glob(&pt, NULL), id;
@@ -431,7 +431,7 @@ static void test_glob_full(void **state)
 
 /* ---- where the strings of a record are ---- */
 
-static void test_strings(void **state)
+TEST(test_strings)
 {
 	struct probe_table pt = {};
 	struct rec_function r = {};
@@ -452,7 +452,7 @@ static void test_strings(void **state)
 	probe_table_free(&pt);
 }
 
-static void test_python(void **state)
+TEST(test_python)
 {
 	static const struct {
 		const char *option;
@@ -509,24 +509,4 @@ static void test_python(void **state)
 	probe_table_free(&pt);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_match_whole),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_cpp),
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_bad_options),
-		cmocka_unit_test(test_hostile_options),
-		cmocka_unit_test(test_matches),
-		cmocka_unit_test(test_matches_engine),
-		cmocka_unit_test(test_glob),
-		cmocka_unit_test(test_glob_names),
-		cmocka_unit_test(test_glob_long),
-		cmocka_unit_test(test_glob_full),
-		cmocka_unit_test(test_strings),
-		cmocka_unit_test(test_python),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

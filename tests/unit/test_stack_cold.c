@@ -96,7 +96,7 @@ static int close_image(void **state)
 	return 0;
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	struct image *im = *state;
 	uint64_t starts[COLD_MAX] = { 0 };
@@ -112,7 +112,7 @@ static void test_parts(void **state)
 	assert_int_equal(cold_function(im->elf, 0), 0);
 }
 
-static void test_no_code(void **state)
+TEST(test_no_code)
 {
 	struct image *im = *state;
 	uint64_t starts[COLD_MAX];
@@ -122,12 +122,4 @@ static void test_no_code(void **state)
 	assert_int_equal(cold_parts(im->elf, 0, 0, SIZE_MAX, starts), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_no_code),
-	};
-
-	return cmocka_run_group_tests(tests, open_image, close_image);
-}
+RUN_TESTS(open_image, close_image)

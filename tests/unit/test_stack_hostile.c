@@ -79,7 +79,7 @@ static void good_file(struct reader *r, uint32_t number)
 }
 
 /* Stubs of the PLT have no symbols; that of .init before them has no size. */
-static void plt_has_no_name(void **state)
+TEST(plt_has_no_name)
 {
 	const Elf64_Shdr *plt = find_section(image, ".plt");
 	struct reader *r = new_reader();
@@ -94,7 +94,7 @@ static void plt_has_no_name(void **state)
 
 /* Bytes of the parts that libdw reads are changed at random: whatever it makes of that, it is over soon, and files that
  * are well are still read. */
-static void broken_files(void **state)
+TEST(broken_files)
 {
 	static const char *const parts[] = { ".eh_frame", ".eh_frame_hdr", ".symtab", ".strtab", ".dynsym", ".dynamic" };
 	unsigned char *bytes = malloc(image_size);
@@ -133,7 +133,7 @@ static void broken_files(void **state)
 }
 
 /* Made shorter while it is being read: a process that has it mapped gets SIGBUS. */
-static void shortened_file(void **state)
+TEST(shortened_file)
 {
 	const Elf64_Shdr *text = find_section(image, ".text");
 	struct reader *r = new_reader();
@@ -150,7 +150,7 @@ static void shortened_file(void **state)
 	reader_free(r);
 }
 
-static void odd_files(void **state)
+TEST(odd_files)
 {
 	struct reader *r = new_reader();
 	static struct place place;
@@ -178,7 +178,7 @@ static void odd_files(void **state)
 }
 
 /* After so many replacements no file is read any more, and nothing else goes wrong. */
-static void given_up(void **state)
+TEST(given_up)
 {
 	struct reader *r = new_reader();
 	static struct place place;
@@ -200,7 +200,7 @@ static void given_up(void **state)
 /* ---- samples ---- */
 
 /* Registers and stacks full of junk, and of this process's own addresses. */
-static void junk_samples(void **state)
+TEST(junk_samples)
 {
 	const struct stacks_config config = { .memory_max = 2 << 20 };
 	struct rec_sample *r = calloc(1, REC_SENT_MAX);
@@ -246,7 +246,7 @@ static void junk_samples(void **state)
 	free(r);
 }
 
-static void malformed_samples(void **state)
+TEST(malformed_samples)
 {
 	const struct stacks_config config = {};
 	struct rec_sample *r = calloc(1, REC_SENT_MAX);
@@ -282,17 +282,4 @@ static void malformed_samples(void **state)
 	free(r);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plt_has_no_name),
-		cmocka_unit_test(broken_files),
-		cmocka_unit_test(shortened_file),
-		cmocka_unit_test(odd_files),
-		cmocka_unit_test(given_up),
-		cmocka_unit_test(junk_samples),
-		cmocka_unit_test(malformed_samples),
-	};
-
-	return cmocka_run_group_tests(tests, read_image, free_image);
-}
+RUN_TESTS(read_image, free_image)

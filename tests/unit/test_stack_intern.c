@@ -18,7 +18,7 @@ static uint32_t add_frame(struct intern *in, const char *name)
 	return f.name ? intern_frame(in, &f) : INTERN_NONE;
 }
 
-static void same_is_one(void **state)
+TEST(same_is_one)
 {
 	struct intern *in = new_intern(1 << 20);
 	uint32_t f[3] = { add_frame(in, "a"), add_frame(in, "b"), add_frame(in, "a") };
@@ -42,7 +42,7 @@ static void same_is_one(void **state)
 	intern_free(in);
 }
 
-static void texts_are_cleaned(void **state)
+TEST(texts_are_cleaned)
 {
 	struct intern *in = new_intern(1 << 20);
 	char text[2 * STACK_NAME_MAX];
@@ -57,7 +57,7 @@ static void texts_are_cleaned(void **state)
 	intern_free(in);
 }
 
-static void memory_has_a_limit(void **state)
+TEST(memory_has_a_limit)
 {
 	struct intern *in = new_intern(1 << 20);
 	uint32_t last = INTERN_NONE, n = 0;
@@ -84,13 +84,4 @@ static void memory_has_a_limit(void **state)
 	intern_free(in);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_is_one),
-		cmocka_unit_test(texts_are_cleaned),
-		cmocka_unit_test(memory_has_a_limit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

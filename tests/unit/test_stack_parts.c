@@ -36,7 +36,7 @@ static void start(struct unwind *u, const uint64_t *stack, size_t n)
 	unwind_start(u, regs, stack, n * sizeof(*stack));
 }
 
-static void steps(void **state)
+TEST(steps)
 {
 	const uint64_t stack[] = { 1, 0x2000, 2, 3, 0x3000, 0 };
 	struct row row = row_of(16), last = row_of(8);
@@ -56,7 +56,7 @@ static void steps(void **state)
 	assert_int_equal(unwind_step(&u, &last), 1);
 }
 
-static void circles_end(void **state)
+TEST(circles_end)
 {
 	const uint64_t stack[] = { 0x1000, 0x1000 };
 	struct row row = row_of(0);
@@ -78,7 +78,7 @@ static void circles_end(void **state)
 	}
 }
 
-static void only_the_copy_is_read(void **state)
+TEST(only_the_copy_is_read)
 {
 	const uint64_t stack[] = { 1, 2 };
 	struct row row = row_of(24);
@@ -99,7 +99,7 @@ static void only_the_copy_is_read(void **state)
 }
 
 /* CFA of a PLT entry: rsp + 8 + ((rip & 15) >= 11) * 8 */
-static void expressions(void **state)
+TEST(expressions)
 {
 	const struct row_op plt[] = {
 		{ .atom = DW_OP_breg0 + ROW_SP, .number = 8 },
@@ -130,7 +130,7 @@ static void expressions(void **state)
 
 /* Rows of random bytes: from a process that a hostile file has taken over. A step returns only what unwind.h names, and one
  * that fails changes no register. */
-static void junk_rows(void **state)
+TEST(junk_rows)
 {
 	unsigned int moved = 0, ended = 0, cut = 0, wrong = 0;
 	struct row row = {};
@@ -186,7 +186,7 @@ static void check_name(const char *mangled, const char *wanted)
 	assert_string_equal(name, wanted);
 }
 
-static void demangles(void **state)
+TEST(demangles)
 {
 	check_name("ggml_compute_forward", "ggml_compute_forward");
 	check_name("_ZN13llama_context6decodeERK11llama_batch", "llama_context::decode");
@@ -203,7 +203,7 @@ static void demangles(void **state)
 }
 
 /* Each S_ repeats what was before: 2^40 times, and it is cut at once. */
-static void demangles_no_bombs(void **state)
+TEST(demangles_no_bombs)
 {
 	char mangled[1024] = "_Z1fI1aE", name[64];
 	size_t n;
@@ -221,7 +221,7 @@ static void demangles_no_bombs(void **state)
 	assert_true(strlen(name) < sizeof(name));
 }
 
-static void kernel_names(void **state)
+TEST(kernel_names)
 {
 	const char *const list =
 		"ffffffff81000000 T _text\n"
@@ -255,7 +255,7 @@ static void kernel_names(void **state)
 }
 
 /* More than is read at once, of which the last ones are in no order, and a last line without its end. */
-static void many_kernel_names(void **state)
+TEST(many_kernel_names)
 {
 	static const unsigned int number = 20000, behind = 500;
 	char path[] = "/tmp/test_stack_XXXXXX", name[32];
@@ -299,7 +299,7 @@ static struct perf_map *new_map(const char *text, int *ret_fd)
 	return map;
 }
 
-static void perf_map_names(void **state)
+TEST(perf_map_names)
 {
 	uint64_t at;
 	int fd;
@@ -323,7 +323,7 @@ static void perf_map_names(void **state)
 }
 
 /* A file that grows by 10,000 names a second: bounded memory, and the newest are known. */
-static void perf_map_is_bounded(void **state)
+TEST(perf_map_is_bounded)
 {
 	uint64_t at;
 	unsigned long last = 0;
@@ -361,21 +361,4 @@ static void perf_map_is_bounded(void **state)
 	fclose(f);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(steps),
-		cmocka_unit_test(circles_end),
-		cmocka_unit_test(only_the_copy_is_read),
-		cmocka_unit_test(expressions),
-		cmocka_unit_test(junk_rows),
-		cmocka_unit_test(demangles),
-		cmocka_unit_test(demangles_no_bombs),
-		cmocka_unit_test(kernel_names),
-		cmocka_unit_test(many_kernel_names),
-		cmocka_unit_test(perf_map_names),
-		cmocka_unit_test(perf_map_is_bounded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

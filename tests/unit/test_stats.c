@@ -3,7 +3,7 @@
 #include "report/stats.h"
 #include "unit.h"
 
-static void test_percentiles(void **state)
+TEST(test_percentiles)
 {
 	int64_t hundred[100], few[] = { 30, 10, 20 }, one[] = { 7 };
 	struct percentiles p;
@@ -34,7 +34,7 @@ static void test_percentiles(void **state)
 }
 
 /* The sum of what hostile files say does not wrap. */
-static void test_percentiles_limit(void **state)
+TEST(test_percentiles_limit)
 {
 	int64_t v[] = { INT64_MAX, INT64_MAX, 1 };
 	struct percentiles p = percentiles_of(v, 3);
@@ -51,7 +51,7 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* Against sorting, for all small sizes and with many equal values. */
-static void test_median(void **state)
+TEST(test_median)
 {
 	double v[300], sorted[300];
 	uint64_t random = 1;
@@ -68,7 +68,7 @@ static void test_median(void **state)
 }
 
 /* Far outliers do not move it; the scale is that of a standard deviation. */
-static void test_mad(void **state)
+TEST(test_mad)
 {
 	double v[] = { 8, 9, 10, 10, 11, 12, 1e9 };
 	double w[] = { 5, 5, 5 };
@@ -77,14 +77,4 @@ static void test_mad(void **state)
 	assert_true(mad_of(w, 3, 5) == 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_percentiles),
-		cmocka_unit_test(test_percentiles_limit),
-		cmocka_unit_test(test_median),
-		cmocka_unit_test(test_mad),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

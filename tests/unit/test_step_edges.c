@@ -105,7 +105,7 @@ static void check_split(const struct step_request *r)
 }
 
 /* What is under way when a recording begins has a beginning that was not seen. */
-static void test_began_before(void **state)
+TEST(test_began_before)
 {
 	begin();
 	ADD(0, 1, 3, { { 0, 40, 1, 1 }, { 1, 64, 8, 1 }, { 2, 0, 4, 1 } });
@@ -140,7 +140,7 @@ static void test_began_before(void **state)
 	assert_int_equal(n_firsts, 0);
 }
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
@@ -157,7 +157,7 @@ static void test_cut(void **state)
 }
 
 /* What was under way as steps were lost may have had some of them; what begins at position 0 had none. */
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	begin();
 	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
@@ -178,7 +178,7 @@ static void test_lost(void **state)
 }
 
 /* A slot that was dropped between the steps that were lost: neither what it had nor what came into it is whole. */
-static void test_lost_and_dropped(void **state)
+TEST(test_lost_and_dropped)
 {
 	struct sequence_change c = { .what = SEQUENCE_REMOVE, .at_ns = 100 + 10 * 3, .tgid = 1, .context = 9, .to = INT64_MAX };
 
@@ -193,7 +193,7 @@ static void test_lost_and_dropped(void **state)
 }
 
 /* Rows of several sequences count in each, but are in nobody's way. */
-static void test_rows_of_several(void **state)
+TEST(test_rows_of_several)
 {
 	begin();
 	ADD_AS(.start = 0, .end = 10, .n = 3, .parts = { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } }, .rows = 8);
@@ -215,7 +215,7 @@ static void test_rows_of_several(void **state)
 }
 
 /* Steps of a context that overlap, and a step whose rows could not be read. */
-static void test_mixed(void **state)
+TEST(test_mixed)
 {
 	struct step_seen unread = { .tokens = 2, .rows = { .n_sequences = 2, .mask = 5 } };
 
@@ -252,7 +252,7 @@ static void test_mixed(void **state)
 }
 
 /* Embeddings: an output for each row, and no token follows. */
-static void test_all_outputs(void **state)
+TEST(test_all_outputs)
 {
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 8 }, { 1, 0, 8, 8 } });
@@ -267,7 +267,7 @@ static void test_all_outputs(void **state)
 	}
 }
 
-static void test_turns(void **state)
+TEST(test_turns)
 {
 	begin();
 	ADD(0, 1, 1, { { 0, 0, 8, 1 } });
@@ -287,7 +287,7 @@ static void test_turns(void **state)
 }
 
 /* No positions, as llama_batch_get_one() has none: parts of a prompt are equal ones and a smaller one. */
-static void test_unplaced(void **state)
+TEST(test_unplaced)
 {
 	begin();
 	ADD(0, 1, 1, { { 0, -1, 8, 1 } });
@@ -309,7 +309,7 @@ static void test_unplaced(void **state)
 }
 
 /* More sequences than are followed: the quietest is over, and known by nobody when it comes again. */
-static void test_pushed_out(void **state)
+TEST(test_pushed_out)
 {
 	static const struct step_requests_ops none;
 
@@ -335,7 +335,7 @@ static void change(uint64_t at, enum sequence_what what, uint64_t sequence, int6
 	step_requests_change(requests, &c);
 }
 
-static void test_changes(void **state)
+TEST(test_changes)
 {
 	/* what was removed does not go on, wherever the next one begins; a prompt that was dropped was cancelled */
 	begin();
@@ -434,7 +434,7 @@ static int64_t any_position(void)
 	return any(0, 3) ? (int64_t)any(0, 12) : odd[any(0, ARRAY_SIZE(odd) - 1)];
 }
 
-static void test_junk(void **state)
+TEST(test_junk)
 {
 	static const struct step_requests_ops any_ops = { .done = on_any_done };
 	static const uint32_t odd[] = { 0, 1, UINT32_MAX, 1u << 31 };
@@ -477,10 +477,8 @@ static void test_junk(void **state)
 	assert_true(n > 1000);
 }
 
-#define TEST(f) cmocka_unit_test(f)
-
 /* What the thread did between two steps is known where that is all since the last step of its context. */
-static void test_between(void **state)
+TEST(test_between)
 {
 	static const struct row_part first = { 0, 0, 8, 1 }, second = { 0, 8, 1, 1 }, third = { 0, 9, 1, 1 };
 	struct step_seen list[] = {
@@ -509,7 +507,7 @@ static void test_between(void **state)
 }
 
 /* The engine says itself which request comes where, and when it is done with it. */
-static void test_placed(void **state)
+TEST(test_placed)
 {
 	struct sequence_change c = { .what = SEQUENCE_PLACE, .tgid = 1, .context = 9, .to = INT64_MAX };
 
@@ -590,7 +588,7 @@ static void check_sums(const struct step_request *r)
 }
 
 /* The engine tells when it begins with a request, and when it has sampled the tokens of a step: one after the other. */
-static void test_sampled(void **state)
+TEST(test_sampled)
 {
 	begin();
 	for (uint64_t i = 0; i < 3; i++)
@@ -628,7 +626,7 @@ static void test_sampled(void **state)
 }
 
 /* Of the time before the first step and after the last one only is known how long the thread was off the CPU. */
-static void test_part_of_gap(void **state)
+TEST(test_part_of_gap)
 {
 	static const struct {
 		uint64_t cpu, poll, runnable; /* of the 50 before its step */
@@ -676,7 +674,7 @@ static void test_part_of_gap(void **state)
 }
 
 /* The engine's memory has a time, which is believed where it can be one. */
-static void test_said(void **state)
+TEST(test_said)
 {
 	static const struct {
 		uint64_t begun, sampled; /* as the engine says */
@@ -721,27 +719,4 @@ static void test_said(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_began_before),
-		TEST(test_cut),
-		TEST(test_lost),
-		TEST(test_lost_and_dropped),
-		TEST(test_between),
-		TEST(test_rows_of_several),
-		TEST(test_mixed),
-		TEST(test_all_outputs),
-		TEST(test_turns),
-		TEST(test_unplaced),
-		TEST(test_pushed_out),
-		TEST(test_changes),
-		TEST(test_placed),
-		TEST(test_sampled),
-		TEST(test_part_of_gap),
-		TEST(test_said),
-		TEST(test_junk),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -25,7 +25,7 @@ static void note(const struct rec_hdr *h, size_t size, void *arg)
 }
 
 /* The first two of each process, in any order. */
-static void test_each(void **state)
+TEST(test_each)
 {
 	struct step_limit *l;
 
@@ -67,7 +67,7 @@ static void note_parts(const struct rec_hdr *h, size_t size, void *arg)
 }
 
 /* What follows the step's record is held as well. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	struct rec_step_parts r = { .s = step(1, 100) };
 	struct step_limit *l;
@@ -82,12 +82,4 @@ static void test_parts(void **state)
 	step_limit_free(l);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_each),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

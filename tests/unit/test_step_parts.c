@@ -429,7 +429,7 @@ static void run(const struct step_requests_ops *ops)
 	step_requests_free(q);
 }
 
-static void test_servers(void **state)
+TEST(test_servers)
 {
 	static const size_t n_slots[] = { 1, 2, 4, 8, 16, 24, 64 };
 
@@ -441,17 +441,10 @@ static void test_servers(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test(f)
-
 static int at_end(void **state)
 {
 	forget();
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { TEST(test_servers) };
-
-	return cmocka_run_group_tests(tests, NULL, at_end);
-}
+RUN_TESTS(NULL, at_end)

@@ -116,7 +116,7 @@ static const struct step_request *of_sequence(uint64_t sequence)
 }
 
 /* Two that take turns: each has its own steps, and its tokens wait for those of the other. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
 	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 9, 1, 1, 0), DECODE(2, 0, 8), DECODE(3, 1, 9), DECODE(4, 0, 9));
 	assert_int_equal(n_got, 2);
@@ -134,7 +134,7 @@ static void test_turns(void **state)
 }
 
 /* Only the last part of a prompt gives an output; it may be a single row. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	RUN(PREFILL(0, 8, 0, 0, 0), PREFILL(1, 8, 0, 0, 8), DECODE(2, 0, 16), DECODE(3, 0, 17));
 	assert_int_equal(n_got, 1);
@@ -164,7 +164,7 @@ static void test_parts(void **state)
 	assert_int_equal(step_request_tokens(&got[0]), 1);
 }
 
-static void test_shared(void **state)
+TEST(test_shared)
 {
 	/* the first one becomes mixed, the second is so from the start; after them one more, alone */
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
@@ -199,7 +199,7 @@ static void test_shared(void **state)
 }
 
 /* Which sequences is not known: all of the context may have had a part in it. */
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
 	struct step_seen wide = shared(4, 0, 2, 2), unreadable = shared(4, 0, 0, 0), other = PREFILL(2, 5, 1, 0, 0);
 
@@ -215,7 +215,7 @@ static void test_unknown(void **state)
 }
 
 /* How many of four outputs are accepted follows from the next step's position. */
-static void test_drafts(void **state)
+TEST(test_drafts)
 {
 	struct step_seen verify = alone(1, PHASE_DECODE, 4, 4, 0, 8);
 
@@ -236,7 +236,7 @@ static void test_drafts(void **state)
 	assert_int_equal(n_tokens, 1);
 }
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
 	struct step_seen first = PREFILL(0, 8, 1, 0, 0), last = DECODE(2, 0, 9);
 
@@ -253,7 +253,7 @@ static void test_cut(void **state)
 	assert_int_equal(n_tokens, 1);
 }
 
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	static const struct step_requests_ops ops = { .done = on_done };
 	const struct step_seen first = PREFILL(0, 8, 1, 0, 0), second = DECODE(1, 0, 8), third = PREFILL(2, 8, 1, 0, 0),
@@ -283,7 +283,7 @@ static void settled(struct step_requests *q, int rounds)
 }
 
 /* A step says how many were lost before it; the counters tell of the same ones, before or after it is taken. */
-static void test_lost_before(void **state)
+TEST(test_lost_before)
 {
 	static const struct step_requests_ops ops = { .done = on_done };
 	static const struct probe_table none;
@@ -320,7 +320,7 @@ static void test_lost_before(void **state)
 }
 
 /* More sequences than are followed at a time: the one that was quiet for longest is over. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	static const struct step_requests_ops ops = { .done = NULL };
 	struct step_requests *q;
@@ -335,12 +335,4 @@ static void test_many(void **state)
 	step_requests_free(q);
 }
 
-#define TEST(f) cmocka_unit_test(f)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { TEST(test_turns), TEST(test_parts), TEST(test_shared), TEST(test_unknown),
-		TEST(test_drafts), TEST(test_cut), TEST(test_lost), TEST(test_lost_before), TEST(test_many) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -101,7 +101,7 @@ static void assert_step(const struct step *a, const struct step *b)
 
 #define COUNT 1000
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
 	static struct step made[COUNT];
 	struct steps steps = { 0 };
@@ -126,7 +126,7 @@ static void test_round_trip(void **state)
 }
 
 /* A value of any size may come at any time, even in a column that had only one value. */
-static void test_widths(void **state)
+TEST(test_widths)
 {
 	static const int64_t values[] = { 5, 5, -1, 127, 128, -32768, 32768, INT32_MIN, 1LL << 31,
 		INT64_MIN, INT64_MAX, 0 };
@@ -149,7 +149,7 @@ static void test_widths(void **state)
 }
 
 /* What is the same in all steps takes no memory. */
-static void test_same(void **state)
+TEST(test_same)
 {
 	const struct step s = { .tid = 7, .own = { 1, 2, 3 }, .rows = { 4 }, .unfinished = true };
 	struct steps steps = { 0 };
@@ -164,13 +164,4 @@ static void test_same(void **state)
 	steps_free(&steps);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_widths),
-		cmocka_unit_test(test_same),
-	};
-
-	return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

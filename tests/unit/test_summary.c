@@ -69,14 +69,14 @@ static void test_hogs_of(bool workers)
 	model_free(&s.m);
 }
 
-static void test_hogs(void **state)
+TEST(test_hogs)
 {
 	test_hogs_of(false);
 	test_hogs_of(true);
 }
 
 /* Most of it is behind a thread without a name: then none of the named ones is blamed. */
-static void test_unnamed(void **state)
+TEST(test_unnamed)
 {
 	struct series s;
 	struct step step;
@@ -105,7 +105,7 @@ static void test_unnamed(void **state)
 }
 
 /* More threads than CPUs: that is the cause, and not who was in the way by chance. */
-static void test_crowd(void **state)
+TEST(test_crowd)
 {
 	struct series s;
 	struct summary sum;
@@ -160,7 +160,7 @@ static void test_crowd(void **state)
 	model_free(&s.m);
 }
 
-static void test_limited(void **state)
+TEST(test_limited)
 {
 	struct series s;
 	struct summary sum;
@@ -191,7 +191,7 @@ static void test_limited(void **state)
 }
 
 /* A step that hangs is reported, with what it waits for. */
-static void test_open(void **state)
+TEST(test_open)
 {
 	struct series s;
 	struct step step;
@@ -221,7 +221,7 @@ static void test_open(void **state)
 }
 
 /* A long pause is nobody's unless requests waited for its end: then it is the worst of all. */
-static void test_stop(void **state)
+TEST(test_stop)
 {
 	struct series s;
 	struct summary sum;
@@ -261,7 +261,7 @@ static void test_stop(void **state)
 	model_free(&s.m);
 }
 
-static void test_gap(void **state)
+TEST(test_gap)
 {
 	struct series s;
 	struct summary sum;
@@ -298,7 +298,7 @@ static void test_gap(void **state)
 }
 
 /* From the first of several prefill steps to the end of the last one before a decode step. */
-static void test_ttft(void **state)
+TEST(test_ttft)
 {
 	struct series s;
 	struct summary sum;
@@ -361,14 +361,14 @@ static void test_lanes_of(bool contexts)
 	model_free(&s.m);
 }
 
-static void test_lanes(void **state)
+TEST(test_lanes)
 {
 	test_lanes_of(false);
 	test_lanes_of(true);
 }
 
 /* A second recording in the same file continues the time axis. */
-static void test_recordings(void **state)
+TEST(test_recordings)
 {
 	struct series s;
 
@@ -390,7 +390,7 @@ static void test_recordings(void **state)
 	model_free(&s.m);
 }
 
-static void test_durations(void **state)
+TEST(test_durations)
 {
 	static const struct {
 		int64_t ns;
@@ -406,7 +406,7 @@ static void test_durations(void **state)
 }
 
 /* Who is to blame has one line, whether the worker that waited for it is known or not. */
-static void test_one_culprit(void **state)
+TEST(test_one_culprit)
 {
 	struct series s;
 	struct step step;
@@ -419,9 +419,10 @@ static void test_one_culprit(void **state)
 		step.workers[ST_RUNNABLE] = 140 * MS;
 		step.held = 140 * MS;
 		if (i) {
+			const struct behind_info row = behind(&s, "cc1plus", 990, 140 * MS);
+
 			step.straggler_tid = 0;
-			assert_int_equal(process_add_behind(s.p, &step, NULL, 0,
-				&(struct behind_info){ .by = name_of(&s, "cc1plus"), .tid = 990, .pid = 990, .ns = 140 * MS }, 1), 0);
+			assert_int_equal(process_add_behind(s.p, &step, &row, 0, &row, 1), 0);
 		} else {
 			step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 139 * MS, .by_tid = 990 };
 			step.straggler.by = name_of(&s, "cc1plus");
@@ -444,7 +445,7 @@ static void test_one_culprit(void **state)
 }
 
 /* However many causes there are, each has its own sum. */
-static void test_many_causes(void **state)
+TEST(test_many_causes)
 {
 	struct cause_sum cause = { .where = WHERE_NONE, .state = ST_RUNNABLE };
 	struct cause_sums sums = { 0 };
@@ -466,23 +467,4 @@ static void test_many_causes(void **state)
 	cause_sums_free(&sums);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hogs),
-		cmocka_unit_test(test_unnamed),
-		cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_limited),
-		cmocka_unit_test(test_open),
-		cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_gap),
-		cmocka_unit_test(test_ttft),
-		cmocka_unit_test(test_lanes),
-		cmocka_unit_test(test_recordings),
-		cmocka_unit_test(test_durations),
-		cmocka_unit_test(test_one_culprit),
-		cmocka_unit_test(test_many_causes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

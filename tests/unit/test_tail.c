@@ -71,7 +71,7 @@ static bool says(bool openmetrics, const char *line)
 	return found;
 }
 
-static void test_pieces(void **state)
+TEST_WITH(test_pieces, begin, end)
 {
 	for (const char *p = STEP STEP "no JSON\n" STEP; *p; p++) {
 		append(p, 1);
@@ -87,7 +87,7 @@ static void test_pieces(void **state)
 }
 
 /* A limit for one call, so that clients are answered meanwhile. */
-static void test_limit(void **state)
+TEST_WITH(test_limit, begin, end)
 {
 	for (int i = 0; i < 10000; i++)
 		append(STEP, strlen(STEP));
@@ -99,7 +99,7 @@ static void test_limit(void **state)
 	assert_int_equal(tail_counts(t)->lines, 10000);
 }
 
-static void test_long_line(void **state)
+TEST_WITH(test_long_line, begin, end)
 {
 	char *text = malloc(TAIL_LINE_MAX);
 
@@ -120,7 +120,7 @@ static void test_long_line(void **state)
 }
 
 /* A file that is long since somebody has set its size, and a line without end: neither is read at once, or for ever. */
-static void test_endless(void **state)
+TEST_WITH(test_endless, begin, end)
 {
 	char *text = malloc(2 * TAIL_LINE_MAX);
 
@@ -140,7 +140,7 @@ static void test_endless(void **state)
 }
 
 /* One that grows as fast as it is read does not keep the next one from being read. */
-static void test_fair(void **state)
+TEST_WITH(test_fair, begin, end)
 {
 	char other[] = "/tmp/test_tail_other.XXXXXX", *two[] = { path, other };
 	int fd = mkstemp(other);
@@ -158,7 +158,7 @@ static void test_fair(void **state)
 	unlink(other);
 }
 
-static void test_shorter(void **state)
+TEST_WITH(test_shorter, begin, end)
 {
 	append(STEP STEP, 2 * strlen(STEP));
 	look(UINT64_MAX);
@@ -169,7 +169,7 @@ static void test_shorter(void **state)
 }
 
 /* Bounds belong to the bucket below, and steps without a state have 0 of it. */
-static void test_buckets(void **state)
+TEST_WITH(test_buckets, begin, end)
 {
 	append(STEP, strlen(STEP));
 	append(HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\"},\"stage_us\":{\"total\":1000.001,\"cpu\":1000.001}" END,
@@ -184,7 +184,7 @@ static void test_buckets(void **state)
 	assert_true(says(false, STATE "sum" RUNNABLE "} 0.0001\n" STATE "count" RUNNABLE "} 2\n"));
 }
 
-static void test_exemplar(void **state)
+TEST_WITH(test_exemplar, begin, end)
 {
 	static const char slow[] = HEAD("request_prof", "a\\\"b") "\"shape\":{\"source_kind\":\"steps\",\"ts_us\":5.500,\"output_tokens\":3},"
 								  "\"stage_us\":{\"total\":90000.000,\"ttft\":70000.000}" END;
@@ -202,7 +202,7 @@ static void test_exemplar(void **state)
 	assert_true(says(false, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_response_model=\"a\\\"b\",source_kind=\"steps\"} 0.01\n"));
 }
 
-static void test_accept(void **state)
+TEST(test_accept)
 {
 	static const struct {
 		const char *accept;
@@ -223,21 +223,4 @@ static void test_accept(void **state)
 		assert_int_equal(metrics_accepts_openmetrics(cases[i].accept), cases[i].openmetrics);
 }
 
-#define TAIL_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TAIL_TEST(test_pieces),
-		TAIL_TEST(test_limit),
-		TAIL_TEST(test_long_line),
-		TAIL_TEST(test_endless),
-		TAIL_TEST(test_fair),
-		TAIL_TEST(test_shorter),
-		TAIL_TEST(test_buckets),
-		TAIL_TEST(test_exemplar),
-		cmocka_unit_test(test_accept),
-	};
-
-	return cmocka_run_group_tests_name("tail", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

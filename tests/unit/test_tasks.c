@@ -53,7 +53,7 @@ static unsigned int count_processes(struct tasks *ts)
 	return n;
 }
 
-static void test_empty(void **state)
+TEST_WITH(test_empty, make_table, free_table)
 {
 	struct tasks *ts = *state;
 
@@ -64,7 +64,7 @@ static void test_empty(void **state)
 	tasks_free(NULL);
 }
 
-static void test_life(void **state)
+TEST_WITH(test_life, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	struct task *t;
@@ -99,7 +99,7 @@ static void test_life(void **state)
 }
 
 /* The main thread may leave first: the process lives until its last thread does. */
-static void test_main_thread_first(void **state)
+TEST_WITH(test_main_thread_first, make_table, free_table)
 {
 	struct tasks *ts = *state;
 
@@ -112,7 +112,7 @@ static void test_main_thread_first(void **state)
 }
 
 /* An exec by another thread: that thread continues under the number of the process. */
-static void test_exec_from_thread(void **state)
+TEST_WITH(test_exec_from_thread, make_table, free_table)
 {
 	struct tasks *ts = *state;
 
@@ -125,7 +125,7 @@ static void test_exec_from_thread(void **state)
 }
 
 /* Records of a process whose start was not seen, or was lost. */
-static void test_start_not_seen(void **state)
+TEST_WITH(test_start_not_seen, make_table, free_table)
 {
 	struct tasks *ts = *state;
 
@@ -146,7 +146,7 @@ static void test_start_not_seen(void **state)
 }
 
 /* A number that is used again: nothing of its former owner remains. */
-static void test_reuse(void **state)
+TEST_WITH(test_reuse, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	struct task *t;
@@ -181,7 +181,7 @@ static void test_reuse(void **state)
 }
 
 /* What the sinks have written is no longer right after a change of name. */
-static void test_rename(void **state)
+TEST_WITH(test_rename, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	struct rec_task r = { .h = { .id = TASK_COMM, .tgid = TID, .tid = TID } };
@@ -198,7 +198,7 @@ static void test_rename(void **state)
 }
 
 /* The name of a thread that is not a target, and nothing else of it. */
-static void test_stranger(void **state)
+TEST_WITH(test_stranger, make_table, free_table)
 {
 	struct tasks *ts = *state;
 
@@ -220,7 +220,7 @@ static void test_stranger(void **state)
 }
 
 /* More threads than the table begins with, many of them in each other's way in it. */
-static void test_many(void **state)
+TEST_WITH(test_many, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	const unsigned int processes = 50, threads = 200;
@@ -256,7 +256,7 @@ static void test_many(void **state)
 }
 
 /* The table does not grow because of threads that come and go under the numbers of others. */
-static void test_reuse_forever(void **state)
+TEST_WITH(test_reuse_forever, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	const struct task *slot;
@@ -270,7 +270,7 @@ static void test_reuse_forever(void **state)
 
 /* Threads that are not targets' keep their names while what they did last may still arrive, and no longer. No thread
  * has numbers as high as these, so that all of them have exited. */
-static void test_strangers_kept(void **state)
+TEST_WITH(test_strangers_kept, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	const uint32_t many = 5000;
@@ -330,7 +330,7 @@ static void end_thread(struct live *l)
 	pthread_barrier_destroy(&l->done);
 }
 
-static void test_add_process(void **state)
+TEST_WITH(test_add_process, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	struct live live;
@@ -366,7 +366,7 @@ static void test_add_process(void **state)
 }
 
 /* A thread as a waker, found by its own number: its process is another. */
-static void test_waker_thread(void **state)
+TEST_WITH(test_waker_thread, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	struct live live;
@@ -381,7 +381,7 @@ static void test_waker_thread(void **state)
 }
 
 /* An exit whose record was lost: asked, /proc knows. */
-static void test_alive_is_checked(void **state)
+TEST_WITH(test_alive_is_checked, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	int fds[2], status;
@@ -409,7 +409,7 @@ static void test_alive_is_checked(void **state)
 }
 
 /* A user of derived data learns of every change of an entry, and of nothing else. */
-static void test_changes(void **state)
+TEST_WITH(test_changes, make_table, free_table)
 {
 	struct tasks *ts = *state;
 	static const enum task_event events[] = { TASK_FORK, TASK_COMM, TASK_EXEC, TASK_STRANGER, TASK_EXIT };
@@ -434,26 +434,4 @@ static void test_changes(void **state)
 	assert_int_not_equal(tasks_changes(ts), before);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, free_table)
-	const struct CMUnitTest tests[] = {
-		TEST(test_empty),
-		TEST(test_life),
-		TEST(test_main_thread_first),
-		TEST(test_exec_from_thread),
-		TEST(test_start_not_seen),
-		TEST(test_reuse),
-		TEST(test_rename),
-		TEST(test_stranger),
-		TEST(test_many),
-		TEST(test_reuse_forever),
-		TEST(test_strangers_kept),
-		TEST(test_add_process),
-		TEST(test_waker_thread),
-		TEST(test_alive_is_checked),
-		TEST(test_changes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

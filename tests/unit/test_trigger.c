@@ -59,7 +59,7 @@ static void assert_counts(uint64_t hits, uint64_t cooling, uint64_t beyond)
 
 /* ---- steps ---- */
 
-static void test_step(void **state)
+TEST_WITH(test_step, begin_test, end_test)
 {
 	struct rec_step r;
 
@@ -83,7 +83,7 @@ static void test_step(void **state)
 }
 
 /* The longest time in which nothing had been launched, once it is known what the GPU did. */
-static void test_gpu_idle(void **state)
+TEST_WITH(test_gpu_idle, begin_test, end_test)
 {
 	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = 7, .device = 2 };
 
@@ -98,7 +98,7 @@ static void test_gpu_idle(void **state)
 	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
 }
 
-static void test_phases(void **state)
+TEST_WITH(test_phases, begin_test, end_test)
 {
 	struct rec_step decode = step(0, 20 * MS, 1), prefill = step(100, 300 * MS, 99);
 
@@ -114,7 +114,7 @@ static void test_phases(void **state)
 	assert_hit(trigger_record(set, &prefill.h), NULL, 0, 0);
 }
 
-static void test_every_state(void **state)
+TEST_WITH(test_every_state, begin_test, end_test)
 {
 	char expr[40], reason[120];
 
@@ -142,7 +142,7 @@ static void test_every_state(void **state)
 }
 
 /* The sum, when no single one is long enough. */
-static void test_blocked(void **state)
+TEST_WITH(test_blocked, begin_test, end_test)
 {
 	struct rec_step r = step(0, 100 * MS, 1);
 
@@ -180,7 +180,7 @@ static const struct trigger_hit *give(struct rec_step r)
 	return settle();
 }
 
-static void test_first_token(void **state)
+TEST_WITH(test_first_token, begin_test, end_test)
 {
 	start(0, 0, "ttft>2s", NULL);
 	/* a prompt in three parts, reported once it is too late for the first token */
@@ -204,7 +204,7 @@ static void test_first_token(void **state)
 }
 
 /* Decodes alone have no first token; a slow one is another matter. */
-static void test_no_first_token(void **state)
+TEST_WITH(test_no_first_token, begin_test, end_test)
 {
 	start(0, 0, "ttft>2s", NULL);
 	for (uint64_t i = 0; i < 10; i++)
@@ -214,7 +214,7 @@ static void test_no_first_token(void **state)
 }
 
 /* Of two processes and two contexts, and not in order. */
-static void test_first_tokens_apart(void **state)
+TEST_WITH(test_first_tokens_apart, begin_test, end_test)
 {
 	struct rec_step a = step(0, 1 * SEC, 512), b = step(100, 1 * SEC, 512),
 			c = step(200, 1 * SEC, 512);
@@ -234,7 +234,7 @@ static void test_first_tokens_apart(void **state)
 	assert_hit(settle(), NULL, 0, 0);
 }
 
-static void test_socket(void **state)
+TEST_WITH(test_socket, begin_test, end_test)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
 
@@ -272,7 +272,7 @@ static const struct trigger_hit *decode(uint64_t from, uint64_t every, uint64_t 
 	return hit;
 }
 
-static void test_rate(void **state)
+TEST_WITH(test_rate, begin_test, end_test)
 {
 	start(0, 0, "rate<10", NULL);
 	/* 20 per second, half of the time within steps */
@@ -296,7 +296,7 @@ static void test_rate(void **state)
 
 /* Neither the tokens nor the time of prompts count, and a second is one reason for two expressions.
  */
-static void test_rate_between_prompts(void **state)
+TEST_WITH(test_rate_between_prompts, begin_test, end_test)
 {
 	const struct trigger_hit *hit = NULL;
 
@@ -310,7 +310,7 @@ static void test_rate_between_prompts(void **state)
 	assert_counts(1, 0, 0);
 }
 
-static void test_rate_when_idle(void **state)
+TEST_WITH(test_rate_when_idle, begin_test, end_test)
 {
 	start(0, 0, "rate<10", NULL);
 	/* requests of 0.5 s, each 5 s, without a prefill to be seen: never a second of decoding */
@@ -325,7 +325,7 @@ static void test_rate_when_idle(void **state)
 	assert_counts(0, 0, 0);
 }
 
-static void test_rate_of_each_process(void **state)
+TEST_WITH(test_rate_of_each_process, begin_test, end_test)
 {
 	const struct trigger_hit *hit = NULL;
 
@@ -344,7 +344,7 @@ static void test_rate_of_each_process(void **state)
 }
 
 /* A batch gives more than one; the cut one gives none. */
-static void test_rate_of_batches(void **state)
+TEST_WITH(test_rate_of_batches, begin_test, end_test)
 {
 	struct step_seen s = {
 		.tgid = 1, .phase = PHASE_DECODE, .start = 1, .end = 1 + SEC, .tokens = 8
@@ -367,7 +367,7 @@ static void test_rate_of_batches(void **state)
 }
 
 /* Many steps and many processes: the memory is bounded, the results stay right. */
-static void test_rate_bounds(void **state)
+TEST_WITH(test_rate_bounds, begin_test, end_test)
 {
 	struct step_seen s = { .phase = PHASE_DECODE, .tokens = 1 };
 	struct rates *rs;
@@ -397,7 +397,7 @@ static void test_rate_bounds(void **state)
 
 /* ---- the rest ---- */
 
-static void test_lost(void **state)
+TEST_WITH(test_lost, begin_test, end_test)
 {
 	start(0, 0, "lost>0", NULL);
 	assert_hit(trigger_loss(set, 0, START + 1), NULL, 0, 0);
@@ -423,7 +423,7 @@ static struct rec_task gone(uint32_t status, const char *comm)
 	return r;
 }
 
-static void test_exit(void **state)
+TEST_WITH(test_exit, begin_test, end_test)
 {
 	static const struct {
 		uint32_t status; /* of wait(2) */
@@ -470,7 +470,7 @@ static void test_exit(void **state)
 
 /* ---- how often ---- */
 
-static void test_cooldown(void **state)
+TEST_WITH(test_cooldown, begin_test, end_test)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 	unsigned int hits = 0;
@@ -495,7 +495,7 @@ static void test_cooldown(void **state)
 }
 
 /* A crash is reported after what led to it, but not one crash after another. */
-static void test_cooldown_crash(void **state)
+TEST_WITH(test_cooldown_crash, begin_test, end_test)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 	struct rec_task t = gone(SIGSEGV, "x");
@@ -513,7 +513,7 @@ static void test_cooldown_crash(void **state)
 }
 
 /* The exit is reported before the step, which ended before it. */
-static void test_no_cooldown(void **state)
+TEST_WITH(test_no_cooldown, begin_test, end_test)
 {
 	struct rec_task t = gone(0, "x");
 	struct rec_step r = step(0, 40, 1);
@@ -528,7 +528,7 @@ static void test_no_cooldown(void **state)
 	assert_null(trigger_record(set, &r.h));
 }
 
-static void test_max(void **state)
+TEST_WITH(test_max, begin_test, end_test)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 	unsigned int hits = 0;
@@ -543,7 +543,7 @@ static void test_max(void **state)
 }
 
 /* Two at once are reported once, even without a cool-down. */
-static void test_one_at_a_time(void **state)
+TEST_WITH(test_one_at_a_time, begin_test, end_test)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 
@@ -563,7 +563,7 @@ static void test_one_at_a_time(void **state)
 	assert_counts(1, 3, 0);
 }
 
-static void test_summary(void **state)
+TEST_WITH(test_summary, begin_test, end_test)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
 	struct stderr_grab g;
@@ -586,7 +586,7 @@ static void test_summary(void **state)
 }
 
 /* A request that exceeded the first limit counted for the second trigger, too. */
-static void test_summary_of_two(void **state)
+TEST_WITH(test_summary_of_two, begin_test, end_test)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
 	struct stderr_grab g;
@@ -601,7 +601,7 @@ static void test_summary_of_two(void **state)
 
 /* ---- what is written ---- */
 
-static void test_parse_errors(void **state)
+TEST_WITH(test_parse_errors, begin_test, end_test)
 {
 #define KNOWN                                                                                                             \
 	"; there are step, decode, prefill, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
@@ -681,7 +681,7 @@ static void test_parse_errors(void **state)
 	assert_hit(trigger_loss(set, 8, START), "lost>7: 8 records were lost", 0, 0);
 }
 
-static void test_parse_many(void **state)
+TEST_WITH(test_parse_many, begin_test, end_test)
 {
 	struct stderr_grab g;
 	const char *said;
@@ -697,7 +697,7 @@ static void test_parse_many(void **state)
 }
 
 /* A long way to write a time: the reason has its end. */
-static void test_long_expression(void **state)
+TEST_WITH(test_long_expression, begin_test, end_test)
 {
 	struct rec_step r = step(0, 100 * SEC, 1);
 	const struct trigger_hit *hit;
@@ -712,39 +712,4 @@ static void test_long_expression(void **state)
 	assert_string_equal(hit->reason + 60, ": step 0 (decode) of pid 5000000 took 100.00 s");
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(test_step),
-		T(test_gpu_idle),
-		T(test_phases),
-		T(test_every_state),
-		T(test_blocked),
-		T(test_first_token),
-		T(test_no_first_token),
-		T(test_first_tokens_apart),
-		T(test_socket),
-		T(test_rate),
-		T(test_rate_between_prompts),
-		T(test_rate_when_idle),
-		T(test_rate_of_each_process),
-		T(test_rate_of_batches),
-		T(test_rate_bounds),
-		T(test_lost),
-		T(test_exit),
-		T(test_cooldown),
-		T(test_cooldown_crash),
-		T(test_no_cooldown),
-		T(test_max),
-		T(test_one_at_a_time),
-		T(test_summary),
-		T(test_summary_of_two),
-		T(test_parse_errors),
-		T(test_parse_many),
-		T(test_long_expression),
-	};
-
-	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -47,7 +47,7 @@ static void assert_hit(const struct trigger_hit *hit, const char *reason, uint64
 }
 
 /* One that has no rows in the steps for long is told of while it waits, and once. */
-static void test_first(void **state)
+TEST_WITH(test_first, begin_test, end_test)
 {
 	start("request_ttft>100ms");
 	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }));
@@ -66,7 +66,7 @@ static void test_first(void **state)
 	assert_null(BATCH(560, 500, { 1, 8, 1, 1 }));
 }
 
-static void test_token(void **state)
+TEST_WITH(test_token, begin_test, end_test)
 {
 	start("request_tpot>100ms");
 	assert_null(BATCH(0, 500, { 0, 0, 30, 1 }, { 1, 0, 3, 1 }));
@@ -92,7 +92,7 @@ static const struct trigger_hit *exchange(uint64_t from_ms, uint64_t first_ms, u
 }
 
 /* Of two requests one after the other, the second one waited for long: known when both are over. */
-static void test_queue(void **state)
+TEST_WITH(test_queue, begin_test, end_test)
 {
 	const struct trigger_hit *hit = NULL;
 
@@ -109,7 +109,7 @@ static void test_queue(void **state)
 }
 
 /* A token may have been in a step that was lost. */
-static void test_lost(void **state)
+TEST_WITH(test_lost, begin_test, end_test)
 {
 	start("request_ttft>100ms");
 	assert_int_equal(trigger_parse(&set, "request_tpot>100ms"), 0);
@@ -125,7 +125,7 @@ static void test_lost(void **state)
 }
 
 /* More than there is room for: the newest are still told of. */
-static void test_many(void **state)
+TEST_WITH(test_many, begin_test, end_test)
 {
 	struct row_part parts[STEP_PARTS_MAX] = { 0 };
 	const struct trigger_hit *hit = NULL;
@@ -142,10 +142,4 @@ static void test_many(void **state)
 	assert_int_equal(set->n_no_token, NO_TOKEN_MAX - 1);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
-	const struct CMUnitTest tests[] = { T(test_first), T(test_token), T(test_queue), T(test_lost), T(test_many) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

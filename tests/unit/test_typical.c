@@ -3,7 +3,7 @@
 #include "series.h"
 
 /* Steps grow with the context, until the next prompt: each is as slow as those around it. */
-static void test_growing(void **state)
+TEST(test_growing)
 {
 	static const int lengths[] = { 1000, 700, 20, 30, 100, 400, 1000 };
 	struct series s;
@@ -26,7 +26,7 @@ static void test_growing(void **state)
 }
 
 /* The CPU runs at varying speed; anything else stands out nevertheless. */
-static void test_scatter(void **state)
+TEST(test_scatter)
 {
 	struct series s;
 	struct step step;
@@ -50,7 +50,7 @@ static void test_scatter(void **state)
 }
 
 /* A hundred slow steps in a row do not become what is usual. */
-static void test_long_disturbance(void **state)
+TEST(test_long_disturbance)
 {
 	struct series s;
 	struct cause c;
@@ -79,7 +79,7 @@ static void test_long_disturbance(void **state)
 
 /* Batches of several sizes take turns; prompts are of any size. Steps are compared with their like.
  */
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
 	struct series s;
 	uint32_t slow = 0;
@@ -110,7 +110,7 @@ static void test_sizes(void **state)
 }
 
 /* One prompt: nothing to compare with, but its waits can be reported. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
 	struct series s;
 	struct step step;
@@ -135,7 +135,7 @@ static void test_alone(void **state)
 }
 
 /* A step that was cut is not a slow step, whatever its time. */
-static void test_unfinished(void **state)
+TEST(test_unfinished)
 {
 	struct series s;
 	struct step step;
@@ -148,16 +148,4 @@ static void test_unfinished(void **state)
 	model_free(&s.m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_growing),
-		cmocka_unit_test(test_scatter),
-		cmocka_unit_test(test_long_disturbance),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_unfinished),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

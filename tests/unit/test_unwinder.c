@@ -141,7 +141,7 @@ static void sample(uint32_t tgid, uint32_t tid, uint64_t at_ns, size_t stack_byt
 	free(r);
 }
 
-static void test_record(void **state)
+TEST_WITH(test_record, setup, teardown)
 {
 	struct rec_sample wait = { .h = { .kind = REC_SAMPLE, .id = SAMPLE_OFF_CPU, .tid = 9, .start_ns = 5, .dur_ns = 4000 },
 		.waker_tid = 8,
@@ -202,7 +202,7 @@ static const struct rec_stack *got_of(uint32_t tid)
 }
 
 /* A wait has the stack of who ended it, whichever was read first. */
-static void test_wakers(void **state)
+TEST_WITH(test_wakers, setup, teardown)
 {
 	waker(8, 100);
 	wait_for(9, 8, 100);  /* after it */
@@ -224,7 +224,7 @@ static void test_wakers(void **state)
 }
 
 /* One that does not come is not waited for, but until all rings have been read once more. */
-static void test_waker_lost(void **state)
+TEST_WITH(test_waker_lost, setup, teardown)
 {
 	wait_for(9, 8, 100);
 	collect_upto(1);
@@ -237,7 +237,7 @@ static void test_waker_lost(void **state)
 }
 
 /* Samples of the program before an exec, and of a process that has exited, come after the news. */
-static void test_news(void **state)
+TEST_WITH(test_news, setup, teardown)
 {
 	unwinder_process(u, 1, NEWS_EXEC, 1000);
 	unwinder_process(u, 2, NEWS_GONE, 1000);
@@ -261,7 +261,7 @@ static void test_news(void **state)
 }
 
 /* More than it may keep: dropped and counted, and those that were taken come out, in order. */
-static void test_full(void **state)
+TEST_WITH(test_full, setup_gated, teardown)
 {
 	unsigned int n = 300, kept;
 
@@ -284,7 +284,7 @@ static void test_full(void **state)
 }
 
 /* Sinks rely on it: all that was taken before the previous time has been passed on. */
-static void test_settled(void **state)
+TEST_WITH(test_settled, setup_gated, teardown)
 {
 	assert_true(unwinder_settled(u));
 	sample(1, 1, 1, 8);
@@ -306,7 +306,7 @@ static void test_settled(void **state)
 }
 
 /* A process that maps files all the time while a sample takes long. */
-static void test_storm(void **state)
+TEST_WITH(test_storm, setup_gated, teardown)
 {
 	sample(1, 1, 1, 8);
 	sample(1, 2, 2, 8);
@@ -328,25 +328,11 @@ static void test_storm(void **state)
 }
 
 /* It ends although samples are waiting. */
-static void test_end(void **state)
+TEST_WITH(test_end, setup_gated, teardown)
 {
 	for (uint32_t i = 0; i < 10; i++)
 		sample(1, i, i, 8);
 	open_gate(10); /* the one in progress cannot be given up */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_record, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wakers, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_waker_lost, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_news, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_full, setup_gated, teardown),
-		cmocka_unit_test_setup_teardown(test_settled, setup_gated, teardown),
-		cmocka_unit_test_setup_teardown(test_storm, setup_gated, teardown),
-		cmocka_unit_test_setup_teardown(test_end, setup_gated, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -214,19 +214,19 @@ static void check_arg(int machine, const struct arg_case *c)
 		fail_msg("'%s': register %d, index %d << %d", c->text, a->reg, a->index, a->shift);
 }
 
-static void test_args_x86(void **state)
+TEST(test_args_x86)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(x86_cases); i++)
 		check_arg(EM_X86_64, &x86_cases[i]);
 }
 
-static void test_args_arm64(void **state)
+TEST(test_args_arm64)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(arm64_cases); i++)
 		check_arg(EM_AARCH64, &arm64_cases[i]);
 }
 
-static void test_several_args(void **state)
+TEST(test_several_args)
 {
 	struct usdt_arg args[USDT_ARGS_MAX];
 
@@ -343,7 +343,7 @@ static const struct place_case place_cases[] = {
 	{ "u8 arg1", "8@0x80000000(%rax)", .why = "its variable is too far away" },
 };
 
-static void test_places(void **state)
+TEST(test_places)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(place_cases); i++) {
 		static const struct fetch untouched = { .reg = 0x55 };
@@ -364,7 +364,7 @@ static void test_places(void **state)
 	}
 }
 
-static void test_expressions(void **state)
+TEST(test_expressions)
 {
 	static const char no_arg[] = "not an argument of a USDT probe (arg1 to arg12)";
 	static const struct {
@@ -466,7 +466,7 @@ static uint64_t symbol_offset(struct elf_file *elf, uint64_t vaddr)
 	return offset;
 }
 
-static void test_own_notes(void **state)
+TEST(test_own_notes)
 {
 	struct elf_symbol variable, semaphore, function;
 	struct seen s = {};
@@ -510,7 +510,7 @@ static int stop_at_once(const struct usdt_note *note, void *arg)
 	return -EXDEV;
 }
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
 	struct elf_file *elf;
 	int calls = 0;
@@ -616,7 +616,7 @@ static int image_each(const struct image *m, struct seen *s)
 	return err;
 }
 
-static void test_forged_good(void **state)
+TEST(test_forged_good)
 {
 	struct image m;
 	struct seen s;
@@ -642,7 +642,7 @@ static void test_forged_good(void **state)
 	assert_int_equal(image_each(&m, &s), 2);
 }
 
-static void test_forged_left_out(void **state)
+TEST(test_forged_left_out)
 {
 	char strings[300] = "p\0n";
 	struct image m;
@@ -675,7 +675,7 @@ static void test_forged_left_out(void **state)
 	}
 }
 
-static void test_forged_bad(void **state)
+TEST(test_forged_bad)
 {
 	static const uint32_t huge[] = { 0xffffffff, 0xfffffffc, 0x7fffffff, 4096 };
 	struct image good, m;
@@ -718,20 +718,4 @@ static void test_forged_bad(void **state)
 	assert_int_equal(image_each(&m, &s), 0); /* has no such section */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_args_x86),
-		cmocka_unit_test(test_args_arm64),
-		cmocka_unit_test(test_several_args),
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_expressions),
-		cmocka_unit_test(test_own_notes),
-		cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_forged_good),
-		cmocka_unit_test(test_forged_left_out),
-		cmocka_unit_test(test_forged_bad),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

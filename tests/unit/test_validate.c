@@ -63,7 +63,7 @@ static void expect_note(const char *text, const char *note, bool there)
 
 /* --- profiles --- */
 
-static void test_profile_golden(void **state)
+TEST(test_profile_golden)
 {
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl"), EXIT_OK,
 		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, "
@@ -81,7 +81,7 @@ static void test_profile_golden(void **state)
 
 /* The families of the profile's specification: for each a file of good lines and one of bad lines, in which every
  * line has the problem that the same line of the .txt names. */
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
 	static const char *const profiles[] = { "", "\n", " \t\r\n\n", "\xc2\xa0\v\f\xc2\x85\n\xe2\x80\xa8\n" };
 	static const char *const traces[] = { "[]", " [\n]\n", "{\"traceEvents\":[]}" };
@@ -96,12 +96,12 @@ static void test_nothing(void **state)
 }
 
 /* Other tools call their lines native, too: only the rules for all lines count for them. */
-static void test_profile_foreign(void **state)
+TEST(test_profile_foreign)
 {
 	EXPECT(ARGV(GOLDEN "profile_foreign.jsonl"), EXIT_OK, NULL, "");
 }
 
-static void test_profile_families(void **state)
+TEST(test_profile_families)
 {
 	static const char *const families[][2] = {
 		{ "token_prof", "token_prof" },
@@ -132,7 +132,7 @@ static void test_profile_families(void **state)
 	}
 }
 
-static void test_profile_require(void **state)
+TEST(test_profile_require)
 {
 	char list[40 * 50], said[sizeof(list) + 200], *to = said;
 
@@ -215,7 +215,7 @@ static void expect_fields(const struct fields *fields, const char *problem)
 		expect_fields(&fields_, problem);    \
 	} while (0)
 
-static void test_profile_envelope(void **state)
+TEST(test_profile_envelope)
 {
 	expect_fields(&good_fields, NULL);
 	EXPECT_FIELD(commit_sha, NULL, "missing required field: commit_sha");
@@ -271,7 +271,7 @@ static void expect_stages(const char *event, const char *stages, const char *pro
 	expect_fields(&fields, problem);
 }
 
-static void test_profile_window(void **state)
+TEST(test_profile_window)
 {
 	static const struct {
 		const char *shape;
@@ -294,7 +294,7 @@ static void test_profile_window(void **state)
 	}
 }
 
-static void test_profile_sum_rule(void **state)
+TEST(test_profile_sum_rule)
 {
 	const char *event = "\"token_prof\"";
 	struct fields foreign = good_fields;
@@ -336,7 +336,7 @@ static void test_profile_sum_rule(void **state)
 	expect_fields(&foreign, NULL);
 }
 
-static void test_profile_lines(void **state)
+TEST(test_profile_lines)
 {
 	char text[4096], line[1024];
 
@@ -372,7 +372,7 @@ static void test_profile_lines(void **state)
 
 /* --- Chrome traces --- */
 
-static void test_trace_golden(void **state)
+TEST(test_trace_golden)
 {
 	static const char counts[] = "13 events: C 1, M 3, X 6, f 1, i 1, s 1; slices: syscall 3, "
 				     "op 1, sched 1, step 1; 2 tracks";
@@ -411,7 +411,7 @@ static void test_trace_golden(void **state)
 
 /* A real trace of PyTorch's profiler: other rules (string pids, unpaired arrows), no failure. The
  * figures are what Python's json module and the chrome://tracing importer count. */
-static void test_trace_kineto(void **state)
+TEST(test_trace_kineto)
 {
 	EXPECT(ARGV(GOLDEN "kineto.json.gz"), EXIT_OK,
 		GOLDEN "kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
@@ -425,7 +425,7 @@ static void test_trace_kineto(void **state)
 #define SLICE(ts, dur) \
 	"{\"ph\":\"X\",\"name\":\"a\",\"ts\":" ts ",\"dur\":" dur ",\"pid\":1,\"tid\":2}"
 
-static void test_trace_events(void **state)
+TEST(test_trace_events)
 {
 	static const char *const cases[][2] = {
 		{ "5", "not an object" },
@@ -464,7 +464,7 @@ static void test_trace_events(void **state)
 	expect_good("[" SLICE("-1", "0.5e1") "," SLICE("0.0004", "0") "]");
 }
 
-static void test_trace_forms(void **state)
+TEST(test_trace_forms)
 {
 	expect_good("[" SLICE("1", "1"));
 	expect_good("[" SLICE("1", "1") "  \n ");
@@ -492,7 +492,7 @@ static void test_trace_forms(void **state)
 }
 
 /* Known by their content, whatever their name; by name if nothing in them tells. */
-static void test_execution_traces(void **state)
+TEST(test_execution_traces)
 {
 	/* metadata with a version, node 0 and node 1, which depends on it */
 	static const char nodes[] = "\5\x0a\3"
@@ -520,7 +520,7 @@ static void test_execution_traces(void **state)
 #define CLOCK "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"ts\":0,\"pid\":9,\"tid\":9}"
 
 /* Readers that take only plain events refuse these: found in any file, and problems in one of inftrace. */
-static void test_trace_plain(void **state)
+TEST(test_trace_plain)
 {
 #define PLAIN(pid, more) "{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":1,\"pid\":" pid ",\"tid\":2" more "}"
 	static const char *const cases[][3] = {
@@ -542,7 +542,7 @@ static void test_trace_plain(void **state)
 	}
 }
 
-static void test_trace_nesting(void **state)
+TEST(test_trace_nesting)
 {
 	/* later in the file, same start, same end, touching, of no length: all nest */
 	expect_good("[" SLICE("5", "1") "," SLICE("0", "10") "," SLICE("0", "4") "," SLICE(
@@ -572,7 +572,7 @@ static void test_trace_nesting(void **state)
 	"{\"ph\":\"" ph "\",\"name\":\"w\",\"cat\":\"c\",\"id\":" id ",\"bp\":\"e\",\"ts\":" ts \
 	",\"pid\":1,\"tid\":2}"
 
-static void test_trace_flows(void **state)
+TEST(test_trace_flows)
 {
 	expect_good("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "2") "]");
 	/* by time, not by place in the file; an id can be used again; strings and steps */
@@ -581,7 +581,7 @@ static void test_trace_flows(void **state)
 		"\"x\"", "4") "," FLOW("f", "\"x\"", "9.999") "]");
 }
 
-static void test_trace_flow_problems(void **state)
+TEST(test_trace_flow_problems)
 {
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "]",
 		"event 2 (line 1): flow start without an end");
@@ -599,7 +599,7 @@ static void test_trace_flow_problems(void **state)
 }
 
 /* What the importer of chrome://tracing makes of the same (tests/integration/importer.sh). */
-static void test_trace_flow_rounding(void **state)
+TEST(test_trace_flow_rounding)
 {
 	static const char note[] = "; note: 1 arrows that chrome://tracing leaves out";
 	/* the second ends in the microsecond in which the first does; or an instant is there */
@@ -630,7 +630,7 @@ static void test_trace_flow_rounding(void **state)
 
 /* --- hostile input --- */
 
-static void test_not_ours(void **state)
+TEST(test_not_ours)
 {
 	expect_text_problem("\x7f"
 			    "ELF",
@@ -655,7 +655,7 @@ static void test_not_ours(void **state)
 		"inftrace: /nonexistent/a\\x0ab: cannot open: No such file or directory\n");
 }
 
-static void test_large(void **state)
+TEST(test_large)
 {
 	const size_t mb = 1 << 20;
 	size_t used;
@@ -696,7 +696,7 @@ static void test_large(void **state)
 	free(text);
 }
 
-static void test_many_problems(void **state)
+TEST(test_many_problems)
 {
 	struct output result;
 	char text[1024] = "[5";
@@ -713,7 +713,7 @@ static void test_many_problems(void **state)
 	output_free(&result);
 }
 
-static void test_usage(void **state)
+TEST(test_usage)
 {
 	struct output result;
 
@@ -727,33 +727,4 @@ static void test_usage(void **state)
 	EXPECT(ARGV("-q", GOLDEN "trace_good.json"), EXIT_OK, "", NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_profile_golden),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_profile_foreign),
-		cmocka_unit_test(test_profile_families),
-		cmocka_unit_test(test_profile_require),
-		cmocka_unit_test(test_profile_envelope),
-		cmocka_unit_test(test_profile_window),
-		cmocka_unit_test(test_profile_sum_rule),
-		cmocka_unit_test(test_profile_lines),
-		cmocka_unit_test(test_trace_golden),
-		cmocka_unit_test(test_trace_kineto),
-		cmocka_unit_test(test_trace_events),
-		cmocka_unit_test(test_trace_forms),
-		cmocka_unit_test(test_trace_plain),
-		cmocka_unit_test(test_execution_traces),
-		cmocka_unit_test(test_trace_nesting),
-		cmocka_unit_test(test_trace_flows),
-		cmocka_unit_test(test_trace_flow_problems),
-		cmocka_unit_test(test_trace_flow_rounding),
-		cmocka_unit_test(test_not_ours),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_many_problems),
-		cmocka_unit_test(test_usage),
-	};
-
-	return cmocka_run_group_tests_name("validate", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -21,7 +21,7 @@ static struct prices prices(void)
 	return p;
 }
 
-static void test_prices(void **state)
+TEST(test_prices)
 {
 	struct prices p = prices();
 	const struct hit_time none[HIT_MAX] = { 0 };
@@ -38,7 +38,7 @@ static void test_prices(void **state)
 }
 
 /* With counters there is a second program at each switch, and nothing else changes. */
-static void test_counters(void **state)
+TEST(test_counters)
 {
 	const struct hit_time timed[HIT_MAX] = { [HIT_ENTRY] = { .n = 10, .ns = 3000 }, [HIT_SWITCH] = { .n = 20, .ns = 6000 } };
 	const struct hit_time none = { 0 }, counters = { .n = 7, .ns = 2800 };
@@ -54,7 +54,7 @@ static void test_counters(void **state)
 	assert_false(p.known);
 }
 
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
 	struct rec_step r = { .h.dur_ns = 1000 };
 	struct prices p = { .known = false };
@@ -64,7 +64,7 @@ static void test_unknown(void **state)
 	assert_false(weight_of(&r, NULL, SELF, &w));
 }
 
-static void test_alone(void **state)
+TEST(test_alone)
 {
 	struct rec_step r = { .h.dur_ns = 1000000 };
 	struct prices p = prices();
@@ -87,7 +87,7 @@ static void test_alone(void **state)
 }
 
 /* They pass the probes side by side, and wait for one another. */
-static void test_workers(void **state)
+TEST(test_workers)
 {
 	struct rec_step r = { .h.dur_ns = 1000000, .workers = 3 };
 	struct prices p = prices();
@@ -106,7 +106,7 @@ static void test_workers(void **state)
 }
 
 /* Once in 10 ms of time on a CPU, whatever the thread does there. */
-static void test_samples(void **state)
+TEST(test_samples)
 {
 	struct rec_step r = { .h.dur_ns = 300000000, .workers = 1 };
 	struct prices p = prices();
@@ -134,7 +134,7 @@ static void test_samples(void **state)
 }
 
 /* It cannot be more than the step took. */
-static void test_limit(void **state)
+TEST(test_limit)
 {
 	struct rec_step r = { .h.dur_ns = 1000, .workers = 1 };
 	struct prices p = prices();
@@ -152,17 +152,4 @@ static void test_limit(void **state)
 	assert_int_equal(w.waited_ns, 1000);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prices),
-		cmocka_unit_test(test_counters),
-		cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_workers),
-		cmocka_unit_test(test_samples),
-		cmocka_unit_test(test_limit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -75,7 +75,7 @@ static void eight(void)
 	assert_true(ws.share);
 }
 
-static void test_few(void **state)
+TEST_WITH(test_few, begin, end)
 {
 	/* long lives do not count, nor those of processes */
 	for (uint32_t i = 0; i < 100; i++) {
@@ -96,7 +96,7 @@ static void test_few(void **state)
 	assert_int_equal(lane(TID, 0, 10), 0);
 }
 
-static void test_two_owners(void **state)
+TEST_WITH(test_two_owners, begin, end)
 {
 	eight();
 	/* of the eight none is on one, nor is who was there before */
@@ -131,7 +131,7 @@ static void test_two_owners(void **state)
 }
 
 /* A lane is in use up to the end of the last span that arrived, whenever the exit was reported. */
-static void test_late_end(void **state)
+TEST_WITH(test_late_end, begin, end)
 {
 	eight();
 	fork_at(TID, 10 * MS);
@@ -145,7 +145,7 @@ static void test_late_end(void **state)
 	assert_int_equal(lane(TID, 390 * MS, 400 * MS + 1), 0);
 }
 
-static void test_reused_tid(void **state)
+TEST_WITH(test_reused_tid, begin, end)
 {
 	eight();
 	fork_at(TID, 10 * MS);
@@ -171,7 +171,7 @@ static void test_reused_tid(void **state)
 }
 
 /* The process itself is a new one: lanes start again, and spans of the old ones are on none. */
-static void test_reused_pid(void **state)
+TEST_WITH(test_reused_pid, begin, end)
 {
 	eight();
 	fork_at(TID, 10 * MS);
@@ -183,7 +183,7 @@ static void test_reused_pid(void **state)
 	assert_int_equal(lane(TID + 1, 40 * MS, 41 * MS), 0);
 }
 
-static void test_many(void **state)
+TEST_WITH(test_many, begin, end)
 {
 	eight();
 	for (uint32_t i = 0; i < WORKERS_LANES + 10; i++) {
@@ -201,7 +201,7 @@ static void test_many(void **state)
 
 /* Threads of which nothing more arrives are forgotten, and a lane whose owner's exit was lost is
  * reused nevertheless. */
-static void test_bounded(void **state)
+TEST_WITH(test_bounded, begin, end)
 {
 	eight();
 	for (uint32_t i = 0; i < 100000; i++) {
@@ -219,7 +219,7 @@ static void test_bounded(void **state)
 
 /* Any threads, whose spans arrive in any order: those on one lane never overlap, except those of
  * one thread. */
-static void test_drawn(void **state)
+TEST_WITH(test_drawn, begin, end)
 {
 	enum { THREADS = 3000, SPANS = 8 };
 	struct {
@@ -309,7 +309,7 @@ static void woken(
 	EMIT(o, &r);
 }
 
-static void test_chrome(void **state)
+TEST_WITH(test_chrome, setup, teardown)
 {
 	struct json_object *e;
 	struct out o;
@@ -360,7 +360,7 @@ static void test_chrome(void **state)
 }
 
 /* Another file names a lane again. */
-static void test_rotated(void **state)
+TEST_WITH(test_rotated, setup, teardown)
 {
 	struct out o, first;
 	struct writer *w;
@@ -399,20 +399,4 @@ static void test_rotated(void **state)
 	chrome_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_few, begin, end),
-		cmocka_unit_test_setup_teardown(test_two_owners, begin, end),
-		cmocka_unit_test_setup_teardown(test_late_end, begin, end),
-		cmocka_unit_test_setup_teardown(test_reused_tid, begin, end),
-		cmocka_unit_test_setup_teardown(test_reused_pid, begin, end),
-		cmocka_unit_test_setup_teardown(test_many, begin, end),
-		cmocka_unit_test_setup_teardown(test_bounded, begin, end),
-		cmocka_unit_test_setup_teardown(test_drawn, begin, end),
-		cmocka_unit_test_setup_teardown(test_chrome, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_rotated, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -162,7 +162,7 @@ static size_t draw_size(void)
 	}
 }
 
-static void test_plain(void **state)
+TEST(test_plain)
 {
 	static const size_t befores[] = { 0, 1, PAGE - 1, PAGE, 5000 };
 
@@ -196,7 +196,7 @@ static void test_plain(void **state)
 }
 
 /* Sizes that just fit a page, and that just do not. */
-static void test_plain_edges(void **state)
+TEST(test_plain_edges)
 {
 	for (size_t size = PAGE - 3; size <= PAGE; size++) {
 		for (size_t first = PAGE - 3; first <= PAGE; first++) {
@@ -216,7 +216,7 @@ static void test_plain_edges(void **state)
 }
 
 /* The second event exactly fills the first page, or is a byte too long or too short for it. */
-static void test_plain_gaps(void **state)
+TEST(test_plain_gaps)
 {
 	for (size_t gap = 60; gap < 70; gap++) {
 		for (size_t size = gap - 1; size <= gap + 1; size++) {
@@ -239,7 +239,7 @@ static void test_plain_gaps(void **state)
 
 /* Larger than a page: nothing can be promised of the pages, but all is there. Many of them, so that
  * the last bytes of the writer's buffer are used. */
-static void test_plain_large(void **state)
+TEST(test_plain_large)
 {
 	struct file f;
 
@@ -255,7 +255,7 @@ static void test_plain_large(void **state)
 }
 
 /* A pipe has no pages to consider: what goes in comes out. */
-static void test_pipe(void **state)
+TEST(test_pipe)
 {
 	static char out[1 << 16];
 	struct file f = {};
@@ -312,7 +312,7 @@ static unsigned int check_lines(const char *text, size_t len)
 	return n;
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
 	static const size_t large[] = { 0, (1 << 20) - 20, 1 << 20, 2 << 20 };
 	struct file f;
@@ -384,7 +384,7 @@ static void read_members(const struct file *f, struct members *m, bool strict)
 	m->text[m->len] = 0;
 }
 
-static void test_gzip(void **state)
+TEST(test_gzip)
 {
 	static const size_t befores[] = { 0, PAGE, 2 * PAGE };
 	struct members m;
@@ -423,7 +423,7 @@ static void test_gzip(void **state)
 }
 
 /* Events that do not go into a page, as little as they can be compressed. */
-static void test_gzip_large(void **state)
+TEST(test_gzip_large)
 {
 	struct members m;
 	struct file f;
@@ -443,7 +443,7 @@ static void test_gzip_large(void **state)
 	file_done(&f);
 }
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES };
 
@@ -544,7 +544,7 @@ static void check_limited(enum writer_mode mode, size_t limit)
 	file_done(&f);
 }
 
-static void test_limit(void **state)
+TEST(test_limit)
 {
 	for (unsigned int i = 0; i < cases(20, 5); i++) {
 		size_t limit = 3 * PAGE + draw(40 * PAGE);
@@ -558,7 +558,7 @@ static void test_limit(void **state)
 }
 
 /* Not a single event goes in: the file is as it was. */
-static void test_limit_at_once(void **state)
+TEST(test_limit_at_once)
 {
 	struct outcome out;
 	struct file f;
@@ -579,7 +579,7 @@ static void test_limit_at_once(void **state)
 }
 
 /* Two recordings append to one profile: the one that runs into the limit cuts only its own. */
-static void test_limit_shared(void **state)
+TEST(test_limit_shared)
 {
 	char path[64];
 	struct writer *w;
@@ -629,7 +629,7 @@ static void check_broken(int fd, enum writer_mode mode, int error, const char *m
 	assert_string_equal(said.text, message);
 }
 
-static void test_broken(void **state)
+TEST(test_broken)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP };
 	int fds[2];
@@ -649,23 +649,4 @@ static void test_broken(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain),
-		cmocka_unit_test(test_plain_edges),
-		cmocka_unit_test(test_plain_gaps),
-		cmocka_unit_test(test_plain_large),
-		cmocka_unit_test(test_pipe),
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_gzip),
-		cmocka_unit_test(test_gzip_large),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_limit_at_once),
-		cmocka_unit_test(test_limit_shared),
-		cmocka_unit_test(test_broken),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -146,7 +146,7 @@ static unsigned int each_thread(void (*look)(const char *status))
 /* ---- a pipe that nobody reads ---- */
 
 /* Appending continues within the memory, and when the pipe is read after all everything is there. */
-static void test_stalled(void **state)
+TEST(test_stalled)
 {
 	struct reader r = {};
 	unsigned int n = 0, until_full;
@@ -206,7 +206,7 @@ static int close_grabbed(struct writer *w)
 #define NOBODY "inftrace: cannot write the pipe: nobody reads it; the file is valid up to here\n"
 
 /* Closing it does not wait for ever. */
-static void test_nobody_reads(void **state)
+TEST(test_nobody_reads)
 {
 	struct writer *w;
 	unsigned int n;
@@ -222,7 +222,7 @@ static void test_nobody_reads(void **state)
 	close(fds[0]);
 }
 
-static void test_interrupted(void **state)
+TEST(test_interrupted)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
@@ -250,7 +250,7 @@ static void test_interrupted(void **state)
 }
 
 /* A reader that comes in time gets everything. */
-static void test_late_reader(void **state)
+TEST(test_late_reader)
 {
 	struct reader r = { .delay_ms = 1500 };
 	struct writer *w;
@@ -268,7 +268,7 @@ static void test_late_reader(void **state)
 	close(fds[0]);
 }
 
-static void test_reader_goes(void **state)
+TEST(test_reader_goes)
 {
 	struct writer *w;
 	unsigned int n;
@@ -299,7 +299,7 @@ static void blocks_signals(const char *status)
 	}
 }
 
-static void test_signals(void **state)
+TEST(test_signals)
 {
 	sigset_t before, after;
 	struct writer *w;
@@ -324,7 +324,7 @@ static void test_signals(void **state)
  * A write from which the kernel does not return, whatever poll(2) had said: the writer is abandoned
  * with it. An eventfd takes eight bytes as a number, and waits while the sum would be too large.
  */
-static void test_stuck(void **state)
+TEST(test_stuck)
 {
 	uint64_t high = UINT64_MAX - 10, sum;
 	sigset_t set, before;
@@ -363,7 +363,7 @@ static void test_stuck(void **state)
 }
 
 /* Many at once, each with its file. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	static struct writer *w[100];
 	static int fds[100];
@@ -494,7 +494,7 @@ static void packets_done(struct packets *f)
 	close(f->fd);
 }
 
-static void test_packets(void **state)
+TEST(test_packets)
 {
 	struct packets f;
 
@@ -506,7 +506,7 @@ static void test_packets(void **state)
 	packets_done(&f);
 }
 
-static void test_packets_gzip(void **state)
+TEST(test_packets_gzip)
 {
 	struct packets f;
 	size_t size, n;
@@ -552,7 +552,7 @@ static void limit_files(rlim_t size)
 }
 
 /* No more is cut than necessary. */
-static void test_packets_limit(void **state)
+TEST(test_packets_limit)
 {
 	for (unsigned int i = 0; i < cases(40, 6); i++) {
 		enum writer_mode mode = i % 2 ? WRITER_PACKETS : WRITER_PACKETS_GZIP;
@@ -586,21 +586,4 @@ static void test_packets_limit(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stalled),
-		cmocka_unit_test(test_nobody_reads),
-		cmocka_unit_test(test_interrupted),
-		cmocka_unit_test(test_late_reader),
-		cmocka_unit_test(test_reader_goes),
-		cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_packets),
-		cmocka_unit_test(test_packets_gzip),
-		cmocka_unit_test(test_packets_limit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -85,7 +85,7 @@ static int read_member(const struct zip *zip, size_t i, const char *wanted, size
 	return ret;
 }
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
 	static const char *const names[] = { "first", "a/plain.json", "packed.json.gz" };
 	FILE *f = archive(LONG_BYTES);
@@ -110,7 +110,7 @@ static void test_round_trip(void **state)
 }
 
 /* Perfetto reads the headers before the members, not the directory. */
-static void test_local_headers(void **state)
+TEST(test_local_headers)
 {
 	FILE *f = archive(5000);
 	uint8_t head[ZIP_LOCAL_BYTES];
@@ -151,7 +151,7 @@ static void read_damaged(const char *bytes, size_t len, size_t content)
 	fclose(f);
 }
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
 	FILE *f = archive(3000);
 	static char bytes[20000];
@@ -172,7 +172,7 @@ static void test_cut(void **state)
 	fclose(f);
 }
 
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
 	FILE *f = archive(3000);
 	static char bytes[20000];
@@ -188,7 +188,7 @@ static void test_damaged(void **state)
 	fclose(f);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const char empty[ZIP_END_BYTES] = { 'P', 'K', 5, 6 };
 	FILE *f = file_of(empty, sizeof(empty)), *text = file_of("hello", 5);
@@ -226,15 +226,4 @@ static int fill_text(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_local_headers),
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, fill_text, NULL);
-}
+RUN_TESTS(fill_text, NULL)

@@ -20,6 +20,38 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+/*
+ * TEST(test_name) { ... } is a test, of which `state` is the state, and RUN_TESTS(NULL, NULL) at the end of the file runs all of
+ * the file, in their order; its arguments are called before the first and after the last of them. TEST_WITH: with what is called
+ * before and after this one.
+ */
+#define TEST_WITH(name, set_up, tear_down)                                                                         \
+	static void name(void **state);                                                                            \
+	static const struct CMUnitTest name##_entry = { #name, name, set_up, tear_down, NULL };                     \
+	static const struct CMUnitTest *const name##_place __attribute__((section("unit_tests"), used)) = &name##_entry; \
+	static void name(void **state)
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define RUN_TESTS(set_up, tear_down)                   \
+	int main(void)                                 \
+	{                                              \
+		return unit_tests_run(set_up, tear_down); \
+	}
+
+extern const struct CMUnitTest *const __start_unit_tests[], *const __stop_unit_tests[];
+
+static inline int unit_tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+	size_t n = (size_t)(__stop_unit_tests - __start_unit_tests);
+	struct CMUnitTest *tests = calloc(n, sizeof(*tests));
+	int ret;
+
+	for (size_t i = 0; tests && i < n; i++)
+		tests[i] = *__start_unit_tests[i];
+	ret = tests ? _cmocka_run_group_tests("tests", tests, n, set_up, tear_down) : 1;
+	free(tests);
+	return ret;
+}
+
 /* xorshift64 (Marsaglia, 2003): the same on every machine, so that a failure can be run again. */
 static inline uint64_t next_random(uint64_t *seed)
 {
