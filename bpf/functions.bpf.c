@@ -377,45 +377,33 @@ static __always_inline void instant_enter(
 	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
 }
 
-SEC("uprobe")
-int function_entry(struct pt_regs *ctx)
+static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u32 id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool open = enabled;
 	u64 regs[REG_MAX];
 	struct call_vals c;
-	struct thread *t;
 	struct rows *r = NULL;
 	struct probe *p;
 	struct who w;
 	enum python_entry python;
-	u32 id, before, changes;
+	u32 before, changes;
 
-	keep_stack(ctx);
-	t = probed_thread(ctx, task, open, 1, &id);
-	if (!t)
-		return 0;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
-		return 0;
+		return;
 	if (p->python) {
 		python = python_enter(ctx, t, p->python - 1, id);
-		if (python == PYTHON_OTHER) {
-			hit_end(t->timed_ns, t->timed_kind);
-			return 0;
-		}
+		if (python == PYTHON_OTHER)
+			return;
 		if (python == PYTHON_STEP_NEXT)
 			frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
 	}
 	if (!p->hit)
 		p->hit = 1;
-	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx))) {
-		hit_end(t->timed_ns, t->timed_kind);
-		return 0;
-	}
+	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx)))
+		return;
 	changes = shed_changes(p);
 	if (changes & 1)
-		return 0;
+		return;
 	if (p->flags & PROBE_F_REGS) {
 		fetch_places(ctx, p, c.vals);
 	} else {
@@ -423,12 +411,12 @@ int function_entry(struct pt_regs *ctx)
 		fetch_all(regs, p, c.vals);
 	}
 	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
-		return 0;
+		return;
 	if (!open) {
 		if (p->rows)
 			r = rows_fetch(regs, task, p, &c);
 		step_enter_closed(ctx, t, task, p, id, &c, r);
-		return 0;
+		return;
 	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -460,6 +448,21 @@ int function_entry(struct pt_regs *ctx)
 		t->counts.graphs++; /* of the step that has begun with this call, if one has */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
 		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), c.now);
+}
+
+SEC("uprobe")
+int function_entry(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
+	struct thread *t;
+	u32 id;
+
+	keep_stack(ctx);
+	t = probed_thread(ctx, task, open, 1, &id);
+	if (!t)
+		return 0;
+	call_enter(ctx, task, t, open, id);
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }
@@ -521,7 +524,7 @@ static __always_inline void frame_pop(struct thread *t, u32 depth)
 #endif
 
 /* A call ends; sp: the stack pointer at its entry. */
-static __always_inline int call_leave(
+static __always_inline void call_leave(
 	struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u64 sp, u32 id)
 {
 	u32 depth, before;
@@ -531,7 +534,7 @@ static __always_inline int call_leave(
 
 	if (!open) {
 		step_leave_closed(t, sp, id);
-		return 0;
+		return;
 	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -547,7 +550,7 @@ static __always_inline int call_leave(
 	if (!depth) {
 		thread_changed(t);
 		change_end(t);
-		return 0;
+		return;
 	}
 	if (t->ret_sp == sp)
 		now = t->ret_ns; /* the second probe of one return */
@@ -573,8 +576,6 @@ static __always_inline int call_leave(
 	frame_pop(t, depth);
 	thread_changed(t);
 	change_end(t);
-	hit_end(t->timed_ns, t->timed_kind);
-	return 0;
 }
 
 SEC("uretprobe")
@@ -589,7 +590,9 @@ int function_return(struct pt_regs *ctx)
 	t = probed_thread(ctx, task, open, 0, &id);
 	if (!t)
 		return 0;
-	return call_leave(ctx, task, t, open, PT_REGS_SP(ctx) - RETURN_SP_OFFSET, id);
+	call_leave(ctx, task, t, open, PT_REGS_SP(ctx) - RETURN_SP_OFFSET, id);
+	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
 }
 
 /* The stack pointer that a function had at its entry, at a place on its way out. */
@@ -628,13 +631,14 @@ int function_exit(struct pt_regs *ctx)
 	cookie = bpf_get_attach_cookie(ctx);
 	sp = exit_sp(ctx, cookie);
 	if (cookie & PROBE_COOKIE_PYTHON) {
-		if (!python_leave(ctx, t, id, cookie, sp)) {
-			hit_end(t->timed_ns, t->timed_kind);
-			return 0;
-		}
+		if (!python_leave(ctx, t, id, cookie, sp))
+			goto out;
 		sp = t->python_sp;
 	}
-	return call_leave(ctx, task, t, open, sp, id);
+	call_leave(ctx, task, t, open, sp, id);
+out:
+	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
 }
 
 /* Whether the comparison before this place found its operands equal. */
@@ -651,33 +655,23 @@ static __always_inline bool found_equal(struct pt_regs *ctx)
  * A thread has arrived at a barrier and been counted there: SITE_ARRIVAL. The only probe of the whole wait,
  * see wait.bpf.h. Engines pass hundreds of barriers in each step.
  */
-SEC("uprobe")
-int barrier_arrival(struct pt_regs *ctx)
+static __always_inline void arrive(struct pt_regs *ctx, struct task_struct *task, struct thread *t, u32 id, bool last)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool last = found_equal(ctx);
 	u64 regs[REG_MAX], now, key;
-	u32 id, before, group, changes;
-	struct thread *t;
+	u32 before, group, changes;
 	struct probe *p;
 	struct who w;
 
-	keep_stack(ctx);
-	if (!enabled)
-		return 0;
-	t = probed_thread(ctx, task, 1, 1, &id);
-	if (!t)
-		return 0;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
-		return 0;
+		return;
 	if (!p->hit)
 		p->hit = 1;
 	if (p->engine)
 		engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx));
 	changes = shed_changes(p);
 	if (changes & 1)
-		return 0;
+		return;
 	group = p->group.reg;
 	regs_read(ctx, regs);
 	key = group < REG_MAX ? regs[group] >> (p->group.off[0] & 63) : 0;
@@ -712,6 +706,23 @@ int barrier_arrival(struct pt_regs *ctx)
 		t->role = ST_BARRIER;
 	thread_changed(t);
 	change_end(t);
+}
+
+SEC("uprobe")
+int barrier_arrival(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool last = found_equal(ctx);
+	struct thread *t;
+	u32 id;
+
+	keep_stack(ctx);
+	if (!enabled)
+		return 0;
+	t = probed_thread(ctx, task, 1, 1, &id);
+	if (!t)
+		return 0;
+	arrive(ctx, task, t, id, last);
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }

@@ -77,17 +77,17 @@ int node_entry(struct pt_regs *ctx)
 		return 0;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p || shed_changes(p) & 1)
-		return 0;
+		goto out;
 	if (!p->hit)
 		p->hit = 1;
 	regs_read(ctx, regs);
 	fetch_all(regs, p, vals);
 	if (!when_holds(p, vals) || !vals[0])
-		return 0;
+		goto out;
 	room = bpf_map_lookup_elem(&node_rooms, &zero);
 	if (!room || __sync_lock_test_and_set(&room->busy, 1)) {
 		count_lost(group, REC_NODE);
-		return 0;
+		goto out;
 	}
 	size = now_ns();
 	hdr_fill(&room->r.h, REC_NODE, size, size, task->tgid, task->pid, id, 0);
@@ -104,6 +104,7 @@ int node_entry(struct pt_regs *ctx)
 	if (size > sizeof(room->r) || !ring || bpf_ringbuf_output(ring, &room->r, size, BPF_RB_NO_WAKEUP))
 		count_lost(group, REC_NODE);
 	WRITE_ONCE(room->busy, 0);
+out:
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }

@@ -58,8 +58,10 @@ static __always_inline int call_ends(struct pt_regs *regs, long ret, bool stacks
 	begin = hit_begin(t, HIT_SYSCALL);
 	if (!t->in_syscall) {
 		thread_adopt(t); /* it was not seen coming onto the CPU */
-		if (!t->in_syscall)
+		if (!t->in_syscall) {
+			hit_end(begin, HIT_SYSCALL);
 			return 0;
+		}
 	}
 	change_begin(t);
 	now = call_end(t, &t->in_syscall, ST_SYSCALL);
