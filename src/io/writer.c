@@ -73,6 +73,8 @@ struct writer {
 	unsigned int n_spares;
 	bool waiting; /* for `more` */
 	bool ending, abandoned;
+	char tail[WRITER_TAIL_MAX];
+	size_t tail_len;
 
 	_Atomic size_t memory;        /* of all blocks; changed with the lock */
 	_Atomic uint64_t written;     /* of the committed bytes; includes those discarded after an error */
@@ -219,6 +221,28 @@ static int check_free(struct writer *w)
 	return 0;
 }
 
+/* Ends the file as it is: the next write begins where the tail does. */
+static int write_tail(struct writer *w)
+{
+	uint64_t offset = w->offset;
+	char tail[WRITER_TAIL_MAX];
+	size_t len;
+	int err;
+
+	pthread_mutex_lock(&w->lock);
+	len = w->regular ? w->tail_len : 0;
+	memcpy(tail, w->tail, len);
+	pthread_mutex_unlock(&w->lock);
+	if (!len)
+		return 0;
+	lseek(w->fd, (off_t)offset, SEEK_SET); /* a torn event may have been cut off */
+	err = w->gzip ? write_members(w, tail, len) : write_all(w, tail, len);
+	lseek(w->fd, (off_t)offset, SEEK_SET);
+	w->offset = offset;
+	atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
+	return err;
+}
+
 /* After an error everything else is discarded. */
 static void write_ready(struct writer *w, const char *data, size_t len)
 {
@@ -232,6 +256,7 @@ static void write_ready(struct writer *w, const char *data, size_t len)
 		return;
 	atomic_store_explicit(&w->progress_ns, clock_mono_ns(), memory_order_relaxed);
 	err = w->gzip ? write_members(w, data, len) : write_all(w, data, len);
+	err = write_tail(w) ?: err;
 	if (err)
 		w->error = err;
 }
@@ -537,6 +562,8 @@ int writer_close(struct writer *w)
 
 	if (!w)
 		return 0;
+	if (!w->regular)
+		writer_append(w, w->tail, w->tail_len);
 	err = writer_sync(w);
 	pthread_mutex_lock(&w->lock);
 	w->ending = true;
@@ -608,6 +635,14 @@ int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **
 out:
 	writer_free(w);
 	return -ENOMEM;
+}
+
+void writer_set_tail(struct writer *w, const char *text, size_t len)
+{
+	pthread_mutex_lock(&w->lock);
+	memcpy(w->tail, text, len);
+	w->tail_len = len;
+	pthread_mutex_unlock(&w->lock);
 }
 
 void writer_keep_free(struct writer *w, const struct writer_floor *floor)

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define WRITER_TAIL_MAX 64
 #define WRITER_EVENT_MAX 8192 /* bytes of one event, at most; real ones have 100 to 500 */
 
 /* The most memory, in bytes, for what is not written yet; and how much of it is reserved for what
@@ -44,6 +45,10 @@ struct writer_floor {
 
 /* Takes over fd; `name` is for messages and is copied. -ENOMEM: fd is still open. */
 int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer);
+
+/* What ends the file after each write, from the next one on, and is overwritten by what follows: an object of JSON is whole at
+ * any moment. Of at most WRITER_TAIL_MAX bytes and not shorter than the one before. What is no file gets it at the end. */
+void writer_set_tail(struct writer *w, const char *text, size_t len);
 
 /* Call before anything is written. When less than that is free, nothing more is written, as on a
  * full disk (-ENOSPC). The thread checks as often as that takes. */

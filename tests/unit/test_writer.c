@@ -264,9 +264,11 @@ TEST(test_pipe)
 
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	assert_int_equal(writer_new(fds[1], "pipe", WRITER_PLAIN, &f.w), 0);
-	for (int i = 0; i < 10; i++)
+	writer_set_tail(f.w, "\n]\n", 3); /* it comes once, at the end */
+	for (int i = 0; i < 10; i++) {
 		put_event(&f, 3000);
-	put_end(&f);
+		assert_int_equal(writer_sync(f.w), 0);
+	}
 	assert_int_equal(writer_close(f.w), 0);
 	n = read(fds[0], out, sizeof(out));
 	assert_true(n > 10 * 2990 && n <= 10 * 3000 + 3);
@@ -443,6 +445,49 @@ TEST(test_gzip_large)
 	file_done(&f);
 }
 
+/* ---- an end that is always there ---- */
+
+#define TAIL "\n]\n"
+
+static void check_ended(struct file *f, enum writer_mode mode)
+{
+	struct members m = {};
+	const char *text;
+
+	file_read(f);
+	if (mode == WRITER_GZIP)
+		read_members(f, &m, false);
+	text = m.text ? m.text : f->text;
+	assert_string_equal(text + strlen(text) - strlen(TAIL), TAIL);
+	assert_ptr_equal(strstr(text, TAIL), text + strlen(text) - strlen(TAIL)); /* and nowhere else */
+	assert_int_equal(count_events(text, strlen(text)), f->events);
+	free(m.text);
+}
+
+/* After each write the file is whole, and goes on where the end was. */
+TEST(test_tail)
+{
+	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct file f;
+
+		file_open(&f, modes[i], 0);
+		writer_set_tail(f.w, TAIL, strlen(TAIL));
+		for (unsigned int k = 0; k < 100; k++) {
+			for (unsigned int n = draw(5); n < 5; n++)
+				put_event(&f, draw_size());
+			if (k == 50 && modes[i] == WRITER_PLAIN)
+				writer_set_tail(f.w, "\n\n\n" TAIL, strlen("\n\n\n" TAIL));
+			assert_int_equal(writer_sync(f.w), 0);
+			check_ended(&f, modes[i]);
+		}
+		assert_int_equal(writer_close(f.w), 0);
+		check_ended(&f, modes[i]);
+		file_done(&f);
+	}
+}
+
 TEST(test_nothing)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES };
@@ -542,6 +587,26 @@ static void check_limited(enum writer_mode mode, size_t limit)
 	}
 	assert_true(n > 0 && n < f.events);
 	file_done(&f);
+}
+
+/* Where an event was cut off there is the end, if there is room for it. */
+TEST(test_limit_tail)
+{
+	unsigned int ended = 0;
+
+	for (unsigned int i = 0; i < cases(20, 5); i++) {
+		struct file f;
+
+		file_open(&f, WRITER_PLAIN, 0);
+		writer_set_tail(f.w, TAIL, strlen(TAIL));
+		assert_int_equal(write_limited(&f, WRITER_PLAIN, 3 * PAGE + draw(40 * PAGE)).closed, -EFBIG);
+		file_read(&f);
+		assert_int_equal(strlen(f.text), f.len); /* nothing is left out */
+		ended += !strcmp(f.text + f.len - strlen(TAIL), TAIL);
+		assert_true(count_events(f.text, f.len) > 0);
+		file_done(&f);
+	}
+	assert_true(ended > 0);
 }
 
 TEST(test_limit)
