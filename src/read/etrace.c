@@ -278,6 +278,8 @@ static uint64_t record_function(const struct json_node *node)
 	const struct json_node *attrs = node_get(node, "attrs");
 	const char *name;
 
+	if (node_get(node, "cat")) /* a kernel that the linker has added: a copy of its operator's node */
+		return 0;
 	if (!node_is(attrs, JSON_ARRAY))
 		return node_u64(node_get(node, "rf_id")); /* before schema 1.0.3 */
 	json_for_each (attr, attrs) {

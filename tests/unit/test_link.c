@@ -538,6 +538,19 @@ TEST_WITH(test_et, NULL, clear)
 	assert_int_equal(l.list[1]->to, 0);
 }
 
+/* Chakra's linker adds kernels, which have all that their operator has. */
+TEST_WITH(test_et_linked, NULL, clear)
+{
+	assert_int_equal(
+		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::mul") ",{\"cat\":\"kernel\",\"id\":3,\"name\":\"k\",\"ctrl_deps\":2,"
+										   "\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":3}]}")),
+		0);
+	assert_int_equal(l.list[1]->et.nodes, 3);
+	assert_int_equal(l.list[1]->et.operators, 1);
+	assert_int_equal(l.list[1]->et.found, 1);
+}
+
 TEST_WITH(test_et_refused, NULL, clear)
 {
 	static const struct {
