@@ -85,7 +85,7 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
 		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); or an execution trace, .et "
-		"(Chakra); may be repeated (default: inftrace-COMM-PID.json, or .pftrace with -e +samples; none with --profile alone)",
+		"(Chakra); or what PyTorch's tools take, .kineto.json[.gz] and .et.json; may be repeated (default: inftrace-COMM-PID.json, or .pftrace with -e +samples; none with --profile alone)",
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
 	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 if a record was lost, with 2 if no file has what -u names", 2 },

@@ -55,7 +55,7 @@ static const struct argp_option options[] = {
 		2 },
 	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
-		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et (default: json)", 2 },
+		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et,et.json,kineto.json,kineto.json.gz (default: json)", 2 },
 	{ "chakra-names", OPT_CHAKRA_NAMES, NULL, 0,
 		"name the traces in --output-dir kineto_pidPID_MS.json and chakra_trace_pidPID_MS.et", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
@@ -113,7 +113,7 @@ static int parse_number(const char *option, const char *arg, uint32_t least, uin
 
 static int add_format(struct record_options *o, const char *name)
 {
-	static const char *const known[] = { "json", "json.gz", "pftrace", "pftrace.gz", "et" };
+	static const char *const known[] = { "json", "json.gz", "pftrace", "pftrace.gz", "et", "et.json", "kineto.json", "kineto.json.gz" };
 	const size_t n_known = sizeof(known) / sizeof(known[0]);
 	const char *format = NULL, *nearest;
 
@@ -125,7 +125,7 @@ static int add_format(struct record_options *o, const char *name)
 	if (!format) {
 		nearest = nearest_name(name, known, n_known);
 		log_error("--format: '%.40s' is not a format%s%s; there are json, json.gz, "
-			  "pftrace, pftrace.gz, et",
+			  "pftrace, pftrace.gz, et, et.json, kineto.json, kineto.json.gz",
 			name, nearest ? "; nearest: " : "", nearest ? nearest : "");
 		return -EINVAL;
 	}
@@ -347,7 +347,7 @@ static int check_together(const struct record_options *o)
 	for (size_t i = 0; i < o->n_outputs && o->max_size; i++) {
 		if (!strcmp(o->outputs[i], "-"))
 			return refuse("--max-size: output to stdout cannot be split into files");
-		if (text_has_suffix(o->outputs[i], ".et"))
+		if (output_is_et(o->outputs[i]))
 			return refuse("--max-size: an execution trace cannot be split into files");
 	}
 	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;

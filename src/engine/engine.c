@@ -609,7 +609,7 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 			r, "name", "%s: %s", text_printable(shown, sizeof(shown), e->name), why);
 	if (e->declared && (s->role != ROLE_OP || s->name_part < 0))
 		return preset_error(r, "declared", "is for operators with a part of a C++ name as their \"name\"");
-	if (e->declared && r->pt->nodes && !(s->declared = strdup(e->declared)))
+	if (e->declared && r->pt->declared && !(s->declared = strdup(e->declared)))
 		return -ENOMEM;
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(

@@ -164,6 +164,7 @@ struct probe_table {
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 	bool dear_ends; /* of probes with `exits`: also where each call pays for a single-stepped instruction */
 	bool nodes;      /* and copy the nodes of operators, which only execution traces show */
+	bool declared;   /* and have the names of what a file declares, as PyTorch's own traces have them */
 };
 
 void probe_table_free(struct probe_table *pt);

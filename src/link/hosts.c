@@ -160,6 +160,7 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 	if (!err && r->has_clock) {
 		f->kind = LINK_CHROME;
 		f->torn = form.open;
+		numbereds_sort(&f->operators); /* in Kineto's form it has some */
 		f->first_ns += f->begin_ns;
 		f->last_ns += f->begin_ns;
 	} else if (!err) {

@@ -265,7 +265,7 @@ static int relate_et(struct link *l, struct linked *d)
 	for (size_t i = 0; i <= l->n; i++) {
 		struct linked *kineto = i < l->n ? l->list[i] : NULL;
 
-		if (kineto && kineto->file.kind != LINK_KINETO)
+		if (kineto && kineto->file.kind != LINK_KINETO && !kineto->file.operators.n)
 			continue;
 		if (!kineto && d->et_compared)
 			break;

@@ -84,6 +84,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	c->probes.op_detail = o->op_detail;
 	c->probes.dear_ends = o->has_budget; /* which turns them off */
 	c->probes.nodes = record_wants_nodes(o, false);
+	c->probes.declared = record_wants_declared(o);
 	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o))
 		err = load_presets(c, o);
 	for (size_t i = 0; i < o->n_uprobes && !err; i++)

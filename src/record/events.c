@@ -74,15 +74,31 @@ void events_listening(struct record_options *o)
 	}
 }
 
+bool output_is_et(const char *name)
+{
+	return text_has_suffix(name, ".et") || text_has_suffix(name, ".et.json");
+}
+
 bool record_wants_nodes(const struct record_options *o, bool only)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < o->n_outputs; i++)
-		n += text_has_suffix(o->outputs[i], ".et");
+		n += output_is_et(o->outputs[i]);
 	for (size_t i = 0; i < o->n_formats; i++)
-		n += !strcmp(o->formats[i], "et");
+		n += !strncmp(o->formats[i], "et", 2);
 	return only ? n && n == o->n_outputs + o->n_formats && !record_is_flight(o) : n;
+}
+
+bool record_wants_declared(const struct record_options *o)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_outputs; i++)
+		n += text_has_suffix(o->outputs[i], ".kineto.json") || text_has_suffix(o->outputs[i], ".kineto.json.gz");
+	for (size_t i = 0; i < o->n_formats; i++)
+		n += !strncmp(o->formats[i], "kineto", 6);
+	return n || record_wants_nodes(o, false);
 }
 
 static bool wants_presets(const struct record_options *o)

@@ -252,6 +252,9 @@ static const struct {
 	{ "pftrace", 192 << 10, 6 << 20 },
 	{ "pftrace.gz", 896 << 10, 7 << 20 },
 	{ "et", 64 << 10, 40 << 20 }, /* the nodes of steps that are not complete */
+	{ "et.json", 64 << 10, 40 << 20 },
+	{ "kineto.json", 64 << 10, 2560 << 10 },
+	{ "kineto.json.gz", 768 << 10, 3584 << 10 },
 };
 
 #define RECORD_COST 512 /* of each format, and record */

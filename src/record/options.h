@@ -33,7 +33,7 @@ enum event {
 #define MIN_STACK_DEFAULT_NS 1000000
 
 #define OUTPUTS_MAX 8
-#define FORMATS_MAX 5
+#define FORMATS_MAX 8
 
 struct trigger_set;
 struct view;
@@ -87,7 +87,7 @@ struct record_options {
 	uint32_t max_steps_each;          /* for each process */
 	const char *output_dir;           /* of windows and dumps; set with these */
 	bool chakra_names; /* of the traces there, as the other tool calls them */
-	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et" */
+	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et", ... */
 	size_t n_formats;
 	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */
 	struct trigger_set *triggers;
@@ -125,6 +125,12 @@ bool record_wants_faults(const struct record_options *o);
 
 /* Whether an output is an execution trace; only: all are, and there is no other trace. */
 bool record_wants_nodes(const struct record_options *o, bool only);
+
+/* Whether operators are to have the names that their file declares. */
+bool record_wants_declared(const struct record_options *o);
+
+/* Whether the name of an output says that it is an execution trace. */
+bool output_is_et(const char *name);
 
 static inline bool record_wants_profile(const struct record_options *o)
 {

@@ -288,16 +288,20 @@ struct format {
 	const char *suffix;
 	enum writer_mode mode;
 	int (*open)(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+	bool kineto; /* in the form of PyTorch's profiler */
 };
 
 static const struct format traces[] = {
-	{ ".pftrace", WRITER_PACKETS, perfetto_sink_new },
-	{ ".pftrace.gz", WRITER_PACKETS_GZIP, perfetto_sink_new },
-	{ ".et", WRITER_PACKETS, chakra_sink_new },
-	{ ".gz", WRITER_GZIP, chrome_sink_new },
-	{ "", WRITER_PLAIN, chrome_sink_new },
+	{ ".pftrace", WRITER_PACKETS, perfetto_sink_new, false },
+	{ ".pftrace.gz", WRITER_PACKETS_GZIP, perfetto_sink_new, false },
+	{ ".et", WRITER_PACKETS, chakra_sink_new, false },
+	{ ".et.json", WRITER_PLAIN, chakra_sink_new, true },
+	{ ".kineto.json", WRITER_PLAIN, chrome_sink_new, true },
+	{ ".kineto.json.gz", WRITER_GZIP, chrome_sink_new, true },
+	{ ".gz", WRITER_GZIP, chrome_sink_new, false },
+	{ "", WRITER_PLAIN, chrome_sink_new, false },
 };
-static const struct format profiles = { "", WRITER_LINES, profile_new };
+static const struct format profiles = { "", WRITER_LINES, profile_new, false };
 
 static const struct format *format_of(const char *name, bool profile)
 {
@@ -327,6 +331,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 	o->on_file_arg = rec->on_file_arg;
 	mine.output = number;
 	mine.et_steps = opt->et_steps;
+	mine.kineto = format->kineto;
 	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, format->mode);
 	if (fd >= 0)
 		err = writer_new(fd, message_name(o, record_by_time(opt), part), format->mode, &o->file.w);
@@ -391,7 +396,7 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
 		const char *suffix = profile ? "jsonl" : o->formats[i];
-		const char *trace = !o->chakra_names ? "trace" : strcmp(suffix, "et") ? "kineto" : "chakra_trace";
+		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto" : "chakra_trace";
 		char *name = name_by_time(o, profile ? "profile" : trace, rec->tgid, ms, suffix);
 
 		if (!name)

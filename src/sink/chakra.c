@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "io/writer.h"
+#include "sink/request_feed.h"
 #include "sink/sink.h"
 #include "util/list_room.h"
 #include "util/log.h"
@@ -36,6 +37,7 @@ struct kept_step {
 struct last_node {
 	uint32_t tid; /* 0: unused */
 	uint64_t id;
+	uint64_t thread; /* in PyTorch's form: the node that stands for it; 0: none yet */
 };
 
 struct chakra {
@@ -47,6 +49,7 @@ struct chakra {
 	struct last_node last[THREADS_KEPT_MAX];
 	unsigned int next_last; /* which is forgotten next */
 	uint64_t next_id, written, left_out, unplaced;
+	uint32_t pid; /* of the first step */
 };
 
 static void step_drop(struct chakra *c, struct kept_step *k)
@@ -84,7 +87,7 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 	const struct node_fields *f = &c->rec.probes->specs[r->h.id].node;
 	struct kept_step *k;
 
-	if (!f->layout.bytes)
+	if (!f->layout.bytes || c->rec.kineto)
 		return;
 	k = r->step ? step_get(c, r->step) : NULL;
 	if (!k) {
@@ -130,7 +133,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	struct kept_step *k;
 	struct et_comm comm;
 
-	if (s->role == ROLE_TRANSFER && et_comm_read(s, r, &comm)) {
+	if (s->role == ROLE_TRANSFER && !c->rec.kineto && et_comm_read(s, r, &comm)) {
 		take_comm(c, r, &comm);
 		return;
 	}
@@ -151,6 +154,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.op = op_of(s, r),
 		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
 		.declared = s->declared,
+		.number = request_feed_number(c->rec.requests),
 	};
 	c->n_calls++;
 }
@@ -224,6 +228,34 @@ static void choose_calls(struct chakra *c, struct kept_step *k)
 	k->s.n_calls = n;
 }
 
+/* In PyTorch's form: the threads that have no node yet, and the end as it is with this step. */
+static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
+{
+	uint64_t end_ns = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct last_node *l = last_of(c, k->s.calls[i].tid);
+
+		end_ns = k->s.calls[i].end_ns > end_ns ? k->s.calls[i].end_ns : end_ns;
+		if (l->thread)
+			continue;
+		l->thread = c->next_id++;
+		writer_commit(c->w, et_json_thread(writer_reserve(c->w), l->thread, l->tid));
+	}
+	c->pid = c->pid ? c->pid : k->tgid;
+	et_json_end(c->w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
+}
+
+static char *write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
+{
+	uint64_t thread;
+
+	if (!c->rec.kineto)
+		return et_write_call(writer_reserve(c->w), call, context);
+	thread = last_of(c, call->tid)->thread; /* 0: of more threads than are kept */
+	return et_json_call(writer_reserve(c->w), call, thread ? thread : ET_JSON_ROOT);
+}
+
 /* Calls that are operators by themselves. */
 static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
 {
@@ -231,9 +263,11 @@ static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before
 
 	if (!n)
 		return 0;
+	if (c->rec.kineto)
+		begin_json(c, k, n);
 	et_calls_resolve(&k->s, c->next_id, before);
 	for (size_t i = 0; i < n; i++)
-		writer_commit(c->w, et_write_call(writer_reserve(c->w), &k->s.calls[i], context));
+		writer_commit(c->w, write_call(c, &k->s.calls[i], context));
 	return n;
 }
 
@@ -362,8 +396,13 @@ int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	c->sink.ops = &chakra_ops;
 	c->rec = *rec;
 	c->w = w;
-	c->next_id = 1;
-	writer_commit(w, et_write_metadata(writer_reserve(w), NULL));
+	c->next_id = rec->kineto ? ET_JSON_ROOT + 1 : 1;
+	if (rec->kineto) {
+		et_json_end(w, 0, rec->start_mono_ns);
+		writer_commit(w, et_json_begin(writer_reserve(w), rec->start_real_ns, rec->start_mono_ns));
+	} else {
+		writer_commit(w, et_write_metadata(writer_reserve(w), NULL));
+	}
 	*ret_sink = &c->sink;
 	return 0;
 }

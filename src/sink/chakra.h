@@ -47,6 +47,7 @@ struct et_call {
 	uint32_t op; /* ET_NO_OP: not told */
 	const char *name; /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
 	const char *declared; /* its name and that of its overload, as "aten::add.Tensor"; NULL: not known */
+	uint64_t number; /* that other traces in PyTorch's form have for it */
 	uint64_t id;
 	uint64_t parent, after; /* within which call it is, and which one of its thread began before it; 0: none */
 	uint64_t own_ns; /* outside of calls within it */
@@ -110,5 +111,16 @@ char *et_write_metadata(char *p, const char *engine);
 char *et_write_node(char *p, const struct et_node *n, const struct et_context *c);
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c);
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c);
+
+#define ET_JSON_ROOT 1 /* the id of the process */
+
+struct writer;
+
+/* In PyTorch's form (chakra_json.c): the begin with the process, a thread, and a call on one, of at most WRITER_EVENT_MAX bytes
+ * each. The end is the file's from now on. */
+char *et_json_begin(char *p, uint64_t real_ns, uint64_t mono_ns);
+char *et_json_thread(char *p, uint64_t id, uint32_t tid);
+char *et_json_call(char *p, const struct et_call *c, uint64_t thread);
+void et_json_end(struct writer *w, uint32_t pid, uint64_t mono_ns);
 
 #endif

@@ -6,6 +6,7 @@
 #include "sink/chakra.h"
 
 #include "io/writer.h"
+#include "sink/derive.h"
 #include "sink/proto.h"
 #include "util/names.h"
 
@@ -172,12 +173,13 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
 	const uint64_t after[] = { call->after, call->parent };
-	const char *name = call->declared ? call->declared : call->name;
+	size_t len;
+	const char *name = operator_name(call->declared, call->name, &len);
 	char *begin = p;
 
 	p += 2;
 	p = proto_u64(p, NODE_ID, call->id);
-	p = proto_text(p, NODE_NAME, name, call->declared ? strcspn(name, ".") : strlen(name));
+	p = proto_text(p, NODE_NAME, name, len);
 	p = proto_u64(p, NODE_TYPE, COMP_NODE);
 	p = packed(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
 	p = proto_u64(p, NODE_START_MICROS, (call->start_ns + c->real_ns) / 1000);

@@ -14,6 +14,7 @@
 #include "sink/chrome.h"
 #include "sink/derive.h"
 #include "sink/left_out.h"
+#include "sink/request_feed.h"
 #include "sink/stack_text.h"
 #include "util/clock.h"
 #include "util/host_id.h"
@@ -197,6 +198,18 @@ static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
 }
 
+char *chrome_begin(struct chrome_sink *c, char *p)
+{
+	static const char end[] = "\n]}\n";
+
+	c->begun = true;
+	if (!c->rec.kineto)
+		return fmt_lit(p, "[\n");
+	writer_set_tail(c->w, end, sizeof(end) - 1);
+	p = fmt_u64(fmt_lit(p, "{\"schemaVersion\":1,\"baseTimeNanoseconds\":"), c->rec.start_real_ns);
+	return fmt_lit(p, ",\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+}
+
 struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid)
 {
 	char *p = head->text;
@@ -237,7 +250,7 @@ struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 	unsigned int lane;
 	bool new_lane;
 
-	if (c->workers.share) {
+	if (c->workers.share && !c->rec.kineto) {
 		lane = workers_lane(&c->workers, h, &new_lane);
 		if (lane && new_lane)
 			name_lane(c, h->tgid, lane);
@@ -489,12 +502,26 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 	return p;
 }
 
+/* An operator as PyTorch's profiler (Kineto) has it, with the number that it has in an execution trace. */
+static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r, bool *first)
+{
+	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
+	uint64_t number = request_feed_number(c->rec.requests);
+	size_t len;
+	const char *name = operator_name(s->declared, probe_spec_name(s, r->vals), &len);
+
+	p = fmt_json_str(p, name, len);
+	p = fmt_u64(fmt_lit(p, ",\"cat\":\"cpu_op\",\"args\":{\"External id\":"), number);
+	*first = false;
+	return fmt_u64(fmt_lit(p, ",\"Record function id\":"), number);
+}
+
 static void write_function(struct chrome_sink *c, const struct rec_function *r)
 {
 	const struct probe_spec *s;
 	struct place at;
 	const uint64_t *counts;
-	bool first = true;
+	bool first = true, op;
 	char *p;
 
 	if (r->h.id >= c->rec.probes->n)
@@ -502,11 +529,16 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	s = &c->rec.probes->specs[r->h.id];
 	counts = probe_record_counts(s, r);
 	at = chrome_place(c, &r->h);
-	p = s->flags & PROBE_F_INSTANT ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
-	p = fmt_name(c, p, probe_spec_name(s, r->vals));
-	p = fmt_lit(p, ",\"cat\":");
-	p = fmt_name(c, p, probe_role_name(s->role));
-	p = fmt_lit(p, ",\"args\":{");
+	op = c->rec.kineto && s->role == ROLE_OP;
+	p = s->flags & PROBE_F_INSTANT && !op ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
+	if (op) {
+		p = kineto_op(c, p, r, &first);
+	} else {
+		p = fmt_name(c, p, probe_spec_name(s, r->vals));
+		p = fmt_lit(p, ",\"cat\":");
+		p = fmt_name(c, p, probe_role_name(s->role));
+		p = fmt_lit(p, ",\"args\":{");
+	}
 	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
 	if (counts)
 		p = counts_fmt(p, &c->rec.counters, counts, &first);
@@ -554,8 +586,13 @@ static void write_step_span(
 	char *p;
 
 	p = span_begin(c, &r->h, at->pid, at->tid);
-	p = fmt_name(c, p, probe_spec_name(s, r->vals));
-	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
+	if (c->rec.kineto && !own_track) { /* as PyTorch's profiler marks steps */
+		p = fmt_u32(fmt_lit(p, "\"ProfilerStep#"), r->number);
+		p = fmt_lit(p, "\",\"cat\":\"user_annotation\",\"args\":{");
+	} else {
+		p = fmt_name(c, p, probe_spec_name(s, r->vals));
+		p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
+	}
 	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
 	if (!first)
 		*p++ = ',';
@@ -950,7 +987,8 @@ static void begin_file(struct chrome_sink *c)
 static void end_file(struct chrome_sink *c)
 {
 	clock_instant_now(c);
-	writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
+	if (!c->rec.kineto)
+		writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
 }
 
 static void chrome_rotate(struct sink *s, struct writer *w)

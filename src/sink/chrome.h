@@ -127,16 +127,17 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 struct arrow;
 void chrome_arrow(struct chrome_sink *c, const struct arrow *a);
 
+/* What is in front of the first event. */
+char *chrome_begin(struct chrome_sink *c, char *p);
+
 /* ---- pieces of an event ---- */
 
 static inline char *event_begin(struct chrome_sink *c)
 {
 	char *p = writer_reserve(c->w);
 
-	if (!c->begun) {
-		c->begun = true;
-		return fmt_lit(p, "[\n");
-	}
+	if (!c->begun)
+		return chrome_begin(c, p);
 	return fmt_lit(p, ",\n");
 }
 

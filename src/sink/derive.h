@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "record.h"
 #include "util/counters.h"
@@ -62,5 +63,12 @@ struct behind_row {
  */
 size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);
+
+/* What PyTorch's own traces call an operator: as it is declared, without its overload. declared NULL: its name. */
+static inline const char *operator_name(const char *declared, const char *name, size_t *ret_len)
+{
+	*ret_len = declared ? strcspn(declared, ".") : strlen(name);
+	return declared ? declared : name;
+}
 
 #endif

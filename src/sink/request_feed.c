@@ -19,6 +19,7 @@ struct request_feed {
 	struct request_pairs *pairs; /* NULL: sockets are not recorded */
 	struct reader *readers;
 	size_t n_readers;
+	uint64_t number;
 };
 
 /* Tells every reader that wants to know. */
@@ -160,6 +161,7 @@ static void feed_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct request_feed *f = (struct request_feed *)s;
 
+	f->number++;
 	sink_record(f->inner, rec, size);
 	if (rec->kind == REC_STEP && rec->id < f->probes->n)
 		feed_step(f, (const struct rec_step *)rec);
@@ -278,6 +280,11 @@ void request_feed_remove(struct request_feed *f, const void *arg)
 bool request_feed_joins(const struct request_feed *f)
 {
 	return f && f->pairs;
+}
+
+uint64_t request_feed_number(const struct request_feed *f)
+{
+	return f ? f->number : 0;
 }
 
 void request_feed_free(struct request_feed *f)

@@ -46,6 +46,9 @@ void request_feed_remove(struct request_feed *f, const void *arg);
 /* Whether requests on sockets are recorded as well, so that `sequence` is called. f NULL: no. */
 bool request_feed_joins(const struct request_feed *f);
 
+/* The number of the record that it is passing on, from 1: the same one for all of its sinks. f NULL: 0. */
+uint64_t request_feed_number(const struct request_feed *f);
+
 /* Makes it the sink in front of another one, which it takes over: closing it closes that. */
 struct sink *request_feed_sink(struct request_feed *f, struct sink *inner);
 

@@ -55,6 +55,7 @@ struct recording {
 	struct request_feed *requests; /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	uint32_t et_steps;   /* of an execution trace, at most; 0: all */
+	bool kineto;         /* this output has the form that PyTorch's own profiler writes */
 	const char *command_line; /* how it was started; NULL: unknown */
 	const struct host_id *host; /* NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */

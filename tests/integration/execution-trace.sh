@@ -93,10 +93,10 @@ nodes_of() {
 	"$INFTRACE" validate "$1" | sed -n 's/.*: execution trace, \([0-9]*\) nodes.*/\1/p'
 }
 
-# A file for each window, with whole steps only: three of one token each, whose graphs have as many operators.
+# Files for each window, with whole steps only: three of one token each, whose graphs have as many operators.
 test_windows() {
 	mkdir "$TMP/windows"
-	engine_started windows --strict --window manual --max-steps 3 --output-dir "$TMP/windows" --format et,json -- \
+	engine_started windows --strict --window manual --max-steps 3 --output-dir "$TMP/windows" --format et,json,et.json,kineto.json.gz -- \
 		"$DRIVER" -w -q -n 40 -r 1000000 -t 2 -N "$TMP/windows.nodes" "${MODEL_ARGS[@]}"
 	for i in 0 1; do
 		timeout 60 "$INFTRACE" start --pid "$TRACER" >"$TMP/windows.told"
@@ -109,7 +109,7 @@ test_windows() {
 	each=$(grep -E '^."step":1,' "$TMP/windows.nodes" | grep -c '"empty":false')
 	same "windows: a file for each" "$(find "$TMP/windows" -name '*.et' | wc -l)" 2
 	for f in "$TMP"/windows/*.et; do
-		check "windows: is valid" "$INFTRACE" validate "$f"
+		check "windows: is valid" "$INFTRACE" validate "$f" "${f%.et}.et.json" "${f%.et}.kineto.json.gz"
 		same "windows: three steps" "$(nodes_of "$f")" "$((3 * each))"
 	done
 }
@@ -119,6 +119,12 @@ test_no_engine() {
 	check_rc "no engine: it is said" 0 "has no operators" "$INFTRACE" record -o "$TMP/none.et" -- sleep 0
 	: >"$TMP/none.nodes"
 	check "no engine: the file can be read" "$ET" "$TMP/none.et" "$TMP/none.nodes"
+	check_rc "no engine: it is said in PyTorch's form" 0 "has no operators" "$INFTRACE" record -o "$TMP/none.et.json" -o "$TMP/none.kineto.json" -- sleep 0
+	check "no engine: which has a process and no more" python3 -c '
+import json, sys
+e, k = map(json.load, map(open, sys.argv[1:]))
+assert [n["id"] for n in e["nodes"]] == [1] and e["pid"] == 0 and k["traceEvents"]' "$TMP/none.et.json" "$TMP/none.kineto.json"
+	check "no engine: and is valid" "$INFTRACE" validate "$TMP/none.et.json" "$TMP/none.kineto.json"
 }
 
 test_refused() {
@@ -126,6 +132,8 @@ test_refused() {
 		"$INFTRACE" record -e sched -o "$TMP/refused.et" -- true
 	check_rc "split into files" 2 "cannot be split" \
 		"$INFTRACE" record --max-size 1MB -o "$TMP/refused.et" -- true
+	check_rc "split into files, in PyTorch's form" 2 "cannot be split" \
+		"$INFTRACE" record --max-size 1MB -o "$TMP/refused.et.json" -- true
 	check_rc "compressed" 2 "must end in" "$INFTRACE" record -o "$TMP/refused.et.gz" -- true
 	check_rc "steps of no execution trace" 2 "needs an execution trace" "$INFTRACE" record --et-steps 3 -o "$TMP/refused.json" -- true
 	check_rc "no steps" 2 "et-steps" "$INFTRACE" record --et-steps 0 -o "$TMP/refused.et" -- true

@@ -96,19 +96,88 @@ else
 	operators "next" "$TOP/tests/engines/in_root" "$root" "$TMP/next" python3 /mnt/torch_model.py /mnt/go /mnt/counts
 fi
 
+# in PyTorch's own form, with a Kineto trace of the same calls: what Chakra's trace linker takes, whole at any moment
+cat >"$TMP/steps.py" <<'PY'
+import sys, threading, torch
+
+def step(a, layer):
+    return layer(torch.relu(a).transpose(0, 1).reshape(4, 4)).sum().item()
+
+def work(a, n):
+    for _ in range(n):
+        step(a, layer)
+
+a, layer = torch.ones(4, 4), torch.nn.Linear(4, 4)
+print("ready", flush=True)
+sys.stdin.readline()
+threads = [threading.Thread(target=work, args=(a, 200)) for _ in range(2)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+print("done", flush=True)
+work(a, 10**9)
+PY
+said() { # EXPRESSION: of what kineto.py printed
+	tail -n 1 "$TMP/check.out" | python3 -c "import json, sys; e = json.load(sys.stdin); print($1)"
+}
+coproc STEPS { exec "$python" "$TMP/steps.py" 2>&1; }
+steps=$STEPS_PID
+exec {from_steps}<&"${STEPS[0]}" {to_steps}>&"${STEPS[1]}"
+read -r _ <&"$from_steps"
+# pair_started NAME: in the background, as $BG
+pair_started() {
+	background "$INFTRACE" record --ring-size 64MB --py-step step -o "$TMP/$1.et.json" -o "$TMP/$1.kineto.json" -o "$TMP/$1.kineto.json.gz" \
+		-p "$steps" 2>"$TMP/$1.err"
+	wait_until 60 grep -q '^inftrace: recording' "$TMP/$1.err"
+}
+pair_started pair
+echo >&"$to_steps"
+read -r _ <&"$from_steps"
+kill -INT "$BG"
+check "pair: is recorded" wait "$BG"
+check "pair: is valid" "$INFTRACE" validate "$TMP/pair.et.json" "$TMP/pair.kineto.json" "$TMP/pair.kineto.json.gz"
+for f in kineto.json kineto.json.gz; do
+	check "pair: $f has the operators, with numbers, names and places" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.$f"
+	sed 's/^/# /' "$TMP/check.out"
+	same "pair: of three threads" "$(said 'e["threads"]')" 3
+	same "pair: of the process" "$(said 'e["pid"]')" "$steps"
+	nodes=$(said 'e["nodes"]')
+	check_rc "pair: link finds each of them in $f" 0 "; $nodes of $nodes operators are in .* with their number and name" \
+		"$INFTRACE" link --check "$TMP/pair.$f" --et "$TMP/pair.et.json"
+done
+pair_started killed
+wait_until 60 grep -q 'aten::sum' "$TMP/killed.et.json"
+wait_until 60 grep -q 'aten::sum' "$TMP/killed.kineto.json"
+# one that reads while a write is under way may see it torn
+check "pair: opens while it is recorded, and is valid" wait_until 60 "$INFTRACE" validate "$TMP/killed.et.json" "$TMP/killed.kineto.json" "$TMP/killed.kineto.json.gz"
+kill -KILL "$BG"
+wait "$BG" 2>/dev/null || true
+kill -KILL "$steps"
+wait "$steps" 2>/dev/null || true
+check "pair: what is left of a killed recording is whole" python3 -c '
+import gzip, json, sys
+host, kineto, packed = (json.load((gzip.open if name[-1] == "z" else open)(name)) for name in sys.argv[1:])
+assert len(host["nodes"]) > 2 and host["pid"] > 0 and any(e["name"] == "aten::sum" for e in kineto["traceEvents"]) and packed["traceEvents"]' \
+	"$TMP/killed.et.json" "$TMP/killed.kineto.json" "$TMP/killed.kineto.json.gz"
+
 # As an execution trace: the same calls, within each other and in the same order, as in PyTorch's own.
 if command -v protoc >/dev/null; then
 	background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
 	model=$BG
 	wait_until 60 grep -q ready "$TMP/et.out"
-	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -p "$model" 2>"$TMP/et.err"
+	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -o "$TMP/et.et.json" \
+		-o "$TMP/et.kineto.json" -p "$model" 2>"$TMP/et.err"
 	wait_until 60 grep -q '^inftrace: recording' "$TMP/et.err"
 	touch "$TMP/go"
 	check "execution trace: is recorded" wait "$BG"
 	check "execution trace: the model ran" wait "$model"
 	check "execution trace: operators as PyTorch nests them" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/graph.json"
 	sed 's/^/# /' "$TMP/check.out"
-	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et"
+	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et" "$TMP/et.et.json" "$TMP/et.kineto.json"
+	nodes=$(sed -n 's/.*et.et: execution trace, \([0-9]*\) nodes.*/\1/p' "$TMP/check.out")
+	check "execution trace: in PyTorch's form with a Kineto trace" "$TOP/tests/tools/kineto.py" "$TMP/et.et.json" "$TMP/et.kineto.json"
+	same "execution trace: as many operators" "$(said 'e["nodes"]')" "$nodes"
 else
 	skip "execution trace" "protoc is not installed (apt-get install protobuf-compiler)"
 fi

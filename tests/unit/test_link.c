@@ -551,6 +551,22 @@ TEST_WITH(test_et_linked, NULL, clear)
 	assert_int_equal(l.list[1]->et.found, 1);
 }
 
+/* One of inftrace's own recordings has such operators as well. */
+TEST_WITH(test_et_own, NULL, clear)
+{
+	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{"
+			     "\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,"
+			     "\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},"
+			     "{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\","
+			     "\"args\":{\"External id\":3,\"Record function id\":3}}]}",
+				 NULL, false),
+		0);
+	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::add") "," ET_NODE(3, "1", 7, "aten::mul"))), 0);
+	assert_int_equal(l.list[0]->file.kind, LINK_CHROME);
+	assert_int_equal(l.list[1]->et.operators, 2);
+	assert_int_equal(l.list[1]->et.found, 2);
+}
+
 TEST_WITH(test_et_refused, NULL, clear)
 {
 	static const struct {
