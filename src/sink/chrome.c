@@ -510,6 +510,7 @@ static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function
 	size_t len;
 	const char *name = operator_name(s->declared, probe_spec_name(s, r->vals), &len);
 
+	chrome_kineto_op(c, &r->h, number);
 	p = fmt_json_str(p, name, len);
 	p = fmt_u64(fmt_lit(p, ",\"cat\":\"cpu_op\",\"args\":{\"External id\":"), number);
 	*first = false;
@@ -530,6 +531,8 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	counts = probe_record_counts(s, r);
 	at = chrome_place(c, &r->h);
 	op = c->rec.kineto && s->role == ROLE_OP;
+	if (record_launches(&c->rec, &r->h))
+		chrome_kineto_launch(c, &r->h);
 	p = s->flags & PROBE_F_INSTANT && !op ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	if (op) {
 		p = kineto_op(c, p, r, &first);
@@ -958,6 +961,7 @@ static void chrome_free(struct chrome_sink *c)
 	irq_names_free(c->irqs);
 	request_tracks_free(c->requests);
 	arrows_free(c->arrows);
+	free(c->launches);
 	workers_free(&c->workers);
 	free(c->processes.list);
 	free(c);
@@ -1044,7 +1048,7 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 
 	if (c)
 		c->rec = *rec;
-	if (!c || arrows_new(&c->arrows) || chrome_requests_new(c)) {
+	if (!c || arrows_new(&c->arrows) || chrome_kineto_new(c) || chrome_requests_new(c)) {
 		if (c)
 			chrome_free(c);
 		writer_close(w);

@@ -3,6 +3,9 @@
  * Chrome trace: what GPUs did. A process for each device and a track for each stream, with the names, categories and arguments
  * that PyTorch's profiler (Kineto) has given them, so that tools for its traces read these, too.
  */
+#include <errno.h>
+#include <stdlib.h>
+
 #include "gpu/info.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
@@ -85,6 +88,85 @@ static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 		chrome_arrow(c, &a);
 }
 
+/* ---- in Kineto's form: kernels have the number of the operator that launched them ---- */
+
+#define LAUNCHES (1u << 16)
+#define LAUNCHES_OPEN 64
+
+struct launch {
+	uint64_t start_ns, op; /* op: the number of the innermost operator around it; 0: none, or it has not ended yet */
+	uint32_t tid;
+};
+
+struct kineto_launches {
+	struct launch all[LAUNCHES];         /* by their threads and times */
+	struct launch *open[LAUNCHES_OPEN]; /* the last ones; NULL: its operator is known */
+	unsigned int next;
+};
+
+static struct launch *launch_at(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
+{
+	return &l->all[(start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 48];
+}
+
+void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	struct launch *at;
+
+	if (!c->launches)
+		return;
+	at = launch_at(c->launches, h->tid, h->start_ns);
+	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
+	c->launches->open[c->launches->next++ % LAUNCHES_OPEN] = at;
+}
+
+void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number)
+{
+	for (unsigned int i = 0; c->launches && i < LAUNCHES_OPEN; i++) {
+		struct launch **at = &c->launches->open[i];
+
+		if (!*at || (*at)->tid != h->tid || (*at)->start_ns < h->start_ns)
+			continue;
+		(*at)->op = number;
+		*at = NULL;
+	}
+}
+
+int chrome_kineto_new(struct chrome_sink *c)
+{
+	if (c->rec.kineto && c->rec.gpu)
+		c->launches = calloc(1, sizeof(*c->launches));
+	return c->rec.kineto && c->rec.gpu && !c->launches ? -ENOMEM : 0;
+}
+
+static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
+{
+	const struct launch *at = c->launches ? launch_at(c->launches, r->launch_tid, r->launch_ns) : NULL;
+
+	if (at && at->op && at->tid == r->launch_tid && at->start_ns == r->launch_ns)
+		p = fmt_u64(fmt_lit(p, ",\"External id\":"), at->op);
+	return p;
+}
+
+/* The call that launched it has its number as well: the slice of a function of the driver's is written before
+ * that is known, so the call of the runtime, as PyTorch makes it, is one of its own. */
+static void kineto_launch(struct chrome_sink *c, const struct rec_gpu *r)
+{
+	static const char *const names[GPU_ACTIVITIES] = { "cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync" };
+	struct rec_hdr h = r->h;
+	char *p;
+
+	if (!c->rec.kineto || !gpu_has_arrow(r, &c->rec))
+		return;
+	h.tid = r->launch_tid;
+	h.start_ns = r->launch_ns;
+	h.dur_ns = r->launched_ns - r->launch_ns;
+	chrome_place(c, &h);
+	p = fmt_string(span_begin(c, &h, h.tgid, h.tid), r->graph ? "cudaGraphLaunch" : names[h.id]);
+	p = fmt_u32(fmt_lit(p, ",\"cat\":\"cuda_runtime\",\"args\":{\"correlation\":"), r->correlation);
+	event_end(c, fmt_lit(fmt_launched_by(c, p, r), "}"));
+}
+
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
@@ -100,7 +182,7 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 	p = fmt_u32(fmt_lit(p, ",\"args\":{\"device\":"), r->device);
 	p = fmt_u32(fmt_lit(p, ",\"context\":"), r->context);
 	p = fmt_u32(fmt_lit(p, ",\"stream\":"), r->stream);
-	p = fmt_u32(fmt_lit(p, ",\"correlation\":"), r->correlation);
+	p = fmt_launched_by(c, fmt_u32(fmt_lit(p, ",\"correlation\":"), r->correlation), r);
 	p = fmt_u32(fmt_lit(p, ",\"pid\":"), r->h.tgid);
 	p = r->h.id == GPU_KERNEL ? fmt_kernel(c, p, r) : fmt_copy(p, r);
 	if (r->graph)
@@ -115,6 +197,7 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 		p = fmt_us(fmt_lit(p, ",\"queued_us\":"), r->h.start_ns - r->launched_ns);
 	*p++ = '}';
 	event_end(c, p);
+	kineto_launch(c, r);
 	add_arrow(c, r);
 }
 

@@ -127,6 +127,18 @@ test_operators() {
 		sum(x["shape"]["gpu_busy_us"] for x in p if x["event"] == "token_prof")) < 0.0005)' p="$TMP/ops$detail.jsonl"
 }
 
+# In the form of PyTorch's profiler kernels have the call that launched them and the number of the operator around it, which the execution
+# trace has, too.
+test_kineto() {
+	check "kineto: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_ops()@step" \
+		-u "$MOCK/mock_driver:mock_outer()@op" -u "$MOCK/mock_driver:mock_inner()@op" -o "$TMP/pair.et.json" -o "$TMP/pair.kineto.json" \
+		-- "$MOCK/mock_driver" init "kernel-ns 20000" "ops 10" "copies 10" "ops 10" sync
+	grep -E '^inftrace: (gpu|warning)' "$TMP/check.out" | sed 's/^/# /' || true
+	check "kineto: valid" "$INFTRACE" validate "$TMP/pair.et.json" "$TMP/pair.kineto.json"
+	check "kineto: what launched each, and within which operator" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.kineto.json"
+	expect "kineto: all of it" '[o["nodes"], o["steps"]] == [40, 2] and o["work"] >= 90' o=last:"$TMP/check.out"
+}
+
 # One process uses three devices, one after the other: each has its own tracks, and a step has the parts of the one that was busy in it.
 test_devices() {
 	recorded devices -- init "launch 100" sync "device 1" "launch 50" "step 30 0" sync "device 5" "copies 20" "step 20 0" sync truth
@@ -561,5 +573,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all engine top report operators devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
+ALL_TESTS=(every budget all engine top report operators kineto devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
 run_tests "$@"
