@@ -46,8 +46,8 @@ struct writer_floor {
 /* Takes over fd; `name` is for messages and is copied. -ENOMEM: fd is still open. */
 int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer);
 
-/* What ends the file after each write, from the next one on, and is overwritten by what follows: an object of JSON is whole at
- * any moment. Of at most WRITER_TAIL_MAX bytes and not shorter than the one before. What is no file gets it at the end. */
+/* What ends the file after each write, from the next one on, and is overwritten by what follows: an object of JSON is whole
+ * between writes. Of at most WRITER_TAIL_MAX bytes and not shorter than the one before. What is no file gets it at the end. */
 void writer_set_tail(struct writer *w, const char *text, size_t len);
 
 /* Call before anything is written. When less than that is free, nothing more is written, as on a

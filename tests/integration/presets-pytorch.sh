@@ -149,8 +149,19 @@ done
 pair_started killed
 wait_until 60 grep -q 'aten::sum' "$TMP/killed.et.json"
 wait_until 60 grep -q 'aten::sum' "$TMP/killed.kineto.json"
-# one that reads while a write is under way may see it torn
+# reads and kills while a write is under way may see it torn: there are none any more once the program stands still
 check "pair: opens while it is recorded, and is valid" wait_until 60 "$INFTRACE" validate "$TMP/killed.et.json" "$TMP/killed.kineto.json" "$TMP/killed.kineto.json.gz"
+kill -STOP "$steps"
+sizes() {
+	stat -c %s "$TMP"/killed.*.json*
+}
+is_quiet() {
+	local before
+	before=$(sizes)
+	sleep 2
+	[ "$(sizes)" = "$before" ]
+}
+check "pair: nothing more is written" wait_until 60 is_quiet
 kill -KILL "$BG"
 wait "$BG" 2>/dev/null || true
 kill -KILL "$steps"
