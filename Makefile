@@ -126,7 +126,14 @@ $(O)/tests/%.o: tests/unit/%.c Makefile | $(SKEL) $(SYSCALLS)
 
 $(O)/tests/%: $(O)/tests/%.o $(LIB)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LD) $< $(LIB) -o $@ $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LD) $(filter %.o,$^) $(LIB) -o $@ $(LDLIBS) -lcmocka
+
+# BPF programs that run in user space, in the hands of their test
+$(O)/tests/test_time_keeping: $(O)/tests/bpf_programs.o
+$(O)/tests/bpf_programs.o: $(wildcard tests/unit/bpf/* tests/unit/bpf/bpf/* bpf/*) Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 -fms-extensions -w $(SAN_FLAGS) -D__bpf__ -D__TARGET_ARCH_$(BPF_ARCH) -Itests/unit/bpf -Ivmlinux/$(ARCH) -Ibpf -Isrc \
+		-c tests/unit/bpf/programs.c -o $@
 
 # Runs are tested without a kernel: these replace the functions of the session.
 FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_counters session_requests session_over \

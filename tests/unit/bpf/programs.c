@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define race_window() moment()
+void moment(void);
+
+#include "irq.bpf.c"
+#include "sched.bpf.c"
+
+#include "programs.h"
+
+static struct thread thread;
+static struct task_struct task = { .pid = 7, .tgid = 7, .bpf_storage = (void *)&thread }, other;
+
+void *bpf_task_storage_get(void *map, struct task_struct *of, void *value, u64 flags)
+{
+	return of == &task ? &thread : NULL;
+}
+
+struct task_struct *bpf_get_current_task_btf(void)
+{
+	return &task;
+}
+
+void thread_start(void)
+{
+	__builtin_memset(&thread, 0, sizeof(thread));
+	__builtin_memset(&stats, 0, sizeof(stats));
+	enabled = 1;
+	stats.start_ns = now_ns();
+	thread.since = now_ns();
+}
+
+void call_starts(void)
+{
+	change_begin(&thread);
+	thread.sys_start = call_begin(&thread, &thread.in_syscall, ST_SYSCALL);
+	change_end(&thread);
+}
+
+void call_stops(void)
+{
+	change_begin(&thread);
+	call_end(&thread, &thread.in_syscall, ST_SYSCALL);
+	change_end(&thread);
+}
+
+void fault_starts(void)
+{
+	change_begin(&thread);
+	thread.fault_start = call_begin(&thread, &thread.in_fault, ST_FAULT);
+	change_end(&thread);
+}
+
+void fault_stops(void)
+{
+	change_begin(&thread);
+	call_end(&thread, &thread.in_fault, ST_FAULT);
+	change_end(&thread);
+}
+
+void role_is(u32 state)
+{
+	u32 before;
+
+	change_begin(&thread);
+	thread_change(&thread, state, &before);
+	race_window();
+	thread.role = state;
+	race_window();
+	thread_changed(&thread);
+	change_end(&thread);
+}
+
+void interrupt_starts(u32 number)
+{
+	irq_begin(number, IRQ_F_SOFT);
+}
+
+void interrupt_stops(u32 number)
+{
+	irq_end(number, IRQ_F_SOFT);
+}
+
+void switch_away(bool preempted)
+{
+	sched_switch(preempted, &task, &other, preempted ? 0 : 1);
+}
+
+void switch_back(void)
+{
+	sched_switch(0, &other, &task, 1);
+}
+
+void woken(void)
+{
+	thread.wake_ns = now_ns();
+}
+
+u64 thread_stop(void)
+{
+	return thread_account(&thread);
+}
+
+u64 thread_time(u32 state)
+{
+	return thread.times.ns[state];
+}
+
+u64 thread_troubles(void)
+{
+	return stats.account_retries + stats.missed_switches + stats.irqs_full + stats.irqs_left + stats.faults_open;
+}
