@@ -530,6 +530,8 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 		take_prompt(t, s);
 	else
 		take_decoded_rows(q, t, s);
+	if (!t->prompt && !r->second) /* a step takes more nanoseconds than it has parts */
+		r->second = s->start + (uint64_t)(t - ts->parts);
 	request_touch(r, s);
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
 	if (q->ops->part)

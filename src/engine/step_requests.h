@@ -79,6 +79,9 @@ struct step_request {
 	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
 	/* Its first token was sampled then; where the engine does not tell that, the end of the step that gave it. 0: unknown */
 	uint64_t first_output;
+	/* With by_parts: the start of the step after that, plus the number of parts before its own in it, so that those of a
+	 * context have an order. 0: none */
+	uint64_t second;
 	uint64_t prompt_tokens, prefills;
 	uint64_t decodes; /* steps that gave tokens */
 	uint64_t outputs; /* tokens from these, at least */

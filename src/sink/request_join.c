@@ -12,6 +12,8 @@
 
 #define RULE_PAIRS 8 /* of a process, at least, for a rule about how many writes an answer takes */
 
+#define ORDER_PAIRS 32 /* the same for the order in which answers began */
+
 #define LEFT JOIN_SOCKETS /* in place of a socket's number */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
@@ -21,8 +23,11 @@ struct join {
 	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
 	size_t n_sockets, n_sequences;
 	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
-	/* by time alone */
+	const struct join_socket *sockets;
+	const struct join_sequence *sequences;
+	/* by time alone; then by order */
 	struct join_answer timed_sockets[JOIN_SOCKETS], timed_sequences[JOIN_SEQUENCES];
+	bool by_order; /* groups are paired so */
 };
 
 /* How late most answers are at most, and how much later the others of these may be. */
@@ -150,6 +155,37 @@ static bool pair_all(const struct join *j, struct group *g)
 	return g->n_sockets == g->n_sequences;
 }
 
+/* Whether the answer began before the sequence went on after its first output. */
+static bool began_between(const struct join_socket *s, const struct join_sequence *q)
+{
+	return q->vague || (s->first >= q->first && (!q->second || s->first < q->second));
+}
+
+/* Pairs all of both kinds by order: the answer that began first is that of the sequence that went on first. */
+static bool pair_in_order(const struct join *j, struct group *g)
+{
+	bool all = g->n_sockets == g->n_sequences;
+
+	memset(g->pairs, 0xff, sizeof(g->pairs));
+	for (uint32_t k = 0; k < g->n_sequences && all; k++) {
+		const struct join_sequence *q = &j->sequences[g->sequences[k]];
+
+		for (uint32_t i = 0; i < g->n_sockets; i++) {
+			int n = 0; /* answers before this one, less sequences before this one */
+
+			for (uint32_t other = 0; other < g->n_sockets; other++) {
+				n += (j->sockets[g->sockets[other]].first < j->sockets[g->sockets[i]].first) -
+					(j->sequences[g->sequences[other]].second < q->second);
+				all &= other == k || j->sequences[g->sequences[other]].second != q->second;
+			}
+			g->pairs[k] = n ? g->pairs[k] : i;
+		}
+		all = all && q->second && q->context == j->sequences[g->sequences[0]].context && g->pairs[k] != NONE &&
+			j->alike[g->sockets[g->pairs[k]]][g->sequences[k]];
+	}
+	return all;
+}
+
 /* Whether this pair is in every way to pair all: without it there is none. */
 static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
@@ -173,12 +209,12 @@ static void decide_group(struct join *j, struct group *g, bool open, bool vague,
 		sockets[g->sockets[i]].result = result;
 	for (uint32_t i = 0; i < g->n_sequences; i++)
 		sequences[g->sequences[i]].result = result;
-	if (result != JOIN_AMBIGUOUS || vague || !pair_all(j, g))
+	if (result != JOIN_AMBIGUOUS || vague || !(j->by_order ? pair_in_order(j, g) : pair_all(j, g)))
 		return;
 	for (uint32_t k = 0; k < g->n_sequences; k++) {
 		struct join_answer *s = &sockets[g->sockets[g->pairs[k]]], *q = &sequences[g->sequences[k]];
 
-		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || !is_forced(j, g, k))
+		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || (!j->by_order && !is_forced(j, g, k)))
 			continue;
 		s->result = q->result = JOIN_DONE;
 		s->with = g->sequences[k];
@@ -386,6 +422,84 @@ static void decide_by_rule(struct join *j, const struct join_socket *sockets, co
 	}
 }
 
+static void forget_answers(struct join_answer *a, size_t n)
+{
+	while (n--)
+		a[n] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+}
+
+/* NULL: none. */
+static const struct join_sequence *with(const struct join *j, const struct join_answer *of_socket)
+{
+	return of_socket->result == JOIN_DONE ? &j->sequences[of_socket->with] : NULL;
+}
+
+/* Whether one thread of a process begins each answer before the sequence goes on, and so often as to rely on it, what is
+ * joined by order was in agreement with what else is known. `any` is one of its sockets. */
+static bool keeps_order(const struct join *j, const struct join_socket *any, const struct join_answer *of_sockets)
+{
+	struct rule rule = find_rule(j, any->tgid, j->sockets, j->sequences, j->timed_sockets);
+	size_t n = 0;
+
+	if (!rule.known && find_rule(j, any->tgid, j->sockets, j->sequences, of_sockets).known)
+		return false;
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &j->sockets[i], *o = j->sockets;
+		const struct join_sequence *q = with(j, &j->timed_sockets[i]), *joined = with(j, &of_sockets[i]), *of_o;
+		bool told = false;
+
+		if (s->tgid != any->tgid)
+			continue;
+		if (s->tid != any->tid || (joined && (!began_between(s, joined) || (q && q != joined))))
+			return false;
+		q = joined ? joined : q;
+		for (size_t k = 0; k < i && q && q->second; k++, o++) {
+			of_o = with(j, &of_sockets[k]);
+			of_o = of_o ? of_o : with(j, &j->timed_sockets[k]);
+			if (!of_o || o->tgid != s->tgid || of_o->context != q->context || !of_o->second)
+				continue;
+			if ((s->first < o->first) != (q->second < of_o->second))
+				return false;
+			told |= began_between(s, of_o) && began_between(o, q) &&
+				((joined && of_sockets[k].result == JOIN_DONE) || (rule.known && !obeys(&rule, s, of_o)));
+		}
+		n += told;
+	}
+	return n >= ORDER_PAIRS;
+}
+
+/* What nothing else tells. */
+static void decide_by_order(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	struct join_answer *sockets = j->timed_sockets, *sequences = j->timed_sequences;
+	const struct join_socket *last = NULL;
+	bool ordered = false;
+
+	forget_answers(sockets, j->n_sockets);
+	forget_answers(sequences, j->n_sequences);
+	find_fits(j, j->sockets, j->sequences, sockets, sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		for (size_t k = 0; k < j->n_sequences; k++)
+			j->fits[i][k] &= began_between(&j->sockets[i], &j->sequences[k]);
+	}
+	find_groups(j);
+	j->by_order = true;
+	decide_groups(j, j->sequences, sockets, sequences);
+	j->by_order = false;
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		uint32_t k = sockets[i].with;
+
+		if (sockets[i].result != JOIN_DONE || of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE)
+			continue;
+		if (!last || last->tgid != j->sockets[i].tgid)
+			ordered = keeps_order(j, last = &j->sockets[i], of_sockets);
+		if (!ordered)
+			continue;
+		of_sockets[i] = sockets[i];
+		of_sequences[k] = sequences[k];
+	}
+}
+
 void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
 	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
 	struct join_answer *ret_sequences)
@@ -394,10 +508,10 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 
 	j->n_sockets = n_sockets;
 	j->n_sequences = n_sequences;
-	for (size_t i = 0; i < n_sockets; i++)
-		ret_sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
-	for (size_t k = 0; k < n_sequences; k++)
-		ret_sequences[k] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	j->sockets = sockets;
+	j->sequences = sequences;
+	forget_answers(ret_sockets, n_sockets);
+	forget_answers(ret_sequences, n_sequences);
 	all = find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
 	for (size_t i = 0; i < N_SOON; i++) {
 		/* where many answers are later than that, some fit another one by accident */
@@ -413,6 +527,7 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 	find_groups(j);
 	decide_groups(j, sequences, ret_sockets, ret_sequences);
 	decide_by_rule(j, sockets, sequences, ret_sockets, ret_sequences);
+	decide_by_order(j, ret_sockets, ret_sequences);
 }
 
 int join_new(struct join **ret_join)

@@ -105,6 +105,7 @@ static struct join_socket socket_of(const struct request_pairs *p, const struct 
 		.gone = r->gone_ns != 0,
 		.writes = r->writes,
 		.given = given_of(p, r),
+		.tid = r->h.tid,
 	};
 }
 
@@ -251,6 +252,8 @@ void request_pairs_done(struct request_pairs *p, const struct step_request *r, v
 		.last = r->last_end,
 		.outputs = step_request_tokens(r),
 		.given = r->given,
+		.context = r->context,
+		.second = r->second,
 	};
 }
 

@@ -22,8 +22,8 @@ static int tear_down(void **state)
 
 TEST(test_one)
 {
-	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0, 0 } };
-	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5, 0 } };
+	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0, .given = 0 } };
+	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5, .given = 0 } };
 
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_DONE);
@@ -75,12 +75,12 @@ TEST(test_one)
 TEST(test_several)
 {
 	/* one waits for the other: each answer began before the next request's first output */
-	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0, 0 }, { 1, 3, 110, 510, 700, 0, false, 0, 0 }, { 1, 3, 120, 810, 900, 0, false, 0, 0 } };
-	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3, 0 }, { 1, false, false, false, 410, 500, 690, 3, 0 },
-		{ 1, false, false, false, 710, 800, 890, 3, 0 } };
+	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0, .given = 0 }, { 1, 3, 110, 510, 700, 0, false, 0, .given = 0 }, { 1, 3, 120, 810, 900, 0, false, 0, .given = 0 } };
+	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3, .given = 0 }, { 1, false, false, false, 410, 500, 690, 3, .given = 0 },
+		{ 1, false, false, false, 710, 800, 890, 3, .given = 0 } };
 	/* two at once, whichever was whose */
-	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0, 0 }, { 1, 3, 110, 320, 510, 0, false, 0, 0 } };
-	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3, 0 }, { 1, false, false, false, 205, 305, 495, 3, 0 } };
+	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0, .given = 0 }, { 1, 3, 110, 320, 510, 0, false, 0, .given = 0 } };
+	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3, .given = 0 }, { 1, false, false, false, 205, 305, 495, 3, .given = 0 } };
 
 	DECIDE(queue, turns);
 	for (size_t i = 0; i < 3; i++) {
@@ -106,10 +106,10 @@ TEST(test_several)
 /* Two at once, of which one has a client that reads slowly, or closes its connection. */
 TEST(test_clients)
 {
-	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20, 0 },
-		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20, 0 } };
-	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0, 0 },
-		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0, 0 } };
+	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20, .given = 0 },
+		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20, .given = 0 } };
+	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0, .given = 0 },
+		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0, .given = 0 } };
 
 	for (int i = 0; i < 4; i++) {
 		struct join_socket s[] = { sockets[0], sockets[1] };
@@ -141,8 +141,8 @@ TEST(test_late)
 	for (uint32_t i = 0; i < 10; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
-		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10, 0 };
-		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0, 0 };
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10, .given = 0 };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0, .given = 0 };
 	}
 	/* these two overlap; the answer of the first comes when that of the second is due, and that later still */
 	sequences[1].start = sequences[0].start + 20 * MS;
@@ -167,8 +167,8 @@ TEST(test_writes)
 	for (uint32_t i = 0; i < 12; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
-		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 + i, 0 };
-		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 12 + i, 0 };
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 + i, .given = 0 };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 12 + i, .given = 0 };
 	}
 	sequences[11].start = sequences[10].start;
 	sequences[11].first = sequences[10].first;
@@ -201,6 +201,59 @@ TEST(test_writes)
 	join_decide(join, sockets + 5, 7, sequences + 5, 7, of_sockets, of_sequences);
 	assert_int_equal(of_sockets[4].result, JOIN_DONE);
 	assert_int_equal(of_sockets[5].result, JOIN_AMBIGUOUS);
+}
+
+#define MATES 3
+#define TURNS 20
+
+/* Requests that begin in one step, three at a time; of each fourth such step two are twins. Sequences go on in the order in which
+ * their answers have begun: that tells twins apart, as long as nothing contradicts it. */
+TEST(test_order)
+{
+	static const size_t left[] = { 0, 10, 10, 10, 8, 2, 10, 1, 0, MATES * TURNS };
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(left); i++) {
+		struct join_sequence q[MATES * TURNS];
+		struct join_socket s[MATES * TURNS];
+		uint32_t n = (i == 4 ? TURNS - 4 : TURNS) * MATES, from = i == 7; /* too few; one is not seen on a socket */
+		size_t unjoined = 0;
+
+		for (uint32_t k = 0; k < n; k++) {
+			uint32_t turn = k / MATES, mate = k % MATES, rank = (mate + turn / 2) % MATES;
+			uint64_t at = (1 + turn) * 1000 * MS, outputs = turn % 4 || mate != 1 ? 10 + mate : 10;
+
+			q[k] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + (10 + 5 * outputs) * MS, outputs, .given = 0 };
+			q[k].context = 1;
+			q[k].second = at + (rank == 2 && turn % 2 ? 15 : 12) * MS + rank;
+			s[k] = (struct join_socket){ 1, 10, at - MS, q[k].first + 100 * (1 + rank), q[k].last + 100, 0, false, (uint32_t)outputs + 2, .given = 0 };
+			s[k].tid = 2;
+			if (i == 6) /* it is not known when they went on */
+				q[k].second = 0;
+			if (i >= 8) /* they end at once: only the writes differ */
+				s[k].last = q[k].last = at + 100 * MS;
+		}
+		if (i == 1) { /* two that are no twins began in the other order */
+			s[4].first ^= s[5].first;
+			s[5].first ^= s[4].first;
+			s[4].first ^= s[5].first;
+		}
+		if (i == 2) /* later than it went on */
+			s[4].first = q[4].second + 1;
+		if (i == 3)
+			s[4].tid = 3;
+		if (i == 5) /* steps of several contexts have no order */
+			q[12].context = 2;
+		if (i == 9) /* nothing but the order tells anything */
+			s[4].writes++;
+		join_decide(join, s + from, n - from, q, n, of_sockets, of_sequences);
+		for (uint32_t k = from; k < n; k++) {
+			const struct join_answer *a = &of_sockets[k - from];
+
+			unjoined += a->result != JOIN_DONE;
+			assert_true(a->result != JOIN_DONE || (a->with == k && of_sequences[k].with == k - from));
+		}
+		assert_int_equal(unjoined, left[i]);
+	}
 }
 
 /* ---- servers ---- */
@@ -275,7 +328,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 			continue;
 		/* a question that no model answers, asked at any time and answered soon */
 		s = &sockets[n_sockets];
-		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40), 0 };
+		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40), .given = 0 };
 		s->first = s->last = s->start + any(1, 100);
 		if (unseen) { /* or one that looks like a model's answer */
 			s->chunks = (uint32_t)any(1, 20);
@@ -337,10 +390,10 @@ TEST(test_unseen)
 TEST(test_numbers)
 {
 	const struct join_socket alike[] = { { 1, 3, 100, 310, 500, 0, false, 0, .given = 8 }, { 1, 3, 100, 310, 500, 0, false, 0, .given = 7 },
-		{ 1, 3, 100, 310, 500, 0, false, 0, 0 } };
+		{ 1, 3, 100, 310, 500, 0, false, 0, .given = 0 } };
 	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 3, .given = 7 },
 		{ 1, false, false, false, 200, 300, 490, 3, .given = 8 }, { 1, false, false, false, 200, 300, 490, 3, .given = 9 },
-		{ 1, false, false, false, 200, 300, 490, 3, 0 } };
+		{ 1, false, false, false, 200, 300, 490, 3, .given = 0 } };
 
 	DECIDE(alike, sequences);
 	for (size_t i = 0; i < 2; i++) {

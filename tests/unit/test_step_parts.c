@@ -259,7 +259,7 @@ static const struct played *step_of(const struct truth *t, size_t number, uint32
 
 static void check_times(const struct truth *t, const struct step_request *r)
 {
-	uint64_t spans[SPAN_MAX] = {}, waits[REQUESTS] = {}, previous = 0, others = 0, named = 0;
+	uint64_t spans[SPAN_MAX] = {}, waits[REQUESTS] = {}, previous = 0, second = 0, others = 0, named = 0;
 	uint64_t first_waits[REQUESTS] = {}, first_named = 0;
 	const struct played *before = NULL;
 	size_t n_steps = 0, n_shared = 0, n_intervals = 0;
@@ -291,6 +291,7 @@ static void check_times(const struct truth *t, const struct step_request *r)
 		}
 		spans[SPAN_OTHERS] += total * prompts / p->s.tokens;
 		spans[p->prompt[part] ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE] += total - total * prompts / p->s.tokens;
+		second = previous && !second ? p->s.start + part : second;
 		for (uint64_t k = 0; previous && k < p->taken[part]; k++)
 			assert_int_equal(got_intervals[r->serial - 1][n_intervals++], (p->s.end - previous) / p->taken[part]);
 		if (!previous && p->taken[part]) {
@@ -304,6 +305,7 @@ static void check_times(const struct truth *t, const struct step_request *r)
 	}
 	assert_int_equal(r->first_output != 0, previous != 0);
 	assert_int_equal(step_request_ttft(r), previous ? r->first_output - r->start : 0);
+	assert_int_equal(r->second, second);
 	assert_int_equal(r->steps, n_steps);
 	assert_int_equal(r->shared, n_shared);
 	assert_int_equal(r->n_intervals, n_intervals);
