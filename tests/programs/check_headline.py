@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_headline.py INFTRACE CLIENTS PROFILE
+"""check_headline.py INFTRACE CLIENTS PROFILE LEAST
 
 Holds what the report says of a server against the log of its clients (llama_clients.c), to whom the server
 (node_llama_gen.mjs -s) has told its own times: the time to first token as measured at the sockets lies between what the server
 measured within and what its clients measured without, at each percentile; so does the goodput at each limit. Requests
-that are joined with their sequences are those that the server says."""
+that are joined with their sequences are those that the server says, and at least LEAST percent of all."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def share(values, limit):
 
 
 def main():
-    inftrace, clients, profile = sys.argv[1], lines(sys.argv[2]), sys.argv[3]
+    inftrace, clients, profile, least = sys.argv[1], lines(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     wrong = []
 
     def within(what, low, ours, high):
@@ -64,6 +64,8 @@ def main():
         if have != want:
             wrong.append(f"the request of {shape['bytes_read']} bytes: sequence, output and all tokens {have}, wanted {want}")
     print(f"# {joined} of {len(clients)} joined")
+    if joined * 100 < least * len(clients):
+        wrong.append(f"only {joined} of {len(clients)} are joined, wanted {least} percent")
     if wrong:
         sys.exit("\n".join(wrong[:20]))
 
