@@ -658,12 +658,78 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 	return kinds[kind].tid + i;
 }
 
+/* ---- what drawn.c describes ---- */
+
+static char *fmt_number(char *p, uint64_t v)
+{
+	if (v <= INT64_MAX)
+		return fmt_u64(p, v);
+	*p++ = '"'; /* too large for the integers of JSON readers */
+	p = fmt_u64(p, v);
+	*p++ = '"';
+	return p;
+}
+
+static char *fmt_drawn_arg(char *p, const struct drawn_arg *a)
+{
+	*p++ = '"';
+	p = fmt_str(p, a->name, strlen(a->name));
+	switch (a->kind) {
+	case DRAWN_NUMBER:
+		return fmt_number(fmt_lit(p, "\":"), a->v);
+	case DRAWN_POINTER:
+		return fmt_lit(fmt_hex(fmt_lit(p, "\":\""), a->v), "\"");
+	case DRAWN_TIME:
+		return fmt_us(fmt_lit(p, "_us\":"), a->v);
+	case DRAWN_TEXT:
+	case DRAWN_WORD:
+		return fmt_json_str(fmt_lit(p, "\":"), a->text, a->v);
+	case DRAWN_FLAG:
+		break;
+	}
+	return fmt_lit(p, "\":true");
+}
+
+/* From the name on, up to the last argument. */
+char *chrome_fmt_drawn(char *p, const struct drawn *d)
+{
+	p = fmt_string(p, d->name);
+	p = fmt_string(fmt_lit(p, ",\"cat\":"), d->category);
+	p = fmt_lit(p, ",\"args\":{");
+	for (size_t i = 0; i < d->n; i++) {
+		if (i)
+			*p++ = ',';
+		p = fmt_drawn_arg(p, &d->args[i]);
+	}
+	return fmt_open(p, d->flags, !d->n);
+}
+
+static void write_drawn(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	struct place at;
+	struct drawn d;
+	char *p;
+
+	if (!drawn_of(&d, h, &c->irqs))
+		return;
+	at = chrome_place(c, h);
+	if (d.as == DRAWN_SPAN) {
+		p = span_begin(c, h, at.pid, at.tid);
+	} else {
+		p = event_begin(c);
+		p = d.as == DRAWN_INSTANT ? fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"") : fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
+		p = fmt_ts(c, fmt_lit(fmt_track(p, at.pid, at.tid), ",\"ts\":"), d.ns);
+		p = fmt_lit(p, ",\"name\":");
+	}
+	args_end(c, chrome_fmt_drawn(p, &d), &at);
+}
+
 /* ---- requests on sockets, on a track of their own, and those of batches, in a process of their own ---- */
 
 static void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 {
 	struct rec_hdr first = r->h;
-	char buf[REQUEST_NAME_LEN];
+	struct drawn d;
 	uint32_t tid;
 	char *p;
 
@@ -671,21 +737,8 @@ static void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 	tid = chrome_lane(c, &r->h, LANES_REQUESTS);
 	if (!tid)
 		return;
-	p = span_begin(c, &r->h, r->h.tgid, tid);
-	p = fmt_string(p, request_name(r, buf));
-	p = fmt_lit(p, ",\"cat\":\"requests\",\"args\":{\"thread\":");
-	p = fmt_u32(p, r->h.tid);
-	p = fmt_lit(p, ",\"fd\":");
-	p = fmt_u32(p, r->h.id);
-	p = fmt_lit(p, ",\"bytes_read\":");
-	p = fmt_u64(p, r->bytes_read);
-	p = fmt_lit(p, ",\"bytes_written\":");
-	p = fmt_u64(p, r->bytes_written);
-	p = fmt_lit(p, ",\"chunks\":");
-	p = fmt_u32(p, r->chunks);
-	if (r->h.flags & REQUEST_F_END_UNSEEN)
-		p = fmt_lit(p, ",\"end_not_seen\":true");
-	p = fmt_open(p, r->h.flags & REC_F_OPEN_END, false);
+	drawn_request(&d, r);
+	p = chrome_fmt_drawn(span_begin(c, &r->h, r->h.tgid, tid), &d);
 	*p++ = '}';
 	event_end(c, p);
 	if (!r->first_chunk_ns)
@@ -722,33 +775,6 @@ static void name_row(struct chrome_sink *c, uint32_t row)
 	chrome_name_track(c, REQUESTS_PID, row_tid(row), name, rank);
 }
 
-static char *fmt_number(char *p, uint64_t v)
-{
-	if (v <= INT64_MAX)
-		return fmt_u64(p, v);
-	*p++ = '"'; /* too large for the integers of JSON readers */
-	p = fmt_u64(p, v);
-	*p++ = '"';
-	return p;
-}
-
-static char *fmt_request_arg(char *p, const struct request_arg *a)
-{
-	*p++ = '"';
-	p = fmt_str(p, a->name, strlen(a->name));
-	switch (a->kind) {
-	case REQUEST_ARG_NUMBER:
-		return fmt_number(fmt_lit(p, "\":"), a->v);
-	case REQUEST_ARG_POINTER:
-		return fmt_lit(fmt_hex(fmt_lit(p, "\":\""), a->v), "\"");
-	case REQUEST_ARG_TIME:
-		return fmt_us(fmt_lit(p, "_us\":"), a->v);
-	case REQUEST_ARG_FLAG:
-		break;
-	}
-	return fmt_lit(p, "\":true");
-}
-
 static void write_request_slice(const struct request_slice *s, void *arg)
 {
 	const struct rec_hdr h = { .start_ns = s->start, .dur_ns = s->end - s->start };
@@ -765,7 +791,7 @@ static void write_request_slice(const struct request_slice *s, void *arg)
 	for (size_t i = 0; i < s->n_args; i++) {
 		if (i)
 			*p++ = ',';
-		p = fmt_request_arg(p, &s->args[i]);
+		p = fmt_drawn_arg(p, &s->args[i]);
 	}
 	*p++ = '}';
 	event_end(c, p);
@@ -866,19 +892,17 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		write_step(c, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
-		chrome_task(c, (const struct rec_task *)rec);
+		workers_task(&c->workers, (const struct rec_task *)rec);
+		write_drawn(c, rec);
+		break;
+	case REC_IRQ:
+	case REC_HOLD:
+	case REC_PLACED:
+	case REC_MESSAGE:
+		write_drawn(c, rec);
 		break;
 	case REC_REQUEST:
 		chrome_request(c, (const struct rec_request *)rec);
-		break;
-	case REC_IRQ:
-		chrome_irq(c, (const struct rec_irq *)rec);
-		break;
-	case REC_HOLD:
-		chrome_hold(c, (const struct rec_hold *)rec);
-		break;
-	case REC_PLACED:
-		chrome_placed(c, (const struct rec_placed *)rec);
 		break;
 	case REC_MEMORY:
 		chrome_memory(c, (const struct rec_memory *)rec);
@@ -891,9 +915,6 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_GPU_LOAD:
 		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
-		break;
-	case REC_MESSAGE:
-		chrome_message(c, (const struct rec_message *)rec);
 		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);

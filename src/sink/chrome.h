@@ -8,6 +8,7 @@
 
 #include "gpu/info.h"
 #include "io/writer.h"
+#include "sink/drawn.h"
 #include "sink/process_list.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
@@ -112,12 +113,10 @@ void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const 
 /* chrome_kernel.c: each writes one event, for memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
 struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
-void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
-void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
-void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
-void chrome_task(struct chrome_sink *c, const struct rec_task *r);
-void chrome_message(struct chrome_sink *c, const struct rec_message *r);
+
+/* From its name on, up to the last argument, for which there is one. */
+char *chrome_fmt_drawn(char *p, const struct drawn *d);
 
 /* chrome_gpu.c */
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);

@@ -204,22 +204,14 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, d->track);
+	struct drawn drawn;
 	char *p;
 
 	if (!t || t->device != d->device)
 		return;
 	name_track(c, d->track, t);
-	p = span_begin(c, &r->h, PID_GPU + d->device, TID_GPU + d->track);
-	p = fmt_u32(fmt_lit(p, "\"step "), r->step);
-	p = fmt_u32(fmt_lit(p, "\",\"cat\":\"gpu_step\",\"args\":{\"step\":"), r->step);
-	p = fmt_u32(fmt_lit(p, ",\"pid\":"), r->h.tgid);
-	p = fmt_u32(fmt_lit(p, ",\"kernels\":"), d->kernels);
-	p = fmt_u32(fmt_lit(p, ",\"copies\":"), d->copies);
-	for (int i = 0; i < GPU_PART_MAX; i++) {
-		p = fmt_string(fmt_lit(p, ","), gpu_part_key(i));
-		p = fmt_us(fmt_lit(p, ":"), d->ns[i]);
-	}
-	p = fmt_us(fmt_lit(p, ",\"residual_us\":"), r->residual_ns);
+	drawn_gpu_step(&drawn, r, d);
+	p = chrome_fmt_drawn(span_begin(c, &r->h, PID_GPU + d->device, TID_GPU + d->track), &drawn);
 	*p++ = '}';
 	event_end(c, p);
 }

@@ -99,29 +99,6 @@ struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
 	return at;
 }
 
-void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
-{
-	char buf[IRQ_NAME_LEN];
-	const char *name, *type;
-	struct place at;
-	char *p;
-
-	name = irq_record_name(&c->irqs, r, buf, &type);
-	at = chrome_place(c, &r->h);
-	p = span_begin(c, &r->h, at.pid, at.tid);
-	p = fmt_string(p, name);
-	p = fmt_lit(p, ",\"cat\":\"irq\",\"args\":{\"type\":");
-	p = fmt_string(p, type);
-	if (!(r->h.flags & IRQ_F_VECTOR)) {
-		p = fmt_lit(p, ",\"number\":");
-		p = fmt_u32(p, r->h.id);
-	}
-	p = fmt_lit(p, ",\"cpu\":");
-	p = fmt_u32(p, r->h.cpu);
-	p = fmt_open(p, r->h.flags, false);
-	args_end(c, p, &at);
-}
-
 static void write_counter(struct chrome_sink *c, const struct rec_hdr *h, const char *name,
 	const char *unit, uint64_t value)
 {
@@ -147,83 +124,4 @@ void chrome_memory(struct chrome_sink *c, const struct rec_memory *r)
 	write_counter(c, &r->h, "rss", "bytes", r->rss_bytes);
 	write_counter(c, &r->h, "pages_allocated", "pages", r->pages_allocated);
 	write_counter(c, &r->h, "pages_freed", "pages", r->pages_freed);
-}
-
-void chrome_hold(struct chrome_sink *c, const struct rec_hold *r)
-{
-	struct place at;
-	char *p;
-
-	at = chrome_place(c, &r->h);
-	p = span_begin(c, &r->h, at.pid, at.tid);
-	p = fmt_lit(p, "\"waiting for probes\",\"cat\":\"inftrace\",\"args\":{");
-	if (r->h.id == HOLD_EXPIRED)
-		p = fmt_lit(p, "\"expired\":true");
-	args_end(c, p, &at);
-}
-
-/* An instant at the end of the interval, since several intervals overlap. */
-void chrome_placed(struct chrome_sink *c, const struct rec_placed *r)
-{
-	struct place at;
-	char *p;
-
-	at = chrome_place(c, &r->h);
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
-	p = fmt_track(p, at.pid, at.tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, r->h.start_ns + r->h.dur_ns);
-	p = fmt_lit(p, ",\"name\":\"probes placed late\",\"cat\":\"inftrace\",\"args\":{\"file\":");
-	p = fmt_json_str(p, r->file, strnlen(r->file, sizeof(r->file)));
-	p = fmt_lit(p, ",\"after_us\":");
-	p = fmt_us(p, r->h.dur_ns);
-	args_end(c, p, &at);
-}
-
-void chrome_task(struct chrome_sink *c, const struct rec_task *r)
-{
-	static const char *const names[] = {
-		[TASK_FORK] = "fork",
-		[TASK_EXEC] = "exec",
-		[TASK_EXIT] = "exit",
-		[TASK_COMM] = "rename",
-	};
-	struct place at;
-	char *p;
-
-	workers_task(&c->workers, r);
-	if (r->h.id >= sizeof(names) / sizeof(names[0]))
-		return;
-	at = chrome_place(c, &r->h);
-	p = instant_begin(c, &r->h, &at);
-	p = fmt_string(p, names[r->h.id]);
-	p = fmt_lit(p, ",\"cat\":\"task\",\"args\":{\"comm\":");
-	p = fmt_json_str(p, r->comm, strnlen(r->comm, sizeof(r->comm)));
-	if (r->h.id == TASK_FORK) {
-		p = fmt_lit(p, ",\"parent\":");
-		p = fmt_u32(p, r->arg);
-	} else if (r->h.id == TASK_EXIT) {
-		p = fmt_lit(p, ",\"code\":");
-		p = fmt_u32(p, r->arg);
-	}
-	args_end(c, p, &at);
-}
-
-void chrome_message(struct chrome_sink *c, const struct rec_message *r)
-{
-	char local[MESSAGE_ADDRESS_MAX], peer[MESSAGE_ADDRESS_MAX], *p;
-	struct rec_hdr end = r->h;
-	struct place at = chrome_place(c, &r->h);
-
-	end.start_ns += r->h.dur_ns;
-	p = instant_begin(c, &end, &at);
-	p = fmt_string(p, message_name(r));
-	p = fmt_string(fmt_lit(p, ",\"cat\":\"message\",\"args\":{\"local\":"), message_address(local, r->local, r->local_port));
-	p = fmt_string(fmt_lit(p, ",\"peer\":"), message_address(peer, r->peer, r->peer_port));
-	p = fmt_u32(fmt_lit(p, ",\"bytes\":"), r->bytes);
-	p = fmt_u64(fmt_lit(p, ",\"position\":"), r->position);
-	p = fmt_u32(fmt_lit(p, ",\"sequence\":"), r->sequence);
-	p = fmt_u64(fmt_lit(p, ",\"call_ns\":"), r->h.dur_ns);
-	args_end(c, p, &at);
 }

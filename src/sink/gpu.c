@@ -55,14 +55,14 @@ const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU
 }
 
 static const struct {
-	const char *key, *name;
+	const char *key, *name; /* name: without the unit */
 } parts[GPU_PART_MAX] = {
-	[GPU_PART_BUSY] = { "gpu_busy_us", "gpu_busy_ns" },
-	[GPU_PART_COPY] = { "gpu_copy_us", "gpu_copy_ns" },
-	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "gpu_idle_launch_ns" },
-	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "gpu_idle_wait_ns" },
-	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "gpu_collective_ns" },
-	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "gpu_unknown_ns" },
+	[GPU_PART_BUSY] = { "gpu_busy_us", "gpu_busy" },
+	[GPU_PART_COPY] = { "gpu_copy_us", "gpu_copy" },
+	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "gpu_idle_launch" },
+	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "gpu_idle_wait" },
+	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "gpu_collective" },
+	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "gpu_unknown" },
 };
 
 const char *gpu_part_key(int part)

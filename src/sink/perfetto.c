@@ -204,79 +204,67 @@ static void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 		event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
-static void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
-{
-	char buf[IRQ_NAME_LEN];
-	const char *name, *type;
-	struct event e;
+/* ---- what drawn.c describes ---- */
 
-	name = irq_record_name(&s->irqs, r, buf, &type);
-	begin_copy(&e, s, &r->h, TRACK_CALLS, "irq", name);
-	event_add_word(&e, "type", type);
-	if (!(r->h.flags & IRQ_F_VECTOR))
-		event_add(&e, "number", VALUE_UINT, r->h.id);
-	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
-	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, HELD_PLAIN);
+static void add_drawn_arg(struct event *e, const struct drawn_arg *a)
+{
+	char name[32];
+
+	switch (a->kind) {
+	case DRAWN_NUMBER:
+		event_add(e, a->name, VALUE_UINT, a->v);
+		break;
+	case DRAWN_POINTER:
+		event_add(e, a->name, VALUE_POINTER, a->v);
+		break;
+	case DRAWN_TIME:
+		snprintf(name, sizeof(name), "%s_ns", a->name);
+		event_add_copy(e, name, VALUE_UINT, a->v);
+		break;
+	case DRAWN_FLAG:
+		event_add(e, a->name, VALUE_BOOL, 1);
+		break;
+	case DRAWN_TEXT:
+		event_add_text(e, a->name, a->text, a->v);
+		break;
+	case DRAWN_WORD:
+		event_add_word(e, a->name, a->text);
+		break;
+	}
 }
 
-static void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
+void event_init_drawn(struct event *e, struct perfetto_sink *s, uint32_t row, const struct drawn *d)
 {
-	static const char *const names[] = {
-		[TASK_FORK] = "fork",
-		[TASK_EXEC] = "exec",
-		[TASK_EXIT] = "exit",
-		[TASK_COMM] = "rename",
-	};
+	switch (d->names) {
+	case DRAWN_NAME_STAYS:
+		event_init(e, s, row, d->category, d->name);
+		break;
+	case DRAWN_NAME_RECURS:
+		event_init_copy(e, s, row, d->category, d->name);
+		break;
+	case DRAWN_NAME_OF_EACH:
+		event_init_text(e, s, row, d->category, d->name);
+		break;
+	}
+	for (size_t i = 0; i < d->n; i++)
+		add_drawn_arg(e, &d->args[i]);
+	event_add_open(e, d->flags);
+}
+
+static void perfetto_drawn(struct perfetto_sink *s, const struct rec_hdr *h)
+{
+	struct drawn d;
 	struct event e;
 
-	if (r->h.id >= sizeof(names) / sizeof(names[0]))
+	if (!drawn_of(&d, h, &s->irqs))
 		return;
-	begin(&e, s, &r->h, TRACK_CALLS, "task", names[r->h.id]);
-	if (r->h.id == TASK_EXIT && e.row)
+	event_init_drawn(&e, s, perfetto_row(s, h->tgid, h->tid, TRACK_CALLS), &d);
+	if (h->kind == REC_TASK && h->id == TASK_EXIT && e.row)
 		s->rows[e.row].waits_ns = 0; /* whatever it was in has been sent */
-	event_add_text(&e, "comm", r->comm, strnlen(r->comm, sizeof(r->comm)));
-	if (r->h.id == TASK_FORK)
-		event_add(&e, "parent", VALUE_UINT, r->arg);
-	else if (r->h.id == TASK_EXIT)
-		event_add(&e, "code", VALUE_UINT, r->arg);
-	event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
-}
-
-static void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r)
-{
-	struct event e;
-
-	begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "waiting for probes");
-	if (r->h.id == HOLD_EXPIRED)
-		event_add(&e, "expired", VALUE_BOOL, 1);
-	event_write_record(&e, &r->h, HELD_PLAIN);
-}
-
-static void perfetto_message(struct perfetto_sink *s, const struct rec_message *r)
-{
-	char text[MESSAGE_ADDRESS_MAX];
-	struct event e;
-
-	begin(&e, s, &r->h, TRACK_CALLS, "message", message_name(r));
-	event_add_word(&e, "local", message_address(text, r->local, r->local_port));
-	event_add_word(&e, "peer", message_address(text, r->peer, r->peer_port));
-	event_add(&e, "bytes", VALUE_UINT, r->bytes);
-	event_add(&e, "position", VALUE_UINT, r->position);
-	event_add(&e, "sequence", VALUE_UINT, r->sequence);
-	event_add(&e, "call_ns", VALUE_UINT, r->h.dur_ns);
-	event_write_instant(&e, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
-}
-
-/* An instant at the end of the interval, since several intervals overlap. */
-static void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r)
-{
-	struct event e;
-
-	begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "probes placed late");
-	event_add_text(&e, "file", r->file, strnlen(r->file, sizeof(r->file)));
-	event_add(&e, "after_ns", VALUE_UINT, r->h.dur_ns);
-	event_write_instant(&e, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
+	if (d.as == DRAWN_SPAN)
+		event_write_record(&e, h, HELD_PLAIN);
+	else
+		event_write_instant(&e, perfetto_ts(s, d.ns));
 }
 
 static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
@@ -383,7 +371,7 @@ static void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
 static void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 {
 	uint64_t start = perfetto_ts(s, r->h.start_ns);
-	char buf[REQUEST_NAME_LEN];
+	struct drawn d;
 	struct event e;
 	uint32_t row;
 
@@ -391,40 +379,12 @@ static void perfetto_request(struct perfetto_sink *s, const struct rec_request *
 	row = perfetto_lane(s, &r->h, TRACK_REQUESTS);
 	if (!row)
 		return;
-	event_init_text(&e, s, row, "requests", request_name(r, buf)); /* clients can invent any number of them */
-	event_add(&e, "thread", VALUE_UINT, r->h.tid);
-	event_add(&e, "fd", VALUE_UINT, r->h.id);
-	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
-	event_add(&e, "bytes_written", VALUE_UINT, r->bytes_written);
-	event_add(&e, "chunks", VALUE_UINT, r->chunks);
-	if (r->h.flags & REQUEST_F_END_UNSEEN)
-		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
-	event_add_open(&e, r->h.flags & REC_F_OPEN_END);
+	drawn_request(&d, r);
+	event_init_drawn(&e, s, row, &d);
 	event_write_span(&e, start, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 	if (r->first_chunk_ns) {
 		event_init(&e, s, row, "requests", "ttft");
 		event_write_span(&e, start, r->first_chunk_ns);
-	}
-}
-
-static void add_request_arg(struct event *e, const struct request_arg *a)
-{
-	char name[32];
-
-	switch (a->kind) {
-	case REQUEST_ARG_NUMBER:
-		event_add(e, a->name, VALUE_UINT, a->v);
-		break;
-	case REQUEST_ARG_POINTER:
-		event_add(e, a->name, VALUE_POINTER, a->v);
-		break;
-	case REQUEST_ARG_TIME:
-		snprintf(name, sizeof(name), "%s_ns", a->name);
-		event_add_copy(e, name, VALUE_UINT, a->v);
-		break;
-	case REQUEST_ARG_FLAG:
-		event_add(e, a->name, VALUE_BOOL, 1);
-		break;
 	}
 }
 
@@ -444,7 +404,7 @@ static void write_slice(const struct request_slice *rs, void *arg)
 		event_init(&e, s, row, "batch", rs->name);
 	}
 	for (size_t i = 0; i < rs->n_args; i++)
-		add_request_arg(&e, &rs->args[i]);
+		add_drawn_arg(&e, &rs->args[i]);
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
@@ -616,19 +576,14 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		perfetto_step(s, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
-		perfetto_task(s, (const struct rec_task *)rec);
+	case REC_IRQ:
+	case REC_HOLD:
+	case REC_PLACED:
+	case REC_MESSAGE:
+		perfetto_drawn(s, rec);
 		break;
 	case REC_REQUEST:
 		perfetto_request(s, (const struct rec_request *)rec);
-		break;
-	case REC_IRQ:
-		perfetto_irq(s, (const struct rec_irq *)rec);
-		break;
-	case REC_HOLD:
-		perfetto_hold(s, (const struct rec_hold *)rec);
-		break;
-	case REC_PLACED:
-		perfetto_placed(s, (const struct rec_placed *)rec);
 		break;
 	case REC_MEMORY:
 		perfetto_memory(s, (const struct rec_memory *)rec);
@@ -641,9 +596,6 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		break;
 	case REC_GPU_LOAD:
 		perfetto_gpu_load(s, (const struct rec_gpu_load *)rec);
-		break;
-	case REC_MESSAGE:
-		perfetto_message(s, (const struct rec_message *)rec);
 		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);

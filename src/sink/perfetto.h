@@ -11,6 +11,7 @@
 
 #include "gpu/info.h"
 #include "io/writer.h"
+#include "sink/drawn.h"
 #include "sink/perfetto_fields.h"
 #include "sink/gpu.h"
 #include "sink/process_list.h"
@@ -204,6 +205,8 @@ void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const ch
 void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
 /* For a name that is not interned. */
 void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
+/* With all that is shown but its time, and a name as d says. */
+void event_init_drawn(struct event *e, struct perfetto_sink *s, uint32_t row, const struct drawn *d);
 /* Makes another event with the contents of the last, on another track. */
 void event_again(struct event *e, uint32_t row);
 void event_add_flow(struct event *e, uint32_t field, uint64_t flow);

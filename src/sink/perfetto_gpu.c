@@ -412,20 +412,13 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 static void write_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
 	uint32_t row = perfetto_gpu_row(s, d->track, d->device);
-	char name[8 + FMT_U32_MAX];
+	struct drawn drawn;
 	struct event e;
 
 	if (!row)
 		return;
-	*fmt_u32(fmt_lit(name, "step "), r->step) = 0;
-	event_init_text(&e, s, row, "gpu_step", name);
-	event_add(&e, "step", VALUE_UINT, r->step);
-	event_add(&e, "pid", VALUE_UINT, r->h.tgid);
-	event_add(&e, "kernels", VALUE_UINT, d->kernels);
-	event_add(&e, "copies", VALUE_UINT, d->copies);
-	for (int i = 0; i < GPU_PART_MAX; i++)
-		event_add(&e, gpu_part_name(i), VALUE_UINT, d->ns[i]);
-	event_add(&e, "residual_ns", VALUE_UINT, r->residual_ns);
+	drawn_gpu_step(&drawn, r, d);
+	event_init_drawn(&e, s, row, &drawn);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
 }
 

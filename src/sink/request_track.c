@@ -200,22 +200,22 @@ static uint32_t request_row_take(struct request_tracks *t, const struct step_req
 
 #define WAITS_MAX 8 /* requests named as the ones that another waited for */
 
-static void add(struct request_slice *s, const char *name, enum request_arg_kind kind, uint64_t v)
+static void add(struct request_slice *s, const char *name, enum drawn_kind kind, uint64_t v)
 {
 	if (s->n_args < REQUEST_ARGS_MAX)
-		s->args[s->n_args++] = (struct request_arg){ name, kind, v };
+		s->args[s->n_args++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
 }
 
 static void add_flag(struct request_slice *s, const char *name, bool set)
 {
 	if (set)
-		add(s, name, REQUEST_ARG_FLAG, 1);
+		add(s, name, DRAWN_FLAG, 1);
 }
 
 static void add_carrier(struct request_slice *s, const char *name, const struct step_carrier *c)
 {
 	if (c->known)
-		add(s, name, REQUEST_ARG_NUMBER, c->number);
+		add(s, name, DRAWN_NUMBER, c->number);
 }
 
 static void add_waits(struct request_slice *s, const struct step_request *r)
@@ -236,11 +236,11 @@ static void add_waits(struct request_slice *s, const struct step_request *r)
 
 	for (size_t i = 0; i < r->n_waits && i < WAITS_MAX; i++) {
 		rest -= r->waits[i].ns;
-		add(s, names[i].whom, REQUEST_ARG_NUMBER, r->waits[i].serial);
-		add(s, names[i].time, REQUEST_ARG_TIME, r->waits[i].ns);
+		add(s, names[i].whom, DRAWN_NUMBER, r->waits[i].serial);
+		add(s, names[i].time, DRAWN_TIME, r->waits[i].ns);
 	}
 	if (rest)
-		add(s, "waited_others", REQUEST_ARG_TIME, rest);
+		add(s, "waited_others", DRAWN_TIME, rest);
 }
 
 static void add_spans(struct request_slice *s, const struct step_request *r)
@@ -254,37 +254,37 @@ static void add_spans(struct request_slice *s, const struct step_request *r)
 
 	for (int i = 0; i < SPAN_MAX; i++) {
 		if (r->spans[i])
-			add(s, names[i], REQUEST_ARG_TIME, r->spans[i]);
+			add(s, names[i], DRAWN_TIME, r->spans[i]);
 	}
 }
 
 static void add_request(struct request_slice *s, const struct step_request *r, const struct live_request *l)
 {
-	add(s, "number", REQUEST_ARG_NUMBER, r->serial);
-	add(s, "pid", REQUEST_ARG_NUMBER, r->tgid);
+	add(s, "number", DRAWN_NUMBER, r->serial);
+	add(s, "pid", DRAWN_NUMBER, r->tgid);
 	if (r->context)
-		add(s, "context", REQUEST_ARG_POINTER, r->context);
-	add(s, "sequence", REQUEST_ARG_NUMBER, r->sequence);
+		add(s, "context", DRAWN_POINTER, r->context);
+	add(s, "sequence", DRAWN_NUMBER, r->sequence);
 	if (r->given)
-		add(s, "engine_request", REQUEST_ARG_NUMBER, r->given - 1);
+		add(s, "engine_request", DRAWN_NUMBER, r->given - 1);
 	if (!r->began_before)
-		add(s, "prompt_tokens", REQUEST_ARG_NUMBER, r->prompt_tokens);
+		add(s, "prompt_tokens", DRAWN_NUMBER, r->prompt_tokens);
 	if (r->by_parts && r->cached >= 0)
-		add(s, "cached_tokens", REQUEST_ARG_NUMBER, (uint64_t)r->cached);
-	add(s, "output_tokens", REQUEST_ARG_NUMBER, step_request_tokens(r));
+		add(s, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+	add(s, "output_tokens", DRAWN_NUMBER, step_request_tokens(r));
 	if (r->by_parts)
-		add(s, "steps", REQUEST_ARG_NUMBER, r->steps);
+		add(s, "steps", DRAWN_NUMBER, r->steps);
 	if (r->by_parts)
-		add(s, "steps_shared", REQUEST_ARG_NUMBER, r->shared);
+		add(s, "steps_shared", DRAWN_NUMBER, r->shared);
 	add_carrier(s, "first_step", &l->first);
 	if (!r->lost)
 		add_carrier(s, "first_token_step", &l->gave_first);
 	add_carrier(s, "last_step", &l->last);
 	if (step_request_ttft(r))
-		add(s, "ttft", REQUEST_ARG_TIME, step_request_ttft(r));
+		add(s, "ttft", DRAWN_TIME, step_request_ttft(r));
 	if (step_request_ttft(r) && step_request_split(r)) {
-		add(s, "ttft_others", REQUEST_ARG_TIME, r->first_others);
-		add(s, "ttft_between", REQUEST_ARG_TIME, r->first_between);
+		add(s, "ttft_others", DRAWN_TIME, r->first_others);
+		add(s, "ttft_between", DRAWN_TIME, r->first_between);
 	}
 	if (step_request_split(r)) {
 		add_spans(s, r);
@@ -325,16 +325,16 @@ static void tell_phases(struct request_tracks *t, const struct step_request *r, 
 	decode.start = prefill.end;
 	if (prefill.end > prefill.start) {
 		if (!r->began_before)
-			add(&prefill, "tokens", REQUEST_ARG_NUMBER, r->prompt_tokens);
+			add(&prefill, "tokens", DRAWN_NUMBER, r->prompt_tokens);
 		if (r->by_parts && r->cached > 0)
-			add(&prefill, "cached_tokens", REQUEST_ARG_NUMBER, (uint64_t)r->cached);
-		add(&prefill, "steps", REQUEST_ARG_NUMBER, r->prefills);
+			add(&prefill, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+		add(&prefill, "steps", DRAWN_NUMBER, r->prefills);
 		add_flag(&prefill, "began_before", r->began_before);
 		t->ops->slice(&prefill, t->arg);
 	}
 	if (decode.end > decode.start) {
-		add(&decode, "tokens", REQUEST_ARG_NUMBER, r->outputs);
-		add(&decode, "steps", REQUEST_ARG_NUMBER, r->decodes);
+		add(&decode, "tokens", DRAWN_NUMBER, r->outputs);
+		add(&decode, "steps", DRAWN_NUMBER, r->decodes);
 		add_flag(&decode, "began_before", r->began_before && prefill.end == prefill.start);
 		add_flag(&decode, "unfinished", r->cut);
 		t->ops->slice(&decode, t->arg);
@@ -397,9 +397,9 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 	a.from_row = s.row = request_lane_take(t, REQUEST_SLOTS + REQUEST_LANES, s.start, s.end);
 	if (s.row == NO_ROW)
 		return;
-	add(&s, "number", REQUEST_ARG_NUMBER, o->serial);
-	add(&s, "pid", REQUEST_ARG_NUMBER, o->tgid);
-	add(&s, "fd", REQUEST_ARG_NUMBER, socket->h.id);
+	add(&s, "number", DRAWN_NUMBER, o->serial);
+	add(&s, "pid", DRAWN_NUMBER, o->tgid);
+	add(&s, "fd", DRAWN_NUMBER, socket->h.id);
 	t->ops->slice(&s, t->arg);
 	/* a slice in an earlier file, or without a length, holds no arrow */
 	if (o->row != NO_ROW && o->file == t->file && !o->empty)

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sink/drawn.h"
 #include "sink/sink.h"
 
 /* The pseudo process, above every real pid and the other pseudo processes and threads; rows are threads of it. */
@@ -38,19 +39,6 @@ enum request_counter {
 #define REQUEST_NAME_MAX 96 /* of a row or a counter, with its NUL */
 #define REQUEST_ARGS_MAX 44
 
-enum request_arg_kind {
-	REQUEST_ARG_NUMBER,
-	REQUEST_ARG_POINTER,
-	REQUEST_ARG_TIME, /* nanoseconds; the name lacks the unit */
-	REQUEST_ARG_FLAG,
-};
-
-struct request_arg {
-	const char *name; /* a literal */
-	enum request_arg_kind kind;
-	uint64_t v;
-};
-
 struct request_slice {
 	uint32_t row;
 	const char *name;
@@ -58,7 +46,7 @@ struct request_slice {
 	uint64_t number;
 	uint64_t start, end; /* CLOCK_BOOTTIME */
 	size_t n_args;
-	struct request_arg args[REQUEST_ARGS_MAX];
+	struct drawn_arg args[REQUEST_ARGS_MAX];
 };
 
 struct request_arrow {
