@@ -9,7 +9,7 @@
 
 #include "capture/session.h"
 #include "record/run.h"
-#include "record/view.h"
+#include "sink/sink.h"
 #include "util/exit_code.h"
 #include "util/text.h"
 

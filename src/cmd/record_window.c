@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 #include "io/outfile.h"
-#include "record/environment.h"
-#include "record/schedule.h"
+#include "record/metadata.h"
 #include "record/trigger.h"
+#include "record/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "util/text.h"
 #include "util/nearest.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define COOLDOWN_NS (10 * NSEC_PER_SEC)
 #define COOLDOWN_DEFAULT UINT64_MAX

@@ -51,7 +51,8 @@ static bool matches_any(const char *const *globs, size_t n, const char *name)
 	return false;
 }
 
-struct json_object *env_json_string(const char *s)
+/* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. NULL: no memory. */
+static struct json_object *env_json_string(const char *s)
 {
 	size_t len = strlen(s);
 	char *quoted = malloc(FMT_JSON_STR_MAX(len) + 1);

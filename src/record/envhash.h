@@ -57,9 +57,6 @@ bool env_is_setting(const char *variable);
 /* Whether it is 64 hexadecimal digits, with or without "sha256:" before them. */
 bool env_hash_ok(const char *text);
 
-/* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. NULL: no memory. */
-struct json_object *env_json_string(const char *s);
-
 /* env_hash() of a process now. -ESRCH, -EACCES and the like if it cannot be read. */
 int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX]);
 

@@ -19,10 +19,11 @@
 #include "target/tasks.h"
 #include "util/parse.h"
 
+struct flight;
+struct in_flight;
+
 #define FLIGHT_BYTES_MIN (UINT64_C(1) << 20)
 #define FLIGHT_BYTES_MAX (UINT64_C(1) << 44)
-
-struct flight;
 
 struct flight_stats {
 	size_t bytes;        /* memory: the most that the store can ever use */
@@ -47,8 +48,7 @@ struct flight_dump {
  * the current names, which are copied. The table of names does not count towards `bytes`. Free with
  * flight_free(). -EINVAL, -ENOMEM.
  */
-int flight_new(
-	uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
+int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
 void flight_free(struct flight *f);
 
 /* Adds a copy of a record; without room the oldest are evicted. REC_MAPPED is left out. -EINVAL: an
@@ -67,8 +67,7 @@ void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats);
  * for any later dump). `live`: the source of names of threads that belong to no target; NULL: from
  * /proc when they first occur. -EBUSY while a dump runs, -ENOMEM.
  */
-int flight_dump_begin(
-	struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
+int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
 
 /*
  * Makes the running dump one of the last n steps that have ended, from the beginning of the first of them, or of what ended within
@@ -114,5 +113,34 @@ int flight_dump_again(struct flight *f, struct tasks **ret_names);
 
 /* Ends the dump, whether or not everything was handed over. */
 void flight_dump_end(struct flight *f);
+
+/* ---- spans in flight ---- */
+
+/*
+ * What threads have in flight when a dump begins, and how it fits together with the records that are kept.
+ * The threads keep running while they are looked at and while the rings are emptied after that, so some of what was
+ * open has ended by then, with a record of its own. For each thread the dump shows its state at the instant at which it
+ * was looked at: what ends later is left to the next dump.
+ */
+int in_flight_new(struct in_flight **ret_in_flight);
+void in_flight_free(struct in_flight *f);
+
+/* For session_peek(), with the in_flight as the argument. A span that finds no memory is missing: in_flight_error(). */
+void in_flight_add(const struct rec_hdr *h, size_t size, void *in_flight);
+void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight);
+int in_flight_error(const struct in_flight *f);
+
+/* Call once, after the last: prepares the answers to the questions below. */
+void in_flight_ready(struct in_flight *f);
+
+void in_flight_each(const struct in_flight *f, record_cb cb, void *arg);
+/* Drops the spans for which the callback returns true. */
+void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, void *arg), void *arg);
+
+/* When the thread was looked at; UINT64_MAX: it was not. */
+uint64_t in_flight_at(const struct in_flight *f, uint32_t tid);
+
+/* Whether a record is later than what is in flight, or is part of it. */
+bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h);
 
 #endif

@@ -2,20 +2,538 @@
 #include "record/gpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/check.h"
+#include "gpu/hand_over.h"
 #include "gpu/inject.h"
-#include "record/gpu_launch.h"
-#include "record/gpu_socket.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"
+
+/* ---- the socket ---- */
+
+#define AGENT_FILE "inftrace-gpu.so"
+#define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
+#define TOOLS "ROCP_TOOL_LIBRARIES"       /* of rocprofiler-sdk's: a list, which has colons */
+#define BACKLOG 64
+#define GPU_PENDING_MAX 16 /* connections of targets that have not said anything */
+#define GPU_ACCEPT_MAX 64  /* at a turn: anybody may connect */
+#define GPU_LISTEN_MAX 17  /* network namespaces */
+#define GPU_FLUSH_MS 100
+
+#ifndef AGENT_DIR
+#define AGENT_DIR "/usr/local/lib/inftrace"
+#endif
+
+/* The socket on which agents connect (gpu/hand_over.h), and how the COMMAND learns of it. */
+struct gpu_pending{
+	int fd;
+	uint32_t pid;
+	uid_t uid;
+};
+
+struct gpu_socket {
+	int epoll;
+	bool (*is_target)(uint32_t pid, void *arg);
+	void *is_target_arg;
+	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
+	unsigned int n_listen;
+	uint64_t namespaces[GPU_LISTEN_MAX];
+	unsigned int n_namespaces;
+	struct gpu_pending pending[GPU_PENDING_MAX];
+	unsigned int n_pending;
+	char agent[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
+	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
+	char tools[2 * PATH_MAX + 32];
+	const char *environment[5];
+};
+
+/* ---- what the COMMAND needs ---- */
+
+/* Beside inftrace, or where it is installed. */
+static int find_library(char path[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
+	char *slash;
+
+	if (n > 0) {
+		path[n] = 0;
+		slash = strrchr(path, '/');
+		if (slash) {
+			strcpy(slash + 1, AGENT_FILE);
+			if (!access(path, R_OK))
+				return 0;
+		}
+	}
+	strcpy(path, AGENT_DIR "/" AGENT_FILE);
+	if (!access(path, R_OK))
+		return 0;
+	log_error("--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
+	return -EINVAL;
+}
+
+static int set_environment(struct gpu_socket *s, const char *cupti)
+{
+	const char *other = getenv(INJECTION), *tools = getenv(TOOLS);
+	int err = find_library(s->agent), n = 0;
+	char *real = NULL;
+
+	if (err)
+		return err;
+	if (other && *other) {
+		log_error("--gpu: " INJECTION " is set to '%.200s': only one tool can be loaded with CUDA; unset it", other);
+		return -EINVAL;
+	}
+	if (cupti && (access(cupti, R_OK) || !(real = realpath(cupti, NULL)))) {
+		log_error("--cupti %s: %s", cupti, strerror(errno));
+		return -EINVAL;
+	}
+	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", s->agent);
+	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", s->socket_name);
+	s->environment[n++] = s->injection;
+	tools = tools ? tools : "";
+	if (snprintf(s->tools, sizeof(s->tools), TOOLS "=%s%s%s", s->agent, *tools ? ":" : "", tools) < (int)sizeof(s->tools))
+		s->environment[n++] = s->tools;
+	else
+		log_warn("--gpu: " TOOLS " is too long, so what AMD's GPUs do is not recorded");
+	s->environment[n++] = s->name;
+	if (real) {
+		snprintf(s->cupti, sizeof(s->cupti), GPU_ENV_CUPTI "=%s", real);
+		s->environment[n++] = s->cupti;
+	}
+	free(real);
+	return 0;
+}
+
+/* NAME=VALUE; ends with NULL. */
+static const char *const *gpu_socket_environment(const struct gpu_socket *s)
+{
+	return s->environment;
+}
+
+/* ---- the socket ---- */
+
+static int watch(const struct gpu_socket *s, int fd)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+
+	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+/* Abstract: there is no file that has to be removed, or that another user could replace. A name is one of a network namespace. */
+static int listen_at_name(struct gpu_socket *s)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	size_t len = strlen(s->socket_name);
+	int fd, err;
+
+	if (s->n_listen == GPU_LISTEN_MAX)
+		return -ENOSPC;
+	memcpy(addr.sun_path + 1, s->socket_name + 1, len - 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) || listen(fd, BACKLOG))
+		err = -errno;
+	else
+		err = watch(s, fd);
+	if (err)
+		close(fd);
+	else
+		s->listen[s->n_listen++] = fd;
+	return err;
+}
+
+struct visit {
+	struct gpu_socket *s;
+	int namespace;
+	int err;
+};
+
+/* A thread of its own, which ends there. */
+static void *listen_there(void *arg)
+{
+	struct visit *v = arg;
+
+	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : listen_at_name(v->s);
+	return NULL;
+}
+
+/* Agents of that process can connect, too, whose network namespace may be another one. Needs CAP_SYS_ADMIN for that. */
+static int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid)
+{
+	struct visit v = { .s = s };
+	struct stat st, own;
+	char path[64];
+	pthread_t t;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	v.namespace = open(path, O_RDONLY | O_CLOEXEC);
+	if (v.namespace < 0)
+		return -errno;
+	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own)) {
+		v.err = -errno;
+	} else if (st.st_dev != own.st_dev || st.st_ino != own.st_ino) {
+		for (unsigned int i = 0; i < s->n_namespaces; i++) {
+			if (s->namespaces[i] == st.st_ino) {
+				close(v.namespace);
+				return 0;
+			}
+		}
+		v.err = -pthread_create(&t, NULL, listen_there, &v);
+		if (!v.err)
+			pthread_join(t, NULL);
+		if (!v.err)
+			s->namespaces[s->n_namespaces++] = st.st_ino;
+	}
+	close(v.namespace);
+	return v.err;
+}
+
+/* cupti: NULL: it is not given. Prints one line on failure. */
+static int gpu_socket_open(struct gpu_socket *s, const char *cupti)
+{
+	uint64_t secret = 0;
+	int err;
+
+	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
+		return -errno;
+	snprintf(s->socket_name, sizeof(s->socket_name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
+	err = set_environment(s, cupti);
+	if (err)
+		return err;
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	err = s->epoll < 0 ? -errno : listen_at_name(s);
+	if (err)
+		log_error("--gpu: cannot make a socket: %s", strerror(-err));
+	return err;
+}
+
+static void gpu_socket_close(struct gpu_socket *s)
+{
+	while (s->n_pending)
+		close(s->pending[--s->n_pending].fd);
+	while (s->n_listen)
+		close(s->listen[--s->n_listen]);
+	if (s->epoll >= 0)
+		close(s->epoll);
+	s->epoll = -1;
+}
+
+static void drop_pending(struct gpu_socket *s, unsigned int i)
+{
+	memmove(s->pending + i, s->pending + i + 1, (--s->n_pending - i) * sizeof(*s->pending));
+}
+
+static bool is_hello(const struct gpu_hello *h, ssize_t n)
+{
+	return n == sizeof(*h) && h->magic == GPU_HAND_OVER_MAGIC && h->version == GPU_HAND_OVER_VERSION &&
+	       h->record_size == sizeof(struct gpu_record);
+}
+
+static int accept_one(const struct gpu_socket *s, struct gpu_pending *ret)
+{
+	struct ucred who;
+	socklen_t len;
+	int fd;
+
+	for (unsigned int i = 0; i < s->n_listen; i++) {
+		while ((fd = accept4(s->listen[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+			len = sizeof(who);
+			if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.pid > 0) {
+				*ret = (struct gpu_pending){ .fd = fd, .pid = (uint32_t)who.pid, .uid = who.uid };
+				return 0;
+			}
+			close(fd);
+		}
+	}
+	return -EAGAIN;
+}
+
+/* Returns its descriptor if it has said hello. -EAGAIN: it has not yet; other -errno: it is closed. */
+static int read_hello(const struct gpu_pending *p)
+{
+	struct gpu_hello h;
+	ssize_t n = recv(p->fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (is_hello(&h, n))
+		return p->fd;
+	log_debug("--gpu: process %u said something else than an agent does", p->pid);
+	close(p->fd);
+	return -EPROTO;
+}
+
+static unsigned int count_of(const struct gpu_socket *s, uid_t uid)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < s->n_pending; i++)
+		n += s->pending[i].uid == uid;
+	return n;
+}
+
+/* Where there are too many, the oldest of the user who has most has to go. */
+static void keep_pending(struct gpu_socket *s, const struct gpu_pending *p)
+{
+	unsigned int worst = 0;
+
+	if (!s->is_target(p->pid, s->is_target_arg) || watch(s, p->fd)) {
+		close(p->fd);
+		return;
+	}
+	if (s->n_pending == GPU_PENDING_MAX) {
+		for (unsigned int i = 1; i < s->n_pending; i++)
+			worst = count_of(s, s->pending[i].uid) > count_of(s, s->pending[worst].uid) ? i : worst;
+		close(s->pending[worst].fd);
+		drop_pending(s, worst);
+	}
+	s->pending[s->n_pending++] = *p;
+}
+
+/* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. *left: how many more are
+ * accepted at this turn. -EAGAIN: none. */
+static int gpu_socket_next(struct gpu_socket *s, unsigned int *left, uint32_t *ret_pid)
+{
+	struct gpu_pending p;
+	int fd;
+
+	for (unsigned int i = 0; i < s->n_pending; i++) {
+		p = s->pending[i];
+		fd = read_hello(&p);
+		if (fd != -EAGAIN)
+			drop_pending(s, i--);
+		*ret_pid = p.pid;
+		if (fd >= 0)
+			return fd;
+	}
+	while (*left && !accept_one(s, &p)) {
+		--*left;
+		fd = read_hello(&p);
+		*ret_pid = p.pid;
+		if (fd >= 0)
+			return fd;
+		if (fd == -EAGAIN)
+			keep_pending(s, &p);
+	}
+	return -EAGAIN;
+}
+
+/* Hands over a ring, or says why there is none. */
+static int gpu_socket_welcome(int fd, int memfd)
+{
+	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION };
+	struct iovec iov = { .iov_base = &w, .iov_len = sizeof(w) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .bytes = { 0 } };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
+}
+
+static void gpu_socket_refuse(int fd, int err)
+{
+	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
+
+	if (send(fd, &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(w))
+		log_debug("--gpu: an agent was gone before it could be refused: %s", strerror(errno));
+}
+
+/* ---- launches ---- */
+
+enum launch_arg {
+	ARG_GRID_X,
+	ARG_GRID_Y,
+	ARG_GRID_Z,
+	ARG_BLOCK_X,
+	ARG_BLOCK_Y,
+	ARG_BLOCK_Z,
+	ARG_STREAM,
+	ARG_BYTES,
+	ARG_WIDTH,
+	ARG_HEIGHT,
+	ARG_DEPTH,
+	ARG_EVENT,
+	ARGS,
+};
+
+static const char *const arg_names[ARGS] = {
+	[ARG_GRID_X] = "grid_x",
+	[ARG_GRID_Y] = "grid_y",
+	[ARG_GRID_Z] = "grid_z",
+	[ARG_BLOCK_X] = "block_x",
+	[ARG_BLOCK_Y] = "block_y",
+	[ARG_BLOCK_Z] = "block_z",
+	[ARG_STREAM] = "stream_handle",
+	[ARG_BYTES] = "bytes",
+	[ARG_WIDTH] = "width",
+	[ARG_HEIGHT] = "height",
+	[ARG_DEPTH] = "depth",
+	[ARG_EVENT] = "event",
+};
+
+#define KNOWN_MAX 4096 /* probes */
+
+/* Where a probe has which argument, since names are compared once only. */
+struct places {
+	bool known;
+	bool is_nccl;    /* which launches through CUDA, as late as at the end of a group: its calls are no launches themselves */
+	int8_t at[ARGS]; /* -1: it does not have it */
+};
+
+struct gpu_launches {
+	struct places by_id[KNOWN_MAX];
+};
+
+int gpu_launches_new(struct gpu_launches **ret_launches)
+{
+	*ret_launches = calloc(1, sizeof(**ret_launches));
+	return *ret_launches ? 0 : -ENOMEM;
+}
+
+void gpu_launches_free(struct gpu_launches *gl)
+{
+	free(gl);
+}
+
+static const struct places *places_of(struct gpu_launches *gl, const struct probe_spec *s, uint32_t id)
+{
+	struct places *p = id < KNOWN_MAX ? &gl->by_id[id] : NULL;
+
+	if (!p || p->known)
+		return p;
+	p->known = true;
+	p->is_nccl = !strncmp(s->symbol, "nccl", strlen("nccl"));
+	for (int k = 0; k < ARGS; k++) {
+		p->at[k] = -1;
+		for (unsigned int i = 0; i < s->nargs; i++) {
+			if (!strcmp(s->args[i].name, arg_names[k]))
+				p->at[k] = (int8_t)i;
+		}
+	}
+	return p;
+}
+
+static bool get(const struct places *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg arg,
+	uint64_t *ret_value)
+{
+	int at = p->at[arg];
+
+	if (at < 0 || !check_shown(s, (unsigned int)at, r->vals))
+		return false;
+	*ret_value = r->vals[at];
+	return true;
+}
+
+static bool get_three(const struct places *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg first,
+	uint32_t ret[3])
+{
+	uint64_t v;
+
+	for (int i = 0; i < 3; i++) {
+		if (!get(p, s, r, first + (enum launch_arg)i, &v))
+			return false;
+		ret[i] = (uint32_t)v;
+	}
+	return true;
+}
+
+static bool get_bytes(const struct places *p, const struct probe_spec *s, const struct rec_function *r, uint64_t *ret_bytes)
+{
+	uint64_t width, height, depth = 1;
+
+	if (get(p, s, r, ARG_BYTES, ret_bytes))
+		return true;
+	if (!get(p, s, r, ARG_WIDTH, &width) || !get(p, s, r, ARG_HEIGHT, &height))
+		return false;
+	get(p, s, r, ARG_DEPTH, &depth);
+	*ret_bytes = width * height * depth;
+	return true;
+}
+
+/* Two handles are no addresses: 1 stands for the same stream as 0 does, and 2 for one that each thread has of its own. */
+static uint64_t stream_of(uint64_t handle, uint32_t tid)
+{
+	return handle == 1 ? 0 : handle == 2 ? 2 | (uint64_t)tid << 32
+					     : handle;
+}
+
+bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch)
+{
+	const struct places *p = places_of(gl, s, r->h.id);
+	struct launch l = { .start_ns = r->h.start_ns, .end_ns = r->h.start_ns + r->h.dur_ns, .tid = r->h.tid };
+
+	if (!p || p->is_nccl || r->h.flags & REC_F_OPEN_END)
+		return false;
+	switch (s->role) {
+	case ROLE_LAUNCH:
+		l.kind = LAUNCH_KERNEL;
+		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
+		break;
+	case ROLE_GRAPH:
+		if (!(s->flags & PROBE_F_GRAPH)) /* that of an engine */
+			return false;
+		l.kind = LAUNCH_GRAPH;
+		break;
+	case ROLE_TRANSFER:
+		l.kind = LAUNCH_COPY;
+		l.has_bytes = get_bytes(p, s, r, &l.bytes);
+		break;
+	case ROLE_CAPTURE:
+		l.kind = LAUNCH_CAPTURE;
+		break;
+	case ROLE_CAPTURE_END:
+		l.kind = LAUNCH_CAPTURE_END;
+		break;
+	default:
+		return false;
+	}
+	l.has_stream = get(p, s, r, ARG_STREAM, &l.stream);
+	l.stream = stream_of(l.stream, r->h.tid);
+	*ret_launch = l;
+	return true;
+}
+
+/* Tells the process, if it is a wait for all that a stream, or everything, has launched. */
+static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct gpu_process *proc)
+{
+	const struct places *p = places_of(gl, s, r->h.id);
+	uint64_t stream, event;
+	bool has_stream;
+
+	if (!p || p->is_nccl || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || get(p, s, r, ARG_EVENT, &event))
+		return;
+	has_stream = get(p, s, r, ARG_STREAM, &stream);
+	stream = has_stream ? stream_of(stream, r->h.tid) : 0;
+	gpu_process_wait(proc, has_stream ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
+}
+
+/* ---- agents ---- */
 
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
@@ -386,6 +904,12 @@ static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
 	return a ? a->process : NULL;
 }
 
+static bool is_launch(enum probe_role role)
+{
+	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH || role == ROLE_GPU_WAIT || role == ROLE_CAPTURE ||
+	       role == ROLE_CAPTURE_END;
+}
+
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
 {
 	struct gpu_process *p;
@@ -397,7 +921,7 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 		if (a)
 			gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
 	}
-	if (!gpu_launch_role(s->role))
+	if (!is_launch(s->role))
 		return;
 	p = meet_process(g, r->h.tgid);
 	if (!p || r->h.flags & REC_F_OPEN_START)
@@ -498,7 +1022,7 @@ int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
 		return -ENOMEM;
 	g->c = *c;
 	pthread_mutex_init(&g->lock, NULL);
-	g->socket = GPU_SOCKET_INIT;
+	g->socket.epoll = -1;
 	g->socket.is_target = c->is_target;
 	g->socket.is_target_arg = c->is_target_arg;
 	err = gpu_socket_open(&g->socket, c->cupti) ?: gpu_info_new(&g->info) ?

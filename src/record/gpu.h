@@ -12,19 +12,20 @@
 
 #include "engine/engine.h"
 #include "gpu/info.h"
+#include "gpu/join.h"
 #include "gpu/process.h"
 #include "record.h"
 
 struct gpu;
+struct gpu_launches;
 struct inspector;
 
-#define GPU_FLUSH_MS 100
 #define GPU_WAIT_MS 50 /* unless --gpu says otherwise */
 
 struct gpu_config {
 	uint32_t budget_ppm; /* of a CPU, for each agent; 0: no limit */
 	uint32_t every;      /* one in as many steps only; 0: all */
-	uint32_t wait_ms;    /* for how long agents wait for room in a ring, of each GPU_FLUSH_MS; 0: not at all */
+	uint32_t wait_ms;    /* for how long agents wait for room in a ring, of each 100 ms; 0: not at all */
 	const char *cupti;   /* the file; NULL: each agent searches for it */
 	/* Whether the process is recorded, which may have been born just now. */
 	bool (*is_target)(uint32_t tgid, void *arg);
@@ -70,5 +71,13 @@ uint64_t gpu_lost(const struct gpu *g);
 
 /* The messages at the end. */
 void gpu_summary(struct gpu *g);
+
+/* ---- what a call launches or waits for, from the arguments that its preset names ---- */
+
+int gpu_launches_new(struct gpu_launches **ret_launches);
+void gpu_launches_free(struct gpu_launches *gl);
+
+/* false: it launches nothing on a GPU. */
+bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch);
 
 #endif

@@ -6,8 +6,7 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "record/gpu.h"
-#include "record/overhead.h"
-#include "record/step_limit.h"
+#include "record/limits.h"
 #include "record/unwinder.h"
 
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX])

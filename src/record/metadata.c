@@ -3,19 +3,222 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "record/envhash.h"
-#include "record/environment.h"
 #include "target/command.h"
 #include "util/clock.h"
 #include "util/json_scan.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/secret.h"
+#include "util/text.h"
+#include "util/user.h"
+
+/* ---- settings from the environment ---- */
+
+static const char *unless_blank(const char *value)
+{
+	return value && !text_is_blank(value, strlen(value)) ? value : NULL;
+}
+
+const char *environment_ours(const char *name)
+{
+	return unless_blank(getenv(name));
+}
+
+const char *environment_theirs(const struct environment *e, const char *name)
+{
+	return unless_blank(process_text_variable(&e->text, name));
+}
+
+static bool same_link(pid_t pid, const char *name)
+{
+	char path[64], theirs[PATH_MAX], ours[PATH_MAX];
+	ssize_t n, k;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = readlink(path, theirs, sizeof(theirs));
+	snprintf(path, sizeof(path), "/proc/self/%s", name);
+	k = readlink(path, ours, sizeof(ours));
+	return n > 0 && n == k && !memcmp(theirs, ours, (size_t)n);
+}
+
+/* A process of another user must choose neither where root writes nor what it waits for. */
+static bool environment_may_choose(pid_t pid)
+{
+	uid_t uid;
+
+	return !process_user(pid, &uid) && (!uid || uid == user_calling()) && same_link(pid, "ns/mnt");
+}
+
+void environment_read(pid_t pid, struct environment *ret)
+{
+	*ret = (struct environment){ .pid = pid };
+	if (!pid || process_environ(pid, &ret->text))
+		return;
+	ret->may_choose = environment_may_choose(pid);
+}
+
+void environment_free(struct environment *e)
+{
+	process_text_free(&e->text);
+	*e = (struct environment){ 0 };
+}
+
+bool environment_is_on(const char *value)
+{
+	static const char *const words[] = { "1", "true", "yes", "y", "on" };
+	size_t len;
+
+	value += strspn(value, " \t\n");
+	len = strcspn(value, " \t\n");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strlen(words[i]) == len && !strncasecmp(value, words[i], len))
+			return true;
+	}
+	return false;
+}
+
+/* The other tool's tracing is off, so its other variables do not count. */
+static bool is_off(const char *name, const char *value)
+{
+	return !strncmp(name, "VLLM_CHAKRA_", strlen("VLLM_CHAKRA_")) && value && !environment_is_on(value);
+}
+
+bool environment_find(const struct environment *e, const char *const names[2], struct variable *ret)
+{
+	const char *ours = environment_ours("VLLM_CHAKRA_TRACE"), *theirs = environment_theirs(e, "VLLM_CHAKRA_TRACE");
+
+	for (int i = 0; i < 4; i++) {
+		const char *name = names[i % 2];
+		struct variable v = { .name = name };
+
+		if (is_off(name, ours) || (i > 1 && is_off(name, theirs)))
+			continue;
+		v.value = i < 2 ? environment_ours(name) : environment_theirs(e, name);
+		v.pid = i < 2 ? 0 : e->pid;
+		if (!v.value)
+			continue;
+		*ret = v;
+		return true;
+	}
+	return false;
+}
+
+char *environment_path(const struct variable *v)
+{
+	char link[64], cwd[PATH_MAX] = "", *whole;
+	ssize_t n;
+
+	if (!v->pid || *v->value == '/')
+		return strdup(v->value);
+	snprintf(link, sizeof(link), "/proc/%d/cwd", v->pid);
+	n = readlink(link, cwd, sizeof(cwd) - 1);
+	cwd[n > 0 ? n : 0] = 0;
+	return asprintf(&whole, "%s/%s", cwd, v->value) < 0 ? NULL : whole;
+}
+
+const char *environment_whose(const struct variable *v, char buf[32])
+{
+	if (!v->pid)
+		return "in the environment";
+	snprintf(buf, 32, "of process %d", v->pid);
+	return buf;
+}
+
+/* ---- the command line ---- */
+
+#define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=,+@%"
+
+struct line {
+	char *text;
+	size_t len;
+	bool cut;
+};
+
+static void put(struct line *l, const char *s, size_t n)
+{
+	l->cut |= l->len + n > COMMAND_LINE_MAX - sizeof(" ...");
+	if (l->cut)
+		return;
+	memcpy(l->text + l->len, s, n);
+	l->len += n;
+}
+
+static void put_secret(struct line *l, const char *word, size_t name)
+{
+	put(l, " ", 1);
+	put(l, word, name);
+	put(l, "***", 3);
+}
+
+static void put_word(struct line *l, const char *word)
+{
+	bool plain = *word && !word[strspn(word, PLAIN)];
+	size_t before = l->len;
+
+	if (l->len)
+		put(l, " ", 1);
+	if (!plain)
+		put(l, "'", 1);
+	for (const char *p = word; *p && !l->cut; p++)
+		put(l, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
+	if (!plain)
+		put(l, "'", 1);
+	if (l->cut) /* no partial words */
+		l->len = before;
+}
+
+/* Tells a secret from the place of a function, which looks like a URL with a user: LIB:SYMBOL@ROLE. */
+static bool is_secret(const char *option, const char *word)
+{
+	return strncmp(option, "-u", 2) && strncmp(option, "--uprobe", 8) && secret_value(word);
+}
+
+const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX])
+{
+	struct line l = { .text = text };
+	const char *option = "";
+
+	/* argv[0] is "inftrace record", or the path that the shell found */
+	put(&l, "inftrace", strlen("inftrace"));
+	if (!strncmp(argv[0], "inftrace ", strlen("inftrace ")))
+		put_word(&l, argv[0] + strlen("inftrace "));
+	for (char *const *arg = argv + 1; *arg && arg != command && !l.cut; arg++) {
+		const char *equals = **arg == '-' ? strchr(*arg, '=') : NULL, *value = equals ? equals + 1 : *arg;
+
+		if (**arg == '-')
+			option = *arg;
+		if (!strcmp(*arg, "--"))
+			continue;
+		if (is_secret(option, value))
+			put_secret(&l, *arg, (size_t)(value - *arg));
+		else
+			put_word(&l, *arg);
+	}
+	if (command) {
+		put_word(&l, "--");
+		put_word(&l, *command);
+		if (command[1])
+			put(&l, " ...", 4);
+	}
+	if (l.cut) {
+		memcpy(text + l.len, " ...", 4);
+		l.len += 4;
+	}
+	text[l.len] = 0;
+	return text;
+}
+
+/* ---- metadata of processes ---- */
 
 #define PROCESSES_MAX 1024 /* the one not used for longest is replaced */
 #define THEIRS_MAX 256	   /* bytes of a value chosen by a process */

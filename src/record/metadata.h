@@ -7,12 +7,16 @@
 #ifndef INFTRACE_RECORD_METADATA_H
 #define INFTRACE_RECORD_METADATA_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "record/options.h"
 #include "sink/profile.h"
+#include "target/process.h"
 
 struct metadata;
 
-/* `o` and `probes` must outlive it. -ENOMEM. */
+/* `o` and `probes` must outlive it. */
 int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata);
 void metadata_free(struct metadata *m);
 
@@ -30,5 +34,53 @@ const struct profile_meta *metadata_of(void *m, uint32_t tgid);
 
 /* Whether the text is a JSON object and nothing else. */
 bool metadata_flags_ok(const char *text);
+
+/* ---- settings where no option is given: from our environment, then from a target's ---- */
+
+/* A value from our environment; NULL when it is not set, empty or blank. */
+const char *environment_ours(const char *name);
+
+/* The environment of a process, read once. */
+struct environment {
+	pid_t pid; /* 0: there is no process, and nothing is set */
+	struct process_text text;
+	bool may_choose; /* neither where root writes nor what it waits for, if it is another user's */
+};
+
+/* An environment that cannot be read is empty. pid 0: none. */
+void environment_read(pid_t pid, struct environment *ret);
+void environment_free(struct environment *e);
+
+/* The same from the environment of the process. */
+const char *environment_theirs(const struct environment *e, const char *name);
+
+/*
+ * Looks for a variable under two names, ours and that of another tool: in our environment, then in
+ * theirs. NULL: not set; or it is one of VLLM_CHAKRA_*, and VLLM_CHAKRA_TRACE=0 switches them off.
+ */
+struct variable {
+	const char *name, *value;
+	pid_t pid; /* whose environment; 0: ours */
+};
+
+bool environment_find(const struct environment *e, const char *const names[2], struct variable *ret);
+
+/* As the other tool reads a switch. */
+bool environment_is_on(const char *value);
+
+/* The path in a variable, as seen by us; malloc()ed, NULL without memory. */
+char *environment_path(const struct variable *v);
+
+/* "in the environment", "of process 123" */
+const char *environment_whose(const struct variable *v, char buf[32]);
+
+#define COMMAND_LINE_MAX 1024
+
+/*
+ * How the recording was started, for its files: the words of argv, quoted for a shell where needed. Of a COMMAND
+ * (a place in argv; NULL: none) only the program, since its arguments may hold prompts; possible secrets become
+ * "***". Cut with "..." at COMMAND_LINE_MAX. Returns text.
+ */
+const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX]);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_RECORD_OPTIONS_H
 #define INFTRACE_RECORD_OPTIONS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,8 +36,30 @@ enum event {
 #define OUTPUTS_MAX 8
 #define FORMATS_MAX 8
 
+struct probe_table;
+struct recording;
+struct session;
+struct session_config;
+struct sink;
 struct trigger_set;
 struct view;
+
+/* What inftrace top shows instead of messages while a recording runs. */
+struct view_ops {
+	/* The recording begins: its records also go to the sink, which `rec` outlives. Prints one line on failure. */
+	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
+	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
+	int (*round)(struct view *v, uint64_t now_ns);
+	void (*signal)(struct view *v, int signo);
+};
+
+struct view {
+	const struct view_ops *ops;
+	int fd;		    /* to be polled for input, or -1 */
+	sigset_t signals;   /* signals to pass to it */
+	int command_fds[3]; /* for command_spawn_with() */
+	struct session *session; /* set before open() */
+};
 
 struct record_options {
 	pid_t *pids;
@@ -136,9 +159,6 @@ static inline bool record_wants_profile(const struct record_options *o)
 {
 	return o->profile || record_by_time(o);
 }
-
-struct probe_table;
-struct session_config;
 
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
 int events_parse(const char *list, unsigned int *ret_events);

@@ -5,7 +5,7 @@
 
 #include "record/options.h"
 
-/* Runs the recording. Returns an exit code. */
+/* Returns an exit code. */
 int record_run(struct record_options *o);
 
 #endif

@@ -1,12 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The processes that are recorded: those of -p, a command, or all. */
+/* The processes that are recorded. */
 #ifndef INFTRACE_RECORD_TARGETS_H
 #define INFTRACE_RECORD_TARGETS_H
+
+#include <stdint.h>
 
 #include "record/capture.h"
 #include "record/options.h"
 #include "target/command.h"
 #include "util/user.h"
+
+struct discover;
+
+/* ---- --discover and --cgroup ---- */
+
+/*
+ * Finds the processes that a preset matches, or that are in a cgroup, as they come and go, and makes targets of them. The kernel tells which processes map which executable files (capture/perf_events.h), and some milliseconds later one
+ * that maps a file of a preset is a target. Where that is not allowed, and for those that run already, /proc is looked
+ * through, whose cost is limited. What a process does before it is found is not recorded.
+ */
+
+/* c and o must outlive the result. -EINVAL, after one line, if no preset is loaded or there is no such cgroup; -ENOMEM. */
+int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover);
+void discover_free(struct discover *d);
+
+/* Looks for processes if it is time to, not within a record's callback: each that is found costs some milliseconds. */
+void discover_turn(struct discover *d, uint64_t now_ns);
+
+/* CLOCK_BOOTTIME of the next turn that has something to do. */
+uint64_t discover_due_ns(const struct discover *d);
+
+/* Prints at the end how many were found, and how many are known not to have been. */
+void discover_summary(struct discover *d);
+
+/* ---- -p, a COMMAND, or all ---- */
 
 struct targets {
 	const struct record_options *o; /* to be set by the creator */

@@ -3,19 +3,540 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "record/rate.h"
-#include "record/trigger_set.h"
+#include "sink/request_join.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/nearest.h"
 #include "util/parse.h"
 #include "util/text.h"
+
+/* ---- tokens per second ---- */
+
+#define PROCESSES_MAX 64 /* if full, the one that was quiet for longest is forgotten */
+#define PARTS_MAX 1024
+#define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, except the last */
+
+struct process {
+	uint32_t tgid;
+	uint64_t last_end;
+	struct rate sum;
+	struct rate parts[PARTS_MAX]; /* steps, as a ring */
+	unsigned int first, n;
+};
+
+struct rates {
+	struct process *list[PROCESSES_MAX];
+	size_t n;
+};
+
+static void forget_rate(struct process *p)
+{
+	p->sum = (struct rate){};
+	p->n = 0;
+}
+
+static struct process *find_process(struct rates *rs, uint32_t tgid)
+{
+	struct process **oldest = rs->list, *p;
+
+	for (size_t i = 0; i < rs->n; i++) {
+		if (rs->list[i]->tgid == tgid)
+			return rs->list[i];
+		if (rs->list[i]->last_end < (*oldest)->last_end)
+			oldest = &rs->list[i];
+	}
+	if (rs->n == PROCESSES_MAX) {
+		p = *oldest;
+		forget_rate(p);
+	} else {
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return NULL;
+		rs->list[rs->n++] = p;
+	}
+	p->tgid = tgid;
+	p->last_end = 0;
+	return p;
+}
+
+static struct rate *nth(struct process *p, unsigned int i)
+{
+	return &p->parts[(p->first + i) % PARTS_MAX];
+}
+
+/* Merges short ones, so that there is room for a second of them. */
+static void append(struct process *p, struct rate step)
+{
+	if (!p->n || nth(p, p->n - 1)->ns >= PART_NS)
+		*nth(p, p->n++) = (struct rate){};
+	nth(p, p->n - 1)->tokens += step.tokens;
+	nth(p, p->n - 1)->ns += step.ns;
+	p->sum.tokens += step.tokens;
+	p->sum.ns += step.ns;
+	/* keeps no more than needed for a second */
+	while (p->sum.ns - nth(p, 0)->ns >= NSEC_PER_SEC) {
+		p->sum.tokens -= nth(p, 0)->tokens;
+		p->sum.ns -= nth(p, 0)->ns;
+		p->first = (p->first + 1) % PARTS_MAX;
+		p->n--;
+	}
+}
+
+bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate)
+{
+	struct process *p = find_process(rs, s->tgid);
+	uint64_t from;
+
+	if (!p)
+		return false;
+	from = p->last_end;
+	if (!from || s->start >= from + NSEC_PER_SEC) {
+		forget_rate(p);
+		from = s->start;
+	}
+	if (s->end > p->last_end)
+		p->last_end = s->end;
+	if (s->phase == PHASE_PREFILL)
+		return false;
+	append(p, (struct rate){
+			  .tokens = step_seen_tokens(s),
+			  .ns = s->end > from ? s->end - from : 0,
+		  });
+	if (p->sum.ns < NSEC_PER_SEC)
+		return false;
+	*ret_rate = p->sum;
+	return true;
+}
+
+/* Starts this process' second afresh. */
+static void rates_forget(struct rates *rs, uint32_t tgid)
+{
+	for (size_t i = 0; i < rs->n; i++) {
+		if (rs->list[i]->tgid == tgid)
+			forget_rate(rs->list[i]);
+	}
+}
+
+bool rate_below(const struct rate *r, uint64_t limit)
+{
+	return (unsigned __int128)r->tokens * NSEC_PER_SEC * NSEC_PER_SEC <
+	       (unsigned __int128)limit * r->ns;
+}
+
+void rates_free(struct rates *rs)
+{
+	for (size_t i = 0; rs && i < rs->n; i++)
+		free(rs->list[i]);
+	free(rs);
+}
+
+int rates_new(struct rates **ret_rates)
+{
+	struct rates *rs = calloc(1, sizeof(*rs));
+
+	if (!rs)
+		return -ENOMEM;
+	*ret_rates = rs;
+	return 0;
+}
+
+/* ---- time in the queue: between a request's socket and its first step, where the two can be joined ---- */
+
+#define DECIDE_NS (NSEC_PER_SEC / 2) /* between two looks for requests that belong together */
+#define KEPT_NS (30 * NSEC_PER_SEC)  /* what ended this long before the latest can no longer be joined */
+
+struct sequence {
+	struct join_sequence s;
+	uint64_t sequence;
+	uint32_t serial;
+};
+
+struct queued_request {
+	uint64_t from, to, sequence;
+	uint32_t tgid;
+};
+
+struct queue_watch {
+	struct join *join;
+	struct join_socket sockets[JOIN_SOCKETS]; /* if full, the oldest are dropped */
+	struct sequence sequences[JOIN_SEQUENCES];
+	size_t n_sockets, n_sequences;
+	struct join_sequence given[JOIN_SEQUENCES];
+	struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES];
+	struct queued_request found[JOIN_SOCKETS];
+	size_t n_found;
+	uint64_t latest, decided; /* instants */
+	bool news;
+};
+
+/* -ENOMEM. */
+static int queue_watch_new(struct queue_watch **ret_watch)
+{
+	struct queue_watch *w = calloc(1, sizeof(*w));
+	int err = w ? join_new(&w->join) : -ENOMEM;
+
+	if (err) {
+		free(w);
+		return err;
+	}
+	*ret_watch = w;
+	return 0;
+}
+
+static void queue_watch_free(struct queue_watch *w)
+{
+	if (!w)
+		return;
+	join_free(w->join);
+	free(w);
+}
+
+static void set_latest(struct queue_watch *w, uint64_t ns)
+{
+	w->news = true;
+	if (ns > w->latest)
+		w->latest = ns;
+}
+
+static struct sequence *find(struct queue_watch *w, const struct step_request *r)
+{
+	for (size_t i = w->n_sequences; i-- > 0;) {
+		if (w->sequences[i].serial == r->serial)
+			return &w->sequences[i];
+	}
+	return NULL;
+}
+
+/* Of struct step_requests_ops. */
+static void queue_watch_begin(struct queue_watch *w, const struct step_request *r)
+{
+	if (w->n_sequences == JOIN_SEQUENCES)
+		memmove(w->sequences, w->sequences + 1, --w->n_sequences * sizeof(*w->sequences));
+	w->sequences[w->n_sequences++] = (struct sequence){
+		.s = { .tgid = r->tgid, .open = true, .vague = r->began_before || r->lost, .start = r->start },
+		.sequence = r->sequence,
+		.serial = r->serial,
+	};
+}
+
+static void queue_watch_first(struct queue_watch *w, const struct step_request *r)
+{
+	struct sequence *s = find(w, r);
+
+	if (s)
+		s->s.first = r->first_output;
+}
+
+static void queue_watch_done(struct queue_watch *w, const struct step_request *r)
+{
+	struct sequence *s = find(w, r);
+
+	if (!s)
+		return;
+	s->s.open = false;
+	s->s.vague |= r->began_before || r->lost || r->mixed;
+	s->s.first = r->first_output;
+	s->s.last = r->last_end;
+	s->s.outputs = step_request_tokens(r);
+	set_latest(w, r->last_end);
+}
+
+/* The exchange is over. */
+static void queue_watch_socket(struct queue_watch *w, const struct rec_request *r)
+{
+	if (w->n_sockets == JOIN_SOCKETS)
+		memmove(w->sockets, w->sockets + 1, --w->n_sockets * sizeof(*w->sockets));
+	w->sockets[w->n_sockets++] = (struct join_socket){
+		.tgid = r->h.tgid,
+		.chunks = r->chunks,
+		.start = r->h.start_ns,
+		.first = r->first_chunk_ns,
+		.last = r->last_chunk_ns,
+	};
+	set_latest(w, r->h.start_ns + r->h.dur_ns);
+}
+
+static bool is_old(const struct queue_watch *w, uint64_t end)
+{
+	return end + KEPT_NS < w->latest;
+}
+
+/* Forgets joined requests, and those that have become too old. */
+static void forget(struct queue_watch *w)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->n_sockets; i++) {
+		uint64_t end = w->sockets[i].last ? w->sockets[i].last : w->sockets[i].start;
+
+		if (w->of_sockets[i].result != JOIN_DONE && !is_old(w, end))
+			w->sockets[n++] = w->sockets[i];
+	}
+	w->n_sockets = n;
+	n = 0;
+	for (size_t i = 0; i < w->n_sequences; i++) {
+		const struct join_sequence *s = &w->sequences[i].s;
+
+		if (w->of_sequences[i].result != JOIN_DONE && (s->open || !is_old(w, s->last)))
+			w->sequences[n++] = w->sequences[i];
+	}
+	w->n_sequences = n;
+}
+
+static void decide(struct queue_watch *w)
+{
+	for (size_t i = 0; i < w->n_sequences; i++)
+		w->given[i] = w->sequences[i].s;
+	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
+	for (size_t i = 0; i < w->n_sockets; i++) {
+		const struct sequence *s;
+
+		if (w->of_sockets[i].result != JOIN_DONE)
+			continue;
+		s = &w->sequences[w->of_sockets[i].with];
+		w->found[w->n_found++] =
+			(struct queued_request){ w->sockets[i].start, s->s.start, s->sequence, s->s.tgid };
+	}
+	forget(w);
+	w->decided = w->latest;
+	w->news = false;
+}
+
+/* The next request that could be joined, each once; false: no more for now. */
+static bool queue_watch_next(struct queue_watch *w, struct queued_request *ret)
+{
+	if (!w->n_found && w->news && w->n_sockets && w->latest - w->decided >= DECIDE_NS)
+		decide(w);
+	if (!w->n_found)
+		return false;
+	*ret = w->found[--w->n_found];
+	return true;
+}
+
+/* ---- hits ---- */
+
+#define TIME_TEXT_MAX 32
+
+static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
+{
+	/* what led to a crash may have been reported, but not the end: only other crashes count */
+	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
+	/* records may arrive out of order */
+	uint64_t since = ns > last ? ns - last : last - ns;
+
+	return last && since < set->cooldown_ns;
+}
+
+/* Whether to report it; then the rest of the hit is to be filled in. */
+static bool trigger_is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid)
+{
+	bool beyond = set->max_hits && set->counts.hits >= set->max_hits;
+
+	if (beyond || set->pending || is_cooling(set, t, ns)) {
+		set->counts.beyond += beyond;
+		set->counts.cooling += !beyond;
+		t->left_out++;
+		return false;
+	}
+	set->counts.hits++;
+	t->hits++;
+	set->last_ns = ns;
+	if (t->kind == KIND_CRASH)
+		set->last_crash_ns = ns;
+	set->pending = true;
+	set->hit = (struct trigger_hit){ .expr = t->expr, .ns = ns, .tgid = tgid };
+	return true;
+}
+
+/* The reason, after the expression. */
+static void trigger_tell(struct trigger_set *set, const struct trigger *t, const char *fmt, ...)
+{
+	char *reason = set->hit.reason;
+	int n = snprintf(reason, TRIGGER_REASON_MAX, "%.60s: ", t->expr);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason + n, TRIGGER_REASON_MAX - (size_t)n, fmt, ap);
+	va_end(ap);
+}
+
+/* The hit to report, once; NULL: none. */
+static const struct trigger_hit *trigger_take(struct trigger_set *set)
+{
+	bool pending = set->pending;
+
+	set->pending = false;
+	return pending ? &set->hit : NULL;
+}
+
+static const char *trigger_time(char buf[TIME_TEXT_MAX], uint64_t ns)
+{
+	if (ns < 1000000)
+		snprintf(buf, TIME_TEXT_MAX, "%.1f us", (double)ns / 1e3);
+	else if (ns < 10 * NSEC_PER_SEC)
+		snprintf(buf, TIME_TEXT_MAX, "%.1f ms", (double)ns / 1e6);
+	else
+		snprintf(buf, TIME_TEXT_MAX, "%.2f s", (double)ns / 1e9);
+	return buf;
+}
+
+/* ---- requests ---- */
+
+/* Triggers about a request, in a batch with others or alone. It is named by its sequence, since numbers of requests
+ * belong to a file and start again in each dump. */
+
+static bool is_wanted(const struct trigger_set *set, enum trigger_kind kind)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		if (set->list[i].kind == kind)
+			return true;
+	}
+	return false;
+}
+
+/* The first trigger of a kind whose limit is exceeded; NULL: none. */
+static struct trigger *find_past(struct trigger_set *set, enum trigger_kind kind, uint64_t ns, bool judged)
+{
+	struct trigger *past = NULL;
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != kind)
+			continue;
+		t->judged += judged;
+		if (!past && ns > t->limit)
+			past = t;
+	}
+	return past;
+}
+
+static void remove_at(struct trigger_set *set, size_t i)
+{
+	set->n_no_token--;
+	memmove(&set->no_token[i], &set->no_token[i + 1], (set->n_no_token - i) * sizeof(set->no_token[i]));
+}
+
+/* Those whose time in the queue is known by now. */
+static void trigger_queue(struct trigger_set *set)
+{
+	struct queued_request q;
+	char spent[TIME_TEXT_MAX];
+
+	while (set->queue && queue_watch_next(set->queue, &q)) {
+		uint64_t ns = q.to > q.from ? q.to - q.from : 0;
+		struct trigger *t = find_past(set, KIND_QUEUE, ns, true);
+
+		if (t && trigger_is_told(set, t, q.to, q.tgid))
+			trigger_tell(set, t, "a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
+				trigger_time(spent, ns), q.sequence, q.tgid);
+	}
+}
+
+static void trigger_request_begin(struct trigger_set *set, const struct step_request *r)
+{
+	if (set->queue)
+		queue_watch_begin(set->queue, r);
+	if (!is_wanted(set, KIND_REQUEST_TTFT))
+		return;
+	/* another request has begun in its place */
+	for (size_t i = set->n_no_token; i-- > 0;) {
+		const struct no_token *n = &set->no_token[i];
+
+		if (n->tgid == r->tgid && n->context == r->context && n->sequence == r->sequence)
+			remove_at(set, i);
+	}
+	if (r->began_before)
+		return;
+	if (set->n_no_token == NO_TOKEN_MAX)
+		remove_at(set, 0);
+	set->no_token[set->n_no_token++] = (struct no_token){
+		.from = r->start,
+		.context = r->context,
+		.sequence = r->sequence,
+		.serial = r->serial,
+		.tgid = r->tgid,
+	};
+}
+
+static bool take(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
+{
+	for (size_t i = 0; i < set->n_no_token; i++) {
+		if (set->no_token[i].serial != r->serial)
+			continue;
+		*ret = set->no_token[i];
+		remove_at(set, i);
+		return true;
+	}
+	return false;
+}
+
+static void trigger_request_mixed(struct trigger_set *set, const struct step_request *r)
+{
+	struct no_token none;
+
+	take(set, r, &none);
+}
+
+static void trigger_request_first(struct trigger_set *set, const struct step_request *r)
+{
+	char spent[TIME_TEXT_MAX];
+	struct no_token waited;
+	struct trigger *t;
+	uint64_t ns;
+
+	if (set->queue)
+		queue_watch_first(set->queue, r);
+	if (!take(set, r, &waited) || r->lost)
+		return;
+	ns = r->first_output - waited.from;
+	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
+	if (t && !waited.told && trigger_is_told(set, t, r->first_output, r->tgid))
+		trigger_tell(set, t, "the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
+			r->sequence, r->tgid, trigger_time(spent, ns), r->prefill_step);
+}
+
+/* Requests that still wait need not have rows in the step. */
+static void trigger_request_step(struct trigger_set *set, const struct step_seen *s)
+{
+	char spent[TIME_TEXT_MAX];
+
+	for (size_t i = 0; i < set->n_no_token; i++) {
+		struct no_token *n = &set->no_token[i];
+		struct trigger *t;
+
+		if (n->told || n->tgid != s->tgid || n->context != s->context || s->end <= n->from)
+			continue;
+		t = find_past(set, KIND_REQUEST_TTFT, s->end - n->from, false);
+		if (!t)
+			continue;
+		n->told = true;
+		if (trigger_is_told(set, t, s->end, n->tgid))
+			trigger_tell(set, t,
+				"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u",
+				n->sequence, n->tgid, trigger_time(spent, s->end - n->from), s->number);
+	}
+}
+
+static void trigger_request_token(
+	struct trigger_set *set, const struct step_request *r, const struct step_seen *s, uint64_t ns)
+{
+	struct trigger *t = r->mixed || r->lost ? NULL : find_past(set, KIND_REQUEST_TPOT, ns, true);
+	char spent[TIME_TEXT_MAX];
+
+	if (t && trigger_is_told(set, t, s->end, r->tgid))
+		trigger_tell(set, t, "a token of sequence %" PRIu64 " of pid %u took %s, up to the end of step %u",
+			r->sequence, r->tgid, trigger_time(spent, ns), s->number);
+}
+
+/* ---- the triggers ---- */
 
 /* ---- parsing ---- */
 
@@ -492,11 +1013,6 @@ int trigger_start(struct trigger_set *set, const struct probe_table *probes, uin
 			err = rates_new(&set->rates);
 	}
 	return err;
-}
-
-void trigger_counts(const struct trigger_set *set, struct trigger_counts *ret_counts)
-{
-	*ret_counts = set->counts;
 }
 
 void trigger_summary(const struct trigger_set *set)

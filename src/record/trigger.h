@@ -14,7 +14,7 @@
  *                    record --gpu, told some time after the step
  *   ttft>2s          from the beginning of a request's first prefill step to the end of its last, or from the first
  *                    byte of one on a socket to the first part of its answer
- *   rate<10          tokens per second of a process' decode steps, over its last second of decoding (rate.h)
+ *   rate<10          tokens per second of a process' decode steps, over its last second of decoding
  *   lost>0           more records than this were lost since the last such hit
  *   exit, crash      a target has ended; by a signal
  */
@@ -24,14 +24,80 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/step_requests.h"
 #include "record.h"
-#include "record/trigger_hit.h"
 
 struct probe_table;
-struct trigger_set;
+struct queue_watch;
+struct rates;
 
-/* Adds an expression to *set, which is created if it is NULL. On failure one line has been printed;
- * -EINVAL, -ENOMEM. */
+#define TRIGGER_REASON_MAX 192
+#define TRIGGERS_MAX 16 /* expressions */
+
+struct trigger_hit {
+	const char *expr;                /* as it was typed */
+	char reason[TRIGGER_REASON_MAX]; /* for people, beginning with the expression */
+	uint64_t ns;                     /* CLOCK_BOOTTIME at the end of what was too long */
+	uint32_t tgid;                   /* 0: no particular process */
+};
+
+struct trigger_counts {
+	uint64_t hits;            /* reported ones */
+	uint64_t cooling, beyond; /* others: during a cool-down, after the last */
+};
+
+enum trigger_kind {
+	KIND_STEP,
+	KIND_STATE,
+	KIND_GPU_IDLE,
+	KIND_TTFT, /* from this one to KIND_RATE they need the steps as requests */
+	KIND_REQUEST_TTFT,
+	KIND_REQUEST_TPOT,
+	KIND_QUEUE,
+	KIND_RATE,
+	KIND_LOST,
+	KIND_EXIT,
+	KIND_CRASH,
+};
+
+struct trigger {
+	char *expr;
+	enum trigger_kind kind;
+	const char *phase; /* KIND_STEP: only steps with this name; NULL: all */
+	uint32_t states;   /* KIND_STATE: 1 << enum time_state */
+	uint64_t limit;    /* nanoseconds; records lost; tokens in 10^9 seconds */
+	uint64_t judged, hits, left_out;
+};
+
+/* A request that has begun and has no token yet. */
+struct no_token {
+	uint64_t from, context, sequence;
+	uint32_t serial, tgid;
+	bool told; /* reported or not, for a hit that was only counted */
+};
+
+#define NO_TOKEN_MAX 256
+
+struct trigger_set {
+	struct trigger list[TRIGGERS_MAX];
+	size_t n;
+	const struct probe_table *probes;
+	struct step_requests *requests; /* NULL: no ttft, no rate */
+	struct queue_watch *queue;	/* NULL: no queue */
+	struct rates *rates;            /* NULL: no rate */
+	uint64_t cooldown_ns;
+	uint64_t last_ns; /* of the last hit that was reported */
+	uint64_t last_crash_ns;
+	uint64_t lost;    /* at the previous hit of that kind */
+	uint32_t max_hits;
+	struct trigger_counts counts;
+	struct trigger_hit hit;
+	bool pending; /* the hit is still to be reported */
+	struct no_token no_token[NO_TOKEN_MAX]; /* if there are more, the oldest are dropped */
+	size_t n_no_token;
+};
+
+/* Adds an expression to *set, which is created if it is NULL. Prints one line on failure. */
 int trigger_parse(struct trigger_set **set, const char *text);
 void trigger_free(struct trigger_set *set);
 
@@ -42,8 +108,7 @@ bool trigger_needs_gpu(const struct trigger_set *set);
  * Call before the first record. After a hit, others are only counted during the cool-down, and
  * after max_hits (0: no limit) for ever. `probes` must outlive the set. -ENOMEM.
  */
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
-	uint32_t max_hits);
+int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
 
 /*
  * Takes a record of a step, of what a GPU did in one, a task or a request on a socket; others are ignored. NULL: no hit, or
@@ -58,12 +123,29 @@ const struct trigger_hit *trigger_settled(struct trigger_set *set);
 void trigger_lost_steps(struct trigger_set *set, uint64_t n);
 
 /* total_lost: records of all kinds since the start. */
-const struct trigger_hit *trigger_loss(
-	struct trigger_set *set, uint64_t total_lost, uint64_t now_ns);
-
-void trigger_counts(const struct trigger_set *set, struct trigger_counts *ret_counts);
+const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_lost, uint64_t now_ns);
 
 /* At the end: prints a line for each expression. */
 void trigger_summary(const struct trigger_set *set);
+
+/* ---- how fast tokens come ---- */
+
+/*
+ * Tokens per second of each process, over its last second of decoding: the times from the end of
+ * one step to the end of the following decode step, as many as make up a second. After a second
+ * without any step, in which nobody can have asked for tokens, it starts afresh.
+ */
+struct rate {
+	uint64_t tokens, ns;
+};
+
+int rates_new(struct rates **ret_rates);
+void rates_free(struct rates *rs);
+
+/* Takes a step, in the order in which they began. Returns whether there is a whole second of decoding. */
+bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate);
+
+/* `limit`: tokens in 10^9 seconds. */
+bool rate_below(const struct rate *r, uint64_t limit);
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record/waker_join.h"
 #include "stack/stack.h"
 #include "util/clock.h"
 #include "util/yield.h"
@@ -15,6 +14,20 @@
 #define PASS_AT_ONCE 64
 #define PENDING_MAX 256
 #define PENDING_NS NSEC_PER_SEC /* longer than samples stay in the rings */
+#define WAKERS_MAX 1024 /* by the low bits of a hash; one that is replaced is not found */
+#define HELD_MAX 256	/* waits; if there are more, the oldest is passed on */
+
+struct waker {
+	uint64_t at_ns; /* 0: none */
+	uint32_t tid, stack;
+	bool interrupt; /* that hit the thread */
+};
+
+struct held {
+	struct rec_stack r;
+	bool seen;	/* a round has ended since */
+	uint64_t until; /* after so many stacks there is none: known from the second round on */
+};
 
 /* A sample, or news about a process. */
 struct item {
@@ -52,7 +65,9 @@ struct unwinder {
 	size_t n_done, cap_done;
 	size_t done_at; /* those before have been passed on */
 	/* of the caller's thread */
-	struct waker_join *join;
+	struct waker wakers[WAKERS_MAX];
+	struct held held[HELD_MAX];
+	size_t n_held;
 	record_cb cb; /* what is passed on */
 	void *arg;
 	uint64_t samples, collected, passed; /* that were taken, unwound, and passed on */
@@ -177,16 +192,117 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Called by the join. */
-static void pass(void *arg, const struct rec_stack *r)
-{
-	struct unwinder *u = arg;
+/* ---- stacks of wakers ---- */
 
+/*
+ * Adds to waits the stack of the thread that ended them. That was sent first, but perhaps through another ring, so that it may
+ * be read after the wait: then the wait is held until all rings have been read once more, and what they had is unwound.
+ */
+static void pass(struct unwinder *u, const struct rec_stack *r)
+{
 	u->passed++;
 	if (r->h.id == SAMPLE_WAKER && r->flags & SAMPLE_F_WOKEN_IRQ)
 		return; /* it woke nobody: an interrupt that hit it did */
 	u->cb(&r->h, sizeof(*r), u->arg);
 }
+
+static struct waker *waker_at(struct unwinder *u, uint32_t tid, uint64_t at_ns)
+{
+	return &u->wakers[(at_ns ^ at_ns >> 12 ^ (uint64_t)tid * 2654435761u) % WAKERS_MAX];
+}
+
+static void set_stack(struct rec_stack *r, uint32_t stack)
+{
+	r->ref = 0;
+	r->waker_stack = stack;
+}
+
+/* Passes on the first n that are held, without a stack. */
+static void pass_first(struct unwinder *u, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		set_stack(&u->held[i].r, STACK_NONE);
+		pass(u, &u->held[i].r);
+	}
+	u->n_held -= n;
+	memmove(u->held, u->held + n, u->n_held * sizeof(u->held[0]));
+}
+
+static bool find(struct unwinder *u, struct rec_stack *r)
+{
+	const struct waker *w = waker_at(u, r->waker_tid, r->ref);
+
+	if (w->at_ns != r->ref || w->tid != r->waker_tid)
+		return false;
+	if (w->interrupt) {
+		r->flags |= SAMPLE_F_WOKEN_IRQ;
+		r->waker_tid = 0;
+		set_stack(r, STACK_NONE);
+	} else {
+		set_stack(r, w->stack);
+	}
+	return true;
+}
+
+static void take_waker(struct unwinder *u, const struct rec_stack *r)
+{
+	size_t n = 0;
+
+	*waker_at(u, r->h.tid, r->h.start_ns) = (struct waker){
+		.at_ns = r->h.start_ns,
+		.tid = r->h.tid,
+		.stack = r->stack,
+		.interrupt = r->flags & SAMPLE_F_WOKEN_IRQ,
+	};
+	for (size_t i = 0; i < u->n_held; i++) {
+		if (find(u, &u->held[i].r))
+			pass(u, &u->held[i].r);
+		else
+			u->held[n++] = u->held[i];
+	}
+	u->n_held = n;
+}
+
+static void hold(struct unwinder *u, const struct rec_stack *r)
+{
+	if (u->n_held == HELD_MAX)
+		pass_first(u, 1);
+	u->held[u->n_held++] = (struct held){ .r = *r };
+}
+
+/* A stack, in the order in which they were unwound. */
+static void take(struct unwinder *u, struct rec_stack *r)
+{
+	if (r->h.id == SAMPLE_WAKER)
+		take_waker(u, r);
+	if (r->h.id == SAMPLE_OFF_CPU && !r->ref) {
+		set_stack(r, STACK_NONE);
+	} else if (r->h.id == SAMPLE_OFF_CPU && !find(u, r)) {
+		hold(u, r);
+		return;
+	}
+	pass(u, r);
+}
+
+/* All rings have been read, and what was unwound of that has been taken. */
+static void end_round(struct unwinder *u)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < u->n_held; i++) {
+		struct held *h = &u->held[i];
+
+		if (h->seen && !h->until)
+			h->until = u->samples;
+		h->seen = true;
+	}
+	/* those that came first are over first */
+	while (n < u->n_held && u->held[n].until && u->collected >= u->held[n].until)
+		n++;
+	pass_first(u, n);
+}
+
+/* ---- from outside ---- */
 
 int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder)
 {
@@ -195,11 +311,6 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 
 	if (!u)
 		return -ENOMEM;
-	u->join = waker_join_new(pass, u);
-	if (!u->join) {
-		free(u);
-		return -ENOMEM;
-	}
 	u->stacks = stacks;
 	u->period_ns = period_ns;
 	u->end = &u->first;
@@ -209,7 +320,6 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 	err = -pthread_create(&u->thread, NULL, work, u);
 	if (err) {
 		pthread_mutex_destroy(&u->lock);
-		waker_join_free(u->join);
 		free(u);
 		return err;
 	}
@@ -235,7 +345,6 @@ void unwinder_free(struct unwinder *u)
 	pthread_cond_destroy(&u->wake);
 	pthread_cond_destroy(&u->idle);
 	pthread_mutex_destroy(&u->lock);
-	waker_join_free(u->join);
 	free(u->done);
 	free(u);
 }
@@ -337,9 +446,9 @@ void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)
 	while ((n = take_done(u, taken))) {
 		u->collected += n;
 		for (size_t i = 0; i < n; i++)
-			waker_join_take(u->join, &taken[i]);
+			take(u, &taken[i]);
 	}
-	waker_join_round(u->join, u->samples, u->collected);
+	end_round(u);
 }
 
 bool unwinder_settled(struct unwinder *u)
@@ -357,7 +466,7 @@ void unwinder_finish(struct unwinder *u, record_cb cb, void *arg)
 		pthread_cond_wait(&u->idle, &u->lock);
 	pthread_mutex_unlock(&u->lock);
 	unwinder_collect(u, cb, arg);
-	waker_join_finish(u->join);
+	pass_first(u, u->n_held); /* nothing else comes */
 }
 
 size_t unwinder_waiting(struct unwinder *u)

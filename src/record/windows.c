@@ -2,17 +2,619 @@
 #include "record/windows.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "capture/sums.h"
-#include "record/flag.h"
 #include "record/gpu.h"
+#include "record/limits.h"
 #include "record/output.h"
-#include "record/overhead.h"
-#include "record/step_limit.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/parse.h"
+#include "util/user.h"
+
+/* ---- when a window is open ---- */
+
+#define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
+#define CLOCK_READ_NS UINT64_C(1000000)
+
+/* ---- parsing ---- */
+
+static int parse_time(const char *key, const char *text, uint64_t *ret_ns)
+{
+	char option[32], buf[PARSE_ERROR_MAX];
+	int err = parse_duration(text, ret_ns);
+
+	if (!err)
+		return 0;
+	snprintf(option, sizeof(option), "--window: %s", key);
+	log_error("%s", parse_error(buf, PARSE_DURATION, option, text, err));
+	return -EINVAL;
+}
+
+/* Parses one of the two parts: stores its text and its time. */
+static int parse_part(char *part, const char *whole, const char *text[2], uint64_t ns[2])
+{
+	static const char *const keys[] = { "every", "for" };
+
+	for (int i = 0; i < 2; i++) {
+		size_t n = strlen(keys[i]);
+
+		if (strncmp(part, keys[i], n) || part[n] != '=')
+			continue;
+		if (text[i]) {
+			log_error("--window: %s is given twice", keys[i]);
+			return -EINVAL;
+		}
+		text[i] = part + n + 1;
+		return parse_time(keys[i], text[i], &ns[i]);
+	}
+	log_error("--window: '%.60s' is neither manual nor like every=60s,for=2s", whole);
+	return -EINVAL;
+}
+
+static int check_times(const char *const text[2], const uint64_t ns[2])
+{
+	if (!text[0] || !text[1])
+		log_error("--window: %s is missing, as in every=60s,for=2s",
+			text[0] ? "for" : "every");
+	else if (ns[1] < FOR_MIN_NS)
+		log_error("--window: for=%.40s is shorter than 10ms", text[1]);
+	else if (ns[1] >= ns[0])
+		log_error("--window: for=%.40s is not shorter than every=%.40s", text[1], text[0]);
+	else
+		return 0;
+	return -EINVAL;
+}
+
+int schedule_parse(const char *text, struct schedule_config *c)
+{
+	const char *times[2] = {};
+	uint64_t ns[2];
+	char *copy, *rest, *part;
+	bool aligned = false;
+	int err = 0;
+
+	if (!strcmp(text, "manual")) {
+		c->source = SCHEDULE_MANUAL;
+		return 0;
+	}
+	copy = rest = strdup(text);
+	if (!copy)
+		return -ENOMEM;
+	while ((part = strsep(&rest, ",")) && !err) {
+		if (!strcmp(part, "aligned") && !aligned)
+			aligned = true;
+		else
+			err = parse_part(part, text, times, ns);
+	}
+	if (!err)
+		err = check_times(times, ns);
+	free(copy);
+	if (err)
+		return err;
+	c->source = SCHEDULE_EVERY;
+	c->every_ns = ns[0];
+	c->for_ns = ns[1];
+	c->aligned = aligned;
+	return 0;
+}
+
+/* ---- windows ---- */
+
+static void close_window(struct schedule *s, const char *why)
+{
+	if (!s->state.open)
+		return;
+	s->state.open = false;
+	s->state.closed = why;
+}
+
+/* What wished for the window has to do so again. */
+static void use_up(struct schedule *s, const char *why)
+{
+	s->flag = s->scheduled = s->held = false;
+	close_window(s, why);
+}
+
+static void limit(struct schedule *s, const char *why)
+{
+	use_up(s, why);
+	s->state.over = s->c.source == SCHEDULE_WHOLE;
+}
+
+static void open_if_wished(struct schedule *s, uint64_t now)
+{
+	const char *why = s->flag ? "flag" : s->scheduled ? "schedule" : s->held ? "start" : NULL;
+
+	if (!why || s->state.open || s->state.over)
+		return;
+	s->state.open = true;
+	s->state.opened = why;
+	s->state.number++;
+	s->open_ns = now;
+	s->steps = 0;
+}
+
+/* ---- time ---- */
+
+static uint64_t deadline(const struct schedule *s)
+{
+	if (!s->c.duration_ns)
+		return UINT64_MAX;
+	if (s->c.source == SCHEDULE_WHOLE)
+		return s->begin_ns + s->c.duration_ns;
+	return s->state.open ? s->open_ns + s->c.duration_ns : UINT64_MAX;
+}
+
+/* What periods are counted from: the beginning of the run, so that a late window does not delay the following ones, or 1970. */
+static uint64_t elapsed(const struct schedule *s, uint64_t now)
+{
+	return s->c.aligned ? now + s->c.real_offset_ns : now - s->begin_ns;
+}
+
+/* A window that was missed, as during a suspend, is not made up for. */
+static void look_at_period(struct schedule *s, uint64_t now)
+{
+	uint64_t period = elapsed(s, now) / s->c.every_ns + 1, into = elapsed(s, now) % s->c.every_ns;
+
+	if (period == s->period || into >= s->c.for_ns)
+		return;
+	if (s->scheduled && !s->held) /* opened late, and it is time for the next one */
+		close_window(s, "schedule");
+	s->period = period;
+	s->scheduled = true;
+	/* even for a window that opens late, unless others close then */
+	s->close_ns = now + s->c.for_ns - (s->c.aligned ? into : 0);
+}
+
+/* Applies the passing of time. */
+static void advance(struct schedule *s, uint64_t now)
+{
+	uint64_t end = deadline(s);
+
+	if (s->state.over)
+		return;
+	if (s->scheduled && now >= s->close_ns && s->close_ns < end) {
+		s->scheduled = false;
+		if (!s->held)
+			close_window(s, "schedule");
+		end = deadline(s);
+	}
+	if (now >= end)
+		limit(s, "duration");
+	if (s->c.source == SCHEDULE_EVERY)
+		look_at_period(s, now);
+	open_if_wished(s, now);
+}
+
+static uint64_t next_look(const struct schedule *s, uint64_t now)
+{
+	uint64_t next = deadline(s), period;
+
+	if (s->state.over)
+		return UINT64_MAX;
+	if (s->scheduled && s->close_ns < next)
+		next = s->close_ns;
+	if (s->c.source != SCHEDULE_EVERY)
+		return next;
+	period = now + s->c.every_ns - elapsed(s, now) % s->c.every_ns;
+	return period < next ? period : next;
+}
+
+/* ---- events ---- */
+
+void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns)
+{
+	*s = (struct schedule){ .c = *c, .begin_ns = now_ns, .held = c->source == SCHEDULE_WHOLE };
+	if (c->aligned) /* the first window is whole: not the one that is open elsewhere now */
+		s->period = elapsed(s, now_ns) / c->every_ns + 1;
+	advance(s, now_ns);
+}
+
+void schedule_clock(struct schedule *s, uint64_t real_offset_ns)
+{
+	uint64_t offset = s->c.real_offset_ns;
+
+	if (real_offset_ns > offset + CLOCK_READ_NS || real_offset_ns + CLOCK_READ_NS < offset)
+		s->c.real_offset_ns = real_offset_ns;
+}
+
+void schedule_flag(struct schedule *s, uint64_t now_ns, bool there)
+{
+	advance(s, now_ns);
+	if (there == s->flag_there)
+		return;
+	s->flag = s->flag_there = there;
+	if (!there && !s->held)
+		close_window(s, "flag");
+	open_if_wished(s, now_ns);
+}
+
+int schedule_start(struct schedule *s, uint64_t now_ns)
+{
+	bool was_open;
+
+	advance(s, now_ns);
+	if (s->state.over)
+		return -ESHUTDOWN;
+	was_open = s->state.open;
+	s->held = true;
+	open_if_wished(s, now_ns);
+	return was_open;
+}
+
+int schedule_stop(struct schedule *s, uint64_t now_ns)
+{
+	advance(s, now_ns);
+	if (!s->state.open)
+		return 1;
+	use_up(s, "stop");
+	return 0;
+}
+
+void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n)
+{
+	s->steps += n;
+	if (s->state.open && s->c.max_steps && s->steps >= s->c.max_steps)
+		limit(s, "max_steps");
+	advance(s, now_ns);
+}
+
+void schedule_end(struct schedule *s, uint64_t now_ns)
+{
+	advance(s, now_ns);
+	use_up(s, "end");
+	s->state.over = true;
+}
+
+struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
+{
+	struct schedule_state state;
+
+	advance(s, now_ns);
+	state = s->state;
+	state.next_ns = next_look(s, now_ns);
+	return state;
+}
+
+/* ---- the flag file ---- */
+
+#define DIRECTORY_EVENTS                                                                       \
+	(IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | \
+		IN_ONLYDIR)
+/* for the nearest directory above, while the flag's directory is missing */
+#define ABOVE_EVENTS (IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+#define WATCH_TRIES 16 /* directories may come and go while one is looked for */
+#define EVENTS_BYTES 16384
+
+struct flag {
+	char path[PATH_MAX], directory[PATH_MAX];
+	const char *name; /* the last part of path */
+	uid_t user;
+	int fd;
+	int wd, above_wd; /* -1: none */
+	bool there;       /* as last reported */
+	bool look;        /* something has happened to it */
+	bool away;        /* ... and it was gone for a while */
+	bool warned;      /* that the file is refused; until one is not */
+};
+
+/*
+ * 0: there. -ENOENT: not there; other errors with the reason. Checks the file itself, not what its
+ * name may lead to a moment later.
+ */
+static int check_file(const struct flag *f, char *why, size_t size)
+{
+	int fd = open(f->path, O_PATH | O_NOFOLLOW | O_CLOEXEC), err = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		err = -errno;
+		snprintf(why, size, "%s", strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		err = -EINVAL;
+		snprintf(why, size, "it is %s, not a regular file",
+			S_ISLNK(st.st_mode)   ? "a symbolic link"
+			: S_ISDIR(st.st_mode) ? "a directory"
+					      : "a special file");
+	} else if (st.st_uid && st.st_uid != f->user) {
+		err = -EPERM;
+		snprintf(why, size, "it belongs to user %u, neither to you (%u) nor to root",
+			st.st_uid, f->user);
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static bool look(struct flag *f)
+{
+	char why[128];
+	int err = check_file(f, why, sizeof(why));
+
+	if (err && err != -ENOENT && !f->warned) {
+		log_warn("the flag file %s does not count: %s", f->path, why);
+		f->warned = true;
+	}
+	if (!err)
+		f->warned = false;
+	return !err;
+}
+
+/* ---- the directory ---- */
+
+static void drop(struct flag *f, int *wd)
+{
+	if (*wd >= 0)
+		inotify_rm_watch(f->fd, *wd);
+	*wd = -1;
+}
+
+/* Watches the nearest existing directory above the missing one. */
+static int watch_above(struct flag *f)
+{
+	char path[PATH_MAX];
+	size_t n;
+	int wd;
+
+	memcpy(path, f->directory, sizeof(path));
+	do {
+		n = strlen(path);
+		while (n > 1 && path[n - 1] != '/')
+			n--;
+		while (n > 1 && path[n - 1] == '/')
+			n--;
+		path[n] = 0;
+		wd = inotify_add_watch(f->fd, path, ABOVE_EVENTS);
+	} while (wd < 0 && (errno == ENOENT || errno == ENOTDIR) && n > 1);
+	if (wd < 0)
+		return -errno;
+	if (wd != f->above_wd)
+		drop(f, &f->above_wd);
+	f->above_wd = wd;
+	return 0;
+}
+
+/* 0: the directory is watched; 1: it is missing, and the nearest one above it is watched. */
+static int watch(struct flag *f)
+{
+	for (int i = 0; i < WATCH_TRIES; i++) {
+		int wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS), above, err;
+
+		if (wd >= 0) {
+			if (wd == f->above_wd) /* a bind mount of the same directory */
+				f->above_wd = -1;
+			drop(f, &f->above_wd);
+			f->wd = wd;
+			return 0;
+		}
+		if (errno != ENOENT && errno != ENOTDIR)
+			return -errno;
+		above = f->above_wd;
+		err = watch_above(f);
+		if (err)
+			return err;
+		/* watched before the directory was looked for, so nothing is missed */
+		if (f->above_wd == above)
+			return 1;
+	}
+	return -ENOENT;
+}
+
+static void give_up(struct flag *f, const char *why)
+{
+	drop(f, &f->wd);
+	drop(f, &f->above_wd);
+	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path,
+		why);
+}
+
+/* The directory is no longer in its place. */
+static void directory_gone(struct flag *f, const char *what)
+{
+	int err;
+
+	drop(f, &f->wd);
+	err = watch(f);
+	if (err < 0)
+		give_up(f, strerror(-err));
+	else
+		log_warn("the directory of the flag file %s was %s; %s", f->path, what,
+			err ? "its window stays closed until it is back" : "it is there again");
+}
+
+/* ---- events ---- */
+
+static void directory_event(struct flag *f, const struct inotify_event *e)
+{
+	bool mine = e->len && !strcmp(e->name, f->name);
+
+	f->look |= mine;
+	f->away |= mine && e->mask & (IN_DELETE | IN_MOVED_FROM);
+	if (!(e->mask & (IN_UNMOUNT | IN_IGNORED | IN_MOVE_SELF)))
+		return;
+	f->look = f->away = true;
+	if (e->mask & IN_IGNORED)
+		f->wd = -1;
+	/* what is mounted there later cannot be told from what is below it */
+	if (e->mask & IN_UNMOUNT)
+		give_up(f, "its directory was unmounted");
+	else
+		directory_gone(f, e->mask & IN_IGNORED ? "removed" : "moved");
+}
+
+static void above_event(struct flag *f, const struct inotify_event *e)
+{
+	int err;
+
+	if (e->mask & IN_IGNORED)
+		f->above_wd = -1;
+	else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
+		drop(f, &f->above_wd);
+	err = watch(f);
+	f->look = true;
+	if (err < 0)
+		give_up(f, strerror(-err));
+	else if (!err)
+		log_info("the directory of the flag file %s is back", f->path);
+}
+
+/* Events were lost, perhaps including those of the directory. */
+static void overflow(struct flag *f)
+{
+	int err;
+
+	drop(f, &f->wd);
+	err = watch(f);
+	f->look = true;
+	if (err < 0)
+		give_up(f, strerror(-err));
+}
+
+static int drain(struct flag *f)
+{
+	char buf[EVENTS_BYTES] __attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t n;
+
+	while ((n = read(f->fd, buf, sizeof(buf))) > 0) {
+		const struct inotify_event *e;
+
+		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
+			e = (const struct inotify_event *)p;
+			if (e->mask & IN_Q_OVERFLOW)
+				overflow(f);
+			else if (e->wd == f->wd)
+				directory_event(f, e);
+			else if (e->wd == f->above_wd)
+				above_event(f, e);
+		}
+	}
+	return n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
+}
+
+int flag_read(struct flag *f, bool *ret_there)
+{
+	int err = drain(f);
+	bool there;
+
+	if (err)
+		return err;
+	there = f->look ? f->wd >= 0 && look(f) : f->there;
+	if (f->away && f->there && there) {
+		f->away = f->there = *ret_there = false;
+		return 1;
+	}
+	f->look = f->away = false;
+	f->there = *ret_there = there;
+	return 0;
+}
+
+/* ---- open ---- */
+
+/* A relative path starts at the current directory, even if that is moved. */
+static int set_path(struct flag *f, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char cwd[PATH_MAX] = "";
+	int n;
+
+	if (!*name) {
+		log_error("--window-flag: '%s' names no file", path);
+		return -EINVAL;
+	}
+	if (*path != '/' && !getcwd(cwd, sizeof(cwd))) {
+		n = -errno;
+		log_error("--window-flag: %s: the current directory: %s", path, strerror(-n));
+		return n;
+	}
+	n = snprintf(f->path, sizeof(f->path), "%s%s%s", cwd, *cwd ? "/" : "", path);
+	if (n >= (int)sizeof(f->path) || strlen(name) > NAME_MAX) {
+		log_error("--window-flag: %.40s...: %s", path, strerror(ENAMETOOLONG));
+		return -EINVAL;
+	}
+	f->name = strrchr(f->path, '/') + 1;
+	n = (int)(f->name - f->path) - 1;
+	memcpy(f->directory, f->path, (size_t)(n ? n : 1));
+	return 0;
+}
+
+static const char *watch_error(int err)
+{
+	/* inotify(7), "/proc interfaces" */
+	if (err == -EMFILE)
+		return "too many users of inotify; raise fs.inotify.max_user_instances";
+	if (err == -ENOSPC)
+		return "too many files are watched; raise fs.inotify.max_user_watches";
+	return strerror(-err);
+}
+
+static int watch_first(struct flag *f)
+{
+	char why[128];
+	int err;
+
+	f->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (f->fd >= 0)
+		f->wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS);
+	if (f->wd < 0) {
+		err = -errno;
+		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
+			watch_error(err));
+		return err;
+	}
+	/* watched first, so nothing that happens from here on is missed */
+	err = check_file(f, why, sizeof(why));
+	f->look = !err;
+	if (!err || err == -ENOENT)
+		return 0;
+	log_error("--window-flag: %s: %s", f->path, why);
+	return err;
+}
+
+int flag_open(const char *path, struct flag **ret_flag)
+{
+	struct flag *f = calloc(1, sizeof(*f));
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	f->fd = f->wd = f->above_wd = -1;
+	f->user = user_calling();
+	err = set_path(f, path);
+	if (!err)
+		err = watch_first(f);
+	if (err) {
+		flag_free(f);
+		return err;
+	}
+	*ret_flag = f;
+	return 0;
+}
+
+int flag_fd(const struct flag *f)
+{
+	return f->fd;
+}
+
+void flag_free(struct flag *f)
+{
+	if (!f)
+		return;
+	if (f->fd >= 0)
+		close(f->fd); /* also ends all watches */
+	free(f);
+}
+
+/* ---- windows ---- */
 
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
 #define DRAIN_PROFILE_NS (100 * NSEC_PER_MSEC) /* steps alone are few; each wake-up takes a CPU from a busy engine */
@@ -325,11 +927,6 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 	if (next <= now)
 		return 0;
 	return next - now < wait ? next - now : wait;
-}
-
-uint64_t windows_due_ns(const struct windows *w)
-{
-	return w->next_ns;
 }
 
 uint64_t windows_pending(const struct windows *w)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The command line of a recording as its files contain it. */
-#include "record/command_line.h"
+#include "record/metadata.h"
 #include "unit.h"
 
 static char text[COMMAND_LINE_MAX];

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "cases.h"
-#include "record/flag.h"
+#include "record/windows.h"
 #include "stderr.h"
 #include "unit.h"
 #include "util/log.h"

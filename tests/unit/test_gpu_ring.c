@@ -6,7 +6,7 @@
 #include "cases.h"
 #include "gpu/info.h"
 #include "gpu_agent.h"
-#include "record/gpu_launch.h"
+#include "record/gpu.h"
 
 #define CAPACITY 64
 #define NOW UINT64_C(1000000000000)

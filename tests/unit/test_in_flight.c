@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What is in flight when a dump begins, compared with earlier and later records. */
-#include "record/in_flight.h"
+#include "record/flight_store.h"
 #include "unit.h"
 
 #define US UINT64_C(1000)

@@ -9,8 +9,8 @@
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "io/control.h"
+#include "record/options.h"
 #include "record/run.h"
-#include "record/view.h"
 #include "stderr.h"
 #include "util/exit_code.h"
 

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "fake_sink.h"
+#include "record/options.h"
 #include "record/output.h"
-#include "record/view.h"
 #include "stderr.h"
 
 static char directory[] = "/tmp/test_output.XXXXXX";

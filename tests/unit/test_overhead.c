@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Steps of which something was left out, and the marks of when that changed. */
 #include "record/capture.h"
-#include "record/overhead.h"
+#include "record/limits.h"
 #include "unit.h"
 
 #define BIT(part) (1u << (part))

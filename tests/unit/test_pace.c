@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "record/pace.h"
+#include "record/limits.h"
 #include "unit.h"
 #include "util/clock.h"
 #include "util/yield.h"
@@ -88,14 +88,12 @@ static bool yields(void)
 
 static int begin(void **state)
 {
-	struct pace_config c = { .fds = fds, .n_fds = 2, .fill = get_fill };
-
 	fill = 0;
 	if (pipe(pipe_fds))
 		return -1;
 	fds[0] = (struct pollfd){ .fd = -1 };
 	fds[1] = (struct pollfd){ .fd = pipe_fds[0], .events = POLLIN };
-	return yield_allow() != YIELD_NEVER ? pace_new(&c, &pace) || observer_begin() : 0;
+	return yield_allow() != YIELD_NEVER ? pace_new(fds, 2, get_fill, NULL, &pace) || observer_begin() : 0;
 }
 
 static int end(void **state)

@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-#include "record/rotate.h"
+#include "record/files.h"
 
 static char directory[] = "/tmp/test_rotation.XXXXXX";
 

@@ -5,7 +5,7 @@
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "record/flight.h"
-#include "record/view.h"
+#include "record/options.h"
 #include "record/windows.h"
 #include "stderr.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Windows: every source of a request and every limit, alone and together. Times are whole numbers. */
-#include "record/schedule.h"
+#include "record/windows.h"
 #include "stderr.h"
 #include "unit.h"
 

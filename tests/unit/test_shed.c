@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What --budget turns off, and on again. */
-#include "record/shed.h"
+#include "record/limits.h"
 #include "sink/left_out.h"
 #include "unit.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 
-#include "record/step_limit.h"
+#include "record/limits.h"
 #include "unit.h"
 
 static struct rec_step step(uint32_t tgid, uint64_t start_ns)

@@ -2,7 +2,7 @@
 /* Triggers about one request, in a batch with others. */
 #include "triggers.h"
 
-#include "record/trigger_set.h"
+#include "record/trigger.h"
 
 static void start(const char *expr)
 {

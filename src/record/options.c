@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace record -e: the events, and what they need from the kernel. */
 #include "record/options.h"
 
 #include <errno.h>
@@ -11,6 +10,8 @@
 #include "target/process.h"
 #include "util/log.h"
 #include "util/text.h"
+
+/* inftrace record -e: the events, and what they need from the kernel. */
 
 static const struct {
 	const char *name;

@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "record/capture.h"
+#include "sink/weight.h"
+#include "target/process.h"
+#include "target/tasks.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/thread.h"
+#include "util/yield.h"
+
+/* ---- load shedding: which parts are turned off ---- */
+
+void shed_init(struct shed *s, uint64_t budget)
+{
+	memset(s, 0, sizeof(*s));
+	s->budget = budget;
+	s->last = SHED_PARTS;
+	for (int i = 0; i < SHED_PARTS; i++)
+		s->part[i].quiet_ns = SHED_QUIET_NS;
+}
+
+void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns)
+{
+	struct shed_look *l = &s->look;
+
+	if (start_ns < s->since_ns || !dur_ns)
+		return;
+	if (!l->steps)
+		l->begun_ns = start_ns;
+	l->steps++;
+	l->ns += dur_ns;
+	l->weight_ns += weight_ns;
+}
+
+static uint64_t share_of(uint64_t part, uint64_t whole)
+{
+	return (uint64_t)((unsigned __int128)part * SHED_WHOLE / whole);
+}
+
+static bool look_is_over(const struct shed_look *l, uint64_t now)
+{
+	if (l->steps >= SHED_LOOK_STEPS)
+		return true;
+	return l->steps >= SHED_LOOK_LEAST && now >= l->begun_ns + SHED_LOOK_NS;
+}
+
+static uint64_t per_step(const struct shed_look *l)
+{
+	return l->weight_ns / l->steps;
+}
+
+static enum shed_part first_on(const struct shed *s)
+{
+	int i = 0;
+
+	while (i < SHED_PARTS && !(s->parts & ~s->off & 1u << i))
+		i++;
+	return i;
+}
+
+static bool turn_off(struct shed *s, uint64_t now)
+{
+	enum shed_part part = first_on(s);
+	uint64_t on;
+
+	if (part == SHED_PARTS)
+		return false;
+	on = s->part[part].on_ns;
+	if (on && now - on < 2 * s->part[part].quiet_ns)
+		s->part[part].quiet_ns *= 2;
+	else
+		s->part[part].quiet_ns = SHED_QUIET_NS;
+	if (s->part[part].quiet_ns > SHED_QUIET_MAX_NS)
+		s->part[part].quiet_ns = SHED_QUIET_MAX_NS;
+	s->off |= 1u << part;
+	s->last = part;
+	s->before_ns = per_step(&s->look);
+	return true;
+}
+
+/* Whether a tenth of the budget would be left with it. */
+static bool fits(const struct shed *s, enum shed_part part)
+{
+	const struct shed_look *l = &s->look;
+	uint64_t weight = l->weight_ns + s->part[part].price_ns * l->steps;
+
+	return share_of(weight, l->ns) < s->budget - s->budget / 10;
+}
+
+static bool turn_on(struct shed *s, uint64_t now)
+{
+	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0;
+
+	for (int i = SHED_PARTS - 1; i >= 0; i--) {
+		if (!(s->off & 1u << i) || quiet < s->part[i].quiet_ns)
+			continue;
+		if (!fits(s, i) && (quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
+			continue;
+		s->off &= ~(1u << i);
+		s->part[i].on_ns = now;
+		return true;
+	}
+	return false;
+}
+
+/* Takes what turning off the last part has saved. */
+static void take_price(struct shed *s)
+{
+	uint64_t now = per_step(&s->look);
+
+	if (s->last == SHED_PARTS)
+		return;
+	s->part[s->last].price_ns = s->before_ns > now ? s->before_ns - now : 0;
+	s->last = SHED_PARTS;
+}
+
+bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns)
+{
+	bool changed;
+
+	s->parts = parts;
+	if (!look_is_over(&s->look, now_ns))
+		return false;
+	s->share = share_of(s->look.weight_ns, s->look.ns);
+	take_price(s);
+	changed = s->share > s->budget ? turn_off(s, now_ns) : turn_on(s, now_ns);
+	s->look = (struct shed_look){ 0 };
+	return changed;
+}
+
+void shed_applied(struct shed *s, uint64_t now_ns)
+{
+	s->since_ns = now_ns;
+	s->look = (struct shed_look){ 0 };
+}
+
+bool shed_exhausted(const struct shed *s)
+{
+	return s->share > s->budget && first_on(s) == SHED_PARTS;
+}
+
+/* ---- --budget ---- */
+
+struct overhead *overhead_new(struct capture *c, uint64_t budget)
+{
+	struct overhead *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->c = c;
+	o->self = (uint32_t)getpid();
+	o->left_out.budget = budget;
+	shed_init(&o->shed, budget);
+	return o;
+}
+
+/* ---- steps ---- */
+
+static void hide_barriers(uint64_t ns[ST_MAX])
+{
+	ns[ST_CPU] += ns[ST_BARRIER];
+	ns[ST_BARRIER] = 0;
+}
+
+static void leave_out(struct rec_step *r)
+{
+	if (!(r->left_out & 1u << SHED_BARRIERS))
+		return;
+	hide_barriers(r->ns);
+	hide_barriers(r->workers_ns);
+	r->straggler_tid = 0;
+}
+
+const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size)
+{
+	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
+	struct weight w;
+
+	if (parts && size <= sizeof(o->step)) {
+		memcpy(&o->step, h, size);
+		o->step.s.left_out = parts; /* which is part of what it weighs */
+		h = &o->step.s.h;
+	}
+	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
+		weight_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
+		o->weighed++;
+		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
+	}
+	if (h == &o->step.s.h)
+		leave_out(&o->step.s);
+	return h;
+}
+
+/* ---- what is off ---- */
+
+static void mark(struct sink *s, enum shed_part part, bool off, uint64_t ns)
+{
+	static const char *const reasons[SHED_PARTS][2] = {
+		[SHED_SAMPLES] = { "samples on", "samples off" },
+		[SHED_BARRIERS] = { "barriers on", "barriers off" },
+		[SHED_OPERATORS] = { "operators on", "operators off" },
+		[SHED_SYSCALLS] = { "syscalls on", "syscalls off" },
+		[SHED_TIMELINE] = { "timeline on", "timeline off" },
+	};
+	struct mark m = { .name = "budget", .ns = ns, .number = part, .reason = reasons[part][off] };
+
+	sink_mark(s, &m);
+}
+
+static void mark_changed(struct sink *s, uint32_t before, uint32_t after, uint64_t ns)
+{
+	for (int part = 0; part < SHED_PARTS; part++) {
+		if ((before ^ after) & 1u << part)
+			mark(s, part, after & 1u << part, ns);
+	}
+}
+
+void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uint64_t to)
+{
+	uint32_t parts = 0;
+	size_t i = 0;
+
+	for (; l && i < l->n && l->changes[i].ns < from; i++)
+		parts = l->changes[i].parts;
+	mark_changed(s, 0, parts, from);
+	for (; l && i < l->n && l->changes[i].ns <= to; i++) {
+		mark_changed(s, parts, l->changes[i].parts, l->changes[i].ns);
+		parts = l->changes[i].parts;
+	}
+}
+
+/* The part with its verb. */
+static const char *part_words(enum shed_part part)
+{
+	static const char *const words[SHED_PARTS] = {
+		[SHED_SAMPLES] = "samples, and stacks of waits, are",
+		[SHED_BARRIERS] = "barriers are",
+		[SHED_OPERATORS] = "operators are",
+		[SHED_SYSCALLS] = "single system calls are",
+		[SHED_TIMELINE] = "the timeline is",
+	};
+
+	return words[part];
+}
+
+static void say(const struct overhead *o, enum shed_part part, bool off)
+{
+	log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
+		(double)o->shed.share / 1e4, part_words(part), off ? "off" : "on again");
+}
+
+static void change(struct overhead *o, struct sink *s, uint32_t before)
+{
+	uint64_t ns;
+
+	for (int i = 0; i < SHED_PARTS; i++) {
+		bool off = o->shed.off & 1u << i;
+
+		if (!((before ^ o->shed.off) & 1u << i))
+			continue;
+		session_shed(o->c->session, i, off, &ns);
+		left_out_change(&o->left_out, ns, o->shed.off);
+		if (s)
+			mark(s, i, off, ns);
+		say(o, i, off);
+	}
+}
+
+const char *overhead_stays(const struct probe_table *pt, bool counts)
+{
+	for (uint32_t i = 0; i < pt->n; i++) {
+		if (pt->specs[i].is_python && pt->specs[i].attached)
+			return ": --py-step, which each call of a Python function pays for, makes the steps themselves";
+	}
+	return counts ? ": counters (-e +pmu) are read at each switch of a thread, and at each begin and end of a step" : "";
+}
+
+void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
+{
+	uint32_t before;
+
+	if (!o)
+		return;
+	before = o->shed.off;
+	if (session_shedding(o->c->session)) {
+		shed_applied(&o->shed, now_ns);
+		return;
+	}
+	if (shed_turn(&o->shed, session_parts(o->c->session), now_ns)) {
+		change(o, s, before);
+		shed_applied(&o->shed, clock_boot_ns());
+	} else if (shed_exhausted(&o->shed) && !o->told) {
+		o->told = true;
+		log_warn("--budget %.4g%%: inftrace takes %.2f %% of the time of a step, and nothing is left to turn off%s",
+			(double)o->shed.budget / 1e4, (double)o->shed.share / 1e4, overhead_stays(&o->c->probes, session_counters(o->c->session).mask));
+	}
+}
+
+void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to)
+{
+	uint64_t ns[SHED_PARTS];
+
+	if (!o)
+		return;
+	if (!o->weighed)
+		log_warn("--budget: there was no step to measure it by, so nothing was turned off, whatever inftrace cost");
+	left_out_times(&o->left_out, from, to, ns);
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (ns[i])
+			log_info("--budget: left out for %.1f of %.1f s: %s", (double)ns[i] / 1e9,
+				(double)(to - from) / 1e9, shed_part_name(i));
+	}
+}
+
+/* ---- --max-steps-per-process ---- */
+
+#define PARENTS_MAX 4
+
+struct stepped {
+	uint32_t tgid, steps;
+	uint64_t end_ns; /* end of its last step; UINT64_MAX: more are to come */
+	pid_t parents[PARENTS_MAX];
+};
+
+struct held {
+	size_t size;
+	union {
+		struct rec_hdr h;
+		char bytes[sizeof(struct rec_step_parts)];
+	} rec;
+};
+
+struct step_limit {
+	uint32_t max;
+	struct stepped *list;
+	size_t n, last;
+	bool over, any;
+	struct held *held;
+	size_t n_held, cap_held;
+	uint64_t settled_ns;
+};
+
+int step_limit_new(uint32_t steps, struct step_limit **ret_limit)
+{
+	struct step_limit *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->max = steps;
+	*ret_limit = l;
+	return 0;
+}
+
+void step_limit_free(struct step_limit *l)
+{
+	if (l)
+		free(l->list);
+	if (l)
+		free(l->held);
+	free(l);
+}
+
+void step_limit_reset(struct step_limit *l)
+{
+	l->n = l->last = l->n_held = 0;
+	l->settled_ns = 0;
+}
+
+/* Only processes with steps have an entry. */
+static struct stepped *find(struct step_limit *l, uint32_t tgid)
+{
+	if (l->last < l->n && l->list[l->last].tgid == tgid)
+		return &l->list[l->last];
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->list[i].tgid == tgid) {
+			l->last = i;
+			return &l->list[i];
+		}
+	}
+	return NULL;
+}
+
+/* NULL without memory. */
+static struct stepped *add(struct step_limit *l, uint32_t tgid)
+{
+	struct stepped *list = realloc(l->list, (l->n + 1) * sizeof(*list));
+
+	if (!list)
+		return NULL;
+	l->list = list;
+	list[l->n] = (struct stepped){ .tgid = tgid, .end_ns = UINT64_MAX };
+	for (int i = 0, pid = (int)tgid; i < PARENTS_MAX && !process_parent(pid, &pid) && pid; i++)
+		list[l->n].parents[i] = pid;
+	return &list[l->n++];
+}
+
+static bool hold(struct step_limit *l, const struct rec_hdr *h, size_t size)
+{
+	if (size > sizeof(l->held->rec))
+		return false;
+	if (l->n_held == l->cap_held) {
+		size_t cap = 2 * l->cap_held + 64;
+		struct held *more = realloc(l->held, cap * sizeof(*more));
+
+		if (!more)
+			return false;
+		l->held = more;
+		l->cap_held = cap;
+	}
+	l->held[l->n_held].size = size;
+	memcpy(&l->held[l->n_held++].rec, h, size);
+	return true;
+}
+
+enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size)
+{
+	const struct stepped *p = find(l, h->tgid);
+
+	if (p && h->kind != REC_TASK && h->start_ns >= p->end_ns)
+		return STEP_LIMIT_DROP;
+	/* a step that began in the previous window counts there */
+	if (h->kind != REC_STEP || h->flags & REC_F_OPEN_START)
+		return STEP_LIMIT_PASS;
+	if (p && p->steps >= l->max)
+		return STEP_LIMIT_DROP;
+	return hold(l, h, size) ? STEP_LIMIT_HELD : STEP_LIMIT_PASS;
+}
+
+static uint64_t end_of(const struct held *x)
+{
+	return x->rec.h.start_ns + x->rec.h.dur_ns;
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+	uint64_t x = end_of(a), y = end_of(b);
+
+	return (x > y) - (x < y);
+}
+
+void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg)
+{
+	size_t n = 0;
+
+	if (!l->n_held)
+		return;
+	qsort(l->held, l->n_held, sizeof(*l->held), compare_ends);
+	for (; n < l->n_held && end_of(&l->held[n]) <= until_ns; n++) {
+		const struct held *x = &l->held[n];
+		struct stepped *p = find(l, x->rec.h.tgid);
+
+		p = p ? p : add(l, x->rec.h.tgid);
+		if (p && p->steps >= l->max)
+			continue;
+		if (p && ++p->steps == l->max)
+			p->end_ns = end_of(x);
+		cb(&x->rec.h, x->size, arg);
+	}
+	l->n_held -= n;
+	memmove(l->held, l->held + n, l->n_held * sizeof(*l->held));
+}
+
+void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg)
+{
+	step_limit_release(l, l->settled_ns, cb, arg);
+	l->settled_ns = now_ns;
+}
+
+/* Whether it is what started a process with steps, such as a server, and leaves them to that. */
+static bool is_parent(const struct step_limit *l, pid_t tgid)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		for (int k = 0; k < PARENTS_MAX; k++) {
+			if (l->list[i].parents[k] == tgid)
+				return true;
+		}
+	}
+	return false;
+}
+
+static void check_one(struct task *t, void *arg)
+{
+	struct step_limit *l = arg;
+	const struct stepped *p = find(l, t->tgid);
+
+	l->any = true;
+	l->over &= p ? p->steps >= l->max : is_parent(l, (pid_t)t->tgid);
+}
+
+bool step_limit_over(struct step_limit *l, struct tasks *tasks)
+{
+	if (!l->n)
+		return false;
+	l->over = true;
+	l->any = false;
+	tasks_each_process(tasks, check_one, l);
+	return l->any && l->over;
+}
+
+/* ---- yielding ---- */
+
+#define FILL_PERCENT 50
+#define LATE_NS (50 * NSEC_PER_MSEC)
+#define LOOK_MS 10 /* later than that, the free part of the rings may be full */
+#define THREAD_STACK (64u << 10)
+
+struct pace {
+	unsigned int (*fill)(void *arg);
+	void *fill_arg;
+	int epoll; /* what the loop waits for, and the next two */
+	int wake;  /* wakes the watching thread so that it ends */
+	int timer; /* for a look at the rings */
+	pid_t loop;
+	struct thread thread;
+	pthread_mutex_t lock;
+	pthread_cond_t yielded;
+	bool yields; /* the loop yields */
+	bool looks;  /* the watching thread waits for something urgent, and not for the loop to yield */
+	bool ends;
+	int look_ms; /* after the last turn of the loop */
+	uint64_t due_ns;
+};
+
+/* Arms the timer for a look at the rings, unless the loop comes back before and puts it off. */
+static void arm(const struct pace *p)
+{
+	struct itimerspec at = {
+		.it_value = { p->look_ms / 1000, p->look_ms % 1000 * (long)NSEC_PER_MSEC },
+	};
+
+	timerfd_settime(p->timer, 0, &at, NULL);
+}
+
+/* Called with the lock, which it releases while waiting. Returns true when something is urgent. */
+static bool look(struct pace *p)
+{
+	struct epoll_event event = {};
+	int n;
+
+	p->looks = true;
+	pthread_mutex_unlock(&p->lock);
+	n = epoll_wait(p->epoll, &event, 1, -1);
+	pthread_mutex_lock(&p->lock);
+	p->looks = false;
+	if (n > 0 && event.data.fd == p->wake)
+		return false;
+	if (n <= 0 || event.data.fd != p->timer)
+		return n > 0 || errno != EINTR;
+	if (clock_boot_ns() >= p->due_ns || p->fill(p->fill_arg) >= FILL_PERCENT)
+		return true;
+	arm(p);
+	return false;
+}
+
+static void *watch(void *arg)
+{
+	struct pace *p = arg;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->ends) {
+		if (!p->yields) {
+			pthread_cond_wait(&p->yielded, &p->lock);
+		} else if (!yield_is_set()) {
+			yield_set(true); /* not in the loop, which might not run any more before it has announced that */
+		} else if (look(p) && p->yields && !p->ends) {
+			p->yields = false;
+			yield_set(false);
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Tells the watching thread that something has changed. Called with the lock. */
+static void wake(struct pace *p)
+{
+	uint64_t one = 1;
+
+	if (!p->looks)
+		pthread_cond_signal(&p->yielded);
+	while (p->looks && write(p->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void end_thread(struct pace *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->ends = true;
+	p->yields = false;
+	yield_set(false);
+	wake(p);
+	pthread_mutex_unlock(&p->lock);
+	thread_join(&p->thread);
+}
+
+/* A thread that has to wait for a CPU itself cannot see that others wait too long, so this one precedes all others,
+ * for some microseconds. */
+static int start_thread(struct pace *p)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	int err = thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
+
+	if (err)
+		return err;
+	err = pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
+	if (err)
+		end_thread(p);
+	return -err;
+}
+
+static int add_fd(const struct pace *p, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
+
+	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/*
+ * Edge-triggered: the control ring is readable whenever a thread was born or has exited, but its reader is woken only
+ * for what is urgent.
+ */
+static int open_epoll(struct pace *p, const struct pollfd *fds, nfds_t n_fds)
+{
+	int err;
+
+	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	p->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (p->wake < 0 || p->timer < 0 || p->epoll < 0)
+		return -errno;
+	err = add_fd(p, p->wake) ?: add_fd(p, p->timer);
+	for (nfds_t i = 0; i < n_fds && !err; i++) {
+		err = fds[i].fd < 0 ? 0 : add_fd(p, fds[i].fd);
+		err = err == -EPERM ? 0 : err; /* a regular file as input, which is always readable */
+	}
+	return err;
+}
+
+static void pace_close(struct pace *p)
+{
+	pthread_cond_destroy(&p->yielded);
+	pthread_mutex_destroy(&p->lock);
+	if (p->wake >= 0)
+		close(p->wake);
+	if (p->timer >= 0)
+		close(p->timer);
+	if (p->epoll >= 0)
+		close(p->epoll);
+	free(p);
+}
+
+int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace)
+{
+	struct pace *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->fill = fill;
+	p->fill_arg = arg;
+	p->loop = gettid();
+	yield_lock_init(&p->lock);
+	pthread_cond_init(&p->yielded, NULL);
+	err = open_epoll(p, fds, n_fds) ?: start_thread(p);
+	if (err) {
+		pace_close(p);
+		return err;
+	}
+	yield_join();
+	*ret_pace = p;
+	return 0;
+}
+
+void pace_free(struct pace *p)
+{
+	if (!p)
+		return;
+	end_thread(p);
+	yield_leave();
+	pace_close(p);
+}
+
+static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
+{
+	uint64_t late_ns = clock_boot_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC + LATE_NS;
+	pthread_mutex_lock(&p->lock);
+	p->due_ns = due_ns < late_ns ? due_ns : late_ns;
+	p->look_ms = timeout_ms + LOOK_MS;
+	if (yields != p->yields) {
+		p->yields = yields;
+		/* the watching thread may still look, if the loop itself ended the last time it yielded */
+		if (yields)
+			wake(p);
+		else
+			yield_set(false);
+	}
+	if (yields)
+		arm(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+int pace_poll(struct pace *p, struct pollfd *fds, nfds_t n_fds, int timeout_ms, bool calm, uint64_t due_ns)
+{
+	int n;
+
+	if (!p)
+		return poll(fds, n_fds, timeout_ms);
+	set(p, calm && timeout_ms > 0, timeout_ms, due_ns);
+	n = poll(fds, n_fds, timeout_ms);
+	if (n > 0 || clock_boot_ns() >= due_ns)
+		set(p, false, 0, due_ns);
+	return n;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How much is recorded: what --budget leaves out, --max-steps-per-process, and when the recording yields to others. */
+#ifndef INFTRACE_RECORD_LIMITS_H
+#define INFTRACE_RECORD_LIMITS_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/ring.h"
+#include "record.h"
+#include "sink/left_out.h"
+#include "sink/sink.h"
+
+struct capture;
+struct pace;
+struct step_limit;
+struct tasks;
+
+/* ---- load shedding: which parts are off ---- */
+
+/*
+ * Keeps the cost of a recording within --budget. Pure: steps and the time go in, a decision comes out. A look covers
+ * some steps that were all recorded in the same way. If they cost more than the budget, the next part is turned off, in
+ * the order of enum shed_part; the difference to the cost of a step in the next look is the price of the part. After a
+ * quiet time the last part that would fit is turned on again. If that was wrong, the next quiet time is twice as long.
+ */
+#define SHED_WHOLE 1000000 /* shares are in millionths */
+#define SHED_LOOK_STEPS 32 /* a look ends after this many steps ... */
+#define SHED_LOOK_NS UINT64_C(1000000000) /* ... or after this time, if it has had a few */
+#define SHED_LOOK_LEAST 4
+#define SHED_QUIET_NS UINT64_C(5000000000)
+/* The longest quiet time. After it a part is tried regardless of its price: the load may have changed. */
+#define SHED_QUIET_MAX_NS UINT64_C(300000000000)
+
+/* Sums over steps. */
+struct shed_look {
+	uint64_t begun_ns, steps, ns, weight_ns;
+};
+
+struct shed {
+	uint64_t budget;   /* share of the time of steps */
+	uint32_t parts;	   /* 1 << enum shed_part: those that can be turned off */
+	uint32_t off;	   /* of these */
+	uint64_t since_ns; /* steps that began before do not count */
+	uint64_t share;	   /* found by the last look */
+	struct shed_look look;
+	struct {
+		uint64_t price_ns; /* for each step */
+		uint64_t quiet_ns;
+		uint64_t on_ns; /* when it was turned on again; 0: never */
+	} part[SHED_PARTS];
+	enum shed_part last; /* turned off, but without a look since; SHED_PARTS: none */
+	uint64_t before_ns; /* cost of a step before that */
+};
+
+void shed_init(struct shed *s, uint64_t budget);
+
+/* A step has ended. weight_ns: the part of dur_ns that recording it cost. */
+void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns);
+
+/* parts: those that exist now. Returns whether s->off has changed; call shed_applied() then. */
+bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
+
+/* From now on parts that are off cost nothing, and parts that are on have their full cost. */
+void shed_applied(struct shed *s, uint64_t now_ns);
+
+/* Whether the last look found more than the budget, and nothing is left to turn off. */
+bool shed_exhausted(const struct shed *s);
+
+/* ---- --budget: turns them off, and notes for each step what was left out of it ---- */
+
+struct overhead {
+	struct capture *c;
+	struct shed shed;
+	struct left_out left_out;
+	struct rec_step_parts step; /* that overhead_step() has handed out */
+	uint32_t self;
+	uint64_t weighed; /* steps whose cost is known */
+	bool told; /* it was reported that nothing is left to turn off */
+};
+
+struct overhead *overhead_new(struct capture *c, uint64_t budget);
+
+/* Takes a step. Returns it as sinks should show it, valid until the next call: time at barriers that were left out counts as
+ * time on the CPU. */
+const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size);
+
+/* What nothing turns off although it may cost much, to be added to that; "": nothing. counts: there are counters. */
+const char *overhead_stays(const struct probe_table *pt, bool counts);
+
+/* Turns parts off and on as decided. s: the sink of the open window; NULL: none is open. o NULL: does nothing. */
+void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns);
+
+/* Writes marks for all changes in from..to, and for what was off at its beginning. */
+void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uint64_t to);
+
+/* Prints at the end for how long each part was off. */
+void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
+
+/* ---- --max-steps-per-process ---- */
+
+/*
+ * What a process does after its last step of a window is left out. Records come in any order, so steps are held until all
+ * earlier ones must have arrived; others that began after the last step are kept if they arrive before it is known as such.
+ */
+int step_limit_new(uint32_t steps, struct step_limit **ret_limit);
+void step_limit_free(struct step_limit *l);
+
+/* A window opens. */
+void step_limit_reset(struct step_limit *l);
+
+enum step_limit_take {
+	STEP_LIMIT_PASS,
+	STEP_LIMIT_DROP,
+	STEP_LIMIT_HELD, /* a copy; see below */
+};
+enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size);
+
+/* Every record that was sent before until_ns has been taken: hands over the steps to keep, in their order. */
+void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg);
+
+/* Does the same at each settled() of sinks. */
+void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
+
+/* Whether all living targets have had their steps, but for parents of those that have none; false if there are none. */
+bool step_limit_over(struct step_limit *l, struct tasks *tasks);
+
+/* ---- yielding to what is recorded ---- */
+
+/*
+ * The thread of the loop and those that write files yield to
+ * all others (util/yield.h) while nothing is urgent, so on a CPU with something else to do they may not run for long.
+ * A small thread, which goes before all others, wakes up when the loop has not come back for a while, and makes them
+ * run normally when
+ *
+ *   - a ring is more than half full,
+ *   - something has happened that the loop waits for: a signal, a new process, input,
+ *   - the loop is late.
+ *
+ * They yield again when the rings are empty and the files' writers have caught up.
+ */
+
+/* Call in the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called from another thread.
+ * -errno: no thread can watch, and nothing yields. */
+int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace);
+
+/* From now on nothing yields. */
+void pace_free(struct pace *p);
+
+/*
+ * Like poll(2) on the same descriptors. calm: the loop knows of nothing urgent. due_ns: when it next has something to
+ * do (CLOCK_BOOTTIME); it is late after that, and some time after it should have come back. p may be NULL.
+ */
+int pace_poll(struct pace *p, struct pollfd *fds, nfds_t n_fds, int timeout_ms, bool calm, uint64_t due_ns);
+
+#endif
