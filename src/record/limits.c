@@ -17,6 +17,7 @@
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"
+#include "util/list_room.h"
 #include "util/log.h"
 #include "util/thread.h"
 #include "util/yield.h"
@@ -25,9 +26,7 @@
 
 void shed_init(struct shed *s, uint64_t budget)
 {
-	memset(s, 0, sizeof(*s));
-	s->budget = budget;
-	s->last = SHED_PARTS;
+	*s = (struct shed){ .budget = budget, .last = SHED_PARTS };
 	for (int i = 0; i < SHED_PARTS; i++)
 		s->part[i].quiet_ns = SHED_QUIET_NS;
 }
@@ -50,13 +49,6 @@ static uint64_t share_of(uint64_t part, uint64_t whole)
 	return (uint64_t)((unsigned __int128)part * SHED_WHOLE / whole);
 }
 
-static bool look_is_over(const struct shed_look *l, uint64_t now)
-{
-	if (l->steps >= SHED_LOOK_STEPS)
-		return true;
-	return l->steps >= SHED_LOOK_LEAST && now >= l->begun_ns + SHED_LOOK_NS;
-}
-
 static uint64_t per_step(const struct shed_look *l)
 {
 	return l->weight_ns / l->steps;
@@ -74,17 +66,14 @@ static enum shed_part first_on(const struct shed *s)
 static bool turn_off(struct shed *s, uint64_t now)
 {
 	enum shed_part part = first_on(s);
-	uint64_t on;
+	uint64_t on, quiet;
 
 	if (part == SHED_PARTS)
 		return false;
 	on = s->part[part].on_ns;
-	if (on && now - on < 2 * s->part[part].quiet_ns)
-		s->part[part].quiet_ns *= 2;
-	else
-		s->part[part].quiet_ns = SHED_QUIET_NS;
-	if (s->part[part].quiet_ns > SHED_QUIET_MAX_NS)
-		s->part[part].quiet_ns = SHED_QUIET_MAX_NS;
+	quiet = s->part[part].quiet_ns;
+	quiet = on && now - on < 2 * quiet ? 2 * quiet : SHED_QUIET_NS;
+	s->part[part].quiet_ns = quiet < SHED_QUIET_MAX_NS ? quiet : SHED_QUIET_MAX_NS;
 	s->off |= 1u << part;
 	s->last = part;
 	s->before_ns = per_step(&s->look);
@@ -116,26 +105,18 @@ static bool turn_on(struct shed *s, uint64_t now)
 	return false;
 }
 
-/* Takes what turning off the last part has saved. */
-static void take_price(struct shed *s)
-{
-	uint64_t now = per_step(&s->look);
-
-	if (s->last == SHED_PARTS)
-		return;
-	s->part[s->last].price_ns = s->before_ns > now ? s->before_ns - now : 0;
-	s->last = SHED_PARTS;
-}
-
 bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns)
 {
+	const struct shed_look *l = &s->look;
 	bool changed;
 
 	s->parts = parts;
-	if (!look_is_over(&s->look, now_ns))
+	if (l->steps < SHED_LOOK_STEPS && (l->steps < SHED_LOOK_LEAST || now_ns < l->begun_ns + SHED_LOOK_NS))
 		return false;
 	s->share = share_of(s->look.weight_ns, s->look.ns);
-	take_price(s);
+	if (s->last != SHED_PARTS) /* what turning it off has saved */
+		s->part[s->last].price_ns = s->before_ns > per_step(l) ? s->before_ns - per_step(l) : 0;
+	s->last = SHED_PARTS;
 	changed = s->share > s->budget ? turn_off(s, now_ns) : turn_on(s, now_ns);
 	s->look = (struct shed_look){ 0 };
 	return changed;
@@ -175,15 +156,6 @@ static void hide_barriers(uint64_t ns[ST_MAX])
 	ns[ST_BARRIER] = 0;
 }
 
-static void leave_out(struct rec_step *r)
-{
-	if (!(r->left_out & 1u << SHED_BARRIERS))
-		return;
-	hide_barriers(r->ns);
-	hide_barriers(r->workers_ns);
-	r->straggler_tid = 0;
-}
-
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size)
 {
 	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
@@ -199,8 +171,11 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 		o->weighed++;
 		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
 	}
-	if (h == &o->step.s.h)
-		leave_out(&o->step.s);
+	if (h == &o->step.s.h && parts & 1u << SHED_BARRIERS) {
+		hide_barriers(o->step.s.ns);
+		hide_barriers(o->step.s.workers_ns);
+		o->step.s.straggler_tid = 0;
+	}
 	return h;
 }
 
@@ -242,9 +217,9 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 	}
 }
 
-/* The part with its verb. */
-static const char *part_words(enum shed_part part)
+static void change(struct overhead *o, struct sink *s, uint32_t before)
 {
+	/* the part with its verb */
 	static const char *const words[SHED_PARTS] = {
 		[SHED_SAMPLES] = "samples, and stacks of waits, are",
 		[SHED_BARRIERS] = "barriers are",
@@ -252,18 +227,6 @@ static const char *part_words(enum shed_part part)
 		[SHED_SYSCALLS] = "single system calls are",
 		[SHED_TIMELINE] = "the timeline is",
 	};
-
-	return words[part];
-}
-
-static void say(const struct overhead *o, enum shed_part part, bool off)
-{
-	log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
-		(double)o->shed.share / 1e4, part_words(part), off ? "off" : "on again");
-}
-
-static void change(struct overhead *o, struct sink *s, uint32_t before)
-{
 	uint64_t ns;
 
 	for (int i = 0; i < SHED_PARTS; i++) {
@@ -275,7 +238,8 @@ static void change(struct overhead *o, struct sink *s, uint32_t before)
 		left_out_change(&o->left_out, ns, o->shed.off);
 		if (s)
 			mark(s, i, off, ns);
-		say(o, i, off);
+		log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
+			(double)o->shed.share / 1e4, words[i], off ? "off" : "on again");
 	}
 }
 
@@ -366,10 +330,10 @@ int step_limit_new(uint32_t steps, struct step_limit **ret_limit)
 
 void step_limit_free(struct step_limit *l)
 {
-	if (l)
-		free(l->list);
-	if (l)
-		free(l->held);
+	if (!l)
+		return;
+	free(l->list);
+	free(l->held);
 	free(l);
 }
 
@@ -384,11 +348,9 @@ static struct stepped *find(struct step_limit *l, uint32_t tgid)
 {
 	if (l->last < l->n && l->list[l->last].tgid == tgid)
 		return &l->list[l->last];
-	for (size_t i = 0; i < l->n; i++) {
-		if (l->list[i].tgid == tgid) {
-			l->last = i;
-			return &l->list[i];
-		}
+	for (l->last = 0; l->last < l->n; l->last++) {
+		if (l->list[l->last].tgid == tgid)
+			return &l->list[l->last];
 	}
 	return NULL;
 }
@@ -409,17 +371,8 @@ static struct stepped *add(struct step_limit *l, uint32_t tgid)
 
 static bool hold(struct step_limit *l, const struct rec_hdr *h, size_t size)
 {
-	if (size > sizeof(l->held->rec))
+	if (size > sizeof(l->held->rec) || list_room((void **)&l->held, l->n_held, &l->cap_held, sizeof(*l->held)))
 		return false;
-	if (l->n_held == l->cap_held) {
-		size_t cap = 2 * l->cap_held + 64;
-		struct held *more = realloc(l->held, cap * sizeof(*more));
-
-		if (!more)
-			return false;
-		l->held = more;
-		l->cap_held = cap;
-	}
 	l->held[l->n_held].size = size;
 	memcpy(&l->held[l->n_held++].rec, h, size);
 	return true;
@@ -523,7 +476,6 @@ struct pace {
 	int epoll; /* what the loop waits for, and the next two */
 	int wake;  /* wakes the watching thread so that it ends */
 	int timer; /* for a look at the rings */
-	pid_t loop;
 	struct thread thread;
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
@@ -606,21 +558,6 @@ static void end_thread(struct pace *p)
 	thread_join(&p->thread);
 }
 
-/* A thread that has to wait for a CPU itself cannot see that others wait too long, so this one precedes all others,
- * for some microseconds. */
-static int start_thread(struct pace *p)
-{
-	const struct sched_param first = { .sched_priority = 1 };
-	int err = thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
-
-	if (err)
-		return err;
-	err = pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
-	if (err)
-		end_thread(p);
-	return -err;
-}
-
 static int add_fd(const struct pace *p, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
@@ -664,6 +601,7 @@ static void pace_close(struct pace *p)
 
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace)
 {
+	const struct sched_param first = { .sched_priority = 1 };
 	struct pace *p = calloc(1, sizeof(*p));
 	int err;
 
@@ -671,10 +609,15 @@ int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *
 		return -ENOMEM;
 	p->fill = fill;
 	p->fill_arg = arg;
-	p->loop = gettid();
 	yield_lock_init(&p->lock);
 	pthread_cond_init(&p->yielded, NULL);
-	err = open_epoll(p, fds, n_fds) ?: start_thread(p);
+	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
+	if (!err) {
+		/* one that has to wait for a CPU itself cannot see that others wait too long: this one goes before all, for some us */
+		err = -pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
+		if (err)
+			end_thread(p);
+	}
 	if (err) {
 		pace_close(p);
 		return err;

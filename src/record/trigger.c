@@ -126,8 +126,7 @@ static void rates_forget(struct rates *rs, uint32_t tgid)
 
 bool rate_below(const struct rate *r, uint64_t limit)
 {
-	return (unsigned __int128)r->tokens * NSEC_PER_SEC * NSEC_PER_SEC <
-	       (unsigned __int128)limit * r->ns;
+	return (unsigned __int128)r->tokens * NSEC_PER_SEC * NSEC_PER_SEC < (unsigned __int128)limit * r->ns;
 }
 
 void rates_free(struct rates *rs)
@@ -139,12 +138,8 @@ void rates_free(struct rates *rs)
 
 int rates_new(struct rates **ret_rates)
 {
-	struct rates *rs = calloc(1, sizeof(*rs));
-
-	if (!rs)
-		return -ENOMEM;
-	*ret_rates = rs;
-	return 0;
+	*ret_rates = calloc(1, sizeof(**ret_rates));
+	return *ret_rates ? 0 : -ENOMEM;
 }
 
 /* ---- time in the queue: between a request's socket and its first step, where the two can be joined ---- */
@@ -176,7 +171,6 @@ struct queue_watch {
 	bool news;
 };
 
-/* -ENOMEM. */
 static int queue_watch_new(struct queue_watch **ret_watch)
 {
 	struct queue_watch *w = calloc(1, sizeof(*w));
@@ -334,16 +328,21 @@ static bool is_cooling(const struct trigger_set *set, const struct trigger *t, u
 	return last && since < set->cooldown_ns;
 }
 
-/* Whether to report it; then the rest of the hit is to be filled in. */
-static bool trigger_is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid)
+/* t: the trigger that was hit; NULL: none. Reports it with the reason, or only counts it. */
+static void __attribute__((format(printf, 5, 6)))
+report(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid, const char *fmt, ...)
 {
 	bool beyond = set->max_hits && set->counts.hits >= set->max_hits;
+	va_list ap;
+	int n;
 
+	if (!t)
+		return;
 	if (beyond || set->pending || is_cooling(set, t, ns)) {
 		set->counts.beyond += beyond;
 		set->counts.cooling += !beyond;
 		t->left_out++;
-		return false;
+		return;
 	}
 	set->counts.hits++;
 	t->hits++;
@@ -352,23 +351,14 @@ static bool trigger_is_told(struct trigger_set *set, struct trigger *t, uint64_t
 		set->last_crash_ns = ns;
 	set->pending = true;
 	set->hit = (struct trigger_hit){ .expr = t->expr, .ns = ns, .tgid = tgid };
-	return true;
-}
-
-/* The reason, after the expression. */
-static void trigger_tell(struct trigger_set *set, const struct trigger *t, const char *fmt, ...)
-{
-	char *reason = set->hit.reason;
-	int n = snprintf(reason, TRIGGER_REASON_MAX, "%.60s: ", t->expr);
-	va_list ap;
-
+	n = snprintf(set->hit.reason, TRIGGER_REASON_MAX, "%.60s: ", t->expr);
 	va_start(ap, fmt);
-	vsnprintf(reason + n, TRIGGER_REASON_MAX - (size_t)n, fmt, ap);
+	vsnprintf(set->hit.reason + n, TRIGGER_REASON_MAX - (size_t)n, fmt, ap);
 	va_end(ap);
 }
 
 /* The hit to report, once; NULL: none. */
-static const struct trigger_hit *trigger_take(struct trigger_set *set)
+static const struct trigger_hit *take_hit(struct trigger_set *set)
 {
 	bool pending = set->pending;
 
@@ -376,7 +366,7 @@ static const struct trigger_hit *trigger_take(struct trigger_set *set)
 	return pending ? &set->hit : NULL;
 }
 
-static const char *trigger_time(char buf[TIME_TEXT_MAX], uint64_t ns)
+static const char *time_text(char buf[TIME_TEXT_MAX], uint64_t ns)
 {
 	if (ns < 1000000)
 		snprintf(buf, TIME_TEXT_MAX, "%.1f us", (double)ns / 1e3);
@@ -386,11 +376,6 @@ static const char *trigger_time(char buf[TIME_TEXT_MAX], uint64_t ns)
 		snprintf(buf, TIME_TEXT_MAX, "%.2f s", (double)ns / 1e9);
 	return buf;
 }
-
-/* ---- requests ---- */
-
-/* Triggers about a request, in a batch with others or alone. It is named by its sequence, since numbers of requests
- * belong to a file and start again in each dump. */
 
 static bool is_wanted(const struct trigger_set *set, enum trigger_kind kind)
 {
@@ -418,126 +403,6 @@ static struct trigger *find_past(struct trigger_set *set, enum trigger_kind kind
 	return past;
 }
 
-static void remove_at(struct trigger_set *set, size_t i)
-{
-	set->n_no_token--;
-	memmove(&set->no_token[i], &set->no_token[i + 1], (set->n_no_token - i) * sizeof(set->no_token[i]));
-}
-
-/* Those whose time in the queue is known by now. */
-static void trigger_queue(struct trigger_set *set)
-{
-	struct queued_request q;
-	char spent[TIME_TEXT_MAX];
-
-	while (set->queue && queue_watch_next(set->queue, &q)) {
-		uint64_t ns = q.to > q.from ? q.to - q.from : 0;
-		struct trigger *t = find_past(set, KIND_QUEUE, ns, true);
-
-		if (t && trigger_is_told(set, t, q.to, q.tgid))
-			trigger_tell(set, t, "a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
-				trigger_time(spent, ns), q.sequence, q.tgid);
-	}
-}
-
-static void trigger_request_begin(struct trigger_set *set, const struct step_request *r)
-{
-	if (set->queue)
-		queue_watch_begin(set->queue, r);
-	if (!is_wanted(set, KIND_REQUEST_TTFT))
-		return;
-	/* another request has begun in its place */
-	for (size_t i = set->n_no_token; i-- > 0;) {
-		const struct no_token *n = &set->no_token[i];
-
-		if (n->tgid == r->tgid && n->context == r->context && n->sequence == r->sequence)
-			remove_at(set, i);
-	}
-	if (r->began_before)
-		return;
-	if (set->n_no_token == NO_TOKEN_MAX)
-		remove_at(set, 0);
-	set->no_token[set->n_no_token++] = (struct no_token){
-		.from = r->start,
-		.context = r->context,
-		.sequence = r->sequence,
-		.serial = r->serial,
-		.tgid = r->tgid,
-	};
-}
-
-static bool take(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
-{
-	for (size_t i = 0; i < set->n_no_token; i++) {
-		if (set->no_token[i].serial != r->serial)
-			continue;
-		*ret = set->no_token[i];
-		remove_at(set, i);
-		return true;
-	}
-	return false;
-}
-
-static void trigger_request_mixed(struct trigger_set *set, const struct step_request *r)
-{
-	struct no_token none;
-
-	take(set, r, &none);
-}
-
-static void trigger_request_first(struct trigger_set *set, const struct step_request *r)
-{
-	char spent[TIME_TEXT_MAX];
-	struct no_token waited;
-	struct trigger *t;
-	uint64_t ns;
-
-	if (set->queue)
-		queue_watch_first(set->queue, r);
-	if (!take(set, r, &waited) || r->lost)
-		return;
-	ns = r->first_output - waited.from;
-	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
-	if (t && !waited.told && trigger_is_told(set, t, r->first_output, r->tgid))
-		trigger_tell(set, t, "the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
-			r->sequence, r->tgid, trigger_time(spent, ns), r->prefill_step);
-}
-
-/* Requests that still wait need not have rows in the step. */
-static void trigger_request_step(struct trigger_set *set, const struct step_seen *s)
-{
-	char spent[TIME_TEXT_MAX];
-
-	for (size_t i = 0; i < set->n_no_token; i++) {
-		struct no_token *n = &set->no_token[i];
-		struct trigger *t;
-
-		if (n->told || n->tgid != s->tgid || n->context != s->context || s->end <= n->from)
-			continue;
-		t = find_past(set, KIND_REQUEST_TTFT, s->end - n->from, false);
-		if (!t)
-			continue;
-		n->told = true;
-		if (trigger_is_told(set, t, s->end, n->tgid))
-			trigger_tell(set, t,
-				"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u",
-				n->sequence, n->tgid, trigger_time(spent, s->end - n->from), s->number);
-	}
-}
-
-static void trigger_request_token(
-	struct trigger_set *set, const struct step_request *r, const struct step_seen *s, uint64_t ns)
-{
-	struct trigger *t = r->mixed || r->lost ? NULL : find_past(set, KIND_REQUEST_TPOT, ns, true);
-	char spent[TIME_TEXT_MAX];
-
-	if (t && trigger_is_told(set, t, s->end, r->tgid))
-		trigger_tell(set, t, "a token of sequence %" PRIu64 " of pid %u took %s, up to the end of step %u",
-			r->sequence, r->tgid, trigger_time(spent, ns), s->number);
-}
-
-/* ---- the triggers ---- */
-
 /* ---- parsing ---- */
 
 static const struct {
@@ -563,27 +428,19 @@ static const struct {
 
 static const char blocked[] = "blocked"; /* the sum of the states whose names begin with it */
 
-static size_t all_names(const char *names[NAMES_MAX])
+static int unknown_name(const char *name)
 {
-	size_t n = 0;
+	const char *names[NAMES_MAX], *nearest;
+	size_t n = 0, len = 0;
+	char list[512] = "";
 
 	for (size_t i = 0; i < N_EVENTS; i++)
 		names[n++] = events[i].name;
 	names[n++] = blocked;
 	for (int i = 0; i < ST_MAX; i++)
 		names[n++] = time_state_name((enum time_state)i);
-	return n;
-}
-
-static int unknown_name(const char *name)
-{
-	const char *names[NAMES_MAX], *nearest;
-	size_t n = all_names(names), len = 0;
-	char list[512] = "";
-
 	for (size_t i = 0; i < n; i++)
-		len += (size_t)snprintf(
-			list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
 	nearest = nearest_name(name, names, n);
 	log_error("--trigger: '%.40s' is not known%s%s; there are %s", name,
 		nearest ? "; nearest: " : "", nearest ? nearest : "", list);
@@ -613,10 +470,7 @@ static int parse_rate(const char *text, uint64_t *ret_rate)
 		*ret_rate = rate;
 		return 0;
 	}
-	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write "
-		  "rate<10 "
-		  "or rate<0.5",
-		text);
+	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5", text);
 	return -EINVAL;
 }
 
@@ -696,41 +550,184 @@ int trigger_parse(struct trigger_set **set, const char *text)
 	return 0;
 }
 
-/* ---- steps ---- */
+/* ---- requests, in a batch with others or alone ---- */
 
-static uint64_t time_in(const struct rec_step *r, uint32_t states)
+/* A request is named by its sequence, since numbers of requests belong to a file and start again in each dump. */
+
+static void remove_at(struct trigger_set *set, size_t i)
 {
-	uint64_t ns = 0;
-
-	for (int i = 0; i < ST_MAX; i++)
-		ns += states & 1u << i ? r->ns[i] : 0;
-	return ns;
+	set->n_no_token--;
+	memmove(&set->no_token[i], &set->no_token[i + 1], (set->n_no_token - i) * sizeof(set->no_token[i]));
 }
 
-/* Returns true for a hit, reported or not. `done`: there has been one already. */
-static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r,
-	const char *name, bool done)
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	bool by_state = t->kind == KIND_STATE;
-	uint64_t ns = by_state ? time_in(r, t->states) : r->h.dur_ns;
+	struct trigger_set *set = arg;
+
+	(void)s;
+	if (set->queue)
+		queue_watch_begin(set->queue, r);
+	if (!is_wanted(set, KIND_REQUEST_TTFT))
+		return;
+	/* another request has begun in its place */
+	for (size_t i = set->n_no_token; i-- > 0;) {
+		const struct no_token *n = &set->no_token[i];
+
+		if (n->tgid == r->tgid && n->context == r->context && n->sequence == r->sequence)
+			remove_at(set, i);
+	}
+	if (r->began_before)
+		return;
+	if (set->n_no_token == NO_TOKEN_MAX)
+		remove_at(set, 0);
+	set->no_token[set->n_no_token++] = (struct no_token){
+		.from = r->start,
+		.context = r->context,
+		.sequence = r->sequence,
+		.serial = r->serial,
+		.tgid = r->tgid,
+	};
+}
+
+/* The end of a prefill step is that of the first token, or before it: once beyond the limit it stays so. */
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	char spent[TIME_TEXT_MAX];
+	struct trigger *t;
+
+	if (!p->prompt || r->mixed || r->began_before || r->lost)
+		return;
+	t = find_past(arg, KIND_TTFT, s->end - r->start, true);
+	if (!t || r->marked)
+		return;
+	r->marked = true;
+	report(arg, t, s->end, s->tgid, "a request of pid %u, from its first prefill step to the end of step %u: %s", s->tgid,
+		s->number, time_text(spent, s->end - r->start));
+}
+
+/* Takes it out of those without a token. */
+static bool take(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
+{
+	for (size_t i = 0; i < set->n_no_token; i++) {
+		if (set->no_token[i].serial != r->serial)
+			continue;
+		*ret = set->no_token[i];
+		remove_at(set, i);
+		return true;
+	}
+	return false;
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	struct no_token none;
+
+	take(arg, r, &none);
+}
+
+static void on_first(struct step_request *r, void *arg)
+{
+	struct trigger_set *set = arg;
+	char spent[TIME_TEXT_MAX];
+	struct no_token waited;
+	struct trigger *t;
+	uint64_t ns;
+
+	if (set->queue)
+		queue_watch_first(set->queue, r);
+	if (!take(set, r, &waited) || r->lost)
+		return;
+	ns = r->first_output - waited.from;
+	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
+	if (!waited.told)
+		report(set, t, r->first_output, r->tgid,
+			"the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u", r->sequence, r->tgid,
+			time_text(spent, ns), r->prefill_step);
+}
+
+static void judge_rate(struct trigger_set *set, const struct step_seen *s)
+{
+	struct rate rate = {};
+	char spent[TIME_TEXT_MAX];
+	bool whole = rates_step(set->rates, s, &rate);
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_RATE)
+			continue;
+		t->judged += s->phase != PHASE_PREFILL;
+		if (!whole || !rate_below(&rate, t->limit))
+			continue;
+		rates_forget(set->rates, s->tgid); /* each second is a reason only once */
+		whole = false;
+		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid, rate.tokens,
+			time_text(spent, rate.ns), s->number);
+	}
+}
+
+/* Requests that still wait need not have rows in the step. */
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct trigger_set *set = arg;
+	char spent[TIME_TEXT_MAX];
+
+	(void)r;
+	for (size_t i = 0; i < set->n_no_token; i++) {
+		struct no_token *n = &set->no_token[i];
+		struct trigger *t;
+
+		if (n->told || n->tgid != s->tgid || n->context != s->context || s->end <= n->from)
+			continue;
+		t = find_past(set, KIND_REQUEST_TTFT, s->end - n->from, false);
+		n->told = t;
+		report(set, t, s->end, n->tgid,
+			"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u", n->sequence,
+			n->tgid, time_text(spent, s->end - n->from), s->number);
+	}
+	if (set->rates)
+		judge_rate(set, s);
+}
+
+static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+{
+	struct trigger *t = r->mixed || r->lost ? NULL : find_past(arg, KIND_REQUEST_TPOT, ns, true);
+	char spent[TIME_TEXT_MAX];
+
+	(void)gap;
+	report(arg, t, s->end, r->tgid, "a token of sequence %" PRIu64 " of pid %u took %s, up to the end of step %u", r->sequence,
+		r->tgid, time_text(spent, ns), s->number);
+}
+
+static void on_done(struct step_request *r, void *arg)
+{
+	queue_watch_done(((struct trigger_set *)arg)->queue, r);
+}
+
+/* ---- steps ---- */
+
+/* Returns true for a hit, reported or not. `done`: there has been one already. */
+static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r, const char *name, bool done)
+{
+	uint64_t ns = t->kind == KIND_STATE ? 0 : r->h.dur_ns;
 	char spent[TIME_TEXT_MAX], total[TIME_TEXT_MAX];
 	const char *cut = r->h.flags & REC_F_OPEN_END ? " so far" : "";
 
 	if (t->phase && strcmp(name, t->phase))
 		return done;
+	for (int i = 0; i < ST_MAX && t->kind == KIND_STATE; i++)
+		ns += t->states & 1u << i ? r->ns[i] : 0;
 	t->judged++;
 	if (done || ns <= t->limit)
 		return done;
-	if (!trigger_is_told(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid))
-		return true;
-	trigger_time(spent, ns);
-	trigger_time(total, r->h.dur_ns);
-	if (by_state)
-		trigger_tell(set, t, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number, name,
-			r->h.tgid, spent, total, cut);
+	time_text(spent, ns);
+	time_text(total, r->h.dur_ns);
+	if (t->kind == KIND_STATE)
+		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number,
+			name, r->h.tgid, spent, total, cut);
 	else
-		trigger_tell(set, t, "step %u (%.32s) of pid %u took %s%s", r->number, name, r->h.tgid,
-			total, cut);
+		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u took %s%s", r->number, name,
+			r->h.tgid, total, cut);
 	return true;
 }
 
@@ -752,132 +749,22 @@ static void take_step(struct trigger_set *set, const struct rec_step *r)
 		step_requests_step(set->requests, r);
 }
 
-/* The first trigger whose limit the first token of a request exceeded; NULL if none was exceeded, or one has reported
- * it before. */
-static struct trigger *judge_ttft(struct trigger_set *set, uint64_t ns, bool told)
-{
-	struct trigger *past = NULL;
-
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_TTFT)
-			continue;
-		t->judged++;
-		if (!told && !past && ns > t->limit)
-			past = t;
-	}
-	return past;
-}
-
-/* The end of a prefill step is that of the first token, or before it: once beyond the limit it
- * stays so. */
-static void judge_first_token(
-	struct trigger_set *set, struct step_request *r, const struct step_seen *s)
-{
-	uint64_t ns = s->end - r->start;
-	struct trigger *t = judge_ttft(set, ns, r->marked);
-	char spent[TIME_TEXT_MAX];
-
-	if (!t)
-		return;
-	r->marked = true;
-	if (trigger_is_told(set, t, s->end, s->tgid))
-		trigger_tell(set, t, "a request of pid %u, from its first prefill step to the end of step %u: %s",
-			s->tgid, s->number, trigger_time(spent, ns));
-}
-
-static void judge_rate(struct trigger_set *set, const struct step_seen *s)
-{
-	struct rate rate = {};
-	char spent[TIME_TEXT_MAX];
-	bool whole = rates_step(set->rates, s, &rate);
-
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_RATE)
-			continue;
-		t->judged += s->phase != PHASE_PREFILL;
-		if (!whole || !rate_below(&rate, t->limit))
-			continue;
-		rates_forget(set->rates, s->tgid); /* each second is a reason only once */
-		whole = false;
-		if (trigger_is_told(set, t, s->end, s->tgid))
-			trigger_tell(set, t, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
-				rate.tokens, trigger_time(spent, rate.ns), s->number);
-	}
-}
-
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
-{
-	if (p->prompt && !r->mixed && !r->began_before && !r->lost)
-		judge_first_token(arg, r, s);
-}
-
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
-{
-	(void)s;
-	trigger_request_begin(arg, r);
-}
-
-static void on_first(struct step_request *r, void *arg)
-{
-	trigger_request_first(arg, r);
-}
-
-static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
-{
-	(void)gap;
-	trigger_request_token(arg, r, s, ns);
-}
-
-static void on_done(struct step_request *r, void *arg)
-{
-	queue_watch_done(((struct trigger_set *)arg)->queue, r);
-}
-
-static void on_mixed(struct step_request *r, void *arg)
-{
-	trigger_request_mixed(arg, r);
-}
-
-static void on_ordered_step(struct step_request *r, const struct step_seen *s, void *arg)
-{
-	struct trigger_set *set = arg;
-
-	(void)r;
-	trigger_request_step(set, s);
-	if (set->rates)
-		judge_rate(set, s);
-}
-
 /* ---- other records ---- */
 
 static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 {
 	const struct gpu_gap *gap = &r->gaps[0];
-	char idle[TIME_TEXT_MAX];
-	bool done = r->h.flags & GPU_STEP_F_LOST;
-	char gpu[24];
+	bool lost = r->h.flags & GPU_STEP_F_LOST;
+	struct trigger *t = find_past(set, KIND_GPU_IDLE, gap->dur_ns, !lost);
+	char idle[TIME_TEXT_MAX], gpu[24];
 
 	if (r->n_devices > 1)
 		snprintf(gpu, sizeof(gpu), "all %u GPUs", r->n_devices);
 	else
 		snprintf(gpu, sizeof(gpu), "GPU %u", r->device);
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_GPU_IDLE)
-			continue;
-		t->judged += !(r->h.flags & GPU_STEP_F_LOST);
-		if (done || gap->dur_ns <= t->limit)
-			continue;
-		done = true;
-		if (trigger_is_told(set, t, gap->start_ns + gap->dur_ns, r->h.tgid))
-			trigger_tell(set, t, "%s had nothing to do for %s in step %u of pid %u", gpu, trigger_time(idle, gap->dur_ns), r->step,
-				r->h.tgid);
-	}
+	if (!lost)
+		report(set, t, gap->start_ns + gap->dur_ns, r->h.tgid, "%s had nothing to do for %s in step %u of pid %u", gpu,
+			time_text(idle, gap->dur_ns), r->step, r->h.tgid);
 }
 
 static void take_request(struct trigger_set *set, const struct rec_request *r)
@@ -885,14 +772,12 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
 	uint64_t end = answer ? answer : r->h.start_ns + r->h.dur_ns;
 	uint64_t ns = end > r->h.start_ns ? end - r->h.start_ns : 0;
-	struct trigger *t = judge_ttft(set, ns, false);
 	char spent[TIME_TEXT_MAX];
 
 	if (set->queue)
 		queue_watch_socket(set->queue, r);
-	if (t && trigger_is_told(set, t, end, r->h.tgid))
-		trigger_tell(set, t, "a request on descriptor %u of pid %u had %s after %s", r->h.id, r->h.tgid,
-			answer ? "its first answer" : "no answer", trigger_time(spent, ns));
+	report(set, find_past(set, KIND_TTFT, ns, true), end, r->h.tgid, "a request on descriptor %u of pid %u had %s after %s", r->h.id,
+		r->h.tgid, answer ? "its first answer" : "no answer", time_text(spent, ns));
 }
 
 static void take_task(struct trigger_set *set, const struct rec_task *r)
@@ -909,8 +794,6 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 
 		if (t->kind != KIND_EXIT && (t->kind != KIND_CRASH || !killed))
 			continue;
-		if (!trigger_is_told(set, t, r->h.start_ns, r->h.tgid))
-			return;
 		name = killed ? signal_name(WTERMSIG(status)) : NULL;
 		if (!killed)
 			snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
@@ -919,9 +802,8 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 		else
 			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
 		memcpy(comm, r->comm, TASK_COMM_LEN);
-		trigger_tell(set, t, "process %u (%s) %s%s", r->h.tgid,
-			text_printable(shown, sizeof(shown), comm), how,
-			killed && WCOREDUMP(status) ? ", core dumped" : "");
+		report(set, t, r->h.start_ns, r->h.tgid, "process %u (%s) %s%s", r->h.tgid,
+			text_printable(shown, sizeof(shown), comm), how, killed && WCOREDUMP(status) ? ", core dumped" : "");
 		return;
 	}
 }
@@ -948,15 +830,24 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 	default:
 		break;
 	}
-	return trigger_take(set);
+	return take_hit(set);
 }
 
 const struct trigger_hit *trigger_settled(struct trigger_set *set)
 {
+	struct queued_request q;
+	char spent[TIME_TEXT_MAX];
+
 	if (set->requests)
 		step_requests_settled(set->requests);
-	trigger_queue(set);
-	return trigger_take(set);
+	while (set->queue && queue_watch_next(set->queue, &q)) {
+		uint64_t ns = q.to > q.from ? q.to - q.from : 0;
+
+		report(set, find_past(set, KIND_QUEUE, ns, true), q.to, q.tgid,
+			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u", time_text(spent, ns), q.sequence,
+			q.tgid);
+	}
+	return take_hit(set);
 }
 
 void trigger_lost_steps(struct trigger_set *set, uint64_t n)
@@ -966,42 +857,30 @@ void trigger_lost_steps(struct trigger_set *set, uint64_t n)
 	set->n_no_token = 0;
 }
 
-const struct trigger_hit *trigger_loss(
-	struct trigger_set *set, uint64_t total_lost, uint64_t now_ns)
+const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_lost, uint64_t now_ns)
 {
 	uint64_t lost = total_lost - set->lost;
+	struct trigger *t = find_past(set, KIND_LOST, lost, false);
 
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_LOST || lost <= t->limit)
-			continue;
+	if (t)
 		set->lost = total_lost;
-		if (trigger_is_told(set, t, now_ns, 0))
-			trigger_tell(set, t, "%" PRIu64 " records were lost", lost);
-		break;
-	}
-	return trigger_take(set);
+	report(set, t, now_ns, 0, "%" PRIu64 " records were lost", lost);
+	return take_hit(set);
 }
 
 /* ---- the set ---- */
 
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
-	uint32_t max_hits)
+int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
 {
-#define OPS                                                                                                \
-	.begin = on_begin, .part = on_part, .first = on_first, .step = on_ordered_step, .token = on_token, \
-	.mixed = on_mixed
+#define OPS .begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .token = on_token, .mixed = on_mixed
 	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
 #undef OPS
-	bool queue = false;
+	bool queue = is_wanted(set, KIND_QUEUE);
 	int err = 0;
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
-	for (size_t i = 0; i < set->n; i++)
-		queue |= set->list[i].kind == KIND_QUEUE;
 	if (queue && !set->queue)
 		err = queue_watch_new(&set->queue);
 	for (size_t i = 0; i < set->n && !err; i++) {
@@ -1032,11 +911,7 @@ void trigger_summary(const struct trigger_set *set)
 
 bool trigger_needs_gpu(const struct trigger_set *set)
 {
-	for (size_t i = 0; set && i < set->n; i++) {
-		if (set->list[i].kind == KIND_GPU_IDLE)
-			return true;
-	}
-	return false;
+	return set && is_wanted(set, KIND_GPU_IDLE);
 }
 
 void trigger_free(struct trigger_set *set)
