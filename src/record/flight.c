@@ -61,7 +61,7 @@ struct recorder {
 	struct left_files files;
 	bool written; /* all of the batch that can be known before its end */
 	uint32_t *tgids;
-	size_t n_tgids, next_tgid; /* the first that is not yet in a batch */
+	size_t n_tgids;
 	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
 	struct in_flight *open; /* spans that are still open */
@@ -149,19 +149,13 @@ static const struct sink_ops recorder_ops = {
 
 /* ---- creation and removal ---- */
 
-/* A time limit implies no size, so cap the memory. */
-static uint64_t memory_share(void)
-{
-	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
-
-	return bytes < BYTES_MAX ? bytes : BYTES_MAX;
-}
-
 int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder)
 {
 	struct recorder *rec = calloc(1, sizeof(*rec));
 	const struct record_options *o = c->o;
-	uint64_t bytes = o->flight_bytes ? o->flight_bytes : memory_share();
+	/* a time limit implies no size, so cap the memory */
+	uint64_t share = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+	uint64_t bytes = o->flight_bytes ? o->flight_bytes : share < BYTES_MAX ? share : BYTES_MAX;
 	int err;
 
 	if (!rec)
@@ -273,81 +267,67 @@ static uint64_t cost_of(const struct record_options *o, uint64_t records)
 	return sum;
 }
 
-struct process_list {
-	struct flight_process *list;
-	size_t n;
+/* Those of the dump, even without a record. */
+struct processes {
+	struct thread_map map;
 	int err;
 };
 
-/* Adds a process, even one without a record. */
-static void add_process(struct process_list *p, uint32_t tgid)
-{
-	struct flight_process *list;
-
-	for (size_t i = 0; i < p->n; i++) {
-		if (p->list[i].tgid == tgid)
-			return;
-	}
-	list = realloc(p->list, (p->n + 1) * sizeof(*list));
-	if (!list) {
-		p->err = -ENOMEM;
-		return;
-	}
-	p->list = list;
-	list[p->n++] = (struct flight_process){ .tgid = tgid };
-}
-
 static void add_live(struct task *t, void *arg)
 {
-	add_process(arg, t->tgid);
+	struct processes *p = arg;
+
+	if (!thread_map_get(&p->map, t->tgid))
+		p->err = -ENOMEM;
 }
 
 static void add_span(const struct rec_hdr *h, size_t size, void *arg)
 {
+	struct processes *p = arg;
+
 	(void)size;
-	add_process(arg, h->tgid);
+	if (!thread_map_get(&p->map, h->tgid))
+		p->err = -ENOMEM;
 }
 
-static int make_batches(struct recorder *rec, const struct process_list *p)
+static int make_batches(struct recorder *rec, const struct thread_map *processes)
 {
+	size_t room = HASH_COUNT(processes->first) + 1, begin = 0;
+	const struct flight_process *p = NULL;
 	uint64_t bytes = 0;
-	size_t begin = 0;
 
-	rec->tgids = malloc((p->n + 1) * sizeof(*rec->tgids));
-	rec->batches = malloc((p->n + 1) * sizeof(*rec->batches));
+	rec->tgids = malloc(room * sizeof(*rec->tgids));
+	rec->batches = malloc(room * sizeof(*rec->batches));
 	if (!rec->tgids || !rec->batches)
 		return -ENOMEM;
-	for (size_t i = 0; i < p->n; i++) {
-		uint64_t cost = cost_of(rec->c.o, p->list[i].records);
+	while ((p = thread_map_next(processes, p))) {
+		uint64_t cost = cost_of(rec->c.o, p->records);
 
-		rec->tgids[i] = p->list[i].tgid;
-		if (i > begin && (bytes + cost > BATCH_BYTES || i - begin == BATCH_MAX)) {
-			rec->batches[rec->n_batches++] = begin = i;
+		if (rec->n_tgids > begin && (bytes + cost > BATCH_BYTES || rec->n_tgids - begin == BATCH_MAX)) {
+			rec->batches[rec->n_batches++] = begin = rec->n_tgids;
 			bytes = 0;
 		}
+		rec->tgids[rec->n_tgids++] = p->tgid.tid;
 		bytes += cost;
 	}
-	rec->batches[rec->n_batches++] = rec->n_tgids = p->n;
+	rec->batches[rec->n_batches++] = rec->n_tgids;
 	return 0;
 }
 
 static int plan_batches(struct recorder *rec)
 {
-	struct process_list p = { 0 };
-	int err;
+	struct processes p = { .map.size = sizeof(struct flight_process) };
 
-	rec->n_batches = 1;
-	if (rec->c.o->all)
+	if (rec->c.o->all) {
+		rec->n_batches = 1;
 		return 0;
-	rec->n_batches = 0;
-	err = flight_dump_processes(rec->flight, &p.list, &p.n);
-	if (err)
-		return err;
+	}
+	p.err = flight_dump_processes(rec->flight, &p.map);
 	tasks_each_process(rec->dump.names, add_live, &p);
 	in_flight_each(rec->open, add_span, &p);
-	err = p.err ?: make_batches(rec, &p);
-	free(p.list);
-	return err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
+	p.err = p.err ?: make_batches(rec, &p.map);
+	thread_map_clear(&p.map, NULL);
+	return p.err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
 }
 
 static int open_batch(struct recorder *rec)
@@ -448,28 +428,22 @@ static void set_recording(struct recorder *rec)
 	rec->totals = (struct window_totals){ .open_ns = start };
 }
 
-static void each_loss(struct recorder *rec, void (*cb)(struct recorder *rec, const struct loss *l))
+/* The losses within the dump: counts them, or writes them. */
+static void take_losses(struct recorder *rec, bool write)
 {
 	uint64_t first = rec->n_losses > LOSSES_MAX ? rec->n_losses - LOSSES_MAX : 0;
 
 	for (uint64_t i = first; i < rec->n_losses; i++) {
 		const struct loss *l = &rec->losses[i % LOSSES_MAX];
 
-		if (l->to_ns > rec->rec.start_boot_ns && l->from_ns < rec->totals.close_ns)
-			cb(rec, l);
+		if (l->to_ns <= rec->rec.start_boot_ns || l->from_ns >= rec->totals.close_ns)
+			continue;
+		if (write)
+			sink_loss(rec->out, l);
+		for (int k = 0; k < REC_KIND_MAX && !write; k++)
+			rec->totals.lost[k] += l->count[k];
+		rec->totals.lost_ns += write ? 0 : l->to_ns - l->from_ns;
 	}
-}
-
-static void count_loss(struct recorder *rec, const struct loss *l)
-{
-	for (int k = 0; k < REC_KIND_MAX; k++)
-		rec->totals.lost[k] += l->count[k];
-	rec->totals.lost_ns += l->to_ns - l->from_ns;
-}
-
-static void write_loss(struct recorder *rec, const struct loss *l)
-{
-	sink_loss(rec->out, l);
 }
 
 /* What is in the rings happened before the trigger. */
@@ -511,7 +485,7 @@ static int begin(struct recorder *rec)
 	in_flight_drop(rec->open, has_ended, rec);
 	set_recording(rec);
 	rec->totals.close_ns = now;
-	each_loss(rec, count_loss);
+	take_losses(rec, false);
 	err = plan_batches(rec) ?: open_batch(rec);
 	if (err)
 		return err;
@@ -588,7 +562,7 @@ static void write_end(struct recorder *rec)
 	};
 
 	in_flight_each(rec->open, on_open, rec);
-	each_loss(rec, write_loss);
+	take_losses(rec, true);
 	/* twice, since sink_settled() covers what was sent before the previous call */
 	sink_settled(rec->out);
 	sink_settled(rec->out);

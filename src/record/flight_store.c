@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "util/list_room.h"
+
 /* ---- spans in flight ---- */
 
 /* A program reads the clock a moment before others can see what it changes, so a span can seem to have ended this
@@ -86,16 +88,10 @@ void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight)
 {
 	struct in_flight *f = in_flight;
 
-	if (f->n_threads == f->threads_cap) {
-		struct thread *threads = realloc(f->threads, (2 * f->threads_cap + 64) * sizeof(*threads));
-
-		if (!threads) {
-			f->err = -ENOMEM;
-			f->len = f->thread_from;
-			return;
-		}
-		f->threads = threads;
-		f->threads_cap = 2 * f->threads_cap + 64;
+	if (list_room((void **)&f->threads, f->n_threads, &f->threads_cap, sizeof(*f->threads))) {
+		f->err = -ENOMEM;
+		f->len = f->thread_from;
+		return;
 	}
 	f->threads[f->n_threads++] =
 		(struct thread){ .tid = tid, .at_ns = at_ns, .from = f->thread_from, .to = f->len };
@@ -323,8 +319,7 @@ static void lay_out(struct flight *f, size_t page)
 	}
 }
 
-int flight_new(
-	uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight)
+int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct flight *f;
@@ -333,8 +328,7 @@ int flight_new(
 	bytes = bytes / page * page;
 	if (bytes < FLIGHT_BYTES_MIN || bytes > FLIGHT_BYTES_MAX)
 		return -EINVAL;
-	f = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		-1, 0);
+	f = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (f == MAP_FAILED)
 		return -errno;
 	f->bytes = bytes;
@@ -363,8 +357,7 @@ void flight_free(struct flight *f)
 static void free_chunk(struct flight *f, struct chunk *c)
 {
 	/* a few keep their pages, since they will soon be needed again */
-	if (f->keep_ns && f->n_warm >= f->spare &&
-		!madvise(c->data, f->chunk_bytes, MADV_DONTNEED)) {
+	if (f->keep_ns && f->n_warm >= f->spare && !madvise(c->data, f->chunk_bytes, MADV_DONTNEED)) {
 		push_cold(f, c);
 		return;
 	}
@@ -373,28 +366,16 @@ static void free_chunk(struct flight *f, struct chunk *c)
 	f->n_warm++;
 }
 
-/* The task records in it precede everything that is kept. */
-static void apply_tasks(struct flight *f, const struct chunk *c)
-{
-	uint32_t offset = c->first_task;
-
-	if (!c->count[REC_TASK])
-		return;
-	do {
-		const struct entry *e = entry_at(c, offset);
-
-		tasks_update(f->base, (const struct rec_task *)e->rec);
-		offset = e->next_task;
-	} while (offset);
-}
-
 /* Removes the oldest chunk from the store. One that is not yet handed over is kept for the dump,
  * still linked to the next, and freed after that. */
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
+	const struct entry *e = c->count[REC_TASK] ? entry_at(c, c->first_task) : NULL;
 
-	apply_tasks(f, c);
+	/* the task records in it precede everything that is kept */
+	for (; e; e = e->next_task ? entry_at(c, e->next_task) : NULL)
+		tasks_update(f->base, (const struct rec_task *)e->rec);
 	if (c->end_ns > f->horizon_ns)
 		f->horizon_ns = c->end_ns;
 	for (int k = 0; k < REC_KIND_MAX; k++)
@@ -440,15 +421,6 @@ static struct chunk *add_chunk(struct flight *f)
 
 /* ---- records ---- */
 
-static void link_task(struct chunk *c, uint32_t offset)
-{
-	if (c->count[REC_TASK])
-		entry_at(c, c->last_task)->next_task = offset;
-	else
-		c->first_task = offset;
-	c->last_task = offset;
-}
-
 int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size)
 {
 	struct chunk *c = f->newest;
@@ -466,8 +438,13 @@ int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size)
 	e->size = (uint32_t)size;
 	e->next_task = 0;
 	memcpy(e->rec, rec, size);
-	if (rec->kind == REC_TASK)
-		link_task(c, c->used);
+	if (rec->kind == REC_TASK) {
+		if (c->count[REC_TASK])
+			entry_at(c, c->last_task)->next_task = c->used;
+		else
+			c->first_task = c->used;
+		c->last_task = c->used;
+	}
 	c->used += (uint32_t)entry_bytes(size);
 	c->count[rec->kind]++;
 	end_ns = record_end(rec);
@@ -515,8 +492,7 @@ void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats)
 
 /* ---- dumps ---- */
 
-int flight_dump_begin(
-	struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump)
+int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump)
 {
 	struct dump *d = &f->dump;
 	struct tasks *names;
@@ -553,6 +529,26 @@ static uint32_t dumped_bytes(const struct flight *f, const struct chunk *c)
 	return c == f->dump.last ? f->dump.last_used : c->used;
 }
 
+/* A place among the records of the dump. */
+struct cursor {
+	const struct chunk *chunk;
+	uint32_t offset;
+};
+
+/* The next record, leaving out most of those that ended before since_ns; NULL: there are no more. */
+static const struct rec_hdr *next_record(const struct flight *f, struct cursor *at, uint64_t since_ns)
+{
+	const struct entry *e;
+
+	while (at->chunk && (at->offset == dumped_bytes(f, at->chunk) || at->chunk->end_ns < since_ns))
+		*at = (struct cursor){ at->chunk == f->dump.last ? NULL : at->chunk->next, 0 };
+	if (!at->chunk)
+		return NULL;
+	e = entry_at(at->chunk, at->offset);
+	at->offset += (uint32_t)entry_bytes(e->size);
+	return e->rec;
+}
+
 static int later(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -563,6 +559,8 @@ static int later(const void *a, const void *b)
 /* When the nth step from the end began; 0: there are fewer. */
 static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
 {
+	struct cursor at = { f->dump.first, 0 };
+	const struct rec_hdr *rec;
 	uint64_t *starts;
 	size_t len = 0;
 
@@ -572,14 +570,9 @@ static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
 	if (!starts)
 		return -ENOMEM;
 	len = 0;
-	for (struct chunk *c = f->dump.first; c; c = c->next) {
-		for (uint32_t offset = 0; offset < c->used && c->count[REC_STEP];) {
-			const struct entry *e = entry_at(c, offset);
-
-			if (e->rec->kind == REC_STEP)
-				starts[len++] = e->rec->start_ns;
-			offset += (uint32_t)entry_bytes(e->size);
-		}
+	while ((rec = next_record(f, &at, 0))) {
+		if (rec->kind == REC_STEP)
+			starts[len++] = rec->start_ns;
 	}
 	qsort(starts, len, sizeof(*starts), later);
 	*ret_ns = n <= len ? starts[n - 1] : 0;
@@ -612,14 +605,6 @@ static void unpin(struct flight *f)
 		free_chunk(f, c);
 }
 
-static void hand_over(struct flight *f, const struct entry *e, record_cb cb, void *arg)
-{
-	if (e->rec->kind == REC_TASK)
-		tasks_update(f->dump.names, (const struct rec_task *)e->rec);
-	if (record_end(e->rec) > f->dump.horizon_ns)
-		cb(e->rec, e->size, arg);
-}
-
 int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max_records)
 {
 	struct dump *d = &f->dump;
@@ -636,7 +621,10 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
 			if (!max_records--)
 				return 1;
 			d->offset += (uint32_t)entry_bytes(e->size);
-			hand_over(f, e, cb, arg);
+			if (e->rec->kind == REC_TASK)
+				tasks_update(d->names, (const struct rec_task *)e->rec);
+			if (record_end(e->rec) > d->horizon_ns)
+				cb(e->rec, e->size, arg);
 		}
 		unpin(f);
 	}
@@ -689,82 +677,21 @@ int flight_dump_again(struct flight *f, struct tasks **ret_names)
 	return 0;
 }
 
-struct processes {
-	struct flight_process *table; /* open addressing by tgid; records 0: empty */
-	size_t n, cap;                /* power of two */
-};
-
-static struct flight_process *process_place(struct processes *p, uint32_t tgid)
+int flight_dump_processes(struct flight *f, struct thread_map *processes)
 {
-	size_t i = tgid * 2654435761u & (p->cap - 1); /* Knuth's multiplicative hash */
+	struct cursor at = { f->dump.chunk, 0 };
+	const struct rec_hdr *rec;
 
-	while (p->table[i].records && p->table[i].tgid != tgid)
-		i = (i + 1) & (p->cap - 1);
-	return &p->table[i];
-}
+	while ((rec = next_record(f, &at, f->dump.horizon_ns))) {
+		struct flight_process *p;
 
-static int grow_processes(struct processes *p)
-{
-	struct processes larger = { .n = p->n, .cap = p->cap ? 2 * p->cap : 64 };
-
-	larger.table = calloc(larger.cap, sizeof(*larger.table));
-	if (!larger.table)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->cap; i++) {
-		if (p->table[i].records)
-			*process_place(&larger, p->table[i].tgid) = p->table[i];
+		if (rec->kind == REC_ON_CPU || record_end(rec) <= f->dump.horizon_ns)
+			continue;
+		p = thread_map_get(processes, rec->tgid);
+		if (!p)
+			return -ENOMEM;
+		p->records++;
 	}
-	free(p->table);
-	*p = larger;
-	return 0;
-}
-
-static int count_process(struct processes *p, uint32_t tgid)
-{
-	struct flight_process *place;
-
-	if (p->n * 2 >= p->cap && grow_processes(p))
-		return -ENOMEM;
-	place = process_place(p, tgid);
-	p->n += !place->records;
-	place->tgid = tgid;
-	place->records++;
-	return 0;
-}
-
-static int count_chunk(const struct flight *f, const struct chunk *c, struct processes *p)
-{
-	uint32_t end = dumped_bytes(f, c), offset = 0;
-	int err = 0;
-
-	while (offset < end && !err) {
-		const struct entry *e = entry_at(c, offset);
-
-		if (e->rec->kind != REC_ON_CPU && record_end(e->rec) > f->dump.horizon_ns)
-			err = count_process(p, e->rec->tgid);
-		offset += (uint32_t)entry_bytes(e->size);
-	}
-	return err;
-}
-
-int flight_dump_processes(struct flight *f, struct flight_process **ret_list, size_t *ret_n)
-{
-	struct processes p = {};
-	size_t n = 0;
-	int err = 0;
-
-	for (struct chunk *c = f->dump.chunk; c && !err; c = c == f->dump.last ? NULL : c->next)
-		err = count_chunk(f, c, &p);
-	if (err) {
-		free(p.table);
-		return err;
-	}
-	for (size_t i = 0; i < p.cap; i++) {
-		if (p.table[i].records)
-			p.table[n++] = p.table[i];
-	}
-	*ret_list = p.table;
-	*ret_n = n;
 	return 0;
 }
 
@@ -803,57 +730,49 @@ static struct seen *seen_place(const struct flight *f, const struct seen *key)
 	return &f->seen[i];
 }
 
-/* Calls cb for the keys of the dump's records that ended at since_ns or later, until it returns
- * true; returns its last result. */
-static bool each_key(struct flight *f, uint64_t since_ns,
-	bool (*cb)(struct flight *f, const struct seen *key, void *arg), void *arg)
+/* Looks through the dump's records that ended at since_ns or later for the key. */
+static bool find_key(const struct flight *f, const struct seen *key, uint64_t since_ns)
 {
-	for (struct chunk *c = f->dump.chunk; c; c = c == f->dump.last ? NULL : c->next) {
-		uint32_t end = dumped_bytes(f, c);
+	struct cursor at = { f->dump.chunk, 0 };
+	const struct rec_hdr *rec;
 
-		if (c->end_ns < since_ns)
-			continue;
-		for (uint32_t offset = 0; offset < end;) {
-			const struct entry *e = entry_at(c, offset);
-			struct seen key = key_of(e->rec);
+	while ((rec = next_record(f, &at, since_ns))) {
+		struct seen other = key_of(rec);
 
-			if (record_end(e->rec) >= since_ns && cb(f, &key, arg))
-				return true;
-			offset += (uint32_t)entry_bytes(e->size);
-		}
+		if (record_end(rec) >= since_ns && is_same(&other, key))
+			return true;
 	}
 	return false;
 }
 
-static bool add_seen(struct flight *f, const struct seen *key, void *arg)
+/* Fills f->seen with the keys of records that ended at since_ns or later, as many as there is room for. */
+static void see_keys(struct flight *f, uint64_t since_ns)
 {
-	size_t *n = arg;
-	struct seen *place = seen_place(f, key);
+	struct cursor at = { f->dump.chunk, 0 };
+	const struct rec_hdr *rec;
+	size_t n = 0;
 
-	*n += !place->kind;
-	*place = *key;
-	return *n >= f->seen_cap / 4 * 3;
-}
+	memset(f->seen, 0, f->seen_cap * sizeof(*f->seen));
+	while (n < f->seen_cap / 4 * 3 && (rec = next_record(f, &at, since_ns))) {
+		struct seen key = key_of(rec), *place = seen_place(f, &key);
 
-static bool equals_key(struct flight *f, const struct seen *key, void *arg)
-{
-	(void)f;
-	return is_same(key, arg);
+		if (record_end(rec) < since_ns)
+			continue;
+		n += !place->kind;
+		*place = key;
+	}
+	f->dump.seen_full = n >= f->seen_cap / 4 * 3;
+	f->dump.since_ns = since_ns;
+	f->dump.have_seen = true;
 }
 
 bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns)
 {
-	struct dump *d = &f->dump;
 	struct seen key = key_of(open);
-	size_t n = 0;
 
-	if (!d->have_seen || d->since_ns != since_ns) {
-		memset(f->seen, 0, f->seen_cap * sizeof(*f->seen));
-		d->seen_full = each_key(f, since_ns, add_seen, &n);
-		d->since_ns = since_ns;
-		d->have_seen = true;
-	}
+	if (!f->dump.have_seen || f->dump.since_ns != since_ns)
+		see_keys(f, since_ns);
 	if (seen_place(f, &key)->kind)
 		return true;
-	return d->seen_full && each_key(f, since_ns, equals_key, &key);
+	return f->dump.seen_full && find_key(f, &key, since_ns);
 }

@@ -16,6 +16,7 @@
 
 #include "capture/ringbuf.h"
 #include "record.h"
+#include "sink/process_list.h"
 #include "target/tasks.h"
 #include "util/parse.h"
 
@@ -95,13 +96,12 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
  * room for new records.
  */
 struct flight_process {
-	uint32_t tgid;
+	struct thread_entry tgid;
 	uint64_t records; /* how many of it will be handed over */
 };
 
-/* Lists the processes in the dump's records, in no order; *ret_list is to be freed. Call before the
- * first flight_dump_next(). -ENOMEM. */
-int flight_dump_processes(struct flight *f, struct flight_process **ret_list, size_t *ret_n);
+/* Adds the processes in the dump's records to a map of them. Call before the first flight_dump_next(). -ENOMEM. */
+int flight_dump_processes(struct flight *f, struct thread_map *processes);
 
 /* Sets the number of passes, otherwise one. Call before the first flight_dump_next(). -ENOMEM: the
  * dump must be ended. */

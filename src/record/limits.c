@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "record/capture.h"
+#include "sink/process_list.h"
 #include "sink/weight.h"
 #include "target/process.h"
 #include "target/tasks.h"
@@ -294,8 +295,9 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to)
 #define PARENTS_MAX 4
 
 struct stepped {
-	uint32_t tgid, steps;
-	uint64_t end_ns; /* end of its last step; UINT64_MAX: more are to come */
+	struct thread_entry tgid; /* only processes with steps have an entry */
+	uint32_t steps;
+	uint64_t end_ns; /* of its last step; UINT64_MAX: more are to come */
 	pid_t parents[PARENTS_MAX];
 };
 
@@ -309,8 +311,7 @@ struct held {
 
 struct step_limit {
 	uint32_t max;
-	struct stepped *list;
-	size_t n, last;
+	struct thread_map processes;
 	bool over, any;
 	struct held *held;
 	size_t n_held, cap_held;
@@ -324,6 +325,7 @@ int step_limit_new(uint32_t steps, struct step_limit **ret_limit)
 	if (!l)
 		return -ENOMEM;
 	l->max = steps;
+	l->processes.size = sizeof(struct stepped);
 	*ret_limit = l;
 	return 0;
 }
@@ -332,41 +334,29 @@ void step_limit_free(struct step_limit *l)
 {
 	if (!l)
 		return;
-	free(l->list);
+	thread_map_clear(&l->processes, NULL);
 	free(l->held);
 	free(l);
 }
 
 void step_limit_reset(struct step_limit *l)
 {
-	l->n = l->last = l->n_held = 0;
+	thread_map_clear(&l->processes, NULL);
+	l->n_held = 0;
 	l->settled_ns = 0;
 }
 
-/* Only processes with steps have an entry. */
-static struct stepped *find(struct step_limit *l, uint32_t tgid)
-{
-	if (l->last < l->n && l->list[l->last].tgid == tgid)
-		return &l->list[l->last];
-	for (l->last = 0; l->last < l->n; l->last++) {
-		if (l->list[l->last].tgid == tgid)
-			return &l->list[l->last];
-	}
-	return NULL;
-}
-
 /* NULL without memory. */
-static struct stepped *add(struct step_limit *l, uint32_t tgid)
+static struct stepped *get(struct step_limit *l, uint32_t tgid)
 {
-	struct stepped *list = realloc(l->list, (l->n + 1) * sizeof(*list));
+	struct stepped *p = thread_map_get(&l->processes, tgid);
 
-	if (!list)
-		return NULL;
-	l->list = list;
-	list[l->n] = (struct stepped){ .tgid = tgid, .end_ns = UINT64_MAX };
+	if (!p || p->steps)
+		return p;
+	p->end_ns = UINT64_MAX;
 	for (int i = 0, pid = (int)tgid; i < PARENTS_MAX && !process_parent(pid, &pid) && pid; i++)
-		list[l->n].parents[i] = pid;
-	return &list[l->n++];
+		p->parents[i] = pid;
+	return p;
 }
 
 static bool hold(struct step_limit *l, const struct rec_hdr *h, size_t size)
@@ -380,7 +370,7 @@ static bool hold(struct step_limit *l, const struct rec_hdr *h, size_t size)
 
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size)
 {
-	const struct stepped *p = find(l, h->tgid);
+	const struct stepped *p = thread_map_find(&l->processes, h->tgid);
 
 	if (p && h->kind != REC_TASK && h->start_ns >= p->end_ns)
 		return STEP_LIMIT_DROP;
@@ -413,9 +403,8 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 	qsort(l->held, l->n_held, sizeof(*l->held), compare_ends);
 	for (; n < l->n_held && end_of(&l->held[n]) <= until_ns; n++) {
 		const struct held *x = &l->held[n];
-		struct stepped *p = find(l, x->rec.h.tgid);
+		struct stepped *p = get(l, x->rec.h.tgid);
 
-		p = p ? p : add(l, x->rec.h.tgid);
 		if (p && p->steps >= l->max)
 			continue;
 		if (p && ++p->steps == l->max)
@@ -435,9 +424,11 @@ void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, voi
 /* Whether it is what started a process with steps, such as a server, and leaves them to that. */
 static bool is_parent(const struct step_limit *l, pid_t tgid)
 {
-	for (size_t i = 0; i < l->n; i++) {
+	const struct stepped *p = NULL;
+
+	while ((p = thread_map_next(&l->processes, p))) {
 		for (int k = 0; k < PARENTS_MAX; k++) {
-			if (l->list[i].parents[k] == tgid)
+			if (p->parents[k] == tgid)
 				return true;
 		}
 	}
@@ -447,7 +438,7 @@ static bool is_parent(const struct step_limit *l, pid_t tgid)
 static void check_one(struct task *t, void *arg)
 {
 	struct step_limit *l = arg;
-	const struct stepped *p = find(l, t->tgid);
+	const struct stepped *p = thread_map_find(&l->processes, t->tgid);
 
 	l->any = true;
 	l->over &= p ? p->steps >= l->max : is_parent(l, (pid_t)t->tgid);
@@ -455,7 +446,7 @@ static void check_one(struct task *t, void *arg)
 
 bool step_limit_over(struct step_limit *l, struct tasks *tasks)
 {
-	if (!l->n)
+	if (!l->processes.first)
 		return false;
 	l->over = true;
 	l->any = false;

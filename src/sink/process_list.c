@@ -94,7 +94,8 @@ void thread_map_clear(struct thread_map *m, void (*forget)(void *thread))
 	HASH_ITER(hh, m->first, t, next)
 	{
 		HASH_DEL(m->first, t);
-		forget(t);
+		if (forget)
+			forget(t);
 		free(t);
 	}
 	m->last = NULL;

@@ -44,7 +44,7 @@ void *thread_map_get(struct thread_map *m, uint32_t tid);
 /* The next one, or with NULL the first; NULL: there is none. */
 void *thread_map_next(const struct thread_map *m, const void *thread);
 
-/* forget: frees what belongs to a thread, but not itself. */
+/* forget: frees what belongs to a thread, but not itself; or NULL. */
 void thread_map_clear(struct thread_map *m, void (*forget)(void *thread));
 
 #endif

@@ -125,9 +125,9 @@ TEST(test_dump_twice)
 /* Each pass has everything, whatever is appended meanwhile; and a dump that ends early keeps nothing. */
 TEST(test_passes)
 {
-	struct flight_process *list;
+	struct thread_map processes = { .size = sizeof(struct flight_process) };
 	struct tasks *names;
-	size_t first, n;
+	size_t first;
 	struct model m;
 
 	model_new(&m, MB, 0, 6);
@@ -152,8 +152,8 @@ TEST(test_passes)
 	for (int i = 0; i < 50000; i++)
 		model_append(&m);
 	model_dump_begin(&m, START, 0);
-	assert_int_equal(flight_dump_processes(m.f, &list, &n), 0);
-	free(list);
+	assert_int_equal(flight_dump_processes(m.f, &processes), 0);
+	thread_map_clear(&processes, NULL);
 	assert_int_equal(flight_dump_passes(m.f, 2), 0);
 	flight_dump_next(m.f, on_dumped, &m, 100);
 	flight_dump_end(m.f);
@@ -170,18 +170,17 @@ TEST(test_processes)
 	struct rec_fault rec = { .h = { .kind = REC_FAULT, .dur_ns = 5 } };
 	uint64_t of[301] = { 0 };
 	unsigned int cut = 0;
-	struct flight_process *list;
+	struct thread_map processes = { .size = sizeof(struct flight_process) };
+	const struct flight_process *p = NULL;
 	struct flight_dump dump;
 	struct flight *f;
 	struct tasks *ts;
-	size_t n;
 
 	assert_int_equal(tasks_new(&ts), 0);
 	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
 	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
-	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
-	assert_int_equal(n, 0);
-	free(list);
+	assert_int_equal(flight_dump_processes(f, &processes), 0);
+	assert_null(processes.first);
 	flight_dump_end(f);
 	/* process n has n records, of 44,850 */
 	for (uint32_t round = 0; round < 300; round++) {
@@ -192,11 +191,11 @@ TEST(test_processes)
 		}
 	}
 	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
-	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
-	for (size_t i = 0; i < n; i++) {
-		assert_in_range(list[i].tgid, 1, 300);
-		assert_int_equal(of[list[i].tgid], 0);
-		of[list[i].tgid] = list[i].records;
+	assert_int_equal(flight_dump_processes(f, &processes), 0);
+	while ((p = thread_map_next(&processes, p))) {
+		assert_in_range(p->tgid.tid, 1, 300);
+		assert_int_equal(of[p->tgid.tid], 0);
+		of[p->tgid.tid] = p->records;
 	}
 	/* the last round is of process 300 alone, the one before of two, ...; of the first one kept a
 	 * part may have left */
@@ -205,7 +204,7 @@ TEST(test_processes)
 		assert_int_equal(of[tgid - 1], of[tgid] - (of[tgid - 1] != of[tgid]));
 	}
 	assert_true(of[300] > 50 && cut <= 1);
-	free(list);
+	thread_map_clear(&processes, NULL);
 	flight_free(f);
 	tasks_free(ts);
 }
