@@ -155,7 +155,8 @@ int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder
 	const struct record_options *o = c->o;
 	/* a time limit implies no size, so cap the memory */
 	uint64_t share = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
-	uint64_t bytes = o->flight_bytes ? o->flight_bytes : share < BYTES_MAX ? share : BYTES_MAX;
+	uint64_t bytes = o->flight_bytes ?: share < BYTES_MAX ? share
+							     : BYTES_MAX;
 	int err;
 
 	if (!rec)

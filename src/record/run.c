@@ -49,11 +49,6 @@ struct status {
 #define TTY_NS NSEC_PER_SEC
 #define FILE_NS (10 * NSEC_PER_SEC)
 
-static void status_begin(struct status *s, uint64_t now_ns)
-{
-	*s = (struct status){ .begun_ns = now_ns, .last_ns = now_ns };
-}
-
 /* Shows the line if it is time for it. */
 static void status_show(struct status *s, const struct windows *w, uint64_t now)
 {
@@ -81,20 +76,14 @@ static void status_show(struct status *s, const struct windows *w, uint64_t now)
 
 /* ---- the messages at the end ---- */
 
-/* inftrace record: the messages at its end. */
-
 #define SAMPLE_LIMIT_TEXT "8 MB"
 _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same");
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
 static bool is_compressed(const struct record_options *o)
 {
-	for (size_t i = 0; i < o->n_outputs; i++) {
-		if (text_has_suffix(o->outputs[i], ".gz"))
-			return true;
-	}
-	for (size_t i = 0; i < o->n_formats; i++) {
-		if (text_has_suffix(o->formats[i], ".gz"))
+	for (size_t i = 0; i < o->n_outputs + o->n_formats; i++) {
+		if (text_has_suffix(i < o->n_outputs ? o->outputs[i] : o->formats[i - o->n_outputs], ".gz"))
 			return true;
 	}
 	return false;
@@ -111,28 +100,28 @@ static const char *lost_why(const struct windows *w, char *buf, size_t size)
 	return buf;
 }
 
+/* "12 steps, 3 calls" */
+static const char *list_counts(const uint64_t counts[REC_KIND_MAX], enum rec_kind without, char buf[512])
+{
+	size_t n = 0;
+
+	*buf = 0;
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (counts[k] && k != (int)without)
+			n += (size_t)snprintf(buf + n, 512 - n, "%s%" PRIu64 " %s", n ? ", " : "", counts[k], rec_kind_name((enum rec_kind)k));
+	}
+	return buf;
+}
+
 static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 {
 	/* 0: no window was opened */
 	uint64_t end = w->whole.close_ns ? w->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
-	char why[224];
-	char line[512] = "";
-	size_t n = 0;
+	char why[224], line[512];
 
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (w->whole.records[k] && k != REC_MAPPED)
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				w->whole.records[k], rec_kind_name((enum rec_kind)k));
-	}
-	log_info("%.1f s, %s", (double)(end - begun_ns) / 1e9,
-		n ? line : "no records");
-	n = 0;
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (w->whole.lost[k] && k != REC_GPU) /* gpu_summary() tells of those */
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				w->whole.lost[k], rec_kind_name((enum rec_kind)k));
-	}
-	if (n)
+	list_counts(w->whole.records, REC_MAPPED, line);
+	log_info("%.1f s, %s", (double)(end - begun_ns) / 1e9, *line ? line : "no records");
+	if (*list_counts(w->whole.lost, REC_GPU, line)) /* gpu_summary() tells of those */
 		log_warn("lost %s: %s", line, lost_why(w, why, sizeof(why)));
 }
 
@@ -171,8 +160,7 @@ static void summarise_glob(const struct capture *c, uint32_t glob)
 	for (uint32_t i = 0; i < c->probes.n; i++)
 		never += specs[i].from == glob + 1 && never_hit(c, i);
 	if (never > NEVER_HIT_NAMED && log_level() < 1) {
-		say("%s: %u functions attached, %u of them never hit; -v names them",
-			specs[glob].symbol, specs[glob].attached, never);
+		say("%s: %u functions attached, %u of them never hit; -v names them", specs[glob].symbol, specs[glob].attached, never);
 		return;
 	}
 	for (uint32_t i = 0; i < c->probes.n; i++) {
@@ -307,15 +295,6 @@ static void summarise_stacks(const struct capture *c)
 		log_info("stacks: %" PRIu64 " files could not be read", stacks.files_failed);
 }
 
-static void summarise_counters(const struct capture *c)
-{
-	const volatile struct inf_stats *st = session_stats(c->session);
-	uint64_t n = st->counters_time.n;
-
-	if (session_counters(c->session).mask)
-		log_debug("counters: %" PRIu64 " ns at a switch, the mean of %" PRIu64 " that were timed", n ? st->counters_time.ns / n : 0, n);
-}
-
 /* Says, if no step has been called, why not and what would be one. Nothing if none are wanted. */
 static void record_tell_steps(const struct windows *w)
 {
@@ -354,6 +333,7 @@ static void record_tell_steps(const struct windows *w)
 static void record_summary(const struct windows *w, uint64_t begun_ns)
 {
 	const struct capture *c = w->c;
+	const volatile struct inf_stats *st = session_stats(c->session);
 
 	summarise_counts(w, begun_ns);
 	record_tell_steps(w);
@@ -362,7 +342,9 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 	check_summary(&c->probes);
 	summarise_oddities(c);
 	summarise_stacks(c);
-	summarise_counters(c);
+	if (session_counters(c->session).mask)
+		log_debug("counters: %" PRIu64 " ns at a switch, the mean of %" PRIu64 " that were timed",
+			st->counters_time.n ? st->counters_time.ns / st->counters_time.n : 0, (uint64_t)st->counters_time.n);
 	if (w->in->gpu)
 		gpu_summary(w->in->gpu);
 	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);
@@ -452,27 +434,6 @@ static int keep_up(void *arg)
 	return r->stop ? -ECANCELED : windows_keep_up(&r->windows);
 }
 
-static bool targets_gone(struct run *r, uint64_t now)
-{
-	bool check = now - r->last_check_ns >= CHECK_ALIVE_NS;
-
-	if (r->o->all)
-		return false;
-	if (check)
-		r->last_check_ns = now;
-	return !tasks_alive(r->capture.tasks, check) && !r->discover;
-}
-
-/* Returns `more`, or an error. */
-static int show_view(struct run *r, struct view *view, int more)
-{
-	int ret = more < 0 ? more : view->ops->round(view, clock_boot_ns());
-
-	if (ret > 0)
-		r->stop = r->interrupted = true;
-	return ret < 0 ? ret : more;
-}
-
 /* How long, in ms, there is nothing to do unless something happens. */
 static int time_to_wait(const struct run *r, uint64_t now)
 {
@@ -509,8 +470,12 @@ static int serve(struct run *r, int more)
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)
 		return err;
-	if (view)
-		return show_view(r, view, more);
+	if (view) {
+		err = view->ops->round(view, clock_boot_ns());
+		if (err > 0)
+			r->stop = r->interrupted = true;
+		return err < 0 ? err : more;
+	}
 	if (!r->steps_told && now - r->status.begun_ns > STEPS_LOOK_NS) {
 		r->steps_told = true;
 		record_tell_steps(&r->windows);
@@ -524,7 +489,7 @@ static bool is_calm(const struct run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
 	       !(r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) &&
-	       windows_pending(&r->windows) < PENDING_CALM &&
+	       (!r->windows.open || sink_pending(r->windows.sink) < PENDING_CALM) &&
 	       (!r->intake.unwinder || unwinder_waiting(r->intake.unwinder) < UNWIND_CALM);
 }
 
@@ -554,8 +519,11 @@ static int loop(struct run *r)
 		log_debug("the recording does not yield to others: %s", strerror(-err));
 	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_boot_ns();
+		bool check;
 
-		r->targets.gone = targets_gone(r, now);
+		check = now - r->last_check_ns >= CHECK_ALIVE_NS;
+		r->last_check_ns = check ? now : r->last_check_ns;
+		r->targets.gone = !r->o->all && !tasks_alive(r->capture.tasks, check) && !r->discover;
 		if (r->targets.gone)
 			break;
 		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
@@ -595,50 +563,6 @@ static int setup_signals(struct run *r)
 	return r->signal_fd < 0 ? -errno : 0;
 }
 
-static int open_capture(struct run *r)
-{
-	struct capture *c = &r->capture;
-	int err;
-
-	if (record_wants_profile(r->o) || r->o->view || r->o->has_budget)
-		capture_calibrate(c);
-	err = capture_open(c, r->o, targets_hold_pid(&r->targets), intake_record, &r->intake);
-
-	if (c->session && c->inspector)
-		inspector_set_wait(c->inspector, keep_up, r);
-	return err;
-}
-
-static int open_recorder(struct run *r)
-{
-	struct recorder_config c = {
-		.o = r->o,
-		.capture = &r->capture,
-		.in = &r->intake,
-		.rec = &r->windows.rec,
-		.done = run_control_done,
-		.done_arg = &r->control,
-	};
-	int err = record_is_flight(r->o) ? recorder_new(&c, &r->recorder) : 0;
-
-	if (r->recorder)
-		r->windows.recorder = recorder_sink(r->recorder);
-	return err;
-}
-
-static int open_unwinder(struct run *r)
-{
-	unsigned int hz = r->o->sample_hz ? r->o->sample_hz : SAMPLE_HZ_DEFAULT;
-	int err;
-
-	if (!r->capture.stacks)
-		return 0;
-	err = unwinder_new(r->capture.stacks, sampler_period_ns(hz), &r->intake.unwinder);
-	if (err)
-		log_error("cannot start a thread that unwinds stacks: %s", strerror(-err));
-	return err;
-}
-
 /* A process may have been born just now: its record is in the control ring. */
 static bool is_target(uint32_t tgid, void *arg)
 {
@@ -671,16 +595,32 @@ static int open_gpu(struct run *r)
 static int start(struct run *r)
 {
 	const struct record_options *o = r->o;
+	const struct recorder_config recorder = {
+		.o = o,
+		.capture = &r->capture,
+		.in = &r->intake,
+		.rec = &r->windows.rec,
+		.done = run_control_done,
+		.done_arg = &r->control,
+	};
 	uint64_t now = clock_boot_ns();
 	int err;
 
 	err = outputs_prepare(o);
 	if (err)
 		return err;
-	status_begin(&r->status, now);
+	r->status = (struct status){ .begun_ns = now, .last_ns = now };
 	r->last_check_ns = now;
-	err = open_recorder(r) ?: open_unwinder(r) ?
-						   : windows_begin(&r->windows);
+	err = record_is_flight(o) ? recorder_new(&recorder, &r->recorder) : 0;
+	if (r->recorder)
+		r->windows.recorder = recorder_sink(r->recorder);
+	if (!err && r->capture.stacks) {
+		err = unwinder_new(r->capture.stacks, sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
+		if (err)
+			log_error("cannot start a thread that unwinds stacks: %s", strerror(-err));
+	}
+	if (!err)
+		err = windows_begin(&r->windows);
 	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
@@ -695,29 +635,10 @@ static int start(struct run *r)
 	return err;
 }
 
-static void say_begun(const struct run *r)
-{
-	const char *what = r->windows.open ? "recording" : "waiting for the window to open";
-
-	if (r->recorder)
-		what = "flight recorder on";
-	log_info("%s%s", what, r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
-}
-
-static int drop_privileges(struct run *r)
-{
-	enum yield_right right = yield_allow();
-	int err = privileges_drop(!r->capture.uprobe_multi, right == YIELD_BY_CAPABILITY);
-
-	r->yields = right != YIELD_NEVER;
-	if (err)
-		log_error("cannot give up privileges: %s", strerror(-err));
-	return err;
-}
-
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
+	enum yield_right right;
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
@@ -731,8 +652,13 @@ static int run_attached(struct run *r)
 	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
 		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
-	if (!err)
-		err = drop_privileges(r);
+	if (!err) {
+		right = yield_allow();
+		r->yields = right != YIELD_NEVER;
+		err = privileges_drop(!r->capture.uprobe_multi, right == YIELD_BY_CAPABILITY);
+		if (err)
+			log_error("cannot give up privileges: %s", strerror(-err));
+	}
 	if (!err)
 		err = start(r);
 	if (err) {
@@ -740,7 +666,8 @@ static int run_attached(struct run *r)
 		return err;
 	}
 	if (!r->o->view)
-		say_begun(r);
+		log_info("%s%s", r->recorder ? "flight recorder on" : r->windows.open ? "recording" : "waiting for the window to open",
+			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)
 		recorder_finish(r->recorder);
@@ -822,7 +749,13 @@ int record_run(struct record_options *o)
 	/* who asks while the rest is prepared waits for the answer, and is not told that nothing is running */
 	if (!err)
 		run_control_open(&r.control);
-	err = err ?: open_capture(&r);
+	if (!err) {
+		if (record_wants_profile(o) || o->view || o->has_budget)
+			capture_calibrate(&r.capture);
+		err = capture_open(&r.capture, o, targets_hold_pid(&r.targets), intake_record, &r.intake);
+	}
+	if (r.capture.session && r.capture.inspector)
+		inspector_set_wait(r.capture.inspector, keep_up, &r);
 	if (!err && o->view)
 		o->view->session = r.capture.session;
 	if (!err)
@@ -830,7 +763,7 @@ int record_run(struct record_options *o)
 	control_free(r.control.control);
 	recorder_free(r.recorder);
 	discover_free(r.discover);
-	windows_free(&r.windows);
+	flag_free(r.windows.flag);
 	free(r.intake.overhead);
 	unwinder_free(r.intake.unwinder);
 	gpu_free(r.intake.gpu);

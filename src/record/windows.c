@@ -28,22 +28,12 @@
 
 /* ---- parsing ---- */
 
-static int parse_time(const char *key, const char *text, uint64_t *ret_ns)
-{
-	char option[32], buf[PARSE_ERROR_MAX];
-	int err = parse_duration(text, ret_ns);
-
-	if (!err)
-		return 0;
-	snprintf(option, sizeof(option), "--window: %s", key);
-	log_error("%s", parse_error(buf, PARSE_DURATION, option, text, err));
-	return -EINVAL;
-}
-
 /* Parses one of the two parts: stores its text and its time. */
 static int parse_part(char *part, const char *whole, const char *text[2], uint64_t ns[2])
 {
 	static const char *const keys[] = { "every", "for" };
+	char option[32], buf[PARSE_ERROR_MAX];
+	int err;
 
 	for (int i = 0; i < 2; i++) {
 		size_t n = strlen(keys[i]);
@@ -55,7 +45,12 @@ static int parse_part(char *part, const char *whole, const char *text[2], uint64
 			return -EINVAL;
 		}
 		text[i] = part + n + 1;
-		return parse_time(keys[i], text[i], &ns[i]);
+		err = parse_duration(text[i], &ns[i]);
+		if (!err)
+			return 0;
+		snprintf(option, sizeof(option), "--window: %s", keys[i]);
+		log_error("%s", parse_error(buf, PARSE_DURATION, option, text[i], err));
+		return -EINVAL;
 	}
 	log_error("--window: '%.60s' is neither manual nor like every=60s,for=2s", whole);
 	return -EINVAL;
@@ -64,8 +59,7 @@ static int parse_part(char *part, const char *whole, const char *text[2], uint64
 static int check_times(const char *const text[2], const uint64_t ns[2])
 {
 	if (!text[0] || !text[1])
-		log_error("--window: %s is missing, as in every=60s,for=2s",
-			text[0] ? "for" : "every");
+		log_error("--window: %s is missing, as in every=60s,for=2s", text[0] ? "for" : "every");
 	else if (ns[1] < FOR_MIN_NS)
 		log_error("--window: for=%.40s is shorter than 10ms", text[1]);
 	else if (ns[1] >= ns[0])
@@ -328,8 +322,7 @@ static int check_file(const struct flag *f, char *why, size_t size)
 					      : "a special file");
 	} else if (st.st_uid && st.st_uid != f->user) {
 		err = -EPERM;
-		snprintf(why, size, "it belongs to user %u, neither to you (%u) nor to root",
-			st.st_uid, f->user);
+		snprintf(why, size, "it belongs to user %u, neither to you (%u) nor to root", st.st_uid, f->user);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -414,22 +407,20 @@ static void give_up(struct flag *f, const char *why)
 {
 	drop(f, &f->wd);
 	drop(f, &f->above_wd);
-	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path,
-		why);
+	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path, why);
 }
 
-/* The directory is no longer in its place. */
-static void directory_gone(struct flag *f, const char *what)
+/* The directory may be another one, or missing. As watch(). */
+static int watch_again(struct flag *f)
 {
 	int err;
 
 	drop(f, &f->wd);
 	err = watch(f);
+	f->look = true;
 	if (err < 0)
 		give_up(f, strerror(-err));
-	else
-		log_warn("the directory of the flag file %s was %s; %s", f->path, what,
-			err ? "its window stays closed until it is back" : "it is there again");
+	return err;
 }
 
 /* ---- events ---- */
@@ -437,6 +428,7 @@ static void directory_gone(struct flag *f, const char *what)
 static void directory_event(struct flag *f, const struct inotify_event *e)
 {
 	bool mine = e->len && !strcmp(e->name, f->name);
+	int err;
 
 	f->look |= mine;
 	f->away |= mine && e->mask & (IN_DELETE | IN_MOVED_FROM);
@@ -446,38 +438,24 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 	if (e->mask & IN_IGNORED)
 		f->wd = -1;
 	/* what is mounted there later cannot be told from what is below it */
-	if (e->mask & IN_UNMOUNT)
+	if (e->mask & IN_UNMOUNT) {
 		give_up(f, "its directory was unmounted");
-	else
-		directory_gone(f, e->mask & IN_IGNORED ? "removed" : "moved");
+		return;
+	}
+	err = watch_again(f);
+	if (err >= 0)
+		log_warn("the directory of the flag file %s was %s; %s", f->path, e->mask & IN_IGNORED ? "removed" : "moved",
+			err ? "its window stays closed until it is back" : "it is there again");
 }
 
 static void above_event(struct flag *f, const struct inotify_event *e)
 {
-	int err;
-
 	if (e->mask & IN_IGNORED)
 		f->above_wd = -1;
 	else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
 		drop(f, &f->above_wd);
-	err = watch(f);
-	f->look = true;
-	if (err < 0)
-		give_up(f, strerror(-err));
-	else if (!err)
+	if (!watch_again(f))
 		log_info("the directory of the flag file %s is back", f->path);
-}
-
-/* Events were lost, perhaps including those of the directory. */
-static void overflow(struct flag *f)
-{
-	int err;
-
-	drop(f, &f->wd);
-	err = watch(f);
-	f->look = true;
-	if (err < 0)
-		give_up(f, strerror(-err));
 }
 
 static int drain(struct flag *f)
@@ -491,7 +469,7 @@ static int drain(struct flag *f)
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
 			if (e->mask & IN_Q_OVERFLOW)
-				overflow(f);
+				watch_again(f); /* perhaps those of the directory are lost */
 			else if (e->wd == f->wd)
 				directory_event(f, e);
 			else if (e->wd == f->above_wd)
@@ -547,16 +525,6 @@ static int set_path(struct flag *f, const char *path)
 	return 0;
 }
 
-static const char *watch_error(int err)
-{
-	/* inotify(7), "/proc interfaces" */
-	if (err == -EMFILE)
-		return "too many users of inotify; raise fs.inotify.max_user_instances";
-	if (err == -ENOSPC)
-		return "too many files are watched; raise fs.inotify.max_user_watches";
-	return strerror(-err);
-}
-
 static int watch_first(struct flag *f)
 {
 	char why[128];
@@ -567,8 +535,11 @@ static int watch_first(struct flag *f)
 		f->wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS);
 	if (f->wd < 0) {
 		err = -errno;
+		/* inotify(7), "/proc interfaces" */
 		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
-			watch_error(err));
+			err == -EMFILE	  ? "too many users of inotify; raise fs.inotify.max_user_instances"
+			: err == -ENOSPC ? "too many files are watched; raise fs.inotify.max_user_watches"
+					 : strerror(-err));
 		return err;
 	}
 	/* watched first, so nothing that happens from here on is missed */
@@ -607,13 +578,10 @@ int flag_fd(const struct flag *f)
 
 void flag_free(struct flag *f)
 {
-	if (!f)
-		return;
-	if (f->fd >= 0)
+	if (f && f->fd >= 0)
 		close(f->fd); /* also ends all watches */
 	free(f);
 }
-
 /* ---- windows ---- */
 
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
@@ -642,39 +610,12 @@ void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 
 /* ---- a window opens ---- */
 
-/* Reads the other clocks at the same instant: their differences are constant over microseconds. */
-static void set_clocks(struct recording *rec, uint64_t open_ns)
-{
-	struct clock_reading now = clock_read();
-
-	rec->start_boot_ns = open_ns;
-	rec->start_mono_ns = now.mono_ns - (now.boot_ns - open_ns);
-	rec->start_real_ns = now.real_ns - (now.boot_ns - open_ns);
-	rec->name_real_ns = rec->start_real_ns;
-}
-
 static void mark(struct windows *w, const char *name, uint64_t ns, const char *why)
 {
 	struct mark m = { .name = name, .ns = ns, .number = w->number, .reason = why };
 
 	if (record_by_time(w->o))
 		sink_mark(w->sink, &m);
-}
-
-static int open_sink(struct windows *w)
-{
-	w->sink = w->recorder;
-	return w->sink ? 0 : outputs_open(w->o, &w->rec, &w->sink);
-}
-
-/* The files could not be opened, so nothing is recorded. */
-static void discard(struct windows *w)
-{
-	uint64_t close_ns;
-
-	session_stop(w->c->session, &close_ns);
-	w->open = false;
-	windows_abandon(w);
 }
 
 void windows_abandon(struct windows *w)
@@ -688,7 +629,8 @@ void windows_abandon(struct windows *w)
 
 static int window_open(struct windows *w, const char *why)
 {
-	uint64_t before = clock_boot_ns(), open_ns;
+	uint64_t before = clock_boot_ns(), open_ns, ago;
+	struct clock_reading now;
 	int err = 0;
 
 	if (record_wants_profile(w->o) || w->o->events & EVENT_MEMORY)
@@ -708,12 +650,20 @@ static int window_open(struct windows *w, const char *why)
 	w->idle_ns = 0;
 	if (w->memory)
 		memory_start(w->memory, w->c->tasks);
-	set_clocks(&w->rec, open_ns);
+	/* the other clocks, read at the same instant: their differences are constant over microseconds */
+	now = clock_read();
+	ago = now.boot_ns - open_ns;
+	w->rec.start_boot_ns = open_ns;
+	w->rec.start_mono_ns = now.mono_ns - ago;
+	w->rec.name_real_ns = w->rec.start_real_ns = now.real_ns - ago;
 	w->rec.window = w->number;
 	w->totals.open_cost_ns = clock_boot_ns() - before;
-	err = open_sink(w);
+	w->sink = w->recorder;
+	err = w->sink ? 0 : outputs_open(w->o, &w->rec, &w->sink);
 	if (err) {
-		discard(w);
+		session_stop(w->c->session, &open_ns);
+		w->open = false;
+		windows_abandon(w);
 		return err;
 	}
 	intake_open(w->in, w->sink, &w->totals, open_ns);
@@ -788,17 +738,6 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
-/* Adds to the totals of the run. */
-static void add_totals(struct windows *w)
-{
-	struct window_totals *t = &w->whole;
-
-	windows_totals(w, t);
-	t->open_ns = t->open_ns ? t->open_ns : w->totals.open_ns;
-	t->close_ns = w->totals.close_ns;
-	t->lost_ns += w->totals.lost_ns;
-}
-
 static void say_closed(const struct windows *w, const char *why)
 {
 	const struct window_totals *t = &w->totals;
@@ -821,7 +760,10 @@ static int window_close(struct windows *w, const char *why)
 	mark(w, "window_close", w->totals.close_ns, why);
 	w->totals.close_cost_ns = clock_boot_ns() - w->totals.close_ns;
 	w->totals.bytes = sink_bytes(w->sink);
-	add_totals(w);
+	windows_totals(w, &w->whole);
+	w->whole.open_ns = w->whole.open_ns ? w->whole.open_ns : w->totals.open_ns;
+	w->whole.close_ns = w->totals.close_ns;
+	w->whole.lost_ns += w->totals.lost_ns;
 	w->files.n = 0;
 	w->files.bytes = w->unnamed_bytes = 0;
 	w->open = false;
@@ -929,11 +871,6 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 	return next - now < wait ? next - now : wait;
 }
 
-uint64_t windows_pending(const struct windows *w)
-{
-	return w->open ? sink_pending(w->sink) : 0;
-}
-
 /* ---- records ---- */
 
 /* While the window is closed. */
@@ -1008,20 +945,10 @@ int windows_drain(struct windows *w)
 
 int windows_check(struct windows *w)
 {
-	int err;
+	int err = w->o->window_flag ? flag_open(w->o->window_flag, &w->flag) : 0;
 
-	w->flag_fd = -1;
-	if (!w->o->window_flag)
-		return 0;
-	err = flag_open(w->o->window_flag, &w->flag);
-	if (!err)
-		w->flag_fd = flag_fd(w->flag);
+	w->flag_fd = w->flag ? flag_fd(w->flag) : -1;
 	return err;
-}
-
-void windows_free(struct windows *w)
-{
-	flag_free(w->flag);
 }
 
 static int plan(struct windows *w)
@@ -1035,7 +962,6 @@ static int plan(struct windows *w)
 
 	if (w->in->step_limit)
 		c.max_steps = 1; /* one "step" is reported once all processes have had theirs */
-
 	if (w->o->window_flag)
 		c.source = SCHEDULE_FLAG;
 	else if (w->o->window_spec)

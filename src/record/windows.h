@@ -134,10 +134,10 @@ struct windows {
 	struct window_totals totals;
 	struct left_files files; /* its files */
 
+	struct flag *flag;  /* to be freed by the creator; NULL: no --window-flag */
 	/* private */
 	struct window_totals whole; /* of all closed windows */
 	struct profile_meta meta;
-	struct flag *flag;
 	struct schedule schedule;
 	uint32_t scheduled;	/* number of the window in the schedule */
 	uint64_t counted_steps; /* steps reported to it */
@@ -150,13 +150,11 @@ struct windows {
 
 /* Checks whether the flag can be watched. Prints one line on failure. */
 int windows_check(struct windows *w);
-void windows_free(struct windows *w);
 
 /* Opens the first window, if it opens now. Prints one line on failure. */
 int windows_begin(struct windows *w);
 
-/* Takes what the programs have sent, and opens or closes windows. Returns 1 if more is waiting, 0 if not, or
- * an error. */
+/* Takes what the programs have sent. Returns 1 if more is waiting, 0 if not, or an error. */
 int windows_drain(struct windows *w);
 
 /* Only keeps up with the records, during something that takes long. */
@@ -180,9 +178,6 @@ void windows_abandon(struct windows *w);
 
 /* How long there is nothing to do unless something happens. */
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now_ns);
-
-/* Bytes waiting to be written. */
-uint64_t windows_pending(const struct windows *w);
 
 /* Totals of the whole run, including the open window. */
 void windows_totals(const struct windows *w, struct window_totals *ret_totals);
