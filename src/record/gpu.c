@@ -25,8 +25,6 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* ---- the socket ---- */
-
 #define AGENT_FILE "inftrace-gpu.so"
 #define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
 #define TOOLS "ROCP_TOOL_LIBRARIES"       /* of rocprofiler-sdk's: a list, which has colons */
@@ -40,27 +38,59 @@
 #define AGENT_DIR "/usr/local/lib/inftrace"
 #endif
 
-/* The socket on which agents connect (gpu/hand_over.h), and how the COMMAND learns of it. */
-struct gpu_pending{
+#define STOP_NS (2 * NSEC_PER_SEC)
+#define STOP_PAUSE_US 1000
+#define ATTACH_NS (NSEC_PER_SEC / 2) /* for those that go on at the end */
+#define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
+
+/* A connection that has not said anything yet. */
+struct gpu_pending {
 	int fd;
 	uint32_t pid;
 	uid_t uid;
 };
 
-struct gpu_socket {
-	int epoll;
-	bool (*is_target)(uint32_t pid, void *arg);
-	void *is_target_arg;
+struct agent {
+	int fd;
+	uint32_t pid;
+	struct gpu_process *process;
+	bool off;         /* between the steps that are taken, */
+	uint32_t skipped; /* of which there have been so many */
+	bool said_over, said_broken;
+	bool ended; /* its process is gone, or has called exec */
+};
+
+struct gpu {
+	struct gpu_config c;
+	int epoll; /* of the sockets on which agents connect (gpu/hand_over.h) */
 	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
 	unsigned int n_listen;
 	uint64_t namespaces[GPU_LISTEN_MAX];
 	unsigned int n_namespaces;
 	struct gpu_pending pending[GPU_PENDING_MAX];
 	unsigned int n_pending;
-	char agent[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
+	char library[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
+	/* what the COMMAND needs */
 	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
 	char tools[2 * PATH_MAX + 32];
 	const char *environment[5];
+	struct gpu_info *info;
+	struct gpu_launches *launches;
+	struct agent agents[GPU_PROCESSES_MAX];
+	size_t n_agents;
+	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
+	bool wanted;
+	bool stopped;     /* and nothing is left to hand over */
+	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
+	/* of the run */
+	struct gpu_counts gone; /* of processes that are */
+	uint32_t connected, refused;
+	uint64_t refused_full;
+	struct gpu_injection *injections; /* of --gpu=attach, that have begun */
+	size_t n_injections;
+	uint32_t attached[GPU_PROCESSES_MAX]; /* that have not connected yet */
+	size_t n_attached;
+	bool said_failed;
 };
 
 /* ---- what the COMMAND needs ---- */
@@ -87,10 +117,10 @@ static int find_library(char path[PATH_MAX])
 	return -EINVAL;
 }
 
-static int set_environment(struct gpu_socket *s, const char *cupti)
+static int set_environment(struct gpu *g)
 {
-	const char *other = getenv(INJECTION), *tools = getenv(TOOLS);
-	int err = find_library(s->agent), n = 0;
+	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->c.cupti;
+	int err = find_library(g->library), n = 0;
 	char *real = NULL;
 
 	if (err)
@@ -103,64 +133,58 @@ static int set_environment(struct gpu_socket *s, const char *cupti)
 		log_error("--cupti %s: %s", cupti, strerror(errno));
 		return -EINVAL;
 	}
-	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", s->agent);
-	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", s->socket_name);
-	s->environment[n++] = s->injection;
+	snprintf(g->injection, sizeof(g->injection), INJECTION "=%s", g->library);
+	snprintf(g->name, sizeof(g->name), GPU_ENV_SOCKET "=%s", g->socket_name);
+	g->environment[n++] = g->injection;
 	tools = tools ? tools : "";
-	if (snprintf(s->tools, sizeof(s->tools), TOOLS "=%s%s%s", s->agent, *tools ? ":" : "", tools) < (int)sizeof(s->tools))
-		s->environment[n++] = s->tools;
+	if (snprintf(g->tools, sizeof(g->tools), TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools) < (int)sizeof(g->tools))
+		g->environment[n++] = g->tools;
 	else
 		log_warn("--gpu: " TOOLS " is too long, so what AMD's GPUs do is not recorded");
-	s->environment[n++] = s->name;
+	g->environment[n++] = g->name;
 	if (real) {
-		snprintf(s->cupti, sizeof(s->cupti), GPU_ENV_CUPTI "=%s", real);
-		s->environment[n++] = s->cupti;
+		snprintf(g->cupti, sizeof(g->cupti), GPU_ENV_CUPTI "=%s", real);
+		g->environment[n++] = g->cupti;
 	}
 	free(real);
 	return 0;
 }
 
-/* NAME=VALUE; ends with NULL. */
-static const char *const *gpu_socket_environment(const struct gpu_socket *s)
-{
-	return s->environment;
-}
-
 /* ---- the socket ---- */
 
-static int watch(const struct gpu_socket *s, int fd)
+static int watch(const struct gpu *g, int fd)
 {
 	struct epoll_event e = { .events = EPOLLIN };
 
-	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+	return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
 /* Abstract: there is no file that has to be removed, or that another user could replace. A name is one of a network namespace. */
-static int listen_at_name(struct gpu_socket *s)
+static int listen_at_name(struct gpu *g)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	size_t len = strlen(s->socket_name);
+	size_t len = strlen(g->socket_name);
 	int fd, err;
 
-	if (s->n_listen == GPU_LISTEN_MAX)
+	if (g->n_listen == GPU_LISTEN_MAX)
 		return -ENOSPC;
-	memcpy(addr.sun_path + 1, s->socket_name + 1, len - 1);
+	memcpy(addr.sun_path + 1, g->socket_name + 1, len - 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
 	if (bind(fd, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) || listen(fd, BACKLOG))
 		err = -errno;
 	else
-		err = watch(s, fd);
+		err = watch(g, fd);
 	if (err)
 		close(fd);
 	else
-		s->listen[s->n_listen++] = fd;
+		g->listen[g->n_listen++] = fd;
 	return err;
 }
 
 struct visit {
-	struct gpu_socket *s;
+	struct gpu *g;
 	int namespace;
 	int err;
 };
@@ -170,14 +194,14 @@ static void *listen_there(void *arg)
 {
 	struct visit *v = arg;
 
-	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : listen_at_name(v->s);
+	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : listen_at_name(v->g);
 	return NULL;
 }
 
 /* Agents of that process can connect, too, whose network namespace may be another one. Needs CAP_SYS_ADMIN for that. */
-static int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid)
+static int listen_for(struct gpu *g, pid_t pid)
 {
-	struct visit v = { .s = s };
+	struct visit v = { .g = g };
 	struct stat st, own;
 	char path[64];
 	pthread_t t;
@@ -189,8 +213,8 @@ static int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid)
 	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own)) {
 		v.err = -errno;
 	} else if (st.st_dev != own.st_dev || st.st_ino != own.st_ino) {
-		for (unsigned int i = 0; i < s->n_namespaces; i++) {
-			if (s->namespaces[i] == st.st_ino) {
+		for (unsigned int i = 0; i < g->n_namespaces; i++) {
+			if (g->namespaces[i] == st.st_ino) {
 				close(v.namespace);
 				return 0;
 			}
@@ -199,61 +223,44 @@ static int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid)
 		if (!v.err)
 			pthread_join(t, NULL);
 		if (!v.err)
-			s->namespaces[s->n_namespaces++] = st.st_ino;
+			g->namespaces[g->n_namespaces++] = st.st_ino;
 	}
 	close(v.namespace);
 	return v.err;
 }
 
 /* cupti: NULL: it is not given. Prints one line on failure. */
-static int gpu_socket_open(struct gpu_socket *s, const char *cupti)
+static int open_socket(struct gpu *g)
 {
 	uint64_t secret = 0;
 	int err;
 
 	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
 		return -errno;
-	snprintf(s->socket_name, sizeof(s->socket_name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
-	err = set_environment(s, cupti);
+	snprintf(g->socket_name, sizeof(g->socket_name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
+	err = set_environment(g);
 	if (err)
 		return err;
-	s->epoll = epoll_create1(EPOLL_CLOEXEC);
-	err = s->epoll < 0 ? -errno : listen_at_name(s);
+	g->epoll = epoll_create1(EPOLL_CLOEXEC);
+	err = g->epoll < 0 ? -errno : listen_at_name(g);
 	if (err)
 		log_error("--gpu: cannot make a socket: %s", strerror(-err));
 	return err;
 }
 
-static void gpu_socket_close(struct gpu_socket *s)
+static void drop_pending(struct gpu *g, unsigned int i)
 {
-	while (s->n_pending)
-		close(s->pending[--s->n_pending].fd);
-	while (s->n_listen)
-		close(s->listen[--s->n_listen]);
-	if (s->epoll >= 0)
-		close(s->epoll);
-	s->epoll = -1;
+	memmove(g->pending + i, g->pending + i + 1, (--g->n_pending - i) * sizeof(*g->pending));
 }
 
-static void drop_pending(struct gpu_socket *s, unsigned int i)
-{
-	memmove(s->pending + i, s->pending + i + 1, (--s->n_pending - i) * sizeof(*s->pending));
-}
-
-static bool is_hello(const struct gpu_hello *h, ssize_t n)
-{
-	return n == sizeof(*h) && h->magic == GPU_HAND_OVER_MAGIC && h->version == GPU_HAND_OVER_VERSION &&
-	       h->record_size == sizeof(struct gpu_record);
-}
-
-static int accept_one(const struct gpu_socket *s, struct gpu_pending *ret)
+static int accept_one(const struct gpu *g, struct gpu_pending *ret)
 {
 	struct ucred who;
 	socklen_t len;
 	int fd;
 
-	for (unsigned int i = 0; i < s->n_listen; i++) {
-		while ((fd = accept4(s->listen[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	for (unsigned int i = 0; i < g->n_listen; i++) {
+		while ((fd = accept4(g->listen[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
 			len = sizeof(who);
 			if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.pid > 0) {
 				*ret = (struct gpu_pending){ .fd = fd, .pid = (uint32_t)who.pid, .uid = who.uid };
@@ -273,70 +280,71 @@ static int read_hello(const struct gpu_pending *p)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return -EAGAIN;
-	if (is_hello(&h, n))
+	if (n == sizeof(h) && h.magic == GPU_HAND_OVER_MAGIC && h.version == GPU_HAND_OVER_VERSION &&
+		h.record_size == sizeof(struct gpu_record))
 		return p->fd;
 	log_debug("--gpu: process %u said something else than an agent does", p->pid);
 	close(p->fd);
 	return -EPROTO;
 }
 
-static unsigned int count_of(const struct gpu_socket *s, uid_t uid)
+static unsigned int count_of(const struct gpu *g, uid_t uid)
 {
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < s->n_pending; i++)
-		n += s->pending[i].uid == uid;
+	for (unsigned int i = 0; i < g->n_pending; i++)
+		n += g->pending[i].uid == uid;
 	return n;
 }
 
 /* Where there are too many, the oldest of the user who has most has to go. */
-static void keep_pending(struct gpu_socket *s, const struct gpu_pending *p)
+static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 {
 	unsigned int worst = 0;
 
-	if (!s->is_target(p->pid, s->is_target_arg) || watch(s, p->fd)) {
+	if (!g->c.is_target(p->pid, g->c.is_target_arg) || watch(g, p->fd)) {
 		close(p->fd);
 		return;
 	}
-	if (s->n_pending == GPU_PENDING_MAX) {
-		for (unsigned int i = 1; i < s->n_pending; i++)
-			worst = count_of(s, s->pending[i].uid) > count_of(s, s->pending[worst].uid) ? i : worst;
-		close(s->pending[worst].fd);
-		drop_pending(s, worst);
+	if (g->n_pending == GPU_PENDING_MAX) {
+		for (unsigned int i = 1; i < g->n_pending; i++)
+			worst = count_of(g, g->pending[i].uid) > count_of(g, g->pending[worst].uid) ? i : worst;
+		close(g->pending[worst].fd);
+		drop_pending(g, worst);
 	}
-	s->pending[s->n_pending++] = *p;
+	g->pending[g->n_pending++] = *p;
 }
 
 /* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. *left: how many more are
  * accepted at this turn. -EAGAIN: none. */
-static int gpu_socket_next(struct gpu_socket *s, unsigned int *left, uint32_t *ret_pid)
+static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 {
 	struct gpu_pending p;
 	int fd;
 
-	for (unsigned int i = 0; i < s->n_pending; i++) {
-		p = s->pending[i];
+	for (unsigned int i = 0; i < g->n_pending; i++) {
+		p = g->pending[i];
 		fd = read_hello(&p);
 		if (fd != -EAGAIN)
-			drop_pending(s, i--);
+			drop_pending(g, i--);
 		*ret_pid = p.pid;
 		if (fd >= 0)
 			return fd;
 	}
-	while (*left && !accept_one(s, &p)) {
+	while (*left && !accept_one(g, &p)) {
 		--*left;
 		fd = read_hello(&p);
 		*ret_pid = p.pid;
 		if (fd >= 0)
 			return fd;
 		if (fd == -EAGAIN)
-			keep_pending(s, &p);
+			keep_pending(g, &p);
 	}
 	return -EAGAIN;
 }
 
 /* Hands over a ring, or says why there is none. */
-static int gpu_socket_welcome(int fd, int memfd)
+static int welcome(int fd, int memfd)
 {
 	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION };
 	struct iovec iov = { .iov_base = &w, .iov_len = sizeof(w) };
@@ -356,7 +364,7 @@ static int gpu_socket_welcome(int fd, int memfd)
 	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
 }
 
-static void gpu_socket_refuse(int fd, int err)
+static void refuse(int fd, int err)
 {
 	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
 
@@ -368,12 +376,8 @@ static void gpu_socket_refuse(int fd, int err)
 
 enum launch_arg {
 	ARG_GRID_X,
-	ARG_GRID_Y,
-	ARG_GRID_Z,
-	ARG_BLOCK_X,
-	ARG_BLOCK_Y,
-	ARG_BLOCK_Z,
-	ARG_STREAM,
+	ARG_BLOCK_X = ARG_GRID_X + 3,
+	ARG_STREAM = ARG_BLOCK_X + 3,
 	ARG_BYTES,
 	ARG_WIDTH,
 	ARG_HEIGHT,
@@ -382,20 +386,8 @@ enum launch_arg {
 	ARGS,
 };
 
-static const char *const arg_names[ARGS] = {
-	[ARG_GRID_X] = "grid_x",
-	[ARG_GRID_Y] = "grid_y",
-	[ARG_GRID_Z] = "grid_z",
-	[ARG_BLOCK_X] = "block_x",
-	[ARG_BLOCK_Y] = "block_y",
-	[ARG_BLOCK_Z] = "block_z",
-	[ARG_STREAM] = "stream_handle",
-	[ARG_BYTES] = "bytes",
-	[ARG_WIDTH] = "width",
-	[ARG_HEIGHT] = "height",
-	[ARG_DEPTH] = "depth",
-	[ARG_EVENT] = "event",
-};
+static const char *const arg_names[ARGS] = { "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "stream_handle", "bytes",
+	"width", "height", "depth", "event" };
 
 #define KNOWN_MAX 4096 /* probes */
 
@@ -535,44 +527,6 @@ static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s,
 
 /* ---- agents ---- */
 
-#define STOP_NS (2 * NSEC_PER_SEC)
-#define STOP_PAUSE_US 1000
-#define ATTACH_NS (NSEC_PER_SEC / 2) /* for those that go on at the end */
-#define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
-
-/* A connection; without a process it has not said anything yet. */
-struct agent {
-	int fd;
-	uint32_t pid;
-	struct gpu_process *process;
-	bool off;         /* between the steps that are taken, */
-	uint32_t skipped; /* of which there have been so many */
-	bool said_over, said_broken;
-	bool ended; /* its process is gone, or has called exec */
-};
-
-struct gpu {
-	struct gpu_config c;
-	struct gpu_socket socket;
-	struct gpu_info *info;
-	struct gpu_launches *launches;
-	struct agent agents[GPU_PROCESSES_MAX];
-	size_t n_agents;
-	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
-	bool wanted;
-	bool stopped;     /* and nothing is left to hand over */
-	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
-	/* of the run */
-	struct gpu_counts gone; /* of processes that are */
-	uint32_t connected, refused;
-	uint64_t refused_full;
-	struct gpu_injection *injections; /* of --gpu=attach, that have begun */
-	size_t n_injections;
-	uint32_t attached[GPU_PROCESSES_MAX]; /* that have not connected yet */
-	size_t n_attached;
-	bool said_failed;
-};
-
 static const char *const libraries[GPU_VENDOR_MAX] = {
 	[GPU_VENDOR_NVIDIA] = "CUPTI",
 	[GPU_VENDOR_AMD] = "rocprofiler-sdk",
@@ -679,15 +633,6 @@ static void end_gone(struct gpu *g)
 	}
 }
 
-/* The agent is in it, and has connected. */
-static void forget_attached(struct gpu *g, uint32_t pid)
-{
-	for (size_t i = 0; i < g->n_attached; i++) {
-		if (g->attached[i] == pid)
-			g->attached[i--] = g->attached[--g->n_attached];
-	}
-}
-
 static int add_agent(struct gpu *g, int fd, uint32_t pid)
 {
 	struct clock_shift own = clock_shift_read(), its = own;
@@ -723,7 +668,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	gpu_feed_limits(gpu_process_feed(a->process), g->c.budget_ppm, g->c.wait_ms);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
-	err = gpu_socket_welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
+	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
 	if (err) {
 		gpu_process_free(a->process);
 		return err;
@@ -737,7 +682,10 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	g->connected++;
 	g->unknown = 0;
 	gpu_info_expect(g->info, pid, true);
-	forget_attached(g, pid);
+	for (size_t i = 0; i < g->n_attached; i++) { /* the agent is in it, and has connected */
+		if (g->attached[i] == pid)
+			g->attached[i--] = g->attached[--g->n_attached];
+	}
 	log_debug("--gpu: process %u has connected", pid);
 	return 0;
 }
@@ -748,11 +696,11 @@ static void accept_agents(struct gpu *g)
 	uint32_t pid;
 	int fd, err;
 
-	while ((fd = gpu_socket_next(&g->socket, &left, &pid)) >= 0) {
+	while ((fd = next_agent(g, &left, &pid)) >= 0) {
 		err = add_agent(g, fd, pid);
 		if (!err)
 			continue;
-		gpu_socket_refuse(fd, err);
+		refuse(fd, err);
 		close(fd);
 	}
 }
@@ -822,35 +770,32 @@ static int is_mapped(const struct mapped_file *m, void *arg)
 	return strstr(m->path, arg) != NULL;
 }
 
-static bool has_mapped(pid_t pid, char *library)
-{
-	return process_each_mapped(pid, is_mapped, library) > 0;
-}
-
 /* Nothing is changed in a process that does not use CUDA. */
 static int check_cuda(pid_t pid, char *ret_why, size_t size)
 {
-	if (has_mapped(pid, "/libcuda.so"))
+	bool amd;
+
+	if (process_each_mapped(pid, is_mapped, "/libcuda.so") > 0)
 		return 0;
+	amd = process_each_mapped(pid, is_mapped, "/libamdhip64.so") > 0;
 	snprintf(ret_why, size, "%s",
-		has_mapped(pid, "/libamdhip64.so") ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
-						   : "it has not loaded CUDA (libcuda.so)");
+		amd ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
+		    : "it has not loaded CUDA (libcuda.so)");
 	return -ENOENT;
 }
 
 void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, size_t n)
 {
-	const struct gpu_socket *s = &g->socket;
 	const char *what;
 	int err;
 
 	g->injections = calloc(n, sizeof(*g->injections));
 	for (size_t k = 0; k < n; k++) {
 		what = "it is in another network namespace, where it cannot be listened to";
-		err = g->injections ? gpu_socket_listen_for(&g->socket, pids[k]) : -ENOMEM;
+		err = g->injections ? listen_for(g, pids[k]) : -ENOMEM;
 		if (!err) {
 			what = "no process can be started for that";
-			err = gpu_injection_begin(inspector, pids[k], s->agent, s->socket_name, check_cuda, &g->injections[g->n_injections]);
+			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda, &g->injections[g->n_injections]);
 		}
 		if (err)
 			log_warn("--gpu=attach: process %d: %s: %s; what its GPU does is not recorded", pids[k], what, strerror(-err));
@@ -1022,10 +967,8 @@ int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
 		return -ENOMEM;
 	g->c = *c;
 	pthread_mutex_init(&g->lock, NULL);
-	g->socket.epoll = -1;
-	g->socket.is_target = c->is_target;
-	g->socket.is_target_arg = c->is_target_arg;
-	err = gpu_socket_open(&g->socket, c->cupti) ?: gpu_info_new(&g->info) ?
+	g->epoll = -1;
+	err = open_socket(g) ?: gpu_info_new(&g->info) ?
 									      : gpu_launches_new(&g->launches);
 	if (err) {
 		gpu_free(g);
@@ -1046,7 +989,12 @@ void gpu_free(struct gpu *g)
 	for (size_t i = 0; i < g->n_injections; i++)
 		gpu_injection_end(&g->injections[i]);
 	free(g->injections);
-	gpu_socket_close(&g->socket);
+	while (g->n_pending)
+		close(g->pending[--g->n_pending].fd);
+	while (g->n_listen)
+		close(g->listen[--g->n_listen]);
+	if (g->epoll >= 0)
+		close(g->epoll);
 	gpu_launches_free(g->launches);
 	gpu_info_free(g->info);
 	free(g);
@@ -1054,7 +1002,7 @@ void gpu_free(struct gpu *g)
 
 const char *const *gpu_environment(const struct gpu *g)
 {
-	return gpu_socket_environment(&g->socket);
+	return g->environment;
 }
 
 unsigned int gpu_fill(struct gpu *g)
@@ -1072,7 +1020,7 @@ unsigned int gpu_fill(struct gpu *g)
 
 int gpu_fd(const struct gpu *g)
 {
-	return g ? g->socket.epoll : -1;
+	return g ? g->epoll : -1;
 }
 
 const struct gpu_info *gpu_get_info(const struct gpu *g)
