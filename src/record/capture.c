@@ -94,17 +94,8 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-static int check_counters(const struct capture *c, const struct record_options *o)
-{
-	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP, NULL) || has_role(c, ROLE_OP, NULL))
-		return 0;
-	log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
-		  "with -u");
-	return -EINVAL;
-}
-
-/* The cost of a recording is known for steps only. */
-static int check_budget(const struct capture *c, const struct record_options *o)
+/* Whether there is what is to be counted, or weighed: the cost of a recording is known for steps only. */
+static int check_steps(const struct capture *c, const struct record_options *o)
 {
 	if (o->has_budget && !has_role(c, ROLE_STEP, NULL)) {
 		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
@@ -114,6 +105,11 @@ static int check_budget(const struct capture *c, const struct record_options *o)
 	if (o->has_budget && c->pid_ns) {
 		log_error("--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
 		return -EOPNOTSUPP;
+	}
+	if (o->events & EVENT_PMU && !has_role(c, ROLE_STEP, NULL) && !has_role(c, ROLE_OP, NULL)) {
+		log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
+			  "with -u");
+		return -EINVAL;
 	}
 	return 0;
 }
@@ -144,7 +140,7 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 	int err = load_probes(c, o);
 
 	if (!err)
-		err = check_budget(c, o) ?: check_counters(c, o);
+		err = check_steps(c, o);
 	if (!err)
 		check_faults(c, o);
 	if (!err)

@@ -88,22 +88,19 @@ static void append(struct json_object *array, struct json_object *value, int *er
 
 static const char *json_text(struct json_object *obj)
 {
-	return json_object_to_json_string_ext(
-		obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+	return json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
 static int cmp_json(const void *a, const void *b)
 {
-	return strcmp(json_text(*(struct json_object *const *)a),
-		json_text(*(struct json_object *const *)b));
+	return strcmp(json_text(*(struct json_object *const *)a), json_text(*(struct json_object *const *)b));
 }
 
 static void sort_unique(struct json_object *array)
 {
 	json_object_array_sort(array, cmp_json);
 	for (size_t i = json_object_array_length(array); i-- > 1;)
-		if (json_object_equal(json_object_array_get_idx(array, i),
-			    json_object_array_get_idx(array, i - 1)))
+		if (json_object_equal(json_object_array_get_idx(array, i), json_object_array_get_idx(array, i - 1)))
 			json_object_array_del_idx(array, i, 1);
 }
 
@@ -116,8 +113,7 @@ static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 /* x86 has a model name; arm64 only the numbers that identify one. */
 static void cpu_model(char *model, size_t size)
 {
-	static const char *const keys[] = { "model name", "CPU implementer", "CPU variant",
-		"CPU part" };
+	static const char *const keys[] = { "model name", "CPU implementer", "CPU variant", "CPU part" };
 	FILE *f = fopen("/proc/cpuinfo", "re");
 	char line[512];
 	size_t len = 0;
@@ -134,21 +130,9 @@ static void cpu_model(char *model, size_t size)
 		line[strcspn(line, "\n")] = '\0';
 		for (size_t i = 0; i < ARRAY_SIZE(keys) && len < size; i++)
 			if (!strncmp(line, keys[i], strlen(keys[i])))
-				len += (size_t)snprintf(
-					model + len, size - len, "%s%s", len ? " " : "", value + 2);
+				len += (size_t)snprintf(model + len, size - len, "%s%s", len ? " " : "", value + 2);
 	}
 	fclose(f);
-}
-
-static struct json_object *cpu_json(int *err)
-{
-	struct json_object *obj = json_object_new_object();
-	char model[256];
-
-	cpu_model(model, sizeof(model));
-	add(obj, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
-	add(obj, "model", env_json_string(model), err);
-	return obj;
 }
 
 static struct json_object *libraries_json(const struct env_program *p, int *err)
@@ -266,15 +250,19 @@ int env_add_settings(const struct process_text *environ, struct json_object *obj
 static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets,
 	int *err)
 {
-	struct json_object *obj = json_object_new_object(), *env = json_object_new_object();
+	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(), *cpu = json_object_new_object();
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct utsname uts;
+	char model[256];
 
 	if (uname(&uts))
 		*err = -errno;
 	if (environ && env && env_add_settings(environ, env))
 		*err = -ENOMEM;
-	add(obj, "cpu", cpu_json(err), err);
+	cpu_model(model, sizeof(model));
+	add(cpu, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
+	add(cpu, "model", env_json_string(model), err);
+	add(obj, "cpu", cpu, err);
 	add(obj, "env", env, err);
 	add(obj, "exe", json_object_new_string(p->exe), err);
 	add(obj, "kernel", json_object_new_string(uts.release), err);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/outfile.h"
+#include "util/list_room.h"
 #include "util/log.h"
 
 /* ---- one file ---- */
@@ -149,10 +150,8 @@ void out_file_drop(struct out_file *f, int fd)
 #define NUMBER_MAX 1000000
 
 struct rotation {
+	const struct record_options *o;
 	char *base; /* the name of the first file, which has number 1 */
-	uint64_t max_size;
-	struct writer_floor min_free;
-	uint32_t max_files; /* 0: all are kept */
 	enum writer_mode mode;
 	bool part; /* files have names of parts until they are complete, not only until they have content */
 	bool keep_first;
@@ -161,7 +160,7 @@ struct rotation {
 	struct out_file old; /* the previous file, until all of it is written; w NULL: it is */
 	/* the files before that, oldest first, and their bytes */
 	uint32_t *files;
-	size_t n;
+	size_t n, cap;
 	uint64_t bytes;
 };
 
@@ -176,9 +175,7 @@ int rotation_new(const struct record_options *o, const char *name, enum writer_m
 		free(r);
 		return -ENOMEM;
 	}
-	r->max_size = o->max_size;
-	r->max_files = o->max_files;
-	r->min_free = o->min_free;
+	r->o = o;
 	r->mode = mode;
 	r->part = part;
 	r->number = 1;
@@ -250,37 +247,21 @@ int rotation_create(struct rotation *r, struct out_file *ret_file)
 
 /* ---- complete files ---- */
 
-static void remove_first(struct rotation *r, size_t i)
-{
-	char *name = numbered_name(r, r->files[i]);
-
-	int err = name ? outfile_unlink(name) : 0;
-
-	if (err && err != -ENOENT)
-		log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
-	free(name);
-	r->n--;
-	memmove(r->files + i, r->files + i + 1, (r->n - i) * sizeof(*r->files));
-}
-
 /* Leaves as many as are to be kept, including the file being written. */
 static void remove_oldest(struct rotation *r)
 {
 	size_t kept = r->n && r->keep_first && r->files[0] == 1;
 
-	while (r->max_files && r->n - kept >= r->max_files)
-		remove_first(r, kept);
-}
+	while (r->o->max_files && r->n - kept >= r->o->max_files) {
+		char *name = numbered_name(r, r->files[kept]);
+		int err = name ? outfile_unlink(name) : 0;
 
-static int add_file(struct rotation *r, uint32_t number)
-{
-	uint32_t *files = realloc(r->files, (r->n + 1) * sizeof(*files));
-
-	if (!files)
-		return -ENOMEM;
-	r->files = files;
-	files[r->n++] = number;
-	return 0;
+		if (err && err != -ENOENT)
+			log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
+		free(name);
+		r->n--;
+		memmove(r->files + kept, r->files + kept + 1, (r->n - kept) * sizeof(*r->files));
+	}
 }
 
 /* All of it has been written, or will be now. */
@@ -300,13 +281,6 @@ static int finish_old(struct rotation *r)
 
 /* ---- the file being written ---- */
 
-static bool is_due(const struct rotation *r, const struct out_file *f, const struct sink *format)
-{
-	size_t held = format->ops->held ? format->ops->held(format) : 0;
-
-	return writer_size(f->w, held) >= r->max_size;
-}
-
 static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 {
 	uint32_t number = r->number;
@@ -322,14 +296,15 @@ static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 		return fd;
 	err = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode, &next.w);
 	if (!err)
-		writer_keep_free(next.w, &r->min_free);
-	if (!err && (err = add_file(r, number)))
+		writer_keep_free(next.w, &r->o->min_free);
+	if (!err && (err = list_room((void **)&r->files, r->n, &r->cap, sizeof(*r->files))))
 		writer_close(next.w);
 	if (err) {
 		log_error("cannot write %s: %s", next.name, strerror(-err));
 		out_file_drop(&next, next.w ? -1 : fd);
 		return err;
 	}
+	r->files[r->n++] = number;
 	format->ops->rotate(format, next.w);
 	/* errors are reported later */
 	writer_flush(f->w);
@@ -360,7 +335,7 @@ int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, b
 	if (!err && f->is_part && !r->part && writer_bytes(f->w))
 		err = show(f);
 	/* a slow disk gets larger files, so that at most two wait in memory */
-	if (err || r->old.w || !is_due(r, f, format))
+	if (err || r->old.w || writer_size(f->w, format->ops->held ? format->ops->held(format) : 0) < r->o->max_size)
 		return err;
 	return writer_stalls(f->w) ? writer_flush(f->w) : go_on(r, f, format);
 }
@@ -396,8 +371,7 @@ uint64_t rotation_pending(const struct rotation *r)
 	return r && r->old.w ? writer_pending(r->old.w) : 0;
 }
 
-void rotation_report(
-	const struct rotation *r, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
+void rotation_report(const struct rotation *r, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
 	struct stat st;
 

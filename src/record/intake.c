@@ -103,16 +103,6 @@ const struct rec_hdr *with_strings(const struct probe_table *probes, const struc
 	return &padded.h;
 }
 
-static bool check_record(struct intake *in, struct probe_spec *s, const struct rec_hdr *h)
-{
-	const struct rec_function *f = (const struct rec_function *)h;
-	const struct rec_step *step = (const struct rec_step *)h;
-
-	if (h->kind == REC_STEP)
-		return check_call(&in->c->probes, s, step->vals, step->strs[0]);
-	return check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f));
-}
-
 /* Learns a handle's name from a call. */
 static void learn_name(struct intake *in, const struct probe_spec *s, const struct rec_function *f)
 {
@@ -137,6 +127,8 @@ static const struct rec_hdr *without_parts(const struct rec_hdr *h, size_t *size
 /* Takes a step or a call. Returns it as it is to be shown; NULL: not at all. */
 static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
+	const struct rec_function *f;
+	const struct rec_step *step;
 	struct probe_spec *s;
 
 	if (h->id >= in->c->probes.n)
@@ -146,8 +138,11 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	if (h->kind == REC_STEP && in->overhead)
 		h = overhead_step(in->overhead, h, *size);
 	h = with_strings(&in->c->probes, h, size);
+	f = (const struct rec_function *)h;
+	step = (const struct rec_step *)h;
 	probe_table_use(&in->c->probes, h->tgid);
-	if (!check_record(in, s, h))
+	if (h->kind == REC_STEP ? !check_call(&in->c->probes, s, step->vals, step->strs[0])
+				: !check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f)))
 		return NULL;
 	if (h->kind == REC_STEP)
 		h = &drafts_mark(&in->drafts, &in->c->probes, (const struct rec_step *)h, *size)->h;
@@ -173,29 +168,26 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(in->sink, h, size);
 }
 
-static bool is_whole_sample(const struct rec_sample *r, size_t size)
-{
-	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX && r->task <= 1 &&
-	       r->stack_bytes <= SAMPLE_STACK_MAX && r->stack_bytes % sizeof(uint64_t) == 0 &&
-	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r);
-}
-
-static bool is_whole_node(const struct rec_node *r, size_t size)
-{
-	return size >= REC_NODE_SIZE(0) && r->n <= NODES_MAX && size >= REC_NODE_SIZE(r->n);
-}
-
 /* Whether everything that a record says to have after it is there: those who take it rely on that. */
 static bool is_whole(const struct rec_hdr *h, size_t size)
 {
-	const struct rec_step *r = (const struct rec_step *)h;
+	const struct rec_sample *sample = (const struct rec_sample *)h;
+	const struct rec_node *node = (const struct rec_node *)h;
+	const struct rec_step *step = (const struct rec_step *)h;
 	const struct row_part *parts;
 
-	if (h->kind == REC_SAMPLE)
-		return is_whole_sample((const struct rec_sample *)h, size);
-	if (h->kind == REC_NODE)
-		return is_whole_node((const struct rec_node *)h, size);
-	return h->kind != REC_STEP || (size >= sizeof(*r) && step_parts(r, size, &parts) == r->n_parts);
+	switch (h->kind) {
+	case REC_SAMPLE:
+		return size >= sizeof(*sample) && sample->kernel_n <= SAMPLE_KERNEL_MAX && sample->python_n <= SAMPLE_PYTHON_MAX &&
+		       sample->task <= 1 && sample->stack_bytes <= SAMPLE_STACK_MAX &&
+		       sample->stack_bytes % sizeof(uint64_t) == 0 &&
+		       size >= REC_SAMPLE_SIZE(sample->kernel_n, sample->python_n, sample->stack_bytes) + SAMPLE_TASK_SIZE(sample);
+	case REC_NODE:
+		return size >= REC_NODE_SIZE(0) && node->n <= NODES_MAX && size >= REC_NODE_SIZE(node->n);
+	case REC_STEP:
+		return size >= sizeof(*step) && step_parts(step, size, &parts) == step->n_parts;
+	}
+	return true;
 }
 
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)

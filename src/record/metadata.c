@@ -153,13 +153,6 @@ static void put(struct line *l, const char *s, size_t n)
 	l->len += n;
 }
 
-static void put_secret(struct line *l, const char *word, size_t name)
-{
-	put(l, " ", 1);
-	put(l, word, name);
-	put(l, "***", 3);
-}
-
 static void put_word(struct line *l, const char *word)
 {
 	bool plain = *word && !word[strspn(word, PLAIN)];
@@ -199,10 +192,13 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 			option = *arg;
 		if (!strcmp(*arg, "--"))
 			continue;
-		if (is_secret(option, value))
-			put_secret(&l, *arg, (size_t)(value - *arg));
-		else
+		if (!is_secret(option, value)) {
 			put_word(&l, *arg);
+			continue;
+		}
+		put(&l, " ", 1);
+		put(&l, *arg, (size_t)(value - *arg));
+		put(&l, "***", 3);
 	}
 	if (command) {
 		put_word(&l, "--");
@@ -346,20 +342,12 @@ static char *one_line(const char *text)
 	return line;
 }
 
-static char *plain_text(struct json_object *obj)
-{
-	const char *text = obj ? json_object_to_json_string_ext(
-					 obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) :
-				 NULL;
-
-	return text ? strdup(text) : NULL;
-}
-
 /* The settings on its command line and in its environment, as many as fit. */
 static char *settings_of(const struct process *p)
 {
 	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
 	size_t bytes = 0, left_out = 0;
+	const char *plain;
 	char *text;
 
 	if (all && few && p && !model_add_options(&p->cmdline, all))
@@ -377,7 +365,8 @@ static char *settings_of(const struct process *p)
 	}
 	if (left_out)
 		json_object_object_add(few, "left_out", json_object_new_int64((int64_t)left_out));
-	text = plain_text(few);
+	plain = few ? json_object_to_json_string_ext(few, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : NULL;
+	text = plain ? strdup(plain) : NULL;
 	json_object_put(all);
 	json_object_put(few);
 	return text;
@@ -471,18 +460,6 @@ static void clear(struct process *p)
 	p->read = p->will_exec = p->may_choose = false;
 }
 
-static struct process *oldest(struct metadata *m)
-{
-	struct process *p = m->list[0];
-
-	for (size_t i = 1; i < m->n; i++) {
-		if (m->list[i]->used < p->used)
-			p = m->list[i];
-	}
-	clear(p);
-	return p;
-}
-
 /* NULL without memory. */
 static struct process *get(struct metadata *m, uint32_t tgid)
 {
@@ -497,7 +474,10 @@ static struct process *get(struct metadata *m, uint32_t tgid)
 		if (p)
 			m->list[m->n++] = p;
 	} else if (!p) {
-		p = oldest(m);
+		p = m->list[0];
+		for (size_t i = 1; i < m->n; i++)
+			p = m->list[i]->used < p->used ? m->list[i] : p;
+		clear(p);
 	}
 	if (!p)
 		return NULL;

@@ -38,8 +38,7 @@ int events_parse(const char *list, unsigned int *ret_events)
 	char *text = strdup(list), *save = NULL;
 	int err = text ? 0 : -ENOMEM;
 
-	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err;
-		w = strtok_r(NULL, ",", &save)) {
+	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err; w = strtok_r(NULL, ",", &save)) {
 		char sign = *w == '+' || *w == '-' ? *w++ : '+';
 		unsigned int bit = 0;
 
@@ -48,9 +47,8 @@ int events_parse(const char *list, unsigned int *ret_events)
 				bit = event_names[i].bit;
 		}
 		if (!bit) {
-			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
-				  "functions, "
-				  "ipc, memory, irq, cpu, requests, samples, stacks, pmu, messages",
+			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, functions, ipc, memory, irq, cpu, "
+				  "requests, samples, stacks, pmu, messages",
 				w);
 			err = -EINVAL;
 		}
@@ -118,8 +116,7 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 	for (size_t i = 0; i < probes->n; i++) {
 		const struct probe_spec *s = &probes->specs[i];
 
-		if (!s->engine &&
-			(s->role == ROLE_OP || s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE))
+		if (!s->engine && (s->role == ROLE_OP || s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE))
 			return true;
 	}
 	return wants_presets(o);
@@ -137,8 +134,7 @@ bool record_wants_faults(const struct record_options *o)
 }
 
 /* A profile needs the states, and for its counts the calls and faults, whatever the trace shows. */
-void events_configure(
-	const struct record_options *o, const struct probe_table *probes, struct session_config *c)
+void events_configure(const struct record_options *o, const struct probe_table *probes, struct session_config *c)
 {
 	static const struct {
 		unsigned int event, kinds;

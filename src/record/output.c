@@ -189,11 +189,6 @@ static int check_profile(const struct record_options *o)
 	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
 }
 
-static bool is_perfetto(const char *name)
-{
-	return text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz");
-}
-
 /* Says which files will have no samples. */
 static void tell_samples(const struct record_options *o)
 {
@@ -203,7 +198,7 @@ static void tell_samples(const struct record_options *o)
 	if (!(o->events & EVENT_SAMPLES) || o->view || record_by_time(o))
 		return;
 	for (size_t i = 0; i < o->n_outputs; i++) {
-		if (is_perfetto(o->outputs[i]))
+		if (text_has_suffix(o->outputs[i], ".pftrace") || text_has_suffix(o->outputs[i], ".pftrace.gz"))
 			perfetto = true;
 		else
 			json = o->outputs[i];
@@ -279,6 +274,9 @@ int outputs_prepare(const struct record_options *o)
 #define DROPS_MAX 32
 #define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
 
+/* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
+#define KINDS_VITAL (1u << REC_TASK | 1u << REC_STEP | 1u << REC_REQUEST | 1u << REC_GPU_STEP)
+
 /* Records that were dropped because the writer was behind. */
 struct drop {
 	uint64_t from_ns, to_ns;
@@ -299,12 +297,6 @@ struct output {
 };
 
 /* ---- the sink ---- */
-
-/* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
-static bool is_vital(const struct rec_hdr *h)
-{
-	return h->kind == REC_TASK || h->kind == REC_STEP || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP;
-}
 
 static void drop_record(struct output *o, const struct rec_hdr *h)
 {
@@ -342,7 +334,7 @@ static void output_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct output *o = (struct output *)s;
 
-	if (writer_full(o->file.w) && !is_vital(h))
+	if (writer_full(o->file.w) && !(1u << h->kind & KINDS_VITAL))
 		drop_record(o, h);
 	else
 		sink_record(o->format, h->kind == REC_STEP && o->n_drops ? with_drops(o, h, size) : h, size);
@@ -395,17 +387,6 @@ static void output_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
 		counts[k] += ((const struct output *)s)->dropped[k];
 }
 
-static void report_files(const struct output *o)
-{
-	struct stat st;
-
-	if (!o->on_file)
-		return;
-	rotation_report(o->rotation, o->on_file, o->on_file_arg);
-	if (!out_file_is_stdout(o->file.name) && !stat(o->file.name, &st))
-		o->on_file(o->file.name, (uint64_t)st.st_size, o->on_file_arg);
-}
-
 static void output_free(struct output *o)
 {
 	rotation_free(o->rotation);
@@ -417,6 +398,7 @@ static int output_close(struct sink *s, const struct window_totals *t)
 {
 	struct output *o = (struct output *)s;
 	int old_err = rotation_close(o->rotation), end_err = 0;
+	struct stat st;
 	int err = sink_close(o->format, t);
 
 	if (t)
@@ -424,8 +406,11 @@ static int output_close(struct sink *s, const struct window_totals *t)
 	err = err ? err : end_err;
 	if (!err && !(o->file.is_part && t && t->cut))
 		err = out_file_finish(&o->file, t);
-	if (t && !err)
-		report_files(o);
+	if (t && !err && o->on_file) {
+		rotation_report(o->rotation, o->on_file, o->on_file_arg);
+		if (!out_file_is_stdout(o->file.name) && !stat(o->file.name, &st))
+			o->on_file(o->file.name, (uint64_t)st.st_size, o->on_file_arg);
+	}
 	output_free(o);
 	return old_err ? old_err : err;
 }
@@ -463,13 +448,6 @@ int outputs_reopen(const struct sink *s, size_t i)
 }
 
 /* ---- one output ---- */
-
-static const char *message_name(const struct output *o, bool by_time, char buf[PATH_MAX])
-{
-	if (out_file_is_stdout(o->file.name))
-		return "stdout";
-	return by_time ? out_file_part_name(&o->file, buf) : o->file.name;
-}
 
 /* With --max-size an output continues in further files, if it is a regular file. */
 static int set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
@@ -559,40 +537,33 @@ static const struct format traces[] = {
 };
 static const struct format profiles = { "", WRITER_LINES, profile_new, false };
 
-static const struct format *format_of(const char *name, bool profile)
-{
-	const struct format *f = traces;
-
-	if (profile)
-		return &profiles;
-	while (!text_has_suffix(name, f->suffix))
-		f++;
-	return f;
-}
-
 /* number: the index of the output in the recording. */
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
 	unsigned int number, struct sink **ret_sink)
 {
 	struct output *o = calloc(1, sizeof(*o));
 	struct recording mine = *rec;
-	const struct format *format = format_of(name, profile);
+	const struct format *format = profile ? &profiles : traces;
 	char part[PATH_MAX];
-	int err = 0, fd;
+	const char *shown;
+	int err, fd;
 
 	if (!o)
 		return -ENOMEM;
 	o->sink.ops = &output_ops;
 	o->on_file = rec->on_file;
 	o->on_file_arg = rec->on_file_arg;
+	while (!text_has_suffix(name, format->suffix))
+		format++;
 	mine.output = number;
 	mine.et_steps = opt->et_steps;
 	mine.kineto = format->kineto;
 	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, format->mode);
-	if (fd >= 0)
-		err = writer_new(fd, message_name(o, record_by_time(opt), part), format->mode, &o->file.w);
-	else
-		err = fd;
+	err = fd < 0 ? fd : 0;
+	if (!err) {
+		shown = record_by_time(opt) ? out_file_part_name(&o->file, part) : o->file.name;
+		err = writer_new(fd, out_file_is_stdout(name) ? "stdout" : shown, format->mode, &o->file.w);
+	}
 	if (!err) {
 		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
@@ -630,32 +601,23 @@ static int add_output(struct set *set, const struct record_options *o, const str
 	return err;
 }
 
-/* DIR/WHAT_pid<pid>_<ms>.SUFFIX, WHAT_others_, or with -a WHAT_system_; NULL without memory. */
-static char *name_by_time(
-	const struct record_options *o, const char *what, uint32_t tgid, uint64_t ms, const char *suffix)
-{
-	char *name, whose[16];
-
-	if (tgid)
-		snprintf(whose, sizeof(whose), "pid%u", tgid);
-	else
-		snprintf(whose, sizeof(whose), o->all ? "system" : "others");
-	if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, what, whose, ms, suffix) < 0)
-		return NULL;
-	return name;
-}
-
+/* DIR/WHAT_pid<pid>_<ms>.SUFFIX, WHAT_others_, or with -a WHAT_system_. */
 static int add_at(struct set *set, const struct record_options *o, const struct recording *rec, uint64_t ms)
 {
+	char whose[16];
 	int err = 0;
 
+	if (rec->tgid)
+		snprintf(whose, sizeof(whose), "pid%u", rec->tgid);
+	else
+		snprintf(whose, sizeof(whose), o->all ? "system" : "others");
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
 		const char *suffix = profile ? "jsonl" : o->formats[i];
 		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto" : "chakra_trace";
-		char *name = name_by_time(o, profile ? "profile" : trace, rec->tgid, ms, suffix);
+		char *name;
 
-		if (!name)
+		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms, suffix) < 0)
 			return -ENOMEM;
 		err = add_output(set, o, rec, name, profile);
 		free(name);
@@ -676,14 +638,6 @@ static int add_by_time(struct set *set, const struct record_options *o, const st
 	return err;
 }
 
-static int add_view(struct set *set, struct view *v, const struct recording *rec)
-{
-	int err = v->ops->open(v, rec, &set->list[set->n]);
-
-	set->n += !err;
-	return err;
-}
-
 /* requests: what the outputs tell of them. */
 static int open_all(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
 	struct sink **ret_sink)
@@ -699,8 +653,10 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 		err = add_output(&set, o, &own, o->outputs[i], false);
 	if (!err && o->profile)
 		err = add_output(&set, o, &own, o->profile, true);
-	if (!err && o->view) /* which keeps the pointer */
-		err = add_view(&set, o->view, rec);
+	if (!err && o->view) { /* which keeps the pointer */
+		err = o->view->ops->open(o->view, rec, &set.list[set.n]);
+		set.n += !err;
+	}
 	for (size_t i = 0; i < set.n && !err; i++)
 		err = sink_flush(set.list[i]);
 	if (err) {

@@ -80,23 +80,19 @@ static void status_show(struct status *s, const struct windows *w, uint64_t now)
 _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same");
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
-static bool is_compressed(const struct record_options *o)
-{
-	for (size_t i = 0; i < o->n_outputs + o->n_formats; i++) {
-		if (text_has_suffix(i < o->n_outputs ? o->outputs[i] : o->formats[i - o->n_outputs], ".gz"))
-			return true;
-	}
-	return false;
-}
-
 /* What to do about lost records. */
 static const char *lost_why(const struct windows *w, char *buf, size_t size)
 {
+	const struct record_options *o = w->o;
+	bool gz = false;
+
 	if (!w->in->dropped)
 		return "a larger --ring-size or fewer -e keeps up";
+	for (size_t i = 0; i < o->n_outputs + o->n_formats; i++)
+		gz |= text_has_suffix(i < o->n_outputs ? o->outputs[i] : o->formats[i - o->n_outputs], ".gz");
 	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; %s", w->in->dropped,
-		is_compressed(w->o) ? "fewer -e writes less, and without .gz nothing has to be compressed"
-				    : ".gz or fewer -e writes less");
+		gz ? "fewer -e writes less, and without .gz nothing has to be compressed"
+		   : ".gz or fewer -e writes less");
 	return buf;
 }
 

@@ -178,21 +178,13 @@ static int any_mapping(const struct mapped_file *m, void *arg)
 	return 1;
 }
 
-/* One that exits loses its memory before the programs are told (do_exit() in the kernel), and is a zombie later. */
-static bool is_exiting(pid_t pid)
-{
-	int err = process_each_executable(pid, any_mapping, NULL);
-
-	return !err || err == -ESRCH;
-}
-
 /* pidfd was opened before the process was looked at. -ESRCH: it has ended; other -errno, after one line. */
 static int add(struct discover *d, const struct found *f, int pidfd)
 {
 	struct capture *c = d->c;
 	pid_t pid = f->pid;
 	char comm[TASK_COMM_LEN] = "";
-	int err = session_target(c->session, pid) ?: session_watch(c->session);
+	int err = session_target(c->session, pid) ?: session_watch(c->session), mapped = -ESRCH;
 
 	if (err) {
 		session_target_gone(c->session, pid);
@@ -200,7 +192,9 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 		return err;
 	}
 	/* from now on the programs report its exit; it may have exited before, and its number may have been reused */
-	if (has_exited(pidfd) || is_exiting(pid) || tasks_add_process(c->tasks, pid)) {
+	if (!has_exited(pidfd)) /* one that exits loses its memory before the programs are told, see do_exit() in the kernel */
+		mapped = process_each_executable(pid, any_mapping, NULL);
+	if (!mapped || mapped == -ESRCH || tasks_add_process(c->tasks, pid)) {
 		session_target_gone(c->session, pid);
 		return -ESRCH;
 	}
@@ -356,26 +350,20 @@ static int meet(pid_t pid, void *arg)
 	return 0;
 }
 
-static void look_in_cgroup(struct discover *d)
-{
-	int err = cgroup_each_process(d->cgroup, meet, d);
-
-	if (err && !d->told_gone)
-		log_warn("--cgroup: %s: %s", d->cgroup,
-			err == -ENOENT ? "the cgroup has been removed; if there is one of this name again, it is recorded" : strerror(-err));
-	d->told_gone = err;
-}
-
 static void look(struct discover *d)
 {
 	struct others last = d->known;
+	int err;
 
 	forget_ended(d);
 	d->waits = false;
-	if (*d->cgroup)
-		look_in_cgroup(d);
-	else if (process_each(meet, d))
+	err = *d->cgroup ? cgroup_each_process(d->cgroup, meet, d) : process_each(meet, d);
+	if (err && !*d->cgroup)
 		log_debug("--discover: cannot read /proc");
+	else if (err && !d->told_gone)
+		log_warn("--cgroup: %s: %s", d->cgroup,
+			err == -ENOENT ? "the cgroup has been removed; if there is one of this name again, it is recorded" : strerror(-err));
+	d->told_gone = err;
 	sort(&d->next);
 	d->known = d->next;
 	last.n = 0;
@@ -602,15 +590,6 @@ static int check_pids(const struct record_options *o)
 	return 0;
 }
 
-static int check_command(const struct record_options *o)
-{
-	int err = o->command ? command_check(o->command[0]) : 0;
-
-	if (err)
-		log_error("cannot run %s: %s", o->command[0], strerror(-err));
-	return err;
-}
-
 static int check_user(struct targets *t)
 {
 	const char *name = t->o->user;
@@ -632,36 +611,28 @@ int targets_spawn(struct targets *t)
 	static const int as_they_are[3] = { -1, -1, -1 };
 	const struct record_options *o = t->o;
 
-	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are,
-		o->user ? &t->user : NULL, t->environment, &t->cmd);
+	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL, t->environment,
+		&t->cmd);
 }
 
-/* For all processes of -p, before they are looked at, since a number may be reused by another process. */
-static int open_pidfds(struct targets *t)
+int targets_check(struct targets *t)
 {
 	const struct record_options *o = t->o;
+	int err;
 
+	/* for all of them, before they are looked at, since a number may be reused by another process */
 	t->pidfds = calloc(o->n_pids + 1, sizeof(*t->pidfds));
 	if (!t->pidfds)
 		return -ENOMEM;
 	for (size_t i = 0; i < o->n_pids; i++)
 		t->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
-	return 0;
-}
-
-static void close_pidfds(struct targets *t)
-{
-	for (size_t i = 0; t->pidfds && i < t->o->n_pids; i++) {
-		if (t->pidfds[i] >= 0)
-			close(t->pidfds[i]);
+	err = check_pids(o);
+	if (!err && o->command) {
+		err = command_check(o->command[0]);
+		if (err)
+			log_error("cannot run %s: %s", o->command[0], strerror(-err));
 	}
-	free(t->pidfds);
-	t->pidfds = NULL;
-}
-
-int targets_check(struct targets *t)
-{
-	return open_pidfds(t) ?: check_pids(t->o) ?: check_command(t->o) ?: check_user(t);
+	return err ?: check_user(t);
 }
 
 /* ---- attaching ---- */
@@ -786,5 +757,9 @@ int targets_check_ended(const struct targets *t)
 void targets_free(struct targets *t)
 {
 	user_free(&t->user);
-	close_pidfds(t);
+	for (size_t i = 0; t->pidfds && i < t->o->n_pids; i++) {
+		if (t->pidfds[i] >= 0)
+			close(t->pidfds[i]);
+	}
+	free(t->pidfds);
 }

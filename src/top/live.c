@@ -46,36 +46,9 @@ struct live_requests {
 	bool any;
 };
 
-/* NULL without memory. */
-static struct live_requests *live_requests_new(void)
-{
-	return calloc(1, sizeof(struct live_requests));
-}
-
-static void live_requests_free(struct live_requests *lr)
-{
-	free(lr);
-}
-
 static struct entry *entry_of(struct live_requests *lr, const struct step_request *r)
 {
 	return &lr->entries[r->serial % REQUESTS_MAX];
-}
-
-/* Of struct step_requests_ops; only of requests whose rows are known. Times are those of struct step_seen. */
-static void live_requests_begin(struct live_requests *lr, const struct step_request *r)
-{
-	/* the one before it in its slot is over */
-	for (size_t i = 0; i < REQUESTS_MAX; i++) {
-		struct entry *e = &lr->entries[i];
-
-		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
-			e->serial = 0;
-	}
-	*entry_of(lr, r) = (struct entry){
-		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
-	};
-	lr->any = true;
 }
 
 /* Takes the place of the one that was quiet for longest when there is no room. */
@@ -95,34 +68,6 @@ static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint6
 		oldest = &lr->contexts[lr->n_contexts++];
 	*oldest = (struct context){ .tgid = tgid, .context = context };
 	return oldest;
-}
-
-static void live_requests_part(struct live_requests *lr, const struct step_request *r, const struct step_seen *s)
-{
-	struct context *c = context_of(lr, r->tgid, r->context);
-	struct entry *e = entry_of(lr, r);
-
-	c->end = s->end;
-	c->ns = s->end - s->start;
-	if (e->serial == r->serial)
-		e->step_end = s->end;
-}
-
-static void live_requests_first(struct live_requests *lr, const struct step_request *r)
-{
-	struct entry *e = entry_of(lr, r);
-
-	if (e->serial == r->serial)
-		e->first = true;
-	lr->first[lr->n_first++ % FIRST_MAX] = (struct first_token){ r->first_output, step_request_ttft(r), r->tgid };
-}
-
-static void live_requests_mixed(struct live_requests *lr, const struct step_request *r)
-{
-	struct entry *e = entry_of(lr, r);
-
-	if (e->serial == r->serial)
-		e->serial = 0;
 }
 
 static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
@@ -194,8 +139,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
  * Each frame makes the report again from the steps that are kept, so a step is compared with later
  * ones as soon as these exist. Verdicts on steps that were evicted stay.
  */
-#define KEPT_MAX \
-	2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
+#define KEPT_MAX 2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
 #define KEPT_MIN 256 /* kept for comparison, however old they are */
 #define SLOW_MAX 256
 
@@ -207,22 +151,6 @@ struct slow_steps {
 	struct live_slow slow[SLOW_MAX];
 	size_t n_slow;
 };
-
-static int slow_steps_new(struct slow_steps **ret)
-{
-	struct slow_steps *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return -ENOMEM;
-	s->evicted_at = -1;
-	*ret = s;
-	return 0;
-}
-
-static void slow_steps_free(struct slow_steps *s)
-{
-	free(s);
-}
 
 static struct live_step *kept(struct slow_steps *s, size_t i)
 {
@@ -237,23 +165,6 @@ static void evict_first(struct slow_steps *s)
 		s->evicted_at = at;
 	s->first = (s->first + 1) % KEPT_MAX;
 	s->n--;
-}
-
-/* Adds a step; steps come in the order in which they began, as far as it is known. */
-static int slow_steps_add(struct slow_steps *s, const struct live_step *step)
-{
-	if (s->n == KEPT_MAX)
-		evict_first(s);
-	*kept(s, s->n++) = *step;
-	s->added = true;
-	return 0;
-}
-
-static void evict_old(struct slow_steps *s, int64_t now)
-{
-	while (s->n > KEPT_MIN &&
-		ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
-		evict_first(s);
 }
 
 static int model_add(struct model *m, const struct live_step *ls)
@@ -306,12 +217,6 @@ static int compare_slow(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static void slow_sort(struct slow_steps *s)
-{
-	if (s->n_slow)
-		qsort(s->slow, s->n_slow, sizeof(*s->slow), compare_slow);
-}
-
 static int take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
 	const struct slow_step *slow, int64_t now)
 {
@@ -348,7 +253,8 @@ static int judge_process(
 	for (size_t i = 0; !err && i < sum.n_slow; i++)
 		err = take_slow(s, m, p, &sum.slow[i], now);
 	summary_free(&sum);
-	slow_sort(s);
+	if (s->n_slow)
+		qsort(s->slow, s->n_slow, sizeof(*s->slow), compare_slow);
 	return err;
 }
 
@@ -387,7 +293,8 @@ static int slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame
 {
 	int err = 0;
 
-	evict_old(s, now);
+	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
+		evict_first(s);
 	drop_slow(s, now);
 	if (s->added)
 		err = judge(s, now);
@@ -440,10 +347,10 @@ struct live {
 	size_t first_tpot, n_tpot;
 	int64_t values[TPOT_MAX];
 	struct step_requests *requests;
-	struct live_requests *batches;
+	struct live_requests batches;
 	bool parts_seen;           /* the rows of each sequence are known for some step */
 	uint64_t step_prompt_rows; /* prompt rows of the step that `requests` gets now */
-	struct slow_steps *slow;
+	struct slow_steps slow;
 	struct rows ops, syscalls;
 	struct idmap pids;
 	struct live_sums last; /* since the last frame */
@@ -464,30 +371,51 @@ struct live {
 
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct live *l = arg;
+	struct live_requests *lr = &((struct live *)arg)->batches;
 
 	(void)s;
-	if (r->by_parts)
-		live_requests_begin(l->batches, r);
+	if (!r->by_parts) /* only of these the rows are known */
+		return;
+	/* the one before it in its slot is over */
+	for (size_t i = 0; i < REQUESTS_MAX; i++) {
+		struct entry *e = &lr->entries[i];
+
+		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
+			e->serial = 0;
+	}
+	*entry_of(lr, r) = (struct entry){
+		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
+	};
+	lr->any = true;
 }
 
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct live *l = arg;
+	struct entry *e = entry_of(&l->batches, r);
+	struct context *c;
 
 	if (!r->by_parts || !s->n_parts)
 		return;
 	l->step_prompt_rows += p->prompt;
-	live_requests_part(l->batches, r, s);
+	c = context_of(&l->batches, r->tgid, r->context);
+	c->end = s->end;
+	c->ns = s->end - s->start;
+	if (e->serial == r->serial)
+		e->step_end = s->end;
 }
 
 static void on_first(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
+	struct live_requests *lr = &l->batches;
+	struct entry *e = entry_of(lr, r);
 	uint64_t ttft = step_request_ttft(r);
 
+	if (r->by_parts && e->serial == r->serial)
+		e->first = true;
 	if (r->by_parts)
-		live_requests_first(l->batches, r);
+		lr->first[lr->n_first++ % FIRST_MAX] = (struct first_token){ r->first_output, ttft, r->tgid };
 	if (!ttft)
 		return;
 	l->ttft = (int64_t)ttft;
@@ -521,10 +449,11 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 static void on_mixed(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
+	struct entry *e = entry_of(&l->batches, r);
 
 	l->frame.requests.mixed++;
-	if (r->by_parts)
-		live_requests_mixed(l->batches, r);
+	if (r->by_parts && e->serial == r->serial)
+		e->serial = 0;
 	for (size_t i = 0; i < l->n_tpot; i++) {
 		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 
@@ -544,18 +473,13 @@ int live_new(struct live **ret_live)
 		.mixed = on_mixed,
 	};
 	struct live *l = calloc(1, sizeof(*l));
-	int err = l ? slow_steps_new(&l->slow) : -ENOMEM;
+	int err = l ? step_requests_new(NULL, &ops, l, &l->requests) : -ENOMEM;
 
-	if (!err)
-		err = step_requests_new(NULL, &ops, l, &l->requests);
-	if (!err) {
-		l->batches = live_requests_new();
-		err = l->batches ? 0 : -ENOMEM;
-	}
 	if (err) {
 		live_free(l);
 		return err;
 	}
+	l->slow.evicted_at = -1;
 	*ret_live = l;
 	return 0;
 }
@@ -575,9 +499,7 @@ void live_free(struct live *l)
 		return;
 	for (size_t i = 0; i < l->n_queue; i++)
 		free((void *)l->queue[i].s.parts);
-	slow_steps_free(l->slow);
 	step_requests_free(l->requests);
-	live_requests_free(l->batches);
 	rows_free(&l->ops);
 	rows_free(&l->syscalls);
 	idmap_free(&l->pids);
@@ -690,7 +612,13 @@ static int take_step(struct live *l, const struct live_step *s)
 	if (end > lane->end)
 		lane->end = end;
 	err = idmap_set(&l->pids, s->pid, 1);
-	return err ? err : slow_steps_add(l->slow, s);
+	if (err)
+		return err;
+	if (l->slow.n == KEPT_MAX)
+		evict_first(&l->slow);
+	*kept(&l->slow, l->slow.n++) = *s; /* in the order in which they began, as far as it is known */
+	l->slow.added = true;
+	return 0;
 }
 
 static int take_first(struct live *l, size_t n)
@@ -928,9 +856,9 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	f->ttft_tokens = l->ttft_tokens;
 	f->last_lost = f->lost - l->frame_lost;
 	find_tpot(l, now, f);
-	f->has_batches = live_requests_find(l->batches, (uint64_t)now + 1, &f->batches);
+	f->has_batches = live_requests_find(&l->batches, (uint64_t)now + 1, &f->batches);
 	if (!err)
-		err = slow_steps_frame(l->slow, now, f);
+		err = slow_steps_frame(&l->slow, now, f);
 	if (!err)
 		err = rows_sort(&l->ops, last, &f->ops);
 	if (!err)

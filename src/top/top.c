@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <langinfo.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,19 +26,7 @@
 #include "util/exit_code.h"
 #include "util/log.h"
 
-/* ---- the sink that feeds records to the model ---- */
-
-/* The recording has ended: the sink still exists, and its model can still be fed. */
-typedef void (*live_close_cb)(const struct window_totals *t, void *arg);
-
-struct live_sink {
-	struct sink sink;
-	struct live *live;
-	const struct recording *rec;
-	live_close_cb close;
-	void *arg;
-	int err;
-};
+/* ---- a step, as the model takes it ---- */
 
 /* As in the profile: see add_stall() in sink/profile.c. */
 static void take_stall(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
@@ -158,89 +147,6 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 	*ret = ls;
 }
 
-static void live_sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
-{
-	struct live_sink *ls = (struct live_sink *)s;
-	const struct probe_spec *spec;
-	struct live_step step;
-	int err = 0;
-
-	if (rec->kind == REC_GPU_LOAD)
-		live_gpu(ls->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - ls->rec->start_boot_ns),
-			(int64_t)((const struct rec_gpu_load *)rec)->busy_ns);
-	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ls->rec->probes->n)
-		return;
-	if (rec->kind == REC_STEP) {
-		live_step_from(&step, ls->rec, (const struct rec_step *)rec);
-		step.n_parts = step_parts((const struct rec_step *)rec, size, &step.parts);
-		step.parts_left = ((const struct rec_step *)rec)->parts_left;
-		err = live_step(ls->live, &step);
-	} else {
-		spec = &ls->rec->probes->specs[rec->id];
-		if (spec->role == ROLE_OP)
-			err = live_op(ls->live,
-				probe_spec_name(spec, ((const struct rec_function *)rec)->vals),
-				rec->dur_ns);
-	}
-	if (err)
-		ls->err = err;
-}
-
-static void live_sink_loss(struct sink *s, const struct loss *l)
-{
-	if (l->count[REC_STEP])
-		live_lost_steps(((struct live_sink *)s)->live);
-	for (int k = 0; k < REC_KIND_MAX; k++)
-		live_lost(((struct live_sink *)s)->live, l->count[k]);
-}
-
-static void live_sink_settled(struct sink *s)
-{
-	struct live_sink *ls = (struct live_sink *)s;
-	int err = live_settled(ls->live);
-
-	if (err)
-		ls->err = err;
-}
-
-static int live_sink_flush(struct sink *s)
-{
-	return ((struct live_sink *)s)->err;
-}
-
-static int live_sink_close(struct sink *s, const struct window_totals *t)
-{
-	struct live_sink *ls = (struct live_sink *)s;
-	int err = ls->err;
-
-	ls->close(t, ls->arg);
-	free(ls);
-	return err;
-}
-
-static const struct sink_ops sink_ops = {
-	.record = live_sink_record,
-	.loss = live_sink_loss,
-	.settled = live_sink_settled,
-	.flush = live_sink_flush,
-	.close = live_sink_close,
-};
-
-/* `l` and `rec` must outlive it. close: called when the sink is closed. -ENOMEM. */
-static int live_sink_new(struct live *l, const struct recording *rec, live_close_cb close, void *arg,
-	struct sink **ret_sink)
-{
-	struct live_sink *ls = calloc(1, sizeof(*ls));
-
-	if (!ls)
-		return -ENOMEM;
-	*ls = (struct live_sink){
-		.sink.ops = &sink_ops, .live = l, .rec = rec, .close = close, .arg = arg
-	};
-	*ret_sink = &ls->sink;
-	return 0;
-}
-
 /* ---- what is shown ---- */
 
 #define BATCH_WIDTH 100
@@ -249,6 +155,8 @@ static int live_sink_new(struct live *l, const struct recording *rec, live_close
 
 struct top {
 	struct view view;
+	struct sink sink; /* feeds the records to `live` */
+	int err;	  /* of that */
 	const struct record_options *o;
 	const struct top_options *options;
 	const struct recording *rec;
@@ -268,6 +176,11 @@ struct top {
 	int held_stderr, held_command;
 	int stderr_before; /* -1: not redirected */
 };
+
+static struct top *top_of(struct sink *s)
+{
+	return (struct top *)((char *)s - offsetof(struct top, sink));
+}
 
 /* ---- output of others ---- */
 
@@ -440,8 +353,7 @@ static char *render(struct top *t, bool run_only, size_t *ret_len)
 		s.ansi = true;
 		s.message = last_message(t, message);
 		if (!s.message && !s.engines && !t->frame->run.steps)
-			s.message =
-				"no preset fits, so no steps are seen: see inftrace engines -p PID";
+			s.message = "no preset fits, so no steps are seen: see inftrace engines -p PID";
 		snprintf(keys, sizeof(keys), "%sq quit  p %s  o %s first",
 			t->paused ? "PAUSED  " : "", t->paused ? "goes on" : "pause",
 			parts[next_part(t)]);
@@ -499,8 +411,7 @@ static int next_frame(struct top *t, uint64_t now_ns, bool last)
 
 	err = take_syscalls(t);
 	if (!err)
-		err = live_frame(
-			t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
+		err = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
 	if (err)
 		log_error("out of memory");
 	return err;
@@ -585,35 +496,83 @@ static void top_signal(struct view *v, int signo)
 	show(t);
 }
 
-/* Prints the final words when the run is over. */
-static void top_close(const struct window_totals *totals, void *arg)
-{
-	struct top *t = arg;
+/* ---- the sink ---- */
 
-	if (!totals)
+static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+	struct top *t = top_of(s);
+	const struct probe_spec *spec;
+	struct live_step step;
+	int err = 0;
+
+	if (rec->kind == REC_GPU_LOAD)
+		live_gpu(t->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - t->rec->start_boot_ns),
+			(int64_t)((const struct rec_gpu_load *)rec)->busy_ns);
+	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= t->rec->probes->n)
 		return;
-	if (t->term)
+	if (rec->kind == REC_STEP) {
+		live_step_from(&step, t->rec, (const struct rec_step *)rec);
+		step.n_parts = step_parts((const struct rec_step *)rec, size, &step.parts);
+		step.parts_left = ((const struct rec_step *)rec)->parts_left;
+		err = live_step(t->live, &step);
+	} else {
+		spec = &t->rec->probes->specs[rec->id];
+		if (spec->role == ROLE_OP)
+			err = live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals), rec->dur_ns);
+	}
+	if (err)
+		t->err = err;
+}
+
+static void on_loss(struct sink *s, const struct loss *l)
+{
+	if (l->count[REC_STEP])
+		live_lost_steps(top_of(s)->live);
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		live_lost(top_of(s)->live, l->count[k]);
+}
+
+static void on_settled(struct sink *s)
+{
+	int err = live_settled(top_of(s)->live);
+
+	if (err)
+		top_of(s)->err = err;
+}
+
+static int on_flush(struct sink *s)
+{
+	return top_of(s)->err;
+}
+
+/* Prepares the final words, which are printed once the command has written its last. */
+static int on_close(struct sink *s, const struct window_totals *totals)
+{
+	struct top *t = top_of(s);
+
+	if (totals && t->term)
 		term_leave(t->term);
 	/* if a number of blocks was asked for, there are no others */
-	if ((t->options->count && t->shown >= t->options->count && !t->term) ||
-		next_frame(t, totals->close_ns, true))
-		return;
-	/* printed once the command has written its last */
-	t->last_words = render(t, true, &t->last_len);
+	if (totals && (!t->options->count || t->shown < t->options->count || t->term) && !next_frame(t, totals->close_ns, true))
+		t->last_words = render(t, true, &t->last_len);
+	return t->err;
 }
 
 static int top_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
 {
+	static const struct sink_ops ops = {
+		.record = on_record,
+		.loss = on_loss,
+		.settled = on_settled,
+		.flush = on_flush,
+		.close = on_close,
+	};
 	struct top *t = (struct top *)v;
 	uint64_t first = t->options->delay_ns;
-	int err;
 
 	t->rec = rec;
-	err = live_sink_new(t->live, rec, top_close, t, ret_sink);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
+	t->sink.ops = &ops;
+	*ret_sink = &t->sink;
 	if (t->term) {
 		if (first > FIRST_FRAME_NS && !t->options->count)
 			first = FIRST_FRAME_NS;
