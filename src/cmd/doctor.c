@@ -12,7 +12,7 @@
 #include "capture/features.h"
 #include "cmd/cmd.h"
 #include "engine/engine.h"
-#include "record/envhash.h"
+#include "record/metadata.h"
 #include "target/process.h"
 #include "util/log.h"
 #include "util/parse.h"

@@ -8,13 +8,16 @@
 #define INFTRACE_RECORD_METADATA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "record/options.h"
 #include "sink/profile.h"
+#include "target/elf.h"
 #include "target/process.h"
 
 struct metadata;
+struct probe_table;
 
 /* `o` and `probes` must outlive it. */
 int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata);
@@ -34,6 +37,40 @@ const struct profile_meta *metadata_of(void *m, uint32_t tgid);
 
 /* Whether the text is a JSON object and nothing else. */
 bool metadata_flags_ok(const char *text);
+
+/* ---- the hash: equal for two runs if their kernels, hardware, engines and settings were (docs/profile-schema.md) ---- */
+
+#define ENV_HASH_UNKNOWN "sha256:unknown"
+#define ENV_HASH_MAX sizeof("sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+#define ENV_LIBRARIES_MAX 32
+
+struct env_library {
+	char *name; /* as the linker recorded it, or that of the program's file */
+	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
+};
+
+/*
+ * The program of a process, and the files that a preset claims among it and the libraries that it is linked with. What it
+ * loads itself is left out: when that happens, and what of it, differs from run to run. The order does not matter.
+ */
+struct env_program {
+	char exe[ELF_BUILD_ID_MAX];
+	struct env_library libraries[ENV_LIBRARIES_MAX];
+	size_t n;
+};
+
+/*
+ * environ NULL: variables are left out. Only those presets count that claim one of the libraries. Returns the canonical JSON
+ * (malloc()ed) and its hash; either may be NULL. -ENOMEM; the hash then says that it is unknown.
+ */
+int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
+	char hash[ENV_HASH_MAX]);
+
+/* Whether it is 64 hexadecimal digits, with or without "sha256:" before them. */
+bool env_hash_ok(const char *text);
+
+/* env_hash() of a process now. -ESRCH, -EACCES and the like if it cannot be read. */
+int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX]);
 
 /* ---- settings where no option is given: from our environment, then from a target's ---- */
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "engine/engine.h"
-#include "record/envhash.h"
+#include "record/metadata.h"
 #include "target/elf.h"
 #include "target/needed.h"
 #include "unit.h"
