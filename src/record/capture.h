@@ -40,21 +40,17 @@ struct capture {
 	struct prices prices;
 };
 
-/* Checks that the kernel and the privileges allow it. Prints one line on failure; -EPERM, -EOPNOTSUPP. */
+/* Whether the kernel and the privileges allow it. Prints one line on failure; -EPERM, -EOPNOTSUPP. */
 int capture_check(struct capture *c);
 
 /* Prepares what the options ask for, as far as that needs no kernel; prints one line on failure. */
 int capture_prepare(struct capture *c, const struct record_options *o);
 
-/* Starts the process that reads symbols. Call it before there is anything of which that process should
- * not have a copy. */
+/* Start the processes that read symbols and unwind tables: before there is anything that they should have no copy of. */
 int capture_start_inspector(struct capture *c, const struct record_options *o);
-
-/* Likewise the one that reads how to unwind stacks. */
 int capture_start_stacks(struct capture *c, const struct record_options *o);
 
-/* capture_calibrate() begins to measure what hits of the programs cost, capture_calibrated() waits for it. Without one,
- * costs are not reported. */
+/* Begins to measure what hits of the programs cost, and waits for it. Otherwise costs are not reported. */
 void capture_calibrate(struct capture *c);
 void capture_calibrated(struct capture *c);
 

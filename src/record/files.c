@@ -31,8 +31,7 @@ const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX])
 	return buf;
 }
 
-/* Creates a file that is not yet complete. Returns its descriptor, or -EEXIST: the name is taken,
- * perhaps by an incomplete file of another recording. Prints one line on any other failure. */
+/* -EEXIST: the name is taken, perhaps by a part of another recording. Prints one line on any other failure. */
 static int out_file_create_part(const char *name, int flags)
 {
 	char part[PATH_MAX], why[OUTFILE_WHY_MAX] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The files that a recording writes. Until one is complete it may have the name of a part: its own with ".part" appended. */
+/* The files that a recording writes. Until one is complete it may have the name of a part: with ".part" appended. */
 #ifndef INFTRACE_RECORD_FILES_H
 #define INFTRACE_RECORD_FILES_H
 
@@ -23,8 +23,8 @@ struct out_file {
 
 bool out_file_is_stdout(const char *name);
 
-/* Opens the file `name`; part: under the name of a part, which must not exist. Returns a descriptor,
- * -EEXIST, or another error, for which one line has been printed. Drop *ret_file in any case. */
+/* part: opens it under the name of a part, which must not exist. Returns a descriptor, -EEXIST, or another error,
+ * for which one line has been printed. Drop *ret_file in any case. */
 int out_file_open(const char *name, int flags, bool part, struct out_file *ret_file);
 
 /* Claims a trace, which is written from the beginning, by one recording at a time. Prints one line on failure. */
@@ -44,9 +44,9 @@ void out_file_drop(struct out_file *f, int fd);
 
 /* ---- --max-size: an output continues in a new file when one has reached that size ---- */
 
-/* trace.json, trace.2.json, trace.3.json, ... Numbers that are taken are skipped: files of earlier runs are not overwritten. */
+/* trace.json, trace.2.json, trace.3.json, ... Numbers that are taken are skipped, and nothing is overwritten. */
 
-/* name: of the first file. part: files have the name of a part until they are complete; otherwise until they have content. */
+/* name: of the first file. part: until files are complete they have the name of a part, not only until they have content. */
 int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
 	struct rotation **ret_rotation);
 
@@ -59,9 +59,8 @@ int rotation_create(struct rotation *r, struct out_file *ret_file);
 /* What the first file held before is not ours to delete. */
 void rotation_keep_first(struct rotation *r);
 
-/* Call with each record, and with `flush` several times a second: the format continues in the next file
- * when it is time to. The rest of the previous one is written meanwhile. Returns the first error of the
- * complete files, or of one that cannot be created; do not call it again after that. */
+/* Call with each record, and with `flush` several times a second: continues in the next file when it is time to, while
+ * the rest of the previous one is written. Call it no more after an error, which may be that of a previous file. */
 int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, bool flush);
 
 /* Waits for the previous file. */

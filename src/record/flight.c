@@ -233,10 +233,8 @@ static int look_at_threads(struct recorder *rec)
 
 /* ---- batches ---- */
 
-/*
- * The memory that the outputs of a process take: the maximum as measured, and for few records the pages
- * that they touch. The number of processes written at a time is limited so that it stays within bounds.
- */
+/* The memory that the outputs of a process take, which limits how many are written at a time: the maximum as
+ * measured, and for few records the pages that they touch. */
 static const struct {
 	const char *format;
 	uint32_t least, most; /* bytes */
@@ -346,10 +344,7 @@ static int open_batch(struct recorder *rec)
 
 /* ---- a dump ---- */
 
-/*
- * The beginning of a span that began before the dump's first instant cannot be shown; nor can a wake-up that the
- * waker did after it was looked at.
- */
+/* A dump can show neither a beginning before its first instant, nor a wake-up by a thread after that was looked at. */
 static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	static union {
@@ -604,8 +599,7 @@ static int close_batch(struct recorder *rec)
 	return flight_dump_again(rec->flight, &rec->dump.names) ?: open_batch(rec);
 }
 
-/* Does a part of the work. Returns 1 when the dump is complete. Closing a file waits for the disk, so
- * little must be left to write by then. */
+/* Returns 1 when the dump is complete. Closing a file waits for the disk, so little must be left to write by then. */
 static int work(struct recorder *rec, uint64_t until)
 {
 	int err;

@@ -30,12 +30,11 @@ void recorder_free(struct recorder *rec);
 /* The sink for the records of the window. It belongs to the recorder: closing it does nothing. */
 struct sink *recorder_sink(struct recorder *rec);
 
-/* Requests a dump, of all that there is or the last steps or time of it. It begins with the next round, or when the current one has ended. id: the client
- * of the control socket to tell when it is done; 0: none. -EBUSY: too many are waiting. */
+/* Requests a dump, of everything or of its last steps or time, for the next round, or after the current dump. id:
+ * the client of the control socket that waits for it; 0: none. -EBUSY: too many are waiting. */
 int recorder_request(struct recorder *rec, const char *reason, struct last last, uint64_t id);
 
-/* Does some milliseconds of the work, between two drains. An error ends the run; a dump that could not
- * be written is no such error. */
+/* Works for some milliseconds, between two drains. An error ends the run, but not one of writing a dump. */
 int recorder_round(struct recorder *rec, uint64_t now_ns);
 
 /* Whether the next round should come at once. */

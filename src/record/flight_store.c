@@ -11,8 +11,7 @@
 
 /* ---- spans in flight ---- */
 
-/* A program reads the clock a moment before others can see what it changes, so a span can seem to have ended this
- * much before the instant at which it was still seen open. */
+/* A program reads the clock before others see its change: a span that was seen open can have ended this much before. */
 #define CLOCK_SLACK_NS 10000
 
 /* The kinds of spans of a thread's time, which nest. */
@@ -174,8 +173,7 @@ static uint32_t nested_kind(const struct rec_hdr *h)
 	return h->kind == REC_STEP ? REC_FUNCTION : h->kind; /* the call of a step may be reported as either */
 }
 
-/* Compares no ids but those of functions, since it may not be known yet why a thread is off the CPU, and a thread
- * is in one fault and one system call at a time. */
+/* Only functions have ids: why a thread is off the CPU may not be known, and it is in one fault or call at a time. */
 static bool is_same_span(const struct rec_hdr *a, const struct rec_hdr *b)
 {
 	return a->start_ns == b->start_ns && nested_kind(a) == nested_kind(b) &&
@@ -366,8 +364,7 @@ static void free_chunk(struct flight *f, struct chunk *c)
 	f->n_warm++;
 }
 
-/* Removes the oldest chunk from the store. One that is not yet handed over is kept for the dump,
- * still linked to the next, and freed after that. */
+/* One that is not yet handed over is kept for the dump, still linked to the next, and freed after that. */
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
@@ -386,10 +383,8 @@ static void evict_oldest(struct flight *f)
 		free_chunk(f, c);
 }
 
-/*
- * Makes n chunks free. The newest is never evicted: without a dump there are more chunks than that,
- * and a dump begins with spare ones, so by the time they run out there are chunks after it.
- */
+/* Makes n chunks free. The newest is never evicted: without a dump there are more chunks than that, and a dump
+ * begins with spare ones, so by the time they run out there are chunks after it. */
 static void make_free(struct flight *f, unsigned int n)
 {
 	while (f->n_warm + f->n_cold < n)

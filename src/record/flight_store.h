@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The store of the flight recorder: the newest records, in the order in which they were drained, in
- * memory of a fixed size. Used by one thread, which appends records between the parts of a dump.
- *
- * After the horizon nothing is missing: it is the latest end (start + duration) of a record that
- * has left the store. Every appended record that ended after the horizon is in the store; some of
- * those that ended at or before it may be.
+ * The store of the flight recorder: the newest records, in the order in which they were drained, in memory of a fixed
+ * size. One thread uses it, and appends records between the parts of a dump. All records are there that ended after the
+ * horizon: the latest end (start + duration) of one that has left the store.
  */
 #ifndef INFTRACE_RECORD_FLIGHT_STORE_H
 #define INFTRACE_RECORD_FLIGHT_STORE_H
@@ -37,23 +34,18 @@ struct flight_stats {
 
 struct flight_dump {
 	uint64_t horizon_ns; /* of the dump, as above; 0: it has everything since the start */
-	/* The names at the record that is being handed over. Owned by the store, valid until the
-	 * dump ends. */
-	struct tasks *names;
+	struct tasks *names; /* at the record that is being handed over; of the store, until the dump ends */
 };
 
 /*
- * Makes a store of at most `bytes` (FLIGHT_BYTES_MIN to _MAX) of memory, including its bookkeeping;
- * pages are allocated on first use. keep_ns, unless 0: keeps what ended within that time, and takes
- * and returns memory for that, up to `bytes`; if that is not enough, it keeps what fits. `tasks`:
- * the current names, which are copied. The table of names does not count towards `bytes`. Free with
- * flight_free(). -EINVAL, -ENOMEM.
+ * Makes a store of at most `bytes` (FLIGHT_BYTES_MIN to _MAX) of memory, without its names; pages are allocated on
+ * first use. keep_ns, unless 0: keeps what ended within that time, as far as it fits, and returns memory. `tasks`: the
+ * current names, which are copied. -EINVAL, -ENOMEM.
  */
 int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
 void flight_free(struct flight *f);
 
-/* Adds a copy of a record; without room the oldest are evicted. REC_MAPPED is left out. -EINVAL: an
- * invalid kind or size, and nothing was added. */
+/* Adds a copy of a record, but REC_MAPPED; without room the oldest are evicted. -EINVAL: an invalid kind or size. */
 int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size);
 
 /* With keep_ns: drops what ended longer ago. now_ns: CLOCK_BOOTTIME. For every turn of the loop. */
@@ -62,39 +54,25 @@ void flight_expire(struct flight *f, uint64_t now_ns);
 void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats);
 
 /*
- * Begins a dump of everything in the store; with keep_ns, of what ended within that time before
- * at_ns (the trigger). Nothing of it is lost to records that are appended while the dump runs: they
- * go elsewhere, and if there is no room, the oldest of them are evicted (and with them the dump's,
- * for any later dump). `live`: the source of names of threads that belong to no target; NULL: from
- * /proc when they first occur. -EBUSY while a dump runs, -ENOMEM.
+ * Begins a dump of the store; with keep_ns, of what ended within that time before at_ns (the trigger). It loses nothing
+ * to records that are appended meanwhile: without room the oldest of those are evicted (and the dump's, for any later
+ * dump). `live` has the names of threads of no target; NULL: they come from /proc. -EBUSY while a dump runs, -ENOMEM.
  */
 int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
 
-/*
- * Makes the running dump one of the last n steps that have ended, from the beginning of the first of them, or of what ended within
- * so many nanoseconds before at_ns: raises the horizon. Call before any of the functions below. -ENOMEM.
- */
+/* Raises the horizon to the beginning of the last n steps, or to so long before at_ns. Call it first. -ENOMEM. */
 int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump);
 
-/*
- * Whether the dump has a record of the span that `open` reports as still open, which ended at
- * since_ns or later: one with the same thread, kind and start, and id where a thread can have
- * several. Call before the first flight_dump_next(); fast as long as since_ns stays the same.
- */
+/* Whether the dump has a record of the span that `open` reports as still open, which ended at since_ns or later: of the
+ * same thread, kind and start, and id where there can be several. Before flight_dump_next(); fast for one since_ns. */
 bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns);
 
-/*
- * Hands over the next records of the dump that ended after its horizon, oldest first; looks at no
- * more than max_records, so it may hand over fewer. The callback may append. Returns 1 while there
- * may be more, 0 when all were handed over. What was handed over stays in the store as its oldest.
- */
+/* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The
+ * callback may append. Returns 1 while there may be more. What was handed over stays in the store as its oldest. */
 int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max_records);
 
-/*
- * A dump in several passes, each of which hands over all records, for when the outputs of all
- * processes at once would take too much memory. Until the last pass what was handed over takes up
- * room for new records.
- */
+/* A dump in several passes, each with all records, for when the outputs of all processes at once would take too much
+ * memory. Until the last pass what was handed over takes up room for new records. */
 struct flight_process {
 	struct thread_entry tgid;
 	uint64_t records; /* how many of it will be handed over */
@@ -103,24 +81,20 @@ struct flight_process {
 /* Adds the processes in the dump's records to a map of them. Call before the first flight_dump_next(). -ENOMEM. */
 int flight_dump_processes(struct flight *f, struct thread_map *processes);
 
-/* Sets the number of passes, otherwise one. Call before the first flight_dump_next(). -ENOMEM: the
- * dump must be ended. */
+/* Sets the number of passes, before the first flight_dump_next(). -ENOMEM: the dump must be ended. */
 int flight_dump_passes(struct flight *f, unsigned int n);
 
-/* Begins the next pass, after flight_dump_next() has returned 0. ret_names: as in struct
- * flight_dump; those of the previous pass are gone. -ENOMEM. */
+/* Begins the next pass, after flight_dump_next() has returned 0, with other names. -ENOMEM. */
 int flight_dump_again(struct flight *f, struct tasks **ret_names);
 
-/* Ends the dump, whether or not everything was handed over. */
 void flight_dump_end(struct flight *f);
 
 /* ---- spans in flight ---- */
 
 /*
- * What threads have in flight when a dump begins, and how it fits together with the records that are kept.
- * The threads keep running while they are looked at and while the rings are emptied after that, so some of what was
- * open has ended by then, with a record of its own. For each thread the dump shows its state at the instant at which it
- * was looked at: what ends later is left to the next dump.
+ * What threads have in flight when a dump begins. They keep running while they are looked at and while the rings are
+ * emptied after that, so some of it has ended by then, with a record of its own. A dump shows each thread as of the
+ * instant at which it was looked at: what ends later is left to the next dump.
  */
 int in_flight_new(struct in_flight **ret_in_flight);
 void in_flight_free(struct in_flight *f);

@@ -159,7 +159,7 @@ static int watch(const struct gpu *g, int fd)
 	return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-/* Abstract: there is no file that has to be removed, or that another user could replace. A name is one of a network namespace. */
+/* Abstract, in a network namespace: there is no file that has to be removed, or that another user could replace. */
 static int listen_at_name(struct gpu *g)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -315,8 +315,7 @@ static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 	g->pending[g->n_pending++] = *p;
 }
 
-/* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. *left: how many more are
- * accepted at this turn. -EAGAIN: none. */
+/* The descriptor of the next agent that has connected; -EAGAIN: none. *left: how many more are accepted at this turn. */
 static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 {
 	struct gpu_pending p;
@@ -468,7 +467,7 @@ static bool get_bytes(const struct places *p, const struct probe_spec *s, const 
 	return true;
 }
 
-/* Two handles are no addresses: 1 stands for the same stream as 0 does, and 2 for one that each thread has of its own. */
+/* Two handles are no addresses: 1 stands for the same stream as 0 does, and 2 for one of each thread. */
 static uint64_t stream_of(uint64_t handle, uint32_t tid)
 {
 	return handle == 1 ? 0 : handle == 2 ? 2 | (uint64_t)tid << 32

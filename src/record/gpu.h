@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * record --gpu: the processes whose agents have connected, and what their GPUs did. An agent is a library in the process
- * (gpu/hand_over.h), which the CUDA driver loads: nothing is known of a GPU before a process starts to use one.
- */
+/* record --gpu: the processes whose agents have connected, and what their GPUs did. An agent is a library
+ * (gpu/hand_over.h) that the CUDA driver loads: nothing is known of a GPU before a process starts to use one. */
 #ifndef INFTRACE_RECORD_GPU_H
 #define INFTRACE_RECORD_GPU_H
 
@@ -41,35 +39,28 @@ void gpu_free(struct gpu *g);
 /* NAME=VALUE for the environment of the COMMAND; ends with NULL. */
 const char *const *gpu_environment(const struct gpu *g);
 
-/* Begins to bring the agent into processes that run, which changes them, once, while privileges are there. A line is printed for each
- * failure, later: then only its CPU side is recorded. */
+/* Begins to bring the agent into processes that run, with our privileges. Prints a line for each failure, later. */
 void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, size_t n);
 
 /* How full the fullest ring is, in percent. May be called by another thread. */
 unsigned int gpu_fill(struct gpu *g);
 
-/* To be polled; g NULL: -1. */
-int gpu_fd(const struct gpu *g);
-
+int gpu_fd(const struct gpu *g); /* to be polled; g NULL: -1 */
 const struct gpu_info *gpu_get_info(const struct gpu *g);
 
 /* The agents collect from now on. */
 void gpu_start(struct gpu *g);
-/* They stop: hands over what is left, for which it waits up to two seconds; what began after end_ns, until when calls are recorded, is left
- * out. The second time it does nothing. */
+/* They stop. Waits up to two seconds for what is left of before end_ns, the first time. */
 void gpu_stop(struct gpu *g, uint64_t end_ns);
 
 /* Takes a call or a step; s: its probe. */
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r);
 void gpu_step(struct gpu *g, const struct rec_step *r);
 
-/* Accepts agents, and takes what they have sent. drained: calls and steps have all been taken. Returns whether there is more. */
+/* Takes what agents have sent, also new ones. drained: all calls and steps were taken. Returns whether there is more. */
 bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained);
 
-/* Records that are missing so far. */
-uint64_t gpu_lost(const struct gpu *g);
-
-/* The messages at the end. */
+uint64_t gpu_lost(const struct gpu *g); /* records so far */
 void gpu_summary(struct gpu *g);
 
 /* ---- what a call launches or waits for, from the arguments that its preset names ---- */

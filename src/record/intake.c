@@ -36,8 +36,7 @@ void intake_close(struct intake *in)
 
 /* ---- one record ---- */
 
-/* Learns of threads that were born after the control ring was drained last: their record is in it,
- * since it was sent before this one. */
+/* Learns of threads that were born since the control ring was drained: their record is in it. */
 static void meet_threads(struct intake *in, const struct rec_hdr *h)
 {
 	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;

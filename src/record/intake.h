@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The way of records from the session to a sink: the life of tasks, strings, checks, names, the limit of steps,
- * the sink. Losses go the same way.
- */
+/* The way of records and losses from the session to a sink: tasks, strings, checks, names, the limit of steps. */
 #ifndef INFTRACE_RECORD_INTAKE_H
 #define INFTRACE_RECORD_INTAKE_H
 
@@ -42,10 +39,8 @@ struct intake {
 void intake_open(struct intake *in, struct sink *s, struct window_totals *totals, uint64_t now_ns);
 void intake_close(struct intake *in);
 
-/* Takes a record; a record_cb with the intake as its argument. */
+/* Takes a record; one that was made in user space, for the open window. arg: the intake. */
 void intake_record(const struct rec_hdr *h, size_t size, void *arg);
-
-/* Takes a record that was made in user space, for the open window; a record_cb, too. */
 void intake_made(const struct rec_hdr *h, size_t size, void *arg);
 
 /* Hands over the stacks of all samples so far, and waits for them. */
@@ -60,8 +55,7 @@ void intake_release(struct intake *in);
 /* Counts what has been lost so far, and tells the sink. */
 void intake_check_loss(struct intake *in, uint64_t now_ns);
 
-/* Completes the record as sinks expect it: a call without its strings, for which there was no room, gets empty
- * ones. Valid until the next call. */
+/* Gives a call without its strings, for which there was no room, empty ones. Valid until the next call. */
 const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size);
 
 /* The sum of counts per kind. */

@@ -556,10 +556,7 @@ static int add_fd(const struct pace *p, int fd)
 	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-/*
- * Edge-triggered: the control ring is readable whenever a thread was born or has exited, but its reader is woken only
- * for what is urgent.
- */
+/* Edge-triggered: the control ring is readable when a thread was born, and wakes its reader only for what is urgent. */
 static int open_epoll(struct pace *p, const struct pollfd *fds, nfds_t n_fds)
 {
 	int err;
@@ -604,7 +601,7 @@ int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *
 	pthread_cond_init(&p->yielded, NULL);
 	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
 	if (!err) {
-		/* one that has to wait for a CPU itself cannot see that others wait too long: this one goes before all, for some us */
+		/* one that waits for a CPU itself cannot see that others wait too long: this goes before all, for some us */
 		err = -pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
 		if (err)
 			end_thread(p);

@@ -82,8 +82,7 @@ struct overhead {
 
 struct overhead *overhead_new(struct capture *c, uint64_t budget);
 
-/* Takes a step. Returns it as sinks should show it, valid until the next call: time at barriers that were left out counts as
- * time on the CPU. */
+/* Returns a step as sinks should show it, until the next call: time at barriers left out counts as on the CPU. */
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size);
 
 /* What nothing turns off although it may cost much, to be added to that; "": nothing. counts: there are counters. */
@@ -101,8 +100,8 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
 /* ---- --max-steps-per-process ---- */
 
 /*
- * What a process does after its last step of a window is left out. Records come in any order, so steps are held until all
- * earlier ones must have arrived; others that began after the last step are kept if they arrive before it is known as such.
+ * What a process does after its last step of a window is left out. Records come in any order, so steps are held until
+ * all earlier ones must have arrived; other records that come before the last step is known as such are kept.
  */
 int step_limit_new(uint32_t steps, struct step_limit **ret_limit);
 void step_limit_free(struct step_limit *l);
@@ -129,20 +128,14 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 /* ---- yielding to what is recorded ---- */
 
 /*
- * The thread of the loop and those that write files yield to
- * all others (util/yield.h) while nothing is urgent, so on a CPU with something else to do they may not run for long.
- * A small thread, which goes before all others, wakes up when the loop has not come back for a while, and makes them
- * run normally when
- *
- *   - a ring is more than half full,
- *   - something has happened that the loop waits for: a signal, a new process, input,
- *   - the loop is late.
- *
- * They yield again when the rings are empty and the files' writers have caught up.
+ * The thread of the loop and those that write files yield to all others (util/yield.h) while nothing is urgent, so on a
+ * CPU with something else to do they may not run for long. A small thread, which goes before all others, wakes up when
+ * the loop has not come back for a while, and makes them run normally when a ring is more than half full, something has
+ * happened that the loop waits for, or it is late. They yield again when the rings are empty and the writers are done.
  */
 
-/* Call in the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called from another thread.
- * -errno: no thread can watch, and nothing yields. */
+/* Call in the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called from another
+ * thread. -errno: no thread can watch, and nothing yields. */
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace);
 
 /* From now on nothing yields. */

@@ -77,10 +77,7 @@ static struct json_object *env_json_string(const char *s)
 	return obj;
 }
 
-/*
- * Both take over the value and keep the first error in *err, so that a caller can build a whole
- * tree and check once. json-c keeps the order of insertion: keys are added in their order.
- */
+/* Both take over the value, and set *err, so that a caller checks a whole tree once. json-c keeps the order of keys. */
 static void add(struct json_object *obj, const char *key, struct json_object *value, int *err)
 {
 	if (obj && value && !json_object_object_add(obj, key, value))

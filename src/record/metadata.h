@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What each process's lines of the profile say about the run: commit, model, concurrency, settings, and
- * the hash of the environment. It comes from the options, else our environment, else the process itself,
- * which is read when it begins, since it may be gone later, and again when its first line is written.
+ * What a process's lines of the profile say about the run: commit, model, concurrency, settings, and the hash of the
+ * environment. It comes from the options, else our environment, else the process itself, which is read when it begins,
+ * since it may be gone later, and again when its first line is written.
  */
 #ifndef INFTRACE_RECORD_METADATA_H
 #define INFTRACE_RECORD_METADATA_H
@@ -31,14 +31,13 @@ void metadata_process(struct metadata *m, pid_t pid);
 /* A command of ours that will call exec, with our environment: it may end before anybody looks. */
 void metadata_command(struct metadata *m, pid_t pid, char **argv);
 
-/* tgid 0: for a line about no process in particular, with what is common to all. Owned by m, and valid
- * until the next call. */
+/* tgid 0: for a line about no process in particular. Valid until the next call. */
 const struct profile_meta *metadata_of(void *m, uint32_t tgid);
 
 /* Whether the text is a JSON object and nothing else. */
 bool metadata_flags_ok(const char *text);
 
-/* ---- the hash: equal for two runs if their kernels, hardware, engines and settings were (docs/profile-schema.md) ---- */
+/* ---- the hash, equal for two runs if their kernels, hardware, engines and settings are: docs/profile-schema.md ---- */
 
 #define ENV_HASH_UNKNOWN "sha256:unknown"
 #define ENV_HASH_MAX sizeof("sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
@@ -49,20 +48,16 @@ struct env_library {
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 
-/*
- * The program of a process, and the files that a preset claims among it and the libraries that it is linked with. What it
- * loads itself is left out: when that happens, and what of it, differs from run to run. The order does not matter.
- */
+/* The program of a process, and what a preset claims of it and the libraries that it is linked with, in no order.
+ * What it loads itself differs from run to run, and is left out. */
 struct env_program {
 	char exe[ELF_BUILD_ID_MAX];
 	struct env_library libraries[ENV_LIBRARIES_MAX];
 	size_t n;
 };
 
-/*
- * environ NULL: variables are left out. Only those presets count that claim one of the libraries. Returns the canonical JSON
- * (malloc()ed) and its hash; either may be NULL. -ENOMEM; the hash then says that it is unknown.
- */
+/* environ NULL: no variables. Presets count that claim one of the libraries. Returns the canonical JSON (malloc()ed)
+ * and its hash; either may be NULL. -ENOMEM; the hash then says that it is unknown. */
 int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
 	char hash[ENV_HASH_MAX]);
 
@@ -91,10 +86,7 @@ void environment_free(struct environment *e);
 /* The same from the environment of the process. */
 const char *environment_theirs(const struct environment *e, const char *name);
 
-/*
- * Looks for a variable under two names, ours and that of another tool: in our environment, then in
- * theirs. NULL: not set; or it is one of VLLM_CHAKRA_*, and VLLM_CHAKRA_TRACE=0 switches them off.
- */
+/* A variable under our name or another tool's, in our environment, then theirs. VLLM_CHAKRA_TRACE=0 switches those off. */
 struct variable {
 	const char *name, *value;
 	pid_t pid; /* whose environment; 0: ours */
@@ -113,11 +105,8 @@ const char *environment_whose(const struct variable *v, char buf[32]);
 
 #define COMMAND_LINE_MAX 1024
 
-/*
- * How the recording was started, for its files: the words of argv, quoted for a shell where needed. Of a COMMAND
- * (a place in argv; NULL: none) only the program, since its arguments may hold prompts; possible secrets become
- * "***". Cut with "..." at COMMAND_LINE_MAX. Returns text.
- */
+/* How the recording was started: the words of argv, quoted for a shell, without possible secrets, or "...". Of a COMMAND
+ * (a place in argv; NULL: none) only the program, since its arguments may hold prompts. Returns text. */
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX]);
 
 #endif

@@ -107,8 +107,7 @@ static bool wants_presets(const struct record_options *o)
 	return record_wants_trace(o) || o->op_detail || o->gpu || o->events & EVENT_FUNCTIONS_NAMED;
 }
 
-/* Whether a profile without a trace has lines for calls: they cost more than its steps, so only on
- * request. */
+/* Whether a profile without a trace has lines for calls, which cost more than its steps: only on request. */
 static bool wants_calls(const struct record_options *o, const struct probe_table *probes)
 {
 	if ((!record_wants_profile(o) && !o->view) || !(o->events & EVENT_FUNCTIONS))

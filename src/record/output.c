@@ -274,7 +274,7 @@ int outputs_prepare(const struct record_options *o)
 #define DROPS_MAX 32
 #define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
 
-/* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
+/* Few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
 #define KINDS_VITAL (1u << REC_TASK | 1u << REC_STEP | 1u << REC_REQUEST | 1u << REC_GPU_STEP)
 
 /* Records that were dropped because the writer was behind. */
@@ -313,7 +313,7 @@ static void drop_record(struct output *o, const struct rec_hdr *h)
 	d->n++;
 }
 
-/* Adds to a step's lost records those that this file lacks: dropped while it ran, or some milliseconds before or after. */
+/* Adds to a step's lost records those that this file lacks: dropped while it ran, or some milliseconds around it. */
 static const struct rec_hdr *with_drops(const struct output *o, const struct rec_hdr *h, size_t size)
 {
 	static struct rec_step_parts copy;

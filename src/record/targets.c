@@ -34,8 +34,8 @@
 #define WATCH_NS (10 * NSEC_PER_MSEC)
 #define COST_SHARE 20 /* looking takes at most one in so many parts of a CPU */
 
-/* Without events of the kernel: a process loads its libraries soon after it was started, or when a user asks for a
- * model. One that has not matched is looked at again when it has been known for twice as long, but at least this often. */
+/* Libraries are loaded soon after the start, or when a user asks for a model: without events of the kernel, a process
+ * that has not matched is looked at again when it has been known for twice as long, but at least this often. */
 #define AGAIN_MAX_NS (5 * NSEC_PER_SEC)
 
 /* A user has up to so many times the places that are left, which is 192 of 256; a cgroup, 240. */
@@ -226,10 +226,8 @@ static int match_mapping(const struct mapped_file *m, void *arg)
 	return is_engine_file(arg, m->path);
 }
 
-/*
- * Whether there is room for it. Anybody may start processes that a preset matches: so many that there is none for others may be neither
- * those of one user, nor those of one cgroup, within which somebody may be several users. Each of them leaves a part of the room.
- */
+/* Anybody may start processes that a preset matches. Those of one user, or of one cgroup, in which somebody may be
+ * several users, leave a part of the room for others. */
 static bool has_room(const struct discover *d, const struct found *f)
 {
 	size_t left = DISCOVER_MAX - d->n_alive, of_user = 0, of_cgroup = 0;
@@ -264,8 +262,8 @@ static void note_unread(struct discover *d, struct other *o)
 	d->told_access = true;
 }
 
-/* 0: the process is a target now; 1: it does not match; -ESRCH: it has ended; -EACCES, -EBUSY: it is noted in o why not;
- * other -errno: it never will be. */
+/* 0: the process is a target now; 1: it does not match; -ESRCH: it has ended; -EACCES, -EBUSY: it is noted in o why
+ * not; other -errno: it never will be. */
 static int look_at(struct discover *d, struct other *o)
 {
 	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, o->pid, 0), ret;
@@ -721,10 +719,8 @@ int targets_attach(struct targets *t, struct capture *c)
 	return err;
 }
 
-/*
- * The process whose loader is probed. A probe in the loader affects every program that is started meanwhile, and
- * one that runs on a CPU emulator, as under valgrind, dies of it: so it is in one process only, unless asked for.
- */
+/* A probe in the loader affects every program that is started meanwhile, and one on a CPU emulator, as under
+ * valgrind, dies of it: it is in one process only, unless asked for. */
 pid_t targets_hold_pid(const struct targets *t)
 {
 	if (t->o->command)

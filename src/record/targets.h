@@ -15,12 +15,12 @@ struct discover;
 /* ---- --discover and --cgroup ---- */
 
 /*
- * Finds the processes that a preset matches, or that are in a cgroup, as they come and go, and makes targets of them. The kernel tells which processes map which executable files (capture/perf_events.h), and some milliseconds later one
- * that maps a file of a preset is a target. Where that is not allowed, and for those that run already, /proc is looked
- * through, whose cost is limited. What a process does before it is found is not recorded.
+ * Makes targets of the processes that a preset matches, or that are in a cgroup. The kernel tells which processes map
+ * which executable files (capture/perf_events.h); some milliseconds later they are targets. Where that is not allowed,
+ * and for those that run already, /proc is looked through, at a limited cost. What happens before is not recorded.
  */
 
-/* c and o must outlive the result. -EINVAL, after one line, if no preset is loaded or there is no such cgroup; -ENOMEM. */
+/* -EINVAL, after one line, if no preset is loaded or there is no such cgroup. */
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover);
 void discover_free(struct discover *d);
 

@@ -104,16 +104,10 @@ void trigger_free(struct trigger_set *set);
 /* Whether an expression is about a GPU. */
 bool trigger_needs_gpu(const struct trigger_set *set);
 
-/*
- * Call before the first record. After a hit, others are only counted during the cool-down, and
- * after max_hits (0: no limit) for ever. `probes` must outlive the set. -ENOMEM.
- */
+/* After a hit, others are only counted during the cool-down, and after max_hits (0: no limit) for ever. */
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
 
-/*
- * Takes a record of a step, of what a GPU did in one, a task or a request on a socket; others are ignored. NULL: no hit, or
- * one that is only counted. A hit is valid until the next call.
- */
+/* NULL: no hit, or one that is only counted. A hit is valid until the next call. */
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h);
 
 /* See struct sink_ops: by now steps are in order as far as possible. */
@@ -131,9 +125,8 @@ void trigger_summary(const struct trigger_set *set);
 /* ---- how fast tokens come ---- */
 
 /*
- * Tokens per second of each process, over its last second of decoding: the times from the end of
- * one step to the end of the following decode step, as many as make up a second. After a second
- * without any step, in which nobody can have asked for tokens, it starts afresh.
+ * Tokens of a process over its last second of decoding: from the end of a step to that of the next decode step, as many
+ * as make up a second. After a second without any step, in which nobody can have asked for tokens, it starts afresh.
  */
 struct rate {
 	uint64_t tokens, ns;

@@ -157,8 +157,7 @@ static void *work(void *arg)
 	struct rec_stack r;
 	struct item *it;
 
-	/* It does not yield: by the time that a busy machine has a CPU to spare, a process may have ended, and with it
-	 * the way to its files. */
+	/* does not yield: before a busy machine has a CPU to spare, a process may have ended, with the way to its files */
 	pthread_mutex_lock(&u->lock);
 	while (!u->stop) {
 		it = u->first;
@@ -195,8 +194,8 @@ static void *work(void *arg)
 /* ---- stacks of wakers ---- */
 
 /*
- * Adds to waits the stack of the thread that ended them. That was sent first, but perhaps through another ring, so that it may
- * be read after the wait: then the wait is held until all rings have been read once more, and what they had is unwound.
+ * Adds to waits the stack of the thread that ended them. That was sent first, but perhaps through another ring, and is
+ * read after the wait: that is held until all rings have been read once more, and what they had is unwound.
  */
 static void pass(struct unwinder *u, const struct rec_stack *r)
 {

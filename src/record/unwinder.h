@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Unwinds samples in a thread of its own, in the order in which they come. What is waiting is bounded: beyond that
- * samples are dropped, and counted.
- */
+/* Unwinds samples in a thread of its own, in their order. Beyond some MB that wait they are dropped, and counted. */
 #ifndef INFTRACE_RECORD_UNWINDER_H
 #define INFTRACE_RECORD_UNWINDER_H
 

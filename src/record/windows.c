@@ -149,7 +149,7 @@ static uint64_t deadline(const struct schedule *s)
 	return s->state.open ? s->open_ns + s->c.duration_ns : UINT64_MAX;
 }
 
-/* What periods are counted from: the beginning of the run, so that a late window does not delay the following ones, or 1970. */
+/* Periods count from the beginning of the run, so that a late window does not delay the following ones, or from 1970. */
 static uint64_t elapsed(const struct schedule *s, uint64_t now)
 {
 	return s->c.aligned ? now + s->c.real_offset_ns : now - s->begin_ns;
@@ -302,10 +302,7 @@ struct flag {
 	bool warned;      /* that the file is refused; until one is not */
 };
 
-/*
- * 0: there. -ENOENT: not there; other errors with the reason. Checks the file itself, not what its
- * name may lead to a moment later.
- */
+/* -ENOENT: not there; other errors with the reason. Checks the file itself, not what its name may lead to later. */
 static int check_file(const struct flag *f, char *why, size_t size)
 {
 	int fd = open(f->path, O_PATH | O_NOFOLLOW | O_CLOEXEC), err = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When a window is open, and what is done when it opens and closes. Without --window, --window-flag or a flight recorder there
- * is one, from the beginning of the run to its end. */
+/* When a window is open, and what is done when it opens and closes. Without --window, --window-flag or a flight
+ * recorder there is one, from the beginning of the run to its end. */
 #ifndef INFTRACE_RECORD_WINDOWS_H
 #define INFTRACE_RECORD_WINDOWS_H
 
@@ -19,12 +19,8 @@ struct overhead;
 /* ---- the schedule ---- */
 
 /*
- * Decides when a window is open, from requests (the whole run, a flag file, a part of each period,
- * start and stop) and limits. The caller passes the time, CLOCK_BOOTTIME in nanoseconds: nothing here waits.
- *
- *   schedule_init     the run begins
- *   schedule_flag ... when something has happened
- *   schedule_next     after each of these, and when the time has come that it names
+ * Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
+ * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME).
  */
 enum schedule_source {
 	SCHEDULE_WHOLE,  /* one window from the beginning; its limits end the run */
@@ -84,20 +80,15 @@ int schedule_stop(struct schedule *s, uint64_t now_ns);
 void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n);
 void schedule_end(struct schedule *s, uint64_t now_ns);
 
-/*
- * Whether a window is open from now on. If the number differs and both states are open, the old
- * window closes and a new one opens. A window that would have opened and closed since the last look
- * only counts in the number.
- */
+/* Whether a window is open from now on. If the number differs and both states are open, the old window closes and a
+ * new one opens. A window that would have opened and closed since the last look only counts in the number. */
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 
-/* ---- the flag file of --window-flag, by inotify(7): it does not see what other machines do on a network file system ---- */
+/* ---- the flag file, by inotify(7): it does not see what other machines do on a network file system ---- */
 
 /*
- * Watches the directory of `path`, which must exist. A file there that is not regular (including a
- * symbolic link), or that belongs neither to root nor to the user who called inftrace or sudo, is
- * refused: here with an error, later with a warning, and then counts as absent. On failure one line
- * has been printed; -EINVAL, -EPERM (refused), or a system error.
+ * Watches the directory of `path`, which must exist. A file that is not regular, or that belongs neither to root nor to
+ * the user who called inftrace or sudo, is refused: with one line and -EINVAL or -EPERM here, with a warning later.
  */
 int flag_open(const char *path, struct flag **ret_flag);
 void flag_free(struct flag *f);
@@ -105,10 +96,8 @@ void flag_free(struct flag *f);
 /* Readable when flag_read() may have news. */
 int flag_fd(const struct flag *f);
 
-/*
- * Does not wait. Tells whether the file exists after the next change; returns 1 if there is another
- * change to tell (it was removed and has come back), 0 if this is the current state. -errno.
- */
+/* Tells whether the file exists after the next change. Returns 1 if there is another change to tell (it was removed
+ * and has come back), 0 if this is the current state. */
 int flag_read(struct flag *f, bool *ret_there);
 
 /* ---- windows ---- */
@@ -160,8 +149,7 @@ int windows_drain(struct windows *w);
 /* Only keeps up with the records, during something that takes long. */
 int windows_keep_up(struct windows *w);
 
-/* The flag has appeared or vanished; or steps were made, and time has passed: opens and closes accordingly. Both
- * print one line on failure. */
+/* The flag has appeared or vanished; or steps were made, and time has passed. Both print one line on failure. */
 int windows_read_flag(struct windows *w);
 int windows_turn(struct windows *w, uint64_t now_ns);
 
