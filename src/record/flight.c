@@ -43,7 +43,9 @@ struct request {
 
 struct recorder {
 	struct sink sink; /* for the records of the window */
-	struct recorder_config c;
+	const struct windows *w;
+	void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
+	void *done_arg;
 	struct flight *flight;
 	struct request requests[REQUESTS_MAX]; /* the first is in progress while `dumping` */
 	size_t n_requests;
@@ -98,7 +100,7 @@ static void fire(struct recorder *rec, const struct trigger_hit *hit)
 static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct recorder *rec = (struct recorder *)s;
-	struct trigger_set *triggers = rec->c.o->triggers;
+	struct trigger_set *triggers = rec->w->o->triggers;
 
 	/* for this dump only: in later ones the wait is longer, or has ended */
 	if (h->kind == REC_STACK && ((const struct rec_stack *)h)->flags & SAMPLE_F_LOOKED) {
@@ -115,14 +117,14 @@ static void recorder_settled(struct sink *s)
 {
 	struct recorder *rec = (struct recorder *)s;
 
-	if (rec->c.o->triggers)
-		fire(rec, trigger_settled(rec->c.o->triggers));
+	if (rec->w->o->triggers)
+		fire(rec, trigger_settled(rec->w->o->triggers));
 }
 
 static void recorder_loss(struct sink *s, const struct loss *l)
 {
 	struct recorder *rec = (struct recorder *)s;
-	struct trigger_set *triggers = rec->c.o->triggers;
+	struct trigger_set *triggers = rec->w->o->triggers;
 
 	rec->losses[rec->n_losses++ % LOSSES_MAX] = *l;
 	rec->lost += total_of(l->count);
@@ -149,10 +151,11 @@ static const struct sink_ops recorder_ops = {
 
 /* ---- creation and removal ---- */
 
-int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder)
+int recorder_new(const struct windows *w, void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg),
+	void *arg, struct recorder **ret_recorder)
 {
 	struct recorder *rec = calloc(1, sizeof(*rec));
-	const struct record_options *o = c->o;
+	const struct record_options *o = w->o;
 	/* a time limit implies no size, so cap the memory */
 	uint64_t share = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
 	uint64_t bytes = o->flight_bytes ?: share < BYTES_MAX ? share
@@ -164,12 +167,14 @@ int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder
 	/* memory for a dump is returned after it, and not kept for the next */
 	mallopt(M_MMAP_THRESHOLD, 64 << 10);
 	rec->sink.ops = &recorder_ops;
-	rec->c = *c;
-	err = flight_new(bytes, o->flight_ns, c->capture->tasks, &rec->flight);
+	rec->w = w;
+	rec->done = done;
+	rec->done_arg = arg;
+	err = flight_new(bytes, o->flight_ns, w->c->tasks, &rec->flight);
 	if (err)
 		log_error("--flight-recorder: cannot allocate %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
 	else if (o->triggers)
-		err = trigger_start(o->triggers, &c->capture->probes, o->trigger_cooldown_ns, o->max_dumps);
+		err = trigger_start(o->triggers, &w->c->probes, o->trigger_cooldown_ns, o->max_dumps);
 	if (err) {
 		recorder_free(rec);
 		return err;
@@ -224,7 +229,7 @@ static int look_at_threads(struct recorder *rec)
 
 	if (err)
 		return err;
-	err = session_peek(rec->c.capture->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
+	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
 	if (err)
 		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
 	in_flight_ready(rec->open);
@@ -300,7 +305,7 @@ static int make_batches(struct recorder *rec, const struct thread_map *processes
 	if (!rec->tgids || !rec->batches)
 		return -ENOMEM;
 	while ((p = thread_map_next(processes, p))) {
-		uint64_t cost = cost_of(rec->c.o, p->records);
+		uint64_t cost = cost_of(rec->w->o, p->records);
 
 		if (rec->n_tgids > begin && (bytes + cost > BATCH_BYTES || rec->n_tgids - begin == BATCH_MAX)) {
 			rec->batches[rec->n_batches++] = begin = rec->n_tgids;
@@ -317,7 +322,7 @@ static int plan_batches(struct recorder *rec)
 {
 	struct processes p = { .map.size = sizeof(struct flight_process) };
 
-	if (rec->c.o->all) {
+	if (rec->w->o->all) {
 		rec->n_batches = 1;
 		return 0;
 	}
@@ -331,7 +336,7 @@ static int plan_batches(struct recorder *rec)
 
 static int open_batch(struct recorder *rec)
 {
-	const struct record_options *o = rec->c.o;
+	const struct record_options *o = rec->w->o;
 	size_t from = rec->batch ? rec->batches[rec->batch - 1] : 0;
 
 	rec->rec.tasks = rec->dump.names;
@@ -377,8 +382,8 @@ static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t s
 
 	if (!sink_wants(rec->out, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
-	h = with_strings(&rec->c.capture->probes, with_mark(rec, h, size), &size);
-	probe_table_use(&rec->c.capture->probes, h->tgid);
+	h = with_strings(&rec->w->c->probes, with_mark(rec, h, size), &size);
+	probe_table_use(&rec->w->c->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
 	sink_record(rec->out, h, size);
@@ -407,7 +412,7 @@ static void add_file(const char *name, uint64_t bytes, void *arg)
 /* The clocks of the dump: its zero is the horizon. */
 static void set_recording(struct recorder *rec)
 {
-	const struct recording *run = rec->c.rec;
+	const struct recording *run = &rec->w->rec;
 	uint64_t start = rec->dump.horizon_ns, later;
 
 	if (start < run->start_boot_ns)
@@ -448,7 +453,7 @@ static int drain_all(struct recorder *rec)
 	int more = 1;
 
 	for (int i = 0; i < DRAINS_MAX && more > 0; i++)
-		more = session_drain(rec->c.capture->session);
+		more = session_drain(rec->w->c->session);
 	return more < 0 ? more : 0;
 }
 
@@ -462,15 +467,15 @@ static int begin(struct recorder *rec)
 	if (err)
 		return err;
 	rec->looking = true;
-	err = session_peek_waits(rec->c.capture->session) ?: drain_all(rec);
+	err = session_peek_waits(rec->w->c->session) ?: drain_all(rec);
 	if (!err)
-		intake_finish_stacks(rec->c.in);
+		intake_finish_stacks(rec->w->in);
 	rec->looking = false;
 	err = err ?: in_flight_error(rec->open);
 	if (err)
 		return err;
-	intake_check_loss(rec->c.in, clock_boot_ns());
-	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, rec->c.capture->tasks, &rec->dump);
+	intake_check_loss(rec->w->in, clock_boot_ns());
+	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, rec->w->c->tasks, &rec->dump);
 	if (err)
 		return err;
 	rec->dumping = true;
@@ -521,7 +526,7 @@ static void answer(struct recorder *rec, int err)
 		snprintf(text, sizeof(text),
 			"dump %u (%s): the last %.1f s, %" PRIu64 " records, %u files in %s (%.1f MB), written in %.1f s",
 			rec->dumps, q->reason, (double)(rec->totals.close_ns - rec->totals.open_ns) / 1e9,
-			total_of(rec->totals.records), rec->files.n, rec->c.o->output_dir, (double)rec->files.bytes / 1e6,
+			total_of(rec->totals.records), rec->files.n, rec->w->o->output_dir, (double)rec->files.bytes / 1e6,
 			(double)(clock_boot_ns() - rec->begun_ns) / 1e9);
 		log_info("%s", text);
 	}
@@ -534,7 +539,7 @@ static void answer(struct recorder *rec, int err)
 	}
 	rec->files.list = NULL;
 	if (q->id)
-		rec->c.done(q->id, err, reply, err ? text : NULL, rec->c.done_arg);
+		rec->done(q->id, err, reply, err ? text : NULL, rec->done_arg);
 	rec->n_requests--;
 	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
 }
@@ -564,7 +569,7 @@ static void write_end(struct recorder *rec)
 	sink_settled(rec->out);
 	sink_mark(rec->out, &m);
 	overhead_marks(rec->rec.left_out, rec->out, rec->rec.start_boot_ns, rec->totals.close_ns);
-	misfits_marks(rec->c.capture->misfits, rec->out, rec->rec.start_boot_ns);
+	misfits_marks(rec->w->c->misfits, rec->out, rec->rec.start_boot_ns);
 	rec->written = true;
 }
 
@@ -668,12 +673,12 @@ void recorder_finish(struct recorder *rec)
 	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
 	/* and what the GPU did, which triggers judge, may still be with its agent */
-	if (rec->c.in->gpu)
-		gpu_stop(rec->c.in->gpu, moved_ns);
+	if (rec->w->in->gpu)
+		gpu_stop(rec->w->in->gpu, moved_ns);
 	recorder_settled(&rec->sink);
 	rec->ending = true;
 	while (rec->n_requests) {
-		session_drain(rec->c.capture->session);
+		session_drain(rec->w->c->session);
 		now = clock_boot_ns();
 		recorder_round(rec, now);
 		pending = rec->out ? sink_pending(rec->out) : 0;
@@ -685,14 +690,14 @@ void recorder_finish(struct recorder *rec)
 		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
 		usleep(WAIT_US);
 	}
-	if (rec->c.o->triggers)
-		trigger_summary(rec->c.o->triggers);
+	if (rec->w->o->triggers)
+		trigger_summary(rec->w->o->triggers);
 }
 
 void recorder_status(const struct recorder *rec, struct json_object *reply)
 {
 	struct json_object *o = json_object_new_object();
-	uint64_t now = clock_boot_ns(), from = rec->c.rec->start_boot_ns;
+	uint64_t now = clock_boot_ns(), from = rec->w->rec.start_boot_ns;
 	struct flight_stats st;
 
 	flight_get_stats(rec->flight, &st);

@@ -7,24 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record/intake.h"
-#include "record/options.h"
+#include "record/windows.h"
 #include "util/parse.h"
 
 struct json_object;
 struct recorder;
 
-struct recorder_config {
-	const struct record_options *o;
-	struct capture *capture;
-	struct intake *in;
-	const struct recording *rec; /* of the window that the recorder serves as the sink */
-	/* A dump that a client is waiting for has ended, or failed, with a line that says so. Takes over the reply. */
-	void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
-	void *done_arg;
-};
-
-int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder);
+/*
+ * w: the window that the recorder serves as the sink. done: a dump that a client is waiting for has ended, or failed, with a
+ * line that says so; it takes over the reply.
+ */
+int recorder_new(const struct windows *w, void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg),
+	void *arg, struct recorder **ret_recorder);
 void recorder_free(struct recorder *rec);
 
 /* The sink for the records of the window. It belongs to the recorder: closing it does nothing. */

@@ -33,6 +33,7 @@
 #define GPU_ACCEPT_MAX 64  /* at a turn: anybody may connect */
 #define GPU_LISTEN_MAX 17  /* network namespaces */
 #define GPU_FLUSH_MS 100
+#define WAIT_MS 50 /* for room in a ring, unless --gpu says otherwise */
 
 #ifndef AGENT_DIR
 #define AGENT_DIR "/usr/local/lib/inftrace"
@@ -61,7 +62,10 @@ struct agent {
 };
 
 struct gpu {
-	struct gpu_config c;
+	const struct record_options *o;
+	bool (*is_target)(uint32_t tgid, void *arg);
+	gpu_record_cb cb;
+	void *arg;
 	int epoll; /* of the sockets on which agents connect (gpu/hand_over.h) */
 	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
 	unsigned int n_listen;
@@ -119,7 +123,7 @@ static int find_library(char path[PATH_MAX])
 
 static int set_environment(struct gpu *g)
 {
-	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->c.cupti;
+	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->o->cupti;
 	int err = find_library(g->library), n = 0;
 	char *real = NULL;
 
@@ -302,7 +306,7 @@ static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 {
 	unsigned int worst = 0;
 
-	if (!g->c.is_target(p->pid, g->c.is_target_arg) || watch(g, p->fd)) {
+	if (!g->is_target(p->pid, g->arg) || watch(g, p->fd)) {
 		close(p->fd);
 		return;
 	}
@@ -598,7 +602,7 @@ static void end_agent(struct gpu *g, size_t i)
 	struct agent *a = &g->agents[i];
 	struct gpu_feed_state st;
 
-	gpu_process_finish(a->process, clock_boot_ns(), g->c.cb, g->c.arg);
+	gpu_process_finish(a->process, clock_boot_ns(), g->cb, g->arg);
 	gpu_process_state(a->process, &st);
 	gpu_info_expect(g->info, a->pid, false);
 	say_state(g, a, &st);
@@ -638,7 +642,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	struct agent *a;
 	int err;
 
-	if (!g->c.is_target(pid, g->c.is_target_arg)) {
+	if (!g->is_target(pid, g->arg)) {
 		g->refused++;
 		log_debug("--gpu: process %u is not recorded, and refused", pid);
 		return -EACCES;
@@ -664,7 +668,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	if (err)
 		return err;
 	gpu_feed_shift(gpu_process_feed(a->process), own.boot_ns - its.boot_ns);
-	gpu_feed_limits(gpu_process_feed(a->process), g->c.budget_ppm, g->c.wait_ms);
+	gpu_feed_limits(gpu_process_feed(a->process), (uint32_t)g->o->gpu_budget, g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
 	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
@@ -759,7 +763,7 @@ void gpu_stop(struct gpu *g, uint64_t end_ns)
 	if (!all_settled(g))
 		log_warn("--gpu: an agent did not answer: its last records may be missing");
 	for (size_t i = 0; i < g->n_agents; i++)
-		gpu_process_finish(g->agents[i].process, clock_boot_ns(), g->c.cb, g->c.arg);
+		gpu_process_finish(g->agents[i].process, clock_boot_ns(), g->cb, g->arg);
 }
 
 /* ---- processes that run already ---- */
@@ -882,10 +886,10 @@ static void follow_every(const struct gpu *g, struct agent *a, const struct rec_
 	struct gpu_feed *f = gpu_process_feed(a->process);
 	struct gpu_feed_state st;
 
-	if (!g->c.every || !g->wanted)
+	if (!g->o->gpu_every || !g->wanted)
 		return;
 	if (a->off) {
-		if (++a->skipped < g->c.every - 1)
+		if (++a->skipped < g->o->gpu_every - 1)
 			return;
 		a->off = false;
 		gpu_feed_want(f, WANTED, GPU_FLUSH_MS);
@@ -935,7 +939,7 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 	take_injections(g);
 	accept_agents(g);
 	for (size_t i = 0; i < g->n_agents; i++) {
-		more |= gpu_process_drain(g->agents[i].process, now_ns, g->c.cb, g->c.arg);
+		more |= gpu_process_drain(g->agents[i].process, now_ns, g->cb, g->arg);
 		say_over(&g->agents[i]);
 	}
 	if (!more && drained)
@@ -957,14 +961,18 @@ uint64_t gpu_lost(const struct gpu *g)
 
 /* ---- start and end ---- */
 
-int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
+int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
+	struct gpu **ret_gpu)
 {
 	struct gpu *g = calloc(1, sizeof(*g));
 	int err;
 
 	if (!g)
 		return -ENOMEM;
-	g->c = *c;
+	g->o = o;
+	g->is_target = is_target;
+	g->cb = cb;
+	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
 	g->epoll = -1;
 	err = open_socket(g) ?: gpu_info_new(&g->info) ?

@@ -13,27 +13,16 @@
 #include "gpu/join.h"
 #include "gpu/process.h"
 #include "record.h"
+#include "record/options.h"
 
 struct gpu;
 struct gpu_launches;
 struct inspector;
 
-#define GPU_WAIT_MS 50 /* unless --gpu says otherwise */
-
-struct gpu_config {
-	uint32_t budget_ppm; /* of a CPU, for each agent; 0: no limit */
-	uint32_t every;      /* one in as many steps only; 0: all */
-	uint32_t wait_ms;    /* for how long agents wait for room in a ring, of each 100 ms; 0: not at all */
-	const char *cupti;   /* the file; NULL: each agent searches for it */
-	/* Whether the process is recorded, which may have been born just now. */
-	bool (*is_target)(uint32_t tgid, void *arg);
-	void *is_target_arg;
-	gpu_record_cb cb; /* takes what the GPUs did */
-	void *arg;
-};
-
-/* Prepares what a COMMAND needs. Prints one line on failure; -EINVAL if something is missing. */
-int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu);
+/* Prepares what a COMMAND needs. is_target: whether a process is recorded, which may have been born just now. cb takes what the
+ * GPUs did. Prints one line on failure; -EINVAL if something is missing. */
+int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
+	struct gpu **ret_gpu);
 void gpu_free(struct gpu *g);
 
 /* NAME=VALUE for the environment of the COMMAND; ends with NULL. */

@@ -41,37 +41,50 @@
 
 /* ---- the line of progress ---- */
 
-struct status {
-	uint64_t begun_ns; /* of the run */
-	uint64_t last_ns, records, steps; /* at the previous line */
+struct run {
+	const struct record_options *o;
+	struct targets targets;
+	struct capture capture;
+	struct intake intake;
+	struct windows windows;
+	struct recorder *recorder; /* NULL: no --flight-recorder */
+	struct discover *discover; /* NULL: neither --discover nor --cgroup */
+	struct run_control control;
+	uint64_t begun_ns;
+	uint64_t shown_ns, shown_records, shown_steps; /* in the last line of progress */
+	bool yields;            /* our threads may yield */
+	struct pace *pace;      /* NULL: they do not */
+	uint64_t last_check_ns; /* of whether the targets are alive */
+	int signal_fd;
+	bool stop, interrupted, steps_told;
 };
 
 #define TTY_NS NSEC_PER_SEC
 #define FILE_NS (10 * NSEC_PER_SEC)
 
 /* Shows the line if it is time for it. */
-static void status_show(struct status *s, const struct windows *w, uint64_t now)
+static void status_show(struct run *r, uint64_t now)
 {
-	uint64_t period = isatty(STDERR_FILENO) ? TTY_NS : FILE_NS, records, span = now - s->last_ns;
+	uint64_t period = isatty(STDERR_FILENO) ? TTY_NS : FILE_NS, records, span = now - r->shown_ns;
 	const char *state = "";
 	struct window_totals t;
 	char text[256];
 
 	if (span < period)
 		return;
-	windows_totals(w, &t);
+	windows_totals(&r->windows, &t);
 	records = total_of(t.records);
-	if (record_by_time(w->o) && !w->recorder)
-		state = w->open ? "  window open" : "  window closed";
+	if (record_by_time(r->o) && !r->recorder)
+		state = r->windows.open ? "  window open" : "  window closed";
 	snprintf(text, sizeof(text),
 		"%" PRIu64 " s  %" PRIu64 " steps (%" PRIu64 "/s)  %" PRIu64 " records/s  %.1f MB  %" PRIu64
 		" lost%s",
-		(now - s->begun_ns) / NSEC_PER_SEC, t.steps, (t.steps - s->steps) * NSEC_PER_SEC / span,
-		(records - s->records) * NSEC_PER_SEC / span, (double)t.bytes / 1e6, total_of(t.lost), state);
+		(now - r->begun_ns) / NSEC_PER_SEC, t.steps, (t.steps - r->shown_steps) * NSEC_PER_SEC / span,
+		(records - r->shown_records) * NSEC_PER_SEC / span, (double)t.bytes / 1e6, total_of(t.lost), state);
 	log_status(text);
-	s->last_ns = now;
-	s->records = records;
-	s->steps = t.steps;
+	r->shown_ns = now;
+	r->shown_records = records;
+	r->shown_steps = t.steps;
 }
 
 /* ---- the messages at the end ---- */
@@ -343,7 +356,7 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 			st->counters_time.n ? st->counters_time.ns / st->counters_time.n : 0, (uint64_t)st->counters_time.n);
 	if (w->in->gpu)
 		gpu_summary(w->in->gpu);
-	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);
+	overhead_summary(w->in->overhead, w->whole.open_ns, w->whole.close_ns);
 	follow_summary(c->follow);
 }
 
@@ -354,23 +367,6 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 #define GPU_CALM 10             /* percent of a ring of a GPU, whose records come in bursts */
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
 #define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
-
-struct run {
-	const struct record_options *o;
-	struct targets targets;
-	struct capture capture;
-	struct intake intake;
-	struct windows windows;
-	struct recorder *recorder; /* NULL: no --flight-recorder */
-	struct discover *discover; /* NULL: neither --discover nor --cgroup */
-	struct run_control control;
-	struct status status;
-	bool yields;            /* our threads may yield */
-	struct pace *pace;      /* NULL: they do not */
-	uint64_t last_check_ns; /* of whether the targets are alive */
-	int signal_fd;
-	bool stop, interrupted, steps_told;
-};
 
 /* ---- before anything is attached ---- */
 
@@ -461,7 +457,7 @@ static int serve(struct run *r, int more)
 		err = windows_turn(&r->windows, now);
 	discover_turn(r->discover, now);
 	follow_turn(r->capture.follow, now);
-	overhead_turn(r->windows.overhead, r->windows.sink, now);
+	overhead_turn(r->intake.overhead, r->windows.sink, now);
 	misfits_turn(r->capture.misfits, r->windows.sink, now);
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)
@@ -472,11 +468,11 @@ static int serve(struct run *r, int more)
 			r->stop = r->interrupted = true;
 		return err < 0 ? err : more;
 	}
-	if (!r->steps_told && now - r->status.begun_ns > STEPS_LOOK_NS) {
+	if (!r->steps_told && now - r->begun_ns > STEPS_LOOK_NS) {
 		r->steps_told = true;
 		record_tell_steps(&r->windows);
 	}
-	status_show(&r->status, &r->windows, now);
+	status_show(r, now);
 	return more;
 }
 
@@ -562,52 +558,25 @@ static int setup_signals(struct run *r)
 /* A process may have been born just now: its record is in the control ring. */
 static bool is_target(uint32_t tgid, void *arg)
 {
-	struct run *r = arg;
+	const struct intake *in = arg;
 
-	session_drain_control(r->capture.session);
-	return tasks_find(r->capture.tasks, tgid);
-}
-
-static int open_gpu(struct run *r)
-{
-	struct gpu_config c = {
-		.cupti = r->o->cupti,
-		.every = r->o->gpu_every,
-		.budget_ppm = (uint32_t)r->o->gpu_budget,
-		.wait_ms = r->o->has_gpu_wait ? r->o->gpu_wait_ms : GPU_WAIT_MS,
-		.is_target = is_target,
-		.is_target_arg = r,
-		.cb = intake_made,
-		.arg = &r->intake,
-	};
-	int err = r->o->gpu ? gpu_new(&c, &r->intake.gpu) : 0;
-
-	if (!err && r->intake.gpu)
-		r->targets.environment = gpu_environment(r->intake.gpu);
-	return err;
+	session_drain_control(in->c->session);
+	return tasks_find(in->c->tasks, tgid);
 }
 
 /* Opens the first window, if it opens now. */
 static int start(struct run *r)
 {
 	const struct record_options *o = r->o;
-	const struct recorder_config recorder = {
-		.o = o,
-		.capture = &r->capture,
-		.in = &r->intake,
-		.rec = &r->windows.rec,
-		.done = run_control_done,
-		.done_arg = &r->control,
-	};
 	uint64_t now = clock_boot_ns();
 	int err;
 
 	err = outputs_prepare(o);
 	if (err)
 		return err;
-	r->status = (struct status){ .begun_ns = now, .last_ns = now };
+	r->begun_ns = r->shown_ns = now;
 	r->last_check_ns = now;
-	err = record_is_flight(o) ? recorder_new(&recorder, &r->recorder) : 0;
+	err = record_is_flight(o) ? recorder_new(&r->windows, run_control_done, &r->control, &r->recorder) : 0;
 	if (r->recorder)
 		r->windows.recorder = recorder_sink(r->recorder);
 	if (!err && r->capture.stacks) {
@@ -673,7 +642,7 @@ static int run_attached(struct run *r)
 	if (!err && r->recorder && recorder_failed(r->recorder))
 		err = -EIO;
 	if (!r->o->view)
-		record_summary(&r->windows, r->status.begun_ns);
+		record_summary(&r->windows, r->begun_ns);
 	discover_summary(r->discover);
 	return err;
 }
@@ -711,8 +680,8 @@ static int prepare(struct run *r, struct record_options *o)
 		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?
 										    : setup_signals(r);
 	if (!err && o->has_budget) {
-		r->windows.overhead = r->intake.overhead = overhead_new(&r->capture, o->budget);
-		err = r->windows.overhead ? 0 : -ENOMEM;
+		r->intake.overhead = overhead_new(&r->capture, o->budget);
+		err = r->intake.overhead ? 0 : -ENOMEM;
 	}
 	if (!err && o->max_steps_each)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
@@ -721,8 +690,10 @@ static int prepare(struct run *r, struct record_options *o)
 	/* before there is anything of which it should not have a copy */
 	if (!err)
 		err = capture_start_inspector(&r->capture, o) ?: capture_start_stacks(&r->capture, o);
-	if (!err)
-		err = open_gpu(r);
+	if (!err && o->gpu)
+		err = gpu_new(o, is_target, intake_made, &r->intake, &r->intake.gpu);
+	if (r->intake.gpu)
+		r->targets.environment = gpu_environment(r->intake.gpu);
 	if (!err && o->command)
 		err = targets_spawn(&r->targets);
 	raise_descriptors();

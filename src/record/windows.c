@@ -667,8 +667,8 @@ static int window_open(struct windows *w, const char *why)
 	if (w->in->gpu)
 		gpu_start(w->in->gpu);
 	mark(w, "window_open", open_ns, why);
-	if (w->overhead)
-		overhead_marks(&w->overhead->left_out, w->sink, open_ns, open_ns);
+	if (w->in->overhead)
+		overhead_marks(&w->in->overhead->left_out, w->sink, open_ns, open_ns);
 	misfits_marks(w->c->misfits, w->sink, open_ns);
 	return 0;
 }
@@ -717,8 +717,8 @@ static int end_records(struct windows *w)
 		log_warn("requests that were not over are missing: %s", strerror(-left_err));
 	intake_check_loss(w->in, clock_boot_ns());
 	intake_close(w->in);
-	if (w->overhead)
-		left_out_times(&w->overhead->left_out, w->totals.open_ns, w->totals.close_ns, w->totals.left_out_ns);
+	if (w->in->overhead)
+		left_out_times(&w->in->overhead->left_out, w->totals.open_ns, w->totals.close_ns, w->totals.left_out_ns);
 	return err;
 }
 
@@ -979,7 +979,7 @@ int windows_begin(struct windows *w)
 		.tasks = w->c->tasks,
 		.handles = w->c->handles,
 		.prices = &w->c->prices,
-		.left_out = w->overhead ? &w->overhead->left_out : NULL,
+		.left_out = w->in->overhead ? &w->in->overhead->left_out : NULL,
 		.stacks = w->c->stacks,
 		.counters = session_counters(w->c->session),
 		.lacks_faults = w->c->lacks_faults,

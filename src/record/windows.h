@@ -14,7 +14,6 @@
 
 struct flag;
 struct memory;
-struct overhead;
 
 /* ---- the schedule ---- */
 
@@ -107,7 +106,6 @@ struct windows {
 	const struct record_options *o;
 	struct capture *c;
 	struct intake *in;
-	struct overhead *overhead; /* NULL: no --budget */
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
 	bool over;   /* no more windows will open */

@@ -63,10 +63,8 @@ void *thread_map_get(struct thread_map *m, uint32_t tid)
 {
 	struct thread_entry *t = thread_map_find(m, tid);
 
-	if (t) {
-		m->last = t;
-		return t;
-	}
+	if (t)
+		return m->last = t;
 	if (m->max && HASH_COUNT(m->first) == m->max)
 		return NULL;
 	t = calloc(1, m->size);

@@ -283,15 +283,13 @@ static int leave(void **state)
 
 static struct recorder *open_recorder(void)
 {
-	struct recorder_config c = {
-		.o = &opt, .capture = &capture, .in = &intake, .rec = &w.rec, .done = on_done };
 	struct recorder *r;
 
 	opt.flight_bytes = 1 << 20;
 	opt.output_dir = ".";
 	opt.formats[0] = "json";
 	opt.n_formats = 1;
-	assert_int_equal(recorder_new(&c, &r), 0);
+	assert_int_equal(recorder_new(&w, on_done, NULL, &r), 0);
 	w.recorder = recorder_sink(r);
 	intake.keep_names = true;
 	assert_int_equal(windows_begin(&w), 0);
