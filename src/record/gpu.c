@@ -623,19 +623,6 @@ static bool has_ended(const struct agent *a)
 	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* Ends those that had gone the last time: their calls and steps are known by now. */
-static void end_gone(struct gpu *g)
-{
-	for (size_t i = g->n_agents; i-- > 0;) {
-		struct agent *a = &g->agents[i];
-
-		if (a->ended)
-			end_agent(g, i);
-		else
-			a->ended = has_ended(a);
-	}
-}
-
 static int add_agent(struct gpu *g, int fd, uint32_t pid)
 {
 	struct clock_shift own = clock_shift_read(), its = own;
@@ -942,8 +929,15 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 		more |= gpu_process_drain(g->agents[i].process, now_ns, g->cb, g->arg);
 		say_over(&g->agents[i]);
 	}
-	if (!more && drained)
-		end_gone(g);
+	/* ends those that had gone the last time: their calls and steps are known by now */
+	for (size_t i = more || !drained ? 0 : g->n_agents; i-- > 0;) {
+		struct agent *a = &g->agents[i];
+
+		if (a->ended)
+			end_agent(g, i);
+		else
+			a->ended = has_ended(a);
+	}
 	return more;
 }
 

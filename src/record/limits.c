@@ -81,23 +81,16 @@ static bool turn_off(struct shed *s, uint64_t now)
 	return true;
 }
 
-/* Whether a tenth of the budget would be left with it. */
-static bool fits(const struct shed *s, enum shed_part part)
-{
-	const struct shed_look *l = &s->look;
-	uint64_t weight = l->weight_ns + s->part[part].price_ns * l->steps;
-
-	return share_of(weight, l->ns) < s->budget - s->budget / 10;
-}
-
 static bool turn_on(struct shed *s, uint64_t now)
 {
-	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0;
+	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0, weight_ns;
 
 	for (int i = SHED_PARTS - 1; i >= 0; i--) {
 		if (!(s->off & 1u << i) || quiet < s->part[i].quiet_ns)
 			continue;
-		if (!fits(s, i) && (quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
+		/* whether a tenth of the budget would be left with it */
+		weight_ns = s->look.weight_ns + s->part[i].price_ns * s->look.steps;
+		if (share_of(weight_ns, s->look.ns) >= s->budget - s->budget / 10 && (quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
 			continue;
 		s->off &= ~(1u << i);
 		s->part[i].on_ns = now;

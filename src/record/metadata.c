@@ -958,17 +958,11 @@ static void read_service(pid_t pid, struct process_text *ret)
 /* All of it is read at once: later its program may have changed some, or be gone. */
 static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 {
-	struct process_text env, cmdline;
+	struct process_text env = { 0 }, cmdline = { 0 };
 	struct env_program program;
 
-	if (process_environ(pid, &env))
-		return false;
-	if (process_cmdline(pid, &cmdline)) {
-		process_text_free(&env);
-		return false;
-	}
-	/* last: texts of a process that ends are empty, but then this fails */
-	if (env_program_read(pid, NULL, &env, m->probes, &program)) {
+	/* the program last: texts of a process that ends are empty, but then that fails */
+	if (process_environ(pid, &env) || process_cmdline(pid, &cmdline) || env_program_read(pid, NULL, &env, m->probes, &program)) {
 		process_text_free(&env);
 		process_text_free(&cmdline);
 		return false;
@@ -1073,21 +1067,6 @@ const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 	return &p->meta;
 }
 
-/* As the other tool takes it: any name behind "sha256:". */
-static int check_own_hash(struct metadata *m)
-{
-	for (int i = 0; i < 2 && !m->hash; i++) {
-		const char *value = environment_ours(hash_names[i]);
-		bool named = value && !strncmp(value, "sha256:", 7) && value[7];
-
-		if (value && !named && !env_hash_ok(value))
-			log_warn("%s in the environment is left out: it is neither sha256:NAME nor 64 hexadecimal digits", hash_names[i]);
-		else if (value && asprintf(&m->hash, "%s%s", named ? "" : "sha256:", value) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata)
 {
 	struct metadata *m = calloc(1, sizeof(*m));
@@ -1097,9 +1076,16 @@ int metadata_new(const struct record_options *o, const struct probe_table *probe
 	m->o = o;
 	m->probes = probes;
 	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
-	if (check_own_hash(m)) {
-		free(m);
-		return -ENOMEM;
+	for (int i = 0; i < 2 && !m->hash; i++) { /* as the other tool takes it: any name behind "sha256:" */
+		const char *value = environment_ours(hash_names[i]);
+		bool named = value && !strncmp(value, "sha256:", 7) && value[7];
+
+		if (value && !named && !env_hash_ok(value)) {
+			log_warn("%s in the environment is left out: it is neither sha256:NAME nor 64 hexadecimal digits", hash_names[i]);
+		} else if (value && asprintf(&m->hash, "%s%s", named ? "" : "sha256:", value) < 0) {
+			free(m);
+			return -ENOMEM;
+		}
 	}
 	*ret_metadata = m;
 	return 0;

@@ -262,13 +262,6 @@ static void take_waker(struct unwinder *u, const struct rec_stack *r)
 	u->n_held = n;
 }
 
-static void hold(struct unwinder *u, const struct rec_stack *r)
-{
-	if (u->n_held == HELD_MAX)
-		pass_first(u, 1);
-	u->held[u->n_held++] = (struct held){ .r = *r };
-}
-
 /* A stack, in the order in which they were unwound. */
 static void take(struct unwinder *u, struct rec_stack *r)
 {
@@ -277,7 +270,9 @@ static void take(struct unwinder *u, struct rec_stack *r)
 	if (r->h.id == SAMPLE_OFF_CPU && !r->ref) {
 		set_stack(r, STACK_NONE);
 	} else if (r->h.id == SAMPLE_OFF_CPU && !find(u, r)) {
-		hold(u, r);
+		if (u->n_held == HELD_MAX)
+			pass_first(u, 1);
+		u->held[u->n_held++] = (struct held){ .r = *r };
 		return;
 	}
 	pass(u, r);

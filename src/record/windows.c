@@ -21,12 +21,10 @@
 #include "util/parse.h"
 #include "util/user.h"
 
-/* ---- when a window is open ---- */
-
 #define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
 #define CLOCK_READ_NS UINT64_C(1000000)
 
-/* ---- parsing ---- */
+/* ---- the schedule ---- */
 
 /* Parses one of the two parts: stores its text and its time. */
 static int parse_part(char *part, const char *whole, const char *text[2], uint64_t ns[2])
@@ -190,20 +188,6 @@ static void advance(struct schedule *s, uint64_t now)
 	open_if_wished(s, now);
 }
 
-static uint64_t next_look(const struct schedule *s, uint64_t now)
-{
-	uint64_t next = deadline(s), period;
-
-	if (s->state.over)
-		return UINT64_MAX;
-	if (s->scheduled && s->close_ns < next)
-		next = s->close_ns;
-	if (s->c.source != SCHEDULE_EVERY)
-		return next;
-	period = now + s->c.every_ns - elapsed(s, now) % s->c.every_ns;
-	return period < next ? period : next;
-}
-
 /* ---- events ---- */
 
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns)
@@ -272,12 +256,14 @@ void schedule_end(struct schedule *s, uint64_t now_ns)
 
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 {
-	struct schedule_state state;
+	uint64_t next, period;
 
 	advance(s, now_ns);
-	state = s->state;
-	state.next_ns = next_look(s, now_ns);
-	return state;
+	next = s->scheduled && s->close_ns < deadline(s) ? s->close_ns : deadline(s);
+	period = s->c.source == SCHEDULE_EVERY ? now_ns + s->c.every_ns - elapsed(s, now_ns) % s->c.every_ns : UINT64_MAX;
+	next = period < next ? period : next;
+	s->state.next_ns = s->state.over ? UINT64_MAX : next;
+	return s->state;
 }
 
 /* ---- the flag file ---- */
@@ -579,6 +565,7 @@ void flag_free(struct flag *f)
 		close(f->fd); /* also ends all watches */
 	free(f);
 }
+
 /* ---- windows ---- */
 
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
@@ -735,20 +722,9 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
-static void say_closed(const struct windows *w, const char *why)
-{
-	const struct window_totals *t = &w->totals;
-
-	if (!record_by_time(w->o) && w->files.n > FILES_NAMED)
-		log_info("wrote %u more (%.1f MB)", w->files.n - FILES_NAMED, (double)w->unnamed_bytes / 1e6);
-	if (record_by_time(w->o) && !w->recorder)
-		log_info("window %u (%s to %s): %.1f s, %" PRIu64 " steps, %" PRIu64 " records, %u files in %s (%.1f MB)",
-			w->number, w->why, why, (double)(t->close_ns - t->open_ns) / 1e9, t->steps, total_of(t->records),
-			w->files.n, w->o->output_dir, (double)w->files.bytes / 1e6);
-}
-
 static int window_close(struct windows *w, const char *why)
 {
+	const struct window_totals *t = &w->totals;
 	int err, close_err;
 
 	if (!w->open)
@@ -767,7 +743,12 @@ static int window_close(struct windows *w, const char *why)
 	close_err = sink_close(w->sink, &w->totals);
 	err = err ? err : close_err;
 	w->sink = NULL;
-	say_closed(w, why);
+	if (!record_by_time(w->o) && w->files.n > FILES_NAMED)
+		log_info("wrote %u more (%.1f MB)", w->files.n - FILES_NAMED, (double)w->unnamed_bytes / 1e6);
+	if (record_by_time(w->o) && !w->recorder)
+		log_info("window %u (%s to %s): %.1f s, %" PRIu64 " steps, %" PRIu64 " records, %u files in %s (%.1f MB)",
+			w->number, w->why, why, (double)(t->close_ns - t->open_ns) / 1e9, t->steps, total_of(t->records),
+			w->files.n, w->o->output_dir, (double)w->files.bytes / 1e6);
 	w->number++;
 	w->idle_ns = clock_boot_ns() + IDLE_NS;
 	memory_free(w->memory);
