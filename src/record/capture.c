@@ -154,18 +154,6 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-int capture_start_inspector(struct capture *c, const struct record_options *o)
-{
-	int err;
-
-	if (!c->probes.n && !c->probes.n_engines && !o->gpu_attach)
-		return 0;
-	err = inspector_new(&c->probes, &c->inspector);
-	if (err)
-		log_error("cannot start the process that reads symbols: %s", strerror(-err));
-	return err;
-}
-
 static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name)
 {
 	return python_names_get(arg, tgid, code, instr, ret_name);
@@ -181,13 +169,17 @@ static const char *name_task(void *arg, uint32_t tgid, const struct python_task 
 	return python_names_task(arg, tgid, task);
 }
 
-int capture_start_stacks(struct capture *c, const struct record_options *o)
+int capture_start_readers(struct capture *c, const struct record_options *o)
 {
 	struct stacks_config config = { .python = name_python, .python_frames = find_python, .python_task = name_task };
-	int err;
+	int err = 0;
 
-	if (!(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
-		return 0;
+	if (c->probes.n || c->probes.n_engines || o->gpu_attach)
+		err = inspector_new(&c->probes, &c->inspector);
+	if (err)
+		log_error("cannot start the process that reads symbols: %s", strerror(-err));
+	if (err || !(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
+		return err;
 	err = pythons_new(&c->pythons);
 	if (!err) {
 		config.python_arg = pythons_names(c->pythons);
@@ -196,15 +188,6 @@ int capture_start_stacks(struct capture *c, const struct record_options *o)
 	if (err)
 		log_error("cannot start the process that reads how to unwind stacks: %s", strerror(-err));
 	return err;
-}
-
-void capture_calibrate(struct capture *c)
-{
-	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
-	int err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, c->fault_ends, &c->calibration);
-
-	if (err)
-		log_debug("cannot measure what a hit costs: %s", strerror(-err));
 }
 
 void capture_calibrated(struct capture *c)
@@ -258,8 +241,13 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.cb = cb,
 		.cb_arg = arg,
 	};
-	int err;
+	int err = 0;
 
+	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
+	if (record_wants_profile(o) || o->view || o->has_budget)
+		err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, c->fault_ends, &c->calibration);
+	if (err)
+		log_debug("cannot measure what a hit costs: %s", strerror(-err));
 	events_configure(o, &c->probes, &config);
 	err = session_open(&config, &c->session) ?: follow_new(c->session, c->tasks, &c->follow);
 	if (!err)

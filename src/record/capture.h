@@ -46,12 +46,10 @@ int capture_check(struct capture *c);
 /* Prepares what the options ask for, as far as that needs no kernel; prints one line on failure. */
 int capture_prepare(struct capture *c, const struct record_options *o);
 
-/* Start the processes that read symbols and unwind tables: before there is anything that they should have no copy of. */
-int capture_start_inspector(struct capture *c, const struct record_options *o);
-int capture_start_stacks(struct capture *c, const struct record_options *o);
+/* Starts the processes that read symbols and unwind tables: before there is anything that they should have no copy of. */
+int capture_start_readers(struct capture *c, const struct record_options *o);
 
-/* Begins to measure what hits of the programs cost, and waits for it. Otherwise costs are not reported. */
-void capture_calibrate(struct capture *c);
+/* Waits for the measurement of what hits of the programs cost, which capture_open() began. */
 void capture_calibrated(struct capture *c);
 
 /* Updates what is known of the programs' cost so far. */

@@ -223,19 +223,6 @@ static bool has_ended(const struct rec_hdr *h, void *arg)
 	return flight_dump_has(rec->flight, h, rec->begun_ns);
 }
 
-static int look_at_threads(struct recorder *rec)
-{
-	int err = in_flight_new(&rec->open);
-
-	if (err)
-		return err;
-	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
-	if (err)
-		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
-	in_flight_ready(rec->open);
-	return 0;
-}
-
 /* ---- batches ---- */
 
 /* The memory that the outputs of a process take, which limits how many are written at a time: the maximum as
@@ -336,15 +323,14 @@ static int plan_batches(struct recorder *rec)
 
 static int open_batch(struct recorder *rec)
 {
-	const struct record_options *o = rec->w->o;
 	size_t from = rec->batch ? rec->batches[rec->batch - 1] : 0;
 
 	rec->rec.tasks = rec->dump.names;
 	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
 	rec->written = false;
-	if (o->all)
-		return outputs_open(o, &rec->rec, &rec->out);
-	return outputs_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->out);
+	if (rec->w->o->all)
+		return outputs_open(rec->w->o, &rec->rec, NULL, 0, &rec->out);
+	return outputs_open(rec->w->o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->out);
 }
 
 /* ---- a dump ---- */
@@ -463,9 +449,13 @@ static int begin(struct recorder *rec)
 	int err;
 
 	rec->files = (struct left_files){ .list = json_object_new_array() };
-	err = look_at_threads(rec);
+	err = in_flight_new(&rec->open);
 	if (err)
 		return err;
+	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
+	if (err)
+		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
+	in_flight_ready(rec->open);
 	rec->looking = true;
 	err = session_peek_waits(rec->w->c->session) ?: drain_all(rec);
 	if (!err)

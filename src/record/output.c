@@ -683,7 +683,7 @@ static int open_set(const struct recording *rec, void *arg, struct sink **ret_si
 	return err;
 }
 
-int outputs_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
+int outputs_open(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
 	struct sink **ret_sink)
 {
 	const struct by_process_config c = {
@@ -696,9 +696,4 @@ int outputs_open_of(const struct record_options *o, const struct recording *rec,
 
 	tasks_forget_outputs(rec->tasks);
 	return record_by_time(o) && !o->all ? by_process_new(&c, rec, ret_sink) : open_set(rec, (void *)o, ret_sink);
-}
-
-int outputs_open(const struct record_options *o, const struct recording *rec, struct sink **ret_sink)
-{
-	return outputs_open_of(o, rec, NULL, 0, ret_sink);
 }

@@ -12,12 +12,9 @@ int outputs_check(struct record_options *o);
 /* Creates missing directories. Prints one line on failure. */
 int outputs_prepare(const struct record_options *o);
 
-/* Opens the files that `o` names, or for a window or a dump a set for each process, named by time; with -a one for
- * all. `o` and `rec` must outlive the sink. Prints one line on failure. */
-int outputs_open(const struct record_options *o, const struct recording *rec, struct sink **ret_sink);
-
-/* The same for these processes only: records of others are left out. */
-int outputs_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
+/* Opens the files that `o` names, or for a window or a dump a set for each process, named by time; with -a one for all.
+ * tgids: only of these processes; NULL: of all. `o` and `rec` must outlive the sink. Prints one line on failure. */
+int outputs_open(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
 	struct sink **ret_sink);
 
 /* Of one set, the name of the file that is being written: traces in the order of the options, the profile; or NULL. */

@@ -687,9 +687,8 @@ static int prepare(struct run *r, struct record_options *o)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
 	if (!err && record_finds(o))
 		err = discover_new(&r->capture, o, &r->discover);
-	/* before there is anything of which it should not have a copy */
 	if (!err)
-		err = capture_start_inspector(&r->capture, o) ?: capture_start_stacks(&r->capture, o);
+		err = capture_start_readers(&r->capture, o);
 	if (!err && o->gpu)
 		err = gpu_new(o, is_target, intake_made, &r->intake, &r->intake.gpu);
 	if (r->intake.gpu)
@@ -716,11 +715,8 @@ int record_run(struct record_options *o)
 	/* who asks while the rest is prepared waits for the answer, and is not told that nothing is running */
 	if (!err)
 		run_control_open(&r.control);
-	if (!err) {
-		if (record_wants_profile(o) || o->view || o->has_budget)
-			capture_calibrate(&r.capture);
+	if (!err)
 		err = capture_open(&r.capture, o, targets_hold_pid(&r.targets), intake_record, &r.intake);
-	}
 	if (r.capture.session && r.capture.inspector)
 		inspector_set_wait(r.capture.inspector, keep_up, &r);
 	if (!err && o->view)
@@ -735,10 +731,9 @@ int record_run(struct record_options *o)
 	unwinder_free(r.intake.unwinder);
 	gpu_free(r.intake.gpu);
 	capture_close(&r.capture);
-	targets_end(&r.targets);
+	ended = targets_end(&r.targets);
 	if (!r.targets.command_exited)
 		r.interrupted = true;
-	ended = targets_check_ended(&r.targets);
 	err = err ? err : ended;
 	code = exit_code(&r, err);
 	if (err && !log_error_said())

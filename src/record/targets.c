@@ -730,7 +730,7 @@ pid_t targets_hold_pid(const struct targets *t)
 
 /* ---- end ---- */
 
-void targets_end(struct targets *t)
+int targets_end(struct targets *t)
 {
 	/* the record of its exit comes before its status: a busy machine may take long from one to the other */
 	if (t->gone)
@@ -739,10 +739,6 @@ void targets_end(struct targets *t)
 	t->command_exited = t->cmd.exited;
 	if (t->cmd.pid)
 		command_end(&t->cmd);
-}
-
-int targets_check_ended(const struct targets *t)
-{
 	if (!t->cmd.pid || t->cmd.exited)
 		return 0;
 	log_warn("%s still runs, %d s after SIGTERM, as process %d: kill -9 %d ends it", t->o->command[0],

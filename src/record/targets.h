@@ -57,10 +57,8 @@ pid_t targets_hold_pid(const struct targets *t);
 /* Attaches to them. Prints one line on failure. */
 int targets_attach(struct targets *t, struct capture *c);
 
-/* Ends a command that is still running. */
-void targets_end(struct targets *t);
-/* -EBUSY: it is still running, which has been reported. */
-int targets_check_ended(const struct targets *t);
+/* Ends a command that is still running. -EBUSY: it does not end, which has been reported. */
+int targets_end(struct targets *t);
 void targets_free(struct targets *t);
 
 #endif

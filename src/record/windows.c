@@ -643,7 +643,7 @@ static int window_open(struct windows *w, const char *why)
 	w->rec.window = w->number;
 	w->totals.open_cost_ns = clock_boot_ns() - before;
 	w->sink = w->recorder;
-	err = w->sink ? 0 : outputs_open(w->o, &w->rec, &w->sink);
+	err = w->sink ? 0 : outputs_open(w->o, &w->rec, NULL, 0, &w->sink);
 	if (err) {
 		session_stop(w->c->session, &open_ns);
 		w->open = false;

@@ -69,7 +69,7 @@ static struct sink *open_outputs(const struct record_options *o)
 {
 	struct sink *s;
 
-	assert_int_equal(outputs_open(o, &rec, &s), 0);
+	assert_int_equal(outputs_open(o, &rec, NULL, 0, &s), 0);
 	return s;
 }
 
@@ -115,7 +115,7 @@ TEST_WITH(test_written_by_another, enter, leave)
 	int err;
 
 	stderr_grab_begin(&g);
-	err = outputs_open(&o, &rec, &other);
+	err = outputs_open(&o, &rec, NULL, 0, &other);
 	assert_non_null(strstr(stderr_grab_end(&g), "another recording is writing it"));
 	assert_int_equal(err, -EBUSY);
 	assert_null(other);
