@@ -115,15 +115,6 @@ bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_ra
 	return true;
 }
 
-/* Starts this process' second afresh. */
-static void rates_forget(struct rates *rs, uint32_t tgid)
-{
-	for (size_t i = 0; i < rs->n; i++) {
-		if (rs->list[i]->tgid == tgid)
-			forget_rate(rs->list[i]);
-	}
-}
-
 bool rate_below(const struct rate *r, uint64_t limit)
 {
 	return (unsigned __int128)r->tokens * NSEC_PER_SEC * NSEC_PER_SEC < (unsigned __int128)limit * r->ns;
@@ -153,11 +144,6 @@ struct sequence {
 	uint32_t serial;
 };
 
-struct queued_request {
-	uint64_t from, to, sequence;
-	uint32_t tgid;
-};
-
 struct queue_watch {
 	struct join *join;
 	struct join_socket sockets[JOIN_SOCKETS]; /* if full, the oldest are dropped */
@@ -165,32 +151,9 @@ struct queue_watch {
 	size_t n_sockets, n_sequences;
 	struct join_sequence given[JOIN_SEQUENCES];
 	struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES];
-	struct queued_request found[JOIN_SOCKETS];
-	size_t n_found;
 	uint64_t latest, decided; /* instants */
 	bool news;
 };
-
-static int queue_watch_new(struct queue_watch **ret_watch)
-{
-	struct queue_watch *w = calloc(1, sizeof(*w));
-	int err = w ? join_new(&w->join) : -ENOMEM;
-
-	if (err) {
-		free(w);
-		return err;
-	}
-	*ret_watch = w;
-	return 0;
-}
-
-static void queue_watch_free(struct queue_watch *w)
-{
-	if (!w)
-		return;
-	join_free(w->join);
-	free(w);
-}
 
 static void set_latest(struct queue_watch *w, uint64_t ns)
 {
@@ -218,28 +181,6 @@ static void queue_watch_begin(struct queue_watch *w, const struct step_request *
 		.sequence = r->sequence,
 		.serial = r->serial,
 	};
-}
-
-static void queue_watch_first(struct queue_watch *w, const struct step_request *r)
-{
-	struct sequence *s = find(w, r);
-
-	if (s)
-		s->s.first = r->first_output;
-}
-
-static void queue_watch_done(struct queue_watch *w, const struct step_request *r)
-{
-	struct sequence *s = find(w, r);
-
-	if (!s)
-		return;
-	s->s.open = false;
-	s->s.vague |= r->began_before || r->lost || r->mixed;
-	s->s.first = r->first_output;
-	s->s.last = r->last_end;
-	s->s.outputs = step_request_tokens(r);
-	set_latest(w, r->last_end);
 }
 
 /* The exchange is over. */
@@ -282,36 +223,6 @@ static void forget(struct queue_watch *w)
 			w->sequences[n++] = w->sequences[i];
 	}
 	w->n_sequences = n;
-}
-
-static void decide(struct queue_watch *w)
-{
-	for (size_t i = 0; i < w->n_sequences; i++)
-		w->given[i] = w->sequences[i].s;
-	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
-	for (size_t i = 0; i < w->n_sockets; i++) {
-		const struct sequence *s;
-
-		if (w->of_sockets[i].result != JOIN_DONE)
-			continue;
-		s = &w->sequences[w->of_sockets[i].with];
-		w->found[w->n_found++] =
-			(struct queued_request){ w->sockets[i].start, s->s.start, s->sequence, s->s.tgid };
-	}
-	forget(w);
-	w->decided = w->latest;
-	w->news = false;
-}
-
-/* The next request that could be joined, each once; false: no more for now. */
-static bool queue_watch_next(struct queue_watch *w, struct queued_request *ret)
-{
-	if (!w->n_found && w->news && w->n_sockets && w->latest - w->decided >= DECIDE_NS)
-		decide(w);
-	if (!w->n_found)
-		return false;
-	*ret = w->found[--w->n_found];
-	return true;
 }
 
 /* ---- hits ---- */
@@ -630,11 +541,13 @@ static void on_first(struct step_request *r, void *arg)
 	struct trigger_set *set = arg;
 	char spent[TIME_TEXT_MAX];
 	struct no_token waited;
+	struct sequence *queued;
 	struct trigger *t;
 	uint64_t ns;
 
-	if (set->queue)
-		queue_watch_first(set->queue, r);
+	queued = set->queue ? find(set->queue, r) : NULL;
+	if (queued)
+		queued->s.first = r->first_output;
 	if (!take(set, r, &waited) || r->lost)
 		return;
 	ns = r->first_output - waited.from;
@@ -659,7 +572,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 		t->judged += s->phase != PHASE_PREFILL;
 		if (!whole || !rate_below(&rate, t->limit))
 			continue;
-		rates_forget(set->rates, s->tgid); /* each second is a reason only once */
+		forget_rate(find_process(set->rates, s->tgid)); /* each second is a reason only once */
 		whole = false;
 		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid, rate.tokens,
 			time_text(spent, rate.ns), s->number);
@@ -701,7 +614,45 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 
 static void on_done(struct step_request *r, void *arg)
 {
-	queue_watch_done(((struct trigger_set *)arg)->queue, r);
+	struct queue_watch *w = ((struct trigger_set *)arg)->queue;
+	struct sequence *s = find(w, r);
+
+	if (!s)
+		return;
+	s->s.open = false;
+	s->s.vague |= r->began_before || r->lost || r->mixed;
+	s->s.first = r->first_output;
+	s->s.last = r->last_end;
+	s->s.outputs = step_request_tokens(r);
+	set_latest(w, r->last_end);
+}
+
+/* Judges the requests that can be joined by now, each once. */
+static void judge_queue(struct trigger_set *set)
+{
+	struct queue_watch *w = set->queue;
+	char spent[TIME_TEXT_MAX];
+
+	if (!w->news || !w->n_sockets || w->latest - w->decided < DECIDE_NS)
+		return;
+	for (size_t i = 0; i < w->n_sequences; i++)
+		w->given[i] = w->sequences[i].s;
+	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
+	for (size_t i = w->n_sockets; i-- > 0;) {
+		uint64_t from = w->sockets[i].start, ns;
+		const struct sequence *s;
+
+		if (w->of_sockets[i].result != JOIN_DONE)
+			continue;
+		s = &w->sequences[w->of_sockets[i].with];
+		ns = s->s.start > from ? s->s.start - from : 0;
+		report(set, find_past(set, KIND_QUEUE, ns, true), s->s.start, s->s.tgid,
+			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u", time_text(spent, ns), s->sequence,
+			s->s.tgid);
+	}
+	forget(w);
+	w->decided = w->latest;
+	w->news = false;
 }
 
 /* ---- steps ---- */
@@ -835,18 +786,10 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 
 const struct trigger_hit *trigger_settled(struct trigger_set *set)
 {
-	struct queued_request q;
-	char spent[TIME_TEXT_MAX];
-
 	if (set->requests)
 		step_requests_settled(set->requests);
-	while (set->queue && queue_watch_next(set->queue, &q)) {
-		uint64_t ns = q.to > q.from ? q.to - q.from : 0;
-
-		report(set, find_past(set, KIND_QUEUE, ns, true), q.to, q.tgid,
-			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u", time_text(spent, ns), q.sequence,
-			q.tgid);
-	}
+	if (set->queue)
+		judge_queue(set);
 	return take_hit(set);
 }
 
@@ -882,7 +825,7 @@ int trigger_start(struct trigger_set *set, const struct probe_table *probes, uin
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
 	if (queue && !set->queue)
-		err = queue_watch_new(&set->queue);
+		err = (set->queue = calloc(1, sizeof(*set->queue))) ? join_new(&set->queue->join) : -ENOMEM;
 	for (size_t i = 0; i < set->n && !err; i++) {
 		enum trigger_kind kind = set->list[i].kind;
 
@@ -922,6 +865,8 @@ void trigger_free(struct trigger_set *set)
 		free(set->list[i].expr);
 	step_requests_free(set->requests);
 	rates_free(set->rates);
-	queue_watch_free(set->queue);
+	if (set->queue)
+		join_free(set->queue->join);
+	free(set->queue);
 	free(set);
 }

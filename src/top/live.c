@@ -83,14 +83,6 @@ static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
 	return &b->processes[i];
 }
 
-static void count(struct live_process *p, bool active, bool waiting)
-{
-	if (!p)
-		return;
-	p->active += active;
-	p->waiting += waiting;
-}
-
 static struct percentiles first_tokens(struct live_requests *lr, uint64_t now, uint32_t tgid)
 {
 	size_t n = 0, kept = lr->n_first < FIRST_MAX ? lr->n_first : FIRST_MAX;
@@ -113,6 +105,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 	for (size_t i = 0; i < REQUESTS_MAX; i++) {
 		const struct entry *e = &lr->entries[i];
 		const struct context *c;
+		struct live_process *p;
 		bool active, waiting;
 
 		if (!e->serial)
@@ -123,9 +116,13 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 			continue;
 		active = e->step_end == c->end;
 		waiting = !active && !e->first;
-		count(&ret->all, active, waiting);
-		if (active || waiting)
-			count(process_of(ret, e->tgid), active, waiting);
+		p = active || waiting ? process_of(ret, e->tgid) : NULL;
+		ret->all.active += active;
+		ret->all.waiting += waiting;
+		if (p) {
+			p->active += active;
+			p->waiting += waiting;
+		}
 	}
 	ret->all.ttft = first_tokens(lr, now, 0);
 	for (size_t i = 0; i < ret->n_processes; i++)

@@ -69,8 +69,7 @@ static void put_title(struct page *p)
 	char elapsed[32];
 
 	if (s >= 3600)
-		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu:%02llu", s / 3600, s / 60 % 60,
-			s % 60);
+		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
 	else
 		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu", s / 60, s % 60);
 	canvas_style(c, STYLE_REVERSE);
@@ -86,19 +85,23 @@ static void put_title(struct page *p)
 	canvas_line(c);
 }
 
-static void put_serving(struct page *p, const struct live_process *serving)
+static void put_percentiles(struct page *p, const struct percentiles *of)
 {
-	const struct percentiles *ttft = &serving->ttft;
 	char d[DURATION_MAX];
 
+	put_fact(p, "p50 %s", words_duration(d, of->p50));
+	put_fact(p, "p90 %s", words_duration(d, of->p90));
+	put_fact(p, "p99 %s", words_duration(d, of->p99));
+}
+
+static void put_serving(struct page *p, const struct live_process *serving)
+{
 	if (!p->s->run_only)
 		put_fact(p, "%u active, %u waiting", serving->active, serving->waiting);
-	if (!ttft->n)
+	if (!serving->ttft.n)
 		return;
-	put_fact(p, "TTFT in steps (%zu):", ttft->n);
-	put_fact(p, "p50 %s", words_duration(d, ttft->p50));
-	put_fact(p, "p90 %s", words_duration(d, ttft->p90));
-	put_fact(p, "p99 %s", words_duration(d, ttft->p99));
+	put_fact(p, "TTFT in steps (%zu):", serving->ttft.n);
+	put_percentiles(p, &serving->ttft);
 }
 
 /* The requests in batches: those of all processes together, then of each if there are several. */
@@ -166,15 +169,10 @@ static void put_head(struct page *p)
 	if (f->last_lost && !p->s->run_only)
 		put_fact(p, "(%llu just now)", (unsigned long long)f->last_lost);
 	canvas_line(&p->c);
-	if (f->tpot.n)
-		put_fact(p, "time per output token (%.*f s):", f->tpot_span < LIVE_TPOT_NS,
-			(double)f->tpot_span / 1e9);
-	if (f->tpot.n)
-		put_fact(p, "p50 %s", words_duration(d, f->tpot.p50));
-	if (f->tpot.n)
-		put_fact(p, "p90 %s", words_duration(d, f->tpot.p90));
-	if (f->tpot.n)
-		put_fact(p, "p99 %s", words_duration(d, f->tpot.p99));
+	if (f->tpot.n) {
+		put_fact(p, "time per output token (%.*f s):", f->tpot_span < LIVE_TPOT_NS, (double)f->tpot_span / 1e9);
+		put_percentiles(p, &f->tpot);
+	}
 	if (f->ttft && !f->batches.all.ttft.n)
 		put_fact(p, "TTFT in steps %s (%llu tokens)", words_duration(d, f->ttft),
 			(unsigned long long)f->ttft_tokens);
@@ -373,15 +371,6 @@ static void put_name(struct page *p, const char *name, unsigned int indent)
 	canvas_goto(&p->c, columns);
 }
 
-static void put_count(struct page *p, uint64_t n, bool per_second)
-{
-	double v = (double)n;
-
-	if (per_second)
-		v = p->seconds > 0 ? v / p->seconds : 0;
-	canvas_put(&p->c, "%10.*f", per_second && v < 99.95 ? 1 : 0, v);
-}
-
 static void put_row(struct page *p, const struct live_row *row, int64_t total)
 {
 	bool run = p->s->run_only;
@@ -389,10 +378,12 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 	int64_t ns = run ? row->run_ns : row->last_ns;
 	char d[DURATION_MAX];
 	double per_second = p->seconds > 0 ? (double)ns / p->seconds : 0;
+	double calls = run ? (double)n : p->seconds > 0 ? (double)n / p->seconds
+							: 0;
 	struct canvas *c = &p->c;
 
 	put_name(p, row->name, 2);
-	put_count(p, n, !run);
+	canvas_put(c, "%10.*f", !run && calls < 99.95 ? 1 : 0, calls);
 	canvas_put(c, "%10s", words_duration(d, run ? ns : (int64_t)per_second));
 	if (p->wide) {
 		canvas_put(c, "%10s  ", n ? words_duration(d, ns / (int64_t)n) : "");
