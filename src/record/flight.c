@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "record/files.h"
 #include "record/flight_store.h"
 #include "record/gpu.h"
 #include "record/limits.h"

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "record/files.h"
 #include "record/intake.h"
+#include "record/output.h"
 #include "sink/profile.h"
 #include "util/host_id.h"
 

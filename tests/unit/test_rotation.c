@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-#include "record/files.h"
+#include "record/output.h"
 
 static char directory[] = "/tmp/test_rotation.XXXXXX";
 
