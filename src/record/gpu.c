@@ -103,17 +103,12 @@ struct gpu {
 static int find_library(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
-	char *slash;
+	char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
 
-	if (n > 0) {
-		path[n] = 0;
-		slash = strrchr(path, '/');
-		if (slash) {
-			strcpy(slash + 1, AGENT_FILE);
-			if (!access(path, R_OK))
-				return 0;
-		}
-	}
+	if (slash)
+		strcpy(slash + 1, AGENT_FILE);
+	if (slash && !access(path, R_OK))
+		return 0;
 	strcpy(path, AGENT_DIR "/" AGENT_FILE);
 	if (!access(path, R_OK))
 		return 0;

@@ -11,7 +11,6 @@
 #include "util/yield.h"
 
 #define WAITING_MAX (12u << 20) /* bytes of samples */
-#define PASS_AT_ONCE 64
 #define PENDING_MAX 256
 #define PENDING_NS NSEC_PER_SEC /* longer than samples stay in the rings */
 #define WAKERS_MAX 1024 /* by the low bits of a hash; one that is replaced is not found */
@@ -36,6 +35,7 @@ struct item {
 	uint32_t tgid;
 	enum unwinder_news news;
 	uint64_t at_ns;
+	struct rec_stack done; /* what becomes of the sample, so that the thread needs no memory for it */
 	_Alignas(struct rec_sample) unsigned char sample[];
 };
 
@@ -59,11 +59,9 @@ struct unwinder {
 	/* under the lock */
 	struct item *first, **end;
 	struct item *mapped; /* the last one, if it says that a process has mapped a file; else NULL */
-	size_t n_waiting, waiting; /* samples, with the one that is being unwound, and their bytes */
+	size_t waiting; /* bytes of samples, with the one that is being unwound */
 	bool busy, stop;
-	struct rec_stack *done;
-	size_t n_done, cap_done;
-	size_t done_at; /* those before have been passed on */
+	struct item *done, **done_end; /* without their samples */
 	/* of the caller's thread */
 	struct waker wakers[WAKERS_MAX];
 	struct held held[HELD_MAX];
@@ -154,8 +152,7 @@ static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *
 static void *work(void *arg)
 {
 	struct unwinder *u = arg;
-	struct rec_stack r;
-	struct item *it;
+	struct item *it, *less;
 
 	/* does not yield: before a busy machine has a CPU to spare, a process may have ended, with the way to its files */
 	pthread_mutex_lock(&u->lock);
@@ -172,18 +169,23 @@ static void *work(void *arg)
 			u->mapped = NULL;
 		u->busy = true;
 		pthread_mutex_unlock(&u->lock);
-		if (it->size)
-			unwind(u, it, &r);
-		else
+		if (it->size) {
+			unwind(u, it, &it->done);
+			less = realloc(it, sizeof(*it));
+			it = less ? less : it;
+			it->next = NULL;
+		} else {
 			heed(u, it);
+		}
 		pthread_mutex_lock(&u->lock);
 		u->busy = false;
 		if (it->size) {
-			u->done[u->n_done++] = r; /* there is room: see reserve() */
-			u->n_waiting--;
 			u->waiting -= it->size;
+			*u->done_end = it;
+			u->done_end = &it->next;
+		} else {
+			free(it);
 		}
-		free(it);
 		if (!u->first)
 			pthread_cond_signal(&u->idle);
 	}
@@ -308,6 +310,7 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 	u->stacks = stacks;
 	u->period_ns = period_ns;
 	u->end = &u->first;
+	u->done_end = &u->done;
 	yield_lock_init(&u->lock);
 	pthread_cond_init(&u->wake, NULL);
 	pthread_cond_init(&u->idle, NULL);
@@ -332,6 +335,7 @@ void unwinder_free(struct unwinder *u)
 	pthread_cond_signal(&u->wake);
 	pthread_mutex_unlock(&u->lock);
 	pthread_join(u->thread, NULL);
+	*u->end = u->done;
 	for (; u->first; u->first = next) {
 		next = u->first->next;
 		free(u->first);
@@ -339,24 +343,7 @@ void unwinder_free(struct unwinder *u)
 	pthread_cond_destroy(&u->wake);
 	pthread_cond_destroy(&u->idle);
 	pthread_mutex_destroy(&u->lock);
-	free(u->done);
 	free(u);
-}
-
-/* Makes room for the results of all that is waiting and of one more, so that the thread needs no memory. */
-static bool reserve(struct unwinder *u)
-{
-	size_t need = u->n_done + u->n_waiting + 1, cap = 2 * u->cap_done + PASS_AT_ONCE;
-	struct rec_stack *done;
-
-	if (need <= u->cap_done)
-		return true;
-	done = realloc(u->done, cap * sizeof(*done));
-	if (!done)
-		return false;
-	u->done = done;
-	u->cap_done = cap;
-	return true;
 }
 
 static void add(struct unwinder *u, struct item *it)
@@ -367,7 +354,6 @@ static void add(struct unwinder *u, struct item *it)
 	*u->end = it;
 	u->end = &it->next;
 	u->mapped = !it->size && it->news == NEWS_MAPPED ? it : NULL;
-	u->n_waiting += it->size > 0;
 	u->waiting += it->size;
 	if (was_empty)
 		pthread_cond_signal(&u->wake);
@@ -385,7 +371,7 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 	it->size = size;
 	memcpy(it->sample, r, size);
 	pthread_mutex_lock(&u->lock);
-	room = u->waiting + size <= WAITING_MAX && reserve(u);
+	room = u->waiting + size <= WAITING_MAX;
 	if (room)
 		add(u, it);
 	pthread_mutex_unlock(&u->lock);
@@ -414,33 +400,22 @@ void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news
 		free(it);
 }
 
-static size_t take_done(struct unwinder *u, struct rec_stack taken[PASS_AT_ONCE])
-{
-	size_t n;
-
-	pthread_mutex_lock(&u->lock);
-	n = u->n_done - u->done_at;
-	if (n > PASS_AT_ONCE)
-		n = PASS_AT_ONCE;
-	memcpy(taken, u->done + u->done_at, n * sizeof(*taken));
-	u->done_at += n;
-	if (u->done_at == u->n_done)
-		u->done_at = u->n_done = 0;
-	pthread_mutex_unlock(&u->lock);
-	return n;
-}
-
 void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)
 {
-	struct rec_stack taken[PASS_AT_ONCE];
-	size_t n;
+	struct item *it, *next;
 
 	u->cb = cb;
 	u->arg = arg;
-	while ((n = take_done(u, taken))) {
-		u->collected += n;
-		for (size_t i = 0; i < n; i++)
-			take(u, &taken[i]);
+	pthread_mutex_lock(&u->lock);
+	it = u->done;
+	u->done = NULL;
+	u->done_end = &u->done;
+	pthread_mutex_unlock(&u->lock);
+	for (; it; it = next) {
+		next = it->next;
+		u->collected++;
+		take(u, &it->done);
+		free(it);
 	}
 	end_round(u);
 }
