@@ -459,16 +459,16 @@ const char *environment_theirs(const struct environment *e, const char *name)
 	return unless_blank(process_text_variable(&e->text, name));
 }
 
-static bool same_link(pid_t pid, const char *name)
+static bool same_link(pid_t pid, pid_t other, const char *name)
 {
-	char path[64], theirs[PATH_MAX], ours[PATH_MAX];
+	char path[64], links[2][PATH_MAX];
 	ssize_t n, k;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	n = readlink(path, theirs, sizeof(theirs));
-	snprintf(path, sizeof(path), "/proc/self/%s", name);
-	k = readlink(path, ours, sizeof(ours));
-	return n > 0 && n == k && !memcmp(theirs, ours, (size_t)n);
+	n = readlink(path, links[0], PATH_MAX);
+	snprintf(path, sizeof(path), "/proc/%d/%s", other, name);
+	k = readlink(path, links[1], PATH_MAX);
+	return n > 0 && n == k && !memcmp(links[0], links[1], (size_t)n);
 }
 
 /* A process of another user must choose neither where root writes nor what it waits for. */
@@ -476,7 +476,7 @@ static bool environment_may_choose(pid_t pid)
 {
 	uid_t uid;
 
-	return !process_user(pid, &uid) && (!uid || uid == user_calling()) && same_link(pid, "ns/mnt");
+	return !process_user(pid, &uid) && (!uid || uid == user_calling()) && same_link(pid, getpid(), "ns/mnt");
 }
 
 void environment_read(pid_t pid, struct environment *ret)
@@ -699,8 +699,7 @@ static const char *find(struct metadata *m, const struct process *p, const char 
 	}
 	*ret_theirs = true;
 	for (int i = 0; i < 2 && p; i++) {
-		struct environment e = { .text = p->environ };
-		const char *value = environment_theirs(&e, names[i]);
+		const char *value = unless_blank(process_text_variable(&p->environ, names[i]));
 
 		if (value && strlen(value) <= max)
 			return value;
@@ -936,19 +935,13 @@ static void keep_some(struct process_text *t)
 /* Workers of a server have lost its command line, or have one of their own. */
 static void read_service(pid_t pid, struct process_text *ret)
 {
-	char own[PATH_MAX], path[64], exe[PATH_MAX];
 	pid_t parent = pid;
-	ssize_t n, k;
 
 	*ret = (struct process_text){ 0 };
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	n = readlink(path, own, sizeof(own));
-	for (int i = 0; i < PARENTS_MAX && n > 0 && !process_parent(parent, &parent) && parent; i++) {
+	for (int i = 0; i < PARENTS_MAX && !process_parent(parent, &parent) && parent; i++) {
 		struct process_text text;
 
-		snprintf(path, sizeof(path), "/proc/%d/exe", parent);
-		k = readlink(path, exe, sizeof(exe));
-		if (k != n || memcmp(own, exe, (size_t)n) || process_cmdline(parent, &text))
+		if (!same_link(pid, parent, "exe") || process_cmdline(parent, &text))
 			return;
 		process_text_free(ret);
 		*ret = text;
