@@ -341,33 +341,24 @@ static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 	return -EAGAIN;
 }
 
-/* Hands over a ring, or says why there is none. */
-static int welcome(int fd, int memfd)
+/* Hands over a ring; or memfd -1: says why there is none. */
+static int welcome(int fd, int memfd, int err)
 {
-	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION };
+	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
 	struct iovec iov = { .iov_base = &w, .iov_len = sizeof(w) };
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = { .bytes = { 0 } };
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes };
+	struct cmsghdr *c = &control.align;
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
+	m.msg_controllen = memfd >= 0 ? sizeof(control.bytes) : 0;
 	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
-}
-
-static void refuse(int fd, int err)
-{
-	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
-
-	if (send(fd, &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(w))
-		log_debug("--gpu: an agent was gone before it could be refused: %s", strerror(errno));
 }
 
 /* ---- launches ---- */
@@ -653,7 +644,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	gpu_feed_limits(gpu_process_feed(a->process), (uint32_t)g->o->gpu_budget, g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
-	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
+	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)), 0);
 	if (err) {
 		gpu_process_free(a->process);
 		return err;
@@ -685,7 +676,8 @@ static void accept_agents(struct gpu *g)
 		err = add_agent(g, fd, pid);
 		if (!err)
 			continue;
-		refuse(fd, err);
+		if (welcome(fd, -1, err))
+			log_debug("--gpu: an agent was gone before it could be refused: %s", strerror(errno));
 		close(fd);
 	}
 }

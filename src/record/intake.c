@@ -63,24 +63,21 @@ static bool is_stranger(const struct rec_hdr *h)
 
 static void take_task(struct intake *in, const struct rec_task *t)
 {
-	bool forked = t->h.id == TASK_FORK && t->h.tid == t->h.tgid;
+	bool forked = t->h.id == TASK_FORK && t->h.tid == t->h.tgid, exec = t->h.id == TASK_EXEC;
+	bool gone = t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST;
 
 	tasks_update(in->c->tasks, t);
-	if (t->h.id == TASK_EXEC) /* before its files are looked at */
+	if (exec) /* before its files are looked at */
 		metadata_process(in->c->metadata, (pid_t)t->h.tgid);
 	follow_record(in->c->follow, &t->h);
 	if (forked)
 		probe_table_forked(&in->c->probes, t->ptgid, t->h.tgid);
-	if (t->h.id == TASK_EXEC || forked)
+	if (exec || forked)
 		handles_drop(in->c->handles, t->h.tgid);
-	if (t->h.id == TASK_EXEC || (t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST))
+	if (exec || gone)
 		misfits_forget(in->c->misfits, t->h.tgid);
-	if (!in->unwinder)
-		return;
-	if (t->h.id == TASK_EXEC)
-		unwinder_process(in->unwinder, t->h.tgid, NEWS_EXEC, t->h.start_ns);
-	else if (t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST)
-		unwinder_process(in->unwinder, t->h.tgid, NEWS_GONE, t->h.start_ns);
+	if (in->unwinder && (exec || gone))
+		unwinder_process(in->unwinder, t->h.tgid, exec ? NEWS_EXEC : NEWS_GONE, t->h.start_ns);
 }
 
 /* Strings are usually missing because the kernel had no memory. */
@@ -102,32 +99,44 @@ const struct rec_hdr *with_strings(const struct probe_table *probes, const struc
 	return &padded.h;
 }
 
-/* Learns a handle's name from a call. */
-static void learn_name(struct intake *in, const struct probe_spec *s, const struct rec_function *f)
+/* Takes a call. Returns whether it is shown. */
+static bool take_function(struct intake *in, struct probe_spec *s, const struct rec_function *f)
 {
 	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
 
-	if (check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
-		handles_set(in->c->handles, f->h.tgid, f->vals[arg],
-			probe_arg_string(s, name, probe_record_strings(s, f)));
+	if (!check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f)))
+		return false;
+	drafts_learn(&in->drafts, &in->c->probes, f);
+	if (in->gpu)
+		gpu_call(in->gpu, s, f);
+	/* the name of a handle */
+	if (s->handle_arg >= 0 && check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
+		handles_set(in->c->handles, f->h.tgid, f->vals[arg], probe_arg_string(s, name, probe_record_strings(s, f)));
+	return !s->hidden;
 }
 
-/* The parts of a batch that is laid out in another way than the preset says are of no use. */
-static const struct rec_hdr *without_parts(const struct rec_hdr *h, size_t *size)
+/* Takes a step. Returns it as it is to be shown; NULL: not at all. */
+static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, const struct rec_step *r, size_t *size)
 {
 	static struct rec_step bare;
 
-	memcpy(&bare, h, sizeof(bare));
-	bare.n_parts = bare.parts_left = 0;
-	*size = sizeof(bare);
-	return &bare.h;
+	if (!check_call(&in->c->probes, s, r->vals, r->strs[0]))
+		return NULL;
+	r = drafts_mark(&in->drafts, &in->c->probes, r, *size);
+	if (rows_refused(s)) { /* the parts of a batch that is laid out in another way than the preset says are of no use */
+		memcpy(&bare, r, sizeof(bare));
+		bare.n_parts = bare.parts_left = 0;
+		*size = sizeof(bare);
+		r = &bare;
+	}
+	if (in->gpu)
+		gpu_step(in->gpu, r);
+	return s->hidden ? NULL : &r->h;
 }
 
 /* Takes a step or a call. Returns it as it is to be shown; NULL: not at all. */
 static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
-	const struct rec_function *f;
-	const struct rec_step *step;
 	struct probe_spec *s;
 
 	if (h->id >= in->c->probes.n)
@@ -137,25 +146,10 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	if (h->kind == REC_STEP && in->overhead)
 		h = overhead_step(in->overhead, h, *size);
 	h = with_strings(&in->c->probes, h, size);
-	f = (const struct rec_function *)h;
-	step = (const struct rec_step *)h;
 	probe_table_use(&in->c->probes, h->tgid);
-	if (h->kind == REC_STEP ? !check_call(&in->c->probes, s, step->vals, step->strs[0])
-				: !check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f)))
-		return NULL;
 	if (h->kind == REC_STEP)
-		h = &drafts_mark(&in->drafts, &in->c->probes, (const struct rec_step *)h, *size)->h;
-	else
-		drafts_learn(&in->drafts, &in->c->probes, (const struct rec_function *)h);
-	if (h->kind == REC_STEP && rows_refused(s))
-		h = without_parts(h, size);
-	if (in->gpu && h->kind == REC_STEP)
-		gpu_step(in->gpu, (const struct rec_step *)h);
-	else if (in->gpu)
-		gpu_call(in->gpu, s, (const struct rec_function *)h);
-	if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)
-		learn_name(in, s, (const struct rec_function *)h);
-	return s->hidden ? NULL : h;
+		return take_step(in, s, (const struct rec_step *)h, size);
+	return take_function(in, s, (const struct rec_function *)h) ? h : NULL;
 }
 
 static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
@@ -272,20 +266,12 @@ void intake_check_loss(struct intake *in, uint64_t now_ns)
 
 	session_lost(in->c->session, lost);
 	sink_dropped(in->sink, dropped);
-	if (in->unwinder) {
-		uint64_t n = unwinder_dropped(in->unwinder);
-
-		l.count[REC_SAMPLE] = n - in->unwinder_dropped;
-		in->unwinder_dropped = n;
-	}
-	if (in->gpu) {
-		uint64_t n = gpu_lost(in->gpu);
-
-		l.count[REC_GPU] = n - in->gpu_lost;
-		in->gpu_lost = n;
-	}
+	if (in->unwinder)
+		lost[REC_SAMPLE] += unwinder_dropped(in->unwinder);
+	if (in->gpu)
+		lost[REC_GPU] += gpu_lost(in->gpu);
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		l.count[k] += lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
+		l.count[k] = lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
 		in->lost[k] = lost[k];
 		in->dropped += dropped[k] - in->dropped_now[k];
 		in->dropped_now[k] = dropped[k];

@@ -29,9 +29,7 @@ struct intake {
 	uint64_t dropped_now[REC_KIND_MAX]; /* by the sink, at the last look */
 	uint64_t last_loss_ns;
 	/* for the run */
-	uint64_t lost[REC_KIND_MAX]; /* counted by the session so far */
-	uint64_t gpu_lost;		/* records of GPUs */
-	uint64_t unwinder_dropped;	/* samples that were waiting too long to be unwound */
+	uint64_t lost[REC_KIND_MAX]; /* counted so far by the session, by the thread that unwinds, and of GPUs */
 	uint64_t dropped; /* records for which a file was too slow, over all kinds and outputs */
 };
 
