@@ -214,12 +214,19 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	in_flight_add(h, size, arg);
 }
 
-/* A request that has ended since then, and is in the store. */
-static bool has_ended(const struct rec_hdr *h, void *arg)
+static bool is_same(const struct rec_hdr *open, void *ended)
 {
-	const struct recorder *rec = arg;
+	return is_same_span(open, ended);
+}
 
-	return flight_dump_has(rec->flight, h, rec->begun_ns);
+/* A request that was open, and has ended since then, is in the store: there are few of them. */
+static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct recorder *rec = arg;
+
+	(void)size;
+	if (h->kind == REC_REQUEST)
+		in_flight_drop(rec->open, is_same, (void *)h);
 }
 
 /* ---- batches ---- */
@@ -472,7 +479,7 @@ static int begin(struct recorder *rec)
 	if (err)
 		return err;
 	rec->begun_ns = now;
-	in_flight_drop(rec->open, has_ended, rec);
+	flight_dump_since(rec->flight, now, drop_ended, rec);
 	set_recording(rec);
 	rec->totals.close_ns = now;
 	take_losses(rec, false);

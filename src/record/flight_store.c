@@ -168,16 +168,14 @@ void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, v
 	f->len = to;
 }
 
-static uint32_t nested_kind(const struct rec_hdr *h)
+bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h)
 {
-	return h->kind == REC_STEP ? REC_FUNCTION : h->kind; /* the call of a step may be reported as either */
-}
+	/* the call of a step may be reported as open */
+	uint32_t a = open->kind == REC_STEP ? REC_FUNCTION : open->kind, b = h->kind == REC_STEP ? REC_FUNCTION : h->kind;
+	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
+	bool several = a == REC_FUNCTION || a == REC_IRQ || a == REC_REQUEST;
 
-/* Only functions have ids: why a thread is off the CPU may not be known, and it is in one fault or call at a time. */
-static bool is_same_span(const struct rec_hdr *a, const struct rec_hdr *b)
-{
-	return a->start_ns == b->start_ns && nested_kind(a) == nested_kind(b) &&
-	       (nested_kind(a) != REC_FUNCTION || a->id == b->id);
+	return open->start_ns == h->start_ns && open->tid == h->tid && a == b && (!several || open->id == h->id);
 }
 
 bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
@@ -208,8 +206,6 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 #define CHUNKS_MAX 8192             /* a larger store has larger chunks, since each has a header */
 #define SPARE_MIN 2
 #define SPARE_SHARE 16 /* 1/16 of the chunks is free when a dump begins */
-#define SEEN_MAX (64 * 1024)
-#define SEEN_SHARE 32 /* 1/32 of the memory is for the keys of a dump */
 
 /* Precedes each record. */
 struct entry {
@@ -229,13 +225,6 @@ struct chunk {
 	bool pinned; /* the dump has not handed it over yet */
 };
 
-/* The key of a record of the dump. */
-struct seen {
-	uint64_t start_ns;
-	uint32_t tid, id;
-	uint32_t kind; /* + 1; 0: the slot is empty */
-};
-
 struct dump {
 	bool running;
 	uint64_t horizon_ns;
@@ -247,11 +236,9 @@ struct dump {
 	uint32_t offset;
 	struct chunk *last;
 	uint32_t last_used; /* of the last chunk, which may keep growing */
-	uint64_t since_ns;  /* of the keys in f->seen */
-	bool have_seen, seen_full;
 };
 
-/* At the beginning of its memory, followed by the chunks' headers, the keys and the chunks. */
+/* At the beginning of its memory, followed by the chunks' headers and the chunks. */
 struct flight {
 	size_t bytes, chunk_bytes;
 	uint64_t keep_ns;
@@ -261,8 +248,6 @@ struct flight {
 	uint64_t horizon_ns, evicted;
 	struct tasks *base; /* the names at the oldest record kept */
 	struct dump dump;
-	struct seen *seen;
-	size_t seen_cap; /* power of two */
 	struct chunk chunks[];
 };
 
@@ -291,25 +276,19 @@ static void push_cold(struct flight *f, struct chunk *c)
 /* Divides up the f->bytes of memory. */
 static void lay_out(struct flight *f, size_t page)
 {
-	size_t chunk = CHUNK_BYTES, seen = SEEN_MAX, front;
+	size_t chunk = CHUNK_BYTES, front;
 
 	while (chunk > CHUNK_BYTES_MIN && f->bytes / chunk < CHUNKS_MIN)
 		chunk /= 2;
 	while (f->bytes / chunk > CHUNKS_MAX)
 		chunk *= 2;
-	while (seen * sizeof(struct seen) > f->bytes / SEEN_SHARE)
-		seen /= 2;
 	chunk = round_up(chunk, page);
-	front = sizeof(*f) + seen * sizeof(struct seen) + page;
-	f->n_chunks = (unsigned int)((f->bytes - front) / (chunk + sizeof(struct chunk)));
+	f->n_chunks = (unsigned int)((f->bytes - sizeof(*f) - page) / (chunk + sizeof(struct chunk)));
 	f->chunk_bytes = chunk;
 	f->spare = f->n_chunks / SPARE_SHARE;
 	if (f->spare < SPARE_MIN)
 		f->spare = SPARE_MIN;
-	f->seen = (struct seen *)&f->chunks[f->n_chunks];
-	f->seen_cap = seen;
-	front = (size_t)((char *)(f->seen + seen) - (char *)f);
-	front = round_up(front, page);
+	front = round_up(sizeof(*f) + f->n_chunks * sizeof(struct chunk), page);
 	/* the first is taken first */
 	for (unsigned int i = f->n_chunks; i-- > 0;) {
 		f->chunks[i].data = (char *)f + front + i * chunk;
@@ -531,7 +510,7 @@ struct cursor {
 };
 
 /* The next record, leaving out most of those that ended before since_ns; NULL: there are no more. */
-static const struct rec_hdr *next_record(const struct flight *f, struct cursor *at, uint64_t since_ns)
+static const struct entry *next_entry(const struct flight *f, struct cursor *at, uint64_t since_ns)
 {
 	const struct entry *e;
 
@@ -541,7 +520,7 @@ static const struct rec_hdr *next_record(const struct flight *f, struct cursor *
 		return NULL;
 	e = entry_at(at->chunk, at->offset);
 	at->offset += (uint32_t)entry_bytes(e->size);
-	return e->rec;
+	return e;
 }
 
 static int later(const void *a, const void *b)
@@ -555,7 +534,7 @@ static int later(const void *a, const void *b)
 static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
 {
 	struct cursor at = { f->dump.first, 0 };
-	const struct rec_hdr *rec;
+	const struct entry *e;
 	uint64_t *starts;
 	size_t len = 0;
 
@@ -565,9 +544,9 @@ static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
 	if (!starts)
 		return -ENOMEM;
 	len = 0;
-	while ((rec = next_record(f, &at, 0))) {
-		if (rec->kind == REC_STEP)
-			starts[len++] = rec->start_ns;
+	while ((e = next_entry(f, &at, 0))) {
+		if (e->rec->kind == REC_STEP)
+			starts[len++] = e->rec->start_ns;
 	}
 	qsort(starts, len, sizeof(*starts), later);
 	*ret_ns = n <= len ? starts[n - 1] : 0;
@@ -672,102 +651,31 @@ int flight_dump_again(struct flight *f, struct tasks **ret_names)
 	return 0;
 }
 
+void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg)
+{
+	struct cursor at = { f->dump.chunk, 0 };
+	const struct entry *e;
+
+	while ((e = next_entry(f, &at, since_ns))) {
+		if (record_end(e->rec) >= since_ns)
+			cb(e->rec, e->size, arg);
+	}
+}
+
 int flight_dump_processes(struct flight *f, struct thread_map *processes)
 {
 	struct cursor at = { f->dump.chunk, 0 };
-	const struct rec_hdr *rec;
+	const struct entry *e;
 
-	while ((rec = next_record(f, &at, f->dump.horizon_ns))) {
+	while ((e = next_entry(f, &at, f->dump.horizon_ns))) {
 		struct flight_process *p;
 
-		if (rec->kind == REC_ON_CPU || record_end(rec) <= f->dump.horizon_ns)
+		if (e->rec->kind == REC_ON_CPU || record_end(e->rec) <= f->dump.horizon_ns)
 			continue;
-		p = thread_map_get(processes, rec->tgid);
+		p = thread_map_get(processes, e->rec->tgid);
 		if (!p)
 			return -ENOMEM;
 		p->records++;
 	}
 	return 0;
-}
-
-/* ---- spans that were open ---- */
-
-static struct seen key_of(const struct rec_hdr *rec)
-{
-	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
-	bool several = rec->kind == REC_FUNCTION || rec->kind == REC_STEP || rec->kind == REC_IRQ ||
-		       rec->kind == REC_REQUEST;
-
-	return (struct seen){
-		.start_ns = rec->start_ns,
-		.tid = rec->tid,
-		.id = several ? rec->id : 0,
-		/* the call of a step may be reported as open */
-		.kind = (rec->kind == REC_STEP ? REC_FUNCTION : rec->kind) + 1u,
-	};
-}
-
-static bool is_same(const struct seen *a, const struct seen *b)
-{
-	return a->start_ns == b->start_ns && a->tid == b->tid && a->id == b->id &&
-	       a->kind == b->kind;
-}
-
-/* The slot of the key, or the empty one where it belongs. */
-static struct seen *seen_place(const struct flight *f, const struct seen *key)
-{
-	uint64_t hash = (key->start_ns ^ ((uint64_t)key->tid << 32 | key->id << 4 | key->kind)) *
-			UINT64_C(0x9e3779b97f4a7c15); /* 2^64 divided by the golden ratio */
-	size_t i = (size_t)(hash >> 32) & (f->seen_cap - 1);
-
-	while (f->seen[i].kind && !is_same(&f->seen[i], key))
-		i = (i + 1) & (f->seen_cap - 1);
-	return &f->seen[i];
-}
-
-/* Looks through the dump's records that ended at since_ns or later for the key. */
-static bool find_key(const struct flight *f, const struct seen *key, uint64_t since_ns)
-{
-	struct cursor at = { f->dump.chunk, 0 };
-	const struct rec_hdr *rec;
-
-	while ((rec = next_record(f, &at, since_ns))) {
-		struct seen other = key_of(rec);
-
-		if (record_end(rec) >= since_ns && is_same(&other, key))
-			return true;
-	}
-	return false;
-}
-
-/* Fills f->seen with the keys of records that ended at since_ns or later, as many as there is room for. */
-static void see_keys(struct flight *f, uint64_t since_ns)
-{
-	struct cursor at = { f->dump.chunk, 0 };
-	const struct rec_hdr *rec;
-	size_t n = 0;
-
-	memset(f->seen, 0, f->seen_cap * sizeof(*f->seen));
-	while (n < f->seen_cap / 4 * 3 && (rec = next_record(f, &at, since_ns))) {
-		struct seen key = key_of(rec), *place = seen_place(f, &key);
-
-		if (record_end(rec) < since_ns)
-			continue;
-		n += !place->kind;
-		*place = key;
-	}
-	f->dump.seen_full = n >= f->seen_cap / 4 * 3;
-	f->dump.since_ns = since_ns;
-	f->dump.have_seen = true;
-}
-
-bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns)
-{
-	struct seen key = key_of(open);
-
-	if (!f->dump.have_seen || f->dump.since_ns != since_ns)
-		see_keys(f, since_ns);
-	if (seen_place(f, &key)->kind)
-		return true;
-	return f->dump.seen_full && find_key(f, &key, since_ns);
 }

@@ -63,9 +63,11 @@ int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, stru
 /* Raises the horizon to the beginning of the last n steps, or to so long before at_ns. Call it first. -ENOMEM. */
 int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump);
 
-/* Whether the dump has a record of the span that `open` reports as still open, which ended at since_ns or later: of the
- * same thread, kind and start, and id where there can be several. Before flight_dump_next(); fast for one since_ns. */
-bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns);
+/* Hands over the records of the dump that ended at since_ns or later, before flight_dump_next(). */
+void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg);
+
+/* Whether a record is that of a span that was reported as open. */
+bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h);
 
 /* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The
  * callback may append. Returns 1 while there may be more. What was handed over stays in the store as its oldest. */

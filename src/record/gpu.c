@@ -350,14 +350,17 @@ static int welcome(int fd, int memfd, int err)
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = { .bytes = { 0 } };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes };
-	struct cmsghdr *c = &control.align;
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
-	m.msg_controllen = memfd >= 0 ? sizeof(control.bytes) : 0;
+	if (memfd < 0)
+		m.msg_controllen = 0;
 	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
 }
 

@@ -11,6 +11,28 @@
 #define MS UINT64_C(1000000)
 #define TID 5000000u /* no such thread: /proc does not know it */
 
+struct sought {
+	const struct rec_hdr *open;
+	bool found;
+};
+
+static inline void seek_span(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct sought *s = arg;
+
+	(void)size;
+	s->found |= is_same_span(s->open, h);
+}
+
+/* Whether the dump has the record of a span that was open, which ended at since_ns or later. */
+static inline bool dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns)
+{
+	struct sought s = { .open = open };
+
+	flight_dump_since(f, since_ns, seek_span, &s);
+	return s.found;
+}
+
 union any_rec {
 	struct rec_hdr h;
 	struct rec_task task;

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a dump of the flight recorder knows of threads, and of spans that were open. */
-#include "record/flight_store.h"
-#include "unit.h"
-
-#define MB (UINT64_C(1) << 20)
-#define START UINT64_C(1000000000000)
-#define MS UINT64_C(1000000)
-#define TID 5000000u /* no such thread: /proc does not know it */
+#include "flight_model.h"
 
 /* ---- names ---- */
 
@@ -202,7 +196,7 @@ static bool has(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id,
 {
 	struct rec_hdr open = { .kind = kind, .tid = tid, .id = id, .start_ns = start_ns };
 
-	return flight_dump_has(f, &open, since_ns);
+	return dump_has(f, &open, since_ns);
 }
 
 /* `n` other records, so that the keys may not all have room. */
