@@ -243,8 +243,8 @@ struct flight {
 	size_t bytes, chunk_bytes;
 	uint64_t keep_ns;
 	struct chunk *oldest, *newest; /* chunks of the store; records are appended to the newest */
-	struct chunk *warm, *cold;     /* free ones: with and without pages */
-	unsigned int n_chunks, n_warm, n_cold, spare;
+	struct chunk *free[2]; /* [true]: those without pages */
+	unsigned int n_chunks, n_free[2], spare;
 	uint64_t horizon_ns, evicted;
 	struct tasks *base; /* the names at the oldest record kept */
 	struct dump dump;
@@ -266,11 +266,11 @@ static struct entry *entry_at(const struct chunk *c, uint32_t offset)
 	return (struct entry *)(c->data + offset);
 }
 
-static void push_cold(struct flight *f, struct chunk *c)
+static void push_free(struct flight *f, struct chunk *c, bool cold)
 {
-	c->next = f->cold;
-	f->cold = c;
-	f->n_cold++;
+	c->next = f->free[cold];
+	f->free[cold] = c;
+	f->n_free[cold]++;
 }
 
 /* Divides up the f->bytes of memory. */
@@ -292,7 +292,7 @@ static void lay_out(struct flight *f, size_t page)
 	/* the first is taken first */
 	for (unsigned int i = f->n_chunks; i-- > 0;) {
 		f->chunks[i].data = (char *)f + front + i * chunk;
-		push_cold(f, &f->chunks[i]);
+		push_free(f, &f->chunks[i], true);
 	}
 }
 
@@ -334,13 +334,7 @@ void flight_free(struct flight *f)
 static void free_chunk(struct flight *f, struct chunk *c)
 {
 	/* a few keep their pages, since they will soon be needed again */
-	if (f->keep_ns && f->n_warm >= f->spare && !madvise(c->data, f->chunk_bytes, MADV_DONTNEED)) {
-		push_cold(f, c);
-		return;
-	}
-	c->next = f->warm;
-	f->warm = c;
-	f->n_warm++;
+	push_free(f, c, f->keep_ns && f->n_free[false] >= f->spare && !madvise(c->data, f->chunk_bytes, MADV_DONTNEED));
 }
 
 /* One that is not yet handed over is kept for the dump, still linked to the next, and freed after that. */
@@ -366,24 +360,20 @@ static void evict_oldest(struct flight *f)
  * begins with spare ones, so by the time they run out there are chunks after it. */
 static void make_free(struct flight *f, unsigned int n)
 {
-	while (f->n_warm + f->n_cold < n)
+	while (f->n_free[false] + f->n_free[true] < n)
 		evict_oldest(f);
 }
 
 static struct chunk *add_chunk(struct flight *f)
 {
 	struct chunk *c;
+	bool cold;
 
 	make_free(f, f->dump.running ? 1 : f->spare + 1);
-	if (f->warm) {
-		c = f->warm;
-		f->warm = c->next;
-		f->n_warm--;
-	} else {
-		c = f->cold;
-		f->cold = c->next;
-		f->n_cold--;
-	}
+	cold = !f->free[false];
+	c = f->free[cold];
+	f->free[cold] = c->next;
+	f->n_free[cold]--;
 	*c = (struct chunk){ .data = c->data, .start_ns = UINT64_MAX, .kept = true };
 	if (f->newest)
 		f->newest->next = c;
@@ -441,7 +431,7 @@ void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats)
 {
 	struct flight_stats st = {
 		.bytes = f->bytes,
-		.used_bytes = (f->n_chunks - f->n_warm - f->n_cold) * f->chunk_bytes,
+		.used_bytes = (f->n_chunks - f->n_free[false] - f->n_free[true]) * f->chunk_bytes,
 		.horizon_ns = f->horizon_ns,
 		.evicted = f->evicted,
 		.oldest_ns = UINT64_MAX,

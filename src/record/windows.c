@@ -100,7 +100,7 @@ int schedule_parse(const char *text, struct schedule_config *c)
 	return 0;
 }
 
-/* ---- windows ---- */
+/* ---- what opens and closes a window ---- */
 
 static void close_window(struct schedule *s, const char *why)
 {
