@@ -517,8 +517,6 @@ static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s,
 	gpu_process_wait(proc, has_stream ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
 }
 
-/* ---- agents ---- */
-
 static const char *const libraries[GPU_VENDOR_MAX] = {
 	[GPU_VENDOR_NVIDIA] = "CUPTI",
 	[GPU_VENDOR_AMD] = "rocprofiler-sdk",

@@ -142,8 +142,6 @@ struct overhead *overhead_new(struct capture *c, uint64_t budget)
 	return o;
 }
 
-/* ---- steps ---- */
-
 static void hide_barriers(uint64_t ns[ST_MAX])
 {
 	ns[ST_CPU] += ns[ST_BARRIER];
@@ -172,8 +170,6 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	}
 	return h;
 }
-
-/* ---- what is off ---- */
 
 static void mark(struct sink *s, enum shed_part part, bool off, uint64_t ns)
 {

@@ -679,8 +679,6 @@ static const char *const hash_names[] = { "INFTRACE_ENV_HASH", "FERRUM_PROFILE_E
 static const char *const flags_names[] = { "INFTRACE_RUNTIME_FLAGS_JSON", "FERRUM_PROFILE_RUNTIME_FLAGS_JSON" };
 static const char *const concurrency_names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY" };
 
-/* ---- values ---- */
-
 /* Targets may come and go all day, each with something to warn about. */
 static bool may_warn(struct metadata *m)
 {

@@ -209,8 +209,6 @@ void rotation_free(struct rotation *r)
 	free(r);
 }
 
-/* ---- names ---- */
-
 /* trace.2.json.gz; NULL without memory. */
 static char *numbered_name(const struct rotation *r, uint32_t number)
 {
@@ -256,8 +254,6 @@ int rotation_create(struct rotation *r, struct out_file *ret_file)
 	*ret_file = (struct out_file){ .name = name, .is_part = true, .created = true };
 	return fd;
 }
-
-/* ---- complete files ---- */
 
 /* Leaves as many as are to be kept, including the file being written. */
 static void remove_oldest(struct rotation *r)
@@ -649,7 +645,7 @@ int outputs_prepare(const struct record_options *o)
 	return err;
 }
 
-/* ---- outputs ---- */
+/* ---- the sink of an output ---- */
 
 #define DROPS_MAX 32
 #define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
@@ -675,8 +671,6 @@ struct output {
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
 };
-
-/* ---- the sink ---- */
 
 static void drop_record(struct output *o, const struct rec_hdr *h)
 {

@@ -368,8 +368,6 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
 #define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
-/* ---- before anything is attached ---- */
-
 /* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
 {

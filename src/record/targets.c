@@ -503,8 +503,6 @@ void discover_summary(struct discover *d)
 
 #define PIDFDS_MAX 256 /* usually 1024 descriptors are allowed */
 
-/* ---- before anything is attached ---- */
-
 struct children {
 	const struct record_options *o;
 	struct stat program; /* of the parent */

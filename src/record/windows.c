@@ -136,8 +136,6 @@ static void open_if_wished(struct schedule *s, uint64_t now)
 	s->steps = 0;
 }
 
-/* ---- time ---- */
-
 static uint64_t deadline(const struct schedule *s)
 {
 	if (!s->c.duration_ns)
