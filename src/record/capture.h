@@ -46,7 +46,7 @@ int capture_check(struct capture *c);
 /* Prepares what the options ask for, as far as that needs no kernel; prints one line on failure. */
 int capture_prepare(struct capture *c, const struct record_options *o);
 
-/* Starts the processes that read symbols and unwind tables: before there is anything that they should have no copy of. */
+/* Starts the processes that read symbols and unwind tables, before there is anything that they should not copy. */
 int capture_start_readers(struct capture *c, const struct record_options *o);
 
 /* Waits for the measurement of what hits of the programs cost, which capture_open() began. */

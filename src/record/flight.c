@@ -43,7 +43,7 @@ struct request {
 struct recorder {
 	struct sink sink; /* for the records of the window */
 	const struct windows *w;
-	void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
+	recorder_done_cb done;
 	void *done_arg;
 	struct flight *flight;
 	struct request requests[REQUESTS_MAX]; /* the first is in progress while `dumping` */
@@ -150,8 +150,7 @@ static const struct sink_ops recorder_ops = {
 
 /* ---- creation and removal ---- */
 
-int recorder_new(const struct windows *w, void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg),
-	void *arg, struct recorder **ret_recorder)
+int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
 {
 	struct recorder *rec = calloc(1, sizeof(*rec));
 	const struct record_options *o = w->o;
@@ -522,8 +521,8 @@ static void answer(struct recorder *rec, int err)
 		snprintf(text, sizeof(text),
 			"dump %u (%s): the last %.1f s, %" PRIu64 " records, %u files in %s (%.1f MB), written in %.1f s",
 			rec->dumps, q->reason, (double)(rec->totals.close_ns - rec->totals.open_ns) / 1e9,
-			total_of(rec->totals.records), rec->files.n, rec->w->o->output_dir, (double)rec->files.bytes / 1e6,
-			(double)(clock_boot_ns() - rec->begun_ns) / 1e9);
+			total_of(rec->totals.records), rec->files.n, rec->w->o->output_dir,
+			(double)rec->files.bytes / 1e6, (double)(clock_boot_ns() - rec->begun_ns) / 1e9);
 		log_info("%s", text);
 	}
 	if (q->id && !err) {

@@ -13,12 +13,11 @@
 struct json_object;
 struct recorder;
 
-/*
- * w: the window that the recorder serves as the sink. done: a dump that a client is waiting for has ended, or failed, with a
- * line that says so; it takes over the reply.
- */
-int recorder_new(const struct windows *w, void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg),
-	void *arg, struct recorder **ret_recorder);
+/* A dump that a client is waiting for has ended, or failed, with a line that says so. Takes over the reply. */
+typedef void (*recorder_done_cb)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
+
+/* w: the window that the recorder serves as the sink. */
+int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder);
 void recorder_free(struct recorder *rec);
 
 /* The sink for the records of the window. It belongs to the recorder: closing it does nothing. */

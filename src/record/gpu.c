@@ -119,7 +119,7 @@ static int find_library(char path[PATH_MAX])
 static int set_environment(struct gpu *g)
 {
 	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->o->cupti;
-	int err = find_library(g->library), n = 0;
+	int err = find_library(g->library), n = 0, len;
 	char *real = NULL;
 
 	if (err)
@@ -136,7 +136,8 @@ static int set_environment(struct gpu *g)
 	snprintf(g->name, sizeof(g->name), GPU_ENV_SOCKET "=%s", g->socket_name);
 	g->environment[n++] = g->injection;
 	tools = tools ? tools : "";
-	if (snprintf(g->tools, sizeof(g->tools), TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools) < (int)sizeof(g->tools))
+	len = snprintf(g->tools, sizeof(g->tools), TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools);
+	if (len < (int)sizeof(g->tools))
 		g->environment[n++] = g->tools;
 	else
 		log_warn("--gpu: " TOOLS " is too long, so what AMD's GPUs do is not recorded");
@@ -236,7 +237,8 @@ static int open_socket(struct gpu *g)
 
 	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
 		return -errno;
-	snprintf(g->socket_name, sizeof(g->socket_name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
+	snprintf(g->socket_name, sizeof(g->socket_name), "@inftrace-gpu-%d-%016llx", getpid(),
+		(unsigned long long)secret);
 	err = set_environment(g);
 	if (err)
 		return err;
@@ -314,7 +316,7 @@ static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 	g->pending[g->n_pending++] = *p;
 }
 
-/* The descriptor of the next agent that has connected; -EAGAIN: none. *left: how many more are accepted at this turn. */
+/* The descriptor of the next agent that has connected; -EAGAIN: none. *left: how many more may be accepted now. */
 static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 {
 	struct gpu_pending p;
@@ -378,8 +380,8 @@ enum launch_arg {
 	ARGS,
 };
 
-static const char *const arg_names[ARGS] = { "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "stream_handle", "bytes",
-	"width", "height", "depth", "event" };
+static const char *const arg_names[ARGS] = { "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z",
+	"stream_handle", "bytes", "width", "height", "depth", "event" };
 
 #define KNOWN_MAX 4096 /* probes */
 
@@ -504,7 +506,8 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 }
 
 /* Tells the process, if it is a wait for all that a stream, or everything, has launched. */
-static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct gpu_process *proc)
+static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r,
+	struct gpu_process *proc)
 {
 	const struct places *p = places_of(gl, s, r->h.id);
 	uint64_t stream, event;
@@ -642,7 +645,8 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	if (err)
 		return err;
 	gpu_feed_shift(gpu_process_feed(a->process), own.boot_ns - its.boot_ns);
-	gpu_feed_limits(gpu_process_feed(a->process), (uint32_t)g->o->gpu_budget, g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
+	gpu_feed_limits(gpu_process_feed(a->process), (uint32_t)g->o->gpu_budget,
+		g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
 	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)), 0);
@@ -773,7 +777,8 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, s
 		err = g->injections ? listen_for(g, pids[k]) : -ENOMEM;
 		if (!err) {
 			what = "no process can be started for that";
-			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda, &g->injections[g->n_injections]);
+			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda,
+				&g->injections[g->n_injections]);
 		}
 		if (err)
 			log_warn("--gpu=attach: process %d: %s: %s; what its GPU does is not recorded", pids[k], what, strerror(-err));

@@ -19,8 +19,8 @@ struct gpu;
 struct gpu_launches;
 struct inspector;
 
-/* Prepares what a COMMAND needs. is_target: whether a process is recorded, which may have been born just now. cb takes what the
- * GPUs did. Prints one line on failure; -EINVAL if something is missing. */
+/* Prepares what a COMMAND needs. is_target: whether a process is recorded, which may have been born just now. cb takes
+ * what the GPUs did. Prints one line on failure; -EINVAL if something is missing. */
 int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
 	struct gpu **ret_gpu);
 void gpu_free(struct gpu *g);

@@ -110,8 +110,10 @@ static bool take_function(struct intake *in, struct probe_spec *s, const struct 
 	if (in->gpu)
 		gpu_call(in->gpu, s, f);
 	/* the name of a handle */
-	if (s->handle_arg >= 0 && check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
-		handles_set(in->c->handles, f->h.tgid, f->vals[arg], probe_arg_string(s, name, probe_record_strings(s, f)));
+	if (s->handle_arg >= 0 && check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) &&
+		!(f->h.flags & REC_F_OPEN_END))
+		handles_set(in->c->handles, f->h.tgid, f->vals[arg],
+			probe_arg_string(s, name, probe_record_strings(s, f)));
 	return !s->hidden;
 }
 
@@ -123,7 +125,7 @@ static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, 
 	if (!check_call(&in->c->probes, s, r->vals, r->strs[0]))
 		return NULL;
 	r = drafts_mark(&in->drafts, &in->c->probes, r, *size);
-	if (rows_refused(s)) { /* the parts of a batch that is laid out in another way than the preset says are of no use */
+	if (rows_refused(s)) { /* the batch is laid out in another way than the preset says: its parts are of no use */
 		memcpy(&bare, r, sizeof(bare));
 		bare.n_parts = bare.parts_left = 0;
 		*size = sizeof(bare);
@@ -171,10 +173,11 @@ static bool is_whole(const struct rec_hdr *h, size_t size)
 
 	switch (h->kind) {
 	case REC_SAMPLE:
-		return size >= sizeof(*sample) && sample->kernel_n <= SAMPLE_KERNEL_MAX && sample->python_n <= SAMPLE_PYTHON_MAX &&
-		       sample->task <= 1 && sample->stack_bytes <= SAMPLE_STACK_MAX &&
+		return size >= sizeof(*sample) && sample->kernel_n <= SAMPLE_KERNEL_MAX &&
+		       sample->python_n <= SAMPLE_PYTHON_MAX && sample->task <= 1 && sample->stack_bytes <= SAMPLE_STACK_MAX &&
 		       sample->stack_bytes % sizeof(uint64_t) == 0 &&
-		       size >= REC_SAMPLE_SIZE(sample->kernel_n, sample->python_n, sample->stack_bytes) + SAMPLE_TASK_SIZE(sample);
+		       size >= REC_SAMPLE_SIZE(sample->kernel_n, sample->python_n, sample->stack_bytes) +
+				       SAMPLE_TASK_SIZE(sample);
 	case REC_NODE:
 		return size >= REC_NODE_SIZE(0) && node->n <= NODES_MAX && size >= REC_NODE_SIZE(node->n);
 	case REC_STEP:

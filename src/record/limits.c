@@ -90,7 +90,8 @@ static bool turn_on(struct shed *s, uint64_t now)
 			continue;
 		/* whether a tenth of the budget would be left with it */
 		weight_ns = s->look.weight_ns + s->part[i].price_ns * s->look.steps;
-		if (share_of(weight_ns, s->look.ns) >= s->budget - s->budget / 10 && (quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
+		if (share_of(weight_ns, s->look.ns) >= s->budget - s->budget / 10 &&
+			(quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
 			continue;
 		s->off &= ~(1u << i);
 		s->part[i].on_ns = now;
@@ -590,7 +591,7 @@ int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *
 	pthread_cond_init(&p->yielded, NULL);
 	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
 	if (!err) {
-		/* one that waits for a CPU itself cannot see that others wait too long: this goes before all, for some us */
+		/* one that waits for a CPU itself cannot see that others wait too long: this goes before all */
 		err = -pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
 		if (err)
 			end_thread(p);

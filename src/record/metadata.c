@@ -230,7 +230,7 @@ static int env_add_settings(const struct process_text *environ, struct json_obje
 	int err = list ? 0 : -ENOMEM;
 	size_t n = 0, len;
 
-	for (const char *s = process_text_next(environ, NULL); s && n < VARIABLES_MAX && !err; s = process_text_next(environ, s)) {
+	for (const char *s = NULL; !err && n < VARIABLES_MAX && (s = process_text_next(environ, s));) {
 		if (env_is_setting(s))
 			list[n++] = s;
 	}
@@ -250,7 +250,8 @@ static int env_add_settings(const struct process_text *environ, struct json_obje
 static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets,
 	int *err)
 {
-	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(), *cpu = json_object_new_object();
+	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(),
+		*cpu = json_object_new_object();
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct utsname uts;
 	char model[256];
@@ -953,7 +954,8 @@ static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 	struct env_program program;
 
 	/* the program last: texts of a process that ends are empty, but then that fails */
-	if (process_environ(pid, &env) || process_cmdline(pid, &cmdline) || env_program_read(pid, NULL, &env, m->probes, &program)) {
+	if (process_environ(pid, &env) || process_cmdline(pid, &cmdline) ||
+		env_program_read(pid, NULL, &env, m->probes, &program)) {
 		process_text_free(&env);
 		process_text_free(&cmdline);
 		return false;

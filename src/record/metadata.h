@@ -86,7 +86,7 @@ void environment_free(struct environment *e);
 /* The same from the environment of the process. */
 const char *environment_theirs(const struct environment *e, const char *name);
 
-/* A variable under our name or another tool's, in our environment, then theirs. VLLM_CHAKRA_TRACE=0 switches those off. */
+/* A variable under our name or another tool's, in our environment or theirs. VLLM_CHAKRA_TRACE=0 switches those off. */
 struct variable {
 	const char *name, *value;
 	pid_t pid; /* whose environment; 0: ours */

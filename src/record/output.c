@@ -998,7 +998,8 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto" : "chakra_trace";
 		char *name;
 
-		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms, suffix) < 0)
+		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms,
+			suffix) < 0)
 			return -ENOMEM;
 		err = add_output(set, o, rec, name, profile);
 		free(name);

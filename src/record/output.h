@@ -59,7 +59,7 @@ struct out_file {
 /* Its current name. */
 const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX]);
 
-/* name: of the first file. part: until files are complete they have the name of a part, not only until they have content. */
+/* name: of the first file. part: files have the name of a part until they are complete, not only while empty. */
 int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
 	struct rotation **ret_rotation);
 

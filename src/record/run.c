@@ -117,7 +117,8 @@ static const char *list_counts(const uint64_t counts[REC_KIND_MAX], enum rec_kin
 	*buf = 0;
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		if (counts[k] && k != (int)without)
-			n += (size_t)snprintf(buf + n, 512 - n, "%s%" PRIu64 " %s", n ? ", " : "", counts[k], rec_kind_name((enum rec_kind)k));
+			n += (size_t)snprintf(buf + n, 512 - n, "%s%" PRIu64 " %s", n ? ", " : "", counts[k],
+				rec_kind_name((enum rec_kind)k));
 	}
 	return buf;
 }
@@ -169,7 +170,8 @@ static void summarise_glob(const struct capture *c, uint32_t glob)
 	for (uint32_t i = 0; i < c->probes.n; i++)
 		never += specs[i].from == glob + 1 && never_hit(c, i);
 	if (never > NEVER_HIT_NAMED && log_level() < 1) {
-		say("%s: %u functions attached, %u of them never hit; -v names them", specs[glob].symbol, specs[glob].attached, never);
+		say("%s: %u functions attached, %u of them never hit; -v names them", specs[glob].symbol,
+			specs[glob].attached, never);
 		return;
 	}
 	for (uint32_t i = 0; i < c->probes.n; i++) {
@@ -353,7 +355,8 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 	summarise_stacks(c);
 	if (session_counters(c->session).mask)
 		log_debug("counters: %" PRIu64 " ns at a switch, the mean of %" PRIu64 " that were timed",
-			st->counters_time.n ? st->counters_time.ns / st->counters_time.n : 0, (uint64_t)st->counters_time.n);
+			st->counters_time.n ? st->counters_time.ns / st->counters_time.n : 0,
+			(uint64_t)st->counters_time.n);
 	if (w->in->gpu)
 		gpu_summary(w->in->gpu);
 	overhead_summary(w->in->overhead, w->whole.open_ns, w->whole.close_ns);
@@ -578,7 +581,8 @@ static int start(struct run *r)
 	if (r->recorder)
 		r->windows.recorder = recorder_sink(r->recorder);
 	if (!err && r->capture.stacks) {
-		err = unwinder_new(r->capture.stacks, sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
+		err = unwinder_new(r->capture.stacks,
+			sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
 		if (err)
 			log_error("cannot start a thread that unwinds stacks: %s", strerror(-err));
 	}
@@ -629,7 +633,8 @@ static int run_attached(struct run *r)
 		return err;
 	}
 	if (!r->o->view)
-		log_info("%s%s", r->recorder ? "flight recorder on" : r->windows.open ? "recording" : "waiting for the window to open",
+		log_info("%s%s",
+			r->recorder ? "flight recorder on" : r->windows.open ? "recording" : "waiting for the window to open",
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)

@@ -192,7 +192,7 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 		return err;
 	}
 	/* from now on the programs report its exit; it may have exited before, and its number may have been reused */
-	if (!has_exited(pidfd)) /* one that exits loses its memory before the programs are told, see do_exit() in the kernel */
+	if (!has_exited(pidfd)) /* one that exits loses its memory first: do_exit() in the kernel */
 		mapped = process_each_executable(pid, any_mapping, NULL);
 	if (!mapped || mapped == -ESRCH || tasks_add_process(c->tasks, pid)) {
 		session_target_gone(c->session, pid);
@@ -607,8 +607,8 @@ int targets_spawn(struct targets *t)
 	static const int as_they_are[3] = { -1, -1, -1 };
 	const struct record_options *o = t->o;
 
-	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL, t->environment,
-		&t->cmd);
+	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL,
+		t->environment, &t->cmd);
 }
 
 int targets_check(struct targets *t)

@@ -381,7 +381,8 @@ static int parse_rate(const char *text, uint64_t *ret_rate)
 		*ret_rate = rate;
 		return 0;
 	}
-	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5", text);
+	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5",
+		text);
 	return -EINVAL;
 }
 
@@ -512,8 +513,8 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 	if (!t || r->marked)
 		return;
 	r->marked = true;
-	report(arg, t, s->end, s->tgid, "a request of pid %u, from its first prefill step to the end of step %u: %s", s->tgid,
-		s->number, time_text(spent, s->end - r->start));
+	report(arg, t, s->end, s->tgid, "a request of pid %u, from its first prefill step to the end of step %u: %s",
+		s->tgid, s->number, time_text(spent, s->end - r->start));
 }
 
 /* Takes it out of those without a token. */
@@ -554,8 +555,8 @@ static void on_first(struct step_request *r, void *arg)
 	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
 	if (!waited.told)
 		report(set, t, r->first_output, r->tgid,
-			"the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u", r->sequence, r->tgid,
-			time_text(spent, ns), r->prefill_step);
+			"the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
+			r->sequence, r->tgid, time_text(spent, ns), r->prefill_step);
 }
 
 static void judge_rate(struct trigger_set *set, const struct step_seen *s)
@@ -574,8 +575,8 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 			continue;
 		forget_rate(find_process(set->rates, s->tgid)); /* each second is a reason only once */
 		whole = false;
-		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid, rate.tokens,
-			time_text(spent, rate.ns), s->number);
+		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
+			rate.tokens, time_text(spent, rate.ns), s->number);
 	}
 }
 
@@ -595,8 +596,8 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 		t = find_past(set, KIND_REQUEST_TTFT, s->end - n->from, false);
 		n->told = t;
 		report(set, t, s->end, n->tgid,
-			"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u", n->sequence,
-			n->tgid, time_text(spent, s->end - n->from), s->number);
+			"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u",
+			n->sequence, n->tgid, time_text(spent, s->end - n->from), s->number);
 	}
 	if (set->rates)
 		judge_rate(set, s);
@@ -608,8 +609,8 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 	char spent[TIME_TEXT_MAX];
 
 	(void)gap;
-	report(arg, t, s->end, r->tgid, "a token of sequence %" PRIu64 " of pid %u took %s, up to the end of step %u", r->sequence,
-		r->tgid, time_text(spent, ns), s->number);
+	report(arg, t, s->end, r->tgid, "a token of sequence %" PRIu64 " of pid %u took %s, up to the end of step %u",
+		r->sequence, r->tgid, time_text(spent, ns), s->number);
 }
 
 static void on_done(struct step_request *r, void *arg)
@@ -647,8 +648,8 @@ static void judge_queue(struct trigger_set *set)
 		s = &w->sequences[w->of_sockets[i].with];
 		ns = s->s.start > from ? s->s.start - from : 0;
 		report(set, find_past(set, KIND_QUEUE, ns, true), s->s.start, s->s.tgid,
-			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u", time_text(spent, ns), s->sequence,
-			s->s.tgid);
+			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
+			time_text(spent, ns), s->sequence, s->s.tgid);
 	}
 	forget(w);
 	w->decided = w->latest;
@@ -674,11 +675,12 @@ static bool judge_step(struct trigger_set *set, struct trigger *t, const struct 
 	time_text(spent, ns);
 	time_text(total, r->h.dur_ns);
 	if (t->kind == KIND_STATE)
-		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number,
+		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid,
+			"step %u (%.32s) of pid %u was in it for %s of %s%s", r->number,
 			name, r->h.tgid, spent, total, cut);
 	else
-		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u took %s%s", r->number, name,
-			r->h.tgid, total, cut);
+		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u took %s%s",
+			r->number, name, r->h.tgid, total, cut);
 	return true;
 }
 
@@ -714,7 +716,8 @@ static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 	else
 		snprintf(gpu, sizeof(gpu), "GPU %u", r->device);
 	if (!lost)
-		report(set, t, gap->start_ns + gap->dur_ns, r->h.tgid, "%s had nothing to do for %s in step %u of pid %u", gpu,
+		report(set, t, gap->start_ns + gap->dur_ns, r->h.tgid,
+			"%s had nothing to do for %s in step %u of pid %u", gpu,
 			time_text(idle, gap->dur_ns), r->step, r->h.tgid);
 }
 
@@ -727,7 +730,8 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 
 	if (set->queue)
 		queue_watch_socket(set->queue, r);
-	report(set, find_past(set, KIND_TTFT, ns, true), end, r->h.tgid, "a request on descriptor %u of pid %u had %s after %s", r->h.id,
+	report(set, find_past(set, KIND_TTFT, ns, true), end, r->h.tgid,
+		"a request on descriptor %u of pid %u had %s after %s", r->h.id,
 		r->h.tgid, answer ? "its first answer" : "no answer", time_text(spent, ns));
 }
 
@@ -754,7 +758,8 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
 		memcpy(comm, r->comm, TASK_COMM_LEN);
 		report(set, t, r->h.start_ns, r->h.tgid, "process %u (%s) %s%s", r->h.tgid,
-			text_printable(shown, sizeof(shown), comm), how, killed && WCOREDUMP(status) ? ", core dumped" : "");
+			text_printable(shown, sizeof(shown), comm), how,
+			killed && WCOREDUMP(status) ? ", core dumped" : "");
 		return;
 	}
 }

@@ -154,7 +154,7 @@ static void *work(void *arg)
 	struct unwinder *u = arg;
 	struct item *it, *less;
 
-	/* does not yield: before a busy machine has a CPU to spare, a process may have ended, with the way to its files */
+	/* does not yield: before a busy machine has a CPU to spare, a process and the way to its files may be gone */
 	pthread_mutex_lock(&u->lock);
 	while (!u->stop) {
 		it = u->first;

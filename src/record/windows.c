@@ -425,7 +425,8 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 	}
 	err = watch_again(f);
 	if (err >= 0)
-		log_warn("the directory of the flag file %s was %s; %s", f->path, e->mask & IN_IGNORED ? "removed" : "moved",
+		log_warn("the directory of the flag file %s was %s; %s", f->path,
+			e->mask & IN_IGNORED ? "removed" : "moved",
 			err ? "its window stays closed until it is back" : "it is there again");
 }
 

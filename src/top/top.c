@@ -518,7 +518,8 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	} else {
 		spec = &t->rec->probes->specs[rec->id];
 		if (spec->role == ROLE_OP)
-			err = live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals), rec->dur_ns);
+			err = live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals),
+				rec->dur_ns);
 	}
 	if (err)
 		t->err = err;
@@ -553,7 +554,8 @@ static int on_close(struct sink *s, const struct window_totals *totals)
 	if (totals && t->term)
 		term_leave(t->term);
 	/* if a number of blocks was asked for, there are no others */
-	if (totals && (!t->options->count || t->shown < t->options->count || t->term) && !next_frame(t, totals->close_ns, true))
+	if (totals && (!t->options->count || t->shown < t->options->count || t->term) &&
+		!next_frame(t, totals->close_ns, true))
 		t->last_words = render(t, true, &t->last_len);
 	return t->err;
 }
