@@ -406,10 +406,8 @@ static int env_program_read(pid_t pid, const char *path, const struct process_te
 	if (err == -EACCES || err == -EPERM)
 		return err;
 	if (!err) {
-		const char *slash = strrchr(real, '/');
-
 		read_build_id(fd, p.exe);
-		err = collect_file(slash ? slash + 1 : real, fd, &c);
+		err = collect_file(basename(real), fd, &c);
 		if (!err)
 			err = needed_each(pid, real, fd, process_text_variable(environ, "LD_LIBRARY_PATH"), collect_file, &c);
 		close(fd);

@@ -212,7 +212,7 @@ void rotation_free(struct rotation *r)
 /* trace.2.json.gz; NULL without memory. */
 static char *numbered_name(const struct rotation *r, uint32_t number)
 {
-	const char *slash = strrchr(r->base, '/'), *file = slash ? slash + 1 : r->base;
+	const char *file = basename(r->base);
 	size_t len = strlen(file), stem = len, at;
 	const char *dot;
 	char *name;
@@ -412,13 +412,10 @@ static char default_name[80 + TASK_COMM_LEN];
 static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN])
 {
 	comm[0] = 0;
-	if (o->command) {
-		const char *base = strrchr(o->command[0], '/');
-
-		snprintf(comm, TASK_COMM_LEN, "%.*s", TASK_COMM_LEN - 1, base ? base + 1 : o->command[0]);
-	} else {
+	if (o->command)
+		snprintf(comm, TASK_COMM_LEN, "%.*s", TASK_COMM_LEN - 1, basename(o->command[0]));
+	else
 		process_comm(o->pids[0], comm);
-	}
 	for (char *c = comm; *c; c++) {
 		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
 			*c = '_';
@@ -474,14 +471,14 @@ static bool is_same_file(const char *a, const char *b)
 	char dirs[2][PATH_MAX], path[PATH_MAX];
 	const char *names[2] = { a, b }, *base[2];
 	struct stat sa, sb;
+	int n;
 
 	if (!stat(a, &sa) && !stat(b, &sb))
 		return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 	for (int i = 0; i < 2; i++) {
-		const char *slash = strrchr(names[i], '/');
-
-		base[i] = slash ? slash + 1 : names[i];
-		snprintf(path, sizeof(path), "%.*s", slash ? (int)(slash - names[i]) + 1 : 1, slash ? names[i] : ".");
+		base[i] = basename(names[i]);
+		n = (int)(base[i] - names[i]);
+		snprintf(path, sizeof(path), "%.*s", n ? n : 1, n ? names[i] : ".");
 		if (!realpath(path, dirs[i]))
 			return !strcmp(a, b);
 	}

@@ -483,7 +483,7 @@ int flag_read(struct flag *f, bool *ret_there)
 /* A relative path starts at the current directory, even if that is moved. */
 static int set_path(struct flag *f, const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = basename(path);
 	char cwd[PATH_MAX] = "";
 	int n;
 

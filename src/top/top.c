@@ -278,9 +278,7 @@ static void find_target(const struct top *t, char buf[TEXT_MAX])
 	if (o->all) {
 		snprintf(buf, TEXT_MAX, "system");
 	} else if (o->command) {
-		const char *base = strrchr(o->command[0], '/');
-
-		snprintf(buf, TEXT_MAX, "%.64s", base ? base + 1 : o->command[0]);
+		snprintf(buf, TEXT_MAX, "%.64s", basename(o->command[0]));
 	} else if (o->n_pids == 1) {
 		struct task *task = tasks_find(t->rec->tasks, (uint32_t)o->pids[0]);
 
