@@ -11,26 +11,17 @@
 #define MS UINT64_C(1000000)
 #define TID 5000000u /* no such thread: /proc does not know it */
 
-struct sought {
-	const struct rec_hdr *open;
-	bool found;
-};
-
-static inline void seek_span(const struct rec_hdr *h, size_t size, void *arg)
+static inline void seek_span(const struct rec_hdr *h, size_t size, void *open)
 {
-	struct sought *s = arg;
-
-	(void)size;
-	s->found |= is_same_span(s->open, h);
+	if (size && is_same_span(open, h))
+		((struct rec_hdr *)open)->kind = REC_KIND_MAX; /* found */
 }
 
 /* Whether the dump has the record of a span that was open, which ended at since_ns or later. */
-static inline bool dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns)
+static inline bool dump_has(struct flight *f, struct rec_hdr open, uint64_t since_ns)
 {
-	struct sought s = { .open = open };
-
-	flight_dump_since(f, since_ns, seek_span, &s);
-	return s.found;
+	flight_dump_since(f, since_ns, seek_span, &open);
+	return open.kind == REC_KIND_MAX;
 }
 
 union any_rec {

@@ -9,7 +9,7 @@ TEST(test_empty_dump)
 	struct model m;
 
 	model_new(&m, MB, 0, 1);
-	assert_false(dump_has(m.f, &open, 0));
+	assert_false(dump_has(m.f, open, 0));
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
 	flight_dump_end(m.f);
 	assert_int_equal(flight_dump_begin(m.f, START, NULL, &dump), 0);

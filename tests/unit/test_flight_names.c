@@ -194,9 +194,7 @@ static void append_span(struct flight *f, enum rec_kind kind, uint32_t tid, uint
 static bool has(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id, uint64_t start_ns,
 	uint64_t since_ns)
 {
-	struct rec_hdr open = { .kind = kind, .tid = tid, .id = id, .start_ns = start_ns };
-
-	return dump_has(f, &open, since_ns);
+	return dump_has(f, (struct rec_hdr){ .kind = kind, .tid = tid, .id = id, .start_ns = start_ns }, since_ns);
 }
 
 /* `n` other records, so that the keys may not all have room. */
