@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture/ring.h"
+#include "capture/ringbuf.h"
 #include "record.h"
 #include "sink/left_out.h"
 #include "sink/sink.h"
