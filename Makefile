@@ -89,7 +89,7 @@ $(O)/%.o: src/%.c Makefile | $(SKEL) $(SYSCALLS)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
 
 # included by the assembler
-$(O)/report/html.o: src/report/page.html src/report/flame.js
+$(O)/report/page.o: src/report/page.html src/report/flame.js
 
 $(O)/inftrace: $(OBJS)
 	$(call say,LD,$@)

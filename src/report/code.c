@@ -2,11 +2,24 @@
 #include "report/code.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/code_inner.h"
-#include "report/waker_code.h"
+#include "report/summary.h"
+#include "util/chance.h"
+
+struct function_time {
+	struct code_value held, self, total;
+	double depth; /* how deep it was called in slow steps, on average */
+	bool listed;
+};
+
+struct function_times {
+	struct function_time *of; /* by function */
+	uint32_t *list;           /* those that have a time, in the order of their numbers */
+	size_t n;
+};
 
 /* More than any engine has: the rest is not in tables. */
 #define TABLES_MAX 512
@@ -71,7 +84,7 @@ void code_values_total(const struct model *m, struct code_values *v)
 		code_value_add(&v->of[m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
 }
 
-void function_times_free(struct function_times *t)
+static void function_times_free(struct function_times *t)
 {
 	free(t->of);
 	free(t->list);
@@ -86,7 +99,8 @@ static struct function_time *time_of(struct function_times *t, uint32_t function
 	return &t->of[function];
 }
 
-int code_times(const struct model *m, struct code_values *v, struct function_times *ret)
+/* Sums up the values by function; values become totals. Returns 0 or -ENOMEM; call function_times_free in both cases. */
+static int code_times(const struct model *m, struct code_values *v, struct function_times *ret)
 {
 	const struct code_node *nodes = m->code.nodes;
 	struct function_time *f;
@@ -148,7 +162,8 @@ static void lines_add(struct lines *l, uint32_t line, double ns)
 	l->of[i].ns += ns;
 }
 
-uint32_t code_line(const struct model *m, const struct code_values *totals, uint32_t function)
+/* The line in which a function in Python was longest; 0: unknown. */
+static uint32_t code_line(const struct model *m, const struct code_values *totals, uint32_t function)
 {
 	struct lines lines = { .n = 0 };
 	uint32_t line = 0;
@@ -172,7 +187,8 @@ uint32_t code_line(const struct model *m, const struct code_values *totals, uint
 	return line;
 }
 
-void code_rows_add(struct code_row rows[CODE_ROWS_MAX], double keys[CODE_ROWS_MAX], size_t *n, const struct code_row *row,
+/* Puts a row among those that are sorted by a key. */
+static void code_rows_add(struct code_row rows[CODE_ROWS_MAX], double keys[CODE_ROWS_MAX], size_t *n, const struct code_row *row,
 	double key)
 {
 	size_t at = *n;
@@ -296,6 +312,659 @@ static int compare_tables(const void *a, const void *b)
 		return x->phase < y->phase ? -1 : 1;
 	return x->state < y->state ? -1 : x->state > y->state;
 }
+
+/* ---- What samples say. How long threads were in a state is known exactly, so that only the shares that functions have of it are taken from samples: as many as were taken, whether some were left out or not. ---- */
+
+/* A share of the time in slow and in typical steps. */
+#define EVERYWHERE 0.95
+/* Typical steps spend so many times as long in a function as in one that calls it: they call it for others, too. */
+#define SHARED 1.25
+
+/* The time in slow steps that samples stand for. */
+static double sampled_time(const struct code_whole *w)
+{
+	return fmax(0, w->slow - w->all.waited);
+}
+
+static double usual_time(const struct code_whole *w)
+{
+	return w->usual < 0 ? w->all.usual : fmax(0, w->usual - w->all.usual_waited);
+}
+
+static double share(double part, double whole)
+{
+	return whole > 0 ? part / whole : 0;
+}
+
+double code_slow(const struct code_whole *w, const struct code_value *v)
+{
+	return v->waited + sampled_time(w) * share(v->sampled, w->all.sampled);
+}
+
+double code_usual(const struct code_whole *w, const struct code_value *v)
+{
+	/* without samples in the slow steps nothing is known of what is usual of them either */
+	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
+}
+
+double code_deviation(const struct code_whole *w, const struct code_value *v)
+{
+	double n = w->all.count, p, usual;
+
+	if (n <= 0)
+		return 0;
+	/* also where all samples, or none, are of it, another one might not be */
+	p = (v->count + 1) / (n + 2);
+	usual = share(usual_time(w), w->all.usual);
+	return sqrt(sampled_time(w) * sampled_time(w) * p * (1 - p) / n + v->usual_var * usual * usual);
+}
+
+/* Whether nearly all stacks have it, as they have main(): that says nothing. */
+static bool is_everywhere(const struct code_whole *w, const struct code_value *v)
+{
+	double all = w->all.sampled + w->all.waited + w->all.usual + w->all.usual_waited;
+
+	return v->sampled + v->waited + v->usual + v->usual_waited > EVERYWHERE * all;
+}
+
+/* Whether a function holds most of the additional time. */
+static bool holds_most(const struct code_whole *w, const struct code_value *v)
+{
+	/* what half of it would need besides the waits */
+	double need = w->part / 2 - (v->waited - v->usual_waited), p;
+
+	if (w->all.count <= 0 || need < 0)
+		return need < 0;
+	p = share(need + code_usual(w, v) - v->usual_waited, sampled_time(w));
+	return p > 0 && p < 1 && v->count > 0 && chance_at_least(v->count, w->all.count, p) <= CHANCE_LEAST;
+}
+
+/* Whether typical steps spend clearly more time in a function than in another one. All that is called from the other
+ * one is part of that one's time, so there are other callers then. */
+static bool is_for_others(const struct code_value *inner, const struct code_value *outer)
+{
+	double more = inner->usual + inner->usual_waited - outer->usual - outer->usual_waited;
+
+	return inner->usual + inner->usual_waited > SHARED * (outer->usual + outer->usual_waited) &&
+	       more > CODE_SIGMAS * sqrt(inner->usual_var);
+}
+
+/* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is not. */
+static size_t package_of(const char *name, const char **ret_package)
+{
+	const char *place = strrchr(name, '('), *slash = place ? strchr(place, '/') : NULL;
+
+	*ret_package = place;
+	return slash ? (size_t)(slash + 1 - place) : 0;
+}
+
+static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
+{
+	const char *package_a, *package_b;
+	size_t len_a = package_of(model_text(m, m->code.functions[a].name), &package_a);
+	size_t len_b = package_of(model_text(m, m->code.functions[b].name), &package_b);
+
+	return !len_b || (len_a == len_b && !memcmp(package_a, package_b, len_a));
+}
+
+/* helper, package: only what calls that function, and not for itself alone; only what is not in the package of that one. */
+static uint32_t find_deepest(const struct model *m, const struct function_times *t, const struct code_whole *w,
+	uint32_t kinds, const struct function_time *helper, uint32_t package)
+{
+	double deepest = 0;
+	uint32_t best = 0;
+
+	for (size_t i = 0; i < t->n && w->part > 0; i++) {
+		const struct function_time *f = &t->of[t->list[i]];
+
+		if (!(kinds >> m->code.functions[t->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
+			(is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
+			continue;
+		if (helper && (f->depth >= helper->depth || !is_for_others(&helper->total, &f->total)))
+			continue;
+		if (package && (f->depth >= t->of[package].depth || is_in_package_of(m, t->list[i], package)))
+			continue;
+		deepest = f->depth;
+		best = t->list[i];
+	}
+	return best;
+}
+
+/*
+ * The function that holds most of the additional time; of several, which then call one another, the one that is called
+ * by the others. Of a kind in the mask. 0: none.
+ *
+ * It holds most if it would be strange otherwise: if half of the additional time were what it holds, fewer than one
+ * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six samples of
+ * six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that nearly all
+ * stacks have, as they have main(), is named only for what it does itself.
+ */
+static uint32_t code_holder(
+	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds)
+{
+	return find_deepest(m, t, w, kinds, NULL, 0);
+}
+
+/* The same of Python functions that call one that typical steps call for others as well: from which of them. 0: none. */
+static uint32_t code_caller(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t helper)
+{
+	return find_deepest(m, t, w, 1u << CODE_PYTHON, &t->of[helper], 0);
+}
+
+/* The same of those that call a Python function of a package that is installed, and are in another file or package. */
+static uint32_t code_user(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t function)
+{
+	return find_deepest(m, t, w, 1u << CODE_PYTHON, NULL, function);
+}
+
+/* ---- What slow steps did more than the steps that they are compared with. ---- */
+
+/* A smaller excess of a state is not worth mentioning, however steady it is. */
+#define LONGER_MIN_NS 20000
+#define LONGER_SHARE 0.1
+/* Fewer steps that are not slow say nothing of what is typical. */
+#define CODE_KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
+#define CODE_KINDS_NAMED (CODE_KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
+#define COMPARED_MIN 5
+/* More phases than any engine has, in each state. */
+#define DIFFS_MAX 128
+
+/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other threads'. */
+#define NOT_OF_CODE \
+	(1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
+
+/* Whether code can be the reason for more time in a state. */
+static bool is_of_code(uint8_t state)
+{
+	return state < STATES && !(NOT_OF_CODE >> state & 1);
+}
+
+/* Whether all stacks of a step were taken. */
+static bool has_stacks(const struct process *p, size_t step)
+{
+	return !(steps_get(&p->steps, step, STEP_LEFT_OUT) >> SHED_SAMPLES & 1);
+}
+
+/* Which rows of steps count, and how much. */
+struct choice {
+	uint8_t state;
+	uint32_t tid;            /* if not 0: of this thread only */
+	float *own, *others;     /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
+	uint64_t samples, waits; /* in the slow steps */
+	double usual;            /* samples in the others */
+};
+
+/* The weight of a row; 0: it does not count. */
+static double row_weight(const struct process *p, const struct choice *c, size_t step, const struct stack_row *row)
+{
+	const float *weights = row->tid == (uint32_t)steps_get(&p->steps, step, STEP_TID) ? c->own : c->others;
+
+	return weights && row->state == c->state && (!c->tid || row->tid == c->tid) ? (double)weights[step] : 0;
+}
+
+/* Adds the rows of a step. */
+static void add_rows(
+	const struct model *m, const struct process *p, size_t step, struct choice *c, struct code_values *values)
+{
+	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
+		const struct stack_row *row = &p->stacks.rows[i];
+		double weight = row_weight(p, c, step, row), ns = fabs(weight) * (double)row->ns;
+		struct code_value *v;
+
+		if (weight == 0)
+			continue;
+		v = code_values_at(m, values, row->node);
+		if (weight > 0 && row->wait) {
+			v->waited += ns;
+			c->waits += row->samples;
+		} else if (weight > 0) {
+			v->sampled += ns;
+			v->count += row->samples;
+			c->samples += row->samples;
+		} else if (row->wait) {
+			v->usual_waited += ns;
+		} else {
+			v->usual += ns;
+			v->usual_var += ns * (ns / row->samples);
+			c->usual -= weight * row->samples;
+		}
+	}
+}
+
+/* Gives the steps that slow ones are compared with their weights, which are below 0. size: the sum of the sizes of
+ * the slow steps. Returns whether there are enough. */
+static bool weigh_compared(const struct process *p, const struct typical *t, double size, float *weights)
+{
+	const uint32_t *steps = p->grouped + t->first;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->compared; i++)
+		n += !p->stacks.slow[steps[i]] && has_stacks(p, steps[i]);
+	if (n < COMPARED_MIN)
+		return false;
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (!p->stacks.slow[steps[i]] && has_stacks(p, steps[i]))
+			weights[steps[i]] -= (float)(size / n / steps_size(&p->steps, steps[i]));
+	}
+	return true;
+}
+
+/* Which of a slow step's threads were longer in the state that made it slow. */
+static enum code_who who_was_longer(const struct slow_step *slow)
+{
+	const struct cause *c = &slow->cause;
+
+	if (slow->gap || !c->compared || c->where == WHERE_NONE || c->unseen)
+		return CODE_NOBODY;
+	return c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
+}
+
+/* The same of the second state, which is one of the calling thread. */
+static enum code_who who_was_longer_too(const struct slow_step *slow)
+{
+	return who_was_longer(slow) == CODE_NOBODY || slow->cause.second == STATE_NONE ? CODE_NOBODY : CODE_CALLER;
+}
+
+/* Adds what is known of the threads of a slow step. */
+static void whole_add(const struct process *p, size_t step, enum code_who who, uint8_t state, struct code_whole *w)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	double slow = (double)steps_get(&p->steps, step, (who == CODE_OTHERS ? STEP_WORKERS : STEP_OWN) + state);
+	double usual = (who == CODE_OTHERS ? t->workers : t->own)[state] * steps_size(&p->steps, step);
+
+	w->slow += slow;
+	w->usual += usual;
+	w->part += slow - usual;
+}
+
+/* Finds the weights of all steps. A typical is shared by many steps, so that it is looked at once for all slow ones
+ * among them. Returns 0 or -ENOMEM. */
+static int weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
+{
+	double *sizes = calloc(2 * (p->n_typicals + 1), sizeof(*sizes)); /* of the calling threads, of the others */
+	const struct code_longer *l;
+	size_t slot;
+
+	if (!sizes)
+		return -ENOMEM;
+	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
+	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
+		if (l->state == diff->state && (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) == diff->phase)
+			sizes[slot] += steps_size(&p->steps, l->step);
+	}
+	for (size_t i = 0; i < 2 * p->n_typicals; i++) {
+		if (sizes[i] > 0 && !weigh_compared(p, &p->typicals[i / 2], sizes[i], i % 2 ? c->others : c->own))
+			sizes[i] = 0;
+	}
+	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
+		if (l->state != diff->state || (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) != diff->phase ||
+			sizes[slot] <= 0)
+			continue;
+		(l->who == CODE_OTHERS ? c->others : c->own)[l->step] = 1;
+		diff->steps++;
+		whole_add(p, l->step, l->who, diff->state, w);
+	}
+	free(sizes);
+	return 0;
+}
+
+/* Also counts what there is of the difference. */
+static int add_diff(const struct model *m, const struct process *p, struct code_diff *diff,
+	struct code_values *v, struct code_whole *w)
+{
+	struct choice c = { .state = diff->state };
+	int err = -ENOMEM;
+
+	diff->steps = 0;
+	c.own = calloc(p->steps.len + 1, sizeof(*c.own));
+	c.others = calloc(p->steps.len + 1, sizeof(*c.others));
+	if (c.own && c.others)
+		err = weigh_steps(p, diff, &c, w);
+	for (size_t i = 0; !err && i < p->steps.len; i++) {
+		if (c.own[i] != 0 || c.others[i] != 0)
+			add_rows(m, p, i, &c, v);
+	}
+	code_values_sort(v);
+	diff->part = w->part > 0 ? (int64_t)fmin(w->part, 9e18) : 0;
+	diff->samples = c.samples;
+	diff->waits = c.waits;
+	diff->usual = c.usual;
+	free(c.own);
+	free(c.others);
+	return err;
+}
+
+int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff,
+	struct code_values *v, struct code_whole *whole)
+{
+	struct code_diff again = *diff;
+
+	return add_diff(m, p, &again, v, whole);
+}
+
+static uint32_t find_holder(const struct model *m, const struct function_times *times, const struct code_whole *w)
+{
+	uint32_t function = code_holder(m, times, w, CODE_KINDS_OWN);
+
+	return function ? function : code_holder(m, times, w, CODE_KINDS_NAMED);
+}
+
+/*
+ * The function in Python that holds most of the additional time by way of one that is not in Python, or of one that typical
+ * steps call for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others.
+ */
+static uint32_t find_caller(
+	const struct model *m, const struct function_times *times, const struct code_whole *w, uint32_t function)
+{
+	uint32_t python, caller;
+
+	if (!function)
+		return 0;
+	python = code_holder(m, times, w, 1u << CODE_PYTHON);
+	caller = python ? code_caller(m, times, w, python) : 0;
+	if (caller)
+		return caller;
+	return python != function ? python : 0;
+}
+
+/* The function in Python for which that one, or the first, was called by way of a package. */
+static uint32_t find_user(const struct model *m, const struct function_times *times, const struct code_whole *w,
+	uint32_t function, uint32_t caller)
+{
+	uint32_t python = caller ? caller : function;
+
+	return python && m->code.functions[python].kind == CODE_PYTHON ? code_user(m, times, w, python) : 0;
+}
+
+/* At most what there is. */
+static double more_of(const struct code_whole *w, const struct code_value *v)
+{
+	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
+}
+
+static void fill_rows(const struct model *m, const struct code_values *totals, const struct function_times *times,
+	const struct code_whole *w, struct code_diff *diff)
+{
+	uint32_t first = find_holder(m, times, w);
+	double keys[CODE_ROWS_MAX];
+
+	diff->clear = first != 0;
+	for (size_t i = 0; i < times->n; i++) {
+		const struct function_time *f = &times->of[times->list[i]];
+		struct code_row row = {
+			.function = times->list[i],
+			.held = more_of(w, &f->held),
+			.self = more_of(w, &f->self),
+			.total = more_of(w, &f->total),
+			.deviation = code_deviation(w, &f->total),
+			.held_deviation = code_deviation(w, &f->held),
+		};
+
+		code_rows_add(diff->rows, keys, &diff->n_rows, &row, row.function == first ? INFINITY : row.held);
+	}
+	for (size_t i = 0; i < diff->n_rows; i++)
+		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
+	diff->caller = find_caller(m, times, w, first);
+	diff->caller_line = diff->caller ? code_line(m, totals, diff->caller) : 0;
+	diff->user = find_user(m, times, w, first, diff->caller);
+	diff->user_line = diff->user ? code_line(m, totals, diff->user) : 0;
+}
+
+static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
+{
+	struct function_times times = { 0 };
+	struct code_values values = { 0 };
+	struct code_whole whole = { 0 };
+	int err;
+
+	err = code_values_new(m, &values);
+	if (!err)
+		err = add_diff(m, p, diff, &values, &whole);
+	if (!err)
+		err = code_times(m, &values, &times);
+	if (!err) {
+		whole.all = values.of[CODE_ROOT];
+		fill_rows(m, &values, &times, &whole, diff);
+	}
+	function_times_free(&times);
+	code_values_free(&values);
+	return err;
+}
+
+static int need_diff(struct code_summary *c, uint32_t phase, uint8_t state)
+{
+	if (c->n_diffs == DIFFS_MAX)
+		return 0;
+	for (size_t i = 0; i < c->n_diffs; i++) {
+		if (c->diffs[i].phase == phase && c->diffs[i].state == state)
+			return 0;
+	}
+	if (array_reserve(&c->diffs, c->n_diffs + 1, &c->diffs_size, sizeof(*c->diffs)))
+		return -ENOMEM;
+	memset(&c->diffs[c->n_diffs], 0, sizeof(*c->diffs));
+	c->diffs[c->n_diffs].phase = phase;
+	c->diffs[c->n_diffs++].state = state;
+	return 0;
+}
+
+static int compare_diffs(const void *a, const void *b)
+{
+	const struct code_diff *x = a, *y = b;
+
+	if (x->part != y->part)
+		return x->part < y->part ? 1 : -1;
+	if (x->phase != y->phase)
+		return x->phase < y->phase ? -1 : 1;
+	return x->state < y->state ? -1 : x->state > y->state;
+}
+
+static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
+{
+	struct stack_times *s = &p->stacks;
+
+	if (!has_stacks(p, step))
+		return 0;
+	if (array_reserve(&s->longer, s->n_longer + 1, &s->longer_size, sizeof(*s->longer)))
+		return -ENOMEM;
+	s->longer[s->n_longer++] = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
+	s->slow[step] = true;
+	return 0;
+}
+
+/* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where others use
+ * the CPUs, too, waits for these hide it. */
+static bool is_longer(const struct process *p, size_t step, uint8_t state)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	double size = steps_size(&p->steps, step);
+	double more = (double)steps_get(&p->steps, step, STEP_OWN + state) - t->own[state] * size;
+	/* what it usually takes without others on its CPUs */
+	double usual = (t->total - t->own[ST_RUNNABLE]) * size;
+
+	return t->compared && more > LONGER_MIN_NS && more > LONGER_SHARE * usual && more > t->own_noise[state] * size &&
+	       !steps_get(&p->steps, step, STEP_UNFINISHED);
+}
+
+/* The states that stacks are of. */
+static uint32_t states_of(const struct stack_times *s)
+{
+	uint32_t states = 0;
+
+	for (size_t i = 0; i < s->n_sums; i++)
+		states |= 1u << s->sums[i].state;
+	return states;
+}
+
+/* Finds the steps that were longer in a state than those that they are compared with, and which of their threads were. */
+static int find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
+{
+	uint32_t states = states_of(&p->stacks);
+	uint8_t *by_cause = calloc(p->steps.len + 1, sizeof(*by_cause)); /* 1 + the state */
+	int err = by_cause ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < n_slow; i++) {
+		enum code_who who = who_was_longer(&slow[i]);
+		uint8_t state = slow[i].cause.state;
+
+		/* slow for whatever reason, it is no example of what is usual */
+		p->stacks.slow[slow[i].step] |= !slow[i].gap;
+		if (who == CODE_NOBODY || !is_of_code(state))
+			continue;
+		by_cause[slow[i].step] = 1 + state;
+		err = longer_add(p, slow[i].step, state, who);
+	}
+	for (uint8_t state = 0; !err && state < STATES; state++) {
+		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
+			continue;
+		for (size_t i = 0; !err && i < p->steps.len; i++) {
+			if (by_cause[i] != 1 + state && is_longer(p, i, state))
+				err = longer_add(p, i, state, CODE_CALLER);
+		}
+	}
+	free(by_cause);
+	return err;
+}
+
+static int code_diffs_make(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
+	struct code_summary *c)
+{
+	size_t kept = 0;
+	int err;
+
+	if (!p->stacks.first)
+		return 0;
+	p->stacks.slow = calloc(p->steps.len + 1, sizeof(*p->stacks.slow));
+	if (!p->stacks.slow)
+		return -ENOMEM;
+	err = find_longer(p, slow, n_slow);
+	for (size_t i = 0; !err && i < p->stacks.n_longer; i++)
+		err = need_diff(c, (uint32_t)steps_get(&p->steps, p->stacks.longer[i].step, STEP_PHASE), p->stacks.longer[i].state);
+	for (size_t i = 0; !err && i < c->n_diffs; i++) {
+		err = fill_diff(m, p, &c->diffs[i]);
+		if (c->diffs[i].samples || c->diffs[i].waits)
+			c->diffs[kept++] = c->diffs[i];
+	}
+	c->n_diffs = kept;
+	if (kept)
+		qsort(c->diffs, kept, sizeof(*c->diffs), compare_diffs);
+	return err;
+}
+
+static bool is_called(const struct code_tree *t, uint32_t node, uint32_t function)
+{
+	for (; node != CODE_ROOT; node = t->nodes[node].parent) {
+		if (t->nodes[node].function == function)
+			return true;
+	}
+	return false;
+}
+
+/* The samples of a function in a step, times the step's weight. */
+static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c,
+	uint32_t function)
+{
+	double n = 0;
+
+	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
+		const struct stack_row *row = &p->stacks.rows[i];
+		double weight = row->wait ? 0 : row_weight(p, c, step, row);
+
+		if (weight != 0 && is_called(&m->code, row->node, function))
+			n += fabs(weight) * row->samples;
+	}
+	return n;
+}
+
+static void fill_hot(const struct model *m, const struct process *p, const struct slow_step *slow, const struct choice *c,
+	const struct code_values *totals, const struct function_times *times, const struct code_whole *w, struct code_hot *hot)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+
+	hot->function = find_holder(m, times, w);
+	if (!hot->function)
+		return;
+	hot->caller = find_caller(m, times, w, hot->function);
+	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->function].total));
+	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->function);
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (p->grouped[t->first + i] != slow->step)
+			hot->usual += count_samples(m, p, p->grouped[t->first + i], c, hot->function);
+	}
+	hot->line = code_line(m, totals, hot->function);
+	hot->caller_line = hot->caller ? code_line(m, totals, hot->caller) : 0;
+	hot->user = find_user(m, times, w, hot->function, hot->caller);
+	hot->user_line = hot->user ? code_line(m, totals, hot->user) : 0;
+}
+
+/* What is known of one slow step. */
+static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, enum code_who who, const struct choice *c,
+	int64_t part, const struct code_value *all)
+{
+	struct code_whole w = { 0 };
+
+	whole_add(p, slow->step, who, c->state, &w);
+	if (c->tid) {
+		/* of a single worker only the samples are known */
+		w.slow = all->sampled + all->waited;
+		w.usual = -1;
+	}
+	if (w.part > (double)part)
+		w.part = (double)part;
+	w.all = *all;
+	return w;
+}
+
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
+	struct code_hot *ret)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };
+	struct function_times times = { 0 };
+	struct code_values values = { 0 };
+	struct code_whole whole;
+	enum code_who who;
+	float *weights;
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->stacks.slow || !is_of_code(c.state))
+		return 0;
+	who = second ? who_was_longer_too(slow) : who_was_longer(slow);
+	if (who == CODE_NOBODY || !has_stacks(p, slow->step) || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
+		return 0;
+	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
+	weights = calloc(p->steps.len + 1, sizeof(*weights));
+	err = code_values_new(m, &values);
+	if (err || !weights) {
+		err = -ENOMEM;
+		goto out;
+	}
+	*(who == CODE_OTHERS ? &c.others : &c.own) = weights;
+	if (!weigh_compared(p, t, steps_size(&p->steps, slow->step), weights))
+		goto out;
+	weights[slow->step] = 1;
+	add_rows(m, p, slow->step, &c, &values);
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (p->grouped[t->first + i] != slow->step)
+			add_rows(m, p, p->grouped[t->first + i], &c, &values);
+	}
+	code_values_sort(&values);
+	err = code_times(m, &values, &times);
+	if (!err) {
+		whole = step_whole(p, slow, who, &c, second ? slow->cause.second_part : slow->cause.part,
+			&values.of[CODE_ROOT]);
+		fill_hot(m, p, slow, &c, &values, &times, &whole, ret);
+	}
+out:
+	free(weights);
+	function_times_free(&times);
+	code_values_free(&values);
+	return err;
+}
+
+/* ---- all of a process ---- */
 
 int code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret)

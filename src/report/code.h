@@ -56,6 +56,10 @@ struct code_summary {
 struct model;
 struct slow_step;
 
+/* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
+ * util/chance.h, too. */
+#define CODE_SIGMAS 2.0
+
 /* Call it when the slow steps are known. Returns 0 or -ENOMEM; call code_summary_free in both cases. */
 int code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret);
@@ -70,7 +74,7 @@ struct code_hot {
 	double usual;                                  /* samples in a typical step */
 };
 
-/* second: of the state that comes second. Whether a function is named is decided as in code_holder() of code_inner.h.
+/* second: of the state that comes second. Whether a function is named is decided as in code_holder().
  * Returns 0 or -ENOMEM. */
 int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
 	struct code_hot *ret);

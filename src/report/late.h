@@ -11,10 +11,9 @@
 
 #include <json-c/json.h>
 
-#include "report/hosts.h"
-#include "report/json.h"
+#include "report/read.h"
+#include "report/output.h"
 #include "report/summary.h"
-#include "report/text_page.h"
 
 /* Stragglers of which the cause is looked for, in each group. */
 #define LATE_EVENTS_MAX 1000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What inftrace report keeps of its input files: processes, their steps, and sums by name. Times
- * are nanoseconds; names are ids into one table, 0 is "not known".
+ * The steps of a process, kept by column: each number takes as many bytes as the largest value of its
+ * column needs, and none if all are equal. A step takes some 60 bytes, where struct step has 550.
  */
 #ifndef INFTRACE_REPORT_MODEL_H
 #define INFTRACE_REPORT_MODEL_H
@@ -10,15 +10,290 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/counts.h"
-#include "report/gpu.h"
-#include "report/idmap.h"
-#include "report/seq.h"
-#include "report/stack_times.h"
+#include "probe.h"
+#include "report/costs.h"
+#include "report/stacks.h"
 #include "report/stats.h"
-#include "report/steps.h"
 #include "util/host_id.h"
 #include "util/json_node.h"
+
+/* The states of record.h, then one for names that this version does not know. */
+#define STATE_OTHER ST_MAX
+#define STATES (ST_MAX + 1)
+#define STATE_NONE STATES
+
+/* An interval in which a thread did not run. */
+struct stall_info {
+	int64_t ns, late;    /* late: from the wake-up to running */
+	uint32_t by, by_tid; /* who ran instead, or who woke it */
+	uint8_t state;       /* STATE_NONE: none */
+};
+
+struct step {
+	int64_t ts; /* from the start of the recording */
+	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
+	int64_t total;
+	int64_t gap; /* since the previous step in its lane; -1: none. Set by model_finish */
+	int64_t own[STATES], workers[STATES], workers_total;
+	struct stall_info stall;     /* the longest one of the calling thread */
+	struct stall_info straggler; /* of the thread that it waited for */
+	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
+	uint32_t straggler_tid, straggler_comm;
+	uint32_t number, tid, n_tokens, phase;
+	uint32_t recording; /* counted from 0 over all files */
+	uint32_t lane;      /* steps of one lane are consecutive. Set by model_finish */
+	uint64_t context;   /* of the engine; 0: unknown */
+	uint32_t syscalls, faults_minor, faults_major, lost;
+	uint32_t n_workers, cpus_allowed; /* 0: unknown */
+	int64_t cpu_limit;                /* in thousandths of a CPU; 0: none, or unknown */
+	uint32_t behind; /* index into the process' behind: own rows, then the workers'; longest first */
+	uint8_t n_behind, n_workers_behind;
+	uint32_t ops, n_ops;       /* index into the process' step_ops */
+	uint32_t typical;          /* index into the process' typicals. Set by typical_find */
+	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: unknown */
+	uint32_t left_out; /* 1 << enum shed_part: by --budget; without barriers their time is in that of the CPU */
+	bool unfinished, began_before;
+	uint32_t stand_in; /* the function, if it stands in for the engine's step; 0: it does not. Kept only as a count of the process */
+	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
+};
+
+/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in
+ * an array. */
+#define STEP_FIELDS(F, A)                     \
+	F(TS, ts)                             \
+	F(AT, at)                             \
+	F(TOTAL, total)                       \
+	F(GAP, gap)                           \
+	A(OWN, own, STATES)                   \
+	A(WORKERS, workers, STATES)           \
+	F(WORKERS_TOTAL, workers_total)       \
+	F(STALL_NS, stall.ns)                 \
+	F(STALL_LATE, stall.late)             \
+	F(STALL_BY, stall.by)                 \
+	F(STALL_BY_TID, stall.by_tid)         \
+	F(STALL_STATE, stall.state)           \
+	F(STRAGGLER_NS, straggler.ns)         \
+	F(STRAGGLER_LATE, straggler.late)     \
+	F(STRAGGLER_BY, straggler.by)         \
+	F(STRAGGLER_BY_TID, straggler.by_tid) \
+	F(STRAGGLER_STATE, straggler.state)   \
+	F(HELD, held)                         \
+	F(STRAGGLER_TID, straggler_tid)       \
+	F(STRAGGLER_COMM, straggler_comm)     \
+	F(NUMBER, number)                     \
+	F(TID, tid)                           \
+	F(N_TOKENS, n_tokens)                 \
+	F(PHASE, phase)                       \
+	F(RECORDING, recording)               \
+	F(LANE, lane)                         \
+	F(CONTEXT, context)                   \
+	F(SYSCALLS, syscalls)                 \
+	F(FAULTS_MINOR, faults_minor)         \
+	F(FAULTS_MAJOR, faults_major)         \
+	F(LOST, lost)                         \
+	F(N_WORKERS, n_workers)               \
+	F(CPUS_ALLOWED, cpus_allowed)         \
+	F(CPU_LIMIT, cpu_limit)               \
+	F(BEHIND, behind)                     \
+	F(N_BEHIND, n_behind)                 \
+	F(N_WORKERS_BEHIND, n_workers_behind) \
+	F(OPS, ops)                           \
+	F(N_OPS, n_ops)                       \
+	F(TYPICAL, typical)                   \
+	A(ROWS, rows, ROW_VALUES)             \
+	F(LEFT_OUT, left_out)                 \
+	F(UNFINISHED, unfinished)             \
+	F(BEGAN_BEFORE, began_before)
+
+#define STEP_COLUMN(name, member) STEP_##name,
+#define STEP_COLUMN_ARRAY(name, member, n) STEP_##name, STEP_##name##_LAST = STEP_##name + (n)-1,
+enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
+
+struct column {
+	void *values;
+	int64_t same;  /* width 0: the value of all steps */
+	uint8_t width; /* bytes of each value, which is signed */
+};
+
+struct steps {
+	struct column columns[STEP_COLUMNS];
+	size_t len, size;
+	struct step first;          /* holds the values that all steps share */
+	uint8_t wide[STEP_COLUMNS]; /* the columns that have values */
+	size_t n_wide;
+};
+
+void steps_free(struct steps *s);
+
+/* These return 0 or -ENOMEM, after which only steps_free may follow. */
+int steps_add(struct steps *s, const struct step *step);
+int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
+/* Sorts the steps according to `order`. */
+int steps_reorder(struct steps *s, const uint32_t *order);
+
+static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)
+{
+	const struct column *c = &s->columns[column];
+
+	switch (c->width) {
+	case 0:
+		return c->same;
+	case 1:
+		return ((const int8_t *)c->values)[i];
+	case 2:
+		return ((const int16_t *)c->values)[i];
+	case 4:
+		return ((const int32_t *)c->values)[i];
+	default:
+		return ((const int64_t *)c->values)[i];
+	}
+}
+
+static inline bool steps_all_zero(const struct steps *s, enum step_column column)
+{
+	return !s->columns[column].width && !s->columns[column].same;
+}
+
+/* A whole step. */
+struct step steps_load(const struct steps *s, size_t i);
+
+/* ---- Requests from the lines of a profile (docs/profile-schema.md): those that were told apart within the batches of an engine, with the parts of their time; and, without parts, those of engines whose rows are not known. ---- */
+
+struct json_node;
+struct process;
+
+/* The parts of a request's time, which add up to it. */
+enum seq_part {
+	SEQ_QUEUED,
+	SEQ_OWN_PREFILL,
+	SEQ_OWN_DECODE,
+	SEQ_OTHERS,  /* work for other requests */
+	SEQ_BETWEEN, /* no step ran */
+	SEQ_PARTS,
+};
+
+enum seq_flags {
+	SEQ_BEGAN_BEFORE = 1 << 0,
+	SEQ_UNFINISHED = 1 << 1, /* within one of its steps */
+	SEQ_END_NOT_SEEN = 1 << 2,
+	SEQ_LOST = 1 << 3, /* steps were lost while it ran */
+	SEQ_CANCELLED = 1 << 4,
+	SEQ_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
+	SEQ_MIXED = 1 << 6,    /* of these: it has no times of its own */
+	SEQ_PARTED = 1 << 7,   /* its parts add up to its time */
+	SEQ_JOINED = 1 << 8,   /* with the exchange on its socket */
+};
+
+/* A part of a part, by what the calling thread did meanwhile. */
+struct seq_state {
+	int64_t ns;
+	uint8_t part, state;
+};
+
+#define SEQ_WAITS_MAX 8
+
+#define SEQ_UNKNOWN UINT32_MAX /* no sequence */
+
+/* A request for whose rows another one waited. */
+struct seq_wait {
+	int64_t ns;
+	int64_t first; /* before the first token; -1: unknown */
+	uint32_t number, sequence;
+};
+
+struct seq_request {
+	int64_t ts;            /* from the start of the recording */
+	int64_t at;            /* on the process' time axis; set by seq_finish */
+	int64_t total;         /* from the first byte on the socket, if that is known, else from its first step */
+	int64_t ttft;          /* from its first step; -1: none, or unknown */
+	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
+	int64_t answered;      /* from the end of its last step until its answer was written; -1: unknown */
+	int64_t write_blocked; /* in calls that wrote the answer and had to wait */
+	int64_t tpot;          /* mean; -1: as above */
+	int64_t tpot_max;
+	int64_t parts[SEQ_PARTS];
+	int64_t first_others, first_between; /* the shares of these parts before the first token; -1: unknown */
+	int64_t waited_others;               /* for requests that are not among its waits */
+	uint64_t context;
+	uint32_t number;    /* within the recording; 0: unknown */
+	uint32_t recording; /* counted from 0 over all files */
+	uint32_t sequence;
+	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
+	uint32_t chunks;    /* parts of the answer on its socket */
+	uint32_t first_state, first_wait; /* indices into the process' states and waits */
+	uint16_t n_states;
+	uint16_t flags;
+	uint8_t n_waits;
+};
+
+/* A request as its client saw it: an exchange on a socket of the server. */
+struct seq_exchange {
+	int64_t ts;    /* first byte read, from the start of the recording */
+	int64_t total; /* until the last byte was written */
+	int64_t first; /* until the first part of the answer was written; -1: none */
+	int64_t tpot;  /* mean: of its tokens if it is joined with them, else of the parts of its answer; -1: unknown */
+	uint32_t recording;
+	uint32_t outputs; /* the same: tokens, or parts */
+	bool cut;         /* its end was not seen */
+};
+
+/* The requests of a process. */
+struct seqs {
+	struct seq_request *requests; /* after seq_finish: sorted by time */
+	size_t len, size;
+	struct seq_state *states;
+	size_t n_states, states_size;
+	struct seq_wait *waits;
+	size_t n_waits, waits_size;
+	size_t in_batches; /* requests without SEQ_OF_STEPS */
+	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these alone. */
+	struct seq_exchange *exchanges;
+	size_t n_exchanges, exchanges_size;
+	uint64_t joined;    /* of the exchanges */
+	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
+	struct idmap by_number;
+};
+
+/* "queued", "own_prefill", ... as in the profile. */
+const char *seq_part_name(enum seq_part part);
+
+void seqs_free(struct seqs *s);
+
+/* Reads a line of request_prof. *ret_bad: the key with an impossible value; NULL: the request, or the exchange on a socket,
+ * or both, was added. Returns 0 or -ENOMEM. */
+int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
+	const char **ret_bad);
+
+/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
+ * or -ENOMEM. */
+int seq_read_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
+
+/* The place of a recording on the time axis of a process. */
+struct recording_place {
+	uint32_t recording;
+	int64_t offset;
+};
+
+/* Sorts them once everything is read; places: of the recordings that have steps, end: of the last step. Returns 0 or
+ * -ENOMEM. */
+int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end);
+
+/* The request with this number; NULL: not in the files. */
+const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number);
+
+/* The time to its first token, including the queue, if that is known. -1: unknown. */
+static inline int64_t seq_first_token(const struct seq_request *r)
+{
+	return r->ttft < 0 ? -1 : r->ttft + r->parts[SEQ_QUEUED];
+}
+
+/* A request in batches, whose rows are known. */
+static inline bool seq_told_apart(const struct seq_request *r)
+{
+	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED));
+}
+
+/* ---- What inftrace report keeps of its input files: processes, their steps, and sums by name. Times are nanoseconds; names are ids into one table, 0 is "not known". ---- */
 
 /* Time that threads waited for a CPU while another one ran on it. */
 struct behind_info {

@@ -4,6 +4,7 @@
 #define INFTRACE_REPORT_REQUESTS_H
 
 #include "report/model.h"
+#include "report/stats.h"
 
 struct phase_names;
 
@@ -52,5 +53,143 @@ void requests_add_shared(struct request_summary *rs, const struct step_seen *s);
 
 /* Converts a step for step_requests_add(). False: it belongs to no request. */
 bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_seen *ret);
+
+/* ---- Why a request was late: compares its times with those of requests with prompts of similar length. ---- */
+
+enum seq_kind {
+	SEQ_LATE_FIRST,  /* the first token */
+	SEQ_LATE_TOKENS, /* the tokens after the first */
+	SEQ_LATE_NONE,   /* it never got a token */
+	SEQ_LATE_ANSWER, /* its answer was written long after its last step */
+	SEQ_KINDS,
+};
+
+/* Requests that are compared with one another. */
+struct seq_typical {
+	uint32_t class;    /* the length of their prompts, as a class */
+	uint32_t compared; /* 0: too few */
+	double answered;   /* median */
+	double first;      /* medians, up to the first token: */
+	double first_parts[SEQ_PARTS];
+	double token; /* and for each token after it */
+	double token_parts[SEQ_PARTS];
+	double states[SEQ_PARTS][STATES]; /* for the whole request; SEQ_OWN_DECODE and SEQ_BETWEEN per token */
+};
+
+struct seq_typicals {
+	struct seq_typical *rows; /* sorted by class */
+	size_t len, size;
+};
+
+/* For all requests in batches. Returns 0 or -ENOMEM; call seq_typicals_free in both cases. */
+int seq_typicals_find(const struct process *p, struct seq_typicals *ret);
+void seq_typicals_free(struct seq_typicals *t);
+
+/* A part of the time in question. */
+struct seq_late_part {
+	enum seq_part part;
+	int64_t ns, typical;
+	int64_t more;     /* than typical; without anything to compare with: what of it was waiting */
+	uint8_t state;    /* the state that explains most of the excess; STATE_NONE: none does, or unknown */
+	int64_t state_ns; /* its excess */
+};
+
+struct seq_late {
+	enum seq_kind kind;
+	int64_t value, typical;                /* for SEQ_LATE_TOKENS: per token */
+	int64_t excess;                        /* of the whole; without anything to compare with the time that it waited */
+	int64_t held;                          /* SEQ_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
+	uint32_t compared;                     /* number of requests compared with */
+	struct seq_late_part parts[SEQ_PARTS]; /* those that explain a tenth or more, the largest first */
+	uint32_t n_parts;
+};
+
+/* Whether the request was late in that way. */
+bool seq_late_find(const struct process *p, const struct seq_typicals *t, const struct seq_request *r,
+	enum seq_kind kind, struct seq_late *ret);
+
+/* How long it waited for the rows of another request, within the time that the verdict is about; -1: unknown. */
+int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind);
+
+/* "ttft", "tpot", "no_token", "answer". */
+const char *seq_kind_name(enum seq_kind kind);
+
+/* ---- The requests in batches of a process, in numbers. ---- */
+
+/* What a service has promised: to the first token, and on average for each later one. 0: nothing. */
+struct slo {
+	int64_t ttft, tpot;
+};
+
+struct slo_result {
+	struct slo slo;                          /* both 0: none given */
+	uint64_t kept, missed_ttft, missed_tpot; /* a request may miss both */
+	uint64_t judged;
+	uint64_t unknown; /* with unknown times */
+	int64_t time;     /* from the start of the first request to the end of the last, of each recording */
+};
+
+/* A request that was late, by its index among the process' requests. */
+struct seq_late_ref {
+	int64_t excess;
+	uint32_t request;
+	enum seq_kind kind;
+};
+
+/* A request for whose rows others waited. */
+struct seq_culprit {
+	int64_t ns, worst;
+	uint64_t victims;
+	uint32_t number, recording, sequence;
+	uint32_t worst_of; /* index of the request that waited longest for it */
+};
+
+/* Which request waited for which. */
+struct seq_pair {
+	int64_t ns;
+	uint32_t request; /* its index */
+	uint32_t number, sequence;
+};
+
+#define SEQ_PAIRS_MAX 64
+
+/* Steps by the number of sequences with rows in them. */
+struct occupancy_row {
+	uint32_t from, to;
+	uint64_t steps, rows, sequences;
+	int64_t time;
+};
+
+#define OCCUPANCY_ROWS 8
+
+struct seq_summary {
+	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
+	uint64_t cancelled, began_before, unfinished, lost, unparted;
+	struct percentiles tpot, total, queued; /* queued: of those that were queued */
+	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
+	int64_t parts[SEQ_PARTS], parts_total, states[SEQ_PARTS][STATES];
+	struct seq_typicals typicals;
+	struct seq_late_ref *late; /* the largest excess first */
+	size_t n_late, late_size;
+	struct seq_culprit *culprits; /* the longest first */
+	size_t n_culprits, culprits_size;
+	struct seq_pair pairs[SEQ_PAIRS_MAX]; /* the longest first */
+	size_t n_pairs;
+	int64_t unnamed; /* of the time for others: for whom is unknown */
+	struct occupancy_row occupancy[OCCUPANCY_ROWS];
+	uint64_t batches, max_sequences; /* steps whose sequences are known */
+	struct slo_result slo;
+};
+
+/* Returns 0 or -ENOMEM; call seq_summary_free in both cases. */
+int seq_summary_make(const struct process *p, struct seq_summary *ret);
+void seq_summary_free(struct seq_summary *s);
+
+/* Counts how many requests kept it. */
+void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);
+
+/* "ttft=500ms,tpot=50ms", or one of them. Returns 0, or -EINVAL with a line for the user. */
+#define SLO_WHY_MAX 256
+int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX]);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "report/model.h"
 #include "report/read.h"
-#include "report/seq.h"
 #include "sink/profile_keys.h"
 
 static const char *const part_names[SEQ_PARTS] = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Order statistics. */
+/* Growing lists, maps of numbers, and order statistics. */
 #ifndef INFTRACE_REPORT_STATS_H
 #define INFTRACE_REPORT_STATS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,5 +23,18 @@ double median_of(double *values, size_t n);
 /* The median absolute deviation from the center, scaled so that it is the standard deviation of a
  * normal distribution. Overwrites the values. */
 double mad_of(double *values, size_t n, double center);
+
+/* ---- A hash map from numbers to numbers, 16 bytes each: there is one for every step (see util/map.h). ---- */
+
+/* All zero: an empty map. */
+struct idmap {
+	struct idmap_slot *slots;
+	size_t len, size;
+};
+
+void idmap_free(struct idmap *map);
+bool idmap_get(const struct idmap *map, uint64_t key, uint32_t *ret_value);
+/* Adds or replaces. Returns 0 or -ENOMEM. */
+int idmap_set(struct idmap *map, uint64_t key, uint32_t value);
 
 #endif

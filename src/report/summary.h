@@ -5,10 +5,8 @@
 
 #include "report/cause.h"
 #include "report/code.h"
-#include "report/idmap.h"
-#include "report/requests.h"
-#include "report/seq_summary.h"
 #include "report/stats.h"
+#include "report/requests.h"
 
 /* The steps of one phase. */
 struct phase_summary {

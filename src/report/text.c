@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/op_code.h"
+#include "report/stacks.h"
 #include "report/report.h"
-#include "report/text_page.h"
+#include "report/output.h"
 #include "report/words.h"
 #include "sink/left_out.h"
 #include "util/text.h"

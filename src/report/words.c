@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/sentence.h"
 #include "util/names.h"
 #include "util/text.h"
 

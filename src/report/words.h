@@ -3,6 +3,10 @@
 #ifndef INFTRACE_REPORT_WORDS_H
 #define INFTRACE_REPORT_WORDS_H
 
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
 #include "report/summary.h"
 
 #define DURATION_MAX 32
@@ -46,5 +50,25 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(
 	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);
+
+/* ---- Puts sentences together piece by piece. ---- */
+
+/* The text so far; what does not fit is cut. */
+struct text {
+	char *buf;
+	size_t size, len;
+};
+
+static inline void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->len += (size_t)n < t->size - t->len ? (size_t)n : t->size - t->len - 1;
+}
 
 #endif

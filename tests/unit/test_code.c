@@ -3,7 +3,7 @@
 #include "report.h"
 
 #include "report/code.h"
-#include "report/stack_times.h"
+#include "report/stacks.h"
 
 #define PERIOD 10101010LL /* ns, at 99 Hz */
 #define MS 1000000LL

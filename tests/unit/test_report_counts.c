@@ -2,7 +2,7 @@
 /* inftrace report: what steps and operators cost the CPU, and when they are called memory- or compute-bound. */
 #include "report.h"
 
-#include "report/counts.h"
+#include "report/costs.h"
 
 #define LINE(event, shape, stages)                                                                                  \
 	"{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1," \

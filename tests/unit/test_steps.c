@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The steps of a report by column: what is stored can be read back. */
-#include "report/steps.h"
+#include "report/model.h"
 #include "unit.h"
 
 static uint64_t random_state = 1;

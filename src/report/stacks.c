@@ -1,13 +1,257 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/stack_times.h"
+#include "report/stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/op_code.h"
 #include "report/read.h"
-#include "report/waker_code.h"
+#include "util/chance.h"
+
+/* ---- frames ---- */
+
+#define LINE_MAX ((1u << 24) - 1)
+#define ELLIPSIS "..."
+
+/* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
+struct code_frame {
+	char text[CODE_NAME_MAX + 1];
+	uint32_t line;
+	enum code_kind kind;
+};
+
+/* Libraries that are in nobody's own code: what is done in them is done for their callers. */
+static const char *const system_files[] = { "libc", "libpthread", "libm", "libdl", "librt", "ld-linux", "ld-musl",
+	"libstdc++", "libgcc_s", "[vdso]", "vdso", "linux-vdso", "libpython", "python" };
+
+/* "libc.so.6", "libc-2.36.so", "python3.11", but neither "libcuda.so" nor "python_server". */
+static bool is_system(const char *file, size_t len)
+{
+	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]); i++) {
+		size_t n = strlen(system_files[i]);
+
+		if (n <= len && !memcmp(file, system_files[i], n) && (n == len || strchr(".-0123456789", file[n])))
+			return true;
+	}
+	return false;
+}
+
+/* The "(file:line)" or "[library]" at the end of a frame, after a blank; NULL if there is none. */
+static const char *find_place(const char *text, size_t len)
+{
+	char end = len ? text[len - 1] : '\0', open = end == ']' ? '[' : '(';
+
+	if (end != ']' && end != ')')
+		return NULL;
+	for (size_t i = len - 1; i > 0; i--) {
+		if (text[i] == open && text[i - 1] == ' ')
+			return text + i;
+	}
+	return NULL;
+}
+
+/* Takes the ":line" off the file at the end. Returns the new length of the text in front of ")". */
+static size_t take_line(const char *place, size_t len, uint32_t *ret_line)
+{
+	size_t at = len, digits;
+	uint64_t line = 0;
+
+	while (at > 0 && place[at - 1] >= '0' && place[at - 1] <= '9')
+		at--;
+	digits = len - at;
+	if (!digits || digits > 9 || at < 2 || place[at - 1] != ':')
+		return len;
+	for (size_t i = at; i < len; i++)
+		line = line * 10 + (uint64_t)(place[i] - '0');
+	*ret_line = line < LINE_MAX ? (uint32_t)line : LINE_MAX;
+	return at - 1;
+}
+
+/* Where a text of UTF-8 may be cut, at most at len. */
+static size_t cut_at(const char *text, size_t len)
+{
+	while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
+		len--;
+	return len;
+}
+
+/* Joins the name and the place where it is, each cut if it is too long. */
+static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
+	const char *end)
+{
+	size_t place_max = CODE_NAME_MAX / 3, end_len = strlen(end), room;
+	char *p = f->text;
+
+	if (place_len > place_max) {
+		/* the end of a path says more */
+		size_t skip = place_len - place_max;
+
+		while (skip < place_len && ((unsigned char)place[skip] & 0xc0) == 0x80)
+			skip++;
+		place += skip;
+		place_len -= skip;
+	}
+	room = CODE_NAME_MAX - place_len - end_len;
+	if (name_len > room) {
+		name_len = cut_at(name, room - strlen(ELLIPSIS) - 2);
+		memcpy(p, name, name_len);
+		p = stpcpy(p + name_len, ELLIPSIS);
+		if (place_len)
+			p = stpcpy(p, place[0] == '(' || place[0] == '[' ? " " : "");
+	} else {
+		memcpy(p, name, name_len);
+		p += name_len;
+	}
+	memcpy(p, place, place_len);
+	stpcpy(p + place_len, end);
+}
+
+static void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
+{
+	const char *place = find_place(text, len);
+	size_t place_len = place ? (size_t)(text + len - place) : 0, inner;
+
+	ret->line = 0;
+	ret->kind = CODE_NATIVE;
+	if (!len || text[0] == '[') {
+		ret->kind = CODE_UNKNOWN; /* "[unknown]", "[cut]" */
+	} else if (place && place[0] == '(') {
+		/* a name in C++ may end in ")" as well, but then it is followed by its library */
+		ret->kind = CODE_PYTHON;
+		inner = take_line(place, place_len - 1, &ret->line);
+		join(ret, text, (size_t)(place - text), place, inner, ")");
+		return;
+	} else if (place && place_len == 8 && !memcmp(place, "[kernel]", 8)) {
+		ret->kind = CODE_KERNEL;
+	} else if (place && is_system(place + 1, place_len - 2)) {
+		ret->kind = CODE_SYSTEM;
+	}
+	if (!len)
+		join(ret, "[unknown]", 9, "", 0, "");
+	else
+		join(ret, text, len - place_len, place ? place : "", place_len, "");
+}
+
+/* ---- the hottest function of each operator ---- */
+
+/* A sample, or several, in an operator. Those of a thread that waits for the others at a barrier within it say nothing of its
+ * code, and are left out by the caller. Returns 0 or -ENOMEM. */
+static int op_code_add(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t op)
+{
+	/* the function itself: the innermost one */
+	struct op_code code = { .op = op, .function = t->nodes[row->node].function };
+	uint64_t key = (uint64_t)op << 32 | code.function;
+	uint32_t i;
+
+	if (!idmap_get(&s->by_op, key, &i)) {
+		if (t->n_ops >= STACK_OPS_MAX) {
+			s->ops_cut = true;
+			return 0;
+		}
+		if (array_reserve(&s->ops, s->n_ops + 1, &s->ops_size, sizeof(*s->ops)) ||
+			idmap_set(&s->by_op, key, (uint32_t)s->n_ops))
+			return -ENOMEM;
+		i = (uint32_t)s->n_ops++;
+		s->ops[i] = code;
+		t->n_ops++;
+	}
+	s->ops[i].samples += row->samples;
+	return 0;
+}
+
+static void hot_add(const struct code_tree *t, struct op_hot *hot, const struct op_code *code)
+{
+	hot->of += code->samples;
+	if (t->functions[code->function].kind == CODE_UNKNOWN)
+		return;
+	if (code->samples > hot->samples) {
+		hot->next = hot->samples;
+		hot->samples = code->samples;
+		hot->function = code->function;
+	} else if (code->samples > hot->next) {
+		hot->next = code->samples;
+	}
+}
+
+void op_code_finish(const struct code_tree *t, struct process *p)
+{
+	uint32_t row;
+
+	for (size_t i = 0; i < p->stacks.n_ops && !p->stacks.ops_cut; i++) {
+		const struct op_code *code = &p->stacks.ops[i];
+
+		if (idmap_get(&p->ops.by_name, code->op, &row))
+			hot_add(t, &p->ops.rows[row].hot, code);
+	}
+}
+
+bool op_code_is_clear(const struct op_hot *hot)
+{
+	return chance_is_clear((double)hot->samples, (double)hot->next);
+}
+
+/* ---- who ended the waits of a function ---- */
+
+static bool same(const struct waker_sum *a, const struct waker_sum *b)
+{
+	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by &&
+	       a->thread == b->thread;
+}
+
+static uint64_t key_of(const struct waker_sum *w)
+{
+	const uint32_t parts[] = { w->phase, w->state, w->function, w->by, w->thread };
+	uint64_t key = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		key = (key ^ parts[i]) * 0x9e3779b97f4a7c15u;
+	return key;
+}
+
+/* A wait, if its line says who ended it. by: a function; 0: not known. Returns 0 or -ENOMEM. */
+static int waker_code_add(struct model *m, struct stack_times *s, const struct stack_row *row, uint32_t phase, uint32_t by,
+	const char *thread)
+{
+	struct waker_sum w = { .phase = phase, .state = row->state, .by = by };
+	uint64_t key;
+	uint32_t i;
+	int err;
+
+	err = model_name(m, thread, &w.thread);
+	if (err || (!w.thread && !by))
+		return err;
+	w.function = m->code.nodes[row->node].held_by;
+	for (key = key_of(&w); idmap_get(&s->by_waker, key, &i); key++) {
+		if (same(&s->wakers[i], &w))
+			goto found;
+	}
+	if (m->code.n_wakers >= STACK_WAKERS_MAX)
+		return 0;
+	if (array_reserve(&s->wakers, s->n_wakers + 1, &s->wakers_size, sizeof(*s->wakers)) ||
+		idmap_set(&s->by_waker, key, (uint32_t)s->n_wakers))
+		return -ENOMEM;
+	i = (uint32_t)s->n_wakers++;
+	s->wakers[i] = w;
+	m->code.n_wakers++;
+found:
+	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
+	return 0;
+}
+
+const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function)
+{
+	const struct waker_sum *most = NULL;
+
+	for (size_t i = 0; i < s->n_wakers; i++) {
+		const struct waker_sum *w = &s->wakers[i];
+
+		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
+			most = w;
+	}
+	return most;
+}
+
+/* ---- lines of stacks ---- */
 
 void code_tree_free(struct code_tree *t)
 {

@@ -4,14 +4,14 @@
  * were at which node of it. Whatever a file contains, this takes at most some 250 MB: each part has a limit, beyond
  * which something is left out and counted.
  */
-#ifndef INFTRACE_REPORT_STACK_TIMES_H
-#define INFTRACE_REPORT_STACK_TIMES_H
+#ifndef INFTRACE_REPORT_STACKS_H
+#define INFTRACE_REPORT_STACKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/idmap.h"
+#include "report/stats.h"
 
 #define STACK_DEPTH_MAX 512		/* frames of a stack: the innermost */
 #define STACK_FUNCTIONS_MAX (128u << 10)
@@ -141,6 +141,7 @@ struct stack_ids {
 };
 
 struct model;
+struct op_hot;
 struct process;
 struct json_node;
 
@@ -157,12 +158,13 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 /* Once the steps are sorted: sorts the rows by steps. */
 int stack_times_finish(struct model *m, struct process *p);
 
-/* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
-struct code_frame {
-	char text[CODE_NAME_MAX + 1];
-	uint32_t line;
-	enum code_kind kind;
-};
-void code_frame_parse(const char *text, size_t len, struct code_frame *ret);
+/* Who ended the most of what the function waited in a state; NULL: that is not known of any of it. */
+const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function);
+
+/* Before the operators are sorted: finds the hottest function of each. */
+void op_code_finish(const struct code_tree *t, struct process *p);
+
+/* Whether the hottest function is certain enough to be named: see chance_is_clear(). */
+bool op_code_is_clear(const struct op_hot *hot);
 
 #endif
