@@ -8,7 +8,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "report/model.h"
+#include "report/stats.h"
 #include "util/fmt.h"
 #include "util/text.h"
 

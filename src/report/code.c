@@ -74,8 +74,7 @@ static int compare_numbers(const void *a, const void *b)
 
 void code_values_sort(struct code_values *v)
 {
-	if (v->n)
-		qsort(v->nodes, v->n, sizeof(*v->nodes), compare_numbers);
+	list_sort(v->nodes, v->n, compare_numbers);
 }
 
 void code_values_total(const struct model *m, struct code_values *v)
@@ -133,8 +132,7 @@ static int code_times(const struct model *m, struct code_values *v, struct funct
 		if (f->depth > 0)
 			f->depth /= f->total.sampled + f->total.waited;
 	}
-	if (ret->n)
-		qsort(ret->list, ret->n, sizeof(*ret->list), compare_numbers);
+	list_sort(ret->list, ret->n, compare_numbers);
 	return 0;
 }
 
@@ -719,11 +717,7 @@ static int fill_diff(const struct model *m, const struct process *p, struct code
 	struct code_whole whole = { 0 };
 	int err;
 
-	err = code_values_new(m, &values);
-	if (!err)
-		err = add_diff(m, p, diff, &values, &whole);
-	if (!err)
-		err = code_times(m, &values, &times);
+	err = code_values_new(m, &values) ?: add_diff(m, p, diff, &values, &whole) ?: code_times(m, &values, &times);
 	if (!err) {
 		whole.all = values.of[CODE_ROOT];
 		fill_rows(m, &values, &times, &whole, diff);
@@ -753,11 +747,7 @@ static int compare_diffs(const void *a, const void *b)
 {
 	const struct code_diff *x = a, *y = b;
 
-	if (x->part != y->part)
-		return x->part < y->part ? 1 : -1;
-	if (x->phase != y->phase)
-		return x->phase < y->phase ? -1 : 1;
-	return x->state < y->state ? -1 : x->state > y->state;
+	return cmp_int(y->part, x->part) ?: cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state);
 }
 
 static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
@@ -766,9 +756,8 @@ static int longer_add(struct process *p, size_t step, uint8_t state, enum code_w
 
 	if (!has_stacks(p, step))
 		return 0;
-	if (array_reserve(&s->longer, s->n_longer + 1, &s->longer_size, sizeof(*s->longer)))
+	if (list_add(s->longer, s->n_longer, s->longer_size, (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who }))
 		return -ENOMEM;
-	s->longer[s->n_longer++] = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
 	s->slow[step] = true;
 	return 0;
 }
@@ -847,8 +836,7 @@ static int code_diffs_make(const struct model *m, struct process *p, const struc
 			c->diffs[kept++] = c->diffs[i];
 	}
 	c->n_diffs = kept;
-	if (kept)
-		qsort(c->diffs, kept, sizeof(*c->diffs), compare_diffs);
+	list_sort(c->diffs, kept, compare_diffs);
 	return err;
 }
 
@@ -977,15 +965,13 @@ int code_summary_make(
 	for (size_t i = 0; !err && i < p->stacks.n_sums; i++) {
 		const struct stack_sum *sum = &p->stacks.sums[i];
 
-		err = sum->wait ? 0 : add_to_table(ret, sum, STATES);
-		if (!err)
-			err = add_to_table(ret, sum, sum->state);
+		err = (sum->wait ? 0 : add_to_table(ret, sum, STATES)) ?: add_to_table(ret, sum, sum->state);
 	}
 	if (!err)
-		qsort(ret->tables, ret->n_tables, sizeof(*ret->tables), compare_tables);
+		list_sort(ret->tables, ret->n_tables, compare_tables);
 	for (size_t i = 0; !err && i < ret->n_tables; i++)
 		err = fill_table(m, p, &ret->tables[i]);
-	return err ? err : code_diffs_make(m, p, slow, n_slow, ret);
+	return err ?: code_diffs_make(m, p, slow, n_slow, ret);
 }
 
 void code_summary_free(struct code_summary *c)

@@ -369,7 +369,7 @@ int code_put_hot(struct json_build *b, struct json_object *o, const struct model
 {
 	int err = put_hot(b, o, m, p, slow, false);
 
-	return err ? err : put_hot(b, o, m, p, slow, true);
+	return err ?: put_hot(b, o, m, p, slow, true);
 }
 
 void code_put_left_out(struct json_build *b, struct json_object *o, const struct model *m)
@@ -460,7 +460,7 @@ static int link_calls(struct flame *f)
 		sizes[n++] = node_size(f, i);
 	}
 	if (n > FLAME_NODES_MAX) {
-		qsort(sizes, n, sizeof(*sizes), compare_sizes);
+		list_sort(sizes, n, compare_sizes);
 		if (sizes[FLAME_NODES_MAX] > f->least)
 			f->least = sizes[FLAME_NODES_MAX];
 	}

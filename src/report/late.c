@@ -247,17 +247,14 @@ static int add_event(struct finder *f, const struct judged *j, int64_t excess_ns
 	u->stragglers++;
 	u->excess_ns = ns_add(u->excess_ns, excess_ns);
 	g->all_events++;
-	if (array_reserve(&g->events, g->n_events + 1, &g->events_size, sizeof(*g->events)))
-		return -ENOMEM;
-	g->events[g->n_events++] = (struct late_event){ .collective = j->collective,
+	return list_add(g->events, g->n_events, g->events_size, (struct late_event){ .collective = j->collective,
 		.unit = j->unit,
 		.after = j->after,
 		.rank = g->group->members[j->member],
 		.call = call,
 		.late_ns = j->late_ns,
 		.excess_ns = excess_ns,
-		.since_ns = ns_add(call->own_ns, since - call->at_ns) };
-	return 0;
+		.since_ns = ns_add(call->own_ns, since - call->at_ns) });
 }
 
 static int find_stragglers(struct finder *f, uint32_t unit)
@@ -291,9 +288,7 @@ static int compare_events(const void *x, const void *y)
 {
 	const struct late_event *a = x, *b = y;
 
-	if (a->excess_ns != b->excess_ns)
-		return a->excess_ns > b->excess_ns ? -1 : 1;
-	return a->collective < b->collective ? -1 : a->collective > b->collective;
+	return cmp_int(b->excess_ns, a->excess_ns) ?: cmp_int(a->collective, b->collective);
 }
 
 /* ---- why ---- */
@@ -361,8 +356,7 @@ static int explain(struct finder *f)
 	struct late_group *g = f->g;
 	int err = 0;
 
-	if (g->n_events)
-		qsort(g->events, g->n_events, sizeof(*g->events), compare_events);
+	list_sort(g->events, g->n_events, compare_events);
 	if (g->n_events > LATE_EVENTS_MAX)
 		g->n_events = LATE_EVENTS_MAX;
 	for (size_t i = 0; i < g->n_events && !err; i++) {
@@ -392,7 +386,7 @@ static int find_group(struct finder *f)
 	judge_all(f);
 	for (uint32_t u = 0; u < g->n_units && !err; u++)
 		err = find_lateness(f, u) ?: find_stragglers(f, u);
-	return err ? err : explain(f);
+	return err ?: explain(f);
 }
 
 static int add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,

@@ -15,23 +15,6 @@
 
 #define STEP_OPS_MAX 256
 
-int array_reserve(void *array, size_t need, size_t *size, size_t element)
-{
-	size_t want = *size ? *size : 8;
-	void *p;
-
-	if (need <= *size)
-		return 0;
-	while (want < need)
-		want *= 2;
-	p = reallocarray(*(void **)array, want, element);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*size = want;
-	return 0;
-}
-
 int model_init(struct model *m)
 {
 	memset(m, 0, sizeof(*m));
@@ -252,10 +235,7 @@ int process_add_ops(
 
 int process_add_call(struct process *p, const struct call *call)
 {
-	if (array_reserve(&p->calls, p->n_calls + 1, &p->calls_size, sizeof(*p->calls)))
-		return -ENOMEM;
-	p->calls[p->n_calls++] = *call;
-	return 0;
+	return list_add(p->calls, p->n_calls, p->calls_size, *call);
 }
 
 int model_family(struct model *m, const char *event, const char *source, struct foreign_family **ret_family)
@@ -309,25 +289,17 @@ static int compare_rows(const void *a, const void *b)
 {
 	const struct tally_row *x = a, *y = b;
 
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? 1 : -1;
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return x->name < y->name ? -1 : x->name > y->name;
+	return cmp_int(y->ns, x->ns) ?: cmp_int(y->count, x->count) ?: cmp_int(x->name, y->name);
 }
 
 void tally_sort(struct tally *t)
 {
-	if (t->len)
-		qsort(t->rows, t->len, sizeof(*t->rows), compare_rows);
+	list_sort(t->rows, t->len, compare_rows);
 }
 
 int times_add(struct times *t, int64_t ns)
 {
-	if (array_reserve(&t->ns, t->len + 1, &t->size, sizeof(*t->ns)))
-		return -ENOMEM;
-	t->ns[t->len++] = ns;
-	return 0;
+	return list_add(t->ns, t->len, t->size, ns);
 }
 
 struct sort_key {
@@ -351,15 +323,8 @@ static int compare_keys(const void *a, const void *b)
 {
 	const struct sort_key *x = a, *y = b;
 
-	if (x->lane != y->lane)
-		return x->lane < y->lane ? -1 : 1;
-	if (x->recording != y->recording)
-		return x->recording < y->recording ? -1 : 1;
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return x->step < y->step ? -1 : x->step > y->step;
+	return cmp_int(x->lane, y->lane) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->ts, y->ts) ?:
+		cmp_int(x->number, y->number) ?: cmp_int(x->step, y->step);
 }
 
 static bool steps_sorted(const struct process *p, bool lanes)
@@ -391,7 +356,7 @@ int process_order(const struct process *p, bool lanes, uint32_t **ret_order)
 	}
 	for (size_t i = 0; i < p->steps.len; i++)
 		keys[i] = sort_key(p, i, lanes);
-	qsort(keys, p->steps.len, sizeof(*keys), compare_keys);
+	list_sort(keys, p->steps.len, compare_keys);
 	for (size_t i = 0; i < p->steps.len; i++)
 		order[i] = keys[i].step;
 	free(keys);
@@ -453,7 +418,7 @@ static int find_lanes(struct process *p)
 		return err;
 	for (size_t i = 0; i < p->steps.len && !err; i++)
 		err = steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
-	return err ? err : sort_steps(p);
+	return err ?: sort_steps(p);
 }
 
 struct places {
@@ -476,10 +441,8 @@ static int join_recordings(struct process *p, struct places *places)
 			p->wall = ns_add(p->wall, end - start);
 			offset = p->recordings++ && ts < end ? end - ts : 0;
 			start = end = ns_add(ts, offset);
-			if (array_reserve(&places->rows, places->len + 1, &places->size, sizeof(*places->rows)))
+			if (list_add(places->rows, places->len, places->size, (struct recording_place){ .recording = (uint32_t)of, .offset = offset }))
 				return -ENOMEM;
-			places->rows[places->len++] =
-				(struct recording_place){ .recording = (uint32_t)of, .offset = offset };
 		}
 		if (steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset)))
 			return -ENOMEM;
@@ -497,9 +460,7 @@ static int join_requests(struct process *p)
 	struct places places = { 0 };
 	int err;
 
-	err = join_recordings(p, &places);
-	if (!err)
-		err = seq_finish(&p->seqs, places.rows, places.len, places.end);
+	err = join_recordings(p, &places) ?: seq_finish(&p->seqs, places.rows, places.len, places.end);
 	free(places.rows);
 	return err;
 }
@@ -519,11 +480,7 @@ static int compare_calls(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 
-	if (x->recording != y->recording)
-		return x->recording < y->recording ? -1 : 1;
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	return x->ns > y->ns ? -1 : x->ns < y->ns;
+	return cmp_int(x->recording, y->recording) ?: cmp_int(x->ts, y->ts) ?: cmp_int(y->ns, x->ns);
 }
 
 /* Processes without steps and requests, such as a program that only starts the engine, come last. */
@@ -551,17 +508,8 @@ int model_finish(struct model *m)
 	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		err = sort_steps(p);
-		if (!err)
-			err = join_requests(p);
-		if (!err)
-			err = find_lanes(p);
-		if (!err)
-			err = find_gaps(p);
-		if (!err)
-			err = stack_times_finish(m, p);
-		if (p->n_calls)
-			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
+		err = sort_steps(p) ?: join_requests(p) ?: find_lanes(p) ?: find_gaps(p) ?: stack_times_finish(m, p);
+		list_sort(p->calls, p->n_calls, compare_calls);
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);

@@ -502,7 +502,4 @@ static inline int64_t steps_end(const struct steps *s, size_t i)
 	return ns_add(steps_get(s, i, STEP_AT), steps_get(s, i, STEP_TOTAL));
 }
 
-/* Makes room for `need` elements in a growing array. */
-int array_reserve(void *array, size_t need, size_t *size, size_t element);
-
 #endif

@@ -47,7 +47,7 @@ static int compare_at(const void *a, const void *b)
 {
 	const struct point *x = a, *y = b;
 
-	return x->at < y->at ? -1 : x->at > y->at;
+	return cmp_int(x->at, y->at);
 }
 
 static void append_row(
@@ -87,8 +87,7 @@ static struct json_object *rows_array(struct json_build *b, const struct process
 		if (is_plotted(p, i, phase))
 			points[n++] = point(p, i);
 	}
-	if (n)
-		qsort(points, n, sizeof(*points), compare_at);
+	list_sort(points, n, compare_at);
 	each = (n + ROWS_MAX - 1) / ROWS_MAX;
 	for (size_t i = 0; i < n; i += len) {
 		len = n - i < each ? n - i : each;

@@ -128,9 +128,8 @@ static int read_hosts(struct archive *a, const struct zip_member *manifest)
 
 	json_reader_init(&reader, &source);
 	if (!a->places && !zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root)) {
-		err = array_reserve(&m->archives, m->n_archives + 1, &m->archives_size, sizeof(*m->archives));
-		if (!err)
-			err = archive_hosts_new(m, root, &a->places);
+		err = array_reserve(&m->archives, m->n_archives + 1, &m->archives_size, sizeof(*m->archives)) ?:
+			archive_hosts_new(m, root, &a->places);
 		if (!err)
 			m->archives[m->n_archives++] = a->places;
 	}

@@ -314,9 +314,7 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 	struct behind_rows rows = { 0 };
 	int err;
 
-	err = step_shape(r, shape, &step, &rows);
-	if (!err)
-		err = step_stages(r, stages, &step);
+	err = step_shape(r, shape, &step, &rows) ?: step_stages(r, stages, &step);
 	if (err)
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
@@ -329,10 +327,8 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
-	err = process_add_behind(p, &step, rows.own,
-		behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
-		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
-	return err ? err : process_add_step(p, &step);
+	return process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers, behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE])) ?:
+		process_add_step(p, &step);
 }
 
 static uint64_t count_value(const struct json_node *value)
@@ -422,12 +418,10 @@ static int read_call(struct profile_reader *r, struct process *p, const struct j
 	const struct json_node *stages)
 {
 	struct call call = { .recording = r->recording };
-	int err;
 
 	if (!stage(stages, "total", &call.ns) || !stage(shape, "ts_us", &call.ts))
 		return 0;
-	err = model_name(r->m, node_string(node_get(shape, "call")), &call.name);
-	return err ? err : process_add_call(p, &call);
+	return model_name(r->m, node_string(node_get(shape, "call")), &call.name) ?: process_add_call(p, &call);
 }
 
 /* Numbers of requests and of stacks start again with each recording, like those of steps. */
@@ -588,16 +582,11 @@ static int read_window(
 
 		if (strncmp(key, "lost_", 5) || !node_s64(value))
 			continue;
-		err = model_name(m, key + 5, &name);
-		if (!err)
-			err = tally_add(&m->lost, name, 0, shape_count(shape, key));
+		err = model_name(m, key + 5, &name) ?: tally_add(&m->lost, name, 0, shape_count(shape, key));
 		if (err)
 			return err;
 	}
-	err = array_reserve(&m->windows, m->n_windows + 1, &m->windows_size, sizeof(*m->windows));
-	if (!err)
-		m->windows[m->n_windows++] = w;
-	return err;
+	return list_add(m->windows, m->n_windows, m->windows_size, w);
 }
 
 /* The process of a line; without a pid that of the previous line. */
@@ -616,11 +605,9 @@ static int line_process(
 		return 0;
 	}
 	read_u32(pid_value, &pid);
-	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &env);
-	if (!err)
-		err = model_name(r->m, node_string(line->values[PROFILE_KEY_model]), &model);
-	if (!err)
-		err = model_name(r->m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
+	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ?:
+		model_name(r->m, node_string(line->values[PROFILE_KEY_model]), &model) ?:
+		model_name(r->m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
 	if (!err && text_is_blank(model_text(r->m, commit), strlen(model_text(r->m, commit))))
 		commit = 0;
 	if (!err && commit) { /* builds are not mixed */
@@ -693,7 +680,7 @@ static int read_line(void *ctx, const struct profile_line *line)
 		if (strcmp(event, families[i].event))
 			continue;
 		err = line_process(r, line, &p);
-		return err ? err : families[i].read(r, p, shape, stages);
+		return err ?: families[i].read(r, p, shape, stages);
 	}
 	return read_foreign(r, line, event, stages);
 }

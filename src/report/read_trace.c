@@ -102,10 +102,8 @@ static int read_step(struct trace_reader *r, const struct trace_event *event, in
 	step.began_before = node_is(node_get(args, "began_before"), JSON_TRUE);
 	step.unfinished = node_is(node_get(args, "unfinished"), JSON_TRUE);
 	step_breakdown(r, breakdown, &step);
-	err = model_name(r->m, node_string(event->name), &step.phase);
-	if (!err)
-		err = event_process(r, event, &p);
-	return err ? err : process_add_step(p, &step);
+	err = model_name(r->m, node_string(event->name), &step.phase) ?: event_process(r, event, &p);
+	return err ?: process_add_step(p, &step);
 }
 
 static int read_loss(struct trace_reader *r, const struct trace_event *event)
@@ -118,9 +116,7 @@ static int read_loss(struct trace_reader *r, const struct trace_event *event)
 	json_for_each (value, event->args) {
 		if (!read_u32(value, &count))
 			continue;
-		err = model_name(r->m, value->key, &name);
-		if (!err)
-			err = tally_add(&r->m->lost, name, 0, count);
+		err = model_name(r->m, value->key, &name) ?: tally_add(&r->m->lost, name, 0, count);
 		if (err)
 			return err;
 		r->m->lost_records += count;
@@ -132,12 +128,10 @@ static int read_call(
 	struct trace_reader *r, struct process *p, const struct trace_event *event, int64_t dur)
 {
 	struct call call = { .ns = dur, .recording = r->recording };
-	int err;
 
 	if (!read_us(event->ts, &call.ts))
 		return 0;
-	err = model_name(r->m, node_string(event->name), &call.name);
-	return err ? err : process_add_call(p, &call);
+	return model_name(r->m, node_string(event->name), &call.name) ?: process_add_call(p, &call);
 }
 
 /* Requests have a process of their own in the trace: whose they are is in the args. */
@@ -146,12 +140,11 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 	struct process *p;
 	uint32_t pid;
 	int64_t ts;
-	int err;
 
 	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
 		return 0;
-	err = model_process(r->m, pid, r->origin, &p);
-	return err ? err : seq_read_slice(&p->seqs, event->args, ts, dur, r->recording);
+	return model_process(r->m, pid, r->origin, &p) ?:
+		seq_read_slice(&p->seqs, event->args, ts, dur, r->recording);
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)
@@ -178,8 +171,8 @@ static int read_slice(struct trace_reader *r, const struct trace_event *event)
 		return err;
 	if (call)
 		return read_call(r, p, event, dur);
-	err = model_name(r->m, node_string(event->name), &name);
-	return err ? err : tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
+	return model_name(r->m, node_string(event->name), &name) ?:
+		tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
 }
 
 /* The first reading says when the recording began: at its ts 0, which is not in this file if it is the second of several. */
@@ -197,12 +190,11 @@ static int read_finding(struct trace_reader *r, const struct trace_event *event)
 {
 	struct process *p;
 	uint32_t pid;
-	int err;
 
 	if (!read_u32(node_get(event->args, "number"), &pid))
 		return 0;
-	err = model_process(r->m, pid, r->origin, &p);
-	return err ? err : model_name(r->m, node_string(node_get(event->args, "reason")), &p->finding);
+	return model_process(r->m, pid, r->origin, &p) ?:
+		model_name(r->m, node_string(node_get(event->args, "reason")), &p->finding);
 }
 
 static int read_event(void *ctx, const struct trace_event *event)

@@ -41,9 +41,7 @@ static int make_summaries(struct report *r)
 	struct model *m = &r->model;
 	int err;
 
-	err = model_name(m, "prefill", &r->phases.prefill);
-	if (!err)
-		err = model_name(m, "decode", &r->phases.decode);
+	err = model_name(m, "prefill", &r->phases.prefill) ?: model_name(m, "decode", &r->phases.decode);
 	if (err)
 		return err;
 	err = model_finish(m);
@@ -53,12 +51,8 @@ static int make_summaries(struct report *r)
 	if (!r->summaries)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_processes; i++) {
-		err = typical_find(m->processes[i]);
-		if (!err)
-			err = summary_make(m->processes[i], m, &r->phases, &r->summaries[i]);
-		if (!err)
-			err = code_summary_make(m, m->processes[i], r->summaries[i].slow, r->summaries[i].n_slow,
-				&r->summaries[i].code);
+		err = typical_find(m->processes[i]) ?: summary_make(m->processes[i], m, &r->phases, &r->summaries[i]) ?:
+			code_summary_make(m, m->processes[i], r->summaries[i].slow, r->summaries[i].n_slow, &r->summaries[i].code);
 		if (err)
 			return err;
 	}
@@ -83,7 +77,7 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 		if (!err && problems.count)
 			tell_problems(files[i], &problems, problem, ctx);
 	}
-	return err ? err : make_summaries(r);
+	return err ?: make_summaries(r);
 }
 
 void report_slo(struct report *r, const struct slo *slo)

@@ -210,9 +210,7 @@ int requests_find(const struct process *p, const struct model *m, const struct p
 	*ret = (struct request_summary){};
 	if (!p->steps.len || (!names->prefill && !names->decode))
 		return 0;
-	err = process_order(p, false, &order);
-	if (!err)
-		err = step_requests_new(NULL, &ops, &f, &q);
+	err = process_order(p, false, &order) ?: step_requests_new(NULL, &ops, &f, &q);
 	if (err)
 		goto out;
 	take_steps(p, names, m && steps_lost(m), order, q);
@@ -300,11 +298,7 @@ static int compare_late(const void *a, const void *b)
 {
 	const struct seq_late_ref *x = a, *y = b;
 
-	if (x->excess != y->excess)
-		return x->excess < y->excess ? 1 : -1;
-	if (x->request != y->request)
-		return x->request < y->request ? -1 : 1;
-	return x->kind < y->kind ? -1 : x->kind > y->kind;
+	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
 }
 
 static int find_late(const struct process *p, struct seq_summary *sum)
@@ -315,13 +309,11 @@ static int find_late(const struct process *p, struct seq_summary *sum)
 		for (unsigned int kind = 0; kind < SEQ_KINDS; kind++) {
 			if (!seq_late_find(p, &sum->typicals, &p->seqs.requests[i], (enum seq_kind)kind, &late))
 				continue;
-			if (array_reserve(&sum->late, sum->n_late + 1, &sum->late_size, sizeof(*sum->late)))
+			if (list_add(sum->late, sum->n_late, sum->late_size, (struct seq_late_ref){ late.excess, (uint32_t)i, late.kind }))
 				return -ENOMEM;
-			sum->late[sum->n_late++] = (struct seq_late_ref){ late.excess, (uint32_t)i, late.kind };
 		}
 	}
-	if (sum->n_late)
-		qsort(sum->late, sum->n_late, sizeof(*sum->late), compare_late);
+	list_sort(sum->late, sum->n_late, compare_late);
 	return 0;
 }
 
@@ -368,11 +360,7 @@ static int compare_culprits(const void *a, const void *b)
 {
 	const struct seq_culprit *x = a, *y = b;
 
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? 1 : -1;
-	if (x->recording != y->recording)
-		return x->recording < y->recording ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
+	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
 }
 
 static int find_culprits(const struct process *p, struct seq_summary *sum)
@@ -396,8 +384,7 @@ static int find_culprits(const struct process *p, struct seq_summary *sum)
 		sum->unnamed = ns_add(sum->unnamed, r->parts[SEQ_OTHERS] - named);
 	}
 	idmap_free(&by_number);
-	if (sum->n_culprits)
-		qsort(sum->culprits, sum->n_culprits, sizeof(*sum->culprits), compare_culprits);
+	list_sort(sum->culprits, sum->n_culprits, compare_culprits);
 	return err;
 }
 
@@ -440,10 +427,8 @@ int seq_summary_make(const struct process *p, struct seq_summary *ret)
 	sum_requests(p, ret, values);
 	free(values);
 	find_occupancy(p, ret);
-	err = seq_typicals_find(p, &ret->typicals);
-	if (!err)
-		err = find_late(p, ret);
-	return err ? err : find_culprits(p, ret);
+	err = seq_typicals_find(p, &ret->typicals) ?: find_late(p, ret);
+	return err ?: find_culprits(p, ret);
 }
 
 /* ---- seq_late.c ---- */
@@ -594,9 +579,7 @@ static int compare_members(const void *a, const void *b)
 {
 	const struct member *x = a, *y = b;
 
-	if (x->tokens != y->tokens)
-		return x->tokens < y->tokens ? -1 : 1;
-	return x->request < y->request ? -1 : x->request > y->request;
+	return cmp_int(x->tokens, y->tokens) ?: cmp_int(x->request, y->request);
 }
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
@@ -646,7 +629,7 @@ int seq_typicals_find(const struct process *p, struct seq_typicals *ret)
 		if (is_compared(&p->seqs.requests[i]))
 			members[n++] = (struct member){ p->seqs.requests[i].prompt_tokens, (uint32_t)i };
 	}
-	qsort(members, n, sizeof(*members), compare_members);
+	list_sort(members, n, compare_members);
 	for (size_t i = 0; i < n && !err; i = end) {
 		uint32_t class = tokens_class(members[i].tokens);
 

@@ -202,9 +202,8 @@ static int add_state(struct seqs *s, struct seq_request *r, const struct seq_sta
 {
 	if (r->n_states >= SEQ_PARTS * STATES)
 		return 0;
-	if (array_reserve(&s->states, s->n_states + 1, &s->states_size, sizeof(*s->states)))
+	if (list_add(s->states, s->n_states, s->states_size, *state))
 		return -ENOMEM;
-	s->states[s->n_states++] = *state;
 	r->n_states++;
 	return 0;
 }
@@ -408,11 +407,7 @@ static int compare_requests(const void *a, const void *b)
 {
 	const struct seq_request *x = a, *y = b;
 
-	if (x->at != y->at)
-		return x->at < y->at ? -1 : 1;
-	if (x->recording != y->recording)
-		return x->recording < y->recording ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
+	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
 }
 
 static uint64_t number_key(uint32_t recording, uint32_t number)
@@ -460,8 +455,7 @@ static void find_sequences(struct seqs *s)
 int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	place_requests(s, places, n_places, end);
-	if (s->len)
-		qsort(s->requests, s->len, sizeof(*s->requests), compare_requests);
+	list_sort(s->requests, s->len, compare_requests);
 	for (size_t i = 0; i < s->len; i++) {
 		const struct seq_request *r = &s->requests[i];
 

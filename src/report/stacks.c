@@ -303,9 +303,8 @@ static int add_function(struct model *m, const char *text, enum code_kind kind, 
 	err = model_name(m, text, &name);
 	if (err || idmap_get(&t->by_name, name, ret))
 		return err;
-	err = array_reserve(&t->functions, t->n_functions + 1, &t->functions_size, sizeof(*t->functions));
-	if (!err)
-		err = idmap_set(&t->by_name, name, (uint32_t)t->n_functions);
+	err = array_reserve(&t->functions, t->n_functions + 1, &t->functions_size, sizeof(*t->functions)) ?:
+		idmap_set(&t->by_name, name, (uint32_t)t->n_functions);
 	if (err)
 		return err;
 	*ret = (uint32_t)t->n_functions;
@@ -335,9 +334,8 @@ static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uin
 		if (err)
 			return err;
 	}
-	err = array_reserve(&t->nodes, t->n_nodes + 1, &t->nodes_size, sizeof(*t->nodes));
-	if (!err)
-		err = idmap_set(&t->by_call, key, (uint32_t)t->n_nodes);
+	err = array_reserve(&t->nodes, t->n_nodes + 1, &t->nodes_size, sizeof(*t->nodes)) ?:
+		idmap_set(&t->by_call, key, (uint32_t)t->n_nodes);
 	if (err)
 		return err;
 	*ret = (uint32_t)t->n_nodes;
@@ -387,9 +385,8 @@ static int read_frames(struct model *m, const struct json_node *frames, size_t *
 		if (!text)
 			return -EINVAL;
 		code_frame_parse(text, strlen(text), &frame);
-		err = add_function(m, frame.text, frame.kind, &function);
-		if (!err)
-			err = array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
+		err = add_function(m, frame.text, frame.kind, &function) ?:
+			array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
 		if (err)
 			return err;
 		t->path[2 * n] = function;
@@ -482,9 +479,8 @@ static int add_row(struct code_tree *t, struct stack_times *s, const struct stac
 		t->cut_rows += row->samples;
 		return 0;
 	}
-	if (array_reserve(&s->rows, s->n_rows + 1, &s->rows_size, sizeof(*s->rows)))
+	if (list_add(s->rows, s->n_rows, s->rows_size, *row))
 		return -ENOMEM;
-	s->rows[s->n_rows++] = *row;
 	t->n_rows++;
 	return 0;
 }
@@ -634,9 +630,7 @@ int stack_times_finish(struct model *m, struct process *p)
 	s->first = calloc(n_steps + 2, sizeof(*s->first));
 	if (!steps || !sorted || !s->first)
 		goto out;
-	err = find_steps(p, steps);
-	if (!err)
-		err = sum_late(&m->code, p, steps);
+	err = find_steps(p, steps) ?: sum_late(&m->code, p, steps);
 	if (err)
 		goto out;
 	/* first[i + 1] becomes the end of step i, once its rows are placed from first[i] on */

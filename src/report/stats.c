@@ -4,12 +4,28 @@
 #include <errno.h>
 #include <stdlib.h>
 
+int array_reserve(void *array, size_t need, size_t *size, size_t element)
+{
+	size_t want = *size ? *size : 8;
+	void *p;
+
+	if (need <= *size)
+		return 0;
+	while (want < need)
+		want *= 2;
+	p = reallocarray(*(void **)array, want, element);
+	if (!p)
+		return -ENOMEM;
+	*(void **)array = p;
+	*size = want;
+	return 0;
+}
 
 static int compare_values(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
-	return x < y ? -1 : x > y;
+	return cmp_int(x, y);
 }
 
 static int64_t rank(const int64_t *sorted, size_t n, unsigned int percent)

@@ -7,6 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The order of two numbers, for qsort(). Of several: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
+#define cmp_int(a, b) (((a) > (b)) - ((a) < (b)))
+
+/* Makes room for `need` elements in a growing array. 0 or -ENOMEM. */
+int array_reserve(void *array, size_t need, size_t *size, size_t element);
+
+/* Adds a value at the end of a list of n that has room for `size`. 0 or -ENOMEM. */
+#define list_add(list, n, size, ...) \
+	(array_reserve(&(list), (n) + 1, &(size), sizeof(*(list))) ?: ((list)[(n)++] = __VA_ARGS__, 0))
+
+/* qsort(), also of none. */
+#define list_sort(list, n, compare)                                      \
+	do {                                                             \
+		if (n)                                                   \
+			qsort(list, n, sizeof(*(list)), compare);        \
+	} while (0)
+
 struct percentiles {
 	size_t n; /* 0: the other members are 0 as well */
 	int64_t p50, p90, p99, max, sum;

@@ -58,9 +58,7 @@ static int compare_phases(const void *a, const void *b)
 {
 	const struct phase_summary *x = a, *y = b;
 
-	if (x->total != y->total)
-		return x->total < y->total ? 1 : -1;
-	return x->phase < y->phase ? -1 : x->phase > y->phase;
+	return cmp_int(y->total, x->total) ?: cmp_int(x->phase, y->phase);
 }
 
 static int sum_phases(const struct process *p, struct summary *sum, int64_t *values)
@@ -91,8 +89,7 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 		}
 		phase->steps = percentiles_of(values, n);
 	}
-	if (sum->n_phases)
-		qsort(sum->phases, sum->n_phases, sizeof(*sum->phases), compare_phases);
+	list_sort(sum->phases, sum->n_phases, compare_phases);
 	return 0;
 }
 
@@ -115,9 +112,7 @@ static int compare_call_sums(const void *a, const void *b)
 {
 	const struct call_summary *x = a, *y = b;
 
-	if (x->times.sum != y->times.sum)
-		return x->times.sum < y->times.sum ? 1 : -1;
-	return x->name < y->name ? -1 : x->name > y->name;
+	return cmp_int(y->times.sum, x->times.sum) ?: cmp_int(x->name, y->name);
 }
 
 static int sum_calls(const struct process *p, struct summary *sum, int64_t *values)
@@ -139,8 +134,7 @@ static int sum_calls(const struct process *p, struct summary *sum, int64_t *valu
 		}
 		sum->calls[k].times = percentiles_of(values, n);
 	}
-	if (sum->n_calls)
-		qsort(sum->calls, sum->n_calls, sizeof(*sum->calls), compare_call_sums);
+	list_sort(sum->calls, sum->n_calls, compare_call_sums);
 	return 0;
 }
 
@@ -310,10 +304,7 @@ static void sum_exchanges(const struct process *p, struct summary *sum, int64_t 
 
 static int slow_add(struct summary *sum, const struct slow_step *slow)
 {
-	if (array_reserve(&sum->slow, sum->n_slow + 1, &sum->slow_size, sizeof(*sum->slow)))
-		return -ENOMEM;
-	sum->slow[sum->n_slow++] = *slow;
-	return 0;
+	return list_add(sum->slow, sum->n_slow, sum->slow_size, *slow);
 }
 
 static uint64_t cause_key(const struct cause_sum *c)
@@ -396,10 +387,7 @@ static int open_add(const struct process *p, struct summary *sum, size_t i, cons
 	struct slow_step open = { .step = i };
 
 	cause_open(p, s, &open.cause);
-	if (array_reserve(&sum->open, sum->n_open + 1, &sum->open_size, sizeof(*sum->open)))
-		return -ENOMEM;
-	sum->open[sum->n_open++] = open;
-	return 0;
+	return list_add(sum->open, sum->n_open, sum->open_size, open);
 }
 
 /* Steps whose threads waited for a CPU behind one another, because there are more of them than CPUs. */
@@ -459,26 +447,19 @@ static int compare_slow(const void *a, const void *b)
 {
 	const struct slow_step *x = a, *y = b;
 
-	if (x->cause.excess != y->cause.excess)
-		return x->cause.excess < y->cause.excess ? 1 : -1;
-	return x->step < y->step ? -1 : x->step > y->step;
+	return cmp_int(y->cause.excess, x->cause.excess) ?: cmp_int(x->step, y->step);
 }
 
 static int compare_causes(const void *a, const void *b)
 {
 	const struct cause_sum *x = a, *y = b;
 
-	if (x->excess != y->excess)
-		return x->excess < y->excess ? 1 : -1;
-	if (x->state != y->state)
-		return x->state < y->state ? -1 : 1;
-	return x->by < y->by ? -1 : x->by > y->by;
+	return cmp_int(y->excess, x->excess) ?: cmp_int(x->state, y->state) ?: cmp_int(x->by, y->by);
 }
 
 void cause_sums_sort(struct cause_sums *s)
 {
-	if (s->n)
-		qsort(s->list, s->n, sizeof(*s->list), compare_causes);
+	list_sort(s->list, s->n, compare_causes);
 	idmap_free(&s->places);
 }
 
@@ -497,9 +478,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 		if (!err && slow.cause.where != WHERE_NONE) {
 			sum->slow_steps++;
 			sum->slow_alone += !slow.cause.compared;
-			err = slow_add(sum, &slow);
-			if (!err)
-				err = cause_add(sum, &slow.cause);
+			err = slow_add(sum, &slow) ?: cause_add(sum, &slow.cause);
 		}
 		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: stop_before(p, &s, &gap.waiting);
 		if (!err && gap.cause.excess) {
@@ -508,10 +487,8 @@ static int find_slow(const struct process *p, struct summary *sum)
 			err = slow_add(sum, &gap);
 		}
 	}
-	if (sum->n_slow)
-		qsort(sum->slow, sum->n_slow, sizeof(*sum->slow), compare_slow);
-	if (sum->n_open)
-		qsort(sum->open, sum->n_open, sizeof(*sum->open), compare_slow);
+	list_sort(sum->slow, sum->n_slow, compare_slow);
+	list_sort(sum->open, sum->n_open, compare_slow);
 	cause_sums_sort(&sum->causes);
 	return err;
 }
@@ -531,13 +508,8 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
-	err = sum_phases(p, ret, values);
-	if (!err)
-		err = sum_calls(p, ret, values);
-	if (!err)
-		err = find_latencies(p, m, names, ret);
-	if (!err)
-		err = seq_summary_make(p, &ret->seqs);
+	err = sum_phases(p, ret, values) ?: sum_calls(p, ret, values) ?: find_latencies(p, m, names, ret) ?:
+		seq_summary_make(p, &ret->seqs);
 	if (!err) {
 		sum_exchanges(p, ret, values);
 		find_crowd(p, ret);
