@@ -405,7 +405,16 @@ static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
 	return !len_b || (len_a == len_b && !memcmp(package_a, package_b, len_a));
 }
 
-/* helper, package: only what calls that function, and not for itself alone; only what is not in the package of that one. */
+/*
+ * The function that holds most of the additional time; of several, which then call one another, the one that is called by the
+ * others. Of a kind in the mask. helper: only of what calls that function, which typical steps call for others as well; package:
+ * only of what calls that one from another file or package. 0: none.
+ *
+ * It holds most if it would be strange otherwise: if half of the additional time were what it holds, fewer than one
+ * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six samples of
+ * six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that nearly all
+ * stacks have, as they have main(), is named only for what it does itself.
+ */
 static uint32_t find_deepest(const struct model *m, const struct function_times *t, const struct code_whole *w,
 	uint32_t kinds, const struct function_time *helper, uint32_t package)
 {
@@ -426,33 +435,6 @@ static uint32_t find_deepest(const struct model *m, const struct function_times 
 		best = t->list[i];
 	}
 	return best;
-}
-
-/*
- * The function that holds most of the additional time; of several, which then call one another, the one that is called
- * by the others. Of a kind in the mask. 0: none.
- *
- * It holds most if it would be strange otherwise: if half of the additional time were what it holds, fewer than one
- * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six samples of
- * six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that nearly all
- * stacks have, as they have main(), is named only for what it does itself.
- */
-static uint32_t code_holder(
-	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds)
-{
-	return find_deepest(m, t, w, kinds, NULL, 0);
-}
-
-/* The same of Python functions that call one that typical steps call for others as well: from which of them. 0: none. */
-static uint32_t code_caller(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t helper)
-{
-	return find_deepest(m, t, w, 1u << CODE_PYTHON, &t->of[helper], 0);
-}
-
-/* The same of those that call a Python function of a package that is installed, and are in another file or package. */
-static uint32_t code_user(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t function)
-{
-	return find_deepest(m, t, w, 1u << CODE_PYTHON, NULL, function);
 }
 
 /* ---- What slow steps did more than the steps that they are compared with. ---- */
@@ -642,38 +624,30 @@ int code_add_diff(const struct model *m, const struct process *p, const struct c
 	return add_diff(m, p, &again, v, whole);
 }
 
-static uint32_t find_holder(const struct model *m, const struct function_times *times, const struct code_whole *w)
-{
-	uint32_t function = code_holder(m, times, w, CODE_KINDS_OWN);
-
-	return function ? function : code_holder(m, times, w, CODE_KINDS_NAMED);
-}
-
 /*
- * The function in Python that holds most of the additional time by way of one that is not in Python, or of one that typical
- * steps call for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others.
+ * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python itself, or
+ * typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others; and the one
+ * that used the package of these.
  */
-static uint32_t find_caller(
-	const struct model *m, const struct function_times *times, const struct code_whole *w, uint32_t function)
+static void find_blame(const struct model *m, const struct code_values *totals, const struct function_times *times,
+	const struct code_whole *w, struct code_blame *ret)
 {
-	uint32_t python, caller;
+	const uint32_t python = 1u << CODE_PYTHON;
+	uint32_t holder, from;
 
-	if (!function)
-		return 0;
-	python = code_holder(m, times, w, 1u << CODE_PYTHON);
-	caller = python ? code_caller(m, times, w, python) : 0;
-	if (caller)
-		return caller;
-	return python != function ? python : 0;
-}
-
-/* The function in Python for which that one, or the first, was called by way of a package. */
-static uint32_t find_user(const struct model *m, const struct function_times *times, const struct code_whole *w,
-	uint32_t function, uint32_t caller)
-{
-	uint32_t python = caller ? caller : function;
-
-	return python && m->code.functions[python].kind == CODE_PYTHON ? code_user(m, times, w, python) : 0;
+	ret->function = find_deepest(m, times, w, CODE_KINDS_OWN, NULL, 0) ?: find_deepest(m, times, w, CODE_KINDS_NAMED, NULL, 0);
+	if (!ret->function)
+		return;
+	holder = find_deepest(m, times, w, python, NULL, 0);
+	ret->caller = holder ? find_deepest(m, times, w, python, &times->of[holder], 0) : 0;
+	if (!ret->caller && holder != ret->function)
+		ret->caller = holder;
+	from = ret->caller ?: ret->function;
+	if (m->code.functions[from].kind == CODE_PYTHON)
+		ret->user = find_deepest(m, times, w, python, NULL, from);
+	ret->line = code_line(m, totals, ret->function);
+	ret->caller_line = ret->caller ? code_line(m, totals, ret->caller) : 0;
+	ret->user_line = ret->user ? code_line(m, totals, ret->user) : 0;
 }
 
 /* At most what there is. */
@@ -685,10 +659,10 @@ static double more_of(const struct code_whole *w, const struct code_value *v)
 static void fill_rows(const struct model *m, const struct code_values *totals, const struct function_times *times,
 	const struct code_whole *w, struct code_diff *diff)
 {
-	uint32_t first = find_holder(m, times, w);
 	double keys[CODE_ROWS_MAX];
 
-	diff->clear = first != 0;
+	find_blame(m, totals, times, w, &diff->of);
+	diff->clear = diff->of.function != 0;
 	for (size_t i = 0; i < times->n; i++) {
 		const struct function_time *f = &times->of[times->list[i]];
 		struct code_row row = {
@@ -700,14 +674,10 @@ static void fill_rows(const struct model *m, const struct code_values *totals, c
 			.held_deviation = code_deviation(w, &f->held),
 		};
 
-		code_rows_add(diff->rows, keys, &diff->n_rows, &row, row.function == first ? INFINITY : row.held);
+		code_rows_add(diff->rows, keys, &diff->n_rows, &row, row.function == diff->of.function ? INFINITY : row.held);
 	}
 	for (size_t i = 0; i < diff->n_rows; i++)
 		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
-	diff->caller = find_caller(m, times, w, first);
-	diff->caller_line = diff->caller ? code_line(m, totals, diff->caller) : 0;
-	diff->user = find_user(m, times, w, first, diff->caller);
-	diff->user_line = diff->user ? code_line(m, totals, diff->user) : 0;
 }
 
 static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
@@ -870,20 +840,15 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 {
 	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
 
-	hot->function = find_holder(m, times, w);
-	if (!hot->function)
+	find_blame(m, totals, times, w, &hot->of);
+	if (!hot->of.function)
 		return;
-	hot->caller = find_caller(m, times, w, hot->function);
-	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->function].total));
-	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->function);
+	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->of.function].total));
+	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->of.function);
 	for (uint32_t i = 0; i < t->compared; i++) {
 		if (p->grouped[t->first + i] != slow->step)
-			hot->usual += count_samples(m, p, p->grouped[t->first + i], c, hot->function);
+			hot->usual += count_samples(m, p, p->grouped[t->first + i], c, hot->of.function);
 	}
-	hot->line = code_line(m, totals, hot->function);
-	hot->caller_line = hot->caller ? code_line(m, totals, hot->caller) : 0;
-	hot->user = find_user(m, times, w, hot->function, hot->caller);
-	hot->user_line = hot->user ? code_line(m, totals, hot->user) : 0;
 }
 
 /* What is known of one slow step. */

@@ -30,6 +30,13 @@ struct code_table {
 	size_t n_rows;
 };
 
+/* The function that holds most of what took longer. */
+struct code_blame {
+	uint32_t function, line;      /* function 0: none does, or there are too few samples to tell */
+	uint32_t caller, caller_line; /* the function in Python that called it, if it is none itself, or others call it, too; 0: none */
+	uint32_t user, user_line;     /* if the Python function is in a package: the one outside of it that used it; 0: none */
+};
+
 /* What the steps of a phase that were longer in a state than those that they are compared with did more in it. */
 struct code_diff {
 	uint32_t phase;
@@ -40,8 +47,7 @@ struct code_diff {
 	double usual;     /* samples in as many typical steps */
 	uint64_t waits;
 	bool clear;                          /* the first row holds most of `part`, and that is not by chance */
-	uint32_t caller, caller_line;        /* the function in Python that called it, if it is none itself, or others call it, too; 0: none */
-	uint32_t user, user_line;            /* if the Python function is in a package: the one outside of it that used it; 0: none */
+	struct code_blame of;                /* the function is that of the first row, if it is clear */
 	struct code_row rows[CODE_ROWS_MAX]; /* by held, but the one that holds most comes first */
 	size_t n_rows;
 };
@@ -65,16 +71,15 @@ int code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret);
 void code_summary_free(struct code_summary *c);
 
-/* The function that holds most of what a step took longer. */
+/* Of what a step took longer. */
 struct code_hot {
-	uint32_t function, line;                       /* function 0: none does, or there are too few samples to tell */
-	uint32_t caller, caller_line, user, user_line; /* as in struct code_diff */
-	int64_t ns;                                    /* how much of cause.part, or of second_part */
-	uint64_t samples;                              /* 0: ns is the length of waits, and exact */
-	double usual;                                  /* samples in a typical step */
+	struct code_blame of;
+	int64_t ns;       /* how much of cause.part, or of second_part */
+	uint64_t samples; /* 0: ns is the length of waits, and exact */
+	double usual;     /* samples in a typical step */
 };
 
-/* second: of the state that comes second. Whether a function is named is decided as in code_holder().
+/* second: of the state that comes second. Whether a function is named is decided as in find_deepest().
  * Returns 0 or -ENOMEM. */
 int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
 	struct code_hot *ret);

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/costs.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "read/profile.h"
 #include "report/output.h"
-#include "report/model.h"
 #include "report/read.h"
-#include "report/report.h"
-#include "report/words.h"
 #include "util/json_node.h"
-#include "util/text.h"
 
 #define LINE_BYTES 64 /* of a cache line: x86, and nearly all arm64 (a few have 128) */
 
@@ -127,7 +124,7 @@ const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX])
 
 void page_counts(const struct page *page, const struct count_phases *c)
 {
-	char name[64], text[COUNTS_TEXT_MAX];
+	char text[COUNTS_TEXT_MAX];
 
 	for (size_t i = 0; i < c->n; i++) {
 		const struct count_sum *s = &c->list[i].sum;
@@ -135,20 +132,17 @@ void page_counts(const struct page *page, const struct count_phases *c)
 
 		if (!*counts_text(s, text))
 			continue;
-		text_printable(name, sizeof(name), c->list[i].phase ? model_text(page->m, c->list[i].phase) : "steps");
-		fprintf(page->out, "\nWhat %s cost the CPU%s%s\n  %s\n", name, bound ? ": " : "", bound ? bound : "", text);
-		fprintf(page->out, "  %.1f million instructions a step, on the thread that calls it\n",
+		page_put(page, "\nWhat %s cost the CPU%s%s\n  %s\n", c->list[i].phase ? NAME(page->m, c->list[i].phase) : "steps",
+			bound ? ": " : "", bound ?: "", text);
+		page_put(page, "  %.1f million instructions a step, on the thread that calls it\n",
 			(double)s->n[COUNTER_INSTRUCTIONS] / (double)s->of / 1e6);
 		if (s->of < s->all)
-			fprintf(page->out, "  of %llu of %llu steps it is not known\n", (unsigned long long)(s->all - s->of),
-				(unsigned long long)s->all);
+			page_put(page, "  of %llu of %llu steps it is not known\n", LLU(s->all - s->of), LLU(s->all));
 	}
 }
 
-void counts_put(struct json_build *b, struct json_object *o, const struct count_sum *s)
+void json_put_counts(struct json_build *b, struct json_object *o, const struct count_sum *s)
 {
-	const char *bound = counts_bound(s);
-
 	if (!s->of || !s->n[COUNTER_CYCLES])
 		return;
 	json_put_u64(b, o, "counted", s->of);
@@ -157,11 +151,11 @@ void counts_put(struct json_build *b, struct json_object *o, const struct count_
 			json_put_u64(b, o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
 	}
 	json_put_double(b, o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
-	if (bound)
-		json_put_text(b, o, "bound", bound);
+	if (counts_bound(s))
+		json_put_text(b, o, "bound", counts_bound(s));
 }
 
-void counts_put_phases(struct json_build *b, struct json_object *o, const struct model *m, const struct count_phases *c)
+void json_put_phase_counts(struct json_build *b, struct json_object *o, const struct count_phases *c)
 {
 	struct json_object *array = NULL, *phase;
 
@@ -170,29 +164,25 @@ void counts_put_phases(struct json_build *b, struct json_object *o, const struct
 
 		if (!s->of || !s->n[COUNTER_CYCLES])
 			continue;
-		array = array ? array : json_new_array(b);
-		phase = json_new_object(b);
-		if (c->list[i].phase)
-			json_put_text(b, phase, "phase", model_text(m, c->list[i].phase));
+		array = array ?: json_put_array(b, o, "counters");
+		phase = json_put_object(b, array, NULL);
+		json_put_name(b, phase, "phase", c->list[i].phase);
 		json_put_u64(b, phase, "steps", s->all);
-		counts_put(b, phase, s);
-		json_append(b, array, phase);
+		json_put_counts(b, phase, s);
 	}
-	if (array)
-		json_put(b, o, "counters", array);
 }
 
 /* ---- gpu.c ---- */
 
 static const struct {
-	const char *key, *name, *bound;
+	const char *key, *name, *shown, *bound;
 } parts[GPU_PART_MAX] = {
-	[GPU_PART_BUSY] = { "gpu_busy_us", "busy", "GPU-bound" },
-	[GPU_PART_COPY] = { "gpu_copy_us", "copy", "copy-bound" },
-	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "idle_launch", "launch-bound" },
-	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "idle_wait", "bound by waits of the GPU" },
-	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "collective", "bound by collectives" },
-	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "unknown", "not known" },
+	[GPU_PART_BUSY] = { "gpu_busy_us", "busy", "kernels", "GPU-bound" },
+	[GPU_PART_COPY] = { "gpu_copy_us", "copy", "copies", "copy-bound" },
+	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "idle_launch", "idle: launch", "launch-bound" },
+	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "idle_wait", "idle: waits", "bound by waits of the GPU" },
+	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "collective", "collectives", "bound by collectives" },
+	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "unknown", "not known", "not known" },
 };
 
 static struct gpu_phase *find_phase(struct gpu_phases *g, uint32_t phase)
@@ -216,24 +206,28 @@ void gpu_phases_clear(struct gpu_phases *g)
 	g->n = 0;
 }
 
+/* The member with a name that is put together. */
+static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(const struct json_node *shape, const char *fmt, ...)
+{
+	char key[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(key, sizeof(key), fmt, ap);
+	va_end(ap);
+	return node_get(shape, key);
+}
+
 /* ---- the longest gaps ---- */
 
 #define SHOWN 72 /* bytes of a name */
 
-static const struct json_node *gap_key(const struct json_node *shape, int number, const char *key)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "gpu_gap%d_%s", number, key);
-	return node_get(shape, text);
-}
-
-/* before `NAME` after; nothing if it is not known. Returns how long it is. */
-static size_t add_named(char *buf, size_t size, const char *before, const struct json_node *name, const char *after)
+/* before `NAME`; nothing if it is not known. Returns how long it is. */
+static size_t add_named(char *buf, size_t size, const char *before, const struct json_node *name)
 {
 	const char *text = node_string(name);
 	char shown[SHOWN];
-	int n = text && *text ? snprintf(buf, size, "%s`%s`%s", before, text_printable(shown, sizeof(shown), text), after) : 0;
+	int n = text && *text ? snprintf(buf, size, "%s`%s`", before, text_printable(shown, sizeof(shown), text)) : 0;
 
 	return n < 0 ? 0 : (size_t)n < size ? (size_t)n
 					    : size - 1;
@@ -248,10 +242,10 @@ static void add_phrase(char *buf, size_t size, unsigned int state, int64_t ns)
 		[ST_SYSCALL] = "was in system calls for",
 		[ST_FAULT] = "was in page faults for",
 	};
-	char d[DURATION_MAX], phrase[PHRASE_MAX];
+	char phrase[PHRASE_MAX];
 
 	if (state < sizeof(own) / sizeof(own[0]) && own[state])
-		snprintf(buf, size, "the launching thread %s %s", own[state], words_duration(d, ns));
+		snprintf(buf, size, "the launching thread %s %s", own[state], DURATION(ns));
 	else
 		snprintf(buf, size, "the launching thread %s", words_phrase(phrase, state, ns));
 }
@@ -259,22 +253,19 @@ static void add_phrase(char *buf, size_t size, unsigned int state, int64_t ns)
 /* What the launching thread did for most of it; false: not known. */
 static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_MAX])
 {
-	const char *state = node_string(gap_key(shape, number, "state"));
+	const char *state = node_string(node_with(shape, "gpu_gap%d_state", number));
 	unsigned int hint = 0;
 	int of = state ? read_state(state, &hint) : -1;
-	char key[40];
 	int64_t ns;
 	size_t n;
 
-	if (of < 0)
-		return false;
-	snprintf(key, sizeof(key), "%.30s_us", words_state((unsigned int)of));
-	if (!read_us(gap_key(shape, number, key), &ns))
+	if (of < 0 || !read_us(node_with(shape, "gpu_gap%d_%.30s_us", number, words_state((unsigned int)of)), &ns))
 		return false;
 	add_phrase(buf, GPU_WHY_MAX, (unsigned int)of, ns);
 	n = strlen(buf);
-	n += add_named(buf + n, GPU_WHY_MAX - n, of == ST_SYSCALL ? ", mostly " : " in ", gap_key(shape, number, of == ST_CPU ? "in" : "call"), "");
-	add_named(buf + n, GPU_WHY_MAX - n, of == ST_RUNNABLE ? " behind " : ", woken by ", gap_key(shape, number, "by"), "");
+	n += add_named(buf + n, GPU_WHY_MAX - n, of == ST_SYSCALL ? ", mostly " : " in ",
+		node_with(shape, of == ST_CPU ? "gpu_gap%d_in" : "gpu_gap%d_call", number));
+	add_named(buf + n, GPU_WHY_MAX - n, of == ST_RUNNABLE ? " behind " : ", woken by ", node_with(shape, "gpu_gap%d_by", number));
 	return true;
 }
 
@@ -284,7 +275,7 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	char why[GPU_WHY_MAX];
 	int i;
 
-	if (!read_us(gap_key(shape, number, "us"), &gap.ns) || gap.ns <= p->gaps[GPU_PHASE_GAPS - 1].ns)
+	if (!read_us(node_with(shape, "gpu_gap%d_us", number), &gap.ns) || gap.ns <= p->gaps[GPU_PHASE_GAPS - 1].ns)
 		return;
 	if (gap_why(shape, number, why))
 		gap.why = strdup(why);
@@ -292,31 +283,6 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	for (i = GPU_PHASE_GAPS - 1; i && p->gaps[i - 1].ns < gap.ns; i--)
 		p->gaps[i] = p->gaps[i - 1];
 	p->gaps[i] = gap;
-}
-
-static void put_gaps(const struct page *page, const struct gpu_phase *p)
-{
-	char d[DURATION_MAX];
-
-	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++)
-		fprintf(page->out, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ", words_duration(d, p->gaps[i].ns), p->gaps[i].step,
-			p->gaps[i].why ? ", " : "", p->gaps[i].why ? p->gaps[i].why : "");
-}
-
-static struct json_object *gaps_array(struct json_build *b, const struct gpu_phase *p)
-{
-	struct json_object *array = json_new_array(b);
-
-	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++) {
-		struct json_object *o = json_new_object(b);
-
-		json_put_u64(b, o, "step", p->gaps[i].step);
-		json_put_us(b, o, "us", p->gaps[i].ns);
-		if (p->gaps[i].why)
-			json_put_text(b, o, "text", p->gaps[i].why);
-		json_append(b, array, o);
-	}
-	return array;
 }
 
 /* ---- phases ---- */
@@ -339,14 +305,6 @@ static struct phase_device *get_device(struct gpu_phase *p, uint32_t device)
 	return &p->devices[i];
 }
 
-static const struct json_node *device_key(const struct json_node *shape, const char *prefix, const char *key)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "%s%s", prefix, key);
-	return node_get(shape, text);
-}
-
 /* What the step says of a device, in keys that begin with `prefix`. */
 static void add_device(struct gpu_phase *p, uint32_t device, const char *prefix, int64_t total_ns, const struct json_node *shape)
 {
@@ -355,15 +313,15 @@ static void add_device(struct gpu_phase *p, uint32_t device, const char *prefix,
 	struct phase_device *d;
 
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		read_us(device_key(shape, prefix, parts[i].key + strlen("gpu_")), &ns[i]);
+		read_us(node_with(shape, "%s%s", prefix, parts[i].key + strlen("gpu_")), &ns[i]);
 		sum = ns_add(sum, ns[i]);
 	}
 	d = sum == total_ns ? get_device(p, device) : NULL;
 	if (!d)
 		return;
-	read_u32(device_key(shape, prefix, "kernels"), &kernels);
-	read_u32(device_key(shape, prefix, "copies"), &copies);
-	read_us(device_key(shape, prefix, "after_us"), &after);
+	read_u32(node_with(shape, "%skernels", prefix), &kernels);
+	read_u32(node_with(shape, "%scopies", prefix), &copies);
+	read_us(node_with(shape, "%safter_us", prefix), &after);
 	d->kernels += kernels;
 	d->copies += copies;
 	d->total = ns_add(d->total, total_ns);
@@ -441,15 +399,6 @@ const char *gpu_bound(const struct gpu_phase *p)
 	return busy > 0 || p->part[most] > 0 ? parts[most].bound : NULL;
 }
 
-static const char *const words[GPU_PART_MAX] = {
-	[GPU_PART_BUSY] = "kernels",
-	[GPU_PART_COPY] = "copies",
-	[GPU_PART_IDLE_LAUNCH] = "idle: launch",
-	[GPU_PART_IDLE_WAIT] = "idle: waits",
-	[GPU_PART_COLLECTIVE] = "collectives",
-	[GPU_PART_UNKNOWN] = "not known",
-};
-
 /* Of a phase with several devices. A step that says nothing of one had nothing for it. */
 static int64_t device_part(const struct gpu_phase *p, const struct phase_device *d, int part)
 {
@@ -460,54 +409,53 @@ static int64_t device_part(const struct gpu_phase *p, const struct phase_device 
 
 static void put_devices(const struct page *page, const struct gpu_phase *p)
 {
-	char after[DURATION_MAX];
-
 	for (size_t i = 0; i < p->n_devices && p->n_devices > 1; i++) {
 		const struct phase_device *d = &p->devices[i];
 		const char *before = "  ";
 
-		fprintf(page->out, "  GPU %-2u", d->device);
+		page_put(page, "  GPU %-2u", d->device);
 		for (int k = 0; k < GPU_PART_MAX; k++) {
 			int64_t ns = device_part(p, d, k);
 
 			if (!ns)
 				continue;
-			fprintf(page->out, "%s%s %.2f %%", before, words[k], 100 * page_share(ns, p->total));
+			page_put(page, "%s%s %.2f %%", before, parts[k].shown, 100 * page_share(ns, p->total));
 			before = ", ";
 		}
 		if (d->after)
-			fprintf(page->out, "; after the step for another %s", words_duration(after, d->after / (int64_t)p->steps));
-		fprintf(page->out, "\n");
+			page_put(page, "; after the step for another %s", DURATION(d->after / (int64_t)p->steps));
+		page_put(page, "\n");
 	}
 }
 
 static void put_phase(const struct page *page, const struct gpu_phase *p)
 {
-	char name[64], d[DURATION_MAX];
 	const char *bound = gpu_bound(p);
 
-	text_printable(name, sizeof(name), p->phase ? model_text(page->m, p->phase) : "steps");
-	fprintf(page->out, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "", name, bound ? ": " : "", bound ? bound : "");
+	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "", p->phase ? NAME(page->m, p->phase) : "steps",
+		bound ? ": " : "", bound ?: "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		double share = page_share(p->part[i], p->total);
 
 		if (!p->part[i])
 			continue;
-		fprintf(page->out, "  %-15s%6.2f %% ", words[i], 100 * share);
+		page_put(page, "  %-15s%6.2f %% ", parts[i].shown, 100 * share);
 		page_bar(page, share, PAGE_BAR);
-		fprintf(page->out, "%8s\n", words_duration(d, p->part[i] / (int64_t)p->steps));
+		page_put(page, "%8s\n", DURATION(p->part[i] / (int64_t)p->steps));
 	}
 	if (p->after)
-		fprintf(page->out, "  after the step the GPU worked for another %s on what the step had launched\n",
-			words_duration(d, p->after / (int64_t)p->steps));
+		page_put(page, "  after the step the GPU worked for another %s on what the step had launched\n",
+			DURATION(p->after / (int64_t)p->steps));
 	if (p->steps)
-		fprintf(page->out, "  %.1f kernels, %.1f copies a step\n", (double)p->kernels / (double)p->steps,
+		page_put(page, "  %.1f kernels, %.1f copies a step\n", (double)p->kernels / (double)p->steps,
 			(double)p->copies / (double)p->steps);
 	put_devices(page, p);
-	put_gaps(page, p);
+	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++)
+		page_put(page, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ", DURATION(p->gaps[i].ns), p->gaps[i].step,
+			p->gaps[i].why ? ", " : "", p->gaps[i].why ?: "");
 	if (p->lost)
-		fprintf(page->out, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", (unsigned long long)p->lost,
-			(unsigned long long)(p->lost + p->steps));
+		page_put(page, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", LLU(p->lost),
+			LLU(p->lost + p->steps));
 }
 
 void page_gpu(const struct page *page, const struct gpu_phases *g)
@@ -516,53 +464,50 @@ void page_gpu(const struct page *page, const struct gpu_phases *g)
 		put_phase(page, &g->list[i]);
 }
 
-static struct json_object *devices_array(struct json_build *b, const struct gpu_phase *p)
+static void put_device(struct json_build *b, struct json_object *o, const struct gpu_phase *p, const struct phase_device *d)
 {
-	struct json_object *array = json_new_array(b);
+	struct json_object *us;
 
-	for (size_t i = 0; i < p->n_devices; i++) {
-		const struct phase_device *d = &p->devices[i];
-		struct json_object *o = json_new_object(b), *us = json_new_object(b);
-
-		json_put_u64(b, o, "device", d->device);
-		json_put_u64(b, o, "kernels", d->kernels);
-		json_put_u64(b, o, "copies", d->copies);
-		json_put_us(b, us, "total", p->total);
-		for (int k = 0; k < GPU_PART_MAX; k++)
-			json_put_us(b, us, parts[k].name, device_part(p, d, k));
-		json_put(b, o, "gpu_us", us);
-		json_put_us(b, o, "after_us", d->after);
-		json_append(b, array, o);
-	}
-	return array;
+	json_put_u64(b, o, "device", d->device);
+	json_put_u64(b, o, "kernels", d->kernels);
+	json_put_u64(b, o, "copies", d->copies);
+	us = json_put_object(b, o, "gpu_us");
+	json_put_us(b, us, "total", p->total);
+	for (int k = 0; k < GPU_PART_MAX; k++)
+		json_put_us(b, us, parts[k].name, device_part(p, d, k));
+	json_put_us(b, o, "after_us", d->after);
 }
 
-struct json_object *gpu_array(struct json_build *b, const struct model *m, const struct gpu_phases *g)
+void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g)
 {
-	struct json_object *array = json_new_array(b);
+	struct json_object *array = g->n ? json_put_array(b, o, "gpu") : NULL, *us, *list, *one;
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct gpu_phase *p = &g->list[i];
-		struct json_object *o = json_new_object(b), *us = json_new_object(b);
-		const char *bound = gpu_bound(p);
 
-		if (p->phase)
-			json_put_text(b, o, "phase", model_text(m, p->phase));
+		o = json_put_object(b, array, NULL);
+		json_put_name(b, o, "phase", p->phase);
 		json_put_u64(b, o, "steps", p->steps);
 		json_put_u64(b, o, "steps_with_loss", p->lost);
 		json_put_u64(b, o, "kernels", p->kernels);
 		json_put_u64(b, o, "copies", p->copies);
-		if (bound)
-			json_put_text(b, o, "bound", bound);
+		if (gpu_bound(p))
+			json_put_text(b, o, "bound", gpu_bound(p));
+		us = json_put_object(b, o, "gpu_us");
 		json_put_us(b, us, "total", p->total);
 		for (int k = 0; k < GPU_PART_MAX; k++)
 			json_put_us(b, us, parts[k].name, p->part[k]);
-		json_put(b, o, "gpu_us", us);
 		json_put_us(b, o, "after_us", p->after);
-		if (p->n_devices > 1)
-			json_put(b, o, "devices", devices_array(b, p));
-		json_put(b, o, "gaps", gaps_array(b, p));
-		json_append(b, array, o);
+		list = p->n_devices > 1 ? json_put_array(b, o, "devices") : NULL;
+		for (size_t k = 0; list && k < p->n_devices; k++)
+			put_device(b, json_put_object(b, list, NULL), p, &p->devices[k]);
+		list = json_put_array(b, o, "gaps");
+		for (int k = 0; k < GPU_PHASE_GAPS && p->gaps[k].ns; k++) {
+			one = json_put_object(b, list, NULL);
+			json_put_u64(b, one, "step", p->gaps[k].step);
+			json_put_us(b, one, "us", p->gaps[k].ns);
+			if (p->gaps[k].why)
+				json_put_text(b, one, "text", p->gaps[k].why);
+		}
 	}
-	return array;
 }

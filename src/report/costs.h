@@ -27,11 +27,7 @@ struct count_phases {
 	size_t n;
 };
 
-struct json_build;
 struct json_node;
-struct json_object;
-struct model;
-struct page;
 
 /* Adds what the line of a step says; without counts: that there was a step. */
 void count_phases_add(struct count_phases *c, uint32_t phase, const struct json_node *shape);
@@ -55,13 +51,6 @@ const char *counts_bound(const struct count_sum *s);
 
 /* "0.62 instructions a cycle, at least 2.10 bytes from memory a cycle"; "" without counts. Returns buf. */
 const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX]);
-
-/* The section of the report. */
-void page_counts(const struct page *page, const struct count_phases *c);
-
-/* As members of an object, where there are counts: those of an operator, and an array "counters" of the phases. */
-void counts_put(struct json_build *b, struct json_object *o, const struct count_sum *s);
-void counts_put_phases(struct json_build *b, struct json_object *o, const struct model *m, const struct count_phases *c);
 
 /* ---- What GPUs did during steps, by phase. ---- */
 
@@ -102,21 +91,11 @@ struct gpu_phases {
 	size_t n;
 };
 
-struct json_build;
-struct json_node;
-struct json_object;
-struct model;
-struct page;
-
 /* Adds what the line of a step says; shape NULL or without a GPU: nothing. */
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape);
 void gpu_phases_clear(struct gpu_phases *g);
 
 /* "launch-bound" and the like: what takes the largest part; NULL: nothing is known. */
 const char *gpu_bound(const struct gpu_phase *p);
-
-/* The section of the report, and the array of its JSON. */
-void page_gpu(const struct page *page, const struct gpu_phases *g);
-struct json_object *gpu_array(struct json_build *b, const struct model *m, const struct gpu_phases *g);
 
 #endif

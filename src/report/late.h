@@ -9,10 +9,7 @@
 #ifndef INFTRACE_REPORT_LATE_H
 #define INFTRACE_REPORT_LATE_H
 
-#include <json-c/json.h>
-
 #include "report/read.h"
-#include "report/output.h"
 #include "report/summary.h"
 
 /* Stragglers of which the cause is looked for, in each group. */
@@ -74,9 +71,5 @@ struct late {
 /* Finds the groups of all archives of the model; the summaries are those of its processes. -ENOMEM; late_free() in any case. */
 int late_find(struct model *m, const struct summary *summaries, struct late *ret);
 void late_free(struct late *l);
-
-/* On a terminal; and the member `collectives` of the report's object. Nothing without groups. */
-int late_text(const struct page *page, const struct late *l, uint32_t slowest);
-int late_put(struct json_build *b, struct json_object *o, const struct model *m, const struct late *l, uint32_t slowest);
 
 #endif

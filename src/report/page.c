@@ -7,7 +7,6 @@
 
 #include "report/output.h"
 #include "report/report.h"
-#include "report/words.h"
 
 /* ---- what is drawn ---- */
 
@@ -20,7 +19,7 @@ static void append_number(struct json_build *b, struct json_object *array, doubl
 	char text[32];
 
 	snprintf(text, sizeof(text), "%.7g", v);
-	json_append(b, array, json_object_new_double_s(v, text));
+	json_put(b, array, NULL, json_object_new_double_s(v, text));
 }
 
 static double ms(int64_t ns)
@@ -50,10 +49,9 @@ static int compare_at(const void *a, const void *b)
 	return cmp_int(x->at, y->at);
 }
 
-static void append_row(
-	struct json_build *b, struct json_object *rows, const struct point *points, size_t n, int64_t *values)
+static void append_row(struct json_build *b, struct json_object *rows, const struct point *points, size_t n, int64_t *values)
 {
-	struct json_object *row = json_new_array(b);
+	struct json_object *row = json_put_array(b, rows, NULL);
 
 	for (size_t i = 0; i < n; i++)
 		values[i] = points[i].waited;
@@ -63,28 +61,18 @@ static void append_row(
 	append_number(b, row, ms(values[n / 4]));
 	append_number(b, row, ms(values[n / 2]));
 	append_number(b, row, ms(values[n - 1 - n / 4]));
-	json_append(b, rows, row);
-}
-
-static bool is_plotted(const struct process *p, size_t i, uint32_t phase)
-{
-	return (uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED);
 }
 
 /* The steps of the phase by time, merged so that there are at most ROWS_MAX rows. */
-static struct json_object *rows_array(struct json_build *b, const struct process *p, uint32_t phase)
+static void put_rows(struct json_build *b, struct json_object *rows, const struct process *p, uint32_t phase)
 {
 	struct point *points = malloc((p->steps.len + 1) * sizeof(*points));
 	int64_t *values = malloc((p->steps.len + 1) * sizeof(*values));
-	struct json_object *rows = json_new_array(b);
 	size_t n = 0, each, len;
 
-	if (!points || !values) {
-		b->failed = true;
-		goto out;
-	}
-	for (size_t i = 0; i < p->steps.len; i++) {
-		if (is_plotted(p, i, phase))
+	b->failed |= !points || !values;
+	for (size_t i = 0; !b->failed && i < p->steps.len; i++) {
+		if (steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED))
 			points[n++] = point(p, i);
 	}
 	list_sort(points, n, compare_at);
@@ -93,40 +81,30 @@ static struct json_object *rows_array(struct json_build *b, const struct process
 		len = n - i < each ? n - i : each;
 		append_row(b, rows, points + i, len, values);
 	}
-out:
 	free(points);
 	free(values);
-	return rows;
 }
 
-static struct json_object *slow_array(struct json_build *b, const struct model *m,
-	const struct process *p, const struct summary *sum, uint32_t phase)
+static void put_slow(struct json_build *b, struct json_object *array, const struct process *p, const struct summary *sum, uint32_t phase)
 {
-	struct json_object *array = json_new_array(b), *o;
 	char sentence[SENTENCE_MAX];
+	struct json_object *o;
 	struct point at;
-	size_t n = 0;
 
-	for (size_t i = 0; i < sum->n_slow && n < SLOW_MAX; i++) {
+	for (size_t i = 0, n = 0; i < sum->n_slow && n < SLOW_MAX && !b->failed; i++) {
 		const struct slow_step *slow = &sum->slow[i];
 
 		if ((uint32_t)steps_get(&p->steps, slow->step, STEP_PHASE) != phase)
 			continue;
 		n++;
-		if (words_slow(m, p, slow, sentence)) {
-			b->failed = true;
-			break;
-		}
+		b->failed |= words_slow(b->m, p, slow, sentence) != 0;
 		at = point(p, slow->step);
-		o = json_new_object(b);
+		o = json_put_object(b, array, NULL);
 		json_put_double(b, o, "t", ms(at.at));
 		json_put_double(b, o, "y", ms(at.waited));
-		json_put_text(
-			b, o, "state", slow->gap ? "between" : words_state(slow->cause.state));
+		json_put_text(b, o, "state", slow->gap ? "between" : words_state(slow->cause.state));
 		json_put_text(b, o, "text", sentence);
-		json_append(b, array, o);
 	}
-	return array;
 }
 
 /* Time per state in columns of equal width; a step is divided among those in which it ran. */
@@ -156,9 +134,9 @@ static void spread(struct columns *c, const struct steps *s, size_t step, enum s
 }
 
 /* Thousandths, rounded; null for a column in which nothing ran. */
-static struct json_object *columns_array(struct json_build *b, const struct columns *c)
+static void put_columns(struct json_build *b, struct json_object *array, const struct columns *c)
 {
-	struct json_object *array = json_new_array(b), *column;
+	struct json_object *column;
 
 	for (size_t i = 0; i < c->n; i++) {
 		const double *ns = c->ns + i * STATES;
@@ -166,12 +144,10 @@ static struct json_object *columns_array(struct json_build *b, const struct colu
 
 		for (unsigned int k = 0; k < STATES; k++)
 			total += ns[k];
-		column = json_new_array(b);
+		column = json_put_array(b, array, NULL);
 		for (unsigned int k = 0; k < STATES && total > 0; k++)
 			append_number(b, column, (double)(int)(ns[k] * 1000 / total + 0.5));
-		json_append(b, array, column);
 	}
-	return array;
 }
 
 static void put_breakdown(struct json_build *b, struct json_object *o, const struct process *p)
@@ -201,47 +177,37 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 		spread(&c, &p->steps, i, STEP_OWN);
 	json_put_double(b, o, "t0", ms(c.start));
 	json_put_double(b, o, "dt", c.width / 1e6);
-	json_put(b, o, "own", columns_array(b, &c));
+	put_columns(b, json_put_array(b, o, "own"), &c);
 	if (workers) {
 		memset(c.ns, 0, c.n * STATES * sizeof(*c.ns));
 		for (size_t i = 0; i < p->steps.len; i++)
 			spread(&c, &p->steps, i, STEP_WORKERS);
-		json_put(b, o, "workers", columns_array(b, &c));
+		put_columns(b, json_put_array(b, o, "workers"), &c);
 	}
 	free(c.ns);
 }
 
-/* Decode, or the phase that took longest. */
-static uint32_t plotted_phase(const struct phase_names *names, const struct summary *sum)
-{
-	for (size_t i = 0; i < sum->n_phases; i++) {
-		if (sum->phases[i].phase == names->decode)
-			return names->decode;
-	}
-	return sum->phases[0].phase;
-}
-
 /*
- * {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt":
+ * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt":
  * width, "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles
  * are those of one step with the pause before it; shares are thousandths, with states in the order of
- * record.h. Returns NULL if there is no memory (then b says so) or there are no steps.
+ * record.h. Nothing without steps.
  */
-static struct json_object *plot_object(struct json_build *b, const struct model *m,
-	const struct process *p, const struct phase_names *names, const struct summary *sum)
+static void put_plot(struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode, const struct summary *sum)
 {
-	struct json_object *o;
 	uint32_t phase;
 
 	if (!sum->n_phases)
-		return NULL;
-	phase = plotted_phase(names, sum);
-	o = json_new_object(b);
-	json_put_text(b, o, "phase", model_text(m, phase));
-	json_put(b, o, "rows", rows_array(b, p, phase));
-	json_put(b, o, "slow", slow_array(b, m, p, sum, phase));
+		return;
+	/* or the one that took longest */
+	phase = sum->phases[0].phase;
+	for (size_t i = 0; i < sum->n_phases; i++)
+		phase = sum->phases[i].phase == decode ? decode : phase;
+	o = json_put_object(b, o, "plot");
+	json_put_text(b, o, "phase", model_text(b->m, phase));
+	put_rows(b, json_put_array(b, o, "rows"), p, phase);
+	put_slow(b, json_put_array(b, o, "slow"), p, sum, phase);
 	put_breakdown(b, o, p);
-	return o;
 }
 
 /* ---- the page ---- */
@@ -286,33 +252,25 @@ static size_t escape(const char *text, size_t len, char *out)
 	return (size_t)(p - out);
 }
 
-/* Puts the plot of each process into its object, whose index in the array is that of the process
- * among those that are not empty. */
+/* Puts the plots of each process into its object, whose index in the array is that of the process among those that are not empty. */
 static void put_plots(struct json_build *b, const struct report *r, struct json_object *data)
 {
-	struct json_object *processes = json_object_object_get(data, "processes"), *plot, *states;
+	struct json_object *processes = json_object_object_get(data, "processes"), *o, *states;
 	size_t at = 0;
 
-	for (size_t i = 0; i < r->model.n_processes; i++) {
+	for (size_t i = 0; i < r->model.n_processes && !b->failed; i++) {
 		const struct process *p = r->model.processes[i];
 
 		if (process_empty(p))
 			continue;
-		plot = plot_object(b, &r->model, p, &r->phases, &r->summaries[i]);
-		if (plot)
-			json_put(b, json_object_array_get_idx(processes, at), "plot", plot);
-		plot = seq_plot_object(b, p, &r->summaries[i].seqs);
-		if (plot)
-			json_put(b, json_object_array_get_idx(processes, at), "requests_plot", plot);
-		plot = code_flames(b, &r->model, p, &r->summaries[i]);
-		if (plot)
-			json_put(b, json_object_array_get_idx(processes, at), "flames", plot);
-		at++;
+		o = json_object_array_get_idx(processes, at++);
+		put_plot(b, o, p, r->phases.decode, &r->summaries[i]);
+		json_put_requests_plot(b, o, p, &r->summaries[i].seqs);
+		json_put_flames(b, o, p, &r->summaries[i].code);
 	}
-	states = json_new_array(b);
+	states = json_put_array(b, data, "states");
 	for (unsigned int s = 0; s < STATES; s++)
-		json_append(b, states, json_object_new_string(words_state(s)));
-	json_put(b, data, "states", states);
+		json_put_text(b, states, NULL, words_state(s));
 }
 
 /* Copies the page up to the place, which is left out. */
@@ -329,7 +287,7 @@ static char *copy_to(char *out, const char **page, const char *place)
 int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len)
 {
 	struct json_object *data = report_object(r, slowest);
-	struct json_build b = { .failed = !data };
+	struct json_build b = { .m = &r->model, .failed = !data };
 	const char *rest = report_page, *text = NULL;
 	char *page = NULL, *out;
 	size_t len = 0;

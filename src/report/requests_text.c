@@ -1,49 +1,44 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <stdio.h>
+/* The requests in batches: in words, on a terminal, as JSON (docs/report.md), and what the page draws of them. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/model.h"
 #include "report/output.h"
-#include "report/words.h"
 
 #define WAITS_SHOWN 3
+#define CULPRITS_SHOWN 5
+#define STATES_SHOWN 3
 /* A typical time below this share of one is not mentioned. */
 #define TYPICAL_SHARE 0.1
 /* A wait with a smaller share of the time for others counts among "others". */
 #define WAIT_SHARE 0.1
 
-static const char *seq_words_part(enum seq_part part)
-{
-	static const char *const names[SEQ_PARTS] = {
-		[SEQ_QUEUED] = "queued",
-		[SEQ_OWN_PREFILL] = "own prefill",
-		[SEQ_OWN_DECODE] = "own decode",
-		[SEQ_OTHERS] = "work for others",
-		[SEQ_BETWEEN] = "between steps",
-	};
+/* The number of requests that are drawn, and of those chosen because they were late. */
+#define PLOT_MAX 1500
+#define PLOT_LATE 300
 
-	return names[part];
-}
+static const char *const part_words[SEQ_PARTS] = {
+	[SEQ_QUEUED] = "queued",
+	[SEQ_OWN_PREFILL] = "own prefill",
+	[SEQ_OWN_DECODE] = "own decode",
+	[SEQ_OTHERS] = "work for others",
+	[SEQ_BETWEEN] = "between steps",
+};
 
-static void add_recording(struct text *t, const struct process *p, uint32_t recording)
+/* ---- in words ---- */
+
+/* "request 21 (sequence 3, 2048 prompt tokens)"; r NULL: nothing else is known of it. */
+static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number, const struct seq_request *r)
 {
 	if (p->recordings > 1)
 		add(t, "recording %u, ", recording + 1);
-}
-
-static void add_tokens(struct text *t, const struct seq_request *r, const char *separator)
-{
-	add(t, "%s%u prompt token%s", separator, r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
-}
-
-static void add_request(struct text *t, const struct process *p, const struct seq_request *r)
-{
-	add_recording(t, p, r->recording);
-	add(t, "request %u (sequence %u", r->number, r->sequence);
+	add(t, "request %u", number);
+	if (!r)
+		return;
+	add(t, " (sequence %u", r->sequence);
 	/* how long the prompt was that began before the recording is not known */
 	if (!(r->flags & SEQ_BEGAN_BEFORE))
-		add_tokens(t, r, ", ");
+		add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
 	add(t, ")");
 }
 
@@ -73,92 +68,58 @@ static void add_waits(struct text *t, const struct process *p, const struct seq_
 	struct seq_wait waits[WAITS_SHOWN + 1];
 	int64_t least = (int64_t)(WAIT_SHARE * (double)ns) + 1, others = ns;
 	unsigned int n = longest_waits(p, r, kind, least, waits);
-	char d[DURATION_MAX];
 
 	for (unsigned int i = 0; i < n; i++) {
 		const struct seq_request *other = seq_find(&p->seqs, r->recording, waits[i].number);
 
-		add(t, "%s%s for request %u", i ? ", " : "", words_duration(d, waits[i].ns), waits[i].number);
-		if (other && other->prompt_tokens) {
-			add_tokens(t, other, " (");
-			add(t, ")");
-		}
+		add(t, "%s%s for request %u", i ? ", " : "", DURATION(waits[i].ns), waits[i].number);
+		if (other && other->prompt_tokens)
+			add(t, " (%u prompt token%s)", other->prompt_tokens, other->prompt_tokens == 1 ? "" : "s");
 		others -= waits[i].ns;
 	}
 	if (!n)
-		add(t, "%s for other requests", words_duration(d, ns));
+		add(t, "%s for other requests", DURATION(ns));
 	else if (others >= least)
-		add(t, " and %s for others", words_duration(d, others));
-}
-
-static void add_instead(struct text *t, const struct seq_late_part *part)
-{
-	char d[DURATION_MAX];
-
-	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
-		add(t, part->part == SEQ_OTHERS ? " (typical: %s)" : " instead of %s", words_duration(d, part->typical));
+		add(t, " and %s for others", DURATION(others));
 }
 
 static void add_part(struct text *t, const struct process *p, const struct seq_request *r, enum seq_kind kind,
 	const struct seq_late_part *part)
 {
-	char d[DURATION_MAX], phrase[PHRASE_MAX];
+	char phrase[PHRASE_MAX];
 
-	switch (part->part) {
-	case SEQ_QUEUED:
-		add(t, "%s queued", words_duration(d, part->ns));
-		break;
-	case SEQ_OTHERS:
+	if (part->part == SEQ_OTHERS)
 		add_waits(t, p, r, kind, part->ns);
-		break;
-	case SEQ_BETWEEN:
-		add(t, "%s between steps", words_duration(d, part->ns));
-		break;
-	case SEQ_OWN_PREFILL:
-	case SEQ_OWN_DECODE:
-		add(t, "its own %s took %s", part->part == SEQ_OWN_PREFILL ? "prefill" : "decode steps",
-			words_duration(d, part->ns));
-		break;
-	case SEQ_PARTS:
-		break;
-	}
-	add_instead(t, part);
+	else if (part->part == SEQ_QUEUED || part->part == SEQ_BETWEEN)
+		add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
+	else
+		add(t, "its own %s took %s", part->part == SEQ_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
+	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
+		add(t, part->part == SEQ_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
 		add(t, " (the calling thread %s)", words_phrase(phrase, part->state, part->state_ns));
 }
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
  * 1.40 s queued; 310 ms for request 21 (2048 prompt tokens)". Returns buf. */
-static const char *seq_words_late(const struct process *p, const struct seq_request *r, const struct seq_late *late,
-	char buf[SENTENCE_MAX])
+static const char *late_sentence(const struct process *p, const struct seq_request *r, const struct seq_late *late, char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
-	char d[DURATION_MAX];
+	static const char *const kinds[SEQ_KINDS] = {
+		[SEQ_LATE_FIRST] = ", first token after %s",
+		[SEQ_LATE_TOKENS] = ", %s per token",
+		[SEQ_LATE_NONE] = ", no token after %s",
+		[SEQ_LATE_ANSWER] = ", answer written %s after its last step",
+	};
+	struct text t = text_in(buf, SENTENCE_MAX);
 
-	buf[0] = '\0';
-	add_request(&t, p, r);
-	switch (late->kind) {
-	case SEQ_LATE_FIRST:
-		add(&t, ", first token after %s", words_duration(d, late->value));
-		break;
-	case SEQ_LATE_TOKENS:
-		add(&t, ", %s per token", words_duration(d, late->value));
-		break;
-	case SEQ_LATE_NONE:
-		add(&t, r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : ", no token after %s",
-			words_duration(d, late->value));
-		break;
-	case SEQ_LATE_ANSWER:
-		add(&t, ", answer written %s after its last step", words_duration(d, late->value));
-		break;
-	case SEQ_KINDS:
-		break;
-	}
+	add_request(&t, p, r->recording, r->number, r);
+	add(&t, late->kind == SEQ_LATE_NONE && r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
+		DURATION(late->value));
 	if (late->compared)
-		add(&t, " instead of %s", words_duration(d, late->typical));
+		add(&t, " instead of %s", DURATION(late->typical));
 	/* half of it at least, as for states */
 	if (late->kind == SEQ_LATE_ANSWER && 2 * late->held >= late->excess)
-		add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", words_duration(d, late->held));
+		add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", DURATION(late->held));
 	if (late->kind == SEQ_LATE_TOKENS)
 		add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
@@ -169,76 +130,66 @@ static const char *seq_words_late(const struct process *p, const struct seq_requ
 }
 
 /* "request 21 (sequence 3, 2048 prompt tokens): 1.93 s, by 7 requests (310 ms by request 17)". Returns buf. */
-static const char *seq_words_culprit(const struct process *p, const struct seq_culprit *c, char buf[SENTENCE_MAX])
+static const char *culprit_sentence(const struct process *p, const struct seq_culprit *c, char buf[SENTENCE_MAX])
 {
-	const struct seq_request *r = seq_find(&p->seqs, c->recording, c->number);
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
-	char d[DURATION_MAX];
+	struct text t = text_in(buf, SENTENCE_MAX);
+	uint32_t worst = p->seqs.requests[c->worst_of].number;
 
-	buf[0] = '\0';
-	if (r) {
-		add_request(&t, p, r);
-	} else {
-		add_recording(&t, p, c->recording);
-		add(&t, "request %u", c->number);
-	}
-	add(&t, ": %s, by ", words_duration(d, c->ns));
+	add_request(&t, p, c->recording, c->number, seq_find(&p->seqs, c->recording, c->number));
+	add(&t, ": %s, by ", DURATION(c->ns));
 	if (c->victims > 1)
-		add(&t, "%llu requests (%s by request %u)", (unsigned long long)c->victims, words_duration(d, c->worst),
-			p->seqs.requests[c->worst_of].number);
+		add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
 	else
-		add(&t, "request %u", p->seqs.requests[c->worst_of].number);
+		add(&t, "request %u", worst);
 	return buf;
 }
 
 /* "goodput 91.2 % (912 of 1000 requests, 3.21 per s) with ttft <= 500 ms, tpot <= 50 ms; ...". Returns buf. */
-static const char *seq_words_slo(const struct slo_result *r, char buf[SENTENCE_MAX])
+static const char *slo_sentence(const struct slo_result *r, char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	struct text t = text_in(buf, SENTENCE_MAX);
 	char d[DURATION_MAX];
 
-	buf[0] = '\0';
 	add(&t, "goodput");
 	if (r->judged)
-		add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged,
-			(unsigned long long)r->kept, (unsigned long long)r->judged);
+		add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged, LLU(r->kept), LLU(r->judged));
 	if (r->judged && r->time)
 		add(&t, ", %s per s", words_rate(d, (double)r->kept * 1e9 / (double)r->time));
 	add(&t, r->judged ? ") with" : " not known, with");
 	if (r->slo.ttft)
-		add(&t, " ttft <= %s", words_duration(d, r->slo.ttft));
+		add(&t, " ttft <= %s", DURATION(r->slo.ttft));
 	if (r->slo.tpot)
-		add(&t, "%s tpot <= %s", r->slo.ttft ? "," : "", words_duration(d, r->slo.tpot));
+		add(&t, "%s tpot <= %s", r->slo.ttft ? "," : "", DURATION(r->slo.tpot));
 	if (r->missed_ttft)
-		add(&t, "; %llu missed ttft", (unsigned long long)r->missed_ttft);
+		add(&t, "; %llu missed ttft", LLU(r->missed_ttft));
 	if (r->missed_tpot)
-		add(&t, "; %llu missed tpot", (unsigned long long)r->missed_tpot);
+		add(&t, "; %llu missed tpot", LLU(r->missed_tpot));
 	if (r->unknown)
-		add(&t, "; of %llu it is not known", (unsigned long long)r->unknown);
+		add(&t, "; of %llu it is not known", LLU(r->unknown));
 	return buf;
 }
 
-/* ---- The requests in batches, on a terminal. ---- */
-
-#define CULPRITS_SHOWN 5
-#define STATES_SHOWN 3
-
-static void put_count(const struct page *page, const char *what, uint64_t n, bool *any)
-{
-	if (n)
-		fprintf(page->out, "%s%s: %llu", *any ? "; " : "  ", what, (unsigned long long)n);
-	*any |= n != 0;
-}
+/* ---- on a terminal ---- */
 
 static void put_counts(const struct page *page, const struct seq_summary *sum)
 {
+	const struct {
+		const char *what;
+		uint64_t n;
+	} counts[] = {
+		{ "more prompt tokens from the cache", sum->cached_tokens },
+		{ "cancelled requests", sum->cancelled },
+		{ "requests whose end was not recorded", sum->unfinished },
+	};
 	bool any = false;
 
-	put_count(page, "more prompt tokens from the cache", sum->cached_tokens, &any);
-	put_count(page, "cancelled requests", sum->cancelled, &any);
-	put_count(page, "requests whose end was not recorded", sum->unfinished, &any);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		if (counts[i].n)
+			page_put(page, "%s%s: %llu", any ? "; " : "  ", counts[i].what, LLU(counts[i].n));
+		any |= counts[i].n != 0;
+	}
 	if (any)
-		fputc('\n', page->out);
+		page_put(page, "\n");
 }
 
 /* The states that took most of a part. */
@@ -258,7 +209,7 @@ static void put_states(const struct page *page, const int64_t *states, int64_t w
 		}
 		if (state == STATE_NONE || page_share(best, whole) < 0.01)
 			return;
-		fprintf(page->out, "%s%s %.0f %%", shown ? ", " : "", words_state(state), 100 * page_share(best, whole));
+		page_put(page, "%s%s %.0f %%", shown ? ", " : "", words_state(state), 100 * page_share(best, whole));
 	}
 }
 
@@ -266,7 +217,7 @@ static void put_partition(const struct page *page, const struct seq_summary *sum
 {
 	unsigned int order[SEQ_PARTS], n = 0, k;
 	uint64_t whole = sum->count - sum->unparted;
-	char d[DURATION_MAX], title[80];
+	char title[80] = "Where the time of requests went";
 
 	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
 		if (!sum->parts[i])
@@ -275,172 +226,84 @@ static void put_partition(const struct page *page, const struct seq_summary *sum
 			order[k] = order[k - 1];
 		order[k] = i;
 	}
-	snprintf(title, sizeof(title), "Where the time of requests went");
 	if (sum->unjoined) /* their queue is not known */
-		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", (unsigned long long)whole,
-			(unsigned long long)sum->count);
+		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", LLU(whole), LLU(sum->count));
 	if (n)
-		fprintf(page->out, "\n%-54s%s\n", title, "of which");
+		page_put(page, "\n%-54s%s\n", title, "of which");
 	for (unsigned int i = 0; i < n; i++) {
 		double part = page_share(sum->parts[order[i]], sum->parts_total);
 
-		fprintf(page->out, "  %-15s%6.2f %% ", seq_words_part((enum seq_part)order[i]), 100 * part);
+		page_put(page, "  %-15s%6.2f %% ", part_words[order[i]], 100 * part);
 		page_bar(page, part, PAGE_BAR);
-		fprintf(page->out, "%8s ", words_duration(d, sum->parts[order[i]] / (int64_t)whole));
+		page_put(page, "%8s ", DURATION(sum->parts[order[i]] / (int64_t)whole));
 		put_states(page, sum->states[order[i]], sum->parts[order[i]]);
-		fputc('\n', page->out);
+		page_put(page, "\n");
 	}
-}
-
-static void put_late(const struct page *page, const struct process *p, const struct seq_summary *sum, uint32_t slowest)
-{
-	char sentence[SENTENCE_MAX];
-	struct seq_late late;
-
-	if (!sum->n_late || !slowest)
-		return;
-	fprintf(page->out, "\nThe slowest requests:\n");
-	for (size_t i = 0; i < sum->n_late && i < slowest; i++) {
-		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
-
-		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			fprintf(page->out, "  %s\n", seq_words_late(p, r, &late, sentence));
-	}
-}
-
-static void put_culprits(const struct page *page, const struct process *p, const struct seq_summary *sum)
-{
-	char sentence[SENTENCE_MAX], d[DURATION_MAX];
-
-	if (!sum->n_culprits)
-		return;
-	fprintf(page->out, "\nRequests waited %s while steps worked for others, longest for\n",
-		words_duration(d, sum->parts[SEQ_OTHERS]));
-	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
-		fprintf(page->out, "  %s\n", seq_words_culprit(p, &sum->culprits[i], sentence));
-	if (sum->n_culprits > CULPRITS_SHOWN)
-		fprintf(page->out, "  and %zu more\n", sum->n_culprits - CULPRITS_SHOWN);
 }
 
 static void put_occupancy(const struct page *page, const struct seq_summary *sum)
 {
 	int64_t total = 0;
-	char d[DURATION_MAX], name[32];
+	char name[32];
 
 	if (sum->max_sequences < 2)
 		return;
 	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++)
 		total = ns_add(total, sum->occupancy[i].time);
-	fprintf(page->out, "\n%-26s%9s %10s %10s\n", "Sequences in a step", "steps", "rows each", "each");
+	page_put(page, "\n%-26s%9s %10s %10s\n", "Sequences in a step", "steps", "rows each", "each");
 	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++) {
 		const struct occupancy_row *row = &sum->occupancy[i];
 
 		if (!row->steps)
 			continue;
-		if (row->to == UINT32_MAX)
-			snprintf(name, sizeof(name), "%u or more", row->from);
-		else if (row->from == row->to)
-			snprintf(name, sizeof(name), "%u", row->from);
-		else
-			snprintf(name, sizeof(name), "%u to %u", row->from, row->to);
-		fprintf(page->out, "  %-24s%9llu %10.1f %10s  %6.2f %% ", name, (unsigned long long)row->steps,
-			(double)row->rows / (double)row->steps, words_duration(d, row->time / (int64_t)row->steps),
-			100 * page_share(row->time, total));
+		snprintf(name, sizeof(name), row->to == UINT32_MAX ? "%u or more" : row->from == row->to ? "%u" : "%u to %u", row->from, row->to);
+		page_put(page, "  %-24s%9llu %10.1f %10s  %6.2f %% ", name, LLU(row->steps), (double)row->rows / (double)row->steps,
+			DURATION(row->time / (int64_t)row->steps), 100 * page_share(row->time, total));
 		page_bar(page, page_share(row->time, total), PAGE_BAR - 8);
-		fputc('\n', page->out);
+		page_put(page, "\n");
 	}
 }
 
-void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum, uint32_t slowest)
+void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
+	struct seq_late late;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		fprintf(page->out, "  %s\n", seq_words_slo(&sum->slo, sentence));
+		page_put(page, "  %s\n", slo_sentence(&sum->slo, sentence));
 	if (!sum->count)
 		return;
 	put_counts(page, sum);
 	put_partition(page, sum);
-	put_late(page, p, sum, slowest);
-	put_culprits(page, p, sum);
+	if (sum->n_late && page->slowest)
+		page_put(page, "\nThe slowest requests:\n");
+	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
+		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
+
+		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
+			page_put(page, "  %s\n", late_sentence(p, r, &late, sentence));
+	}
+	if (sum->n_culprits)
+		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n", DURATION(sum->parts[SEQ_OTHERS]));
+	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
+		page_put(page, "  %s\n", culprit_sentence(p, &sum->culprits[i], sentence));
+	if (sum->n_culprits > CULPRITS_SHOWN)
+		page_put(page, "  and %zu more\n", sum->n_culprits - CULPRITS_SHOWN);
 	put_occupancy(page, sum);
 }
 
-/* ---- seq_object.c ---- */
+/* ---- as JSON ---- */
 
-/* The number of requests that are drawn, and of those chosen because they were late. */
-#define PLOT_MAX 1500
-#define PLOT_LATE 300
-
-static struct json_object *parts_object(struct json_build *b, const struct seq_summary *sum)
-{
-	struct json_object *o = json_new_object(b);
-
-	json_put_us(b, o, "total", sum->parts_total);
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
-		json_put_us(b, o, seq_part_name((enum seq_part)i), sum->parts[i]);
-	return o;
-}
-
-/* For the parts whose states are known. */
-static struct json_object *part_states_object(struct json_build *b, const struct seq_summary *sum)
-{
-	struct json_object *o = json_new_object(b);
-
-	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
-		int64_t total = 0;
-
-		for (unsigned int s = 0; s < STATES; s++)
-			total = ns_add(total, sum->states[i][s]);
-		if (total)
-			json_put(b, o, seq_part_name((enum seq_part)i), object_states(b, sum->states[i], total));
-	}
-	return o;
-}
-
-static struct json_object *late_parts_array(struct json_build *b, const struct seq_late *late)
-{
-	struct json_object *array = json_new_array(b), *o;
-
-	for (uint32_t i = 0; i < late->n_parts; i++) {
-		const struct seq_late_part *part = &late->parts[i];
-
-		o = json_new_object(b);
-		json_put_text(b, o, "part", seq_part_name(part->part));
-		json_put_us(b, o, "us", part->ns);
-		json_put_us(b, o, "typical_us", part->typical);
-		if (part->state != STATE_NONE) {
-			json_put_text(b, o, "state", words_state(part->state));
-			json_put_us(b, o, "state_us", part->state_ns);
-		}
-		json_append(b, array, o);
-	}
-	return array;
-}
-
-static struct json_object *waits_array(struct json_build *b, const struct process *p, const struct seq_request *r)
-{
-	struct json_object *array = json_new_array(b), *o;
-
-	for (unsigned int i = 0; i < r->n_waits; i++) {
-		const struct seq_wait *wait = &p->seqs.waits[r->first_wait + i];
-
-		o = json_new_object(b);
-		json_put_u64(b, o, "request", wait->number);
-		if (wait->sequence != SEQ_UNKNOWN)
-			json_put_u64(b, o, "sequence", wait->sequence);
-		json_put_us(b, o, "us", wait->ns);
-		if (wait->first >= 0)
-			json_put_us(b, o, "ttft_us", wait->first);
-		json_append(b, array, o);
-	}
-	return array;
-}
-
-static struct json_object *late_object(struct json_build *b, const struct process *p, const struct seq_request *r,
+static void put_late(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_request *r,
 	const struct seq_late *late)
 {
-	struct json_object *o = json_new_object(b);
+	static const char *const kinds[SEQ_KINDS] = {
+		[SEQ_LATE_FIRST] = "ttft",
+		[SEQ_LATE_TOKENS] = "tpot",
+		[SEQ_LATE_NONE] = "no_token",
+		[SEQ_LATE_ANSWER] = "answer",
+	};
+	struct json_object *array, *one;
 	char sentence[SENTENCE_MAX];
 
 	json_put_u64(b, o, "request", r->number);
@@ -448,7 +311,7 @@ static struct json_object *late_object(struct json_build *b, const struct proces
 	json_put_u64(b, o, "sequence", r->sequence);
 	json_put_us(b, o, "ts_us", r->ts);
 	json_put_us(b, o, "total_us", r->total);
-	json_put_text(b, o, "kind", seq_kind_name(late->kind));
+	json_put_text(b, o, "kind", kinds[late->kind]);
 	json_put_us(b, o, "us", late->value);
 	if (late->compared)
 		json_put_us(b, o, "typical_us", late->typical);
@@ -456,251 +319,234 @@ static struct json_object *late_object(struct json_build *b, const struct proces
 	json_put_u64(b, o, "compared", late->compared);
 	if (late->kind == SEQ_LATE_ANSWER)
 		json_put_us(b, o, "write_blocked_us", late->held);
-	json_put(b, o, "parts", late_parts_array(b, late));
-	json_put(b, o, "waited_for", waits_array(b, p, r));
-	json_put_text(b, o, "text", seq_words_late(p, r, late, sentence));
-	return o;
+	array = json_put_array(b, o, "parts");
+	for (uint32_t i = 0; i < late->n_parts; i++) {
+		const struct seq_late_part *part = &late->parts[i];
+
+		one = json_put_object(b, array, NULL);
+		json_put_text(b, one, "part", seq_part_name(part->part));
+		json_put_us(b, one, "us", part->ns);
+		json_put_us(b, one, "typical_us", part->typical);
+		if (part->state != STATE_NONE) {
+			json_put_text(b, one, "state", words_state(part->state));
+			json_put_us(b, one, "state_us", part->state_ns);
+		}
+	}
+	array = json_put_array(b, o, "waited_for");
+	for (unsigned int i = 0; i < r->n_waits; i++) {
+		const struct seq_wait *wait = &p->seqs.waits[r->first_wait + i];
+
+		one = json_put_object(b, array, NULL);
+		json_put_u64(b, one, "request", wait->number);
+		if (wait->sequence != SEQ_UNKNOWN)
+			json_put_u64(b, one, "sequence", wait->sequence);
+		json_put_us(b, one, "us", wait->ns);
+		if (wait->first >= 0)
+			json_put_us(b, one, "ttft_us", wait->first);
+	}
+	json_put_text(b, o, "text", late_sentence(p, r, late, sentence));
 }
 
-static struct json_object *slowest_array(
-	struct json_build *b, const struct process *p, const struct seq_summary *sum, uint32_t slowest)
+static void put_culprit(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_culprit *c)
 {
-	struct json_object *array = json_new_array(b);
+	char sentence[SENTENCE_MAX];
+
+	json_put_u64(b, o, "request", c->number);
+	json_put_u64(b, o, "recording", c->recording);
+	if (c->sequence != SEQ_UNKNOWN)
+		json_put_u64(b, o, "sequence", c->sequence);
+	json_put_us(b, o, "us", c->ns);
+	json_put_u64(b, o, "requests", c->victims);
+	json_put_u64(b, o, "longest_by", p->seqs.requests[c->worst_of].number);
+	json_put_us(b, o, "longest_us", c->worst);
+	json_put_text(b, o, "text", culprit_sentence(p, c, sentence));
+}
+
+/* Who was late, and for whom others waited. */
+static void put_lists(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
+{
+	struct json_object *array = json_put_array(b, o, "slowest"), *one;
 	struct seq_late late;
 
-	for (size_t i = 0; i < sum->n_late && i < slowest; i++) {
+	for (size_t i = 0; i < sum->n_late && i < b->slowest; i++) {
 		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
 
 		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			json_append(b, array, late_object(b, p, r, &late));
+			put_late(b, json_put_object(b, array, NULL), p, r, &late);
 	}
-	return array;
-}
-
-static struct json_object *culprits_array(
-	struct json_build *b, const struct process *p, const struct seq_summary *sum, uint32_t slowest)
-{
-	struct json_object *array = json_new_array(b), *o;
-	char sentence[SENTENCE_MAX];
-
-	for (size_t i = 0; i < sum->n_culprits && i < slowest; i++) {
-		const struct seq_culprit *c = &sum->culprits[i];
-
-		o = json_new_object(b);
-		json_put_u64(b, o, "request", c->number);
-		json_put_u64(b, o, "recording", c->recording);
-		if (c->sequence != SEQ_UNKNOWN)
-			json_put_u64(b, o, "sequence", c->sequence);
-		json_put_us(b, o, "us", c->ns);
-		json_put_u64(b, o, "requests", c->victims);
-		json_put_u64(b, o, "longest_by", p->seqs.requests[c->worst_of].number);
-		json_put_us(b, o, "longest_us", c->worst);
-		json_put_text(b, o, "text", seq_words_culprit(p, c, sentence));
-		json_append(b, array, o);
-	}
-	return array;
-}
-
-static struct json_object *pairs_array(struct json_build *b, const struct process *p, const struct seq_summary *sum)
-{
-	struct json_object *array = json_new_array(b), *o;
-
+	array = json_put_array(b, o, "waited_for");
+	for (size_t i = 0; i < sum->n_culprits && i < b->slowest; i++)
+		put_culprit(b, json_put_object(b, array, NULL), p, &sum->culprits[i]);
+	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
+	array = json_put_array(b, o, "pairs");
 	for (size_t i = 0; i < sum->n_pairs; i++) {
-		const struct seq_pair *pair = &sum->pairs[i];
-		const struct seq_request *r = &p->seqs.requests[pair->request];
+		const struct seq_request *r = &p->seqs.requests[sum->pairs[i].request];
 
-		o = json_new_object(b);
-		json_put_u64(b, o, "request", r->number);
-		json_put_u64(b, o, "for", pair->number);
-		json_put_u64(b, o, "recording", r->recording);
-		json_put_us(b, o, "us", pair->ns);
-		json_append(b, array, o);
+		one = json_put_object(b, array, NULL);
+		json_put_u64(b, one, "request", r->number);
+		json_put_u64(b, one, "for", sum->pairs[i].number);
+		json_put_u64(b, one, "recording", r->recording);
+		json_put_us(b, one, "us", sum->pairs[i].ns);
 	}
-	return array;
-}
-
-static struct json_object *occupancy_array(struct json_build *b, const struct seq_summary *sum)
-{
-	struct json_object *array = json_new_array(b), *o;
-
+	array = json_put_array(b, o, "occupancy");
 	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++) {
 		const struct occupancy_row *row = &sum->occupancy[i];
 
 		if (!row->steps)
 			continue;
-		o = json_new_object(b);
-		json_put_u64(b, o, "from", row->from);
+		one = json_put_object(b, array, NULL);
+		json_put_u64(b, one, "from", row->from);
 		if (row->to != UINT32_MAX)
-			json_put_u64(b, o, "to", row->to);
-		json_put_u64(b, o, "steps", row->steps);
-		json_put_u64(b, o, "sequences", row->sequences);
-		json_put_u64(b, o, "rows", row->rows);
-		json_put_us(b, o, "us", row->time);
-		json_append(b, array, o);
+			json_put_u64(b, one, "to", row->to);
+		json_put_u64(b, one, "steps", row->steps);
+		json_put_u64(b, one, "sequences", row->sequences);
+		json_put_u64(b, one, "rows", row->rows);
+		json_put_us(b, one, "us", row->time);
 	}
-	return array;
 }
 
 static void put_slo(struct json_build *b, struct json_object *o, const struct slo_result *r)
 {
-	struct json_object *v = json_new_object(b);
 	char sentence[SENTENCE_MAX];
 
 	if (r->slo.ttft)
-		json_put_us(b, v, "ttft_us", r->slo.ttft);
+		json_put_us(b, o, "ttft_us", r->slo.ttft);
 	if (r->slo.tpot)
-		json_put_us(b, v, "tpot_us", r->slo.tpot);
-	json_put_u64(b, v, "kept", r->kept);
-	json_put_u64(b, v, "judged", r->judged);
-	json_put_u64(b, v, "missed_ttft", r->missed_ttft);
-	json_put_u64(b, v, "missed_tpot", r->missed_tpot);
-	json_put_u64(b, v, "unknown", r->unknown);
+		json_put_us(b, o, "tpot_us", r->slo.tpot);
+	json_put_u64(b, o, "kept", r->kept);
+	json_put_u64(b, o, "judged", r->judged);
+	json_put_u64(b, o, "missed_ttft", r->missed_ttft);
+	json_put_u64(b, o, "missed_tpot", r->missed_tpot);
+	json_put_u64(b, o, "unknown", r->unknown);
 	if (r->judged)
-		json_put_double(b, v, "share", (double)r->kept / (double)r->judged);
+		json_put_double(b, o, "share", (double)r->kept / (double)r->judged);
 	if (r->judged && r->time)
-		json_put_double(b, v, "per_s", (double)r->kept * 1e9 / (double)r->time);
-	json_put_text(b, v, "text", seq_words_slo(r, sentence));
-	json_put(b, o, "goodput", v);
+		json_put_double(b, o, "per_s", (double)r->kept * 1e9 / (double)r->time);
+	json_put_text(b, o, "text", slo_sentence(r, sentence));
 }
 
-void seq_put(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum,
-	uint32_t slowest)
+void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
 {
-	struct json_object *v;
+	struct json_object *parts;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		put_slo(b, o, &sum->slo);
+		put_slo(b, json_put_object(b, o, "goodput"), &sum->slo);
 	if (!sum->count)
 		return;
-	v = json_new_object(b);
-	json_put_u64(b, v, "count", sum->count);
-	json_put_u64(b, v, "prompt_tokens", sum->prompt_tokens);
-	json_put_u64(b, v, "cached_tokens", sum->cached_tokens);
-	json_put_u64(b, v, "output_tokens", sum->output_tokens);
-	json_put_u64(b, v, "cancelled", sum->cancelled);
-	json_put_u64(b, v, "began_before", sum->began_before);
-	json_put_u64(b, v, "not_ended", sum->unfinished);
-	json_put_u64(b, v, "lost_steps", sum->lost);
-	object_percentiles(b, v, "tpot_us", &sum->tpot);
-	object_percentiles(b, v, "total_us", &sum->total);
-	object_percentiles(b, v, "queued_us", &sum->queued);
-	json_put(b, v, "parts_us", parts_object(b, sum));
-	json_put(b, v, "parts_states_us", part_states_object(b, sum));
-	json_put(b, v, "slowest", slowest_array(b, p, sum, slowest));
-	json_put(b, v, "waited_for", culprits_array(b, p, sum, slowest));
-	json_put_us(b, v, "waited_for_unnamed_us", sum->unnamed);
-	json_put(b, v, "pairs", pairs_array(b, p, sum));
-	json_put(b, v, "occupancy", occupancy_array(b, sum));
-	json_put_u64(b, v, "max_sequences", sum->max_sequences);
-	json_put(b, o, "batch_requests", v);
+	o = json_put_object(b, o, "batch_requests");
+	json_put_u64(b, o, "count", sum->count);
+	json_put_u64(b, o, "prompt_tokens", sum->prompt_tokens);
+	json_put_u64(b, o, "cached_tokens", sum->cached_tokens);
+	json_put_u64(b, o, "output_tokens", sum->output_tokens);
+	json_put_u64(b, o, "cancelled", sum->cancelled);
+	json_put_u64(b, o, "began_before", sum->began_before);
+	json_put_u64(b, o, "not_ended", sum->unfinished);
+	json_put_u64(b, o, "lost_steps", sum->lost);
+	json_put_percentiles(b, o, "tpot_us", &sum->tpot);
+	json_put_percentiles(b, o, "total_us", &sum->total);
+	json_put_percentiles(b, o, "queued_us", &sum->queued);
+	parts = json_put_object(b, o, "parts_us");
+	json_put_us(b, parts, "total", sum->parts_total);
+	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+		json_put_us(b, parts, seq_part_name((enum seq_part)i), sum->parts[i]);
+	parts = json_put_object(b, o, "parts_states_us");
+	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
+		int64_t total = 0;
+
+		for (unsigned int s = 0; s < STATES; s++)
+			total = ns_add(total, sum->states[i][s]);
+		if (total)
+			json_put_states(b, parts, seq_part_name((enum seq_part)i), sum->states[i], total);
+	}
+	put_lists(b, o, p, sum);
+	json_put_u64(b, o, "max_sequences", sum->max_sequences);
 }
+
+/* ---- what the page draws ---- */
 
 static void append_ms(struct json_build *b, struct json_object *array, int64_t ns)
 {
-	char text[32];
 	double ms = (double)ns / 1e6;
+	char text[32];
 
 	snprintf(text, sizeof(text), "%.3f", ms);
-	json_append(b, array, json_object_new_double_s(ms, text));
+	json_put(b, array, NULL, json_object_new_double_s(ms, text));
 }
 
-static void append_u64(struct json_build *b, struct json_object *array, uint64_t v)
+static void append_plot_row(struct json_build *b, struct json_object *rows, const struct seq_request *r, int64_t start)
 {
-	json_append(b, array, json_object_new_uint64(v));
-}
+	struct json_object *row = json_put_array(b, rows, NULL);
 
-static struct json_object *plot_row(struct json_build *b, const struct seq_request *r, int64_t start)
-{
-	struct json_object *row = json_new_array(b);
-
-	append_u64(b, row, r->number);
-	append_u64(b, row, r->sequence);
-	append_u64(b, row, r->recording);
+	json_put_u64(b, row, NULL, r->number);
+	json_put_u64(b, row, NULL, r->sequence);
+	json_put_u64(b, row, NULL, r->recording);
 	append_ms(b, row, r->at - start);
 	append_ms(b, row, r->total);
 	if (r->ttft < 0)
-		json_append(b, row, json_object_new_int(-1));
+		json_put(b, row, NULL, json_object_new_int(-1));
 	else
 		append_ms(b, row, seq_first_token(r));
-	append_u64(b, row, r->prompt_tokens);
-	append_u64(b, row, r->output_tokens);
-	append_u64(b, row, r->flags);
+	json_put_u64(b, row, NULL, r->prompt_tokens);
+	json_put_u64(b, row, NULL, r->output_tokens);
+	json_put_u64(b, row, NULL, r->flags);
 	for (unsigned int i = 0; i < SEQ_PARTS; i++)
 		append_ms(b, row, r->parts[i]);
-	return row;
 }
 
 /* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
 static void choose(const struct process *p, const struct seq_summary *sum, bool *chosen)
 {
-	size_t n = p->seqs.len, room = PLOT_MAX;
+	size_t n = p->seqs.len, room = n < PLOT_MAX ? n : PLOT_MAX;
 
-	if (n > PLOT_MAX) {
-		for (size_t i = 0; i < sum->n_late && i < PLOT_LATE; i++) {
-			room -= !chosen[sum->late[i].request];
-			chosen[sum->late[i].request] = true;
-		}
-	} else {
-		room = n;
+	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE && n > PLOT_MAX; i++) {
+		room -= !chosen[sum->late[i].request];
+		chosen[sum->late[i].request] = true;
 	}
 	for (size_t i = 0; i < room; i++)
 		chosen[i * n / room] = true;
 }
 
 /* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct seq_summary *sum, const uint32_t *rows)
+static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum,
+	const uint32_t *rows)
 {
 	char sentence[SENTENCE_MAX], key[16];
 	struct seq_late late;
 
 	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE; i++) {
-		const struct seq_late_ref *ref = &sum->late[i];
+		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
 
-		snprintf(key, sizeof(key), "%u", rows[ref->request]);
-		if (json_object_object_get_ex(o, key, NULL) ||
-			!seq_late_find(p, &sum->typicals, &p->seqs.requests[ref->request], ref->kind, &late))
+		snprintf(key, sizeof(key), "%u", rows[sum->late[i].request]);
+		if (json_object_object_get_ex(o, key, NULL) || !seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			continue;
-		json_put_text(b, o, key, seq_words_late(p, &p->seqs.requests[ref->request], &late, sentence));
+		json_put_text(b, o, key, late_sentence(p, r, &late, sentence));
 	}
 }
 
-struct json_object *seq_plot_object(struct json_build *b, const struct process *p, const struct seq_summary *sum)
+void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
 {
-	struct json_object *o, *rows, *text, *parts;
-	uint32_t *places;
-	bool *chosen;
-	uint32_t n = 0;
+	uint32_t *places = calloc(p->seqs.len + 1, sizeof(*places)), n = 0;
+	bool *chosen = calloc(p->seqs.len + 1, sizeof(*chosen));
+	struct json_object *rows, *parts;
 
-	if (!sum->count)
-		return NULL;
-	o = json_new_object(b);
-	rows = json_new_array(b);
-	text = json_new_object(b);
-	parts = json_new_array(b);
-	chosen = calloc(p->seqs.len, sizeof(*chosen));
-	places = calloc(p->seqs.len, sizeof(*places));
-	if (chosen && places) {
-		choose(p, sum, chosen);
-		for (size_t i = 0; i < p->seqs.len; i++) {
-			const struct seq_request *r = &p->seqs.requests[i];
-
-			if (!chosen[i] || !seq_told_apart(r))
-				continue;
-			places[i] = n++;
-			json_append(b, rows, plot_row(b, r, p->seqs.requests[0].at));
-		}
-		put_sentences(b, text, p, sum, places);
-	} else {
-		b->failed = true;
+	b->failed |= !places || !chosen;
+	if (!sum->count || b->failed)
+		goto out;
+	o = json_put_object(b, o, "requests_plot");
+	json_put_u64(b, o, "count", sum->count);
+	parts = json_put_array(b, o, "parts");
+	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+		json_put_text(b, parts, NULL, part_words[i]);
+	rows = json_put_array(b, o, "rows");
+	choose(p, sum, chosen);
+	for (size_t i = 0; i < p->seqs.len; i++) {
+		if (!chosen[i] || !seq_told_apart(&p->seqs.requests[i]))
+			continue;
+		places[i] = n++;
+		append_plot_row(b, rows, &p->seqs.requests[i], p->seqs.requests[0].at);
 	}
+	put_sentences(b, json_put_object(b, o, "text"), p, sum, places);
+out:
 	free(chosen);
 	free(places);
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
-		json_append(b, parts, json_object_new_string(seq_words_part((enum seq_part)i)));
-	json_put_u64(b, o, "count", sum->count);
-	json_put(b, o, "parts", parts);
-	json_put(b, o, "rows", rows);
-	json_put(b, o, "text", text);
-	return o;
 }

@@ -13,13 +13,6 @@
 #define LINE_MAX ((1u << 24) - 1)
 #define ELLIPSIS "..."
 
-/* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
-struct code_frame {
-	char text[CODE_NAME_MAX + 1];
-	uint32_t line;
-	enum code_kind kind;
-};
-
 /* Libraries that are in nobody's own code: what is done in them is done for their callers. */
 static const char *const system_files[] = { "libc", "libpthread", "libm", "libdl", "librt", "ld-linux", "ld-musl",
 	"libstdc++", "libgcc_s", "[vdso]", "vdso", "linux-vdso", "libpython", "python" };
@@ -106,7 +99,7 @@ static void join(struct code_frame *f, const char *name, size_t name_len, const 
 	stpcpy(p + place_len, end);
 }
 
-static void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
+void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 {
 	const char *place = find_place(text, len);
 	size_t place_len = place ? (size_t)(text + len - place) : 0, inner;

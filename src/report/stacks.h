@@ -158,6 +158,14 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 /* Once the steps are sorted: sorts the rows by steps. */
 int stack_times_finish(struct model *m, struct process *p);
 
+/* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
+struct code_frame {
+	char text[CODE_NAME_MAX + 1];
+	uint32_t line;
+	enum code_kind kind;
+};
+void code_frame_parse(const char *text, size_t len, struct code_frame *ret);
+
 /* Who ended the most of what the function waited in a state; NULL: that is not known of any of it. */
 const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function);
 

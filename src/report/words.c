@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "util/names.h"
-#include "util/text.h"
 
 #define NAME_MAX_SHOWN 48
 #define PARTS_SHOWN 4
@@ -109,16 +108,14 @@ static enum nobody who_ran(const struct model *m, uint8_t state, uint32_t by, bo
 static void add_phrase(struct text *t, const char *phrase, int64_t ns)
 {
 	const char *where = strstr(phrase, "%D");
-	char d[DURATION_MAX];
 
-	add(t, "%.*s%s%s", (int)(where - phrase), phrase, words_duration(d, ns), where + 2);
+	add(t, "%.*s%s%s", (int)(where - phrase), phrase, DURATION(ns), where + 2);
 }
 
 const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
 {
-	struct text t = { .buf = buf, .size = PHRASE_MAX };
+	struct text t = text_in(buf, PHRASE_MAX);
 
-	buf[0] = '\0';
 	add_phrase(&t, phrases[state], ns);
 	return buf;
 }
@@ -145,12 +142,11 @@ static const char *by_word(uint8_t state)
 static void add_by(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	bool own = c->n_behind && c->behind[0].pid == p->pid;
-	char d[DURATION_MAX];
 
 	if ((!c->by && !c->by_tid) || !by_word(c->state))
 		return;
 	if (!c->n_behind && c->longest < c->part / 2)
-		add(t, ", at most %s at a time,", words_duration(d, c->longest));
+		add(t, ", at most %s at a time,", DURATION(c->longest));
 	else if (c->state != ST_RUNNABLE)
 		add(t, ",");
 	add(t, " %s", by_word(c->state));
@@ -172,9 +168,7 @@ static void add_culprit(
 static void add_part(struct text *t, const struct model *m, const struct process *p,
 	const struct behind_info *row, bool first)
 {
-	char d[DURATION_MAX];
-
-	add(t, "%s%s ", first ? "" : ", ", words_duration(d, row->ns));
+	add(t, "%s%s ", first ? "" : ", ", DURATION(row->ns));
 	switch (who_ran(m, ST_RUNNABLE, row->by, row->tid != 0)) {
 	case NOBODY_LIMIT:
 		add(t, "held back by a CPU limit (cgroup cpu.max)");
@@ -193,7 +187,6 @@ static void add_parts(
 	struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	int64_t others = c->behind_whole;
-	char d[DURATION_MAX];
 	uint32_t i;
 
 	add(t, c->behind_all ? " (all workers: " : ": ");
@@ -206,7 +199,7 @@ static void add_parts(
 		others -= row->ns;
 	}
 	if (others >= c->behind_whole / BEHIND_LEAST)
-		add(t, ", %s behind others", words_duration(d, others));
+		add(t, ", %s behind others", DURATION(others));
 	if (c->behind_all)
 		add(t, ")");
 }
@@ -272,21 +265,20 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 /* The function that holds most of what the step took longer. second: in the state that comes second. */
 static int add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
-	char d[DURATION_MAX], shown[FUNCTION_MAX];
 	struct code_hot hot;
 	int err;
 
 	err = code_find_hot(m, p, slow, second, &hot);
-	if (err || !hot.function)
+	if (err || !hot.of.function)
 		return err;
-	add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", words_duration(d, hot.ns),
-		words_function(m, hot.function, hot.line, shown));
-	if (hot.caller)
-		add(t, ", called from `%s`", words_function(m, hot.caller, hot.caller_line, shown));
-	if (hot.user)
-		add(t, ", for `%s`", words_function(m, hot.user, hot.user_line, shown));
+	add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", DURATION(hot.ns),
+		FUNCTION(m, hot.of.function, hot.of.line));
+	if (hot.of.caller)
+		add(t, ", called from `%s`", FUNCTION(m, hot.of.caller, hot.of.caller_line));
+	if (hot.of.user)
+		add(t, ", for `%s`", FUNCTION(m, hot.of.user, hot.of.user_line));
 	if (hot.samples)
-		add(t, " (%llu sample%s, usually %.1f)", (unsigned long long)hot.samples, hot.samples == 1 ? "" : "s", hot.usual);
+		add(t, " (%llu sample%s, usually %.1f)", LLU(hot.samples), hot.samples == 1 ? "" : "s", hot.usual);
 	return 0;
 }
 
@@ -301,7 +293,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	const struct step *s, const struct slow_step *slow)
 {
 	const struct cause *c = &slow->cause;
-	char d[DURATION_MAX], shown[NAME_MAX_SHOWN];
+	char shown[NAME_MAX_SHOWN];
 	uint32_t op;
 	int64_t ns;
 	int err;
@@ -314,10 +306,10 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	switch (one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY) {
 	case NOBODY_LIMIT:
 		add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
-			words_duration(d, c->part));
+			DURATION(c->part));
 		break;
 	case NOBODY_IDLE:
-		add(t, "waited %s for a CPU while its own was idle", words_duration(d, c->part));
+		add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
 		break;
 	case SOMEBODY:
 		if (c->state == ST_BARRIER && c->tid) {
@@ -334,7 +326,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 			add_parts(t, m, p, c);
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
-		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));
+		add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
 	err = add_code(t, m, p, slow, false);
 	if (err)
 		return err;
@@ -350,7 +342,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	err = cause_op(p, s, &op, &ns);
 	if (!err && op && ns >= c->part / 10)
 		add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)),
-			words_duration(d, ns));
+			DURATION(ns));
 	return err;
 }
 
@@ -370,32 +362,30 @@ static void add_step(
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
 	char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, slow->step), *s = &loaded;
 	const struct cause *c = &slow->cause;
-	char d[DURATION_MAX], d2[DURATION_MAX];
 	int err;
 
-	buf[0] = '\0';
 	if (slow->gap) {
 		add(&t, "before ");
 		add_step(&t, m, p, s);
 		if (slow->waiting)
-			add(&t, ", no step for %s, for %s of which %u request%s waited", words_duration(d, s->gap),
-				words_duration(d2, c->excess), slow->waiting, slow->waiting == 1 ? "" : "s");
+			add(&t, ", no step for %s, for %s of which %u request%s waited", DURATION(s->gap),
+				DURATION(c->excess), slow->waiting, slow->waiting == 1 ? "" : "s");
 		else
-			add(&t, ", %s instead of %s outside of the engine's steps", words_duration(d, s->gap),
-				words_duration(d2, c->typical));
+			add(&t, ", %s instead of %s outside of the engine's steps", DURATION(s->gap),
+				DURATION(c->typical));
 		if (slow->call) {
-			add(&t, ", %s of it in ", words_duration(d, slow->call_ns));
+			add(&t, ", %s of it in ", DURATION(slow->call_ns));
 			add_name(&t, m, slow->call);
 		}
 		return 0;
 	}
 	add_step(&t, m, p, s);
-	add(&t, ", %s", words_duration(d, s->total));
+	add(&t, ", %s", DURATION(s->total));
 	if (c->compared)
-		add(&t, " instead of %s", words_duration(d2, c->typical));
+		add(&t, " instead of %s", DURATION(c->typical));
 	add(&t, ": ");
 	err = add_cause(&t, m, p, s, slow);
 	if (s->lost)
@@ -406,9 +396,8 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 const char *words_cause(
 	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	struct text t = text_in(buf, SENTENCE_MAX);
 
-	buf[0] = '\0';
 	add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
 	if (cause->crowded) {
 		add(&t, "waited for a CPU behind one another: more threads than allowed CPUs");
@@ -439,14 +428,12 @@ const char *words_cause(
 int words_open(const struct model *m, const struct process *p, const struct slow_step *open,
 	char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, open->step), *s = &loaded;
-	char d[DURATION_MAX];
 	int err = 0;
 
-	buf[0] = '\0';
 	add_step(&t, m, p, s);
-	add(&t, " had not ended after %s", words_duration(d, s->total));
+	add(&t, " had not ended after %s", DURATION(s->total));
 	if (open->cause.where != WHERE_NONE) {
 		add(&t, ": ");
 		err = add_cause(&t, m, p, s, open);
@@ -458,24 +445,20 @@ int words_open(const struct model *m, const struct process *p, const struct slow
 
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
-	char d[DURATION_MAX];
+	struct text t = text_in(buf, SENTENCE_MAX);
 
-	buf[0] = '\0';
 	add(&t, "%u %s threads share %u allowed CPU%s: they waited %s for it behind one another, "
 		"%.1f %% of the time of all threads in steps",
 		c->threads, c->spin ? "spinning" : "busy", c->cpus, c->cpus == 1 ? "" : "s",
-		words_duration(d, c->waited), 100 * (double)c->waited / (double)c->total);
+		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }
 
 const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
 {
-	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct crowd *c = &sum->limited;
-	char d[DURATION_MAX];
 
-	buf[0] = '\0';
 	if (c->threads == 1)
 		add(&t, "1 thread has ");
 	else
@@ -485,6 +468,6 @@ const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
 	else
 		add(&t, "a limit of CPU time");
 	add(&t, " (cgroup cpu.max): held back for %s, %.1f %% of the time of all threads in steps",
-		words_duration(d, c->waited), 100 * (double)c->waited / (double)c->total);
+		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }

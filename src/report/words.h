@@ -8,12 +8,22 @@
 #include <stdio.h>
 
 #include "report/summary.h"
+#include "util/text.h"
 
 #define DURATION_MAX 32
 #define SENTENCE_MAX 512
 
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
+
+/* The same in a buffer of the block that it is in. */
+#define DURATION(ns) words_duration((char[DURATION_MAX]){ 0 }, ns)
+
+/* A name of a model, printable and cut, in a buffer of the block; "" for 0. */
+#define NAME(m, name) text_printable((char[64]){ 0 }, 64, model_text(m, name))
+
+/* For %llu. */
+#define LLU(v) ((unsigned long long)(v))
 
 /* "0.509", "41.2", "10412": three digits, or all of a large number. */
 const char *words_rate(char buf[DURATION_MAX], double per_s);
@@ -46,6 +56,7 @@ const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX]);
 /* "sched.schedule (scheduler.py:212)", printable; a long name is cut. Returns buf. */
 #define FUNCTION_MAX 112
 const char *words_function(const struct model *m, uint32_t function, uint32_t line, char buf[FUNCTION_MAX]);
+#define FUNCTION(m, function, line) words_function(m, function, line, (char[FUNCTION_MAX]){ 0 })
 
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(
@@ -58,6 +69,12 @@ struct text {
 	char *buf;
 	size_t size, len;
 };
+
+static inline struct text text_in(char *buf, size_t size)
+{
+	*buf = '\0';
+	return (struct text){ .buf = buf, .size = size };
+}
 
 static inline void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *fmt, ...)
 {
