@@ -259,15 +259,6 @@ const char *seq_part_name(enum seq_part part);
 
 void seqs_free(struct seqs *s);
 
-/* Reads a line of request_prof. *ret_bad: the key with an impossible value; NULL: the request, or the exchange on a socket,
- * or both, was added. Returns 0 or -ENOMEM. */
-int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
-	const char **ret_bad);
-
-/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
- * or -ENOMEM. */
-int seq_read_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
-
 /* The place of a recording on the time axis of a process. */
 struct recording_place {
 	uint32_t recording;

@@ -10,6 +10,7 @@
 #include "read/profile.h"
 #include "report/read.h"
 #include "sink/left_out.h"
+#include "sink/profile_keys.h"
 #include "util/text.h"
 
 struct profile_reader {
@@ -34,7 +35,7 @@ struct profile_reader {
 #define LINE_BAD(r, fmt, ...) \
 	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->line, ##__VA_ARGS__)
 
-/* How to read a key of a step's shape. */
+/* How to read a key. */
 enum key_type {
 	KEY_U32,
 	KEY_U64,
@@ -44,12 +45,13 @@ enum key_type {
 	KEY_STATE,
 	KEY_TRUE,
 	KEY_PARTS,
+	KEY_FLAG, /* of a request */
 };
 
 struct key {
 	const char *name;
 	enum key_type type;
-	size_t offset;
+	size_t at; /* offset of the member, or the flag */
 };
 
 #define STEP_KEY(key, type, member)                            \
@@ -97,20 +99,21 @@ static const struct key step_keys[] = {
 	STEP_KEY("began_before", TRUE, began_before),
 	STEP_KEY("unfinished", TRUE, unfinished),
 };
-#define N_STEP_KEYS (sizeof(step_keys) / sizeof(step_keys[0]))
 
-static const struct key *key_find(const char *name, unsigned int *hint)
+/* hint: where the key is likely to be, initially 0. */
+static const struct key *key_find(const struct key *keys, size_t n, const char *name, unsigned int *hint)
 {
-	for (unsigned int i = 0; i < N_STEP_KEYS; i++) {
-		unsigned int k = (*hint + i) % N_STEP_KEYS;
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned int k = (*hint + i) % (unsigned int)n;
 
-		if (!strcmp(name, step_keys[k].name)) {
+		if (!strcmp(name, keys[k].name)) {
 			*hint = k + 1;
-			return &step_keys[k];
+			return &keys[k];
 		}
 	}
 	return NULL;
 }
+#define KEY_FIND(keys, name, hint) key_find(keys, sizeof(keys) / sizeof((keys)[0]), name, hint)
 
 /* "barriers,operators"; names that this version does not know are ignored. */
 static uint32_t read_parts(const char *text)
@@ -130,10 +133,9 @@ static uint32_t read_parts(const char *text)
 }
 
 /* Returns 0, -EINVAL if the value is not valid for the key, -ENOMEM. */
-static int key_read(
-	struct model *m, const struct key *key, const struct json_node *value, void *object)
+static int key_read(struct model *m, const struct key *key, const struct json_node *value, void *object)
 {
-	void *member = (char *)object + key->offset;
+	void *member = (char *)object + key->at;
 	unsigned int hint = 0;
 	const char *text;
 	int state;
@@ -164,6 +166,10 @@ static int key_read(
 	case KEY_TRUE:
 		*(bool *)member = node_is(value, JSON_TRUE);
 		return 0;
+	case KEY_FLAG:
+		if (node_is(value, JSON_TRUE))
+			((struct seq_request *)object)->flags |= (uint16_t)key->at;
+		return 0;
 	}
 	return 0;
 }
@@ -181,52 +187,37 @@ static const struct key behind_keys[] = {
 };
 
 /* Looks up "behind1_us", "workers_behind2_by" and the like among the keys that are read. */
-static const struct key *behind_find(
-	const char *name, struct behind_rows *rows, struct behind_info **ret_row)
+static const struct key *behind_find(const char *name, struct behind_rows *rows, void **ret_row)
 {
 	bool workers = !strncmp(name, "workers_", 8);
+	unsigned int hint = 0;
 	uint32_t n;
 
 	name = profile_key_numbered(workers ? name + 8 : name, "behind", &n);
 	if (!name || n - 1 >= BEHIND_MAX)
 		return NULL;
 	*ret_row = workers ? &rows->workers[n - 1] : &rows->own[n - 1];
-	for (size_t i = 0; i < sizeof(behind_keys) / sizeof(behind_keys[0]); i++) {
-		if (!strcmp(name, behind_keys[i].name))
-			return &behind_keys[i];
-	}
-	return NULL;
+	return KEY_FIND(behind_keys, name, &hint);
 }
 
 /* Returns 0, -EINVAL after reporting why, -ENOMEM. */
-static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step,
-	struct behind_rows *rows)
+static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step, struct behind_rows *rows)
 {
-	struct behind_info *row;
-	const struct key *key;
-	int err;
+	int err = 0;
 
 	json_for_each (value, shape) {
-		const char *name = value->key;
+		void *row = NULL;
+		const struct key *key = behind_find(value->key, rows, &row);
 
-		key = behind_find(name, rows, &row);
-		if (key) {
-			err = key_read(r->m, key, value, row);
-			if (err == -EINVAL)
-				LINE_BAD(r, "shape.%s is not %s", name,
-					key->type == KEY_NAME ? "a string" : "a number >= 0");
-			if (err)
-				return err;
-			continue;
+		if (!key) {
+			row = step;
+			key = KEY_FIND(step_keys, value->key, &r->shape_hint);
 		}
-		key = key_find(name, &r->shape_hint);
-		if (!key)
-			continue;
-		err = key_read(r->m, key, value, step);
+		if (key)
+			err = key_read(r->m, key, value, row);
 		if (err == -EINVAL)
-			LINE_BAD(r, "shape.%s is not %s", key->name,
-				key->type == KEY_U32 || key->type == KEY_US ? "a number >= 0"
-									    : "a string");
+			LINE_BAD(r, "shape.%s is not %s", value->key,
+				key->type == KEY_U32 || key->type == KEY_US ? "a number >= 0" : "a string");
 		if (err)
 			return err;
 	}
@@ -307,8 +298,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
-static int read_step(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_step(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
@@ -392,8 +382,7 @@ static int read_tally(struct profile_reader *r, struct tally *tally, const struc
 	return 0;
 }
 
-static int read_ops(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_ops(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	uint32_t number;
 	size_t n;
@@ -405,8 +394,7 @@ static int read_ops(struct profile_reader *r, struct process *p, const struct js
 	return process_add_ops(p, r->recording, number, r->ops, n);
 }
 
-static int read_syscalls(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_syscalls(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	size_t n;
 
@@ -414,8 +402,7 @@ static int read_syscalls(struct profile_reader *r, struct process *p, const stru
 }
 
 /* sample_prof and graph_prof: one call. */
-static int read_call(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_call(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	struct call call = { .recording = r->recording };
 
@@ -435,22 +422,297 @@ static void recording_of_other(struct profile_reader *r)
 	r->n_steps = 0;
 }
 
-static int read_request(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
-{
-	char printable[64];
-	const char *bad;
-	int err;
+/* ---- requests ---- */
 
-	recording_of_other(r);
-	err = seq_read(&p->seqs, shape, stages, r->recording, &bad);
-	if (!err && bad)
-		LINE_BAD(r, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
-	return err;
+#define REQUEST_KEY(key, type, member)                                \
+	{                                                             \
+		key, KEY_##type, offsetof(struct seq_request, member) \
+	}
+
+static const struct key request_keys[] = {
+	REQUEST_KEY("number", U32, number),
+	REQUEST_KEY("context", U64, context),
+	REQUEST_KEY("sequence", U32, sequence),
+	REQUEST_KEY("ts_us", US, ts),
+	REQUEST_KEY("prompt_tokens", U32, prompt_tokens),
+	REQUEST_KEY("cached_tokens", U32, cached_tokens),
+	REQUEST_KEY("output_tokens", U32, output_tokens),
+	REQUEST_KEY("steps", U32, steps),
+	REQUEST_KEY("steps_shared", U32, steps_shared),
+	REQUEST_KEY("chunks", U32, chunks),
+	{ "mixed", KEY_FLAG, SEQ_MIXED },
+	{ "began_before", KEY_FLAG, SEQ_BEGAN_BEFORE },
+	{ "unfinished", KEY_FLAG, SEQ_UNFINISHED },
+	{ "end_not_seen", KEY_FLAG, SEQ_END_NOT_SEEN },
+	{ "lost_steps", KEY_FLAG, SEQ_LOST },
+	{ "cancelled", KEY_FLAG, SEQ_CANCELLED },
+	{ "joined", KEY_FLAG, SEQ_JOINED },
+	REQUEST_KEY("waited_others_us", US, waited_others),
+	REQUEST_KEY("write_blocked_us", US, write_blocked),
+};
+
+static const struct key request_stages[] = {
+	REQUEST_KEY("total", US, total),
+	REQUEST_KEY("queued", US, parts[SEQ_QUEUED]),
+	REQUEST_KEY("own_prefill", US, parts[SEQ_OWN_PREFILL]),
+	REQUEST_KEY("own_decode", US, parts[SEQ_OWN_DECODE]),
+	REQUEST_KEY("others", US, parts[SEQ_OTHERS]),
+	REQUEST_KEY("between", US, parts[SEQ_BETWEEN]),
+	REQUEST_KEY("ttft", US, ttft),
+	REQUEST_KEY("ttft_others", US, first_others),
+	REQUEST_KEY("ttft_between", US, first_between),
+	REQUEST_KEY("ttft_client", US, ttft_client),
+	REQUEST_KEY("answered", US, answered),
+	REQUEST_KEY("tpot_mean", US, tpot),
+	REQUEST_KEY("tpot_max", US, tpot_max),
+};
+
+/* Of a trace, where they stand beside those of the shape. */
+static const struct key slice_keys[] = {
+	REQUEST_KEY("ttft_us", US, ttft),
+	REQUEST_KEY("own_prefill_us", US, parts[SEQ_OWN_PREFILL]),
+	REQUEST_KEY("own_decode_us", US, parts[SEQ_OWN_DECODE]),
+	REQUEST_KEY("others_us", US, parts[SEQ_OTHERS]),
+	REQUEST_KEY("between_us", US, parts[SEQ_BETWEEN]),
+	REQUEST_KEY("queued_us", US, parts[SEQ_QUEUED]),
+	REQUEST_KEY("ttft_others_us", US, first_others),
+	REQUEST_KEY("ttft_between_us", US, first_between),
+};
+
+static const struct key wait_keys[] = {
+	{ "_for", KEY_U32, offsetof(struct seq_wait, number) },
+	{ "_sequence", KEY_U32, offsetof(struct seq_wait, sequence) },
+	{ "_us", KEY_US, offsetof(struct seq_wait, ns) },
+	{ "_ttft_us", KEY_US, offsetof(struct seq_wait, first) },
+};
+
+/* Looks up "waited1_for" and the like. */
+static const struct key *wait_find(const char *name, struct seq_wait *waits, void **ret_wait, unsigned int *hint)
+{
+	unsigned int n;
+
+	if (strncmp(name, "waited", 6))
+		return NULL;
+	n = (unsigned int)(unsigned char)name[6] - '1';
+	if (n >= SEQ_WAITS_MAX)
+		return NULL;
+	*ret_wait = &waits[n];
+	return KEY_FIND(wait_keys, name + 7, hint);
 }
 
-static int read_stack(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+/* Returns the key with an impossible value; NULL: there is none. */
+static const char *request_shape(const struct json_node *shape, struct seq_request *r, struct seq_wait *waits)
+{
+	unsigned int hint = 0, wait_hint = 0;
+
+	json_for_each (value, shape) {
+		void *object = r;
+		const struct key *key = wait_find(value->key, waits, &object, &wait_hint);
+
+		if (!key) {
+			object = r;
+			key = KEY_FIND(request_keys, value->key, &hint);
+		}
+		if (key && key_read(NULL, key, value, object))
+			return value->key;
+	}
+	return NULL;
+}
+
+/* "own_prefill_cpu": a part, by the state of the calling thread. */
+static bool state_find(const char *name, unsigned int *hint, struct seq_state *ret_state)
+{
+	for (unsigned int part = 0; part < SEQ_PARTS; part++) {
+		size_t len = strlen(seq_part_name(part));
+		int state;
+
+		if (strncmp(name, seq_part_name(part), len) || name[len] != '_')
+			continue;
+		state = read_state(name + len + 1, hint);
+		ret_state->part = (uint8_t)part;
+		ret_state->state = state < 0 ? STATE_OTHER : (uint8_t)state;
+		return true;
+	}
+	return false;
+}
+
+/* *ret_bad: the key with an impossible value, or the one that is missing. 0 or -ENOMEM. */
+static int request_stages_read(struct seqs *s, const struct json_node *stages, struct seq_request *r, const char **ret_bad)
+{
+	unsigned int state_hint = 0, hint = 0;
+	struct seq_state state;
+	const struct key *key;
+
+	json_for_each (value, stages) {
+		if (state_find(value->key, &state_hint, &state)) {
+			if (!read_us(value, &state.ns))
+				*ret_bad = value->key;
+			else if (state.ns && r->n_states < SEQ_PARTS * STATES && list_add(s->states, s->n_states, s->states_size, state))
+				return -ENOMEM;
+			r->n_states = (uint16_t)(s->n_states - r->first_state);
+		} else {
+			key = KEY_FIND(request_stages, value->key, &hint);
+			if (key && key_read(NULL, key, value, r))
+				*ret_bad = value->key;
+		}
+		if (*ret_bad)
+			return 0;
+	}
+	if (r->total < 0)
+		*ret_bad = "total";
+	return 0;
+}
+
+/* Determines what can be relied on in the line. */
+static void check_request(struct seq_request *r, const struct seq_wait *waits)
+{
+	int64_t sum = 0, waited = r->waited_others, first;
+
+	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+		sum = ns_add(sum, r->parts[i]);
+	for (unsigned int i = 0; i < SEQ_WAITS_MAX && waits[i].ns > 0; i++)
+		waited = ns_add(waited, waits[i].ns);
+	if (sum == r->total && waited <= r->parts[SEQ_OTHERS] && !(r->flags & SEQ_OF_STEPS))
+		r->flags |= SEQ_PARTED;
+	else
+		memset(r->parts, 0, sizeof(r->parts));
+	if (r->ttft > r->total)
+		r->ttft = -1;
+	/* nothing came after its first token */
+	if (r->first_others < 0 && r->ttft >= 0 && r->ttft + r->parts[SEQ_QUEUED] == r->total) {
+		r->first_others = r->parts[SEQ_OTHERS];
+		r->first_between = r->parts[SEQ_BETWEEN];
+	}
+	if (r->first_others > r->parts[SEQ_OTHERS] || r->first_between > r->parts[SEQ_BETWEEN])
+		r->first_others = -1;
+	first = ns_add(r->parts[SEQ_OWN_PREFILL], ns_add(r->first_others, r->first_between));
+	if (r->first_others < 0 || r->first_between < 0 || first != r->ttft || !(r->flags & SEQ_PARTED))
+		r->first_others = r->first_between = -1;
+	if (r->flags & (SEQ_LOST | SEQ_MIXED))
+		r->ttft = r->tpot = -1;
+	if (r->flags & SEQ_BEGAN_BEFORE)
+		r->ttft = -1;
+	/* its last step gave its last token */
+	if (r->tpot < 0 && r->ttft >= 0 && r->output_tokens > 1 && !(r->flags & SEQ_UNFINISHED))
+		r->tpot = (r->total - r->ttft - r->parts[SEQ_QUEUED]) / (r->output_tokens - 1);
+}
+
+static struct seq_request new_request(uint32_t recording, struct seq_wait *waits)
+{
+	for (unsigned int i = 0; i < SEQ_WAITS_MAX; i++)
+		waits[i] = (struct seq_wait){ .first = -1, .sequence = SEQ_UNKNOWN };
+	return (struct seq_request){
+		.total = -1,
+		.ttft = -1,
+		.ttft_client = -1,
+		.answered = -1,
+		.tpot = -1,
+		.first_others = -1,
+		.first_between = -1,
+		.recording = recording,
+	};
+}
+
+static int add_request(struct seqs *s, struct seq_request *r, const struct seq_wait *waits)
+{
+	check_request(r, waits);
+	r->first_wait = (uint32_t)s->n_waits;
+	for (; r->n_waits < SEQ_WAITS_MAX && waits[r->n_waits].ns > 0; r->n_waits++) {
+		struct seq_wait wait = waits[r->n_waits];
+
+		if (wait.first > wait.ns)
+			wait.first = -1;
+		if (list_add(s->waits, s->n_waits, s->waits_size, wait))
+			return -ENOMEM;
+	}
+	s->in_batches += !(r->flags & SEQ_OF_STEPS);
+	return list_add(s->requests, s->len, s->size, *r);
+}
+
+/* socket: the line is about nothing else. */
+static int add_exchange(struct seqs *s, const struct seq_request *r, const struct json_node *shape, bool socket)
+{
+	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
+
+	if (why && !strcmp(why, PROFILE_JOINED_NONE)) {
+		s->unrelated++;
+		return 0;
+	}
+	if (array_reserve(&s->exchanges, s->n_exchanges + 1, &s->exchanges_size, sizeof(*s->exchanges)))
+		return -ENOMEM;
+	s->joined += !socket;
+	s->exchanges[s->n_exchanges++] = (struct seq_exchange){
+		.ts = r->ts,
+		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
+		.first = socket ? r->ttft : r->ttft_client,
+		.tpot = r->tpot,
+		.recording = r->recording,
+		.outputs = socket ? r->chunks : r->output_tokens,
+		.cut = r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN),
+	};
+	return 0;
+}
+
+/* A line of request_prof: the request, or the exchange on a socket, or both. */
+static int read_request(struct profile_reader *reader, struct process *p, const struct json_node *shape, const struct json_node *stages)
+{
+	const char *kind = node_string(node_get(shape, "source_kind")), *bad;
+	bool socket = kind && !strcmp(kind, "socket");
+	struct seq_wait waits[SEQ_WAITS_MAX];
+	struct seqs *s = &p->seqs;
+	struct seq_request r;
+	char printable[64];
+	int err = 0;
+
+	recording_of_other(reader);
+	r = new_request(reader->recording, waits);
+	r.first_state = (uint32_t)s->n_states;
+	if (!kind || strcmp(kind, "sequence"))
+		r.flags = SEQ_OF_STEPS;
+	bad = request_shape(shape, &r, waits);
+	if (!bad)
+		err = request_stages_read(s, stages, &r, &bad);
+	if (bad)
+		LINE_BAD(reader, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
+	if (err || bad || socket)
+		s->n_states = r.first_state;
+	if (err || bad)
+		return err;
+	if (socket)
+		return add_exchange(s, &r, shape, true);
+	/* a wait of which the profile says nothing else was not before the first token */
+	for (size_t i = 0; i < SEQ_WAITS_MAX && r.first_others >= 0; i++) {
+		if (waits[i].first < 0)
+			waits[i].first = 0;
+	}
+	return add_request(s, &r, waits) ?: r.flags & SEQ_JOINED ? add_exchange(s, &r, shape, false) : 0;
+}
+
+int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
+{
+	struct seq_wait waits[SEQ_WAITS_MAX];
+	struct seq_request r = new_request(recording, waits);
+	const struct key *key;
+	unsigned int hint = 0;
+
+	if (request_shape(args, &r, waits))
+		return 0;
+	json_for_each (value, args) {
+		key = KEY_FIND(slice_keys, value->key, &hint);
+		if (key && key_read(NULL, key, value, &r))
+			return 0;
+	}
+	if (!r.number)
+		return 0;
+	/* the slice begins where the queue ends */
+	r.ts = ts > r.parts[SEQ_QUEUED] ? ts - r.parts[SEQ_QUEUED] : 0;
+	r.total = ns_add(dur, r.parts[SEQ_QUEUED]);
+	return add_request(s, &r, waits);
+}
+
+/* ---- lines of other events ---- */
+
+static int read_stack(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	const char *why;
 	int err;
@@ -462,8 +724,7 @@ static int read_stack(struct profile_reader *r, struct process *p, const struct 
 	return err;
 }
 
-static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	unsigned int hint = 0;
 	int64_t ns;
@@ -490,8 +751,7 @@ static int read_sched(struct profile_reader *r, struct process *p, const struct 
 	return 0;
 }
 
-static int read_faults(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_faults(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	int64_t ns;
 
@@ -506,8 +766,7 @@ static int read_faults(struct profile_reader *r, struct process *p, const struct
 	return 0;
 }
 
-static int read_memory(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_memory(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	uint64_t peak = shape_count(shape, "rss_peak_bytes");
 
@@ -522,8 +781,7 @@ static int read_memory(struct profile_reader *r, struct process *p, const struct
 	return 0;
 }
 
-static int read_finding(struct profile_reader *r, struct process *p, const struct json_node *shape,
-	const struct json_node *stages)
+static int read_finding(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
 {
 	(void)stages;
 	return model_name(r->m, node_string(node_get(shape, "finding")), &p->finding);

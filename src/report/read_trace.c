@@ -144,7 +144,7 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
 		return 0;
 	return model_process(r->m, pid, r->origin, &p) ?:
-		seq_read_slice(&p->seqs, event->args, ts, dur, r->recording);
+		read_request_slice(&p->seqs, event->args, ts, dur, r->recording);
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)

@@ -827,7 +827,7 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *typicals,
 	return true;
 }
 
-/* ---- Which requests kept the promise of a service. ---- */
+/* ---- which requests kept the promise of a service ---- */
 
 static int parse_one(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
 {
@@ -958,4 +958,99 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 			end = ns_add(e.ts, e.total);
 	}
 	ret->time = ns_add(ret->time, end - start);
+}
+
+/* ---- the requests of the lines of a profile ---- */
+
+const char *seq_part_name(enum seq_part part)
+{
+	static const char *const names[SEQ_PARTS] = {
+		[SEQ_QUEUED] = "queued",
+		[SEQ_OWN_PREFILL] = "own_prefill",
+		[SEQ_OWN_DECODE] = "own_decode",
+		[SEQ_OTHERS] = "others",
+		[SEQ_BETWEEN] = "between",
+	};
+
+	return names[part];
+}
+
+void seqs_free(struct seqs *s)
+{
+	free(s->requests);
+	free(s->states);
+	free(s->waits);
+	free(s->exchanges);
+	idmap_free(&s->by_number);
+	memset(s, 0, sizeof(*s));
+}
+
+static int compare_requests(const void *a, const void *b)
+{
+	const struct seq_request *x = a, *y = b;
+
+	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
+}
+
+static uint64_t number_key(uint32_t recording, uint32_t number)
+{
+	return (uint64_t)recording << 32 | number;
+}
+
+/* The lines of a recording are adjacent. */
+static void place_requests(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
+{
+	int64_t offset = 0;
+
+	for (size_t i = 0; i < s->len; i++) {
+		struct seq_request *r = &s->requests[i];
+
+		if (!i || r->recording != s->requests[i - 1].recording) {
+			size_t k = 0;
+
+			while (k < n_places && places[k].recording != r->recording)
+				k++;
+			offset = k < n_places ? places[k].offset : end;
+		}
+		r->at = ns_add(r->ts, offset);
+		if (ns_add(r->at, r->total) > end)
+			end = ns_add(r->at, r->total);
+	}
+}
+
+/* A trace does not say in which sequences the requests were that others waited for. */
+static void find_sequences(struct seqs *s)
+{
+	for (size_t i = 0; i < s->len; i++) {
+		const struct seq_request *r = &s->requests[i], *other;
+
+		for (unsigned int k = 0; k < r->n_waits; k++) {
+			struct seq_wait *wait = &s->waits[r->first_wait + k];
+
+			other = wait->sequence == SEQ_UNKNOWN ? seq_find(s, r->recording, wait->number) : NULL;
+			if (other)
+				wait->sequence = other->sequence;
+		}
+	}
+}
+
+int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
+{
+	place_requests(s, places, n_places, end);
+	list_sort(s->requests, s->len, compare_requests);
+	for (size_t i = 0; i < s->len; i++) {
+		const struct seq_request *r = &s->requests[i];
+
+		if (r->number && idmap_set(&s->by_number, number_key(r->recording, r->number), (uint32_t)i))
+			return -ENOMEM;
+	}
+	find_sequences(s);
+	return 0;
+}
+
+const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number)
+{
+	uint32_t i;
+
+	return idmap_get(&s->by_number, number_key(recording, number), &i) ? &s->requests[i] : NULL;
 }

@@ -31,15 +31,15 @@ static const char *const part_words[SEQ_PARTS] = {
 static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number, const struct seq_request *r)
 {
 	if (p->recordings > 1)
-		add(t, "recording %u, ", recording + 1);
-	add(t, "request %u", number);
+		text_add(t, "recording %u, ", recording + 1);
+	text_add(t, "request %u", number);
 	if (!r)
 		return;
-	add(t, " (sequence %u", r->sequence);
+	text_add(t, " (sequence %u", r->sequence);
 	/* how long the prompt was that began before the recording is not known */
 	if (!(r->flags & SEQ_BEGAN_BEFORE))
-		add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
-	add(t, ")");
+		text_add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
+	text_add(t, ")");
 }
 
 /* Puts the longest waits within the time of the verdict into ret, longest first. */
@@ -72,15 +72,15 @@ static void add_waits(struct text *t, const struct process *p, const struct seq_
 	for (unsigned int i = 0; i < n; i++) {
 		const struct seq_request *other = seq_find(&p->seqs, r->recording, waits[i].number);
 
-		add(t, "%s%s for request %u", i ? ", " : "", DURATION(waits[i].ns), waits[i].number);
+		text_add(t, "%s%s for request %u", i ? ", " : "", DURATION(waits[i].ns), waits[i].number);
 		if (other && other->prompt_tokens)
-			add(t, " (%u prompt token%s)", other->prompt_tokens, other->prompt_tokens == 1 ? "" : "s");
+			text_add(t, " (%u prompt token%s)", other->prompt_tokens, other->prompt_tokens == 1 ? "" : "s");
 		others -= waits[i].ns;
 	}
 	if (!n)
-		add(t, "%s for other requests", DURATION(ns));
+		text_add(t, "%s for other requests", DURATION(ns));
 	else if (others >= least)
-		add(t, " and %s for others", DURATION(others));
+		text_add(t, " and %s for others", DURATION(others));
 }
 
 static void add_part(struct text *t, const struct process *p, const struct seq_request *r, enum seq_kind kind,
@@ -91,13 +91,13 @@ static void add_part(struct text *t, const struct process *p, const struct seq_r
 	if (part->part == SEQ_OTHERS)
 		add_waits(t, p, r, kind, part->ns);
 	else if (part->part == SEQ_QUEUED || part->part == SEQ_BETWEEN)
-		add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
+		text_add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
 	else
-		add(t, "its own %s took %s", part->part == SEQ_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
+		text_add(t, "its own %s took %s", part->part == SEQ_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
-		add(t, part->part == SEQ_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
+		text_add(t, part->part == SEQ_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
-		add(t, " (the calling thread %s)", words_phrase(phrase, part->state, part->state_ns));
+		text_add(t, " (the calling thread %s)", words_phrase(phrase, part->state, part->state_ns));
 }
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
@@ -113,17 +113,17 @@ static const char *late_sentence(const struct process *p, const struct seq_reque
 	struct text t = text_in(buf, SENTENCE_MAX);
 
 	add_request(&t, p, r->recording, r->number, r);
-	add(&t, late->kind == SEQ_LATE_NONE && r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
+	text_add(&t, late->kind == SEQ_LATE_NONE && r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
 		DURATION(late->value));
 	if (late->compared)
-		add(&t, " instead of %s", DURATION(late->typical));
+		text_add(&t, " instead of %s", DURATION(late->typical));
 	/* half of it at least, as for states */
 	if (late->kind == SEQ_LATE_ANSWER && 2 * late->held >= late->excess)
-		add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", DURATION(late->held));
+		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", DURATION(late->held));
 	if (late->kind == SEQ_LATE_TOKENS)
-		add(&t, " over %u", r->output_tokens - 1);
+		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
-		add(&t, i ? "; " : ": ");
+		text_add(&t, i ? "; " : ": ");
 		add_part(&t, p, r, late->kind, &late->parts[i]);
 	}
 	return buf;
@@ -136,11 +136,11 @@ static const char *culprit_sentence(const struct process *p, const struct seq_cu
 	uint32_t worst = p->seqs.requests[c->worst_of].number;
 
 	add_request(&t, p, c->recording, c->number, seq_find(&p->seqs, c->recording, c->number));
-	add(&t, ": %s, by ", DURATION(c->ns));
+	text_add(&t, ": %s, by ", DURATION(c->ns));
 	if (c->victims > 1)
-		add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
+		text_add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
 	else
-		add(&t, "request %u", worst);
+		text_add(&t, "request %u", worst);
 	return buf;
 }
 
@@ -150,22 +150,22 @@ static const char *slo_sentence(const struct slo_result *r, char buf[SENTENCE_MA
 	struct text t = text_in(buf, SENTENCE_MAX);
 	char d[DURATION_MAX];
 
-	add(&t, "goodput");
+	text_add(&t, "goodput");
 	if (r->judged)
-		add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged, LLU(r->kept), LLU(r->judged));
+		text_add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged, LLU(r->kept), LLU(r->judged));
 	if (r->judged && r->time)
-		add(&t, ", %s per s", words_rate(d, (double)r->kept * 1e9 / (double)r->time));
-	add(&t, r->judged ? ") with" : " not known, with");
+		text_add(&t, ", %s per s", words_rate(d, (double)r->kept * 1e9 / (double)r->time));
+	text_add(&t, r->judged ? ") with" : " not known, with");
 	if (r->slo.ttft)
-		add(&t, " ttft <= %s", DURATION(r->slo.ttft));
+		text_add(&t, " ttft <= %s", DURATION(r->slo.ttft));
 	if (r->slo.tpot)
-		add(&t, "%s tpot <= %s", r->slo.ttft ? "," : "", DURATION(r->slo.tpot));
+		text_add(&t, "%s tpot <= %s", r->slo.ttft ? "," : "", DURATION(r->slo.tpot));
 	if (r->missed_ttft)
-		add(&t, "; %llu missed ttft", LLU(r->missed_ttft));
+		text_add(&t, "; %llu missed ttft", LLU(r->missed_ttft));
 	if (r->missed_tpot)
-		add(&t, "; %llu missed tpot", LLU(r->missed_tpot));
+		text_add(&t, "; %llu missed tpot", LLU(r->missed_tpot));
 	if (r->unknown)
-		add(&t, "; of %llu it is not known", LLU(r->unknown));
+		text_add(&t, "; of %llu it is not known", LLU(r->unknown));
 	return buf;
 }
 

@@ -109,7 +109,7 @@ static void add_phrase(struct text *t, const char *phrase, int64_t ns)
 {
 	const char *where = strstr(phrase, "%D");
 
-	add(t, "%.*s%s%s", (int)(where - phrase), phrase, DURATION(ns), where + 2);
+	text_add(t, "%.*s%s%s", (int)(where - phrase), phrase, DURATION(ns), where + 2);
 }
 
 const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
@@ -124,7 +124,7 @@ static void add_name(struct text *t, const struct model *m, uint32_t name)
 {
 	char shown[NAME_MAX_SHOWN];
 
-	add(t, "`%s`", text_printable(shown, sizeof(shown), model_text(m, name)));
+	text_add(t, "`%s`", text_printable(shown, sizeof(shown), model_text(m, name)));
 }
 
 /* The words before the culprit of a state; NULL: it has none. */
@@ -146,12 +146,12 @@ static void add_by(struct text *t, const struct model *m, const struct process *
 	if ((!c->by && !c->by_tid) || !by_word(c->state))
 		return;
 	if (!c->n_behind && c->longest < c->part / 2)
-		add(t, ", at most %s at a time,", DURATION(c->longest));
+		text_add(t, ", at most %s at a time,", DURATION(c->longest));
 	else if (c->state != ST_RUNNABLE)
-		add(t, ",");
-	add(t, " %s", by_word(c->state));
+		text_add(t, ",");
+	text_add(t, " %s", by_word(c->state));
 	if (c->by_tid)
-		add(t, "%s %u%s", own ? "its own thread" : "pid", c->by_tid, c->by ? " " : "");
+		text_add(t, "%s %u%s", own ? "its own thread" : "pid", c->by_tid, c->by ? " " : "");
 	if (c->by)
 		add_name(t, m, c->by);
 }
@@ -161,23 +161,23 @@ static void add_culprit(
 	struct text *t, const struct model *m, const struct process *p, const struct behind_info *row)
 {
 	if (row->tid)
-		add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
+		text_add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
 	add_name(t, m, row->by);
 }
 
 static void add_part(struct text *t, const struct model *m, const struct process *p,
 	const struct behind_info *row, bool first)
 {
-	add(t, "%s%s ", first ? "" : ", ", DURATION(row->ns));
+	text_add(t, "%s%s ", first ? "" : ", ", DURATION(row->ns));
 	switch (who_ran(m, ST_RUNNABLE, row->by, row->tid != 0)) {
 	case NOBODY_LIMIT:
-		add(t, "held back by a CPU limit (cgroup cpu.max)");
+		text_add(t, "held back by a CPU limit (cgroup cpu.max)");
 		break;
 	case NOBODY_IDLE:
-		add(t, "while it was idle");
+		text_add(t, "while it was idle");
 		break;
 	case SOMEBODY:
-		add(t, "behind ");
+		text_add(t, "behind ");
 		add_culprit(t, m, p, row);
 	}
 }
@@ -189,7 +189,7 @@ static void add_parts(
 	int64_t others = c->behind_whole;
 	uint32_t i;
 
-	add(t, c->behind_all ? " (all workers: " : ": ");
+	text_add(t, c->behind_all ? " (all workers: " : ": ");
 	for (i = 0; i < c->n_behind && i < PARTS_SHOWN; i++) {
 		const struct behind_info *row = &c->behind[i];
 
@@ -199,9 +199,9 @@ static void add_parts(
 		others -= row->ns;
 	}
 	if (others >= c->behind_whole / BEHIND_LEAST)
-		add(t, ", %s behind others", DURATION(others));
+		text_add(t, ", %s behind others", DURATION(others));
 	if (c->behind_all)
-		add(t, ")");
+		text_add(t, ")");
 }
 
 /* Whether it is enough to name one of those that ran meanwhile. */
@@ -216,11 +216,11 @@ static void add_counts(struct text *t, const struct step *s, const struct cause 
 	if (c->where != WHERE_OWN)
 		return;
 	if (c->state == ST_SYSCALL && s->syscalls)
-		add(t, " (%u of them)", s->syscalls);
+		text_add(t, " (%u of them)", s->syscalls);
 	else if (c->state == ST_FAULT && (s->faults_minor || s->faults_major))
-		add(t, " (%u minor, %u major)", s->faults_minor, s->faults_major);
+		text_add(t, " (%u minor, %u major)", s->faults_minor, s->faults_major);
 	else if (c->state == ST_BLOCKED_FAULT && s->faults_major)
-		add(t, " (%u major fault%s)", s->faults_major, s->faults_major == 1 ? "" : "s");
+		text_add(t, " (%u major fault%s)", s->faults_major, s->faults_major == 1 ? "" : "s");
 }
 
 static void add_subject(
@@ -228,18 +228,18 @@ static void add_subject(
 {
 	switch (c->where) {
 	case WHERE_OWN:
-		add(t, "the calling thread ");
+		text_add(t, "the calling thread ");
 		break;
 	case WHERE_STRAGGLER:
 	case WHERE_WORKERS:
 		if (!c->tid) {
-			add(t, "the workers ");
+			text_add(t, "the workers ");
 			break;
 		}
-		add(t, "worker %u ", c->tid);
+		text_add(t, "worker %u ", c->tid);
 		if (s->straggler_comm && c->tid == s->straggler_tid) {
 			add_name(t, m, s->straggler_comm);
-			add(t, " ");
+			text_add(t, " ");
 		}
 		break;
 	case WHERE_NONE:
@@ -271,14 +271,14 @@ static int add_code(struct text *t, const struct model *m, const struct process 
 	err = code_find_hot(m, p, slow, second, &hot);
 	if (err || !hot.of.function)
 		return err;
-	add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", DURATION(hot.ns),
+	text_add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", DURATION(hot.ns),
 		FUNCTION(m, hot.of.function, hot.of.line));
 	if (hot.of.caller)
-		add(t, ", called from `%s`", FUNCTION(m, hot.of.caller, hot.of.caller_line));
+		text_add(t, ", called from `%s`", FUNCTION(m, hot.of.caller, hot.of.caller_line));
 	if (hot.of.user)
-		add(t, ", for `%s`", FUNCTION(m, hot.of.user, hot.of.user_line));
+		text_add(t, ", for `%s`", FUNCTION(m, hot.of.user, hot.of.user_line));
 	if (hot.samples)
-		add(t, " (%llu sample%s, usually %.1f)", LLU(hot.samples), hot.samples == 1 ? "" : "s", hot.usual);
+		text_add(t, " (%llu sample%s, usually %.1f)", LLU(hot.samples), hot.samples == 1 ? "" : "s", hot.usual);
 	return 0;
 }
 
@@ -299,22 +299,22 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	int err;
 
 	if (c->crowded) {
-		add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1,
+		text_add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1,
 			step_spins(s) ? "spinning" : "busy", s->cpus_allowed, s->cpus_allowed == 1 ? "" : "s");
 	}
 	add_subject(t, m, s, c);
 	switch (one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY) {
 	case NOBODY_LIMIT:
-		add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
+		text_add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
 			DURATION(c->part));
 		break;
 	case NOBODY_IDLE:
-		add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
+		text_add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
 		break;
 	case SOMEBODY:
 		if (c->state == ST_BARRIER && c->tid) {
 			add_phrase(t, "waited %D longer at barriers for worker ", c->part);
-			add(t, "%u", c->tid);
+			text_add(t, "%u", c->tid);
 			break;
 		}
 		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state],
@@ -326,12 +326,12 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 			add_parts(t, m, p, c);
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
-		add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
+		text_add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
 	err = add_code(t, m, p, slow, false);
 	if (err)
 		return err;
 	if (c->second != STATE_NONE) {
-		add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
+		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
 		add_phrase(t, phrases[c->second], c->second_part);
 		err = add_code(t, m, p, slow, true);
 		if (err)
@@ -341,7 +341,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		return 0;
 	err = cause_op(p, s, &op, &ns);
 	if (!err && op && ns >= c->part / 10)
-		add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)),
+		text_add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)),
 			DURATION(ns));
 	return err;
 }
@@ -352,10 +352,10 @@ static void add_step(
 	char shown[NAME_MAX_SHOWN];
 
 	if (p->recordings > 1)
-		add(t, "recording %u, ", s->recording + 1);
-	add(t, "step %u", s->number);
+		text_add(t, "recording %u, ", s->recording + 1);
+	text_add(t, "step %u", s->number);
 	if (s->n_tokens > 1)
-		add(t, " (%s of %u tokens)",
+		text_add(t, " (%s of %u tokens)",
 			text_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
 }
 
@@ -368,28 +368,28 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 	int err;
 
 	if (slow->gap) {
-		add(&t, "before ");
+		text_add(&t, "before ");
 		add_step(&t, m, p, s);
 		if (slow->waiting)
-			add(&t, ", no step for %s, for %s of which %u request%s waited", DURATION(s->gap),
+			text_add(&t, ", no step for %s, for %s of which %u request%s waited", DURATION(s->gap),
 				DURATION(c->excess), slow->waiting, slow->waiting == 1 ? "" : "s");
 		else
-			add(&t, ", %s instead of %s outside of the engine's steps", DURATION(s->gap),
+			text_add(&t, ", %s instead of %s outside of the engine's steps", DURATION(s->gap),
 				DURATION(c->typical));
 		if (slow->call) {
-			add(&t, ", %s of it in ", DURATION(slow->call_ns));
+			text_add(&t, ", %s of it in ", DURATION(slow->call_ns));
 			add_name(&t, m, slow->call);
 		}
 		return 0;
 	}
 	add_step(&t, m, p, s);
-	add(&t, ", %s", DURATION(s->total));
+	text_add(&t, ", %s", DURATION(s->total));
 	if (c->compared)
-		add(&t, " instead of %s", DURATION(c->typical));
-	add(&t, ": ");
+		text_add(&t, " instead of %s", DURATION(c->typical));
+	text_add(&t, ": ");
 	err = add_cause(&t, m, p, s, slow);
 	if (s->lost)
-		add(&t, " (%u records lost meanwhile)", s->lost);
+		text_add(&t, " (%u records lost meanwhile)", s->lost);
 	return err;
 }
 
@@ -398,26 +398,26 @@ const char *words_cause(
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 
-	add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
+	text_add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
 	if (cause->crowded) {
-		add(&t, "waited for a CPU behind one another: more threads than allowed CPUs");
+		text_add(&t, "waited for a CPU behind one another: more threads than allowed CPUs");
 		return buf;
 	}
 	if (cause->others) {
-		add(&t, "waited for a CPU behind others");
+		text_add(&t, "waited for a CPU behind others");
 		return buf;
 	}
 	switch (who_ran(m, cause->state, cause->by, cause->by_task)) {
 	case NOBODY_LIMIT:
-		add(&t, "held back by a CPU limit (cgroup cpu.max)");
+		text_add(&t, "held back by a CPU limit (cgroup cpu.max)");
 		break;
 	case NOBODY_IDLE:
-		add(&t, "waited for a CPU while their own was idle");
+		text_add(&t, "waited for a CPU while their own was idle");
 		break;
 	case SOMEBODY:
-		add(&t, "%s", waited[cause->state]);
+		text_add(&t, "%s", waited[cause->state]);
 		if (by_word(cause->state) && cause->by) {
-			add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",",
+			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",",
 				by_word(cause->state));
 			add_name(&t, m, cause->by);
 		}
@@ -433,13 +433,13 @@ int words_open(const struct model *m, const struct process *p, const struct slow
 	int err = 0;
 
 	add_step(&t, m, p, s);
-	add(&t, " had not ended after %s", DURATION(s->total));
+	text_add(&t, " had not ended after %s", DURATION(s->total));
 	if (open->cause.where != WHERE_NONE) {
-		add(&t, ": ");
+		text_add(&t, ": ");
 		err = add_cause(&t, m, p, s, open);
 	}
 	if (s->lost)
-		add(&t, " (%u records lost meanwhile)", s->lost);
+		text_add(&t, " (%u records lost meanwhile)", s->lost);
 	return err;
 }
 
@@ -447,7 +447,7 @@ const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 
-	add(&t, "%u %s threads share %u allowed CPU%s: they waited %s for it behind one another, "
+	text_add(&t, "%u %s threads share %u allowed CPU%s: they waited %s for it behind one another, "
 		"%.1f %% of the time of all threads in steps",
 		c->threads, c->spin ? "spinning" : "busy", c->cpus, c->cpus == 1 ? "" : "s",
 		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
@@ -460,14 +460,14 @@ const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
 	const struct crowd *c = &sum->limited;
 
 	if (c->threads == 1)
-		add(&t, "1 thread has ");
+		text_add(&t, "1 thread has ");
 	else
-		add(&t, "%u%s threads share ", c->threads, c->spin ? " spinning" : "");
+		text_add(&t, "%u%s threads share ", c->threads, c->spin ? " spinning" : "");
 	if (sum->cpu_limit)
-		add(&t, "%.3g CPU%s", (double)sum->cpu_limit / 1000, sum->cpu_limit == 1000 ? "" : "s");
+		text_add(&t, "%.3g CPU%s", (double)sum->cpu_limit / 1000, sum->cpu_limit == 1000 ? "" : "s");
 	else
-		add(&t, "a limit of CPU time");
-	add(&t, " (cgroup cpu.max): held back for %s, %.1f %% of the time of all threads in steps",
+		text_add(&t, "a limit of CPU time");
+	text_add(&t, " (cgroup cpu.max): held back for %s, %.1f %% of the time of all threads in steps",
 		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }

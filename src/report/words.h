@@ -76,7 +76,7 @@ static inline struct text text_in(char *buf, size_t size)
 	return (struct text){ .buf = buf, .size = size };
 }
 
-static inline void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *fmt, ...)
+static inline void __attribute__((format(printf, 2, 3))) text_add(struct text *t, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
