@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The functions in which threads ran and waited: on a terminal, as JSON, and as the trees that the page draws. */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/output.h"

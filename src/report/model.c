@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/model.h"
 
-#include <errno.h>
 #include <json-c/linkhash.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "link/host_clock.h"
@@ -17,8 +15,7 @@
 
 int model_init(struct model *m)
 {
-	memset(m, 0, sizeof(*m));
-	m->names.ids = lh_kchar_table_new(64, NULL);
+	*m = (struct model){ .names.ids = lh_kchar_table_new(64, NULL) };
 	return m->names.ids ? 0 : -ENOMEM;
 }
 
@@ -106,45 +103,25 @@ const char *model_text(const struct model *m, uint32_t id)
 	return id ? m->names.text[id - 1] : "";
 }
 
-/* Hosts that are alike have the same origin. */
-static int origin_on_host(struct model *m, uint32_t *origin)
-{
-	char text[768];
-
-	if (!m->host)
-		return 0;
-	snprintf(text, sizeof(text), "%s\n%s", model_text(m, m->host), model_text(m, *origin));
-	return model_name(m, text, origin);
-}
-
 int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process)
 {
+	uint32_t i = (uint32_t)m->n_processes;
+	char text[768];
 	struct process *p;
-	uint64_t key;
-	uint32_t i;
 
-	if (origin_on_host(m, &origin))
+	/* hosts that are alike have the same origin */
+	snprintf(text, sizeof(text), "%s\n%s", model_text(m, m->host), model_text(m, origin));
+	if ((m->host && model_name(m, text, &origin)) || idmap_number(&m->by_pid, step_key(origin, pid), &i))
 		return -ENOMEM;
-	key = (uint64_t)origin << 32 | pid;
-	if (idmap_get(&m->by_pid, key, &i)) {
-		*ret_process = m->processes[i];
-		return 0;
+	if (i == m->n_processes) {
+		p = calloc(1, sizeof(*p));
+		if (!p || list_add(m->processes, m->n_processes, m->processes_size, p)) {
+			free(p);
+			return -ENOMEM;
+		}
+		*p = (struct process){ .pid = pid, .origin = origin, .host = m->host };
 	}
-	if (array_reserve(
-		    &m->processes, m->n_processes + 1, &m->processes_size, sizeof(*m->processes)))
-		return -ENOMEM;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return -ENOMEM;
-	if (idmap_set(&m->by_pid, key, (uint32_t)m->n_processes)) {
-		free(p);
-		return -ENOMEM;
-	}
-	p->pid = pid;
-	p->origin = origin;
-	p->host = m->host;
-	m->processes[m->n_processes++] = p;
-	*ret_process = p;
+	*ret_process = m->processes[i];
 	return 0;
 }
 
@@ -186,47 +163,32 @@ int process_add_step(struct process *p, const struct step *step)
 int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers)
 {
-	size_t n = n_own + n_workers;
-
-	if (!n)
-		return 0;
-	if (array_reserve(&p->behind, p->n_behind + n, &p->behind_size, sizeof(*p->behind)))
+	if (array_reserve(&p->behind, p->n_behind + n_own + n_workers, &p->behind_size, sizeof(*p->behind)))
 		return -ENOMEM;
-	step->behind = (uint32_t)p->n_behind;
+	step->behind = n_own + n_workers ? (uint32_t)p->n_behind : 0;
 	step->n_behind = (uint8_t)n_own;
 	step->n_workers_behind = (uint8_t)n_workers;
 	memcpy(p->behind + p->n_behind, own, n_own * sizeof(*own));
 	memcpy(p->behind + p->n_behind + n_own, workers, n_workers * sizeof(*workers));
-	p->n_behind += n;
+	p->n_behind += n_own + n_workers;
 	return 0;
 }
 
-static uint64_t number_key(uint32_t recording, uint32_t number)
-{
-	return (uint64_t)recording << 32 | number;
-}
-
-int process_add_ops(
-	struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
+int process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
 {
 	uint32_t at;
 
 	for (; p->n_numbered < p->steps.len; p->n_numbered++) {
-		uint32_t of = (uint32_t)steps_get(&p->steps, p->n_numbered, STEP_RECORDING);
-		uint32_t step = (uint32_t)steps_get(&p->steps, p->n_numbered, STEP_NUMBER);
-
-		if (idmap_set(&p->by_number, number_key(of, step), (uint32_t)p->n_numbered))
+		if (idmap_set(&p->by_number, step_key_at(&p->steps, p->n_numbered), (uint32_t)p->n_numbered))
 			return -ENOMEM;
 	}
-	if (!idmap_get(&p->by_number, number_key(recording, number), &at))
+	if (!idmap_get(&p->by_number, step_key(recording, number), &at))
 		return 0;
-	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)))
-		return -ENOMEM;
 	/* no engine has that many; the search among them is linear */
 	if (n > STEP_OPS_MAX)
 		n = STEP_OPS_MAX;
-	if (steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) ||
-		steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
+	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)) ||
+		steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) || steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
 		return -ENOMEM;
 	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
 	p->n_step_ops += n;
@@ -242,37 +204,23 @@ int model_family(struct model *m, const char *event, const char *source, struct 
 {
 	struct foreign_family f = { 0 };
 	int err = model_name(m, event, &f.event) ?: model_name(m, source, &f.source);
+	size_t i = 0;
 
-	*ret_family = NULL;
-	if (err)
-		return err;
-	for (size_t i = 0; i < m->n_families; i++) {
-		if (m->families[i].event != f.event || m->families[i].source != f.source)
-			continue;
-		*ret_family = &m->families[i];
-		return 0;
-	}
-	if (m->n_families == FAMILIES_MAX)
-		return 0;
-	if (array_reserve(&m->families, m->n_families + 1, &m->families_size, sizeof(*m->families)))
-		return -ENOMEM;
-	m->families[m->n_families] = f;
-	*ret_family = &m->families[m->n_families++];
-	return 0;
+	while (!err && i < m->n_families && (m->families[i].event != f.event || m->families[i].source != f.source))
+		i++;
+	if (!err && i == m->n_families && i < FAMILIES_MAX)
+		err = list_add(m->families, m->n_families, m->families_size, f);
+	*ret_family = !err && i < m->n_families ? &m->families[i] : NULL;
+	return err;
 }
 
 int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count)
 {
-	uint32_t i;
+	uint32_t i = (uint32_t)t->len;
 
-	if (!idmap_get(&t->by_name, name, &i)) {
-		if (array_reserve(&t->rows, t->len + 1, &t->size, sizeof(*t->rows)))
-			return -ENOMEM;
-		i = (uint32_t)t->len;
-		if (idmap_set(&t->by_name, name, i))
-			return -ENOMEM;
-		t->rows[t->len++] = (struct tally_row){ .name = name };
-	}
+	if (idmap_number(&t->by_name, name, &i) ||
+		(i == t->len && list_add(t->rows, t->len, t->size, (struct tally_row){ .name = name })))
+		return -ENOMEM;
 	t->rows[i].ns = ns_add(t->rows[i].ns, ns);
 	t->rows[i].count += count;
 	return 0;
@@ -302,75 +250,51 @@ int times_add(struct times *t, int64_t ns)
 	return list_add(t->ns, t->len, t->size, ns);
 }
 
-struct sort_key {
-	int64_t ts;
-	uint32_t lane, recording, number;
-	uint32_t step;
-};
-
-static struct sort_key sort_key(const struct process *p, size_t i, bool lanes)
+static int compare_steps(const void *a, const void *b, void *arg)
 {
-	return (struct sort_key){
-		.ts = steps_get(&p->steps, i, STEP_TS),
-		.lane = lanes ? (uint32_t)steps_get(&p->steps, i, STEP_LANE) : 0,
-		.recording = (uint32_t)steps_get(&p->steps, i, STEP_RECORDING),
-		.number = (uint32_t)steps_get(&p->steps, i, STEP_NUMBER),
-		.step = (uint32_t)i,
-	};
+	const struct steps *s = arg;
+	size_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+#define COMPARE(column) cmp_int(steps_get(s, x, column), steps_get(s, y, column))
+	return COMPARE(STEP_RECORDING) ?: COMPARE(STEP_TS) ?: COMPARE(STEP_NUMBER) ?: cmp_int(x, y);
 }
 
-static int compare_keys(const void *a, const void *b)
+static int compare_in_lanes(const void *a, const void *b, void *arg)
 {
-	const struct sort_key *x = a, *y = b;
+	const struct steps *s = arg;
+	size_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-	return cmp_int(x->lane, y->lane) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->ts, y->ts) ?:
-		cmp_int(x->number, y->number) ?: cmp_int(x->step, y->step);
-}
-
-static bool steps_sorted(const struct process *p, bool lanes)
-{
-	struct sort_key key, before;
-
-	for (size_t i = 0; i < p->steps.len; i++, before = key) {
-		key = sort_key(p, i, lanes);
-		if (i && compare_keys(&before, &key) > 0)
-			return false;
-	}
-	return true;
+	return COMPARE(STEP_LANE) ?: compare_steps(a, b, arg);
+#undef COMPARE
 }
 
 int process_order(const struct process *p, bool lanes, uint32_t **ret_order)
 {
-	struct sort_key *keys;
-	uint32_t *order;
+	int (*compare)(const void *a, const void *b, void *arg) = lanes ? compare_in_lanes : compare_steps;
+	struct steps *s = (struct steps *)&p->steps;
+	uint32_t *order = calloc(s->len + 1, sizeof(*order));
+	bool sorted = true;
 
-	*ret_order = NULL;
-	if (steps_sorted(p, lanes))
-		return 0;
-	keys = calloc(p->steps.len, sizeof(*keys));
-	order = calloc(p->steps.len, sizeof(*order));
-	if (!keys || !order) {
-		free(keys);
-		free(order);
+	if (!order)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < s->len; i++) {
+		order[i] = i;
+		sorted = sorted && (!i || compare(&order[i - 1], &order[i], s) < 0);
 	}
-	for (size_t i = 0; i < p->steps.len; i++)
-		keys[i] = sort_key(p, i, lanes);
-	list_sort(keys, p->steps.len, compare_keys);
-	for (size_t i = 0; i < p->steps.len; i++)
-		order[i] = keys[i].step;
-	free(keys);
-	*ret_order = order;
+	if (!sorted)
+		qsort_r(order, s->len, sizeof(*order), compare, s);
+	else
+		free(order);
+	*ret_order = sorted ? NULL : order;
 	return 0;
 }
 
 static int sort_steps(struct process *p)
 {
-	uint32_t *order;
-	int err;
+	uint32_t *order = NULL;
+	int err = process_order(p, true, &order);
 
-	err = process_order(p, true, &order);
-	if (!err && order)
+	if (order)
 		err = steps_reorder(&p->steps, order);
 	free(order);
 	return err;
@@ -398,22 +322,16 @@ static bool steps_overlap(const struct process *p)
 static int find_lanes(struct process *p)
 {
 	struct idmap contexts = { 0 };
-	uint32_t lane = 0, n = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < p->steps.len && !err; i++) {
-		uint64_t context = (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT);
+		uint32_t lane = (uint32_t)contexts.len;
 
-		if (!idmap_get(&contexts, context, &lane)) {
-			lane = n++;
-			err = idmap_set(&contexts, context, lane);
-		}
-		if (!err)
-			err = steps_set(&p->steps, i, STEP_LANE, lane);
+		err = idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), &lane) ?:
+			steps_set(&p->steps, i, STEP_LANE, lane);
 	}
 	idmap_free(&contexts);
-	if (!err)
-		err = sort_steps(p);
+	err = err ?: sort_steps(p);
 	if (err || !steps_overlap(p))
 		return err;
 	for (size_t i = 0; i < p->steps.len && !err; i++)
@@ -421,19 +339,16 @@ static int find_lanes(struct process *p)
 	return err ?: sort_steps(p);
 }
 
-struct places {
-	struct recording_place *rows;
-	size_t len, size;
-	int64_t end; /* of the last step */
-};
-
 /* The clock of each recording starts at 0: one that would begin before the end of the previous one
- * is moved to that end. The steps are in the order of recordings. */
-static int join_recordings(struct process *p, struct places *places)
+ * is moved to that end. The steps are in the order of recordings. Moves the requests to this axis, too. */
+static int join_recordings(struct process *p)
 {
 	int64_t end = 0, offset = 0, start = 0, recording = -1;
+	struct recording_place *places = NULL;
+	size_t n = 0, size = 0;
+	int err = 0;
 
-	for (size_t i = 0; i < p->steps.len; i++) {
+	for (size_t i = 0; i < p->steps.len && !err; i++) {
 		int64_t ts = steps_get(&p->steps, i, STEP_TS), of = steps_get(&p->steps, i, STEP_RECORDING);
 
 		if (of != recording) {
@@ -441,27 +356,15 @@ static int join_recordings(struct process *p, struct places *places)
 			p->wall = ns_add(p->wall, end - start);
 			offset = p->recordings++ && ts < end ? end - ts : 0;
 			start = end = ns_add(ts, offset);
-			if (list_add(places->rows, places->len, places->size, (struct recording_place){ .recording = (uint32_t)of, .offset = offset }))
-				return -ENOMEM;
+			err = list_add(places, n, size, (struct recording_place){ .recording = (uint32_t)of, .offset = offset });
 		}
-		if (steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset)))
-			return -ENOMEM;
-		if (steps_end(&p->steps, i) > end)
+		err = err ?: steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset));
+		if (!err && steps_end(&p->steps, i) > end)
 			end = steps_end(&p->steps, i);
 	}
 	p->wall = ns_add(p->wall, end - start);
-	places->end = end;
-	return 0;
-}
-
-/* Moves the requests to the time axis of the steps. */
-static int join_requests(struct process *p)
-{
-	struct places places = { 0 };
-	int err;
-
-	err = join_recordings(p, &places) ?: seq_finish(&p->seqs, places.rows, places.len, places.end);
-	free(places.rows);
+	err = err ?: seq_finish(&p->seqs, places, n, end);
+	free(places);
 	return err;
 }
 
@@ -483,11 +386,12 @@ static int compare_calls(const void *a, const void *b)
 	return cmp_int(x->recording, y->recording) ?: cmp_int(x->ts, y->ts) ?: cmp_int(y->ns, x->ns);
 }
 
-/* Processes without steps and requests, such as a program that only starts the engine, come last. */
-static void order_processes(struct model *m)
+int model_finish(struct model *m)
 {
 	size_t n = 0;
+	int err = 0;
 
+	/* processes without steps and requests, such as a program that only starts the engine, come last */
 	for (size_t i = 0; i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
@@ -497,18 +401,10 @@ static void order_processes(struct model *m)
 		m->processes[n++] = p;
 	}
 	idmap_free(&m->by_pid);
-}
-
-int model_finish(struct model *m)
-{
-	int err = 0;
-
-	order_processes(m);
-
 	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		err = sort_steps(p) ?: join_requests(p) ?: find_lanes(p) ?: find_gaps(p) ?: stack_times_finish(m, p);
+		err = sort_steps(p) ?: join_recordings(p) ?: find_lanes(p) ?: find_gaps(p) ?: stack_times_finish(m, p);
 		list_sort(p->calls, p->n_calls, compare_calls);
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);

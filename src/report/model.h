@@ -284,7 +284,7 @@ static inline bool seq_told_apart(const struct seq_request *r)
 	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED));
 }
 
-/* ---- What inftrace report keeps of its input files: processes, their steps, and sums by name. Times are nanoseconds; names are ids into one table, 0 is "not known". ---- */
+/* ---- processes ---- */
 
 /* Time that threads waited for a CPU while another one ran on it. */
 struct behind_info {
@@ -481,6 +481,17 @@ static inline int64_t ns_add(int64_t a, int64_t b)
 	if (__builtin_add_overflow(a, b, &sum))
 		return b < 0 ? INT64_MIN : INT64_MAX;
 	return sum;
+}
+
+/* Of a step or a request of a recording, in maps. */
+static inline uint64_t step_key(uint32_t recording, uint32_t number)
+{
+	return (uint64_t)recording << 32 | number;
+}
+
+static inline uint64_t step_key_at(const struct steps *s, size_t i)
+{
+	return step_key((uint32_t)steps_get(s, i, STEP_RECORDING), (uint32_t)steps_get(s, i, STEP_NUMBER));
 }
 
 static inline int64_t step_end(const struct step *s)

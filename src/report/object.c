@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The report as JSON: docs/report.md. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/output.h"

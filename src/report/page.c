@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The page: page.html with the report's JSON and the plots in it. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/output.h"

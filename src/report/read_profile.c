@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reads the lines of a profile (docs/profile-schema.md), with or without keys that only some
  * versions write. */
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "read/profile.h"

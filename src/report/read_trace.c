@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reads Chrome traces (docs/trace-format.md): the steps with their breakdowns, and sums by name.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "read/trace.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/report.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/read.h"

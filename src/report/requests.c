@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/requests.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/step_requests.h"
@@ -333,19 +331,12 @@ static void add_pair(struct seq_summary *sum, const struct seq_pair *pair)
 static int add_culprit(struct seq_summary *sum, struct idmap *by_number, const struct seq_request *r, uint32_t place,
 	const struct seq_wait *wait)
 {
-	uint64_t key = (uint64_t)r->recording << 32 | wait->number;
-	struct seq_culprit *c;
-	uint32_t i;
+	struct seq_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
+	uint32_t i = (uint32_t)sum->n_culprits;
 
-	if (!idmap_get(by_number, key, &i)) {
-		i = (uint32_t)sum->n_culprits;
-		if (array_reserve(&sum->culprits, sum->n_culprits + 1, &sum->culprits_size, sizeof(*sum->culprits)) ||
-			idmap_set(by_number, key, i))
-			return -ENOMEM;
-		sum->culprits[sum->n_culprits++] = (struct seq_culprit){
-			.number = wait->number, .recording = r->recording, .sequence = wait->sequence
-		};
-	}
+	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
+		(i == sum->n_culprits && list_add(sum->culprits, sum->n_culprits, sum->culprits_size, culprit)))
+		return -ENOMEM;
 	c = &sum->culprits[i];
 	c->ns = ns_add(c->ns, wait->ns);
 	c->victims++;
@@ -992,11 +983,6 @@ static int compare_requests(const void *a, const void *b)
 	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
 }
 
-static uint64_t number_key(uint32_t recording, uint32_t number)
-{
-	return (uint64_t)recording << 32 | number;
-}
-
 /* The lines of a recording are adjacent. */
 static void place_requests(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
@@ -1041,7 +1027,7 @@ int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_pl
 	for (size_t i = 0; i < s->len; i++) {
 		const struct seq_request *r = &s->requests[i];
 
-		if (r->number && idmap_set(&s->by_number, number_key(r->recording, r->number), (uint32_t)i))
+		if (r->number && idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i))
 			return -ENOMEM;
 	}
 	find_sequences(s);
@@ -1052,5 +1038,5 @@ const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uin
 {
 	uint32_t i;
 
-	return idmap_get(&s->by_number, number_key(recording, number), &i) ? &s->requests[i] : NULL;
+	return idmap_get(&s->by_number, step_key(recording, number), &i) ? &s->requests[i] : NULL;
 }

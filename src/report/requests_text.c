@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The requests in batches: in words, on a terminal, as JSON (docs/report.md), and what the page draws of them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/output.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/stacks.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/read.h"
@@ -133,37 +131,20 @@ static int op_code_add(struct code_tree *t, struct stack_times *s, const struct 
 {
 	/* the function itself: the innermost one */
 	struct op_code code = { .op = op, .function = t->nodes[row->node].function };
-	uint64_t key = (uint64_t)op << 32 | code.function;
+	uint64_t key = step_key(op, code.function);
 	uint32_t i;
 
 	if (!idmap_get(&s->by_op, key, &i)) {
-		if (t->n_ops >= STACK_OPS_MAX) {
-			s->ops_cut = true;
+		i = (uint32_t)s->n_ops;
+		s->ops_cut |= t->n_ops >= STACK_OPS_MAX;
+		if (t->n_ops >= STACK_OPS_MAX)
 			return 0;
-		}
-		if (array_reserve(&s->ops, s->n_ops + 1, &s->ops_size, sizeof(*s->ops)) ||
-			idmap_set(&s->by_op, key, (uint32_t)s->n_ops))
+		if (idmap_set(&s->by_op, key, i) || list_add(s->ops, s->n_ops, s->ops_size, code))
 			return -ENOMEM;
-		i = (uint32_t)s->n_ops++;
-		s->ops[i] = code;
 		t->n_ops++;
 	}
 	s->ops[i].samples += row->samples;
 	return 0;
-}
-
-static void hot_add(const struct code_tree *t, struct op_hot *hot, const struct op_code *code)
-{
-	hot->of += code->samples;
-	if (t->functions[code->function].kind == CODE_UNKNOWN)
-		return;
-	if (code->samples > hot->samples) {
-		hot->next = hot->samples;
-		hot->samples = code->samples;
-		hot->function = code->function;
-	} else if (code->samples > hot->next) {
-		hot->next = code->samples;
-	}
 }
 
 void op_code_finish(const struct code_tree *t, struct process *p)
@@ -172,9 +153,21 @@ void op_code_finish(const struct code_tree *t, struct process *p)
 
 	for (size_t i = 0; i < p->stacks.n_ops && !p->stacks.ops_cut; i++) {
 		const struct op_code *code = &p->stacks.ops[i];
+		struct op_hot *hot;
 
-		if (idmap_get(&p->ops.by_name, code->op, &row))
-			hot_add(t, &p->ops.rows[row].hot, code);
+		if (!idmap_get(&p->ops.by_name, code->op, &row))
+			continue;
+		hot = &p->ops.rows[row].hot;
+		hot->of += code->samples;
+		if (t->functions[code->function].kind == CODE_UNKNOWN)
+			continue;
+		if (code->samples > hot->samples) {
+			hot->next = hot->samples;
+			hot->samples = code->samples;
+			hot->function = code->function;
+		} else if (code->samples > hot->next) {
+			hot->next = code->samples;
+		}
 	}
 }
 
@@ -191,42 +184,30 @@ static bool same(const struct waker_sum *a, const struct waker_sum *b)
 	       a->thread == b->thread;
 }
 
-static uint64_t key_of(const struct waker_sum *w)
-{
-	const uint32_t parts[] = { w->phase, w->state, w->function, w->by, w->thread };
-	uint64_t key = 0;
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		key = (key ^ parts[i]) * 0x9e3779b97f4a7c15u;
-	return key;
-}
-
 /* A wait, if its line says who ended it. by: a function; 0: not known. Returns 0 or -ENOMEM. */
 static int waker_code_add(struct model *m, struct stack_times *s, const struct stack_row *row, uint32_t phase, uint32_t by,
 	const char *thread)
 {
-	struct waker_sum w = { .phase = phase, .state = row->state, .by = by };
-	uint64_t key;
+	struct waker_sum w = { .phase = phase, .state = row->state, .by = by, .function = m->code.nodes[row->node].held_by };
+	uint64_t key = 0;
 	uint32_t i;
-	int err;
 
-	err = model_name(m, thread, &w.thread);
-	if (err || (!w.thread && !by))
-		return err;
-	w.function = m->code.nodes[row->node].held_by;
-	for (key = key_of(&w); idmap_get(&s->by_waker, key, &i); key++) {
-		if (same(&s->wakers[i], &w))
-			goto found;
-	}
-	if (m->code.n_wakers >= STACK_WAKERS_MAX)
-		return 0;
-	if (array_reserve(&s->wakers, s->n_wakers + 1, &s->wakers_size, sizeof(*s->wakers)) ||
-		idmap_set(&s->by_waker, key, (uint32_t)s->n_wakers))
+	if (model_name(m, thread, &w.thread))
 		return -ENOMEM;
-	i = (uint32_t)s->n_wakers++;
-	s->wakers[i] = w;
-	m->code.n_wakers++;
-found:
+	if (!w.thread && !by)
+		return 0;
+	for (size_t k = 0; k < 5; k++)
+		key = (key ^ (const uint32_t[]){ w.phase, w.state, w.function, w.by, w.thread }[k]) * 0x9e3779b97f4a7c15u;
+	while (idmap_get(&s->by_waker, key, &i) && !same(&s->wakers[i], &w))
+		key++;
+	if (!idmap_get(&s->by_waker, key, &i)) {
+		i = (uint32_t)s->n_wakers;
+		if (m->code.n_wakers >= STACK_WAKERS_MAX)
+			return 0;
+		if (idmap_set(&s->by_waker, key, i) || list_add(s->wakers, s->n_wakers, s->wakers_size, w))
+			return -ENOMEM;
+		m->code.n_wakers++;
+	}
 	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
 	return 0;
 }
@@ -288,20 +269,14 @@ static bool among_callers(const struct code_tree *t, uint32_t node, uint32_t fun
 static int add_function(struct model *m, const char *text, enum code_kind kind, uint32_t *ret)
 {
 	struct code_tree *t = &m->code;
-	uint32_t name;
-	int err;
+	struct code_function function = { .kind = (uint8_t)kind };
 
 	if (t->n_functions >= STACK_FUNCTIONS_MAX)
 		return -E2BIG;
-	err = model_name(m, text, &name);
-	if (err || idmap_get(&t->by_name, name, ret))
-		return err;
-	err = array_reserve(&t->functions, t->n_functions + 1, &t->functions_size, sizeof(*t->functions)) ?:
-		idmap_set(&t->by_name, name, (uint32_t)t->n_functions);
-	if (err)
-		return err;
 	*ret = (uint32_t)t->n_functions;
-	t->functions[t->n_functions++] = (struct code_function){ .name = name, .kind = (uint8_t)kind };
+	if (model_name(m, text, &function.name) || idmap_number(&t->by_name, function.name, ret) ||
+		(*ret == t->n_functions && list_add(t->functions, t->n_functions, t->functions_size, function)))
+		return -ENOMEM;
 	return 0;
 }
 
@@ -327,13 +302,8 @@ static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uin
 		if (err)
 			return err;
 	}
-	err = array_reserve(&t->nodes, t->n_nodes + 1, &t->nodes_size, sizeof(*t->nodes)) ?:
-		idmap_set(&t->by_call, key, (uint32_t)t->n_nodes);
-	if (err)
-		return err;
 	*ret = (uint32_t)t->n_nodes;
-	t->nodes[t->n_nodes++] = node;
-	return 0;
+	return idmap_set(&t->by_call, key, *ret) ?: list_add(t->nodes, t->n_nodes, t->nodes_size, node);
 }
 
 static int tree_begin(struct model *m)
@@ -441,24 +411,20 @@ static int find_stack(struct model *m, struct stack_ids *ids, const struct json_
 
 static int add_sum(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t phase)
 {
+	struct stack_sum sum = { .phase = phase, .node = row->node, .state = row->state, .wait = row->wait };
 	uint64_t key = (uint64_t)phase << 32 | (uint64_t)row->wait << 31 | (uint64_t)row->state << 20 | row->node;
+	struct stack_row left_out = *row;
 	uint32_t i;
 
 	if (!idmap_get(&s->by_key, key, &i)) {
-		struct stack_sum sum = { .phase = phase, .node = row->node, .state = row->state, .wait = row->wait };
-
 		if (t->n_sums >= STACK_SUMS_MAX && row->node != CODE_LEFT_OUT) {
-			struct stack_row left_out = *row;
-
 			t->cut_nodes++;
 			left_out.node = CODE_LEFT_OUT;
 			return add_sum(t, s, &left_out, phase);
 		}
-		if (array_reserve(&s->sums, s->n_sums + 1, &s->sums_size, sizeof(*s->sums)) ||
-			idmap_set(&s->by_key, key, (uint32_t)s->n_sums))
+		i = (uint32_t)s->n_sums;
+		if (idmap_set(&s->by_key, key, i) || list_add(s->sums, s->n_sums, s->sums_size, sum))
 			return -ENOMEM;
-		i = (uint32_t)s->n_sums++;
-		s->sums[i] = sum;
 		t->n_sums++;
 	}
 	s->sums[i].ns = ns_add(s->sums[i].ns, row->ns);
@@ -566,11 +532,6 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);
 }
 
-static uint64_t step_key(uint32_t recording, uint32_t number)
-{
-	return (uint64_t)recording << 32 | number;
-}
-
 /* The step of each row; n_steps: none. */
 static int find_steps(const struct process *p, uint32_t *steps)
 {
@@ -579,10 +540,7 @@ static int find_steps(const struct process *p, uint32_t *steps)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < p->steps.len; i++)
-		err = idmap_set(&by_number,
-			step_key((uint32_t)steps_get(&p->steps, i, STEP_RECORDING),
-				(uint32_t)steps_get(&p->steps, i, STEP_NUMBER)),
-			(uint32_t)i);
+		err = idmap_set(&by_number, step_key_at(&p->steps, i), (uint32_t)i);
 	for (size_t i = 0; !err && i < s->n_rows; i++) {
 		steps[i] = (uint32_t)p->steps.len;
 		idmap_get(&by_number, step_key(s->rows[i].recording, s->rows[i].step), &steps[i]);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/stats.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 int array_reserve(void *array, size_t need, size_t *size, size_t element)
 {
 	size_t want = *size ? *size : 8;
@@ -159,4 +156,9 @@ int idmap_set(struct idmap *map, uint64_t key, uint32_t value)
 	map->len += !slot->used;
 	*slot = (struct idmap_slot){ .key = key, .value = value, .used = true };
 	return 0;
+}
+
+int idmap_number(struct idmap *map, uint64_t key, uint32_t *value)
+{
+	return idmap_get(map, key, value) ? 0 : idmap_set(map, key, *value);
 }

@@ -3,9 +3,10 @@
 #ifndef INFTRACE_REPORT_STATS_H
 #define INFTRACE_REPORT_STATS_H
 
+#include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* The order of two numbers, for qsort(). Of several: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
 #define cmp_int(a, b) (((a) > (b)) - ((a) < (b)))
@@ -53,5 +54,7 @@ void idmap_free(struct idmap *map);
 bool idmap_get(const struct idmap *map, uint64_t key, uint32_t *ret_value);
 /* Adds or replaces. Returns 0 or -ENOMEM. */
 int idmap_set(struct idmap *map, uint64_t key, uint32_t value);
+/* The value of a key; one that is new gets *value. Returns 0 or -ENOMEM. */
+int idmap_number(struct idmap *map, uint64_t key, uint32_t *value);
 
 #endif

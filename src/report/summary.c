@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/summary.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "util/bisect.h"
@@ -331,12 +329,8 @@ int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t 
 		c.by = 0;
 	if (c.state != ST_RUNNABLE)
 		c.by_task = false;
-	if (!idmap_get(&s->places, cause_key(&c), &i)) {
-		if (array_reserve(&s->list, s->n + 1, &s->size, sizeof(*s->list)) ||
-			idmap_set(&s->places, cause_key(&c), i))
-			return -ENOMEM;
-		s->list[s->n++] = c;
-	}
+	if (idmap_number(&s->places, cause_key(&c), &i) || (i == s->n && list_add(s->list, s->n, s->size, c)))
+		return -ENOMEM;
 	s->list[i].steps += !again;
 	s->list[i].excess = ns_add(s->list[i].excess, excess);
 	return 0;
@@ -390,57 +384,33 @@ static int open_add(const struct process *p, struct summary *sum, size_t i, cons
 	return list_add(sum->open, sum->n_open, sum->open_size, open);
 }
 
-/* Steps whose threads waited for a CPU behind one another, because there are more of them than CPUs. */
-static void find_crowd(const struct process *p, struct summary *sum)
+/* Steps whose threads waited for a CPU: behind one another, because there are more of them than CPUs, or (limited) held back by a
+ * CPU limit. */
+static void find_crowd(const struct process *p, bool limited, struct summary *sum)
 {
-	struct crowd *crowd = &sum->crowd, found = { 0 };
+	struct crowd found = { 0 };
 	int64_t barrier = 0;
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
+		int64_t ns = limited ? step_held_back(p, s) : step_crowded(s) ? step_waited_for_own(p, s) : -1;
 
 		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
-		if (!step_crowded(s))
+		if (ns < limited)
 			continue;
 		found.steps++;
-		found.waited = ns_add(found.waited, step_waited_for_own(p, s));
+		found.waited = ns_add(found.waited, ns);
 		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
 		if (step_workers(s) >= found.threads) {
 			found.threads = step_workers(s) + 1;
 			found.cpus = s->cpus_allowed;
 		}
-	}
-	found.spin = barrier > found.waited / 4;
-	if ((double)found.waited >= CROWDED_SHARE * (double)found.total && found.waited)
-		*crowd = found;
-}
-
-/* Steps whose threads were held back by a CPU limit. */
-static void find_limited(const struct process *p, struct summary *sum)
-{
-	struct crowd found = { 0 };
-	int64_t barrier = 0;
-
-	if (!p->n_behind)
-		return;
-	for (size_t i = 0; i < p->steps.len; i++) {
-		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
-		int64_t ns = step_held_back(p, s);
-
-		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
-		if (!ns)
-			continue;
-		found.steps++;
-		found.waited = ns_add(found.waited, ns);
-		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
-		if (step_workers(s) >= found.threads)
-			found.threads = step_workers(s) + 1;
-		if (s->cpu_limit && (!sum->cpu_limit || s->cpu_limit < sum->cpu_limit))
+		if (limited && s->cpu_limit && (!sum->cpu_limit || s->cpu_limit < sum->cpu_limit))
 			sum->cpu_limit = s->cpu_limit;
 	}
 	found.spin = barrier > found.waited / 4;
 	if ((double)found.waited >= CROWDED_SHARE * (double)found.total && found.waited)
-		sum->limited = found;
+		*(limited ? &sum->limited : &sum->crowd) = found;
 }
 
 static int compare_slow(const void *a, const void *b)
@@ -512,8 +482,9 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 		seq_summary_make(p, &ret->seqs);
 	if (!err) {
 		sum_exchanges(p, ret, values);
-		find_crowd(p, ret);
-		find_limited(p, ret);
+		find_crowd(p, false, ret);
+		if (p->n_behind)
+			find_crowd(p, true, ret);
 		err = find_slow(p, ret);
 	}
 	free(values);

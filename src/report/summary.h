@@ -86,7 +86,7 @@ struct summary {
 		int64_t waited, total;	/* for one another; all time of their threads */
 		bool spin;		/* much of the rest was spent at barriers */
 	} crowd;
-	struct crowd limited;  /* threads held back by a CPU limit of their cgroup: waited; cpus: unused */
+	struct crowd limited;  /* threads held back by a CPU limit of their cgroup: waited */
 	int64_t cpu_limit;     /* the lowest, in thousandths of a CPU; 0: unknown */
 	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The report on a terminal. */
-#include <errno.h>
 #include <locale.h>
 #include <langinfo.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/output.h"
