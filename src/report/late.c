@@ -172,17 +172,12 @@ static void judge_all(struct finder *f)
 static int find_lateness(struct finder *f, uint32_t unit)
 {
 	int64_t *values = malloc((f->g->judged + 1) * sizeof(*values));
-	size_t n = 0;
+	const struct judged *j = f->judged;
 
 	if (!values)
 		return -ENOMEM;
-	for (size_t i = 0; i < f->g->judged; i++) {
-		const struct judged *j = &f->judged[i];
-
-		if (j->unit == unit && j->late_ns > j->residual_ns)
-			values[n++] = j->late_ns;
-	}
-	f->g->units[unit].late = percentiles_of(values, n);
+	f->g->units[unit].late = percentiles_over(values, f->g->judged, i,
+		j[i].unit == unit && j[i].late_ns > j[i].residual_ns ? j[i].late_ns : -1);
 	free(values);
 	return 0;
 }

@@ -8,10 +8,10 @@
 #include "report/cause.h"
 #include "report/stats.h"
 #include "report/summary.h"
+#include "report/words.h"
 #include "report/typical.h"
 #include "util/bisect.h"
 #include "util/parse.h"
-#include "util/text.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */
 struct token_time {
@@ -36,34 +36,32 @@ void requests_free(struct request_summary *rs)
 
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
 {
-	size_t n = 0;
+	struct text t = text_in(text, REQUESTS_TEXT_MAX);
+	uint64_t least = rs->mixed > rs->max_sequences ? rs->mixed : rs->max_sequences;
 
 	if (!rs->mixed && !rs->began_before && !rs->lost)
 		return false;
-	n += (size_t)snprintf(text, REQUESTS_TEXT_MAX, "left out of these times:");
+	text_add(&t, "left out of these times:");
 	if (rs->mixed && rs->shared_steps && !rs->by_lines)
-		n += (size_t)snprintf(text + n, REQUESTS_TEXT_MAX - n,
-			" at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)",
-			(unsigned long long)(rs->mixed > rs->max_sequences ? rs->mixed : rs->max_sequences),
-			(unsigned long long)rs->shared_steps, (unsigned long long)rs->max_sequences);
+		text_add(&t, " at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)", LLU(least),
+			LLU(rs->shared_steps), LLU(rs->max_sequences));
 	else if (rs->mixed)
-		n += (size_t)snprintf(text + n, REQUESTS_TEXT_MAX - n, " %llu requests that cannot be told from others",
-			(unsigned long long)rs->mixed);
+		text_add(&t, " %llu requests that cannot be told from others", LLU(rs->mixed));
 	if (rs->began_before)
-		n += (size_t)snprintf(text + n, REQUESTS_TEXT_MAX - n,
-			"%s of the first token's, %llu requests that began before the recording", rs->mixed ? ";" : "",
-			(unsigned long long)rs->began_before);
+		text_add(&t, "%s of the first token's, %llu requests that began before the recording", rs->mixed ? ";" : "",
+			LLU(rs->began_before));
 	if (rs->lost)
-		snprintf(text + n, REQUESTS_TEXT_MAX - n, "%s %llu requests during which steps were lost",
-			rs->mixed || rs->began_before ? ";" : "", (unsigned long long)rs->lost);
+		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
 	return true;
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
+	struct finder *f = arg;
+
 	(void)r;
 	if (s->phase == PHASE_SHARED)
-		requests_add_shared(((struct finder *)arg)->rs, s);
+		requests_add_shared(f->rs, s);
 }
 
 void requests_add_shared(struct request_summary *rs, const struct step_seen *s)
@@ -80,13 +78,8 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 	struct finder *f = arg;
 
 	(void)s;
-	if (gap > PAUSE_NS || r->mixed)
-		return;
-	if (array_reserve(&f->tokens, f->n_tokens + 1, &f->tokens_size, sizeof(*f->tokens))) {
-		f->failed = true;
-		return;
-	}
-	f->tokens[f->n_tokens++] = (struct token_time){ .request = r->serial, .ns = (int64_t)ns };
+	if (gap <= PAUSE_NS && !r->mixed)
+		f->failed |= list_add(f->tokens, f->n_tokens, f->tokens_size, (struct token_time){ r->serial, (int64_t)ns });
 }
 
 /* Leaves out everything about this request. */
@@ -94,13 +87,10 @@ static void leave_out(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
 
-	if (array_reserve(&f->mixed, (size_t)r->serial + 1, &f->mixed_size, sizeof(*f->mixed))) {
-		f->failed = true;
-		return;
-	}
-	while (f->n_mixed <= r->serial)
-		f->mixed[f->n_mixed++] = false;
-	f->mixed[r->serial] = true;
+	while (f->n_mixed <= r->serial && !f->failed)
+		f->failed |= list_add(f->mixed, f->n_mixed, f->mixed_size, false);
+	if (!f->failed)
+		f->mixed[r->serial] = true;
 }
 
 static void on_done(struct step_request *r, void *arg)
@@ -156,15 +146,7 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	return true;
 }
 
-static void add_step(struct step_requests *q, const struct step *s, struct step_seen *seen)
-{
-	if (!seen->context)
-		seen->context = s->lane;
-	step_requests_add(q, seen);
-}
-
-static void take_steps(const struct process *p, const struct phase_names *names, bool lost,
-	const uint32_t *order, struct step_requests *q)
+static void take_steps(const struct process *p, const struct phase_names *names, bool lost, const uint32_t *order, struct step_requests *q)
 {
 	struct step_seen seen;
 	uint32_t recording = 0;
@@ -176,60 +158,46 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 		if (i && s.recording != recording)
 			step_requests_finish(q);
 		recording = s.recording;
-		if (requests_seen(&s, s.phase && s.phase == names->prefill,
-			    s.phase && s.phase == names->decode, &seen))
-			add_step(q, &s, &seen);
+		if (requests_seen(&s, s.phase && s.phase == names->prefill, s.phase && s.phase == names->decode, &seen)) {
+			seen.context = seen.context ?: s.lane;
+			step_requests_add(q, &seen);
+		}
 		if (lost)
 			step_requests_lost(q, 1);
 	}
 	step_requests_finish(q);
 }
 
-static bool steps_lost(const struct model *m)
+int requests_find(const struct process *p, const struct model *m, const struct phase_names *names, struct request_summary *ret)
 {
-	for (size_t i = 0; i < m->lost.len; i++) {
-		if (!strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count)
-			return true;
-	}
-	return false;
-}
-
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct request_summary *ret)
-{
-	static const struct step_requests_ops ops = {
-		.step = on_step, .token = on_token, .mixed = leave_out, .done = on_done
-	};
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out, .done = on_done };
 	struct finder f = { .rs = ret };
 	struct step_requests *q = NULL;
 	uint32_t *order = NULL;
+	bool lost = false;
 	int err;
 
-	*ret = (struct request_summary){};
+	*ret = (struct request_summary){ 0 };
 	if (!p->steps.len || (!names->prefill && !names->decode))
 		return 0;
+	for (size_t i = 0; m && i < m->lost.len; i++)
+		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
 	err = process_order(p, false, &order) ?: step_requests_new(NULL, &ops, &f, &q);
-	if (err)
-		goto out;
-	take_steps(p, names, m && steps_lost(m), order, q);
+	if (!err)
+		take_steps(p, names, lost, order, q);
 	for (size_t i = 0; i < f.n_tokens && !err; i++) {
-		const struct token_time *t = &f.tokens[i];
-
-		if (t->request >= f.n_mixed || !f.mixed[t->request])
-			err = times_add(&ret->tpot, t->ns);
+		if (f.tokens[i].request >= f.n_mixed || !f.mixed[f.tokens[i].request])
+			err = times_add(&ret->tpot, f.tokens[i].ns);
 	}
 	ret->tokens += ret->shared_tokens;
-	if (f.failed)
-		err = -ENOMEM;
-out:
 	step_requests_free(q);
 	free(order);
 	free(f.tokens);
 	free(f.mixed);
-	return err;
+	return f.failed ? -ENOMEM : err;
 }
 
-/* ---- seq_summary.c ---- */
+/* ---- in numbers ---- */
 
 void seq_summary_free(struct seq_summary *s)
 {
@@ -245,7 +213,7 @@ static void sum_request(const struct process *p, const struct seq_request *r, st
 	sum->prompt_tokens += r->prompt_tokens;
 	sum->cached_tokens += r->cached_tokens;
 	sum->output_tokens += r->output_tokens;
-	sum->cancelled += (r->flags & SEQ_CANCELLED) != 0;
+	sum->cancelled += !!(r->flags & SEQ_CANCELLED);
 	sum->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
 	sum->unfinished += (r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN)) != 0;
 	sum->lost += (r->flags & SEQ_LOST) != 0;
@@ -266,30 +234,17 @@ static void sum_request(const struct process *p, const struct seq_request *r, st
 
 static void sum_requests(const struct process *p, struct seq_summary *sum, int64_t *values)
 {
-	const struct seq_request *requests = p->seqs.requests;
-	size_t n;
+	const enum seq_flags incomplete = SEQ_BEGAN_BEFORE | SEQ_UNFINISHED | SEQ_END_NOT_SEEN | SEQ_LOST;
+	const struct seq_request *r = p->seqs.requests;
+	size_t n = p->seqs.len;
 
-#define PERCENTILES(member, value)                                  \
-	do {                                                        \
-		n = 0;                                              \
-		for (size_t i = 0; i < p->seqs.len; i++) {          \
-			const struct seq_request *r = &requests[i]; \
-			if (seq_told_apart(r) && (value) >= 0)      \
-				values[n++] = (value);              \
-		}                                                   \
-		sum->member = percentiles_of(values, n);            \
-	} while (0)
-
-	for (size_t i = 0; i < p->seqs.len; i++) {
-		if (seq_told_apart(&requests[i]))
-			sum_request(p, &requests[i], sum);
+	for (size_t i = 0; i < n; i++) {
+		if (seq_told_apart(&r[i]))
+			sum_request(p, &r[i], sum);
 	}
-	PERCENTILES(tpot, r->tpot);
-	/* only if it was seen completely */
-	PERCENTILES(total,
-		r->flags & (SEQ_BEGAN_BEFORE | SEQ_UNFINISHED | SEQ_END_NOT_SEEN | SEQ_LOST) ? -1 : r->total);
-	PERCENTILES(queued, r->parts[SEQ_QUEUED] ? r->parts[SEQ_QUEUED] : -1);
-#undef PERCENTILES
+	sum->tpot = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].tpot : -1);
+	sum->total = percentiles_over(values, n, i, seq_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
+	sum->queued = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].parts[SEQ_QUEUED] ?: -1 : -1);
 }
 
 static int compare_late(const void *a, const void *b)
@@ -422,7 +377,7 @@ int seq_summary_make(const struct process *p, struct seq_summary *ret)
 	return err ?: find_culprits(p, ret);
 }
 
-/* ---- seq_late.c ---- */
+/* ---- why one was late ---- */
 
 /* Below this number nothing is typical. */
 #define COMPARED_MIN 5
@@ -436,18 +391,6 @@ int seq_summary_make(const struct process *p, struct seq_summary *ret)
 /* A part, or a state of a part, must explain this share of the excess to be named. */
 #define PART_SHARE 0.1
 #define STATE_SHARE 0.5
-
-const char *seq_kind_name(enum seq_kind kind)
-{
-	static const char *const names[SEQ_KINDS] = {
-		[SEQ_LATE_FIRST] = "ttft",
-		[SEQ_LATE_TOKENS] = "tpot",
-		[SEQ_LATE_NONE] = "no_token",
-		[SEQ_LATE_ANSWER] = "answer",
-	};
-
-	return names[kind];
-}
 
 void seq_typicals_free(struct seq_typicals *t)
 {
@@ -466,23 +409,19 @@ static double part_size(const struct seq_request *r, unsigned int part)
 	return part == SEQ_OWN_DECODE || part == SEQ_BETWEEN ? tokens_behind(r) : 1;
 }
 
-/* The parts of the time to the first token; -1 if unknown. */
-static void first_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
+/* A part of the time in question: of all, up to the first token, or after it; -1 if unknown. */
+static int64_t part_time(const struct seq_request *r, enum seq_kind kind, unsigned int part)
 {
-	parts[SEQ_QUEUED] = r->parts[SEQ_QUEUED];
-	parts[SEQ_OWN_PREFILL] = r->parts[SEQ_OWN_PREFILL];
-	parts[SEQ_OWN_DECODE] = 0;
-	parts[SEQ_OTHERS] = r->first_others;
-	parts[SEQ_BETWEEN] = r->first_between;
-}
+	int64_t first = part == SEQ_OTHERS	 ? r->first_others
+			: part == SEQ_BETWEEN	 ? r->first_between
+			: part == SEQ_OWN_DECODE ? 0
+						 : r->parts[part];
 
-/* The parts of the time after it. */
-static void token_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
-{
-	parts[SEQ_QUEUED] = parts[SEQ_OWN_PREFILL] = 0;
-	parts[SEQ_OWN_DECODE] = r->parts[SEQ_OWN_DECODE];
-	parts[SEQ_OTHERS] = r->first_others < 0 ? -1 : r->parts[SEQ_OTHERS] - r->first_others;
-	parts[SEQ_BETWEEN] = r->first_between < 0 ? -1 : r->parts[SEQ_BETWEEN] - r->first_between;
+	if (kind == SEQ_LATE_NONE)
+		return r->parts[part];
+	if (kind == SEQ_LATE_FIRST)
+		return first;
+	return first < 0 ? -1 : r->parts[part] - first;
 }
 
 /* Whether others are compared with its times. */
@@ -500,66 +439,36 @@ struct sample {
 	double *states; /* n times SEQ_PARTS times STATES */
 };
 
-static double sample_median(struct sample *s, size_t n)
-{
-	return n ? median_of(s->values, n) : 0;
-}
-
 static void find_times(struct sample *s, struct seq_typical *t)
 {
-	int64_t parts[SEQ_PARTS];
-	size_t n = 0;
+	const struct seq_request **r = s->requests;
 
-	for (size_t i = 0; i < s->n; i++)
-		s->values[i] = (double)seq_first_token(s->requests[i]);
-	t->first = sample_median(s, s->n);
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->requests[i]->tpot >= 0)
-			s->values[n++] = (double)s->requests[i]->tpot;
-	}
-	t->token = sample_median(s, n);
-	for (size_t i = n = 0; i < s->n; i++) {
-		if (s->requests[i]->answered >= 0)
-			s->values[n++] = (double)s->requests[i]->answered;
-	}
-	t->answered = sample_median(s, n);
+	t->first = median_over(s->values, s->n, i, seq_first_token(r[i]));
+	t->token = median_over(s->values, s->n, i, r[i]->tpot);
+	t->answered = median_over(s->values, s->n, i, r[i]->answered);
 	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
-		for (size_t i = n = 0; i < s->n; i++) {
-			first_parts(s->requests[i], parts);
-			if (parts[k] >= 0)
-				s->values[n++] = (double)parts[k];
-		}
-		t->first_parts[k] = sample_median(s, n);
-		for (size_t i = n = 0; i < s->n; i++) {
-			token_parts(s->requests[i], parts);
-			if (parts[k] >= 0 && s->requests[i]->tpot >= 0)
-				s->values[n++] = (double)parts[k] / tokens_behind(s->requests[i]);
-		}
-		t->token_parts[k] = sample_median(s, n);
+		t->first_parts[k] = median_over(s->values, s->n, i, part_time(r[i], SEQ_LATE_FIRST, k));
+		t->token_parts[k] = median_over(s->values, s->n, i,
+			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], SEQ_LATE_TOKENS, k) / tokens_behind(r[i]));
 	}
 }
 
 static void find_states(struct sample *s, struct seq_typical *t)
 {
-	bool any[SEQ_PARTS * STATES] = { false };
+	size_t all = SEQ_PARTS * STATES;
 
-	memset(s->states, 0, s->n * SEQ_PARTS * STATES * sizeof(*s->states));
+	memset(s->states, 0, s->n * all * sizeof(*s->states));
 	for (size_t i = 0; i < s->n; i++) {
 		const struct seq_request *r = s->requests[i];
 
 		for (unsigned int k = 0; k < r->n_states; k++) {
 			const struct seq_state *state = &s->p->seqs.states[r->first_state + k];
-			size_t at = (size_t)state->part * STATES + state->state;
 
-			s->states[i * SEQ_PARTS * STATES + at] += (double)state->ns / part_size(r, state->part);
-			any[at] = true;
+			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r, state->part);
 		}
 	}
-	for (size_t at = 0; at < SEQ_PARTS * STATES; at++) {
-		for (size_t i = 0; i < s->n && any[at]; i++)
-			s->values[i] = s->states[i * SEQ_PARTS * STATES + at];
-		t->states[at / STATES][at % STATES] = any[at] ? sample_median(s, s->n) : 0;
-	}
+	for (size_t at = 0; at < all; at++)
+		t->states[at / STATES][at % STATES] = median_over(s->values, s->n, i, s->states[i * all + at]);
 }
 
 struct member {
@@ -707,15 +616,6 @@ static void explain_part(const struct process *p, const struct seq_typical *t, c
 		part->state_ns = part->more;
 }
 
-static void add_part(struct seq_late *late, const struct seq_late_part *part)
-{
-	uint32_t k = late->n_parts++;
-
-	for (; k && late->parts[k - 1].more < part->more; k--)
-		late->parts[k] = late->parts[k - 1];
-	late->parts[k] = *part;
-}
-
 /* How much of a part was clearly waiting, if there is nothing to compare with. */
 static int64_t part_waited(const struct process *p, const struct seq_request *r, unsigned int part, int64_t ns)
 {
@@ -731,44 +631,34 @@ static int64_t part_waited(const struct process *p, const struct seq_request *r,
 	return waited < ns ? waited : ns;
 }
 
-static void find_times_of(const struct seq_request *r, enum seq_kind kind, int64_t parts[SEQ_PARTS])
-{
-	if (kind == SEQ_LATE_NONE)
-		memcpy(parts, r->parts, sizeof(r->parts));
-	else if (kind == SEQ_LATE_FIRST)
-		first_parts(r, parts);
-	else
-		token_parts(r, parts);
-}
-
 static void find_parts(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
 	struct seq_late *late)
 {
 	const double *typical = late->kind == SEQ_LATE_TOKENS ? t->token_parts : t->first_parts;
 	double scale = late->kind == SEQ_LATE_TOKENS ? tokens_behind(r) : 1;
-	int64_t parts[SEQ_PARTS];
+	uint32_t at;
 
-	find_times_of(r, late->kind, parts);
 	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
-		struct seq_late_part part = { .part = (enum seq_part)k, .ns = parts[k] };
+		struct seq_late_part part = { .part = (enum seq_part)k, .ns = part_time(r, late->kind, k) };
 
 		part.typical = (int64_t)(typical[k] * scale);
-		part.more = late->compared ? parts[k] - part.typical : part_waited(p, r, k, parts[k]);
+		part.more = late->compared ? part.ns - part.typical : part_waited(p, r, k, part.ns);
 		if (part.more <= 0 || (double)part.more < PART_SHARE * (double)late->excess)
 			continue;
 		explain_part(p, t, r, &part);
-		add_part(late, &part);
+		for (at = late->n_parts++; at && late->parts[at - 1].more < part.more; at--)
+			late->parts[at] = late->parts[at - 1];
+		late->parts[at] = part;
 	}
 }
 
 /* Everything that was clearly waiting. */
 static int64_t waited(const struct process *p, const struct seq_request *r, enum seq_kind kind)
 {
-	int64_t parts[SEQ_PARTS], sum = 0;
+	int64_t sum = 0;
 
-	find_times_of(r, kind, parts);
 	for (unsigned int k = 0; k < SEQ_PARTS; k++)
-		sum = ns_add(sum, part_waited(p, r, k, parts[k]));
+		sum = ns_add(sum, part_waited(p, r, k, part_time(r, kind, k)));
 	return sum;
 }
 

@@ -111,9 +111,6 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *t, const 
 /* How long it waited for the rows of another request, within the time that the verdict is about; -1: unknown. */
 int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind);
 
-/* "ttft", "tpot", "no_token", "answer". */
-const char *seq_kind_name(enum seq_kind kind);
-
 /* ---- The requests in batches of a process, in numbers. ---- */
 
 /* What a service has promised: to the first token, and on average for each later one. 0: nothing. */

@@ -77,15 +77,11 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 		phase_add(phase, &s);
 	}
 	for (size_t k = 0; k < sum->n_phases; k++) {
-		size_t n = 0;
-
 		phase = &sum->phases[k];
-		for (size_t i = 0; i < p->steps.len; i++) {
-			if ((uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase->phase &&
-				!steps_get(&p->steps, i, STEP_UNFINISHED))
-				values[n++] = steps_get(&p->steps, i, STEP_TOTAL);
-		}
-		phase->steps = percentiles_of(values, n);
+		phase->steps = percentiles_over(values, p->steps.len, i,
+			(uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase->phase && !steps_get(&p->steps, i, STEP_UNFINISHED)
+				? steps_get(&p->steps, i, STEP_TOTAL)
+				: -1);
 	}
 	list_sort(sum->phases, sum->n_phases, compare_phases);
 	return 0;
@@ -123,15 +119,8 @@ static int sum_calls(const struct process *p, struct summary *sum, int64_t *valu
 		if (err)
 			return err;
 	}
-	for (size_t k = 0; k < sum->n_calls; k++) {
-		size_t n = 0;
-
-		for (size_t i = 0; i < p->n_calls; i++) {
-			if (p->calls[i].name == sum->calls[k].name)
-				values[n++] = p->calls[i].ns;
-		}
-		sum->calls[k].times = percentiles_of(values, n);
-	}
+	for (size_t k = 0; k < sum->n_calls; k++)
+		sum->calls[k].times = percentiles_over(values, p->n_calls, i, p->calls[i].name == sum->calls[k].name ? p->calls[i].ns : -1);
 	list_sort(sum->calls, sum->n_calls, compare_call_sums);
 	return 0;
 }
@@ -281,23 +270,6 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
 	}
 	return 0;
-}
-
-static void sum_exchanges(const struct process *p, struct summary *sum, int64_t *values)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->seqs.n_exchanges; i++) {
-		if (p->seqs.exchanges[i].first >= 0)
-			values[n++] = p->seqs.exchanges[i].first;
-	}
-	sum->ttft = percentiles_of(values, n);
-	n = 0;
-	for (size_t i = 0; i < p->seqs.n_exchanges; i++) {
-		if (!p->seqs.exchanges[i].cut)
-			values[n++] = p->seqs.exchanges[i].total;
-	}
-	sum->whole = percentiles_of(values, n);
 }
 
 static int slow_add(struct summary *sum, const struct slow_step *slow)
@@ -481,7 +453,8 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	err = sum_phases(p, ret, values) ?: sum_calls(p, ret, values) ?: find_latencies(p, m, names, ret) ?:
 		seq_summary_make(p, &ret->seqs);
 	if (!err) {
-		sum_exchanges(p, ret, values);
+		ret->ttft = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].first);
+		ret->whole = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].cut ? -1 : p->seqs.exchanges[i].total);
 		find_crowd(p, false, ret);
 		if (p->n_behind)
 			find_crowd(p, true, ret);
