@@ -7,22 +7,35 @@
 #include "report/summary.h"
 #include "util/chance.h"
 
+/* More than any engine has: the rest is not in tables. */
+#define TABLES_MAX 512
+/* Lines of one function. */
+#define LINES_MAX 64
+/* More phases than any engine has, in each state. */
+#define DIFFS_MAX 128
+/* A share of the time in slow and in typical steps. */
+#define EVERYWHERE 0.95
+/* Typical steps spend so many times as long in a function as in one that calls it: they call it for others, too. */
+#define SHARED 1.25
+/* A smaller excess of a state is not worth mentioning, however steady it is. */
+#define LONGER_MIN_NS 20000
+#define LONGER_SHARE 0.1
+/* Fewer steps that are not slow say nothing of what is typical. */
+#define COMPARED_MIN 5
+
+#define KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
+#define KINDS_NAMED (KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
+
+/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other threads'. */
+#define NOT_OF_CODE (1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
+
 struct function_time {
 	struct code_value held, self, total;
 	double depth; /* how deep it was called in slow steps, on average */
 	bool listed;
 };
 
-struct function_times {
-	struct function_time *of; /* by function */
-	uint32_t *list;           /* those that have a time, in the order of their numbers */
-	size_t n;
-};
-
-/* More than any engine has: the rest is not in tables. */
-#define TABLES_MAX 512
-/* Lines of one function. */
-#define LINES_MAX 64
+/* ---- values of nodes and functions ---- */
 
 void code_value_add(struct code_value *to, const struct code_value *v)
 {
@@ -36,14 +49,18 @@ void code_value_add(struct code_value *to, const struct code_value *v)
 
 int code_values_new(const struct model *m, struct code_values *ret)
 {
-	size_t n = m->code.n_nodes + 1;
+	size_t n = m->code.n_nodes + 1, n_functions = m->code.n_functions + 1;
 
 	/* of which only what is used takes memory */
-	ret->of = calloc(n, sizeof(*ret->of));
-	ret->has = calloc(n, sizeof(*ret->has));
-	ret->nodes = malloc(n * sizeof(*ret->nodes));
-	ret->n = 0;
-	return ret->of && ret->has && ret->nodes ? 0 : -ENOMEM;
+	*ret = (struct code_values){
+		.m = m,
+		.of = calloc(n, sizeof(*ret->of)),
+		.has = calloc(n, sizeof(*ret->has)),
+		.nodes = malloc(n * sizeof(*ret->nodes)),
+		.functions = calloc(n_functions, sizeof(*ret->functions)),
+		.list = malloc(n_functions * sizeof(*ret->list)),
+	};
+	return ret->of && ret->has && ret->nodes && ret->functions && ret->list ? 0 : -ENOMEM;
 }
 
 void code_values_free(struct code_values *v)
@@ -51,12 +68,13 @@ void code_values_free(struct code_values *v)
 	free(v->of);
 	free(v->has);
 	free(v->nodes);
-	memset(v, 0, sizeof(*v));
+	free(v->functions);
+	free(v->list);
 }
 
-struct code_value *code_values_at(const struct model *m, struct code_values *v, uint32_t node)
+struct code_value *code_values_at(struct code_values *v, uint32_t node)
 {
-	for (uint32_t i = node; !v->has[i]; i = m->code.nodes[i].parent) {
+	for (uint32_t i = node; !v->has[i]; i = v->m->code.nodes[i].parent) {
 		v->has[i] = true;
 		v->nodes[v->n++] = i;
 	}
@@ -67,7 +85,7 @@ static int compare_numbers(const void *a, const void *b)
 {
 	const uint32_t *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return cmp_int(*x, *y);
 }
 
 void code_values_sort(struct code_values *v)
@@ -75,246 +93,171 @@ void code_values_sort(struct code_values *v)
 	list_sort(v->nodes, v->n, compare_numbers);
 }
 
-void code_values_total(const struct model *m, struct code_values *v)
+void code_values_total(struct code_values *v)
 {
 	for (size_t k = v->n; k-- > 1;)
-		code_value_add(&v->of[m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
+		code_value_add(&v->of[v->m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
+	v->whole.all = v->of[CODE_ROOT];
 }
 
-static void function_times_free(struct function_times *t)
+static struct function_time *time_of(struct code_values *v, uint32_t function)
 {
-	free(t->of);
-	free(t->list);
-	memset(t, 0, sizeof(*t));
+	if (!v->functions[function].listed)
+		v->list[v->n_functions++] = function;
+	v->functions[function].listed = true;
+	return &v->functions[function];
 }
 
-static struct function_time *time_of(struct function_times *t, uint32_t function)
+/* Sums up the values by function, in the order of their numbers; values become totals. */
+static void sum_functions(struct code_values *v)
 {
-	if (!t->of[function].listed)
-		t->list[t->n++] = function;
-	t->of[function].listed = true;
-	return &t->of[function];
-}
-
-/* Sums up the values by function; values become totals. Returns 0 or -ENOMEM; call function_times_free in both cases. */
-static int code_times(const struct model *m, struct code_values *v, struct function_times *ret)
-{
-	const struct code_node *nodes = m->code.nodes;
+	const struct code_node *nodes = v->m->code.nodes;
 	struct function_time *f;
 
-	ret->of = calloc(m->code.n_functions + 1, sizeof(*ret->of));
-	ret->list = malloc((m->code.n_functions + 1) * sizeof(*ret->list));
-	ret->n = 0;
-	if (!ret->of || !ret->list)
-		return -ENOMEM;
 	/* without the root, which is the first */
 	for (size_t k = 1; k < v->n; k++) {
 		uint32_t i = v->nodes[k];
 
-		code_value_add(&time_of(ret, nodes[i].function)->self, &v->of[i]);
-		code_value_add(&time_of(ret, nodes[i].held_by)->held, &v->of[i]);
+		code_value_add(&time_of(v, nodes[i].function)->self, &v->of[i]);
+		code_value_add(&time_of(v, nodes[i].held_by)->held, &v->of[i]);
 	}
-	code_values_total(m, v);
+	code_values_total(v);
 	for (size_t k = 1; k < v->n; k++) {
 		const struct code_node *node = &nodes[v->nodes[k]];
 		const struct code_value *value = &v->of[v->nodes[k]];
 
 		if (!node->outermost)
 			continue;
-		f = time_of(ret, node->function);
+		f = time_of(v, node->function);
 		code_value_add(&f->total, value);
 		f->depth += (value->sampled + value->waited) * node->depth;
 	}
-	for (size_t k = 0; k < ret->n; k++) {
-		f = &ret->of[ret->list[k]];
+	for (size_t k = 0; k < v->n_functions; k++) {
+		f = &v->functions[v->list[k]];
 		if (f->depth > 0)
 			f->depth /= f->total.sampled + f->total.waited;
 	}
-	list_sort(ret->list, ret->n, compare_numbers);
-	return 0;
+	list_sort(v->list, v->n_functions, compare_numbers);
 }
 
-/* The lines in which one function was. */
-struct lines {
-	struct {
-		uint32_t line;
-		double ns;
-	} of[LINES_MAX];
-	size_t n;
-};
-
-static void lines_add(struct lines *l, uint32_t line, double ns)
+/* The line in which a function in Python was longest; 0: unknown, or no function. */
+static uint32_t find_line(const struct code_values *v, uint32_t function)
 {
-	size_t i = 0;
+	uint32_t lines[LINES_MAX], line = 0;
+	double ns[LINES_MAX], most = 0;
+	size_t n = 0, i;
 
-	while (i < l->n && l->of[i].line != line)
-		i++;
-	if (i == LINES_MAX)
-		return;
-	if (i == l->n) {
-		l->of[l->n].line = line;
-		l->of[l->n++].ns = 0;
-	}
-	l->of[i].ns += ns;
-}
-
-/* The line in which a function in Python was longest; 0: unknown. */
-static uint32_t code_line(const struct model *m, const struct code_values *totals, uint32_t function)
-{
-	struct lines lines = { .n = 0 };
-	uint32_t line = 0;
-	double most = 0;
-
-	if (m->code.functions[function].kind != CODE_PYTHON)
+	if (!function || v->m->code.functions[function].kind != CODE_PYTHON)
 		return 0;
-	for (size_t k = 0; k < totals->n; k++) {
-		const struct code_node *node = &m->code.nodes[totals->nodes[k]];
-		const struct code_value *v = &totals->of[totals->nodes[k]];
+	for (size_t k = 0; k < v->n; k++) {
+		const struct code_node *node = &v->m->code.nodes[v->nodes[k]];
+		const struct code_value *of = &v->of[v->nodes[k]];
 
-		if (node->function == function && node->line)
-			lines_add(&lines, node->line, v->sampled + v->waited - v->usual - v->usual_waited);
-	}
-	for (size_t i = 0; i < lines.n; i++) {
-		if (lines.of[i].ns <= most)
+		if (node->function != function || !node->line)
 			continue;
-		most = lines.of[i].ns;
-		line = lines.of[i].line;
+		for (i = 0; i < n && lines[i] != node->line;)
+			i++;
+		if (i == LINES_MAX)
+			continue;
+		if (i == n)
+			ns[n++] = 0;
+		lines[i] = node->line;
+		ns[i] += of->sampled + of->waited - of->usual - of->usual_waited;
+	}
+	for (i = 0; i < n; i++) {
+		line = ns[i] > most ? lines[i] : line;
+		most = fmax(most, ns[i]);
 	}
 	return line;
 }
 
-/* Puts a row among those that are sorted by a key. */
-static void code_rows_add(struct code_row rows[CODE_ROWS_MAX], double keys[CODE_ROWS_MAX], size_t *n, const struct code_row *row,
-	double key)
-{
-	size_t at = *n;
+/* ---- tables ---- */
 
-	if (key <= 0)
-		return;
-	while (at > 0 && keys[at - 1] < key) {
-		at--;
-		if (at + 1 < CODE_ROWS_MAX) {
-			rows[at + 1] = rows[at];
-			keys[at + 1] = keys[at];
-		}
-	}
-	if (at == CODE_ROWS_MAX)
-		return;
-	rows[at] = *row;
-	keys[at] = key;
-	*n += *n < CODE_ROWS_MAX;
-}
-
-void code_add_table(const struct model *m, const struct process *p, const struct code_table *table, struct code_values *v)
+void code_add_table(const struct process *p, const struct code_table *table, struct code_values *v)
 {
 	for (size_t i = 0; i < p->stacks.n_sums; i++) {
 		const struct stack_sum *sum = &p->stacks.sums[i];
 		struct code_value *value;
 
-		if (sum->phase != table->phase || sum->wait != table->wait ||
-			(table->state != STATES && table->state != sum->state))
+		if (sum->phase != table->phase || sum->wait != table->wait || (table->state != STATES && table->state != sum->state))
 			continue;
-		value = code_values_at(m, v, sum->node);
-		if (sum->wait) {
-			value->waited += (double)sum->ns;
-		} else {
-			value->sampled += (double)sum->ns;
-			value->count += (double)sum->samples;
-		}
+		value = code_values_at(v, sum->node);
+		*(sum->wait ? &value->waited : &value->sampled) += (double)sum->ns;
+		value->count += sum->wait ? 0 : (double)sum->samples;
 	}
 	code_values_sort(v);
 }
 
 static int add_to_table(struct code_summary *c, const struct stack_sum *sum, uint8_t state)
 {
-	struct code_table *table = NULL;
+	struct code_table new = { .phase = sum->phase, .state = state, .wait = sum->wait }, *t;
 	size_t i = 0;
 
-	for (; i < c->n_tables && !table; i++) {
-		if (c->tables[i].phase == sum->phase && c->tables[i].state == state && c->tables[i].wait == sum->wait)
-			table = &c->tables[i];
+	for (; i < c->n_tables; i++) {
+		t = &c->tables[i];
+		if (t->phase == sum->phase && t->state == state && t->wait == sum->wait)
+			break;
 	}
-	if (!table) {
-		if (c->n_tables == TABLES_MAX)
-			return 0;
-		if (array_reserve(&c->tables, c->n_tables + 1, &c->tables_size, sizeof(*c->tables)))
-			return -ENOMEM;
-		table = &c->tables[c->n_tables++];
-		memset(table, 0, sizeof(*table));
-		table->phase = sum->phase;
-		table->state = state;
-		table->wait = sum->wait;
-	}
-	table->ns = ns_add(table->ns, sum->ns);
-	table->samples += sum->samples;
+	if (i == TABLES_MAX)
+		return 0;
+	if (i == c->n_tables && list_add(c->tables, c->n_tables, c->tables_size, new))
+		return -ENOMEM;
+	c->tables[i].ns = ns_add(c->tables[i].ns, sum->ns);
+	c->tables[i].samples += sum->samples;
 	return 0;
-}
-
-static void find_waker(const struct process *p, const struct code_table *table, struct code_row *row)
-{
-	const struct waker_sum *w = waker_code_find(&p->stacks, table->phase, table->state, row->function);
-
-	if (!w)
-		return;
-	row->by = w->by;
-	row->thread = w->thread;
-	row->ended = w->ns;
 }
 
 static int fill_table(const struct model *m, const struct process *p, struct code_table *table)
 {
-	struct function_times times = { 0 };
-	struct code_values values = { 0 };
-	double keys[CODE_ROWS_MAX];
-	int err;
+	const struct waker_sum *waker;
+	struct code_values v;
 
-	err = code_values_new(m, &values);
-	if (!err) {
-		code_add_table(m, p, table, &values);
-		err = code_times(m, &values, &times);
+	if (code_values_new(m, &v)) {
+		code_values_free(&v);
+		return -ENOMEM;
 	}
-	for (size_t i = 0; !err && i < times.n; i++) {
-		const struct function_time *f = &times.of[times.list[i]];
+	code_add_table(p, table, &v);
+	sum_functions(&v);
+	for (size_t i = 0; i < v.n_functions; i++) {
+		const struct function_time *f = &v.functions[v.list[i]];
 		struct code_row row = {
-			.function = times.list[i],
+			.function = v.list[i],
 			.held = f->held.sampled + f->held.waited,
 			.self = f->self.sampled + f->self.waited,
 			.total = f->total.sampled + f->total.waited,
 		};
 
-		code_rows_add(table->rows, keys, &table->n_rows, &row, table->wait ? row.held : row.self);
+		row.key = table->wait ? row.held : row.self;
+		if (row.key > 0)
+			list_insert(table->rows, table->n_rows, CODE_ROWS_MAX, key, row);
 	}
 	for (size_t i = 0; i < table->n_rows; i++) {
-		table->rows[i].line = code_line(m, &values, table->rows[i].function);
-		if (table->wait)
-			find_waker(p, table, &table->rows[i]);
+		table->rows[i].line = find_line(&v, table->rows[i].function);
+		waker = table->wait ? waker_code_find(&p->stacks, table->phase, table->state, table->rows[i].function) : NULL;
+		if (!waker)
+			continue;
+		table->rows[i].by = waker->by;
+		table->rows[i].thread = waker->thread;
+		table->rows[i].ended = waker->ns;
 	}
-	function_times_free(&times);
-	code_values_free(&values);
-	return err;
+	code_values_free(&v);
+	return 0;
 }
 
 static int compare_tables(const void *a, const void *b)
 {
 	const struct code_table *x = a, *y = b;
 
-	if (x->wait != y->wait)
-		return x->wait ? 1 : -1;
-	if ((x->state == STATES) != (y->state == STATES))
-		return x->state == STATES ? -1 : 1;
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? 1 : -1;
-	if (x->phase != y->phase)
-		return x->phase < y->phase ? -1 : 1;
-	return x->state < y->state ? -1 : x->state > y->state;
+	return cmp_int(x->wait, y->wait) ?: cmp_int(x->state != STATES, y->state != STATES) ?: cmp_int(y->ns, x->ns) ?:
+		cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state);
 }
 
-/* ---- What samples say. How long threads were in a state is known exactly, so that only the shares that functions have of it are taken from samples: as many as were taken, whether some were left out or not. ---- */
-
-/* A share of the time in slow and in typical steps. */
-#define EVERYWHERE 0.95
-/* Typical steps spend so many times as long in a function as in one that calls it: they call it for others, too. */
-#define SHARED 1.25
+/*
+ * ---- what samples say ----
+ *
+ * How long threads were in a state is known exactly, so that only the shares that functions have of it are taken from samples: as
+ * many as were taken, whether some were left out or not.
+ */
 
 /* The time in slow steps that samples stand for. */
 static double sampled_time(const struct code_whole *w)
@@ -341,6 +284,12 @@ double code_usual(const struct code_whole *w, const struct code_value *v)
 {
 	/* without samples in the slow steps nothing is known of what is usual of them either */
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
+}
+
+/* At most what there is. */
+static double more_of(const struct code_whole *w, const struct code_value *v)
+{
+	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
 }
 
 double code_deviation(const struct code_whole *w, const struct code_value *v)
@@ -386,9 +335,9 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 }
 
 /* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is not. */
-static size_t package_of(const char *name, const char **ret_package)
+static size_t package_of(const struct model *m, uint32_t function, const char **ret_package)
 {
-	const char *place = strrchr(name, '('), *slash = place ? strchr(place, '/') : NULL;
+	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('), *slash = place ? strchr(place, '/') : NULL;
 
 	*ret_package = place;
 	return slash ? (size_t)(slash + 1 - place) : 0;
@@ -397,8 +346,7 @@ static size_t package_of(const char *name, const char **ret_package)
 static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
 {
 	const char *package_a, *package_b;
-	size_t len_a = package_of(model_text(m, m->code.functions[a].name), &package_a);
-	size_t len_b = package_of(model_text(m, m->code.functions[b].name), &package_b);
+	size_t len_a = package_of(m, a, &package_a), len_b = package_of(m, b, &package_b);
 
 	return !len_b || (len_a == len_b && !memcmp(package_a, package_b, len_a));
 }
@@ -413,43 +361,55 @@ static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
  * six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that nearly all
  * stacks have, as they have main(), is named only for what it does itself.
  */
-static uint32_t find_deepest(const struct model *m, const struct function_times *t, const struct code_whole *w,
-	uint32_t kinds, const struct function_time *helper, uint32_t package)
+static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32_t helper, uint32_t package)
 {
+	const struct function_time *functions = v->functions;
+	const struct code_whole *w = &v->whole;
 	double deepest = 0;
 	uint32_t best = 0;
 
-	for (size_t i = 0; i < t->n && w->part > 0; i++) {
-		const struct function_time *f = &t->of[t->list[i]];
+	for (size_t i = 0; i < v->n_functions && w->part > 0; i++) {
+		const struct function_time *f = &functions[v->list[i]];
 
-		if (!(kinds >> m->code.functions[t->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
+		if (!(kinds >> v->m->code.functions[v->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
 			(is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
 			continue;
-		if (helper && (f->depth >= helper->depth || !is_for_others(&helper->total, &f->total)))
+		if (helper && (f->depth >= functions[helper].depth || !is_for_others(&functions[helper].total, &f->total)))
 			continue;
-		if (package && (f->depth >= t->of[package].depth || is_in_package_of(m, t->list[i], package)))
+		if (package && (f->depth >= functions[package].depth || is_in_package_of(v->m, v->list[i], package)))
 			continue;
 		deepest = f->depth;
-		best = t->list[i];
+		best = v->list[i];
 	}
 	return best;
 }
 
-/* ---- What slow steps did more than the steps that they are compared with. ---- */
+/*
+ * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python itself, or
+ * typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others; and the one
+ * that used the package of these.
+ */
+static void find_blame(const struct code_values *v, struct code_blame *ret)
+{
+	const uint32_t python = 1u << CODE_PYTHON;
+	uint32_t holder, from;
 
-/* A smaller excess of a state is not worth mentioning, however steady it is. */
-#define LONGER_MIN_NS 20000
-#define LONGER_SHARE 0.1
-/* Fewer steps that are not slow say nothing of what is typical. */
-#define CODE_KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
-#define CODE_KINDS_NAMED (CODE_KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
-#define COMPARED_MIN 5
-/* More phases than any engine has, in each state. */
-#define DIFFS_MAX 128
+	ret->function = find_deepest(v, KINDS_OWN, 0, 0) ?: find_deepest(v, KINDS_NAMED, 0, 0);
+	if (!ret->function)
+		return;
+	holder = find_deepest(v, python, 0, 0);
+	ret->caller = holder ? find_deepest(v, python, holder, 0) : 0;
+	if (!ret->caller && holder != ret->function)
+		ret->caller = holder;
+	from = ret->caller ?: ret->function;
+	if (v->m->code.functions[from].kind == CODE_PYTHON)
+		ret->user = find_deepest(v, python, 0, from);
+	ret->line = find_line(v, ret->function);
+	ret->caller_line = find_line(v, ret->caller);
+	ret->user_line = find_line(v, ret->user);
+}
 
-/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other threads'. */
-#define NOT_OF_CODE \
-	(1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
+/* ---- what slow steps did more than the steps that they are compared with ---- */
 
 /* Whether code can be the reason for more time in a state. */
 static bool is_of_code(uint8_t state)
@@ -461,6 +421,11 @@ static bool is_of_code(uint8_t state)
 static bool has_stacks(const struct process *p, size_t step)
 {
 	return !(steps_get(&p->steps, step, STEP_LEFT_OUT) >> SHED_SAMPLES & 1);
+}
+
+static const struct typical *typical_at(const struct process *p, size_t step)
+{
+	return &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
 }
 
 /* Which rows of steps count, and how much. */
@@ -481,8 +446,7 @@ static double row_weight(const struct process *p, const struct choice *c, size_t
 }
 
 /* Adds the rows of a step. */
-static void add_rows(
-	const struct model *m, const struct process *p, size_t step, struct choice *c, struct code_values *values)
+static void add_rows(const struct process *p, size_t step, struct choice *c, struct code_values *values)
 {
 	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
 		const struct stack_row *row = &p->stacks.rows[i];
@@ -491,7 +455,7 @@ static void add_rows(
 
 		if (weight == 0)
 			continue;
-		v = code_values_at(m, values, row->node);
+		v = code_values_at(values, row->node);
 		if (weight > 0 && row->wait) {
 			v->waited += ns;
 			c->waits += row->samples;
@@ -518,35 +482,28 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 
 	for (uint32_t i = 0; i < t->compared; i++)
 		n += !p->stacks.slow[steps[i]] && has_stacks(p, steps[i]);
-	if (n < COMPARED_MIN)
-		return false;
-	for (uint32_t i = 0; i < t->compared; i++) {
+	for (uint32_t i = 0; i < t->compared && n >= COMPARED_MIN; i++) {
 		if (!p->stacks.slow[steps[i]] && has_stacks(p, steps[i]))
 			weights[steps[i]] -= (float)(size / n / steps_size(&p->steps, steps[i]));
 	}
-	return true;
+	return n >= COMPARED_MIN;
 }
 
-/* Which of a slow step's threads were longer in the state that made it slow. */
-static enum code_who who_was_longer(const struct slow_step *slow)
+/* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is one of the
+ * calling thread. */
+static enum code_who who_was_longer(const struct slow_step *slow, bool second)
 {
 	const struct cause *c = &slow->cause;
 
-	if (slow->gap || !c->compared || c->where == WHERE_NONE || c->unseen)
+	if (slow->gap || !c->compared || c->where == WHERE_NONE || c->unseen || (second && c->second == STATE_NONE))
 		return CODE_NOBODY;
-	return c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
-}
-
-/* The same of the second state, which is one of the calling thread. */
-static enum code_who who_was_longer_too(const struct slow_step *slow)
-{
-	return who_was_longer(slow) == CODE_NOBODY || slow->cause.second == STATE_NONE ? CODE_NOBODY : CODE_CALLER;
+	return second || c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
 }
 
 /* Adds what is known of the threads of a slow step. */
 static void whole_add(const struct process *p, size_t step, enum code_who who, uint8_t state, struct code_whole *w)
 {
-	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	const struct typical *t = typical_at(p, step);
 	double slow = (double)steps_get(&p->steps, step, (who == CODE_OTHERS ? STEP_WORKERS : STEP_OWN) + state);
 	double usual = (who == CODE_OTHERS ? t->workers : t->own)[state] * steps_size(&p->steps, step);
 
@@ -560,37 +517,35 @@ static void whole_add(const struct process *p, size_t step, enum code_who who, u
 static int weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
 {
 	double *sizes = calloc(2 * (p->n_typicals + 1), sizeof(*sizes)); /* of the calling threads, of the others */
-	const struct code_longer *l;
-	size_t slot;
 
 	if (!sizes)
 		return -ENOMEM;
 	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
-	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
-		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
-		if (l->state == diff->state && (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) == diff->phase)
-			sizes[slot] += steps_size(&p->steps, l->step);
-	}
-	for (size_t i = 0; i < 2 * p->n_typicals; i++) {
-		if (sizes[i] > 0 && !weigh_compared(p, &p->typicals[i / 2], sizes[i], i % 2 ? c->others : c->own))
-			sizes[i] = 0;
-	}
-	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
-		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
-		if (l->state != diff->state || (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) != diff->phase ||
-			sizes[slot] <= 0)
-			continue;
-		(l->who == CODE_OTHERS ? c->others : c->own)[l->step] = 1;
-		diff->steps++;
-		whole_add(p, l->step, l->who, diff->state, w);
+	for (int pass = 0; pass < 2; pass++) {
+		for (const struct code_longer *l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+			size_t slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
+
+			if (l->state != diff->state || (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) != diff->phase)
+				continue;
+			if (!pass)
+				sizes[slot] += steps_size(&p->steps, l->step);
+			if (!pass || sizes[slot] <= 0)
+				continue;
+			(l->who == CODE_OTHERS ? c->others : c->own)[l->step] = 1;
+			diff->steps++;
+			whole_add(p, l->step, l->who, diff->state, w);
+		}
+		for (size_t i = 0; i < 2 * p->n_typicals && !pass; i++) {
+			if (sizes[i] > 0 && !weigh_compared(p, &p->typicals[i / 2], sizes[i], i % 2 ? c->others : c->own))
+				sizes[i] = 0;
+		}
 	}
 	free(sizes);
 	return 0;
 }
 
 /* Also counts what there is of the difference. */
-static int add_diff(const struct model *m, const struct process *p, struct code_diff *diff,
-	struct code_values *v, struct code_whole *w)
+static int add_diff(const struct process *p, struct code_diff *diff, struct code_values *v)
 {
 	struct choice c = { .state = diff->state };
 	int err = -ENOMEM;
@@ -599,13 +554,13 @@ static int add_diff(const struct model *m, const struct process *p, struct code_
 	c.own = calloc(p->steps.len + 1, sizeof(*c.own));
 	c.others = calloc(p->steps.len + 1, sizeof(*c.others));
 	if (c.own && c.others)
-		err = weigh_steps(p, diff, &c, w);
+		err = weigh_steps(p, diff, &c, &v->whole);
 	for (size_t i = 0; !err && i < p->steps.len; i++) {
 		if (c.own[i] != 0 || c.others[i] != 0)
-			add_rows(m, p, i, &c, v);
+			add_rows(p, i, &c, v);
 	}
 	code_values_sort(v);
-	diff->part = w->part > 0 ? (int64_t)fmin(w->part, 9e18) : 0;
+	diff->part = v->whole.part > 0 ? (int64_t)fmin(v->whole.part, 9e18) : 0;
 	diff->samples = c.samples;
 	diff->waits = c.waits;
 	diff->usual = c.usual;
@@ -614,101 +569,54 @@ static int add_diff(const struct model *m, const struct process *p, struct code_
 	return err;
 }
 
-int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff,
-	struct code_values *v, struct code_whole *whole)
+int code_add_diff(const struct process *p, const struct code_diff *diff, struct code_values *v)
 {
 	struct code_diff again = *diff;
 
-	return add_diff(m, p, &again, v, whole);
-}
-
-/*
- * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python itself, or
- * typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others; and the one
- * that used the package of these.
- */
-static void find_blame(const struct model *m, const struct code_values *totals, const struct function_times *times,
-	const struct code_whole *w, struct code_blame *ret)
-{
-	const uint32_t python = 1u << CODE_PYTHON;
-	uint32_t holder, from;
-
-	ret->function = find_deepest(m, times, w, CODE_KINDS_OWN, NULL, 0) ?: find_deepest(m, times, w, CODE_KINDS_NAMED, NULL, 0);
-	if (!ret->function)
-		return;
-	holder = find_deepest(m, times, w, python, NULL, 0);
-	ret->caller = holder ? find_deepest(m, times, w, python, &times->of[holder], 0) : 0;
-	if (!ret->caller && holder != ret->function)
-		ret->caller = holder;
-	from = ret->caller ?: ret->function;
-	if (m->code.functions[from].kind == CODE_PYTHON)
-		ret->user = find_deepest(m, times, w, python, NULL, from);
-	ret->line = code_line(m, totals, ret->function);
-	ret->caller_line = ret->caller ? code_line(m, totals, ret->caller) : 0;
-	ret->user_line = ret->user ? code_line(m, totals, ret->user) : 0;
-}
-
-/* At most what there is. */
-static double more_of(const struct code_whole *w, const struct code_value *v)
-{
-	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
-}
-
-static void fill_rows(const struct model *m, const struct code_values *totals, const struct function_times *times,
-	const struct code_whole *w, struct code_diff *diff)
-{
-	double keys[CODE_ROWS_MAX];
-
-	find_blame(m, totals, times, w, &diff->of);
-	diff->clear = diff->of.function != 0;
-	for (size_t i = 0; i < times->n; i++) {
-		const struct function_time *f = &times->of[times->list[i]];
-		struct code_row row = {
-			.function = times->list[i],
-			.held = more_of(w, &f->held),
-			.self = more_of(w, &f->self),
-			.total = more_of(w, &f->total),
-			.deviation = code_deviation(w, &f->total),
-			.held_deviation = code_deviation(w, &f->held),
-		};
-
-		code_rows_add(diff->rows, keys, &diff->n_rows, &row, row.function == diff->of.function ? INFINITY : row.held);
-	}
-	for (size_t i = 0; i < diff->n_rows; i++)
-		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
+	return add_diff(p, &again, v);
 }
 
 static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
 {
-	struct function_times times = { 0 };
-	struct code_values values = { 0 };
-	struct code_whole whole = { 0 };
+	struct code_values v;
 	int err;
 
-	err = code_values_new(m, &values) ?: add_diff(m, p, diff, &values, &whole) ?: code_times(m, &values, &times);
+	err = code_values_new(m, &v) ?: add_diff(p, diff, &v);
 	if (!err) {
-		whole.all = values.of[CODE_ROOT];
-		fill_rows(m, &values, &times, &whole, diff);
+		sum_functions(&v);
+		find_blame(&v, &diff->of);
+		diff->clear = diff->of.function != 0;
 	}
-	function_times_free(&times);
-	code_values_free(&values);
+	for (size_t i = 0; i < v.n_functions; i++) {
+		const struct function_time *f = &v.functions[v.list[i]];
+		struct code_row row = {
+			.function = v.list[i],
+			.held = more_of(&v.whole, &f->held),
+			.self = more_of(&v.whole, &f->self),
+			.total = more_of(&v.whole, &f->total),
+			.deviation = code_deviation(&v.whole, &f->total),
+			.held_deviation = code_deviation(&v.whole, &f->held),
+		};
+
+		row.key = row.function == diff->of.function ? INFINITY : row.held;
+		if (row.key > 0)
+			list_insert(diff->rows, diff->n_rows, CODE_ROWS_MAX, key, row);
+	}
+	for (size_t i = 0; i < diff->n_rows; i++)
+		diff->rows[i].line = find_line(&v, diff->rows[i].function);
+	code_values_free(&v);
 	return err;
 }
 
 static int need_diff(struct code_summary *c, uint32_t phase, uint8_t state)
 {
-	if (c->n_diffs == DIFFS_MAX)
-		return 0;
+	struct code_diff diff = { .phase = phase, .state = state };
+
 	for (size_t i = 0; i < c->n_diffs; i++) {
 		if (c->diffs[i].phase == phase && c->diffs[i].state == state)
 			return 0;
 	}
-	if (array_reserve(&c->diffs, c->n_diffs + 1, &c->diffs_size, sizeof(*c->diffs)))
-		return -ENOMEM;
-	memset(&c->diffs[c->n_diffs], 0, sizeof(*c->diffs));
-	c->diffs[c->n_diffs].phase = phase;
-	c->diffs[c->n_diffs++].state = state;
-	return 0;
+	return c->n_diffs == DIFFS_MAX ? 0 : list_add(c->diffs, c->n_diffs, c->diffs_size, diff);
 }
 
 static int compare_diffs(const void *a, const void *b)
@@ -720,21 +628,20 @@ static int compare_diffs(const void *a, const void *b)
 
 static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
 {
+	struct code_longer longer = { .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
 	struct stack_times *s = &p->stacks;
 
 	if (!has_stacks(p, step))
 		return 0;
-	if (list_add(s->longer, s->n_longer, s->longer_size, (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who }))
-		return -ENOMEM;
 	s->slow[step] = true;
-	return 0;
+	return list_add(s->longer, s->n_longer, s->longer_size, longer);
 }
 
 /* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where others use
  * the CPUs, too, waits for these hide it. */
 static bool is_longer(const struct process *p, size_t step, uint8_t state)
 {
-	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	const struct typical *t = typical_at(p, step);
 	double size = steps_size(&p->steps, step);
 	double more = (double)steps_get(&p->steps, step, STEP_OWN + state) - t->own[state] * size;
 	/* what it usually takes without others on its CPUs */
@@ -744,25 +651,17 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 
-/* The states that stacks are of. */
-static uint32_t states_of(const struct stack_times *s)
-{
-	uint32_t states = 0;
-
-	for (size_t i = 0; i < s->n_sums; i++)
-		states |= 1u << s->sums[i].state;
-	return states;
-}
-
 /* Finds the steps that were longer in a state than those that they are compared with, and which of their threads were. */
 static int find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
 {
-	uint32_t states = states_of(&p->stacks);
 	uint8_t *by_cause = calloc(p->steps.len + 1, sizeof(*by_cause)); /* 1 + the state */
 	int err = by_cause ? 0 : -ENOMEM;
+	uint32_t states = 0; /* that stacks are of */
 
+	for (size_t i = 0; i < p->stacks.n_sums; i++)
+		states |= 1u << p->stacks.sums[i].state;
 	for (size_t i = 0; !err && i < n_slow; i++) {
-		enum code_who who = who_was_longer(&slow[i]);
+		enum code_who who = who_was_longer(&slow[i], false);
 		uint8_t state = slow[i].cause.state;
 
 		/* slow for whatever reason, it is no example of what is usual */
@@ -784,8 +683,7 @@ static int find_longer(struct process *p, const struct slow_step *slow, size_t n
 	return err;
 }
 
-static int code_diffs_make(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
-	struct code_summary *c)
+static int make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *c)
 {
 	size_t kept = 0;
 	int err;
@@ -808,18 +706,10 @@ static int code_diffs_make(const struct model *m, struct process *p, const struc
 	return err;
 }
 
-static bool is_called(const struct code_tree *t, uint32_t node, uint32_t function)
-{
-	for (; node != CODE_ROOT; node = t->nodes[node].parent) {
-		if (t->nodes[node].function == function)
-			return true;
-	}
-	return false;
-}
+/* ---- of one slow step ---- */
 
 /* The samples of a function in a step, times the step's weight. */
-static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c,
-	uint32_t function)
+static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c, uint32_t function)
 {
 	double n = 0;
 
@@ -827,91 +717,67 @@ static double count_samples(const struct model *m, const struct process *p, size
 		const struct stack_row *row = &p->stacks.rows[i];
 		double weight = row->wait ? 0 : row_weight(p, c, step, row);
 
-		if (weight != 0 && is_called(&m->code, row->node, function))
+		if (weight != 0 && code_is_called(&m->code, row->node, function))
 			n += fabs(weight) * row->samples;
 	}
 	return n;
 }
 
-static void fill_hot(const struct model *m, const struct process *p, const struct slow_step *slow, const struct choice *c,
-	const struct code_values *totals, const struct function_times *times, const struct code_whole *w, struct code_hot *hot)
+/* Finds the function once all rows are added. part: how much longer the step was in the state. */
+static void find_hot(const struct process *p, const struct slow_step *slow, const struct choice *c, double part, struct code_values *v,
+	struct code_hot *hot)
 {
-	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+	const struct typical *t = typical_at(p, slow->step);
+	const uint32_t *compared = p->grouped + t->first;
 
-	find_blame(m, totals, times, w, &hot->of);
-	if (!hot->of.function)
-		return;
-	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->of.function].total));
-	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->of.function);
-	for (uint32_t i = 0; i < t->compared; i++) {
-		if (p->grouped[t->first + i] != slow->step)
-			hot->usual += count_samples(m, p, p->grouped[t->first + i], c, hot->of.function);
-	}
-}
-
-/* What is known of one slow step. */
-static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, enum code_who who, const struct choice *c,
-	int64_t part, const struct code_value *all)
-{
-	struct code_whole w = { 0 };
-
-	whole_add(p, slow->step, who, c->state, &w);
+	code_values_sort(v);
+	sum_functions(v);
+	whole_add(p, slow->step, c->others ? CODE_OTHERS : CODE_CALLER, c->state, &v->whole);
 	if (c->tid) {
 		/* of a single worker only the samples are known */
-		w.slow = all->sampled + all->waited;
-		w.usual = -1;
+		v->whole.slow = v->whole.all.sampled + v->whole.all.waited;
+		v->whole.usual = -1;
 	}
-	if (w.part > (double)part)
-		w.part = (double)part;
-	w.all = *all;
-	return w;
+	v->whole.part = fmin(v->whole.part, part);
+	find_blame(v, &hot->of);
+	if (!hot->of.function)
+		return;
+	hot->ns = (int64_t)fmax(0, more_of(&v->whole, &v->functions[hot->of.function].total));
+	hot->samples = (uint64_t)count_samples(v->m, p, slow->step, c, hot->of.function);
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (compared[i] != slow->step)
+			hot->usual += count_samples(v->m, p, compared[i], c, hot->of.function);
+	}
 }
 
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
-	struct code_hot *ret)
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second, struct code_hot *ret)
 {
-	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+	const struct typical *t = typical_at(p, slow->step);
 	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };
-	struct function_times times = { 0 };
-	struct code_values values = { 0 };
-	struct code_whole whole;
-	enum code_who who;
+	enum code_who who = who_was_longer(slow, second);
+	struct code_values v;
 	float *weights;
 	int err;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!p->stacks.slow || !is_of_code(c.state))
-		return 0;
-	who = second ? who_was_longer_too(slow) : who_was_longer(slow);
-	if (who == CODE_NOBODY || !has_stacks(p, slow->step) || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
+	if (!p->stacks.slow || !is_of_code(c.state) || who == CODE_NOBODY || !has_stacks(p, slow->step) ||
+		p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
 		return 0;
 	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
 	weights = calloc(p->steps.len + 1, sizeof(*weights));
-	err = code_values_new(m, &values);
-	if (err || !weights) {
-		err = -ENOMEM;
-		goto out;
-	}
 	*(who == CODE_OTHERS ? &c.others : &c.own) = weights;
-	if (!weigh_compared(p, t, steps_size(&p->steps, slow->step), weights))
-		goto out;
-	weights[slow->step] = 1;
-	add_rows(m, p, slow->step, &c, &values);
-	for (uint32_t i = 0; i < t->compared; i++) {
-		if (p->grouped[t->first + i] != slow->step)
-			add_rows(m, p, p->grouped[t->first + i], &c, &values);
+	err = code_values_new(m, &v) ?: weights ? 0 : -ENOMEM;
+	if (!err && weigh_compared(p, t, steps_size(&p->steps, slow->step), weights)) {
+		weights[slow->step] = 1;
+		add_rows(p, slow->step, &c, &v);
+		for (uint32_t i = 0; i < t->compared; i++) {
+			if (p->grouped[t->first + i] != slow->step)
+				add_rows(p, p->grouped[t->first + i], &c, &v);
+		}
+		find_hot(p, slow, &c, (double)(second ? slow->cause.second_part : slow->cause.part), &v, ret);
 	}
-	code_values_sort(&values);
-	err = code_times(m, &values, &times);
-	if (!err) {
-		whole = step_whole(p, slow, who, &c, second ? slow->cause.second_part : slow->cause.part,
-			&values.of[CODE_ROOT]);
-		fill_hot(m, p, slow, &c, &values, &times, &whole, ret);
-	}
-out:
 	free(weights);
-	function_times_free(&times);
-	code_values_free(&values);
+	code_values_free(&v);
 	return err;
 }
 
@@ -930,11 +796,10 @@ int code_summary_make(
 
 		err = (sum->wait ? 0 : add_to_table(ret, sum, STATES)) ?: add_to_table(ret, sum, sum->state);
 	}
-	if (!err)
-		list_sort(ret->tables, ret->n_tables, compare_tables);
+	list_sort(ret->tables, ret->n_tables, compare_tables);
 	for (size_t i = 0; !err && i < ret->n_tables; i++)
 		err = fill_table(m, p, &ret->tables[i]);
-	return err ?: code_diffs_make(m, p, slow, n_slow, ret);
+	return err ?: make_diffs(m, p, slow, n_slow, ret);
 }
 
 void code_summary_free(struct code_summary *c)

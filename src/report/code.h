@@ -11,6 +11,7 @@ struct code_row {
 	uint32_t function, line; /* line: of a function in Python that in which it was longest; 0: unknown */
 	double held;             /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
 	double self;             /* in itself alone */
+	double key;              /* by which rows are sorted */
 	double total;            /* with all that it calls */
 	double deviation;        /* of a difference: that of total by chance, since there are so few samples; 0: exact */
 	double held_deviation;
@@ -109,26 +110,30 @@ double code_deviation(const struct code_whole *w, const struct code_value *v);
 
 void code_value_add(struct code_value *to, const struct code_value *v);
 
-/* Values of those nodes that have one; a slow step has few of all. */
+/* Values of those nodes that have one, a slow step has few of all; then those of functions. */
 struct code_values {
+	const struct model *m;
 	struct code_value *of; /* by node */
 	bool *has;
 	uint32_t *nodes; /* each behind its parent, once they are sorted */
 	size_t n;
+	struct code_whole whole; /* of a difference */
+	struct function_time *functions; /* by function */
+	uint32_t *list;                  /* those that have a time, in the order of their numbers */
+	size_t n_functions;
 };
 
 /* Returns 0 or -ENOMEM; call code_values_free in both cases. */
 int code_values_new(const struct model *m, struct code_values *ret);
 void code_values_free(struct code_values *v);
 /* The value of a node; its callers have one, too. */
-struct code_value *code_values_at(const struct model *m, struct code_values *v, uint32_t node);
+struct code_value *code_values_at(struct code_values *v, uint32_t node);
 /* Call it when all are there. */
 void code_values_sort(struct code_values *v);
 /* Adds to the value of each node those of its calls. */
-void code_values_total(const struct model *m, struct code_values *v);
+void code_values_total(struct code_values *v);
 /* These add what a table, or a difference, is made of, and sort. The latter returns 0 or -ENOMEM. */
-void code_add_table(const struct model *m, const struct process *p, const struct code_table *table, struct code_values *v);
-int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, struct code_values *v,
-	struct code_whole *whole);
+void code_add_table(const struct process *p, const struct code_table *table, struct code_values *v);
+int code_add_diff(const struct process *p, const struct code_diff *diff, struct code_values *v);
 
 #endif

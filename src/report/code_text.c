@@ -302,7 +302,6 @@ struct flame {
 	const struct code_table *table; /* or */
 	const struct code_diff *diff;
 	struct code_values values; /* totals, without lines */
-	struct code_whole whole;   /* of a difference */
 	uint32_t *first, *next;    /* the calls of each node, by node: 0: none */
 	double least;              /* nodes with less are not drawn */
 	struct json_object *list;
@@ -315,18 +314,18 @@ static double node_size(const struct flame *f, uint32_t node)
 {
 	const struct code_value *v = &f->values.of[node];
 
-	return f->diff ? code_slow(&f->whole, v) + code_usual(&f->whole, v) : v->sampled + v->waited;
+	return f->diff ? code_slow(&f->values.whole, v) + code_usual(&f->values.whole, v) : v->sampled + v->waited;
 }
 
 /* Moves what is at nodes with lines to those without. */
-static void drop_lines(const struct model *m, struct code_values *v)
+static void drop_lines(struct code_values *v)
 {
 	for (size_t k = 0, n = v->n; k < n; k++) {
-		uint32_t i = v->nodes[k], plain = m->code.nodes[i].plain;
+		uint32_t i = v->nodes[k], plain = v->m->code.nodes[i].plain;
 
 		if (plain == i)
 			continue;
-		code_value_add(code_values_at(m, v, plain), &v->of[i]);
+		code_value_add(code_values_at(v, plain), &v->of[i]);
 		memset(&v->of[i], 0, sizeof(v->of[i]));
 	}
 	code_values_sort(v);
@@ -389,11 +388,11 @@ static void append_node(struct flame *f, uint32_t depth, double name, const stru
 {
 	append_number(f, depth);
 	append_number(f, name);
-	append_number(f, (f->diff ? code_slow(&f->whole, v) : v->sampled + v->waited) / 1000);
+	append_number(f, (f->diff ? code_slow(&f->values.whole, v) : v->sampled + v->waited) / 1000);
 	if (!f->diff)
 		return;
-	append_number(f, code_usual(&f->whole, v) / 1000);
-	append_number(f, code_deviation(&f->whole, v) / 1000);
+	append_number(f, code_usual(&f->values.whole, v) / 1000);
+	append_number(f, code_deviation(&f->values.whole, v) / 1000);
 }
 
 /* A node, then its calls. The depth is at most STACK_DEPTH_MAX. */
@@ -423,19 +422,17 @@ static int flame_fill(struct flame *f)
 
 	f->first = calloc(m->code.n_nodes + 1, sizeof(*f->first));
 	f->next = calloc(m->code.n_nodes + 1, sizeof(*f->next));
-	f->whole = (struct code_whole){ 0 };
 	err = code_values_new(m, &f->values);
 	if (!f->first || !f->next)
 		err = -ENOMEM;
 	else if (!err && f->table)
-		code_add_table(m, f->p, f->table, &f->values);
+		code_add_table(f->p, f->table, &f->values);
 	else if (!err)
-		err = code_add_diff(m, f->p, f->diff, &f->values, &f->whole);
+		err = code_add_diff(f->p, f->diff, &f->values);
 	if (!err) {
-		drop_lines(m, &f->values);
-		code_values_total(m, &f->values);
-		f->whole.all = f->values.of[CODE_ROOT];
-		err = link_calls(f);
+		drop_lines(&f->values);
+		code_values_total(&f->values);
+				err = link_calls(f);
 	}
 	if (!err)
 		append_calls(f, CODE_ROOT, 0);

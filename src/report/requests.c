@@ -270,19 +270,6 @@ static int find_late(const struct process *p, struct seq_summary *sum)
 	return 0;
 }
 
-/* Keeps the longest ones, sorted. */
-static void add_pair(struct seq_summary *sum, const struct seq_pair *pair)
-{
-	size_t k;
-
-	if (sum->n_pairs == SEQ_PAIRS_MAX && pair->ns <= sum->pairs[SEQ_PAIRS_MAX - 1].ns)
-		return;
-	k = sum->n_pairs < SEQ_PAIRS_MAX ? sum->n_pairs++ : SEQ_PAIRS_MAX - 1;
-	for (; k && sum->pairs[k - 1].ns < pair->ns; k--)
-		sum->pairs[k] = sum->pairs[k - 1];
-	sum->pairs[k] = *pair;
-}
-
 static int add_culprit(struct seq_summary *sum, struct idmap *by_number, const struct seq_request *r, uint32_t place,
 	const struct seq_wait *wait)
 {
@@ -312,6 +299,7 @@ static int compare_culprits(const void *a, const void *b)
 static int find_culprits(const struct process *p, struct seq_summary *sum)
 {
 	struct idmap by_number = { 0 };
+	struct seq_pair pair;
 	int err = 0;
 
 	for (size_t i = 0; i < p->seqs.len && !err; i++) {
@@ -324,7 +312,8 @@ static int find_culprits(const struct process *p, struct seq_summary *sum)
 			const struct seq_wait *wait = &p->seqs.waits[r->first_wait + k];
 
 			named += wait->ns;
-			add_pair(sum, &(struct seq_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence });
+			pair = (struct seq_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence };
+			list_insert(sum->pairs, sum->n_pairs, SEQ_PAIRS_MAX, ns, pair);
 			err = add_culprit(sum, &by_number, r, (uint32_t)i, wait);
 		}
 		sum->unnamed = ns_add(sum->unnamed, r->parts[SEQ_OTHERS] - named);
@@ -636,7 +625,6 @@ static void find_parts(const struct process *p, const struct seq_typical *t, con
 {
 	const double *typical = late->kind == SEQ_LATE_TOKENS ? t->token_parts : t->first_parts;
 	double scale = late->kind == SEQ_LATE_TOKENS ? tokens_behind(r) : 1;
-	uint32_t at;
 
 	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
 		struct seq_late_part part = { .part = (enum seq_part)k, .ns = part_time(r, late->kind, k) };
@@ -646,9 +634,7 @@ static void find_parts(const struct process *p, const struct seq_typical *t, con
 		if (part.more <= 0 || (double)part.more < PART_SHARE * (double)late->excess)
 			continue;
 		explain_part(p, t, r, &part);
-		for (at = late->n_parts++; at && late->parts[at - 1].more < part.more; at--)
-			late->parts[at] = late->parts[at - 1];
-		late->parts[at] = part;
+		list_insert(late->parts, late->n_parts, SEQ_PARTS, more, part);
 	}
 }
 

@@ -43,20 +43,16 @@ static void add_request(struct text *t, const struct process *p, uint32_t record
 
 /* Puts the longest waits within the time of the verdict into ret, longest first. */
 static unsigned int longest_waits(const struct process *p, const struct seq_request *r, enum seq_kind kind, int64_t least,
-	struct seq_wait ret[WAITS_SHOWN + 1])
+	struct seq_wait ret[WAITS_SHOWN])
 {
-	unsigned int n = 0, k;
+	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < r->n_waits; i++) {
 		struct seq_wait wait = p->seqs.waits[r->first_wait + i];
 
 		wait.ns = seq_late_wait(r, &wait, kind);
-		if (wait.ns < least)
-			continue;
-		for (k = n; k && ret[k - 1].ns < wait.ns; k--)
-			ret[k] = ret[k - 1];
-		ret[k] = wait;
-		n += n < WAITS_SHOWN;
+		if (wait.ns >= least)
+			list_insert(ret, n, WAITS_SHOWN, ns, wait);
 	}
 	return n;
 }
@@ -64,7 +60,7 @@ static unsigned int longest_waits(const struct process *p, const struct seq_requ
 /* "310 ms for request 21 (2048 prompt tokens), 120 ms for request 22 and 40.1 ms for others" */
 static void add_waits(struct text *t, const struct process *p, const struct seq_request *r, enum seq_kind kind, int64_t ns)
 {
-	struct seq_wait waits[WAITS_SHOWN + 1];
+	struct seq_wait waits[WAITS_SHOWN];
 	int64_t least = (int64_t)(WAIT_SHARE * (double)ns) + 1, others = ns;
 	unsigned int n = longest_waits(p, r, kind, least, waits);
 

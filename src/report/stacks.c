@@ -256,7 +256,7 @@ static bool is_own(const struct code_tree *t, uint32_t function)
 	return t->functions[function].kind == CODE_NATIVE || t->functions[function].kind == CODE_PYTHON;
 }
 
-static bool among_callers(const struct code_tree *t, uint32_t node, uint32_t function)
+bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function)
 {
 	for (; node != CODE_ROOT; node = t->nodes[node].parent) {
 		if (t->nodes[node].function == function)
@@ -293,7 +293,7 @@ static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uin
 	if (t->n_nodes >= STACK_NODES_MAX)
 		return -E2BIG;
 	node.depth = (uint16_t)(caller->depth + 1);
-	node.outermost = !among_callers(t, parent, function);
+	node.outermost = !code_is_called(t, parent, function);
 	node.held_by = !is_own(t, function) && is_own(t, caller->held_by) ? caller->held_by : function;
 	if (!line && caller->plain == parent) {
 		node.plain = (uint32_t)t->n_nodes;

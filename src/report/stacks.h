@@ -158,6 +158,9 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 /* Once the steps are sorted: sorts the rows by steps. */
 int stack_times_finish(struct model *m, struct process *p);
 
+/* Whether the function is that of the node, or among its callers. */
+bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function);
+
 /* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
 struct code_frame {
 	char text[CODE_NAME_MAX + 1];

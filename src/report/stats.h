@@ -25,6 +25,20 @@ int array_reserve(void *array, size_t need, size_t *size, size_t element);
 			qsort(list, n, sizeof(*(list)), compare);        \
 	} while (0)
 
+/* Puts a value into a list that is sorted by a member, the largest first; at most `max` stay, and of equal ones the first are first. */
+#define list_insert(list, n, max, member, value)                                         \
+	do {                                                                             \
+		size_t insert_at = (n);                                                  \
+		for (; insert_at && (list)[insert_at - 1].member < (value).member; insert_at--) { \
+			if (insert_at < (max))                                           \
+				(list)[insert_at] = (list)[insert_at - 1];               \
+		}                                                                        \
+		if (insert_at < (max)) {                                                 \
+			(list)[insert_at] = (value);                                     \
+			(n) += (n) < (max);                                              \
+		}                                                                        \
+	} while (0)
+
 struct percentiles {
 	size_t n; /* 0: the other members are 0 as well */
 	int64_t p50, p90, p99, max, sum;
