@@ -175,8 +175,7 @@ static uint32_t find_line(const struct code_values *v, uint32_t function)
 
 void code_add_table(const struct process *p, const struct code_table *table, struct code_values *v)
 {
-	for (size_t i = 0; i < p->stacks.n_sums; i++) {
-		const struct stack_sum *sum = &p->stacks.sums[i];
+	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
 		struct code_value *value;
 
 		if (sum->phase != table->phase || sum->wait != table->wait || (table->state != STATES && table->state != sum->state))

@@ -66,9 +66,7 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 {
 	bool first = true;
 
-	for (size_t i = 0; i < c->n_tables; i++) {
-		const struct code_table *table = &c->tables[i];
-
+	list_for_each (table, c->tables, c->n_tables) {
 		/* where it was preempted says nothing about a thread */
 		if (table->phase != phase || !table->wait || table->state == ST_RUNNABLE || table->state == ST_STOPPED)
 			continue;
@@ -208,9 +206,7 @@ static void put_table(struct json_build *b, struct json_object *o, const struct 
 	json_put_u64(b, o, "count", table->samples);
 	json_put_us(b, o, "total_us", table->ns);
 	rows = json_put_array(b, o, "functions");
-	for (size_t i = 0; i < table->n_rows; i++) {
-		const struct code_row *row = &table->rows[i];
-
+	list_for_each (row, table->rows, table->n_rows) {
 		one = put_row(b, rows, row);
 		put_ns(b, one, "self_us", row->self);
 		if (!row->by && !row->thread)

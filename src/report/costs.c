@@ -481,9 +481,7 @@ void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_
 {
 	struct json_object *array = g->n ? json_put_array(b, o, "gpu") : NULL, *us, *list, *one;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct gpu_phase *p = &g->list[i];
-
+	list_for_each (p, g->list, g->n) {
 		o = json_put_object(b, array, NULL);
 		json_put_name(b, o, "phase", p->phase);
 		json_put_u64(b, o, "steps", p->steps);

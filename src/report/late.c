@@ -550,9 +550,7 @@ int page_late(const struct page *page, const struct late *l)
 {
 	char sentence[LATE_SENTENCE_MAX];
 
-	for (size_t i = 0; i < l->n; i++) {
-		const struct late_group *g = &l->groups[i];
-
+	list_for_each (g, l->groups, l->n) {
 		put_head(page, g);
 		if (g->judged)
 			put_units(page, g);
@@ -586,9 +584,7 @@ static void put_unit(struct json_build *b, struct json_object *o, const struct l
 	json_put_u64(b, o, "stragglers", u->stragglers);
 	json_put_us(b, o, "excess_us", u->excess_ns);
 	array = json_put_array(b, o, "causes");
-	for (size_t i = 0; i < u->causes.n; i++) {
-		const struct cause_sum *c = &u->causes.list[i];
-
+	list_for_each (c, u->causes.list, u->causes.n) {
 		one = json_put_object(b, array, NULL);
 		json_put_text(b, one, "state", words_state(c->state));
 		json_put_text(b, one, "where", cause_where_name(c->where));

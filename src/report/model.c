@@ -410,9 +410,7 @@ int model_finish(struct model *m)
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
 	}
-	for (size_t i = 0; i < m->n_families; i++) {
-		struct foreign_family *f = &m->families[i];
-
+	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);
 		f->total = percentiles_of(f->totals.ns, f->totals.len);
 	}

@@ -186,9 +186,7 @@ static void put_causes(struct json_build *b, struct json_object *o, const struct
 	struct json_object *array = json_put_array(b, o, "causes"), *one;
 	char sentence[SENTENCE_MAX];
 
-	for (size_t i = 0; i < causes->n; i++) {
-		const struct cause_sum *c = &causes->list[i];
-
+	list_for_each (c, causes->list, causes->n) {
 		one = json_put_object(b, array, NULL);
 		json_put_text(b, one, "state", words_state(c->state));
 		json_put_text(b, one, "where", cause_where_name(c->where));
@@ -243,9 +241,7 @@ static void put_tally(struct json_build *b, struct json_object *o, const char *k
 {
 	struct json_object *array = json_put_array(b, o, key), *one, *hottest;
 
-	for (size_t i = 0; i < t->len; i++) {
-		const struct tally_row *row = &t->rows[i];
-
+	list_for_each (row, t->rows, t->len) {
 		one = json_put_object(b, array, NULL);
 		json_put_name(b, one, "name", row->name);
 		json_put_u64(b, one, "count", row->count);
@@ -310,9 +306,7 @@ static void put_phases(struct json_build *b, struct json_object *o, const struct
 {
 	struct json_object *array = json_put_array(b, o, "phases"), *one;
 
-	for (size_t i = 0; i < sum->n_phases; i++) {
-		const struct phase_summary *phase = &sum->phases[i];
-
+	list_for_each (phase, sum->phases, sum->n_phases) {
 		one = json_put_object(b, array, NULL);
 		json_put_name(b, one, "phase", phase->phase);
 		json_put_u64(b, one, "steps", phase->steps.n);
@@ -446,9 +440,7 @@ static void put_loss(struct json_build *b, struct json_object *o, const struct m
 	for (size_t i = 0; i < m->lost.len; i++)
 		json_put_u64(b, kinds, model_text(m, m->lost.rows[i].name), m->lost.rows[i].count);
 	windows = json_put_array(b, o, "windows");
-	for (size_t i = 0; i < m->n_windows; i++) {
-		const struct window *w = &m->windows[i];
-
+	list_for_each (w, m->windows, m->n_windows) {
 		one = json_put_object(b, windows, NULL);
 		json_put_name(b, one, "file", w->file);
 		json_put_us(b, one, "total_us", w->total);

@@ -345,8 +345,7 @@ static void place_hosts(struct archive_hosts *h, const char *reference)
 {
 	const struct archive_file *own = reference ? archive_file(h, reference) : NULL;
 
-	for (uint32_t i = 0; i < h->n_files; i++) {
-		struct archive_file *f = &h->files[i];
+	list_for_each (f, h->files, h->n_files) {
 		struct archive_host *host = &h->list[f->host];
 
 		if (own && f->host == own->host)
@@ -418,9 +417,7 @@ uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profi
 	enum boot_fit fits[ARCHIVE_HOSTS_MAX] = { BOOT_UNLIKELY }, fit;
 	struct boot_choice choice = { 0 };
 
-	for (uint32_t i = 0; i < h->n_files; i++) {
-		const struct archive_file *f = &h->files[i];
-
+	list_for_each (f, h->files, h->n_files) {
 		fit = f->has_boot ? boot_compare(profile, &f->boot) : BOOT_UNLIKELY;
 		fits[f->host] = fit > fits[f->host] ? fit : fits[f->host];
 	}

@@ -246,9 +246,7 @@ static void put_occupancy(const struct page *page, const struct seq_summary *sum
 	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++)
 		total = ns_add(total, sum->occupancy[i].time);
 	page_put(page, "\n%-26s%9s %10s %10s\n", "Sequences in a step", "steps", "rows each", "each");
-	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++) {
-		const struct occupancy_row *row = &sum->occupancy[i];
-
+	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
 		snprintf(name, sizeof(name), row->to == UINT32_MAX ? "%u or more" : row->from == row->to ? "%u" : "%u to %u", row->from, row->to);
@@ -315,9 +313,7 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 	if (late->kind == SEQ_LATE_ANSWER)
 		json_put_us(b, o, "write_blocked_us", late->held);
 	array = json_put_array(b, o, "parts");
-	for (uint32_t i = 0; i < late->n_parts; i++) {
-		const struct seq_late_part *part = &late->parts[i];
-
+	list_for_each (part, late->parts, late->n_parts) {
 		one = json_put_object(b, array, NULL);
 		json_put_text(b, one, "part", seq_part_name(part->part));
 		json_put_us(b, one, "us", part->ns);
@@ -384,9 +380,7 @@ static void put_lists(struct json_build *b, struct json_object *o, const struct 
 		json_put_us(b, one, "us", sum->pairs[i].ns);
 	}
 	array = json_put_array(b, o, "occupancy");
-	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++) {
-		const struct occupancy_row *row = &sum->occupancy[i];
-
+	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
 		one = json_put_object(b, array, NULL);

@@ -216,9 +216,7 @@ const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t ph
 {
 	const struct waker_sum *most = NULL;
 
-	for (size_t i = 0; i < s->n_wakers; i++) {
-		const struct waker_sum *w = &s->wakers[i];
-
+	list_for_each (w, s->wakers, s->n_wakers) {
 		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
 			most = w;
 	}

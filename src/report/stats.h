@@ -18,6 +18,9 @@ int array_reserve(void *array, size_t need, size_t *size, size_t element);
 #define list_add(list, n, size, ...) \
 	(array_reserve(&(list), (n) + 1, &(size), sizeof(*(list))) ?: ((list)[(n)++] = __VA_ARGS__, 0))
 
+/* One after the other of a list of n. */
+#define list_for_each(x, list, n) for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)
+
 /* qsort(), also of none. */
 #define list_sort(list, n, compare)                                      \
 	do {                                                             \

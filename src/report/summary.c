@@ -263,9 +263,7 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 	time = output_time(p, names);
 	if (time)
 		sum->output_rate = (double)rs->tokens * 1e9 / (double)time;
-	for (size_t i = 0; i < sum->n_phases; i++) {
-		const struct phase_summary *phase = &sum->phases[i];
-
+	list_for_each (phase, sum->phases, sum->n_phases) {
 		if (names->prefill && phase->phase == names->prefill && phase->total)
 			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
 	}

@@ -299,9 +299,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 /* What other programs wrote: for each event its lines, and where their time went. */
 static void put_families(const struct page *page, const struct model *m)
 {
-	for (size_t i = 0; i < m->n_families; i++) {
-		const struct foreign_family *f = &m->families[i];
-
+	list_for_each (f, m->families, m->n_families) {
 		page_put(page, "\n%s%s%s: %llu line%s", NAME(m, f->event), f->source ? ", " : "", NAME(m, f->source), LLU(f->lines),
 			f->lines == 1 ? "" : "s");
 		if (f->total.n)
