@@ -10,6 +10,7 @@
 #include "report/read.h"
 #include "util/json_node.h"
 
+#define NAME_SHOWN 72 /* bytes of a name */
 #define LINE_BYTES 64 /* of a cache line: x86, and nearly all arm64 (a few have 128) */
 
 /* Adds, but stays at the limit: files may contain any number. */
@@ -171,35 +172,23 @@ void json_put_phase_counts(struct json_build *b, struct json_object *o, const st
 	}
 }
 
-/* ---- gpu.c ---- */
+/* ---- GPUs ---- */
 
 static const struct {
 	const char *key, *name, *shown, *bound;
 } parts[GPU_PART_MAX] = {
-	[GPU_PART_BUSY] = { "gpu_busy_us", "busy", "kernels", "GPU-bound" },
-	[GPU_PART_COPY] = { "gpu_copy_us", "copy", "copies", "copy-bound" },
-	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "idle_launch", "idle: launch", "launch-bound" },
-	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "idle_wait", "idle: waits", "bound by waits of the GPU" },
-	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "collective", "collectives", "bound by collectives" },
-	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "unknown", "not known", "not known" },
+	[GPU_PART_BUSY] = { "busy_us", "busy", "kernels", "GPU-bound" },
+	[GPU_PART_COPY] = { "copy_us", "copy", "copies", "copy-bound" },
+	[GPU_PART_IDLE_LAUNCH] = { "idle_launch_us", "idle_launch", "idle: launch", "launch-bound" },
+	[GPU_PART_IDLE_WAIT] = { "idle_wait_us", "idle_wait", "idle: waits", "bound by waits of the GPU" },
+	[GPU_PART_COLLECTIVE] = { "collective_us", "collective", "collectives", "bound by collectives" },
+	[GPU_PART_UNKNOWN] = { "unknown_us", "unknown", "not known", "not known" },
 };
-
-static struct gpu_phase *find_phase(struct gpu_phases *g, uint32_t phase)
-{
-	for (size_t i = 0; i < g->n; i++) {
-		if (g->list[i].phase == phase)
-			return &g->list[i];
-	}
-	if (g->n == GPU_PHASES_MAX)
-		return &g->list[GPU_PHASES_MAX - 1];
-	g->list[g->n].phase = phase;
-	return &g->list[g->n++];
-}
 
 void gpu_phases_clear(struct gpu_phases *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
-		for (int k = 0; k < GPU_PHASE_GAPS; k++)
+		for (size_t k = 0; k < g->list[i].n_gaps; k++)
 			free(g->list[i].gaps[k].why);
 	}
 	g->n = 0;
@@ -217,121 +206,114 @@ static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(c
 	return node_get(shape, key);
 }
 
-/* ---- the longest gaps ---- */
-
-#define SHOWN 72 /* bytes of a name */
-
-/* before `NAME`; nothing if it is not known. Returns how long it is. */
-static size_t add_named(char *buf, size_t size, const char *before, const struct json_node *name)
+/* before `NAME`; nothing if it is not known. */
+static void add_named(struct text *t, const char *before, const struct json_node *name)
 {
 	const char *text = node_string(name);
-	char shown[SHOWN];
-	int n = text && *text ? snprintf(buf, size, "%s`%s`", before, text_printable(shown, sizeof(shown), text)) : 0;
+	char shown[NAME_SHOWN];
 
-	return n < 0 ? 0 : (size_t)n < size ? (size_t)n
-					    : size - 1;
+	if (text && *text)
+		text_add(t, "%s`%s`", before, text_printable(shown, sizeof(shown), text));
 }
 
-/* Where the words for a step that took longer than others do not fit. */
-static void add_phrase(char *buf, size_t size, unsigned int state, int64_t ns)
+/* What the launching thread did for most of a gap; false: not known. */
+static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_MAX])
 {
-	static const char *const own[] = {
+	/* where the words for a step that took longer than others do not fit */
+	static const char *const own[STATES] = {
 		[ST_CPU] = "computed for",
 		[ST_GPU_WAIT] = "was still in a call that waits for the GPU for",
 		[ST_SYSCALL] = "was in system calls for",
 		[ST_FAULT] = "was in page faults for",
 	};
-	char phrase[PHRASE_MAX];
-
-	if (state < sizeof(own) / sizeof(own[0]) && own[state])
-		snprintf(buf, size, "the launching thread %s %s", own[state], DURATION(ns));
-	else
-		snprintf(buf, size, "the launching thread %s", words_phrase(phrase, state, ns));
-}
-
-/* What the launching thread did for most of it; false: not known. */
-static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_MAX])
-{
 	const char *state = node_string(node_with(shape, "gpu_gap%d_state", number));
+	struct text t = text_in(buf, GPU_WHY_MAX);
 	unsigned int hint = 0;
 	int of = state ? read_state(state, &hint) : -1;
+	char phrase[PHRASE_MAX];
 	int64_t ns;
-	size_t n;
 
 	if (of < 0 || !read_us(node_with(shape, "gpu_gap%d_%.30s_us", number, words_state((unsigned int)of)), &ns))
 		return false;
-	add_phrase(buf, GPU_WHY_MAX, (unsigned int)of, ns);
-	n = strlen(buf);
-	n += add_named(buf + n, GPU_WHY_MAX - n, of == ST_SYSCALL ? ", mostly " : " in ",
+	text_add(&t, "the launching thread ");
+	if (own[of])
+		text_add(&t, "%s %s", own[of], DURATION(ns));
+	else
+		text_add(&t, "%s", words_phrase(phrase, (unsigned int)of, ns));
+	add_named(&t, of == ST_SYSCALL ? ", mostly " : " in ",
 		node_with(shape, of == ST_CPU ? "gpu_gap%d_in" : "gpu_gap%d_call", number));
-	add_named(buf + n, GPU_WHY_MAX - n, of == ST_RUNNABLE ? " behind " : ", woken by ", node_with(shape, "gpu_gap%d_by", number));
+	add_named(&t, of == ST_RUNNABLE ? " behind " : ", woken by ", node_with(shape, "gpu_gap%d_by", number));
 	return true;
 }
 
 static void add_gap(struct gpu_phase *p, const struct json_node *shape, int number, uint32_t step)
 {
-	struct phase_gap gap = { .step = step };
+	struct phase_gap gap = { .step = step }, *last = &p->gaps[GPU_PHASE_GAPS - 1];
 	char why[GPU_WHY_MAX];
-	int i;
 
-	if (!read_us(node_with(shape, "gpu_gap%d_us", number), &gap.ns) || gap.ns <= p->gaps[GPU_PHASE_GAPS - 1].ns)
+	if (!read_us(node_with(shape, "gpu_gap%d_us", number), &gap.ns) || gap.ns <= last->ns)
 		return;
 	if (gap_why(shape, number, why))
 		gap.why = strdup(why);
-	free(p->gaps[GPU_PHASE_GAPS - 1].why);
-	for (i = GPU_PHASE_GAPS - 1; i && p->gaps[i - 1].ns < gap.ns; i--)
-		p->gaps[i] = p->gaps[i - 1];
-	p->gaps[i] = gap;
+	free(last->why);
+	last->why = NULL;
+	list_insert(p->gaps, p->n_gaps, GPU_PHASE_GAPS, ns, gap);
 }
 
-/* ---- phases ---- */
+/* What a step says in keys that begin with `prefix`. complete: all parts have to be there. false: they are not its time, and a share
+ * of it would be wrong. */
+static bool sum_read(const struct json_node *shape, const char *prefix, int64_t total_ns, bool complete, struct gpu_sum *ret)
+{
+	uint32_t kernels = 0, copies = 0;
+	int64_t sum = 0;
 
-/* NULL: there are too many. */
-static struct phase_device *get_device(struct gpu_phase *p, uint32_t device)
+	*ret = (struct gpu_sum){ .total = total_ns };
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		const struct json_node *part = node_with(shape, "%s%s", prefix, parts[i].key);
+
+		if (!read_us(part, &ret->part[i]) && complete && (part || i != GPU_PART_COLLECTIVE))
+			return false;
+		sum = ns_add(sum, ret->part[i]);
+	}
+	read_u32(node_with(shape, "%skernels", prefix), &kernels);
+	read_u32(node_with(shape, "%scopies", prefix), &copies);
+	read_us(node_with(shape, "%safter_us", prefix), &ret->after);
+	ret->kernels = kernels;
+	ret->copies = copies;
+	return sum == total_ns;
+}
+
+static void sum_add(struct gpu_sum *to, const struct gpu_sum *s)
+{
+	to->kernels += s->kernels;
+	to->copies += s->copies;
+	to->total = ns_add(to->total, s->total);
+	to->after = ns_add(to->after, s->after);
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		to->part[i] = ns_add(to->part[i], s->part[i]);
+}
+
+/* The devices are in the order of their numbers. */
+static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
 {
 	size_t i = 0;
 
 	while (i < p->n_devices && p->devices[i].device < device)
 		i++;
-	if (i < p->n_devices && p->devices[i].device == device)
-		return &p->devices[i];
-	if (p->n_devices == GPU_STEP_DEVICES) {
-		p->devices_missing = true;
-		return NULL;
+	if (i == p->n_devices || p->devices[i].device != device) {
+		p->devices_missing |= p->n_devices == GPU_STEP_DEVICES;
+		if (p->n_devices == GPU_STEP_DEVICES)
+			return;
+		memmove(&p->devices[i + 1], &p->devices[i], (p->n_devices++ - i) * sizeof(p->devices[0]));
+		p->devices[i] = (struct phase_device){ .device = device };
 	}
-	memmove(&p->devices[i + 1], &p->devices[i], (p->n_devices++ - i) * sizeof(p->devices[0]));
-	p->devices[i] = (struct phase_device){ .device = device };
-	return &p->devices[i];
+	sum_add(&p->devices[i].sum, sum);
 }
 
-/* What the step says of a device, in keys that begin with `prefix`. */
-static void add_device(struct gpu_phase *p, uint32_t device, const char *prefix, int64_t total_ns, const struct json_node *shape)
-{
-	int64_t ns[GPU_PART_MAX] = { 0 }, sum = 0, after = 0;
-	uint32_t kernels = 0, copies = 0;
-	struct phase_device *d;
-
-	for (int i = 0; i < GPU_PART_MAX; i++) {
-		read_us(node_with(shape, "%s%s", prefix, parts[i].key + strlen("gpu_")), &ns[i]);
-		sum = ns_add(sum, ns[i]);
-	}
-	d = sum == total_ns ? get_device(p, device) : NULL;
-	if (!d)
-		return;
-	read_u32(node_with(shape, "%skernels", prefix), &kernels);
-	read_u32(node_with(shape, "%scopies", prefix), &copies);
-	read_us(node_with(shape, "%safter_us", prefix), &after);
-	d->kernels += kernels;
-	d->copies += copies;
-	d->total = ns_add(d->total, total_ns);
-	d->after = ns_add(d->after, after);
-	for (int i = 0; i < GPU_PART_MAX; i++)
-		d->part[i] = ns_add(d->part[i], ns[i]);
-}
-
-static void add_devices(struct gpu_phase *p, int64_t total_ns, int64_t nothing_ns, const struct json_node *shape)
+static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const struct json_node *shape)
 {
 	uint32_t n = 0, device = 0;
+	struct gpu_sum sum;
 	char prefix[32];
 
 	if (read_u32(node_get(shape, "gpu_devices"), &n)) {
@@ -342,114 +324,107 @@ static void add_devices(struct gpu_phase *p, int64_t total_ns, int64_t nothing_n
 			if (!key || strcmp(key, "kernels") != 0) /* which each has */
 				continue;
 			snprintf(prefix, sizeof(prefix), "gpu_device%u_", device);
-			add_device(p, device, prefix, total_ns, shape);
+			if (sum_read(shape, prefix, all->total, false, &sum))
+				add_device(p, device, &sum);
 		}
-	} else if (read_u32(node_get(shape, "gpu_device"), &device) && nothing_ns != total_ns) {
-		add_device(p, device, "gpu_", total_ns, shape); /* it has the parts of the step; one that did nothing is any of them */
+	} else if (read_u32(node_get(shape, "gpu_device"), &device) && all->part[GPU_PART_IDLE_LAUNCH] != all->total) {
+		add_device(p, device, all); /* it has the parts of the step; one that did nothing is any of them */
 	}
 }
 
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape)
 {
-	int64_t ns[GPU_PART_MAX], sum = 0;
-	uint32_t kernels = 0, copies = 0;
+	bool lost = node_is(node_get(shape, "gpu_lost"), JSON_TRUE);
+	struct gpu_sum sum;
 	struct gpu_phase *p;
-	int64_t after;
+	size_t at = 0;
 
-	if (node_is(node_get(shape, "gpu_lost"), JSON_TRUE)) {
-		find_phase(g, phase)->lost++;
+	if (!lost && !sum_read(shape, "gpu_", total_ns, true, &sum))
+		return;
+	while (at < g->n && g->list[at].phase != phase)
+		at++;
+	if (at == GPU_PHASES_MAX)
+		at--;
+	else if (at == g->n)
+		g->list[g->n++].phase = phase;
+	p = &g->list[at];
+	if (lost) {
+		p->lost++;
 		return;
 	}
-	for (int i = 0; i < GPU_PART_MAX; i++) {
-		const struct json_node *part = node_get(shape, parts[i].key);
-
-		ns[i] = 0;
-		if (!read_us(part, &ns[i]) && (part || i != GPU_PART_COLLECTIVE))
-			return;
-		sum = ns_add(sum, ns[i]);
-	}
-	if (sum != total_ns) /* a share of it would be wrong */
-		return;
-	read_u32(node_get(shape, "gpu_kernels"), &kernels);
-	read_u32(node_get(shape, "gpu_copies"), &copies);
-	p = find_phase(g, phase);
 	p->steps++;
-	p->kernels += kernels;
-	p->copies += copies;
-	p->total = ns_add(p->total, total_ns);
-	if (read_us(node_get(shape, "gpu_after_us"), &after))
-		p->after = ns_add(p->after, after);
-	for (int i = 0; i < GPU_PART_MAX; i++)
-		p->part[i] = ns_add(p->part[i], ns[i]);
+	sum_add(&p->all, &sum);
 	for (int i = 1; i <= GPU_GAPS; i++)
 		add_gap(p, shape, i, step);
-	add_devices(p, total_ns, ns[GPU_PART_IDLE_LAUNCH], shape);
+	add_devices(p, &sum, shape);
 }
 
-const char *gpu_bound(const struct gpu_phase *p)
+/* "launch-bound" and the like: what takes the largest part; NULL: nothing is known. */
+static const char *gpu_bound(const struct gpu_sum *s)
 {
-	int64_t busy = ns_add(p->part[GPU_PART_BUSY], p->after);
+	int64_t busy = ns_add(s->part[GPU_PART_BUSY], s->after);
 	int most = GPU_PART_BUSY;
 
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		if (p->part[i] > (most == GPU_PART_BUSY ? busy : p->part[most]))
+		if (s->part[i] > (most == GPU_PART_BUSY ? busy : s->part[most]))
 			most = i;
 	}
-	return busy > 0 || p->part[most] > 0 ? parts[most].bound : NULL;
+	return busy > 0 || s->part[most] > 0 ? parts[most].bound : NULL;
 }
 
 /* Of a phase with several devices. A step that says nothing of one had nothing for it. */
-static int64_t device_part(const struct gpu_phase *p, const struct phase_device *d, int part)
+static int64_t device_part(const struct gpu_phase *p, const struct gpu_sum *s, int part)
 {
 	bool nothing = part == (p->devices_missing ? GPU_PART_UNKNOWN : GPU_PART_IDLE_LAUNCH);
 
-	return nothing ? ns_add(d->part[part], p->total - d->total) : d->part[part];
+	return nothing ? ns_add(s->part[part], p->all.total - s->total) : s->part[part];
 }
 
 static void put_devices(const struct page *page, const struct gpu_phase *p)
 {
 	for (size_t i = 0; i < p->n_devices && p->n_devices > 1; i++) {
-		const struct phase_device *d = &p->devices[i];
+		const struct gpu_sum *s = &p->devices[i].sum;
 		const char *before = "  ";
 
-		page_put(page, "  GPU %-2u", d->device);
+		page_put(page, "  GPU %-2u", p->devices[i].device);
 		for (int k = 0; k < GPU_PART_MAX; k++) {
-			int64_t ns = device_part(p, d, k);
+			int64_t ns = device_part(p, s, k);
 
 			if (!ns)
 				continue;
-			page_put(page, "%s%s %.2f %%", before, parts[k].shown, 100 * page_share(ns, p->total));
+			page_put(page, "%s%s %.2f %%", before, parts[k].shown, 100 * page_share(ns, p->all.total));
 			before = ", ";
 		}
-		if (d->after)
-			page_put(page, "; after the step for another %s", DURATION(d->after / (int64_t)p->steps));
+		if (s->after)
+			page_put(page, "; after the step for another %s", DURATION(s->after / (int64_t)p->steps));
 		page_put(page, "\n");
 	}
 }
 
 static void put_phase(const struct page *page, const struct gpu_phase *p)
 {
-	const char *bound = gpu_bound(p);
+	const struct gpu_sum *s = &p->all;
+	const char *bound = gpu_bound(s);
 
 	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "", p->phase ? NAME(page->m, p->phase) : "steps",
 		bound ? ": " : "", bound ?: "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		double share = page_share(p->part[i], p->total);
+		double share = page_share(s->part[i], s->total);
 
-		if (!p->part[i])
+		if (!s->part[i])
 			continue;
 		page_put(page, "  %-15s%6.2f %% ", parts[i].shown, 100 * share);
 		page_bar(page, share, PAGE_BAR);
-		page_put(page, "%8s\n", DURATION(p->part[i] / (int64_t)p->steps));
+		page_put(page, "%8s\n", DURATION(s->part[i] / (int64_t)p->steps));
 	}
-	if (p->after)
+	if (s->after)
 		page_put(page, "  after the step the GPU worked for another %s on what the step had launched\n",
-			DURATION(p->after / (int64_t)p->steps));
+			DURATION(s->after / (int64_t)p->steps));
 	if (p->steps)
-		page_put(page, "  %.1f kernels, %.1f copies a step\n", (double)p->kernels / (double)p->steps,
-			(double)p->copies / (double)p->steps);
+		page_put(page, "  %.1f kernels, %.1f copies a step\n", (double)s->kernels / (double)p->steps,
+			(double)s->copies / (double)p->steps);
 	put_devices(page, p);
-	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++)
+	for (size_t i = 0; i < p->n_gaps; i++)
 		page_put(page, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ", DURATION(p->gaps[i].ns), p->gaps[i].step,
 			p->gaps[i].why ? ", " : "", p->gaps[i].why ?: "");
 	if (p->lost)
@@ -463,43 +438,40 @@ void page_gpu(const struct page *page, const struct gpu_phases *g)
 		put_phase(page, &g->list[i]);
 }
 
-static void put_device(struct json_build *b, struct json_object *o, const struct gpu_phase *p, const struct phase_device *d)
+static void put_sum(struct json_build *b, struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)
 {
 	struct json_object *us;
+	bool all = s == &p->all;
 
-	json_put_u64(b, o, "device", d->device);
-	json_put_u64(b, o, "kernels", d->kernels);
-	json_put_u64(b, o, "copies", d->copies);
+	json_put_u64(b, o, "kernels", s->kernels);
+	json_put_u64(b, o, "copies", s->copies);
+	if (all && gpu_bound(s))
+		json_put_text(b, o, "bound", gpu_bound(s));
 	us = json_put_object(b, o, "gpu_us");
-	json_put_us(b, us, "total", p->total);
+	json_put_us(b, us, "total", p->all.total);
 	for (int k = 0; k < GPU_PART_MAX; k++)
-		json_put_us(b, us, parts[k].name, device_part(p, d, k));
-	json_put_us(b, o, "after_us", d->after);
+		json_put_us(b, us, parts[k].name, all ? s->part[k] : device_part(p, s, k));
+	json_put_us(b, o, "after_us", s->after);
 }
 
 void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g)
 {
-	struct json_object *array = g->n ? json_put_array(b, o, "gpu") : NULL, *us, *list, *one;
+	struct json_object *array = g->n ? json_put_array(b, o, "gpu") : NULL, *list, *one;
 
 	list_for_each (p, g->list, g->n) {
 		o = json_put_object(b, array, NULL);
 		json_put_name(b, o, "phase", p->phase);
 		json_put_u64(b, o, "steps", p->steps);
 		json_put_u64(b, o, "steps_with_loss", p->lost);
-		json_put_u64(b, o, "kernels", p->kernels);
-		json_put_u64(b, o, "copies", p->copies);
-		if (gpu_bound(p))
-			json_put_text(b, o, "bound", gpu_bound(p));
-		us = json_put_object(b, o, "gpu_us");
-		json_put_us(b, us, "total", p->total);
-		for (int k = 0; k < GPU_PART_MAX; k++)
-			json_put_us(b, us, parts[k].name, p->part[k]);
-		json_put_us(b, o, "after_us", p->after);
+		put_sum(b, o, p, &p->all);
 		list = p->n_devices > 1 ? json_put_array(b, o, "devices") : NULL;
-		for (size_t k = 0; list && k < p->n_devices; k++)
-			put_device(b, json_put_object(b, list, NULL), p, &p->devices[k]);
+		for (size_t k = 0; list && k < p->n_devices; k++) {
+			one = json_put_object(b, list, NULL);
+			json_put_u64(b, one, "device", p->devices[k].device);
+			put_sum(b, one, p, &p->devices[k].sum);
+		}
 		list = json_put_array(b, o, "gaps");
-		for (int k = 0; k < GPU_PHASE_GAPS && p->gaps[k].ns; k++) {
+		for (size_t k = 0; k < p->n_gaps; k++) {
 			one = json_put_object(b, list, NULL);
 			json_put_u64(b, one, "step", p->gaps[k].step);
 			json_put_us(b, one, "us", p->gaps[k].ns);

@@ -64,12 +64,11 @@ struct phase_gap {
 	char *why; /* "the launching thread ..."; NULL: not known */
 };
 
-/* One device in the steps. */
-struct phase_device {
-	uint32_t device;
+/* What GPUs did in steps. */
+struct gpu_sum {
 	uint64_t kernels, copies;
 	int64_t total, part[GPU_PART_MAX]; /* of the steps that say something of it */
-	int64_t after;
+	int64_t after;                     /* for how long what was launched in the steps ran after them */
 };
 
 #define GPU_PHASES_MAX 16 /* of more, the others are counted as the last one */
@@ -77,13 +76,15 @@ struct phase_device {
 struct gpu_phase {
 	uint32_t phase;       /* a name */
 	uint64_t steps, lost; /* of which it is known, and is not, what the GPU did */
-	uint64_t kernels, copies;
-	int64_t total, part[GPU_PART_MAX];
-	int64_t after; /* for how long what was launched in the steps ran after them */
-	struct phase_device devices[GPU_STEP_DEVICES];
+	struct gpu_sum all;
+	struct phase_device {
+		uint32_t device;
+		struct gpu_sum sum;
+	} devices[GPU_STEP_DEVICES];
 	size_t n_devices;
 	bool devices_missing; /* there are more */
 	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
+	size_t n_gaps;
 };
 
 struct gpu_phases {
@@ -94,8 +95,5 @@ struct gpu_phases {
 /* Adds what the line of a step says; shape NULL or without a GPU: nothing. */
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape);
 void gpu_phases_clear(struct gpu_phases *g);
-
-/* "launch-bound" and the like: what takes the largest part; NULL: nothing is known. */
-const char *gpu_bound(const struct gpu_phase *p);
 
 #endif

@@ -25,33 +25,6 @@ void summary_free(struct summary *s)
 /* This share of the time of all threads is worth mentioning. */
 #define CROWDED_SHARE 0.05
 
-static int phase_get(struct summary *sum, uint32_t phase, struct phase_summary **ret)
-{
-	for (size_t i = 0; i < sum->n_phases; i++) {
-		if (sum->phases[i].phase == phase || i + 1 == PHASES_MAX) {
-			*ret = &sum->phases[i];
-			return 0;
-		}
-	}
-	if (array_reserve(&sum->phases, sum->n_phases + 1, &sum->phases_size, sizeof(*sum->phases)))
-		return -ENOMEM;
-	*ret = &sum->phases[sum->n_phases++];
-	**ret = (struct phase_summary){ .phase = phase };
-	return 0;
-}
-
-static void phase_add(struct phase_summary *phase, const struct step *s)
-{
-	phase->tokens += s->n_tokens;
-	phase->steps.n++;
-	phase->total = ns_add(phase->total, s->total);
-	phase->workers_total = ns_add(phase->workers_total, s->workers_total);
-	for (unsigned int i = 0; i < STATES; i++) {
-		phase->own[i] = ns_add(phase->own[i], s->own[i]);
-		phase->workers[i] = ns_add(phase->workers[i], s->workers[i]);
-	}
-}
-
 static int compare_phases(const void *a, const void *b)
 {
 	const struct phase_summary *x = a, *y = b;
@@ -61,44 +34,34 @@ static int compare_phases(const void *a, const void *b)
 
 static int sum_phases(const struct process *p, struct summary *sum, int64_t *values)
 {
-	struct phase_summary *phase;
-	int err;
-
 	for (size_t i = 0; i < p->steps.len; i++) {
-		struct step s = steps_load(&p->steps, i);
+		const struct step s = steps_load(&p->steps, i);
+		struct phase_summary *phase;
+		size_t at = 0;
 
 		sum->lossy_steps += s.lost != 0;
 		sum->unfinished += s.unfinished;
 		if (s.unfinished)
 			continue;
-		err = phase_get(sum, s.phase, &phase);
-		if (err)
-			return err;
-		phase_add(phase, &s);
+		while (at < sum->n_phases && sum->phases[at].phase != s.phase && at + 1 < PHASES_MAX)
+			at++;
+		if (at == sum->n_phases && list_add(sum->phases, sum->n_phases, sum->phases_size, (struct phase_summary){ .phase = s.phase }))
+			return -ENOMEM;
+		phase = &sum->phases[at];
+		phase->tokens += s.n_tokens;
+		phase->total = ns_add(phase->total, s.total);
+		phase->workers_total = ns_add(phase->workers_total, s.workers_total);
+		for (unsigned int k = 0; k < STATES; k++) {
+			phase->own[k] = ns_add(phase->own[k], s.own[k]);
+			phase->workers[k] = ns_add(phase->workers[k], s.workers[k]);
+		}
 	}
-	for (size_t k = 0; k < sum->n_phases; k++) {
-		phase = &sum->phases[k];
+	list_for_each (phase, sum->phases, sum->n_phases)
 		phase->steps = percentiles_over(values, p->steps.len, i,
 			(uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase->phase && !steps_get(&p->steps, i, STEP_UNFINISHED)
 				? steps_get(&p->steps, i, STEP_TOTAL)
 				: -1);
-	}
 	list_sort(sum->phases, sum->n_phases, compare_phases);
-	return 0;
-}
-
-static int call_get(struct summary *sum, uint32_t name, struct call_summary **ret)
-{
-	for (size_t i = 0; i < sum->n_calls; i++) {
-		if (sum->calls[i].name == name || i + 1 == CALLS_MAX) {
-			*ret = &sum->calls[i];
-			return 0;
-		}
-	}
-	if (array_reserve(&sum->calls, sum->n_calls + 1, &sum->calls_size, sizeof(*sum->calls)))
-		return -ENOMEM;
-	*ret = &sum->calls[sum->n_calls++];
-	**ret = (struct call_summary){ .name = name };
 	return 0;
 }
 
@@ -111,39 +74,31 @@ static int compare_call_sums(const void *a, const void *b)
 
 static int sum_calls(const struct process *p, struct summary *sum, int64_t *values)
 {
-	struct call_summary *call;
-	int err;
+	list_for_each (call, p->calls, p->n_calls) {
+		size_t at = 0;
 
-	for (size_t i = 0; i < p->n_calls; i++) {
-		err = call_get(sum, p->calls[i].name, &call);
-		if (err)
-			return err;
+		while (at < sum->n_calls && sum->calls[at].name != call->name && at + 1 < CALLS_MAX)
+			at++;
+		if (at == sum->n_calls && list_add(sum->calls, sum->n_calls, sum->calls_size, (struct call_summary){ .name = call->name }))
+			return -ENOMEM;
 	}
-	for (size_t k = 0; k < sum->n_calls; k++)
-		sum->calls[k].times = percentiles_over(values, p->n_calls, i, p->calls[i].name == sum->calls[k].name ? p->calls[i].ns : -1);
+	list_for_each (call, sum->calls, sum->n_calls)
+		call->times = percentiles_over(values, p->n_calls, i, p->calls[i].name == call->name ? p->calls[i].ns : -1);
 	list_sort(sum->calls, sum->n_calls, compare_call_sums);
 	return 0;
 }
 
-/* The first call of a recording that began at ts or later. */
-static size_t find_call(const struct process *p, uint32_t recording, int64_t ts)
-{
-	return bisect(p->n_calls, k,
-		p->calls[k].recording < recording || (p->calls[k].recording == recording && p->calls[k].ts < ts));
-}
-
 /* The longest call in a gap, if it takes most of it. Of nested calls it is the outer one. */
-static void explain_gap(const struct process *p, struct slow_step *gap)
+static void explain_gap(const struct process *p, const struct step *s, struct slow_step *gap)
 {
-	const struct step loaded = steps_load(&p->steps, gap->step), *s = &loaded;
-	const struct call *longest = NULL;
-	size_t first = find_call(p, s->recording, s->ts - s->gap);
+	const struct call *c = p->calls, *longest = NULL;
+	/* the first one that began at its start or later */
+	size_t first = bisect(p->n_calls, k,
+		c[k].recording < s->recording || (c[k].recording == s->recording && c[k].ts < s->ts - s->gap));
 
-	for (size_t i = first; i < p->n_calls && p->calls[i].recording == s->recording &&
-			       p->calls[i].ts <= s->ts && i - first < GAP_CALLS_MAX;
-		i++) {
-		if (!longest || p->calls[i].ns > longest->ns)
-			longest = &p->calls[i];
+	for (size_t i = first; i < p->n_calls && c[i].recording == s->recording && c[i].ts <= s->ts && i - first < GAP_CALLS_MAX; i++) {
+		if (!longest || c[i].ns > longest->ns)
+			longest = &c[i];
 	}
 	if (!longest || longest->ns < s->gap / 2 || longest->ns > s->gap)
 		return;
@@ -174,13 +129,8 @@ static int64_t stop_before(const struct process *p, const struct step *s, uint32
 	return s->at - since;
 }
 
-static bool requests_any(const struct request_summary *rs)
-{
-	return rs->count || rs->mixed;
-}
-
-/* The time of the steps that gave output, and of the gaps before them. */
-static int64_t output_time(const struct process *p, const struct phase_names *names)
+/* Pauses; the time of the steps that gave output, and of the gaps before them. */
+static int64_t output_time(const struct process *p, const struct phase_names *names, struct summary *sum)
 {
 	int64_t time = 0;
 
@@ -188,6 +138,10 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
 
+		if (gap > PAUSE_NS) {
+			sum->pauses++;
+			sum->pause_max = gap > sum->pause_max ? gap : sum->pause_max;
+		}
 		if (steps_get(&p->steps, i, STEP_UNFINISHED) ||
 			!(phase == names->decode || (steps_have_rows(&p->steps, i) && phase != names->prefill)))
 			continue;
@@ -199,34 +153,18 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 	return time;
 }
 
-static void find_pauses(const struct process *p, struct summary *sum)
-{
-	for (size_t i = 0; i < p->steps.len; i++) {
-		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
-
-		if (gap <= PAUSE_NS)
-			continue;
-		sum->pauses++;
-		if (gap > sum->pause_max)
-			sum->pause_max = gap;
-	}
-}
-
 /* Takes what request_prof says: the only source for requests in batches, and the only one at all without steps. */
 static int take_lines(const struct process *p, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
-	bool steps = p->steps.len && (rs->count || rs->mixed), tpot = !steps || rs->mixed;
-	int err = 0;
+	bool tpot = !p->steps.len || !rs->count || rs->mixed;
 
 	rs->count = rs->mixed = rs->prompt_tokens = rs->output_tokens = rs->began_before = rs->lost = 0;
 	rs->by_lines = true;
 	rs->ttft.len = 0;
 	if (tpot)
 		rs->tpot.len = 0;
-	for (size_t i = 0; i < p->seqs.len && !err; i++) {
-		const struct seq_request *r = &p->seqs.requests[i];
-
+	list_for_each (r, p->seqs.requests, p->seqs.len) {
 		if (r->flags & SEQ_MIXED) {
 			rs->mixed++;
 			continue;
@@ -236,31 +174,23 @@ static int take_lines(const struct process *p, struct summary *sum)
 		rs->output_tokens += r->output_tokens;
 		rs->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
 		rs->lost += (r->flags & SEQ_LOST) != 0;
-		if (r->ttft >= 0)
-			err = times_add(&rs->ttft, r->ttft);
-		if (!err && tpot && r->tpot >= 0)
-			err = times_add(&rs->tpot, r->tpot);
+		if ((r->ttft >= 0 && times_add(&rs->ttft, r->ttft)) || (tpot && r->tpot >= 0 && times_add(&rs->tpot, r->tpot)))
+			return -ENOMEM;
 	}
 	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
-	return err;
+	return 0;
 }
 
-static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct summary *sum)
+static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
 	int64_t time;
-	int err;
 
-	err = requests_find(p, m, names, rs);
-	if (!err && (p->seqs.in_batches || !requests_any(rs)))
-		err = take_lines(p, sum);
-	if (err)
-		return err;
-	find_pauses(p, sum);
+	if (requests_find(p, m, names, rs) || ((p->seqs.in_batches || (!rs->count && !rs->mixed)) && take_lines(p, sum)))
+		return -ENOMEM;
 	sum->first_step = percentiles_of(rs->ttft.ns, rs->ttft.len);
 	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
-	time = output_time(p, names);
+	time = output_time(p, names, sum);
 	if (time)
 		sum->output_rate = (double)rs->tokens * 1e9 / (double)time;
 	list_for_each (phase, sum->phases, sum->n_phases) {
@@ -268,17 +198,6 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
 	}
 	return 0;
-}
-
-static int slow_add(struct summary *sum, const struct slow_step *slow)
-{
-	return list_add(sum->slow, sum->n_slow, sum->slow_size, *slow);
-}
-
-static uint64_t cause_key(const struct cause_sum *c)
-{
-	return (uint64_t)c->by << 32 | (uint64_t)c->where << 16 | (uint64_t)c->state << 8 | (uint64_t)c->crowded << 2 |
-	       (uint64_t)c->others << 1 | (uint64_t)c->by_task;
 }
 
 void cause_sums_free(struct cause_sums *s)
@@ -291,6 +210,7 @@ int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t 
 {
 	struct cause_sum c = *cause;
 	uint32_t i = (uint32_t)s->n;
+	uint64_t key;
 
 	/* what words_cause() does not tell apart is one cause */
 	if (c.where == WHERE_STRAGGLER)
@@ -299,7 +219,9 @@ int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t 
 		c.by = 0;
 	if (c.state != ST_RUNNABLE)
 		c.by_task = false;
-	if (idmap_number(&s->places, cause_key(&c), &i) || (i == s->n && list_add(s->list, s->n, s->size, c)))
+	key = (uint64_t)c.by << 32 | (uint64_t)c.where << 16 | (uint64_t)c.state << 8 | (uint64_t)c.crowded << 2 |
+	      (uint64_t)c.others << 1 | (uint64_t)c.by_task;
+	if (idmap_number(&s->places, key, &i) || (i == s->n && list_add(s->list, s->n, s->size, c)))
 		return -ENOMEM;
 	s->list[i].steps += !again;
 	s->list[i].excess = ns_add(s->list[i].excess, excess);
@@ -344,14 +266,6 @@ static int cause_add(struct summary *sum, const struct cause *c)
 	part.by = part.others ? 0 : c->by;
 	part.by_task = !part.others && c->by_tid;
 	return cause_sums_add(&sum->causes, &part, left, false);
-}
-
-static int open_add(const struct process *p, struct summary *sum, size_t i, const struct step *s)
-{
-	struct slow_step open = { .step = i };
-
-	cause_open(p, s, &open.cause);
-	return list_add(sum->open, sum->n_open, sum->open_size, open);
 }
 
 /* Steps whose threads waited for a CPU: behind one another, because there are more of them than CPUs, or (limited) held back by a
@@ -409,22 +323,23 @@ static int find_slow(const struct process *p, struct summary *sum)
 
 	for (size_t i = 0; !err && i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, i);
-		struct slow_step slow = { .step = i };
-		struct slow_step gap = { .step = i, .gap = true };
+		struct slow_step slow = { .step = i }, open = slow, gap = { .step = i, .gap = true };
 
-		if (s.unfinished && step_is_overdue(p, i))
-			err = open_add(p, sum, i, &s);
+		if (s.unfinished && step_is_overdue(p, i)) {
+			cause_open(p, &s, &open.cause);
+			err = list_add(sum->open, sum->n_open, sum->open_size, open);
+		}
 		cause_find(p, &s, &slow.cause);
 		if (!err && slow.cause.where != WHERE_NONE) {
 			sum->slow_steps++;
 			sum->slow_alone += !slow.cause.compared;
-			err = slow_add(sum, &slow) ?: cause_add(sum, &slow.cause);
+			err = list_add(sum->slow, sum->n_slow, sum->slow_size, slow) ?: cause_add(sum, &slow.cause);
 		}
 		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: stop_before(p, &s, &gap.waiting);
 		if (!err && gap.cause.excess) {
-			explain_gap(p, &gap);
+			explain_gap(p, &s, &gap);
 			sum->slow_gaps++;
-			err = slow_add(sum, &gap);
+			err = list_add(sum->slow, sum->n_slow, sum->slow_size, gap);
 		}
 	}
 	list_sort(sum->slow, sum->n_slow, compare_slow);

@@ -45,48 +45,28 @@ const char *words_state(unsigned int state)
 	return state == STATE_OTHER ? "(other)" : time_state_name((enum time_state)state);
 }
 
-/* %D stands for the duration. */
-static const char *const phrases[STATES] = {
-	[ST_CPU] = "computed %D longer",
-	[ST_BARRIER] = "waited %D longer at barriers for the other threads",
-	[ST_GPU_WAIT] = "waited %D longer for the GPU",
-	[ST_SYSCALL] = "spent %D more in system calls",
-	[ST_FAULT] = "spent %D more on page faults",
-	[ST_IRQ] = "was held up for %D by interrupts",
-	[ST_RUNNABLE] = "waited %D for a CPU",
-	[ST_BLOCKED_FUTEX] = "waited %D for a lock",
-	[ST_BLOCKED_IO] = "waited %D for a disk",
-	[ST_BLOCKED_NET] = "waited %D for the network",
-	[ST_BLOCKED_IPC] = "waited %D for a pipe or a UNIX socket",
-	[ST_BLOCKED_POLL] = "waited %D in poll or select",
-	[ST_BLOCKED_SLEEP] = "slept for %D",
-	[ST_BLOCKED_FAULT] = "waited %D for pages to be read in",
-	[ST_BLOCKED_GPU] = "waited %D in the GPU's driver",
-	[ST_BLOCKED_OTHER] = "was blocked in the kernel for %D",
-	[ST_STOPPED] = "was stopped for %D by a signal or a debugger",
-	[STATE_OTHER] = "spent %D more in states that this version does not know",
-};
-
-/* The same without the duration. */
-static const char *const waited[STATES] = {
-	[ST_CPU] = "computed longer",
-	[ST_BARRIER] = "waited at barriers for the other threads",
-	[ST_GPU_WAIT] = "waited for the GPU",
-	[ST_SYSCALL] = "system calls",
-	[ST_FAULT] = "page faults",
-	[ST_IRQ] = "interrupts",
-	[ST_RUNNABLE] = "waited for a CPU",
-	[ST_BLOCKED_FUTEX] = "waited for a lock",
-	[ST_BLOCKED_IO] = "waited for a disk",
-	[ST_BLOCKED_NET] = "waited for the network",
-	[ST_BLOCKED_IPC] = "waited for a pipe or a UNIX socket",
-	[ST_BLOCKED_POLL] = "waited in poll or select",
-	[ST_BLOCKED_SLEEP] = "slept",
-	[ST_BLOCKED_FAULT] = "waited for pages to be read in",
-	[ST_BLOCKED_GPU] = "waited in the GPU's driver",
-	[ST_BLOCKED_OTHER] = "blocked in the kernel",
-	[ST_STOPPED] = "stopped by a signal or a debugger",
-	[STATE_OTHER] = "states that this version does not know",
+/* What more time in a state means, where %D stands for the duration; and in short. */
+static const struct {
+	const char *longer, *shortly;
+} phrases[STATES] = {
+	[ST_CPU] = { "computed %D longer", "computed longer" },
+	[ST_BARRIER] = { "waited %D longer at barriers for the other threads", "waited at barriers for the other threads" },
+	[ST_GPU_WAIT] = { "waited %D longer for the GPU", "waited for the GPU" },
+	[ST_SYSCALL] = { "spent %D more in system calls", "system calls" },
+	[ST_FAULT] = { "spent %D more on page faults", "page faults" },
+	[ST_IRQ] = { "was held up for %D by interrupts", "interrupts" },
+	[ST_RUNNABLE] = { "waited %D for a CPU", "waited for a CPU" },
+	[ST_BLOCKED_FUTEX] = { "waited %D for a lock", "waited for a lock" },
+	[ST_BLOCKED_IO] = { "waited %D for a disk", "waited for a disk" },
+	[ST_BLOCKED_NET] = { "waited %D for the network", "waited for the network" },
+	[ST_BLOCKED_IPC] = { "waited %D for a pipe or a UNIX socket", "waited for a pipe or a UNIX socket" },
+	[ST_BLOCKED_POLL] = { "waited %D in poll or select", "waited in poll or select" },
+	[ST_BLOCKED_SLEEP] = { "slept for %D", "slept" },
+	[ST_BLOCKED_FAULT] = { "waited %D for pages to be read in", "waited for pages to be read in" },
+	[ST_BLOCKED_GPU] = { "waited %D in the GPU's driver", "waited in the GPU's driver" },
+	[ST_BLOCKED_OTHER] = { "was blocked in the kernel for %D", "blocked in the kernel" },
+	[ST_STOPPED] = { "was stopped for %D by a signal or a debugger", "stopped by a signal or a debugger" },
+	[STATE_OTHER] = { "spent %D more in states that this version does not know", "states that this version does not know" },
 };
 
 /* What ran instead, if it was not a thread: see stall_by in docs/profile-schema.md. */
@@ -116,7 +96,7 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
 {
 	struct text t = text_in(buf, PHRASE_MAX);
 
-	add_phrase(&t, phrases[state], ns);
+	add_phrase(&t, phrases[state].longer, ns);
 	return buf;
 }
 
@@ -317,7 +297,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 			text_add(t, "%u", c->tid);
 			break;
 		}
-		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state],
+		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer,
 			c->part);
 		add_counts(t, s, c);
 		if (one_culprit(c))
@@ -332,7 +312,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		return err;
 	if (c->second != STATE_NONE) {
 		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
-		add_phrase(t, phrases[c->second], c->second_part);
+		add_phrase(t, phrases[c->second].longer, c->second_part);
 		err = add_code(t, m, p, slow, true);
 		if (err)
 			return err;
@@ -415,7 +395,7 @@ const char *words_cause(
 		text_add(&t, "waited for a CPU while their own was idle");
 		break;
 	case SOMEBODY:
-		text_add(&t, "%s", waited[cause->state]);
+		text_add(&t, "%s", phrases[cause->state].shortly);
 		if (by_word(cause->state) && cause->by) {
 			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",",
 				by_word(cause->state));
