@@ -22,7 +22,7 @@ struct profile_reader {
 	uint32_t n_steps;       /* of this recording */
 	struct process *recent; /* of the previous line */
 	struct stack_ids stacks;
-	const struct json_node *object; /* the current line */
+	const struct json_node *object, *shape, *stages; /* the current line */
 	struct op_time *ops;            /* of one line */
 	size_t ops_size;
 	/* where to look for the next key: see read_state */
@@ -226,25 +226,22 @@ static int step_shape(struct profile_reader *r, const struct json_node *shape, s
 static int step_stages(struct profile_reader *r, const struct json_node *stages, struct step *step)
 {
 	int64_t ns, sum = 0, workers_sum = 0;
-	bool total = false, workers;
 	char printable[64];
 	int state;
 
+	step->total = -1;
 	json_for_each (value, stages) {
 		const char *key = value->key;
 
 		if (!read_us(value, &ns)) {
-			LINE_BAD(r, "stage_us.%s is not a number >= 0",
-				text_printable(printable, sizeof(printable), key));
+			LINE_BAD(r, "stage_us.%s is not a number >= 0", text_printable(printable, sizeof(printable), key));
 			return -EINVAL;
 		}
-		workers = !strncmp(key, "workers_", 8);
 		if (!strcmp(key, "total")) {
-			total = true;
 			step->total = ns;
 		} else if (!strcmp(key, "workers_total")) {
 			step->workers_total = ns;
-		} else if (workers) {
+		} else if (!strncmp(key, "workers_", 8)) {
 			state = read_state(key + 8, &r->workers_hint);
 			workers_sum = ns_add(workers_sum, ns);
 			if (state >= 0)
@@ -259,7 +256,7 @@ static int step_stages(struct profile_reader *r, const struct json_node *stages,
 			}
 		}
 	}
-	if (!total) {
+	if (step->total < 0) {
 		LINE_BAD(r, "missing stage: stage_us.total");
 		return -EINVAL;
 	}
@@ -270,14 +267,20 @@ static int step_stages(struct profile_reader *r, const struct json_node *stages,
 	return 0;
 }
 
+/* Numbers of steps, requests and stacks start again with each recording. */
+static void recording_begin(struct profile_reader *r)
+{
+	r->recording = r->m->recordings++;
+	r->window_ended = false;
+	r->first_step_seen = false;
+	r->n_steps = 0;
+}
+
 /* A recorder that was killed has written no window_prof: the steps of the next one start from 0 again. */
 static void recording_of_step(struct profile_reader *r, uint32_t number)
 {
-	if (r->n_steps && (r->window_ended || (!number && r->first_step_seen))) {
-		r->recording = r->m->recordings++;
-		r->first_step_seen = false;
-		r->n_steps = 0;
-	}
+	if (r->n_steps && (r->window_ended || (!number && r->first_step_seen)))
+		recording_begin(r);
 	r->window_ended = false;
 	r->first_step_seen |= !number;
 	r->n_steps++;
@@ -296,13 +299,13 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
-static int read_step(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_step(struct profile_reader *r, struct process *p)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
 	int err;
 
-	err = step_shape(r, shape, &step, &rows) ?: step_stages(r, stages, &step);
+	err = step_shape(r, r->shape, &step, &rows) ?: step_stages(r, r->stages, &step);
 	if (err)
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
@@ -311,11 +314,12 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		p->tracer = ns_add(p->tracer, step.tracer);
 		p->tracer_of = ns_add(p->tracer_of, step.total);
 	}
-	count_phases_add(&p->counts, step.phase, shape);
-	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, shape);
+	count_phases_add(&p->counts, step.phase, r->shape);
+	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, r->shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
-	return process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers, behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE])) ?:
+	return process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
+		       behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE])) ?:
 		process_add_step(p, &step);
 }
 
@@ -348,28 +352,27 @@ static uint64_t count_of(
 }
 
 /* op_prof and syscall_prof: a stage for each name. *ret_n of them are put into r->ops. */
-static int read_tally(struct profile_reader *r, struct tally *tally, const struct json_node *shape,
-	const struct json_node *stages, size_t *ret_n)
+static int read_tally(struct profile_reader *r, struct tally *tally, size_t *ret_n)
 {
 	const struct json_node *cursor = NULL, *counts_cursor = NULL;
-	bool counts = counts_there(shape);
+	bool counts = counts_there(r->shape);
 	uint64_t calls;
 	size_t n = 0;
 	uint32_t name;
 	int64_t ns;
 	int err;
 
-	json_for_each (value, stages) {
+	json_for_each (value, r->stages) {
 		const char *key = value->key;
 
 		if (!strcmp(key, "total") || !read_us(value, &ns))
 			continue;
 		err = model_name(r->m, key, &name);
-		calls = count_of(shape, key, &cursor);
+		calls = count_of(r->shape, key, &cursor);
 		if (!err)
 			err = tally_add(tally, name, ns, calls);
 		if (!err && counts)
-			counts_add_op(&tally_get(tally, name)->counts, shape, key, calls, &counts_cursor);
+			counts_add_op(&tally_get(tally, name)->counts, r->shape, key, calls, &counts_cursor);
 		if (!err)
 			err = array_reserve(&r->ops, n + 1, &r->ops_size, sizeof(*r->ops));
 		if (err)
@@ -380,44 +383,33 @@ static int read_tally(struct profile_reader *r, struct tally *tally, const struc
 	return 0;
 }
 
-static int read_ops(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_ops(struct profile_reader *r, struct process *p)
 {
 	uint32_t number;
 	size_t n;
 	int err;
 
-	err = read_tally(r, &p->ops, shape, stages, &n);
-	if (err || !read_u32(node_get(shape, "step"), &number))
+	err = read_tally(r, &p->ops, &n);
+	if (err || !read_u32(node_get(r->shape, "step"), &number))
 		return err;
 	return process_add_ops(p, r->recording, number, r->ops, n);
 }
 
-static int read_syscalls(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_syscalls(struct profile_reader *r, struct process *p)
 {
 	size_t n;
 
-	return read_tally(r, &p->syscalls, shape, stages, &n);
+	return read_tally(r, &p->syscalls, &n);
 }
 
 /* sample_prof and graph_prof: one call. */
-static int read_call(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_call(struct profile_reader *r, struct process *p)
 {
 	struct call call = { .recording = r->recording };
 
-	if (!stage(stages, "total", &call.ns) || !stage(shape, "ts_us", &call.ts))
+	if (!stage(r->stages, "total", &call.ns) || !stage(r->shape, "ts_us", &call.ts))
 		return 0;
-	return model_name(r->m, node_string(node_get(shape, "call")), &call.name) ?: process_add_call(p, &call);
-}
-
-/* Numbers of requests and of stacks start again with each recording, like those of steps. */
-static void recording_of_other(struct profile_reader *r)
-{
-	if (!r->window_ended)
-		return;
-	r->recording = r->m->recordings++;
-	r->window_ended = false;
-	r->first_step_seen = false;
-	r->n_steps = 0;
+	return model_name(r->m, node_string(node_get(r->shape, "call")), &call.name) ?: process_add_call(p, &call);
 }
 
 /* ---- requests ---- */
@@ -652,9 +644,9 @@ static int add_exchange(struct seqs *s, const struct seq_request *r, const struc
 }
 
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
-static int read_request(struct profile_reader *reader, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_request(struct profile_reader *reader, struct process *p)
 {
-	const char *kind = node_string(node_get(shape, "source_kind")), *bad;
+	const char *kind = node_string(node_get(reader->shape, "source_kind")), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
 	struct seq_wait waits[SEQ_WAITS_MAX];
 	struct seqs *s = &p->seqs;
@@ -662,14 +654,15 @@ static int read_request(struct profile_reader *reader, struct process *p, const 
 	char printable[64];
 	int err = 0;
 
-	recording_of_other(reader);
+	if (reader->window_ended)
+		recording_begin(reader);
 	r = new_request(reader->recording, waits);
 	r.first_state = (uint32_t)s->n_states;
 	if (!kind || strcmp(kind, "sequence"))
 		r.flags = SEQ_OF_STEPS;
-	bad = request_shape(shape, &r, waits);
+	bad = request_shape(reader->shape, &r, waits);
 	if (!bad)
-		err = request_stages_read(s, stages, &r, &bad);
+		err = request_stages_read(s, reader->stages, &r, &bad);
 	if (bad)
 		LINE_BAD(reader, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
 	if (err || bad || socket)
@@ -677,13 +670,13 @@ static int read_request(struct profile_reader *reader, struct process *p, const 
 	if (err || bad)
 		return err;
 	if (socket)
-		return add_exchange(s, &r, shape, true);
+		return add_exchange(s, &r, reader->shape, true);
 	/* a wait of which the profile says nothing else was not before the first token */
 	for (size_t i = 0; i < SEQ_WAITS_MAX && r.first_others >= 0; i++) {
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
-	return add_request(s, &r, waits) ?: r.flags & SEQ_JOINED ? add_exchange(s, &r, shape, false) : 0;
+	return add_request(s, &r, waits) ?: r.flags & SEQ_JOINED ? add_exchange(s, &r, reader->shape, false) : 0;
 }
 
 int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
@@ -710,29 +703,29 @@ int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts,
 
 /* ---- lines of other events ---- */
 
-static int read_stack(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_stack(struct profile_reader *r, struct process *p)
 {
 	const char *why;
 	int err;
 
-	recording_of_other(r);
-	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), shape, stages, r->recording, &why);
+	if (r->window_ended)
+		recording_begin(r);
+	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording, &why);
 	if (!err && why)
 		LINE_BAD(r, "%s", why);
 	return err;
 }
 
-static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_sched(struct profile_reader *r, struct process *p)
 {
 	unsigned int hint = 0;
 	int64_t ns;
 	int state;
 
-	(void)r;
 	p->has_sched = true;
-	p->switches_voluntary += shape_count(shape, "switches_voluntary");
-	p->switches_involuntary += shape_count(shape, "switches_involuntary");
-	json_for_each (value, stages) {
+	p->switches_voluntary += shape_count(r->shape, "switches_voluntary");
+	p->switches_involuntary += shape_count(r->shape, "switches_involuntary");
+	json_for_each (value, r->stages) {
 		const char *key = value->key;
 
 		if (!read_us(value, &ns))
@@ -749,46 +742,41 @@ static int read_sched(struct profile_reader *r, struct process *p, const struct 
 	return 0;
 }
 
-static int read_faults(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_faults(struct profile_reader *r, struct process *p)
 {
 	int64_t ns;
 
-	(void)r;
 	p->has_faults = true;
-	p->faults_minor += shape_count(shape, "n_minor");
-	p->faults_major += shape_count(shape, "n_major");
-	if (stage(stages, "minor", &ns))
+	p->faults_minor += shape_count(r->shape, "n_minor");
+	p->faults_major += shape_count(r->shape, "n_major");
+	if (stage(r->stages, "minor", &ns))
 		p->fault_minor_ns = ns_add(p->fault_minor_ns, ns);
-	if (stage(stages, "major", &ns))
+	if (stage(r->stages, "major", &ns))
 		p->fault_major_ns = ns_add(p->fault_major_ns, ns);
 	return 0;
 }
 
-static int read_memory(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_memory(struct profile_reader *r, struct process *p)
 {
-	uint64_t peak = shape_count(shape, "rss_peak_bytes");
+	uint64_t peak = shape_count(r->shape, "rss_peak_bytes");
 
-	(void)r;
-	(void)stages;
 	p->has_memory = true;
 	if (peak > p->rss_peak)
 		p->rss_peak = peak;
-	p->has_pages |= node_get(shape, "pages_allocated") != NULL;
-	p->pages_allocated += shape_count(shape, "pages_allocated");
-	p->pages_freed += shape_count(shape, "pages_freed");
+	p->has_pages |= node_get(r->shape, "pages_allocated") != NULL;
+	p->pages_allocated += shape_count(r->shape, "pages_allocated");
+	p->pages_freed += shape_count(r->shape, "pages_freed");
 	return 0;
 }
 
-static int read_finding(struct profile_reader *r, struct process *p, const struct json_node *shape, const struct json_node *stages)
+static int read_finding(struct profile_reader *r, struct process *p)
 {
-	(void)stages;
-	return model_name(r->m, node_string(node_get(shape, "finding")), &p->finding);
+	return model_name(r->m, node_string(node_get(r->shape, "finding")), &p->finding);
 }
 
 static const struct family {
 	const char *event;
-	int (*read)(struct profile_reader *r, struct process *p, const struct json_node *shape,
-		const struct json_node *stages);
+	int (*read)(struct profile_reader *r, struct process *p);
 } families[] = {
 	{ "token_prof", read_step },
 	{ "op_prof", read_ops },
@@ -803,42 +791,41 @@ static const struct family {
 	{ "misfit_prof", read_finding },
 };
 
-static int read_window(
-	struct profile_reader *r, const struct json_node *shape, const struct json_node *stages)
+static int read_window(struct profile_reader *r)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
-	const struct json_node *coverage = node_get(shape, "coverage");
+	const struct json_node *coverage = node_get(r->shape, "coverage");
 	const char *missing;
 	uint32_t name;
 	int err = 0;
 
 	/* a window without lines is none of the recordings that are counted */
 	if (!r->window_ended)
-		err = model_set_clock(m, r->recording, shape, 0);
+		err = model_set_clock(m, r->recording, r->shape, 0);
 	if (err)
 		return err;
 	r->window_ended = true;
-	stage(stages, "total", &w.total);
-	w.records = shape_count(shape, "records");
-	w.lost = shape_count(shape, "lost");
-	w.steps = shape_count(shape, "steps");
-	err = model_name(m, node_string(node_get(shape, "trigger")), &w.trigger);
+	stage(r->stages, "total", &w.total);
+	w.records = shape_count(r->shape, "records");
+	w.lost = shape_count(r->shape, "lost");
+	w.steps = shape_count(r->shape, "steps");
+	err = model_name(m, node_string(node_get(r->shape, "trigger")), &w.trigger);
 	if (err)
 		return err;
-	missing = node_string(node_get(shape, "not_recorded"));
+	missing = node_string(node_get(r->shape, "not_recorded"));
 	w.lacks_faults = missing && !strcmp(missing, "faults");
 	if (coverage)
 		w.coverage = node_double(coverage);
 	if (!(w.coverage >= 0 && w.coverage <= 1))
 		w.coverage = -1;
 	m->lost_records += w.lost;
-	json_for_each (value, shape) {
+	json_for_each (value, r->shape) {
 		const char *key = value->key;
 
 		if (strncmp(key, "lost_", 5) || !node_s64(value))
 			continue;
-		err = model_name(m, key + 5, &name) ?: tally_add(&m->lost, name, 0, shape_count(shape, key));
+		err = model_name(m, key + 5, &name) ?: tally_add(&m->lost, name, 0, shape_count(r->shape, key));
 		if (err)
 			return err;
 	}
@@ -846,46 +833,40 @@ static int read_window(
 }
 
 /* The process of a line; without a pid that of the previous line. */
-static int line_process(
-	struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
+static int line_process(struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
 {
-	const struct json_node *shape = line->values[PROFILE_KEY_shape], *comm;
-	const struct json_node *pid_value = node_get(shape, "pid");
+	const struct json_node *pid_value = node_get(r->shape, "pid"), *comm = node_get(r->shape, "comm");
 	uint32_t pid = 0, env, origin, model, commit;
+	struct model *m = r->m;
 	char text[512];
-	struct process *p;
 	int err;
 
-	if (!pid_value && r->recent) {
-		*ret_process = r->recent;
+	*ret_process = r->recent;
+	if (!pid_value && r->recent)
 		return 0;
-	}
 	read_u32(pid_value, &pid);
-	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ?:
-		model_name(r->m, node_string(line->values[PROFILE_KEY_model]), &model) ?:
-		model_name(r->m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
-	if (!err && text_is_blank(model_text(r->m, commit), strlen(model_text(r->m, commit))))
-		commit = 0;
-	if (!err && commit) { /* builds are not mixed */
-		snprintf(text, sizeof(text), "%s\n%s", model_text(r->m, env), model_text(r->m, commit));
-		err = model_name(r->m, text, &origin);
-	} else if (!err) {
-		origin = env;
-	}
-	if (!err)
-		err = model_process(r->m, pid, origin, &p);
+	err = model_name(m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ?:
+		model_name(m, node_string(line->values[PROFILE_KEY_model]), &model) ?:
+		model_name(m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
 	if (err)
 		return err;
-	p->env_hash = env;
-	p->model = model;
-	p->commit = commit;
-	comm = node_get(shape, "comm");
-	r->recent = *ret_process = p;
-	return comm ? model_name(r->m, node_string(comm), &p->comm) : 0;
+	if (text_is_blank(model_text(m, commit), strlen(model_text(m, commit))))
+		commit = 0;
+	origin = env;
+	/* builds are not mixed */
+	snprintf(text, sizeof(text), "%s\n%s", model_text(m, env), model_text(m, commit));
+	err = (commit ? model_name(m, text, &origin) : 0) ?: model_process(m, pid, origin, &r->recent);
+	if (err)
+		return err;
+	*ret_process = r->recent;
+	r->recent->env_hash = env;
+	r->recent->model = model;
+	r->recent->commit = commit;
+	return comm ? model_name(m, node_string(comm), &r->recent->comm) : 0;
 }
 
 /* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
-static int read_foreign(struct profile_reader *r, const struct profile_line *line, const char *event, const struct json_node *stages)
+static int read_foreign(struct profile_reader *r, const struct profile_line *line, const char *event)
 {
 	struct foreign_family *f;
 	uint32_t name;
@@ -900,7 +881,7 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 		return 0;
 	}
 	f->lines++;
-	json_for_each (value, stages) {
+	json_for_each (value, r->stages) {
 		if (!read_us(value, &ns))
 			continue;
 		if (!strcmp(value->key, "total"))
@@ -915,8 +896,6 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 
 static int read_line(void *ctx, const struct profile_line *line)
 {
-	const struct json_node *shape = line->values[PROFILE_KEY_shape],
-			       *stages = line->values[PROFILE_KEY_stage_us];
 	const char *event = node_string(line->values[PROFILE_KEY_event]);
 	struct profile_reader *r = ctx;
 	struct process *p;
@@ -924,21 +903,21 @@ static int read_line(void *ctx, const struct profile_line *line)
 
 	r->line = line->number;
 	r->object = line->object;
-	if (!event || !node_is(shape, JSON_OBJECT) || !node_is(stages, JSON_OBJECT)) {
-		LINE_BAD(r, "%s",
-			event ? "shape and stage_us must be objects"
-			      : "event must be a non-empty string");
+	r->shape = line->values[PROFILE_KEY_shape];
+	r->stages = line->values[PROFILE_KEY_stage_us];
+	if (!event || !node_is(r->shape, JSON_OBJECT) || !node_is(r->stages, JSON_OBJECT)) {
+		LINE_BAD(r, "%s", event ? "shape and stage_us must be objects" : "event must be a non-empty string");
 		return 0;
 	}
 	if (!strcmp(event, "window_prof"))
-		return read_window(r, shape, stages);
+		return read_window(r);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		if (strcmp(event, families[i].event))
 			continue;
 		err = line_process(r, line, &p);
-		return err ?: families[i].read(r, p, shape, stages);
+		return err ?: families[i].read(r, p);
 	}
-	return read_foreign(r, line, event, stages);
+	return read_foreign(r, line, event);
 }
 
 static void bad_line(void *ctx, uint64_t number, const char *why)
