@@ -453,8 +453,7 @@ int process_add_step(struct process *p, const struct step *step);
 int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers);
 /* Adds the operator times of a step whose line came before. */
-int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
-	const struct op_time *ops, size_t n);
+int process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n);
 int process_add_call(struct process *p, const struct call *call);
 
 /* The family of an event and a source; *ret_family NULL: there are FAMILIES_MAX others. */

@@ -15,8 +15,7 @@ struct read_problems {
 	char first[384]; /* "line 7: ...", printable */
 };
 
-void read_problem(struct read_problems *problems, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void read_problem(struct read_problems *problems, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Told of what an archive has and the report has not, which is no problem: printable texts, but path. */
 struct read_notes {
@@ -33,10 +32,8 @@ int read_file(struct model *m, const char *path, struct read_problems *problems,
 int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
 
 /* Part of read_file, with the source open. */
-int read_profile(struct model *m, struct json_source *source, const char *path,
-	struct read_problems *problems);
-int read_trace(struct model *m, struct json_source *source, const char *path,
-	struct read_problems *problems);
+int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
+int read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 
 /* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
  * or -ENOMEM. */

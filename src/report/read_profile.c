@@ -341,8 +341,7 @@ static bool stage(const struct json_node *stages, const char *key, int64_t *ret_
 }
 
 /* "n_<name>" in the shape: the number of calls. They come in the order of the stages. */
-static uint64_t count_of(
-	const struct json_node *shape, const char *name, const struct json_node **cursor)
+static uint64_t count_of(const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
 	char key[256];
 
@@ -928,8 +927,7 @@ static void bad_line(void *ctx, uint64_t number, const char *why)
 	LINE_BAD(r, "%s", why);
 }
 
-int read_profile(struct model *m, struct json_source *source, const char *path,
-	struct read_problems *problems)
+int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
 	static const struct profile_reader_ops ops = { .line = read_line, .bad = bad_line };
 	struct profile_reader r = { .m = m, .problems = problems };

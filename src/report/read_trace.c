@@ -17,8 +17,7 @@ struct trace_reader {
 	unsigned int state_hint;
 };
 
-static int event_process(
-	struct trace_reader *r, const struct trace_event *event, struct process **ret_process)
+static int event_process(struct trace_reader *r, const struct trace_event *event, struct process **ret_process)
 {
 	uint32_t pid = 0;
 
@@ -26,8 +25,7 @@ static int event_process(
 	return model_process(r->m, pid, r->origin, ret_process);
 }
 
-static void step_breakdown(
-	struct trace_reader *r, const struct json_node *breakdown, struct step *step)
+static void step_breakdown(struct trace_reader *r, const struct json_node *breakdown, struct step *step)
 {
 	int64_t ns, sum = 0;
 	int state;
@@ -122,8 +120,7 @@ static int read_loss(struct trace_reader *r, const struct trace_event *event)
 	return 0;
 }
 
-static int read_call(
-	struct trace_reader *r, struct process *p, const struct trace_event *event, int64_t dur)
+static int read_call(struct trace_reader *r, struct process *p, const struct trace_event *event, int64_t dur)
 {
 	struct call call = { .ns = dur, .recording = r->recording };
 
@@ -229,8 +226,7 @@ static void reading_stopped(void *ctx, const struct trace_stop *stop)
 	read_problem(r->problems, "line %llu: %s", (unsigned long long)stop->line, stop->why);
 }
 
-int read_trace(struct model *m, struct json_source *source, const char *path,
-	struct read_problems *problems)
+int read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
 	static const struct trace_reader_ops ops = { .event = read_event, .stop = reading_stopped };
 	struct trace_reader r = { .m = m, .problems = problems };

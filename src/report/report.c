@@ -11,8 +11,7 @@ static void tell_problems(const char *path, const struct read_problems *problems
 	char printable[256], text[768], more[64] = "";
 
 	if (problems->count > 1)
-		snprintf(more, sizeof(more), " (and %llu more)",
-			(unsigned long long)problems->count - 1);
+		snprintf(more, sizeof(more), " (and %llu more)", (unsigned long long)problems->count - 1);
 	snprintf(text, sizeof(text), "%s: %s%s", text_printable(printable, sizeof(printable), path),
 		problems->first, more);
 	problem(ctx, text);

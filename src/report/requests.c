@@ -403,8 +403,7 @@ static int64_t part_time(const struct seq_request *r, enum seq_kind kind, unsign
 {
 	int64_t first = part == SEQ_OTHERS	 ? r->first_others
 			: part == SEQ_BETWEEN	 ? r->first_between
-			: part == SEQ_OWN_DECODE ? 0
-						 : r->parts[part];
+			: part == SEQ_OWN_DECODE ? 0 : r->parts[part];
 
 	if (kind == SEQ_LATE_NONE)
 		return r->parts[part];

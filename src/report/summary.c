@@ -348,8 +348,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 	return err;
 }
 
-int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct summary *ret)
+int summary_make(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
 {
 	size_t n = p->steps.len;
 	int64_t *values;

@@ -137,8 +137,7 @@ static void add_by(struct text *t, const struct model *m, const struct process *
 }
 
 /* "pid 990 `cc1plus`", or "its own thread 990 `server`" */
-static void add_culprit(
-	struct text *t, const struct model *m, const struct process *p, const struct behind_info *row)
+static void add_culprit(struct text *t, const struct model *m, const struct process *p, const struct behind_info *row)
 {
 	if (row->tid)
 		text_add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
@@ -163,8 +162,7 @@ static void add_part(struct text *t, const struct model *m, const struct process
 }
 
 /* Several threads were in the way, one after another. */
-static void add_parts(
-	struct text *t, const struct model *m, const struct process *p, const struct cause *c)
+static void add_parts(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	int64_t others = c->behind_whole;
 	uint32_t i;
@@ -203,8 +201,7 @@ static void add_counts(struct text *t, const struct step *s, const struct cause 
 		text_add(t, " (%u major fault%s)", s->faults_major, s->faults_major == 1 ? "" : "s");
 }
 
-static void add_subject(
-	struct text *t, const struct model *m, const struct step *s, const struct cause *c)
+static void add_subject(struct text *t, const struct model *m, const struct step *s, const struct cause *c)
 {
 	switch (c->where) {
 	case WHERE_OWN:
@@ -285,8 +282,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	add_subject(t, m, s, c);
 	switch (one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY) {
 	case NOBODY_LIMIT:
-		text_add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
-			DURATION(c->part));
+		text_add(t, "was held back for %s by a CPU limit (cgroup cpu.max)", DURATION(c->part));
 		break;
 	case NOBODY_IDLE:
 		text_add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
@@ -321,13 +317,11 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		return 0;
 	err = cause_op(p, s, &op, &ns);
 	if (!err && op && ns >= c->part / 10)
-		text_add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)),
-			DURATION(ns));
+		text_add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)), DURATION(ns));
 	return err;
 }
 
-static void add_step(
-	struct text *t, const struct model *m, const struct process *p, const struct step *s)
+static void add_step(struct text *t, const struct model *m, const struct process *p, const struct step *s)
 {
 	char shown[NAME_MAX_SHOWN];
 
@@ -339,8 +333,7 @@ static void add_step(
 			text_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
 }
 
-int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
-	char buf[SENTENCE_MAX])
+int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, slow->step), *s = &loaded;
@@ -373,8 +366,7 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 	return err;
 }
 
-const char *words_cause(
-	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
+const char *words_cause(const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 
@@ -397,16 +389,14 @@ const char *words_cause(
 	case SOMEBODY:
 		text_add(&t, "%s", phrases[cause->state].shortly);
 		if (by_word(cause->state) && cause->by) {
-			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",",
-				by_word(cause->state));
+			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",", by_word(cause->state));
 			add_name(&t, m, cause->by);
 		}
 	}
 	return buf;
 }
 
-int words_open(const struct model *m, const struct process *p, const struct slow_step *open,
-	char buf[SENTENCE_MAX])
+int words_open(const struct model *m, const struct process *p, const struct slow_step *open, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, open->step), *s = &loaded;
