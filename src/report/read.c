@@ -64,224 +64,31 @@ bool read_u32(const struct json_node *value, uint32_t *ret)
 	return true;
 }
 
-int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
-{
-	enum file_kind kind = FILE_OTHER;
-	struct json_source source;
-	const char *why = NULL;
-	char buf[160];
-	int err = 0;
-
-	if (zip_is(path))
-		return read_archive(m, path, problems, notes);
-	if (json_source_open(&source, path))
-		why = source.error;
-	else
-		kind = file_detect(&source, buf, sizeof(buf), &why);
-	switch (kind) {
-	case FILE_PROFILE:
-		err = read_profile(m, &source, path, problems);
-		break;
-	case FILE_TRACE:
-		err = read_trace(m, &source, path, problems);
-		break;
-	default:
-		read_problem(problems, "%s", why);
-	}
-	json_source_close(&source);
-	return err;
-}
-
-/* ---- Reads the files of an archive of inftrace link: its profiles; or, if there are none, its Chrome traces. ---- */
-
-#define MACHINE_MAX 64
-#define NOT_READ (-1) /* which has been said */
-
-struct archive {
-	struct zip zip;
-	struct model *m;
-	const char *path;
-	char (*hosts)[MACHINE_MAX]; /* of the members */
-	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
-	int *kinds;                   /* enum file_kind, or NOT_READ */
-	struct read_problems *problems;
-	struct read_notes *notes;
-};
-
-static void note(struct archive *a, const char *name, const char *why)
-{
-	char printable[256];
-
-	a->notes->tell(a->notes->ctx, a->path, text_printable(printable, sizeof(printable), name), why);
-}
-
-/* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
-static int read_hosts(struct archive *a, const struct zip_member *manifest)
-{
-	struct json_source source;
-	struct json_reader reader;
-	const struct json_node *root;
-	struct model *m = a->m;
-	int err = 0;
-
-	json_reader_init(&reader, &source);
-	if (!a->places && !zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root)) {
-		err = array_reserve(&m->archives, m->n_archives + 1, &m->archives_size, sizeof(*m->archives)) ?:
-			archive_hosts_new(m, root, &a->places);
-		if (!err)
-			m->archives[m->n_archives++] = a->places;
-	}
-	for (size_t i = 0; !err && a->places && i < a->zip.n; i++) {
-		const struct archive_file *f = archive_file(a->places, a->zip.members[i].name);
-
-		if (f)
-			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(m, a->places->list[f->host].name));
-	}
-	json_reader_free(&reader);
-	json_source_close(&source);
-	return err;
-}
-
-/* Profiles are below the name of their host, if it was given. */
-static void host_of_profile(struct archive *a, size_t i)
-{
-	const char *name = a->zip.members[i].name + sizeof(ARCHIVE_BESIDE) - 1, *slash;
-
-	if (strncmp(a->zip.members[i].name, ARCHIVE_BESIDE, sizeof(ARCHIVE_BESIDE) - 1))
-		return;
-	slash = strchr(name, '/');
-	if (slash)
-		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name), name);
-}
-
-/* What a member is; of what cannot be reported, that. */
-static int member_kind(struct archive *a, const struct zip_member *m)
-{
-	struct json_source source;
-	int kind = NOT_READ;
-	const char *why = NULL;
-	char buf[160];
-
-	if (zip_source(&a->zip, m, &source)) {
-		read_problem(a->problems, "%s: %s", m->name, source.error);
-	} else {
-		kind = file_detect(&source, buf, sizeof(buf), &why);
-		if (kind >= FILE_EXECUTION_TRACE) {
-			note(a, m->name, "it is an execution trace, which has no times");
-			kind = NOT_READ;
-		}
-	}
-	json_source_close(&source);
-	return kind;
-}
-
-static int read_member(struct archive *a, size_t i)
-{
-	const struct zip_member *m = &a->zip.members[i];
-	struct json_source source;
-	char label[512], printable[256];
-	int err = 0;
-
-	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), m->name));
-	if (zip_source(&a->zip, m, &source)) {
-		read_problem(a->problems, "%s: %s", printable, source.error);
-	} else {
-		err = model_name(a->m, a->hosts[i], &a->m->host);
-		if (!err && a->kinds[i] == FILE_PROFILE)
-			err = read_profile(a->m, &source, label, a->problems);
-		else if (!err)
-			err = read_trace(a->m, &source, label, a->problems);
-	}
-	a->m->host = 0;
-	json_source_close(&source);
-	return err;
-}
-
-static bool is_name(const struct zip_member *m, const char *name)
-{
-	return !strcmp(m->name, name);
-}
-
-/* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
-static int read_collectives(struct archive *a, const struct zip_member *m, size_t *ret_calls)
-{
-	struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
-	char why[COLLECTIVES_WHY_MAX], printable[256];
-	struct json_source source;
-	int err = 0;
-
-	*ret_calls = 0;
-	if (!file)
-		return 0;
-	if (zip_source(&a->zip, m, &source))
-		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), source.error);
-	else
-		err = archive_hosts_read(a->places, file, &source, ret_calls, why);
-	if (err && err != -ENOMEM)
-		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), why);
-	json_source_close(&source);
-	return err == -ENOMEM ? err : 0;
-}
-
-/* Each recording once: a profile says more than the trace beside it. */
-static int read_members(struct archive *a)
-{
-	bool profiles = false;
-	int err = 0;
-
-	for (size_t i = 0; i < a->zip.n; i++) {
-		if (is_name(&a->zip.members[i], ARCHIVE_MANIFEST)) {
-			err = read_hosts(a, &a->zip.members[i]);
-			if (err)
-				return err;
-			continue;
-		}
-		a->kinds[i] = member_kind(a, &a->zip.members[i]);
-		profiles |= a->kinds[i] == FILE_PROFILE;
-	}
-	for (size_t i = 0; !err && i < a->zip.n; i++) {
-		const struct zip_member *m = &a->zip.members[i];
-		size_t calls = 0;
-
-		if (is_name(m, ARCHIVE_MANIFEST) || a->kinds[i] == NOT_READ)
-			continue;
-		if (a->kinds[i] != FILE_PROFILE)
-			err = read_collectives(a, m, &calls);
-		host_of_profile(a, i);
-		if (a->kinds[i] == FILE_OTHER)
-			note(a, m->name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
-		else if (profiles && a->kinds[i] == FILE_TRACE)
-			note(a, m->name,
-				calls ? "but for its collectives, the archive has profiles, which say more"
-				      : "the archive has profiles, which say more");
-		else if (!err)
-			err = read_member(a, i);
-	}
-	return err;
-}
-
-int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
-{
-	struct archive a = { .m = m, .path = path, .problems = problems, .notes = notes };
-	int err = 0;
-
-	if (zip_open(&a.zip, path)) {
-		read_problem(problems, "%s", a.zip.error);
-	} else {
-		a.hosts = calloc(a.zip.n + 1, sizeof(*a.hosts));
-		a.kinds = calloc(a.zip.n + 1, sizeof(*a.kinds));
-		err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
-	}
-	free(a.hosts);
-	free(a.kinds);
-	zip_close(&a.zip);
-	return err;
-}
-
-/* ---- hosts.c ---- */
+/* ---- the hosts of an archive ---- */
 
 #define KEY_MAX 640
 
+void archive_hosts_free(struct archive_hosts *h)
+{
+	if (!h)
+		return;
+	for (uint32_t i = 0; i < h->n_files; i++)
+		free(h->files[i].path);
+	ranks_clear(&h->ranks);
+	free(h);
+}
+
+/* The trace of this path; NULL: it is none, or of no host. */
+static struct archive_file *archive_file(struct archive_hosts *h, const char *path)
+{
+	for (uint32_t i = 0; i < h->n_files; i++) {
+		if (!strcmp(h->files[i].path, path))
+			return &h->files[i];
+	}
+	return NULL;
+}
+
+/* Of a recording of another host than the timeline's, where messages have said it. */
 static bool attribute(const struct json_node *attributes, const char *name, const char *path, int64_t *ret)
 {
 	const struct json_node *value;
@@ -294,57 +101,49 @@ static bool attribute(const struct json_node *attributes, const char *name, cons
 	return node_is(value, JSON_INT) && link_time_fits(*ret);
 }
 
-/* Of a recording of another host than the timeline's, where messages have said it. */
-static struct host_place read_place(const struct json_node *attributes, const char *path)
-{
-#define READ(member, name) p.known &= attribute(attributes, name, path, &p.member);
-	struct host_place p = { .known = true };
-
-	HOST_PLACE_ATTRIBUTES(READ)
-	return p.known && p.residual_ns >= 0 ? p : (struct host_place){ 0 };
-#undef READ
-}
-
-/* The number of the host with this name; ARCHIVE_HOSTS_MAX: no room. */
-static int host_get(struct model *m, struct archive_hosts *h, const char *name, uint32_t *ret)
-{
-	uint32_t id;
-	int err = model_name(m, name, &id);
-
-	for (*ret = 0; !err && *ret < h->n; (*ret)++) {
-		if (h->list[*ret].name == id)
-			return 0;
-	}
-	if (err || h->n == ARCHIVE_HOSTS_MAX)
-		return err;
-	h->list[h->n++].name = id;
-	return 0;
-}
-
 static int add_file(struct model *m, struct archive_hosts *h, const struct json_node *file, const struct json_node *attributes)
 {
 	const char *path = node_string(node_get(file, "path")), *name = node_string(node_get(node_get(file, "machine"), "name"));
-	struct archive_file *f = &h->files[h->n_files];
-	int err;
+	struct host_place p = { .known = true };
+	uint32_t id, host = 0;
 
 	if (!path || !name || !*name || h->n_files == ARCHIVE_FILES_MAX)
 		return 0;
-	err = host_get(m, h, name, &f->host);
-	if (err || f->host == ARCHIVE_HOSTS_MAX)
-		return err;
-	f->place = read_place(attributes, path);
-	f->path = strdup(path);
-	if (!f->path)
+	if (model_name(m, name, &id))
 		return -ENOMEM;
-	h->n_files++;
-	return 0;
+	while (host < h->n && h->list[host].name != id)
+		host++;
+	if (host == ARCHIVE_HOSTS_MAX)
+		return 0;
+	if (host == h->n)
+		h->list[h->n++].name = id;
+#define READ(member, name) p.known &= attribute(attributes, name, path, &p.member);
+	HOST_PLACE_ATTRIBUTES(READ)
+#undef READ
+	if (!p.known || p.residual_ns < 0)
+		p = (struct host_place){ 0 };
+	h->files[h->n_files] = (struct archive_file){ .path = strdup(path), .host = host, .place = p };
+	return h->files[h->n_files++].path ? 0 : -ENOMEM;
 }
 
-/* The host of the file whose clock is the timeline's, and where the others are. */
-static void place_hosts(struct archive_hosts *h, const char *reference)
+/* What the manifest (a JSON value of any origin) says, as the model's. -ENOMEM. */
+static int archive_hosts_new(struct model *m, const struct json_node *root, struct archive_hosts **ret)
 {
-	const struct archive_file *own = reference ? archive_file(h, reference) : NULL;
+	const struct json_node *manifest = node_get(root, "perfetto_manifest"), *files = node_get(manifest, "files");
+	const char *reference = node_string(node_get(node_get(manifest, "trace_time"), "file"));
+	struct archive_hosts *h = calloc(1, sizeof(*h));
+	const struct archive_file *own;
 
+	if (!h || list_add(m->archives, m->n_archives, m->archives_size, h)) {
+		free(h);
+		return -ENOMEM;
+	}
+	for (const struct json_node *file = NULL; node_is(files, JSON_ARRAY) && (file = json_next(files, file));) {
+		if (add_file(m, h, file, node_get(manifest, "attributes")))
+			return -ENOMEM;
+	}
+	/* the host of the file whose clock is the timeline's, and where the others are */
+	own = reference ? archive_file(h, reference) : NULL;
 	list_for_each (f, h->files, h->n_files) {
 		struct archive_host *host = &h->list[f->host];
 
@@ -354,50 +153,15 @@ static void place_hosts(struct archive_hosts *h, const char *reference)
 			host->residual_ns = f->place.residual_ns;
 		host->known |= f->place.known;
 	}
-}
-
-int archive_hosts_new(struct model *m, const struct json_node *root, struct archive_hosts **ret)
-{
-	const struct json_node *manifest = node_get(root, "perfetto_manifest"), *files = node_get(manifest, "files");
-	struct archive_hosts *h = calloc(1, sizeof(*h));
-	int err = h ? 0 : -ENOMEM;
-
-	if (!err && node_is(files, JSON_ARRAY)) {
-		json_for_each (file, files) {
-			err = add_file(m, h, file, node_get(manifest, "attributes"));
-			if (err)
-				break;
-		}
-	}
-	if (err) {
-		archive_hosts_free(h);
-		return err;
-	}
-	place_hosts(h, node_string(node_get(node_get(manifest, "trace_time"), "file")));
 	*ret = h;
 	return 0;
 }
 
-void archive_hosts_free(struct archive_hosts *h)
-{
-	if (!h)
-		return;
-	for (uint32_t i = 0; i < h->n_files; i++)
-		free(h->files[i].path);
-	ranks_clear(&h->ranks);
-	free(h);
-}
-
-struct archive_file *archive_file(struct archive_hosts *h, const char *path)
-{
-	for (uint32_t i = 0; i < h->n_files; i++) {
-		if (!strcmp(h->files[i].path, path))
-			return &h->files[i];
-	}
-	return NULL;
-}
-
-int archive_hosts_read(
+/*
+ * Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
+ * *ret_calls: how many calls there were.
+ */
+static int archive_hosts_read(
 	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
 {
 	struct collectives c;
@@ -424,4 +188,197 @@ uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profi
 	for (uint32_t i = 0; i < h->n; i++)
 		boot_choose(&choice, i, fits[i]);
 	return choice.fit && !choice.several ? choice.host : h->n;
+}
+
+/* ---- archives of inftrace link: their profiles; or, if there are none, their Chrome traces ---- */
+
+#define MACHINE_MAX 64
+#define NOT_READ (-1) /* which has been said */
+
+struct archive {
+	struct zip zip;
+	struct model *m;
+	const char *path;
+	char (*hosts)[MACHINE_MAX]; /* of the members */
+	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
+	int *kinds;                   /* enum file_kind, or NOT_READ */
+	struct read_problems *problems;
+	struct read_notes *notes;
+};
+
+static void note(struct archive *a, const char *name, const char *why)
+{
+	char printable[256];
+
+	a->notes->tell(a->notes->ctx, a->path, text_printable(printable, sizeof(printable), name), why);
+}
+
+/* false: it cannot be read, which is said. */
+static bool member_open(struct archive *a, const struct zip_member *m, struct json_source *ret)
+{
+	char printable[256];
+
+	if (!zip_source(&a->zip, m, ret))
+		return true;
+	read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), ret->error);
+	json_source_close(ret);
+	return false;
+}
+
+/* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
+static int read_hosts(struct archive *a, const struct zip_member *manifest)
+{
+	const struct json_node *root;
+	struct json_source source;
+	struct json_reader reader;
+	struct model *m = a->m;
+	int err = 0;
+
+	json_reader_init(&reader, &source);
+	if (!a->places && !zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root))
+		err = archive_hosts_new(m, root, &a->places);
+	for (size_t i = 0; !err && a->places && i < a->zip.n; i++) {
+		const struct archive_file *f = archive_file(a->places, a->zip.members[i].name);
+
+		if (f)
+			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(m, a->places->list[f->host].name));
+	}
+	json_reader_free(&reader);
+	json_source_close(&source);
+	return err;
+}
+
+/* What a member is; of what cannot be reported, that. */
+static int member_kind(struct archive *a, const struct zip_member *m)
+{
+	struct json_source source;
+	const char *why = NULL;
+	char buf[160];
+	int kind;
+
+	if (!member_open(a, m, &source))
+		return NOT_READ;
+	kind = file_detect(&source, buf, sizeof(buf), &why);
+	json_source_close(&source);
+	if (kind < FILE_EXECUTION_TRACE)
+		return kind;
+	note(a, m->name, "it is an execution trace, which has no times");
+	return NOT_READ;
+}
+
+static int read_member(struct archive *a, size_t i)
+{
+	const struct zip_member *m = &a->zip.members[i];
+	const char *name = m->name + strlen(ARCHIVE_BESIDE), *slash = strchr(name, '/');
+	char label[512], printable[256];
+	struct json_source source;
+	int err;
+
+	/* profiles are below the name of their host, if it was given */
+	if (slash && !strncmp(m->name, ARCHIVE_BESIDE, strlen(ARCHIVE_BESIDE)))
+		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name), name);
+	if (!member_open(a, m, &source))
+		return 0;
+	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), m->name));
+	err = model_name(a->m, a->hosts[i], &a->m->host);
+	if (!err)
+		err = (a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
+	a->m->host = 0;
+	json_source_close(&source);
+	return err;
+}
+
+/* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
+static int read_collectives(struct archive *a, const struct zip_member *m, size_t *ret_calls)
+{
+	struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
+	char why[COLLECTIVES_WHY_MAX], printable[256];
+	struct json_source source;
+	int err;
+
+	if (!file || !member_open(a, m, &source))
+		return 0;
+	err = archive_hosts_read(a->places, file, &source, ret_calls, why);
+	json_source_close(&source);
+	if (err == -ENOMEM)
+		return err;
+	if (err)
+		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), why);
+	return 0;
+}
+
+/* Each recording once: a profile says more than the trace beside it. */
+static int read_members(struct archive *a)
+{
+	bool profiles = false;
+	int err = 0;
+
+	for (size_t i = 0; i < a->zip.n; i++) {
+		const struct zip_member *m = &a->zip.members[i];
+		bool manifest = !strcmp(m->name, ARCHIVE_MANIFEST);
+
+		if (manifest && read_hosts(a, m))
+			return -ENOMEM;
+		a->kinds[i] = manifest ? NOT_READ : member_kind(a, m);
+		profiles |= a->kinds[i] == FILE_PROFILE;
+	}
+	for (size_t i = 0; !err && i < a->zip.n; i++) {
+		const struct zip_member *m = &a->zip.members[i];
+		size_t calls = 0;
+
+		if (a->kinds[i] == NOT_READ)
+			continue;
+		if (a->kinds[i] != FILE_PROFILE)
+			err = read_collectives(a, m, &calls);
+		if (a->kinds[i] == FILE_OTHER)
+			note(a, m->name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
+		else if (profiles && a->kinds[i] == FILE_TRACE)
+			note(a, m->name, calls ? "but for its collectives, the archive has profiles, which say more"
+					       : "the archive has profiles, which say more");
+		else if (!err)
+			err = read_member(a, i);
+	}
+	return err;
+}
+
+static int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
+{
+	struct archive a = { .m = m, .path = path, .problems = problems, .notes = notes };
+	int err = 0;
+
+	if (zip_open(&a.zip, path)) {
+		read_problem(problems, "%s", a.zip.error);
+	} else {
+		a.hosts = calloc(a.zip.n + 1, sizeof(*a.hosts));
+		a.kinds = calloc(a.zip.n + 1, sizeof(*a.kinds));
+		err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
+	}
+	free(a.hosts);
+	free(a.kinds);
+	zip_close(&a.zip);
+	return err;
+}
+
+int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
+{
+	enum file_kind kind = FILE_OTHER;
+	struct json_source source;
+	const char *why = NULL;
+	char buf[160];
+	int err = 0;
+
+	if (zip_is(path))
+		return read_archive(m, path, problems, notes);
+	if (json_source_open(&source, path))
+		why = source.error;
+	else
+		kind = file_detect(&source, buf, sizeof(buf), &why);
+	if (kind == FILE_PROFILE)
+		err = read_profile(m, &source, path, problems);
+	else if (kind == FILE_TRACE)
+		err = read_trace(m, &source, path, problems);
+	else
+		read_problem(problems, "%s", why);
+	json_source_close(&source);
+	return err;
 }

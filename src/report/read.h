@@ -29,7 +29,6 @@ struct read_notes {
  * profile, a trace up to the damage). Returns 0, or -ENOMEM.
  */
 int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
-int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
 
 /* Part of read_file, with the source open. */
 int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
@@ -75,19 +74,7 @@ struct archive_hosts {
 	struct ranks ranks;
 };
 
-/* What the manifest (a JSON value of any origin) says. *ret is to be freed. -ENOMEM. */
-int archive_hosts_new(struct model *m, const struct json_node *manifest, struct archive_hosts **ret);
 void archive_hosts_free(struct archive_hosts *h);
-
-/* The trace of this path; NULL: it is none, or of no host. */
-struct archive_file *archive_file(struct archive_hosts *h, const char *path);
-
-/*
- * Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
- * *ret_calls: how many calls there were.
- */
-int archive_hosts_read(
-	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX]);
 
 /* The host that a profile is of, by its traces; n: of none of them, or it may be of several. */
 uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile);

@@ -180,8 +180,7 @@ bool op_code_is_clear(const struct op_hot *hot)
 
 static bool same(const struct waker_sum *a, const struct waker_sum *b)
 {
-	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by &&
-	       a->thread == b->thread;
+	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by && a->thread == b->thread;
 }
 
 /* A wait, if its line says who ended it. by: a function; 0: not known. Returns 0 or -ENOMEM. */
@@ -312,17 +311,15 @@ static int tree_begin(struct model *m)
 		[CODE_LEFT_OUT] = "[left out]",
 	};
 	struct code_tree *t = &m->code;
+	struct code_node root = { 0 };
 	uint32_t function, node;
 	int err = 0;
 
 	for (uint32_t i = 0; !err && !(t->n_nodes > CODE_LEFT_OUT) && i <= CODE_LEFT_OUT; i++) {
 		err = add_function(m, texts[i], CODE_UNKNOWN, &function);
-		if (!err && i == CODE_ROOT)
-			err = array_reserve(&t->nodes, 1, &t->nodes_size, sizeof(*t->nodes));
-		if (!err && i == CODE_ROOT)
-			t->nodes[t->n_nodes++] = (struct code_node){ .function = function, .held_by = function };
-		else if (!err)
-			err = add_node(t, CODE_ROOT, function, 0, &node);
+		root.function = root.held_by = function;
+		if (!err)
+			err = i ? add_node(t, CODE_ROOT, function, 0, &node) : list_add(t->nodes, t->n_nodes, t->nodes_size, root);
 	}
 	return err;
 }
@@ -382,24 +379,17 @@ static int add_stack(struct model *m, const struct json_node *frames, uint32_t *
 }
 
 /* The stack of a line: its frames are in the first line that has its number. */
-static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
-	uint32_t *ret_node, const char **ret_why)
+static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id, uint32_t *ret_node,
+	const char **ret_why)
 {
-	int err;
+	int err = frames ? add_stack(m, frames, ret_node) : 0;
 
-	if (!frames) {
-		if (idmap_get(&ids->nodes, id, ret_node))
-			return 0;
-		m->code.unknown++;
-		*ret_node = CODE_UNKNOWN_STACK;
-		*ret_why = "no line before this one has the frames of its stack";
+	if (!frames && idmap_get(&ids->nodes, id, ret_node))
 		return 0;
-	}
-	err = add_stack(m, frames, ret_node);
-	if (err == -EINVAL) {
+	if (!frames || err == -EINVAL) {
 		m->code.unknown++;
 		*ret_node = CODE_UNKNOWN_STACK;
-		*ret_why = "frames is not an array of strings";
+		*ret_why = frames ? "frames is not an array of strings" : "no line before this one has the frames of its stack";
 		return 0;
 	}
 	if (err || (ids->nodes.len >= STACK_IDS_MAX && !idmap_get(&ids->nodes, id, &(uint32_t){ 0 })))
@@ -427,18 +417,6 @@ static int add_sum(struct code_tree *t, struct stack_times *s, const struct stac
 	}
 	s->sums[i].ns = ns_add(s->sums[i].ns, row->ns);
 	s->sums[i].samples += row->samples;
-	return 0;
-}
-
-static int add_row(struct code_tree *t, struct stack_times *s, const struct stack_row *row)
-{
-	if (t->n_rows >= STACK_ROWS_MAX) {
-		t->cut_rows += row->samples;
-		return 0;
-	}
-	if (list_add(s->rows, s->n_rows, s->rows_size, *row))
-		return -ENOMEM;
-	t->n_rows++;
 	return 0;
 }
 
@@ -491,6 +469,7 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 	const char *kind = node_string(node_get(shape, "kind")), *why;
 	const struct json_node *id = node_get(shape, "stack");
 	struct stack_row row = { .recording = recording };
+	struct stack_times *s = &p->stacks;
 	bool in_step;
 	uint32_t phase, op = 0;
 	int err;
@@ -517,69 +496,54 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 	}
 	err = model_name(m, node_string(node_get(shape, "phase")), &phase);
 	row.no_phase = in_step && !phase && m->code.n_rows < STACK_ROWS_MAX;
-	if (!err && in_step && !phase)
-		err = model_name(m, "unknown", &p->stacks.unknown_phase);
+	if (!err && in_step && !phase) {
+		err = model_name(m, "unknown", &s->unknown_phase);
+		phase = s->unknown_phase;
+	}
 	if (!err && !row.no_phase)
-		err = add_sum(&m->code, &p->stacks, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
+		err = add_sum(&m->code, s, &row, phase);
 	if (!err && !row.wait && row.state != ST_BARRIER)
 		err = model_name(m, node_string(node_get(shape, "op")), &op);
 	if (!err && row.wait && !row.no_phase)
-		err = add_waker(m, &p->stacks, shape, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
+		err = add_waker(m, s, shape, &row, phase);
 	if (!err && op)
-		err = op_code_add(&m->code, &p->stacks, &row, op);
-	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);
-}
-
-/* The step of each row; n_steps: none. */
-static int find_steps(const struct process *p, uint32_t *steps)
-{
-	struct idmap by_number = { 0 };
-	const struct stack_times *s = &p->stacks;
-	int err = 0;
-
-	for (size_t i = 0; !err && i < p->steps.len; i++)
-		err = idmap_set(&by_number, step_key_at(&p->steps, i), (uint32_t)i);
-	for (size_t i = 0; !err && i < s->n_rows; i++) {
-		steps[i] = (uint32_t)p->steps.len;
-		idmap_get(&by_number, step_key(s->rows[i].recording, s->rows[i].step), &steps[i]);
+		err = op_code_add(&m->code, s, &row, op);
+	if (err || !in_step)
+		return err;
+	if (m->code.n_rows >= STACK_ROWS_MAX) {
+		m->code.cut_rows += row.samples;
+		return 0;
 	}
-	idmap_free(&by_number);
-	return err;
-}
-
-/* Now the steps are known. */
-static int sum_late(struct code_tree *t, struct process *p, const uint32_t *steps)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < p->stacks.n_rows; i++) {
-		uint32_t phase = p->stacks.unknown_phase;
-
-		if (!p->stacks.rows[i].no_phase)
-			continue;
-		if (steps[i] < p->steps.len)
-			phase = (uint32_t)steps_get(&p->steps, steps[i], STEP_PHASE);
-		err = add_sum(t, &p->stacks, &p->stacks.rows[i], phase);
-	}
-	return err;
+	m->code.n_rows++;
+	return list_add(s->rows, s->n_rows, s->rows_size, row);
 }
 
 int stack_times_finish(struct model *m, struct process *p)
 {
 	struct stack_times *s = &p->stacks;
+	uint32_t *steps = malloc((s->n_rows + 1) * sizeof(*steps)), *at; /* of each row; n_steps: none */
+	struct stack_row *sorted = malloc((s->n_rows + 1) * sizeof(*sorted));
+	struct idmap by_number = { 0 };
 	size_t n_steps = p->steps.len;
-	struct stack_row *sorted = NULL;
-	uint32_t *steps = NULL, *at;
-	int err = -ENOMEM;
+	int err = 0;
 
-	if (!s->n_rows)
-		return 0;
-	steps = malloc(s->n_rows * sizeof(*steps));
-	sorted = malloc(s->n_rows * sizeof(*sorted));
-	s->first = calloc(n_steps + 2, sizeof(*s->first));
-	if (!steps || !sorted || !s->first)
+	if (s->n_rows)
+		s->first = calloc(n_steps + 2, sizeof(*s->first));
+	if (!steps || !sorted || (s->n_rows && !s->first))
+		err = -ENOMEM;
+	if (err || !s->n_rows)
 		goto out;
-	err = find_steps(p, steps) ?: sum_late(&m->code, p, steps);
+	for (size_t i = 0; !err && i < n_steps; i++)
+		err = idmap_set(&by_number, step_key_at(&p->steps, i), (uint32_t)i);
+	for (size_t i = 0; !err && i < s->n_rows; i++) {
+		uint32_t phase = s->unknown_phase;
+
+		steps[i] = (uint32_t)n_steps;
+		if (idmap_get(&by_number, step_key(s->rows[i].recording, s->rows[i].step), &steps[i]))
+			phase = (uint32_t)steps_get(&p->steps, steps[i], STEP_PHASE);
+		if (s->rows[i].no_phase)
+			err = add_sum(&m->code, s, &s->rows[i], phase);
+	}
 	if (err)
 		goto out;
 	/* first[i + 1] becomes the end of step i, once its rows are placed from first[i] on */
@@ -594,11 +558,9 @@ int stack_times_finish(struct model *m, struct process *p)
 	}
 	for (size_t i = 0; i < s->n_rows; i++)
 		sorted[at[steps[i]]++] = s->rows[i];
-	free(s->rows);
-	s->rows = sorted;
-	s->rows_size = s->n_rows;
-	sorted = NULL;
+	memcpy(s->rows, sorted, s->n_rows * sizeof(*sorted));
 out:
+	idmap_free(&by_number);
 	free(steps);
 	free(sorted);
 	return err;
