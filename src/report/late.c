@@ -169,23 +169,10 @@ static void judge_all(struct finder *f)
 	}
 }
 
-static int find_lateness(struct finder *f, uint32_t unit)
-{
-	int64_t *values = malloc((f->g->judged + 1) * sizeof(*values));
-	const struct judged *j = f->judged;
-
-	if (!values)
-		return -ENOMEM;
-	f->g->units[unit].late = percentiles_over(values, f->g->judged, i,
-		j[i].unit == unit && j[i].late_ns > j[i].residual_ns ? j[i].late_ns : -1);
-	free(values);
-	return 0;
-}
-
 /* ---- stragglers ---- */
 
-/* The process of a rank; NULL: no profile is of it. */
-static const struct process *process_of(const struct finder *f, const struct rank *r)
+/* The process of a rank, and what is known of it; NULL: no profile is of it. */
+static const struct summary *summary_of(const struct finder *f, const struct rank *r, const struct process **ret_process)
 {
 	const struct archive_hosts *h = f->g->hosts;
 
@@ -196,20 +183,10 @@ static const struct process *process_of(const struct finder *f, const struct ran
 
 		if (p->pid != r->pid || !p->steps.len)
 			continue;
-		if (p->host == h->list[r->host].name)
-			return p;
 		clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, 0, STEP_RECORDING));
 		boot = (struct boot){ .id = clock.id, .lead_ns = clock.real_ns - clock.boot_ns };
-		if (!p->host && clock.known && archive_host_of(h, &boot) == r->host)
-			return p;
-	}
-	return NULL;
-}
-
-static const struct summary *summary_of(const struct finder *f, const struct process *p)
-{
-	for (size_t i = 0; p && i < f->m->n_processes; i++) {
-		if (f->m->processes[i] == p)
+		*ret_process = p;
+		if (p->host == h->list[r->host].name || (!p->host && clock.known && archive_host_of(h, &boot) == r->host))
 			return &f->summaries[i];
 	}
 	return NULL;
@@ -218,13 +195,14 @@ static const struct summary *summary_of(const struct finder *f, const struct pro
 /* A pause of a tenth of a step is not worth mentioning, however evenly they enter. */
 static double least_excess(const struct finder *f, uint32_t unit)
 {
+	const struct process *p;
 	double least = EXCESS_MIN_NS;
 
 	for (uint32_t k = 0; k < f->g->group->n; k++) {
-		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, process_of(f, rank_of(f, k))) : NULL;
-		double share = s && s->n_phases ? NOISE_SHARE * (double)s->phases[0].steps.p50 : 0;
+		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, rank_of(f, k), &p) : NULL;
 
-		least = share > least ? share : least;
+		if (s && s->n_phases)
+			least = fmax(least, NOISE_SHARE * (double)s->phases[0].steps.p50);
 	}
 	return least;
 }
@@ -236,43 +214,57 @@ static int add_event(struct finder *f, const struct judged *j, int64_t excess_ns
 	const struct rank_call *call = &r->calls[call_at(f, j->member, j->collective)];
 	int64_t since = call[-1].at_ns > j->before_ns ? call[-1].at_ns : j->before_ns;
 	struct late_unit *u = &g->units[j->unit];
+	struct late_event event;
 
 	u->stragglers++;
 	u->excess_ns = ns_add(u->excess_ns, excess_ns);
 	g->all_events++;
-	return list_add(g->events, g->n_events, g->events_size, (struct late_event){ .collective = j->collective,
+	event = (struct late_event){
+		.collective = j->collective,
 		.unit = j->unit,
 		.after = j->after,
 		.rank = g->group->members[j->member],
 		.call = call,
 		.late_ns = j->late_ns,
 		.excess_ns = excess_ns,
-		.since_ns = ns_add(call->own_ns, since - call->at_ns) });
+		.since_ns = ns_add(call->own_ns, since - call->at_ns),
+	};
+	return list_add(g->events, g->n_events, g->events_size, event);
 }
 
+/* Whether it was surely last. */
+static bool is_last(const struct judged *j, uint32_t unit)
+{
+	return j->unit == unit && j->late_ns > j->residual_ns;
+}
+
+/* How late a unit was when it was the last one, and when that was unusual. */
 static int find_stragglers(struct finder *f, uint32_t unit)
 {
 	const double *own = f->own + unit * f->n;
-	size_t judged = f->g->judged, n = 0;
-	double *values = malloc((judged + 1) * sizeof(*values)), median, limit;
-	int err = 0;
+	const struct judged *j = f->judged;
+	size_t n = f->g->judged;
+	int64_t *late = malloc((n + 1) * sizeof(*late));
+	double *values = malloc((n + 1) * sizeof(*values)), median, limit;
+	size_t known = 0;
+	int err = late && values ? 0 : -ENOMEM;
 
-	if (!values)
-		return -ENOMEM;
-	for (size_t i = 0; i < judged; i++) {
+	if (err)
+		goto out;
+	f->g->units[unit].late = percentiles_over(late, n, i, is_last(&j[i], unit) ? j[i].late_ns : -1);
+	for (size_t i = 0; i < n; i++) {
 		if (!isnan(own[i]))
-			values[n++] = own[i];
+			values[known++] = own[i];
 	}
-	median = median_of(values, n);
-	limit = NOISE_SIGMAS * mad_of(values, n, median);
-	limit = fmax(limit, least_excess(f, unit));
+	median = median_of(values, known);
+	limit = fmax(NOISE_SIGMAS * mad_of(values, known, median), least_excess(f, unit));
 	median = fmax(median, 0);
-	for (size_t i = 0; i < judged && !err; i++) {
-		const struct judged *j = &f->judged[i];
-
-		if (j->unit == unit && j->late_ns > j->residual_ns && !isnan(own[i]) && own[i] - median > limit)
-			err = add_event(f, j, (int64_t)(own[i] - median));
+	for (size_t i = 0; i < n && !err; i++) {
+		if (is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
+			err = add_event(f, &j[i], (int64_t)(own[i] - median));
 	}
+out:
+	free(late);
 	free(values);
 	return err;
 }
@@ -319,29 +311,17 @@ static bool explains(const struct finder *f, const struct process *p, const stru
 
 static void find_why(struct finder *f, struct late_event *e)
 {
-	const struct process *p = process_of(f, f->ranks->list[e->rank]);
-	const struct summary *sum = summary_of(f, p);
+	const struct process *p = NULL;
+	const struct summary *sum = summary_of(f, f->ranks->list[e->rank], &p);
 
 	e->why = sum ? LATE_UNKNOWN : LATE_NO_PROFILE;
-	for (size_t i = 0; sum && i < sum->n_slow; i++) {
+	for (size_t i = 0; sum && i < sum->n_slow && e->why != LATE_KNOWN; i++) {
 		if (!explains(f, p, &sum->slow[i], e))
 			continue;
 		e->why = LATE_KNOWN;
 		e->p = p;
 		e->slow = sum->slow[i];
-		return;
 	}
-}
-
-/* Pauses count as one cause, of no state. */
-static int add_cause(struct late_unit *u, const struct late_event *e)
-{
-	const struct cause *c = &e->slow.cause;
-	struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
-
-	if (!e->slow.gap)
-		sum = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
-	return cause_sums_add(&u->causes, &sum, e->excess_ns, false);
 }
 
 static int explain(struct finder *f)
@@ -352,10 +332,16 @@ static int explain(struct finder *f)
 	list_sort(g->events, g->n_events, compare_events);
 	if (g->n_events > LATE_EVENTS_MAX)
 		g->n_events = LATE_EVENTS_MAX;
-	for (size_t i = 0; i < g->n_events && !err; i++) {
-		find_why(f, &g->events[i]);
-		if (g->events[i].why == LATE_KNOWN)
-			err = add_cause(&g->units[g->events[i].unit], &g->events[i]);
+	list_for_each (e, g->events, g->n_events) {
+		const struct cause *c = &e->slow.cause;
+		/* pauses count as one cause, of no state */
+		struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
+
+		find_why(f, e);
+		if (!e->slow.gap)
+			sum = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
+		if (e->why == LATE_KNOWN && !err)
+			err = cause_sums_add(&g->units[e->unit].causes, &sum, e->excess_ns, false);
 	}
 	for (size_t i = 0; i < g->n_units; i++)
 		cause_sums_sort(&g->units[i].causes);
@@ -378,7 +364,7 @@ static int find_group(struct finder *f)
 		return -ENOMEM;
 	judge_all(f);
 	for (uint32_t u = 0; u < g->n_units && !err; u++)
-		err = find_lateness(f, u) ?: find_stragglers(f, u);
+		err = find_stragglers(f, u);
 	return err ?: explain(f);
 }
 
@@ -388,10 +374,9 @@ static int add_group(struct late *l, const struct model *m, const struct summary
 	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
 	int err;
 
-	if (array_reserve(&l->groups, l->n + 1, &l->size, sizeof(*l->groups)))
+	if (list_add(l->groups, l->n, l->size, (struct late_group){ .hosts = hosts, .group = group }))
 		return -ENOMEM;
-	f.g = &l->groups[l->n++];
-	*f.g = (struct late_group){ .hosts = hosts, .group = group };
+	f.g = &l->groups[l->n - 1];
 	err = find_group(&f);
 	free(f.unit_of);
 	free(f.entries);
@@ -443,7 +428,7 @@ void late_free(struct late *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* ---- Who is late for collectives: in words, on a terminal, and in the report's JSON. ---- */
+/* ---- in words ---- */
 
 #define RANKS_SHOWN 8
 #define CAUSES_SHOWN 4

@@ -7,6 +7,7 @@
 #include "util/names.h"
 
 #define NAME_MAX_SHOWN 48
+#define SHORT_NAME(m, name) text_printable((char[NAME_MAX_SHOWN]){ 0 }, NAME_MAX_SHOWN, model_text(m, name))
 #define PARTS_SHOWN 4
 
 const char *words_duration(char buf[DURATION_MAX], int64_t ns)
@@ -102,9 +103,7 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
 
 static void add_name(struct text *t, const struct model *m, uint32_t name)
 {
-	char shown[NAME_MAX_SHOWN];
-
-	text_add(t, "`%s`", text_printable(shown, sizeof(shown), model_text(m, name)));
+	text_add(t, "`%s`", SHORT_NAME(m, name));
 }
 
 /* The words before the culprit of a state; NULL: it has none. */
@@ -136,28 +135,21 @@ static void add_by(struct text *t, const struct model *m, const struct process *
 		add_name(t, m, c->by);
 }
 
-/* "pid 990 `cc1plus`", or "its own thread 990 `server`" */
-static void add_culprit(struct text *t, const struct model *m, const struct process *p, const struct behind_info *row)
+/* "139 ms behind pid 990 `cc1plus`", or "behind its own thread 990 `server`" */
+static void add_part(struct text *t, const struct model *m, const struct process *p, const struct behind_info *row, bool first)
 {
-	if (row->tid)
-		text_add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
-	add_name(t, m, row->by);
-}
+	enum nobody nobody = who_ran(m, ST_RUNNABLE, row->by, row->tid != 0);
 
-static void add_part(struct text *t, const struct model *m, const struct process *p,
-	const struct behind_info *row, bool first)
-{
 	text_add(t, "%s%s ", first ? "" : ", ", DURATION(row->ns));
-	switch (who_ran(m, ST_RUNNABLE, row->by, row->tid != 0)) {
-	case NOBODY_LIMIT:
+	if (nobody == NOBODY_LIMIT) {
 		text_add(t, "held back by a CPU limit (cgroup cpu.max)");
-		break;
-	case NOBODY_IDLE:
+	} else if (nobody == NOBODY_IDLE) {
 		text_add(t, "while it was idle");
-		break;
-	case SOMEBODY:
+	} else {
 		text_add(t, "behind ");
-		add_culprit(t, m, p, row);
+		if (row->tid)
+			text_add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
+		add_name(t, m, row->by);
 	}
 }
 
@@ -203,25 +195,16 @@ static void add_counts(struct text *t, const struct step *s, const struct cause 
 
 static void add_subject(struct text *t, const struct model *m, const struct step *s, const struct cause *c)
 {
-	switch (c->where) {
-	case WHERE_OWN:
+	if (c->where == WHERE_OWN) {
 		text_add(t, "the calling thread ");
-		break;
-	case WHERE_STRAGGLER:
-	case WHERE_WORKERS:
-		if (!c->tid) {
-			text_add(t, "the workers ");
-			break;
-		}
+	} else if (c->where != WHERE_NONE && !c->tid) {
+		text_add(t, "the workers ");
+	} else if (c->where != WHERE_NONE) {
 		text_add(t, "worker %u ", c->tid);
 		if (s->straggler_comm && c->tid == s->straggler_tid) {
 			add_name(t, m, s->straggler_comm);
 			text_add(t, " ");
 		}
-		break;
-	case WHERE_NONE:
-	case WHERE_MAX:
-		break;
 	}
 }
 
@@ -259,42 +242,29 @@ static int add_code(struct text *t, const struct model *m, const struct process 
 	return 0;
 }
 
-/* Whether its threads spun for much of the time in which they did not wait for one another. */
-static bool step_spins(const struct step *s)
-{
-	return s->own[ST_BARRIER] + s->workers[ST_BARRIER] >
-	       (s->own[ST_RUNNABLE] + s->workers[ST_RUNNABLE]) / 4;
-}
-
-static int add_cause(struct text *t, const struct model *m, const struct process *p,
-	const struct step *s, const struct slow_step *slow)
+static int add_cause(struct text *t, const struct model *m, const struct process *p, const struct step *s, const struct slow_step *slow)
 {
 	const struct cause *c = &slow->cause;
-	char shown[NAME_MAX_SHOWN];
+	enum nobody nobody = one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY;
+	/* its threads spun for much of the time in which they did not wait for one another */
+	bool spins = s->own[ST_BARRIER] + s->workers[ST_BARRIER] > (s->own[ST_RUNNABLE] + s->workers[ST_RUNNABLE]) / 4;
 	uint32_t op;
 	int64_t ns;
 	int err;
 
-	if (c->crowded) {
-		text_add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1,
-			step_spins(s) ? "spinning" : "busy", s->cpus_allowed, s->cpus_allowed == 1 ? "" : "s");
-	}
+	if (c->crowded)
+		text_add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1, spins ? "spinning" : "busy", s->cpus_allowed,
+			s->cpus_allowed == 1 ? "" : "s");
 	add_subject(t, m, s, c);
-	switch (one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY) {
-	case NOBODY_LIMIT:
+	if (nobody == NOBODY_LIMIT) {
 		text_add(t, "was held back for %s by a CPU limit (cgroup cpu.max)", DURATION(c->part));
-		break;
-	case NOBODY_IDLE:
+	} else if (nobody == NOBODY_IDLE) {
 		text_add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
-		break;
-	case SOMEBODY:
-		if (c->state == ST_BARRIER && c->tid) {
-			add_phrase(t, "waited %D longer at barriers for worker ", c->part);
-			text_add(t, "%u", c->tid);
-			break;
-		}
-		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer,
-			c->part);
+	} else if (c->state == ST_BARRIER && c->tid) {
+		add_phrase(t, "waited %D longer at barriers for worker ", c->part);
+		text_add(t, "%u", c->tid);
+	} else {
+		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer, c->part);
 		add_counts(t, s, c);
 		if (one_culprit(c))
 			add_by(t, m, p, c);
@@ -304,33 +274,26 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		text_add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
 	err = add_code(t, m, p, slow, false);
-	if (err)
-		return err;
-	if (c->second != STATE_NONE) {
+	if (!err && c->second != STATE_NONE) {
 		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
 		add_phrase(t, phrases[c->second].longer, c->second_part);
 		err = add_code(t, m, p, slow, true);
-		if (err)
-			return err;
 	}
-	if (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT)
-		return 0;
+	if (err || (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT))
+		return err;
 	err = cause_op(p, s, &op, &ns);
 	if (!err && op && ns >= c->part / 10)
-		text_add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)), DURATION(ns));
+		text_add(t, " (%s %s more)", SHORT_NAME(m, op), DURATION(ns));
 	return err;
 }
 
 static void add_step(struct text *t, const struct model *m, const struct process *p, const struct step *s)
 {
-	char shown[NAME_MAX_SHOWN];
-
 	if (p->recordings > 1)
 		text_add(t, "recording %u, ", s->recording + 1);
 	text_add(t, "step %u", s->number);
 	if (s->n_tokens > 1)
-		text_add(t, " (%s of %u tokens)",
-			text_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
+		text_add(t, " (%s of %u tokens)", SHORT_NAME(m, s->phase), s->n_tokens);
 }
 
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX])
@@ -368,25 +331,19 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 
 const char *words_cause(const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
 {
+	enum nobody nobody = who_ran(m, cause->state, cause->by, cause->by_task);
 	struct text t = text_in(buf, SENTENCE_MAX);
 
 	text_add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
 	if (cause->crowded) {
 		text_add(&t, "waited for a CPU behind one another: more threads than allowed CPUs");
-		return buf;
-	}
-	if (cause->others) {
+	} else if (cause->others) {
 		text_add(&t, "waited for a CPU behind others");
-		return buf;
-	}
-	switch (who_ran(m, cause->state, cause->by, cause->by_task)) {
-	case NOBODY_LIMIT:
+	} else if (nobody == NOBODY_LIMIT) {
 		text_add(&t, "held back by a CPU limit (cgroup cpu.max)");
-		break;
-	case NOBODY_IDLE:
+	} else if (nobody == NOBODY_IDLE) {
 		text_add(&t, "waited for a CPU while their own was idle");
-		break;
-	case SOMEBODY:
+	} else {
 		text_add(&t, "%s", phrases[cause->state].shortly);
 		if (by_word(cause->state) && cause->by) {
 			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",", by_word(cause->state));
