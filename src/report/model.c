@@ -422,6 +422,8 @@ int model_finish(struct model *m)
 
 #define SIZE_MIN 8
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of a value the first bytes are copied, whose others are its sign");
+
 #define FIELD(name, member) ARRAY(name, member, 1)
 #define ARRAY(name, member, n)                                                                     \
 	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
@@ -433,43 +435,6 @@ static const struct {
 	uint16_t offset;
 	uint8_t size, count;
 } fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, ARRAY) };
-
-/* Where a column's value is in a step. */
-static void *place(struct step *step, enum step_column column, uint8_t *ret_size)
-{
-	size_t f = column;
-
-	while (!fields[f].count)
-		f--;
-	*ret_size = fields[f].size;
-	return (char *)step + fields[f].offset + (column - f) * fields[f].size;
-}
-
-static int64_t member_get(const void *member, uint8_t size)
-{
-	switch (size) {
-	case 1:
-		return *(const uint8_t *)member;
-	case 4:
-		return *(const uint32_t *)member;
-	default:
-		return *(const int64_t *)member;
-	}
-}
-
-static void member_set(void *member, uint8_t size, int64_t value)
-{
-	switch (size) {
-	case 1:
-		*(uint8_t *)member = (uint8_t)value;
-		break;
-	case 4:
-		*(uint32_t *)member = (uint32_t)value;
-		break;
-	default:
-		*(int64_t *)member = value;
-	}
-}
 
 void steps_free(struct steps *s)
 {
@@ -489,19 +454,7 @@ static uint8_t width_of(int64_t value)
 
 static void put(struct column *c, size_t i, int64_t value)
 {
-	switch (c->width) {
-	case 1:
-		((int8_t *)c->values)[i] = (int8_t)value;
-		break;
-	case 2:
-		((int16_t *)c->values)[i] = (int16_t)value;
-		break;
-	case 4:
-		((int32_t *)c->values)[i] = (int32_t)value;
-		break;
-	default:
-		((int64_t *)c->values)[i] = value;
-	}
+	memcpy((char *)c->values + i * c->width, &value, c->width);
 }
 
 /* Makes the values of a column wide enough for this one. */
@@ -554,8 +507,6 @@ static int grow(struct steps *s)
 
 int steps_add(struct steps *s, const struct step *step)
 {
-	const char *member;
-	int64_t value;
 	int err = 0;
 
 	if (s->len == s->size && grow(s))
@@ -563,9 +514,10 @@ int steps_add(struct steps *s, const struct step *step)
 	if (!s->len)
 		s->first = *step;
 	for (size_t f = 0; f < STEP_COLUMNS && !err; f++) {
-		member = (const char *)step + fields[f].offset;
-		for (size_t i = 0; i < fields[f].count && !err; i++, member += fields[f].size) {
-			value = member_get(member, fields[f].size);
+		for (size_t i = 0; i < fields[f].count && !err; i++) {
+			int64_t value = 0;
+
+			memcpy(&value, (const char *)step + fields[f].offset + i * fields[f].size, fields[f].size);
 			if (!s->len)
 				s->columns[f + i].same = value;
 			else
@@ -579,12 +531,14 @@ int steps_add(struct steps *s, const struct step *step)
 struct step steps_load(const struct steps *s, size_t i)
 {
 	struct step step = s->first;
-	uint8_t size;
-	void *member;
 
 	for (size_t k = 0; k < s->n_wide; k++) {
-		member = place(&step, s->wide[k], &size);
-		member_set(member, size, steps_get(s, i, s->wide[k]));
+		int64_t value = steps_get(s, i, s->wide[k]);
+		size_t f = s->wide[k];
+
+		while (!fields[f].count)
+			f--;
+		memcpy((char *)&step + fields[f].offset + (s->wide[k] - f) * fields[f].size, &value, fields[f].size);
 	}
 	return step;
 }

@@ -5,11 +5,8 @@
 #include <string.h>
 
 #include "engine/step_requests.h"
-#include "report/cause.h"
-#include "report/stats.h"
 #include "report/summary.h"
 #include "report/words.h"
-#include "report/typical.h"
 #include "util/bisect.h"
 #include "util/parse.h"
 
@@ -201,7 +198,7 @@ int requests_find(const struct process *p, const struct model *m, const struct p
 
 void seq_summary_free(struct seq_summary *s)
 {
-	seq_typicals_free(&s->typicals);
+	free(s->typicals.rows);
 	free(s->late);
 	free(s->culprits);
 	memset(s, 0, sizeof(*s));
@@ -245,29 +242,6 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 	sum->tpot = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].tpot : -1);
 	sum->total = percentiles_over(values, n, i, seq_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
 	sum->queued = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].parts[SEQ_QUEUED] ?: -1 : -1);
-}
-
-static int compare_late(const void *a, const void *b)
-{
-	const struct seq_late_ref *x = a, *y = b;
-
-	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
-}
-
-static int find_late(const struct process *p, struct seq_summary *sum)
-{
-	struct seq_late late;
-
-	for (size_t i = 0; i < p->seqs.len; i++) {
-		for (unsigned int kind = 0; kind < SEQ_KINDS; kind++) {
-			if (!seq_late_find(p, &sum->typicals, &p->seqs.requests[i], (enum seq_kind)kind, &late))
-				continue;
-			if (list_add(sum->late, sum->n_late, sum->late_size, (struct seq_late_ref){ late.excess, (uint32_t)i, late.kind }))
-				return -ENOMEM;
-		}
-	}
-	list_sort(sum->late, sum->n_late, compare_late);
-	return 0;
 }
 
 static int add_culprit(struct seq_summary *sum, struct idmap *by_number, const struct seq_request *r, uint32_t place,
@@ -348,24 +322,6 @@ static void find_occupancy(const struct process *p, struct seq_summary *sum)
 	}
 }
 
-int seq_summary_make(const struct process *p, struct seq_summary *ret)
-{
-	int64_t *values;
-	int err;
-
-	memset(ret, 0, sizeof(*ret));
-	if (!p->seqs.in_batches)
-		return 0;
-	values = malloc(p->seqs.len * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
-	sum_requests(p, ret, values);
-	free(values);
-	find_occupancy(p, ret);
-	err = seq_typicals_find(p, &ret->typicals) ?: find_late(p, ret);
-	return err ?: find_culprits(p, ret);
-}
-
 /* ---- why one was late ---- */
 
 /* Below this number nothing is typical. */
@@ -380,12 +336,6 @@ int seq_summary_make(const struct process *p, struct seq_summary *ret)
 /* A part, or a state of a part, must explain this share of the excess to be named. */
 #define PART_SHARE 0.1
 #define STATE_SHARE 0.5
-
-void seq_typicals_free(struct seq_typicals *t)
-{
-	free(t->rows);
-	*t = (struct seq_typicals){ 0 };
-}
 
 static double tokens_behind(const struct seq_request *r)
 {
@@ -421,15 +371,15 @@ static bool is_compared(const struct seq_request *r)
 
 struct sample {
 	const struct process *p;
-	const struct seq_request **requests;
+	const struct seq_request *requests[SAMPLE_MAX];
 	size_t n;
-	double *values;
-	double *states; /* n times SEQ_PARTS times STATES */
+	double values[SAMPLE_MAX];
+	double states[SAMPLE_MAX * SEQ_PARTS * STATES];
 };
 
 static void find_times(struct sample *s, struct seq_typical *t)
 {
-	const struct seq_request **r = s->requests;
+	const struct seq_request *const *r = s->requests;
 
 	t->first = median_over(s->values, s->n, i, seq_first_token(r[i]));
 	t->token = median_over(s->values, s->n, i, r[i]->tpot);
@@ -472,64 +422,51 @@ static int compare_members(const void *a, const void *b)
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static int add_class(struct seq_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first,
-	size_t end)
+static int add_class(struct seq_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
-	struct seq_typical *row;
+	struct seq_typical row = { .class = tokens_class(members[first].tokens) };
 
-	if (array_reserve(&t->rows, t->len + 1, &t->size, sizeof(*t->rows)))
-		return -ENOMEM;
-	row = &t->rows[t->len++];
-	*row = (struct seq_typical){ .class = tokens_class(members[first].tokens) };
 	while (first && members[first - 1].tokens >= lo)
 		first--;
 	while (end < n && members[end].tokens <= hi)
 		end++;
 	n = end - first;
-	if (n < COMPARED_MIN)
-		return 0;
-	s->n = n < SAMPLE_MAX ? n : SAMPLE_MAX;
-	for (size_t i = 0; i < s->n; i++)
-		s->requests[i] = &s->p->seqs.requests[members[first + i * n / s->n].request];
-	row->compared = (uint32_t)n;
-	find_times(s, row);
-	find_states(s, row);
-	return 0;
+	if (n >= COMPARED_MIN) {
+		s->n = n < SAMPLE_MAX ? n : SAMPLE_MAX;
+		for (size_t i = 0; i < s->n; i++)
+			s->requests[i] = &s->p->seqs.requests[members[first + i * n / s->n].request];
+		row.compared = (uint32_t)n;
+		find_times(s, &row);
+		find_states(s, &row);
+	}
+	return list_add(t->rows, t->len, t->size, row);
 }
 
-int seq_typicals_find(const struct process *p, struct seq_typicals *ret)
+/* For all requests in batches. Returns 0 or -ENOMEM. */
+static int find_typicals(const struct process *p, struct seq_typicals *ret)
 {
-	struct sample s = { .p = p };
+	struct sample *s = malloc(sizeof(*s));
 	struct member *members = malloc((p->seqs.len + 1) * sizeof(*members));
 	size_t n = 0, end;
-	int err = 0;
+	int err = s && members ? 0 : -ENOMEM;
 
-	*ret = (struct seq_typicals){ 0 };
-	s.requests = malloc(SAMPLE_MAX * sizeof(*s.requests));
-	s.values = malloc(SAMPLE_MAX * sizeof(*s.values));
-	s.states = malloc(SAMPLE_MAX * SEQ_PARTS * STATES * sizeof(*s.states));
-	if (!members || !s.requests || !s.values || !s.states) {
-		err = -ENOMEM;
-		goto out;
-	}
-	for (size_t i = 0; i < p->seqs.len; i++) {
+	for (size_t i = 0; i < p->seqs.len && !err; i++) {
 		if (is_compared(&p->seqs.requests[i]))
 			members[n++] = (struct member){ p->seqs.requests[i].prompt_tokens, (uint32_t)i };
 	}
+	if (!err)
+		s->p = p;
 	list_sort(members, n, compare_members);
 	for (size_t i = 0; i < n && !err; i = end) {
 		uint32_t class = tokens_class(members[i].tokens);
 
 		for (end = i + 1; end < n && tokens_class(members[end].tokens) == class;)
 			end++;
-		err = add_class(ret, &s, members, n, i, end);
+		err = add_class(ret, s, members, n, i, end);
 	}
-out:
 	free(members);
-	free(s.requests);
-	free(s.values);
-	free(s.states);
+	free(s);
 	return err;
 }
 
@@ -693,6 +630,45 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *typicals,
 	return true;
 }
 
+static int compare_late(const void *a, const void *b)
+{
+	const struct seq_late_ref *x = a, *y = b;
+
+	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
+}
+
+static int find_late(const struct process *p, struct seq_summary *sum)
+{
+	struct seq_late late;
+
+	for (size_t i = 0; i < p->seqs.len; i++) {
+		for (unsigned int kind = 0; kind < SEQ_KINDS; kind++) {
+			if (!seq_late_find(p, &sum->typicals, &p->seqs.requests[i], (enum seq_kind)kind, &late))
+				continue;
+			if (list_add(sum->late, sum->n_late, sum->late_size, (struct seq_late_ref){ late.excess, (uint32_t)i, late.kind }))
+				return -ENOMEM;
+		}
+	}
+	list_sort(sum->late, sum->n_late, compare_late);
+	return 0;
+}
+
+int seq_summary_make(const struct process *p, struct seq_summary *ret)
+{
+	int64_t *values;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->seqs.in_batches)
+		return 0;
+	values = malloc(p->seqs.len * sizeof(*values));
+	if (!values)
+		return -ENOMEM;
+	sum_requests(p, ret, values);
+	free(values);
+	find_occupancy(p, ret);
+	return find_typicals(p, &ret->typicals) ?: find_late(p, ret) ?: find_culprits(p, ret);
+}
+
 /* ---- which requests kept the promise of a service ---- */
 
 static int parse_one(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
@@ -784,19 +760,6 @@ static void judge(const struct seq_exchange *e, struct slo_result *ret)
 	ret->missed_tpot += !tpot;
 }
 
-/* What is known of a request where no socket was seen. */
-static struct seq_exchange exchange_of(const struct seq_request *r)
-{
-	return (struct seq_exchange){
-		.ts = r->ts,
-		.total = r->total,
-		.first = seq_first_token(r),
-		.tpot = r->tpot,
-		.recording = r->recording,
-		.outputs = r->output_tokens,
-	};
-}
-
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret)
 {
 	bool clients = p->seqs.n_exchanges;
@@ -806,9 +769,18 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 
 	*ret = (struct slo_result){ .slo = *slo };
 	for (size_t i = 0; i < n; i++) {
-		struct seq_exchange e = clients ? p->seqs.exchanges[i] : exchange_of(&p->seqs.requests[i]);
+		const struct seq_request *r = clients ? NULL : &p->seqs.requests[i];
+		/* or what is known of a request where no socket was seen */
+		struct seq_exchange e = clients ? p->seqs.exchanges[i] : (struct seq_exchange){
+			.ts = r->ts,
+			.total = r->total,
+			.first = seq_first_token(r),
+			.tpot = r->tpot,
+			.recording = r->recording,
+			.outputs = r->output_tokens,
+		};
 
-		if (!clients && p->seqs.requests[i].flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED))
+		if (r && r->flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED))
 			ret->unknown++;
 		else
 			judge(&e, ret);

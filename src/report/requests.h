@@ -81,10 +81,6 @@ struct seq_typicals {
 	size_t len, size;
 };
 
-/* For all requests in batches. Returns 0 or -ENOMEM; call seq_typicals_free in both cases. */
-int seq_typicals_find(const struct process *p, struct seq_typicals *ret);
-void seq_typicals_free(struct seq_typicals *t);
-
 /* A part of the time in question. */
 struct seq_late_part {
 	enum seq_part part;
