@@ -240,7 +240,8 @@ static int compare_rows(const void *a, const void *b)
 	return cmp_int(y->ns, x->ns) ?: cmp_int(y->count, x->count) ?: cmp_int(x->name, y->name);
 }
 
-void tally_sort(struct tally *t)
+/* By time, longest first, then by count. No rows can be added after this. */
+static void tally_sort(struct tally *t)
 {
 	list_sort(t->rows, t->len, compare_rows);
 }

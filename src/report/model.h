@@ -462,8 +462,6 @@ int model_family(struct model *m, const char *event, const char *source, struct 
 int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 /* A row that has been added, until the next one is. */
 struct tally_row *tally_get(struct tally *t, uint32_t name);
-/* Sorts by time, longest first, then by count. No rows can be added after this. */
-void tally_sort(struct tally *t);
 int times_add(struct times *t, int64_t ns);
 
 /*

@@ -26,9 +26,6 @@ void page_put(const struct page *page, const char *fmt, ...) __attribute__((form
 double page_share(int64_t part, int64_t whole);
 /* A bar that is `width` columns wide for a share of 1, in eighths of a column if the terminal has them. */
 void page_bar(const struct page *page, double part, int width);
-/* A row of a table; nothing without values. */
-void page_percentiles(const struct page *page, const char *name, const struct percentiles *p);
-
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
 void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum);
 
@@ -62,8 +59,6 @@ void json_put_text(struct json_build *b, struct json_object *o, const char *key,
 void json_put_name(struct json_build *b, struct json_object *o, const char *key, uint32_t name);
 void json_put_u64(struct json_build *b, struct json_object *o, const char *key, uint64_t v);
 void json_put_double(struct json_build *b, struct json_object *o, const char *key, double v);
-/* As many digits as the page needs. */
-void json_put_float(struct json_build *b, struct json_object *o, const char *key, double v);
 /* Nanoseconds as microseconds with three decimals, exactly. */
 void json_put_us(struct json_build *b, struct json_object *o, const char *key, int64_t ns);
 /* {"total": ..., "cpu": ...} in microseconds. */

@@ -208,9 +208,12 @@ struct archive {
 
 static void note(struct archive *a, const char *name, const char *why)
 {
-	char printable[256];
+	char path[256], printable[256], text[768];
 
-	a->notes->tell(a->notes->ctx, a->path, text_printable(printable, sizeof(printable), name), why);
+	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", text_printable(path, sizeof(path), a->path),
+		text_printable(printable, sizeof(printable), name), why);
+	if (a->notes->note)
+		a->notes->note(a->notes->ctx, text);
 }
 
 /* false: it cannot be read, which is said. */

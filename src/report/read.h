@@ -17,9 +17,9 @@ struct read_problems {
 
 void read_problem(struct read_problems *problems, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Told of what an archive has and the report has not, which is no problem: printable texts, but path. */
+/* Told, with a printable line, of what an archive has and the report has not, which is no problem; note may be NULL. */
 struct read_notes {
-	void (*tell)(void *ctx, const char *path, const char *member, const char *why);
+	void (*note)(void *ctx, const char *text);
 	void *ctx;
 };
 

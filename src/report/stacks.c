@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/stacks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "report/read.h"
@@ -44,57 +45,35 @@ static const char *find_place(const char *text, size_t len)
 /* Takes the ":line" off the file at the end. Returns the new length of the text in front of ")". */
 static size_t take_line(const char *place, size_t len, uint32_t *ret_line)
 {
-	size_t at = len, digits;
-	uint64_t line = 0;
+	size_t at = len;
+	unsigned long line;
 
 	while (at > 0 && place[at - 1] >= '0' && place[at - 1] <= '9')
 		at--;
-	digits = len - at;
-	if (!digits || digits > 9 || at < 2 || place[at - 1] != ':')
+	if (at == len || len - at > 9 || at < 2 || place[at - 1] != ':')
 		return len;
-	for (size_t i = at; i < len; i++)
-		line = line * 10 + (uint64_t)(place[i] - '0');
+	line = strtoul(place + at, NULL, 10);
 	*ret_line = line < LINE_MAX ? (uint32_t)line : LINE_MAX;
 	return at - 1;
 }
 
-/* Where a text of UTF-8 may be cut, at most at len. */
-static size_t cut_at(const char *text, size_t len)
+/* Joins the name and the place where it is, each cut if it is too long, between characters of UTF-8. */
+static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len, const char *end)
 {
-	while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
-		len--;
-	return len;
-}
+	const char *ellipsis = "";
+	size_t room;
 
-/* Joins the name and the place where it is, each cut if it is too long. */
-static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
-	const char *end)
-{
-	size_t place_max = CODE_NAME_MAX / 3, end_len = strlen(end), room;
-	char *p = f->text;
-
-	if (place_len > place_max) {
-		/* the end of a path says more */
-		size_t skip = place_len - place_max;
-
-		while (skip < place_len && ((unsigned char)place[skip] & 0xc0) == 0x80)
-			skip++;
-		place += skip;
-		place_len -= skip;
-	}
-	room = CODE_NAME_MAX - place_len - end_len;
+	/* the end of a path says more */
+	for (; place_len > CODE_NAME_MAX / 3 || (place_len && (*place & 0xc0) == 0x80); place_len--)
+		place++;
+	room = CODE_NAME_MAX - place_len - strlen(end);
 	if (name_len > room) {
-		name_len = cut_at(name, room - strlen(ELLIPSIS) - 2);
-		memcpy(p, name, name_len);
-		p = stpcpy(p + name_len, ELLIPSIS);
-		if (place_len)
-			p = stpcpy(p, place[0] == '(' || place[0] == '[' ? " " : "");
-	} else {
-		memcpy(p, name, name_len);
-		p += name_len;
+		ellipsis = *place == '(' || *place == '[' ? ELLIPSIS " " : ELLIPSIS;
+		name_len = room - strlen(ELLIPSIS) - 2;
+		while (name_len > 0 && (name[name_len] & 0xc0) == 0x80)
+			name_len--;
 	}
-	memcpy(p, place, place_len);
-	stpcpy(p + place_len, end);
+	snprintf(f->text, sizeof(f->text), "%.*s%s%.*s%s", (int)name_len, name, ellipsis, (int)place_len, place, end);
 }
 
 void code_frame_parse(const char *text, size_t len, struct code_frame *ret)

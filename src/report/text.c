@@ -44,7 +44,8 @@ void page_bar(const struct page *page, double part, int width)
 	page_put(page, "%s%*s", n > 0 ? eighths[n] : "", width - columns, "");
 }
 
-void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
+/* A row of a table; nothing without values. */
+static void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
 {
 	if (p->n)
 		page_put(page, "  %-25s%8zu %10s %10s %10s %10s\n", name, p->n, DURATION(p->p50), DURATION(p->p90), DURATION(p->p99),
