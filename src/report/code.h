@@ -54,10 +54,8 @@ struct code_diff {
 };
 
 struct code_summary {
-	struct code_table *tables; /* by phase: all samples, then the states */
-	size_t n_tables, tables_size;
-	struct code_diff *diffs; /* the most additional time first */
-	size_t n_diffs, diffs_size;
+	LIST(struct code_table, tables); /* by phase: all samples, then the states */
+	LIST(struct code_diff, diffs); /* the most additional time first */
 };
 
 struct model;

@@ -57,8 +57,7 @@ struct late_group {
 	uint64_t incomplete;       /* a rank's call is missing */
 	uint64_t unplaced;         /* a clock is not known, or not at that time */
 	int64_t residual_ns;       /* the most that is unknown of two clocks */
-	struct late_event *events; /* the longest excess first, at most LATE_EVENTS_MAX */
-	size_t n_events, events_size;
+	LIST(struct late_event, events); /* the longest excess first, at most LATE_EVENTS_MAX */
 	uint64_t all_events;
 };
 

@@ -241,14 +241,11 @@ struct seq_exchange {
 struct seqs {
 	struct seq_request *requests; /* after seq_finish: sorted by time */
 	size_t len, size;
-	struct seq_state *states;
-	size_t n_states, states_size;
-	struct seq_wait *waits;
-	size_t n_waits, waits_size;
+	LIST(struct seq_state, states);
+	LIST(struct seq_wait, waits);
 	size_t in_batches; /* requests without SEQ_OF_STEPS */
 	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these alone. */
-	struct seq_exchange *exchanges;
-	size_t n_exchanges, exchanges_size;
+	LIST(struct seq_exchange, exchanges);
 	uint64_t joined;    /* of the exchanges */
 	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
 	struct idmap by_number;
@@ -338,14 +335,11 @@ struct process {
 	uint32_t comm, model, commit, env_hash;
 	uint32_t host; /* 0: unknown */
 	struct steps steps; /* after model_finish: sorted by lane and time */
-	struct behind_info *behind;
-	size_t n_behind, behind_size;
-	struct op_time *step_ops;
-	size_t n_step_ops, step_ops_size;
+	LIST(struct behind_info, behind);
+	LIST(struct op_time, step_ops);
 	struct idmap by_number; /* of the first n_numbered steps, once there are operators by step */
 	size_t n_numbered;
-	struct typical *typicals; /* set by typical_find() */
-	size_t n_typicals, typicals_size;
+	LIST(struct typical, typicals); /* set by typical_find() */
 	uint32_t *grouped;   /* the steps sorted by what they are compared with, and by time */
 	uint32_t recordings; /* with steps of this process */
 	int64_t wall;        /* over all recordings, from the first step to the last */
@@ -354,8 +348,7 @@ struct process {
 	uint64_t stand_ins; /* steps that stand in for those of the engine */
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
-	struct call *calls; /* after model_finish: sorted by time */
-	size_t n_calls, calls_size;
+	LIST(struct call, calls); /* after model_finish: sorted by time */
 	struct seqs seqs; /* requests, from lines of the profile */
 	struct stack_times stacks;
 	struct gpu_phases gpu;
@@ -405,21 +398,16 @@ struct foreign_family {
 
 struct model {
 	struct names names;
-	struct process **processes; /* in the order of their first occurrence; after model_finish those without steps last */
-	size_t n_processes, processes_size;
+	LIST(struct process *, processes); /* in the order of their first occurrence; after model_finish those without steps last */
 	struct idmap by_pid;
-	struct window *windows;
-	size_t n_windows, windows_size;
+	LIST(struct window, windows);
 	struct tally lost; /* records, by kind */
 	struct code_tree code; /* the stacks of all processes */
 	uint64_t lost_records;
 	uint32_t recordings;
-	struct recording_clock *clocks; /* of the first n_clocks recordings */
-	size_t n_clocks, clocks_size;
-	struct archive_hosts **archives; /* of inftrace link: what was recorded of collectives over hosts */
-	size_t n_archives, archives_size;
-	struct foreign_family *families; /* of other programs */
-	size_t n_families, families_size;
+	LIST(struct recording_clock, clocks); /* of the first n_clocks recordings */
+	LIST(struct archive_hosts *, archives); /* of inftrace link: what was recorded of collectives over hosts */
+	LIST(struct foreign_family, families); /* of other programs */
 	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
 };
 

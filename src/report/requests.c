@@ -18,10 +18,8 @@ struct token_time {
 
 struct finder {
 	struct request_summary *rs;
-	struct token_time *tokens;
-	size_t n_tokens, tokens_size;
-	bool *mixed; /* by request number */
-	size_t n_mixed, mixed_size;
+	LIST(struct token_time, tokens);
+	LIST(bool, mixed); /* by request number */
 	bool failed; /* out of memory */
 };
 
@@ -64,7 +62,6 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 void requests_add_shared(struct request_summary *rs, const struct step_seen *s)
 {
 	rs->shared_steps++;
-	rs->unreadable += !s->rows.n_sequences;
 	if (s->rows.n_sequences > rs->max_sequences)
 		rs->max_sequences = s->rows.n_sequences;
 	rs->shared_tokens += step_seen_tokens(s);

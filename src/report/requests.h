@@ -13,7 +13,6 @@ struct request_summary {
 	uint64_t mixed;	       /* at least: with shared steps, or overlapping others in one context */
 	bool by_lines;	       /* by the lines of requests: those of shared steps are known but for these */
 	uint64_t shared_steps; /* steps with rows of several sequences */
-	uint64_t unreadable;   /* of which the sequences could not be read */
 	uint64_t max_sequences; /* in one step */
 	uint64_t shared_tokens; /* tokens from these steps, at least */
 	/* of `count`: */
@@ -162,10 +161,8 @@ struct seq_summary {
 	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
 	int64_t parts[SEQ_PARTS], parts_total, states[SEQ_PARTS][STATES];
 	struct seq_typicals typicals;
-	struct seq_late_ref *late; /* the largest excess first */
-	size_t n_late, late_size;
-	struct seq_culprit *culprits; /* the longest first */
-	size_t n_culprits, culprits_size;
+	LIST(struct seq_late_ref, late); /* the largest excess first */
+	LIST(struct seq_culprit, culprits); /* the longest first */
 	struct seq_pair pairs[SEQ_PAIRS_MAX]; /* the longest first */
 	size_t n_pairs;
 	int64_t unnamed; /* of the time for others: for whom is unknown */

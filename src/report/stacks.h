@@ -89,10 +89,8 @@ struct waker_sum {
 };
 
 struct code_tree {
-	struct code_node *nodes; /* each behind its parent */
-	size_t n_nodes, nodes_size;
-	struct code_function *functions;
-	size_t n_functions, functions_size;
+	LIST(struct code_node, nodes); /* each behind its parent */
+	LIST(struct code_function, functions);
 	struct idmap by_call, by_name;
 	uint32_t *path; /* of one stack, outermost first */
 	size_t path_size;
@@ -115,22 +113,17 @@ struct code_longer {
 
 /* Of one process. */
 struct stack_times {
-	struct stack_row *rows; /* after stack_times_finish(): of one step after another */
-	size_t n_rows, rows_size;
-	struct stack_sum *sums;
-	size_t n_sums, sums_size;
+	LIST(struct stack_row, rows); /* after stack_times_finish(): of one step after another */
+	LIST(struct stack_sum, sums);
 	struct idmap by_key;
-	struct op_code *ops;
-	size_t n_ops, ops_size;
+	LIST(struct op_code, ops);
 	bool ops_cut; /* there were more */
 	struct idmap by_op;
-	struct waker_sum *wakers;
-	size_t n_wakers, wakers_size;
+	LIST(struct waker_sum, wakers);
 	struct idmap by_waker;
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	/* set by code_summary_make() */
-	struct code_longer *longer;
-	size_t n_longer, longer_size;
+	LIST(struct code_longer, longer);
 	bool *slow; /* for each step: it is no example of what is typical */
 	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
 };

@@ -14,6 +14,11 @@
 /* Makes room for `need` elements in a growing array. 0 or -ENOMEM. */
 int array_reserve(void *array, size_t need, size_t *size, size_t element);
 
+/* Members of a struct: a list, n_list and list_size. */
+#define LIST(type, list) \
+	type *list;      \
+	size_t n_##list, list##_size
+
 /* Adds a value at the end of a list of n that has room for `size`. 0 or -ENOMEM. */
 #define list_add(list, n, size, ...) \
 	(array_reserve(&(list), (n) + 1, &(size), sizeof(*(list))) ?: ((list)[(n)++] = __VA_ARGS__, 0))

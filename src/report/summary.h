@@ -60,10 +60,8 @@ void cause_sums_sort(struct cause_sums *s);
 void cause_sums_free(struct cause_sums *s);
 
 struct summary {
-	struct phase_summary *phases; /* the one that took longest first */
-	size_t n_phases, phases_size;
-	struct call_summary *calls; /* the one that took longest first */
-	size_t n_calls, calls_size;
+	LIST(struct phase_summary, phases); /* the one that took longest first */
+	LIST(struct call_summary, calls); /* the one that took longest first */
 	struct request_summary requests;
 	struct seq_summary seqs;
 	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
@@ -73,12 +71,10 @@ struct summary {
 	uint64_t pauses;         /* between steps; left out of these times */
 	int64_t pause_max;
 	double prefill_rate, output_rate; /* tokens per second; 0: unknown */
-	struct slow_step *slow;           /* the largest excess first */
-	size_t n_slow, slow_size;
+	LIST(struct slow_step, slow);           /* the largest excess first */
 	uint64_t slow_steps, slow_gaps; /* the numbers of both in `slow` */
 	struct cause_sums causes;       /* the largest excess first */
-	struct slow_step *open; /* steps that had not ended: what they were doing. The longest first */
-	size_t n_open, open_size;
+	LIST(struct slow_step, open); /* steps that had not ended: what they were doing. The longest first */
 	uint64_t slow_alone; /* of slow_steps: those without others to compare with */
 	struct crowd {	     /* threads that kept each other from the CPUs that they may use */
 		uint64_t steps;
