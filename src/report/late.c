@@ -292,10 +292,8 @@ static int64_t within(const struct finder *f, const struct process *p, const str
 	return (to < e->call->own_ns ? to : e->call->own_ns) - (from > e->since_ns ? from : e->since_ns);
 }
 
-/*
- * Of the time that a step spent in its states a part may lie outside of that, behind the call, where it waits for other ranks: at most as
- * much as of the step itself does.
- */
+/* Of the time that a step spent in its states a part may lie outside of that, behind the call, where it waits for
+ * other ranks: at most as much as of the step itself does. */
 static bool explains(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
 	int64_t inside = within(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;

@@ -430,8 +430,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of a value the first 
 	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
 		n },
 
-/* Where the values of each column are in a step; those of an array follow its first one, and have
- * no entry. */
+/* Where the values of each column are in a step; those of an array follow its first one, and have no entry. */
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The steps of a process, kept by column: each number takes as many bytes as the largest value of its
- * column needs, and none if all are equal. A step takes some 60 bytes, where struct step has 550.
- */
+/* The steps of a process, kept by column: each number takes as many bytes as the largest value of its column needs,
+ * and none if all are equal. A step takes some 60 bytes, where struct step has 550. */
 #ifndef INFTRACE_REPORT_MODEL_H
 #define INFTRACE_REPORT_MODEL_H
 
@@ -57,8 +55,7 @@ struct step {
 	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
 
-/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in
- * an array. */
+/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in an array. */
 #define STEP_FIELDS(F, A)                     \
 	F(TS, ts)                             \
 	F(AT, at)                             \
@@ -452,10 +449,8 @@ int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 struct tally_row *tally_get(struct tally *t, uint32_t name);
 int times_add(struct times *t, int64_t ns);
 
-/*
- * Sorts the steps once everything is read: joins recordings on one time axis, separates contexts of
- * the engine, and computes the gaps between steps. Returns 0 or -ENOMEM.
- */
+/* Sorts the steps once everything is read: joins recordings on one time axis, separates contexts of the engine, and
+ * computes the gaps between steps. Returns 0 or -ENOMEM. */
 int model_finish(struct model *m);
 
 /* Adds, but stays at the limit instead of wrapping: files may contain any number. */

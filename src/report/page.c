@@ -186,10 +186,9 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 }
 
 /*
- * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt":
- * width, "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles
- * are those of one step with the pause before it; shares are thousandths, with states in the order of
- * record.h. Nothing without steps.
+ * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt": width,
+ * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
+ * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
  */
 static void put_plot(struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode, const struct summary *sum)
 {

@@ -157,10 +157,8 @@ static int archive_hosts_new(struct model *m, const struct json_node *root, stru
 	return 0;
 }
 
-/*
- * Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
- * *ret_calls: how many calls there were.
- */
+/* Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
+ * *ret_calls: how many calls there were. */
 static int archive_hosts_read(
 	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads the lines of a profile (docs/profile-schema.md), with or without keys that only some
- * versions write. */
+/* Reads the lines of a profile (docs/profile-schema.md), with or without keys that only some versions write. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

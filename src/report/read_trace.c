@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads Chrome traces (docs/trace-format.md): the steps with their breakdowns, and sums by name.
- */
+/* Reads Chrome traces (docs/trace-format.md): the steps with their breakdowns, and sums by name. */
 #include <stdio.h>
 #include <string.h>
 

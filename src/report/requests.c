@@ -493,8 +493,7 @@ int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, 
 	return kind == SEQ_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
-/* Whether a part of the time in question is all of that part of the request: the states are known only for all of
- * it. */
+/* Whether a part of the time in question is all of that part of the request: the states are known only for all of it. */
 static bool is_whole(const struct seq_request *r, unsigned int part, int64_t ns)
 {
 	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];

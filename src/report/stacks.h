@@ -36,10 +36,8 @@ struct code_function {
 	uint8_t kind;
 };
 
-/*
- * A call: a function called by that of the parent. In a function in Python the line that it was in belongs to
- * it; `plain` is the node of the same calls without their lines.
- */
+/* A call: a function called by that of the parent. In a function in Python the line that it was in belongs to it;
+ * `plain` is the node of the same calls without their lines. */
 struct code_node {
 	uint32_t parent, function, line, plain;
 	uint32_t held_by; /* the function that is to blame for what happens in this node: see code_blame() */
@@ -141,10 +139,8 @@ struct json_node;
 void code_tree_free(struct code_tree *t);
 void stack_times_free(struct stack_times *s);
 
-/*
- * Reads a line of the profile; frames may be NULL. *ret_why: static text that says why it cannot be used, or NULL. Returns 0 or
- * -ENOMEM.
- */
+/* Reads a line of the profile; frames may be NULL. *ret_why: static text that says why it cannot be used, or NULL.
+ * Returns 0 or -ENOMEM. */
 int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why);
 

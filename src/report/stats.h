@@ -68,8 +68,7 @@ struct percentiles percentiles_of(int64_t *values, size_t n);
 		percentiles_of(values, over_n);                      \
 	})
 
-/* The median (the upper one of an even number), by selection: reorders the values. 0 if there are
- * none. */
+/* The median (the upper one of an even number), by selection: reorders the values. 0 if there are none. */
 double median_of(double *values, size_t n);
 
 /* That of an expression, as of percentiles_over(). */

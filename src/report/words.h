@@ -35,10 +35,8 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);
 /* "cpu", ...; "(other)" for STATE_OTHER and "none" for STATE_NONE. */
 const char *words_state(unsigned int state);
 
-/*
- * One printable sentence: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a CPU
- * behind pid 990 `cc1plus`". Returns 0 or -ENOMEM.
- */
+/* One printable sentence: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a CPU behind pid 990
+ * `cc1plus`". Returns 0 or -ENOMEM. */
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX]);
 
 /* The same for a step that had not ended: "step 16 had not ended after 1.13 s: the calling thread was stopped
