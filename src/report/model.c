@@ -425,7 +425,7 @@ int model_finish(struct model *m)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of a value the first bytes are copied, whose others are its sign");
 
-#define FIELD(name, member) ARRAY(name, member, 1)
+#define FIELD(name, member, ...) ARRAY(name, member, 1)
 #define ARRAY(name, member, n)                                                                     \
 	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
 		n },
@@ -434,7 +434,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of a value the first 
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;
-} fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, ARRAY) };
+} fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, FIELD, ARRAY) };
 
 void steps_free(struct steps *s)
 {

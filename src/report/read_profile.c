@@ -51,50 +51,13 @@ struct key {
 	size_t at; /* offset of the member, or the flag */
 };
 
-#define STEP_KEY(key, type, member)                            \
-	{                                                      \
-		key, KEY_##type, offsetof(struct step, member) \
-	}
+#define STEP_KEY(name, member, key, type) { key, KEY_##type, offsetof(struct step, member) },
+#define NO_KEY(...)
 
-/* In the order in which they are written. */
 static const struct key step_keys[] = {
-	STEP_KEY("step", U32, number),
-	STEP_KEY("tid", U32, tid),
-	STEP_KEY("phase", NAME, phase),
-	STEP_KEY("n_tokens", U32, n_tokens),
-	STEP_KEY("context", U64, context),
-	STEP_KEY("n_outputs", PLUS_1, rows[ROW_N_OUTPUTS]),
-	STEP_KEY("n_sequences", PLUS_1, rows[ROW_N_SEQUENCES]),
-	STEP_KEY("sequence", PLUS_1, rows[ROW_ONE_SEQUENCE]),
-	STEP_KEY("sequences", PLUS_1, rows[ROW_MASK]),
-	STEP_KEY("position", PLUS_1, rows[ROW_FIRST_POSITION]),
-	STEP_KEY("rows_read", PLUS_1, rows[ROW_READ]),
-	STEP_KEY("ts_us", US, ts),
-	STEP_KEY("faults_minor", U32, faults_minor),
-	STEP_KEY("faults_major", U32, faults_major),
-	STEP_KEY("syscalls", U32, syscalls),
-	STEP_KEY("lost", U32, lost),
-	STEP_KEY("cpus_allowed", U32, cpus_allowed),
-	STEP_KEY("cpu_limit", US, cpu_limit),
-	STEP_KEY("workers", U32, n_workers),
-	STEP_KEY("stall_state", STATE, stall.state),
-	STEP_KEY("stall_us", US, stall.ns),
-	STEP_KEY("stall_by", NAME, stall.by),
-	STEP_KEY("stall_by_tid", U32, stall.by_tid),
-	STEP_KEY("stall_late_us", US, stall.late),
-	STEP_KEY("straggler_tid", U32, straggler_tid),
-	STEP_KEY("straggler_comm", NAME, straggler_comm),
-	STEP_KEY("straggler_held_us", US, held),
-	STEP_KEY("straggler_state", STATE, straggler.state),
-	STEP_KEY("straggler_us", US, straggler.ns),
-	STEP_KEY("straggler_by", NAME, straggler.by),
-	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
-	STEP_KEY("straggler_late_us", US, straggler.late),
-	STEP_KEY("left_out", PARTS, left_out),
-	STEP_KEY("stand_in", NAME, stand_in),
-	STEP_KEY("tracer_us", US, tracer),
-	STEP_KEY("began_before", TRUE, began_before),
-	STEP_KEY("unfinished", TRUE, unfinished),
+	STEP_FIELDS(STEP_KEY, NO_KEY, NO_KEY)
+	STEP_KEY(, stand_in, "stand_in", NAME)
+	STEP_KEY(, tracer, "tracer_us", US)
 };
 
 /* hint: where the key is likely to be, initially 0. */
