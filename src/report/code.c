@@ -246,9 +246,9 @@ static int fill_table(const struct model *m, const struct process *p, struct cod
 static int compare_tables(const void *a, const void *b)
 {
 	const struct code_table *x = a, *y = b;
+	int order = cmp_int(x->wait, y->wait) ?: cmp_int(x->state != STATES, y->state != STATES);
 
-	return cmp_int(x->wait, y->wait) ?: cmp_int(x->state != STATES, y->state != STATES) ?: cmp_int(y->ns, x->ns) ?:
-		cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state);
+	return order ?: (cmp_int(y->ns, x->ns) ?: (cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state)));
 }
 
 /*
@@ -622,7 +622,7 @@ static int compare_diffs(const void *a, const void *b)
 {
 	const struct code_diff *x = a, *y = b;
 
-	return cmp_int(y->part, x->part) ?: cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state);
+	return cmp_int(y->part, x->part) ?: (cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state));
 }
 
 static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
@@ -765,7 +765,7 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
 	weights = calloc(p->steps.len + 1, sizeof(*weights));
 	*(who == CODE_OTHERS ? &c.others : &c.own) = weights;
-	err = code_values_new(m, &v) ?: weights ? 0 : -ENOMEM;
+	err = code_values_new(m, &v) || !weights ? -ENOMEM : 0;
 	if (!err && weigh_compared(p, t, steps_size(&p->steps, slow->step), weights)) {
 		weights[slow->step] = 1;
 		add_rows(p, slow->step, &c, &v);

@@ -107,8 +107,7 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 		page_put(page, "; %llu wait%s", LLU(diff->waits), diff->waits == 1 ? "" : "s");
 	page_put(page, "\n");
 	if (!diff->clear)
-		page_put(page, "  %s\n", diff->samples ? "these samples do not show that one function holds most of it"
-						       : "no function holds most of it");
+		page_put(page, "  %s holds most of it\n", diff->samples ? "these samples do not show that one function" : "no function");
 	for (size_t i = 0, shown = 0; i < diff->n_rows && shown < DIFF_ROWS_SHOWN; i++) {
 		const struct code_row *row = &diff->rows[i];
 
@@ -442,6 +441,7 @@ static void append_flame(struct flame *f, struct json_object *graphs)
 {
 	const struct code_table *table = f->table;
 	uint8_t state = table ? table->state : f->diff->state;
+	const char *kind = table && table->wait ? "wait" : "sample";
 	struct json_object *o;
 
 	if (json_object_array_length(graphs) >= FLAMES_MAX)
@@ -450,7 +450,7 @@ static void append_flame(struct flame *f, struct json_object *graphs)
 	json_put_name(f->b, o, "phase", table ? table->phase : f->diff->phase);
 	if (state != STATES)
 		json_put_text(f->b, o, "state", words_state(state));
-	json_put_text(f->b, o, "kind", !table ? "slow" : table->wait ? "wait" : "sample");
+	json_put_text(f->b, o, "kind", table ? kind : "slow");
 	json_put_u64(f->b, o, "count", table ? table->samples : f->diff->samples + f->diff->waits);
 	if (!table)
 		json_put_u64(f->b, o, "steps", f->diff->steps);

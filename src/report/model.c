@@ -237,7 +237,7 @@ static int compare_rows(const void *a, const void *b)
 {
 	const struct tally_row *x = a, *y = b;
 
-	return cmp_int(y->ns, x->ns) ?: cmp_int(y->count, x->count) ?: cmp_int(x->name, y->name);
+	return cmp_int(y->ns, x->ns) ?: (cmp_int(y->count, x->count) ?: cmp_int(x->name, y->name));
 }
 
 /* By time, longest first, then by count. No rows can be added after this. */
@@ -257,7 +257,7 @@ static int compare_steps(const void *a, const void *b, void *arg)
 	size_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
 #define COMPARE(column) cmp_int(steps_get(s, x, column), steps_get(s, y, column))
-	return COMPARE(STEP_RECORDING) ?: COMPARE(STEP_TS) ?: COMPARE(STEP_NUMBER) ?: cmp_int(x, y);
+	return COMPARE(STEP_RECORDING) ?: (COMPARE(STEP_TS) ?: (COMPARE(STEP_NUMBER) ?: cmp_int(x, y)));
 }
 
 static int compare_in_lanes(const void *a, const void *b, void *arg)
@@ -328,8 +328,8 @@ static int find_lanes(struct process *p)
 	for (size_t i = 0; i < p->steps.len && !err; i++) {
 		uint32_t lane = (uint32_t)contexts.len;
 
-		err = idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), &lane) ?:
-			steps_set(&p->steps, i, STEP_LANE, lane);
+		err = idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), &lane);
+		err = err ?: steps_set(&p->steps, i, STEP_LANE, lane);
 	}
 	idmap_free(&contexts);
 	err = err ?: sort_steps(p);
@@ -384,7 +384,7 @@ static int compare_calls(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 
-	return cmp_int(x->recording, y->recording) ?: cmp_int(x->ts, y->ts) ?: cmp_int(y->ns, x->ns);
+	return cmp_int(x->recording, y->recording) ?: (cmp_int(x->ts, y->ts) ?: cmp_int(y->ns, x->ns));
 }
 
 int model_finish(struct model *m)
@@ -405,7 +405,8 @@ int model_finish(struct model *m)
 	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		err = sort_steps(p) ?: join_recordings(p) ?: find_lanes(p) ?: find_gaps(p) ?: stack_times_finish(m, p);
+		if (sort_steps(p) || join_recordings(p) || find_lanes(p) || find_gaps(p) || stack_times_finish(m, p))
+			err = -ENOMEM;
 		list_sort(p->calls, p->n_calls, compare_calls);
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);

@@ -545,7 +545,9 @@ int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *
 		text = json_text(&b, o, &len);
 	if (!b.failed) {
 		/* without its closing brace, so that the steps can follow */
-		err = print(text, len - 1, out) ?: all_steps ? put_all_steps(r, out) : 0;
+		err = print(text, len - 1, out);
+		if (!err && all_steps)
+			err = put_all_steps(r, out);
 		fputs("}\n", out);
 	}
 	json_object_put(o);

@@ -334,8 +334,8 @@ static int read_members(struct archive *a)
 		if (a->kinds[i] == FILE_OTHER)
 			note(a, m->name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
 		else if (profiles && a->kinds[i] == FILE_TRACE)
-			note(a, m->name, calls ? "but for its collectives, the archive has profiles, which say more"
-					       : "the archive has profiles, which say more");
+			note(a, m->name,
+				calls ? "but for its collectives, the archive has profiles, which say more" : "the archive has profiles, which say more");
 		else if (!err)
 			err = read_member(a, i);
 	}

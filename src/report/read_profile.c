@@ -55,9 +55,9 @@ struct key {
 #define NO_KEY(...)
 
 static const struct key step_keys[] = {
+	{ "stand_in", KEY_NAME, offsetof(struct step, stand_in) },
+	{ "tracer_us", KEY_US, offsetof(struct step, tracer) },
 	STEP_FIELDS(STEP_KEY, NO_KEY, NO_KEY)
-	STEP_KEY(, stand_in, "stand_in", NAME)
-	STEP_KEY(, tracer, "tracer_us", US)
 };
 
 /* hint: where the key is likely to be, initially 0. */
@@ -280,9 +280,9 @@ static int read_step(struct profile_reader *r, struct process *p)
 	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, r->shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
-	return process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
-		       behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE])) ?:
-		process_add_step(p, &step);
+	err = process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
+		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
+	return err ?: process_add_step(p, &step);
 }
 
 static uint64_t count_value(const struct json_node *value)
@@ -637,7 +637,8 @@ static int read_request(struct profile_reader *reader, struct process *p)
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
-	return add_request(s, &r, waits) ?: r.flags & SEQ_JOINED ? add_exchange(s, &r, reader->shape, false) : 0;
+	err = add_request(s, &r, waits);
+	return err || !(r.flags & SEQ_JOINED) ? err : add_exchange(s, &r, reader->shape, false);
 }
 
 int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
@@ -806,11 +807,10 @@ static int line_process(struct profile_reader *r, const struct profile_line *lin
 	if (!pid_value && r->recent)
 		return 0;
 	read_u32(pid_value, &pid);
-	err = model_name(m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ?:
-		model_name(m, node_string(line->values[PROFILE_KEY_model]), &model) ?:
-		model_name(m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
-	if (err)
-		return err;
+	if (model_name(m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ||
+		model_name(m, node_string(line->values[PROFILE_KEY_model]), &model) ||
+		model_name(m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit))
+		return -ENOMEM;
 	if (text_is_blank(model_text(m, commit), strlen(model_text(m, commit))))
 		commit = 0;
 	origin = env;

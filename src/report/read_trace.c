@@ -137,8 +137,7 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 
 	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
 		return 0;
-	return model_process(r->m, pid, r->origin, &p) ?:
-		read_request_slice(&p->seqs, event->args, ts, dur, r->recording);
+	return model_process(r->m, pid, r->origin, &p) ?: read_request_slice(&p->seqs, event->args, ts, dur, r->recording);
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)
@@ -165,8 +164,7 @@ static int read_slice(struct trace_reader *r, const struct trace_event *event)
 		return err;
 	if (call)
 		return read_call(r, p, event, dur);
-	return model_name(r->m, node_string(event->name), &name) ?:
-		tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
+	return model_name(r->m, node_string(event->name), &name) ?: tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
 }
 
 /* The first reading says when the recording began: at its ts 0, which is not in this file if it is the second of several. */
@@ -187,8 +185,9 @@ static int read_finding(struct trace_reader *r, const struct trace_event *event)
 
 	if (!read_u32(node_get(event->args, "number"), &pid))
 		return 0;
-	return model_process(r->m, pid, r->origin, &p) ?:
-		model_name(r->m, node_string(node_get(event->args, "reason")), &p->finding);
+	if (model_process(r->m, pid, r->origin, &p))
+		return -ENOMEM;
+	return model_name(r->m, node_string(node_get(event->args, "reason")), &p->finding);
 }
 
 static int read_event(void *ctx, const struct trace_event *event)

@@ -9,21 +9,20 @@
 static int make_summaries(struct report *r)
 {
 	struct model *m = &r->model;
-	int err;
 
-	err = model_name(m, "prefill", &r->phases.prefill) ?: model_name(m, "decode", &r->phases.decode) ?: model_finish(m);
-	if (err)
-		return err;
+	if (model_name(m, "prefill", &r->phases.prefill) || model_name(m, "decode", &r->phases.decode) || model_finish(m))
+		return -ENOMEM;
 	r->summaries = calloc(m->n_processes + 1, sizeof(*r->summaries));
 	if (!r->summaries)
 		return -ENOMEM;
-	for (size_t i = 0; i < m->n_processes && !err; i++) {
+	for (size_t i = 0; i < m->n_processes; i++) {
 		struct summary *sum = &r->summaries[i];
 		struct process *p = m->processes[i];
 
-		err = typical_find(p) ?: summary_make(p, m, &r->phases, sum) ?: code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code);
+		if (typical_find(p) || summary_make(p, m, &r->phases, sum) || code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code))
+			return -ENOMEM;
 	}
-	return err ?: late_find(m, r->summaries, &r->late);
+	return late_find(m, r->summaries, &r->late);
 }
 
 int report_make(struct report *r, const char *const *files, size_t n_files,

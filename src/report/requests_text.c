@@ -249,7 +249,9 @@ static void put_occupancy(const struct page *page, const struct seq_summary *sum
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
-		snprintf(name, sizeof(name), row->to == UINT32_MAX ? "%u or more" : row->from == row->to ? "%u" : "%u to %u", row->from, row->to);
+		snprintf(name, sizeof(name), row->from == row->to ? "%u" : "%u to %u", row->from, row->to);
+		if (row->to == UINT32_MAX)
+			snprintf(name, sizeof(name), "%u or more", row->from);
 		page_put(page, "  %-24s%9llu %10.1f %10s  %6.2f %% ", name, LLU(row->steps), (double)row->rows / (double)row->steps,
 			DURATION(row->time / (int64_t)row->steps), 100 * page_share(row->time, total));
 		page_bar(page, page_share(row->time, total), PAGE_BAR - 8);

@@ -322,8 +322,8 @@ static int read_frames(struct model *m, const struct json_node *frames, size_t *
 		if (!text)
 			return -EINVAL;
 		code_frame_parse(text, strlen(text), &frame);
-		err = add_function(m, frame.text, frame.kind, &function) ?:
-			array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
+		err = add_function(m, frame.text, frame.kind, &function);
+		err = err ?: array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
 		if (err)
 			return err;
 		t->path[2 * n] = function;

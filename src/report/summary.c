@@ -277,8 +277,10 @@ static void find_crowd(const struct process *p, bool limited, struct summary *su
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
-		int64_t ns = limited ? step_held_back(p, s) : step_crowded(s) ? step_waited_for_own(p, s) : -1;
+		int64_t ns = limited ? step_held_back(p, s) : -1;
 
+		if (!limited && step_crowded(s))
+			ns = step_waited_for_own(p, s);
 		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
 		if (ns < limited)
 			continue;
@@ -308,7 +310,7 @@ static int compare_causes(const void *a, const void *b)
 {
 	const struct cause_sum *x = a, *y = b;
 
-	return cmp_int(y->excess, x->excess) ?: cmp_int(x->state, y->state) ?: cmp_int(x->by, y->by);
+	return cmp_int(y->excess, x->excess) ?: (cmp_int(x->state, y->state) ?: cmp_int(x->by, y->by));
 }
 
 void cause_sums_sort(struct cause_sums *s)
@@ -351,8 +353,8 @@ static int find_slow(const struct process *p, struct summary *sum)
 int summary_make(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
 {
 	size_t n = p->steps.len;
+	int err = -ENOMEM;
 	int64_t *values;
-	int err;
 
 	memset(ret, 0, sizeof(*ret));
 	if (p->n_calls > n)
@@ -362,9 +364,7 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
-	err = sum_phases(p, ret, values) ?: sum_calls(p, ret, values) ?: find_latencies(p, m, names, ret) ?:
-		seq_summary_make(p, &ret->seqs);
-	if (!err) {
+	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) && !seq_summary_make(p, &ret->seqs)) {
 		ret->ttft = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].first);
 		ret->whole = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].cut ? -1 : p->seqs.exchanges[i].total);
 		find_crowd(p, false, ret);
