@@ -40,9 +40,7 @@ static void put_samples(const struct page *page, const struct code_table *table)
 	snprintf(title, sizeof(title), "Code %s%s: %llu sample%s", table->phase ? "of " : "outside of steps",
 		NAME(page->m, table->phase), LLU(table->samples), table->samples == 1 ? "" : "s");
 	page_put(page, "\n%-*s%10s%10s\n", NAME_WIDTH + 2, title, "self", "total");
-	for (size_t i = 0; i < table->n_rows && i < ROWS_SHOWN; i++) {
-		const struct code_row *row = &table->rows[i];
-
+	list_for_each (row, table->rows, least_of(table->n_rows, ROWS_SHOWN)) {
 		if (row->self < LEAST_SHARE * all)
 			break;
 		put_function(page, row);
@@ -74,9 +72,7 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 			page_put(page, "\nWaits %s%s\n", phase ? "of " : "outside of steps", NAME(page->m, phase));
 		first = false;
 		page_put(page, "  %s: %llu, %s\n", words_state(table->state), LLU(table->samples), DURATION(table->ns));
-		for (size_t k = 0; k < table->n_rows && k < WAIT_ROWS_SHOWN; k++) {
-			const struct code_row *row = &table->rows[k];
-
+		list_for_each (row, table->rows, least_of(table->n_rows, WAIT_ROWS_SHOWN)) {
 			if (row->held < LEAST_SHARE * (double)table->ns)
 				break;
 			put_function(page, row);
@@ -174,7 +170,7 @@ static void put_ns(struct json_build *b, struct json_object *o, const char *key,
 	json_put_us(b, o, key, (int64_t)fmax(-9e18, fmin(9e18, ns)));
 }
 
-static struct json_object *put_row(struct json_build *b, struct json_object *rows, const struct code_row *row)
+static void put_row(struct json_build *b, struct json_object *o, const struct code_row *row)
 {
 	static const char *const kinds[] = {
 		[CODE_NATIVE] = "native",
@@ -183,7 +179,6 @@ static struct json_object *put_row(struct json_build *b, struct json_object *row
 		[CODE_SYSTEM] = "system",
 		[CODE_UNKNOWN] = "unknown",
 	};
-	struct json_object *o = json_put_object(b, rows, NULL);
 
 	json_put_name(b, o, "function", b->m->code.functions[row->function].name);
 	json_put_text(b, o, "kind", kinds[b->m->code.functions[row->function].kind]);
@@ -191,12 +186,11 @@ static struct json_object *put_row(struct json_build *b, struct json_object *row
 		json_put_u64(b, o, "line", row->line);
 	put_ns(b, o, "held_us", row->held);
 	put_ns(b, o, "total_us", row->total);
-	return o;
 }
 
 static void put_table(struct json_build *b, struct json_object *o, const struct code_table *table)
 {
-	struct json_object *rows, *one, *waker;
+	struct json_object *waker;
 
 	json_put_name(b, o, "phase", table->phase);
 	json_put_text(b, o, "kind", table->wait ? "wait" : "sample");
@@ -204,9 +198,8 @@ static void put_table(struct json_build *b, struct json_object *o, const struct 
 		json_put_text(b, o, "state", words_state(table->state));
 	json_put_u64(b, o, "count", table->samples);
 	json_put_us(b, o, "total_us", table->ns);
-	rows = json_put_array(b, o, "functions");
-	list_for_each (row, table->rows, table->n_rows) {
-		one = put_row(b, rows, row);
+	json_put_list (b, o, "functions", one, row, table->rows, table->n_rows) {
+		put_row(b, one, row);
 		put_ns(b, one, "self_us", row->self);
 		if (!row->by && !row->thread)
 			continue;
@@ -219,8 +212,6 @@ static void put_table(struct json_build *b, struct json_object *o, const struct 
 
 static void put_code_diff(struct json_build *b, struct json_object *o, const struct code_diff *diff)
 {
-	struct json_object *rows, *one;
-
 	json_put_name(b, o, "phase", diff->phase);
 	json_put_text(b, o, "state", words_state(diff->state));
 	json_put_u64(b, o, "steps", diff->steps);
@@ -229,11 +220,10 @@ static void put_code_diff(struct json_build *b, struct json_object *o, const str
 	json_put_double(b, o, "usual_samples", diff->usual);
 	json_put_u64(b, o, "waits", diff->waits);
 	json_put(b, o, "clear", json_object_new_boolean(diff->clear));
-	rows = json_put_array(b, o, "functions");
-	for (size_t i = 0; i < diff->n_rows; i++) {
-		one = put_row(b, rows, &diff->rows[i]);
-		put_ns(b, one, "deviation_us", diff->rows[i].deviation);
-		if (i)
+	json_put_list (b, o, "functions", one, row, diff->rows, diff->n_rows) {
+		put_row(b, one, row);
+		put_ns(b, one, "deviation_us", row->deviation);
+		if (row != diff->rows)
 			continue;
 		put_code_function(b, one, "called_from", "called_from_line", diff->of.caller, diff->of.caller_line);
 		put_code_function(b, one, "used_by", "used_by_line", diff->of.user, diff->of.user_line);
@@ -242,16 +232,12 @@ static void put_code_diff(struct json_build *b, struct json_object *o, const str
 
 void json_put_code(struct json_build *b, struct json_object *o, const struct code_summary *c)
 {
-	struct json_object *array;
-
 	if (!c->n_tables)
 		return;
-	array = json_put_array(b, o, "code");
-	for (size_t i = 0; i < c->n_tables; i++)
-		put_table(b, json_put_object(b, array, NULL), &c->tables[i]);
-	array = json_put_array(b, o, "slow_code");
-	for (size_t i = 0; i < c->n_diffs; i++)
-		put_code_diff(b, json_put_object(b, array, NULL), &c->diffs[i]);
+	json_put_list (b, o, "code", one, table, c->tables, c->n_tables)
+		put_table(b, one, table);
+	json_put_list (b, o, "slow_code", one, diff, c->diffs, c->n_diffs)
+		put_code_diff(b, one, diff);
 }
 
 void json_put_hot(struct json_build *b, struct json_object *o, const struct process *p, const struct slow_step *slow)

@@ -456,27 +456,24 @@ static void put_sum(struct json_build *b, struct json_object *o, const struct gp
 
 void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g)
 {
-	struct json_object *array = g->n ? json_put_array(b, o, "gpu") : NULL, *list, *one;
-
-	list_for_each (p, g->list, g->n) {
-		o = json_put_object(b, array, NULL);
-		json_put_name(b, o, "phase", p->phase);
-		json_put_u64(b, o, "steps", p->steps);
-		json_put_u64(b, o, "steps_with_loss", p->lost);
-		put_sum(b, o, p, &p->all);
-		list = p->n_devices > 1 ? json_put_array(b, o, "devices") : NULL;
-		for (size_t k = 0; list && k < p->n_devices; k++) {
-			one = json_put_object(b, list, NULL);
-			json_put_u64(b, one, "device", p->devices[k].device);
-			put_sum(b, one, p, &p->devices[k].sum);
+	if (!g->n)
+		return;
+	json_put_list (b, o, "gpu", one, p, g->list, g->n) {
+		json_put_name(b, one, "phase", p->phase);
+		json_put_u64(b, one, "steps", p->steps);
+		json_put_u64(b, one, "steps_with_loss", p->lost);
+		put_sum(b, one, p, &p->all);
+		if (p->n_devices > 1) {
+			json_put_list (b, one, "devices", device, d, p->devices, p->n_devices) {
+				json_put_u64(b, device, "device", d->device);
+				put_sum(b, device, p, &d->sum);
+			}
 		}
-		list = json_put_array(b, o, "gaps");
-		for (size_t k = 0; k < p->n_gaps; k++) {
-			one = json_put_object(b, list, NULL);
-			json_put_u64(b, one, "step", p->gaps[k].step);
-			json_put_us(b, one, "us", p->gaps[k].ns);
-			if (p->gaps[k].why)
-				json_put_text(b, one, "text", p->gaps[k].why);
+		json_put_list (b, one, "gaps", gap, of, p->gaps, p->n_gaps) {
+			json_put_u64(b, gap, "step", of->step);
+			json_put_us(b, gap, "us", of->ns);
+			if (of->why)
+				json_put_text(b, gap, "text", of->why);
 		}
 	}
 }

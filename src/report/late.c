@@ -556,7 +556,6 @@ int page_late(const struct page *page, const struct late *l)
 
 static void put_unit(struct json_build *b, struct json_object *o, const struct late_group *g, const struct late_unit *u)
 {
-	struct json_object *array, *one;
 	char sentence[SENTENCE_MAX];
 
 	json_put_text(b, o, "host", HOST(b->m, g, u->host));
@@ -566,9 +565,7 @@ static void put_unit(struct json_build *b, struct json_object *o, const struct l
 	json_put_percentiles(b, o, "late_us", &u->late);
 	json_put_u64(b, o, "stragglers", u->stragglers);
 	json_put_us(b, o, "excess_us", u->excess_ns);
-	array = json_put_array(b, o, "causes");
-	list_for_each (c, u->causes.list, u->causes.n) {
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, "causes", one, c, u->causes.list, u->causes.n) {
 		json_put_text(b, one, "state", words_state(c->state));
 		json_put_text(b, one, "where", cause_where_name(c->where));
 		json_put_u64(b, one, "stragglers", c->steps);
@@ -608,13 +605,9 @@ static void put_event(struct json_build *b, struct json_object *o, const struct 
 
 static void put_group(struct json_build *b, struct json_object *o, const struct late_group *g)
 {
-	struct json_object *array, *one;
+	json_put_list (b, o, "ranks", one, member, g->group->members, g->group->n) {
+		const struct rank *r = g->hosts->ranks.list[*member];
 
-	array = json_put_array(b, o, "ranks");
-	for (size_t i = 0; i < g->group->n; i++) {
-		const struct rank *r = g->hosts->ranks.list[g->group->members[i]];
-
-		one = json_put_object(b, array, NULL);
 		json_put_text(b, one, "host", HOST(b->m, g, r->host));
 		json_put_u64(b, one, "pid", r->pid);
 		if (r->ranks)
@@ -630,21 +623,19 @@ static void put_group(struct json_build *b, struct json_object *o, const struct 
 	json_put_u64(b, o, "within_residual", g->close);
 	json_put_us(b, o, "residual_us", g->residual_ns);
 	json_put_text(b, o, "by", g->by_host ? "host" : "rank");
-	array = json_put_array(b, o, "entered_last");
-	for (size_t i = 0; i < g->n_units; i++)
-		put_unit(b, json_put_object(b, array, NULL), g, &g->units[i]);
+	json_put_list (b, o, "entered_last", one, unit, g->units, g->n_units)
+		put_unit(b, one, g, unit);
 	json_put_u64(b, o, "stragglers", g->all_events);
-	array = json_put_array(b, o, "latest");
-	for (size_t i = 0; i < g->n_events && i < b->slowest && !b->failed; i++)
-		put_event(b, json_put_object(b, array, NULL), g, &g->events[i]);
+	json_put_list (b, o, "latest", one, event, g->events, least_of(g->n_events, b->slowest))
+		put_event(b, one, g, event);
 }
 
 void json_put_late(struct json_build *b, struct json_object *o, const struct late *l)
 {
-	struct json_object *groups = l->n ? json_put_array(b, o, "collectives") : NULL;
-
-	for (size_t i = 0; i < l->n; i++)
-		put_group(b, json_put_object(b, groups, NULL), &l->groups[i]);
+	if (l->n) {
+		json_put_list (b, o, "collectives", one, g, l->groups, l->n)
+			put_group(b, one, g);
+	}
 	if (l->alone)
 		json_put_u64(b, o, "ranks_not_compared", l->alone);
 }

@@ -103,18 +103,15 @@ const char *json_text(struct json_build *b, struct json_object *o, size_t *ret_l
 /* All that ran while it waited for a CPU; the last element is the time without a name. */
 static void put_behind(struct json_build *b, struct json_object *o, const struct cause *c)
 {
-	struct json_object *array, *one;
+	struct json_object *array = json_put_array(b, o, "behind"), *one;
 	int64_t others = c->behind_whole;
 
-	if (!c->n_behind)
-		return;
-	array = json_put_array(b, o, "behind");
-	for (uint32_t i = 0; i < c->n_behind; i++) {
+	list_for_each (row, c->behind, c->n_behind) {
 		one = json_put_object(b, array, NULL);
-		json_put_name(b, one, "by", c->behind[i].by);
-		json_put_u64(b, one, "by_tid", c->behind[i].tid);
-		json_put_us(b, one, "us", c->behind[i].ns);
-		others -= c->behind[i].ns;
+		json_put_name(b, one, "by", row->by);
+		json_put_u64(b, one, "by_tid", row->tid);
+		json_put_us(b, one, "us", row->ns);
+		others -= row->ns;
 	}
 	if (others > 0)
 		json_put_us(b, json_put_object(b, array, NULL), "us", others);
@@ -135,7 +132,8 @@ static void put_cause(struct json_build *b, struct json_object *o, const struct 
 	json_put_name(b, o, "by", c->by);
 	if (c->by || c->by_tid)
 		json_put_u64(b, o, "by_tid", c->by_tid);
-	put_behind(b, o, c);
+	if (c->n_behind)
+		put_behind(b, o, c);
 	if (c->crowded)
 		json_put(b, o, "crowded", json_object_new_boolean(true));
 	if (c->longest)
@@ -183,11 +181,9 @@ static void put_gap(struct json_build *b, struct json_object *o, const struct pr
 
 static void put_causes(struct json_build *b, struct json_object *o, const struct cause_sums *causes)
 {
-	struct json_object *array = json_put_array(b, o, "causes"), *one;
 	char sentence[SENTENCE_MAX];
 
-	list_for_each (c, causes->list, causes->n) {
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, "causes", one, c, causes->list, causes->n) {
 		json_put_text(b, one, "state", words_state(c->state));
 		json_put_text(b, one, "where", cause_where_name(c->where));
 		json_put_name(b, one, "by", c->by);
@@ -203,8 +199,7 @@ static void put_slow(struct json_build *b, struct json_object *o, const struct p
 	struct json_object *steps = json_put_array(b, o, "slowest"), *gaps = json_put_array(b, o, "slowest_between"), *one;
 	char sentence[SENTENCE_MAX];
 
-	for (size_t i = 0; !b->failed && i < sum->n_slow && i < b->slowest; i++) {
-		const struct slow_step *slow = &sum->slow[i];
+	list_for_each (slow, sum->slow, least_of(sum->n_slow, b->slowest)) {
 		const struct step s = steps_load(&p->steps, slow->step);
 
 		one = json_put_object(b, slow->gap ? gaps : steps, NULL);
@@ -222,15 +217,13 @@ static void put_slow(struct json_build *b, struct json_object *o, const struct p
 /* The steps that had not ended, each with what it was doing. */
 static void put_open(struct json_build *b, struct json_object *o, const struct process *p, const struct summary *sum)
 {
-	struct json_object *array = json_put_array(b, o, "open"), *one;
 	char sentence[SENTENCE_MAX];
 
-	for (size_t i = 0; !b->failed && i < sum->n_open && (i < b->slowest || !i); i++) {
-		const struct step s = steps_load(&p->steps, sum->open[i].step);
+	json_put_list (b, o, "open", one, open, sum->open, least_of(sum->n_open, b->slowest ?: 1)) {
+		const struct step s = steps_load(&p->steps, open->step);
 
-		one = json_put_object(b, array, NULL);
-		put_step(b, one, p, &s, &sum->open[i].cause);
-		b->failed |= words_open(b->m, p, &sum->open[i], sentence) != 0;
+		put_step(b, one, p, &s, &open->cause);
+		b->failed |= words_open(b->m, p, open, sentence) != 0;
 		json_put_text(b, one, "text", sentence);
 	}
 }
@@ -239,10 +232,9 @@ static void put_open(struct json_build *b, struct json_object *o, const struct p
 
 static void put_tally(struct json_build *b, struct json_object *o, const char *key, const struct tally *t)
 {
-	struct json_object *array = json_put_array(b, o, key), *one, *hottest;
+	struct json_object *hottest;
 
-	list_for_each (row, t->rows, t->len) {
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, key, one, row, t->rows, t->len) {
 		json_put_name(b, one, "name", row->name);
 		json_put_u64(b, one, "count", row->count);
 		json_put_us(b, one, "total_us", row->ns);
@@ -283,31 +275,20 @@ static void put_crowds(struct json_build *b, struct json_object *o, const struct
 
 static void put_latencies(struct json_build *b, struct json_object *o, const struct summary *sum)
 {
-	struct json_object *calls, *call;
-
 	json_put_percentiles(b, o, "ttft_us", &sum->ttft);
 	json_put_percentiles(b, o, "first_step_to_first_token_us", &sum->first_step);
 	json_put_percentiles(b, o, "request_us", &sum->whole);
 	json_put_percentiles(b, o, sum->tpot_of_lines ? "mean_time_per_token_us" : "time_per_output_token_us", &sum->tpot);
-	calls = json_put_array(b, o, "calls");
-	for (size_t i = 0; i < sum->n_calls; i++) {
-		call = json_put_object(b, calls, NULL);
-		json_put_name(b, call, "name", sum->calls[i].name);
-		json_put_percentiles(b, call, "us", &sum->calls[i].times);
+	json_put_list (b, o, "calls", one, call, sum->calls, sum->n_calls) {
+		json_put_name(b, one, "name", call->name);
+		json_put_percentiles(b, one, "us", &call->times);
 	}
 	if (sum->prefill_rate)
 		json_put_double(b, o, "prefill_tokens_per_s", sum->prefill_rate);
 	if (sum->output_rate)
 		json_put_double(b, o, "output_tokens_per_s", sum->output_rate);
 	json_put_u64(b, o, "pauses", sum->pauses);
-}
-
-static void put_phases(struct json_build *b, struct json_object *o, const struct summary *sum)
-{
-	struct json_object *array = json_put_array(b, o, "phases"), *one;
-
-	list_for_each (phase, sum->phases, sum->n_phases) {
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, "phases", one, phase, sum->phases, sum->n_phases) {
 		json_put_name(b, one, "phase", phase->phase);
 		json_put_u64(b, one, "steps", phase->steps.n);
 		json_put_u64(b, one, "tokens", phase->tokens);
@@ -397,7 +378,6 @@ static void put_process(struct json_build *b, struct json_object *o, const struc
 	put_open(b, o, p, sum);
 	put_crowds(b, o, sum);
 	put_latencies(b, o, sum);
-	put_phases(b, o, sum);
 	json_put_phase_counts(b, o, &p->counts);
 	json_put_gpu(b, o, &p->gpu);
 	json_put_u64(b, o, "slow_steps", sum->slow_steps);
@@ -417,31 +397,15 @@ static void put_process(struct json_build *b, struct json_object *o, const struc
 
 /* ---- all ---- */
 
-static void put_families(struct json_build *b, struct json_object *o, const struct model *m)
-{
-	struct json_object *array = m->n_families ? json_put_array(b, o, "families") : NULL, *one;
-
-	for (size_t i = 0; i < m->n_families; i++) {
-		one = json_put_object(b, array, NULL);
-		json_put_name(b, one, "event", m->families[i].event);
-		json_put_name(b, one, "source", m->families[i].source);
-		json_put_u64(b, one, "lines", m->families[i].lines);
-		json_put_percentiles(b, one, "total_us", &m->families[i].total);
-		put_tally(b, one, "stages", &m->families[i].stages);
-	}
-}
-
 static void put_loss(struct json_build *b, struct json_object *o, const struct model *m)
 {
-	struct json_object *kinds, *windows, *one;
+	struct json_object *kinds;
 
 	json_put_u64(b, o, "records", m->lost_records);
 	kinds = json_put_object(b, o, "kinds");
 	for (size_t i = 0; i < m->lost.len; i++)
 		json_put_u64(b, kinds, model_text(m, m->lost.rows[i].name), m->lost.rows[i].count);
-	windows = json_put_array(b, o, "windows");
-	list_for_each (w, m->windows, m->n_windows) {
-		one = json_put_object(b, windows, NULL);
+	json_put_list (b, o, "windows", one, w, m->windows, m->n_windows) {
 		json_put_name(b, one, "file", w->file);
 		json_put_us(b, one, "total_us", w->total);
 		json_put_u64(b, one, "records", w->records);
@@ -471,7 +435,15 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 			put_process(b, json_put_object(b, processes, NULL), r->model.processes[i], &r->summaries[i]);
 	}
 	json_put_late(b, o, &r->late);
-	put_families(b, o, &r->model);
+	if (r->model.n_families) {
+		json_put_list (b, o, "families", one, f, r->model.families, r->model.n_families) {
+			json_put_name(b, one, "event", f->event);
+			json_put_name(b, one, "source", f->source);
+			json_put_u64(b, one, "lines", f->lines);
+			json_put_percentiles(b, one, "total_us", &f->total);
+			put_tally(b, one, "stages", &f->stages);
+		}
+	}
 	json_put_code_left_out(b, o);
 	put_loss(b, json_put_object(b, o, "loss"), &r->model);
 	if (!b->failed)

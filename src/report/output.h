@@ -54,6 +54,12 @@ struct json_object *json_put(struct json_build *b, struct json_object *o, const 
 struct json_object *json_put_object(struct json_build *b, struct json_object *o, const char *key);
 struct json_object *json_put_array(struct json_build *b, struct json_object *o, const char *key);
 
+/* An array of objects, one for each of a list of n: `one` for the element `x`. */
+#define json_put_list(b, o, key, one, x, list, n)                                                                     \
+	for (struct json_object *one##_in = json_put_array(b, o, key), *one; one##_in; one##_in = NULL)               \
+		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                               \
+			if ((one = json_put_object(b, one##_in, NULL)) || true)
+
 void json_put_text(struct json_build *b, struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
 void json_put_name(struct json_build *b, struct json_object *o, const char *key, uint32_t name);

@@ -298,7 +298,7 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 		[SEQ_LATE_NONE] = "no_token",
 		[SEQ_LATE_ANSWER] = "answer",
 	};
-	struct json_object *array, *one;
+	const struct seq_wait *waits = p->seqs.waits + r->first_wait;
 	char sentence[SENTENCE_MAX];
 
 	json_put_u64(b, o, "request", r->number);
@@ -314,9 +314,7 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 	json_put_u64(b, o, "compared", late->compared);
 	if (late->kind == SEQ_LATE_ANSWER)
 		json_put_us(b, o, "write_blocked_us", late->held);
-	array = json_put_array(b, o, "parts");
-	list_for_each (part, late->parts, late->n_parts) {
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, "parts", one, part, late->parts, late->n_parts) {
 		json_put_text(b, one, "part", seq_part_name(part->part));
 		json_put_us(b, one, "us", part->ns);
 		json_put_us(b, one, "typical_us", part->typical);
@@ -325,11 +323,7 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 			json_put_us(b, one, "state_us", part->state_ns);
 		}
 	}
-	array = json_put_array(b, o, "waited_for");
-	for (unsigned int i = 0; i < r->n_waits; i++) {
-		const struct seq_wait *wait = &p->seqs.waits[r->first_wait + i];
-
-		one = json_put_object(b, array, NULL);
+	json_put_list (b, o, "waited_for", one, wait, waits, r->n_waits) {
 		json_put_u64(b, one, "request", wait->number);
 		if (wait->sequence != SEQ_UNKNOWN)
 			json_put_u64(b, one, "sequence", wait->sequence);
@@ -340,22 +334,34 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 	json_put_text(b, o, "text", late_sentence(p, r, late, sentence));
 }
 
-static void put_culprit(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_culprit *c)
+/* For whom others waited. */
+static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
-	json_put_u64(b, o, "request", c->number);
-	json_put_u64(b, o, "recording", c->recording);
-	if (c->sequence != SEQ_UNKNOWN)
-		json_put_u64(b, o, "sequence", c->sequence);
-	json_put_us(b, o, "us", c->ns);
-	json_put_u64(b, o, "requests", c->victims);
-	json_put_u64(b, o, "longest_by", p->seqs.requests[c->worst_of].number);
-	json_put_us(b, o, "longest_us", c->worst);
-	json_put_text(b, o, "text", culprit_sentence(p, c, sentence));
+	json_put_list (b, o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
+		json_put_u64(b, one, "request", c->number);
+		json_put_u64(b, one, "recording", c->recording);
+		if (c->sequence != SEQ_UNKNOWN)
+			json_put_u64(b, one, "sequence", c->sequence);
+		json_put_us(b, one, "us", c->ns);
+		json_put_u64(b, one, "requests", c->victims);
+		json_put_u64(b, one, "longest_by", p->seqs.requests[c->worst_of].number);
+		json_put_us(b, one, "longest_us", c->worst);
+		json_put_text(b, one, "text", culprit_sentence(p, c, sentence));
+	}
+	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
+	json_put_list (b, o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
+		const struct seq_request *r = &p->seqs.requests[pair->request];
+
+		json_put_u64(b, one, "request", r->number);
+		json_put_u64(b, one, "for", pair->number);
+		json_put_u64(b, one, "recording", r->recording);
+		json_put_us(b, one, "us", pair->ns);
+	}
 }
 
-/* Who was late, and for whom others waited. */
+/* Who was late, for whom, and how many sequences were in a step. */
 static void put_lists(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
 {
 	struct json_object *array = json_put_array(b, o, "slowest"), *one;
@@ -367,20 +373,7 @@ static void put_lists(struct json_build *b, struct json_object *o, const struct 
 		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			put_late(b, json_put_object(b, array, NULL), p, r, &late);
 	}
-	array = json_put_array(b, o, "waited_for");
-	for (size_t i = 0; i < sum->n_culprits && i < b->slowest; i++)
-		put_culprit(b, json_put_object(b, array, NULL), p, &sum->culprits[i]);
-	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
-	array = json_put_array(b, o, "pairs");
-	for (size_t i = 0; i < sum->n_pairs; i++) {
-		const struct seq_request *r = &p->seqs.requests[sum->pairs[i].request];
-
-		one = json_put_object(b, array, NULL);
-		json_put_u64(b, one, "request", r->number);
-		json_put_u64(b, one, "for", sum->pairs[i].number);
-		json_put_u64(b, one, "recording", r->recording);
-		json_put_us(b, one, "us", sum->pairs[i].ns);
-	}
+	put_culprits(b, o, p, sum);
 	array = json_put_array(b, o, "occupancy");
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)

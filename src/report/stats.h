@@ -26,6 +26,8 @@ int array_reserve(void *array, size_t need, size_t *size, size_t element);
 /* One after the other of a list of n. */
 #define list_for_each(x, list, n) for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)
 
+#define least_of(a, b) ((a) < (b) ? (a) : (b))
+
 /* qsort(), also of none. */
 #define list_sort(list, n, compare)                                      \
 	do {                                                             \

@@ -198,9 +198,7 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 	if (sum->slow_gaps)
 		page_put(page, "; %llu pauses between them did", LLU(sum->slow_gaps));
 	page_put(page, "\n");
-	for (size_t i = 0; i < sum->causes.n && i < CAUSES_SHOWN; i++) {
-		const struct cause_sum *c = &sum->causes.list[i];
-
+	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN)) {
 		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps), words_cause(page->m, c, sentence));
 	}
 	if (sum->n_slow && page->slowest)
@@ -223,8 +221,7 @@ static void put_tally(const struct page *page, const char *title, const struct t
 	for (size_t i = 0; i < t->len; i++)
 		total = ns_add(total, t->rows[i].ns);
 	page_put(page, "\n%-26s%12s %10s %10s\n", title, "count", "time", "each");
-	for (size_t i = 0; i < t->len && i < ROWS_MAX; i++) {
-		const struct tally_row *row = &t->rows[i];
+	list_for_each (row, t->rows, least_of(t->len, ROWS_MAX)) {
 		const char *bound = counts_bound(&row->counts);
 
 		/* what is only counted has no time */
