@@ -36,7 +36,7 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 {
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, i);
-		struct phase_summary *phase;
+		struct phase_summary *of;
 		size_t at = 0;
 
 		sum->lossy_steps += s.lost != 0;
@@ -47,13 +47,13 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 			at++;
 		if (at == sum->n_phases && list_add(sum->phases, sum->n_phases, sum->phases_size, (struct phase_summary){ .phase = s.phase }))
 			return -ENOMEM;
-		phase = &sum->phases[at];
-		phase->tokens += s.n_tokens;
-		phase->total = ns_add(phase->total, s.total);
-		phase->workers_total = ns_add(phase->workers_total, s.workers_total);
+		of = &sum->phases[at];
+		of->tokens += s.n_tokens;
+		of->total = ns_add(of->total, s.total);
+		of->workers_total = ns_add(of->workers_total, s.workers_total);
 		for (unsigned int k = 0; k < STATES; k++) {
-			phase->own[k] = ns_add(phase->own[k], s.own[k]);
-			phase->workers[k] = ns_add(phase->workers[k], s.workers[k]);
+			of->own[k] = ns_add(of->own[k], s.own[k]);
+			of->workers[k] = ns_add(of->workers[k], s.workers[k]);
 		}
 	}
 	list_for_each (phase, sum->phases, sum->n_phases)
