@@ -36,7 +36,7 @@ static void process_free(struct process *p)
 	tally_free(&p->syscalls);
 	idmap_free(&p->by_number);
 	free(p->calls);
-	seqs_free(&p->seqs);
+	served_free(&p->served);
 	stack_times_free(&p->stacks);
 	gpu_phases_clear(&p->gpu);
 	free(p);
@@ -150,7 +150,7 @@ struct recording_clock model_clock(const struct model *m, uint32_t recording)
 
 bool process_empty(const struct process *p)
 {
-	return !p->steps.len && !p->finding && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->seqs.len &&
+	return !p->steps.len && !p->finding && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->served.len &&
 	       !p->stacks.n_sums && !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
@@ -364,7 +364,7 @@ static int join_recordings(struct process *p)
 			end = steps_end(&p->steps, i);
 	}
 	p->wall = ns_add(p->wall, end - start);
-	err = err ?: seq_finish(&p->seqs, places, n, end);
+	err = err ?: served_finish(&p->served, places, n, end);
 	free(places);
 	return err;
 }
@@ -396,7 +396,7 @@ int model_finish(struct model *m)
 	for (size_t i = 0; i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		if (!p->steps.len && !p->seqs.len && !p->seqs.n_exchanges)
+		if (!p->steps.len && !p->served.len && !p->served.n_exchanges)
 			continue;
 		memmove(m->processes + n + 1, m->processes + n, (i - n) * sizeof(*m->processes));
 		m->processes[n++] = p;

@@ -166,47 +166,47 @@ struct json_node;
 struct process;
 
 /* The parts of a request's time, which add up to it. */
-enum seq_part {
-	SEQ_QUEUED,
-	SEQ_OWN_PREFILL,
-	SEQ_OWN_DECODE,
-	SEQ_OTHERS,  /* work for other requests */
-	SEQ_BETWEEN, /* no step ran */
-	SEQ_PARTS,
+enum request_time {
+	TIME_QUEUED,
+	TIME_OWN_PREFILL,
+	TIME_OWN_DECODE,
+	TIME_OTHERS,  /* work for other requests */
+	TIME_BETWEEN, /* no step ran */
+	TIME_PARTS,
 };
 
-enum seq_flags {
-	SEQ_BEGAN_BEFORE = 1 << 0,
-	SEQ_UNFINISHED = 1 << 1, /* within one of its steps */
-	SEQ_END_NOT_SEEN = 1 << 2,
-	SEQ_LOST = 1 << 3, /* steps were lost while it ran */
-	SEQ_CANCELLED = 1 << 4,
-	SEQ_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
-	SEQ_MIXED = 1 << 6,    /* of these: it has no times of its own */
-	SEQ_PARTED = 1 << 7,   /* its parts add up to its time */
-	SEQ_JOINED = 1 << 8,   /* with the exchange on its socket */
+enum request_flags {
+	REQUEST_BEGAN_BEFORE = 1 << 0,
+	REQUEST_UNFINISHED = 1 << 1, /* within one of its steps */
+	REQUEST_END_NOT_SEEN = 1 << 2,
+	REQUEST_LOST = 1 << 3, /* steps were lost while it ran */
+	REQUEST_CANCELLED = 1 << 4,
+	REQUEST_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
+	REQUEST_MIXED = 1 << 6,    /* of these: it has no times of its own */
+	REQUEST_PARTED = 1 << 7,   /* its parts add up to its time */
+	REQUEST_JOINED = 1 << 8,   /* with the exchange on its socket */
 };
 
 /* A part of a part, by what the calling thread did meanwhile. */
-struct seq_state {
+struct request_state {
 	int64_t ns;
 	uint8_t part, state;
 };
 
-#define SEQ_WAITS_MAX 8
+#define REQUEST_WAITS_MAX 8
 
-#define SEQ_UNKNOWN UINT32_MAX /* no sequence */
+#define SEQUENCE_UNKNOWN UINT32_MAX /* no sequence */
 
 /* A request for whose rows another one waited. */
-struct seq_wait {
+struct request_wait {
 	int64_t ns;
 	int64_t first; /* before the first token; -1: unknown */
 	uint32_t number, sequence;
 };
 
-struct seq_request {
+struct request {
 	int64_t ts;            /* from the start of the recording */
-	int64_t at;            /* on the process' time axis; set by seq_finish */
+	int64_t at;            /* on the process' time axis; set by served_finish */
 	int64_t total;         /* from the first byte on the socket, if that is known, else from its first step */
 	int64_t ttft;          /* from its first step; -1: none, or unknown */
 	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
@@ -214,7 +214,7 @@ struct seq_request {
 	int64_t write_blocked; /* in calls that wrote the answer and had to wait */
 	int64_t tpot;          /* mean; -1: as above */
 	int64_t tpot_max;
-	int64_t parts[SEQ_PARTS];
+	int64_t parts[TIME_PARTS];
 	int64_t first_others, first_between; /* the shares of these parts before the first token; -1: unknown */
 	int64_t waited_others;               /* for requests that are not among its waits */
 	uint64_t context;
@@ -230,7 +230,7 @@ struct seq_request {
 };
 
 /* A request as its client saw it: an exchange on a socket of the server. */
-struct seq_exchange {
+struct exchange {
 	int64_t ts;    /* first byte read, from the start of the recording */
 	int64_t total; /* until the last byte was written */
 	int64_t first; /* until the first part of the answer was written; -1: none */
@@ -241,23 +241,23 @@ struct seq_exchange {
 };
 
 /* The requests of a process. */
-struct seqs {
-	struct seq_request *requests; /* after seq_finish: sorted by time */
+struct served {
+	struct request *requests; /* after served_finish: sorted by time */
 	size_t len, size;
-	LIST(struct seq_state, states);
-	LIST(struct seq_wait, waits);
-	size_t in_batches; /* requests without SEQ_OF_STEPS */
+	LIST(struct request_state, states);
+	LIST(struct request_wait, waits);
+	size_t in_batches; /* requests without REQUEST_OF_STEPS */
 	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these alone. */
-	LIST(struct seq_exchange, exchanges);
+	LIST(struct exchange, exchanges);
 	uint64_t joined;    /* of the exchanges */
 	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
 	struct idmap by_number;
 };
 
 /* "queued", "own_prefill", ... as in the profile. */
-const char *seq_part_name(enum seq_part part);
+const char *request_time_name(enum request_time part);
 
-void seqs_free(struct seqs *s);
+void served_free(struct served *s);
 
 /* The place of a recording on the time axis of a process. */
 struct recording_place {
@@ -267,21 +267,21 @@ struct recording_place {
 
 /* Sorts them once everything is read; places: of the recordings that have steps, end: of the last step. Returns 0 or
  * -ENOMEM. */
-int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end);
+int served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end);
 
 /* The request with this number; NULL: not in the files. */
-const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number);
+const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number);
 
 /* The time to its first token, including the queue, if that is known. -1: unknown. */
-static inline int64_t seq_first_token(const struct seq_request *r)
+static inline int64_t request_first_token(const struct request *r)
 {
-	return r->ttft < 0 ? -1 : r->ttft + r->parts[SEQ_QUEUED];
+	return r->ttft < 0 ? -1 : r->ttft + r->parts[TIME_QUEUED];
 }
 
 /* A request in batches, whose rows are known. */
-static inline bool seq_told_apart(const struct seq_request *r)
+static inline bool request_told_apart(const struct request *r)
 {
-	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED));
+	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED));
 }
 
 /* ---- processes ---- */
@@ -352,7 +352,7 @@ struct process {
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
 	LIST(struct call, calls); /* after model_finish: sorted by time */
-	struct seqs seqs; /* requests, from lines of the profile */
+	struct served served; /* requests, from lines of the profile */
 	struct stack_times stacks;
 	struct gpu_phases gpu;
 	struct count_phases counts;

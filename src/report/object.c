@@ -324,10 +324,10 @@ static void put_process_totals(struct json_build *b, struct json_object *o, cons
 {
 	struct json_object *v;
 
-	if (p->seqs.n_exchanges || p->seqs.unrelated) {
-		json_put_u64(b, o, "socket_requests", p->seqs.n_exchanges);
-		json_put_u64(b, o, "socket_requests_joined", p->seqs.joined);
-		json_put_u64(b, o, "socket_requests_unrelated", p->seqs.unrelated);
+	if (p->served.n_exchanges || p->served.unrelated) {
+		json_put_u64(b, o, "socket_requests", p->served.n_exchanges);
+		json_put_u64(b, o, "socket_requests_joined", p->served.joined);
+		json_put_u64(b, o, "socket_requests_unrelated", p->served.unrelated);
 	}
 	if (p->has_sched) {
 		json_put_states(b, o, "threads_us", p->sched, p->sched_total);
@@ -389,7 +389,7 @@ static void put_process(struct json_build *b, struct json_object *o, const struc
 	put_tally(b, o, "operators", &p->ops);
 	put_tally(b, o, "syscalls", &p->syscalls);
 	put_request_counts(b, o, &sum->requests);
-	json_put_requests(b, o, p, &sum->seqs);
+	json_put_requests(b, o, p, &sum->batches);
 	put_process_totals(b, o, p);
 	json_put_u64(b, o, "steps_with_loss", sum->lossy_steps);
 	json_put_u64(b, o, "steps_unfinished", sum->unfinished);

@@ -27,7 +27,7 @@ double page_share(int64_t part, int64_t whole);
 /* A bar that is `width` columns wide for a share of 1, in eighths of a column if the terminal has them. */
 void page_bar(const struct page *page, double part, int width);
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
-void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum);
+void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum);
 
 /* The functions of a process, if there are stacks; and what was left out of all of them. */
 void page_code(const struct page *page, const struct code_summary *c);
@@ -76,14 +76,14 @@ void json_put_percentiles(struct json_build *b, struct json_object *o, const cha
 const char *json_text(struct json_build *b, struct json_object *o, size_t *ret_len);
 
 /* Adds "batch_requests", and "goodput" with --slo, if there is any. */
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum);
+void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum);
 
 /*
  * "requests_plot", which the page draws: {"count": all, "parts": [NAME, ...], "rows": [[number, sequence, recording, start,
  * total, to the first token or -1, prompt tokens, output tokens, flags, part, ...], ...], "text": {row: sentence}}, in
  * milliseconds; the first is at 0. Of many requests only the slowest and a selection of the others. Nothing without any.
  */
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum);
+void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum);
 
 /* "code" and "slow_code" of a process, if there are stacks. */
 void json_put_code(struct json_build *b, struct json_object *o, const struct code_summary *c);

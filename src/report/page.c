@@ -262,7 +262,7 @@ static void put_plots(struct json_build *b, const struct report *r, struct json_
 			continue;
 		o = json_object_array_get_idx(processes, at++);
 		put_plot(b, o, p, r->phases.decode, &r->summaries[i]);
-		json_put_requests_plot(b, o, p, &r->summaries[i].seqs);
+		json_put_requests_plot(b, o, p, &r->summaries[i].batches);
 		json_put_flames(b, o, p, &r->summaries[i].code);
 	}
 	states = json_put_array(b, data, "states");

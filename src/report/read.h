@@ -36,7 +36,7 @@ int read_trace(struct model *m, struct json_source *source, const char *path, st
 
 /* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
  * or -ENOMEM. */
-int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
+int read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 /* The index of a state's key in stage_us; -1 if it is none. hint: initially 0, then kept by the
  * caller, since keys come in the same order on every line. */

@@ -128,7 +128,7 @@ static int key_read(struct model *m, const struct key *key, const struct json_no
 		return 0;
 	case KEY_FLAG:
 		if (node_is(value, JSON_TRUE))
-			((struct seq_request *)object)->flags |= (uint16_t)key->at;
+			((struct request *)object)->flags |= (uint16_t)key->at;
 		return 0;
 	}
 	return 0;
@@ -377,7 +377,7 @@ static int read_call(struct profile_reader *r, struct process *p)
 
 #define REQUEST_KEY(key, type, member)                                \
 	{                                                             \
-		key, KEY_##type, offsetof(struct seq_request, member) \
+		key, KEY_##type, offsetof(struct request, member) \
 	}
 
 static const struct key request_keys[] = {
@@ -391,24 +391,24 @@ static const struct key request_keys[] = {
 	REQUEST_KEY("steps", U32, steps),
 	REQUEST_KEY("steps_shared", U32, steps_shared),
 	REQUEST_KEY("chunks", U32, chunks),
-	{ "mixed", KEY_FLAG, SEQ_MIXED },
-	{ "began_before", KEY_FLAG, SEQ_BEGAN_BEFORE },
-	{ "unfinished", KEY_FLAG, SEQ_UNFINISHED },
-	{ "end_not_seen", KEY_FLAG, SEQ_END_NOT_SEEN },
-	{ "lost_steps", KEY_FLAG, SEQ_LOST },
-	{ "cancelled", KEY_FLAG, SEQ_CANCELLED },
-	{ "joined", KEY_FLAG, SEQ_JOINED },
+	{ "mixed", KEY_FLAG, REQUEST_MIXED },
+	{ "began_before", KEY_FLAG, REQUEST_BEGAN_BEFORE },
+	{ "unfinished", KEY_FLAG, REQUEST_UNFINISHED },
+	{ "end_not_seen", KEY_FLAG, REQUEST_END_NOT_SEEN },
+	{ "lost_steps", KEY_FLAG, REQUEST_LOST },
+	{ "cancelled", KEY_FLAG, REQUEST_CANCELLED },
+	{ "joined", KEY_FLAG, REQUEST_JOINED },
 	REQUEST_KEY("waited_others_us", US, waited_others),
 	REQUEST_KEY("write_blocked_us", US, write_blocked),
 };
 
 static const struct key request_stages[] = {
 	REQUEST_KEY("total", US, total),
-	REQUEST_KEY("queued", US, parts[SEQ_QUEUED]),
-	REQUEST_KEY("own_prefill", US, parts[SEQ_OWN_PREFILL]),
-	REQUEST_KEY("own_decode", US, parts[SEQ_OWN_DECODE]),
-	REQUEST_KEY("others", US, parts[SEQ_OTHERS]),
-	REQUEST_KEY("between", US, parts[SEQ_BETWEEN]),
+	REQUEST_KEY("queued", US, parts[TIME_QUEUED]),
+	REQUEST_KEY("own_prefill", US, parts[TIME_OWN_PREFILL]),
+	REQUEST_KEY("own_decode", US, parts[TIME_OWN_DECODE]),
+	REQUEST_KEY("others", US, parts[TIME_OTHERS]),
+	REQUEST_KEY("between", US, parts[TIME_BETWEEN]),
 	REQUEST_KEY("ttft", US, ttft),
 	REQUEST_KEY("ttft_others", US, first_others),
 	REQUEST_KEY("ttft_between", US, first_between),
@@ -421,38 +421,38 @@ static const struct key request_stages[] = {
 /* Of a trace, where they stand beside those of the shape. */
 static const struct key slice_keys[] = {
 	REQUEST_KEY("ttft_us", US, ttft),
-	REQUEST_KEY("own_prefill_us", US, parts[SEQ_OWN_PREFILL]),
-	REQUEST_KEY("own_decode_us", US, parts[SEQ_OWN_DECODE]),
-	REQUEST_KEY("others_us", US, parts[SEQ_OTHERS]),
-	REQUEST_KEY("between_us", US, parts[SEQ_BETWEEN]),
-	REQUEST_KEY("queued_us", US, parts[SEQ_QUEUED]),
+	REQUEST_KEY("own_prefill_us", US, parts[TIME_OWN_PREFILL]),
+	REQUEST_KEY("own_decode_us", US, parts[TIME_OWN_DECODE]),
+	REQUEST_KEY("others_us", US, parts[TIME_OTHERS]),
+	REQUEST_KEY("between_us", US, parts[TIME_BETWEEN]),
+	REQUEST_KEY("queued_us", US, parts[TIME_QUEUED]),
 	REQUEST_KEY("ttft_others_us", US, first_others),
 	REQUEST_KEY("ttft_between_us", US, first_between),
 };
 
 static const struct key wait_keys[] = {
-	{ "_for", KEY_U32, offsetof(struct seq_wait, number) },
-	{ "_sequence", KEY_U32, offsetof(struct seq_wait, sequence) },
-	{ "_us", KEY_US, offsetof(struct seq_wait, ns) },
-	{ "_ttft_us", KEY_US, offsetof(struct seq_wait, first) },
+	{ "_for", KEY_U32, offsetof(struct request_wait, number) },
+	{ "_sequence", KEY_U32, offsetof(struct request_wait, sequence) },
+	{ "_us", KEY_US, offsetof(struct request_wait, ns) },
+	{ "_ttft_us", KEY_US, offsetof(struct request_wait, first) },
 };
 
 /* Looks up "waited1_for" and the like. */
-static const struct key *wait_find(const char *name, struct seq_wait *waits, void **ret_wait, unsigned int *hint)
+static const struct key *wait_find(const char *name, struct request_wait *waits, void **ret_wait, unsigned int *hint)
 {
 	unsigned int n;
 
 	if (strncmp(name, "waited", 6))
 		return NULL;
 	n = (unsigned int)(unsigned char)name[6] - '1';
-	if (n >= SEQ_WAITS_MAX)
+	if (n >= REQUEST_WAITS_MAX)
 		return NULL;
 	*ret_wait = &waits[n];
 	return KEY_FIND(wait_keys, name + 7, hint);
 }
 
 /* Returns the key with an impossible value; NULL: there is none. */
-static const char *request_shape(const struct json_node *shape, struct seq_request *r, struct seq_wait *waits)
+static const char *request_shape(const struct json_node *shape, struct request *r, struct request_wait *waits)
 {
 	unsigned int hint = 0, wait_hint = 0;
 
@@ -471,13 +471,13 @@ static const char *request_shape(const struct json_node *shape, struct seq_reque
 }
 
 /* "own_prefill_cpu": a part, by the state of the calling thread. */
-static bool state_find(const char *name, unsigned int *hint, struct seq_state *ret_state)
+static bool state_find(const char *name, unsigned int *hint, struct request_state *ret_state)
 {
-	for (unsigned int part = 0; part < SEQ_PARTS; part++) {
-		size_t len = strlen(seq_part_name(part));
+	for (unsigned int part = 0; part < TIME_PARTS; part++) {
+		size_t len = strlen(request_time_name(part));
 		int state;
 
-		if (strncmp(name, seq_part_name(part), len) || name[len] != '_')
+		if (strncmp(name, request_time_name(part), len) || name[len] != '_')
 			continue;
 		state = read_state(name + len + 1, hint);
 		ret_state->part = (uint8_t)part;
@@ -488,17 +488,17 @@ static bool state_find(const char *name, unsigned int *hint, struct seq_state *r
 }
 
 /* *ret_bad: the key with an impossible value, or the one that is missing. 0 or -ENOMEM. */
-static int request_stages_read(struct seqs *s, const struct json_node *stages, struct seq_request *r, const char **ret_bad)
+static int request_stages_read(struct served *s, const struct json_node *stages, struct request *r, const char **ret_bad)
 {
 	unsigned int state_hint = 0, hint = 0;
-	struct seq_state state;
+	struct request_state state;
 	const struct key *key;
 
 	json_for_each (value, stages) {
 		if (state_find(value->key, &state_hint, &state)) {
 			if (!read_us(value, &state.ns))
 				*ret_bad = value->key;
-			else if (state.ns && r->n_states < SEQ_PARTS * STATES && list_add(s->states, s->n_states, s->states_size, state))
+			else if (state.ns && r->n_states < TIME_PARTS * STATES && list_add(s->states, s->n_states, s->states_size, state))
 				return -ENOMEM;
 			r->n_states = (uint16_t)(s->n_states - r->first_state);
 		} else {
@@ -515,44 +515,44 @@ static int request_stages_read(struct seqs *s, const struct json_node *stages, s
 }
 
 /* Determines what can be relied on in the line. */
-static void check_request(struct seq_request *r, const struct seq_wait *waits)
+static void check_request(struct request *r, const struct request_wait *waits)
 {
 	int64_t sum = 0, waited = r->waited_others, first;
 
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum = ns_add(sum, r->parts[i]);
-	for (unsigned int i = 0; i < SEQ_WAITS_MAX && waits[i].ns > 0; i++)
+	for (unsigned int i = 0; i < REQUEST_WAITS_MAX && waits[i].ns > 0; i++)
 		waited = ns_add(waited, waits[i].ns);
-	if (sum == r->total && waited <= r->parts[SEQ_OTHERS] && !(r->flags & SEQ_OF_STEPS))
-		r->flags |= SEQ_PARTED;
+	if (sum == r->total && waited <= r->parts[TIME_OTHERS] && !(r->flags & REQUEST_OF_STEPS))
+		r->flags |= REQUEST_PARTED;
 	else
 		memset(r->parts, 0, sizeof(r->parts));
 	if (r->ttft > r->total)
 		r->ttft = -1;
 	/* nothing came after its first token */
-	if (r->first_others < 0 && r->ttft >= 0 && r->ttft + r->parts[SEQ_QUEUED] == r->total) {
-		r->first_others = r->parts[SEQ_OTHERS];
-		r->first_between = r->parts[SEQ_BETWEEN];
+	if (r->first_others < 0 && r->ttft >= 0 && r->ttft + r->parts[TIME_QUEUED] == r->total) {
+		r->first_others = r->parts[TIME_OTHERS];
+		r->first_between = r->parts[TIME_BETWEEN];
 	}
-	if (r->first_others > r->parts[SEQ_OTHERS] || r->first_between > r->parts[SEQ_BETWEEN])
+	if (r->first_others > r->parts[TIME_OTHERS] || r->first_between > r->parts[TIME_BETWEEN])
 		r->first_others = -1;
-	first = ns_add(r->parts[SEQ_OWN_PREFILL], ns_add(r->first_others, r->first_between));
-	if (r->first_others < 0 || r->first_between < 0 || first != r->ttft || !(r->flags & SEQ_PARTED))
+	first = ns_add(r->parts[TIME_OWN_PREFILL], ns_add(r->first_others, r->first_between));
+	if (r->first_others < 0 || r->first_between < 0 || first != r->ttft || !(r->flags & REQUEST_PARTED))
 		r->first_others = r->first_between = -1;
-	if (r->flags & (SEQ_LOST | SEQ_MIXED))
+	if (r->flags & (REQUEST_LOST | REQUEST_MIXED))
 		r->ttft = r->tpot = -1;
-	if (r->flags & SEQ_BEGAN_BEFORE)
+	if (r->flags & REQUEST_BEGAN_BEFORE)
 		r->ttft = -1;
 	/* its last step gave its last token */
-	if (r->tpot < 0 && r->ttft >= 0 && r->output_tokens > 1 && !(r->flags & SEQ_UNFINISHED))
-		r->tpot = (r->total - r->ttft - r->parts[SEQ_QUEUED]) / (r->output_tokens - 1);
+	if (r->tpot < 0 && r->ttft >= 0 && r->output_tokens > 1 && !(r->flags & REQUEST_UNFINISHED))
+		r->tpot = (r->total - r->ttft - r->parts[TIME_QUEUED]) / (r->output_tokens - 1);
 }
 
-static struct seq_request new_request(uint32_t recording, struct seq_wait *waits)
+static struct request new_request(uint32_t recording, struct request_wait *waits)
 {
-	for (unsigned int i = 0; i < SEQ_WAITS_MAX; i++)
-		waits[i] = (struct seq_wait){ .first = -1, .sequence = SEQ_UNKNOWN };
-	return (struct seq_request){
+	for (unsigned int i = 0; i < REQUEST_WAITS_MAX; i++)
+		waits[i] = (struct request_wait){ .first = -1, .sequence = SEQUENCE_UNKNOWN };
+	return (struct request){
 		.total = -1,
 		.ttft = -1,
 		.ttft_client = -1,
@@ -564,24 +564,24 @@ static struct seq_request new_request(uint32_t recording, struct seq_wait *waits
 	};
 }
 
-static int add_request(struct seqs *s, struct seq_request *r, const struct seq_wait *waits)
+static int add_request(struct served *s, struct request *r, const struct request_wait *waits)
 {
 	check_request(r, waits);
 	r->first_wait = (uint32_t)s->n_waits;
-	for (; r->n_waits < SEQ_WAITS_MAX && waits[r->n_waits].ns > 0; r->n_waits++) {
-		struct seq_wait wait = waits[r->n_waits];
+	for (; r->n_waits < REQUEST_WAITS_MAX && waits[r->n_waits].ns > 0; r->n_waits++) {
+		struct request_wait wait = waits[r->n_waits];
 
 		if (wait.first > wait.ns)
 			wait.first = -1;
 		if (list_add(s->waits, s->n_waits, s->waits_size, wait))
 			return -ENOMEM;
 	}
-	s->in_batches += !(r->flags & SEQ_OF_STEPS);
+	s->in_batches += !(r->flags & REQUEST_OF_STEPS);
 	return list_add(s->requests, s->len, s->size, *r);
 }
 
 /* socket: the line is about nothing else. */
-static int add_exchange(struct seqs *s, const struct seq_request *r, const struct json_node *shape, bool socket)
+static int add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
 	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
 
@@ -592,14 +592,14 @@ static int add_exchange(struct seqs *s, const struct seq_request *r, const struc
 	if (array_reserve(&s->exchanges, s->n_exchanges + 1, &s->exchanges_size, sizeof(*s->exchanges)))
 		return -ENOMEM;
 	s->joined += !socket;
-	s->exchanges[s->n_exchanges++] = (struct seq_exchange){
+	s->exchanges[s->n_exchanges++] = (struct exchange){
 		.ts = r->ts,
 		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
 		.first = socket ? r->ttft : r->ttft_client,
 		.tpot = r->tpot,
 		.recording = r->recording,
 		.outputs = socket ? r->chunks : r->output_tokens,
-		.cut = r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN),
+		.cut = r->flags & (REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN),
 	};
 	return 0;
 }
@@ -609,9 +609,9 @@ static int read_request(struct profile_reader *reader, struct process *p)
 {
 	const char *kind = node_string(node_get(reader->shape, "source_kind")), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
-	struct seq_wait waits[SEQ_WAITS_MAX];
-	struct seqs *s = &p->seqs;
-	struct seq_request r;
+	struct request_wait waits[REQUEST_WAITS_MAX];
+	struct served *s = &p->served;
+	struct request r;
 	char printable[64];
 	int err = 0;
 
@@ -620,7 +620,7 @@ static int read_request(struct profile_reader *reader, struct process *p)
 	r = new_request(reader->recording, waits);
 	r.first_state = (uint32_t)s->n_states;
 	if (!kind || strcmp(kind, "sequence"))
-		r.flags = SEQ_OF_STEPS;
+		r.flags = REQUEST_OF_STEPS;
 	bad = request_shape(reader->shape, &r, waits);
 	if (!bad)
 		err = request_stages_read(s, reader->stages, &r, &bad);
@@ -633,18 +633,18 @@ static int read_request(struct profile_reader *reader, struct process *p)
 	if (socket)
 		return add_exchange(s, &r, reader->shape, true);
 	/* a wait of which the profile says nothing else was not before the first token */
-	for (size_t i = 0; i < SEQ_WAITS_MAX && r.first_others >= 0; i++) {
+	for (size_t i = 0; i < REQUEST_WAITS_MAX && r.first_others >= 0; i++) {
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
 	err = add_request(s, &r, waits);
-	return err || !(r.flags & SEQ_JOINED) ? err : add_exchange(s, &r, reader->shape, false);
+	return err || !(r.flags & REQUEST_JOINED) ? err : add_exchange(s, &r, reader->shape, false);
 }
 
-int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
+int read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
 {
-	struct seq_wait waits[SEQ_WAITS_MAX];
-	struct seq_request r = new_request(recording, waits);
+	struct request_wait waits[REQUEST_WAITS_MAX];
+	struct request r = new_request(recording, waits);
 	const struct key *key;
 	unsigned int hint = 0;
 
@@ -658,8 +658,8 @@ int read_request_slice(struct seqs *s, const struct json_node *args, int64_t ts,
 	if (!r.number)
 		return 0;
 	/* the slice begins where the queue ends */
-	r.ts = ts > r.parts[SEQ_QUEUED] ? ts - r.parts[SEQ_QUEUED] : 0;
-	r.total = ns_add(dur, r.parts[SEQ_QUEUED]);
+	r.ts = ts > r.parts[TIME_QUEUED] ? ts - r.parts[TIME_QUEUED] : 0;
+	r.total = ns_add(dur, r.parts[TIME_QUEUED]);
 	return add_request(s, &r, waits);
 }
 

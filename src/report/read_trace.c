@@ -137,7 +137,7 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 
 	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
 		return 0;
-	return model_process(r->m, pid, r->origin, &p) ?: read_request_slice(&p->seqs, event->args, ts, dur, r->recording);
+	return model_process(r->m, pid, r->origin, &p) ?: read_request_slice(&p->served, event->args, ts, dur, r->recording);
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)

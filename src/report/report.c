@@ -50,7 +50,7 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 void report_slo(struct report *r, const struct slo *slo)
 {
 	for (size_t i = 0; i < r->model.n_processes; i++)
-		slo_judge(r->model.processes[i], slo, &r->summaries[i].seqs.slo);
+		slo_judge(r->model.processes[i], slo, &r->summaries[i].batches.slo);
 }
 
 void report_free(struct report *r)

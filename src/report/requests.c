@@ -193,7 +193,7 @@ int requests_find(const struct process *p, const struct model *m, const struct p
 
 /* ---- in numbers ---- */
 
-void seq_summary_free(struct seq_summary *s)
+void batch_summary_free(struct batch_summary *s)
 {
 	free(s->typicals.rows);
 	free(s->late);
@@ -201,50 +201,50 @@ void seq_summary_free(struct seq_summary *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static void sum_request(const struct process *p, const struct seq_request *r, struct seq_summary *sum)
+static void sum_request(const struct process *p, const struct request *r, struct batch_summary *sum)
 {
 	sum->count++;
 	sum->prompt_tokens += r->prompt_tokens;
 	sum->cached_tokens += r->cached_tokens;
 	sum->output_tokens += r->output_tokens;
-	sum->cancelled += !!(r->flags & SEQ_CANCELLED);
-	sum->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
-	sum->unfinished += (r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN)) != 0;
-	sum->lost += (r->flags & SEQ_LOST) != 0;
-	if (!(r->flags & SEQ_PARTED) || (p->seqs.joined && !(r->flags & SEQ_JOINED))) {
+	sum->cancelled += !!(r->flags & REQUEST_CANCELLED);
+	sum->began_before += (r->flags & REQUEST_BEGAN_BEFORE) != 0;
+	sum->unfinished += (r->flags & (REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN)) != 0;
+	sum->lost += (r->flags & REQUEST_LOST) != 0;
+	if (!(r->flags & REQUEST_PARTED) || (p->served.joined && !(r->flags & REQUEST_JOINED))) {
 		sum->unparted++;
-		sum->unjoined += (r->flags & SEQ_PARTED) != 0;
+		sum->unjoined += (r->flags & REQUEST_PARTED) != 0;
 		return;
 	}
 	sum->parts_total = ns_add(sum->parts_total, r->total);
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
 	for (unsigned int i = 0; i < r->n_states; i++) {
-		const struct seq_state *s = &p->seqs.states[r->first_state + i];
+		const struct request_state *s = &p->served.states[r->first_state + i];
 
 		sum->states[s->part][s->state] = ns_add(sum->states[s->part][s->state], s->ns);
 	}
 }
 
-static void sum_requests(const struct process *p, struct seq_summary *sum, int64_t *values)
+static void sum_requests(const struct process *p, struct batch_summary *sum, int64_t *values)
 {
-	const enum seq_flags incomplete = SEQ_BEGAN_BEFORE | SEQ_UNFINISHED | SEQ_END_NOT_SEEN | SEQ_LOST;
-	const struct seq_request *r = p->seqs.requests;
-	size_t n = p->seqs.len;
+	const enum request_flags incomplete = REQUEST_BEGAN_BEFORE | REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN | REQUEST_LOST;
+	const struct request *r = p->served.requests;
+	size_t n = p->served.len;
 
 	for (size_t i = 0; i < n; i++) {
-		if (seq_told_apart(&r[i]))
+		if (request_told_apart(&r[i]))
 			sum_request(p, &r[i], sum);
 	}
-	sum->tpot = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].tpot : -1);
-	sum->total = percentiles_over(values, n, i, seq_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
-	sum->queued = percentiles_over(values, n, i, seq_told_apart(&r[i]) ? r[i].parts[SEQ_QUEUED] ?: -1 : -1);
+	sum->tpot = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].tpot : -1);
+	sum->total = percentiles_over(values, n, i, request_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
+	sum->queued = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].parts[TIME_QUEUED] ?: -1 : -1);
 }
 
-static int add_culprit(struct seq_summary *sum, struct idmap *by_number, const struct seq_request *r, uint32_t place,
-	const struct seq_wait *wait)
+static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
+	const struct request_wait *wait)
 {
-	struct seq_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
+	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
 	uint32_t i = (uint32_t)sum->n_culprits;
 
 	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
@@ -262,39 +262,39 @@ static int add_culprit(struct seq_summary *sum, struct idmap *by_number, const s
 
 static int compare_culprits(const void *a, const void *b)
 {
-	const struct seq_culprit *x = a, *y = b;
+	const struct request_culprit *x = a, *y = b;
 
 	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
 }
 
-static int find_culprits(const struct process *p, struct seq_summary *sum)
+static int find_culprits(const struct process *p, struct batch_summary *sum)
 {
 	struct idmap by_number = { 0 };
-	struct seq_pair pair;
+	struct request_pair pair;
 	int err = 0;
 
-	for (size_t i = 0; i < p->seqs.len && !err; i++) {
-		const struct seq_request *r = &p->seqs.requests[i];
+	for (size_t i = 0; i < p->served.len && !err; i++) {
+		const struct request *r = &p->served.requests[i];
 		int64_t named = 0;
 
-		if (!(r->flags & SEQ_PARTED))
+		if (!(r->flags & REQUEST_PARTED))
 			continue;
 		for (unsigned int k = 0; k < r->n_waits && !err; k++) {
-			const struct seq_wait *wait = &p->seqs.waits[r->first_wait + k];
+			const struct request_wait *wait = &p->served.waits[r->first_wait + k];
 
 			named += wait->ns;
-			pair = (struct seq_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence };
-			list_insert(sum->pairs, sum->n_pairs, SEQ_PAIRS_MAX, ns, pair);
+			pair = (struct request_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence };
+			list_insert(sum->pairs, sum->n_pairs, REQUEST_PAIRS_MAX, ns, pair);
 			err = add_culprit(sum, &by_number, r, (uint32_t)i, wait);
 		}
-		sum->unnamed = ns_add(sum->unnamed, r->parts[SEQ_OTHERS] - named);
+		sum->unnamed = ns_add(sum->unnamed, r->parts[TIME_OTHERS] - named);
 	}
 	idmap_free(&by_number);
 	list_sort(sum->culprits, sum->n_culprits, compare_culprits);
 	return err;
 }
 
-static void find_occupancy(const struct process *p, struct seq_summary *sum)
+static void find_occupancy(const struct process *p, struct batch_summary *sum)
 {
 	for (unsigned int i = 0; i < OCCUPANCY_ROWS; i++) {
 		sum->occupancy[i].from = i ? (1u << (i - 1)) + 1 : 1;
@@ -334,70 +334,70 @@ static void find_occupancy(const struct process *p, struct seq_summary *sum)
 #define PART_SHARE 0.1
 #define STATE_SHARE 0.5
 
-static double tokens_behind(const struct seq_request *r)
+static double tokens_behind(const struct request *r)
 {
 	return r->output_tokens > 1 ? r->output_tokens - 1 : 1;
 }
 
 /* A time is divided by this before it is compared: the parts of decoding are longer with more tokens. */
-static double part_size(const struct seq_request *r, unsigned int part)
+static double part_size(const struct request *r, unsigned int part)
 {
-	return part == SEQ_OWN_DECODE || part == SEQ_BETWEEN ? tokens_behind(r) : 1;
+	return part == TIME_OWN_DECODE || part == TIME_BETWEEN ? tokens_behind(r) : 1;
 }
 
 /* A part of the time in question: of all, up to the first token, or after it; -1 if unknown. */
-static int64_t part_time(const struct seq_request *r, enum seq_kind kind, unsigned int part)
+static int64_t part_time(const struct request *r, enum request_late_kind kind, unsigned int part)
 {
-	int64_t first = part == SEQ_OTHERS	 ? r->first_others
-			: part == SEQ_BETWEEN	 ? r->first_between
-			: part == SEQ_OWN_DECODE ? 0 : r->parts[part];
+	int64_t first = part == TIME_OTHERS	 ? r->first_others
+			: part == TIME_BETWEEN	 ? r->first_between
+			: part == TIME_OWN_DECODE ? 0 : r->parts[part];
 
-	if (kind == SEQ_LATE_NONE)
+	if (kind == REQUEST_LATE_NONE)
 		return r->parts[part];
-	if (kind == SEQ_LATE_FIRST)
+	if (kind == REQUEST_LATE_FIRST)
 		return first;
 	return first < 0 ? -1 : r->parts[part] - first;
 }
 
 /* Whether others are compared with its times. */
-static bool is_compared(const struct seq_request *r)
+static bool is_compared(const struct request *r)
 {
-	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED | SEQ_LOST | SEQ_BEGAN_BEFORE)) && (r->flags & SEQ_PARTED) &&
+	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED | REQUEST_LOST | REQUEST_BEGAN_BEFORE)) && (r->flags & REQUEST_PARTED) &&
 	       r->ttft >= 0;
 }
 
 struct sample {
 	const struct process *p;
-	const struct seq_request *requests[SAMPLE_MAX];
+	const struct request *requests[SAMPLE_MAX];
 	size_t n;
 	double values[SAMPLE_MAX];
-	double states[SAMPLE_MAX * SEQ_PARTS * STATES];
+	double states[SAMPLE_MAX * TIME_PARTS * STATES];
 };
 
-static void find_times(struct sample *s, struct seq_typical *t)
+static void find_times(struct sample *s, struct request_typical *t)
 {
-	const struct seq_request *const *r = s->requests;
+	const struct request *const *r = s->requests;
 
-	t->first = median_over(s->values, s->n, i, seq_first_token(r[i]));
+	t->first = median_over(s->values, s->n, i, request_first_token(r[i]));
 	t->token = median_over(s->values, s->n, i, r[i]->tpot);
 	t->answered = median_over(s->values, s->n, i, r[i]->answered);
-	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
-		t->first_parts[k] = median_over(s->values, s->n, i, part_time(r[i], SEQ_LATE_FIRST, k));
+	for (unsigned int k = 0; k < TIME_PARTS; k++) {
+		t->first_parts[k] = median_over(s->values, s->n, i, part_time(r[i], REQUEST_LATE_FIRST, k));
 		t->token_parts[k] = median_over(s->values, s->n, i,
-			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], SEQ_LATE_TOKENS, k) / tokens_behind(r[i]));
+			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
 	}
 }
 
-static void find_states(struct sample *s, struct seq_typical *t)
+static void find_states(struct sample *s, struct request_typical *t)
 {
-	size_t all = SEQ_PARTS * STATES;
+	size_t all = TIME_PARTS * STATES;
 
 	memset(s->states, 0, s->n * all * sizeof(*s->states));
 	for (size_t i = 0; i < s->n; i++) {
-		const struct seq_request *r = s->requests[i];
+		const struct request *r = s->requests[i];
 
 		for (unsigned int k = 0; k < r->n_states; k++) {
-			const struct seq_state *state = &s->p->seqs.states[r->first_state + k];
+			const struct request_state *state = &s->p->served.states[r->first_state + k];
 
 			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r, state->part);
 		}
@@ -419,10 +419,10 @@ static int compare_members(const void *a, const void *b)
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static int add_class(struct seq_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first, size_t end)
+static int add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
-	struct seq_typical row = { .class = tokens_class(members[first].tokens) };
+	struct request_typical row = { .class = tokens_class(members[first].tokens) };
 
 	while (first && members[first - 1].tokens >= lo)
 		first--;
@@ -432,7 +432,7 @@ static int add_class(struct seq_typicals *t, struct sample *s, const struct memb
 	if (n >= COMPARED_MIN) {
 		s->n = n < SAMPLE_MAX ? n : SAMPLE_MAX;
 		for (size_t i = 0; i < s->n; i++)
-			s->requests[i] = &s->p->seqs.requests[members[first + i * n / s->n].request];
+			s->requests[i] = &s->p->served.requests[members[first + i * n / s->n].request];
 		row.compared = (uint32_t)n;
 		find_times(s, &row);
 		find_states(s, &row);
@@ -441,16 +441,16 @@ static int add_class(struct seq_typicals *t, struct sample *s, const struct memb
 }
 
 /* For all requests in batches. Returns 0 or -ENOMEM. */
-static int find_typicals(const struct process *p, struct seq_typicals *ret)
+static int find_typicals(const struct process *p, struct request_typicals *ret)
 {
 	struct sample *s = malloc(sizeof(*s));
-	struct member *members = malloc((p->seqs.len + 1) * sizeof(*members));
+	struct member *members = malloc((p->served.len + 1) * sizeof(*members));
 	size_t n = 0, end;
 	int err = s && members ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < p->seqs.len && !err; i++) {
-		if (is_compared(&p->seqs.requests[i]))
-			members[n++] = (struct member){ p->seqs.requests[i].prompt_tokens, (uint32_t)i };
+	for (size_t i = 0; i < p->served.len && !err; i++) {
+		if (is_compared(&p->served.requests[i]))
+			members[n++] = (struct member){ p->served.requests[i].prompt_tokens, (uint32_t)i };
 	}
 	if (!err)
 		s->p = p;
@@ -467,9 +467,9 @@ static int find_typicals(const struct process *p, struct seq_typicals *ret)
 	return err;
 }
 
-static const struct seq_typical nothing_typical;
+static const struct request_typical nothing_typical;
 
-static const struct seq_typical *typical_of(const struct seq_typicals *t, const struct seq_request *r)
+static const struct request_typical *typical_of(const struct request_typicals *t, const struct request *r)
 {
 	uint32_t class = tokens_class(r->prompt_tokens);
 	size_t i = bisect(t->len, k, t->rows[k].class < class);
@@ -477,34 +477,34 @@ static const struct seq_typical *typical_of(const struct seq_typicals *t, const 
 	return i < t->len && t->rows[i].class == class && t->rows[i].compared ? &t->rows[i] : &nothing_typical;
 }
 
-int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind)
+int64_t request_late_wait(const struct request *r, const struct request_wait *wait, enum request_late_kind kind)
 {
-	int64_t behind = r->parts[SEQ_OTHERS] - r->first_others;
+	int64_t behind = r->parts[TIME_OTHERS] - r->first_others;
 
-	if (kind == SEQ_LATE_NONE)
+	if (kind == REQUEST_LATE_NONE)
 		return wait->ns;
 	/* all of its waits were before the first token, or all were after it */
 	if (r->first_others >= 0 && !behind)
-		return kind == SEQ_LATE_FIRST ? wait->ns : 0;
+		return kind == REQUEST_LATE_FIRST ? wait->ns : 0;
 	if (!r->first_others)
-		return kind == SEQ_LATE_FIRST ? 0 : wait->ns;
+		return kind == REQUEST_LATE_FIRST ? 0 : wait->ns;
 	if (wait->first < 0)
 		return -1;
-	return kind == SEQ_LATE_FIRST ? wait->first : wait->ns - wait->first;
+	return kind == REQUEST_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
 /* Whether a part of the time in question is all of that part of the request: the states are known only for all of it. */
-static bool is_whole(const struct seq_request *r, unsigned int part, int64_t ns)
+static bool is_whole(const struct request *r, unsigned int part, int64_t ns)
 {
 	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];
 }
 
 static void part_states(
-	const struct process *p, const struct seq_request *r, unsigned int part, int64_t ret_states[STATES])
+	const struct process *p, const struct request *r, unsigned int part, int64_t ret_states[STATES])
 {
 	memset(ret_states, 0, STATES * sizeof(*ret_states));
 	for (unsigned int k = 0; k < r->n_states; k++) {
-		const struct seq_state *state = &p->seqs.states[r->first_state + k];
+		const struct request_state *state = &p->served.states[r->first_state + k];
 
 		if (state->part == part)
 			ret_states[state->state] = ns_add(ret_states[state->state], state->ns);
@@ -512,13 +512,13 @@ static void part_states(
 }
 
 /* Finds the state of the part that took longer. */
-static void explain_part(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
-	struct seq_late_part *part)
+static void explain_part(const struct process *p, const struct request_typical *t, const struct request *r,
+	struct request_late_part *part)
 {
 	int64_t states[STATES];
 
 	part->state = STATE_NONE;
-	if (part->part == SEQ_OTHERS || part->part == SEQ_QUEUED || !is_whole(r, part->part, part->ns))
+	if (part->part == TIME_OTHERS || part->part == TIME_QUEUED || !is_whole(r, part->part, part->ns))
 		return;
 	part_states(p, r, part->part, states);
 	for (unsigned int s = 0; s < STATES; s++) {
@@ -538,11 +538,11 @@ static void explain_part(const struct process *p, const struct seq_typical *t, c
 }
 
 /* How much of a part was clearly waiting, if there is nothing to compare with. */
-static int64_t part_waited(const struct process *p, const struct seq_request *r, unsigned int part, int64_t ns)
+static int64_t part_waited(const struct process *p, const struct request *r, unsigned int part, int64_t ns)
 {
 	int64_t states[STATES], waited = 0;
 
-	if (part == SEQ_QUEUED || part == SEQ_OTHERS || ns <= 0)
+	if (part == TIME_QUEUED || part == TIME_OTHERS || ns <= 0)
 		return ns < 0 ? 0 : ns;
 	if (!is_whole(r, part, ns))
 		return 0;
@@ -552,64 +552,64 @@ static int64_t part_waited(const struct process *p, const struct seq_request *r,
 	return waited < ns ? waited : ns;
 }
 
-static void find_parts(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
-	struct seq_late *late)
+static void find_parts(const struct process *p, const struct request_typical *t, const struct request *r,
+	struct request_late *late)
 {
-	const double *typical = late->kind == SEQ_LATE_TOKENS ? t->token_parts : t->first_parts;
-	double scale = late->kind == SEQ_LATE_TOKENS ? tokens_behind(r) : 1;
+	const double *typical = late->kind == REQUEST_LATE_TOKENS ? t->token_parts : t->first_parts;
+	double scale = late->kind == REQUEST_LATE_TOKENS ? tokens_behind(r) : 1;
 
-	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
-		struct seq_late_part part = { .part = (enum seq_part)k, .ns = part_time(r, late->kind, k) };
+	for (unsigned int k = 0; k < TIME_PARTS; k++) {
+		struct request_late_part part = { .part = (enum request_time)k, .ns = part_time(r, late->kind, k) };
 
 		part.typical = (int64_t)(typical[k] * scale);
 		part.more = late->compared ? part.ns - part.typical : part_waited(p, r, k, part.ns);
 		if (part.more <= 0 || (double)part.more < PART_SHARE * (double)late->excess)
 			continue;
 		explain_part(p, t, r, &part);
-		list_insert(late->parts, late->n_parts, SEQ_PARTS, more, part);
+		list_insert(late->parts, late->n_parts, TIME_PARTS, more, part);
 	}
 }
 
 /* Everything that was clearly waiting. */
-static int64_t waited(const struct process *p, const struct seq_request *r, enum seq_kind kind)
+static int64_t waited(const struct process *p, const struct request *r, enum request_late_kind kind)
 {
 	int64_t sum = 0;
 
-	for (unsigned int k = 0; k < SEQ_PARTS; k++)
+	for (unsigned int k = 0; k < TIME_PARTS; k++)
 		sum = ns_add(sum, part_waited(p, r, k, part_time(r, kind, k)));
 	return sum;
 }
 
 /* Matters by its share of the whole time that its client waited. */
-static bool find_answer(const struct seq_typical *t, const struct seq_request *r, struct seq_late *ret)
+static bool find_answer(const struct request_typical *t, const struct request *r, struct request_late *ret)
 {
 	int64_t more = r->answered - (int64_t)t->answered;
 
 	if (r->answered < 0 || more < LEAST_NS || (double)more < LEAST_SHARE * (double)ns_add(r->total, r->answered))
 		return false;
-	*ret = (struct seq_late){ .kind = SEQ_LATE_ANSWER, .value = r->answered, .excess = more, .compared = t->compared };
+	*ret = (struct request_late){ .kind = REQUEST_LATE_ANSWER, .value = r->answered, .excess = more, .compared = t->compared };
 	ret->typical = (int64_t)t->answered;
 	ret->held = r->write_blocked < more ? r->write_blocked : more;
 	return true;
 }
 
-bool seq_late_find(const struct process *p, const struct seq_typicals *typicals, const struct seq_request *r,
-	enum seq_kind kind, struct seq_late *ret)
+bool request_late_find(const struct process *p, const struct request_typicals *typicals, const struct request *r,
+	enum request_late_kind kind, struct request_late *ret)
 {
 	/* the length of its prompt was not seen */
-	const struct seq_typical *t = kind == SEQ_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
-	bool tokens = kind == SEQ_LATE_TOKENS;
+	const struct request_typical *t = kind == REQUEST_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
+	bool tokens = kind == REQUEST_LATE_TOKENS;
 	double typical = tokens ? t->token : t->first, each;
 
-	if (!(r->flags & SEQ_PARTED) || (r->flags & SEQ_LOST))
+	if (!(r->flags & REQUEST_PARTED) || (r->flags & REQUEST_LOST))
 		return false;
-	if (kind == SEQ_LATE_ANSWER)
+	if (kind == REQUEST_LATE_ANSWER)
 		return find_answer(t, r, ret);
-	*ret = (struct seq_late){ .kind = kind, .compared = typical > 0 ? t->compared : 0 };
-	if (kind == SEQ_LATE_NONE && (r->output_tokens || r->ttft >= 0 || (r->flags & SEQ_BEGAN_BEFORE)))
+	*ret = (struct request_late){ .kind = kind, .compared = typical > 0 ? t->compared : 0 };
+	if (kind == REQUEST_LATE_NONE && (r->output_tokens || r->ttft >= 0 || (r->flags & REQUEST_BEGAN_BEFORE)))
 		return false;
-	ret->value = tokens ? r->tpot : seq_first_token(r);
-	if (kind == SEQ_LATE_NONE)
+	ret->value = tokens ? r->tpot : request_first_token(r);
+	if (kind == REQUEST_LATE_NONE)
 		ret->value = r->total;
 	if (ret->value < 0)
 		return false;
@@ -628,20 +628,20 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *typicals,
 
 static int compare_late(const void *a, const void *b)
 {
-	const struct seq_late_ref *x = a, *y = b;
+	const struct request_late_ref *x = a, *y = b;
 
 	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
 }
 
-static int find_late(const struct process *p, struct seq_summary *sum)
+static int find_late(const struct process *p, struct batch_summary *sum)
 {
-	struct seq_late late;
+	struct request_late late;
 
-	for (size_t i = 0; i < p->seqs.len; i++) {
-		for (unsigned int kind = 0; kind < SEQ_KINDS; kind++) {
-			if (!seq_late_find(p, &sum->typicals, &p->seqs.requests[i], (enum seq_kind)kind, &late))
+	for (size_t i = 0; i < p->served.len; i++) {
+		for (unsigned int kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
+			if (!request_late_find(p, &sum->typicals, &p->served.requests[i], (enum request_late_kind)kind, &late))
 				continue;
-			if (list_add(sum->late, sum->n_late, sum->late_size, (struct seq_late_ref){ late.excess, (uint32_t)i, late.kind }))
+			if (list_add(sum->late, sum->n_late, sum->late_size, (struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
 				return -ENOMEM;
 		}
 	}
@@ -649,14 +649,14 @@ static int find_late(const struct process *p, struct seq_summary *sum)
 	return 0;
 }
 
-int seq_summary_make(const struct process *p, struct seq_summary *ret)
+int batch_summary_make(const struct process *p, struct batch_summary *ret)
 {
 	int64_t *values;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!p->seqs.in_batches)
+	if (!p->served.in_batches)
 		return 0;
-	values = malloc(p->seqs.len * sizeof(*values));
+	values = malloc(p->served.len * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
 	sum_requests(p, ret, values);
@@ -738,7 +738,7 @@ static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 	return true;
 }
 
-static void judge(const struct seq_exchange *e, struct slo_result *ret)
+static void judge(const struct exchange *e, struct slo_result *ret)
 {
 	bool known = true, ttft, tpot;
 
@@ -758,25 +758,25 @@ static void judge(const struct seq_exchange *e, struct slo_result *ret)
 
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret)
 {
-	bool clients = p->seqs.n_exchanges;
-	size_t n = clients ? p->seqs.n_exchanges : p->seqs.len;
+	bool clients = p->served.n_exchanges;
+	size_t n = clients ? p->served.n_exchanges : p->served.len;
 	int64_t start = 0, end = 0;
 	uint32_t recording = 0;
 
 	*ret = (struct slo_result){ .slo = *slo };
 	for (size_t i = 0; i < n; i++) {
-		const struct seq_request *r = clients ? NULL : &p->seqs.requests[i];
+		const struct request *r = clients ? NULL : &p->served.requests[i];
 		/* or what is known of a request where no socket was seen */
-		struct seq_exchange e = clients ? p->seqs.exchanges[i] : (struct seq_exchange){
+		struct exchange e = clients ? p->served.exchanges[i] : (struct exchange){
 			.ts = r->ts,
 			.total = r->total,
-			.first = seq_first_token(r),
+			.first = request_first_token(r),
 			.tpot = r->tpot,
 			.recording = r->recording,
 			.outputs = r->output_tokens,
 		};
 
-		if (r && r->flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED))
+		if (r && r->flags & (REQUEST_BEGAN_BEFORE | REQUEST_LOST | REQUEST_MIXED))
 			ret->unknown++;
 		else
 			judge(&e, ret);
@@ -796,20 +796,20 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 
 /* ---- the requests of the lines of a profile ---- */
 
-const char *seq_part_name(enum seq_part part)
+const char *request_time_name(enum request_time part)
 {
-	static const char *const names[SEQ_PARTS] = {
-		[SEQ_QUEUED] = "queued",
-		[SEQ_OWN_PREFILL] = "own_prefill",
-		[SEQ_OWN_DECODE] = "own_decode",
-		[SEQ_OTHERS] = "others",
-		[SEQ_BETWEEN] = "between",
+	static const char *const names[TIME_PARTS] = {
+		[TIME_QUEUED] = "queued",
+		[TIME_OWN_PREFILL] = "own_prefill",
+		[TIME_OWN_DECODE] = "own_decode",
+		[TIME_OTHERS] = "others",
+		[TIME_BETWEEN] = "between",
 	};
 
 	return names[part];
 }
 
-void seqs_free(struct seqs *s)
+void served_free(struct served *s)
 {
 	free(s->requests);
 	free(s->states);
@@ -821,18 +821,18 @@ void seqs_free(struct seqs *s)
 
 static int compare_requests(const void *a, const void *b)
 {
-	const struct seq_request *x = a, *y = b;
+	const struct request *x = a, *y = b;
 
 	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
 }
 
 /* The lines of a recording are adjacent. */
-static void place_requests(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
+static void place_requests(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	int64_t offset = 0;
 
 	for (size_t i = 0; i < s->len; i++) {
-		struct seq_request *r = &s->requests[i];
+		struct request *r = &s->requests[i];
 
 		if (!i || r->recording != s->requests[i - 1].recording) {
 			size_t k = 0;
@@ -848,27 +848,27 @@ static void place_requests(struct seqs *s, const struct recording_place *places,
 }
 
 /* A trace does not say in which sequences the requests were that others waited for. */
-static void find_sequences(struct seqs *s)
+static void find_sequences(struct served *s)
 {
 	for (size_t i = 0; i < s->len; i++) {
-		const struct seq_request *r = &s->requests[i], *other;
+		const struct request *r = &s->requests[i], *other;
 
 		for (unsigned int k = 0; k < r->n_waits; k++) {
-			struct seq_wait *wait = &s->waits[r->first_wait + k];
+			struct request_wait *wait = &s->waits[r->first_wait + k];
 
-			other = wait->sequence == SEQ_UNKNOWN ? seq_find(s, r->recording, wait->number) : NULL;
+			other = wait->sequence == SEQUENCE_UNKNOWN ? served_find(s, r->recording, wait->number) : NULL;
 			if (other)
 				wait->sequence = other->sequence;
 		}
 	}
 }
 
-int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
+int served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	place_requests(s, places, n_places, end);
 	list_sort(s->requests, s->len, compare_requests);
 	for (size_t i = 0; i < s->len; i++) {
-		const struct seq_request *r = &s->requests[i];
+		const struct request *r = &s->requests[i];
 
 		if (r->number && idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i))
 			return -ENOMEM;
@@ -877,7 +877,7 @@ int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_pl
 	return 0;
 }
 
-const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number)
+const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number)
 {
 	uint32_t i;
 

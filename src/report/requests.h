@@ -55,56 +55,56 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 
 /* ---- Why a request was late: compares its times with those of requests with prompts of similar length. ---- */
 
-enum seq_kind {
-	SEQ_LATE_FIRST,  /* the first token */
-	SEQ_LATE_TOKENS, /* the tokens after the first */
-	SEQ_LATE_NONE,   /* it never got a token */
-	SEQ_LATE_ANSWER, /* its answer was written long after its last step */
-	SEQ_KINDS,
+enum request_late_kind {
+	REQUEST_LATE_FIRST,  /* the first token */
+	REQUEST_LATE_TOKENS, /* the tokens after the first */
+	REQUEST_LATE_NONE,   /* it never got a token */
+	REQUEST_LATE_ANSWER, /* its answer was written long after its last step */
+	REQUEST_LATE_KINDS,
 };
 
 /* Requests that are compared with one another. */
-struct seq_typical {
+struct request_typical {
 	uint32_t class;    /* the length of their prompts, as a class */
 	uint32_t compared; /* 0: too few */
 	double answered;   /* median */
 	double first;      /* medians, up to the first token: */
-	double first_parts[SEQ_PARTS];
+	double first_parts[TIME_PARTS];
 	double token; /* and for each token after it */
-	double token_parts[SEQ_PARTS];
-	double states[SEQ_PARTS][STATES]; /* for the whole request; SEQ_OWN_DECODE and SEQ_BETWEEN per token */
+	double token_parts[TIME_PARTS];
+	double states[TIME_PARTS][STATES]; /* for the whole request; TIME_OWN_DECODE and TIME_BETWEEN per token */
 };
 
-struct seq_typicals {
-	struct seq_typical *rows; /* sorted by class */
+struct request_typicals {
+	struct request_typical *rows; /* sorted by class */
 	size_t len, size;
 };
 
 /* A part of the time in question. */
-struct seq_late_part {
-	enum seq_part part;
+struct request_late_part {
+	enum request_time part;
 	int64_t ns, typical;
 	int64_t more;     /* than typical; without anything to compare with: what of it was waiting */
 	uint8_t state;    /* the state that explains most of the excess; STATE_NONE: none does, or unknown */
 	int64_t state_ns; /* its excess */
 };
 
-struct seq_late {
-	enum seq_kind kind;
-	int64_t value, typical;                /* for SEQ_LATE_TOKENS: per token */
+struct request_late {
+	enum request_late_kind kind;
+	int64_t value, typical;                /* for REQUEST_LATE_TOKENS: per token */
 	int64_t excess;                        /* of the whole; without anything to compare with the time that it waited */
-	int64_t held;                          /* SEQ_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
+	int64_t held;                          /* REQUEST_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
 	uint32_t compared;                     /* number of requests compared with */
-	struct seq_late_part parts[SEQ_PARTS]; /* those that explain a tenth or more, the largest first */
+	struct request_late_part parts[TIME_PARTS]; /* those that explain a tenth or more, the largest first */
 	uint32_t n_parts;
 };
 
 /* Whether the request was late in that way. */
-bool seq_late_find(const struct process *p, const struct seq_typicals *t, const struct seq_request *r,
-	enum seq_kind kind, struct seq_late *ret);
+bool request_late_find(const struct process *p, const struct request_typicals *t, const struct request *r,
+	enum request_late_kind kind, struct request_late *ret);
 
 /* How long it waited for the rows of another request, within the time that the verdict is about; -1: unknown. */
-int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind);
+int64_t request_late_wait(const struct request *r, const struct request_wait *wait, enum request_late_kind kind);
 
 /* ---- The requests in batches of a process, in numbers. ---- */
 
@@ -122,14 +122,14 @@ struct slo_result {
 };
 
 /* A request that was late, by its index among the process' requests. */
-struct seq_late_ref {
+struct request_late_ref {
 	int64_t excess;
 	uint32_t request;
-	enum seq_kind kind;
+	enum request_late_kind kind;
 };
 
 /* A request for whose rows others waited. */
-struct seq_culprit {
+struct request_culprit {
 	int64_t ns, worst;
 	uint64_t victims;
 	uint32_t number, recording, sequence;
@@ -137,13 +137,13 @@ struct seq_culprit {
 };
 
 /* Which request waited for which. */
-struct seq_pair {
+struct request_pair {
 	int64_t ns;
 	uint32_t request; /* its index */
 	uint32_t number, sequence;
 };
 
-#define SEQ_PAIRS_MAX 64
+#define REQUEST_PAIRS_MAX 64
 
 /* Steps by the number of sequences with rows in them. */
 struct occupancy_row {
@@ -154,16 +154,16 @@ struct occupancy_row {
 
 #define OCCUPANCY_ROWS 8
 
-struct seq_summary {
+struct batch_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
 	struct percentiles tpot, total, queued; /* queued: of those that were queued */
 	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
-	int64_t parts[SEQ_PARTS], parts_total, states[SEQ_PARTS][STATES];
-	struct seq_typicals typicals;
-	LIST(struct seq_late_ref, late); /* the largest excess first */
-	LIST(struct seq_culprit, culprits); /* the longest first */
-	struct seq_pair pairs[SEQ_PAIRS_MAX]; /* the longest first */
+	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
+	struct request_typicals typicals;
+	LIST(struct request_late_ref, late); /* the largest excess first */
+	LIST(struct request_culprit, culprits); /* the longest first */
+	struct request_pair pairs[REQUEST_PAIRS_MAX]; /* the longest first */
 	size_t n_pairs;
 	int64_t unnamed; /* of the time for others: for whom is unknown */
 	struct occupancy_row occupancy[OCCUPANCY_ROWS];
@@ -171,9 +171,9 @@ struct seq_summary {
 	struct slo_result slo;
 };
 
-/* Returns 0 or -ENOMEM; call seq_summary_free in both cases. */
-int seq_summary_make(const struct process *p, struct seq_summary *ret);
-void seq_summary_free(struct seq_summary *s);
+/* Returns 0 or -ENOMEM; call batch_summary_free in both cases. */
+int batch_summary_make(const struct process *p, struct batch_summary *ret);
+void batch_summary_free(struct batch_summary *s);
 
 /* Counts how many requests kept it. */
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);

@@ -16,18 +16,18 @@
 #define PLOT_MAX 1500
 #define PLOT_LATE 300
 
-static const char *const part_words[SEQ_PARTS] = {
-	[SEQ_QUEUED] = "queued",
-	[SEQ_OWN_PREFILL] = "own prefill",
-	[SEQ_OWN_DECODE] = "own decode",
-	[SEQ_OTHERS] = "work for others",
-	[SEQ_BETWEEN] = "between steps",
+static const char *const part_words[TIME_PARTS] = {
+	[TIME_QUEUED] = "queued",
+	[TIME_OWN_PREFILL] = "own prefill",
+	[TIME_OWN_DECODE] = "own decode",
+	[TIME_OTHERS] = "work for others",
+	[TIME_BETWEEN] = "between steps",
 };
 
 /* ---- in words ---- */
 
 /* "request 21 (sequence 3, 2048 prompt tokens)"; r NULL: nothing else is known of it. */
-static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number, const struct seq_request *r)
+static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number, const struct request *r)
 {
 	if (p->recordings > 1)
 		text_add(t, "recording %u, ", recording + 1);
@@ -36,21 +36,21 @@ static void add_request(struct text *t, const struct process *p, uint32_t record
 		return;
 	text_add(t, " (sequence %u", r->sequence);
 	/* how long the prompt was that began before the recording is not known */
-	if (!(r->flags & SEQ_BEGAN_BEFORE))
+	if (!(r->flags & REQUEST_BEGAN_BEFORE))
 		text_add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
 	text_add(t, ")");
 }
 
 /* Puts the longest waits within the time of the verdict into ret, longest first. */
-static unsigned int longest_waits(const struct process *p, const struct seq_request *r, enum seq_kind kind, int64_t least,
-	struct seq_wait ret[WAITS_SHOWN])
+static unsigned int longest_waits(const struct process *p, const struct request *r, enum request_late_kind kind, int64_t least,
+	struct request_wait ret[WAITS_SHOWN])
 {
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < r->n_waits; i++) {
-		struct seq_wait wait = p->seqs.waits[r->first_wait + i];
+		struct request_wait wait = p->served.waits[r->first_wait + i];
 
-		wait.ns = seq_late_wait(r, &wait, kind);
+		wait.ns = request_late_wait(r, &wait, kind);
 		if (wait.ns >= least)
 			list_insert(ret, n, WAITS_SHOWN, ns, wait);
 	}
@@ -58,14 +58,14 @@ static unsigned int longest_waits(const struct process *p, const struct seq_requ
 }
 
 /* "310 ms for request 21 (2048 prompt tokens), 120 ms for request 22 and 40.1 ms for others" */
-static void add_waits(struct text *t, const struct process *p, const struct seq_request *r, enum seq_kind kind, int64_t ns)
+static void add_waits(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind, int64_t ns)
 {
-	struct seq_wait waits[WAITS_SHOWN];
+	struct request_wait waits[WAITS_SHOWN];
 	int64_t least = (int64_t)(WAIT_SHARE * (double)ns) + 1, others = ns;
 	unsigned int n = longest_waits(p, r, kind, least, waits);
 
 	for (unsigned int i = 0; i < n; i++) {
-		const struct seq_request *other = seq_find(&p->seqs, r->recording, waits[i].number);
+		const struct request *other = served_find(&p->served, r->recording, waits[i].number);
 
 		text_add(t, "%s%s for request %u", i ? ", " : "", DURATION(waits[i].ns), waits[i].number);
 		if (other && other->prompt_tokens)
@@ -78,44 +78,44 @@ static void add_waits(struct text *t, const struct process *p, const struct seq_
 		text_add(t, " and %s for others", DURATION(others));
 }
 
-static void add_part(struct text *t, const struct process *p, const struct seq_request *r, enum seq_kind kind,
-	const struct seq_late_part *part)
+static void add_part(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
+	const struct request_late_part *part)
 {
 	char phrase[PHRASE_MAX];
 
-	if (part->part == SEQ_OTHERS)
+	if (part->part == TIME_OTHERS)
 		add_waits(t, p, r, kind, part->ns);
-	else if (part->part == SEQ_QUEUED || part->part == SEQ_BETWEEN)
+	else if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)
 		text_add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
 	else
-		text_add(t, "its own %s took %s", part->part == SEQ_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
+		text_add(t, "its own %s took %s", part->part == TIME_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
-		text_add(t, part->part == SEQ_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
+		text_add(t, part->part == TIME_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
 		text_add(t, " (the calling thread %s)", words_phrase(phrase, part->state, part->state_ns));
 }
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
  * 1.40 s queued; 310 ms for request 21 (2048 prompt tokens)". Returns buf. */
-static const char *late_sentence(const struct process *p, const struct seq_request *r, const struct seq_late *late, char buf[SENTENCE_MAX])
+static const char *late_sentence(const struct process *p, const struct request *r, const struct request_late *late, char buf[SENTENCE_MAX])
 {
-	static const char *const kinds[SEQ_KINDS] = {
-		[SEQ_LATE_FIRST] = ", first token after %s",
-		[SEQ_LATE_TOKENS] = ", %s per token",
-		[SEQ_LATE_NONE] = ", no token after %s",
-		[SEQ_LATE_ANSWER] = ", answer written %s after its last step",
+	static const char *const kinds[REQUEST_LATE_KINDS] = {
+		[REQUEST_LATE_FIRST] = ", first token after %s",
+		[REQUEST_LATE_TOKENS] = ", %s per token",
+		[REQUEST_LATE_NONE] = ", no token after %s",
+		[REQUEST_LATE_ANSWER] = ", answer written %s after its last step",
 	};
 	struct text t = text_in(buf, SENTENCE_MAX);
 
 	add_request(&t, p, r->recording, r->number, r);
-	text_add(&t, late->kind == SEQ_LATE_NONE && r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
+	text_add(&t, late->kind == REQUEST_LATE_NONE && r->flags & REQUEST_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
 		DURATION(late->value));
 	if (late->compared)
 		text_add(&t, " instead of %s", DURATION(late->typical));
 	/* half of it at least, as for states */
-	if (late->kind == SEQ_LATE_ANSWER && 2 * late->held >= late->excess)
+	if (late->kind == REQUEST_LATE_ANSWER && 2 * late->held >= late->excess)
 		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", DURATION(late->held));
-	if (late->kind == SEQ_LATE_TOKENS)
+	if (late->kind == REQUEST_LATE_TOKENS)
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
 		text_add(&t, i ? "; " : ": ");
@@ -125,12 +125,12 @@ static const char *late_sentence(const struct process *p, const struct seq_reque
 }
 
 /* "request 21 (sequence 3, 2048 prompt tokens): 1.93 s, by 7 requests (310 ms by request 17)". Returns buf. */
-static const char *culprit_sentence(const struct process *p, const struct seq_culprit *c, char buf[SENTENCE_MAX])
+static const char *culprit_sentence(const struct process *p, const struct request_culprit *c, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
-	uint32_t worst = p->seqs.requests[c->worst_of].number;
+	uint32_t worst = p->served.requests[c->worst_of].number;
 
-	add_request(&t, p, c->recording, c->number, seq_find(&p->seqs, c->recording, c->number));
+	add_request(&t, p, c->recording, c->number, served_find(&p->served, c->recording, c->number));
 	text_add(&t, ": %s, by ", DURATION(c->ns));
 	if (c->victims > 1)
 		text_add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
@@ -166,7 +166,7 @@ static const char *slo_sentence(const struct slo_result *r, char buf[SENTENCE_MA
 
 /* ---- on a terminal ---- */
 
-static void put_counts(const struct page *page, const struct seq_summary *sum)
+static void put_counts(const struct page *page, const struct batch_summary *sum)
 {
 	const struct {
 		const char *what;
@@ -208,13 +208,13 @@ static void put_states(const struct page *page, const int64_t *states, int64_t w
 	}
 }
 
-static void put_partition(const struct page *page, const struct seq_summary *sum)
+static void put_partition(const struct page *page, const struct batch_summary *sum)
 {
-	unsigned int order[SEQ_PARTS], n = 0, k;
+	unsigned int order[TIME_PARTS], n = 0, k;
 	uint64_t whole = sum->count - sum->unparted;
 	char title[80] = "Where the time of requests went";
 
-	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
+	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		if (!sum->parts[i])
 			continue;
 		for (k = n++; k && sum->parts[order[k - 1]] < sum->parts[i]; k--)
@@ -236,7 +236,7 @@ static void put_partition(const struct page *page, const struct seq_summary *sum
 	}
 }
 
-static void put_occupancy(const struct page *page, const struct seq_summary *sum)
+static void put_occupancy(const struct page *page, const struct batch_summary *sum)
 {
 	int64_t total = 0;
 	char name[32];
@@ -259,10 +259,10 @@ static void put_occupancy(const struct page *page, const struct seq_summary *sum
 	}
 }
 
-void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum)
+void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
-	struct seq_late late;
+	struct request_late late;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
 		page_put(page, "  %s\n", slo_sentence(&sum->slo, sentence));
@@ -273,13 +273,13 @@ void page_requests(const struct page *page, const struct process *p, const struc
 	if (sum->n_late && page->slowest)
 		page_put(page, "\nThe slowest requests:\n");
 	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
-		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
+		const struct request *r = &p->served.requests[sum->late[i].request];
 
-		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
+		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			page_put(page, "  %s\n", late_sentence(p, r, &late, sentence));
 	}
 	if (sum->n_culprits)
-		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n", DURATION(sum->parts[SEQ_OTHERS]));
+		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n", DURATION(sum->parts[TIME_OTHERS]));
 	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
 		page_put(page, "  %s\n", culprit_sentence(p, &sum->culprits[i], sentence));
 	if (sum->n_culprits > CULPRITS_SHOWN)
@@ -289,16 +289,16 @@ void page_requests(const struct page *page, const struct process *p, const struc
 
 /* ---- as JSON ---- */
 
-static void put_late(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_request *r,
-	const struct seq_late *late)
+static void put_late(struct json_build *b, struct json_object *o, const struct process *p, const struct request *r,
+	const struct request_late *late)
 {
-	static const char *const kinds[SEQ_KINDS] = {
-		[SEQ_LATE_FIRST] = "ttft",
-		[SEQ_LATE_TOKENS] = "tpot",
-		[SEQ_LATE_NONE] = "no_token",
-		[SEQ_LATE_ANSWER] = "answer",
+	static const char *const kinds[REQUEST_LATE_KINDS] = {
+		[REQUEST_LATE_FIRST] = "ttft",
+		[REQUEST_LATE_TOKENS] = "tpot",
+		[REQUEST_LATE_NONE] = "no_token",
+		[REQUEST_LATE_ANSWER] = "answer",
 	};
-	const struct seq_wait *waits = p->seqs.waits + r->first_wait;
+	const struct request_wait *waits = p->served.waits + r->first_wait;
 	char sentence[SENTENCE_MAX];
 
 	json_put_u64(b, o, "request", r->number);
@@ -312,10 +312,10 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 		json_put_us(b, o, "typical_us", late->typical);
 	json_put_us(b, o, "excess_us", late->excess);
 	json_put_u64(b, o, "compared", late->compared);
-	if (late->kind == SEQ_LATE_ANSWER)
+	if (late->kind == REQUEST_LATE_ANSWER)
 		json_put_us(b, o, "write_blocked_us", late->held);
 	json_put_list (b, o, "parts", one, part, late->parts, late->n_parts) {
-		json_put_text(b, one, "part", seq_part_name(part->part));
+		json_put_text(b, one, "part", request_time_name(part->part));
 		json_put_us(b, one, "us", part->ns);
 		json_put_us(b, one, "typical_us", part->typical);
 		if (part->state != STATE_NONE) {
@@ -325,7 +325,7 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 	}
 	json_put_list (b, o, "waited_for", one, wait, waits, r->n_waits) {
 		json_put_u64(b, one, "request", wait->number);
-		if (wait->sequence != SEQ_UNKNOWN)
+		if (wait->sequence != SEQUENCE_UNKNOWN)
 			json_put_u64(b, one, "sequence", wait->sequence);
 		json_put_us(b, one, "us", wait->ns);
 		if (wait->first >= 0)
@@ -335,24 +335,24 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 }
 
 /* For whom others waited. */
-static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
+static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
 	json_put_list (b, o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
 		json_put_u64(b, one, "request", c->number);
 		json_put_u64(b, one, "recording", c->recording);
-		if (c->sequence != SEQ_UNKNOWN)
+		if (c->sequence != SEQUENCE_UNKNOWN)
 			json_put_u64(b, one, "sequence", c->sequence);
 		json_put_us(b, one, "us", c->ns);
 		json_put_u64(b, one, "requests", c->victims);
-		json_put_u64(b, one, "longest_by", p->seqs.requests[c->worst_of].number);
+		json_put_u64(b, one, "longest_by", p->served.requests[c->worst_of].number);
 		json_put_us(b, one, "longest_us", c->worst);
 		json_put_text(b, one, "text", culprit_sentence(p, c, sentence));
 	}
 	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
 	json_put_list (b, o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
-		const struct seq_request *r = &p->seqs.requests[pair->request];
+		const struct request *r = &p->served.requests[pair->request];
 
 		json_put_u64(b, one, "request", r->number);
 		json_put_u64(b, one, "for", pair->number);
@@ -362,15 +362,15 @@ static void put_culprits(struct json_build *b, struct json_object *o, const stru
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
+static void put_lists(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
 	struct json_object *array = json_put_array(b, o, "slowest"), *one;
-	struct seq_late late;
+	struct request_late late;
 
 	for (size_t i = 0; i < sum->n_late && i < b->slowest; i++) {
-		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
+		const struct request *r = &p->served.requests[sum->late[i].request];
 
-		if (seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
+		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			put_late(b, json_put_object(b, array, NULL), p, r, &late);
 	}
 	put_culprits(b, o, p, sum);
@@ -409,7 +409,7 @@ static void put_slo(struct json_build *b, struct json_object *o, const struct sl
 	json_put_text(b, o, "text", slo_sentence(r, sentence));
 }
 
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
+void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
 	struct json_object *parts;
 
@@ -431,16 +431,16 @@ void json_put_requests(struct json_build *b, struct json_object *o, const struct
 	json_put_percentiles(b, o, "queued_us", &sum->queued);
 	parts = json_put_object(b, o, "parts_us");
 	json_put_us(b, parts, "total", sum->parts_total);
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
-		json_put_us(b, parts, seq_part_name((enum seq_part)i), sum->parts[i]);
+	for (unsigned int i = 0; i < TIME_PARTS; i++)
+		json_put_us(b, parts, request_time_name((enum request_time)i), sum->parts[i]);
 	parts = json_put_object(b, o, "parts_states_us");
-	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
+	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;
 
 		for (unsigned int s = 0; s < STATES; s++)
 			total = ns_add(total, sum->states[i][s]);
 		if (total)
-			json_put_states(b, parts, seq_part_name((enum seq_part)i), sum->states[i], total);
+			json_put_states(b, parts, request_time_name((enum request_time)i), sum->states[i], total);
 	}
 	put_lists(b, o, p, sum);
 	json_put_u64(b, o, "max_sequences", sum->max_sequences);
@@ -457,7 +457,7 @@ static void append_ms(struct json_build *b, struct json_object *array, int64_t n
 	json_put(b, array, NULL, json_object_new_double_s(ms, text));
 }
 
-static void append_plot_row(struct json_build *b, struct json_object *rows, const struct seq_request *r, int64_t start)
+static void append_plot_row(struct json_build *b, struct json_object *rows, const struct request *r, int64_t start)
 {
 	struct json_object *row = json_put_array(b, rows, NULL);
 
@@ -469,18 +469,18 @@ static void append_plot_row(struct json_build *b, struct json_object *rows, cons
 	if (r->ttft < 0)
 		json_put(b, row, NULL, json_object_new_int(-1));
 	else
-		append_ms(b, row, seq_first_token(r));
+		append_ms(b, row, request_first_token(r));
 	json_put_u64(b, row, NULL, r->prompt_tokens);
 	json_put_u64(b, row, NULL, r->output_tokens);
 	json_put_u64(b, row, NULL, r->flags);
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		append_ms(b, row, r->parts[i]);
 }
 
 /* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
-static void choose(const struct process *p, const struct seq_summary *sum, bool *chosen)
+static void choose(const struct process *p, const struct batch_summary *sum, bool *chosen)
 {
-	size_t n = p->seqs.len, room = n < PLOT_MAX ? n : PLOT_MAX;
+	size_t n = p->served.len, room = n < PLOT_MAX ? n : PLOT_MAX;
 
 	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE && n > PLOT_MAX; i++) {
 		room -= !chosen[sum->late[i].request];
@@ -491,26 +491,26 @@ static void choose(const struct process *p, const struct seq_summary *sum, bool 
 }
 
 /* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum,
+static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum,
 	const uint32_t *rows)
 {
 	char sentence[SENTENCE_MAX], key[16];
-	struct seq_late late;
+	struct request_late late;
 
 	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE; i++) {
-		const struct seq_request *r = &p->seqs.requests[sum->late[i].request];
+		const struct request *r = &p->served.requests[sum->late[i].request];
 
 		snprintf(key, sizeof(key), "%u", rows[sum->late[i].request]);
-		if (json_object_object_get_ex(o, key, NULL) || !seq_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
+		if (json_object_object_get_ex(o, key, NULL) || !request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			continue;
 		json_put_text(b, o, key, late_sentence(p, r, &late, sentence));
 	}
 }
 
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct seq_summary *sum)
+void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
-	uint32_t *places = calloc(p->seqs.len + 1, sizeof(*places)), n = 0;
-	bool *chosen = calloc(p->seqs.len + 1, sizeof(*chosen));
+	uint32_t *places = calloc(p->served.len + 1, sizeof(*places)), n = 0;
+	bool *chosen = calloc(p->served.len + 1, sizeof(*chosen));
 	struct json_object *rows, *parts;
 
 	b->failed |= !places || !chosen;
@@ -519,15 +519,15 @@ void json_put_requests_plot(struct json_build *b, struct json_object *o, const s
 	o = json_put_object(b, o, "requests_plot");
 	json_put_u64(b, o, "count", sum->count);
 	parts = json_put_array(b, o, "parts");
-	for (unsigned int i = 0; i < SEQ_PARTS; i++)
+	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		json_put_text(b, parts, NULL, part_words[i]);
 	rows = json_put_array(b, o, "rows");
 	choose(p, sum, chosen);
-	for (size_t i = 0; i < p->seqs.len; i++) {
-		if (!chosen[i] || !seq_told_apart(&p->seqs.requests[i]))
+	for (size_t i = 0; i < p->served.len; i++) {
+		if (!chosen[i] || !request_told_apart(&p->served.requests[i]))
 			continue;
 		places[i] = n++;
-		append_plot_row(b, rows, &p->seqs.requests[i], p->seqs.requests[0].at);
+		append_plot_row(b, rows, &p->served.requests[i], p->served.requests[0].at);
 	}
 	put_sentences(b, json_put_object(b, o, "text"), p, sum, places);
 out:

@@ -8,7 +8,7 @@
 void summary_free(struct summary *s)
 {
 	requests_free(&s->requests);
-	seq_summary_free(&s->seqs);
+	batch_summary_free(&s->batches);
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
@@ -114,8 +114,8 @@ static int64_t stop_before(const struct process *p, const struct step *s, uint32
 
 	if (s->gap <= PAUSE_NS)
 		return 0;
-	for (size_t i = 0; i < p->seqs.len && p->seqs.requests[i].at < s->at; i++) {
-		const struct seq_request *r = &p->seqs.requests[i];
+	for (size_t i = 0; i < p->served.len && p->served.requests[i].at < s->at; i++) {
+		const struct request *r = &p->served.requests[i];
 
 		if (r->at + r->total <= s->at)
 			continue;
@@ -164,16 +164,16 @@ static int take_lines(const struct process *p, struct summary *sum)
 	rs->ttft.len = 0;
 	if (tpot)
 		rs->tpot.len = 0;
-	list_for_each (r, p->seqs.requests, p->seqs.len) {
-		if (r->flags & SEQ_MIXED) {
+	list_for_each (r, p->served.requests, p->served.len) {
+		if (r->flags & REQUEST_MIXED) {
 			rs->mixed++;
 			continue;
 		}
 		rs->count++;
 		rs->prompt_tokens += r->prompt_tokens;
 		rs->output_tokens += r->output_tokens;
-		rs->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
-		rs->lost += (r->flags & SEQ_LOST) != 0;
+		rs->began_before += (r->flags & REQUEST_BEGAN_BEFORE) != 0;
+		rs->lost += (r->flags & REQUEST_LOST) != 0;
 		if ((r->ttft >= 0 && times_add(&rs->ttft, r->ttft)) || (tpot && r->tpot >= 0 && times_add(&rs->tpot, r->tpot)))
 			return -ENOMEM;
 	}
@@ -186,7 +186,7 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 	struct request_summary *rs = &sum->requests;
 	int64_t time;
 
-	if (requests_find(p, m, names, rs) || ((p->seqs.in_batches || (!rs->count && !rs->mixed)) && take_lines(p, sum)))
+	if (requests_find(p, m, names, rs) || ((p->served.in_batches || (!rs->count && !rs->mixed)) && take_lines(p, sum)))
 		return -ENOMEM;
 	sum->first_step = percentiles_of(rs->ttft.ns, rs->ttft.len);
 	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
@@ -359,14 +359,14 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	memset(ret, 0, sizeof(*ret));
 	if (p->n_calls > n)
 		n = p->n_calls;
-	if (p->seqs.n_exchanges > n)
-		n = p->seqs.n_exchanges;
+	if (p->served.n_exchanges > n)
+		n = p->served.n_exchanges;
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
-	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) && !seq_summary_make(p, &ret->seqs)) {
-		ret->ttft = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].first);
-		ret->whole = percentiles_over(values, p->seqs.n_exchanges, i, p->seqs.exchanges[i].cut ? -1 : p->seqs.exchanges[i].total);
+	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) && !batch_summary_make(p, &ret->batches)) {
+		ret->ttft = percentiles_over(values, p->served.n_exchanges, i, p->served.exchanges[i].first);
+		ret->whole = percentiles_over(values, p->served.n_exchanges, i, p->served.exchanges[i].cut ? -1 : p->served.exchanges[i].total);
 		find_crowd(p, false, ret);
 		if (p->n_behind)
 			find_crowd(p, true, ret);

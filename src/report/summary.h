@@ -63,7 +63,7 @@ struct summary {
 	LIST(struct phase_summary, phases); /* the one that took longest first */
 	LIST(struct call_summary, calls); /* the one that took longest first */
 	struct request_summary requests;
-	struct seq_summary seqs;
+	struct batch_summary batches;
 	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */

@@ -102,8 +102,8 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 	page_percentiles(page, "time to first token", &sum->ttft);
 	page_percentiles(page, "first step to first token", &sum->first_step);
 	page_percentiles(page, sum->tpot_of_lines ? "mean time per token" : "time per output token", &sum->tpot);
-	page_percentiles(page, "whole request", p->seqs.n_exchanges ? &sum->whole : &sum->seqs.total);
-	page_percentiles(page, "queued", &sum->seqs.queued);
+	page_percentiles(page, "whole request", p->served.n_exchanges ? &sum->whole : &sum->batches.total);
+	page_percentiles(page, "queued", &sum->batches.queued);
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		snprintf(row, sizeof(row), "%s step", NAME(page->m, sum->phases[i].phase));
 		page_percentiles(page, row, &sum->phases[i].steps);
@@ -122,12 +122,12 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 	if (requests_left_out(rs, text))
 		page_put(page, "  %s\n", text);
 	/* whose the time to first token and of whole requests is */
-	if (p->seqs.n_exchanges || p->seqs.unrelated) {
-		page_put(page, "  requests seen at sockets: %zu", p->seqs.n_exchanges);
-		if (p->seqs.in_batches)
-			page_put(page, ", %llu of them found in the steps", LLU(p->seqs.joined));
-		if (p->seqs.unrelated)
-			page_put(page, "; left out: %llu that were none to the engine", LLU(p->seqs.unrelated));
+	if (p->served.n_exchanges || p->served.unrelated) {
+		page_put(page, "  requests seen at sockets: %zu", p->served.n_exchanges);
+		if (p->served.in_batches)
+			page_put(page, ", %llu of them found in the steps", LLU(p->served.joined));
+		if (p->served.unrelated)
+			page_put(page, "; left out: %llu that were none to the engine", LLU(p->served.unrelated));
 		page_put(page, "\n");
 	}
 	if (sum->pauses)
@@ -275,9 +275,9 @@ static int put_process(const struct page *page, const struct process *p, const s
 		page_put(page, "\n%s\n", words_crowd(&sum->crowd, sentence));
 	if (p->steps.len && sum->limited.threads)
 		page_put(page, "\n%s\n", words_limited(sum, sentence));
-	if (p->steps.len || p->seqs.len) {
+	if (p->steps.len || p->served.len) {
 		put_latencies(page, p, sum);
-		page_requests(page, p, &sum->seqs);
+		page_requests(page, p, &sum->batches);
 	}
 	if (p->steps.len) {
 		for (size_t i = 0; i < sum->n_phases; i++)

@@ -225,7 +225,7 @@ TEST(test_stop)
 {
 	struct series s;
 	struct summary sum;
-	struct seq_request *r;
+	struct request *r;
 	char text[SENTENCE_MAX];
 	int64_t end;
 
@@ -236,15 +236,15 @@ TEST(test_stop)
 	s.now += 5000 * MS;
 	add_usual(&s, 100);
 	series_end(&s);
-	r = s.p->seqs.requests = calloc(4, sizeof(*r));
-	s.p->seqs.len = s.p->seqs.size = 4;
+	r = s.p->served.requests = calloc(4, sizeof(*r));
+	s.p->served.len = s.p->served.size = 4;
 	end = steps_get(&s.p->steps, 100, STEP_AT);
 	/* ended in time; came at the end of a pause; computed on both sides of one; came within it */
-	r[0] = (struct seq_request){ .at = end - 70000 * MS, .total = 20000 * MS };
-	r[1] = (struct seq_request){ .at = end - 900 * MS, .total = 1200 * MS };
+	r[0] = (struct request){ .at = end - 70000 * MS, .total = 20000 * MS };
+	r[1] = (struct request){ .at = end - 900 * MS, .total = 1200 * MS };
 	end = steps_get(&s.p->steps, 200, STEP_AT);
-	r[2] = (struct seq_request){ .at = end - 5010 * MS, .total = 6000 * MS };
-	r[3] = (struct seq_request){ .at = end - 3000 * MS, .total = 4000 * MS };
+	r[2] = (struct request){ .at = end - 5010 * MS, .total = 6000 * MS };
+	r[3] = (struct request){ .at = end - 3000 * MS, .total = 4000 * MS };
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_gaps, 1);
 	assert_int_equal(sum.slow[0].step, 200);
