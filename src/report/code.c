@@ -26,7 +26,8 @@
 #define KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
 #define KINDS_NAMED (KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
 
-/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other threads'. */
+/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other
+ * threads'. */
 #define NOT_OF_CODE (1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
 
 struct function_time {
@@ -178,7 +179,8 @@ void code_add_table(const struct process *p, const struct code_table *table, str
 	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
 		struct code_value *value;
 
-		if (sum->phase != table->phase || sum->wait != table->wait || (table->state != STATES && table->state != sum->state))
+		if (sum->phase != table->phase || sum->wait != table->wait ||
+			(table->state != STATES && table->state != sum->state))
 			continue;
 		value = code_values_at(v, sum->node);
 		*(sum->wait ? &value->waited : &value->sampled) += (double)sum->ns;
@@ -232,7 +234,9 @@ static int fill_table(const struct model *m, const struct process *p, struct cod
 	}
 	for (size_t i = 0; i < table->n_rows; i++) {
 		table->rows[i].line = find_line(&v, table->rows[i].function);
-		waker = table->wait ? waker_code_find(&p->stacks, table->phase, table->state, table->rows[i].function) : NULL;
+		if (!table->wait)
+			continue;
+		waker = waker_code_find(&p->stacks, table->phase, table->state, table->rows[i].function);
 		if (!waker)
 			continue;
 		table->rows[i].by = waker->by;
@@ -333,10 +337,12 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 	       more > CODE_SIGMAS * sqrt(inner->usual_var);
 }
 
-/* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is not. */
+/* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is
+ * not. */
 static size_t package_of(const struct model *m, uint32_t function, const char **ret_package)
 {
-	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('), *slash = place ? strchr(place, '/') : NULL;
+	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('),
+		*slash = place ? strchr(place, '/') : NULL;
 
 	*ret_package = place;
 	return slash ? (size_t)(slash + 1 - place) : 0;
@@ -351,14 +357,14 @@ static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
 }
 
 /*
- * The function that holds most of the additional time; of several, which then call one another, the one that is called by the
- * others. Of a kind in the mask. helper: only of what calls that function, which typical steps call for others as well; package:
- * only of what calls that one from another file or package. 0: none.
+ * The function that holds most of the additional time; of several, which then call one another, the one that is
+ * called by the others. Of a kind in the mask. helper: only of what calls that function, which typical steps call for
+ * others as well; package: only of what calls that one from another file or package. 0: none.
  *
  * It holds most if it would be strange otherwise: if half of the additional time were what it holds, fewer than one
- * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six samples of
- * six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that nearly all
- * stacks have, as they have main(), is named only for what it does itself.
+ * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six
+ * samples of six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that
+ * nearly all stacks have, as they have main(), is named only for what it does itself.
  */
 static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32_t helper, uint32_t package)
 {
@@ -370,8 +376,8 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 	for (size_t i = 0; i < v->n_functions && w->part > 0; i++) {
 		const struct function_time *f = &functions[v->list[i]];
 
-		if (!(kinds >> v->m->code.functions[v->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
-			(is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
+		if (!(kinds >> v->m->code.functions[v->list[i]].kind & 1) || f->depth <= deepest ||
+			!holds_most(w, &f->total) || (is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
 			continue;
 		if (helper && (f->depth >= functions[helper].depth || !is_for_others(&functions[helper].total, &f->total)))
 			continue;
@@ -384,9 +390,9 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 }
 
 /*
- * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python itself, or
- * typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others; and the one
- * that used the package of these.
+ * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python
+ * itself, or typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so
+ * do all others; and the one that used the package of these.
  */
 static void find_blame(const struct code_values *v, struct code_blame *ret)
 {
@@ -488,8 +494,8 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 	return n >= COMPARED_MIN;
 }
 
-/* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is one of the
- * calling thread. */
+/* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is
+ * one of the calling thread. */
 static enum code_who who_was_longer(const struct slow_step *slow, bool second)
 {
 	const struct cause *c = &slow->cause;
@@ -636,8 +642,8 @@ static int longer_add(struct process *p, size_t step, uint8_t state, enum code_w
 	return list_add(s->longer, s->n_longer, s->longer_size, longer);
 }
 
-/* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where others use
- * the CPUs, too, waits for these hide it. */
+/* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where
+ * others use the CPUs, too, waits for these hide it. */
 static bool is_longer(const struct process *p, size_t step, uint8_t state)
 {
 	const struct typical *t = typical_at(p, step);
@@ -650,7 +656,8 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 
-/* Finds the steps that were longer in a state than those that they are compared with, and which of their threads were. */
+/* Finds the steps that were longer in a state than those that they are compared with, and which of their threads
+ * were. */
 static int find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
 {
 	uint8_t *by_cause = calloc(p->steps.len + 1, sizeof(*by_cause)); /* 1 + the state */
@@ -682,7 +689,8 @@ static int find_longer(struct process *p, const struct slow_step *slow, size_t n
 	return err;
 }
 
-static int make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *c)
+static int make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
+	struct code_summary *c)
 {
 	size_t kept = 0;
 	int err;
@@ -708,7 +716,8 @@ static int make_diffs(const struct model *m, struct process *p, const struct slo
 /* ---- of one slow step ---- */
 
 /* The samples of a function in a step, times the step's weight. */
-static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c, uint32_t function)
+static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c,
+	uint32_t function)
 {
 	double n = 0;
 
@@ -723,8 +732,8 @@ static double count_samples(const struct model *m, const struct process *p, size
 }
 
 /* Finds the function once all rows are added. part: how much longer the step was in the state. */
-static void find_hot(const struct process *p, const struct slow_step *slow, const struct choice *c, double part, struct code_values *v,
-	struct code_hot *hot)
+static void find_hot(const struct process *p, const struct slow_step *slow, const struct choice *c, double part,
+	struct code_values *v, struct code_hot *hot)
 {
 	const struct typical *t = typical_at(p, slow->step);
 	const uint32_t *compared = p->grouped + t->first;
@@ -749,7 +758,8 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 	}
 }
 
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second, struct code_hot *ret)
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
+	struct code_hot *ret)
 {
 	const struct typical *t = typical_at(p, slow->step);
 	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };

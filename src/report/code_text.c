@@ -76,7 +76,8 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 			if (row->held < LEAST_SHARE * (double)table->ns)
 				break;
 			put_function(page, row);
-			page_put(page, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns, DURATION((int64_t)row->held));
+			page_put(page, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns,
+				DURATION((int64_t)row->held));
 			put_waker(page, row);
 		}
 	}
@@ -95,15 +96,17 @@ static void put_diff_row(const struct page *page, const struct code_row *row, bo
 
 static void put_diff(const struct page *page, const struct code_diff *diff)
 {
-	page_put(page, "\nCode of slow%s%s steps: %llu took %s more in %s", diff->phase ? " " : "", NAME(page->m, diff->phase),
-		LLU(diff->steps), DURATION(diff->part), words_state(diff->state));
+	page_put(page, "\nCode of slow%s%s steps: %llu took %s more in %s", diff->phase ? " " : "",
+		NAME(page->m, diff->phase), LLU(diff->steps), DURATION(diff->part), words_state(diff->state));
 	if (diff->samples)
-		page_put(page, "; %llu sample%s, usually %.1f", LLU(diff->samples), diff->samples == 1 ? "" : "s", diff->usual);
+		page_put(page, "; %llu sample%s, usually %.1f", LLU(diff->samples), diff->samples == 1 ? "" : "s",
+			diff->usual);
 	if (diff->waits)
 		page_put(page, "; %llu wait%s", LLU(diff->waits), diff->waits == 1 ? "" : "s");
 	page_put(page, "\n");
 	if (!diff->clear)
-		page_put(page, "  %s holds most of it\n", diff->samples ? "these samples do not show that one function" : "no function");
+		page_put(page, "  %s holds most of it\n",
+			diff->samples ? "these samples do not show that one function" : "no function");
 	for (size_t i = 0, shown = 0; i < diff->n_rows && shown < DIFF_ROWS_SHOWN; i++) {
 		const struct code_row *row = &diff->rows[i];
 
@@ -145,19 +148,19 @@ void page_code_left_out(const struct page *page)
 	if (t->unknown)
 		page_put(page, "Stacks: %llu lines have one that is not in the file\n", LLU(t->unknown));
 	if (t->cut_deep)
-		page_put(page, "Stacks: of %llu that were deeper, only the innermost %d calls are told apart\n", LLU(t->cut_deep),
-			STACK_DEPTH_MAX);
+		page_put(page, "Stacks: of %llu that were deeper, only the innermost %d calls are told apart\n",
+			LLU(t->cut_deep), STACK_DEPTH_MAX);
 	if (t->cut_nodes)
 		page_put(page, "Stacks: %llu were too many, and are `[left out]`\n", LLU(t->cut_nodes));
 	if (t->cut_rows)
-		page_put(page, "Stacks: %llu samples and waits behind the first %u lines with a step count for no slow step\n",
-			LLU(t->cut_rows), STACK_ROWS_MAX);
+		page_put(page,
+			"Stacks: %llu samples and waits behind the first %u lines with a step count for no slow step\n", LLU(t->cut_rows), STACK_ROWS_MAX);
 }
 
 /* ---- as JSON ---- */
 
-static void put_code_function(struct json_build *b, struct json_object *o, const char *key, const char *line_key, uint32_t function,
-	uint32_t line)
+static void put_code_function(struct json_build *b, struct json_object *o, const char *key, const char *line_key,
+	uint32_t function, uint32_t line)
 {
 	if (function)
 		json_put_text(b, o, key, model_text(b->m, b->m->code.functions[function].name));

@@ -132,8 +132,9 @@ void page_counts(const struct page *page, const struct count_phases *c)
 
 		if (!*counts_text(s, text))
 			continue;
-		page_put(page, "\nWhat %s cost the CPU%s%s\n  %s\n", c->list[i].phase ? NAME(page->m, c->list[i].phase) : "steps",
-			bound ? ": " : "", bound ?: "", text);
+		page_put(page, "\nWhat %s cost the CPU%s%s\n  %s\n",
+			c->list[i].phase ? NAME(page->m, c->list[i].phase) : "steps", bound ? ": " : "", bound ?: "",
+			text);
 		page_put(page, "  %.1f million instructions a step, on the thread that calls it\n",
 			(double)s->n[COUNTER_INSTRUCTIONS] / (double)s->of / 1e6);
 		if (s->of < s->all)
@@ -195,7 +196,8 @@ void gpu_phases_clear(struct gpu_phases *g)
 }
 
 /* The member with a name that is put together. */
-static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(const struct json_node *shape, const char *fmt, ...)
+static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(const struct json_node *shape,
+	const char *fmt, ...)
 {
 	char key[64];
 	va_list ap;
@@ -260,9 +262,10 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	list_insert(p->gaps, p->n_gaps, GPU_PHASE_GAPS, ns, gap);
 }
 
-/* What a step says in keys that begin with `prefix`. complete: all parts have to be there. false: they are not its time, and a share
- * of it would be wrong. */
-static bool sum_read(const struct json_node *shape, const char *prefix, int64_t total_ns, bool complete, struct gpu_sum *ret)
+/* What a step says in keys that begin with `prefix`. complete: all parts have to be there. false: they are not its
+ * time, and a share of it would be wrong. */
+static bool sum_read(const struct json_node *shape, const char *prefix, int64_t total_ns, bool complete,
+	struct gpu_sum *ret)
 {
 	uint32_t kernels = 0, copies = 0;
 	int64_t sum = 0;
@@ -406,8 +409,8 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 	const struct gpu_sum *s = &p->all;
 	const char *bound = gpu_bound(s);
 
-	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "", p->phase ? NAME(page->m, p->phase) : "steps",
-		bound ? ": " : "", bound ?: "");
+	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "",
+		p->phase ? NAME(page->m, p->phase) : "steps", bound ? ": " : "", bound ?: "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		double share = page_share(s->part[i], s->total);
 
@@ -425,8 +428,8 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 			(double)s->copies / (double)p->steps);
 	put_devices(page, p);
 	for (size_t i = 0; i < p->n_gaps; i++)
-		page_put(page, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ", DURATION(p->gaps[i].ns), p->gaps[i].step,
-			p->gaps[i].why ? ", " : "", p->gaps[i].why ?: "");
+		page_put(page, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ",
+			DURATION(p->gaps[i].ns), p->gaps[i].step, p->gaps[i].why ? ", " : "", p->gaps[i].why ?: "");
 	if (p->lost)
 		page_put(page, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", LLU(p->lost),
 			LLU(p->lost + p->steps));

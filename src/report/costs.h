@@ -40,8 +40,8 @@ void counts_add_op(
 	struct count_sum *s, const struct json_node *shape, const char *name, uint64_t calls, const struct json_node **cursor);
 
 /*
- * "memory-bound", "compute-bound", or NULL: neither is likely, or it is not known. A rule of thumb, which docs/counters.md
- * explains:
+ * "memory-bound", "compute-bound", or NULL: neither is likely, or it is not known. A rule of thumb, which
+ * docs/counters.md explains:
  *   memory   less than one instruction a cycle, and at least one byte from memory a cycle
  *   compute  at least two instructions a cycle, and less than one byte from memory a cycle
  */

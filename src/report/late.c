@@ -328,16 +328,22 @@ static int explain(struct finder *f)
 	int err = 0;
 
 	list_sort(g->events, g->n_events, compare_events);
-	if (g->n_events > LATE_EVENTS_MAX)
-		g->n_events = LATE_EVENTS_MAX;
+	g->n_events = least_of(g->n_events, LATE_EVENTS_MAX);
 	list_for_each (e, g->events, g->n_events) {
 		const struct cause *c = &e->slow.cause;
-		/* pauses count as one cause, of no state */
-		struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
+		struct cause_sum sum;
 
 		find_why(f, e);
-		if (!e->slow.gap)
-			sum = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
+		sum = (struct cause_sum){
+			.where = c->where,
+			.state = c->state,
+			.by = c->by,
+			.by_task = c->by_tid,
+			.crowded = c->crowded,
+		};
+		/* pauses count as one cause, of no state */
+		if (e->slow.gap)
+			sum = (struct cause_sum){ .where = WHERE_NONE, .state = STATE_NONE };
 		if (e->why == LATE_KNOWN && !err)
 			err = cause_sums_add(&g->units[e->unit].causes, &sum, e->excess_ns, false);
 	}
@@ -467,8 +473,9 @@ static int sentence_of(const struct model *m, const struct late_group *g, const 
 		snprintf(why, sizeof(why), "its steps do not show why");
 	if (e->why == LATE_KNOWN)
 		err = words_slow(m, e->p, &e->slow, why);
-	snprintf(buf, LATE_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank), DURATION(e->late_ns),
-		unit_name(m, g, e->after, after), collective_name(e->call->function), LLU(e->call->bytes), why);
+	snprintf(buf, LATE_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank),
+		DURATION(e->late_ns), unit_name(m, g, e->after, after), collective_name(e->call->function),
+		LLU(e->call->bytes), why);
 	return err;
 }
 
@@ -521,12 +528,12 @@ static void put_units(const struct page *page, const struct late_group *g)
 			unit->last ? DURATION(unit->late.p50) : "", unit->last ? DURATION(unit->late.p99) : "",
 			unit->last ? DURATION(unit->late.max) : "", LLU(unit->stragglers));
 		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
-			page_put(page, "  %11s in %llu: %s\n", DURATION(unit->causes.list[i].excess), LLU(unit->causes.list[i].steps),
-				cause_text(page->m, &unit->causes.list[i], sentence));
+			page_put(page, "  %11s in %llu: %s\n", DURATION(unit->causes.list[i].excess),
+				LLU(unit->causes.list[i].steps), cause_text(page->m, &unit->causes.list[i], sentence));
 	}
 	if (g->close)
-		page_put(page, "  %-24s%9llu   within the %s that the clocks are known to\n", "nobody surely", LLU(g->close),
-			DURATION(g->residual_ns));
+		page_put(page, "  %-24s%9llu   within the %s that the clocks are known to\n", "nobody surely",
+			LLU(g->close), DURATION(g->residual_ns));
 }
 
 int page_late(const struct page *page, const struct late *l)
@@ -547,8 +554,8 @@ int page_late(const struct page *page, const struct late *l)
 		page_put(page, "\n");
 	}
 	if (l->alone)
-		page_put(page, "Collectives of %llu %sranks are not compared: of no other calls is it certain that they are of the same ones.\n\n",
-			LLU(l->alone), l->n ? "more " : "");
+		page_put(page,
+			"Collectives of %llu %sranks are not compared: of no other calls is it certain that they are of the same ones.\n\n", LLU(l->alone), l->n ? "more " : "");
 	return 0;
 }
 

@@ -2,9 +2,10 @@
 /*
  * Who is late for collectives, and why: of the archives of inftrace link.
  *
- * Where the ranks of a group are on several hosts, these are compared with one another: a host has entered a collective when the last of
- * its ranks has. Else the ranks are. The one that entered last is late by the time since the last of the others did, if that is more
- * than what is unknown of the two clocks. A straggler is one that then took longer than it usually does since the call before.
+ * Where the ranks of a group are on several hosts, these are compared with one another: a host has entered a
+ * collective when the last of its ranks has. Else the ranks are. The one that entered last is late by the time since
+ * the last of the others did, if that is more than what is unknown of the two clocks. A straggler is one that then
+ * took longer than it usually does since the call before.
  */
 #ifndef INFTRACE_REPORT_LATE_H
 #define INFTRACE_REPORT_LATE_H
@@ -67,7 +68,8 @@ struct late {
 	uint64_t alone; /* ranks that have calls and are in no group, though those of another process are there */
 };
 
-/* Finds the groups of all archives of the model; the summaries are those of its processes. -ENOMEM; late_free() in any case. */
+/* Finds the groups of all archives of the model; the summaries are those of its processes. -ENOMEM; late_free() in
+ * any case. */
 int late_find(struct model *m, const struct summary *summaries, struct late *ret);
 void late_free(struct late *l);
 

@@ -188,7 +188,8 @@ int process_add_ops(struct process *p, uint32_t recording, uint32_t number, cons
 	if (n > STEP_OPS_MAX)
 		n = STEP_OPS_MAX;
 	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)) ||
-		steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) || steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
+		steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) ||
+		steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
 		return -ENOMEM;
 	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
 	p->n_step_ops += n;
@@ -357,7 +358,7 @@ static int join_recordings(struct process *p)
 			p->wall = ns_add(p->wall, end - start);
 			offset = p->recordings++ && ts < end ? end - ts : 0;
 			start = end = ns_add(ts, offset);
-			err = list_add(places, n, size, (struct recording_place){ .recording = (uint32_t)of, .offset = offset });
+			err = list_add(places, n, size, (struct recording_place){ (uint32_t)of, offset });
 		}
 		err = err ?: steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset));
 		if (!err && steps_end(&p->steps, i) > end)
@@ -424,7 +425,8 @@ int model_finish(struct model *m)
 
 #define SIZE_MIN 8
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of a value the first bytes are copied, whose others are its sign");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	"of a value the first bytes are copied, whose others are its sign");
 
 #define FIELD(name, member, ...) ARRAY(name, member, 1)
 #define ARRAY(name, member, n)                                                                     \

@@ -55,8 +55,8 @@ struct step {
 	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
 
-/* The columns: K(name, member, key, how to read it) for each number of struct step that is in a profile, in the order in which they
- * are written; F(name, member) for the others, A(name, member, n) for n of them in an array. */
+/* The columns: K(name, member, key, how to read it) for each number of struct step that is in a profile, in the order
+ * in which they are written; F(name, member) for the others, A(name, member, n) for n of them in an array. */
 #define STEP_FIELDS(K, F, A)                                            \
 	K(NUMBER, number, "step", U32)                                   \
 	K(TID, tid, "tid", U32)                                          \
@@ -160,7 +160,10 @@ static inline bool steps_all_zero(const struct steps *s, enum step_column column
 /* A whole step. */
 struct step steps_load(const struct steps *s, size_t i);
 
-/* ---- Requests from the lines of a profile (docs/profile-schema.md): those that were told apart within the batches of an engine, with the parts of their time; and, without parts, those of engines whose rows are not known. ---- */
+/*
+ * Requests from the lines of a profile (docs/profile-schema.md): those that were told apart within the batches of an
+ * engine, with the parts of their time; and, without parts, those of engines whose rows are not known.
+ */
 
 struct json_node;
 struct process;
@@ -247,7 +250,8 @@ struct served {
 	LIST(struct request_state, states);
 	LIST(struct request_wait, waits);
 	size_t in_batches; /* requests without REQUEST_OF_STEPS */
-	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these alone. */
+	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these
+	 * alone. */
 	LIST(struct exchange, exchanges);
 	uint64_t joined;    /* of the exchanges */
 	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
@@ -426,8 +430,8 @@ const char *model_text(const struct model *m, uint32_t id);
 /* The process, created if it is new. Its address does not change. */
 int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process);
 
-/* Notes when a recording began, and on which host: `ts` ns before the clocks in this object, as profiles and Chrome traces have them. Times that
- * cannot be are left out. 0 or -ENOMEM. */
+/* Notes when a recording began, and on which host: `ts` ns before the clocks in this object, as profiles and Chrome
+ * traces have them. Times that cannot be are left out. 0 or -ENOMEM. */
 int model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts);
 /* known is false if it has not been set. */
 struct recording_clock model_clock(const struct model *m, uint32_t recording);

@@ -147,7 +147,8 @@ static void put_cause(struct json_build *b, struct json_object *o, const struct 
 }
 
 /* A step with its verdict. */
-static void put_step(struct json_build *b, struct json_object *o, const struct process *p, const struct step *s, const struct cause *c)
+static void put_step(struct json_build *b, struct json_object *o, const struct process *p, const struct step *s,
+	const struct cause *c)
 {
 	char parts[SHED_TEXT_MAX];
 
@@ -163,7 +164,8 @@ static void put_step(struct json_build *b, struct json_object *o, const struct p
 	put_cause(b, o, c);
 }
 
-static void put_gap(struct json_build *b, struct json_object *o, const struct process *p, const struct step *s, const struct slow_step *slow)
+static void put_gap(struct json_build *b, struct json_object *o, const struct process *p, const struct step *s,
+	const struct slow_step *slow)
 {
 	json_put_u64(b, o, "before_step", s->number);
 	json_put_u64(b, o, "pid", p->pid);

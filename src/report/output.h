@@ -76,14 +76,17 @@ void json_put_percentiles(struct json_build *b, struct json_object *o, const cha
 const char *json_text(struct json_build *b, struct json_object *o, size_t *ret_len);
 
 /* Adds "batch_requests", and "goodput" with --slo, if there is any. */
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum);
+void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum);
 
 /*
- * "requests_plot", which the page draws: {"count": all, "parts": [NAME, ...], "rows": [[number, sequence, recording, start,
- * total, to the first token or -1, prompt tokens, output tokens, flags, part, ...], ...], "text": {row: sentence}}, in
- * milliseconds; the first is at 0. Of many requests only the slowest and a selection of the others. Nothing without any.
+ * "requests_plot", which the page draws: {"count": all, "parts": [NAME, ...], "rows": [[number, sequence, recording,
+ * start, total, to the first token or -1, prompt tokens, output tokens, flags, part, ...], ...], "text": {row:
+ * sentence}}, in milliseconds; the first is at 0. Of many requests only the slowest and a selection of the others.
+ * Nothing without any.
  */
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum);
+void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum);
 
 /* "code" and "slow_code" of a process, if there are stacks. */
 void json_put_code(struct json_build *b, struct json_object *o, const struct code_summary *c);

@@ -47,7 +47,8 @@ static int compare_at(const void *a, const void *b)
 	return cmp_int(x->at, y->at);
 }
 
-static void append_row(struct json_build *b, struct json_object *rows, const struct point *points, size_t n, int64_t *values)
+static void append_row(struct json_build *b, struct json_object *rows, const struct point *points, size_t n,
+	int64_t *values)
 {
 	struct json_object *row = json_put_array(b, rows, NULL);
 
@@ -83,7 +84,8 @@ static void put_rows(struct json_build *b, struct json_object *rows, const struc
 	free(values);
 }
 
-static void put_slow(struct json_build *b, struct json_object *array, const struct process *p, const struct summary *sum, uint32_t phase)
+static void put_slow(struct json_build *b, struct json_object *array, const struct process *p,
+	const struct summary *sum, uint32_t phase)
 {
 	char sentence[SENTENCE_MAX];
 	struct json_object *o;
@@ -190,7 +192,8 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
  * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
  * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
  */
-static void put_plot(struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode, const struct summary *sum)
+static void put_plot(struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode,
+	const struct summary *sum)
 {
 	uint32_t phase;
 
@@ -249,7 +252,8 @@ static size_t escape(const char *text, size_t len, char *out)
 	return (size_t)(p - out);
 }
 
-/* Puts the plots of each process into its object, whose index in the array is that of the process among those that are not empty. */
+/* Puts the plots of each process into its object, whose index in the array is that of the process among those that
+ * are not empty. */
 static void put_plots(struct json_build *b, const struct report *r, struct json_object *data)
 {
 	struct json_object *processes = json_object_object_get(data, "processes"), *o, *states;

@@ -24,9 +24,9 @@ struct read_notes {
 };
 
 /*
- * Adds the contents of a profile JSONL, a Chrome trace or an archive of inftrace link to the model; path is "-" for standard
- * input. *problems says what could not be read; everything else was added (the other lines of a
- * profile, a trace up to the damage). Returns 0, or -ENOMEM.
+ * Adds the contents of a profile JSONL, a Chrome trace or an archive of inftrace link to the model; path is "-" for
+ * standard input. *problems says what could not be read; everything else was added (the other lines of a profile, a
+ * trace up to the damage). Returns 0, or -ENOMEM.
  */
 int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
 
@@ -34,8 +34,8 @@ int read_file(struct model *m, const char *path, struct read_problems *problems,
 int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 int read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 
-/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
- * or -ENOMEM. */
+/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out.
+ * Returns 0 or -ENOMEM. */
 int read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 /* The index of a state's key in stage_us; -1 if it is none. hint: initially 0, then kept by the
@@ -47,7 +47,9 @@ bool read_us(const struct json_node *value, int64_t *ret_ns);
 /* A count >= 0; larger ones become UINT32_MAX. */
 bool read_u32(const struct json_node *value, uint32_t *ret);
 
-/* ---- The hosts of an archive of inftrace link: how their clocks relate, and what their recordings have of collectives. ---- */
+/*
+ * The hosts of an archive of inftrace link: how their clocks relate, and what their recordings have of collectives.
+ */
 
 #define ARCHIVE_HOSTS_MAX 256
 #define ARCHIVE_FILES_MAX 1024

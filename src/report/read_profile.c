@@ -498,7 +498,8 @@ static int request_stages_read(struct served *s, const struct json_node *stages,
 		if (state_find(value->key, &state_hint, &state)) {
 			if (!read_us(value, &state.ns))
 				*ret_bad = value->key;
-			else if (state.ns && r->n_states < TIME_PARTS * STATES && list_add(s->states, s->n_states, s->states_size, state))
+			else if (state.ns && r->n_states < TIME_PARTS * STATES &&
+				list_add(s->states, s->n_states, s->states_size, state))
 				return -ENOMEM;
 			r->n_states = (uint16_t)(s->n_states - r->first_state);
 		} else {
@@ -625,7 +626,8 @@ static int read_request(struct profile_reader *reader, struct process *p)
 	if (!bad)
 		err = request_stages_read(s, reader->stages, &r, &bad);
 	if (bad)
-		LINE_BAD(reader, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
+		LINE_BAD(reader, "%s of a request is not a number >= 0",
+			text_printable(printable, sizeof(printable), bad));
 	if (err || bad || socket)
 		s->n_states = r.first_state;
 	if (err || bad)
@@ -672,7 +674,8 @@ static int read_stack(struct profile_reader *r, struct process *p)
 
 	if (r->window_ended)
 		recording_begin(r);
-	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording, &why);
+	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording,
+		&why);
 	if (!err && why)
 		LINE_BAD(r, "%s", why);
 	return err;

@@ -137,7 +137,9 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 
 	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
 		return 0;
-	return model_process(r->m, pid, r->origin, &p) ?: read_request_slice(&p->served, event->args, ts, dur, r->recording);
+	if (model_process(r->m, pid, r->origin, &p))
+		return -ENOMEM;
+	return read_request_slice(&p->served, event->args, ts, dur, r->recording);
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)
@@ -167,7 +169,8 @@ static int read_slice(struct trace_reader *r, const struct trace_event *event)
 	return model_name(r->m, node_string(event->name), &name) ?: tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
 }
 
-/* The first reading says when the recording began: at its ts 0, which is not in this file if it is the second of several. */
+/* The first reading says when the recording began: at its ts 0, which is not in this file if it is the second of
+ * several. */
 static int read_clock(struct trace_reader *r, const struct trace_event *event)
 {
 	int64_t ts;

@@ -19,7 +19,8 @@ static int make_summaries(struct report *r)
 		struct summary *sum = &r->summaries[i];
 		struct process *p = m->processes[i];
 
-		if (typical_find(p) || summary_make(p, m, &r->phases, sum) || code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code))
+		if (typical_find(p) || summary_make(p, m, &r->phases, sum) ||
+			code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code))
 			return -ENOMEM;
 	}
 	return late_find(m, r->summaries, &r->late);
@@ -41,7 +42,8 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 		if (err || !problems.count)
 			continue;
 		snprintf(more, sizeof(more), problems.count > 1 ? " (and %llu more)" : "", LLU(problems.count - 1));
-		snprintf(text, sizeof(text), "%s: %s%s", text_printable(path, sizeof(path), files[i]), problems.first, more);
+		snprintf(text, sizeof(text), "%s: %s%s", text_printable(path, sizeof(path), files[i]), problems.first,
+			more);
 		problem(ctx, text);
 	}
 	return err ?: make_summaries(r);

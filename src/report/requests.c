@@ -38,15 +38,17 @@ bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT
 		return false;
 	text_add(&t, "left out of these times:");
 	if (rs->mixed && rs->shared_steps && !rs->by_lines)
-		text_add(&t, " at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)", LLU(least),
-			LLU(rs->shared_steps), LLU(rs->max_sequences));
+		text_add(&t,
+			" at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)",
+			LLU(least), LLU(rs->shared_steps), LLU(rs->max_sequences));
 	else if (rs->mixed)
 		text_add(&t, " %llu requests that cannot be told from others", LLU(rs->mixed));
 	if (rs->began_before)
-		text_add(&t, "%s of the first token's, %llu requests that began before the recording", rs->mixed ? ";" : "",
-			LLU(rs->began_before));
+		text_add(&t, "%s of the first token's, %llu requests that began before the recording",
+			rs->mixed ? ";" : "", LLU(rs->began_before));
 	if (rs->lost)
-		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
+		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed ||
+			rs->began_before ? ";" : "", LLU(rs->lost));
 	return true;
 }
 
@@ -73,7 +75,8 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 
 	(void)s;
 	if (gap <= PAUSE_NS && !r->mixed)
-		f->failed |= list_add(f->tokens, f->n_tokens, f->tokens_size, (struct token_time){ r->serial, (int64_t)ns });
+		f->failed |= list_add(f->tokens, f->n_tokens, f->tokens_size,
+			(struct token_time){ r->serial, (int64_t)ns });
 }
 
 /* Leaves out everything about this request. */
@@ -140,7 +143,8 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	return true;
 }
 
-static void take_steps(const struct process *p, const struct phase_names *names, bool lost, const uint32_t *order, struct step_requests *q)
+static void take_steps(const struct process *p, const struct phase_names *names, bool lost, const uint32_t *order,
+	struct step_requests *q)
 {
 	struct step_seen seen;
 	uint32_t recording = 0;
@@ -162,9 +166,11 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 	step_requests_finish(q);
 }
 
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names, struct request_summary *ret)
+int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct request_summary *ret)
 {
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out, .done = on_done };
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
+		.done = on_done };
 	struct finder f = { .rs = ret };
 	struct step_requests *q = NULL;
 	uint32_t *order = NULL;
@@ -237,14 +243,16 @@ static void sum_requests(const struct process *p, struct batch_summary *sum, int
 			sum_request(p, &r[i], sum);
 	}
 	sum->tpot = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].tpot : -1);
-	sum->total = percentiles_over(values, n, i, request_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
+	sum->total = percentiles_over(values, n, i, request_told_apart(&r[i]) &&
+		!(r[i].flags & incomplete) ? r[i].total : -1);
 	sum->queued = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].parts[TIME_QUEUED] ?: -1 : -1);
 }
 
 static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
 	const struct request_wait *wait)
 {
-	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
+	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording,
+		.sequence = wait->sequence };
 	uint32_t i = (uint32_t)sum->n_culprits;
 
 	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
@@ -362,7 +370,8 @@ static int64_t part_time(const struct request *r, enum request_late_kind kind, u
 /* Whether others are compared with its times. */
 static bool is_compared(const struct request *r)
 {
-	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED | REQUEST_LOST | REQUEST_BEGAN_BEFORE)) && (r->flags & REQUEST_PARTED) &&
+	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED | REQUEST_LOST | REQUEST_BEGAN_BEFORE)) &&
+		(r->flags & REQUEST_PARTED) &&
 	       r->ttft >= 0;
 }
 
@@ -419,7 +428,8 @@ static int compare_members(const void *a, const void *b)
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static int add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first, size_t end)
+static int add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
+	size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
 	struct request_typical row = { .class = tokens_class(members[first].tokens) };
@@ -639,9 +649,11 @@ static int find_late(const struct process *p, struct batch_summary *sum)
 
 	for (size_t i = 0; i < p->served.len; i++) {
 		for (unsigned int kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
-			if (!request_late_find(p, &sum->typicals, &p->served.requests[i], (enum request_late_kind)kind, &late))
+			if (!request_late_find(p, &sum->typicals, &p->served.requests[i],
+				(enum request_late_kind)kind, &late))
 				continue;
-			if (list_add(sum->late, sum->n_late, sum->late_size, (struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
+			if (list_add(sum->late, sum->n_late, sum->late_size,
+				(struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
 				return -ENOMEM;
 		}
 	}

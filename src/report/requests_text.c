@@ -27,7 +27,8 @@ static const char *const part_words[TIME_PARTS] = {
 /* ---- in words ---- */
 
 /* "request 21 (sequence 3, 2048 prompt tokens)"; r NULL: nothing else is known of it. */
-static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number, const struct request *r)
+static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number,
+	const struct request *r)
 {
 	if (p->recordings > 1)
 		text_add(t, "recording %u, ", recording + 1);
@@ -42,8 +43,8 @@ static void add_request(struct text *t, const struct process *p, uint32_t record
 }
 
 /* Puts the longest waits within the time of the verdict into ret, longest first. */
-static unsigned int longest_waits(const struct process *p, const struct request *r, enum request_late_kind kind, int64_t least,
-	struct request_wait ret[WAITS_SHOWN])
+static unsigned int longest_waits(const struct process *p, const struct request *r, enum request_late_kind kind,
+	int64_t least, struct request_wait ret[WAITS_SHOWN])
 {
 	unsigned int n = 0;
 
@@ -58,7 +59,8 @@ static unsigned int longest_waits(const struct process *p, const struct request 
 }
 
 /* "310 ms for request 21 (2048 prompt tokens), 120 ms for request 22 and 40.1 ms for others" */
-static void add_waits(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind, int64_t ns)
+static void add_waits(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
+	int64_t ns)
 {
 	struct request_wait waits[WAITS_SHOWN];
 	int64_t least = (int64_t)(WAIT_SHARE * (double)ns) + 1, others = ns;
@@ -88,7 +90,8 @@ static void add_part(struct text *t, const struct process *p, const struct reque
 	else if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)
 		text_add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
 	else
-		text_add(t, "its own %s took %s", part->part == TIME_OWN_PREFILL ? "prefill" : "decode steps", DURATION(part->ns));
+		text_add(t, "its own %s took %s", part->part == TIME_OWN_PREFILL ? "prefill" : "decode steps",
+			DURATION(part->ns));
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
 		text_add(t, part->part == TIME_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
@@ -97,7 +100,8 @@ static void add_part(struct text *t, const struct process *p, const struct reque
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
  * 1.40 s queued; 310 ms for request 21 (2048 prompt tokens)". Returns buf. */
-static const char *late_sentence(const struct process *p, const struct request *r, const struct request_late *late, char buf[SENTENCE_MAX])
+static const char *late_sentence(const struct process *p, const struct request *r, const struct request_late *late,
+	char buf[SENTENCE_MAX])
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
 		[REQUEST_LATE_FIRST] = ", first token after %s",
@@ -106,15 +110,18 @@ static const char *late_sentence(const struct process *p, const struct request *
 		[REQUEST_LATE_ANSWER] = ", answer written %s after its last step",
 	};
 	struct text t = text_in(buf, SENTENCE_MAX);
+	const char *what = kinds[late->kind];
 
 	add_request(&t, p, r->recording, r->number, r);
-	text_add(&t, late->kind == REQUEST_LATE_NONE && r->flags & REQUEST_CANCELLED ? ", cancelled without a token after %s" : kinds[late->kind],
-		DURATION(late->value));
+	if (late->kind == REQUEST_LATE_NONE && r->flags & REQUEST_CANCELLED)
+		what = ", cancelled without a token after %s";
+	text_add(&t, what, DURATION(late->value));
 	if (late->compared)
 		text_add(&t, " instead of %s", DURATION(late->typical));
 	/* half of it at least, as for states */
 	if (late->kind == REQUEST_LATE_ANSWER && 2 * late->held >= late->excess)
-		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", DURATION(late->held));
+		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly",
+			DURATION(late->held));
 	if (late->kind == REQUEST_LATE_TOKENS)
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
@@ -147,7 +154,8 @@ static const char *slo_sentence(const struct slo_result *r, char buf[SENTENCE_MA
 
 	text_add(&t, "goodput");
 	if (r->judged)
-		text_add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged, LLU(r->kept), LLU(r->judged));
+		text_add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged,
+			LLU(r->kept), LLU(r->judged));
 	if (r->judged && r->time)
 		text_add(&t, ", %s per s", words_rate(d, (double)r->kept * 1e9 / (double)r->time));
 	text_add(&t, r->judged ? ") with" : " not known, with");
@@ -222,7 +230,8 @@ static void put_partition(const struct page *page, const struct batch_summary *s
 		order[k] = i;
 	}
 	if (sum->unjoined) /* their queue is not known */
-		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", LLU(whole), LLU(sum->count));
+		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", LLU(whole),
+			LLU(sum->count));
 	if (n)
 		page_put(page, "\n%-54s%s\n", title, "of which");
 	for (unsigned int i = 0; i < n; i++) {
@@ -252,8 +261,9 @@ static void put_occupancy(const struct page *page, const struct batch_summary *s
 		snprintf(name, sizeof(name), row->from == row->to ? "%u" : "%u to %u", row->from, row->to);
 		if (row->to == UINT32_MAX)
 			snprintf(name, sizeof(name), "%u or more", row->from);
-		page_put(page, "  %-24s%9llu %10.1f %10s  %6.2f %% ", name, LLU(row->steps), (double)row->rows / (double)row->steps,
-			DURATION(row->time / (int64_t)row->steps), 100 * page_share(row->time, total));
+		page_put(page, "  %-24s%9llu %10.1f %10s  %6.2f %% ", name, LLU(row->steps),
+			(double)row->rows / (double)row->steps, DURATION(row->time / (int64_t)row->steps),
+			100 * page_share(row->time, total));
 		page_bar(page, page_share(row->time, total), PAGE_BAR - 8);
 		page_put(page, "\n");
 	}
@@ -279,7 +289,8 @@ void page_requests(const struct page *page, const struct process *p, const struc
 			page_put(page, "  %s\n", late_sentence(p, r, &late, sentence));
 	}
 	if (sum->n_culprits)
-		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n", DURATION(sum->parts[TIME_OTHERS]));
+		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
+			DURATION(sum->parts[TIME_OTHERS]));
 	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
 		page_put(page, "  %s\n", culprit_sentence(p, &sum->culprits[i], sentence));
 	if (sum->n_culprits > CULPRITS_SHOWN)
@@ -335,7 +346,8 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 }
 
 /* For whom others waited. */
-static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
+static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
@@ -362,7 +374,8 @@ static void put_culprits(struct json_build *b, struct json_object *o, const stru
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
+static void put_lists(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum)
 {
 	struct json_object *array = json_put_array(b, o, "slowest"), *one;
 	struct request_late late;
@@ -409,7 +422,8 @@ static void put_slo(struct json_build *b, struct json_object *o, const struct sl
 	json_put_text(b, o, "text", slo_sentence(r, sentence));
 }
 
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
+void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum)
 {
 	struct json_object *parts;
 
@@ -491,8 +505,8 @@ static void choose(const struct process *p, const struct batch_summary *sum, boo
 }
 
 /* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum,
-	const uint32_t *rows)
+static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum, const uint32_t *rows)
 {
 	char sentence[SENTENCE_MAX], key[16];
 	struct request_late late;
@@ -501,13 +515,15 @@ static void put_sentences(struct json_build *b, struct json_object *o, const str
 		const struct request *r = &p->served.requests[sum->late[i].request];
 
 		snprintf(key, sizeof(key), "%u", rows[sum->late[i].request]);
-		if (json_object_object_get_ex(o, key, NULL) || !request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
+		if (json_object_object_get_ex(o, key, NULL) ||
+			!request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			continue;
 		json_put_text(b, o, key, late_sentence(p, r, &late, sentence));
 	}
 }
 
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p, const struct batch_summary *sum)
+void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct batch_summary *sum)
 {
 	uint32_t *places = calloc(p->served.len + 1, sizeof(*places)), n = 0;
 	bool *chosen = calloc(p->served.len + 1, sizeof(*chosen));

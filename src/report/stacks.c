@@ -58,7 +58,8 @@ static size_t take_line(const char *place, size_t len, uint32_t *ret_line)
 }
 
 /* Joins the name and the place where it is, each cut if it is too long, between characters of UTF-8. */
-static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len, const char *end)
+static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
+	const char *end)
 {
 	const char *ellipsis = "";
 	size_t room;
@@ -104,8 +105,8 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 
 /* ---- the hottest function of each operator ---- */
 
-/* A sample, or several, in an operator. Those of a thread that waits for the others at a barrier within it say nothing of its
- * code, and are left out by the caller. Returns 0 or -ENOMEM. */
+/* A sample, or several, in an operator. Those of a thread that waits for the others at a barrier within it say
+ * nothing of its code, and are left out by the caller. Returns 0 or -ENOMEM. */
 static int op_code_add(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t op)
 {
 	/* the function itself: the innermost one */
@@ -159,17 +160,19 @@ bool op_code_is_clear(const struct op_hot *hot)
 
 static bool same(const struct waker_sum *a, const struct waker_sum *b)
 {
-	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by && a->thread == b->thread;
+	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by &&
+		a->thread == b->thread;
 }
 
 /* A wait, if its line says who ended it. by: a function; 0: not known. Returns 0 or -ENOMEM. */
 static int waker_code_add(struct model *m, struct stack_times *s, const struct stack_row *row, uint32_t phase, uint32_t by,
 	const char *thread)
 {
-	struct waker_sum w = { .phase = phase, .state = row->state, .by = by, .function = m->code.nodes[row->node].held_by };
+	struct waker_sum w = { .phase = phase, .state = row->state, .by = by };
 	uint64_t key = 0;
 	uint32_t i;
 
+	w.function = m->code.nodes[row->node].held_by;
 	if (model_name(m, thread, &w.thread))
 		return -ENOMEM;
 	if (!w.thread && !by)
@@ -298,7 +301,8 @@ static int tree_begin(struct model *m)
 		err = add_function(m, texts[i], CODE_UNKNOWN, &function);
 		root.function = root.held_by = function;
 		if (!err)
-			err = i ? add_node(t, CODE_ROOT, function, 0, &node) : list_add(t->nodes, t->n_nodes, t->nodes_size, root);
+			err = i ? add_node(t, CODE_ROOT, function, 0, &node)
+				: list_add(t->nodes, t->n_nodes, t->nodes_size, root);
 	}
 	return err;
 }
@@ -358,8 +362,8 @@ static int add_stack(struct model *m, const struct json_node *frames, uint32_t *
 }
 
 /* The stack of a line: its frames are in the first line that has its number. */
-static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id, uint32_t *ret_node,
-	const char **ret_why)
+static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
+	uint32_t *ret_node, const char **ret_why)
 {
 	int err = frames ? add_stack(m, frames, ret_node) : 0;
 

@@ -35,7 +35,8 @@ int array_reserve(void *array, size_t need, size_t *size, size_t element);
 			qsort(list, n, sizeof(*(list)), compare);        \
 	} while (0)
 
-/* Puts a value into a list that is sorted by a member, the largest first; at most `max` stay, and of equal ones the first are first. */
+/* Puts a value into a list that is sorted by a member, the largest first; at most `max` stay, and of equal ones the
+ * first are first. */
 #define list_insert(list, n, max, member, value)                                         \
 	do {                                                                             \
 		size_t insert_at = (n);                                                  \

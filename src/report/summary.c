@@ -45,7 +45,8 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 			continue;
 		while (at < sum->n_phases && sum->phases[at].phase != s.phase && at + 1 < PHASES_MAX)
 			at++;
-		if (at == sum->n_phases && list_add(sum->phases, sum->n_phases, sum->phases_size, (struct phase_summary){ .phase = s.phase }))
+		if (at == sum->n_phases && list_add(sum->phases, sum->n_phases, sum->phases_size,
+			(struct phase_summary){ .phase = s.phase }))
 			return -ENOMEM;
 		of = &sum->phases[at];
 		of->tokens += s.n_tokens;
@@ -79,11 +80,13 @@ static int sum_calls(const struct process *p, struct summary *sum, int64_t *valu
 
 		while (at < sum->n_calls && sum->calls[at].name != call->name && at + 1 < CALLS_MAX)
 			at++;
-		if (at == sum->n_calls && list_add(sum->calls, sum->n_calls, sum->calls_size, (struct call_summary){ .name = call->name }))
+		if (at == sum->n_calls && list_add(sum->calls, sum->n_calls, sum->calls_size,
+			(struct call_summary){ .name = call->name }))
 			return -ENOMEM;
 	}
 	list_for_each (call, sum->calls, sum->n_calls)
-		call->times = percentiles_over(values, p->n_calls, i, p->calls[i].name == call->name ? p->calls[i].ns : -1);
+		call->times = percentiles_over(values, p->n_calls, i,
+			p->calls[i].name == call->name ? p->calls[i].ns : -1);
 	list_sort(sum->calls, sum->n_calls, compare_call_sums);
 	return 0;
 }
@@ -96,7 +99,9 @@ static void explain_gap(const struct process *p, const struct step *s, struct sl
 	size_t first = bisect(p->n_calls, k,
 		c[k].recording < s->recording || (c[k].recording == s->recording && c[k].ts < s->ts - s->gap));
 
-	for (size_t i = first; i < p->n_calls && c[i].recording == s->recording && c[i].ts <= s->ts && i - first < GAP_CALLS_MAX; i++) {
+	for (size_t i = first; i < p->n_calls && i - first < GAP_CALLS_MAX; i++) {
+		if (c[i].recording != s->recording || c[i].ts > s->ts)
+			break;
 		if (!longest || c[i].ns > longest->ns)
 			longest = &c[i];
 	}
@@ -174,14 +179,16 @@ static int take_lines(const struct process *p, struct summary *sum)
 		rs->output_tokens += r->output_tokens;
 		rs->began_before += (r->flags & REQUEST_BEGAN_BEFORE) != 0;
 		rs->lost += (r->flags & REQUEST_LOST) != 0;
-		if ((r->ttft >= 0 && times_add(&rs->ttft, r->ttft)) || (tpot && r->tpot >= 0 && times_add(&rs->tpot, r->tpot)))
+		if ((r->ttft >= 0 && times_add(&rs->ttft, r->ttft)) ||
+			(tpot && r->tpot >= 0 && times_add(&rs->tpot, r->tpot)))
 			return -ENOMEM;
 	}
 	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
 	return 0;
 }
 
-static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *sum)
+static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
 	int64_t time;
@@ -268,8 +275,8 @@ static int cause_add(struct summary *sum, const struct cause *c)
 	return cause_sums_add(&sum->causes, &part, left, false);
 }
 
-/* Steps whose threads waited for a CPU: behind one another, because there are more of them than CPUs, or (limited) held back by a
- * CPU limit. */
+/* Steps whose threads waited for a CPU: behind one another, because there are more of them than CPUs, or (limited)
+ * held back by a CPU limit. */
 static void find_crowd(const struct process *p, bool limited, struct summary *sum)
 {
 	struct crowd found = { 0 };
@@ -364,9 +371,11 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
-	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) && !batch_summary_make(p, &ret->batches)) {
+	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) &&
+		!batch_summary_make(p, &ret->batches)) {
 		ret->ttft = percentiles_over(values, p->served.n_exchanges, i, p->served.exchanges[i].first);
-		ret->whole = percentiles_over(values, p->served.n_exchanges, i, p->served.exchanges[i].cut ? -1 : p->served.exchanges[i].total);
+		ret->whole = percentiles_over(values, p->served.n_exchanges, i,
+			p->served.exchanges[i].cut ? -1 : p->served.exchanges[i].total);
 		find_crowd(p, false, ret);
 		if (p->n_behind)
 			find_crowd(p, true, ret);

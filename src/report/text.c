@@ -48,8 +48,8 @@ void page_bar(const struct page *page, double part, int width)
 static void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
 {
 	if (p->n)
-		page_put(page, "  %-25s%8zu %10s %10s %10s %10s\n", name, p->n, DURATION(p->p50), DURATION(p->p90), DURATION(p->p99),
-			DURATION(p->max));
+		page_put(page, "  %-25s%8zu %10s %10s %10s %10s\n", name, p->n, DURATION(p->p50), DURATION(p->p90),
+			DURATION(p->p99), DURATION(p->max));
 }
 
 static void put_head(const struct page *page, const struct process *p, const struct summary *sum)
@@ -78,15 +78,17 @@ static void put_head(const struct page *page, const struct process *p, const str
 	if (p->finding)
 		page_put(page, "  %s\n", text_printable((char[512]){ 0 }, 512, model_text(m, p->finding)));
 	if (p->stand_ins)
-		page_put(page, "  %llu of %zu steps stand in for those of the engine: of their tokens and requests nothing is known\n",
-			LLU(p->stand_ins), p->steps.len);
+		page_put(page,
+			"  %llu of %zu steps stand in for those of the engine: of their tokens and requests nothing is known\n", LLU(p->stand_ins), p->steps.len);
 	if (p->steps.len && p->tracer_of)
-		page_put(page, "  inftrace itself: %.1f %% of the time of a token\n", 100 * page_share(p->tracer, p->tracer_of));
+		page_put(page, "  inftrace itself: %.1f %% of the time of a token\n",
+			100 * page_share(p->tracer, p->tracer_of));
 	for (int i = 0; i < SHED_PARTS && p->steps.len; i++) {
 		if (!p->left_out[i])
 			continue;
-		page_put(page, "%s%s in %llu of %zu steps%s", any ? ", " : "  left out to keep within --budget: ", shed_part_name(i),
-			LLU(p->left_out[i]), p->steps.len, i == SHED_BARRIERS ? " (their time is in cpu)" : "");
+		page_put(page, "%s%s in %llu of %zu steps%s", any ? ", " : "  left out to keep within --budget: ",
+			shed_part_name(i), LLU(p->left_out[i]), p->steps.len,
+			i == SHED_BARRIERS ? " (their time is in cpu)" : "");
 		any = true;
 	}
 	if (any)
@@ -117,8 +119,8 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 	if (sum->prefill_rate || sum->output_rate)
 		page_put(page, "\n");
 	if (rs->count)
-		page_put(page, "  requests: %llu, of %llu prompt and %llu output tokens\n", LLU(rs->count), LLU(rs->prompt_tokens),
-			LLU(rs->output_tokens));
+		page_put(page, "  requests: %llu, of %llu prompt and %llu output tokens\n", LLU(rs->count),
+			LLU(rs->prompt_tokens), LLU(rs->output_tokens));
 	if (requests_left_out(rs, text))
 		page_put(page, "  %s\n", text);
 	/* whose the time to first token and of whole requests is */
@@ -131,8 +133,8 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 		page_put(page, "\n");
 	}
 	if (sum->pauses)
-		page_put(page, "  %llu pauses of more than 1 s between steps (up to %s) count for no token\n", LLU(sum->pauses),
-			DURATION(sum->pause_max));
+		page_put(page, "  %llu pauses of more than 1 s between steps (up to %s) count for no token\n",
+			LLU(sum->pauses), DURATION(sum->pause_max));
 }
 
 /* Sorts the states by time. */
@@ -160,7 +162,8 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	page_put(page, "\n%-54s%s\n", title, phase->workers_total ? "workers" : "");
 	for (size_t i = 0; i < n; i++) {
 		unsigned int s = order[i];
-		double own = page_share(phase->own[s], phase->total), workers = page_share(phase->workers[s], phase->workers_total);
+		double own = page_share(phase->own[s], phase->total),
+			workers = page_share(phase->workers[s], phase->workers_total);
 
 		page_put(page, "  %-15s%6.2f %% ", words_state(s), own * 100);
 		page_bar(page, own, PAGE_BAR);
@@ -192,14 +195,16 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 {
 	char sentence[SENTENCE_MAX];
 
-	page_put(page, "\nSlow steps: %llu of %zu took longer than those around them", LLU(sum->slow_steps - sum->slow_alone), p->steps.len);
+	page_put(page, "\nSlow steps: %llu of %zu took longer than those around them",
+		LLU(sum->slow_steps - sum->slow_alone), p->steps.len);
 	if (sum->slow_alone)
 		page_put(page, "; %llu waited, with nothing to compare with", LLU(sum->slow_alone));
 	if (sum->slow_gaps)
 		page_put(page, "; %llu pauses between them did", LLU(sum->slow_gaps));
 	page_put(page, "\n");
 	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN)) {
-		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps), words_cause(page->m, c, sentence));
+		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps),
+			words_cause(page->m, c, sentence));
 	}
 	if (sum->n_slow && page->slowest)
 		page_put(page, "The slowest:\n");
@@ -225,15 +230,17 @@ static void put_tally(const struct page *page, const char *title, const struct t
 		const char *bound = counts_bound(&row->counts);
 
 		/* what is only counted has no time */
-		page_put(page, "  %-24s%12llu %10s %10s  ", NAME(page->m, row->name), LLU(row->count), row->ns ? DURATION(row->ns) : "-",
+		page_put(page, "  %-24s%12llu %10s %10s  ", NAME(page->m, row->name), LLU(row->count),
+			row->ns ? DURATION(row->ns) : "-",
 			row->ns && row->count ? DURATION((int64_t)((uint64_t)row->ns / row->count)) : "-");
 		page_bar(page, page_share(row->ns, total), PAGE_BAR - 2);
 		page_put(page, "\n");
 		if (*counts_text(&row->counts, counts))
 			page_put(page, "    %s%s%s\n", counts, bound ? ": " : "", bound ?: "");
 		if (op_code_is_clear(&row->hot))
-			page_put(page, "    %.0f %% of %llu samples in %s\n", 100 * (double)row->hot.samples / (double)row->hot.of,
-				LLU(row->hot.of), FUNCTION(page->m, row->hot.function, 0));
+			page_put(page, "    %.0f %% of %llu samples in %s\n",
+				100 * (double)row->hot.samples / (double)row->hot.of, LLU(row->hot.of),
+				FUNCTION(page->m, row->hot.function, 0));
 	}
 	if (t->len > ROWS_MAX)
 		page_put(page, "  and %zu more\n", t->len - ROWS_MAX);
@@ -250,12 +257,14 @@ static void put_process_totals(const struct page *page, const struct process *p)
 		n = order_states(p->sched, none, order);
 		page_put(page, "\nAll threads:");
 		for (size_t i = 0; i < n && i < 6; i++)
-			page_put(page, "%s %s %.1f %%", i ? "," : "", words_state(order[i]), 100 * page_share(p->sched[order[i]], p->sched_total));
-		page_put(page, "\n  switches: %llu voluntary, %llu involuntary\n", LLU(p->switches_voluntary), LLU(p->switches_involuntary));
+			page_put(page, "%s %s %.1f %%", i ? "," : "", words_state(order[i]),
+				100 * page_share(p->sched[order[i]], p->sched_total));
+		page_put(page, "\n  switches: %llu voluntary, %llu involuntary\n", LLU(p->switches_voluntary),
+			LLU(p->switches_involuntary));
 	}
 	if (p->has_faults)
-		page_put(page, "Page faults: %llu minor (%s), %llu major (%s)\n", LLU(p->faults_minor), DURATION(p->fault_minor_ns),
-			LLU(p->faults_major), DURATION(p->fault_major_ns));
+		page_put(page, "Page faults: %llu minor (%s), %llu major (%s)\n", LLU(p->faults_minor),
+			DURATION(p->fault_minor_ns), LLU(p->faults_major), DURATION(p->fault_major_ns));
 	if (p->has_memory)
 		page_put(page, "Memory: at most %.1f MB resident", (double)p->rss_peak / (1 << 20));
 	if (p->has_pages)
@@ -298,11 +307,11 @@ static int put_process(const struct page *page, const struct process *p, const s
 static void put_families(const struct page *page, const struct model *m)
 {
 	list_for_each (f, m->families, m->n_families) {
-		page_put(page, "\n%s%s%s: %llu line%s", NAME(m, f->event), f->source ? ", " : "", NAME(m, f->source), LLU(f->lines),
-			f->lines == 1 ? "" : "s");
+		page_put(page, "\n%s%s%s: %llu line%s", NAME(m, f->event), f->source ? ", " : "", NAME(m, f->source),
+			LLU(f->lines), f->lines == 1 ? "" : "s");
 		if (f->total.n)
-			page_put(page, ", p50 %s, p90 %s, p99 %s, %s in all", DURATION(f->total.p50), DURATION(f->total.p90),
-				DURATION(f->total.p99), DURATION(f->total.sum));
+			page_put(page, ", p50 %s, p90 %s, p99 %s, %s in all", DURATION(f->total.p50),
+				DURATION(f->total.p90), DURATION(f->total.p99), DURATION(f->total.sum));
 		put_tally(page, "Stages", &f->stages);
 	}
 }
@@ -329,8 +338,8 @@ static void put_loss(const struct page *page, const struct report *r)
 	} else {
 		page_put(page, "%llu records", LLU(m->lost_records));
 		for (size_t i = 0; i < m->lost.len; i++)
-			page_put(page, "%s%llu %s%s", i ? ", " : " (", LLU(m->lost.rows[i].count), NAME(m, m->lost.rows[i].name),
-				i + 1 == m->lost.len ? ")" : "");
+			page_put(page, "%s%llu %s%s", i ? ", " : " (", LLU(m->lost.rows[i].count),
+				NAME(m, m->lost.rows[i].name), i + 1 == m->lost.len ? ")" : "");
 		if (lossy)
 			page_put(page, "; %llu steps have gaps in the timeline, none in their times", LLU(lossy));
 		else
@@ -342,7 +351,8 @@ static void put_loss(const struct page *page, const struct report *r)
 		page_put(page, "; %llu steps had not ended", LLU(unfinished));
 	page_put(page, "\n");
 	if (lacks_faults)
-		page_put(page, "Not recorded: page faults, which the kernel did not show; their time is in that of other states\n");
+		page_put(page,
+			"Not recorded: page faults, which the kernel did not show; their time is in that of other states\n");
 }
 
 static bool terminal_is_utf8(void)
