@@ -163,9 +163,11 @@ int process_add_step(struct process *p, const struct step *step)
 int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers)
 {
+	if (!n_own && !n_workers)
+		return 0;
 	if (array_reserve(&p->behind, p->n_behind + n_own + n_workers, &p->behind_size, sizeof(*p->behind)))
 		return -ENOMEM;
-	step->behind = n_own + n_workers ? (uint32_t)p->n_behind : 0;
+	step->behind = (uint32_t)p->n_behind;
 	step->n_behind = (uint8_t)n_own;
 	step->n_workers_behind = (uint8_t)n_workers;
 	memcpy(p->behind + p->n_behind, own, n_own * sizeof(*own));

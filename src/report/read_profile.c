@@ -22,6 +22,7 @@ struct profile_reader {
 	struct process *recent; /* of the previous line */
 	struct stack_ids stacks;
 	const struct json_node *object, *shape, *stages; /* the current line */
+	const char *event;
 	struct op_time *ops;            /* of one line */
 	size_t ops_size;
 	/* where to look for the next key: see read_state */
@@ -302,6 +303,14 @@ static bool stage(const struct json_node *stages, const char *key, int64_t *ret_
 	return read_us(node_get(stages, key), ret_ns);
 }
 
+static void stage_sum(const struct profile_reader *r, const char *key, int64_t *sum)
+{
+	int64_t ns;
+
+	if (stage(r->stages, key, &ns))
+		*sum = ns_add(*sum, ns);
+}
+
 /* "n_<name>" in the shape: the number of calls. They come in the order of the stages. */
 static uint64_t count_of(const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
@@ -312,55 +321,32 @@ static uint64_t count_of(const struct json_node *shape, const char *name, const 
 	return count_value(node_get_next(shape, key, cursor));
 }
 
-/* op_prof and syscall_prof: a stage for each name. *ret_n of them are put into r->ops. */
-static int read_tally(struct profile_reader *r, struct tally *tally, size_t *ret_n)
+/* op_prof and syscall_prof: a stage for each name; operators may be those of a step. */
+static int read_tally(struct profile_reader *r, struct process *p)
 {
 	const struct json_node *cursor = NULL, *counts_cursor = NULL;
-	bool counts = counts_there(r->shape);
-	uint64_t calls;
+	bool ops = !strcmp(r->event, "op_prof"), counts = counts_there(r->shape);
+	struct tally *tally = ops ? &p->ops : &p->syscalls;
+	struct op_time op;
+	uint32_t number;
 	size_t n = 0;
-	uint32_t name;
-	int64_t ns;
-	int err;
 
 	json_for_each (value, r->stages) {
 		const char *key = value->key;
+		uint64_t calls;
 
-		if (!strcmp(key, "total") || !read_us(value, &ns))
+		if (!strcmp(key, "total") || !read_us(value, &op.ns))
 			continue;
-		err = model_name(r->m, key, &name);
 		calls = count_of(r->shape, key, &cursor);
-		if (!err)
-			err = tally_add(tally, name, ns, calls);
-		if (!err && counts)
-			counts_add_op(&tally_get(tally, name)->counts, r->shape, key, calls, &counts_cursor);
-		if (!err)
-			err = array_reserve(&r->ops, n + 1, &r->ops_size, sizeof(*r->ops));
-		if (err)
-			return err;
-		r->ops[n++] = (struct op_time){ .name = name, .ns = ns };
+		if (model_name(r->m, key, &op.name) || tally_add(tally, op.name, op.ns, calls) ||
+			list_add(r->ops, n, r->ops_size, op))
+			return -ENOMEM;
+		if (counts)
+			counts_add_op(&tally_get(tally, op.name)->counts, r->shape, key, calls, &counts_cursor);
 	}
-	*ret_n = n;
-	return 0;
-}
-
-static int read_ops(struct profile_reader *r, struct process *p)
-{
-	uint32_t number;
-	size_t n;
-	int err;
-
-	err = read_tally(r, &p->ops, &n);
-	if (err || !read_u32(node_get(r->shape, "step"), &number))
-		return err;
+	if (!ops || !read_u32(node_get(r->shape, "step"), &number))
+		return 0;
 	return process_add_ops(p, r->recording, number, r->ops, n);
-}
-
-static int read_syscalls(struct profile_reader *r, struct process *p)
-{
-	size_t n;
-
-	return read_tally(r, &p->syscalls, &n);
 }
 
 /* sample_prof and graph_prof: one call. */
@@ -375,8 +361,8 @@ static int read_call(struct profile_reader *r, struct process *p)
 
 /* ---- requests ---- */
 
-#define REQUEST_KEY(key, type, member)                                \
-	{                                                             \
+#define REQUEST_KEY(key, type, member)                            \
+	{                                                         \
 		key, KEY_##type, offsetof(struct request, member) \
 	}
 
@@ -690,16 +676,11 @@ static int read_sched(struct profile_reader *r, struct process *p)
 	p->has_sched = true;
 	p->switches_voluntary += shape_count(r->shape, "switches_voluntary");
 	p->switches_involuntary += shape_count(r->shape, "switches_involuntary");
+	stage_sum(r, "total", &p->sched_total);
 	json_for_each (value, r->stages) {
-		const char *key = value->key;
-
-		if (!read_us(value, &ns))
+		if (!strcmp(value->key, "total") || !read_us(value, &ns))
 			continue;
-		if (!strcmp(key, "total")) {
-			p->sched_total = ns_add(p->sched_total, ns);
-			continue;
-		}
-		state = read_state(key, &hint);
+		state = read_state(value->key, &hint);
 		if (state < 0)
 			state = STATE_OTHER;
 		p->sched[state] = ns_add(p->sched[state], ns);
@@ -709,15 +690,11 @@ static int read_sched(struct profile_reader *r, struct process *p)
 
 static int read_faults(struct profile_reader *r, struct process *p)
 {
-	int64_t ns;
-
 	p->has_faults = true;
 	p->faults_minor += shape_count(r->shape, "n_minor");
 	p->faults_major += shape_count(r->shape, "n_major");
-	if (stage(r->stages, "minor", &ns))
-		p->fault_minor_ns = ns_add(p->fault_minor_ns, ns);
-	if (stage(r->stages, "major", &ns))
-		p->fault_major_ns = ns_add(p->fault_major_ns, ns);
+	stage_sum(r, "minor", &p->fault_minor_ns);
+	stage_sum(r, "major", &p->fault_major_ns);
 	return 0;
 }
 
@@ -744,11 +721,11 @@ static const struct family {
 	int (*read)(struct profile_reader *r, struct process *p);
 } families[] = {
 	{ "token_prof", read_step },
-	{ "op_prof", read_ops },
+	{ "op_prof", read_tally },
 	{ "sample_prof", read_call },
 	{ "graph_prof", read_call },
 	{ "request_prof", read_request },
-	{ "syscall_prof", read_syscalls },
+	{ "syscall_prof", read_tally },
 	{ "sched_prof", read_sched },
 	{ "fault_prof", read_faults },
 	{ "memory_prof", read_memory },
@@ -830,14 +807,14 @@ static int line_process(struct profile_reader *r, const struct profile_line *lin
 }
 
 /* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
-static int read_foreign(struct profile_reader *r, const struct profile_line *line, const char *event)
+static int read_foreign(struct profile_reader *r, const struct profile_line *line)
 {
 	struct foreign_family *f;
 	uint32_t name;
 	int64_t ns;
 	int err;
 
-	err = model_family(r->m, event, node_string(line->values[PROFILE_KEY_source]), &f);
+	err = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]), &f);
 	if (err)
 		return err;
 	if (!f) {
@@ -860,28 +837,28 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 
 static int read_line(void *ctx, const struct profile_line *line)
 {
-	const char *event = node_string(line->values[PROFILE_KEY_event]);
 	struct profile_reader *r = ctx;
 	struct process *p;
 	int err;
 
 	r->line = line->number;
+	r->event = node_string(line->values[PROFILE_KEY_event]);
 	r->object = line->object;
 	r->shape = line->values[PROFILE_KEY_shape];
 	r->stages = line->values[PROFILE_KEY_stage_us];
-	if (!event || !node_is(r->shape, JSON_OBJECT) || !node_is(r->stages, JSON_OBJECT)) {
-		LINE_BAD(r, "%s", event ? "shape and stage_us must be objects" : "event must be a non-empty string");
+	if (!r->event || !node_is(r->shape, JSON_OBJECT) || !node_is(r->stages, JSON_OBJECT)) {
+		LINE_BAD(r, "%s", r->event ? "shape and stage_us must be objects" : "event must be a non-empty string");
 		return 0;
 	}
-	if (!strcmp(event, "window_prof"))
+	if (!strcmp(r->event, "window_prof"))
 		return read_window(r);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
-		if (strcmp(event, families[i].event))
+		if (strcmp(r->event, families[i].event))
 			continue;
 		err = line_process(r, line, &p);
 		return err ?: families[i].read(r, p);
 	}
-	return read_foreign(r, line, event);
+	return read_foreign(r, line);
 }
 
 static void bad_line(void *ctx, uint64_t number, const char *why)

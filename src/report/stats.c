@@ -91,7 +91,7 @@ double mad_of(double *values, size_t n, double center)
 	return 1.4826 * median_of(values, n);
 }
 
-/* ---- idmap.c ---- */
+/* ---- maps ---- */
 
 struct idmap_slot {
 	uint64_t key;

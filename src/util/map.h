@@ -5,7 +5,7 @@
  *
  * Two kinds of data have tables of their own instead: what is looked up for every record (sink/workers.c,
  * target/tasks.c), since a look-up by number among a thousand threads took 1 ns there and 12 to 19 ns here; and
- * small entries by the hundred thousand (report/idmap.c), since each entry here needs 56 bytes of overhead.
+ * small entries by the hundred thousand (report/stats.c), since each entry here needs 56 bytes of overhead.
  */
 #ifndef INFTRACE_UTIL_MAP_H
 #define INFTRACE_UTIL_MAP_H
