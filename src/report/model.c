@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "link/host_clock.h"
-#include "report/hosts.h"
-#include "report/op_code.h"
 #include "report/read.h"
 #include "report/stacks.h"
 

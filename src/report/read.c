@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "link/file.h"
+#include "link/hosts.h"
 #include "read/detect.h"
-#include "read/json_reader.h"
+#include "read/json_source.h"
 #include "read/zip.h"
 #include "report/model.h"
 #include "util/names.h"

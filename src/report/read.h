@@ -3,7 +3,7 @@
 #ifndef INFTRACE_REPORT_READ_H
 #define INFTRACE_REPORT_READ_H
 
-#include "link/boot.h"
+#include "link/host_clock.h"
 #include "link/ranks.h"
 #include "read/json_source.h"
 #include "report/model.h"
