@@ -207,13 +207,11 @@ static int open_signals(struct exporter *e)
 }
 
 /* The milliseconds until something is to be done. */
-static int wait_ms(const struct exporter *e, int64_t now)
+static int64_t wait_ms(const struct exporter *e, int64_t now)
 {
 	int64_t next = e->sender && e->send_ms < e->look_ms ? e->send_ms : e->look_ms;
-	int timeout = e->server ? http_server_timeout(e->server, now) : -1;
 
-	next = next > now ? next - now : 0;
-	return timeout >= 0 && timeout < next ? timeout : (int)next;
+	return next > now ? next - now : 0;
 }
 
 static bool all_ready(struct exporter *e)
@@ -223,19 +221,15 @@ static bool all_ready(struct exporter *e)
 
 static int serve(struct exporter *e)
 {
-	struct pollfd fds[2] = { { .fd = e->signals, .events = POLLIN },
-		{ .fd = e->server ? http_server_fd(e->server) : -1, .events = POLLIN } };
+	struct pollfd signal = { .fd = e->signals, .events = POLLIN };
 	int err = 0;
 
 	e->following = true;
 	while (!err) {
-		if (poll(fds, 2, wait_ms(e, clock_ms())) < 0 && errno != EINTR)
-			err = -errno;
-		if (!err && fds[0].revents)
+		err = http_server_poll(e->server, &signal, 1, wait_ms(e, clock_ms()));
+		if (!err && signal.revents)
 			break;
 		e->now_ms = clock_ms();
-		if (e->server)
-			http_server_work(e->server, e->now_ms);
 		if (!err && e->now_ms >= e->look_ms)
 			err = look(e);
 		if (!err && e->sender && e->now_ms >= e->send_ms)

@@ -438,33 +438,23 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 	return true;
 }
 
-/* Milliseconds to poll for, -1: no limit. */
-static int wait_ms(const struct served *sv, int server_ms, int64_t now)
-{
-	int64_t ms = sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now : -1;
-
-	return ms < 0 || (server_ms >= 0 && server_ms < ms) ? server_ms : (int)ms;
-}
-
 static int serve(const struct serve_args *args, struct served *sv)
 {
-	struct pollfd fds[3];
+	struct pollfd fds[2];
 	int64_t now = clock_ms();
-	int timeout;
+	int err;
 
 	while (!is_done(args, sv, now)) {
-		timeout = wait_ms(sv, http_server_timeout(sv->server, now), now);
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
-		fds[2] = (struct pollfd){ .fd = http_server_fd(sv->server), .events = POLLIN };
-		if (poll(fds, 3, timeout) < 0 && errno != EINTR) {
-			log_error("cannot wait for requests: %s", strerror(errno));
+		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now : -1);
+		if (err) {
+			log_error("cannot wait for requests: %s", strerror(-err));
 			return EXIT_RUN;
 		}
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_ms();
-		http_server_work(sv->server, now);
 		if (sv->growing && recording_ended(sv))
 			begin_grace(sv, now);
 	}

@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One file, or one text that is made for each request, over HTTP for readers that may be slow, broken or hostile. It
- * never waits: the caller polls.
+ * One file, or one text that is made for each request, over HTTP for readers that may be slow, broken or hostile.
+ * libmicrohttpd does all of it; what is answered to whom is in http.h.
  *
- * libmicrohttpd speaks HTTP; who gets a place, and for how long, is decided here, since the library can
- * neither limit the time of a whole request nor tell a slow reader from a silent one.
- *
- * The file may grow meanwhile. Each answer has the size of the file at the time of the request; if
- * the file gets smaller before all of it is sent, the connection is closed early.
+ * The file may grow meanwhile. Each answer has the size of the file at the time of the request; if the file is found
+ * smaller than that, the connection is closed early.
  */
 #ifndef INFTRACE_HTTP_SERVER_H
 #define INFTRACE_HTTP_SERVER_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define HTTP_CONNS_MAX 16
-
-#define HTTP_HEAD_MS 10000  /* for a request, since the connection or the last answer */
-#define HTTP_STALL_MS 60000 /* for a reader that takes nothing */
-#define HTTP_DRAIN_MS 2000  /* for a client that does not close */
-
-/* When all places are taken, a new client gets the place of one that asks for nothing, or else of
- * the slowest reader, if that takes less than HTTP_SLOW_RATE bytes a second. Nobody loses a place
- * within HTTP_GRACE_MS. */
-#define HTTP_SLOW_RATE (32 << 10)
-#define HTTP_GRACE_MS 1000
+#define HTTP_CONNS_MAX 64 /* further clients wait until they are accepted */
+#define HTTP_HEAD_S 10    /* for a client that sends nothing */
+#define HTTP_STALL_S 60   /* for one that takes nothing of an answer */
 
 struct http_server;
 
@@ -58,15 +48,11 @@ void http_server_free(struct http_server *s);
 
 uint16_t http_server_port(const struct http_server *s);
 
-/* The descriptor to poll for POLLIN. */
-int http_server_fd(const struct http_server *s);
-
-/* The milliseconds after which http_server_work() must be called at the latest, -1: no limit.
- * `now_ms` is of a clock that does not jump. */
-int http_server_timeout(const struct http_server *s, int64_t now_ms);
-
-/* Does everything that can be done without waiting. */
-void http_server_work(struct http_server *s, int64_t now_ms);
+/*
+ * As poll(2) for POLLIN, and serves clients; returns after each step of that. -1: no limit of time. Without a server it
+ * only polls. Returns 0 or -errno.
+ */
+int http_server_poll(struct http_server *s, struct pollfd *fds, nfds_t n, int64_t ms);
 
 /* Whether an answer is on its way. */
 bool http_server_busy(const struct http_server *s);
