@@ -76,7 +76,7 @@ static const char doc[] =
 	"\n"
 	"--prometheus follows profiles and the windows' profiles in directories, and answers at http://ADDR:PORT/metrics; docs/fleet.md says what is "
 	"there, and how to watch many hosts. Run it as a user who may read the profiles; it needs nothing else. "
-	"--otlp speaks OTLP/HTTP with protobuf, without TLS.\n"
+	"--otlp speaks OTLP/HTTP with protobuf.\n"
 	"\n"
 	"A file of a recording that was cut off is read up to its last whole packet. Damaged parts are left out.\n"
 	"\n"

@@ -116,8 +116,8 @@ static int open_sender(struct exporter *e, const struct export_metrics_args *arg
 	e->interval_ms = (int64_t)(args->interval_ns / NSEC_PER_MSEC);
 	e->spans = otlp_spans_new(args->slow_ns);
 	err = e->spans ? otlp_sender_new(args->otlp, &e->sender) : -ENOMEM;
-	return !err ? EXIT_OK : err == -EINVAL || err == -EPROTONOSUPPORT ? EXIT_USAGE
-									  : EXIT_RUN;
+	return !err ? EXIT_OK : err == -EINVAL ? EXIT_USAGE
+					       : EXIT_RUN;
 }
 
 /* ---- where ---- */

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "export/otlp_send.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "io/http_post.h"
 #include "util/clock.h"
 #include "util/log.h"
 
+#define PORT "4318" /* of OTLP, where a URL with http has none */
 #define TRIES 3
-#define TRY_MS 5000
+#define TRY_MS 5000L
 #define END_S 6 /* for what is on its way when the program ends */
 
 struct job {
@@ -20,7 +23,7 @@ struct job {
 };
 
 struct otlp_sender {
-	struct http_url url;
+	char *url; /* without a slash at its end */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -29,26 +32,90 @@ struct otlp_sender {
 	bool ending, failing;
 };
 
-/* Whether the same may succeed later, by the specification of OTLP/HTTP. */
-static bool is_passing(int err, int status)
+/* Returns the URL with a port and without a slash at its end, for curl_free(); NULL: it is none of a collector. */
+static char *parse_url(const char *text)
 {
-	return err || status == 429 || status == 502 || status == 503 || status == 504;
+	bool http = !strncasecmp(text, "http://", 7);
+	char *port = NULL, *ret = NULL;
+	CURLU *url = curl_url();
+
+	if ((http || !strncasecmp(text, "https://", 8)) && !strpbrk(text, "?#") &&
+		!curl_url_set(url, CURLUPART_URL, text, CURLU_DISALLOW_USER)) {
+		if (http && curl_url_get(url, CURLUPART_PORT, &port, 0))
+			curl_url_set(url, CURLUPART_PORT, PORT, 0);
+		if (!port || strtoul(port, NULL, 10))
+			curl_url_get(url, CURLUPART_URL, &ret, 0);
+	}
+	for (size_t len = ret ? strlen(ret) : 0; len && ret[len - 1] == '/'; len--)
+		ret[len - 1] = 0;
+	curl_free(port);
+	curl_url_cleanup(url);
+	return ret;
+}
+
+static size_t ignore(char *data, size_t size, size_t n, void *arg)
+{
+	(void)data;
+	(void)arg;
+	return size * n;
+}
+
+/* Returns the status of the answer; 0: none, for the reason in `why`. */
+static int post(const char *base, const char *path, const struct job *job, char why[CURL_ERROR_SIZE])
+{
+	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/x-protobuf");
+	const char *authorities = getenv("CURL_CA_BUNDLE");
+	char *url = NULL;
+	CURL *curl = curl_easy_init();
+	long status = 0, os_error = 0;
+
+	snprintf(why, CURL_ERROR_SIZE, "out of memory");
+	if (headers && curl && asprintf(&url, "%s%s", base, path) > 0) {
+		curl_easy_setopt(curl, CURLOPT_URL, url);
+		curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* nothing is sent elsewhere */
+		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->len);
+		curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore);
+		curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
+		curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS);
+		curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+		if (authorities && *authorities)
+			curl_easy_setopt(curl, CURLOPT_CAINFO, authorities);
+		curl_easy_perform(curl);
+		curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+		curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &os_error);
+		if (os_error)
+			snprintf(why, CURL_ERROR_SIZE, "%s", strerror((int)os_error));
+	}
+	curl_easy_cleanup(curl);
+	free(url);
+	curl_slist_free_all(headers);
+	return (int)status;
+}
+
+/* Whether the same may succeed later, by the specification of OTLP/HTTP. */
+static bool is_passing(int status)
+{
+	return !status || status == 429 || status == 502 || status == 503 || status == 504;
 }
 
 /* One line when it begins to fail, and one when it works again. */
-static void say(struct otlp_sender *s, int err, int status)
+static void say(struct otlp_sender *s, int status, const char *why)
 {
-	bool failed = err || status / 100 != 2;
+	const char *place = strstr(s->url, "://") + 3;
+	int len = (int)strcspn(place, "/");
+	bool failed = status / 100 != 2;
 
 	if (failed == s->failing)
 		return;
 	s->failing = failed;
 	if (!failed)
-		log_info("the collector at %s:%s takes what is sent again", s->url.host, s->url.port);
-	else if (err)
-		log_warn("cannot send to the collector at %s:%s: %s; trying on", s->url.host, s->url.port, strerror(-err));
+		log_info("the collector at %.*s takes what is sent again", len, place);
+	else if (!status)
+		log_warn("cannot send to the collector at %.*s: %s; trying on", len, place, why);
 	else
-		log_warn("the collector at %s:%s answers with status %d; trying on", s->url.host, s->url.port, status);
+		log_warn("the collector at %.*s answers with status %d; trying on", len, place, status);
 }
 
 /* Waits, but not when the program ends. */
@@ -67,19 +134,19 @@ static void send_job(struct otlp_sender *s, enum otlp_kind kind)
 {
 	static const char *const paths[] = { [OTLP_METRICS] = "/v1/metrics", [OTLP_TRACES] = "/v1/traces" };
 	struct job job = s->jobs[kind];
+	char why[CURL_ERROR_SIZE];
 	bool arrived = false, again = true;
-	int err, status;
+	int status;
 
 	for (unsigned int try = 0; try < TRIES && again; try++) {
 		if (try)
 			pause_s(s, try);
 		pthread_mutex_unlock(&s->lock);
-		status = 0;
-		err = http_post(&s->url, paths[kind], "application/x-protobuf", job.body, job.len, TRY_MS, &status);
-		say(s, err, status);
+		status = post(s->url, paths[kind], &job, why);
+		say(s, status, why);
 		pthread_mutex_lock(&s->lock);
-		arrived = !err && status / 100 == 2;
-		again = !arrived && is_passing(err, status) && !s->ending;
+		arrived = status / 100 == 2;
+		again = !arrived && is_passing(status) && !s->ending;
 		s->counts.sent += arrived;
 		s->counts.failed += !arrived;
 	}
@@ -111,12 +178,14 @@ static void *run(void *arg)
 int otlp_sender_new(const char *url, struct otlp_sender **ret)
 {
 	struct otlp_sender *s = calloc(1, sizeof(*s));
-	int err = s ? http_url_parse(url, OTLP_PORT, &s->url) : -ENOMEM;
+	int err = s ? 0 : -ENOMEM;
 
-	if (err == -EPROTONOSUPPORT)
-		log_error("--otlp: %.128s: https is not spoken; send to a collector on this host, http://127.0.0.1:" OTLP_PORT ", which can", url);
-	else if (err == -EINVAL)
-		log_error("--otlp: %.128s: give http://HOST[:PORT][/PATH]", url);
+	if (!err) {
+		s->url = parse_url(url);
+		err = s->url ? 0 : -EINVAL;
+	}
+	if (err == -EINVAL)
+		log_error("--otlp: %.128s: give http://HOST[:PORT][/PATH], or https", url);
 	if (!err) {
 		pthread_mutex_init(&s->lock, NULL);
 		pthread_cond_init(&s->changed, NULL);
@@ -124,10 +193,13 @@ int otlp_sender_new(const char *url, struct otlp_sender **ret)
 		if (err)
 			log_error("--otlp: cannot start a thread: %s", strerror(-err));
 	}
-	if (err)
-		free(s);
-	else
+	if (!err) {
 		*ret = s;
+		return 0;
+	}
+	if (s)
+		curl_free(s->url);
+	free(s);
 	return err;
 }
 
@@ -173,5 +245,6 @@ void otlp_sender_free(struct otlp_sender *s)
 		return;
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
+	curl_free(s->url);
 	free(s);
 }

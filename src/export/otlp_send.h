@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OTLP_PORT "4318"
-
 enum otlp_kind {
 	OTLP_METRICS,
 	OTLP_TRACES,

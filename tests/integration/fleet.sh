@@ -293,7 +293,6 @@ test_otlp() {
 	for bad in x http:// 127.0.0.1:4318 http://a:0 http://a:b 'http://a b' 'http://[::1' http://u:p@a; do
 		check_rc "otlp: $bad" 2 'inftrace: --otlp: .*: give http://HOST' "$INFTRACE" export --otlp "$bad" requests.jsonl
 	done
-	check_rc "otlp: https" 2 'https is not spoken; send to a collector on this host' "$INFTRACE" export --otlp https://a requests.jsonl
 	check_rc "otlp: no time" 2 "inftrace: --slow: 'x' is not a duration" "$INFTRACE" export --otlp http://a --slow x requests.jsonl
 	collector sent 503 429
 	server=$BG
@@ -317,5 +316,26 @@ test_otlp() {
 	stopped gone "$BG"
 }
 
-ALL_TESTS=(refused files growing windows hostile foreign prometheus otlp queries)
+# Nothing goes to a collector whose certificate does not fit.
+test_https() {
+	need openssl
+	openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out certificate.pem -days 2 -subj /CN=collector \
+		-addext subjectAltName=IP:127.0.0.1 2>/dev/null
+	cat key.pem certificate.pem >tls.pem
+	TLS=$TMP/tls.pem collector tls
+	exporter unknown --otlp "${COLLECTOR/http/https}" --interval 20ms requests.jsonl
+	check "https: an authority that nobody knows" wait_until 60 grep -q 'cannot send to the collector at 127.0.0.1:[0-9]*: .*certificate' unknown.err
+	stopped unknown "$BG"
+	same "https: nothing was sent" "$(find tls -type f | wc -l)" 0
+	CURL_CA_BUNDLE=$TMP/certificate.pem exporter known --otlp "${COLLECTOR/http/https}" --interval 20ms requests.jsonl
+	check "https: one of CURL_CA_BUNDLE" wait_until 60 arrived
+	stopped known "$BG"
+	check "https: what arrives is that of the lines" "$TOP/tests/tools/otlp.py" metrics tls requests.jsonl
+	COLLECTOR=${COLLECTOR/127.0.0.1/localhost}
+	CURL_CA_BUNDLE=$TMP/certificate.pem exporter other --otlp "${COLLECTOR/http/https}" --interval 20ms requests.jsonl
+	check "https: another name" wait_until 60 grep -q 'cannot send to the collector at localhost:[0-9]*: .*SSL' other.err
+	stopped other "$BG"
+}
+
+ALL_TESTS=(refused files growing windows hostile foreign prometheus otlp https queries)
 run_tests "$@"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """An OpenTelemetry collector for tests, and what it was sent, decoded by protoc with the published field numbers (otlp.proto).
 
-    otlp.py collect DIRECTORY [STATUS...]    answers on a free port, whose number it prints: at first with these statuses
+    otlp.py collect DIRECTORY [STATUS...]    answers on a free port, whose number it prints: at first with these statuses;
+                                             with TLS=FILE in the environment by TLS, with that key and certificate
     otlp.py metrics DIRECTORY PROFILE...     the newest metrics are those of the lines
     otlp.py spans DIRECTORY SLOW_US PROFILE... each slow request has its spans, once
 """
@@ -11,6 +12,7 @@ import http.server
 import math
 import os
 import re
+import ssl
 import subprocess
 import sys
 from decimal import Decimal
@@ -41,6 +43,10 @@ def collect(directory, statuses):
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    if "TLS" in os.environ:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.environ["TLS"])
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     print(server.server_port, flush=True)
     server.serve_forever()
 
