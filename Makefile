@@ -11,7 +11,7 @@
 #                        with BPF programs that interrupts hit more often, see docs/time-keeping.md
 #
 # Needs clang (14 or newer), bpftool, libbpf, libelf, libdw, libiberty, zlib, json-c, libcrypto, libcapstone,
-# libmicrohttpd, libcurl, uthash: scripts/setup installs them on Debian. Nothing here touches the network.
+# libmicrohttpd, libcurl, libzip, uthash: scripts/setup installs them on Debian. Nothing here touches the network.
 
 CC ?= cc
 CLANG ?= clang
@@ -26,7 +26,7 @@ ARCH := $(shell $(CC) -dumpmachine | sed 's/-.*//; s/aarch64/arm64/')
 BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
 MULTIARCH := $(shell $(CC) -print-multiarch)
 
-PKGS := libbpf libelf libdw zlib json-c libcrypto capstone libmicrohttpd libcurl
+PKGS := libbpf libelf libdw zlib json-c libcrypto capstone libmicrohttpd libcurl libzip
 # with sanitizers: what their reports need, compiled in half of the time
 CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 WARN := -Wall -Wextra -Wno-unused-parameter -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes

@@ -10,7 +10,19 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "util/zip_format.h"
+/* APPNOTE.TXT 6.3 of PKWARE, chapter 4; all numbers are little-endian. */
+#define ZIP_LOCAL 0x04034b50u /* before each member */
+#define ZIP_ENTRY 0x02014b50u /* of a member, in the directory */
+#define ZIP_END 0x06054b50u   /* behind the directory */
+#define ZIP_LOCAL_BYTES 30    /* without the name and what may follow it */
+#define ZIP_ENTRY_BYTES 46
+#define ZIP_END_BYTES 22
+#define ZIP_STORED 0
+#define ZIP_DEFLATED 8
+#define ZIP_VERSION 20 /* to extract: deflate, directories */
+#define ZIP_NAME_MAX 4096
+/* Sizes and positions have 32 bits, of which this value has another meaning. */
+#define ZIP_BYTES_MAX UINT64_C(0xfffffffe)
 
 #define BUF_BYTES (64 * 1024)
 #define LEVEL 3
@@ -29,6 +41,15 @@ struct zip_writer {
 	size_t n;
 	uint8_t in[BUF_BYTES], out[BUF_BYTES];
 };
+
+static uint8_t *zip_put(uint8_t *p, uint64_t v, unsigned int bytes)
+{
+	while (bytes--) {
+		*p++ = (uint8_t)v;
+		v >>= 8;
+	}
+	return p;
+}
 
 static int __attribute__((format(printf, 3, 4))) fail(char why[ZIP_WHY_MAX], int err, const char *fmt, ...)
 {

@@ -12,6 +12,14 @@
 #include <time.h>
 
 #define ZIP_WHY_MAX 160
+#define ZIP_MEMBERS_MAX 4096
+
+/*
+ * What inftrace puts into archives beside traces. Perfetto refuses an archive with a file that it takes for none of its
+ * formats, or for one that it is not; at those below a name with a dot it does not look (IsHiddenArchivePath in its sources).
+ */
+#define ARCHIVE_MANIFEST "perfetto_manifest.json"
+#define ARCHIVE_BESIDE ".inftrace/" /* profiles and execution traces, below the name of their host where it was given */
 
 struct zip_writer;
 

@@ -17,9 +17,8 @@
 #include "link/hosts.h"
 #include "link/ranks.h"
 #include "util/clock.h"
+#include "util/program.h"
 #include "util/text.h"
-#include "util/version.h"
-#include "util/zip_format.h"
 
 /* Kineto turns the counter of the CPU into a time by a line through two readings: parts of a trace may differ by that. */
 #define CONTRADICTION_NS INT64_C(50000)

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/zip_writer.h"
 #include "link/hosts.h"
 #include "read/detect.h"
 #include "read/json_source.h"
 #include "read/zip.h"
 #include "report/model.h"
 #include "util/names.h"
-#include "util/zip_format.h"
 
 /* Eighteen years: sums and differences of such values stay far from overflow. */
 #define NS_MAX (INT64_MAX / 16)
@@ -194,7 +194,8 @@ uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profi
 #define NOT_READ (-1) /* which has been said */
 
 struct archive {
-	struct zip zip;
+	struct zip *zip;
+	size_t n; /* members */
 	struct model *m;
 	const char *path;
 	char (*hosts)[MACHINE_MAX]; /* of the members */
@@ -215,19 +216,19 @@ static void note(struct archive *a, const char *name, const char *why)
 }
 
 /* false: it cannot be read, which is said. */
-static bool member_open(struct archive *a, const struct zip_member *m, struct json_source *ret)
+static bool member_open(struct archive *a, size_t i, struct json_source *ret)
 {
 	char printable[256];
 
-	if (!zip_source(&a->zip, m, ret))
+	if (!zip_member(a->zip, i, ret))
 		return true;
-	read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), ret->error);
+	read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), ret->error);
 	json_source_close(ret);
 	return false;
 }
 
 /* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
-static int read_hosts(struct archive *a, const struct zip_member *manifest)
+static int read_hosts(struct archive *a, size_t manifest)
 {
 	const struct json_node *root;
 	struct json_source source;
@@ -236,10 +237,10 @@ static int read_hosts(struct archive *a, const struct zip_member *manifest)
 	int err = 0;
 
 	json_reader_init(&reader, &source);
-	if (!a->places && !zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root))
+	if (!a->places && !zip_member(a->zip, manifest, &source) && !json_reader_value(&reader, &root))
 		err = archive_hosts_new(m, root, &a->places);
-	for (size_t i = 0; !err && a->places && i < a->zip.n; i++) {
-		const struct archive_file *f = archive_file(a->places, a->zip.members[i].name);
+	for (size_t i = 0; !err && a->places && i < a->n; i++) {
+		const struct archive_file *f = archive_file(a->places, zip_name(a->zip, i));
 
 		if (f)
 			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(m, a->places->list[f->host].name));
@@ -250,37 +251,36 @@ static int read_hosts(struct archive *a, const struct zip_member *manifest)
 }
 
 /* What a member is; of what cannot be reported, that. */
-static int member_kind(struct archive *a, const struct zip_member *m)
+static int member_kind(struct archive *a, size_t i)
 {
 	struct json_source source;
 	const char *why = NULL;
 	char buf[160];
 	int kind;
 
-	if (!member_open(a, m, &source))
+	if (!member_open(a, i, &source))
 		return NOT_READ;
 	kind = file_detect(&source, buf, sizeof(buf), &why);
 	json_source_close(&source);
 	if (kind < FILE_EXECUTION_TRACE)
 		return kind;
-	note(a, m->name, "it is an execution trace, which has no times");
+	note(a, zip_name(a->zip, i), "it is an execution trace, which has no times");
 	return NOT_READ;
 }
 
 static int read_member(struct archive *a, size_t i)
 {
-	const struct zip_member *m = &a->zip.members[i];
-	const char *name = m->name + strlen(ARCHIVE_BESIDE), *slash = strchr(name, '/');
+	const char *name = zip_name(a->zip, i), *slash;
 	char label[512], printable[256];
 	struct json_source source;
 	int err;
 
 	/* profiles are below the name of their host, if it was given */
-	if (slash && !strncmp(m->name, ARCHIVE_BESIDE, strlen(ARCHIVE_BESIDE)))
-		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name), name);
-	if (!member_open(a, m, &source))
+	if (!strncmp(name, ARCHIVE_BESIDE, strlen(ARCHIVE_BESIDE)) && (slash = strchr(name + strlen(ARCHIVE_BESIDE), '/')))
+		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name - (ptrdiff_t)strlen(ARCHIVE_BESIDE)), name + strlen(ARCHIVE_BESIDE));
+	if (!member_open(a, i, &source))
 		return 0;
-	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), m->name));
+	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), name));
 	err = model_name(a->m, a->hosts[i], &a->m->host);
 	if (!err)
 		err = (a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
@@ -290,21 +290,21 @@ static int read_member(struct archive *a, size_t i)
 }
 
 /* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
-static int read_collectives(struct archive *a, const struct zip_member *m, size_t *ret_calls)
+static int read_collectives(struct archive *a, size_t i, size_t *ret_calls)
 {
-	struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
+	struct archive_file *file = a->places ? archive_file(a->places, zip_name(a->zip, i)) : NULL;
 	char why[COLLECTIVES_WHY_MAX], printable[256];
 	struct json_source source;
 	int err;
 
-	if (!file || !member_open(a, m, &source))
+	if (!file || !member_open(a, i, &source))
 		return 0;
 	err = archive_hosts_read(a->places, file, &source, ret_calls, why);
 	json_source_close(&source);
 	if (err == -ENOMEM)
 		return err;
 	if (err)
-		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), why);
+		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), why);
 	return 0;
 }
 
@@ -314,27 +314,26 @@ static int read_members(struct archive *a)
 	bool profiles = false;
 	int err = 0;
 
-	for (size_t i = 0; i < a->zip.n; i++) {
-		const struct zip_member *m = &a->zip.members[i];
-		bool manifest = !strcmp(m->name, ARCHIVE_MANIFEST);
+	for (size_t i = 0; i < a->n; i++) {
+		bool manifest = !strcmp(zip_name(a->zip, i), ARCHIVE_MANIFEST);
 
-		if (manifest && read_hosts(a, m))
+		if (manifest && read_hosts(a, i))
 			return -ENOMEM;
-		a->kinds[i] = manifest ? NOT_READ : member_kind(a, m);
+		a->kinds[i] = manifest ? NOT_READ : member_kind(a, i);
 		profiles |= a->kinds[i] == FILE_PROFILE;
 	}
-	for (size_t i = 0; !err && i < a->zip.n; i++) {
-		const struct zip_member *m = &a->zip.members[i];
+	for (size_t i = 0; !err && i < a->n; i++) {
+		const char *name = zip_name(a->zip, i);
 		size_t calls = 0;
 
 		if (a->kinds[i] == NOT_READ)
 			continue;
 		if (a->kinds[i] != FILE_PROFILE)
-			err = read_collectives(a, m, &calls);
+			err = read_collectives(a, i, &calls);
 		if (a->kinds[i] == FILE_OTHER)
-			note(a, m->name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
+			note(a, name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
 		else if (profiles && a->kinds[i] == FILE_TRACE)
-			note(a, m->name,
+			note(a, name,
 				calls ? "but for its collectives, the archive has profiles, which say more" : "the archive has profiles, which say more");
 		else if (!err)
 			err = read_member(a, i);
@@ -345,18 +344,19 @@ static int read_members(struct archive *a)
 static int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
 {
 	struct archive a = { .m = m, .path = path, .problems = problems, .notes = notes };
-	int err = 0;
+	char why[ZIP_ERROR_MAX];
+	int err;
 
-	if (zip_open(&a.zip, path)) {
-		read_problem(problems, "%s", a.zip.error);
-	} else {
-		a.hosts = calloc(a.zip.n + 1, sizeof(*a.hosts));
-		a.kinds = calloc(a.zip.n + 1, sizeof(*a.kinds));
-		err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
+	if (zip_read(path, &a.zip, &a.n, why)) {
+		read_problem(problems, "%s", why);
+		return 0;
 	}
+	a.hosts = calloc(a.n + 1, sizeof(*a.hosts));
+	a.kinds = calloc(a.n + 1, sizeof(*a.kinds));
+	err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
 	free(a.hosts);
 	free(a.kinds);
-	zip_close(&a.zip);
+	zip_discard(a.zip);
 	return err;
 }
 

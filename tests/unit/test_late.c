@@ -5,7 +5,6 @@
 #include "cases.h"
 #include "io/zip_writer.h"
 #include "report/report.h"
-#include "util/zip_format.h"
 
 #define MS INT64_C(1000000)
 #define BOOT_A INT64_C(5000000000000)

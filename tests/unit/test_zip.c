@@ -6,12 +6,24 @@
 #include "io/zip_writer.h"
 #include "read/zip.h"
 #include "unit.h"
-#include "util/zip_format.h"
 
 #define LONG_BYTES 300000
+/* APPNOTE.TXT 6.3 of PKWARE, chapter 4 */
+#define LOCAL_BYTES 30 /* of a header before a member */
+#define ENTRY_BYTES 46 /* of a member, in the directory */
+#define END_BYTES 22   /* behind the directory */
 
 static char long_text[LONG_BYTES];
 static char path[64];
+
+static uint32_t number(const uint8_t *p, unsigned int bytes)
+{
+	uint32_t v = 0;
+
+	for (unsigned int i = 0; i < bytes; i++)
+		v |= (uint32_t)p[i] << 8 * i;
+	return v;
+}
 
 static const char *path_of(FILE *f)
 {
@@ -59,14 +71,14 @@ static FILE *archive(size_t len)
 }
 
 /* Returns 0 and whether the content is as it was, or the error of reading. */
-static int read_member(const struct zip *zip, size_t i, const char *wanted, size_t len, bool *ret_same)
+static int read_member(struct zip *zip, size_t i, const char *wanted, size_t len, bool *ret_same)
 {
 	struct json_source source;
 	size_t n = 0;
 	int ret;
 
 	*ret_same = true;
-	ret = zip_source(zip, &zip->members[i], &source);
+	ret = zip_member(zip, i, &source);
 	while (ret >= 0) {
 		size_t have = (size_t)(source.end - source.pos);
 
@@ -85,27 +97,37 @@ static int read_member(const struct zip *zip, size_t i, const char *wanted, size
 	return ret;
 }
 
+static struct zip *open_zip(FILE *f, size_t members)
+{
+	char why[ZIP_ERROR_MAX];
+	struct zip *zip;
+	size_t n;
+
+	assert_int_equal(zip_read(path_of(f), &zip, &n, why), 0);
+	assert_int_equal(n, members);
+	return zip;
+}
+
 TEST(test_round_trip)
 {
 	static const char *const names[] = { "first", "a/plain.json", "packed.json.gz" };
 	FILE *f = archive(LONG_BYTES);
-	struct zip zip;
+	struct zip *zip = open_zip(f, 3);
+	struct zip_stat st[3];
 	bool same;
 
 	assert_true(zip_is(path_of(f)));
-	assert_int_equal(zip_open(&zip, path_of(f)), 0);
-	assert_int_equal(zip.n, 3);
 	for (size_t i = 0; i < 3; i++) {
-		assert_string_equal(zip.members[i].name, names[i]);
-		assert_int_equal(zip.members[i].flags, 0);
-		assert_int_equal(read_member(&zip, i, i ? long_text : "{}", i ? LONG_BYTES : 2, &same), 0);
+		assert_string_equal(zip_name(zip, i), names[i]);
+		assert_int_equal(read_member(zip, i, i ? long_text : "{}", i ? LONG_BYTES : 2, &same), 0);
 		assert_true(same);
+		assert_int_equal(zip_stat_index(zip, i, 0, &st[i]), 0);
 	}
 	/* what is compressed already is stored as it is, so that its bytes are those of the file */
-	assert_int_equal(zip.members[1].method, ZIP_DEFLATED);
-	assert_int_equal(zip.members[2].method, ZIP_STORED);
-	assert_true(zip.members[1].packed < LONG_BYTES / 3 * 2);
-	zip_close(&zip);
+	assert_int_equal(st[1].comp_method, ZIP_CM_DEFLATE);
+	assert_int_equal(st[2].comp_method, ZIP_CM_STORE);
+	assert_true(st[1].comp_size < LONG_BYTES / 3 * 2);
+	zip_discard(zip);
 	fclose(f);
 }
 
@@ -113,21 +135,25 @@ TEST(test_round_trip)
 TEST(test_local_headers)
 {
 	FILE *f = archive(5000);
-	uint8_t head[ZIP_LOCAL_BYTES];
-	struct zip zip;
+	struct zip *zip = open_zip(f, 3);
+	uint8_t head[LOCAL_BYTES];
+	struct zip_stat st;
+	uint64_t at = 0;
 
-	assert_int_equal(zip_open(&zip, path_of(f)), 0);
-	for (size_t i = 0; i < zip.n; i++) {
-		assert_int_equal(pread(fileno(f), head, sizeof(head), (off_t)zip.members[i].at), sizeof(head));
-		assert_int_equal(zip_get(head, 4), ZIP_LOCAL);
-		assert_int_equal(zip_get(head + 4, 2), 20); /* version */
-		assert_int_equal(zip_get(head + 6, 2), 0);  /* flags */
-		assert_int_equal(zip_get(head + 14, 4), zip.members[i].crc);
-		assert_int_equal(zip_get(head + 18, 4), zip.members[i].packed);
-		assert_int_equal(zip_get(head + 22, 4), zip.members[i].size);
-		assert_int_equal(zip_get(head + 26, 2), strlen(zip.members[i].name));
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(zip_stat_index(zip, i, 0, &st), 0);
+		assert_int_equal(pread(fileno(f), head, sizeof(head), (off_t)at), sizeof(head));
+		assert_memory_equal(head, "PK\3\4", 4);
+		assert_int_equal(number(head + 4, 2), 20); /* version */
+		assert_int_equal(number(head + 6, 2), 0);  /* flags */
+		assert_int_equal(number(head + 14, 4), st.crc);
+		assert_int_equal(number(head + 18, 4), st.comp_size);
+		assert_int_equal(number(head + 22, 4), st.size);
+		assert_int_equal(number(head + 26, 2), strlen(st.name));
+		assert_int_equal(number(head + 28, 2), 0);
+		at += LOCAL_BYTES + strlen(st.name) + st.comp_size;
 	}
-	zip_close(&zip);
+	zip_discard(zip);
 	fclose(f);
 }
 
@@ -135,19 +161,21 @@ TEST(test_local_headers)
 static void read_damaged(const char *bytes, size_t len, size_t content)
 {
 	FILE *f = file_of(bytes, len);
-	struct zip zip;
+	char why[ZIP_ERROR_MAX] = "";
+	struct zip *zip;
+	size_t n;
 	bool same;
 
 	fflush(f);
-	if (!zip_open(&zip, path_of(f))) {
-		for (size_t i = 0; i < zip.n; i++) {
-			if (!read_member(&zip, i, i ? long_text : "{}", i ? content : 2, &same))
+	if (!zip_read(path_of(f), &zip, &n, why)) {
+		for (size_t i = 0; i < n; i++) {
+			if (!read_member(zip, i, i ? long_text : "{}", i ? content : 2, &same))
 				assert_true(same);
 		}
+		zip_discard(zip);
 	} else {
-		assert_true(zip.error[0]);
+		assert_true(why[0]);
 	}
-	zip_close(&zip);
 	fclose(f);
 }
 
@@ -155,8 +183,9 @@ TEST(test_cut)
 {
 	FILE *f = archive(3000);
 	static char bytes[20000];
-	struct zip zip;
-	size_t len;
+	char why[ZIP_ERROR_MAX];
+	struct zip *zip;
+	size_t len, members;
 
 	rewind(f);
 	len = fread(bytes, 1, sizeof(bytes), f);
@@ -164,9 +193,8 @@ TEST(test_cut)
 		FILE *cut = file_of(bytes, n);
 
 		fflush(cut);
-		assert_int_equal(zip_open(&zip, path_of(cut)), -EBADMSG);
-		assert_non_null(strstr(zip.error, "cut off"));
-		zip_close(&zip);
+		assert_int_equal(zip_read(path_of(cut), &zip, &members, why), -EBADMSG);
+		assert_non_null(strstr(why, "cut off"));
 		fclose(cut);
 	}
 	fclose(f);
@@ -190,29 +218,57 @@ TEST(test_damaged)
 
 TEST(test_refused)
 {
-	static const char empty[ZIP_END_BYTES] = { 'P', 'K', 5, 6 };
+	static const char empty[END_BYTES] = { 'P', 'K', 5, 6 };
 	FILE *f = file_of(empty, sizeof(empty)), *text = file_of("hello", 5);
-	char zip64[ZIP_END_BYTES];
-	struct zip zip;
+	char damaged[END_BYTES], why[ZIP_ERROR_MAX];
+	struct zip *zip;
+	size_t n;
 
-	assert_int_equal(zip_open(&zip, path_of(f)), 0);
-	assert_int_equal(zip.n, 0);
-	zip_close(&zip);
+	zip_discard(open_zip(f, 0));
 	assert_false(zip_is(path_of(text)));
 	assert_false(zip_is("/dev/null"));
 	assert_false(zip_is("/nowhere"));
-	assert_true(zip_open(&zip, path_of(text)) < 0);
-	zip_close(&zip);
-	assert_int_equal(zip_open(&zip, "/nowhere"), -ENOENT);
-	zip_close(&zip);
+	assert_true(zip_read(path_of(text), &zip, &n, why) < 0);
+	assert_int_equal(zip_read("/nowhere", &zip, &n, why), -ENOENT);
+	assert_string_equal(why, "cannot open: No such file");
 	fclose(f);
-	memcpy(zip64, empty, sizeof(zip64));
-	memset(zip64 + 8, 0xff, 12);
-	f = file_of(zip64, sizeof(zip64));
-	assert_int_equal(zip_open(&zip, path_of(f)), -E2BIG);
-	zip_close(&zip);
+	/* ZIP64, which is not there */
+	memcpy(damaged, empty, sizeof(damaged));
+	memset(damaged + 8, 0xff, 12);
+	f = file_of(damaged, sizeof(damaged));
+	assert_int_equal(zip_read(path_of(f), &zip, &n, why), -EBADMSG);
 	fclose(f);
 	fclose(text);
+}
+
+/* More members than may be, all of them the same. */
+TEST(test_many)
+{
+	static uint8_t bytes[LOCAL_BYTES + (ZIP_MEMBERS_MAX + 1) * ENTRY_BYTES + END_BYTES] = "PK\3\4";
+	uint8_t *p = bytes + LOCAL_BYTES;
+	char why[ZIP_ERROR_MAX];
+	struct zip *zip;
+	size_t n;
+	FILE *f;
+
+	for (int i = 0; i < ZIP_MEMBERS_MAX; i++, p += ENTRY_BYTES)
+		memcpy(p, "PK\1\2", 4);
+	for (unsigned int more = 0; more <= 1; more++) {
+		memcpy(p, "PK\1\2", 4 * more);
+		memcpy(p + more * ENTRY_BYTES, (uint8_t[END_BYTES]){ 'P', 'K', 5, 6 }, END_BYTES);
+		for (unsigned int i = 0; i < 2; i++) {
+			p[more * ENTRY_BYTES + 8 + 2 * i] = (uint8_t)(ZIP_MEMBERS_MAX + more);
+			p[more * ENTRY_BYTES + 9 + 2 * i] = (uint8_t)((ZIP_MEMBERS_MAX + more) >> 8);
+		}
+		for (unsigned int i = 0; i < 4; i++)
+			p[more * ENTRY_BYTES + 12 + i] = (uint8_t)((ZIP_MEMBERS_MAX + more) * ENTRY_BYTES >> 8 * i);
+		p[more * ENTRY_BYTES + 16] = LOCAL_BYTES;
+		f = file_of(bytes, sizeof(bytes) - (1 - more) * ENTRY_BYTES);
+		assert_int_equal(zip_read(path_of(f), &zip, &n, why), more ? -E2BIG : 0);
+		if (!more)
+			zip_discard(zip);
+		fclose(f);
+	}
 }
 
 static int fill_text(void **state)
