@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
-#include "io/control_client.h"
+#include "io/control.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/text.h"
@@ -31,41 +31,16 @@ enum {
 	OPT_USER,
 };
 
-#define OPTION_USER                                                                           \
-	{                                                                                     \
-		"user", OPT_USER, "USER", 0,                                                  \
-			"a recording of this user, a name or a UID (default: one of your own, and for " \
-			"root also the service's)",                                                   \
-			0                                                                             \
-	}
-#define OPTION_PID                                                                         \
-	{                                                                                  \
-		"pid", 'p', "PID", 0,                                                      \
-			"the recording of this process, or of the recorder with this PID " \
-			"(default: the "                                                   \
-			"only one)",                                                       \
-			0                                                                  \
-	}
-#define OPTION_JSON                                                                               \
-	{                                                                                         \
-		"json", OPT_JSON, NULL, 0, "print the answer of the recorder, JSON on one line", 0 \
-	}
-
-static const struct argp_option options[] = {
-	OPTION_PID,
-	OPTION_USER,
-	OPTION_JSON,
-	{ 0 },
-};
-
 static const struct argp_option dump_options[] = {
-	OPTION_PID,
-	OPTION_USER,
 	{ "last", OPT_LAST, "N|TIME", 0, "only the last N engine steps, of all processes together, or the last TIME, such as 2s", 0 },
 	{ "reason", OPT_REASON, "TEXT", 0, "shown in the dump, at the instant of the request", 0 },
-	OPTION_JSON,
+	{ "pid", 'p', "PID", 0, "the recording of this process, or of the recorder with this PID (default: the only one)", 0 },
+	{ "user", OPT_USER, "USER", 0,
+		"a recording of this user, a name or a UID (default: one of your own, and for root also the service's)", 0 },
+	{ "json", OPT_JSON, NULL, 0, "print the answer of the recorder, JSON on one line", 0 },
 	{ 0 },
 };
+static const struct argp_option *const options = dump_options + 2;
 
 #define DOC_EXIT                                                                                 \
 	"\n\nExit code: 0 done, 1 no such recording, or it failed, 2 usage. A recorder that does " \
@@ -75,17 +50,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct control_args *args = state->input;
 	struct last last;
-	uint32_t pid;
 	int err;
 
 	switch (key) {
 	case 'p':
-		if (parse_u32(arg, &pid) || !pid || pid > INT32_MAX) {
-			log_error("-p: not the PID of a process: %.32s", arg);
-			return EINVAL;
-		}
-		args->pid = (pid_t)pid;
-		return 0;
+		return -control_take_pid(arg, &args->pid);
 	case OPT_REASON:
 		if (strlen(arg) >= CONTROL_REASON_MAX) {
 			log_error("--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
@@ -101,11 +70,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->json = true;
 		return 0;
 	case OPT_USER:
-		args->where.service = false;
-		if (!control_parse_user(arg, &args->where.uid))
-			return 0;
-		log_error("--user: no such user: %.32s", arg);
-		return EINVAL;
+		return -control_take_user(arg, &args->where);
 	case ARGP_KEY_INIT:
 		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		return 0;
@@ -202,10 +167,9 @@ static void print_done(struct json_object *reply)
 static void print_status(const struct control_peer *peer)
 {
 	struct json_object *s = peer->status, *value;
-	char targets[TEXT_MAX];
 
 	printf("recorder %d, %.0f s: ", peer->pid, real_of(s, "elapsed_s"));
-	print_text(control_peer_targets(peer, targets, sizeof(targets)));
+	control_print_targets(stdout, peer);
 	fputs("\n  ", stdout);
 	if (string_of(s, "window")) {
 		printf("window %" PRIu64 " ", number_of(s, "number"));

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
-#include "io/control_client.h"
+#include "io/control.h"
 #include "io/http.h"
 #include "io/http_server.h"
 #include "util/clock.h"
@@ -41,7 +41,7 @@ enum {
 struct serve_args {
 	const char *file;
 	uint32_t port;
-	uint32_t pid; /* 0: the only recording */
+	pid_t pid; /* 0: the only recording */
 	bool live, once;
 	struct control_where where;
 };
@@ -119,19 +119,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_error("--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
 		return EINVAL;
 	case 'p':
-		if (!parse_u32(arg, &args->pid) && args->pid && args->pid <= INT_MAX)
-			return 0;
-		log_error("-p: not the PID of a process: %.32s", arg);
-		return EINVAL;
+		return -control_take_pid(arg, &args->pid);
 	case KEY_LIVE:
 		args->live = true;
 		return 0;
 	case KEY_USER:
-		args->where.service = false;
-		if (!control_parse_user(arg, &args->where.uid))
-			return 0;
-		log_error("--user: no such user: %.32s", arg);
-		return EINVAL;
+		return -control_take_user(arg, &args->where);
 	case KEY_ONCE:
 		args->once = true;
 		return 0;
@@ -324,7 +317,7 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 	struct control_peer peer;
 	int err, ret = EXIT_RUN;
 
-	err = control_find(&args->where, (pid_t)args->pid, &peer);
+	err = control_find(&args->where, args->pid, &peer);
 	if (err)
 		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
 	sv->recorder = (int)syscall(SYS_pidfd_open, peer.pid, 0);

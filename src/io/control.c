@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "io/control.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include "io/control_socket.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/text.h"
 
 #define TURNS_MAX 16 /* requests served before control returns to the recording */
+#define DEPTH_MAX 8  /* nesting of JSON objects and arrays */
+#define BACKLOG 16   /* clients the kernel queues until they are accepted */
+#define DIRECTORY_MODE 0700
+#define SOCKET_MODE 0600
 
 struct client {
 	int fd; /* -1: unused */
@@ -25,9 +30,10 @@ struct client {
 };
 
 struct control {
-	const struct control_ops *ops;
+	control_run_fn run;
 	void *arg;
-	struct control_socket socket;
+	int fd, dir_fd;        /* the socket, and the directory it is in */
+	char name[32];         /* of the socket there; "": there is none */
 	int epoll_fd;
 	struct client asking; /* connected, request not received yet */
 	uint64_t deadline_ns; /* for its request */
@@ -41,7 +47,7 @@ struct control {
 int control_parse(
 	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
 {
-	struct json_tokener *tokener = json_tokener_new_ex(CONTROL_DEPTH_MAX);
+	struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
 	enum json_tokener_error why;
 	struct json_object *object;
 	int err = -EBADMSG;
@@ -109,23 +115,15 @@ static char *render(struct json_object *answer, size_t *ret_len)
 }
 
 /* Sends one message, with a descriptor unless that is -1. A client that cannot take it at once loses it. */
-static void send_message(int fd, struct json_object *answer, int passed)
+static void send_text(int fd, const char *text, size_t len, int passed)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control = { 0 };
-	struct iovec iov = { 0 };
+	struct iovec iov = { (char *)text, len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-	char *text = answer ? render(answer, &iov.iov_len) : NULL;
 
-	if (!text) {
-		text = strdup("{\"ok\":false,\"error\":\"the answer does not fit a message\"}");
-		iov.iov_len = text ? strlen(text) : 0;
-	}
-	if (!text)
-		return;
-	iov.iov_base = text;
 	if (passed >= 0) {
 		m.msg_control = control.buf;
 		m.msg_controllen = sizeof(control.buf);
@@ -136,13 +134,15 @@ static void send_message(int fd, struct json_object *answer, int passed)
 	}
 	if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("a client of the control socket left: %s", strerror(errno));
-	free(text);
 }
 
 static void send_answer(
 	int fd, int err, struct json_object *reply, const char *msg, int passed)
 {
+	static const char unfit[] = "{\"ok\":false,\"error\":\"the answer does not fit a message\"}";
 	struct json_object *answer = json_object_new_object();
+	char *text;
+	size_t len;
 
 	if (!answer)
 		return;
@@ -157,18 +157,10 @@ static void send_answer(
 				json_object_object_add(answer, key, json_object_get(value));
 		}
 	}
-	send_message(fd, answer, passed);
+	text = render(answer, &len);
+	send_text(fd, text ? text : unfit, text ? len : strlen(unfit), passed);
+	free(text);
 	json_object_put(answer);
-}
-
-static void send_taken(int fd)
-{
-	struct json_object *taken = json_object_new_object();
-
-	if (taken)
-		json_object_object_add(taken, "taken", json_object_new_boolean(true));
-	send_message(fd, taken, -1);
-	json_object_put(taken);
 }
 
 /* ---- requests ---- */
@@ -192,10 +184,32 @@ static int request_string(
 	return 0;
 }
 
-static int request_parse(const char *text, size_t len, struct json_object **ret_request,
-	const char **ret_command, const char **ret_reason, struct last *ret_last, char msg[CONTROL_MSG_MAX])
+static int request_command(const char *text, enum control_command *ret, char msg[CONTROL_MSG_MAX])
 {
-	const char *last = NULL;
+	static const char *const names[] = {
+		[CONTROL_START] = "start",
+		[CONTROL_STOP] = "stop",
+		[CONTROL_DUMP] = "dump",
+		[CONTROL_STATUS] = "status",
+		[CONTROL_OPEN] = "open",
+	};
+
+	if (!text) {
+		snprintf(msg, CONTROL_MSG_MAX, "\"command\" is missing");
+		return -EBADMSG;
+	}
+	for (*ret = 0; *ret < CONTROL_COMMANDS; ++*ret) {
+		if (!strcmp(text, names[*ret]))
+			return 0;
+	}
+	snprintf(msg, CONTROL_MSG_MAX, "no such command; there are start, stop, dump, status and open");
+	return -EINVAL;
+}
+
+static int request_parse(const char *text, size_t len, struct json_object **ret_object, struct control_request *rq,
+	char msg[CONTROL_MSG_MAX])
+{
+	const char *command = NULL, *last = NULL;
 	int err;
 
 	if (len > CONTROL_REQUEST_MAX) {
@@ -203,51 +217,24 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 			CONTROL_REQUEST_MAX);
 		return -E2BIG;
 	}
-	err = control_parse(text, len, ret_request, msg);
+	err = control_parse(text, len, ret_object, msg);
 	if (!err)
-		err = request_string(*ret_request, "command", ret_command, msg);
+		err = request_string(*ret_object, "command", &command, msg);
 	if (!err)
-		err = request_string(*ret_request, "reason", ret_reason, msg);
+		err = request_string(*ret_object, "reason", &rq->reason, msg);
 	if (!err)
-		err = request_string(*ret_request, "last", &last, msg);
-	if (!err && last && parse_last(last, ret_last)) {
+		err = request_string(*ret_object, "last", &last, msg);
+	if (!err && last && parse_last(last, &rq->last)) {
 		snprintf(msg, CONTROL_MSG_MAX, "\"last\" is not a number or time");
 		err = -EBADMSG;
 	}
-	if (!err && !*ret_command) {
-		snprintf(msg, CONTROL_MSG_MAX, "\"command\" is missing");
-		err = -EBADMSG;
-	}
-	if (!err && *ret_reason && strlen(*ret_reason) >= CONTROL_REASON_MAX) {
+	rq->reason = rq->reason ?: "";
+	if (!err && strlen(rq->reason) >= CONTROL_REASON_MAX) {
 		snprintf(msg, CONTROL_MSG_MAX, "the reason is longer than %d bytes",
 			CONTROL_REASON_MAX - 1);
 		err = -E2BIG;
 	}
-	return err;
-}
-
-static int request_run(struct control *c, const char *command, const char *reason, struct last last, int *ret_passed,
-	struct json_object *reply, char msg[CONTROL_MSG_MAX])
-{
-	struct client *cl = &c->asking;
-
-	if (!strcmp(command, "status")) {
-		c->ops->status(c->arg, reply);
-		return 0;
-	}
-	if (!strcmp(command, "open"))
-		return c->ops->open(c->arg, ret_passed, reply, msg);
-	if (strcmp(command, "start") && strcmp(command, "stop") && strcmp(command, "dump")) {
-		snprintf(msg, CONTROL_MSG_MAX,
-			"no such command; there are start, stop, dump, status and open");
-		return -EINVAL;
-	}
-	send_taken(cl->fd);
-	if (!strcmp(command, "start"))
-		return c->ops->start(c->arg, reply, msg);
-	if (!strcmp(command, "stop"))
-		return c->ops->stop(c->arg, reply, msg);
-	return c->ops->dump(c->arg, cl->id, reason ? reason : "", last, reply, msg);
+	return err ?: request_command(command, &rq->command, msg);
 }
 
 static struct client *free_place(struct control *c)
@@ -270,37 +257,37 @@ static void client_close(struct client *cl)
 
 static void client_request(struct control *c, const char *text, size_t len)
 {
-	const char *command = NULL, *reason = NULL;
-	struct json_object *request = NULL, *reply = NULL;
+	static const char taken[] = "{\"taken\":true}";
 	struct client none = { .fd = -1 }, *place = free_place(c) ?: &none, *cl = &c->asking;
+	struct json_object *request = NULL, *reply = json_object_new_object();
+	struct control_request rq = { .id = cl->id, .fd = -1 };
 	char msg[CONTROL_MSG_MAX] = "";
-	struct last last = { 0 };
-	int err, passed = -1;
+	int err;
 
-	err = request_parse(text, len, &request, &command, &reason, &last, msg);
-	if (!err && place == &none && !strcmp(command, "dump")) {
+	err = request_parse(text, len, &request, &rq, msg);
+	if (!err && place == &none && rq.command == CONTROL_DUMP) {
 		snprintf(msg, sizeof(msg), "%d dumps are waiting already; try again in a moment",
 			CONTROL_WAITING_MAX);
 		err = -EBUSY;
 	}
+	if (!err && !reply)
+		err = -ENOMEM;
 	if (!err) {
-		reply = json_object_new_object();
-		err = reply ? 0 : -ENOMEM;
-	}
-	if (!err) {
-		*place = *cl; /* control_done() may be called within the op */
-		err = request_run(c, command, reason, last, &passed, reply, msg);
+		if (rq.command <= CONTROL_DUMP)
+			send_text(cl->fd, taken, strlen(taken), -1);
+		*place = *cl; /* control_done() may be called meanwhile */
+		err = c->run(c->arg, &rq, reply, msg);
 		if (err == -EINPROGRESS || place->fd < 0)
 			cl->fd = -1;
 		else
 			place->fd = -1;
 	}
 	if (cl->fd >= 0) {
-		send_answer(cl->fd, err, reply, msg, passed);
+		send_answer(cl->fd, err, reply, msg, rq.fd);
 		client_close(cl);
 	}
-	if (passed >= 0)
-		close(passed);
+	if (rq.fd >= 0)
+		close(rq.fd);
 	json_object_put(reply);
 	json_object_put(request);
 }
@@ -335,13 +322,13 @@ static bool next_client(struct control *c)
 {
 	int fd;
 
-	fd = accept4(c->socket.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = accept4(c->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return false;
 		/* out of files or memory: clients in the queue would keep waking the poll for nothing */
 		c->paused_ns = clock_mono_ns() + NSEC_PER_SEC;
-		watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
+		watch(c, EPOLL_CTL_MOD, c->fd, 0);
 		return false;
 	}
 	c->asking = (struct client){ .fd = fd, .id = ++c->last_id };
@@ -379,7 +366,7 @@ void control_serve(struct control *c)
 		return;
 	if (c->paused_ns && clock_mono_ns() >= c->paused_ns) {
 		c->paused_ns = 0;
-		watch(c, EPOLL_CTL_MOD, c->socket.fd, EPOLLIN);
+		watch(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
 	}
 	for (int i = 0; i < TURNS_MAX && !c->paused_ns; i++) {
 		bool known = c->asking.fd >= 0;
@@ -389,13 +376,13 @@ void control_serve(struct control *c)
 		if (c->asking.fd >= 0 && !read_request(c)) {
 			/* further clients wait for their turn */
 			if (!known) {
-				watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
+				watch(c, EPOLL_CTL_MOD, c->fd, 0);
 				watch(c, EPOLL_CTL_ADD, c->asking.fd, EPOLLIN);
 			}
 			return;
 		}
 		if (known)
-			watch(c, EPOLL_CTL_MOD, c->socket.fd, EPOLLIN);
+			watch(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
 	}
 }
 
@@ -414,10 +401,177 @@ void control_done(
 	json_object_put(reply);
 }
 
+/* ---- the socket ---- */
+
+int control_directory(uid_t uid, char *buf, size_t size)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (!uid)
+		n = snprintf(buf, size, "/run/inftrace");
+	else if (uid == geteuid() && runtime && *runtime == '/')
+		n = snprintf(buf, size, "%s/inftrace", runtime);
+	else
+		n = snprintf(buf, size, "/run/user/%u/inftrace", uid);
+	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+static int fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
+{
+	snprintf(msg, CONTROL_MSG_MAX, "%s: %s", what, strerror(-err));
+	return err;
+}
+
+static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_MSG_MAX])
+{
+	struct stat st;
+	int fd, err = 0;
+
+	if (mkdir(directory, DIRECTORY_MODE) && errno != EEXIST)
+		return fail(msg, -errno, "cannot create the directory");
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
+		snprintf(msg, CONTROL_MSG_MAX, "not a directory (links are not followed); remove it");
+		return -ENOTDIR;
+	}
+	if (fd < 0)
+		return fail(msg, -errno, "cannot open the directory");
+	if (fstat(fd, &st)) {
+		err = fail(msg, -errno, "cannot look at the directory");
+	} else if (st.st_uid != geteuid()) {
+		snprintf(msg, CONTROL_MSG_MAX, "the directory belongs to user %u", st.st_uid);
+		err = -EPERM;
+	} else if (st.st_mode & 022) {
+		snprintf(msg, CONTROL_MSG_MAX,
+			"others may write to the directory; chmod 700 fixes that");
+		err = -EPERM;
+	}
+	if (err)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return err;
+}
+
+/* Goes through the descriptor of the directory that was checked, which also allows long names
+ * (sun_path has 108 bytes). */
+static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%.32s", dir_fd, name);
+}
+
+/* Whether it is a socket that nobody listens on any more. */
+static bool is_left_behind(int dir_fd, const char *name)
+{
+	struct sockaddr_un sa;
+	struct stat st;
+	bool dead;
+	int fd;
+
+	/* connecting to something that is no socket is refused as well */
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	address_of(dir_fd, name, &sa);
+	/* EPROTOTYPE: of another version, which may be running */
+	dead = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) && errno == ECONNREFUSED;
+	close(fd);
+	return dead;
+}
+
+/* The process in the name; 0: the file is not one of ours. */
+static pid_t pid_of(const char *name)
+{
+	int pid = 0, end = 0;
+
+	if (sscanf(name, "%d" CONTROL_SUFFIX "%n", &pid, &end) != 1 &&
+		sscanf(name, ".%d.new%n", &pid, &end) != 1)
+		return 0;
+	return pid > 0 && end && !name[end] ? pid : 0;
+}
+
+/*
+ * Removes the sockets of recorders that were killed. Only names whose process is gone, or our own:
+ * nobody can take such a name between the check and the removal.
+ */
+static void remove_left_behind(int dir_fd)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *d;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((d = readdir(dir))) {
+		pid_t pid = pid_of(d->d_name);
+
+		if (!pid || (pid != getpid() && (!kill(pid, 0) || errno != ESRCH)))
+			continue;
+		if (is_left_behind(dir_fd, d->d_name))
+			unlinkat(dir_fd, d->d_name, 0);
+	}
+	closedir(dir);
+}
+
+/* The socket is bound under another name and renamed once it listens, so that whoever finds it can connect. */
+static int open_socket(struct control *c, char msg[CONTROL_MSG_MAX])
+{
+	struct sockaddr_un sa;
+	char name[32], new_name[32];
+	int err;
+
+	snprintf(name, sizeof(name), "%d" CONTROL_SUFFIX, getpid());
+	snprintf(new_name, sizeof(new_name), ".%d.new", getpid());
+	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (c->fd < 0)
+		return fail(msg, -errno, "socket");
+	/* the file gets the mode of the socket, less the umask, so it never has any other
+	 * (net/unix/af_unix.c, unix_bind_bsd()) */
+	if (fchmod(c->fd, SOCKET_MODE))
+		return fail(msg, -errno, "fchmod");
+	address_of(c->dir_fd, new_name, &sa);
+	if (bind(c->fd, (struct sockaddr *)&sa, sizeof(sa)))
+		return fail(msg, -errno, "bind");
+	if (listen(c->fd, BACKLOG)) {
+		err = fail(msg, -errno, "listen");
+	} else if (renameat2(c->dir_fd, new_name, c->dir_fd, name, RENAME_NOREPLACE)) {
+		err = fail(msg, errno == EEXIST ? -EADDRINUSE : -errno, name);
+	} else {
+		memcpy(c->name, name, sizeof(name));
+		return 0;
+	}
+	unlinkat(c->dir_fd, new_name, 0);
+	return err;
+}
+
 /* ---- start and end ---- */
 
-int control_new(const struct control_ops *ops, void *arg, const char *directory,
-	struct control **ret_control)
+static int control_open(struct control *c, const char *directory, char msg[CONTROL_MSG_MAX])
+{
+	int err = open_directory(directory, &c->dir_fd, msg);
+
+	if (err)
+		return err;
+	remove_left_behind(c->dir_fd);
+	err = open_socket(c, msg);
+	if (err)
+		return err;
+	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (c->epoll_fd < 0)
+		return fail(msg, -errno, "epoll");
+	watch(c, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	return 0;
+}
+
+int control_new(control_run_fn run, void *arg, const char *directory, struct control **ret_control)
 {
 	char usual[PATH_MAX] = "", msg[CONTROL_MSG_MAX] = "";
 	struct control *c;
@@ -426,9 +580,9 @@ int control_new(const struct control_ops *ops, void *arg, const char *directory,
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	c->ops = ops;
+	c->run = run;
 	c->arg = arg;
-	c->epoll_fd = c->socket.fd = c->asking.fd = -1;
+	c->epoll_fd = c->fd = c->dir_fd = c->asking.fd = -1;
 	for (int i = 0; i < CONTROL_WAITING_MAX; i++)
 		c->waiting[i].fd = -1;
 	if (!directory) {
@@ -438,14 +592,7 @@ int control_new(const struct control_ops *ops, void *arg, const char *directory,
 	if (err)
 		snprintf(msg, sizeof(msg), "%s", strerror(-err));
 	else
-		err = control_socket_open(directory, &c->socket, msg);
-	if (!err) {
-		c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-		if (c->epoll_fd < 0) {
-			err = -errno;
-			snprintf(msg, sizeof(msg), "epoll: %s", strerror(-err));
-		}
-	}
+		err = control_open(c, directory, msg);
 	if (err) {
 		log_warn("no control socket in %s: %s; inftrace start, stop, dump and status do "
 			 "not reach this recording",
@@ -453,7 +600,6 @@ int control_new(const struct control_ops *ops, void *arg, const char *directory,
 		control_free(c);
 		return err;
 	}
-	watch(c, EPOLL_CTL_ADD, c->socket.fd, EPOLLIN);
 	*ret_control = c;
 	return 0;
 }
@@ -478,8 +624,12 @@ void control_free(struct control *c)
 	client_end(&c->asking);
 	for (int i = 0; i < CONTROL_WAITING_MAX; i++)
 		client_end(&c->waiting[i]);
-	if (c->socket.fd >= 0)
-		control_socket_close(&c->socket);
+	if (c->name[0])
+		unlinkat(c->dir_fd, c->name, 0);
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->dir_fd >= 0)
+		close(c->dir_fd);
 	if (c->epoll_fd >= 0)
 		close(c->epoll_fd);
 	free(c);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control socket of a recording: what `inftrace start`, `stop`, `dump`, `status` and `serve
- * --live` talk to.
+ * The control socket of a recording: what `inftrace start`, `stop`, `dump`, `status` and `serve --live` talk to.
  *
  * A UNIX socket of type SOCK_SEQPACKET, DIRECTORY/<pid of the recorder>.sock, mode 0600, for root
  * and the user that the recorder runs as. A connection carries one request and its answer. Each is
@@ -13,16 +12,15 @@
  *
  * The answer to `open` carries a descriptor of the trace that is being written, for reading. A path
  * would be resolved by the client, with the client's privileges.
- *
- * The recorder reads the request of one client at a time, and never waits for one: a client has
- * CONTROL_CLIENT_S to send its request, and an answer that its socket does not take is dropped.
  */
 #ifndef INFTRACE_CONTROL_H
 #define INFTRACE_CONTROL_H
 
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "util/parse.h"
@@ -32,23 +30,55 @@
 #define CONTROL_REASON_MAX 256          /* bytes of a reason, with the NUL */
 #define CONTROL_REPLY_MAX (128 * 1024)  /* bytes of an answer: a message must fit into a socket's buffer */
 #define CONTROL_WAITING_MAX 16          /* clients whose dump is not written yet */
-#define CONTROL_DEPTH_MAX 8             /* nesting of JSON objects and arrays */
 #define CONTROL_CLIENT_S 2              /* seconds a client has to send its request */
+#define CONTROL_ANSWER_MS 5000          /* until a recorder answers anything, or has room for a client */
+#define CONTROL_FINISH_MS 30000         /* until it has finished what it began */
 #define CONTROL_SUFFIX ".sock"
 
-/* What a request asks for. Each function fills in the reply, an object that it does not own, or
- * returns -errno with a reason of one line in msg (if that is left empty: strerror's). */
-struct control_ops {
-	int (*start)(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
-	int (*stop)(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
-	/* -EINPROGRESS: control_done() will follow, with this id. The reason is the client's text
-	 * in UTF-8, "" for none. */
-	int (*dump)(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply,
-		char msg[CONTROL_MSG_MAX]);
-	void (*status)(void *arg, struct json_object *reply);
-	/* Opens for reading the trace that is being written. The caller closes *ret_fd. */
-	int (*open)(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
+/* XDG_RUNTIME_DIR of the service in contrib/: made by systemd, and owned by the user as whom the service runs. */
+#define CONTROL_SERVICE_RUNTIME "/run/inftrace-recorder"
+
+/*
+ * Where the sockets of a user are: /run/inftrace for root; otherwise $XDG_RUNTIME_DIR/inftrace if
+ * the user is the caller and that is set, else /run/user/UID/inftrace. -ENAMETOOLONG.
+ */
+int control_directory(uid_t uid, char *buf, size_t size);
+
+/* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of
+ * one line, -ENOMEM. */
+int control_parse(
+	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
+
+/*
+ * ---- the recorder ----
+ *
+ * It reads the request of one client at a time, and never waits for one: a client has CONTROL_CLIENT_S
+ * to send its request, and an answer that its socket does not take is dropped.
+ */
+
+enum control_command {
+	CONTROL_START,
+	CONTROL_STOP,
+	CONTROL_DUMP,
+	CONTROL_STATUS,
+	CONTROL_OPEN,
+	CONTROL_COMMANDS,
 };
+
+struct control_request {
+	enum control_command command;
+	const char *reason; /* of a dump, in UTF-8; "": none */
+	struct last last;
+	uint64_t id; /* for control_done() */
+	int fd;      /* the trace that CONTROL_OPEN has opened for reading, which is closed then; -1: none */
+};
+
+/*
+ * Does what a request asks for. Fills in the reply, which it does not own, or returns -errno with a reason of one line in
+ * msg (if that is left empty: strerror's). -EINPROGRESS of a dump: control_done() will follow, with its id.
+ */
+typedef int (*control_run_fn)(
+	void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
 
 struct control;
 
@@ -57,17 +87,16 @@ struct control;
  * behind by recorders that were killed. On failure prints a warning, since the recording can go on
  * without it. -EADDRINUSE: a recorder with the same pid, in another container, uses the name.
  */
-int control_new(const struct control_ops *ops, void *arg, const char *directory,
-	struct control **ret_control);
+int control_new(control_run_fn run, void *arg, const char *directory, struct control **ret_control);
 
 /* The descriptor to poll for input: control_serve() has work then. -1 without a control. */
 int control_fd(const struct control *c);
 
-/* Does what is ready and never waits. Calls the ops. Must be called at least once a second, for the
+/* Does what is ready and never waits. Must be called at least once a second, for the
  * deadlines of clients. */
 void control_serve(struct control *c);
 
-/* Answers the client whose dump has that id: err 0, or -errno with a reason, as from the ops. Takes
+/* Answers the client whose dump has that id: err 0, or -errno with a reason, as from control_run_fn. Takes
  * over reply, which may be NULL. The client may be gone by then. */
 void control_done(
 	struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg);
@@ -76,17 +105,69 @@ void control_done(
 void control_free(struct control *c);
 
 /*
- * Where the sockets of a user are: /run/inftrace for root; otherwise $XDG_RUNTIME_DIR/inftrace if
- * the user is the caller and that is set, else /run/user/UID/inftrace. -ENAMETOOLONG.
+ * ---- clients ----
+ *
+ * No call waits longer than the times above, even when a recorder is stopped. Answers come from another process:
+ * print them with text_printable().
  */
-int control_directory(uid_t uid, char *buf, size_t size);
 
-/* XDG_RUNTIME_DIR of the service in contrib/: made by systemd, and owned by the user as whom the service runs. */
-#define CONTROL_SERVICE_RUNTIME "/run/inftrace-recorder"
+/*
+ * Whose recordings: those of one user only, so that no other user's socket can pass for a
+ * recorder's. By default root's for root; other users have to be named. The service in contrib/ runs as a user whose
+ * number nobody knows before, but only root can have made its directory: root need not name that user.
+ */
+struct control_where {
+	uid_t uid;
+	bool service;	       /* also those of the service, whoever that runs as */
+	const char *directory; /* NULL: that user's control_directory(), and the service's if it runs as that user */
+};
 
-/* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of
- * one line, -ENOMEM. */
-int control_parse(
-	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
+/* Those of the caller; for root also of the service. */
+struct control_where control_where_own(void);
+
+struct control_peer {
+	pid_t pid;                   /* of the recorder */
+	uid_t uid;                   /* that it runs as */
+	char *path;                  /* of its socket */
+	struct json_object *status;  /* its answer when it was found; NULL: none */
+	char error[CONTROL_MSG_MAX]; /* why there is none */
+};
+
+/*
+ * The user's recordings, sorted by pid, with their status. pid selects what -p PID means: the
+ * recording by that recorder, else of that process, else of all processes, else any that does not
+ * answer; 0: all recordings. Sockets without a recorder are left out, as are those where the
+ * listening process is not the user's or not the one in the name. Free the array with
+ * control_peers_free(). 0, -ENOMEM.
+ */
+int control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers,
+	size_t *ret_n);
+void control_peers_free(struct control_peer *peers, size_t n);
+void control_peer_free(struct control_peer *peer);
+
+/*
+ * The one recording that -p PID means, or with 0 the only one. Prints a line on failure, and a list
+ * if there are several. -ENOENT: none; -ENOTUNIQ: several; -ETIMEDOUT: it does not answer; -ENOMEM.
+ */
+int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer);
+
+/* Prints that there is no recording, or none of that process. */
+void control_say_none(const struct control_where *where, pid_t pid);
+
+/* Prints what it records: "llama-server (4711), worker (4712)" or "all processes". */
+void control_print_targets(FILE *out, const struct control_peer *peer);
+
+/*
+ * Sends a command, with a reason and what of a dump is wanted (parse_last()), each or NULL. *ret_reply is the answer, with "ok" true, to be put by
+ * the caller. *ret_fd (unless NULL) is the descriptor that came with it, to be closed by the
+ * caller, or -1. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
+ * -EREMOTEIO: it refused; -EPROTO: invalid answer; -EACCES.
+ */
+int control_ask(const struct control_peer *peer, const char *command, const char *reason, const char *last,
+	struct json_object **ret_reply, int *ret_fd);
+
+/* Takes what --user names, a number or the name of a user, or -p, the PID of a process. Each prints a line on failure: -EINVAL. */
+int control_take_user(const char *text, struct control_where *ret);
+int control_take_pid(const char *text, pid_t *ret);
 
 #endif

@@ -1,32 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "io/control_client.h"
-
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <pwd.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "io/control.h"
 #include "record.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "util/parse.h"
 #include "util/text.h"
 
 #define CONTROL_SERVICE_SOCKETS CONTROL_SERVICE_RUNTIME "/inftrace" /* control_directory() there */
-#define RETRY_MS 20 /* between attempts while a recorder has no room for another client */
 #define TARGETS_NAMED 8
 #define PEERS_MAX 256  /* recordings of a user that are asked, at most */
 #define MESSAGES_MAX 8 /* before the answer, at most */
@@ -34,25 +28,16 @@
 /* One question and its answer. */
 struct ask {
 	const struct control_peer *peer;
-	int fd;  /* -1: not connected, or finished */
-	int err; /* -EAGAIN: not finished */
-	uint64_t deadline_ns;
+	const char *request;
+	pthread_t thread;
 	bool taken; /* the recorder has said that work has begun */
-	unsigned int messages;
 	struct json_object *reply;
-	int passed;                /* the descriptor that came with the answer, or -1 */
+	int passed; /* the descriptor that came with the answer, or -1 */
+	int err;
 	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
 };
 
-static void ask_end(struct ask *a, int err)
-{
-	if (a->fd >= 0)
-		close(a->fd);
-	a->fd = -1;
-	a->err = err;
-}
-
-/* ---- one connection ---- */
+/* ---- one question ---- */
 
 /*
  * A user's directory can hold anything that the user puts there: what is named like a socket may be a link to
@@ -61,6 +46,7 @@ static void ask_end(struct ask *a, int err)
  */
 static int connect_peer(const struct control_peer *peer, int *ret_fd)
 {
+	const struct timeval limit = { CONTROL_ANSWER_MS / 1000, CONTROL_ANSWER_MS % 1000 * 1000 };
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	int file, fd = -1, err = 0;
 	struct ucred cred;
@@ -74,10 +60,12 @@ static int connect_peer(const struct control_peer *peer, int *ret_fd)
 		err = -EACCES;
 		goto out;
 	}
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
-		err = errno == ECONNREFUSED ? -ESRCH : -errno;
+	/* while it has no room for another client, connect() waits for as long as send() may: unix(7) */
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
+		connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		err = errno == ECONNREFUSED ? -ESRCH : errno == EAGAIN ? -ETIMEDOUT : -errno;
 	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		err = -errno;
 	else if (cred.uid != peer->uid || cred.pid != peer->pid)
@@ -91,48 +79,27 @@ out:
 	return err;
 }
 
-static void ask_connect(struct ask *a, const char *request)
-{
-	int err = connect_peer(a->peer, &a->fd);
-
-	if (err == -EAGAIN) /* it has no room for another client */
-		return;
-	/* a new connection always has room for a request; one that refused it holds an answer already */
-	if (!err && send(a->fd, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
-		errno != EPIPE && errno != ECONNRESET)
-		err = -errno;
-	if (err)
-		ask_end(a, err);
-}
-
-static void ask_message(struct ask *a, const char *text, size_t len)
+/* Returns -EAGAIN if it is not the answer. */
+static int take_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
 	int err;
 
 	err = control_parse(text, len, &object, a->msg);
-	if (err) {
-		ask_end(a, err == -EBADMSG ? -EPROTO : err);
-		return;
-	}
+	if (err)
+		return err == -EBADMSG ? -EPROTO : err;
 	if (!json_object_object_get_ex(object, "ok", &value)) {
-		json_object_put(object);
-		if (!a->taken)
-			a->deadline_ns = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
 		a->taken = true;
-		return;
+		err = -EAGAIN;
+	} else if (json_object_get_boolean(value)) {
+		a->reply = json_object_get(object);
+	} else {
+		snprintf(a->msg, sizeof(a->msg), "%s",
+			json_object_object_get_ex(object, "error", &value) ? json_object_get_string(value) : "no reason given");
+		err = -EREMOTEIO;
 	}
-	if (json_object_get_boolean(value)) {
-		a->reply = object;
-		ask_end(a, 0);
-		return;
-	}
-	if (!json_object_object_get_ex(object, "error", &value))
-		value = NULL;
-	snprintf(a->msg, sizeof(a->msg), "%s",
-		value ? json_object_get_string(value) : "no reason given");
 	json_object_put(object);
-	ask_end(a, -EREMOTEIO);
+	return err;
 }
 
 /* The descriptor that a message brought. The kernel closes those that do not fit. */
@@ -147,47 +114,71 @@ static int passed_with(struct msghdr *m)
 	return fd;
 }
 
-static void ask_read(struct ask *a)
+static int read_message(struct ask *a, int fd, char *buf)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = { .iov_len = CONTROL_REPLY_MAX };
+	struct iovec iov = { buf, CONTROL_REPLY_MAX };
 	/* not the whole buffer: its padding would leave room for a second descriptor */
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
 		.msg_controllen = CMSG_LEN(sizeof(int)) };
-	ssize_t n;
-	int fd;
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int passed = n >= 0 ? passed_with(&m) : -1, err = -EMSGSIZE;
 
-	iov.iov_base = malloc(CONTROL_REPLY_MAX);
-	if (!iov.iov_base) {
-		ask_end(a, -ENOMEM);
-		return;
-	}
-	n = recvmsg(a->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	fd = n >= 0 ? passed_with(&m) : -1;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		;
-	} else if (n <= 0) {
-		ask_end(a, n < 0 && errno != ECONNRESET ? -errno : -ESRCH);
-	} else if (m.msg_flags & MSG_TRUNC || ++a->messages > MESSAGES_MAX) {
-		snprintf(a->msg, sizeof(a->msg), "more than %d bytes or %d messages",
-			CONTROL_REPLY_MAX, MESSAGES_MAX);
-		ask_end(a, -EPROTO);
-	} else {
-		ask_message(a, iov.iov_base, (size_t)n);
-	}
-	if (a->reply && a->passed < 0 && !(m.msg_flags & MSG_CTRUNC)) {
-		a->passed = fd;
-		fd = -1;
-	}
-	if (fd >= 0)
-		close(fd);
-	free(iov.iov_base);
+	if (n <= 0)
+		err = n < 0 && errno != ECONNRESET ? -errno : -ESRCH;
+	else if (!(m.msg_flags & MSG_TRUNC))
+		err = take_message(a, buf, (size_t)n);
+	if (!err && !(m.msg_flags & MSG_CTRUNC))
+		a->passed = passed;
+	else if (passed >= 0)
+		close(passed);
+	return err;
 }
 
-/* ---- all recordings at once ---- */
+static int wait_until(int fd, uint64_t until)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t now = clock_mono_ns();
+
+	return poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? 0 : -ETIMEDOUT;
+}
+
+/* Sets a->err, a->reply, a->passed and a->msg. */
+static void *ask(void *arg)
+{
+	struct ask *a = arg;
+	uint64_t until = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
+	char *buf = malloc(CONTROL_REPLY_MAX);
+	int fd = -1, err = buf ? connect_peer(a->peer, &fd) : -ENOMEM;
+
+	a->passed = -1;
+	/* a recorder that refuses a connection holds an answer already */
+	if (!err && send(fd, a->request, strlen(a->request), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+		err = -errno;
+	for (unsigned int n = 0; !err; n++) {
+		bool taken = a->taken;
+
+		err = wait_until(fd, until) ?: read_message(a, fd, buf);
+		if (a->taken && !taken)
+			until = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
+		if (err == -EAGAIN && n < MESSAGES_MAX)
+			err = 0;
+		else if (!err)
+			break;
+	}
+	if (err == -EMSGSIZE || err == -EAGAIN) {
+		snprintf(a->msg, sizeof(a->msg), "more than %d bytes or %d messages", CONTROL_REPLY_MAX, MESSAGES_MAX);
+		err = -EPROTO;
+	}
+	a->err = err;
+	free(buf);
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
 
 static char *request_new(const char *command, const char *reason, const char *last)
 {
@@ -206,62 +197,24 @@ static char *request_new(const char *command, const char *reason, const char *la
 	return text;
 }
 
-/* Milliseconds until something has to be done; -1: all have finished. */
-static int ask_timeout(struct ask *asks, size_t n)
-{
-	uint64_t now = clock_mono_ns(), next = UINT64_MAX;
-
-	for (size_t i = 0; i < n; i++) {
-		struct ask *a = &asks[i];
-
-		if (a->err == -EAGAIN && now >= a->deadline_ns)
-			ask_end(a, -ETIMEDOUT);
-		if (a->err != -EAGAIN)
-			continue;
-		if (a->deadline_ns < next)
-			next = a->deadline_ns;
-		if (a->fd < 0 && now + RETRY_MS * NSEC_PER_MSEC < next)
-			next = now + RETRY_MS * NSEC_PER_MSEC;
-	}
-	return next == UINT64_MAX ? -1 : (int)((next - now) / NSEC_PER_MSEC) + 1;
-}
-
-/* Sets a->err, a->reply and a->msg of each. -ENOMEM. */
+/* Asks all at once, so that one that is stopped holds up nobody. -ENOMEM. */
 static int ask_all(struct ask *asks, size_t n, const char *command, const char *reason, const char *last)
 {
-	struct pollfd *fds = calloc(n, sizeof(*fds));
 	char *request = request_new(command, reason, last);
-	int timeout, err = 0;
 
-	if (!request || !fds) {
-		err = -ENOMEM;
-		goto out;
-	}
-	for (size_t i = 0; i < n; i++) {
-		asks[i].fd = asks[i].passed = -1;
-		asks[i].err = -EAGAIN;
-		asks[i].deadline_ns = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
-	}
-	for (;;) {
-		for (size_t i = 0; i < n; i++) {
-			if (asks[i].err == -EAGAIN && asks[i].fd < 0)
-				ask_connect(&asks[i], request);
-			fds[i] = (struct pollfd){ .fd = asks[i].fd, .events = POLLIN };
-		}
-		timeout = ask_timeout(asks, n);
-		if (timeout < 0)
-			break;
-		if (poll(fds, n, timeout) <= 0)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			if (fds[i].revents && asks[i].fd >= 0)
-				ask_read(&asks[i]);
+	for (size_t i = 0; i < n && request; i++) {
+		asks[i].request = request;
+		if (pthread_create(&asks[i].thread, NULL, ask, &asks[i])) {
+			asks[i].thread = pthread_self();
+			ask(&asks[i]);
 		}
 	}
-out:
+	for (size_t i = 0; i < n && request; i++) {
+		if (!pthread_equal(asks[i].thread, pthread_self()))
+			pthread_join(asks[i].thread, NULL);
+	}
 	free(request);
-	free(fds);
-	return err;
+	return request ? 0 : -ENOMEM;
 }
 
 /* The outcome in words. */
@@ -300,21 +253,20 @@ int control_ask(const struct control_peer *peer, const char *command, const char
 {
 	struct ask a = { .peer = peer };
 	char msg[CONTROL_MSG_MAX];
-	int err;
+	int err = ask_all(&a, 1, command, reason, last);
 
-	err = ask_all(&a, 1, command, reason, last) ?: a.err;
-	if (!err) {
-		*ret_reply = a.reply;
-		if (ret_fd)
-			*ret_fd = a.passed;
-		else if (a.passed >= 0)
-			close(a.passed);
-		return 0;
+	a.err = err ?: a.err;
+	if (a.err) {
+		ask_explain(&a, msg);
+		log_error("%s: %s", command, msg);
+		return a.err;
 	}
-	a.err = err;
-	ask_explain(&a, msg);
-	log_error("%s: %s", command, msg);
-	return err;
+	*ret_reply = a.reply;
+	if (ret_fd)
+		*ret_fd = a.passed;
+	else if (a.passed >= 0)
+		close(a.passed);
+	return 0;
 }
 
 /* ---- which recordings there are ---- */
@@ -381,42 +333,13 @@ static int peers_in(struct peers *p, const char *directory, uid_t uid)
 	while (!err && (d = readdir(dir))) {
 		int pid = 0, end = 0;
 
-		if (isdigit((unsigned char)d->d_name[0]) &&
+		if (*d->d_name >= '0' && *d->d_name <= '9' &&
 			sscanf(d->d_name, "%d" CONTROL_SUFFIX "%n", &pid, &end) == 1 && end &&
 			!d->d_name[end] && pid > 0)
 			err = peers_add(p, directory, d->d_name, pid, uid);
 	}
 	closedir(dir);
 	return err;
-}
-
-/* Takes over the answers; leaves out recordings that have ended. */
-static void peers_settle(struct peers *p, struct ask *asks)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->n; i++) {
-		struct control_peer *peer = &p->list[i];
-
-		if (asks[i].err == -ESRCH || asks[i].err == -EACCES) {
-			control_peer_free(peer);
-			continue;
-		}
-		peer->status = asks[i].reply;
-		if (asks[i].passed >= 0)
-			close(asks[i].passed);
-		if (asks[i].err)
-			ask_explain(&asks[i], peer->error);
-		p->list[n++] = *peer;
-	}
-	p->n = n;
-}
-
-static int by_pid(const void *a, const void *b)
-{
-	const struct control_peer *x = a, *y = b;
-
-	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
 /*
@@ -458,9 +381,11 @@ static int find_peers(const struct control_where *where, struct peers *p)
 	return err;
 }
 
+/* Asks for the status of each; leaves out recordings that have ended. */
 static int ask_peers(struct peers *p)
 {
 	struct ask *asks = calloc(p->n + 1, sizeof(*asks));
+	size_t n = 0;
 	int err;
 
 	if (!asks)
@@ -468,18 +393,26 @@ static int ask_peers(struct peers *p)
 	for (size_t i = 0; i < p->n; i++)
 		asks[i].peer = &p->list[i];
 	err = ask_all(asks, p->n, "status", NULL, NULL);
-	if (!err)
-		peers_settle(p, asks);
+	for (size_t i = 0; i < p->n && !err; i++) {
+		struct control_peer *peer = &p->list[i];
+
+		if (asks[i].err == -ESRCH || asks[i].err == -EACCES) {
+			control_peer_free(peer);
+			continue;
+		}
+		peer->status = asks[i].reply;
+		if (asks[i].passed >= 0)
+			close(asks[i].passed);
+		if (asks[i].err)
+			ask_explain(&asks[i], peer->error);
+		p->list[n++] = *peer;
+	}
+	p->n = err ? p->n : n;
 	free(asks);
 	return err;
 }
 
 /* ---- choosing one ---- */
-
-static bool is_recorder(const struct control_peer *peer, pid_t pid)
-{
-	return peer->pid == pid;
-}
 
 /* The length of an array in its status. */
 static size_t list_of(
@@ -491,56 +424,52 @@ static size_t list_of(
 	return json_object_array_length(*ret_list);
 }
 
-static bool records(const struct control_peer *peer, pid_t pid)
-{
-	struct json_object *pids;
-
-	for (size_t i = 0; i < list_of(peer, "targets", &pids); i++) {
-		if (json_object_get_int64(json_object_array_get_idx(pids, i)) == pid)
-			return true;
-	}
-	return false;
-}
-
-static bool records_all(const struct control_peer *peer, pid_t pid)
+static bool records_all(const struct control_peer *peer)
 {
 	struct json_object *all;
 
-	(void)pid;
 	return json_object_object_get_ex(peer->status, "all", &all) && json_object_get_boolean(all);
 }
 
-static bool is_silent(const struct control_peer *peer, pid_t pid)
+#define FITS_NOT 4
+
+/* How well it fits -p PID: the smaller, the better. */
+static int fit(const struct control_peer *peer, pid_t pid)
 {
-	(void)pid;
-	return !peer->status;
+	struct json_object *pids;
+
+	if (peer->pid == pid)
+		return 0;
+	for (size_t i = 0; i < list_of(peer, "targets", &pids); i++) {
+		if (json_object_get_int64(json_object_array_get_idx(pids, i)) == pid)
+			return 1;
+	}
+	return records_all(peer) ? 2 : peer->status ? FITS_NOT
+						     : 3;
 }
 
-/* Keeps only those that fit, if any does. */
-static bool peers_keep(
-	struct peers *p, bool (*fits)(const struct control_peer *peer, pid_t pid), pid_t pid)
+/* Keeps only those that fit best, if any fits. */
+static void peers_keep(struct peers *p, pid_t pid)
 {
+	int best = FITS_NOT - 1;
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		n += fits(&p->list[i], pid);
-	if (!n)
-		return false;
-	n = 0;
+		best = fit(&p->list[i], pid) < best ? fit(&p->list[i], pid) : best;
 	for (size_t i = 0; i < p->n; i++) {
-		if (fits(&p->list[i], pid))
+		if (fit(&p->list[i], pid) == best)
 			p->list[n++] = p->list[i];
 		else
 			control_peer_free(&p->list[i]);
 	}
 	p->n = n;
-	return true;
 }
 
-static void peers_drop(struct peers *p)
+static int by_pid(const void *a, const void *b)
 {
-	control_peers_free(p->list, p->n);
-	*p = (struct peers){ 0 };
+	const struct control_peer *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
 int control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers,
@@ -550,18 +479,16 @@ int control_list(const struct control_where *where, pid_t pid, struct control_pe
 	int err;
 
 	err = find_peers(where, &p);
-	if (!err) {
-		if (pid)
-			peers_keep(&p, is_recorder, pid);
+	if (!err && pid)
+		peers_keep(&p, pid); /* none but the recorder with that PID, if there is one */
+	if (!err)
 		err = ask_peers(&p);
-	}
 	if (err) {
-		peers_drop(&p);
+		control_peers_free(p.list, p.n);
 		return err;
 	}
-	if (pid && !peers_keep(&p, is_recorder, pid) && !peers_keep(&p, records, pid) &&
-		!peers_keep(&p, records_all, pid) && !peers_keep(&p, is_silent, pid))
-		peers_drop(&p);
+	if (pid)
+		peers_keep(&p, pid);
 	if (p.n)
 		qsort(p.list, p.n, sizeof(*p.list), by_pid);
 	*ret_peers = p.list;
@@ -569,56 +496,45 @@ int control_list(const struct control_where *where, pid_t pid, struct control_pe
 	return 0;
 }
 
-static size_t add_text(char *buf, size_t size, size_t len, const char *separator, const char *text)
-{
-	int n = len < size ? snprintf(buf + len, size - len, "%s%s", separator, text) : 0;
-
-	return len + (n > 0 ? (size_t)n : 0);
-}
-
-const char *control_peer_targets(const struct control_peer *peer, char *buf, size_t size)
+void control_print_targets(FILE *out, const struct control_peer *peer)
 {
 	struct json_object *pids;
-	char comm[TASK_COMM_LEN], text[64];
-	size_t n = list_of(peer, "targets", &pids), len = 0;
+	char comm[TASK_COMM_LEN], printable[64];
+	size_t n = list_of(peer, "targets", &pids);
 
-	if (records_all(peer, 0)) {
-		snprintf(buf, size, "all processes");
-		return buf;
-	}
-	for (size_t i = 0; i < n && i < TARGETS_NAMED; i++) {
+	if (records_all(peer))
+		fputs("all processes", out);
+	else if (!n)
+		fputs("no process", out);
+	for (size_t i = 0; i < n && i < TARGETS_NAMED && !records_all(peer); i++) {
 		pid_t pid = json_object_get_int(json_object_array_get_idx(pids, i));
 
-		snprintf(text, sizeof(text), "%s (%d)", process_comm(pid, comm) ? "exited" : comm,
-			pid);
-		len = add_text(buf, size, len, len ? ", " : "", text);
+		fprintf(out, "%s%s (%d)", i ? ", " : "",
+			process_comm(pid, comm) ? "exited" : text_printable(printable, sizeof(printable), comm), pid);
 	}
-	if (n > TARGETS_NAMED) {
-		snprintf(text, sizeof(text), " and %zu more", n - TARGETS_NAMED);
-		add_text(buf, size, len, "", text);
-	}
-	if (!n)
-		snprintf(buf, size, "no process");
-	return buf;
+	if (n > TARGETS_NAMED && !records_all(peer))
+		fprintf(out, " and %zu more", n - TARGETS_NAMED);
 }
 
-/* "-p 4800: llama-server (4711) into /a.json, /b.pftrace", cut to fit. */
-static void describe(const struct control_peer *peer, char *buf, size_t size)
+/* "  -p 4800: llama-server (4711) into /a.json, /b.pftrace" */
+static void describe(const struct control_peer *peer)
 {
-	size_t len = (size_t)snprintf(buf, size, "-p %d: ", peer->pid);
 	struct json_object *files;
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
 
-	if (!peer->status) {
-		add_text(buf, size, len, "", peer->error);
+	if (!out)
 		return;
-	}
-	control_peer_targets(peer, buf + len, size - len);
-	len = strlen(buf);
-	for (size_t i = 0; i < list_of(peer, "outputs", &files); i++) {
-		const char *file = json_object_get_string(json_object_array_get_idx(files, i));
-
-		len = add_text(buf, size, len, i ? ", " : " into ", file ? file : "");
-	}
+	if (peer->status)
+		control_print_targets(out, peer);
+	else
+		fputs(peer->error, out);
+	for (size_t i = 0; i < list_of(peer, "outputs", &files); i++)
+		fprintf(out, "%s%s", i ? ", " : " into ", json_object_get_string(json_object_array_get_idx(files, i)) ?: "");
+	fclose(out);
+	log_error("  -p %d: %.500s", peer->pid, text);
+	free(text);
 }
 
 static bool is_there(const char *path)
@@ -649,35 +565,33 @@ void control_say_none(const struct control_where *where, pid_t pid)
 			of, others);
 }
 
-int control_parse_user(const char *text, uid_t *ret_uid)
+int control_take_user(const char *text, struct control_where *ret)
 {
-	const struct passwd *pw;
+	const struct passwd *pw = NULL;
 	uint32_t uid;
 
-	if (!parse_u32(text, &uid) && uid != (uid_t)-1) {
-		*ret_uid = uid;
-		return 0;
+	if (parse_u32(text, &uid) || uid == (uid_t)-1) {
+		pw = getpwnam(text);
+		if (!pw) {
+			log_error("--user: no such user: %.32s", text);
+			return -EINVAL;
+		}
 	}
-	pw = getpwnam(text);
-	if (!pw)
-		return -EINVAL;
-	*ret_uid = pw->pw_uid;
+	ret->service = false;
+	ret->uid = pw ? pw->pw_uid : uid;
 	return 0;
 }
 
-static int say_several(pid_t pid, const struct control_peer *peers, size_t n)
+int control_take_pid(const char *text, pid_t *ret)
 {
-	char line[512];
+	uint32_t pid;
 
-	if (pid)
-		log_error("%zu recordings of process %d are running; choose one:", n, pid);
-	else
-		log_error("%zu recordings are running; choose one:", n);
-	for (size_t i = 0; i < n; i++) {
-		describe(&peers[i], line, sizeof(line));
-		log_error("  %s", line);
+	if (parse_u32(text, &pid) || !pid || pid > INT_MAX) {
+		log_error("-p: not the PID of a process: %.32s", text);
+		return -EINVAL;
 	}
-	return -ENOTUNIQ;
+	*ret = (pid_t)pid;
+	return 0;
 }
 
 int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer)
@@ -695,7 +609,13 @@ int control_find(const struct control_where *where, pid_t pid, struct control_pe
 		control_say_none(where, pid);
 		err = -ENOENT;
 	} else if (n > 1) {
-		err = say_several(pid, peers, n);
+		if (pid)
+			log_error("%zu recordings of process %d are running; choose one:", n, pid);
+		else
+			log_error("%zu recordings are running; choose one:", n);
+		for (size_t i = 0; i < n; i++)
+			describe(&peers[i]);
+		err = -ENOTUNIQ;
 	} else if (!peers[0].status) {
 		log_error("%s", peers[0].error);
 		err = -ETIMEDOUT;

@@ -29,12 +29,12 @@ static bool is_whole(const struct run_control *r)
 	return !record_by_time(r->o);
 }
 
-static int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_start(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run_control *r = arg;
 	char text[64];
 	int err;
 
+	(void)rq;
 	if (r->recorder || is_whole(r)) {
 		snprintf(msg, CONTROL_MSG_MAX, "it records already; start is for --window and --window-flag");
 		return -EALREADY;
@@ -55,14 +55,14 @@ static int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_M
 	return 0;
 }
 
-static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_stop(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run_control *r = arg;
 	struct windows *w = r->windows;
 	struct json_object *files;
 	char text[128];
 	int err = 0;
 
+	(void)rq;
 	if (r->recorder) {
 		snprintf(msg, CONTROL_MSG_MAX, "a flight recorder has no window; dump writes what it has");
 		return -EINVAL;
@@ -94,9 +94,8 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 	return 0;
 }
 
-static int on_dump(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_dump(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run_control *r = arg;
 	int err;
 
 	(void)reply;
@@ -104,7 +103,7 @@ static int on_dump(void *arg, uint64_t id, const char *reason, struct last last,
 		snprintf(msg, CONTROL_MSG_MAX, "it was not started with --flight-recorder");
 		return -EINVAL;
 	}
-	err = recorder_request(r->recorder, *reason ? reason : "dump", last, id);
+	err = recorder_request(r->recorder, *rq->reason ? rq->reason : "dump", rq->last, rq->id);
 	if (err) {
 		snprintf(msg, CONTROL_MSG_MAX, "too many dumps are waiting already");
 		return err;
@@ -135,12 +134,12 @@ static void add_probed(struct session *s, struct json_object *reply)
 	add_number(reply, "probed_files_given_back", files.given_back);
 }
 
-static void on_status(void *arg, struct json_object *reply)
+static int on_status(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run_control *r = arg;
 	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
 	struct window_totals t;
 
+	(void)rq, (void)msg;
 	windows_totals(r->windows, &t);
 	add_number(reply, "pid", (uint64_t)getpid());
 	if (r->o->all)
@@ -167,12 +166,12 @@ static void on_status(void *arg, struct json_object *reply)
 	json_object_object_add(reply, "outputs", outputs);
 	if (r->recorder)
 		recorder_status(r->recorder, reply);
+	return 0;
 }
 
 /* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
-static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_open(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run_control *r = arg;
 	int fd = -ENOENT;
 
 	if (record_by_time(r->o)) {
@@ -188,24 +187,30 @@ static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[C
 		if (fd < 0)
 			return fd;
 		json_object_object_add(reply, "name", output_path(r, i, r->o->outputs[i]));
-		*ret_fd = fd;
+		rq->fd = fd;
 		return 0;
 	}
 	snprintf(msg, CONTROL_MSG_MAX, "this recording writes no trace: give it -o FILE");
 	return fd;
 }
 
-void run_control_open(struct run_control *r)
+static int run_request(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	static const struct control_ops ops = {
-		.start = on_start,
-		.stop = on_stop,
-		.dump = on_dump,
-		.status = on_status,
-		.open = on_open,
+	static int (*const run[])(
+		struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]) = {
+		[CONTROL_START] = on_start,
+		[CONTROL_STOP] = on_stop,
+		[CONTROL_DUMP] = on_dump,
+		[CONTROL_STATUS] = on_status,
+		[CONTROL_OPEN] = on_open,
 	};
 
-	control_new(&ops, r, NULL, &r->control);
+	return run[rq->command](arg, rq, reply, msg);
+}
+
+void run_control_open(struct run_control *r)
+{
+	control_new(run_request, r, NULL, &r->control);
 }
 
 void run_control_done(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)

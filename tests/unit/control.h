@@ -33,41 +33,8 @@ struct recording {
 	const char *trace;          /* a file that open passes */
 };
 
-static inline int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static inline void on_status(struct recording *r, struct json_object *reply)
 {
-	struct recording *r = arg;
-
-	r->starts++;
-	json_object_object_add(reply, "message", json_object_new_string("window 1 is open"));
-	return 0;
-}
-
-static inline int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
-{
-	struct recording *r = arg;
-
-	json_object_object_add(reply, "message", json_object_new_string("not to be seen"));
-	snprintf(msg, CONTROL_MSG_MAX, "no window is open");
-	return r->stops++ ? -EBUSY : -EALREADY;
-}
-
-static inline int on_dump(void *arg, uint64_t id, const char *reason, struct last last, struct json_object *reply,
-	char msg[CONTROL_MSG_MAX])
-{
-	struct recording *r = arg;
-
-	r->dumps++;
-	r->id = id;
-	r->last = last;
-	snprintf(r->reason, sizeof(r->reason), "%s", reason);
-	if (r->done_within)
-		control_done(r->control, id, 0, NULL, NULL);
-	return r->in_progress ? -EINPROGRESS : -ENOSPC;
-}
-
-static inline void on_status(void *arg, struct json_object *reply)
-{
-	struct recording *r = arg;
 	char *text = malloc(r->status_len + 1);
 
 	r->statuses++;
@@ -83,20 +50,40 @@ static inline void on_status(void *arg, struct json_object *reply)
 	free(text);
 }
 
-static inline int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static inline int run_request(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct recording *r = arg;
 
-	if (!r->trace) {
-		snprintf(msg, CONTROL_MSG_MAX, "no trace");
-		return -ENOENT;
+	switch (rq->command) {
+	case CONTROL_START:
+		r->starts++;
+		json_object_object_add(reply, "message", json_object_new_string("window 1 is open"));
+		return 0;
+	case CONTROL_STOP:
+		json_object_object_add(reply, "message", json_object_new_string("not to be seen"));
+		snprintf(msg, CONTROL_MSG_MAX, "no window is open");
+		return r->stops++ ? -EBUSY : -EALREADY;
+	case CONTROL_DUMP:
+		r->dumps++;
+		r->id = rq->id;
+		r->last = rq->last;
+		snprintf(r->reason, sizeof(r->reason), "%s", rq->reason);
+		if (r->done_within)
+			control_done(r->control, rq->id, 0, NULL, NULL);
+		return r->in_progress ? -EINPROGRESS : -ENOSPC;
+	case CONTROL_STATUS:
+		on_status(r, reply);
+		return 0;
+	default:
+		if (!r->trace) {
+			snprintf(msg, CONTROL_MSG_MAX, "no trace");
+			return -ENOENT;
+		}
+		rq->fd = open(r->trace, O_RDONLY | O_CLOEXEC);
+		json_object_object_add(reply, "name", json_object_new_string("/a.json"));
+		return rq->fd < 0 ? -errno : 0;
 	}
-	*ret_fd = open(r->trace, O_RDONLY | O_CLOEXEC);
-	json_object_object_add(reply, "name", json_object_new_string("/a.json"));
-	return *ret_fd < 0 ? -errno : 0;
 }
-
-static const struct control_ops ops = { on_start, on_stop, on_dump, on_status, on_open };
 
 /* ---- directories ---- */
 
@@ -105,6 +92,9 @@ static char directory[64]; /* for one test; does not exist yet */
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
+	(void)st;
+	(void)type;
+	(void)ftw;
 	return remove(path);
 }
 
@@ -154,7 +144,7 @@ static inline int teardown(void **state)
 
 static inline void open_control(struct recording *r)
 {
-	assert_int_equal(control_new(&ops, r, directory, &r->control), 0);
+	assert_int_equal(control_new(run_request, r, directory, &r->control), 0);
 }
 
 /* ---- clients ---- */
@@ -294,13 +284,17 @@ static inline void leave_socket(const char *name)
 	close(fd);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
 static inline int make_top(void **state)
 {
+	(void)state;
 	return mkdtemp(top) ? 0 : -1;
 }
 
 static inline int remove_top(void **state)
 {
+	(void)state;
 	return remove_all(top);
 }
 

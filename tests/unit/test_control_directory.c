@@ -4,7 +4,6 @@
 
 #include "cases.h"
 #include "control.h"
-#include "io/control_client.h"
 #include "stderr.h"
 
 #define NOBODY 65534
@@ -30,7 +29,7 @@ static void expect_no_control(struct recording *r, int err, const char *why)
 	int got;
 
 	stderr_grab_begin(&g);
-	got = control_new(&ops, r, directory, &r->control);
+	got = control_new(run_request, r, directory, &r->control);
 	text = stderr_grab_end(&g);
 	assert_int_equal(got, err);
 	assert_null(r->control);
@@ -81,7 +80,7 @@ TEST_WITH(test_long_directory, setup, teardown)
 	snprintf(middle, sizeof(middle), "%s/%0200d", top, 0);
 	assert_int_equal(mkdir(middle, 0700), 0);
 	snprintf(path, sizeof(path), "%s/run", middle);
-	assert_int_equal(control_new(&ops, r, path, &r->control), 0);
+	assert_int_equal(control_new(run_request, r, path, &r->control), 0);
 	snprintf(name, sizeof(name), "%s/%d.sock", path, getpid());
 	assert_int_equal(stat(name, &st), 0);
 	control_free(r->control);

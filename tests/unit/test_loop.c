@@ -9,8 +9,8 @@
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "io/control.h"
-#include "record/options.h"
 #include "record/run.h"
+#include "record/view.h"
 #include "stderr.h"
 #include "util/exit_code.h"
 
@@ -37,7 +37,7 @@ void __wrap_follow_free(struct follow *f);
 int __wrap_privileges_drop(bool single_links, bool nice);
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 int __wrap_control_new(
-	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control);
+	control_run_fn run, void *arg, const char *directory, struct control **ret_control);
 
 int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
 {
@@ -115,7 +115,7 @@ int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg)
 }
 
 int __wrap_control_new(
-	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control)
+	control_run_fn run, void *arg, const char *directory, struct control **ret_control)
 {
 	*ret_control = NULL;
 	controlled = true;
