@@ -13,6 +13,12 @@
 
 #define PAGE_BYTES 4096 /* the smallest page size: larger pages end at its multiples */
 
+/*
+ * Returns the length of the whole events at the beginning of the text that fit the limit, or that of the first
+ * event if none fits. The text consists of whole events.
+ */
+size_t framing_within(enum writer_mode mode, const char *text, size_t len, size_t limit);
+
 struct gzip;
 
 /* -ENOMEM. The mode determines where events end. */

@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "io/framing.h"
 #include "io/gzip.h"
 #include "io/outfile.h"
 #include "util/clock.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where events end, in texts whose ends are known. */
-#include "io/framing.h"
+#include "io/gzip.h"
 #include "unit.h"
 
 #define EVENTS 40
