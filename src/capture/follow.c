@@ -15,7 +15,7 @@
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 
 #define ROUNDS_MAX 8

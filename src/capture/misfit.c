@@ -14,7 +14,7 @@
 #include "target/file.h"
 #include "target/process.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/text.h"
 

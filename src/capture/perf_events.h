@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "util/counters.h"
+#include "util/names.h"
 
 struct bpf_program;
 struct inftrace_bpf;

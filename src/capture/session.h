@@ -24,7 +24,7 @@
 #include "capture/sums.h"
 #include "probe.h"
 #include "process_sums.h"
-#include "util/counters.h"
+#include "util/names.h"
 
 struct session_config {
 	bool trace_all;	    /* every task of the system */

@@ -11,7 +11,7 @@
 
 #include "probe.h"
 #include "target/process.h"
-#include "util/bisect.h"
+#include "util/list.h"
 
 static int compare_totals(const void *a, const void *b)
 {

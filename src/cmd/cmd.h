@@ -3,9 +3,9 @@
 #ifndef INFTRACE_CMD_H
 #define INFTRACE_CMD_H
 
-#include "util/exit_code.h"
+#include "util/program.h"
 
-#include "util/version.h"
+#include "util/program.h"
 
 /* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
 int cmd_record(int argc, char **argv);

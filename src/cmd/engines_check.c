@@ -10,7 +10,7 @@
 #include "capture/session.h"
 #include "record/run.h"
 #include "sink/sink.h"
-#include "util/exit_code.h"
+#include "util/program.h"
 #include "util/text.h"
 
 /* A recording of which nothing is kept but the numbers of calls. */

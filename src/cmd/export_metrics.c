@@ -18,9 +18,9 @@
 #include "export/tail.h"
 #include "io/http_server.h"
 #include "util/clock.h"
-#include "util/exit_code.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/program.h"
 
 #define LOOK_MS 1000                  /* how often files are looked at */
 #define READ_MAX (UINT64_C(64) << 20) /* at a time, so that a client is answered meanwhile */

@@ -16,7 +16,6 @@
 #include "record/windows.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "util/nearest.h"
 #include "util/parse.h"
 #include "util/text.h"
 

@@ -17,7 +17,7 @@
 #include "engine/spec.h"
 #include "target/elf.h"
 #include "target/usdt.h"
-#include "util/json_node.h"
+#include "util/json.h"
 #include "util/log.h"
 #include "util/text.h"
 

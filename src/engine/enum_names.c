@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "target/elf.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 bool engine_claims(const struct engine *e, const char *path)
 {

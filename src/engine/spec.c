@@ -12,9 +12,9 @@
 #include "engine/rows.h"
 #include "engine/spec.h"
 #include "target/elf.h"
+#include "util/json.h"
 #include "util/log.h"
 #include "util/parse.h"
-#include "util/json_node.h"
 #include "util/text.h"
 
 /* ---- conditions ---- */

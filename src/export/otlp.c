@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "sink/proto.h"
+#include "util/program.h"
 #include "util/text.h"
-#include "util/version.h"
 
 /* ---- messages of any size ---- */
 

@@ -9,8 +9,8 @@
 #include "read/pftrace.h"
 #include "read/profile.h"
 #include "util/fmt.h"
+#include "util/program.h"
 #include "util/text.h"
-#include "util/version.h"
 
 struct loader {
 	struct samples *s;

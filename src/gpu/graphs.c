@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 struct call {
 	struct launch l;

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/bisect.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 /* By how much times of a GPU may contradict those of calls, in ns, beyond what the clocks are known to: at once, and once no call that fits
  * better can come */

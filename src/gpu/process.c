@@ -8,7 +8,7 @@
 #include "gpu/graphs.h"
 #include "gpu/info.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 #define ANY_DEVICE UINT32_MAX
 

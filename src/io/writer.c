@@ -19,7 +19,6 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
-#include "util/yield.h"
 
 #define BLOCK_SIZE \
 	((256u << 10) - 64) /* with its header and malloc's slightly less than 64 pages */

@@ -9,8 +9,7 @@
 
 #include "link/hosts.h"
 #include "read/etrace.h"
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/text.h"
 
 int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name)

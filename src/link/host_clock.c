@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "link/hosts.h"
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 enum boot_fit boot_compare(const struct boot *a, const struct boot *b)
 {

@@ -12,7 +12,7 @@
 #include "read/detect.h"
 #include "read/pftrace_events.h"
 #include "read/trace.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/text.h"
 
 struct file_reader {

@@ -9,8 +9,7 @@
 
 #include "link/hosts.h"
 #include "sink/derive.h"
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 #define STREAM_NAME_MAX (2 * MESSAGE_ADDRESS_MAX + 2)
 /* What the kernel's counts of a connection include differs by that: the numbers of its opening and its end. */

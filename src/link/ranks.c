@@ -9,8 +9,7 @@
 #include "link/hosts.h"
 #include "read/pftrace_events.h"
 #include "read/trace.h"
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 /* Calls in which all ranks of the communicator take part. */
 static const char *const functions[] = {

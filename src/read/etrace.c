@@ -7,8 +7,7 @@
 
 #include "read/json_source.h"
 #include "read/trace.h"
-#include "util/bisect.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/text.h"
 
 #define MESSAGE_MAX (UINT64_C(16) << 20)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "util/json_node.h"
+#include "util/json.h"
 
 /* Limit for one value or line. */
 #define JSON_TEXT_MAX (16u << 20)

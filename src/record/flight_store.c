@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "util/list_room.h"
+#include "util/list.h"
 
 /* ---- spans in flight ---- */
 

@@ -18,10 +18,9 @@
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/thread.h"
-#include "util/yield.h"
 
 /* ---- load shedding: which parts are turned off ---- */
 

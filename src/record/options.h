@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "io/writer.h"
-#include "util/counters.h"
+#include "util/names.h"
 
 enum event {
 	EVENT_SCHED = 1 << 0,

@@ -22,7 +22,7 @@
 #include "sink/request_feed.h"
 #include "sink/tee.h"
 #include "target/process.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/text.h"
 

@@ -33,11 +33,11 @@
 #include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/clock.h"
-#include "util/exit_code.h"
 #include "util/log.h"
 #include "util/names.h"
+#include "util/program.h"
 #include "util/text.h"
-#include "util/yield.h"
+#include "util/thread.h"
 
 /* ---- the line of progress ---- */
 

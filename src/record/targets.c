@@ -21,7 +21,7 @@
 #include "target/cgroup.h"
 #include "target/process.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 
 /* ---- --discover and --cgroup ---- */

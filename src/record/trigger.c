@@ -13,7 +13,6 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
-#include "util/nearest.h"
 #include "util/parse.h"
 #include "util/text.h"
 

@@ -8,7 +8,7 @@
 
 #include "stack/stack.h"
 #include "util/clock.h"
-#include "util/yield.h"
+#include "util/thread.h"
 
 #define WAITING_MAX (12u << 20) /* bytes of samples */
 #define PENDING_MAX 256

@@ -8,7 +8,7 @@
 #include "read/profile.h"
 #include "report/output.h"
 #include "report/read.h"
-#include "util/json_node.h"
+#include "util/json.h"
 
 #define NAME_SHOWN 72 /* bytes of a name */
 #define LINE_BYTES 64 /* of a cache line: x86, and nearly all arm64 (a few have 128) */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "record.h"
-#include "util/counters.h"
+#include "util/names.h"
 
 /* Sums over steps or calls. */
 struct count_sum {

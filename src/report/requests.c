@@ -7,7 +7,7 @@
 #include "engine/step_requests.h"
 #include "report/summary.h"
 #include "report/words.h"
-#include "util/bisect.h"
+#include "util/list.h"
 #include "util/parse.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "util/bisect.h"
+#include "util/list.h"
 
 void summary_free(struct summary *s)
 {

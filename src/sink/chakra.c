@@ -13,7 +13,7 @@
 #include "io/writer.h"
 #include "sink/request_feed.h"
 #include "sink/sink.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/map.h"
 #include "util/names.h"

@@ -19,7 +19,7 @@
 #include "util/clock.h"
 #include "util/host_id.h"
 #include "util/names.h"
-#include "util/version.h"
+#include "util/program.h"
 
 /*
  * Chrome trace: where a thread waited, as an instant at the beginning of the wait. Its slice was written before, since the

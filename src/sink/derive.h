@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "record.h"
-#include "util/counters.h"
+#include "util/names.h"
 
 /* ---- what counters counted ---- */
 

@@ -7,9 +7,8 @@
 
 #include "gpu/info.h"
 #include "sink/process_list.h"
-#include "util/bisect.h"
 #include "util/clock.h"
-#include "util/list_room.h"
+#include "util/list.h"
 
 #define LATE_NS (75 * NSEC_PER_SEC) /* by then its step is known, and what it was launched in, in most cases */
 #define DEVICES_MAX 256             /* of all processes */

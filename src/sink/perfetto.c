@@ -22,7 +22,7 @@
 #include "util/fmt.h"
 #include "util/host_id.h"
 #include "util/names.h"
-#include "util/version.h"
+#include "util/program.h"
 
 /* ---- records that become slices, instants and counters on tracks of their own ---- */
 

@@ -16,7 +16,7 @@
 #include "sink/sink.h"
 #include "util/host_id.h"
 #include "util/names.h"
-#include "util/version.h"
+#include "util/program.h"
 
 /* ---- families that are written once per process, at the end of the window ---- */
 

@@ -7,7 +7,7 @@
 
 #include "sink/gpu.h"
 #include "sink/profile_line.h"
-#include "util/list_room.h"
+#include "util/list.h"
 #include "util/map.h"
 
 static const char *const prefixes[SPAN_MAX] = {

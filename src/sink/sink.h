@@ -22,10 +22,10 @@
 
 #include "engine/engine.h"
 #include "engine/handles.h"
-#include "record.h"
 #include "process_sums.h"
+#include "record.h"
 #include "target/tasks.h"
-#include "util/counters.h"
+#include "util/names.h"
 
 struct gpu_info;
 struct host_id;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "util/bisect.h"
+#include "util/list.h"
 
 #define FUNCTION_MAX (1u << 20) /* bytes */
 

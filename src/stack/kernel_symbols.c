@@ -12,8 +12,8 @@
 
 #include "target/file.h"
 #include "target/process.h"
-#include "util/bisect.h"
 #include "util/clock.h"
+#include "util/list.h"
 
 #define SYMBOLS_MAX 400000
 #define NAME_MAX_LEN 256

@@ -25,7 +25,7 @@
 #include "stack/unwind.h"
 #include "target/elf.h"
 #include "target/file.h"
-#include "util/bisect.h"
+#include "util/list.h"
 #include "util/map.h"
 
 struct text {

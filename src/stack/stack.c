@@ -15,8 +15,8 @@
 #include "stack/lookup.h"
 #include "stack/python_name.h"
 #include "stack/unwind.h"
-#include "util/bisect.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/map.h"
 
 /* ---- what is mapped where in the processes that samples come from ---- */

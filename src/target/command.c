@@ -22,7 +22,6 @@
 
 #include "target/process.h"
 #include "util/parse.h"
-#include "util/secret.h"
 #include "util/text.h"
 #include "util/user.h"
 

@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/bisect.h"
-#include "util/nearest.h"
+#include "util/list.h"
+#include "util/text.h"
 
 /*
  * Limits that no real file comes near (libtorch_cuda.so, the largest known: 1.4 GB, under 2 M

@@ -23,8 +23,8 @@
 #include "top/screen.h"
 #include "top/term.h"
 #include "top/top.h"
-#include "util/exit_code.h"
 #include "util/log.h"
+#include "util/program.h"
 
 /* ---- a step, as the model takes it ---- */
 

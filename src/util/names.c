@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "util/names.h"
 
@@ -234,34 +234,7 @@ static const struct traits syscall_traits[] = {
 #endif
 };
 
-static const char *const errno_names[] = {
-#define E(name) [name] = #name
-	/* clang-format off */
-	E(EPERM), E(ENOENT), E(ESRCH), E(EINTR), E(EIO), E(ENXIO), E(E2BIG), E(ENOEXEC),
-	E(EBADF), E(ECHILD), E(EAGAIN), E(ENOMEM), E(EACCES), E(EFAULT), E(ENOTBLK), E(EBUSY),
-	E(EEXIST), E(EXDEV), E(ENODEV), E(ENOTDIR), E(EISDIR), E(EINVAL), E(ENFILE), E(EMFILE),
-	E(ENOTTY), E(ETXTBSY), E(EFBIG), E(ENOSPC), E(ESPIPE), E(EROFS), E(EMLINK), E(EPIPE),
-	E(EDOM), E(ERANGE), E(EDEADLK), E(ENAMETOOLONG), E(ENOLCK), E(ENOSYS), E(ENOTEMPTY),
-	E(ELOOP), E(ENOMSG), E(EIDRM), E(ECHRNG), E(EL2NSYNC), E(EL3HLT), E(EL3RST), E(ELNRNG),
-	E(EUNATCH), E(ENOCSI), E(EL2HLT), E(EBADE), E(EBADR), E(EXFULL), E(ENOANO), E(EBADRQC),
-	E(EBADSLT), E(EBFONT), E(ENOSTR), E(ENODATA), E(ETIME), E(ENOSR), E(ENONET), E(ENOPKG),
-	E(EREMOTE), E(ENOLINK), E(EADV), E(ESRMNT), E(ECOMM), E(EPROTO), E(EMULTIHOP),
-	E(EDOTDOT), E(EBADMSG), E(EOVERFLOW), E(ENOTUNIQ), E(EBADFD), E(EREMCHG), E(ELIBACC),
-	E(ELIBBAD), E(ELIBSCN), E(ELIBMAX), E(ELIBEXEC), E(EILSEQ), E(ERESTART), E(ESTRPIPE),
-	E(EUSERS), E(ENOTSOCK), E(EDESTADDRREQ), E(EMSGSIZE), E(EPROTOTYPE), E(ENOPROTOOPT),
-	E(EPROTONOSUPPORT), E(ESOCKTNOSUPPORT), E(EOPNOTSUPP), E(EPFNOSUPPORT),
-	E(EAFNOSUPPORT), E(EADDRINUSE), E(EADDRNOTAVAIL), E(ENETDOWN), E(ENETUNREACH),
-	E(ENETRESET), E(ECONNABORTED), E(ECONNRESET), E(ENOBUFS), E(EISCONN), E(ENOTCONN),
-	E(ESHUTDOWN), E(ETOOMANYREFS), E(ETIMEDOUT), E(ECONNREFUSED), E(EHOSTDOWN),
-	E(EHOSTUNREACH), E(EALREADY), E(EINPROGRESS), E(ESTALE), E(EUCLEAN), E(ENOTNAM),
-	E(ENAVAIL), E(EISNAM), E(EREMOTEIO), E(EDQUOT), E(ENOMEDIUM), E(EMEDIUMTYPE),
-	E(ECANCELED), E(ENOKEY), E(EKEYEXPIRED), E(EKEYREVOKED), E(EKEYREJECTED),
-	E(EOWNERDEAD), E(ENOTRECOVERABLE), E(ERFKILL), E(EHWPOISON),
-/* clang-format on */
-#undef E
-};
-
-/* include/linux/errno.h of the kernel, which user space has no copy of */
+/* include/linux/errno.h of the kernel, which neither user space nor the C library knows */
 #define KERNEL_ERRNO_MIN 512
 static const char *const kernel_errno_names[] = {
 #define E(nr, name) [(nr)-KERNEL_ERRNO_MIN] = #name
@@ -411,14 +384,9 @@ const char *irq_vector_name(unsigned int vector)
 
 const char *errno_name(int err)
 {
-	if (err < 0)
-		return NULL;
-	if ((size_t)err < ARRAY_SIZE(errno_names))
-		return errno_names[err];
-	if (err >= KERNEL_ERRNO_MIN &&
-		(size_t)err - KERNEL_ERRNO_MIN < ARRAY_SIZE(kernel_errno_names))
+	if (err >= KERNEL_ERRNO_MIN && (size_t)err - KERNEL_ERRNO_MIN < ARRAY_SIZE(kernel_errno_names))
 		return kernel_errno_names[err - KERNEL_ERRNO_MIN];
-	return NULL;
+	return err > 0 ? strerrorname_np(err) : NULL;
 }
 
 const char *signal_name(int sig)
@@ -457,4 +425,27 @@ const char *hit_kind_name(enum hit_kind kind)
 const char *rec_kind_name(enum rec_kind kind)
 {
 	return (unsigned int)kind < REC_KIND_MAX ? rec_kinds[kind] : "invalid";
+}
+
+static const struct {
+	const char *name;
+	const char *counters[PMU_MAX];
+} sets[COUNTER_SETS] = {
+	[COUNTERS_HARDWARE] = { "hardware",
+		{ [COUNTER_INSTRUCTIONS] = "instructions", [COUNTER_CYCLES] = "cycles", [COUNTER_LLC_MISSES] = "llc_misses" } },
+	[COUNTERS_SOFTWARE] = { "software", { "cpu_clock_ns", "page_faults" } },
+};
+
+const char *counter_name(enum counter_set set, unsigned int i)
+{
+	return set < COUNTER_SETS && i < PMU_MAX ? sets[set].counters[i] : NULL;
+}
+
+enum counter_set counter_set_parse(const char *text)
+{
+	for (enum counter_set set = COUNTERS_NONE + 1; set < COUNTER_SETS; set++) {
+		if (!strcmp(text, sets[set].name))
+			return set;
+	}
+	return COUNTERS_NONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names for the kernel's numbers, and what is known about each system call.
+ * Names for the kernel's numbers and for counters, and what is known about each system call.
  *
  * System calls are those of the machine this is built for (its 64-bit table). All strings
  * are static. A function that can meet an unknown number returns NULL for it.
@@ -9,6 +9,7 @@
 #define INFTRACE_UTIL_NAMES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "record.h"
 
@@ -69,5 +70,34 @@ const char *off_cpu_name(enum time_state state);
 const char *rec_kind_name(enum rec_kind kind);
 /* For messages. */
 const char *hit_kind_name(enum hit_kind kind);
+
+enum counter_set {
+	COUNTERS_NONE,
+	COUNTERS_HARDWARE, /* of the CPU: enum hardware_counter */
+	COUNTERS_SOFTWARE, /* of the kernel, which every machine has */
+	COUNTER_SETS,
+};
+
+enum hardware_counter {
+	COUNTER_INSTRUCTIONS,
+	COUNTER_CYCLES,
+	COUNTER_LLC_MISSES,
+};
+
+struct counters {
+	enum counter_set set;
+	uint8_t mask; /* 1 << counter: those that there are */
+};
+
+/* The counter's name, which is its key in the profile; NULL: the set has no such one. */
+const char *counter_name(enum counter_set set, unsigned int i);
+
+/* Of the option --counters; COUNTERS_NONE: it is none. */
+enum counter_set counter_set_parse(const char *text);
+
+static inline bool counters_have(const struct counters *c, unsigned int i)
+{
+	return c->mask >> i & 1;
+}
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "util/text.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "util/fmt.h"
 
@@ -143,4 +145,114 @@ bool text_has_suffix(const char *text, const char *suffix)
 	size_t n = strlen(text), k = strlen(suffix);
 
 	return n > k && !strcmp(text + n - k, suffix);
+}
+
+/* ---- typing errors ---- */
+
+#define LEN_MAX 32 /* longer names are not compared */
+
+/* Only the diagonal band within max is computed. */
+int edit_distance(const char *a, int la, const char *b, int lb, int max)
+{
+	int prev[EDIT_LEN_MAX + 1], cur[EDIT_LEN_MAX + 1];
+
+	if (abs(la - lb) > max)
+		return max + 1;
+	for (int j = 0; j <= lb; j++)
+		prev[j] = j;
+	for (int i = 1; i <= la; i++) {
+		int from = i - max > 1 ? i - max : 1, to = i + max < lb ? i + max : lb;
+		int best = max + 1;
+
+		cur[from - 1] = from == 1 ? i : max + 1;
+		for (int j = from; j <= to; j++) {
+			int d = prev[j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (cur[j - 1] + 1 < d)
+				d = cur[j - 1] + 1;
+			/* beyond the band prev[] holds an older row, which must not be used */
+			if (j < i + max && prev[j] + 1 < d)
+				d = prev[j] + 1;
+			cur[j] = d;
+			if (d < best)
+				best = d;
+		}
+		if (best > max)
+			return max + 1;
+		memcpy(prev + from - 1, cur + from - 1, (size_t)(to - from + 2) * sizeof(*cur));
+	}
+	return prev[lb] > max ? max + 1 : prev[lb];
+}
+
+const char *nearest_name(const char *typed, const char *const *names, size_t n)
+{
+	int len = (int)strnlen(typed, LEN_MAX + 1), max = len < 6 ? 1 : len / 3;
+	const char *nearest = NULL;
+
+	if (!len || len > LEN_MAX)
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		int len_i = (int)strnlen(names[i], LEN_MAX + 1);
+		int d = len_i <= LEN_MAX ? edit_distance(typed, len, names[i], len_i, max) : max + 1;
+
+		if (d <= max) { /* from here on only a closer one counts */
+			max = d - 1;
+			nearest = names[i];
+		}
+	}
+	for (size_t i = 0; i < n && !nearest && len >= 3; i++) {
+		if (strstr(names[i], typed))
+			nearest = names[i];
+	}
+	return nearest;
+}
+
+/* ---- secrets ---- */
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Better to leave out one setting too many than to reveal one secret. */
+static const char *const names[] = { "key", "token", "secret", "pass", "pwd", "auth", "cred", "cookie",
+	"bearer" };
+
+/* Parameters of a URL, or of settings that contain such lists. */
+static const char *const parameters[] = { "key=", "token=", "secret=", "pass=", "password=", "passwd=", "pwd=",
+	"auth=", "sig=", "signature=", "credential=", "creds=", "bearer ", "basic " };
+
+/* OpenAI, Anthropic and others; Hugging Face; GitHub; GitLab; AWS; Google; Slack; a JSON web token. */
+static const char *const prefixes[] = { "sk-", "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "akia", "aiza",
+	"xox", "eyj", "nvapi-" };
+
+static bool has_any(const char *text, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcasestr(text, list[i]))
+			return true;
+	}
+	return false;
+}
+
+bool secret_name(const char *name)
+{
+	return has_any(name, names, ARRAY_SIZE(names));
+}
+
+/* scheme://user:password@host, and the same without the scheme */
+static bool has_user(const char *value)
+{
+	const char *at = strrchr(value, '@');
+	const char *colon = strchr(value, ':');
+
+	return at && colon && colon < at;
+}
+
+bool secret_value(const char *value)
+{
+	if (has_user(value) || has_any(value, parameters, ARRAY_SIZE(parameters)))
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
+		if (!strncasecmp(value, prefixes[i], strlen(prefixes[i])))
+			return true;
+	}
+	return false;
 }

@@ -38,4 +38,23 @@ char *text_json(char *out, const char *text, size_t len);
  * "..." to fit in size (at least 8). Returns buf. */
 const char *text_printable(char *buf, size_t size, const char *text);
 
+/* ---- typing errors ---- */
+
+#define EDIT_LEN_MAX 128
+
+/* The edit distance (Levenshtein's) of two names of at most EDIT_LEN_MAX bytes, or max + 1 when it is larger. */
+int edit_distance(const char *a, int la, const char *b, int lb, int max);
+
+/* The name that was most likely meant: one that differs by a typing error, or that contains what
+ * was typed. NULL: none. */
+const char *nearest_name(const char *typed, const char *const *names, size_t n);
+
+/* ---- which of a process's settings may be secrets, which must be neither printed nor hashed ---- */
+
+/* By the name of a variable or an option: VLLM_API_KEY, --hf-token. */
+bool secret_name(const char *name);
+
+/* By the value: a URL with a password, a parameter with such a name, or a token of a known form. */
+bool secret_value(const char *value);
+
 #endif

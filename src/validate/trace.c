@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "read/trace.h"
-#include "util/bisect.h"
+#include "util/list.h"
 #include "util/text.h"
 
 static int tracks_init(struct trace_tracks *tracks)

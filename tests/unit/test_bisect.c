@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Places in sorted lists, of all lengths up to some, against a search from the beginning. */
 #include "unit.h"
-#include "util/bisect.h"
+#include "util/list.h"
 
 #define MAX 40
 

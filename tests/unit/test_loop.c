@@ -12,7 +12,7 @@
 #include "record/run.h"
 #include "record/view.h"
 #include "stderr.h"
-#include "util/exit_code.h"
+#include "util/program.h"
 
 static struct fake_sink fake;
 static struct record_options opt;

@@ -7,7 +7,7 @@
 #include "record/limits.h"
 #include "unit.h"
 #include "util/clock.h"
-#include "util/yield.h"
+#include "util/thread.h"
 
 #define WAIT_NS (60 * NSEC_PER_SEC)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "unit.h"
-#include "util/nearest.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define UNTOUCHED 0x5a5a5a5a5a5a5a5aull
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The profile, from records of steps: every byte of a line, sums, and the contents of the envelope. */
-#include "sinks.h"
 #include "sink/left_out.h"
-#include "util/version.h"
+#include "sinks.h"
+#include "util/program.h"
 
 #include <fcntl.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 
 #include "unit.h"
-#include "util/secret.h"
+#include "util/text.h"
 
 TEST(test_names)
 {

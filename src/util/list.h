@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Places in sorted lists. */
-#ifndef INFTRACE_UTIL_BISECT_H
-#define INFTRACE_UTIL_BISECT_H
+/* Lists: places in sorted ones, and room for more. */
+#ifndef INFTRACE_UTIL_LIST_H
+#define INFTRACE_UTIL_LIST_H
 
+#include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 /*
  * The first index below n at which `before` is false, or n: size_t. `before` is an expression with the index as `i`, which is true up to some place
@@ -23,5 +25,21 @@
 		}                                                               \
 		bisect_low;                                                     \
 	})
+
+/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more. -ENOMEM, and the list is as it was. */
+static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
+{
+	size_t more = *cap ? 2 * *cap : 64;
+	void *bigger;
+
+	if (n < *cap)
+		return 0;
+	bigger = realloc(*list, more * size);
+	if (!bigger)
+		return -ENOMEM;
+	*list = bigger;
+	*cap = more;
+	return 0;
+}
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The exit codes of inftrace. */
-#ifndef INFTRACE_UTIL_EXIT_CODE_H
-#define INFTRACE_UTIL_EXIT_CODE_H
+/* What programs that call inftrace see of it. */
+#ifndef INFTRACE_UTIL_PROGRAM_H
+#define INFTRACE_UTIL_PROGRAM_H
+
+#define INFTRACE_VERSION "0.1.0"
 
 enum exit_code {
 	EXIT_OK = 0,
