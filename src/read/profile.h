@@ -5,7 +5,7 @@
 
 #include "read/json_source.h"
 #include "sink/profile_keys.h"
-#include "util/json_node.h"
+#include "util/json.h"
 
 /* A JSON object with all required keys; their values may be of any kind. */
 struct profile_line {

@@ -24,10 +24,9 @@
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/fmt.h"
-#include "util/json_scan.h"
+#include "util/json.h"
 #include "util/log.h"
 #include "util/parse.h"
-#include "util/secret.h"
 #include "util/text.h"
 #include "util/user.h"
 

@@ -13,7 +13,7 @@
 #include "report/stacks.h"
 #include "report/stats.h"
 #include "util/host_id.h"
-#include "util/json_node.h"
+#include "util/json.h"
 
 /* The states of record.h, then one for names that this version does not know. */
 #define STATE_OTHER ST_MAX

@@ -7,7 +7,7 @@
 #include "link/ranks.h"
 #include "read/json_source.h"
 #include "report/model.h"
-#include "util/json_node.h"
+#include "util/json.h"
 #include "util/text.h"
 
 struct read_problems {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
-#include "util/json_node.h"
+#include "util/json.h"
 
 /* Nine years; what is beyond is taken for damage, so that sums with times stay far from overflow. */
 #define SHIFT_MAX (INT64_MAX / 32)

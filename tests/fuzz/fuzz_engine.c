@@ -5,8 +5,8 @@
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DENGINES_DIR='""' -Isrc \
  *           -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_engine.c src/engine/engine.c \
  *           src/engine/spec.c src/engine/fetch.c src/target/elf.c \
- *           src/target/elf.c src/util/json_scan.c src/util/text.c \
- *           src/util/json_node.c src/util/parse.c -lelf -lz -lcapstone -o fuzz_engine
+ *           src/util/json.c src/util/text.c src/util/parse.c \
+ *           -lelf -lz -lcapstone -o fuzz_engine
  *   mkdir -p corpus && cp engines/llama.cpp.json corpus
  *   ./fuzz_engine -max_total_time=120 -dict=tests/fuzz/engine.dict corpus
  */

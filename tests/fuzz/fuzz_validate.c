@@ -3,8 +3,8 @@
  * libFuzzer target for the readers behind `inftrace validate`: any bytes, as a file.
  *
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -fsanitize=fuzzer,address,undefined \
- *           tests/fuzz/fuzz_validate.c $(ls src/validate/?*.c src/read/?*.c src/util/json_?*.c) \
- *           src/util/text.c src/util/fmt.c -ljson-c -lz -o fuzz_validate
+ *           tests/fuzz/fuzz_validate.c $(ls src/validate/?*.c src/read/?*.c src/util/json.c) \
+ *           src/util/text.c src/util/fmt.c -ljson-c -lz -lzip -o fuzz_validate
  *   mkdir corpus && ./fuzz_validate -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden
  */

@@ -14,7 +14,7 @@
 #include "sink/request_feed.h"
 #include "sink/sink.h"
 #include "unit.h"
-#include "util/json_node.h"
+#include "util/json.h"
 #include "util/names.h"
 #include "validate/check.h"
 
