@@ -19,7 +19,6 @@
 
 #include "cmd/cmd.h"
 #include "io/control.h"
-#include "io/http.h"
 #include "io/http_server.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "io/http_server.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -14,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/http.h"
 #include "util/log.h"
 
 #define BLOCK (128 << 10)       /* read at a time */
@@ -54,6 +54,129 @@ bool http_server_busy(const struct http_server *s)
 uint64_t http_server_sent_whole(const struct http_server *s)
 {
 	return s->sent_whole;
+}
+
+/* The parts of a request that matter. NULL: not in the request. */
+struct http_request {
+	const char *method;
+	const char *target; /* as sent, without the query */
+	const char *host, *origin, *range;
+	const char *site; /* Sec-Fetch-Site: of whose page it comes, if a browser says so */
+	const char *accept;
+	bool twice;    /* a header that may come only once came twice */
+	bool any_host; /* for whatever name of this machine, and for no page of a browser */
+};
+
+/* Skips the prefix. */
+static bool skip_prefix(const char **s, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	if (strncasecmp(*s, prefix, n))
+		return false;
+	*s += n;
+	return true;
+}
+
+/* ---- who may ask ---- */
+
+/* "127.0.0.1:9001", "localhost". Any port, since it may have been forwarded from another one (ssh
+ * -L). The name is what tells this machine from a page that only resolves to it. */
+static bool is_this_machine(const char *host, size_t len)
+{
+	const char *end = host + len;
+
+	if (!skip_prefix(&host, "127.0.0.1") && !skip_prefix(&host, "localhost"))
+		return false;
+	if (host >= end)
+		return host == end;
+	return *host == ':' && end - host > 1 && end - host <= 6 && host + 1 + strspn(host + 1, "0123456789") == end;
+}
+
+static bool is_allowed_origin(const char *origin)
+{
+	if (!strcmp(origin, HTTP_UI))
+		return true;
+	return (skip_prefix(&origin, "http://") || skip_prefix(&origin, "https://")) &&
+	       is_this_machine(origin, strlen(origin));
+}
+
+/* A page may embed what it cannot read, for which no origin is sent. */
+static bool is_allowed_site(const struct http_request *r)
+{
+	return r->origin || !r->site || !strcmp(r->site, "none") || !strcmp(r->site, "same-origin") || (!r->any_host && !strcmp(r->site, "same-site"));
+}
+
+/* The status regardless of the range: 200, 204, 400, 403, 404, 405. `name`: of the file. */
+static int http_status(const struct http_request *r, const char *name)
+{
+	const char *path = r->target, *host = r->host;
+	bool options = !strcmp(r->method, "OPTIONS");
+	size_t host_len = host ? strlen(host) : 0;
+
+	/* RFC 9112, section 3.2.2: the host in the target overrides the header */
+	if (skip_prefix(&path, "http://")) {
+		host = path;
+		host_len = strcspn(host, "/");
+		path += host_len;
+	} else if (*path != '/' && !(options && !strcmp(path, "*"))) {
+		return 400;
+	}
+	if (r->twice || !host)
+		return 400;
+	while (host_len && strchr(" \t", host[host_len - 1])) /* the library keeps white space after a value */
+		host_len--;
+	if (!r->any_host && !is_this_machine(host, host_len))
+		return 403;
+	if ((r->origin && (r->any_host || !is_allowed_origin(r->origin))) || !is_allowed_site(r))
+		return 403;
+	if (!options && strcmp(r->method, "GET") && strcmp(r->method, "HEAD"))
+		return 405;
+	if (!strcmp(path, "*"))
+		return 204;
+	if (*path != '/' || strcmp(path + 1, name))
+		return 404;
+	return options ? 204 : 200;
+}
+
+/* ---- ranges: RFC 9110, section 14 ---- */
+
+/* Digits only, UINT64_MAX if the number does not fit. Returns the text after them, NULL if there are none. */
+static const char *parse_position(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	*ret = strtoull(s, &end, 10);
+	return isdigit((unsigned char)*s) ? end : NULL;
+}
+
+/* 206 with the range; 416; or 200 if there is no range, no valid one, or several. */
+static int http_range(const char *range, uint64_t size, uint64_t *ret_first, uint64_t *ret_end)
+{
+	uint64_t first = 0, last = UINT64_MAX;
+	bool suffix;
+
+	if (!range || !skip_prefix(&range, "bytes="))
+		return 200;
+	range += strspn(range, " \t");
+	suffix = *range == '-'; /* the last N bytes */
+	if (!suffix)
+		range = parse_position(range, &first);
+	if (!range || *range++ != '-')
+		return 200;
+	if (*range || suffix)
+		range = parse_position(range, &last);
+	if (!range || *range || (!suffix && first > last))
+		return 200;
+	if (suffix ? !last || !size : first >= size)
+		return 416;
+	if (suffix) {
+		first = last < size ? size - last : 0;
+		last = size;
+	}
+	*ret_first = first;
+	*ret_end = last < size ? last + 1 : size;
+	return 206;
 }
 
 /* ---- one answer ---- */
@@ -370,4 +493,18 @@ void http_server_free(struct http_server *s)
 		return;
 	MHD_stop_daemon(s->mhd);
 	free(s);
+}
+
+void http_name(const char *path, char ret_name[HTTP_NAME_MAX])
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	size_t len = strlen(name);
+
+	if (len >= HTTP_NAME_MAX)
+		name += len - (HTTP_NAME_MAX - 1);
+	snprintf(ret_name, HTTP_NAME_MAX, "%s", name);
+	for (char *c = ret_name; *c; c++) {
+		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+			*c = '_';
+	}
 }

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One file, or one text that is made for each request, over HTTP for readers that may be slow, broken or hostile.
- * libmicrohttpd does all of it; what is answered to whom is in http.h.
+ * libmicrohttpd does all of it but deciding who is answered.
  *
  * The file may grow meanwhile. Each answer has the size of the file at the time of the request; if the file is found
  * smaller than that, the connection is closed early.
+ *
+ * The server listens on the loopback address, where every page in a browser on this machine can
+ * reach it. So a request is answered only when it names this machine (a page whose own name was
+ * made to resolve to 127.0.0.1 sends that name), and when it comes from the Perfetto UI, a page on
+ * this machine, or no page.
  */
 #ifndef INFTRACE_HTTP_SERVER_H
 #define INFTRACE_HTTP_SERVER_H
@@ -15,7 +20,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define HTTP_CONNS_MAX 64 /* further clients wait until they are accepted */
+#define HTTP_NAME_MAX 128 /* of the file, with the NUL */
+#define HTTP_UI "https://ui.perfetto.dev"
+#define HTTP_CONNS_MAX 64 /* further clients are turned away */
 #define HTTP_HEAD_S 10    /* for a client that sends nothing */
 #define HTTP_STALL_S 60   /* for one that takes nothing of an answer */
 
@@ -59,5 +66,9 @@ bool http_server_busy(const struct http_server *s);
 
 /* The size of the file when it was last sent completely; 0: never. */
 uint64_t http_server_sent_whole(const struct http_server *s);
+
+/* The last part of a path, with anything but letters, digits and "._-" replaced by '_', so that it needs
+ * no escapes in a URL, or in a URL within a URL. Shortened at the front, so that the suffix stays. */
+void http_name(const char *path, char ret_name[HTTP_NAME_MAX]);
 
 #endif

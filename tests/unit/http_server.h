@@ -14,7 +14,6 @@
 #include <time.h>
 
 #include "cases.h"
-#include "io/http.h"
 #include "io/http_server.h"
 #include "unit.h"
 
