@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -44,31 +45,43 @@ struct control {
 
 /* ---- messages ---- */
 
+int control_refuse(char msg[CONTROL_MSG_MAX], int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(msg, CONTROL_MSG_MAX, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
 int control_parse(
 	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
 {
 	struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
 	enum json_tokener_error why;
 	struct json_object *object;
-	int err = -EBADMSG;
+	int err = 0;
 
 	if (!tokener)
 		return -ENOMEM;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	object = json_tokener_parse_ex(tokener, text, (int)len);
 	why = json_tokener_get_error(tokener);
-	if (why != json_tokener_success) {
-		snprintf(msg, CONTROL_MSG_MAX, "not JSON: %s", json_tokener_error_desc(why));
-	} else if (!json_object_is_type(object, json_type_object)) {
-		snprintf(msg, CONTROL_MSG_MAX, "not a JSON object");
-	} else {
-		*ret_object = object;
-		object = NULL;
-		err = 0;
-	}
+	if (why != json_tokener_success)
+		err = control_refuse(msg, -EBADMSG, "not JSON: %s", json_tokener_error_desc(why));
+	else if (!json_object_is_type(object, json_type_object))
+		err = control_refuse(msg, -EBADMSG, "not a JSON object");
+	else
+		*ret_object = json_object_get(object);
 	json_object_put(object);
 	json_tokener_free(tokener);
 	return err;
+}
+
+static int fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
+{
+	return control_refuse(msg, err, "%s: %s", what, strerror(-err));
 }
 
 /* Halves the longest list of an answer that is too long for a message. Returns false if there is none. */
@@ -176,10 +189,8 @@ static int request_string(
 	if (!json_object_object_get_ex(request, key, &value))
 		return 0;
 	text = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
-	if (!text || strlen(text) != (size_t)json_object_get_string_len(value)) {
-		snprintf(msg, CONTROL_MSG_MAX, "\"%s\" is not a string", key);
-		return -EBADMSG;
-	}
+	if (!text || strlen(text) != (size_t)json_object_get_string_len(value))
+		return control_refuse(msg, -EBADMSG, "\"%s\" is not a string", key);
 	*ret = text;
 	return 0;
 }
@@ -194,16 +205,13 @@ static int request_command(const char *text, enum control_command *ret, char msg
 		[CONTROL_OPEN] = "open",
 	};
 
-	if (!text) {
-		snprintf(msg, CONTROL_MSG_MAX, "\"command\" is missing");
-		return -EBADMSG;
-	}
+	if (!text)
+		return control_refuse(msg, -EBADMSG, "\"command\" is missing");
 	for (*ret = 0; *ret < CONTROL_COMMANDS; ++*ret) {
 		if (!strcmp(text, names[*ret]))
 			return 0;
 	}
-	snprintf(msg, CONTROL_MSG_MAX, "no such command; there are start, stop, dump, status and open");
-	return -EINVAL;
+	return control_refuse(msg, -EINVAL, "no such command; there are start, stop, dump, status and open");
 }
 
 static int request_parse(const char *text, size_t len, struct json_object **ret_object, struct control_request *rq,
@@ -212,11 +220,8 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 	const char *command = NULL, *last = NULL;
 	int err;
 
-	if (len > CONTROL_REQUEST_MAX) {
-		snprintf(msg, CONTROL_MSG_MAX, "the request is longer than %d bytes",
-			CONTROL_REQUEST_MAX);
-		return -E2BIG;
-	}
+	if (len > CONTROL_REQUEST_MAX)
+		return control_refuse(msg, -E2BIG, "the request is longer than %d bytes", CONTROL_REQUEST_MAX);
 	err = control_parse(text, len, ret_object, msg);
 	if (!err)
 		err = request_string(*ret_object, "command", &command, msg);
@@ -224,16 +229,11 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 		err = request_string(*ret_object, "reason", &rq->reason, msg);
 	if (!err)
 		err = request_string(*ret_object, "last", &last, msg);
-	if (!err && last && parse_last(last, &rq->last)) {
-		snprintf(msg, CONTROL_MSG_MAX, "\"last\" is not a number or time");
-		err = -EBADMSG;
-	}
+	if (!err && last && parse_last(last, &rq->last))
+		err = control_refuse(msg, -EBADMSG, "\"last\" is not a number or time");
 	rq->reason = rq->reason ?: "";
-	if (!err && strlen(rq->reason) >= CONTROL_REASON_MAX) {
-		snprintf(msg, CONTROL_MSG_MAX, "the reason is longer than %d bytes",
-			CONTROL_REASON_MAX - 1);
-		err = -E2BIG;
-	}
+	if (!err && strlen(rq->reason) >= CONTROL_REASON_MAX)
+		err = control_refuse(msg, -E2BIG, "the reason is longer than %d bytes", CONTROL_REASON_MAX - 1);
 	return err ?: request_command(command, &rq->command, msg);
 }
 
@@ -265,11 +265,8 @@ static void client_request(struct control *c, const char *text, size_t len)
 	int err;
 
 	err = request_parse(text, len, &request, &rq, msg);
-	if (!err && place == &none && rq.command == CONTROL_DUMP) {
-		snprintf(msg, sizeof(msg), "%d dumps are waiting already; try again in a moment",
-			CONTROL_WAITING_MAX);
-		err = -EBUSY;
-	}
+	if (!err && place == &none && rq.command == CONTROL_DUMP)
+		err = control_refuse(msg, -EBUSY, "%d dumps are waiting already; try again in a moment", CONTROL_WAITING_MAX);
 	if (!err && !reply)
 		err = -ENOMEM;
 	if (!err) {
@@ -294,20 +291,16 @@ static void client_request(struct control *c, const char *text, size_t len)
 
 /* ---- new clients ---- */
 
-static bool may_control(int fd, char why[CONTROL_MSG_MAX])
+static int may_control(int fd, char why[CONTROL_MSG_MAX])
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)) {
-		snprintf(why, CONTROL_MSG_MAX, "cannot tell who is asking: %s", strerror(errno));
-		return false;
-	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return fail(why, -errno, "cannot tell who is asking");
 	if (!peer.uid || peer.uid == geteuid())
-		return true;
-	snprintf(why, CONTROL_MSG_MAX, "user %u may not control a recording of user %u", peer.uid,
-		geteuid());
-	return false;
+		return 0;
+	return control_refuse(why, -EACCES, "user %u may not control a recording of user %u", peer.uid, geteuid());
 }
 
 static void watch(struct control *c, int op, int fd, uint32_t events)
@@ -344,7 +337,7 @@ static bool read_request(struct control *c)
 
 	n = recv(c->asking.fd, text, sizeof(text), MSG_DONTWAIT);
 	/* only now: closing a socket with an unread request would discard the answer */
-	if (n > 0 && !may_control(c->asking.fd, why)) {
+	if (n > 0 && may_control(c->asking.fd, why)) {
 		send_answer(c->asking.fd, -EACCES, NULL, why, -1);
 		client_close(&c->asking);
 	} else if (n > 0) {
@@ -417,12 +410,6 @@ int control_directory(uid_t uid, char *buf, size_t size)
 	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-static int fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
-{
-	snprintf(msg, CONTROL_MSG_MAX, "%s: %s", what, strerror(-err));
-	return err;
-}
-
 static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_MSG_MAX])
 {
 	struct stat st;
@@ -431,22 +418,16 @@ static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_M
 	if (mkdir(directory, DIRECTORY_MODE) && errno != EEXIST)
 		return fail(msg, -errno, "cannot create the directory");
 	fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
-		snprintf(msg, CONTROL_MSG_MAX, "not a directory (links are not followed); remove it");
-		return -ENOTDIR;
-	}
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return control_refuse(msg, -ENOTDIR, "not a directory (links are not followed); remove it");
 	if (fd < 0)
 		return fail(msg, -errno, "cannot open the directory");
-	if (fstat(fd, &st)) {
+	if (fstat(fd, &st))
 		err = fail(msg, -errno, "cannot look at the directory");
-	} else if (st.st_uid != geteuid()) {
-		snprintf(msg, CONTROL_MSG_MAX, "the directory belongs to user %u", st.st_uid);
-		err = -EPERM;
-	} else if (st.st_mode & 022) {
-		snprintf(msg, CONTROL_MSG_MAX,
-			"others may write to the directory; chmod 700 fixes that");
-		err = -EPERM;
-	}
+	else if (st.st_uid != geteuid())
+		err = control_refuse(msg, -EPERM, "the directory belongs to user %u", st.st_uid);
+	else if (st.st_mode & 022)
+		err = control_refuse(msg, -EPERM, "others may write to the directory; chmod 700 fixes that");
 	if (err)
 		close(fd);
 	else

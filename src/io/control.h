@@ -80,6 +80,9 @@ struct control_request {
 typedef int (*control_run_fn)(
 	void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
 
+/* Writes the reason of one line into msg. Returns err. */
+int control_refuse(char msg[CONTROL_MSG_MAX], int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 struct control;
 
 /*

@@ -29,25 +29,19 @@ static bool is_whole(const struct run_control *r)
 	return !record_by_time(r->o);
 }
 
-static int on_start(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_start(struct run_control *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	char text[64];
 	int err;
 
-	(void)rq;
-	if (r->recorder || is_whole(r)) {
-		snprintf(msg, CONTROL_MSG_MAX, "it records already; start is for --window and --window-flag");
-		return -EALREADY;
-	}
+	if (r->recorder || is_whole(r))
+		return control_refuse(msg, -EALREADY, "it records already; start is for --window and --window-flag");
 	err = windows_start(r->windows);
-	if (err == -ESHUTDOWN) {
-		snprintf(msg, CONTROL_MSG_MAX, "the recording is over");
-		return err;
-	}
+	if (err == -ESHUTDOWN)
+		return control_refuse(msg, err, "the recording is over");
 	if (err < 0) {
-		snprintf(msg, CONTROL_MSG_MAX, "the window cannot be opened: %s", strerror(-err));
 		r->failed = err;
-		return err;
+		return control_refuse(msg, err, "the window cannot be opened: %s", strerror(-err));
 	}
 	snprintf(text, sizeof(text), "window %u is open%s", r->windows->number, err ? " already" : "");
 	add_text(reply, "message", text);
@@ -55,18 +49,15 @@ static int on_start(struct run_control *r, struct control_request *rq, struct js
 	return 0;
 }
 
-static int on_stop(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_stop(struct run_control *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct windows *w = r->windows;
 	struct json_object *files;
 	char text[128];
 	int err = 0;
 
-	(void)rq;
-	if (r->recorder) {
-		snprintf(msg, CONTROL_MSG_MAX, "a flight recorder has no window; dump writes what it has");
-		return -EINVAL;
-	}
+	if (r->recorder)
+		return control_refuse(msg, -EINVAL, "a flight recorder has no window; dump writes what it has");
 	if (is_whole(r)) { /* it ends only with the recording */
 		r->stop = true;
 		add_text(reply, "message", "the recording ends");
@@ -78,14 +69,12 @@ static int on_stop(struct run_control *r, struct control_request *rq, struct jso
 	w->files.list = NULL;
 	if (err > 0) {
 		json_object_put(files);
-		snprintf(msg, CONTROL_MSG_MAX, "no window is open");
-		return -EALREADY;
+		return control_refuse(msg, -EALREADY, "no window is open");
 	}
 	json_object_object_add(reply, "files", files);
 	if (err < 0) {
-		snprintf(msg, CONTROL_MSG_MAX, "the window's files are not complete: %s", strerror(-err));
 		r->failed = err;
-		return err;
+		return control_refuse(msg, err, "the window's files are not complete: %s", strerror(-err));
 	}
 	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", w->number - 1,
 		(double)(w->totals.close_ns - w->totals.open_ns) / 1e9, w->totals.steps);
@@ -94,20 +83,15 @@ static int on_stop(struct run_control *r, struct control_request *rq, struct jso
 	return 0;
 }
 
-static int on_dump(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int on_dump(struct run_control *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
 {
 	int err;
 
-	(void)reply;
-	if (!r->recorder) {
-		snprintf(msg, CONTROL_MSG_MAX, "it was not started with --flight-recorder");
-		return -EINVAL;
-	}
+	if (!r->recorder)
+		return control_refuse(msg, -EINVAL, "it was not started with --flight-recorder");
 	err = recorder_request(r->recorder, *rq->reason ? rq->reason : "dump", rq->last, rq->id);
-	if (err) {
-		snprintf(msg, CONTROL_MSG_MAX, "too many dumps are waiting already");
-		return err;
-	}
+	if (err)
+		return control_refuse(msg, err, "too many dumps are waiting already");
 	return -EINPROGRESS;
 }
 
@@ -134,12 +118,11 @@ static void add_probed(struct session *s, struct json_object *reply)
 	add_number(reply, "probed_files_given_back", files.given_back);
 }
 
-static int on_status(struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static void on_status(struct run_control *r, struct json_object *reply)
 {
 	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
 	struct window_totals t;
 
-	(void)rq, (void)msg;
 	windows_totals(r->windows, &t);
 	add_number(reply, "pid", (uint64_t)getpid());
 	if (r->o->all)
@@ -166,7 +149,6 @@ static int on_status(struct run_control *r, struct control_request *rq, struct j
 	json_object_object_add(reply, "outputs", outputs);
 	if (r->recorder)
 		recorder_status(r->recorder, reply);
-	return 0;
 }
 
 /* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
@@ -174,12 +156,9 @@ static int on_open(struct run_control *r, struct control_request *rq, struct jso
 {
 	int fd = -ENOENT;
 
-	if (record_by_time(r->o)) {
-		snprintf(msg, CONTROL_MSG_MAX,
-			"this recording writes a file for each window: give one of those in %.128s",
-			r->o->output_dir);
-		return -EINVAL;
-	}
+	if (record_by_time(r->o))
+		return control_refuse(
+			msg, -EINVAL, "this recording writes a file for each window: give one of those in %.128s", r->o->output_dir);
 	for (size_t i = 0; i < r->o->n_outputs && r->windows->sink; i++) {
 		fd = outputs_reopen(r->windows->sink, i);
 		if (fd == -ENOENT)
@@ -190,22 +169,26 @@ static int on_open(struct run_control *r, struct control_request *rq, struct jso
 		rq->fd = fd;
 		return 0;
 	}
-	snprintf(msg, CONTROL_MSG_MAX, "this recording writes no trace: give it -o FILE");
-	return fd;
+	return control_refuse(msg, fd, "this recording writes no trace: give it -o FILE");
 }
 
 static int run_request(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	static int (*const run[])(
-		struct run_control *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]) = {
-		[CONTROL_START] = on_start,
-		[CONTROL_STOP] = on_stop,
-		[CONTROL_DUMP] = on_dump,
-		[CONTROL_STATUS] = on_status,
-		[CONTROL_OPEN] = on_open,
-	};
+	struct run_control *r = arg;
 
-	return run[rq->command](arg, rq, reply, msg);
+	switch (rq->command) {
+	case CONTROL_START:
+		return on_start(r, reply, msg);
+	case CONTROL_STOP:
+		return on_stop(r, reply, msg);
+	case CONTROL_DUMP:
+		return on_dump(r, rq, msg);
+	case CONTROL_OPEN:
+		return on_open(r, rq, reply, msg);
+	default:
+		on_status(r, reply);
+		return 0;
+	}
 }
 
 void run_control_open(struct run_control *r)
