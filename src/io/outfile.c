@@ -183,40 +183,26 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 	return follow;
 }
 
-/* Opens the directory of the file. Returns an O_PATH descriptor. */
-static int open_parent(
-	const char *name, bool create, char last[NAME_MAX + 1], char why[OUTFILE_WHY_MAX])
+/* Opens a directory, or with `last` that of a file, whose last part that becomes. Returns an O_PATH descriptor. */
+static int open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
+	char part[NAME_MAX + 1];
 	struct walk w;
 	bool is_last = false;
 	int err = walk_begin(&w, name, create, why);
 
-	while (!err && !is_last) {
-		if (!walk_part(&w, last, &is_last))
-			err = fail(why, strlen(w.rest) > NAME_MAX ? -ENAMETOOLONG : -EISDIR, NULL);
-		else if (is_last && follow_last(&w, last, &err))
+	while (!err && !(last && is_last) && walk_part(&w, part, &is_last)) {
+		if (!last || !is_last)
+			err = walk_step(&w, part);
+		else if (follow_last(&w, part, &err))
 			is_last = false;
-		else if (!is_last)
-			err = walk_step(&w, last);
+		else
+			strcpy(last, part);
 	}
-	if (!err)
-		return w.dir;
-	if (w.dir >= 0)
-		close(w.dir);
-	return err;
-}
-
-static int open_directory(const char *name, bool create, char why[OUTFILE_WHY_MAX])
-{
-	char part[NAME_MAX + 1];
-	struct walk w;
-	bool is_last;
-	int err = walk_begin(&w, name, create, why);
-
-	while (!err && walk_part(&w, part, &is_last))
-		err = walk_step(&w, part);
-	if (!err && strlen(w.rest) > NAME_MAX)
+	if (!err && !(last && is_last) && strlen(w.rest) > NAME_MAX)
 		err = fail(why, -ENAMETOOLONG, NULL);
+	else if (!err && last && !is_last)
+		err = fail(why, -EISDIR, NULL);
 	if (!err)
 		return w.dir;
 	if (w.dir >= 0)
@@ -226,7 +212,7 @@ static int open_directory(const char *name, bool create, char why[OUTFILE_WHY_MA
 
 int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX])
 {
-	int dir = open_directory(name, true, why);
+	int dir = open_directory(name, true, NULL, why);
 
 	if (dir < 0)
 		return dir;
@@ -324,7 +310,7 @@ int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFIL
 		fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
 		return fd < 0 ? fail(why, -errno, NULL) : fd;
 	}
-	dir = open_parent(name, false, last, why);
+	dir = open_directory(name, false, last, why);
 	if (dir < 0)
 		return dir;
 	for (int i = 0; i < TRIES_MAX && fd == -EAGAIN; i++)
@@ -344,22 +330,18 @@ int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX])
 {
 	struct stat st;
 	bool created;
-	FILE *out;
+	FILE *out = NULL;
 	int err, fd = outfile_open(name, 0, &created, why);
 
 	if (fd < 0)
 		return fd;
 	fcntl(fd, F_SETFL, 0);
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0)) {
-		err = -errno;
-		close(fd);
-		return fail(why, err, NULL);
-	}
-	out = fdopen(fd, "w");
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !ftruncate(fd, 0))
+		out = fdopen(fd, "w");
 	if (!out) {
-		err = -errno;
+		err = fail(why, -errno, NULL);
 		close(fd);
-		return fail(why, err, NULL);
+		return err;
 	}
 	*ret_out = out;
 	return 0;
@@ -372,7 +354,7 @@ int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX])
 
 	if (is_own_descriptor(name))
 		return 0;
-	dir = open_parent(name, true, last, why);
+	dir = open_directory(name, true, last, why);
 	if (dir < 0)
 		return dir;
 	close(dir);
@@ -386,7 +368,7 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 
 	if (is_own_descriptor(name))
 		return access(name, W_OK) ? fail(why, -errno, NULL) : 0;
-	dir = open_parent(name, false, last, why);
+	dir = open_directory(name, false, last, why);
 	if (dir < 0)
 		return dir;
 	found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -452,7 +434,7 @@ int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX])
 int outfile_unlink(const char *name)
 {
 	char last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
-	int dir = open_parent(name, false, last, why), err;
+	int dir = open_directory(name, false, last, why), err;
 
 	if (dir < 0)
 		return dir;
@@ -476,11 +458,11 @@ static int rename_at(int from_dir, const char *from, int to_dir, const char *to)
 int outfile_rename(const char *from, const char *to)
 {
 	char from_last[NAME_MAX + 1], to_last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
-	int from_dir = open_parent(from, false, from_last, why), to_dir, err;
+	int from_dir = open_directory(from, false, from_last, why), to_dir, err;
 
 	if (from_dir < 0)
 		return from_dir;
-	to_dir = open_parent(to, false, to_last, why);
+	to_dir = open_directory(to, false, to_last, why);
 	err = to_dir < 0 ? to_dir : rename_at(from_dir, from_last, to_dir, to_last);
 	if (to_dir >= 0)
 		close(to_dir);
