@@ -86,23 +86,14 @@ bool confine_has(uint64_t caps)
 	       !(caps & ~(data[0].effective | (uint64_t)data[1].effective << 32));
 }
 
-static int install(const struct sock_filter *filter, size_t n)
-{
-	struct sock_fprog prog = { .len = (unsigned short)n, .filter = (struct sock_filter *)filter };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -errno;
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) ? -EBUSY : 0;
-}
-
 /* `more` follows the check of the numbers; calls that pass both are `otherwise`. */
-static int filter_calls(const int *calls, size_t n, bool allow, const struct sock_filter *more, size_t n_more)
+static int filter_calls(const int *calls, size_t n, struct sock_filter hit, const struct sock_filter *more, size_t n_more,
+	struct sock_filter otherwise)
 {
-	const struct sock_filter hit = allow ? (struct sock_filter)ALLOW : (struct sock_filter)REFUSE;
-	const struct sock_filter otherwise = allow ? (struct sock_filter)REFUSE : (struct sock_filter)ALLOW;
 	size_t len = sizeof(prologue) / sizeof(prologue[0]);
 	struct sock_filter *f = calloc(len + 2 * n + n_more + 1, sizeof(*f));
-	int err;
+	struct sock_fprog prog = { .filter = f };
+	int err = 0;
 
 	if (!f)
 		return -ENOMEM;
@@ -115,19 +106,18 @@ static int filter_calls(const int *calls, size_t n, bool allow, const struct soc
 		memcpy(f + len, more, n_more * sizeof(*f));
 	len += n_more;
 	f[len++] = otherwise;
-	err = install(f, len);
+	prog.len = (unsigned short)len;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		err = -errno;
+	else if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog))
+		err = -EBUSY;
 	free(f);
 	return err;
 }
 
 int confine_to_calls(const int *calls, size_t n)
 {
-	return filter_calls(calls, n, true, NULL, 0);
-}
-
-int confine_without_calls(const int *calls, size_t n)
-{
-	return filter_calls(calls, n, false, NULL, 0);
+	return filter_calls(calls, n, (struct sock_filter)ALLOW, NULL, 0, (struct sock_filter)REFUSE);
 }
 
 static const int not_for_recorders[] = {
@@ -179,8 +169,8 @@ static const struct sock_filter arguments[] = {
 
 int confine_recorder(void)
 {
-	return filter_calls(not_for_recorders, sizeof(not_for_recorders) / sizeof(not_for_recorders[0]), false,
-		arguments, sizeof(arguments) / sizeof(arguments[0]));
+	return filter_calls(not_for_recorders, sizeof(not_for_recorders) / sizeof(not_for_recorders[0]),
+		(struct sock_filter)REFUSE, arguments, sizeof(arguments) / sizeof(arguments[0]), (struct sock_filter)ALLOW);
 }
 
 void confine_limit(int resource, uint64_t max)

@@ -16,10 +16,9 @@ bool confine_has(uint64_t caps);
  * Nothing can bring the others back, not even an exec. Negative errno. */
 int confine_capabilities(uint64_t keep);
 
-/* Refuses these system calls, by number, with EPERM; or refuses all others. Children inherit a
- * filter, and a later one adds to those before. Sets no_new_privs. Negative errno. */
+/* Refuses all but these system calls, by number, with EPERM. Children inherit a filter, and a later one adds to those
+ * before. Sets no_new_privs. Negative errno. */
 int confine_to_calls(const int *calls, size_t n);
-int confine_without_calls(const int *calls, size_t n);
 
 /* Refuses what a process that only records never does: run other programs, change its user, mounts,
  * modules or clocks, look into other processes by ptrace, use the network, fork. */
