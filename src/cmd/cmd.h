@@ -5,8 +5,6 @@
 
 #include "util/program.h"
 
-#include "util/program.h"
-
 /* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
 int cmd_record(int argc, char **argv);
 int cmd_top(int argc, char **argv);

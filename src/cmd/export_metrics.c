@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "export/metrics.h"
@@ -20,6 +18,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/thread.h"
 #include "util/program.h"
 
 #define LOOK_MS 1000                  /* how often files are looked at */
@@ -44,11 +43,6 @@ struct exporter {
 	bool following; /* what comes now has not been there at the start */
 };
 
-static int64_t clock_ms(void)
-{
-	return (int64_t)(clock_mono_ns() / NSEC_PER_MSEC);
-}
-
 static int take_line(void *ctx, const struct profile_line *line, const char *path)
 {
 	struct exporter *e = ctx;
@@ -59,7 +53,7 @@ static int take_line(void *ctx, const struct profile_line *line, const char *pat
 
 static int look(struct exporter *e)
 {
-	e->now_ms = clock_ms();
+	e->now_ms = clock_mono_ms();
 	e->look_ms = e->now_ms + LOOK_MS;
 	return tail_read(e->tail, READ_MAX, take_line, e);
 }
@@ -190,22 +184,6 @@ static int listen_at(struct exporter *e, const char *text)
 
 /* ---- the loop ---- */
 
-static int open_signals(struct exporter *e)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	if (!sigprocmask(SIG_BLOCK, &set, NULL))
-		e->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (e->signals >= 0)
-		return EXIT_OK;
-	log_error("cannot take signals: %s", strerror(errno));
-	return EXIT_RUN;
-}
-
 /* The milliseconds until something is to be done. */
 static int64_t wait_ms(const struct exporter *e, int64_t now)
 {
@@ -226,10 +204,10 @@ static int serve(struct exporter *e)
 
 	e->following = true;
 	while (!err) {
-		err = http_server_poll(e->server, &signal, 1, wait_ms(e, clock_ms()));
+		err = http_server_poll(e->server, &signal, 1, wait_ms(e, clock_mono_ms()));
 		if (!err && signal.revents)
 			break;
-		e->now_ms = clock_ms();
+		e->now_ms = clock_mono_ms();
 		if (!err && e->now_ms >= e->look_ms)
 			err = look(e);
 		if (!err && e->sender && e->now_ms >= e->send_ms)
@@ -272,7 +250,9 @@ int export_metrics(const struct export_metrics_args *args)
 	if (!e.metrics)
 		log_error("out of memory");
 	else if (!tail_new(args->paths, args->n_paths, &e.tail))
-		ret = open_signals(&e);
+		e.signals = thread_stop_signals();
+	if (e.signals >= 0)
+		ret = EXIT_OK;
 	if (ret == EXIT_OK)
 		ret = open_sender(&e, args);
 	if (ret == EXIT_OK)

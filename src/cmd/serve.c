@@ -6,12 +6,10 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -23,6 +21,8 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
+#include "util/thread.h"
 
 /* The only port that the content security policy of the UI lets it fetch from, see
  * ui/src/frontend/index.ts of Perfetto. */
@@ -153,34 +153,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int64_t clock_ms(void)
-{
-	return (int64_t)(clock_mono_ns() / NSEC_PER_MSEC);
-}
-
 /* ---- the file ---- */
-
-static bool strip_suffix(char *name, const char *suffix)
-{
-	size_t n = strlen(name), k = strlen(suffix);
-
-	if (n <= k || strcmp(name + n - k, suffix))
-		return false;
-	name[n - k] = 0;
-	return true;
-}
 
 /* Determines the kind of trace from its name, NULL if that is not the name of a trace; and the name
  * to serve it under. */
 static const struct kind *kind_of(const char *path, char name[HTTP_NAME_MAX])
 {
-	char stem[HTTP_NAME_MAX];
-
 	http_name(path, name);
-	strip_suffix(name, ".part"); /* of an open window */
+	if (text_has_suffix(name, ".part")) /* of an open window */
+		name[strlen(name) - strlen(".part")] = 0;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		snprintf(stem, sizeof(stem), "%s", name);
-		if (strip_suffix(stem, kinds[i].suffix))
+		if (text_has_suffix(name, kinds[i].suffix))
 			return &kinds[i];
 	}
 	return NULL;
@@ -338,20 +321,6 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 
 /* ---- serving ---- */
 
-static int open_signals(struct served *sv)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	if (sigprocmask(SIG_BLOCK, &set, NULL))
-		return -errno;
-	sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return sv->signals < 0 ? -errno : 0;
-}
-
 static int open_server(const struct serve_args *args, struct served *sv)
 {
 	int err = http_server_new(
@@ -433,7 +402,7 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 static int serve(const struct serve_args *args, struct served *sv)
 {
 	struct pollfd fds[2];
-	int64_t now = clock_ms();
+	int64_t now = clock_mono_ms();
 	int err;
 
 	while (!is_done(args, sv, now)) {
@@ -446,7 +415,7 @@ static int serve(const struct serve_args *args, struct served *sv)
 		}
 		if (fds[0].revents)
 			return EXIT_OK;
-		now = clock_ms();
+		now = clock_mono_ms();
 		if (sv->growing && recording_ended(sv))
 			begin_grace(sv, now);
 	}
@@ -466,12 +435,10 @@ int cmd_serve(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
 		return EXIT_USAGE;
 	ret = args.live ? open_live(&args, &path, &sv) : open_file(args.file, &sv);
-	if (ret == EXIT_OK && open_signals(&sv)) {
-		log_error("cannot take signals: %s", strerror(errno));
-		ret = EXIT_RUN;
+	if (ret == EXIT_OK) {
+		sv.signals = thread_stop_signals();
+		ret = sv.signals < 0 ? EXIT_RUN : open_server(&args, &sv);
 	}
-	if (ret == EXIT_OK)
-		ret = open_server(&args, &sv);
 	if (ret == EXIT_OK)
 		ret = say_where(&args, &sv);
 	if (ret == EXIT_OK)

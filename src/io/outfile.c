@@ -386,11 +386,18 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 }
 
 /* Goes up to the first directory that exists. */
-static int check_ancestor(char *path, char why[OUTFILE_WHY_MAX])
+static int check_path(const char *name, size_t len, char why[OUTFILE_WHY_MAX])
 {
+	char path[PATH_MAX];
 	struct stat st;
 	char *slash;
 
+	if (len >= sizeof(path))
+		return fail(why, -ENAMETOOLONG, NULL);
+	memcpy(path, name, len);
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	path[len] = 0;
 	while (stat(*path ? path : ".", &st)) {
 		if (errno != ENOENT)
 			return fail(why, -errno, NULL);
@@ -407,26 +414,14 @@ static int check_ancestor(char *path, char why[OUTFILE_WHY_MAX])
 
 int outfile_check_directory(const char *name, char why[OUTFILE_WHY_MAX])
 {
-	char path[PATH_MAX];
-	size_t len = (size_t)snprintf(path, sizeof(path), "%s", name);
-
-	if (len >= sizeof(path))
-		return fail(why, -ENAMETOOLONG, NULL);
-	while (len > 1 && path[len - 1] == '/')
-		path[--len] = 0;
-	return check_ancestor(path, why);
+	return check_path(name, strlen(name), why);
 }
 
 int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX])
 {
 	const char *slash = strrchr(name, '/');
-	char path[PATH_MAX];
 
-	if (!slash)
-		return 0;
-	if (snprintf(path, sizeof(path), "%.*s", slash == name ? 1 : (int)(slash - name), name) >= (int)sizeof(path))
-		return fail(why, -ENAMETOOLONG, NULL);
-	return check_ancestor(path, why);
+	return slash ? check_path(name, (size_t)(slash - name) + 1, why) : 0;
 }
 
 /* ---- names ---- */

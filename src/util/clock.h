@@ -22,6 +22,11 @@ static inline uint64_t clock_mono_ns(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
+static inline int64_t clock_mono_ms(void)
+{
+	return (int64_t)(clock_mono_ns() / NSEC_PER_MSEC);
+}
+
 static inline uint64_t clock_boot_ns(void)
 {
 	return clock_ns(CLOCK_BOOTTIME);

@@ -7,12 +7,15 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "util/confine.h"
+#include "util/log.h"
 
 static int map_stack(struct thread *t, size_t bytes, size_t guard)
 {
@@ -73,6 +76,23 @@ void thread_join(struct thread *t)
 void thread_detach(struct thread *t)
 {
 	pthread_detach(t->id);
+}
+
+int thread_stop_signals(void)
+{
+	sigset_t set;
+	int fd = -1;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (!sigprocmask(SIG_BLOCK, &set, NULL))
+		fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd >= 0)
+		return fd;
+	log_error("cannot take signals: %s", strerror(errno));
+	return -errno;
 }
 
 /* ---- yielding ---- */

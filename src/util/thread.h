@@ -25,6 +25,9 @@ void thread_join(struct thread *t);
 /* Nobody will: its stack stays. */
 void thread_detach(struct thread *t);
 
+/* Blocks the signals that end a program. Returns a descriptor that can be read when one has come; negative errno with a line printed. */
+int thread_stop_signals(void);
+
 /*
  * Threads of our own that yield to all others: they run where a CPU has nothing else to do (SCHED_IDLE), until
  * their work is urgent. All change class together, and a thread that joins takes the current one. Without the
