@@ -104,4 +104,10 @@ bool writer_stalls(const struct writer *w);
 /* Committed bytes that are not in the file yet. */
 size_t writer_pending(const struct writer *w);
 
+/*
+ * Returns the length of the whole events at the beginning of the text that fit the limit, or that of the first
+ * event if none fits. The text consists of whole events.
+ */
+size_t framing_within(enum writer_mode mode, const char *text, size_t len, size_t limit);
+
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where events end, in texts whose ends are known. */
-#include "io/gzip.h"
+#include "io/writer.h"
 #include "unit.h"
 
 #define EVENTS 40
