@@ -65,11 +65,13 @@ static int connect_peer(const struct control_peer *peer, int *ret_fd)
 	/* while it has no room for another client, connect() waits for as long as send() may: unix(7) */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
 		connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
-		err = errno == ECONNREFUSED ? -ESRCH : errno == EAGAIN ? -ETIMEDOUT : -errno;
+		err = errno == ECONNREFUSED ? -ESRCH : -errno;
 	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		err = -errno;
 	else if (cred.uid != peer->uid || cred.pid != peer->pid)
 		err = -EACCES;
+	if (err == -EAGAIN)
+		err = -ETIMEDOUT;
 out:
 	close(file);
 	if (err && fd >= 0)
@@ -122,8 +124,7 @@ static int read_message(struct ask *a, int fd, char *buf)
 	} control;
 	struct iovec iov = { buf, CONTROL_REPLY_MAX };
 	/* not the whole buffer: its padding would leave room for a second descriptor */
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-		.msg_controllen = CMSG_LEN(sizeof(int)) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int passed = n >= 0 ? passed_with(&m) : -1, err = -EMSGSIZE;
 

@@ -46,13 +46,13 @@ int zip_read(const char *path, struct zip **ret_zip, size_t *ret_n, char why[ZIP
 		return -E2BIG;
 	}
 	zip_error_init_with_code(&error, code);
-	err = code == ZIP_ER_MEMORY ? -ENOMEM : code == ZIP_ER_NOENT ? -ENOENT : zip_error_code_system(&error) ? -EIO : -EBADMSG;
+	err = code == ZIP_ER_NOENT ? -ENOENT : -zip_error_code_system(&error);
 	if (code == ZIP_ER_NOZIP)
 		snprintf(why, ZIP_ERROR_MAX, "the archive is cut off: the directory at its end is missing");
 	else
-		snprintf(why, ZIP_ERROR_MAX, "cannot open: %s", zip_error_strerror(&error));
+		snprintf(why, ZIP_ERROR_MAX, "cannot open: %s", err ? strerror(-err) : zip_error_strerror(&error));
 	zip_error_fini(&error);
-	return err;
+	return err ?: -EBADMSG;
 }
 
 const char *zip_name(struct zip *zip, size_t i)
