@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "util/log.h"
 #include "util/parse.h"
@@ -27,93 +29,78 @@ static const struct unit duration_units[] = {
 	{ NULL, 0 },
 };
 
+/* K, KB and KiB are the same. */
 static const struct unit size_units[] = {
 	{ "", 1 },
 	{ "b", 1 },
 	{ "k", 1ull << 10 },
+	{ "kb", 1ull << 10 },
+	{ "kib", 1ull << 10 },
 	{ "m", 1ull << 20 },
+	{ "mb", 1ull << 20 },
+	{ "mib", 1ull << 20 },
 	{ "g", 1ull << 30 },
+	{ "gb", 1ull << 30 },
+	{ "gib", 1ull << 30 },
 	{ "t", 1ull << 40 },
+	{ "tb", 1ull << 40 },
+	{ "tib", 1ull << 40 },
 	{ NULL, 0 },
 };
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static char to_lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
-}
+/* Millionths of a millionth, so that it shows what is slightly above 100 %. */
+#define SHARE_ONE 1000000000000ull
+static const struct unit share_units[] = {
+	{ "%", SHARE_ONE / 100 },
+	{ " %", SHARE_ONE / 100 },
+	{ NULL, 0 },
+};
 
 /* Reads digits up to max and moves *s past them. */
 static int take_digits(const char **s, uint64_t max, uint64_t *ret)
 {
-	uint64_t v = 0;
-	const char *p = *s;
+	uint64_t v;
+	char *end;
 
-	if (!is_digit(*p))
+	if (!isdigit((unsigned char)**s))
 		return -EINVAL;
-	for (; is_digit(*p); p++) {
-		unsigned int d = (unsigned int)(*p - '0');
-
-		if (v > (max - d) / 10)
-			return -ERANGE;
-		v = v * 10 + d;
-	}
-	*s = p;
+	errno = 0;
+	v = strtoull(*s, &end, 10);
+	if (errno || v > max)
+		return -ERANGE;
+	*s = end;
 	*ret = v;
 	return 0;
 }
 
-static int find_unit(const struct unit *units, const char *name, uint64_t *ret_factor)
+/* "12" or "1.5" and a unit, in that unit. */
+static int parse_scaled(
+	const char *s, const struct unit *unit, int (*compare)(const char *a, const char *b), uint64_t *ret)
 {
-	for (; units->name; units++) {
-		if (strcmp(units->name, name) == 0) {
-			*ret_factor = units->factor;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-/* "12" or "1.5" before a unit: whole, and the fraction as frac / den. */
-struct decimal {
-	uint64_t whole, frac, den;
-};
-
-static int take_decimal(const char **s, struct decimal *ret)
-{
-	struct decimal d = { .den = 1 };
-	const char *p = *s;
+	uint64_t whole, frac = 0, den = 1;
+	unsigned __int128 v;
 	int err;
 
-	err = take_digits(&p, INT64_MAX, &d.whole);
+	err = take_digits(&s, INT64_MAX, &whole);
 	if (err)
 		return err;
-	if (*p == '.') {
-		p++;
-		if (!is_digit(*p))
+	if (*s == '.') {
+		s++;
+		if (!isdigit((unsigned char)*s))
 			return -EINVAL;
 		/* the remainder, below 10^-15 of a unit, is too small for any unit to show */
-		for (; is_digit(*p); p++) {
-			if (d.den < 1000000000000000ull) {
-				d.frac = d.frac * 10 + (unsigned int)(*p - '0');
-				d.den *= 10;
+		for (; isdigit((unsigned char)*s); s++) {
+			if (den < 1000000000000000ull) {
+				frac = frac * 10 + (unsigned int)(*s - '0');
+				den *= 10;
 			}
 		}
 	}
-	*s = p;
-	*ret = d;
-	return 0;
-}
-
-static int scale(const struct decimal *d, uint64_t factor, uint64_t *ret)
-{
-	unsigned __int128 v = (unsigned __int128)d->whole * factor;
-
-	v += (unsigned __int128)d->frac * factor / d->den;
+	while (unit->name && compare(unit->name, s))
+		unit++;
+	if (!unit->name)
+		return -EINVAL;
+	v = (unsigned __int128)whole * unit->factor + (unsigned __int128)frac * unit->factor / den;
 	if (v > INT64_MAX)
 		return -ERANGE;
 	*ret = (uint64_t)v;
@@ -122,62 +109,23 @@ static int scale(const struct decimal *d, uint64_t factor, uint64_t *ret)
 
 int parse_duration(const char *s, uint64_t *ret_ns)
 {
-	struct decimal d;
-	uint64_t factor;
-	int err;
-
-	err = take_decimal(&s, &d);
-	if (err)
-		return err;
-	err = find_unit(duration_units, s, &factor);
-	if (err)
-		return err;
-	return scale(&d, factor, ret_ns);
+	return parse_scaled(s, duration_units, strcmp, ret_ns);
 }
 
 int parse_share(const char *s, uint64_t *ret_millionths)
 {
-	struct decimal d;
 	uint64_t v;
-	int err;
+	int err = parse_scaled(s, share_units, strcmp, &v);
 
-	err = take_decimal(&s, &d);
-	if (err)
-		return err;
-	s += *s == ' ';
-	if (strcmp(s, "%"))
-		return -EINVAL;
-	err = scale(&d, 10000, &v);
-	if (err || v > 1000000 || (v == 1000000 && d.frac))
-		return -ERANGE;
-	*ret_millionths = v;
+	if (err || v > SHARE_ONE)
+		return err ?: -ERANGE;
+	*ret_millionths = v / 1000000;
 	return 0;
 }
 
 int parse_size(const char *s, uint64_t *ret_bytes)
 {
-	struct decimal d;
-	uint64_t factor;
-	char unit[4] = "";
-	size_t i, len;
-	int err;
-
-	err = take_decimal(&s, &d);
-	if (err)
-		return err;
-	len = strlen(s);
-	if (len >= sizeof(unit))
-		return -EINVAL;
-	for (i = 0; i < len; i++)
-		unit[i] = to_lower(s[i]);
-	/* K, KB and KiB are the same */
-	if (len > 1 && unit[0] != 'b' &&
-		(strcmp(unit + 1, "b") == 0 || strcmp(unit + 1, "ib") == 0))
-		unit[1] = '\0';
-	err = find_unit(size_units, unit, &factor);
-	if (err)
-		return err;
-	return scale(&d, factor, ret_bytes);
+	return parse_scaled(s, size_units, strcasecmp, ret_bytes);
 }
 
 int parse_u32(const char *s, uint32_t *ret)
