@@ -96,24 +96,12 @@ static int take_message(struct ask *a, const char *text, size_t len)
 	} else if (json_object_get_boolean(value)) {
 		a->reply = json_object_get(object);
 	} else {
-		snprintf(a->msg, sizeof(a->msg), "%s",
-			json_object_object_get_ex(object, "error", &value) ? json_object_get_string(value) : "no reason given");
+		json_object_object_get_ex(object, "error", &value);
+		snprintf(a->msg, sizeof(a->msg), "%s", value ? json_object_get_string(value) : "no reason given");
 		err = -EREMOTEIO;
 	}
 	json_object_put(object);
 	return err;
-}
-
-/* The descriptor that a message brought. The kernel closes those that do not fit. */
-static int passed_with(struct msghdr *m)
-{
-	struct cmsghdr *c = CMSG_FIRSTHDR(m);
-	int fd = -1;
-
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-		c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(int));
-	return fd;
 }
 
 static int read_message(struct ask *a, int fd, char *buf)
@@ -126,8 +114,12 @@ static int read_message(struct ask *a, int fd, char *buf)
 	/* not the whole buffer: its padding would leave room for a second descriptor */
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	int passed = n >= 0 ? passed_with(&m) : -1, err = -EMSGSIZE;
+	const struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	int passed = -1, err = -EMSGSIZE;
 
+	/* the kernel closes descriptors that do not fit */
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&passed, CMSG_DATA(c), sizeof(int));
 	if (n <= 0)
 		err = n < 0 && errno != ECONNRESET ? -errno : -ESRCH;
 	else if (!(m.msg_flags & MSG_TRUNC))
@@ -139,30 +131,24 @@ static int read_message(struct ask *a, int fd, char *buf)
 	return err;
 }
 
-static int wait_until(int fd, uint64_t until)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	uint64_t now = clock_mono_ns();
-
-	return poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? 0 : -ETIMEDOUT;
-}
-
 /* Sets a->err, a->reply, a->passed and a->msg. */
 static void *ask(void *arg)
 {
 	struct ask *a = arg;
 	uint64_t until = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
 	char *buf = malloc(CONTROL_REPLY_MAX);
-	int fd = -1, err = buf ? connect_peer(a->peer, &fd) : -ENOMEM;
+	struct pollfd p = { .fd = -1, .events = POLLIN };
+	int err = buf ? connect_peer(a->peer, &p.fd) : -ENOMEM;
 
 	a->passed = -1;
 	/* a recorder that refuses a connection holds an answer already */
-	if (!err && send(fd, a->request, strlen(a->request), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+	if (!err && send(p.fd, a->request, strlen(a->request), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
 		err = -errno;
 	for (unsigned int n = 0; !err; n++) {
+		uint64_t now = clock_mono_ns();
 		bool taken = a->taken;
 
-		err = wait_until(fd, until) ?: read_message(a, fd, buf);
+		err = poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? read_message(a, p.fd, buf) : -ETIMEDOUT;
 		if (a->taken && !taken)
 			until = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
 		if (err == -EAGAIN && n < MESSAGES_MAX)
@@ -176,8 +162,8 @@ static void *ask(void *arg)
 	}
 	a->err = err;
 	free(buf);
-	if (fd >= 0)
-		close(fd);
+	if (p.fd >= 0)
+		close(p.fd);
 	return NULL;
 }
 
@@ -308,29 +294,22 @@ static int peers_add(struct peers *p, const char *directory, const char *name, p
 	return 0;
 }
 
-/* Opens the directory only if it belongs to the user, since in any other directory somebody else decides
+/* Only if the directory belongs to the user, since in any other directory somebody else decides
  * what is there. A directory that does not exist, or that we may not read, holds no recordings. */
-static DIR *open_theirs(const char *directory, uid_t uid)
+static int peers_in(struct peers *p, const char *directory, uid_t uid)
 {
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), err = 0;
 	DIR *dir = NULL;
+	struct dirent *d;
 	struct stat st;
 
 	if (fd >= 0 && !fstat(fd, &st) && st.st_uid == uid && !(st.st_mode & 022))
 		dir = fdopendir(fd);
-	if (fd >= 0 && !dir)
-		close(fd);
-	return dir;
-}
-
-static int peers_in(struct peers *p, const char *directory, uid_t uid)
-{
-	DIR *dir = open_theirs(directory, uid);
-	struct dirent *d;
-	int err = 0;
-
-	if (!dir)
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
 		return 0;
+	}
 	while (!err && (d = readdir(dir))) {
 		int pid = 0, end = 0;
 
@@ -538,19 +517,12 @@ static void describe(const struct control_peer *peer)
 	free(text);
 }
 
-static bool is_there(const char *path)
-{
-	struct stat st;
-
-	return !lstat(path, &st);
-}
-
 void control_say_none(const struct control_where *where, pid_t pid)
 {
 	const char *others = "";
 	char of[48] = "";
 
-	if (geteuid() && (is_there("/run/inftrace") || is_there(CONTROL_SERVICE_RUNTIME)))
+	if (geteuid() && (!access("/run/inftrace", F_OK) || !access(CONTROL_SERVICE_RUNTIME, F_OK)))
 		others = "; those of root and of the service need sudo";
 	else if (!geteuid() && !where->uid)
 		others = "; one of another user needs --user";

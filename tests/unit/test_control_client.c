@@ -324,6 +324,7 @@ TEST_WITH(test_wrong_answers, setup, teardown)
 		{ long_text, "more than 131072 bytes", -EPROTO, 1 },
 		{ "{\"ok\":1,\"error\":7}{}", "gave an invalid answer: not JSON", -EPROTO, 1 },
 		{ "{\"ok\":false}", "no reason given", -EREMOTEIO, 1 },
+		{ "{\"ok\":false,\"error\":null}", "no reason given", -EREMOTEIO, 1 },
 		{ "{\"ok\":false,\"error\":\"\\u001b[31m\\u202e%n\"}", "stop: \\x1b[31m\\u202e%n",
 			-EREMOTEIO, 1 },
 	};
