@@ -24,31 +24,29 @@ static inline int is_plain8(uint64_t v)
 
 /* The ranges are those of table 3-7 of the Unicode standard: no overlong forms, no surrogates,
  * nothing above U+10FFFF. */
+int fmt_utf8_need(unsigned char first, unsigned char *ret_lo, unsigned char *ret_hi)
+{
+	*ret_lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+	*ret_hi = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+	if (first < 0x80)
+		return 0;
+	if (first < 0xc2 || first > 0xf4)
+		return -1;
+	return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+}
+
 int fmt_utf8_scan(const unsigned char *s, size_t len)
 {
-	unsigned char lo = 0x80, hi = 0xbf;
-	int need, i;
+	unsigned char lo, hi;
+	int need = fmt_utf8_need(s[0], &lo, &hi);
 
-	if (s[0] < 0x80)
-		return 1;
-	if (s[0] < 0xc2 || s[0] > 0xf4)
-		return -1;
-	need = s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
-	if (s[0] == 0xe0)
-		lo = 0xa0;
-	else if (s[0] == 0xed)
-		hi = 0x9f;
-	else if (s[0] == 0xf0)
-		lo = 0x90;
-	else if (s[0] == 0xf4)
-		hi = 0x8f;
-	for (i = 1; i <= need; i++) {
+	for (int i = 1; i <= need; i++) {
 		if ((size_t)i >= len || s[i] < lo || s[i] > hi)
 			return -i;
 		lo = 0x80;
 		hi = 0xbf;
 	}
-	return need + 1;
+	return need < 0 ? -1 : need + 1;
 }
 
 static char *fmt_escape(char *p, unsigned char c)

@@ -167,4 +167,8 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size);
  * length of the ill-formed part for which one U+FFFD stands. */
 int fmt_utf8_scan(const unsigned char *s, size_t len);
 
+/* How many bytes follow the first one of a sequence, -1: none begins so; and the limits of the second one. Further ones are
+ * 0x80 to 0xbf. */
+int fmt_utf8_need(unsigned char first, unsigned char *ret_lo, unsigned char *ret_hi);
+
 #endif

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "util/fmt.h"
+
 #define SLOTS_MIN 32
 /* The limit of one search in order, so that an object of 65536 members does not take that many steps for each. */
 #define LOOKED_AT_MAX 4096
@@ -234,31 +236,6 @@ static int scan_structure(struct json_scan *scan, unsigned char c, size_t at)
 	}
 }
 
-/* The ranges of RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static int utf8_start(struct json_scan *scan, unsigned char c)
-{
-	scan->utf8_lo = 0x80;
-	scan->utf8_hi = 0xbf;
-	if (c >= 0xc2 && c <= 0xdf) {
-		scan->utf8_need = 1;
-	} else if (c >= 0xe0 && c <= 0xef) {
-		scan->utf8_need = 2;
-		if (c == 0xe0)
-			scan->utf8_lo = 0xa0;
-		else if (c == 0xed)
-			scan->utf8_hi = 0x9f;
-	} else if (c >= 0xf0 && c <= 0xf4) {
-		scan->utf8_need = 3;
-		if (c == 0xf0)
-			scan->utf8_lo = 0x90;
-		else if (c == 0xf4)
-			scan->utf8_hi = 0x8f;
-	} else {
-		return scan_fail(scan, "invalid UTF-8 in a string");
-	}
-	return 0;
-}
-
 static void string_end(struct json_scan *scan, size_t at)
 {
 	if (!scan->key) {
@@ -272,7 +249,7 @@ static void string_end(struct json_scan *scan, size_t at)
 
 static int scan_string(struct json_scan *scan, unsigned char c, size_t at)
 {
-	if (scan->utf8_need) {
+	if (scan->utf8_need > 0) {
 		if (c < scan->utf8_lo || c > scan->utf8_hi)
 			return scan_fail(scan, "invalid UTF-8 in a string");
 		scan->utf8_need--;
@@ -280,8 +257,10 @@ static int scan_string(struct json_scan *scan, unsigned char c, size_t at)
 		scan->utf8_hi = 0xbf;
 		return 0;
 	}
-	if (c >= 0x80)
-		return utf8_start(scan, c);
+	if (c >= 0x80) {
+		scan->utf8_need = (int8_t)fmt_utf8_need(c, &scan->utf8_lo, &scan->utf8_hi);
+		return scan->utf8_need < 0 ? scan_fail(scan, "invalid UTF-8 in a string") : 0;
+	}
 	if (c < 0x20) {
 		snprintf(scan->error, sizeof(scan->error), "control byte 0x%02x in a string", c);
 		return -EBADMSG;

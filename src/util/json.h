@@ -57,7 +57,8 @@ struct json_scan {
 	bool surrogate_escapes; /* a \ud800 to \udfff escape was seen, valid or not */
 	bool escapes;           /* in the string being read */
 	bool real;              /* the number being read */
-	uint8_t utf8_need, utf8_lo, utf8_hi;
+	int8_t utf8_need;
+	uint8_t utf8_lo, utf8_hi;
 	uint8_t hex_left;
 	uint16_t hex, high_surrogate;
 	const char *literal;               /* the rest of true, false or null */
