@@ -369,7 +369,8 @@ static void request_ended(void *arg, struct MHD_Connection *mhd, void **called, 
 		if (whole && !a->first && a->end && a->end == a->size)
 			s->sent_whole = a->size;
 		s->answering--;
-		MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, HTTP_HEAD_S);
+		if (whole) /* else it is being closed */
+			MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, HTTP_HEAD_S);
 	}
 	free(a);
 	*called = NULL;
