@@ -399,6 +399,8 @@ int http_server_poll(struct http_server *s, struct pollfd *fds, nfds_t n, int64_
 	MHD_get_fdset(s->mhd, &in, &out, &except, &last);
 	for (nfds_t i = 0; i < n; i++) {
 		fds[i].revents = 0;
+		if (fds[i].fd >= FD_SETSIZE)
+			return -EMFILE;
 		if (fds[i].fd >= 0)
 			FD_SET(fds[i].fd, &in);
 		if (fds[i].fd > last)
