@@ -221,6 +221,5 @@ static inline void hear_file(int fd, int status, size_t from, size_t to)
 	free(body);
 }
 
-#define SERVER_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 #endif

@@ -38,7 +38,7 @@ static const char *body(void)
 	return strstr(answer, "\r\n\r\n") + 4;
 }
 
-static void test_headers(void **state)
+TEST_WITH(test_headers, begin, end)
 {
 	static const char *const lines[] = { "Cache-Control: no-store", "X-Content-Type-Options: nosniff",
 		"Cross-Origin-Resource-Policy: same-origin", "Vary: Origin", "Accept-Ranges: bytes",
@@ -57,7 +57,7 @@ static void test_headers(void **state)
 	assert_true(says("Content-Length: 1000"));
 }
 
-static void test_paths(void **state)
+TEST_WITH(test_paths, begin, end)
 {
 	static const struct {
 		const char *line;
@@ -111,7 +111,7 @@ static void test_paths(void **state)
 	}
 }
 
-static void test_hosts(void **state)
+TEST_WITH(test_hosts, begin, end)
 {
 	static const struct {
 		const char *headers;
@@ -152,7 +152,7 @@ static void test_hosts(void **state)
 	assert_int_equal(ask("GET /t.json HTTP/1.0\r\n\r\n"), 400);
 }
 
-static void test_origins(void **state)
+TEST_WITH(test_origins, begin, end)
 {
 	static const struct {
 		const char *origin;
@@ -204,7 +204,7 @@ static void test_origins(void **state)
 	assert_true(says("Access-Control-Allow-Origin: https://ui.perfetto.dev"));
 }
 
-static void test_preflight(void **state)
+TEST_WITH(test_preflight, begin, end)
 {
 	static const char asks[] = "Access-Control-Request-Private-Network: true\r\n";
 
@@ -226,7 +226,7 @@ static void test_preflight(void **state)
 	assert_null(strstr(answer, "Access-Control"));
 }
 
-static void test_ranges(void **state)
+TEST_WITH(test_ranges, begin, end)
 {
 	static const struct {
 		const char *range;
@@ -288,7 +288,7 @@ static void test_ranges(void **state)
 	}
 }
 
-static void test_empty_file(void **state)
+TEST_WITH(test_empty_file, begin, end)
 {
 	assert_int_equal(ask(GET), 200);
 	assert_true(says("Content-Length: 0"));
@@ -296,7 +296,7 @@ static void test_empty_file(void **state)
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Range: bytes=-1\r\n\r\n"), 416);
 }
 
-static void test_name(void **state)
+TEST(test_name)
 {
 	char name[HTTP_NAME_MAX], longer[300];
 
@@ -313,18 +313,4 @@ static void test_name(void **state)
 	assert_string_equal(name + HTTP_NAME_MAX - 1 - 10, "xx.pftrace");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		SERVER_TEST(test_headers),
-		SERVER_TEST(test_paths),
-		SERVER_TEST(test_hosts),
-		SERVER_TEST(test_origins),
-		SERVER_TEST(test_preflight),
-		SERVER_TEST(test_ranges),
-		SERVER_TEST(test_empty_file),
-		cmocka_unit_test(test_name),
-	};
-
-	return cmocka_run_group_tests_name("http", tests, setup, teardown);
-}
+RUN_TESTS(setup, teardown)

@@ -7,7 +7,7 @@
 
 #include "unit.h"
 
-static void test_urls(void **state)
+TEST(test_urls)
 {
 	static const struct {
 		const char *text;
@@ -37,7 +37,6 @@ static void test_urls(void **state)
 		{ "http://a#b", -EINVAL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct otlp_sender *s = NULL;
 		int err = otlp_sender_new(cases[i].text, &s);
@@ -49,7 +48,7 @@ static void test_urls(void **state)
 }
 
 /* A proxy that the environment names gets nothing, and a redirection is not followed. */
-static void test_request(void **state)
+TEST(test_request)
 {
 	static const char answer[] = "HTTP/1.1 307 Elsewhere\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -60,7 +59,6 @@ static void test_request(void **state)
 	struct otlp_sent sent;
 	size_t n = 0;
 
-	(void)state;
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
 	assert_int_equal(bind(server, (struct sockaddr *)&addr, len), 0);
 	assert_int_equal(listen(server, 1), 0);
@@ -93,12 +91,4 @@ static void test_request(void **state)
 	close(server);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_urls),
-		cmocka_unit_test(test_request),
-	};
-
-	return cmocka_run_group_tests_name("otlp_send", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)
