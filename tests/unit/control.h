@@ -284,7 +284,6 @@ static inline void leave_socket(const char *name)
 	close(fd);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static inline int make_top(void **state)
 {

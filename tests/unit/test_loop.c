@@ -10,7 +10,6 @@
 #include "fake_sink.h"
 #include "io/control.h"
 #include "record/run.h"
-#include "record/view.h"
 #include "stderr.h"
 #include "util/program.h"
 
