@@ -54,6 +54,27 @@ static __always_inline u64 fetch_elements(u64 addr, u32 bytes)
 	return of[1] > 0x7fffffff || of[1] % bytes ? ~0ull : of[1] / bytes;
 }
 
+static __always_inline u64 shape_size(u64 n, u32 bits)
+{
+	return n < 1ull << bits ? n : (1ull << bits) - 1;
+}
+
+/* See FETCH_F_SHAPE. PyTorch also passes an empty tensor where there is none. */
+static __always_inline u64 fetch_shape(u64 addr, const struct fetch *f)
+{
+	u64 n[1 + SHAPE_SIZES], at[2] = {}, tensor;
+
+	bpf_probe_read_user(at, f->index ? sizeof(at) : sizeof(at[0]), (void *)addr);
+	tensor = at[f->index == SHAPE_FLAG_FIRST];
+	if (bpf_probe_read_user(n, sizeof(n), (void *)(tensor + f->off[1])) || n[0] > SHAPE_SIZES ||
+		(f->index && ((u8)at[f->index != SHAPE_FLAG_FIRST] != 1 || (n[0] == 1 && !n[1]))))
+		return ~0ull;
+	if (f->element == 2)
+		return shape_size(n[3], SHAPE_REST_BITS) | shape_size(n[4], SHAPE_REST_BITS) << SHAPE_REST_BITS |
+		       shape_size(n[5], SHAPE_REST_BITS) << 2 * SHAPE_REST_BITS;
+	return n[0] | shape_size(n[1], SHAPE_BITS) << SHAPE_COUNT_BITS | shape_size(n[2], SHAPE_BITS) << (SHAPE_COUNT_BITS + SHAPE_BITS);
+}
+
 /* A value that cannot be read (not resident, bad pointer) is 0. */
 __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
@@ -70,7 +91,7 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 		if (f->flags & (FETCH_F_STRING | FETCH_F_LATE) && i + 1 == f->derefs)
 			return addr;
 		if (f->element && i + 1 == f->derefs)
-			return fetch_elements(addr, f->element);
+			return f->flags & FETCH_F_SHAPE ? fetch_shape(addr, f) : fetch_elements(addr, f->element);
 		v = 0;
 		if (size > 8)
 			size = 8;

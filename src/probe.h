@@ -218,6 +218,17 @@ enum fetch_reg {
 #define FETCH_F_CONST 0x04  /* with PROBE_F_REGS: the value is in off[0] and off[1], low half first */
 #define FETCH_F_LATE 0x08   /* the last load is done when the function returns, which stores the value */
 #define FETCH_F_RETURN 0x10 /* with FETCH_F_LATE: the value is what the function returns */
+#define FETCH_F_SHAPE 0x20  /* the last load is of the address of a tensor, which off[1] bytes further has a number of sizes and
+			     * SHAPE_SIZES of them. With `element` 1 the value is that number (SHAPE_COUNT_BITS) and the first two
+			     * sizes (SHAPE_BITS each), with 2 the others (SHAPE_REST_BITS each). All bits are set of a size that
+			     * does not fit, and of the value if there is no tensor, or more sizes. `index`: there may be none, as a
+			     * byte says, and the address is ... */
+#define SHAPE_FLAG_FIRST 1  /* ... 8 bytes behind it, or ... */
+#define SHAPE_FLAG_LAST 2   /* ... 8 bytes before it */
+#define SHAPE_SIZES 5
+#define SHAPE_COUNT_BITS 4
+#define SHAPE_BITS 30
+#define SHAPE_REST_BITS 21
 
 /*
  * value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes.
@@ -231,7 +242,7 @@ struct fetch {
 	u8 index; /* with PROBE_F_REGS: 1 + a register that is added to the first, or 0 ... */
 	u8 shift; /* ... after a shift to the left */
 	u16 element; /* not 0: the last load is of a vector's begin, and the value is how many elements of this size lie
-		      * between that and its end, which is stored 8 bytes further; -1: it is no such vector */
+		      * between that and its end, which is stored 8 bytes further; -1: it is no such vector. Or FETCH_F_SHAPE */
 	s32 off[FETCH_DEREFS_MAX];
 };
 

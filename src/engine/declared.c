@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/declared.h"
 
+#include <capstone/capstone.h>
 #include <ctype.h>
+#include <elf.h>
 #include <errno.h>
+#include <libiberty/demangle.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,16 +81,35 @@ int declared_read(struct elf_file *elf, struct declared *ret)
 	return 0;
 }
 
-const char *declared_find(const struct declared *d, const char *name, size_t len)
+/* 1: the result is returned in memory, whose address is the first argument; 0: in registers; -1: not known. */
+static int result_of(const char *declared)
+{
+	const char *result = strstr(declared + strlen(declared) + 1, ") -> ");
+	size_t len = result ? strlen(result) : 0;
+
+	if (!result)
+		return -1;
+	if (!strcmp(result + 5, "()") || !strcmp(result + 5, "bool") || !strcmp(result + 5, "int") || !strcmp(result + 5, "float") ||
+		!strcmp(result + 5, "ScalarType"))
+		return 0;
+	if (!strncmp(result + 5, "Tensor", 6)) /* Tensor(a!) is a reference */
+		return strcmp(result + len - 2, "!)") != 0;
+	return result[5] == '(' || !strcmp(result + 5, "Scalar") || !strcmp(result + 5, "SymInt") ? 1 : -1;
+}
+
+const char *declared_find(const struct declared *d, const char *name, size_t len, int *ret_result)
 {
 	size_t from = 0, to = d->n;
+	const char *found = NULL;
 
 	while (from < to) {
 		size_t at = from + (to - from) / 2;
 		int order = compare(name, len, d->names[at], strlen(d->names[at]));
 
-		if (!order)
+		if (!order) {
+			*ret_result = result_of(d->names[at]);
 			return d->names[at];
+		}
 		if (order < 0)
 			to = at;
 		else
@@ -98,8 +120,140 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
 		const char *all = d->names[i];
 		size_t more = strlen(all) > len ? strlen(all) - len : 0;
 
-		if (more && len && !compare(name, len, all + more, len))
-			return all + more;
+		if (!more || !len || compare(name, len, all + more, len))
+			continue;
+		/* it is the end of one of them, of which only the name is known */
+		*ret_result = !found || *ret_result == result_of(all) ? result_of(all) : -1;
+		found = found ? found : all + more;
 	}
-	return NULL;
+	return found;
+}
+
+/* ---- tensors ---- */
+
+#define CODE_MAX 1024
+
+/*
+ * Tensors have the number of their sizes, and behind it the sizes, or if these are more than SHAPE_SIZES their address:
+ *	mov n, [tensor + N];  ...;  cmp n, 5;  ja ...;  lea sizes, [tensor + N + 8], or add tensor, N + 8
+ */
+static uint32_t find_sizes(csh cs, const uint8_t *code, size_t left, uint64_t vaddr)
+{
+	cs_insn *in = cs_malloc(cs);
+	x86_op_mem n = {};
+	x86_reg reg = X86_REG_INVALID;
+	bool compared = false, found = false;
+
+	while (in && !found && left && cs_disasm_iter(cs, &code, &left, &vaddr, in)) {
+		const cs_x86_op *op = in->detail->x86.operands;
+
+		if (in->id == X86_INS_MOV && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM && op[1].size == 8) {
+			reg = op[0].reg;
+			n = op[1].mem;
+		} else if (in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
+			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n.disp > 0 && n.disp < INT16_MAX;
+		} else if (compared && in->id == X86_INS_LEA) {
+			found = op[1].mem.base == n.base && op[1].mem.disp == n.disp + 8;
+		} else if (compared && in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
+			found = op[0].reg == n.base && op[1].imm == n.disp + 8;
+		}
+	}
+	if (in)
+		cs_free(in, 1);
+	return found ? (uint32_t)n.disp : 0;
+}
+
+uint32_t tensor_sizes_find(struct elf_file *elf, const char *function)
+{
+	uint8_t code[CODE_MAX];
+	struct elf_symbol sym;
+	uint32_t found = 0;
+	csh cs;
+
+	if (elf_machine(elf) != EM_X86_64 || elf_find_symbol(elf, function, &sym) || sym.size > sizeof(code) ||
+		elf_read_at_offset(elf, sym.offset, code, sym.size) || cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return 0;
+	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
+		found = find_sizes(cs, code, sym.size, sym.vaddr);
+	cs_close(&cs);
+	return found;
+}
+
+/* How many general registers an argument takes, if there are as many (System V ABI for x86-64). -1: not known. */
+static int registers_of(char *type)
+{
+	/* of the last two the address is passed, since they have destructors */
+	static const char *const one[] = { "bool", "c10::ScalarType", "c10::Layout", "c10::Device", "c10::MemoryFormat", "c10::SymInt",
+		"at::Generator" };
+	bool optional = !strncmp(type + 3, "::optional<", 11);
+	char *last = type + strlen(type) - 1;
+
+	if (*last == '&')
+		return 1;
+	if (!strncmp(type, "c10::ArrayRef<", 14) || !strncmp(type + 3, "::basic_string_view<", 20))
+		return 2;
+	if (optional) {
+		*last = 0;
+		type += 14;
+	}
+	if (!strcmp(type, "double"))
+		return optional;
+	if (!strcmp(type, "long"))
+		return 1 + optional;
+	for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++) {
+		if (!strcmp(one[i], type))
+			return 1;
+	}
+	return -1;
+}
+
+/* Ends the argument that begins there, and returns the next one; NULL: there is none. */
+static char *next_argument(char *p)
+{
+	int inside = 0;
+
+	for (; *p && (inside || (*p != ',' && *p != ')')); p++)
+		inside += (*p == '<' || *p == '(') - (*p == '>' || *p == ')');
+	if (*p != ',')
+		return *p = 0, NULL;
+	*p++ = 0;
+	return p + strspn(p, " ");
+}
+
+static void take_tensor(struct tensor_args *t, const char *type, unsigned int reg)
+{
+	static const struct {
+		const char *type;
+		uint16_t index;
+	} known[] = { { "at::Tensor const&", 0 }, { "at::Tensor&", 0 }, { "c10::optional<at::Tensor> const&", SHAPE_FLAG_FIRST },
+		{ "std::optional<at::Tensor> const&", SHAPE_FLAG_LAST } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && __builtin_popcount(t->regs) < FUNC_VALS_MAX / 2; i++) {
+		if (strcmp(known[i].type, type))
+			continue;
+		t->tensors |= 1u << t->n;
+		t->regs |= (uint8_t)(1u << reg);
+		t->index |= (uint16_t)(known[i].index << 2 * reg);
+	}
+}
+
+void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct tensor_args *ret_tensors)
+{
+	char *text = cplus_demangle_v3(symbol, DMGL_PARAMS), *next, *p = text ? strchr(text, '(') : NULL;
+	struct tensor_args t = { .sizes = sizes };
+	int reg = result;
+
+	for (p = p && p[1] != ')' ? p + 1 : NULL; p && t.n < 32; p = next, t.n++) {
+		int n;
+
+		next = next_argument(p);
+		if (reg >= 0 && reg <= REG_ARG6)
+			take_tensor(&t, p, (unsigned int)reg);
+		n = strlen(p) > 3 ? registers_of(p) : -1;
+		/* what does not fit is passed in memory, and what comes behind it may fit again */
+		reg = reg < 0 || n < 0 ? -1 : reg + n <= REG_ARG6 + 1 ? reg + n
+								      : reg;
+	}
+	free(text);
+	*ret_tensors = t;
 }

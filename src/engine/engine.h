@@ -84,6 +84,15 @@ struct node_fields {
 	const struct enum_table *ops, *types;
 };
 
+/* The arguments of an operator that are tensors whose shapes are read: at most FUNC_VALS_MAX / 2 of them. */
+struct tensor_args {
+	uint32_t tensors; /* 1 << argument */
+	uint32_t sizes;   /* where a tensor has its shape (FETCH_F_SHAPE), in bytes; 0: not known, and nothing else */
+	uint8_t n;        /* arguments in all, up to 32 */
+	uint8_t regs;     /* 1 << enum fetch_reg: those with the addresses of what has the addresses of the tensors, in their order */
+	uint16_t index;   /* of each register two bits, see FETCH_F_SHAPE */
+};
+
 /* One function to probe, or a pair of functions that begin and end a span. */
 struct probe_spec {
 	char *library; /* glob on the file name, or a path if it contains a slash; NULL: the engine's files */
@@ -105,6 +114,7 @@ struct probe_spec {
 	/* In front of what the file declares its function as (declared.h); of a match that as a whole: "aten::add.Tensor". NULL:
 	 * not asked for, or not declared. */
 	char *declared;
+	struct tensor_args tensors; /* of a match: two values of each begin at nargs, which is 0 */
 	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;
@@ -202,6 +212,12 @@ enum shed_part probe_spec_part(const struct probe_spec *s);
  * their values, the text stays where it is until probe_table_free(), since sinks keep what they derive from it. */
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 
+/* How many values its records have. */
+static inline unsigned int probe_spec_values(const struct probe_spec *s)
+{
+	return s->nargs + 2 * (unsigned int)__builtin_popcount(s->tensors.regs);
+}
+
 /* The strings of a record, FUNC_STR_LEN bytes each. */
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
 
@@ -247,10 +263,11 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
 
 /*
  * The specification of one match of a glob: a copy of the glob's, or the one that an earlier file
- * with the same symbol has made. instant: its end cannot be seen. Pointers to specifications are invalid
+ * with the same symbol has made. instant: its end cannot be seen. tensors: sizes may be 0. Pointers to specifications are invalid
  * afterwards. -E2BIG, -ENOMEM.
  */
-int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, size_t *ret_id);
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, const struct tensor_args *tensors,
+	size_t *ret_id);
 
 /* The same for a place of a USDT probe, whose arguments are fetched according to `fetch`. */
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,

@@ -113,7 +113,9 @@ static int answer_found(const struct found *f, void *arg)
 	a->has_row = f->row != NULL;
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared : ""))
+	a->tensors = f->tensors;
+	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared
+										      : ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }
@@ -566,6 +568,13 @@ static bool are_rows(const struct probe_spec *s, const struct row_fetch *row)
 	return s->row_struct;
 }
 
+static bool are_tensors(const struct probe_spec *s, const struct tensor_args *t)
+{
+	int n = __builtin_popcount(t->tensors);
+
+	return n == __builtin_popcount(t->regs) && n <= FUNC_VALS_MAX / 2 && t->n <= 32 && (!n || (s->is_glob && !s->nargs));
+}
+
 static int take_site(struct reply *r, const struct inspect_answer *a)
 {
 	const struct probe_table *pt = r->ins->pt;
@@ -590,6 +599,7 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		.semaphore = a->semaphore,
 		.fetch = a->has_fetch ? a->fetch : NULL,
 		.row = a->has_row ? a->row : NULL,
+		.tensors = a->tensors,
 		.arg = a->arg,
 	};
 	size_t len = strlen(a->text) + 1;
@@ -607,7 +617,7 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		return -EPROTO;
 	if (f.kind == FOUND_SITE && (pt->specs[a->spec].is_usdt || f.row) != (f.fetch != NULL))
 		return -EPROTO;
-	if (f.row && !are_rows(&pt->specs[a->spec], f.row))
+	if ((f.row && !are_rows(&pt->specs[a->spec], f.row)) || !are_tensors(&pt->specs[a->spec], &f.tensors))
 		return -EPROTO;
 	for (size_t i = 0; f.fetch && i < FUNC_VALS_MAX; i++) {
 		if (!is_fetch(&f.fetch[i]))

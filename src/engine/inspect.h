@@ -51,6 +51,7 @@ struct inspect_answer {
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
+	struct tensor_args tensors;
 	uint32_t text_len; /* including the NUL after each text */
 	char text[INSPECT_TEXT_MAX];
 };

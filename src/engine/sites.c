@@ -15,6 +15,8 @@
 #include "util/log.h"
 #include "util/text.h"
 
+#define SIZES_FUNCTION "_ZN2at6native4sizeERKNS_6TensorEl" /* PyTorch's at::native::size(const Tensor &, int64_t) */
+
 /* Copies an ASCII text that is shorter than PYTHON_TEXT_MAX. */
 static int set_text(struct python_text *to, uint8_t *to_len, const char *text, size_t len, const char **ret_why)
 {
@@ -173,6 +175,7 @@ struct walk {
 	size_t id;
 	struct go_text go;
 	struct declared declared;
+	uint32_t sizes; /* struct tensor_args, if it is to be known */
 	found_cb cb;
 	void *arg;
 };
@@ -185,9 +188,9 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 }
 
 /* The places on the way out of a function, before its entry. */
-static int on_exits(struct walk *w, const struct elf_symbol *sym, bool *ret_none)
+static int on_exits(struct walk *w, const struct elf_symbol *sym, const struct tensor_args *tensors, bool *ret_none)
 {
-	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym };
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym, .tensors = *tensors };
 	struct site exits[SITE_EXITS_MAX];
 	int n = site_exits(w->elf, sym, exits), err = 0;
 
@@ -268,15 +271,20 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	/* its values would have to be those at the entry */
 	if (s->past_early_return && s->flags & PROBE_F_GROUP && !s->nargs)
 		flags |= SITE_ARRIVAL;
-	site_choose(w->elf, sym, regs, flags, &found.site);
 	if (s->declared) {
 		size_t len;
 		const char *name = spec_mangled_part(sym->name, s->name_part, &len);
+		int result;
 
-		found.declared = name ? declared_find(&w->declared, name, len) : NULL;
+		found.declared = name ? declared_find(&w->declared, name, len, &result) : NULL;
+		if (found.declared && w->sizes)
+			tensor_args_read(sym->name, result, w->sizes, &found.tensors);
+		regs |= found.tensors.regs;
+		flags |= found.tensors.regs ? SITE_READS_MEMORY : 0;
 	}
+	site_choose(w->elf, sym, regs, flags, &found.site);
 	if (s->exits) {
-		int err = on_exits(w, sym, &found.site.no_exits);
+		int err = on_exits(w, sym, &found.tensors, &found.site.no_exits);
 
 		if (err)
 			return err;
@@ -391,8 +399,10 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 		if (!begun)
 			err = go_text_read(elf, &w.go);
 		begun = true;
-		if (!err && pt->specs[w.id].declared && !w.declared.text)
+		if (!err && pt->specs[w.id].declared && !w.declared.text) {
 			err = declared_read(elf, &w.declared);
+			w.sizes = pt->nodes && !pt->specs[w.id].nargs ? tensor_sizes_find(elf, SIZES_FUNCTION) : 0;
+		}
 		if (!err)
 			err = walk_spec(&w);
 	}
@@ -459,7 +469,7 @@ static int find_spec(struct probe_table *pt, const struct found *f, const struct
 		return probe_table_rows(pt, f->spec, symbol->name, f->fetch, f->row, ret_id);
 	if (s->is_usdt)
 		return probe_table_place(pt, f->spec, symbol->name, f->fetch, ret_id);
-	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, f->site.no_exits, ret_id) : 0;
+	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, f->site.no_exits, &f->tensors, ret_id) : 0;
 }
 
 int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,
@@ -476,6 +486,10 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	}
 	if (f->row && *last_told != f->spec)
 		tell_rows(pt, shown, f, last_told);
+	if (f->declared && pt->specs[f->spec].declared && pt->nodes && !f->tensors.sizes && *last_told != f->spec) {
+		*last_told = f->spec;
+		log_debug("%s does not show where it keeps the sizes of tensors: the execution trace has no shapes", shown);
+	}
 	if (pt->specs[f->spec].is_usdt) {
 		snprintf(usdt_name, sizeof(usdt_name), SPEC_USDT "%s", symbol.name);
 		symbol.name = usdt_name;

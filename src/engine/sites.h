@@ -61,6 +61,7 @@ struct found {
 	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
 	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */
 	const char *declared;	   /* FOUND_SITE: as what the file declares the function; NULL: nothing */
+	struct tensor_args tensors; /* FOUND_SITE: likewise; sizes may be 0 */
 };
 
 /* A non-zero return ends the walk and is returned. The pointers are valid during the call. */

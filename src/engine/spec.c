@@ -446,9 +446,8 @@ static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_t
 {
 	struct probe_arg *arg = &s->args[s->nargs];
 	const char *cond = strstr(expr, " if "), *late = strstr(expr, " at return");
-	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) :
-		     cond				 ? (size_t)(cond - expr) :
-							   strlen(expr);
+	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) : cond ? (size_t)(cond - expr)
+											: strlen(expr);
 	char *source = strndup(expr, len);
 	int err;
 
@@ -725,14 +724,14 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r)
 {
-	return (const char *)&r->vals[s->nargs];
+	return (const char *)&r->vals[probe_spec_values(s)];
 }
 
 const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r)
 {
 	if (r->h.kind != REC_FUNCTION || !(r->h.flags & FUNCTION_F_COUNTED))
 		return NULL;
-	return &r->vals[s->nargs] + (s->nstrs ? FUNC_STRS_MAX * FUNC_STR_LEN / sizeof(r->vals[0]) : 0);
+	return &r->vals[probe_spec_values(s)] + (s->nstrs ? FUNC_STRS_MAX * FUNC_STR_LEN / sizeof(r->vals[0]) : 0);
 }
 
 const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs)
@@ -753,7 +752,7 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 	struct probe p = {
 		.role = s->role,
 		.flags = s->flags,
-		.nvals = (uint8_t)s->nargs,
+		.nvals = (uint8_t)probe_spec_values(s),
 		.nstrs = (uint8_t)s->nstrs,
 		.when = s->when.op,
 		.when_val = (uint8_t)s->when.arg,
@@ -910,17 +909,37 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	return 0;
 }
 
-int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, size_t *ret_id)
+static void fetch_shapes(const struct tensor_args *tensors, struct fetch *fetch)
+{
+	for (uint8_t reg = 0; reg < 8; reg++) {
+		for (uint16_t part = 1; part <= 2 && tensors->regs >> reg & 1; part++)
+			*fetch++ = (struct fetch){ .reg = reg,
+				.derefs = 1,
+				.size = 8,
+				.flags = FETCH_F_SHAPE,
+				.index = tensors->index >> 2 * reg & 3,
+				.element = part,
+				.off[1] = (int32_t)tensors->sizes };
+	}
+}
+
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, const struct tensor_args *tensors,
+	size_t *ret_id)
 {
 	struct fetch fetch[FUNC_VALS_MAX]; /* the table may move */
 	struct row_fetch row[ROW_COLUMNS];
 	uint8_t flags = pt->specs[glob].flags;
+	int err;
 
 	memcpy(fetch, pt->specs[glob].fetch, sizeof(fetch));
+	fetch_shapes(tensors, fetch);
 	memcpy(row, pt->specs[glob].row, sizeof(row));
 	if (instant)
 		flags = (uint8_t)((flags & ~PROBE_F_SPAN) | PROBE_F_INSTANT);
-	return make_match(pt, glob, symbol, fetch, row, flags, ret_id);
+	err = make_match(pt, glob, symbol, fetch, row, flags, ret_id);
+	if (!err)
+		pt->specs[*ret_id].tensors = *tensors;
+	return err;
 }
 
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,

@@ -90,7 +90,7 @@ const struct rec_hdr *with_strings(const struct probe_table *probes, const struc
 	if (h->kind != REC_FUNCTION)
 		return h;
 	s = &probes->specs[h->id];
-	whole = REC_FUNCTION_SIZE(s->nargs) + s->nstrs * (size_t)FUNC_STR_LEN;
+	whole = REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
 	if (*size >= whole || *size > sizeof(padded))
 		return h;
 	memset(&padded, 0, sizeof(padded));

@@ -147,7 +147,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		k->s.incomplete = true;
 		return;
 	}
-	k->s.calls[k->s.n_calls++] = (struct et_call){
+	k->s.calls[k->s.n_calls] = (struct et_call){
 		.start_ns = r->h.start_ns,
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.tid = r->h.tid,
@@ -155,7 +155,11 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
 		.declared = s->declared,
 		.number = request_feed_number(c->rec.requests),
+		.args = s->tensors,
 	};
+	if (s->tensors.regs)
+		memcpy(k->s.calls[k->s.n_calls].shapes, r->vals, probe_spec_values(s) * sizeof(r->vals[0]));
+	k->s.n_calls++;
 	c->n_calls++;
 }
 

@@ -48,10 +48,17 @@ struct et_call {
 	const char *name; /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
 	const char *declared; /* its name and that of its overload, as "aten::add.Tensor"; NULL: not known */
 	uint64_t number; /* that other traces in PyTorch's form have for it */
+	struct tensor_args args;
+	uint64_t shapes[FUNC_VALS_MAX]; /* FETCH_F_SHAPE, two of each tensor of `args` */
 	uint64_t id;
 	uint64_t parent, after; /* within which call it is, and which one of its thread began before it; 0: none */
 	uint64_t own_ns; /* outside of calls within it */
 };
+
+/* As Chakra and PyTorch number and order them. */
+enum et_list { ET_VALUES = 1,
+	ET_SHAPES,
+	ET_TYPES };
 
 /* A call that passes data to other processes or devices. */
 struct et_comm {
@@ -110,6 +117,8 @@ struct et_context {
 char *et_write_metadata(char *p, const char *engine);
 char *et_write_node(char *p, const struct et_node *n, const struct et_context *c);
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c);
+/* One of the lists with an element for each argument: the same text in both forms. */
+char *et_write_inputs(char *p, const struct et_call *call, enum et_list list);
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c);
 
 #define ET_JSON_ROOT 1 /* the id of the process */

@@ -30,7 +30,10 @@ static char *node(char *p, uint64_t id, const char *name, size_t len, uint64_t p
 	p = fmt_u64(fmt_lit(p, "{\"id\":"), id);
 	p = fmt_json_str(fmt_lit(p, ",\"name\":"), name, len);
 	p = fmt_u64(fmt_lit(p, ",\"ctrl_deps\":"), parent);
-	p = fmt_lit(p, ",\"inputs\":{\"values\":[],\"shapes\":[],\"types\":[]},\"outputs\":{\"values\":[],\"shapes\":[],\"types\":[]},\"attrs\":[");
+	p = et_write_inputs(fmt_lit(p, ",\"inputs\":{\"values\":"), c, ET_VALUES);
+	p = et_write_inputs(fmt_lit(p, ",\"shapes\":"), c, ET_SHAPES);
+	p = et_write_inputs(fmt_lit(p, ",\"types\":"), c, ET_TYPES);
+	p = fmt_lit(p, "},\"outputs\":{\"values\":[],\"shapes\":[],\"types\":[]},\"attrs\":[");
 	p = fmt_lit(p, "{\"name\":\"seq_id\",\"type\":\"int64\",\"value\":-1}");
 	p = attr(p, "rf_id", "uint64", c->number);
 	p = attr(p, "fw_parent", "uint64", 0);

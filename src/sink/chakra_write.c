@@ -26,9 +26,6 @@ enum node_field {
 	NODE_ATTR = 10,
 };
 
-enum io_field { IO_VALUES = 1,
-	IO_SHAPES = 2,
-	IO_TYPES = 3 };
 enum attr_field { ATTR_NAME = 1,
 	ATTR_INT32 = 7,
 	ATTR_INT64 = 9,
@@ -96,7 +93,7 @@ static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, u
 	char *mark, *text;
 
 	p = proto_open(p, field, &mark);
-	p = proto_open(p, IO_VALUES, &text);
+	p = proto_open(p, ET_VALUES, &text);
 	*p++ = '[';
 	for (unsigned int i = 0; i < n; i++) {
 		if (i)
@@ -105,7 +102,7 @@ static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, u
 	}
 	*p++ = ']';
 	p = proto_close(text, p);
-	p = proto_open(p, IO_SHAPES, &text);
+	p = proto_open(p, ET_SHAPES, &text);
 	*p++ = '[';
 	for (unsigned int i = 0; i < n; i++) {
 		p = i ? fmt_lit(p, ",[") : fmt_lit(p, "[");
@@ -118,7 +115,7 @@ static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, u
 	}
 	*p++ = ']';
 	p = proto_close(text, p);
-	p = proto_open(p, IO_TYPES, &text);
+	p = proto_open(p, ET_TYPES, &text);
 	*p++ = '[';
 	for (unsigned int i = 0; i < n; i++) {
 		const char *type = t[i].type ? t[i].type : "unknown";
@@ -169,13 +166,55 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 	return proto_close(begin, p);
 }
 
+/* The two values of FETCH_F_SHAPE. NULL: not known. */
+static char *write_shape(char *p, const uint64_t vals[2])
+{
+	unsigned int n = vals[0] & ((1u << SHAPE_COUNT_BITS) - 1);
+
+	p = fmt_lit(p, "[");
+	for (unsigned int i = 0; i < n && n <= SHAPE_SIZES; i++) {
+		unsigned int bits = i < 2 ? SHAPE_BITS : SHAPE_REST_BITS, at = i < 2 ? SHAPE_COUNT_BITS + i * bits : (i - 2) * bits;
+		uint64_t max = (UINT64_C(1) << bits) - 1, size = vals[i >= 2] >> at & max;
+
+		if (size == max)
+			return NULL;
+		p = fmt_u64(i ? fmt_lit(p, ",") : p, size);
+	}
+	return n <= SHAPE_SIZES ? fmt_lit(p, "]") : NULL;
+}
+
+/* The value of a tensor in PyTorch's form is which it is, where it is, and how large: all 0 as for those that do not exist, since none of it
+ * is known. */
+char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
+{
+	static const char *const texts[][2] = { [ET_VALUES] = { "\"<unknown>\"", "[0,0,0,0,0,\"\"]" },
+		[ET_SHAPES] = { "[]" },
+		[ET_TYPES] = { "\"Unknown\"", "\"Tensor(unknown)\"" } };
+	const uint64_t *vals = call->shapes;
+
+	*p++ = '[';
+	for (unsigned int i = 0; i < call->args.n; i++) {
+		bool tensor = call->args.tensors >> i & 1;
+		char *end;
+
+		p = i ? fmt_lit(p, ",") : p;
+		end = tensor ? write_shape(p, vals) : NULL;
+		vals += tensor ? 2 : 0;
+		if (end && list == ET_SHAPES)
+			p = end;
+		else
+			p = fmt_str(p, texts[list][end != NULL], strlen(texts[list][end != NULL]));
+	}
+	return fmt_lit(p, "]");
+}
+
 /* What the host does: the duration is its own, so that those of all calls add up to the time of their thread. */
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
 	const uint64_t after[] = { call->after, call->parent };
 	size_t len;
 	const char *name = operator_name(call->declared, call->name, &len);
-	char *begin = p;
+	char *begin = p, *inputs, *text;
 
 	p += 2;
 	p = proto_u64(p, NODE_ID, call->id);
@@ -187,6 +226,14 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 		p = proto_u64(p, NODE_DURATION_MICROS, (call->own_ns + 500) / 1000);
 		p = attr_u64(p, NODE_ATTR, "duration_ns", ATTR_UINT64, call->end_ns - call->start_ns);
 		p = attr_u64(p, NODE_ATTR, "own_ns", ATTR_UINT64, call->own_ns);
+	}
+	if (call->args.n) {
+		p = proto_open(p, NODE_INPUTS, &inputs);
+		for (enum et_list list = ET_VALUES; list <= ET_TYPES; list++) {
+			p = proto_open(p, list, &text);
+			p = proto_close(text, et_write_inputs(p, call, list));
+		}
+		p = proto_close(inputs, p);
 	}
 	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, true);
 	p = attr_text(p, NODE_ATTR, "op", call->name);

@@ -13,17 +13,35 @@ static const char *const volatile texts[] = {
 	"test_empty.(Tensor self) -> Tensor",
 	"0test(Tensor self) -> Tensor",
 	"test_space (Tensor self) -> Tensor",
+	"test_pair(Tensor self) -> (Tensor(a!) values, Tensor indices)",
+	"test_part(Tensor(a -> *) self) -> Tensor(a)[]",
+	"test_parts(Tensor[] self) -> ()",
+	"test_count(Tensor self) -> int",
+	"test_scheme(Tensor self) -> QScheme",
+	"xtest_either(Tensor self) -> Tensor",
+	"ytest_either(Tensor self) -> int",
 };
 
 static const char *find(const struct declared *d, const char *name)
 {
-	return declared_find(d, name, strlen(name));
+	int result;
+
+	return declared_find(d, name, strlen(name), &result);
+}
+
+static int result_of(const struct declared *d, const char *name)
+{
+	int result;
+
+	assert_non_null(declared_find(d, name, strlen(name), &result));
+	return result;
 }
 
 TEST(test_names)
 {
 	struct declared d;
 	struct elf_file *elf;
+	int result;
 
 	assert_true(texts[0][0]);
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
@@ -34,7 +52,7 @@ TEST(test_names)
 	assert_string_equal(find(&d, "test_sum_dim_IntList"), "test_sum.dim_IntList");
 	assert_string_equal(find(&d, "test_merged_int"), "test_merged.int"); /* a part of another one */
 	/* no more of the name than the length says */
-	assert_string_equal(declared_find(&d, "test_add_Tensor2", 15), "test_add.Tensor");
+	assert_string_equal(declared_find(&d, "test_add_Tensor2", 15, &result), "test_add.Tensor");
 	assert_null(find(&d, "test_add"));
 	assert_null(find(&d, "test_text"));
 	assert_null(find(&d, "test_empty"));
@@ -42,8 +60,109 @@ TEST(test_names)
 	assert_null(find(&d, "test_space"));
 	assert_null(find(&d, "zzz"));
 	assert_null(find(&d, ""));
+	/* how its result is returned */
+	assert_int_equal(result_of(&d, "test_add_Tensor"), 1);
+	assert_int_equal(result_of(&d, "test_add_"), 0);
+	assert_int_equal(result_of(&d, "test_pair"), 1);
+	assert_int_equal(result_of(&d, "test_part"), 1);
+	assert_int_equal(result_of(&d, "test_parts"), 0);
+	assert_int_equal(result_of(&d, "test_count"), 0);
+	assert_int_equal(result_of(&d, "test_scheme"), -1);
+	assert_int_equal(result_of(&d, "test_merged_int"), 1);
+	assert_int_equal(result_of(&d, "test_either"), -1); /* a part of which of the two is not known */
 	declared_clear(&d);
 	assert_null(find(&d, "test_add_"));
+}
+
+#ifdef __x86_64__
+
+/* Beginnings of at::native::size() as they are in libraries, and what is not like them. */
+#define CODE(name, bytes)                                                                                         \
+	asm(".pushsection .text." #name ", \"ax\", @progbits\n.type " #name ", @function\n" #name ":\n.byte " bytes \
+	    "\n.size " #name ", . - " #name "\n.popsection\n")
+#define LOAD_1_13 "0x55, 0x53, 0x48, 0x89, 0xf3, 0x48, 0x83, 0xec, 0x08, 0x48, 0x8b, 0x2f, 0x48, 0x8b, 0x75, 0x48, 0x48, 0x89, 0xf0,"
+#define JUMP_1_13 "0x77, 0x7b,"
+#define LOAD_2_14 "0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x18, 0x4c, 0x8b, 0x07, 0x49, 0x8b, 0x70, 0x38, 0x48, 0x89, 0xf0,"
+#define JUMP_2_14 "0x0f, 0x87, 0x9e, 0x00, 0x00, 0x00,"
+CODE(size_1_13, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05," JUMP_1_13 "0x48, 0x8d, 0x55, 0x50");	       /* lea rdx, [rbp + 80] */
+CODE(size_2_14, LOAD_2_14 "0x48, 0x83, 0xfe, 0x05," JUMP_2_14 "0x49, 0x83, 0xc0, 0x40");	       /* add r8, 64 */
+CODE(size_other_number, LOAD_1_13 "0x48, 0x83, 0xfe, 0x06," JUMP_1_13 "0x48, 0x8d, 0x55, 0x50");      /* cmp rsi, 6 */
+CODE(size_other_register, LOAD_1_13 "0x48, 0x83, 0xf8, 0x05," JUMP_1_13 "0x48, 0x8d, 0x55, 0x50");    /* cmp rax, 5 */
+CODE(size_elsewhere, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05," JUMP_1_13 "0x48, 0x8d, 0x55, 0x58");	       /* lea rdx, [rbp + 88] */
+CODE(size_of_another, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05," JUMP_1_13 "0x48, 0x8d, 0x57, 0x50");	       /* lea rdx, [rdi + 80] */
+CODE(size_cut, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05, 0x77");
+CODE(size_no_code, "0x06, 0x07, 0x0e, 0x16");
+
+TEST(test_sizes)
+{
+	struct elf_file *elf;
+
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_1_13"), 72);
+	assert_int_equal(tensor_sizes_find(elf, "size_2_14"), 56);
+	assert_int_equal(tensor_sizes_find(elf, "size_other_number"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_other_register"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_elsewhere"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_of_another"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_cut"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_no_code"), 0);
+	assert_int_equal(tensor_sizes_find(elf, "size_missing"), 0);
+	elf_close(elf);
+}
+
+#endif
+
+/* Symbols of PyTorch 1.13, and two of 2.14, with the registers in which their tensors were found. */
+TEST(test_tensors)
+{
+	static const struct {
+		const char *symbol;
+		int result;
+		unsigned int n, tensors, regs, index;
+	} known[] = {
+		{ "_ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_RKN3c106ScalarE", 1, 3, 0x3, 0x6, 0 },
+		{ "_ZN2at4_ops7add_out4callERKNS_6TensorES4_RKN3c106ScalarERS2_", 0, 4, 0xb, 0xb, 0 },
+		{ "_ZN2at4_ops9embedding4callERKNS_6TensorES4_lbb", 1, 5, 0x3, 0x6, 0 },
+		{ "_ZN2at4_ops10layer_norm4callERKNS_6TensorEN3c108ArrayRefIlEERKNS5_8optionalIS2_EESB_db", 1, 6, 0xd, 0x32,
+			SHAPE_FLAG_FIRST << 2 * REG_ARG5 | SHAPE_FLAG_FIRST << 2 * REG_ARG6 },
+		{ "_ZN2at4_ops10layer_norm4callERKNS_6TensorEN3c108ArrayRefINS5_6SymIntEEERKSt8optionalIS2_ESC_db", 1, 6, 0xd, 0x32,
+			SHAPE_FLAG_LAST << 2 * REG_ARG5 | SHAPE_FLAG_LAST << 2 * REG_ARG6 },
+		{ "_ZN2at4_ops3cat4callERKN3c108IListRefINS_6TensorEEEl", 1, 2, 0, 0, 0 },
+		{ "_ZN2at4_ops9lstm_cell4callERKNS_6TensorEN3c108ArrayRefIS2_EES4_S4_RKNS5_8optionalIS2_EESB_", 1, 6, 0xd, 0x32, 0 },
+		{ "_ZN2at4_ops10index_put_4callERNS_6TensorERKN3c104ListINS4_8optionalIS2_EEEERKS2_b", 0, 4, 0x5, 0x5, 0 },
+		/* the last one is on the stack */
+		{ "_ZN2at4_ops12elu_backward4callERKNS_6TensorERKN3c106ScalarES8_S8_bS4_", 1, 6, 0x1, 0x2, 0 },
+		/* a number that may be missing takes two registers, one that floats none */
+		{ "_ZN2at4_ops10argmax_out4callERKNS_6TensorEN3c108optionalIlEEbRS2_", 0, 4, 0x9, 0x11, 0 },
+		{ "_ZN2at4_ops10argmax_out4callERKNS_6TensorESt8optionalIlEbRS2_", 0, 4, 0x9, 0x11, 0 },
+		{ "_ZN2at4_ops8uniform_4callERNS_6TensorEddN3c108optionalINS_9GeneratorEEE", 0, 4, 0x1, 0x1, 0 },
+		{ "_Z1fdN3c108optionalIdEERKN2at6TensorE", 0, 3, 0x4, 0x2, 0 },
+		/* what takes two does not fit, but what comes behind it does */
+		{ "_Z1flllllN3c108ArrayRefIlEERKN2at6TensorE", 0, 7, 0x40, 0x20, 0 },
+		/* no more than a record has room for */
+		{ "_Z1fRKN2at6TensorES2_S2_S2_S2_S2_", 0, 6, 0x1f, 0x1f, 0 },
+		/* behind what is not known, and with an unknown result */
+		{ "_Z1fRKN2at6TensorE7unknownS2_", 0, 3, 0x1, 0x1, 0 },
+		{ "_ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_RKN3c106ScalarE", -1, 3, 0, 0, 0 },
+		{ "_Z1fv", 0, 0, 0, 0, 0 },
+		{ "", 0, 0, 0, 0, 0 },
+		{ "_ZN2at4_ops", 0, 0, 0, 0, 0 },
+		{ "not_mangled", 0, 0, 0, 0, 0 },
+		{ "_Z1fRKN2at6TensorEllllllllllllllllllllllllllllllllllllllll", 0, 32, 0x1, 0x1, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		struct tensor_args t;
+
+		tensor_args_read(known[i].symbol, known[i].result, 72, &t);
+		print_message("%s\n", known[i].symbol);
+		assert_int_equal(t.n, known[i].n);
+		assert_int_equal(t.tensors, known[i].tensors);
+		assert_int_equal(t.regs, known[i].regs);
+		if (known[i].index)
+			assert_int_equal(t.index, known[i].index);
+		assert_int_equal(t.sizes, 72);
+	}
 }
 
 RUN_TESTS(NULL, NULL)

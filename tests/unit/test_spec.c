@@ -292,16 +292,18 @@ static size_t add_glob(struct probe_table *pt, const char *name)
 	return pt->n - 1;
 }
 
+static const struct tensor_args no_tensors;
+
 TEST(test_glob)
 {
 	struct probe_table pt = {};
 	const struct probe_spec *s;
 	size_t glob = add_glob(&pt, NULL), first, id;
 
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &first), 0);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &first), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &no_tensors, &id), 0);
 	assert_int_not_equal(id, first);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &id), 0);
 	assert_int_equal(id, first); /* of another file */
 	assert_int_equal(pt.n, 3);
 	s = &pt.specs[first];
@@ -313,6 +315,37 @@ TEST(test_glob)
 	assert_string_equal(s->args[0].name, "n");
 	assert_false(s->is_glob);
 	assert_int_equal(s->from, glob + 1);
+	probe_table_free(&pt);
+}
+
+/* Two values for the shape of each tensor, and other ones where a file has tensors elsewhere. */
+TEST(test_tensors)
+{
+	const struct tensor_args tensors = { .tensors = 0x5, .sizes = 72, .n = 3, .regs = 1 << REG_ARG2 | 1 << REG_ARG4, .index = SHAPE_FLAG_LAST << 2 * REG_ARG4 };
+	struct tensor_args elsewhere = tensors;
+	struct probe_table pt = {};
+	struct probe p;
+	size_t glob, first, id;
+
+	assert_non_null(spec_append(&pt, "libx.so", "_ZN2at*"));
+	glob = pt.n - 1;
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &tensors, &first), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &tensors, &id), 0);
+	assert_int_equal(id, first);
+	elsewhere.sizes = 56;
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &elsewhere, &id), 0);
+	assert_int_not_equal(id, first);
+	assert_int_equal(probe_spec_values(&pt.specs[first]), 4);
+	assert_int_equal(pt.specs[first].nargs, 0); /* nobody else shows them */
+	assert_int_equal(probe_spec_encode(&pt.specs[first], &p), 0);
+	assert_int_equal(p.nvals, 4);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(p.fetch[i].reg, i < 2 ? REG_ARG2 : REG_ARG4);
+		assert_int_equal(p.fetch[i].flags, FETCH_F_SHAPE);
+		assert_int_equal(p.fetch[i].element, 1 + i % 2);
+		assert_int_equal(p.fetch[i].index, i < 2 ? 0 : SHAPE_FLAG_LAST);
+		assert_int_equal(p.fetch[i].off[1], 72);
+	}
 	probe_table_free(&pt);
 }
 
@@ -334,7 +367,7 @@ TEST(test_match_whole)
 	g->records = 9;
 	g->refused = true;
 	glob = pt.n - 1;
-	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", false, &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", false, &no_tensors, &id), 0);
 	g = &pt.specs[glob];
 	m = &pt.specs[id];
 	assert_memory_equal(&m->group, &g->group, sizeof(g->group));
@@ -382,7 +415,7 @@ TEST(test_glob_names)
 		struct probe_table pt = {};
 		size_t glob = add_glob(&pt, names[i].rule), id;
 
-		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, false, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, false, &no_tensors, &id), 0);
 		assert_string_equal(name_of(&pt.specs[id], 1), names[i].name);
 		assert_string_equal(pt.specs[id].symbol, names[i].symbol);
 		probe_table_free(&pt);
@@ -401,7 +434,7 @@ TEST(test_glob_long)
 		size_t glob = add_glob(&pt, rules[i]), id;
 		const char *name;
 
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
 		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
 		name = name_of(&pt.specs[id], 0);
 		assert_int_equal(strlen(name), SPEC_STRING_MAX);
@@ -420,11 +453,11 @@ TEST(test_glob_full)
 
 	for (unsigned int i = 1; i < SPECS_MAX; i++) {
 		snprintf(symbol, sizeof(symbol), "f%u", i);
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
 		assert_int_equal(id, i);
 	}
-	assert_int_equal(probe_table_match(&pt, glob, "g", false, &id), -E2BIG);
-	assert_int_equal(probe_table_match(&pt, glob, "f1", false, &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "g", false, &no_tensors, &id), -E2BIG);
+	assert_int_equal(probe_table_match(&pt, glob, "f1", false, &no_tensors, &id), 0);
 	assert_int_equal(id, 1);
 	probe_table_free(&pt);
 }
