@@ -183,7 +183,7 @@ if command -v protoc >/dev/null; then
 	touch "$TMP/go"
 	check "execution trace: is recorded" wait "$BG"
 	check "execution trace: the model ran" wait "$model"
-	check "execution trace: operators as PyTorch nests them" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/graph.json"
+	check "execution trace: operators as PyTorch nests them, and what they read" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/et.et.json" "$TMP/graph.json"
 	sed 's/^/# /' "$TMP/check.out"
 	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et" "$TMP/et.et.json" "$TMP/et.kineto.json"
 	nodes=$(sed -n 's/.*et.et: execution trace, \([0-9]*\) nodes.*/\1/p' "$TMP/check.out")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Compares an execution trace with the graphs that the engine itself wrote (llama_driver -N): et.py FILE.et NODES
 et.py --comms FILE.et prints the nodes of communication, each as JSON: name, type, attributes, and what comes first.
-et.py --calls FILE.et GRAPH holds the calls of PyTorch's operators against its own execution trace (torch_model.py).
+et.py --calls FILE.et FILE.et.json GRAPH holds the calls of PyTorch's operators against its own execution trace (torch_model.py), with the
+shapes of the tensors that they read, which both files have.
 
 One node for each operator for which a function runs and whose result has elements, in the same order, with the same name, operator, type, shape and
 edges. protoc decodes the file. Prints what differs; the last line is JSON: what there was.
@@ -89,12 +90,31 @@ def print_comms(path):
             print(json.dumps({"id": n["id"][0], "name": n["name"][0], "type": n["type"][0], "after": n.get("ctrl_deps", [])} | attrs(n)))
 
 
-def compare_calls(path, graph):
+def compare_shapes(path, nodes, theirs):
+    """Where the tensors among the arguments are known, which on x86_64 is in all of this model's calls. Returns the problems, and how many."""
+    with open(path) as f:
+        in_json = [n["inputs"] for n in json.load(f)["nodes"] if not n["name"].startswith("[pytorch|")]
+    problems, n_shapes = [], 0
+    for k, (n, same, (types, shapes)) in enumerate(zip(nodes, in_json, theirs)):
+        ours = {kind: json.loads(text[0]) for kind, text in n["inputs"][0].items()} if "inputs" in n else {"types": [], "shapes": [], "values": []}
+        known = [shape if kind.startswith("Tensor(") else None for kind, shape in zip(ours["types"], ours["shapes"])]
+        want = [shape if kind.startswith("Tensor(") else None for kind, shape in zip(types, shapes)]
+        if same != ours:
+            problems.append(f"call {k}, {n['name'][0]}: {ours}, in the JSON {same}")
+        if known != (want if os.uname().machine == "x86_64" else []):
+            problems.append(f"call {k}, {n['name'][0]}: shapes {known}, in PyTorch {want}")
+        if any(len(v) != (6 if kind == "Tensor(unknown)" else len("<unknown>")) for v, kind in zip(ours["values"], ours["types"])):
+            problems.append(f"call {k}, {n['name'][0]}: {ours}")
+        n_shapes += len(known) - known.count(None)
+    return problems, n_shapes
+
+
+def compare_calls(path, path_json, graph):
     """The same calls in the same order, each within the same ones; durations that add up; one after the other."""
     with open(graph) as f:
         own = {n["id"]: n for n in json.load(f)["nodes"]}
     nodes = {n["id"][0]: n | {"attrs": attrs(n)} for n in decode(path).get("node", [])}
-    got, want, problems, last = [], [], [], {}
+    got, want, problems, last, read = [], [], [], {}, []
     inner = collections.Counter()
     for n in nodes.values():
         inner[n["attrs"].get("parent")] += n["attrs"].get("duration_ns", 0)
@@ -113,7 +133,7 @@ def compare_calls(path, graph):
     # those whose end is not seen have no time, and nothing is within them
     instants = {(n["name"][0], n["attrs"].get("op_schema")) for n in nodes.values() if "duration_ns" not in n["attrs"]}
     for i, n in sorted(own.items()):
-        names = []
+        names, call = [], n
         if own.get(i - 1, n)["name"] == "forward":
             continue # the tensor that "forward" itself is kept in
         while n and n["name"] != "forward":
@@ -122,12 +142,15 @@ def compare_calls(path, graph):
             n = own.get(n["parent"]) if n["parent"] != n["id"] else None
         if n and names:
             want.append(names)
+            read.append((call["input_types"], call["input_shapes"]))
+    wrong, n_shapes = compare_shapes(path_json, [n for _, n in sorted(nodes.items())], read)
+    problems += wrong
     for k, (a, b) in enumerate(zip(got, want)):
         if a != b:
             problems.append(f"call {k}: {a}, in PyTorch {b}")
     for p in problems[:20]:
         print(p)
-    print(f"{len(got)} operators, {len(want)} in PyTorch, up to {max(map(len, got), default=0)} within each other, instants {sorted(instants)}")
+    print(f"{len(got)} operators, {len(want)} in PyTorch, {n_shapes} shapes, up to {max(map(len, got), default=0)} within each other, instants {sorted(instants)}")
     return bool(problems or not got or len(got) != len(want))
 
 

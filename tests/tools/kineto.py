@@ -33,7 +33,9 @@ def check_host(host, problem):
             problem(f"node {i}, {n['name']}, is called by {n['ctrl_deps']}")
         elif i in ops and (n["attrs"]["tid"] != parent["attrs"]["tid"] or n["attrs"]["op_schema"].split(".")[0] not in (n["name"], "")):
             problem(f"{n} is called by {parent}")
-        if any(n[k] != {"values": [], "shapes": [], "types": []} for k in ("inputs", "outputs")):
+        empty = {"values": [], "shapes": [], "types": []}
+        if n["outputs"] != empty or (i not in ops and n["inputs"] != empty) or sorted(n["inputs"]) != sorted(empty) or \
+                len({len(v) for v in n["inputs"].values()}) != 1:
             problem(f"node {i} has {n['inputs']}, {n['outputs']}")
     return nodes, ops
 

@@ -322,6 +322,7 @@ TEST(test_glob)
 TEST(test_tensors)
 {
 	const struct tensor_args tensors = { .tensors = 0x5, .sizes = 72, .n = 3, .regs = 1 << REG_ARG2 | 1 << REG_ARG4, .index = SHAPE_FLAG_LAST << 2 * REG_ARG4 };
+	const struct rec_function counted = { .h = { .kind = REC_FUNCTION, .flags = FUNCTION_F_COUNTED } };
 	struct tensor_args elsewhere = tensors;
 	struct probe_table pt = {};
 	struct probe p;
@@ -336,6 +337,7 @@ TEST(test_tensors)
 	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &elsewhere, &id), 0);
 	assert_int_not_equal(id, first);
 	assert_int_equal(probe_spec_values(&pt.specs[first]), 4);
+	assert_ptr_equal(probe_record_counts(&pt.specs[first], &counted), &counted.vals[4]);
 	assert_int_equal(pt.specs[first].nargs, 0); /* nobody else shows them */
 	assert_int_equal(probe_spec_encode(&pt.specs[first], &p), 0);
 	assert_int_equal(p.nvals, 4);
