@@ -90,8 +90,10 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 			break;
 		if (f->flags & (FETCH_F_STRING | FETCH_F_LATE) && i + 1 == f->derefs)
 			return addr;
+		if (cfg.shapes && f->flags & FETCH_F_SHAPE)
+			return fetch_shape(addr, f);
 		if (f->element && i + 1 == f->derefs)
-			return f->flags & FETCH_F_SHAPE ? fetch_shape(addr, f) : fetch_elements(addr, f->element);
+			return fetch_elements(addr, f->element);
 		v = 0;
 		if (size > 8)
 			size = 8;

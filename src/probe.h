@@ -54,6 +54,7 @@ struct inf_config {
 	u8 pmu;	     /* 1 << counter: these are read; 0: none */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
 	u8 fault_return; /* faults end with a program on a return, which the kernel may leave out: see fault_missed() */
+	u8 shapes;	 /* probes may have FETCH_F_SHAPE */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, by which to recognise others */
 	u64 min_syscall_ns;

@@ -273,6 +273,7 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->track_syscalls = c->track_syscalls;
 	cfg->track_sched = c->track_sched;
 	cfg->steps = functions;
+	cfg->shapes = functions && c->probes->nodes;
 	cfg->min_syscall_ns = c->min_syscall_ns;
 	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->trace_all;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)

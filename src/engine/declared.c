@@ -131,50 +131,51 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
 
 /* ---- tensors ---- */
 
-#define CODE_MAX 1024
-
 /*
  * Tensors have the number of their sizes, and behind it the sizes, or if these are more than SHAPE_SIZES their address:
  *	mov n, [tensor + N];  ...;  cmp n, 5;  ja ...;  lea sizes, [tensor + N + 8], or add tensor, N + 8
  */
-static uint32_t find_sizes(csh cs, const uint8_t *code, size_t left, uint64_t vaddr)
+static uint32_t find_sizes(const cs_insn *in, size_t left)
 {
-	cs_insn *in = cs_malloc(cs);
-	x86_op_mem n = {};
+	const x86_op_mem *n = NULL;
 	x86_reg reg = X86_REG_INVALID;
-	bool compared = false, found = false;
+	bool compared = false;
 
-	while (in && !found && left && cs_disasm_iter(cs, &code, &left, &vaddr, in)) {
+	for (; left; in++, left--) {
 		const cs_x86_op *op = in->detail->x86.operands;
 
 		if (in->id == X86_INS_MOV && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM && op[1].size == 8) {
 			reg = op[0].reg;
-			n = op[1].mem;
-		} else if (in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
-			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n.disp > 0 && n.disp < INT16_MAX;
-		} else if (compared && in->id == X86_INS_LEA) {
-			found = op[1].mem.base == n.base && op[1].mem.disp == n.disp + 8;
-		} else if (compared && in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
-			found = op[0].reg == n.base && op[1].imm == n.disp + 8;
+			n = &op[1].mem;
+			compared = false;
+		} else if (n && in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
+			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n->disp > 0 && n->disp < INT16_MAX;
+		} else if (compared && ((in->id == X86_INS_LEA && op[1].mem.base == n->base && op[1].mem.disp == n->disp + 8) ||
+				       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n->base &&
+					       op[1].type == X86_OP_IMM && op[1].imm == n->disp + 8))) {
+			return (uint32_t)n->disp;
 		}
 	}
-	if (in)
-		cs_free(in, 1);
-	return found ? (uint32_t)n.disp : 0;
+	return 0;
 }
 
 uint32_t tensor_sizes_find(struct elf_file *elf, const char *function)
 {
-	uint8_t code[CODE_MAX];
+	uint8_t code[1024];
 	struct elf_symbol sym;
 	uint32_t found = 0;
+	cs_insn *in;
+	size_t n;
 	csh cs;
 
 	if (elf_machine(elf) != EM_X86_64 || elf_find_symbol(elf, function, &sym) || sym.size > sizeof(code) ||
 		elf_read_at_offset(elf, sym.offset, code, sym.size) || cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
 		return 0;
-	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
-		found = find_sizes(cs, code, sym.size, sym.vaddr);
+	n = cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON) ? 0 : cs_disasm(cs, code, sym.size, sym.vaddr, 0, &in);
+	if (n) {
+		found = find_sizes(in, n);
+		cs_free(in, n);
+	}
 	cs_close(&cs);
 	return found;
 }
@@ -196,10 +197,8 @@ static int registers_of(char *type)
 		*last = 0;
 		type += 14;
 	}
-	if (!strcmp(type, "double"))
-		return optional;
-	if (!strcmp(type, "long"))
-		return 1 + optional;
+	if (!strcmp(type, "double") || !strcmp(type, "long"))
+		return optional + (*type == 'l');
 	for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++) {
 		if (!strcmp(one[i], type))
 			return 1;
@@ -251,8 +250,8 @@ void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct ten
 			take_tensor(&t, p, (unsigned int)reg);
 		n = strlen(p) > 3 ? registers_of(p) : -1;
 		/* what does not fit is passed in memory, and what comes behind it may fit again */
-		reg = reg < 0 || n < 0 ? -1 : reg + n <= REG_ARG6 + 1 ? reg + n
-								      : reg;
+		if (reg + n <= REG_ARG6 + 1)
+			reg = reg < 0 || n < 0 ? -1 : reg + n;
 	}
 	free(text);
 	*ret_tensors = t;

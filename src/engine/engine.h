@@ -114,7 +114,8 @@ struct probe_spec {
 	/* In front of what the file declares its function as (declared.h); of a match that as a whole: "aten::add.Tensor". NULL:
 	 * not asked for, or not declared. */
 	char *declared;
-	struct tensor_args tensors; /* of a match: two values of each begin at nargs, which is 0 */
+	struct tensor_args tensors; /* of a match */
+	unsigned int nshapes;	    /* values, two of each of these, which begin at nargs: 0 */
 	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;
@@ -215,7 +216,7 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 /* How many values its records have. */
 static inline unsigned int probe_spec_values(const struct probe_spec *s)
 {
-	return s->nargs + 2 * (unsigned int)__builtin_popcount(s->tensors.regs);
+	return s->nargs + s->nshapes;
 }
 
 /* The strings of a record, FUNC_STR_LEN bytes each. */

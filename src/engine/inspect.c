@@ -114,8 +114,7 @@ static int answer_found(const struct found *f, void *arg)
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
 	a->tensors = f->tensors;
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared
-										      : ""))
+	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared : ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }

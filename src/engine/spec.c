@@ -446,8 +446,9 @@ static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_t
 {
 	struct probe_arg *arg = &s->args[s->nargs];
 	const char *cond = strstr(expr, " if "), *late = strstr(expr, " at return");
-	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) : cond ? (size_t)(cond - expr)
-											: strlen(expr);
+	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) :
+		     cond				 ? (size_t)(cond - expr) :
+							   strlen(expr);
 	char *source = strndup(expr, len);
 	int err;
 
@@ -724,7 +725,7 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r)
 {
-	return (const char *)&r->vals[probe_spec_values(s)];
+	return (const char *)&r->vals[s->nargs]; /* with shapes there are none */
 }
 
 const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r)
@@ -913,13 +914,8 @@ static void fetch_shapes(const struct tensor_args *tensors, struct fetch *fetch)
 {
 	for (uint8_t reg = 0; reg < 8; reg++) {
 		for (uint16_t part = 1; part <= 2 && tensors->regs >> reg & 1; part++)
-			*fetch++ = (struct fetch){ .reg = reg,
-				.derefs = 1,
-				.size = 8,
-				.flags = FETCH_F_SHAPE,
-				.index = tensors->index >> 2 * reg & 3,
-				.element = part,
-				.off[1] = (int32_t)tensors->sizes };
+			*fetch++ = (struct fetch){ reg, 1, 8, FETCH_F_SHAPE, tensors->index >> 2 * reg & 3, 0, part,
+				{ 0, (int32_t)tensors->sizes } };
 	}
 }
 
@@ -937,9 +933,11 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, b
 	if (instant)
 		flags = (uint8_t)((flags & ~PROBE_F_SPAN) | PROBE_F_INSTANT);
 	err = make_match(pt, glob, symbol, fetch, row, flags, ret_id);
-	if (!err)
-		pt->specs[*ret_id].tensors = *tensors;
-	return err;
+	if (err)
+		return err;
+	pt->specs[*ret_id].tensors = *tensors;
+	pt->specs[*ret_id].nshapes = 2 * (unsigned int)__builtin_popcount(tensors->regs);
+	return 0;
 }
 
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,

@@ -157,7 +157,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.number = request_feed_number(c->rec.requests),
 		.args = s->tensors,
 	};
-	if (s->tensors.regs)
+	if (s->nshapes)
 		memcpy(k->s.calls[k->s.n_calls].shapes, r->vals, probe_spec_values(s) * sizeof(r->vals[0]));
 	k->s.n_calls++;
 	c->n_calls++;

@@ -155,7 +155,6 @@ TEST(test_tensors)
 		struct tensor_args t;
 
 		tensor_args_read(known[i].symbol, known[i].result, 72, &t);
-		print_message("%s\n", known[i].symbol);
 		assert_int_equal(t.n, known[i].n);
 		assert_int_equal(t.tensors, known[i].tensors);
 		assert_int_equal(t.regs, known[i].regs);
