@@ -80,6 +80,8 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
 	if (!f)
 		return 0;
+	if (cfg.shapes && f->flags & FETCH_F_SHAPE)
+		return fetch_shape(v, f);
 	if (!f->derefs)
 		v >>= f->off[0] & 63;
 	for (int i = 0; i < FETCH_DEREFS_MAX; i++) {
@@ -90,8 +92,6 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 			break;
 		if (f->flags & (FETCH_F_STRING | FETCH_F_LATE) && i + 1 == f->derefs)
 			return addr;
-		if (cfg.shapes && f->flags & FETCH_F_SHAPE)
-			return fetch_shape(addr, f);
 		if (f->element && i + 1 == f->derefs)
 			return fetch_elements(addr, f->element);
 		v = 0;

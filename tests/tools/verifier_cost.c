@@ -67,7 +67,7 @@ static void turn_on_everything(struct inftrace_bpf *skel)
 	c->all_cpus = c->watch_maps = c->hold = 1;
 	c->steps = c->track_syscalls = c->track_sched = c->track_irq = c->count_strangers = 1;
 	c->sums = c->memory = c->ipc = c->ipc_only = c->windows = 1;
-	c->fault_return = 1;
+	c->fault_return = c->shapes = 1;
 	c->max_steps = 1;
 	c->min_syscall_ns = 1;
 }
