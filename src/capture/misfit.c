@@ -24,11 +24,13 @@
 #define STACK_MAX (64u << 10) /* bytes between a step's frame and what it calls */
 #define NAMED_MAX 2
 #define TOLD_MAX 16 /* processes; further ones only in the outputs */
+#define LATE_MAX 16 /* files that take too long are read again so often */
 
 /* A process without steps. */
 struct suspect {
 	struct engine_key key; /* tgid 0: it is gone */
 	uint64_t told_ns;      /* 0: it may be within a step that began before */
+	uint64_t within_ns;    /* the engine's last call that was seen to be within one */
 	struct {
 		uint64_t from, to;
 	} codes[CODES_MAX]; /* of step functions, in its memory */
@@ -44,7 +46,7 @@ struct misfits {
 	struct suspect **list;
 	size_t n, size;
 	uint64_t next_ns;
-	unsigned int told;
+	unsigned int told, late;
 };
 
 int misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins, struct misfits **ret_misfits)
@@ -75,6 +77,7 @@ struct look {
 	struct misfits *m;
 	struct suspect *s;
 	const struct mapped_file *file;
+	bool late; /* a file took too long to be read */
 };
 
 static bool is_step(const struct probe_spec *s)
@@ -117,7 +120,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 	l->file = f;
 	pt->reading.dev = f->dev;
 	pt->reading.ino = f->ino;
-	inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l);
+	l->late |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l) == -ETIMEDOUT;
 	if (own < pt->n && !*s->like && !inspector_steps(l->m->inspector, fd, own, names, sizeof(names)) && *names)
 		snprintf(s->like, sizeof(s->like), "; %s has %s", text_printable(shown, sizeof(shown), strrchr(f->path, '/') + 1),
 			text_printable(shown_names, sizeof(shown_names), names));
@@ -210,6 +213,10 @@ static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 	process_each_mapped((pid_t)key->tgid, look_at, &l); /* meanwhile records are taken */
 	if (!s->key.tgid)
 		return NULL;
+	if (l.late && m->late++ < LATE_MAX) { /* a step that began before would not be recognised */
+		s->key.tgid = 0;
+		return NULL;
+	}
 	describe(m, s);
 	return s;
 }
@@ -239,11 +246,15 @@ static void look(struct misfits *m, const struct engine_key *key, struct sink *s
 		key->engine - 1 >= m->pt->n_engines)
 		return;
 	s = suspect(m, key);
-	for (int i = 0; s && i < ENGINE_STACKS; i++) {
-		if (e.sp[i] && within_step(s, e.sp[i]))
+	if (!s || e.last_ns - s->within_ns < WORK_NS)
+		return;
+	for (int i = 0; i < ENGINE_STACKS; i++) {
+		if (e.sp[i] && within_step(s, e.sp[i])) {
+			s->within_ns = e.last_ns; /* when that step has ended, the next one may be a while off */
 			return;
+		}
 	}
-	if (!s || bpf_map_lookup_elem(m->fd, key, &e) || e.called)
+	if (bpf_map_lookup_elem(m->fd, key, &e) || e.called)
 		return;
 	e.missing = 1; /* a step that is called right now may be overwritten; the next one is not */
 	if (!bpf_map_update_elem(m->fd, key, &e, BPF_EXIST))
