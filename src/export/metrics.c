@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "sink/profile_keys.h"
+#include "schema/profile_keys.h"
 #include "util/clock.h"
 #include "util/map.h"
 #include "util/names.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sink/proto.h"
+#include "schema/proto.h"
 #include "util/program.h"
 #include "util/text.h"
 

@@ -80,7 +80,7 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 	return link_clock_add(&r->f->clock, boot, real);
 }
 
-/* The events of sink/derive.h. */
+/* The events of schema/trace_names.h. */
 static int message_event(struct file_reader *r, const struct trace_event *e)
 {
 	struct message_event m = { .name = node_string(e->name) };

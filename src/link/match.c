@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "link/hosts.h"
-#include "sink/derive.h"
+#include "schema/trace_names.h"
 #include "util/list.h"
 
 #define STREAM_NAME_MAX (2 * MESSAGE_ADDRESS_MAX + 2)

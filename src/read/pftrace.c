@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sink/perfetto_fields.h"
+#include "schema/perfetto_fields.h"
 #include "util/clock.h"
 #include "util/map.h"
 

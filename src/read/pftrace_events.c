@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sink/perfetto_fields.h"
+#include "schema/perfetto_fields.h"
 #include "util/map.h"
 
 #define KEPT_MAX (UINT64_C(256) << 20)

@@ -4,7 +4,7 @@
 #define INFTRACE_READ_PROFILE_H
 
 #include "read/json_source.h"
-#include "sink/profile_keys.h"
+#include "schema/profile_keys.h"
 #include "util/json.h"
 
 /* A JSON object with all required keys; their values may be of any kind. */

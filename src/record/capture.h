@@ -9,9 +9,9 @@
 #include "capture/session.h"
 #include "engine/engine.h"
 #include "engine/handles.h"
+#include "format/weight.h"
 #include "record/metadata.h"
 #include "record/options.h"
-#include "sink/weight.h"
 #include "target/tasks.h"
 
 struct calibration;

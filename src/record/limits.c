@@ -12,9 +12,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "format/weight.h"
 #include "record/capture.h"
 #include "sink/process_list.h"
-#include "sink/weight.h"
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"

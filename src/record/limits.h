@@ -9,7 +9,7 @@
 
 #include "capture/ringbuf.h"
 #include "record.h"
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 #include "sink/sink.h"
 
 struct capture;

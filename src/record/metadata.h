@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "format/profile.h"
 #include "record/options.h"
-#include "sink/profile.h"
 #include "target/elf.h"
 #include "target/process.h"
 

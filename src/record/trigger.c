@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "sink/request_join.h"
+#include "requests/request_join.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"

@@ -24,8 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/step_requests.h"
 #include "record.h"
+#include "requests/step_requests.h"
 
 struct probe_table;
 struct queue_watch;

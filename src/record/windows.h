@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "format/profile.h"
 #include "record/intake.h"
 #include "record/output.h"
-#include "sink/profile.h"
 #include "util/host_id.h"
 
 struct flag;

@@ -4,7 +4,7 @@
 
 #include "report/output.h"
 #include "report/report.h"
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 #include "util/fmt.h"
 #include "util/text.h"
 

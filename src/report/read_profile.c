@@ -6,8 +6,8 @@
 
 #include "read/profile.h"
 #include "report/read.h"
-#include "sink/left_out.h"
-#include "sink/profile_keys.h"
+#include "schema/left_out.h"
+#include "schema/profile_keys.h"
 #include "util/text.h"
 
 struct profile_reader {

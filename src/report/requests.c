@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/step_requests.h"
 #include "report/summary.h"
 #include "report/words.h"
+#include "requests/step_requests.h"
 #include "util/list.h"
 #include "util/parse.h"
 

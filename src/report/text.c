@@ -7,7 +7,7 @@
 
 #include "report/output.h"
 #include "report/report.h"
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 
 #define WORKERS_BAR 16
 #define ROWS_MAX 15 /* of operators, and of system calls */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/step_requests.h"
 #include "report/cause.h"
 #include "report/stats.h"
+#include "requests/step_requests.h"
 #include "util/clock.h"
 #include "util/names.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "report/canvas.h"
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 
 #define WIDE_FROM 60 /* columns: a narrower screen has no bars */
 #define STATE_ROWS_MIN 3

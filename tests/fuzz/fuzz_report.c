@@ -4,7 +4,7 @@
  * good start for what it reads of traces.
  *
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -DENGINES_DIR='""' -fsanitize=fuzzer,address,undefined \
- *           tests/fuzz/fuzz_report.c src/sink/left_out.c $(ls src/{report,read,util,engine,target}/?*.c) src/link/{collectives,ranks,clock,spans}.c \
+ *           tests/fuzz/fuzz_report.c src/schema/left_out.c $(ls src/{report,read,util,engine,target}/?*.c) src/link/{collectives,ranks,clock,spans}.c \
  *           -ljson-c -lelf -lz -lzip -lcapstone -lcrypto -lm -o fuzz_report
  *   mkdir corpus && ./fuzz_report -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden

@@ -9,9 +9,9 @@
 #include <json-c/json.h>
 
 #include "engine/spec.h"
+#include "format/profile.h"
 #include "io/writer.h"
-#include "sink/profile.h"
-#include "sink/request_feed.h"
+#include "requests/request_feed.h"
 #include "sink/sink.h"
 #include "unit.h"
 #include "util/json.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Arrows and their slices, in any order. */
-#include "sink/arrows.h"
+#include "format/arrows.h"
 #include "unit.h"
 
 static int make(void **state)

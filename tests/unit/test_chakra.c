@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Execution traces: what a step's operators depend on, when they ran, and what is written of them. */
 #include "engine/spec.h"
-#include "sink/chakra.h"
+#include "format/chakra.h"
 #include "sinks.h"
 
 #define MAIN 10u

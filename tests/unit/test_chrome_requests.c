@@ -2,8 +2,8 @@
 /* The Chrome trace: the process `requests`, of steps with rows. */
 #include "request_steps.h"
 
+#include "format/request_track.h"
 #include "io/writer.h"
-#include "sink/request_track.h"
 
 static void feed(struct sink *s, const struct rows_step *list, size_t n)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What counters counted, in steps, operators and slices: where it is known, and only there. */
+#include "format/derive.h"
 #include "profile_lines.h"
-#include "sink/derive.h"
 
 static const uint64_t some[PMU_MAX] = { 3000, 2000, 7 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate of execution traces: those that inftrace writes, others', and damaged ones. */
+#include "format/chakra.h"
 #include "io/writer.h"
-#include "sink/chakra.h"
-#include "sink/proto.h"
+#include "schema/proto.h"
 #include "unit.h"
 #include "validate/check.h"
 

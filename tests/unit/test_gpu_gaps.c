@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a thread did while a GPU had nothing to do. */
 #include "cases.h"
+#include "format/gpu_gaps.h"
 #include "gpu/info.h"
-#include "sink/gpu_gaps.h"
 #include "sinks.h"
 #include "stack/stack.h"
 

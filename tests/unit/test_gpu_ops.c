@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* GPU time of operators. */
+#include "format/gpu_ops.h"
 #include "gpu_info.h"
 #include "profile_lines.h"
-#include "sink/gpu_ops.h"
 
 #define OPS 4
 #define NONE OPS

@@ -3,9 +3,9 @@
 #include <json-c/json.h>
 
 #include "cases.h"
+#include "format/chakra.h"
 #include "link/link.h"
-#include "sink/chakra.h"
-#include "sink/proto.h"
+#include "schema/proto.h"
 #include "trace_builder.h"
 #include "unit.h"
 

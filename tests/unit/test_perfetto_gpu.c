@@ -2,7 +2,7 @@
 /* What the Perfetto sink says of GPUs, and of what ran on them. */
 #include "gpu_info.h"
 #include "pftrace.h"
-#include "sink/perfetto_fields.h"
+#include "schema/perfetto_fields.h"
 
 /* A kernel on a stream of a process. */
 static void emit_kernel(struct out *o, uint32_t tgid, uint32_t device, uint32_t context, uint32_t stream)

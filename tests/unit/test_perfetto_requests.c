@@ -3,7 +3,7 @@
 #include "pftrace.h"
 #include "request_steps.h"
 
-#include "sink/request_track.h"
+#include "format/request_track.h"
 
 static const char *track_name(const struct reader *r, uint64_t uuid)
 {

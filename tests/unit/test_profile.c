@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The profile, from records of steps: every byte of a line, sums, and the contents of the envelope. */
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 #include "sinks.h"
 #include "util/program.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The protobuf encoder: bytes as the encoding's specification has them. */
-#include "sink/proto.h"
+#include "schema/proto.h"
 #include "unit.h"
 
 #define same(buf, end, bytes)                                       \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How many requests are active and wait, against a count of all of them at each time. */
-#include "sink/request_counts.h"
+#include "requests/request_counts.h"
 #include "unit.h"
 
 #define STEPS 600

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What GPUs did for requests. */
+#include "format/request_gpu.h"
 #include "gpu_info.h"
 #include "profile_lines.h"
 #include "request_steps.h"
-#include "sink/request_gpu.h"
 
 static int set_up(void **state)
 {

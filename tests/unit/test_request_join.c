@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests of sockets and of sequences: joined where there is one way to do so, never wrongly. */
-#include "sink/request_join.h"
+#include "requests/request_join.h"
 #include "unit.h"
 
 static struct join *join;

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "sink/derive.h"
+#include "format/derive.h"
 
 struct call {
 	uint64_t start, end, tokens, context;

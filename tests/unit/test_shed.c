@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What --budget turns off, and on again. */
 #include "record/limits.h"
-#include "sink/left_out.h"
+#include "schema/left_out.h"
 #include "unit.h"
 
 #define MS UINT64_C(1000000)

@@ -5,9 +5,9 @@
  */
 #include "cases.h"
 #include "export/samples.h"
+#include "format/stack_text.h"
 #include "pftrace.h"
 #include "profile_lines.h"
-#include "sink/stack_text.h"
 #include "stack/stack.h"
 
 #define BUILD_ID "00ff10e2"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests of steps with parts, where something is missing: cut steps, losses, what began before, junk. */
-#include "engine/step_requests.h"
+#include "requests/step_requests.h"
 #include "unit.h"
 
 struct told {

@@ -4,7 +4,7 @@
  * prompts, kept prefixes, drafts, pauses and cancellations, and what it knows about its requests is compared
  * with the result, to the nanosecond.
  */
-#include "engine/step_requests.h"
+#include "requests/step_requests.h"
 #include "unit.h"
 
 #define SLOTS_MAX 64

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests from steps whose rows are known: sequences apart, shared steps, drafts, cuts. */
-#include "engine/step_requests.h"
+#include "requests/step_requests.h"
 #include "unit.h"
 
 static struct step_request got[16]; /* in the order in which they were over */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* How much longer a step took because it was recorded: the arithmetic. */
-#include "sink/weight.h"
+#include "format/weight.h"
 #include "unit.h"
 
 #define SELF 77

@@ -4,7 +4,7 @@
 
 #include <sys/syscall.h>
 
-#include "sink/workers.h"
+#include "format/workers.h"
 
 #define LANES 4194500u /* the tid of the first one */
 #define MS UINT64_C(1000000)

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "sink/perfetto_fields.h"
-#include "sink/proto.h"
+#include "schema/perfetto_fields.h"
+#include "schema/proto.h"
 
 #define BUILDER_BYTES (1 << 18)
 

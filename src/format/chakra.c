@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Execution traces, as Chakra's tools read them: the operators of each step with what they depend on. A step is written
+ * when all of it has arrived, and only then: one of which something was lost, or that was not seen from its beginning to
+ * its end, would be another graph.
+ */
+#include "format/chakra.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/writer.h"
+#include "requests/request_feed.h"
+#include "sink/sink.h"
+#include "util/list.h"
+#include "util/log.h"
+#include "util/map.h"
+#include "util/names.h"
+
+#define NODES_KEPT_MAX 16384 /* of steps that are not written yet: 25 MB */
+#define CALLS_KEPT_MAX 262144
+#define STEPS_KEPT_MAX 1024
+#define THREADS_KEPT_MAX 64 /* of steps, to know which came before; with more, some steps stand alone */
+#define ROUNDS 2 /* calls of chakra_settled() after which all that was sent before has arrived */
+
+struct kept_step {
+	uint32_t number;     /* + 1 */
+	unsigned int rounds; /* 0: it has not ended */
+	uint32_t tgid, tid;
+	const char *phase;
+	struct et_step s;
+	UT_hash_handle hh;
+};
+
+/* The last node of the last step of a thread. */
+struct last_node {
+	uint32_t tid; /* 0: unused */
+	uint64_t id;
+	uint64_t thread; /* in PyTorch's form: the node that stands for it; 0: none yet */
+};
+
+struct chakra {
+	struct sink sink;
+	struct recording rec;
+	struct writer *w;
+	struct kept_step *steps;
+	size_t n_nodes, n_calls; /* kept */
+	struct last_node last[THREADS_KEPT_MAX];
+	unsigned int next_last; /* which is forgotten next */
+	uint64_t next_id, written, left_out, unplaced;
+	uint32_t pid; /* of the first step */
+};
+
+static void step_drop(struct chakra *c, struct kept_step *k)
+{
+	HASH_DEL(c->steps, k);
+	c->n_nodes -= k->s.n_nodes;
+	c->n_calls -= k->s.n_calls + k->s.n_comms;
+	free(k->s.nodes);
+	free(k->s.calls);
+	free(k->s.comms);
+	free(k);
+}
+
+/* number: as in records, from 1. NULL: without memory, or too many are kept. */
+static struct kept_step *step_get(struct chakra *c, uint32_t number)
+{
+	struct kept_step *k = NULL;
+
+	HASH_FIND(hh, c->steps, &number, sizeof(number), k);
+	if (k || HASH_COUNT(c->steps) >= STEPS_KEPT_MAX)
+		return k;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	k->number = number;
+	HASH_ADD(hh, c->steps, number, sizeof(k->number), k);
+	if (k->hh.tbl)
+		return k;
+	free(k);
+	return NULL;
+}
+
+static void take_node(struct chakra *c, const struct rec_node *r)
+{
+	const struct node_fields *f = &c->rec.probes->specs[r->h.id].node;
+	struct kept_step *k;
+
+	if (!f->layout.bytes || c->rec.kineto)
+		return;
+	k = r->step ? step_get(c, r->step) : NULL;
+	if (!k) {
+		c->unplaced++;
+		return;
+	}
+	if (c->n_nodes >= NODES_KEPT_MAX ||
+		list_room((void **)&k->s.nodes, k->s.n_nodes, &k->s.nodes_cap, sizeof(*k->s.nodes)) ||
+		!et_node_read(r, f, &k->s.nodes[k->s.n_nodes])) {
+		k->s.incomplete = true;
+		return;
+	}
+	k->s.n_nodes++;
+	c->n_nodes++;
+}
+
+/* The operator that a call is of, if its first argument says so as the nodes do. */
+static uint32_t op_of(const struct probe_spec *s, const struct rec_function *r)
+{
+	if (!s->nargs || !s->args[0].names || s->misfits & 1)
+		return ET_NO_OP;
+	return (uint32_t)r->vals[0];
+}
+
+static void take_comm(struct chakra *c, const struct rec_function *r, const struct et_comm *m)
+{
+	struct kept_step *k = r->step ? step_get(c, r->step) : NULL;
+
+	if (!k) {
+		c->unplaced++;
+	} else if (c->n_calls >= CALLS_KEPT_MAX ||
+		   list_room((void **)&k->s.comms, k->s.n_comms, &k->s.comms_cap, sizeof(*k->s.comms))) {
+		k->s.incomplete = true;
+	} else {
+		k->s.comms[k->s.n_comms++] = *m;
+		c->n_calls++;
+	}
+}
+
+static void take_call(struct chakra *c, const struct rec_function *r)
+{
+	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
+	struct kept_step *k;
+	struct et_comm comm;
+
+	if (s->role == ROLE_TRANSFER && !c->rec.kineto && et_comm_read(s, r, &comm)) {
+		take_comm(c, r, &comm);
+		return;
+	}
+	if (s->role != ROLE_OP || !(s->flags & (PROBE_F_BEGIN | PROBE_F_SPAN)) || !r->step)
+		return;
+	k = step_get(c, r->step);
+	if (!k)
+		return;
+	if (c->n_calls >= CALLS_KEPT_MAX ||
+		list_room((void **)&k->s.calls, k->s.n_calls, &k->s.calls_cap, sizeof(*k->s.calls))) {
+		k->s.incomplete = true;
+		return;
+	}
+	k->s.calls[k->s.n_calls] = (struct et_call){
+		.start_ns = r->h.start_ns,
+		.end_ns = r->h.start_ns + r->h.dur_ns,
+		.tid = r->h.tid,
+		.op = op_of(s, r),
+		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
+		.declared = s->declared,
+		.number = request_feed_number(c->rec.requests),
+		.args = s->tensors,
+	};
+	if (s->nshapes)
+		memcpy(k->s.calls[k->s.n_calls].shapes, r->vals, probe_spec_values(s) * sizeof(r->vals[0]));
+	k->s.n_calls++;
+	c->n_calls++;
+}
+
+static void take_step(struct chakra *c, const struct rec_step *r)
+{
+	struct kept_step *k = step_get(c, r->number + 1);
+
+	if (!k) {
+		c->left_out++;
+		return;
+	}
+	k->rounds = 1;
+	k->tgid = r->h.tgid;
+	k->tid = r->h.tid;
+	k->phase = probe_spec_name(&c->rec.probes->specs[r->h.id], r->vals);
+	if (r->lost || r->left_out || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END))
+		k->s.incomplete = true;
+}
+
+static void chakra_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+	struct chakra *c = (struct chakra *)s;
+
+	if (rec->id >= c->rec.probes->n)
+		return;
+	if (rec->kind == REC_NODE && size >= REC_NODE_SIZE(((const struct rec_node *)rec)->n))
+		take_node(c, (const struct rec_node *)rec);
+	else if (rec->kind == REC_FUNCTION)
+		take_call(c, (const struct rec_function *)rec);
+	else if (rec->kind == REC_STEP)
+		take_step(c, (const struct rec_step *)rec);
+}
+
+/* Records of steps that have not ended say so in the step itself. */
+static void chakra_loss(struct sink *s, const struct loss *l)
+{
+	struct chakra *c = (struct chakra *)s;
+	struct kept_step *k, *next;
+
+	if (!l->count[REC_NODE] && !l->count[REC_FUNCTION])
+		return;
+	HASH_ITER(hh, c->steps, k, next)
+	k->s.incomplete = true;
+}
+
+static struct last_node *last_of(struct chakra *c, uint32_t tid)
+{
+	struct last_node *l;
+
+	for (size_t i = 0; i < THREADS_KEPT_MAX; i++) {
+		if (c->last[i].tid == tid)
+			return &c->last[i];
+	}
+	l = &c->last[c->next_last++ % THREADS_KEPT_MAX];
+	*l = (struct last_node){ .tid = tid };
+	return l;
+}
+
+/* Of calls that are operators by themselves and those that only say when the nodes ran, a step has one kind: where it has
+ * nodes, others, such as those of --uprobe, would be taken for calls of these. */
+static void choose_calls(struct chakra *c, struct kept_step *k)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->s.n_calls; i++) {
+		if (!k->s.calls[i].name == (k->s.n_nodes > 0))
+			k->s.calls[n++] = k->s.calls[i];
+	}
+	c->n_calls -= k->s.n_calls - n;
+	k->s.n_calls = n;
+}
+
+/* In PyTorch's form: the threads that have no node yet, and the end as it is with this step. */
+static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
+{
+	uint64_t end_ns = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct last_node *l = last_of(c, k->s.calls[i].tid);
+
+		end_ns = k->s.calls[i].end_ns > end_ns ? k->s.calls[i].end_ns : end_ns;
+		if (l->thread)
+			continue;
+		l->thread = c->next_id++;
+		writer_commit(c->w, et_json_thread(writer_reserve(c->w), l->thread, l->tid));
+	}
+	c->pid = c->pid ? c->pid : k->tgid;
+	et_json_end(c->w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
+}
+
+static char *write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
+{
+	uint64_t thread;
+
+	if (!c->rec.kineto)
+		return et_write_call(writer_reserve(c->w), call, context);
+	thread = last_of(c, call->tid)->thread; /* 0: of more threads than are kept */
+	return et_json_call(writer_reserve(c->w), call, thread ? thread : ET_JSON_ROOT);
+}
+
+/* Calls that are operators by themselves. */
+static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
+{
+	size_t n = k->s.n_calls && k->s.calls[0].name ? k->s.n_calls : 0;
+
+	if (!n)
+		return 0;
+	if (c->rec.kineto)
+		begin_json(c, k, n);
+	et_calls_resolve(&k->s, c->next_id, before);
+	for (size_t i = 0; i < n; i++)
+		writer_commit(c->w, write_call(c, &k->s.calls[i], context));
+	return n;
+}
+
+static void write_step(struct chakra *c, struct kept_step *k)
+{
+	struct last_node *last = last_of(c, k->tid);
+	size_t n = k->s.n_nodes;
+	struct et_context context = {
+		.real_ns = c->rec.start_real_ns - c->rec.start_boot_ns,
+		.step = k->number - 1,
+		.phase = k->phase,
+		.tgid = k->tgid,
+	};
+
+	if (c->rec.et_steps && c->written >= c->rec.et_steps)
+		return;
+	choose_calls(c, k);
+	if (k->s.incomplete || writer_full(c->w) || et_step_resolve(&k->s, c->next_id, last->id)) {
+		c->left_out++;
+		return;
+	}
+	c->n_nodes -= n - k->s.n_nodes;
+	for (size_t i = 0; i < k->s.n_nodes; i++)
+		writer_commit(c->w, et_write_node(writer_reserve(c->w), &k->s.nodes[i], &context));
+	n = k->s.n_nodes + write_calls(c, k, last->id, &context);
+	et_comms_resolve(&k->s, c->next_id + n, last->id);
+	for (size_t i = 0; i < k->s.n_comms; i++)
+		writer_commit(c->w, et_write_comm(writer_reserve(c->w), &k->s.comms[i], &context));
+	n += k->s.n_comms;
+	if (!n)
+		return;
+	c->next_id += n;
+	last->id = c->next_id - 1;
+	c->written++;
+}
+
+static int by_number(const struct kept_step *a, const struct kept_step *b)
+{
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static void chakra_settled(struct sink *s)
+{
+	struct chakra *c = (struct chakra *)s;
+	struct kept_step *k, *next;
+
+	HASH_SORT(c->steps, by_number);
+	HASH_ITER(hh, c->steps, k, next)
+	{
+		if (!k->rounds || k->rounds++ <= ROUNDS)
+			continue;
+		write_step(c, k);
+		step_drop(c, k);
+	}
+}
+
+static int chakra_flush(struct sink *s)
+{
+	return writer_flush(((struct chakra *)s)->w);
+}
+
+static uint64_t chakra_bytes(const struct sink *s)
+{
+	return writer_bytes(((const struct chakra *)s)->w);
+}
+
+static void chakra_free(struct chakra *c)
+{
+	struct kept_step *k, *next;
+
+	HASH_ITER(hh, c->steps, k, next)
+	step_drop(c, k);
+	free(c);
+}
+
+static int chakra_close(struct sink *s, const struct window_totals *t)
+{
+	struct chakra *c = (struct chakra *)s;
+	struct kept_step *k, *next;
+	int err;
+
+	HASH_SORT(c->steps, by_number);
+	HASH_ITER(hh, c->steps, k, next)
+	{
+		if (k->rounds)
+			write_step(c, k);
+		else
+			c->left_out++;
+	}
+	if (t && c->left_out)
+		log_warn("%llu steps are not in the execution trace: their begin or end was not seen, or records of "
+			 "them were lost",
+			(unsigned long long)c->left_out);
+	if (t && c->unplaced)
+		log_warn("%llu operators are not in the execution trace: they ran outside of any step, or too many steps "
+			 "were under way",
+			(unsigned long long)c->unplaced);
+	if (t && !c->written)
+		log_warn("the execution trace has no operators: no step of an engine was seen whose preset describes "
+			 "its operators");
+	if (t && writer_dropped(c->w))
+		log_warn("%llu operators are missing from steps of the execution trace: it could not be written as fast",
+			(unsigned long long)writer_dropped(c->w));
+	err = writer_close(c->w);
+	chakra_free(c);
+	return err;
+}
+
+static const struct sink_ops chakra_ops = {
+	.record = chakra_record,
+	.loss = chakra_loss,
+	.settled = chakra_settled,
+	.flush = chakra_flush,
+	.close = chakra_close,
+	.bytes = chakra_bytes,
+};
+
+int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+{
+	struct chakra *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		writer_close(w);
+		return -ENOMEM;
+	}
+	c->sink.ops = &chakra_ops;
+	c->rec = *rec;
+	c->w = w;
+	c->next_id = rec->kineto ? ET_JSON_ROOT + 1 : 1;
+	if (rec->kineto) {
+		et_json_end(w, 0, rec->start_mono_ns);
+		writer_commit(w, et_json_begin(writer_reserve(w), rec->start_real_ns, rec->start_mono_ns));
+	} else {
+		writer_commit(w, et_write_metadata(writer_reserve(w), NULL));
+	}
+	*ret_sink = &c->sink;
+	return 0;
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Messages of an execution trace: GlobalMetadata and then Nodes, each with its length before it. Field numbers:
+ * schema/protobuf/et_def.proto of mlcommons/chakra.
+ */
+#include "format/chakra.h"
+
+#include "format/derive.h"
+#include "io/writer.h"
+#include "schema/proto.h"
+#include "util/names.h"
+
+enum metadata_field { METADATA_VERSION = 1,
+	METADATA_ATTR = 2 };
+
+enum node_field {
+	NODE_ID = 1,
+	NODE_NAME = 2,
+	NODE_TYPE = 3,
+	NODE_CTRL_DEPS = 4,
+	NODE_DATA_DEPS = 5,
+	NODE_START_MICROS = 6,
+	NODE_DURATION_MICROS = 7,
+	NODE_INPUTS = 8,
+	NODE_OUTPUTS = 9,
+	NODE_ATTR = 10,
+};
+
+enum attr_field { ATTR_NAME = 1,
+	ATTR_INT32 = 7,
+	ATTR_INT64 = 9,
+	ATTR_UINT64 = 13,
+	ATTR_BOOL = 27,
+	ATTR_STRING = 29 };
+
+#define COMP_NODE 4
+#define COLL_NODE 7
+#define SEND_NODE 5
+#define VERSION "0.0.4"
+
+/* Names take six bytes for each of theirs at most, ids ten. */
+_Static_assert((ET_SOURCES_MAX + 1) * (FMT_JSON_STR_MAX(ET_NAME_LEN) + ET_DIMENSIONS * 22 + 80) + 2 * ET_SOURCES_MAX * 10 + 1024 <=
+		       WRITER_EVENT_MAX,
+	"a node fits an event");
+
+static char *attr_u64(char *p, uint32_t field, const char *name, uint32_t kind, uint64_t v)
+{
+	char *mark;
+
+	p = proto_open(p, field, &mark);
+	p = proto_text(p, ATTR_NAME, name, strlen(name));
+	p = proto_u64(p, kind, v);
+	return proto_close(mark, p);
+}
+
+static char *attr_text(char *p, uint32_t field, const char *name, const char *v)
+{
+	char *mark;
+
+	p = proto_open(p, field, &mark);
+	p = proto_text(p, ATTR_NAME, name, strlen(name));
+	p = proto_text(p, ATTR_STRING, v, strlen(v));
+	return proto_close(mark, p);
+}
+
+char *et_write_metadata(char *p, const char *engine)
+{
+	char *begin = p;
+
+	p += 2;
+	p = proto_text(p, METADATA_VERSION, VERSION, strlen(VERSION));
+	p = attr_text(p, METADATA_ATTR, "tool", "inftrace");
+	if (engine)
+		p = attr_text(p, METADATA_ATTR, "engine", engine);
+	return proto_close(begin, p);
+}
+
+static char *packed(char *p, uint32_t field, const uint64_t *ids, unsigned int n)
+{
+	char *mark;
+
+	if (!n)
+		return p;
+	p = proto_open(p, field, &mark);
+	for (unsigned int i = 0; i < n; i++)
+		p = proto_varint(p, ids[i]);
+	return proto_close(mark, p);
+}
+
+/* Texts with the values, shapes and types of tensors, as lists. */
+static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, unsigned int n)
+{
+	char *mark, *text;
+
+	p = proto_open(p, field, &mark);
+	p = proto_open(p, ET_VALUES, &text);
+	*p++ = '[';
+	for (unsigned int i = 0; i < n; i++) {
+		if (i)
+			*p++ = ',';
+		p = fmt_json_str(p, t[i].name, strlen(t[i].name));
+	}
+	*p++ = ']';
+	p = proto_close(text, p);
+	p = proto_open(p, ET_SHAPES, &text);
+	*p++ = '[';
+	for (unsigned int i = 0; i < n; i++) {
+		p = i ? fmt_lit(p, ",[") : fmt_lit(p, "[");
+		for (unsigned int d = 0; d < ET_DIMENSIONS; d++) {
+			if (d)
+				*p++ = ',';
+			p = fmt_u64(p, t[i].shape[d]);
+		}
+		*p++ = ']';
+	}
+	*p++ = ']';
+	p = proto_close(text, p);
+	p = proto_open(p, ET_TYPES, &text);
+	*p++ = '[';
+	for (unsigned int i = 0; i < n; i++) {
+		const char *type = t[i].type ? t[i].type : "unknown";
+
+		p = i ? fmt_lit(p, ",\"") : fmt_lit(p, "\"");
+		p = fmt_str(p, type, strnlen(type, 63)); /* of a preset: no longer, and nothing to escape */
+		*p++ = '"';
+	}
+	*p++ = ']';
+	p = proto_close(text, p);
+	return proto_close(mark, p);
+}
+
+static char *write_context(char *p, const struct et_context *c, uint32_t tid)
+{
+	p = attr_u64(p, NODE_ATTR, "step", ATTR_UINT64, c->step);
+	p = attr_text(p, NODE_ATTR, "phase", c->phase);
+	p = attr_u64(p, NODE_ATTR, "pid", ATTR_UINT64, c->tgid);
+	return attr_u64(p, NODE_ATTR, "tid", ATTR_UINT64, tid);
+}
+
+char *et_write_node(char *p, const struct et_node *n, const struct et_context *c)
+{
+	const char *op = n->t.op_name ? n->t.op_name : "unknown", *name = *n->t.name ? n->t.name : op;
+	char *begin = p;
+
+	p += 2;
+	p = proto_u64(p, NODE_ID, n->id);
+	p = proto_text(p, NODE_NAME, name, strlen(name));
+	p = proto_u64(p, NODE_TYPE, COMP_NODE);
+	p = packed(p, NODE_CTRL_DEPS, n->control, n->n_control);
+	p = packed(p, NODE_DATA_DEPS, n->data, n->n_data);
+	if (n->timed) {
+		p = proto_u64(p, NODE_START_MICROS, (n->start_ns + c->real_ns) / 1000);
+		p = proto_u64(p, NODE_DURATION_MICROS, (n->dur_ns + 500) / 1000);
+	}
+	p = write_tensors(p, NODE_INPUTS, n->sources, n->n_sources);
+	p = write_tensors(p, NODE_OUTPUTS, &n->t, 1);
+	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, true);
+	p = attr_text(p, NODE_ATTR, "op", op);
+	p = attr_u64(p, NODE_ATTR, "tensor_size", ATTR_UINT64, n->t.bytes);
+	p = attr_u64(p, NODE_ATTR, "address", ATTR_UINT64, n->t.addr);
+	p = write_context(p, c, n->tid);
+	if (n->fused_into)
+		p = attr_u64(p, NODE_ATTR, "fused_into", ATTR_UINT64, n->fused_into);
+	else if (n->timed)
+		p = attr_u64(p, NODE_ATTR, "duration_ns", ATTR_UINT64, n->dur_ns);
+	return proto_close(begin, p);
+}
+
+/* The two values of FETCH_F_SHAPE. NULL: not known. */
+static char *write_shape(char *p, const uint64_t vals[2])
+{
+	unsigned int n = vals[0] & ((1u << SHAPE_COUNT_BITS) - 1);
+
+	p = fmt_lit(p, "[");
+	for (unsigned int i = 0; i < n && n <= SHAPE_SIZES; i++) {
+		unsigned int bits = i < 2 ? SHAPE_BITS : SHAPE_REST_BITS, at = i < 2 ? SHAPE_COUNT_BITS + i * bits : (i - 2) * bits;
+		uint64_t max = (UINT64_C(1) << bits) - 1, size = vals[i >= 2] >> at & max;
+
+		if (size == max)
+			return NULL;
+		p = fmt_u64(i ? fmt_lit(p, ",") : p, size);
+	}
+	return n <= SHAPE_SIZES ? fmt_lit(p, "]") : NULL;
+}
+
+/* The value of a tensor in PyTorch's form is which it is, where it is, and how large: all 0 as for those that do not exist, since none of it
+ * is known. */
+char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
+{
+	static const char *const texts[][2] = { [ET_VALUES] = { "\"<unknown>\"", "[0,0,0,0,0,\"\"]" },
+		[ET_SHAPES] = { "[]" },
+		[ET_TYPES] = { "\"Unknown\"", "\"Tensor(unknown)\"" } };
+	const uint64_t *vals = call->shapes;
+
+	*p++ = '[';
+	for (unsigned int i = 0; i < call->args.n; i++) {
+		bool tensor = call->args.tensors >> i & 1;
+		char *end;
+
+		p = i ? fmt_lit(p, ",") : p;
+		end = tensor ? write_shape(p, vals) : NULL;
+		vals += tensor ? 2 : 0;
+		if (end && list == ET_SHAPES)
+			p = end;
+		else
+			p = fmt_str(p, texts[list][end != NULL], strlen(texts[list][end != NULL]));
+	}
+	return fmt_lit(p, "]");
+}
+
+/* What the host does: the duration is its own, so that those of all calls add up to the time of their thread. */
+char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
+{
+	const uint64_t after[] = { call->after, call->parent };
+	size_t len;
+	const char *name = operator_name(call->declared, call->name, &len);
+	char *begin = p, *inputs, *text;
+
+	p += 2;
+	p = proto_u64(p, NODE_ID, call->id);
+	p = proto_text(p, NODE_NAME, name, len);
+	p = proto_u64(p, NODE_TYPE, COMP_NODE);
+	p = packed(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
+	p = proto_u64(p, NODE_START_MICROS, (call->start_ns + c->real_ns) / 1000);
+	if (call->end_ns > call->start_ns) {
+		p = proto_u64(p, NODE_DURATION_MICROS, (call->own_ns + 500) / 1000);
+		p = attr_u64(p, NODE_ATTR, "duration_ns", ATTR_UINT64, call->end_ns - call->start_ns);
+		p = attr_u64(p, NODE_ATTR, "own_ns", ATTR_UINT64, call->own_ns);
+	}
+	if (call->args.n) {
+		p = proto_open(p, NODE_INPUTS, &inputs);
+		for (enum et_list list = ET_VALUES; list <= ET_TYPES; list++) {
+			p = proto_open(p, list, &text);
+			p = proto_close(text, et_write_inputs(p, call, list));
+		}
+		p = proto_close(inputs, p);
+	}
+	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, true);
+	p = attr_text(p, NODE_ATTR, "op", call->name);
+	if (call->declared)
+		p = attr_text(p, NODE_ATTR, "op_schema", call->declared);
+	if (call->parent)
+		p = attr_u64(p, NODE_ATTR, "parent", ATTR_UINT64, call->parent);
+	p = write_context(p, c, call->tid);
+	return proto_close(begin, p);
+}
+
+/* The names and kinds of the attributes are those that the feeder of mlcommons/chakra reads. The call only asks for the
+ * work, which the GPU does later: no duration. */
+char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c)
+{
+	const char *peer = m->node_type == SEND_NODE ? "comm_dst" : "comm_src";
+	char *begin = p, group[2 + 16 + 1];
+
+	*fmt_hex(group, m->comm) = '\0';
+	p += 2;
+	p = proto_u64(p, NODE_ID, m->id);
+	p = proto_text(p, NODE_NAME, m->name, strlen(m->name));
+	p = proto_u64(p, NODE_TYPE, m->node_type);
+	p = packed(p, NODE_CTRL_DEPS, &m->after, m->after != 0);
+	p = proto_u64(p, NODE_START_MICROS, (m->start_ns + c->real_ns) / 1000);
+	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, false);
+	if (m->node_type == COLL_NODE)
+		p = attr_u64(p, NODE_ATTR, "comm_type", ATTR_INT64, m->coll);
+	if (m->has_bytes)
+		p = attr_u64(p, NODE_ATTR, "comm_size", ATTR_INT64, m->bytes);
+	if (m->has_peer)
+		p = attr_u64(p, NODE_ATTR, m->node_type == COLL_NODE ? "root" : peer, ATTR_INT32, m->peer);
+	if (m->has_comm)
+		p = attr_text(p, NODE_ATTR, "pg_name", group);
+	p = attr_u64(p, NODE_ATTR, "call_ns", ATTR_UINT64, m->call_ns);
+	p = write_context(p, c, m->tid);
+	return proto_close(begin, p);
+}

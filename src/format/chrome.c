@@ -1,0 +1,1087 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Chrome trace JSON, the array form, streamed: opens in Perfetto and chrome://tracing at
+ * every moment. Each event is one line, formatted from integers without stdio.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "engine/check.h"
+#include "engine/rows.h"
+#include "engine/spec.h"
+#include "format/arrows.h"
+#include "format/chrome.h"
+#include "format/derive.h"
+#include "format/stack_text.h"
+#include "requests/request_feed.h"
+#include "schema/left_out.h"
+#include "util/clock.h"
+#include "util/host_id.h"
+#include "util/names.h"
+#include "util/program.h"
+
+/*
+ * Chrome trace: where a thread waited, as an instant at the beginning of the wait. Its slice was written before, since the
+ * stack is only known later. Samples are left out: the array form has no place for them.
+ */
+#define REST_MAX (512 + FMT_JSON_STR_MAX(STACK_TEXT_MAX)) /* bytes of an event besides its name and frames */
+
+/* The innermost first. What does not fit is cut at the outer end. */
+static char *add_frames(char *p, const char *end, const struct stacks *s, uint32_t stack)
+{
+	char text[STACK_TEXT_MAX];
+	const uint32_t *frames;
+	unsigned int n = stacks_get(s, stack, &frames);
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct frame *f = stacks_frame(s, frames[i]);
+		size_t len = f ? stack_text(f, text) : 0;
+
+		if (!f)
+			continue;
+		if (p[-1] != '[')
+			*p++ = ',';
+		if (FMT_JSON_STR_MAX(len) > (size_t)(end - p))
+			return fmt_lit(p, "\"[cut]\"");
+		p = fmt_json_str(p, text, len);
+	}
+	return p;
+}
+
+static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
+{
+	const struct frame *f = c->rec.stacks ? stack_subject(c->rec.stacks, r->stack) : NULL, *waker;
+	char text[STACK_TEXT_MAX], *begin, *p;
+	struct rec_hdr h = r->h;
+	struct place at;
+
+	if (r->h.id != SAMPLE_OFF_CPU || !f || r->state >= ST_MAX)
+		return;
+	at = chrome_place(c, &h);
+	if (h.start_ns < c->rec.start_boot_ns)
+		h.start_ns = c->rec.start_boot_ns;
+	begin = p = instant_begin(c, &h, &at);
+	p = fmt_json_str(p, text, stack_text_name(f, text));
+	p = fmt_lit(p, ",\"cat\":\"stack\",\"args\":{\"state\":");
+	p = fmt_string(p, time_state_name((enum time_state)r->state));
+	p = fmt_us(fmt_lit(p, ",\"wait_us\":"), r->h.dur_ns);
+	waker = c->rec.stacks ? stack_subject(c->rec.stacks, r->waker_stack) : NULL;
+	if (waker)
+		p = fmt_json_str(fmt_lit(p, ",\"woken_by\":"), text, stack_text_name(waker, text));
+	if (r->step)
+		p = fmt_u32(fmt_lit(p, ",\"step\":"), r->step - 1);
+	p = fmt_lit(p, ",\"stack\":[");
+	p = add_frames(p, begin + WRITER_EVENT_MAX - REST_MAX, c->rec.stacks, r->stack);
+	*p++ = ']';
+	args_end(c, p, &at);
+}
+
+/* Writes which container a process is in, if in any. */
+static void chrome_label_process(struct chrome_sink *c, uint32_t pid)
+{
+	const struct container *in = tasks_container(c->rec.tasks, pid);
+	char text[CONTAINER_TEXT_MAX], *p;
+
+	if (!in)
+		return;
+	p = event_begin(c);
+	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":\"process_labels\"");
+	p = fmt_track(p, pid, pid);
+	p = fmt_lit(p, ",\"args\":{\"labels\":");
+	p = fmt_string(p, container_text(in, text));
+	*p++ = '}';
+	event_end(c, p);
+}
+
+#define REASON_MAX 256 /* bytes of it that are shown */
+
+/* ---- metadata ---- */
+
+static void metadata(struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *name)
+{
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":");
+	p = fmt_string(p, what);
+	p = fmt_track(p, pid, tid);
+	p = fmt_lit(p, ",\"args\":{\"name\":");
+	p = fmt_string(p, name);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static void sort_index(struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, int64_t index)
+{
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":");
+	p = fmt_string(p, what);
+	p = fmt_track(p, pid, tid);
+	p = fmt_lit(p, ",\"args\":{\"sort_index\":");
+	p = fmt_s64(p, index);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index)
+{
+	metadata(c, "process_name", pid, 0, name);
+	sort_index(c, "process_sort_index", pid, 0, index);
+}
+
+void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index)
+{
+	metadata(c, "thread_name", pid, tid, name);
+	sort_index(c, "thread_sort_index", pid, tid, index);
+}
+
+static struct process *name_process(struct chrome_sink *c, struct process *pr)
+{
+	struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
+
+	if (t && t->comm[0])
+		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	metadata(c, "process_name", pr->tgid, pr->tgid, pr->comm[0] ? pr->comm : "?");
+	chrome_label_process(c, pr->tgid);
+	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
+	pr->named = true;
+	return pr;
+}
+
+static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
+{
+	struct process *pr = c->processes.list;
+
+	for (size_t i = 0; i < c->processes.n; i++, pr++) {
+		if (pr->tgid == tgid)
+			return pr->named ? pr : name_process(c, pr);
+	}
+	if (process_list_room(&c->processes, c->rec.tasks, NULL, NULL))
+		return NULL;
+	pr = (struct process *)c->processes.list + c->processes.n++;
+	*pr = (struct process){ .tgid = tgid };
+	return name_process(c, pr);
+}
+
+static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
+{
+	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
+	struct process *pr;
+	const char *name;
+
+	if (!t || t->written & 1u << c->rec.output)
+		return;
+	pr = process_get(c, tgid);
+	/* this may have made the table grow */
+	t = tasks_get(c->rec.tasks, tgid, tid);
+	if (!t)
+		return;
+	/* a process that is forgotten some time after its exit keeps its name */
+	name = !t->comm[0] && pr && tid == tgid ? pr->comm : t->comm;
+	if (pr && tid == tgid && strcmp(pr->comm, name)) {
+		metadata(c, "process_name", tgid, tgid, name);
+		memcpy(pr->comm, name, TASK_COMM_LEN);
+	}
+	metadata(c, "thread_name", tgid, tid, name[0] ? name : "?");
+	t->written |= 1u << c->rec.output;
+}
+
+static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
+{
+	char name[32], *p;
+
+	process_get(c, tgid);
+	p = fmt_u32(fmt_lit(name, "worker "), lane);
+	*p = 0;
+	/* after the threads, which have no index: 0 */
+	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
+}
+
+char *chrome_begin(struct chrome_sink *c, char *p)
+{
+	static const char end[] = "\n]}\n";
+
+	c->begun = true;
+	if (!c->rec.kineto)
+		return fmt_lit(p, "[\n");
+	writer_set_tail(c->w, end, sizeof(end) - 1);
+	p = fmt_u64(fmt_lit(p, "{\"schemaVersion\":1,\"baseTimeNanoseconds\":"), c->rec.start_real_ns);
+	return fmt_lit(p, ",\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+}
+
+struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid)
+{
+	char *p = head->text;
+
+	_Static_assert(sizeof(",\n{'ph':'X','pid':,'tid':,'ts':") - 1 + 2 * FMT_U32_MAX <= HEAD_LEN,
+		"the text has room");
+	p = fmt_lit(p, ",\n{\"ph\":\"X\"");
+	p = fmt_track(p, pid, tid);
+	p = fmt_lit(p, ",\"ts\":");
+	head->pid = pid;
+	head->tid = tid;
+	head->changes = UINT64_MAX; /* none */
+	head->len = (uint32_t)(p - head->text);
+	return head;
+}
+
+char *chrome_quote(struct quoted *q, char *p, const char *name)
+{
+	char *end = fmt_string(p, name);
+
+	if (end - p <= QUOTED_LEN) {
+		q->name = name;
+		q->len = (unsigned char)(end - p);
+		memcpy(q->text, p, q->len);
+	}
+	return end;
+}
+
+void chrome_time_fill(struct chrome_sink *c, uint64_t high)
+{
+	c->time.high = high;
+	c->time.len = (uint32_t)(fmt_u64(c->time.text, high) - c->time.text);
+}
+
+struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	struct head *head;
+	unsigned int lane;
+	bool new_lane;
+
+	if (c->workers.share && !c->rec.kineto) {
+		lane = workers_lane(&c->workers, h, &new_lane);
+		if (lane && new_lane)
+			name_lane(c, h->tgid, lane);
+		if (lane)
+			return (struct place){ h->tgid, TID_WORKERS + lane - 1, h->tid };
+	}
+	head = chrome_head(c, h->tgid, h->tid);
+	if (head->changes != tasks_changes(c->rec.tasks)) {
+		name_thread(c, h->tgid, h->tid);
+		head->changes = tasks_changes(c->rec.tasks); /* including the changes that the call made */
+	}
+	return (struct place){ h->tgid, h->tid, 0 };
+}
+
+static void cpu_get(struct chrome_sink *c, uint32_t cpu)
+{
+	char name[32], *p;
+
+	if (cpu >= CPUS_MAX || c->cpu_named[cpu])
+		return;
+	if (!memchr(c->cpu_named, 1, sizeof(c->cpu_named)))
+		chrome_name_process(c, PID_CPUS, "CPUs", -2);
+	c->cpu_named[cpu] = 1;
+	p = fmt_u32(fmt_lit(name, "CPU "), cpu);
+	*p = 0;
+	chrome_name_track(c, PID_CPUS, cpu, name, cpu);
+}
+
+static char *fmt_clock(char *p, const char *name, uint64_t ns)
+{
+	p = fmt_string(p, name);
+	p = fmt_lit(p, ":\"");
+	p = fmt_u64(p, ns);
+	return fmt_lit(p, "\"");
+}
+
+static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, uint64_t real)
+{
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"cat\":\"inftrace\"");
+	p = fmt_track(p, PID_INFTRACE, PID_INFTRACE);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, boot);
+	p = fmt_lit(p, ",\"args\":{");
+	p = fmt_clock(p, "boottime_ns", boot);
+	*p++ = ',';
+	p = fmt_clock(p, "monotonic_ns", mono);
+	*p++ = ',';
+	p = fmt_clock(p, "realtime_ns", real);
+	p = fmt_lit(p, ",\"version\":\"" INFTRACE_VERSION "\"");
+	if (c->rec.command_line) {
+		p = fmt_lit(p, ",\"command_line\":");
+		p = fmt_json_str(p, c->rec.command_line, strlen(c->rec.command_line));
+	}
+	if (c->rec.host)
+		p = host_id_fmt(p, c->rec.host);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+/* ---- wake-ups ---- */
+
+static char *fmt_arrow_name(char *p, const struct arrow *a)
+{
+	if (a->is_launch)
+		return fmt_lit(p, ",\"name\":\"ac2g\",\"cat\":\"ac2g\"");
+	return fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
+}
+
+void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
+{
+	uint64_t id = ++c->flow_id;
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
+	p = fmt_u64(p, id);
+	p = fmt_track(p, a->waker_tgid, a->waker_track);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, a->wake_ns);
+	event_end(c, fmt_arrow_name(p, a));
+
+	p = event_begin(c);
+	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
+	p = fmt_u64(p, id);
+	p = fmt_track(p, a->tgid, a->track);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, a->end_ns);
+	event_end(c, fmt_arrow_name(p, a));
+}
+
+/* Not inline: what it saves and restores would be a cost of every record, of which few have arrows (20 of 500
+ * instructions of a system call's). */
+__attribute__((noinline)) static void write_begun(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
+{
+	struct arrow a;
+
+	arrows_add_slice(c->arrows, h->tid, h->start_ns, at->tid);
+	while (arrows_take(c->arrows, h->tid, h->start_ns, &a)) {
+		a.waker_track = at->tid;
+		chrome_arrow(c, &a);
+	}
+}
+
+/* A slice was written: writes the arrows that begin in it. */
+static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
+{
+	if (h->flags & REC_F_WOKE || record_launches(&c->rec, h))
+		write_begun(c, h, at);
+}
+
+/* From the waker's thread at the wake-up to the woken thread when it runs: that is its last
+ * nanosecond off the CPU, since an arrow must end inside a slice. */
+static void make_arrow(
+	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
+{
+	struct arrow a = {
+		.waker_tgid = waker_tgid,
+		.waker_tid = r->waker_tid,
+		.tgid = r->h.tgid,
+		.tid = r->h.tid,
+		.track = at->tid,
+		.slice_ns = r->waker_slice,
+		.wake_ns = r->wake_ns,
+		.end_ns = r->h.start_ns + r->h.dur_ns - 1,
+	};
+
+	if (a.end_ns < a.wake_ns)
+		a.end_ns = a.wake_ns;
+	if (arrows_add(c->arrows, &a))
+		chrome_arrow(c, &a);
+}
+
+/* ---- records ---- */
+
+static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
+{
+	const char *name = off_cpu_name((enum time_state)r->h.id);
+	uint64_t end = r->h.start_ns + r->h.dur_ns;
+	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
+	struct place at = chrome_place(c, &r->h);
+	struct task *waker = NULL;
+	char *p;
+
+	if (r->wake_ns && !from_irq)
+		waker = tasks_get_other(c->rec.tasks, r->waker_tid);
+	p = span_begin(c, &r->h, at.pid, at.tid);
+	p = fmt_string(p, name);
+	p = fmt_lit(p, ",\"cat\":\"sched\",\"args\":{\"cpu\":");
+	p = fmt_u32(p, r->h.cpu);
+	p = fmt_lit(p, ",\"cpu_before\":");
+	p = fmt_u32(p, r->cpu_from);
+	if (r->h.flags & OFF_CPU_F_PREEMPT)
+		p = fmt_lit(p, ",\"preempted\":true");
+	if (r->late)
+		p = fmt_lit(p, ",\"end_not_seen\":true");
+	if (r->wake_ns) {
+		p = fmt_lit(p, ",\"run_queue_us\":");
+		p = fmt_us(p, end - off_cpu_runnable_ns(r));
+	}
+	if (r->wake_ns && from_irq) {
+		p = fmt_lit(p, ",\"waker\":\"interrupt\"");
+	} else if (r->wake_ns) {
+		p = fmt_lit(p, ",\"waker_tid\":");
+		p = fmt_u32(p, r->waker_tid);
+		if (waker && waker->comm[0]) {
+			p = fmt_lit(p, ",\"waker\":");
+			p = fmt_string(p, waker->comm);
+		}
+	}
+	p = fmt_open(p, r->h.flags, false);
+	args_end(c, p, &at);
+	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
+		make_arrow(c, r, waker->tgid, &at);
+}
+
+static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
+{
+	struct task *t = tasks_get(c->rec.tasks, r->h.tgid, r->h.tid);
+	char *p;
+
+	cpu_get(c, r->h.cpu);
+	p = span_begin(c, &r->h, PID_CPUS, r->h.cpu);
+	p = fmt_string(p, t && t->comm[0] ? t->comm : "?");
+	p = fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":");
+	p = fmt_u32(p, r->h.tgid);
+	p = fmt_lit(p, ",\"tid\":");
+	p = fmt_u32(p, r->h.tid);
+	p = fmt_open(p, r->h.flags, false);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static const char *handle_name(const struct chrome_sink *c, uint32_t tgid, uint64_t handle)
+{
+	return c->rec.handles ? handles_get(c->rec.handles, tgid, handle) : NULL;
+}
+
+static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a, uint64_t v)
+{
+	if (a->names && v < a->names->n && a->names->names[v])
+		return fmt_name(c, p, a->names->names[v]);
+	if (a->is_pointer) {
+		*p++ = '"';
+		p = fmt_hex(p, v);
+		*p++ = '"';
+		return p;
+	}
+	if (a->is_float)
+		return fmt_float(p, v, a->size);
+	if (a->is_signed)
+		return fmt_s64(p, (int64_t)v);
+	if (v <= INT64_MAX)
+		return fmt_u64(p, v);
+	*p++ = '"'; /* too large for the integers of JSON readers */
+	p = fmt_u64(p, v);
+	*p++ = '"';
+	return p;
+}
+
+static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, const uint64_t *vals,
+	const char *strs, bool *first)
+{
+	const struct probe_spec *s = &c->rec.probes->specs[h->id];
+	uint64_t bytes;
+
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+		const char *str = strs;
+
+		strs += a->is_string ? FUNC_STR_LEN : 0;
+		if (!check_shown(s, i, vals) ||
+			(s->fetch[i].flags & FETCH_F_LATE && h->flags & REC_F_OPEN_END))
+			continue;
+		if (!*first)
+			*p++ = ',';
+		*first = false;
+		p = fmt_name(c, p, a->name);
+		*p++ = ':';
+		if (a->is_string)
+			p = fmt_json_str(p, str, strnlen(str, FUNC_STR_LEN));
+		else if (a->is_handle && (str = handle_name(c, h->tgid, vals[i])))
+			p = fmt_string(p, str);
+		else
+			p = fmt_value(c, p, a, vals[i]);
+	}
+	if (bytes_of_call(s, vals, &bytes))
+		p = fmt_u64(fmt_lit(p, ",\"bytes\":"), bytes);
+	return p;
+}
+
+/* An operator as PyTorch's profiler (Kineto) has it, with the number that it has in an execution trace. */
+static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r, bool *first)
+{
+	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
+	uint64_t number = request_feed_number(c->rec.requests);
+	size_t len;
+	const char *name = operator_name(s->declared, probe_spec_name(s, r->vals), &len);
+
+	chrome_kineto_op(c, &r->h, number);
+	p = fmt_json_str(p, name, len);
+	p = fmt_u64(fmt_lit(p, ",\"cat\":\"cpu_op\",\"args\":{\"External id\":"), number);
+	*first = false;
+	return fmt_u64(fmt_lit(p, ",\"Record function id\":"), number);
+}
+
+static void write_function(struct chrome_sink *c, const struct rec_function *r)
+{
+	const struct probe_spec *s;
+	struct place at;
+	const uint64_t *counts;
+	bool first = true, op;
+	char *p;
+
+	if (r->h.id >= c->rec.probes->n)
+		return;
+	s = &c->rec.probes->specs[r->h.id];
+	counts = probe_record_counts(s, r);
+	at = chrome_place(c, &r->h);
+	op = c->rec.kineto && s->role == ROLE_OP;
+	if (record_launches(&c->rec, &r->h))
+		chrome_kineto_launch(c, &r->h);
+	p = s->flags & PROBE_F_INSTANT && !op ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
+	if (op) {
+		p = kineto_op(c, p, r, &first);
+	} else {
+		p = fmt_name(c, p, probe_spec_name(s, r->vals));
+		p = fmt_lit(p, ",\"cat\":");
+		p = fmt_name(c, p, probe_role_name(s->role));
+		p = fmt_lit(p, ",\"args\":{");
+	}
+	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
+	if (counts)
+		p = counts_fmt(p, &c->rec.counters, counts, &first);
+	p = fmt_open(p, r->h.flags, first);
+	args_end(c, p, &at);
+	write_arrows(c, &r->h, &at);
+}
+
+static char *fmt_states(char *p, const uint64_t *ns)
+{
+	bool first = true;
+
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+
+		if (!ns[i])
+			continue;
+		if (!first)
+			*p++ = ',';
+		p = fmt_string(p, name);
+		*p++ = ':';
+		p = fmt_us(p, ns[i]);
+		first = false;
+	}
+	*p++ = '}';
+	return p;
+}
+
+static bool has_time(const uint64_t *ns)
+{
+	uint64_t any = 0;
+
+	for (int i = 0; i < ST_MAX; i++)
+		any |= ns[i];
+	return any;
+}
+
+static void write_step_span(
+	struct chrome_sink *c, const struct rec_step *r, size_t size, const struct place *at, bool own_track)
+{
+	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
+	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
+	bool first = true;
+	size_t len;
+	char *p;
+
+	p = span_begin(c, &r->h, at->pid, at->tid);
+	if (c->rec.kineto && !own_track) { /* as PyTorch's profiler marks steps */
+		p = fmt_u32(fmt_lit(p, "\"ProfilerStep#"), r->number);
+		p = fmt_lit(p, "\",\"cat\":\"user_annotation\",\"args\":{");
+	} else {
+		p = fmt_name(c, p, probe_spec_name(s, r->vals));
+		p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
+	}
+	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
+	if (!first)
+		*p++ = ',';
+	first = false;
+	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
+		p = fmt_lit(fmt_json_str(fmt_lit(p, "\"batch\":"), text, len), ",");
+	p = fmt_lit(p, "\"step\":");
+	p = fmt_u32(p, r->number);
+	if (own_track) {
+		p = fmt_lit(p, ",\"thread\":");
+		p = fmt_u32(p, r->h.tid);
+	}
+	if (s->stand_in) {
+		p = fmt_lit(p, ",\"stand_in\":");
+		p = fmt_string(p, s->symbol);
+	}
+	if (r->left_out) {
+		p = fmt_lit(p, ",\"left_out\":");
+		p = fmt_string(p, shed_text(r->left_out, off));
+	}
+	p = fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns);
+	if (has_time(r->before_ns))
+		p = fmt_states(fmt_lit(p, ",\"before_us\":{"), r->before_ns);
+	if (r->counted == COUNTED)
+		p = counts_fmt(p, &c->rec.counters, r->counts, &first);
+	if (r->lost) {
+		p = fmt_lit(p, ",\"lost_records\":");
+		p = fmt_u32(p, r->lost);
+	}
+	p = fmt_open(p, r->h.flags, false);
+	args_end(c, p, at);
+}
+
+/* The first lane on which the span overlaps with no other; 0: none is left. Spans come in any
+ * order, those of steps in the order of their ends. */
+static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind)
+{
+	static const struct {
+		uint32_t tid, max;
+		int64_t order;
+		const char *name;
+	} kinds[LANES_KINDS] = {
+		[LANES_STEPS] = { TID_STEPS, 16, -2, "steps" },
+		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
+	};
+	struct process *pr = process_get(c, h->tgid);
+	uint64_t *end = pr ? pr->lane_end[kind] : NULL;
+	uint32_t i = 0;
+
+	while (pr && i < pr->lanes[kind] && end[i] > h->start_ns)
+		i++;
+	if (!pr || i == kinds[kind].max)
+		return 0;
+	end[i] = h->start_ns + h->dur_ns;
+	pr->lanes[kind] += i == pr->lanes[kind];
+	if (!(pr->lanes_named[kind] & UINT64_C(1) << i)) {
+		pr->lanes_named[kind] |= UINT64_C(1) << i;
+		chrome_name_track(c, h->tgid, kinds[kind].tid + i, kinds[kind].name, kinds[kind].order);
+	}
+	return kinds[kind].tid + i;
+}
+
+/* ---- what drawn.c describes ---- */
+
+static char *fmt_number(char *p, uint64_t v)
+{
+	if (v <= INT64_MAX)
+		return fmt_u64(p, v);
+	*p++ = '"'; /* too large for the integers of JSON readers */
+	p = fmt_u64(p, v);
+	*p++ = '"';
+	return p;
+}
+
+static char *fmt_drawn_arg(char *p, const struct drawn_arg *a)
+{
+	*p++ = '"';
+	p = fmt_str(p, a->name, strlen(a->name));
+	switch (a->kind) {
+	case DRAWN_NUMBER:
+		return fmt_number(fmt_lit(p, "\":"), a->v);
+	case DRAWN_POINTER:
+		return fmt_lit(fmt_hex(fmt_lit(p, "\":\""), a->v), "\"");
+	case DRAWN_TIME:
+		return fmt_us(fmt_lit(p, "_us\":"), a->v);
+	case DRAWN_TEXT:
+	case DRAWN_WORD:
+		return fmt_json_str(fmt_lit(p, "\":"), a->text, a->v);
+	case DRAWN_FLAG:
+		break;
+	}
+	return fmt_lit(p, "\":true");
+}
+
+/* From the name on, up to the last argument. */
+char *chrome_fmt_drawn(char *p, const struct drawn *d)
+{
+	p = fmt_string(p, d->name);
+	p = fmt_string(fmt_lit(p, ",\"cat\":"), d->category);
+	p = fmt_lit(p, ",\"args\":{");
+	for (size_t i = 0; i < d->n; i++) {
+		if (i)
+			*p++ = ',';
+		p = fmt_drawn_arg(p, &d->args[i]);
+	}
+	return fmt_open(p, d->flags, !d->n);
+}
+
+static void write_drawn(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	struct place at;
+	struct drawn d;
+	char *p;
+
+	if (!drawn_of(&d, h, &c->irqs))
+		return;
+	at = chrome_place(c, h);
+	if (d.as == DRAWN_SPAN) {
+		p = span_begin(c, h, at.pid, at.tid);
+	} else {
+		p = event_begin(c);
+		p = d.as == DRAWN_INSTANT ? fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"") : fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
+		p = fmt_ts(c, fmt_lit(fmt_track(p, at.pid, at.tid), ",\"ts\":"), d.ns);
+		p = fmt_lit(p, ",\"name\":");
+	}
+	args_end(c, chrome_fmt_drawn(p, &d), &at);
+}
+
+/* ---- requests on sockets, on a track of their own, and those of batches, in a process of their own ---- */
+
+static void chrome_request(struct chrome_sink *c, const struct rec_request *r)
+{
+	struct rec_hdr first = r->h;
+	struct drawn d;
+	uint32_t tid;
+	char *p;
+
+	chrome_place(c, &r->h);
+	tid = chrome_lane(c, &r->h, LANES_REQUESTS);
+	if (!tid)
+		return;
+	drawn_request(&d, r);
+	p = chrome_fmt_drawn(span_begin(c, &r->h, r->h.tgid, tid), &d);
+	*p++ = '}';
+	event_end(c, p);
+	if (!r->first_chunk_ns)
+		return;
+	first.dur_ns = r->first_chunk_ns - r->h.start_ns;
+	p = span_begin(c, &first, r->h.tgid, tid);
+	p = fmt_lit(p, "\"ttft\",\"cat\":\"requests\"");
+	event_end(c, p);
+}
+
+static uint32_t row_tid(uint32_t row)
+{
+	return REQUESTS_PID + 1 + row;
+}
+
+static void name_requests(struct chrome_sink *c)
+{
+	if (!c->requests_named)
+		chrome_name_process(c, REQUESTS_PID, REQUESTS_NAME, 0);
+	c->requests_named = true;
+}
+
+static void name_row(struct chrome_sink *c, uint32_t row)
+{
+	uint32_t *id = request_tracks_row_id(c->requests, row);
+	char name[REQUEST_NAME_MAX];
+	int64_t rank;
+
+	if (*id)
+		return;
+	*id = 1;
+	name_requests(c);
+	request_tracks_row_name(c->requests, row, name, &rank);
+	chrome_name_track(c, REQUESTS_PID, row_tid(row), name, rank);
+}
+
+static void write_request_slice(const struct request_slice *s, void *arg)
+{
+	const struct rec_hdr h = { .start_ns = s->start, .dur_ns = s->end - s->start };
+	struct chrome_sink *c = arg;
+	char *p;
+
+	name_row(c, s->row);
+	p = span_begin(c, &h, REQUESTS_PID, row_tid(s->row));
+	*p++ = '"';
+	p = fmt_str(p, s->name, strlen(s->name));
+	if (s->numbered)
+		p = fmt_u64(fmt_lit(p, " "), s->number);
+	p = fmt_lit(p, "\",\"cat\":\"batch\",\"args\":{");
+	for (size_t i = 0; i < s->n_args; i++) {
+		if (i)
+			*p++ = ',';
+		p = fmt_drawn_arg(p, &s->args[i]);
+	}
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static char *arrow_end(struct chrome_sink *c, char *p, uint32_t pid, uint32_t tid, uint64_t ns, const char *name)
+{
+	p = fmt_u64(p, c->flow_id);
+	p = fmt_track(p, pid, tid);
+	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
+	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
+	return fmt_lit(p, ",\"cat\":\"batch\"");
+}
+
+static void write_request_arrow(const struct request_arrow *a, void *arg)
+{
+	struct chrome_sink *c = arg;
+	uint32_t pid = a->lane ? a->tgid : REQUESTS_PID, tid = a->lane ? a->lane : row_tid(a->from_row);
+
+	c->flow_id++;
+	event_end(c, arrow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"s\",\"id\":"), pid, tid, a->from_ns, a->name));
+	event_end(c, arrow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), REQUESTS_PID,
+			     row_tid(a->row), a->ns, a->name));
+}
+
+static void write_request_counter(
+	uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
+{
+	struct chrome_sink *c = arg;
+	char name[REQUEST_NAME_MAX], *p;
+	const char *unit;
+
+	name_requests(c);
+	request_tracks_counter_name(c->requests, group, counter, name, &unit);
+	p = fmt_lit(event_begin(c), "{\"ph\":\"C\"");
+	p = fmt_track(p, REQUESTS_PID, REQUESTS_PID);
+	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
+	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
+	p = fmt_string(fmt_lit(p, ",\"cat\":\"batch\",\"args\":{"), unit);
+	*p++ = ':';
+	p = fmt_number(p, value);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static const struct request_tracks_ops requests_ops = {
+	.slice = write_request_slice,
+	.arrow = write_request_arrow,
+	.counter = write_request_counter,
+};
+
+static int chrome_requests_new(struct chrome_sink *c)
+{
+	return request_tracks_new(&c->rec, &requests_ops, c, &c->requests);
+}
+
+/* ---- all records, and the file ---- */
+
+static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t size)
+{
+	struct place at;
+
+	if (r->h.id >= c->rec.probes->n)
+		return;
+	at = chrome_place(c, &r->h);
+	write_step_span(c, r, size, &at, false);
+	write_arrows(c, &r->h, &at);
+	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
+	if (at.tid) /* otherwise there are more at once than lanes: they are only on their threads' tracks */
+		write_step_span(c, r, size, &at, true);
+	request_tracks_step(c->requests, r, at.tid);
+}
+
+static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+	struct place at;
+
+	switch (rec->kind) {
+	case REC_SYSCALL:
+		at = chrome_syscall(c, (const struct rec_syscall *)rec);
+		write_arrows(c, rec, &at);
+		break;
+	case REC_OFF_CPU:
+		write_off_cpu(c, (const struct rec_off_cpu *)rec);
+		break;
+	case REC_ON_CPU:
+		write_on_cpu(c, (const struct rec_on_cpu *)rec);
+		break;
+	case REC_FAULT:
+		at = chrome_fault(c, (const struct rec_fault *)rec);
+		write_arrows(c, rec, &at);
+		break;
+	case REC_FUNCTION:
+		write_function(c, (const struct rec_function *)rec);
+		break;
+	case REC_STEP:
+		write_step(c, (const struct rec_step *)rec, size);
+		break;
+	case REC_TASK:
+		workers_task(&c->workers, (const struct rec_task *)rec);
+		write_drawn(c, rec);
+		break;
+	case REC_IRQ:
+	case REC_HOLD:
+	case REC_PLACED:
+	case REC_MESSAGE:
+		write_drawn(c, rec);
+		break;
+	case REC_REQUEST:
+		chrome_request(c, (const struct rec_request *)rec);
+		break;
+	case REC_MEMORY:
+		chrome_memory(c, (const struct rec_memory *)rec);
+		break;
+	case REC_GPU:
+		chrome_gpu(c, (const struct rec_gpu *)rec);
+		break;
+	case REC_GPU_STEP:
+		chrome_gpu_step(c, (const struct rec_gpu_step *)rec);
+		break;
+	case REC_GPU_LOAD:
+		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
+		break;
+	case REC_STACK:
+		chrome_stack(c, (const struct rec_stack *)rec);
+		break;
+	}
+}
+
+static void chrome_loss(struct sink *s, const struct loss *l)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+	struct rec_hdr h = { .start_ns = l->from_ns, .dur_ns = l->to_ns - l->from_ns };
+	bool first = true;
+	char *p;
+
+	if (!c->loss_named)
+		metadata(c, "thread_name", PID_INFTRACE, PID_INFTRACE, "inftrace");
+	c->loss_named = true;
+	p = span_begin(c, &h, PID_INFTRACE, PID_INFTRACE);
+	p = fmt_lit(p, "\"lost records\",\"cat\":\"loss\",\"args\":{");
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (!l->count[k])
+			continue;
+		if (!first)
+			*p++ = ',';
+		p = fmt_string(p, rec_kind_name((enum rec_kind)k));
+		*p++ = ':';
+		p = fmt_u64(p, l->count[k]);
+		first = false;
+	}
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static void chrome_mark(struct sink *s, const struct mark *m)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"g\"");
+	p = fmt_track(p, PID_INFTRACE, PID_INFTRACE);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, m->ns);
+	p = fmt_lit(p, ",\"name\":");
+	p = fmt_string(p, m->name);
+	p = fmt_lit(p, ",\"cat\":\"inftrace\",\"args\":{\"number\":");
+	p = fmt_u32(p, m->number);
+	p = fmt_lit(p, ",\"reason\":");
+	p = fmt_json_str(p, m->reason, strnlen(m->reason, REASON_MAX));
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static int chrome_flush(struct sink *s)
+{
+	return writer_flush(((struct chrome_sink *)s)->w);
+}
+
+static uint64_t chrome_bytes(const struct sink *s)
+{
+	return writer_bytes(((const struct chrome_sink *)s)->w);
+}
+
+static void chrome_free(struct chrome_sink *c)
+{
+	irq_names_free(c->irqs);
+	request_tracks_free(c->requests);
+	arrows_free(c->arrows);
+	free(c->launches);
+	workers_free(&c->workers);
+	free(c->processes.list);
+	free(c);
+}
+
+static void clock_instant_now(struct chrome_sink *c)
+{
+	struct clock_reading now = clock_read();
+
+	clock_instant(c, now.boot_ns, now.mono_ns, now.real_ns);
+}
+
+static void write_first_process(struct task *t, void *arg)
+{
+	struct chrome_sink *c = arg;
+
+	if (!c->rec.tgid || c->rec.tgid == t->tgid)
+		process_get(c, t->tgid);
+}
+
+static void begin_file(struct chrome_sink *c)
+{
+	tasks_each_process(c->rec.tasks, write_first_process, c);
+	chrome_name_process(c, PID_INFTRACE, "inftrace", -1);
+}
+
+static void end_file(struct chrome_sink *c)
+{
+	clock_instant_now(c);
+	if (!c->rec.kineto)
+		writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
+}
+
+static void chrome_rotate(struct sink *s, struct writer *w)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+
+	end_file(c);
+	c->w = w;
+	c->begun = c->loss_named = c->requests_named = false;
+	memset(c->cpu_named, 0, sizeof(c->cpu_named));
+	c->gpus_named = 0;
+	memset(c->gpu_tracks_named, 0, sizeof(c->gpu_tracks_named));
+	for (size_t i = 0; i < c->processes.n; i++) {
+		struct process *pr = (struct process *)c->processes.list + i;
+
+		pr->named = false;
+		memset(pr->lanes_named, 0, sizeof(pr->lanes_named));
+	}
+	arrows_reset(c->arrows);
+	request_tracks_rotate(c->requests);
+	workers_forget_names(&c->workers);
+	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
+	begin_file(c);
+	clock_instant_now(c);
+}
+
+static int chrome_close(struct sink *s, const struct window_totals *t)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+	int err;
+
+	(void)t;
+	request_tracks_finish(c->requests);
+	end_file(c);
+	err = writer_close(c->w);
+	chrome_free(c);
+	return err;
+}
+
+static const struct sink_ops chrome_ops = {
+	.record = chrome_record,
+	.loss = chrome_loss,
+	.mark = chrome_mark,
+	.flush = chrome_flush,
+	.rotate = chrome_rotate,
+	.close = chrome_close,
+	.bytes = chrome_bytes,
+};
+
+int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+{
+	struct chrome_sink *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->rec = *rec;
+	if (!c || arrows_new(&c->arrows) || chrome_kineto_new(c) || chrome_requests_new(c)) {
+		if (c)
+			chrome_free(c);
+		writer_close(w);
+		return -ENOMEM;
+	}
+	c->sink.ops = &chrome_ops;
+	c->processes.size = sizeof(struct process);
+	for (size_t i = 0; i < HEADS; i++)
+		c->heads[i].pid = UINT32_MAX; /* no process */
+	c->w = w;
+	begin_file(c);
+	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
+	*ret_sink = &c->sink;
+	return 0;
+}

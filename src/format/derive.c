@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/derive.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/fmt.h"
+#include "util/names.h"
+
+bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc)
+{
+	if (c->set != COUNTERS_HARDWARE || !counters_have(c, COUNTER_INSTRUCTIONS) || !counters_have(c, COUNTER_CYCLES) || !n[COUNTER_CYCLES])
+		return false;
+	*ret_ipc = (uint64_t)((unsigned __int128)n[COUNTER_INSTRUCTIONS] * 1000 / n[COUNTER_CYCLES]);
+	return true;
+}
+
+static char *fmt_key(char *p, const char *name, bool *first)
+{
+	if (!*first)
+		*p++ = ',';
+	*first = false;
+	p = fmt_json_str(p, name, strlen(name));
+	*p++ = ':';
+	return p;
+}
+
+char *counts_fmt(char *p, const struct counters *c, const uint64_t *n, bool *first)
+{
+	uint64_t ipc;
+
+	for (unsigned int i = 0; i < PMU_MAX; i++) {
+		if (counters_have(c, i))
+			p = fmt_u64(fmt_key(p, counter_name(c->set, i), first), n[i]);
+	}
+	if (counts_ipc(c, n, &ipc))
+		p = fmt_us(fmt_key(p, "ipc", first), ipc); /* in thousandths, too */
+	return p;
+}
+
+const char *ipc_name(const struct rec_hdr *h)
+{
+	uint32_t kind = (h->flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT;
+	enum transfer way;
+
+	if (!kind || kind >= IPC_MAX)
+		return NULL;
+	if (h->flags & SYSCALL_F_BLOCKED)
+		return "ipc_slow";
+	way = syscall_transfer(h->id);
+	if (!way)
+		way = kind == IPC_FUTEX_WAKE ? TRANSFER_SEND : TRANSFER_RECEIVE;
+	return way == TRANSFER_SEND ? "ipc_fast_send" : "ipc_fast_recv";
+}
+
+const char *ipc_kind_name(const struct rec_hdr *h)
+{
+	static const char *const kinds[IPC_MAX] = {
+		[IPC_PIPE] = "pipe",
+		[IPC_UNIX] = "unix",
+		[IPC_EVENTFD] = "eventfd",
+		[IPC_FUTEX_WAIT] = "futex",
+		[IPC_FUTEX_WAKE] = "futex",
+	};
+
+	return kinds[(h->flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT];
+}
+
+const char *message_name(const struct rec_message *r)
+{
+	return r->h.flags & MESSAGE_F_RECEIVED ? MESSAGE_RECEIVED : MESSAGE_SENT;
+}
+
+const char *message_address(char buf[MESSAGE_ADDRESS_MAX], const uint32_t address[4], uint16_t port)
+{
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr in6;
+
+	memcpy(&in6, address, sizeof(in6));
+	if (IN6_IS_ADDR_V4MAPPED(&in6)) {
+		inet_ntop(AF_INET, &address[3], text, sizeof(text));
+		snprintf(buf, MESSAGE_ADDRESS_MAX, "%s:%u", text, port);
+	} else {
+		inet_ntop(AF_INET6, &in6, text, sizeof(text));
+		snprintf(buf, MESSAGE_ADDRESS_MAX, "[%s]:%u", text, port);
+	}
+	return buf;
+}
+
+const char *request_name(const struct rec_request *r, char buf[REQUEST_NAME_LEN])
+{
+	size_t len, method;
+
+	if (!r->http)
+		return "request";
+	memcpy(buf, r->head, REQUEST_HEAD_LEN);
+	buf[REQUEST_HEAD_LEN] = 0;
+	method = strcspn(buf, " \r\n");
+	len = method + (buf[method] == ' ' ? 1 + strcspn(buf + method + 1, " ?\r\n") : 0);
+	buf[len] = 0;
+	return buf;
+}
+
+/* The middle of the range that the index stands for. */
+static uint64_t place_ns(unsigned int place)
+{
+	unsigned int octave = REQUEST_GAP_LOW + place / REQUEST_GAP_PARTS;
+	uint64_t part = UINT64_C(1) << (octave - REQUEST_GAP_BITS);
+
+	return (REQUEST_GAP_PARTS + place % REQUEST_GAP_PARTS) * part + part / 2;
+}
+
+uint64_t request_gap_ns(const struct rec_request *r, unsigned int percent)
+{
+	uint64_t n = 0, seen = 0, rank;
+
+	for (unsigned int i = 0; i < REQUEST_GAPS; i++)
+		n += r->gaps[i];
+	rank = (n * percent + 99) / 100;
+	for (unsigned int i = 0; i < REQUEST_GAPS && rank; i++) {
+		uint64_t ns = place_ns(i);
+
+		seen += r->gaps[i];
+		if (seen >= rank)
+			return ns < r->longest_ns ? ns : r->longest_ns;
+	}
+	return 0;
+}
+
+static void take_row(struct behind_row *row, const struct behind *b)
+{
+	memset(row, 0, sizeof(*row));
+	row->ns = b->ns;
+	if (b->tid && b->tid != BEHIND_LIMIT) {
+		row->tid = b->tid;
+		row->tgid = b->tgid;
+		memcpy(row->by, b->comm, sizeof(b->comm));
+	} else {
+		row->limit = b->tid;
+		strcpy(row->by, b->tid ? "cpu.max" : "idle");
+	}
+}
+
+size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
+	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others)
+{
+	uint64_t sum = 0;
+	size_t n = 0, at;
+
+	for (size_t i = 0; i < BEHIND_MAX; i++) {
+		const struct behind *b = &table->slots[i];
+
+		if (!b->ns)
+			continue;
+		for (at = n++; at && rows[at - 1].ns < b->ns; at--)
+			rows[at] = rows[at - 1];
+		take_row(&rows[at], b);
+		sum += b->ns;
+	}
+	if (sum > waited_ns) {
+		*ret_others = waited_ns;
+		return 0;
+	}
+	*ret_others = waited_ns - sum;
+	return n;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What several formats derive from a record. */
+#ifndef INFTRACE_FORMAT_DERIVE_H
+#define INFTRACE_FORMAT_DERIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "record.h"
+#include "schema/trace_names.h"
+#include "util/names.h"
+
+/* ---- what counters counted ---- */
+
+/* Instructions per cycle, in thousandths; false: not both were counted. */
+bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc);
+
+/* Members of an object: ,"instructions":1 and so on; *first: without the first comma. */
+char *counts_fmt(char *p, const struct counters *c, const uint64_t *n, bool *first);
+
+/* ---- system calls that pass data between processes or threads, with their names in traces ---- */
+
+/* The name of the outcome: ipc_fast_send, ipc_fast_recv, ipc_slow; NULL: it is another call. */
+const char *ipc_name(const struct rec_hdr *h);
+
+/* The medium: pipe, unix, eventfd, futex. Only for calls that have a name. */
+const char *ipc_kind_name(const struct rec_hdr *h);
+
+/* ---- what calls have moved over TCP connections ---- */
+
+const char *message_name(const struct rec_message *r);
+
+/* "10.0.0.1:80" or "[fd00::1]:80", of an address as in struct rec_message. Returns buf. */
+const char *message_address(char buf[MESSAGE_ADDRESS_MAX], const uint32_t address[4], uint16_t port);
+
+/* ---- requests on sockets ---- */
+
+#define REQUEST_NAME_LEN (REQUEST_HEAD_LEN + 1)
+
+/* "POST /v1/completions", without the query; "request" if it is not HTTP. */
+const char *request_name(const struct rec_request *r, char buf[REQUEST_NAME_LEN]);
+
+/* The time between two parts of the answer, by nearest rank; 0 if there are fewer. */
+uint64_t request_gap_ns(const struct rec_request *r, unsigned int percent);
+
+/* ---- the threads behind which those of a step waited for a CPU, as rows of a table ---- */
+
+struct behind_row {
+	uint64_t ns;
+	uint32_t tid, tgid;	  /* 0: no thread; `by` says what there was instead: "idle", "cpu.max" */
+	bool limit;
+	char by[TASK_COMM_LEN + 1]; /* as its owner named it: may be unprintable */
+};
+
+/*
+ * Returns the number of rows of a table, longest first. waited_ns: the time of which the rows are parts;
+ * a table with a larger sum is not used. *ret_others is what no row has.
+ */
+size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
+	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);
+
+/* What PyTorch's own traces call an operator: as it is declared, without its overload. declared NULL: its name. */
+static inline const char *operator_name(const char *declared, const char *name, size_t *ret_len)
+{
+	*ret_len = declared ? strcspn(declared, ".") : strlen(name);
+	return declared ? declared : name;
+}
+
+#endif

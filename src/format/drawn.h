@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a trace shows for a record, whatever its format: described here once, encoded by chrome.c and perfetto.c. The frequent kinds
+ * (system calls, time off the CPU, functions, faults) and those that only one format has go their own ways there.
+ */
+#ifndef INFTRACE_FORMAT_DRAWN_H
+#define INFTRACE_FORMAT_DRAWN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/derive.h"
+#include "record.h"
+#include "target/irq.h"
+
+enum drawn_kind {
+	DRAWN_NUMBER,
+	DRAWN_POINTER,
+	DRAWN_TIME, /* nanoseconds; the name lacks the unit */
+	DRAWN_FLAG,
+	DRAWN_TEXT, /* of the traced side */
+	DRAWN_WORD, /* a text that recurs */
+};
+
+struct drawn_arg {
+	const char *name; /* a literal */
+	enum drawn_kind kind;
+	uint64_t v;	  /* of a text: its length */
+	const char *text;
+};
+
+enum drawn_as {
+	DRAWN_SPAN,
+	DRAWN_INSTANT,
+	DRAWN_PROCESS_INSTANT, /* of the whole process */
+};
+
+#define DRAWN_ARGS_MAX 16
+
+struct drawn {
+	const char *category; /* a literal */
+	const char *name;
+	enum {
+		DRAWN_NAME_STAYS,   /* at its address, as long as the sink exists */
+		DRAWN_NAME_RECURS,  /* from a limited set */
+		DRAWN_NAME_OF_EACH, /* each may have another one */
+	} names;
+	enum drawn_as as;
+	uint64_t ns;   /* of an instant */
+	uint8_t flags; /* REC_F_* of a span that was cut */
+	size_t n;
+	struct drawn_arg args[DRAWN_ARGS_MAX];
+	char texts[2][REQUEST_NAME_LEN];
+};
+
+_Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IRQ_NAME_LEN, "texts of all kinds fit");
+
+/* A record of a thread. `irqs`: see irq_name(). False: of this kind nothing is described here, or it is not shown. */
+bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs);
+
+/* A request on a socket, and what a GPU did in a step. */
+void drawn_request(struct drawn *d, const struct rec_request *r);
+void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct gpu_step_device *device);
+
+#endif

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/gpu_ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/info.h"
+#include "sink/process_list.h"
+#include "util/clock.h"
+#include "util/list.h"
+
+#define LATE_NS (75 * NSEC_PER_SEC) /* by then its step is known, and what it was launched in, in most cases */
+#define DEVICES_MAX 256             /* of all processes */
+
+struct span {
+	uint64_t start_ns, end_ns;
+	uint64_t reach_ns;  /* the latest end of all from the first one to this one */
+	uint64_t launch_ns; /* of a kernel; 0: unknown */
+	uint32_t of;        /* the number of an operator; of steps and kernels, their process */
+	uint32_t launch_tid, device;
+	uint32_t op; /* in which it was captured */
+};
+
+/* Sorted by their begin. */
+struct spans {
+	struct span *list;
+	size_t n, cap;
+};
+
+struct thread {
+	struct thread_entry entry;
+	struct spans calls;
+};
+
+/* Up to when kernels have had the time of a device. */
+struct device {
+	uint32_t tgid, device;
+	uint64_t until_ns;
+};
+
+struct gpu_ops {
+	struct thread_map threads;
+	size_t n_calls;
+	struct spans kernels, steps;
+	struct device devices[DEVICES_MAX];
+	size_t n_devices;
+	uint64_t latest_ns; /* the end of a kernel */
+	uint64_t from_ns;   /* of what began before, some kernels are not there any more */
+};
+
+int gpu_ops_new(struct gpu_ops **ret_ops)
+{
+	*ret_ops = calloc(1, sizeof(**ret_ops));
+	if (!*ret_ops)
+		return -ENOMEM;
+	(*ret_ops)->threads.size = sizeof(struct thread);
+	return 0;
+}
+
+static void forget(void *thread)
+{
+	free(((struct thread *)thread)->calls.list);
+}
+
+void gpu_ops_free(struct gpu_ops *g)
+{
+	if (!g)
+		return;
+	thread_map_clear(&g->threads, forget);
+	free(g->kernels.list);
+	free(g->steps.list);
+	free(g);
+}
+
+/* ---- spans ---- */
+
+/* false: no memory */
+static bool spans_add(struct spans *s, const struct span *new)
+{
+	size_t i = s->n;
+
+	if (list_room((void **)&s->list, s->n, &s->cap, sizeof(*s->list)))
+		return false;
+	/* they come in the order of their ends, or nearly in that of their begins: the place is near the end */
+	for (; i && s->list[i - 1].start_ns > new->start_ns; i--)
+		s->list[i] = s->list[i - 1];
+	s->list[i] = *new;
+	s->n++;
+	for (; i < s->n; i++) {
+		uint64_t reach_ns = i ? s->list[i - 1].reach_ns : 0;
+
+		s->list[i].reach_ns = s->list[i].end_ns > reach_ns ? s->list[i].end_ns : reach_ns;
+	}
+	return true;
+}
+
+static void spans_drop(struct spans *s, size_t n)
+{
+	s->n -= n;
+	if (n)
+		memmove(s->list, s->list + n, s->n * sizeof(*s->list));
+}
+
+/* How many begin before. */
+static size_t spans_before(const struct spans *s, uint64_t ns)
+{
+	return bisect(s->n, k, s->list[k].start_ns < ns);
+}
+
+/* The first of those before `end` that may end after ns. */
+static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
+{
+	while (end && s->list[end - 1].reach_ns > ns)
+		end--;
+	return end;
+}
+
+/* ---- operators ---- */
+
+static void drop_calls(struct gpu_ops *g)
+{
+	g->n_calls = 0;
+	for (struct thread *t = NULL; (t = thread_map_next(&g->threads, t));) {
+		spans_drop(&t->calls, t->calls.n - t->calls.n / 2);
+		g->n_calls += t->calls.n;
+	}
+}
+
+void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
+{
+	struct thread *t = h->dur_ns ? thread_map_get(&g->threads, h->tid) : NULL; /* nothing is launched within an instant */
+
+	if (!t)
+		return;
+	if (g->n_calls == GPU_OPS_CALLS_MAX)
+		drop_calls(g);
+	g->n_calls += spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
+}
+
+/* Calls of one thread are within each other, or apart: the innermost is the one that began last. */
+static uint32_t find_op(const struct gpu_ops *g, const struct span *kernel)
+{
+	const struct thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
+
+	if (kernel->op != GPU_OPS_NONE)
+		return kernel->op;
+	for (size_t i = t ? spans_before(&t->calls, kernel->launch_ns + 1) : 0; i > 0; i--) {
+		const struct span *call = &t->calls.list[i - 1];
+
+		if (call->reach_ns < kernel->launch_ns)
+			break;
+		if (call->end_ns >= kernel->launch_ns)
+			return call->of;
+	}
+	return GPU_OPS_NONE;
+}
+
+/* ---- steps ---- */
+
+void gpu_ops_step(struct gpu_ops *g, const struct rec_hdr *h)
+{
+	if (g->steps.n == GPU_OPS_STEPS_MAX)
+		spans_drop(&g->steps, GPU_OPS_STEPS_MAX / 2);
+	spans_add(&g->steps, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = h->tgid });
+}
+
+static uint64_t outside_of_steps(const struct gpu_ops *g, uint32_t tgid, uint64_t from_ns, uint64_t to_ns)
+{
+	size_t end = spans_before(&g->steps, to_ns);
+	uint64_t ns = 0;
+
+	for (size_t i = spans_reaching(&g->steps, end, from_ns); i < end && from_ns < to_ns; i++) {
+		const struct span *s = &g->steps.list[i];
+
+		if (s->of != tgid || s->end_ns <= from_ns)
+			continue;
+		if (s->start_ns > from_ns)
+			ns += s->start_ns - from_ns;
+		from_ns = s->end_ns;
+	}
+	return from_ns < to_ns ? ns + to_ns - from_ns : ns;
+}
+
+/* ---- kernels ---- */
+
+void gpu_ops_divide(const struct gpu_ops *g, const struct rec_hdr *step, gpu_op_cb cb, void *arg)
+{
+	uint64_t start_ns = step->start_ns, end_ns = start_ns + step->dur_ns, until_ns[GPU_DEVICES_MAX] = { 0 };
+	size_t end = start_ns < g->from_ns ? 0 : spans_before(&g->kernels, end_ns);
+
+	for (size_t i = spans_reaching(&g->kernels, end, start_ns); i < end; i++) {
+		const struct span *k = &g->kernels.list[i];
+		uint64_t from_ns = k->start_ns > start_ns ? k->start_ns : start_ns, to_ns = k->end_ns < end_ns ? k->end_ns : end_ns;
+
+		if (k->of != step->tgid)
+			continue;
+		if (from_ns < until_ns[k->device])
+			from_ns = until_ns[k->device];
+		if (from_ns >= to_ns)
+			continue;
+		until_ns[k->device] = to_ns;
+		cb(&(struct gpu_op_time){ .tgid = k->of, .op = find_op(g, k), .ns = to_ns - from_ns }, arg);
+	}
+}
+
+static struct device *get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
+{
+	struct device *d = g->devices;
+
+	for (size_t i = 0; i < g->n_devices; i++) {
+		if (d[i].tgid == tgid && d[i].device == device)
+			return &d[i];
+	}
+	if (g->n_devices == DEVICES_MAX) /* the oldest: what uses a GPU now has not been idle for so long */
+		memmove(d, d + 1, --g->n_devices * sizeof(*d));
+	d[g->n_devices] = (struct device){ .tgid = tgid, .device = device };
+	return &d[g->n_devices++];
+}
+
+static void missing_until(struct gpu_ops *g, uint64_t ns)
+{
+	if (ns > g->from_ns)
+		g->from_ns = ns;
+}
+
+static void take_first(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct span *k = &g->kernels.list[i];
+		struct device *d = get_device(g, k->of, k->device);
+		uint64_t from_ns = k->start_ns > d->until_ns ? k->start_ns : d->until_ns;
+
+		missing_until(g, k->end_ns);
+		if (from_ns >= k->end_ns)
+			continue;
+		d->until_ns = k->end_ns;
+		cb(&(struct gpu_op_time){ .tgid = k->of,
+			   .op = find_op(g, k),
+			   .ns = k->end_ns - from_ns,
+			   .outside_ns = outside_of_steps(g, k->of, from_ns, k->end_ns) },
+			arg);
+	}
+	spans_drop(&g->kernels, n);
+	/* a step that may still be divided began later than what was taken */
+	spans_drop(&g->steps, g->kernels.n ? spans_reaching(&g->steps, g->steps.n, g->kernels.list[0].start_ns) : 0);
+}
+
+void gpu_ops_kernel(struct gpu_ops *g, const struct rec_gpu *r, uint32_t op, gpu_op_cb cb, void *arg)
+{
+	const struct span s = {
+		.start_ns = r->h.start_ns,
+		.end_ns = r->h.start_ns + r->h.dur_ns,
+		.launch_ns = r->launch_ns,
+		.of = r->h.tgid,
+		.launch_tid = r->launch_tid,
+		.device = r->device,
+		.op = op,
+	};
+
+	if (r->h.id != GPU_KERNEL || r->device >= GPU_DEVICES_MAX)
+		return;
+	if (g->kernels.n == GPU_OPS_KERNELS_MAX)
+		take_first(g, GPU_OPS_KERNELS_MAX / 2, cb, arg);
+	if (!spans_add(&g->kernels, &s))
+		missing_until(g, s.end_ns);
+	if (s.end_ns > g->latest_ns)
+		g->latest_ns = s.end_ns;
+}
+
+void gpu_ops_take(struct gpu_ops *g, bool all, gpu_op_cb cb, void *arg)
+{
+	uint64_t before_ns = all ? UINT64_MAX : g->latest_ns > LATE_NS ? g->latest_ns - LATE_NS
+								       : 0;
+
+	take_first(g, spans_before(&g->kernels, before_ns), cb, arg);
+}

@@ -1,0 +1,762 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Perfetto's own format, streamed: a sequence of packets, each written as a whole, in the order in which
+ * their records arrived. A reader sorts by time, and tolerates a file whose last packet is torn.
+ */
+#include "format/perfetto.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/check.h"
+#include "engine/rows.h"
+#include "engine/spec.h"
+#include "format/derive.h"
+#include "schema/left_out.h"
+#include "util/clock.h"
+#include "util/fmt.h"
+#include "util/host_id.h"
+#include "util/names.h"
+#include "util/program.h"
+
+/* ---- records that become slices, instants and counters on tracks of their own ---- */
+
+static void add_string(struct event *e, const char *name, const char *text)
+{
+	event_add_text(e, name, text, strlen(text));
+}
+
+static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+	enum track_kind track, const char *category, const char *name)
+{
+	event_init(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
+}
+
+/* With a name that may not stay where it is. */
+static void begin_copy(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+	enum track_kind track, const char *category, const char *name)
+{
+	event_init_copy(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
+}
+
+static uint64_t double_bits(uint64_t bits, unsigned int size)
+{
+	uint32_t half = (uint32_t)bits;
+	double d;
+	float f;
+
+	if (size != sizeof(f))
+		return bits;
+	memcpy(&f, &half, sizeof(f));
+	d = f;
+	memcpy(&bits, &d, sizeof(bits));
+	return bits;
+}
+
+static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
+{
+	if (a->names && v < a->names->n && a->names->names[v])
+		event_add_word(e, a->name, a->names->names[v]);
+	else if (a->is_pointer)
+		event_add(e, a->name, VALUE_POINTER, v);
+	else if (a->is_float)
+		event_add(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
+	else
+		event_add(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
+}
+
+static void add_args(
+	struct event *e, const struct rec_hdr *h, const uint64_t *vals, const char *strs)
+{
+	const struct recording *rec = &e->s->rec;
+	const struct probe_spec *s = &rec->probes->specs[h->id];
+	uint64_t bytes;
+
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+		const char *str = strs, *name = NULL;
+
+		strs += a->is_string ? FUNC_STR_LEN : 0;
+		if (!check_shown(s, i, vals) ||
+			(s->fetch[i].flags & FETCH_F_LATE && h->flags & REC_F_OPEN_END))
+			continue;
+		if (a->is_handle && rec->handles)
+			name = handles_get(rec->handles, h->tgid, vals[i]);
+		if (a->is_string)
+			event_add_text(e, a->name, str, strnlen(str, FUNC_STR_LEN));
+		else if (name)
+			add_string(e, a->name, name);
+		else
+			add_value(e, a, vals[i]);
+	}
+	if (bytes_of_call(s, vals, &bytes))
+		event_add(e, "bytes", VALUE_UINT, bytes);
+}
+
+/* n NULL: nothing was counted. */
+static void add_counts(struct event *e, const uint64_t *n)
+{
+	const struct counters *c = &e->s->rec.counters;
+	uint64_t ipc, bits;
+	double d;
+
+	for (unsigned int i = 0; n && i < PMU_MAX; i++) {
+		if (counters_have(c, i))
+			event_add(e, counter_name(c->set, i), VALUE_UINT, n[i]);
+	}
+	if (n && counts_ipc(c, n, &ipc)) {
+		d = (double)ipc / 1000;
+		memcpy(&bits, &d, sizeof(bits));
+		event_add(e, "ipc", VALUE_DOUBLE, bits);
+	}
+}
+
+static void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
+{
+	const struct probe_spec *spec;
+	enum held_kind kind;
+	struct event e;
+
+	if (r->h.id >= s->rec.probes->n)
+		return;
+	spec = &s->rec.probes->specs[r->h.id];
+	begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
+		probe_spec_name(spec, r->vals));
+	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
+	add_counts(&e, probe_record_counts(spec, r));
+	event_add_open(&e, r->h.flags);
+	kind = spec->flags & PROBE_F_BEGIN ? HELD_PAIR
+	       : spec->flags & PROBE_F_END ? HELD_END
+					   : HELD_PLAIN;
+	if (spec->flags & PROBE_F_INSTANT)
+		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
+	else
+		event_write_record(&e, &r->h, kind);
+}
+
+static void add_states(struct event *e, const char *prefix, const uint64_t *ns)
+{
+	char key[64];
+
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+
+		if (!ns[i])
+			continue;
+		*fmt_str(fmt_str(key, prefix, strlen(prefix)), name, strlen(name)) = 0;
+		event_add_copy(e, key, VALUE_UINT, ns[i]);
+	}
+}
+
+static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
+{
+	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
+	const struct probe_spec *spec;
+	struct event e;
+	uint32_t lane;
+	size_t len;
+
+	if (r->h.id >= s->rec.probes->n)
+		return;
+	spec = &s->rec.probes->specs[r->h.id];
+	begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
+	add_args(&e, &r->h, r->vals, r->strs[0]);
+	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
+		event_add_text(&e, "batch", text, len);
+	event_add(&e, "step", VALUE_UINT, r->number);
+	add_states(&e, "breakdown_ns.", r->ns);
+	add_states(&e, "before_ns.", r->before_ns);
+	add_counts(&e, r->counted == COUNTED ? r->counts : NULL);
+	if (r->lost)
+		event_add(&e, "lost_records", VALUE_UINT, r->lost);
+	if (spec->stand_in)
+		event_add_word(&e, "stand_in", spec->symbol);
+	if (r->left_out)
+		event_add_word(&e, "left_out", shed_text(r->left_out, off));
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
+	/* if there are more at once than lanes they are only on their threads' tracks */
+	lane = perfetto_lane(s, &r->h, TRACK_STEPS);
+	event_again(&e, lane);
+	event_add(&e, "thread", VALUE_UINT, r->h.tid);
+	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+	request_tracks_step(s->requests, r, lane);
+}
+
+static void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
+{
+	struct event e;
+
+	begin(&e, s, &r->h, TRACK_CALLS, "fault",
+		r->h.flags & FAULT_F_MAJOR ? "page_fault_major" : "page_fault_minor");
+	event_add(&e, "address", VALUE_POINTER, r->addr);
+	if (r->h.flags & FAULT_F_KERNEL)
+		event_add(&e, "kernel", VALUE_BOOL, 1);
+	event_add_open(&e, r->h.flags);
+	if (r->h.flags & FAULT_F_KERNEL)
+		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
+	else
+		event_write_record(&e, &r->h, HELD_PLAIN);
+}
+
+/* ---- what drawn.c describes ---- */
+
+static void add_drawn_arg(struct event *e, const struct drawn_arg *a)
+{
+	char name[32];
+
+	switch (a->kind) {
+	case DRAWN_NUMBER:
+		event_add(e, a->name, VALUE_UINT, a->v);
+		break;
+	case DRAWN_POINTER:
+		event_add(e, a->name, VALUE_POINTER, a->v);
+		break;
+	case DRAWN_TIME:
+		snprintf(name, sizeof(name), "%s_ns", a->name);
+		event_add_copy(e, name, VALUE_UINT, a->v);
+		break;
+	case DRAWN_FLAG:
+		event_add(e, a->name, VALUE_BOOL, 1);
+		break;
+	case DRAWN_TEXT:
+		event_add_text(e, a->name, a->text, a->v);
+		break;
+	case DRAWN_WORD:
+		event_add_word(e, a->name, a->text);
+		break;
+	}
+}
+
+void event_init_drawn(struct event *e, struct perfetto_sink *s, uint32_t row, const struct drawn *d)
+{
+	switch (d->names) {
+	case DRAWN_NAME_STAYS:
+		event_init(e, s, row, d->category, d->name);
+		break;
+	case DRAWN_NAME_RECURS:
+		event_init_copy(e, s, row, d->category, d->name);
+		break;
+	case DRAWN_NAME_OF_EACH:
+		event_init_text(e, s, row, d->category, d->name);
+		break;
+	}
+	for (size_t i = 0; i < d->n; i++)
+		add_drawn_arg(e, &d->args[i]);
+	event_add_open(e, d->flags);
+}
+
+static void perfetto_drawn(struct perfetto_sink *s, const struct rec_hdr *h)
+{
+	struct drawn d;
+	struct event e;
+
+	if (!drawn_of(&d, h, &s->irqs))
+		return;
+	event_init_drawn(&e, s, perfetto_row(s, h->tgid, h->tid, TRACK_CALLS), &d);
+	if (h->kind == REC_TASK && h->id == TASK_EXIT && e.row)
+		s->rows[e.row].waits_ns = 0; /* whatever it was in has been sent */
+	if (d.as == DRAWN_SPAN)
+		event_write_record(&e, h, HELD_PLAIN);
+	else
+		event_write_instant(&e, perfetto_ts(s, d.ns));
+}
+
+static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
+{
+	const struct {
+		enum track_kind kind;
+		uint64_t value;
+	} counters[] = {
+		{ TRACK_RSS, r->rss_bytes },
+		{ TRACK_ALLOCATED, r->pages_allocated },
+		{ TRACK_FREED, r->pages_freed },
+	};
+
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
+		uint32_t row = perfetto_counter(s, r->h.tgid, counters[i].kind);
+
+		event_write_counter(s, row, r->h.start_ns, counters[i].value);
+	}
+}
+
+/*
+ * A flow binds to slices or instants. An instant of the waker shows where it was at the wake-up, perhaps
+ * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
+ * leaves to the beginning of what it enters, but the time off CPU begins before the wake-up.
+ */
+static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, uint32_t waker_tgid)
+{
+	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it is not running yet */
+	struct event e;
+
+	event_init(&e, s, perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS), "sched", "wake-up");
+	if (!e.row)
+		return;
+	event_add_flow(&e, EVENT_FLOW, ++s->flow);
+	event_write_instant(&e, perfetto_ts(s, r->wake_ns));
+	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", "wake-up");
+	event_add_flow(&e, EVENT_FLOW_END, s->flow);
+	event_write_instant(&e, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
+}
+
+static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
+{
+	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
+	uint64_t end = r->h.start_ns + r->h.dur_ns;
+	uint32_t waker_tgid = 0;
+	struct task *waker;
+	struct event e;
+
+	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
+	if (!e.row)
+		return;
+	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
+	event_add(&e, "cpu_before", VALUE_UINT, r->cpu_from);
+	if (r->h.flags & OFF_CPU_F_PREEMPT)
+		event_add(&e, "preempted", VALUE_BOOL, 1);
+	if (r->late)
+		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
+	if (r->wake_ns)
+		event_add(&e, "run_queue_ns", VALUE_UINT, end - off_cpu_runnable_ns(r));
+	if (r->wake_ns && from_irq) {
+		event_add_word(&e, "waker", "interrupt");
+	} else if (r->wake_ns) {
+		event_add(&e, "waker_tid", VALUE_UINT, r->waker_tid);
+		waker = tasks_get_other(s->rec.tasks, r->waker_tid);
+		waker_tgid = waker ? waker->tgid : 0;
+		if (waker && waker->comm[0])
+			event_add_word(&e, "waker", waker->comm);
+	}
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h, HELD_PLAIN);
+	if (off_cpu_has_arrow(r, &s->rec, waker_tgid))
+		write_wake_up(s, r, waker_tgid);
+}
+
+/* Perfetto knows only the names of the 64-bit table. */
+static void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
+{
+	struct event e;
+	char name[32];
+
+	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
+	begin_copy(&e, s, &r->h, TRACK_CALLS, "syscall", name);
+	if (!(r->h.flags & REC_F_OPEN_END))
+		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h, HELD_PLAIN);
+}
+
+static void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
+{
+	const char *name = ipc_name(&r->h);
+	struct event e;
+
+	if (!name)
+		return;
+	begin(&e, s, &r->h, TRACK_IPC, "ipc", name);
+	event_add_word(&e, "kind", ipc_kind_name(&r->h));
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h, HELD_PLAIN);
+}
+
+/* ---- requests on sockets, on tracks of their process, and those of batches, in a process of their own ---- */
+
+static void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
+{
+	uint64_t start = perfetto_ts(s, r->h.start_ns);
+	struct drawn d;
+	struct event e;
+	uint32_t row;
+
+	perfetto_thread(s, r->h.tgid, r->h.tid);
+	row = perfetto_lane(s, &r->h, TRACK_REQUESTS);
+	if (!row)
+		return;
+	drawn_request(&d, r);
+	event_init_drawn(&e, s, row, &d);
+	event_write_span(&e, start, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
+	if (r->first_chunk_ns) {
+		event_init(&e, s, row, "requests", "ttft");
+		event_write_span(&e, start, r->first_chunk_ns);
+	}
+}
+
+static void write_slice(const struct request_slice *rs, void *arg)
+{
+	struct perfetto_sink *s = arg;
+	uint32_t row = perfetto_request_row(s, rs->row);
+	struct event e;
+	char name[32];
+
+	if (!row)
+		return;
+	if (rs->numbered) { /* not interned: each has a different name */
+		snprintf(name, sizeof(name), "%s %llu", rs->name, (unsigned long long)rs->number);
+		event_init_text(&e, s, row, "batch", name);
+	} else {
+		event_init(&e, s, row, "batch", rs->name);
+	}
+	for (size_t i = 0; i < rs->n_args; i++)
+		add_drawn_arg(&e, &rs->args[i]);
+	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
+}
+
+/* Between instants, like wake-ups. */
+static void write_arrow(const struct request_arrow *a, void *arg)
+{
+	struct perfetto_sink *s = arg;
+	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row), to = perfetto_request_row(s, a->row);
+	struct event e;
+
+	if (!from || !to)
+		return;
+	event_init(&e, s, from, "batch", a->name);
+	event_add_flow(&e, EVENT_FLOW, ++s->flow);
+	event_write_instant(&e, perfetto_ts(s, a->from_ns));
+	event_init(&e, s, to, "batch", a->name);
+	event_add_flow(&e, EVENT_FLOW_END, s->flow);
+	event_write_instant(&e, perfetto_ts(s, a->ns));
+}
+
+static void write_counter(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
+{
+	event_write_counter(arg, perfetto_request_counter(arg, group, counter), ns, value);
+}
+
+static const struct request_tracks_ops requests_ops = {
+	.slice = write_slice,
+	.arrow = write_arrow,
+	.counter = write_counter,
+};
+
+static int perfetto_requests_new(struct perfetto_sink *s)
+{
+	return request_tracks_new(&s->rec, &requests_ops, s, &s->requests);
+}
+
+#define SNAPSHOT_NS UINT64_C(5000000000)
+
+/* ---- the file ---- */
+
+static char *put_clock(char *p, uint32_t id, uint64_t ns)
+{
+	char *mark;
+
+	p = proto_open(p, 1 /* clocks */, &mark);
+	p = proto_u64(p, 1 /* clock_id */, id);
+	p = proto_u64(p, 2 /* timestamp */, ns);
+	return proto_close(mark, p);
+}
+
+static void write_clocks(struct perfetto_sink *s, uint64_t boot, uint64_t mono, uint64_t real)
+{
+	char *packet, *clocks, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_TIMESTAMP, boot);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_CLOCKS, &clocks);
+	p = put_clock(p, CLOCK_OF_BOOTTIME, boot);
+	p = put_clock(p, CLOCK_OF_MONOTONIC, mono);
+	p = put_clock(p, CLOCK_OF_REALTIME, real);
+	p = proto_u64(p, 2 /* primary_trace_clock */, CLOCK_OF_BOOTTIME);
+	packet_end(s, packet, proto_close(clocks, p));
+	s->clock_ns = boot;
+}
+
+static void write_clocks_now(struct perfetto_sink *s)
+{
+	struct clock_reading now = clock_read();
+
+	write_clocks(s, now.boot_ns, now.mono_ns, now.real_ns);
+}
+
+static void write_system(struct perfetto_sink *s)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	char *packet, *system, *mark, *p = packet_begin(s, &packet);
+	static const char version[] = "inftrace " INFTRACE_VERSION;
+	struct utsname u;
+
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_SYSTEM, &system);
+	if (!uname(&u)) {
+		/* a reader derives the table of system calls from the machine, the task states from
+		 * the release */
+		p = proto_open(p, 1 /* utsname */, &mark);
+		p = proto_text(p, 1, u.sysname, strlen(u.sysname));
+		p = proto_text(p, 2, u.version, strlen(u.version));
+		p = proto_text(p, 3, u.release, strlen(u.release));
+		p = proto_text(p, 4, u.machine, strlen(u.machine));
+		p = proto_close(mark, p);
+	}
+	p = proto_text(p, 4 /* tracing_service_version */, version, strlen(version));
+	if (cpus > 0)
+		p = proto_u64(p, 8 /* num_cpus */, (uint64_t)cpus);
+	packet_end(s, packet, proto_close(system, p));
+}
+
+/* The name of a recording in Perfetto: how it was started. */
+static void write_command_line(struct perfetto_sink *s)
+{
+	char *packet, *config, *p;
+
+	if (!s->rec.command_line)
+		return;
+	p = packet_begin(s, &packet);
+	p = proto_open(p, PACKET_CONFIG, &config);
+	p = proto_text(p, 22 /* unique_session_name */, s->rec.command_line, strlen(s->rec.command_line));
+	packet_end(s, packet, proto_close(config, p));
+}
+
+/* The machine, and what relates its clock to those of other recordings: Perfetto has no fields for them. An instant with the args that the JSON's
+ * readings of the clocks have. */
+static void write_host(struct perfetto_sink *s)
+{
+	const struct host_id *h = s->rec.host;
+	char shift[24];
+	struct event e;
+
+	if (!h || !h->boot_id[0])
+		return;
+	event_init(&e, s, perfetto_own_row(s), "inftrace", "inftrace_clock");
+	event_add_text(&e, "boot_id", h->boot_id, BOOT_ID_LEN);
+	if (h->name[0])
+		event_add_text(&e, "hostname", h->name, strlen(h->name));
+	if (h->shift_ns)
+		event_add_text(&e, "boottime_shift_ns", shift, (size_t)(fmt_s64(shift, h->shift_ns) - shift));
+	event_write_instant(&e, s->clock_ns);
+}
+
+static void write_uuid(struct perfetto_sink *s)
+{
+	uint64_t id[2] = { s->rec.start_boot_ns, s->rec.start_real_ns };
+	char *packet, *uuid, *p = packet_begin(s, &packet);
+
+	if (getrandom(id, sizeof(id), GRND_NONBLOCK) < 0)
+		id[1] ^= (uint64_t)getpid() << 32;
+	p = proto_open(p, PACKET_UUID, &uuid);
+	p = proto_u64(p, 1 /* msb */, id[0]);
+	p = proto_u64(p, 2 /* lsb */, id[1]);
+	packet_end(s, packet, proto_close(uuid, p));
+}
+
+static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t size)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	switch (rec->kind) {
+	case REC_SYSCALL:
+		if (rec->flags & SYSCALL_F_COMPAT)
+			perfetto_compat_syscall(s, (const struct rec_syscall *)rec);
+		else
+			perfetto_syscall(s, (const struct rec_syscall *)rec);
+		perfetto_ipc(s, (const struct rec_syscall *)rec);
+		break;
+	case REC_OFF_CPU:
+		perfetto_off_cpu(s, (const struct rec_off_cpu *)rec);
+		perfetto_waking(s, (const struct rec_off_cpu *)rec);
+		break;
+	case REC_ON_CPU:
+		perfetto_on_cpu(s, (const struct rec_on_cpu *)rec);
+		break;
+	case REC_FAULT:
+		perfetto_fault(s, (const struct rec_fault *)rec);
+		break;
+	case REC_FUNCTION:
+		perfetto_function(s, (const struct rec_function *)rec);
+		break;
+	case REC_STEP:
+		perfetto_step(s, (const struct rec_step *)rec, size);
+		break;
+	case REC_TASK:
+	case REC_IRQ:
+	case REC_HOLD:
+	case REC_PLACED:
+	case REC_MESSAGE:
+		perfetto_drawn(s, rec);
+		break;
+	case REC_REQUEST:
+		perfetto_request(s, (const struct rec_request *)rec);
+		break;
+	case REC_MEMORY:
+		perfetto_memory(s, (const struct rec_memory *)rec);
+		break;
+	case REC_GPU:
+		perfetto_gpu(s, (const struct rec_gpu *)rec);
+		break;
+	case REC_GPU_STEP:
+		perfetto_gpu_step(s, (const struct rec_gpu_step *)rec);
+		break;
+	case REC_GPU_LOAD:
+		perfetto_gpu_load(s, (const struct rec_gpu_load *)rec);
+		break;
+	case REC_STACK:
+		perfetto_stack(s, (const struct rec_stack *)rec);
+		break;
+	}
+}
+
+static void perfetto_loss(struct sink *sink, const struct loss *l)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
+	struct event e;
+
+	/* tells readers of the sequence to forget earlier names */
+	interns_begin(s, true);
+	perfetto_gpus_reset(s->gpus, true);
+	perfetto_cpus_lost(s, sched);
+	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (l->count[k])
+			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
+	}
+	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
+}
+
+static void perfetto_mark(struct sink *sink, const struct mark *m)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	struct event e;
+
+	event_init_copy(&e, s, perfetto_own_row(s), "inftrace", m->name);
+	event_add(&e, "number", VALUE_UINT, m->number);
+	event_add_text(&e, "reason", m->reason, strlen(m->reason));
+	event_write_instant(&e, perfetto_ts(s, m->ns));
+}
+
+static void perfetto_settled(struct sink *sink)
+{
+	held_settled((struct perfetto_sink *)sink);
+}
+
+static int perfetto_flush(struct sink *sink)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	perfetto_cpus_flush(s);
+	if (clock_ns(CLOCK_BOOTTIME) - s->clock_ns >= SNAPSHOT_NS)
+		write_clocks_now(s);
+	return writer_flush(s->w);
+}
+
+static uint64_t perfetto_bytes(const struct sink *sink)
+{
+	return writer_bytes(((const struct perfetto_sink *)sink)->w);
+}
+
+static void sink_free(struct perfetto_sink *s)
+{
+	if (!s)
+		return;
+	irq_names_free(s->irqs);
+	request_tracks_free(s->requests);
+	interns_free(s->interns);
+	held_free(s->held);
+	perfetto_stacks_free(s->stacks);
+	perfetto_gpus_free(s->gpus);
+	perfetto_tracks_reset(s);
+	free(s->processes.list);
+	free(s->threads);
+	free(s->rows);
+	free(s);
+}
+
+static void write_first_process(struct task *t, void *arg)
+{
+	struct perfetto_sink *s = arg;
+
+	if (!s->rec.tgid || s->rec.tgid == t->tgid)
+		perfetto_process(s, t->tgid);
+}
+
+/* After its clocks. */
+static void begin_file(struct perfetto_sink *s)
+{
+	write_uuid(s);
+	write_system(s);
+	write_command_line(s);
+	interns_begin(s, false);
+	write_host(s);
+	tasks_each_process(s->rec.tasks, write_first_process, s);
+}
+
+static void end_file(struct perfetto_sink *s)
+{
+	held_close(s);
+	perfetto_cpus_close(s);
+	write_clocks_now(s);
+}
+
+static void perfetto_rotate(struct sink *sink, struct writer *w)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	end_file(s);
+	s->w = w;
+	interns_reset(s->interns);
+	perfetto_tracks_reset(s);
+	perfetto_stacks_reset(s->stacks);
+	perfetto_gpus_reset(s->gpus, false);
+	request_tracks_rotate(s->requests);
+	write_clocks_now(s);
+	begin_file(s);
+}
+
+static size_t perfetto_held(const struct sink *sink)
+{
+	return held_bytes((const struct perfetto_sink *)sink);
+}
+
+static int perfetto_close(struct sink *sink, const struct window_totals *t)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	int err;
+
+	(void)t;
+	request_tracks_finish(s->requests);
+	end_file(s);
+	err = writer_close(s->w);
+	sink_free(s);
+	return err;
+}
+
+static const struct sink_ops perfetto_ops = {
+	.record = perfetto_record,
+	.loss = perfetto_loss,
+	.mark = perfetto_mark,
+	.settled = perfetto_settled,
+	.flush = perfetto_flush,
+	.rotate = perfetto_rotate,
+	.held = perfetto_held,
+	.close = perfetto_close,
+	.bytes = perfetto_bytes,
+};
+
+int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+{
+	struct perfetto_sink *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->rec = *rec;
+	if (!s || interns_new(&s->interns) || held_new(&s->held) || perfetto_requests_new(s)) {
+		sink_free(s);
+		writer_close(w);
+		return -ENOMEM;
+	}
+	s->sink.ops = &perfetto_ops;
+	s->processes.size = sizeof(struct perfetto_process);
+	s->w = w;
+	s->deltas_ns = rec->start_boot_ns;
+	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
+	begin_file(s);
+	*ret_sink = &s->sink;
+	return 0;
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Perfetto trace: what GPUs did. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "format/gpu.h"
+#include "format/perfetto.h"
+#include "stack/stack.h"
+
+/*
+ * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
+ * of streams, both of the device and of the process, and its tables gpu_slice, gpu_track and gpu
+ * (protos/perfetto/trace/gpu/ and src/trace_processor/importers/proto/gpu_event_parser.cc of Perfetto v58). Steps and counters of a
+ * device, for which it has nothing, are on tracks of our own.
+ */
+
+/* What a stage is; the numbers of queues follow. */
+enum spec {
+	SPEC_KERNEL = 1,
+	SPEC_COPY,
+	SPEC_SET,
+	SPEC_QUEUES,
+};
+
+/* Arguments of a launch. Perfetto's own SQL reads those up to ARG_SHARED_DYNAMIC, and the place of streams in a process
+ * comes from ARG_DEVICE and ARG_STREAM. */
+enum arg {
+	ARG_BLOCK_SIZE = 1,
+	ARG_GRID_SIZE,
+	ARG_THREADS,
+	ARG_REGISTERS,
+	ARG_SHARED_STATIC,
+	ARG_SHARED_DYNAMIC,
+	ARG_DEVICE,
+	ARG_STREAM,
+	ARG_QUEUED,
+	ARG_BYTES,
+	ARG_RATE,
+	ARG_KIND,
+	ARG_GRAPH,
+	ARG_NODE,
+	ARG_POSITION,
+	ARG_CAPTURED,
+	ARGS,
+};
+
+static const char *const arg_names[ARGS] = {
+	[ARG_BLOCK_SIZE] = "workgroup_size",
+	[ARG_GRID_SIZE] = "grid_size",
+	[ARG_THREADS] = "thread_count",
+	[ARG_REGISTERS] = "registers_per_thread",
+	[ARG_SHARED_STATIC] = "shared_mem_static",
+	[ARG_SHARED_DYNAMIC] = "shared_mem_dynamic",
+	[ARG_DEVICE] = "device",
+	[ARG_STREAM] = "stream",
+	[ARG_QUEUED] = "queued_ns",
+	[ARG_BYTES] = "bytes",
+	[ARG_RATE] = "megabytes_per_s",
+	[ARG_KIND] = "kind",
+	[ARG_GRAPH] = "graph_id",
+	[ARG_NODE] = "graph_node_id",
+	[ARG_POSITION] = "graph_position",
+	[ARG_CAPTURED] = "captured_in",
+};
+
+/*
+ * trace_processor finds the end of an arrow by the number of the event alone, among all files of an archive that are of one machine
+ * (InitPerMachineState() makes its GpuTracker), and the API of a slice by the number of its context alone, among all files (its table
+ * gpu_context): both begin somewhere else in each recording. Tracks of queues it has for each file (InitPerTraceAndMachineState()).
+ */
+#define EVENTS_FROM_MAX (UINT64_C(1) << 55)
+#define CONTEXTS_FROM_MAX (UINT32_MAX / GPU_TRACKS_MAX) /* the table has 32 bits */
+
+/* Of a device, at most: its name twice, with its number, its UUID and address. */
+#define DEVICE_BYTES (2 * GPU_DEVICE_NAME_MAX + 64)
+
+/* Told in this file so far. */
+struct perfetto_gpus {
+	bool begun, lost;
+	uint64_t names[GPU_NAMES_MAX / 64 + 1];
+	uint32_t devices; /* of which the names have been told */
+	uint64_t contexts_from;            /* the number of the first */
+	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
+	uint64_t number;                   /* of the last event */
+};
+
+void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
+{
+	if (!g)
+		return;
+	g->lost = lost && g->begun;
+	g->begun = false;
+	g->devices = 0;
+	memset(g->names, 0, sizeof(g->names));
+	memset(g->contexts, 0, sizeof(g->contexts));
+}
+
+void perfetto_gpus_free(struct perfetto_gpus *g)
+{
+	free(g);
+}
+
+static char *gpu_packet(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
+{
+	char *p = proto_u64(packet_begin(s, ret_packet), PACKET_SEQUENCE, SEQUENCE_GPU);
+
+	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
+}
+
+static char *put_spec(char *p, uint64_t iid, const char *name, uint64_t category)
+{
+	char *spec;
+
+	p = proto_open(p, INTERNED_GPU_SPEC, &spec);
+	p = proto_u64(p, 1 /* iid */, iid);
+	p = proto_text(p, 2 /* name */, name, strlen(name));
+	return proto_close(spec, proto_u64(p, 4 /* category */, category));
+}
+
+static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
+{
+	char *packet, *data, *arg, *p = gpu_packet(s, SEQUENCE_F_CLEARED, &packet);
+
+	p = proto_u64(p, g->lost ? PACKET_DROPPED : PACKET_FIRST, 1);
+	p = proto_open(p, PACKET_INTERNED, &data);
+	p = put_spec(p, SPEC_KERNEL, "kernel", GPU_CATEGORY_COMPUTE);
+	p = put_spec(p, SPEC_COPY, "gpu_memcpy", GPU_CATEGORY_OTHER);
+	p = put_spec(p, SPEC_SET, "gpu_memset", GPU_CATEGORY_OTHER);
+	for (uint64_t i = 1; i < ARGS; i++) {
+		p = proto_open(p, INTERNED_GPU_ARG, &arg);
+		p = proto_u64(p, 1 /* iid */, i);
+		p = proto_text(p, 2 /* name */, arg_names[i], strlen(arg_names[i]));
+		p = proto_close(arg, p);
+	}
+	packet_end(s, packet, proto_close(data, p));
+	g->begun = true;
+}
+
+static char *put_device(char *p, const struct gpu_identity *is, const char *name)
+{
+	char *gpu, *uuid;
+
+	p = proto_open(p, 1 /* gpus */, &gpu);
+	if (is && is->name[0]) {
+		p = proto_text(p, 1 /* name */, name, strlen(name));
+		p = proto_text(p, 3 /* model */, is->name, strlen(is->name));
+	}
+	if (is && is->uuid[0]) {
+		p = proto_open_short(p, 5 /* uuid */, &uuid);
+		memcpy(p, is->uuid_bytes, sizeof(is->uuid_bytes));
+		p = proto_close_short(uuid, p + sizeof(is->uuid_bytes));
+	}
+	if (is && is->pci[0])
+		p = proto_text(p, 7 /* pci_bdf */, is->pci, strlen(is->pci));
+	return proto_close(gpu, p);
+}
+
+/* As the table gpu has them: of several the same name tells which one. A device's place in the list is its number. */
+static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
+{
+	char *packet, *info, *p = packet_begin(s, &packet), *end = p + WRITER_EVENT_MAX - DEVICE_BYTES - 64, name[GPU_LABEL_MAX];
+	uint32_t n = 0, last = 0;
+
+	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++) {
+		const struct gpu_identity *is = gpu_info_device(s->rec.gpu, i);
+
+		n += is && is->name[0];
+		last = is ? i : last;
+	}
+	p = proto_open(p, PACKET_GPU_INFO, &info);
+	for (uint32_t i = 0; i <= last && p < end; i++) {
+		const struct gpu_identity *is = gpu_info_device(s->rec.gpu, i);
+
+		if (is)
+			snprintf(name, sizeof(name), n > 1 ? "%s #%u" : "%s", is->name, i);
+		p = put_device(p, is, name);
+	}
+	packet_end(s, packet, proto_close(info, p));
+	g->devices = gpu_info_devices_known(s->rec.gpu);
+}
+
+/* CUDA counts contexts in each process anew. */
+static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t)
+{
+	const struct gpu_track *o;
+	uint32_t i = 0;
+
+	while ((o = gpu_info_get_track(info, i)) && (o->context != t->context || o->tgid != t->tgid))
+		i++;
+	return g->contexts_from + i;
+}
+
+static bool is_context(const struct perfetto_gpus *g, uint64_t number)
+{
+	for (uint32_t i = 0; i < GPU_TRACKS_MAX; i++) {
+		if (g->contexts[i] == number)
+			return true;
+	}
+	return false;
+}
+
+static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const struct rec_gpu *r, const struct gpu_track *t)
+{
+	char *packet, *data, *context, *p;
+	uint64_t number = number_context(g, s->rec.gpu, t);
+	bool is_new = !is_context(g, number);
+
+	g->contexts[r->track] = number;
+	p = proto_open(gpu_packet(s, 0, &packet), PACKET_INTERNED, &data);
+	p = put_spec(p, SPEC_QUEUES + r->track, t->name, GPU_CATEGORY_COMPUTE);
+	if (is_new) {
+		p = proto_open(p, INTERNED_GPU_CONTEXT, &context);
+		p = proto_u64(p, 1 /* iid */, number);
+		p = proto_u64(p, 2 /* pid */, t->tgid);
+		p = proto_close(context, proto_u64(p, 3 /* api */, r->h.flags & GPU_F_AMD ? GPU_API_HIP : GPU_API_CUDA));
+	}
+	packet_end(s, packet, proto_close(data, p));
+}
+
+static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t name)
+{
+	const char *brief = gpu_info_short_name(s->rec.gpu, name), *full = gpu_info_full_name(s->rec.gpu, name);
+	const char *mangled = gpu_info_mangled_name(s->rec.gpu, name);
+	char *packet, *data, *mark, *p = gpu_packet(s, 0, &packet);
+
+	g->names[name / 64] |= UINT64_C(1) << name % 64;
+	p = proto_open(p, PACKET_INTERNED, &data);
+	p = proto_open(p, (uint32_t)INTERN_NAME, &mark);
+	p = proto_u64(p, 1 /* iid */, name);
+	p = proto_close(mark, proto_text(p, 2 /* name */, brief, strlen(brief)));
+	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
+	p = proto_u64(p, 1 /* iid */, name);
+	/* one that was cut is none */
+	if (strlen(mangled) < STACK_NAME_MAX - 1)
+		p = proto_text(p, 2 /* name */, mangled, strlen(mangled));
+	p = proto_text(p, 3 /* demangled_name */, full, strlen(full));
+	packet_end(s, packet, proto_close(data, proto_close(mark, p)));
+}
+
+static bool is_named(const struct rec_gpu *r)
+{
+	return r->h.id == GPU_KERNEL && r->name && r->name <= GPU_NAMES_MAX;
+}
+
+static struct perfetto_gpus *gpus_new(const struct recording *rec)
+{
+	struct perfetto_gpus *g = calloc(1, sizeof(*g));
+	uint64_t from[2];
+
+	if (!g)
+		return NULL;
+	if (getrandom(from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
+		from[0] = from[1] = rec->start_real_ns;
+	g->number = from[0] % EVENTS_FROM_MAX;
+	g->contexts_from = (1 + from[1] % (CONTEXTS_FROM_MAX - 1)) * GPU_TRACKS_MAX;
+	return g;
+}
+
+/* Tells what its event will refer to. NULL: it has no track. */
+static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu *r)
+{
+	const struct gpu_track *t = r->h.id < GPU_ACTIVITIES ? gpu_info_get_track(s->rec.gpu, r->track) : NULL;
+	struct perfetto_gpus *g;
+
+	if (!t || t->device != r->device)
+		return NULL;
+	if (!s->gpus)
+		s->gpus = gpus_new(&s->rec);
+	g = s->gpus;
+	if (!g)
+		return NULL;
+	if (!g->begun)
+		begin_sequence(s, g);
+	if (g->devices != gpu_info_devices_known(s->rec.gpu))
+		tell_devices(s, g);
+	if (!g->contexts[r->track])
+		tell_track(s, g, r, t);
+	if (is_named(r) && !(g->names[r->name / 64] >> r->name % 64 & 1))
+		tell_name(s, g, r->name);
+	return g;
+}
+
+static char *put_arg(char *p, enum arg name, uint64_t v)
+{
+	char *arg;
+
+	p = proto_open_short(p, GPU_LAUNCH_ARG, &arg);
+	p = proto_u64(p, 1 /* name_iid */, name);
+	return proto_close_short(arg, proto_u64(p, 4 /* uint_value */, v));
+}
+
+static char *put_text(char *p, enum arg name, const char *text)
+{
+	char *arg;
+
+	p = proto_open(p, GPU_LAUNCH_ARG, &arg);
+	p = proto_u64(p, 1 /* name_iid */, name);
+	return proto_close(arg, proto_text(p, 6 /* string_value */, text, strlen(text)));
+}
+
+static char *put_three(char *p, uint32_t field, const uint32_t v[3])
+{
+	char *dim;
+
+	p = proto_open_short(p, field, &dim);
+	for (uint32_t i = 0; i < 3; i++)
+		p = proto_u64(p, i + 1, v[i]);
+	return proto_close_short(dim, p);
+}
+
+static uint64_t product(const uint32_t v[3])
+{
+	uint64_t n;
+
+	return __builtin_mul_overflow((uint64_t)v[0] * v[1], v[2], &n) || n > INT64_MAX ? INT64_MAX : n;
+}
+
+static char *put_kernel(char *p, const struct rec_gpu *r)
+{
+	uint64_t block = product(r->block), grid = product(r->grid), threads;
+
+	if (__builtin_mul_overflow(block, grid, &threads) || threads > INT64_MAX)
+		threads = INT64_MAX;
+	p = put_three(p, GPU_LAUNCH_GRID, r->grid);
+	p = put_three(p, GPU_LAUNCH_BLOCK, r->block);
+	p = put_arg(p, ARG_BLOCK_SIZE, block);
+	p = put_arg(p, ARG_GRID_SIZE, grid);
+	p = put_arg(p, ARG_THREADS, threads);
+	if (r->registers)
+		p = put_arg(p, ARG_REGISTERS, r->registers);
+	p = put_arg(p, ARG_SHARED_STATIC, r->shared_static);
+	return put_arg(p, ARG_SHARED_DYNAMIC, r->shared - r->shared_static);
+}
+
+static char *put_copy(char *p, const struct rec_gpu *r)
+{
+	uint64_t mb = gpu_megabytes_per_s(r);
+
+	p = put_arg(p, ARG_BYTES, r->bytes <= INT64_MAX ? r->bytes : INT64_MAX);
+	if (mb)
+		p = put_arg(p, ARG_RATE, mb);
+	return r->h.id == GPU_COPY ? put_text(p, ARG_KIND, gpu_copy_name(r->copy_kind)) : p;
+}
+
+static char *put_launch(char *p, const struct gpu_info *info, const struct rec_gpu *r)
+{
+	const char *op = gpu_info_operator_name(info, r->captured_in);
+	char *launch;
+
+	p = proto_open(p, GPU_STAGE_LAUNCH, &launch);
+	p = r->h.id == GPU_KERNEL ? put_kernel(p, r) : put_copy(p, r);
+	p = put_arg(p, ARG_DEVICE, r->device);
+	p = put_arg(p, ARG_STREAM, r->stream);
+	if (r->graph)
+		p = put_arg(p, ARG_GRAPH, r->graph);
+	if (r->graph_node && r->graph_node <= INT64_MAX)
+		p = put_arg(p, ARG_NODE, r->graph_node);
+	if (r->graph_position)
+		p = put_arg(p, ARG_POSITION, r->graph_position);
+	if (op)
+		p = put_text(p, ARG_CAPTURED, op);
+	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
+		p = put_arg(p, ARG_QUEUED, r->h.start_ns - r->launched_ns);
+	return proto_close(launch, p);
+}
+
+/* The arrow begins at an instant: that of the call would be those of all calls within it, too. */
+static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
+{
+	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);
+	struct event e;
+
+	if (!from)
+		return;
+	event_init(&e, s, from, "ac2g", "ac2g");
+	event_add_submission(&e, number);
+	event_write_instant(&e, r->launch_ns);
+}
+
+void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
+{
+	struct perfetto_gpus *g = tell(s, r);
+	uint64_t start_ns = perfetto_ts(s, r->h.start_ns), end_ns = r->h.start_ns + r->h.dur_ns;
+	static const uint8_t stages[GPU_ACTIVITIES] = { SPEC_KERNEL, SPEC_COPY, SPEC_SET };
+	const char *name;
+	char *packet, *event, *p;
+
+	if (!g)
+		return;
+	p = proto_u64(gpu_packet(s, 0, &packet), PACKET_TIMESTAMP, start_ns);
+	p = proto_open(p, PACKET_GPU_STAGE, &event);
+	p = proto_u64(p, GPU_STAGE_EVENT, ++g->number);
+	p = proto_u64(p, GPU_STAGE_DURATION, end_ns > start_ns ? end_ns - start_ns : 0);
+	p = proto_u64(p, GPU_STAGE_CONTEXT, g->contexts[r->track]);
+	p = proto_u64(p, GPU_STAGE_SUBMISSION, r->correlation);
+	p = proto_u64(p, GPU_STAGE_GPU, r->device);
+	p = proto_u64(p, GPU_STAGE_QUEUE, SPEC_QUEUES + r->track);
+	p = proto_u64(p, GPU_STAGE_STAGE, stages[r->h.id]);
+	if (is_named(r)) {
+		p = proto_u64(p, GPU_STAGE_KERNEL_IID, r->name);
+		p = proto_u64(p, GPU_STAGE_NAME_IID, r->name);
+	} else {
+		name = gpu_name(s->rec.gpu, r);
+		p = proto_text(p, GPU_STAGE_NAME, name, strlen(name));
+	}
+	packet_end(s, packet, proto_close(event, put_launch(p, s->rec.gpu, r)));
+	if (gpu_has_arrow(r, &s->rec))
+		write_arrow(s, r, g->number);
+}
+
+static void write_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
+{
+	uint32_t row = perfetto_gpu_row(s, d->track, d->device);
+	struct drawn drawn;
+	struct event e;
+
+	if (!row)
+		return;
+	drawn_gpu_step(&drawn, r, d);
+	event_init_drawn(&e, s, row, &drawn);
+	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+}
+
+void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
+{
+	if (r->h.flags & GPU_STEP_F_LOST || r->h.id >= s->rec.probes->n)
+		return;
+	for (uint32_t i = 0; i < gpu_step_devices(r); i++)
+		write_step(s, r, &r->devices[i]);
+}
+
+void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)
+{
+	uint64_t value;
+
+	for (enum gpu_counter i = 0; i < GPU_COUNTERS && r->h.id < GPU_DEVICES_MAX; i++) {
+		if (gpu_counter_value(i, r, &value))
+			event_write_counter(s, perfetto_gpu_counter(s, i, r), r->h.start_ns, value);
+	}
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Profile JSONL: the sink, and the lines of a whole recording. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/profile_gpu.h"
+#include "format/profile_line.h"
+#include "format/profile_ops.h"
+#include "format/profile_requests.h"
+#include "format/profile_stacks.h"
+#include "format/profile_steps.h"
+#include "process_sums.h"
+#include "schema/left_out.h"
+#include "sink/sink.h"
+#include "util/host_id.h"
+#include "util/names.h"
+#include "util/program.h"
+
+/* ---- families that are written once per process, at the end of the window ---- */
+
+struct profile_family {
+	const char *event;
+	/* Writes the rest of shape, and stage_us, and returns the end; NULL if there is nothing to
+	 * say about this process. At most PROFILE_BODY_MAX bytes. */
+	char *(*format)(char *p, const struct process_totals *t, const char *comm);
+	bool needs_faults; /* nothing is to be said where page faults are not recorded */
+};
+
+#define CALL_NAME_MAX 32
+#define CALL_BYTES (2 * (CALL_NAME_MAX + 8) + FMT_U64_MAX + FMT_US_MAX)
+/* More calls than exist. A program can invent numbers: calls that do not fit are left out of the
+ * line. */
+#define CALLS_MAX (PROFILE_BODY_MAX / CALL_BYTES - 8)
+
+static char *add_stage(char *p, const char *name, uint64_t ns)
+{
+	p = fmt_lit(p, ",\"");
+	p = fmt_str(p, name, strlen(name));
+	p = fmt_lit(p, "\":");
+	return fmt_us(p, ns);
+}
+
+static char *shape_begin(char *p, const struct process_totals *t, const char *comm)
+{
+	p = add_u64(p, "\"pid\":", t->tgid);
+	p = fmt_lit(p, ",\"comm\":");
+	return fmt_json_str(p, comm, strlen(comm));
+}
+
+static char *fmt_call_name(char *p, uint32_t nr)
+{
+	const char *name = syscall_name(nr);
+
+	if (name)
+		return fmt_str(p, name, strnlen(name, CALL_NAME_MAX));
+	p = nr & SYSCALL_SUM_COMPAT ? fmt_lit(p, "compat_") : fmt_lit(p, "syscall_");
+	return fmt_u32(p, nr & ~SYSCALL_SUM_COMPAT);
+}
+
+static char *format_syscalls(char *p, const struct process_totals *t, const char *comm)
+{
+	size_t n = t->n_calls < CALLS_MAX ? t->n_calls : CALLS_MAX;
+	uint64_t calls = 0, ns = 0;
+
+	if (!n)
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		calls += t->calls[i].sum.n;
+		ns += t->calls[i].sum.ns;
+	}
+	p = shape_begin(p, t, comm);
+	p = add_u64(p, ",\"calls\":", calls);
+	for (size_t i = 0; i < n; i++) {
+		p = fmt_lit(p, ",\"n_");
+		p = fmt_call_name(p, t->calls[i].nr);
+		p = add_u64(p, "\":", t->calls[i].sum.n);
+	}
+	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
+	for (size_t i = 0; i < n; i++) {
+		p = fmt_lit(p, ",\"");
+		p = fmt_call_name(p, t->calls[i].nr);
+		p = add_us(p, "\":", t->calls[i].sum.ns);
+	}
+	return fmt_lit(p, "}");
+}
+
+static char *format_faults(char *p, const struct process_totals *t, const char *comm)
+{
+	const struct process_sums *s = &t->sums;
+
+	p = shape_begin(p, t, comm);
+	p = add_u64(p, ",\"n_minor\":", s->faults_minor);
+	p = add_u64(p, ",\"n_major\":", s->faults_major);
+	p = add_u64(p, ",\"n_kernel\":", s->faults_kernel);
+	p = add_us(p, PROFILE_STAGES "\"total\":", s->fault_minor_ns + s->fault_major_ns);
+	p = add_stage(p, "minor", s->fault_minor_ns);
+	p = add_stage(p, "major", s->fault_major_ns);
+	return fmt_lit(p, "}");
+}
+
+static char *format_sched(char *p, const struct process_totals *t, const char *comm)
+{
+	const struct process_sums *s = &t->sums;
+	uint64_t total = 0;
+
+	for (int i = 0; i < ST_MAX; i++)
+		total += s->ns[i];
+	p = shape_begin(p, t, comm);
+	p = add_u64(p, ",\"switches_voluntary\":", s->switches_voluntary);
+	p = add_u64(p, ",\"switches_involuntary\":", s->switches_involuntary);
+	p = add_u64(p, ",\"threads\":", s->threads);
+	p = add_us(p, PROFILE_STAGES "\"total\":", total);
+	for (int i = 0; i < ST_MAX; i++) {
+		if (s->ns[i])
+			p = add_stage(p, time_state_name((enum time_state)i), s->ns[i]);
+	}
+	return fmt_lit(p, "}");
+}
+
+static char *format_memory(char *p, const struct process_totals *t, const char *comm)
+{
+	p = shape_begin(p, t, comm);
+	if (t->lives)
+		p = add_u64(p, ",\"rss_bytes\":", t->rss_bytes);
+	if (t->rss_peak_bytes)
+		p = add_u64(p, ",\"rss_peak_bytes\":", t->rss_peak_bytes);
+	if (t->pages) {
+		p = add_u64(p, ",\"pages_allocated\":", t->sums.pages_allocated);
+		p = add_u64(p, ",\"pages_freed\":", t->sums.pages_freed);
+	}
+	return fmt_lit(p, PROFILE_STAGES "}");
+}
+
+static const struct profile_family profile_sums[] = {
+	{ "syscall_prof", format_syscalls, false },
+	{ "fault_prof", format_faults, true },
+	{ "sched_prof", format_sched, false },
+	{ "memory_prof", format_memory, false },
+};
+
+/* ---- the sink ---- */
+
+#define REASON_MAX 160
+
+/* Marks of the recording, by their names in window_prof. */
+enum reason_of {
+	REASON_TRIGGER,
+	REASON_OPEN,
+	REASON_CLOSE,
+	REASONS,
+};
+
+static const struct {
+	const char *mark, *key, *at;
+} reason_names[REASONS] = {
+	[REASON_TRIGGER] = { "trigger", ",\"trigger\":", ",\"trigger_ts_us\":" },
+	[REASON_OPEN] = { "window_open", ",\"opened_by\":", NULL },
+	[REASON_CLOSE] = { "window_close", ",\"closed_by\":", NULL },
+};
+
+struct profile_sink {
+	struct sink sink;
+	struct recording rec;
+	struct profile_lines lines;
+	struct profile_steps *steps;
+	struct profile_ops *ops;
+	struct profile_requests *requests;
+	struct profile_stacks *stacks;
+	struct {
+		char text[REASON_MAX]; /* "": there was none */
+		uint64_t ns;
+	} reasons[REASONS];
+	bool graphs; /* some step launched one */
+	struct {
+		uint32_t n, expired, placed;
+		uint64_t ns, ns_max, placed_ns_max;
+	} holds;
+};
+
+static void count_hold(struct profile_sink *ps, const struct rec_hdr *h)
+{
+	if (h->kind == REC_PLACED) {
+		ps->holds.placed++;
+		if (h->dur_ns > ps->holds.placed_ns_max)
+			ps->holds.placed_ns_max = h->dur_ns;
+		return;
+	}
+	ps->holds.n++;
+	ps->holds.expired += h->id == HOLD_EXPIRED;
+	ps->holds.ns += h->dur_ns;
+	if (h->dur_ns > ps->holds.ns_max)
+		ps->holds.ns_max = h->dur_ns;
+}
+
+static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	(void)size;
+	profile_steps_record(ps->steps, rec);
+	if (rec->kind == REC_TASK && rec->id == TASK_EXEC)
+		profile_lines_exec(&ps->lines, rec->tgid);
+	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
+		count_hold(ps, rec);
+	if (rec->kind == REC_GPU)
+		profile_ops_gpu(ps->ops, (const struct rec_gpu *)rec);
+	if (rec->kind == REC_GPU_STEP) {
+		profile_steps_gpu(ps->steps, (const struct rec_gpu_step *)rec);
+		profile_ops_gpu_step(ps->ops, (const struct rec_gpu_step *)rec);
+		profile_requests_gpu(ps->requests, (const struct rec_gpu_step *)rec);
+	}
+	if (rec->kind == REC_STACK)
+		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
+	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
+		return;
+	if (rec->kind == REC_FUNCTION) {
+		profile_ops_call(ps->ops, (const struct rec_function *)rec);
+		profile_stacks_call(ps->stacks, (const struct rec_function *)rec);
+		return;
+	}
+	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
+	profile_steps_add(ps->steps, (const struct rec_step *)rec);
+	profile_requests_step(ps->requests, (const struct rec_step *)rec);
+	profile_ops_step(ps->ops, (const struct rec_step *)rec);
+	profile_stacks_step(ps->stacks, (const struct rec_step *)rec);
+}
+
+static void profile_loss(struct sink *s, const struct loss *l)
+{
+	/* besides, it is in the line of each step that it touched, of each request that it may have touched, and in window_prof */
+	profile_steps_loss(((struct profile_sink *)s)->steps, l);
+}
+
+/* What was found out about a process. */
+static void write_finding(struct profile_sink *ps, const struct mark *m)
+{
+	char *p = profile_line_begin(&ps->lines, "misfit_prof", m->tgid);
+
+	if (!p)
+		return;
+	p = add_u64(p, "\"pid\":", m->tgid);
+	p = add_us(p, ",\"ts_us\":", m->ns > ps->rec.start_boot_ns ? m->ns - ps->rec.start_boot_ns : 0);
+	p = add_string(p, ",\"finding\":", m->reason);
+	profile_line_end(&ps->lines, fmt_lit(p, PROFILE_STAGES "}"), false);
+}
+
+static void profile_mark(struct sink *s, const struct mark *m)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	if (m->tgid)
+		write_finding(ps, m);
+	for (int i = 0; i < REASONS && m->reason; i++) {
+		if (strcmp(m->name, reason_names[i].mark))
+			continue;
+		snprintf(ps->reasons[i].text, sizeof(ps->reasons[i].text), "%s", m->reason);
+		ps->reasons[i].ns = m->ns;
+	}
+}
+
+static void profile_settled(struct sink *s)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	profile_ops_settled(ps->ops);
+	profile_stacks_settled(ps->stacks);
+}
+
+static int profile_flush(struct sink *s)
+{
+	return writer_flush(((struct profile_sink *)s)->lines.w);
+}
+
+/* What began in one file may end in the next: each line stands alone, but for the frames of stacks. */
+static void profile_rotate(struct sink *s, struct writer *w)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	ps->lines.w = w;
+	profile_stacks_rotate(ps->stacks);
+}
+
+static uint64_t profile_bytes(const struct sink *s)
+{
+	return writer_bytes(((const struct profile_sink *)s)->lines.w);
+}
+
+/* Waits for probes, and probes that were late. */
+static char *add_holds(char *p, const struct profile_sink *ps)
+{
+	if (ps->holds.n) {
+		p = add_u64(p, ",\"holds\":", ps->holds.n);
+		p = add_u64(p, ",\"holds_expired\":", ps->holds.expired);
+		p = add_us(p, ",\"held_us\":", ps->holds.ns);
+		p = add_us(p, ",\"held_longest_us\":", ps->holds.ns_max);
+	}
+	if (ps->holds.placed) {
+		p = add_u64(p, ",\"probed_late\":", ps->holds.placed);
+		p = add_us(p, ",\"probed_late_longest_us\":", ps->holds.placed_ns_max);
+	}
+	return p;
+}
+
+/* Adds what --budget was, and for how long each part was off. */
+static char *add_left_out(char *p, const struct profile_sink *ps, const struct window_totals *t)
+{
+	const struct left_out *l = ps->rec.left_out;
+	char text[SHED_TEXT_MAX];
+	uint32_t parts = 0;
+
+	if (!l)
+		return p;
+	p = fmt_lit(p, ",\"budget\":");
+	p = profile_fmt_share(p, l->budget, 1000000);
+	for (int i = 0; i < SHED_PARTS; i++)
+		parts |= t->left_out_ns[i] ? 1u << i : 0;
+	if (parts)
+		p = add_string(p, ",\"left_out\":", shed_text(parts, text));
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (!t->left_out_ns[i])
+			continue;
+		snprintf(text, sizeof(text), "%s_us", shed_part_name(i));
+		p = fmt_us(profile_add_key(p, "left_out_", text), t->left_out_ns[i]);
+	}
+	return p;
+}
+
+/* When the recording began, by the clocks that a trace of it has: as text, since the numbers are beyond what a double holds. */
+static char *add_clocks(char *p, const struct recording *rec)
+{
+	p = fmt_lit(p, ",\"boottime_ns\":\"");
+	p = fmt_u64(p, rec->start_boot_ns);
+	p = fmt_lit(p, "\",\"realtime_ns\":\"");
+	p = fmt_u64(p, rec->start_real_ns);
+	*p++ = '"';
+	return p;
+}
+
+static void write_window(struct profile_sink *ps, const struct window_totals *t)
+{
+	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
+	char *p = profile_line_begin(&ps->lines, "window_prof", 0);
+
+	if (!p)
+		return;
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		records += t->records[k];
+		lost += t->lost[k];
+	}
+	if (!ps->lines.windows)
+		p = fmt_lit(p, "\"window\":0,");
+	p = add_u64(p, "\"records\":", records);
+	p = add_u64(p, ",\"lost\":", lost);
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (!t->lost[k])
+			continue;
+		p = fmt_lit(p, ",\"lost_");
+		p = fmt_str(p, rec_kind_name((enum rec_kind)k), strlen(rec_kind_name((enum rec_kind)k)));
+		p = fmt_lit(p, "\":");
+		p = fmt_u64(p, t->lost[k]);
+	}
+	p = add_u64(p, ",\"bytes\":", t->bytes);
+	p = add_u64(p, ",\"steps\":", t->steps);
+	p = add_string(p, ",\"version\":", INFTRACE_VERSION);
+	if (ps->rec.command_line)
+		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
+	p = add_clocks(p, &ps->rec);
+	if (ps->rec.host)
+		p = host_id_fmt(p, ps->rec.host);
+	p = fmt_lit(p, ",\"coverage\":");
+	p = profile_fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
+	for (int i = 0; i < REASONS; i++) {
+		uint64_t at = ps->reasons[i].ns, start = ps->rec.start_boot_ns;
+
+		if (!ps->reasons[i].text[0])
+			continue;
+		p = add_string(p, reason_names[i].key, ps->reasons[i].text);
+		if (reason_names[i].at)
+			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
+	}
+	if (ps->rec.lacks_faults)
+		p = fmt_lit(p, ",\"not_recorded\":\"faults\"");
+	p = add_holds(p, ps);
+	p = add_left_out(p, ps, t);
+	p = profile_gpu_add_devices(p, ps->rec.gpu);
+	p = add_us(p, PROFILE_STAGES "\"total\":", total);
+	p = add_us(p, ",\"open\":", t->open_cost_ns);
+	p = add_us(p, ",\"close\":", t->close_cost_ns);
+	*p++ = '}';
+	profile_line_end(&ps->lines, p, ps->graphs);
+}
+
+static void write_sums(struct profile_sink *ps, const struct process_totals *t)
+{
+	struct task *task = tasks_find(ps->rec.tasks, t->tgid);
+
+	for (size_t i = 0; i < sizeof(profile_sums) / sizeof(profile_sums[0]); i++) {
+		const struct profile_family *f = &profile_sums[i];
+		char *p = f->needs_faults && ps->rec.lacks_faults ? NULL : profile_line_begin(&ps->lines, f->event, t->tgid);
+
+		p = p ? f->format(p, t, task ? task->comm : "") : NULL;
+		if (p)
+			profile_line_end(&ps->lines, p, ps->graphs);
+	}
+}
+
+static int profile_close(struct sink *s, const struct window_totals *t)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+	int err;
+
+	if (t) {
+		profile_steps_finish(ps->steps);
+		profile_requests_finish(ps->requests);
+		profile_ops_finish(ps->ops);
+		profile_stacks_finish(ps->stacks);
+	}
+	for (size_t i = 0; t && i < t->n_processes; i++)
+		write_sums(ps, &t->processes[i]);
+	if (t)
+		write_window(ps, t);
+	err = writer_close(ps->lines.w);
+	profile_requests_free(ps->requests);
+	profile_steps_free(ps->steps);
+	profile_ops_free(ps->ops);
+	profile_stacks_free(ps->stacks);
+	profile_lines_clear(&ps->lines);
+	free(ps);
+	return err;
+}
+
+static const struct sink_ops sink_ops = {
+	.record = profile_record,
+	.loss = profile_loss,
+	.mark = profile_mark,
+	.settled = profile_settled,
+	.flush = profile_flush,
+	.rotate = profile_rotate,
+	.close = profile_close,
+	.bytes = profile_bytes,
+};
+
+int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
+	struct sink **ret_sink)
+{
+	struct profile_sink *ps = calloc(1, sizeof(*ps));
+
+	if (!ps) {
+		writer_close(w);
+		return -ENOMEM;
+	}
+	ps->sink.ops = &sink_ops;
+	ps->lines.w = w;
+	ps->lines.meta = *meta;
+	ps->lines.windows = rec->windows;
+	ps->lines.window = rec->window;
+	ps->lines.tgid = rec->tgid;
+	ps->lines.tasks = rec->tasks;
+	ps->rec = *rec;
+	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
+		profile_stacks_new(&ps->lines, &ps->rec, ps->ops, &ps->stacks) ||
+		profile_requests_new(&ps->lines, &ps->rec, ps->steps, &ps->requests)) {
+		profile_close(&ps->sink, NULL);
+		return -ENOMEM;
+	}
+	*ret_sink = &ps->sink;
+	return 0;
+}

@@ -1,0 +1,800 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/profile_ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format/gpu_ops.h"
+#include "format/stack_text.h"
+#include "gpu/info.h"
+#include "schema/left_out.h"
+#include "sink/process_list.h"
+#include "stack/stack.h"
+#include "util/chance.h"
+#include "util/map.h"
+
+/* ---- in which functions operators were sampled ---- */
+
+/* All zeroes: none. */
+struct op_hot {
+	struct op_function *functions;
+	bool cut; /* there were more functions than are kept, or no memory: which one is the hottest is not known */
+};
+
+/* Of one operator. */
+struct op_hottest {
+	const struct frame *function; /* NULL: none that has a name */
+	uint64_t samples, next;	      /* in it, and in the next one */
+	uint64_t of;		      /* of all */
+};
+
+#define FUNCTIONS_MAX 65536 /* some 8 MB */
+
+/* Texts are interned, so that their addresses tell functions apart. The line is none of a function's. */
+struct function_key {
+	const char *name, *file;
+	uint64_t rel_pc;
+	uint32_t op, kind;
+};
+
+struct op_function {
+	UT_hash_handle hh;
+	struct function_key key;
+	const struct frame *frame;
+	uint64_t samples;
+};
+
+static struct op_function *function_new(struct op_hot *h, uint32_t *total, const struct function_key *key)
+{
+	struct op_function *f = *total < FUNCTIONS_MAX ? calloc(1, sizeof(*f)) : NULL;
+
+	if (!f)
+		return NULL;
+	f->key = *key;
+	HASH_ADD(hh, h->functions, key, sizeof(f->key), f);
+	if (f->hh.tbl) {
+		(*total)++;
+		return f;
+	}
+	free(f);
+	return NULL;
+}
+
+/*
+ * A sample in the operator with this number; f: the innermost function, which must stay valid. *total: how many functions are
+ * kept in all of an output, which is bounded.
+ */
+static void op_hot_add(struct op_hot *h, uint32_t *total, uint32_t op, const struct frame *frame)
+{
+	struct function_key key = { frame->name, frame->file, frame->rel_pc, op, frame->kind };
+	struct op_function *f;
+
+	HASH_FIND(hh, h->functions, &key, sizeof(key), f);
+	f = f ? f : function_new(h, total, &key);
+	if (!f) {
+		h->cut = true;
+		return;
+	}
+	f->frame = frame;
+	f->samples++;
+}
+
+static void op_hot_clear(struct op_hot *h, uint32_t *total)
+{
+	struct op_function *f, *next;
+
+	HASH_ITER(hh, h->functions, f, next)
+	{
+		HASH_DEL(h->functions, f);
+		free(f);
+		(*total)--;
+	}
+	*h = (struct op_hot){ 0 };
+}
+
+static void take(struct op_hottest *best, const struct op_function *f)
+{
+	best->of += f->samples;
+	if (f->key.kind == FRAME_UNKNOWN || f->key.name[0] == '[')
+		return;
+	if (f->samples > best->samples) {
+		best->next = best->samples;
+		best->samples = f->samples;
+		best->function = f->frame;
+	} else if (f->samples > best->next) {
+		best->next = f->samples;
+	}
+}
+
+/* The hottest functions of the first n operators, by number: free() it. NULL: nothing is known of any, or no memory. */
+static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
+{
+	struct op_hottest *best = h->functions && !h->cut && n ? calloc(n, sizeof(*best)) : NULL;
+
+	for (const struct op_function *f = h->functions; best && f; f = f->hh.next) {
+		if (f->key.op < n)
+			take(&best[f->key.op], f);
+	}
+	return best;
+}
+
+/* Whether the hottest function is certain enough to be named: see chance_is_clear(). */
+static bool op_hottest_is_clear(const struct op_hottest *h)
+{
+	return h->function && chance_is_clear((double)h->samples, (double)h->next);
+}
+
+/* ---- operators ---- */
+
+#define NAMES_MAX 1024 /* of operators; further ones count as "other" */
+#define NAME_LEN 64
+#define NAME_CACHE 256
+#define STEP_WAYS 4
+#define STEP_SETS 256
+#define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are summed up at a time */
+#define PROCESSES_MAX 4096
+#define COUNT_PREFIX_MAX 16 /* "instructions_" */
+#define HOLD \
+	100 /* rounds of profile_ops_settled(), a second, before the line of a step is written */
+
+/* For the shape, and the sums of names that do not fit. */
+#define ROOM (PROFILE_BODY_MAX - 1024)
+
+struct op_sum {
+	uint64_t n, ns, gpu_ns;
+	uint64_t counted; /* calls of which it is known what was ... */
+	uint64_t counts[PMU_MAX];
+};
+
+struct op_sums {
+	struct op_sum *list; /* indexed by the number of the name */
+	uint32_t n;
+	struct op_hot hot;
+	uint64_t gpu_none_ns; /* of kernels that belong to no operator */
+};
+
+struct step_ops {
+	uint32_t step; /* number + 1; 0: free */
+	uint32_t tgid;
+	bool ended, graph;
+	uint32_t left_out; /* as in struct rec_step */
+	struct op_sums sums;
+};
+
+struct process_ops {
+	uint32_t tgid; /* must be the first member */
+	struct op_sums sums;
+};
+
+struct ended_step {
+	uint32_t step;
+	uint64_t round;
+};
+
+struct profile_ops {
+	struct profile_lines *lines;
+	const struct recording *rec;
+	struct name {
+		char text[NAME_LEN];
+		UT_hash_handle hh;
+	} names[NAMES_MAX], *by_text;
+	struct {
+		const char *name;
+		uint32_t number;
+	} by_address[NAME_CACHE];
+	struct step_ops steps[STEPS_MAX];
+	struct ended_step ended[STEPS_MAX]; /* whose lines are waiting, oldest first, from first_ended on */
+	uint32_t first_ended, n_ended;
+	uint32_t written; /* the highest step with a line */
+	uint64_t round;
+	struct process_list processes; /* struct process_ops */
+	size_t last_process;
+	struct gpu_ops *gpu; /* NULL: no GPU is recorded */
+	uint32_t n_functions; /* in which operators were sampled */
+	bool any;            /* operators were called */
+	bool graph;          /* some step launched one */
+};
+
+/* ---- names ---- */
+
+/* The number of an operator's name in the profile. */
+static uint32_t name_number(struct profile_ops *o, const char *text)
+{
+	uint32_t n = HASH_COUNT(o->by_text);
+	struct name *name;
+
+	HASH_FIND_STR(o->by_text, text, name);
+	if (name)
+		return (uint32_t)(name - o->names);
+	if (n == NAMES_MAX)
+		return 0;
+	name = &o->names[n];
+	strcpy(name->text, text);
+	HASH_ADD_STR(o->by_text, text, name);
+	return name->hh.tbl ? n : 0;
+}
+
+/* An address stays the same, but its text may change when an engine's own names are read. */
+static uint32_t find_name(struct profile_ops *o, const char *name)
+{
+	uint32_t i = (uint32_t)((uintptr_t)name >> 3) % NAME_CACHE, number;
+	char text[NAME_LEN];
+	size_t len = strnlen(name, NAME_LEN - 2);
+
+	if (o->by_address[i].name == name &&
+		!strncmp(o->names[o->by_address[i].number].text, name, NAME_LEN - 2))
+		return o->by_address[i].number;
+	memcpy(text, name, len);
+	text[len] = 0;
+	if (!strcmp(text, "total")) /* a key of our own */
+		memcpy(text, "total_", sizeof("total_"));
+	number = name_number(o, text);
+	o->by_address[i].name = name;
+	o->by_address[i].number = number;
+	return number;
+}
+
+uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r)
+{
+	return find_name(o, probe_spec_name(&o->rec->probes->specs[r->h.id], r->vals));
+}
+
+const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
+{
+	return o->names[number].text;
+}
+
+/* ---- sums ---- */
+
+/* NULL: no memory */
+static struct op_sum *sums_get(struct op_sums *s, uint32_t number)
+{
+	if (number >= s->n) {
+		uint32_t n = s->n ? s->n : 32;
+		struct op_sum *list;
+
+		while (n <= number)
+			n *= 2;
+		list = realloc(s->list, n * sizeof(*list));
+		if (!list)
+			return NULL;
+		memset(list + s->n, 0, (n - s->n) * sizeof(*list));
+		s->list = list;
+		s->n = n;
+	}
+	return &s->list[number];
+}
+
+/* counts: NULL if they are not known */
+static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint64_t *counts)
+{
+	struct op_sum *sum = sums_get(s, number);
+
+	if (!sum)
+		return;
+	sum->n++;
+	sum->ns += ns;
+	if (!counts)
+		return;
+	sum->counted++;
+	for (int i = 0; i < PMU_MAX; i++)
+		sum->counts[i] += counts[i];
+}
+
+/* The time and counts of one are added to those of another one. */
+static void sum_move(struct op_sum *to, const struct op_sum *from)
+{
+	to->n += from->n;
+	to->ns += from->ns;
+	to->gpu_ns += from->gpu_ns;
+	to->counted += from->counted;
+	for (int i = 0; i < PMU_MAX; i++)
+		to->counts[i] += from->counts[i];
+}
+
+static void sums_add_gpu(struct op_sums *s, uint32_t number, uint64_t ns)
+{
+	struct op_sum *sum = number == GPU_OPS_NONE ? NULL : sums_get(s, number);
+
+	*(sum ? &sum->gpu_ns : &s->gpu_none_ns) += ns;
+}
+
+static void sums_clear(struct profile_ops *o, struct op_sums *s)
+{
+	op_hot_clear(&s->hot, &o->n_functions);
+	free(s->list);
+	*s = (struct op_sums){ 0 };
+}
+
+static char *add_name(char *p, const char *prefix, const char *name)
+{
+	char key[NAME_LEN + COUNT_PREFIX_MAX];
+	size_t len = strlen(prefix);
+
+	memcpy(key, prefix, len);
+	memcpy(key + len, name, strlen(name) + 1);
+	*p++ = ',';
+	p = fmt_json_str(p, key, strlen(key));
+	*p++ = ':';
+	return p;
+}
+
+/* How many of the names fit into a line. The rest goes to "other", which is the first. *ret_room: bytes that are left. */
+static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t *ret_room)
+{
+	size_t room = ROOM;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		size_t name = FMT_JSON_STR_MAX(strlen(o->names[i].text) + COUNT_PREFIX_MAX);
+		size_t need = 3 * name + FMT_U64_MAX + 2 * FMT_US_MAX;
+
+		if (s->list[i].counted)
+			need += (PMU_MAX + 1) * (name + FMT_U64_MAX);
+		if (!s->list[i].n && !s->list[i].gpu_ns)
+			continue;
+		if (need <= room) {
+			room -= need;
+			continue;
+		}
+		for (uint32_t k = i; k < s->n; k++)
+			sum_move(&s->list[0], &s->list[k]);
+		*ret_room = 0; /* "other" may need it */
+		return i;
+	}
+	*ret_room = room;
+	return s->n;
+}
+
+static char *fmt_hottest(char *p, const char *name, const struct op_hottest *h, const char *function, size_t len)
+{
+	p = fmt_json_str(add_name(p, "f_", name), function, len);
+	p = profile_fmt_share(add_name(p, "fs_", name), h->samples, h->of);
+	return fmt_u64(add_name(p, "s_", name), h->of);
+}
+
+/* The hottest function of each operator, as far as it is clear and fits. p: within the shape. */
+static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit, size_t room)
+{
+	struct op_hottest *best = op_hot_find(&s->hot, fit);
+	char function[STACK_TEXT_MAX];
+
+	for (uint32_t i = 0; best && i < fit; i++) {
+		const char *name = o->names[i].text;
+		size_t len, need;
+
+		if (!s->list[i].n || !op_hottest_is_clear(&best[i]))
+			continue;
+		len = stack_text_function(best[i].function, function);
+		need = 3 * FMT_JSON_STR_MAX(strlen(name) + 6) + FMT_JSON_STR_MAX(len) + 2 * FMT_U64_MAX;
+		if (need > room)
+			continue;
+		room -= need;
+		p = fmt_hottest(p, name, &best[i], function, len);
+	}
+	free(best);
+	return p;
+}
+
+/* p: within the shape. */
+static char *fmt_gpu(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit)
+{
+	uint64_t ns = s->gpu_none_ns;
+
+	for (uint32_t i = 0; i < fit; i++)
+		ns += s->list[i].gpu_ns;
+	if (!ns)
+		return p;
+	p = add_us(p, ",\"gpu_us\":", ns);
+	p = add_us(p, ",\"gpu_unattributed_us\":", s->gpu_none_ns);
+	for (uint32_t i = 0; i < fit; i++) {
+		char name[NAME_LEN + 4];
+
+		if (!s->list[i].gpu_ns)
+			continue;
+		memcpy(fmt_str(name, o->names[i].text, strlen(o->names[i].text)), "_us", sizeof("_us"));
+		p = fmt_us(add_name(p, "g_", name), s->list[i].gpu_ns);
+	}
+	return p;
+}
+
+/* What the calls of each operator cost the CPU. p: within the shape. */
+static char *fmt_counts(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit)
+{
+	const struct counters *c = &o->rec->counters;
+	char prefix[COUNT_PREFIX_MAX];
+
+	for (uint32_t i = 0; i < fit; i++) {
+		const struct op_sum *sum = &s->list[i];
+
+		for (unsigned int k = 0; sum->counted && k < PMU_MAX; k++) {
+			if (!counters_have(c, k))
+				continue;
+			snprintf(prefix, sizeof(prefix), "%s_", counter_name(c->set, k));
+			p = fmt_u64(add_name(p, prefix, o->names[i].text), sum->counts[k]);
+		}
+		if (sum->counted && sum->counted < sum->n)
+			p = fmt_u64(add_name(p, "counted_", o->names[i].text), sum->counted);
+	}
+	return p;
+}
+
+/* p: within the shape. */
+static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
+{
+	uint64_t n = 0, ns = 0;
+	uint32_t fit;
+	size_t room;
+
+	fit = sums_fit(o, s, &room);
+
+	for (uint32_t i = 0; i < fit; i++) {
+		n += s->list[i].n;
+		ns += s->list[i].ns;
+	}
+	p = add_u64(p, ",\"ops\":", n);
+	for (uint32_t i = 0; i < fit; i++) {
+		if (s->list[i].n)
+			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
+	}
+	p = fmt_counts(p, o, s, fit);
+	p = fmt_gpu(p, o, s, fit);
+	p = fmt_hot(p, o, s, fit, room);
+	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
+	for (uint32_t i = 0; i < fit; i++) {
+		if (s->list[i].n)
+			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
+	}
+	*p++ = '}';
+	if (s->n)
+		memset(s->list, 0, s->n * sizeof(*s->list));
+	s->gpu_none_ns = 0;
+	return p;
+}
+
+/* ---- steps ---- */
+
+/* What a GPU did is not worth a line where there are no operators. */
+static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
+{
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (s->list[i].n || s->list[i].gpu_ns)
+			return true;
+	}
+	return s->gpu_none_ns && o->any;
+}
+
+/* What --budget left out. */
+static char *add_parts(char *p, uint32_t parts)
+{
+	char text[SHED_TEXT_MAX];
+
+	return parts ? add_string(p, ",\"left_out\":", shed_text(parts, text)) : p;
+}
+
+/* Writes the line, if there is anything to write, and frees the slot. */
+static void step_write(struct profile_ops *o, struct step_ops *s)
+{
+	char *p = sums_any(o, &s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
+
+	if (p) {
+		p = add_u64(p, "\"step\":", s->step - 1);
+		p = add_u64(p, ",\"pid\":", s->tgid);
+		p = add_parts(p, s->left_out);
+		p = fmt_sums(p, o, &s->sums);
+		profile_line_end(o->lines, p, s->graph);
+	}
+	op_hot_clear(&s->sums.hot, &o->n_functions);
+	if (s->step > o->written)
+		o->written = s->step;
+	s->step = 0;
+}
+
+static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
+{
+	struct step_ops *set = &o->steps[step % STEP_SETS * STEP_WAYS];
+
+	for (int i = 0; i < STEP_WAYS; i++) {
+		if (set[i].step == step)
+			return &set[i];
+	}
+	return NULL;
+}
+
+/* A step that is over goes first, and of those the oldest. */
+static bool goes_before(const struct step_ops *a, const struct step_ops *b)
+{
+	if (!a->step || !b->step)
+		return !a->step && b->step;
+	if (a->ended != b->ended)
+		return a->ended;
+	return a->step < b->step;
+}
+
+static struct ended_step *ended_at(struct profile_ops *o, uint32_t i)
+{
+	return &o->ended[(o->first_ended + i) % STEPS_MAX];
+}
+
+static void step_end(struct profile_ops *o, struct step_ops *s)
+{
+	uint32_t i;
+
+	s->ended = true;
+	if (o->n_ended == STEPS_MAX) {
+		struct step_ops *oldest = step_find(o, o->ended[o->first_ended].step);
+
+		if (oldest)
+			step_write(o, oldest);
+		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
+		o->n_ended--;
+	}
+	i = o->n_ended++;
+	/* steps that come from several rings at once, in order */
+	for (; i > 0 && ended_at(o, i - 1)->step > s->step; i--) {
+		if (ended_at(o, i - 1)->round + 1 < o->round)
+			break;
+		*ended_at(o, i) = *ended_at(o, i - 1);
+	}
+	*ended_at(o, i) = (struct ended_step){ s->step, o->round };
+}
+
+static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t tgid)
+{
+	struct step_ops *s = step_find(o, step), *set = &o->steps[step % STEP_SETS * STEP_WAYS];
+
+	if (s)
+		return s;
+	s = set;
+	for (int i = 1; i < STEP_WAYS; i++) {
+		if (goes_before(&set[i], s))
+			s = &set[i];
+	}
+	if (s->step)
+		step_write(o, s);
+	s->step = step;
+	s->tgid = tgid;
+	s->ended = s->graph = false;
+	s->left_out = 0;
+	if (step <= o->written) /* late: its end will not be reported again */
+		step_end(o, s);
+	return s;
+}
+
+/* ---- processes ---- */
+
+static void process_write(struct profile_ops *o, struct process_ops *pr)
+{
+	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
+	char *p = sums_any(o, &pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
+
+	if (!p)
+		return;
+	if (!o->lines->windows)
+		p = fmt_lit(p, "\"window\":0,");
+	p = add_u64(p, "\"pid\":", pr->tgid);
+	p = add_string(p, ",\"comm\":", task ? task->comm : "");
+	p = add_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
+	p = fmt_sums(p, o, &pr->sums);
+	profile_line_end(o->lines, p, o->graph);
+}
+
+static struct process_ops *nth_process(const struct profile_ops *o, size_t i)
+{
+	return (struct process_ops *)o->processes.list + i;
+}
+
+static void process_drop(void *process, void *arg)
+{
+	struct process_ops *pr = process;
+
+	process_write(arg, pr);
+	sums_clear(arg, &pr->sums);
+}
+
+/* NULL: no memory, or too many processes are alive. */
+static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
+{
+	if (o->last_process < o->processes.n && nth_process(o, o->last_process)->tgid == tgid)
+		return nth_process(o, o->last_process);
+	for (size_t i = 0; i < o->processes.n; i++) {
+		if (nth_process(o, i)->tgid == tgid) {
+			o->last_process = i;
+			return nth_process(o, i);
+		}
+	}
+	if (process_list_room(&o->processes, o->rec->tasks, process_drop, o) || o->processes.n == PROCESSES_MAX)
+		return NULL;
+	o->last_process = o->processes.n++;
+	*nth_process(o, o->last_process) = (struct process_ops){ .tgid = tgid };
+	return nth_process(o, o->last_process);
+}
+
+/* ---- calls ---- */
+
+static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
+{
+	uint32_t name = find_name(o, probe_spec_name(s, r->vals));
+	struct op_sums *sums = NULL;
+
+	o->any = true;
+	if (o->rec->probes->op_detail && r->step) {
+		sums = &step_get(o, r->step, r->h.tgid)->sums;
+	} else {
+		struct process_ops *pr = process_get(o, r->h.tgid);
+
+		sums = pr ? &pr->sums : NULL;
+	}
+	if (sums)
+		sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
+	if (o->gpu)
+		gpu_ops_call(o->gpu, &r->h, name);
+}
+
+static void write_call(
+	struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
+{
+	const char *event = s->role == ROLE_GRAPH ? "graph_prof" : "sample_prof";
+	uint64_t start = o->rec->start_boot_ns;
+	char *p = profile_line_begin(o->lines, event, r->h.tgid);
+
+	if (!p)
+		return;
+	p = add_string(p, "\"call\":", probe_spec_name(s, r->vals));
+	if (r->step)
+		p = add_u64(p, ",\"step\":", r->step - 1);
+	p = add_u64(p, ",\"pid\":", r->h.tgid);
+	p = add_u64(p, ",\"tid\":", r->h.tid);
+	p = add_us(p, ",\"ts_us\":", r->h.start_ns > start ? r->h.start_ns - start : 0);
+	p = profile_add_args(p, s, r->vals, probe_record_strings(s, r));
+	if (r->h.flags & REC_F_OPEN_END)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
+	*p++ = '}';
+	profile_line_end(o->lines, p, s->flags & PROBE_F_GRAPH);
+}
+
+void profile_ops_call(struct profile_ops *o, const struct rec_function *r)
+{
+	const struct probe_spec *s = &o->rec->probes->specs[r->h.id];
+
+	if (s->role == ROLE_OP)
+		add_op(o, s, r);
+	else if ((s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE) && !(s->flags & PROBE_F_INSTANT))
+		write_call(o, s, r);
+}
+
+void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
+{
+	struct step_ops *s;
+
+	o->graph |= r->n.graphs > 0;
+	if (!o->rec->probes->op_detail)
+		return;
+	if (o->gpu)
+		gpu_ops_step(o->gpu, &r->h);
+	s = step_get(o, r->number + 1, r->h.tgid);
+	s->graph = r->n.graphs > 0;
+	s->left_out = r->left_out;
+	if (!s->ended)
+		step_end(o, s);
+}
+
+/* Those of steps whose line is written already are in no line. */
+void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f)
+{
+	struct op_sums *sums = NULL;
+
+	if (o->rec->probes->op_detail && step) {
+		struct step_ops *s = step_find(o, step);
+
+		sums = s ? &s->sums : NULL;
+	} else {
+		struct process_ops *pr = process_get(o, tgid);
+
+		sums = pr ? &pr->sums : NULL;
+	}
+	if (sums)
+		op_hot_add(&sums->hot, &o->n_functions, number, f);
+}
+
+/* ---- GPUs ---- */
+
+/* With lines for steps, those of a process are of what is outside of them. */
+static void add_gpu(const struct gpu_op_time *t, void *arg)
+{
+	struct profile_ops *o = arg;
+	uint64_t ns = o->rec->probes->op_detail ? t->outside_ns : t->ns;
+	struct process_ops *pr = ns ? process_get(o, t->tgid) : NULL;
+
+	if (pr)
+		sums_add_gpu(&pr->sums, t->op, ns);
+}
+
+static void add_gpu_step(const struct gpu_op_time *t, void *arg)
+{
+	sums_add_gpu(arg, t->op, t->ns);
+}
+
+void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r)
+{
+	const char *op = gpu_info_operator_name(o->rec->gpu, r->captured_in);
+
+	if (o->gpu)
+		gpu_ops_kernel(o->gpu, r, op ? find_name(o, op) : GPU_OPS_NONE, add_gpu, o);
+}
+
+/* Then everything that the step needs has arrived. */
+void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r)
+{
+	if (o->gpu && o->any && o->rec->probes->op_detail && !(r->h.flags & GPU_STEP_F_LOST))
+		gpu_ops_divide(o->gpu, &r->h, add_gpu_step, &step_get(o, r->step + 1, r->h.tgid)->sums);
+}
+
+/* ---- */
+
+static void write_ended(struct profile_ops *o, uint64_t hold)
+{
+	while (o->n_ended && o->ended[o->first_ended].round + hold <= o->round) {
+		struct step_ops *s = step_find(o, o->ended[o->first_ended].step);
+
+		if (s && s->ended)
+			step_write(o, s);
+		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
+		o->n_ended--;
+	}
+}
+
+void profile_ops_settled(struct profile_ops *o)
+{
+	o->round++;
+	write_ended(o, HOLD);
+	if (o->gpu && !(o->round % HOLD))
+		gpu_ops_take(o->gpu, false, add_gpu, o);
+}
+
+void profile_ops_finish(struct profile_ops *o)
+{
+	write_ended(o, 0);
+	if (o->gpu)
+		gpu_ops_take(o->gpu, true, add_gpu, o);
+	for (size_t i = 0; i < STEPS_MAX; i++) {
+		if (o->steps[i].step)
+			step_write(o, &o->steps[i]);
+	}
+	for (size_t i = 0; i < o->processes.n; i++)
+		process_write(o, nth_process(o, i));
+}
+
+void profile_ops_free(struct profile_ops *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i < STEPS_MAX; i++)
+		sums_clear(o, &o->steps[i].sums);
+	for (size_t i = 0; i < o->processes.n; i++)
+		sums_clear(o, &nth_process(o, i)->sums);
+	free(o->processes.list);
+	gpu_ops_free(o->gpu);
+	HASH_CLEAR(hh, o->by_text);
+	free(o);
+}
+
+int profile_ops_new(
+	struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops)
+{
+	struct profile_ops *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	if (rec->gpu && gpu_ops_new(&o->gpu)) {
+		free(o);
+		return -ENOMEM;
+	}
+	o->lines = lines;
+	o->rec = rec;
+	o->processes.size = sizeof(struct process_ops);
+	name_number(o, "other");
+	*ret_ops = o;
+	return 0;
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/profile_steps.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/rows.h"
+#include "format/derive.h"
+#include "format/gpu.h"
+#include "format/profile_gpu.h"
+#include "format/weight.h"
+#include "gpu/info.h"
+#include "schema/left_out.h"
+#include "target/cgroup.h"
+#include "util/names.h"
+
+#define HELD_MAX 1024 /* if full, the first one is written with what is known then */
+
+/* What the rows of a step were. */
+struct told {
+	uint64_t prompt, decode;
+};
+
+/* A line that waits for that, or for what the GPU did. What its arguments mean may not be known any more when it is written. */
+struct held_step {
+	uint32_t number, tgid;
+	bool graph;
+	bool waits_told, waits_gpu;
+	bool is_told, has_gpu;
+	struct told told;
+	struct rec_gpu_step gpu;
+	struct profile_gpu_step of_gpu;
+	char *text; /* of its shape and stages */
+	size_t told_at, gpu_at, len;
+};
+
+struct profile_steps {
+	struct profile_lines *lines;
+	const struct recording *rec;
+	struct {
+		uint32_t tgid;
+		uint64_t as_of, limit;
+	} cpu;                           /* last read */
+	uint32_t self;                   /* the recorder */
+	struct gpu_gaps *gaps;           /* NULL: no GPU is recorded */
+	bool parts_seen;                 /* the rows of some step were known by sequence */
+	struct held_step held[HELD_MAX]; /* sorted by number */
+	size_t n_held;
+	char text[PROFILE_BODY_MAX];
+};
+
+/* ---- a line ---- */
+
+/* What held a thread up for longest, and which thread caused it. */
+static char *add_stall(char *p, const char *prefix, const struct stall *s)
+{
+	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
+
+	if (s->state == ST_CPU || s->state >= ST_MAX)
+		return p;
+	p = profile_add_key(p, prefix, "_state");
+	p = fmt_json_str(p, state, strlen(state));
+	p = fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
+	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
+		return p;
+	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
+		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
+	else if (!s->by_tid)
+		return p; /* woken by an interrupt, or it ended in another way */
+	p = profile_add_key(p, prefix, "_by");
+	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
+	p = fmt_u64(profile_add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
+	if (s->state != ST_RUNNABLE && s->late_ns)
+		p = fmt_us(profile_add_key(p, prefix, "_late_us"), s->late_ns);
+	return p;
+}
+
+/* Behind which threads it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
+static char *add_behind(
+	char *p, const char *prefix, const struct behind_table *table, uint64_t waited_ns)
+{
+	struct behind_row rows[BEHIND_MAX];
+	uint64_t others;
+	size_t n = behind_rows(table, waited_ns, rows, &others);
+	char key[32];
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%zu", prefix, i + 1);
+		p = profile_add_key(p, key, "_by");
+		p = fmt_json_str(p, rows[i].by, strlen(rows[i].by));
+		p = fmt_u64(profile_add_key(p, key, "_tid"), rows[i].tid);
+		p = fmt_u64(profile_add_key(p, key, "_pid"), rows[i].tgid);
+		p = fmt_us(profile_add_key(p, key, "_us"), rows[i].ns);
+	}
+	return n && others ? fmt_us(profile_add_key(p, prefix, "_others_us"), others) : p;
+}
+
+/* Read once a second, since it may change at any time. */
+static uint64_t cpu_limit(struct profile_steps *ps, const struct rec_step *r)
+{
+	uint64_t end = r->h.start_ns + r->h.dur_ns;
+
+	if (ps->cpu.tgid != r->h.tgid || end > ps->cpu.as_of + 1000000000) {
+		ps->cpu.tgid = r->h.tgid;
+		ps->cpu.as_of = end;
+		ps->cpu.limit = cpu_limit_read(r->h.tgid);
+	}
+	return ps->cpu.limit;
+}
+
+/* Up to where it says what its rows were. */
+static char *add_call(const struct profile_steps *ps, char *p, const struct rec_step *r)
+{
+	const struct probe_spec *s = &ps->rec->probes->specs[r->h.id];
+	struct step_rows rows;
+
+	p = add_u64(p, "\"step\":", r->number);
+	p = add_u64(p, ",\"pid\":", r->h.tgid);
+	p = add_u64(p, ",\"tid\":", r->h.tid);
+	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
+	p = profile_add_args(p, s, r->vals, NULL);
+	if (rows_of_step(s, r->vals, &rows) && rows.readable)
+		p = add_u64(p, ",\"rows\":", r->vals[s->row_count - 1]);
+	return p;
+}
+
+static char *add_told(char *p, const struct told *t)
+{
+	p = add_u64(p, ",\"prompt_tokens\":", t->prompt);
+	return add_u64(p, ",\"decode_tokens\":", t->decode);
+}
+
+/* What is behind that, up to the end of the shape. */
+static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
+{
+	char off[SHED_TEXT_MAX];
+	struct weight weight;
+
+	p = add_us(p, ",\"ts_us\":",
+		r->h.start_ns > ps->rec->start_boot_ns ? r->h.start_ns - ps->rec->start_boot_ns : 0);
+	p = add_u64(p, ",\"switches\":",
+		(uint64_t)r->n.switches_voluntary + r->n.switches_involuntary);
+	p = add_u64(p, ",\"switches_voluntary\":", r->n.switches_voluntary);
+	p = add_u64(p, ",\"migrations\":", r->n.migrations);
+	p = add_u64(p, ",\"faults_minor\":", r->n.faults_minor);
+	p = add_u64(p, ",\"faults_major\":", r->n.faults_major);
+	p = add_u64(p, ",\"syscalls\":", r->n.syscalls);
+	p = add_u64(p, ",\"lost\":", r->lost);
+	if (ps->rec->probes->specs[r->h.id].stand_in)
+		p = add_string(p, ",\"stand_in\":", ps->rec->probes->specs[r->h.id].symbol);
+	if (r->h.flags & REC_F_OPEN_START)
+		p = fmt_lit(p, ",\"began_before\":true");
+	if (r->h.flags & REC_F_OPEN_END)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	if (r->n.cpus_allowed)
+		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
+	if (cpu_limit(ps, r))
+		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* in thousandths, too */
+	if (r->left_out)
+		p = add_string(p, ",\"left_out\":", shed_text(r->left_out, off));
+	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
+		p = add_u64(p, ",\"workers\":", r->workers);
+	p = add_stall(p, "stall", &r->stall);
+	if (r->straggler_tid) {
+		p = add_u64(p, ",\"straggler_tid\":", r->straggler_tid);
+		p = add_us(p, ",\"straggler_held_us\":", r->held_ns);
+		p = add_stall(p, "straggler", &r->straggler);
+	}
+	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
+	if (r->workers)
+		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
+	if (r->counted == COUNTED)
+		p = counts_fmt(p, &ps->rec->counters, r->counts, &(bool){ false });
+	else if (r->counted == COUNTED_SHARED)
+		p = fmt_lit(p, ",\"counters_shared\":true");
+	if (weight_of(r, ps->rec->prices, ps->self, &weight)) {
+		p = add_us(p, ",\"tracer_us\":", weight.ns);
+		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
+	}
+	return p;
+}
+
+static char *add_stages(char *p, const struct rec_step *r)
+{
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
+	p = profile_add_states(p, "", r->ns);
+	if (r->workers) {
+		uint64_t total = 0;
+
+		for (int i = 0; i < ST_MAX; i++)
+			total += r->workers_ns[i];
+		p = add_us(p, ",\"workers_total\":", total);
+		p = profile_add_states(p, "workers_", r->workers_ns);
+	}
+	*p++ = '}';
+	return p;
+}
+
+static void write_step(struct profile_steps *ps, const struct rec_step *r)
+{
+	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
+
+	if (p)
+		profile_line_end(ps->lines, add_stages(add_shape(ps, add_call(ps, p, r), r), r), r->n.graphs > 0);
+}
+
+/* ---- steps that wait until it is known what their rows were, and what the GPU did ---- */
+
+static size_t find_held(const struct profile_steps *ps, uint32_t number)
+{
+	size_t i = 0;
+
+	while (i < ps->n_held && ps->held[i].number < number)
+		i++;
+	return i;
+}
+
+static void write_held(struct profile_steps *ps, const struct held_step *h)
+{
+	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
+
+	if (!p)
+		return;
+	p = fmt_str(p, h->text, h->told_at);
+	if (h->is_told)
+		p = add_told(p, &h->told);
+	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
+	if (h->has_gpu)
+		p = profile_gpu_add(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
+	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
+	profile_line_end(ps->lines, p, h->graph);
+}
+
+/* Writes those that wait for nothing, and of the first n all: what they have waited for is not known. */
+static void write_ready(struct profile_steps *ps, size_t n)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < ps->n_held; i++) {
+		struct held_step *h = &ps->held[i];
+
+		if (i >= n && (h->waits_told || h->waits_gpu)) {
+			ps->held[left++] = *h;
+			continue;
+		}
+		write_held(ps, h);
+		free(h->text);
+	}
+	ps->n_held = left;
+}
+
+/* As step_requests.c takes them: by its parts, or as a single one where others have parts. */
+static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
+{
+	struct step_rows rows;
+
+	ps->parts_seen |= r->n_parts > 0;
+	if (r->n_parts || !ps->parts_seen)
+		return r->n_parts > 0 && !r->parts_left;
+	return rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.readable && rows.one;
+}
+
+/* false: no memory */
+static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
+{
+	struct held_step h = {
+		.number = r->number,
+		.tgid = r->h.tgid,
+		.graph = r->n.graphs > 0,
+		.waits_told = told,
+		.waits_gpu = gpu,
+	};
+	char *p = add_call(ps, ps->text, r);
+	size_t i;
+
+	profile_gpu_keep(&h.of_gpu, r);
+	h.told_at = (size_t)(p - ps->text);
+	p = add_shape(ps, p, r);
+	h.gpu_at = (size_t)(p - ps->text);
+	h.len = (size_t)(add_stages(p, r) - ps->text);
+	h.text = malloc(h.len);
+	if (!h.text)
+		return false;
+	memcpy(h.text, ps->text, h.len);
+	if (ps->n_held == HELD_MAX)
+		write_ready(ps, 1);
+	i = find_held(ps, r->number);
+	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
+	ps->held[i] = h;
+	return true;
+}
+
+void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
+{
+	struct step_rows rows;
+	bool told = will_be_told(ps, r), gpu = ps->rec->gpu && gpu_info_expects(ps->rec->gpu, r->h.tgid);
+
+	if (rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.n_sequences)
+		profile_lines_saw(ps->lines, r->h.tgid, rows.n_sequences);
+	if ((!told && !gpu) || !hold(ps, r, told, gpu))
+		write_step(ps, r);
+}
+
+static struct held_step *get_held(struct profile_steps *ps, uint32_t number)
+{
+	size_t i = find_held(ps, number);
+
+	return i < ps->n_held && ps->held[i].number == number ? &ps->held[i] : NULL;
+}
+
+void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p)
+{
+	struct held_step *h = get_held(ps, s->number);
+
+	if (!h)
+		return;
+	h->told.prompt += p->prompt;
+	h->told.decode += p->rows->rows - p->prompt;
+}
+
+void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
+{
+	struct held_step *h = get_held(ps, s->number);
+
+	if (h)
+		h->is_told = h->waits_told;
+	/* those before were not told, and will not be */
+	for (size_t i = 0; i < ps->n_held && ps->held[i].number <= s->number; i++)
+		ps->held[i].waits_told = false;
+	write_ready(ps, 0);
+}
+
+void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
+{
+	struct held_step *h = get_held(ps, r->step);
+
+	if (!h)
+		return;
+	memcpy(&h->gpu, r, REC_GPU_STEP_SIZE(gpu_step_devices(r)));
+	h->has_gpu = true;
+	h->waits_gpu = false;
+	write_ready(ps, 0);
+}
+
+void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h)
+{
+	if (ps->gaps)
+		gpu_gaps_record(ps->gaps, h);
+}
+
+void profile_steps_loss(struct profile_steps *ps, const struct loss *l)
+{
+	if (ps->gaps)
+		gpu_gaps_loss(ps->gaps, l);
+}
+
+void profile_steps_finish(struct profile_steps *ps)
+{
+	write_ready(ps, ps->n_held);
+}
+
+int profile_steps_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps **ret_steps)
+{
+	struct profile_steps *ps = calloc(1, sizeof(*ps));
+
+	if (!ps)
+		return -ENOMEM;
+	if (rec->gpu && gpu_gaps_new(rec, &ps->gaps)) {
+		free(ps);
+		return -ENOMEM;
+	}
+	ps->lines = lines;
+	ps->rec = rec;
+	ps->self = (uint32_t)getpid();
+	*ret_steps = ps;
+	return 0;
+}
+
+void profile_steps_free(struct profile_steps *ps)
+{
+	if (!ps)
+		return;
+	for (size_t i = 0; i < ps->n_held; i++)
+		free(ps->held[i].text);
+	gpu_gaps_free(ps->gaps);
+	free(ps);
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/request_gpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/gpu.h"
+#include "format/profile_line.h"
+#include "util/list.h"
+#include "util/map.h"
+
+static const char *const prefixes[SPAN_MAX] = {
+	[SPAN_OWN_PREFILL] = "own_prefill_",
+	[SPAN_OWN_DECODE] = "own_decode_",
+	[SPAN_OTHERS] = "others_",
+	[SPAN_BETWEEN] = "between_",
+};
+
+/* What the GPU did in the steps of a context so far, and between them. Only differences mean anything. */
+struct tally {
+	uint64_t steps[GPU_PART_MAX], gaps[GPU_PART_MAX];
+	uint64_t blind_steps, blind_gaps; /* of which it is not known */
+};
+
+struct part {
+	uint32_t serial;
+	enum request_span own;
+	uint64_t others_ns;
+};
+
+/* A step whose GPU is not known, or not all of its parts, or that comes after such a one. */
+struct step {
+	UT_hash_handle hh;
+	uint32_t number;
+	struct context *context; /* once its parts are told; */
+	struct step *next;       /* the one after it there */
+	bool has_gpu, is_lost; /* is_lost: what it did is not known */
+	bool overlaps;         /* the one before it */
+	uint64_t ns, gap_ns;
+	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
+	struct part *parts;
+	size_t n, cap;
+};
+
+struct context_key {
+	uint64_t context, tgid;
+};
+
+struct context {
+	UT_hash_handle hh;
+	struct context_key key;
+	uint64_t busy_until;
+	struct tally tally;
+	struct step *first, *last; /* that wait */
+};
+
+struct request {
+	UT_hash_handle hh;
+	uint32_t serial;
+	uint32_t waits;    /* for so many steps */
+	bool has_begun;    /* seen is known */
+	struct tally seen; /* of its context, at its last step */
+	uint64_t ns[SPAN_MAX][GPU_PART_MAX];
+	bool unknown[SPAN_MAX];
+	bool is_over;
+	uint64_t spans[SPAN_MAX]; /* once it is */
+};
+
+struct request_gpu {
+	struct step *steps; /* the oldest first */
+	struct context *contexts;
+	uint64_t n_contexts; /* that there have been */
+	struct request *requests;
+};
+
+int request_gpu_new(struct request_gpu **ret_gpu)
+{
+	*ret_gpu = calloc(1, sizeof(**ret_gpu));
+	return *ret_gpu ? 0 : -ENOMEM;
+}
+
+static void free_step(struct request_gpu *g, struct step *s)
+{
+	HASH_DEL(g->steps, s);
+	free(s->parts);
+	free(s);
+}
+
+static void free_context(struct request_gpu *g, struct context *c)
+{
+	HASH_DEL(g->contexts, c);
+	free(c);
+}
+
+static void free_request(struct request_gpu *g, struct request *r)
+{
+	HASH_DEL(g->requests, r);
+	free(r);
+}
+
+void request_gpu_free(struct request_gpu *g)
+{
+	if (!g)
+		return;
+	while (g->steps)
+		free_step(g, g->steps);
+	while (g->contexts)
+		free_context(g, g->contexts);
+	while (g->requests)
+		free_request(g, g->requests);
+	free(g);
+}
+
+/* ---- requests ---- */
+
+static struct request *find_request(const struct request_gpu *g, uint32_t serial)
+{
+	struct request *r;
+
+	HASH_FIND(hh, g->requests, &serial, sizeof(serial), r);
+	return r;
+}
+
+/* NULL: no memory */
+static struct request *get_request(struct request_gpu *g, uint32_t serial)
+{
+	struct request *r = find_request(g, serial);
+
+	if (r)
+		return r;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->serial = serial;
+	HASH_ADD(hh, g->requests, serial, sizeof(serial), r);
+	if (r->hh.tbl)
+		return r;
+	free(r);
+	return NULL;
+}
+
+static void set_unknown(struct request *r)
+{
+	for (int i = 0; i < SPAN_MAX; i++)
+		r->unknown[i] = true;
+}
+
+/* The time since its last step. */
+static void add_between(struct request *r, const struct tally *now)
+{
+	if (!r->has_begun) {
+		r->has_begun = true;
+		return;
+	}
+	r->unknown[SPAN_OTHERS] |= now->blind_steps != r->seen.blind_steps;
+	r->unknown[SPAN_BETWEEN] |= now->blind_gaps != r->seen.blind_gaps;
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		r->ns[SPAN_OTHERS][i] += now->steps[i] - r->seen.steps[i];
+		r->ns[SPAN_BETWEEN][i] += now->gaps[i] - r->seen.gaps[i];
+	}
+}
+
+/* The share of others in each part of the GPU, as in each state of the step. */
+static void add_within(struct request *r, const struct part *p, const struct step *s)
+{
+	uint64_t until = 0, given = 0;
+
+	if (s->is_lost || p->others_ns > s->ns) {
+		r->unknown[p->own] = true;
+		r->unknown[SPAN_OTHERS] |= p->others_ns > 0;
+		return;
+	}
+	for (int i = 0; i < GPU_PART_MAX && s->ns; i++) {
+		uint64_t of_others;
+
+		until += s->gpu[i];
+		of_others = (uint64_t)((unsigned __int128)p->others_ns * until / s->ns) - given;
+		given += of_others;
+		r->ns[p->own][i] += s->gpu[i] - of_others;
+		r->ns[SPAN_OTHERS][i] += of_others;
+	}
+}
+
+/* ---- contexts ---- */
+
+static struct context *find_context(const struct request_gpu *g, const struct step_seen *s)
+{
+	const struct context_key key = { s->context, s->tgid };
+	struct context *c;
+
+	HASH_FIND(hh, g->contexts, &key, sizeof(key), c);
+	return c;
+}
+
+/* NULL: no memory, or there are too many */
+static struct context *get_context(struct request_gpu *g, const struct step_seen *s)
+{
+	struct context *c = find_context(g, s), *old;
+
+	if (c)
+		return c;
+	for (old = g->contexts; HASH_COUNT(g->contexts) == REQUEST_GPU_CONTEXTS_MAX && old && old->first; old = old->hh.next)
+		;
+	if (HASH_COUNT(g->contexts) == REQUEST_GPU_CONTEXTS_MAX) {
+		if (!old)
+			return NULL;
+		free_context(g, old);
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->key = (struct context_key){ s->context, s->tgid };
+	/* whoever has seen one of the same number that was forgotten does not know what was between */
+	c->tally.blind_steps = c->tally.blind_gaps = ++g->n_contexts << 32;
+	HASH_ADD(hh, g->contexts, key, sizeof(c->key), c);
+	if (c->hh.tbl)
+		return c;
+	free(c);
+	return NULL;
+}
+
+static void pass_gap(struct tally *t, const struct step *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		sum += s->gpu_before[i];
+	if (!s->gap_ns)
+		return;
+	/* its thread may have had a step of another context in between */
+	if (s->is_lost || sum != s->gap_ns) {
+		t->blind_gaps++;
+		return;
+	}
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		t->gaps[i] += s->gpu_before[i];
+}
+
+static void take_step(struct request_gpu *g, struct tally *t, const struct step *s)
+{
+	struct request *r;
+
+	pass_gap(t, s);
+	for (size_t i = 0; i < s->n; i++) {
+		r = find_request(g, s->parts[i].serial);
+		if (!r)
+			continue;
+		add_between(r, t);
+		add_within(r, &s->parts[i], s);
+		r->waits--;
+	}
+	if (s->is_lost || s->overlaps)
+		t->blind_steps++;
+	for (int i = 0; i < GPU_PART_MAX && !s->is_lost; i++)
+		t->steps[i] += s->gpu[i];
+	for (size_t i = 0; i < s->n; i++) {
+		r = find_request(g, s->parts[i].serial);
+		if (r)
+			r->seen = *t;
+	}
+}
+
+/* Takes the steps of a context as far as they are known. */
+static void take_steps(struct request_gpu *g, struct context *c)
+{
+	while (c->first && c->first->has_gpu) {
+		struct step *s = c->first;
+
+		c->first = s->next;
+		take_step(g, &c->tally, s);
+		free_step(g, s);
+	}
+}
+
+/* ---- steps ---- */
+
+static struct step *find_step(const struct request_gpu *g, uint32_t number)
+{
+	struct step *s;
+
+	HASH_FIND(hh, g->steps, &number, sizeof(number), s);
+	return s;
+}
+
+static void set_lost(struct step *s)
+{
+	s->has_gpu = s->is_lost = true;
+}
+
+/* The oldest, and with it those before it in its context. One without a context has no requests, or not yet. */
+static void give_up(struct request_gpu *g)
+{
+	struct step *oldest = g->steps, *s;
+	struct context *c = oldest->context;
+
+	if (!c) {
+		free_step(g, oldest);
+		return;
+	}
+	for (s = c->first; s != oldest; s = s->next)
+		set_lost(s);
+	set_lost(oldest);
+	take_steps(g, c);
+}
+
+/* Without memory it is as if it were not known. */
+void request_gpu_expect(struct request_gpu *g, uint32_t number)
+{
+	struct step *s;
+
+	if (find_step(g, number))
+		return;
+	if (HASH_COUNT(g->steps) == REQUEST_GPU_STEPS_MAX)
+		give_up(g);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return;
+	s->number = number;
+	HASH_ADD(hh, g->steps, number, sizeof(number), s);
+	if (!s->hh.tbl)
+		free(s);
+}
+
+void request_gpu_part(struct request_gpu *g, const struct step_request *r, const struct step_seen *s, const struct request_part *p)
+{
+	struct request *of = get_request(g, r->serial);
+	const struct part part = { r->serial, p->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE, p->others_ns };
+	struct step *step = find_step(g, s->number);
+
+	if (!of)
+		return;
+	if (!step || list_room((void **)&step->parts, step->n, &step->cap, sizeof(*step->parts))) {
+		set_unknown(of);
+		return;
+	}
+	step->parts[step->n++] = part;
+	of->waits++;
+}
+
+/* Its parts are known by now. */
+void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
+{
+	struct step *step = find_step(g, s->number);
+	struct context *c = step ? get_context(g, s) : find_context(g, s);
+	uint64_t busy_until = c ? c->busy_until : 0;
+
+	if (c && s->end > busy_until)
+		c->busy_until = s->end;
+	if (!step && c) {
+		c->tally.blind_steps++;
+		c->tally.blind_gaps++;
+	}
+	if (!step)
+		return;
+	step->ns = s->end - s->start;
+	step->overlaps = s->start < busy_until;
+	step->gap_ns = busy_until && s->start > busy_until ? s->start - busy_until : 0;
+	if (!c) {
+		struct tally none = { 0 };
+
+		set_lost(step);
+		take_step(g, &none, step);
+		free_step(g, step);
+		return;
+	}
+	step->context = c;
+	if (c->first)
+		c->last->next = step;
+	else
+		c->first = step;
+	c->last = step;
+	if (step->has_gpu && step->gpu_ns != step->ns)
+		step->is_lost = true;
+	take_steps(g, c);
+}
+
+void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
+{
+	struct step *step = find_step(g, r->step);
+
+	if (!step)
+		return;
+	step->has_gpu = true;
+	step->gpu_ns = r->h.dur_ns;
+	step->is_lost = r->h.flags & GPU_STEP_F_LOST || (step->context && step->gpu_ns != step->ns);
+	memcpy(step->gpu, r->ns, sizeof(step->gpu));
+	memcpy(step->gpu_before, r->before_ns, sizeof(step->gpu_before));
+	if (step->context)
+		take_steps(g, step->context);
+}
+
+/* ---- lines ---- */
+
+void request_gpu_over(struct request_gpu *g, const struct step_request *r)
+{
+	struct request *of = find_request(g, r->serial);
+
+	if (!of)
+		return;
+	of->is_over = true;
+	memcpy(of->spans, r->spans, sizeof(of->spans));
+}
+
+bool request_gpu_waits(const struct request_gpu *g, uint32_t serial)
+{
+	const struct request *r = find_request(g, serial);
+
+	return r && r->waits;
+}
+
+static char *add_span(char *p, const struct request *r, enum request_span span)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		sum += r->ns[span][i];
+	for (int i = 0; i < GPU_PART_MAX && !r->unknown[span] && sum == r->spans[span]; i++) {
+		if (r->ns[span][i])
+			p = fmt_us(profile_add_key(p, prefixes[span], gpu_part_key(i)), r->ns[span][i]);
+	}
+	return p;
+}
+
+char *request_gpu_end(struct request_gpu *g, char *p, uint32_t serial, bool shown)
+{
+	struct request *r = find_request(g, serial);
+
+	if (!r)
+		return p;
+	for (enum request_span span = 0; span < SPAN_MAX && shown && r->is_over && !r->waits; span++)
+		p = add_span(p, r, span);
+	free_request(g, r);
+	return p;
+}

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/request_track.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "requests/request_counts.h"
+#include "requests/request_feed.h"
+#include "requests/step_requests.h"
+#include "util/map.h"
+
+/* Steps whose lanes are kept until their requests are written: as many as may wait for an earlier one. */
+#define STEPS_KEPT 8192
+#define NO_ROW UINT32_MAX
+
+/* A step that carried a request. */
+struct step_carrier {
+	uint64_t start, end;
+	uint32_t number;
+	uint32_t lane, file; /* where its slice is; lane 0: nowhere */
+	bool known;
+};
+
+/* A request that is not over. */
+struct live_request {
+	UT_hash_handle hh;
+	uint32_t serial;
+	struct step_carrier first, gave_first, last, before_last;
+	struct request_live counted;
+};
+
+/* One that is over, as long as it is not clear which request on a socket it is. */
+struct over_request {
+	uint32_t serial, tgid;
+	uint32_t row, file; /* of its slice; row NO_ROW: it has none */
+	uint64_t start;     /* of its first step */
+	bool empty;         /* the slice is */
+};
+
+struct request_slot {
+	uint64_t context, sequence;
+	uint64_t busy_until;
+	uint32_t tgid, group;
+};
+
+/* A context of a process. */
+struct request_group {
+	uint32_t tgid;
+	uint64_t context;
+	unsigned int nth; /* index among the contexts of its process, from 1 */
+	struct request_counts counts;
+	uint32_t ids[REQUEST_COUNTERS];
+};
+
+struct request_tracks {
+	const struct recording *rec;
+	const struct request_tracks_ops *ops;
+	void *arg;
+	struct live_request *live; /* by serial number */
+	uint32_t file;
+	struct {
+		uint32_t number, lane, file;
+	} kept[STEPS_KEPT]; /* by number */
+	struct request_slot slots[REQUEST_SLOTS];
+	uint32_t n_slots;
+	uint64_t lane_ends[2 * REQUEST_LANES];
+	struct request_group groups[REQUEST_GROUPS];
+	uint32_t n_groups;
+	uint32_t row_ids[REQUEST_ROWS];
+};
+
+/* ---- names ---- */
+
+/* The context, among those with counters of their own; REQUEST_GROUPS: none is left. */
+static uint32_t request_group_of(struct request_tracks *t, uint32_t tgid, uint64_t context)
+{
+	unsigned int nth = 1;
+	uint32_t i;
+
+	for (i = 0; i < t->n_groups; i++) {
+		if (t->groups[i].tgid != tgid)
+			continue;
+		if (t->groups[i].context == context)
+			return i;
+		nth++;
+	}
+	if (i == REQUEST_GROUPS)
+		return i;
+	t->groups[t->n_groups++] = (struct request_group){ .tgid = tgid, .context = context, .nth = nth };
+	return i;
+}
+
+/* Nearly always there is only the first context, which is not mentioned. */
+static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQUEST_NAME_MAX], size_t len)
+{
+	const struct request_group *g = group < REQUEST_GROUPS ? &t->groups[group] : NULL;
+	const struct task *task;
+
+	if (!group || !g)
+		return len;
+	if (g->tgid != t->groups[0].tgid) {
+		task = tasks_get(t->rec->tasks, g->tgid, g->tgid);
+		len += (size_t)snprintf(name + len, REQUEST_NAME_MAX - len, ", %.*s %u", TASK_COMM_LEN,
+			task && task->comm[0] ? task->comm : "pid", g->tgid);
+	}
+	if (g->nth > 1)
+		len += (size_t)snprintf(name + len, REQUEST_NAME_MAX - len, ", context %u", g->nth);
+	return len;
+}
+
+/* After the counters: the row of waiting requests, then slots by context and sequence, then the others. */
+void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank)
+{
+	const struct request_slot *s;
+	size_t len;
+
+	if (row >= REQUEST_SLOTS) {
+		bool queue = row >= REQUEST_SLOTS + REQUEST_LANES;
+
+		snprintf(name, REQUEST_NAME_MAX, "%s", queue ? "queue" : "other slots");
+		*ret_rank = queue ? 1 : INT32_MAX;
+		return;
+	}
+	s = &t->slots[row];
+	len = (size_t)snprintf(name, REQUEST_NAME_MAX, "slot %llu", (unsigned long long)s->sequence);
+	put_group(t, s->group, name, len);
+	*ret_rank = 2 + (int64_t)s->group * 100000 + (s->sequence < 100000 ? (int64_t)s->sequence : 99999);
+}
+
+void request_tracks_counter_name(struct request_tracks *t, uint32_t group, enum request_counter counter,
+	char name[REQUEST_NAME_MAX], const char **ret_unit)
+{
+	static const struct {
+		const char *name, *unit;
+	} counters[REQUEST_COUNTERS] = {
+		[REQUEST_BATCH_SIZE] = { "batch size", "rows" },
+		[REQUEST_TOKENS] = { "tokens per step", "tokens" },
+		[REQUEST_ACTIVE] = { "active requests", "requests" },
+		[REQUEST_WAITING] = { "waiting requests", "requests" },
+	};
+
+	put_group(t, group, name, (size_t)snprintf(name, REQUEST_NAME_MAX, "%s", counters[counter].name));
+	*ret_unit = counters[counter].unit;
+}
+
+uint32_t *request_tracks_row_id(struct request_tracks *t, uint32_t row)
+{
+	return &t->row_ids[row];
+}
+
+uint32_t *request_tracks_counter_id(struct request_tracks *t, uint32_t group, enum request_counter counter)
+{
+	return &t->groups[group].ids[counter];
+}
+
+/* ---- rows ---- */
+
+/* One of the rows from `first` on that is free by then; NO_ROW: none is. Requests come roughly in the order of
+ * their ends. */
+static uint32_t request_lane_take(struct request_tracks *t, uint32_t first, uint64_t start, uint64_t end)
+{
+	uint64_t *ends = t->lane_ends + (first - REQUEST_SLOTS);
+
+	for (uint32_t i = 0; i < REQUEST_LANES; i++) {
+		if (ends[i] > start)
+			continue;
+		ends[i] = end;
+		return first + i;
+	}
+	return NO_ROW;
+}
+
+/* That of the slot, unless the slot has had a request that ended after this one began. */
+static uint32_t request_row_take(struct request_tracks *t, const struct step_request *r)
+{
+	struct request_slot *s = t->slots;
+
+	for (; s < t->slots + t->n_slots; s++) {
+		if (s->tgid == r->tgid && s->context == r->context && s->sequence == r->sequence)
+			break;
+	}
+	if (s == t->slots + REQUEST_SLOTS || s->busy_until > r->start)
+		return request_lane_take(t, REQUEST_SLOTS, r->start, r->last_end);
+	if (s == t->slots + t->n_slots) {
+		*s = (struct request_slot){
+			.tgid = r->tgid,
+			.context = r->context,
+			.sequence = r->sequence,
+			.group = request_group_of(t, r->tgid, r->context),
+		};
+		t->n_slots++;
+	}
+	s->busy_until = r->last_end;
+	return (uint32_t)(s - t->slots);
+}
+
+/* ---- what is known of a request that is over ---- */
+
+#define WAITS_MAX 8 /* requests named as the ones that another waited for */
+
+static void add(struct request_slice *s, const char *name, enum drawn_kind kind, uint64_t v)
+{
+	if (s->n_args < REQUEST_ARGS_MAX)
+		s->args[s->n_args++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
+}
+
+static void add_flag(struct request_slice *s, const char *name, bool set)
+{
+	if (set)
+		add(s, name, DRAWN_FLAG, 1);
+}
+
+static void add_carrier(struct request_slice *s, const char *name, const struct step_carrier *c)
+{
+	if (c->known)
+		add(s, name, DRAWN_NUMBER, c->number);
+}
+
+static void add_waits(struct request_slice *s, const struct step_request *r)
+{
+	static const struct {
+		const char *whom, *time;
+	} names[WAITS_MAX] = {
+		{ "waited1_for", "waited1" },
+		{ "waited2_for", "waited2" },
+		{ "waited3_for", "waited3" },
+		{ "waited4_for", "waited4" },
+		{ "waited5_for", "waited5" },
+		{ "waited6_for", "waited6" },
+		{ "waited7_for", "waited7" },
+		{ "waited8_for", "waited8" },
+	};
+	uint64_t rest = r->spans[SPAN_OTHERS];
+
+	for (size_t i = 0; i < r->n_waits && i < WAITS_MAX; i++) {
+		rest -= r->waits[i].ns;
+		add(s, names[i].whom, DRAWN_NUMBER, r->waits[i].serial);
+		add(s, names[i].time, DRAWN_TIME, r->waits[i].ns);
+	}
+	if (rest)
+		add(s, "waited_others", DRAWN_TIME, rest);
+}
+
+static void add_spans(struct request_slice *s, const struct step_request *r)
+{
+	static const char *const names[SPAN_MAX] = {
+		[SPAN_OWN_PREFILL] = "own_prefill",
+		[SPAN_OWN_DECODE] = "own_decode",
+		[SPAN_OTHERS] = "others",
+		[SPAN_BETWEEN] = "between",
+	};
+
+	for (int i = 0; i < SPAN_MAX; i++) {
+		if (r->spans[i])
+			add(s, names[i], DRAWN_TIME, r->spans[i]);
+	}
+}
+
+static void add_request(struct request_slice *s, const struct step_request *r, const struct live_request *l)
+{
+	add(s, "number", DRAWN_NUMBER, r->serial);
+	add(s, "pid", DRAWN_NUMBER, r->tgid);
+	if (r->context)
+		add(s, "context", DRAWN_POINTER, r->context);
+	add(s, "sequence", DRAWN_NUMBER, r->sequence);
+	if (r->given)
+		add(s, "engine_request", DRAWN_NUMBER, r->given - 1);
+	if (!r->began_before)
+		add(s, "prompt_tokens", DRAWN_NUMBER, r->prompt_tokens);
+	if (r->by_parts && r->cached >= 0)
+		add(s, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+	add(s, "output_tokens", DRAWN_NUMBER, step_request_tokens(r));
+	if (r->by_parts)
+		add(s, "steps", DRAWN_NUMBER, r->steps);
+	if (r->by_parts)
+		add(s, "steps_shared", DRAWN_NUMBER, r->shared);
+	add_carrier(s, "first_step", &l->first);
+	if (!r->lost)
+		add_carrier(s, "first_token_step", &l->gave_first);
+	add_carrier(s, "last_step", &l->last);
+	if (step_request_ttft(r))
+		add(s, "ttft", DRAWN_TIME, step_request_ttft(r));
+	if (step_request_ttft(r) && step_request_split(r)) {
+		add(s, "ttft_others", DRAWN_TIME, r->first_others);
+		add(s, "ttft_between", DRAWN_TIME, r->first_between);
+	}
+	if (step_request_split(r)) {
+		add_spans(s, r);
+		add_waits(s, r);
+	}
+	add_flag(s, "cancelled", r->cancelled);
+	add_flag(s, "began_before", r->began_before);
+	add_flag(s, "unfinished", r->cut);
+	add_flag(s, "end_not_seen", !r->cut && !r->end_seen);
+	add_flag(s, "lost_steps", r->lost);
+}
+
+/* The time in which its prompt was decoded; false: unknown. */
+static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
+{
+	*ret_end = r->first_output;
+	if (r->lost)
+		return false;
+	if (r->first_output)
+		return true;
+	/* if its beginning was not seen there may have been more, or all of it */
+	if (!r->decodes)
+		*ret_end = r->last_end;
+	else if (!r->prefills)
+		*ret_end = r->start;
+	else
+		*ret_end = r->prefill_end;
+	return *ret_end >= r->start;
+}
+
+static void tell_phases(struct request_tracks *t, const struct step_request *r, uint32_t row)
+{
+	struct request_slice prefill = { .row = row, .name = "prefill", .start = r->start },
+			     decode = { .row = row, .name = "decode", .end = r->last_end };
+
+	if (!find_prefill(r, &prefill.end))
+		return;
+	decode.start = prefill.end;
+	if (prefill.end > prefill.start) {
+		if (!r->began_before)
+			add(&prefill, "tokens", DRAWN_NUMBER, r->prompt_tokens);
+		if (r->by_parts && r->cached > 0)
+			add(&prefill, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+		add(&prefill, "steps", DRAWN_NUMBER, r->prefills);
+		add_flag(&prefill, "began_before", r->began_before);
+		t->ops->slice(&prefill, t->arg);
+	}
+	if (decode.end > decode.start) {
+		add(&decode, "tokens", DRAWN_NUMBER, r->outputs);
+		add(&decode, "steps", DRAWN_NUMBER, r->decodes);
+		add_flag(&decode, "began_before", r->began_before && prefill.end == prefill.start);
+		add_flag(&decode, "unfinished", r->cut);
+		t->ops->slice(&decode, t->arg);
+	}
+}
+
+static void tell_arrow(struct request_tracks *t, const struct step_request *r, uint32_t row, const char *name,
+	const struct step_carrier *c, uint64_t from_ns, uint64_t ns)
+{
+	const struct request_arrow a = {
+		.name = name, .tgid = r->tgid, .lane = c->lane, .row = row, .from_ns = from_ns, .ns = ns
+	};
+
+	/* a slice without a length holds no arrow, nor does one in another file */
+	if (c->known && c->lane && c->file == t->file && c->end > c->start)
+		t->ops->arrow(&a, t->arg);
+}
+
+/* From its first step, from the one that gave its first token, and from its last: those in between are too many. */
+static void tell_arrows(struct request_tracks *t, const struct step_request *r, const struct live_request *l, uint32_t row)
+{
+	uint64_t first_token = r->first_output < r->last_end ? r->first_output : r->last_end - 1;
+
+	if (r->last_end == r->start)
+		return;
+	tell_arrow(t, r, row, "first step", &l->first, l->first.start, l->first.start);
+	if (l->gave_first.known && !r->lost)
+		tell_arrow(t, r, row, "first token", &l->gave_first, l->gave_first.end - 1, first_token);
+	if (l->last.number != l->first.number && l->last.number != l->gave_first.number)
+		tell_arrow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
+}
+
+/* Returns the row of its slice; NO_ROW: it has none. */
+static uint32_t request_tell(struct request_tracks *t, const struct step_request *r, const struct live_request *l)
+{
+	struct request_slice s = {
+		.name = "request", .numbered = true, .number = r->serial, .start = r->start, .end = r->last_end
+	};
+
+	if (r->mixed || !r->has_rows || r->last_end < r->start)
+		return NO_ROW;
+	s.row = request_row_take(t, r);
+	if (s.row == NO_ROW)
+		return NO_ROW;
+	add_request(&s, r, l);
+	t->ops->slice(&s, t->arg);
+	tell_phases(t, r, s.row);
+	tell_arrows(t, r, l, s.row);
+	return s.row;
+}
+
+/* The time before its first step, which a request on a socket has been waiting for. */
+static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
+{
+	struct request_slice s = { .name = "queued", .start = socket->h.start_ns, .end = o->start };
+	struct request_arrow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
+
+	if (s.start >= s.end)
+		return;
+	a.from_row = s.row = request_lane_take(t, REQUEST_SLOTS + REQUEST_LANES, s.start, s.end);
+	if (s.row == NO_ROW)
+		return;
+	add(&s, "number", DRAWN_NUMBER, o->serial);
+	add(&s, "pid", DRAWN_NUMBER, o->tgid);
+	add(&s, "fd", DRAWN_NUMBER, socket->h.id);
+	t->ops->slice(&s, t->arg);
+	/* a slice in an earlier file, or without a length, holds no arrow */
+	if (o->row != NO_ROW && o->file == t->file && !o->empty)
+		t->ops->arrow(&a, t->arg);
+}
+
+/* ---- steps ---- */
+
+static struct live_request *find_live(struct request_tracks *t, const struct step_request *r)
+{
+	struct live_request *l;
+
+	HASH_FIND(hh, t->live, &r->serial, sizeof(r->serial), l);
+	return l;
+}
+
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct request_tracks *t = arg;
+	struct live_request *l = calloc(1, sizeof(*l));
+
+	(void)s;
+	if (!l)
+		return;
+	l->serial = r->serial;
+	HASH_ADD(hh, t->live, serial, sizeof(l->serial), l);
+	if (!l->hh.tbl)
+		free(l);
+}
+
+static struct step_carrier carrier_of(const struct request_tracks *t, const struct step_seen *s)
+{
+	struct step_carrier c = { .start = s->start, .end = s->end, .number = s->number, .known = true };
+
+	if (t->kept[s->number % STEPS_KEPT].number == s->number) {
+		c.lane = t->kept[s->number % STEPS_KEPT].lane;
+		c.file = t->kept[s->number % STEPS_KEPT].file;
+	}
+	return c;
+}
+
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	struct request_tracks *t = arg;
+	struct live_request *l = find_live(t, r);
+	uint32_t group;
+
+	(void)p;
+	if (!l || !r->has_rows)
+		return;
+	group = request_group_of(t, r->tgid, r->context);
+	l->before_last = l->last;
+	l->last = carrier_of(t, s);
+	if (!l->first.known)
+		l->first = l->last;
+	if (group < REQUEST_GROUPS)
+		request_counts_part(&t->groups[group].counts, &l->counted, s->start, s->end);
+}
+
+static void on_first(struct step_request *r, void *arg)
+{
+	struct request_tracks *t = arg;
+	struct live_request *l = find_live(t, r);
+
+	/* it may be reported with a later step */
+	if (l && l->last.number == r->prefill_step)
+		l->gave_first = l->last;
+	else if (l && l->before_last.number == r->prefill_step)
+		l->gave_first = l->before_last;
+}
+
+static void tell_counts(struct request_tracks *t, uint32_t group)
+{
+	struct request_change c;
+
+	while (request_counts_next(&t->groups[group].counts, &c)) {
+		if (c.active_changed)
+			t->ops->counter(group, REQUEST_ACTIVE, c.ns, c.active, t->arg);
+		if (c.waiting_changed)
+			t->ops->counter(group, REQUEST_WAITING, c.ns, c.waiting, t->arg);
+	}
+}
+
+static void tell_step(struct request_tracks *t, uint32_t group, const struct step_seen *s)
+{
+	t->ops->counter(group, REQUEST_BATCH_SIZE, s->start, s->tokens, t->arg);
+	if (s->rows.outputs_known)
+		t->ops->counter(group, REQUEST_TOKENS, s->start, step_seen_tokens(s), t->arg);
+	t->ops->counter(group, REQUEST_BATCH_SIZE, s->end, 0, t->arg);
+	if (s->rows.outputs_known)
+		t->ops->counter(group, REQUEST_TOKENS, s->end, 0, t->arg);
+}
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct request_tracks *t = arg;
+	uint32_t group;
+
+	(void)r;
+	if (!s->has_rows || !s->rows.readable)
+		return;
+	group = request_group_of(t, s->tgid, s->context);
+	if (group == REQUEST_GROUPS)
+		return;
+	/* for two at once there would be one counter */
+	if (request_counts_step(&t->groups[group].counts, s->start, s->end))
+		tell_step(t, group, s);
+	tell_counts(t, group);
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	struct request_tracks *t = arg;
+	struct live_request *l = find_live(t, r);
+	uint32_t group = request_group_of(t, r->tgid, r->context);
+
+	if (l && group < REQUEST_GROUPS)
+		request_counts_end(&t->groups[group].counts, &l->counted);
+}
+
+static void on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+{
+	(void)why;
+	if (socket)
+		request_tell_queued(arg, request, socket);
+}
+
+/* Those without rows are of no interest. */
+static struct over_request *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
+{
+	struct over_request *o = r->by_parts && request_feed_joins(t->rec->requests) ? malloc(sizeof(*o)) : NULL;
+
+	if (o)
+		*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	return o;
+}
+
+static void *on_done(struct step_request *r, void *arg)
+{
+	struct request_tracks *t = arg;
+	struct live_request *l = find_live(t, r);
+	uint32_t row = NO_ROW;
+
+	if (l) {
+		on_mixed(r, arg);
+		HASH_DEL(t->live, l);
+		row = request_tell(t, r, l);
+		free(l);
+	}
+	return over_of(t, r, row);
+}
+
+/* ---- start and end ---- */
+
+void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane)
+{
+	if (!t)
+		return;
+	t->kept[r->number % STEPS_KEPT].number = r->number;
+	t->kept[r->number % STEPS_KEPT].lane = lane;
+	t->kept[r->number % STEPS_KEPT].file = t->file;
+}
+
+void request_tracks_rotate(struct request_tracks *t)
+{
+	if (!t)
+		return;
+	t->file++;
+	memset(t->row_ids, 0, sizeof(t->row_ids));
+	for (uint32_t i = 0; i < t->n_groups; i++)
+		memset(t->groups[i].ids, 0, sizeof(t->groups[i].ids));
+}
+
+void request_tracks_finish(struct request_tracks *t)
+{
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < t->n_groups; i++)
+		tell_counts(t, i);
+}
+
+void request_tracks_free(struct request_tracks *t)
+{
+	struct live_request *l, *next;
+
+	if (!t)
+		return;
+	HASH_ITER(hh, t->live, l, next)
+	{
+		HASH_DEL(t->live, l);
+		free(l);
+	}
+	request_feed_remove(t->rec->requests, t);
+	for (uint32_t i = 0; i < t->n_groups; i++)
+		request_counts_clear(&t->groups[i].counts);
+	free(t);
+}
+
+int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
+	struct request_tracks **ret_tracks)
+{
+	static const struct request_reader_ops reader_ops = {
+		.begin = on_begin,
+		.part = on_part,
+		.first = on_first,
+		.step = on_step,
+		.mixed = on_mixed,
+		.done = on_done,
+		.sequence = on_sequence,
+	};
+	struct request_tracks *t = NULL;
+
+	if (!rec->requests) {
+		*ret_tracks = NULL;
+		return 0;
+	}
+	/* pages that are never touched are never allocated */
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->rec = rec;
+	t->ops = ops;
+	t->arg = arg;
+	if (request_feed_add(rec->requests, &reader_ops, t)) {
+		free(t);
+		return -ENOMEM;
+	}
+	*ret_tracks = t;
+	return 0;
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "format/workers.h"
+
+#include <stdlib.h>
+
+#define CAP_MIN 256
+/* Spans arrive at most this late, by a wide margin. */
+#define KEEP_NS UINT64_C(10000000000)
+/* A lane rests this long if there are others: a thread's last spans end when it leaves the CPU for
+ * the last time, which on a busy machine is some time after its exit was reported. */
+#define REST_NS UINT64_C(100000000)
+
+struct lane {
+	uint32_t tid;        /* the owner */
+	uint64_t birth_ns;   /* together with tid, identifies the owner */
+	uint64_t done_ns;    /* from then on the owner does not need the lane */
+	uint64_t used_until; /* the last end of anything on the lane */
+	bool named;          /* in this file */
+};
+
+/* The lanes of a process that has had a short-lived thread. */
+struct crew {
+	uint32_t id;
+	unsigned int short_lived;
+	unsigned int n_lanes;
+	struct lane lanes[WORKERS_LANES];
+};
+
+struct worker {
+	uint32_t tid, tgid; /* tgid 0: the slot is empty */
+	unsigned int lane;  /* from 1; 0: none */
+	uint32_t crew_id; /* whose lane it has: its process's, unless that is a new one with the same pid */
+	uint64_t birth_ns;
+	uint64_t from_ns, to_ns; /* what lies within is on the lane */
+	uint64_t exit_ns;        /* 0: it lives */
+	struct crew *crew;       /* of the process: only on the entry of its main thread */
+};
+
+static struct worker *slot_of(struct worker *slots, size_t cap, uint32_t tid)
+{
+	size_t i = (tid * 2654435761u) & (cap - 1); /* Knuth's multiplicative hash */
+
+	while (slots[i].tgid && slots[i].tid != tid)
+		i = (i + 1) & (cap - 1);
+	return &slots[i];
+}
+
+static struct worker *find(const struct workers *ws, uint32_t tid)
+{
+	struct worker *w;
+
+	if (!ws->cap)
+		return NULL;
+	w = slot_of(ws->slots, ws->cap, tid);
+	return w->tgid ? w : NULL;
+}
+
+/* The entry of a process is needed as long as it lives; that of a thread while spans for a lane may
+ * arrive. */
+static bool is_needed(const struct workers *ws, const struct worker *w)
+{
+	uint64_t since = w->tid == w->tgid ? w->exit_ns : w->birth_ns + WORKERS_STAY_NS;
+
+	return w->tgid && (!since || since + KEEP_NS > ws->now_ns);
+}
+
+static bool make_room(struct workers *ws)
+{
+	size_t needed = 0, cap = ws->cap ? ws->cap : CAP_MIN;
+	struct worker *slots;
+
+	for (size_t i = 0; i < ws->cap; i++)
+		needed += is_needed(ws, &ws->slots[i]);
+	if (needed * 4 >= cap)
+		cap *= 2;
+	slots = calloc(cap, sizeof(*slots));
+	if (!slots)
+		return false;
+	for (size_t i = 0; i < ws->cap; i++) {
+		struct worker *w = &ws->slots[i];
+
+		if (is_needed(ws, w))
+			*slot_of(slots, cap, w->tid) = *w;
+		else
+			free(w->crew);
+	}
+	free(ws->slots);
+	ws->slots = slots;
+	ws->cap = cap;
+	ws->used = needed;
+	return true;
+}
+
+/* Adds an entry without anything from a former owner of the tid. NULL without memory. */
+static struct worker *add(struct workers *ws, uint32_t tgid, uint32_t tid, uint64_t birth_ns)
+{
+	struct worker *w;
+
+	if (ws->used * 2 >= ws->cap && !make_room(ws))
+		return NULL;
+	w = slot_of(ws->slots, ws->cap, tid);
+	ws->used += !w->tgid;
+	free(w->crew);
+	*w = (struct worker){ .tid = tid, .tgid = tgid, .birth_ns = birth_ns };
+	return w;
+}
+
+static struct crew *crew_of(const struct workers *ws, uint32_t tgid)
+{
+	const struct worker *main = find(ws, tgid);
+
+	return main && main->tgid == tgid ? main->crew : NULL;
+}
+
+static struct lane *lane_of(const struct workers *ws, const struct worker *w)
+{
+	struct crew *crew = w->lane ? crew_of(ws, w->tgid) : NULL;
+
+	return crew && crew->id == w->crew_id ? &crew->lanes[w->lane - 1] : NULL;
+}
+
+void workers_free(struct workers *ws)
+{
+	for (size_t i = 0; i < ws->cap; i++)
+		free(ws->slots[i].crew);
+	free(ws->slots);
+	*ws = (struct workers){ 0 };
+}
+
+/* ---- births: which lane a thread takes over ---- */
+
+static bool is_free(const struct lane *l, uint64_t birth_ns, uint64_t rest_ns)
+{
+	return l->done_ns + rest_ns <= birth_ns && l->used_until <= birth_ns;
+}
+
+/* The lane that has been free longest; NULL: none is free. */
+static struct lane *lane_free(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
+{
+	struct lane *best = NULL;
+
+	for (unsigned int i = 0; i < crew->n_lanes; i++) {
+		struct lane *l = &crew->lanes[i];
+
+		if (is_free(l, birth_ns, rest_ns) && (!best || l->done_ns < best->done_ns))
+			best = l;
+	}
+	return best;
+}
+
+/* Where the time of one owner ends and that of the next begins. Between the exit of the one and the
+ * birth of the other there is room for both: the first span of a thread begins just before its
+ * birth is reported. */
+static uint64_t lane_border(const struct lane *l, uint64_t birth_ns)
+{
+	uint64_t border = l->done_ns + (birth_ns - l->done_ns) / 2;
+
+	return border > l->used_until ? border : l->used_until;
+}
+
+static void take_lane(struct workers *ws, struct crew *crew, struct worker *w)
+{
+	struct lane *l = lane_free(crew, w->birth_ns, REST_NS);
+	struct worker *before;
+
+	if (!l && crew->n_lanes < WORKERS_LANES)
+		l = &crew->lanes[crew->n_lanes++];
+	if (!l)
+		l = lane_free(crew, w->birth_ns, 0);
+	if (!l)
+		return;
+	if (l->tid) {
+		w->from_ns = lane_border(l, w->birth_ns);
+		before = find(ws, l->tid);
+		if (before && lane_of(ws, before) == l && before->birth_ns == l->birth_ns &&
+			before->to_ns > w->from_ns)
+			before->to_ns = w->from_ns;
+	}
+	w->crew_id = crew->id;
+	w->to_ns = w->birth_ns + WORKERS_STAY_NS;
+	w->lane = (unsigned int)(l - crew->lanes) + 1;
+	*l = (struct lane){
+		.tid = w->tid,
+		.birth_ns = w->birth_ns,
+		.done_ns = w->to_ns,
+		.used_until = w->from_ns,
+		.named = l->named,
+	};
+}
+
+static void born(struct workers *ws, const struct rec_hdr *h)
+{
+	bool process = h->tid == h->tgid;
+	struct crew *crew;
+	struct worker *w;
+
+	if (process && !find(ws, h->tid))
+		return;
+	w = add(ws, h->tgid, h->tid, h->start_ns);
+	crew = w && !process ? crew_of(ws, h->tgid) : NULL;
+	if (crew && crew->short_lived >= WORKERS_SHORT_LIVED)
+		take_lane(ws, crew, w);
+}
+
+/* ---- deaths ---- */
+
+static void count_short_lived(struct workers *ws, uint32_t tgid)
+{
+	struct worker *main = find(ws, tgid);
+
+	if (!main || main->tgid != tgid)
+		main = add(ws, tgid, tgid, 0);
+	if (!main)
+		return;
+	if (!main->crew) {
+		main->crew = calloc(1, sizeof(*main->crew));
+		if (!main->crew)
+			return;
+		main->crew->id = ++ws->crews;
+	}
+	if (++main->crew->short_lived == WORKERS_SHORT_LIVED)
+		ws->share = true;
+}
+
+static void died(struct workers *ws, const struct rec_hdr *h)
+{
+	struct worker *w = find(ws, h->tid);
+	struct lane *l;
+
+	if (w && w->tgid == h->tgid && w->tid != w->tgid && !w->exit_ns) {
+		w->exit_ns = h->start_ns;
+		l = lane_of(ws, w);
+		if (l && l->tid == w->tid && l->birth_ns == w->birth_ns && h->start_ns < l->done_ns)
+			l->done_ns = h->start_ns;
+		if (h->start_ns - w->birth_ns < WORKERS_SHORT_NS)
+			count_short_lived(ws, h->tgid);
+	}
+	if (!(h->flags & TASK_F_LAST))
+		return;
+	w = find(ws, h->tgid);
+	if (w && w->tgid == h->tgid)
+		w->exit_ns = h->start_ns;
+}
+
+void workers_task(struct workers *ws, const struct rec_task *r)
+{
+	if (r->h.start_ns > ws->now_ns)
+		ws->now_ns = r->h.start_ns;
+	if (r->h.id == TASK_FORK)
+		born(ws, &r->h);
+	else if (r->h.id == TASK_EXIT)
+		died(ws, &r->h);
+}
+
+/* ---- spans ---- */
+
+unsigned int workers_lane(struct workers *ws, const struct rec_hdr *h, bool *ret_new)
+{
+	uint64_t end = h->start_ns + h->dur_ns;
+	struct worker *w = find(ws, h->tid);
+	struct lane *l;
+
+	if (!w || !w->lane || w->tgid != h->tgid || h->start_ns < w->from_ns || end > w->to_ns)
+		return 0;
+	l = lane_of(ws, w);
+	if (!l)
+		return 0;
+	if (end > l->used_until)
+		l->used_until = end;
+	*ret_new = !l->named;
+	l->named = true;
+	return w->lane;
+}
+
+void workers_forget_names(struct workers *ws)
+{
+	for (size_t i = 0; i < ws->cap; i++) {
+		struct crew *crew = ws->slots[i].crew;
+
+		for (unsigned int l = 0; crew && l < crew->n_lanes; l++)
+			crew->lanes[l].named = false;
+	}
+}

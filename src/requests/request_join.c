@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "requests/request_join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
+#define NONE UINT32_MAX
+#define SOON_NS UINT64_C(250000000)  /* in most cases */
+#define LATE_NS UINT64_C(1000000000) /* an answer is written at most this long after what it reports */
+
+#define RULE_PAIRS 8 /* of a process, at least, for a rule about how many writes an answer takes */
+
+#define ORDER_PAIRS 32 /* the same for the order in which answers began */
+
+#define LEFT JOIN_SOCKETS /* in place of a socket's number */
+#define EXCHANGE_WORDS (LEFT / 64 + 1)
+
+struct join {
+	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
+	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* however late */
+	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
+	size_t n_sockets, n_sequences;
+	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
+	const struct join_socket *sockets;
+	const struct join_sequence *sequences;
+	/* by time alone; then by order */
+	struct join_answer timed_sockets[JOIN_SOCKETS], timed_sequences[JOIN_SEQUENCES];
+	bool by_order; /* groups are paired so */
+};
+
+/* How late most answers are at most, and how much later the others of these may be. */
+static const uint64_t soon_ns[] = { 250000, 500000, 1000000, 2000000, 4000000, 8000000, 16000000 };
+#define N_SOON (sizeof(soon_ns) / sizeof(soon_ns[0]))
+#define SOON_MARGIN 4
+
+/* Writes that take longer are held up by a client that does not read. What it could not take at once comes in larger
+ * parts. */
+#define HELD_UP_NS 5000000
+
+/* Whether something was written soon after what it reports; the client may have kept it from being written. */
+static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, uint64_t soon)
+{
+	return written >= at && written - at <= s->blocked + soon;
+}
+
+/* What has a number is what has the same number, and nothing else. */
+static bool have_same_number(const struct join_socket *s, const struct join_sequence *q)
+{
+	return s->tgid == q->tgid && s->given == q->given;
+}
+
+/* Whether a sequence can be the request of a socket whose answer is written so soon. */
+static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
+{
+	if (s->given || q->given)
+		return have_same_number(s, q);
+	if (s->tgid != q->tgid || !s->first || (!q->vague && s->start > q->start))
+		return false;
+	if (q->any)
+		return s->start <= q->last && s->last >= q->start;
+	if (!q->first && !q->vague)
+		return q->open && s->last >= q->start;
+	/* an answer in one part may be written when it is complete */
+	if (!q->vague && (s->first < q->first || (s->chunks > 1 && !is_soon(s, s->first, q->first, soon))))
+		return false;
+	if (q->open)
+		return true;
+	if (s->last < q->last && !s->gone)
+		return false;
+	return s->last <= q->last + s->blocked + soon && s->chunks <= q->outputs + 4;
+}
+
+/* Whether a sequence can be the request of a socket. */
+static bool can_be(const struct join_socket *s, const struct join_sequence *q)
+{
+	if (s->given || q->given)
+		return have_same_number(s, q);
+	if (s->tgid != q->tgid || !s->first)
+		return false;
+	if (q->vague)
+		return s->start <= q->last && s->last >= q->start;
+	if (s->start > q->start)
+		return false;
+	if (q->open) /* what is still unknown may fit */
+		return s->last >= q->start && s->first >= q->first;
+	if (!q->first || s->first < q->first || s->last > q->last + s->blocked + LATE_NS)
+		return false;
+	/* on a busy machine tokens come in larger parts */
+	return (s->last >= q->last || s->gone) && s->chunks <= q->outputs + 4;
+}
+
+/* Whether they also look alike: not every pair does, but only those that do are joined. */
+static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
+{
+	if (s->given)
+		return true;
+	return s->last <= q->last + s->blocked + SOON_NS &&
+	       (s->chunks < 2 || s->gone || s->blocked >= HELD_UP_NS || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
+}
+
+static uint32_t group_of(struct join *j, uint32_t i)
+{
+	while (j->groups[i] != i)
+		i = j->groups[i] = j->groups[j->groups[i]];
+	return i;
+}
+
+static void find_groups(struct join *j)
+{
+	for (uint32_t i = 0; i < j->n_sockets + j->n_sequences; i++)
+		j->groups[i] = i;
+	for (uint32_t i = 0; i < j->n_sockets; i++) {
+		for (uint32_t k = 0; k < j->n_sequences; k++) {
+			uint32_t a = group_of(j, i), b = group_of(j, (uint32_t)j->n_sockets + k);
+
+			if (j->fits[i][k])
+				j->groups[a > b ? a : b] = a > b ? b : a;
+		}
+	}
+}
+
+struct group {
+	uint32_t sockets[GROUP_MAX], sequences[GROUP_MAX];
+	uint32_t n_sockets, n_sequences;
+	uint32_t pairs[GROUP_MAX]; /* for each sequence the socket, by its index in the group; NONE: none yet */
+	bool tried[GROUP_MAX];     /* sequences */
+};
+
+/* Finds a sequence for a socket; other sockets may get another one in exchange. but: not this one. */
+static bool find_pair(const struct join *j, struct group *g, uint32_t socket, uint32_t but)
+{
+	for (uint32_t k = 0; k < g->n_sequences; k++) {
+		if (k == but || g->tried[k] || !j->fits[g->sockets[socket]][g->sequences[k]])
+			continue;
+		g->tried[k] = true;
+		if (g->pairs[k] != NONE && !find_pair(j, g, g->pairs[k], NONE))
+			continue;
+		g->pairs[k] = socket;
+		return true;
+	}
+	return false;
+}
+
+/* Whether all of both kinds can be paired at once. */
+static bool pair_all(const struct join *j, struct group *g)
+{
+	memset(g->pairs, 0xff, sizeof(g->pairs));
+	for (uint32_t i = 0; i < g->n_sockets; i++) {
+		memset(g->tried, 0, sizeof(g->tried));
+		if (!find_pair(j, g, i, NONE))
+			return false;
+	}
+	return g->n_sockets == g->n_sequences;
+}
+
+/* Whether the answer began before the sequence went on after its first output. */
+static bool began_between(const struct join_socket *s, const struct join_sequence *q)
+{
+	return q->vague || (s->first >= q->first && (!q->second || s->first < q->second));
+}
+
+/* Pairs all of both kinds by order: the answer that began first is that of the sequence that went on first. */
+static bool pair_in_order(const struct join *j, struct group *g)
+{
+	bool all = g->n_sockets == g->n_sequences;
+
+	memset(g->pairs, 0xff, sizeof(g->pairs));
+	for (uint32_t k = 0; k < g->n_sequences && all; k++) {
+		const struct join_sequence *q = &j->sequences[g->sequences[k]];
+
+		for (uint32_t i = 0; i < g->n_sockets; i++) {
+			int n = 0; /* answers before this one, less sequences before this one */
+
+			for (uint32_t other = 0; other < g->n_sockets; other++) {
+				n += (j->sockets[g->sockets[other]].first < j->sockets[g->sockets[i]].first) -
+					(j->sequences[g->sequences[other]].second < q->second);
+				all &= other == k || j->sequences[g->sequences[other]].second != q->second;
+			}
+			g->pairs[k] = n ? g->pairs[k] : i;
+		}
+		all = all && q->second && q->context == j->sequences[g->sequences[0]].context && g->pairs[k] != NONE &&
+			j->alike[g->sockets[g->pairs[k]]][g->sequences[k]];
+	}
+	return all;
+}
+
+/* Whether this pair is in every way to pair all: without it there is none. */
+static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
+{
+	struct group other = *g;
+
+	memset(other.tried, 0, sizeof(other.tried));
+	other.pairs[sequence] = NONE;
+	return !find_pair(j, &other, g->pairs[sequence], sequence);
+}
+
+static void decide_group(struct join *j, struct group *g, bool open, bool vague, struct join_answer *sockets,
+	struct join_answer *sequences)
+{
+	enum join_result result = JOIN_AMBIGUOUS;
+
+	if (!g->n_sockets || !g->n_sequences)
+		result = JOIN_NONE;
+	else if (open)
+		result = JOIN_OPEN;
+	for (uint32_t i = 0; i < g->n_sockets; i++)
+		sockets[g->sockets[i]].result = result;
+	for (uint32_t i = 0; i < g->n_sequences; i++)
+		sequences[g->sequences[i]].result = result;
+	if (result != JOIN_AMBIGUOUS || vague || !(j->by_order ? pair_in_order(j, g) : pair_all(j, g)))
+		return;
+	for (uint32_t k = 0; k < g->n_sequences; k++) {
+		struct join_answer *s = &sockets[g->sockets[g->pairs[k]]], *q = &sequences[g->sequences[k]];
+
+		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || (!j->by_order && !is_forced(j, g, k)))
+			continue;
+		s->result = q->result = JOIN_DONE;
+		s->with = g->sequences[k];
+		q->with = g->sockets[g->pairs[k]];
+	}
+}
+
+/* However late the answers are. Joined ones are left as they are, and fit no other. Returns how many sockets fit some
+ * sequence. */
+static size_t find_fits(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		bool any = false;
+
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			bool done = of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE;
+
+			j->may_be[i][k] = can_be(&sockets[i], &sequences[k]);
+			j->fits[i][k] = !done && j->may_be[i][k];
+			j->alike[i][k] = j->fits[i][k] && is_alike(&sockets[i], &sequences[k]);
+			any |= j->fits[i][k];
+		}
+		n += any;
+	}
+	return n;
+}
+
+/* The same where all answers are written so soon. */
+static size_t find_fits_soon(
+	struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences, uint64_t soon)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		bool any = false;
+
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			j->fits[i][k] = j->alike[i][k] = can_be_soon(&sockets[i], &sequences[k], soon);
+			any |= j->fits[i][k];
+		}
+		n += any;
+	}
+	return n;
+}
+
+/* How many writes more than tokens the answers of a process take. */
+struct rule {
+	uint32_t tgid;
+	bool known;
+	int64_t extra;
+};
+
+static struct rule find_rule(const struct join *j, uint32_t tgid, const struct join_socket *sockets,
+	const struct join_sequence *sequences, const struct join_answer *of_sockets)
+{
+	struct rule rule = { .tgid = tgid };
+	uint64_t least = UINT64_MAX, most = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &sockets[i];
+		uint64_t outputs;
+		int64_t extra;
+
+		if (of_sockets[i].result != JOIN_DONE || s->tgid != tgid || s->gone)
+			continue;
+		outputs = sequences[of_sockets[i].with].outputs;
+		extra = (int64_t)s->writes - (int64_t)outputs;
+		if (n++ && extra != rule.extra)
+			return rule;
+		rule.extra = extra;
+		least = outputs < least ? outputs : least;
+		most = outputs > most ? outputs : most;
+	}
+	rule.known = n >= RULE_PAIRS && most > least;
+	return rule;
+}
+
+/* Whether what is known of both does not contradict the rule. */
+static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
+{
+	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
+}
+
+/* Further fits only by the rule of each process. Returns whether there is one. */
+static bool find_fits_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+{
+	struct rule rule = { 0 };
+	bool any = false;
+
+	find_fits(j, sockets, sequences, of_sockets, of_sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		if (of_sockets[i].result == JOIN_DONE)
+			continue;
+		if (rule.tgid != sockets[i].tgid)
+			rule = find_rule(j, sockets[i].tgid, sockets, sequences, of_sockets);
+		any |= rule.known;
+		for (size_t k = 0; k < j->n_sequences && rule.known; k++) {
+			j->fits[i][k] &= obeys(&rule, &sockets[i], &sequences[k]);
+			j->alike[i][k] = j->fits[i][k] && (!sockets[i].gone || j->alike[i][k]);
+		}
+	}
+	return any;
+}
+
+static void set_bit(uint64_t *bits, size_t i)
+{
+	bits[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static bool has_bit(const uint64_t *bits, size_t i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+/* Finds for each pair, by its socket, the pairs whose sequences it could have instead if these got others. What is left of
+ * either kind is one more pair, number LEFT: it could have any. */
+static void find_exchanges(struct join *j, const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+{
+	memset(j->exchanges, 0, sizeof(j->exchanges));
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		size_t from = of_sockets[i].result == JOIN_DONE ? i : LEFT;
+
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			if (j->may_be[i][k])
+				set_bit(j->exchanges[from], of_sequences[k].result == JOIN_DONE ? of_sequences[k].with : LEFT);
+		}
+	}
+	for (size_t via = 0; via <= LEFT; via++) {
+		for (size_t i = 0; i <= LEFT; i++) {
+			for (size_t w = 0; w < EXCHANGE_WORDS && has_bit(j->exchanges[i], via); w++)
+				j->exchanges[i][w] |= j->exchanges[via][w];
+		}
+	}
+}
+
+/* Takes back pairs that could have exchanged their sequences, however late their answers were then. */
+static void take_back(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	find_exchanges(j, of_sockets, of_sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		bool exchanged = false;
+
+		for (size_t other = 0; other <= LEFT && of_sockets[i].result == JOIN_DONE; other++)
+			exchanged |= other != i && has_bit(j->exchanges[i], other) && has_bit(j->exchanges[other], i);
+		if (!exchanged)
+			continue;
+		of_sequences[of_sockets[i].with].result = JOIN_AMBIGUOUS;
+		of_sockets[i].result = JOIN_AMBIGUOUS;
+	}
+}
+
+static void decide_groups(
+	struct join *j, const struct join_sequence *sequences, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	uint32_t n_sockets = (uint32_t)j->n_sockets, all = n_sockets + (uint32_t)j->n_sequences;
+
+	for (uint32_t group = 0; group < all; group++) {
+		struct group g = { .n_sockets = 0 };
+		bool open = false, vague = false, large = false;
+
+		for (uint32_t i = group; i < all && j->groups[group] == group; i++) {
+			bool socket = i < n_sockets;
+			uint32_t *n = socket ? &g.n_sockets : &g.n_sequences;
+			struct join_answer *a = socket ? &of_sockets[i] : &of_sequences[i - n_sockets];
+
+			if (group_of(j, i) != group || a->result == JOIN_DONE)
+				continue;
+			a->group = group;
+			a->result = JOIN_AMBIGUOUS;
+			if (*n == GROUP_MAX) {
+				large = true;
+				continue;
+			}
+			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - n_sockets;
+			open |= !socket && sequences[i - n_sockets].open;
+			vague |= !socket && sequences[i - n_sockets].vague && !sequences[i - n_sockets].given;
+		}
+		if (!large && j->groups[group] == group)
+			decide_group(j, &g, open, vague, of_sockets, of_sequences);
+	}
+}
+
+/* What time alone does not tell. Those that this does not join either are left as they are. */
+static void decide_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	if (!find_fits_by_rule(j, sockets, sequences, of_sockets, of_sequences))
+		return;
+	memcpy(j->timed_sockets, of_sockets, j->n_sockets * sizeof(*of_sockets));
+	memcpy(j->timed_sequences, of_sequences, j->n_sequences * sizeof(*of_sequences));
+	find_groups(j);
+	decide_groups(j, sequences, of_sockets, of_sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		if (of_sockets[i].result != JOIN_DONE)
+			of_sockets[i] = j->timed_sockets[i];
+	}
+	for (size_t k = 0; k < j->n_sequences; k++) {
+		if (of_sequences[k].result != JOIN_DONE)
+			of_sequences[k] = j->timed_sequences[k];
+	}
+}
+
+static void forget_answers(struct join_answer *a, size_t n)
+{
+	while (n--)
+		a[n] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+}
+
+/* NULL: none. */
+static const struct join_sequence *with(const struct join *j, const struct join_answer *of_socket)
+{
+	return of_socket->result == JOIN_DONE ? &j->sequences[of_socket->with] : NULL;
+}
+
+/* Whether one thread of a process begins each answer before the sequence goes on, and so often as to rely on it, what is
+ * joined by order was in agreement with what else is known. `any` is one of its sockets. */
+static bool keeps_order(const struct join *j, const struct join_socket *any, const struct join_answer *of_sockets)
+{
+	struct rule rule = find_rule(j, any->tgid, j->sockets, j->sequences, j->timed_sockets);
+	size_t n = 0;
+
+	if (!rule.known && find_rule(j, any->tgid, j->sockets, j->sequences, of_sockets).known)
+		return false;
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &j->sockets[i], *o = j->sockets;
+		const struct join_sequence *q = with(j, &j->timed_sockets[i]), *joined = with(j, &of_sockets[i]), *of_o;
+		bool told = false;
+
+		if (s->tgid != any->tgid)
+			continue;
+		if (s->tid != any->tid || (joined && (!began_between(s, joined) || (q && q != joined))))
+			return false;
+		q = joined ? joined : q;
+		for (size_t k = 0; k < i && q && q->second; k++, o++) {
+			of_o = with(j, &of_sockets[k]);
+			of_o = of_o ? of_o : with(j, &j->timed_sockets[k]);
+			if (!of_o || o->tgid != s->tgid || of_o->context != q->context || !of_o->second)
+				continue;
+			if ((s->first < o->first) != (q->second < of_o->second))
+				return false;
+			told |= began_between(s, of_o) && began_between(o, q) &&
+				((joined && of_sockets[k].result == JOIN_DONE) || (rule.known && !obeys(&rule, s, of_o)));
+		}
+		n += told;
+	}
+	return n >= ORDER_PAIRS;
+}
+
+/* What nothing else tells. */
+static void decide_by_order(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	struct join_answer *sockets = j->timed_sockets, *sequences = j->timed_sequences;
+	const struct join_socket *last = NULL;
+	bool ordered = false;
+
+	forget_answers(sockets, j->n_sockets);
+	forget_answers(sequences, j->n_sequences);
+	find_fits(j, j->sockets, j->sequences, sockets, sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		for (size_t k = 0; k < j->n_sequences; k++)
+			j->fits[i][k] &= began_between(&j->sockets[i], &j->sequences[k]);
+	}
+	find_groups(j);
+	j->by_order = true;
+	decide_groups(j, j->sequences, sockets, sequences);
+	j->by_order = false;
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		uint32_t k = sockets[i].with;
+
+		if (sockets[i].result != JOIN_DONE || of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE)
+			continue;
+		if (!last || last->tgid != j->sockets[i].tgid)
+			ordered = keeps_order(j, last = &j->sockets[i], of_sockets);
+		if (!ordered)
+			continue;
+		of_sockets[i] = sockets[i];
+		of_sequences[k] = sequences[k];
+	}
+}
+
+void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
+	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
+	struct join_answer *ret_sequences)
+{
+	size_t all;
+
+	j->n_sockets = n_sockets;
+	j->n_sequences = n_sequences;
+	j->sockets = sockets;
+	j->sequences = sequences;
+	forget_answers(ret_sockets, n_sockets);
+	forget_answers(ret_sequences, n_sequences);
+	all = find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
+	for (size_t i = 0; i < N_SOON; i++) {
+		/* where many answers are later than that, some fit another one by accident */
+		if (4 * find_fits_soon(j, sockets, sequences, soon_ns[i]) < 3 * all)
+			continue;
+		find_fits_soon(j, sockets, sequences, SOON_MARGIN * soon_ns[i]);
+		find_groups(j);
+		decide_groups(j, sequences, ret_sockets, ret_sequences);
+		take_back(j, ret_sockets, ret_sequences);
+		break;
+	}
+	find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
+	find_groups(j);
+	decide_groups(j, sequences, ret_sockets, ret_sequences);
+	decide_by_rule(j, sockets, sequences, ret_sockets, ret_sequences);
+	decide_by_order(j, ret_sockets, ret_sequences);
+}
+
+int join_new(struct join **ret_join)
+{
+	struct join *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return -ENOMEM;
+	*ret_join = j;
+	return 0;
+}
+
+void join_free(struct join *j)
+{
+	free(j);
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "requests/sequences.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/check.h"
+#include "util/clock.h"
+
+#define MEMORIES_MAX 256 /* beyond that the one reported longest ago is forgotten */
+
+struct sequence_memories {
+	struct {
+		uint32_t tgid;
+		uint64_t memory, context;
+	} list[MEMORIES_MAX];
+	size_t n, next;
+};
+
+static const char *const names[SEQUENCE_WHATS] = {
+	[SEQUENCE_REMOVE] = "remove",
+	[SEQUENCE_COPY] = "copy",
+	[SEQUENCE_KEEP] = "keep",
+	[SEQUENCE_SHIFT] = "shift",
+	[SEQUENCE_CLEAR] = "clear",
+	[SEQUENCE_PLACE] = "place",
+	[SEQUENCE_BEGIN] = "begin",
+	[SEQUENCE_TOKEN] = "token",
+	[SEQUENCE_END] = "end",
+};
+
+int sequence_memories_new(struct sequence_memories **ret_memories)
+{
+	struct sequence_memories *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	*ret_memories = m;
+	return 0;
+}
+
+void sequence_memories_free(struct sequence_memories *m)
+{
+	free(m);
+}
+
+static size_t find(const struct sequence_memories *m, uint32_t tgid, uint64_t memory)
+{
+	size_t i = 0;
+
+	while (i < m->n && (m->list[i].tgid != tgid || m->list[i].memory != memory))
+		i++;
+	return i;
+}
+
+static void learn(struct sequence_memories *m, uint32_t tgid, uint64_t memory, uint64_t context)
+{
+	size_t i = find(m, tgid, memory);
+
+	if (i == m->n && m->n < MEMORIES_MAX)
+		m->n++;
+	else if (i == m->n)
+		i = m->next++ % MEMORIES_MAX;
+	m->list[i].tgid = tgid;
+	m->list[i].memory = memory;
+	m->list[i].context = context;
+}
+
+static bool find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret)
+{
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+
+		if (strcmp(a->name, name))
+			continue;
+		if (a->is_string || a->is_float || !check_shown(s, i, r->vals) ||
+			(s->fetch[i].flags & FETCH_F_LATE && r->h.flags & REC_F_OPEN_END))
+			return false;
+		*ret = r->vals[i];
+		return true;
+	}
+	return false;
+}
+
+static bool find_what(const char *name, enum sequence_what *ret)
+{
+	for (int i = 0; i < SEQUENCE_WHATS; i++) {
+		if (strcmp(name, names[i]))
+			continue;
+		*ret = (enum sequence_what)i;
+		return true;
+	}
+	return false;
+}
+
+/* A bound below 0 is none. */
+static int64_t find_bound(const struct probe_spec *s, const struct rec_function *r, const char *name, int64_t none)
+{
+	uint64_t v;
+
+	return find_value(s, r, name, &v) && (int64_t)v >= 0 ? (int64_t)v : none;
+}
+
+/* Of a request, plus 1. */
+static bool find_number(const struct probe_spec *s, const struct rec_function *r, uint64_t *ret)
+{
+	uint64_t v;
+
+	if (!find_value(s, r, "request", &v) || (int64_t)v < 0)
+		return false;
+	*ret = v + 1;
+	return true;
+}
+
+/* An engine's own reading of CLOCK_MONOTONIC, in microseconds. */
+static uint64_t find_said(const struct probe_spec *s, const struct rec_function *r)
+{
+	uint64_t us;
+
+	if (!find_value(s, r, "at_us", &us) || !us || us > INT64_MAX / 1000)
+		return 0;
+	return us * 1000 + (uint64_t)clock_boot_offset_ns(&(struct clock_shift){ 0 });
+}
+
+bool sequence_received(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_request)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+
+	return s->role == ROLE_SEQUENCE && !strcmp(probe_spec_name(s, r->vals), "receive") && find_number(s, r, ret_request);
+}
+
+bool sequence_change_of(struct sequence_memories *m, const struct probe_table *probes, const struct rec_function *r,
+	struct sequence_change *ret)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+	struct sequence_change c = {
+		.at_ns = r->h.start_ns,
+		.tgid = r->h.tgid,
+		.tid = r->h.tid,
+		.off_known = r->h.flags & FUNCTION_F_OFF_CPU,
+		.off_cpu_ns = r->off_cpu_ns,
+	};
+	const char *name;
+	uint64_t by = 0;
+
+	if (s->role != ROLE_SEQUENCE)
+		return false;
+	name = probe_spec_name(s, r->vals);
+	find_value(s, r, "context", &c.context);
+	find_value(s, r, "memory", &c.memory);
+	if (!strcmp(name, "memory") && c.memory && c.context)
+		learn(m, c.tgid, c.memory, c.context);
+	if (!find_what(name, &c.what))
+		return false;
+	if (c.what != SEQUENCE_CLEAR && !find_value(s, r, "sequence", &c.sequence))
+		return false;
+	if (c.what == SEQUENCE_COPY && !find_value(s, r, "source", &c.source))
+		return false;
+	if (c.what == SEQUENCE_PLACE && !find_number(s, r, &c.request))
+		return false;
+	find_value(s, r, "draft", &c.draft);
+	c.said_ns = find_said(s, r);
+	if (c.what == SEQUENCE_SHIFT && !find_value(s, r, "by", &by))
+		return false;
+	c.every = c.what == SEQUENCE_CLEAR || (int64_t)c.sequence < 0;
+	c.from = find_bound(s, r, "from", 0);
+	c.to = find_bound(s, r, "to", INT64_MAX);
+	c.by = (int64_t)by;
+	*ret = c;
+	return true;
+}
+
+uint64_t sequence_context(const struct sequence_memories *m, const struct sequence_change *c)
+{
+	size_t i = c->context ? m->n : find(m, c->tgid, c->memory);
+
+	return i < m->n ? m->list[i].context : c->context;
+}
+
+/* ---- draft models ---- */
+
+bool drafts_have(const struct draft_contexts *d, uint32_t tgid, uint64_t context)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		if (d->list[i].tgid == tgid && d->list[i].context == context)
+			return true;
+	}
+	return false;
+}
+
+void drafts_add(struct draft_contexts *d, uint32_t tgid, uint64_t context)
+{
+	size_t i = d->next;
+
+	if (drafts_have(d, tgid, context))
+		return;
+	d->next = (i + 1) % DRAFT_CONTEXTS_MAX;
+	d->n += d->n < DRAFT_CONTEXTS_MAX;
+	d->list[i].tgid = tgid;
+	d->list[i].context = context;
+}
+
+void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, const struct rec_function *r)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+	uint64_t context;
+
+	if (s->role == ROLE_SEQUENCE && find_value(s, r, "draft", &context) && context)
+		drafts_add(d, r->h.tgid, context);
+}
+
+const struct rec_step *drafts_mark(const struct draft_contexts *d, const struct probe_table *probes, const struct rec_step *r,
+	size_t size)
+{
+	static struct rec_step_parts copy;
+	const struct probe_spec *s = &probes->specs[r->h.id];
+	int kind = -1;
+	bool is = false;
+	uint64_t v = 0;
+
+	for (unsigned int i = 0; d->n && i < s->nargs; i++) {
+		const struct enum_table *t = s->args[i].names;
+
+		is |= !strcmp(s->args[i].name, "context") && drafts_have(d, r->h.tgid, r->vals[i]);
+		for (size_t k = 0; t && kind < 0 && k < t->n; k++) {
+			if (t->names[k] && !strcmp(t->names[k], "draft")) {
+				kind = (int)i;
+				v = k;
+			}
+		}
+	}
+	if (!is || kind < 0 || size > sizeof(copy))
+		return r;
+	memcpy(&copy, r, size);
+	copy.s.vals[kind] = v;
+	return &copy.s;
+}

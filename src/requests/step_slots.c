@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "requests/step_slots.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t bucket_of(uint32_t tgid, uint64_t context, uint64_t sequence)
+{
+	/* 2^64 / golden ratio: the upper bits are spread best */
+	uint64_t h = (context ^ tgid) * UINT64_C(0x9e3779b97f4a7c15);
+
+	h = (h ^ sequence ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	return h >> 32 & (SLOT_BUCKETS - 1);
+}
+
+static size_t bucket_of_slot(const struct step_slot *slot)
+{
+	return bucket_of(slot->r.tgid, slot->r.context, slot->r.sequence);
+}
+
+static void list_append(struct slot_list *list, struct step_slot *slot, enum slot_order order)
+{
+	slot->links[order].before = list->last;
+	slot->links[order].after = NULL;
+	if (list->last)
+		list->last->links[order].after = slot;
+	else
+		list->first = slot;
+	list->last = slot;
+}
+
+static void list_remove(struct slot_list *list, struct step_slot *slot, enum slot_order order)
+{
+	struct step_slot *before = slot->links[order].before, *after = slot->links[order].after;
+
+	if (before)
+		before->links[order].after = after;
+	else
+		list->first = after;
+	if (after)
+		after->links[order].before = before;
+	else
+		list->last = before;
+}
+
+static void leave(struct step_slots *t, struct step_slot *slot)
+{
+	struct step_slot **p = &t->buckets[bucket_of_slot(slot)];
+
+	t->leaves(slot, t->arg);
+	while (*p != slot)
+		p = &(*p)->next;
+	*p = slot->next;
+	list_remove(&t->by_use, slot, BY_USE);
+	list_remove(&slot->context->slots, slot, OF_CONTEXT);
+	slot->next = t->free;
+	t->free = slot;
+}
+
+struct step_context *step_slots_context(struct step_slots *t, uint32_t tgid, uint64_t context)
+{
+	struct step_context *c = t->contexts;
+	size_t i;
+
+	for (i = 0; i < t->n_contexts; i++) {
+		struct step_context *other = &t->contexts[i];
+
+		if (other->tgid == tgid && other->context == context) {
+			other->used = ++t->uses;
+			return other;
+		}
+		if (other->used < c->used)
+			c = other;
+	}
+	if (i < CONTEXTS_MAX)
+		c = &t->contexts[t->n_contexts++];
+	while (c->slots.first)
+		leave(t, c->slots.first);
+	*c = (struct step_context){ .tgid = tgid, .context = context, .used = ++t->uses };
+	return c;
+}
+
+struct step_slot *step_slots_find(struct step_slots *t, uint32_t tgid, uint64_t context, uint64_t sequence)
+{
+	struct step_slot *slot = t->buckets[bucket_of(tgid, context, sequence)];
+
+	while (slot && (slot->r.tgid != tgid || slot->r.context != context || slot->r.sequence != sequence))
+		slot = slot->next;
+	return slot;
+}
+
+struct step_slot *step_slots_get(struct step_slots *t, struct step_context *c, uint64_t sequence)
+{
+	struct step_slot *slot = step_slots_find(t, c->tgid, c->context, sequence);
+	size_t bucket;
+
+	if (slot) {
+		list_remove(&t->by_use, slot, BY_USE);
+		list_append(&t->by_use, slot, BY_USE);
+		return slot;
+	}
+	if (!t->free && t->n == REQUESTS_MAX)
+		leave(t, t->by_use.first);
+	slot = t->free;
+	if (slot)
+		t->free = slot->next;
+	else
+		slot = &t->slots[t->n++];
+	/* reuses what was allocated for the previous one */
+	*slot = (struct step_slot){
+		.context = c,
+		.kept = -1,
+		.r = {
+			.tgid = c->tgid,
+			.context = c->context,
+			.sequence = sequence,
+			.position = -1,
+			.cached = -1,
+			.intervals = slot->r.intervals,
+			.cap = slot->r.cap,
+			.waits = slot->r.waits,
+			.waits_cap = slot->r.waits_cap,
+		},
+	};
+	bucket = bucket_of_slot(slot);
+	slot->next = t->buckets[bucket];
+	t->buckets[bucket] = slot;
+	list_append(&t->by_use, slot, BY_USE);
+	list_append(&c->slots, slot, OF_CONTEXT);
+	return slot;
+}
+
+void step_context_pass(struct step_context *c, const struct step_seen *s)
+{
+	struct step_tally *t = &c->tally;
+
+	t->n++;
+	if (s->end <= c->busy_until)
+		return;
+	t->steps += s->end - (s->start > c->busy_until ? s->start : c->busy_until);
+	if (!s->has_states || s->start < c->busy_until)
+		t->blind_steps++;
+	for (int i = 0; i < ST_MAX; i++)
+		t->steps_states[i] += s->ns[i];
+	c->busy_until = s->end;
+}
+
+void carried_add(struct step_slots *t, struct step_context *c, const struct step_request *r, uint64_t ns)
+{
+	uint64_t number = ++t->n_carried;
+
+	t->carried[number % CARRIED_MAX] = (struct carried){
+		.before = c->last_carried,
+		.step = c->tally.n,
+		.sequence = r->sequence,
+		.ns = ns,
+		.serial = r->serial,
+		.tgid = r->tgid,
+	};
+	c->last_carried = number;
+}
+
+void step_slots_init(struct step_slots *t, void (*leaves)(struct step_slot *, void *), void *arg)
+{
+	t->leaves = leaves;
+	t->arg = arg;
+}
+
+void step_slots_clear(struct step_slots *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		free(t->slots[i].r.intervals);
+		free(t->slots[i].r.waits);
+	}
+}
+
+/* ---- one request, whichever way its steps were found ---- */
+#define INTERVALS_MAX 65536 /* of one request; longer ones keep every second, every fourth ... */
+#define DRAFTS_MAX 4096	    /* of a step; more are none */
+#define WAITS_MAX 1024	    /* that are kept apart; time for further ones is in waits_rest */
+
+/* ---- tokens ---- */
+
+static void add_interval(struct step_request *r, uint64_t ns)
+{
+	if (ns > r->longest)
+		r->longest = ns;
+	if (r->skip) {
+		r->skip--;
+		return;
+	}
+	if (r->n_intervals == INTERVALS_MAX) {
+		for (size_t i = 0; i < INTERVALS_MAX / 2; i++)
+			r->intervals[i] = r->intervals[2 * i];
+		r->n_intervals /= 2;
+		r->stride = 2 * r->stride + 1;
+	}
+	if (r->n_intervals == r->cap) {
+		size_t cap = r->cap ? 2 * r->cap : 256;
+		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
+
+		if (!list)
+			return;
+		r->intervals = list;
+		r->cap = cap;
+	}
+	r->intervals[r->n_intervals++] = ns;
+	r->skip = r->stride;
+}
+
+void request_add_tokens(
+	struct step_requests *q, struct step_request *r, const struct step_seen *s, uint64_t from, uint64_t n)
+{
+	uint64_t gap = s->start > from ? s->start - from : 0, ns = s->end > from ? s->end - from : 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (q->ops->done)
+			add_interval(r, ns / n);
+		if (q->ops->token)
+			q->ops->token(r, s, ns / n, gap / n, q->arg);
+	}
+}
+
+void request_keep_draft(struct step_request *r, const struct step_seen *s, int64_t position, uint64_t n_outputs,
+	uint64_t from)
+{
+	r->drafts++;
+	r->draft = *s;
+	r->draft.parts = NULL;
+	r->draft.n_parts = 0;
+	r->draft.rows.position = position;
+	r->draft.rows.n_outputs = n_outputs;
+	r->draft_from = from;
+}
+
+void request_settle_draft(struct step_requests *q, struct step_request *r, int64_t position)
+{
+	int64_t taken = position >= 0 && r->draft.rows.position >= 0 ? position - r->draft.rows.position : 0;
+
+	if (!r->draft.end)
+		return;
+	if (taken > 0 && taken <= DRAFTS_MAX && (uint64_t)taken <= r->draft.rows.n_outputs) {
+		r->outputs += (uint64_t)taken - 1;
+		if (r->draft_from)
+			request_add_tokens(q, r, &r->draft, r->draft_from, (uint64_t)taken);
+	}
+	r->draft.end = 0;
+}
+
+/* ---- waits for other requests ---- */
+
+/* Open addressing by serial, at most half full; 0: none. */
+static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t serial)
+{
+	size_t i = (serial * 2654435761u) >> 8 & (cap - 1); /* Knuth's multiplicative hash */
+
+	while (waits[i].serial && waits[i].serial != serial)
+		i = (i + 1) & (cap - 1);
+	return &waits[i];
+}
+
+static bool make_room(struct step_request *r)
+{
+	size_t cap = r->waits_cap ? 2 * r->waits_cap : 16;
+	struct step_wait *waits;
+
+	if (2 * r->n_waits < r->waits_cap)
+		return true;
+	waits = r->n_waits < WAITS_MAX ? calloc(cap, sizeof(*waits)) : NULL;
+	if (!waits)
+		return false;
+	for (size_t i = 0; i < r->waits_cap; i++) {
+		if (r->waits[i].serial)
+			*find_wait(waits, cap, r->waits[i].serial) = r->waits[i];
+	}
+	free(r->waits);
+	r->waits = waits;
+	r->waits_cap = cap;
+	return true;
+}
+
+void request_add_wait(struct step_request *r, const struct step_wait *w)
+{
+	struct step_wait *known = w->serial && r->waits_cap ? find_wait(r->waits, r->waits_cap, w->serial) : NULL;
+
+	if (!w->ns)
+		return;
+	if (known && known->serial) {
+		known->ns += w->ns;
+	} else if (w->serial && make_room(r)) {
+		*find_wait(r->waits, r->waits_cap, w->serial) = *w;
+		r->n_waits++;
+	} else {
+		r->waits_rest += w->ns;
+	}
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+	const struct step_wait *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+void request_keep_first(struct step_request *r)
+{
+	r->first_others = r->spans[SPAN_OTHERS];
+	r->first_between = r->spans[SPAN_BETWEEN];
+	for (size_t i = 0; i < r->waits_cap && r->n_waits; i++)
+		r->waits[i].first_ns = r->waits[i].ns;
+}
+
+void request_set_first(struct step_requests *q, struct step_request *r, uint64_t at)
+{
+	struct step_slot *slot = slot_of(r);
+
+	/* no step of the context ran in between */
+	if (slot->first_due && at > slot->first_due)
+		r->first_between += at - slot->first_due;
+	slot->first_due = 0;
+	r->first_output = at;
+	if (q->ops->first && !r->began_before && !r->mixed)
+		q->ops->first(r, q->arg);
+}
+
+/* Time of a gap between steps, of which it is known how long the thread was off the CPU. gap: states of all of it. */
+static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known, uint64_t off, const uint64_t gap[ST_MAX])
+{
+	int state = ST_CPU;
+
+	r->spans[SPAN_BETWEEN] += ns;
+	r->states_unknown[SPAN_BETWEEN] |= !off_known || off > ns;
+	if (r->states_unknown[SPAN_BETWEEN])
+		return;
+	r->span_states[SPAN_BETWEEN][ST_CPU] += ns - off;
+	for (int i = ST_CPU + 1; i < ST_MAX && off; i++) {
+		r->states_unknown[SPAN_BETWEEN] |= gap[i] && state;
+		state = gap[i] ? i : state;
+	}
+	r->states_unknown[SPAN_BETWEEN] |= off && !state;
+	r->span_states[SPAN_BETWEEN][state] += off;
+}
+
+/* The engine began with it before its first step `s`, and no other step was in between. */
+static void add_lead_in(struct step_slot *slot, const struct step_seen *s)
+{
+	const struct sequence_change *c = &slot->begun;
+	uint64_t known = 0;
+
+	if (!c->at_ns || c->at_ns >= s->start || slot->begun_steps != slot->context->tally.n)
+		return;
+	for (int i = 0; i < ST_MAX; i++)
+		known += s->before_ns[i];
+	slot->r.start = c->at_ns;
+	add_part_of_gap(&slot->r, s->start - c->at_ns, c->off_known && known >= s->start - c->at_ns,
+		(uint32_t)(known - s->before_ns[ST_CPU] - c->off_cpu_ns), s->before_ns);
+}
+
+/* Its last token was sampled after its last step. */
+static void add_tail(struct step_slot *slot)
+{
+	static const uint64_t gap[ST_MAX];
+	struct step_request *r = &slot->r;
+
+	if (slot->token.at_ns <= r->last_end)
+		return;
+	add_part_of_gap(r, slot->token.at_ns - r->last_end, slot->token.off_known, slot->token.off_cpu_ns, gap);
+	r->last_end = slot->token.at_ns;
+}
+
+/* The longest first, without gaps. */
+static void sort_waits(struct step_request *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->waits_cap && n < r->n_waits; i++) {
+		if (r->waits[i].serial)
+			r->waits[n++] = r->waits[i];
+	}
+	qsort(r->waits, n, sizeof(*r->waits), compare_waits);
+}
+
+/* ---- its life ---- */
+
+void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)
+{
+	if (r->start)
+		return;
+	r->start = s->start;
+	add_lead_in(slot_of(r), s);
+	slot_of(r)->begun.at_ns = 0;
+	r->serial = ++q->serial;
+	r->began_before = began_before;
+	if (q->ops->begin)
+		q->ops->begin(r, s, q->arg);
+}
+
+void request_set_mixed(struct step_requests *q, struct step_request *r)
+{
+	if (r->mixed)
+		return;
+	r->mixed = true;
+	if (q->ops->mixed)
+		q->ops->mixed(r, q->arg);
+}
+
+void request_touch(struct step_request *r, const struct step_seen *s)
+{
+	r->cut |= s->cut;
+	r->graph |= s->graph;
+	r->has_rows |= s->has_rows;
+	if (s->end > r->last_end)
+		r->last_end = s->end;
+	if (s->end > r->busy_until)
+		r->busy_until = s->end;
+}
+
+void request_end(struct step_requests *q, struct step_request *r)
+{
+	struct step_slot *slot = slot_of(r);
+
+	if (slot->first_due)
+		request_set_first(q, r, slot->first_due);
+	add_tail(slot);
+	if (r->start && q->ops->done) {
+		if (r->n_waits)
+			sort_waits(r);
+		q->ops->done(r, q->arg);
+	}
+	if (r->n_waits)
+		memset(r->waits, 0, r->waits_cap * sizeof(*r->waits));
+	slot->known |= r->start != 0;
+	slot->in_prompt = slot->all_outputs = false;
+	slot->last_output = slot->token.at_ns = 0;
+	*r = (struct step_request){
+		.tgid = r->tgid,
+		.context = r->context,
+		.sequence = r->sequence,
+		.busy_until = r->busy_until,
+		.intervals = r->intervals,
+		.cap = r->cap,
+		.waits = r->waits,
+		.waits_cap = r->waits_cap,
+		.position = -1,
+		.cached = -1,
+	};
+}
+
+/* ---- results ---- */
+
+/*
+ * If no token has followed the prompt, it is uncertain whether the prompt was over: llama_batch_get_one()
+ * asks for an output of each part of it.
+ */
+static bool has_first_token(const struct step_request *r)
+{
+	if (r->by_parts)
+		return r->first_output;
+	if (r->began_before || !r->prefill_end || !r->last_outputs)
+		return false;
+	return r->decodes || (r->has_rows ? r->last_outputs == 1 && r->position >= 0 : r->end_seen);
+}
+
+uint64_t step_request_ttft(const struct step_request *r)
+{
+	uint64_t end = r->by_parts ? r->first_output : r->prefill_end;
+
+	return has_first_token(r) && !r->began_before && !r->lost && end > r->start ? end - r->start : 0;
+}
+
+uint64_t step_request_tokens(const struct step_request *r)
+{
+	return r->outputs + has_first_token(r);
+}
+
+bool step_request_split(const struct step_request *r)
+{
+	return r->by_parts && !r->mixed && !r->lost && !r->unsplit;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What --budget left out of a recording, as a list of the instants at which that changed. */
+#ifndef INFTRACE_SCHEMA_LEFT_OUT_H
+#define INFTRACE_SCHEMA_LEFT_OUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+/* Changes that do not last become rare; beyond this number, the oldest are merged. */
+#define LEFT_OUT_MAX 1024
+
+struct left_out {
+	uint64_t budget; /* share of the time of steps, in millionths */
+	struct left_out_change {
+		uint64_t ns;	/* CLOCK_BOOTTIME */
+		uint32_t parts; /* 1 << enum shed_part, from here to the next change */
+	} changes[LEFT_OUT_MAX];
+	size_t n;
+};
+
+/* "barriers", ... */
+const char *shed_part_name(enum shed_part part);
+
+#define SHED_TEXT_MAX 64
+
+/* "barriers,operators"; "" for none. Returns buf. */
+const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX]);
+
+/* ns: not before the last change. */
+void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts);
+
+/* All parts that were left out at any instant of from..to. l NULL: none ever is. */
+uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to);
+
+/* How long each part was left out within from..to. */
+void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64_t ret_ns[SHED_PARTS]);
+
+#endif
