@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sums of bpf/sums.bpf.h: all when the window has closed, those of memory while it is open. */
+/* Sums of the BPF programs, and looks at what threads are doing now. */
 #ifndef INFTRACE_CAPTURE_SUMS_H
 #define INFTRACE_CAPTURE_SUMS_H
 
@@ -9,6 +9,8 @@
 #include "capture/ringbuf.h"
 #include "process_sums.h"
 #include "target/tasks.h"
+
+/* The sums of bpf/sums.bpf.h: all when the window has closed, those of memory while it is open. */
 
 /* Reads both maps into a list sorted by tgid, which the caller frees. -errno. */
 int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The messages between the recorder and the process that reads ELF files: inspector.h. */
+/* Files of traced processes are read by another process, which is asked with messages. */
 #ifndef INFTRACE_INSPECT_H
 #define INFTRACE_INSPECT_H
 
@@ -9,6 +9,8 @@
 
 #include "engine/engine.h"
 #include "engine/sites.h"
+
+/* ---- its messages ---- */
 
 enum inspect_what {
 	INSPECT_SITES,

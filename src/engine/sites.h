@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* --py-step: calls of a Python function are steps. */
+/* Where the probes of presets go in a file, and those of Python functions. */
 #ifndef INFTRACE_SITES_H
 #define INFTRACE_SITES_H
 
@@ -10,6 +10,8 @@
 #include "engine/engine.h"
 #include "target/elf.h"
 #include "target/site.h"
+
+/* --py-step: calls of a Python function are steps. */
 
 /* Programs and libraries with these names may be, or have, an interpreter. */
 #define PYTHON_FILES "*python3*"

@@ -12,7 +12,7 @@
 
 /* ---- messages of any size ---- */
 
-/* A message that grows; its parts that are small are written with sink/proto.h first. */
+/* A message that grows; its parts that are small are written with schema/proto.h first. */
 struct message {
 	char *buf;
 	size_t len, size;
@@ -255,11 +255,6 @@ void otlp_spans_free(struct otlp_spans *s)
 uint64_t otlp_spans_dropped(const struct otlp_spans *s)
 {
 	return s->dropped;
-}
-
-void otlp_spans_drop(struct otlp_spans *s, size_t n)
-{
-	s->dropped += n;
 }
 
 /* When a window opened, from "profile_pid12_1700000000000.jsonl": nothing else says the wall clock. */

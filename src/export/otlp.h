@@ -21,7 +21,6 @@ int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const
 
 /* Requests that were dropped, since too many waited to be sent or could not be sent. */
 uint64_t otlp_spans_dropped(const struct otlp_spans *s);
-void otlp_spans_drop(struct otlp_spans *s, size_t n);
 
 /*
  * A request of OTLP (ExportTraceServiceRequest) of the spans that wait, which do no longer. *ret_body is to be freed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a trace has of samples: summed up by thread and stack, and with --speedscope each of them. */
+/* What traces and profiles have of samples and waits, summed up by stack for tools that draw them. */
 #ifndef INFTRACE_EXPORT_SAMPLES_H
 #define INFTRACE_EXPORT_SAMPLES_H
 
@@ -7,8 +7,28 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "export/pprof.h"
 #include "read/json_source.h"
+
+/* One copy of each of some pieces of memory, numbered from 0 in the order in which they came. */
+
+struct pool_item;
+
+struct pool {
+	struct pool_item *by_data, **items;
+	uint32_t n, size;
+	size_t bytes; /* of memory */
+};
+
+/* The number of the piece, or -ENOMEM. Padding in it needs to be 0. */
+int64_t pool_add(struct pool *p, const void *data, size_t len);
+/* The same, without adding it: -ENOENT. */
+int64_t pool_find(const struct pool *p, const void *data, size_t len);
+/* Valid until pool_clear(). */
+const void *pool_get(const struct pool *p, uint32_t number);
+size_t pool_len(const struct pool *p, uint32_t number);
+void pool_clear(struct pool *p);
+
+/* What a trace has of samples: summed up by thread and stack, and with --speedscope each of them. */
 
 #define SAMPLES_BYTES_MAX (UINT64_C(1) << 30)
 

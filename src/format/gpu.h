@@ -6,7 +6,7 @@
 #include "gpu/info.h"
 #include "sink/sink.h"
 
-/* Pseudo processes, one for each device, and their tracks: above every real pid, see sink/chrome.h. */
+/* Pseudo processes, one for each device, and their tracks: above every real pid, see format/chrome.h. */
 #define PID_GPU 4195000
 #define TID_GPU 4196000
 

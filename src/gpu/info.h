@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The devices of a recording. CUDA numbers them in each process anew, of those that CUDA_VISIBLE_DEVICES leaves: that two processes mean
- * the same one is known by its UUID, and a recording has numbers of its own.
- */
+/* What is known of GPUs, apart from what they did: devices, tracks, names, and how busy they are. */
 #ifndef INFTRACE_GPU_INFO_H
 #define INFTRACE_GPU_INFO_H
 
@@ -13,6 +10,11 @@
 #include "gpu/hand_over.h"
 #include "record.h"
 #include "util/clock.h"
+
+/*
+ * The devices of a recording. CUDA numbers them in each process anew, of those that CUDA_VISIBLE_DEVICES leaves: that two processes mean
+ * the same one is known by its UUID, and a recording has numbers of its own.
+ */
 
 #define GPU_DEVICES_MAX 64
 #define GPU_PCI_MAX 24  /* "0000:1b:00.0" */

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What devices did during a step: the time of the step is divided among the parts in enum gpu_part, which sum to it, once for
- * each device and once for all together, which are idle only while each of them is. A launch counts from the return of its call,
- * or from the begin of what it launched if that was earlier: up to there the call launches, and nothing waits. Of which device a
- * launch is that has not run is not known: of each.
- */
+/* What the GPUs did for a process: its launches joined with what ran, and the parts of each step. */
 #ifndef INFTRACE_GPU_PROCESS_H
 #define INFTRACE_GPU_PROCESS_H
 
@@ -15,6 +10,13 @@
 #include "gpu/join.h"
 #include "gpu/ring.h"
 #include "record.h"
+
+/*
+ * What devices did during a step: the time of the step is divided among the parts in enum gpu_part, which sum to it, once for
+ * each device and once for all together, which are idle only while each of them is. A launch counts from the return of its call,
+ * or from the begin of what it launched if that was earlier: up to there the call launches, and nothing waits. Of which device a
+ * launch is that has not run is not known: of each.
+ */
 
 /* What ran, or waits to run. */
 struct gpu_run {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Lists of calls by number. */
 #include "link/et.h"
 
 #include <errno.h>
@@ -11,6 +10,8 @@
 #include "read/etrace.h"
 #include "util/list.h"
 #include "util/text.h"
+
+/* ---- lists of calls by number ---- */
 
 int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name)
 {
@@ -51,6 +52,8 @@ const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number
 
 	return i < l->n && l->list[i].number == number ? &l->list[i] : NULL;
 }
+
+/* ---- Kineto ---- */
 
 struct kineto {
 	struct link_file *f;
@@ -173,6 +176,8 @@ int kineto_finish(struct kineto *k)
 	check_launches(k);
 	return link_clock_add(&f->clock, f->first_ns, f->first_ns);
 }
+
+/* ---- execution traces ---- */
 
 struct et_reader {
 	const struct link_file *kineto;

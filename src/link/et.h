@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Kineto's traces, PyTorch's profiler: what is taken from their events. */
+/* The operators of PyTorch: as Kineto, its profiler, has them, and as execution traces do. */
 #ifndef INFTRACE_LINK_ET_H
 #define INFTRACE_LINK_ET_H
 
 #include "link/hosts.h"
 #include "read/trace.h"
+
+/* Kineto's traces, PyTorch's profiler: what is taken from their events. */
 
 struct kineto;
 

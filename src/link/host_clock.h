@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether recordings are of one boot of one machine, and so have one CLOCK_BOOTTIME. */
+/*
+ * How the clocks of recordings relate: to the wall clock, by the boot of their machine, and by messages between
+ * hosts.
+ */
 #ifndef INFTRACE_LINK_HOST_CLOCK_H
 #define INFTRACE_LINK_HOST_CLOCK_H
 
@@ -8,6 +11,8 @@
 #include <stdint.h>
 
 #include "util/host_id.h"
+
+/* Whether recordings are of one boot of one machine, and so have one CLOCK_BOOTTIME. */
 
 /* Clocks of recordings in which the wall clock is as far ahead of CLOCK_BOOTTIME, to within this, agree. */
 #define BOOT_AGREE_NS INT64_C(1000000000)

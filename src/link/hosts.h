@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A file to be linked: what it is, when it was recorded, and by which clock. */
+/* The files to be linked, and which host each is of. */
 #ifndef INFTRACE_LINK_HOSTS_H
 #define INFTRACE_LINK_HOSTS_H
 
@@ -9,6 +9,8 @@
 #include "link/match.h"
 #include "read/json_source.h"
 #include "util/host_id.h"
+
+/* A file to be linked: what it is, when it was recorded, and by which clock. */
 
 #define LINK_WHY_MAX 384
 /* Later times, of the year 2043, are taken for damage: sums of two of them stay far from overflow. */

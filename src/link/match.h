@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a recording says of TCP connections: which bytes had been received by some time, and which were not sent before one. */
+/*
+ * What two files have in common: messages of TCP connections, and calls of one program; and how far their
+ * clocks are apart by these.
+ */
 #ifndef INFTRACE_LINK_MATCH_H
 #define INFTRACE_LINK_MATCH_H
 
@@ -8,6 +11,8 @@
 #include <stdint.h>
 
 #include "util/map.h"
+
+/* What a recording says of TCP connections: which bytes had been received by some time, and which were not sent before one. */
 
 #define MESSAGES_MAX (1u << 21) /* kept of a file; 80 MB */
 #define MESSAGE_STREAMS_MAX 65536
@@ -124,7 +129,7 @@ enum span_relation span_relate(const char *ours, const char *theirs);
 /*
  * How far the clocks of two recordings of one program are apart, from the calls that both have.
  *
- * Each pair of calls bounds it from both sides, since one lies within the other (spans.h). What all pairs allow is an
+ * Each pair of calls bounds it from both sides, since one lies within the other (enum span_relation). What all pairs allow is an
  * interval, whose half is the residual.
  */
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a recording says of collectives: the calls of NCCL (RCCL has the same names) and when their communicators were made. */
+/*
+ * Collectives (NCCL, RCCL) of several processes: the calls of a recording, and which of several recordings
+ * belong together.
+ */
 #ifndef INFTRACE_LINK_RANKS_H
 #define INFTRACE_LINK_RANKS_H
 
@@ -9,6 +12,8 @@
 
 #include "read/json_source.h"
 #include "util/host_id.h"
+
+/* What a recording says of collectives: the calls of NCCL (RCCL has the same names) and when their communicators were made. */
 
 #define COLLECTIVES_MAX (1u << 21) /* calls kept of a file; 96 MB */
 #define COLLECTIVES_WHY_MAX 256

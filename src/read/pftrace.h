@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The packets of a Perfetto trace, one after the other, of a file of any origin and size. */
+/* Perfetto traces: their packets, and what is in them, of a file of any origin and size. */
 #ifndef INFTRACE_READ_PFTRACE_H
 #define INFTRACE_READ_PFTRACE_H
 
@@ -7,6 +7,8 @@
 
 #include "read/json_source.h"
 #include "read/proto.h"
+
+/* The packets of a Perfetto trace, one after the other, of a file of any origin and size. */
 
 #define PACKET_BYTES_MAX (UINT64_C(16) << 20)
 

@@ -128,7 +128,7 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 /* ---- yielding to what is recorded ---- */
 
 /*
- * The thread of the loop and those that write files yield to all others (util/yield.h) while nothing is urgent, so on a
+ * The thread of the loop and those that write files yield to all others (util/thread.h) while nothing is urgent, so on a
  * CPU with something else to do they may not run for long. A small thread, which goes before all others, wakes up when
  * the loop has not come back for a while, and makes them run normally when a ring is more than half full, something has
  * happened that the loop waits for, or it is late. They yield again when the rings are empty and the writers are done.

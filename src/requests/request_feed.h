@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The requests of a recording, found in its steps (engine/step_requests.h) and joined with those seen on sockets
+ * The requests of a recording, found in its steps (step_requests.h) and joined with those seen on sockets
  * (request_pairs.h) once for all of its sinks, so that all of them say the same.
  *
  * It is itself a sink, in front of the one that writes: a record is passed on first, and only then looked at. Its

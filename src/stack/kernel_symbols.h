@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of the kernel's functions, from /proc/kallsyms. */
+/* Names of code that no file has: the kernel's functions, and what is made at run time. */
 #ifndef INFTRACE_STACK_KERNEL_SYMBOLS_H
 #define INFTRACE_STACK_KERNEL_SYMBOLS_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* Names of the kernel's functions, from /proc/kallsyms. */
 
 struct kernel_symbols;
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of a process say of a place in its code: how to unwind from there, and its names. */
 #ifndef INFTRACE_STACK_LOOKUP_H
 #define INFTRACE_STACK_LOOKUP_H
 
@@ -66,7 +67,7 @@ void modules_stats(const struct modules *ms, struct modules_stats *ret_stats);
 /*
  * What an ELF file says of places in it, read with libdw: call frame information (.eh_frame, .debug_frame) and names
  * (.symtab, .dynsym, .gnu_debugdata, those of a file with debug information). The file may be hostile, and libdw may
- * fall for it: see reader.h for where this runs.
+ * fall for it: see unwind.h for where this runs.
  */
 
 struct lookup;

@@ -3,11 +3,11 @@
  * From a sample (registers, a copy of the stack, addresses in the kernel, Python's frames) to a stack of named
  * frames. Nothing here needs BPF.
  *
- *   module.c    what is known of each file, by place in it: how to unwind from there, and the name
- *   reader.c    the process that reads the files, since they belong to the traced side: lookup.c there
- *   unwind.c    from frame to frame in the copied stack
- *   perf_map.c  names of code made at run time; kernel_symbols.c those of the kernel; demangle.c C++ and Rust
- *   intern.c    one copy of each text, frame and stack
+ *   unwind.c          from frame to frame in the copied stack; and the process that reads the files, since they belong
+ *                     to the traced side
+ *   lookup.c          what is known of each file, by place in it: how to unwind from there, and the name
+ *   kernel_symbols.c  names of the kernel's functions, and of code made at run time
+ *   intern.c          one copy of each text, frame and stack
  *
  * Frames and stacks have small numbers that stay valid for the recording. Memory is bounded: see stacks_config.
  *

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Reads the ELF files of traced processes in a process of its own. They are under the control of those processes, and
- * libdw was not written for files that want to do harm; besides, whoever may write to a file can make it shorter while
- * it is being read, which ends the process that has mapped it. The process is forked once, early; it keeps no
- * capabilities and few system calls, and has limits on memory and time. What reads for it is its child: when that ends
- * or takes too long it is replaced, and the file that it read last is given up.
- */
+/* Unwinding a copied stack, and the process that reads the files for that. */
 #ifndef INFTRACE_STACK_UNWIND_H
 #define INFTRACE_STACK_UNWIND_H
 
@@ -14,6 +8,14 @@
 #include <stdint.h>
 
 #include "stack/row.h"
+
+/*
+ * Reads the ELF files of traced processes in a process of its own. They are under the control of those processes, and
+ * libdw was not written for files that want to do harm; besides, whoever may write to a file can make it shorter while
+ * it is being read, which ends the process that has mapped it. The process is forked once, early; it keeps no
+ * capabilities and few system calls, and has limits on memory and time. What reads for it is its child: when that ends
+ * or takes too long it is replaced, and the file that it read last is given up.
+ */
 
 struct reader;
 

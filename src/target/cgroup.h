@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Control groups of version 2: which processes are in one. */
+/* Control groups: which processes are in one, what limits a process has there, and which container it is. */
 #ifndef INFTRACE_TARGET_CGROUP_H
 #define INFTRACE_TARGET_CGROUP_H
 
@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* Control groups of version 2: which processes are in one. */
 
 /*
  * The directory of a cgroup that is given as one, or by its name below the mount point of version 2, as in

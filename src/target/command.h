@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A command that inftrace starts itself and holds back until everything is attached. */
+/* Commands: one that inftrace starts itself, and what the command line of an engine says of its model. */
 #ifndef INFTRACE_COMMAND_H
 #define INFTRACE_COMMAND_H
 
@@ -10,6 +10,8 @@
 #include <sys/types.h>
 
 #include "target/elf.h"
+
+/* A command that inftrace starts itself and holds back until everything is attached. */
 
 struct user;
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Opens files of a traced process. The process chooses their paths and what they lead to, possibly in
- * a mount namespace of its own, so its paths are never resolved from our root.
- */
+/* Files of a traced process, and their build ids. */
 #ifndef INFTRACE_TARGET_FILE_H
 #define INFTRACE_TARGET_FILE_H
 
 #include <stddef.h>
 #include <sys/types.h>
+
+/*
+ * Opens files of a traced process. The process chooses their paths and what they lead to, possibly in
+ * a mount namespace of its own, so its paths are never resolved from our root.
+ */
 
 struct mapped_file;
 

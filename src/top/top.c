@@ -28,7 +28,7 @@
 
 /* ---- a step, as the model takes it ---- */
 
-/* As in the profile: see add_stall() in sink/profile.c. */
+/* As in the profile: see add_stall() in format/profile_steps.c. */
 static void take_stall(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
 {
 	bool throttled = s->flags & STALL_F_THROTTLED;

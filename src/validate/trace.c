@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Spans by track and flows by id: at most 32 bytes each, so that those of a trace of a gigabyte fit
- * in memory. */
 #include "validate/trace.h"
 
 #include <errno.h>
@@ -13,6 +11,9 @@
 #include "read/trace.h"
 #include "util/list.h"
 #include "util/text.h"
+
+/* Spans by track and flows by id: at most 32 bytes each, so that those of a trace of a gigabyte fit
+ * in memory. */
 
 static int tracks_init(struct trace_tracks *tracks)
 {

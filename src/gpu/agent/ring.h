@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The writer's side of the ring, and the names in it. The caller holds the lock of the agent. */
+/* The agent's side of the ring: names, clocks and the vendor's buffers that are read into it. */
 #ifndef INFTRACE_GPU_AGENT_RING_H
 #define INFTRACE_GPU_AGENT_RING_H
 
@@ -9,6 +9,8 @@
 #include "gpu/agent/clocks.h"
 #include "gpu/agent/cupti.h"
 #include "gpu/hand_over.h"
+
+/* The writer's side of the ring, and the names in it. The caller holds the lock of the agent. */
 
 #define NAMES_MAX 65536		/* further ones are id 0: unknown */
 #define NAME_BYTES_MAX (16u << 20)
