@@ -3,9 +3,9 @@
 #ifndef INFTRACE_UTIL_LIST_H
 #define INFTRACE_UTIL_LIST_H
 
-#include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
+
+#include "util/alloc.h"
 
 /*
  * The first index below n at which `before` is false, or n: size_t. `before` is an expression with the index as `i`, which is true up to some place
@@ -26,20 +26,21 @@
 		bisect_low;                                                     \
 	})
 
-/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more. -ENOMEM, and the list is as it was. */
+/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more. Returns 0. */
 static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
 {
-	size_t more = *cap ? 2 * *cap : 64;
-	void *bigger;
-
 	if (n < *cap)
 		return 0;
-	bigger = realloc(*list, more * size);
-	if (!bigger)
-		return -ENOMEM;
-	*list = bigger;
-	*cap = more;
+	*cap = *cap ? 2 * *cap : 64;
+	*list = xreallocarray(*list, *cap, size);
 	return 0;
 }
+
+/* Adds an element with undefined content to list[n], which has room for cap: a pointer to it. n and cap change. */
+#define list_push(list, n, cap)                                            \
+	({                                                                 \
+		list_room((void **)&(list), (n), &(cap), sizeof(*(list))); \
+		&(list)[(n)++];                                            \
+	})
 
 #endif
