@@ -150,12 +150,13 @@ test_loss() {
 	same "loss: each sample is a stack, or lost" $((stacks + lost)) "$taken"
 }
 
-has_work() { # PROFILE: each stack has its frames in the file, and some are in work()
+has_frames() { # PROFILE NAME: each stack has its frames in the file
 	expect "$2: stacks have their frames" \
-		"(lambda known, lines: bool(lines) and all(l['shape']['stack'] in known for l in lines) and
-			any(f.startswith('work ') for frames in known.values() for f in frames))(
-			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
-			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']]) or len(p)" p="$1"
+		"(lambda known, lines: bool(lines) and all(l['shape']['stack'] in known for l in lines))(
+			[l['shape']['stack'] for l in p if 'frames' in l],
+			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']]) or p" p="$1"
+	# a single window may only have caught what is around work()
+	check "$2: some are in work()" grep -qs '"work ' "$1" "${@:3}"
 }
 
 # Each sample has the innermost operator of its thread; outside of work() is only what enters and leaves it.
@@ -190,7 +191,7 @@ test_flight() {
 	kill -USR1 "$TRACER"
 	wait "$ENGINE"
 	wait "$TRACER"
-	has_work "$(echo "$TMP"/flight.d/*.jsonl)" flight
+	has_frames "$(echo "$TMP"/flight.d/*.jsonl)" flight
 }
 
 cpu_used() { # PID TICKS
@@ -257,7 +258,7 @@ test_windows() {
 	for f in "$TMP"/windows.d/*.jsonl; do
 		grep -q stack_prof "$f" || continue # there was no sample
 		n=$((n + 1))
-		[ "$n" -gt 2 ] || has_work "$f" "windows: $n"
+		[ "$n" -gt 2 ] || has_frames "$f" "windows: $n" "$TMP"/windows.d/*.jsonl
 	done
 	check "windows: several have stacks" [ "$n" -gt 1 ]
 }
