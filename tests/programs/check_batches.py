@@ -87,8 +87,11 @@ def parts_of(step):
     return parts
 
 
-def times_of(request, steps, spans):
-    """What a request's time is divided into, and the times of its tokens, from the driver's steps alone."""
+PAUSE = 10**9  # the report's: nobody asks for a token in so long a gap between steps
+
+
+def times_of(request, steps, spans, pause=math.inf):
+    """What a request's time is divided into, and the times of its tokens but for those after a pause, from the driver's steps alone."""
     spent = dict.fromkeys(("own_prefill", "own_decode", "others", "between"), 0)
     tpot, previous, own = [], None, []
     for step in steps[request["first_step"]:request["last_step"] + 1]:
@@ -114,7 +117,8 @@ def times_of(request, steps, spans):
         if step["step"] > request["first_token_step"]:
             if rows > 1 and k + 1 < len(own):
                 n = own[k + 1]["parts"][request["sequence"]][1] - position
-            if rows == 1 or k + 1 < len(own):
+            paused = spans[step["step"]][0] - spans[step["step"] - 1][1] > pause
+            if (rows == 1 or k + 1 < len(own)) and not paused:
                 tpot += [(end - previous) // n] * n
         previous = end
     return spent, tpot
@@ -155,7 +159,7 @@ def check_alone(log, steps, spans):
     alone = [r for r in log if not r["shared"]]
     tpot = []
     for r in alone:
-        tpot += times_of(r, steps, spans)[1]
+        tpot += times_of(r, steps, spans, PAUSE)[1]
     return alone, [spans[r["first_token_step"]][1] - spans[r["first_step"]][0] for r in alone], tpot
 
 
