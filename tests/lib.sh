@@ -58,6 +58,14 @@ is_own() { # PID
 	[[ $(jobs -rp) =~ (^|$'\n')$1($'\n'|$) ]] || [ "$(ps -o pgid= -p "$1")" = "$(ps -o pgid= -p $$)" ]
 }
 
+# What the programs that ran last have said, for a script that ends early.
+said_last() {
+	local file
+	find "$TMP" -type f \( -name '*.err' -o -name '*.log' \) -printf '%T@ %p\n' | sort -rn | head -n 3 | while read -r _ file; do
+		tail -n 4 "$file" | sed "s/^/# ${file##*/}: /"
+	done
+}
+
 test_exit() {
 	local rc=$? pid
 	trap - EXIT
@@ -67,6 +75,7 @@ test_exit() {
 		kill -9 "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
 	done
+	[ "$rc" -eq 0 ] || said_last
 	rm -rf "$TMP"
 	[ "$rc" -eq 0 ] || not_ok "$TEST" "the script ended early with exit code $rc"
 	exit "$test_failed"
