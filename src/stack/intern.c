@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "stack/intern.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,7 @@ struct stack_entry {
 	uint32_t frames[];
 };
 
-/* Memory is never given back before the end, so it is handed out from blocks. */
+/* Memory is only given back at the end, so it is handed out from blocks. */
 struct block {
 	struct block *next;
 	char bytes[BLOCK];
@@ -51,15 +50,12 @@ struct intern {
 	uint32_t n_frames, n_stacks;
 };
 
-int intern_new(size_t memory_max, struct intern **ret_intern)
+struct intern *intern_new(size_t memory_max)
 {
-	struct intern *in = calloc(1, sizeof(*in));
+	struct intern *in = xcalloc(1, sizeof(*in));
 
-	if (!in)
-		return -ENOMEM;
 	in->memory_max = memory_max;
-	*ret_intern = in;
-	return 0;
+	return in;
 }
 
 void intern_free(struct intern *in)
@@ -98,9 +94,7 @@ static void *take_bytes(struct intern *in, size_t size)
 	if (!in->blocks || size > BLOCK - in->used) {
 		if (!take_memory(in, sizeof(*b)))
 			return NULL;
-		b = malloc(sizeof(*b));
-		if (!b)
-			return NULL;
+		b = xmalloc(sizeof(*b));
 		b->next = in->blocks;
 		in->blocks = b;
 		in->used = 0;
@@ -147,7 +141,7 @@ const char *intern_text(struct intern *in, const char *text)
 		return NULL;
 	memcpy(t->s, buf, len + 1);
 	HASH_ADD_KEYPTR(hh, in->texts, t->s, len, t);
-	return t->hh.tbl ? t->s : NULL;
+	return t->s;
 }
 
 /* A chunk of pointers, for the entry with this number. */
@@ -158,9 +152,7 @@ static void **slot_of(struct intern *in, void **chunks[], uint32_t id)
 	if (!*chunk) {
 		if (!take_memory(in, CHUNK * sizeof(**chunk)))
 			return NULL;
-		*chunk = calloc(CHUNK, sizeof(**chunk));
-		if (!*chunk)
-			return NULL;
+		*chunk = xcalloc(CHUNK, sizeof(**chunk));
 	}
 	return &(*chunk)[id % CHUNK];
 }
@@ -171,6 +163,8 @@ uint32_t intern_frame(struct intern *in, const struct frame *f)
 	struct frame key;
 	void **slot;
 
+	if (!f->name)
+		return INTERN_NONE;
 	memset(&key, 0, sizeof(key)); /* the bytes between members are part of the key */
 	key.name = f->name;
 	key.file = f->file;
@@ -181,17 +175,13 @@ uint32_t intern_frame(struct intern *in, const struct frame *f)
 	HASH_FIND(hh, in->by_frame, &key, sizeof(key), e);
 	if (e)
 		return e->id;
-	if (in->n_frames == ENTRIES_MAX)
-		return INTERN_NONE;
-	slot = slot_of(in, in->frames, in->n_frames);
+	slot = in->n_frames < ENTRIES_MAX ? slot_of(in, in->frames, in->n_frames) : NULL;
 	e = slot ? take_bytes(in, sizeof(*e)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(&e->frame, &key, sizeof(key));
 	e->id = in->n_frames;
 	HASH_ADD_KEYPTR(hh, in->by_frame, &e->frame, sizeof(e->frame), e);
-	if (!e->hh.tbl)
-		return INTERN_NONE;
 	*slot = e;
 	return in->n_frames++;
 }
@@ -204,9 +194,7 @@ uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n)
 	HASH_FIND(hh, in->by_stack, frames, n * sizeof(*frames), e);
 	if (e)
 		return e->id;
-	if (in->n_stacks == ENTRIES_MAX)
-		return INTERN_NONE;
-	slot = slot_of(in, in->stacks, in->n_stacks);
+	slot = in->n_stacks < ENTRIES_MAX ? slot_of(in, in->stacks, in->n_stacks) : NULL;
 	e = slot ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
 	if (!e)
 		return INTERN_NONE;
@@ -214,8 +202,6 @@ uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n)
 	e->n = n;
 	e->id = in->n_stacks;
 	HASH_ADD_KEYPTR(hh, in->by_stack, e->frames, n * sizeof(*frames), e);
-	if (!e->hh.tbl)
-		return INTERN_NONE;
 	*slot = e;
 	return in->n_stacks++;
 }
@@ -242,17 +228,7 @@ unsigned int intern_get_stack(const struct intern *in, uint32_t stack, const uin
 	return e->n;
 }
 
-size_t intern_memory(const struct intern *in)
+void intern_counts(const struct intern *in, struct intern_counts *ret_counts)
 {
-	return in->memory;
-}
-
-uint32_t intern_frames(const struct intern *in)
-{
-	return in->n_frames;
-}
-
-uint32_t intern_stacks(const struct intern *in)
-{
-	return in->n_stacks;
+	*ret_counts = (struct intern_counts){ in->memory, in->n_frames, in->n_stacks };
 }

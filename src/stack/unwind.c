@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "stack/lookup.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
 
@@ -38,10 +39,10 @@ struct reader_answer {
 #define MEMORY_MAX (UINT64_C(1) << 30) /* bytes of data */
 
 /* What the one that reads may do: take requests, read files, use memory, answer, end. */
-#define CALLS                                                                                                  \
-	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_recvmsg, SYS_sendto,    \
-		SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,       \
-		SYS_clock_gettime, SYS_sysinfo, SYS_setitimer, SYS_rt_sigprocmask, SYS_rt_sigreturn,                  \
+#define CALLS                                                                                                       \
+	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_recvmsg, SYS_sendto, \
+		SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,     \
+		SYS_clock_gettime, SYS_sysinfo, SYS_setitimer, SYS_rt_sigprocmask, SYS_rt_sigreturn,                \
 		SYS_restart_syscall, SYS_getpid, SYS_gettid, SYS_exit, SYS_exit_group
 
 static const int reader_calls[] = { CALLS };
@@ -160,55 +161,43 @@ static _Noreturn void reader_serve(int fd)
 	_exit(0);
 }
 
-/* ---- the recorder's side: whatever the answers contain is safe to use, see unwind.c ---- */
+/* ---- the recorder's side: whatever the answers contain is safe to use, see unwind_step() ---- */
 
 struct reader {
 	struct lookup **files; /* in this process; NULL: they are read in another one */
 	pid_t pid;
 	int server; /* to the process that forks those that read */
-	int fd;	    /* to the one that reads; -1: none */
+	int fd;     /* to the one that reads; -1: none */
 	unsigned int generation;
 	struct reader_answer answer;
 };
 
 int reader_new(bool in_process, struct reader **ret_reader)
 {
-	struct reader *r = calloc(1, sizeof(*r));
+	struct reader r = { .fd = -1, .server = -1 };
 	int fds[2], err;
 
-	if (!r)
-		return -ENOMEM;
-	r->fd = r->server = -1;
 	if (in_process) {
-		r->files = calloc(READER_FILES_MAX, sizeof(*r->files));
-		if (!r->files)
-			goto no_memory;
-		*ret_reader = r;
-		return 0;
+		r.files = xcalloc(READER_FILES_MAX, sizeof(*r.files));
+	} else {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+			return -errno;
+		r.server = fds[0];
+		r.pid = fork();
+		if (!r.pid) {
+			close(fds[0]);
+			reader_serve(fds[1]);
+		}
+		err = r.pid < 0 ? -errno : 0;
+		close(fds[1]);
+		if (err) {
+			close(fds[0]);
+			return err;
+		}
 	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
-		err = -errno;
-		goto out;
-	}
-	r->server = fds[0];
-	r->pid = fork();
-	if (!r->pid) {
-		close(fds[0]);
-		reader_serve(fds[1]);
-	}
-	err = r->pid < 0 ? -errno : 0;
-	close(fds[1]);
-	if (err) {
-		close(fds[0]);
-		goto out;
-	}
-	*ret_reader = r;
+	*ret_reader = xmalloc(sizeof(r));
+	**ret_reader = r;
 	return 0;
-no_memory:
-	err = -ENOMEM;
-out:
-	free(r);
-	return err;
 }
 
 void reader_free(struct reader *r)
@@ -326,7 +315,7 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 	return err > 0 || err < -4095 ? -EPROTO : err;
 }
 
-static int open_file(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked)
+int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked)
 {
 	const struct reader_request rq = { .file = file, .open = 1, .linked = linked };
 	const int fds[2] = { fd, debug_fd };
@@ -343,16 +332,6 @@ static int open_file(struct reader *r, uint32_t file, int fd, int debug_fd, bool
 	if (debug_fd >= 0)
 		close(debug_fd);
 	return err;
-}
-
-int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd)
-{
-	return open_file(r, file, fd, debug_fd, false);
-}
-
-int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd)
-{
-	return open_file(r, file, fd, debug_fd, true);
 }
 
 void reader_close(struct reader *r, uint32_t file)
@@ -461,7 +440,7 @@ static int push_register(struct machine *m, unsigned int reg, int64_t offset)
 	return is_known(m->u, reg) ? push(m, m->u->regs[reg] + (uint64_t)offset) : -EINVAL;
 }
 
-/* On the value at the top. */
+/* On the value at the top. -ENOSYS: it is no such operation. */
 static int run_unary(struct machine *m, const struct row_op *op)
 {
 	uint64_t *top = &m->stack[m->depth - 1];
@@ -486,7 +465,7 @@ static int run_unary(struct machine *m, const struct row_op *op)
 		*top += (uint64_t)op->number;
 		return 0;
 	default:
-		return -EINVAL;
+		return -ENOSYS;
 	}
 }
 
@@ -545,14 +524,10 @@ static int run_binary(struct machine *m, const struct row_op *op)
 	return 0;
 }
 
-static bool is_unary(uint32_t atom)
-{
-	return atom == DW_OP_deref || atom == DW_OP_deref_size || atom == DW_OP_dup || atom == DW_OP_drop ||
-	       atom == DW_OP_neg || atom == DW_OP_not || atom == DW_OP_plus_uconst;
-}
-
 static int run(struct machine *m, const struct row_op *op)
 {
+	int err;
+
 	if (op->atom >= DW_OP_lit0 && op->atom <= DW_OP_lit31)
 		return push(m, op->atom - DW_OP_lit0);
 	if (op->atom >= DW_OP_breg0 && op->atom <= DW_OP_breg31)
@@ -562,23 +537,15 @@ static int run(struct machine *m, const struct row_op *op)
 		return op->number < 0 || op->number >= ROW_REGS ? -EINVAL : push_register(m, (unsigned int)op->number, op->number2);
 	case DW_OP_call_frame_cfa:
 		return push(m, m->cfa);
-	case DW_OP_const1u:
-	case DW_OP_const1s:
-	case DW_OP_const2u:
-	case DW_OP_const2s:
-	case DW_OP_const4u:
-	case DW_OP_const4s:
-	case DW_OP_const8u:
-	case DW_OP_const8s:
-	case DW_OP_constu:
-	case DW_OP_consts:
+	case DW_OP_const1u ... DW_OP_consts:
 		return push(m, (uint64_t)op->number);
 	case DW_OP_stack_value:
 	case DW_OP_nop:
 		return 0;
 	default:
-		if (is_unary(op->atom))
-			return m->depth ? run_unary(m, op) : -EINVAL;
+		err = m->depth ? run_unary(m, op) : -EINVAL;
+		if (err != -ENOSYS)
+			return err;
 		return m->depth > 1 ? run_binary(m, op) : -EINVAL;
 	}
 }
@@ -684,18 +651,14 @@ static int step_by_row(struct unwind *u, const struct row *row)
 /* Code made at run time has no frame information; that of the usual engines keeps the frame pointer. */
 static int step_by_frame_pointer(struct unwind *u)
 {
-	uint64_t regs[ROW_REGS], fp = u->regs[ROW_FP], caller_fp, ra;
+	uint64_t regs[ROW_REGS] = {}, fp = u->regs[ROW_FP], ra;
 	int err;
 
 	if (!is_known(u, ROW_FP) || fp < u->regs[ROW_SP] || fp % 8)
 		return -EINVAL;
-	err = read_stack(u, fp, sizeof(caller_fp), &caller_fp);
-	if (!err)
-		err = read_stack(u, fp + 8, sizeof(ra), &ra);
+	err = read_stack(u, fp, sizeof(*regs), &regs[ROW_FP]) ?: read_stack(u, fp + 8, sizeof(ra), &ra);
 	if (err)
 		return err;
-	memset(regs, 0, sizeof(regs));
-	regs[ROW_FP] = caller_fp;
 	regs[ROW_SP] = fp + 16;
 	return finish(u, regs, UINT64_C(1) << ROW_FP | UINT64_C(1) << ROW_SP, ra, false);
 }

@@ -72,7 +72,7 @@ static void good_file(struct reader *r, uint32_t number)
 	uint64_t entry = ((const Elf64_Ehdr *)image)->e_entry; /* other places may lie between functions */
 	static struct place place;
 
-	assert_int_equal(reader_open(r, number, file_of(image, image_size), -1), 0);
+	assert_int_equal(reader_open(r, number, file_of(image, image_size), -1, false), 0);
 	assert_int_equal(reader_place(r, number, text->sh_offset + entry - text->sh_addr, &place), 0);
 	assert_true(place.row.known);
 	assert_true(place.name[0]);
@@ -85,7 +85,7 @@ TEST(plt_has_no_name)
 	struct reader *r = new_reader();
 	static struct place place;
 
-	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), 0);
+	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1, false), 0);
 	assert_int_equal(reader_place(r, 0, plt->sh_offset + plt->sh_size / 2, &place), 0);
 	assert_string_equal(place.name, "");
 	assert_true(place.row.known);
@@ -120,7 +120,7 @@ TEST(broken_files)
 			if (eh->e_shoff < image_size - 64 * 32)
 				bytes[eh->e_shoff + (size_t)random() % (64 * 32)] ^= 0x80;
 		}
-		err = reader_open(r, 1 + i, file_of(bytes, image_size), -1);
+		err = reader_open(r, 1 + i, file_of(bytes, image_size), -1, false);
 		for (int k = 0; !err && k < 30; k++)
 			err = reader_place(r, 1 + i, text->sh_offset + (size_t)random() % text->sh_size, &place);
 		ended += err == -EPROTO;
@@ -140,7 +140,7 @@ TEST(shortened_file)
 	static struct place place;
 	int fd = file_of(image, image_size);
 
-	assert_int_equal(reader_open(r, 3, dup(fd), -1), 0);
+	assert_int_equal(reader_open(r, 3, dup(fd), -1, false), 0);
 	assert_int_equal(ftruncate(fd, 4096), 0);
 	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EPROTO);
 	assert_int_equal(reader_generation(r), 1);
@@ -157,18 +157,18 @@ TEST(odd_files)
 	char link[READER_LINK_MAX];
 	int fd;
 
-	assert_int_equal(reader_open(r, 0, file_of((const unsigned char *)"text", 4), -1), -ENOEXEC);
-	assert_int_equal(reader_open(r, 0, open("/dev/null", O_RDONLY), -1), -ENOEXEC);
+	assert_int_equal(reader_open(r, 0, file_of((const unsigned char *)"text", 4), -1, false), -ENOEXEC);
+	assert_int_equal(reader_open(r, 0, open("/dev/null", O_RDONLY), -1, false), -ENOEXEC);
 	/* 1 TB of nothing behind it */
 	fd = file_of(image, image_size);
 	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
-	reader_open(r, 1, fd, -1);
+	reader_open(r, 1, fd, -1, false);
 	/* what is no file with debug information in place of one */
-	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4)), 0);
+	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4), false), 0);
 	reader_link(r, 2, link);
 	assert_string_equal(link, "");
 	/* found by a name that the file does not give, it is not used */
-	assert_int_equal(reader_open_linked(r, 2, file_of(image, image_size), file_of(image, image_size)), 0);
+	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of(image, image_size), true), 0);
 	assert_int_equal(reader_place(r, 2, find_section(image, ".text")->sh_offset, &place), 0);
 	assert_int_equal(reader_place(r, 2, UINT64_MAX, &place), -ENXIO);
 	assert_int_equal(reader_place(r, 2, image_size + 4096, &place), -ENXIO);
@@ -187,13 +187,13 @@ TEST(given_up)
 	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++) {
 		int fd = file_of(image, image_size);
 
-		assert_int_equal(reader_open(r, i, dup(fd), -1), 0);
+		assert_int_equal(reader_open(r, i, dup(fd), -1, false), 0);
 		assert_int_equal(ftruncate(fd, 4096), 0);
 		err = reader_place(r, i, find_section(image, ".text")->sh_offset, &place);
 		assert_int_equal(err, -EPROTO);
 		close(fd);
 	}
-	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), -EPROTO);
+	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1, false), -EPROTO);
 	reader_free(r);
 }
 
