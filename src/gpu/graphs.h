@@ -13,8 +13,41 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#include "gpu/join.h"
+#include "record.h"
+
+enum launch_kind {
+	LAUNCH_KERNEL,
+	LAUNCH_GRAPH,
+	LAUNCH_COPY,    /* or a set */
+	LAUNCH_CAPTURE, /* nothing: until the end of it, calls to this stream or of this thread launch nothing, but become a graph */
+	LAUNCH_CAPTURE_END,
+};
+
+/* A call that launches something. */
+struct launch {
+	uint64_t start_ns, end_ns;
+	uint64_t stream; /* its handle */
+	uint64_t bytes;
+	uint32_t tid;
+	uint32_t grid[3], block[3];
+	enum launch_kind kind;
+	bool has_stream, has_shape, has_bytes;
+};
+
+static inline bool launch_is_within(const struct launch *in, const struct launch *out)
+{
+	return in->tid == out->tid && in->start_ns >= out->start_ns && in->end_ns <= out->end_ns;
+}
+
+/* Whether a call can have launched a kernel of this shape, or a copy of so many bytes. */
+static inline bool launch_fits(const struct launch *l, bool is_kernel, const uint32_t grid[3], const uint32_t block[3], uint64_t bytes)
+{
+	if (!is_kernel)
+		return l->kind == LAUNCH_COPY && (!l->has_bytes || l->bytes == bytes);
+	return l->kind == LAUNCH_KERNEL && (!l->has_shape || (!memcmp(l->grid, grid, sizeof(l->grid)) && !memcmp(l->block, block, sizeof(l->block))));
+}
 
 /* Of more, the oldest captures are forgotten, and the graphs that have not been launched for longest. */
 #define GRAPHS_MAX 512
@@ -24,13 +57,15 @@
 
 struct gpu_graphs;
 
-/* -ENOMEM */
-int gpu_graphs_new(struct gpu_graphs **ret_graphs);
+struct gpu_graphs *gpu_graphs_new(void);
 void gpu_graphs_free(struct gpu_graphs *g);
 
-/* As struct join_ops has them: a call was captured; the capture has ended. */
-void gpu_graphs_captured(uint32_t capture, const struct launch *l, void *graphs);
-void gpu_graphs_capture_ended(uint32_t capture, uint64_t ns, void *graphs);
+/*
+ * What gpu_join learns of captures, which have numbers. A call is passed once it is known that it was captured, though perhaps not
+ * before the end, which comes as a time: what began then or later is not a part of it.
+ */
+void gpu_graphs_captured(struct gpu_graphs *g, uint32_t capture, const struct launch *l);
+void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t capture, uint64_t ns);
 
 /* Whether something was captured in this call of a thread, and if so, that this operator is what it was captured in. Calls
  * within this one come first. */

@@ -2,7 +2,6 @@
 #include "gpu/info.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "gpu/hand_over.h"
 #include "stack/intern.h"
 #include "stack/lookup.h"
+#include "util/list.h"
 #include "util/map.h"
 
 /* "0000:1b:00.0", with digits of either case, as one number that sorts like it. false: it is none. */
@@ -165,7 +165,7 @@ struct gpu_info {
 	struct intern *texts;
 	struct name *by_text;
 	struct name **names; /* by their number - 1 */
-	uint32_t n_names, cap_names;
+	size_t n_names, cap_names;
 	const char *operators[GPU_OPERATORS_MAX]; /* by their number - 1 */
 	uint32_t n_operators;
 	struct gpu_track tracks[GPU_TRACKS_MAX];
@@ -175,19 +175,13 @@ struct gpu_info {
 	uint32_t used[GPU_DEVICES_MAX]; /* the process that used the device first */
 };
 
-int gpu_info_new(struct gpu_info **ret_info)
+struct gpu_info *gpu_info_new(void)
 {
-	struct gpu_info *info = calloc(1, sizeof(*info));
+	struct gpu_info *info = xcalloc(1, sizeof(*info));
 
-	if (!info)
-		return -ENOMEM;
-	if (intern_new(GPU_NAMES_MEMORY, &info->texts)) {
-		free(info);
-		return -ENOMEM;
-	}
+	info->texts = intern_new(GPU_NAMES_MEMORY);
 	info->devices.machine_dir = GPU_MACHINE_DIR;
-	*ret_info = info;
-	return 0;
+	return info;
 }
 
 void gpu_info_free(struct gpu_info *info)
@@ -195,7 +189,7 @@ void gpu_info_free(struct gpu_info *info)
 	if (!info)
 		return;
 	HASH_CLEAR(hh, info->by_text);
-	for (uint32_t i = 0; i < info->n_names; i++)
+	for (size_t i = 0; i < info->n_names; i++)
 		free(info->names[i]);
 	free(info->names);
 	intern_free(info->texts);
@@ -241,25 +235,23 @@ static void demangle_kernel(const char *mangled, char *full, size_t size)
 	demangle(mangled, full, size);
 }
 
+/* NULL: there is no room for its texts. */
 static struct name *name_new(struct gpu_info *info, const char *mangled)
 {
 	char full[STACK_NAME_MAX], brief[STACK_NAME_MAX];
-	struct name *e = calloc(1, sizeof(*e));
+	struct name *e = xcalloc(1, sizeof(*e));
 
-	if (!e)
-		return NULL;
 	demangle_kernel(mangled, full, sizeof(full));
 	shorten(full, brief);
 	e->mangled = mangled;
 	e->is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
 	e->full = intern_text(info->texts, full);
 	e->brief = intern_text(info->texts, brief[0] ? brief : full);
-	if (e->full && e->brief)
-		HASH_ADD_KEYPTR(hh, info->by_text, e->mangled, strlen(mangled), e);
-	if (!e->full || !e->brief || !e->hh.tbl) {
+	if (!e->full || !e->brief) {
 		free(e);
 		return NULL;
 	}
+	HASH_ADD_KEYPTR(hh, info->by_text, e->mangled, strlen(mangled), e);
 	return e;
 }
 
@@ -273,20 +265,11 @@ uint32_t gpu_info_name(struct gpu_info *info, const char *mangled)
 	HASH_FIND(hh, info->by_text, text, strlen(text), e);
 	if (e)
 		return e->number;
-	if (info->n_names == info->cap_names) {
-		uint32_t cap = info->cap_names ? 2 * info->cap_names : 256;
-		struct name **names = cap <= GPU_NAMES_MAX ? realloc(info->names, cap * sizeof(struct name *)) : NULL;
-
-		if (!names)
-			return 0;
-		info->names = names;
-		info->cap_names = cap;
-	}
-	e = name_new(info, text);
+	e = info->n_names < GPU_NAMES_MAX ? name_new(info, text) : NULL;
 	if (!e)
 		return 0;
-	info->names[info->n_names++] = e;
-	e->number = info->n_names;
+	*list_push(info->names, info->n_names, info->cap_names) = e;
+	e->number = (uint32_t)info->n_names;
 	return e->number;
 }
 
@@ -496,16 +479,13 @@ struct gpu_load {
 	size_t n_devices;
 };
 
-int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load)
+struct gpu_load *gpu_load_new(uint32_t tgid, uint64_t now_ns)
 {
-	struct gpu_load *l = calloc(1, sizeof(*l));
+	struct gpu_load *l = xcalloc(1, sizeof(*l));
 
-	if (!l)
-		return -ENOMEM;
 	l->tgid = tgid;
 	l->next_ns = now_ns - now_ns % GPU_LOAD_NS;
-	*ret_load = l;
-	return 0;
+	return l;
 }
 
 void gpu_load_free(struct gpu_load *l)
@@ -526,9 +506,9 @@ static struct device *get_device(struct gpu_load *l, uint32_t device)
 		if (l->devices[i]->device == device)
 			return l->devices[i];
 	}
-	d = l->n_devices < GPU_LOAD_DEVICES ? calloc(1, sizeof(*d)) : NULL;
-	if (!d)
+	if (l->n_devices == GPU_LOAD_DEVICES)
 		return NULL;
+	d = xcalloc(1, sizeof(*d));
 	d->device = device;
 	l->devices[l->n_devices++] = d;
 	return d;

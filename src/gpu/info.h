@@ -75,8 +75,7 @@ struct gpu_track {
 	char name[GPU_TRACK_NAME_MAX];
 };
 
-/* -ENOMEM */
-int gpu_info_new(struct gpu_info **ret_info);
+struct gpu_info *gpu_info_new(void);
 void gpu_info_free(struct gpu_info *info);
 
 /* The number of a kernel's name, as it is in the program; 0 if there is no more room. The text may hold anything. */
@@ -147,8 +146,7 @@ struct gpu_load_ops {
 	bool (*is_known)(uint64_t from_ns, uint64_t to_ns, void *arg);
 };
 
-/* -ENOMEM */
-int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load);
+struct gpu_load *gpu_load_new(uint32_t tgid, uint64_t now_ns);
 void gpu_load_free(struct gpu_load *l);
 
 /* What ran: nearly in the order of its begin. */

@@ -14,41 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/info.h"
-#include "record.h"
+#include "gpu/graphs.h"
 
 #define JOIN_CALLS_MAX (1 << 18) /* that wait for what they have launched; of more, the oldest are forgotten */
 
-enum launch_kind {
-	LAUNCH_KERNEL,
-	LAUNCH_GRAPH,
-	LAUNCH_COPY,    /* or a set */
-	LAUNCH_CAPTURE, /* nothing: until the end of it, calls to this stream or of this thread launch nothing, but become a graph */
-	LAUNCH_CAPTURE_END,
-};
-
-/* A call that launches something. */
-struct launch {
-	uint64_t start_ns, end_ns;
-	uint64_t stream; /* its handle */
-	uint64_t bytes;
-	uint32_t tid;
-	uint32_t grid[3], block[3];
-	enum launch_kind kind;
-	bool has_stream, has_shape, has_bytes;
-};
-
 struct gpu_join;
 
-/* What is learnt of captures, which have numbers. A call is passed once it is known that it was captured, though perhaps not
- * before the end, which comes as a time: what began then or later is not a part of it. */
-struct join_ops {
-	void (*captured)(uint32_t capture, const struct launch *l, void *arg);
-	void (*ended)(uint32_t capture, uint64_t ns, void *arg);
-};
-
-/* ops may be NULL. -ENOMEM */
-int gpu_join_new(const struct join_ops *ops, void *arg, struct gpu_join **ret_join);
+/* What is learnt of captures goes to `graphs`. */
+struct gpu_join *gpu_join_new(struct gpu_graphs *graphs);
 void gpu_join_free(struct gpu_join *j);
 
 /* In any order; those that were captured are left out. A call within another one of the same thread, as of a driver's function within one of the runtime's,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/process.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +95,7 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 }
 
 /* Keeps it if it is one of the longest, behind those of the same length. */
-static void partition_add_gap(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
+static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
 {
 	int i = GPU_GAPS;
 
@@ -135,7 +134,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 			continue;
 		ret_ns[part] += next - at;
 		if (gaps && next > at && part != GPU_PART_IDLE_LAUNCH) {
-			partition_add_gap(gaps, idle_ns, at, tid);
+			keep_longest(gaps, idle_ns, at, tid);
 			idle_ns = next;
 		}
 		at = next;
@@ -150,7 +149,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 		unknown += e[i].unknown;
 	}
 	if (gaps)
-		partition_add_gap(gaps, idle_ns, end_ns, 0);
+		keep_longest(gaps, idle_ns, end_ns, 0);
 }
 
 /* For how long something runs after the end that was launched before it. edges: room for them. */
@@ -190,16 +189,11 @@ static void count(const struct gpu_run *list, size_t n, uint64_t start_ns, uint6
 	}
 }
 
-int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
+void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
 {
-	struct edge *edges = calloc(4 * n + 1, sizeof(*edges)), *after = calloc(2 * n + 1, sizeof(*after));
+	struct edge *edges = xcalloc(4 * n, sizeof(*edges)), *after = xcalloc(2 * n, sizeof(*after));
 	size_t n_edges = 0;
 
-	if (!edges || !after) {
-		free(edges);
-		free(after);
-		return -ENOMEM;
-	}
 	memset(ret->gaps, 0, sizeof(ret->gaps));
 	memset(ret->devices, 0, sizeof(ret->devices));
 	find_devices(list, n, start_ns, end_ns, ret);
@@ -218,8 +212,9 @@ int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint6
 	}
 	free(edges);
 	free(after);
-	return 0;
 }
+
+/* ---- one process ---- */
 
 #define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
@@ -290,23 +285,17 @@ struct gpu_process {
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
 {
-	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
-	struct gpu_process *p = calloc(1, sizeof(*p));
+	struct gpu_process *p = xcalloc(1, sizeof(*p));
 	int err;
 
-	if (!p)
-		return -ENOMEM;
 	p->tgid = tgid;
 	p->info = info;
 	p->settled_ns = now_ns;
 	p->end_ns = UINT64_MAX;
-	err = gpu_graphs_new(&p->graphs);
-	if (!err)
-		err = gpu_join_new(&ops, p->graphs, &p->join);
-	if (!err)
-		err = gpu_load_new(tgid, now_ns, &p->load);
-	if (!err)
-		err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
+	p->graphs = gpu_graphs_new();
+	p->join = gpu_join_new(p->graphs);
+	p->load = gpu_load_new(tgid, now_ns);
+	err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
 	if (err) {
 		gpu_process_free(p);
 		return err;
@@ -333,12 +322,6 @@ void gpu_process_free(struct gpu_process *p)
 struct gpu_feed *gpu_process_feed(struct gpu_process *p)
 {
 	return p->feed;
-}
-
-/* Room for one more in a list; false: there is none. */
-static bool reserve(void **list, size_t *cap, size_t n, size_t max, size_t size)
-{
-	return n < *cap || (n < max && !list_room(list, n, cap, size));
 }
 
 /* ---- what is missing ---- */
@@ -378,18 +361,14 @@ static void on_name(uint32_t id, const char *text, void *arg)
 {
 	struct gpu_process *p = arg;
 	uint32_t n = p->n_names ? p->n_names : 256;
-	uint32_t *names;
 
 	if (id > GPU_NAME_IDS_MAX)
 		return;
 	while (n <= id)
 		n *= 2;
 	if (n > p->n_names) {
-		names = realloc(p->names, n * sizeof(*names));
-		if (!names)
-			return;
-		memset(names + p->n_names, 0, (n - p->n_names) * sizeof(*names));
-		p->names = names;
+		p->names = xreallocarray(p->names, n, sizeof(*p->names));
+		memset(p->names + p->n_names, 0, (n - p->n_names) * sizeof(*p->names));
 		p->n_names = n;
 	}
 	p->names[id] = gpu_info_name(p->info, text);
@@ -444,11 +423,11 @@ static void on_activity(const struct gpu_record *r, void *arg)
 
 	if (r->kind == GPU_RECORD_GRAPH) /* as a whole; its kernels were asked for */
 		return;
-	if (!reserve((void **)&p->held, &p->cap_held, p->n_held, GPU_HELD_MAX, sizeof(*p->held))) {
+	if (p->n_held == GPU_HELD_MAX) {
 		p->lost_here++;
 		return;
 	}
-	g = &p->held[p->n_held++];
+	g = list_push(p->held, p->n_held, p->cap_held);
 	*g = (struct rec_gpu){
 		.h = { .kind = REC_GPU, .start_ns = r->start + (uint64_t)p->devices[r->device].shift_ns, .dur_ns = r->end - r->start, .tgid = p->tgid, .tid = p->tgid },
 		.device = r->device,
@@ -518,15 +497,13 @@ static void follow_clock(struct gpu_process *p, uint32_t device)
 
 static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 {
-	if (!reserve((void **)&p->runs, &p->cap_runs, p->n_runs, GPU_RUNS_MAX, sizeof(*p->runs))) {
-		if (!p->n_runs)
-			return;
+	if (p->n_runs == GPU_RUNS_MAX) {
 		/* the older half, which no step has needed so far */
 		p->runs_from_ns = p->runs[p->n_runs / 2].start_ns;
 		memmove(p->runs, p->runs + p->n_runs / 2, (p->n_runs - p->n_runs / 2) * sizeof(*p->runs));
 		p->n_runs -= p->n_runs / 2;
 	}
-	p->runs[p->n_runs++] = (struct gpu_run){
+	*list_push(p->runs, p->n_runs, p->cap_runs) = (struct gpu_run){
 		.start_ns = g->h.start_ns,
 		.end_ns = g->h.start_ns + g->h.dur_ns,
 		.launched_ns = g->launched_ns,
@@ -734,11 +711,11 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 		gpu_feed_state(p->feed, r->h.start_ns + r->h.dur_ns, &p->state);
 	if (!p->state.on_since || p->state.state == GPU_STATE_FAILED)
 		return false;
-	if (!reserve((void **)&p->steps, &p->cap_steps, p->n_steps, GPU_STEPS_MAX, sizeof(*p->steps)))
+	if (p->n_steps == GPU_STEPS_MAX)
 		return false;
 	for (int i = 0; i < ST_MAX; i++)
 		before_ns += r->before_ns[i];
-	p->steps[p->n_steps++] = (struct waiting){
+	*list_push(p->steps, p->n_steps, p->cap_steps) = (struct waiting){
 		.h = r->h,
 		.number = r->number,
 		.before_ns = before_ns <= r->h.start_ns ? before_ns : 0,
@@ -785,28 +762,23 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 }
 
 /* What ran around that time and, of the launches before its end, those of which nothing is known. */
-static int divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
+static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
-	struct gpu_run *list = malloc((p->n_runs + PENDING_MAX) * sizeof(*list));
-	struct launch *pending = malloc(PENDING_MAX * sizeof(*pending));
-	size_t n = 0, n_pending = 0;
-	int err = -ENOMEM;
+	struct gpu_run *list = xcalloc(p->n_runs + PENDING_MAX, sizeof(*list));
+	struct launch *pending = xcalloc(PENDING_MAX, sizeof(*pending));
+	size_t n = 0, n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
 
-	if (list && pending) {
-		for (size_t i = 0; i < p->n_runs; i++) {
-			if (p->runs[i].end_ns > start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
-				list[n++] = p->runs[i];
-		}
-		n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
-		for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
-			list[n++] = (struct gpu_run){
-				.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
-			};
-		err = gpu_partition(list, n, start_ns, end_ns, r);
+	for (size_t i = 0; i < p->n_runs; i++) {
+		if (p->runs[i].end_ns > start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
+			list[n++] = p->runs[i];
 	}
+	for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
+		list[n++] = (struct gpu_run){
+			.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
+		};
+	gpu_partition(list, n, start_ns, end_ns, r);
 	free(list);
 	free(pending);
-	return err;
 }
 
 static void divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
@@ -816,8 +788,8 @@ static void divide_before(const struct gpu_process *p, const struct waiting *s, 
 
 	if (!s->before_ns || from_ns < p->runs_from_ns || !knows_all(p, from_ns, s->h.start_ns))
 		return;
-	if (!divide(p, from_ns, s->h.start_ns, &before))
-		memcpy(r->before_ns, before.ns, sizeof(before.ns));
+	divide(p, from_ns, s->h.start_ns, &before);
+	memcpy(r->before_ns, before.ns, sizeof(before.ns));
 }
 
 static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
@@ -836,12 +808,14 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 {
 	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = residual(p) };
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+	bool is_known = !s->is_partial && (p->settled_ns >= end_ns || knows_launches(p)) && !has_gap(p, s->h.start_ns, end_ns);
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
 	find_device(p, p->used_last, NULL, &r.device); /* if none did anything */
-	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) ||
-		divide(p, s->h.start_ns, end_ns, &r) || !find_tracks(p, &r)) {
+	if (is_known)
+		divide(p, s->h.start_ns, end_ns, &r);
+	if (!is_known || !find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		memset(r.gaps, 0, sizeof(r.gaps));
 		r.after_ns = r.n_devices = 0;

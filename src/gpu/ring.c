@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gpu/info.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 
 #define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
@@ -61,11 +62,9 @@ static int map(struct gpu_feed *f)
 
 int gpu_feed_new(uint32_t capacity, uint64_t now_ns, struct gpu_feed **ret_feed)
 {
-	struct gpu_feed *f = calloc(1, sizeof(*f));
+	struct gpu_feed *f = xcalloc(1, sizeof(*f));
 	int err;
 
-	if (!f)
-		return -ENOMEM;
 	f->capacity = capacity;
 	f->size = GPU_RING_SIZE(capacity);
 	f->begun_ns = now_ns;

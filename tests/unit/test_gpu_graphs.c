@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Parts of CUDA graphs: their places, and the operators in which they were captured. */
-#include "gpu/graphs.h"
+#include "gpu/join.h"
 #include "unit.h"
 
 #define TID 100
@@ -12,9 +12,9 @@ static struct gpu_join *join;
 
 static int set_up(void **state)
 {
-	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
-
-	return gpu_graphs_new(&graphs) || gpu_join_new(&ops, graphs, &join);
+	graphs = gpu_graphs_new();
+	join = gpu_join_new(graphs);
+	return 0;
 }
 
 static int tear_down(void **state)

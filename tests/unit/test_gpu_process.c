@@ -44,7 +44,8 @@ static struct fake_agent agent;
 static int set_up(void **state)
 {
 	memset(&got, 0, sizeof(got));
-	if (gpu_info_new(&info) || gpu_process_new(PID, info, NOW, &process))
+	info = gpu_info_new();
+	if (gpu_process_new(PID, info, NOW, &process))
 		return -1;
 	agent = agent_open(gpu_process_feed(process));
 	agent.ring->writer.on_since = NOW;
