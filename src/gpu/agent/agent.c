@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/agent/agent.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,9 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/hand_over.h"
-
 #define PATIENCE_S 5
+
+/* The connection to inftrace. The process may close any descriptor, and use its number for something else. */
+struct connection {
+	int fd;    /* -1: none */
+	dev_t dev; /* which file it was */
+	ino_t ino;
+};
 
 /* A message of inftrace with at most one descriptor. ret_fd: -1: none */
 static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
@@ -355,7 +356,7 @@ static void turn_on(uint32_t wanted)
 {
 	const struct backend *b = agent.backend;
 	uint32_t call = GPU_CALL_ENABLE;
-	int r = b->begin(&call);
+	int r = b->begin ? b->begin(&call) : 0;
 
 	if (r) {
 		say_failed(r, call);
@@ -368,7 +369,8 @@ static void turn_on(uint32_t wanted)
 		r = enable(wanted);
 	}
 	if (r) {
-		b->end();
+		if (b->end)
+			b->end();
 		say_failed(r, call);
 		return;
 	}
@@ -389,7 +391,8 @@ static void turn_off(uint32_t state)
 	compare_clocks();
 	disable(agent.collected);
 	r = flush(true);
-	agent.backend->end();
+	if (agent.backend->end)
+		agent.backend->end();
 	agent.collected = 0;
 	agent.flushed_until = now > agent.flushed_until ? now : agent.flushed_until;
 	__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
@@ -408,7 +411,7 @@ static void count_own(void)
 	pthread_mutex_lock(&agent_lock);
 	agent.thread_ns = cpu_time_ns();
 	agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers(), __ATOMIC_RELAXED);
+	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers ? agent.backend->buffers() : 0, __ATOMIC_RELAXED);
 	ring_show(&agent.ring);
 	pthread_mutex_unlock(&agent_lock);
 }
@@ -545,7 +548,8 @@ static void serve_end(void)
 	pthread_mutex_unlock(&lives);
 	pthread_mutex_lock(&agent_lock);
 	ring_unmap(&agent.ring);
-	agent.backend->release();
+	if (agent.backend->release)
+		agent.backend->release();
 	pthread_mutex_unlock(&agent_lock);
 	pthread_mutex_unlock(&steering);
 	connection_close(&agent.connection);
