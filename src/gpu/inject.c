@@ -29,7 +29,6 @@
 #include "engine/inspect.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
-#include "gpu/inject_machine.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/confine.h"

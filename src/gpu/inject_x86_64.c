@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #ifdef __x86_64__
 
-#include "gpu/inject_machine.h"
+#include "gpu/inject_call.h"
 
 #include <cpuid.h>
 #include <elf.h>

@@ -13,7 +13,7 @@
 #include "../gpu/inject_target.h"
 #include "engine/inspect.h"
 #include "gpu/inject.h"
-#include "gpu/inject_seccomp.h"
+#include "gpu/inject_call.h"
 #include "gpu_peer.h"
 
 /* Whole injections; an emulated machine takes a hundred times as long for each. */
