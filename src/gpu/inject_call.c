@@ -17,17 +17,17 @@
 #include "gpu/inject_call.h"
 
 #include <errno.h>
-#include <sys/socket.h>
-#include <sys/mman.h>
-#include <sched.h>
-#include <linux/futex.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
