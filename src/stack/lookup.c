@@ -856,18 +856,24 @@ static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct ra
 
 /* ---- names ---- */
 
+static const char *symbol_name(const struct lookup *l, const struct symbol *s, GElf_Sym *ret_sym)
+{
+	GElf_Addr addr;
+
+	return dwfl_module_getsym_info(l->mod, s->index, ret_sym, &addr, NULL, NULL, NULL);
+}
+
 /* Of two names for one place: visible from outside, without leading underscores, longer. */
 static bool is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
 {
 	GElf_Sym sa, sb;
 	const char *na, *nb;
-	GElf_Addr addr;
 	size_t ua, ub;
 
 	if (!a->size != !b->size)
 		return a->size;
-	na = dwfl_module_getsym_info(l->mod, a->index, &sa, &addr, NULL, NULL, NULL);
-	nb = dwfl_module_getsym_info(l->mod, b->index, &sb, &addr, NULL, NULL, NULL);
+	na = symbol_name(l, a, &sa);
+	nb = symbol_name(l, b, &sb);
 	if (!na || !nb)
 		return na;
 	if ((GELF_ST_BIND(sa.st_info) == STB_LOCAL) != (GELF_ST_BIND(sb.st_info) == STB_LOCAL))
@@ -996,8 +1002,7 @@ static void read_parts(struct lookup *l)
 		const struct symbol *s = &l->symbols[i];
 		uint64_t vaddr = s->start - l->bias;
 		GElf_Sym sym;
-		GElf_Addr addr;
-		const char *name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
+		const char *name = symbol_name(l, s, &sym);
 
 		if (!name || strcmp(name, PARTED))
 			continue;
@@ -1033,12 +1038,11 @@ static const char *find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start
 int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 {
 	const struct symbol *s;
-	const char *name = NULL;
+	const char *name;
 	struct range range;
 	Dwarf_Addr at, start;
 	GElf_Sym sym;
 	uint64_t vaddr;
-	GElf_Addr addr;
 
 	if (!find_address(l, offset, &vaddr))
 		return -ENXIO;
@@ -1052,12 +1056,12 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 		s = find_symbol(l, at + 1, &range);
 		range = (struct range){ at, at + 1 };
 	}
-	if (s)
-		name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
-	if (s)
+	if (s) {
+		name = symbol_name(l, s, &sym);
 		start = s->start;
-	else
+	} else {
 		name = find_part(l, vaddr, &start);
+	}
 	ret_place->rel_pc = start - l->bias;
 	ret_place->from = offset - (at - range.from);
 	ret_place->to = offset + (range.to - at);

@@ -12,6 +12,7 @@
 
 #include "util/bytes.h"
 #include "util/map.h"
+#include "util/text.h"
 
 /* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
 
@@ -36,33 +37,6 @@ static int python_text_kind(uint32_t state, uint64_t length, struct python_strin
 	return 0;
 }
 
-/* Up to four bytes; returns how many. */
-static size_t put_utf8(uint32_t c, char *out)
-{
-	if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		c = '?';
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 63));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 63));
-		out[2] = (char)(0x80 | (c & 63));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 63));
-	out[2] = (char)(0x80 | (c >> 6 & 63));
-	out[3] = (char)(0x80 | (c & 63));
-	return 4;
-}
-
 /* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
 static void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
 {
@@ -74,7 +48,9 @@ static void python_text_write(const struct python_string *t, const uint8_t *data
 		size_t n;
 
 		memcpy(&c, data + i * t->width, t->width); /* both are little-endian */
-		n = put_utf8(t->ascii && c >= 0x80 ? '?' : c, utf8);
+		if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || (t->ascii && c >= 0x80))
+			c = '?';
+		n = (size_t)(text_encode(utf8, c) - utf8);
 		if (at + n >= size)
 			break;
 		memcpy(buf + at, utf8, n);

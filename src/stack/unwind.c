@@ -469,59 +469,50 @@ static int run_unary(struct machine *m, const struct row_op *op)
 	}
 }
 
+/* The result takes the place of the two values at the top. */
+static int replace_two(struct machine *m, uint64_t value)
+{
+	m->stack[--m->depth - 1] = value;
+	return 0;
+}
+
 static int run_binary(struct machine *m, const struct row_op *op)
 {
-	uint64_t b = m->stack[m->depth - 1], a = m->stack[m->depth - 2], value;
+	uint64_t b = m->stack[m->depth - 1], a = m->stack[m->depth - 2];
 	int64_t sa = (int64_t)a, sb = (int64_t)b;
 
 	switch (op->atom) {
 	case DW_OP_and:
-		value = a & b;
-		break;
+		return replace_two(m, a & b);
 	case DW_OP_or:
-		value = a | b;
-		break;
+		return replace_two(m, a | b);
 	case DW_OP_xor:
-		value = a ^ b;
-		break;
+		return replace_two(m, a ^ b);
 	case DW_OP_plus:
-		value = a + b;
-		break;
+		return replace_two(m, a + b);
 	case DW_OP_minus:
-		value = a - b;
-		break;
+		return replace_two(m, a - b);
 	case DW_OP_mul:
-		value = a * b;
-		break;
+		return replace_two(m, a * b);
 	case DW_OP_shl:
-		value = b < 64 ? a << b : 0;
-		break;
+		return replace_two(m, b < 64 ? a << b : 0);
 	case DW_OP_shr:
-		value = b < 64 ? a >> b : 0;
-		break;
+		return replace_two(m, b < 64 ? a >> b : 0);
 	case DW_OP_eq:
-		value = a == b;
-		break;
+		return replace_two(m, a == b);
 	case DW_OP_ne:
-		value = a != b;
-		break;
+		return replace_two(m, a != b);
 	case DW_OP_ge:
-		value = sa >= sb;
-		break;
+		return replace_two(m, sa >= sb);
 	case DW_OP_gt:
-		value = sa > sb;
-		break;
+		return replace_two(m, sa > sb);
 	case DW_OP_le:
-		value = sa <= sb;
-		break;
+		return replace_two(m, sa <= sb);
 	case DW_OP_lt:
-		value = sa < sb;
-		break;
+		return replace_two(m, sa < sb);
 	default:
 		return -EINVAL;
 	}
-	m->stack[--m->depth - 1] = value;
-	return 0;
 }
 
 static int run(struct machine *m, const struct row_op *op)
