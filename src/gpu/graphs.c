@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "gpu/graphs.h"
+#include "gpu/join.h"
 
 #include <stdlib.h>
 

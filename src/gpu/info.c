@@ -436,20 +436,15 @@ uint32_t gpu_info_devices_known(const struct gpu_info *info)
 
 const char *gpu_copy_name(uint32_t kind)
 {
-	switch (kind) {
-	case GPU_COPY_HOST_TO_DEVICE:
-		return "host to device";
-	case GPU_COPY_DEVICE_TO_HOST:
-		return "device to host";
-	case GPU_COPY_DEVICE_TO_DEVICE:
-		return "device to device";
-	case GPU_COPY_HOST_TO_HOST:
-		return "host to host";
-	case GPU_COPY_PEER_TO_PEER:
-		return "between devices";
-	default:
-		return "other";
-	}
+	static const char *const names[] = {
+		[GPU_COPY_HOST_TO_DEVICE] = "host to device",
+		[GPU_COPY_DEVICE_TO_HOST] = "device to host",
+		[GPU_COPY_DEVICE_TO_DEVICE] = "device to device",
+		[GPU_COPY_HOST_TO_HOST] = "host to host",
+		[GPU_COPY_PEER_TO_PEER] = "between devices",
+	};
+
+	return kind < sizeof(names) / sizeof(*names) && names[kind] ? names[kind] : "other";
 }
 
 bool gpu_info_is_used(const struct gpu_info *info, uint32_t device)

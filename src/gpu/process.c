@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/graphs.h"
-#include "gpu/info.h"
 #include "util/clock.h"
 #include "util/list.h"
 
@@ -14,9 +12,10 @@
 /* At one instant the number of kernels and the like that are under way changes. */
 struct edge {
 	uint64_t ns;
-	int8_t kernel, collective, copy, queued, unknown;
-	uint32_t device; /* ANY_DEVICE: it may be each of them */
-	uint32_t tid;    /* of the launch */
+	enum gpu_part part; /* in which the time is, if nothing else is under way that counts more */
+	int change;         /* 1 or -1 */
+	uint32_t device;    /* ANY_DEVICE: it may be each of them */
+	uint32_t tid;       /* of the launch */
 };
 
 static int compare_edges(const void *a, const void *b)
@@ -72,24 +71,21 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t from = clip(r->start_ns, start_ns, end_ns), to = clip(r->end_ns, start_ns, end_ns);
-	bool is_known = r->launched_ns && r->start_ns != UINT64_MAX;
-	int8_t collective = r->is_collective, kernel = r->is_kernel && !collective, copy = !r->is_kernel;
+	enum gpu_part runs = r->is_collective ? GPU_PART_COLLECTIVE : r->is_kernel ? GPU_PART_BUSY
+										   : GPU_PART_COPY;
+	enum gpu_part waits = r->launched_ns && r->start_ns != UINT64_MAX ? GPU_PART_IDLE_WAIT : GPU_PART_UNKNOWN;
 	/* when it is not known since when it waited, it may have been all the time */
 	uint64_t queued = clip(r->launched_ns, start_ns, from);
 	uint32_t device = r->start_ns == UINT64_MAX ? ANY_DEVICE : r->device;
 	size_t n = 0;
 
 	if (to > from) {
-		e[n++] = (struct edge){
-			.ns = from, .kernel = kernel, .collective = collective, .copy = copy, .device = device, .tid = r->launch_tid
-		};
-		e[n++] = (struct edge){
-			.ns = to, .kernel = (int8_t)-kernel, .collective = (int8_t)-collective, .copy = (int8_t)-copy, .device = device
-		};
+		e[n++] = (struct edge){ from, runs, 1, device, r->launch_tid };
+		e[n++] = (struct edge){ to, runs, -1, device, 0 };
 	}
 	if (from > queued) {
-		e[n++] = (struct edge){ .ns = queued, .queued = is_known, .unknown = !is_known, .device = device, .tid = r->launch_tid };
-		e[n++] = (struct edge){ .ns = from, .queued = (int8_t)-is_known, .unknown = (int8_t) - !is_known, .device = device };
+		e[n++] = (struct edge){ queued, waits, 1, device, r->launch_tid };
+		e[n++] = (struct edge){ from, waits, -1, device, 0 };
 	}
 	return n;
 }
@@ -116,24 +112,24 @@ static bool is_of_device(uint32_t device, const struct edge *e)
 static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
 {
-	int64_t kernels = 0, collectives = 0, copies = 0, queued = 0, unknown = 0;
+	/* what counts more comes first */
+	static const enum gpu_part parts[] = { GPU_PART_BUSY, GPU_PART_COLLECTIVE, GPU_PART_COPY, GPU_PART_IDLE_WAIT, GPU_PART_UNKNOWN,
+		GPU_PART_IDLE_LAUNCH };
+	int64_t under_way[GPU_PART_MAX] = { [GPU_PART_IDLE_LAUNCH] = 1 };
 	uint64_t at = start_ns, idle_ns = start_ns; /* it has been idle since then, up to here */
 	uint32_t tid = 0;                           /* of the last launch */
 
 	memset(ret_ns, 0, GPU_PART_MAX * sizeof(*ret_ns));
 	for (size_t i = 0; i <= n; i++) {
 		uint64_t next = i < n ? e[i].ns : end_ns;
-		enum gpu_part part = kernels       ? GPU_PART_BUSY
-				     : collectives ? GPU_PART_COLLECTIVE
-				     : copies      ? GPU_PART_COPY
-				     : queued      ? GPU_PART_IDLE_WAIT
-				     : unknown     ? GPU_PART_UNKNOWN
-						   : GPU_PART_IDLE_LAUNCH;
+		const enum gpu_part *part = parts;
 
 		if (i < n && !is_of_device(device, &e[i]))
 			continue;
-		ret_ns[part] += next - at;
-		if (gaps && next > at && part != GPU_PART_IDLE_LAUNCH) {
+		while (!under_way[*part])
+			part++;
+		ret_ns[*part] += next - at;
+		if (gaps && next > at && *part != GPU_PART_IDLE_LAUNCH) {
 			keep_longest(gaps, idle_ns, at, tid);
 			idle_ns = next;
 		}
@@ -142,11 +138,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 			break;
 		if (e[i].tid)
 			tid = e[i].tid;
-		kernels += e[i].kernel;
-		collectives += e[i].collective;
-		copies += e[i].copy;
-		queued += e[i].queued;
-		unknown += e[i].unknown;
+		under_way[e[i].part] += e[i].change;
 	}
 	if (gaps)
 		keep_longest(gaps, idle_ns, end_ns, 0);
@@ -165,14 +157,14 @@ static uint64_t measure_after(
 
 		if ((device != ANY_DEVICE && r->device != device) || r->end_ns <= end_ns || !gpu_run_is_of(r, start_ns, end_ns))
 			continue;
-		edges[n_edges++] = (struct edge){ .ns = clip(r->start_ns, end_ns, r->end_ns), .kernel = 1 };
-		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .kernel = -1 };
+		edges[n_edges++] = (struct edge){ .ns = clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
+		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .change = -1 };
 	}
 	qsort(edges, n_edges, sizeof(*edges), compare_edges);
 	for (size_t i = 0; i < n_edges; i++) {
 		sum += running ? edges[i].ns - at : 0;
 		at = edges[i].ns;
-		running += edges[i].kernel;
+		running += edges[i].change;
 	}
 	return sum;
 }
