@@ -153,13 +153,6 @@ void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, 
 
 /* ---- graphs ---- */
 
-static void forget_graph(struct gpu_graphs *g, struct graph *of)
-{
-	g->n_nodes -= of->n;
-	free(of->nodes);
-	*of = g->graphs[--g->n_graphs];
-}
-
 static void forget_least_used(struct gpu_graphs *g)
 {
 	struct graph *least = g->graphs;
@@ -168,7 +161,9 @@ static void forget_least_used(struct gpu_graphs *g)
 		if (g->graphs[i].used < least->used)
 			least = &g->graphs[i];
 	}
-	forget_graph(g, least);
+	g->n_nodes -= least->n;
+	free(least->nodes);
+	*least = g->graphs[--g->n_graphs];
 }
 
 static struct graph *get_graph(struct gpu_graphs *g, uint32_t number)
@@ -202,13 +197,6 @@ static int compare_positions(const void *a, const void *b)
 	const struct node *x = a, *y = b;
 
 	return (x->position > y->position) - (x->position < y->position);
-}
-
-static struct node *find_node(const struct graph *of, uint64_t number)
-{
-	const struct node key = { .number = number };
-
-	return of->n ? bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes) : NULL;
 }
 
 static bool is_alike(const struct capture *c, const struct graph *of)
@@ -299,9 +287,11 @@ static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
 	const struct node *node = of->nodes, *end = of->nodes + of->n;
 
 	for (size_t i = 0; i < n; i++, node++) {
+		const struct node key = { .number = list[i].graph_node };
+
 		/* numbers mostly go up with the places */
-		if (node >= end || node->number != list[i].graph_node)
-			node = find_node(of, list[i].graph_node);
+		if (node >= end || node->number != key.number)
+			node = bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes);
 		if (!node)
 			break;
 		list[i].graph_position = node->position;

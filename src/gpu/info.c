@@ -24,12 +24,6 @@ static bool parse_pci(const char *text, uint64_t *ret_address)
 	return true;
 }
 
-static void print_pci(uint64_t address, char ret[GPU_PCI_MAX])
-{
-	snprintf(ret, GPU_PCI_MAX, "%04x:%02x:%02x.%x", (unsigned int)(address >> 24), (unsigned int)(address >> 16 & 0xff),
-		(unsigned int)(address >> 8 & 0xff), (unsigned int)(address & 0xff));
-}
-
 static void print_uuid(const struct gpu_device *about, char ret[GPU_UUID_MAX])
 {
 	char *p = ret + sprintf(ret, "%s-", about->uuid_kind == GPU_UUID_MIG ? "MIG" : "GPU");
@@ -47,7 +41,8 @@ static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
 	for (size_t i = 0; i + 1 < sizeof(ret->name) && about->name[i]; i++)
 		ret->name[i] = about->name[i] >= ' ' && about->name[i] <= '~' ? about->name[i] : '?';
 	if (parse_pci(about->pci, &pci))
-		print_pci(pci, ret->pci);
+		snprintf(ret->pci, sizeof(ret->pci), "%04x:%02x:%02x.%x", (unsigned int)(pci >> 24), (unsigned int)(pci >> 16 & 0xff),
+			(unsigned int)(pci >> 8 & 0xff), (unsigned int)(pci & 0xff));
 	if (about->uuid_kind == GPU_UUID_DEVICE || about->uuid_kind == GPU_UUID_MIG) {
 		memcpy(ret->uuid_bytes, about->uuid, sizeof(ret->uuid_bytes));
 		print_uuid(about, ret->uuid);
@@ -357,11 +352,6 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid)
 
 /* ---- tracks ---- */
 
-static bool is_same_stream(const struct gpu_track *a, const struct gpu_track *b)
-{
-	return a->device == b->device && a->tgid == b->tgid && a->context == b->context && a->stream == b->stream;
-}
-
 /* Streams have numbers of their own in each process and context. */
 static void name_track(const struct gpu_info *info, struct gpu_track *t)
 {
@@ -392,7 +382,7 @@ bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t 
 
 	for (uint32_t i = 0; i < info->n_tracks; i++) {
 		t = &info->tracks[i];
-		if (!is_same_stream(t, of))
+		if (t->device != of->device || t->tgid != of->tgid || t->context != of->context || t->stream != of->stream)
 			continue;
 		lane++;
 		if (t->end_ns > start_ns)

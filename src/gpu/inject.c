@@ -220,13 +220,6 @@ static int find_functions(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-static bool read_process(pid_t pid, uint64_t at, void *ret_bytes, size_t length)
-{
-	struct iovec local = { ret_bytes, length }, remote = { (void *)(uintptr_t)at, length };
-
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)length;
-}
-
 /*
  * Where nobody has anything: behind the end of an executable segment, in its last page. What of the file is mapped
  * there is padding, which must be zero, or what an injection before this one has left.
@@ -236,6 +229,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 	struct search *s = arg;
 	struct inspect_loaded l;
 	uint8_t there[INJECT_CODE_MAX];
+	struct iovec local = { there, sizeof(there) }, remote = { .iov_len = sizeof(there) };
 	uint64_t end = 0, from;
 	int fd;
 
@@ -251,7 +245,8 @@ static int find_room(const struct mapped_file *m, void *arg)
 	from = (m->start + end + 63) / 64 * 64;
 	if (!end || m->end - from > 65536 || from + INJECT_CODE_MAX > m->end)
 		return 0;
-	if (!read_process(s->pid, from, there, sizeof(there)) || !inject_code_fits(there))
+	remote.iov_base = (void *)(uintptr_t)from;
+	if (process_vm_readv(s->pid, &local, 1, &remote, 1, 0) != (ssize_t)sizeof(there) || !inject_code_fits(there))
 		return 0;
 	s->found.code = from;
 	keep_file(s, m);

@@ -446,23 +446,9 @@ static int signal_of(int status)
 	return status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
 }
 
-/* Lets it go on after a stop that is not ours: with its signal, or stopped as it should be. */
-static void pass_on(pid_t tid, int status, int request)
-{
-	if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP)
-		ptrace(PTRACE_LISTEN, tid, 0, 0); /* the whole process is stopped */
-	else
-		ptrace(request, tid, 0, signal_of(status));
-}
-
 static bool is_own_stop(const struct call *c, int status)
 {
 	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
-}
-
-static bool is_group_stop(int status)
-{
-	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
 }
 
 /* Lets it go on until a stop is the one; how, says request. -EAGAIN: the whole process has been stopped, and that is not waited for. */
@@ -476,9 +462,13 @@ static int await(struct call *c, bool (*is_it)(const struct call *c, int status)
 			return err;
 		if (is_it(c, status))
 			return 0;
-		if (is_group_stop(status) && !patient)
+		/* one that is not ours: it goes on with its signal, or stays stopped with the whole process */
+		if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) == SIGTRAP)
+			ptrace(request, c->tid, 0, signal_of(status));
+		else if (patient)
+			ptrace(PTRACE_LISTEN, c->tid, 0, 0);
+		else
 			return -EAGAIN;
-		pass_on(c->tid, status, request);
 	}
 }
 

@@ -410,16 +410,10 @@ static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 	j->first = KEPT_MIN;
 }
 
-/* How many calls begin up to then. */
-static size_t begun(const struct gpu_join *j, uint64_t ns)
-{
-	return bisect(j->n, k, j->calls[k].l.start_ns <= ns);
-}
-
 /* The call of that thread at that time; also one that has been taken, since a copy or a graph may launch several. NULL: it was not seen. */
 static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 {
-	size_t i = begun(j, ns);
+	size_t i = bisect(j->n, k, j->calls[k].l.start_ns <= ns);
 
 	for (size_t looked = 0; i-- && looked < LOOK_MAX; looked++) {
 		struct call *c = &j->calls[i];

@@ -103,11 +103,6 @@ static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64
 		gaps[i] = (struct gpu_gap){ .start_ns = from_ns, .dur_ns = to_ns - from_ns, .tid = tid };
 }
 
-static bool is_of_device(uint32_t device, const struct edge *e)
-{
-	return device == ANY_DEVICE || e->device == ANY_DEVICE || e->device == device;
-}
-
 /* The parts between the edges of a device, or of all together. The edges are sorted. gaps: NULL: they are not wanted. */
 static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
@@ -124,7 +119,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 		uint64_t next = i < n ? e[i].ns : end_ns;
 		const enum gpu_part *part = parts;
 
-		if (i < n && !is_of_device(device, &e[i]))
+		if (i < n && device != ANY_DEVICE && e[i].device != ANY_DEVICE && e[i].device != device)
 			continue;
 		while (!under_way[*part])
 			part++;

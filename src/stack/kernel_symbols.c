@@ -336,14 +336,6 @@ static void keep_newest(struct perf_map *map, uint32_t keep)
 	free(old.list);
 }
 
-static void make_room(struct perf_map *map)
-{
-	sort_codes(map);
-	for (uint32_t keep = PERF_MAP_NAMES_MAX / 2;
-		map->n > PERF_MAP_NAMES_MAX / 2 || map->texts.len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
-		keep_newest(map, keep);
-}
-
 /* "START SIZE NAME"; other lines are skipped. */
 static void add_code(struct perf_map *map, const char *s, const char *end)
 {
@@ -357,8 +349,12 @@ static void add_code(struct perf_map *map, const char *s, const char *end)
 	if (!read_hex(&s, end, &size) || s == end || *s++ != ' ' || s == end || !size)
 		return;
 	len = end - s < PERF_MAP_NAME_MAX ? (size_t)(end - s) : PERF_MAP_NAME_MAX - 1;
-	if (map->n == PERF_MAP_NAMES_MAX || map->texts.len + len + 1 > PERF_MAP_BYTES_MAX)
-		make_room(map);
+	if (map->n == PERF_MAP_NAMES_MAX || map->texts.len + len + 1 > PERF_MAP_BYTES_MAX) {
+		sort_codes(map);
+		for (uint32_t keep = PERF_MAP_NAMES_MAX / 2;
+			map->n > PERF_MAP_NAMES_MAX / 2 || map->texts.len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
+			keep_newest(map, keep);
+	}
 	*list_push(map->codes, map->n, map->cap) = (struct code){
 		.start = start,
 		.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,

@@ -45,20 +45,12 @@ static void append(const char *s, size_t len, void *arg)
 		longjmp(t->full, 1);
 }
 
-/* Whether what follows `at` looks like the hash of a Rust name: 17h and 16 hex digits, E. */
-static int is_hash(const char *at)
+/* By its prefix, or by a hash, 17h and 16 hex digits. */
+static bool is_rust(const char *name)
 {
-	return strlen(at) >= 19 && !strncmp(at, "17h", 3) && strspn(at + 3, "0123456789abcdef") == 16;
-}
+	const char *hash = strstr(name, "17h");
 
-static int is_rust(const char *name)
-{
-	const char *end;
-
-	if (!strncmp(name, "_R", 2))
-		return 1;
-	end = strstr(name, "17h");
-	return end && is_hash(end);
+	return !strncmp(name, "_R", 2) || (hash && strspn(hash + 3, "0123456789abcdef") == 16);
 }
 
 /* What compilers add to the name of a copy or a part of a function, and linkers for a version of it. */

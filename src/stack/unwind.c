@@ -269,14 +269,6 @@ static int start(struct reader *r)
 	return 0;
 }
 
-/* Leaves the process that reads to be killed when the next one is started. */
-static void stop(struct reader *r)
-{
-	close(r->fd);
-	r->fd = -1;
-	r->generation++;
-}
-
 static int read_answer(struct reader *r)
 {
 	uint64_t end = clock_mono_ns() + READER_MS_MAX * NSEC_PER_MSEC;
@@ -308,7 +300,10 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 	if (!err)
 		err = read_answer(r);
 	if (err) {
-		stop(r);
+		/* the process that reads is killed when the next one is started */
+		close(r->fd);
+		r->fd = -1;
+		r->generation++;
 		return -EPROTO;
 	}
 	err = r->answer.err;

@@ -267,11 +267,6 @@ static void say_gone(void)
 	__atomic_store_n(&shared()->writer.state, GPU_STATE_GONE, __ATOMIC_RELEASE);
 }
 
-static bool is_final(void)
-{
-	return agent.state == GPU_STATE_NO_CUPTI || agent.state == GPU_STATE_OTHER_USER || agent.state == GPU_STATE_FAILED;
-}
-
 static void say_failed(int error, uint32_t call)
 {
 	bool other = agent.backend->other_user && error == agent.backend->other_user;
@@ -423,11 +418,12 @@ static void follow_wishes(void)
 	uint32_t change = __atomic_load_n(&rd->wanted_change, __ATOMIC_ACQUIRE);
 	uint32_t wanted = __atomic_load_n(&rd->wanted, __ATOMIC_RELAXED) & agent.backend->can;
 	bool changed = change != agent.seen;
+	bool is_final = agent.state == GPU_STATE_NO_CUPTI || agent.state == GPU_STATE_OTHER_USER || agent.state == GPU_STATE_FAILED;
 
 	pthread_mutex_lock(&steering);
 	if (changed && agent.state == GPU_STATE_OVER_BUDGET)
 		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
-	if (!is_final() && wanted != agent.collected && agent.state != GPU_STATE_OVER_BUDGET) {
+	if (!is_final && wanted != agent.collected && agent.state != GPU_STATE_OVER_BUDGET) {
 		turn_off(GPU_STATE_OFF);
 		if (wanted)
 			turn_on(wanted);
@@ -459,13 +455,6 @@ static void tick(void)
 		turn_on(__atomic_load_n(&shared()->reader.wanted, __ATOMIC_RELAXED) & agent.backend->can);
 	}
 	pthread_mutex_unlock(&steering);
-}
-
-static void wait_for_change(uint32_t ms)
-{
-	struct timespec ts = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-
-	syscall(SYS_futex, &shared()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
 }
 
 /*
@@ -558,6 +547,7 @@ static void serve_end(void)
 static void serve(void)
 {
 	uint32_t short_ms = 1, ms;
+	struct timespec ts;
 
 	pthread_mutex_lock(&lives);
 	agent.woken_by = &shared()->reader.wanted_change;
@@ -572,7 +562,9 @@ static void serve(void)
 		short_ms = agent.collected ? 2 * short_ms : 1;
 		if (short_ms >= ms || short_ms > IDLE_MS)
 			short_ms = ms;
-		wait_for_change(agent.collected ? short_ms : IDLE_MS);
+		ms = agent.collected ? short_ms : IDLE_MS;
+		ts = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+		syscall(SYS_futex, &shared()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
 	}
 	serve_end();
 }
