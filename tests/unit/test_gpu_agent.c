@@ -87,6 +87,9 @@ static const struct vendor amd = {
 	.fork = "fork sleep 1",
 };
 
+/* Of the test that runs. */
+static struct peer p;
+
 #define LAUNCHES (GPU_WANT_KERNELS | GPU_WANT_COPIES)
 
 /* The truth of what was launched so far, from a place in its file on; by correlation. */
@@ -96,21 +99,21 @@ struct truth {
 	off_t at;
 };
 
-static void truth_read(struct peer *p, struct truth *t)
+static void truth_read(struct truth *t)
 {
 	off_t size;
 	size_t bytes;
 
-	peer_do(p, "truth");
-	size = lseek(p->truth_fd, 0, SEEK_END);
+	peer_do(&p, "truth");
+	size = lseek(p.truth_fd, 0, SEEK_END);
 	bytes = (size_t)(size - t->at);
 	free(t->list);
 	t->list = malloc(bytes + 1);
 	t->count = bytes / sizeof(*t->list);
-	assert_int_equal(pread(p->truth_fd, t->list, bytes, t->at), bytes);
+	assert_int_equal(pread(p.truth_fd, t->list, bytes, t->at), bytes);
 	t->at = size;
 	/* it may be much */
-	fallocate(p->truth_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
+	fallocate(p.truth_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
 }
 
 static uint64_t apart(uint64_t a, uint64_t b)
@@ -119,12 +122,12 @@ static uint64_t apart(uint64_t a, uint64_t b)
 }
 
 /* How far a time may be off, by what the agent says of its clock. */
-static uint64_t tolerance(const struct peer *p)
+static uint64_t tolerance(void)
 {
-	return 2 * p->ring->clock.residual_ns + p->ring->clock.bend_ns + 2;
+	return 2 * p.ring->clock.residual_ns + p.ring->clock.bend_ns + 2;
 }
 
-static void compare(const struct peer *p, const struct gpu_record *r, const struct mock_work *w)
+static void compare(const struct gpu_record *r, const struct mock_work *w)
 {
 	static const uint16_t kinds[] = { GPU_RECORD_KERNEL, GPU_RECORD_COPY, GPU_RECORD_SET, GPU_RECORD_GRAPH };
 	const char *name;
@@ -135,17 +138,17 @@ static void compare(const struct peer *p, const struct gpu_record *r, const stru
 	assert_int_equal(r->stream, w->stream);
 	assert_int_equal(r->context, w->context);
 	assert_int_equal(r->device, w->device);
-	assert_in_range(apart(r->start, w->start), 0, tolerance(p));
-	assert_in_range(apart(r->end, w->end), 0, tolerance(p));
+	assert_in_range(apart(r->start, w->start), 0, tolerance());
+	assert_in_range(apart(r->end, w->end), 0, tolerance());
 	if (r->kind == GPU_RECORD_KERNEL) {
 		assert_memory_equal(r->kernel.grid, w->grid, sizeof(w->grid));
 		assert_memory_equal(r->kernel.block, w->block, sizeof(w->block));
 		assert_int_equal(r->kernel.shared_static + r->kernel.shared_dynamic, w->shared);
-		assert_int_equal(r->kernel.registers, p->ring->writer.vendor == GPU_VENDOR_AMD ? 48 : 40); /* of the mocks' */
+		assert_int_equal(r->kernel.registers, p.ring->writer.vendor == GPU_VENDOR_AMD ? 48 : 40); /* of the mocks' */
 		assert_int_equal(r->kernel.graph, w->graph);
 		assert_int_equal(r->kernel.graph_node, w->graph_node);
 		assert_in_range(r->kernel.name, 1, PEER_NAMES_MAX - 1);
-		name = p->names[r->kernel.name];
+		name = p.names[r->kernel.name];
 		assert_true(mock_hash(name, strlen(name)) == (uint64_t)(uintptr_t)w->name);
 	} else if (r->kind == GPU_RECORD_GRAPH) {
 		assert_int_equal(r->graph.graph, w->graph);
@@ -157,73 +160,73 @@ static void compare(const struct peer *p, const struct gpu_record *r, const stru
 
 /* Takes all records, and compares each with the truth of which it must be a part; how many there were. Without
  * graphs a correlation is of one piece of work. */
-static size_t take_all(struct peer *p, const struct truth *t)
+static size_t take_all(const struct truth *t)
 {
-	struct gpu_record *taken = malloc((p->capacity + 1) * sizeof(*taken));
+	struct gpu_record *taken = malloc((p.capacity + 1) * sizeof(*taken));
 	uint8_t *seen = calloc(t->count + 1, 1);
 	size_t count = 0;
 
-	while (peer_take(p, &taken[count]))
+	while (peer_take(&p, &taken[count]))
 		count++;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t at = taken[i].correlation - t->list[0].correlation;
 
 		assert_in_range(at, 0, t->count - 1);
 		assert_int_equal(seen[at]++, 0);
-		compare(p, &taken[i], &t->list[at]);
+		compare(&taken[i], &t->list[at]);
 	}
 	free(seen);
 	free(taken);
-	assert_int_equal(p->bad, 0);
+	assert_int_equal(p.bad, 0);
 	return count;
 }
 
-static size_t read_and_take(struct peer *p, struct truth *t)
+static size_t read_and_take(struct truth *t)
 {
-	truth_read(p, t);
-	return take_all(p, t);
+	truth_read(t);
+	return take_all(t);
 }
 
 /* Starts a program with the agent, which collects. */
-static void begin(struct peer *p, uint32_t capacity, uint32_t wanted, const char *environment)
+static void begin(uint32_t capacity, uint32_t wanted, const char *environment)
 {
-	peer_listen(p, capacity);
-	peer_start(p, true, environment);
-	peer_tell(p, "init");
-	peer_serve(p, wanted);
-	peer_done(p);
+	peer_listen(&p, capacity);
+	peer_start(&p, true, environment);
+	peer_tell(&p, "init");
+	peer_serve(&p, wanted);
+	peer_done(&p);
 }
 
 /* The program does something with the GPU, and waits for it. */
-static void peer_run(struct peer *p, const char *line)
+static void peer_run(const char *line)
 {
-	peer_do(p, line);
-	peer_do(p, "sync");
+	peer_do(&p, line);
+	peer_do(&p, "sync");
 }
 
 /* Turns collecting off: all that has run so far is there then. AMD's library has no flush that says so, and a busy machine may take long. */
-static void settle(struct peer *p, uint64_t records)
+static void settle(uint64_t records)
 {
-	if (p->ring->writer.vendor == GPU_VENDOR_AMD)
-		PEER_WAIT(__atomic_load_n(&p->ring->writer.records, __ATOMIC_ACQUIRE) >= records);
-	peer_want(p, 0);
+	if (p.ring->writer.vendor == GPU_VENDOR_AMD)
+		PEER_WAIT(__atomic_load_n(&p.ring->writer.records, __ATOMIC_ACQUIRE) >= records);
+	peer_want(&p, 0);
 }
 
 /* How many records there are. */
-static size_t take_rest(struct peer *p)
+static size_t take_rest(void)
 {
 	struct gpu_record r;
 	size_t n = 0;
 
-	while (peer_take(p, &r))
+	while (peer_take(&p, &r))
 		n++;
 	return n;
 }
 
 /* So many records, and no more. */
-static void take_records(struct peer *p, size_t n)
+static void take_records(size_t n)
 {
-	assert_int_equal(take_rest(p), n);
+	assert_int_equal(take_rest(), n);
 }
 
 /* ---- of each vendor ---- */
@@ -232,26 +235,25 @@ static void test_many(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
-	struct peer p;
 	char line[64];
 	size_t seen = 0;
 
-	begin(&p, v->many.capacity, LAUNCHES, v->many.environment);
+	begin(v->many.capacity, LAUNCHES, v->many.environment);
 	assert_int_equal(peer_state(&p), GPU_STATE_ON);
 	assert_int_equal(p.ring->writer.vendor, v->id);
 	peer_do(&p, "kernel-ns 100");
 	snprintf(line, sizeof(line), "launch %zu", v->many.piece);
 	for (size_t count = 0; count < v->many.kernels; count += v->many.piece) {
-		peer_run(&p, line);
-		settle(&p, count + v->many.piece);
-		seen += read_and_take(&p, &t);
+		peer_run(line);
+		settle(count + v->many.piece);
+		seen += read_and_take(&t);
 		peer_want(&p, LAUNCHES);
 	}
 	assert_int_equal(seen, v->many.kernels);
 	assert_int_equal(p.ring->writer.records, v->many.kernels);
 	assert_int_equal(p.ring->writer.dropped_ring + p.ring->writer.dropped_cupti + p.ring->writer.dropped_clock, 0);
 	print_message("# agent: %zu kernels, %.0f ns of CPU time for each; clocks: %.2f us, of which %.2f us drift\n", v->many.kernels,
-		(double)p.ring->writer.own_ns / (double)v->many.kernels, (double)tolerance(&p) / 1e3, (double)p.ring->clock.bend_ns / 1e3);
+		(double)p.ring->writer.own_ns / (double)v->many.kernels, (double)tolerance() / 1e3, (double)p.ring->clock.bend_ns / 1e3);
 	free(t.list);
 	peer_end(&p);
 }
@@ -261,20 +263,19 @@ static void test_versions(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
-	struct peer p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(v->versions) && v->versions[i].environment; i++) {
 		print_message("# %s\n", v->versions[i].environment);
 		t.at = 0;
-		begin(&p, 1u << 14, LAUNCHES, v->versions[i].environment);
+		begin(1u << 14, LAUNCHES, v->versions[i].environment);
 		assert_int_equal(p.ring->writer.version, v->versions[i].number);
 		for (const char *const *work = v->work; *work; work++)
 			peer_do(&p, *work);
-		settle(&p, v->records);
+		settle(v->records);
 		assert_int_equal(peer_state(&p), GPU_STATE_OFF);
-		truth_read(&p, &t);
+		truth_read(&t);
 		assert_int_equal(t.count, v->records);
-		assert_int_equal(take_all(&p, &t), v->records);
+		assert_int_equal(take_all(&t), v->records);
 		peer_end(&p);
 	}
 	free(t.list);
@@ -285,22 +286,21 @@ static void test_windows(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
-	struct peer p;
 
-	begin(&p, 1u << 12, 0, "MOCK_SHUFFLE=1");
+	begin(1u << 12, 0, "MOCK_SHUFFLE=1");
 	assert_int_equal(peer_state(&p), GPU_STATE_OFF);
 	peer_do(&p, "kernel-ns 300");
 	for (int i = 0; i < 50; i++) {
 		peer_do(&p, "launch 20");
 		peer_want(&p, i % 2 ? GPU_WANT_KERNELS : v->wanted);
 		assert_int_equal(p.ring->writer.collected, i % 2 ? GPU_WANT_KERNELS : LAUNCHES);
-		truth_read(&p, &t);
+		truth_read(&t);
 		peer_do(&p, "launch 100");
 		if (i % 7 == 0)
 			peer_do(&p, "context");
 		peer_do(&p, "sync");
-		settle(&p, 100 * (uint64_t)(i + 1));
-		assert_int_equal(read_and_take(&p, &t), 100);
+		settle(100 * (uint64_t)(i + 1));
+		assert_int_equal(read_and_take(&t), 100);
 		assert_int_equal(p.ring->writer.buffers_open, 0);
 		if (i == 25)
 			peer_do(&p, "rename");
@@ -314,42 +314,41 @@ static void test_lost(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
-	struct peer p;
 	size_t taken;
 
-	begin(&p, 1u << 13, LAUNCHES, "MOCK_DROP_EVERY=10");
-	peer_run(&p, "launch 5000");
-	settle(&p, 4500);
-	assert_int_equal(read_and_take(&p, &t), 4500);
+	begin(1u << 13, LAUNCHES, "MOCK_DROP_EVERY=10");
+	peer_run("launch 5000");
+	settle(4500);
+	assert_int_equal(read_and_take(&t), 4500);
 	assert_in_range(p.ring->writer.dropped_cupti, v->told, 500);
 	assert_int_equal(p.marked_cupti, p.ring->writer.dropped_cupti);
 	peer_end(&p);
 
 	t.at = 0;
-	begin(&p, 1u << 13, LAUNCHES, "MOCK_ZERO_EVERY=4");
-	peer_run(&p, "launch 1000");
+	begin(1u << 13, LAUNCHES, "MOCK_ZERO_EVERY=4");
+	peer_run("launch 1000");
 	/* of what comes when it is forced at the end, what has no times was not done */
 	PEER_WAIT(__atomic_load_n(&p.ring->writer.records, __ATOMIC_ACQUIRE) >= 1000);
-	settle(&p, 1000);
-	assert_int_equal(read_and_take(&p, &t), 750);
+	settle(1000);
+	assert_int_equal(read_and_take(&t), 750);
 	assert_int_equal(p.ring->writer.records, 1000);
 	assert_int_equal(p.ring->writer.dropped_clock, 250);
 	peer_end(&p);
 
 	/* a ring that is too small, even for the names at first */
 	t.at = 0;
-	begin(&p, 8, LAUNCHES, "");
+	begin(8, LAUNCHES, "");
 	for (int i = 0; i < 20; i++) {
 		uint64_t dropped = p.ring->writer.dropped_ring;
 
-		peer_run(&p, "launch 200");
-		settle(&p, 200 * (uint64_t)(i + 1));
-		taken = read_and_take(&p, &t);
+		peer_run("launch 200");
+		settle(200 * (uint64_t)(i + 1));
+		taken = read_and_take(&t);
 		assert_int_equal(taken + p.ring->writer.dropped_ring - dropped, 200);
 		peer_want(&p, LAUNCHES);
 	}
 	peer_want(&p, 0);
-	take_all(&p, &t);
+	take_all(&t);
 	assert_int_equal(p.marked_ring, p.ring->writer.dropped_ring);
 	peer_end(&p);
 	free(t.list);
@@ -359,39 +358,36 @@ static void test_lost(void **state)
 static void test_refused(void **state)
 {
 	const struct vendor *v = *state;
-	struct peer p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(v->refused) && v->refused[i].environment; i++) {
 		print_message("# %s\n", v->refused[i].environment);
-		begin(&p, 64, LAUNCHES, v->refused[i].environment);
+		begin(64, LAUNCHES, v->refused[i].environment);
 		assert_int_equal(peer_state(&p), v->refused[i].state);
 		assert_int_equal(p.ring->writer.error, v->refused[i].error);
 		assert_int_equal(p.ring->writer.failed_call, v->refused[i].call);
-		peer_run(&p, "launch 100");
+		peer_run("launch 100");
 		peer_want(&p, 0);
 		assert_int_equal(peer_state(&p), v->refused[i].state);
-		take_records(&p, 0);
+		take_records(0);
 		peer_end(&p);
 	}
 }
 
 /* The reader goes away while there is something to do. */
-static void check_reader_goes(struct peer *p)
+static void check_reader_goes(void)
 {
-	close(p->connection);
-	p->connection = -1;
-	PEER_WAIT(peer_state(p) == GPU_STATE_GONE);
-	take_rest(p);
-	peer_run(p, "launch 1000");
-	take_records(p, 0);
-	peer_end(p);
+	close(p.connection);
+	p.connection = -1;
+	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+	take_rest();
+	peer_run("launch 1000");
+	take_records(0);
+	peer_end(&p);
 }
 
 /* A reader that wants no agent, and one that is not there. */
 static void check_no_reader(void)
 {
-	struct peer p;
-
 	peer_listen(&p, 64);
 	peer_start(&p, true, "");
 	peer_tell(&p, "launch 10");
@@ -410,13 +406,11 @@ static void check_no_reader(void)
 /* A reader that is not what it should be. */
 static void test_readers(void **state)
 {
-	struct peer p;
-
 	check_no_reader();
 	if (*state == &amd) {
-		begin(&p, 1u << 10, LAUNCHES, "");
+		begin(1u << 10, LAUNCHES, "");
 		peer_do(&p, "launch 100");
-		check_reader_goes(&p);
+		check_reader_goes();
 		return;
 	}
 
@@ -432,79 +426,78 @@ static void test_readers(void **state)
 	peer_end(&p);
 
 	/* its tail is junk: nothing is written where it should not be */
-	begin(&p, 64, LAUNCHES, "");
+	begin(64, LAUNCHES, "");
 	p.ring->reader.tail = UINT64_MAX / 2;
-	peer_run(&p, "launch 1000");
+	peer_run("launch 1000");
 	peer_want(&p, 0);
 	assert_in_range(p.ring->writer.head, 0, 64);
 	p.ring->reader.tail = 0;
 
 	peer_want(&p, LAUNCHES);
-	check_reader_goes(&p);
+	check_reader_goes();
 
 	/* it says goodbye */
-	begin(&p, 1u << 12, LAUNCHES, "");
-	peer_run(&p, "launch 1000");
+	begin(1u << 12, LAUNCHES, "");
+	peer_run("launch 1000");
 	p.ring->reader.leave = 1;
 	peer_change(&p);
 	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
-	take_records(&p, 1000);
+	take_records(1000);
 	peer_do(&p, "launch 1000");
 	peer_end(&p);
 }
 
-#define PEER_WAIT_HUNG_UP(p) PEER_WAIT(poll(&(struct pollfd){ .fd = (p)->connection, .events = POLLRDHUP }, 1, 0) == 1)
+#define PEER_WAIT_HUNG_UP() PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1)
 
 /* A program that does what programs do. */
 static void test_programs(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
-	struct peer peer, *p = &peer;
 
 	/* a child has nothing to do with the ring of its parent */
-	begin(p, 1u << 12, LAUNCHES, "");
-	peer_run(p, "launch 100");
-	peer_do(p, v->fork);
-	peer_run(p, "launch 100");
-	settle(p, 200);
-	take_records(p, 200);
+	begin(1u << 12, LAUNCHES, "");
+	peer_run("launch 100");
+	peer_do(&p, v->fork);
+	peer_run("launch 100");
+	settle(200);
+	take_records(200);
 
 	/* another program in the same process: a new agent, which gets a ring of its own */
-	peer_tell(p, "exec");
-	PEER_WAIT_HUNG_UP(p);
-	peer_drop_ring(p);
-	peer_tell(p, "launch 70"); /* what it had read before is gone with it */
-	peer_serve(p, LAUNCHES);
-	peer_done(p);
-	peer_do(p, "sync");
-	settle(p, 70);
-	take_records(p, 70);
+	peer_tell(&p, "exec");
+	PEER_WAIT_HUNG_UP();
+	peer_drop_ring(&p);
+	peer_tell(&p, "launch 70"); /* what it had read before is gone with it */
+	peer_serve(&p, LAUNCHES);
+	peer_done(&p);
+	peer_do(&p, "sync");
+	settle(70);
+	take_records(70);
 
 	/* it closes what it does not know */
-	peer_want(p, LAUNCHES);
-	peer_do(p, "close-all");
-	PEER_WAIT(peer_state(p) == GPU_STATE_GONE);
-	peer_do(p, "launch 10");
-	peer_end(p);
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "close-all");
+	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+	peer_do(&p, "launch 10");
+	peer_end(&p);
 
 	/* it ends: what has run until then is there */
-	begin(p, 1u << 12, LAUNCHES, "");
-	p->ring->reader.flush_ms = 1000000;
-	peer_run(p, "launch 100");
-	truth_read(p, &t);
-	peer_tell(p, "exit");
-	PEER_WAIT_HUNG_UP(p);
-	assert_int_equal(take_all(p, &t), 100);
-	assert_int_equal(peer_state(p), GPU_STATE_GONE);
-	peer_end(p);
+	begin(1u << 12, LAUNCHES, "");
+	p.ring->reader.flush_ms = 1000000;
+	peer_run("launch 100");
+	truth_read(&t);
+	peer_tell(&p, "exit");
+	PEER_WAIT_HUNG_UP();
+	assert_int_equal(take_all(&t), 100);
+	assert_int_equal(peer_state(&p), GPU_STATE_GONE);
+	peer_end(&p);
 
 	/* it ends while the GPU works */
-	begin(p, 1u << 12, LAUNCHES, "");
-	peer_do(p, "kernel-ns 100000000000");
-	peer_do(p, "launch 100");
-	peer_tell(p, "exit");
-	peer_end(p);
+	begin(1u << 12, LAUNCHES, "");
+	peer_do(&p, "kernel-ns 100000000000");
+	peer_do(&p, "launch 100");
+	peer_tell(&p, "exit");
+	peer_end(&p);
 	free(t.list);
 }
 
@@ -513,11 +506,10 @@ static void test_programs(void **state)
 static void test_graphs(void **state)
 {
 	struct gpu_record r;
-	struct peer p;
 	int nodes = 0, graphs = 0, kernels = 0;
 
-	begin(&p, 1u << 12, GPU_WANT_KERNELS, "");
-	peer_run(&p, "graph 20");
+	begin(1u << 12, GPU_WANT_KERNELS, "");
+	peer_run("graph 20");
 	peer_want(&p, 0);
 	for (; peer_take(&p, &r); nodes++) {
 		assert_int_equal(r.kind, GPU_RECORD_KERNEL);
@@ -527,7 +519,7 @@ static void test_graphs(void **state)
 	assert_int_equal(nodes, 100);
 	peer_want(&p, GPU_WANT_KERNELS | GPU_WANT_GRAPHS);
 	peer_do(&p, "graph 20");
-	peer_run(&p, "launch 30");
+	peer_run("launch 30");
 	peer_want(&p, 0);
 	while (peer_take(&p, &r)) {
 		graphs += r.kind == GPU_RECORD_GRAPH;
@@ -538,9 +530,9 @@ static void test_graphs(void **state)
 	peer_end(&p);
 }
 
-static uint64_t flushed_until(const struct peer *p)
+static uint64_t flushed_until(void)
 {
-	return __atomic_load_n(&p->ring->writer.flushed_until, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&p.ring->writer.flushed_until, __ATOMIC_ACQUIRE);
 }
 
 /* Up to when all is there is said while it goes on, and not beyond what a buffer may still have that CUPTI keeps. */
@@ -549,15 +541,14 @@ static void test_flushed(void **state)
 	struct truth t = { 0 };
 	uint32_t comparisons;
 	uint64_t at;
-	struct peer p;
 
-	begin(&p, 1u << 12, LAUNCHES, "MOCK_KEEP=1");
+	begin(1u << 12, LAUNCHES, "MOCK_KEEP=1");
 	peer_do(&p, "kernel-ns 1000");
 	for (int i = 0; i < 3; i++) {
-		peer_run(&p, "launch 100");
+		peer_run("launch 100");
 		at = clock_boot_ns();
-		PEER_WAIT(flushed_until(&p) > at);
-		assert_int_equal(read_and_take(&p, &t), 100);
+		PEER_WAIT(flushed_until() > at);
+		assert_int_equal(read_and_take(&t), 100);
 	}
 	/* the first of them is not done for long */
 	peer_do(&p, "kernel-ns 3600000000000");
@@ -567,11 +558,11 @@ static void test_flushed(void **state)
 	peer_do(&p, "launch 32");
 	comparisons = p.ring->clock.comparisons;
 	PEER_WAIT(__atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 3);
-	take_records(&p, 0);
-	assert_true(flushed_until(&p) < at);
+	take_records(0);
+	assert_true(flushed_until() < at);
 	peer_want(&p, 0);
-	assert_true(flushed_until(&p) > at);
-	take_records(&p, 16); /* those that do not wait behind it */
+	assert_true(flushed_until() > at);
+	take_records(16); /* those that do not wait behind it */
 	assert_int_equal(p.devices, 1);
 	assert_string_equal(p.about[0].name, "Mock H100");
 	free(t.list);
@@ -593,16 +584,15 @@ static void test_devices(void **state)
 		{ "MOCK_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0 LD_LIBRARY_PATH=%s/gpu/old", GPU_UUID_DEVICE, 2, 0 },
 	};
 	char environment[PATH_MAX];
-	struct peer p;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct gpu_device *d = p.about;
 
 		snprintf(environment, sizeof(environment), cases[i].environment, peer_build());
-		begin(&p, 1u << 8, LAUNCHES, environment);
+		begin(1u << 8, LAUNCHES, environment);
 		peer_do(&p, "launch 1");
 		peer_want(&p, 0);
-		take_rest(&p);
+		take_rest();
 		assert_int_equal(p.devices, 2);
 		assert_string_equal(d[0].name, cases[i].kind == GPU_UUID_MIG ? "Mock H100 MIG 1g.10gb" : "Mock H100");
 		assert_string_equal(d[0].pci, cases[i].kind == GPU_UUID_MIG ? "FFFF:1B:00.0" : "FFFF:1D:00.0");
@@ -619,14 +609,13 @@ static void test_waits(void **state)
 {
 	const int wanted = 20000;
 	struct gpu_record r;
-	struct peer p;
 	int n = 0;
 
-	begin(&p, 1u << 8, 0, "");
+	begin(1u << 8, 0, "");
 	p.ring->reader.wait_ms = 3600000;
 	peer_want(&p, LAUNCHES);
 	peer_do(&p, "kernel-ns 100");
-	peer_run(&p, "launch 20000");
+	peer_run("launch 20000");
 	while (n < wanted) {
 		PEER_WAIT(peer_take(&p, &r));
 		n++;
@@ -641,9 +630,9 @@ static void test_waits(void **state)
 
 	p.ring->reader.wait_ms = 5;
 	peer_want(&p, LAUNCHES);
-	peer_run(&p, "launch 20000");
+	peer_run("launch 20000");
 	peer_want(&p, 0);
-	n = (int)take_rest(&p);
+	n = (int)take_rest();
 	assert_int_equal(p.ring->writer.records, 2 * wanted);
 	assert_int_equal(n + (int)p.ring->writer.dropped_ring, wanted);
 	assert_true(p.ring->writer.dropped_ring > 0);
@@ -651,10 +640,10 @@ static void test_waits(void **state)
 	/* it leaves */
 	p.ring->reader.wait_ms = 3600000;
 	peer_want(&p, LAUNCHES);
-	peer_run(&p, "launch 20000");
+	peer_run("launch 20000");
 	p.ring->reader.wait_ms = 1;
 	peer_drop_ring(&p);
-	peer_run(&p, "launch 100");
+	peer_run("launch 100");
 	peer_end(&p);
 }
 
@@ -662,7 +651,6 @@ static void test_waits(void **state)
 static void test_attach(void **state)
 {
 	char attach[PATH_MAX + 128];
-	struct peer p;
 
 	peer_listen(&p, 1u << 10);
 	peer_start(&p, false, "");
@@ -673,7 +661,7 @@ static void test_attach(void **state)
 		peer_serve(&p, LAUNCHES);
 		peer_done(&p);
 		PEER_WAIT(peer_state(&p) == GPU_STATE_ON);
-		peer_run(&p, "launch 10");
+		peer_run("launch 10");
 		if (i % 2) {
 			p.ring->reader.leave = 1;
 			peer_change(&p);
@@ -681,7 +669,7 @@ static void test_attach(void **state)
 		} else {
 			peer_want(&p, 0);
 		}
-		take_records(&p, 10);
+		take_records(10);
 		peer_drop_ring(&p);
 	}
 	peer_end(&p);
@@ -690,9 +678,7 @@ static void test_attach(void **state)
 /* What costs too much is turned off, and said. */
 static void test_budget(void **state)
 {
-	struct peer p;
-
-	begin(&p, 1u << 10, 0, "");
+	begin(1u << 10, 0, "");
 	p.ring->reader.budget_ppm = 1;
 	peer_want(&p, LAUNCHES);
 	PEER_WAIT(peer_state(&p) == GPU_STATE_OVER_BUDGET);
@@ -711,12 +697,12 @@ static void test_budget(void **state)
 }
 
 /* At least two comparisons more, of which one began after the call. */
-static void launch_until_compared(struct peer *p)
+static void launch_until_compared(void)
 {
-	uint32_t comparisons = __atomic_load_n(&p->ring->clock.comparisons, __ATOMIC_ACQUIRE);
+	uint32_t comparisons = __atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE);
 
-	peer_run(p, "launch 100");
-	PEER_WAIT(__atomic_load_n(&p->ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 1);
+	peer_run("launch 100");
+	PEER_WAIT(__atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 1);
 }
 
 /* CUPTI's clock jumps, as CLOCK_REALTIME does: each record is right, or says that it may not be. */
@@ -725,23 +711,22 @@ static void test_clock_steps(void **state)
 	static const char *const steps[] = { "step-clock 3600000000000", "step-clock -7000000", "step-clock -5000000000000", "step-clock 400000",
 		"step-clock -60000000" };
 	struct truth t = { 0 };
-	struct peer p;
 	size_t seen = 0, sure = 0;
 
-	begin(&p, 1u << 14, LAUNCHES, "");
+	begin(1u << 14, LAUNCHES, "");
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		for (int k = 0; k < 5; k++)
-			peer_run(&p, "launch 20");
+			peer_run("launch 20");
 		peer_do(&p, steps[i]);
 		/* until it has been noticed; and then some more */
-		launch_until_compared(&p);
-		peer_run(&p, "launch 100");
+		launch_until_compared();
+		peer_run("launch 100");
 	}
 	/* the last step went 60 ms back: until the clock has passed where it was, also if a comparison is disturbed and seems a step */
 	for (int k = 0; k < 10; k++)
-		launch_until_compared(&p);
+		launch_until_compared();
 	peer_want(&p, 0);
-	truth_read(&p, &t);
+	truth_read(&t);
 	assert_true(p.ring->clock.steps >= sizeof(steps) / sizeof(*steps));
 	for (struct gpu_record r; peer_take(&p, &r); seen++) {
 		uint32_t at = r.correlation - t.list[0].correlation;
@@ -750,7 +735,7 @@ static void test_clock_steps(void **state)
 		if (r.flags & GPU_RECORD_F_CLOCK)
 			continue;
 		sure++;
-		compare(&p, &r, &t.list[at]);
+		compare(&r, &t.list[at]);
 	}
 	assert_int_equal(seen + p.ring->writer.dropped_clock, t.count);
 	/* those after the last step cannot be all that are */
@@ -764,22 +749,21 @@ static void test_no_memory(void **state)
 {
 	char attach[PATH_MAX + 128];
 	const struct gpu_ring_writer *w;
-	struct peer p;
 
-	begin(&p, 1u << 12, 0, "");
+	begin(1u << 12, 0, "");
 	w = &p.ring->writer;
 	peer_do(&p, "no-memory 1");
 	peer_want(&p, LAUNCHES);
-	peer_run(&p, "launch 1000");
+	peer_run("launch 1000");
 	peer_want(&p, 0);
-	take_records(&p, 0);
+	take_records(0);
 	assert_int_equal(w->dropped_cupti, 1000);
 	assert_int_equal(p.marked_cupti, 1000);
 	peer_do(&p, "no-memory 0");
 	peer_want(&p, LAUNCHES);
-	peer_run(&p, "launch 1000");
+	peer_run("launch 1000");
 	peer_want(&p, 0);
-	take_records(&p, 1000);
+	take_records(1000);
 	peer_end(&p);
 
 	/* not even for the ring */
@@ -791,7 +775,7 @@ static void test_no_memory(void **state)
 	peer_tell(&p, attach);
 	peer_serve(&p, LAUNCHES);
 	peer_done(&p);
-	PEER_WAIT_HUNG_UP(&p);
+	PEER_WAIT_HUNG_UP();
 	peer_drop_ring(&p);
 	peer_do(&p, "launch 10");
 	peer_do(&p, "no-memory 0");
@@ -806,15 +790,14 @@ static void test_no_memory(void **state)
 static void test_launches(void **state)
 {
 	struct gpu_record r;
-	struct peer p;
 	uint64_t before;
 
-	begin(&p, 1u << 10, LAUNCHES, "");
+	begin(1u << 10, LAUNCHES, "");
 	before = clock_boot_ns();
 	peer_do(&p, "launch 100");
 	peer_do(&p, "copies 5");
 	peer_do(&p, "sync");
-	settle(&p, 104);
+	settle(104);
 	for (int i = 0; i < 104; i++) {
 		assert_true(peer_take(&p, &r));
 		assert_int_equal(r.thread, p.pid);

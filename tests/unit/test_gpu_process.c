@@ -9,6 +9,7 @@
 #define NOW UINT64_C(1000000000000)
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
+#define T (NOW + MS) /* when most tests begin */
 #define GOT_MAX 65536
 
 static struct {
@@ -164,27 +165,26 @@ static void assert_parts(uint64_t busy, uint64_t copy, uint64_t launch, uint64_t
 /* Two kernels and a copy in a step; the second one had to wait. */
 TEST_WITH(test_step, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
 	struct gpu_record copy = { .kind = GPU_RECORD_COPY };
 
-	call(t + 100 * US, t + 105 * US, 0xaa, 1);
-	call(t + 110 * US, t + 115 * US, 0xaa, 2);
-	kernel(t + 110 * US, t + 200 * US, 7, 1, 1); /* 5 us after its call */
-	kernel(t + 250 * US, t + 300 * US, 7, 2, 2); /* though it was launched long ago */
-	copy.start = t + 290 * US;
-	copy.end = t + 400 * US;
+	call(T + 100 * US, T + 105 * US, 0xaa, 1);
+	call(T + 110 * US, T + 115 * US, 0xaa, 2);
+	kernel(T + 110 * US, T + 200 * US, 7, 1, 1); /* 5 us after its call */
+	kernel(T + 250 * US, T + 300 * US, 7, 2, 2); /* though it was launched long ago */
+	copy.start = T + 290 * US;
+	copy.end = T + 400 * US;
 	copy.correlation = 3;
 	copy.context = 1;
 	copy.copy.bytes = 1000;
 	agent_write(&agent, &copy);
-	assert_true(step(5, t, t + 1000 * US));
-	assert_int_equal(records_at(t + 2 * MS), 2); /* the launch of the copy is not seen, but may be still to come */
-	assert_int_equal(records_at(t + 900 * MS), 2);
+	assert_true(step(5, T, T + 1000 * US));
+	assert_int_equal(records_at(T + 2 * MS), 2); /* the launch of the copy is not seen, but may be still to come */
+	assert_int_equal(records_at(T + 900 * MS), 2);
 	assert_int_equal(got.steps, 0);
-	assert_int_equal(records_at(t + 1002 * MS), 3);
+	assert_int_equal(records_at(T + 1002 * MS), 3);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(got.list[i].launch_tid, TID);
-		assert_int_equal(got.list[i].launched_ns, t + (105 + 10 * (uint64_t)i) * US);
+		assert_int_equal(got.list[i].launched_ns, T + (105 + 10 * (uint64_t)i) * US);
 	}
 	assert_int_equal(got.list[2].launch_tid, 0);
 	assert_int_equal(got.steps, 1);
@@ -198,20 +198,20 @@ TEST_WITH(test_step, set_up, tear_down)
 /* The time since the last step is divided, too, if all of it is known. */
 TEST_WITH(test_before, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS, *before = got.step.before_ns;
+	const uint64_t *before = got.step.before_ns;
 	uint64_t sum = 0;
 
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	kernel(t + 30 * US, t + 70 * US, 7, 1, 1);
-	assert_true(step_behind(0, t + 50 * US, t + 100 * US, 50 * US));
-	assert_int_equal(steps_at(t + 300 * MS), 1);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	kernel(T + 30 * US, T + 70 * US, 7, 1, 1);
+	assert_true(step_behind(0, T + 50 * US, T + 100 * US, 50 * US));
+	assert_int_equal(steps_at(T + 300 * MS), 1);
 	assert_parts(20 * US, 0, 30 * US, 0, 0);
 	assert_int_equal(before[GPU_PART_BUSY], 20 * US);
 	assert_int_equal(before[GPU_PART_IDLE_WAIT], 10 * US);
 	assert_int_equal(before[GPU_PART_IDLE_LAUNCH], 20 * US);
 	/* nothing was collected by then */
-	assert_true(step_behind(1, t + 310 * MS, t + 311 * MS, 312 * MS));
-	assert_int_equal(steps_at(t + 600 * MS), 2);
+	assert_true(step_behind(1, T + 310 * MS, T + 311 * MS, 312 * MS));
+	assert_int_equal(steps_at(T + 600 * MS), 2);
 	assert_parts(0, 0, MS, 0, 0);
 	for (int i = 0; i < GPU_PART_MAX; i++)
 		sum += before[i];
@@ -221,47 +221,43 @@ TEST_WITH(test_before, set_up, tear_down)
 /* What is launched within a step and runs later was queued; a launch of which nothing came is waited for, but not for ever. */
 TEST_WITH(test_pending, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	assert_true(step(0, t, t + 100 * US));
-	assert_int_equal(steps_at(t + 500 * MS), 0);
-	kernel(t + 600 * MS, t + 700 * MS, 7, 1, 1);
-	assert_int_equal(steps_at(t + 800 * MS), 0);
-	assert_int_equal(steps_at(t + 900 * MS), 1);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	assert_true(step(0, T, T + 100 * US));
+	assert_int_equal(steps_at(T + 500 * MS), 0);
+	kernel(T + 600 * MS, T + 700 * MS, 7, 1, 1);
+	assert_int_equal(steps_at(T + 800 * MS), 0);
+	assert_int_equal(steps_at(T + 900 * MS), 1);
 	assert_parts(0, 0, 20 * US, 80 * US, 0);
 	assert_int_equal(got.step.after_ns, 100 * MS);
 
-	call(t + 900 * MS + 10 * US, t + 900 * MS + 20 * US, 0xaa, 1);
-	assert_true(step(1, t + 900 * MS, t + 900 * MS + 100 * US));
-	assert_int_equal(steps_at(t + 1800 * MS), 1);
-	assert_int_equal(steps_at(t + 1901 * MS), 2);
+	call(T + 900 * MS + 10 * US, T + 900 * MS + 20 * US, 0xaa, 1);
+	assert_true(step(1, T + 900 * MS, T + 900 * MS + 100 * US));
+	assert_int_equal(steps_at(T + 1800 * MS), 1);
+	assert_int_equal(steps_at(T + 1901 * MS), 2);
 	assert_parts(0, 0, 20 * US, 0, 80 * US);
 }
 
 /* CUPTI has never handed over everything: the launches say what there must be. */
 TEST_WITH(test_never_flushed, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	assert_true(step(0, t, t + 100 * US));
-	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
-	run_at(t + 500 * MS);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	assert_true(step(0, T, T + 100 * US));
+	kernel(T + 20 * US, T + 90 * US, 7, 1, 1);
+	run_at(T + 500 * MS);
 	assert_int_equal(got.n, 0);
-	run_at(t + 1100 * MS);
+	run_at(T + 1100 * MS);
 	assert_int_equal(got.n, 1);
 	assert_int_equal(got.steps, 0);
-	run_at(t + 1300 * MS);
+	run_at(T + 1300 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_parts(70 * US, 0, 30 * US, 0, 0);
 	/* one whose record is very late */
-	call(t + 2000 * MS, t + 2000 * MS + 10 * US, 0xaa, 1);
-	assert_true(step(1, t + 2000 * MS, t + 2000 * MS + 100 * US));
-	run_at(t + 9000 * MS);
+	call(T + 2000 * MS, T + 2000 * MS + 10 * US, 0xaa, 1);
+	assert_true(step(1, T + 2000 * MS, T + 2000 * MS + 100 * US));
+	run_at(T + 9000 * MS);
 	assert_int_equal(got.steps, 1);
-	kernel(t + 2000 * MS + 50 * US, t + 2000 * MS + 60 * US, 7, 2, 1);
-	run_at(t + 9200 * MS);
+	kernel(T + 2000 * MS + 50 * US, T + 2000 * MS + 60 * US, 7, 2, 1);
+	run_at(T + 9200 * MS);
 	assert_int_equal(got.steps, 2);
 	assert_parts(10 * US, 0, 50 * US, 40 * US, 0);
 }
@@ -299,13 +295,11 @@ TEST_WITH(test_long, set_up, tear_down)
 /* Without launches and without a flush nothing is known. */
 TEST_WITH(test_nothing_known, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
-	assert_true(step(0, t, t + 100 * US));
-	run_at(t + 9000 * MS);
+	kernel(T + 20 * US, T + 90 * US, 7, 1, 1);
+	assert_true(step(0, T, T + 100 * US));
+	run_at(T + 9000 * MS);
 	assert_int_equal(got.steps, 0);
-	run_at(t + 11000 * MS);
+	run_at(T + 11000 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 }
@@ -378,27 +372,25 @@ TEST_WITH(test_pause, set_up, tear_down)
 /* The agent leaves, or never collects: no step waits. */
 TEST_WITH(test_end, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	kernel(t, t + MS, 7, 1, 1);
-	assert_true(step(0, t, t + MS));
+	kernel(T, T + MS, 7, 1, 1);
+	assert_true(step(0, T, T + MS));
 	agent.ring->writer.state = GPU_STATE_GONE;
-	run_at(t + 2 * MS);
+	run_at(T + 2 * MS);
 	assert_int_equal(got.n, 0);
-	call(t - 20 * US, t - 10 * US, 0xaa, 1); /* read in the next turn */
-	run_at(t + 2 * MS);
+	call(T - 20 * US, T - 10 * US, 0xaa, 1); /* read in the next turn */
+	run_at(T + 2 * MS);
 	assert_int_equal(got.n, 1);
-	assert_int_equal(got.list[0].launch_ns, t - 20 * US);
+	assert_int_equal(got.list[0].launch_ns, T - 20 * US);
 	assert_int_equal(got.steps, 1);
 	assert_parts(MS, 0, 0, 0, 0);
 	/* a step may become known later than that */
-	assert_true(step(1, t, t + MS / 2));
-	gpu_process_finish(process, t + 2 * MS, on_record, NULL);
+	assert_true(step(1, T, T + MS / 2));
+	gpu_process_finish(process, T + 2 * MS, on_record, NULL);
 	assert_int_equal(got.steps, 2);
 	assert_parts(MS / 2, 0, 0, 0, 0);
 	agent.ring->writer.state = GPU_STATE_FAILED;
-	gpu_process_drain(process, t + 3 * MS, on_record, NULL);
-	assert_false(step(2, t, t + MS));
+	gpu_process_drain(process, T + 3 * MS, on_record, NULL);
+	assert_false(step(2, T, T + MS));
 }
 
 /* A kernel whose record is missing does not shift those behind the next wait. */
@@ -541,10 +533,8 @@ TEST_WITH(test_by_thread, set_up, tear_down)
  * what was launched after that, which fits to the same call. */
 TEST_WITH(test_late_call, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
 	for (uint32_t by_thread = 0; by_thread < 2; by_thread++) {
-		const uint64_t at = t + by_thread * 400 * MS;
+		const uint64_t at = T + by_thread * 400 * MS;
 		uint32_t n = got.n;
 
 		for (uint32_t i = 0; i < 2; i++) {
@@ -568,11 +558,11 @@ TEST_WITH(test_late_call, set_up, tear_down)
 	}
 	assert_launches(4, 0, 0);
 	/* not for ever; and where one has been missing, not again */
-	kernel(t + 800 * MS, t + 801 * MS, 7, 5, 1);
-	assert_int_equal(records_at(t + 1700 * MS), 4);
-	assert_int_equal(records_at(t + 1802 * MS), 5);
-	kernel(t + 1810 * MS, t + 1811 * MS, 7, 6, 1);
-	assert_int_equal(records_at(t + 1812 * MS), 6);
+	kernel(T + 800 * MS, T + 801 * MS, 7, 5, 1);
+	assert_int_equal(records_at(T + 1700 * MS), 4);
+	assert_int_equal(records_at(T + 1802 * MS), 5);
+	kernel(T + 1810 * MS, T + 1811 * MS, 7, 6, 1);
+	assert_int_equal(records_at(T + 1812 * MS), 6);
 	assert_launches(4, 2, 0);
 }
 
@@ -628,10 +618,8 @@ static void capture(uint64_t at, uint64_t stream, bool end)
 /* Calls whose stream is captured launch nothing, in whatever order that becomes known; nor do others of that thread. */
 TEST_WITH(test_captured, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
 	for (int order = 0; order < 6; order++) {
-		const uint64_t at = t + (uint64_t)order * 10 * MS;
+		const uint64_t at = T + (uint64_t)order * 10 * MS;
 
 		for (int i = 0; i < 3; i++) {
 			/* each of the three is the first, the second and the last once or twice */
@@ -657,35 +645,33 @@ TEST_WITH(test_captured, set_up, tear_down)
 	}
 	assert_launches(12, 0, 0);
 	/* one that does not end launches nothing so far */
-	capture(t + 100 * MS, 0xaa, false);
-	call(t + 101 * MS, t + 102 * MS, 0xaa, 1);
+	capture(T + 100 * MS, 0xaa, false);
+	call(T + 101 * MS, T + 102 * MS, 0xaa, 1);
 	assert_int_equal(counts().pending, 0);
-	capture(t + 101 * MS, 0xaa, true);
+	capture(T + 101 * MS, 0xaa, true);
 	assert_int_equal(counts().pending, 1);
 }
 
 /* An engine that waits elsewhere: its step returns while the GPU works on what it launched. */
 TEST_WITH(test_after, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	call(t + 30 * US, t + 40 * US, 0xaa, 2);
-	call(t + 50 * US, t + 60 * US, 0xaa, 3);
-	call(t + 120 * US, t + 130 * US, 0xaa, 4); /* of what follows */
-	assert_true(step(1, t, t + 100 * US));
-	kernel(t + 30 * US, t + 110 * US, 7, 1, 1);
-	kernel(t + 150 * US, t + 190 * US, 7, 2, 2);
-	kernel(t + 190 * US, t + 250 * MS, 7, 3, 3);
-	kernel(t + 250 * MS, t + 300 * MS, 7, 4, 4);
-	assert_int_equal(records_at(t + 301 * MS), 4);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	call(T + 30 * US, T + 40 * US, 0xaa, 2);
+	call(T + 50 * US, T + 60 * US, 0xaa, 3);
+	call(T + 120 * US, T + 130 * US, 0xaa, 4); /* of what follows */
+	assert_true(step(1, T, T + 100 * US));
+	kernel(T + 30 * US, T + 110 * US, 7, 1, 1);
+	kernel(T + 150 * US, T + 190 * US, 7, 2, 2);
+	kernel(T + 190 * US, T + 250 * MS, 7, 3, 3);
+	kernel(T + 250 * MS, T + 300 * MS, 7, 4, 4);
+	assert_int_equal(records_at(T + 301 * MS), 4);
 	assert_int_equal(got.steps, 0); /* what it launched ran a short while ago: more of it may come */
-	assert_int_equal(steps_at(t + 500 * MS), 1);
+	assert_int_equal(steps_at(T + 500 * MS), 1);
 	assert_parts(70 * US, 0, 20 * US, 10 * US, 0);
 	assert_int_equal(got.step.after_ns, 10 * US + 40 * US + 250 * MS - 190 * US);
 	/* nothing more of it */
-	assert_true(step(2, t + 310 * MS, t + 320 * MS));
-	assert_int_equal(steps_at(t + 900 * MS), 2);
+	assert_true(step(2, T + 310 * MS, T + 320 * MS));
+	assert_int_equal(steps_at(T + 900 * MS), 2);
 	assert_int_equal(got.step.after_ns, 0);
 }
 

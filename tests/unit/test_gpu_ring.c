@@ -47,12 +47,14 @@ static void on_device(uint32_t device, const struct gpu_device *about, void *arg
 
 static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name, .device = on_device };
 
+static struct gpu_info *info;
 static struct gpu_feed *feed;
 static struct fake_agent agent;
 
 static int set_up(void **state)
 {
 	memset(&got, 0, sizeof(got));
+	info = gpu_info_new();
 	if (gpu_feed_new(CAPACITY, NOW, &feed))
 		return -1;
 	agent = agent_open(feed);
@@ -63,6 +65,7 @@ static int tear_down(void **state)
 {
 	agent_close(&agent);
 	gpu_feed_free(feed);
+	gpu_info_free(info);
 	return 0;
 }
 
@@ -256,7 +259,6 @@ static void *scribble(void *arg)
 TEST_WITH(test_hostile, set_up, tear_down)
 {
 	const unsigned int n = cases(20000, 2000);
-	struct gpu_info *info = gpu_info_new();
 	pthread_t thread;
 
 	stop = false;
@@ -284,12 +286,11 @@ TEST_WITH(test_hostile, set_up, tear_down)
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	gpu_info_free(info);
 }
 
 /* ---- names and tracks ---- */
 
-TEST(test_info)
+TEST_WITH(test_info, set_up, tear_down)
 {
 	static const struct {
 		const char *mangled, *brief, *full;
@@ -303,7 +304,6 @@ TEST(test_info)
 		{ "<<<", "<<<", "<<<" },
 		{ ">>>", ">>>", ">>>" },
 	};
-	struct gpu_info *info = gpu_info_new();
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		uint32_t n = gpu_info_name(info, names[i].mangled);
@@ -316,11 +316,10 @@ TEST(test_info)
 	assert_int_equal(gpu_info_name(info, ""), 0);
 	assert_string_equal(gpu_info_short_name(info, 0), "kernel");
 	assert_string_equal(gpu_info_short_name(info, UINT32_MAX), "kernel");
-	gpu_info_free(info);
 }
 
 /* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
-TEST(test_collectives)
+TEST_WITH(test_collectives, set_up, tear_down)
 {
 	static const struct {
 		const char *name;
@@ -334,14 +333,12 @@ TEST(test_collectives)
 		{ "nccl", false },
 		{ "", false },
 	};
-	struct gpu_info *info = gpu_info_new();
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
 			fail_msg("%s", names[i].name);
 	}
 	assert_false(gpu_info_is_collective(info, UINT32_MAX));
-	gpu_info_free(info);
 }
 
 /* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
@@ -364,11 +361,10 @@ TEST(test_launches)
 }
 
 /* What overlaps is on different tracks, whatever comes. */
-TEST(test_tracks)
+TEST_WITH(test_tracks, set_up, tear_down)
 {
 	static uint64_t ends[GPU_TRACKS_MAX];
 	uint64_t seed = 1;
-	struct gpu_info *info = gpu_info_new();
 	unsigned int refused = 0;
 
 	memset(ends, 0, sizeof(ends));
@@ -394,7 +390,6 @@ TEST(test_tracks)
 	}
 	assert_true(refused >= GPU_TRACKS_MAX);
 	assert_null(gpu_info_get_track(info, GPU_TRACKS_MAX));
-	gpu_info_free(info);
 }
 
 RUN_TESTS(NULL, NULL)
