@@ -8,10 +8,7 @@
 #include "util/fmt.h"
 #include "util/map.h"
 
-/* Entries never move, since another thread may look at them: they lie in chunks, and so do texts. */
-#define CHUNK 1024
-#define CHUNKS_MAX 512
-#define ENTRIES_MAX (CHUNK * CHUNKS_MAX)
+#define ENTRIES_MAX (1u << 19)
 #define BLOCK 65536
 
 struct text {
@@ -32,7 +29,8 @@ struct stack_entry {
 	uint32_t frames[];
 };
 
-/* Memory is only given back at the end, so it is handed out from blocks. */
+/* Memory is only given back at the end, so it is handed out from blocks: what lies there never moves, since another thread may look
+ * at it. */
 struct block {
 	struct block *next;
 	char bytes[BLOCK];
@@ -45,8 +43,9 @@ struct intern {
 	struct text *texts;
 	struct frame_entry *by_frame;
 	struct stack_entry *by_stack;
-	void **frames[CHUNKS_MAX]; /* struct frame_entry */
-	void **stacks[CHUNKS_MAX]; /* struct stack_entry */
+	/* by their numbers; pages of these are taken as they are used */
+	struct frame_entry **frames;
+	struct stack_entry **stacks;
 	uint32_t n_frames, n_stacks;
 };
 
@@ -55,6 +54,8 @@ struct intern *intern_new(size_t memory_max)
 	struct intern *in = xcalloc(1, sizeof(*in));
 
 	in->memory_max = memory_max;
+	in->frames = xcalloc(ENTRIES_MAX, sizeof(*in->frames));
+	in->stacks = xcalloc(ENTRIES_MAX, sizeof(*in->stacks));
 	return in;
 }
 
@@ -67,23 +68,13 @@ void intern_free(struct intern *in)
 	HASH_CLEAR(hh, in->texts);
 	HASH_CLEAR(hh, in->by_frame);
 	HASH_CLEAR(hh, in->by_stack);
-	for (size_t i = 0; i < CHUNKS_MAX; i++) {
-		free(in->frames[i]);
-		free(in->stacks[i]);
-	}
+	free(in->frames);
+	free(in->stacks);
 	for (b = in->blocks; b; b = next) {
 		next = b->next;
 		free(b);
 	}
 	free(in);
-}
-
-static bool take_memory(struct intern *in, size_t size)
-{
-	if (size > in->memory_max - in->memory)
-		return false;
-	in->memory += size;
-	return true;
 }
 
 static void *take_bytes(struct intern *in, size_t size)
@@ -92,8 +83,9 @@ static void *take_bytes(struct intern *in, size_t size)
 
 	size = (size + 7) & ~(size_t)7;
 	if (!in->blocks || size > BLOCK - in->used) {
-		if (!take_memory(in, sizeof(*b)))
+		if (sizeof(*b) > in->memory_max - in->memory)
 			return NULL;
+		in->memory += sizeof(*b);
 		b = xmalloc(sizeof(*b));
 		b->next = in->blocks;
 		in->blocks = b;
@@ -144,24 +136,10 @@ const char *intern_text(struct intern *in, const char *text)
 	return t->s;
 }
 
-/* A chunk of pointers, for the entry with this number. */
-static void **slot_of(struct intern *in, void **chunks[], uint32_t id)
-{
-	void ***chunk = &chunks[id / CHUNK];
-
-	if (!*chunk) {
-		if (!take_memory(in, CHUNK * sizeof(**chunk)))
-			return NULL;
-		*chunk = xcalloc(CHUNK, sizeof(**chunk));
-	}
-	return &(*chunk)[id % CHUNK];
-}
-
 uint32_t intern_frame(struct intern *in, const struct frame *f)
 {
 	struct frame_entry *e;
 	struct frame key;
-	void **slot;
 
 	if (!f->name)
 		return INTERN_NONE;
@@ -175,52 +153,42 @@ uint32_t intern_frame(struct intern *in, const struct frame *f)
 	HASH_FIND(hh, in->by_frame, &key, sizeof(key), e);
 	if (e)
 		return e->id;
-	slot = in->n_frames < ENTRIES_MAX ? slot_of(in, in->frames, in->n_frames) : NULL;
-	e = slot ? take_bytes(in, sizeof(*e)) : NULL;
+	e = in->n_frames < ENTRIES_MAX ? take_bytes(in, sizeof(*e)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(&e->frame, &key, sizeof(key));
 	e->id = in->n_frames;
 	HASH_ADD_KEYPTR(hh, in->by_frame, &e->frame, sizeof(e->frame), e);
-	*slot = e;
+	in->frames[e->id] = e;
 	return in->n_frames++;
 }
 
 uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n)
 {
 	struct stack_entry *e;
-	void **slot;
 
 	HASH_FIND(hh, in->by_stack, frames, n * sizeof(*frames), e);
 	if (e)
 		return e->id;
-	slot = in->n_stacks < ENTRIES_MAX ? slot_of(in, in->stacks, in->n_stacks) : NULL;
-	e = slot ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
+	e = in->n_stacks < ENTRIES_MAX ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(e->frames, frames, n * sizeof(*frames));
 	e->n = n;
 	e->id = in->n_stacks;
 	HASH_ADD_KEYPTR(hh, in->by_stack, e->frames, n * sizeof(*frames), e);
-	*slot = e;
+	in->stacks[e->id] = e;
 	return in->n_stacks++;
-}
-
-static void *get(void *const *const chunks[], uint32_t id)
-{
-	return id < ENTRIES_MAX && chunks[id / CHUNK] ? chunks[id / CHUNK][id % CHUNK] : NULL;
 }
 
 const struct frame *intern_get_frame(const struct intern *in, uint32_t frame)
 {
-	const struct frame_entry *e = get((void *const *const *)in->frames, frame);
-
-	return e ? &e->frame : NULL;
+	return frame < ENTRIES_MAX && in->frames[frame] ? &in->frames[frame]->frame : NULL;
 }
 
 unsigned int intern_get_stack(const struct intern *in, uint32_t stack, const uint32_t **ret_frames)
 {
-	const struct stack_entry *e = get((void *const *const *)in->stacks, stack);
+	const struct stack_entry *e = stack < ENTRIES_MAX ? in->stacks[stack] : NULL;
 
 	if (!e)
 		return 0;

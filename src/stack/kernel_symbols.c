@@ -2,7 +2,6 @@
 #include "stack/kernel_symbols.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #define NAME_MAX_LEN 256
 #define MODULE_MAX 64
 #define MODULES_MAX 1024
-#define BLOCK 65536 /* bytes that are read at once; a longer line is no symbol */
 
 /* Names, each with a 0 at its end. */
 struct texts {
@@ -72,7 +70,7 @@ struct symbol {
 };
 
 struct kernel_symbols {
-	int fd; /* -1: it has been read */
+	FILE *f; /* NULL: it has been read */
 	struct symbol *symbols;
 	size_t n, cap;
 	struct texts texts;
@@ -82,12 +80,12 @@ struct kernel_symbols {
 
 int kernel_symbols_new(const char *path, struct kernel_symbols **ret_symbols)
 {
-	int fd = open(path ? path : "/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	FILE *f = fopen(path ? path : "/proc/kallsyms", "re");
 
-	if (fd < 0)
+	if (!f)
 		return -errno;
 	*ret_symbols = xcalloc(1, sizeof(**ret_symbols));
-	(*ret_symbols)->fd = fd;
+	(*ret_symbols)->f = f;
 	return 0;
 }
 
@@ -95,8 +93,8 @@ void kernel_symbols_free(struct kernel_symbols *ks)
 {
 	if (!ks)
 		return;
-	if (ks->fd >= 0)
-		close(ks->fd);
+	if (ks->f)
+		fclose(ks->f);
 	free(ks->symbols);
 	free(ks->texts.list);
 	free(ks->modules);
@@ -174,36 +172,17 @@ static void sort_symbols(struct kernel_symbols *ks)
 	qsort(all + sorted, ks->n - sorted, sizeof(*all), compare_symbols);
 }
 
-/* Takes the lines of what was read, and moves the rest to the beginning. Returns its length. */
-static size_t take_lines(struct kernel_symbols *ks, char *buf, size_t len)
+static void read_symbols(struct kernel_symbols *ks)
 {
-	char *line = buf, *end;
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
 
-	while ((end = memchr(line, '\n', len - (size_t)(line - buf)))) {
-		add_symbol(ks, line, end);
-		line = end + 1;
-	}
-	len -= (size_t)(line - buf);
-	memmove(buf, line, len);
-	return len;
-}
-
-static void read_all(struct kernel_symbols *ks)
-{
-	char *buf = xmalloc(BLOCK + 1);
-	size_t have = 0;
-	ssize_t n = 1;
-
-	while (n > 0 && have < BLOCK) {
-		n = read(ks->fd, buf + have, BLOCK - have);
-		if (n > 0)
-			have = take_lines(ks, buf, have + (size_t)n);
-	}
-	if (have && have < BLOCK)
-		add_symbol(ks, buf, buf + have);
-	free(buf);
-	close(ks->fd);
-	ks->fd = -1;
+	while ((n = getline(&line, &cap, ks->f)) > 0)
+		add_symbol(ks, line, line + n - (line[n - 1] == '\n'));
+	free(line);
+	fclose(ks->f);
+	ks->f = NULL;
 	sort_symbols(ks);
 }
 
@@ -212,8 +191,8 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	const struct symbol *s;
 	size_t i;
 
-	if (ks->fd >= 0)
-		read_all(ks);
+	if (ks->f)
+		read_symbols(ks);
 	i = bisect(ks->n, k, ks->symbols[k].start <= addr);
 	if (!i)
 		return NULL;

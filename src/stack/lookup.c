@@ -143,10 +143,10 @@ struct modules {
 	struct place answer;
 };
 
-int modules_new(struct intern *in, bool in_process, struct modules **ret_modules)
+int modules_new(struct intern *in, struct modules **ret_modules)
 {
 	struct reader *reader;
-	int err = reader_new(in_process, &reader);
+	int err = reader_new(&reader);
 
 	if (err)
 		return err;
@@ -258,7 +258,7 @@ static int open_with_debug(struct modules *ms, const struct module *m, pid_t pid
 
 	err = reader_open(ms->reader, m->number, fd, debug_fd, false);
 	if (!err && again >= 0) {
-		reader_link(ms->reader, m->number, link);
+		reader_link(ms->reader, link);
 		debug_fd = open_linked_file(pid, m->path, link);
 		if (debug_fd >= 0)
 			return reader_open(ms->reader, m->number, again, debug_fd, true);

@@ -43,7 +43,7 @@ struct modules_stats {
 /* The number of the files that reading one process's files may end the reader for. */
 #define MODULE_FAILURES_MAX 3
 
-int modules_new(struct intern *in, bool in_process, struct modules **ret_modules);
+int modules_new(struct intern *in, struct modules **ret_modules);
 void modules_free(struct modules *ms);
 
 /* The file of a mapping, opened through the process. fault: set when reading it failed badly. NULL: it cannot be had. */

@@ -306,7 +306,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret_stacks)
 
 	s->config = *c;
 	s->in = intern_new(c->memory_max ? c->memory_max : MEMORY_DEFAULT);
-	err = modules_new(s->in, c->in_process, &s->modules);
+	err = modules_new(s->in, &s->modules);
 	if (err) {
 		stacks_free(s);
 		return err;

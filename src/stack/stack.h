@@ -73,8 +73,6 @@ struct stacks_config {
 	void *python_arg; /* of all three */
 	/* Bytes for texts, frames and stacks; 0: 24 MB. When they are used up, what would be new is STACK_NONE. */
 	size_t memory_max;
-	/* Reads files in this process, which a hostile file could crash or stop: for tests and measurements. */
-	bool in_process;
 };
 
 /* Forks the process that reads files: call it before privileges are dropped and other threads exist. Negative errno. */

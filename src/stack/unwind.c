@@ -164,7 +164,6 @@ static _Noreturn void reader_serve(int fd)
 /* ---- the recorder's side: whatever the answers contain is safe to use, see unwind_step() ---- */
 
 struct reader {
-	struct lookup **files; /* in this process; NULL: they are read in another one */
 	pid_t pid;
 	int server; /* to the process that forks those that read */
 	int fd;     /* to the one that reads; -1: none */
@@ -172,31 +171,28 @@ struct reader {
 	struct reader_answer answer;
 };
 
-int reader_new(bool in_process, struct reader **ret_reader)
+int reader_new(struct reader **ret_reader)
 {
-	struct reader r = { .fd = -1, .server = -1 };
 	int fds[2], err;
+	pid_t pid;
 
-	if (in_process) {
-		r.files = xcalloc(READER_FILES_MAX, sizeof(*r.files));
-	} else {
-		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
-			return -errno;
-		r.server = fds[0];
-		r.pid = fork();
-		if (!r.pid) {
-			close(fds[0]);
-			reader_serve(fds[1]);
-		}
-		err = r.pid < 0 ? -errno : 0;
-		close(fds[1]);
-		if (err) {
-			close(fds[0]);
-			return err;
-		}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		reader_serve(fds[1]);
 	}
-	*ret_reader = xmalloc(sizeof(r));
-	**ret_reader = r;
+	err = pid < 0 ? -errno : 0;
+	close(fds[1]);
+	if (err) {
+		close(fds[0]);
+		return err;
+	}
+	*ret_reader = xcalloc(1, sizeof(**ret_reader));
+	(*ret_reader)->pid = pid;
+	(*ret_reader)->server = fds[0];
+	(*ret_reader)->fd = -1;
 	return 0;
 }
 
@@ -204,13 +200,6 @@ void reader_free(struct reader *r)
 {
 	if (!r)
 		return;
-	if (r->files) {
-		for (uint32_t i = 0; i < READER_FILES_MAX; i++)
-			lookup_close(r->files[i]);
-		free(r->files);
-		free(r);
-		return;
-	}
 	if (r->fd >= 0)
 		close(r->fd);
 	close(r->server);
@@ -317,11 +306,6 @@ int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool link
 	int err;
 
 	r->answer.place.name[0] = '\0';
-	if (r->files) {
-		lookup_close(r->files[file]);
-		r->files[file] = NULL;
-		return lookup_open(fd, debug_fd, linked, &r->files[file]);
-	}
 	err = ask(r, &rq, fds, debug_fd < 0 ? 1 : 2);
 	close(fd);
 	if (debug_fd >= 0)
@@ -333,23 +317,17 @@ void reader_close(struct reader *r, uint32_t file)
 {
 	const struct reader_request rq = { .file = file, .close = 1 };
 
-	if (r->files) {
-		lookup_close(r->files[file]);
-		r->files[file] = NULL;
-	} else if (r->fd >= 0) {
+	if (r->fd >= 0)
 		ask(r, &rq, NULL, 0);
-	}
 }
 
-void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX])
+void reader_link(const struct reader *r, char to[READER_LINK_MAX])
 {
 	const char *name = r->answer.place.name;
 	size_t len = strnlen(name, READER_LINK_MAX);
 
 	*to = '\0';
-	if (r->files)
-		lookup_link(r->files[file], to, READER_LINK_MAX);
-	else if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
+	if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
 		memcpy(to, name, len + 1);
 }
 
@@ -358,8 +336,6 @@ int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place 
 	const struct reader_request rq = { .file = file, .offset = offset };
 	int err;
 
-	if (r->files)
-		return r->files[file] ? lookup_place(r->files[file], offset, ret_place) : -EBADF;
 	if (r->fd < 0)
 		return -EBADF;
 	err = ask(r, &rq, NULL, 0);

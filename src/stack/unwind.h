@@ -93,8 +93,7 @@ struct reader;
 /* The process may be replaced so many times. */
 #define READER_REPLACED_MAX 16
 
-/* in_process: no other process. Negative errno. */
-int reader_new(bool in_process, struct reader **ret_reader);
+int reader_new(struct reader **ret_reader);
 void reader_free(struct reader *r);
 
 /* How many times the process that reads was replaced: then no file is open any more. */
@@ -110,7 +109,7 @@ int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool link
 void reader_close(struct reader *r, uint32_t file);
 
 /* After reader_open(): see lookup_link(). */
-void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX]);
+void reader_link(const struct reader *r, char to[READER_LINK_MAX]);
 
 /* See lookup_place(). -EPROTO as above; -EBADF: the file is not open. */
 int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place);

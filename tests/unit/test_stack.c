@@ -213,10 +213,10 @@ static uint32_t take_with(const uint64_t *kernel, uint16_t n_kernel, const struc
 	return id;
 }
 
-static const struct stacks_config here = { .in_process = true };
+static const struct stacks_config plain_config;
 static const char *const plain[] = { "inner_wait", "middle_wait", "outer_wait", "run_plain", "main", NULL };
 
-static void check_unwinds(bool in_process)
+TEST_WITH(unwinds, NULL, tear_down)
 {
 	static const struct {
 		void (*run)(void);
@@ -227,13 +227,12 @@ static void check_unwinds(bool in_process)
 		{ run_thread, { "inner_wait", "middle_wait", "outer_wait", "thread_wait" } },
 		{ run_signal, { "inner_wait", "outer_wait", "on_signal", "run_signal", "main" } },
 	};
-	const struct stacks_config config = { .in_process = in_process };
 
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
 		struct stacks_stats before, after;
 		uint32_t id;
 
-		start(list[i].run, &config);
+		start(list[i].run, &plain_config);
 		before = stats();
 		id = stacks_take(t.s, t.r, t.size);
 		after = stats();
@@ -247,16 +246,6 @@ static void check_unwinds(bool in_process)
 		assert_int_equal(stats().lookups, after.lookups);
 		end_child();
 	}
-}
-
-TEST_WITH(unwinds, NULL, tear_down)
-{
-	check_unwinds(true);
-}
-
-TEST_WITH(unwinds_with_another_process_that_reads, NULL, tear_down)
-{
-	check_unwinds(false);
 }
 
 /* ---- Python ---- */
@@ -285,7 +274,7 @@ static const char *name_task(void *arg, uint32_t tgid, const struct python_task 
 #define EVAL "_PyEval_EvalFrameDefault"
 
 static const struct stacks_config python = {
-	.in_process = true, .python = name_python, .python_task = name_task, .python_arg = (void *)"arg"
+	.python = name_python, .python_task = name_task, .python_arg = (void *)"arg"
 };
 
 TEST_WITH(python_is_merged, NULL, tear_down)
@@ -371,7 +360,7 @@ TEST_WITH(all_kinds, NULL, tear_down)
 	char path[64];
 	uint32_t id;
 
-	start(run_made_code, &here);
+	start(run_made_code, &plain_config);
 	assert_frames(stacks_take(t.s, t.r, t.size), wanted);
 	id = take_with(kernel, 2, NULL, 0, NULL, t.r->stack_bytes);
 	assert_frames(id, wanted);
@@ -383,7 +372,7 @@ TEST_WITH(all_kinds, NULL, tear_down)
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", t.pid);
 	unlink(path);
 	/* code whose name is not known is counted */
-	assert_int_equal(stacks_new(&here, &t.s), 0);
+	assert_int_equal(stacks_new(&plain_config, &t.s), 0);
 	stacks_take(t.s, t.r, t.size);
 	assert_int_equal(stats().made, 1);
 	assert_true(stats().places > 3);
@@ -395,7 +384,7 @@ TEST_WITH(processes_end, NULL, tear_down)
 	struct rec_sample *r;
 	uint32_t id, again;
 
-	start(run_plain, &here);
+	start(run_plain, &plain_config);
 	stacks_know_process(t.s, (uint32_t)t.pid);
 	id = stacks_take(t.s, t.r, t.size);
 	assert_frames(id, plain);

@@ -65,7 +65,7 @@ static const Elf64_Shdr *text; /* the section */
 static int set_up(void **state)
 {
 	text = find_section(image, ".text");
-	return reader_new(false, &reader);
+	return reader_new(&reader);
 }
 
 static int tear_down(void **state)
@@ -169,7 +169,7 @@ TEST_WITH(odd_files, set_up, tear_down)
 	reader_open(reader, 1, fd, -1, false);
 	/* what is no file with debug information in place of one */
 	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4), false), 0);
-	reader_link(reader, 2, link);
+	reader_link(reader, link);
 	assert_string_equal(link, "");
 	/* found by a name that the file does not give, it is not used */
 	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of(image, image_size), true), 0);
