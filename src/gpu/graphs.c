@@ -233,7 +233,7 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 	return any;
 }
 
-/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in that of their numbers. */
+/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in the order of their numbers. */
 static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
 {
 	for (size_t i = 0; i < of->n; i++)

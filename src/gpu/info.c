@@ -193,8 +193,7 @@ void gpu_info_free(struct gpu_info *info)
 
 /* ---- names ---- */
 
-/* Leaves out what is between < and >, but not those of operators; and of a name that was demangled before, "void" and the
- * parameters. */
+/* Leaves out the arguments of templates, and, of a name that was demangled before, "void" and the parameters. */
 static void shorten(const char *full, char *to)
 {
 	unsigned int depth = 0;
@@ -216,7 +215,7 @@ static void shorten(const char *full, char *to)
 	to[n] = 0;
 }
 
-/* AMD's are those of kernel descriptors: "NAME.kd" */
+/* AMD's kernels have the names of their descriptors: "NAME.kd" */
 static void demangle_kernel(const char *mangled, char *full, size_t size)
 {
 	size_t length = strlen(mangled);
@@ -542,7 +541,7 @@ void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 		d->until_ns = end_ns;
 	if (end_ns < l->next_ns)
 		return;
-	/* at the end of an interval it has been launched, at that of another one it is done */
+	/* it waits or runs from the end of one interval to the end of another */
 	from = interval_of(l, launched_ns < end_ns ? launched_ns : end_ns);
 	to = interval_of(l, end_ns);
 	l->more[slot_of(l, from)]++;

@@ -157,7 +157,7 @@ static int check_process(struct search *s, char *ret_why, size_t size)
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
 	if (status_numbers(pid, "Seccomp", &mode, 1) && mode == SECCOMP_MODE_STRICT)
 		return inject_refuse(ret_why, size, -EPERM, "seccomp lets it do nothing but read and write");
-	/* those of a container may be ours, too */
+	/* this process may be under the filters of the same container */
 	status_numbers(getpid(), "Seccomp_filters", &own_filters, 1);
 	s->same_filters = !status_numbers(pid, "Seccomp_filters", &filters, 1) || filters <= own_filters;
 	if (process_has_shadow_stack(pid))

@@ -276,7 +276,7 @@ int inject_seccomp_check(pid_t tid, bool in_memory, bool same_filters, char *ret
 
 /* ---- threads that wait ---- */
 
-/* The system calls in which a thread holds no lock of its libraries, such as that of malloc. */
+/* In these system calls a thread holds no lock of its libraries, such as the one of malloc. */
 static bool waits(long number)
 {
 	static const int calls[] = {
@@ -353,7 +353,7 @@ static bool has_stack(const char *line, uint64_t sp)
 	char rights[8];
 
 	return sscanf(line, "%llx-%llx %4s", &start, &end, rights) == 3 && sp >= start && sp < end && !strncmp(rights, "rw", 2) &&
-	       /* that of the main thread grows by itself */
+	       /* the main thread's stack grows by itself */
 	       sp - start >= (strstr(line, "[stack]") ? 2 * INJECT_FRAME_MAX + 2 * TEXT_MAX : STACK_NEEDED);
 }
 
@@ -656,7 +656,7 @@ static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, str
 {
 	int err = read_state(c);
 
-	/* that of another stack pointer has not been looked at */
+	/* a stack at another place has not been looked at */
 	if (err == -EAGAIN || err == -ESRCH || (!err && inject_state_sp(&c->before) != c->seen.sp))
 		return -EAGAIN;
 	if (err)

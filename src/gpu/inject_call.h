@@ -69,8 +69,8 @@ int __attribute__((format(printf, 4, 5))) inject_refuse(char *ret_why, size_t si
 
 /*
  * Asks the filters of a thread that is stopped by ptrace(2), without making any call in it. 0: none would end it, and what is
- * needed is allowed; else a line in ret_why. in_memory: the library comes in a memfd. same_filters: where they may not be read, they
- * are taken for those of this process.
+ * needed is allowed; else a line in ret_why. in_memory: the library comes in a memfd. same_filters: filters that may not be read are
+ * taken for this process's own.
  */
 int inject_seccomp_check(pid_t tid, bool in_memory, bool same_filters, char *ret_why, size_t size);
 

@@ -7,8 +7,8 @@
 #include "util/clock.h"
 #include "util/list.h"
 
-/* By how much times of a GPU may contradict those of calls, in ns, beyond what the clocks are known to: at once, and once no call that fits
- * better can come */
+/* By how many ns times of a GPU may contradict times of calls, beyond what the clocks are known to: at once, and when no better call
+ * can come any more. */
 #define SURE_NS 3000
 #define SKEW_NS 20000
 #define LOOK_MAX 512 /* calls that are looked at for one kernel */
@@ -228,7 +228,7 @@ void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns
 	const struct wait w = { stream ? *stream : 0, start_ns, end_ns, stream };
 	uint64_t noted_ns = 0; /* what ended before has been waited for before */
 
-	if (!stream && j->many_contexts) /* that of one device, but which */
+	if (!stream && j->many_contexts) /* it waited for one device, but which */
 		return;
 	for (size_t i = 0; i < WAITS_MAX; i++) {
 		const struct wait *o = &j->waits[i];
@@ -318,7 +318,7 @@ static enum fit fit_streams(const struct gpu_join *j, const struct launch *l, co
 
 		if (same_handle && same_stream)
 			return FIT_KNOWN;
-		/* a handle may mean another stream in another context, as that of the default stream does */
+		/* a handle, as the default stream's, may mean another stream in another context */
 		if (same_stream || (same_handle && p->context == r->context))
 			fit = FIT_NOT;
 	}

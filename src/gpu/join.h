@@ -99,8 +99,8 @@ struct gpu_join;
 struct gpu_join *gpu_join_new(struct gpu_graphs *graphs);
 void gpu_join_free(struct gpu_join *j);
 
-/* In any order; those that were captured are left out. A call within another one of the same thread, as of a driver's function within one of the runtime's,
- * replaces it. */
+/* In any order. Captured calls are left out. A call replaces the call of the same thread that it lies within, as a function of the
+ * driver lies within one of the runtime. */
 void gpu_join_call(struct gpu_join *j, const struct launch *l);
 
 /* Of each correlation number, in increasing order: sets launch_tid, launch_ns and launched_ns if the call was seen. Times
@@ -110,30 +110,30 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l);
  * launched has ended. Then false is returned, nothing has changed, and it is to be asked again with this record. */
 bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait);
 
-/* A thread waited for all that calls before had launched; stream: only those of this handle, NULL: all. What starts later was
- * launched later, so that one call whose kernel is missing does not shift those behind the next wait. In any order. */
+/* A thread waited for all that calls before had launched, on the stream of this handle; NULL: on all. What starts later was launched
+ * later, so that a call whose kernel is missing does not shift the calls behind the next wait. In any order. */
 void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns);
 
-/* What ran up to then has all been taken: what is left of the calls that have been waited for by then launched nothing. */
+/* All that ran up to then has been taken: calls that are left, and had been waited for by then, launched nothing. */
 void gpu_join_settle(struct gpu_join *j, uint64_t until_ns);
 
-/* Of the calls that ended before nothing is still to come. */
+/* Nothing more will come of calls that ended before. */
 void gpu_join_forget(struct gpu_join *j, uint64_t before_ns);
 
-/* The calls until then of which nothing has been taken: at most `max` of them. Returns how many there are. */
+/* Lists at most `max` of the calls until then of which nothing has come. Returns how many there are. */
 size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max);
 
-/* Calls are seen up to then only, so that what starts later is not counted where no call is found. */
+/* Calls are seen up to then only: what starts later is not counted as missed. */
 void gpu_join_end(struct gpu_join *j, uint64_t end_ns);
 
-/* By how much a device's clock was seen to be early (what it did began before its call) or late (it ended after a wait for it), since this
- * was asked for the last time; 0: it was not. */
+/* How early or late a device's clock was seen to be since this was asked last; 0: it was not. Early: its work began before the call;
+ * late: it ended after a wait for it. */
 struct join_skew {
 	uint64_t early_ns, late_ns;
 };
 struct join_skew gpu_join_skew(struct gpu_join *j, uint32_t device);
 
-/* What has been joined so far, and that of which no call was found. */
+/* How much has been joined so far, and for how much no call was found. */
 void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed);
 
 #endif

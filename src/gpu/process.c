@@ -90,7 +90,7 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 	return n;
 }
 
-/* Keeps it if it is one of the longest, behind those of the same length. */
+/* Keeps a gap that is one of the longest, behind others of the same length. */
 static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
 {
 	int i = GPU_GAPS;
@@ -243,8 +243,8 @@ struct gpu_process {
 	struct {
 		bool any;
 		uint32_t number;
-		int64_t shift_ns;   /* from its times to those of calls */
-	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by that of the process */
+		int64_t shift_ns;   /* from its times to the times of calls */
+	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by the process's own */
 	uint64_t skew_ns;           /* by how much a device's times were seen to be wrong, at most */
 	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
 	struct rec_gpu *held;
@@ -558,7 +558,7 @@ static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since
 {
 	size_t n = 0, joined = 0;
 
-	/* those that stay, behind the others */
+	/* what stays moves behind the others */
 	for (size_t i = 0; i < p->n_held; i++) {
 		struct rec_gpu g;
 
@@ -638,9 +638,9 @@ static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 }
 
 /*
- * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of
- * those that are still to come is all there. What runs is in no record before it is done, but its launch was seen: what
- * follows that launch is not complete, unless it was long ago, since not every call launches something.
+ * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, all is there that ran before the first
+ * pending one. What runs is in no record before it is done, but its launch was seen: what follows that launch is not complete,
+ * unless it was long ago, since not every call launches something.
  */
 static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 {
@@ -711,7 +711,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 	return true;
 }
 
-/* Whether the launches tell what there must be. */
+/* Whether most launches are seen, so that they tell what must have run. */
 static bool knows_launches(const struct gpu_process *p)
 {
 	uint64_t joined, missed;
@@ -748,7 +748,7 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 	return (!pending && knows_launches(p)) || now_ns >= end_ns + LATE_NS;
 }
 
-/* What ran around that time and, of the launches before its end, those of which nothing is known. */
+/* Divides a time by what ran around it and by the launches before its end of which nothing has come. */
 static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
 	struct gpu_run *list = xcalloc(p->n_runs + PENDING_MAX, sizeof(*list));

@@ -709,7 +709,7 @@ static bool is_number(const char *name)
 	return !strncmp(name, "Task-", 5) && name[5] && !name[5 + strspn(name + 5, "0123456789")];
 }
 
-/* Whether the name is one of those that are shown. */
+/* Whether the name is shown: there are not too many others. */
 static bool task_known(struct python_names *n, struct process *p, const char *name)
 {
 	size_t len = strlen(name);

@@ -165,7 +165,7 @@ static _Noreturn void reader_serve(int fd)
 
 struct reader {
 	pid_t pid;
-	int server; /* to the process that forks those that read */
+	int server; /* to the process that forks the readers */
 	int fd;     /* to the one that reads; -1: none */
 	unsigned int generation;
 	struct reader_answer answer;
@@ -610,7 +610,7 @@ static int step_by_row(struct unwind *u, const struct row *row)
 	return finish(u, regs, known, regs[row->ra], row->signal);
 }
 
-/* Code made at run time has no frame information; that of the usual engines keeps the frame pointer. */
+/* Code made at run time has no frame information, but the usual engines keep the frame pointer. */
 static int step_by_frame_pointer(struct unwind *u)
 {
 	uint64_t regs[ROW_REGS] = {}, fp = u->regs[ROW_FP], ra;

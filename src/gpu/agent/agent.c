@@ -606,7 +606,7 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-/* All signals are the process's: our thread, and those that a library makes on our behalf, take none. */
+/* All signals are the process's: our thread takes none, nor do threads that a library makes on our behalf. */
 static int make_thread(void)
 {
 	pthread_attr_t attr;

@@ -294,7 +294,7 @@ static int find_library(void)
 #define BUFFERS_MAX 64 /* that CUPTI may have at once; it drops, and counts, what has no place */
 #define BUFFERS_KEPT 8
 
-/* Free buffers, linked through their first bytes, and those that CUPTI has. Under the lock. */
+/* Free buffers, linked through their first bytes, and the buffers that CUPTI has. Under the lock. */
 static struct {
 	void *free;
 	uint32_t free_count;
@@ -357,7 +357,7 @@ static void buffers_free(void)
 	buffers.free_count = 0;
 }
 
-/* Since when CUPTI has had the oldest of those that it has; UINT64_MAX: it has none. */
+/* Since when CUPTI has had its oldest buffer; UINT64_MAX: it has none. */
 static uint64_t buffers_since(void)
 {
 	uint64_t since = UINT64_MAX;
@@ -369,7 +369,7 @@ static uint64_t buffers_since(void)
 	return since;
 }
 
-/* ---- from its records to those of the ring ---- */
+/* ---- from CUPTI's records to records of the ring ---- */
 
 #define SPAN(r)                                                                                \
 	{                                                                                      \
@@ -567,7 +567,7 @@ static int begin(uint32_t *ret_call)
 	return r;
 }
 
-/* Which kinds of CUPTI's each wish needs; those that may be missing come after the first. */
+/* The kinds of records of CUPTI that each wish needs; all but the first may be missing. */
 static const struct wish {
 	uint32_t want;
 	int kinds[3];
@@ -617,8 +617,8 @@ static void count_dropped(void)
 }
 
 /*
- * The last one is forced: what is still running on the GPU is not waited for. A buffer stays with CUPTI as long as something that was
- * launched while it was in use is not done. So what ended before the oldest of them was handed out is in those that have come back.
+ * The last flush is forced: it does not wait for what still runs on the GPU. CUPTI keeps a buffer until all is done that was launched
+ * while the buffer was in use. So all that ended before CUPTI got its oldest buffer has come back.
  */
 static int flush(bool last, uint64_t *ret_until_ns)
 {
@@ -648,7 +648,7 @@ struct driver {
 	int (*get_instance)(uint8_t uuid[16], int device); /* from 11.4 on; NULL: there are no instances for it */
 };
 
-/* That of an instance is its own, while the older function has that of the device which it is a part of. */
+/* An instance has a UUID of its own; the older function knows only the UUID of the whole device. */
 static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 {
 	uint8_t whole[sizeof(ret->uuid)] = { 0 };
@@ -664,7 +664,7 @@ static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 		ret->uuid_kind = GPU_UUID_NONE;
 }
 
-/* Its number is that of CUPTI's records, too. What is not known is left out; false: nothing is. */
+/* By the number that CUPTI's records have, too. What is not known is left out; false: nothing is known. */
 static bool get_device(const struct driver *d, int number, struct gpu_device *ret)
 {
 	int device;

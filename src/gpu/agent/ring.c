@@ -205,7 +205,7 @@ static int write_name(struct ring *r, uint32_t id, struct name *name)
 	return 0;
 }
 
-/* Whether the text that is known is that of CUPTI, which may be longer by what was cut. */
+/* Whether this is the known text, which may have been cut. */
 static bool same_text(const struct name *name, const char *text)
 {
 	return !strncmp(name->text, text, name->length) && (name->length == GPU_NAME_MAX || !text[name->length]);

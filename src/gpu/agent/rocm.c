@@ -236,7 +236,7 @@ static void on_code_object(struct rocp_callback c, void *user_data, void *user)
 	pthread_mutex_unlock(&agent_lock);
 }
 
-/* Numbers are in the order of the GPUs, as those of HIP are if all are visible. */
+/* GPUs are numbered in their order, as HIP numbers them if all are visible. */
 static uint32_t device_of(uint64_t agent)
 {
 	for (uint32_t i = 0; i < devices.count; i++) {
