@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "target/process.h"
+#include "util/alloc.h"
 
 #define RED_ZONE 128             /* of x86_64; arm64 has none */
 #define STACK_NEEDED (96u << 10) /* by dlopen(), generously */
@@ -264,7 +265,7 @@ int inject_seccomp_check(pid_t tid, bool in_memory, bool same_filters, char *ret
 			break;
 		if (n < 0 && errno == EACCES && same_filters)
 			break;
-		filter = n > 0 ? calloc((size_t)n, sizeof(*filter)) : NULL;
+		filter = n > 0 ? xcalloc((size_t)n, sizeof(*filter)) : NULL;
 		if (!filter || ptrace(PTRACE_SECCOMP_GET_FILTER, tid, i, filter) != n)
 			err = inject_refuse(ret_why, size, -EPERM, "a seccomp filter restricts it, and cannot be read: %s", strerror(errno));
 		else
@@ -294,23 +295,15 @@ static bool waits(long number)
 }
 
 /* How often the thread has begun to wait, for whatever it was. */
-static unsigned long wait_count(pid_t pid, pid_t tid)
+static unsigned long wait_count(pid_t tid)
 {
-	char path[64], line[256];
-	unsigned long count = 0;
-	FILE *f;
+	char value[PROCESS_STATUS_MAX];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f) && sscanf(line, "voluntary_ctxt_switches: %lu", &count) != 1)
-		;
-	if (f)
-		fclose(f);
-	return count;
+	return process_status(tid, "voluntary_ctxt_switches:", value) ? 0 : strtoul(value, NULL, 10);
 }
 
 /* Whether it waits in such a call, without stopping it. */
-static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
+static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 {
 	unsigned long long *a = ret_seen->args;
 	char path[64];
@@ -318,8 +311,8 @@ static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
 	FILE *f;
 
 	/* before and after it, so that it is the call that it has begun to wait in last */
-	ret_seen->waits_since = wait_count(pid, tid);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+	ret_seen->waits_since = wait_count(tid);
+	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
 	f = fopen(path, "re");
 	if (f) {
 		/* "running" is no number */
@@ -327,11 +320,10 @@ static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
 			&ret_seen->sp, &ret_seen->pc);
 		fclose(f);
 	}
-	return n == 9 && waits(ret_seen->call) && wait_count(pid, tid) == ret_seen->waits_since;
+	return n == 9 && waits(ret_seen->call) && wait_count(tid) == ret_seen->waits_since;
 }
 
 struct look {
-	pid_t pid;
 	struct inject_thread *threads;
 	int n, max;
 };
@@ -341,7 +333,7 @@ static int look_at(pid_t tid, void *arg)
 	struct look *l = arg;
 	struct inject_seen seen;
 
-	if (seems_to_wait(l->pid, tid, &seen))
+	if (seems_to_wait(tid, &seen))
 		l->threads[l->n++] = (struct inject_thread){ .tid = tid, .sp = seen.sp };
 	return l->n == l->max;
 }
@@ -359,7 +351,7 @@ static bool has_stack(const char *line, uint64_t sp)
 
 int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
 {
-	struct look l = { .pid = pid, .threads = ret_threads, .max = max };
+	struct look l = { .threads = ret_threads, .max = max };
 	char path[64], line[512];
 	int n = 0, err = process_each_thread(pid, look_at, &l);
 	FILE *f;
@@ -407,7 +399,7 @@ static void read_memory(pid_t tid, uint64_t at, void *ret_data, size_t words)
 }
 
 struct call {
-	pid_t pid, tid;
+	pid_t tid;
 	const struct inject_places *places;
 	struct inject_seen seen;
 	struct inject_state before;
@@ -623,7 +615,7 @@ static void begin_again(struct call *c)
 	if (!inject_state_interrupted(&c->before) || ptrace(PTRACE_PEEKSIGINFO, c->tid, &own, &pending) ||
 		ptrace(PTRACE_PEEKSIGINFO, c->tid, &shared, &pending))
 		return;
-	c->seen.waits_since = wait_count(c->pid, c->tid) - c->seen.waits_since;
+	c->seen.waits_since = wait_count(c->tid) - c->seen.waits_since;
 	inject_state_begin_again(c->tid, &c->before, &c->seen);
 }
 
@@ -668,13 +660,13 @@ static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, str
 	return err ? err : call(c, work, ret_why, size);
 }
 
-int inject_call(pid_t pid, const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
+int inject_call(const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
 	struct inject_work *work, char *ret_why, size_t size)
 {
-	struct call c = { .pid = pid, .tid = thread->tid, .places = places };
+	struct call c = { .tid = thread->tid, .places = places };
 	int err;
 
-	if (!seems_to_wait(pid, c.tid, &c.seen) || c.seen.sp != thread->sp)
+	if (!seems_to_wait(c.tid, &c.seen) || c.seen.sp != thread->sp)
 		return -EAGAIN;
 	/* not PTRACE_O_EXITKILL: it goes on when we end */
 	if (ptrace(PTRACE_SEIZE, c.tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))

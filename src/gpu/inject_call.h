@@ -59,7 +59,7 @@ int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max);
  * Returns 0 or an error of our own: what the process returns is never one. -EAGAIN: this thread is not one that can be used; another may
  * be. It waits for the thread for as long as that takes; ret_why says meanwhile what is waited for.
  */
-int inject_call(pid_t pid, const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
+int inject_call(const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
 	struct inject_work *work, char *ret_why, size_t size);
 
 /* Says why not, in the words of the user. Returns err. */
