@@ -109,7 +109,7 @@ $(O)/gpu/mock_driver: $(wildcard tests/gpu/*)
 	$(call say,MOCK,$@)
 	$(Q)$(MAKE) -s -C tests/gpu O=$(abspath $(@D)) CFLAGS="$(CFLAGS) $(SAN_FLAGS)"
 
-$(O)/tests/test_gpu_agent $(O)/tests/test_gpu_rocm $(O)/tests/test_gpu_inject: | $(O)/inftrace-gpu.so $(O)/gpu/mock_driver
+$(O)/tests/test_gpu_agent $(O)/tests/test_gpu_inject: | $(O)/inftrace-gpu.so $(O)/gpu/mock_driver
 
 # For the tests: each takes only what it uses of it, which links in a fraction of the time; so does gold. They themselves are
 # not optimized, which would take most of the time. Compiled by itself, so that ccache knows it.

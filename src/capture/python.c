@@ -28,8 +28,7 @@ int pythons_new(struct pythons **ret_pythons)
 		return -ENOMEM;
 	p->map_fd = -1;
 	err = python_finder_new(&p->finder);
-	if (!err)
-		err = python_names_new(NULL, NULL, &p->names);
+	p->names = python_names_new(NULL, NULL);
 	if (err) {
 		pythons_free(p);
 		return err;
@@ -63,8 +62,7 @@ static void add(struct pythons *p, pid_t pid, const struct python *python)
 	uint32_t tgid = (uint32_t)pid;
 
 	/* names first: the programs may send frames at once */
-	if (python_names_set(p->names, tgid, python))
-		return;
+	python_names_set(p->names, tgid, python);
 	if (bpf_map_update_elem(p->map_fd, &tgid, &python->walk, BPF_ANY)) {
 		log_warn("process %d: its Python functions have no names in stacks: %s", pid, strerror(errno));
 		python_names_gone(p->names, tgid);

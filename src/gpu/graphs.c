@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "gpu/graphs.h"
+#include "gpu/join.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "util/list.h"
 
@@ -31,7 +29,7 @@ struct node {
 struct graph {
 	uint32_t number, correlation; /* of its last launch */
 	uint64_t used;
-	bool learning;	    /* more nodes of its first launch may come */
+	bool learning;      /* more nodes of its first launch may come */
 	struct node *nodes; /* by their number */
 	size_t n, cap;
 };
@@ -45,10 +43,9 @@ struct gpu_graphs {
 	uint64_t uses;
 };
 
-int gpu_graphs_new(struct gpu_graphs **ret_graphs)
+struct gpu_graphs *gpu_graphs_new(void)
 {
-	*ret_graphs = calloc(1, sizeof(**ret_graphs));
-	return *ret_graphs ? 0 : -ENOMEM;
+	return xcalloc(1, sizeof(struct gpu_graphs));
 }
 
 void gpu_graphs_free(struct gpu_graphs *g)
@@ -83,41 +80,32 @@ static struct capture *get_capture(struct gpu_graphs *g, uint32_t number)
 	return &g->captures[g->n_captures++];
 }
 
-static bool is_within(const struct launch *in, const struct launch *out)
+void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct launch *l)
 {
-	return in->tid == out->tid && in->start_ns >= out->start_ns && in->end_ns <= out->end_ns;
-}
-
-void gpu_graphs_captured(uint32_t number, const struct launch *l, void *graphs)
-{
-	struct gpu_graphs *g = graphs;
 	struct capture *c;
 	size_t i;
 
 	while (g->n_calls >= GRAPHS_CAPTURED_MAX)
 		drop_oldest(g);
 	c = get_capture(g, number);
-	if (list_room((void **)&c->calls, c->n, &c->cap, sizeof(*c->calls)))
-		return;
 	for (i = c->n; i && c->calls[i - 1].l.start_ns > l->start_ns; i--)
 		;
 	/* of a call within another one the inner one counts */
-	if (i && is_within(l, &c->calls[i - 1].l)) {
+	if (i && launch_is_within(l, &c->calls[i - 1].l)) {
 		c->calls[i - 1].l = *l;
 		return;
 	}
-	memmove(c->calls + i + 1, c->calls + i, (c->n - i) * sizeof(*c->calls));
+	list_push(c->calls, c->n, c->cap);
+	memmove(c->calls + i + 1, c->calls + i, (c->n - 1 - i) * sizeof(*c->calls));
 	c->calls[i] = (struct call){ .l = *l };
-	c->n++;
 	g->n_calls++;
 	c->from_ns = c->calls[0].l.start_ns;
 	if (l->end_ns > g->to_ns)
 		g->to_ns = l->end_ns;
 }
 
-void gpu_graphs_capture_ended(uint32_t number, uint64_t ns, void *graphs)
+void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t number, uint64_t ns)
 {
-	struct gpu_graphs *g = graphs;
 	struct capture *c = get_capture(g, number);
 
 	while (c->n && c->calls[c->n - 1].l.start_ns >= ns) {
@@ -165,13 +153,6 @@ void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, 
 
 /* ---- graphs ---- */
 
-static void forget_graph(struct gpu_graphs *g, struct graph *of)
-{
-	g->n_nodes -= of->n;
-	free(of->nodes);
-	*of = g->graphs[--g->n_graphs];
-}
-
 static void forget_least_used(struct gpu_graphs *g)
 {
 	struct graph *least = g->graphs;
@@ -180,7 +161,9 @@ static void forget_least_used(struct gpu_graphs *g)
 		if (g->graphs[i].used < least->used)
 			least = &g->graphs[i];
 	}
-	forget_graph(g, least);
+	g->n_nodes -= least->n;
+	free(least->nodes);
+	*least = g->graphs[--g->n_graphs];
 }
 
 static struct graph *get_graph(struct gpu_graphs *g, uint32_t number)
@@ -216,27 +199,14 @@ static int compare_positions(const void *a, const void *b)
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-static struct node *find_node(const struct graph *of, uint64_t number)
-{
-	const struct node key = { .number = number };
-
-	return of->n ? bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes) : NULL;
-}
-
-static bool fits(const struct launch *l, const struct node *n)
-{
-	if (n->activity != GPU_KERNEL)
-		return l->kind == LAUNCH_COPY && (!l->has_bytes || l->bytes == n->bytes);
-	return l->kind == LAUNCH_KERNEL &&
-	       (!l->has_shape || (!memcmp(l->grid, n->grid, sizeof(n->grid)) && !memcmp(l->block, n->block, sizeof(n->block))));
-}
-
 static bool is_alike(const struct capture *c, const struct graph *of)
 {
 	if (!c->ended || c->n != of->n)
 		return false;
 	for (size_t i = 0; i < c->n; i++) {
-		if (!fits(&c->calls[i].l, &of->nodes[i]))
+		const struct node *n = &of->nodes[i];
+
+		if (!launch_fits(&c->calls[i].l, n->activity == GPU_KERNEL, n->grid, n->block, n->bytes))
 			return false;
 	}
 	return true;
@@ -263,7 +233,7 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 	return any;
 }
 
-/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in that of their numbers. */
+/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in the order of their numbers. */
 static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
 {
 	for (size_t i = 0; i < of->n; i++)
@@ -288,12 +258,8 @@ static bool add_nodes(struct gpu_graphs *g, struct graph *of, const struct rec_g
 	if (of->n + n > GRAPHS_NODES_MAX / 2)
 		return false;
 	if (of->n + n > of->cap) {
-		struct node *nodes = realloc(of->nodes, (of->n + n) * sizeof(*nodes));
-
-		if (!nodes)
-			return false;
-		of->nodes = nodes;
 		of->cap = of->n + n;
+		of->nodes = xreallocarray(of->nodes, of->cap, sizeof(*of->nodes));
 	}
 	for (size_t i = 0; i < n; i++) {
 		struct node *new = &of->nodes[before + i];
@@ -321,9 +287,11 @@ static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
 	const struct node *node = of->nodes, *end = of->nodes + of->n;
 
 	for (size_t i = 0; i < n; i++, node++) {
+		const struct node key = { .number = list[i].graph_node };
+
 		/* numbers mostly go up with the places */
-		if (node >= end || node->number != list[i].graph_node)
-			node = find_node(of, list[i].graph_node);
+		if (node >= end || node->number != key.number)
+			node = bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes);
 		if (!node)
 			break;
 		list[i].graph_position = node->position;

@@ -2,7 +2,6 @@
 #include "gpu/info.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "gpu/hand_over.h"
 #include "stack/intern.h"
 #include "stack/lookup.h"
+#include "util/list.h"
 #include "util/map.h"
 
 /* "0000:1b:00.0", with digits of either case, as one number that sorts like it. false: it is none. */
@@ -22,12 +22,6 @@ static bool parse_pci(const char *text, uint64_t *ret_address)
 		return false;
 	*ret_address = (uint64_t)domain << 24 | bus << 16 | slot << 8 | function;
 	return true;
-}
-
-static void print_pci(uint64_t address, char ret[GPU_PCI_MAX])
-{
-	snprintf(ret, GPU_PCI_MAX, "%04x:%02x:%02x.%x", (unsigned int)(address >> 24), (unsigned int)(address >> 16 & 0xff),
-		(unsigned int)(address >> 8 & 0xff), (unsigned int)(address & 0xff));
 }
 
 static void print_uuid(const struct gpu_device *about, char ret[GPU_UUID_MAX])
@@ -47,7 +41,8 @@ static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
 	for (size_t i = 0; i + 1 < sizeof(ret->name) && about->name[i]; i++)
 		ret->name[i] = about->name[i] >= ' ' && about->name[i] <= '~' ? about->name[i] : '?';
 	if (parse_pci(about->pci, &pci))
-		print_pci(pci, ret->pci);
+		snprintf(ret->pci, sizeof(ret->pci), "%04x:%02x:%02x.%x", (unsigned int)(pci >> 24), (unsigned int)(pci >> 16 & 0xff),
+			(unsigned int)(pci >> 8 & 0xff), (unsigned int)(pci & 0xff));
 	if (about->uuid_kind == GPU_UUID_DEVICE || about->uuid_kind == GPU_UUID_MIG) {
 		memcpy(ret->uuid_bytes, about->uuid, sizeof(ret->uuid_bytes));
 		print_uuid(about, ret->uuid);
@@ -165,7 +160,7 @@ struct gpu_info {
 	struct intern *texts;
 	struct name *by_text;
 	struct name **names; /* by their number - 1 */
-	uint32_t n_names, cap_names;
+	size_t n_names, cap_names;
 	const char *operators[GPU_OPERATORS_MAX]; /* by their number - 1 */
 	uint32_t n_operators;
 	struct gpu_track tracks[GPU_TRACKS_MAX];
@@ -175,19 +170,13 @@ struct gpu_info {
 	uint32_t used[GPU_DEVICES_MAX]; /* the process that used the device first */
 };
 
-int gpu_info_new(struct gpu_info **ret_info)
+struct gpu_info *gpu_info_new(void)
 {
-	struct gpu_info *info = calloc(1, sizeof(*info));
+	struct gpu_info *info = xcalloc(1, sizeof(*info));
 
-	if (!info)
-		return -ENOMEM;
-	if (intern_new(GPU_NAMES_MEMORY, &info->texts)) {
-		free(info);
-		return -ENOMEM;
-	}
+	info->texts = intern_new(GPU_NAMES_MEMORY);
 	info->devices.machine_dir = GPU_MACHINE_DIR;
-	*ret_info = info;
-	return 0;
+	return info;
 }
 
 void gpu_info_free(struct gpu_info *info)
@@ -195,7 +184,7 @@ void gpu_info_free(struct gpu_info *info)
 	if (!info)
 		return;
 	HASH_CLEAR(hh, info->by_text);
-	for (uint32_t i = 0; i < info->n_names; i++)
+	for (size_t i = 0; i < info->n_names; i++)
 		free(info->names[i]);
 	free(info->names);
 	intern_free(info->texts);
@@ -204,8 +193,7 @@ void gpu_info_free(struct gpu_info *info)
 
 /* ---- names ---- */
 
-/* Leaves out what is between < and >, but not those of operators; and of a name that was demangled before, "void" and the
- * parameters. */
+/* Leaves out the arguments of templates, and, of a name that was demangled before, "void" and the parameters. */
 static void shorten(const char *full, char *to)
 {
 	unsigned int depth = 0;
@@ -227,7 +215,7 @@ static void shorten(const char *full, char *to)
 	to[n] = 0;
 }
 
-/* AMD's are those of kernel descriptors: "NAME.kd" */
+/* AMD's kernels have the names of their descriptors: "NAME.kd" */
 static void demangle_kernel(const char *mangled, char *full, size_t size)
 {
 	size_t length = strlen(mangled);
@@ -241,25 +229,23 @@ static void demangle_kernel(const char *mangled, char *full, size_t size)
 	demangle(mangled, full, size);
 }
 
+/* NULL: there is no room for its texts. */
 static struct name *name_new(struct gpu_info *info, const char *mangled)
 {
 	char full[STACK_NAME_MAX], brief[STACK_NAME_MAX];
-	struct name *e = calloc(1, sizeof(*e));
+	struct name *e = xcalloc(1, sizeof(*e));
 
-	if (!e)
-		return NULL;
 	demangle_kernel(mangled, full, sizeof(full));
 	shorten(full, brief);
 	e->mangled = mangled;
 	e->is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
 	e->full = intern_text(info->texts, full);
 	e->brief = intern_text(info->texts, brief[0] ? brief : full);
-	if (e->full && e->brief)
-		HASH_ADD_KEYPTR(hh, info->by_text, e->mangled, strlen(mangled), e);
-	if (!e->full || !e->brief || !e->hh.tbl) {
+	if (!e->full || !e->brief) {
 		free(e);
 		return NULL;
 	}
+	HASH_ADD_KEYPTR(hh, info->by_text, e->mangled, strlen(mangled), e);
 	return e;
 }
 
@@ -273,20 +259,11 @@ uint32_t gpu_info_name(struct gpu_info *info, const char *mangled)
 	HASH_FIND(hh, info->by_text, text, strlen(text), e);
 	if (e)
 		return e->number;
-	if (info->n_names == info->cap_names) {
-		uint32_t cap = info->cap_names ? 2 * info->cap_names : 256;
-		struct name **names = cap <= GPU_NAMES_MAX ? realloc(info->names, cap * sizeof(struct name *)) : NULL;
-
-		if (!names)
-			return 0;
-		info->names = names;
-		info->cap_names = cap;
-	}
-	e = name_new(info, text);
+	e = info->n_names < GPU_NAMES_MAX ? name_new(info, text) : NULL;
 	if (!e)
 		return 0;
-	info->names[info->n_names++] = e;
-	e->number = info->n_names;
+	*list_push(info->names, info->n_names, info->cap_names) = e;
+	e->number = (uint32_t)info->n_names;
 	return e->number;
 }
 
@@ -374,11 +351,6 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid)
 
 /* ---- tracks ---- */
 
-static bool is_same_stream(const struct gpu_track *a, const struct gpu_track *b)
-{
-	return a->device == b->device && a->tgid == b->tgid && a->context == b->context && a->stream == b->stream;
-}
-
 /* Streams have numbers of their own in each process and context. */
 static void name_track(const struct gpu_info *info, struct gpu_track *t)
 {
@@ -409,7 +381,7 @@ bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t 
 
 	for (uint32_t i = 0; i < info->n_tracks; i++) {
 		t = &info->tracks[i];
-		if (!is_same_stream(t, of))
+		if (t->device != of->device || t->tgid != of->tgid || t->context != of->context || t->stream != of->stream)
 			continue;
 		lane++;
 		if (t->end_ns > start_ns)
@@ -453,20 +425,15 @@ uint32_t gpu_info_devices_known(const struct gpu_info *info)
 
 const char *gpu_copy_name(uint32_t kind)
 {
-	switch (kind) {
-	case GPU_COPY_HOST_TO_DEVICE:
-		return "host to device";
-	case GPU_COPY_DEVICE_TO_HOST:
-		return "device to host";
-	case GPU_COPY_DEVICE_TO_DEVICE:
-		return "device to device";
-	case GPU_COPY_HOST_TO_HOST:
-		return "host to host";
-	case GPU_COPY_PEER_TO_PEER:
-		return "between devices";
-	default:
-		return "other";
-	}
+	static const char *const names[] = {
+		[GPU_COPY_HOST_TO_DEVICE] = "host to device",
+		[GPU_COPY_DEVICE_TO_HOST] = "device to host",
+		[GPU_COPY_DEVICE_TO_DEVICE] = "device to device",
+		[GPU_COPY_HOST_TO_HOST] = "host to host",
+		[GPU_COPY_PEER_TO_PEER] = "between devices",
+	};
+
+	return kind < sizeof(names) / sizeof(*names) && names[kind] ? names[kind] : "other";
 }
 
 bool gpu_info_is_used(const struct gpu_info *info, uint32_t device)
@@ -496,16 +463,13 @@ struct gpu_load {
 	size_t n_devices;
 };
 
-int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load)
+struct gpu_load *gpu_load_new(uint32_t tgid, uint64_t now_ns)
 {
-	struct gpu_load *l = calloc(1, sizeof(*l));
+	struct gpu_load *l = xcalloc(1, sizeof(*l));
 
-	if (!l)
-		return -ENOMEM;
 	l->tgid = tgid;
 	l->next_ns = now_ns - now_ns % GPU_LOAD_NS;
-	*ret_load = l;
-	return 0;
+	return l;
 }
 
 void gpu_load_free(struct gpu_load *l)
@@ -526,9 +490,9 @@ static struct device *get_device(struct gpu_load *l, uint32_t device)
 		if (l->devices[i]->device == device)
 			return l->devices[i];
 	}
-	d = l->n_devices < GPU_LOAD_DEVICES ? calloc(1, sizeof(*d)) : NULL;
-	if (!d)
+	if (l->n_devices == GPU_LOAD_DEVICES)
 		return NULL;
+	d = xcalloc(1, sizeof(*d));
 	d->device = device;
 	l->devices[l->n_devices++] = d;
 	return d;
@@ -577,7 +541,7 @@ void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 		d->until_ns = end_ns;
 	if (end_ns < l->next_ns)
 		return;
-	/* at the end of an interval it has been launched, at that of another one it is done */
+	/* it waits or runs from the end of one interval to the end of another */
 	from = interval_of(l, launched_ns < end_ns ? launched_ns : end_ns);
 	to = interval_of(l, end_ns);
 	l->more[slot_of(l, from)]++;

@@ -12,8 +12,8 @@
 #include "util/clock.h"
 
 /*
- * The devices of a recording. CUDA numbers them in each process anew, of those that CUDA_VISIBLE_DEVICES leaves: that two processes mean
- * the same one is known by its UUID, and a recording has numbers of its own.
+ * The devices of a recording, which has numbers of its own: CUDA numbers the devices that CUDA_VISIBLE_DEVICES leaves in each process
+ * anew. Two processes mean the same device if it has the same UUID.
  */
 
 #define GPU_DEVICES_MAX 64
@@ -35,20 +35,20 @@ struct gpu_devices {
 	struct {
 		struct gpu_identity is;
 		bool is_taken, is_known;
-		bool is_shared; /* and not known: by processes whose numbers are those of the machine */
+		bool is_shared; /* unknown, and used by processes that number devices as the machine does */
 	} list[GPU_DEVICES_MAX];
 };
 
 /*
- * The number of what a process calls device `own`, below GPU_DEVICES_MAX: to be asked for once. A device with a UUID that another process has
- * named is that one. Else it is its place among the machine's, in the order of their PCI addresses, as of nvidia-smi; where that is not known, or
- * another one has it, `own`; or the first that is free.
- * about: NULL: nothing is known of it; then it is a device that no other process uses, or, where numbers are those of the machine
- * (shared), the one that others call so. false: there are too many.
+ * The number, below GPU_DEVICES_MAX, of the device that a process calls `own`: to be asked for once. A device with the UUID of a known
+ * one is that one. Another one gets its place among the machine's devices in the order of their PCI addresses, as nvidia-smi numbers
+ * them; where that is not known or taken, `own`; else the first free number.
+ * about: NULL: nothing is known of it: no other process uses it, unless processes number devices as the machine does (shared).
+ * false: there are too many.
  */
 bool gpu_devices_add(struct gpu_devices *d, const struct gpu_device *about, uint32_t own, bool shared, uint32_t *ret_device);
 
-/* Says what a device is that was added without; of others, nothing changes. */
+/* Says what a device is that nothing was known of; others stay as they are. */
 void gpu_devices_set(struct gpu_devices *d, uint32_t device, const struct gpu_device *about);
 
 /* NULL: nothing is known of it. */
@@ -75,8 +75,7 @@ struct gpu_track {
 	char name[GPU_TRACK_NAME_MAX];
 };
 
-/* -ENOMEM */
-int gpu_info_new(struct gpu_info **ret_info);
+struct gpu_info *gpu_info_new(void);
 void gpu_info_free(struct gpu_info *info);
 
 /* The number of a kernel's name, as it is in the program; 0 if there is no more room. The text may hold anything. */
@@ -147,8 +146,7 @@ struct gpu_load_ops {
 	bool (*is_known)(uint64_t from_ns, uint64_t to_ns, void *arg);
 };
 
-/* -ENOMEM */
-int gpu_load_new(uint32_t tgid, uint64_t now_ns, struct gpu_load **ret_load);
+struct gpu_load *gpu_load_new(uint32_t tgid, uint64_t now_ns);
 void gpu_load_free(struct gpu_load *l);
 
 /* What ran: nearly in the order of its begin. */

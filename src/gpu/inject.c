@@ -29,7 +29,6 @@
 #include "engine/inspect.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
-#include "gpu/inject_machine.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/confine.h"
@@ -44,27 +43,14 @@
 /* The numbers of a line of /proc/PID/status, as many as there are, up to max. */
 static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers, int max)
 {
-	char path[64], line[256], *at, *end;
-	size_t length = strlen(key);
+	char value[PROCESS_STATUS_MAX] = "", *at = value, *end;
 	int count = 0;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f)) {
-		if (strncmp(line, key, length) || line[length] != ':')
-			continue;
-		for (at = line + length + 1; count < max; at = end) {
-			ret_numbers[count] = strtoul(at, &end, 10);
-			if (end == at)
-				break;
-			count++;
-		}
-		break;
+	for (process_status(pid, key, value); count < max; at = end, count++) {
+		ret_numbers[count] = strtoul(at, &end, 10);
+		if (end == at)
+			break;
 	}
-	fclose(f);
 	return count;
 }
 
@@ -77,7 +63,7 @@ static bool is_secure(pid_t pid)
 	ssize_t n = -1;
 	int fd;
 
-	if (status_numbers(pid, "Uid", uids, 3) == 3 && status_numbers(pid, "Gid", gids, 3) == 3 &&
+	if (status_numbers(pid, "Uid:", uids, 3) == 3 && status_numbers(pid, "Gid:", gids, 3) == 3 &&
 		(uids[0] != uids[1] || uids[0] != uids[2] || gids[0] != gids[1] || gids[0] != gids[2]))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
@@ -138,7 +124,7 @@ static bool is_traced(pid_t pid, char *ret_why, size_t size)
 {
 	unsigned long tracer = 0;
 
-	if (!status_numbers(pid, "TracerPid", &tracer, 1) || !tracer)
+	if (!status_numbers(pid, "TracerPid:", &tracer, 1) || !tracer)
 		return false;
 	inject_refuse(ret_why, size, 0, "a debugger has it (process %lu)", tracer);
 	return true;
@@ -156,11 +142,11 @@ static int check_process(struct search *s, char *ret_why, size_t size)
 		return -EBUSY;
 	if (is_secure(pid))
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
-	if (status_numbers(pid, "Seccomp", &mode, 1) && mode == SECCOMP_MODE_STRICT)
+	if (status_numbers(pid, "Seccomp:", &mode, 1) && mode == SECCOMP_MODE_STRICT)
 		return inject_refuse(ret_why, size, -EPERM, "seccomp lets it do nothing but read and write");
-	/* those of a container may be ours, too */
-	status_numbers(getpid(), "Seccomp_filters", &own_filters, 1);
-	s->same_filters = !status_numbers(pid, "Seccomp_filters", &filters, 1) || filters <= own_filters;
+	/* this process may be under the filters of the same container */
+	status_numbers(getpid(), "Seccomp_filters:", &own_filters, 1);
+	s->same_filters = !status_numbers(pid, "Seccomp_filters:", &filters, 1) || filters <= own_filters;
 	if (process_has_shadow_stack(pid))
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it has a shadow stack");
 	return check_program(s, ret_why, size);
@@ -221,13 +207,6 @@ static int find_functions(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-static bool read_process(pid_t pid, uint64_t at, void *ret_bytes, size_t length)
-{
-	struct iovec local = { ret_bytes, length }, remote = { (void *)(uintptr_t)at, length };
-
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)length;
-}
-
 /*
  * Where nobody has anything: behind the end of an executable segment, in its last page. What of the file is mapped
  * there is padding, which must be zero, or what an injection before this one has left.
@@ -237,6 +216,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 	struct search *s = arg;
 	struct inspect_loaded l;
 	uint8_t there[INJECT_CODE_MAX];
+	struct iovec local = { there, sizeof(there) }, remote = { .iov_len = sizeof(there) };
 	uint64_t end = 0, from;
 	int fd;
 
@@ -252,7 +232,8 @@ static int find_room(const struct mapped_file *m, void *arg)
 	from = (m->start + end + 63) / 64 * 64;
 	if (!end || m->end - from > 65536 || from + INJECT_CODE_MAX > m->end)
 		return 0;
-	if (!read_process(s->pid, from, there, sizeof(there)) || !inject_code_fits(there))
+	remote.iov_base = (void *)(uintptr_t)from;
+	if (process_vm_readv(s->pid, &local, 1, &remote, 1, 0) != (ssize_t)sizeof(there) || !inject_code_fits(there))
 		return 0;
 	s->found.code = from;
 	keep_file(s, m);
@@ -272,7 +253,7 @@ static int work_in(struct search *s, struct inject_work *work, char *ret_why, si
 		if (n < 0)
 			return inject_refuse(ret_why, size, n, "it has ended");
 		for (int i = 0; i < n; i++) {
-			err = inject_call(s->pid, &threads[i], &s->found, still_there, s, work, ret_why, size);
+			err = inject_call(&threads[i], &s->found, still_there, s, work, ret_why, size);
 			/* a debugger may have come since check_process() */
 			if (err == -EPERM && is_traced(s->pid, ret_why, size))
 				return -EBUSY;

@@ -7,7 +7,7 @@
  */
 #ifdef __aarch64__
 
-#include "gpu/inject_machine.h"
+#include "gpu/inject_call.h"
 
 #include <elf.h>
 #include <errno.h>

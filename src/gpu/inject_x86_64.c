@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #ifdef __x86_64__
 
-#include "gpu/inject_machine.h"
+#include "gpu/inject_call.h"
 
 #include <cpuid.h>
 #include <elf.h>
@@ -78,7 +78,7 @@ int inject_state_read(pid_t tid, struct inject_state *ret)
 		return -errno;
 	ret->vectors_size = iov.iov_len;
 	ret->call = ret->registers.cs == CODE_SEGMENT ? (long)ret->registers.orig_rax : -1;
-	/* as much as one with that of tiles cannot be held */
+	/* a state with tiles does not fit */
 	return iov.iov_len < 576 || iov.iov_len == sizeof(ret->vectors) ? -EOPNOTSUPP : 0;
 }
 

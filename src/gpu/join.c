@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/join.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "gpu/info.h"
 #include "util/clock.h"
 #include "util/list.h"
 
-/* By how much times of a GPU may contradict those of calls, in ns, beyond what the clocks are known to: at once, and once no call that fits
- * better can come */
+/* By how many ns times of a GPU may contradict times of calls, beyond what the clocks are known to: at once, and when no better call
+ * can come any more. */
 #define SURE_NS 3000
 #define SKEW_NS 20000
 #define LOOK_MAX 512 /* calls that are looked at for one kernel */
@@ -55,8 +54,7 @@ struct gpu_join {
 	struct capture captures[CAPTURES_MAX];
 	size_t n_captures;
 	uint32_t last_capture; /* its number */
-	struct join_ops ops;
-	void *ops_arg;
+	struct gpu_graphs *graphs;
 	uint64_t captures_to_ns; /* none of them reaches beyond */
 	struct wait waits[WAITS_MAX];
 	size_t next_wait;
@@ -72,18 +70,13 @@ struct gpu_join {
 	uint64_t joined, missed;
 };
 
-int gpu_join_new(const struct join_ops *ops, void *arg, struct gpu_join **ret_join)
+struct gpu_join *gpu_join_new(struct gpu_graphs *graphs)
 {
-	struct gpu_join *j = calloc(1, sizeof(*j));
+	struct gpu_join *j = xcalloc(1, sizeof(*j));
 
-	if (!j)
-		return -ENOMEM;
-	if (ops)
-		j->ops = *ops;
-	j->ops_arg = arg;
+	j->graphs = graphs;
 	j->end_ns = UINT64_MAX;
-	*ret_join = j;
-	return 0;
+	return j;
 }
 
 void gpu_join_free(struct gpu_join *j)
@@ -112,8 +105,8 @@ static void mark_captured(const struct gpu_join *j, struct call *call)
 			continue;
 		call->captured = true;
 		call->taken |= c->to_ns != UINT64_MAX;
-		if (!call->told && j->ops.captured)
-			j->ops.captured(c->number, &call->l, j->ops_arg);
+		if (!call->told)
+			gpu_graphs_captured(j->graphs, c->number, &call->l);
 		call->told = true;
 	}
 }
@@ -181,16 +174,11 @@ static void note_capture(struct gpu_join *j, const struct launch *l)
 	}
 	for (size_t i = j->first; i < j->n; i++)
 		mark_captured(j, &j->calls[i]);
-	if (c->from_ns != UINT64_MAX && c->to_ns != UINT64_MAX && j->ops.ended)
-		j->ops.ended(c->number, c->to_ns, j->ops_arg);
+	if (c->from_ns != UINT64_MAX && c->to_ns != UINT64_MAX)
+		gpu_graphs_capture_ended(j->graphs, c->number, c->to_ns);
 }
 
 /* ---- calls ---- */
-
-static bool is_within(const struct launch *in, const struct launch *out)
-{
-	return in->tid == out->tid && in->start_ns >= out->start_ns && in->end_ns <= out->end_ns;
-}
 
 /* Drops calls that were taken, and the oldest if that is not enough. */
 static void make_room(struct gpu_join *j)
@@ -209,13 +197,6 @@ static void make_room(struct gpu_join *j)
 	j->n -= n / 2;
 }
 
-static bool reserve(struct gpu_join *j)
-{
-	if (j->n == j->cap && j->cap >= JOIN_CALLS_MAX)
-		make_room(j);
-	return !list_room((void **)&j->calls, j->n, &j->cap, sizeof(*j->calls));
-}
-
 void gpu_join_call(struct gpu_join *j, const struct launch *l)
 {
 	size_t i;
@@ -224,22 +205,22 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 		note_capture(j, l);
 		return;
 	}
-	if (!reserve(j))
-		return;
+	if (j->n == j->cap && j->cap >= JOIN_CALLS_MAX)
+		make_room(j);
 	/* they come in the order of their ends, so the place is near the end */
 	for (i = j->n; i && j->calls[i - 1].l.start_ns > l->start_ns; i--) {
-		if (is_within(&j->calls[i - 1].l, l))
+		if (launch_is_within(&j->calls[i - 1].l, l))
 			return; /* the inner call came first */
 	}
-	if (i && is_within(l, &j->calls[i - 1].l)) {
+	if (i && launch_is_within(l, &j->calls[i - 1].l)) {
 		j->calls[i - 1] = make_call(j, l);
 		return;
 	}
 	if (i < j->first) /* the first one that has not been taken, again */
 		j->first = i;
-	memmove(j->calls + i + 1, j->calls + i, (j->n - i) * sizeof(*j->calls));
+	list_push(j->calls, j->n, j->cap);
+	memmove(j->calls + i + 1, j->calls + i, (j->n - 1 - i) * sizeof(*j->calls));
 	j->calls[i] = make_call(j, l);
-	j->n++;
 }
 
 void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
@@ -247,7 +228,7 @@ void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns
 	const struct wait w = { stream ? *stream : 0, start_ns, end_ns, stream };
 	uint64_t noted_ns = 0; /* what ended before has been waited for before */
 
-	if (!stream && j->many_contexts) /* that of one device, but which */
+	if (!stream && j->many_contexts) /* it waited for one device, but which */
 		return;
 	for (size_t i = 0; i < WAITS_MAX; i++) {
 		const struct wait *o = &j->waits[i];
@@ -337,7 +318,7 @@ static enum fit fit_streams(const struct gpu_join *j, const struct launch *l, co
 
 		if (same_handle && same_stream)
 			return FIT_KNOWN;
-		/* a handle may mean another stream in another context, as that of the default stream does */
+		/* a handle, as the default stream's, may mean another stream in another context */
 		if (same_stream || (same_handle && p->context == r->context))
 			fit = FIT_NOT;
 	}
@@ -375,13 +356,7 @@ static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residua
 		return false;
 	if (c->done_ns && c->done_ns + residual_ns < r->h.start_ns)
 		return false;
-	if (is_graph)
-		return true;
-	if ((r->h.id == GPU_KERNEL) != (l->kind == LAUNCH_KERNEL))
-		return false;
-	if (r->h.id != GPU_KERNEL)
-		return !l->has_bytes || l->bytes == r->bytes;
-	return !l->has_shape || (!memcmp(l->grid, r->grid, sizeof(r->grid)) && !memcmp(l->block, r->block, sizeof(r->block)));
+	return is_graph || launch_fits(l, r->h.id == GPU_KERNEL, r->grid, r->block, r->bytes);
 }
 
 /*
@@ -435,16 +410,10 @@ static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 	j->first = KEPT_MIN;
 }
 
-/* How many calls begin up to then. */
-static size_t begun(const struct gpu_join *j, uint64_t ns)
-{
-	return bisect(j->n, k, j->calls[k].l.start_ns <= ns);
-}
-
 /* The call of that thread at that time; also one that has been taken, since a copy or a graph may launch several. NULL: it was not seen. */
 static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 {
-	size_t i = begun(j, ns);
+	size_t i = bisect(j->n, k, j->calls[k].l.start_ns <= ns);
 
 	for (size_t looked = 0; i-- && looked < LOOK_MAX; looked++) {
 		struct call *c = &j->calls[i];

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/process.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/graphs.h"
-#include "gpu/info.h"
 #include "util/clock.h"
 #include "util/list.h"
 
@@ -15,9 +12,10 @@
 /* At one instant the number of kernels and the like that are under way changes. */
 struct edge {
 	uint64_t ns;
-	int8_t kernel, collective, copy, queued, unknown;
-	uint32_t device; /* ANY_DEVICE: it may be each of them */
-	uint32_t tid;    /* of the launch */
+	enum gpu_part part; /* in which the time is, if nothing else is under way that counts more */
+	int change;         /* 1 or -1 */
+	uint32_t device;    /* ANY_DEVICE: it may be each of them */
+	uint32_t tid;       /* of the launch */
 };
 
 static int compare_edges(const void *a, const void *b)
@@ -73,30 +71,27 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t from = clip(r->start_ns, start_ns, end_ns), to = clip(r->end_ns, start_ns, end_ns);
-	bool is_known = r->launched_ns && r->start_ns != UINT64_MAX;
-	int8_t collective = r->is_collective, kernel = r->is_kernel && !collective, copy = !r->is_kernel;
+	enum gpu_part runs = r->is_collective ? GPU_PART_COLLECTIVE : r->is_kernel ? GPU_PART_BUSY
+										   : GPU_PART_COPY;
+	enum gpu_part waits = r->launched_ns && r->start_ns != UINT64_MAX ? GPU_PART_IDLE_WAIT : GPU_PART_UNKNOWN;
 	/* when it is not known since when it waited, it may have been all the time */
 	uint64_t queued = clip(r->launched_ns, start_ns, from);
 	uint32_t device = r->start_ns == UINT64_MAX ? ANY_DEVICE : r->device;
 	size_t n = 0;
 
 	if (to > from) {
-		e[n++] = (struct edge){
-			.ns = from, .kernel = kernel, .collective = collective, .copy = copy, .device = device, .tid = r->launch_tid
-		};
-		e[n++] = (struct edge){
-			.ns = to, .kernel = (int8_t)-kernel, .collective = (int8_t)-collective, .copy = (int8_t)-copy, .device = device
-		};
+		e[n++] = (struct edge){ from, runs, 1, device, r->launch_tid };
+		e[n++] = (struct edge){ to, runs, -1, device, 0 };
 	}
 	if (from > queued) {
-		e[n++] = (struct edge){ .ns = queued, .queued = is_known, .unknown = !is_known, .device = device, .tid = r->launch_tid };
-		e[n++] = (struct edge){ .ns = from, .queued = (int8_t)-is_known, .unknown = (int8_t) - !is_known, .device = device };
+		e[n++] = (struct edge){ queued, waits, 1, device, r->launch_tid };
+		e[n++] = (struct edge){ from, waits, -1, device, 0 };
 	}
 	return n;
 }
 
-/* Keeps it if it is one of the longest, behind those of the same length. */
-static void partition_add_gap(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
+/* Keeps a gap that is one of the longest, behind others of the same length. */
+static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
 {
 	int i = GPU_GAPS;
 
@@ -108,34 +103,29 @@ static void partition_add_gap(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, u
 		gaps[i] = (struct gpu_gap){ .start_ns = from_ns, .dur_ns = to_ns - from_ns, .tid = tid };
 }
 
-static bool is_of_device(uint32_t device, const struct edge *e)
-{
-	return device == ANY_DEVICE || e->device == ANY_DEVICE || e->device == device;
-}
-
 /* The parts between the edges of a device, or of all together. The edges are sorted. gaps: NULL: they are not wanted. */
 static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
 {
-	int64_t kernels = 0, collectives = 0, copies = 0, queued = 0, unknown = 0;
+	/* what counts more comes first */
+	static const enum gpu_part parts[] = { GPU_PART_BUSY, GPU_PART_COLLECTIVE, GPU_PART_COPY, GPU_PART_IDLE_WAIT, GPU_PART_UNKNOWN,
+		GPU_PART_IDLE_LAUNCH };
+	int64_t under_way[GPU_PART_MAX] = { [GPU_PART_IDLE_LAUNCH] = 1 };
 	uint64_t at = start_ns, idle_ns = start_ns; /* it has been idle since then, up to here */
 	uint32_t tid = 0;                           /* of the last launch */
 
 	memset(ret_ns, 0, GPU_PART_MAX * sizeof(*ret_ns));
 	for (size_t i = 0; i <= n; i++) {
 		uint64_t next = i < n ? e[i].ns : end_ns;
-		enum gpu_part part = kernels       ? GPU_PART_BUSY
-				     : collectives ? GPU_PART_COLLECTIVE
-				     : copies      ? GPU_PART_COPY
-				     : queued      ? GPU_PART_IDLE_WAIT
-				     : unknown     ? GPU_PART_UNKNOWN
-						   : GPU_PART_IDLE_LAUNCH;
+		const enum gpu_part *part = parts;
 
-		if (i < n && !is_of_device(device, &e[i]))
+		if (i < n && device != ANY_DEVICE && e[i].device != ANY_DEVICE && e[i].device != device)
 			continue;
-		ret_ns[part] += next - at;
-		if (gaps && next > at && part != GPU_PART_IDLE_LAUNCH) {
-			partition_add_gap(gaps, idle_ns, at, tid);
+		while (!under_way[*part])
+			part++;
+		ret_ns[*part] += next - at;
+		if (gaps && next > at && *part != GPU_PART_IDLE_LAUNCH) {
+			keep_longest(gaps, idle_ns, at, tid);
 			idle_ns = next;
 		}
 		at = next;
@@ -143,14 +133,10 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 			break;
 		if (e[i].tid)
 			tid = e[i].tid;
-		kernels += e[i].kernel;
-		collectives += e[i].collective;
-		copies += e[i].copy;
-		queued += e[i].queued;
-		unknown += e[i].unknown;
+		under_way[e[i].part] += e[i].change;
 	}
 	if (gaps)
-		partition_add_gap(gaps, idle_ns, end_ns, 0);
+		keep_longest(gaps, idle_ns, end_ns, 0);
 }
 
 /* For how long something runs after the end that was launched before it. edges: room for them. */
@@ -166,14 +152,14 @@ static uint64_t measure_after(
 
 		if ((device != ANY_DEVICE && r->device != device) || r->end_ns <= end_ns || !gpu_run_is_of(r, start_ns, end_ns))
 			continue;
-		edges[n_edges++] = (struct edge){ .ns = clip(r->start_ns, end_ns, r->end_ns), .kernel = 1 };
-		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .kernel = -1 };
+		edges[n_edges++] = (struct edge){ .ns = clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
+		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .change = -1 };
 	}
 	qsort(edges, n_edges, sizeof(*edges), compare_edges);
 	for (size_t i = 0; i < n_edges; i++) {
 		sum += running ? edges[i].ns - at : 0;
 		at = edges[i].ns;
-		running += edges[i].kernel;
+		running += edges[i].change;
 	}
 	return sum;
 }
@@ -190,16 +176,11 @@ static void count(const struct gpu_run *list, size_t n, uint64_t start_ns, uint6
 	}
 }
 
-int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
+void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
 {
-	struct edge *edges = calloc(4 * n + 1, sizeof(*edges)), *after = calloc(2 * n + 1, sizeof(*after));
+	struct edge *edges = xcalloc(4 * n, sizeof(*edges)), *after = xcalloc(2 * n, sizeof(*after));
 	size_t n_edges = 0;
 
-	if (!edges || !after) {
-		free(edges);
-		free(after);
-		return -ENOMEM;
-	}
 	memset(ret->gaps, 0, sizeof(ret->gaps));
 	memset(ret->devices, 0, sizeof(ret->devices));
 	find_devices(list, n, start_ns, end_ns, ret);
@@ -218,8 +199,9 @@ int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint6
 	}
 	free(edges);
 	free(after);
-	return 0;
 }
+
+/* ---- one process ---- */
 
 #define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
@@ -261,8 +243,8 @@ struct gpu_process {
 	struct {
 		bool any;
 		uint32_t number;
-		int64_t shift_ns;   /* from its times to those of calls */
-	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by that of the process */
+		int64_t shift_ns;   /* from its times to the times of calls */
+	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by the process's own */
 	uint64_t skew_ns;           /* by how much a device's times were seen to be wrong, at most */
 	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
 	struct rec_gpu *held;
@@ -290,23 +272,17 @@ struct gpu_process {
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
 {
-	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
-	struct gpu_process *p = calloc(1, sizeof(*p));
+	struct gpu_process *p = xcalloc(1, sizeof(*p));
 	int err;
 
-	if (!p)
-		return -ENOMEM;
 	p->tgid = tgid;
 	p->info = info;
 	p->settled_ns = now_ns;
 	p->end_ns = UINT64_MAX;
-	err = gpu_graphs_new(&p->graphs);
-	if (!err)
-		err = gpu_join_new(&ops, p->graphs, &p->join);
-	if (!err)
-		err = gpu_load_new(tgid, now_ns, &p->load);
-	if (!err)
-		err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
+	p->graphs = gpu_graphs_new();
+	p->join = gpu_join_new(p->graphs);
+	p->load = gpu_load_new(tgid, now_ns);
+	err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
 	if (err) {
 		gpu_process_free(p);
 		return err;
@@ -333,12 +309,6 @@ void gpu_process_free(struct gpu_process *p)
 struct gpu_feed *gpu_process_feed(struct gpu_process *p)
 {
 	return p->feed;
-}
-
-/* Room for one more in a list; false: there is none. */
-static bool reserve(void **list, size_t *cap, size_t n, size_t max, size_t size)
-{
-	return n < *cap || (n < max && !list_room(list, n, cap, size));
 }
 
 /* ---- what is missing ---- */
@@ -378,18 +348,14 @@ static void on_name(uint32_t id, const char *text, void *arg)
 {
 	struct gpu_process *p = arg;
 	uint32_t n = p->n_names ? p->n_names : 256;
-	uint32_t *names;
 
 	if (id > GPU_NAME_IDS_MAX)
 		return;
 	while (n <= id)
 		n *= 2;
 	if (n > p->n_names) {
-		names = realloc(p->names, n * sizeof(*names));
-		if (!names)
-			return;
-		memset(names + p->n_names, 0, (n - p->n_names) * sizeof(*names));
-		p->names = names;
+		p->names = xreallocarray(p->names, n, sizeof(*p->names));
+		memset(p->names + p->n_names, 0, (n - p->n_names) * sizeof(*p->names));
 		p->n_names = n;
 	}
 	p->names[id] = gpu_info_name(p->info, text);
@@ -444,11 +410,11 @@ static void on_activity(const struct gpu_record *r, void *arg)
 
 	if (r->kind == GPU_RECORD_GRAPH) /* as a whole; its kernels were asked for */
 		return;
-	if (!reserve((void **)&p->held, &p->cap_held, p->n_held, GPU_HELD_MAX, sizeof(*p->held))) {
+	if (p->n_held == GPU_HELD_MAX) {
 		p->lost_here++;
 		return;
 	}
-	g = &p->held[p->n_held++];
+	g = list_push(p->held, p->n_held, p->cap_held);
 	*g = (struct rec_gpu){
 		.h = { .kind = REC_GPU, .start_ns = r->start + (uint64_t)p->devices[r->device].shift_ns, .dur_ns = r->end - r->start, .tgid = p->tgid, .tid = p->tgid },
 		.device = r->device,
@@ -518,15 +484,13 @@ static void follow_clock(struct gpu_process *p, uint32_t device)
 
 static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 {
-	if (!reserve((void **)&p->runs, &p->cap_runs, p->n_runs, GPU_RUNS_MAX, sizeof(*p->runs))) {
-		if (!p->n_runs)
-			return;
+	if (p->n_runs == GPU_RUNS_MAX) {
 		/* the older half, which no step has needed so far */
 		p->runs_from_ns = p->runs[p->n_runs / 2].start_ns;
 		memmove(p->runs, p->runs + p->n_runs / 2, (p->n_runs - p->n_runs / 2) * sizeof(*p->runs));
 		p->n_runs -= p->n_runs / 2;
 	}
-	p->runs[p->n_runs++] = (struct gpu_run){
+	*list_push(p->runs, p->n_runs, p->cap_runs) = (struct gpu_run){
 		.start_ns = g->h.start_ns,
 		.end_ns = g->h.start_ns + g->h.dur_ns,
 		.launched_ns = g->launched_ns,
@@ -594,7 +558,7 @@ static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since
 {
 	size_t n = 0, joined = 0;
 
-	/* those that stay, behind the others */
+	/* what stays moves behind the others */
 	for (size_t i = 0; i < p->n_held; i++) {
 		struct rec_gpu g;
 
@@ -674,9 +638,9 @@ static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 }
 
 /*
- * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of
- * those that are still to come is all there. What runs is in no record before it is done, but its launch was seen: what
- * follows that launch is not complete, unless it was long ago, since not every call launches something.
+ * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, all is there that ran before the first
+ * pending one. What runs is in no record before it is done, but its launch was seen: what follows that launch is not complete,
+ * unless it was long ago, since not every call launches something.
  */
 static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 {
@@ -734,11 +698,11 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 		gpu_feed_state(p->feed, r->h.start_ns + r->h.dur_ns, &p->state);
 	if (!p->state.on_since || p->state.state == GPU_STATE_FAILED)
 		return false;
-	if (!reserve((void **)&p->steps, &p->cap_steps, p->n_steps, GPU_STEPS_MAX, sizeof(*p->steps)))
+	if (p->n_steps == GPU_STEPS_MAX)
 		return false;
 	for (int i = 0; i < ST_MAX; i++)
 		before_ns += r->before_ns[i];
-	p->steps[p->n_steps++] = (struct waiting){
+	*list_push(p->steps, p->n_steps, p->cap_steps) = (struct waiting){
 		.h = r->h,
 		.number = r->number,
 		.before_ns = before_ns <= r->h.start_ns ? before_ns : 0,
@@ -747,7 +711,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 	return true;
 }
 
-/* Whether the launches tell what there must be. */
+/* Whether most launches are seen, so that they tell what must have run. */
 static bool knows_launches(const struct gpu_process *p)
 {
 	uint64_t joined, missed;
@@ -784,29 +748,24 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 	return (!pending && knows_launches(p)) || now_ns >= end_ns + LATE_NS;
 }
 
-/* What ran around that time and, of the launches before its end, those of which nothing is known. */
-static int divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
+/* Divides a time by what ran around it and by the launches before its end of which nothing has come. */
+static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
-	struct gpu_run *list = malloc((p->n_runs + PENDING_MAX) * sizeof(*list));
-	struct launch *pending = malloc(PENDING_MAX * sizeof(*pending));
-	size_t n = 0, n_pending = 0;
-	int err = -ENOMEM;
+	struct gpu_run *list = xcalloc(p->n_runs + PENDING_MAX, sizeof(*list));
+	struct launch *pending = xcalloc(PENDING_MAX, sizeof(*pending));
+	size_t n = 0, n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
 
-	if (list && pending) {
-		for (size_t i = 0; i < p->n_runs; i++) {
-			if (p->runs[i].end_ns > start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
-				list[n++] = p->runs[i];
-		}
-		n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
-		for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
-			list[n++] = (struct gpu_run){
-				.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
-			};
-		err = gpu_partition(list, n, start_ns, end_ns, r);
+	for (size_t i = 0; i < p->n_runs; i++) {
+		if (p->runs[i].end_ns > start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
+			list[n++] = p->runs[i];
 	}
+	for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
+		list[n++] = (struct gpu_run){
+			.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
+		};
+	gpu_partition(list, n, start_ns, end_ns, r);
 	free(list);
 	free(pending);
-	return err;
 }
 
 static void divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
@@ -816,8 +775,8 @@ static void divide_before(const struct gpu_process *p, const struct waiting *s, 
 
 	if (!s->before_ns || from_ns < p->runs_from_ns || !knows_all(p, from_ns, s->h.start_ns))
 		return;
-	if (!divide(p, from_ns, s->h.start_ns, &before))
-		memcpy(r->before_ns, before.ns, sizeof(before.ns));
+	divide(p, from_ns, s->h.start_ns, &before);
+	memcpy(r->before_ns, before.ns, sizeof(before.ns));
 }
 
 static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
@@ -836,12 +795,14 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 {
 	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = residual(p) };
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+	bool is_known = !s->is_partial && (p->settled_ns >= end_ns || knows_launches(p)) && !has_gap(p, s->h.start_ns, end_ns);
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
 	find_device(p, p->used_last, NULL, &r.device); /* if none did anything */
-	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) ||
-		divide(p, s->h.start_ns, end_ns, &r) || !find_tracks(p, &r)) {
+	if (is_known)
+		divide(p, s->h.start_ns, end_ns, &r);
+	if (!is_known || !find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		memset(r.gaps, 0, sizeof(r.gaps));
 		r.after_ns = r.n_devices = 0;

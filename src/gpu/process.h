@@ -34,8 +34,8 @@ static inline bool gpu_run_is_of(const struct gpu_run *r, uint64_t start_ns, uin
 }
 
 /* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, unless none did anything,
- * kernels, copies, n_devices, ns, after_ns, gaps, and devices of ret but for their tracks. -ENOMEM. */
-int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret);
+ * kernels, copies, n_devices, ns, after_ns, gaps, and devices of ret but for their tracks. */
+void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret);
 
 /*
  * One process that uses GPUs: its ring, what was launched, and its steps. What ran is handed over when everything that ended before it
@@ -60,8 +60,8 @@ struct gpu_counts {
 	uint64_t pending;        /* launches of which nothing came */
 	uint64_t residual_ns;
 	uint64_t waited_ns; /* by the agent, for room in the ring */
-	uint64_t over_ns; /* nothing was collected for that long, since it would have cost more than the budget; */
-	bool is_over;     /* now, too */
+	uint64_t over_ns;   /* nothing was collected for that long, since it would have cost more than the budget; */
+	bool is_over;       /* now, too */
 };
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process);

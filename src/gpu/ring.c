@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gpu/info.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 
 #define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
@@ -61,11 +62,9 @@ static int map(struct gpu_feed *f)
 
 int gpu_feed_new(uint32_t capacity, uint64_t now_ns, struct gpu_feed **ret_feed)
 {
-	struct gpu_feed *f = calloc(1, sizeof(*f));
+	struct gpu_feed *f = xcalloc(1, sizeof(*f));
 	int err;
 
-	if (!f)
-		return -ENOMEM;
 	f->capacity = capacity;
 	f->size = GPU_RING_SIZE(capacity);
 	f->begun_ns = now_ns;
@@ -121,12 +120,6 @@ static bool take_name(struct gpu_feed *f, const struct gpu_name *n, const struct
 	return true;
 }
 
-static bool has_times(const struct gpu_feed *f, const struct gpu_record *r, uint64_t now_ns)
-{
-	return r->start <= r->end && r->end <= now_ns + AHEAD_NS && r->start + SLACK_NS >= f->begun_ns &&
-	       r->device < GPU_DEVICES_MAX && !(r->flags & GPU_RECORD_F_CLOCK);
-}
-
 static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
 {
 	switch (r->kind) {
@@ -137,7 +130,8 @@ static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, cons
 		r->start += f->shift_ns;
 		r->end += f->shift_ns;
 		r->launched += r->launched ? f->shift_ns : 0;
-		if (!has_times(f, r, now_ns))
+		if (r->start > r->end || r->end > now_ns + AHEAD_NS || r->start + SLACK_NS < f->begun_ns || r->device >= GPU_DEVICES_MAX ||
+			r->flags & GPU_RECORD_F_CLOCK)
 			return false;
 		ops->activity(r, arg);
 		return true;

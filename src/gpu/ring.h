@@ -43,7 +43,7 @@ static inline bool gpu_state_is_over(enum gpu_state s)
 }
 
 struct gpu_feed_ops {
-	/* A kernel, a copy, a set or a launch of a graph, whose times are within those of the ring. */
+	/* A kernel, a copy, a set or a launch of a graph, within the time of the ring. */
 	void (*activity)(const struct gpu_record *r, void *arg);
 	/* The name of a kernel: any bytes but 0, with a 0 at its end. */
 	void (*name)(uint32_t id, const char *text, void *arg);

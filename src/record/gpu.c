@@ -962,8 +962,8 @@ int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, voi
 	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
 	g->epoll = -1;
-	err = open_socket(g) ?: gpu_info_new(&g->info) ?
-									      : gpu_launches_new(&g->launches);
+	g->info = gpu_info_new();
+	err = open_socket(g) ?: gpu_launches_new(&g->launches);
 	if (err) {
 		gpu_free(g);
 		return err;

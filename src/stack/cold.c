@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "stack/cold.h"
+#include "stack/lookup.h"
 
 #include <capstone/capstone.h>
 #include <dwarf.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "stack/intern.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,7 @@
 #include "util/fmt.h"
 #include "util/map.h"
 
-/* Entries never move, since another thread may look at them: they lie in chunks, and so do texts. */
-#define CHUNK 1024
-#define CHUNKS_MAX 512
-#define ENTRIES_MAX (CHUNK * CHUNKS_MAX)
+#define ENTRIES_MAX (1u << 19)
 #define BLOCK 65536
 
 struct text {
@@ -33,7 +29,8 @@ struct stack_entry {
 	uint32_t frames[];
 };
 
-/* Memory is never given back before the end, so it is handed out from blocks. */
+/* Memory is only given back at the end, so it is handed out from blocks: what lies there never moves, since another thread may look
+ * at it. */
 struct block {
 	struct block *next;
 	char bytes[BLOCK];
@@ -46,20 +43,20 @@ struct intern {
 	struct text *texts;
 	struct frame_entry *by_frame;
 	struct stack_entry *by_stack;
-	void **frames[CHUNKS_MAX]; /* struct frame_entry */
-	void **stacks[CHUNKS_MAX]; /* struct stack_entry */
+	/* by their numbers; pages of these are taken as they are used */
+	struct frame_entry **frames;
+	struct stack_entry **stacks;
 	uint32_t n_frames, n_stacks;
 };
 
-int intern_new(size_t memory_max, struct intern **ret_intern)
+struct intern *intern_new(size_t memory_max)
 {
-	struct intern *in = calloc(1, sizeof(*in));
+	struct intern *in = xcalloc(1, sizeof(*in));
 
-	if (!in)
-		return -ENOMEM;
 	in->memory_max = memory_max;
-	*ret_intern = in;
-	return 0;
+	in->frames = xcalloc(ENTRIES_MAX, sizeof(*in->frames));
+	in->stacks = xcalloc(ENTRIES_MAX, sizeof(*in->stacks));
+	return in;
 }
 
 void intern_free(struct intern *in)
@@ -71,23 +68,13 @@ void intern_free(struct intern *in)
 	HASH_CLEAR(hh, in->texts);
 	HASH_CLEAR(hh, in->by_frame);
 	HASH_CLEAR(hh, in->by_stack);
-	for (size_t i = 0; i < CHUNKS_MAX; i++) {
-		free(in->frames[i]);
-		free(in->stacks[i]);
-	}
+	free(in->frames);
+	free(in->stacks);
 	for (b = in->blocks; b; b = next) {
 		next = b->next;
 		free(b);
 	}
 	free(in);
-}
-
-static bool take_memory(struct intern *in, size_t size)
-{
-	if (size > in->memory_max - in->memory)
-		return false;
-	in->memory += size;
-	return true;
 }
 
 static void *take_bytes(struct intern *in, size_t size)
@@ -96,11 +83,10 @@ static void *take_bytes(struct intern *in, size_t size)
 
 	size = (size + 7) & ~(size_t)7;
 	if (!in->blocks || size > BLOCK - in->used) {
-		if (!take_memory(in, sizeof(*b)))
+		if (sizeof(*b) > in->memory_max - in->memory)
 			return NULL;
-		b = malloc(sizeof(*b));
-		if (!b)
-			return NULL;
+		in->memory += sizeof(*b);
+		b = xmalloc(sizeof(*b));
 		b->next = in->blocks;
 		in->blocks = b;
 		in->used = 0;
@@ -147,30 +133,16 @@ const char *intern_text(struct intern *in, const char *text)
 		return NULL;
 	memcpy(t->s, buf, len + 1);
 	HASH_ADD_KEYPTR(hh, in->texts, t->s, len, t);
-	return t->hh.tbl ? t->s : NULL;
-}
-
-/* A chunk of pointers, for the entry with this number. */
-static void **slot_of(struct intern *in, void **chunks[], uint32_t id)
-{
-	void ***chunk = &chunks[id / CHUNK];
-
-	if (!*chunk) {
-		if (!take_memory(in, CHUNK * sizeof(**chunk)))
-			return NULL;
-		*chunk = calloc(CHUNK, sizeof(**chunk));
-		if (!*chunk)
-			return NULL;
-	}
-	return &(*chunk)[id % CHUNK];
+	return t->s;
 }
 
 uint32_t intern_frame(struct intern *in, const struct frame *f)
 {
 	struct frame_entry *e;
 	struct frame key;
-	void **slot;
 
+	if (!f->name)
+		return INTERN_NONE;
 	memset(&key, 0, sizeof(key)); /* the bytes between members are part of the key */
 	key.name = f->name;
 	key.file = f->file;
@@ -181,60 +153,42 @@ uint32_t intern_frame(struct intern *in, const struct frame *f)
 	HASH_FIND(hh, in->by_frame, &key, sizeof(key), e);
 	if (e)
 		return e->id;
-	if (in->n_frames == ENTRIES_MAX)
-		return INTERN_NONE;
-	slot = slot_of(in, in->frames, in->n_frames);
-	e = slot ? take_bytes(in, sizeof(*e)) : NULL;
+	e = in->n_frames < ENTRIES_MAX ? take_bytes(in, sizeof(*e)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(&e->frame, &key, sizeof(key));
 	e->id = in->n_frames;
 	HASH_ADD_KEYPTR(hh, in->by_frame, &e->frame, sizeof(e->frame), e);
-	if (!e->hh.tbl)
-		return INTERN_NONE;
-	*slot = e;
+	in->frames[e->id] = e;
 	return in->n_frames++;
 }
 
 uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n)
 {
 	struct stack_entry *e;
-	void **slot;
 
 	HASH_FIND(hh, in->by_stack, frames, n * sizeof(*frames), e);
 	if (e)
 		return e->id;
-	if (in->n_stacks == ENTRIES_MAX)
-		return INTERN_NONE;
-	slot = slot_of(in, in->stacks, in->n_stacks);
-	e = slot ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
+	e = in->n_stacks < ENTRIES_MAX ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(e->frames, frames, n * sizeof(*frames));
 	e->n = n;
 	e->id = in->n_stacks;
 	HASH_ADD_KEYPTR(hh, in->by_stack, e->frames, n * sizeof(*frames), e);
-	if (!e->hh.tbl)
-		return INTERN_NONE;
-	*slot = e;
+	in->stacks[e->id] = e;
 	return in->n_stacks++;
-}
-
-static void *get(void *const *const chunks[], uint32_t id)
-{
-	return id < ENTRIES_MAX && chunks[id / CHUNK] ? chunks[id / CHUNK][id % CHUNK] : NULL;
 }
 
 const struct frame *intern_get_frame(const struct intern *in, uint32_t frame)
 {
-	const struct frame_entry *e = get((void *const *const *)in->frames, frame);
-
-	return e ? &e->frame : NULL;
+	return frame < ENTRIES_MAX && in->frames[frame] ? &in->frames[frame]->frame : NULL;
 }
 
 unsigned int intern_get_stack(const struct intern *in, uint32_t stack, const uint32_t **ret_frames)
 {
-	const struct stack_entry *e = get((void *const *const *)in->stacks, stack);
+	const struct stack_entry *e = stack < ENTRIES_MAX ? in->stacks[stack] : NULL;
 
 	if (!e)
 		return 0;
@@ -242,17 +196,7 @@ unsigned int intern_get_stack(const struct intern *in, uint32_t stack, const uin
 	return e->n;
 }
 
-size_t intern_memory(const struct intern *in)
+void intern_counts(const struct intern *in, struct intern_counts *ret_counts)
 {
-	return in->memory;
-}
-
-uint32_t intern_frames(const struct intern *in)
-{
-	return in->n_frames;
-}
-
-uint32_t intern_stacks(const struct intern *in)
-{
-	return in->n_stacks;
+	*ret_counts = (struct intern_counts){ in->memory, in->n_frames, in->n_stacks };
 }

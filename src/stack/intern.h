@@ -12,23 +12,26 @@
 
 struct intern;
 
-int intern_new(size_t memory_max, struct intern **ret_intern);
+struct intern *intern_new(size_t memory_max);
 void intern_free(struct intern *in);
 
-/* The copy of a text, at most STACK_NAME_MAX - 1 bytes of it, with control characters and what is no UTF-8 replaced by
- * '?'. NULL without memory, and for NULL. */
+/* The copy of a text, cut to STACK_NAME_MAX - 1 bytes, with '?' for control characters and invalid UTF-8. NULL for NULL, and
+ * when memory_max is reached. */
 const char *intern_text(struct intern *in, const char *text);
 
-/* The number of a frame, whose texts are interned or NULL. INTERN_NONE without memory. */
+/* The number of a frame, whose texts are interned. INTERN_NONE without a name, and when memory_max is reached. */
 uint32_t intern_frame(struct intern *in, const struct frame *f);
-/* The number of a stack of 1 to STACK_FRAMES_MAX frames. INTERN_NONE without memory. */
+/* The number of a stack of 1 to STACK_FRAMES_MAX frames. INTERN_NONE when memory_max is reached. */
 uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n);
 
 const struct frame *intern_get_frame(const struct intern *in, uint32_t frame);
 unsigned int intern_get_stack(const struct intern *in, uint32_t stack, const uint32_t **ret_frames);
 
-size_t intern_memory(const struct intern *in);
-uint32_t intern_frames(const struct intern *in);
-uint32_t intern_stacks(const struct intern *in);
+struct intern_counts {
+	size_t memory; /* bytes */
+	uint32_t frames, stacks;
+};
+
+void intern_counts(const struct intern *in, struct intern_counts *ret_counts);
 
 #endif

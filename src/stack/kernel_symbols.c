@@ -2,7 +2,6 @@
 #include "stack/kernel_symbols.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,49 @@
 #define NAME_MAX_LEN 256
 #define MODULE_MAX 64
 #define MODULES_MAX 1024
-#define BLOCK 65536 /* bytes that are read at once; a longer line is no symbol */
+
+/* Names, each with a 0 at its end. */
+struct texts {
+	char *list;
+	size_t len, cap;
+};
+
+/* Returns where it is. */
+static uint32_t add_text(struct texts *t, const char *text, size_t len)
+{
+	size_t at = t->len;
+
+	if (at + len + 1 > t->cap) {
+		t->cap = t->cap ? 2 * t->cap : 65536; /* longer than any name */
+		t->list = xreallocarray(t->list, t->cap, 1);
+	}
+	memcpy(t->list + at, text, len);
+	t->list[at + len] = '\0';
+	t->len += len + 1;
+	return (uint32_t)at;
+}
+
+/* Reads 1 to 16 hexadecimal digits, and moves on behind them. */
+static bool read_hex(const char **at, const char *end, uint64_t *ret)
+{
+	const char *s = *at;
+	int digits = 0;
+
+	for (*ret = 0; s < end && digits < 17; s++, digits++) {
+		char c = *s | 0x20;
+
+		if (*s >= '0' && *s <= '9')
+			*ret = *ret << 4 | (uint64_t)(*s - '0');
+		else if (c >= 'a' && c <= 'f')
+			*ret = *ret << 4 | (uint64_t)(c - 'a' + 10);
+		else
+			break;
+	}
+	*at = s;
+	return digits && digits < 17;
+}
+
+/* ---- the kernel's functions ---- */
 
 struct symbol {
 	uint64_t start;
@@ -29,29 +70,22 @@ struct symbol {
 };
 
 struct kernel_symbols {
-	int fd; /* -1: it has been read */
+	FILE *f; /* NULL: it has been read */
 	struct symbol *symbols;
 	size_t n, cap;
-	char *texts;
-	size_t texts_len, texts_cap;
+	struct texts texts;
 	char (*modules)[MODULE_MAX];
-	size_t n_modules;
+	size_t n_modules, cap_modules;
 };
 
 int kernel_symbols_new(const char *path, struct kernel_symbols **ret_symbols)
 {
-	struct kernel_symbols *ks = calloc(1, sizeof(*ks));
-	int err;
+	FILE *f = fopen(path ? path : "/proc/kallsyms", "re");
 
-	if (!ks)
-		return -ENOMEM;
-	ks->fd = open(path ? path : "/proc/kallsyms", O_RDONLY | O_CLOEXEC);
-	if (ks->fd < 0) {
-		err = -errno;
-		free(ks);
-		return err;
-	}
-	*ret_symbols = ks;
+	if (!f)
+		return -errno;
+	*ret_symbols = xcalloc(1, sizeof(**ret_symbols));
+	(*ret_symbols)->f = f;
 	return 0;
 }
 
@@ -59,40 +93,22 @@ void kernel_symbols_free(struct kernel_symbols *ks)
 {
 	if (!ks)
 		return;
-	if (ks->fd >= 0)
-		close(ks->fd);
+	if (ks->f)
+		fclose(ks->f);
 	free(ks->symbols);
-	free(ks->texts);
+	free(ks->texts.list);
 	free(ks->modules);
 	free(ks);
 }
 
 size_t kernel_symbols_memory(const struct kernel_symbols *ks)
 {
-	return ks ? ks->cap * sizeof(*ks->symbols) + ks->texts_cap + ks->n_modules * MODULE_MAX : 0;
-}
-
-static bool grow(void **array, size_t *cap, size_t needed, size_t size, size_t first)
-{
-	size_t to = *cap ? *cap : first;
-	void *p;
-
-	if (needed <= *cap)
-		return true;
-	while (to < needed)
-		to += to / 2;
-	p = realloc(*array, to * size);
-	if (!p)
-		return false;
-	*array = p;
-	*cap = to;
-	return true;
+	return ks ? ks->cap * sizeof(*ks->symbols) + ks->texts.cap + ks->cap_modules * MODULE_MAX : 0;
 }
 
 static uint16_t module_number(struct kernel_symbols *ks, const char *name)
 {
 	size_t n = ks->n_modules;
-	char(*modules)[MODULE_MAX];
 
 	if (!name)
 		return 0;
@@ -101,65 +117,35 @@ static uint16_t module_number(struct kernel_symbols *ks, const char *name)
 		return (uint16_t)n;
 	if (n == MODULES_MAX)
 		return 0;
-	modules = realloc(ks->modules, (n + 1) * sizeof(*modules));
-	if (!modules)
-		return 0;
-	ks->modules = modules;
-	snprintf(modules[n], MODULE_MAX, "%s", name);
-	ks->n_modules++;
-	return (uint16_t)(n + 1);
-}
-
-/* Reads hexadecimal digits; returns what is behind them. */
-static char *read_hex(char *at, uint64_t *ret_value)
-{
-	uint64_t value = 0;
-
-	for (;; at++) {
-		char c = *at;
-
-		if (c >= '0' && c <= '9')
-			value = value << 4 | (uint64_t)(c - '0');
-		else if (c >= 'a' && c <= 'f')
-			value = value << 4 | (uint64_t)(c - 'a' + 10);
-		else
-			break;
-	}
-	*ret_value = value;
-	return at;
+	snprintf(*list_push(ks->modules, ks->n_modules, ks->cap_modules), MODULE_MAX, "%s", name);
+	return (uint16_t)ks->n_modules;
 }
 
 /* "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 of them. */
-static void add_line(struct kernel_symbols *ks, char *line, char *end)
+static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 {
-	char *at, *name, *module = NULL;
+	const char *at = line, *name, *module = NULL;
 	uint64_t start;
-	size_t len;
+	char *tab;
 
 	*end = '\0';
-	at = read_hex(line, &start);
-	if (!start || at[0] != ' ' || ((at[1] | 0x20) != 't' && (at[1] | 0x20) != 'w') || at[2] != ' ')
+	if (!read_hex(&at, end, &start) || !start || at[0] != ' ' || ((at[1] | 0x20) != 't' && (at[1] | 0x20) != 'w') || at[2] != ' ')
 		return;
 	name = at + 3;
-	at = memchr(name, '\t', (size_t)(end - name));
-	len = (size_t)((at ? at : end) - name);
-	if (at) {
-		*at++ = '\0';
-		at[strcspn(at, "]")] = '\0';
-		module = *at == '[' ? at + 1 : NULL;
+	tab = memchr(name, '\t', (size_t)(end - name));
+	if (tab && tab[1] == '[') {
+		tab[1 + strcspn(tab + 1, "]")] = '\0';
+		module = tab + 2;
 	}
-	if (!len || len >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX ||
-		!grow((void **)&ks->symbols, &ks->cap, ks->n + 1, sizeof(*ks->symbols), 65536) ||
-		!grow((void **)&ks->texts, &ks->texts_cap, ks->texts_len + len + 1, 1, 1 << 20))
+	end = tab ? tab : end;
+	if (end == name || end - name >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX)
 		return;
-	memcpy(ks->texts + ks->texts_len, name, len + 1);
-	ks->symbols[ks->n++] = (struct symbol){
-		.start = start, .name = (uint32_t)ks->texts_len, .module = module_number(ks, module)
+	*list_push(ks->symbols, ks->n, ks->cap) = (struct symbol){
+		.start = start, .name = add_text(&ks->texts, name, (size_t)(end - name)), .module = module_number(ks, module)
 	};
-	ks->texts_len += len + 1;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_symbols(const void *a, const void *b)
 {
 	const struct symbol *sa = a, *sb = b;
 
@@ -169,13 +155,13 @@ static int compare(const void *a, const void *b)
 }
 
 /* The kernel's own come first, and are sorted. Those of modules and BPF programs are not. */
-static void sort(struct kernel_symbols *ks)
+static void sort_symbols(struct kernel_symbols *ks)
 {
 	struct symbol *all = ks->symbols;
 	uint64_t least = UINT64_MAX;
 	size_t sorted = 1;
 
-	while (sorted < ks->n && compare(&all[sorted - 1], &all[sorted]) < 0)
+	while (sorted < ks->n && compare_symbols(&all[sorted - 1], &all[sorted]) < 0)
 		sorted++;
 	if (sorted >= ks->n)
 		return;
@@ -183,40 +169,21 @@ static void sort(struct kernel_symbols *ks)
 		least = all[i].start < least ? all[i].start : least;
 	while (sorted > 0 && all[sorted - 1].start >= least)
 		sorted--;
-	qsort(all + sorted, ks->n - sorted, sizeof(*all), compare);
+	qsort(all + sorted, ks->n - sorted, sizeof(*all), compare_symbols);
 }
 
-/* Takes the lines of what was read, and moves the rest to the beginning. Returns its length. */
-static size_t take_lines(struct kernel_symbols *ks, char *buf, size_t len)
+static void read_symbols(struct kernel_symbols *ks)
 {
-	char *line = buf, *end;
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
 
-	while ((end = memchr(line, '\n', len - (size_t)(line - buf)))) {
-		add_line(ks, line, end);
-		line = end + 1;
-	}
-	len -= (size_t)(line - buf);
-	memmove(buf, line, len);
-	return len;
-}
-
-static void read_all(struct kernel_symbols *ks)
-{
-	char *buf = malloc(BLOCK + 1);
-	size_t have = 0;
-	ssize_t n = 1;
-
-	while (buf && n > 0 && have < BLOCK) {
-		n = read(ks->fd, buf + have, BLOCK - have);
-		if (n > 0)
-			have = take_lines(ks, buf, have + (size_t)n);
-	}
-	if (buf && have && have < BLOCK)
-		add_line(ks, buf, buf + have);
-	free(buf);
-	close(ks->fd);
-	ks->fd = -1;
-	sort(ks);
+	while ((n = getline(&line, &cap, ks->f)) > 0)
+		add_symbol(ks, line, line + n - (line[n - 1] == '\n'));
+	free(line);
+	fclose(ks->f);
+	ks->f = NULL;
+	sort_symbols(ks);
 }
 
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module)
@@ -224,8 +191,8 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	const struct symbol *s;
 	size_t i;
 
-	if (ks->fd >= 0)
-		read_all(ks);
+	if (ks->f)
+		read_symbols(ks);
 	i = bisect(ks->n, k, ks->symbols[k].start <= addr);
 	if (!i)
 		return NULL;
@@ -235,8 +202,10 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 		s--;
 	*ret_start = s->start;
 	*ret_module = s->module ? ks->modules[s->module - 1] : NULL;
-	return ks->texts + s->name;
+	return ks->texts.list + s->name;
 }
+
+/* ---- code that is made at run time ---- */
 
 #define READ_MAX (1 << 20) /* bytes at once */
 #define UNREAD_MAX (4 * PERF_MAP_BYTES_MAX)
@@ -245,7 +214,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 struct code {
 	uint64_t start;
 	uint32_t size;
-	uint32_t name;	/* in texts */
+	uint32_t name;  /* in texts */
 	uint32_t order; /* in the file */
 };
 
@@ -256,43 +225,36 @@ struct perf_map {
 	struct code *codes; /* sorted by start; one for each */
 	size_t n, cap;
 	uint32_t order;
-	char *texts;
-	size_t texts_len, texts_cap;
+	struct texts texts;
 };
 
-int perf_map_new(int fd, struct perf_map **ret_map)
+struct perf_map *perf_map_new(int fd)
 {
-	struct perf_map *map = calloc(1, sizeof(*map));
+	struct perf_map *map = xcalloc(1, sizeof(*map));
 
-	if (!map) {
-		close(fd);
-		return -ENOMEM;
-	}
 	map->fd = fd;
-	*ret_map = map;
-	return 0;
+	return map;
 }
 
-int perf_map_open(pid_t pid, struct perf_map **ret_map)
+struct perf_map *perf_map_open(pid_t pid)
 {
 	struct stat st;
 	char path[64];
 	uid_t uid;
 	pid_t own;
-	int fd, err;
+	int fd;
 
 	if (process_own_number(pid, &own) || process_user(pid, &uid))
-		return -ENOENT;
+		return NULL;
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", own);
-	err = file_open_path(pid, path, &fd);
-	if (err)
-		return -ENOENT;
+	if (file_open_path(pid, path, &fd))
+		return NULL;
 	/* /tmp belongs to all: another user's file says what that user wants */
 	if (fstat(fd, &st) || st.st_uid != uid) {
 		close(fd);
-		return -EPERM;
+		return NULL;
 	}
-	return perf_map_new(fd, ret_map);
+	return perf_map_new(fd);
 }
 
 void perf_map_free(struct perf_map *map)
@@ -301,13 +263,13 @@ void perf_map_free(struct perf_map *map)
 		return;
 	close(map->fd);
 	free(map->codes);
-	free(map->texts);
+	free(map->texts.list);
 	free(map);
 }
 
 size_t perf_map_memory(const struct perf_map *map)
 {
-	return map ? sizeof(*map) + map->cap * sizeof(*map->codes) + map->texts_cap : 0;
+	return map ? sizeof(*map) + map->cap * sizeof(*map->codes) + map->texts.cap : 0;
 }
 
 static int compare_codes(const void *a, const void *b)
@@ -320,7 +282,7 @@ static int compare_codes(const void *a, const void *b)
 }
 
 /* One for each start: the last one. */
-static void perf_map_sort(struct perf_map *map)
+static void sort_codes(struct perf_map *map)
 {
 	size_t kept = 0;
 
@@ -336,127 +298,66 @@ static void perf_map_sort(struct perf_map *map)
 /* Keeps the newest `keep` lines. */
 static void keep_newest(struct perf_map *map, uint32_t keep)
 {
-	char *texts = malloc(map->texts_cap);
-	size_t n = 0, len = 0;
+	struct texts old = map->texts;
+	size_t n = 0;
 
-	for (size_t i = 0; texts && i < map->n; i++) {
-		const char *name = map->texts + map->codes[i].name;
-		size_t size = strlen(name) + 1;
+	map->texts = (struct texts){ 0 };
+	for (size_t i = 0; i < map->n; i++) {
+		struct code *c = &map->codes[i];
+		const char *name = old.list + c->name;
 
-		if (map->order - map->codes[i].order > keep)
+		if (map->order - c->order > keep)
 			continue;
-		map->codes[n] = map->codes[i];
-		map->codes[n++].name = (uint32_t)len;
-		memcpy(texts + len, name, size);
-		len += size;
-	}
-	if (texts) {
-		free(map->texts);
-		map->texts = texts;
+		c->name = add_text(&map->texts, name, strlen(name));
+		map->codes[n++] = *c;
 	}
 	map->n = n;
-	map->texts_len = len;
+	free(old.list);
 }
 
-static void make_room(struct perf_map *map)
-{
-	perf_map_sort(map);
-	for (uint32_t keep = PERF_MAP_NAMES_MAX / 2;
-		map->n > PERF_MAP_NAMES_MAX / 2 || map->texts_len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
-		keep_newest(map, keep);
-}
-
-static int add(struct perf_map *map, uint64_t start, uint64_t size, const char *name, size_t len)
-{
-	if (len >= PERF_MAP_NAME_MAX)
-		len = PERF_MAP_NAME_MAX - 1;
-	if (map->n == PERF_MAP_NAMES_MAX || map->texts_len + len + 1 > PERF_MAP_BYTES_MAX)
-		make_room(map);
-	if (map->n == map->cap) {
-		size_t cap = map->cap ? 2 * map->cap : 1024;
-		struct code *codes = realloc(map->codes, cap * sizeof(*codes));
-
-		if (!codes)
-			return -ENOMEM;
-		map->codes = codes;
-		map->cap = cap;
-	}
-	if (map->texts_len + len + 1 > map->texts_cap) {
-		size_t cap = map->texts_cap ? 2 * map->texts_cap : 65536;
-		char *texts = realloc(map->texts, cap);
-
-		if (!texts)
-			return -ENOMEM;
-		map->texts = texts;
-		map->texts_cap = cap;
-	}
-	memcpy(map->texts + map->texts_len, name, len);
-	map->texts[map->texts_len + len] = '\0';
-	if (size > UINT32_MAX)
-		size = UINT32_MAX;
-	map->codes[map->n++] = (struct code){
-		.start = start, .size = (uint32_t)size, .name = (uint32_t)map->texts_len, .order = map->order++
-	};
-	map->texts_len += len + 1;
-	return 0;
-}
-
-/* -1: it is no hexadecimal digit. */
-static int digit_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool perf_map_read_hex(const char **at, const char *end, uint64_t *ret)
-{
-	const char *s = *at;
-	int digits = 0;
-
-	for (*ret = 0; s < end && digits < 17; s++, digits++) {
-		int v = digit_value(*s);
-
-		if (v < 0)
-			break;
-		*ret = *ret << 4 | (uint64_t)v;
-	}
-	*at = s;
-	return digits && digits < 17;
-}
-
-/* Lines that are none are skipped. */
-static int perf_map_add_line(struct perf_map *map, const char *s, const char *end)
+/* "START SIZE NAME"; other lines are skipped. */
+static void add_code(struct perf_map *map, const char *s, const char *end)
 {
 	uint64_t start, size;
+	size_t len;
 
 	if (end - s > 2 && s[0] == '0' && s[1] == 'x')
 		s += 2;
-	if (!perf_map_read_hex(&s, end, &start) || s == end || *s++ != ' ')
-		return 0;
-	if (!perf_map_read_hex(&s, end, &size) || s == end || *s++ != ' ' || s == end || !size)
-		return 0;
-	return add(map, start, size, s, (size_t)(end - s));
+	if (!read_hex(&s, end, &start) || s == end || *s++ != ' ')
+		return;
+	if (!read_hex(&s, end, &size) || s == end || *s++ != ' ' || s == end || !size)
+		return;
+	len = end - s < PERF_MAP_NAME_MAX ? (size_t)(end - s) : PERF_MAP_NAME_MAX - 1;
+	if (map->n == PERF_MAP_NAMES_MAX || map->texts.len + len + 1 > PERF_MAP_BYTES_MAX) {
+		sort_codes(map);
+		for (uint32_t keep = PERF_MAP_NAMES_MAX / 2;
+			map->n > PERF_MAP_NAMES_MAX / 2 || map->texts.len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
+			keep_newest(map, keep);
+	}
+	*list_push(map->codes, map->n, map->cap) = (struct code){
+		.start = start,
+		.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
+		.name = add_text(&map->texts, s, len),
+		.order = map->order++,
+	};
 }
 
 /* Reads whole lines from where it stopped; in one that is longer than the buffer it goes on behind it. */
 static void read_on(struct perf_map *map)
 {
-	char *buf = malloc(READ_MAX), *s, *end;
-	ssize_t n = buf ? pread(map->fd, buf, READ_MAX, (off_t)map->offset) : -1;
-	int err = 0;
+	char *buf = xmalloc(READ_MAX), *s, *end;
+	ssize_t n = pread(map->fd, buf, READ_MAX, (off_t)map->offset);
 
-	for (s = buf; n > 0 && !err; s = end + 1) {
+	for (s = buf; n > 0; s = end + 1) {
 		end = memchr(s, '\n', (size_t)(buf + n - s));
 		if (!end)
 			break;
-		err = perf_map_add_line(map, s, end);
+		add_code(map, s, end);
 	}
 	if (n > 0)
 		map->offset += s == buf && n == READ_MAX ? (uint64_t)n : (uint64_t)(s - buf);
 	free(buf);
-	perf_map_sort(map);
+	sort_codes(map);
 }
 
 static void look(struct perf_map *map)
@@ -472,7 +373,7 @@ static void look(struct perf_map *map)
 	/* written anew */
 	if ((uint64_t)st.st_size < map->offset) {
 		map->offset = 0;
-		map->n = map->texts_len = 0;
+		map->n = map->texts.len = 0;
 	}
 	/* of more than would be kept only the end */
 	if ((uint64_t)st.st_size - map->offset > UNREAD_MAX)
@@ -496,5 +397,5 @@ const char *perf_map_find(struct perf_map *map, uint64_t addr, uint64_t *ret_sta
 	if (!i || addr - map->codes[i - 1].start >= map->codes[i - 1].size)
 		return NULL;
 	*ret_start = map->codes[i - 1].start;
-	return map->texts + map->codes[i - 1].name;
+	return map->texts.list + map->codes[i - 1].name;
 }

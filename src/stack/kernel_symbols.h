@@ -34,10 +34,10 @@ size_t kernel_symbols_memory(const struct kernel_symbols *ks);
 
 struct perf_map;
 
-/* -ENOENT: the process has none; -EPERM: it belongs to someone else. */
-int perf_map_open(pid_t pid, struct perf_map **ret_map);
+/* NULL: the process has none that belongs to its user. */
+struct perf_map *perf_map_open(pid_t pid);
 /* Takes over the descriptor. */
-int perf_map_new(int fd, struct perf_map **ret_map);
+struct perf_map *perf_map_new(int fd);
 void perf_map_free(struct perf_map *map);
 
 /* The name of the code at the address, valid until the next call. Reads on if the file has grown. NULL: none. */

@@ -21,8 +21,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "stack/cold.h"
-#include "stack/unwind.h"
 #include "target/elf.h"
 #include "target/file.h"
 #include "util/list.h"
@@ -47,20 +45,12 @@ static void append(const char *s, size_t len, void *arg)
 		longjmp(t->full, 1);
 }
 
-/* Whether what follows `at` looks like the hash of a Rust name: 17h and 16 hex digits, E. */
-static int is_hash(const char *at)
+/* By its prefix, or by a hash, 17h and 16 hex digits. */
+static bool is_rust(const char *name)
 {
-	return strlen(at) >= 19 && !strncmp(at, "17h", 3) && strspn(at + 3, "0123456789abcdef") == 16;
-}
+	const char *hash = strstr(name, "17h");
 
-static int is_rust(const char *name)
-{
-	const char *end;
-
-	if (!strncmp(name, "_R", 2))
-		return 1;
-	end = strstr(name, "17h");
-	return end && is_hash(end);
+	return !strncmp(name, "_R", 2) || (hash && strspn(hash + 3, "0123456789abcdef") == 16);
 }
 
 /* What compilers add to the name of a copy or a part of a function, and linkers for a version of it. */
@@ -128,14 +118,13 @@ struct module {
 	int64_t mtime_ns;
 	int64_t size;
 	const char *path, *build_id; /* interned */
-	struct known *known; /* sorted, none overlaps */
+	struct known *known;         /* sorted, none overlaps */
 	size_t n_known, cap_known;
 };
 
 /* Rows repeat: one copy of each, without the operations that are not used. */
 struct row_entry {
 	UT_hash_handle hh;
-	uint32_t size;
 	struct row row;
 };
 
@@ -154,21 +143,17 @@ struct modules {
 	struct place answer;
 };
 
-int modules_new(struct intern *in, bool in_process, struct modules **ret_modules)
+int modules_new(struct intern *in, struct modules **ret_modules)
 {
-	struct modules *ms = calloc(1, sizeof(*ms));
-	int err;
+	struct reader *reader;
+	int err = reader_new(&reader);
 
-	if (!ms)
-		return -ENOMEM;
-	ms->in = in;
-	ms->many = MANY;
-	err = reader_new(in_process, &ms->reader);
-	if (err) {
-		free(ms);
+	if (err)
 		return err;
-	}
-	*ret_modules = ms;
+	*ret_modules = xcalloc(1, sizeof(**ret_modules));
+	(*ret_modules)->in = in;
+	(*ret_modules)->many = MANY;
+	(*ret_modules)->reader = reader;
 	return 0;
 }
 
@@ -271,12 +256,12 @@ static int open_with_debug(struct modules *ms, const struct module *m, pid_t pid
 	int debug_fd = open_debug_file(pid, build_id), again = debug_fd < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1, err;
 	char link[READER_LINK_MAX];
 
-	err = reader_open(ms->reader, m->number, fd, debug_fd);
+	err = reader_open(ms->reader, m->number, fd, debug_fd, false);
 	if (!err && again >= 0) {
-		reader_link(ms->reader, m->number, link);
+		reader_link(ms->reader, link);
 		debug_fd = open_linked_file(pid, m->path, link);
 		if (debug_fd >= 0)
-			return reader_open_linked(ms->reader, m->number, again, debug_fd);
+			return reader_open(ms->reader, m->number, again, debug_fd, true);
 	}
 	if (again >= 0)
 		close(again);
@@ -309,9 +294,7 @@ static struct module *new_module(struct modules *ms, const struct file_key *key,
 
 	if (ms->n_files == READER_FILES_MAX)
 		return NULL;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return NULL;
+	m = xcalloc(1, sizeof(*m));
 	m->key = *key;
 	m->number = ms->n_free ? ms->free[--ms->n_free] : ms->next_number++;
 	m->path = take_path(ms->in, path);
@@ -328,7 +311,7 @@ struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_fi
 	struct module *m;
 	struct stat st;
 	int64_t mtime;
-	int fd, err;
+	int fd;
 
 	*ret_fault = false;
 	if (file_open_mapped(pid, from, &fd))
@@ -344,24 +327,14 @@ struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_fi
 		HASH_DEL(ms->files, m);
 		m = NULL;
 	}
-	if (m) {
+	if (m || !(m = new_module(ms, &key, from->path))) {
 		close(fd);
 		return m;
-	}
-	m = new_module(ms, &key, from->path);
-	if (!m) {
-		close(fd);
-		return NULL;
 	}
 	m->mtime_ns = mtime;
 	m->size = st.st_size;
 	HASH_ADD(hh, ms->files, key, sizeof(m->key), m);
-	if (!m->hh.tbl) {
-		close(fd);
-		return NULL;
-	}
-	err = open_module(ms, m, pid, fd);
-	*ret_fault = err == -EPROTO;
+	*ret_fault = open_module(ms, m, pid, fd) == -EPROTO;
 	return m;
 }
 
@@ -413,18 +386,11 @@ void modules_drop_unused(struct modules *ms)
 		ms->many = READER_FILES_MAX;
 }
 
-/* Its size, of which the ELF header at its start says the end of the last part. */
-static size_t vdso_size(const Elf64_Ehdr *eh)
-{
-	size_t end = eh->e_shoff + (size_t)eh->e_shnum * eh->e_shentsize;
-
-	return end;
-}
-
 struct module *modules_vdso(struct modules *ms)
 {
 	const struct file_key none = {};
 	const Elf64_Ehdr *eh = (const Elf64_Ehdr *)getauxval(AT_SYSINFO_EHDR);
+	size_t size;
 	int fd;
 
 	if (ms->vdso || !eh)
@@ -432,7 +398,9 @@ struct module *modules_vdso(struct modules *ms)
 	fd = memfd_create("vdso", MFD_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	if (write(fd, eh, vdso_size(eh)) != (ssize_t)vdso_size(eh)) {
+	/* the section headers end it */
+	size = eh->e_shoff + (size_t)eh->e_shnum * eh->e_shentsize;
+	if (write(fd, eh, size) != (ssize_t)size) {
 		close(fd);
 		return NULL;
 	}
@@ -456,16 +424,9 @@ static const struct row *keep_row(struct modules *ms, const struct row *row)
 	HASH_FIND(hh, ms->rows, row, size, r);
 	if (r)
 		return &r->row;
-	r = malloc(offsetof(struct row_entry, row) + size);
-	if (!r)
-		return NULL;
-	r->size = size;
+	r = xmalloc(offsetof(struct row_entry, row) + size);
 	memcpy(&r->row, row, size);
 	HASH_ADD_KEYPTR(hh, ms->rows, &r->row, size, r);
-	if (!r->hh.tbl) {
-		free(r);
-		return NULL;
-	}
 	ms->stats.memory += offsetof(struct row_entry, row) + size;
 	return &r->row;
 }
@@ -480,7 +441,7 @@ static uint32_t make_frame(struct modules *ms, const struct module *m, const str
 		.kind = FRAME_NATIVE,
 	};
 
-	return f.name ? intern_frame(ms->in, &f) : INTERN_NONE;
+	return intern_frame(ms->in, &f);
 }
 
 /* The reader was replaced: opens the file for the new one. */
@@ -525,16 +486,11 @@ static bool is_start(const char *name)
 	       !strcmp(name, "__clone3");
 }
 
-/* The first range that ends behind the offset. */
-static size_t find_known(const struct module *m, uint64_t offset)
-{
-	return bisect(m->n_known, k, m->known[k].to <= offset);
-}
-
 /* A file may say anything, so ranges are cut to what is not known yet. */
 static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offset, const struct spot *spot)
 {
 	struct known k = { .from = ms->answer.from, .to = ms->answer.to, .spot = *spot };
+	size_t cap;
 
 	if (k.from > offset || k.to <= offset) {
 		k.from = offset;
@@ -544,25 +500,17 @@ static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offse
 		k.from = m->known[at - 1].to;
 	if (at < m->n_known && k.to > m->known[at].from)
 		k.to = m->known[at].from;
-	if (m->n_known == m->cap_known) {
-		size_t cap = m->cap_known ? 2 * m->cap_known : 16;
-		struct known *known = realloc(m->known, cap * sizeof(*known));
-
-		if (!known)
-			return;
-		ms->stats.memory += (cap - m->cap_known) * sizeof(*known);
-		m->known = known;
-		m->cap_known = cap;
-	}
-	memmove(m->known + at + 1, m->known + at, (m->n_known - at) * sizeof(*m->known));
+	cap = m->cap_known;
+	list_push(m->known, m->n_known, m->cap_known);
+	ms->stats.memory += (m->cap_known - cap) * sizeof(*m->known);
+	memmove(m->known + at + 1, m->known + at, (m->n_known - 1 - at) * sizeof(*m->known));
 	m->known[at] = k;
-	m->n_known++;
 	ms->n_known++;
 }
 
 struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
 {
-	size_t at = find_known(m, offset);
+	size_t at = bisect(m->n_known, k, m->known[k].to <= offset); /* the first range that ends behind it */
 	struct spot spot = {};
 	int err;
 
@@ -588,6 +536,8 @@ void modules_stats(const struct modules *ms, struct modules_stats *ret_stats)
 {
 	*ret_stats = ms->stats;
 }
+
+/* ---- one file ---- */
 
 #define SYMBOLS_MAX (4 << 20)
 #define LOADS_MAX 32
@@ -725,20 +675,16 @@ void lookup_link(const struct lookup *l, char *to, size_t size)
 
 int lookup_open(int fd, int debug_fd, bool linked, struct lookup **ret_lookup)
 {
-	struct lookup *l = calloc(1, sizeof(*l));
+	struct lookup *l = xcalloc(1, sizeof(*l));
+	int err = -ENOEXEC;
 	void **data;
-	int err = -ENOMEM;
 	uint32_t crc;
 	Elf *elf;
 
-	if (!l)
-		goto out;
 	l->debug_fd = debug_fd;
-	debug_fd = -1;
 	l->dwfl = dwfl_begin(&callbacks);
 	if (!l->dwfl)
-		goto out;
-	err = -ENOEXEC;
+		out_of_memory();
 	dwfl_report_begin(l->dwfl);
 	l->mod = dwfl_report_elf(l->dwfl, "file", "file", fd, 0, true);
 	if (!l->mod)
@@ -759,8 +705,6 @@ int lookup_open(int fd, int debug_fd, bool linked, struct lookup **ret_lookup)
 out:
 	if (fd >= 0)
 		close(fd);
-	if (debug_fd >= 0)
-		close(debug_fd);
 	if (err)
 		lookup_close(l);
 	else
@@ -774,8 +718,7 @@ void lookup_close(struct lookup *l)
 		return;
 	if (l->debug_fd >= 0)
 		close(l->debug_fd);
-	if (l->dwfl)
-		dwfl_end(l->dwfl);
+	dwfl_end(l->dwfl);
 	free(l->symbols);
 	free(l);
 }
@@ -874,6 +817,16 @@ static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, struct range
 	return err;
 }
 
+/* One of the two tables of call frame information that a file may have. */
+static bool find_row_in(Dwarf_CFI *cfi, Dwarf_Addr bias, Dwarf_Addr at, struct row *row, struct range *range)
+{
+	if (!cfi || read_row(cfi, at - bias, row, range))
+		return false;
+	range->from += bias;
+	range->to += bias;
+	return true;
+}
+
 /* at: as libdw sees the file. */
 static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct range *range)
 {
@@ -881,29 +834,25 @@ static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct ra
 		l->eh = dwfl_module_eh_cfi(l->mod, &l->eh_bias);
 		l->no_eh = !l->eh;
 	}
-	if (l->eh && !read_row(l->eh, at - l->eh_bias, row, range)) {
-		range->from += l->eh_bias;
-		range->to += l->eh_bias;
+	if (find_row_in(l->eh, l->eh_bias, at, row, range))
 		return;
-	}
 	if (!l->debug && !l->no_debug) {
 		l->debug = dwfl_module_dwarf_cfi(l->mod, &l->debug_bias);
 		l->no_debug = !l->debug;
 	}
-	if (l->debug && !read_row(l->debug, at - l->debug_bias, row, range)) {
-		range->from += l->debug_bias;
-		range->to += l->debug_bias;
+	if (find_row_in(l->debug, l->debug_bias, at, row, range))
 		return;
-	}
 	memset(row, 0, sizeof(*row));
 	*range = (struct range){ at, at + 1 };
 }
 
 /* ---- names ---- */
 
-static int count_underscores(const char *name)
+static const char *symbol_name(const struct lookup *l, const struct symbol *s, GElf_Sym *ret_sym)
 {
-	return (int)strspn(name, "_");
+	GElf_Addr addr;
+
+	return dwfl_module_getsym_info(l->mod, s->index, ret_sym, &addr, NULL, NULL, NULL);
 }
 
 /* Of two names for one place: visible from outside, without leading underscores, longer. */
@@ -911,19 +860,18 @@ static bool is_better(struct lookup *l, const struct symbol *a, const struct sym
 {
 	GElf_Sym sa, sb;
 	const char *na, *nb;
-	GElf_Addr addr;
-	int ua, ub;
+	size_t ua, ub;
 
 	if (!a->size != !b->size)
 		return a->size;
-	na = dwfl_module_getsym_info(l->mod, a->index, &sa, &addr, NULL, NULL, NULL);
-	nb = dwfl_module_getsym_info(l->mod, b->index, &sb, &addr, NULL, NULL, NULL);
+	na = symbol_name(l, a, &sa);
+	nb = symbol_name(l, b, &sb);
 	if (!na || !nb)
 		return na;
 	if ((GELF_ST_BIND(sa.st_info) == STB_LOCAL) != (GELF_ST_BIND(sb.st_info) == STB_LOCAL))
 		return GELF_ST_BIND(sb.st_info) == STB_LOCAL;
-	ua = count_underscores(na);
-	ub = count_underscores(nb);
+	ua = strspn(na, "_");
+	ub = strspn(nb, "_");
 	return ua != ub ? ua < ub : strlen(na) > strlen(nb);
 }
 
@@ -971,8 +919,8 @@ static void read_symbols(struct lookup *l)
 		return;
 	if (n > SYMBOLS_MAX)
 		n = SYMBOLS_MAX;
-	l->symbols = malloc((size_t)n * sizeof(*l->symbols));
-	for (int i = 1; l->symbols && i < n; i++) {
+	l->symbols = xcalloc((size_t)n, sizeof(*l->symbols));
+	for (int i = 1; i < n; i++) {
 		GElf_Sym sym;
 		GElf_Addr addr;
 		GElf_Word shndx;
@@ -986,8 +934,6 @@ static void read_symbols(struct lookup *l)
 			.start = addr, .size = sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size, .index = i
 		};
 	}
-	if (!l->symbols)
-		return;
 	qsort(l->symbols, l->n_symbols, sizeof(*l->symbols), compare_symbols);
 	drop_twins(l);
 }
@@ -1048,8 +994,7 @@ static void read_parts(struct lookup *l)
 		const struct symbol *s = &l->symbols[i];
 		uint64_t vaddr = s->start - l->bias;
 		GElf_Sym sym;
-		GElf_Addr addr;
-		const char *name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
+		const char *name = symbol_name(l, s, &sym);
 
 		if (!name || strcmp(name, PARTED))
 			continue;
@@ -1085,12 +1030,11 @@ static const char *find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start
 int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 {
 	const struct symbol *s;
-	const char *name = NULL;
+	const char *name;
 	struct range range;
 	Dwarf_Addr at, start;
 	GElf_Sym sym;
 	uint64_t vaddr;
-	GElf_Addr addr;
 
 	if (!find_address(l, offset, &vaddr))
 		return -ENXIO;
@@ -1104,12 +1048,12 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 		s = find_symbol(l, at + 1, &range);
 		range = (struct range){ at, at + 1 };
 	}
-	if (s)
-		name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
-	if (s)
+	if (s) {
+		name = symbol_name(l, s, &sym);
 		start = s->start;
-	else
+	} else {
 		name = find_part(l, vaddr, &start);
+	}
 	ret_place->rel_pc = start - l->bias;
 	ret_place->from = offset - (at - range.from);
 	ret_place->to = offset + (range.to - at);

@@ -12,11 +12,12 @@
 
 #include "util/bytes.h"
 #include "util/map.h"
+#include "util/text.h"
 
 /* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
 
 struct python_string {
-	uint64_t length; /* characters */
+	uint64_t length;    /* characters */
 	unsigned int width; /* bytes of each */
 	bool ascii;
 };
@@ -36,33 +37,6 @@ static int python_text_kind(uint32_t state, uint64_t length, struct python_strin
 	return 0;
 }
 
-/* Up to four bytes; returns how many. */
-static size_t put_utf8(uint32_t c, char *out)
-{
-	if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		c = '?';
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 63));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 63));
-		out[2] = (char)(0x80 | (c & 63));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 63));
-	out[2] = (char)(0x80 | (c >> 6 & 63));
-	out[3] = (char)(0x80 | (c & 63));
-	return 4;
-}
-
 /* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
 static void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
 {
@@ -74,7 +48,9 @@ static void python_text_write(const struct python_string *t, const uint8_t *data
 		size_t n;
 
 		memcpy(&c, data + i * t->width, t->width); /* both are little-endian */
-		n = put_utf8(t->ascii && c >= 0x80 ? '?' : c, utf8);
+		if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || (t->ascii && c >= 0x80))
+			c = '?';
+		n = (size_t)(text_encode(utf8, c) - utf8);
 		if (at + n >= size)
 			break;
 		memcpy(buf + at, utf8, n);
@@ -182,134 +158,11 @@ uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, u
 	return 0;
 }
 
-struct memory {
-	python_frames_read read;
-	void *arg;
-	const struct python_walk *w;
-};
-
-/* 0 also if it cannot be read. */
-static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
-{
-	uint64_t v = 0;
-
-	return m->read(m->arg, address, &v, len) ? 0 : v;
-}
-
-static uint64_t innermost(const struct memory *m, uint64_t thread)
-{
-	uint64_t frame = get_word(m, thread + m->w->thread_frame, 8);
-
-	if (frame && m->w->cframe_frame != PYTHON_NO_OFFSET)
-		frame = get_word(m, frame + m->w->cframe_frame, 8);
-	return frame;
-}
-
-/* The innermost frame of the thread; 0: it has none. */
-static uint64_t find_frame(const struct memory *m, uint64_t self)
-{
-	uint64_t interp = get_word(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
-
-	for (unsigned int i = 0; i < PYTHON_THREADS_MAX; i++) {
-		uint64_t frame;
-
-		if (!thread) {
-			if (!interp)
-				break;
-			thread = get_word(m, interp + m->w->interp_threads, 8);
-			interp = get_word(m, interp + m->w->interp_next, 8);
-			continue;
-		}
-		frame = get_word(m, thread + m->w->thread_self, 8) == self ? innermost(m, thread) : 0;
-		if (frame)
-			return frame;
-		thread = get_word(m, thread + m->w->thread_next, 8);
-	}
-	return 0;
-}
-
-static struct python_frame read_frame(const struct memory *m, uint64_t frame)
-{
-	const struct python_walk *w = m->w;
-	struct python_frame f = {
-		.code = get_word(m, frame + w->frame_code, 8) & ~PYTHON_TAGS,
-		.instr = get_word(m, frame + w->frame_instr, w->flags & PYTHON_WALK_LASTI ? 4 : 8) & ~PYTHON_F_ENTRY,
-	};
-
-	if (w->flags & PYTHON_WALK_EACH || (w->frame_entry != PYTHON_NO_OFFSET && get_word(m, frame + w->frame_entry, 1)))
-		f.instr |= PYTHON_F_ENTRY;
-	return f;
-}
-
-/* The generator or coroutine that a frame belongs to; 0: none. */
-static uint64_t generator_of(const struct memory *m, uint64_t frame)
-{
-	if (m->w->frame_gen != PYTHON_NO_OFFSET)
-		return get_word(m, frame + m->w->frame_gen, 8);
-	return get_word(m, frame + m->w->gen_owner, 1) == PYTHON_OWNER_GENERATOR ? frame - m->w->gen_frame : 0;
-}
-
-static void copy_task(const struct memory *m, uint64_t name, struct python_found *f)
-{
-	const uint32_t step = 32;
-
-	f->task.frames = f->n;
-	f->task.bytes = 0;
-	while (f->task.bytes < PYTHON_TASK_BYTES && !m->read(m->arg, name + f->task.bytes, f->task.name + f->task.bytes, step))
-		f->task.bytes += step;
-	f->has_task = f->task.bytes > 0;
-}
-
-/* See python_task_look() in bpf/python.bpf.h. Returns whether no task is to be looked for any further. */
-static bool look_for_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
-{
-	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
-
-	callback = self ? get_word(m, self + PYTHON_HANDLE_CALLBACK, 8) : 0;
-	for (int i = 0; callback && i < 2; i++) {
-		task = get_word(m, callback + (i ? PYTHON_CALLBACK_METHOD : PYTHON_CALLBACK_STEP), 8);
-		if (!task || get_word(m, task + m->w->task_coro, 8) != gen)
-			continue;
-		copy_task(m, get_word(m, task + m->w->task_name, 8), f);
-		return true;
-	}
-	return m->w->code_flags != PYTHON_NO_OFFSET && f->n &&
-	       get_word(m, f->frames[f->n - 1].code + m->w->code_flags, 4) & PYTHON_CODE_ASYNC;
-}
-
-void python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self, struct python_found *ret)
-{
-	const struct memory m = { read, arg, w };
-	uint64_t frame = self ? find_frame(&m, self) : 0, previous, gen, inner = 0;
-	bool looks = w->task_coro != PYTHON_NO_OFFSET;
-
-	ret->n = 0;
-	ret->has_task = false;
-	for (unsigned int i = 0; frame && i < PYTHON_STEPS_MAX; i++) {
-		if (read(arg, frame + w->frame_previous, &previous, sizeof(previous)))
-			break;
-		if (w->frame_owner != PYTHON_NO_OFFSET && get_word(&m, frame + w->frame_owner, 1) >= w->owner_shim) {
-			if (ret->n)
-				ret->frames[ret->n - 1].instr |= PYTHON_F_ENTRY;
-		} else {
-			if (ret->n == SAMPLE_PYTHON_MAX)
-				break;
-			gen = looks ? generator_of(&m, frame) : 0;
-			if (!gen && inner)
-				looks = !look_for_task(&m, frame, inner, ret);
-			inner = gen;
-			ret->frames[ret->n++] = read_frame(&m, frame);
-		}
-		frame = previous;
-	}
-	ret->cut = frame != 0;
-}
-
 /* Code objects of all processes: beyond this all are forgotten and read again. */
 #define MEMORY_MAX (8u << 20)
 #define LINES_MAX (256u << 10) /* bytes; a function of more has no lines */
-#define GONE_MAX 64	       /* processes that names are kept of */
-#define CODE_MAX 512	       /* bytes of a code object up to the last offset */
+#define GONE_MAX 64            /* processes that names are kept of */
+#define CODE_MAX 512           /* bytes of a code object up to the last offset */
 
 _Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that the BPF programs set");
 
@@ -361,17 +214,14 @@ struct python_names {
 	char task[PYTHON_NAME_MAX + sizeof("[task ]")];
 };
 
-int python_names_new(python_read read, void *arg, struct python_names **ret_names)
+struct python_names *python_names_new(python_read read, void *arg)
 {
-	struct python_names *n = calloc(1, sizeof(*n));
+	struct python_names *n = xcalloc(1, sizeof(*n));
 
-	if (!n)
-		return -ENOMEM;
 	pthread_mutex_init(&n->lock, NULL);
 	n->read = read;
 	n->arg = arg;
-	*ret_names = n;
-	return 0;
+	return n;
 }
 
 static void code_drop(struct python_names *n, struct code *c)
@@ -460,13 +310,10 @@ bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_
 	return p;
 }
 
-int python_names_set(struct python_names *n, uint32_t tgid, const struct python *python)
+void python_names_set(struct python_names *n, uint32_t tgid, const struct python *python)
 {
-	struct process *p = calloc(1, sizeof(*p)), *old;
-	int err = 0;
+	struct process *p = xcalloc(1, sizeof(*p)), *old;
 
-	if (!p)
-		return -ENOMEM;
 	p->tgid = tgid;
 	p->fd = -1;
 	p->python = *python;
@@ -475,12 +322,7 @@ int python_names_set(struct python_names *n, uint32_t tgid, const struct python 
 	if (old)
 		process_drop(n, old);
 	HASH_ADD(hh, n->processes, tgid, sizeof(p->tgid), p);
-	if (!p->hh.tbl) {
-		free(p);
-		err = -ENOMEM;
-	}
 	pthread_mutex_unlock(&n->lock);
-	return err;
 }
 
 void python_names_stats(struct python_names *n, struct python_names_stats *ret_stats)
@@ -532,22 +374,31 @@ static bool has_type(const struct python *p, const uint8_t *object, uint64_t typ
 	return !type || u64_at(object, p->objects.type) == type;
 }
 
+/* Reads the first `len` bytes of an object of this type; 0: they are too many. */
+static int read_object(struct python_names *n, struct process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
+{
+	int err = len ? read_memory(n, p, address, buf, len) : -EFAULT;
+
+	return err || has_type(&p->python, buf, type) ? err : -EFAULT;
+}
+
+/* What a string is, of which there is a copy up to its state. */
+static int get_string(const struct python_objects *o, const uint8_t *head, struct python_string *ret)
+{
+	return python_text_kind(u32_at(head, o->str_state) >> o->str_kind_shift, u64_at(head, o->str_length), ret);
+}
+
 /* Reads a string as UTF-8, NUL-terminated, as much of it as fits. */
 static int read_text(struct python_names *n, struct process *p, uint64_t address, char *buf, size_t size)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX], data[PYTHON_FILE_MAX * 4];
-	size_t len = EXTENT(o->type, o->str_length, o->str_state);
 	struct python_string t;
-	int err;
+	int err = read_object(n, p, address, p->python.type_str, head, EXTENT(o->type, o->str_length, o->str_state));
 
-	if (!len)
-		return -EFAULT;
-	err = read_memory(n, p, address, head, len);
 	if (err)
 		return err;
-	if (!has_type(&p->python, head, p->python.type_str) ||
-		python_text_kind(u32_at(head, o->str_state) >> o->str_kind_shift, u64_at(head, o->str_length), &t))
+	if (get_string(o, head, &t))
 		return -EFAULT;
 	/* no character is shorter than a byte */
 	if (t.length > size - 1)
@@ -562,18 +413,15 @@ static int read_text(struct python_names *n, struct process *p, uint64_t address
 static void read_lines(struct python_names *n, struct process *p, struct code *c)
 {
 	const struct python_objects *o = &p->python.objects;
-	size_t len = EXTENT(o->type, o->bytes_size);
 	uint8_t head[CODE_MAX];
 	uint64_t size;
 
-	if (!len || read_memory(n, p, c->mark.lines, head, len) || !has_type(&p->python, head, p->python.type_bytes))
+	if (read_object(n, p, c->mark.lines, p->python.type_bytes, head, EXTENT(o->type, o->bytes_size)))
 		return;
 	size = u64_at(head, o->bytes_size);
 	if (size > LINES_MAX)
 		return;
-	c->lines = malloc(size + 1); /* an empty table says that all of it is in the first line */
-	if (!c->lines)
-		return;
+	c->lines = xmalloc(size); /* an empty table says that all of it is in the first line */
 	if (size && read_memory(n, p, c->mark.lines + o->bytes_data, c->lines, size)) {
 		free(c->lines);
 		c->lines = NULL;
@@ -588,17 +436,12 @@ static int read_mark(struct python_names *n, struct process *p, uint64_t address
 {
 	const struct python_objects *o = &p->python.objects;
 	uint16_t name = o->code_qualname == PYTHON_NO_OFFSET ? o->code_name : o->code_qualname;
-	size_t len = EXTENT(o->type, name, o->code_filename, o->code_lines, o->code_firstlineno);
 	uint8_t object[CODE_MAX];
-	int err;
+	int err = read_object(n, p, address, p->python.type_code, object,
+		EXTENT(o->type, name, o->code_filename, o->code_lines, o->code_firstlineno));
 
-	if (!len)
-		return -EFAULT;
-	err = read_memory(n, p, address, object, len);
 	if (err)
 		return err;
-	if (!has_type(&p->python, object, p->python.type_code))
-		return -EFAULT;
 	*ret_mark = (struct code_mark){
 		.name = u64_at(object, name),
 		.file = u64_at(object, o->code_filename),
@@ -622,9 +465,7 @@ static int code_read(struct python_names *n, struct process *p, const struct cod
 	if (read_text(n, p, mark->file, file, sizeof(file)))
 		file[0] = 0;
 	len = strlen(name) + 1;
-	c = calloc(1, sizeof(*c) + len + strlen(file) + 1);
-	if (!c)
-		return -ENOMEM;
+	c = xcalloc(1, sizeof(*c) + len + strlen(file) + 1);
 	c->key = *key;
 	c->mark = *mark;
 	c->file = c->name + len;
@@ -635,11 +476,6 @@ static int code_read(struct python_names *n, struct process *p, const struct cod
 	if (n->stats.memory + c->size > MEMORY_MAX)
 		codes_drop(n, 0);
 	HASH_ADD(hh, n->codes, key, sizeof(c->key), c);
-	if (!c->hh.tbl) {
-		free(c->lines);
-		free(c);
-		return -ENOMEM;
-	}
 	n->stats.memory += c->size;
 	n->stats.read++;
 	*ret_code = c;
@@ -710,28 +546,139 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 	return err;
 }
 
-struct reading {
+/* ---- the Python frames of a thread that does not run, as bpf/python.bpf.h finds them of one that does ---- */
+
+struct memory {
 	struct python_names *names;
 	struct process *process;
+	const struct python_walk *w; /* of the process */
 };
 
-static int read_for_frames(void *arg, uint64_t address, void *buf, size_t len)
+/* 0 also if it cannot be read. */
+static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
 {
-	struct reading *r = arg;
+	uint64_t v = 0;
 
-	return read_memory(r->names, r->process, address, buf, len);
+	return read_memory(m->names, m->process, address, &v, len) ? 0 : v;
+}
+
+static uint64_t innermost(const struct memory *m, uint64_t thread)
+{
+	uint64_t frame = get_word(m, thread + m->w->thread_frame, 8);
+
+	if (frame && m->w->cframe_frame != PYTHON_NO_OFFSET)
+		frame = get_word(m, frame + m->w->cframe_frame, 8);
+	return frame;
+}
+
+/* The innermost frame of the thread; 0: it has none. */
+static uint64_t find_frame(const struct memory *m, uint64_t self)
+{
+	uint64_t interp = get_word(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
+
+	for (unsigned int i = 0; i < PYTHON_THREADS_MAX; i++) {
+		uint64_t frame;
+
+		if (!thread) {
+			if (!interp)
+				break;
+			thread = get_word(m, interp + m->w->interp_threads, 8);
+			interp = get_word(m, interp + m->w->interp_next, 8);
+			continue;
+		}
+		frame = get_word(m, thread + m->w->thread_self, 8) == self ? innermost(m, thread) : 0;
+		if (frame)
+			return frame;
+		thread = get_word(m, thread + m->w->thread_next, 8);
+	}
+	return 0;
+}
+
+static struct python_frame read_frame(const struct memory *m, uint64_t frame)
+{
+	const struct python_walk *w = m->w;
+	struct python_frame f = {
+		.code = get_word(m, frame + w->frame_code, 8) & ~PYTHON_TAGS,
+		.instr = get_word(m, frame + w->frame_instr, w->flags & PYTHON_WALK_LASTI ? 4 : 8) & ~PYTHON_F_ENTRY,
+	};
+
+	if (w->flags & PYTHON_WALK_EACH || (w->frame_entry != PYTHON_NO_OFFSET && get_word(m, frame + w->frame_entry, 1)))
+		f.instr |= PYTHON_F_ENTRY;
+	return f;
+}
+
+/* The generator or coroutine that a frame belongs to; 0: none. */
+static uint64_t generator_of(const struct memory *m, uint64_t frame)
+{
+	if (m->w->frame_gen != PYTHON_NO_OFFSET)
+		return get_word(m, frame + m->w->frame_gen, 8);
+	return get_word(m, frame + m->w->gen_owner, 1) == PYTHON_OWNER_GENERATOR ? frame - m->w->gen_frame : 0;
+}
+
+static void copy_task(const struct memory *m, uint64_t name, struct python_found *f)
+{
+	const uint32_t step = 32;
+
+	f->task.frames = f->n;
+	f->task.bytes = 0;
+	while (f->task.bytes < PYTHON_TASK_BYTES && !read_memory(m->names, m->process, name + f->task.bytes, f->task.name + f->task.bytes, step))
+		f->task.bytes += step;
+	f->has_task = f->task.bytes > 0;
+}
+
+/* See python_task_look() in bpf/python.bpf.h. Returns whether no task is to be looked for any further. */
+static bool look_for_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
+{
+	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
+
+	callback = self ? get_word(m, self + PYTHON_HANDLE_CALLBACK, 8) : 0;
+	for (int i = 0; callback && i < 2; i++) {
+		task = get_word(m, callback + (i ? PYTHON_CALLBACK_METHOD : PYTHON_CALLBACK_STEP), 8);
+		if (!task || get_word(m, task + m->w->task_coro, 8) != gen)
+			continue;
+		copy_task(m, get_word(m, task + m->w->task_name, 8), f);
+		return true;
+	}
+	return m->w->code_flags != PYTHON_NO_OFFSET && f->n &&
+	       get_word(m, f->frames[f->n - 1].code + m->w->code_flags, 4) & PYTHON_CODE_ASYNC;
+}
+
+static void find_frames(const struct memory *m, uint64_t self, struct python_found *ret)
+{
+	const struct python_walk *w = m->w;
+	uint64_t frame = self ? find_frame(m, self) : 0, previous, gen, inner = 0;
+	bool looks = w->task_coro != PYTHON_NO_OFFSET;
+
+	for (unsigned int i = 0; frame && i < PYTHON_STEPS_MAX; i++) {
+		if (read_memory(m->names, m->process, frame + w->frame_previous, &previous, sizeof(previous)))
+			break;
+		if (w->frame_owner != PYTHON_NO_OFFSET && get_word(m, frame + w->frame_owner, 1) >= w->owner_shim) {
+			if (ret->n)
+				ret->frames[ret->n - 1].instr |= PYTHON_F_ENTRY;
+		} else {
+			if (ret->n == SAMPLE_PYTHON_MAX)
+				break;
+			gen = looks ? generator_of(m, frame) : 0;
+			if (!gen && inner)
+				looks = !look_for_task(m, frame, inner, ret);
+			inner = gen;
+			ret->frames[ret->n++] = read_frame(m, frame);
+		}
+		frame = previous;
+	}
+	ret->cut = frame != 0;
 }
 
 void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found)
 {
-	struct reading r = { .names = n };
+	struct process *p;
 
 	ret_found->n = 0;
 	ret_found->cut = ret_found->has_task = false;
 	pthread_mutex_lock(&n->lock);
-	r.process = process_find(n, tgid);
-	if (r.process)
-		python_frames(read_for_frames, &r, &r.process->python.walk, self, ret_found);
+	p = process_find(n, tgid);
+	if (p)
+		find_frames(&(struct memory){ n, p, &p->python.walk }, self, ret_found);
 	pthread_mutex_unlock(&n->lock);
 }
 
@@ -745,8 +692,7 @@ static int copied_text(const struct python *p, const struct python_task *task, c
 	size_t len = EXTENT(o->type, o->str_length, o->str_state), at;
 	struct python_string t;
 
-	if (!len || len > bytes || !has_type(p, task->name, p->type_str) ||
-		python_text_kind(u32_at(task->name, o->str_state) >> o->str_kind_shift, u64_at(task->name, o->str_length), &t))
+	if (!len || len > bytes || !has_type(p, task->name, p->type_str) || get_string(o, task->name, &t))
 		return -EFAULT;
 	at = t.ascii ? o->str_data : o->str_data_wide;
 	if (at > bytes)
@@ -763,7 +709,7 @@ static bool is_number(const char *name)
 	return !strncmp(name, "Task-", 5) && name[5] && !name[5 + strspn(name + 5, "0123456789")];
 }
 
-/* Whether the name is one of those that are shown. */
+/* Whether the name is shown: there are not too many others. */
 static bool task_known(struct python_names *n, struct process *p, const char *name)
 {
 	size_t len = strlen(name);
@@ -772,16 +718,14 @@ static bool task_known(struct python_names *n, struct process *p, const char *na
 	HASH_FIND(hh, p->tasks, name, len, t);
 	if (t)
 		return true;
-	t = HASH_COUNT(p->tasks) < PYTHON_TASKS_MAX ? malloc(sizeof(*t) + len + 1) : NULL;
-	if (t) {
-		memcpy(t->text, name, len + 1);
-		HASH_ADD_KEYPTR(hh, p->tasks, t->text, len, t);
-		if (t->hh.tbl)
-			return true;
-		free(t);
+	if (HASH_COUNT(p->tasks) >= PYTHON_TASKS_MAX) {
+		n->stats.tasks_left++;
+		return false;
 	}
-	n->stats.tasks_left++;
-	return false;
+	t = xmalloc(sizeof(*t) + len + 1);
+	memcpy(t->text, name, len + 1);
+	HASH_ADD_KEYPTR(hh, p->tasks, t->text, len, t);
+	return true;
 }
 
 const char *python_names_task(struct python_names *n, uint32_t tgid, const struct python_task *task)

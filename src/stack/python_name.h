@@ -21,18 +21,16 @@
 #define PYTHON_NAME_MAX 256
 #define PYTHON_FILE_MAX 512
 
-struct python_found;
 struct python_names;
-struct python_task;
 
 /* How the memory of a process is read, for tests: exactly len bytes, or negative. NULL: by /proc/PID/mem. */
 typedef int (*python_read)(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len);
 
-int python_names_new(python_read read, void *arg, struct python_names **ret_names);
+struct python_names *python_names_new(python_read read, void *arg);
 void python_names_free(struct python_names *n);
 
-/* The process runs this interpreter, from now on; what was known of it is forgotten. -ENOMEM. */
-int python_names_set(struct python_names *n, uint32_t tgid, const struct python *p);
+/* The process runs this interpreter, from now on; what was known of it is forgotten. */
+void python_names_set(struct python_names *n, uint32_t tgid, const struct python *p);
 /* Whether a process runs one, and which. */
 bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python);
 /* It exits or runs another program. Names that were read are kept for samples that are still to come, until some more
@@ -46,7 +44,15 @@ void python_names_gone(struct python_names *n, uint32_t tgid);
  */
 int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named);
 
-/* The Python frames of a thread that waits. */
+struct python_found {
+	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first, marked as those in samples are */
+	unsigned int n;
+	bool cut; /* there are more, or one could not be read */
+	bool has_task;
+	struct python_task task;
+};
+
+/* The Python frames of the thread whose pthread_self() is self, which must not run. */
 void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found);
 
 /*
@@ -60,26 +66,10 @@ const char *python_names_task(struct python_names *n, uint32_t tgid, const struc
 struct python_names_stats {
 	uint64_t named, failed;
 	uint64_t tasks_left; /* stacks of a task whose name was one too many */
-	uint64_t read; /* code objects read; the others were known */
-	size_t memory; /* bytes */
+	uint64_t read;       /* code objects read; the others were known */
+	size_t memory;       /* bytes */
 };
 void python_names_stats(struct python_names *n, struct python_names_stats *ret_stats);
-
-/* ---- the Python frames of a thread that does not run, as bpf/python.bpf.h finds them of one that does ---- */
-
-/* Exactly len bytes of the process's memory, or negative. */
-typedef int (*python_frames_read)(void *arg, uint64_t address, void *buf, size_t len);
-
-struct python_found {
-	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first, marked as those in samples are */
-	unsigned int n;
-	bool cut; /* there are more, or one could not be read */
-	bool has_task;
-	struct python_task task;
-};
-
-/* Of the thread whose pthread_self() is self. */
-void python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self, struct python_found *ret);
 
 /* ---- from an instruction to the line, by the tables that the compiler leaves with its code ---- */
 

@@ -19,14 +19,16 @@
 #include "util/list.h"
 #include "util/map.h"
 
-/* ---- what is mapped where in the processes that samples come from ---- */
-
 #define PROCESSES_MAX 256
 #define PERF_MAPS_MAX 8 /* processes that have one */
+#define MAPS_MAX 16384
+#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* for code in no known mapping */
+#define REMAP_NS (10 * NSEC_PER_MSEC)       /* for a process that has mapped something */
+#define LOOK_AGAIN_NS NSEC_PER_SEC          /* for a perf map */
 
 struct mapping {
 	struct mapped_file file; /* path: interned */
-	struct module *module;	 /* once a frame lay in it */
+	struct module *module;   /* once a frame lay in it */
 	bool tried;
 	bool is_vdso;
 };
@@ -36,140 +38,122 @@ struct stack_process {
 	uint32_t tgid;
 	struct mapping *maps; /* sorted */
 	size_t n_maps;
-	uint64_t read_ns;     /* when the mappings were read; 0: never */
+	uint64_t read_ns; /* when the mappings were read; 0: never */
 	bool stale;
-	unsigned int faults;  /* files that ended the reader */
+	unsigned int faults; /* files that ended the reader */
 	struct perf_map *names;
-	uint64_t names_ns;    /* when it was looked for */
+	uint64_t names_ns; /* when the perf map was looked for */
 };
 
-#define MAPS_MAX 16384
-#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* for code in no mapping that is known */
-#define REMAP_NS (10 * NSEC_PER_MSEC)	    /* for a process that has mapped something */
-#define LOOK_AGAIN_NS NSEC_PER_SEC /* for a perf map */
+#define MEMORY_DEFAULT ((size_t)24 << 20)
+#define NATIVE_MAX STACK_FRAMES_MAX
 
-struct processes {
+_Static_assert(ROW_REGS == SAMPLE_REGS && ROW_SP == SAMPLE_REG_SP && ROW_PC == SAMPLE_REG_PC,
+	"a sample's registers are numbered as DWARF does");
+
+struct native_frame {
+	uint32_t frame;
+	bool evaluates;
+};
+
+/* A stack in the making, innermost first. */
+struct chain {
+	struct native_frame native[NATIVE_MAX];
+	unsigned int n_native;
+	uint32_t python[SAMPLE_PYTHON_MAX + 1]; /* and "[cut]" */
+	bool entry[SAMPLE_PYTHON_MAX + 1];
+	unsigned int n_python;
+	unsigned int in_task; /* so many of them are within the task */
+	uint32_t task;        /* a frame; INTERN_NONE: none */
+	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 3];
+	unsigned int n;
+	bool complete; /* the native part */
+	bool no_memory;
+};
+
+/* A sample's parts. */
+struct parts {
+	const struct rec_sample *r;
+	const uint8_t *kernel, *python, *task, *stack;
+};
+
+struct stacks {
+	struct stacks_config config;
 	struct intern *in;
+	struct modules *modules;
 	struct stack_process *by_tgid; /* in the order of use, the newest last */
 	unsigned int n_perf_maps;
+	struct kernel_symbols *kernel;
+	uint32_t unknown, cut; /* frames */
+	struct chain chain;
+	struct stacks_stats stats;
+	_Alignas(struct rec_sample) uint8_t waiting[REC_SENT_MAX]; /* a sample that was completed */
 };
 
-static int processes_new(struct intern *in, struct processes **ret_processes)
-{
-	struct processes *ps = calloc(1, sizeof(*ps));
+/* ---- processes ---- */
 
-	if (!ps)
-		return -ENOMEM;
-	ps->in = in;
-	*ret_processes = ps;
-	return 0;
-}
-
-static void free_process(struct processes *ps, struct stack_process *p)
+static void drop_process(struct stacks *s, struct stack_process *p)
 {
-	ps->n_perf_maps -= p->names != NULL;
+	HASH_DEL(s->by_tgid, p);
+	s->n_perf_maps -= p->names != NULL;
 	perf_map_free(p->names);
 	free(p->maps);
 	free(p);
 }
 
-static void drop_process(struct processes *ps, struct stack_process *p)
-{
-	HASH_DEL(ps->by_tgid, p);
-	free_process(ps, p);
-}
-
-static void processes_free(struct processes *ps)
-{
-	struct stack_process *p, *next;
-
-	if (!ps)
-		return;
-	HASH_ITER(hh, ps->by_tgid, p, next)
-		drop_process(ps, p);
-	free(ps);
-}
-
 /* NULL: not known. */
-static struct stack_process *processes_find(struct processes *ps, uint32_t tgid)
+static struct stack_process *find_process(struct stacks *s, uint32_t tgid)
 {
 	struct stack_process *p;
 
-	HASH_FIND(hh, ps->by_tgid, &tgid, sizeof(tgid), p);
+	HASH_FIND(hh, s->by_tgid, &tgid, sizeof(tgid), p);
 	return p;
 }
 
-/* Never NULL but without memory. Above PROCESSES_MAX the one that was not asked for longest is forgotten. */
-static struct stack_process *processes_get(struct processes *ps, uint32_t tgid)
+/* Above PROCESSES_MAX the least recently used one is forgotten. */
+static struct stack_process *get_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = processes_find(ps, tgid);
+	struct stack_process *p = find_process(s, tgid);
 
 	if (p && !p->hh.next)
 		return p;
 	if (p) {
-		HASH_DEL(ps->by_tgid, p);
+		HASH_DEL(s->by_tgid, p);
 	} else {
-		if (HASH_COUNT(ps->by_tgid) >= PROCESSES_MAX)
-			drop_process(ps, ps->by_tgid);
-		p = calloc(1, sizeof(*p));
-		if (!p)
-			return NULL;
+		if (HASH_COUNT(s->by_tgid) >= PROCESSES_MAX)
+			drop_process(s, s->by_tgid);
+		p = xcalloc(1, sizeof(*p));
 		p->tgid = tgid;
 	}
-	HASH_ADD(hh, ps->by_tgid, tgid, sizeof(p->tgid), p);
-	if (p->hh.tbl)
-		return p;
-	free_process(ps, p);
-	return NULL;
-}
-
-static void processes_forget(struct processes *ps, uint32_t tgid)
-{
-	struct stack_process *p = processes_find(ps, tgid);
-
-	if (p)
-		drop_process(ps, p);
-}
-
-static unsigned int processes_count(const struct processes *ps)
-{
-	return HASH_COUNT(ps->by_tgid);
+	HASH_ADD(hh, s->by_tgid, tgid, sizeof(p->tgid), p);
+	return p;
 }
 
 /* ---- mappings ---- */
 
 struct reading {
-	struct processes *ps;
+	struct intern *in;
 	struct mapping *maps;
 	size_t n, cap;
 };
 
-static int add_mapping(const struct mapped_file *m, void *arg)
+static int add_mapping(const struct mapped_file *file, void *arg)
 {
 	struct reading *r = arg;
-	const char *path;
+	struct mapping *m;
 
 	if (r->n == MAPS_MAX)
 		return 1;
-	if (r->n == r->cap) {
-		size_t cap = r->cap ? 2 * r->cap : 64;
-		struct mapping *maps = realloc(r->maps, cap * sizeof(*maps));
-
-		if (!maps)
-			return -ENOMEM;
-		r->maps = maps;
-		r->cap = cap;
-	}
-	/* the kernel's list is sorted; a list that changes meanwhile still is */
-	if (r->n && m->start < r->maps[r->n - 1].file.end)
+	/* the kernel's list is sorted; one that changes meanwhile is kept sorted */
+	if (r->n && file->start < r->maps[r->n - 1].file.end)
 		return 0;
-	path = m->ino ? intern_text(r->ps->in, m->path) : "";
-	r->maps[r->n] = (struct mapping){ .file = *m, .is_vdso = !m->ino && !strcmp(m->path, "[vdso]") };
-	r->maps[r->n++].file.path = path ? path : "";
+	m = list_push(r->maps, r->n, r->cap);
+	*m = (struct mapping){ .file = *file, .is_vdso = !file->ino && !strcmp(file->path, "[vdso]") };
+	m->file.path = (file->ino ? intern_text(r->in, file->path) : NULL) ?: "";
 	return 0;
 }
 
-/* What is still mapped as it was keeps its file. */
+/* A mapping that has not changed keeps its file. */
 static void keep_modules(const struct stack_process *p, struct reading *r)
 {
 	size_t at = 0;
@@ -187,10 +171,9 @@ static void keep_modules(const struct stack_process *p, struct reading *r)
 	}
 }
 
-/* Reads the mappings now. */
-static void process_read(struct processes *ps, struct stack_process *p)
+static void read_mappings(struct stacks *s, struct stack_process *p)
 {
-	struct reading r = { .ps = ps };
+	struct reading r = { .in = s->in };
 
 	p->read_ns = clock_mono_ns();
 	p->stale = false;
@@ -205,17 +188,6 @@ static void process_read(struct processes *ps, struct stack_process *p)
 	p->n_maps = r.n;
 }
 
-/* modules_use() for each file that one of them maps. */
-static void processes_use_modules(const struct processes *ps)
-{
-	for (const struct stack_process *p = ps->by_tgid; p; p = p->hh.next) {
-		for (size_t i = 0; i < p->n_maps; i++) {
-			if (p->maps[i].module)
-				modules_use(p->maps[i].module);
-		}
-	}
-}
-
 static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr)
 {
 	size_t i = bisect(p->n_maps, k, p->maps[k].file.end <= addr);
@@ -223,41 +195,20 @@ static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr
 	return i < p->n_maps && p->maps[i].file.start <= addr ? &p->maps[i] : NULL;
 }
 
-/* The executable mapping with this address. Reads the mappings again if there is none, a few times each second at most.
+/* The executable mapping with this address. If there is none, the mappings are read again, but only a few times a second.
  * NULL: none. */
-static struct mapping *process_mapping(struct processes *ps, struct stack_process *p, uint64_t addr)
+static struct mapping *get_mapping(struct stacks *s, struct stack_process *p, uint64_t addr)
 {
 	struct mapping *m = NULL;
 
 	if (!p->stale && p->read_ns)
 		m = find_mapping(p, addr);
 	if (!m && (!p->read_ns || clock_mono_ns() - p->read_ns >= (p->stale ? REMAP_NS : READ_AGAIN_NS)))
-		process_read(ps, p);
+		read_mappings(s, p);
 	return m ? m : find_mapping(p, addr);
 }
 
-/* The name of code made at run time; see perf_map_find(). NULL: none. */
-static const char *process_code_name(struct processes *ps, struct stack_process *p, uint64_t addr, uint64_t *ret_start)
-{
-	uint64_t now = p->names ? 0 : clock_mono_ns();
-
-	if (!p->names && ps->n_perf_maps < PERF_MAPS_MAX && (!p->names_ns || now - p->names_ns >= LOOK_AGAIN_NS)) {
-		p->names_ns = now;
-		if (!perf_map_open((pid_t)p->tgid, &p->names))
-			ps->n_perf_maps++;
-	}
-	return p->names ? perf_map_find(p->names, addr, ret_start) : NULL;
-}
-
-/* Bytes for all of them. */
-static size_t processes_memory(const struct processes *ps)
-{
-	size_t sum = 0;
-
-	for (const struct stack_process *p = ps->by_tgid; p; p = p->hh.next)
-		sum += sizeof(*p) + p->n_maps * sizeof(*p->maps) + perf_map_memory(p->names);
-	return sum;
-}
+/* ---- samples of threads that wait ---- */
 
 /* Whether the thread is off the CPU with these registers: proc(5), /proc/PID/syscall, ends with stack pointer and
  * program counter. */
@@ -305,7 +256,7 @@ static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
  * Completes a sample with SAMPLE_F_WAITS of size bytes into room for REC_SENT_MAX bytes. Returns the size, or 0: the sample
  * is malformed. If the thread has moved on, the sample has no part in user space.
  */
-static size_t waiting_complete(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
+static size_t complete_waiting(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
 {
 	struct python_found found = { 0 };
 	struct python_frame pointer;
@@ -343,72 +294,19 @@ static size_t waiting_complete(const struct stacks_config *c, const struct rec_s
 	return REC_SAMPLE_SIZE(r->kernel_n, 0, 0);
 }
 
-#define MEMORY_DEFAULT ((size_t)24 << 20)
-#define NATIVE_MAX STACK_FRAMES_MAX
-
-_Static_assert(ROW_REGS == SAMPLE_REGS && ROW_SP == SAMPLE_REG_SP && ROW_PC == SAMPLE_REG_PC,
-	"a sample's registers are numbered as DWARF does");
-
-struct native_frame {
-	uint32_t frame;
-	bool evaluates;
-};
-
-/* A stack in the making, innermost first. */
-struct chain {
-	struct native_frame native[NATIVE_MAX];
-	unsigned int n_native;
-	uint32_t python[SAMPLE_PYTHON_MAX + 1]; /* and "[cut]" */
-	bool entry[SAMPLE_PYTHON_MAX + 1];
-	unsigned int n_python;
-	unsigned int in_task; /* so many of them are within the task */
-	uint32_t task;	      /* a frame; INTERN_NONE: none */
-	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 3];
-	unsigned int n;
-	bool complete; /* the native part */
-	bool no_memory;
-};
-
-/* A sample's parts. */
-struct parts {
-	const struct rec_sample *r;
-	const uint8_t *kernel, *python, *task, *stack;
-};
-
-struct stacks {
-	struct stacks_config config;
-	struct intern *in;
-	struct modules *modules;
-	struct processes *processes;
-	struct kernel_symbols *kernel;
-	uint32_t unknown, cut; /* frames */
-	struct chain chain;
-	struct stacks_stats stats;
-	_Alignas(struct rec_sample) uint8_t waiting[REC_SENT_MAX]; /* a sample that was completed */
-};
-
-static uint32_t add_plain(struct intern *in, const char *name, enum frame_kind kind)
+static uint32_t add_unknown(struct intern *in, const char *name)
 {
-	struct frame f = { .name = intern_text(in, name), .kind = kind };
-
-	return f.name ? intern_frame(in, &f) : INTERN_NONE;
+	return intern_frame(in, &(struct frame){ .name = intern_text(in, name), .kind = FRAME_UNKNOWN });
 }
 
 int stacks_new(const struct stacks_config *c, struct stacks **ret_stacks)
 {
-	struct stacks *s = calloc(1, sizeof(*s));
+	struct stacks *s = xcalloc(1, sizeof(*s));
 	int err;
 
-	if (!s)
-		return -ENOMEM;
 	s->config = *c;
-	if (!s->config.memory_max)
-		s->config.memory_max = MEMORY_DEFAULT;
-	err = intern_new(s->config.memory_max, &s->in);
-	if (!err)
-		err = modules_new(s->in, c->in_process, &s->modules);
-	if (!err)
-		err = processes_new(s->in, &s->processes);
+	s->in = intern_new(c->memory_max ? c->memory_max : MEMORY_DEFAULT);
+	err = modules_new(s->in, &s->modules);
 	if (err) {
 		stacks_free(s);
 		return err;
@@ -416,18 +314,21 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret_stacks)
 	/* without it the kernel's frames have no names */
 	if (kernel_symbols_new(NULL, &s->kernel))
 		s->kernel = NULL;
-	s->unknown = add_plain(s->in, "[unknown]", FRAME_UNKNOWN);
-	s->cut = add_plain(s->in, "[cut]", FRAME_UNKNOWN);
+	s->unknown = add_unknown(s->in, "[unknown]");
+	s->cut = add_unknown(s->in, "[cut]");
 	*ret_stacks = s;
 	return 0;
 }
 
 void stacks_free(struct stacks *s)
 {
+	struct stack_process *p, *next;
+
 	if (!s)
 		return;
 	kernel_symbols_free(s->kernel);
-	processes_free(s->processes);
+	HASH_ITER(hh, s->by_tgid, p, next)
+	drop_process(s, p);
 	modules_free(s->modules);
 	intern_free(s->in);
 	free(s);
@@ -481,7 +382,7 @@ static void take_kernel(struct stacks *s, const struct parts *p)
 			continue;
 		f.name = intern_text(s->in, name);
 		f.file = intern_text(s->in, module);
-		add(&s->chain, f.name ? intern_frame(s->in, &f) : INTERN_NONE);
+		add(&s->chain, intern_frame(s->in, &f));
 	}
 }
 
@@ -502,7 +403,7 @@ static void take_python(struct stacks *s, const struct parts *p)
 		f.name = intern_text(s->in, name.name ? name.name : "[python]");
 		f.file = intern_text(s->in, name.file);
 		f.line = name.line;
-		c->python[c->n_python++] = f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+		c->python[c->n_python++] = intern_frame(s->in, &f);
 	}
 	if (p->r->flags & SAMPLE_F_PYTHON_CUT && c->n_python) {
 		c->entry[c->n_python] = false;
@@ -526,7 +427,7 @@ static void take_task(struct stacks *s, const struct parts *p)
 	if (!name || !task.frames || task.frames > p->r->python_n)
 		return;
 	f.name = intern_text(s->in, name);
-	c->task = f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+	c->task = intern_frame(s->in, &f);
 	c->no_memory |= c->task == INTERN_NONE;
 	c->in_task = task.frames;
 }
@@ -538,16 +439,31 @@ static void add_native(struct chain *c, uint32_t frame, bool evaluates)
 	c->native[c->n_native++] = (struct native_frame){ frame, evaluates };
 }
 
-/* Code that is in no file, or in one that does not name it. */
+/* Code that no file names, by the process's perf map. */
 static uint32_t name_by_map(struct stacks *s, struct stack_process *p, uint64_t pc)
 {
 	struct frame f = { .kind = FRAME_JIT };
-	const char *name = process_code_name(s->processes, p, pc, &f.rel_pc);
+	uint64_t now = p->names ? 0 : clock_mono_ns();
 
-	if (!name)
-		return INTERN_NONE;
-	f.name = intern_text(s->in, name);
-	return f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+	if (!p->names && s->n_perf_maps < PERF_MAPS_MAX && (!p->names_ns || now - p->names_ns >= LOOK_AGAIN_NS)) {
+		p->names_ns = now;
+		p->names = perf_map_open((pid_t)p->tgid);
+		s->n_perf_maps += p->names != NULL;
+	}
+	f.name = intern_text(s->in, p->names ? perf_map_find(p->names, pc, &f.rel_pc) : NULL);
+	return intern_frame(s->in, &f);
+}
+
+/* Drops the files that no process maps. */
+static void drop_modules(struct stacks *s)
+{
+	for (const struct stack_process *p = s->by_tgid; p; p = p->hh.next) {
+		for (size_t i = 0; i < p->n_maps; i++) {
+			if (p->maps[i].module)
+				modules_use(p->maps[i].module);
+		}
+	}
+	modules_drop_unused(s->modules);
 }
 
 static struct module *module_of(struct stacks *s, struct stack_process *p, struct mapping *m)
@@ -557,10 +473,8 @@ static struct module *module_of(struct stacks *s, struct stack_process *p, struc
 	if (m->tried || p->faults >= MODULE_FAILURES_MAX)
 		return m->module;
 	m->tried = true;
-	if (modules_many(s->modules)) {
-		processes_use_modules(s->processes);
-		modules_drop_unused(s->modules);
-	}
+	if (modules_many(s->modules))
+		drop_modules(s);
 	if (m->is_vdso)
 		m->module = modules_vdso(s->modules);
 	else if (m->file.ino)
@@ -599,7 +513,7 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 	struct spot spot;
 	int err = 0;
 
-	m = process_mapping(s->processes, p, unwind_pc(u));
+	m = get_mapping(s, p, unwind_pc(u));
 	while (!err) {
 		if (c->n_native == NATIVE_MAX)
 			return -ENODATA;
@@ -611,7 +525,7 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 			err = 1;
 		if (err)
 			break;
-		m = process_mapping(s->processes, p, unwind_pc(u));
+		m = get_mapping(s, p, unwind_pc(u));
 		/* no code: what led here was no return address */
 		if (!m)
 			err = spot.starts ? 1 : -EINVAL;
@@ -621,17 +535,12 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 
 static void take_user(struct stacks *s, const struct parts *p)
 {
-	struct stack_process *process = processes_get(s->processes, p->r->h.tgid);
 	struct unwind u;
 	int err;
 
-	if (!process) {
-		s->chain.no_memory = true;
-		return;
-	}
 	s->stats.user++;
 	unwind_start(&u, p->r->regs, p->stack, p->r->stack_bytes);
-	err = unwind(s, process, &u);
+	err = unwind(s, get_process(s, p->r->h.tgid), &u);
 	if (err == 1) {
 		s->stats.complete++;
 		s->chain.complete = true;
@@ -739,7 +648,7 @@ uint32_t stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
 
 	s->stats.samples++;
 	if (size >= sizeof(*r) && r->flags & SAMPLE_F_WAITS) {
-		size = waiting_complete(&s->config, r, size, (struct rec_sample *)s->waiting);
+		size = complete_waiting(&s->config, r, size, (struct rec_sample *)s->waiting);
 		r = (const struct rec_sample *)s->waiting;
 	}
 	if (split(r, size, &p))
@@ -760,19 +669,16 @@ const struct frame *stacks_frame(const struct stacks *s, uint32_t frame)
 	return intern_get_frame(s->in, frame);
 }
 
-/* ---- processes ---- */
+/* ---- what the recorder says ---- */
 
 void stacks_know_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = processes_get(s->processes, tgid);
-
-	if (p)
-		process_read(s->processes, p);
+	read_mappings(s, get_process(s, tgid));
 }
 
 void stacks_remap_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = processes_find(s->processes, tgid);
+	struct stack_process *p = find_process(s, tgid);
 
 	if (p)
 		p->stale = true;
@@ -780,20 +686,27 @@ void stacks_remap_process(struct stacks *s, uint32_t tgid)
 
 void stacks_forget_process(struct stacks *s, uint32_t tgid)
 {
-	processes_forget(s->processes, tgid);
+	struct stack_process *p = find_process(s, tgid);
+
+	if (p)
+		drop_process(s, p);
 }
 
 void stacks_stats(const struct stacks *s, struct stacks_stats *ret_stats)
 {
+	struct intern_counts counts;
 	struct modules_stats ms;
 
+	intern_counts(s->in, &counts);
 	modules_stats(s->modules, &ms);
 	*ret_stats = s->stats;
 	ret_stats->files = ms.files;
 	ret_stats->files_failed = ms.failed;
 	ret_stats->lookups = ms.lookups;
-	ret_stats->memory = intern_memory(s->in) + ms.memory + processes_memory(s->processes) + kernel_symbols_memory(s->kernel);
-	ret_stats->stacks = intern_stacks(s->in);
-	ret_stats->frames = intern_frames(s->in);
-	ret_stats->processes = processes_count(s->processes);
+	ret_stats->memory = counts.memory + ms.memory + kernel_symbols_memory(s->kernel);
+	for (const struct stack_process *p = s->by_tgid; p; p = p->hh.next)
+		ret_stats->memory += sizeof(*p) + p->n_maps * sizeof(*p->maps) + perf_map_memory(p->names);
+	ret_stats->stacks = counts.stacks;
+	ret_stats->frames = counts.frames;
+	ret_stats->processes = HASH_COUNT(s->by_tgid);
 }

@@ -52,7 +52,7 @@ struct frame {
 	const char *file;     /* path of the mapped file, or of the .py file; the kernel's module; NULL */
 	const char *build_id; /* lower-case hex; NULL */
 	uint64_t rel_pc;      /* native: address of the function in the file as linked, or of the code if it has no name */
-	uint32_t line;	      /* Python: of the line that runs; 0: unknown */
+	uint32_t line;        /* Python: of the line that runs; 0: unknown */
 	enum frame_kind kind;
 };
 
@@ -60,7 +60,7 @@ struct frame {
 struct python_name {
 	const char *name; /* qualified: module.Class.method, or as much as is known */
 	const char *file; /* or NULL */
-	uint32_t line;	  /* 0: unknown */
+	uint32_t line;    /* 0: unknown */
 };
 
 struct stacks_config {
@@ -73,8 +73,6 @@ struct stacks_config {
 	void *python_arg; /* of all three */
 	/* Bytes for texts, frames and stacks; 0: 24 MB. When they are used up, what would be new is STACK_NONE. */
 	size_t memory_max;
-	/* Reads files in this process, which a hostile file could crash or stop: for tests and measurements. */
-	bool in_process;
 };
 
 /* Forks the process that reads files: call it before privileges are dropped and other threads exist. Negative errno. */
@@ -100,18 +98,18 @@ void stacks_forget_process(struct stacks *s, uint32_t tgid);
 
 struct stacks_stats {
 	uint64_t samples;
-	uint64_t user;	    /* of them with a part in user space */
-	uint64_t complete;  /* unwound to the start of the thread */
-	uint64_t cut;	    /* the copy of the stack or the limit of frames ended first */
-	uint64_t broken;    /* no way to the caller is known, or it leads in circles */
-	uint64_t no_memory; /* STACK_NONE since the memory was used up */
-	uint64_t malformed; /* records that contradict themselves */
+	uint64_t user;                /* of them with a part in user space */
+	uint64_t complete;            /* unwound to the start of the thread */
+	uint64_t cut;                 /* the copy of the stack or the limit of frames ended first */
+	uint64_t broken;              /* no way to the caller is known, or it leads in circles */
+	uint64_t no_memory;           /* STACK_NONE since the memory was used up */
+	uint64_t malformed;           /* records that contradict themselves */
 	uint64_t files, files_failed; /* read; given up: malformed, too slow, or they ended the process that reads */
-	uint64_t lookups;   /* questions to that process */
-	uint64_t ns;	    /* time spent in stacks_take() */
-	uint64_t places;    /* in code of user space */
-	uint64_t made;      /* of them in no file, and without a name: made at run time */
-	size_t memory;	    /* bytes, without the process that reads files */
+	uint64_t lookups;             /* questions to that process */
+	uint64_t ns;                  /* time spent in stacks_take() */
+	uint64_t places;              /* in code of user space */
+	uint64_t made;                /* of them in no file, and without a name: made at run time */
+	size_t memory;                /* bytes, without the process that reads files */
 	uint32_t stacks, frames, processes;
 };
 

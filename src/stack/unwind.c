@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "stack/lookup.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
 
@@ -38,10 +39,10 @@ struct reader_answer {
 #define MEMORY_MAX (UINT64_C(1) << 30) /* bytes of data */
 
 /* What the one that reads may do: take requests, read files, use memory, answer, end. */
-#define CALLS                                                                                                  \
-	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_recvmsg, SYS_sendto,    \
-		SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,       \
-		SYS_clock_gettime, SYS_sysinfo, SYS_setitimer, SYS_rt_sigprocmask, SYS_rt_sigreturn,                  \
+#define CALLS                                                                                                       \
+	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_recvmsg, SYS_sendto, \
+		SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,     \
+		SYS_clock_gettime, SYS_sysinfo, SYS_setitimer, SYS_rt_sigprocmask, SYS_rt_sigreturn,                \
 		SYS_restart_syscall, SYS_getpid, SYS_gettid, SYS_exit, SYS_exit_group
 
 static const int reader_calls[] = { CALLS };
@@ -160,68 +161,45 @@ static _Noreturn void reader_serve(int fd)
 	_exit(0);
 }
 
-/* ---- the recorder's side: whatever the answers contain is safe to use, see unwind.c ---- */
+/* ---- the recorder's side: whatever the answers contain is safe to use, see unwind_step() ---- */
 
 struct reader {
-	struct lookup **files; /* in this process; NULL: they are read in another one */
 	pid_t pid;
-	int server; /* to the process that forks those that read */
-	int fd;	    /* to the one that reads; -1: none */
+	int server; /* to the process that forks the readers */
+	int fd;     /* to the one that reads; -1: none */
 	unsigned int generation;
 	struct reader_answer answer;
 };
 
-int reader_new(bool in_process, struct reader **ret_reader)
+int reader_new(struct reader **ret_reader)
 {
-	struct reader *r = calloc(1, sizeof(*r));
 	int fds[2], err;
+	pid_t pid;
 
-	if (!r)
-		return -ENOMEM;
-	r->fd = r->server = -1;
-	if (in_process) {
-		r->files = calloc(READER_FILES_MAX, sizeof(*r->files));
-		if (!r->files)
-			goto no_memory;
-		*ret_reader = r;
-		return 0;
-	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
-		err = -errno;
-		goto out;
-	}
-	r->server = fds[0];
-	r->pid = fork();
-	if (!r->pid) {
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	pid = fork();
+	if (!pid) {
 		close(fds[0]);
 		reader_serve(fds[1]);
 	}
-	err = r->pid < 0 ? -errno : 0;
+	err = pid < 0 ? -errno : 0;
 	close(fds[1]);
 	if (err) {
 		close(fds[0]);
-		goto out;
+		return err;
 	}
-	*ret_reader = r;
+	*ret_reader = xcalloc(1, sizeof(**ret_reader));
+	(*ret_reader)->pid = pid;
+	(*ret_reader)->server = fds[0];
+	(*ret_reader)->fd = -1;
 	return 0;
-no_memory:
-	err = -ENOMEM;
-out:
-	free(r);
-	return err;
 }
 
 void reader_free(struct reader *r)
 {
 	if (!r)
 		return;
-	if (r->files) {
-		for (uint32_t i = 0; i < READER_FILES_MAX; i++)
-			lookup_close(r->files[i]);
-		free(r->files);
-		free(r);
-		return;
-	}
 	if (r->fd >= 0)
 		close(r->fd);
 	close(r->server);
@@ -280,14 +258,6 @@ static int start(struct reader *r)
 	return 0;
 }
 
-/* Leaves the process that reads to be killed when the next one is started. */
-static void stop(struct reader *r)
-{
-	close(r->fd);
-	r->fd = -1;
-	r->generation++;
-}
-
 static int read_answer(struct reader *r)
 {
 	uint64_t end = clock_mono_ns() + READER_MS_MAX * NSEC_PER_MSEC;
@@ -319,25 +289,23 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 	if (!err)
 		err = read_answer(r);
 	if (err) {
-		stop(r);
+		/* the process that reads is killed when the next one is started */
+		close(r->fd);
+		r->fd = -1;
+		r->generation++;
 		return -EPROTO;
 	}
 	err = r->answer.err;
 	return err > 0 || err < -4095 ? -EPROTO : err;
 }
 
-static int open_file(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked)
+int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked)
 {
 	const struct reader_request rq = { .file = file, .open = 1, .linked = linked };
 	const int fds[2] = { fd, debug_fd };
 	int err;
 
 	r->answer.place.name[0] = '\0';
-	if (r->files) {
-		lookup_close(r->files[file]);
-		r->files[file] = NULL;
-		return lookup_open(fd, debug_fd, linked, &r->files[file]);
-	}
 	err = ask(r, &rq, fds, debug_fd < 0 ? 1 : 2);
 	close(fd);
 	if (debug_fd >= 0)
@@ -345,37 +313,21 @@ static int open_file(struct reader *r, uint32_t file, int fd, int debug_fd, bool
 	return err;
 }
 
-int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd)
-{
-	return open_file(r, file, fd, debug_fd, false);
-}
-
-int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd)
-{
-	return open_file(r, file, fd, debug_fd, true);
-}
-
 void reader_close(struct reader *r, uint32_t file)
 {
 	const struct reader_request rq = { .file = file, .close = 1 };
 
-	if (r->files) {
-		lookup_close(r->files[file]);
-		r->files[file] = NULL;
-	} else if (r->fd >= 0) {
+	if (r->fd >= 0)
 		ask(r, &rq, NULL, 0);
-	}
 }
 
-void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX])
+void reader_link(const struct reader *r, char to[READER_LINK_MAX])
 {
 	const char *name = r->answer.place.name;
 	size_t len = strnlen(name, READER_LINK_MAX);
 
 	*to = '\0';
-	if (r->files)
-		lookup_link(r->files[file], to, READER_LINK_MAX);
-	else if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
+	if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
 		memcpy(to, name, len + 1);
 }
 
@@ -384,8 +336,6 @@ int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place 
 	const struct reader_request rq = { .file = file, .offset = offset };
 	int err;
 
-	if (r->files)
-		return r->files[file] ? lookup_place(r->files[file], offset, ret_place) : -EBADF;
 	if (r->fd < 0)
 		return -EBADF;
 	err = ask(r, &rq, NULL, 0);
@@ -461,7 +411,7 @@ static int push_register(struct machine *m, unsigned int reg, int64_t offset)
 	return is_known(m->u, reg) ? push(m, m->u->regs[reg] + (uint64_t)offset) : -EINVAL;
 }
 
-/* On the value at the top. */
+/* On the value at the top. -ENOSYS: it is no such operation. */
 static int run_unary(struct machine *m, const struct row_op *op)
 {
 	uint64_t *top = &m->stack[m->depth - 1];
@@ -486,73 +436,60 @@ static int run_unary(struct machine *m, const struct row_op *op)
 		*top += (uint64_t)op->number;
 		return 0;
 	default:
-		return -EINVAL;
+		return -ENOSYS;
 	}
 }
 
-static int run_binary(struct machine *m, const struct row_op *op)
+/* The result takes the place of the two values at the top. */
+static int replace_two(struct machine *m, uint64_t value)
 {
-	uint64_t b = m->stack[m->depth - 1], a = m->stack[m->depth - 2], value;
-	int64_t sa = (int64_t)a, sb = (int64_t)b;
-
-	switch (op->atom) {
-	case DW_OP_and:
-		value = a & b;
-		break;
-	case DW_OP_or:
-		value = a | b;
-		break;
-	case DW_OP_xor:
-		value = a ^ b;
-		break;
-	case DW_OP_plus:
-		value = a + b;
-		break;
-	case DW_OP_minus:
-		value = a - b;
-		break;
-	case DW_OP_mul:
-		value = a * b;
-		break;
-	case DW_OP_shl:
-		value = b < 64 ? a << b : 0;
-		break;
-	case DW_OP_shr:
-		value = b < 64 ? a >> b : 0;
-		break;
-	case DW_OP_eq:
-		value = a == b;
-		break;
-	case DW_OP_ne:
-		value = a != b;
-		break;
-	case DW_OP_ge:
-		value = sa >= sb;
-		break;
-	case DW_OP_gt:
-		value = sa > sb;
-		break;
-	case DW_OP_le:
-		value = sa <= sb;
-		break;
-	case DW_OP_lt:
-		value = sa < sb;
-		break;
-	default:
-		return -EINVAL;
-	}
 	m->stack[--m->depth - 1] = value;
 	return 0;
 }
 
-static bool is_unary(uint32_t atom)
+static int run_binary(struct machine *m, const struct row_op *op)
 {
-	return atom == DW_OP_deref || atom == DW_OP_deref_size || atom == DW_OP_dup || atom == DW_OP_drop ||
-	       atom == DW_OP_neg || atom == DW_OP_not || atom == DW_OP_plus_uconst;
+	uint64_t b = m->stack[m->depth - 1], a = m->stack[m->depth - 2];
+	int64_t sa = (int64_t)a, sb = (int64_t)b;
+
+	switch (op->atom) {
+	case DW_OP_and:
+		return replace_two(m, a & b);
+	case DW_OP_or:
+		return replace_two(m, a | b);
+	case DW_OP_xor:
+		return replace_two(m, a ^ b);
+	case DW_OP_plus:
+		return replace_two(m, a + b);
+	case DW_OP_minus:
+		return replace_two(m, a - b);
+	case DW_OP_mul:
+		return replace_two(m, a * b);
+	case DW_OP_shl:
+		return replace_two(m, b < 64 ? a << b : 0);
+	case DW_OP_shr:
+		return replace_two(m, b < 64 ? a >> b : 0);
+	case DW_OP_eq:
+		return replace_two(m, a == b);
+	case DW_OP_ne:
+		return replace_two(m, a != b);
+	case DW_OP_ge:
+		return replace_two(m, sa >= sb);
+	case DW_OP_gt:
+		return replace_two(m, sa > sb);
+	case DW_OP_le:
+		return replace_two(m, sa <= sb);
+	case DW_OP_lt:
+		return replace_two(m, sa < sb);
+	default:
+		return -EINVAL;
+	}
 }
 
 static int run(struct machine *m, const struct row_op *op)
 {
+	int err;
+
 	if (op->atom >= DW_OP_lit0 && op->atom <= DW_OP_lit31)
 		return push(m, op->atom - DW_OP_lit0);
 	if (op->atom >= DW_OP_breg0 && op->atom <= DW_OP_breg31)
@@ -562,23 +499,15 @@ static int run(struct machine *m, const struct row_op *op)
 		return op->number < 0 || op->number >= ROW_REGS ? -EINVAL : push_register(m, (unsigned int)op->number, op->number2);
 	case DW_OP_call_frame_cfa:
 		return push(m, m->cfa);
-	case DW_OP_const1u:
-	case DW_OP_const1s:
-	case DW_OP_const2u:
-	case DW_OP_const2s:
-	case DW_OP_const4u:
-	case DW_OP_const4s:
-	case DW_OP_const8u:
-	case DW_OP_const8s:
-	case DW_OP_constu:
-	case DW_OP_consts:
+	case DW_OP_const1u ... DW_OP_consts:
 		return push(m, (uint64_t)op->number);
 	case DW_OP_stack_value:
 	case DW_OP_nop:
 		return 0;
 	default:
-		if (is_unary(op->atom))
-			return m->depth ? run_unary(m, op) : -EINVAL;
+		err = m->depth ? run_unary(m, op) : -EINVAL;
+		if (err != -ENOSYS)
+			return err;
 		return m->depth > 1 ? run_binary(m, op) : -EINVAL;
 	}
 }
@@ -681,21 +610,17 @@ static int step_by_row(struct unwind *u, const struct row *row)
 	return finish(u, regs, known, regs[row->ra], row->signal);
 }
 
-/* Code made at run time has no frame information; that of the usual engines keeps the frame pointer. */
+/* Code made at run time has no frame information, but the usual engines keep the frame pointer. */
 static int step_by_frame_pointer(struct unwind *u)
 {
-	uint64_t regs[ROW_REGS], fp = u->regs[ROW_FP], caller_fp, ra;
+	uint64_t regs[ROW_REGS] = {}, fp = u->regs[ROW_FP], ra;
 	int err;
 
 	if (!is_known(u, ROW_FP) || fp < u->regs[ROW_SP] || fp % 8)
 		return -EINVAL;
-	err = read_stack(u, fp, sizeof(caller_fp), &caller_fp);
-	if (!err)
-		err = read_stack(u, fp + 8, sizeof(ra), &ra);
+	err = read_stack(u, fp, sizeof(*regs), &regs[ROW_FP]) ?: read_stack(u, fp + 8, sizeof(ra), &ra);
 	if (err)
 		return err;
-	memset(regs, 0, sizeof(regs));
-	regs[ROW_FP] = caller_fp;
 	regs[ROW_SP] = fp + 16;
 	return finish(u, regs, UINT64_C(1) << ROW_FP | UINT64_C(1) << ROW_SP, ra, false);
 }

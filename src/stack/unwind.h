@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Unwinding a copied stack, and the process that reads the files for that. */
+/* Unwinding a copied stack, and the process that reads the files for that. What is passed between processes is plain data. */
 #ifndef INFTRACE_STACK_UNWIND_H
 #define INFTRACE_STACK_UNWIND_H
 
@@ -7,7 +7,72 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stack/row.h"
+#include "stack/stack.h"
+
+/* ---- a row of the table that DWARF's call frame information encodes: from the registers of a frame to those of its caller ---- */
+
+/* By DWARF's numbers. */
+#ifdef __x86_64__
+#define ROW_REGS 17
+#define ROW_FP 6
+#define ROW_SP 7
+#define ROW_PC 16
+#define ROW_RA 16 /* where the return address is at first */
+#else
+#define ROW_REGS 33
+#define ROW_FP 29
+#define ROW_SP 31
+#define ROW_PC 32
+#define ROW_RA 30
+#endif
+
+#define ROW_OPS_MAX 80 /* of which a signal handler's return takes 37 */
+
+enum rule_kind {
+	RULE_UNDEFINED,
+	RULE_SAME,
+	RULE_AT,      /* at CFA + offset */
+	RULE_IS,      /* is CFA + offset */
+	RULE_REG,     /* the value of register `reg`, plus offset */
+	RULE_AT_EXPR, /* at the address that the operations yield */
+	RULE_IS_EXPR, /* what the operations yield */
+	RULE_KIND_MAX,
+};
+
+struct rule {
+	uint8_t kind;
+	uint8_t reg;
+	uint8_t op, n_ops; /* in row.ops */
+	int32_t offset;
+};
+
+struct row_op {
+	int64_t number, number2;
+	uint32_t atom, pad;
+};
+
+struct row {
+	uint8_t known;  /* 0: the file says nothing of this place */
+	uint8_t signal; /* a signal interrupted the caller: its address is no return address */
+	uint8_t ra;     /* register that holds the return address */
+	uint8_t n_ops;
+	uint32_t pad;
+	struct rule cfa; /* RULE_REG or RULE_IS_EXPR */
+	struct rule regs[ROW_REGS];
+	struct row_op ops[ROW_OPS_MAX];
+};
+
+/* What a file says of one place in it. */
+struct place {
+	struct row row;
+	uint64_t rel_pc;           /* see struct frame */
+	uint64_t from, to;         /* offsets in the file: all of this is so from here up to there */
+	char name[STACK_NAME_MAX]; /* "": none */
+};
+
+#define FILE_BUILD_ID_MAX 129
+
+/* ---- files ---- */
 
 /*
  * Reads the ELF files of traced processes in a process of its own. They are under the control of those processes, and
@@ -28,8 +93,7 @@ struct reader;
 /* The process may be replaced so many times. */
 #define READER_REPLACED_MAX 16
 
-/* in_process: no other process. Negative errno. */
-int reader_new(bool in_process, struct reader **ret_reader);
+int reader_new(struct reader **ret_reader);
 void reader_free(struct reader *r);
 
 /* How many times the process that reads was replaced: then no file is open any more. */
@@ -37,28 +101,25 @@ unsigned int reader_generation(const struct reader *r);
 
 #define READER_LINK_MAX 256
 
-/* Opens a file under a number. Takes over the descriptors; debug_fd: a file with what was stripped from it, or -1.
- * -EPROTO: reading it failed badly, don't try again; or another error. */
-int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd);
-
-/* The same with a debug_fd that was found by name: see lookup_open(). */
-int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd);
+/* Opens a file under a number. fd, debug_fd, linked: see lookup_open(). -EPROTO: reading it failed badly, don't try again; or
+ * another error. */
+int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked);
 
 /* Its number is free again. */
 void reader_close(struct reader *r, uint32_t file);
 
 /* After reader_open(): see lookup_link(). */
-void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX]);
+void reader_link(const struct reader *r, char to[READER_LINK_MAX]);
 
 /* See lookup_place(). -EPROTO as above; -EBADF: the file is not open. */
 int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place);
 
-/* From a frame to its caller. Reads nothing but the copy of the stack. */
+/* ---- from a frame to its caller: reads nothing but the copy of the stack ---- */
 
 struct unwind {
 	uint64_t regs[ROW_REGS];
-	uint64_t known;	      /* a bit for each register */
-	uint64_t start;	      /* address of the first byte of the copy */
+	uint64_t known;       /* a bit for each register */
+	uint64_t start;       /* address of the first byte of the copy */
 	const uint8_t *stack; /* need not be aligned */
 	size_t size;
 	bool exact; /* the address is that of the next instruction to run, not one behind a call */

@@ -57,14 +57,11 @@ static FILE *open_text(pid_t pid, const char *name)
 	return fopen(path, "re");
 }
 
-#define VALUE_LEN 512 /* of a line of /proc/PID/status; 32 nested namespaces take 352 */
-
-/* What follows the name of a line, with its colon. -ESRCH: there is no such line, or no process. */
-static int read_value(pid_t pid, const char *name, char ret_value[VALUE_LEN])
+int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MAX])
 {
 	FILE *f = open_text(pid, "status");
 	size_t len = strlen(name);
-	char line[VALUE_LEN];
+	char line[PROCESS_STATUS_MAX];
 	int err = -ESRCH;
 
 	while (f && err && fgets(line, sizeof(line), f)) {
@@ -117,9 +114,9 @@ bool process_main_thread_lives(pid_t pid)
 /* Looks for "x86_Thread_features:\tshstk wrss": the kernel's Documentation/arch/x86/shstk.rst */
 bool process_has_shadow_stack(pid_t pid)
 {
-	char features[VALUE_LEN];
+	char features[PROCESS_STATUS_MAX];
 
-	return !read_value(pid, "x86_Thread_features:", features) && strstr(features, "shstk");
+	return !process_status(pid, "x86_Thread_features:", features) && strstr(features, "shstk");
 }
 
 /* Which namespace it is; none: an empty text. */
@@ -186,10 +183,10 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 
 int process_tgid(pid_t tid, pid_t *ret_tgid)
 {
-	char value[VALUE_LEN];
+	char value[PROCESS_STATUS_MAX];
 	pid_t tgid;
 
-	if (read_value(tid, "Tgid:", value) || sscanf(value, "%d", &tgid) != 1 || !tgid)
+	if (process_status(tid, "Tgid:", value) || sscanf(value, "%d", &tgid) != 1 || !tgid)
 		return -ESRCH;
 	*ret_tgid = tgid;
 	return 0;
@@ -197,24 +194,24 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	char value[VALUE_LEN];
+	char value[PROCESS_STATUS_MAX];
 
-	return read_value(pid, "Uid:", value) || sscanf(value, "%u", ret_uid) != 1 ? -ESRCH : 0;
+	return process_status(pid, "Uid:", value) || sscanf(value, "%u", ret_uid) != 1 ? -ESRCH : 0;
 }
 
 int process_parent(pid_t pid, pid_t *ret_parent)
 {
-	char value[VALUE_LEN];
+	char value[PROCESS_STATUS_MAX];
 
-	return read_value(pid, "PPid:", value) || sscanf(value, "%d", ret_parent) != 1 ? -ESRCH : 0;
+	return process_status(pid, "PPid:", value) || sscanf(value, "%d", ret_parent) != 1 ? -ESRCH : 0;
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
 {
-	char value[VALUE_LEN];
+	char value[PROCESS_STATUS_MAX];
 	const char *last;
 
-	if (read_value(pid, "NSpid:", value))
+	if (process_status(pid, "NSpid:", value))
 		return -ESRCH;
 	last = strrchr(value, '\t'); /* one number for each namespace, the innermost last */
 	return last && sscanf(last, "%d", ret_number) == 1 ? 0 : -ESRCH;
@@ -449,9 +446,9 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes)
 
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes)
 {
-	char value[VALUE_LEN];
+	char value[PROCESS_STATUS_MAX];
 
-	if (read_value(tgid, "VmHWM:", value))
+	if (process_status(tgid, "VmHWM:", value))
 		return -ESRCH;
 	*ret_bytes = strtoull(value, NULL, 10) * 1024;
 	return 0;

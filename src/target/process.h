@@ -16,6 +16,11 @@ bool process_exists(pid_t pid);
 /* If not, other threads may still be running. */
 bool process_main_thread_lives(pid_t pid);
 
+#define PROCESS_STATUS_MAX 512 /* bytes of a line of /proc/PID/status; 32 nested namespaces take 352 */
+
+/* What follows the name of a line of /proc/PID/status, with its colon; also of a thread. -ESRCH: there is no such line, or no process. */
+int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MAX]);
+
 /* Whether its main thread has a shadow stack (x86). */
 bool process_has_shadow_stack(pid_t pid);
 

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "util/fmt.h"
+#include "util/text.h"
 
 #define SLOTS_MIN 32
 /* The limit of one search in order, so that an object of 65536 members does not take that many steps for each. */
@@ -499,27 +500,6 @@ static uint32_t hex4(const char *text)
 	return v;
 }
 
-static char *utf8_put(char *out, uint32_t c)
-{
-	if (c < 0x80) {
-		*out++ = (char)c;
-		return out;
-	}
-	if (c < 0x800) {
-		*out++ = (char)(0xc0 | c >> 6);
-	} else {
-		if (c < 0x10000) {
-			*out++ = (char)(0xe0 | c >> 12);
-		} else {
-			*out++ = (char)(0xf0 | c >> 18);
-			*out++ = (char)(0x80 | (c >> 12 & 0x3f));
-		}
-		*out++ = (char)(0x80 | (c >> 6 & 0x3f));
-	}
-	*out++ = (char)(0x80 | (c & 0x3f));
-	return out;
-}
-
 /* Decodes a string that json_scan accepted in place. Returns its new length. In a key a NUL becomes two bytes that no UTF-8
  * has, so that as a C string it is no other key. */
 static uint32_t unescape(char *text, uint32_t len, bool is_key)
@@ -547,7 +527,7 @@ static uint32_t unescape(char *text, uint32_t len, bool is_key)
 			c = 0x10000 + ((c - 0xd800) << 10) + (hex4(p + 2) - 0xdc00);
 			p += 6;
 		}
-		out = c || !is_key ? utf8_put(out, c) : stpcpy(out, "\xc0\x80");
+		out = c || !is_key ? text_encode(out, c) : stpcpy(out, "\xc0\x80");
 	}
 	return (uint32_t)(out - text);
 }

@@ -54,6 +54,27 @@ uint32_t text_decode(const unsigned char *s, int len)
 	return c;
 }
 
+char *text_encode(char *out, uint32_t c)
+{
+	if (c < 0x80) {
+		*out++ = (char)c;
+		return out;
+	}
+	if (c < 0x800) {
+		*out++ = (char)(0xc0 | c >> 6);
+	} else {
+		if (c < 0x10000) {
+			*out++ = (char)(0xe0 | c >> 12);
+		} else {
+			*out++ = (char)(0xf0 | c >> 18);
+			*out++ = (char)(0x80 | (c >> 12 & 0x3f));
+		}
+		*out++ = (char)(0x80 | (c >> 6 & 0x3f));
+	}
+	*out++ = (char)(0x80 | (c & 0x3f));
+	return out;
+}
+
 static bool is_white_space(uint32_t c)
 {
 	return c == ' ' || (c >= 0x09 && c <= 0x0d) || c == 0x85 || c == 0xa0 || c == 0x1680 ||

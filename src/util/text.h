@@ -20,6 +20,9 @@ bool text_is_shown(uint32_t c);
 /* Decodes a well-formed UTF-8 sequence of `len` bytes, see fmt_utf8_scan(). */
 uint32_t text_decode(const unsigned char *s, int len);
 
+/* Writes a character as UTF-8, in up to 4 bytes. Returns the end. */
+char *text_encode(char *out, uint32_t c);
+
 /* Skips white space at the beginning, and takes it off the end: *len becomes that of the rest. Unicode's property White_Space counts, which
  * includes no-break spaces. */
 const char *text_trim(const char *text, size_t *len);

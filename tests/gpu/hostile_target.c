@@ -65,14 +65,12 @@ static void replace(const void *function, const void *by)
 
 static void on_signal(int number)
 {
-	(void)number;
 }
 
 static void *no_dlopen(const char *name, int flags)
 {
 	const struct itimerval often = { { 0, 1000 }, { 0, 1000 } };
 
-	(void)name, (void)flags;
 	if (!strcmp(mode, "signals")) {
 		signal(SIGALRM, on_signal);
 		setitimer(ITIMER_REAL, &often, NULL);
@@ -149,13 +147,11 @@ static int entry(const char *name)
 
 static void *any_dlopen(const char *name, int flags)
 {
-	(void)flags;
 	return (void *)(uintptr_t)name;
 }
 
 static void *any_dlsym(void *handle, const char *name)
 {
-	(void)handle, (void)name;
 	return (void *)(uintptr_t)entry;
 }
 
@@ -179,7 +175,6 @@ static void *punch_all(void *unused)
 	struct dirent *e;
 	DIR *d;
 
-	(void)unused;
 	for (;;) {
 		d = opendir("/proc/self/fd");
 		while (d && (e = readdir(d)))
@@ -193,7 +188,6 @@ static void *punch_all(void *unused)
 /* In a call that an injection may choose. */
 static void *wait_for_ever(void *unused)
 {
-	(void)unused;
 	for (;;)
 		pause();
 	return NULL;

@@ -72,7 +72,6 @@ static void *work(void *unused)
 {
 	volatile double sum;
 
-	(void)unused;
 	for (;;) {
 		sum = 0;
 		for (int i = 1; i <= 1000; i++)

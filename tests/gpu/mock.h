@@ -32,6 +32,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
 
 enum mock_kind {
 	MOCK_KERNEL,
@@ -64,12 +66,46 @@ static inline uint64_t mock_hash(const char *text, size_t length)
 	return h;
 }
 
+/* Of a variable of the environment. */
+static inline uint64_t mock_number_of(const char *name, uint64_t otherwise)
+{
+	const char *s = getenv(name);
+
+	return s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static inline uint64_t mock_boot_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * The file of the truth, and that of the names of kernels (mock_truth.c): opened if MOCK_TRUTH says so, and complete up to
+ * here once they are flushed. The callers have a lock.
+ */
+void mock_truth_open(void);
+void mock_truth_write(const struct mock_work *w);
+void mock_truth_flush(void);
+
+/* Sleeps until then. */
+void mock_wait_until(uint64_t boot_ns);
+
 /* What libcuda has for CUPTI: it tells it of each piece of work when it is launched, and has the clock. */
 typedef void mock_sink_fn(const struct mock_work *w);
 void mock_cuda_listen(mock_sink_fn *sink);
 uint64_t mock_cuda_clock(uint64_t boot_ns);
 uint64_t mock_cuda_now(void);
 void mock_cuda_arch(int *ret_major, int *ret_minor); /* either may be NULL */
+
+/* A function that has nothing to do; API: what those of the library are. */
+#define STUB(name, params) \
+	API name params    \
+	{                  \
+		return 0;  \
+	}
 
 /* CUDA_MEMCPY2D_v2 */
 struct copy_2d {

@@ -3,21 +3,17 @@
  * libcublas.so.13 of a GPU that does not exist (mock.h): what llama.cpp's CUDA build calls of it. Each product is a
  * kernel, launched through libcuda, that computes nothing.
  */
-#include <stddef.h>
-#include <stdlib.h>
+#include "mock_cuda_api.h"
 
 typedef int cublasStatus_t;
 #define EXPORT __attribute__((visibility("default")))
 #define API EXPORT __attribute__((noinline)) cublasStatus_t
+
 #define NOT_INITIALIZED 1
 
 struct handle {
 	void *stream;
 };
-
-extern int cuModuleGetFunction(void **ret, void *module, const char *name);
-extern int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, void *stream, void **params, void **extra);
 
 static cublasStatus_t launch(struct handle *h, int m, int n, int batches)
 {
@@ -30,13 +26,6 @@ static cublasStatus_t launch(struct handle *h, int m, int n, int batches)
 		       ? 13
 		       : 0;
 }
-
-API cublasCreate_v2(struct handle **ret);
-API cublasDestroy_v2(struct handle *h);
-API cublasSetStream_v2(struct handle *h, void *stream);
-API cublasSetMathMode(struct handle *h, int mode);
-API cublasSetWorkspace_v2(struct handle *h, void *space, size_t bytes);
-EXPORT const char *cublasGetStatusString(cublasStatus_t status);
 
 API cublasCreate_v2(struct handle **ret)
 {
@@ -56,17 +45,8 @@ API cublasSetStream_v2(struct handle *h, void *stream)
 	return 0;
 }
 
-API cublasSetMathMode(struct handle *h, int mode)
-{
-	(void)h, (void)mode;
-	return 0;
-}
-
-API cublasSetWorkspace_v2(struct handle *h, void *space, size_t bytes)
-{
-	(void)h, (void)space, (void)bytes;
-	return 0;
-}
+STUB(cublasSetMathMode, (struct handle *h, int mode))
+STUB(cublasSetWorkspace_v2, (struct handle *h, void *space, size_t bytes))
 
 EXPORT const char *cublasGetStatusString(cublasStatus_t status)
 {
@@ -75,63 +55,42 @@ EXPORT const char *cublasGetStatusString(cublasStatus_t status)
 
 /* The first parameters are the same for all; of those that follow only the number of batches is of interest. */
 #define FIRST struct handle *h, int op_a, int op_b, int m, int n, int k
-#define UNUSED (void)op_a, (void)op_b, (void)k
-
-API cublasSgemm_v2(FIRST);
-API cublasGemmEx(FIRST);
-API cublasGemmStridedBatchedEx(FIRST, const void *alpha, const void *a, int ta, int lda, long long sa, const void *b, int tb,
-	int ldb, long long sb, const void *beta, void *c, int tc, int ldc, long long sc, int batches);
-API cublasSgemmStridedBatched(FIRST, const float *alpha, const float *a, int lda, long long sa, const float *b, int ldb,
-	long long sb, const float *beta, float *c, int ldc, long long sc, int batches);
-API cublasGemmBatchedEx(FIRST, const void *alpha, const void *const *a, int ta, int lda, const void *const *b, int tb, int ldb,
-	const void *beta, void *const *c, int tc, int ldc, int batches);
-API cublasSgemmBatched(FIRST, const float *alpha, const float *const *a, int lda, const float *const *b, int ldb,
-	const float *beta, float *const *c, int ldc, int batches);
-API cublasStrsmBatched(struct handle *h, int side, int fill, int op, int diag, int m, int n);
 
 API cublasSgemm_v2(FIRST)
 {
-	UNUSED;
 	return launch(h, m, n, 1);
 }
 
 API cublasGemmEx(FIRST)
 {
-	UNUSED;
 	return launch(h, m, n, 1);
 }
 
 API cublasGemmStridedBatchedEx(FIRST, const void *alpha, const void *a, int ta, int lda, long long sa, const void *b, int tb,
 	int ldb, long long sb, const void *beta, void *c, int tc, int ldc, long long sc, int batches)
 {
-	UNUSED, (void)alpha, (void)a, (void)ta, (void)lda, (void)sa, (void)b, (void)tb, (void)ldb, (void)sb, (void)beta, (void)c,
-		(void)tc, (void)ldc, (void)sc;
 	return launch(h, m, n, batches);
 }
 
 API cublasSgemmStridedBatched(FIRST, const float *alpha, const float *a, int lda, long long sa, const float *b, int ldb,
 	long long sb, const float *beta, float *c, int ldc, long long sc, int batches)
 {
-	UNUSED, (void)alpha, (void)a, (void)lda, (void)sa, (void)b, (void)ldb, (void)sb, (void)beta, (void)c, (void)ldc, (void)sc;
 	return launch(h, m, n, batches);
 }
 
 API cublasGemmBatchedEx(FIRST, const void *alpha, const void *const *a, int ta, int lda, const void *const *b, int tb, int ldb,
 	const void *beta, void *const *c, int tc, int ldc, int batches)
 {
-	UNUSED, (void)alpha, (void)a, (void)ta, (void)lda, (void)b, (void)tb, (void)ldb, (void)beta, (void)c, (void)tc, (void)ldc;
 	return launch(h, m, n, batches);
 }
 
 API cublasSgemmBatched(FIRST, const float *alpha, const float *const *a, int lda, const float *const *b, int ldb,
 	const float *beta, float *const *c, int ldc, int batches)
 {
-	UNUSED, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)beta, (void)c, (void)ldc;
 	return launch(h, m, n, batches);
 }
 
 API cublasStrsmBatched(struct handle *h, int side, int fill, int op, int diag, int m, int n)
 {
-	(void)side, (void)fill, (void)op, (void)diag;
 	return launch(h, m, n, 1);
 }

@@ -2,21 +2,14 @@
 /* libcuda.so.1 of a GPU that does not exist: see mock.h. */
 #define _GNU_SOURCE
 #include "mock_cuda.h"
-#include "mock_truth.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define STREAMS_MAX 1024
 #define STEPS_MAX 16
-#define SPIN_NS 100000
 
 /* clang-format off */
 struct context { uint32_t id, device; };
@@ -38,13 +31,6 @@ static struct {
 } clock_steps[STEPS_MAX];
 static mock_sink_fn *sink;
 
-uint64_t mock_number_of(const char *name, uint64_t otherwise)
-{
-	const char *s = getenv(name);
-
-	return s ? strtoull(s, NULL, 10) : otherwise;
-}
-
 bool mock_cuda_ready(void)
 {
 	return ready;
@@ -52,10 +38,7 @@ bool mock_cuda_ready(void)
 
 uint64_t mock_cuda_now(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return mock_boot_ns();
 }
 
 uint64_t mock_cuda_clock(uint64_t boot_ns)
@@ -110,14 +93,12 @@ void mock_cuda_arch(int *ret_major, int *ret_minor)
 }
 
 /* How long kernels take from now on. For the driver program, like what follows. */
-void mock_cuda_kernel_ns(uint64_t ns);
 void mock_cuda_kernel_ns(uint64_t ns)
 {
 	kernel_ns = ns;
 }
 
 /* The clock is put forward from now on, or back. */
-void mock_cuda_step_clock(int64_t by);
 void mock_cuda_step_clock(int64_t by)
 {
 	for (int i = 0; i < STEPS_MAX; i++) {
@@ -129,7 +110,6 @@ void mock_cuda_step_clock(int64_t by)
 	}
 }
 
-void mock_cuda_flush(void);
 void mock_cuda_flush(void)
 {
 	pthread_mutex_lock(&lock);
@@ -138,7 +118,6 @@ void mock_cuda_flush(void)
 }
 
 /* The same place for another text, as after a module is unloaded and another one is loaded. */
-void mock_cuda_rename(struct function *f, const char *name);
 void mock_cuda_rename(struct function *f, const char *name)
 {
 	strncpy(f->name, name, strlen(f->name));
@@ -206,41 +185,13 @@ void mock_run(struct mock_work *w, struct stream *s, uint64_t ns)
 
 CUresult mock_wait(uint64_t boot_ns)
 {
-	uint64_t wake = boot_ns - SPIN_NS;
-	struct timespec ts = { .tv_sec = (time_t)(wake / 1000000000u), .tv_nsec = (long)(wake % 1000000000u) };
-
 	mock_cuda_flush(); /* the process may end without */
-	/* the kernel may wake it up that late */
-	while (boot_ns > mock_cuda_now() + SPIN_NS && clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
-	while (mock_cuda_now() < boot_ns)
-		;
+	mock_wait_until(boot_ns);
 	return 0;
 }
 
-/* clang-format off */
-API cuInit(unsigned int flags);
-API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device);
-API cuCtxDestroy_v2(struct context *c);
-API cuCtxSetCurrent(struct context *c);
-API cuCtxSynchronize(void);
-API cuDevicePrimaryCtxRetain(struct context **ret, int device);
-API cuDriverGetVersion(int *ret);
-API cuGetErrorString(CUresult error, const char **ret);
-API cuStreamCreate(struct stream **ret, unsigned int flags);
-API cuStreamDestroy_v2(struct stream *s);
-API cuStreamSynchronize(struct stream *s);
-API cuModuleGetFunction(struct function **ret, void *module, const char *name);
-API cuLaunchKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, struct stream *s, void **params, void **extra);
-API cuLaunchCooperativeKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-	unsigned int by, unsigned int bz, unsigned int shared, struct stream *s, void **params);
-API cuLaunchKernelEx(const struct config *c, struct function *f, void **params, void **extra);
-/* clang-format on */
-
 API cuInit(unsigned int flags)
 {
-	(void)flags;
 	pthread_once(&started, start);
 	return 0;
 }
@@ -249,7 +200,6 @@ API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device)
 {
 	struct context *c = calloc(1, sizeof(*c));
 
-	(void)flags;
 	if (!c)
 		return OUT_OF_MEMORY;
 	c->id = ++context_count;
@@ -257,6 +207,17 @@ API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device)
 	current = c;
 	*ret = c;
 	return 0;
+}
+
+API cuCtxSynchronize(void)
+{
+	uint64_t last = 0;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < stream_count; i++)
+		last = streams[i].busy_until > last ? streams[i].busy_until : last;
+	pthread_mutex_unlock(&lock);
+	return mock_wait(last);
 }
 
 API cuCtxDestroy_v2(struct context *c)
@@ -272,17 +233,6 @@ API cuCtxSetCurrent(struct context *c)
 {
 	current = c;
 	return 0;
-}
-
-API cuCtxSynchronize(void)
-{
-	uint64_t last = 0;
-
-	pthread_mutex_lock(&lock);
-	for (uint32_t i = 0; i < stream_count; i++)
-		last = streams[i].busy_until > last ? streams[i].busy_until : last;
-	pthread_mutex_unlock(&lock);
-	return mock_wait(last);
 }
 
 API cuDevicePrimaryCtxRetain(struct context **ret, int device)
@@ -307,16 +257,11 @@ API cuGetErrorString(CUresult error, const char **ret)
 
 API cuStreamCreate(struct stream **ret, unsigned int flags)
 {
-	(void)flags;
 	*ret = stream_new();
 	return *ret ? 0 : OUT_OF_MEMORY;
 }
 
-API cuStreamDestroy_v2(struct stream *s)
-{
-	(void)s;
-	return 0;
-}
+STUB(cuStreamDestroy_v2, (struct stream *s))
 
 API cuStreamSynchronize(struct stream *s)
 {
@@ -327,40 +272,35 @@ API cuModuleGetFunction(struct function **ret, void *module, const char *name)
 {
 	struct function *f = calloc(1, sizeof(*f));
 
-	(void)module;
 	if (f)
 		f->name = strdup(name);
 	*ret = f;
 	return f && f->name ? 0 : OUT_OF_MEMORY;
 }
 
+static CUresult launch(const struct function *f, const uint32_t grid[3], const uint32_t block[3], uint32_t shared, struct stream *s)
+{
+	struct mock_work w = { .kind = MOCK_KERNEL, .shared = shared, .name = f->name };
+
+	memcpy(w.grid, grid, sizeof(w.grid));
+	memcpy(w.block, block, sizeof(w.block));
+	mock_run(&w, mock_stream(s), kernel_ns);
+	return 0;
+}
+
 API cuLaunchKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 	unsigned int bz, unsigned int shared, struct stream *s, void **params, void **extra)
 {
-	struct mock_work w = { .kind = MOCK_KERNEL, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared, .name = f->name };
-
-	(void)params, (void)extra;
-	mock_run(&w, mock_stream(s), kernel_ns);
-	return 0;
+	return launch(f, (uint32_t[]){ gx, gy, gz }, (uint32_t[]){ bx, by, bz }, shared, s);
 }
 
 API cuLaunchCooperativeKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
 	unsigned int by, unsigned int bz, unsigned int shared, struct stream *s, void **params)
 {
-	struct mock_work w = { .kind = MOCK_KERNEL, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared, .name = f->name };
-
-	(void)params;
-	mock_run(&w, mock_stream(s), kernel_ns);
-	return 0;
+	return launch(f, (uint32_t[]){ gx, gy, gz }, (uint32_t[]){ bx, by, bz }, shared, s);
 }
 
 API cuLaunchKernelEx(const struct config *c, struct function *f, void **params, void **extra)
 {
-	struct mock_work w = { .kind = MOCK_KERNEL, .shared = c->shared, .name = f->name };
-
-	(void)params, (void)extra;
-	memcpy(w.grid, c->grid, sizeof(w.grid));
-	memcpy(w.block, c->block, sizeof(w.block));
-	mock_run(&w, mock_stream(c->stream), kernel_ns);
-	return 0;
+	return launch(f, c->grid, c->block, c->shared, c->stream);
 }

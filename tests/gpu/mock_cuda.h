@@ -9,6 +9,7 @@
 
 typedef int CUresult;
 #define API __attribute__((noinline)) CUresult
+
 #define OUT_OF_MEMORY 2
 #define NOT_READY 600
 
@@ -34,9 +35,6 @@ struct stream {
 	struct graph *captured_by; /* what is launched to it becomes a node of that */
 };
 
-/* Of a variable of the environment. */
-uint64_t mock_number_of(const char *name, uint64_t otherwise);
-
 /* Whether cuInit() has been called. */
 bool mock_cuda_ready(void);
 
@@ -46,7 +44,7 @@ struct stream *mock_stream(struct stream *handle);
 /* Launches it, so that it takes that long; or notes it where the stream is being captured. */
 void mock_run(struct mock_work *w, struct stream *s, uint64_t ns);
 
-/* Sleeps until then. */
+/* Sleeps until then. The truth is complete by then. */
 CUresult mock_wait(uint64_t boot_ns);
 
 /* No stream is captured by that any more. */

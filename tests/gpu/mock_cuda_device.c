@@ -15,16 +15,6 @@
 #define NOT_INITIALIZED 3
 #define INVALID_DEVICE 101
 
-/* clang-format off */
-API cuDeviceGet(int *ret, int ordinal);
-API cuDeviceGetCount(int *ret);
-API cuDeviceGetName(char *name, int size, int device);
-API cuDeviceGetPCIBusId(char *pci, int size, int device);
-API cuDeviceGetUuid(unsigned char uuid[16], int device);
-API cuDeviceGetUuid_v2(unsigned char uuid[16], int device);
-API cuDeviceGetAttribute(int *ret, int attribute, int device);
-/* clang-format on */
-
 static int machine_count(void)
 {
 	uint64_t n = mock_number_of("MOCK_DEVICES", 1);
@@ -164,7 +154,6 @@ API cuDeviceGetAttribute(int *ret, int attribute, int device)
 		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = INT_MAX, [6] = 65535, [7] = 65535, [8] = 48 << 10, [9] = 64 << 10, [10] = 32, [12] = 64 << 10, [16] = 132, [38] = 50 << 20, [39] = 2048, [81] = 228 << 10, [82] = 64 << 10, [95] = 1, [97] = 227 << 10, [102] = 1, [106] = 32
 	};
 
-	(void)device;
 	*ret = attribute >= 0 && attribute < 128 ? attributes[attribute] : 0;
 	if (attribute == 75 || attribute == 76)
 		mock_cuda_arch(attribute == 75 ? ret : NULL, attribute == 76 ? ret : NULL);

@@ -20,32 +20,6 @@ enum { MEMORY_HOST = 1,
 
 _Static_assert(offsetof(struct copy_2d, width) == 112, "CUDA_MEMCPY2D");
 
-/* clang-format off */
-API cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total);
-API cuMemAlloc_v2(uint64_t *ret, size_t bytes);
-API cuMemAllocManaged(uint64_t *ret, size_t bytes, unsigned int flags);
-API cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags);
-API cuMemFree_v2(uint64_t address);
-API cuMemFreeHost(void *address);
-API cuMemGetAllocationGranularity(size_t *ret, const void *properties, int option);
-API cuMemAddressReserve(uint64_t *ret, size_t bytes, size_t align, uint64_t at, unsigned long long flags);
-API cuMemAddressFree(uint64_t address, size_t bytes);
-API cuMemCreate(uint64_t *ret, size_t bytes, const void *properties, unsigned long long flags);
-API cuMemMap(uint64_t address, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags);
-API cuMemSetAccess(uint64_t address, size_t bytes, const void *access, size_t count);
-API cuMemUnmap(uint64_t address, size_t bytes);
-API cuMemRelease(uint64_t handle);
-API cuMemcpyHtoD_v2(uint64_t dst, const void *src, size_t bytes);
-API cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
-API cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct stream *s);
-API cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct stream *s);
-API cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, struct stream *s);
-API cuMemcpy2DAsync_v2(const struct copy_2d *c, struct stream *s);
-API cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t n);
-API cuMemsetD8Async(uint64_t dst, unsigned char value, size_t n, struct stream *s);
-API cuMemsetD32Async(uint64_t dst, unsigned int value, size_t n, struct stream *s);
-/* clang-format on */
-
 extern CUresult cuStreamSynchronize(struct stream *s);
 
 API cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -73,13 +47,11 @@ API cuMemAlloc_v2(uint64_t *ret, size_t bytes)
 
 API cuMemAllocManaged(uint64_t *ret, size_t bytes, unsigned int flags)
 {
-	(void)flags;
 	return allocate(bytes, (void **)ret);
 }
 
 API cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 {
-	(void)flags;
 	return allocate(bytes, ret);
 }
 
@@ -99,7 +71,6 @@ API cuMemFreeHost(void *address)
 
 API cuMemGetAllocationGranularity(size_t *ret, const void *properties, int option)
 {
-	(void)properties, (void)option;
 	*ret = GRANULARITY;
 	return 0;
 }
@@ -108,7 +79,6 @@ API cuMemAddressReserve(uint64_t *ret, size_t bytes, size_t align, uint64_t at, 
 {
 	void *m = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	(void)align, (void)at, (void)flags;
 	*ret = (uint64_t)m;
 	return m == MAP_FAILED ? OUT_OF_MEMORY : 0;
 }
@@ -121,34 +91,18 @@ API cuMemAddressFree(uint64_t address, size_t bytes)
 
 API cuMemCreate(uint64_t *ret, size_t bytes, const void *properties, unsigned long long flags)
 {
-	(void)bytes, (void)properties, (void)flags;
 	*ret = 1;
 	return 0;
 }
 
 API cuMemMap(uint64_t address, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
 {
-	(void)offset, (void)handle, (void)flags;
 	return mprotect((void *)address, bytes, PROT_READ | PROT_WRITE) ? OUT_OF_MEMORY : 0;
 }
 
-API cuMemSetAccess(uint64_t address, size_t bytes, const void *access, size_t count)
-{
-	(void)address, (void)bytes, (void)access, (void)count;
-	return 0;
-}
-
-API cuMemUnmap(uint64_t address, size_t bytes)
-{
-	(void)address, (void)bytes;
-	return 0;
-}
-
-API cuMemRelease(uint64_t handle)
-{
-	(void)handle;
-	return 0;
-}
+STUB(cuMemSetAccess, (uint64_t address, size_t bytes, const void *access, size_t count))
+STUB(cuMemUnmap, (uint64_t address, size_t bytes))
+STUB(cuMemRelease, (uint64_t handle))
 
 /* ---- copies and sets ---- */
 

@@ -4,11 +4,9 @@
  * initialises CUDA with the first call that needs it, and calls libcuda for all that is launched, copied or waited for.
  */
 #define _GNU_SOURCE
-#include "mock.h"
+#include "mock_cuda_api.h"
 
-#include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef int cudaError_t;
@@ -30,16 +28,10 @@ struct dim3 {
 	unsigned int x, y, z;
 };
 
-/* cudaLaunchConfig_t, and CUlaunchConfig */
+/* cudaLaunchConfig_t */
 struct config {
 	struct dim3 grid, block;
 	size_t shared;
-	void *stream, *attributes;
-	unsigned int count;
-};
-
-struct cu_config {
-	unsigned int grid[3], block[3], shared;
 	void *stream, *attributes;
 	unsigned int count;
 };
@@ -71,47 +63,6 @@ struct attributes {
 	int threads_per_block, registers, ptx, binary, cache_mode, shared_dynamic;
 };
 
-extern int cuInit(unsigned int flags);
-extern int cuDeviceGetCount(int *ret);
-extern int cuDeviceGetAttribute(int *ret, int attribute, int device);
-extern int cuDevicePrimaryCtxRetain(void **ret, int device);
-extern int cuCtxSynchronize(void);
-extern int cuGetErrorString(int error, const char **ret);
-extern int cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total);
-extern int cuMemAlloc_v2(uint64_t *ret, size_t bytes);
-extern int cuMemAllocManaged(uint64_t *ret, size_t bytes, unsigned int flags);
-extern int cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags);
-extern int cuMemFree_v2(uint64_t address);
-extern int cuMemFreeHost(void *address);
-extern int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream);
-extern int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream);
-extern int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, void *stream);
-extern int cuMemcpy2DAsync_v2(const struct copy_2d *c, void *stream);
-extern int cuMemsetD8_v2(uint64_t dst, unsigned char value, size_t n);
-extern int cuMemsetD8Async(uint64_t dst, unsigned char value, size_t n, void *stream);
-extern int cuModuleGetFunction(void **ret, void *module, const char *name);
-extern int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, void *stream, void **params, void **extra);
-extern int cuLaunchKernelEx(const struct cu_config *c, void *f, void **params, void **extra);
-extern int cuLaunchCooperativeKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, void *stream, void **params);
-extern int cuStreamCreate(void **ret, unsigned int flags);
-extern int cuStreamDestroy_v2(void *stream);
-extern int cuStreamSynchronize(void *stream);
-extern int cuStreamWaitEvent(void *stream, void *event, unsigned int flags);
-extern int cuStreamBeginCapture_v2(void *stream, int mode);
-extern int cuStreamEndCapture(void *stream, void **ret_graph);
-extern int cuStreamIsCapturing(void *stream, int *ret);
-extern int cuEventCreate(void **ret, unsigned int flags);
-extern int cuEventDestroy_v2(void *event);
-extern int cuEventRecord(void *event, void *stream);
-extern int cuEventSynchronize(void *event);
-extern int cuGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags);
-extern int cuGraphExecUpdate_v2(void *executable, void *graph, void *ret_info);
-extern int cuGraphDestroy(void *graph);
-extern int cuGraphExecDestroy(void *executable);
-extern int cuGraphLaunch(void *executable, void *stream);
-
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 static __thread cudaError_t last_error;
 
@@ -135,6 +86,14 @@ static cudaError_t end(int error)
 		last_error = error;
 	return error;
 }
+
+/* A function that is one of libcuda. */
+#define SAME(name, params, to, args) \
+	API name params              \
+	{                            \
+		begin();             \
+		return end(to args); \
+	}
 
 /* ---- kernels: registered by constructors, found by the address of their stub on the CPU ---- */
 
@@ -163,30 +122,19 @@ static void *function_of(const void *stub)
 	return k->function;
 }
 
-EXPORT void **__cudaRegisterFatBinary(void *binary);
-EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
-EXPORT void __cudaUnregisterFatBinary(void **handle);
-EXPORT void __cudaRegisterFunction(void **handle, const void *stub, char *function, const char *name, int threads, void *tid,
-	void *bid, struct dim3 *block, struct dim3 *grid, int *warp);
-EXPORT void __cudaRegisterVar(
-	void **handle, char *host, char *device, const char *name, int external, size_t size, int constant, int global);
-
 EXPORT void **__cudaRegisterFatBinary(void *binary)
 {
 	static void *handle[1];
 
-	(void)binary;
 	return handle;
 }
 
 EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
 {
-	(void)handle;
 }
 
 EXPORT void __cudaUnregisterFatBinary(void **handle)
 {
-	(void)handle;
 }
 
 EXPORT void __cudaRegisterFunction(void **handle, const void *stub, char *function, const char *name, int threads, void *tid,
@@ -194,7 +142,6 @@ EXPORT void __cudaRegisterFunction(void **handle, const void *stub, char *functi
 {
 	struct kernel *k = kernel_of(stub);
 
-	(void)handle, (void)function, (void)threads, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
 	k->stub = stub;
 	k->name = strdup(name);
 }
@@ -202,20 +149,11 @@ EXPORT void __cudaRegisterFunction(void **handle, const void *stub, char *functi
 EXPORT void __cudaRegisterVar(
 	void **handle, char *host, char *device, const char *name, int external, size_t size, int constant, int global)
 {
-	(void)handle, (void)host, (void)device, (void)name, (void)external, (void)size, (void)constant, (void)global;
 }
 
 /* ---- launches ---- */
 
 static __thread struct config pushed;
-
-EXPORT unsigned int __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, void *stream);
-API __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *shared, void **stream);
-API __cudaGetKernel(void **ret, const void *stub);
-API __cudaLaunchKernel(void *kernel, struct dim3 grid, struct dim3 block, void **params, size_t shared, void *stream);
-API cudaLaunchKernelExC(const struct config *c, const void *stub, void **params);
-API cudaLaunchCooperativeKernel(
-	const void *stub, struct dim3 grid, struct dim3 block, void **params, size_t shared, void *stream);
 
 EXPORT unsigned int __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, void *stream)
 {
@@ -270,29 +208,10 @@ API cudaLaunchCooperativeKernel(
 
 /* ---- what kernels and the device are like ---- */
 
-API cudaFuncGetAttributes(struct attributes *ret, const void *stub);
-API cudaFuncSetAttribute(const void *stub, int attribute, int value);
-API cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-	int *ret, const void *stub, int threads, size_t shared, unsigned int flags);
-API cudaGetDeviceCount(int *ret);
-API cudaGetDevice(int *ret);
-API cudaSetDevice(int device);
-API cudaSetDeviceFlags(unsigned int flags);
-API cudaGetDeviceProperties(struct properties *ret, int device);
-API cudaDeviceGetAttribute(int *ret, int attribute, int device);
-API cudaDeviceGetPCIBusId(char *ret, int length, int device);
-API cudaDeviceCanAccessPeer(int *ret, int device, int peer);
-API cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
-API cudaDeviceSynchronize(void);
-EXPORT const char *cudaGetErrorString(cudaError_t error);
-API cudaGetLastError(void);
-API cudaPeekAtLastError(void);
-
 API cudaFuncGetAttributes(struct attributes *ret, const void *stub)
 {
 	int major, minor;
 
-	(void)stub;
 	mock_cuda_arch(&major, &minor);
 	*ret = (struct attributes){
 		.threads_per_block = 1024, .registers = 64, .ptx = 10 * major + minor, .binary = 10 * major + minor, .shared_dynamic = 48 << 10
@@ -300,24 +219,15 @@ API cudaFuncGetAttributes(struct attributes *ret, const void *stub)
 	return 0;
 }
 
-API cudaFuncSetAttribute(const void *stub, int attribute, int value)
-{
-	(void)stub, (void)attribute, (void)value;
-	return 0;
-}
+STUB(cudaFuncSetAttribute, (const void *stub, int attribute, int value))
 
 API cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *stub, int threads, size_t shared, unsigned int flags)
 {
-	(void)stub, (void)shared, (void)flags;
 	*ret = threads > 0 && threads <= 1024 ? 2048 / threads : 1;
 	return 0;
 }
 
-API cudaGetDeviceCount(int *ret)
-{
-	begin();
-	return end(cuDeviceGetCount(ret));
-}
+SAME(cudaGetDeviceCount, (int *ret), cuDeviceGetCount, (ret))
 
 API cudaGetDevice(int *ret)
 {
@@ -331,11 +241,7 @@ API cudaSetDevice(int device)
 	return device ? end(101) : 0;
 }
 
-API cudaSetDeviceFlags(unsigned int flags)
-{
-	(void)flags;
-	return 0;
-}
+STUB(cudaSetDeviceFlags, (unsigned int flags))
 
 API cudaGetDeviceProperties(struct properties *ret, int device)
 {
@@ -357,37 +263,22 @@ API cudaGetDeviceProperties(struct properties *ret, int device)
 	return 0;
 }
 
-API cudaDeviceGetAttribute(int *ret, int attribute, int device)
-{
-	begin();
-	return end(cuDeviceGetAttribute(ret, attribute, device));
-}
+SAME(cudaDeviceGetAttribute, (int *ret, int attribute, int device), cuDeviceGetAttribute, (ret, attribute, device))
 
 API cudaDeviceGetPCIBusId(char *ret, int length, int device)
 {
-	(void)device;
 	strncpy(ret, "0000:01:00.0", (size_t)length);
 	return 0;
 }
 
 API cudaDeviceCanAccessPeer(int *ret, int device, int peer)
 {
-	(void)device, (void)peer;
 	*ret = 0;
 	return 0;
 }
 
-API cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
-{
-	(void)peer, (void)flags;
-	return 0;
-}
-
-API cudaDeviceSynchronize(void)
-{
-	begin();
-	return end(cuCtxSynchronize());
-}
+STUB(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags))
+SAME(cudaDeviceSynchronize, (void), cuCtxSynchronize, ())
 
 EXPORT const char *cudaGetErrorString(cudaError_t error)
 {
@@ -412,71 +303,20 @@ API cudaPeekAtLastError(void)
 
 /* ---- memory ---- */
 
-API cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
-API cudaMalloc(void **ret, size_t bytes);
-API cudaMallocManaged(void **ret, size_t bytes, unsigned int flags);
-API cudaMallocHost(void **ret, size_t bytes);
-API cudaHostAlloc(void **ret, size_t bytes, unsigned int flags);
-API cudaHostGetDevicePointer(void **ret, void *host, unsigned int flags);
-API cudaHostRegister(void *host, size_t bytes, unsigned int flags);
-API cudaHostUnregister(void *host);
-API cudaFree(void *address);
-API cudaFreeHost(void *address);
-API cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, void *stream);
-API cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width, size_t height, int kind,
-	void *stream);
-API cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device, size_t bytes, void *stream);
-API cudaMemset(void *dst, int value, size_t bytes);
-API cudaMemsetAsync(void *dst, int value, size_t bytes, void *stream);
-
-API cudaMemGetInfo(size_t *ret_free, size_t *ret_total)
-{
-	begin();
-	return end(cuMemGetInfo_v2(ret_free, ret_total));
-}
-
-API cudaMalloc(void **ret, size_t bytes)
-{
-	begin();
-	return end(cuMemAlloc_v2((uint64_t *)ret, bytes));
-}
-
-API cudaMallocManaged(void **ret, size_t bytes, unsigned int flags)
-{
-	begin();
-	return end(cuMemAllocManaged((uint64_t *)ret, bytes, flags));
-}
-
-API cudaMallocHost(void **ret, size_t bytes)
-{
-	begin();
-	return end(cuMemHostAlloc(ret, bytes, 0));
-}
-
-API cudaHostAlloc(void **ret, size_t bytes, unsigned int flags)
-{
-	begin();
-	return end(cuMemHostAlloc(ret, bytes, flags));
-}
+SAME(cudaMemGetInfo, (size_t *ret_free, size_t *ret_total), cuMemGetInfo_v2, (ret_free, ret_total))
+SAME(cudaMalloc, (void **ret, size_t bytes), cuMemAlloc_v2, ((uint64_t *)ret, bytes))
+SAME(cudaMallocManaged, (void **ret, size_t bytes, unsigned int flags), cuMemAllocManaged, ((uint64_t *)ret, bytes, flags))
+SAME(cudaMallocHost, (void **ret, size_t bytes), cuMemHostAlloc, (ret, bytes, 0))
+SAME(cudaHostAlloc, (void **ret, size_t bytes, unsigned int flags), cuMemHostAlloc, (ret, bytes, flags))
 
 API cudaHostGetDevicePointer(void **ret, void *host, unsigned int flags)
 {
-	(void)flags;
 	*ret = host;
 	return 0;
 }
 
-API cudaHostRegister(void *host, size_t bytes, unsigned int flags)
-{
-	(void)host, (void)bytes, (void)flags;
-	return 0;
-}
-
-API cudaHostUnregister(void *host)
-{
-	(void)host;
-	return 0;
-}
+STUB(cudaHostRegister, (void *host, size_t bytes, unsigned int flags))
+STUB(cudaHostUnregister, (void *host))
 
 API cudaFree(void *address)
 {
@@ -518,50 +358,11 @@ API cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_p
 	return end(cuMemcpy2DAsync_v2(&c, stream));
 }
 
-API cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device, size_t bytes, void *stream)
-{
-	(void)dst_device, (void)src_device;
-	begin();
-	return end(cuMemcpyDtoDAsync_v2((uint64_t)dst, (uint64_t)src, bytes, stream));
-}
-
-API cudaMemset(void *dst, int value, size_t bytes)
-{
-	begin();
-	return end(cuMemsetD8_v2((uint64_t)dst, (unsigned char)value, bytes));
-}
-
-API cudaMemsetAsync(void *dst, int value, size_t bytes, void *stream)
-{
-	begin();
-	return end(cuMemsetD8Async((uint64_t)dst, (unsigned char)value, bytes, stream));
-}
+SAME(cudaMemcpyPeerAsync, (void *dst, int dst_device, const void *src, int src_device, size_t bytes, void *stream), cuMemcpyDtoDAsync_v2, ((uint64_t)dst, (uint64_t)src, bytes, stream))
+SAME(cudaMemset, (void *dst, int value, size_t bytes), cuMemsetD8_v2, ((uint64_t)dst, (unsigned char)value, bytes))
+SAME(cudaMemsetAsync, (void *dst, int value, size_t bytes, void *stream), cuMemsetD8Async, ((uint64_t)dst, (unsigned char)value, bytes, stream))
 
 /* ---- streams, events, graphs: as they are ---- */
-
-API cudaStreamCreateWithFlags(void **ret, unsigned int flags);
-API cudaStreamDestroy(void *stream);
-API cudaStreamSynchronize(void *stream);
-API cudaStreamWaitEvent(void *stream, void *event, unsigned int flags);
-API cudaStreamBeginCapture(void *stream, int mode);
-API cudaStreamEndCapture(void *stream, void **ret_graph);
-API cudaStreamIsCapturing(void *stream, int *ret);
-API cudaEventCreateWithFlags(void **ret, unsigned int flags);
-API cudaEventDestroy(void *event);
-API cudaEventRecord(void *event, void *stream);
-API cudaEventSynchronize(void *event);
-API cudaGraphInstantiate(void **ret, void *graph, unsigned long long flags);
-API cudaGraphExecUpdate(void *executable, void *graph, void *ret_info);
-API cudaGraphDestroy(void *graph);
-API cudaGraphExecDestroy(void *executable);
-API cudaGraphLaunch(void *executable, void *stream);
-
-#define SAME(name, params, to, args) \
-	API name params              \
-	{                            \
-		begin();             \
-		return end(to args); \
-	}
 
 SAME(cudaStreamCreateWithFlags, (void **ret, unsigned int flags), cuStreamCreate, (ret, flags))
 SAME(cudaStreamDestroy, (void *stream), cuStreamDestroy_v2, (stream))

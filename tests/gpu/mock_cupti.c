@@ -12,9 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define JUNK 0xa5
@@ -56,13 +54,6 @@ static size_t pending_count, pending_room;
 static uint8_t *buffer;
 static size_t buffer_size, buffer_used;
 static uint64_t (*device_clock)(uint64_t), (*now_ns)(void);
-
-static uint64_t number_of(const char *name)
-{
-	const char *s = getenv(name);
-
-	return s ? strtoull(s, NULL, 10) : 0;
-}
 
 static int kind_of(const struct mock_work *w)
 {
@@ -221,7 +212,6 @@ static bool drain(bool forced)
 
 static void *worker(void *unused)
 {
-	(void)unused;
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		pthread_cond_wait(&some, &lock);
@@ -242,14 +232,14 @@ static void __attribute__((constructor)) load(void)
 	for (size_t i = 0; wanted && i < sizeof(versions) / sizeof(*versions); i++)
 		if (!strcmp(versions[i].name, wanted))
 			version = &versions[i];
-	drop_every = number_of("MOCK_DROP_EVERY");
-	zero_every = number_of("MOCK_ZERO_EVERY");
-	complete_ms = number_of("MOCK_COMPLETE_MS");
-	fail_enable = number_of("MOCK_FAIL_ENABLE");
-	fail_flush = number_of("MOCK_FAIL_FLUSH");
-	shuffle = number_of("MOCK_SHUFFLE");
-	keep = number_of("MOCK_KEEP");
-	error39 = number_of("MOCK_ERROR39");
+	drop_every = mock_number_of("MOCK_DROP_EVERY", 0);
+	zero_every = mock_number_of("MOCK_ZERO_EVERY", 0);
+	complete_ms = mock_number_of("MOCK_COMPLETE_MS", 0);
+	fail_enable = mock_number_of("MOCK_FAIL_ENABLE", 0);
+	fail_flush = mock_number_of("MOCK_FAIL_FLUSH", 0);
+	shuffle = mock_number_of("MOCK_SHUFFLE", 0);
+	keep = mock_number_of("MOCK_KEEP", 0);
+	error39 = mock_number_of("MOCK_ERROR39", 0);
 }
 
 /* The first call finds libcuda, as the real one does. */
@@ -273,17 +263,6 @@ static int initialize(void)
 	return 0;
 }
 
-EXPORT int cuptiGetVersion(uint32_t *ret);
-EXPORT int cuptiGetTimestamp(uint64_t *ret);
-EXPORT int cuptiSubscribe(void **ret, void (*callback)(void *, int, uint32_t, const void *), void *user);
-EXPORT int cuptiUnsubscribe(void *subscriber);
-EXPORT int cuptiActivityRegisterCallbacks(request_fn *r, complete_fn *c);
-EXPORT int cuptiActivityEnable(int kind);
-EXPORT int cuptiActivityDisable(int kind);
-EXPORT int cuptiActivityFlushAll(uint32_t forced);
-EXPORT int cuptiActivityGetNextRecord(uint8_t *b, size_t valid, void **rec);
-EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ret);
-
 EXPORT int cuptiGetVersion(uint32_t *ret)
 {
 	*ret = version->number;
@@ -301,7 +280,6 @@ EXPORT int cuptiGetTimestamp(uint64_t *ret)
 
 EXPORT int cuptiSubscribe(void **ret, void (*callback)(void *, int, uint32_t, const void *), void *user)
 {
-	(void)user;
 	if (error39 || subscribed)
 		return 39;
 	if (!callback)
@@ -377,7 +355,6 @@ EXPORT int cuptiActivityGetNextRecord(uint8_t *b, size_t valid, void **rec)
 
 EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ret)
 {
-	(void)context, (void)stream;
 	*ret = dropped;
 	dropped = 0;
 	return 0;

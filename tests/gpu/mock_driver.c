@@ -37,7 +37,7 @@
  *   sleep MS, exit
  */
 #define _GNU_SOURCE
-#include "mock.h"
+#include "mock_cuda_api.h"
 #include "mock_commands.h"
 
 #include <dlfcn.h>
@@ -51,35 +51,9 @@
 #define DEVICES 16
 #define MEMORY (1u << 20)
 
-struct config {
-	unsigned int grid[3], block[3], shared;
-	void *stream, *attrs;
-	unsigned int num;
-};
-
 extern int ncclGroupStart(void);
 extern int ncclGroupEnd(void);
 extern int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, void *comm, void *stream);
-extern int cuInit(unsigned int flags);
-extern int cuCtxCreate_v2(void **ret, unsigned int flags, int device);
-extern int cuCtxDestroy_v2(void *c);
-extern int cuCtxSetCurrent(void *c);
-extern int cuCtxSynchronize(void);
-extern int cuStreamCreate(void **ret, unsigned int flags);
-extern int cuStreamSynchronize(void *s);
-extern int cuModuleGetFunction(void **ret, void *module, const char *name);
-extern int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, void *s, void **params, void **extra);
-extern int cuLaunchKernelEx(const struct config *c, void *f, void **params, void **extra);
-extern int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *s);
-extern int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
-extern int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, void *s);
-extern int cuMemsetD32Async(uint64_t dst, unsigned int value, size_t n, void *s);
-extern int cuMemAlloc_v2(uint64_t *ret, size_t bytes);
-extern int cuStreamBeginCapture_v2(void *s, int mode);
-extern int cuStreamEndCapture(void *s, void **ret);
-extern int cuGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags);
-extern int cuGraphLaunch(void *g, void *s);
 extern void mock_cuda_kernel_ns(uint64_t ns);
 extern void mock_cuda_flush(void);
 extern void mock_cuda_step_clock(int64_t by);
@@ -113,7 +87,7 @@ static void launch(unsigned long n)
 {
 	for (unsigned long i = 0; i < n; i++) {
 		void *f = functions[i % NAMES], *s = streams[i / 16 % 2];
-		struct config c = { { 8, 4, (unsigned int)i % 3 + 1 }, { 64, 2, 1 }, 512, s, NULL, 0 };
+		struct cu_config c = { { 8, 4, (unsigned int)i % 3 + 1 }, { 64, 2, 1 }, 512, s, NULL, 0 };
 
 		if (i % 4)
 			cuLaunchKernel(f, 1 + (unsigned int)i % 1000, 1, 1, 128, 1, 1, (unsigned int)i % 7, s, NULL, NULL);
@@ -164,20 +138,33 @@ static void copies(unsigned long n)
 	}
 }
 
+/* The capture becomes a graph. */
+static void *end_capture(void)
+{
+	void *captured, *executable;
+
+	cuStreamEndCapture(streams[0], &captured);
+	cuGraphInstantiateWithFlags(&executable, captured, 0);
+	return executable;
+}
+
+static void launch_graph(void *executable, unsigned long n)
+{
+	while (n--)
+		cuGraphLaunch(executable, streams[0]);
+}
+
 static void graphs(unsigned long n)
 {
 	static const int nodes[5] = { 0, 1, 2, 1, 4 };
-	void *captured;
 
 	if (!graph) {
 		cuStreamBeginCapture_v2(streams[0], 0);
 		for (int i = 0; i < 5; i++)
 			cuLaunchKernel(functions[nodes[i]], 1, 1, 1, 32, 1, 1, 0, streams[0], NULL, NULL);
-		cuStreamEndCapture(streams[0], &captured);
-		cuGraphInstantiateWithFlags(&graph, captured, 0);
+		graph = end_capture();
 	}
-	while (n--)
-		cuGraphLaunch(graph, streams[0]);
+	launch_graph(graph, n);
 }
 
 static void burn(uint64_t ns)
@@ -189,7 +176,6 @@ static void burn(uint64_t ns)
 }
 
 /* What a test may probe as its step. */
-void mock_step(unsigned long kernels, uint64_t cpu_ns);
 void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
 {
 	for (unsigned long i = 0; i < kernels; i++) {
@@ -200,7 +186,6 @@ void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
 }
 
 /* The same, on several devices at once. The odd ones have half as much to do. */
-void mock_parallel(unsigned long kernels, unsigned long devices, uint64_t cpu_ns);
 void __attribute__((noinline)) mock_parallel(unsigned long kernels, unsigned long devices, uint64_t cpu_ns)
 {
 	static void *contexts[DEVICES], *of_device[DEVICES];
@@ -226,7 +211,6 @@ void __attribute__((noinline)) mock_parallel(unsigned long kernels, unsigned lon
 }
 
 /* The same, without a use of the CPU. */
-void mock_nap(unsigned long ms);
 void __attribute__((noinline)) mock_nap(unsigned long ms)
 {
 	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
@@ -236,14 +220,12 @@ void __attribute__((noinline)) mock_nap(unsigned long ms)
 }
 
 /* What a test may probe as operators. */
-void mock_inner(void);
 void __attribute__((noinline)) mock_inner(void)
 {
 	cuLaunchKernel(functions[1], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
 	burn(20000);
 }
 
-void mock_outer(void);
 void __attribute__((noinline)) mock_outer(void)
 {
 	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
@@ -252,7 +234,6 @@ void __attribute__((noinline)) mock_outer(void)
 	burn(20000);
 }
 
-void mock_ops(unsigned long n);
 void __attribute__((noinline)) mock_ops(unsigned long n)
 {
 	for (unsigned long i = 0; i < n; i++) {
@@ -264,35 +245,26 @@ void __attribute__((noinline)) mock_ops(unsigned long n)
 
 static void big_graphs(unsigned long nodes, unsigned long n)
 {
-	void *captured, *executable;
-
 	cuStreamBeginCapture_v2(streams[0], 0);
 	for (unsigned long i = 0; i < nodes; i++)
 		cuLaunchKernel(functions[i % NAMES], 1 + (unsigned int)i % 100, 1, 1, 32, 1, 1, 0, streams[0], NULL, NULL);
-	cuStreamEndCapture(streams[0], &captured);
-	cuGraphInstantiateWithFlags(&executable, captured, 0);
-	while (n--)
-		cuGraphLaunch(executable, streams[0]);
+	launch_graph(end_capture(), n);
 }
 
 static void graphs_of_ops(unsigned long n)
 {
 	static void *executable;
-	void *captured;
 
 	if (!executable) {
 		cuStreamBeginCapture_v2(streams[0], 0);
 		mock_outer();
 		cuLaunchKernel(functions[2], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
-		cuStreamEndCapture(streams[0], &captured);
-		cuGraphInstantiateWithFlags(&executable, captured, 0);
+		executable = end_capture();
 	}
-	while (n--)
-		cuGraphLaunch(executable, streams[0]);
+	launch_graph(executable, n);
 }
 
 /* Another step that a test may probe. */
-void mock_collectives(void);
 void __attribute__((noinline)) mock_collectives(void)
 {
 	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);

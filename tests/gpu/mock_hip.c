@@ -3,25 +3,21 @@
 #define _GNU_SOURCE
 #include "mock.h"
 #include "mock_rocm.h"
-#include "mock_truth.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define API __attribute__((noinline, visibility("default"))) int
+#define EXPORT __attribute__((visibility("default")))
+#define API EXPORT __attribute__((noinline)) int
 #define QUEUES 2
 #define COPY_LANE QUEUES
 #define KERNELS_MAX 8192
 #define NODES_MAX 64
 #define CPU_COPY_MAX 64		 /* bytes: up to that the CPU copies to the device */
 #define BLIT_COPY_MAX (64 << 10) /* and up to that a kernel copies on it */
-#define SPIN_NS 100000
 
 enum { HOST_TO_DEVICE = 1, DEVICE_TO_HOST, DEVICE_TO_DEVICE }; /* kinds of HIP's */
 
@@ -54,21 +50,6 @@ static struct {
 static mock_rocm_launch_fn *tell_launch;
 static mock_rocm_symbol_fn *tell_symbol;
 static const struct function *fill_kernel, *copy_kernel;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-	const char *s = getenv(name);
-
-	return s ? strtoull(s, NULL, 10) : otherwise;
-}
 
 /* A code object with one kernel is loaded. */
 static struct function *add_kernel(const char *name)
@@ -106,9 +87,9 @@ static void start(void)
 	const char *tools = getenv("ROCP_TOOL_LIBRARIES");
 	void *sdk = tools && *tools ? open_sdk() : NULL;
 
-	launch_ns = number_of("MOCK_LAUNCH_NS", 2000);
-	kernel_ns = number_of("MOCK_KERNEL_NS", 5000);
-	indirect = number_of("MOCK_INDIRECT", 0);
+	launch_ns = mock_number_of("MOCK_LAUNCH_NS", 2000);
+	kernel_ns = mock_number_of("MOCK_KERNEL_NS", 5000);
+	indirect = mock_number_of("MOCK_INDIRECT", 0);
 	mock_truth_open();
 	if (sdk) {
 		((mock_rocm_start_fn *)dlsym(sdk, "mock_rocm_start"))();
@@ -126,7 +107,7 @@ static uint32_t lane_of(const struct stream *s)
 
 static void decide(struct mock_rocm_work *w)
 {
-	uint64_t now = now_ns() + launch_ns;
+	uint64_t now = mock_boot_ns() + launch_ns;
 
 	w->start = now > busy_until[w->lane] ? now : busy_until[w->lane];
 	w->end = w->start + (w->kernel ? kernel_ns : 2 * kernel_ns);
@@ -186,68 +167,38 @@ static void run_copy(uint64_t bytes, uint32_t kind)
 	run(&w, &truth);
 }
 
-static int wait_until(uint64_t boot_ns)
-{
-	uint64_t wake = boot_ns - SPIN_NS;
-	struct timespec ts = { .tv_sec = (time_t)(wake / 1000000000u), .tv_nsec = (long)(wake % 1000000000u) };
-
-	while (boot_ns > now_ns() + SPIN_NS && clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
-	while (now_ns() < boot_ns)
-		;
-	return 0;
-}
-
-/* clang-format off */
-__attribute__((visibility("default"))) void mock_hip_kernel_ns(uint64_t ns);
-__attribute__((visibility("default"))) void mock_hip_flush(void);
-__attribute__((visibility("default"))) void __hipRegisterFunction(void **modules, const void *host, char *device, const char *name,
-	unsigned int threads, void *tid, void *bid, void *block, void *grid, int *warp);
-API hipInit(unsigned int flags);
-API hipStreamCreate(struct stream **ret);
-API hipModuleGetFunction(struct function **ret, void *module, const char *name);
-API hipLaunchKernel(const void *host, struct dim3 grid, struct dim3 block, void **args, size_t shared, struct stream *s);
-API hipModuleLaunchKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-	unsigned int bz, unsigned int shared, struct stream *s, void **params, void **extra);
-API hipExtModuleLaunchKernel(struct function *f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t lx, uint32_t ly, uint32_t lz,
-	size_t shared, struct stream *s, void **params, void **extra, void *before, void *after, uint32_t flags);
-API hipMemcpy(void *to, const void *from, size_t bytes, int kind);
-API hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, struct stream *s);
-API hipMemsetAsync(void *to, int value, size_t bytes, struct stream *s);
-API hipStreamBeginCapture(struct stream *s, int mode);
-API hipStreamEndCapture(struct stream *s, void **ret);
-API hipGraphLaunch(void *exec, struct stream *s);
-API hipStreamSynchronize(struct stream *s);
-API hipDeviceSynchronize(void);
-/* clang-format on */
-
-void mock_hip_kernel_ns(uint64_t ns)
+EXPORT void mock_hip_kernel_ns(uint64_t ns)
 {
 	kernel_ns = ns;
 }
 
-void mock_hip_flush(void)
+EXPORT void mock_hip_flush(void)
 {
 	pthread_mutex_lock(&lock);
 	mock_truth_flush();
 	pthread_mutex_unlock(&lock);
 }
 
+static int wait_until(uint64_t boot_ns)
+{
+	mock_hip_flush();
+	mock_wait_until(boot_ns);
+	return 0;
+}
+
 API hipInit(unsigned int flags)
 {
-	(void)flags;
 	pthread_once(&started, start);
 	null_stream.queue = 1;
 	return 0;
 }
 
 /* Compiled code calls it for each kernel that it has. */
-void __hipRegisterFunction(void **modules, const void *host, char *device, const char *name, unsigned int threads, void *tid,
+EXPORT void __hipRegisterFunction(void **modules, const void *host, char *device, const char *name, unsigned int threads, void *tid,
 	void *bid, void *block, void *grid, int *warp)
 {
 	struct function *f = add_kernel(name);
 
-	(void)modules, (void)device, (void)threads, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
 	if (f)
 		host_functions[f - kernels] = host;
 }
@@ -264,14 +215,12 @@ API hipStreamCreate(struct stream **ret)
 
 API hipModuleGetFunction(struct function **ret, void *module, const char *name)
 {
-	(void)module;
 	*ret = add_kernel(name);
 	return *ret ? 0 : 2;
 }
 
 API hipLaunchKernel(const void *host, struct dim3 grid, struct dim3 block, void **args, size_t shared, struct stream *s)
 {
-	(void)args;
 	for (uint32_t i = 0; i < kernel_count; i++) {
 		if (host_functions[i] != host)
 			continue;
@@ -284,7 +233,6 @@ API hipLaunchKernel(const void *host, struct dim3 grid, struct dim3 block, void 
 API hipModuleLaunchKernel(struct function *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 	unsigned int bz, unsigned int shared, struct stream *s, void **params, void **extra)
 {
-	(void)params, (void)extra;
 	run_kernel(f, (uint32_t[]){ gx, gy, gz }, (uint32_t[]){ bx, by, bz }, shared, s);
 	return 0;
 }
@@ -293,7 +241,6 @@ API hipModuleLaunchKernel(struct function *f, unsigned int gx, unsigned int gy, 
 API hipExtModuleLaunchKernel(struct function *f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t lx, uint32_t ly, uint32_t lz,
 	size_t shared, struct stream *s, void **params, void **extra, void *before, void *after, uint32_t flags)
 {
-	(void)params, (void)extra, (void)before, (void)after, (void)flags;
 	run_kernel(f, (uint32_t[]){ gx / lx, gy / ly, gz / lz }, (uint32_t[]){ lx, ly, lz }, (uint32_t)shared, s);
 	return 0;
 }
@@ -308,6 +255,18 @@ API hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, struct st
 	else
 		run_copy(bytes, (uint32_t)kind);
 	return 0;
+}
+
+API hipDeviceSynchronize(void)
+{
+	uint64_t last = 0;
+
+	for (int i = 0; i < MOCK_ROCM_LANES; i++) {
+		uint64_t end = __atomic_load_n(&busy_until[i], __ATOMIC_RELAXED);
+
+		last = end > last ? end : last;
+	}
+	return wait_until(last);
 }
 
 API hipMemcpy(void *to, const void *from, size_t bytes, int kind)
@@ -325,7 +284,6 @@ API hipMemsetAsync(void *to, int value, size_t bytes, struct stream *s)
 
 API hipStreamBeginCapture(struct stream *s, int mode)
 {
-	(void)mode;
 	s->captured = true;
 	return 0;
 }
@@ -339,7 +297,6 @@ API hipStreamEndCapture(struct stream *s, void **ret)
 
 API hipGraphLaunch(void *exec, struct stream *s)
 {
-	(void)exec;
 	for (uint32_t i = 0; i < graph.count && i < NODES_MAX; i++)
 		run_kernel(graph.list[i], (uint32_t[]){ 1, 1, 1 }, (uint32_t[]){ 64, 1, 1 }, 0, s);
 	return 0;
@@ -349,19 +306,5 @@ API hipStreamSynchronize(struct stream *s)
 {
 	uint64_t queue = __atomic_load_n(&busy_until[lane_of(s)], __ATOMIC_RELAXED), copies = __atomic_load_n(&busy_until[COPY_LANE], __ATOMIC_RELAXED);
 
-	mock_hip_flush();
 	return wait_until(queue > copies ? queue : copies);
-}
-
-API hipDeviceSynchronize(void)
-{
-	uint64_t last = 0;
-
-	for (int i = 0; i < MOCK_ROCM_LANES; i++) {
-		uint64_t end = __atomic_load_n(&busy_until[i], __ATOMIC_RELAXED);
-
-		last = end > last ? end : last;
-	}
-	mock_hip_flush();
-	return wait_until(last);
 }

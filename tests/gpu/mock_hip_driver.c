@@ -20,12 +20,10 @@
  *   sleep MS, exit
  */
 #define _GNU_SOURCE
+#include "mock.h"
 #include "mock_commands.h"
 
 #include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
 
 #define NAMES 8
 #define MEMORY (1u << 20)
@@ -158,24 +156,15 @@ static void many_threads(unsigned long n, unsigned long kernels)
 		pthread_join(list[i], NULL);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* What a test may probe as its step. */
-void mock_step(unsigned long kernels, uint64_t cpu_ns);
 void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
 {
 	for (unsigned long i = 0; i < kernels; i++) {
 		uint64_t until;
 
 		hipLaunchKernel(&host[i % NAMES], (struct dim3){ 4, 1, 1 }, (struct dim3){ 64, 1, 1 }, NULL, 0, streams[0]);
-		until = now_ns() + cpu_ns;
-		while (now_ns() < until)
+		until = mock_boot_ns() + cpu_ns;
+		while (mock_boot_ns() < until)
 			;
 	}
 	hipStreamSynchronize(streams[0]);

@@ -6,6 +6,7 @@
  * they are full enough or are flushed. Bytes of records that are not documented hold junk.
  */
 #define _GNU_SOURCE
+#include "mock.h"
 #include "mock_rocm.h"
 
 #include <dlfcn.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -113,21 +113,6 @@ static bool locked, has_worker, shuffle;
 static uint64_t correlation, began, drop_every, zero_every, complete_ms, fail_start, fail_configure, count, threads;
 static int64_t clock_offset;
 static double clock_drift;
-
-static uint64_t number_of(const char *name)
-{
-	const char *s = getenv(name);
-
-	return s ? strtoull(s, NULL, 10) : 0;
-}
-
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint64_t device_clock(uint64_t boot)
 {
@@ -277,16 +262,15 @@ static void *worker(void *unused)
 {
 	uint64_t next, now;
 
-	(void)unused;
 	pthread_mutex_lock(&lock);
 	for (;;) {
-		next = complete(boot_ns());
+		next = complete(mock_boot_ns());
 		if (!next) {
 			pthread_cond_wait(&some, &lock);
 			continue;
 		}
 		pthread_mutex_unlock(&lock);
-		now = boot_ns();
+		now = mock_boot_ns();
 		usleep((useconds_t)(complete_ms * 1000 + (next > now && next - now < 1000000 ? (next - now) / 1000 + 20 : 500)));
 		pthread_mutex_lock(&lock);
 	}
@@ -309,10 +293,6 @@ static void queue_up(const struct pending *p)
 
 /* ---- for HIP ---- */
 
-EXPORT void mock_rocm_start(void);
-EXPORT uint32_t mock_rocm_launch(struct mock_rocm_work *w, mock_rocm_begin_fn *begin);
-EXPORT void mock_rocm_symbol(uint64_t kernel, const char *name);
-
 static void finalize_client(void)
 {
 }
@@ -327,7 +307,7 @@ static void finalize(void)
 	for (int i = 0; i < CONTEXTS; i++)
 		contexts[i].active = false;
 	for (int ms = 0; any && ms < PATIENCE_MS; ms++) {
-		any = complete(boot_ns());
+		any = complete(mock_boot_ns());
 		pthread_mutex_unlock(&lock);
 		if (any)
 			usleep(1000);
@@ -358,24 +338,24 @@ static void load_tool(const char *path, uint32_t number)
 		tools[number]->initialize(finalize_client, tools[number]->data);
 }
 
-void mock_rocm_start(void)
+EXPORT void mock_rocm_start(void)
 {
 	const char *wanted = getenv("MOCK_ROCPROFILER"), *libraries = getenv("ROCP_TOOL_LIBRARIES");
 	char *list = strdup(libraries ? libraries : ""), *save = NULL;
 	uint32_t n = 0;
 
-	began = boot_ns();
+	began = mock_boot_ns();
 	owner = getpid();
 	for (size_t i = 0; wanted && i < sizeof(versions) / sizeof(*versions); i++)
 		if (!strcmp(versions[i].name, wanted))
 			version = &versions[i];
-	drop_every = number_of("MOCK_DROP_EVERY");
-	zero_every = number_of("MOCK_ZERO_EVERY");
-	complete_ms = number_of("MOCK_COMPLETE_MS");
-	fail_start = number_of("MOCK_FAIL_START");
-	fail_configure = number_of("MOCK_FAIL_CONFIGURE");
-	shuffle = number_of("MOCK_SHUFFLE");
-	clock_offset = (int64_t)number_of("MOCK_CLOCK_OFFSET_NS");
+	drop_every = mock_number_of("MOCK_DROP_EVERY", 0);
+	zero_every = mock_number_of("MOCK_ZERO_EVERY", 0);
+	complete_ms = mock_number_of("MOCK_COMPLETE_MS", 0);
+	fail_start = mock_number_of("MOCK_FAIL_START", 0);
+	fail_configure = mock_number_of("MOCK_FAIL_CONFIGURE", 0);
+	shuffle = mock_number_of("MOCK_SHUFFLE", 0);
+	clock_offset = (int64_t)mock_number_of("MOCK_CLOCK_OFFSET_NS", 0);
 	clock_drift = getenv("MOCK_CLOCK_DRIFT_PPM") ? strtod(getenv("MOCK_CLOCK_DRIFT_PPM"), NULL) / 1e6 : 0;
 	atexit(finalize);
 	for (char *path = strtok_r(list, ":", &save); path && n < CONTEXTS; path = strtok_r(NULL, ":", &save))
@@ -385,7 +365,7 @@ void mock_rocm_start(void)
 }
 
 /* What was asked of a context while it was active is recorded for it. */
-uint32_t mock_rocm_launch(struct mock_rocm_work *w, mock_rocm_begin_fn *begin)
+EXPORT uint32_t mock_rocm_launch(struct mock_rocm_work *w, mock_rocm_begin_fn *begin)
 {
 	uint32_t kind = w->kernel ? TRACE_KERNEL : TRACE_COPY;
 	struct pending p[CONTEXTS] = { 0 };
@@ -417,7 +397,7 @@ uint32_t mock_rocm_launch(struct mock_rocm_work *w, mock_rocm_begin_fn *begin)
 	return (uint32_t)internal;
 }
 
-void mock_rocm_symbol(uint64_t kernel, const char *name)
+EXPORT void mock_rocm_symbol(uint64_t kernel, const char *name)
 {
 	struct symbol s = { .size = sizeof(s), .kernel = kernel, .code_object = 1, .name = name, .rest = { 0, 0, 0, 0, 32, 40, 8 } };
 	uint64_t user_data = 0;
@@ -437,30 +417,13 @@ void mock_rocm_symbol(uint64_t kernel, const char *name)
 
 /* ---- for tools ---- */
 
-EXPORT int rocprofiler_get_timestamp(uint64_t *ns);
-EXPORT int rocprofiler_query_available_agents(uint32_t info, agents_fn *callback, size_t size, void *user);
-EXPORT int rocprofiler_create_context(uint64_t *context);
-EXPORT int rocprofiler_start_context(uint64_t context);
-EXPORT int rocprofiler_stop_context(uint64_t context);
-EXPORT int rocprofiler_create_buffer(
-	uint64_t context, size_t size, size_t watermark, uint32_t policy, buffer_fn *callback, void *user, uint64_t *buffer);
-EXPORT int rocprofiler_flush_buffer(uint64_t buffer);
-EXPORT int rocprofiler_create_callback_thread(uint64_t *thread);
-EXPORT int rocprofiler_assign_callback_thread(uint64_t buffer, uint64_t thread);
-EXPORT int rocprofiler_configure_buffer_tracing_service(
-	uint64_t context, uint32_t kind, const int32_t *operations, size_t n, uint64_t buffer);
-EXPORT int rocprofiler_configure_callback_tracing_service(
-	uint64_t context, uint32_t kind, const int32_t *operations, size_t n, void *callback, void *user);
-EXPORT int rocprofiler_configure_external_correlation_id_request_service(
-	uint64_t context, const uint32_t *kinds, size_t n, request_fn *callback, void *user);
-
-int rocprofiler_get_timestamp(uint64_t *ns)
+EXPORT int rocprofiler_get_timestamp(uint64_t *ns)
 {
-	*ns = device_clock(boot_ns());
+	*ns = device_clock(mock_boot_ns());
 	return 0;
 }
 
-int rocprofiler_query_available_agents(uint32_t info, agents_fn *callback, size_t size, void *user)
+EXPORT int rocprofiler_query_available_agents(uint32_t info, agents_fn *callback, size_t size, void *user)
 {
 	static const struct agent cpu = { sizeof(cpu), MOCK_ROCM_CPU, 1, { JUNK } }, gpu = { sizeof(gpu), MOCK_ROCM_GPU, 2, { JUNK } };
 	const void *agents[] = { &cpu, &gpu };
@@ -468,7 +431,7 @@ int rocprofiler_query_available_agents(uint32_t info, agents_fn *callback, size_
 	return info != 1 || size > sizeof(cpu) ? INVALID : callback(info, agents, 2, user);
 }
 
-int rocprofiler_create_context(uint64_t *context)
+EXPORT int rocprofiler_create_context(uint64_t *context)
 {
 	if (locked)
 		return LOCKED;
@@ -492,19 +455,19 @@ static int set_active(uint64_t context, bool active)
 	return 0;
 }
 
-int rocprofiler_start_context(uint64_t context)
+EXPORT int rocprofiler_start_context(uint64_t context)
 {
 	struct context *c = context_of(context);
 
 	return c && !c->code_callback && fail_start ? (int)fail_start : set_active(context, true);
 }
 
-int rocprofiler_stop_context(uint64_t context)
+EXPORT int rocprofiler_stop_context(uint64_t context)
 {
 	return set_active(context, false);
 }
 
-int rocprofiler_create_buffer(
+EXPORT int rocprofiler_create_buffer(
 	uint64_t context, size_t size, size_t watermark, uint32_t policy, buffer_fn *callback, void *user, uint64_t *buffer)
 {
 	struct context *c = context_of(context);
@@ -523,7 +486,7 @@ int rocprofiler_create_buffer(
 	return 0;
 }
 
-int rocprofiler_flush_buffer(uint64_t buffer)
+EXPORT int rocprofiler_flush_buffer(uint64_t buffer)
 {
 	struct context *c = context_of(buffer);
 
@@ -535,7 +498,7 @@ int rocprofiler_flush_buffer(uint64_t buffer)
 	return 0;
 }
 
-int rocprofiler_create_callback_thread(uint64_t *thread)
+EXPORT int rocprofiler_create_callback_thread(uint64_t *thread)
 {
 	pthread_t t;
 
@@ -545,7 +508,7 @@ int rocprofiler_create_callback_thread(uint64_t *thread)
 	return pthread_create(&t, NULL, callback_thread, (void *)(uintptr_t)*thread) ? 1 : pthread_detach(t);
 }
 
-int rocprofiler_assign_callback_thread(uint64_t buffer, uint64_t thread)
+EXPORT int rocprofiler_assign_callback_thread(uint64_t buffer, uint64_t thread)
 {
 	struct context *c = context_of(buffer);
 
@@ -559,12 +522,11 @@ int rocprofiler_assign_callback_thread(uint64_t buffer, uint64_t thread)
 	return 0;
 }
 
-int rocprofiler_configure_buffer_tracing_service(
+EXPORT int rocprofiler_configure_buffer_tracing_service(
 	uint64_t context, uint32_t kind, const int32_t *operations, size_t n, uint64_t buffer)
 {
 	struct context *c = context_of(context);
 
-	(void)operations, (void)n;
 	if (fail_configure)
 		return (int)fail_configure;
 	if (locked)
@@ -575,7 +537,7 @@ int rocprofiler_configure_buffer_tracing_service(
 	return 0;
 }
 
-int rocprofiler_configure_callback_tracing_service(
+EXPORT int rocprofiler_configure_callback_tracing_service(
 	uint64_t context, uint32_t kind, const int32_t *operations, size_t n, void *callback, void *user)
 {
 	struct context *c = context_of(context);
@@ -589,7 +551,7 @@ int rocprofiler_configure_callback_tracing_service(
 	return 0;
 }
 
-int rocprofiler_configure_external_correlation_id_request_service(
+EXPORT int rocprofiler_configure_external_correlation_id_request_service(
 	uint64_t context, const uint32_t *kinds, size_t n, request_fn *callback, void *user)
 {
 	struct context *c = context_of(context);

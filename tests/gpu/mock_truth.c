@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #define _GNU_SOURCE
-#include "mock_truth.h"
+#include "mock.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#define SPIN_NS 100000
 
 static FILE *truth, *names;
 
@@ -50,4 +52,16 @@ void mock_truth_flush(void)
 		fflush(truth);
 	if (names)
 		fflush(names);
+}
+
+void mock_wait_until(uint64_t boot_ns)
+{
+	uint64_t wake = boot_ns - SPIN_NS;
+	struct timespec ts = { .tv_sec = (time_t)(wake / 1000000000u), .tv_nsec = (long)(wake % 1000000000u) };
+
+	/* the kernel may wake it up that late */
+	while (boot_ns > mock_boot_ns() + SPIN_NS && clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+	while (mock_boot_ns() < boot_ns)
+		;
 }

@@ -2,7 +2,7 @@
 /* What a GPU's agent may take: the pauses bring the average back to that. */
 
 /* the agent is a library of its own */
-#include "gpu/agent/budget.h"
+#include "gpu/agent/agent.h"
 #include "unit.h"
 
 #define MS UINT64_C(1000000)

@@ -132,8 +132,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 static int set_up_processes(void **state)
 {
 	memset(&processes, 0, sizeof(processes));
-	if (gpu_info_new(&processes.info))
-		return -1;
+	processes.info = gpu_info_new();
 	for (uint32_t i = 0; i < 2; i++) {
 		if (gpu_process_new(PID + i, processes.info, NOW, &processes.list[i]))
 			return -1;

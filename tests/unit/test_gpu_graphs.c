@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Parts of CUDA graphs: their places, and the operators in which they were captured. */
-#include "gpu/graphs.h"
+#include "gpu/join.h"
 #include "unit.h"
 
 #define TID 100
@@ -12,9 +12,9 @@ static struct gpu_join *join;
 
 static int set_up(void **state)
 {
-	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
-
-	return gpu_graphs_new(&graphs) || gpu_join_new(&ops, graphs, &join);
+	graphs = gpu_graphs_new();
+	join = gpu_join_new(graphs);
+	return 0;
 }
 
 static int tear_down(void **state)
@@ -75,6 +75,15 @@ static void check(const struct rec_gpu *list, uint32_t a, uint32_t b, uint32_t c
 	}
 }
 
+/* All of it at once. */
+#define CHECK_LAUNCH(graph, correlation, numbers, grids, seen, ...)      \
+	do {                                                             \
+		struct rec_gpu whole[KERNELS];                           \
+		launch(whole, graph, correlation, numbers, grids, seen); \
+		gpu_graphs_launched(graphs, whole, KERNELS);             \
+		check(whole, __VA_ARGS__);                               \
+	} while (0)
+
 static const uint32_t grids[KERNELS] = { 1, 2, 3 };
 static const uint64_t nodes[KERNELS] = { 71, 72, 73 };
 
@@ -85,21 +94,15 @@ TEST_WITH(test_replayed, set_up, tear_down)
 	struct rec_gpu list[KERNELS];
 
 	capture(1000, grids, (const uint32_t[]){ 5, 0, 6 });
-	launch(list, 9, 1, nodes, grids, true);
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 1, 2, 3, 5, 0, 6);
+	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 5, 0, 6);
 	/* branches of it run side by side: in another order the next time */
-	launch(list, 9, 2, swapped, swapped_grids, true);
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 2, 1, 3, 0, 5, 6);
+	CHECK_LAUNCH(9, 2, swapped, swapped_grids, true, 2, 1, 3, 0, 5, 6);
 	/* its first records are not there, nor its call */
 	launch(list, 9, 3, nodes, grids, false);
 	gpu_graphs_launched(graphs, list + 1, KERNELS - 1);
 	check(list, 0, 2, 3, 0, 0, 6);
 	/* another graph of the same capture, of which the second branch ran first */
-	launch(list, 10, 4, swapped, swapped_grids, true);
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 2, 1, 3, 0, 5, 6);
+	CHECK_LAUNCH(10, 4, swapped, swapped_grids, true, 2, 1, 3, 0, 5, 6);
 }
 
 TEST_WITH(test_unknown, set_up, tear_down)
@@ -109,15 +112,9 @@ TEST_WITH(test_unknown, set_up, tear_down)
 	struct rec_gpu list[KERNELS];
 
 	capture(1000, grids, (const uint32_t[]){ 5, 5, 5 });
-	launch(list, 9, 1, nodes, grids, false); /* where it began is not known */
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 0, 0, 0, 0, 0, 0);
-	launch(list, 9, 2, nodes, other_grids, true); /* no capture is like it */
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 1, 2, 3, 0, 0, 0);
-	launch(list, 9, 3, others, grids, true); /* it was updated */
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 1, 2, 3, 5, 5, 5);
+	CHECK_LAUNCH(9, 1, nodes, grids, false, 0, 0, 0, 0, 0, 0);      /* where it began is not known */
+	CHECK_LAUNCH(9, 2, nodes, other_grids, true, 1, 2, 3, 0, 0, 0); /* no capture is like it */
+	CHECK_LAUNCH(9, 3, others, grids, true, 1, 2, 3, 5, 5, 5);      /* it was updated */
 	/* in parts, of which the second one is lost */
 	launch(list, 11, 4, nodes, grids, true);
 	gpu_graphs_launched(graphs, list, 1);
@@ -136,21 +133,15 @@ TEST_WITH(test_unknown, set_up, tear_down)
 /* Where several captures are alike, what they differ in is not told; what was captured after the launch is not what was launched. */
 TEST_WITH(test_alike, set_up, tear_down)
 {
-	struct rec_gpu list[KERNELS];
-
 	capture(1000, grids, (const uint32_t[]){ 5, 6, 7 });
 	capture(2000, grids, (const uint32_t[]){ 5, 8, 7 });
 	capture(4500, grids, (const uint32_t[]){ 1, 1, 1 });
-	launch(list, 9, 1, nodes, grids, true);
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 1, 2, 3, 5, 0, 7);
+	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 5, 0, 7);
 }
 
 /* The records of calls come after that of the end; an operator has what it holds, and no more. */
 TEST_WITH(test_late, set_up, tear_down)
 {
-	struct rec_gpu list[KERNELS];
-
 	call(LAUNCH_CAPTURE_END, 1100, 0);
 	call(LAUNCH_CAPTURE, 1000, 0);
 	call(LAUNCH_KERNEL, 1050, 3);
@@ -163,9 +154,7 @@ TEST_WITH(test_late, set_up, tear_down)
 	gpu_graphs_operator(graphs, TID, 1025, 1040, 4);
 	assert_false(gpu_graphs_has_captured(graphs, TID, 1025, 1040)); /* the innermost came first */
 	gpu_graphs_operator(graphs, TID, 1005, 1040, 2);
-	launch(list, 9, 1, nodes, grids, true);
-	gpu_graphs_launched(graphs, list, KERNELS);
-	check(list, 1, 2, 3, 2, 4, 0);
+	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 2, 4, 0);
 }
 
 /* More than are kept: the oldest are forgotten, and learnt again. */

@@ -13,7 +13,7 @@
 #include "../gpu/inject_target.h"
 #include "engine/inspect.h"
 #include "gpu/inject.h"
-#include "gpu/inject_seccomp.h"
+#include "gpu/inject_call.h"
 #include "gpu_peer.h"
 
 /* Whole injections; an emulated machine takes a hundred times as long for each. */
@@ -82,6 +82,12 @@ static void end(struct target *t)
 	assert_string_equal(t->page->what, "");
 	munmap(t->page, sizeof(*t->page));
 	close(t->fd);
+}
+
+static void end_unharmed(struct target *t)
+{
+	unharmed(t);
+	end(t);
 }
 
 static int inject_library(struct target *t, const char *library, const char *name)
@@ -193,8 +199,7 @@ static void test_ends(void **state)
 		begin(&t, "inject_target", "read", "exec", rounds);
 		for (int k = 0; k < 20; k++)
 			inject(&t, "@inftrace-test-nobody");
-		unharmed(&t);
-		end(&t);
+		end_unharmed(&t);
 	}
 }
 
@@ -202,8 +207,7 @@ static void refused(struct target *t, int err, const char *why)
 {
 	assert_int_equal(inject(t, "@inftrace-test-nobody"), err);
 	assert_non_null(strstr(t->why, why));
-	unharmed(t);
-	end(t);
+	end_unharmed(t);
 }
 
 static void test_refused(void **state)
@@ -217,8 +221,7 @@ static void test_refused(void **state)
 	begin(&t, "inject_target", "spin", "", "");
 	assert_int_equal(inject_library(&t, agent, "@x"), -ETIMEDOUT);
 	assert_non_null(strstr(t.why, "none of its threads waits"));
-	unharmed(&t);
-	end(&t);
+	end_unharmed(&t);
 
 	/* under a debugger */
 	begin(&t, "inject_target", "read", "", "");
@@ -228,8 +231,7 @@ static void test_refused(void **state)
 	assert_int_equal(ptrace(PTRACE_INTERRUPT, t.pid, 0, 0), 0);
 	assert_int_equal(waitpid(t.pid, &status, __WALL), t.pid);
 	assert_int_equal(ptrace(PTRACE_DETACH, t.pid, 0, 0), 0);
-	unharmed(&t);
-	end(&t);
+	end_unharmed(&t);
 
 	/* stopped: it stays so */
 	begin(&t, "inject_target", "read", "", "");
@@ -237,8 +239,7 @@ static void test_refused(void **state)
 	assert_int_equal(waitpid(t.pid, &status, WUNTRACED), t.pid);
 	assert_int_equal(inject_library(&t, agent, "@x"), -ETIMEDOUT);
 	assert_int_equal(kill(t.pid, SIGCONT), 0);
-	unharmed(&t);
-	end(&t);
+	end_unharmed(&t);
 
 	/* what is to be loaded is no library */
 	begin(&t, "inject_target", "read", "", "");
@@ -246,8 +247,7 @@ static void test_refused(void **state)
 	assert_non_null(strstr(t.why, "refuses"));
 	unharmed(&t);
 	assert_int_equal(inject_library(&t, "/nonexistent", "@x"), -ENOENT);
-	unharmed(&t);
-	end(&t);
+	end_unharmed(&t);
 
 	t.pid = 0x7fffffff;
 	assert_int_equal(inject(&t, "@x"), -ESRCH);
@@ -390,8 +390,7 @@ static void test_seccomp(void **state)
 			assert_string_equal(t.why, "");
 		assert_non_null(strstr(t.why, cases[i].why));
 		assert_int_equal(status, cases[i].err);
-		unharmed(&t);
-		end(&t);
+		end_unharmed(&t);
 	}
 }
 

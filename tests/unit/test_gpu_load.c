@@ -58,10 +58,9 @@ static void check(size_t i, uint64_t start, uint64_t busy, uint32_t waits)
 
 TEST(test_load)
 {
-	struct gpu_load *l;
+	struct gpu_load *l = gpu_load_new(7, BASE + 5);
 
 	n_pending = 0;
-	assert_int_equal(gpu_load_new(7, BASE + 5, &l), 0);
 	run(l, 3 * N); /* no device yet */
 	assert_int_equal(n_list, 0);
 	add(l, 2, 3 * N, 3 * N + 10, 3 * N + 20);
@@ -108,12 +107,11 @@ TEST(test_load)
 TEST(test_bounds)
 {
 	const unsigned int n = cases(20000, 500);
-	struct gpu_load *l;
+	struct gpu_load *l = gpu_load_new(7, BASE);
 	uint64_t at = 0;
 
 	srand(3);
 	n_pending = 0;
-	assert_int_equal(gpu_load_new(7, BASE, &l), 0);
 	for (unsigned int i = 0; i < n; i++) {
 		uint64_t from = at + (uint64_t)rand() % (4 * N), to = from + (uint64_t)rand() % (rand() % 50 ? N : 3 * GPU_LOAD_SLOTS * N);
 

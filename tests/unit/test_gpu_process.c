@@ -9,6 +9,7 @@
 #define NOW UINT64_C(1000000000000)
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
+#define T (NOW + MS) /* when most tests begin */
 #define GOT_MAX 65536
 
 static struct {
@@ -44,7 +45,8 @@ static struct fake_agent agent;
 static int set_up(void **state)
 {
 	memset(&got, 0, sizeof(got));
-	if (gpu_info_new(&info) || gpu_process_new(PID, info, NOW, &process))
+	info = gpu_info_new();
+	if (gpu_process_new(PID, info, NOW, &process))
 		return -1;
 	agent = agent_open(gpu_process_feed(process));
 	agent.ring->writer.on_since = NOW;
@@ -61,10 +63,28 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static void run_at(uint64_t ns)
+{
+	assert_false(gpu_process_drain(process, ns, on_record, NULL));
+}
+
+/* All that has ended by then was written. */
 static void drain_at(uint64_t ns)
 {
 	agent_flushed(&agent, ns);
-	assert_false(gpu_process_drain(process, ns, on_record, NULL));
+	run_at(ns);
+}
+
+static unsigned int records_at(uint64_t ns)
+{
+	drain_at(ns);
+	return got.n;
+}
+
+static unsigned int steps_at(uint64_t ns)
+{
+	drain_at(ns);
+	return got.steps;
 }
 
 static void call_of(uint32_t tid, uint64_t start, uint64_t end, uint64_t stream, uint32_t grid)
@@ -114,6 +134,23 @@ static bool step(uint32_t number, uint64_t start, uint64_t end)
 	return step_behind(number, start, end, 0);
 }
 
+static struct gpu_counts counts(void)
+{
+	struct gpu_counts c;
+
+	gpu_process_counts(process, &c);
+	return c;
+}
+
+static void assert_launches(uint64_t joined, uint64_t missed, uint64_t pending)
+{
+	struct gpu_counts c = counts();
+
+	assert_int_equal(c.joined, joined);
+	assert_int_equal(c.missed, missed);
+	assert_int_equal(c.pending, pending);
+}
+
 static void assert_parts(uint64_t busy, uint64_t copy, uint64_t launch, uint64_t wait, uint64_t unknown)
 {
 	const uint64_t *ns = got.step.ns;
@@ -128,30 +165,26 @@ static void assert_parts(uint64_t busy, uint64_t copy, uint64_t launch, uint64_t
 /* Two kernels and a copy in a step; the second one had to wait. */
 TEST_WITH(test_step, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
 	struct gpu_record copy = { .kind = GPU_RECORD_COPY };
 
-	call(t + 100 * US, t + 105 * US, 0xaa, 1);
-	call(t + 110 * US, t + 115 * US, 0xaa, 2);
-	kernel(t + 110 * US, t + 200 * US, 7, 1, 1); /* 5 us after its call */
-	kernel(t + 250 * US, t + 300 * US, 7, 2, 2); /* though it was launched long ago */
-	copy.start = t + 290 * US;
-	copy.end = t + 400 * US;
+	call(T + 100 * US, T + 105 * US, 0xaa, 1);
+	call(T + 110 * US, T + 115 * US, 0xaa, 2);
+	kernel(T + 110 * US, T + 200 * US, 7, 1, 1); /* 5 us after its call */
+	kernel(T + 250 * US, T + 300 * US, 7, 2, 2); /* though it was launched long ago */
+	copy.start = T + 290 * US;
+	copy.end = T + 400 * US;
 	copy.correlation = 3;
 	copy.context = 1;
 	copy.copy.bytes = 1000;
 	agent_write(&agent, &copy);
-	assert_true(step(5, t, t + 1000 * US));
-	drain_at(t + 2 * MS);
-	assert_int_equal(got.n, 2); /* the launch of the copy is not seen, but may be still to come */
-	drain_at(t + 900 * MS);
-	assert_int_equal(got.n, 2);
+	assert_true(step(5, T, T + 1000 * US));
+	assert_int_equal(records_at(T + 2 * MS), 2); /* the launch of the copy is not seen, but may be still to come */
+	assert_int_equal(records_at(T + 900 * MS), 2);
 	assert_int_equal(got.steps, 0);
-	drain_at(t + 1002 * MS);
-	assert_int_equal(got.n, 3);
+	assert_int_equal(records_at(T + 1002 * MS), 3);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(got.list[i].launch_tid, TID);
-		assert_int_equal(got.list[i].launched_ns, t + (105 + 10 * (uint64_t)i) * US);
+		assert_int_equal(got.list[i].launched_ns, T + (105 + 10 * (uint64_t)i) * US);
 	}
 	assert_int_equal(got.list[2].launch_tid, 0);
 	assert_int_equal(got.steps, 1);
@@ -165,22 +198,20 @@ TEST_WITH(test_step, set_up, tear_down)
 /* The time since the last step is divided, too, if all of it is known. */
 TEST_WITH(test_before, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS, *before = got.step.before_ns;
+	const uint64_t *before = got.step.before_ns;
 	uint64_t sum = 0;
 
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	kernel(t + 30 * US, t + 70 * US, 7, 1, 1);
-	assert_true(step_behind(0, t + 50 * US, t + 100 * US, 50 * US));
-	drain_at(t + 300 * MS);
-	assert_int_equal(got.steps, 1);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	kernel(T + 30 * US, T + 70 * US, 7, 1, 1);
+	assert_true(step_behind(0, T + 50 * US, T + 100 * US, 50 * US));
+	assert_int_equal(steps_at(T + 300 * MS), 1);
 	assert_parts(20 * US, 0, 30 * US, 0, 0);
 	assert_int_equal(before[GPU_PART_BUSY], 20 * US);
 	assert_int_equal(before[GPU_PART_IDLE_WAIT], 10 * US);
 	assert_int_equal(before[GPU_PART_IDLE_LAUNCH], 20 * US);
 	/* nothing was collected by then */
-	assert_true(step_behind(1, t + 310 * MS, t + 311 * MS, 312 * MS));
-	drain_at(t + 600 * MS);
-	assert_int_equal(got.steps, 2);
+	assert_true(step_behind(1, T + 310 * MS, T + 311 * MS, 312 * MS));
+	assert_int_equal(steps_at(T + 600 * MS), 2);
 	assert_parts(0, 0, MS, 0, 0);
 	for (int i = 0; i < GPU_PART_MAX; i++)
 		sum += before[i];
@@ -190,52 +221,43 @@ TEST_WITH(test_before, set_up, tear_down)
 /* What is launched within a step and runs later was queued; a launch of which nothing came is waited for, but not for ever. */
 TEST_WITH(test_pending, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	assert_true(step(0, t, t + 100 * US));
-	drain_at(t + 500 * MS);
-	assert_int_equal(got.steps, 0);
-	kernel(t + 600 * MS, t + 700 * MS, 7, 1, 1);
-	drain_at(t + 800 * MS);
-	assert_int_equal(got.steps, 0);
-	drain_at(t + 900 * MS);
-	assert_int_equal(got.steps, 1);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	assert_true(step(0, T, T + 100 * US));
+	assert_int_equal(steps_at(T + 500 * MS), 0);
+	kernel(T + 600 * MS, T + 700 * MS, 7, 1, 1);
+	assert_int_equal(steps_at(T + 800 * MS), 0);
+	assert_int_equal(steps_at(T + 900 * MS), 1);
 	assert_parts(0, 0, 20 * US, 80 * US, 0);
 	assert_int_equal(got.step.after_ns, 100 * MS);
 
-	call(t + 900 * MS + 10 * US, t + 900 * MS + 20 * US, 0xaa, 1);
-	assert_true(step(1, t + 900 * MS, t + 900 * MS + 100 * US));
-	drain_at(t + 1800 * MS);
-	assert_int_equal(got.steps, 1);
-	drain_at(t + 1901 * MS);
-	assert_int_equal(got.steps, 2);
+	call(T + 900 * MS + 10 * US, T + 900 * MS + 20 * US, 0xaa, 1);
+	assert_true(step(1, T + 900 * MS, T + 900 * MS + 100 * US));
+	assert_int_equal(steps_at(T + 1800 * MS), 1);
+	assert_int_equal(steps_at(T + 1901 * MS), 2);
 	assert_parts(0, 0, 20 * US, 0, 80 * US);
 }
 
 /* CUPTI has never handed over everything: the launches say what there must be. */
 TEST_WITH(test_never_flushed, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	assert_true(step(0, t, t + 100 * US));
-	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
-	assert_false(gpu_process_drain(process, t + 500 * MS, on_record, NULL));
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	assert_true(step(0, T, T + 100 * US));
+	kernel(T + 20 * US, T + 90 * US, 7, 1, 1);
+	run_at(T + 500 * MS);
 	assert_int_equal(got.n, 0);
-	assert_false(gpu_process_drain(process, t + 1100 * MS, on_record, NULL));
+	run_at(T + 1100 * MS);
 	assert_int_equal(got.n, 1);
 	assert_int_equal(got.steps, 0);
-	assert_false(gpu_process_drain(process, t + 1300 * MS, on_record, NULL));
+	run_at(T + 1300 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_parts(70 * US, 0, 30 * US, 0, 0);
 	/* one whose record is very late */
-	call(t + 2000 * MS, t + 2000 * MS + 10 * US, 0xaa, 1);
-	assert_true(step(1, t + 2000 * MS, t + 2000 * MS + 100 * US));
-	assert_false(gpu_process_drain(process, t + 9000 * MS, on_record, NULL));
+	call(T + 2000 * MS, T + 2000 * MS + 10 * US, 0xaa, 1);
+	assert_true(step(1, T + 2000 * MS, T + 2000 * MS + 100 * US));
+	run_at(T + 9000 * MS);
 	assert_int_equal(got.steps, 1);
-	kernel(t + 2000 * MS + 50 * US, t + 2000 * MS + 60 * US, 7, 2, 1);
-	assert_false(gpu_process_drain(process, t + 9200 * MS, on_record, NULL));
+	kernel(T + 2000 * MS + 50 * US, T + 2000 * MS + 60 * US, 7, 2, 1);
+	run_at(T + 9200 * MS);
 	assert_int_equal(got.steps, 2);
 	assert_parts(10 * US, 0, 50 * US, 40 * US, 0);
 }
@@ -249,12 +271,10 @@ TEST_WITH(test_long, set_up, tear_down)
 	kernel(t + 20 * US, t + 30 * US, 7, 1, 1);
 	call(t + 100 * US, t + 110 * US, 0xaa, 2);
 	for (uint64_t ms = 1; ms < 400; ms += 50)
-		drain_at(t + ms * MS);
-	assert_int_equal(got.n, 1);
+		assert_int_equal(records_at(t + ms * MS), 1);
 	assert_int_equal(got.whole, 0);
 	kernel(t + MS, t + 400 * MS, 7, 2, 2);
-	drain_at(t + 450 * MS);
-	assert_int_equal(got.n, 2);
+	assert_int_equal(records_at(t + 450 * MS), 2);
 	assert_int_equal(got.busy_ns, 399 * MS + 10 * US);
 	assert_int_equal(got.whole, 39);
 	/* one that launches nothing does not keep it for long */
@@ -275,13 +295,11 @@ TEST_WITH(test_long, set_up, tear_down)
 /* Without launches and without a flush nothing is known. */
 TEST_WITH(test_nothing_known, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
-	assert_true(step(0, t, t + 100 * US));
-	assert_false(gpu_process_drain(process, t + 9000 * MS, on_record, NULL));
+	kernel(T + 20 * US, T + 90 * US, 7, 1, 1);
+	assert_true(step(0, T, T + 100 * US));
+	run_at(T + 9000 * MS);
 	assert_int_equal(got.steps, 0);
-	assert_false(gpu_process_drain(process, t + 11000 * MS, on_record, NULL));
+	run_at(T + 11000 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 }
@@ -296,8 +314,7 @@ TEST_WITH(test_lost, set_up, tear_down)
 	assert_true(step(1, t + 2 * MS + MS / 2, t + 3 * MS));
 	drain_at(t + 4 * MS);
 	assert_true(step(2, t + 5 * MS, t + 6 * MS));
-	drain_at(t + 204 * MS);
-	assert_int_equal(got.steps, 2);
+	assert_int_equal(steps_at(t + 204 * MS), 2);
 	assert_int_equal(got.step.step, 1);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST && !got.step.ns[GPU_PART_IDLE_LAUNCH]);
 	drain_at(t + 300 * MS);
@@ -314,18 +331,16 @@ TEST_WITH(test_lost, set_up, tear_down)
 TEST_WITH(test_pause, set_up, tear_down)
 {
 	const uint64_t t = NOW + 10 * MS;
-	struct gpu_counts c;
 
 	assert_true(step(0, t, t + MS));
 	agent.ring->writer.off_since = t + 2 * MS;
 	agent.ring->writer.state = GPU_STATE_OVER_BUDGET;
-	assert_false(gpu_process_drain(process, t + 3 * MS, on_record, NULL));
-	gpu_process_counts(process, &c);
-	assert_true(c.is_over);
+	run_at(t + 3 * MS);
+	assert_true(counts().is_over);
 	call(t + 3 * MS, t + 3 * MS + US, 0xaa, 1);
 	assert_true(step(1, t + 3 * MS, t + 4 * MS));
 	/* nothing is flushed any more, but nothing can come either */
-	assert_false(gpu_process_drain(process, t + 300 * MS, on_record, NULL));
+	run_at(t + 300 * MS);
 	assert_int_equal(got.steps, 2);
 	assert_int_equal(got.step.step, 1);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
@@ -333,62 +348,55 @@ TEST_WITH(test_pause, set_up, tear_down)
 	agent.ring->writer.on_since = t + 400 * MS;
 	agent.ring->writer.state = GPU_STATE_ON;
 	assert_true(step(2, t + 399 * MS, t + 401 * MS));
-	drain_at(t + 700 * MS);
-	assert_int_equal(got.steps, 3);
+	assert_int_equal(steps_at(t + 700 * MS), 3);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 	call(t + 350 * MS, t + 350 * MS + US, 0xaa, 1); /* late */
 	call(t + 702 * MS, t + 702 * MS + 5 * US, 0xaa, 1);
 	kernel(t + 702 * MS + 10 * US, t + 702 * MS + 20 * US, 7, 1, 1);
 	assert_true(step(3, t + 702 * MS, t + 702 * MS + 100 * US));
-	drain_at(t + 1000 * MS);
-	assert_int_equal(got.steps, 4);
+	assert_int_equal(steps_at(t + 1000 * MS), 4);
 	assert_parts(10 * US, 0, 85 * US, 5 * US, 0);
-	gpu_process_counts(process, &c);
-	assert_false(c.is_over);
-	assert_int_equal(c.over_ns, 398 * MS);
-	assert_int_equal(c.pending, 0);
+	assert_false(counts().is_over);
+	assert_int_equal(counts().over_ns, 398 * MS);
+	assert_int_equal(counts().pending, 0);
 	/* what is turned off with the window, or for steps that are not taken, is no matter of the budget */
 	agent.ring->writer.off_since = t + 1100 * MS;
 	agent.ring->writer.state = GPU_STATE_OFF;
-	assert_false(gpu_process_drain(process, t + 1200 * MS, on_record, NULL));
+	run_at(t + 1200 * MS);
 	agent.ring->writer.on_since = t + 1300 * MS;
 	agent.ring->writer.state = GPU_STATE_ON;
 	drain_at(t + 1400 * MS);
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.over_ns, 398 * MS);
+	assert_int_equal(counts().over_ns, 398 * MS);
 }
 
 /* The agent leaves, or never collects: no step waits. */
 TEST_WITH(test_end, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	kernel(t, t + MS, 7, 1, 1);
-	assert_true(step(0, t, t + MS));
+	kernel(T, T + MS, 7, 1, 1);
+	assert_true(step(0, T, T + MS));
 	agent.ring->writer.state = GPU_STATE_GONE;
-	assert_false(gpu_process_drain(process, t + 2 * MS, on_record, NULL));
+	run_at(T + 2 * MS);
 	assert_int_equal(got.n, 0);
-	call(t - 20 * US, t - 10 * US, 0xaa, 1); /* read in the next turn */
-	assert_false(gpu_process_drain(process, t + 2 * MS, on_record, NULL));
+	call(T - 20 * US, T - 10 * US, 0xaa, 1); /* read in the next turn */
+	run_at(T + 2 * MS);
 	assert_int_equal(got.n, 1);
-	assert_int_equal(got.list[0].launch_ns, t - 20 * US);
+	assert_int_equal(got.list[0].launch_ns, T - 20 * US);
 	assert_int_equal(got.steps, 1);
 	assert_parts(MS, 0, 0, 0, 0);
 	/* a step may become known later than that */
-	assert_true(step(1, t, t + MS / 2));
-	gpu_process_finish(process, t + 2 * MS, on_record, NULL);
+	assert_true(step(1, T, T + MS / 2));
+	gpu_process_finish(process, T + 2 * MS, on_record, NULL);
 	assert_int_equal(got.steps, 2);
 	assert_parts(MS / 2, 0, 0, 0, 0);
 	agent.ring->writer.state = GPU_STATE_FAILED;
-	gpu_process_drain(process, t + 3 * MS, on_record, NULL);
-	assert_false(step(2, t, t + MS));
+	gpu_process_drain(process, T + 3 * MS, on_record, NULL);
+	assert_false(step(2, T, T + MS));
 }
 
 /* A kernel whose record is missing does not shift those behind the next wait. */
 TEST_WITH(test_resync, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
-	struct gpu_counts c;
 
 	for (uint32_t i = 0; i < 10; i++) {
 		call(t, t + US, 0xaa, 1);
@@ -401,9 +409,7 @@ TEST_WITH(test_resync, set_up, tear_down)
 	assert_int_equal(got.n, 9);
 	for (uint32_t i = 0; i < 9; i++)
 		assert_int_equal(got.list[i].launch_ns + 10 * US, got.list[i].h.start_ns);
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.joined, 9);
-	assert_int_equal(c.missed, 0);
+	assert_launches(9, 0, 0);
 }
 
 /* Neither do those whose records are missing since collecting began later than the calls, however many and with whatever waits. */
@@ -420,8 +426,7 @@ TEST_WITH(test_resync_at_once, set_up, tear_down)
 		}
 		gpu_process_wait(process, &stream, t + 300 * US, t + 310 * US);
 	}
-	drain_at(t);
-	assert_int_equal(got.n, 210);
+	assert_int_equal(records_at(t), 210);
 	for (uint32_t i = 0; i < got.n; i++)
 		assert_int_equal(got.list[i].launch_ns + 8 * US, got.list[i].h.start_ns);
 }
@@ -430,7 +435,6 @@ TEST_WITH(test_resync_at_once, set_up, tear_down)
 TEST_WITH(test_after_end, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
-	struct gpu_counts c;
 
 	call(t, t + US, 0xaa, 1);
 	kernel(t + 2 * US, t + 3 * US, 7, 1, 1);
@@ -438,15 +442,11 @@ TEST_WITH(test_after_end, set_up, tear_down)
 	gpu_process_end(process, t + 10 * US);
 	kernel(t + 11 * US, t + 12 * US, 7, 2, 1);
 	kernel(t + 20 * US, t + 30 * US, 7, 3, 1);
-	drain_at(t + 1100 * MS);
-	assert_int_equal(got.n, 1);
+	assert_int_equal(records_at(t + 1100 * MS), 1);
 	assert_int_equal(got.list[0].h.start_ns, t + 2 * US);
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.joined, 2);
-	assert_int_equal(c.missed, 0);
-	assert_int_equal(c.pending, 0);
-	assert_int_equal(c.lost, 0);
-	assert_int_equal(c.kept, 1);
+	assert_launches(2, 0, 0);
+	assert_int_equal(counts().lost, 0);
+	assert_int_equal(counts().kept, 1);
 }
 
 /* The clock of the device loses 3 us a second against that of the CPU, or gains them, and was wrong by 6 us at the beginning: no launch is
@@ -454,7 +454,6 @@ TEST_WITH(test_after_end, set_up, tear_down)
 static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
 {
 	uint64_t t = NOW + MS, stream = 0xaa;
-	struct gpu_counts c;
 
 	for (uint32_t i = 0; i < 6000; i++, t += MS) {
 		uint64_t start = t + 2 * US + (uint64_t)(begin_ns + ns_per_ms * i); /* 2 us behind its call, and done 2 us before the wait is */
@@ -473,10 +472,8 @@ static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
 		assert_true(got.list[i].h.start_ns <= got.list[i].launch_ns + 5 * US);
 		assert_int_equal(got.list[i].launch_ns, t - MS * (100 - i));
 	}
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.joined, 6000);
-	assert_int_equal(c.missed, 0);
-	assert_in_range(c.residual_ns, 300, 10000);
+	assert_launches(6000, 0, 0);
+	assert_in_range(counts().residual_ns, 300, 10000);
 }
 
 TEST_WITH(test_drift_early, set_up, tear_down)
@@ -504,7 +501,6 @@ static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, 
 TEST_WITH(test_by_thread, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
-	struct gpu_counts c;
 
 	call(t, t + 10 * US, 0xaa, 1);
 	call(t + 20 * US, t + 30 * US, 0xaa, 1);
@@ -514,8 +510,7 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US);    /* between the calls */
 	launched_kernel(t + 180 * US, t + 190 * US, 5, TID + 1, t + 5 * US); /* of a thread whose calls are not seen */
 	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS);     /* after it began, which cannot be */
-	drain_at(t + 1100 * MS);
-	assert_int_equal(got.n, 6);
+	assert_int_equal(records_at(t + 1100 * MS), 6);
 	assert_int_equal(got.list[0].launch_ns, t + 20 * US);
 	assert_int_equal(got.list[0].launched_ns, t + 30 * US);
 	assert_int_equal(got.list[0].launch_tid, TID);
@@ -531,21 +526,15 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 	assert_int_equal(got.list[5].launched_ns, 0);
 	/* one arrow for each call */
 	assert_int_equal(!!(got.list[0].h.flags & GPU_F_FIRST) + !!(got.list[2].h.flags & GPU_F_FIRST), 1);
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.joined, 3);
-	assert_int_equal(c.missed, 3);
-	assert_int_equal(c.pending, 0);
+	assert_launches(3, 3, 0);
 }
 
 /* A thread is preempted in its call, or inftrace before it has read that one: what was launched has ended by then, and waits for it. So does
  * what was launched after that, which fits to the same call. */
 TEST_WITH(test_late_call, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-	struct gpu_counts c;
-
 	for (uint32_t by_thread = 0; by_thread < 2; by_thread++) {
-		const uint64_t at = t + by_thread * 400 * MS;
+		const uint64_t at = T + by_thread * 400 * MS;
 		uint32_t n = got.n;
 
 		for (uint32_t i = 0; i < 2; i++) {
@@ -558,32 +547,23 @@ TEST_WITH(test_late_call, set_up, tear_down)
 		}
 		assert_true(step(by_thread, at, at + 100 * US));
 		call_of(TID + 1, at + 20 * US, at + 28 * US, 0xaa, 1);
-		drain_at(at + 300 * MS);
-		assert_int_equal(got.n, n);
+		assert_int_equal(records_at(at + 300 * MS), n);
 		assert_int_equal(got.steps, by_thread);
 		call_of(TID, at, at + 301 * MS, 0xaa, 1);
-		drain_at(at + 302 * MS);
-		assert_int_equal(got.n, n + 2);
+		assert_int_equal(records_at(at + 302 * MS), n + 2);
 		assert_int_equal(got.list[n].launch_ns, at);
 		assert_int_equal(got.list[n + 1].launch_ns, at + 20 * US);
 		assert_int_equal(got.steps, by_thread + 1);
 		assert_parts(10 * US, 0, 88 * US, 2 * US, 0);
 	}
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.joined, 4);
-	assert_int_equal(c.missed, 0);
+	assert_launches(4, 0, 0);
 	/* not for ever; and where one has been missing, not again */
-	kernel(t + 800 * MS, t + 801 * MS, 7, 5, 1);
-	drain_at(t + 1700 * MS);
-	assert_int_equal(got.n, 4);
-	drain_at(t + 1802 * MS);
-	assert_int_equal(got.n, 5);
-	kernel(t + 1810 * MS, t + 1811 * MS, 7, 6, 1);
-	drain_at(t + 1812 * MS);
-	assert_int_equal(got.n, 6);
-	gpu_process_counts(process, &c);
-	assert_int_equal(c.missed, 2);
-	assert_int_equal(c.pending, 0);
+	kernel(T + 800 * MS, T + 801 * MS, 7, 5, 1);
+	assert_int_equal(records_at(T + 1700 * MS), 4);
+	assert_int_equal(records_at(T + 1802 * MS), 5);
+	kernel(T + 1810 * MS, T + 1811 * MS, 7, 6, 1);
+	assert_int_equal(records_at(T + 1812 * MS), 6);
+	assert_launches(4, 2, 0);
 }
 
 /* Kernels of a few shapes on a few streams, which run one after the other on each: every one finds its call, with calls of
@@ -638,11 +618,8 @@ static void capture(uint64_t at, uint64_t stream, bool end)
 /* Calls whose stream is captured launch nothing, in whatever order that becomes known; nor do others of that thread. */
 TEST_WITH(test_captured, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-	struct gpu_counts counts;
-
 	for (int order = 0; order < 6; order++) {
-		const uint64_t at = t + (uint64_t)order * 10 * MS;
+		const uint64_t at = T + (uint64_t)order * 10 * MS;
 
 		for (int i = 0; i < 3; i++) {
 			/* each of the three is the first, the second and the last once or twice */
@@ -662,49 +639,39 @@ TEST_WITH(test_captured, set_up, tear_down)
 		}
 		kernel(at + 100 * US, at + 110 * US, 7, 10 * (uint32_t)order + 1, 3);
 		kernel(at + 220 * US, at + 300 * US, 7, 10 * (uint32_t)order + 2, 1);
-		drain_at(at + 9 * MS);
-		assert_int_equal(got.n, 2 * (order + 1));
+		assert_int_equal(records_at(at + 9 * MS), 2 * (order + 1));
 		assert_int_equal(got.list[2 * order].launch_ns, at + 90 * US);
 		assert_int_equal(got.list[2 * order + 1].launch_ns, at + 210 * US);
 	}
-	gpu_process_counts(process, &counts);
-	assert_int_equal(counts.pending, 0);
-	assert_int_equal(counts.missed, 0);
+	assert_launches(12, 0, 0);
 	/* one that does not end launches nothing so far */
-	capture(t + 100 * MS, 0xaa, false);
-	call(t + 101 * MS, t + 102 * MS, 0xaa, 1);
-	gpu_process_counts(process, &counts);
-	assert_int_equal(counts.pending, 0);
-	capture(t + 101 * MS, 0xaa, true);
-	gpu_process_counts(process, &counts);
-	assert_int_equal(counts.pending, 1);
+	capture(T + 100 * MS, 0xaa, false);
+	call(T + 101 * MS, T + 102 * MS, 0xaa, 1);
+	assert_int_equal(counts().pending, 0);
+	capture(T + 101 * MS, 0xaa, true);
+	assert_int_equal(counts().pending, 1);
 }
 
 /* An engine that waits elsewhere: its step returns while the GPU works on what it launched. */
 TEST_WITH(test_after, set_up, tear_down)
 {
-	const uint64_t t = NOW + MS;
-
-	call(t + 10 * US, t + 20 * US, 0xaa, 1);
-	call(t + 30 * US, t + 40 * US, 0xaa, 2);
-	call(t + 50 * US, t + 60 * US, 0xaa, 3);
-	call(t + 120 * US, t + 130 * US, 0xaa, 4); /* of what follows */
-	assert_true(step(1, t, t + 100 * US));
-	kernel(t + 30 * US, t + 110 * US, 7, 1, 1);
-	kernel(t + 150 * US, t + 190 * US, 7, 2, 2);
-	kernel(t + 190 * US, t + 250 * MS, 7, 3, 3);
-	kernel(t + 250 * MS, t + 300 * MS, 7, 4, 4);
-	drain_at(t + 301 * MS);
-	assert_int_equal(got.n, 4);
+	call(T + 10 * US, T + 20 * US, 0xaa, 1);
+	call(T + 30 * US, T + 40 * US, 0xaa, 2);
+	call(T + 50 * US, T + 60 * US, 0xaa, 3);
+	call(T + 120 * US, T + 130 * US, 0xaa, 4); /* of what follows */
+	assert_true(step(1, T, T + 100 * US));
+	kernel(T + 30 * US, T + 110 * US, 7, 1, 1);
+	kernel(T + 150 * US, T + 190 * US, 7, 2, 2);
+	kernel(T + 190 * US, T + 250 * MS, 7, 3, 3);
+	kernel(T + 250 * MS, T + 300 * MS, 7, 4, 4);
+	assert_int_equal(records_at(T + 301 * MS), 4);
 	assert_int_equal(got.steps, 0); /* what it launched ran a short while ago: more of it may come */
-	drain_at(t + 500 * MS);
-	assert_int_equal(got.steps, 1);
+	assert_int_equal(steps_at(T + 500 * MS), 1);
 	assert_parts(70 * US, 0, 20 * US, 10 * US, 0);
 	assert_int_equal(got.step.after_ns, 10 * US + 40 * US + 250 * MS - 190 * US);
 	/* nothing more of it */
-	assert_true(step(2, t + 310 * MS, t + 320 * MS));
-	drain_at(t + 900 * MS);
-	assert_int_equal(got.steps, 2);
+	assert_true(step(2, T + 310 * MS, T + 320 * MS));
+	assert_int_equal(steps_at(T + 900 * MS), 2);
 	assert_int_equal(got.step.after_ns, 0);
 }
 

@@ -47,12 +47,14 @@ static void on_device(uint32_t device, const struct gpu_device *about, void *arg
 
 static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name, .device = on_device };
 
+static struct gpu_info *info;
 static struct gpu_feed *feed;
 static struct fake_agent agent;
 
 static int set_up(void **state)
 {
 	memset(&got, 0, sizeof(got));
+	info = gpu_info_new();
 	if (gpu_feed_new(CAPACITY, NOW, &feed))
 		return -1;
 	agent = agent_open(feed);
@@ -63,6 +65,7 @@ static int tear_down(void **state)
 {
 	agent_close(&agent);
 	gpu_feed_free(feed);
+	gpu_info_free(info);
 	return 0;
 }
 
@@ -256,10 +259,8 @@ static void *scribble(void *arg)
 TEST_WITH(test_hostile, set_up, tear_down)
 {
 	const unsigned int n = cases(20000, 2000);
-	struct gpu_info *info;
 	pthread_t thread;
 
-	assert_int_equal(gpu_info_new(&info), 0);
 	stop = false;
 	assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
 	for (unsigned int i = 0; i < n; i++) {
@@ -285,12 +286,11 @@ TEST_WITH(test_hostile, set_up, tear_down)
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	gpu_info_free(info);
 }
 
 /* ---- names and tracks ---- */
 
-TEST(test_info)
+TEST_WITH(test_info, set_up, tear_down)
 {
 	static const struct {
 		const char *mangled, *brief, *full;
@@ -304,9 +304,7 @@ TEST(test_info)
 		{ "<<<", "<<<", "<<<" },
 		{ ">>>", ">>>", ">>>" },
 	};
-	struct gpu_info *info;
 
-	assert_int_equal(gpu_info_new(&info), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		uint32_t n = gpu_info_name(info, names[i].mangled);
 
@@ -318,11 +316,10 @@ TEST(test_info)
 	assert_int_equal(gpu_info_name(info, ""), 0);
 	assert_string_equal(gpu_info_short_name(info, 0), "kernel");
 	assert_string_equal(gpu_info_short_name(info, UINT32_MAX), "kernel");
-	gpu_info_free(info);
 }
 
 /* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
-TEST(test_collectives)
+TEST_WITH(test_collectives, set_up, tear_down)
 {
 	static const struct {
 		const char *name;
@@ -336,15 +333,12 @@ TEST(test_collectives)
 		{ "nccl", false },
 		{ "", false },
 	};
-	struct gpu_info *info;
 
-	assert_int_equal(gpu_info_new(&info), 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
 			fail_msg("%s", names[i].name);
 	}
 	assert_false(gpu_info_is_collective(info, UINT32_MAX));
-	gpu_info_free(info);
 }
 
 /* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
@@ -367,14 +361,12 @@ TEST(test_launches)
 }
 
 /* What overlaps is on different tracks, whatever comes. */
-TEST(test_tracks)
+TEST_WITH(test_tracks, set_up, tear_down)
 {
 	static uint64_t ends[GPU_TRACKS_MAX];
 	uint64_t seed = 1;
-	struct gpu_info *info;
 	unsigned int refused = 0;
 
-	assert_int_equal(gpu_info_new(&info), 0);
 	memset(ends, 0, sizeof(ends));
 	for (unsigned int i = 0; i < 20000; i++) {
 		struct gpu_track of = { .device = (uint32_t)(next_random(&seed) % 3), .tgid = 1 + (uint32_t)(next_random(&seed) % 2), .context = (uint32_t)(next_random(&seed) % 2), .stream = (uint32_t)(next_random(&seed) % 20) };
@@ -398,7 +390,6 @@ TEST(test_tracks)
 	}
 	assert_true(refused >= GPU_TRACKS_MAX);
 	assert_null(gpu_info_get_track(info, GPU_TRACKS_MAX));
-	gpu_info_free(info);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -17,7 +17,7 @@
 static uint8_t memory[0x10000];
 static unsigned int reads;
 
-static int read_image(void *arg, uint64_t address, void *buf, size_t len)
+static int read_image(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len)
 {
 	reads++;
 	if (address < BASE || address - BASE > sizeof(memory) || len > sizeof(memory) - (address - BASE))
@@ -51,7 +51,12 @@ static struct python_walk walk_of(unsigned int minor)
 
 static unsigned int frames_of(const struct python_walk *w, uint64_t self, struct python_found *f)
 {
-	python_frames(read_image, NULL, w, self, f);
+	struct python_names *n = python_names_new(read_image, NULL);
+	const struct python p = { .walk = *w };
+
+	python_names_set(n, 1, &p);
+	python_names_frames(n, 1, self, f);
+	python_names_free(n);
 	return f->n;
 }
 

@@ -186,24 +186,21 @@ static void end(struct child *c)
 	free(c);
 }
 
-static int read_at(void *arg, uint64_t address, void *buf, size_t len)
+static struct python_names *names_of(const struct child *c, const struct python *p)
 {
-	return pread(*(int *)arg, buf, len, (off_t)address) == (ssize_t)len ? 0 : -EFAULT;
+	struct python_names *names = python_names_new(NULL, NULL);
+
+	python_names_set(names, (uint32_t)c->pid, p);
+	return names;
 }
 
-static void compare_thread(const struct child *c, const struct python *p, struct python_names *names,
-	const struct expected *t)
+static void compare_thread(const struct child *c, struct python_names *names, const struct expected *t)
 {
 	struct python_found f;
-	char path[64], found[1024];
-	int fd;
+	char found[1024];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	python_frames(read_at, &fd, &p->walk, t->self, &f);
+	python_names_frames(names, (uint32_t)c->pid, t->self, &f);
 	assert_false(f.cut);
-	close(fd);
 	for (unsigned int i = 0; i < f.n && i < t->n; i++) {
 		struct python_name named;
 
@@ -217,18 +214,16 @@ static void compare_thread(const struct child *c, const struct python *p, struct
 static void compare_process(const struct child *c, const struct python *p)
 {
 	struct python_names_stats stats;
-	struct python_names *names;
+	struct python_names *names = names_of(c, p);
 	uint64_t read;
 
-	assert_int_equal(python_names_new(NULL, NULL, &names), 0);
-	assert_int_equal(python_names_set(names, (uint32_t)c->pid, p), 0);
 	assert_int_equal(c->n, 7);
 	for (unsigned int i = 0; i < c->n; i++)
-		compare_thread(c, p, names, &c->threads[i]);
+		compare_thread(c, names, &c->threads[i]);
 	python_names_stats(names, &stats);
 	read = stats.read;
 	for (unsigned int i = 0; i < c->n; i++) /* now they are known */
-		compare_thread(c, p, names, &c->threads[i]);
+		compare_thread(c, names, &c->threads[i]);
 	python_names_stats(names, &stats);
 	assert_int_equal(stats.read, read);
 	assert_int_equal(stats.failed, 0);
@@ -238,23 +233,16 @@ static void compare_process(const struct child *c, const struct python *p)
 /* The name of the task as it is, and only the frames of its coroutines and what they call are within it. */
 static void compare_task(const struct child *c, const struct python *p)
 {
-	struct python_names *names;
+	struct python_names *names = names_of(c, p);
 	struct python_found f;
-	char path[64], expected[300];
-	int fd;
+	char expected[300];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	assert_int_equal(python_names_new(NULL, NULL, &names), 0);
-	assert_int_equal(python_names_set(names, (uint32_t)c->pid, p), 0);
-	python_frames(read_at, &fd, &p->walk, c->threads[0].self, &f);
+	python_names_frames(names, (uint32_t)c->pid, c->threads[0].self, &f);
 	assert_true(f.has_task);
 	assert_int_equal(f.task.frames, 4);
 	snprintf(expected, sizeof(expected), "[task %s]", c->threads[0].frames[0]);
 	assert_string_equal(python_names_task(names, (uint32_t)c->pid, &f.task), expected);
 	python_names_free(names);
-	close(fd);
 }
 
 /* Its own: addresses differ from process to process. */

@@ -120,47 +120,59 @@ static void get_layout(unsigned int minor, struct python *ret_python)
 	ret_python->type_int = TYPE_INT;
 }
 
-static struct python_names *start(const struct python *p)
-{
-	struct python_names *n;
+/* Of the test that runs. */
+static struct python_names *n;
+static struct python p;
+static struct python_name named;
 
-	assert_int_equal(python_names_new(read_image, NULL, &n), 0);
-	assert_int_equal(python_names_set(n, TGID, p), 0);
-	return n;
+/* A process of that version, which is all that is known. */
+static void start(unsigned int minor)
+{
+	python_names_free(n);
+	n = python_names_new(read_image, NULL);
+	get_layout(minor, &p);
+	python_names_set(n, TGID, &p);
 }
 
-/* Of a process of that version with the function in its memory. */
-static struct python_names *start_with_function(unsigned int minor, struct python *ret_python)
+/* With the function in its memory. */
+static void start_with_function(unsigned int minor)
 {
-	get_layout(minor, ret_python);
-	put_function(ret_python);
-	return start(ret_python);
+	start(minor);
+	put_function(&p);
 }
 
-TEST(test_each_version)
+static int tear_down(void **state)
+{
+	python_names_free(n);
+	n = NULL;
+	return 0;
+}
+
+static void check_name(uint64_t instr, const char *name, uint32_t line)
+{
+	assert_int_equal(python_names_get(n, TGID, CODE, instr, &named), 0);
+	assert_string_equal(named.name, name);
+	assert_int_equal(named.line, line);
+}
+
+TEST_WITH(test_each_version, NULL, tear_down)
 {
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		static const unsigned int lines[] = { 11, 11, 12 };
-		struct python_name named;
-		struct python_names *n;
-		struct python p;
 
-		n = start_with_function(minor, &p);
+		start_with_function(minor);
 		for (unsigned int i = 0; i < ARRAY_SIZE(lines); i++) {
-			assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 2 * i), &named), 0);
-			assert_string_equal(named.name, "A.f");
+			check_name(instr_at(&p, 2 * i), "A.f", lines[i]);
 			assert_string_equal(named.file, "m.py");
-			assert_int_equal(named.line, lines[i]);
 		}
-		python_names_free(n);
 	}
 }
 
 TEST(test_versions_refused)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS];
-	struct python p = {};
 
+	p = (struct python){};
 	assert_int_equal(python_layout_known(2, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 13, &p), -ENOTSUP); /* only by what it says itself */
@@ -178,25 +190,20 @@ TEST(test_versions_refused)
 
 /* ---- names ---- */
 
-TEST(test_known_code_is_read_once)
+TEST_WITH(test_known_code_is_read_once, NULL, tear_down)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
+	start_with_function(11);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
 	reads = 0;
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	check_name(instr_at(&p, 4), "A.f", 12);
 	assert_int_equal(reads, 1);
-	assert_int_equal(named.line, 12);
 
 	/* another function in its place */
 	put_ascii(&p, NAME + 0x200, "other");
 	put(CODE + p.objects.code_qualname, NAME + 0x200, 8);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
-	assert_string_equal(named.name, "other");
+	check_name(instr_at(&p, 0), "other", 11);
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.read, 2);
 
@@ -204,90 +211,77 @@ TEST(test_known_code_is_read_once)
 	put(CODE + p.objects.type, 0, 8);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -EFAULT);
 	assert_int_equal(python_names_get(n, TGID + 1, CODE, instr_at(&p, 0), &named), -ENOENT);
-	python_names_free(n);
 }
 
 /* Samples arrive after the process has exited; but processes that are gone do not stay for ever. */
-TEST(test_process_that_exits)
+TEST_WITH(test_process_that_exits, NULL, tear_down)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
+	start_with_function(11);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
 	assert_true(python_names_has(n, TGID, &p));
 	python_names_gone(n, TGID);
 	python_names_gone(n, TGID);
 	assert_false(python_names_has(n, TGID, &p));
 	exited = true;
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
-	assert_string_equal(named.name, "A.f");
-	assert_int_equal(named.line, 12);
+	check_name(instr_at(&p, 4), "A.f", 12);
 	assert_int_equal(python_names_get(n, TGID, CODE + 8, 0, &named), -ESRCH);
 	for (uint32_t tgid = 1000; tgid < 1100; tgid++) {
-		assert_int_equal(python_names_set(n, tgid, &p), 0);
+		python_names_set(n, tgid, &p);
 		python_names_gone(n, tgid);
 	}
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), -ENOENT);
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.memory, 0);
 	exited = false;
-	python_names_free(n);
 }
 
-TEST(test_texts)
+TEST_WITH(test_texts, NULL, tear_down)
 {
 	static const uint8_t latin[] = { 'a', 0xe4 };
 	static const uint16_t ucs2[] = { 0x3a3, 0xd800, 'b' };
 	static const uint32_t ucs4[] = { 0x1f40d, 0x110000 };
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
+
+	static const struct {
+		const void *text;
+		size_t length;
+		unsigned int width;
+		const char *name;
+	} list[] = {
+		{ latin, 2, 1, "a\xc3\xa4" },
+		{ ucs2, 3, 2, "\xce\xa3?b" },
+		{ ucs4, 2, 4, "\xf0\x9f\x90\x8d?" },
+	};
 
 	for (unsigned int minor = 8; minor <= 14; minor++) {
-		n = start_with_function(minor, &p);
-		put_str(&p, NAME, latin, 2, 1, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
-		assert_string_equal(named.name, "a\xc3\xa4");
-		python_names_set(n, TGID, &p);
-		put_str(&p, NAME, ucs2, 3, 2, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
-		assert_string_equal(named.name, "\xce\xa3?b");
-		python_names_set(n, TGID, &p);
-		put_str(&p, NAME, ucs4, 2, 4, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
-		assert_string_equal(named.name, "\xf0\x9f\x90\x8d?");
-		python_names_free(n);
+		start_with_function(minor);
+		for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+			python_names_set(n, TGID, &p);
+			put_str(&p, NAME, list[i].text, list[i].length, list[i].width, false);
+			assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+			assert_string_equal(named.name, list[i].name);
+		}
 	}
 }
 
-TEST(test_long_name_is_cut)
+TEST_WITH(test_long_name_is_cut, NULL, tear_down)
 {
 	uint16_t wide[1000];
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(wide); i++)
 		wide[i] = 0x2211;
-	n = start_with_function(11, &p);
+	start_with_function(11);
 	put_str(&p, NAME, wide, ARRAY_SIZE(wide), 2, false);
 	assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
 	assert_int_equal(strlen(named.name), PYTHON_NAME_MAX / 3 * 3); /* whole characters */
-	python_names_free(n);
 }
 
-TEST(test_wild_lengths_and_pointers)
+TEST_WITH(test_wild_lengths_and_pointers, NULL, tear_down)
 {
 	static const uint64_t wild[] = { 0, 1, BASE - 1, BASE + sizeof(memory) - 4, UINT64_MAX, UINT64_MAX - 7, INT64_MAX, CODE };
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	get_layout(11, &p);
-	n = start(&p);
+	start(11);
 	for (size_t i = 0; i < ARRAY_SIZE(wild); i++) {
 		put_function(&p);
 		assert_int_equal(python_names_get(n, TGID, wild[i] == CODE ? 0 : wild[i], 0, &named), -EFAULT);
@@ -317,33 +311,25 @@ TEST(test_wild_lengths_and_pointers)
 	assert_int_equal(named.line, 0);
 	assert_int_equal(python_names_get(n, TGID, CODE, UINT64_MAX >> 1, &named), 0);
 	assert_int_equal(named.line, 0);
-	python_names_free(n);
 }
 
 /* Many functions are forgotten, not kept. */
-TEST(test_memory_is_bounded)
+TEST_WITH(test_memory_is_bounded, NULL, tear_down)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
+	start_with_function(11);
 	for (unsigned int i = 0; i < 200000; i++) {
 		put(CODE + p.objects.code_firstlineno, i, 4);
 		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
 		python_names_stats(n, &stats);
 		assert_true(stats.memory < 9u << 20);
 	}
-	python_names_free(n);
 }
 
 /* Every byte of the image and of the layout may be anything. */
-TEST(test_junk)
+TEST_WITH(test_junk, NULL, tear_down)
 {
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
 	srand(1);
 	for (unsigned int i = 0; i < 20000; i++) {
@@ -355,12 +341,13 @@ TEST(test_junk)
 			memory[0x1000 * (1 + (unsigned int)rand() % 4) + (unsigned int)rand() % 0x100] = (uint8_t)rand();
 		if (i % 3 == 0)
 			((uint8_t *)&p.objects)[(unsigned int)rand() % offsetof(struct python_objects, str_kind_shift)] = (uint8_t)rand();
-		n = start(&p);
+		python_names_free(n);
+		n = python_names_new(read_image, NULL);
+		python_names_set(n, TGID, &p);
 		if (!python_names_get(n, TGID, CODE, instr_at(&p, (unsigned int)rand() % 8), &named)) {
 			assert_true(strlen(named.name) < PYTHON_NAME_MAX);
 			assert_true(!named.file || strlen(named.file) < PYTHON_FILE_MAX);
 		}
-		python_names_free(n);
 		fill_debug_words(words, 13 + i % 2);
 		words[(unsigned int)rand() % PYTHON_DEBUG_WORDS] = ((uint64_t)rand() << 32 | (uint32_t)rand()) >> rand() % 64;
 		(void)python_layout_read(words, PYTHON_DEBUG_WORDS, &p);
@@ -415,7 +402,7 @@ TEST(test_lines_of_junk)
 /* ---- asyncio ---- */
 
 /* As the programs copy it. */
-static const char *task_text(struct python_names *n)
+static const char *task_text(void)
 {
 	struct python_task task = { .frames = 1, .bytes = PYTHON_TASK_BYTES };
 
@@ -423,14 +410,14 @@ static const char *task_text(struct python_names *n)
 	return python_names_task(n, TGID, &task);
 }
 
-static const char *task_named(struct python_names *n, const struct python *p, const char *text)
+static const char *task_named(const char *text)
 {
 	memset(memory, 0, sizeof(memory));
-	put_ascii(p, NAME, text);
-	return task_text(n);
+	put_ascii(&p, NAME, text);
+	return task_text();
 }
 
-TEST(test_tasks)
+TEST_WITH(test_tasks, NULL, tear_down)
 {
 	static const uint16_t wide[] = { 'b', 0xe9, 0x394, 0xd800 };
 	char longest[400];
@@ -439,66 +426,55 @@ TEST(test_tasks)
 	longest[sizeof(longest) - 1] = 0;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_task task = { .frames = 1, .bytes = 32 };
-		struct python_names *n;
-		struct python p;
 		const char *text;
 
-		get_layout(minor, &p);
-		n = start(&p);
-		assert_string_equal(task_named(n, &p, "alpha"), "[task alpha]");
-		assert_string_equal(task_named(n, &p, "Task-x"), "[task Task-x]");
-		assert_string_equal(task_named(n, &p, "Task-"), "[task Task-]");
-		assert_string_equal(task_named(n, &p, "Task-12"), "[task]"); /* asyncio's own number */
-		assert_string_equal(task_named(n, &p, ""), "[task]");
-		text = task_named(n, &p, longest);
+		start(minor);
+		assert_string_equal(task_named("alpha"), "[task alpha]");
+		assert_string_equal(task_named("Task-x"), "[task Task-x]");
+		assert_string_equal(task_named("Task-"), "[task Task-]");
+		assert_string_equal(task_named("Task-12"), "[task]"); /* asyncio's own number */
+		assert_string_equal(task_named(""), "[task]");
+		text = task_named(longest);
 		assert_int_equal(strspn(text + 6, "x"), PYTHON_TASK_BYTES - p.objects.str_data);
 		assert_int_equal(text[strlen(text) - 1], ']');
 		memset(memory, 0, sizeof(memory));
 		put_str(&p, NAME, wide, 4, 2, false);
-		assert_string_equal(task_text(n), "[task b\xc3\xa9\xce\x94?]");
+		assert_string_equal(task_text(), "[task b\xc3\xa9\xce\x94?]");
 		put(NAME + p.objects.type, TYPE_INT, 8);
-		assert_string_equal(task_text(n), "[task]");
+		assert_string_equal(task_text(), "[task]");
 		put(NAME + p.objects.type, TYPE_CODE, 8);
-		assert_null(task_text(n));
+		assert_null(task_text());
 		/* cut within its header */
 		put_ascii(&p, NAME, "alpha");
 		memcpy(task.name, memory + (NAME - BASE), sizeof(task.name));
 		assert_null(python_names_task(n, TGID, &task));
 		assert_null(python_names_task(n, TGID + 1, &task));
-		python_names_free(n);
 	}
 }
 
 /* Names that are never the same again, as those of requests, would make a stack each. */
-TEST(test_many_tasks)
+TEST_WITH(test_many_tasks, NULL, tear_down)
 {
 	struct python_names_stats stats;
-	struct python_names *n;
-	struct python p;
 	char name[32], shown[48];
 
-	get_layout(11, &p);
-	n = start(&p);
+	start(11);
 	for (int i = 0; i < PYTHON_TASKS_MAX + 10; i++) {
 		snprintf(name, sizeof(name), "request %d", i);
 		snprintf(shown, sizeof(shown), "[task %s]", name);
-		assert_string_equal(task_named(n, &p, name), i < PYTHON_TASKS_MAX ? shown : "[task]");
+		assert_string_equal(task_named(name), i < PYTHON_TASKS_MAX ? shown : "[task]");
 	}
-	assert_string_equal(task_named(n, &p, "request 3"), "[task request 3]");
+	assert_string_equal(task_named("request 3"), "[task request 3]");
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.tasks_left, 10);
-	python_names_free(n);
 }
 
-TEST(test_junk_tasks)
+TEST_WITH(test_junk_tasks, NULL, tear_down)
 {
-	struct python_names *n;
-	struct python p;
 
 	srand(5);
 	for (unsigned int minor = 8; minor <= 14; minor++) {
-		get_layout(minor, &p);
-		n = start(&p);
+		start(minor);
 		for (int i = 0; i < 20000; i++) {
 			struct python_task task = { .frames = (uint32_t)rand(), .bytes = i % 3 ? (uint32_t)rand() % 256 : (uint32_t)rand() };
 			const char *text;
@@ -511,7 +487,6 @@ TEST(test_junk_tasks)
 			text = python_names_task(n, TGID, &task);
 			assert_true(!text || (strlen(text) < PYTHON_NAME_MAX + 8 && !strncmp(text, "[task", 5)));
 		}
-		python_names_free(n);
 	}
 }
 

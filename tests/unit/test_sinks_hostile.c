@@ -208,7 +208,7 @@ TEST_WITH(test_noise, setup, teardown)
 		"s32 arg1,ptr arg2,u64 arg3");
 	add_probe("\x80\xff", ROLE_OP, PROBE_F_SPAN, "$a", "op arg1,str arg2,str arg3");
 	add_probe("instant", ROLE_LAUNCH, PROBE_F_INSTANT, NULL, "u8 arg1,s8 arg2");
-	assert_int_equal(gpu_info_new(&info), 0);
+	info = gpu_info_new();
 	rec.gpu = info;
 	for (uint32_t i = 0; i < 10; i++)
 		gpu_info_track(info, &(struct gpu_track){ .device = i % 3, .tgid = PID + i % 2, .stream = i }, START, START, &track);

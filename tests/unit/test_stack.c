@@ -102,113 +102,150 @@ PLAIN static void run_python(void)
 	_PyEval_EvalFrameDefault(1);
 }
 
-struct child {
+/* Of the test that runs: a child, a sample of it, and what reads its files. */
+static struct {
 	pid_t pid, tid;
-};
+	struct rec_sample *r;
+	size_t size;
+	struct stacks *s;
+} t;
 
-static struct child child_start(void (*run)(void))
+static void start(void (*run)(void), const struct stacks_config *config)
 {
-	struct child c;
 	int fds[2];
 
 	assert_int_equal(pipe(fds), 0);
-	c.pid = fork();
-	assert_true(c.pid >= 0);
-	if (!c.pid) {
+	t.pid = fork();
+	assert_true(t.pid >= 0);
+	if (!t.pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		ready = fds[1];
 		run();
 		_exit(1);
 	}
 	close(fds[1]);
-	assert_int_equal(read(fds[0], &c.tid, sizeof(c.tid)), sizeof(c.tid));
+	assert_int_equal(read(fds[0], &t.tid, sizeof(t.tid)), sizeof(t.tid));
 	close(fds[0]);
-	return c;
+	t.r = sample_take(t.pid, t.tid, &t.size);
+	assert_non_null(t.r);
+	if (!t.s)
+		assert_int_equal(stacks_new(config, &t.s), 0);
 }
 
-static void child_end(const struct child *c)
+static void end_child(void)
 {
-	kill(c->pid, SIGKILL);
-	while (waitpid(c->pid, NULL, 0) < 0)
+	kill(t.pid, SIGKILL);
+	while (waitpid(t.pid, NULL, 0) < 0)
 		assert_int_equal(errno, EINTR);
+	free(t.r);
+	t.r = NULL;
 }
 
-static struct stacks *new_stacks(bool in_process)
+static int tear_down(void **state)
 {
-	const struct stacks_config config = { .in_process = in_process };
-	struct stacks *s = NULL;
-
-	assert_int_equal(stacks_new(&config, &s), 0);
-	return s;
+	if (t.r)
+		end_child();
+	stacks_free(t.s);
+	t.s = NULL;
+	return 0;
 }
 
-static void print_stack(const struct stacks *s, uint32_t id)
+static struct stacks_stats stats(void)
+{
+	struct stacks_stats st;
+
+	stacks_stats(t.s, &st);
+	return st;
+}
+
+static void print_stack(uint32_t id)
 {
 	const uint32_t *frames;
-	unsigned int n = stacks_get(s, id, &frames);
+	unsigned int n = stacks_get(t.s, id, &frames);
 
 	for (unsigned int i = 0; i < n; i++) {
-		const struct frame *f = stacks_frame(s, frames[i]);
+		const struct frame *f = stacks_frame(t.s, frames[i]);
 
 		print_message("# %2u %s [%s] %lx kind %d\n", i, f->name, f->file ? f->file : "", (unsigned long)f->rel_pc, f->kind);
 	}
 }
 
-/* Whether the stack has these functions in this order, others between them. */
-static bool has_frames(const struct stacks *s, uint32_t id, const char *const *names)
+/* The stack has these functions in this order, others between them. */
+static void assert_frames(uint32_t id, const char *const *names)
 {
 	const uint32_t *frames;
-	unsigned int n = stacks_get(s, id, &frames), found = 0;
+	unsigned int n = stacks_get(t.s, id, &frames), found = 0;
 
 	for (unsigned int i = 0; i < n && names[found]; i++)
-		found += !strcmp(stacks_frame(s, frames[i])->name, names[found]);
-	if (names[found]) {
-		print_message("# %s is missing in\n", names[found]);
-		print_stack(s, id);
-	}
-	return !names[found];
+		found += !strcmp(stacks_frame(t.s, frames[i])->name, names[found]);
+	if (!names[found])
+		return;
+	print_stack(id);
+	fail_msg("%s is missing", names[found]);
 }
 
-static void check(struct stacks *s, void (*run)(void), const char *const *names)
+/* The sample with frames of the kernel and Python's before it, and so many bytes of its stack. */
+static uint32_t take_with(const uint64_t *kernel, uint16_t n_kernel, const struct python_frame *python, uint16_t n_python,
+	const struct python_task *task, uint32_t stack_bytes)
 {
-	struct child c = child_start(run);
-	struct stacks_stats before, after;
-	size_t size = 0;
-	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
+	size_t size = REC_SAMPLE_SIZE(n_kernel, n_python, stack_bytes) + (task ? sizeof(*task) : 0);
+	struct rec_sample *r = calloc(1, size);
+	char *at = (char *)(r + 1);
 	uint32_t id;
 
 	assert_non_null(r);
-	stacks_stats(s, &before);
-	id = stacks_take(s, r, size);
-	stacks_stats(s, &after);
-	assert_true(has_frames(s, id, names));
-	if (after.complete != before.complete + 1)
-		print_stack(s, id);
-	assert_int_equal(after.complete, before.complete + 1);
-	/* again the same */
-	assert_int_equal(stacks_take(s, r, size), id);
-	stacks_stats(s, &before);
-	assert_int_equal(before.stacks, after.stacks);
-	assert_int_equal(before.lookups, after.lookups);
+	*r = *t.r;
+	r->kernel_n = n_kernel;
+	r->python_n = n_python;
+	r->task = task != NULL;
+	r->stack_bytes = stack_bytes;
+	if (kernel)
+		at = mempcpy(at, kernel, n_kernel * sizeof(*kernel));
+	if (python)
+		at = mempcpy(at, python, n_python * sizeof(*python));
+	if (task)
+		at = mempcpy(at, task, sizeof(*task));
+	memcpy(at, t.r + 1, stack_bytes);
+	id = stacks_take(t.s, r, size);
+	if (task)
+		assert_int_equal(stacks_take(t.s, r, size - 8), STACK_NONE);
 	free(r);
-	child_end(&c);
+	return id;
 }
 
+static const struct stacks_config plain_config;
 static const char *const plain[] = { "inner_wait", "middle_wait", "outer_wait", "run_plain", "main", NULL };
-static const char *const library[] = { "inner_wait", "middle_wait", "outer_wait", "compare_wait", "run_through_library", "main", NULL };
-static const char *const thread[] = { "inner_wait", "middle_wait", "outer_wait", "thread_wait", NULL };
-static const char *const signalled[] = { "inner_wait", "outer_wait", "on_signal", "run_signal", "main", NULL };
 
-static void unwinds(void **state)
+TEST_WITH(unwinds, NULL, tear_down)
 {
-	bool in_process = *state == NULL;
-	struct stacks *s = new_stacks(in_process);
+	static const struct {
+		void (*run)(void);
+		const char *wanted[7];
+	} list[] = {
+		{ run_plain, { "inner_wait", "middle_wait", "outer_wait", "run_plain", "main" } },
+		{ run_through_library, { "inner_wait", "middle_wait", "outer_wait", "compare_wait", "run_through_library", "main" } },
+		{ run_thread, { "inner_wait", "middle_wait", "outer_wait", "thread_wait" } },
+		{ run_signal, { "inner_wait", "outer_wait", "on_signal", "run_signal", "main" } },
+	};
 
-	check(s, run_plain, plain);
-	check(s, run_through_library, library);
-	check(s, run_thread, thread);
-	check(s, run_signal, signalled);
-	stacks_free(s);
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		struct stacks_stats before, after;
+		uint32_t id;
+
+		start(list[i].run, &plain_config);
+		before = stats();
+		id = stacks_take(t.s, t.r, t.size);
+		after = stats();
+		assert_frames(id, list[i].wanted);
+		if (after.complete != before.complete + 1)
+			print_stack(id);
+		assert_int_equal(after.complete, before.complete + 1);
+		/* again the same */
+		assert_int_equal(stacks_take(t.s, t.r, t.size), id);
+		assert_int_equal(stats().stacks, after.stacks);
+		assert_int_equal(stats().lookups, after.lookups);
+		end_child();
+	}
 }
 
 /* ---- Python ---- */
@@ -236,63 +273,11 @@ static const char *name_task(void *arg, uint32_t tgid, const struct python_task 
 #define ENTRY STACK_PYTHON_ENTRY
 #define EVAL "_PyEval_EvalFrameDefault"
 
-/* A sample like r with Python frames and a task, of which the first `within` are. */
-static uint32_t take_with_task(struct stacks *s, const struct rec_sample *r, const struct python_frame *frames, uint16_t n,
-	uint32_t within, uint32_t bytes)
-{
-	size_t at = n * sizeof(*frames), size = REC_SAMPLE_SIZE(0, n, r->stack_bytes) + sizeof(struct python_task);
-	struct python_task task = { .frames = within, .bytes = bytes };
-	struct rec_sample *p = calloc(1, size);
-	uint32_t id;
+static const struct stacks_config python = {
+	.python = name_python, .python_task = name_task, .python_arg = (void *)"arg"
+};
 
-	assert_non_null(p);
-	*p = *r;
-	p->python_n = n;
-	p->task = 1;
-	memcpy(p + 1, frames, at);
-	memcpy((char *)(p + 1) + at, &task, sizeof(task));
-	memcpy((char *)(p + 1) + at + sizeof(task), r + 1, r->stack_bytes);
-	id = stacks_take(s, p, size);
-	assert_int_equal(stacks_take(s, p, size - 8), STACK_NONE);
-	free(p);
-	return id;
-}
-
-/* The task's frame is outside of those that are within it, wherever the native functions are. */
-static void tasks_are_merged(void **state)
-{
-	static const struct python_frame frames[] = { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } };
-	static const struct {
-		uint32_t within, bytes;
-		const char *wanted[12];
-	} cases[] = {
-		{ 1, 8, { "outer_wait", "py1", "[task t]", "py2", "extension", "py3", "py4", "run_python", "main" } },
-		{ 2, 8, { "outer_wait", "py1", "py2", "[task t]", "extension", "py3", "py4", "run_python", "main" } },
-		{ 3, 8, { "outer_wait", "py1", "py2", "extension", "py3", "[task t]", "py4", "run_python", "main" } },
-		{ 4, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "[task t]", "run_python", "main" } },
-		/* wrong, and without a name */
-		{ 0, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
-		{ 5, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
-		{ 2, 0, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
-	};
-	const struct stacks_config config = {
-		.in_process = true, .python = name_python, .python_task = name_task, .python_arg = (void *)"arg"
-	};
-	struct child c = child_start(run_python);
-	size_t size = 0;
-	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
-	struct stacks *s;
-
-	assert_non_null(r);
-	assert_int_equal(stacks_new(&config, &s), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_true(has_frames(s, take_with_task(s, r, frames, 4, cases[i].within, cases[i].bytes), cases[i].wanted));
-	stacks_free(s);
-	free(r);
-	child_end(&c);
-}
-
-static void python_is_merged(void **state)
+TEST_WITH(python_is_merged, NULL, tear_down)
 {
 	static const struct {
 		struct python_frame frames[6];
@@ -311,38 +296,38 @@ static void python_is_merged(void **state)
 		{ { { 99, ENTRY }, { 2, ENTRY } }, 2, { "outer_wait", "[python]", "extension", "py2", "run_python" } },
 		{ {}, 0, { "outer_wait", EVAL, "extension", EVAL, "run_python" } },
 	};
-	const struct stacks_config config = { .in_process = true, .python = name_python, .python_arg = (void *)"arg" };
-	struct child c = child_start(run_python);
-	size_t size = 0, stack, size_python;
-	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *p;
-	struct stacks *s;
 
-	assert_non_null(r);
-	assert_int_equal(stacks_new(&config, &s), 0);
-	stack = r->stack_bytes;
-	p = calloc(1, size + sizeof(cases[0].frames));
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		size_python = cases[i].n * sizeof(cases[i].frames[0]);
-		*p = *r;
-		p->python_n = cases[i].n;
-		memcpy(p + 1, cases[i].frames, size_python);
-		memcpy((char *)(p + 1) + size_python, r + 1, stack);
-		assert_true(has_frames(s, stacks_take(s, p, size + size_python), cases[i].wanted));
-	}
+	start(run_python, &python);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_frames(take_with(NULL, 0, cases[i].frames, cases[i].n, NULL, t.r->stack_bytes), cases[i].wanted);
 	/* the native part ends first */
-	p->stack_bytes = 64;
-	p->python_n = 1;
-	memcpy(p + 1, cases[0].frames, size_python = sizeof(cases[0].frames[0]));
-	memcpy((char *)(p + 1) + size_python, r + 1, 64);
-	{
-		static const char *const wanted[] = { "[cut]", "py1", NULL };
+	assert_frames(take_with(NULL, 0, cases[0].frames, 1, NULL, 64), (const char *const[]){ "[cut]", "py1", NULL });
+}
 
-		assert_true(has_frames(s, stacks_take(s, p, sizeof(*p) + size_python + 64), wanted));
+/* The task's frame is outside of those that are within it, wherever the native functions are. */
+TEST_WITH(tasks_are_merged, NULL, tear_down)
+{
+	static const struct python_frame frames[] = { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } };
+	static const struct {
+		uint32_t within, bytes;
+		const char *wanted[12];
+	} cases[] = {
+		{ 1, 8, { "outer_wait", "py1", "[task t]", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 2, 8, { "outer_wait", "py1", "py2", "[task t]", "extension", "py3", "py4", "run_python", "main" } },
+		{ 3, 8, { "outer_wait", "py1", "py2", "extension", "py3", "[task t]", "py4", "run_python", "main" } },
+		{ 4, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "[task t]", "run_python", "main" } },
+		/* wrong, and without a name */
+		{ 0, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 5, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 2, 0, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+	};
+
+	start(run_python, &python);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct python_task task = { .frames = cases[i].within, .bytes = cases[i].bytes };
+
+		assert_frames(take_with(NULL, 0, frames, 4, &task, t.r->stack_bytes), cases[i].wanted);
 	}
-	stacks_free(s);
-	free(p);
-	free(r);
-	child_end(&c);
 }
 
 /* ---- all kinds ---- */
@@ -366,89 +351,54 @@ static void run_made_code(void)
 	((void (*)(void (*)(void)))at)(run_plain);
 }
 
-static void all_kinds(void **state)
+TEST_WITH(all_kinds, NULL, tear_down)
 {
 	static const char *const wanted[] = { "inner_wait", "run_plain", "made code", NULL };
-	struct child c = child_start(run_made_code);
-	struct stacks *s = new_stacks(true);
-	struct stacks_stats stats;
-	char path[64];
-	size_t size = 0;
-	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *k;
+	static const uint64_t kernel[] = { 0xfff, 0x1000 };
+	static const enum frame_kind kinds[] = { FRAME_KERNEL, FRAME_KERNEL, FRAME_NATIVE };
 	const uint32_t *frames;
-	uint64_t kernel[2] = { 0xfff, 0x1000 };
+	char path[64];
 	uint32_t id;
 
-	assert_non_null(r);
-	id = stacks_take(s, r, size);
-	assert_true(has_frames(s, id, wanted));
-	k = calloc(1, size + sizeof(kernel));
-	*k = *r;
-	k->kernel_n = 2;
-	memcpy(k + 1, kernel, sizeof(kernel));
-	memcpy((char *)(k + 1) + sizeof(kernel), r + 1, r->stack_bytes);
-	id = stacks_take(s, k, size + sizeof(kernel));
-	assert_true(has_frames(s, id, wanted));
-	assert_true(stacks_get(s, id, &frames) > 5);
-	assert_int_equal(stacks_frame(s, frames[0])->kind, FRAME_KERNEL);
-	assert_int_equal(stacks_frame(s, frames[1])->kind, FRAME_KERNEL);
-	assert_int_equal(stacks_frame(s, frames[2])->kind, FRAME_NATIVE);
-	stacks_stats(s, &stats);
-	assert_int_equal(stats.made, 0);
-	stacks_free(s);
-	snprintf(path, sizeof(path), "/tmp/perf-%d.map", c.pid);
+	start(run_made_code, &plain_config);
+	assert_frames(stacks_take(t.s, t.r, t.size), wanted);
+	id = take_with(kernel, 2, NULL, 0, NULL, t.r->stack_bytes);
+	assert_frames(id, wanted);
+	assert_true(stacks_get(t.s, id, &frames) > 5);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		assert_int_equal(stacks_frame(t.s, frames[i])->kind, kinds[i]);
+	assert_int_equal(stats().made, 0);
+	stacks_free(t.s);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", t.pid);
 	unlink(path);
-	/* whose names are not to be had is counted */
-	s = new_stacks(true);
-	stacks_take(s, r, size);
-	stacks_stats(s, &stats);
-	assert_int_equal(stats.made, 1);
-	assert_true(stats.places > 3);
-	free(k);
-	free(r);
-	child_end(&c);
-	stacks_free(s);
+	/* code whose name is not known is counted */
+	assert_int_equal(stacks_new(&plain_config, &t.s), 0);
+	stacks_take(t.s, t.r, t.size);
+	assert_int_equal(stats().made, 1);
+	assert_true(stats().places > 3);
 }
 
 /* What is known of a process stays when it is gone, until it is forgotten; what it maps later is found. */
-static void processes_end(void **state)
+TEST_WITH(processes_end, NULL, tear_down)
 {
-	struct child c = child_start(run_plain);
-	struct stacks *s = new_stacks(true);
-	size_t size = 0;
-	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
-	struct stacks_stats stats;
+	struct rec_sample *r;
 	uint32_t id, again;
 
-	assert_non_null(r);
-	stacks_know_process(s, (uint32_t)c.pid);
-	id = stacks_take(s, r, size);
-	assert_true(has_frames(s, id, plain));
-	child_end(&c);
-	stacks_remap_process(s, (uint32_t)c.pid);
-	again = stacks_take(s, r, size);
-	assert_int_equal(again, id);
-	stacks_forget_process(s, (uint32_t)c.pid);
-	stacks_stats(s, &stats);
-	assert_int_equal(stats.processes, 0);
-	again = stacks_take(s, r, size);
+	start(run_plain, &plain_config);
+	stacks_know_process(t.s, (uint32_t)t.pid);
+	id = stacks_take(t.s, t.r, t.size);
+	assert_frames(id, plain);
+	r = t.r;
+	t.r = NULL;
+	end_child();
+	stacks_remap_process(t.s, (uint32_t)t.pid);
+	assert_int_equal(stacks_take(t.s, r, t.size), id);
+	stacks_forget_process(t.s, (uint32_t)t.pid);
+	assert_int_equal(stats().processes, 0);
+	again = stacks_take(t.s, r, t.size);
 	assert_int_not_equal(again, id);
-	assert_true(has_frames(s, again, (const char *const[]){ "[unknown]", NULL }));
+	assert_frames(again, (const char *const[]){ "[unknown]", NULL });
 	free(r);
-	stacks_free(s);
 }
 
-int main(void)
-{
-	static int other;
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unwinds),
-		cmocka_unit_test(python_is_merged),
-		cmocka_unit_test(tasks_are_merged),
-		cmocka_unit_test(all_kinds),
-		cmocka_unit_test(processes_end),
-		{ "unwinds with another process that reads", unwinds, NULL, NULL, &other },
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

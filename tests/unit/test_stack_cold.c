@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <gelf.h>
 
-#include "stack/cold.h"
+#include "stack/lookup.h"
 #include "unit.h"
 
 /* Two ways to where it seldom goes, so that one of them leads into the middle of its other part. */

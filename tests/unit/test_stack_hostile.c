@@ -58,54 +58,60 @@ static const Elf64_Shdr *find_section(const unsigned char *elf, const char *name
 	return NULL;
 }
 
-static struct reader *new_reader(void)
-{
-	struct reader *r = NULL;
+static struct reader *reader;
+static struct place place;
+static const Elf64_Shdr *text; /* the section */
 
-	assert_int_equal(reader_new(false, &r), 0);
-	return r;
+static int set_up(void **state)
+{
+	text = find_section(image, ".text");
+	return reader_new(&reader);
 }
 
-static void good_file(struct reader *r, uint32_t number)
+static int tear_down(void **state)
 {
-	const Elf64_Shdr *text = find_section(image, ".text");
-	uint64_t entry = ((const Elf64_Ehdr *)image)->e_entry; /* other places may lie between functions */
-	static struct place place;
+	reader_free(reader);
+	return 0;
+}
 
-	assert_int_equal(reader_open(r, number, file_of(image, image_size), -1), 0);
-	assert_int_equal(reader_place(r, number, text->sh_offset + entry - text->sh_addr, &place), 0);
+/* The program itself, under this number. */
+static int open_image(uint32_t number)
+{
+	return reader_open(reader, number, file_of(image, image_size), -1, false);
+}
+
+static void good_file(uint32_t number)
+{
+	uint64_t entry = ((const Elf64_Ehdr *)image)->e_entry; /* other places may lie between functions */
+
+	assert_int_equal(open_image(number), 0);
+	assert_int_equal(reader_place(reader, number, text->sh_offset + entry - text->sh_addr, &place), 0);
 	assert_true(place.row.known);
 	assert_true(place.name[0]);
 }
 
 /* Stubs of the PLT have no symbols; that of .init before them has no size. */
-TEST(plt_has_no_name)
+TEST_WITH(plt_has_no_name, set_up, tear_down)
 {
 	const Elf64_Shdr *plt = find_section(image, ".plt");
-	struct reader *r = new_reader();
-	static struct place place;
 
-	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), 0);
-	assert_int_equal(reader_place(r, 0, plt->sh_offset + plt->sh_size / 2, &place), 0);
+	assert_int_equal(open_image(0), 0);
+	assert_int_equal(reader_place(reader, 0, plt->sh_offset + plt->sh_size / 2, &place), 0);
 	assert_string_equal(place.name, "");
 	assert_true(place.row.known);
-	reader_free(r);
 }
 
 /* Bytes of the parts that libdw reads are changed at random: whatever it makes of that, it is over soon, and files that
  * are well are still read. */
-TEST(broken_files)
+TEST_WITH(broken_files, set_up, tear_down)
 {
 	static const char *const parts[] = { ".eh_frame", ".eh_frame_hdr", ".symtab", ".strtab", ".dynsym", ".dynamic" };
 	unsigned char *bytes = malloc(image_size);
-	const Elf64_Shdr *text = find_section(image, ".text");
-	struct reader *r = new_reader();
-	static struct place place;
 	unsigned int ended = 0;
 
 	assert_non_null(bytes);
 	srandom(7);
-	for (uint32_t i = 0; i < 150 && reader_generation(r) < READER_REPLACED_MAX - 1; i++) {
+	for (uint32_t i = 0; i < 150 && reader_generation(reader) < READER_REPLACED_MAX - 1; i++) {
 		const Elf64_Shdr *part = find_section(image, parts[i % 6]);
 		int err;
 
@@ -120,81 +126,66 @@ TEST(broken_files)
 			if (eh->e_shoff < image_size - 64 * 32)
 				bytes[eh->e_shoff + (size_t)random() % (64 * 32)] ^= 0x80;
 		}
-		err = reader_open(r, 1 + i, file_of(bytes, image_size), -1);
+		err = reader_open(reader, 1 + i, file_of(bytes, image_size), -1, false);
 		for (int k = 0; !err && k < 30; k++)
-			err = reader_place(r, 1 + i, text->sh_offset + (size_t)random() % text->sh_size, &place);
+			err = reader_place(reader, 1 + i, text->sh_offset + (size_t)random() % text->sh_size, &place);
 		ended += err == -EPROTO;
 	}
-	assert_int_equal(ended, reader_generation(r));
+	assert_int_equal(ended, reader_generation(reader));
 	print_message("# %u files ended the process that reads\n", ended);
-	good_file(r, 0);
-	reader_free(r);
+	good_file(0);
 	free(bytes);
 }
 
-/* Made shorter while it is being read: a process that has it mapped gets SIGBUS. */
-TEST(shortened_file)
+/* A process that has it mapped gets SIGBUS. */
+static void shorten_while_read(uint32_t number)
 {
-	const Elf64_Shdr *text = find_section(image, ".text");
-	struct reader *r = new_reader();
-	static struct place place;
 	int fd = file_of(image, image_size);
 
-	assert_int_equal(reader_open(r, 3, dup(fd), -1), 0);
+	assert_int_equal(reader_open(reader, number, dup(fd), -1, false), 0);
 	assert_int_equal(ftruncate(fd, 4096), 0);
-	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EPROTO);
-	assert_int_equal(reader_generation(r), 1);
-	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EBADF);
-	good_file(r, 4);
+	assert_int_equal(reader_place(reader, number, text->sh_offset, &place), -EPROTO);
 	close(fd);
-	reader_free(r);
 }
 
-TEST(odd_files)
+TEST_WITH(shortened_file, set_up, tear_down)
 {
-	struct reader *r = new_reader();
-	static struct place place;
+	shorten_while_read(3);
+	assert_int_equal(reader_generation(reader), 1);
+	assert_int_equal(reader_place(reader, 3, text->sh_offset, &place), -EBADF);
+	good_file(4);
+}
+
+TEST_WITH(odd_files, set_up, tear_down)
+{
 	char link[READER_LINK_MAX];
 	int fd;
 
-	assert_int_equal(reader_open(r, 0, file_of((const unsigned char *)"text", 4), -1), -ENOEXEC);
-	assert_int_equal(reader_open(r, 0, open("/dev/null", O_RDONLY), -1), -ENOEXEC);
+	assert_int_equal(reader_open(reader, 0, file_of((const unsigned char *)"text", 4), -1, false), -ENOEXEC);
+	assert_int_equal(reader_open(reader, 0, open("/dev/null", O_RDONLY), -1, false), -ENOEXEC);
 	/* 1 TB of nothing behind it */
 	fd = file_of(image, image_size);
 	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
-	reader_open(r, 1, fd, -1);
+	reader_open(reader, 1, fd, -1, false);
 	/* what is no file with debug information in place of one */
-	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4)), 0);
-	reader_link(r, 2, link);
+	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4), false), 0);
+	reader_link(reader, link);
 	assert_string_equal(link, "");
 	/* found by a name that the file does not give, it is not used */
-	assert_int_equal(reader_open_linked(r, 2, file_of(image, image_size), file_of(image, image_size)), 0);
-	assert_int_equal(reader_place(r, 2, find_section(image, ".text")->sh_offset, &place), 0);
-	assert_int_equal(reader_place(r, 2, UINT64_MAX, &place), -ENXIO);
-	assert_int_equal(reader_place(r, 2, image_size + 4096, &place), -ENXIO);
-	assert_int_equal(reader_place(r, 7, 0, &place), -EBADF);
-	good_file(r, 3);
-	reader_free(r);
+	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of(image, image_size), true), 0);
+	assert_int_equal(reader_place(reader, 2, text->sh_offset, &place), 0);
+	assert_int_equal(reader_place(reader, 2, UINT64_MAX, &place), -ENXIO);
+	assert_int_equal(reader_place(reader, 2, image_size + 4096, &place), -ENXIO);
+	assert_int_equal(reader_place(reader, 7, 0, &place), -EBADF);
+	good_file(3);
 }
 
 /* After so many replacements no file is read any more, and nothing else goes wrong. */
-TEST(given_up)
+TEST_WITH(given_up, set_up, tear_down)
 {
-	struct reader *r = new_reader();
-	static struct place place;
-	int err = 0;
-
-	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++) {
-		int fd = file_of(image, image_size);
-
-		assert_int_equal(reader_open(r, i, dup(fd), -1), 0);
-		assert_int_equal(ftruncate(fd, 4096), 0);
-		err = reader_place(r, i, find_section(image, ".text")->sh_offset, &place);
-		assert_int_equal(err, -EPROTO);
-		close(fd);
-	}
-	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), -EPROTO);
-	reader_free(r);
+	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++)
+		shorten_while_read(i);
+	assert_int_equal(open_image(0), -EPROTO);
 }
 
 /* ---- samples ---- */

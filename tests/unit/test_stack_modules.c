@@ -91,7 +91,7 @@ static struct module *get(struct modules *ms, const struct copy *c)
 	return m;
 }
 
-static void test_many(void **state)
+TEST(test_many)
 {
 	unsigned int before = open_files(), drops = 0;
 	struct modules_stats stats;
@@ -99,10 +99,9 @@ static void test_many(void **state)
 	struct module *first;
 	struct copy kept, c;
 	struct modules *ms;
-	struct intern *in;
+	struct intern *in = intern_new(1 << 20);
 
-	assert_int_equal(intern_new(1 << 20, &in), 0);
-	assert_int_equal(modules_new(in, !*state, &ms), 0);
+	assert_int_equal(modules_new(in, &ms), 0);
 	copy_map(&kept, &self);
 	first = get(ms, &kept);
 	for (int i = 0; i < MANY; i++) {
@@ -128,12 +127,4 @@ static void test_many(void **state)
 	free(self.data);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many),
-		{ "test_many, and another process reads them", test_many, NULL, NULL, "" },
-	};
-
-	return cmocka_run_group_tests_name("stack_modules", tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

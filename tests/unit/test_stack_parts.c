@@ -290,13 +290,11 @@ TEST(many_kernel_names)
 
 static struct perf_map *new_map(const char *text, int *ret_fd)
 {
-	struct perf_map *map;
 	int fd = memfd_create("map", 0);
 
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	*ret_fd = dup(fd);
-	assert_int_equal(perf_map_new(fd, &map), 0);
-	return map;
+	return perf_map_new(fd);
 }
 
 TEST(perf_map_names)

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "gpu/agent/agent.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,9 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/hand_over.h"
-
 #define PATIENCE_S 5
+
+/* The connection to inftrace. The process may close any descriptor, and use its number for something else. */
+struct connection {
+	int fd;    /* -1: none */
+	dev_t dev; /* which file it was */
+	ino_t ino;
+};
 
 /* A message of inftrace with at most one descriptor. ret_fd: -1: none */
 static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
@@ -266,11 +267,6 @@ static void say_gone(void)
 	__atomic_store_n(&shared()->writer.state, GPU_STATE_GONE, __ATOMIC_RELEASE);
 }
 
-static bool is_final(void)
-{
-	return agent.state == GPU_STATE_NO_CUPTI || agent.state == GPU_STATE_OTHER_USER || agent.state == GPU_STATE_FAILED;
-}
-
 static void say_failed(int error, uint32_t call)
 {
 	bool other = agent.backend->other_user && error == agent.backend->other_user;
@@ -355,7 +351,7 @@ static void turn_on(uint32_t wanted)
 {
 	const struct backend *b = agent.backend;
 	uint32_t call = GPU_CALL_ENABLE;
-	int r = b->begin(&call);
+	int r = b->begin ? b->begin(&call) : 0;
 
 	if (r) {
 		say_failed(r, call);
@@ -368,7 +364,8 @@ static void turn_on(uint32_t wanted)
 		r = enable(wanted);
 	}
 	if (r) {
-		b->end();
+		if (b->end)
+			b->end();
 		say_failed(r, call);
 		return;
 	}
@@ -389,7 +386,8 @@ static void turn_off(uint32_t state)
 	compare_clocks();
 	disable(agent.collected);
 	r = flush(true);
-	agent.backend->end();
+	if (agent.backend->end)
+		agent.backend->end();
 	agent.collected = 0;
 	agent.flushed_until = now > agent.flushed_until ? now : agent.flushed_until;
 	__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
@@ -408,7 +406,7 @@ static void count_own(void)
 	pthread_mutex_lock(&agent_lock);
 	agent.thread_ns = cpu_time_ns();
 	agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers(), __ATOMIC_RELAXED);
+	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers ? agent.backend->buffers() : 0, __ATOMIC_RELAXED);
 	ring_show(&agent.ring);
 	pthread_mutex_unlock(&agent_lock);
 }
@@ -420,11 +418,12 @@ static void follow_wishes(void)
 	uint32_t change = __atomic_load_n(&rd->wanted_change, __ATOMIC_ACQUIRE);
 	uint32_t wanted = __atomic_load_n(&rd->wanted, __ATOMIC_RELAXED) & agent.backend->can;
 	bool changed = change != agent.seen;
+	bool is_final = agent.state == GPU_STATE_NO_CUPTI || agent.state == GPU_STATE_OTHER_USER || agent.state == GPU_STATE_FAILED;
 
 	pthread_mutex_lock(&steering);
 	if (changed && agent.state == GPU_STATE_OVER_BUDGET)
 		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
-	if (!is_final() && wanted != agent.collected && agent.state != GPU_STATE_OVER_BUDGET) {
+	if (!is_final && wanted != agent.collected && agent.state != GPU_STATE_OVER_BUDGET) {
 		turn_off(GPU_STATE_OFF);
 		if (wanted)
 			turn_on(wanted);
@@ -456,13 +455,6 @@ static void tick(void)
 		turn_on(__atomic_load_n(&shared()->reader.wanted, __ATOMIC_RELAXED) & agent.backend->can);
 	}
 	pthread_mutex_unlock(&steering);
-}
-
-static void wait_for_change(uint32_t ms)
-{
-	struct timespec ts = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-
-	syscall(SYS_futex, &shared()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
 }
 
 /*
@@ -545,7 +537,8 @@ static void serve_end(void)
 	pthread_mutex_unlock(&lives);
 	pthread_mutex_lock(&agent_lock);
 	ring_unmap(&agent.ring);
-	agent.backend->release();
+	if (agent.backend->release)
+		agent.backend->release();
 	pthread_mutex_unlock(&agent_lock);
 	pthread_mutex_unlock(&steering);
 	connection_close(&agent.connection);
@@ -554,6 +547,7 @@ static void serve_end(void)
 static void serve(void)
 {
 	uint32_t short_ms = 1, ms;
+	struct timespec ts;
 
 	pthread_mutex_lock(&lives);
 	agent.woken_by = &shared()->reader.wanted_change;
@@ -568,7 +562,9 @@ static void serve(void)
 		short_ms = agent.collected ? 2 * short_ms : 1;
 		if (short_ms >= ms || short_ms > IDLE_MS)
 			short_ms = ms;
-		wait_for_change(agent.collected ? short_ms : IDLE_MS);
+		ms = agent.collected ? short_ms : IDLE_MS;
+		ts = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+		syscall(SYS_futex, &shared()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
 	}
 	serve_end();
 }
@@ -610,7 +606,7 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-/* All signals are the process's: our thread, and those that a library makes on our behalf, take none. */
+/* All signals are the process's: our thread takes none, nor do threads that a library makes on our behalf. */
 static int make_thread(void)
 {
 	pthread_attr_t attr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "gpu/agent/clocks.h"
+#include "gpu/agent/agent.h"
 
 #include <time.h>
 

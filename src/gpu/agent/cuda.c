@@ -4,29 +4,468 @@
  * injected into a process that runs. CUPTI hands over buffers on threads of its own, or on the one that asks for them; of
  * its functions only the two that read a buffer are called under the lock.
  */
-#include <stdlib.h>
-
 #include "gpu/agent/agent.h"
-#include "gpu/agent/cupti.h"
-#include "gpu/agent/ring.h"
-#include "gpu/agent/symbols.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 
 int InitializeInjection(void);
 
-/* Which kinds of CUPTI's each wish needs; those that may be missing come after the first. */
-static const struct wish {
-	uint32_t want;
-	int kinds[3];
-} wishes[] = {
-	{ GPU_WANT_KERNELS, { CUPTI_KIND_CONCURRENT_KERNEL } },
-	{ GPU_WANT_COPIES, { CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET, CUPTI_KIND_MEMCPY2 } },
-	{ GPU_WANT_GRAPHS, { CUPTI_KIND_GRAPH_TRACE } },
+/*
+ * ---- what is used of CUPTI ----
+ *
+ * Declared anew from its documented binary interface: no header of NVIDIA's is needed, and nothing is linked. Records only ever
+ * grow at their end, so that these prefixes hold for CUDA 11.5 to 13.
+ */
+
+#define CUPTI_OK 0
+#define CUPTI_MAX_LIMIT_REACHED 12 /* no further record in this buffer */
+#define CUPTI_MULTIPLE_SUBSCRIBERS 39
+
+#define CUPTI_KIND_MEMCPY 1
+#define CUPTI_KIND_MEMSET 2
+#define CUPTI_KIND_KERNEL 3
+#define CUPTI_KIND_CONCURRENT_KERNEL 10
+#define CUPTI_KIND_MEMCPY2 22 /* between two devices */
+#define CUPTI_KIND_GRAPH_TRACE 51
+
+struct cupti_kernel {
+	uint32_t kind;
+	uint8_t cache_config, shared_config;
+	uint16_t registers;
+	uint64_t unused_8;
+	uint64_t start, end, completed;
+	uint32_t device, context, stream;
+	uint32_t grid[3], block[3];
+	uint32_t shared_static, shared_dynamic;
+	uint32_t local_thread, local_total;
+	uint32_t correlation;
+	int64_t grid_id;
+	const char *name;
+	void *unused_112;
+	uint64_t queued, submitted;
+	uint64_t unused_136;
+	uint64_t graph_node;
+	uint32_t unused_152;
+	uint32_t graph;
+};
+
+struct cupti_memcpy {
+	uint32_t kind;
+	uint8_t copy_kind, source, destination, flags;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, correlation;
+	uint32_t runtime_correlation, unused_52;
+	void *unused_56;
+	uint64_t graph_node;
+	uint32_t graph;
+	uint32_t channel, channel_type, unused_84;
+};
+
+struct cupti_memcpy2 {
+	uint32_t kind;
+	uint8_t copy_kind, source, destination, flags;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream;
+	uint32_t source_device, source_context, destination_device, destination_context;
+	uint32_t correlation;
+};
+
+struct cupti_memset {
+	uint32_t kind;
+	uint32_t value;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, correlation;
+	uint16_t flags, memory_kind;
+	uint32_t unused_52;
+	void *unused_56;
+	uint64_t graph_node;
+	uint32_t graph;
+	uint32_t channel, channel_type, unused_84;
+};
+
+struct cupti_graph {
+	uint32_t kind;
+	uint32_t correlation;
+	uint64_t start, end;
+	uint32_t device, graph, context, stream;
+};
+
+_Static_assert(sizeof(struct cupti_kernel) == 160, "kernel");
+_Static_assert(offsetof(struct cupti_kernel, start) == 16 && offsetof(struct cupti_kernel, device) == 40, "kernel");
+_Static_assert(offsetof(struct cupti_kernel, grid) == 52 && offsetof(struct cupti_kernel, block) == 64, "kernel");
+_Static_assert(offsetof(struct cupti_kernel, correlation) == 92 && offsetof(struct cupti_kernel, name) == 104, "kernel");
+_Static_assert(offsetof(struct cupti_kernel, queued) == 120 && offsetof(struct cupti_kernel, graph_node) == 144, "kernel");
+_Static_assert(offsetof(struct cupti_kernel, graph) == 156, "kernel");
+_Static_assert(sizeof(struct cupti_memcpy) == 88 && sizeof(struct cupti_memset) == 88, "copies and sets");
+_Static_assert(offsetof(struct cupti_memcpy2, correlation) == 60, "copies between devices");
+
+typedef void cupti_request_fn(uint8_t **buffer, size_t *size, size_t *max_records);
+typedef void cupti_complete_fn(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void cupti_callback_fn(void *user, int domain, uint32_t id, const void *data);
+
+struct cupti {
+	int (*get_version)(uint32_t *version);
+	int (*get_timestamp)(uint64_t *ns);
+	int (*subscribe)(void **subscriber, cupti_callback_fn *callback, void *user);
+	int (*unsubscribe)(void *subscriber);
+	int (*register_callbacks)(cupti_request_fn *request, cupti_complete_fn *complete);
+	int (*enable)(int kind);
+	int (*disable)(int kind);
+	int (*flush)(uint32_t forced);
+	int (*next_record)(uint8_t *buffer, size_t valid, void **record);
+	int (*dropped)(void *context, uint32_t stream, size_t *count);
+	uint32_t version;
 };
 
 static struct cupti cupti;
 static void *subscriber;
-static struct buffers buffers; /* under the lock, */
-static bool forced;            /* too: a flush is under way that does not wait for what runs */
+static bool forced; /* a flush is under way that does not wait for what runs; under the lock */
+
+/*
+ * ---- where libcupti is ----
+ *
+ * In this order: where INFTRACE_CUPTI points; the one that is mapped already; beside libcudart, and where pip puts it relative to
+ * that; by the search path of the process; in /usr/local/cuda*.
+ */
+
+#define PATH_SIZE 1024
+
+/* The number behind "libcupti.so", which may have several parts: 12 of libcupti.so.12, 2024.1 of ...; 0: none */
+static long library_version(const char *name)
+{
+	const char *dot = strstr(name, ".so.");
+
+	return dot ? strtol(dot + strlen(".so."), NULL, 10) : 0;
+}
+
+/* Opens the library with the highest version in a directory. */
+static void *open_in(const char *directory)
+{
+	char best[256] = "", path[PATH_SIZE + sizeof(best) + 1];
+	struct dirent *e;
+	DIR *d = opendir(directory);
+
+	if (!d)
+		return NULL;
+	while ((e = readdir(d))) {
+		if (strncmp(e->d_name, "libcupti.so", strlen("libcupti.so")) || strlen(e->d_name) >= sizeof(best))
+			continue;
+		if (!*best || library_version(e->d_name) > library_version(best))
+			strcpy(best, e->d_name);
+	}
+	closedir(d);
+	if (!*best)
+		return NULL;
+	snprintf(path, sizeof(path), "%s/%s", directory, best);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *open_below(const char *directory, const char *below)
+{
+	char path[PATH_SIZE];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, below) >= sizeof(path))
+		return NULL;
+	return open_in(path);
+}
+
+/* Beside libcudart: the toolkit's lib64, pip's nvidia/cuda_runtime/lib (12), nvidia/cu13/lib, torch/lib. */
+static void *open_near(const char *cudart)
+{
+	static const char *const places[] = {
+		".", "../../cuda_cupti/lib", "../extras/CUPTI/lib64", "../../nvidia/cuda_cupti/lib", "../../nvidia/cu13/lib"
+	};
+	char directory[PATH_SIZE];
+	void *library = NULL;
+	char *slash;
+
+	snprintf(directory, sizeof(directory), "%s", cudart);
+	slash = strrchr(directory, '/');
+	if (!slash)
+		return NULL;
+	*slash = '\0';
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !library; i++)
+		library = open_below(directory, places[i]);
+	return library;
+}
+
+/* Opens what the mapped files lead to: itself, where it is libcupti, or what is near to it. */
+static void *open_by_maps(const char *name, void *(*open_it)(const char *path))
+{
+	char line[PATH_SIZE + 256], *path, *base;
+	void *library = NULL;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	if (!f)
+		return NULL;
+	while (!library && fgets(line, sizeof(line), f)) {
+		path = strchr(line, '/');
+		if (!path)
+			continue;
+		path[strcspn(path, "\n")] = '\0';
+		base = strrchr(path, '/') + 1;
+		if (!strncmp(base, name, strlen(name)) && strlen(path) < PATH_SIZE)
+			library = open_it(path);
+	}
+	fclose(f);
+	return library;
+}
+
+static void *open_mapped(const char *path)
+{
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+}
+
+static void *open_by_name(void)
+{
+	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so.11", "libcupti.so" };
+	void *library = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !library; i++)
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	return library;
+}
+
+static void *open_installed(void)
+{
+	static const char *const below[] = { "extras/CUPTI/lib64", "lib64", "lib" };
+	char directory[PATH_SIZE];
+	void *library = NULL;
+	struct dirent *e;
+	DIR *d = opendir("/usr/local");
+
+	for (size_t i = 0; i < sizeof(below) / sizeof(*below) && !library; i++)
+		library = open_below("/usr/local/cuda", below[i]);
+	while (d && !library && (e = readdir(d))) {
+		if (strncmp(e->d_name, "cuda-", strlen("cuda-")))
+			continue;
+		snprintf(directory, sizeof(directory), "/usr/local/%s", e->d_name);
+		for (size_t i = 0; i < sizeof(below) / sizeof(*below) && !library; i++)
+			library = open_below(directory, below[i]);
+	}
+	if (d)
+		closedir(d);
+	return library;
+}
+
+/* 0; -ENOENT: there is none, -ENOSYS: it lacks a function. The library stays. */
+static int find_library(void)
+{
+	const char *given = secure_getenv(GPU_ENV_CUPTI);
+	void *library;
+	int err;
+	const struct symbol functions[] = {
+		{ "cuptiGetVersion", &cupti.get_version },
+		{ "cuptiGetTimestamp", &cupti.get_timestamp },
+		{ "cuptiSubscribe", &cupti.subscribe },
+		{ "cuptiUnsubscribe", &cupti.unsubscribe },
+		{ "cuptiActivityRegisterCallbacks", &cupti.register_callbacks },
+		{ "cuptiActivityEnable", &cupti.enable },
+		{ "cuptiActivityDisable", &cupti.disable },
+		{ "cuptiActivityFlushAll", &cupti.flush },
+		{ "cuptiActivityGetNextRecord", &cupti.next_record },
+		{ "cuptiActivityGetNumDroppedRecords", &cupti.dropped },
+	};
+
+	/* one that was named is not replaced by another */
+	if (given && *given) {
+		library = dlopen(given, RTLD_NOW | RTLD_LOCAL);
+	} else {
+		library = open_by_maps("libcupti.so", open_mapped);
+		library = library ? library : open_by_maps("libcudart", open_near);
+		library = library ? library : open_by_name();
+		library = library ? library : open_installed();
+	}
+	if (!library)
+		return -ENOENT;
+	err = symbols_find(library, functions, sizeof(functions) / sizeof(*functions));
+	if (err)
+		return err;
+	cupti.get_version(&cupti.version);
+	return 0;
+}
+
+/* ---- the buffers that CUPTI fills ---- */
+
+#define BUFFER_SIZE (1u << 20)
+#define BUFFERS_MAX 64 /* that CUPTI may have at once; it drops, and counts, what has no place */
+#define BUFFERS_KEPT 8
+
+/* Free buffers, linked through their first bytes, and the buffers that CUPTI has. Under the lock. */
+static struct {
+	void *free;
+	uint32_t free_count;
+	uint32_t open;
+	struct {
+		void *buffer;
+		uint64_t since_ns;
+	} taken[BUFFERS_MAX];
+} buffers;
+
+/* The last record of an old CUPTI may be shorter than what is read of it. */
+#define MAPPED_SIZE (BUFFER_SIZE + 4096u)
+
+/* A buffer for CUPTI, or NULL. */
+static void *buffer_take(void)
+{
+	void *buffer;
+
+	if (buffers.open >= BUFFERS_MAX)
+		return NULL;
+	if (buffers.free) {
+		buffer = buffers.free;
+		buffers.free = *(void **)buffer;
+		buffers.free_count--;
+	} else {
+		buffer = mmap(NULL, MAPPED_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (buffer == MAP_FAILED)
+			return NULL;
+	}
+	buffers.taken[buffers.open].buffer = buffer;
+	buffers.taken[buffers.open++].since_ns = clocks_boot_ns();
+	return buffer;
+}
+
+static void buffer_return(void *buffer)
+{
+	for (uint32_t i = 0; i < buffers.open; i++) {
+		if (buffers.taken[i].buffer != buffer)
+			continue;
+		buffers.taken[i] = buffers.taken[--buffers.open];
+		break;
+	}
+	if (buffers.free_count >= BUFFERS_KEPT) {
+		munmap(buffer, MAPPED_SIZE);
+		return;
+	}
+	*(void **)buffer = buffers.free;
+	buffers.free = buffer;
+	buffers.free_count++;
+}
+
+static void buffers_free(void)
+{
+	while (buffers.free) {
+		void *buffer = buffers.free;
+
+		buffers.free = *(void **)buffer;
+		munmap(buffer, MAPPED_SIZE);
+	}
+	buffers.free_count = 0;
+}
+
+/* Since when CUPTI has had its oldest buffer; UINT64_MAX: it has none. */
+static uint64_t buffers_since(void)
+{
+	uint64_t since = UINT64_MAX;
+
+	for (uint32_t i = 0; i < buffers.open; i++) {
+		if (buffers.taken[i].since_ns < since)
+			since = buffers.taken[i].since_ns;
+	}
+	return since;
+}
+
+/* ---- from CUPTI's records to records of the ring ---- */
+
+#define SPAN(r)                                                                                \
+	{                                                                                      \
+		(r)->start, (r)->end, (r)->device, (r)->context, (r)->stream, (r)->correlation \
+	}
+
+static void put_kernel(const struct cupti_kernel *k, const struct reading *r)
+{
+	struct gpu_record rec = { .kind = GPU_RECORD_KERNEL };
+
+	if (!reading_span(&rec, r, &(struct span)SPAN(k)))
+		return;
+	for (int i = 0; i < 3; i++) {
+		rec.kernel.grid[i] = k->grid[i];
+		rec.kernel.block[i] = k->block[i];
+	}
+	rec.kernel.shared_static = k->shared_static;
+	rec.kernel.shared_dynamic = k->shared_dynamic;
+	rec.kernel.graph_node = k->graph_node;
+	rec.kernel.graph = k->graph;
+	rec.kernel.registers = k->registers;
+	reading_put_kernel(&rec, r, k->name);
+}
+
+static void put_copy(uint16_t kind, const struct span *s, const struct gpu_copy *copy, const struct reading *r)
+{
+	struct gpu_record rec = { .kind = kind };
+
+	if (!reading_span(&rec, r, s))
+		return;
+	rec.copy = *copy;
+	ring_put(r->ring, &rec);
+}
+
+/* The three that move or fill memory, of which each has its own layout. */
+static void put_memory(const void *any, const struct reading *r)
+{
+	const struct cupti_memcpy *m = any;
+	const struct cupti_memcpy2 *p = any; /* to another device, which says no graph */
+	const struct cupti_memset *s = any;
+
+	if (m->kind == CUPTI_KIND_MEMCPY)
+		put_copy(GPU_RECORD_COPY, &(struct span)SPAN(m),
+			&(struct gpu_copy){ m->bytes, m->copy_kind, m->source, m->destination, m->graph, m->graph_node }, r);
+	else if (p->kind == CUPTI_KIND_MEMCPY2)
+		put_copy(GPU_RECORD_COPY, &(struct span)SPAN(p), &(struct gpu_copy){ p->bytes, p->copy_kind, p->source, p->destination, 0, 0 }, r);
+	else
+		put_copy(GPU_RECORD_SET, &(struct span)SPAN(s),
+			&(struct gpu_copy){ s->bytes, s->value, 0, s->memory_kind, s->graph, s->graph_node }, r);
+}
+
+static void put_graph(const struct cupti_graph *g, const struct reading *r)
+{
+	struct gpu_record rec = { .kind = GPU_RECORD_GRAPH };
+
+	if (!reading_span(&rec, r, &(struct span)SPAN(g)))
+		return;
+	rec.graph.graph = g->graph;
+	ring_put(r->ring, &rec);
+}
+
+static void put(const void *rec, const struct reading *r)
+{
+	switch (*(const uint32_t *)rec) {
+	case CUPTI_KIND_KERNEL:
+	case CUPTI_KIND_CONCURRENT_KERNEL:
+		put_kernel(rec, r);
+		break;
+	case CUPTI_KIND_MEMCPY:
+	case CUPTI_KIND_MEMCPY2:
+	case CUPTI_KIND_MEMSET:
+		put_memory(rec, r);
+		break;
+	case CUPTI_KIND_GRAPH_TRACE:
+		put_graph(rec, r);
+		break;
+	default:
+		r->ring->said.unknown++;
+	}
+}
+
+/* Turns what is in a buffer, from `at` on, into records of the ring. at: NULL at first. Returns false, and sets `at`, where the ring
+ * has no more room, unless drop. */
+static bool buffer_read(const struct reading *r, uint8_t *buffer, size_t valid, bool drop, void **at)
+{
+	while (valid) {
+		if (!drop && !ring_has_room(r->ring))
+			return false;
+		if (cupti.next_record(buffer, valid, at) != CUPTI_OK)
+			break;
+		put(*at, r);
+	}
+	return true;
+}
+
+/* ---- what CUPTI calls ---- */
 
 static int read_time(uint64_t *ns)
 {
@@ -36,7 +475,7 @@ static int read_time(uint64_t *ns)
 static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
 	pthread_mutex_lock(&agent_lock);
-	*buffer = agent_is_here() ? buffer_take(&buffers, clocks_boot_ns()) : NULL;
+	*buffer = agent_is_here() ? buffer_take() : NULL;
 	pthread_mutex_unlock(&agent_lock);
 	*size = *buffer ? BUFFER_SIZE : 0;
 	*max_records = 0;
@@ -55,7 +494,7 @@ static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 		struct reading r = reading_begin(clocks, stepped, ring);
 
 		r.forced = forced;
-		done = buffer_read(&cupti, &r, buffer, valid, !patient, &at);
+		done = buffer_read(&r, buffer, valid, !patient, &at);
 		if (done)
 			break;
 		ring_show(ring);
@@ -84,7 +523,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 			agent_show(ring, &arrival);
 	}
 	if (buffer)
-		buffer_return(&buffers, buffer);
+		buffer_return(buffer);
 	pthread_mutex_unlock(&agent_lock);
 }
 
@@ -96,7 +535,7 @@ static void on_callback(void *user, int domain, uint32_t id, const void *data)
 
 static int load(uint32_t *ret_version, uint32_t *ret_call)
 {
-	int err = cupti_load(&cupti);
+	int err = find_library();
 
 	*ret_call = GPU_CALL_SYMBOLS;
 	if (err)
@@ -127,6 +566,16 @@ static int begin(uint32_t *ret_call)
 		end();
 	return r;
 }
+
+/* The kinds of records of CUPTI that each wish needs; all but the first may be missing. */
+static const struct wish {
+	uint32_t want;
+	int kinds[3];
+} wishes[] = {
+	{ GPU_WANT_KERNELS, { CUPTI_KIND_CONCURRENT_KERNEL } },
+	{ GPU_WANT_COPIES, { CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET, CUPTI_KIND_MEMCPY2 } },
+	{ GPU_WANT_GRAPHS, { CUPTI_KIND_GRAPH_TRACE } },
+};
 
 static void disable(uint32_t want)
 {
@@ -168,8 +617,8 @@ static void count_dropped(void)
 }
 
 /*
- * The last one is forced: what is still running on the GPU is not waited for. A buffer stays with CUPTI as long as something that was
- * launched while it was in use is not done. So what ended before the oldest of them was handed out is in those that have come back.
+ * The last flush is forced: it does not wait for what still runs on the GPU. CUPTI keeps a buffer until all is done that was launched
+ * while the buffer was in use. So all that ended before CUPTI got its oldest buffer has come back.
  */
 static int flush(bool last, uint64_t *ret_until_ns)
 {
@@ -183,7 +632,7 @@ static int flush(bool last, uint64_t *ret_until_ns)
 	count_dropped();
 	pthread_mutex_lock(&agent_lock);
 	forced = false;
-	since_ns = buffers_since(&buffers);
+	since_ns = buffers_since();
 	pthread_mutex_unlock(&agent_lock);
 	*ret_until_ns = since_ns < before_ns ? since_ns : before_ns;
 	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
@@ -199,7 +648,7 @@ struct driver {
 	int (*get_instance)(uint8_t uuid[16], int device); /* from 11.4 on; NULL: there are no instances for it */
 };
 
-/* That of an instance is its own, while the older function has that of the device which it is a part of. */
+/* An instance has a UUID of its own; the older function knows only the UUID of the whole device. */
 static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 {
 	uint8_t whole[sizeof(ret->uuid)] = { 0 };
@@ -215,7 +664,7 @@ static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 		ret->uuid_kind = GPU_UUID_NONE;
 }
 
-/* Its number is that of CUPTI's records, too. What is not known is left out; false: nothing is. */
+/* By the number that CUPTI's records have, too. What is not known is left out; false: nothing is known. */
 static bool get_device(const struct driver *d, int number, struct gpu_device *ret)
 {
 	int device;
@@ -266,11 +715,6 @@ static uint32_t count_buffers(void)
 	return buffers.open;
 }
 
-static void release(void)
-{
-	buffers_free(&buffers);
-}
-
 const struct backend cuda_backend = {
 	.vendor = GPU_VENDOR_NVIDIA,
 	.can = GPU_WANT_ALL,
@@ -284,7 +728,7 @@ const struct backend cuda_backend = {
 	.flush = flush,
 	.describe = describe,
 	.buffers = count_buffers,
-	.release = release,
+	.release = buffers_free,
 };
 
 /* Called by the driver, while CUDA starts. */
