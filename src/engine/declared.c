@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/list.h"
+
 #define TEXT_MAX (UINT64_C(256) << 20) /* of a file's read-only data; PyTorch 1.13 has 10 MB */
-#define DECLARED_MAX 65536	       /* further ones are left out; PyTorch 1.13 has 2,900 */
+#define DECLARED_MAX 65536             /* further ones are left out; PyTorch 1.13 has 2,900 */
 
 /* As long as its name is, with that of its overload; 0: it is no declaration. */
 static size_t declaration(const char *text)
@@ -50,23 +52,17 @@ void declared_clear(struct declared *d)
 	*d = (struct declared){ 0 };
 }
 
-int declared_read(struct elf_file *elf, struct declared *ret)
+void declared_read(struct elf_file *elf, struct declared *ret)
 {
 	struct declared d = { 0 };
 	uint64_t vaddr;
 	size_t len = 0;
 	void *text;
-	int err;
 
-	err = elf_read_section(elf, ".rodata", TEXT_MAX, &vaddr, &text, &len);
-	if (err)
-		return err == -ENOMEM ? err : 0;
+	if (elf_read_section(elf, ".rodata", TEXT_MAX, &vaddr, &text, &len))
+		return;
 	d.text = text;
-	d.names = calloc(DECLARED_MAX, sizeof(*d.names));
-	if (!d.names) {
-		declared_clear(&d);
-		return -ENOMEM;
-	}
+	d.names = xcalloc(DECLARED_MAX, sizeof(*d.names));
 	for (char *p = d.text, *next; p < d.text + len && d.n < DECLARED_MAX; p = next) {
 		size_t name = declaration(p);
 
@@ -78,7 +74,6 @@ int declared_read(struct elf_file *elf, struct declared *ret)
 	}
 	qsort(d.names, d.n, sizeof(*d.names), by_name);
 	*ret = d;
-	return 0;
 }
 
 /* 1: the result is returned in memory, whose address is the first argument; 0: in registers; -1: not known. */
@@ -99,21 +94,12 @@ static int result_of(const char *declared)
 
 const char *declared_find(const struct declared *d, const char *name, size_t len, int *ret_result)
 {
-	size_t from = 0, to = d->n;
+	size_t at = bisect(d->n, i, compare(d->names[i], strlen(d->names[i]), name, len) < 0);
 	const char *found = NULL;
 
-	while (from < to) {
-		size_t at = from + (to - from) / 2;
-		int order = compare(name, len, d->names[at], strlen(d->names[at]));
-
-		if (!order) {
-			*ret_result = result_of(d->names[at]);
-			return d->names[at];
-		}
-		if (order < 0)
-			to = at;
-		else
-			from = at + 1;
+	if (at < d->n && !compare(name, len, d->names[at], strlen(d->names[at]))) {
+		*ret_result = result_of(d->names[at]);
+		return d->names[at];
 	}
 	/* linkers store a text that is the end of another one only once: addmm in sspaddmm */
 	for (size_t i = 0; i < d->n; i++) {
@@ -151,8 +137,8 @@ static uint32_t find_sizes(const cs_insn *in, size_t left)
 		} else if (n && in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
 			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n->disp > 0 && n->disp < INT16_MAX;
 		} else if (compared && ((in->id == X86_INS_LEA && op[1].mem.base == n->base && op[1].mem.disp == n->disp + 8) ||
-				       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n->base &&
-					       op[1].type == X86_OP_IMM && op[1].imm == n->disp + 8))) {
+					       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n->base &&
+						       op[1].type == X86_OP_IMM && op[1].imm == n->disp + 8))) {
 			return (uint32_t)n->disp;
 		}
 	}

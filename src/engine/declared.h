@@ -17,8 +17,8 @@ struct declared {
 	size_t n;
 };
 
-/* Caller clears it, which it may when it is all 0. Returns 0, also for a file without any, or -ENOMEM. */
-int declared_read(struct elf_file *elf, struct declared *ret);
+/* *ret is all 0 before, and stays so for a file without any. The caller clears it. */
+void declared_read(struct elf_file *elf, struct declared *ret);
 void declared_clear(struct declared *d);
 
 /* "add.Tensor" for add_Tensor; NULL: it is not declared. The last part of a mangled name. ret_result: 1: its result is returned in memory,

@@ -38,11 +38,9 @@ static bool same_names(const struct enum_variant *v, char *const *names, size_t 
 	return v->n == n;
 }
 
-/* Takes over the names if there are none such yet. Returns the variant, or an error: then the names are the caller's. */
+/* Takes over the names if there are none such yet. Returns the variant, or -E2BIG: then the names are the caller's. */
 static int add_variant(struct enum_table *t, char **names, size_t n)
 {
-	struct enum_variant *list;
-
 	for (size_t i = 0; i < t->n_variants; i++) {
 		if (same_names(&t->variants[i], names, n)) {
 			elf_strings_free(names, n);
@@ -52,12 +50,9 @@ static int add_variant(struct enum_table *t, char **names, size_t n)
 	if (t->n_variants == ENUM_VARIANTS_MAX)
 		return -E2BIG;
 	if (!t->users)
-		t->users = calloc(ENUM_USERS_MAX, sizeof(*t->users));
-	list = t->users ? realloc(t->variants, (t->n_variants + 1) * sizeof(*list)) : NULL;
-	if (!list)
-		return -ENOMEM;
-	t->variants = list;
-	list[t->n_variants] = (struct enum_variant){ .names = names, .n = n };
+		t->users = xcalloc(ENUM_USERS_MAX, sizeof(*t->users));
+	t->variants = xreallocarray(t->variants, t->n_variants + 1, sizeof(*t->variants));
+	t->variants[t->n_variants] = (struct enum_variant){ .names = names, .n = n };
 	return (int)t->n_variants++;
 }
 
@@ -68,13 +63,11 @@ static int add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **nam
 
 	if (!f && t->n_files == ENUM_FILES_MAX)
 		return -E2BIG;
-	if (!f && list_room((void **)&t->files, t->n_files, &t->cap_files, sizeof(*t->files)))
-		return -ENOMEM;
 	variant = add_variant(t, names, n);
 	if (variant < 0)
 		return variant;
 	if (!f)
-		f = &t->files[t->n_files++];
+		f = list_push(t->files, t->n_files, t->cap_files);
 	*f = (struct enum_file){ dev, ino, (uint32_t)variant };
 	return 0;
 }
@@ -108,73 +101,77 @@ static struct enum_user *user_of(const struct enum_table *t, uint32_t tgid)
 	return &t->users[tgid % ENUM_USERS_MAX];
 }
 
-static void each_table(struct probe_table *pt, void (*cb)(struct enum_table *t, const uint64_t *arg),
-	const uint64_t *arg)
-{
-	for (size_t i = 0; i < pt->n_engines; i++) {
-		struct engine *e = pt->engines[i];
+struct table_place {
+	size_t engine, table;
+};
 
-		for (size_t k = 0; k < e->n_enums; k++) {
-			if (e->enums[k].n_variants)
-				cb(&e->enums[k], arg);
+/* The next enumeration with variants, behind *at, which is all 0 at first; NULL: there is none. */
+static struct enum_table *next_table(const struct probe_table *pt, struct table_place *at)
+{
+	for (; at->engine < pt->n_engines; at->engine++, at->table = 0) {
+		const struct engine *e = pt->engines[at->engine];
+
+		while (at->table < e->n_enums) {
+			struct enum_table *t = &e->enums[at->table++];
+
+			if (t->n_variants)
+				return t;
 		}
 	}
-}
-
-static void table_mapped(struct enum_table *t, const uint64_t *arg)
-{
-	const struct enum_file *f = find_file(t, arg[0], arg[1]);
-
-	if (f)
-		*user_of(t, (uint32_t)arg[2]) = (struct enum_user){ (uint32_t)arg[2], f->variant };
+	return NULL;
 }
 
 void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid)
 {
-	each_table(pt, table_mapped, (const uint64_t[]){ dev, ino, tgid });
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_file *f = find_file(t, dev, ino);
+
+		if (f)
+			*user_of(t, tgid) = (struct enum_user){ tgid, f->variant };
+	}
 	pt->used = 0;
-}
-
-static void table_unmapped(struct enum_table *t, const uint64_t *arg)
-{
-	struct enum_file *f = find_file(t, arg[0], arg[1]);
-
-	if (f)
-		*f = t->files[--t->n_files];
 }
 
 void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino)
 {
-	each_table(pt, table_unmapped, (const uint64_t[]){ dev, ino });
-}
+	struct enum_table *t;
 
-static void table_forked(struct enum_table *t, const uint64_t *arg)
-{
-	struct enum_user *parent = user_of(t, (uint32_t)arg[0]), *child = user_of(t, (uint32_t)arg[1]);
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		struct enum_file *f = find_file(t, dev, ino);
 
-	if (parent->tgid == arg[0])
-		*child = (struct enum_user){ (uint32_t)arg[1], parent->variant };
-	else if (child->tgid == arg[1]) /* left over from an earlier process with that number */
-		*child = (struct enum_user){ 0 };
+		if (f)
+			*f = t->files[--t->n_files];
+	}
 }
 
 void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid)
 {
-	each_table(pt, table_forked, (const uint64_t[]){ parent, tgid });
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_user *p = user_of(t, parent);
+		struct enum_user *child = user_of(t, tgid);
+
+		if (p->tgid == parent)
+			*child = (struct enum_user){ tgid, p->variant };
+		else if (child->tgid == tgid) /* left over from an earlier process with that number */
+			*child = (struct enum_user){ 0 };
+	}
 	pt->used = 0;
-}
-
-static void table_switch(struct enum_table *t, const uint64_t *arg)
-{
-	const struct enum_user *user = user_of(t, (uint32_t)arg[0]);
-	const struct enum_variant *v = &t->variants[user->tgid == arg[0] ? user->variant : 0];
-
-	t->names = v->names;
-	t->n = v->n;
 }
 
 void probe_table_switch(struct probe_table *pt, uint32_t tgid)
 {
-	each_table(pt, table_switch, (const uint64_t[]){ tgid });
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_user *user = user_of(t, tgid);
+		const struct enum_variant *v = &t->variants[user->tgid == tgid ? user->variant : 0];
+
+		t->names = v->names;
+		t->n = v->n;
+	}
 	pt->used = tgid;
 }

@@ -12,6 +12,7 @@
 #include "target/elf.h"
 #include "target/python.h"
 #include "target/usdt.h"
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/text.h"
 
@@ -188,19 +189,19 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 }
 
 /* The places on the way out of a function, before its entry. */
-static int on_exits(struct walk *w, const struct elf_symbol *sym, const struct tensor_args *tensors, bool *ret_none)
+static int on_exits(struct walk *w, struct found *entry)
 {
-	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym, .tensors = *tensors };
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = entry->symbol, .tensors = entry->tensors };
 	struct site exits[SITE_EXITS_MAX];
-	int n = site_exits(w->elf, sym, exits), err = 0;
+	int n = site_exits(w->elf, entry->symbol, exits), err = 0;
 
 	if (n <= 0 && w->pt->dear_ends)
-		n = site_returns(w->elf, sym, exits);
+		n = site_returns(w->elf, entry->symbol, exits);
 	for (int i = 0; i < n && !err; i++) {
 		found.site = exits[i];
 		err = w->cb(&found, w->arg);
 	}
-	*ret_none = n <= 0;
+	entry->site.no_exits = n <= 0;
 	return err;
 }
 
@@ -284,7 +285,7 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	}
 	site_choose(w->elf, sym, regs, flags, &found.site);
 	if (s->exits) {
-		int err = on_exits(w, sym, &found.tensors, &found.site.no_exits);
+		int err = on_exits(w, &found);
 
 		if (err)
 			return err;
@@ -400,7 +401,7 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 			err = go_text_read(elf, &w.go);
 		begun = true;
 		if (!err && pt->specs[w.id].declared && !w.declared.text) {
-			err = declared_read(elf, &w.declared);
+			declared_read(elf, &w.declared);
 			w.sizes = pt->nodes && !pt->specs[w.id].nargs ? tensor_sizes_find(elf, SIZES_FUNCTION) : 0;
 		}
 		if (!err)
@@ -450,15 +451,6 @@ static void tell_rows(const struct probe_table *pt, const char *shown, const str
 		s->symbol, shown, s->engine->name);
 }
 
-static int keep_declared(struct probe_table *pt, const struct found *f, size_t id)
-{
-	struct probe_spec *s = &pt->specs[id];
-
-	if (!f->declared || s->declared || !pt->specs[f->spec].declared)
-		return 0;
-	return asprintf(&s->declared, "%s%s", pt->specs[f->spec].declared, f->declared) < 0 ? -ENOMEM : 0;
-}
-
 /* The specification that the place belongs to. */
 static int find_spec(struct probe_table *pt, const struct found *f, const struct elf_symbol *symbol, size_t *ret_id)
 {
@@ -478,6 +470,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	char usdt_name[sizeof(SPEC_USDT) + USDT_NAME_MAX];
 	struct elf_symbol symbol = *f->symbol;
 	struct probe_site ps = { .symbol = &symbol, .site = f->site, .semaphore = f->semaphore };
+	struct probe_spec *s;
 	int err;
 
 	if (f->kind != FOUND_SITE) {
@@ -499,7 +492,10 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 		pt->left_out++;
 		return 0;
 	}
-	if (!err)
-		err = keep_declared(pt, f, ps.spec);
-	return err ? err : cb(&ps, arg);
+	if (err)
+		return err;
+	s = &pt->specs[ps.spec];
+	if (f->declared && !s->declared && pt->specs[f->spec].declared)
+		s->declared = xasprintf("%s%s", pt->specs[f->spec].declared, f->declared);
+	return cb(&ps, arg);
 }
