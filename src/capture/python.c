@@ -27,9 +27,8 @@ int pythons_new(struct pythons **ret_pythons)
 	if (!p)
 		return -ENOMEM;
 	p->map_fd = -1;
-	err = python_finder_new(&p->finder);
-	if (!err)
-		err = python_names_new(NULL, NULL, &p->names);
+	p->finder = python_finder_new();
+	err = python_names_new(NULL, NULL, &p->names);
 	if (err) {
 		pythons_free(p);
 		return err;
