@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/declared.h"
 
-#include <capstone/capstone.h>
 #include <ctype.h>
-#include <elf.h>
-#include <errno.h>
 #include <libiberty/demangle.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/code.h"
 #include "util/list.h"
 
 #define TEXT_MAX (UINT64_C(256) << 20) /* of a file's read-only data; PyTorch 1.13 has 10 MB */
+#define TENSOR_CODE_MAX 1024
 #define DECLARED_MAX 65536             /* further ones are left out; PyTorch 1.13 has 2,900 */
 
 /* As long as its name is, with that of its overload; 0: it is no declaration. */
@@ -121,25 +120,27 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
  * Tensors have the number of their sizes, and behind it the sizes, or if these are more than SHAPE_SIZES their address:
  *	mov n, [tensor + N];  ...;  cmp n, 5;  ja ...;  lea sizes, [tensor + N + 8], or add tensor, N + 8
  */
-static uint32_t find_sizes(const cs_insn *in, size_t left)
+static uint32_t find_sizes(const struct code *c)
 {
-	const x86_op_mem *n = NULL;
+	struct code_place at = code_at(c, c->vaddr);
+	const cs_insn *in = c->in;
+	x86_op_mem n = {};
 	x86_reg reg = X86_REG_INVALID;
 	bool compared = false;
 
-	for (; left; in++, left--) {
+	while (code_next(c, &at, c->in)) {
 		const cs_x86_op *op = in->detail->x86.operands;
 
 		if (in->id == X86_INS_MOV && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM && op[1].size == 8) {
 			reg = op[0].reg;
-			n = &op[1].mem;
+			n = op[1].mem;
 			compared = false;
-		} else if (n && in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
-			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n->disp > 0 && n->disp < INT16_MAX;
-		} else if (compared && ((in->id == X86_INS_LEA && op[1].mem.base == n->base && op[1].mem.disp == n->disp + 8) ||
-					       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n->base &&
-						       op[1].type == X86_OP_IMM && op[1].imm == n->disp + 8))) {
-			return (uint32_t)n->disp;
+		} else if (in->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_IMM) {
+			compared = op[0].reg == reg && op[1].imm == SHAPE_SIZES && n.disp > 0 && n.disp < INT16_MAX;
+		} else if (compared && ((in->id == X86_INS_LEA && op[1].mem.base == n.base && op[1].mem.disp == n.disp + 8) ||
+					       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n.base &&
+						       op[1].type == X86_OP_IMM && op[1].imm == n.disp + 8))) {
+			return (uint32_t)n.disp;
 		}
 	}
 	return 0;
@@ -147,22 +148,14 @@ static uint32_t find_sizes(const cs_insn *in, size_t left)
 
 uint32_t tensor_sizes_find(struct elf_file *elf, const char *function)
 {
-	uint8_t code[1024];
 	struct elf_symbol sym;
-	uint32_t found = 0;
-	cs_insn *in;
-	size_t n;
-	csh cs;
+	struct code c;
+	uint32_t found;
 
-	if (elf_machine(elf) != EM_X86_64 || elf_find_symbol(elf, function, &sym) || sym.size > sizeof(code) ||
-		elf_read_at_offset(elf, sym.offset, code, sym.size) || cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+	if (elf_find_symbol(elf, function, &sym) || sym.size > TENSOR_CODE_MAX || !code_read(elf, &sym, sym.size, &c))
 		return 0;
-	n = cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON) ? 0 : cs_disasm(cs, code, sym.size, sym.vaddr, 0, &in);
-	if (n) {
-		found = find_sizes(in, n);
-		cs_free(in, n);
-	}
-	cs_close(&cs);
+	found = find_sizes(&c);
+	code_close(&c);
 	return found;
 }
 

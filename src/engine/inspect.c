@@ -2,7 +2,6 @@
 /* The process that reads ELF files, and its workers. Nothing here may trust what a file says. */
 #include "engine/inspect.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +19,7 @@
 
 #include "engine/sites.h"
 #include "engine/spec.h"
-#include "target/elf.h"
+#include "target/file.h"
 #include "target/usdt.h"
 #include "util/alloc.h"
 #include "util/clock.h"
@@ -55,7 +54,7 @@ static const int server_calls[] = {
 struct worker {
 	const struct probe_table *pt;
 	struct elf_file *elf;
-	int out;
+	int fd, out;
 	struct inspect_answer answer;
 };
 
@@ -156,7 +155,7 @@ static int answer_sites(struct worker *w, const struct inspect_request *rq)
 	char build_id[ELF_BUILD_ID_MAX];
 	int err = 0;
 
-	if (!elf_build_id(w->elf, build_id, sizeof(build_id))) {
+	if (!build_id_read(w->fd, build_id, sizeof(build_id))) {
 		add_text(new_answer(w, ANSWER_BUILD_ID), build_id);
 		err = send_answer(w);
 	}
@@ -262,18 +261,16 @@ static int answer_steps(struct worker *w, const struct probe_spec *step)
 
 static int answer_code(struct worker *w)
 {
-	Elf64_Ehdr h;
+	unsigned int i = 0;
+	Elf64_Ehdr eh;
 	Elf64_Phdr p;
-	int n = 0, err;
+	int err = elf_header_read(w->fd, &eh) ? 0 : -EBADMSG;
 
-	err = elf_read_at_offset(w->elf, 0, &h, sizeof(h));
-	if (!err && h.e_phentsize != sizeof(p))
-		err = -EBADMSG;
-	for (int i = 0; !err && i < h.e_phnum && n < INSPECT_CODE_MAX; i++) {
+	for (int n = 0; !err && n < INSPECT_CODE_MAX && (err = elf_segment_next(w->fd, &eh, PT_LOAD, &i, &p)) > 0;) {
 		struct inspect_answer *a;
 
-		err = elf_read_at_offset(w->elf, h.e_phoff + (uint64_t)i * sizeof(p), &p, sizeof(p));
-		if (err || p.p_type != PT_LOAD || !(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
+		err = 0;
+		if (!(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
 			continue;
 		a = new_answer(w, ANSWER_CODE);
 		a->offset = p.p_offset;
@@ -329,6 +326,7 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	int err = 0;
 
 	w.pt = pt;
+	w.fd = fd;
 	w.out = out;
 	if (confine_is_full()) {
 		confine_limit(RLIMIT_DATA, MEMORY_MAX);

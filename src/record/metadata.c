@@ -765,8 +765,10 @@ static char *settings_of(const struct process *p)
 	const char *plain;
 	char *text;
 
-	if (all && few && p && !model_add_options(&p->cmdline, all))
+	if (p) {
+		model_add_options(&p->cmdline, all);
 		env_add_settings(&p->environ, all);
+	}
 	json_object_object_foreach(all, key, value)
 	{
 		size_t n = strlen(key) + strlen(json_object_to_json_string(value)) + 4;

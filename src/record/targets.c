@@ -19,6 +19,7 @@
 #include "capture/python.h"
 #include "record/options.h"
 #include "target/cgroup.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/list.h"

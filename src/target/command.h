@@ -75,9 +75,9 @@ uint32_t model_concurrency(const struct process_text *cmdline);
 /*
  * Adds the options on its command line as "--name": "value", or true for those without a value. Only
  * settings: numbers, words and file names; for short options only numbers, since the word after one may be
- * a prompt. No secrets. -ENOMEM.
+ * a prompt. No secrets.
  */
-int model_add_options(const struct process_text *cmdline, struct json_object *obj);
+void model_add_options(const struct process_text *cmdline, struct json_object *obj);
 
 /* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
 

@@ -91,10 +91,4 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes);
 /* The highest one since the last exec of the process (VmHWM). */
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes);
 
-#define LOADER_PATH_MAX 256
-
-/* The loader that an executable asks for (PT_INTERP). -ENOENT: none; -ENOEXEC: not a 64-bit executable;
- * else an error of open(2). */
-int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
-
 #endif

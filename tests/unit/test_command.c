@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "target/command.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "unit.h"
 
@@ -163,6 +164,7 @@ TEST(test_loader)
 
 	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
 	e.e_ident[EI_CLASS] = ELFCLASS64;
+	e.e_ident[EI_DATA] = ELFDATA2LSB;
 	write_file("exe", &e, sizeof(e));
 	assert_int_equal(loader_of("exe", loader), -ENOENT);
 	e.e_phnum = 1;
