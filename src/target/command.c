@@ -138,14 +138,7 @@ static void run_child(
 	_exit(127);
 }
 
-int command_spawn(char **argv, struct command *ret_cmd)
-{
-	static const int as_they_are[3] = { -1, -1, -1 };
-
-	return command_spawn_with(argv, as_they_are, NULL, NULL, ret_cmd);
-}
-
-int command_spawn_with(char **argv, const int fds[3], const struct user *user, const char *const *environment,
+int command_spawn(char **argv, const int fds[3], const struct user *user, const char *const *environment,
 	struct command *ret_cmd)
 {
 	int release[2], error[2];
@@ -236,7 +229,6 @@ int command_exit_code(const struct command *cmd)
 #define SUFFIX ".gguf"
 #define FILES_MAX 16   /* models of one process that are distinguished */
 #define FDS_MAX 4096   /* descriptors that are checked */
-#define LINES_MAX 65536 /* lines of maps: the kernel's default limit of mappings */
 #define VALUE_MAX 64
 #define OPTIONS_MAX 32
 
@@ -281,29 +273,12 @@ static void add_file(struct model_files *f, const char *name, uint64_t bytes)
 	f->list[i].bytes += bytes;
 }
 
-static int read_maps(pid_t pid, struct model_files *files)
+static int add_mapped(const struct mapped_file *m, void *arg)
 {
-	char path[64], *line = NULL, name[MODEL_NAME_MAX];
-	unsigned int lines = 0;
-	size_t cap = 0;
-	FILE *f;
+	char name[MODEL_NAME_MAX];
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
-	while (lines++ < LINES_MAX && getline(&line, &cap, f) > 0) {
-		char *slash = strchr(line, '/');
-		uint64_t start, end;
-
-		if (!slash)
-			continue;
-		slash[strcspn(slash, "\n")] = 0;
-		if (file_name(slash, name) && sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2)
-			add_file(files, name, end - start);
-	}
-	free(line);
-	fclose(f);
+	if (file_name(m->path, name))
+		add_file(arg, name, m->end - m->start);
 	return 0;
 }
 
@@ -337,7 +312,7 @@ int model_of_files(pid_t pid, char name[MODEL_NAME_MAX])
 	const struct model_file *best;
 	int err;
 
-	err = read_maps(pid, files);
+	err = process_each_file(pid, add_mapped, files);
 	if (!err && !files->n)
 		read_fds(pid, files);
 	best = files->list;

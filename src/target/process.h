@@ -22,6 +22,9 @@ bool process_has_shadow_stack(pid_t pid);
 /* A kernel thread has no memory of its own and runs no program. */
 bool process_is_kernel_thread(pid_t pid);
 
+/* Reads one of its files in /proc in one read, as far as it fits, and adds a NUL. -ESRCH, or another error of open(2). */
+int process_file(pid_t pid, const char *name, char *buf, size_t size);
+
 /* Copies the name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 
@@ -58,6 +61,9 @@ struct mapped_file {
  * the kernel does not let us look: see ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
+/* The same for all mappings of files. */
+int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
+
 /* The same for all executable mappings: those of no file have ino 0, and the path is "[vdso]", "" and the like. */
 int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
@@ -74,7 +80,7 @@ struct process_text {
 };
 
 /* Reads the environment, at most 4 MB of it, or the command line, at most 64 KB. They are empty once
- * the process has exited and waits for its parent. -ESRCH, -EACCES, -ENOMEM. */
+ * the process has exited and waits for its parent. -ESRCH, -EACCES. */
 int process_environ(pid_t pid, struct process_text *ret);
 int process_cmdline(pid_t pid, struct process_text *ret);
 void process_text_free(struct process_text *t);

@@ -13,11 +13,7 @@
 
 static int make_table(void **state)
 {
-	struct tasks *ts;
-
-	if (tasks_new(&ts))
-		return -1;
-	*state = ts;
+	*state = tasks_new();
 	return 0;
 }
 
