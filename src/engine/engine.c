@@ -753,7 +753,7 @@ static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
 	int ret;
 
 	r->parsed = xstrdup(r->text);
-	json_scan_init_nodes(&scan, nodes);
+	json_scan_init(&scan, nodes);
 	ret = json_scan_feed(&scan, (const unsigned char *)r->text, len, &used);
 	if (!ret)
 		ret = json_scan_end(&scan);

@@ -723,7 +723,7 @@ bool metadata_flags_ok(const char *text)
 	size_t used = 0;
 	int ret = -ENOMEM;
 
-	json_scan_init_nodes(&scan, &nodes);
+	json_scan_init(&scan, &nodes);
 	if (copy)
 		ret = json_scan_feed(&scan, (const unsigned char *)copy, strlen(copy), &used);
 	if (!ret)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "util/alloc.h"
-#include "util/names.h"
 
 #define IRQS_MAX 16384 /* numbers that are remembered: the NR_IRQS of the largest machines */
 
@@ -59,6 +58,31 @@ void irq_names_free(struct irq_names *names)
 		return;
 	free(names->names);
 	free(names);
+}
+
+/* "NET_RX", "TIMER" */
+static const char *softirq_name(unsigned int nr)
+{
+	/* include/linux/interrupt.h, in the spelling of /proc/softirqs */
+	static const char *const names[] = { "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET",
+		"SCHED", "HRTIMER", "RCU" };
+
+	return nr < sizeof(names) / sizeof(names[0]) ? names[nr] : "softirq";
+}
+
+/* "local_timer" */
+static const char *irq_vector_name(unsigned int vector)
+{
+	/* in the spelling of the kernel's tracepoints */
+	static const char *const names[VECTOR_MAX] = {
+		[VECTOR_LOCAL_TIMER] = "local_timer",
+		[VECTOR_RESCHEDULE] = "reschedule",
+		[VECTOR_CALL_FUNCTION] = "call_function",
+		[VECTOR_CALL_FUNCTION_SINGLE] = "call_function_single",
+		[VECTOR_IRQ_WORK] = "irq_work",
+	};
+
+	return vector < VECTOR_MAX ? names[vector] : "vector";
 }
 
 const char *irq_record_name(
