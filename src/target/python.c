@@ -326,147 +326,91 @@ int python_layout_known(unsigned int major, unsigned int minor, struct python *r
 	return -ENOTSUP;
 }
 
-/* Which word of _Py_DebugOffsets has what. */
-struct debug_words {
-	unsigned int minor;
-	uint8_t interpreters, interp_next, interp_threads;
-	uint8_t thread_next, thread_frame, thread_self, thread_native;
-	uint8_t frame_previous, frame_code, frame_instr, frame_locals, frame_owner;
-	uint8_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_argcount, code_start;
-	uint8_t type, bytes_size, bytes_data, str_state, str_length, str_data;
-	uint8_t free_kind_shift; /* of a build without the global lock */
-	/* Not among them: asyncio's tasks, of builds with the lock. */
-	uint16_t task_coro, task_name, gen_frame;
-};
-
-static const struct debug_words debug_words[] = {
-	{
-		.minor = 13,
-		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
-		.thread_next = 21, .thread_frame = 23, .thread_self = 24, .thread_native = 25,
-		.frame_previous = 29, .frame_code = 30, .frame_instr = 31, .frame_locals = 32, .frame_owner = 33,
-		.code_filename = 35, .code_name = 36, .code_qualname = 37, .code_lines = 38, .code_firstlineno = 39,
-		.code_argcount = 40, .code_start = 43,
-		.type = 45, .bytes_size = 65, .bytes_data = 66, .str_state = 68, .str_length = 69, .str_data = 70,
-		.free_kind_shift = 2, .task_coro = 120, .task_name = 128, .gen_frame = 72,
-	},
-	{
-		.minor = 14,
-		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
-		.thread_next = 24, .thread_frame = 26, .thread_self = 27, .thread_native = 28,
-		.frame_previous = 32, .frame_code = 33, .frame_instr = 34, .frame_locals = 35, .frame_owner = 36,
-		.code_filename = 40, .code_name = 41, .code_qualname = 42, .code_lines = 43, .code_firstlineno = 44,
-		.code_argcount = 45, .code_start = 48,
-		.type = 51, .bytes_size = 75, .bytes_data = 76, .str_state = 78, .str_length = 79, .str_data = 80,
-		.free_kind_shift = 8, .task_coro = 128, .task_name = 136, .gen_frame = 72,
-	},
-};
-
 #define COOKIE "xdebugpy"
 #define WORD_VERSION 1
 #define WORD_FREE_THREADED 2
-
-#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
 
 /* Larger offsets than any version has, several times over. */
 #define RUNTIME_MAX (1u << 20)
 #define OBJECT_MAX 4096
 
-/* What was read, and whether all of it could be right so far. */
-struct words {
-	const uint64_t *word;
-	bool bad;
+#define DEBUG_MINOR 13 /* the first version with _Py_DebugOffsets */
+
+/* Which word of _Py_DebugOffsets has what. */
+#define WORD(field, of_3_13, of_3_14) { offsetof(struct python, field), sizeof(((struct python *)0)->field), { of_3_13, of_3_14 } }
+
+static const struct {
+	uint16_t at;
+	uint8_t size;
+	uint8_t word[2];
+} debug_words[] = {
+	WORD(walk.interpreters, 5, 5),
+	WORD(walk.interp_next, 8, 8),
+	WORD(walk.interp_threads, 9, 9),
+	WORD(walk.thread_next, 21, 24),
+	WORD(walk.thread_frame, 23, 26),
+	WORD(walk.thread_self, 24, 27),
+	WORD(walk.thread_native, 25, 28),
+	WORD(walk.frame_previous, 29, 32),
+	WORD(walk.frame_code, 30, 33),
+	WORD(walk.frame_instr, 31, 34),
+	WORD(walk.frame_locals, 32, 35),
+	WORD(walk.frame_owner, 33, 36),
+	WORD(walk.gen_owner, 33, 36),
+	WORD(walk.code_flags, 40, 45), /* the number of arguments, right behind the flags */
+	WORD(objects.code_filename, 35, 40),
+	WORD(objects.code_name, 36, 41),
+	WORD(objects.code_qualname, 37, 42),
+	WORD(objects.code_lines, 38, 43),
+	WORD(objects.code_firstlineno, 39, 44),
+	WORD(objects.code_start, 43, 48),
+	WORD(objects.type, 45, 51),
+	WORD(objects.bytes_size, 65, 75),
+	WORD(objects.bytes_data, 66, 76),
+	WORD(objects.str_state, 68, 78),
+	WORD(objects.str_length, 69, 79),
+	WORD(objects.str_data, 70, 80),
 };
 
-static uint32_t take(struct words *w, unsigned int at, uint32_t max)
-{
-	if (w->word[at] < max)
-		return (uint32_t)w->word[at];
-	w->bad = true;
-	return 0;
-}
-
-static uint16_t take_offset(struct words *w, unsigned int at)
-{
-	return (uint16_t)take(w, at, OBJECT_MAX);
-}
-
-static void read_walk(struct words *w, const struct debug_words *d, struct python_walk *ret)
-{
-	bool tasks = !w->word[WORD_FREE_THREADED];
-	uint16_t argcount = take_offset(w, d->code_argcount);
-
-	*ret = (struct python_walk){
-		.interpreters = take(w, d->interpreters, RUNTIME_MAX),
-		.interp_next = take(w, d->interp_next, RUNTIME_MAX),
-		.interp_threads = take(w, d->interp_threads, RUNTIME_MAX),
-		.thread_next = take_offset(w, d->thread_next),
-		.thread_self = take_offset(w, d->thread_self),
-		.thread_native = take_offset(w, d->thread_native),
-		.thread_frame = take_offset(w, d->thread_frame),
-		.cframe_frame = NONE,
-		.frame_code = take_offset(w, d->frame_code),
-		.frame_previous = take_offset(w, d->frame_previous),
-		.frame_instr = take_offset(w, d->frame_instr),
-		.frame_owner = take_offset(w, d->frame_owner),
-		.frame_entry = NONE,
-		.owner_shim = 3, /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
-		.task_coro = tasks ? d->task_coro : NONE,
-		.task_name = d->task_name,
-		.frame_locals = take_offset(w, d->frame_locals),
-		.frame_gen = NONE,
-		.gen_frame = d->gen_frame,
-		.code_flags = argcount >= CODE_FLAGS_SIZE ? argcount - CODE_FLAGS_SIZE : NONE,
-	};
-	ret->gen_owner = ret->frame_owner;
-}
-
-static void read_objects(struct words *w, const struct debug_words *d, struct python_objects *ret)
-{
-	bool free_threaded = w->word[WORD_FREE_THREADED] != 0;
-
-	*ret = (struct python_objects){
-		.type = take_offset(w, d->type),
-		.code_name = take_offset(w, d->code_name),
-		.code_filename = take_offset(w, d->code_filename),
-		.code_qualname = take_offset(w, d->code_qualname),
-		.code_lines = take_offset(w, d->code_lines),
-		.code_firstlineno = take_offset(w, d->code_firstlineno),
-		.code_start = take_offset(w, d->code_start),
-		.bytes_size = take_offset(w, d->bytes_size),
-		.bytes_data = take_offset(w, d->bytes_data),
-		.str_length = take_offset(w, d->str_length),
-		.str_state = take_offset(w, d->str_state),
-		.str_data = take_offset(w, d->str_data),
-		.str_kind_shift = free_threaded ? d->free_kind_shift : 2,
-		.lines = PYTHON_LINES_LOCATIONS,
-	};
-	/* behind the length and the address of a copy in UTF-8 */
-	ret->str_data_wide = ret->str_data + 16;
-}
+#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
 
 int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python)
 {
-	struct words w = { .word = words };
-	struct python p = {};
+	struct python p = {
+		.walk = { .cframe_frame = NONE, .frame_entry = NONE, .frame_gen = NONE, .gen_frame = 72 },
+		.objects = { .str_kind_shift = 2, .lines = PYTHON_LINES_LOCATIONS },
+	};
+	bool later, free_threaded;
 
 	if (n < PYTHON_DEBUG_WORDS || memcmp(words, COOKIE, sizeof(uint64_t)))
 		return -ENOENT;
 	p.major = (words[WORD_VERSION] >> 24) & 0xff; /* PY_VERSION_HEX */
 	p.minor = (words[WORD_VERSION] >> 16) & 0xff;
-	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
-		if (p.major != 3 || debug_words[i].minor != p.minor)
-			continue;
-		read_walk(&w, &debug_words[i], &p.walk);
-		read_objects(&w, &debug_words[i], &p.objects);
-		if (w.bad)
-			return -EBADMSG;
-		*ret_python = p;
-		return 0;
+	if (p.major != 3 || p.minor < DEBUG_MINOR || p.minor > DEBUG_MINOR + 1) {
+		ret_python->major = p.major;
+		ret_python->minor = p.minor;
+		return -ENOTSUP;
 	}
-	ret_python->major = p.major;
-	ret_python->minor = p.minor;
-	return -ENOTSUP;
+	later = p.minor > DEBUG_MINOR;
+	free_threaded = words[WORD_FREE_THREADED];
+	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
+		uint64_t offset = words[debug_words[i].word[later]];
+
+		if (offset >= (debug_words[i].size == sizeof(uint32_t) ? RUNTIME_MAX : OBJECT_MAX))
+			return -EBADMSG;
+		memcpy((char *)&p + debug_words[i].at, &offset, debug_words[i].size); /* little-endian, as the file is */
+	}
+	p.walk.owner_shim = 3; /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+	p.walk.code_flags = p.walk.code_flags >= CODE_FLAGS_SIZE ? p.walk.code_flags - CODE_FLAGS_SIZE : NONE;
+	/* not among the words: asyncio's tasks, of builds with the lock */
+	p.walk.task_coro = free_threaded ? NONE : later ? 128 : 120;
+	p.walk.task_name = later ? 136 : 128;
+	if (free_threaded)
+		p.objects.str_kind_shift = later ? 8 : 2;
+	/* behind the length and the address of a copy in UTF-8 */
+	p.objects.str_data_wide = p.objects.str_data + 16;
+	*ret_python = p;
+	return 0;
 }
 
 #define EVAL "_PyEval_EvalFrameDefault"

@@ -216,8 +216,6 @@ TEST(test_error_text)
 		"'99999999T' is too large a size; write 64MB, 512K or a number of bytes");
 	assert_string_equal(parse_error(buf, PARSE_PID_LIST, "-p", "", -EINVAL),
 		"-p: '' is not a list of process ids; write 123 or 123,456");
-	assert_string_equal(
-		parse_error(buf, PARSE_PID_LIST, "-p", "1", -ENOMEM), "-p: out of memory");
 	/* what was typed is shown short and harmless */
 	assert_string_equal(parse_error(buf, PARSE_DURATION, "-d", "1\n\x1b[2J\xff", -EINVAL),
 		"-d: '1??[2J?' is not a duration; write 10s, 500ms or 2m");
