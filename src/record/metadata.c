@@ -20,7 +20,6 @@
 #include "target/command.h"
 #include "target/elf.h"
 #include "target/file.h"
-#include "target/needed.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/fmt.h"

@@ -51,4 +51,13 @@ int build_id_read(int fd, char *hex, size_t size);
  * else an error of open(2). */
 int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
 
+/*
+ * Calls cb with each library that a program is linked with, directly or not, by the name that the linker recorded; fd -1: it
+ * was not found. It is searched where glibc's loader would, without hardware capabilities, in the root of the process. exe: path
+ * of the program, for $ORIGIN; exe_fd: open on it; library_path: its LD_LIBRARY_PATH, or NULL. The first non-zero return ends the
+ * walk and is returned. The files may be hostile: the work is bounded.
+ */
+typedef int (*needed_cb)(const char *name, int fd, void *arg);
+int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path, needed_cb cb, void *arg);
+
 #endif

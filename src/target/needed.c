@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "target/needed.h"
+/* The libraries that a program is linked with, as its files say: known before its loader begins, and after it is gone. */
+#include "target/file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "target/file.h"
 #include "util/alloc.h"
 
 #define LIBRARIES_MAX 256

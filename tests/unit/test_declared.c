@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names of operators, from the declarations that this very program has in its read-only data. */
-#include "engine/declared.h"
+#include "engine/sites.h"
 #include "unit.h"
 
 /* Kept where they are looked for; the compiler may not leave any out. */
