@@ -90,14 +90,6 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 	return -EINVAL;
 }
 
-/* From now on errors are about this member of the outermost object. */
-static void enter_member(struct reader *r, const char *key)
-{
-	const struct json_node *member = node_get(r->root, key);
-
-	r->part = member ? member : r->root;
-}
-
 static size_t count_of(const struct json_node *container)
 {
 	size_t n = 0;
@@ -638,19 +630,16 @@ static int read_probes(struct reader *r, const struct json_node *root)
 static int read_versions(struct reader *r, const struct json_node *root)
 {
 	const struct json_node *version = node_get(root, "version"), *checked = node_get(root, "checked");
+	bool bad = checked && !node_is(checked, JSON_ARRAY);
 
 	if (version) {
 		if (!node_is(version, JSON_INT) || node_s64(version) < 0 || node_s64(version) > INT_MAX)
 			return preset_error(r, "version", "must be a number from 0");
 		r->e->version = (unsigned int)node_s64(version);
 	}
-	if (checked && !node_is(checked, JSON_ARRAY))
-		return preset_error(r, "checked", "must be an array of strings");
-	for (const struct json_node *v = NULL; checked && (v = json_next(checked, v));) {
-		if (!node_is(v, JSON_STRING))
-			return preset_error(r, "checked", "must be an array of strings");
-	}
-	return 0;
+	for (const struct json_node *v = NULL; node_is(checked, JSON_ARRAY) && (v = json_next(checked, v));)
+		bad |= !node_is(v, JSON_STRING);
+	return bad ? preset_error(r, "checked", "must be an array of strings") : 0;
 }
 
 static int read_root(struct reader *r, const struct json_node *root)
@@ -669,10 +658,11 @@ static int read_root(struct reader *r, const struct json_node *root)
 	r->e->advice = advice ? xstrdup(advice) : NULL;
 	if (read_versions(r, root))
 		return -EINVAL;
-	enter_member(r, "match");
+	/* errors are about the member that is being read */
+	r->part = node_get(root, "match") ?: root;
 	if (read_match(r, root))
 		return -EINVAL;
-	enter_member(r, "enums");
+	r->part = node_get(root, "enums") ?: root;
 	return read_enums(r, root) ?: read_probes(r, root);
 }
 

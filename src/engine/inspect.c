@@ -720,22 +720,23 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
 	return inspect(&r, &rq, fd);
 }
 
-int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
+static int inspect_names(struct inspector *ins, int fd, enum inspect_what what, size_t spec, char *names, size_t size)
 {
-	struct inspect_request rq = { .what = INSPECT_CHECK, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
-	struct reply r = { .ins = ins, .instead = instead, .instead_size = size };
-
-	*instead = '\0';
-	return inspect(&r, &rq, fd);
-}
-
-int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size)
-{
-	struct inspect_request rq = { .what = INSPECT_STEPS, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
+	struct inspect_request rq = { .what = what, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
 	struct reply r = { .ins = ins, .instead = names, .instead_size = size };
 
 	*names = '\0';
 	return inspect(&r, &rq, fd);
+}
+
+int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
+{
+	return inspect_names(ins, fd, INSPECT_CHECK, spec, instead, size);
+}
+
+int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size)
+{
+	return inspect_names(ins, fd, INSPECT_STEPS, spec, names, size);
 }
 
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded)

@@ -543,8 +543,7 @@ static bool matches(const struct probe_spec *s, const char *path)
 
 bool probe_spec_makes_states(const struct probe_spec *s)
 {
-	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT || s->role == ROLE_SEQUENCE ||
-	       s->flags & PROBE_F_GRAPH;
+	return spec_needs_end(s) || s->role == ROLE_SEQUENCE || s->flags & PROBE_F_GRAPH;
 }
 
 /* A function that names handles is always needed. */

@@ -25,7 +25,6 @@
  * symbols), so that a forged one cannot exhaust the machine: a sparse file of any size is easy to
  * make.
  */
-#define LOADS_MAX 256
 #define SECTIONS_MAX (64u << 10)
 #define TABLE_BYTES_MAX (128u << 20) /* symbols and strings of one table */
 #define NAME_LEN_MAX 4096            /* longer names are left out: nobody can type them */
@@ -72,8 +71,8 @@ struct elf_file {
 	int fd;
 	Elf *elf;
 	uint64_t size;
-	int machine;
-	struct load loads[LOADS_MAX];
+	Elf64_Ehdr header;
+	struct load loads[ELF_SEGMENTS_MAX];
 	int n_loads;
 	struct table tables[TABLE_MAX];
 };
@@ -138,51 +137,46 @@ static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void *
  */
 static int check_header(struct elf_file *elf)
 {
-	Elf64_Ehdr eh;
+	Elf64_Ehdr *eh = &elf->header;
 	Elf64_Shdr sh0;
 	uint64_t shnum;
 	int err;
 
-	err = elf_read_at_offset(elf, 0, &eh, SELFMAG);
-	if (err || memcmp(eh.e_ident, ELFMAG, SELFMAG))
+	err = elf_read_at_offset(elf, 0, eh, SELFMAG);
+	if (err || memcmp(eh->e_ident, ELFMAG, SELFMAG))
 		return err && err != -ENODATA ? err : -ENOEXEC;
-	err = read_all(elf, 0, &eh, sizeof(eh));
+	err = read_all(elf, 0, eh, sizeof(*eh));
 	if (err)
 		return err;
-	if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-		(eh.e_machine != EM_X86_64 && eh.e_machine != EM_AARCH64) || (eh.e_type != ET_EXEC && eh.e_type != ET_DYN))
+	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB ||
+		(eh->e_machine != EM_X86_64 && eh->e_machine != EM_AARCH64) || (eh->e_type != ET_EXEC && eh->e_type != ET_DYN))
 		return -EOPNOTSUPP;
-	elf->machine = eh.e_machine;
-	if (!eh.e_shoff)
-		return 0;
-	if (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > INT64_MAX)
+	if (eh->e_phnum && (eh->e_phentsize != sizeof(Elf64_Phdr) || eh->e_phoff > INT64_MAX / 2))
 		return -EBADMSG;
-	shnum = eh.e_shnum;
+	if (!eh->e_shoff)
+		return 0;
+	if (eh->e_shentsize != sizeof(Elf64_Shdr) || eh->e_shoff > INT64_MAX)
+		return -EBADMSG;
+	shnum = eh->e_shnum;
 	if (!shnum) {
-		err = read_all(elf, eh.e_shoff, &sh0, sizeof(sh0));
+		err = read_all(elf, eh->e_shoff, &sh0, sizeof(sh0));
 		if (err)
 			return err;
 		shnum = sh0.sh_size;
 	}
-	if (shnum > SECTIONS_MAX || !in_file(elf, eh.e_shoff, shnum * sizeof(Elf64_Shdr)))
+	if (shnum > SECTIONS_MAX || !in_file(elf, eh->e_shoff, shnum * sizeof(Elf64_Shdr)))
 		return -EBADMSG;
 	return 0;
 }
 
 static int read_loads(struct elf_file *elf)
 {
-	size_t n;
+	unsigned int i = 0;
+	Elf64_Phdr ph;
+	int more;
 
-	if (elf_getphdrnum(elf->elf, &n) || n > elf->size / sizeof(Elf64_Phdr))
-		return -EBADMSG;
-	for (size_t i = 0; i < n; i++) {
-		GElf_Phdr ph;
-
-		if (!gelf_getphdr(elf->elf, (int)i, &ph))
-			return -EBADMSG;
-		if (ph.p_type != PT_LOAD)
-			continue;
-		if (elf->n_loads == LOADS_MAX || !in_file(elf, ph.p_offset, ph.p_filesz))
+	while ((more = elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph)) > 0) {
+		if (!in_file(elf, ph.p_offset, ph.p_filesz))
 			return -EBADMSG;
 		elf->loads[elf->n_loads++] = (struct load){
 			.vaddr = ph.p_vaddr,
@@ -192,7 +186,7 @@ static int read_loads(struct elf_file *elf)
 			.exec = ph.p_flags & PF_X,
 		};
 	}
-	return 0;
+	return more ? -EBADMSG : 0;
 }
 
 int elf_open(const char *path, struct elf_file **ret_elf)
@@ -248,7 +242,7 @@ void elf_close(struct elf_file *elf)
 
 int elf_machine(const struct elf_file *elf)
 {
-	return elf->machine;
+	return elf->header.e_machine;
 }
 
 /* The loaded part that contains vaddr in memory (in_mem) or in the file, or NULL. */
@@ -738,10 +732,9 @@ static int find_relocations(struct elf_file *elf, struct relocations *ret)
 	uint64_t rela = 0, size = 0;
 	unsigned int at = 0;
 	Elf64_Phdr ph;
-	Elf64_Ehdr eh;
 	int err = 0;
 
-	if (!elf_header_read(elf->fd, &eh) || elf_segment_next(elf->fd, &eh, PT_DYNAMIC, &at, &ph) <= 0)
+	if (elf_segment_next(elf->fd, &elf->header, PT_DYNAMIC, &at, &ph) <= 0)
 		return -ENOENT;
 	for (unsigned int i = 0; i < DYNAMIC_MAX && i < ph.p_filesz / sizeof(Elf64_Dyn); i++) {
 		Elf64_Dyn d;
@@ -918,15 +911,12 @@ static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr
 	size_t len = strlen(text);
 	unsigned int i = 0;
 	Elf64_Phdr ph;
-	Elf64_Ehdr eh;
 	int err = -ENOENT;
 
 	if (len + 2 > sizeof(whole))
 		return -EINVAL;
 	memcpy(whole + 1, text, len);
-	if (!elf_header_read(elf->fd, &eh))
-		return -ENOENT;
-	while (err == -ENOENT && elf_segment_next(elf->fd, &eh, PT_LOAD, &i, &ph) > 0) {
+	while (err == -ENOENT && elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph) > 0) {
 		if (!(ph.p_flags & PF_W))
 			err = find_in_range(elf, &ph, whole, len + 2, ret_vaddr);
 	}

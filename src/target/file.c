@@ -130,7 +130,6 @@ int file_open_exe(pid_t pid, int *ret_fd)
 
 /* ---- ELF files ---- */
 
-#define HEADERS_MAX 256 /* segments, or sections, that are looked at */
 #define NOTES_MAX 4096  /* bytes of notes that are read at a time */
 #define ID_MAX 64
 
@@ -148,7 +147,7 @@ bool elf_header_read(int fd, Elf64_Ehdr *ret_header)
 
 int elf_segment_next(int fd, const Elf64_Ehdr *header, uint32_t type, unsigned int *i, Elf64_Phdr *ret_segment)
 {
-	while (*i < header->e_phnum && *i < HEADERS_MAX) {
+	while (*i < header->e_phnum && *i < ELF_SEGMENTS_MAX) {
 		if (!read_at(fd, header->e_phoff + (*i)++ * sizeof(*ret_segment), ret_segment, sizeof(*ret_segment)))
 			return -ENOEXEC;
 		if (ret_segment->p_type == type)
@@ -205,7 +204,7 @@ int build_id_read(int fd, char *hex, size_t size)
 		return -ENOENT;
 	while (err == -ENOENT && elf_segment_next(fd, &eh, PT_NOTE, &i, &ph) > 0)
 		err = find_in_notes(fd, ph.p_offset, ph.p_filesz, ph.p_align, hex, size);
-	for (i = 0; err == -ENOENT && eh.e_shoff && i < eh.e_shnum && i < HEADERS_MAX && eh.e_shoff < INT64_MAX / 2; i++) {
+	for (i = 0; err == -ENOENT && eh.e_shoff && i < eh.e_shnum && i < ELF_SEGMENTS_MAX && eh.e_shoff < INT64_MAX / 2; i++) {
 		if (read_at(fd, eh.e_shoff + i * sizeof(sh), &sh, sizeof(sh)) && sh.sh_type == SHT_NOTE)
 			err = find_in_notes(fd, sh.sh_offset, sh.sh_size, sh.sh_addralign, hex, size);
 	}

@@ -38,7 +38,9 @@ int file_open_exe(pid_t pid, int *ret_fd);
 /* false: it is not a 64-bit little-endian ELF file. */
 bool elf_header_read(int fd, Elf64_Ehdr *ret_header);
 
-/* The program header of this type from the *i-th on, of the first 256, and moves *i past it. 0: there is none; -ENOEXEC: the file
+#define ELF_SEGMENTS_MAX 256 /* further ones are not looked at, nor are sections in which a build-id could be */
+
+/* The program header of this type from the *i-th on, and moves *i past it. 0: there is none; -ENOEXEC: the file
  * ends before. */
 int elf_segment_next(int fd, const Elf64_Ehdr *header, uint32_t type, unsigned int *i, Elf64_Phdr *ret_segment);
 
