@@ -21,6 +21,10 @@ static uint8_t memory[0x6000];
 static unsigned int reads;
 static bool exited;
 
+static struct python p;
+static struct python_names *n;
+static struct python_name named;
+
 static int read_image(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len)
 {
 	assert_int_equal(tgid, TGID);
@@ -38,9 +42,9 @@ static void put(uint64_t address, uint64_t value, size_t len)
 	memcpy(memory + (address - BASE), &value, len);
 }
 
-static void put_str(const struct python *p, uint64_t address, const void *text, size_t length, unsigned int width, bool ascii)
+static void put_str(uint64_t address, const void *text, size_t length, unsigned int width, bool ascii)
 {
-	const struct python_objects *o = &p->objects;
+	const struct python_objects *o = &p.objects;
 
 	put(address + o->type, TYPE_STR, 8);
 	put(address + o->str_length, length, 8);
@@ -48,17 +52,17 @@ static void put_str(const struct python *p, uint64_t address, const void *text, 
 	memcpy(memory + (address - BASE) + (ascii ? o->str_data : o->str_data_wide), text, length * width);
 }
 
-static void put_ascii(const struct python *p, uint64_t address, const char *text)
+static void put_ascii(uint64_t address, const char *text)
 {
-	put_str(p, address, text, strlen(text), 1, true);
+	put_str(address, text, strlen(text), 1, true);
 }
 
 /* A function "A.f" in "m.py" from line 10: its first two code units are of line 11, the next of line 12. */
-static void put_function(const struct python *p)
+static void put_function(void)
 {
 	static const uint8_t lnotab[] = { 0, 1, 4, 1 }, ranges[] = { 4, 1, 2, 1 };
 	static const uint8_t locations[] = { 0x80 | 11 << 3 | 1, 0, 0, 0x80 | 11 << 3 | 0, 0, 0 };
-	const struct python_objects *o = &p->objects;
+	const struct python_objects *o = &p.objects;
 	static const uint8_t *const tables[] = { lnotab, ranges, locations };
 	size_t len = o->lines == PYTHON_LINES_LOCATIONS ? sizeof(locations) : sizeof(lnotab);
 
@@ -68,18 +72,18 @@ static void put_function(const struct python *p)
 	put(CODE + o->code_filename, FILE_NAME, 8);
 	put(CODE + o->code_lines, LINES, 8);
 	put(CODE + o->code_firstlineno, 10, 4);
-	put_ascii(p, NAME, "A.f");
-	put_ascii(p, FILE_NAME, "m.py");
+	put_ascii(NAME, "A.f");
+	put_ascii(FILE_NAME, "m.py");
 	put(LINES + o->type, TYPE_BYTES, 8);
 	put(LINES + o->bytes_size, len, 8);
 	memcpy(memory + (LINES - BASE) + o->bytes_data, tables[o->lines], len);
 }
 
-static uint64_t instr_at(const struct python *p, unsigned int offset)
+static uint64_t instr_at(unsigned int offset)
 {
-	if (p->walk.flags & PYTHON_WALK_LASTI)
-		return offset / p->objects.lasti_unit;
-	return CODE + p->objects.code_start + offset;
+	if (p.walk.flags & PYTHON_WALK_LASTI)
+		return offset / p.objects.lasti_unit;
+	return CODE + p.objects.code_start + offset;
 }
 
 /* ---- the tables ---- */
@@ -94,60 +98,59 @@ static void fill_debug_words(uint64_t *words, unsigned int minor)
 	static const uint16_t of_14[][2] = { { 5, 808 }, { 8, 7272 }, { 9, 7344 }, { 24, 8 }, { 26, 72 }, { 27, 152 }, { 28, 160 },
 		{ 32, 8 }, { 33, 0 }, { 34, 56 }, { 35, 80 }, { 36, 74 }, { 40, 112 }, { 41, 120 }, { 42, 128 }, { 43, 136 }, { 44, 68 },
 		{ 45, 52 }, { 48, 208 }, { 51, 8 }, { 75, 16 }, { 76, 32 }, { 78, 32 }, { 79, 16 }, { 80, 40 } };
-	size_t n = minor == 13 ? ARRAY_SIZE(of_13) : ARRAY_SIZE(of_14);
+	size_t count = minor == 13 ? ARRAY_SIZE(of_13) : ARRAY_SIZE(of_14);
 
 	memset(words, 0, PYTHON_DEBUG_WORDS * sizeof(*words));
 	memcpy(words, "xdebugpy", 8);
 	words[1] = 3u << 24 | minor << 16 | 0x05f0;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < count; i++)
 		words[minor == 13 ? of_13[i][0] : of_14[i][0]] = minor == 13 ? of_13[i][1] : of_14[i][1];
 }
 
-static void get_layout(unsigned int minor, struct python *ret_python)
+static void get_layout(unsigned int minor)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS];
 
 	if (minor < 13) {
-		assert_int_equal(python_layout_known(3, minor, ret_python), 0);
+		assert_int_equal(python_layout_known(3, minor, &p), 0);
 	} else {
 		fill_debug_words(words, minor);
-		assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, ret_python), 0);
+		assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), 0);
 	}
-	assert_int_equal(ret_python->minor, minor);
-	ret_python->type_code = TYPE_CODE;
-	ret_python->type_str = TYPE_STR;
-	ret_python->type_bytes = TYPE_BYTES;
-	ret_python->type_int = TYPE_INT;
+	assert_int_equal(p.minor, minor);
+	p.type_code = TYPE_CODE;
+	p.type_str = TYPE_STR;
+	p.type_bytes = TYPE_BYTES;
+	p.type_int = TYPE_INT;
 }
 
-static struct python_names *start(const struct python *p)
+static void start(void)
 {
-	struct python_names *n;
-
 	assert_int_equal(python_names_new(read_image, NULL, &n), 0);
-	assert_int_equal(python_names_set(n, TGID, p), 0);
-	return n;
+	assert_int_equal(python_names_set(n, TGID, &p), 0);
 }
 
-/* Of a process of that version with the function in its memory. */
-static struct python_names *start_with_function(unsigned int minor, struct python *ret_python)
+/* A process of that version with the function in its memory. */
+static void start_with_function(unsigned int minor)
 {
-	get_layout(minor, ret_python);
-	put_function(ret_python);
-	return start(ret_python);
+	get_layout(minor);
+	put_function();
+	start();
+}
+
+static int get(uint64_t code, uint64_t instr)
+{
+	return python_names_get(n, TGID, code, instr, &named);
 }
 
 TEST(test_each_version)
 {
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		static const unsigned int lines[] = { 11, 11, 12 };
-		struct python_name named;
-		struct python_names *n;
-		struct python p;
 
-		n = start_with_function(minor, &p);
+		start_with_function(minor);
 		for (unsigned int i = 0; i < ARRAY_SIZE(lines); i++) {
-			assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 2 * i), &named), 0);
+			assert_int_equal(get(CODE, instr_at(2 * i)), 0);
 			assert_string_equal(named.name, "A.f");
 			assert_string_equal(named.file, "m.py");
 			assert_int_equal(named.line, lines[i]);
@@ -159,7 +162,6 @@ TEST(test_each_version)
 TEST(test_versions_refused)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS];
-	struct python p = {};
 
 	assert_int_equal(python_layout_known(2, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 7, &p), -ENOTSUP);
@@ -181,29 +183,26 @@ TEST(test_versions_refused)
 TEST(test_known_code_is_read_once)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+	start_with_function(11);
+	assert_int_equal(get(CODE, instr_at(0)), 0);
 	reads = 0;
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	assert_int_equal(get(CODE, instr_at(4)), 0);
 	assert_int_equal(reads, 1);
 	assert_int_equal(named.line, 12);
 
 	/* another function in its place */
-	put_ascii(&p, NAME + 0x200, "other");
+	put_ascii(NAME + 0x200, "other");
 	put(CODE + p.objects.code_qualname, NAME + 0x200, 8);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+	assert_int_equal(get(CODE, instr_at(0)), 0);
 	assert_string_equal(named.name, "other");
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.read, 2);
 
 	/* nothing any more */
 	put(CODE + p.objects.type, 0, 8);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -EFAULT);
-	assert_int_equal(python_names_get(n, TGID + 1, CODE, instr_at(&p, 0), &named), -ENOENT);
+	assert_int_equal(get(CODE, instr_at(0)), -EFAULT);
+	assert_int_equal(python_names_get(n, TGID + 1, CODE, instr_at(0), &named), -ENOENT);
 	python_names_free(n);
 }
 
@@ -211,26 +210,23 @@ TEST(test_known_code_is_read_once)
 TEST(test_process_that_exits)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	start_with_function(11);
+	assert_int_equal(get(CODE, instr_at(4)), 0);
 	assert_true(python_names_has(n, TGID, &p));
 	python_names_gone(n, TGID);
 	python_names_gone(n, TGID);
 	assert_false(python_names_has(n, TGID, &p));
 	exited = true;
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	assert_int_equal(get(CODE, instr_at(4)), 0);
 	assert_string_equal(named.name, "A.f");
 	assert_int_equal(named.line, 12);
-	assert_int_equal(python_names_get(n, TGID, CODE + 8, 0, &named), -ESRCH);
+	assert_int_equal(get(CODE + 8, 0), -ESRCH);
 	for (uint32_t tgid = 1000; tgid < 1100; tgid++) {
 		assert_int_equal(python_names_set(n, tgid, &p), 0);
 		python_names_gone(n, tgid);
 	}
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), -ENOENT);
+	assert_int_equal(get(CODE, instr_at(4)), -ENOENT);
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.memory, 0);
 	exited = false;
@@ -242,22 +238,19 @@ TEST(test_texts)
 	static const uint8_t latin[] = { 'a', 0xe4 };
 	static const uint16_t ucs2[] = { 0x3a3, 0xd800, 'b' };
 	static const uint32_t ucs4[] = { 0x1f40d, 0x110000 };
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
 	for (unsigned int minor = 8; minor <= 14; minor++) {
-		n = start_with_function(minor, &p);
-		put_str(&p, NAME, latin, 2, 1, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		start_with_function(minor);
+		put_str(NAME, latin, 2, 1, false);
+		assert_int_equal(get(CODE, 0), 0);
 		assert_string_equal(named.name, "a\xc3\xa4");
 		python_names_set(n, TGID, &p);
-		put_str(&p, NAME, ucs2, 3, 2, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		put_str(NAME, ucs2, 3, 2, false);
+		assert_int_equal(get(CODE, 0), 0);
 		assert_string_equal(named.name, "\xce\xa3?b");
 		python_names_set(n, TGID, &p);
-		put_str(&p, NAME, ucs4, 2, 4, false);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		put_str(NAME, ucs4, 2, 4, false);
+		assert_int_equal(get(CODE, 0), 0);
 		assert_string_equal(named.name, "\xf0\x9f\x90\x8d?");
 		python_names_free(n);
 	}
@@ -266,15 +259,12 @@ TEST(test_texts)
 TEST(test_long_name_is_cut)
 {
 	uint16_t wide[1000];
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(wide); i++)
 		wide[i] = 0x2211;
-	n = start_with_function(11, &p);
-	put_str(&p, NAME, wide, ARRAY_SIZE(wide), 2, false);
-	assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+	start_with_function(11);
+	put_str(NAME, wide, ARRAY_SIZE(wide), 2, false);
+	assert_int_equal(get(CODE, 0), 0);
 	assert_int_equal(strlen(named.name), PYTHON_NAME_MAX / 3 * 3); /* whole characters */
 	python_names_free(n);
 }
@@ -282,40 +272,37 @@ TEST(test_long_name_is_cut)
 TEST(test_wild_lengths_and_pointers)
 {
 	static const uint64_t wild[] = { 0, 1, BASE - 1, BASE + sizeof(memory) - 4, UINT64_MAX, UINT64_MAX - 7, INT64_MAX, CODE };
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	get_layout(11, &p);
-	n = start(&p);
+	get_layout(11);
+	start();
 	for (size_t i = 0; i < ARRAY_SIZE(wild); i++) {
-		put_function(&p);
-		assert_int_equal(python_names_get(n, TGID, wild[i] == CODE ? 0 : wild[i], 0, &named), -EFAULT);
+		put_function();
+		assert_int_equal(get(wild[i] == CODE ? 0 : wild[i], 0), -EFAULT);
 		put(CODE + p.objects.code_qualname, wild[i], 8);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), -EFAULT);
-		put_function(&p);
+		assert_int_equal(get(CODE, 0), -EFAULT);
+		put_function();
 		put(NAME + p.objects.str_length, 1ull << 31 | wild[i], 8);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), -EFAULT);
+		assert_int_equal(get(CODE, 0), -EFAULT);
 
 		/* it has a name, but no file and no line */
-		put_function(&p);
+		put_function();
 		put(CODE + p.objects.code_filename, wild[i], 8);
 		put(CODE + p.objects.code_lines, wild[i], 8);
-		assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+		assert_int_equal(get(CODE, instr_at(0)), 0);
 		assert_null(named.file);
 		assert_int_equal(named.line, 0);
-		put_function(&p);
+		put_function();
 		put(CODE + p.objects.code_lines, LINES + 8 * i, 8);
 		put(LINES + 8 * i + p.objects.type, TYPE_BYTES, 8);
 		put(LINES + 8 * i + p.objects.bytes_size, 1ull << 31 | wild[i], 8);
-		assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+		assert_int_equal(get(CODE, instr_at(0)), 0);
 		assert_int_equal(named.line, 0);
 	}
 	/* far from the code: no line of it */
-	put_function(&p);
-	assert_int_equal(python_names_get(n, TGID, CODE, CODE - 0x1000, &named), 0);
+	put_function();
+	assert_int_equal(get(CODE, CODE - 0x1000), 0);
 	assert_int_equal(named.line, 0);
-	assert_int_equal(python_names_get(n, TGID, CODE, UINT64_MAX >> 1, &named), 0);
+	assert_int_equal(get(CODE, UINT64_MAX >> 1), 0);
 	assert_int_equal(named.line, 0);
 	python_names_free(n);
 }
@@ -324,14 +311,11 @@ TEST(test_wild_lengths_and_pointers)
 TEST(test_memory_is_bounded)
 {
 	struct python_names_stats stats;
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
 
-	n = start_with_function(11, &p);
+	start_with_function(11);
 	for (unsigned int i = 0; i < 200000; i++) {
 		put(CODE + p.objects.code_firstlineno, i, 4);
-		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		assert_int_equal(get(CODE, 0), 0);
 		python_names_stats(n, &stats);
 		assert_true(stats.memory < 9u << 20);
 	}
@@ -341,22 +325,18 @@ TEST(test_memory_is_bounded)
 /* Every byte of the image and of the layout may be anything. */
 TEST(test_junk)
 {
-	struct python_name named;
-	struct python_names *n;
-	struct python p;
-
 	srand(1);
 	for (unsigned int i = 0; i < 20000; i++) {
 		uint64_t words[PYTHON_DEBUG_WORDS];
 
-		get_layout(8 + i % 7, &p);
-		put_function(&p);
+		get_layout(8 + i % 7);
+		put_function();
 		for (unsigned int j = 0; j < 4; j++)
 			memory[0x1000 * (1 + (unsigned int)rand() % 4) + (unsigned int)rand() % 0x100] = (uint8_t)rand();
 		if (i % 3 == 0)
 			((uint8_t *)&p.objects)[(unsigned int)rand() % offsetof(struct python_objects, str_kind_shift)] = (uint8_t)rand();
-		n = start(&p);
-		if (!python_names_get(n, TGID, CODE, instr_at(&p, (unsigned int)rand() % 8), &named)) {
+		start();
+		if (!get(CODE, instr_at((unsigned int)rand() % 8))) {
 			assert_true(strlen(named.name) < PYTHON_NAME_MAX);
 			assert_true(!named.file || strlen(named.file) < PYTHON_FILE_MAX);
 		}
@@ -415,7 +395,7 @@ TEST(test_lines_of_junk)
 /* ---- asyncio ---- */
 
 /* As the programs copy it. */
-static const char *task_text(struct python_names *n)
+static const char *task_text(void)
 {
 	struct python_task task = { .frames = 1, .bytes = PYTHON_TASK_BYTES };
 
@@ -423,11 +403,11 @@ static const char *task_text(struct python_names *n)
 	return python_names_task(n, TGID, &task);
 }
 
-static const char *task_named(struct python_names *n, const struct python *p, const char *text)
+static const char *task_named(const char *text)
 {
 	memset(memory, 0, sizeof(memory));
-	put_ascii(p, NAME, text);
-	return task_text(n);
+	put_ascii(NAME, text);
+	return task_text();
 }
 
 TEST(test_tasks)
@@ -439,29 +419,27 @@ TEST(test_tasks)
 	longest[sizeof(longest) - 1] = 0;
 	for (unsigned int minor = 8; minor <= 14; minor++) {
 		struct python_task task = { .frames = 1, .bytes = 32 };
-		struct python_names *n;
-		struct python p;
 		const char *text;
 
-		get_layout(minor, &p);
-		n = start(&p);
-		assert_string_equal(task_named(n, &p, "alpha"), "[task alpha]");
-		assert_string_equal(task_named(n, &p, "Task-x"), "[task Task-x]");
-		assert_string_equal(task_named(n, &p, "Task-"), "[task Task-]");
-		assert_string_equal(task_named(n, &p, "Task-12"), "[task]"); /* asyncio's own number */
-		assert_string_equal(task_named(n, &p, ""), "[task]");
-		text = task_named(n, &p, longest);
+		get_layout(minor);
+		start();
+		assert_string_equal(task_named("alpha"), "[task alpha]");
+		assert_string_equal(task_named("Task-x"), "[task Task-x]");
+		assert_string_equal(task_named("Task-"), "[task Task-]");
+		assert_string_equal(task_named("Task-12"), "[task]"); /* asyncio's own number */
+		assert_string_equal(task_named(""), "[task]");
+		text = task_named(longest);
 		assert_int_equal(strspn(text + 6, "x"), PYTHON_TASK_BYTES - p.objects.str_data);
 		assert_int_equal(text[strlen(text) - 1], ']');
 		memset(memory, 0, sizeof(memory));
-		put_str(&p, NAME, wide, 4, 2, false);
-		assert_string_equal(task_text(n), "[task b\xc3\xa9\xce\x94?]");
+		put_str(NAME, wide, 4, 2, false);
+		assert_string_equal(task_text(), "[task b\xc3\xa9\xce\x94?]");
 		put(NAME + p.objects.type, TYPE_INT, 8);
-		assert_string_equal(task_text(n), "[task]");
+		assert_string_equal(task_text(), "[task]");
 		put(NAME + p.objects.type, TYPE_CODE, 8);
-		assert_null(task_text(n));
+		assert_null(task_text());
 		/* cut within its header */
-		put_ascii(&p, NAME, "alpha");
+		put_ascii(NAME, "alpha");
 		memcpy(task.name, memory + (NAME - BASE), sizeof(task.name));
 		assert_null(python_names_task(n, TGID, &task));
 		assert_null(python_names_task(n, TGID + 1, &task));
@@ -473,18 +451,16 @@ TEST(test_tasks)
 TEST(test_many_tasks)
 {
 	struct python_names_stats stats;
-	struct python_names *n;
-	struct python p;
 	char name[32], shown[48];
 
-	get_layout(11, &p);
-	n = start(&p);
+	get_layout(11);
+	start();
 	for (int i = 0; i < PYTHON_TASKS_MAX + 10; i++) {
 		snprintf(name, sizeof(name), "request %d", i);
 		snprintf(shown, sizeof(shown), "[task %s]", name);
-		assert_string_equal(task_named(n, &p, name), i < PYTHON_TASKS_MAX ? shown : "[task]");
+		assert_string_equal(task_named(name), i < PYTHON_TASKS_MAX ? shown : "[task]");
 	}
-	assert_string_equal(task_named(n, &p, "request 3"), "[task request 3]");
+	assert_string_equal(task_named("request 3"), "[task request 3]");
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.tasks_left, 10);
 	python_names_free(n);
@@ -492,13 +468,10 @@ TEST(test_many_tasks)
 
 TEST(test_junk_tasks)
 {
-	struct python_names *n;
-	struct python p;
-
 	srand(5);
 	for (unsigned int minor = 8; minor <= 14; minor++) {
-		get_layout(minor, &p);
-		n = start(&p);
+		get_layout(minor);
+		start();
 		for (int i = 0; i < 20000; i++) {
 			struct python_task task = { .frames = (uint32_t)rand(), .bytes = i % 3 ? (uint32_t)rand() % 256 : (uint32_t)rand() };
 			const char *text;
