@@ -74,7 +74,7 @@ TEST(test_cpp)
 		{ "l:std::foo::bar", "_ZN?(K)St3foo3bar[EIB]*", "_ZNSt3foo3barEv", "_ZN3foo3barEv" },
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		assert_int_equal(probe_table_add_option(&pt, names[i].option), 0);
 		assert_string_equal(pt.specs[0].symbol, names[i].symbol);
 		assert_true(pt.specs[0].is_glob);
@@ -286,16 +286,22 @@ static size_t add_glob(const char *name)
 
 static const struct tensor_args no_tensors;
 
+static size_t match(size_t glob, const char *symbol)
+{
+	size_t id;
+
+	assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
+	return id;
+}
+
 TABLE_TEST(test_glob)
 {
 	const struct probe_spec *s;
-	size_t glob = add_glob(NULL), first, id;
+	size_t glob = add_glob(NULL), first;
 
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &first), 0);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &no_tensors, &id), 0);
-	assert_int_not_equal(id, first);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &id), 0);
-	assert_int_equal(id, first); /* of another file */
+	first = match(glob, "_ZN2at3addEv");
+	assert_int_not_equal(match(glob, "_ZN2at3subEv"), first);
+	assert_int_equal(match(glob, "_ZN2at3addEv"), first); /* of another file */
 	assert_int_equal(pt.n, 3);
 	s = &pt.specs[first];
 	assert_string_equal(name_of(s, 0), "_ZN2at3addEv");
@@ -356,7 +362,7 @@ TABLE_TEST(test_match_whole)
 	g->records = 9;
 	g->refused = true;
 	glob = pt.n - 1;
-	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", false, &no_tensors, &id), 0);
+	id = match(glob, "ggml_barrier_x");
 	g = &pt.specs[glob];
 	m = &pt.specs[id];
 	assert_memory_equal(&m->group, &g->group, sizeof(g->group));
@@ -402,7 +408,7 @@ TEST(test_glob_names)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		size_t glob = add_glob(names[i].rule), id;
 
-		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, false, &no_tensors, &id), 0);
+		id = match(glob, names[i].symbol);
 		assert_string_equal(name_of(&pt.specs[id], 1), names[i].name);
 		assert_string_equal(pt.specs[id].symbol, names[i].symbol);
 		probe_table_free(&pt);
@@ -420,7 +426,7 @@ TEST(test_glob_long)
 		size_t glob = add_glob(rules[i]), id;
 		const char *name;
 
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
+		id = match(glob, symbol);
 		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
 		name = name_of(&pt.specs[id], 0);
 		assert_int_equal(strlen(name), SPEC_STRING_MAX);
@@ -438,12 +444,10 @@ TABLE_TEST(test_glob_full)
 
 	for (unsigned int i = 1; i < SPECS_MAX; i++) {
 		snprintf(symbol, sizeof(symbol), "f%u", i);
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
-		assert_int_equal(id, i);
+		assert_int_equal(match(glob, symbol), i);
 	}
 	assert_int_equal(probe_table_match(&pt, glob, "g", false, &no_tensors, &id), -E2BIG);
-	assert_int_equal(probe_table_match(&pt, glob, "f1", false, &no_tensors, &id), 0);
-	assert_int_equal(id, 1);
+	assert_int_equal(match(glob, "f1"), 1);
 }
 
 /* ---- where the strings of a record are ---- */
