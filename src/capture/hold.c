@@ -20,6 +20,7 @@
 #include "capture/links.h"
 #include "probe.h"
 #include "target/elf.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -21,18 +21,11 @@ struct pythons {
 
 int pythons_new(struct pythons **ret_pythons)
 {
-	struct pythons *p = calloc(1, sizeof(*p));
-	int err;
+	struct pythons *p = xcalloc(1, sizeof(*p));
 
-	if (!p)
-		return -ENOMEM;
 	p->map_fd = -1;
-	err = python_finder_new(&p->finder);
+	p->finder = python_finder_new();
 	p->names = python_names_new(NULL, NULL);
-	if (err) {
-		pythons_free(p);
-		return err;
-	}
 	*ret_pythons = p;
 	return 0;
 }

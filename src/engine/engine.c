@@ -2,6 +2,7 @@
 /* Presets: from JSON to probe specifications, with errors that name file, line and key. */
 #include "engine/engine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,6 +18,7 @@
 #include "engine/spec.h"
 #include "target/elf.h"
 #include "target/usdt.h"
+#include "util/alloc.h"
 #include "util/json.h"
 #include "util/log.h"
 #include "util/text.h"
@@ -35,124 +37,16 @@ static const struct json_node *find_unknown(const struct json_node *object, cons
 	return NULL;
 }
 
-/* "node" of a preset's probe: where the members of a node of the engine's graph are. */
-#define NAME_BYTES 64 /* as much of a node's name as is read */
-
-static int node_number(const struct json_node *obj, const char *key, int64_t max, uint16_t *ret, const char **ret_why)
-{
-	const struct json_node *v = node_get(obj, key);
-
-	if (!node_is(v, JSON_INT)) {
-		*ret_why = "must be a number of bytes";
-		return -EINVAL;
-	}
-	if (node_s64(v) < 0 || node_s64(v) > max) {
-		*ret_why = "lies outside of the node";
-		return -EINVAL;
-	}
-	*ret = (uint16_t)node_s64(v);
-	return 0;
-}
-
-/* "ENUM *(arg1+OFFSET)" */
-static int node_enum(const struct json_node *obj, const char *key, const struct enum_table *enums, size_t n_enums,
-	uint16_t bytes, uint16_t *ret_at, const struct enum_table **ret_names, const char **ret_why)
-{
-	const struct json_node *v = node_get(obj, key);
-	struct probe_arg arg = {};
-	struct fetch f;
-	int err;
-
-	*ret_why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
-	if (!node_is(v, JSON_STRING))
-		return -EINVAL;
-	err = fetch_parse(v->text, enums, n_enums, false, &f, &arg, ret_why);
-	if (err)
-		return err;
-	if (!arg.names || f.derefs != 1 || f.reg != REG_ARG1 || f.size != 4 || f.off[0] < 0 || f.off[0] + 4 > bytes) {
-		*ret_why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
-		return -EINVAL;
-	}
-	*ret_at = (uint16_t)f.off[0];
-	*ret_names = arg.names;
-	return 0;
-}
-
-/*
- * Reads "node" of a probe, if there is one: its first argument must be the address of a node. Expressions in it are those of
- * arguments, in which arg1 is that address. -EINVAL with the key and the reason; *ret_key is "node" if no other fits.
- */
-static int node_read(const struct json_node *probe, const struct enum_table *enums, size_t n_enums, struct probe_spec *s,
-	const char **ret_key, const char **ret_why)
-{
-	static const char *const known[] = { "bytes", "sources", "n_sources", "view", "op", "type", "shape", "stride",
-		"name", NULL };
-	struct node_fields f = {};
-	uint16_t n_sources = 0, bytes = 0, sources = 0;
-	const struct {
-		const char *key;
-		uint16_t *to;
-		uint16_t size;
-	} numbers[] = {
-		{ "view", &f.view, sizeof(uint64_t) },
-		{ "shape", &f.shape, 4 * sizeof(int64_t) },
-		{ "stride", &f.stride, 4 * sizeof(uint64_t) },
-		{ "name", &f.name, NAME_BYTES },
-	};
-	const struct json_node *obj = node_get(probe, "node");
-	int err;
-
-	if (!obj)
-		return 0;
-	*ret_key = "node";
-	*ret_why = "is for an instant whose first argument is a ptr";
-	if (!(s->flags & PROBE_F_INSTANT) || !s->nargs || !s->args[0].is_pointer)
-		return -EINVAL;
-	*ret_why = "must be an object";
-	if (!node_is(obj, JSON_OBJECT))
-		return -EINVAL;
-	if (find_unknown(obj, known)) {
-		*ret_why = "has a key that is not known";
-		return -EINVAL;
-	}
-	*ret_key = "bytes";
-	err = node_number(obj, "bytes", NODE_BYTES_MAX, &bytes, ret_why);
-	if (err)
-		return err;
-	*ret_key = "n_sources";
-	err = node_number(obj, "n_sources", NODES_MAX - 1, &n_sources, ret_why);
-	if (err)
-		return err;
-	*ret_key = "sources";
-	err = node_number(obj, "sources", bytes - (int64_t)(n_sources * sizeof(uint64_t)), &sources, ret_why);
-	for (size_t i = 0; !err && i < sizeof(numbers) / sizeof(*numbers); i++) {
-		*ret_key = numbers[i].key;
-		err = node_number(obj, *ret_key, bytes - (int64_t)numbers[i].size, numbers[i].to, ret_why);
-	}
-	if (err)
-		return err;
-	*ret_key = "op";
-	err = node_enum(obj, "op", enums, n_enums, bytes, &f.op, &f.ops, ret_why);
-	if (err)
-		return err;
-	*ret_key = "type";
-	err = node_enum(obj, "type", enums, n_enums, bytes, &f.type, &f.types, ret_why);
-	if (err)
-		return err;
-	f.layout = (struct node_layout){ .bytes = bytes, .sources = sources, .n_sources = (uint8_t)n_sources };
-	s->node = f;
-	return 0;
-}
-
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
+#define NAME_BYTES 64     /* as much of a node's name as is read */
 #define PIPE_WAIT_MS 5000 /* for each part of a preset that comes through a pipe */
-#define SHOWN_MAX 80 /* bytes of a preset's own text in a message */
+#define SHOWN_MAX 80      /* bytes of a preset's own text in a message */
 
 struct reader {
 	const char *path;
-	const char *text;		/* as it is in the file */
-	char *parsed;			/* the same, to which the nodes point */
+	const char *text; /* as it is in the file */
+	char *parsed;     /* the same, to which the nodes point */
 	const struct json_node *root;
 	const struct json_node *part; /* what is being read */
 	struct probe_table *pt;
@@ -178,7 +72,8 @@ static unsigned int line_of_key(const struct reader *r, const char *key)
 		found = node_get(part, key);
 	for (const struct json_node *n = part; part != r->root && !found && n < part + part->span; n++)
 		found = n->key && !strcmp(n->key, key) ? n : NULL;
-	return line_of(r, found ? found->key : part->key ? part->key : part->text);
+	return line_of(r, found ? found->key : part->key ? part->key
+							 : part->text);
 }
 
 static int __attribute__((format(printf, 3, 4)))
@@ -193,14 +88,6 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 	log_error("%s:%u: %s: %s", r->path, line_of_key(r, key),
 		text_printable(shown, sizeof(shown), key), why);
 	return -EINVAL;
-}
-
-/* From now on errors are about this member of the outermost object. */
-static void enter_member(struct reader *r, const char *key)
-{
-	const struct json_node *member = node_get(r->root, key);
-
-	r->part = member ? member : r->root;
 }
 
 static size_t count_of(const struct json_node *container)
@@ -243,60 +130,67 @@ static int get_string(
 	return 0;
 }
 
+/* "bytes" of an enumeration: the size of what each value stands for. */
+static int read_sizes(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
+{
+	const struct json_node *sizes = node_get(obj, "bytes");
+	bool fits = node_is(sizes, JSON_ARRAY) && !t->object && count_of(sizes) == t->n;
+	size_t n = 0;
+
+	if (!sizes)
+		return 0;
+	t->bytes = xcalloc(t->n, sizeof(*t->bytes));
+	for (const struct json_node *v = NULL; fits && (v = json_next(sizes, v));) {
+		fits = node_s64(v) >= 1 && node_s64(v) <= UINT8_MAX;
+		t->bytes[n++] = (uint8_t)node_s64(v);
+	}
+	if (!fits)
+		return preset_error(r, name,
+			"\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it");
+	return 0;
+}
+
 static int read_enum(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
 {
 	static const char *const known[] = { "names", "table_symbol", "bytes", NULL };
 	const struct json_node *names = node_get(obj, "names");
-	const char *object, *why;
+	const char *object;
 	size_t i = 0;
-	int err;
 
 	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, name, "must be an object");
-	err = check_keys(r, obj, known);
-	if (err)
-		return err;
-	if (get_string(r, obj, "table_symbol", false, &object))
+	if (check_keys(r, obj, known) || get_string(r, obj, "table_symbol", false, &object))
 		return -EINVAL;
 	if (!node_is(names, JSON_ARRAY))
 		return preset_error(r, name, "needs an array \"names\"");
 	t->n = count_of(names);
 	if (t->n > ENUM_NAMES_MAX)
 		return preset_error(r, name, "more than %d names", ENUM_NAMES_MAX);
-	t->name = strdup(name);
-	t->names = calloc(t->n ? t->n : 1, sizeof(*t->names));
-	t->object = object ? strdup(object) : NULL;
-	if (!t->name || !t->names || (object && !t->object))
-		return -ENOMEM;
+	t->name = xstrdup(name);
+	t->names = xcalloc(t->n, sizeof(*t->names));
+	t->object = object ? xstrdup(object) : NULL;
 	json_for_each (v, names) {
 		if (!is_text(v, SPEC_NAME_MAX))
 			return preset_error(r, name,
 				"name %zu must be a string of 1 to %d bytes, no control characters", i,
 				SPEC_NAME_MAX);
-		t->names[i] = strdup(v->text);
-		if (!t->names[i++])
-			return -ENOMEM;
+		t->names[i++] = xstrdup(v->text);
 	}
-	err = bytes_read_sizes(obj, t, &why);
-	return err == -EINVAL ? preset_error(r, name, "%s", why) : err;
+	return read_sizes(r, name, obj, t);
 }
 
 static int read_enums(struct reader *r, const struct json_node *root)
 {
 	const struct json_node *enums = node_get(root, "enums");
-	int err;
 
 	if (!enums)
 		return 0;
 	if (!node_is(enums, JSON_OBJECT))
 		return preset_error(r, "enums", "must be an object");
-	r->e->enums = calloc(count_of(enums) + 1, sizeof(*r->e->enums));
-	if (!r->e->enums)
-		return -ENOMEM;
+	r->e->enums = xcalloc(count_of(enums), sizeof(*r->e->enums));
 	json_for_each (v, enums) {
-		err = read_enum(r, v->key, v, &r->e->enums[r->e->n_enums++]);
-		if (err)
-			return err;
+		if (read_enum(r, v->key, v, &r->e->enums[r->e->n_enums++]))
+			return -EINVAL;
 	}
 	return 0;
 }
@@ -305,26 +199,30 @@ static int read_match(struct reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "mapped", NULL };
 	const struct json_node *match = node_get(root, "match"), *mapped = node_get(match, "mapped");
-	int err;
 
 	if (!node_is(match, JSON_OBJECT))
 		return preset_error(r, "match", "missing or not an object");
-	err = check_keys(r, match, known);
-	if (err)
-		return err;
+	if (check_keys(r, match, known))
+		return -EINVAL;
 	if (!node_is(mapped, JSON_ARRAY) || !count_of(mapped))
 		return preset_error(r, "mapped", "must be an array of globs");
-	r->e->mapped = calloc(count_of(mapped), sizeof(*r->e->mapped));
-	if (!r->e->mapped)
-		return -ENOMEM;
+	r->e->mapped = xcalloc(count_of(mapped), sizeof(*r->e->mapped));
 	json_for_each (v, mapped) {
 		if (!is_text(v, SPEC_STRING_MAX))
 			return preset_error(r, "mapped", "must be an array of globs");
-		r->e->mapped[r->e->n_mapped] = strdup(v->text);
-		if (!r->e->mapped[r->e->n_mapped++])
-			return -ENOMEM;
+		r->e->mapped[r->e->n_mapped++] = xstrdup(v->text);
 	}
 	return 0;
+}
+
+/* The key of this architecture, if the object has it. */
+static const char *arch_key(const struct json_node *obj, const char *key, const char *key_arm64)
+{
+#ifdef __aarch64__
+	if (node_get(obj, key_arm64))
+		return key_arm64;
+#endif
+	return key;
 }
 
 static int read_args(struct reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
@@ -345,29 +243,14 @@ static int read_args(struct reader *r, const struct json_node *obj, const char *
 	return 0;
 }
 
-/* Reads the arguments of this architecture, or those that only --op-detail shows. */
-static int read_arch_args(struct reader *r, const struct json_node *obj, struct probe_spec *s, bool detail)
-{
-	const char *keys[] = { "args", "detail" };
-
-#ifdef __aarch64__
-	if (node_get(obj, "args_arm64"))
-		keys[0] = "args_arm64";
-	if (node_get(obj, "detail_arm64"))
-		keys[1] = "detail_arm64";
-#endif
-	return read_args(r, obj, keys[detail], s);
-}
-
 static int read_check(struct reader *r, const struct json_node *v, struct probe_spec *s)
 {
 	const char *why = "must be a condition, or an array of them";
-	int err = is_text(v, SPEC_STRING_MAX) ? spec_add_check(s, v->text, &why) : -EINVAL;
 
-	if (err == -ENOMEM)
-		return err;
+	if (is_text(v, SPEC_STRING_MAX) && !spec_add_check(s, v->text, &why))
+		return 0;
 	/* without --op-detail it may refer to an argument that is not read; check_detail() has checked it */
-	return err && r->pt->op_detail ? preset_error(r, "check", "%s", why) : 0;
+	return r->pt->op_detail ? preset_error(r, "check", "%s", why) : 0;
 }
 
 /* "check": one condition or an array of them. */
@@ -388,13 +271,9 @@ static int read_checks(struct reader *r, const struct json_node *obj, struct pro
 /* Reads what the threads that meet at a barrier have in common; it is not shown as an argument. */
 static int read_group(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
-	const char *key = "group", *expr, *why;
+	const char *key = arch_key(obj, "group", "group_arm64"), *expr, *why;
 	struct probe_arg arg = {};
 
-#ifdef __aarch64__
-	if (node_get(obj, "group_arm64"))
-		key = "group_arm64";
-#endif
 	if (get_string(r, obj, key, false, &expr))
 		return -EINVAL;
 	if (!expr)
@@ -409,43 +288,28 @@ static int read_group(struct reader *r, const struct json_node *obj, struct prob
 	return 0;
 }
 
-/* "accessors": functions whose code shows where the columns are. */
-static int read_accessors(struct reader *r, const struct json_node *rows, struct probe_spec *s)
+/* Reads the members with the names of columns. */
+static int read_columns(struct reader *r, const struct json_node *obj, struct probe_spec *s,
+	int (*add)(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why))
 {
-	static const char *known[ROW_COLUMNS + 1];
-	const char *text, *why = NULL;
-	const struct json_node *obj = node_get(rows, "accessors");
-	int err;
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		const char *text, *why;
 
-	if (!obj)
-		return 0;
-	if (!node_is(obj, JSON_OBJECT))
-		return preset_error(r, "accessors", "must be an object");
-	memcpy(known, row_column_keys, sizeof(row_column_keys));
-	err = check_keys(r, obj, known);
-	for (int i = 0; i < ROW_COLUMNS && !err; i++) {
-		err = get_string(r, obj, row_column_keys[i], false, &text);
-		if (!err && text)
-			err = rows_add_accessor(s, (enum row_column)i, text, &why);
-		if (err && why)
-			err = err == -ENOMEM ? err : preset_error(r, row_column_keys[i], "%s", why);
+		if (get_string(r, obj, row_column_keys[i], false, &text))
+			return -EINVAL;
+		if (text && add(s, (enum row_column)i, text, &why))
+			return preset_error(r, row_column_keys[i], "%s", why);
 	}
-	return err;
+	return 0;
 }
 
-/* "rows": how many, and the arrays with an element for each. */
+/* "rows": how many, the arrays with an element for each, and functions whose code shows where the columns are. */
 static int read_rows(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
-	const char *key = "rows", *count, *expr, *why = NULL;
 	static const char *known[ROW_COLUMNS + 3] = { "count", "accessors" };
-	const struct json_node *rows;
-	int err;
+	const char *key = arch_key(obj, "rows", "rows_arm64"), *count, *why;
+	const struct json_node *rows = node_get(obj, key), *accessors = node_get(rows, "accessors");
 
-#ifdef __aarch64__
-	if (node_get(obj, "rows_arm64"))
-		key = "rows_arm64";
-#endif
-	rows = node_get(obj, key);
 	if (!rows)
 		return 0;
 	if (!node_is(rows, JSON_OBJECT))
@@ -453,59 +317,66 @@ static int read_rows(struct reader *r, const struct json_node *obj, struct probe
 	if (s->role != ROLE_STEP || !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, key, "is for symbols with the role step");
 	memcpy(known + 2, row_column_keys, sizeof(row_column_keys));
-	err = check_keys(r, rows, known);
-	if (!err)
-		err = get_string(r, rows, "count", true, &count);
-	if (err)
-		return err;
-	err = rows_begin(s, count, &why);
-	if (err)
-		return err == -ENOMEM ? err : preset_error(r, key, "%s", why);
-	for (int i = 0; i < ROW_COLUMNS; i++) {
-		if (get_string(r, rows, row_column_keys[i], false, &expr))
-			return -EINVAL;
-		err = expr ? rows_add_column(s, (enum row_column)i, expr, &why) : 0;
-		if (err)
-			return err == -ENOMEM ? err : preset_error(r, row_column_keys[i], "%s", why);
-	}
+	if (check_keys(r, rows, known) || get_string(r, rows, "count", true, &count))
+		return -EINVAL;
+	if (rows_begin(s, count, &why))
+		return preset_error(r, key, "%s", why);
+	if (read_columns(r, rows, s, rows_add_column))
+		return -EINVAL;
 	if (s->row[ROW_SEQUENCES].loads && !s->row[ROW_SEQUENCE].loads)
 		return preset_error(r, "sequences", "counts what begins at \"sequence\", which is missing");
 	rows_end(s);
-	return read_accessors(r, rows, s);
+	if (!accessors)
+		return 0;
+	if (!node_is(accessors, JSON_OBJECT))
+		return preset_error(r, "accessors", "must be an object");
+	return check_keys(r, accessors, known + 2) ?: read_columns(r, accessors, s, rows_add_accessor);
 }
 
 /* One entry of "probes", without its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *declared, *when;
-	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
+	bool usdt, instant, detail_only, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
-static int read_entry(struct reader *r, const struct json_node *obj, struct entry *ret)
+static int read_entry(struct reader *r, const struct json_node *obj, struct entry *e)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
 		"bytes", "stand_in", NULL };
+	const struct {
+		const char *key;
+		const char **to;
+	} texts[] = { { "library", &e->library }, { "begin", &e->begin }, { "end", &e->end }, { "role", &e->role }, { "name", &e->name },
+		{ "declared", &e->declared }, { "when", &e->when } };
+	const struct {
+		const char *key;
+		bool *to;
+	} flags[] = { { "detail_only", &e->detail_only }, { "nothrow", &e->nothrow }, { "exits", &e->exits },
+		{ "past_early_return", &e->past_early_return }, { "graph_launch", &e->graph_launch }, { "stand_in", &e->stand_in },
+		{ "outermost", &e->outermost } };
 	bool symbol = node_get(obj, "symbol");
-	struct entry e = {
-		.instant = node_get(obj, "instant"),
-		.usdt = node_get(obj, "usdt"),
-	};
-	int err;
 
-	err = check_keys(r, obj, known);
-	if (err)
-		return err;
-	if (get_string(r, obj, "library", false, &e.library) ||
-		get_string(r, obj, "begin", false, &e.begin) || get_string(r, obj, "end", false, &e.end) ||
-		get_string(r, obj, "role", true, &e.role) || get_string(r, obj, "name", false, &e.name) ||
-		get_string(r, obj, "declared", false, &e.declared) || get_string(r, obj, "when", false, &e.when))
+	if (check_keys(r, obj, known))
 		return -EINVAL;
-	if (symbol + !!e.begin + e.instant + e.usdt != 1 || !e.begin != !e.end)
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (get_string(r, obj, texts[i].key, texts[i].to == &e->role, texts[i].to))
+			return -EINVAL;
+	}
+	e->instant = node_get(obj, "instant");
+	e->usdt = node_get(obj, "usdt");
+	if (symbol + !!e->begin + e->instant + e->usdt != 1 || !e->begin != !e->end)
 		return preset_error(r, symbol ? "symbol" : "role",
 			"give one of symbol, begin and end, instant, or usdt");
-	e.instant |= e.usdt;
-	*ret = e;
+	e->instant |= e->usdt;
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		const struct json_node *v = node_get(obj, flags[i].key);
+
+		if (v && !node_is_bool(v))
+			return preset_error(r, flags[i].key, "must be true or false");
+		*flags[i].to = node_is(v, JSON_TRUE);
+	}
 	return 0;
 }
 
@@ -513,25 +384,99 @@ static int read_entry(struct reader *r, const struct json_node *obj, struct entr
 static int read_names(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const struct json_node *names = node_get(obj, "names"), *name;
-	const char *why;
+	const char *why = "must be {\"ARG\": \"$ARG\"}";
 
 	if (!names)
 		return 0;
-	if (!node_is(names, JSON_OBJECT) || count_of(names) != 1)
-		return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
-	name = json_next(names, NULL);
-	if (!is_text(name, SPEC_STRING_MAX))
-		return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
-	return spec_set_names(s, name->key, name->text, &why) ? preset_error(r, "names", "%s", why) : 0;
+	name = node_is(names, JSON_OBJECT) && count_of(names) == 1 ? json_next(names, NULL) : NULL;
+	if (!is_text(name, SPEC_STRING_MAX) || spec_set_names(s, name->key, name->text, &why))
+		return preset_error(r, "names", "%s", why);
+	return 0;
 }
 
-/* "bytes": of what it passes; "node": what the first argument points to. */
-static int read_data(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+/* "bytes": how many bytes a call passes, "ARG * ARG", the second of an enum with sizes. */
+static int read_bytes(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
-	const char *key = "bytes", *why;
+	const struct json_node *v = node_get(obj, "bytes");
+	const char *rule = node_string(v) ?: "", *times = strstr(rule, " * ");
+	int count = times ? spec_find_arg(s, rule, (size_t)(times - rule)) : -1;
+	int type = times ? spec_find_arg(s, times + 3, strlen(times + 3)) : -1;
 
-	if (bytes_read(obj, s, &why) || node_read(obj, r->e->enums, r->e->n_enums, s, &key, &why))
+	if (!v)
+		return 0;
+	if (count < 0 || type < 0 || !s->args[type].names || !s->args[type].names->bytes || s->args[count].is_string ||
+		s->args[count].is_float || s->args[count].is_row || s->args[count].names)
+		return preset_error(r, "bytes", "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\"");
+	s->bytes_count = (uint8_t)(count + 1);
+	s->bytes_type = (uint8_t)type;
+	return 0;
+}
+
+/* A number of bytes in "node", at most `max`. */
+static int node_number(const struct reader *r, const struct json_node *obj, const char *key, int64_t max, uint16_t *ret)
+{
+	const struct json_node *v = node_get(obj, key);
+
+	if (!node_is(v, JSON_INT))
+		return preset_error(r, key, "must be a number of bytes");
+	if (node_s64(v) < 0 || node_s64(v) > max)
+		return preset_error(r, key, "lies outside of the node");
+	*ret = (uint16_t)node_s64(v);
+	return 0;
+}
+
+/* "ENUM *(arg1+OFFSET)" */
+static int node_enum(const struct reader *r, const struct json_node *obj, const char *key, uint16_t bytes, uint16_t *ret_at,
+	const struct enum_table **ret_names)
+{
+	const char *text = node_string(node_get(obj, key)), *why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
+	const char *why_not = why;
+	struct probe_arg arg = {};
+	struct fetch f;
+
+	if (!text || fetch_parse(text, r->e->enums, r->e->n_enums, false, &f, &arg, &why_not))
+		return preset_error(r, key, "%s", why_not);
+	if (!arg.names || f.derefs != 1 || f.reg != REG_ARG1 || f.size != 4 || f.off[0] < 0 || f.off[0] + 4 > bytes)
 		return preset_error(r, key, "%s", why);
+	*ret_at = (uint16_t)f.off[0];
+	*ret_names = arg.names;
+	return 0;
+}
+
+/*
+ * "node": where the members of a node of the engine's graph are. The probe's first argument must be the address of a node; in
+ * expressions arg1 is that address.
+ */
+static int read_node(struct reader *r, const struct json_node *probe, struct probe_spec *s)
+{
+	static const char *const known[] = { "bytes", "sources", "n_sources", "view", "op", "type", "shape", "stride",
+		"name", NULL };
+	const struct json_node *obj = node_get(probe, "node");
+	struct node_fields f = {};
+	uint16_t n_sources = 0, bytes = 0;
+	int err;
+
+	if (!obj)
+		return 0;
+	if (!(s->flags & PROBE_F_INSTANT) || !s->nargs || !s->args[0].is_pointer)
+		return preset_error(r, "node", "is for an instant whose first argument is a ptr");
+	if (!node_is(obj, JSON_OBJECT))
+		return preset_error(r, "node", "must be an object");
+	if (find_unknown(obj, known))
+		return preset_error(r, "node", "has a key that is not known");
+	err = node_number(r, obj, "bytes", NODE_BYTES_MAX, &bytes) ?: node_number(r, obj, "n_sources", NODES_MAX - 1, &n_sources)                              ?
+							      : node_number(r, obj, "sources", bytes - (int)(n_sources * sizeof(uint64_t)), &f.layout.sources) ?
+							      : node_number(r, obj, "view", bytes - (int)sizeof(uint64_t), &f.view)                            ?
+							      : node_number(r, obj, "shape", bytes - (int)(4 * sizeof(int64_t)), &f.shape)                     ?
+							      : node_number(r, obj, "stride", bytes - (int)(4 * sizeof(uint64_t)), &f.stride)                  ?
+							      : node_number(r, obj, "name", bytes - NAME_BYTES, &f.name)                                       ?
+							      : node_enum(r, obj, "op", bytes, &f.op, &f.ops)                                                  ?
+																			       : node_enum(r, obj, "type", bytes, &f.type, &f.types);
+	if (err)
+		return err;
+	f.layout.bytes = bytes;
+	f.layout.n_sources = (uint8_t)n_sources;
+	s->node = f;
 	return 0;
 }
 
@@ -556,7 +501,6 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 	struct probe_spec *s = spec_find(r->pt, r->e, e->library, symbol);
 	const char *why = NULL;
 	char shown[SHOWN_MAX];
-	int err;
 
 	if (s && (s->flags != PROBE_F_END || e->when)) {
 		if (!e->instant && !e->when && s->flags & (PROBE_F_SPAN | PROBE_F_BEGIN))
@@ -575,12 +519,15 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 			"begin and end, or say nothrow");
 	if (!spec_usdt_ok(symbol))
 		return preset_error(r,
-			e->usdt ? "usdt" : e->begin ? "begin" : e->instant ? "instant" : "symbol",
+			e->usdt ? "usdt" : e->begin ? "begin"
+				   : e->instant     ? "instant"
+						    : "symbol",
 			e->usdt ? "write PROVIDER:NAME" : "a USDT probe is usdt:PROVIDER:NAME");
 	if (s->is_usdt && !e->begin && !e->instant)
 		return preset_error(r, "symbol", "a USDT probe has no return: use usdt, or begin and end");
 	s->engine = r->e;
-	s->flags |= e->begin ? PROBE_F_BEGIN : e->instant ? PROBE_F_INSTANT : PROBE_F_SPAN;
+	s->flags |= e->begin ? PROBE_F_BEGIN : e->instant ? PROBE_F_INSTANT
+							  : PROBE_F_SPAN;
 	if (e->graph_launch)
 		s->flags |= PROBE_F_GRAPH;
 	s->past_early_return = e->past_early_return && !r->pt->op_detail;
@@ -599,45 +546,26 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 		return preset_error(r, "stand_in", "is for the role step");
 	s->stand_in = e->stand_in;
 	*(e->stand_in ? &r->e->has_stand_in : &r->e->has_step) |= s->role == ROLE_STEP;
-	err = read_arch_args(r, obj, s, false);
-	if (!err)
-		err = read_rows(r, obj, s);
-	if (err)
-		return err;
+	if (read_args(r, obj, arch_key(obj, "args", "args_arm64"), s) || read_rows(r, obj, s))
+		return -EINVAL;
 	if (e->name && spec_set_name(s, e->name, &why))
 		return preset_error(
 			r, "name", "%s: %s", text_printable(shown, sizeof(shown), e->name), why);
 	if (e->declared && (s->role != ROLE_OP || s->name_part < 0))
 		return preset_error(r, "declared", "is for operators with a part of a C++ name as their \"name\"");
-	if (e->declared && r->pt->declared && !(s->declared = strdup(e->declared)))
-		return -ENOMEM;
+	if (e->declared && r->pt->declared)
+		s->declared = xstrdup(e->declared);
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);
-	if (r->pt->op_detail)
-		err = read_arch_args(r, obj, s, true);
-	if (!err && s->exits && s->flags & PROBE_F_LATE)
+	if (r->pt->op_detail && read_args(r, obj, arch_key(obj, "detail", "detail_arm64"), s))
+		return -EINVAL;
+	if (s->exits && s->flags & PROBE_F_LATE)
 		return preset_error(r, "exits", "what is known at the return only cannot be read on the way out");
-	if (!err)
-		err = read_checks(r, obj, s);
-	if (!err)
-		err = read_group(r, obj, s);
-	if (!err)
-		err = read_names(r, obj, s);
-	if (!err)
-		err = read_data(r, obj, s);
-	if (err)
-		return err;
+	if (read_checks(r, obj, s) || read_group(r, obj, s) || read_names(r, obj, s) || read_bytes(r, obj, s) || read_node(r, obj, s))
+		return -EINVAL;
 	s->hidden = e->hidden;
 	return e->end ? add_end(r, e->library, e->end) : 0;
-}
-
-static int get_bool(const struct reader *r, const struct json_node *obj, const char *key, bool *ret)
-{
-	const struct json_node *v = node_get(obj, key);
-
-	*ret = node_is(v, JSON_TRUE);
-	return !v || node_is_bool(v) ? 0 : preset_error(r, key, "must be true or false");
 }
 
 static int add_named(struct reader *r, const struct json_node *obj, const struct entry *e, const char *name)
@@ -656,29 +584,22 @@ static int read_probe(struct reader *r, const struct json_node *obj)
 	const struct json_node *v;
 	struct entry e = {};
 	const char *symbol, *key;
-	bool detail_only;
-	int err;
+	int err = 0;
 
 	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, "probes", "each must be an object");
-	err = read_entry(r, obj, &e);
-	if (err)
-		return err;
-	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow) ||
-		get_bool(r, obj, "exits", &e.exits) ||
-		get_bool(r, obj, "past_early_return", &e.past_early_return) ||
-		get_bool(r, obj, "graph_launch", &e.graph_launch) ||
-		get_bool(r, obj, "stand_in", &e.stand_in) || get_bool(r, obj, "outermost", &e.outermost))
+	if (read_entry(r, obj, &e))
 		return -EINVAL;
 	/* names of handles are needed even then */
-	e.hidden = detail_only && !r->pt->op_detail;
+	e.hidden = e.detail_only && !r->pt->op_detail;
 	if (node_get(obj, "node") && !r->pt->nodes)
 		return 0;
 	if (e.hidden && !node_get(obj, "names"))
 		return 0;
 	if (e.begin)
 		return add_probe(r, obj, &e, e.begin);
-	key = e.usdt ? "usdt" : e.instant ? "instant" : "symbol";
+	key = e.usdt ? "usdt" : e.instant ? "instant"
+					  : "symbol";
 	v = node_get(obj, key);
 	if (!node_is(v, JSON_ARRAY))
 		return get_string(r, obj, key, true, &symbol) ?: add_named(r, obj, &e, symbol);
@@ -709,53 +630,40 @@ static int read_probes(struct reader *r, const struct json_node *root)
 static int read_versions(struct reader *r, const struct json_node *root)
 {
 	const struct json_node *version = node_get(root, "version"), *checked = node_get(root, "checked");
+	bool bad = checked && !node_is(checked, JSON_ARRAY);
 
 	if (version) {
 		if (!node_is(version, JSON_INT) || node_s64(version) < 0 || node_s64(version) > INT_MAX)
 			return preset_error(r, "version", "must be a number from 0");
 		r->e->version = (unsigned int)node_s64(version);
 	}
-	if (checked && !node_is(checked, JSON_ARRAY))
-		return preset_error(r, "checked", "must be an array of strings");
-	for (const struct json_node *v = NULL; checked && (v = json_next(checked, v));) {
-		if (!node_is(v, JSON_STRING))
-			return preset_error(r, "checked", "must be an array of strings");
-	}
-	return 0;
+	for (const struct json_node *v = NULL; node_is(checked, JSON_ARRAY) && (v = json_next(checked, v));)
+		bad |= !node_is(v, JSON_STRING);
+	return bad ? preset_error(r, "checked", "must be an array of strings") : 0;
 }
 
 static int read_root(struct reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "name", "version", "checked", "advice", "match", "enums",
 		"probes", NULL };
-	const char *name, *advice = NULL;
-	int err;
+	const char *name, *advice;
 
 	if (!node_is(root, JSON_OBJECT)) {
 		log_error("%s:1: a preset is a JSON object", r->path);
 		return -EINVAL;
 	}
-	err = check_keys(r, root, known);
-	if (err)
-		return err;
-	if (get_string(r, root, "name", true, &name) || get_string(r, root, "advice", false, &advice))
+	if (check_keys(r, root, known) || get_string(r, root, "name", true, &name) || get_string(r, root, "advice", false, &advice))
 		return -EINVAL;
-	r->e->name = strdup(name);
-	r->e->advice = advice ? strdup(advice) : NULL;
-	if (!r->e->name || (advice && !r->e->advice))
-		return -ENOMEM;
-	err = read_versions(r, root);
-	if (err)
-		return err;
-	enter_member(r, "match");
-	err = read_match(r, root);
-	if (err)
-		return err;
-	enter_member(r, "enums");
-	err = read_enums(r, root);
-	if (err)
-		return err;
-	return read_probes(r, root);
+	r->e->name = xstrdup(name);
+	r->e->advice = advice ? xstrdup(advice) : NULL;
+	if (read_versions(r, root))
+		return -EINVAL;
+	/* errors are about the member that is being read */
+	r->part = node_get(root, "match") ?: root;
+	if (read_match(r, root))
+		return -EINVAL;
+	r->part = node_get(root, "enums") ?: root;
+	return read_enums(r, root) ?: read_probes(r, root);
 }
 
 /* Waits until something can be read, or the end. Does not wait for ever for a pipe that nobody writes to. */
@@ -780,10 +688,8 @@ static int read_text(const char *path, char **ret_text, size_t *ret_len)
 
 	if (fd < 0)
 		return -errno;
-	text = malloc(PRESET_MAX + 1);
-	if (!text)
-		err = -ENOMEM;
-	else if (fstat(fd, &st))
+	text = xmalloc(PRESET_MAX + 1);
+	if (fstat(fd, &st))
 		err = -errno;
 	else if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
 		err = S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE;
@@ -837,10 +743,8 @@ static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
 	size_t used;
 	int ret;
 
-	r->parsed = strdup(r->text);
-	if (!r->parsed)
-		return -ENOMEM;
-	json_scan_init_nodes(&scan, nodes);
+	r->parsed = xstrdup(r->text);
+	json_scan_init(&scan, nodes);
 	ret = json_scan_feed(&scan, (const unsigned char *)r->text, len, &used);
 	if (!ret)
 		ret = json_scan_end(&scan);
@@ -850,25 +754,20 @@ static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
 	}
 	if (ret > 0)
 		ret = json_nodes_finish(nodes, r->parsed);
-	if (!ret || ret == -ENOMEM)
-		return ret;
+	if (!ret)
+		return 0;
 	log_error("%s:%u: %s", r->path, line_of(r, r->parsed + used),
-		ret == -ENODATA ? "it ends before its value does" : ret == -ERANGE ? "a number is too large" : scan.error);
+		ret == -ENODATA ? "it ends before its value does" : ret == -ERANGE ? "a number is too large"
+										   : scan.error);
 	return -EINVAL;
 }
 
 static int read_preset(struct reader *r)
 {
 	struct probe_table *pt = r->pt;
-	struct engine **engines = realloc(pt->engines, (pt->n_engines + 1) * sizeof(*engines));
 
-	if (!engines)
-		return -ENOMEM;
-	pt->engines = engines;
-	r->e = calloc(1, sizeof(*r->e));
-	if (!r->e)
-		return -ENOMEM;
-	engines[pt->n_engines++] = r->e;
+	pt->engines = xreallocarray(pt->engines, pt->n_engines + 1, sizeof(*pt->engines));
+	r->e = pt->engines[pt->n_engines++] = xcalloc(1, sizeof(*r->e));
 	r->e->number = (unsigned int)pt->n_engines;
 	return read_root(r, r->root);
 }
@@ -898,7 +797,7 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	err = read_text(path, &text, &len);
 	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT) {
 		log_error("--engine: %s is %s: give a preset's file, or its name", path,
-			err == -EISDIR	 ? "a directory"
+			err == -EISDIR   ? "a directory"
 			: err == -ESPIPE ? "not a regular file"
 					 : "a pipe that nobody writes to");
 		return -EINVAL;
@@ -916,10 +815,95 @@ int engine_load_file(struct probe_table *pt, const char *path)
 		err = check_detail(&r);
 	if (!err)
 		err = read_preset(&r);
-	if (err == -ENOMEM)
-		log_error("cannot read the preset %s: out of memory", path);
 	json_nodes_free(&nodes);
 	free(r.parsed);
 	free(text);
+	return err;
+}
+
+/* Presets by name: where they are installed. */
+
+
+/* The directory of installed presets: beside the binary in a build tree, else where make install puts them. */
+static int engines_dir(char *buf, size_t size)
+{
+	const char *env = getenv("INFTRACE_ENGINES");
+	char exe[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	if (env) {
+		snprintf(buf, size, "%s", env);
+		return 0;
+	}
+	n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	if (n > 0) {
+		exe[n] = 0;
+		*strrchr(exe, '/') = 0;
+		if (snprintf(buf, size, "%s/../engines", exe) < (int)size && !stat(buf, &st))
+			return 0;
+		if (snprintf(buf, size, "%s/../share/inftrace/engines", exe) < (int)size && !stat(buf, &st))
+			return 0;
+	}
+	snprintf(buf, size, "%s", ENGINES_DIR);
+	return stat(buf, &st) ? -ENOENT : 0;
+}
+
+int engine_load(struct probe_table *pt, const char *name)
+{
+	char dir[PATH_MAX + 32], path[PATH_MAX + 300];
+	size_t len = strlen(name);
+
+	if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json")))
+		return engine_load_file(pt, name);
+	if (engines_dir(dir, sizeof(dir)) ||
+		snprintf(path, sizeof(path), "%s/%s.json", dir, name) >= (int)sizeof(path) ||
+		access(path, R_OK)) {
+		log_error("--engine: no preset named %.80s in %s; inftrace engines lists them; or give its file, or none", name,
+			dir);
+		return -EINVAL;
+	}
+	return engine_load_file(pt, path);
+}
+
+bool engine_is_named(const struct probe_table *pt, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(pt->engines[i]->name, name))
+			return true;
+	}
+	return false;
+}
+
+static int is_preset(const struct dirent *d)
+{
+	size_t len = strlen(d->d_name);
+
+	return d->d_name[0] != '.' && len > 5 && !strcmp(d->d_name + len - 5, ".json");
+}
+
+int engine_load_all(struct probe_table *pt)
+{
+	char dir[PATH_MAX + 32], path[PATH_MAX + 300];
+	size_t given = pt->n_engines;
+	struct dirent **list;
+	int n, err = 0;
+
+	if (engines_dir(dir, sizeof(dir))) {
+		log_warn("no presets in %s: no engine is detected (set INFTRACE_ENGINES)", dir);
+		return 0;
+	}
+	n = scandir(dir, &list, is_preset, alphasort);
+	if (n < 0)
+		log_warn("cannot read the presets in %s: %s; no engine is detected", dir, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
+		*strrchr(list[i]->d_name, '.') = '\0';
+		if (!err && !engine_is_named(pt, given, list[i]->d_name))
+			err = engine_load_file(pt, path);
+		free(list[i]);
+	}
+	if (n >= 0)
+		free(list);
 	return err;
 }

@@ -183,8 +183,7 @@ void probe_table_free(struct probe_table *pt);
 /*
  * Reads a preset and appends its probes. `name` is a path when it has a slash or ends in .json,
  * else the name of an installed preset. On failure one line with file, line and key has been
- * printed; -EINVAL (malformed, too many probes), -ENOENT or another error of open(2), -EFBIG,
- * -ENOMEM.
+ * printed; -EINVAL (malformed, too many probes), -ENOENT or another error of open(2), -EFBIG.
  */
 int engine_load(struct probe_table *pt, const char *name);
 
@@ -265,7 +264,7 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
 /*
  * The specification of one match of a glob: a copy of the glob's, or the one that an earlier file
  * with the same symbol has made. instant: its end cannot be seen. tensors: sizes may be 0. Pointers to specifications are invalid
- * afterwards. -E2BIG, -ENOMEM.
+ * afterwards. -E2BIG.
  */
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, const struct tensor_args *tensors,
 	size_t *ret_id);

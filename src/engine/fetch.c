@@ -63,62 +63,68 @@ static size_t word_length(const char *p)
 	return n;
 }
 
-static int parse_offset(const char **p, int32_t *ret)
+static bool take_char(const char **p, char c)
+{
+	skip_space(p);
+	if (**p != c)
+		return false;
+	(*p)++;
+	return true;
+}
+
+static bool take_word(const char **p, const char *word)
+{
+	size_t len = word_length(*p);
+
+	if (strlen(word) != len || strncmp(word, *p, len))
+		return false;
+	*p += len;
+	return true;
+}
+
+static int take_number(const char **p, long min, long max, int32_t *ret)
 {
 	char *end;
 	long v;
 
-	skip_space(p);
-	if (**p != '+' && **p != '-') {
-		*ret = 0;
-		return 0;
-	}
 	errno = 0;
 	v = strtol(*p, &end, 0);
-	if (end == *p || errno || v > INT32_MAX || v < INT32_MIN)
+	if (end == *p || errno || v < min || v > max)
 		return -EINVAL;
 	*p = end;
 	*ret = (int32_t)v;
 	return 0;
+}
+
+static int parse_offset(const char **p, int32_t *ret)
+{
+	skip_space(p);
+	*ret = 0;
+	return **p == '+' || **p == '-' ? take_number(p, INT32_MIN, INT32_MAX, ret) : 0;
 }
 
 /* A part of a register: its upper half is the second member of a structure passed by value. */
 static int parse_shift(const char **p, int32_t *ret)
 {
-	char *end;
-	long v;
-
 	skip_space(p);
-	if (strncmp(*p, ">>", 2)) {
-		*ret = 0;
+	*ret = 0;
+	if (strncmp(*p, ">>", 2))
 		return 0;
-	}
 	*p += 2;
-	skip_space(p);
-	errno = 0;
-	v = strtol(*p, &end, 0);
-	if (end == *p || errno || v < 0 || v > 63)
-		return -EINVAL;
-	*p = end;
-	*ret = (int32_t)v;
-	return 0;
+	return take_number(p, 0, 63, ret);
 }
 
 static int parse_register(const char **p, struct fetch *f, const char **ret_err)
 {
-	size_t len = word_length(*p);
-
-	if (len == 3 && !strncmp(*p, "ret", 3)) { /* what the function returns */
+	if (take_word(p, "ret")) { /* what the function returns */
 		f->reg = REG_NONE;
 		f->flags |= FETCH_F_RETURN;
-		*p += len;
 		return 0;
 	}
 	for (int i = 0; i < REG_MAX; i++) {
-		if (!registers[i] || strlen(registers[i]) != len || strncmp(registers[i], *p, len))
+		if (!registers[i] || !take_word(p, registers[i]))
 			continue;
 		f->reg = (uint8_t)i;
-		*p += len;
 		return 0;
 	}
 	*ret_err = "not a register (arg1 to arg6, sp)";
@@ -152,29 +158,23 @@ struct row_place {
 static int parse_row(const char **p, const struct fetch *f, struct row_place *row, int32_t *off)
 {
 	const char *at = *p;
-	char *end;
-	long n = 1;
+	int32_t n = 1;
 
-	skip_space(&at);
-	if (*at != '+')
+	if (!take_char(&at, '+'))
 		return 0;
-	at++;
 	skip_space(&at);
 	if (isdigit((unsigned char)*at)) {
-		n = strtol(at, &end, 0);
-		at = end;
-		skip_space(&at);
-		if (*at++ != '*')
+		if (take_number(&at, 0, INT32_MAX, &n) || !take_char(&at, '*'))
 			return 0;
 		skip_space(&at);
 	}
-	if (word_length(at) != 3 || strncmp(at, "row", 3))
+	if (!take_word(&at, "row"))
 		return 0;
 	if (row->stride || n < 1 || n > INT16_MAX)
 		return -EINVAL;
 	row->stride = (uint32_t)n;
 	row->load = f->derefs;
-	*p = at + 3;
+	*p = at;
 	return *off ? 0 : parse_offset(p, off);
 }
 
@@ -184,59 +184,41 @@ static int parse_source(
 {
 	int max = row ? FETCH_DEREFS_MAX : WRITTEN_DEREFS_MAX, err;
 
-	skip_space(p);
-	if (**p == '*') {
-		(*p)++;
-		skip_space(p);
-		if (**p != '(' || depth >= max) {
-			*ret_err = depth < max ? "'(' expected after '*'" : row ? "more than four loads"
-										: "more than three loads";
-			return -EINVAL;
-		}
-		(*p)++;
-		err = parse_source(p, f, usdt, row, depth + 1, ret_err);
-		if (err)
-			return err;
-		if (row)
-			err = parse_row(p, f, row, &f->off[f->derefs]);
-		if (!err && !f->off[f->derefs])
-			err = parse_offset(p, &f->off[f->derefs]);
-		if (!err && row)
-			err = parse_row(p, f, row, &f->off[f->derefs]);
-		skip_space(p);
-		if (err || **p != ')') {
-			*ret_err = "'+OFFSET)' expected";
-			return -EINVAL;
-		}
-		(*p)++;
-		f->derefs++;
-		return 0;
+	if (!take_char(p, '*'))
+		return usdt ? parse_usdt_arg(p, f, ret_err) : parse_register(p, f, ret_err);
+	if (depth >= max) {
+		*ret_err = row ? "more than four loads" : "more than three loads";
+		return -EINVAL;
 	}
-	return usdt ? parse_usdt_arg(p, f, ret_err) : parse_register(p, f, ret_err);
+	if (!take_char(p, '(')) {
+		*ret_err = "'(' expected after '*'";
+		return -EINVAL;
+	}
+	err = parse_source(p, f, usdt, row, depth + 1, ret_err);
+	if (err)
+		return err;
+	if (row)
+		err = parse_row(p, f, row, &f->off[f->derefs]);
+	if (!err && !f->off[f->derefs])
+		err = parse_offset(p, &f->off[f->derefs]);
+	if (!err && row)
+		err = parse_row(p, f, row, &f->off[f->derefs]);
+	if (err || !take_char(p, ')')) {
+		*ret_err = "'+OFFSET)' expected";
+		return -EINVAL;
+	}
+	f->derefs++;
+	return 0;
 }
 
 /* "elements(SOURCE+N, BYTES)": how many a vector has, whose begin is stored at SOURCE+N and its end 8 bytes further. */
 static int parse_elements(const char **p, struct fetch *f, const char **ret_err)
 {
-	char *end;
-	long bytes;
-	int err;
+	int32_t bytes;
 
-	*p += strlen("elements");
-	skip_space(p);
 	*ret_err = "elements(SOURCE+OFFSET, BYTES) expected";
-	if (*(*p)++ != '(')
-		return -EINVAL;
-	err = parse_source(p, f, false, NULL, 1, ret_err);
-	if (!err)
-		err = parse_offset(p, &f->off[f->derefs]);
-	skip_space(p);
-	if (err || *(*p)++ != ',')
-		return -EINVAL;
-	bytes = strtol(*p, &end, 0);
-	*p = end;
-	skip_space(p);
-	if (*(*p)++ != ')' || bytes < 1 || bytes > UINT16_MAX)
+	if (!take_char(p, '(') || parse_source(p, f, false, NULL, 1, ret_err) || parse_offset(p, &f->off[f->derefs]) || !take_char(p, ',') ||
+		take_number(p, 1, UINT16_MAX, &bytes) || !take_char(p, ')'))
 		return -EINVAL;
 	f->derefs++;
 	f->element = (uint16_t)bytes;
@@ -246,31 +228,27 @@ static int parse_elements(const char **p, struct fetch *f, const char **ret_err)
 static int parse_type(const char **p, const struct enum_table *enums, size_t n_enums, struct fetch *f,
 	struct probe_arg *arg)
 {
-	size_t len;
-
 	skip_space(p);
-	len = word_length(*p);
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		if (strlen(types[i].name) != len || strncmp(types[i].name, *p, len))
+		const struct type *t = &types[i];
+
+		if (!take_word(p, t->name))
 			continue;
-		f->size = types[i].size;
-		f->flags = types[i].is_signed ? FETCH_F_SIGNED : 0;
-		arg->is_signed = types[i].is_signed;
-		arg->is_handle = !strcmp(types[i].name, "handle");
-		arg->is_pointer = arg->is_handle || !strcmp(types[i].name, "ptr");
-		arg->is_float = types[i].name[0] == 'f';
-		arg->is_string = !strncmp(types[i].name, "str", 3);
-		if (arg->is_string)
-			f->flags = FETCH_F_STRING;
-		*p += len;
+		f->size = t->size;
+		arg->is_signed = t->is_signed;
+		arg->is_handle = !strcmp(t->name, "handle");
+		arg->is_pointer = arg->is_handle || !strcmp(t->name, "ptr");
+		arg->is_float = t->name[0] == 'f';
+		arg->is_string = !strncmp(t->name, "str", 3);
+		f->flags = arg->is_string ? FETCH_F_STRING : t->is_signed ? FETCH_F_SIGNED
+									  : 0;
 		return 0;
 	}
 	for (size_t i = 0; i < n_enums; i++) {
-		if (strlen(enums[i].name) != len || strncmp(enums[i].name, *p, len))
+		if (!take_word(p, enums[i].name))
 			continue;
 		f->size = 4;
 		arg->names = &enums[i];
-		*p += len;
 		return 0;
 	}
 	return -EINVAL;
@@ -279,8 +257,8 @@ static int parse_type(const char **p, const struct enum_table *enums, size_t n_e
 int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err)
 {
+	struct probe_arg arg = { .name = ret_arg->name, .only_if = ret_arg->only_if };
 	struct fetch f = {};
-	struct probe_arg arg = {};
 	const char *p = text, *shift;
 	int err;
 
@@ -290,7 +268,7 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		return err;
 	}
 	skip_space(&p);
-	if (!usdt && !arg.is_string && !arg.is_float && word_length(p) == 8 && !strncmp(p, "elements", 8))
+	if (!usdt && !arg.is_string && !arg.is_float && take_word(&p, "elements"))
 		err = parse_elements(&p, &f, ret_err);
 	else
 		err = parse_source(&p, &f, usdt, NULL, 0, ret_err);
@@ -316,14 +294,9 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		*ret_err = "text after the expression";
 		return -EINVAL;
 	}
+	arg.size = f.size;
 	*ret_fetch = f;
-	ret_arg->names = arg.names;
-	ret_arg->is_signed = arg.is_signed;
-	ret_arg->is_pointer = arg.is_pointer;
-	ret_arg->is_handle = arg.is_handle;
-	ret_arg->is_string = arg.is_string;
-	ret_arg->is_float = arg.is_float;
-	ret_arg->size = f.size;
+	*ret_arg = arg;
 	return 0;
 }
 

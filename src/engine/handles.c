@@ -31,10 +31,8 @@ struct handles {
 
 struct handles *handles_new(struct tasks *tasks)
 {
-	struct handles *h = calloc(1, sizeof(*h));
+	struct handles *h = xcalloc(1, sizeof(*h));
 
-	if (!h)
-		return NULL;
 	h->tasks = tasks;
 	h->many = MANY;
 	return h;
@@ -111,16 +109,12 @@ void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *
 	old = find(h, tgid, handle);
 	if (old ? !strcmp(old->name, name) : !has_room(h))
 		return;
-	e = malloc(sizeof(*e) + size);
-	if (!e)
-		return;
+	e = xmalloc(sizeof(*e) + size);
 	e->key = (struct key){ handle, tgid };
 	memcpy(e->name, name, size);
 	if (old)
 		drop(h, old);
 	HASH_ADD(hh, h->all, key, sizeof(e->key), e);
-	if (!e->hh.tbl)
-		free(e);
 }
 
 const char *handles_get(const struct handles *h, uint32_t tgid, uint64_t handle)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of handles: the call that makes one says what it stands for, later calls have just the
- * handle. */
+/* Names of handles: the call that makes one says what it stands for, later calls have just the handle. */
 #ifndef INFTRACE_HANDLES_H
 #define INFTRACE_HANDLES_H
 
@@ -9,7 +8,7 @@
 struct handles;
 struct tasks;
 
-/* tasks: say which processes have ended, whose names go when there are many; must outlive the result, or NULL. NULL: no memory. */
+/* tasks: say which processes have ended, whose names go when there are many; must outlive the result, or NULL. */
 struct handles *handles_new(struct tasks *tasks);
 void handles_free(struct handles *h);
 

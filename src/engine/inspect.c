@@ -2,7 +2,6 @@
 /* The process that reads ELF files, and its workers. Nothing here may trust what a file says. */
 #include "engine/inspect.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,8 +19,9 @@
 
 #include "engine/sites.h"
 #include "engine/spec.h"
-#include "target/elf.h"
+#include "target/file.h"
 #include "target/usdt.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
 
@@ -54,7 +54,7 @@ static const int server_calls[] = {
 struct worker {
 	const struct probe_table *pt;
 	struct elf_file *elf;
-	int out;
+	int fd, out;
 	struct inspect_answer answer;
 };
 
@@ -95,17 +95,8 @@ static int answer_found(const struct found *f, void *arg)
 	a->vaddr = f->symbol->vaddr;
 	a->offset = f->symbol->offset;
 	a->size = f->symbol->size;
-	a->site = f->site.offset;
-	a->cheap = f->site.cheap;
-	a->nop5 = f->kind == FOUND_SITE && site_is_nop5(w->elf, f->site.offset);
-	a->arrival = f->site.arrival;
-	a->exit = f->site.exit;
-	a->exit_bp = f->site.exit_bp;
-	a->exit_units = f->site.exit_units;
-	a->no_exits = f->site.no_exits;
-	a->no_yields = f->site.no_yields;
-	a->reg = f->site.reg;
-	a->python = f->site.python;
+	a->site = f->site;
+	a->site.nop5 = f->kind == FOUND_SITE && site_is_nop5(w->elf, f->site.offset);
 	a->semaphore = f->semaphore;
 	a->has_fetch = f->fetch != NULL;
 	if (f->fetch)
@@ -114,7 +105,8 @@ static int answer_found(const struct found *f, void *arg)
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
 	a->tensors = f->tensors;
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : f->declared ? f->declared : ""))
+	if (add_text(a, f->symbol->name) || add_text(a, f->why ?: f->declared ?
+									      : ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }
@@ -163,7 +155,7 @@ static int answer_sites(struct worker *w, const struct inspect_request *rq)
 	char build_id[ELF_BUILD_ID_MAX];
 	int err = 0;
 
-	if (!elf_build_id(w->elf, build_id, sizeof(build_id))) {
+	if (!build_id_read(w->fd, build_id, sizeof(build_id))) {
 		add_text(new_answer(w, ANSWER_BUILD_ID), build_id);
 		err = send_answer(w);
 	}
@@ -179,7 +171,7 @@ static int answer_instead(struct worker *w, const char *name)
 	return send_answer(w);
 }
 
-static int list_note(const struct usdt_note *note, void *arg)
+static int answer_note(const struct usdt_note *note, void *arg)
 {
 	return answer_instead(arg, note->name);
 }
@@ -195,7 +187,7 @@ static int check_usdt(struct worker *w, const char *name)
 
 	if (n == 1)
 		return 0;
-	usdt_each(w->elf, "*", list_note, w);
+	usdt_each(w->elf, "*", answer_note, w);
 	return -ENOENT;
 }
 
@@ -269,18 +261,16 @@ static int answer_steps(struct worker *w, const struct probe_spec *step)
 
 static int answer_code(struct worker *w)
 {
-	Elf64_Ehdr h;
+	unsigned int i = 0;
+	Elf64_Ehdr eh;
 	Elf64_Phdr p;
-	int n = 0, err;
+	int err = elf_header_read(w->fd, &eh) ? 0 : -EBADMSG;
 
-	err = elf_read_at_offset(w->elf, 0, &h, sizeof(h));
-	if (!err && h.e_phentsize != sizeof(p))
-		err = -EBADMSG;
-	for (int i = 0; !err && i < h.e_phnum && n < INSPECT_CODE_MAX; i++) {
+	for (int n = 0; !err && n < INSPECT_CODE_MAX && (err = elf_segment_next(w->fd, &eh, PT_LOAD, &i, &p)) > 0;) {
 		struct inspect_answer *a;
 
-		err = elf_read_at_offset(w->elf, h.e_phoff + (uint64_t)i * sizeof(p), &p, sizeof(p));
-		if (err || p.p_type != PT_LOAD || !(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
+		err = 0;
+		if (!(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
 			continue;
 		a = new_answer(w, ANSWER_CODE);
 		a->offset = p.p_offset;
@@ -336,6 +326,7 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	int err = 0;
 
 	w.pt = pt;
+	w.fd = fd;
 	w.out = out;
 	if (confine_is_full()) {
 		confine_limit(RLIMIT_DATA, MEMORY_MAX);
@@ -448,33 +439,27 @@ struct inspector {
 
 int inspector_new(struct probe_table *pt, struct inspector **ret_inspector)
 {
-	struct inspector *ins = calloc(1, sizeof(*ins));
-	int fds[2], err;
+	int fds[2], fd, err = 0;
+	pid_t pid;
 
-	if (!ins)
-		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
-		err = -errno;
-		goto out;
-	}
-	ins->pt = pt;
-	ins->fd = fds[0];
-	ins->pid = fork();
-	if (!ins->pid) {
-		close(fds[0]);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	fd = fds[0];
+	pid = fork();
+	if (!pid) {
+		close(fd);
 		inspect_serve(pt, fds[1]);
 	}
-	err = ins->pid < 0 ? -errno : 0;
+	if (pid < 0)
+		err = -errno;
 	close(fds[1]);
 	if (err) {
-		close(fds[0]);
-		goto out;
+		close(fd);
+		return err;
 	}
-	*ret_inspector = ins;
+	*ret_inspector = xmalloc(sizeof(**ret_inspector));
+	**ret_inspector = (struct inspector){ .pt = pt, .fd = fd, .pid = pid };
 	return 0;
-out:
-	free(ins);
-	return err;
 }
 
 void inspector_free(struct inspector *ins)
@@ -582,41 +567,29 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		.kind = (enum found_kind)a->found,
 		.spec = a->spec,
 		.symbol = &symbol,
-		.site = {
-			.offset = a->site,
-			.cheap = a->cheap,
-			.nop5 = a->nop5,
-			.arrival = a->arrival,
-			.exit = a->exit,
-			.exit_bp = a->exit_bp,
-			.exit_units = a->exit_units,
-			.no_exits = a->no_exits,
-			.no_yields = a->no_yields,
-			.reg = a->reg,
-			.python = a->python < PYTHON_LAYOUTS ? a->python : 0,
-		},
+		.site = a->site,
 		.semaphore = a->semaphore,
 		.fetch = a->has_fetch ? a->fetch : NULL,
 		.row = a->has_row ? a->row : NULL,
 		.tensors = a->tensors,
 		.arg = a->arg,
 	};
+	const struct probe_spec *s;
 	size_t len = strlen(a->text) + 1;
 
-	if (a->found >= FOUND_MAX || a->spec >= pt->n || pt->specs[a->spec].from || len >= a->text_len)
+	if (a->found >= FOUND_MAX || a->spec >= pt->n || len >= a->text_len)
 		return -EPROTO;
+	s = &pt->specs[a->spec];
+	if (f.site.python >= PYTHON_LAYOUTS)
+		f.site.python = 0;
 	if (f.kind == FOUND_SITE && a->text[len] && spec_text_ok(a->text + len, SPEC_STRING_MAX))
 		f.declared = a->text + len;
 	else if (f.kind != FOUND_SITE)
 		f.why = a->text + len;
-	if (f.kind == FOUND_NO_ARG && a->arg >= pt->specs[a->spec].nargs)
-		return -EPROTO;
-	if ((f.kind == FOUND_NO_PYTHON && !pt->specs[a->spec].is_python) ||
-		((a->exit || a->no_exits) && !pt->specs[a->spec].is_python && !pt->specs[a->spec].exits))
-		return -EPROTO;
-	if (f.kind == FOUND_SITE && (pt->specs[a->spec].is_usdt || f.row) != (f.fetch != NULL))
-		return -EPROTO;
-	if ((f.row && !are_rows(&pt->specs[a->spec], f.row)) || !are_tensors(&pt->specs[a->spec], &f.tensors))
+	if (s->from || (f.kind == FOUND_NO_ARG && a->arg >= s->nargs) || (f.kind == FOUND_NO_PYTHON && !s->is_python) ||
+		((f.site.exit || f.site.no_exits) && !s->is_python && !s->exits) ||
+		(f.kind == FOUND_SITE && (s->is_usdt || f.row) != (f.fetch != NULL)) || (f.row && !are_rows(s, f.row)) ||
+		!are_tensors(s, &f.tensors))
 		return -EPROTO;
 	for (size_t i = 0; f.fetch && i < FUNC_VALS_MAX; i++) {
 		if (!is_fetch(&f.fetch[i]))
@@ -644,12 +617,10 @@ static int take_enum(struct reply *r, const struct inspect_answer *a)
 		if (a->offset == ELF_STRINGS_MAX || !a->text_len || strlen(a->text) > ELF_STRINGS_LEN_MAX)
 			return -EPROTO;
 		free(r->names[a->offset]);
-		r->names[a->offset] = strdup(a->text);
-		return r->names[a->offset] ? 0 : -ENOMEM;
+		r->names[a->offset] = xstrdup(a->text);
+		return 0;
 	}
-	names = calloc(a->offset + 1, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
+	names = xcalloc(a->offset, sizeof(*names));
 	memcpy(names, r->names, a->offset * sizeof(*names));
 	memset(r->names, 0, a->offset * sizeof(*names));
 	drop_names(r);
@@ -672,18 +643,14 @@ static int take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
 {
 	if (a->kind == ANSWER_MACHINE) {
 		l->machine = (int)a->found;
-		return 0;
-	}
-	if (a->kind == ANSWER_FUNCTION) {
-		if (a->arg >= INSPECT_FUNCTIONS)
-			return -EPROTO;
+	} else if (a->kind == ANSWER_FUNCTION && a->arg < INSPECT_FUNCTIONS) {
 		l->functions[a->arg] = a->offset;
-		return 0;
-	}
-	if (l->n_code == INSPECT_CODE_MAX || a->offset > UINT64_MAX - a->size)
+	} else if (a->kind == ANSWER_CODE && l->n_code < INSPECT_CODE_MAX && a->offset <= UINT64_MAX - a->size) {
+		l->code[l->n_code].offset = a->offset;
+		l->code[l->n_code++].size = a->size;
+	} else {
 		return -EPROTO;
-	l->code[l->n_code].offset = a->offset;
-	l->code[l->n_code++].size = a->size;
+	}
 	return 0;
 }
 
@@ -753,22 +720,23 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
 	return inspect(&r, &rq, fd);
 }
 
-int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
+static int inspect_names(struct inspector *ins, int fd, enum inspect_what what, size_t spec, char *names, size_t size)
 {
-	struct inspect_request rq = { .what = INSPECT_CHECK, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
-	struct reply r = { .ins = ins, .instead = instead, .instead_size = size };
-
-	*instead = '\0';
-	return inspect(&r, &rq, fd);
-}
-
-int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size)
-{
-	struct inspect_request rq = { .what = INSPECT_STEPS, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
+	struct inspect_request rq = { .what = what, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
 	struct reply r = { .ins = ins, .instead = names, .instead_size = size };
 
 	*names = '\0';
 	return inspect(&r, &rq, fd);
+}
+
+int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
+{
+	return inspect_names(ins, fd, INSPECT_CHECK, spec, instead, size);
+}
+
+int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size)
+{
+	return inspect_names(ins, fd, INSPECT_STEPS, spec, names, size);
 }
 
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded)

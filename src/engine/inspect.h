@@ -47,10 +47,9 @@ struct inspect_answer {
 	uint32_t kind, found;
 	uint32_t spec, arg;
 	int32_t err;
-	uint8_t cheap, arrival, has_fetch, has_row;
-	uint8_t exit, exit_bp, no_exits, no_yields, reg, python, nop5;
-	uint16_t exit_units;
-	uint64_t vaddr, offset, size, site, semaphore;
+	uint8_t has_fetch, has_row;
+	struct site site;
+	uint64_t vaddr, offset, size, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
 	struct tensor_args tensors;
@@ -123,8 +122,6 @@ int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, siz
 
 /* Returns as inspector_sites() does. */
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded);
-
-struct inspect_answer;
 
 /* How the messages of a worker are taken, which may be hostile. */
 struct answers {

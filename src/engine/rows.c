@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/spec.h"
+#include "util/alloc.h"
 
 const char *const row_column_keys[ROW_COLUMNS] = {
 	[ROW_SEQUENCE] = "sequence",
@@ -52,15 +53,12 @@ int rows_begin(struct probe_spec *s, const char *count, const char **ret_why)
 	for (int i = 0; i < ROW_VALUES; i++) {
 		s->fetch[s->nargs] = (struct fetch){ .reg = REG_NONE, .size = 8 };
 		s->args[s->nargs] = (struct probe_arg){
-			.name = strdup(values[i].name),
+			.name = xstrdup(values[i].name),
 			.is_signed = values[i].is_signed,
 			.is_pointer = values[i].is_pointer,
 			.is_row = true,
 			.size = 8,
 		};
-		*ret_why = "out of memory";
-		if (!s->args[s->nargs].name)
-			return -ENOMEM;
 		s->nargs++;
 	}
 	return 0;
@@ -87,28 +85,18 @@ static int parse_else(char *expr, enum row_column column, uint8_t *ret_else)
 	return -EINVAL;
 }
 
-/* Cuts off " list". */
-static bool parse_list(char *expr)
-{
-	size_t len = strlen(expr);
-
-	if (len < 5 || strcmp(expr + len - 5, " list"))
-		return false;
-	expr[len - 5] = 0;
-	return true;
-}
-
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why)
 {
-	char *source = strdup(expr);
+	char *source = xstrdup(expr);
+	size_t len;
 	bool list;
 	int err;
 
-	*ret_why = "out of memory";
-	if (!source)
-		return -ENOMEM;
 	err = parse_else(source, column, &s->row_else);
-	list = parse_list(source);
+	len = strlen(source);
+	list = len >= 5 && !strcmp(source + len - 5, " list");
+	if (list)
+		source[len - 5] = 0;
 	if (err)
 		*ret_why = "only output may end with \" else last\", \" else all\" or \" else none\"";
 	else
@@ -226,10 +214,9 @@ int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *
 	if (!at || at == text || end == at + 1 || *end || member < 0 || member >= ROW_STRUCT_MAX || !s->row_struct ||
 		!s->row[column].loads || !s->fetch[s->row_count - 1].element)
 		return -EINVAL;
-	*ret_why = "out of memory";
-	s->accessor[column].function = strndup(text, (size_t)(at - text));
+	s->accessor[column].function = xstrndup(text, (size_t)(at - text));
 	s->accessor[column].member = (uint32_t)member;
-	return s->accessor[column].function ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* Where the vector of structures is in the object that the first pointer leads to. */

@@ -13,18 +13,18 @@
 extern const char *const row_column_keys[ROW_COLUMNS];
 
 /* `count`: an argument that says how many rows a step has. Adds the arguments that are derived from rows.
- * -EINVAL or -ENOMEM with a reason. */
+ * -EINVAL with a reason. */
 int rows_begin(struct probe_spec *s, const char *count, const char **ret_why);
 
 /* "TYPE SOURCE", where one load takes an element for each row: *(SOURCE+8*row). That of ROW_OUTPUT may end
- * with " else last", " else all", or " else none", that of ROW_SEQUENCE with " list". -EINVAL or -ENOMEM with a reason. */
+ * with " else last", " else all", or " else none", that of ROW_SEQUENCE with " list". -EINVAL with a reason. */
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why);
 
 /* After the last column: recognises rows that are structures in one array, which are read as a whole. */
 void rows_end(struct probe_spec *s);
 
-/* "FUNCTION@MEMBER", after rows_end(): a function of the file whose code shows where the column is in its build. -EINVAL or
- * -ENOMEM with a reason. */
+/* "FUNCTION@MEMBER", after rows_end(): a function of the file whose code shows where the column is in its build. -EINVAL with a
+ * reason. */
 int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why);
 
 /*

@@ -12,7 +12,7 @@
 #include "engine/rows.h"
 #include "engine/spec.h"
 #include "target/elf.h"
-#include "util/json.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/text.h"
@@ -21,7 +21,7 @@
 
 /*
  * Parses "ARG == VALUE" (or !=, <, >): an argument that the probe already has, and a number or a
- * name of its enum. Free with cond_clear(). -EINVAL or -ENOMEM with the reason in ret_why.
+ * name of its enum. The caller frees ret_cond->name. -EINVAL with the reason in ret_why.
  */
 static int cond_parse(const struct probe_spec *s, const char *text, struct probe_cond *ret_cond,
 	const char **ret_why)
@@ -70,20 +70,10 @@ static int cond_parse(const struct probe_spec *s, const char *text, struct probe
 			*ret_why = "the value is neither a number nor an argument that is a number";
 			return -EINVAL;
 		}
-		c.name = strdup(value);
-		if (!c.name) {
-			*ret_why = "out of memory";
-			return -ENOMEM;
-		}
+		c.name = xstrdup(value);
 	}
 	*ret_cond = c;
 	return 0;
-}
-
-static void cond_clear(struct probe_cond *c)
-{
-	free(c->name);
-	c->name = NULL;
 }
 
 /* What the argument is compared with. -ENOENT: a name that the enum currently lacks. */
@@ -115,16 +105,9 @@ bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const ui
 	else if (cond_value(s, c, &than))
 		return c->op == WHEN_NE; /* a value that this release does not have equals nothing */
 	v = (int64_t)vals[c->arg];
-	switch (c->op) {
-	case WHEN_EQ:
-		return v == than;
-	case WHEN_NE:
-		return v != than;
-	case WHEN_LT:
-		return v < than;
-	default:
-		return v > than;
-	}
+	return c->op == WHEN_EQ ? v == than : c->op == WHEN_NE ? v != than
+				      : c->op == WHEN_LT       ? v < than
+							       : v > than;
 }
 
 /* Names of spans that depend on their arguments: "n == 1 ? decode : n == 0 ? empty : prefill". */
@@ -136,7 +119,7 @@ static int parse_case(struct probe_spec *s, const char **rule, const char **ret_
 	struct name_case *c = &s->name_cases[s->n_name_cases];
 	size_t len = strcspn(*rule, "?");
 	char cond[200], name[64];
-	int end = 0, err;
+	int end = 0;
 
 	if (s->n_name_cases == NAME_CASES_MAX) {
 		*ret_why = "more than eight conditions";
@@ -149,83 +132,31 @@ static int parse_case(struct probe_spec *s, const char **rule, const char **ret_
 	while (len && (*rule)[len - 1] == ' ')
 		len--;
 	snprintf(cond, sizeof(cond), "%.*s", (int)len, *rule);
-	err = cond_parse(s, cond, &c->cond, ret_why);
-	if (err)
-		return err;
+	if (cond_parse(s, cond, &c->cond, ret_why))
+		return -EINVAL;
 	*rule += strcspn(*rule, "?") + (size_t)end;
-	c->name = strdup(name);
+	c->name = xstrdup(name);
 	s->n_name_cases++;
-	*ret_why = "out of memory";
-	return c->name ? 0 : -ENOMEM;
+	return 0;
 }
 
-/* Sets the rule of a specification that has none. -EINVAL or -ENOMEM with the reason in ret_why; what
- * has been set by then is freed with the specification. */
+/* Sets the rule of a specification that has none. -EINVAL with the reason in ret_why; what has been set by then is
+ * freed with the specification. */
 static int name_rule_parse(struct probe_spec *s, const char *rule, const char **ret_why)
 {
 	char name[64];
-	int end = 0, err;
+	int end = 0;
 
 	while (strchr(rule, '?')) {
-		err = parse_case(s, &rule, ret_why);
-		if (err)
-			return err;
+		if (parse_case(s, &rule, ret_why))
+			return -EINVAL;
 	}
 	if (sscanf(rule, " %63[" NAME_CHARS "] %n", name, &end) != 1 || rule[end]) {
 		*ret_why = "write: arg == value ? name : name";
 		return -EINVAL;
 	}
-	s->span_name = strdup(name);
-	*ret_why = "out of memory";
-	return s->span_name ? 0 : -ENOMEM;
-}
-
-/* The name after the first condition that holds, or the last name. */
-static const char *name_rule_apply(const struct probe_spec *s, const uint64_t *vals)
-{
-	for (unsigned int i = 0; i < s->n_name_cases; i++) {
-		if (cond_holds(s, &s->name_cases[i].cond, vals))
-			return s->name_cases[i].name;
-	}
-	return s->span_name;
-}
-
-/* 1 << argument, for those that the name depends on. */
-static uint32_t name_rule_args(const struct probe_spec *s)
-{
-	uint32_t args = 0;
-
-	for (unsigned int i = 0; i < s->n_name_cases; i++) {
-		const struct probe_cond *c = &s->name_cases[i].cond;
-
-		args |= 1u << c->arg | (c->other ? 1u << (c->other - 1) : 0);
-	}
-	return args;
-}
-
-static void name_rule_clear(struct probe_spec *s)
-{
-	for (unsigned int i = 0; i < s->n_name_cases; i++) {
-		cond_clear(&s->name_cases[i].cond);
-		free(s->name_cases[i].name);
-	}
-	s->n_name_cases = 0;
-}
-
-/* Replaces strings that were copied by assignment with copies of its own. Sets *err to -ENOMEM, or leaves it. */
-static void name_rule_own(struct probe_spec *s, int *err)
-{
-	for (unsigned int i = 0; i < s->n_name_cases; i++) {
-		struct name_case *c = &s->name_cases[i];
-		char *cond = c->cond.name ? strdup(c->cond.name) : NULL;
-
-		if (c->cond.name && !cond)
-			*err = -ENOMEM;
-		c->cond.name = cond;
-		c->name = strdup(c->name);
-		if (!c->name)
-			*err = -ENOMEM;
-	}
+	s->span_name = xstrdup(name);
+	return 0;
 }
 
 static const char *const role_names[ROLE_MAX] = {
@@ -249,33 +180,23 @@ const char *probe_role_name(enum probe_role role)
 	return role < ROLE_MAX ? role_names[role] : "other";
 }
 
+static char *copy_string(const char *s)
+{
+	return s ? xstrdup(s) : NULL;
+}
+
 struct probe_spec *spec_append(struct probe_table *pt, const char *library, const char *symbol)
 {
 	struct probe_spec *s;
 
 	if (pt->n >= SPECS_MAX)
 		return NULL;
-	if (pt->n == pt->cap) {
-		size_t cap = pt->cap ? 2 * pt->cap : 16;
-		struct probe_spec *specs = realloc(pt->specs, cap * sizeof(*specs));
-
-		if (!specs)
-			return NULL;
-		pt->specs = specs;
-		pt->cap = cap;
-	}
-	s = &pt->specs[pt->n];
+	s = list_push(pt->specs, pt->n, pt->cap);
 	*s = (struct probe_spec){ .name_arg = -1, .name_part = -1, .handle_arg = -1 };
+	s->library = copy_string(library);
+	s->symbol = xstrdup(symbol);
 	s->is_usdt = !strncmp(symbol, SPEC_USDT, strlen(SPEC_USDT));
 	s->is_glob = strpbrk(symbol, "*?[") && !elf_is_path(symbol);
-	s->library = library ? strdup(library) : NULL;
-	s->symbol = strdup(symbol);
-	if (!s->symbol || (library && !s->library)) {
-		free(s->library);
-		free(s->symbol);
-		return NULL;
-	}
-	pt->n++;
 	return s;
 }
 
@@ -359,24 +280,19 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 	}
 	if (strchr(rule, '?'))
 		return name_rule_parse(s, rule, ret_why);
-	s->span_name = strdup(rule);
-	*ret_why = "out of memory";
-	return s->span_name ? 0 : -EINVAL;
+	s->span_name = xstrdup(rule);
+	return 0;
 }
 
 int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
 {
-	int err = cond_parse(s, rule, &s->when, ret_why);
-
-	if (!err && s->fetch[s->when.arg].flags & FETCH_F_LATE) {
-		*ret_why = "not known before the function returns";
+	if (cond_parse(s, rule, &s->when, ret_why))
 		return -EINVAL;
-	}
-	if (!err && (s->when.other || s->args[s->when.arg].is_row)) {
-		*ret_why = "only an argument that is read, and a number or a name of its enum, can be compared here";
+	*ret_why = "not known before the function returns";
+	if (s->fetch[s->when.arg].flags & FETCH_F_LATE)
 		return -EINVAL;
-	}
-	return err;
+	*ret_why = "only an argument that is read, and a number or a name of its enum, can be compared here";
+	return s->when.other || s->args[s->when.arg].is_row ? -EINVAL : 0;
 }
 
 int spec_set_names(struct probe_spec *s, const char *handle, const char *name, const char **ret_why)
@@ -406,8 +322,8 @@ int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why)
 }
 
 /* Names that the sinks write beside the arguments. */
-#define RESERVED                                                                                                            \
-	" began_before breakdown_us call faults_minor faults_major lost lost_records migrations phase pid step switches "    \
+#define RESERVED                                                                                                          \
+	" began_before breakdown_us call faults_minor faults_major lost lost_records migrations phase pid step switches " \
 	"switches_voluntary syscalls thread tid ts_us unfinished workers"
 
 static bool is_reserved(const char *name)
@@ -418,22 +334,13 @@ static bool is_reserved(const char *name)
 	return !strchr(name, ' ') && strstr(RESERVED " ", word);
 }
 
-/* Where an argument points, a function may store a value that is there only when it returns. */
+/* What a function returns, and what it stores where an argument points, is known only when it returns. */
 static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 {
-	*ret_why = "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
-	if (!f->derefs || f->flags & FETCH_F_STRING || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
-		return -EINVAL;
-	f->flags |= FETCH_F_LATE;
-	s->flags |= PROBE_F_LATE;
-	return 0;
-}
+	bool returned = f->flags & FETCH_F_RETURN;
 
-/* Its own value is there only then, too. */
-static int set_return(struct probe_spec *s, struct fetch *f, const char **ret_why)
-{
-	*ret_why = "\"ret\" is for functions that return and are not steps";
-	if (!(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
+	*ret_why = returned ? "\"ret\" is for functions that return and are not steps" : "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
+	if ((!returned && (!f->derefs || f->flags & FETCH_F_STRING)) || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
 		return -EINVAL;
 	f->flags |= FETCH_F_LATE;
 	s->flags |= PROBE_F_LATE;
@@ -446,19 +353,15 @@ static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_t
 {
 	struct probe_arg *arg = &s->args[s->nargs];
 	const char *cond = strstr(expr, " if "), *late = strstr(expr, " at return");
-	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) :
-		     cond				 ? (size_t)(cond - expr) :
-							   strlen(expr);
-	char *source = strndup(expr, len);
+	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) : cond ? (size_t)(cond - expr)
+											: strlen(expr);
+	char *source = xstrndup(expr, len);
+	struct fetch *f = &s->fetch[s->nargs];
 	int err;
 
-	if (!source)
-		return -ENOMEM;
-	err = fetch_parse(source, enums, n_enums, s->is_usdt, &s->fetch[s->nargs], arg, ret_why);
-	if (!err && s->fetch[s->nargs].flags & FETCH_F_RETURN)
-		err = set_return(s, &s->fetch[s->nargs], ret_why);
-	else if (!err && late && late == expr + len)
-		err = set_late(s, &s->fetch[s->nargs], ret_why);
+	err = fetch_parse(source, enums, n_enums, s->is_usdt, f, arg, ret_why);
+	if (!err && (f->flags & FETCH_F_RETURN || (late && late == expr + len)))
+		err = set_late(s, f, ret_why);
 	else if (!err && cond)
 		err = cond_parse(s, cond + 4, &arg->only_if, ret_why);
 	free(source);
@@ -468,8 +371,6 @@ static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_t
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why)
 {
-	int err;
-
 	if (s->nargs >= FUNC_VALS_MAX) {
 		*ret_why = "more than ten arguments";
 		return -EINVAL;
@@ -486,14 +387,9 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		*ret_why = "two arguments with the same name";
 		return -EINVAL;
 	}
-	err = parse_arg(s, expr, enums, n_enums, ret_why);
-	if (err)
-		return err;
-	s->args[s->nargs].name = strdup(name);
-	if (!s->args[s->nargs].name) {
-		cond_clear(&s->args[s->nargs].only_if);
-		return -ENOMEM;
-	}
+	if (parse_arg(s, expr, enums, n_enums, ret_why))
+		return -EINVAL;
+	s->args[s->nargs].name = xstrdup(name);
 	s->has_enums |= s->args[s->nargs].names != NULL;
 	s->nstrs += s->args[s->nargs++].is_string;
 	if (s->nstrs > FUNC_STRS_MAX) {
@@ -506,18 +402,10 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 #define MANGLED_MAX 512
 #define SPEC_IDENTIFIER "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
-static int option_error(const char *option, const char *why)
+/* Returns what is wrong, or NULL. */
+static const char *parse_option_args(struct probe_spec *s, char *args)
 {
-	char shown[200];
-
-	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
-		text_printable(shown, sizeof(shown), option), why);
-	return -EINVAL;
-}
-
-static int parse_option_args(struct probe_spec *s, const char *option, char *args)
-{
-	const char *why = NULL;
+	const char *why;
 	char *save = NULL;
 
 	for (char *a = strtok_r(args, ",", &save); a; a = strtok_r(NULL, ",", &save)) {
@@ -525,12 +413,12 @@ static int parse_option_args(struct probe_spec *s, const char *option, char *arg
 
 		a += strspn(a, " ");
 		if (!eq)
-			return option_error(option, "an argument is name=EXPR");
+			return "an argument is name=EXPR";
 		*eq = 0;
 		if (spec_add_arg(s, a, eq + 1, NULL, 0, &why))
-			return option_error(option, why);
+			return why;
 	}
-	return 0;
+	return NULL;
 }
 
 /*
@@ -574,19 +462,14 @@ static bool mangled_glob(const char *name, char *glob, size_t size)
 	return parts;
 }
 
-int probe_table_add_option(struct probe_table *pt, const char *option)
+/* Cuts the option into its parts. Returns what is wrong with it, or NULL. */
+static const char *add_option(struct probe_table *pt, char *option)
 {
-	char *text = strdup(option), *symbol, *args, *role, *end, glob[MANGLED_MAX] = "";
+	char *symbol = strchr(option, ':'), *args, *role, *end, glob[MANGLED_MAX] = "";
 	struct probe_spec *s;
-	int err = -EINVAL;
 
-	if (!text)
-		return -ENOMEM;
-	symbol = strchr(text, ':');
-	if (!symbol || symbol == text) {
-		option_error(option, "no library before ':'");
-		goto out;
-	}
+	if (!symbol || symbol == option)
+		return "no library before ':'";
 	*symbol++ = 0;
 	args = strchr(symbol, '(');
 	role = strrchr(args ? args : symbol, '@');
@@ -595,59 +478,49 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 	if (args) {
 		*args++ = 0;
 		end = strrchr(args, ')');
-		if (!end || end[1]) {
-			option_error(option, "')' missing");
-			goto out;
-		}
+		if (!end || end[1])
+			return "')' missing";
 		*end = 0;
 	}
-	if (!*symbol) {
-		option_error(option, "no symbol after ':'");
-		goto out;
-	}
-	if (!spec_text_ok(symbol, SPEC_STRING_MAX)) {
-		option_error(option, "the symbol is longer than 255 bytes or has control characters");
-		goto out;
-	}
-	if (!spec_usdt_ok(symbol)) {
-		option_error(option, "a USDT probe is LIB:usdt:PROVIDER:NAME");
-		goto out;
-	}
-	if (args && strchr(symbol, '@')) {
-		option_error(option, "the role goes after the arguments");
-		goto out;
-	}
-	if (strchr(symbol, ')')) {
-		option_error(option, "'(' missing");
-		goto out;
-	}
-	if (strstr(symbol, "::") && !mangled_glob(symbol, glob, sizeof(glob))) {
-		option_error(option, "a C++ function is LIB:SCOPE::NAME, without its parameters");
-		goto out;
-	}
-	s = spec_append(pt, text, *glob ? glob : symbol);
-	if (!s) {
-		option_error(option, "there are too many probes");
-		goto out;
-	}
+	if (!*symbol)
+		return "no symbol after ':'";
+	if (!spec_text_ok(symbol, SPEC_STRING_MAX))
+		return "the symbol is longer than 255 bytes or has control characters";
+	if (!spec_usdt_ok(symbol))
+		return "a USDT probe is LIB:usdt:PROVIDER:NAME";
+	if (args && strchr(symbol, '@'))
+		return "the role goes after the arguments";
+	if (strchr(symbol, ')'))
+		return "'(' missing";
+	if (strstr(symbol, "::") && !mangled_glob(symbol, glob, sizeof(glob)))
+		return "a C++ function is LIB:SCOPE::NAME, without its parameters";
+	s = spec_append(pt, option, *glob ? glob : symbol);
+	if (!s)
+		return "there are too many probes";
 	if (*glob)
-		s->span_name = strdup(symbol);
+		s->span_name = xstrdup(symbol);
 	if (!strncmp(s->symbol, "_Z", 2))
 		log_warn("%s is C++: an exception that passes through it ends the target while it is probed",
 			symbol);
 	s->flags = s->is_usdt ? PROBE_F_INSTANT : PROBE_F_SPAN;
-	if (role && spec_set_role(s, role)) {
-		option_error(option, "no such role (step, op, graph, sample, barrier, gpu_wait, other)");
-		goto out;
-	}
-	if (s->is_usdt && spec_needs_end(s)) {
-		option_error(option, "a USDT probe is an instant: no step, barrier or gpu_wait");
-		goto out;
-	}
-	err = args ? parse_option_args(s, option, args) : 0;
-out:
-	free(text);
-	return err;
+	if (role && spec_set_role(s, role))
+		return "no such role (step, op, graph, sample, barrier, gpu_wait, other)";
+	if (s->is_usdt && spec_needs_end(s))
+		return "a USDT probe is an instant: no step, barrier or gpu_wait";
+	return args ? parse_option_args(s, args) : NULL;
+}
+
+int probe_table_add_option(struct probe_table *pt, const char *option)
+{
+	char *parts = xstrdup(option), shown[200];
+	const char *why = add_option(pt, parts);
+
+	free(parts);
+	if (!why)
+		return 0;
+	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
+		text_printable(shown, sizeof(shown), option), why);
+	return -EINVAL;
 }
 
 /* An engine's library is a glob on the file name; on the command line it may also be a path, or a
@@ -658,13 +531,8 @@ static bool matches(const struct probe_spec *s, const char *path)
 	size_t len;
 
 	base = base ? base + 1 : path;
-	if (!s->library) {
-		for (size_t i = 0; s->engine && i < s->engine->n_mapped; i++) {
-			if (!fnmatch(s->engine->mapped[i], base, 0))
-				return true;
-		}
-		return false;
-	}
+	if (!s->library)
+		return s->engine && engine_claims(s->engine, path);
 	if (strchr(s->library, '/'))
 		return !strcmp(s->library, path);
 	len = strlen(s->library);
@@ -675,8 +543,7 @@ static bool matches(const struct probe_spec *s, const char *path)
 
 bool probe_spec_makes_states(const struct probe_spec *s)
 {
-	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT || s->role == ROLE_SEQUENCE ||
-	       s->flags & PROBE_F_GRAPH;
+	return spec_needs_end(s) || s->role == ROLE_SEQUENCE || s->flags & PROBE_F_GRAPH;
 }
 
 /* A function that names handles is always needed. */
@@ -701,10 +568,17 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	return matches(s, plain);
 }
 
-/* The arguments that determine the name. */
+/* 1 << argument, for those that determine the name. */
 static uint32_t name_args(const struct probe_spec *s)
 {
-	return (s->name_arg >= 0 ? 1u << s->name_arg : 0) | name_rule_args(s);
+	uint32_t args = s->name_arg >= 0 ? 1u << s->name_arg : 0;
+
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		const struct probe_cond *c = &s->name_cases[i].cond;
+
+		args |= 1u << c->arg | (c->other ? 1u << (c->other - 1) : 0);
+	}
+	return args;
 }
 
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
@@ -717,8 +591,10 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 
 		if (t && v < t->n && t->names[v])
 			return t->names[v];
-	} else if (s->n_name_cases) {
-		return name_rule_apply(s, vals);
+	}
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		if (cond_holds(s, &s->name_cases[i].cond, vals))
+			return s->name_cases[i].name;
 	}
 	return s->span_name ? s->span_name : s->symbol;
 }
@@ -782,29 +658,23 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 	return 0;
 }
 
-static char *copy_string(const char *s, int *err)
-{
-	char *copy = s ? strdup(s) : NULL;
-
-	if (s && !copy)
-		*err = -ENOMEM;
-	return copy;
-}
-
 static void spec_clear(struct probe_spec *s)
 {
 	for (unsigned int a = 0; a < s->nargs; a++) {
-		cond_clear(&s->args[a].only_if);
+		free(s->args[a].only_if.name);
 		free(s->args[a].name);
 	}
 	for (unsigned int i = 0; i < s->n_checks; i++)
-		cond_clear(&s->checks[i]);
-	cond_clear(&s->when);
+		free(s->checks[i].name);
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		free(s->name_cases[i].cond.name);
+		free(s->name_cases[i].name);
+	}
+	free(s->when.name);
 	for (int i = 0; i < ROW_COLUMNS; i++)
 		free(s->accessor[i].function);
 	free(s->library);
 	free(s->symbol);
-	name_rule_clear(s);
 	free(s->span_name);
 	free(s->declared);
 }
@@ -826,14 +696,6 @@ const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)
 	}
 }
 
-static char *mangled_part(const char *symbol, int n)
-{
-	size_t len;
-	const char *part = spec_mangled_part(symbol, n, &len);
-
-	return part ? strndup(part, len) : NULL;
-}
-
 /* A symbol is chosen by whoever made the file: it is cut and cleaned for use as the name of spans. */
 static void make_shown(char *name)
 {
@@ -846,7 +708,7 @@ static void make_shown(char *name)
 }
 
 /* Copies the glob's specification with strings of its own, except for its names and counts. */
-static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err)
+static void copy_glob(struct probe_spec *s, const struct probe_spec *g)
 {
 	char *library = s->library, *symbol = s->symbol;
 
@@ -861,21 +723,26 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 	s->misfits = s->misfits_late = 0;
 	s->rows_fit = false;
 	memset(s->accessor, 0, sizeof(s->accessor));
-	name_rule_own(s, err);
-	for (unsigned int a = 0; a < s->nargs; a++) {
-		s->args[a].name = copy_string(g->args[a].name, err);
-		s->args[a].only_if.name = copy_string(g->args[a].only_if.name, err);
+	for (unsigned int i = 0; i < s->n_name_cases; i++) {
+		s->name_cases[i].cond.name = copy_string(g->name_cases[i].cond.name);
+		s->name_cases[i].name = xstrdup(g->name_cases[i].name);
 	}
-	s->when.name = copy_string(g->when.name, err);
+	for (unsigned int a = 0; a < s->nargs; a++) {
+		s->args[a].name = xstrdup(g->args[a].name);
+		s->args[a].only_if.name = copy_string(g->args[a].only_if.name);
+	}
+	s->when.name = copy_string(g->when.name);
 	for (unsigned int i = 0; i < s->n_checks; i++)
-		s->checks[i].name = copy_string(g->checks[i].name, err);
+		s->checks[i].name = copy_string(g->checks[i].name);
 }
 
 static int make_match(struct probe_table *pt, size_t glob, const char *symbol, const struct fetch *fetch,
 	const struct row_fetch *row, uint8_t flags, size_t *ret_id)
 {
-	struct probe_spec *s, *g;
-	int err = 0;
+	const struct probe_spec *g;
+	const char *part = NULL;
+	struct probe_spec *s;
+	size_t len;
 
 	for (size_t i = 0; i < pt->n; i++) {
 		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol) &&
@@ -888,24 +755,21 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	}
 	s = spec_append(pt, pt->specs[glob].library, symbol);
 	if (!s)
-		return pt->n >= SPECS_MAX ? -E2BIG : -ENOMEM;
+		return -E2BIG;
 	g = &pt->specs[glob];
-	copy_glob(s, g, &err);
+	copy_glob(s, g);
 	s->from = glob + 1;
 	s->flags = flags;
-	s->span_name = g->name_part < 0 ? copy_string(g->span_name, &err) : mangled_part(symbol, g->name_part);
+	if (g->name_part >= 0)
+		part = spec_mangled_part(symbol, g->name_part, &len);
+	else
+		s->span_name = copy_string(g->span_name);
+	if (!s->span_name)
+		s->span_name = part ? xstrndup(part, len) : xstrdup(symbol + (s->is_usdt ? strlen(SPEC_USDT) : 0));
+	make_shown(s->span_name);
 	memcpy(s->fetch, fetch, sizeof(s->fetch));
 	memcpy(s->row, row, sizeof(s->row));
 	rows_end(s);
-	if (!s->span_name)
-		s->span_name = copy_string(symbol + (s->is_usdt ? strlen(SPEC_USDT) : 0), &err);
-	if (s->span_name)
-		make_shown(s->span_name);
-	if (err) {
-		spec_clear(s);
-		pt->n--;
-		return err;
-	}
 	*ret_id = pt->n - 1;
 	return 0;
 }
@@ -999,51 +863,6 @@ void probe_table_free(struct probe_table *pt)
 
 /* ---- bytes of calls ---- */
 
-int bytes_read_sizes(const struct json_node *obj, struct enum_table *t, const char **ret_why)
-{
-	const struct json_node *sizes = node_get(obj, "bytes");
-	size_t n = 0;
-
-	if (!sizes)
-		return 0;
-	*ret_why = "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it";
-	if (!node_is(sizes, JSON_ARRAY) || t->object)
-		return -EINVAL;
-	t->bytes = calloc(t->n ? t->n : 1, sizeof(*t->bytes));
-	if (!t->bytes)
-		return -ENOMEM;
-	json_for_each (v, sizes) {
-		if (n == t->n || node_s64(v) < 1 || node_s64(v) > UINT8_MAX)
-			return -EINVAL;
-		t->bytes[n++] = (uint8_t)node_s64(v);
-	}
-	return n == t->n ? 0 : -EINVAL;
-}
-
-int bytes_read(const struct json_node *obj, struct probe_spec *s, const char **ret_why)
-{
-	const struct json_node *v = node_get(obj, "bytes");
-	const char *rule, *times;
-	int count, type;
-
-	if (!v)
-		return 0;
-	*ret_why = "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\"";
-	rule = node_string(v) ?: "";
-	times = strstr(rule, " * ");
-	if (!times)
-		return -EINVAL;
-	count = spec_find_arg(s, rule, (size_t)(times - rule));
-	type = spec_find_arg(s, times + 3, strlen(times + 3));
-	if (count < 0 || type < 0 || !s->args[type].names || !s->args[type].names->bytes)
-		return -EINVAL;
-	if (s->args[count].is_string || s->args[count].is_float || s->args[count].is_row || s->args[count].names)
-		return -EINVAL;
-	s->bytes_count = (uint8_t)(count + 1);
-	s->bytes_type = (uint8_t)type;
-	return 0;
-}
-
 bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes)
 {
 	unsigned int count = s->bytes_count - 1u, type = s->bytes_type;
@@ -1056,4 +875,173 @@ bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *r
 		return false;
 	*ret_bytes = n;
 	return true;
+}
+
+/* Names of the values of arguments: each process has those of the files that it has mapped. */
+
+
+bool engine_claims(const struct engine *e, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	bool claims = false;
+
+	for (size_t k = 0; k < e->n_mapped && !claims; k++)
+		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
+	return claims;
+}
+
+static struct enum_file *find_file(const struct enum_table *t, uint64_t dev, uint64_t ino)
+{
+	for (size_t i = 0; i < t->n_files; i++) {
+		if (t->files[i].dev == dev && t->files[i].ino == ino)
+			return &t->files[i];
+	}
+	return NULL;
+}
+
+static bool same_names(const struct enum_variant *v, char *const *names, size_t n)
+{
+	for (size_t i = 0; v->n == n && i < n; i++) {
+		if (!v->names[i] != !names[i] || (names[i] && strcmp(v->names[i], names[i])))
+			return false;
+	}
+	return v->n == n;
+}
+
+/* Takes over the names if there are none such yet. Returns the variant, or -E2BIG: then the names are the caller's. */
+static int add_variant(struct enum_table *t, char **names, size_t n)
+{
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (same_names(&t->variants[i], names, n)) {
+			elf_strings_free(names, n);
+			return (int)i;
+		}
+	}
+	if (t->n_variants == ENUM_VARIANTS_MAX)
+		return -E2BIG;
+	if (!t->users)
+		t->users = xcalloc(ENUM_USERS_MAX, sizeof(*t->users));
+	t->variants = xreallocarray(t->variants, t->n_variants + 1, sizeof(*t->variants));
+	t->variants[t->n_variants] = (struct enum_variant){ .names = names, .n = n };
+	return (int)t->n_variants++;
+}
+
+static int add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
+{
+	struct enum_file *f = find_file(t, dev, ino); /* the same under another path, or one that has got its number */
+	int variant;
+
+	if (!f && t->n_files == ENUM_FILES_MAX)
+		return -E2BIG;
+	variant = add_variant(t, names, n);
+	if (variant < 0)
+		return variant;
+	if (!f)
+		f = list_push(t->files, t->n_files, t->cap_files);
+	*f = (struct enum_file){ dev, ino, (uint32_t)variant };
+	return 0;
+}
+
+void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n)
+{
+	struct enum_table *t = &e->enums[i];
+
+	for (size_t k = 0; k < n; k++) {
+		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
+			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
+	}
+	if (!t->object || add_file(t, pt->reading.dev, pt->reading.ino, names, n)) {
+		elf_strings_free(names, n);
+		return;
+	}
+	pt->many_names |= t->n_variants > 1;
+	if (t->from_file)
+		return;
+	t->own_names = t->names;
+	t->n_own = t->n;
+	t->names = t->variants[0].names;
+	t->n = t->variants[0].n;
+	t->from_file = true;
+}
+
+/* ---- whose names are in use ---- */
+
+static struct enum_user *user_of(const struct enum_table *t, uint32_t tgid)
+{
+	return &t->users[tgid % ENUM_USERS_MAX];
+}
+
+struct table_place {
+	size_t engine, table;
+};
+
+/* The next enumeration with variants, behind *at, which is all 0 at first; NULL: there is none. */
+static struct enum_table *next_table(const struct probe_table *pt, struct table_place *at)
+{
+	for (; at->engine < pt->n_engines; at->engine++, at->table = 0) {
+		const struct engine *e = pt->engines[at->engine];
+
+		while (at->table < e->n_enums) {
+			struct enum_table *t = &e->enums[at->table++];
+
+			if (t->n_variants)
+				return t;
+		}
+	}
+	return NULL;
+}
+
+void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid)
+{
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_file *f = find_file(t, dev, ino);
+
+		if (f)
+			*user_of(t, tgid) = (struct enum_user){ tgid, f->variant };
+	}
+	pt->used = 0;
+}
+
+void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino)
+{
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		struct enum_file *f = find_file(t, dev, ino);
+
+		if (f)
+			*f = t->files[--t->n_files];
+	}
+}
+
+void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid)
+{
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_user *p = user_of(t, parent);
+		struct enum_user *child = user_of(t, tgid);
+
+		if (p->tgid == parent)
+			*child = (struct enum_user){ tgid, p->variant };
+		else if (child->tgid == tgid) /* left over from an earlier process with that number */
+			*child = (struct enum_user){ 0 };
+	}
+	pt->used = 0;
+}
+
+void probe_table_switch(struct probe_table *pt, uint32_t tgid)
+{
+	struct enum_table *t;
+
+	for (struct table_place at = {}; (t = next_table(pt, &at));) {
+		const struct enum_user *user = user_of(t, tgid);
+		const struct enum_variant *v = &t->variants[user->tgid == tgid ? user->variant : 0];
+
+		t->names = v->names;
+		t->n = v->n;
+	}
+	pt->used = tgid;
 }

@@ -50,14 +50,6 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 /* Whether a condition holds for a call with these values. One without an operator always does. */
 bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const uint64_t *vals);
 
-struct json_node;
-
-/* Reads "bytes" of an enum: an array with the size of each value. Nothing if there is none. -EINVAL with the reason, or -ENOMEM. */
-int bytes_read_sizes(const struct json_node *obj, struct enum_table *t, const char **ret_why);
-
-/* Reads "bytes" of a probe whose arguments are known: "ARG * ARG", the second of an enum with sizes. The same. */
-int bytes_read(const struct json_node *obj, struct probe_spec *s, const char **ret_why);
-
 /* How many bytes a call passes. false: the preset does not say it, or the arguments are not known. */
 bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes);
 

@@ -164,9 +164,9 @@ int json_reader_value(struct json_reader *reader, const struct json_node **ret_v
 	if (ret < 0)
 		return ret;
 	reader->value_line = reader->line;
-	json_scan_init(&scan);
+	json_scan_init(&scan, NULL);
 	if (ret_value)
-		json_scan_init_nodes(&scan, &reader->nodes);
+		json_scan_init(&scan, &reader->nodes);
 	ret = value_scan(reader, &scan, &len);
 	if (ret) {
 		if (ret == -ENODATA)
@@ -239,7 +239,7 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 	} while (!len);
 	before = (size_t)(text - line);
 
-	json_scan_init_nodes(&scan, &reader->nodes);
+	json_scan_init(&scan, &reader->nodes);
 	ret = json_scan_feed(&scan, text, len, &used);
 	if (!ret)
 		ret = json_scan_end(&scan);

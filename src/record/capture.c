@@ -143,11 +143,9 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 		err = check_steps(c, o);
 	if (!err)
 		check_faults(c, o);
-	if (!err)
-		err = tasks_new(&c->tasks);
 	if (!err) {
+		c->tasks = tasks_new();
 		c->handles = handles_new(c->tasks);
-		err = c->handles ? 0 : -ENOMEM;
 	}
 	if (!err && record_wants_profile(o))
 		err = metadata_new(o, &c->probes, &c->metadata);

@@ -300,7 +300,6 @@ int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, stru
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct flight *f;
-	int err;
 
 	bytes = bytes / page * page;
 	if (bytes < FLIGHT_BYTES_MIN || bytes > FLIGHT_BYTES_MAX)
@@ -311,11 +310,7 @@ int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, stru
 	f->bytes = bytes;
 	f->keep_ns = keep_ns;
 	lay_out(f, page);
-	err = tasks_copy(tasks, &f->base);
-	if (err) {
-		flight_free(f);
-		return err;
-	}
+	f->base = tasks_copy(tasks);
 	*ret_flight = f;
 	return 0;
 }
@@ -460,15 +455,12 @@ int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, stru
 {
 	struct dump *d = &f->dump;
 	struct tasks *names;
-	int err;
 
 	if (d->running)
 		return -EBUSY;
 	/* the previous dump may have used them up */
 	make_free(f, f->spare);
-	err = tasks_copy(f->base, &names);
-	if (err)
-		return err;
+	names = tasks_copy(f->base);
 	if (live)
 		tasks_add_others(names, live);
 	*d = (struct dump){
@@ -618,21 +610,19 @@ int flight_dump_passes(struct flight *f, unsigned int n)
 	if (n < 2)
 		return 0;
 	d->passes = n - 1;
-	return tasks_copy(d->names, &d->first_names);
+	d->first_names = tasks_copy(d->names);
+	return 0;
 }
 
 int flight_dump_again(struct flight *f, struct tasks **ret_names)
 {
 	struct dump *d = &f->dump;
 	struct tasks *names = d->first_names;
-	int err = 0;
 
 	if (d->passes > 1)
-		err = tasks_copy(d->first_names, &names);
+		names = tasks_copy(d->first_names);
 	else
 		d->first_names = NULL;
-	if (err)
-		return err;
 	tasks_free(d->names);
 	d->names = *ret_names = names;
 	d->chunk = d->first;

@@ -20,7 +20,6 @@
 #include "target/command.h"
 #include "target/elf.h"
 #include "target/file.h"
-#include "target/needed.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/fmt.h"
@@ -723,7 +722,7 @@ bool metadata_flags_ok(const char *text)
 	size_t used = 0;
 	int ret = -ENOMEM;
 
-	json_scan_init_nodes(&scan, &nodes);
+	json_scan_init(&scan, &nodes);
 	if (copy)
 		ret = json_scan_feed(&scan, (const unsigned char *)copy, strlen(copy), &used);
 	if (!ret)
@@ -765,8 +764,10 @@ static char *settings_of(const struct process *p)
 	const char *plain;
 	char *text;
 
-	if (all && few && p && !model_add_options(&p->cmdline, all))
+	if (p) {
+		model_add_options(&p->cmdline, all);
 		env_add_settings(&p->environ, all);
+	}
 	json_object_object_foreach(all, key, value)
 	{
 		size_t n = strlen(key) + strlen(json_object_to_json_string(value)) + 4;

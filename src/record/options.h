@@ -57,7 +57,7 @@ struct view {
 	const struct view_ops *ops;
 	int fd;		    /* to be polled for input, or -1 */
 	sigset_t signals;   /* signals to pass to it */
-	int command_fds[3]; /* for command_spawn_with() */
+	int command_fds[3]; /* for command_spawn() */
 	struct session *session; /* set before open() */
 };
 

@@ -19,6 +19,7 @@
 #include "capture/python.h"
 #include "record/options.h"
 #include "target/cgroup.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "util/clock.h"
 #include "util/list.h"
@@ -607,7 +608,7 @@ int targets_spawn(struct targets *t)
 	static const int as_they_are[3] = { -1, -1, -1 };
 	const struct record_options *o = t->o;
 
-	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL,
+	return command_spawn(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL,
 		t->environment, &t->cmd);
 }
 

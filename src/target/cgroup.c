@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "target/process.h"
+#include "util/alloc.h"
 
 #define DEPTH_MAX 32 /* of cgroups below the one that was named: as many descriptors are open */
 
@@ -82,10 +83,8 @@ static int each_in(int dir, int (*cb)(pid_t pid, void *arg), void *arg)
 	if (fd < 0)
 		return fd;
 	f = fdopen(fd, "r");
-	if (!f) {
-		close(fd);
-		return -ENOMEM;
-	}
+	if (!f)
+		out_of_memory();
 	while (!err && fscanf(f, "%d", &pid) == 1) {
 		if (pid > 0) /* 0: of another PID namespace */
 			err = cb(pid, arg);
@@ -104,10 +103,8 @@ static int each_below(int at, const char *name, int depth, int (*cb)(pid_t pid, 
 	if (err)
 		return depth && (err == -ENOENT || err == -ENODEV) ? 0 : err;
 	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return -ENOMEM;
-	}
+	if (!dir)
+		out_of_memory();
 	err = each_in(fd, cb, arg);
 	if (depth && (err == -ENOENT || err == -ENODEV || err == -EOPNOTSUPP))
 		err = 0;
@@ -241,19 +238,11 @@ uint64_t cpu_limit_of(const char *cgroups, const char *root)
 	return least;
 }
 
-static bool cgroups_text(pid_t pid, char *buf, size_t size)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	return file_text(path, buf, size);
-}
-
 uint64_t cpu_limit_read(uint32_t tgid)
 {
 	char cgroups[CGROUPS_MAX];
 
-	return cgroups_text((pid_t)tgid, cgroups, sizeof(cgroups)) ? cpu_limit_of(cgroups, ROOT) : 0;
+	return process_file((pid_t)tgid, "cgroup", cgroups, sizeof(cgroups)) ? 0 : cpu_limit_of(cgroups, ROOT);
 }
 
 void cgroup_owner(pid_t pid, char ret_name[CGROUP_OWNER_MAX])
@@ -262,7 +251,7 @@ void cgroup_owner(pid_t pid, char ret_name[CGROUP_OWNER_MAX])
 	const char *name = NULL;
 	int length = 0;
 
-	if (cgroups_text(pid, cgroups + 1, sizeof(cgroups) - 1))
+	if (!process_file(pid, "cgroup", cgroups + 1, sizeof(cgroups) - 1))
 		name = strstr(cgroups, "\n0::/"); /* of version 2 */
 	if (name) {
 		name += strlen("\n0::/");
@@ -377,7 +366,7 @@ bool container_read(pid_t pid, struct container *ret)
 	struct process_text env;
 	const char *host;
 
-	if (!cgroups_text(pid, cgroups, sizeof(cgroups)) || !container_of_cgroups(cgroups, ret))
+	if (process_file(pid, "cgroup", cgroups, sizeof(cgroups)) || !container_of_cgroups(cgroups, ret))
 		return false;
 	if (process_environ(pid, &env))
 		return true;

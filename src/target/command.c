@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/command.h"
 
-#include <capstone/capstone.h>
 #include <ctype.h>
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "target/code.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/parse.h"
 #include "util/text.h"
 #include "util/user.h"
@@ -138,14 +138,7 @@ static void run_child(
 	_exit(127);
 }
 
-int command_spawn(char **argv, struct command *ret_cmd)
-{
-	static const int as_they_are[3] = { -1, -1, -1 };
-
-	return command_spawn_with(argv, as_they_are, NULL, NULL, ret_cmd);
-}
-
-int command_spawn_with(char **argv, const int fds[3], const struct user *user, const char *const *environment,
+int command_spawn(char **argv, const int fds[3], const struct user *user, const char *const *environment,
 	struct command *ret_cmd)
 {
 	int release[2], error[2];
@@ -236,7 +229,6 @@ int command_exit_code(const struct command *cmd)
 #define SUFFIX ".gguf"
 #define FILES_MAX 16   /* models of one process that are distinguished */
 #define FDS_MAX 4096   /* descriptors that are checked */
-#define LINES_MAX 65536 /* lines of maps: the kernel's default limit of mappings */
 #define VALUE_MAX 64
 #define OPTIONS_MAX 32
 
@@ -281,29 +273,12 @@ static void add_file(struct model_files *f, const char *name, uint64_t bytes)
 	f->list[i].bytes += bytes;
 }
 
-static int read_maps(pid_t pid, struct model_files *files)
+static int add_mapped(const struct mapped_file *m, void *arg)
 {
-	char path[64], *line = NULL, name[MODEL_NAME_MAX];
-	unsigned int lines = 0;
-	size_t cap = 0;
-	FILE *f;
+	char name[MODEL_NAME_MAX];
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
-	while (lines++ < LINES_MAX && getline(&line, &cap, f) > 0) {
-		char *slash = strchr(line, '/');
-		uint64_t start, end;
-
-		if (!slash)
-			continue;
-		slash[strcspn(slash, "\n")] = 0;
-		if (file_name(slash, name) && sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2)
-			add_file(files, name, end - start);
-	}
-	free(line);
-	fclose(f);
+	if (file_name(m->path, name))
+		add_file(arg, name, m->end - m->start);
 	return 0;
 }
 
@@ -333,13 +308,11 @@ static void read_fds(pid_t pid, struct model_files *files)
 
 int model_of_files(pid_t pid, char name[MODEL_NAME_MAX])
 {
-	struct model_files *files = calloc(1, sizeof(*files));
+	struct model_files *files = xcalloc(1, sizeof(*files));
 	const struct model_file *best;
 	int err;
 
-	if (!files)
-		return -ENOMEM;
-	err = read_maps(pid, files);
+	err = process_each_file(pid, add_mapped, files);
 	if (!err && !files->n)
 		read_fds(pid, files);
 	best = files->list;
@@ -488,14 +461,13 @@ static bool is_text(const char *name)
 	       strcasestr(name, "message");
 }
 
-int model_add_options(const struct process_text *cmdline, struct json_object *obj)
+void model_add_options(const struct process_text *cmdline, struct json_object *obj)
 {
 	const char *s = process_text_next(cmdline, NULL);
 	unsigned int n = 0;
 
 	while (s && n < OPTIONS_MAX && (s = process_text_next(cmdline, s))) {
 		char name[VALUE_MAX];
-		struct json_object *v;
 		const char *value;
 
 		if (!strcmp(s, "--"))
@@ -506,14 +478,10 @@ int model_add_options(const struct process_text *cmdline, struct json_object *ob
 		if (!name[0] || !is_plain(name) || is_secret(name, value) || is_text(name) ||
 			(value && (!is_plain(value) || (name[1] != '-' && !is_number(value)))))
 			continue;
-		v = value ? json_object_new_string(value) : json_object_new_boolean(1);
-		if (!v || json_object_object_add(obj, name, v)) {
-			json_object_put(v);
-			return -ENOMEM;
-		}
+		if (json_object_object_add(obj, name, value ? json_object_new_string(value) : json_object_new_boolean(1)))
+			out_of_memory();
 		n++;
 	}
-	return 0;
 }
 
 /*
@@ -546,8 +514,7 @@ struct way {
 };
 
 struct finder {
-	csh cs;
-	const uint8_t *code;
+	struct code code;
 	struct elf_symbol sym;
 	struct way ways[WAYS_MAX];
 	unsigned int n_ways, steps;
@@ -703,7 +670,7 @@ static void take(struct finder *f, struct way *w, const cs_insn *in)
 	uint8_t n_read, n_written;
 	int reg;
 
-	if (cs_insn_group(f->cs, in, CS_GRP_CALL)) {
+	if (cs_insn_group(f->code.cs, in, CS_GRP_CALL)) {
 		take_call(f, w);
 		return;
 	}
@@ -711,7 +678,7 @@ static void take(struct finder *f, struct way *w, const cs_insn *in)
 		meet(f, address(w, to), &f->stored, &f->by_store);
 	if (in->detail->x86.op_count && to->type == X86_OP_REG && to->size >= 4)
 		v = compute(f, w, in);
-	if (cs_regs_access(f->cs, in, read, &n_read, written, &n_written))
+	if (cs_regs_access(f->code.cs, in, read, &n_read, written, &n_written))
 		n_written = 0;
 	for (uint8_t i = 0; i < n_written; i++) {
 		static const x86_reg parts[][2] = { { X86_REG_AL, X86_REG_RAX }, { X86_REG_CL, X86_REG_RCX },
@@ -748,19 +715,19 @@ static int branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *
 }
 
 /* Each instruction is followed twice, from other ways. */
-static void follow(struct finder *f, struct way *w, cs_insn *in)
+static void follow(struct finder *f, struct way *w)
 {
+	const cs_insn *in = f->code.in;
 	uint64_t pc = w->pc;
 
 	for (;;) {
-		uint64_t at = pc - f->sym.vaddr;
-		size_t left = f->sym.size - at;
-		const uint8_t *code = f->code + at;
+		struct code_place at = code_at(&f->code, pc);
 
-		if (at >= f->sym.size || f->visits[at]++ >= 2 || f->steps++ >= STEPS_MAX ||
-			!cs_disasm_iter(f->cs, &code, &left, &pc, in) || cs_insn_group(f->cs, in, CS_GRP_RET))
+		if (!at.left || f->visits[pc - f->sym.vaddr]++ >= 2 || f->steps++ >= STEPS_MAX || !code_next(&f->code, &at, f->code.in) ||
+			cs_insn_group(f->code.cs, in, CS_GRP_RET))
 			return;
-		if (!cs_insn_group(f->cs, in, CS_GRP_JUMP))
+		pc = at.addr;
+		if (!cs_insn_group(f->code.cs, in, CS_GRP_JUMP))
 			take(f, w, in);
 		else if (branch(f, w, in, &pc))
 			return;
@@ -769,11 +736,8 @@ static void follow(struct finder *f, struct way *w, cs_insn *in)
 
 static int find(struct finder *f, struct element *ret_element)
 {
-	cs_insn *in = cs_malloc(f->cs);
 	const struct element *e = &f->by_call;
 
-	if (!in)
-		return -ENOENT;
 	f->ways[0] = (struct way){ .pc = f->sym.vaddr };
 	f->ways[0].regs[RDI] = (struct value){ .base = BASE_OBJECT };
 	f->ways[0].regs[RSI] = (struct value){ .base = BASE_NONE, .index = 1 };
@@ -781,9 +745,8 @@ static int find(struct finder *f, struct element *ret_element)
 	while (f->n_ways) {
 		struct way w = f->ways[--f->n_ways];
 
-		follow(f, &w, in);
+		follow(f, &w);
 	}
-	cs_free(in, 1);
 	if (!f->passed)
 		e = &f->by_store;
 	if (f->differ || !(f->passed || f->stored) || e->vector + 8 >= OBJECT_MAX || !f->loaded[e->vector + 8])
@@ -795,15 +758,11 @@ static int find(struct finder *f, struct element *ret_element)
 int element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element)
 {
 	struct finder f = { .sym = *function };
-	uint8_t code[CODE_MAX];
-	int err = -ENOENT;
+	int err;
 
-	if (elf_machine(elf) != EM_X86_64 || !function->size || function->size > sizeof(code) ||
-		elf_read_at_offset(elf, function->offset, code, function->size) || cs_open(CS_ARCH_X86, CS_MODE_64, &f.cs))
+	if (!function->size || function->size > CODE_MAX || !code_read(elf, function, function->size, &f.code))
 		return -ENOENT;
-	f.code = code;
-	if (!cs_option(f.cs, CS_OPT_DETAIL, CS_OPT_ON))
-		err = find(&f, ret_element);
-	cs_close(&f.cs);
+	err = find(&f, ret_element);
+	code_close(&f.code);
 	return err;
 }

@@ -32,9 +32,7 @@ int command_program(const char *name, char path[PATH_MAX]);
 /* Forks; the child waits. Its signals are as they were before inftrace blocked them. fds: its standard
  * descriptors, -1 to inherit one. user: whom it runs as; NULL: as we do. environment: NAME=VALUE in addition to ours, ending
  * with NULL; or NULL. */
-int command_spawn_with(char **argv, const int fds[3], const struct user *user, const char *const *environment,
-	struct command *ret_cmd);
-int command_spawn(char **argv, struct command *ret_cmd);
+int command_spawn(char **argv, const int fds[3], const struct user *user, const char *const *environment, struct command *ret_cmd);
 
 /* Lets the child run. Returns 0, or -errno if its exec failed. */
 int command_release(struct command *cmd);
@@ -75,9 +73,9 @@ uint32_t model_concurrency(const struct process_text *cmdline);
 /*
  * Adds the options on its command line as "--name": "value", or true for those without a value. Only
  * settings: numbers, words and file names; for short options only numbers, since the word after one may be
- * a prompt. No secrets. -ENOMEM.
+ * a prompt. No secrets.
  */
-int model_add_options(const struct process_text *cmdline, struct json_object *obj);
+void model_add_options(const struct process_text *cmdline, struct json_object *obj);
 
 /* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/elf.h"
 
-#include <capstone/capstone.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "target/code.h"
+#include "target/file.h"
 #include "util/list.h"
 #include "util/text.h"
 
@@ -24,11 +25,9 @@
  * symbols), so that a forged one cannot exhaust the machine: a sparse file of any size is easy to
  * make.
  */
-#define LOADS_MAX 256
 #define SECTIONS_MAX (64u << 10)
 #define TABLE_BYTES_MAX (128u << 20) /* symbols and strings of one table */
-#define NAME_LEN_MAX 4096 /* longer names are left out: nobody can type them */
-#define NOTES_MAX (64u << 10)
+#define NAME_LEN_MAX 4096            /* longer names are left out: nobody can type them */
 #define SECTION_NAMES_MAX (4u << 20) /* bytes */
 /* All names of a table together may be this many times as long as its strings: a forged table whose
  * symbols all share one long string would cost hours. Linkers share only a few names. */
@@ -72,8 +71,8 @@ struct elf_file {
 	int fd;
 	Elf *elf;
 	uint64_t size;
-	int machine;
-	struct load loads[LOADS_MAX];
+	Elf64_Ehdr header;
+	struct load loads[ELF_SEGMENTS_MAX];
 	int n_loads;
 	struct table tables[TABLE_MAX];
 };
@@ -105,7 +104,15 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 	return 0;
 }
 
-/* Copies a part of the file and adds a NUL. The caller frees it. */
+/* The same for what a file must have. */
+static int read_all(struct elf_file *elf, uint64_t offset, void *buf, size_t len)
+{
+	int err = elf_read_at_offset(elf, offset, buf, len);
+
+	return err == -ENODATA ? -EBADMSG : err;
+}
+
+/* Copies a part of the file, of a size that the caller bounds, and adds a NUL. The caller frees it. */
 static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void **ret_buf)
 {
 	char *buf;
@@ -113,13 +120,11 @@ static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void *
 
 	if (!in_file(elf, offset, len))
 		return -EBADMSG;
-	buf = malloc(len + 1);
-	if (!buf)
-		return -ENOMEM;
-	err = elf_read_at_offset(elf, offset, buf, len);
+	buf = xmalloc(len + 1);
+	err = read_all(elf, offset, buf, len);
 	if (err) {
 		free(buf);
-		return err == -ENODATA ? -EBADMSG : err;
+		return err;
 	}
 	buf[len] = '\0';
 	*ret_buf = buf;
@@ -132,54 +137,46 @@ static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void *
  */
 static int check_header(struct elf_file *elf)
 {
-	Elf64_Ehdr eh;
+	Elf64_Ehdr *eh = &elf->header;
 	Elf64_Shdr sh0;
 	uint64_t shnum;
 	int err;
 
-	err = elf_read_at_offset(elf, 0, &eh, SELFMAG);
-	if (err || memcmp(eh.e_ident, ELFMAG, SELFMAG))
+	err = elf_read_at_offset(elf, 0, eh, SELFMAG);
+	if (err || memcmp(eh->e_ident, ELFMAG, SELFMAG))
 		return err && err != -ENODATA ? err : -ENOEXEC;
-	err = elf_read_at_offset(elf, 0, &eh, sizeof(eh));
+	err = read_all(elf, 0, eh, sizeof(*eh));
 	if (err)
-		return err == -ENODATA ? -EBADMSG : err;
-	if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
+		return err;
+	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB ||
+		(eh->e_machine != EM_X86_64 && eh->e_machine != EM_AARCH64) || (eh->e_type != ET_EXEC && eh->e_type != ET_DYN))
 		return -EOPNOTSUPP;
-	if (eh.e_machine != EM_X86_64 && eh.e_machine != EM_AARCH64)
-		return -EOPNOTSUPP;
-	if (eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
-		return -EOPNOTSUPP;
-	elf->machine = eh.e_machine;
-	if (!eh.e_shoff)
-		return 0;
-	if (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > INT64_MAX)
+	if (eh->e_phnum && (eh->e_phentsize != sizeof(Elf64_Phdr) || eh->e_phoff > INT64_MAX / 2))
 		return -EBADMSG;
-	shnum = eh.e_shnum;
+	if (!eh->e_shoff)
+		return 0;
+	if (eh->e_shentsize != sizeof(Elf64_Shdr) || eh->e_shoff > INT64_MAX)
+		return -EBADMSG;
+	shnum = eh->e_shnum;
 	if (!shnum) {
-		err = elf_read_at_offset(elf, eh.e_shoff, &sh0, sizeof(sh0));
+		err = read_all(elf, eh->e_shoff, &sh0, sizeof(sh0));
 		if (err)
-			return err == -ENODATA ? -EBADMSG : err;
+			return err;
 		shnum = sh0.sh_size;
 	}
-	if (shnum > SECTIONS_MAX || !in_file(elf, eh.e_shoff, shnum * sizeof(Elf64_Shdr)))
+	if (shnum > SECTIONS_MAX || !in_file(elf, eh->e_shoff, shnum * sizeof(Elf64_Shdr)))
 		return -EBADMSG;
 	return 0;
 }
 
 static int read_loads(struct elf_file *elf)
 {
-	size_t n;
+	unsigned int i = 0;
+	Elf64_Phdr ph;
+	int more;
 
-	if (elf_getphdrnum(elf->elf, &n) || n > elf->size / sizeof(Elf64_Phdr))
-		return -EBADMSG;
-	for (size_t i = 0; i < n; i++) {
-		GElf_Phdr ph;
-
-		if (!gelf_getphdr(elf->elf, (int)i, &ph))
-			return -EBADMSG;
-		if (ph.p_type != PT_LOAD)
-			continue;
-		if (elf->n_loads == LOADS_MAX || !in_file(elf, ph.p_offset, ph.p_filesz))
+	while ((more = elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph)) > 0) {
+		if (!in_file(elf, ph.p_offset, ph.p_filesz))
 			return -EBADMSG;
 		elf->loads[elf->n_loads++] = (struct load){
 			.vaddr = ph.p_vaddr,
@@ -189,7 +186,7 @@ static int read_loads(struct elf_file *elf)
 			.exec = ph.p_flags & PF_X,
 		};
 	}
-	return 0;
+	return more ? -EBADMSG : 0;
 }
 
 int elf_open(const char *path, struct elf_file **ret_elf)
@@ -202,41 +199,32 @@ int elf_open(const char *path, struct elf_file **ret_elf)
 
 int elf_open_fd(int fd, struct elf_file **ret_elf)
 {
-	struct elf_file *elf;
+	struct elf_file *elf = xcalloc(1, sizeof(*elf));
 	struct stat st;
 	int err;
 
-	elf = calloc(1, sizeof(*elf));
-	if (!elf) {
-		close(fd);
-		return -ENOMEM;
-	}
 	elf->fd = fd;
-	if (fstat(elf->fd, &st) < 0) {
+	if (fstat(elf->fd, &st) < 0)
 		err = -errno;
-		goto out;
+	else if (!S_ISREG(st.st_mode))
+		err = S_ISDIR(st.st_mode) ? -EISDIR : -ENOEXEC;
+	else
+		err = 0;
+	elf->size = err ? 0 : (uint64_t)st.st_size;
+	if (!err)
+		err = check_header(elf);
+	if (!err) {
+		elf_version(EV_CURRENT);
+		/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would kill us with SIGBUS */
+		elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
+		err = elf->elf && elf_kind(elf->elf) == ELF_K_ELF ? read_loads(elf) : -EBADMSG;
 	}
-	err = S_ISDIR(st.st_mode) ? -EISDIR : -ENOEXEC;
-	if (!S_ISREG(st.st_mode))
-		goto out;
-	elf->size = (uint64_t)st.st_size;
-	err = check_header(elf);
-	if (err)
-		goto out;
-	elf_version(EV_CURRENT);
-	/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would kill us with SIGBUS */
-	elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
-	err = -EBADMSG;
-	if (!elf->elf || elf_kind(elf->elf) != ELF_K_ELF)
-		goto out;
-	err = read_loads(elf);
-	if (err)
-		goto out;
+	if (err) {
+		elf_close(elf);
+		return err;
+	}
 	*ret_elf = elf;
 	return 0;
-out:
-	elf_close(elf);
-	return err;
 }
 
 void elf_close(struct elf_file *elf)
@@ -254,7 +242,7 @@ void elf_close(struct elf_file *elf)
 
 int elf_machine(const struct elf_file *elf)
 {
-	return elf->machine;
+	return elf->header.e_machine;
 }
 
 /* The loaded part that contains vaddr in memory (in_mem) or in the file, or NULL. */
@@ -384,22 +372,6 @@ static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_v
 	return read_part(elf, sh.sh_offset, n_syms * sizeof(uint16_t), (void **)ret_versions);
 }
 
-/* Makes room for one more, for the few symbols of a file that are kept. */
-static int table_reserve(struct table *t, size_t *cap)
-{
-	size_t more = *cap ? *cap + *cap / 2 : 1024;
-	struct entry *entries;
-
-	if (t->n < *cap)
-		return 0;
-	entries = realloc(t->entries, more * sizeof(*entries));
-	if (!entries)
-		return -ENOMEM;
-	t->entries = entries;
-	*cap = more;
-	return 0;
-}
-
 static int table_load(struct elf_file *elf, enum table_id id)
 {
 	struct table *t = &elf->tables[id];
@@ -408,7 +380,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	GElf_Shdr sh, str_sh;
 	uint64_t n_syms, names_len = 0;
 	size_t cap = 0;
-	int err;
+	int err = 0;
 
 	if (t->loaded)
 		return 0;
@@ -424,13 +396,8 @@ static int table_load(struct elf_file *elf, enum table_id id)
 		return -EBADMSG;
 	if (sh.sh_size > TABLE_BYTES_MAX || str_sh.sh_size > TABLE_BYTES_MAX - sh.sh_size)
 		return -EOVERFLOW;
-	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings);
-	if (err)
-		goto out;
-	err = read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
-	if (err)
-		goto out;
-	if (id == TABLE_DYNSYM)
+	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings) ?: read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
+	if (!err && id == TABLE_DYNSYM)
 		err = read_versions(elf, n_syms, &versions);
 	if (err)
 		goto out;
@@ -439,19 +406,15 @@ static int table_load(struct elf_file *elf, enum table_id id)
 
 		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, &made))
 			continue;
-		err = table_reserve(t, &cap);
-		if (err)
-			goto out;
-		e = &t->entries[t->n];
-		*e = made;
-		names_len += e->len;
+		names_len += made.len;
 		err = names_len > SHARING_MAX * str_sh.sh_size ? -EBADMSG : 0;
 		if (err)
 			goto out;
+		e = list_push(t->entries, t->n, cap);
+		*e = made;
 		e->index = i;
 		if (versions && (versions[i] & 0x8000))
 			e->rank &= ~RANK_DEFAULT_VERSION;
-		t->n++;
 	}
 	/* versions are cut off only now, since symbols may share a string */
 	for (size_t i = 0; i < t->n; i++)
@@ -602,7 +565,7 @@ static int match_cmp(const void *a, const void *b)
 
 int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, void *arg)
 {
-	struct match *matches = NULL;
+	struct match *matches = NULL, *m;
 	size_t n = 0, cap = 0;
 	int err, found = 0;
 
@@ -617,19 +580,9 @@ int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, 
 
 			if (e->type != STT_FUNC || fnmatch(glob, e->name, FNM_EXTMATCH))
 				continue;
-			if (n == cap) {
-				struct match *bigger;
-
-				cap = cap ? 2 * cap : 64;
-				bigger = realloc(matches, cap * sizeof(*matches));
-				err = bigger ? 0 : -ENOMEM;
-				if (err)
-					goto out;
-				matches = bigger;
-			}
-			matches[n] = (struct match){ .e = e, .table = id };
-			elf_vaddr_to_offset(elf, e->vaddr, &matches[n].offset);
-			n++;
+			m = list_push(matches, n, cap);
+			*m = (struct match){ .e = e, .table = id };
+			elf_vaddr_to_offset(elf, e->vaddr, &m->offset);
 		}
 	}
 	if (n)
@@ -728,71 +681,10 @@ int elf_nearest_symbols(struct elf_file *elf, const char *name, const char *out[
 	return near.n;
 }
 
-static bool build_id_in(struct elf_file *elf, uint64_t offset, uint64_t len, uint64_t align,
-	const uint8_t **ret_id, size_t *ret_len)
-{
-	size_t at = 0, next, name_at, desc_at;
-	GElf_Nhdr nh;
-	Elf_Data *data;
-
-	if (len > NOTES_MAX || !in_file(elf, offset, len))
-		return false;
-	data = elf_getdata_rawchunk(
-		elf->elf, (int64_t)offset, len, align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-	if (!data)
-		return false;
-	for (; (next = gelf_getnote(data, at, &nh, &name_at, &desc_at)) > 0; at = next) {
-		if (nh.n_type != NT_GNU_BUILD_ID || nh.n_namesz != sizeof("GNU") ||
-			memcmp((char *)data->d_buf + name_at, "GNU", sizeof("GNU")))
-			continue;
-		if (!nh.n_descsz || nh.n_descsz > (ELF_BUILD_ID_MAX - 1) / 2)
-			continue;
-		*ret_id = (uint8_t *)data->d_buf + desc_at;
-		*ret_len = nh.n_descsz;
-		return true;
-	}
-	return false;
-}
-
-/* Segments first: they exist even without section headers. */
-static bool build_id_find(struct elf_file *elf, const uint8_t **ret_id, size_t *ret_len)
-{
-	Elf_Scn *scn = NULL;
-	size_t n = 0;
-	GElf_Phdr ph;
-	GElf_Shdr sh;
-
-	elf_getphdrnum(elf->elf, &n);
-	for (size_t i = 0; i < n && i < LOADS_MAX; i++)
-		if (gelf_getphdr(elf->elf, (int)i, &ph) && ph.p_type == PT_NOTE &&
-			build_id_in(elf, ph.p_offset, ph.p_filesz, ph.p_align, ret_id, ret_len))
-			return true;
-	for (int i = 0; i < LOADS_MAX && (scn = elf_nextscn(elf->elf, scn)); i++)
-		if (gelf_getshdr(scn, &sh) && sh.sh_type == SHT_NOTE &&
-			build_id_in(
-				elf, sh.sh_offset, sh.sh_size, sh.sh_addralign, ret_id, ret_len))
-			return true;
-	return false;
-}
-
-int elf_build_id(struct elf_file *elf, char *hex, size_t size)
-{
-	const uint8_t *id;
-	size_t len;
-
-	if (!build_id_find(elf, &id, &len))
-		return -ENOENT;
-	if (size < 2 * len + 1)
-		return -ENOSPC;
-	for (size_t i = 0; i < len; i++)
-		snprintf(hex + 2 * i, 3, "%02x", id[i]);
-	return 0;
-}
-
 #define BUILDINFO_MAX (16u << 20) /* bytes: version and modules */
 
 /* Since Go 1.13; cmd/link/internal/ld/data.go */
-static int is_go(struct elf_file *elf)
+static bool is_go(struct elf_file *elf)
 {
 	uint64_t vaddr;
 	size_t len;
@@ -802,7 +694,7 @@ static int is_go(struct elf_file *elf)
 	err = elf_read_section(elf, ".go.buildinfo", BUILDINFO_MAX, &vaddr, &data, &len);
 	if (!err)
 		free(data);
-	return err == -ENOENT ? 0 : err == -ENOMEM ? err : 1; /* whatever is in it */
+	return err != -ENOENT; /* whatever is in it */
 }
 
 /* The linker puts Go's code in one piece between two symbols, and the code of other compilers around it. */
@@ -810,26 +702,21 @@ int go_text_read(struct elf_file *elf, struct go_text *ret_text)
 {
 	struct go_text text = {};
 	struct elf_symbol sym;
-	int err = is_go(elf);
+	int err = is_go(elf) ? elf_find_symbol(elf, "runtime.text", &sym) : -ENOENT;
 
-	if (err > 0) {
-		err = elf_find_symbol(elf, "runtime.text", &sym);
-		if (!err) {
-			text.from = sym.vaddr;
-			text.to = UINT64_MAX; /* without other code this end is not an address in the code */
-			err = elf_find_symbol(elf, "runtime.etext", &sym);
-			if (!err)
-				text.to = sym.vaddr;
-		}
-		if (err == -ENOENT)
-			err = 0;
+	if (!err) {
+		text.from = sym.vaddr;
+		text.to = UINT64_MAX; /* without other code this end is not an address in the code */
+		err = elf_find_symbol(elf, "runtime.etext", &sym);
+		if (!err)
+			text.to = sym.vaddr;
 	}
-	if (!err)
-		*ret_text = text;
-	return err;
+	if (err && err != -ENOENT)
+		return err;
+	*ret_text = text;
+	return 0;
 }
 
-#define PHDRS_MAX 256
 #define DYNAMIC_MAX 256
 #define RELAS_MAX (8u << 20)
 #define RELAS_CHUNK 512
@@ -843,19 +730,16 @@ struct relocations {
 static int find_relocations(struct elf_file *elf, struct relocations *ret)
 {
 	uint64_t rela = 0, size = 0;
-	Elf64_Phdr ph = {};
-	Elf64_Ehdr eh;
-	int err;
+	unsigned int at = 0;
+	Elf64_Phdr ph;
+	int err = 0;
 
-	err = elf_read_at_offset(elf, 0, &eh, sizeof(eh));
-	for (unsigned int i = 0; !err && i < eh.e_phnum && i < PHDRS_MAX && ph.p_type != PT_DYNAMIC; i++)
-		err = elf_read_at_offset(elf, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph));
-	if (err || ph.p_type != PT_DYNAMIC)
-		return err ? err : -ENOENT;
+	if (elf_segment_next(elf->fd, &elf->header, PT_DYNAMIC, &at, &ph) <= 0)
+		return -ENOENT;
 	for (unsigned int i = 0; i < DYNAMIC_MAX && i < ph.p_filesz / sizeof(Elf64_Dyn); i++) {
 		Elf64_Dyn d;
 
-		err = elf_read_at_offset(elf, ph.p_offset + i * sizeof(d), &d, sizeof(d));
+		err = read_all(elf, ph.p_offset + i * sizeof(d), &d, sizeof(d));
 		if (err || d.d_tag == DT_NULL)
 			break;
 		if (d.d_tag == DT_RELA)
@@ -893,7 +777,7 @@ static int each_relocation(struct elf_file *elf, relocation_cb cb, void *arg)
 	for (uint64_t i = 0; i < rel.n; i += RELAS_CHUNK) {
 		uint64_t k = rel.n - i < RELAS_CHUNK ? rel.n - i : RELAS_CHUNK;
 
-		err = elf_read_at_offset(elf, rel.offset + i * sizeof(*chunk), chunk, k * sizeof(*chunk));
+		err = read_all(elf, rel.offset + i * sizeof(*chunk), chunk, k * sizeof(*chunk));
 		if (err)
 			return err;
 		for (uint64_t c = 0; c < k; c++) {
@@ -930,11 +814,8 @@ static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret
 	int err;
 
 	err = elf_vaddr_to_offset(elf, vaddr, &offset);
-	if (!err)
-		err = elf_read_at_offset(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
-	if (!err)
-		err = each_relocation(elf, store_pointer, &p);
-	return err == -ENODATA ? -EBADMSG : err;
+	return err ?: read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers)) ?
+										     : each_relocation(elf, store_pointer, &p);
 }
 
 static char *read_string(struct elf_file *elf, uint64_t vaddr)
@@ -949,7 +830,7 @@ static char *read_string(struct elf_file *elf, uint64_t vaddr)
 		if (elf_read_at_offset(elf, offset + len, &buf[len], 1))
 			return NULL;
 		if (!buf[len])
-			return len ? strdup(buf) : NULL;
+			return len ? xstrdup(buf) : NULL;
 	}
 	return NULL;
 }
@@ -978,9 +859,7 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 	err = elf_pointers_read(elf, sym.vaddr, pointers, n);
 	if (err)
 		return err == -ENXIO ? -EBADMSG : err;
-	strings = calloc(n, sizeof(*strings));
-	if (!strings)
-		return -ENOMEM;
+	strings = xcalloc(n, sizeof(*strings));
 	for (size_t i = 0; i < n; i++) {
 		strings[i] = read_string(elf, pointers[i]);
 		found += strings[i] != NULL;
@@ -1030,26 +909,19 @@ static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr
 {
 	char whole[256] = {};
 	size_t len = strlen(text);
-	Elf64_Phdr ph = {};
-	Elf64_Ehdr eh;
-	int err;
+	unsigned int i = 0;
+	Elf64_Phdr ph;
+	int err = -ENOENT;
 
 	if (len + 2 > sizeof(whole))
 		return -EINVAL;
 	memcpy(whole + 1, text, len);
-	err = elf_read_at_offset(elf, 0, &eh, sizeof(eh));
-	for (unsigned int i = 0; !err && i < eh.e_phnum && i < PHDRS_MAX; i++) {
-		err = elf_read_at_offset(elf, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph));
-		if (err || ph.p_type != PT_LOAD || ph.p_flags & PF_W)
-			continue;
-		err = find_in_range(elf, &ph, whole, len + 2, ret_vaddr);
-		if (!err)
-			*ret_vaddr += 1;
-		if (err != -ENOENT)
-			return err;
-		err = 0;
+	while (err == -ENOENT && elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph) > 0) {
+		if (!(ph.p_flags & PF_W))
+			err = find_in_range(elf, &ph, whole, len + 2, ret_vaddr);
 	}
-	return err ?: -ENOENT;
+	*ret_vaddr += !err;
+	return err;
 }
 
 struct references {
@@ -1099,32 +971,25 @@ static int find_vtable(struct elf_file *elf, const char *name, uint64_t *ret_vad
 /* The address that a function returns, taken from its first "lea rax, [rip + x]; ret". */
 static int returned_address(struct elf_file *elf, uint64_t vaddr, uint64_t *ret)
 {
-	uint8_t code[RETURNS_WAY];
-	const uint8_t *p = code;
-	size_t left = sizeof(code);
-	uint64_t offset, value = 0;
+	struct elf_symbol function = { .vaddr = vaddr };
+	struct code_place at;
+	struct code c;
+	uint64_t value = 0;
 	bool have = false, found = false;
-	cs_insn *in;
-	csh cs;
 
-	if (elf_machine(elf) != EM_X86_64 || elf_vaddr_to_offset(elf, vaddr, &offset) ||
-		elf_read_at_offset(elf, offset, code, sizeof(code)) ||
-		cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+	if (elf_vaddr_to_offset(elf, vaddr, &function.offset) || !code_read(elf, &function, RETURNS_WAY, &c))
 		return -EBADMSG;
-	cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON);
-	in = cs_malloc(cs);
-	while (in && !found && cs_disasm_iter(cs, &p, &left, &vaddr, in)) {
-		const cs_x86_op *op = in->detail->x86.operands;
+	at = code_at(&c, vaddr);
+	while (!found && code_next(&c, &at, c.in)) {
+		const cs_x86_op *op = c.in->detail->x86.operands;
 
-		found = have && in->id == X86_INS_RET;
-		have = in->id == X86_INS_LEA && op[0].reg == X86_REG_RAX &&
+		found = have && c.in->id == X86_INS_RET;
+		have = c.in->id == X86_INS_LEA && op[0].reg == X86_REG_RAX &&
 		       op[1].mem.base == X86_REG_RIP && op[1].mem.index == X86_REG_INVALID;
 		if (have)
-			value = in->address + in->size + (uint64_t)op[1].mem.disp;
+			value = c.in->address + c.in->size + (uint64_t)op[1].mem.disp;
 	}
-	if (in)
-		cs_free(in, 1);
-	cs_close(&cs);
+	code_close(&c);
 	if (!found)
 		return -EBADMSG;
 	*ret = value;

@@ -49,7 +49,7 @@ int elf_machine(const struct elf_file *elf);
  * default version before older ones. elf_find_symbol() finds defined functions in executable parts
  * of the file (but not their ".cold" parts, where no probe may sit), elf_find_object() defined
  * data. -ENOENT when there is none, -EBADMSG when a table is malformed, -EOVERFLOW when it is over
- * 128 MB, -ENOMEM.
+ * 128 MB.
  *
  * The first call reads and indexes the table, each further one is a binary search.
  */
@@ -62,7 +62,7 @@ int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symb
 
 /*
  * Copies the first section with that name, adds a NUL, and returns its address as linked. The caller frees
- * the copy. -ENOENT; -EBADMSG: malformed, compressed, not in the file, or longer than max; -ENOMEM.
+ * the copy. -ENOENT; -EBADMSG: malformed, compressed, not in the file, or longer than max.
  */
 int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_t *ret_vaddr,
 	void **ret_data, size_t *ret_len);
@@ -70,14 +70,14 @@ int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_
 /*
  * Calls cb for each function whose name matches glob (fnmatch(3)), once per file offset, in the
  * order of offsets. A non-zero return of cb ends the walk and is returned. Otherwise returns the
- * number of functions, possibly 0, or -EBADMSG, -ENOMEM.
+ * number of functions, possibly 0, or -EBADMSG.
  */
 typedef int (*elf_symbol_cb)(const struct elf_symbol *sym, void *arg);
 int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, void *arg);
 
 /*
  * Finds the names of up to n functions that somebody who typed name may have meant, likeliest
- * first, in out (owned by the elf_file). Returns how many, or -EBADMSG, -ENOMEM.
+ * first, in out (owned by the elf_file). Returns how many, or -EBADMSG.
  */
 int elf_nearest_symbols(struct elf_file *elf, const char *name, const char *out[], int n);
 
@@ -86,9 +86,6 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 
 /* The file offset of an address as linked. -ENXIO if no loaded part of the file has it. */
 int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *ret_offset);
-
-/* The GNU build-id in lower-case hex. -ENOENT: it has none. -ENOSPC: hex is too small. */
-int elf_build_id(struct elf_file *elf, char *hex, size_t size);
 
 /*
  * Go moves the stack of a goroutine to a larger one while its functions run, and walks it: a return
@@ -102,7 +99,7 @@ struct go_text {
 };
 
 /* Returns 0, also for a file without any Go code, or for a stripped one, in which Go functions have
- * no names. -EBADMSG, -ENOMEM. */
+ * no names. -EBADMSG. */
 int go_text_read(struct elf_file *elf, struct go_text *ret_text);
 
 /* Pointers in the data of an ELF file, and what they point to, without running any of its code. */
@@ -128,7 +125,7 @@ bool elf_is_path(const char *expr);
 /*
  * Reads the strings that the pointers of a data object point to, the way they are before
  * relocation. Entries that are null or point nowhere are NULL. The caller frees each string and the
- * array. -ENOENT: no such object; -EBADMSG: not such a table; -ENOMEM.
+ * array. -ENOENT: no such object; -EBADMSG: not such a table.
  */
 int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strings, size_t *ret_n);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/file.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -129,9 +128,33 @@ int file_open_exe(pid_t pid, int *ret_fd)
 	return fd < 0 ? -errno : reopen_regular(fd, NULL, ret_fd);
 }
 
-#define SEGMENTS_MAX 256
-#define NOTES_MAX 4096 /* bytes of a segment that are read */
+/* ---- ELF files ---- */
+
+#define NOTES_MAX 4096  /* bytes of notes that are read at a time */
 #define ID_MAX 64
+
+static bool read_at(int fd, uint64_t offset, void *buf, size_t len)
+{
+	return offset <= INT64_MAX - len && pread(fd, buf, len, (off_t)offset) == (ssize_t)len;
+}
+
+bool elf_header_read(int fd, Elf64_Ehdr *ret_header)
+{
+	return read_at(fd, 0, ret_header, sizeof(*ret_header)) && !memcmp(ret_header->e_ident, ELFMAG, SELFMAG) &&
+	       ret_header->e_ident[EI_CLASS] == ELFCLASS64 && ret_header->e_ident[EI_DATA] == ELFDATA2LSB &&
+	       ret_header->e_phentsize == sizeof(Elf64_Phdr) && ret_header->e_phoff < INT64_MAX / 2;
+}
+
+int elf_segment_next(int fd, const Elf64_Ehdr *header, uint32_t type, unsigned int *i, Elf64_Phdr *ret_segment)
+{
+	while (*i < header->e_phnum && *i < ELF_SEGMENTS_MAX) {
+		if (!read_at(fd, header->e_phoff + (*i)++ * sizeof(*ret_segment), ret_segment, sizeof(*ret_segment)))
+			return -ENOEXEC;
+		if (ret_segment->p_type == type)
+			return 1;
+	}
+	return 0;
+}
 
 static int write_hex(const unsigned char *id, size_t len, char *hex, size_t size)
 {
@@ -142,57 +165,71 @@ static int write_hex(const unsigned char *id, size_t len, char *hex, size_t size
 	return 0;
 }
 
-static size_t align4(size_t n)
+/* Searches the notes in a part of the file. All lengths in them are below 2^32, so no sum wraps. */
+static int find_in_notes(int fd, uint64_t offset, uint64_t size, uint64_t alignment, char *hex, size_t hex_size)
 {
-	return (n + 3) & ~(size_t)3;
-}
+	const size_t align = alignment == 8 ? 7 : 3;
+	unsigned char notes[NOTES_MAX];
+	size_t at = 0, len = size < sizeof(notes) ? size : sizeof(notes);
+	ssize_t n = offset <= INT64_MAX ? pread(fd, notes, len, (off_t)offset) : -1;
 
-/* Searches the notes of a segment. All lengths in them are below 2^32, so no sum wraps. */
-static int find_in_notes(const unsigned char *notes, size_t len, char *hex, size_t size)
-{
-	size_t at = 0;
-
-	while (len - at >= sizeof(Elf64_Nhdr)) {
+	len = n > 0 ? (size_t)n : 0;
+	while (at <= len && len - at >= sizeof(Elf64_Nhdr)) {
 		size_t name, desc;
 		Elf64_Nhdr nh;
 
 		memcpy(&nh, notes + at, sizeof(nh));
 		name = at + sizeof(nh);
-		desc = name + align4(nh.n_namesz);
+		desc = (name + nh.n_namesz + align) & ~align;
 		if (desc > len || nh.n_descsz > len - desc)
-			return -ENOENT;
+			break;
 		if (nh.n_type == NT_GNU_BUILD_ID && nh.n_namesz == sizeof("GNU") &&
 			!memcmp(notes + name, "GNU", sizeof("GNU")) && nh.n_descsz && nh.n_descsz <= ID_MAX)
-			return write_hex(notes + desc, nh.n_descsz, hex, size);
-		at = desc + align4(nh.n_descsz);
-		if (at > len)
-			return -ENOENT;
+			return write_hex(notes + desc, nh.n_descsz, hex, hex_size);
+		at = (desc + nh.n_descsz + align) & ~align;
 	}
 	return -ENOENT;
 }
 
+/* Segments first: they exist even without section headers. */
 int build_id_read(int fd, char *hex, size_t size)
 {
-	unsigned char notes[NOTES_MAX];
+	unsigned int i = 0;
 	Elf64_Ehdr eh;
+	Elf64_Phdr ph;
+	Elf64_Shdr sh;
+	int err = -ENOENT;
 
-	if (pread(fd, &eh, sizeof(eh), 0) != sizeof(eh) || memcmp(eh.e_ident, ELFMAG, SELFMAG) ||
-		eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-		eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phoff > INT64_MAX / 2)
+	if (!elf_header_read(fd, &eh))
 		return -ENOENT;
-	for (size_t i = 0; i < eh.e_phnum && i < SEGMENTS_MAX; i++) {
-		Elf64_Phdr ph;
-		ssize_t n;
-		int err;
-
-		if (pread(fd, &ph, sizeof(ph), (off_t)(eh.e_phoff + i * sizeof(ph))) != sizeof(ph))
-			return -ENOENT;
-		if (ph.p_type != PT_NOTE || ph.p_offset > INT64_MAX)
-			continue;
-		n = pread(fd, notes, ph.p_filesz < sizeof(notes) ? ph.p_filesz : sizeof(notes), (off_t)ph.p_offset);
-		err = n > 0 ? find_in_notes(notes, (size_t)n, hex, size) : -ENOENT;
-		if (err != -ENOENT)
-			return err;
+	while (err == -ENOENT && elf_segment_next(fd, &eh, PT_NOTE, &i, &ph) > 0)
+		err = find_in_notes(fd, ph.p_offset, ph.p_filesz, ph.p_align, hex, size);
+	for (i = 0; err == -ENOENT && eh.e_shoff && i < eh.e_shnum && i < ELF_SEGMENTS_MAX && eh.e_shoff < INT64_MAX / 2; i++) {
+		if (read_at(fd, eh.e_shoff + i * sizeof(sh), &sh, sizeof(sh)) && sh.sh_type == SHT_NOTE)
+			err = find_in_notes(fd, sh.sh_offset, sh.sh_size, sh.sh_addralign, hex, size);
 	}
-	return -ENOENT;
+	return err;
+}
+
+int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = -ENOEXEC;
+	char loader[LOADER_PATH_MAX];
+	unsigned int i = 0;
+	struct stat st;
+	Elf64_Ehdr eh;
+	Elf64_Phdr ph;
+
+	if (fd < 0)
+		return -errno;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && elf_header_read(fd, &eh))
+		err = elf_segment_next(fd, &eh, PT_INTERP, &i, &ph) ?: -ENOENT;
+	if (err > 0 && (ph.p_filesz < 2 || ph.p_filesz > sizeof(loader) || !read_at(fd, ph.p_offset, loader, ph.p_filesz) ||
+			       loader[ph.p_filesz - 1]))
+		err = -ENOEXEC;
+	close(fd);
+	if (err < 0)
+		return err;
+	memcpy(ret_loader, loader, sizeof(loader));
+	return 0;
 }

@@ -3,6 +3,8 @@
 #ifndef INFTRACE_TARGET_FILE_H
 #define INFTRACE_TARGET_FILE_H
 
+#include <elf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -30,10 +32,34 @@ int file_open_path(pid_t pid, const char *path, int *ret_fd);
 int file_open_exe(pid_t pid, int *ret_fd);
 
 /*
- * The GNU build-id of an ELF file in lower-case hex, from its program headers alone and without libelf:
- * little enough code to run on a hostile file with all privileges. -ENOENT: it has none there, or is not
- * a 64-bit ELF file; -ENOSPC: hex is too small.
+ * ELF files without libelf: little enough code to run on a hostile file with all privileges.
  */
+
+/* false: it is not a 64-bit little-endian ELF file. */
+bool elf_header_read(int fd, Elf64_Ehdr *ret_header);
+
+#define ELF_SEGMENTS_MAX 256 /* further ones are not looked at, nor are sections in which a build-id could be */
+
+/* The program header of this type from the *i-th on, and moves *i past it. 0: there is none; -ENOEXEC: the file
+ * ends before. */
+int elf_segment_next(int fd, const Elf64_Ehdr *header, uint32_t type, unsigned int *i, Elf64_Phdr *ret_segment);
+
+/* The GNU build-id in lower-case hex. -ENOENT: it has none, or is not such a file; -ENOSPC: hex is too small. */
 int build_id_read(int fd, char *hex, size_t size);
+
+#define LOADER_PATH_MAX 256
+
+/* The loader that an executable asks for (PT_INTERP). -ENOENT: none; -ENOEXEC: not a 64-bit executable;
+ * else an error of open(2). */
+int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
+
+/*
+ * Calls cb with each library that a program is linked with, directly or not, by the name that the linker recorded; fd -1: it
+ * was not found. It is searched where glibc's loader would, without hardware capabilities, in the root of the process. exe: path
+ * of the program, for $ORIGIN; exe_fd: open on it; library_path: its LD_LIBRARY_PATH, or NULL. The first non-zero return ends the
+ * walk and is returned. The files may be hostile: the work is bounded.
+ */
+typedef int (*needed_cb)(const char *name, int fd, void *arg);
+int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path, needed_cb cb, void *arg);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/names.h"
+#include "util/alloc.h"
 
 #define IRQS_MAX 16384 /* numbers that are remembered: the NR_IRQS of the largest machines */
 
@@ -32,36 +32,24 @@ static void irq_read(uint32_t irq, char buf[IRQ_NAME_LEN])
 		snprintf(buf, IRQ_NAME_LEN, "irq_%" PRIu32, irq);
 }
 
-static char *name_slot(struct irq_names **names, uint32_t irq)
-{
-	char(*list)[IRQ_NAME_LEN];
-	struct irq_names *n;
-
-	if (!*names)
-		*names = calloc(1, sizeof(**names));
-	n = *names;
-	if (!n || irq >= IRQS_MAX)
-		return NULL;
-	if (irq >= n->n) {
-		list = realloc(n->names, (irq + 1) * sizeof(*list));
-		if (!list)
-			return NULL;
-		memset(list + n->n, 0, (irq + 1 - n->n) * sizeof(*list));
-		n->names = list;
-		n->n = irq + 1;
-	}
-	return n->names[irq];
-}
-
 const char *irq_name(struct irq_names **names, uint32_t irq, char buf[IRQ_NAME_LEN])
 {
-	char *name = name_slot(names, irq);
+	struct irq_names *n = *names;
 
-	if (!name)
-		name = buf;
-	if (name == buf || !name[0])
-		irq_read(irq, name);
-	return name;
+	if (irq >= IRQS_MAX) {
+		irq_read(irq, buf);
+		return buf;
+	}
+	if (!n)
+		n = *names = xcalloc(1, sizeof(*n));
+	if (irq >= n->n) {
+		n->names = xreallocarray(n->names, irq + 1, sizeof(*n->names));
+		memset(n->names + n->n, 0, (irq + 1 - n->n) * sizeof(*n->names));
+		n->n = irq + 1;
+	}
+	if (!n->names[irq][0])
+		irq_read(irq, n->names[irq]);
+	return n->names[irq];
 }
 
 void irq_names_free(struct irq_names *names)
@@ -70,6 +58,31 @@ void irq_names_free(struct irq_names *names)
 		return;
 	free(names->names);
 	free(names);
+}
+
+/* "NET_RX", "TIMER" */
+static const char *softirq_name(unsigned int nr)
+{
+	/* include/linux/interrupt.h, in the spelling of /proc/softirqs */
+	static const char *const names[] = { "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET",
+		"SCHED", "HRTIMER", "RCU" };
+
+	return nr < sizeof(names) / sizeof(names[0]) ? names[nr] : "softirq";
+}
+
+/* "local_timer" */
+static const char *irq_vector_name(unsigned int vector)
+{
+	/* in the spelling of the kernel's tracepoints */
+	static const char *const names[VECTOR_MAX] = {
+		[VECTOR_LOCAL_TIMER] = "local_timer",
+		[VECTOR_RESCHEDULE] = "reschedule",
+		[VECTOR_CALL_FUNCTION] = "call_function",
+		[VECTOR_CALL_FUNCTION_SINGLE] = "call_function_single",
+		[VECTOR_IRQ_WORK] = "irq_work",
+	};
+
+	return vector < VECTOR_MAX ? names[vector] : "vector";
 }
 
 const char *irq_record_name(

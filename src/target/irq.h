@@ -14,7 +14,7 @@ struct irq_names;
 /*
  * The names of an interrupt's handlers, as their drivers gave them, separated by commas: untrusted
  * text. "irq_27" if there are none. Looked up in /sys/kernel/irq once for each number, and kept in
- * *names (NULL at first; owned by the caller). Returns the kept name, or buf without memory.
+ * *names (NULL at first; owned by the caller). Returns the kept name, or buf for an impossible number.
  */
 const char *irq_name(struct irq_names **names, uint32_t irq, char buf[IRQ_NAME_LEN]);
 void irq_names_free(struct irq_names *names);

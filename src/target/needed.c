@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "target/needed.h"
+/* The libraries that a program is linked with, as its files say: known before its loader begins, and after it is gone. */
+#include "target/file.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -12,10 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "target/file.h"
+#include "util/alloc.h"
 
 #define LIBRARIES_MAX 256
-#define SEGMENTS_MAX 256
 #define ENTRIES_MAX 4096
 #define TEXT_MAX 4096 /* bytes of a name, or of a list of directories */
 #define CACHE_MAX (1u << 20)
@@ -43,17 +42,6 @@ struct walk {
 	Elf64_Dyn entries[ENTRIES_MAX]; /* of the current one */
 };
 
-static bool read_at(int fd, uint64_t offset, void *buf, size_t len)
-{
-	return offset <= INT64_MAX - len && pread(fd, buf, len, (off_t)offset) == (ssize_t)len;
-}
-
-static bool read_header(int fd, Elf64_Ehdr *eh)
-{
-	return read_at(fd, 0, eh, sizeof(*eh)) && !memcmp(eh->e_ident, ELFMAG, SELFMAG) && eh->e_ident[EI_CLASS] == ELFCLASS64 &&
-	       eh->e_ident[EI_DATA] == ELFDATA2LSB && eh->e_phoff < INT64_MAX / 2;
-}
-
 /* ---- where a library is: ld.so(8) ---- */
 
 /* Libraries for other machines are passed over, as the loader does. */
@@ -64,7 +52,7 @@ static int open_at(struct walk *w, const char *path)
 
 	if (*path != '/' || w->opens++ >= OPENS_MAX || file_open_path(w->pid, path, &fd))
 		return -1;
-	if (read_header(fd, &eh))
+	if (elf_header_read(fd, &eh))
 		return fd;
 	close(fd);
 	return -1;
@@ -132,24 +120,20 @@ static int open_library(struct walk *w, const struct object *library, char path[
 static size_t read_dynamic(int fd, struct walk *w, uint64_t *ret_texts)
 {
 	uint64_t texts = 0;
+	unsigned int i = 0;
 	Elf64_Phdr ph;
 	Elf64_Ehdr eh;
-	size_t n = 0;
+	size_t n;
 
-	if (!read_header(fd, &eh))
+	if (!elf_header_read(fd, &eh) || elf_segment_next(fd, &eh, PT_DYNAMIC, &i, &ph) <= 0 || ph.p_offset > INT64_MAX)
 		return 0;
-	for (unsigned int i = 0; i < eh.e_phnum && i < SEGMENTS_MAX && !n; i++) {
-		if (!read_at(fd, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph)) || ph.p_type != PT_DYNAMIC)
-			continue;
-		n = ph.p_filesz < sizeof(w->entries) ? ph.p_filesz / sizeof(*w->entries) : ENTRIES_MAX;
-		if (!read_at(fd, ph.p_offset, w->entries, n * sizeof(*w->entries)))
-			return 0;
-	}
-	for (size_t i = 0; i < n; i++)
-		texts = w->entries[i].d_tag == DT_STRTAB ? w->entries[i].d_un.d_ptr : texts;
-	for (unsigned int i = 0; i < eh.e_phnum && i < SEGMENTS_MAX; i++) {
-		if (!read_at(fd, eh.e_phoff + i * sizeof(ph), &ph, sizeof(ph)) || ph.p_type != PT_LOAD || texts < ph.p_vaddr ||
-			texts - ph.p_vaddr >= ph.p_filesz)
+	n = ph.p_filesz < sizeof(w->entries) ? ph.p_filesz / sizeof(*w->entries) : ENTRIES_MAX;
+	if (pread(fd, w->entries, n * sizeof(*w->entries), (off_t)ph.p_offset) != (ssize_t)(n * sizeof(*w->entries)))
+		return 0;
+	for (size_t k = 0; k < n; k++)
+		texts = w->entries[k].d_tag == DT_STRTAB ? w->entries[k].d_un.d_ptr : texts;
+	for (i = 0; elf_segment_next(fd, &eh, PT_LOAD, &i, &ph) > 0;) {
+		if (texts < ph.p_vaddr || texts - ph.p_vaddr >= ph.p_filesz)
 			continue;
 		*ret_texts = texts - ph.p_vaddr + ph.p_offset;
 		return n;
@@ -163,7 +147,7 @@ static char *read_text(int fd, uint64_t at)
 	ssize_t n = at < INT64_MAX ? pread(fd, text, sizeof(text) - 1, (off_t)at) : 0;
 
 	text[n > 0 ? n : 0] = 0;
-	return *text ? strdup(text) : NULL;
+	return *text ? xstrdup(text) : NULL;
 }
 
 static void add_library(struct walk *w, int by, char *name)
@@ -203,8 +187,8 @@ static void read_cache(struct walk *w)
 	ssize_t n = 0;
 	int fd;
 
-	w->cache = calloc(1, CACHE_MAX + 1);
-	if (w->cache && !file_open_path(w->pid, "/etc/ld.so.cache", &fd)) {
+	w->cache = xcalloc(1, CACHE_MAX + 1);
+	if (!file_open_path(w->pid, "/etc/ld.so.cache", &fd)) {
 		n = pread(fd, w->cache, CACHE_MAX, 0);
 		close(fd);
 	}
@@ -213,12 +197,10 @@ static void read_cache(struct walk *w)
 
 int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path, needed_cb cb, void *arg)
 {
-	struct walk *w = calloc(1, sizeof(*w));
+	struct walk *w = xcalloc(1, sizeof(*w));
 	char path[PATH_MAX];
 	int err = 0, fd = exe_fd;
 
-	if (!w)
-		return -ENOMEM;
 	w->pid = pid;
 	w->library_path = library_path;
 	w->n = 1;
@@ -230,8 +212,8 @@ int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path
 			fd = open_library(w, &w->objects[i], path);
 		if (i)
 			err = cb(w->objects[i].name, fd, arg);
-		w->objects[i].origin = strndup(path, strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path) : 0);
-		if (fd >= 0 && w->objects[i].origin)
+		w->objects[i].origin = xstrndup(path, strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path) : 0);
+		if (fd >= 0)
 			read_object(w, i, fd);
 		if (i && fd >= 0)
 			close(fd);

@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "util/alloc.h"
 
 #define ENVIRON_MAX (4u << 20) /* bytes; the kernel allows a quarter of the stack limit */
 #define CMDLINE_MAX (64u << 10)
@@ -33,8 +34,7 @@ static int open_file(pid_t pid, const char *name)
 	return fd;
 }
 
-/* Reads in one read, as far as it fits. */
-static int read_file(pid_t pid, const char *name, char *buf, size_t size)
+int process_file(pid_t pid, const char *name, char *buf, size_t size)
 {
 	int fd = open_file(pid, name), err;
 	ssize_t n;
@@ -163,7 +163,7 @@ bool process_is_kernel_thread(pid_t pid)
 	unsigned int flags = 0;
 	char text[512], *p;
 
-	if (read_file(pid, "stat", text, sizeof(text)))
+	if (process_file(pid, "stat", text, sizeof(text)))
 		return false;
 	p = strrchr(text, ')'); /* the name may contain anything */
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & 0x00200000;
@@ -173,7 +173,7 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 {
 	size_t n;
 
-	if (read_file(pid, "comm", comm, TASK_COMM_LEN) || !comm[0])
+	if (process_file(pid, "comm", comm, TASK_COMM_LEN) || !comm[0])
 		return -ESRCH;
 	n = strlen(comm);
 	if (comm[n - 1] == '\n')
@@ -181,29 +181,41 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 	return 0;
 }
 
-int process_tgid(pid_t tid, pid_t *ret_tgid)
+static int read_number(pid_t pid, const char *name, uint64_t *ret)
 {
 	char value[PROCESS_STATUS_MAX];
-	pid_t tgid;
 
-	if (process_status(tid, "Tgid:", value) || sscanf(value, "%d", &tgid) != 1 || !tgid)
+	return process_status(pid, name, value) || sscanf(value, "%" SCNu64, ret) != 1 ? -ESRCH : 0;
+}
+
+int process_tgid(pid_t tid, pid_t *ret_tgid)
+{
+	uint64_t tgid;
+
+	if (read_number(tid, "Tgid:", &tgid) || !tgid)
 		return -ESRCH;
-	*ret_tgid = tgid;
+	*ret_tgid = (pid_t)tgid;
 	return 0;
 }
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	char value[PROCESS_STATUS_MAX];
+	uint64_t uid;
 
-	return process_status(pid, "Uid:", value) || sscanf(value, "%u", ret_uid) != 1 ? -ESRCH : 0;
+	if (read_number(pid, "Uid:", &uid))
+		return -ESRCH;
+	*ret_uid = (uid_t)uid;
+	return 0;
 }
 
 int process_parent(pid_t pid, pid_t *ret_parent)
 {
-	char value[PROCESS_STATUS_MAX];
+	uint64_t parent;
 
-	return process_status(pid, "PPid:", value) || sscanf(value, "%d", ret_parent) != 1 ? -ESRCH : 0;
+	if (read_number(pid, "PPid:", &parent))
+		return -ESRCH;
+	*ret_parent = (pid_t)parent;
+	return 0;
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
@@ -308,7 +320,7 @@ bool process_listens(pid_t pid)
 	return l.found;
 }
 
-static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+static int each_mapping(pid_t pid, bool code, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
 	FILE *f = open_text(pid, "maps");
 	char *line = NULL;
@@ -325,7 +337,7 @@ static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_
 
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start,
 			    &m.end, perms, &m.offset, &maj, &min, &m.ino, &name) != 7 ||
-			perms[2] != 'x' || (files && (!m.ino || line[name] != '/')))
+			(code && perms[2] != 'x') || (files && (!m.ino || line[name] != '/')))
 			continue;
 		line[name + strcspn(line + name, "\n")] = 0;
 		m.dev = makedev(maj, min);
@@ -339,12 +351,17 @@ static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_
 
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
-	return each_executable(pid, true, cb, arg);
+	return each_mapping(pid, true, true, cb, arg);
 }
 
 int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
-	return each_executable(pid, false, cb, arg);
+	return each_mapping(pid, true, false, cb, arg);
+}
+
+int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+{
+	return each_mapping(pid, false, true, cb, arg);
 }
 
 /* Reads at most `max` bytes of a file of the process, in one read; the process can make such a file
@@ -353,27 +370,20 @@ static int read_text(pid_t pid, const char *name, size_t max, struct process_tex
 {
 	size_t cap = TEXT_FIRST, len = 0;
 	int fd = open_file(pid, name), err = 0;
-	char *data, *less;
+	char *data;
 	ssize_t n = 0;
 
 	if (fd < 0)
 		return fd;
-	data = malloc(cap + 1);
-	while (data && len < max && (n = read(fd, data + len, cap - len)) > 0) {
-		char *more;
-
+	data = xmalloc(cap + 1);
+	while (len < max && (n = read(fd, data + len, cap - len)) > 0) {
 		len += (size_t)n;
 		if (len < cap || cap >= max)
 			continue;
 		cap = 2 * cap < max ? 2 * cap : max;
-		more = realloc(data, cap + 1);
-		if (!more)
-			free(data);
-		data = more;
+		data = xreallocarray(data, cap + 1, 1);
 	}
-	if (!data)
-		err = -ENOMEM;
-	else if (n < 0)
+	if (n < 0)
 		err = -errno;
 	close(fd);
 	if (err) {
@@ -381,8 +391,7 @@ static int read_text(pid_t pid, const char *name, size_t max, struct process_tex
 		return err;
 	}
 	data[len] = 0;
-	less = realloc(data, len + 1); /* it may be kept for long */
-	data = less ? less : data;
+	data = xreallocarray(data, len + 1, 1); /* it may be kept for long */
 	*ret = (struct process_text){ .data = data, .len = len };
 	return 0;
 }
@@ -433,7 +442,7 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes)
 	char text[128];
 	int err;
 
-	err = read_file(tgid, "statm", text, sizeof(text));
+	err = process_file(tgid, "statm", text, sizeof(text));
 	if (err)
 		return err;
 	if (sscanf(text, "%llu %llu", &size, &resident) != 2)
@@ -446,51 +455,10 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes)
 
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes)
 {
-	char value[PROCESS_STATUS_MAX];
+	uint64_t kilobytes;
 
-	if (process_status(tgid, "VmHWM:", value))
+	if (read_number(tgid, "VmHWM:", &kilobytes))
 		return -ESRCH;
-	*ret_bytes = strtoull(value, NULL, 10) * 1024;
+	*ret_bytes = kilobytes * 1024;
 	return 0;
-}
-
-#define HEADERS_MAX 256
-
-static int elf_interpreter(int fd, const Elf64_Ehdr *e, char *ret_path)
-{
-	Elf64_Phdr p;
-
-	if (e->e_phentsize != sizeof(p) || e->e_phnum > HEADERS_MAX)
-		return -ENOEXEC;
-	for (size_t i = 0; i < e->e_phnum; i++) {
-		if (pread(fd, &p, sizeof(p), (off_t)(e->e_phoff + i * sizeof(p))) != sizeof(p))
-			return -ENOEXEC;
-		if (p.p_type != PT_INTERP)
-			continue;
-		if (p.p_filesz < 2 || p.p_filesz > LOADER_PATH_MAX ||
-			pread(fd, ret_path, p.p_filesz, (off_t)p.p_offset) != (ssize_t)p.p_filesz ||
-			ret_path[p.p_filesz - 1])
-			return -ENOEXEC;
-		return 0;
-	}
-	return -ENOENT;
-}
-
-int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
-{
-	char loader[LOADER_PATH_MAX];
-	struct stat st;
-	Elf64_Ehdr e;
-	int fd, err = -ENOEXEC;
-
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return -errno;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && pread(fd, &e, sizeof(e), 0) == sizeof(e) &&
-		!memcmp(e.e_ident, ELFMAG, SELFMAG) && e.e_ident[EI_CLASS] == ELFCLASS64)
-		err = elf_interpreter(fd, &e, loader);
-	close(fd);
-	if (!err)
-		memcpy(ret_loader, loader, sizeof(loader));
-	return err;
 }

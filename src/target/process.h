@@ -27,6 +27,9 @@ bool process_has_shadow_stack(pid_t pid);
 /* A kernel thread has no memory of its own and runs no program. */
 bool process_is_kernel_thread(pid_t pid);
 
+/* Reads one of its files in /proc in one read, as far as it fits, and adds a NUL. -ESRCH, or another error of open(2). */
+int process_file(pid_t pid, const char *name, char *buf, size_t size);
+
 /* Copies the name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 
@@ -63,6 +66,9 @@ struct mapped_file {
  * the kernel does not let us look: see ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
+/* The same for all mappings of files. */
+int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
+
 /* The same for all executable mappings: those of no file have ino 0, and the path is "[vdso]", "" and the like. */
 int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
@@ -79,7 +85,7 @@ struct process_text {
 };
 
 /* Reads the environment, at most 4 MB of it, or the command line, at most 64 KB. They are empty once
- * the process has exited and waits for its parent. -ESRCH, -EACCES, -ENOMEM. */
+ * the process has exited and waits for its parent. -ESRCH, -EACCES. */
 int process_environ(pid_t pid, struct process_text *ret);
 int process_cmdline(pid_t pid, struct process_text *ret);
 void process_text_free(struct process_text *t);
@@ -95,11 +101,5 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes);
 
 /* The highest one since the last exec of the process (VmHWM). */
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes);
-
-#define LOADER_PATH_MAX 256
-
-/* The loader that an executable asks for (PT_INTERP). -ENOENT: none; -ENOEXEC: not a 64-bit executable;
- * else an error of open(2). */
-int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
 
 #endif

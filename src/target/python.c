@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/python.h"
 
-#include <capstone/capstone.h>
-#include <ctype.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +12,11 @@
 #include <unistd.h>
 
 #include "probe.h"
-#include "target/elf.h"
+#include "target/code.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "target/usdt.h"
+#include "util/alloc.h"
 
 /* Files that were read, the newest: interpreters are few, and programs that are none are asked about only once while
  * they are among them. */
@@ -40,14 +39,9 @@ struct python_finder {
 	unsigned int next;
 };
 
-int python_finder_new(struct python_finder **ret_finder)
+struct python_finder *python_finder_new(void)
 {
-	struct python_finder *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return -ENOMEM;
-	*ret_finder = f;
-	return 0;
+	return xcalloc(1, sizeof(struct python_finder));
 }
 
 void python_finder_free(struct python_finder *f)
@@ -62,17 +56,15 @@ static uint64_t find_address(struct elf_file *elf, const char *name)
 	return elf_find_object(elf, name, &sym) ? 0 : sym.vaddr;
 }
 
-/* Py_Version is a constant from 3.11 on. */
-static void read_version(struct elf_file *elf, struct python_file *f)
+/* PY_VERSION_HEX, which is a constant in the file from 3.11 on; 0: it is not known. */
+static uint64_t read_version(struct elf_file *elf)
 {
 	struct elf_symbol sym;
 	uint64_t version;
 
-	if (elf_find_object(elf, "Py_Version", &sym) || !sym.offset ||
-		elf_read_at_offset(elf, sym.offset, &version, sizeof(version)))
-		return;
-	f->major = (version >> 24) & 0xff;
-	f->minor = (version >> 16) & 0xff;
+	if (elf_find_object(elf, "Py_Version", &sym) || !sym.offset || elf_read_at_offset(elf, sym.offset, &version, sizeof(version)))
+		return 0;
+	return version;
 }
 
 /* "/usr/bin/python3.9", "/usr/lib/libpython3.9.so.1.0" */
@@ -108,6 +100,7 @@ static bool may_be_python(struct elf_file *elf, const char *path)
 static int read_file(pid_t pid, const struct mapped_file *m, struct python_file *f)
 {
 	struct elf_file *elf;
+	uint64_t version;
 	int fd, err;
 
 	*f = (struct python_file){ .dev = m->dev, .ino = m->ino };
@@ -124,7 +117,9 @@ static int read_file(pid_t pid, const struct mapped_file *m, struct python_file 
 		f->type_bytes = find_address(elf, "PyBytes_Type");
 		f->type_int = find_address(elf, "PyLong_Type");
 		f->python = f->runtime != 0;
-		read_version(elf, f);
+		version = read_version(elf);
+		f->major = version >> 24 & 0xff;
+		f->minor = version >> 16 & 0xff;
 		if (!f->major)
 			read_name(m->path, f);
 	}
@@ -331,147 +326,91 @@ int python_layout_known(unsigned int major, unsigned int minor, struct python *r
 	return -ENOTSUP;
 }
 
-/* Which word of _Py_DebugOffsets has what. */
-struct debug_words {
-	unsigned int minor;
-	uint8_t interpreters, interp_next, interp_threads;
-	uint8_t thread_next, thread_frame, thread_self, thread_native;
-	uint8_t frame_previous, frame_code, frame_instr, frame_locals, frame_owner;
-	uint8_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_argcount, code_start;
-	uint8_t type, bytes_size, bytes_data, str_state, str_length, str_data;
-	uint8_t free_kind_shift; /* of a build without the global lock */
-	/* Not among them: asyncio's tasks, of builds with the lock. */
-	uint16_t task_coro, task_name, gen_frame;
-};
-
-static const struct debug_words debug_words[] = {
-	{
-		.minor = 13,
-		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
-		.thread_next = 21, .thread_frame = 23, .thread_self = 24, .thread_native = 25,
-		.frame_previous = 29, .frame_code = 30, .frame_instr = 31, .frame_locals = 32, .frame_owner = 33,
-		.code_filename = 35, .code_name = 36, .code_qualname = 37, .code_lines = 38, .code_firstlineno = 39,
-		.code_argcount = 40, .code_start = 43,
-		.type = 45, .bytes_size = 65, .bytes_data = 66, .str_state = 68, .str_length = 69, .str_data = 70,
-		.free_kind_shift = 2, .task_coro = 120, .task_name = 128, .gen_frame = 72,
-	},
-	{
-		.minor = 14,
-		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
-		.thread_next = 24, .thread_frame = 26, .thread_self = 27, .thread_native = 28,
-		.frame_previous = 32, .frame_code = 33, .frame_instr = 34, .frame_locals = 35, .frame_owner = 36,
-		.code_filename = 40, .code_name = 41, .code_qualname = 42, .code_lines = 43, .code_firstlineno = 44,
-		.code_argcount = 45, .code_start = 48,
-		.type = 51, .bytes_size = 75, .bytes_data = 76, .str_state = 78, .str_length = 79, .str_data = 80,
-		.free_kind_shift = 8, .task_coro = 128, .task_name = 136, .gen_frame = 72,
-	},
-};
-
 #define COOKIE "xdebugpy"
 #define WORD_VERSION 1
 #define WORD_FREE_THREADED 2
-
-#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
 
 /* Larger offsets than any version has, several times over. */
 #define RUNTIME_MAX (1u << 20)
 #define OBJECT_MAX 4096
 
-/* What was read, and whether all of it could be right so far. */
-struct words {
-	const uint64_t *word;
-	bool bad;
+#define DEBUG_MINOR 13 /* the first version with _Py_DebugOffsets */
+
+/* Which word of _Py_DebugOffsets has what. */
+#define WORD(field, of_3_13, of_3_14) { offsetof(struct python, field), sizeof(((struct python *)0)->field), { of_3_13, of_3_14 } }
+
+static const struct {
+	uint16_t at;
+	uint8_t size;
+	uint8_t word[2];
+} debug_words[] = {
+	WORD(walk.interpreters, 5, 5),
+	WORD(walk.interp_next, 8, 8),
+	WORD(walk.interp_threads, 9, 9),
+	WORD(walk.thread_next, 21, 24),
+	WORD(walk.thread_frame, 23, 26),
+	WORD(walk.thread_self, 24, 27),
+	WORD(walk.thread_native, 25, 28),
+	WORD(walk.frame_previous, 29, 32),
+	WORD(walk.frame_code, 30, 33),
+	WORD(walk.frame_instr, 31, 34),
+	WORD(walk.frame_locals, 32, 35),
+	WORD(walk.frame_owner, 33, 36),
+	WORD(walk.gen_owner, 33, 36),
+	WORD(walk.code_flags, 40, 45), /* the number of arguments, right behind the flags */
+	WORD(objects.code_filename, 35, 40),
+	WORD(objects.code_name, 36, 41),
+	WORD(objects.code_qualname, 37, 42),
+	WORD(objects.code_lines, 38, 43),
+	WORD(objects.code_firstlineno, 39, 44),
+	WORD(objects.code_start, 43, 48),
+	WORD(objects.type, 45, 51),
+	WORD(objects.bytes_size, 65, 75),
+	WORD(objects.bytes_data, 66, 76),
+	WORD(objects.str_state, 68, 78),
+	WORD(objects.str_length, 69, 79),
+	WORD(objects.str_data, 70, 80),
 };
 
-static uint32_t take(struct words *w, unsigned int at, uint32_t max)
-{
-	if (w->word[at] < max)
-		return (uint32_t)w->word[at];
-	w->bad = true;
-	return 0;
-}
-
-static uint16_t take_offset(struct words *w, unsigned int at)
-{
-	return (uint16_t)take(w, at, OBJECT_MAX);
-}
-
-static void read_walk(struct words *w, const struct debug_words *d, struct python_walk *ret)
-{
-	bool tasks = !w->word[WORD_FREE_THREADED];
-	uint16_t argcount = take_offset(w, d->code_argcount);
-
-	*ret = (struct python_walk){
-		.interpreters = take(w, d->interpreters, RUNTIME_MAX),
-		.interp_next = take(w, d->interp_next, RUNTIME_MAX),
-		.interp_threads = take(w, d->interp_threads, RUNTIME_MAX),
-		.thread_next = take_offset(w, d->thread_next),
-		.thread_self = take_offset(w, d->thread_self),
-		.thread_native = take_offset(w, d->thread_native),
-		.thread_frame = take_offset(w, d->thread_frame),
-		.cframe_frame = NONE,
-		.frame_code = take_offset(w, d->frame_code),
-		.frame_previous = take_offset(w, d->frame_previous),
-		.frame_instr = take_offset(w, d->frame_instr),
-		.frame_owner = take_offset(w, d->frame_owner),
-		.frame_entry = NONE,
-		.owner_shim = 3, /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
-		.task_coro = tasks ? d->task_coro : NONE,
-		.task_name = d->task_name,
-		.frame_locals = take_offset(w, d->frame_locals),
-		.frame_gen = NONE,
-		.gen_frame = d->gen_frame,
-		.code_flags = argcount >= CODE_FLAGS_SIZE ? argcount - CODE_FLAGS_SIZE : NONE,
-	};
-	ret->gen_owner = ret->frame_owner;
-}
-
-static void read_objects(struct words *w, const struct debug_words *d, struct python_objects *ret)
-{
-	bool free_threaded = w->word[WORD_FREE_THREADED] != 0;
-
-	*ret = (struct python_objects){
-		.type = take_offset(w, d->type),
-		.code_name = take_offset(w, d->code_name),
-		.code_filename = take_offset(w, d->code_filename),
-		.code_qualname = take_offset(w, d->code_qualname),
-		.code_lines = take_offset(w, d->code_lines),
-		.code_firstlineno = take_offset(w, d->code_firstlineno),
-		.code_start = take_offset(w, d->code_start),
-		.bytes_size = take_offset(w, d->bytes_size),
-		.bytes_data = take_offset(w, d->bytes_data),
-		.str_length = take_offset(w, d->str_length),
-		.str_state = take_offset(w, d->str_state),
-		.str_data = take_offset(w, d->str_data),
-		.str_kind_shift = free_threaded ? d->free_kind_shift : 2,
-		.lines = PYTHON_LINES_LOCATIONS,
-	};
-	/* behind the length and the address of a copy in UTF-8 */
-	ret->str_data_wide = ret->str_data + 16;
-}
+#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
 
 int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python)
 {
-	struct words w = { .word = words };
-	struct python p = {};
+	struct python p = {
+		.walk = { .cframe_frame = NONE, .frame_entry = NONE, .frame_gen = NONE, .gen_frame = 72 },
+		.objects = { .str_kind_shift = 2, .lines = PYTHON_LINES_LOCATIONS },
+	};
+	bool later, free_threaded;
 
 	if (n < PYTHON_DEBUG_WORDS || memcmp(words, COOKIE, sizeof(uint64_t)))
 		return -ENOENT;
 	p.major = (words[WORD_VERSION] >> 24) & 0xff; /* PY_VERSION_HEX */
 	p.minor = (words[WORD_VERSION] >> 16) & 0xff;
-	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
-		if (p.major != 3 || debug_words[i].minor != p.minor)
-			continue;
-		read_walk(&w, &debug_words[i], &p.walk);
-		read_objects(&w, &debug_words[i], &p.objects);
-		if (w.bad)
-			return -EBADMSG;
-		*ret_python = p;
-		return 0;
+	if (p.major != 3 || p.minor < DEBUG_MINOR || p.minor > DEBUG_MINOR + 1) {
+		ret_python->major = p.major;
+		ret_python->minor = p.minor;
+		return -ENOTSUP;
 	}
-	ret_python->major = p.major;
-	ret_python->minor = p.minor;
-	return -ENOTSUP;
+	later = p.minor > DEBUG_MINOR;
+	free_threaded = words[WORD_FREE_THREADED];
+	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
+		uint64_t offset = words[debug_words[i].word[later]];
+
+		if (offset >= (debug_words[i].size == sizeof(uint32_t) ? RUNTIME_MAX : OBJECT_MAX))
+			return -EBADMSG;
+		memcpy((char *)&p + debug_words[i].at, &offset, debug_words[i].size); /* little-endian, as the file is */
+	}
+	p.walk.owner_shim = 3; /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+	p.walk.code_flags = p.walk.code_flags >= CODE_FLAGS_SIZE ? p.walk.code_flags - CODE_FLAGS_SIZE : NONE;
+	/* not among the words: asyncio's tasks, of builds with the lock */
+	p.walk.task_coro = free_threaded ? NONE : later ? 128 : 120;
+	p.walk.task_name = later ? 136 : 128;
+	if (free_threaded)
+		p.objects.str_kind_shift = later ? 8 : 2;
+	/* behind the length and the address of a copy in UTF-8 */
+	p.objects.str_data_wide = p.objects.str_data + 16;
+	*ret_python = p;
+	return 0;
 }
 
 #define EVAL "_PyEval_EvalFrameDefault"
@@ -487,40 +426,23 @@ int python_layout_read(const uint64_t *words, size_t n, struct python *ret_pytho
 
 struct python_search {
 	struct elf_file *elf;
-	csh cs;
-	uint8_t *text; /* the section with all the code */
-	size_t len;
-	uint64_t vaddr;
+	struct code code;       /* the section with all the code */
 	struct elf_symbol eval; /* the function that runs Python functions; it is within the section */
 	uint64_t check;         /* the function that is called when the recursion is too deep */
 	uint64_t semaphore;     /* offset in the file; 0: it was built without USDT probes */
 	struct python_sites *out;
 };
 
-/* A walk through instructions. */
-struct python_walk_code {
-	const uint8_t *p;
-	size_t left;
-	uint64_t addr;
-};
-
-/* Whether the address is in the section. */
-static bool python_in_text(const struct python_search *s, uint64_t addr)
+/* Whether a walk through the function that runs Python functions goes on. */
+static bool eval_next(const struct python_search *s, struct code_place *at)
 {
-	return addr - s->vaddr < s->len;
+	return at->addr - s->eval.vaddr < s->eval.size && code_next(&s->code, at, s->code.in);
 }
 
-static struct python_walk_code python_code_at(const struct python_search *s, uint64_t addr)
+/* Whether such a walk has come to the end of the function. */
+static bool eval_ended(const struct python_search *s, const struct code_place *at)
 {
-	size_t at = python_in_text(s, addr) ? addr - s->vaddr : s->len;
-
-	return (struct python_walk_code){ .p = s->text + at, .left = s->len - at, .addr = addr };
-}
-
-/* false: no instruction, or the end of the section */
-static bool python_code_next(const struct python_search *s, struct python_walk_code *w, cs_insn *in)
-{
-	return cs_disasm_iter(s->cs, &w->p, &w->left, &w->addr, in);
+	return at->addr - s->eval.vaddr >= s->eval.size;
 }
 
 static bool python_is_conditional_jump(const cs_insn *in)
@@ -595,12 +517,13 @@ static bool follow(const cs_insn *in, int64_t *bytes)
 }
 
 /* Whether what comes behind a call leads to the return, and by how much the stack pointer is below its value at the entry. */
-static bool returns(const struct python_search *s, cs_insn *in, uint64_t addr, uint16_t *ret_units)
+static bool returns(const struct python_search *s, uint64_t addr, uint16_t *ret_units)
 {
-	struct python_walk_code w = python_code_at(s, addr);
+	struct code_place at = code_at(&s->code, addr);
+	const cs_insn *in = s->code.ahead;
 	int64_t bytes = 0;
 
-	for (int i = 0; i < WAY_MAX && python_code_next(s, &w, in); i++) {
+	for (int i = 0; i < WAY_MAX && code_next(&s->code, &at, s->code.ahead); i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[0];
 
 		if (in->id == X86_INS_RET) {
@@ -609,55 +532,40 @@ static bool returns(const struct python_search *s, cs_insn *in, uint64_t addr, u
 			*ret_units = (uint16_t)(bytes / 8);
 			return true;
 		}
-		if (in->id == X86_INS_JMP && op->type == X86_OP_IMM && python_in_text(s, (uint64_t)op->imm))
-			w = python_code_at(s, (uint64_t)op->imm);
+		if (in->id == X86_INS_JMP && op->type == X86_OP_IMM && code_has(&s->code, (uint64_t)op->imm))
+			at = code_at(&s->code, (uint64_t)op->imm);
 		else if (!follow(in, &bytes))
 			return false;
 	}
 	return false;
 }
 
-static int find_exits_3_8(struct python_search *s, cs_insn *in, cs_insn *ahead)
+static int find_exits_3_8(struct python_search *s)
 {
-	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
+	const cs_insn *in = s->code.in;
 	bool unwound = false;
 	int err = 0;
 
-	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+	while (!err && eval_next(s, &at)) {
 		const cs_x86_op *op = &in->detail->x86.operands[0];
 		struct site site = { .exit = true };
 
-		if (in->id == X86_INS_CALL && site_is_emulated(in) && returns(s, ahead, w.addr, &site.exit_units))
-			err = python_add_site(s, in->address, site);
-		else if (in->id == X86_INS_JMP && unwound && site_is_emulated(in) &&
-			 (uint64_t)op->imm - s->eval.vaddr >= s->eval.size)
+		if ((in->id == X86_INS_CALL && site_is_emulated(in) && returns(s, at.addr, &site.exit_units)) ||
+			(in->id == X86_INS_JMP && unwound && site_is_emulated(in) &&
+				(uint64_t)op->imm - s->eval.vaddr >= s->eval.size))
 			err = python_add_site(s, in->address, site);
 		unwound = in->id == X86_INS_POP;
 	}
-	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+	return err || !eval_ended(s, &at) || !s->out->n ? -ENOTSUP : 0;
 }
 
-static int python_find_3_8(struct python_search *s, const char **ret_why)
+static int find_entry_3_8(struct python_search *s)
 {
-	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
 	struct site entry = { .reg = s->out->minor == 8 ? PLACE_RDI : PLACE_RSI };
-	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
-	int err = in && ahead ? 0 : -ENOTSUP;
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
 
-	*ret_why = "where it leaves functions is not known";
-	if (!err)
-		err = find_exits_3_8(s, in, ahead);
-	if (!err && !s->out->n)
-		err = -ENOTSUP;
-	if (!err) {
-		*ret_why = "where it begins to run a function is not known";
-		err = python_code_next(s, &w, in) && site_is_emulated(in) ? python_add_site(s, s->eval.vaddr, entry) : -ENOTSUP;
-	}
-	if (in)
-		cs_free(in, 1);
-	if (ahead)
-		cs_free(ahead, 1);
-	return err;
+	return code_next(&s->code, &at, s->code.in) && site_is_emulated(s->code.in) ? python_add_site(s, s->eval.vaddr, entry) : -ENOTSUP;
 }
 
 /*
@@ -709,68 +617,53 @@ static uint64_t string_of(const cs_insn *in)
 /* The function, or a stub of a library's PLT. */
 static bool is_check(const struct python_search *s, uint64_t addr)
 {
-	return addr == s->check || addr - s->vaddr >= s->len;
+	return addr == s->check || !code_has(&s->code, addr);
 }
 
 /* Whether the code at an address calls the check for a Python function; ret_reg has the thread's state there. */
 static bool checks_recursion(const struct python_search *s, uint64_t addr, uint8_t *ret_reg)
 {
-	cs_insn *in = cs_malloc(s->cs);
-	const uint8_t *p = s->text + (addr - s->vaddr);
-	size_t left = s->len - (addr - s->vaddr);
+	struct code_place at = code_at(&s->code, addr);
+	const cs_insn *in = s->code.ahead;
 	/* unless it is put there. With USDT probes that is so where an exception is thrown into a generator, which does not
 	 * begin to run then; without, generators are not followed. */
 	uint8_t reg = s->semaphore ? PLACE_NONE : PLACE_RDI;
-	bool found = false, empty = false;
+	bool empty = false;
 
-	for (int i = 0; in && i < CALL_WAY && addr - s->vaddr < s->len && cs_disasm_iter(s->cs, &p, &left, &addr, in); i++) {
+	for (int i = 0; i < CALL_WAY && code_next(&s->code, &at, s->code.ahead); i++) {
 		const cs_x86_op *ops = in->detail->x86.operands;
 		uint64_t string = string_of(in);
 
-		if (in->id == X86_INS_CALL) {
-			found = ops[0].type == X86_OP_IMM && is_check(s, (uint64_t)ops[0].imm) && empty && reg != PLACE_NONE;
-			break;
-		}
-		if (in->id == X86_INS_JMP && !i && ops[0].type == X86_OP_IMM && (uint64_t)ops[0].imm - s->vaddr < s->len) {
-			addr = (uint64_t)ops[0].imm;
-			p = s->text + (addr - s->vaddr);
-			left = s->len - (addr - s->vaddr);
-		} else if (string) {
+		*ret_reg = reg;
+		if (in->id == X86_INS_CALL)
+			return ops[0].type == X86_OP_IMM && is_check(s, (uint64_t)ops[0].imm) && empty && reg != PLACE_NONE;
+		if (in->id == X86_INS_JMP && !i && ops[0].type == X86_OP_IMM && code_has(&s->code, (uint64_t)ops[0].imm))
+			at = code_at(&s->code, (uint64_t)ops[0].imm);
+		else if (string)
 			empty = is_empty(s, string);
-		} else if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RDI &&
-			   ops[1].type == X86_OP_REG) {
+		else if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].reg == X86_REG_RDI && ops[1].type == X86_OP_REG)
 			reg = state_place(ops[1].reg);
-		} else {
-			break;
-		}
+		else
+			return false;
 	}
-	if (in)
-		cs_free(in, 1);
-	*ret_reg = reg;
-	return found;
+	return false;
 }
 
 static int find_entries_3_11(struct python_search *s)
 {
-	cs_insn *in = cs_malloc(s->cs);
-	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
-	uint64_t addr = s->eval.vaddr;
-	size_t left = s->eval.size;
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
+	unsigned int exits = s->out->n;
 	uint8_t reg;
-	int err = in ? 0 : -ENOTSUP;
+	int err = 0;
 
-	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
-		uint64_t to;
+	while (!err && eval_next(s, &at)) {
+		const cs_insn *in = s->code.in;
 
-		if (!python_is_conditional_jump(in))
-			continue;
-		to = (uint64_t)in->detail->x86.operands[0].imm;
-		if ((to - s->vaddr < s->len && checks_recursion(s, to, &reg)) || checks_recursion(s, addr, &reg))
+		if (python_is_conditional_jump(in) &&
+			(checks_recursion(s, (uint64_t)in->detail->x86.operands[0].imm, &reg) || checks_recursion(s, at.addr, &reg)))
 			err = python_add_site(s, in->address, (struct site){ .reg = reg, .no_yields = !s->semaphore });
 	}
-	if (in)
-		cs_free(in, 1);
-	return !err && left ? -ENOTSUP : err;
+	return err || !eval_ended(s, &at) || s->out->n == exits ? -ENOTSUP : 0;
 }
 
 /* Whether the four bytes at p, relative to the address `from`, lead to the semaphore. */
@@ -790,29 +683,21 @@ static bool is_semaphore(const struct python_search *s, const uint8_t *p, uint64
 static int find_exits_3_11(struct python_search *s)
 {
 	static const uint8_t cmp[] = { 0x66, 0x83, 0x3d };
-	cs_insn *in = cs_malloc(s->cs);
-	int err = in ? 0 : -ENOTSUP;
+	int err = 0;
 
-	for (size_t i = 2; !err && i + CMP_LEN < s->len; i++) {
-		const uint8_t *t = s->text + i;
+	for (size_t i = 2; !err && i + CMP_LEN < s->code.len; i++) {
+		const uint8_t *t = s->code.bytes + i;
 		bool compares = !memcmp(t, cmp, sizeof(cmp)) && !t[CMP_LEN - 1];
 		bool loads = t[0] == 0x0f && t[1] == 0xb7 && (t[2] & 0xc7) == 0x05;
-		const uint8_t *p = t + CMP_LEN;
-		uint64_t addr = s->vaddr + i + CMP_LEN;
-		size_t left = s->len - i - CMP_LEN;
+		struct code_place at = code_at(&s->code, s->code.vaddr + i + CMP_LEN);
 
-		if (loads && is_semaphore(s, t + 3, s->vaddr + i + 7))
+		if (loads && is_semaphore(s, t + 3, s->code.vaddr + i + 7))
 			err = -ENOTSUP;
-		if (!compares || !is_semaphore(s, t + 3, addr))
+		if (!compares || !is_semaphore(s, t + 3, at.addr))
 			continue;
-		if (cs_disasm_iter(s->cs, &p, &left, &addr, in) && python_is_conditional_jump(in))
-			err = python_add_site(s, in->address, (struct site){ .exit = true });
-		else
-			err = -ENOTSUP;
+		err = code_next(&s->code, &at, s->code.in) && python_is_conditional_jump(s->code.in) ? python_add_site(s, s->code.in->address, (struct site){ .exit = true }) : -ENOTSUP;
 	}
-	if (in)
-		cs_free(in, 1);
-	return err;
+	return err || !s->out->n ? -ENOTSUP : 0;
 }
 
 /* Whether an instruction compares the byte of a frame that says that C code called the interpreter. */
@@ -829,16 +714,14 @@ static bool tests_entry(const cs_insn *in)
  * Without USDT probes: at a return and at an exception the interpreter looks whether C code has called it with the frame, and
  * jumps then. (At a yield it does not: that is always so.)
  */
-static int find_returns(struct python_search *s)
+static int find_returns_3_11(struct python_search *s)
 {
-	cs_insn *in = cs_malloc(s->cs);
-	const uint8_t *p = s->text + (s->eval.vaddr - s->vaddr);
-	uint64_t addr = s->eval.vaddr;
-	size_t left = s->eval.size;
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
+	const cs_insn *in = s->code.in;
 	bool tested = false;
-	int err = in ? 0 : -ENOTSUP;
+	int err = 0;
 
-	while (!err && left && cs_disasm_iter(s->cs, &p, &left, &addr, in)) {
+	while (!err && eval_next(s, &at)) {
 		if (tested && python_is_conditional_jump(in)) {
 			err = python_add_site(s, in->address, (struct site){ .exit = true });
 			tested = false;
@@ -849,22 +732,8 @@ static int find_returns(struct python_search *s)
 			err = -ENOTSUP; /* the comparison's result is gone, or used otherwise */
 		}
 	}
-	if (in)
-		cs_free(in, 1);
 	/* a return, an exception, and the making of a generator */
-	return err || left || s->out->n < 3 ? -ENOTSUP : 0;
-}
-
-static int python_find_3_11(struct python_search *s, const char **ret_why)
-{
-	unsigned int exits;
-
-	*ret_why = "where it leaves functions is not known";
-	if ((s->semaphore ? find_exits_3_11(s) : find_returns(s)) || !s->out->n)
-		return -ENOTSUP;
-	exits = s->out->n;
-	*ret_why = "where it begins to run a function is not known";
-	return find_entries_3_11(s) || s->out->n == exits ? -ENOTSUP : 0;
+	return err || !eval_ended(s, &at) || s->out->n < 3 ? -ENOTSUP : 0;
 }
 
 /*
@@ -904,13 +773,14 @@ static bool is_depth_jump(const cs_insn *in)
 							 in->id == X86_INS_JNS);
 }
 
-static int find_entries_3_12(struct python_search *s, cs_insn *in)
+static int find_entries_3_12(struct python_search *s)
 {
-	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
+	const cs_insn *in = s->code.in;
 	x86_reg state = X86_REG_INVALID;
 	int way = 0, err = 0;
 
-	while (!err && w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
+	while (!err && eval_next(s, &at)) {
 		x86_reg base = counts(in);
 
 		if (base != X86_REG_INVALID && python_place_of(base) != PLACE_NONE) {
@@ -924,16 +794,17 @@ static int find_entries_3_12(struct python_search *s, cs_insn *in)
 			state = X86_REG_INVALID;
 		}
 	}
-	return err || w.addr - s->eval.vaddr < s->eval.size ? -ENOTSUP : 0;
+	return err || !eval_ended(s, &at) || s->out->n < 2 ? -ENOTSUP : 0;
 }
 
 /* Whether a function looks at once who owns the frame that its second argument is. */
-static bool looks_at_owner(const struct python_search *s, cs_insn *in, uint64_t addr)
+static bool looks_at_owner(const struct python_search *s, uint64_t addr)
 {
-	struct python_walk_code w = python_code_at(s, addr);
+	struct code_place at = code_at(&s->code, addr);
+	const cs_insn *in = s->code.ahead;
 	x86_reg frame = X86_REG_RSI;
 
-	for (int i = 0; i < CLEAR_WAY && python_code_next(s, &w, in); i++) {
+	for (int i = 0; i < CLEAR_WAY && code_next(&s->code, &at, s->code.ahead); i++) {
 		const cs_x86_op *ops = in->detail->x86.operands;
 
 		if (in->id == X86_INS_CALL || in->id == X86_INS_RET || in->id == X86_INS_JMP)
@@ -949,21 +820,21 @@ static bool looks_at_owner(const struct python_search *s, cs_insn *in, uint64_t 
 }
 
 /* The function by what it does: of those that the interpreter calls exactly one. */
-static int find_clear(const struct python_search *s, cs_insn *in, cs_insn *ahead, struct elf_symbol *ret_sym)
+static int find_clear(const struct python_search *s, struct elf_symbol *ret_sym)
 {
-	struct python_walk_code w = python_code_at(s, s->eval.vaddr);
+	struct code_place at = code_at(&s->code, s->eval.vaddr);
 	uint64_t found = 0;
 
-	while (w.addr - s->eval.vaddr < s->eval.size && python_code_next(s, &w, in)) {
-		const cs_x86_op *op = &in->detail->x86.operands[0];
+	while (eval_next(s, &at)) {
+		const cs_x86_op *op = &s->code.in->detail->x86.operands[0];
 		uint64_t to = (uint64_t)op->imm;
 
-		if (in->id != X86_INS_CALL || op->type != X86_OP_IMM || !python_in_text(s, to) || to == found)
+		if (s->code.in->id != X86_INS_CALL || op->type != X86_OP_IMM || !code_has(&s->code, to) || to == found ||
+			!looks_at_owner(s, to))
 			continue;
-		if (looks_at_owner(s, ahead, to) && found)
+		if (found)
 			return -ENOTSUP;
-		else if (looks_at_owner(s, ahead, to))
-			found = to;
+		found = to;
 	}
 	if (!found)
 		return -ENOTSUP;
@@ -971,39 +842,18 @@ static int find_clear(const struct python_search *s, cs_insn *in, cs_insn *ahead
 	return elf_vaddr_to_offset(s->elf, found, &ret_sym->offset);
 }
 
-static int find_exit(struct python_search *s, cs_insn *in, cs_insn *ahead)
+static int find_exit_3_12(struct python_search *s)
 {
 	struct elf_symbol clear;
 	struct site site;
 
-	if (elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, in, ahead, &clear))
+	if (elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, &clear))
 		return -ENOTSUP;
 	site_choose(s->elf, &clear, 1u << REG_ARG2, 0, &site);
 	if (!site.cheap)
 		return -ENOTSUP;
 	return python_add_site(
 		s, clear.vaddr + (site.offset - clear.offset), (struct site){ .exit = true, .exit_units = PLACE_RSI });
-}
-
-static int python_find_3_12(struct python_search *s, const char **ret_why)
-{
-	cs_insn *in = cs_malloc(s->cs), *ahead = cs_malloc(s->cs);
-	int err = in && ahead ? 0 : -ENOTSUP;
-
-	*ret_why = "where it leaves functions is not known";
-	if (!err)
-		err = find_exit(s, in, ahead);
-	if (!err) {
-		*ret_why = "where it begins to run a function is not known";
-		err = find_entries_3_12(s, in);
-	}
-	if (!err && s->out->n < 2)
-		err = -ENOTSUP;
-	if (in)
-		cs_free(in, 1);
-	if (ahead)
-		cs_free(ahead, 1);
-	return err;
 }
 
 static int on_note(const struct usdt_note *note, void *arg)
@@ -1024,11 +874,9 @@ static bool has(struct elf_file *elf, const char *function)
 /* The second number of the version; from 3.11 on it is a constant, before that the functions that it has tell. 0: unknown */
 static unsigned int minor_of(struct elf_file *elf)
 {
-	struct elf_symbol sym;
-	uint64_t version = 0;
+	uint64_t version = read_version(elf);
 
-	if (!elf_find_object(elf, "Py_Version", &sym) && sym.offset &&
-		!elf_read_at_offset(elf, sym.offset, &version, sizeof(version)))
+	if (version)
 		return version >> 24 == 3 ? (unsigned int)(version >> 16 & 0xff) : 0;
 	if (has(elf, "PyIter_Send"))
 		return 10;
@@ -1037,29 +885,24 @@ static unsigned int minor_of(struct elf_file *elf)
 	return has(elf, "PyCode_NewWithPosOnlyArgs") ? 8 : 0;
 }
 
-static int find_all(struct python_search *s, const char **ret_why)
-{
-	switch (s->out->layout) {
-	case PYTHON_LAYOUT_3_8:
-		return python_find_3_8(s, ret_why);
-	case PYTHON_LAYOUT_3_11:
-		return python_find_3_11(s, ret_why);
-	default:
-		return python_find_3_12(s, ret_why);
-	}
-}
-
 static int find_in_text(struct python_search *s, const char **ret_why)
 {
-	int err = -ENOTSUP;
+	int (*find_exits)(struct python_search * s) = find_exit_3_12, (*find_entries)(struct python_search * s) = find_entries_3_12;
 
-	if (!python_in_text(s, s->eval.vaddr) || s->eval.size > s->len - (s->eval.vaddr - s->vaddr) ||
-		cs_open(CS_ARCH_X86, CS_MODE_64, &s->cs))
+	if (!code_has(&s->code, s->eval.vaddr) || s->eval.size > s->code.len - (s->eval.vaddr - s->code.vaddr))
 		return -ENOTSUP;
-	if (!cs_option(s->cs, CS_OPT_DETAIL, CS_OPT_ON))
-		err = find_all(s, ret_why);
-	cs_close(&s->cs);
-	return err;
+	if (s->out->layout == PYTHON_LAYOUT_3_8) {
+		find_exits = find_exits_3_8;
+		find_entries = find_entry_3_8;
+	} else if (s->out->layout == PYTHON_LAYOUT_3_11) {
+		find_exits = s->semaphore ? find_exits_3_11 : find_returns_3_11;
+		find_entries = find_entries_3_11;
+	}
+	*ret_why = "where it leaves functions is not known";
+	if (find_exits(s))
+		return -ENOTSUP;
+	*ret_why = "where it begins to run a function is not known";
+	return find_entries(s);
 }
 
 int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, const char **ret_why)
@@ -1067,6 +910,8 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	struct python_sites sites = { .n = 0 };
 	struct python_search s = { .elf = elf, .out = &sites };
 	struct elf_symbol check;
+	uint64_t vaddr;
+	size_t len;
 	void *text;
 	int err;
 
@@ -1081,12 +926,12 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	*ret_why = "its code cannot be read";
 	if (usdt_each(elf, LEAVES, on_note, &s) < 0)
 		return -ENOTSUP;
-	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &s.vaddr, &text, &s.len))
+	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len) ||
+		!code_open(elf, text, len, vaddr, &s.code))
 		return -ENOTSUP;
-	s.text = text;
 	s.check = check.vaddr;
 	err = find_in_text(&s, ret_why);
-	free(text);
+	code_close(&s.code);
 	if (!err)
 		*ret_sites = sites;
 	return err;

@@ -59,7 +59,7 @@ int python_layout_read(const uint64_t *words, size_t n, struct python *ret_pytho
 /* Remembers what it has read of files, so that many processes of one interpreter cost one reading. */
 struct python_finder;
 
-int python_finder_new(struct python_finder **ret_finder);
+struct python_finder *python_finder_new(void);
 void python_finder_free(struct python_finder *f);
 
 /*

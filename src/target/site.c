@@ -6,12 +6,11 @@
  */
 #include "target/site.h"
 
-#include <capstone/capstone.h>
-#include <elf.h>
 #include <errno.h>
 #include <string.h>
 
 #include "probe.h"
+#include "target/code.h"
 
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
 #define WAY_MAX 64    /* the most bytes from the entry to the site */
@@ -134,32 +133,31 @@ static bool keeps_entry_state(
 	return true;
 }
 
-/* Whether a direct jump in the code, which begins at vaddr, goes to from..to, inclusive. Bytes that
- * do not decode may hide one: `undecoded` is the answer then. */
-static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, uint64_t from,
-	uint64_t to, bool undecoded)
+/* Where a direct jump goes; 0: it is no such jump. */
+static uint64_t jump_to(csh cs, const cs_insn *in)
 {
-	cs_insn *in = cs_malloc(cs);
-	uint64_t addr = vaddr;
-	bool found = !in;
+	const cs_x86_op *op = &in->detail->x86.operands[0];
 
-	while (in && !found && len && cs_disasm_iter(cs, &code, &len, &addr, in)) {
-		const cs_x86_op *op = &in->detail->x86.operands[0];
+	return is_jump(cs, in) && in->detail->x86.op_count == 1 && op->type == X86_OP_IMM ? (uint64_t)op->imm : 0;
+}
 
-		if (!is_jump(cs, in) || in->detail->x86.op_count != 1 || op->type != X86_OP_IMM)
-			continue;
-		found = (uint64_t)op->imm >= from && (uint64_t)op->imm <= to;
+/* Whether a direct jump in the code goes to from..to, inclusive. Bytes that do not decode may hide one: `undecoded` is the
+ * answer then. */
+static bool jumps_into(const struct code *c, uint64_t from, uint64_t to, bool undecoded)
+{
+	struct code_place at = code_at(c, c->vaddr);
+
+	while (code_next(c, &at, c->ahead)) {
+		uint64_t goes = jump_to(c->cs, c->ahead);
+
+		if (goes && goes >= from && goes <= to)
+			return true;
 	}
-	if (len && !found)
-		found = undecoded;
-	if (in)
-		cs_free(in, 1);
-	return found;
+	return at.left && undecoded;
 }
 
 /* Whether the site is reached once per call, as far as can be seen. */
-static bool is_reached_once(
-	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *site)
+static bool is_reached_once(const struct code *c, const struct elf_symbol *sym, const cs_insn *site)
 {
 	uint64_t at = site->address - sym->vaddr;
 
@@ -167,66 +165,42 @@ static bool is_reached_once(
 		return true; /* no worse than the entry */
 	/* callers may skip an endbr64, so the instruction after it is an entry, too; unless the
 	 * function loops there, and none loops to a push */
-	if (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4))
-		return site->id == X86_INS_PUSH ||
-		       !jumps_into(cs, code, len, sym->vaddr, site->address, site->address, false);
-	return sym->size == len &&
-	       !jumps_into(cs, code, len, sym->vaddr, sym->vaddr, site->address, true);
+	if (at == 4 && !memcmp(c->bytes, "\xf3\x0f\x1e\xfa", 4))
+		return site->id == X86_INS_PUSH || !jumps_into(c, site->address, site->address, false);
+	return sym->size == c->len && !jumps_into(c, sym->vaddr, site->address, true);
 }
 
 /* A conditional jump to a return: the code after it is for the calls that have work to do. */
-static bool is_early_return(
-	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *in)
+static bool is_early_return(const struct code *c, const cs_insn *in)
 {
-	cs_insn *ret = cs_malloc(cs);
-	const uint8_t *p;
-	uint64_t to;
-	size_t left;
-	bool found = false;
+	uint64_t to = in->id == X86_INS_JMP ? 0 : jump_to(c->cs, in);
+	struct code_place at = code_at(c, to);
 
-	if (ret && is_jump(cs, in) && in->id != X86_INS_JMP && in->detail->x86.op_count == 1 &&
-		in->detail->x86.operands[0].type == X86_OP_IMM) {
-		to = (uint64_t)in->detail->x86.operands[0].imm;
-		if (to > in->address && to - sym->vaddr < len) {
-			p = code + (to - sym->vaddr);
-			left = len - (to - sym->vaddr);
-			found = cs_disasm_iter(cs, &p, &left, &to, ret) &&
-				cs_insn_group(cs, ret, CS_GRP_RET);
-		}
-	}
-	if (ret)
-		cs_free(ret, 1);
-	return found;
+	return to > in->address && code_next(c, &at, c->ahead) && cs_insn_group(c->cs, c->ahead, CS_GRP_RET);
 }
 
-static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym,
-	uint32_t regs, unsigned int flags, struct site *site)
+static void choose_x86(const struct code *c, const struct elf_symbol *sym, uint32_t regs, unsigned int flags, struct site *site)
 {
-	cs_insn *in = cs_malloc(cs);
-	const uint8_t *p = code;
-	size_t left = len;
-	uint64_t addr = sym->vaddr;
+	const cs_insn *in = c->in;
+	struct code_place at = code_at(c, sym->vaddr);
 	bool r10_is_sp = false, after_nop5 = false;
 
-	while (in && left && addr - sym->vaddr < WAY_MAX &&
-		cs_disasm_iter(cs, &p, &left, &addr, in)) {
-		if (after_nop5 && is_reached_once(cs, code, len, sym, in))
-			site->offset = sym->offset + (in->address - sym->vaddr);
-		after_nop5 = is_nop5(in) && site->offset == sym->offset + (in->address - sym->vaddr);
-		if (site_is_emulated(in) && is_reached_once(cs, code, len, sym, in)) {
+	while (at.addr - sym->vaddr < WAY_MAX && code_next(c, &at, c->in)) {
+		uint64_t offset = sym->offset + (in->address - sym->vaddr);
+
+		if (after_nop5 && is_reached_once(c, sym, in))
+			site->offset = offset;
+		after_nop5 = is_nop5(in) && site->offset == offset;
+		if (site_is_emulated(in) && is_reached_once(c, sym, in)) {
 			site->cheap = true;
-			site->offset = sym->offset + (in->address - sym->vaddr);
+			site->offset = offset;
 		}
-		if (flags & SITE_PAST_EARLY_RETURN && is_early_return(cs, code, len, sym, in))
+		if (flags & SITE_PAST_EARLY_RETURN && is_early_return(c, in))
 			continue;
-		if (site_is_emulated(in))
-			break;
-		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, flags, r10_is_sp))
+		if (site_is_emulated(in) || is_branch(c->cs, in) || !keeps_entry_state(c->cs, in, regs, flags, r10_is_sp))
 			break;
 		r10_is_sp |= saves_sp_in_r10(in);
 	}
-	if (in)
-		cs_free(in, 1);
 }
 
 /*
@@ -234,80 +208,58 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
  *	lock xadd counter, reg;  ...;  cmp
  * The zero flag alone decides a jump on equality; what is equal is the count and the number of threads.
  */
-static bool choose_arrival(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, uint32_t regs,
-	unsigned int flags, struct site *site)
+static bool choose_arrival(const struct code *c, const struct elf_symbol *sym, uint32_t regs, unsigned int flags, struct site *site)
 {
-	cs_insn *in = cs_malloc(cs);
-	const uint8_t *p = code;
-	size_t left = len;
-	uint64_t addr = sym->vaddr;
-	bool counted = false, compared = false, found = false;
+	const cs_insn *in = c->in;
+	struct code_place at = code_at(c, sym->vaddr);
+	bool counted = false, compared = false;
 
-	while (in && !found && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
+	while (at.addr - sym->vaddr < WAY_MAX && code_next(c, &at, c->in)) {
 		if (compared && (in->id == X86_INS_JE || in->id == X86_INS_JNE) && site_is_emulated(in)) {
-			found = is_reached_once(cs, code, len, sym, in);
-			break;
+			if (!is_reached_once(c, sym, in))
+				return false;
+			site->cheap = site->arrival = true;
+			site->offset = sym->offset + (in->address - sym->vaddr);
+			return true;
 		}
 		compared = counted && in->id == X86_INS_CMP;
-		if (is_early_return(cs, code, len, sym, in))
+		if (is_early_return(c, in))
 			continue;
-		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, flags, false))
+		if (is_branch(c->cs, in) || !keeps_entry_state(c->cs, in, regs, flags, false))
 			break;
 		counted |= in->id == X86_INS_XADD && in->detail->x86.prefix[0] == X86_PREFIX_LOCK;
 	}
-	if (found) {
-		site->cheap = site->arrival = true;
-		site->offset = sym->offset + (in->address - sym->vaddr);
-	}
-	if (in)
-		cs_free(in, 1);
-	return found;
+	return false;
 }
 
 bool site_is_nop5(struct elf_file *elf, uint64_t offset)
 {
-	uint8_t code[5];
-	cs_insn *in;
-	bool nop5 = false;
-	csh cs;
+	struct code_place at;
+	struct code c;
+	bool nop5;
 
-	if (elf_machine(elf) != EM_X86_64 || elf_read_at_offset(elf, offset, code, sizeof(code)) ||
-		cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+	if (!code_read(elf, &(struct elf_symbol){ .offset = offset }, 5, &c))
 		return false;
-	if (cs_disasm(cs, code, sizeof(code), 0, 1, &in)) {
-		nop5 = is_nop5(in);
-		cs_free(in, 1);
-	}
-	cs_close(&cs);
+	at = code_at(&c, 0);
+	nop5 = code_next(&c, &at, c.in) && is_nop5(c.in);
+	code_close(&c);
 	return nop5;
 }
 
+/* On arm64, which simulates adr, branches and literal loads only, all entries cost alike. */
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs,
 	unsigned int flags, struct site *ret_site)
 {
-	uint8_t code[CODE_MAX];
-	size_t len = sym->size;
-	csh cs;
+	size_t len = !sym->size ? UNSIZED_LEN : sym->size < CODE_MAX ? sym->size
+								     : CODE_MAX;
+	struct code c;
 
 	*ret_site = (struct site){ .offset = sym->offset };
-	if (elf_machine(elf) != EM_X86_64)
-		return; /* arm64 simulates adr, branches and literal loads only: all entries cost
-			   alike */
-	if (!len)
-		len = UNSIZED_LEN;
-	if (len > sizeof(code))
-		len = sizeof(code);
-	if (elf_read_at_offset(elf, sym->offset, code, len))
+	if (!code_read(elf, sym, len, &c))
 		return;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
-		return;
-	if (cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON)) {
-		cs_close(&cs);
-		return;
-	}
-	if (!(flags & SITE_ARRIVAL) || !choose_arrival(cs, code, len, sym, regs, flags, ret_site))
-		choose_x86(cs, code, len, sym, flags & SITE_RETURNS ? regs | 1u << REG_SP : regs, flags, ret_site);
-	cs_close(&cs);
+	if (!(flags & SITE_ARRIVAL) || !choose_arrival(&c, sym, regs, flags, ret_site))
+		choose_x86(&c, sym, flags & SITE_RETURNS ? regs | 1u << REG_SP : regs, flags, ret_site);
+	code_close(&c);
 }
 
 /*
@@ -316,7 +268,7 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
  * The jump is emulated, comes once for each return, and what follows says where the return address is.
  */
 #define EXIT_CODE_MAX (16 << 10) /* the longest function that is looked at */
-#define CANARY 0x28	    /* its offset in the thread's area */
+#define CANARY 0x28              /* its offset in the thread's area */
 #define JUMPS_MAX 1024
 
 /* The way from a stack protector's jump, as far as it has been followed. */
@@ -330,7 +282,7 @@ struct way {
 };
 
 struct exits {
-	csh cs;
+	struct code code;
 	struct elf_symbol sym;
 	struct site *sites;
 	uint64_t from[SITE_EXITS_MAX], to[SITE_EXITS_MAX]; /* of each, the jump and the return */
@@ -442,16 +394,14 @@ static int take(struct exits *e, struct way *w, const cs_insn *in)
 {
 	int err;
 
-	if (cs_insn_group(e->cs, in, CS_GRP_RET)) {
+	if (cs_insn_group(e->code.cs, in, CS_GRP_RET)) {
 		err = in->detail->x86.op_count ? -ENOENT : exit_add(e, w, in->address);
 		*w = (struct way){ 0 };
 		return err;
 	}
-	if (cs_insn_group(e->cs, in, CS_GRP_JUMP) || cs_insn_group(e->cs, in, CS_GRP_BRANCH_RELATIVE)) {
-		if (!cs_insn_group(e->cs, in, CS_GRP_CALL))
-			return take_jump(e, w, in);
-	}
-	if (cs_insn_group(e->cs, in, CS_GRP_CALL) || !follow(e->cs, w, in))
+	if (is_jump(e->code.cs, in))
+		return take_jump(e, w, in);
+	if (cs_insn_group(e->code.cs, in, CS_GRP_CALL) || !follow(e->code.cs, w, in))
 		w->from = 0;
 	w->checked = is_canary_check(in);
 	return 0;
@@ -469,21 +419,14 @@ static bool are_passed(const struct exits *e)
 	return e->n > 0;
 }
 
-static int exits_find(struct exits *e, const uint8_t *code)
+static int exits_find(struct exits *e, struct code_place *at)
 {
-	cs_insn *in = cs_malloc(e->cs);
 	struct way w = { 0 };
-	uint64_t addr = e->sym.vaddr;
-	size_t left = e->sym.size;
-	int err = in ? 0 : -ENOENT;
+	int err = 0;
 
-	while (!err && left && cs_disasm_iter(e->cs, &code, &left, &addr, in))
-		err = take(e, &w, in);
-	if (in)
-		cs_free(in, 1);
-	if (err || left || !are_passed(e))
-		return -ENOENT;
-	return e->n;
+	while (!err && code_next(&e->code, at, e->code.in))
+		err = take(e, &w, e->code.in);
+	return err || !are_passed(e) ? -ENOENT : 0;
 }
 
 /* At the return the stack pointer is what it was at the entry. */
@@ -497,45 +440,33 @@ static int return_add(struct exits *e, const cs_insn *in)
 
 /* Jumps out of the function may be calls in place of returns, but for conditional ones: compilers have those go to the parts that are
  * hardly ever run, which are kept elsewhere. */
-static bool may_leave(const struct exits *e, const cs_insn *in)
+static int returns_find(struct exits *e, struct code_place *at)
 {
-	return in->id == X86_INS_JMP && !is_inside(e, in);
-}
+	const cs_insn *in = e->code.in;
+	int err = 0;
 
-static int returns_find(struct exits *e, const uint8_t *code)
-{
-	cs_insn *in = cs_malloc(e->cs);
-	uint64_t addr = e->sym.vaddr;
-	size_t left = e->sym.size;
-	int err = in ? 0 : -ENOENT;
-
-	while (!err && left && cs_disasm_iter(e->cs, &code, &left, &addr, in)) {
-		if (cs_insn_group(e->cs, in, CS_GRP_RET))
+	while (!err && code_next(&e->code, at, e->code.in)) {
+		if (cs_insn_group(e->code.cs, in, CS_GRP_RET))
 			err = return_add(e, in);
-		else if (may_leave(e, in))
+		else if (in->id == X86_INS_JMP && !is_inside(e, in))
 			err = -ENOENT;
 	}
-	if (in)
-		cs_free(in, 1);
-	return err || left || !e->n ? -ENOENT : e->n;
+	return err;
 }
 
 static int find_with(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_sites,
-	int (*find)(struct exits *e, const uint8_t *code))
+	int (*find)(struct exits *e, struct code_place *at))
 {
 	struct exits e = { .sym = *sym, .sites = ret_sites };
-	uint8_t code[EXIT_CODE_MAX];
-	int n = -ENOENT;
+	struct code_place at;
+	int err;
 
-	if (elf_machine(elf) != EM_X86_64 || !sym->size || sym->size > sizeof(code) ||
-		elf_read_at_offset(elf, sym->offset, code, sym->size))
+	if (!sym->size || sym->size > EXIT_CODE_MAX || !code_read(elf, sym, sym->size, &e.code))
 		return -ENOENT;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &e.cs))
-		return -ENOENT;
-	if (!cs_option(e.cs, CS_OPT_DETAIL, CS_OPT_ON))
-		n = find(&e, code);
-	cs_close(&e.cs);
-	return n;
+	at = code_at(&e.code, sym->vaddr);
+	err = find(&e, &at);
+	code_close(&e.code);
+	return err || at.left || !e.n ? -ENOENT : e.n;
 }
 
 int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])

@@ -11,17 +11,17 @@
 struct cs_insn;
 
 struct site {
-	uint64_t offset; /* in the file */
-	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
-	bool arrival;	 /* SITE_ARRIVAL was given, and the place was found */
-	bool exit;	 /* on the way out: the stack pointer at the entry was ... */
-	bool exit_bp;	 /* ... the frame pointer, if set, else the stack pointer, there ... */
+	uint64_t offset;     /* in the file */
+	bool cheap : 1;	     /* the kernel emulates the instruction instead of single-stepping it */
+	bool arrival : 1;    /* SITE_ARRIVAL was given, and the place was found */
+	bool exit : 1;	     /* on the way out: the stack pointer at the entry was ... */
+	bool exit_bp : 1;    /* ... the frame pointer, if set, else the stack pointer, there ... */
+	bool nop5 : 1;	     /* the instruction is a nop of 5 bytes */
+	bool no_exits : 1;   /* an entry, and its way out is not known */
+	bool no_yields : 1;  /* where an interpreter begins to run a function, and its yields are not seen */
 	uint16_t exit_units; /* ... plus 8 times this */
-	bool nop5;	 /* the instruction is a nop of 5 bytes */
-	bool no_exits;	 /* an entry, and its way out is not known */
-	bool no_yields;	 /* where an interpreter begins to run a function, and its yields are not seen */
-	uint8_t python;	 /* where an interpreter begins or leaves a function: enum python_layout */
-	uint8_t reg;	 /* where an interpreter begins to run a function: see PROBE_COOKIE_REG_SHIFT */
+	uint8_t python;	     /* where an interpreter begins or leaves a function: enum python_layout */
+	uint8_t reg;	     /* where an interpreter begins to run a function: see PROBE_COOKIE_REG_SHIFT */
 };
 
 /* There will be a return probe. */

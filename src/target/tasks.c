@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 
 /* Open addressing by tid, since every record is looked up here (see util/map.h). At half load, entries that are no
@@ -27,20 +28,13 @@ struct tasks {
 /* By then, what a thread did last is in the sinks. */
 #define KEEP_EXITED_NS UINT64_C(10000000000)
 
-int tasks_new(struct tasks **ret_tasks)
+struct tasks *tasks_new(void)
 {
-	struct tasks *ts = calloc(1, sizeof(*ts));
+	struct tasks *ts = xcalloc(1, sizeof(*ts));
 
-	if (!ts)
-		return -ENOMEM;
-	ts->slots = calloc(TASKS_MIN, sizeof(*ts->slots));
-	if (!ts->slots) {
-		free(ts);
-		return -ENOMEM;
-	}
+	ts->slots = xcalloc(TASKS_MIN, sizeof(*ts->slots));
 	ts->cap = TASKS_MIN;
-	*ret_tasks = ts;
-	return 0;
+	return ts;
 }
 
 void tasks_free(struct tasks *ts)
@@ -51,22 +45,15 @@ void tasks_free(struct tasks *ts)
 	free(ts);
 }
 
-int tasks_copy(const struct tasks *ts, struct tasks **ret_copy)
+struct tasks *tasks_copy(const struct tasks *ts)
 {
-	struct tasks *copy = malloc(sizeof(*copy));
+	struct tasks *copy = xmalloc(sizeof(*copy));
 
-	if (!copy)
-		return -ENOMEM;
 	*copy = *ts;
-	copy->slots = malloc(ts->cap * sizeof(*copy->slots));
-	if (!copy->slots) {
-		free(copy);
-		return -ENOMEM;
-	}
+	copy->slots = xmalloc(ts->cap * sizeof(*copy->slots));
 	memcpy(copy->slots, ts->slots, ts->cap * sizeof(*copy->slots));
 	tasks_forget_outputs(copy);
-	*ret_copy = copy;
-	return 0;
+	return copy;
 }
 
 uint64_t tasks_changes(const struct tasks *ts)
@@ -116,7 +103,7 @@ static bool is_needed(const struct task *t, uint64_t now_ns)
 	return !t->exited || t->alive_process || t->exit_ns + KEEP_EXITED_NS > now_ns;
 }
 
-static int make_room(struct tasks *ts)
+static void make_room(struct tasks *ts)
 {
 	size_t needed = 0, cap = ts->cap;
 	uint64_t now_ns = clock_boot_ns();
@@ -128,9 +115,7 @@ static int make_room(struct tasks *ts)
 	}
 	if (needed * 4 >= cap)
 		cap *= 2;
-	slots = calloc(cap, sizeof(*slots));
-	if (!slots)
-		return -ENOMEM;
+	slots = xcalloc(cap, sizeof(*slots));
 	for (size_t i = 0; i < ts->cap; i++) {
 		if (is_needed(&ts->slots[i], now_ns))
 			*slot_of(slots, cap, ts->slots[i].tid) = ts->slots[i];
@@ -140,7 +125,6 @@ static int make_room(struct tasks *ts)
 	ts->cap = cap;
 	ts->used = needed;
 	ts->changes++;
-	return 0;
 }
 
 /* ---- containers ---- */
@@ -217,8 +201,8 @@ static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
 	struct task *t;
 
-	if (ts->used * 2 >= ts->cap && make_room(ts))
-		return NULL;
+	if (ts->used * 2 >= ts->cap)
+		make_room(ts);
 	t = slot_of(ts->slots, ts->cap, tid);
 	if (!t->tgid)
 		ts->used++;
@@ -235,8 +219,7 @@ struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid)
 	if (t->tgid == tgid)
 		return t;
 	t = add(ts, tgid, tid);
-	if (t)
-		process_comm((pid_t)tid, t->comm);
+	process_comm((pid_t)tid, t->comm);
 	return t;
 }
 
@@ -256,13 +239,9 @@ void tasks_add_others(struct tasks *ts, const struct tasks *from)
 {
 	for (size_t i = 0; i < from->cap; i++) {
 		const struct task *other = &from->slots[i];
-		struct task *t;
 
-		if (!other->tgid || other->traced || tasks_find(ts, other->tid))
-			continue;
-		t = add(ts, other->tgid, other->tid);
-		if (t)
-			memcpy(t->comm, other->comm, sizeof(t->comm));
+		if (other->tgid && !other->traced && !tasks_find(ts, other->tid))
+			memcpy(add(ts, other->tgid, other->tid)->comm, other->comm, sizeof(other->comm));
 	}
 }
 
@@ -270,8 +249,6 @@ static struct task *add_traced(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
 	struct task *t = tasks_get(ts, tgid, tid);
 
-	if (!t)
-		return NULL;
 	ts->changes++;
 	t->traced = true;
 	t->exited = false; /* a main thread may have exited before another thread's exec */
@@ -289,7 +266,8 @@ static int add_thread(pid_t tid, void *arg)
 {
 	struct add_arg *a = arg;
 
-	return add_traced(a->ts, a->tgid, (uint32_t)tid) ? 0 : -ENOMEM;
+	add_traced(a->ts, a->tgid, (uint32_t)tid);
+	return 0;
 }
 
 int tasks_add_process(struct tasks *ts, pid_t tgid)
@@ -322,8 +300,6 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		container = t && r->h.tid == r->h.tgid ? t->container : 0;
 		/* the tid may be reused: nothing of its former owner is kept */
 		t = add(ts, r->h.tgid, r->h.tid);
-		if (!t)
-			return;
 		t->traced = true;
 		t->container = container;
 		set_alive(ts, t, r->h.tid == r->h.tgid);
@@ -332,16 +308,15 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 	case TASK_EXEC:
 	case TASK_COMM:
 		t = add_traced(ts, r->h.tgid, r->h.tid);
-		if (t)
-			set_comm(t, r);
-		if (t && r->h.id == TASK_EXEC && r->h.tid == r->h.tgid) /* a runtime enters the container before it calls exec */
+		set_comm(t, r);
+		if (r->h.id == TASK_EXEC && r->h.tid == r->h.tgid) /* a runtime enters the container before it calls exec */
 			set_container(ts, t);
 		break;
 	case TASK_STRANGER:
 		t = tasks_find(ts, r->h.tid);
 		if (!t || t->tgid != r->h.tgid)
 			t = add(ts, r->h.tgid, r->h.tid);
-		if (t && !t->traced) {
+		if (!t->traced) {
 			t->exited = false;
 			set_comm(t, r);
 		}

@@ -28,16 +28,16 @@ struct task {
 
 struct tasks;
 
-int tasks_new(struct tasks **ret_tasks);
+struct tasks *tasks_new(void);
 void tasks_free(struct tasks *ts);
 
-/* Copies everything that is known; in the copy no output has any name yet. -ENOMEM. */
-int tasks_copy(const struct tasks *ts, struct tasks **ret_copy);
+/* Copies everything that is known; in the copy no output has any name yet. */
+struct tasks *tasks_copy(const struct tasks *ts);
 
 /* Adds those of `from` that are not threads of targets, unless their numbers are known already. */
 void tasks_add_others(struct tasks *ts, const struct tasks *from);
 
-/* The entry of a thread, created from /proc if needed. NULL only without memory. The pointer is
+/* The entry of a thread, created from /proc if needed. The pointer is
  * valid until the next call that can create one. */
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
@@ -60,7 +60,7 @@ void tasks_forget_outputs(struct tasks *ts);
 /* Forgets which threads of a process (0: of all) this output has named. */
 void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid);
 
-/* The entry of a waker, whose name is looked up in /proc once. NULL without memory. */
+/* The entry of a waker, whose name is looked up in /proc once. */
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid);
 
 /* Adds a target and its threads from /proc. -ESRCH. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "probe.h"
+#include "util/list.h"
 
 /* The largest known, that of a Java VM, has 100 KB. */
 #define SECTION_MAX (4u << 20)
@@ -430,21 +431,21 @@ static const char *next_string(const char **p, const char *end)
 	return nul ? s : NULL;
 }
 
-static int read_note(struct walk *w, const char *desc, size_t len)
+static void read_note(struct walk *w, const char *desc, size_t len)
 {
 	const char *p = desc + ADDRS_SIZE, *end = desc + len;
 	char name[USDT_NAME_MAX + 1];
-	struct found f = {}, *bigger;
+	struct found f = {};
 	uint64_t addr[3];
 
 	if (len < ADDRS_SIZE)
-		return 0;
+		return;
 	memcpy(addr, desc, sizeof(addr));
 	f.provider = next_string(&p, end);
 	f.name = f.provider ? next_string(&p, end) : NULL;
 	f.args = f.name ? next_string(&p, end) : NULL;
 	if (!f.args || !join_name(f.provider, f.name, name) || fnmatch(w->glob, name, 0))
-		return 0;
+		return;
 	/* the code has been moved since the addresses were written (prelink) */
 	if (w->base && addr[1]) {
 		addr[0] += w->base - addr[1];
@@ -452,28 +453,19 @@ static int read_note(struct walk *w, const char *desc, size_t len)
 	}
 	f.vaddr = addr[0];
 	if (elf_vaddr_to_offset(w->elf, f.vaddr, &f.offset))
-		return 0;
+		return;
 	/* the kernel takes no odd ones: they are two bytes long */
 	if (addr[2] && (elf_vaddr_to_offset(w->elf, addr[2], &f.semaphore) || f.semaphore & 1))
-		return 0;
-	if (w->n == w->cap) {
-		w->cap = w->cap ? 2 * w->cap : 16;
-		bigger = realloc(w->found, w->cap * sizeof(*bigger));
-		if (!bigger)
-			return -ENOMEM;
-		w->found = bigger;
-	}
-	w->found[w->n++] = f;
-	return 0;
+		return;
+	*list_push(w->found, w->n, w->cap) = f;
 }
 
 /* In an ELF file of either class these notes are aligned to 4 bytes. */
 static int read_notes(struct walk *w, const char *data, size_t len)
 {
 	static const char owner[] = "stapsdt";
-	int err = 0;
 
-	for (size_t at = 0; !err && len - at >= sizeof(Elf64_Nhdr);) {
+	for (size_t at = 0; len - at >= sizeof(Elf64_Nhdr);) {
 		Elf64_Nhdr nh;
 		size_t name_len, desc_len;
 
@@ -485,11 +477,11 @@ static int read_notes(struct walk *w, const char *data, size_t len)
 			return -EBADMSG;
 		if (nh.n_type == NOTE_TYPE && nh.n_namesz == sizeof(owner) &&
 			!memcmp(data + at, owner, sizeof(owner)))
-			err = read_note(w, data + at + name_len, nh.n_descsz);
+			read_note(w, data + at + name_len, nh.n_descsz);
 		at += name_len;
 		at += desc_len < len - at ? desc_len : len - at;
 	}
-	return err;
+	return 0;
 }
 
 static int found_cmp(const void *a, const void *b)

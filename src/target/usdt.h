@@ -49,7 +49,7 @@ typedef int (*usdt_cb)(const struct usdt_note *note, void *arg);
 
 /*
  * Calls cb for each place of the probes whose "provider:name" matches glob (fnmatch(3)), in the
- * order of offsets. Returns how many, possibly 0, or -EBADMSG (malformed), -ENOMEM. Notes that
+ * order of offsets. Returns how many, possibly 0, or -EBADMSG (malformed). Notes that
  * point nowhere or have unprintable names are left out.
  */
 int usdt_each(struct elf_file *elf, const char *glob, usdt_cb cb, void *arg);

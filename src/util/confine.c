@@ -18,6 +18,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
+
 #ifdef __x86_64__
 #define ARCH AUDIT_ARCH_X86_64
 #define NR_OTHER_ABI 0x40000000 /* x32 from here on, with the same numbers */
@@ -91,12 +93,10 @@ static int filter_calls(const int *calls, size_t n, struct sock_filter hit, cons
 	struct sock_filter otherwise)
 {
 	size_t len = sizeof(prologue) / sizeof(prologue[0]);
-	struct sock_filter *f = calloc(len + 2 * n + n_more + 1, sizeof(*f));
+	struct sock_filter *f = xcalloc(len + 2 * n + n_more + 1, sizeof(*f));
 	struct sock_fprog prog = { .filter = f };
 	int err = 0;
 
-	if (!f)
-		return -ENOMEM;
 	memcpy(f, prologue, sizeof(prologue));
 	for (size_t i = 0; i < n; i++) {
 		f[len++] = (struct sock_filter)UNLESS_EQUAL((uint32_t)calls[i], 1);

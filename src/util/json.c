@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "util/json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "util/fmt.h"
+#include "util/list.h"
 #include "util/text.h"
 
 #define SLOTS_MIN 32
@@ -39,34 +42,31 @@ enum scan_state {
 	SC_DONE,
 };
 
-void json_scan_init(struct json_scan *scan)
+void json_scan_init(struct json_scan *scan, struct json_nodes *nodes)
 {
 	memset(scan, 0, offsetof(struct json_scan, open));
 	scan->error[0] = '\0';
 	scan->member.span = 1;
-}
-
-void json_scan_init_nodes(struct json_scan *scan, struct json_nodes *nodes)
-{
-	json_scan_init(scan);
 	scan->nodes = nodes;
-	nodes->len = 0;
+	if (nodes)
+		nodes->len = 0;
 }
 
-static int scan_fail(struct json_scan *scan, const char *what)
+static int __attribute__((format(printf, 2, 3))) scan_fail(struct json_scan *scan, const char *fmt, ...)
 {
-	snprintf(scan->error, sizeof(scan->error), "%s", what);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(scan->error, sizeof(scan->error), fmt, args);
+	va_end(args);
 	return -EBADMSG;
 }
 
 static int scan_unexpected(struct json_scan *scan, unsigned char c, const char *wanted)
 {
 	if (c > 0x20 && c < 0x7f)
-		snprintf(scan->error, sizeof(scan->error), "%s expected, not '%c'", wanted, c);
-	else
-		snprintf(scan->error, sizeof(scan->error), "%s expected, not byte 0x%02x", wanted,
-			c);
-	return -EBADMSG;
+		return scan_fail(scan, "%s expected, not '%c'", wanted, c);
+	return scan_fail(scan, "%s expected, not byte 0x%02x", wanted, c);
 }
 
 static bool is_space(unsigned char c)
@@ -93,27 +93,16 @@ static const char *offset_text(size_t offset)
 static int node_add(struct json_scan *scan, enum json_kind kind, size_t at)
 {
 	struct json_nodes *nodes = scan->nodes;
-	struct json_node *list;
-	uint32_t size;
 
 	if (!nodes)
 		return 0;
-	if (nodes->len == nodes->size) {
-		if (nodes->len == JSON_VALUES_MAX) {
-			snprintf(scan->error, sizeof(scan->error), "more than %u values",
-				JSON_VALUES_MAX);
-			return -E2BIG;
-		}
-		size = nodes->size ? 2 * nodes->size : 64;
-		list = reallocarray(nodes->list, size, sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		nodes->list = list;
-		nodes->size = size;
+	if (nodes->len == JSON_VALUES_MAX) {
+		scan_fail(scan, "more than %u values", JSON_VALUES_MAX);
+		return -E2BIG;
 	}
 	scan->member.kind = (uint8_t)kind;
 	scan->member.text = offset_text(at);
-	nodes->list[nodes->len++] = scan->member;
+	*list_push(nodes->list, nodes->len, nodes->size) = scan->member;
 	scan->member = (struct json_node){ .span = 1 };
 	return 0;
 }
@@ -199,20 +188,17 @@ static int scan_structure(struct json_scan *scan, unsigned char c, size_t at)
 		return 0;
 	switch (scan->state) {
 	case SC_VALUE_OR_END:
-		if (c == ']') {
-			container_close(scan);
-			return 0;
-		}
-		return value_start(scan, c, at);
 	case SC_VALUE:
-		return value_start(scan, c, at);
+		if (c != ']' || scan->state == SC_VALUE)
+			return value_start(scan, c, at);
+		container_close(scan);
+		return 0;
 	case SC_KEY_OR_END:
-		if (c == '}') {
+	case SC_KEY:
+		if (c == '}' && scan->state == SC_KEY_OR_END) {
 			container_close(scan);
 			return 0;
 		}
-		/* fallthrough */
-	case SC_KEY:
 		if (c != '"')
 			return scan_unexpected(scan, c, "a key in quotes");
 		scan->key = true;
@@ -262,10 +248,8 @@ static int scan_string(struct json_scan *scan, unsigned char c, size_t at)
 		scan->utf8_need = (int8_t)fmt_utf8_need(c, &scan->utf8_lo, &scan->utf8_hi);
 		return scan->utf8_need < 0 ? scan_fail(scan, "invalid UTF-8 in a string") : 0;
 	}
-	if (c < 0x20) {
-		snprintf(scan->error, sizeof(scan->error), "control byte 0x%02x in a string", c);
-		return -EBADMSG;
-	}
+	if (c < 0x20)
+		return scan_fail(scan, "control byte 0x%02x in a string", c);
 	if (c == '\\') {
 		scan->state = SC_ESCAPE;
 		scan->escapes = true;
@@ -273,6 +257,11 @@ static int scan_string(struct json_scan *scan, unsigned char c, size_t at)
 		string_end(scan, at);
 	}
 	return 0;
+}
+
+static unsigned int hex_digit(unsigned char c)
+{
+	return (c & 0xf) + (c > '9' ? 9u : 0);
 }
 
 static int hex_done(struct json_scan *scan)
@@ -288,14 +277,19 @@ static int hex_done(struct json_scan *scan)
 	return 0;
 }
 
+static void hex_begin(struct json_scan *scan)
+{
+	scan->state = SC_HEX;
+	scan->hex_left = 4;
+	scan->hex = 0;
+}
+
 static int scan_escape(struct json_scan *scan, unsigned char c)
 {
 	switch (scan->state) {
 	case SC_ESCAPE:
 		if (c == 'u') {
-			scan->state = SC_HEX;
-			scan->hex_left = 4;
-			scan->hex = 0;
+			hex_begin(scan);
 			return 0;
 		}
 		if (!c || !strchr("\"\\/bfnrt", c))
@@ -303,24 +297,17 @@ static int scan_escape(struct json_scan *scan, unsigned char c)
 		scan->state = SC_STRING;
 		return 0;
 	case SC_HEX:
-		if (is_digit(c))
-			scan->hex = scan->hex << 4 | (c - '0');
-		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-			scan->hex = scan->hex << 4 | ((c | 0x20) - 'a' + 10);
-		else
+		if (!isxdigit(c))
 			return scan_fail(scan, "\\u without four hex digits");
+		scan->hex = (uint16_t)(scan->hex << 4 | hex_digit(c));
 		return --scan->hex_left ? 0 : hex_done(scan);
-	case SC_LOW_BACKSLASH:
-	default: /* SC_LOW_U */
+	default: /* SC_LOW_BACKSLASH, SC_LOW_U */
 		if (c != (scan->state == SC_LOW_U ? 'u' : '\\'))
 			return scan_fail(scan, "half of a surrogate pair in a string");
-		if (scan->state == SC_LOW_BACKSLASH) {
+		if (scan->state == SC_LOW_U)
+			hex_begin(scan);
+		else
 			scan->state = SC_LOW_U;
-			return 0;
-		}
-		scan->state = SC_HEX;
-		scan->hex_left = 4;
-		scan->hex = 0;
 		return 0;
 	}
 }
@@ -401,24 +388,6 @@ static const bool plain[256] = {
 	[0x5d ... 0x7f] = true,
 };
 
-static size_t plain_run(const unsigned char *text, size_t len)
-{
-	size_t i = 0;
-
-	while (i < len && plain[text[i]])
-		i++;
-	return i;
-}
-
-static size_t digits_run(const unsigned char *text, size_t len)
-{
-	size_t i = 0;
-
-	while (i < len && is_digit(text[i]))
-		i++;
-	return i;
-}
-
 int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len, size_t *ret_used)
 {
 	size_t i = 0, fed = scan->fed;
@@ -427,8 +396,8 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 	while (i < len && scan->state != SC_DONE) {
 		switch (scan->state) {
 		case SC_STRING:
-			if (!scan->utf8_need)
-				i += plain_run(text + i, len - i);
+			while (!scan->utf8_need && i < len && plain[text[i]])
+				i++;
 			if (i == len)
 				continue;
 			ret = scan_string(scan, text[i], fed + i);
@@ -445,7 +414,8 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 		case SC_NUM_INT:
 		case SC_NUM_FRAC:
 		case SC_NUM_EXP:
-			i += digits_run(text + i, len - i);
+			while (i < len && is_digit(text[i]))
+				i++;
 			if (i == len)
 				continue;
 			/* fallthrough */
@@ -496,7 +466,7 @@ static uint32_t hex4(const char *text)
 	uint32_t v = 0;
 
 	for (int i = 0; i < 4; i++)
-		v = v << 4 | (uint32_t)((text[i] & 0xf) + (text[i] > '9' ? 9 : 0));
+		v = v << 4 | hex_digit((unsigned char)text[i]);
 	return v;
 }
 
@@ -556,23 +526,8 @@ static uint64_t hash_key(const char *key, uint32_t len)
 	return hash ^ hash >> 32;
 }
 
-static bool table_reserve(struct json_nodes *nodes, uint32_t want)
-{
-	uint32_t *table;
-
-	if (want > nodes->table_size) {
-		table = reallocarray(nodes->table, want, sizeof(*table));
-		if (!table)
-			return false;
-		nodes->table = table;
-		nodes->table_size = want;
-	}
-	memset(nodes->table, 0, want * sizeof(*nodes->table));
-	return true;
-}
-
 /* Of several members with the same key the last one counts, as in all readers. */
-static int drop_repeated(struct json_nodes *nodes, struct json_node *object)
+static void drop_repeated(struct json_nodes *nodes, struct json_node *object)
 {
 	struct json_node *end = object + object->span, *other;
 	uint32_t slots = SLOTS_MIN, at;
@@ -581,9 +536,12 @@ static int drop_repeated(struct json_nodes *nodes, struct json_node *object)
 	while (slots < 2 * object->span)
 		slots *= 2;
 	if (object->span < 3)
-		return 0;
-	if (!table_reserve(nodes, slots))
-		return -ENOMEM;
+		return;
+	if (slots > nodes->table_size) {
+		nodes->table = xreallocarray(nodes->table, slots, sizeof(*nodes->table));
+		nodes->table_size = slots;
+	}
+	memset(nodes->table, 0, slots * sizeof(*nodes->table));
 	for (struct json_node *child = object + 1; child < end; child += child->span) {
 		at = (uint32_t)hash_key(child->key, child->key_len) & (slots - 1);
 		for (; nodes->table[at]; at = (at + 1) & (slots - 1)) {
@@ -596,7 +554,6 @@ static int drop_repeated(struct json_nodes *nodes, struct json_node *object)
 		}
 		nodes->table[at] = (uint32_t)(child - nodes->list);
 	}
-	return 0;
 }
 
 static void key_finish(struct json_node *node, char *text)
@@ -633,22 +590,20 @@ static void text_finish(struct json_node *node, char *text, bool root)
 
 int json_nodes_finish(struct json_nodes *nodes, char *text)
 {
-	struct json_node *node;
-	int err = 0;
-
 	for (uint32_t i = 0; i < nodes->len; i++) {
-		node = &nodes->list[i];
+		struct json_node *node = &nodes->list[i];
+
 		if (node->key)
 			key_finish(node, text);
 		text_finish(node, text, i == 0);
 		if (i && is_out_of_range(node))
 			return -ERANGE;
 	}
-	for (uint32_t i = 0; i < nodes->len && !err; i++) {
+	for (uint32_t i = 0; i < nodes->len; i++) {
 		if (nodes->list[i].kind == JSON_OBJECT)
-			err = drop_repeated(nodes, &nodes->list[i]);
+			drop_repeated(nodes, &nodes->list[i]);
 	}
-	return err;
+	return 0;
 }
 
 /* ---- values ---- */

@@ -45,7 +45,7 @@ struct json_node {
 
 struct json_nodes {
 	struct json_node *list;
-	uint32_t len, size;
+	size_t len, size;
 	uint32_t *table; /* for finding equal keys */
 	uint32_t table_size;
 };
@@ -69,14 +69,12 @@ struct json_scan {
 	char error[64];
 };
 
-/* For a value that is only checked. */
-void json_scan_init(struct json_scan *scan);
-/* nodes: where they are stored, replacing what is there. */
-void json_scan_init_nodes(struct json_scan *scan, struct json_nodes *nodes);
+/* nodes: where they are stored, replacing what is there; NULL: the value is only checked. */
+void json_scan_init(struct json_scan *scan, struct json_nodes *nodes);
 
 /* Feeds text; *ret_used is how much of it belongs to the value. Returns 1 when the value is
  * complete, 0 when more is needed, -EBADMSG with scan->error set (the byte at *ret_used is wrong),
- * -E2BIG likewise, -ENOMEM. */
+ * -E2BIG likewise. */
 int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len, size_t *ret_used);
 
 /* The text has ended. Returns 1 when the value is complete (a number at top level has no end of its
@@ -85,7 +83,7 @@ int json_scan_end(struct json_scan *scan);
 
 /*
  * Makes the nodes of a complete value ready for use. text is everything that was fed, in one piece;
- * it is changed, and the nodes point into it. The first node is the value. -ENOMEM; -ERANGE: a number is
+ * it is changed, and the nodes point into it. The first node is the value. -ERANGE: a number is
  * out of the range of a double.
  */
 int json_nodes_finish(struct json_nodes *nodes, char *text);

@@ -359,29 +359,6 @@ enum transfer syscall_transfer(unsigned int nr)
 	return flags & SENDS ? TRANSFER_SEND : flags & RECEIVES ? TRANSFER_RECEIVE : TRANSFER_NONE;
 }
 
-const char *softirq_name(unsigned int nr)
-{
-	/* include/linux/interrupt.h, in the spelling of /proc/softirqs */
-	static const char *const names[] = { "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET",
-		"SCHED", "HRTIMER", "RCU" };
-
-	return nr < ARRAY_SIZE(names) ? names[nr] : "softirq";
-}
-
-const char *irq_vector_name(unsigned int vector)
-{
-	/* in the spelling of the kernel's tracepoints */
-	static const char *const names[VECTOR_MAX] = {
-		[VECTOR_LOCAL_TIMER] = "local_timer",
-		[VECTOR_RESCHEDULE] = "reschedule",
-		[VECTOR_CALL_FUNCTION] = "call_function",
-		[VECTOR_CALL_FUNCTION_SINGLE] = "call_function_single",
-		[VECTOR_IRQ_WORK] = "irq_work",
-	};
-
-	return vector < VECTOR_MAX ? names[vector] : "vector";
-}
-
 const char *errno_name(int err)
 {
 	if (err >= KERNEL_ERRNO_MIN && (size_t)err - KERNEL_ERRNO_MIN < ARRAY_SIZE(kernel_errno_names))

@@ -46,12 +46,6 @@ enum transfer {
 };
 enum transfer syscall_transfer(unsigned int nr);
 
-/* "NET_RX", "TIMER": never NULL, "softirq" for an unknown one. */
-const char *softirq_name(unsigned int nr);
-
-/* "local_timer": never NULL, "vector" for an unknown one. */
-const char *irq_vector_name(unsigned int vector);
-
 /* "ENOENT" for 2. Knows the kernel's own codes too (ERESTARTSYS, 512 and up): a system call's
  * result shows them at the exit tracepoint when a signal interrupted it. */
 const char *errno_name(int err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -159,9 +160,7 @@ int parse_last(const char *s, struct last *ret)
 
 static bool has_pid(const pid_t *pids, size_t n, pid_t pid)
 {
-	size_t i;
-
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (pids[i] == pid)
 			return true;
 	}
@@ -174,36 +173,30 @@ int parse_pid_list(const char *s, pid_t **pids, size_t *n)
 	const char *p;
 	pid_t *arr;
 	uint64_t v;
-	int err;
+	int err = 0;
 
 	for (p = s; *p; p++)
 		room += *p == ',';
-	arr = reallocarray(NULL, room, sizeof(*arr));
-	if (!arr)
-		return -ENOMEM;
+	arr = xreallocarray(NULL, room, sizeof(*arr));
 	if (*n)
 		memcpy(arr, *pids, *n * sizeof(*arr));
-	for (;;) {
+	for (; !err; s++) {
 		err = take_digits(&s, PID_LIMIT, &v);
-		if (err)
-			goto out;
-		if (v == 0 || (*s && *s != ',')) {
+		if (!err && (v == 0 || (*s && *s != ',')))
 			err = -EINVAL;
-			goto out;
-		}
-		if (!has_pid(arr, n_new, (pid_t)v))
+		if (!err && !has_pid(arr, n_new, (pid_t)v))
 			arr[n_new++] = (pid_t)v;
 		if (!*s)
 			break;
-		s++;
+	}
+	if (err) {
+		free(arr);
+		return err;
 	}
 	free(*pids);
 	*pids = arr;
 	*n = n_new;
-	arr = NULL;
-out:
-	free(arr);
-	return err;
+	return 0;
 }
 
 static const struct {
@@ -228,10 +221,7 @@ const char *parse_error(
 	shown[i] = '\0';
 	if (s[i])
 		memcpy(shown + i - 3, "...", 3);
-	if (err == -ENOMEM)
-		snprintf(buf, PARSE_ERROR_MAX, "%.40s%sout of memory", option ? option : "",
-			option ? ": " : "");
-	else if (err == -ERANGE && kind == PARSE_PID_LIST)
+	if (err == -ERANGE && kind == PARSE_PID_LIST)
 		snprintf(buf, PARSE_ERROR_MAX, "%.40s%s'%s' is not a list of process ids: the largest is %d; pgrep finds them",
 			option ? option : "", option ? ": " : "", shown, PID_LIMIT);
 	else

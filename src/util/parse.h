@@ -29,7 +29,7 @@ int parse_u32(const char *s, uint32_t *ret);
 
 /*
  * "123" or "123,456": appends to the array *pids of length *n, initially NULL and 0, skipping those
- * it already holds. The caller frees *pids. Also -ENOMEM. On failure nothing changes.
+ * it already holds. The caller frees *pids. On failure nothing changes.
  */
 int parse_pid_list(const char *s, pid_t **pids, size_t *n);
 

@@ -8,40 +8,37 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
 #include "util/parse.h"
+
+static uint32_t calling(uint32_t own, const char *variable)
+{
+	const char *sudo = getuid() ? NULL : getenv(variable);
+	uint32_t id;
+
+	return sudo && !parse_u32(sudo, &id) ? id : own;
+}
 
 uid_t user_calling(void)
 {
-	const char *sudo = getuid() ? NULL : getenv("SUDO_UID");
-	uint32_t uid;
-
-	return sudo && !parse_u32(sudo, &uid) ? uid : getuid();
+	return calling(getuid(), "SUDO_UID");
 }
 
 gid_t user_calling_group(void)
 {
-	const char *sudo = getuid() ? NULL : getenv("SUDO_GID");
-	uint32_t gid;
-
-	return sudo && !parse_u32(sudo, &gid) ? gid : getgid();
+	return calling(getgid(), "SUDO_GID");
 }
 
 int user_find(const char *name, struct user *ret_user)
 {
 	const struct passwd *pw = getpwnam(name);
-	struct user u;
 	uint32_t uid;
 
 	if (!pw && !parse_u32(name, &uid))
 		pw = getpwuid(uid);
 	if (!pw)
 		return -ENOENT;
-	u = (struct user){ strdup(pw->pw_name), strdup(pw->pw_dir), pw->pw_uid, pw->pw_gid };
-	if (!u.name || !u.home) {
-		user_free(&u);
-		return -ENOMEM;
-	}
-	*ret_user = u;
+	*ret_user = (struct user){ xstrdup(pw->pw_name), xstrdup(pw->pw_dir), pw->pw_uid, pw->pw_gid };
 	return 0;
 }
 

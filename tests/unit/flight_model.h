@@ -107,7 +107,7 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 static inline void model_new(struct model *m, uint64_t bytes, uint64_t keep_ns, uint64_t seed)
 {
 	*m = (struct model){ .seed = seed * 1000003 };
-	assert_int_equal(tasks_new(&m->tasks), 0);
+	m->tasks = tasks_new();
 	assert_int_equal(flight_new(bytes, keep_ns, m->tasks, &m->f), 0);
 }
 

@@ -13,6 +13,16 @@
 static int preset_fd;
 static char preset_path[64];
 static struct stderr_grab said;
+static struct probe_table pt;
+
+static inline int free_table(void **state)
+{
+	probe_table_free(&pt);
+	return 0;
+}
+
+/* A test that fills the table. */
+#define TABLE_TEST(name) TEST_WITH(name, NULL, free_table)
 
 static inline int make_preset_file(void **state)
 {
@@ -34,15 +44,15 @@ static inline void assert_one_line(const char *text)
 	}
 }
 
-/* Loads bytes as a preset. An error has its one line, success has none. */
-static inline int load_bytes(struct probe_table *pt, const void *text, size_t len)
+/* Loads bytes as a preset into the table. An error has its one line, success has none. */
+static inline int load_bytes(const void *text, size_t len)
 {
 	int err;
 
 	assert_int_equal(ftruncate(preset_fd, 0), 0);
 	assert_int_equal(pwrite(preset_fd, text, len, 0), len);
 	stderr_grab_begin(&said);
-	err = engine_load(pt, preset_path);
+	err = engine_load(&pt, preset_path);
 	stderr_grab_end(&said);
 	if (err)
 		assert_one_line(said.text);
@@ -58,13 +68,13 @@ static inline size_t put_quotes(char *text)
 	return strlen(text);
 }
 
-static inline int load_text(struct probe_table *pt, const char *text)
+static inline int load_text(const char *text)
 {
 	char *copy = test_malloc(strlen(text) + 1);
 	int err;
 
 	strcpy(copy, text);
-	err = load_bytes(pt, copy, put_quotes(copy));
+	err = load_bytes(copy, put_quotes(copy));
 	test_free(copy);
 	return err;
 }
@@ -81,20 +91,23 @@ static inline char *repeat(const char *before, const char *part, size_t n, const
 	return text;
 }
 
+static inline void load_good(const char *text)
+{
+	if (load_text(text))
+		fail_msg("%s refused: %s", text, said.text);
+}
+
 static inline void expect_good(const char *text)
 {
-	struct probe_table pt = {};
-
-	if (load_text(&pt, text))
-		fail_msg("%s refused: %s", text, said.text);
+	load_good(text);
 	probe_table_free(&pt);
 }
 
-static inline const struct probe_spec *get(const struct probe_table *pt, const char *symbol)
+static inline const struct probe_spec *get(const char *symbol)
 {
-	for (size_t i = 0; i < pt->n; i++) {
-		if (!strcmp(pt->specs[i].symbol, symbol))
-			return &pt->specs[i];
+	for (size_t i = 0; i < pt.n; i++) {
+		if (!strcmp(pt.specs[i].symbol, symbol))
+			return &pt.specs[i];
 	}
 	fail_msg("no probe of %s", symbol);
 	return NULL;

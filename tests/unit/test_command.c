@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "target/command.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "unit.h"
 
@@ -163,6 +164,7 @@ TEST(test_loader)
 
 	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
 	e.e_ident[EI_CLASS] = ELFCLASS64;
+	e.e_ident[EI_DATA] = ELFDATA2LSB;
 	write_file("exe", &e, sizeof(e));
 	assert_int_equal(loader_of("exe", loader), -ENOENT);
 	e.e_phnum = 1;
@@ -190,6 +192,8 @@ TEST(test_loader)
 
 /* ---- command_spawn and what follows ---- */
 
+static const int as_they_are[3] = { -1, -1, -1 };
+
 static unsigned int count_fds(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -213,7 +217,7 @@ static void spawn_shell(struct command *cmd, const char *script)
 {
 	char *argv[] = { "sh", "-c", (char *)script, NULL };
 
-	assert_int_equal(command_spawn(argv, cmd), 0);
+	assert_int_equal(command_spawn(argv, as_they_are, NULL, NULL, cmd), 0);
 	assert_true(cmd->pid > 0);
 	assert_false(cmd->exited);
 }
@@ -274,7 +278,7 @@ TEST(test_exec_failure)
 		char *argv[] = { (char *)names[i].name, NULL };
 		struct command cmd;
 
-		assert_int_equal(command_spawn(argv, &cmd), 0);
+		assert_int_equal(command_spawn(argv, as_they_are, NULL, NULL, &cmd), 0);
 		assert_int_equal(command_release(&cmd), names[i].err);
 		wait_exited(&cmd);
 		assert_int_equal(command_exit_code(&cmd), 127);
@@ -352,7 +356,7 @@ static int run(char **argv)
 {
 	struct command cmd;
 
-	assert_int_equal(command_spawn(argv, &cmd), 0);
+	assert_int_equal(command_spawn(argv, as_they_are, NULL, NULL, &cmd), 0);
 	assert_int_equal(command_release(&cmd), 0);
 	wait_exited(&cmd);
 	command_end(&cmd);

@@ -94,7 +94,7 @@ static int find(const char *name, struct element *ret)
 }
 
 #ifdef __x86_64__
-static void test_found(void **state)
+TEST(test_found)
 {
 	static const struct {
 		const char *name;
@@ -112,7 +112,7 @@ static void test_found(void **state)
 }
 #endif
 
-static void test_not_found(void **state)
+TEST(test_not_found)
 {
 	static const char *const names[] = { "first_id", "two_vectors", "insert", "main", "test_not_found" };
 	struct element e = { .size = 7 };
@@ -123,14 +123,4 @@ static void test_not_found(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#ifdef __x86_64__
-		cmocka_unit_test(test_found),
-#endif
-		cmocka_unit_test(test_not_found),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

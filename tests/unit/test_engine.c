@@ -68,20 +68,19 @@ static void check_llama_step(const struct probe_spec *s)
 	assert_memory_equal(p.row, rows, sizeof(rows));
 }
 
-TEST(test_llama_cpp)
+TABLE_TEST(test_llama_cpp)
 {
 	const struct fetch op = { .reg = REG_ARG2, .derefs = 1, .size = 4, .off = { 80 } };
 	const struct probe_spec *s;
-	struct probe_table pt = {};
 
 	assert_int_equal(engine_load(&pt, "engines/llama.cpp.json"), 0);
 	assert_int_equal(pt.n_engines, 1);
 	assert_string_equal(pt.engines[0]->name, "llama.cpp");
 	assert_true(pt.engines[0]->version >= 1);
 	assert_int_equal(pt.n, 31);
-	check_llama_step(get(&pt, "llama_decode"));
+	check_llama_step(get("llama_decode"));
 
-	s = get(&pt, "ggml_cpu_extra_compute_forward");
+	s = get("ggml_cpu_extra_compute_forward");
 	assert_int_equal(s->role, ROLE_OP);
 	assert_int_equal(s->flags, PROBE_F_BEGIN);
 	assert_memory_equal(&s->fetch[0], &op, sizeof(op));
@@ -92,26 +91,24 @@ TEST(test_llama_cpp)
 	assert_string_equal(name_of(s, UINT64_MAX), "ggml_cpu_extra_compute_forward");
 
 	/* one probe for the ends of two pairs and a span of its own */
-	s = get(&pt, "ggml_barrier");
+	s = get("ggml_barrier");
 	assert_int_equal(s->role, ROLE_BARRIER);
 	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END | PROBE_F_GROUP);
 	assert_int_equal(s->group.reg, REG_ARG1);
 	assert_int_equal(s->nargs, 0);
 	assert_string_equal(name_of(s, 0), "ggml_barrier");
 
-	s = get(&pt, "ggml_compute_forward_rms_norm_mul_fused");
+	s = get("ggml_compute_forward_rms_norm_mul_fused");
 	assert_int_equal(s->flags, PROBE_F_BEGIN);
 	assert_string_equal(name_of(s, 0), "rms_norm_mul");
-	assert_int_equal(get(&pt, "llama_sampler_sample")->role, ROLE_SAMPLE);
+	assert_int_equal(get("llama_sampler_sample")->role, ROLE_SAMPLE);
 	assert_true(probe_spec_matches(s, "/opt/llama/libggml-cpu-haswell.so"));
 	assert_false(probe_spec_matches(s, "/opt/llama/libggml-base.so"));
-	probe_table_free(&pt);
 }
 
 /* Every preset of the tree, by folder and by name. */
-TEST(test_installed)
+TABLE_TEST(test_installed)
 {
-	struct probe_table pt = {};
 	size_t n;
 
 	assert_int_equal(setenv("INFTRACE_ENGINES", "engines", 1), 0);
@@ -148,7 +145,6 @@ TEST(test_installed)
 	assert_one_line(said.text);
 	assert_int_equal(pt.n, n);
 	unsetenv("INFTRACE_ENGINES");
-	probe_table_free(&pt);
 }
 
 TEST(test_good)
@@ -171,42 +167,36 @@ TEST(test_good)
 		"{" F ",'args':{'n':'s64 arg1'},'name':'n == -9223372036854775808 ? a : b'}"));
 }
 
-TEST(test_name_rules)
+TABLE_TEST(test_name_rules)
 {
-	struct probe_table pt = {};
 	const struct probe_spec *s;
 
-	assert_int_equal(
-		load_text(&pt, START "'enums':{'e':{'names':['zero','one']}},'probes':["
-				     "{'symbol':'rule','role':'step','args':{'n':'s32 arg1'},"
-				     "'name':'n == -1 ? minus-one : some.other'},"
-				     "{'symbol':'fixed','role':'op','name':'a fixed name'},"
-				     "{'symbol':'number','role':'op','args':{'n':'u8 arg1'},"
-				     "'name':'$n'},"
-				     "{'symbol':'enum','role':'op','args':{'n':'e arg1'},"
-				     "'name':'$n'}]}"),
-		0);
-	s = get(&pt, "rule");
+	load_good(START "'enums':{'e':{'names':['zero','one']}},'probes':["
+			"{'symbol':'rule','role':'step','args':{'n':'s32 arg1'},"
+			"'name':'n == -1 ? minus-one : some.other'},"
+			"{'symbol':'fixed','role':'op','name':'a fixed name'},"
+			"{'symbol':'number','role':'op','args':{'n':'u8 arg1'},"
+			"'name':'$n'},"
+			"{'symbol':'enum','role':'op','args':{'n':'e arg1'},"
+			"'name':'$n'}]}");
+	s = get("rule");
 	assert_string_equal(name_of(s, (uint64_t)-1), "minus-one");
 	assert_string_equal(name_of(s, 0), "some.other");
-	assert_string_equal(name_of(get(&pt, "fixed"), 0), "a fixed name");
+	assert_string_equal(name_of(get("fixed"), 0), "a fixed name");
 	/* a number has no name: the function's stays */
-	assert_string_equal(name_of(get(&pt, "number"), 1), "number");
-	s = get(&pt, "enum");
+	assert_string_equal(name_of(get("number"), 1), "number");
+	s = get("enum");
 	assert_string_equal(name_of(s, 1), "one");
 	assert_string_equal(name_of(s, 2), "enum");
-	probe_table_free(&pt);
 }
 
-TEST(test_usdt)
+TABLE_TEST(test_usdt)
 {
-	struct probe_table pt = {};
 	const struct probe_spec *s;
 
-	assert_int_equal(load_text(&pt, PROBES("{'usdt':['p:n','q:*'],'role':'op','args':{'a':'f64 arg12'}},"
-					       "{'begin':'usdt:p:b','end':'usdt:p:e','role':'request'},"
-					       "{'instant':'usdt:p:i','role':'op'}")),
-		0);
+	load_good(PROBES("{'usdt':['p:n','q:*'],'role':'op','args':{'a':'f64 arg12'}},"
+			 "{'begin':'usdt:p:b','end':'usdt:p:e','role':'request'},"
+			 "{'instant':'usdt:p:i','role':'op'}"));
 	assert_int_equal(pt.n, 5);
 	s = pt.specs;
 	for (int i = 0; i < 5; i++)
@@ -221,24 +211,20 @@ TEST(test_usdt)
 	assert_int_equal(s[3].flags, PROBE_F_END);
 	assert_string_equal(s[3].symbol, "usdt:p:e");
 	assert_int_equal(s[4].flags, PROBE_F_INSTANT);
-	probe_table_free(&pt);
 }
 
-TEST(test_conditions)
+TABLE_TEST(test_conditions)
 {
-	struct probe_table pt = {};
 	const struct probe_spec *s;
 	struct probe p;
 
-	assert_int_equal(
-		load_text(&pt, START
-			"'enums':{'e':{'names':['zero','one']}},'probes':["
-			"{'symbol':'f','role':'op'},"
-			"{'instant':'f','role':'op','args':{'n':'s32 arg1','o':'e arg2'},"
-			"'when':'o == one'},"
-			"{'symbol':'g','role':'op','args':{'n':'s32 arg1'},'when':'n > -0x10'},"
-			"{'symbol':'h','role':'op','args':{'o':'e arg1'},'when':'o != two'}]}"),
-		0);
+	load_good(START
+		"'enums':{'e':{'names':['zero','one']}},'probes':["
+		"{'symbol':'f','role':'op'},"
+		"{'instant':'f','role':'op','args':{'n':'s32 arg1','o':'e arg2'},"
+		"'when':'o == one'},"
+		"{'symbol':'g','role':'op','args':{'n':'s32 arg1'},'when':'n > -0x10'},"
+		"{'symbol':'h','role':'op','args':{'o':'e arg1'},'when':'o != two'}]}");
 	/* a function has a span, and an instant under a condition */
 	assert_int_equal(pt.n, 4);
 	assert_int_equal(pt.specs[0].flags, PROBE_F_SPAN);
@@ -249,13 +235,12 @@ TEST(test_conditions)
 	assert_int_equal(p.when, WHEN_EQ);
 	assert_int_equal(p.when_val, 1);
 	assert_int_equal(p.when_than, 1);
-	assert_int_equal(probe_spec_encode(get(&pt, "g"), &p), 0);
+	assert_int_equal(probe_spec_encode(get("g"), &p), 0);
 	assert_int_equal(p.when, WHEN_GT);
 	assert_int_equal(p.when_val, 0);
 	assert_int_equal(p.when_than, -16);
 	/* a name that the enum of this release lacks */
-	assert_int_equal(probe_spec_encode(get(&pt, "h"), &p), -ENOENT);
-	probe_table_free(&pt);
+	assert_int_equal(probe_spec_encode(get("h"), &p), -ENOENT);
 }
 
 #define DETAIL                                                                              \
@@ -264,53 +249,48 @@ TEST(test_conditions)
 	       "{'instant':'h','role':'op','detail_only':true},{'symbol':'i','role':'op',"  \
 	       "'detail_only':false}")
 
-TEST(test_detail)
+TABLE_TEST(test_detail)
 {
-	struct probe_table pt = {};
 	struct probe p;
 
-	assert_int_equal(load_text(&pt, DETAIL), 0);
+	load_good(DETAIL);
 	assert_int_equal(pt.n, 3);
-	assert_int_equal(get(&pt, "f")->nargs, 1);
-	assert_int_equal(get(&pt, "g")->nargs, 1);
-	assert_int_equal(get(&pt, "i")->nargs, 0);
+	assert_int_equal(get("f")->nargs, 1);
+	assert_int_equal(get("g")->nargs, 1);
+	assert_int_equal(get("i")->nargs, 0);
 	probe_table_free(&pt);
 
 	pt.op_detail = true;
-	assert_int_equal(load_text(&pt, DETAIL), 0);
+	load_good(DETAIL);
 	assert_int_equal(pt.n, 4);
-	assert_int_equal(get(&pt, "g")->nargs, 2);
-	assert_true(get(&pt, "g")->args[1].is_string);
-	assert_int_equal(get(&pt, "h")->flags, PROBE_F_INSTANT);
-	assert_int_equal(probe_spec_encode(get(&pt, "f"), &p), 0);
+	assert_int_equal(get("g")->nargs, 2);
+	assert_true(get("g")->args[1].is_string);
+	assert_int_equal(get("h")->flags, PROBE_F_INSTANT);
+	assert_int_equal(probe_spec_encode(get("f"), &p), 0);
 	assert_int_equal(p.nvals, 2);
 	assert_int_equal(p.nstrs, 1);
 	assert_int_equal(p.fetch[1].flags, FETCH_F_STRING);
 	/* malformed, and an argument that is there twice */
-	assert_int_equal(load_text(&pt, PROBES("{" F ",'detail':[]}")), -EINVAL);
+	assert_int_equal(load_text(PROBES("{" F ",'detail':[]}")), -EINVAL);
 	assert_non_null(strstr(said.text, ":1: detail: must be an object"));
 	assert_int_equal(
-		load_text(&pt, PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'a':'u8 arg2'}}")),
+		load_text(PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'a':'u8 arg2'}}")),
 		-EINVAL);
 	assert_non_null(strstr(said.text, "a: two arguments with the same name"));
-	probe_table_free(&pt);
 }
 
-TEST(test_names)
+TABLE_TEST(test_names)
 {
-	struct probe_table pt = {};
 	const struct probe_spec *s;
 	struct probe p;
 
-	assert_int_equal(load_text(&pt,
-				 PROBES("{'symbol':'get','role':'other','args':{'h':'ptr *(*(arg1)+8) at return',"
-					"'n':'str arg3'},'names':{'h':'$n'}},"
-					"{'symbol':'use','role':'launch','args':{'h':'handle arg1'}},"
-					"{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
-					"'n':'str arg4'},'names':{'h':'$n'}}")),
-		0);
+	load_good(PROBES("{'symbol':'get','role':'other','args':{'h':'ptr *(*(arg1)+8) at return',"
+			 "'n':'str arg3'},'names':{'h':'$n'}},"
+			 "{'symbol':'use','role':'launch','args':{'h':'handle arg1'}},"
+			 "{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
+			 "'n':'str arg4'},'names':{'h':'$n'}}"));
 	assert_int_equal(pt.n, 3);
-	s = get(&pt, "get");
+	s = get("get");
 	assert_int_equal(s->handle_arg, 0);
 	assert_int_equal(s->handle_name, 1);
 	assert_false(s->hidden);
@@ -318,33 +298,27 @@ TEST(test_names)
 	assert_int_equal(probe_spec_encode(s, &p), 0);
 	assert_int_equal(p.fetch[0].flags, FETCH_F_LATE);
 	assert_int_equal(p.fetch[0].derefs, 2);
-	s = get(&pt, "use");
+	s = get("use");
 	assert_true(s->args[0].is_handle && s->args[0].is_pointer);
 	assert_int_equal(s->handle_arg, -1);
 	/* for its names, even if it is not shown */
-	assert_true(get(&pt, "tell")->hidden);
+	assert_true(get("tell")->hidden);
 	probe_table_free(&pt);
 	pt.op_detail = true;
-	assert_int_equal(load_text(&pt,
-				 PROBES("{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
-					"'n':'str arg4'},'names':{'h':'$n'}}")),
-		0);
-	assert_false(get(&pt, "tell")->hidden);
-	probe_table_free(&pt);
+	load_good(PROBES("{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
+			 "'n':'str arg4'},'names':{'h':'$n'}}"));
+	assert_false(get("tell")->hidden);
 }
 
 /* Two presets in one table: the first stays whole when the second turns out bad. */
-TEST(test_two)
+TABLE_TEST(test_two)
 {
-	struct probe_table pt = {};
-
-	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0);
-	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0); /* another engine's function */
-	assert_int_equal(load_text(&pt, PROBES("{" F "},{" F "}")), -EINVAL);
+	load_good(PROBES("{" F "}"));
+	load_good(PROBES("{" F "}")); /* another engine's function */
+	assert_int_equal(load_text(PROBES("{" F "},{" F "}")), -EINVAL);
 	assert_string_equal(pt.specs[0].symbol, "f");
 	assert_ptr_equal(pt.specs[0].engine, pt.engines[0]);
 	assert_ptr_equal(pt.specs[1].engine, pt.engines[1]);
-	probe_table_free(&pt);
 }
 
 RUN_TESTS(make_preset_file, NULL)

@@ -6,11 +6,10 @@
 /* `problem`: what follows the path: LINE: KEY: WHY. */
 static void expect_bad(const char *text, const char *problem)
 {
-	struct probe_table pt = {};
 	char line[512];
 	int err;
 
-	err = load_text(&pt, text);
+	err = load_text(text);
 	snprintf(line, sizeof(line), "inftrace: %s:%s\n", preset_path, problem);
 	if (err != -EINVAL || strcmp(said.text, line))
 		fail_msg("%s\n%d: %s instead of: %s", text, err, said.text, line);
@@ -253,26 +252,24 @@ TEST(test_bad)
 }
 
 /* Not JSON at all. */
-TEST(test_not_json)
+TABLE_TEST(test_not_json)
 {
 	static const char *const texts[] = { "", " ", "\n\n", "{", "}", "x", "{'name' 'x'}",
 		"{'name':'x',}", "{name:'x'}", "{'name':'x'} x", "{'name':'x'}{}", "/* */{}",
 		"{'name':'\xff'}", "{'name':'\xed\xa0\x80'}", "{'name':'\\x'}", "{'name':'\\u12'}",
 		"{'name':tru}" };
-	struct probe_table pt = {};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		char line[80];
 
-		if (load_text(&pt, texts[i]) != -EINVAL)
+		if (load_text(texts[i]) != -EINVAL)
 			fail_msg("%s: accepted", texts[i]);
 		snprintf(line, sizeof(line), "inftrace: %s:%d: ", preset_path, i == 2 ? 3 : 1);
 		assert_memory_equal(said.text, line, strlen(line));
 	}
-	assert_int_equal(load_bytes(&pt, "{}\0{}", 5), -EINVAL);
-	assert_int_equal(load_bytes(&pt, "\n{\0}", 4), -EINVAL);
+	assert_int_equal(load_bytes("{}\0{}", 5), -EINVAL);
+	assert_int_equal(load_bytes("\n{\0}", 4), -EINVAL);
 	assert_non_null(strstr(said.text, ":2: "));
-	probe_table_free(&pt);
 }
 
 /* A preset with one of everything. */
@@ -294,9 +291,7 @@ TEST(test_truncated)
 	len = put_quotes(text);
 	expect_good(everything);
 	for (size_t n = 0; n < len; n += cases(1, 4)) {
-		struct probe_table pt = {};
-
-		assert_int_equal(load_bytes(&pt, text, n), -EINVAL);
+		assert_int_equal(load_bytes(text, n), -EINVAL);
 		assert_int_equal(pt.n, 0);
 		probe_table_free(&pt);
 	}
@@ -316,11 +311,10 @@ TEST(test_changed)
 		char was = text[i];
 
 		for (size_t k = i % 3; k < sizeof(bytes); k += 3) {
-			struct probe_table pt = {};
 			int err;
 
 			text[i] = bytes[k];
-			err = load_bytes(&pt, text, len);
+			err = load_bytes(text, len);
 			assert_true(!err || err == -EINVAL);
 			probe_table_free(&pt);
 		}
@@ -330,9 +324,7 @@ TEST(test_changed)
 
 static void expect_refused(const char *text, const char *why)
 {
-	struct probe_table pt = {};
-
-	assert_int_equal(load_text(&pt, text), -EINVAL);
+	assert_int_equal(load_text(text), -EINVAL);
 	if (!strstr(said.text, why))
 		fail_msg("'%s' instead of '%s'", said.text, why);
 	probe_table_free(&pt);
@@ -384,40 +376,36 @@ TEST(test_hostile)
 }
 
 /* The largest that is read, and one byte more. */
-TEST(test_size)
+TABLE_TEST(test_size)
 {
 	static const char text[] = "{\"name\":\"x\",\"match\":{\"mapped\":[\"a\"]},\"probes\":[]}";
 	size_t max = 1 << 20;
 	char *big = test_malloc(max + 1);
-	struct probe_table pt = {};
 
 	memset(big, ' ', max + 1);
 	memcpy(big + max - strlen(text), text, strlen(text));
-	assert_int_equal(load_bytes(&pt, big, max), 0);
-	assert_int_equal(load_bytes(&pt, big, max + 1), -EFBIG);
-	probe_table_free(&pt);
+	assert_int_equal(load_bytes(big, max), 0);
+	assert_int_equal(load_bytes(big, max + 1), -EFBIG);
 	test_free(big);
 }
 
 /* As many probes as the kernel's map holds, and one more. */
-TEST(test_too_many)
+TABLE_TEST(test_too_many)
 {
-	struct probe_table pt = {};
 	char *text;
 
 	text = repeat(
 		START "'probes':[{" F "}", ",\n{'symbol':'f%d','role':'op'}", SPECS_MAX - 1, "]}");
-	assert_int_equal(load_text(&pt, text), 0);
+	load_good(text);
 	assert_int_equal(pt.n, SPECS_MAX);
 	assert_string_equal(pt.specs[SPECS_MAX - 1].symbol, "f4094");
 	test_free(text);
-	assert_int_equal(load_text(&pt, PROBES("{" F "}")), -EINVAL);
+	assert_int_equal(load_text(PROBES("{" F "}")), -EINVAL);
 	stderr_grab_begin(&said);
 	assert_int_equal(probe_table_add_option(&pt, "libx:f"), -EINVAL);
 	stderr_grab_end(&said);
 	assert_one_line(said.text);
 	assert_int_equal(pt.n, SPECS_MAX);
-	probe_table_free(&pt);
 }
 
 RUN_TESTS(make_preset_file, NULL)

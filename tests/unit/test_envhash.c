@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "record/metadata.h"
 #include "target/elf.h"
-#include "target/needed.h"
+#include "target/file.h"
 #include "unit.h"
 
 /* A process with this environment: cat, which is past the dynamic linker once it has echoed. */

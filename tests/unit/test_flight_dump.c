@@ -176,7 +176,7 @@ TEST(test_processes)
 	struct flight *f;
 	struct tasks *ts;
 
-	assert_int_equal(tasks_new(&ts), 0);
+	ts = tasks_new();
 	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
 	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
 	assert_int_equal(flight_dump_processes(f, &processes), 0);

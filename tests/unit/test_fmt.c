@@ -21,48 +21,45 @@ static uint64_t random_width(void)
 	return random_u64() >> (random_u64() & 63);
 }
 
-/* buf was filled with GUARD before the function wrote up to end; it may have touched max bytes. */
-static void check(const char *buf, size_t size, const char *end, const char *expect, size_t max)
+static char buf[256];
+
+/* Fills buf with GUARD, and returns it for a function to write there. */
+static char *guarded(void)
 {
-	size_t len = strlen(expect), i;
+	return memset(buf, GUARD, sizeof(buf));
+}
+
+/* `end` is what the function returned; it may have touched max bytes. */
+static void check(const char *end, const char *expect, size_t max)
+{
+	size_t len = strlen(expect);
 
 	assert_int_equal(end - buf, len);
 	assert_memory_equal(buf, expect, len);
 	assert_true(len <= max);
-	for (i = max; i < size; i++)
+	for (size_t i = max; i < sizeof(buf); i++)
 		assert_int_equal(buf[i], GUARD);
 }
 
 static void check_numbers(uint64_t v)
 {
-	char buf[48], expect[48];
+	char expect[48];
 
-	memset(buf, GUARD, sizeof(buf));
 	snprintf(expect, sizeof(expect), "%" PRIu64, v);
-	check(buf, sizeof(buf), fmt_u64(buf, v), expect, FMT_U64_MAX);
-
-	memset(buf, GUARD, sizeof(buf));
+	check(fmt_u64(guarded(), v), expect, FMT_U64_MAX);
 	snprintf(expect, sizeof(expect), "%" PRIu32, (uint32_t)v);
-	check(buf, sizeof(buf), fmt_u32(buf, (uint32_t)v), expect, FMT_U32_MAX);
-
-	memset(buf, GUARD, sizeof(buf));
+	check(fmt_u32(guarded(), (uint32_t)v), expect, FMT_U32_MAX);
 	snprintf(expect, sizeof(expect), "%" PRId64, (int64_t)v);
-	check(buf, sizeof(buf), fmt_s64(buf, (int64_t)v), expect, FMT_S64_MAX);
-
-	memset(buf, GUARD, sizeof(buf));
+	check(fmt_s64(guarded(), (int64_t)v), expect, FMT_S64_MAX);
 	snprintf(expect, sizeof(expect), "0x%" PRIx64, v);
-	check(buf, sizeof(buf), fmt_hex(buf, v), expect, FMT_HEX_MAX);
-
-	memset(buf, GUARD, sizeof(buf));
+	check(fmt_hex(guarded(), v), expect, FMT_HEX_MAX);
 	snprintf(expect, sizeof(expect), "%" PRIu64 ".%03u", v / 1000, (unsigned int)(v % 1000));
-	check(buf, sizeof(buf), fmt_us(buf, v), expect, FMT_US_MAX);
+	check(fmt_us(guarded(), v), expect, FMT_US_MAX);
 }
 
 TEST(test_numbers_small)
 {
-	uint64_t v;
-
-	for (v = 0; v <= cases(100000, 2000); v++) {
+	for (uint64_t v = 0; v <= cases(100000, 2000); v++) {
 		check_numbers(v);
 		check_numbers(-v);
 	}
@@ -90,16 +87,12 @@ TEST(test_numbers_edges)
 
 TEST(test_numbers_random)
 {
-	int i;
-
-	for (i = cases(200000, 4000); i > 0; i--)
+	for (int i = cases(200000, 4000); i > 0; i--)
 		check_numbers(random_width());
 }
 
 TEST(test_widest)
 {
-	char buf[32];
-
 	assert_int_equal(fmt_u32(buf, UINT32_MAX) - buf, FMT_U32_MAX);
 	assert_int_equal(fmt_u64(buf, UINT64_MAX) - buf, FMT_U64_MAX);
 	assert_int_equal(fmt_s64(buf, INT64_MIN) - buf, FMT_S64_MAX);
@@ -109,23 +102,15 @@ TEST(test_widest)
 
 TEST(test_strings)
 {
-	char buf[64];
-
-	memset(buf, GUARD, sizeof(buf));
-	check(buf, sizeof(buf), fmt_lit(buf, "{\"ph\":\"X\"}"), "{\"ph\":\"X\"}", 10);
-	memset(buf, GUARD, sizeof(buf));
-	check(buf, sizeof(buf), fmt_lit(buf, ""), "", 0);
-	memset(buf, GUARD, sizeof(buf));
-	check(buf, sizeof(buf), fmt_str(buf, "raw\"text", 4), "raw\"", 4);
+	check(fmt_lit(guarded(), "{\"ph\":\"X\"}"), "{\"ph\":\"X\"}", 10);
+	check(fmt_lit(guarded(), ""), "", 0);
+	check(fmt_str(guarded(), "raw\"text", 4), "raw\"", 4);
 }
 
 static void check_json(const char *s, size_t len, const char *expect)
 {
-	char buf[256];
-
 	assert_true(FMT_JSON_STR_MAX(len) <= sizeof(buf));
-	memset(buf, GUARD, sizeof(buf));
-	check(buf, sizeof(buf), fmt_json_str(buf, s, len), expect, FMT_JSON_STR_MAX(len));
+	check(fmt_json_str(guarded(), s, len), expect, FMT_JSON_STR_MAX(len));
 }
 
 #define CHECK_JSON(lit, expect) check_json(lit, sizeof(lit) - 1, expect)
@@ -185,23 +170,16 @@ static bool is_char(const unsigned char *s, size_t n)
 static bool is_prefix(const unsigned char *s, size_t n)
 {
 	unsigned char t[4];
-	size_t len;
-	int a, b, c;
 
 	memcpy(t, s, n);
-	for (len = n + 1; len <= 4; len++) {
-		for (a = 0x80; a < 0xc0; a += 0x0f) {
-			for (b = 0x80; b < 0xc0; b += 0x0f) {
-				for (c = 0x80; c < 0xc0; c += 0x0f) {
-					if (n < 2)
-						t[1] = (unsigned char)a;
-					if (n < 3)
-						t[2] = (unsigned char)b;
-					t[3] = (unsigned char)c;
-					if (is_char(t, len))
-						return true;
-				}
-			}
+	for (int tail = 0; tail < 5 * 5 * 5; tail++) {
+		const int digits[] = { 0, tail % 5, tail / 5 % 5, tail / 25 };
+
+		for (size_t i = n; i < 4; i++)
+			t[i] = (unsigned char)(0x80 + 0x0f * digits[i]);
+		for (size_t len = n + 1; len <= 4; len++) {
+			if (is_char(t, len))
+				return true;
 		}
 	}
 	return false;
@@ -249,16 +227,16 @@ static void check_round_trip(const unsigned char *s, size_t len)
 {
 	struct json_tokener *tok = json_tokener_new();
 	struct json_object *obj;
-	char buf[512], expect[512], *end;
+	char text[512], expect[512], *end;
 	size_t n;
 
 	assert_non_null(tok);
-	assert_true(FMT_JSON_STR_MAX(len) <= sizeof(buf));
-	end = fmt_json_str(buf, (const char *)s, len);
-	assert_true((size_t)(end - buf) <= FMT_JSON_STR_MAX(len));
-	check_escapes(buf, end);
+	assert_true(FMT_JSON_STR_MAX(len) <= sizeof(text));
+	end = fmt_json_str(text, (const char *)s, len);
+	assert_true((size_t)(end - text) <= FMT_JSON_STR_MAX(len));
+	check_escapes(text, end);
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	obj = json_tokener_parse_ex(tok, buf, (int)(end - buf));
+	obj = json_tokener_parse_ex(tok, text, (int)(end - text));
 	assert_int_equal(json_tokener_get_error(tok), json_tokener_success);
 	assert_int_equal(json_object_get_type(obj), json_type_string);
 	n = sanitize(s, len, expect);
@@ -313,12 +291,9 @@ TEST(test_json_each_byte)
 
 static void check_float(const char *expected, uint64_t bits, unsigned int size)
 {
-	char buf[FMT_FLOAT_MAX], text[FMT_FLOAT_MAX + 1] = "";
-	size_t len = (size_t)(fmt_float(buf, bits, size) - buf);
-
-	assert_true(len < sizeof(buf));
-	memcpy(text, buf, len);
-	assert_string_equal(text, expected);
+	*fmt_float(buf, bits, size) = '\0';
+	assert_true(strlen(buf) < FMT_FLOAT_MAX);
+	assert_string_equal(buf, expected);
 }
 
 static uint64_t bits_of(double v)
@@ -364,7 +339,6 @@ TEST(test_floats_random)
 {
 	for (unsigned int i = cases(100000, 2000); i > 0; i--) {
 		uint64_t bits = random_u64();
-		char buf[FMT_FLOAT_MAX + 1];
 		double v;
 		float f;
 

@@ -71,7 +71,7 @@ TEST(test_ended)
 	struct handles *h;
 	struct tasks *tasks;
 
-	assert_int_equal(tasks_new(&tasks), 0);
+	tasks = tasks_new();
 	h = handles_new(tasks);
 	tasks_update(tasks, &fork);
 	handles_set(h, fork.h.tgid, 1, "kept");

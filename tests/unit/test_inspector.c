@@ -146,89 +146,77 @@ static int send_one(int fd, enum inspect_kind kind, uint64_t number, int flags)
 	return send(fd, &a, offsetof(struct inspect_answer, text), MSG_NOSIGNAL | flags) < 0 ? -errno : 0;
 }
 
-static void make_pair(int fds[2])
+/* From a worker that has sent n messages, and ended with the last one if `ended`. */
+static int fds[2];
+
+static void send_many(size_t n, bool ended)
 {
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(send_one(fds[1], ended && i == n - 1 ? ANSWER_END : ANSWER_SITE, i, 0), 0);
+}
+
+static int close_pair(void **state)
+{
+	close(fds[0]);
+	close(fds[1]);
+	return 0;
 }
 
 /* This process was late: the time is over, but the answer is there. */
-TEST(test_late)
+TEST_WITH(test_late, NULL, close_pair)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
-	int fds[2];
 
-	make_pair(fds);
-	for (uint64_t i = 0; i < 5; i++)
-		assert_int_equal(send_one(fds[1], i < 4 ? ANSWER_SITE : ANSWER_END, i, 0), 0);
+	send_many(5, true);
 	assert_int_equal(answers_read(fds[0], 1, &as), 0);
 	assert_int_equal(t.n, 5);
 	assert_int_equal(t.last, 4);
-	close(fds[0]);
-	close(fds[1]);
 }
 
 /* A part of it is not enough. */
-TEST(test_late_part)
+TEST_WITH(test_late_part, NULL, close_pair)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
-	int fds[2];
 
-	make_pair(fds);
-	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
+	send_many(1, false);
 	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
 	assert_int_equal(t.n, 1);
 	/* what it sends then goes nowhere */
 	assert_int_equal(send_one(fds[1], ANSWER_END, 1, 0), -EPIPE);
-	close(fds[0]);
-	close(fds[1]);
 }
 
 /* One that sends for ever, and as fast as it is read, is cut off: here another message for each that is taken. */
-struct endless {
-	size_t n;
-	int fd;
-};
-
 static int take_endless(struct inspect_answer *a, size_t size, void *arg)
 {
-	struct endless *e = arg;
-
-	send_one(e->fd, ANSWER_SITE, e->n++, MSG_DONTWAIT);
+	send_one(fds[1], ANSWER_SITE, ++*(size_t *)arg, MSG_DONTWAIT);
 	return 0;
 }
 
-TEST(test_endless)
+TEST_WITH(test_endless, NULL, close_pair)
 {
-	struct endless e = {};
-	const struct answers as = { .take = take_endless, .arg = &e };
-	size_t sent = 0;
-	int fds[2];
+	size_t taken = 0, sent = 0;
+	const struct answers as = { .take = take_endless, .arg = &taken };
 
-	make_pair(fds);
-	e.fd = fds[1];
+	send_many(0, false);
 	while (!send_one(fds[1], ANSWER_SITE, sent, MSG_DONTWAIT))
 		sent++;
 	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
-	assert_int_equal(e.n, sent);
-	close(fds[0]);
-	close(fds[1]);
+	assert_int_equal(taken, sent);
 }
 
 /* It has ended without the last message. */
-TEST(test_ended)
+TEST_WITH(test_ended, NULL, close_pair)
 {
 	struct taken t = {};
 	const struct answers as = { .take = take, .arg = &t };
-	int fds[2];
 
-	make_pair(fds);
-	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
-	close(fds[1]);
+	send_many(1, false);
+	assert_int_equal(shutdown(fds[1], SHUT_RDWR), 0);
 	assert_int_equal(answers_read(fds[0], UINT64_MAX, &as), -EPROTO);
 	assert_int_equal(t.n, 1);
-	close(fds[0]);
 }
 
 RUN_TESTS(NULL, NULL)

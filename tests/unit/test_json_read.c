@@ -17,7 +17,7 @@ static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
 
 	assert_true(len < sizeof(buf));
 	strcpy(buf, text);
-	json_scan_init_nodes(&scan, nodes);
+	json_scan_init(&scan, nodes);
 	for (size_t at = 0; at < len && !ret; at += n)
 		ret = json_scan_feed(
 			&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
@@ -70,7 +70,7 @@ static bool scan_pieces(const char *text, size_t n)
 	size_t len = strlen(text), used;
 	int ret;
 
-	json_scan_init(&scan);
+	json_scan_init(&scan, NULL);
 	for (size_t at = 0; at < len; at += n) {
 		ret = json_scan_feed(&scan, (const unsigned char *)text + at,
 			len - at < n ? len - at : n, &used);

@@ -74,7 +74,7 @@ static void wait_for_end(int in, int out)
 
 /* ---- existence ---- */
 
-static void test_exists(void **state)
+TEST(test_exists)
 {
 	struct child c;
 
@@ -128,7 +128,7 @@ static void end_main_thread(int in, int out)
 }
 
 /* State: Z, and yet it runs. */
-static void test_exists_without_main_thread(void **state)
+TEST(test_exists_without_main_thread)
 {
 	struct child c;
 
@@ -140,7 +140,7 @@ static void test_exists_without_main_thread(void **state)
 
 /* ---- names ---- */
 
-static void test_comm(void **state)
+TEST(test_comm)
 {
 	static const char *const names[] = { "plain", "fifteen_bytes_x", "a b", "a\nb", "a) S 1",
 		"State:\tZ", "x\nState:\tZ", "Tgid:\t1", "\x1b[2J\xff\xfe", "%s%n" };
@@ -149,7 +149,7 @@ static void test_comm(void **state)
 
 	assert_int_equal(process_comm(getpid(), before), 0);
 	assert_true(before[0]);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		assert_int_equal(prctl(PR_SET_NAME, names[i]), 0);
 		memset(comm, 'x', sizeof(comm));
 		assert_int_equal(process_comm(getpid(), comm), 0);
@@ -210,7 +210,7 @@ static int find_self(pid_t pid, void *arg)
 	return 0;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	struct threads t = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	pthread_t threads[4];
@@ -296,7 +296,7 @@ static int live_in_time(int in, int out)
 	return read(in, &c, 1) != 1 || unshare(CLONE_NEWTIME) || write(out, "x", 1) != 1 || read(in, &c, 1);
 }
 
-static void test_clock_shift(void **state)
+TEST(test_clock_shift)
 {
 	struct clock_shift own = clock_shift_read(), shift = { 1, 1 };
 	pid_t maker, child = 0;
@@ -332,7 +332,7 @@ static void test_clock_shift(void **state)
 }
 
 /* Only a socket that waits for connections counts, of either kind, as long as it is there. */
-static void test_listens(void **state)
+TEST(test_listens)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct sockaddr_un name = { .sun_family = AF_UNIX }; /* the kernel finds a name */
@@ -353,7 +353,7 @@ static void test_listens(void **state)
 	assert_false(process_listens(0));
 }
 
-static void test_mapped_self(void **state)
+TEST(test_mapped_self)
 {
 	struct wanted w = { .address = (uintptr_t)test_mapped_self };
 	struct stat st;
@@ -395,14 +395,14 @@ static void *map_file(int fd, int prot)
 }
 
 /* Names as a hostile program may choose them; mapped data does not count. */
-static void test_mapped_names(void **state)
+TEST(test_mapped_names)
 {
 	static const char *const names[] = { "/plain", "/with space", "/line\nfeed", "/x (deleted)",
 		"/00400000-00401000 r-xp 00000000 00:01 1 \xff" };
 	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX];
 
 	assert_non_null(mkdtemp(dir));
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct wanted w = {};
 		struct stat st;
 		void *code, *data;
@@ -485,7 +485,7 @@ static bool opens_what_is_mapped(void)
 	return right;
 }
 
-static void test_open_irregular(void **state)
+TEST(test_open_irregular)
 {
 	assert_true(opens_what_is_mapped());
 }
@@ -499,12 +499,12 @@ static int forbid_openat2(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog prog = { .len = sizeof(filter) / sizeof(filter[0]), .filter = filter };
+	struct sock_fprog prog = { .len = ARRAY_SIZE(filter), .filter = filter };
 
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) ? -1 : 0;
 }
 
-static void test_open_without_openat2(void **state)
+TEST(test_open_without_openat2)
 {
 	pid_t child = fork();
 	int status;
@@ -535,7 +535,7 @@ static void exec_self(int in, int out)
 	execve(self, argv, env);
 }
 
-static void test_environ(void **state)
+TEST(test_environ)
 {
 	static const struct {
 		const char *name, *value;
@@ -550,7 +550,7 @@ static void test_environ(void **state)
 
 	child_start(&c, exec_self);
 	assert_int_equal(process_environ(c.pid, &env), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const char *value = process_text_variable(&env, cases[i].name);
 
 		if (cases[i].value)
@@ -613,7 +613,7 @@ static void huge_environ(int in, int out)
 	wait_for_end(in, out);
 }
 
-static void test_environ_huge(void **state)
+TEST(test_environ_huge)
 {
 	struct process_text env;
 	struct child c;
@@ -632,22 +632,7 @@ static void test_environ_huge(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exists),
-		cmocka_unit_test(test_exists_without_main_thread),
-		cmocka_unit_test(test_comm),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_clock_shift),
-		cmocka_unit_test(test_listens),
-		cmocka_unit_test(test_mapped_self),
-		cmocka_unit_test(test_mapped_names),
-		cmocka_unit_test(test_open_irregular),
-		cmocka_unit_test(test_open_without_openat2),
-		cmocka_unit_test(test_environ),
-		cmocka_unit_test(test_environ_huge),
-	};
-
 	if (argc == 2 && !strcmp(argv[1], "wait_for_end"))
 		wait_for_end(STDIN_FILENO, STDOUT_FILENO);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_tests_run(NULL, NULL);
 }

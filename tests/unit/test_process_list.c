@@ -37,7 +37,7 @@ TEST(test_ended)
 	struct tasks *tasks;
 	uint32_t dropped = 0;
 
-	assert_int_equal(tasks_new(&tasks), 0);
+	tasks = tasks_new();
 	for (uint32_t i = 0; i < ALIVE; i++)
 		tasks_update(tasks, &(struct rec_task){ .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = TGID + i, .tid = TGID + i } });
 	for (uint32_t i = 0; i < MANY; i++) {
@@ -58,7 +58,7 @@ TEST(test_exit)
 {
 	struct tasks *tasks;
 
-	assert_int_equal(tasks_new(&tasks), 0);
+	tasks = tasks_new();
 	assert_true(tasks_ended(tasks, TGID));
 	tasks_update(tasks, &(struct rec_task){ .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = TGID, .tid = TGID } });
 	tasks_update(tasks, &(struct rec_task){ .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = TGID, .tid = TGID + 1 } });

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Rows of a step: how a preset describes them, what is shown of them, and names with conditions. */
 #include "engine/check.h"
-#include "engine/spec.h"
-#include "unit.h"
+#include "preset.h"
 
-static struct probe_spec *make_spec(struct probe_table *pt)
+static struct probe_spec *make_spec(void)
 {
-	struct probe_spec *s = spec_append(pt, NULL, "f");
+	struct probe_spec *s = spec_append(&pt, NULL, "f");
 	const char *why;
 
 	assert_non_null(s);
@@ -70,8 +69,7 @@ TEST(test_else)
 		{ ROW_OUTPUT, "s8 *(arg1+row) else", -1 }, { ROW_POSITION, "s8 *(arg1+row) else last", -1 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct probe_table pt = {};
-		struct probe_spec *s = make_spec(&pt);
+		struct probe_spec *s = make_spec();
 		const char *why = NULL;
 		int err;
 
@@ -106,8 +104,7 @@ TEST(test_structs)
 	const char *why;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct probe_table pt = {};
-		struct probe_spec *s = make_spec(&pt);
+		struct probe_spec *s = make_spec();
 		struct probe p;
 
 		assert_int_equal(rows_begin(s, "n", &why), 0);
@@ -126,7 +123,7 @@ TEST(test_structs)
 }
 
 /* What functions of a file show replaces what the preset says. */
-TEST(test_accessors)
+TABLE_TEST(test_accessors)
 {
 	static const struct element same = { 72, 112, 96 }, older = { 64, 96, 80 }, older_output = { 64, 96, 16 },
 				    older_set = { 64, 96, 24 }, wide = { 72, 200, 96 }, set = { 72, 112, 40 };
@@ -145,8 +142,7 @@ TEST(test_accessors)
 	static const char *const bad[] = { "f", "f@", "@8", "f@x", "f@-1", "f@128", "f@8 " };
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
-	struct probe_table pt = {};
-	struct probe_spec *s = make_spec(&pt);
+	struct probe_spec *s = make_spec();
 	const char *why;
 
 	assert_int_equal(spec_add_arg(s, "count", "s32 elements(arg3+72, 112)", NULL, 0, &why), 0);
@@ -177,7 +173,6 @@ TEST(test_accessors)
 		assert_int_equal(row[ROW_POSITION].stride, cases[i].want ? 96 : 112);
 		assert_int_equal(row[ROW_POSITION].array.off[0], cases[i].want ? 64 : 72);
 	}
-	probe_table_free(&pt);
 }
 
 /* How many elements a vector has. */
@@ -212,10 +207,9 @@ TEST(test_elements)
 	}
 }
 
-TEST(test_begin)
+TABLE_TEST(test_begin)
 {
-	struct probe_table pt = {};
-	struct probe_spec *s = make_spec(&pt);
+	struct probe_spec *s = make_spec();
 	const char *why = NULL;
 
 	assert_int_equal(rows_begin(s, "m", &why), -EINVAL);
@@ -227,15 +221,14 @@ TEST(test_begin)
 				 "sequences, position or rows_read");
 	probe_table_free(&pt);
 
-	s = make_spec(&pt);
+	s = make_spec();
 	for (char name[] = "a"; name[0] < 'e'; name[0]++)
 		assert_int_equal(spec_add_arg(s, name, "s32 arg3", NULL, 0, &why), 0);
 	assert_int_equal(rows_begin(s, "n", &why), -EINVAL);
-	probe_table_free(&pt);
 }
 
 /* What is unknown is not shown, and nothing is if the count does not fit. */
-TEST(test_shown)
+TABLE_TEST(test_shown)
 {
 	static const struct {
 		uint64_t vals[1 + ROW_VALUES];
@@ -246,8 +239,7 @@ TEST(test_shown)
 		{ { 3, 2, 2, ROW_UNKNOWN, 0, ROW_UNKNOWN, 2 }, { 1, 1, 0, 0, 0, 1 } },
 		{ { (uint64_t)-1, ROW_UNKNOWN, ROW_UNKNOWN, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, { 0, 0, 0, 0, 0, 1 } },
 	};
-	struct probe_table pt = {};
-	struct probe_spec *s = make_spec(&pt);
+	struct probe_spec *s = make_spec();
 	struct step_rows rows;
 	const char *why;
 
@@ -267,7 +259,6 @@ TEST(test_shown)
 	assert_false(rows_of_step(s, cases[0].vals, &rows));
 	for (unsigned int k = 0; k < ROW_VALUES; k++)
 		assert_false(check_shown(s, s->rows_at + k, cases[0].vals));
-	probe_table_free(&pt);
 }
 
 /* No more than the record has. */
@@ -335,8 +326,7 @@ TEST(test_names)
 		"n==1?a:n==2?a:n==3?a:n==4?a:n==5?a:n==6?a:n==7?a:n==8?a:n==9?a:b" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		struct probe_table pt = {};
-		struct probe_spec *s = make_spec(&pt);
+		struct probe_spec *s = make_spec();
 		uint64_t vals[FUNC_VALS_MAX] = { good[i].n, good[i].m };
 		const char *why = NULL;
 
@@ -349,8 +339,7 @@ TEST(test_names)
 		probe_table_free(&pt);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct probe_table pt = {};
-		struct probe_spec *s = make_spec(&pt);
+		struct probe_spec *s = make_spec();
 		const char *why = NULL;
 
 		if (spec_set_name(s, bad[i], &why) != -EINVAL || !why)
@@ -360,10 +349,9 @@ TEST(test_names)
 }
 
 /* The kernel compares with numbers only, and before rows are looked at. */
-TEST(test_when)
+TABLE_TEST(test_when)
 {
-	struct probe_table pt = {};
-	struct probe_spec *s = make_spec(&pt);
+	struct probe_spec *s = make_spec();
 	const char *why = NULL;
 
 	assert_int_equal(rows_begin(s, "n", &why), 0);
@@ -372,7 +360,6 @@ TEST(test_when)
 	assert_int_equal(spec_set_when(s, "n_outputs > 1", &why), -EINVAL);
 	s->when = (struct probe_cond){};
 	assert_int_equal(spec_set_when(s, "n > 1", &why), 0);
-	probe_table_free(&pt);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -5,10 +5,9 @@
 #include "engine/sites.h"
 #include "preset.h"
 
-TEST(test_options)
+TABLE_TEST(test_options)
 {
 	const struct probe_spec *s;
-	struct probe_table pt = {};
 
 	assert_int_equal(probe_table_add_option(&pt, "libfoo.so:func"), 0);
 	s = &pt.specs[0];
@@ -58,7 +57,6 @@ TEST(test_options)
 	assert_true(pt.specs[6].is_usdt && pt.specs[6].is_glob);
 	assert_int_equal(probe_table_add_option(&pt, "l:usdt"), 0); /* a function */
 	assert_false(pt.specs[7].is_usdt);
-	probe_table_free(&pt);
 }
 
 /* C++ names as people write them. */
@@ -76,9 +74,7 @@ TEST(test_cpp)
 		{ "l:std::foo::bar", "_ZN?(K)St3foo3bar[EIB]*", "_ZNSt3foo3barEv", "_ZN3foo3barEv" },
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		struct probe_table pt = { 0 };
-
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		assert_int_equal(probe_table_add_option(&pt, names[i].option), 0);
 		assert_string_equal(pt.specs[0].symbol, names[i].symbol);
 		assert_true(pt.specs[0].is_glob);
@@ -89,10 +85,9 @@ TEST(test_cpp)
 }
 
 /* Each place of a USDT probe with its arguments elsewhere is a probe of its own. */
-TEST(test_places)
+TABLE_TEST(test_places)
 {
 	struct fetch here[FUNC_VALS_MAX] = { { .reg = 5, .size = 4 } }, there[FUNC_VALS_MAX] = { { .reg = 6, .size = 4 } };
-	struct probe_table pt = {};
 	size_t first, second, id;
 
 	assert_int_equal(probe_table_add_option(&pt, "l:usdt:p:*(n=s32 arg1)@op"), 0);
@@ -108,7 +103,6 @@ TEST(test_places)
 	assert_true(pt.specs[second].is_usdt);
 	assert_int_equal(pt.specs[second].flags, PROBE_F_INSTANT | PROBE_F_REGS);
 	assert_string_equal(name_of(&pt.specs[second], 0), "p:n");
-	probe_table_free(&pt);
 }
 
 TEST(test_bad_options)
@@ -160,7 +154,6 @@ TEST(test_bad_options)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-		struct probe_table pt = {};
 		char line[512];
 		int err;
 
@@ -195,7 +188,6 @@ TEST(test_hostile_options)
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		char *option =
 			repeat(options[i].before, options[i].part, options[i].n, options[i].behind);
-		struct probe_table pt = {};
 		int err;
 
 		stderr_grab_begin(&said);
@@ -277,9 +269,9 @@ TEST(test_matches_engine)
 
 /* ---- matches of a glob ---- */
 
-static size_t add_glob(struct probe_table *pt, const char *name)
+static size_t add_glob(const char *name)
 {
-	struct probe_spec *s = spec_append(pt, "libx.so", "_ZN2at*");
+	struct probe_spec *s = spec_append(&pt, "libx.so", "_ZN2at*");
 	const char *why;
 
 	assert_non_null(s);
@@ -289,22 +281,27 @@ static size_t add_glob(struct probe_table *pt, const char *name)
 	assert_int_equal(spec_add_arg(s, "n", "s32 arg1", NULL, 0, &why), 0);
 	if (name)
 		assert_int_equal(spec_set_name(s, name, &why), 0);
-	return pt->n - 1;
+	return pt.n - 1;
 }
 
 static const struct tensor_args no_tensors;
 
-TEST(test_glob)
+static size_t match(size_t glob, const char *symbol)
 {
-	struct probe_table pt = {};
-	const struct probe_spec *s;
-	size_t glob = add_glob(&pt, NULL), first, id;
+	size_t id;
 
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &first), 0);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &no_tensors, &id), 0);
-	assert_int_not_equal(id, first);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &no_tensors, &id), 0);
-	assert_int_equal(id, first); /* of another file */
+	assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
+	return id;
+}
+
+TABLE_TEST(test_glob)
+{
+	const struct probe_spec *s;
+	size_t glob = add_glob(NULL), first;
+
+	first = match(glob, "_ZN2at3addEv");
+	assert_int_not_equal(match(glob, "_ZN2at3subEv"), first);
+	assert_int_equal(match(glob, "_ZN2at3addEv"), first); /* of another file */
 	assert_int_equal(pt.n, 3);
 	s = &pt.specs[first];
 	assert_string_equal(name_of(s, 0), "_ZN2at3addEv");
@@ -315,16 +312,14 @@ TEST(test_glob)
 	assert_string_equal(s->args[0].name, "n");
 	assert_false(s->is_glob);
 	assert_int_equal(s->from, glob + 1);
-	probe_table_free(&pt);
 }
 
 /* Two values for the shape of each tensor, and other ones where a file has tensors elsewhere. */
-TEST(test_tensors)
+TABLE_TEST(test_tensors)
 {
 	const struct tensor_args tensors = { .tensors = 0x5, .sizes = 72, .n = 3, .regs = 1 << REG_ARG2 | 1 << REG_ARG4, .index = SHAPE_FLAG_LAST << 2 * REG_ARG4 };
 	const struct rec_function counted = { .h = { .kind = REC_FUNCTION, .flags = FUNCTION_F_COUNTED } };
 	struct tensor_args elsewhere = tensors;
-	struct probe_table pt = {};
 	struct probe p;
 	size_t glob, first, id;
 
@@ -348,13 +343,11 @@ TEST(test_tensors)
 		assert_int_equal(p.fetch[i].index, i < 2 ? 0 : SHAPE_FLAG_LAST);
 		assert_int_equal(p.fetch[i].off[1], 72);
 	}
-	probe_table_free(&pt);
 }
 
 /* A match is the glob in all but its name: a member that is not copied is lost without a word. */
-TEST(test_match_whole)
+TABLE_TEST(test_match_whole)
 {
-	struct probe_table pt = { 0 };
 	struct probe_spec *g, *m;
 	size_t glob, id;
 
@@ -369,7 +362,7 @@ TEST(test_match_whole)
 	g->records = 9;
 	g->refused = true;
 	glob = pt.n - 1;
-	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", false, &no_tensors, &id), 0);
+	id = match(glob, "ggml_barrier_x");
 	g = &pt.specs[glob];
 	m = &pt.specs[id];
 	assert_memory_equal(&m->group, &g->group, sizeof(g->group));
@@ -385,7 +378,6 @@ TEST(test_match_whole)
 	assert_false(m->refused);
 	assert_int_equal(m->attached, 0);
 	assert_int_equal(m->records, 0);
-	probe_table_free(&pt);
 }
 
 TEST(test_glob_names)
@@ -414,10 +406,9 @@ TEST(test_glob_names)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		struct probe_table pt = {};
-		size_t glob = add_glob(&pt, names[i].rule), id;
+		size_t glob = add_glob(names[i].rule), id;
 
-		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, false, &no_tensors, &id), 0);
+		id = match(glob, names[i].symbol);
 		assert_string_equal(name_of(&pt.specs[id], 1), names[i].name);
 		assert_string_equal(pt.specs[id].symbol, names[i].symbol);
 		probe_table_free(&pt);
@@ -432,11 +423,10 @@ TEST(test_glob_long)
 	char *symbol = repeat("_ZN4000", "\x01", 4000, "");
 
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-		struct probe_table pt = {};
-		size_t glob = add_glob(&pt, rules[i]), id;
+		size_t glob = add_glob(rules[i]), id;
 		const char *name;
 
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
+		id = match(glob, symbol);
 		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
 		name = name_of(&pt.specs[id], 0);
 		assert_int_equal(strlen(name), SPEC_STRING_MAX);
@@ -447,28 +437,23 @@ TEST(test_glob_long)
 }
 
 /* A glob that matches everything stops at what the kernel's map holds. */
-TEST(test_glob_full)
+TABLE_TEST(test_glob_full)
 {
-	struct probe_table pt = {};
-	size_t glob = add_glob(&pt, NULL), id;
+	size_t glob = add_glob(NULL), id;
 	char symbol[32];
 
 	for (unsigned int i = 1; i < SPECS_MAX; i++) {
 		snprintf(symbol, sizeof(symbol), "f%u", i);
-		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &no_tensors, &id), 0);
-		assert_int_equal(id, i);
+		assert_int_equal(match(glob, symbol), i);
 	}
 	assert_int_equal(probe_table_match(&pt, glob, "g", false, &no_tensors, &id), -E2BIG);
-	assert_int_equal(probe_table_match(&pt, glob, "f1", false, &no_tensors, &id), 0);
-	assert_int_equal(id, 1);
-	probe_table_free(&pt);
+	assert_int_equal(match(glob, "f1"), 1);
 }
 
 /* ---- where the strings of a record are ---- */
 
-TEST(test_strings)
+TABLE_TEST(test_strings)
 {
-	struct probe_table pt = {};
 	struct rec_function r = {};
 	struct probe_spec *s = spec_append(&pt, NULL, "f");
 	const char *why;
@@ -484,10 +469,9 @@ TEST(test_strings)
 	}
 	assert_int_equal(s->nstrs, FUNC_STRS_MAX);
 	assert_ptr_equal(probe_record_strings(s, &r), r.strs);
-	probe_table_free(&pt);
 }
 
-TEST(test_python)
+TABLE_TEST(test_python)
 {
 	static const struct {
 		const char *option;
@@ -502,7 +486,6 @@ TEST(test_python)
 	};
 	static const char *const bad[] = { "", ":", "f.py:", ":f", "a..b", ".a", "a.", "a b", "f\n", "\xc3\xa9",
 		"a.b.c.d.e.f.g.h.i.j.k" };
-	struct probe_table pt = { 0 };
 	struct python_calls c;
 	const char *why;
 	int err;
@@ -541,7 +524,6 @@ TEST(test_python)
 	assert_true(probe_spec_matches(&pt.specs[0], "/usr/bin/python3.11"));
 	assert_true(probe_spec_matches(&pt.specs[0], "/opt/lib/libpython3.11.so.1.0"));
 	assert_false(probe_spec_matches(&pt.specs[0], "/opt/lib/libtorch_python.so"));
-	probe_table_free(&pt);
 }
 
 RUN_TESTS(NULL, NULL)

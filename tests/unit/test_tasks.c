@@ -13,11 +13,7 @@
 
 static int make_table(void **state)
 {
-	struct tasks *ts;
-
-	if (tasks_new(&ts))
-		return -1;
-	*state = ts;
+	*state = tasks_new();
 	return 0;
 }
 
@@ -64,85 +60,77 @@ TEST_WITH(test_empty, make_table, free_table)
 	tasks_free(NULL);
 }
 
-TEST_WITH(test_life, make_table, free_table)
+/* What is told of threads, by their distance from TID, and what is known after it. */
+static const struct history {
+	const char *name;
+	struct {
+		enum task_event event;
+		uint32_t tgid, tid;
+		const char *comm;
+		uint8_t flags;
+		unsigned int alive;      /* processes */
+		const char *known;       /* the thread's name */
+		bool traced, is_process; /* of its entry */
+	} told[8];
+} histories[] = {
+	{ "life",
+		{ { TASK_FORK, 0, 0, "parent's", 0, 1, "parent's", true, true },
+			{ TASK_EXEC, 0, 0, "server", 0, 1, "server", true, true },
+			{ TASK_FORK, 0, 1, "server", 0, 1, "server", true, false }, /* a thread is not a process */
+			{ TASK_COMM, 0, 1, "worker-0", 0, 1, "worker-0", true, false },
+			/* the name outlives the thread */
+			{ TASK_EXIT, 0, 1, "worker-0", 0, 1, "worker-0", true, false },
+			{ TASK_EXIT, 0, 0, "server", TASK_F_LAST, 0, "server", true, false } } },
+	/* the process lives until its last thread does */
+	{ "main_thread_first",
+		{ { TASK_FORK, 0, 0, "server", 0, 1, "server", true, true },
+			{ TASK_FORK, 0, 1, "server", 0, 1, "server", true, false },
+			{ TASK_EXIT, 0, 0, "server", 0, 1, "server", true, true },
+			{ TASK_EXIT, 0, 1, "server", TASK_F_LAST, 0, "server", true, false } } },
+	/* an exec by another thread, which continues under the number of the process */
+	{ "exec_from_thread",
+		{ { TASK_FORK, 0, 0, "shell", 0, 1, "shell", true, true },
+			{ TASK_FORK, 0, 1, "shell", 0, 1, "shell", true, false },
+			{ TASK_EXIT, 0, 0, "shell", 0, 1, "shell", true, true },
+			{ TASK_EXEC, 0, 0, "server", 0, 1, "server", true, true } } },
+	/* records of a process whose start was not seen, or was lost */
+	{ "start_not_seen",
+		{ { TASK_EXIT, 0, 0, "x", TASK_F_LAST, 0, NULL, false, false },
+			{ TASK_COMM, 0, 1, "thread", 0, 0, "thread", true, false },
+			{ TASK_COMM, 0, 0, "main", 0, 1, "main", true, true },
+			/* an exit of which only the main thread's entry is unknown */
+			{ TASK_EXIT, 7, 7, "y", TASK_F_LAST, 1, NULL, false, false },
+			/* an event of the future */
+			{ (enum task_event)99, 0, 0, "z", TASK_F_LAST, 1, "main", true, true } } },
+	/* the name of a thread that is not a target, and nothing else of it */
+	{ "stranger",
+		{ { TASK_STRANGER, 0, 0, "first", 0, 0, "first", false, false },
+			{ TASK_STRANGER, 0, 0, "second", 0, 0, "second", false, false },
+			/* the number is another's now */
+			{ TASK_STRANGER, 5, 0, "third", 0, 0, "third", false, false },
+			/* a target says its own */
+			{ TASK_FORK, 1, 1, "target", 0, 1, "target", true, true },
+			{ TASK_STRANGER, 1, 1, "other", 0, 1, "target", true, true } } },
+};
+
+TEST(test_histories)
 {
-	struct tasks *ts = *state;
-	struct task *t;
+	for (size_t i = 0; i < ARRAY_SIZE(histories); i++) {
+		const struct history *h = &histories[i];
+		struct tasks *ts = tasks_new();
 
-	tell(ts, TASK_FORK, TID, TID, "parent's", 0);
-	t = tasks_find(ts, TID);
-	assert_non_null(t);
-	assert_string_equal(t->comm, "parent's");
-	assert_true(t->traced && t->alive_process);
-	assert_int_equal(tasks_alive(ts, false), 1);
+		for (size_t k = 0; h->told[k].comm; k++) {
+			const struct task *t;
+			bool right;
 
-	tell(ts, TASK_EXEC, TID, TID, "server", 0);
-	assert_string_equal(tasks_find(ts, TID)->comm, "server");
-	tell(ts, TASK_FORK, TID, TID + 1, "server", 0);
-	tell(ts, TASK_COMM, TID, TID + 1, "worker-0", 0);
-	t = tasks_find(ts, TID + 1);
-	assert_int_equal(t->tgid, TID);
-	assert_string_equal(t->comm, "worker-0");
-	assert_false(t->alive_process); /* a thread is not a process */
-	assert_string_equal(tasks_find(ts, TID)->comm, "server");
-	assert_int_equal(tasks_alive(ts, false), 1);
-	assert_int_equal(count_processes(ts), 1);
-
-	/* the name outlives the thread */
-	tell(ts, TASK_EXIT, TID, TID + 1, "worker-0", 0);
-	assert_string_equal(tasks_find(ts, TID + 1)->comm, "worker-0");
-	assert_int_equal(tasks_alive(ts, false), 1);
-	tell(ts, TASK_EXIT, TID, TID, "server", TASK_F_LAST);
-	assert_int_equal(tasks_alive(ts, false), 0);
-	assert_int_equal(count_processes(ts), 0);
-	assert_string_equal(tasks_find(ts, TID)->comm, "server");
-}
-
-/* The main thread may leave first: the process lives until its last thread does. */
-TEST_WITH(test_main_thread_first, make_table, free_table)
-{
-	struct tasks *ts = *state;
-
-	tell(ts, TASK_FORK, TID, TID, "server", 0);
-	tell(ts, TASK_FORK, TID, TID + 1, "server", 0);
-	tell(ts, TASK_EXIT, TID, TID, "server", 0);
-	assert_int_equal(tasks_alive(ts, false), 1);
-	tell(ts, TASK_EXIT, TID, TID + 1, "server", TASK_F_LAST);
-	assert_int_equal(tasks_alive(ts, false), 0);
-}
-
-/* An exec by another thread: that thread continues under the number of the process. */
-TEST_WITH(test_exec_from_thread, make_table, free_table)
-{
-	struct tasks *ts = *state;
-
-	tell(ts, TASK_FORK, TID, TID, "shell", 0);
-	tell(ts, TASK_FORK, TID, TID + 1, "shell", 0);
-	tell(ts, TASK_EXIT, TID, TID, "shell", 0);
-	tell(ts, TASK_EXEC, TID, TID, "server", 0);
-	assert_string_equal(tasks_find(ts, TID)->comm, "server");
-	assert_int_equal(tasks_alive(ts, false), 1);
-}
-
-/* Records of a process whose start was not seen, or was lost. */
-TEST_WITH(test_start_not_seen, make_table, free_table)
-{
-	struct tasks *ts = *state;
-
-	tell(ts, TASK_EXIT, TID, TID, "x", TASK_F_LAST);
-	assert_int_equal(tasks_alive(ts, false), 0);
-	tell(ts, TASK_COMM, TID, TID + 1, "thread", 0);
-	assert_false(tasks_find(ts, TID + 1)->alive_process);
-	assert_int_equal(tasks_alive(ts, false), 0);
-	tell(ts, TASK_COMM, TID, TID, "main", 0);
-	assert_int_equal(tasks_alive(ts, false), 1);
-	/* an exit of which only the main thread's entry is unknown */
-	tell(ts, TASK_EXIT, TID + 7, TID + 7, "y", TASK_F_LAST);
-	assert_int_equal(tasks_alive(ts, false), 1);
-	/* an event of the future */
-	tell(ts, (enum task_event)99, TID, TID, "z", TASK_F_LAST);
-	assert_string_equal(tasks_find(ts, TID)->comm, "main");
-	assert_int_equal(tasks_alive(ts, false), 1);
+			tell(ts, h->told[k].event, TID + h->told[k].tgid, TID + h->told[k].tid, h->told[k].comm, h->told[k].flags);
+			t = tasks_find(ts, TID + h->told[k].tid);
+			right = !h->told[k].known ? !t : t && t->tgid == TID + h->told[k].tgid && !strcmp(t->comm, h->told[k].known) && t->traced == h->told[k].traced && t->alive_process == h->told[k].is_process;
+			if (!right || tasks_alive(ts, false) != h->told[k].alive || count_processes(ts) != h->told[k].alive)
+				fail_msg("%s, %zu: %s, %u alive", h->name, k, t ? t->comm : "no such thread", tasks_alive(ts, false));
+		}
+		tasks_free(ts);
+	}
 }
 
 /* A number that is used again: nothing of its former owner remains. */
@@ -195,28 +183,6 @@ TEST_WITH(test_rename, make_table, free_table)
 	memset(r.comm, 'x', sizeof(r.comm));
 	tasks_update(ts, &r);
 	assert_string_equal(tasks_find(ts, TID)->comm, "xxxxxxxxxxxxxxx");
-}
-
-/* The name of a thread that is not a target, and nothing else of it. */
-TEST_WITH(test_stranger, make_table, free_table)
-{
-	struct tasks *ts = *state;
-
-	tell(ts, TASK_STRANGER, TID, TID, "first", 0);
-	assert_string_equal(tasks_find(ts, TID)->comm, "first");
-	assert_false(tasks_find(ts, TID)->traced);
-	assert_int_equal(tasks_alive(ts, false), 0);
-	tell(ts, TASK_STRANGER, TID, TID, "second", 0);
-	assert_string_equal(tasks_find(ts, TID)->comm, "second");
-	/* the number is another's now */
-	tell(ts, TASK_STRANGER, TID + 5, TID, "third", 0);
-	assert_int_equal(tasks_find(ts, TID)->tgid, TID + 5);
-	assert_string_equal(tasks_find(ts, TID)->comm, "third");
-	/* a target says its own */
-	tell(ts, TASK_FORK, TID + 1, TID + 1, "target", 0);
-	tell(ts, TASK_STRANGER, TID + 1, TID + 1, "other", 0);
-	assert_string_equal(tasks_find(ts, TID + 1)->comm, "target");
-	assert_int_equal(tasks_alive(ts, false), 1);
 }
 
 /* More threads than the table begins with, many of them in each other's way in it. */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Machine code of x86_64 in a file, one instruction after the other. */
+#ifndef INFTRACE_TARGET_CODE_H
+#define INFTRACE_TARGET_CODE_H
+
+#include <capstone/capstone.h>
+#include <stdbool.h>
+
+#include "target/elf.h"
+
+struct code {
+	csh cs;
+	uint8_t *bytes;
+	size_t len;
+	uint64_t vaddr;	     /* of the first byte, as linked */
+	cs_insn *in, *ahead; /* for a walk, and for a second one meanwhile */
+};
+
+/* Takes over the bytes. false: the file is not for x86_64. */
+bool code_open(struct elf_file *elf, void *bytes, size_t len, uint64_t vaddr, struct code *ret_code);
+
+/* Reads the first `len` bytes of a function. false: also if the file does not have them. */
+bool code_read(struct elf_file *elf, const struct elf_symbol *function, size_t len, struct code *ret_code);
+void code_close(struct code *c);
+
+static inline bool code_has(const struct code *c, uint64_t vaddr)
+{
+	return vaddr - c->vaddr < c->len;
+}
+
+/* Where a walk has come to. */
+struct code_place {
+	const uint8_t *p;
+	size_t left;
+	uint64_t addr;
+};
+
+/* A walk from an address on; outside of the code nothing is left. */
+static inline struct code_place code_at(const struct code *c, uint64_t vaddr)
+{
+	size_t at = code_has(c, vaddr) ? vaddr - c->vaddr : c->len;
+
+	return (struct code_place){ .p = c->bytes + at, .left = c->len - at, .addr = vaddr };
+}
+
+/* false: no instruction, or the end of the code. */
+static inline bool code_next(const struct code *c, struct code_place *at, cs_insn *in)
+{
+	return cs_disasm_iter(c->cs, &at->p, &at->left, &at->addr, in);
+}
+
+#endif
