@@ -5,10 +5,8 @@
 # twice; threads, children and their images; and that they leave other processes alone. Every call
 # that the programs report is in the trace, once.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 lib=$TMP/libcalled.so
 
 declare -A input
@@ -48,9 +46,8 @@ tell() {
 # record PRELOAD OPTION...
 record() {
 	: >"$TMP/err"
-	background env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
+	spawn RECORD env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
 		--engine none -u 'libcalled*:called(n=u64 arg1)@op' -o "$TMP/t.json" "${@:2}" 2>"$TMP/err"
-	RECORD=$BG
 	wait_until 60 grep -q recording "$TMP/err" || not_ok "$TEST" "no recording: $(cat "$TMP/err")"
 }
 
@@ -101,8 +98,7 @@ probes_are() { # COUNT: attached so far
 }
 
 setup() {
-	need_root
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+	build_probed
 	cp "$probed/libcalled1.so" "$lib"
 }
 
@@ -334,6 +330,4 @@ test_single_links() {
 	end_other
 }
 
-ALL_TESTS=(namespaces deleted replaced mapped_later family others exec_thread large_family exec main_thread
-	single_links)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # Input that cannot work: one line on stderr that names it, the right exit code, nothing attached
 # and no file left behind.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 # bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty directory, which stays empty.
@@ -48,7 +46,6 @@ has_two_threads() {
 }
 
 setup() {
-	need_root
 	need cc node bpftool setpriv
 
 	build storm
@@ -61,8 +58,7 @@ setup() {
 
 	as=()
 
-	background "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
-	target=$BG
+	spawn target "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
 	wait_until 60 has_two_threads
 	thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
 	true &
@@ -362,15 +358,10 @@ is_full() {
 	python3 -c 'import select, sys; sys.exit(len(select.select([], [9], [], 0)[1]))'
 }
 
-has_ended() {
-	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
-}
-
 # Its end.
 test_ends() {
 	for sig in INT TERM HUP; do
-		background "${run[@]}" -o "$TMP/$sig.json"
-		recorder=$BG
+		spawn recorder "${run[@]}" -o "$TMP/$sig.json"
 		wait_until 100 test -s "$TMP/$sig.json"
 		kill "-$sig" "$recorder"
 		rc=0
@@ -381,8 +372,7 @@ test_ends() {
 	# stuck in a write to a pipe that nobody reads
 	mkfifo "$TMP/fifo"
 	exec 9<>"$TMP/fifo"
-	background "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"
-	recorder=$BG
+	spawn recorder "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"
 	wait_until 100 is_full
 	kill -INT "$recorder"
 	check "SIGINT while nobody reads stdout: it ends" wait_until 100 has_ended "$recorder"
@@ -522,6 +512,4 @@ teardown() {
 	check "the target lives" kill -0 "$target"
 }
 
-ALL_TESTS=(targets outputs windows metadata functions commands privileges full streams ends
-	default_name loss names two)
 run_tests "$@"

@@ -4,11 +4,9 @@
 # Batches with rows of several sequences: the steps and requests of a profile and of a trace, and the
 # reports on both, agree with what the driver itself has written down.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 setup() {
-	need_root
 	need python3
 	need_llama
 	driver=$(batch_driver)
@@ -195,5 +193,4 @@ test_cut() {
 	same "$name: traces" "$i" 4
 }
 
-ALL_TESTS=(junk scenes process life edges cut)
 run_tests "$@"

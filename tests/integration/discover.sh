@@ -4,7 +4,6 @@
 # --discover: engines that come and go are recorded without being named, others are not, and what inftrace holds does
 # not grow.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 TOKENS=5
@@ -12,7 +11,6 @@ BATCH=6
 copies=0
 
 setup() {
-	need_root
 	# under a name that no process of another test has
 	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
 	MINI=$TMP/mini/found-$$
@@ -83,8 +81,7 @@ flat() {
 test_many() {
 	local n more
 	n=$(often 60 500)
-	background sleep 1000
-	other=$BG
+	spawn other sleep 1000
 	recorder_started many --discover -e functions -o "$TMP/many/t.json" --profile "$TMP/many/p.jsonl"
 	engines many 12
 	held "$TMP/early"
@@ -270,5 +267,4 @@ test_refused() {
 	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --discover' "$INFTRACE" record --discover --hold-libraries
 }
 
-ALL_TESTS=(many files windows flight short room quiet refused)
 run_tests "$@"

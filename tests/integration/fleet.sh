@@ -4,7 +4,6 @@
 # inftrace export --prometheus and --otlp: what it says of profiles that are there, that grow, and of windows; to a real Prometheus, and
 # of hostile labels; what it sends to a collector; and the queries of docs/fleet.md.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 METRICS=$TOP/tests/tools/metrics.py
@@ -337,5 +336,4 @@ test_https() {
 	stopped other "$BG"
 }
 
-ALL_TESTS=(refused files growing windows hostile foreign prometheus otlp https queries)
 run_tests "$@"

@@ -3,7 +3,6 @@
 #
 # What is installed: the program, presets, a man page for each command, the completion; and the package.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 root=$TMP/root share=$TMP/root/usr/share
@@ -98,5 +97,4 @@ test_package() {
 	fi
 }
 
-ALL_TESTS=(installed man variables completion uninstall package)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # -o x.pftrace against the Chrome JSON of the same recording, read with a decoder that knows nothing of
 # inftrace's encoder, and with protoc.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 protoc
 READER=$TOP/tests/tools/pftrace.py
 
@@ -28,7 +26,6 @@ both() {
 MINI=$(mini_engine)
 both mini -e +irq,+memory -- "$MINI" -n 16
 both mini-cpu -e +cpu -- "$MINI" -n 16
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 both ipc -e +cpu -- "$PROGRAMS/ipc"
 

@@ -5,10 +5,8 @@
 # million times by 8 threads, have every call recorded once with the right arguments and return the
 # right values. Functions that are left other than by a return. With and without uprobe_multi links.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 
 # traced PRELOAD PRESET COMMAND ARG...: the command's exit code, or 120 when inftrace failed; leaves
 # t.json, err (of inftrace) and log (of the command) in $TMP. PRELOAD: of inftrace, or "".
@@ -98,8 +96,7 @@ with_links() {
 }
 
 setup() {
-	need_root
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+	build_probed
 	mkfifo "$TMP/go"
 }
 
@@ -111,5 +108,4 @@ test_single() {
 	with_links single "$probed/no_uprobe_multi.so" "$(often 150 300)"
 }
 
-ALL_TESTS=(multi single)
 run_tests "$@"

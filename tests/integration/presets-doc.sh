@@ -3,9 +3,7 @@
 #
 # The example of docs/engines.md, run exactly as written there; the schema, against all presets.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3
 
 doc=$TOP/docs/engines.md

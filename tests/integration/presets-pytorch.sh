@@ -4,9 +4,7 @@
 # The preset pytorch on the CPU: every operator that a small model calls is in the trace, and no
 # more, as counted by PyTorch's own profiler, and takes at least as long as that says; also after exceptions.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 # an interpreter of another origin may be first in PATH
 python=
@@ -22,8 +20,7 @@ done
 operators() {
 	local dir=$TMP/$1 model rc=0
 	mkdir -p "$dir"
-	background "${@:2}" >"$dir/out" 2>"$dir/model.err"
-	model=$BG
+	spawn model "${@:2}" >"$dir/out" 2>"$dir/model.err"
 	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
 	"$INFTRACE" engines -p "$model" >"$dir/engines"
 	background "$INFTRACE" record --strict --ring-size 64MB -o "$dir/t.json" -p "$model" 2>"$dir/err"
@@ -174,8 +171,7 @@ assert len(host["nodes"]) > 2 and host["pid"] > 0 and any(e["name"] == "aten::su
 
 # As an execution trace: the same calls, within each other and in the same order, as in PyTorch's own.
 if command -v protoc >/dev/null; then
-	background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
-	model=$BG
+	spawn model "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
 	wait_until 60 grep -q ready "$TMP/et.out"
 	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -o "$TMP/et.et.json" \
 		-o "$TMP/et.kineto.json" -p "$model" 2>"$TMP/et.err"

@@ -3,7 +3,6 @@
 #
 # inftrace print, as a command: its files and options. What the lines are is in tests/unit/test_print.c.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 GOLDEN=$TOP/tests/golden
@@ -65,5 +64,4 @@ test_last() {
 	check_rc "no file" 2 'no FILE given' "$INFTRACE" print
 }
 
-ALL_TESTS=(files damaged last)
 run_tests "$@"

@@ -4,13 +4,11 @@
 # Python functions in samples and in the stacks of waits, in their places between those of the interpreter and of
 # extensions in C. Of which versions: tests/unit/test_python_live.c.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 P=$TOP/tests/programs/stacks.py
 
 setup() {
-	need_root
 	need python3
 }
 
@@ -210,6 +208,7 @@ test_jit() {
 
 # Of each slow step the function that was slow in it.
 test_slow_steps() {
+	[ "${TEST_ALL:-}" ] || return 0
 	check "slow steps: 20 of 20 plants, precision and recall of 0.98" "$TOP/tests/plant/python.py" -v
 	sed 's/^/# /' "$TMP/check.out"
 }
@@ -229,6 +228,4 @@ test_slow_torch() {
 	sed 's/^/# /' "$TMP/check.out"
 }
 
-ALL_TESTS=(plants extension locks deadlock deadlock_dumps fork exec hostile junk tasks tasks_versions task_junk jit slow_torch)
-[ -z "${TEST_ALL:-}" ] || ALL_TESTS+=(slow_steps)
 run_tests "$@"

@@ -4,7 +4,6 @@
 # inftrace report of requests in batches: on profiles of a simulated server, about which everything is known, of a real
 # llama.cpp that batches, and its page in a headless Chromium; inftrace top of the same.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 setup() {
@@ -137,5 +136,4 @@ test_page() {
 	done
 }
 
-ALL_TESTS=(interference queue real page)
 run_tests "$@"

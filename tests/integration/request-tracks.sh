@@ -5,13 +5,11 @@
 # the profile of the same recording and the driver's own log, in both formats, in files that are rotated or cut off,
 # and in dumps.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 CHECK=$TOP/tests/programs/check_request_tracks.py
 
 setup() {
-	need_root
 	need python3
 	need_llama
 	serve=$(serve_driver)
@@ -132,5 +130,4 @@ test_without_rows() {
 		t="$f.json"
 }
 
-ALL_TESTS=(serve scenes rotated killed dumped without_rows)
 run_tests "$@"

@@ -4,11 +4,9 @@
 # Requests that share their steps: each that a server with slots, a queue and kept prompts has answered is in the
 # profile, with the tokens and times that the server's own log and clock say.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 setup() {
-	need_root
 	need python3
 	need_llama
 	driver=$(serve_driver)
@@ -227,5 +225,4 @@ test_plant() {
 	planted 0.8 -n 10 client queue
 }
 
-ALL_TESTS=(served chats traced edges windows loss node headline http empty_reads plant)
 run_tests "$@"

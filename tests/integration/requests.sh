@@ -3,9 +3,7 @@
 #
 # Requests as seen on sockets, compared with what the server and its clients measure.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 FAMILIES=$TOP/tests/programs/families.py
 CLIENT=$TOP/tests/programs/sse_client.py
@@ -20,9 +18,8 @@ serve() {
 # attach NAME RECORD-OPTION...: with requests, since the server listens. TRACER
 attach() {
 	local name=$1
-	background "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
+	spawn TRACER "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
 		2>"$TMP/$name.err"
-	TRACER=$BG
 	wait_until 60 recording_or_gone "$TRACER" "$TMP/$name.err"
 }
 
@@ -36,7 +33,6 @@ stop() {
 }
 
 setup() {
-	need_root
 	need python3 node
 	background "$CLIENT" upstream >"$TMP/upstream"
 	wait_until 60 grep -sq . "$TMP/upstream"
@@ -135,5 +131,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(clients early alone left_out node)
 run_tests "$@"

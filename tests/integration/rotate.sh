@@ -3,26 +3,16 @@
 #
 # --max-size and --max-files: each file opens by itself, and together they are the recording.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-unmount() {
-	local rc=$?
-	set +e
-	umount -ql "$TMP"/disk.* 2>/dev/null
-	(exit "$rc")
-	test_exit
-}
-trap unmount EXIT
-
+# shellcheck disable=SC2016 # at the end
+at_end eval 'umount -ql "$TMP"/disk.*'
 ROTATED=$TOP/tests/tools/rotated.py
 SIZE=1048576
 run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step" --max-size 1MB)
 
 setup() {
-	need_root
 	need cc node python3
 	build storm
 }
@@ -139,9 +129,8 @@ test_killed() {
 	killed=$TMP/killed
 	mkdir "$killed"
 	kinds=(json json.gz pftrace)
-	background "${run[@]}" -q -e syscalls,functions "${kinds[@]/#/--output=$killed/t.}" -- \
+	spawn recorder "${run[@]}" -q -e syscalls,functions "${kinds[@]/#/--output=$killed/t.}" -- \
 		"$TMP/storm" -t 2 -n 20 -s 0 -p 100 >/dev/null
-	recorder=$BG
 	for kind in "${kinds[@]}"; do
 		wait_until 60 test -s "$killed/t.3.$kind" || not_ok "killed" "no t.3.$kind"
 	done
@@ -224,5 +213,4 @@ test_windows() {
 	done
 }
 
-ALL_TESTS=(busy newest profile killed full_disk windows)
 run_tests "$@"

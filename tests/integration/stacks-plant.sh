@@ -4,13 +4,11 @@
 # A function that takes three times as long in one step of 20 is the first one that inftrace report names of slow steps.
 # With scripts/test --all each of four functions is planted five times, otherwise once.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 STEPS=400
 
 setup() {
-	need_root
 	need python3
 	make -s -C "$TOP/tests/plant" O="$BUILD/plant" "$BUILD/plant/slow_code"
 }
@@ -22,16 +20,10 @@ recording_or_gone() {
 # plant SEED: leaves $TMP/SEED.planted, what the program says, and $TMP/SEED.report.json
 plant() {
 	local target recorder rc=0
-	mkfifo "$TMP/$1.go"
-	: >"$TMP/$1.out"
-	"$BUILD/plant/slow_code" "$1" "$STEPS" <>"$TMP/$1.go" >"$TMP/$1.out" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/$1.out"
+	waiting target "$1" "$BUILD/plant/slow_code" "$1" "$STEPS"
 	: >"$TMP/$1.err"
-	background "$INFTRACE" record -p "$target" -e -functions -e +samples --sample-rate 999 --engine none \
+	spawn recorder "$INFTRACE" record -p "$target" -e -functions -e +samples --sample-rate 999 --engine none \
 		-u "$BUILD/plant/slow_code:plant_step()@step" --profile "$TMP/$1.jsonl" 2>"$TMP/$1.err"
-	recorder=$BG
 	wait_until 60 recording_or_gone "$1" "$recorder"
 	echo >"$TMP/$1.go"
 	wait_until 120 grep -q planted "$TMP/$1.out"
@@ -73,5 +65,4 @@ test_plants() {
 	done
 }
 
-ALL_TESTS=(plants)
 run_tests "$@"

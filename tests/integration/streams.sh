@@ -4,11 +4,8 @@
 # One busy recording in all formats at once: they say the same, and what inftrace says that it recorded;
 # and files that are read while they grow, or after a kill.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
-need_root
 need python3 protoc node
 need_llama
 READER=$TOP/tests/tools/pftrace.py
@@ -47,11 +44,9 @@ grown=$TMP/grown
 mkdir "$grown"
 mkfifo "$TMP/fifo"
 # shellcheck disable=SC2016,SC2046
-background "$INFTRACE" record -q $(outputs "$grown") -- bash -c \
+spawn recorder "$INFTRACE" record -q $(outputs "$grown") -- bash -c \
 	'echo $$ >"$1.pid"; murmur "$1"; shift; "$@" >/dev/null; wait' - "$TMP/fifo" "$DRIVER" -n 1 -t 2 "${MODEL_ARGS[@]}"
-recorder=$BG
-background "$STREAMS" sample "$recorder" "$grown"/t.{json,json.gz,pftrace,pftrace.gz}
-sampler=$BG
+spawn sampler "$STREAMS" sample "$recorder" "$grown"/t.{json,json.gz,pftrace,pftrace.gz}
 begun=$SECONDS
 
 # ---- a busy recording ----

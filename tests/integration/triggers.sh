@@ -3,11 +3,8 @@
 #
 # Each kind of trigger fires at what it is for, each time, and at nothing else; the dump has it.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 CHECK_DUMPS=$TOP/tests/programs/check_dumps.py
 
@@ -34,7 +31,6 @@ each_time() {
 }
 
 setup() {
-	need_root
 	need python3
 	cat >"$TMP/stalls.json" <<-'JSON'
 		{
@@ -137,5 +133,4 @@ test_loss() {
 	dumps lost 1 'lost>0: [0-9]+ records were lost'
 }
 
-ALL_TESTS=(steps requests ends limits sockets loss)
 run_tests "$@"

@@ -3,13 +3,10 @@
 #
 # What inftrace says that it costs a step.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 setup() {
-	need_root
 	need cc python3
 	# the initial one has this number in every kernel
 	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "not told in a pid namespace"
@@ -46,5 +43,4 @@ test_llama() {
 		p="$TMP/llama.jsonl"
 }
 
-ALL_TESTS=(calls llama)
 run_tests "$@"

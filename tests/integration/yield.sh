@@ -3,13 +3,10 @@
 #
 # The threads of a recording stay out of the way of what they record, and nothing is lost because of it.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 setup() {
-	need_root
 	need cc python3
 	build storm
 }
@@ -89,5 +86,4 @@ test_chosen() {
 	wait "$BG" || true
 }
 
-ALL_TESTS=(classes busy command chosen)
 run_tests "$@"
