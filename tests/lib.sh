@@ -203,6 +203,12 @@ check() {
 	fi
 }
 
+# check_shown NAME COMMAND ARG...: the same; what it prints is shown in any case.
+check_shown() {
+	check "$@"
+	sed 's/^/# /' "$TMP/check.out"
+}
+
 # check_rc NAME WANTED PATTERN COMMAND ARG...: the command must end with that exit code and print
 # (on stdout or stderr) a line that matches the extended regular expression.
 check_rc() {

@@ -56,8 +56,7 @@ test_refused() {
 test_files() {
 	local own=$TMP/own.jsonl
 	exporter files requests.jsonl family_*.jsonl
-	check "files: each histogram is that of the lines" "$METRICS" scrape "$URL" requests.jsonl family_*.jsonl
-	sed 's/^/# /' check.out
+	check_shown "files: each histogram is that of the lines" "$METRICS" scrape "$URL" requests.jsonl family_*.jsonl
 	same "files: lost records, by window_prof" "$("$METRICS" value "$URL" inftrace_lost_records_total)" \
 		"$(json 'sum(v for l in p if l["event"] == "window_prof" for k, v in l["shape"].items() if k.startswith("lost_"))' \
 			p=family_window_prof_good.jsonl)"
@@ -240,9 +239,8 @@ test_prometheus() {
 	api=http://$(sed -nE 's/.*Listening on.* address=([0-9.:]+).*/\1/p' prometheus.log)
 	wait_until 60 prometheus_ready "$api"
 	wait_until 60 "$METRICS" prometheus "$api" requests.jsonl family_*.jsonl >prometheus.out 2>&1 || true
-	check "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
+	check_shown "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
 		"$METRICS" prometheus "$api" requests.jsonl family_*.jsonl
-	sed 's/^/# /' check.out
 	tail -n 2 prometheus.log | sed 's/^/# /'
 }
 
@@ -270,8 +268,7 @@ test_queries() {
 		    print(json.dumps(line))
 	PY
 	(cd hosts && NODE_DIR=$node node "$TOP/tests/tools/duckdb.mjs" "$TOP/docs/fleet.md") >answers.json 2>answers.err || sed 's/^/# /' answers.err
-	check "the ten queries of docs/fleet.md answer what is in the lines" "$TOP/tests/tools/fleet_queries.py" answers.json hosts
-	sed 's/^/# /' check.out
+	check_shown "the ten queries of docs/fleet.md answer what is in the lines" "$TOP/tests/tools/fleet_queries.py" answers.json hosts
 }
 
 # collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
@@ -303,10 +300,8 @@ test_otlp() {
 	check "otlp: it is tried again" wait_until 60 arrived
 	stopped otlp "$BG"
 	check "otlp: says that the collector failed, once" grep -c 'answers with status 503; trying on' otlp.err
-	check "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
-	sed 's/^/# /' check.out
-	check "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
-	sed 's/^/# /' check.out
+	check_shown "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
+	check_shown "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
 	kill "$server"
 	exporter gone --otlp "$COLLECTOR" --interval 20ms otlp
 	check "otlp: a collector that is gone" wait_until 60 grep -q 'cannot send to the collector at 127.0.0.1:[0-9]*: Connection refused; trying on' gone.err

@@ -31,8 +31,7 @@ valid() { # NAME
 	check "$1: the files are valid" "$INFTRACE" validate "$TMP/$1.json" "$TMP/$1.jsonl" --require token_prof
 	check "$1: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
 	grep -q '"cat":"kernel"' "$TMP/$1.json" || return 0 # nothing of a GPU was recorded
-	check "$1: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/$1.pftrace" "$TMP/$1.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$1: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/$1.pftrace" "$TMP/$1.json"
 }
 
 # What the importer of chrome://tracing makes of it: all slices and arrows, in tracks without overlaps.
@@ -59,9 +58,8 @@ test_all() {
 		recorded "$version" -- init "launch 500" sync "copies 60" "graph 20" sync "step 30 20000" "kernel-ns 100000" \
 			"step 20 0" sync "kernel-ns 40000000" "launch 1" sync truth
 		unset MOCK_CUPTI MOCK_SHUFFLE MOCK_CLOCK_OFFSET_NS
-		check "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
+		check_shown "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
 			"$TMP/$version.truth" "$TMP/$version.err"
-		sed 's/^/# /' "$TMP/check.out"
 		check "$version: arguments as HTA wants them" "$TOP/tests/programs/check_gpu.py" hta "$TMP/$version.json"
 		valid "$version"
 	done
@@ -173,9 +171,8 @@ test_parallel() {
 		f=parallel$n
 		recorded "$f" -u "$MOCK/mock_driver:mock_parallel()@step" -- init "kernel-ns 300000" "parallel 1 $n 0" "parallel 20 $n 100000" \
 			"parallel 10 $n 2000000" sync truth
-		check "$f: what ran, when, and the parts of steps" "$TOP/tests/programs/check_gpu.py" steps "$TMP/$f.json" "$TMP/$f.truth" "$TMP/$f.err" \
+		check_shown "$f: what ran, when, and the parts of steps" "$TOP/tests/programs/check_gpu.py" steps "$TMP/$f.json" "$TMP/$f.truth" "$TMP/$f.err" \
 			"$TMP/$f.jsonl"
-		sed 's/^/# /' "$TMP/check.out"
 		valid "$f"
 		expect "$f: all devices are told, if the clocks were not disturbed" '"gpu_lost" in str(p) or [x["shape"]["gpu_devices"] for x in p
 			if x["event"] == "token_prof"] == 3 * ['"$n]" p="$TMP/$f.jsonl"

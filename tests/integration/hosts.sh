@@ -102,13 +102,11 @@ found() {
 	for kind in pftrace json; do
 		check "$1: linked ($kind)" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.$kind" "b=$TMP/b.$kind"
 		cp "$TMP/check.out" "$TMP/told"
-		check "$1: found within the residual ($kind)" "$HOSTS" check "$TMP/all.zip" "b/b.$kind" "$2"
-		sed 's/^/# /' "$TMP/check.out"
+		check_shown "$1: found within the residual ($kind)" "$HOSTS" check "$TMP/all.zip" "b/b.$kind" "$2"
 	done
 	check "$1: a clock that gains 50 ppm" "$HOSTS" plant "$TMP/b.json" "$TMP/drift.json" --ppm 50
 	check "$1: linked with that" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.json" "b=$TMP/drift.json"
-	check "$1: found within the residual, at both ends" "$HOSTS" check "$TMP/all.zip" b/drift.json "$2" --ppm 50 --since "$TMP/b.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$1: found within the residual, at both ends" "$HOSTS" check "$TMP/all.zip" b/drift.json "$2" --ppm 50 --since "$TMP/b.json"
 }
 
 test_offsets() {

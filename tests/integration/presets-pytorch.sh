@@ -135,8 +135,7 @@ kill -INT "$BG"
 check "pair: is recorded" wait "$BG"
 check "pair: is valid" "$INFTRACE" validate "$TMP/pair.et.json" "$TMP/pair.kineto.json" "$TMP/pair.kineto.json.gz"
 for f in kineto.json kineto.json.gz; do
-	check "pair: $f has the operators, with numbers, names and places" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.$f"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "pair: $f has the operators, with numbers, names and places" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.$f"
 	same "pair: of three threads" "$(said 'e["threads"]')" 3
 	same "pair: of the process" "$(said 'e["pid"]')" "$steps"
 	nodes=$(said 'e["nodes"]')
@@ -179,8 +178,7 @@ if command -v protoc >/dev/null; then
 	touch "$TMP/go"
 	check "execution trace: is recorded" wait "$BG"
 	check "execution trace: the model ran" wait "$model"
-	check "execution trace: operators as PyTorch nests them, and what they read" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/et.et.json" "$TMP/graph.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "execution trace: operators as PyTorch nests them, and what they read" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/et.et.json" "$TMP/graph.json"
 	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et" "$TMP/et.et.json" "$TMP/et.kineto.json"
 	nodes=$(sed -n 's/.*et.et: execution trace, \([0-9]*\) nodes.*/\1/p' "$TMP/check.out")
 	check "execution trace: in PyTorch's form with a Kineto trace" "$TOP/tests/tools/kineto.py" "$TMP/et.et.json" "$TMP/et.kineto.json"

@@ -209,8 +209,7 @@ test_jit() {
 # Of each slow step the function that was slow in it.
 test_slow_steps() {
 	[ "${TEST_ALL:-}" ] || return 0
-	check "slow steps: 20 of 20 plants, precision and recall of 0.98" "$TOP/tests/plant/python.py" -v
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "slow steps: 20 of 20 plants, precision and recall of 0.98" "$TOP/tests/plant/python.py" -v
 }
 
 # Of a generate loop in PyTorch. Without --all one plant, of which only the difference between slow and other steps has to name

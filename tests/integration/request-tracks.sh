@@ -33,8 +33,7 @@ recorded() {
 tracks() {
 	local name=$1
 	shift
-	check "$name" "$CHECK" --some "$@"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$name" "$CHECK" --some "$@"
 }
 
 test_serve() {

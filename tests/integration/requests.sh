@@ -46,9 +46,8 @@ test_clients() {
 		check "$name: clients" timeout 300 "$CLIENT" load "$PORT" "$TMP/$name.socket" "$clients" 16
 		cp "$TMP/check.out" "$TMP/$name.asked"
 		stop "$name" || continue
-		check "$name: every request and its times, by the server's and the clients' clock" \
+		check_shown "$name: every request and its times, by the server's and the clients' clock" \
 			"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told" "$TMP/$name.asked"
-		sed 's/^/# /' "$TMP/check.out"
 	done
 }
 

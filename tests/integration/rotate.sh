@@ -35,23 +35,20 @@ test_busy() {
 		run_busy=("${run[@]}")
 	fi
 	# shellcheck disable=SC2016
-	check "busy: recorded" timeout 100 "${run_busy[@]}" --strict --ring-size 64MB -e "$events" \
+	check_shown "busy: recorded" timeout 100 "${run_busy[@]}" --strict --ring-size 64MB -e "$events" \
 		-o "$busy/whole.json" -o "$busy/whole.pftrace" -o "$busy/t.json" -o "$busy/t.json.gz" -o "$busy/t.pftrace" \
 		-o "$busy/t.pftrace.gz" --profile "$busy/t.jsonl" -- \
 		bash -c '"$@" >"$0.2" & "$0" -w -t 3 -n 60 -s 400 -p 200 >"$0.1"; wait' "$TMP/storm" "${engine[@]}"
-	sed 's/^/# /' "$TMP/check.out"
 	cp "$TMP/check.out" "$TMP/said"
 	wait "${cats[@]}"
 	same "busy: pipes are not cut, and it says so once" \
 		"$(grep -cE 'warning: --max-size: .*/whole\.(json|pftrace) is not a regular file' "$TMP/said")" 2
 	for kind in json json.gz pftrace pftrace.gz; do
 		mapfile -t files < <(printf '%s\n' "$busy/t.$kind" "$busy"/t.[0-9]*."$kind" | grep -vF '*')
-		check "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
-		sed 's/^/# /' "$TMP/check.out"
+		check_shown "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
 		# a whole .pftrace.gz is hardly larger than one file may be
 		[ ${#files[@]} -gt 1 ] || [ "$kind" != pftrace.gz ] || continue
-		check "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
-		sed 's/^/# /' "$TMP/check.out"
+		check_shown "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
 	done
 	check "busy: .json and .json.gz are valid" "$INFTRACE" validate "$busy"/t.*json "$busy"/t.*json.gz
 	importer "busy: each opens in chrome://tracing" "$busy"/t.json "$busy"/t.[0-9]*.json "$busy"/t*.json.gz

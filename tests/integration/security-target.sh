@@ -129,9 +129,8 @@ u = resource.getrusage(resource.RUSAGE_CHILDREN)
 print("%.2f s of a CPU in %.1f s" % (u.ru_utime + u.ru_stime, time.monotonic() - begun))
 sys.exit(u.ru_utime + u.ru_stime > 2)' "$@"
 	}
-	check "20,000 mappings that change: the recorder takes less than two of five seconds" \
+	check_shown "20,000 mappings that change: the recorder takes less than two of five seconds" \
 		cpu_ns "$INFTRACE" record -q -d 5s -p "$TARGET" --engine llama.cpp -e functions -o "$TMP/maps.json"
-	sed 's/^/# /' "$TMP/check.out"
 	kill "$TARGET"
 }
 

@@ -58,9 +58,8 @@ check "busy: recorded" timeout 120 "$INFTRACE" record --strict --ring-size 64MB 
 	--profile "$busy/p.jsonl" -- bash -c 'noise; "$@"; wait' - "$DRIVER" -n 8 -t 2 "${MODEL_ARGS[@]}"
 cp "$TMP/check.out" "$busy/said"
 sed 's/^/# /' "$busy/said"
-check "busy: the numbers of slices, instants, counters and switches" \
+check_shown "busy: the numbers of slices, instants, counters and switches" \
 	"$STREAMS" counts "$busy/t.json" "$busy/said" "$busy/p.jsonl"
-sed 's/^/# /' "$TMP/check.out"
 check "busy: .json.gz as .json" "$STREAMS" same "$busy/t.json" "$busy/t.json.gz"
 for kind in pftrace pftrace.gz; do
 	check "busy: .$kind as .json" "$READER" compare "$busy/t.$kind" "$busy/t.json"
@@ -83,8 +82,7 @@ wait "$sampler"
 declare -A opens
 for kind in json json.gz pftrace pftrace.gz; do
 	mkdir "$grown/$kind"
-	check "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
 	if [[ $kind == json* ]]; then
 		# the events of those that are packed are as whole, by the check before: a quarter of them
 		opened=("$grown/$kind"/*)
