@@ -22,7 +22,7 @@ BUILD=${BUILD:-$TOP/build}
 INFTRACE=$BUILD/inftrace
 TEST=$(basename "$0" .sh)
 TMP=$(mktemp -d)
-export PATH=$PATH:/usr/sbin:/sbin
+export PATH=$PATH:/usr/sbin:/sbin PYTHONDONTWRITEBYTECODE=1
 # If python3 is a wrapper script (pyenv), each of some hundred starts would take 0.1 s longer.
 if IFS= read -r -n 2 magic <"$(command -v python3)" && [ "$magic" = '#!' ]; then
 	PATH=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))'):$PATH
@@ -64,7 +64,7 @@ test_exit() {
 	trap - EXIT
 	set +e
 	for command in "${test_at_end[@]}"; do
-		eval "$command"
+		eval "$command" 2>/dev/null
 	done
 	for pid in "${test_pids[@]}"; do
 		is_own "$pid" || continue
