@@ -10,7 +10,7 @@
 # whatever "background" started is killed; the exit code is 1 when a check failed, and a script that
 # dies early reports that as a failure. Without root it is skipped. Its tests are functions:
 #
-#   setup() { build storm; }                     before the first one; teardown: after the last one
+#   build storm                                  what they need is before them
 #   test_flag() { check "a flag" ...; }
 #   test_toggle() { check "a toggle" ...; }
 #   run_tests "$@"
@@ -80,22 +80,17 @@ trap 'exit 143' TERM
 trap 'echo "# $0:$LINENO: $BASH_COMMAND"' ERR
 
 # run_tests "$@": the last line of a script. It calls setup, where there is one, and then each test_NAME of the script, or
-# those on the command line; each of them can run alone. --list prints the names.
+# those on the command line; each of them can run alone; and teardown. With --list, the script prints the names.
 run_tests() {
-	local run_test run_all # names that no script has: its own "name" is not to be hidden
-	run_all=$(sed -n 's/^test_\(\w*\)() {.*/\1/p' "$0")
-	if [ "${1:-}" = --list ]; then
-		echo "$run_all"
-		exit 0
-	fi
+	local run_test # a name that no script has: its own "name" is not to be hidden
 	for run_test; do
-		[[ " ${run_all//$'\n'/ } " == *" $run_test "* ]] || {
+		[[ " ${test_names//$'\n'/ } " == *" $run_test "* ]] || {
 			not_ok "$TEST" "it has no test $run_test; --list names those it has"
 			exit 0 # of which test_exit makes a 1
 		}
 	done
 	# shellcheck disable=SC2086 # words
-	[ $# -gt 0 ] || set -- $run_all
+	[ $# -gt 0 ] || set -- $test_names
 	! declare -F setup >/dev/null || setup
 	for run_test; do
 		TIMEFORMAT="# test_$run_test: %0R s, CPU %U s and %S s in the kernel"
@@ -406,4 +401,9 @@ dumps() {
 	same "$1" "$got" "$2"
 }
 
-[ "$(id -u)" -eq 0 ] || [ "${1:-}" = --list ] || skip_all "needs root"
+test_names=$(sed -n 's/^test_\(\w*\)() {.*/\1/p' "$0")
+if [ "${1:-}" = --list ]; then
+	echo "$test_names"
+	exit 0
+fi
+[ "$(id -u)" -eq 0 ] || skip_all "needs root"

@@ -97,10 +97,8 @@ probes_are() { # COUNT: attached so far
 	[ "$(grep -c '1 probes in' "$TMP/err")" = "$1" ]
 }
 
-setup() {
-	build_probed
-	cp "$probed/libcalled1.so" "$lib"
-}
+build_probed
+cp "$probed/libcalled1.so" "$lib"
 
 test_namespaces() {
 	if unshare -m true 2>/dev/null; then

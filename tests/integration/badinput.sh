@@ -45,31 +45,29 @@ has_two_threads() {
 	grep -q '^Threads:.2' "/proc/$target/status"
 }
 
-setup() {
-	need cc node bpftool setpriv
+need cc node bpftool setpriv
 
-	build storm
-	build hostile
-	bpf_ids >"$TMP/bpf.before"
-	work=$TMP/work
-	mkdir "$work"
-	chmod 777 "$TMP" "$work"
-	cd "$work" || exit
+build storm
+build hostile
+bpf_ids >"$TMP/bpf.before"
+work=$TMP/work
+mkdir "$work"
+chmod 777 "$TMP" "$work"
+cd "$work" || exit
 
-	as=()
+as=()
 
-	spawn target "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
-	wait_until 60 has_two_threads
-	thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
-	true &
-	gone=$!
-	wait "$gone"
+spawn target "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
+wait_until 60 has_two_threads
+thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
+true &
+gone=$!
+wait "$gone"
 
-	mkdir "$TMP/directory.json" "$TMP/readonly"
-	chmod 555 "$TMP/readonly"
-	touch "$TMP/file"
-	run=("$INFTRACE" record -q --engine none -p "$target")
-}
+mkdir "$TMP/directory.json" "$TMP/readonly"
+chmod 555 "$TMP/readonly"
+touch "$TMP/file"
+run=("$INFTRACE" record -q --engine none -p "$target")
 
 # What to record.
 test_targets() {

@@ -6,11 +6,9 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3
-	need_llama
-	driver=$(batch_driver)
-}
+need python3
+need_llama
+driver=$(batch_driver)
 
 # Arrays and structures that point nowhere, end too soon, or are too long; and structures of another build.
 test_junk() {

@@ -8,12 +8,10 @@
 
 WAIT=200 # seconds: with a machine full of others a step takes half a second
 
-setup() {
-	need cc python3
-	# the initial one has this number in every kernel
-	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "no weight is told in a pid namespace"
-	build steps
-}
+need cc python3
+# the initial one has this number in every kernel
+[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "no weight is told in a pid namespace"
+build steps
 
 # NAME ARGUMENT...: records in the background, and leaves the recorder's pid in $recorder.
 begin() {

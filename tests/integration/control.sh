@@ -77,26 +77,24 @@ ctl() {
 	timeout 60 "$INFTRACE" "$@"
 }
 
-setup() {
-	need python3 setpriv
-	mount -t tmpfs -o mode=755 tmpfs /run || skip_all "may not mount a tmpfs"
-	cd "$TMP" || exit
-	cp "$INFTRACE" ./inftrace
-	chmod 755 . inftrace
-	# A process that calls getppid() as often as a line of input says, and answers each line.
-	cat >caller.py <<-'PY'
-		import os, sys
-		for line in sys.stdin:
-		    for _ in range(int(line)):
-		        os.getppid()
-		    print("done", flush=True)
-	PY
+need python3 setpriv
+mount -t tmpfs -o mode=755 tmpfs /run || skip_all "may not mount a tmpfs"
+cd "$TMP" || exit
+cp "$INFTRACE" ./inftrace
+chmod 755 . inftrace
+# A process that calls getppid() as often as a line of input says, and answers each line.
+cat >caller.py <<-'PY'
+	import os, sys
+	for line in sys.stdin:
+	    for _ in range(int(line)):
+	        os.getppid()
+	    print("done", flush=True)
+PY
 
-	caller one
-	one=$CALLER
-	caller two
-	two=$CALLER
-}
+caller one
+one=$CALLER
+caller two
+two=$CALLER
 
 test_nobody_there() {
 	for command in start stop dump status; do

@@ -13,9 +13,7 @@ STEPS=40
 PAGES=50
 PROBES=(--engine none -u "$P:step(pages=s64 arg1)@step" -u "$P:touch(pages=s64 arg1)@op" -u "$P:compute(ns=u64 arg1)@op")
 
-setup() {
-	need cc python3
-}
+need cc python3
 
 CHECK=$TOP/tests/programs/check_counters.py
 

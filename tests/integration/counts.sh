@@ -23,9 +23,7 @@ check_sections() { # NAME
 		"$CHECK" sections "$TMP/$1.json" "$TMP/$1.out"
 }
 
-setup() {
-	need python3 node
-}
+need python3 node
 
 test_syscalls() {
 	for mode in single threads signals spawn; do

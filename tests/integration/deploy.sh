@@ -15,18 +15,16 @@ capabilities() { # KEY
 	sed -n "s/^$1=//p" "$unit" | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g'
 }
 
-setup() {
-	need setpriv python3 make cc
-	chmod 755 "$TMP"
-	cp "$BUILD/inftrace" "$TMP/inftrace"
-	mkdir "$TMP/presets" "$TMP/engine" "$TMP/out"
-	cp "$TOP"/engines/*.json "$TMP/presets"
-	cp "$(dirname "$(mini_engine)")"/{mini_engine,*.so} "$TMP/engine"
-	chown -R 1000:1000 "$TMP/engine"
-	chmod -R go= "$TMP/engine" # nobody else may read them
-	chown "$others" "$TMP/out"
-	INFTRACE=$TMP/as_service
-}
+need setpriv python3 make cc
+chmod 755 "$TMP"
+cp "$BUILD/inftrace" "$TMP/inftrace"
+mkdir "$TMP/presets" "$TMP/engine" "$TMP/out"
+cp "$TOP"/engines/*.json "$TMP/presets"
+cp "$(dirname "$(mini_engine)")"/{mini_engine,*.so} "$TMP/engine"
+chown -R 1000:1000 "$TMP/engine"
+chmod -R go= "$TMP/engine" # nobody else may read them
+chown "$others" "$TMP/out"
+INFTRACE=$TMP/as_service
 
 # as_service CAPABILITIES [COMMAND]: what INFTRACE is from now on, started by that command
 as_service() {

@@ -10,16 +10,14 @@ TOKENS=5
 BATCH=6
 copies=0
 
-setup() {
-	# under a name that no process of another test has
-	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
-	MINI=$TMP/mini/found-$$
-	mv "$TMP/mini/mini_engine" "$MINI"
-	cat >"$TMP/mini.json" <<-JSON
-		{"name": "mini", "version": 1, "match": {"mapped": ["found-$$"]},
-		 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
-	JSON
-}
+# under a name that no process of another test has
+cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
+MINI=$TMP/mini/found-$$
+mv "$TMP/mini/mini_engine" "$MINI"
+cat >"$TMP/mini.json" <<-JSON
+	{"name": "mini", "version": 1, "match": {"mapped": ["found-$$"]},
+	 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
+JSON
 
 # probed NAME DIRECTORY TIMES: the library there has been given its probes that often
 probed() { [ "$(grep -c "probes in $2/libllama.so," "$TMP/$1.log")" -ge "$3" ]; }

@@ -8,10 +8,8 @@
 
 ET=$TOP/tests/tools/et.py
 
-setup() {
-	need protoc
-	need_llama
-}
+need protoc
+need_llama
 
 # traced NAME MODEL THREADS RECORD-OPTION... [-- DRIVER-OPTION...]: what is compared stays in TMP/NAME.said
 traced() {

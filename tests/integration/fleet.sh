@@ -8,12 +8,10 @@
 
 METRICS=$TOP/tests/tools/metrics.py
 
-setup() {
-	need python3
-	cd "$TMP" || exit
-	"$TOP/tests/tools/request_lines.py" --requests 200 --seed 3 >requests.jsonl
-	cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
-}
+need python3
+cd "$TMP" || exit
+"$TOP/tests/tools/request_lines.py" --requests 200 --seed 3 >requests.jsonl
+cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
 
 # exporter NAME ARG...: in the background, on any free port; URL, its pid in BG, its messages in NAME.err.
 exporter() {

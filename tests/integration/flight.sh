@@ -79,9 +79,7 @@ records_of() { # NAME N: as the message of the Nth dump says
 	grep -E '^inftrace: dump [0-9]' "$TMP/$1.err" | sed -nE "$2s/.*, ([0-9]+) records.*/\1/p"
 }
 
-setup() {
-	need python3 node
-}
+need python3 node
 
 # The newest, and all of them.
 test_newest() {

@@ -6,12 +6,10 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need cc python3 protoc
-	build_mock_gpu
-	DRIVER=$MOCK/mock_hip_driver
-	STEP=(-u "$DRIVER:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
-}
+need cc python3 protoc
+build_mock_gpu
+DRIVER=$MOCK/mock_hip_driver
+STEP=(-u "$DRIVER:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
 
 # recorded NAME OPTION... -- COMMAND-OF-THE-DRIVER...
 recorded() {

@@ -5,12 +5,10 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need cc python3 protoc
-	build_mock_gpu
-	STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
-	export LD_LIBRARY_PATH=$MOCK
-}
+need cc python3 protoc
+build_mock_gpu
+STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
+export LD_LIBRARY_PATH=$MOCK
 
 # recorded NAME OPTION... -- COMMAND-OF-THE-DRIVER...
 recorded() {

@@ -5,9 +5,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need cc make python3 bpftool
-}
+need cc make python3 bpftool
 
 guard() {
 	BUILD=$BUILD "$TOP/bench/run" --guard "$@"

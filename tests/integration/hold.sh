@@ -21,13 +21,11 @@ library=libhold.so
 preload=
 options=()
 
-setup() {
-	cc "${cflags[@]}" -fPIC -shared -o "$TMP/libhold.so" "$probed/hold_lib.c"
-	cc "${cflags[@]}" -o "$TMP/hold" "$probed/hold.c" -pthread
-	cc "${cflags[@]}" -DLINKED -o "$TMP/hold_linked" "$probed/hold.c" -L"$TMP" -lhold -Wl,-rpath,"$TMP"
-	cc "${cflags[@]}" -static -DLINKED -o "$TMP/hold_static" "$probed/hold.c" "$probed/hold_lib.c"
-	cc -shared -fPIC -O2 -o "$TMP/no_uprobe_multi.so" "$probed/no_uprobe_multi.c" -ldl
-}
+cc "${cflags[@]}" -fPIC -shared -o "$TMP/libhold.so" "$probed/hold_lib.c"
+cc "${cflags[@]}" -o "$TMP/hold" "$probed/hold.c" -pthread
+cc "${cflags[@]}" -DLINKED -o "$TMP/hold_linked" "$probed/hold.c" -L"$TMP" -lhold -Wl,-rpath,"$TMP"
+cc "${cflags[@]}" -static -DLINKED -o "$TMP/hold_static" "$probed/hold.c" "$probed/hold_lib.c"
+cc -shared -fPIC -O2 -o "$TMP/no_uprobe_multi.so" "$probed/no_uprobe_multi.c" -ldl
 
 # Records a command: what it printed is in log, what inftrace said in err.
 record() { # OPTION... -- COMMAND...

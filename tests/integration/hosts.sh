@@ -13,9 +13,7 @@ BOOT=$TOP/tests/tools/another_boot.py
 EXCHANGES=400
 a_pid='' b_pid=''
 
-setup() {
-	unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
-}
+unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
 
 # host NAME SECONDS NANOSECONDS: a host whose CLOCK_BOOTTIME is ahead by that; NAME_pid is a process on it.
 host() {

@@ -12,10 +12,8 @@ long_options() {
 		grep -oE -- '--[a-z-]+' | sort -u
 }
 
-setup() {
-	check "make install" make -s -C "$TOP" O="$BUILD" PREFIX=/usr DESTDIR="$root" install
-	mapfile -t commands < <("$INFTRACE" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-}
+check "make install" make -s -C "$TOP" O="$BUILD" PREFIX=/usr DESTDIR="$root" install
+mapfile -t commands < <("$INFTRACE" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 
 test_installed() {
 	same "there are commands" "$((${#commands[@]} > 8))" 1

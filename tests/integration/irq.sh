@@ -17,9 +17,7 @@ adds_up() { # STDERR
 	! grep -e "did not add up" -e "nested too deep" -e "within an interrupt" "$1"
 }
 
-setup() {
-	need python3 node bpftool
-}
+need python3 node bpftool
 
 test_irqs() {
 	p=$PROGRAMS/irqs

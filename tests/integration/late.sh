@@ -14,9 +14,7 @@ PLANTED=(b:40:cpu=200 a:60:sleep=200 c:80:fault=200 b:100:hog=200 c:120:sleep=20
 STEPS=160
 pids=()
 
-setup() {
-	unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
-}
+unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
 
 in_host() { # NUMBER COMMAND...
 	nsenter --net --time --no-fork -t "${pids[$1]}" "${@:2}"

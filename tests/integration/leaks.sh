@@ -7,11 +7,9 @@
 . "$(dirname "$0")/../lib.sh"
 . "$TOP/tests/robust/common.sh"
 
-setup() {
-	setup_robust
-	cd "$TMP" || exit
-	cp dl_lib libdlx.so
-}
+setup_robust
+cd "$TMP" || exit
+cp dl_lib libdlx.so
 
 # While it runs.
 test_grow() {

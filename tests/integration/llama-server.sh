@@ -8,18 +8,16 @@
 
 NET=() # what brings a command to where the server is
 
-setup() {
-	need python3
-	root=$(llama_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
-	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
-	mkdir "$TMP/mnt"
-	mkdir "$TMP/mnt/models"
-	for preset in tiny mite; do
-		cp "$(llama_model "$preset")" "$TMP/mnt/models/$preset.gguf"
-	done
-	cp "$TMP"/mnt/models/tiny.gguf "$(llama_model mtp)" "$TMP/mnt"
-	"$TOP/tests/engines/make_gguf.py" --lora --out "$TMP/mnt/lora.gguf" >/dev/null
-}
+need python3
+root=$(llama_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
+run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
+mkdir "$TMP/mnt"
+mkdir "$TMP/mnt/models"
+for preset in tiny mite; do
+	cp "$(llama_model "$preset")" "$TMP/mnt/models/$preset.gguf"
+done
+cp "$TMP"/mnt/models/tiny.gguf "$(llama_model mtp)" "$TMP/mnt"
+"$TOP/tests/engines/make_gguf.py" --lora --out "$TMP/mnt/lora.gguf" >/dev/null
 
 # serve NAME SERVER-OPTION...: starts a server, and records it until recorded. Sets URL.
 serve() {

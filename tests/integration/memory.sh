@@ -8,9 +8,7 @@
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 p=$PROGRAMS/pages
 
-setup() {
-	need python3 node
-}
+need python3 node
 
 test_pages() {
 	if record pages -e +memory --engine none -- "$p"; then

@@ -16,9 +16,7 @@ step() { # OPTION ... : records the mini engine for two tokens
 }
 digits=$(printf '%064d' 7)
 
-setup() {
-	mini=$(mini_engine)
-}
+mini=$(mini_engine)
 
 test_envelope() {
 	step -- "$mini" -n 2 -t 1

@@ -25,15 +25,13 @@ left() {
 	if [ "$kb" -ge "$2" ] && [ "$kb" -le "$3" ]; then ok "$1"; else not_ok "$1" "$kb KB are free"; fi
 }
 
-setup() {
-	need python3
-	cd "$TMP" || exit
-	mkdir disk
-	mount -t tmpfs -o size=40m tmpfs disk || skip_all "may not mount a tmpfs"
-	background python3 -c 'import os
+need python3
+cd "$TMP" || exit
+mkdir disk
+mount -t tmpfs -o size=40m tmpfs disk || skip_all "may not mount a tmpfs"
+background python3 -c 'import os
 while True: os.getppid()'
-	target=$BG
-}
+target=$BG
 
 # Records until less than the floor is free.
 test_files() {

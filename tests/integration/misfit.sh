@@ -12,10 +12,8 @@ unfit='the preset fit does not fit: steps are calls of fit_graph, since fit_deco
 # The steps of a profile, in order.
 steps='sorted((l["shape"] for l in p if l["event"] == "token_prof"), key=lambda s: s["ts_us"])'
 
-setup() {
-	need python3
-	build_probed "$BUILD/probed/fit" "$BUILD/probed/old/libfit.so"
-}
+need python3
+build_probed "$BUILD/probed/fit" "$BUILD/probed/old/libfit.so"
 
 # engine NAME [VARIABLE=VALUE]: fit in the background, which prints into TMP/NAME.out; its process id is in ENGINE
 engine() {

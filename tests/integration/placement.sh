@@ -95,10 +95,8 @@ with_links() {
 	within "$links: exceptions" catches plain
 }
 
-setup() {
-	build_probed
-	mkfifo "$TMP/go"
-}
+build_probed
+mkfifo "$TMP/go"
 
 test_multi() {
 	with_links multi '' "$(often 300 2300)"

@@ -40,12 +40,10 @@ compare() {
 		--calls "$TMP/calls" --detail || test_failed=1
 }
 
-setup() {
-	need_llama
-	libs=${MODEL_ARGS[0]}
-	mkfifo "$TMP/go"
-	build_probed
-}
+need_llama
+libs=${MODEL_ARGS[0]}
+mkfifo "$TMP/go"
+build_probed
 
 test_models() {
 	for threads in 1 2; do

@@ -6,13 +6,11 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3 curl
-	[ -d "$ENGINES/next-whisper" ] || [ "$(often '' all)" ] || skip_all "134 MB of packages: with --all"
-	root=$(whisper_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
-	mkdir "$TMP/mnt"
-	"$TOP/tests/engines/make_whisper.py" "$TMP/mnt/model.bin" "$TMP/mnt/sound.wav"
-}
+need python3 curl
+[ -d "$ENGINES/next-whisper" ] || [ "$(often '' all)" ] || skip_all "134 MB of packages: with --all"
+root=$(whisper_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
+mkdir "$TMP/mnt"
+"$TOP/tests/engines/make_whisper.py" "$TMP/mnt/model.bin" "$TMP/mnt/sound.wav"
 
 # It counts tokens, by how many there are in a step: 1, fewer than 16, more.
 test_cli() {

@@ -7,10 +7,8 @@
 
 GOLDEN=$TOP/tests/golden
 
-setup() {
-	need python3
-	cd "$TMP" || exit
-}
+need python3
+cd "$TMP" || exit
 
 # starts FILE: the start of each event of a trace, as they are to be printed
 starts() {

@@ -20,9 +20,7 @@ engine() {
 	END
 }
 
-setup() {
-	need python3 node
-}
+need python3 node
 
 # Several contexts at once.
 test_contexts() {

@@ -8,9 +8,7 @@
 
 P=$TOP/tests/programs/stacks.py
 
-setup() {
-	need python3
-}
+need python3
 
 # recorded NAME OPTION... -- ARG...: of the program with these arguments; leaves the stacks in NAME.cpu and NAME.off, as
 # lines of functions, outermost first, and a number: of samples, or of microseconds.

@@ -10,10 +10,8 @@ QUICKSTART=$TOP/scripts/quickstart
 LOGS=$TOP/build/quickstart
 PRINTED="profile.jsonl report.html trace.json"
 
-setup() {
-	mkdir "$TMP/a directory" "$TMP/bin"
-	cd "$TMP/a directory" || exit
-}
+mkdir "$TMP/a directory" "$TMP/bin"
+cd "$TMP/a directory" || exit
 
 # A directory of its own for engines, by which the processes that a test has started are known, too.
 new_engines() { # NAME

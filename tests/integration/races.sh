@@ -12,12 +12,10 @@
 
 RUNS=12
 
-setup() {
-	need python3 clang bpftool
-	run_logged "$TMP/make.log" "cannot build inftrace with RACE_WINDOWS" \
-		make -C "$TOP" -s -j2 O="$TMP/races" RACE_WINDOWS=1 CFLAGS=-O0 "$TMP/races/inftrace"
-	INFTRACE=$TMP/races/inftrace
-}
+need python3 clang bpftool
+run_logged "$TMP/make.log" "cannot build inftrace with RACE_WINDOWS" \
+	make -C "$TOP" -s -j2 O="$TMP/races" RACE_WINDOWS=1 CFLAGS=-O0 "$TMP/races/inftrace"
+INFTRACE=$TMP/races/inftrace
 
 # With moments that long a change of state may be interrupted in every try, which is told: such a run says nothing.
 test_breakdown() {

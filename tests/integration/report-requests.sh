@@ -6,9 +6,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3
-}
+need python3
 
 fits() { # NAME
 	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then

@@ -86,12 +86,10 @@ planted() { # NAME: each disturbance is found, with its length
 		"$TMP/$1.report.jsonl" "$TMP/$1.json" "$TMP/$1.log"
 }
 
-setup() {
-	need python3 taskset chrt
-	need_llama
-	# ahead of all other work of this machine: only what is planted here is in the way
-	chrt -f 1 true || skip_all "no real-time scheduling here"
-}
+need python3 taskset chrt
+need_llama
+# ahead of all other work of this machine: only what is planted here is in the way
+chrt -f 1 true || skip_all "no real-time scheduling here"
 
 # Stopped by a signal.
 test_stopped() {

@@ -9,14 +9,12 @@
 
 CHECK=$TOP/tests/programs/check_request_tracks.py
 
-setup() {
-	need python3
-	need_llama
-	serve=$(serve_driver)
-	batches=$(batch_driver)
-	model=$(llama_model mite)
-	libs=${MODEL_ARGS[0]}
-}
+need python3
+need_llama
+serve=$(serve_driver)
+batches=$(batch_driver)
+model=$(llama_model mite)
+libs=${MODEL_ARGS[0]}
 
 # recorded NAME RECORD-OPTION... -- COMMAND ARG...: to the end of the command
 recorded() {

@@ -5,12 +5,10 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3
-	need_llama
-	serve=$(serve_driver)
-	model=$(llama_model mite)
-}
+need python3
+need_llama
+serve=$(serve_driver)
+model=$(llama_model mite)
 
 # One request of a batch: a server that stands still now and then, with all of its requests. The dump has them all.
 test_token() {

@@ -6,13 +6,11 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3
-	need_llama
-	driver=$(serve_driver)
-	model=$(llama_model mite)
-	libs=${MODEL_ARGS[0]}
-}
+need python3
+need_llama
+driver=$(serve_driver)
+model=$(llama_model mite)
+libs=${MODEL_ARGS[0]}
 
 # served NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a run of the driver, recorded from before its first step on
 served() {

@@ -32,11 +32,9 @@ stop() {
 	record_result "$1" "$rc"
 }
 
-setup() {
-	need python3 node
-	background "$CLIENT" upstream >"$TMP/upstream"
-	wait_until 60 grep -sq . "$TMP/upstream"
-}
+need python3 node
+background "$CLIENT" upstream >"$TMP/upstream"
+wait_until 60 grep -sq . "$TMP/upstream"
 
 test_clients() {
 	for clients in 1 8; do

@@ -13,13 +13,11 @@ for f in outer inner leaf recurse; do
 	options+=(-u "$TMP/life:life_$f")
 done
 
-setup() {
-	setup_robust
-	# with the objects of inftrace itself: the linker takes those that are used
-	ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
-	cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
-		"$TMP/inftrace.a" -ljson-c -lz -pthread
-}
+setup_robust
+# with the objects of inftrace itself: the linker takes those that are used
+ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
+cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
+	"$TMP/inftrace.a" -ljson-c -lz -pthread
 
 # A writer that is killed.
 test_writer() {

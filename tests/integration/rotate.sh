@@ -12,10 +12,8 @@ ROTATED=$TOP/tests/tools/rotated.py
 SIZE=1048576
 run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step" --max-size 1MB)
 
-setup() {
-	need cc node python3
-	build storm
-}
+need cc node python3
+build storm
 
 # A busy recording, whole through pipes, and split into files.
 test_busy() {

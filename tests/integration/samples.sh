@@ -9,9 +9,7 @@
 
 P=$PROGRAMS/samples
 
-setup() {
-	need cc python3
-}
+need cc python3
 
 # said NAME PATTERN: the number in front of the pattern in the messages of a recording; 0 if it is not there.
 said() {

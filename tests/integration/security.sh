@@ -25,16 +25,14 @@ plant() {
 	as_nobody "${@:3}" "$1/$2"
 }
 
-setup() {
-	need python3 setpriv curl
-	mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
-	chmod 755 "$TMP"
-	cd "$TMP" || exit
-	mkdir -p /run/user/65534/inftrace theirs
-	chown -R 65534:65534 /run/user/65534 theirs
-	mkdir -m 1777 shared
-	mkdir -m 777 open
-}
+need python3 setpriv curl
+mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
+chmod 755 "$TMP"
+cd "$TMP" || exit
+mkdir -p /run/user/65534/inftrace theirs
+chown -R 65534:65534 /run/user/65534 theirs
+mkdir -m 1777 shared
+mkdir -m 777 open
 
 # Fake recorders.
 test_fake() {

@@ -31,12 +31,10 @@ answers() {
 	check_rc "$name: $status" 0 "^HTTP/1.1 $status " "$CLIENT" ask "$PORT" "$@"
 }
 
-setup() {
-	need cc node python3
-	cd "$TMP" || exit
-	cp "$TOP/tests/golden/trace_good.json" t.json
-	echo secret >secret
-}
+need cc node python3
+cd "$TMP" || exit
+cp "$TOP/tests/golden/trace_good.json" t.json
+echo secret >secret
 
 # What cannot be served.
 test_refused() {

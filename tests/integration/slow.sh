@@ -37,13 +37,11 @@ lost() { # KIND ERR
 	sed -nE "s/.*warning: lost (.*, )?([0-9]+) $1.*/\2/p" "$2"
 }
 
-setup() {
-	need cc node protoc
-	build storm
-	mkdir "$TMP/work"
-	cd "$TMP/work" || exit
-	mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
-}
+need cc node protoc
+build storm
+mkdir "$TMP/work"
+cd "$TMP/work" || exit
+mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
 
 # fill KIND PAGES: a recording to a disk of PAGES pages. Prints what is wrong.
 fill() {

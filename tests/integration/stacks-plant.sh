@@ -8,10 +8,8 @@
 
 STEPS=400
 
-setup() {
-	need python3
-	make -s -C "$TOP/tests/plant" O="$BUILD/plant" "$BUILD/plant/slow_code"
-}
+need python3
+make -s -C "$TOP/tests/plant" O="$BUILD/plant" "$BUILD/plant/slow_code"
 
 recording_or_gone() {
 	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null

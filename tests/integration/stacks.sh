@@ -8,9 +8,7 @@
 
 HZ=199 # more copies of deep stacks than that are left out
 
-setup() {
-	need_llama
-}
+need_llama
 
 # reach_start NAME: of the samples of a recording 98 %
 reach_start() {

@@ -35,10 +35,8 @@ top_command() {
 # a machine that is busy with other tests.
 delay=(-d 3000)
 
-setup() {
-	need python3
-	need_llama
-}
+need python3
+need_llama
 
 # The whole run: the last block is about all of it.
 test_command() {

@@ -5,13 +5,11 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3 npm
-	NODE=$(node_20 2>&1) || skip_all "$NODE"
-	TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
-	export NODE TRACE_PROCESSOR
-	TABLES=$TOP/tests/tools/trace_processor.py
-}
+need python3 npm
+NODE=$(node_20 2>&1) || skip_all "$NODE"
+TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
+export NODE TRACE_PROCESSOR
+TABLES=$TOP/tests/tools/trace_processor.py
 
 # tables VERB ARG...: what it compared is shown
 tables() {

@@ -30,20 +30,18 @@ each_time() {
 	check "$name" "$CHECK_DUMPS" all "$TMP/$name" "$expr" "$planted" "$refused"
 }
 
-setup() {
-	need python3
-	cat >"$TMP/stalls.json" <<-'JSON'
-		{
-		  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
-		  "probes": [
-		    {
-		      "library": "stalls", "symbol": "step", "role": "step",
-		      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
-		    }
-		  ]
-		}
-	JSON
-}
+need python3
+cat >"$TMP/stalls.json" <<-'JSON'
+	{
+	  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
+	  "probes": [
+	    {
+	      "library": "stalls", "symbol": "step", "role": "step",
+	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
+	    }
+	  ]
+	}
+JSON
 
 # Steps.
 test_steps() {

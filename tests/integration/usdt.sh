@@ -43,12 +43,10 @@ fired() {
 	check "$1: the trace is valid" "$INFTRACE" validate "$TMP/t.json"
 }
 
-setup() {
-	need python3
-	echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
-	build_probed sdt
-	mkfifo "$TMP/go"
-}
+need python3
+echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
+build_probed sdt
+mkfifo "$TMP/go"
 
 test_fired() {
 	for build in pie fixed O0 clang; do

@@ -91,15 +91,13 @@ wanted() {
 	echo "$*" >>"$TMP/$NAME.wanted"
 }
 
-setup() {
-	need python3 node
-	mkfifo "$TMP/server.in" "$TMP/server.out"
-	exec {to}<>"$TMP/server.in" {from}<>"$TMP/server.out"
-	python3 "$TOP/tests/programs/server.py" <"$TMP/server.in" >"$TMP/server.out" {to}>&- {from}>&- &
-	test_pids+=($!)
-	read -r -t 60 -u "$from" server
-	worker fork a
-}
+need python3 node
+mkfifo "$TMP/server.in" "$TMP/server.out"
+exec {to}<>"$TMP/server.in" {from}<>"$TMP/server.out"
+python3 "$TOP/tests/programs/server.py" <"$TMP/server.in" >"$TMP/server.out" {to}>&- {from}>&- &
+test_pids+=($!)
+read -r -t 60 -u "$from" server
+worker fork a
 
 # Also processes that are born and named while the window is closed.
 test_processes() {

@@ -6,10 +6,8 @@
 . "$(dirname "$0")/../lib.sh"
 . "$TOP/tests/robust/common.sh"
 
-setup() {
-	need cc python3
-	build storm
-}
+need cc python3
+build storm
 
 # NAME:POLICY of each thread of a process, sorted; without the bit that is not inherited
 classes() { # PID
