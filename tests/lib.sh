@@ -123,6 +123,19 @@ waiting() {
 	wait_until 60 grep -qx ready "$TMP/$2.out" || true
 }
 
+# say NAME WORDS...: a line for a program that is "waiting". tell: the same, and waits until it has answered with a line that
+# begins with "ok".
+say() {
+	echo "${*:2}" 1<>"$TMP/$1.go"
+}
+
+tell() {
+	local n
+	n=$(grep -c ^ok "$TMP/$1.out" || true)
+	say "$@"
+	await "$TEST: $1: ${*:2}" eval "[ \"\$(grep -c ^ok ${TMP@Q}/$1.out)\" -gt $n ]"
+}
+
 # fed VARIABLE COMMAND ARG...: the same with a pipe for stdin, which ends with "exec 9>&-", and without waiting.
 fed() {
 	rm -f "$TMP/fed"

@@ -9,38 +9,9 @@
 
 lib=$TMP/libcalled.so
 
-declare -A input
-
 # program NAME [WRAPPER...]: starts call.c; its process id is then in PID
 program() {
-	local fd
-	mkfifo "$TMP/$1.in"
-	exec {fd}<>"$TMP/$1.in"
-	input[$1]=$fd
-	: >"$TMP/$1.out"
-	"${@:2}" "$probed/call" <&"$fd" >"$TMP/$1.out" &
-	PID=$!
-	test_pids+=("$PID")
-}
-
-answers() { # NAME
-	grep -c ^ok "$TMP/$1.out" || true
-}
-
-answered() { # NAME COUNT
-	[ "$(answers "$1")" -ge "$2" ]
-}
-
-say() { # NAME COMMAND...
-	echo "${*:2}" >&"${input[$1]}"
-}
-
-# tell NAME COMMAND...: waits for the answer
-tell() {
-	local before
-	before=$(answers "$1")
-	say "$@"
-	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
+	waiting PID "$1" "${@:2}" "$probed/call"
 }
 
 # record PRELOAD OPTION...
@@ -53,7 +24,7 @@ record() {
 
 # finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are in the trace
 finish() {
-	local name=$1 program rc=0 wanted got fd
+	local name=$1 program rc=0 wanted got
 	shift
 	for program; do
 		say "$program" quit
@@ -66,11 +37,6 @@ finish() {
 		awk '{ print $2, $1 }' | sort)
 	same "$name: all calls" "$got" "$wanted"
 	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
-	for program; do
-		rm "$TMP/$program.in" "$TMP/$program.out"
-		fd=${input[$program]}
-		exec {fd}>&-
-	done
 }
 
 # breakpoint PID: "yes" when the code of called() differs from the file
@@ -208,7 +174,6 @@ start_other() {
 end_other() {
 	tell other stop
 	say other quit
-	rm "$TMP/other.in"
 }
 
 # A process that is not recorded, and calls the function: after a moment it has no probe. No call of

@@ -20,10 +20,6 @@ engine() {
 	waiting ENGINE "$1" env "${@:2}" "$probed/fit"
 }
 
-say() { # NAME COMMAND...
-	echo "${*:2}" 1<>"$TMP/$1.go"
-}
-
 has_done() { # NAME N
 	[ "$(grep -c ^done "$TMP/$1.out")" -ge "$2" ]
 }

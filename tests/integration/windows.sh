@@ -328,38 +328,14 @@ test_full_disk() {
 	fi
 }
 
-# program NAME: its pid is in the variable NAME
-program() {
-	local fd
-	mkfifo "$TMP/$1.in"
-	exec {fd}<>"$TMP/$1.in"
-	printf -v "$1_in" %s "$fd"
-	: >"$TMP/$1.out"
-	"$probed/call" <&"$fd" >"$TMP/$1.out" &
-	printf -v "$1" %s $!
-	test_pids+=($!)
-	tell "$1" load "$TMP/libcalled.so"
-}
-
-answered() { # NAME COUNT
-	[ "$(grep -c ^ok "$TMP/$1.out")" -ge "$2" ]
-}
-
-# tell NAME COMMAND...: waits for the answer
-tell() {
-	local before in=$1_in
-	before=$(grep -c ^ok "$TMP/$1.out" || true)
-	echo "${*:2}" >&"${!in}"
-	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
-}
-
 # Functions that another process calls so often that they get links of their own.
 test_links() {
 	build_probed
 	cp "$probed/libcalled1.so" "$TMP/libcalled.so"
-	target='' other=''
-	program target
-	program other
+	for name in target other; do
+		waiting "$name" "$name" "$probed/call"
+		tell "$name" load "$TMP/libcalled.so"
+	done
 	record links -v -e functions -u 'libcalled*:called(n=u64 arg1)@op' --window manual -p "$target"
 	calls() { # COUNT: these and no others are in a window; before it as many others
 		tell target call 1000

@@ -17,7 +17,7 @@
  *	leave             the main thread exits, and another one goes on
  *	quit
  *
- * Each line is answered by "ok PID CALLS" when it is done: the calls of the command, in PID.
+ * It begins with "ready". Each line is answered by "ok PID CALLS" when it is done: the calls of the command, in PID.
  * Before that, or before an exec, come the same lines of children with "child" in front.
  */
 #include "../program.h"
@@ -266,6 +266,7 @@ int main(int argc, char **argv)
 		call_times(strtoull(argv[2], NULL, 10));
 		return 0;
 	}
+	say("ready");
 	obey(NULL);
 	answer("ok", getpid(), 0);
 	thread_start(obey, argv);
