@@ -8,11 +8,11 @@
 # and gets: TOP, the checkout; INFTRACE, the binary; TMP, a directory of its own that is removed at
 # the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its end
 # whatever "background" started is killed; the exit code is 1 when a check failed, and a script that
-# dies early reports that as a failure. Its tests are functions:
+# dies early reports that as a failure. Without root it is skipped. Its tests are functions:
 #
-#   setup() { need_root; build storm; }          before the first one; teardown: after the last one
+#   build storm                                  what they need is before them
 #   test_flag() { check "a flag" ...; }
-#   ALL_TESTS=(flag toggle)
+#   test_toggle() { check "a toggle" ...; }
 #   run_tests "$@"
 
 set -eu -o pipefail
@@ -22,7 +22,7 @@ BUILD=${BUILD:-$TOP/build}
 INFTRACE=$BUILD/inftrace
 TEST=$(basename "$0" .sh)
 TMP=$(mktemp -d)
-export PATH=$PATH:/usr/sbin:/sbin
+export PATH=$PATH:/usr/sbin:/sbin PYTHONDONTWRITEBYTECODE=1
 # If python3 is a wrapper script (pyenv), each of some hundred starts would take 0.1 s longer.
 if IFS= read -r -n 2 magic <"$(command -v python3)" && [ "$magic" = '#!' ]; then
 	PATH=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))'):$PATH
@@ -32,6 +32,7 @@ fi
 
 test_failed=0
 test_pids=()
+test_at_end=()
 
 ok() { # NAME
 	echo "ok $1"
@@ -67,9 +68,12 @@ said_last() {
 }
 
 test_exit() {
-	local rc=$? pid
+	local rc=$? pid command
 	trap - EXIT
 	set +e
+	for command in "${test_at_end[@]}"; do
+		eval "$command" 2>/dev/null
+	done
 	for pid in "${test_pids[@]}"; do
 		is_own "$pid" || continue
 		kill -9 "$pid" 2>/dev/null
@@ -84,21 +88,18 @@ trap test_exit EXIT
 trap 'exit 143' TERM
 trap 'echo "# $0:$LINENO: $BASH_COMMAND"' ERR
 
-# run_tests "$@": the last line of a script. It calls setup, where there is one, and then test_NAME for each NAME in
-# ALL_TESTS, or for those on the command line; each of them can run alone. --list prints the names.
+# run_tests "$@": the last line of a script. It calls setup, where there is one, and then each test_NAME of the script, or
+# those on the command line; each of them can run alone; and teardown. With --list, the script prints the names.
 run_tests() {
 	local run_test # a name that no script has: its own "name" is not to be hidden
-	if [ "${1:-}" = --list ]; then
-		printf '%s\n' "${ALL_TESTS[@]}"
-		exit 0
-	fi
 	for run_test; do
-		[[ " ${ALL_TESTS[*]} " == *" $run_test "* ]] || {
+		[[ " ${test_names//$'\n'/ } " == *" $run_test "* ]] || {
 			not_ok "$TEST" "it has no test $run_test; --list names those it has"
 			exit 0 # of which test_exit makes a 1
 		}
 	done
-	[ $# -gt 0 ] || set -- "${ALL_TESTS[@]}"
+	# shellcheck disable=SC2086 # words
+	[ $# -gt 0 ] || set -- $test_names
 	! declare -F setup >/dev/null || setup
 	for run_test; do
 		TIMEFORMAT="# test_$run_test: %0R s, CPU %U s and %S s in the kernel"
@@ -112,6 +113,51 @@ background() { # COMMAND ARG...
 	"$@" &
 	BG=$!
 	test_pids+=("$BG")
+}
+
+# spawn VARIABLE COMMAND ARG...: the same, with its process id in the variable.
+spawn() {
+	background "${@:2}"
+	printf -v "$1" %s "$BG"
+}
+
+# waiting VARIABLE NAME COMMAND ARG...: a command that reads lines from the fifo TMP/NAME.go, in the background, as soon as it has
+# printed "ready" into TMP/NAME.out, or is gone; its process id is in the variable.
+waiting() {
+	[ -p "$TMP/$2.go" ] || mkfifo "$TMP/$2.go"
+	: >"$TMP/$2.out"
+	"${@:3}" <>"$TMP/$2.go" >"$TMP/$2.out" 2>"$TMP/$2.log" & # "background" would give it /dev/null for stdin
+	printf -v "$1" %s $!
+	test_pids+=("$!")
+	wait_until 60 grep -qx ready "$TMP/$2.out" || true
+}
+
+# say NAME WORDS...: a line for a program that is "waiting". tell: the same, and waits until it has answered with a line that
+# begins with "ok".
+say() {
+	echo "${*:2}" 1<>"$TMP/$1.go"
+}
+
+tell() {
+	local n
+	n=$(grep -c ^ok "$TMP/$1.out" || true)
+	say "$@"
+	await "$TEST: $1: ${*:2}" eval "[ \"\$(grep -c ^ok ${TMP@Q}/$1.out)\" -gt $n ]"
+}
+
+# fed VARIABLE COMMAND ARG...: the same with a pipe for stdin, which ends with "exec 9>&-", and without waiting.
+fed() {
+	rm -f "$TMP/fed"
+	mkfifo "$TMP/fed"
+	"${@:2}" <"$TMP/fed" &
+	printf -v "$1" %s $!
+	test_pids+=("$!")
+	exec 9>"$TMP/fed"
+}
+
+# at_end COMMAND ARG...: what is done at the end as well, whatever it comes from; the last one first.
+at_end() {
+	test_at_end=("${*@Q}" "${test_at_end[@]}")
 }
 
 # wait_until SECONDS COMMAND...: 0 as soon as the command succeeds, 1 when it never did. The last try begins after that
@@ -139,6 +185,27 @@ show_numbers() { # COMMAND ARG...
 	[[ $1 != "test" && $1 != "[" || ! ${3:-} =~ ^-(lt|le|gt|ge)$ ]] || echo "# ${*:2:3}"
 }
 
+# await NAME COMMAND ARG...: within a minute the command must succeed; only a failure is told.
+await() {
+	wait_until 60 "${@:2}" || not_ok "$1" "not within a minute: ${*:2}"
+}
+
+has_ended() { # PID
+	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
+}
+
+# ended NAME PID [WANTED]: it ends with that exit code, which is 0 unless it is given. interrupted: by Ctrl-C.
+ended() {
+	local rc=0
+	wait "$2" || rc=$?
+	same "$1" "$rc" "${3:-0}"
+}
+
+interrupted() { # NAME PID [WANTED]
+	kill -INT "$2"
+	ended "$@"
+}
+
 # check NAME COMMAND ARG...: the command must succeed.
 check() {
 	local name=$1 out=$TMP/check.out rc=0
@@ -151,6 +218,12 @@ check() {
 		sed 's/^/# /' "$out"
 		not_ok "$name" "exit code $rc of: $*: $(tail -n 1 "$out")"
 	fi
+}
+
+# check_shown NAME COMMAND ARG...: the same; what it prints is shown in any case.
+check_shown() {
+	check "$@"
+	sed 's/^/# /' "$TMP/check.out"
 }
 
 # check_rc NAME WANTED PATTERN COMMAND ARG...: the command must end with that exit code and print
@@ -232,10 +305,6 @@ expect() {
 	fi
 }
 
-need_root() {
-	[ "$(id -u)" -eq 0 ] || skip_all "needs root"
-}
-
 # Where cgroups of version 2 are mounted.
 cgroup_root() {
 	local dir
@@ -292,16 +361,11 @@ server_started() {
 # waits for a line of input, which it gets as soon as it is recorded. It prints into TMP/NAME.out, inftrace into
 # TMP/NAME.err; their process ids are in ENGINE and TRACER. 1: it did not come so far.
 engine_started() {
-	local name=$1 go=$TMP/engine.go
+	local name=$1
 	args_split "${@:2}"
-	[ -p "$go" ] || mkfifo "$go"
-	"${BEHIND[@]}" <"$go" >"$TMP/$name.out" 2>&1 &
-	ENGINE=$!
-	test_pids+=("$ENGINE")
-	exec 9>"$go"
+	fed ENGINE "${BEHIND[@]}" >"$TMP/$name.out" 2>&1
 	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
-	background "$INFTRACE" record "${BEFORE[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
-	TRACER=$BG
+	spawn TRACER "$INFTRACE" record "${BEFORE[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
 	echo >&9
 	exec 9>&-
@@ -312,16 +376,12 @@ engine_recorded() {
 	engine_started "$@" && wait "$ENGINE" && wait "$TRACER"
 }
 
-# line_recorded PROGRAM RECORD-OPTION...: records a program from before its line of input, which it gets from the fifo TMP/go, to
-# its end. It prints into TMP/out, inftrace into TMP/err.
+# line_recorded PROGRAM RECORD-OPTION...: records a program from before its line of input to its end. It prints into TMP/out,
+# inftrace into TMP/err.
 line_recorded() {
-	local program=$1 target
-	shift
-	"$program" <"$TMP/go" >"$TMP/out" 2>"$TMP/out.err" &
-	target=$!
-	test_pids+=("$target")
-	exec 9>"$TMP/go"
-	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
+	local target
+	fed target "$1" >"$TMP/out" 2>"$TMP/out.err"
+	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "${@:2}" -p "$target" 2>"$TMP/err"
 	wait_until 60 grep -q recording "$TMP/err"
 	echo >&9
 	exec 9>&-
@@ -334,16 +394,25 @@ line_recorded() {
 recorder_started() {
 	mkdir -p "$TMP/$1"
 	# 8: what a script keeps open for its engines
-	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
-	RECORDER=$BG
+	spawn RECORDER env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
 }
 
 recorder_ended() { # NAME
-	local rc=0
-	kill -INT "$RECORDER"
-	wait "$RECORDER" || rc=$?
-	same "$1: exit code" "$rc" 0
+	interrupted "$1: exit code" "$RECORDER"
+}
+
+# Sets probed, where what tests/probed makes is, and MOCK, the same of tests/gpu: the GPU that does not exist.
+build_probed() { # [TARGET...]
+	# shellcheck disable=SC2034 # for the scripts
+	probed=$BUILD/probed
+	run_logged "$BUILD/probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$BUILD/probed" "$@"
+}
+
+build_mock_gpu() {
+	# shellcheck disable=SC2034 # for the scripts
+	MOCK=$BUILD/gpu
+	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 }
 
 # dumps NAME WANTED REASON: the flight recorder has left WANTED dumps in TMP/NAME, each for such a reason.
@@ -353,3 +422,10 @@ dumps() {
 	[ "$got" = "$2" ] || sed 's/^/# /' "$TMP/$1.err"
 	same "$1" "$got" "$2"
 }
+
+test_names=$(sed -n 's/^test_\(\w*\)() {.*/\1/p' "$0")
+if [ "${1:-}" = --list ]; then
+	echo "$test_names"
+	exit 0
+fi
+[ "$(id -u)" -eq 0 ] || skip_all "needs root"

@@ -16,14 +16,11 @@
  *   turns     two requests at once, each with steps of its own, one after the other
  *   prefix    all four sequences share their prompt's rows, then go on apart
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "llama_load.h"
 
 #include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define N_SLOTS 4
 #define N_BATCH 64
@@ -44,12 +41,6 @@ static struct batch batch;
 static int n_steps, n_requests, n_samples;
 static unsigned int seed = 7;
 static int by_ext;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "batch_driver: %s\n", what);
-	exit(1);
-}
 
 static int draw(int from, int to)
 {
@@ -342,12 +333,12 @@ int main(int argc, char **argv)
 		{ "draft", scene_draft }, { "turns", scene_turns }, { "prefix", scene_prefix } };
 	void (*run)(int) = NULL;
 	int opt, requests = 12;
-	bool wait = false;
+	bool waits = false;
 
 	out = stdout;
 	while ((opt = getopt(argc, argv, "wer:l:")) != -1) {
 		if (opt == 'w')
-			wait = true;
+			waits = true;
 		else if (opt == 'e')
 			by_ext++;
 		else if (opt == 'r')
@@ -355,18 +346,15 @@ int main(int argc, char **argv)
 		else if (opt != 'l' || !(out = fopen(optarg, "we")))
 			die("bad option");
 	}
-	for (size_t i = 0; argc - optind == 3 && i < sizeof(scenes) / sizeof(scenes[0]); i++) {
+	for (size_t i = 0; argc - optind == 3 && i < LENGTH(scenes); i++) {
 		if (!strcmp(scenes[i].name, argv[optind]))
 			run = scenes[i].run;
 	}
 	if (!run)
 		die("batch_driver [-w] [-e] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL");
 	load(argv[optind + 1], argv[optind + 2]);
-	if (wait) {
-		puts("ready");
-		fflush(stdout);
-		getchar();
-	}
+	if (waits)
+		line_wait();
 	run(requests);
 	fprintf(out, "{\"steps\":%d,\"requests\":%d,\"samples\":%d}\n", n_steps, n_requests, n_samples);
 	fflush(out);

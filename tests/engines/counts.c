@@ -1,26 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "counts.h"
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-uint64_t clock_boottime_ns(void)
-{
-	return clock_ns(CLOCK_BOOTTIME);
-}
 
 int counts_init(struct counts *c, const char *stages_path)
 {
@@ -45,19 +26,13 @@ void counts_fini(struct counts *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static int steps_reserve(struct counts *c)
+static void steps_reserve(struct counts *c)
 {
-	size_t cap = c->steps_cap ? 2 * c->steps_cap : 1024;
-	struct step *steps;
-
 	if (c->n_steps < c->steps_cap)
-		return 0;
-	steps = reallocarray(c->steps, cap, sizeof(*steps));
-	if (!steps)
-		return -ENOMEM;
-	c->steps = steps;
-	c->steps_cap = cap;
-	return 0;
+		return;
+	c->steps_cap = c->steps_cap ? 2 * c->steps_cap : 1024;
+	c->steps = reallocarray(c->steps, c->steps_cap, sizeof(*c->steps));
+	must(c->steps, "memory");
 }
 
 static uint64_t calls_now(const struct counts *c, int i)
@@ -65,23 +40,20 @@ static uint64_t calls_now(const struct counts *c, int i)
 	return c->calls ? __atomic_load_n(&c->calls[i], __ATOMIC_RELAXED) : 0;
 }
 
-int counts_step_begin(struct counts *c, int32_t n_tokens)
+void counts_step_begin(struct counts *c, int32_t n_tokens)
 {
 	struct step *s;
-	int i, err;
+	int i;
 
-	err = steps_reserve(c);
-	if (err)
-		return err;
+	steps_reserve(c);
 	s = &c->steps[c->n_steps];
 	s->n_tokens = n_tokens;
 	for (i = 0; i < COUNT_CALLS; i++)
 		s->calls[i] = calls_now(c, i);
 	/* The last to be opened has the narrowest interval: CPU time is compared within 1 %. */
 	getrusage(RUSAGE_THREAD, &c->before);
-	s->start_ns = clock_boottime_ns();
+	s->start_ns = clock_ns(CLOCK_BOOTTIME);
 	c->cpu_before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	return 0;
 }
 
 void counts_step_end(struct counts *c)
@@ -91,7 +63,7 @@ void counts_step_end(struct counts *c)
 	int i;
 
 	s->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - c->cpu_before;
-	s->wall_ns = clock_boottime_ns() - s->start_ns;
+	s->wall_ns = clock_ns(CLOCK_BOOTTIME) - s->start_ns;
 	getrusage(RUSAGE_THREAD, &after);
 	c->minflt += (uint64_t)(after.ru_minflt - c->before.ru_minflt);
 	c->majflt += (uint64_t)(after.ru_majflt - c->before.ru_majflt);
@@ -110,7 +82,7 @@ void counts_step_end(struct counts *c)
 
 uint64_t counts_stage(struct counts *c, const char *stage, uint64_t start_ns)
 {
-	uint64_t dur_ns = clock_boottime_ns() - start_ns;
+	uint64_t dur_ns = clock_ns(CLOCK_BOOTTIME) - start_ns;
 
 	if (c->stages)
 		fprintf(c->stages,

@@ -34,16 +34,13 @@ struct counts {
 	FILE *stages;          /* NULL: not wanted */
 };
 
-uint64_t clock_boottime_ns(void);
-
 /* Nothing counted yet. With stages_path every stage is written to that file as one JSON line
  * {"stage","start_ns","dur_ns","n_tokens"}. Returns 0 or -errno. */
 int counts_init(struct counts *c, const char *stages_path);
 void counts_fini(struct counts *c);
 
-/* Around one call of the step function, on the thread that calls it. counts_step_begin
- * returns 0 or -ENOMEM. */
-int counts_step_begin(struct counts *c, int32_t n_tokens);
+/* Around one call of the step function, on the thread that calls it. */
+void counts_step_begin(struct counts *c, int32_t n_tokens);
 void counts_step_end(struct counts *c);
 
 /* A stage other than a step (load, sample, ...) that began at start_ns and ends now.

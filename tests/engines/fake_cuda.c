@@ -6,17 +6,11 @@
  *
  * FAKE_LIB is cuda, nccl or vllm.
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "fake_cuda.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define WAIT_MAX_NS 300000
 
@@ -24,14 +18,6 @@ struct line {
 	char text[2048];
 	size_t len;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 static void __attribute__((format(printf, 2, 3))) add(struct line *l, const char *fmt, ...)
 {
@@ -50,12 +36,9 @@ static void put(const struct line *l)
 	static int fd = -1;
 
 	if (fd < 0) {
-		int new = open(
-			getenv("FAKE_CUDA_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-		int none = -1;
+		int new = open(getenv("FAKE_CUDA_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644), none = -1;
 
-		if (!__atomic_compare_exchange_n(
-			    &fd, &none, new, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		if (!__atomic_compare_exchange_n(&fd, &none, new, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			close(new);
 	}
 	if (write(fd, l->text, l->len) != (ssize_t)l->len)
@@ -185,16 +168,16 @@ static inline void log_copy3d(struct line *l, const char *name, t_copy3d c)
 /* Some waits sleep, as with cudaDeviceScheduleBlockingSync; the others spin. */
 static inline void gpu_wait(const char *function)
 {
-	uint64_t start = now_ns(), ns = start * 2654435761 % WAIT_MAX_NS, end;
+	uint64_t start = clock_ns(CLOCK_BOOTTIME), ns = start * 2654435761 % WAIT_MAX_NS, end;
 	struct line l = {};
 
 	if (ns & 1) {
-		nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+		sleep_for(ns);
 	} else {
-		while (now_ns() < start + ns)
+		while (clock_ns(CLOCK_BOOTTIME) < start + ns)
 			;
 	}
-	end = now_ns();
+	end = clock_ns(CLOCK_BOOTTIME);
 	add(&l, "{\"tid\":%d,\"wait\":\"%s\",\"start\":%" PRIu64 ",\"end\":%" PRIu64 "}\n",
 		gettid(), function, start, end);
 	put(&l);

@@ -9,17 +9,11 @@
  * step: the thread, for how long it was in functions that wait for the GPU, and how often it launched
  * a CUDA graph.
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "fake_cuda.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define CALLS_PER_STEP 20
 
@@ -150,20 +144,12 @@ static struct function {
 };
 /* clang-format on */
 
-#define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+#define N_FUNCTIONS LENGTH(functions)
 
 static const char *const libraries[] = { "libcuda.so.1", "libnccl.so.2", "_C.abi3.so" };
 
 static unsigned int n_steps = 50;
 static __thread unsigned int graphs; /* launched in the step */
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 /* Returns for how long it was in functions that wait for the GPU. */
 uint64_t fake_step(void);
@@ -174,11 +160,11 @@ uint64_t __attribute__((noinline)) fake_step(void)
 	graphs = 0;
 	for (int i = 0; i < CALLS_PER_STEP; i++) {
 		const struct function *f = &functions[next_random() % N_FUNCTIONS];
-		uint64_t start = now_ns();
+		uint64_t start = clock_ns(CLOCK_BOOTTIME);
 
 		f->call(f->f);
 		if (strstr(f->name, "Synchronize"))
-			waited += now_ns() - start;
+			waited += clock_ns(CLOCK_BOOTTIME) - start;
 		graphs += strstr(f->name, "GraphLaunch") != NULL;
 	}
 	return waited;
@@ -199,23 +185,18 @@ static void *run(void *arg)
 
 static void load(const char *folder)
 {
-	void *handles[sizeof(libraries) / sizeof(libraries[0])];
+	void *handles[LENGTH(libraries)];
 	char path[4096];
 
-	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+	for (size_t i = 0; i < LENGTH(libraries); i++) {
 		snprintf(path, sizeof(path), "%s/%s", folder, libraries[i]);
 		handles[i] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (!handles[i]) {
-			fprintf(stderr, "fake_cuda_driver: %s\n", dlerror());
-			exit(1);
-		}
+		if (!handles[i])
+			die(dlerror());
 	}
 	for (size_t i = 0; i < N_FUNCTIONS; i++) {
 		functions[i].f = dlsym(handles[functions[i].library], functions[i].name);
-		if (!functions[i].f) {
-			fprintf(stderr, "fake_cuda_driver: %s\n", dlerror());
-			exit(1);
-		}
+		must(functions[i].f, functions[i].name);
 	}
 }
 
@@ -232,16 +213,12 @@ int main(int argc, char **argv)
 	if (argc > 3)
 		n_steps = (unsigned int)atoi(argv[3]);
 	load(argv[1]);
-	puts("ready");
-	fflush(stdout);
+	say("ready");
 	snprintf(go, sizeof(go), "%s/go", argv[1]);
 	while (access(go, F_OK))
 		usleep(1000);
-	for (uintptr_t i = 0; i < n_threads; i++) {
-		if (pthread_create(&threads[i], NULL, run, (void *)i))
-			return 1;
-	}
-	for (unsigned int i = 0; i < n_threads; i++)
-		pthread_join(threads[i], NULL);
+	for (uintptr_t i = 0; i < n_threads; i++)
+		threads[i] = thread_start(run, (void *)i);
+	threads_join(threads, n_threads);
 	return 0;
 }

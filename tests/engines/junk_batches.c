@@ -4,17 +4,10 @@
  * the other arrays must not fail, nor claim to know what it could not read. Prints for each call what can be
  * known, as JSON.
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "batch_ext.h"
 #include "mini/llama.h"
-
-#include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define ROWS 20000 /* more than are read */
 
@@ -47,10 +40,9 @@ static void call(struct llama_batch b, const char *wanted)
 static void *at_the_end(const void *from, size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = pages_map(2 * page, MAP_PRIVATE);
 
-	if (p == MAP_FAILED || munmap(p + page, page))
-		abort();
+	must(!munmap(p + page, page), "munmap");
 	return memcpy(p + page - size, from, size);
 }
 
@@ -372,9 +364,7 @@ int main(int argc, char **argv)
 	ctx = mini_context_new(2048, 512, 1);
 	if (!ctx)
 		abort();
-	puts("ready");
-	fflush(stdout);
-	getchar();
+	line_wait();
 	if (argc > 1 && !strcmp(argv[1], "good")) {
 		calls_of_any_layout();
 		ext_of_any_layout();

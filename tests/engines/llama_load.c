@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "../program.h"
+
 #include "llama_load.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define LLAMA_DEFINE(lib, ret, name, params) ret(*name) params;
 LLAMA_FUNCTIONS(LLAMA_DEFINE)
 LLAMA_NEW_FUNCTIONS(LLAMA_DEFINE)
 #undef LLAMA_DEFINE
 
-static void __attribute__((noreturn)) fail(const char *what)
+static __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *fmt, ...)
 {
-	fprintf(stderr, "llama.cpp: %s\n", what);
+	va_list ap;
+
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
 	exit(1);
 }
 
 static void on_log(int level, const char *text, void *data)
 {
 	(void)data;
-	if (level == 4)
+	if (level == 4) /* GGML_LOG_LEVEL_ERROR; 5 continues a line of any level */
 		fputs(text, stderr);
 }
 
+/* Loads dir/PREFIX*.so*; release names carry the version (libllama.v0.5.0.so). */
 static void *library_open(const char *dir, const char *prefix)
 {
 	char path[4096] = "";
@@ -33,17 +37,18 @@ static void *library_open(const char *dir, const char *prefix)
 	DIR *d = opendir(dir);
 	void *lib;
 
-	while (d && (e = readdir(d))) {
+	if (!d)
+		fail("%s: %s", dir, strerror(errno));
+	while ((e = readdir(d))) {
 		if (!strncmp(e->d_name, prefix, strlen(prefix)) && strstr(e->d_name, ".so"))
 			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 	}
-	if (d)
-		closedir(d);
+	closedir(d);
 	if (!*path)
-		fail("no libggml and libllama in that directory");
+		fail("%s: no %s*.so in there; give the folder of a llama.cpp build", dir, prefix);
 	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 	if (!lib)
-		fail(dlerror());
+		fail("%s", dlerror());
 	return lib;
 }
 
@@ -58,7 +63,7 @@ void *llama_open(const struct llama_setup *s)
 #define LOAD(lib, ret, name, params)         \
 	*(void **)&name = dlsym(lib, #name); \
 	if (!name)                           \
-		fail("no " #name);
+		fail("%s: no %s; this driver knows release v0.5.0", s->dir, #name);
 	LLAMA_FUNCTIONS(LOAD)
 #undef LOAD
 #define LOAD_NEW(lib, ret, name, params) *(void **)&name = dlsym(lib, #name);
@@ -69,22 +74,26 @@ void *llama_open(const struct llama_setup *s)
 	ggml_backend_load_all_from_path(access(backends, F_OK) ? s->dir : backends);
 	llama_backend_init();
 	mp = llama_model_default_params();
-	mp.n_gpu_layers = 0;
+	mp.n_gpu_layers = s->gpu_layers;
 	model = llama_model_load_from_file(s->model, mp);
 	if (!model)
-		fail("cannot load the model");
+		fail("%s: llama.cpp cannot load this model", s->model);
 	cp = llama_context_default_params();
 	cp.n_ctx = s->n_ctx;
-	cp.n_batch = cp.n_ubatch = s->n_batch;
-	cp.n_seq_max = s->n_seq_max;
+	cp.n_batch = s->n_batch;
+	cp.n_ubatch = s->n_ubatch ? s->n_ubatch : s->n_batch;
 	cp.n_threads = cp.n_threads_batch = s->n_threads;
-	unified = (char *)&cp.kv_unified;
-	if (llama_process) /* 0.7.0 has moe_cache_size before it */
-		unified += sizeof(size_t);
-	*unified = !s->separate;
+	cp.cb_eval = (void *)s->on_node;
+	if (s->n_seq_max) {
+		cp.n_seq_max = s->n_seq_max;
+		unified = (char *)&cp.kv_unified;
+		if (llama_process) /* 0.7.0 has moe_cache_size before it */
+			unified += sizeof(size_t);
+		*unified = !s->separate;
+	}
 	ctx = llama_init_from_model(model, cp);
 	if (!ctx)
-		fail("cannot make a context");
+		fail("cannot make a context for this model");
 	return ctx;
 }
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "nodes.h"
 
 #include "run.h"
 
 #include <ctype.h>
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* ggml.h of ggml 0.25.1 (llama.cpp v0.5.0); checked for each tensor against ggml's own functions.
- */
+/* ggml.h of ggml 0.25.1 (llama.cpp v0.5.0); checked for each tensor against ggml's own functions. */
 struct tensor {
 	int32_t type;
 	void *buffer;
@@ -50,14 +44,14 @@ struct node_log {
 #undef DECLARE
 };
 
-int node_log_open(const char *path, void *lib, struct node_log **ret_log)
+int node_log_open(const char *path, struct node_log **ret_log)
 {
 	struct node_log *log = calloc(1, sizeof(*log));
 
 	if (!log)
 		return run_fail("out of memory");
 #define LOAD(ret, name, params)                                                    \
-	*(void **)&log->name = dlsym(lib, #name);                                  \
+	*(void **)&log->name = dlsym(RTLD_DEFAULT, #name);                                  \
 	if (!log->name) {                                                          \
 		free(log);                                                         \
 		return run_fail("no %s; this driver knows release v0.5.0", #name); \
@@ -133,7 +127,7 @@ static bool is_empty(const struct node_log *log, const struct tensor *t)
 
 	if (!log->ggml_nelements(t))
 		return true;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+	for (size_t i = 0; i < LENGTH(names); i++) {
 		if (!strcmp(log->ggml_op_name(t->op), names[i]))
 			return true;
 	}

@@ -16,8 +16,8 @@
 
 struct node_log;
 
-/* lib: a dlopen handle through which libggml-base is found. Returns 0, or -1 and has said why. */
-int node_log_open(const char *path, void *lib, struct node_log **ret_log);
+/* Once libggml-base is loaded for all. Returns 0, or -1 and has said why. */
+int node_log_open(const char *path, struct node_log **ret_log);
 
 /* The nodes that follow are of this step. */
 void node_log_step(struct node_log *log, unsigned int step);

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "run.h"
 
 #include "counts.h"
 #include "hook.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <getopt.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct run {
 	const struct engine_ops *ops;
-	void *engine;
 	struct run_options o;
 	struct counts c;
 	int32_t prompt[RUN_PROMPT_TOKENS];
@@ -47,8 +39,7 @@ int run_fail(const char *fmt, ...)
 static void usage(const struct engine_ops *ops)
 {
 	printf("Usage: %s [OPTIONS] %s\n"
-	       "Generate tokens; the last line printed is JSON: the counts and times of the "
-	       "run.\n\n"
+	       "Generate tokens; the last line printed is JSON: the counts and times of the run.\n\n"
 	       "  -n TOKENS    tokens to generate and decode after each prompt (128)\n"
 	       "  -r ROUNDS    prompts, one after the other; 0: until SIGINT or SIGTERM (1)\n"
 	       "  -t THREADS   (2)\n"
@@ -59,10 +50,8 @@ static void usage(const struct engine_ops *ops)
 	       "  -b TOKENS    stretch the prompt to TOKENS tokens, at most %d\n"
 	       "  -s SEED      of the sampler (1)\n"
 	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
-	       "  -d MS        pause before the first prompt: time for a tracer to find the "
-	       "libraries\n"
-	       "  -i MS        pause behind each token, for those who need an engine that runs "
-	       "and not its speed\n"
+	       "  -d MS        pause before the first prompt: time for a tracer to find the libraries\n"
+	       "  -i MS        pause behind each token, for those who need an engine that runs and not its speed\n"
 	       "  -N FILE      write the nodes of every graph to FILE, a JSON line each;\n"
 	       "               llama.cpp only\n"
 	       "  -H LIB.so    a library to be called around each step (hook.h); with llama.cpp\n"
@@ -87,51 +76,34 @@ static int number_parse(int opt, const char *text, long min, long max, int *ret_
 
 static int option_parse(int opt, struct run_options *o)
 {
-	int seed, err;
+	const struct {
+		char opt;
+		int min, max, *value;
+	} numbers[] = {
+		{ 'n', 0, RUN_CONTEXT_TOKENS, &o->tokens },
+		{ 't', 1, 512, &o->threads },
+		{ 'g', 0, 1000, &o->gpu_layers },
+		{ 'b', 1, RUN_PROMPT_TOKENS, &o->prompt_tokens },
+		{ 'r', 0, 1000000, &o->rounds },
+		{ 'd', 0, 60000, &o->delay_ms },
+		{ 'i', 0, 60000, &o->token_ms },
+		{ 'P', 0, 100, &o->poll },
+		{ 's', 1, INT32_MAX, &o->seed },
+	};
+	const char **texts[128] = { ['p'] = &o->prompt, ['S'] = &o->stages_path, ['N'] = &o->nodes_path, ['H'] = &o->hook_path };
+	bool *flags[128] = { ['w'] = &o->wait, ['q'] = &o->quiet };
 
-	switch (opt) {
-	case 'n':
-		return number_parse(opt, optarg, 0, RUN_CONTEXT_TOKENS, &o->tokens);
-	case 't':
-		return number_parse(opt, optarg, 1, 512, &o->threads);
-	case 'g':
-		return number_parse(opt, optarg, 0, 1000, &o->gpu_layers);
-	case 'b':
-		return number_parse(opt, optarg, 1, RUN_PROMPT_TOKENS, &o->prompt_tokens);
-	case 'r':
-		return number_parse(opt, optarg, 0, 1000000, &o->rounds);
-	case 'd':
-		return number_parse(opt, optarg, 0, 60000, &o->delay_ms);
-	case 'i':
-		return number_parse(opt, optarg, 0, 60000, &o->token_ms);
-	case 'P':
-		return number_parse(opt, optarg, 0, 100, &o->poll);
-	case 's':
-		err = number_parse(opt, optarg, 1, INT32_MAX, &seed);
-		if (!err)
-			o->seed = (uint32_t)seed;
-		return err;
-	case 'p':
-		o->prompt = optarg;
-		return 0;
-	case 'S':
-		o->stages_path = optarg;
-		return 0;
-	case 'N':
-		o->nodes_path = optarg;
-		return 0;
-	case 'H':
-		o->hook_path = optarg;
-		return 0;
-	case 'w':
-		o->wait = true;
-		return 0;
-	case 'q':
-		o->quiet = true;
-		return 0;
-	default:
-		return -1; /* getopt has said why */
+	for (size_t i = 0; i < LENGTH(numbers); i++) {
+		if (numbers[i].opt == opt)
+			return number_parse(opt, optarg, numbers[i].min, numbers[i].max, numbers[i].value);
 	}
+	if (texts[opt])
+		*texts[opt] = optarg;
+	else if (flags[opt])
+		*flags[opt] = true;
+	else
+		return -1; /* getopt has said why */
+	return 0;
 }
 
 static int options_parse(int argc, char **argv, const struct engine_ops *ops, struct run_options *o)
@@ -157,8 +129,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 	if (o->nodes_path && o->hook_path)
 		return run_fail("-N and -H exclude each other: llama.cpp has one callback");
 	if (argc - optind != ops->n_args)
-		return run_fail("wrong arguments: %s [OPTIONS] %s; -h explains",
-			program_invocation_short_name, ops->args);
+		return run_fail("wrong arguments: %s [OPTIONS] %s; -h explains", program_invocation_short_name, ops->args);
 	o->args = argv + optind;
 	return 0;
 }
@@ -177,10 +148,9 @@ static int prompt_init(struct run *r)
 {
 	int n;
 
-	n = r->ops->tokenize(r->engine, r->o.prompt, r->prompt, RUN_PROMPT_TOKENS);
+	n = r->ops->tokenize(r->o.prompt, r->prompt, RUN_PROMPT_TOKENS);
 	if (n <= 0)
-		return run_fail(
-			"cannot use this prompt: it must have 1 to %d tokens", RUN_PROMPT_TOKENS);
+		return run_fail("cannot use this prompt: it must have 1 to %d tokens", RUN_PROMPT_TOKENS);
 	for (; n < r->o.prompt_tokens; n++)
 		r->prompt[n] = r->prompt[n > 7 ? n - 7 : n - 1];
 	r->n_prompt = n;
@@ -193,12 +163,10 @@ static int decode(struct run *r, int32_t *tokens, int32_t n)
 	unsigned int step = (unsigned int)r->c.n_steps;
 	int err;
 
-	err = counts_step_begin(&r->c, n);
-	if (err)
-		return run_fail("out of memory");
+	counts_step_begin(&r->c, n);
 	if (hook && hook->step_begin)
 		hook->step_begin(step, n);
-	err = r->ops->decode(r->engine, tokens, n);
+	err = r->ops->decode(tokens, n);
 	if (hook && hook->step_end)
 		hook->step_end(step);
 	counts_step_end(&r->c);
@@ -207,8 +175,8 @@ static int decode(struct run *r, int32_t *tokens, int32_t n)
 
 static int32_t sample(struct run *r)
 {
-	uint64_t start = clock_boottime_ns();
-	int32_t token = r->ops->sample(r->engine);
+	uint64_t start = clock_ns(CLOCK_BOOTTIME);
+	int32_t token = r->ops->sample();
 
 	counts_stage(&r->c, "sample", start);
 	r->c.generated++;
@@ -218,7 +186,7 @@ static int32_t sample(struct run *r)
 static void token_print(const struct run *r, int32_t token)
 {
 	char piece[64];
-	int n = r->ops->piece(r->engine, token, piece, sizeof(piece));
+	int n = r->ops->piece(token, piece, sizeof(piece));
 
 	if (n > 0)
 		fwrite(piece, 1, (size_t)n, stdout);
@@ -231,7 +199,7 @@ static int prompt_run(struct run *r)
 	int32_t token;
 	int i;
 
-	r->ops->clear(r->engine);
+	r->ops->clear();
 	if (decode(r, r->prompt, r->n_prompt))
 		return -1;
 	r->c.prompts++;
@@ -250,45 +218,32 @@ static int prompt_run(struct run *r)
 	return 0;
 }
 
-static void wait_for_line(void)
-{
-	int ch;
-
-	puts("ready");
-	fflush(stdout);
-	do {
-		ch = getchar();
-	} while (ch != '\n' && ch != EOF && !stopped);
-}
-
 static int run(struct run *r)
 {
-	uint64_t start = clock_boottime_ns();
+	uint64_t start = clock_ns(CLOCK_BOOTTIME);
 	const struct engine_hook *hook;
 	int i, err = 0;
 
 	if (r->o.hook_path && hook_load(&r->o))
 		return -1;
 	hook = r->o.hook;
-	r->engine = r->ops->open(&r->o);
-	if (!r->engine)
+	if (r->ops->open(&r->o))
 		return -1;
 	r->c.load_ns = counts_stage(&r->c, "load", start);
 	if (prompt_init(r) || (hook && hook->init && hook->init()))
 		return -1;
 	usleep((useconds_t)r->o.delay_ms * 1000);
 	if (r->o.wait)
-		wait_for_line();
+		line_wait();
 	for (i = 0; (!r->o.rounds || i < r->o.rounds) && !stopped; i++) {
 		if (prompt_run(r))
 			return -1;
 	}
-	counts_print(
-		&r->c, r->ops->name, r->o.threads, r->ops->extra ? r->ops->extra(r->engine) : NULL);
+	counts_print(&r->c, r->ops->name, r->o.threads, r->ops->extra ? r->ops->extra() : NULL);
 	if (hook && hook->finish)
 		err = hook->finish();
 	if (r->ops->finish)
-		err |= r->ops->finish(r->engine);
+		err |= r->ops->finish();
 	return err;
 }
 

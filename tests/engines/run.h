@@ -18,11 +18,10 @@ struct run_options {
 	const char *prompt, *stages_path, *nodes_path, *hook_path;
 	const struct engine_hook *hook; /* NULL: none */
 	int tokens, threads, prompt_tokens, rounds;
-	int gpu_layers;
+	int gpu_layers, seed;
 	int delay_ms; /* between loading and the first prompt */
 	int token_ms; /* behind each token */
 	int poll;     /* -1: no thread pool of the caller's */
-	uint32_t seed;
 	bool quiet, wait;
 	char **args; /* what follows the options */
 };
@@ -31,18 +30,18 @@ struct engine_ops {
 	const char *name;
 	const char *args; /* for the usage */
 	int n_args;
-	/* The engine, ready to decode; NULL when it failed and said why (run_fail). */
-	void *(*open)(const struct run_options *o);
+	/* Makes it ready to decode; 0, or it has said why (run_fail). */
+	int (*open)(const struct run_options *o);
 	/* Writes at most max tokens; returns their number, <= 0 when there is no such text. */
-	int (*tokenize)(void *engine, const char *text, int32_t *tokens, int max);
-	void (*clear)(void *engine);                             /* forget the context */
-	int (*decode)(void *engine, int32_t *tokens, int32_t n); /* 0, or an error code */
-	int32_t (*sample)(void *engine);
+	int (*tokenize)(const char *text, int32_t *tokens, int max);
+	void (*clear)(void);                       /* forget the context */
+	int (*decode)(int32_t *tokens, int32_t n); /* 0, or an error code */
+	int32_t (*sample)(void);
 	/* The text of a token, not terminated; returns its length. */
-	int (*piece)(void *engine, int32_t token, char *buf, size_t size);
+	int (*piece)(int32_t token, char *buf, size_t size);
 	/* NULL, or further members for the line of counts: JSON that starts with a comma. */
-	const char *(*extra)(void *engine);
-	int (*finish)(void *engine); /* NULL, or what remains to be written; 0, or it has said why */
+	const char *(*extra)(void);
+	int (*finish)(void); /* NULL, or what remains to be written; 0, or it has said why */
 };
 
 /* Says on stderr what went wrong; returns -1. */

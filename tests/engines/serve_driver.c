@@ -27,19 +27,13 @@
  * after, of every request its tokens and steps; of one that came by HTTP the clock right before ("waiting") and right after
  * ("arrived") its first bytes were read. A tracer has to find the same.
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "llama_load.h"
 #include "serve.h"
 #include "serve_http.h"
 
 #include <getopt.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 #define N_DRAFTS 3
 
@@ -62,25 +56,6 @@ static char stall_kind[8] = "sleep";
 static double now, arrival; /* in steps; arrival: of the next request */
 static bool more = true, http, in_pieces;
 static volatile sig_atomic_t stopped;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "serve_driver: %s\n", what);
-	exit(1);
-}
-
-static uint64_t clock_of(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t clock_ns(void)
-{
-	return clock_of(CLOCK_BOOTTIME);
-}
 
 /* How often this thread was made to leave its CPU. */
 static long preemptions(void)
@@ -137,7 +112,7 @@ static void requests_arrive(void)
 	if (http)
 		requests_read();
 	for (; more && !http && arrival <= now; arrival_next())
-		request_queue(load_request(slots), clock_ns());
+		request_queue(load_request(slots), clock_ns(CLOCK_BOOTTIME));
 }
 
 /* The free slot that holds most of its prompt, else the one that was free for longest. */
@@ -291,42 +266,30 @@ static void slot_sample(struct slot *s)
 		r->cancel_after = r->steps;
 }
 
-static void spin(uint64_t ns)
-{
-	uint64_t end = clock_of(CLOCK_THREAD_CPUTIME_ID) + ns;
-
-	while (clock_of(CLOCK_THREAD_CPUTIME_ID) < end) { /* a system call */
-		for (volatile int i = 0; i < 100000; i++) {
-		}
-	}
-}
-
 /* Reads from an empty pipe until a timer's signal ends that. */
 static void wait_for_pipe(void)
 {
 	static int pipe_ends[2];
 	char c;
 
-	if (!pipe_ends[1] && pipe(pipe_ends))
-		die("pipe");
+	must(pipe_ends[1] || !pipe(pipe_ends), "pipe");
 	ualarm((useconds_t)opt.stall_us, 0);
-	if (read(pipe_ends[0], &c, 1) != -1)
-		die("read of an empty pipe");
+	must(read(pipe_ends[0], &c, 1) == -1, "read of an empty pipe");
 }
 
 static void stall(struct slot *s)
 {
-	uint64_t start = clock_ns(), cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t start = clock_ns(CLOCK_BOOTTIME), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	if (!strcmp(stall_kind, "cpu"))
-		spin((uint64_t)opt.stall_us * 1000);
+		spin_for(CLOCK_THREAD_CPUTIME_ID, (uint64_t)opt.stall_us * 1000);
 	else if (!strcmp(stall_kind, "pipe"))
 		wait_for_pipe();
 	else
-		nanosleep(&(struct timespec){ opt.stall_us / 1000000, opt.stall_us % 1000000 * 1000 }, NULL);
+		sleep_for((uint64_t)opt.stall_us * 1000);
 	fprintf(out, "{\"stall\":%d,\"step\":%d,\"start\":%lu,\"end\":%lu,\"cpu\":%lu}\n", s->request->id, n_steps,
-		(unsigned long)start, (unsigned long)clock_ns(),
-		(unsigned long)(clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu));
+		(unsigned long)start, (unsigned long)clock_ns(CLOCK_BOOTTIME),
+		(unsigned long)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu));
 }
 
 static void step(void)
@@ -336,10 +299,9 @@ static void step(void)
 	long then = preempted;
 
 	batch_make();
-	before = clock_ns();
-	if (llama_decode(ctx, batch))
-		die("llama_decode failed");
-	after = clock_ns();
+	before = clock_ns(CLOCK_BOOTTIME);
+	must(!llama_decode(ctx, batch), "llama_decode");
+	after = clock_ns(CLOCK_BOOTTIME);
 	preempted = preemptions();
 	for (int i = 0; i < opt.slots; i++) {
 		if (slots[i].part >= 0)
@@ -399,15 +361,21 @@ static void on_signal(int signal)
 
 static bool options(int argc, char **argv)
 {
-	bool wait = false;
+	int *const numbers[128] = { ['r'] = &opt.requests, ['p'] = &opt.slots, ['b'] = &opt.batch, ['c'] = &opt.context,
+		['t'] = &opt.threads, ['m'] = &opt.prompt, ['n'] = &opt.outputs, ['x'] = &opt.cancels, ['d'] = &opt.drafts };
+	bool waits = false;
 
 	for (int c; (c = getopt(argc, argv, "l:wEHr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
+		if (numbers[c]) {
+			*numbers[c] = atoi(optarg);
+			continue;
+		}
 		switch (c) {
 		case 'l':
 			out = fopen(optarg, "we");
 			break;
 		case 'w':
-			wait = true;
+			waits = true;
 			break;
 		case 'E':
 			in_pieces = true;
@@ -415,41 +383,14 @@ static bool options(int argc, char **argv)
 		case 'H':
 			http = true;
 			break;
-		case 'r':
-			opt.requests = atoi(optarg);
-			break;
 		case 's':
 			opt.seed = strtoul(optarg, NULL, 0);
-			break;
-		case 'p':
-			opt.slots = atoi(optarg);
-			break;
-		case 'b':
-			opt.batch = atoi(optarg);
-			break;
-		case 'c':
-			opt.context = atoi(optarg);
 			break;
 		case 'u':
 			opt.separate = true;
 			break;
-		case 't':
-			opt.threads = atoi(optarg);
-			break;
 		case 'a':
 			opt.between = atof(optarg);
-			break;
-		case 'm':
-			opt.prompt = atoi(optarg);
-			break;
-		case 'n':
-			opt.outputs = atoi(optarg);
-			break;
-		case 'x':
-			opt.cancels = atoi(optarg);
-			break;
-		case 'd':
-			opt.drafts = atoi(optarg);
 			break;
 		case 'L':
 			if (sscanf(optarg, "%d:%d", &opt.long_every, &opt.long_prompt) != 2)
@@ -468,15 +409,15 @@ static bool options(int argc, char **argv)
 	if (opt.slots < 1 || opt.slots > SLOTS_MAX || opt.batch <= opt.slots || opt.context < opt.outputs + 64 ||
 		opt.long_prompt + opt.outputs + 8 > opt.context)
 		die("1 to 64 slots, fewer than rows of a batch; prompts and answers must fit the context of a slot");
-	return wait;
+	return waits;
 }
 
 int main(int argc, char **argv)
 {
-	bool wait;
+	bool waits;
 
 	out = stdout;
-	wait = options(argc, argv);
+	waits = options(argc, argv);
 	/* without SA_RESTART: it ends the wait for a pipe */
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_signal }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_signal }, NULL);
@@ -492,12 +433,10 @@ int main(int argc, char **argv)
 		slots[i].tokens = malloc((size_t)opt.context * sizeof(*slots[i].tokens));
 	if (http)
 		printf("%d\n", http_start(in_pieces));
-	if (http || wait) {
-		puts("ready");
-		fflush(stdout);
-	}
-	if (wait)
-		getchar();
+	if (waits)
+		line_wait();
+	else if (http)
+		say("ready");
 	serve();
 	fprintf(out, "{\"steps\":%d,\"requests\":%d}\n", n_steps, n_done);
 	fflush(out);

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "serve_http.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
 
 #define INCOMING_MAX 1024
 #define PIECE 16 /* of what is read; not less than the name of a request */
@@ -43,14 +36,6 @@ static bool write_all(int fd, const char *data, size_t size)
 	return true;
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Each way to read no bytes: nothing happens. */
 static void read_nothing(int fd)
 {
@@ -71,7 +56,7 @@ static bool read_request(int fd, struct http_request *r, int *pad)
 	char text[4096];
 	size_t size = 0;
 
-	r->waiting_ns = clock_ns();
+	r->waiting_ns = clock_ns(CLOCK_BOOTTIME);
 	do {
 		ssize_t n = recv(fd, text + size, in_pieces ? PIECE : sizeof(text) - 1 - size, 0);
 
@@ -81,7 +66,7 @@ static bool read_request(int fd, struct http_request *r, int *pad)
 		if (n <= 0)
 			return false;
 		if (!size)
-			r->read_ns = clock_ns();
+			r->read_ns = clock_ns(CLOCK_BOOTTIME);
 		size += (size_t)n;
 		text[size] = 0;
 	} while (!strstr(text, "\r\n\r\n") && size < sizeof(text) - 1 - PIECE);
@@ -188,16 +173,12 @@ static void *acceptor(void *arg)
 
 int http_start(bool pieces)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	socklen_t size = sizeof(address);
-	pthread_t thread;
+	struct sockaddr_in address = loopback_bind(fd);
 
 	in_pieces = pieces;
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || listen(fd, 256) ||
-		getsockname(fd, (struct sockaddr *)&address, &size) ||
-		pthread_create(&thread, NULL, acceptor, (void *)(long)fd))
-		return -1;
+	must(!listen(fd, 256), "listen");
+	thread_start(acceptor, (void *)(long)fd);
 	return ntohs(address.sin_port);
 }
 

@@ -20,8 +20,8 @@ struct http_request {
 	struct answer *answer;
 };
 
-/* Listens on a port of its own, which it returns; below 0: it cannot. pieces: requests are read in small pieces, and
- * between these no bytes, in every way there is. */
+/* Listens on a port of its own, which it returns. pieces: requests are read in small pieces, and between these no bytes, in
+ * every way there is. */
 int http_start(bool pieces);
 
 /* The next request that was read; waits for it for a while if it is to. */

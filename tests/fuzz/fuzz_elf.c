@@ -7,16 +7,9 @@
  *   mkdir -p corpus && cc -shared -o corpus/seed.so -x c /dev/null
  *   ./fuzz_elf -max_total_time=120 corpus
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "fuzz.h"
 
 #include "target/elf.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Names that compilers put into every shared object, so that lookups hit too. */
 static const char *const names[] = { "deregister_tm_clones", "_init", "completed.0", "frame_dummy",
@@ -26,8 +19,7 @@ static const char *const names[] = { "deregister_tm_clones", "_init", "completed
 static int read_symbol(const struct elf_symbol *sym, void *arg)
 {
 	*(size_t *)arg += strlen(sym->name) + (sym->offset == 0);
-	if (!sym->offset)
-		abort(); /* a function at offset 0 must never match */
+	REQUIRE(sym->offset); /* a function at offset 0 must never match */
 	return 0;
 }
 
@@ -38,7 +30,7 @@ static void use(struct elf_file *elf)
 	size_t sum = 0;
 	int n;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < LENGTH(names); i++) {
 		struct elf_symbol sym;
 		uint8_t code[16];
 
@@ -59,16 +51,9 @@ static void use(struct elf_file *elf)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static int fd = -1;
 	struct elf_file *elf;
-	char path[64];
 
-	if (fd < 0)
-		fd = memfd_create("fuzz_elf", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
-		abort();
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (elf_open(path, &elf))
+	if (elf_open(path_of(data, size), &elf))
 		return 0;
 	use(elf);
 	elf_close(elf);

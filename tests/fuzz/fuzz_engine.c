@@ -10,35 +10,23 @@
  *   mkdir -p corpus && cp engines/llama.cpp.json corpus
  *   ./fuzz_engine -max_total_time=120 -dict=tests/fuzz/engine.dict corpus
  */
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "fuzz.h"
 
 #include "engine/engine.h"
 #include "engine/spec.h"
 #include "target/usdt.h"
 #include "util/log.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static unsigned int lines;
 
 /* Replaces util/log.c: every error is reported once, in one printable line. */
-static void check_line(const char *fmt, va_list ap)
+static void check_message(const char *fmt, va_list ap)
 {
 	char text[4096];
 	int n = vsnprintf(text, sizeof(text), fmt, ap);
 
-	if (n < 0 || n >= (int)sizeof(text))
-		abort();
-	for (int i = 0; i < n; i++) {
-		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-			abort();
-	}
+	REQUIRE(n >= 0 && n < (int)sizeof(text));
+	check_line(text);
 }
 
 void log_error(const char *fmt, ...)
@@ -46,7 +34,7 @@ void log_error(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	check_line(fmt, ap);
+	check_message(fmt, ap);
 	va_end(ap);
 	lines++;
 }
@@ -57,7 +45,7 @@ void log_warn(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	check_line(fmt, ap);
+	check_message(fmt, ap);
 	va_end(ap);
 }
 
@@ -67,41 +55,21 @@ static void check_spec(const struct probe_spec *s)
 	static const uint64_t vals[] = { 0, 1, 2, 100, UINT32_MAX, INT64_MAX, UINT64_MAX };
 	struct probe p;
 
-	if (!spec_text_ok(s->symbol, SPEC_STRING_MAX) || s->nargs > FUNC_VALS_MAX ||
-		s->role >= ROLE_MAX)
-		abort();
+	REQUIRE(spec_text_ok(s->symbol, SPEC_STRING_MAX) && s->nargs <= FUNC_VALS_MAX && s->role < ROLE_MAX);
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		const struct fetch *f = &s->fetch[i];
 		unsigned int reg = f->reg & ~(s->is_usdt ? FETCH_USDT_ARG : 0);
 
-		if (!spec_text_ok(s->args[i].name, SPEC_NAME_MAX) ||
-			reg >= (s->is_usdt ? USDT_ARGS_MAX : REG_MAX) ||
-			f->derefs > FETCH_DEREFS_MAX || (f->size & (f->size - 1)) || !f->size ||
-			f->size > 8)
-			abort();
+		REQUIRE(spec_text_ok(s->args[i].name, SPEC_NAME_MAX) && reg < (s->is_usdt ? USDT_ARGS_MAX : REG_MAX));
+		REQUIRE(f->derefs <= FETCH_DEREFS_MAX && !(f->size & (f->size - 1)) && f->size && f->size <= 8);
 	}
-	for (size_t i = 0; i < sizeof(vals) / sizeof(vals[0]); i++) {
-		uint64_t v[FUNC_VALS_MAX] = { vals[i], vals[i], vals[i], vals[i], vals[i],
-			vals[i] };
+	for (size_t i = 0; i < LENGTH(vals); i++) {
+		uint64_t v[FUNC_VALS_MAX] = { vals[i], vals[i], vals[i], vals[i], vals[i], vals[i] };
 
-		if (!spec_text_ok(probe_spec_name(s, v), SPEC_STRING_MAX))
-			abort();
+		REQUIRE(spec_text_ok(probe_spec_name(s, v), SPEC_STRING_MAX));
 	}
 	probe_spec_encode(s, &p);
 	probe_spec_matches(s, "/usr/lib/libllama.so.1 (deleted)");
-}
-
-static int load_preset(struct probe_table *pt, const uint8_t *data, size_t size)
-{
-	static int fd = -1;
-	char path[64];
-
-	if (fd < 0)
-		fd = memfd_create("fuzz_engine", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
-		abort();
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return engine_load(pt, path);
 }
 
 static int add_option(struct probe_table *pt, const uint8_t *data, size_t size)
@@ -109,8 +77,7 @@ static int add_option(struct probe_table *pt, const uint8_t *data, size_t size)
 	char *option = strndup((const char *)data, size);
 	int err;
 
-	if (!option)
-		abort();
+	REQUIRE(option);
 	err = probe_table_add_option(pt, option);
 	free(option);
 	return err;
@@ -125,20 +92,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size && data[0] == '-')
 		err = add_option(&pt, data + 1, size - 1);
 	else
-		err = load_preset(&pt, data, size);
-	if (lines != !!err)
-		abort();
+		err = engine_load(&pt, path_of(data, size));
+	REQUIRE(lines == !!err);
 	for (size_t i = 0, n = pt.n, id; i < n && !err; i++) {
 		check_spec(&pt.specs[i]);
 		/* a glob meets a file whose symbols are as hostile */
-		if (pt.specs[i].is_glob &&
-			!probe_table_match(&pt, i,
-				"_ZN2at3add\x1b"
-				"Ev",
-				false, &id) &&
-			!spec_text_ok(probe_spec_name(&pt.specs[id], (uint64_t[FUNC_VALS_MAX]){}),
-				SPEC_STRING_MAX))
-			abort();
+		if (pt.specs[i].is_glob && !probe_table_match(&pt, i, "_ZN2at3add\x1b" "Ev", false, &(struct tensor_args){}, &id))
+			REQUIRE(spec_text_ok(probe_spec_name(&pt.specs[id], (uint64_t[FUNC_VALS_MAX]){}), SPEC_STRING_MAX));
 	}
 	probe_table_free(&pt);
 	return 0;

@@ -7,23 +7,12 @@
  *	tests/fuzz/fuzz_fmt.c src/util/fmt.c -ljson-c -o build/fuzz_fmt
  *   build/fuzz_fmt -max_total_time=60
  */
+#include "fuzz.h"
+
 #include <inttypes.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <json-c/json.h>
 
 #include "util/fmt.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(x)               \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 static void check_number(const char *buf, const char *end, const char *expect, size_t max)
 {
@@ -78,9 +67,7 @@ static void fuzz_string(const uint8_t *data, size_t size)
 	/* what a reader sees is well formed, so formatting it again changes nothing */
 	again = malloc(FMT_JSON_STR_MAX(json_object_get_string_len(obj)));
 	REQUIRE(again);
-	len2 = (size_t)(fmt_json_str(again, json_object_get_string(obj),
-				(size_t)json_object_get_string_len(obj)) -
-			again);
+	len2 = (size_t)(fmt_json_str(again, json_object_get_string(obj), (size_t)json_object_get_string_len(obj)) - again);
 	REQUIRE(len2 == len && memcmp(out, again, len) == 0);
 
 	json_object_put(obj);

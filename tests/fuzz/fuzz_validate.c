@@ -8,22 +8,16 @@
  *   mkdir corpus && ./fuzz_validate -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
 #include "read/detect.h"
 #include "validate/check.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void problem(void *ctx, const char *text)
 {
 	size_t *longest = ctx, len = strlen(text);
 
-	for (const char *p = text; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			abort(); /* every message is one line without control bytes */
+	check_line(text);
 	if (len > *longest)
 		*longest = len;
 }
@@ -35,17 +29,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct check_report report = { .problem = problem, .ctx = &longest };
 	struct json_source source;
 	const char *why = NULL;
+	enum file_kind kind;
 	char buf[160], *summary = NULL;
 	FILE *out;
 
 	out = open_memstream(&summary, &summary_len);
-	if (!out)
-		abort();
+	REQUIRE(out);
 	if (!json_source_open_mem(&source, data, size)) {
-		switch (file_detect(&source, buf, sizeof(buf), &why)) {
+		kind = file_detect(&source, buf, sizeof(buf), &why);
+		switch (kind) {
 		case FILE_OTHER:
-			if (!why)
-				abort();
+			REQUIRE(why);
 			break;
 		case FILE_PROFILE:
 			check_profile(&source, "file", required, 2, &report, out);
@@ -53,16 +47,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case FILE_TRACE:
 			check_trace(&source, "file", &report, out);
 			break;
+		default:
+			check_execution_trace(&source, kind, "file", &report, out);
+			break;
 		}
 	}
 	json_source_close(&source);
 	fclose(out);
 	/* an invalid file is never silent, a valid one always has its line */
-	if (!why && !source.error[0] && !report.problems && !summary_len)
-		abort();
-	if (memchr(summary, '\n', summary_len) &&
-		(char *)memchr(summary, '\n', summary_len) != summary + summary_len - 1)
-		abort();
+	REQUIRE(why || source.error[0] || report.problems || summary_len);
+	REQUIRE(!memchr(summary, '\n', summary_len) || (char *)memchr(summary, '\n', summary_len) == summary + summary_len - 1);
 	free(summary);
 	return 0;
 }

@@ -5,58 +5,26 @@
 # twice; threads, children and their images; and that they leave other processes alone. Every call
 # that the programs report is in the trace, once.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 lib=$TMP/libcalled.so
-
-declare -A input
 
 # program NAME [WRAPPER...]: starts call.c; its process id is then in PID
 program() {
-	local fd
-	mkfifo "$TMP/$1.in"
-	exec {fd}<>"$TMP/$1.in"
-	input[$1]=$fd
-	: >"$TMP/$1.out"
-	"${@:2}" "$probed/call" <&"$fd" >"$TMP/$1.out" &
-	PID=$!
-	test_pids+=("$PID")
-}
-
-answers() { # NAME
-	grep -c ^ok "$TMP/$1.out" || true
-}
-
-answered() { # NAME COUNT
-	[ "$(answers "$1")" -ge "$2" ]
-}
-
-say() { # NAME COMMAND...
-	echo "${*:2}" >&"${input[$1]}"
-}
-
-# tell NAME COMMAND...: waits for the answer
-tell() {
-	local before
-	before=$(answers "$1")
-	say "$@"
-	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
+	waiting PID "$1" "${@:2}" "$probed/call"
 }
 
 # record PRELOAD OPTION...
 record() {
 	: >"$TMP/err"
-	background env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
+	spawn RECORD env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
 		--engine none -u 'libcalled*:called(n=u64 arg1)@op' -o "$TMP/t.json" "${@:2}" 2>"$TMP/err"
-	RECORD=$BG
 	wait_until 60 grep -q recording "$TMP/err" || not_ok "$TEST" "no recording: $(cat "$TMP/err")"
 }
 
 # finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are in the trace
 finish() {
-	local name=$1 program rc=0 wanted got fd
+	local name=$1 program rc=0 wanted got
 	shift
 	for program; do
 		say "$program" quit
@@ -69,11 +37,6 @@ finish() {
 		awk '{ print $2, $1 }' | sort)
 	same "$name: all calls" "$got" "$wanted"
 	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
-	for program; do
-		rm "$TMP/$program.in" "$TMP/$program.out"
-		fd=${input[$program]}
-		exec {fd}>&-
-	done
 }
 
 # breakpoint PID: "yes" when the code of called() differs from the file
@@ -100,11 +63,8 @@ probes_are() { # COUNT: attached so far
 	[ "$(grep -c '1 probes in' "$TMP/err")" = "$1" ]
 }
 
-setup() {
-	need_root
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
-	cp "$probed/libcalled1.so" "$lib"
-}
+build_probed
+cp "$probed/libcalled1.so" "$lib"
 
 test_namespaces() {
 	if unshare -m true 2>/dev/null; then
@@ -214,7 +174,6 @@ start_other() {
 end_other() {
 	tell other stop
 	say other quit
-	rm "$TMP/other.in"
 }
 
 # A process that is not recorded, and calls the function: after a moment it has no probe. No call of
@@ -334,6 +293,4 @@ test_single_links() {
 	end_other
 }
 
-ALL_TESTS=(namespaces deleted replaced mapped_later family others exec_thread large_family exec main_thread
-	single_links)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # Input that cannot work: one line on stderr that names it, the right exit code, nothing attached
 # and no file left behind.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 # bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty directory, which stays empty.
@@ -47,33 +45,29 @@ has_two_threads() {
 	grep -q '^Threads:.2' "/proc/$target/status"
 }
 
-setup() {
-	need_root
-	need cc node bpftool setpriv
+need cc node bpftool setpriv
 
-	build storm
-	build hostile
-	bpf_ids >"$TMP/bpf.before"
-	work=$TMP/work
-	mkdir "$work"
-	chmod 777 "$TMP" "$work"
-	cd "$work" || exit
+build storm
+build hostile
+bpf_ids >"$TMP/bpf.before"
+work=$TMP/work
+mkdir "$work"
+chmod 777 "$TMP" "$work"
+cd "$work" || exit
 
-	as=()
+as=()
 
-	background "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
-	target=$BG
-	wait_until 60 has_two_threads
-	thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
-	true &
-	gone=$!
-	wait "$gone"
+spawn target "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
+wait_until 60 has_two_threads
+thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
+true &
+gone=$!
+wait "$gone"
 
-	mkdir "$TMP/directory.json" "$TMP/readonly"
-	chmod 555 "$TMP/readonly"
-	touch "$TMP/file"
-	run=("$INFTRACE" record -q --engine none -p "$target")
-}
+mkdir "$TMP/directory.json" "$TMP/readonly"
+chmod 555 "$TMP/readonly"
+touch "$TMP/file"
+run=("$INFTRACE" record -q --engine none -p "$target")
 
 # What to record.
 test_targets() {
@@ -362,15 +356,10 @@ is_full() {
 	python3 -c 'import select, sys; sys.exit(len(select.select([], [9], [], 0)[1]))'
 }
 
-has_ended() {
-	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
-}
-
 # Its end.
 test_ends() {
 	for sig in INT TERM HUP; do
-		background "${run[@]}" -o "$TMP/$sig.json"
-		recorder=$BG
+		spawn recorder "${run[@]}" -o "$TMP/$sig.json"
 		wait_until 100 test -s "$TMP/$sig.json"
 		kill "-$sig" "$recorder"
 		rc=0
@@ -381,8 +370,7 @@ test_ends() {
 	# stuck in a write to a pipe that nobody reads
 	mkfifo "$TMP/fifo"
 	exec 9<>"$TMP/fifo"
-	background "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"
-	recorder=$BG
+	spawn recorder "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"
 	wait_until 100 is_full
 	kill -INT "$recorder"
 	check "SIGINT while nobody reads stdout: it ends" wait_until 100 has_ended "$recorder"
@@ -522,6 +510,4 @@ teardown() {
 	check "the target lives" kill -0 "$target"
 }
 
-ALL_TESTS=(targets outputs windows metadata functions commands privileges full streams ends
-	default_name loss names two)
 run_tests "$@"

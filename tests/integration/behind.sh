@@ -4,18 +4,14 @@
 # Behind which threads a thread waited for a CPU: each has its share, in the profile and in the report; threads of one
 # step that are in each other's way. Compared with what ran on the CPU, by the trace of the same recording.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 cpu=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
 tries=6
 
 setup() {
-	need_root
 	need python3 node chrt
 	# ahead of everything else on this machine, as far as possible
 	chrt -r 1 true || skip_all "no real-time scheduling here"
@@ -135,5 +131,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(hogs_leader hogs_worker share limited short_log)
 run_tests "$@"

@@ -3,27 +3,21 @@
 #
 # --budget: what a recording costs decides what is left out of it, and the files say what that was.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 WAIT=200 # seconds: with a machine full of others a step takes half a second
 
-setup() {
-	need_root
-	need cc python3
-	# the initial one has this number in every kernel
-	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "no weight is told in a pid namespace"
-	build steps
-}
+need cc python3
+# the initial one has this number in every kernel
+[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "no weight is told in a pid namespace"
+build steps
 
 # NAME ARGUMENT...: records in the background, and leaves the recorder's pid in $recorder.
 begin() {
 	local name=$1
 	shift
-	background "$INFTRACE" record "$@" >"$TMP/$name.out" 2>"$TMP/$name.err"
-	recorder=$BG
+	spawn recorder "$INFTRACE" record "$@" >"$TMP/$name.out" 2>"$TMP/$name.err"
 }
 
 # COMMAND...: succeeds, or the recorder has ended, which makes waiting useless
@@ -133,8 +127,7 @@ test_timeline() {
 
 # Samples go first; what the report says of code is about steps that have them.
 test_samples() {
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	begin samples -p "$target" --budget 0% --engine none -e +samples,+stacks --sample-rate 999 -u "$TMP/steps:steps_step@step" \
 		-u "$TMP/steps:steps_op@op" --profile "$TMP/samples.jsonl" -o "$TMP/samples.json"
 	says samples "the timeline is off"
@@ -153,8 +146,7 @@ test_samples() {
 
 # Parts that fit are turned on again.
 test_again() {
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	begin again -p "$target" --budget 0.1% --engine none --op-detail -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
 		--profile "$TMP/again.jsonl"
 	says again "operators are off"
@@ -179,8 +171,7 @@ again_seen() {
 # Each window and dump says what was already off when it began.
 test_windows() {
 	local f n=0
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	begin windows -p "$target" --budget 0% --engine none -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
 		--window every=500ms,for=250ms --output-dir "$TMP/windows"
 	says windows "the timeline is off"
@@ -207,8 +198,7 @@ last_window() {
 }
 
 test_flight() {
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	begin flight -p "$target" --budget 0% --engine none -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
 		--flight-recorder 8MB --output-dir "$TMP/flight"
 	says flight "the timeline is off"
@@ -249,11 +239,9 @@ test_no_steps() {
 }
 
 test_top() {
-	background "$TMP/steps"
-	target=$BG
-	background "$INFTRACE" top -b -d 0.5 --budget 0% --engine none -u "$TMP/steps:steps_step@step" \
+	spawn target "$TMP/steps"
+	spawn recorder "$INFTRACE" top -b -d 0.5 --budget 0% --engine none -u "$TMP/steps:steps_step@step" \
 		-u "$TMP/steps:steps_op@op" -p "$target" >"$TMP/top.err" 2>&1
-	recorder=$BG
 	says top "without operators"
 	finish top
 	kill "$target"
@@ -268,8 +256,7 @@ ends_preset() {
 test_ends() {
 	local own="[x for x in p if x['event'] == 'op_prof' and 'step' in x['shape']]"
 	ends_preset
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	begin ends -p "$target" --budget 100% --engine "$TMP/ends.json" --op-detail --profile "$TMP/ends.jsonl"
 	says ends "^inftrace: recording"
 	kill -USR1 "$target"
@@ -290,8 +277,7 @@ test_ends() {
 
 # And the budget turns them off.
 test_ends_off() {
-	background "$TMP/steps"
-	target=$BG
+	spawn target "$TMP/steps"
 	ends_preset
 	begin ends_off -p "$target" --budget 0.1% --engine "$TMP/ends.json" --op-detail --profile "$TMP/ends_off.jsonl"
 	says ends_off "operators are off"
@@ -300,5 +286,4 @@ test_ends_off() {
 	kill "$target"
 }
 
-ALL_TESTS=(usage no_steps samples again windows flight top profile timeline ends ends_off)
 run_tests "$@"

@@ -3,17 +3,15 @@
 #
 # --cgroup: what is in a cgroup and below is recorded, also what enters it later, and nothing else.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 TOKENS=5
 
 setup() {
-	need_root
 	root=$(cgroup_root 2>&1) || skip_all "$root"
 	CGROUP=$root/inftrace-test-$$
 	mkdir "$CGROUP" 2>/dev/null || skip_all "cgroups cannot be made here"
-	trap 'test_end; test_exit' EXIT
+	at_end cgroups_end
 	mkdir "$CGROUP/below"
 	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
 	MINI=$TMP/mini/grouped-$$
@@ -30,14 +28,11 @@ empty() {
 	! cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs 2>/dev/null | grep -q .
 }
 
-test_end() {
-	local rc=$? pid
-	for pid in $(cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs 2>/dev/null); do
-		kill -9 "$pid" 2>/dev/null || true
-	done
-	wait_until 60 empty || true
-	rmdir "$CGROUP"/*/ "$CGROUP" 2>/dev/null || true
-	return "$rc" # which test_exit looks at
+cgroups_end() {
+	# shellcheck disable=SC2046 # words
+	kill -9 $(cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs)
+	wait_until 60 empty
+	rmdir "$CGROUP"/*/ "$CGROUP"
 }
 
 # engine CGROUP: an engine that enters it ("": stays outside) before it runs, and then waits for a line; its number is in BG
@@ -86,8 +81,7 @@ test_members() {
 test_both() {
 	LOG=both
 	# shellcheck disable=SC2016 # of the inner shell
-	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP"
-	sleeper=$BG
+	spawn sleeper sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP"
 	wait_until 60 grep -qx "$sleeper" "$CGROUP/cgroup.procs"
 	exec 8<>"$TMP/go"
 	recorder_started both --discover --cgroup "${CGROUP#"$root"}" -o "$TMP/both/t.json"
@@ -182,5 +176,4 @@ test_refused() {
 	rmdir "$CGROUP/threads"
 }
 
-ALL_TESTS=(members both removed container refused)
 run_tests "$@"

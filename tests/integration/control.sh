@@ -5,7 +5,6 @@
 # what nobody can do to it. With a /run of its own, so that no other recording is seen.
 
 [ -n "${CONTROL_TEST_RUN:-}" ] || [ "${1:-}" = --list ] || CONTROL_TEST_RUN=1 exec unshare --mount "$0" "$@"
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 SOCKETS=/run/inftrace
@@ -15,8 +14,7 @@ caller() {
 	local to from
 	mkfifo "$1.in" "$1.out"
 	exec {to}<>"$1.in" {from}<>"$1.out"
-	background sh -c 'exec python3 caller.py <"$0.in" >"$0.out"' "$1"
-	CALLER=$BG
+	spawn CALLER sh -c 'exec python3 caller.py <"$0.in" >"$0.out"' "$1"
 	printf -v "$1_to" %s "$to"
 	printf -v "$1_from" %s "$from"
 	calls "$1" 0 # it is up
@@ -33,17 +31,9 @@ calls() {
 record() {
 	local name=$1
 	shift
-	background "$INFTRACE" record --engine none -e syscalls "$@" 2>"$name.log"
-	RECORDER=$BG
+	spawn RECORDER "$INFTRACE" record --engine none -e syscalls "$@" 2>"$name.log"
 	wait_until 60 grep -qE '^inftrace: (recording|waiting|flight)' "$name.log" ||
 		not_ok "$name: records" "$(tail -n 1 "$name.log")"
-}
-
-# ended NAME PID WANTED_RC
-ended() {
-	local rc=0
-	wait "$2" || rc=$?
-	same "$1" "$rc" "$3"
 }
 
 # as_nobody COMMAND...
@@ -87,27 +77,24 @@ ctl() {
 	timeout 60 "$INFTRACE" "$@"
 }
 
-setup() {
-	need_root
-	need python3 setpriv
-	mount -t tmpfs -o mode=755 tmpfs /run || skip_all "may not mount a tmpfs"
-	cd "$TMP" || exit
-	cp "$INFTRACE" ./inftrace
-	chmod 755 . inftrace
-	# A process that calls getppid() as often as a line of input says, and answers each line.
-	cat >caller.py <<-'PY'
-		import os, sys
-		for line in sys.stdin:
-		    for _ in range(int(line)):
-		        os.getppid()
-		    print("done", flush=True)
-	PY
+need python3 setpriv
+mount -t tmpfs -o mode=755 tmpfs /run || skip_all "may not mount a tmpfs"
+cd "$TMP" || exit
+cp "$INFTRACE" ./inftrace
+chmod 755 . inftrace
+# A process that calls getppid() as often as a line of input says, and answers each line.
+cat >caller.py <<-'PY'
+	import os, sys
+	for line in sys.stdin:
+	    for _ in range(int(line)):
+	        os.getppid()
+	    print("done", flush=True)
+PY
 
-	caller one
-	one=$CALLER
-	caller two
-	two=$CALLER
-}
+caller one
+one=$CALLER
+caller two
+two=$CALLER
 
 test_nobody_there() {
 	for command in start stop dump status; do
@@ -146,8 +133,7 @@ test_starting() {
 	background "$INFTRACE" record --engine none -e syscalls --window manual --output-dir starting -p "$one" 2>starting.log
 	wait_until 60 test -S "$SOCKETS/$BG.sock"
 	check_rc "start while it starts" 0 '^window 0 is open' ctl start -p "$one"
-	kill -INT "$BG"
-	ended "it ends well" "$BG" 0
+	interrupted "it ends well" "$BG" 0
 }
 
 test_windows() {
@@ -165,8 +151,7 @@ test_windows() {
 		same "window of $n calls: size of the file" "$(stat -c %s "$trace")" \
 			"$(json "next(f['bytes'] for f in s[0]['files'] if f['name'] == '$trace')" s=stop.$n)"
 	done
-	kill -INT "$RECORDER"
-	ended "windows: ends well" "$RECORDER" 0
+	interrupted "windows: ends well" "$RECORDER" 0
 	same "windows: two traces" "$(find windows -name 'trace_*.json' | wc -l)" 2
 }
 
@@ -204,8 +189,7 @@ test_dumps() {
 	for last in 0 x 2x ''; do
 		check_rc "dump --last '$last'" 2 "--last: '$last' is not a number or time" ctl dump --last "$last"
 	done
-	kill -INT "$RECORDER"
-	ended "dumps: ends well" "$RECORDER" 0
+	interrupted "dumps: ends well" "$RECORDER" 0
 }
 
 # Fewer is fine: the first count may still have seen what the dump before it held. More may be of the dump that is being finished,
@@ -248,8 +232,7 @@ assert b"\"ok\":true" in ask(b"{\"command\":\"status\"}")'
 	calls one 50
 	check "and dumps" ctl dump
 	check "and holds no more files than before ($fds)" wait_until 60 holds_no_more
-	kill -INT "$RECORDER"
-	ended "clients: ends well" "$RECORDER" 0
+	interrupted "clients: ends well" "$RECORDER" 0
 }
 
 # Several recordings, and one that is stopped.
@@ -301,8 +284,7 @@ test_without_socket() {
 	check "a link for a directory: said" grep -q "^inftrace: warning: no control socket in $SOCKETS: .*links are not followed" link.log
 	check "a link for a directory: not followed" test ! -e "$TMP/$RECORDER.sock"
 	calls two 30
-	kill -INT "$RECORDER"
-	ended "a link for a directory: recorded without" "$RECORDER" 0
+	interrupted "a link for a directory: recorded without" "$RECORDER" 0
 	expect "a link for a directory: all calls" "$getppids == 30" t=link.json
 	rm $SOCKETS
 }
@@ -322,9 +304,8 @@ record_as_user() {
 		skip "$1" "capabilities cannot be given to another user here: $(tail -n 1 mine.caps)"
 		return 1
 	fi
-	background env CAPS="$caps" XDG_RUNTIME_DIR="$2" bash as_user.sh ./inftrace record --engine none -e syscalls \
+	spawn RECORDER env CAPS="$caps" XDG_RUNTIME_DIR="$2" bash as_user.sh ./inftrace record --engine none -e syscalls \
 		-o mine/mine.json -p "$two" 2>mine.log
-	RECORDER=$BG
 	if ! wait_until 60 test -S "$2/inftrace/$RECORDER.sock"; then
 		not_ok "$1" "$(tail -n 1 mine.log)"
 		return 1
@@ -385,5 +366,4 @@ test_service() {
 	ended "service: it ends well" "$RECORDER" 0
 }
 
-ALL_TESTS=(nobody_there whole starting windows dumps clients several without_socket not_root service)
 run_tests "$@"

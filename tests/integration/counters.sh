@@ -5,9 +5,7 @@
 # which every machine has, are compared with what the program and the kernel know otherwise; hardware counters with perf,
 # where there are any.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 P=$PROGRAMS/counted
@@ -15,10 +13,7 @@ STEPS=40
 PAGES=50
 PROBES=(--engine none -u "$P:step(pages=s64 arg1)@step" -u "$P:touch(pages=s64 arg1)@op" -u "$P:compute(ns=u64 arg1)@op")
 
-setup() {
-	need_root
-	need cc python3
-}
+need cc python3
 
 CHECK=$TOP/tests/programs/check_counters.py
 
@@ -95,5 +90,4 @@ test_weight() {
 	check "weight: switches are timed" grep -qE 'counters: [1-9][0-9]* ns at a switch, the mean of [1-9]' "$TMP/weight.err"
 }
 
-ALL_TESTS=(faults clock trace windows refused hardware weight)
 run_tests "$@"

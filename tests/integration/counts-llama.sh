@@ -5,16 +5,12 @@
 # engine's driver counts around each call, the engine's own graphs, and the calls that a preloaded library
 # counts in the same run. How many barriers a token has depends on the CPU that the engine was built for.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 node
 need_llama
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
-probed=$BUILD/probed
-run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+build_probed
 
 # A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
 delay=(-d 3000)

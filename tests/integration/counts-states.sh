@@ -3,11 +3,8 @@
 #
 # The breakdown of steps: each state by name and size, and exact under preemption at any instruction.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 node
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 adds_up() { # STDERR

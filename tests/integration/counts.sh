@@ -4,9 +4,7 @@
 # System calls, page faults and context switches in a trace, against strace, getrusage(2), /proc and
 # the traced programs' own counts. All counts are exact.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 compare_strace() { # NAME MODE
@@ -25,10 +23,7 @@ check_sections() { # NAME
 		"$CHECK" sections "$TMP/$1.json" "$TMP/$1.out"
 }
 
-setup() {
-	need_root
-	need python3 node
-}
+need python3 node
 
 test_syscalls() {
 	for mode in single threads signals spawn; do
@@ -101,5 +96,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(syscalls faults refused switches)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # The files in contrib/: the capabilities of the service are enough for a user who has no other rights, and are needed;
 # the DaemonSet has the same.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 unit=$TOP/contrib/inftrace.service
@@ -17,19 +15,16 @@ capabilities() { # KEY
 	sed -n "s/^$1=//p" "$unit" | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g'
 }
 
-setup() {
-	need_root
-	need setpriv python3 make cc
-	chmod 755 "$TMP"
-	cp "$BUILD/inftrace" "$TMP/inftrace"
-	mkdir "$TMP/presets" "$TMP/engine" "$TMP/out"
-	cp "$TOP"/engines/*.json "$TMP/presets"
-	cp "$(dirname "$(mini_engine)")"/{mini_engine,*.so} "$TMP/engine"
-	chown -R 1000:1000 "$TMP/engine"
-	chmod -R go= "$TMP/engine" # nobody else may read them
-	chown "$others" "$TMP/out"
-	INFTRACE=$TMP/as_service
-}
+need setpriv python3 make cc
+chmod 755 "$TMP"
+cp "$BUILD/inftrace" "$TMP/inftrace"
+mkdir "$TMP/presets" "$TMP/engine" "$TMP/out"
+cp "$TOP"/engines/*.json "$TMP/presets"
+cp "$(dirname "$(mini_engine)")"/{mini_engine,*.so} "$TMP/engine"
+chown -R 1000:1000 "$TMP/engine"
+chmod -R go= "$TMP/engine" # nobody else may read them
+chown "$others" "$TMP/out"
+INFTRACE=$TMP/as_service
 
 # as_service CAPABILITIES [COMMAND]: what INFTRACE is from now on, started by that command
 as_service() {
@@ -78,8 +73,7 @@ record_found() {
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
 	RECORDER=$BG
 	# until it is told to end
-	background setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/deployed-$$" -q -r 0 -n 4 -t 1 >/dev/null
-	ENGINE=$BG
+	spawn ENGINE setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/deployed-$$" -q -r 0 -n 4 -t 1 >/dev/null
 	check "$1: an engine is found" wait_until 60 grep -q '(deployed-' "$TMP/$1.log"
 	check "$1: its functions are probed" wait_until 60 grep -q 'probes in .*/libllama' "$TMP/$1.log"
 }
@@ -151,5 +145,4 @@ sys.exit(os.strerror(ctypes.get_errno()) if libc.ptrace(0x4206, os.getppid(), 0,
 	stopped manifest
 }
 
-ALL_TESTS=(capabilities service debian unit daemonset)
 run_tests "$@"

@@ -4,24 +4,20 @@
 # --discover: engines that come and go are recorded without being named, others are not, and what inftrace holds does
 # not grow.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 TOKENS=5
 BATCH=6
 copies=0
 
-setup() {
-	need_root
-	# under a name that no process of another test has
-	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
-	MINI=$TMP/mini/found-$$
-	mv "$TMP/mini/mini_engine" "$MINI"
-	cat >"$TMP/mini.json" <<-JSON
-		{"name": "mini", "version": 1, "match": {"mapped": ["found-$$"]},
-		 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
-	JSON
-}
+# under a name that no process of another test has
+cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
+MINI=$TMP/mini/found-$$
+mv "$TMP/mini/mini_engine" "$MINI"
+cat >"$TMP/mini.json" <<-JSON
+	{"name": "mini", "version": 1, "match": {"mapped": ["found-$$"]},
+	 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
+JSON
 
 # probed NAME DIRECTORY TIMES: the library there has been given its probes that often
 probed() { [ "$(grep -c "probes in $2/libllama.so," "$TMP/$1.log")" -ge "$3" ]; }
@@ -83,8 +79,7 @@ flat() {
 test_many() {
 	local n more
 	n=$(often 60 500)
-	background sleep 1000
-	other=$BG
+	spawn other sleep 1000
 	recorder_started many --discover -e functions -o "$TMP/many/t.json" --profile "$TMP/many/p.jsonl"
 	engines many 12
 	held "$TMP/early"
@@ -270,5 +265,4 @@ test_refused() {
 	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --discover' "$INFTRACE" record --discover --hold-libraries
 }
 
-ALL_TESTS=(many files windows flight short room quiet refused)
 run_tests "$@"

@@ -3,7 +3,6 @@
 #
 # The engines that other tests compare with: their counts must hold by themselves.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 # check_counts NAME LOG STAGES: of a run with -n 8 -r 2

@@ -4,16 +4,12 @@
 # Execution traces: for each operator for which the engine runs a function one node, with the edges that the engine's own
 # graph has.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 ET=$TOP/tests/tools/et.py
 
-setup() {
-	need_root
-	need protoc
-	need_llama
-}
+need protoc
+need_llama
 
 # traced NAME MODEL THREADS RECORD-OPTION... [-- DRIVER-OPTION...]: what is compared stays in TMP/NAME.said
 traced() {
@@ -139,5 +135,4 @@ test_refused() {
 	check_rc "no steps" 2 "et-steps" "$INFTRACE" record --et-steps 0 -o "$TMP/refused.et" -- true
 }
 
-ALL_TESTS=(f16 one_thread quantized experts long_prompt beside_others uprobe first_steps windows no_engine refused)
 run_tests "$@"

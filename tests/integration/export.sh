@@ -4,7 +4,6 @@
 # inftrace export, of a recording with known stacks, and what it says of files that it cannot export. The formats are
 # in tests/unit/test_export.c.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 # Debian's versioned package has no link in /usr/bin
 PATH=$PATH:/usr/lib/go-1.19/bin
@@ -57,8 +56,6 @@ test_files() {
 # Records once for the tests below.
 recorded() {
 	[ ! -e "$TMP/flames.out" ] || return 0
-	need_root
-	# shellcheck source=../programs/programs.sh
 	. "$TOP/tests/programs/programs.sh"
 	timeout 100 "$INFTRACE" record -q --strict -e +samples,+stacks --sample-rate 499 --min-stack 1ms -o "$TMP/flames.pftrace" \
 		-o "$TMP/flames.pftrace.gz" -o "$TMP/flames.json" --profile "$TMP/flames.jsonl" \
@@ -167,5 +164,4 @@ test_parts() {
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*.jsonl
 }
 
-ALL_TESTS=(options files recorded profile pprof speedscope outputs parts)
 run_tests "$@"

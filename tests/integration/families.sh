@@ -4,11 +4,8 @@
 # The lines per process at the end of a profile, compared with the spans of the same recording, and
 # without a timeline.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 node
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 FAMILIES=syscall_prof,fault_prof,sched_prof,memory_prof,window_prof

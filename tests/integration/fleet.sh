@@ -4,17 +4,14 @@
 # inftrace export --prometheus and --otlp: what it says of profiles that are there, that grow, and of windows; to a real Prometheus, and
 # of hostile labels; what it sends to a collector; and the queries of docs/fleet.md.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 METRICS=$TOP/tests/tools/metrics.py
 
-setup() {
-	need python3
-	cd "$TMP" || exit
-	"$TOP/tests/tools/request_lines.py" --requests 200 --seed 3 >requests.jsonl
-	cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
-}
+need python3
+cd "$TMP" || exit
+"$TOP/tests/tools/request_lines.py" --requests 200 --seed 3 >requests.jsonl
+cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
 
 # exporter NAME ARG...: in the background, on any free port; URL, its pid in BG, its messages in NAME.err.
 exporter() {
@@ -57,8 +54,7 @@ test_refused() {
 test_files() {
 	local own=$TMP/own.jsonl
 	exporter files requests.jsonl family_*.jsonl
-	check "files: each histogram is that of the lines" "$METRICS" scrape "$URL" requests.jsonl family_*.jsonl
-	sed 's/^/# /' check.out
+	check_shown "files: each histogram is that of the lines" "$METRICS" scrape "$URL" requests.jsonl family_*.jsonl
 	same "files: lost records, by window_prof" "$("$METRICS" value "$URL" inftrace_lost_records_total)" \
 		"$(json 'sum(v for l in p if l["event"] == "window_prof" for k, v in l["shape"].items() if k.startswith("lost_"))' \
 			p=family_window_prof_good.jsonl)"
@@ -241,9 +237,8 @@ test_prometheus() {
 	api=http://$(sed -nE 's/.*Listening on.* address=([0-9.:]+).*/\1/p' prometheus.log)
 	wait_until 60 prometheus_ready "$api"
 	wait_until 60 "$METRICS" prometheus "$api" requests.jsonl family_*.jsonl >prometheus.out 2>&1 || true
-	check "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
+	check_shown "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
 		"$METRICS" prometheus "$api" requests.jsonl family_*.jsonl
-	sed 's/^/# /' check.out
 	tail -n 2 prometheus.log | sed 's/^/# /'
 }
 
@@ -271,8 +266,7 @@ test_queries() {
 		    print(json.dumps(line))
 	PY
 	(cd hosts && NODE_DIR=$node node "$TOP/tests/tools/duckdb.mjs" "$TOP/docs/fleet.md") >answers.json 2>answers.err || sed 's/^/# /' answers.err
-	check "the ten queries of docs/fleet.md answer what is in the lines" "$TOP/tests/tools/fleet_queries.py" answers.json hosts
-	sed 's/^/# /' check.out
+	check_shown "the ten queries of docs/fleet.md answer what is in the lines" "$TOP/tests/tools/fleet_queries.py" answers.json hosts
 }
 
 # collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
@@ -304,10 +298,8 @@ test_otlp() {
 	check "otlp: it is tried again" wait_until 60 arrived
 	stopped otlp "$BG"
 	check "otlp: says that the collector failed, once" grep -c 'answers with status 503; trying on' otlp.err
-	check "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
-	sed 's/^/# /' check.out
-	check "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
-	sed 's/^/# /' check.out
+	check_shown "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
+	check_shown "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
 	kill "$server"
 	exporter gone --otlp "$COLLECTOR" --interval 20ms otlp
 	check "otlp: a collector that is gone" wait_until 60 grep -q 'cannot send to the collector at 127.0.0.1:[0-9]*: Connection refused; trying on' gone.err
@@ -337,5 +329,4 @@ test_https() {
 	stopped other "$BG"
 }
 
-ALL_TESTS=(refused files growing windows hostile foreign prometheus otlp https queries)
 run_tests "$@"

@@ -4,25 +4,14 @@
 # The flight recorder: a dump has the newest records, all of them; memory is bounded; the recording
 # continues whatever happens to a dump.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-unmount() {
-	local rc=$?
-	set +e
-	fsfreeze -u "$TMP/disk" 2>/dev/null
-	umount -ql "$TMP/disk" "$TMP/full" 2>/dev/null
-	(exit "$rc")
-	test_exit
-}
-trap unmount EXIT
-
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 FLIGHT=$TOP/tests/programs/check_flight.py
 export INFTRACE
+at_end umount -ql "$TMP/disk" "$TMP/full"
+at_end fsfreeze -u "$TMP/disk"
 
 engine() { # PROGRAM: its step() is the engine's
 	cat >"$TMP/$1.engine.json" <<-JSON
@@ -36,8 +25,7 @@ engine() { # PROGRAM: its step() is the engine's
 fly() {
 	local name=$1
 	shift
-	background "$INFTRACE" record --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.err"
-	RECORDER=$BG
+	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.err"
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
 }
 
@@ -72,9 +60,7 @@ calls() { # of both threads, which have returned
 }
 
 closes() { # ARG...: starts the program that numbers its calls
-	"$PROGRAMS/closes" "$TMP/counts" "$@" >"$TMP/closes.out" &
-	CLOSES=$!
-	test_pids+=("$CLOSES")
+	spawn CLOSES "$PROGRAMS/closes" "$TMP/counts" "$@" >"$TMP/closes.out"
 	wait_until 60 grep -q ready "$TMP/closes.out"
 }
 
@@ -93,10 +79,7 @@ records_of() { # NAME N: as the message of the Nth dump says
 	grep -E '^inftrace: dump [0-9]' "$TMP/$1.err" | sed -nE "$2s/.*, ([0-9]+) records.*/\1/p"
 }
 
-setup() {
-	need_root
-	need python3 node
-}
+need python3 node
 
 # The newest, and all of them.
 test_newest() {
@@ -187,11 +170,7 @@ says() { # WORD
 # Spans that are open.
 test_open() {
 	engine hung
-	mkfifo "$TMP/hung.go"
-	"$PROGRAMS/hung" <>"$TMP/hung.go" >"$TMP/hung.out" &
-	hung=$!
-	test_pids+=("$hung")
-	wait_until 60 says ready
+	waiting hung hung "$PROGRAMS/hung"
 	fly hung --engine "$TMP/hung.engine.json" -u hung:outer -u hung:inner -u hung:pass -u hung:spin \
 		--flight-recorder 16MB -p "$hung"
 	sleep 1
@@ -223,11 +202,7 @@ test_open() {
 test_cause() {
 	engine planted
 	while read -r planted times state who; do
-		mkfifo "$TMP/$planted.go"
-		"$PROGRAMS/planted" "$planted" "$times" <>"$TMP/$planted.go" >"$TMP/$planted.out" &
-		target=$!
-		test_pids+=("$target")
-		wait_until 60 grep -qx ready "$TMP/$planted.out"
+		waiting target "$planted" "$PROGRAMS/planted" "$planted" "$times"
 		fly "$planted" --engine "$TMP/planted.engine.json" --flight-recorder 8MB --trigger 'step>150ms' \
 			--trigger-cooldown 0 -p "$target"
 		echo >"$TMP/$planted.go"
@@ -371,5 +346,4 @@ test_stalled() {
 	fi
 }
 
-ALL_TESTS=(newest memory many death open cause names seconds steps full stalled)
 run_tests "$@"

@@ -4,17 +4,12 @@
 # record --gpu with a GPU of AMD's, which does not exist (tests/gpu/mock_rocm.h): what the trace and the profile say of it,
 # against what it did; and the preset hip.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need cc python3 protoc
-	run_logged "$BUILD/gpu/make.log" "cannot build the GPUs that do not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
-	MOCK=$BUILD/gpu
-	DRIVER=$MOCK/mock_hip_driver
-	STEP=(-u "$DRIVER:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
-}
+need cc python3 protoc
+build_mock_gpu
+DRIVER=$MOCK/mock_hip_driver
+STEP=(-u "$DRIVER:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
 
 # recorded NAME OPTION... -- COMMAND-OF-THE-DRIVER...
 recorded() {
@@ -41,9 +36,8 @@ test_all() {
 		recorded "$version" -- init "launch 500" sync "copies 60" "threads 4 100" sync "step 30 20000" "kernel-ns 100000" \
 			"step 20 0" sync truth
 		unset MOCK_ROCPROFILER MOCK_SHUFFLE MOCK_CLOCK_OFFSET_NS
-		check "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
+		check_shown "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
 			"$TMP/$version.truth" "$TMP/$version.err"
-		sed 's/^/# /' "$TMP/check.out"
 		check "$version: all launches were seen" grep -q '998 kernels and copies of 1 process, .*; of 0 the launch was not seen' \
 			"$TMP/$version.err"
 		valid "$version"
@@ -104,28 +98,21 @@ test_without() {
 
 # Not into a process that runs, which is said.
 test_attach() {
-	local go=$TMP/attach.go
-	mkfifo "$go"
-	"$DRIVER" <"$go" >"$TMP/attach.out" &
-	test_pids+=("$!")
-	exec 9>"$go"
+	local target
+	fed target "$DRIVER" >"$TMP/attach.out"
 	echo init >&9
 	wait_until 60 grep -q ok "$TMP/attach.out"
 	check_rc "attach: one line" 0 'uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND' timeout 60 "$INFTRACE" \
-		record --gpu=attach -d 100ms -o "$TMP/attach.json" -p "${test_pids[-1]}"
+		record --gpu=attach -d 100ms -o "$TMP/attach.json" -p "$target"
 	echo exit >&9
 	exec 9>&-
-	check "attach: the target ends by itself" wait "${test_pids[-1]}"
+	check "attach: the target ends by itself" wait "$target"
 }
 
 # inftrace is killed while kernels are collected: the program goes on, and ends as if nothing had been.
 test_killed() {
-	local go=$TMP/killed.go child
-	mkfifo "$go"
-	"$INFTRACE" record -q --gpu "${STEP[@]}" -o "$TMP/killed.json" -- "$DRIVER" <"$go" >"$TMP/killed.out" &
-	local tracer=$!
-	test_pids+=("$tracer")
-	exec 9>"$go"
+	local tracer child
+	fed tracer "$INFTRACE" record -q --gpu "${STEP[@]}" -o "$TMP/killed.json" -- "$DRIVER" >"$TMP/killed.out"
 	echo "step 10 0" >&9
 	check "killed: kernels are collected" wait_until 60 grep -sq '"cat":"kernel"' "$TMP/killed.json"
 	child=$(pgrep -P "$tracer" -x mock_hip_driver)
@@ -151,5 +138,4 @@ test_windows() {
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 }
 
-ALL_TESTS=(all graphs indirect dropped without attach killed windows)
 run_tests "$@"

@@ -4,14 +4,12 @@
 # Operators of a real PyTorch, some of which launch kernels of a GPU that does not exist (programs/gpu_torch.py): steps by
 # --py-step have the parts of the GPU, and operators the time of their kernels.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 STEPS=40
 
 # The first interpreter that has PyTorch, and the places for the probes of --py-step.
 setup() {
-	need_root
 	need cc
 	local p
 	for p in /usr/bin/python3 python3; do
@@ -20,18 +18,13 @@ setup() {
 		break
 	done
 	[ "${PYTHON:-}" ] || skip_all "no CPython 3.11 here has PyTorch (apt-get install python3-torch)"
-	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
-	MOCK=$BUILD/gpu
+	build_mock_gpu
 	export LD_LIBRARY_PATH=$MOCK
 }
 
 test_operators() {
-	mkfifo "$TMP/go"
-	"$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --py-step gpu_torch.py:Net.forward -o "$TMP/t.json" --profile "$TMP/t.jsonl" \
-		-- "$PYTHON" "$TOP/tests/programs/gpu_torch.py" "$STEPS" <"$TMP/go" >"$TMP/t.out" 2>"$TMP/t.err" &
-	BG=$!
-	test_pids+=("$BG")
-	exec 9>"$TMP/go"
+	fed BG "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --py-step gpu_torch.py:Net.forward -o "$TMP/t.json" --profile "$TMP/t.jsonl" \
+		-- "$PYTHON" "$TOP/tests/programs/gpu_torch.py" "$STEPS" >"$TMP/t.out" 2>"$TMP/t.err"
 	wait_until 200 grep -sqx ready "$TMP/t.out" || true
 	if grep -q 'not in' "$TMP/t.err"; then
 		skip "operators" "$(grep -m 1 'not in' "$TMP/t.err")"
@@ -54,5 +47,4 @@ test_operators() {
 		(("g_addmm_us", ("gemm", "splitK")), ("g_relu_us", ("relu",)), ("g__softmax_us", ("softmax",)))))' p="$TMP/t.jsonl" t="$TMP/t.json"
 }
 
-ALL_TESTS=(operators)
 run_tests "$@"

@@ -3,17 +3,12 @@
 #
 # record --gpu, with a GPU that does not exist (tests/gpu/mock.h): what the trace and the profile say of it, against what it did.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need cc python3 protoc
-	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
-	MOCK=$BUILD/gpu
-	STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
-	export LD_LIBRARY_PATH=$MOCK
-}
+need cc python3 protoc
+build_mock_gpu
+STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
+export LD_LIBRARY_PATH=$MOCK
 
 # recorded NAME OPTION... -- COMMAND-OF-THE-DRIVER...
 recorded() {
@@ -34,8 +29,7 @@ valid() { # NAME
 	check "$1: the files are valid" "$INFTRACE" validate "$TMP/$1.json" "$TMP/$1.jsonl" --require token_prof
 	check "$1: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
 	grep -q '"cat":"kernel"' "$TMP/$1.json" || return 0 # nothing of a GPU was recorded
-	check "$1: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/$1.pftrace" "$TMP/$1.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$1: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/$1.pftrace" "$TMP/$1.json"
 }
 
 # What the importer of chrome://tracing makes of it: all slices and arrows, in tracks without overlaps.
@@ -62,9 +56,8 @@ test_all() {
 		recorded "$version" -- init "launch 500" sync "copies 60" "graph 20" sync "step 30 20000" "kernel-ns 100000" \
 			"step 20 0" sync "kernel-ns 40000000" "launch 1" sync truth
 		unset MOCK_CUPTI MOCK_SHUFFLE MOCK_CLOCK_OFFSET_NS
-		check "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
+		check_shown "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
 			"$TMP/$version.truth" "$TMP/$version.err"
-		sed 's/^/# /' "$TMP/check.out"
 		check "$version: arguments as HTA wants them" "$TOP/tests/programs/check_gpu.py" hta "$TMP/$version.json"
 		valid "$version"
 	done
@@ -176,9 +169,8 @@ test_parallel() {
 		f=parallel$n
 		recorded "$f" -u "$MOCK/mock_driver:mock_parallel()@step" -- init "kernel-ns 300000" "parallel 1 $n 0" "parallel 20 $n 100000" \
 			"parallel 10 $n 2000000" sync truth
-		check "$f: what ran, when, and the parts of steps" "$TOP/tests/programs/check_gpu.py" steps "$TMP/$f.json" "$TMP/$f.truth" "$TMP/$f.err" \
+		check_shown "$f: what ran, when, and the parts of steps" "$TOP/tests/programs/check_gpu.py" steps "$TMP/$f.json" "$TMP/$f.truth" "$TMP/$f.err" \
 			"$TMP/$f.jsonl"
-		sed 's/^/# /' "$TMP/check.out"
 		valid "$f"
 		expect "$f: all devices are told, if the clocks were not disturbed" '"gpu_lost" in str(p) or [x["shape"]["gpu_devices"] for x in p
 			if x["event"] == "token_prof"] == 3 * ['"$n]" p="$TMP/$f.jsonl"
@@ -243,12 +235,9 @@ test_gaps() {
 # Calls of NCCL, with their bytes, within their groups; the time of its kernels, 1 ms each, of which a step has three, is a part of its own.
 # What runs before all probes are there is not looked at.
 test_collectives() {
-	local go=$TMP/collectives.go f=$TMP/collectives
-	mkfifo "$go"
-	"$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --ring-size 64MB -u "$MOCK/mock_driver:mock_collectives()@step" -o "$f.json" -o "$f.et" \
-		-o "$f.pftrace" --profile "$f.jsonl" -- "$MOCK/mock_driver" <"$go" >"$f.out" 2>"$f.err" &
-	test_pids+=("$!")
-	exec 9>"$go"
+	local f=$TMP/collectives
+	fed BG "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --ring-size 64MB -u "$MOCK/mock_driver:mock_collectives()@step" -o "$f.json" -o "$f.et" \
+		-o "$f.pftrace" --profile "$f.jsonl" -- "$MOCK/mock_driver" >"$f.out" 2>"$f.err"
 	echo "kernel-ns 1000000" >&9
 	check "collectives: steps have their part, and all calls are seen" wait_until 100 sh -c "echo 'collectives 1' >&9; sleep 0.1
 		grep -sq gpu_collective_us '$f.jsonl' && grep -q ncclGroupStart '$f.json' && grep -q ncclAllReduce '$f.json' &&
@@ -256,7 +245,7 @@ test_collectives() {
 	echo "collectives 5
 exit" >&9
 	exec 9>&-
-	check "collectives: ends" wait "${test_pids[-1]}"
+	check "collectives: ends" wait "$BG"
 	check "collectives: the files are valid" "$INFTRACE" validate "$f.json" "$f.jsonl" --require token_prof
 	check "collectives: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$f.pftrace" "$f.json"
 	expect "collectives: groups, and bytes of calls" '([(e["name"], e["args"].get("count"), e["args"].get("type"), e["args"].get("bytes"))
@@ -294,14 +283,10 @@ test_idle() {
 
 # attached NAME COMMAND...: into a process that runs, which goes on as before. It is COMMAND, or its only child. BESIDE: others before it.
 attached() {
-	local name=$1 go=$TMP/$1.go target child
+	local name=$1 target child
 	mkdir -p "$TMP/lib"
 	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13" # the first of the names that are tried
-	mkfifo "$go"
-	LD_LIBRARY_PATH=$TMP/lib:$MOCK "${@:2}" <"$go" >"$TMP/$name.out" 2>&1 &
-	local target=$!
-	test_pids+=("$target")
-	exec 9>"$go"
+	LD_LIBRARY_PATH=$TMP/lib:$MOCK fed target "${@:2}" >"$TMP/$name.out" 2>&1
 	echo "launch 5
 sync" >&9
 	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/$name.out') = 2 ]"
@@ -363,8 +348,7 @@ hostile() { # MODE NAME
 	local mode=$1 name=$2 err=$TMP/$2.err start=("$MOCK/hostile_target" "$1") hostile says
 	# where the library has to be brought in
 	[ "$mode" != punch ] || start=(unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" "$3"' sh "$BUILD/inftrace-gpu.so" "${start[@]}")
-	background "${start[@]}" >"$TMP/$name.hostile" 2>&1
-	hostile=$BG
+	spawn hostile "${start[@]}" >"$TMP/$name.hostile" 2>&1
 	ENDED_MS=0
 	if ! wait_until 60 grep -q ready "$TMP/$name.hostile"; then
 		skip "$name" "$(tail -n 1 "$TMP/$name.hostile")"
@@ -393,10 +377,9 @@ test_flood() {
 	for who in target stranger; do
 		mkfifo "$TMP/$who.go" "$TMP/$who.flood"
 		# shellcheck disable=SC2016 # for the shell there
-		background "$INFTRACE" record -v --gpu --cupti "$MOCK/libcupti.so" -o "$TMP/$who.json" -- \
+		spawn recorder "$INFTRACE" record -v --gpu --cupti "$MOCK/libcupti.so" -o "$TMP/$who.json" -- \
 			sh -c '"$1" <"$3.go" & driver=$!; { read -r _; exec "$2" flood "$PPID"; } <"$3.flood" & wait $driver; kill $!' sh \
 			"$MOCK/mock_driver" "$MOCK/hostile_target" "$TMP/$who" >"$TMP/$who.out" 2>"$TMP/$who.err"
-		recorder=$BG
 		exec 9>"$TMP/$who.go" 8>"$TMP/$who.flood"
 		kill -STOP "$recorder"
 		echo init >&9
@@ -420,18 +403,14 @@ exit" >&9
 
 # What runs is in the file while the process goes on, and the lines of its steps.
 test_live() {
-	local go=$TMP/live.go
-	mkfifo "$go"
-	"$INFTRACE" record -q --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/live.json" --profile "$TMP/live.jsonl" -- \
-		"$MOCK/mock_driver" <"$go" >"$TMP/live.out" 2>&1 &
-	test_pids+=("$!")
-	exec 9>"$go"
+	fed BG "$INFTRACE" record -q --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/live.json" --profile "$TMP/live.jsonl" -- \
+		"$MOCK/mock_driver" >"$TMP/live.out" 2>&1
 	echo "step 10 0" >&9
 	check "live: kernels are in the file" wait_until 60 sh -c "[ \$(grep -c '\"cat\":\"kernel\"' '$TMP/live.json') = 10 ]"
 	check "live: the step has its parts" wait_until 60 grep -sq gpu_busy_us "$TMP/live.jsonl"
 	echo exit >&9
 	exec 9>&-
-	check "live: ends" wait "${test_pids[-1]}"
+	check "live: ends" wait "$BG"
 }
 
 # More than a ring holds: each is there, or counted. How many are lost is up to the machine.
@@ -535,17 +514,13 @@ test_time_namespace() {
 
 # One step in five or so has its parts; the others say that they have not. How many, is up to how soon a busy machine reacts.
 test_every() {
-	local go=$TMP/every.go
-	mkfifo "$go"
-	"$INFTRACE" record --gpu=every=5 --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/every.json" --profile "$TMP/every.jsonl" -- \
-		"$MOCK/mock_driver" <"$go" >"$TMP/every.out" 2>"$TMP/every.err" &
-	test_pids+=("$!")
-	exec 9>"$go"
+	fed BG "$INFTRACE" record --gpu=every=5 --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/every.json" --profile "$TMP/every.jsonl" -- \
+		"$MOCK/mock_driver" >"$TMP/every.out" 2>"$TMP/every.err"
 	check "every: some steps have their parts, and some have not" wait_until 60 sh -c "echo 'steps 5 10 0' >&9; sleep 0.1
 		[ \"\$(grep -sc gpu_lost '$TMP/every.jsonl')\" -ge 3 ] && [ \"\$(grep -c gpu_busy_us '$TMP/every.jsonl')\" -ge 3 ]"
 	echo exit >&9
 	exec 9>&-
-	check "every: ends" wait "${test_pids[-1]}"
+	check "every: ends" wait "$BG"
 	check "every: the files are valid" "$INFTRACE" validate "$TMP/every.json" "$TMP/every.jsonl"
 	expect "every: those that have know what ran" 'all(x["shape"]["gpu_kernels"] == 10 for x in p
 		if x["event"] == "token_prof" and "gpu_busy_us" in x["shape"])' p="$TMP/every.jsonl"
@@ -554,18 +529,14 @@ test_every() {
 
 # Where the library takes more than it may, it pauses, which is said.
 test_budget() {
-	local go=$TMP/budget.go
-	mkfifo "$go"
-	"$INFTRACE" record --gpu --gpu-budget 0.0001% --cupti "$MOCK/libcupti.so" "${STEP[@]}" --profile "$TMP/budget.jsonl" -- \
-		"$MOCK/mock_driver" <"$go" >"$TMP/budget.out" 2>"$TMP/budget.err" &
-	test_pids+=("$!")
-	exec 9>"$go"
+	fed BG "$INFTRACE" record --gpu --gpu-budget 0.0001% --cupti "$MOCK/libcupti.so" "${STEP[@]}" --profile "$TMP/budget.jsonl" -- \
+		"$MOCK/mock_driver" >"$TMP/budget.out" 2>"$TMP/budget.err"
 	echo "step 10 0" >&9
 	check "budget: it pauses, and says so" wait_until 60 grep -sq 'budget: what the GPU of process .* is not collected for a while' "$TMP/budget.err"
 	echo "step 10 0
 exit" >&9
 	exec 9>&-
-	check "budget: ends" wait "${test_pids[-1]}"
+	check "budget: ends" wait "$BG"
 	expect "budget: the step in the pause has no parts" \
 		'["gpu_busy_us" in x["shape"] for x in sorted((x for x in p if x["event"] == "token_prof"),
 			key=lambda x: x["shape"]["step"])][1:] == [False]' p="$TMP/budget.jsonl"
@@ -573,5 +544,4 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all engine top report operators kineto devices visible parallel graphs collectives gaps idle live attach container hostile flood many dropped without processes time_namespace)
 run_tests "$@"

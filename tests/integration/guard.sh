@@ -3,13 +3,9 @@
 #
 # What inftrace costs, as far as it can be counted: no more than the figures in bench/guard.json.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need cc make python3 bpftool
-}
+need cc make python3 bpftool
 
 guard() {
 	BUILD=$BUILD "$TOP/bench/run" --guard "$@"
@@ -52,5 +48,4 @@ test_above() {
 		'^skip guard: bytes per record - no figures for any; renew with' guard_of 1 other
 }
 
-ALL_TESTS=(figures above)
 run_tests "$@"

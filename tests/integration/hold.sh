@@ -7,7 +7,6 @@
 #
 #   RUNS=20 KILLS=100 tests/integration/hold.sh      more of the same
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 RUNS=${RUNS:-2}
@@ -22,14 +21,11 @@ library=libhold.so
 preload=
 options=()
 
-setup() {
-	need_root
-	cc "${cflags[@]}" -fPIC -shared -o "$TMP/libhold.so" "$probed/hold_lib.c"
-	cc "${cflags[@]}" -o "$TMP/hold" "$probed/hold.c" -pthread
-	cc "${cflags[@]}" -DLINKED -o "$TMP/hold_linked" "$probed/hold.c" -L"$TMP" -lhold -Wl,-rpath,"$TMP"
-	cc "${cflags[@]}" -static -DLINKED -o "$TMP/hold_static" "$probed/hold.c" "$probed/hold_lib.c"
-	cc -shared -fPIC -O2 -o "$TMP/no_uprobe_multi.so" "$probed/no_uprobe_multi.c" -ldl
-}
+cc "${cflags[@]}" -fPIC -shared -o "$TMP/libhold.so" "$probed/hold_lib.c"
+cc "${cflags[@]}" -o "$TMP/hold" "$probed/hold.c" -pthread
+cc "${cflags[@]}" -DLINKED -o "$TMP/hold_linked" "$probed/hold.c" -L"$TMP" -lhold -Wl,-rpath,"$TMP"
+cc "${cflags[@]}" -static -DLINKED -o "$TMP/hold_static" "$probed/hold.c" "$probed/hold_lib.c"
+cc -shared -fPIC -O2 -o "$TMP/no_uprobe_multi.so" "$probed/no_uprobe_multi.c" -ldl
 
 # Records a command: what it printed is in log, what inftrace said in err.
 record() { # OPTION... -- COMMAND...
@@ -127,8 +123,7 @@ test_marks() {
 
 test_bystander() {
 	local other rc=0
-	background "$TMP/hold" until "$TMP/libhold.so" "$TMP/over" >/dev/null
-	other=$BG
+	spawn other "$TMP/hold" until "$TMP/libhold.so" "$TMP/over" >/dev/null
 	record -- "$TMP/hold" cycle "$TMP/libhold.so" 20 || rc=$?
 	same "the command ends as it would" "$rc" 7
 	expect "another process that maps the library does not wait" \
@@ -144,8 +139,7 @@ attached() {
 	local what=$1 rec target
 	shift
 	rm -f "$TMP/go" "$TMP/over" "$TMP/p.jsonl" "$TMP/err"
-	background "$TMP/hold" wait "$TMP/go" dlopen "$TMP/libhold.so" "$calls" stay "$TMP/over" >/dev/null
-	target=$BG
+	spawn target "$TMP/hold" wait "$TMP/go" dlopen "$TMP/libhold.so" "$calls" stay "$TMP/over" >/dev/null
 	"$INFTRACE" record --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/t.json" \
 		--profile "$TMP/p.jsonl" "$@" -p "$target" >"$TMP/log" 2>"$TMP/err" &
 	rec=$!
@@ -212,5 +206,4 @@ test_kill() {
 	[ "$went_on" -ge $((KILLS / 2)) ] || not_ok "killed around a wait" "only $went_on commands had begun"
 }
 
-ALL_TESTS=(ways load marks bystander attached valgrind kill)
 run_tests "$@"

@@ -4,7 +4,6 @@
 # How chrome://tracing shows calls that are shorter than the microseconds by which it nests, according to
 # its own importer and to inftrace validate. Needs no root.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 need node
 

@@ -3,7 +3,6 @@
 #
 # What is installed: the program, presets, a man page for each command, the completion; and the package.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 root=$TMP/root share=$TMP/root/usr/share
@@ -13,10 +12,8 @@ long_options() {
 		grep -oE -- '--[a-z-]+' | sort -u
 }
 
-setup() {
-	check "make install" make -s -C "$TOP" O="$BUILD" PREFIX=/usr DESTDIR="$root" install
-	mapfile -t commands < <("$INFTRACE" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-}
+check "make install" make -s -C "$TOP" O="$BUILD" PREFIX=/usr DESTDIR="$root" install
+mapfile -t commands < <("$INFTRACE" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 
 test_installed() {
 	same "there are commands" "$((${#commands[@]} > 8))" 1
@@ -98,5 +95,4 @@ test_package() {
 	fi
 }
 
-ALL_TESTS=(installed man variables completion uninstall package)
 run_tests "$@"

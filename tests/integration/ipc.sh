@@ -4,11 +4,8 @@
 # -e ipc: what passes data through pipes, UNIX sockets, eventfds and futexes, by call, kind and path,
 # compared with the program and strace.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 node
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 p=$PROGRAMS/ipc

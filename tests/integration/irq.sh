@@ -9,9 +9,7 @@ if [ "${1:-}" != --list ] && [ "$(id -u)" -eq 0 ] && [ ! -e /sys/kernel/tracing/
 	IRQ_NAMESPACE=1 exec unshare -m sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec "$0" "$@"' "$0" "$@"
 fi
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 
@@ -19,10 +17,7 @@ adds_up() { # STDERR
 	! grep -e "did not add up" -e "nested too deep" -e "within an interrupt" "$1"
 }
 
-setup() {
-	need_root
-	need python3 node bpftool
-}
+need python3 node bpftool
 
 test_irqs() {
 	p=$PROGRAMS/irqs
@@ -88,5 +83,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(irqs preempt alone loaded)
 run_tests "$@"

@@ -4,16 +4,12 @@
 # What inftrace holds does not grow while threads, processes and libraries come and go, and nothing
 # is left when it is stopped or killed while it starts or ends.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-setup() {
-	setup_robust
-	cd "$TMP" || exit
-	cp dl_lib libdlx.so
-}
+setup_robust
+cd "$TMP" || exit
+cp dl_lib libdlx.so
 
 # While it runs.
 test_grow() {
@@ -27,9 +23,8 @@ test_grow() {
 			echo >>new && cp libdlx.so libnew.so && ./dl deleted ./libnew.so
 		done
 	SH
-	background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
+	spawn recorder "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
 		--profile grow.jsonl -- sh target.sh >/dev/null
-	recorder=$BG
 	wait_until 60 test -s grow.json
 	wait_until 60 test -s new
 	for ((i = 0; i < 50; i++)); do
@@ -40,9 +35,7 @@ test_grow() {
 		sleep 0.2
 	done >samples
 	touch stop
-	rc=0
-	wait "$recorder" || rc=$?
-	same "growth: exit code" "$rc" 0
+	ended "growth: exit code" "$recorder"
 	check "growth: valid" "$INFTRACE" validate grow.json
 	# columns: descriptors, mappings, KiB, new files
 	awk '{ half = NR <= 20; for (c = 1; c <= 4; c++) if ($c > max[half, c]) max[half, c] = $c }
@@ -89,8 +82,7 @@ nobody_waits() {
 
 # Stopped and killed at any moment, also before it records and while it is ending.
 test_early() {
-	background "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
-	storm=$BG
+	spawn storm "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
 
 	declare -A early_pids
 	for sig in KILL INT TERM; do
@@ -112,5 +104,4 @@ teardown() {
 	check_bpf "all of these" bpf.before
 }
 
-ALL_TESTS=(grow early)
 run_tests "$@"

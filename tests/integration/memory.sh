@@ -3,17 +3,12 @@
 #
 # -e memory: pages allocated and freed, and resident sets, against a program that knows its own.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 p=$PROGRAMS/pages
 
-setup() {
-	need_root
-	need python3 node
-}
+need python3 node
 
 test_pages() {
 	if record pages -e +memory --engine none -- "$p"; then
@@ -34,11 +29,7 @@ rss_of() { # PID
 
 # A process that stays alive: compared with /proc.
 test_idle() {
-	mkfifo "$TMP/idle.go"
-	"$p" -i <>"$TMP/idle.go" >"$TMP/idle.lines" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qs ready "$TMP/idle.lines"
+	waiting target idle "$p" -i
 	# the kernel may take pages of an idle process at any time
 	before=$(rss_of "$target")
 	record idle -e +memory --engine none -d 300ms -p "$target"
@@ -61,5 +52,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(pages idle profile)
 run_tests "$@"

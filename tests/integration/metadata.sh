@@ -4,7 +4,6 @@
 # The profile's envelope: options before INFTRACE_* before the target's environment, key order,
 # appending, and the hash of the environment.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 profile=$TMP/new/folder/p.jsonl
@@ -17,10 +16,7 @@ step() { # OPTION ... : records the mini engine for two tokens
 }
 digits=$(printf '%064d' 7)
 
-setup() {
-	need_root
-	mini=$(mini_engine)
-}
+mini=$(mini_engine)
 
 test_envelope() {
 	step -- "$mini" -n 2 -t 1
@@ -103,8 +99,7 @@ test_windows() {
 	expect "VLLM_CHAKRA_TRACE_MAX_STEPS: the lines" 'sum(l["event"] == "token_prof" for l in p) == 5' \
 		p="$(find "$TMP/chakra/new" -name 'profile_*')"
 	check "VLLM_CHAKRA_TRACE_MAX_STEPS" grep -q 'flag to max_steps' "$TMP/chakra.err"
-	background "$mini" -q -r 0 -t 1 -i 5 >/dev/null
-	target=$BG
+	spawn target "$mini" -q -r 0 -t 1 -i 5 >/dev/null
 	"$INFTRACE" record -o "$TMP/whole.json" -d 300ms -p "$target" 2>"$TMP/whole.err"
 	check "-o: for the whole run all the same" test -s "$TMP/whole.json"
 	check "-o: said so" grep -q "VLLM_CHAKRA_FLAG in the environment is left out: -o" "$TMP/whole.err"
@@ -249,8 +244,7 @@ test_served() {
 		time.sleep(1000)
 	END
 	flags=$(printf '{"a":"%05000d"}' 0)
-	FERRUM_PROFILE_RUNTIME_FLAGS_JSON=$flags background python3 "$TMP/vllm" serve org/NAME --max-num-seqs 32 >"$TMP/worker"
-	server=$BG
+	FERRUM_PROFILE_RUNTIME_FLAGS_JSON=$flags spawn server python3 "$TMP/vllm" serve org/NAME --max-num-seqs 32 >"$TMP/worker"
 	wait_until 60 grep -q . "$TMP/worker"
 	worker=$(cat "$TMP/worker")
 	wait_until 60 is_program "$worker" python3
@@ -363,6 +357,4 @@ test_host() {
 	check "host: valid" "$INFTRACE" validate -q "$TMP/h.json" "$TMP/h.jsonl"
 }
 
-ALL_TESTS=(envelope env_hash one_hash linked served windows each_process short_command of_others steps_per_process torn_line two_outputs
-	version host)
 run_tests "$@"

@@ -3,7 +3,6 @@
 #
 # --min-free: a recording ends before it has filled the disk, and its files are valid.
 
-# shellcheck source=../lib.sh
 [ -n "${MIN_FREE_TEST_MOUNT:-}" ] || [ "${1:-}" = --list ] || MIN_FREE_TEST_MOUNT=1 exec unshare --mount "$0" "$@"
 . "$(dirname "$0")/../lib.sh"
 
@@ -26,16 +25,13 @@ left() {
 	if [ "$kb" -ge "$2" ] && [ "$kb" -le "$3" ]; then ok "$1"; else not_ok "$1" "$kb KB are free"; fi
 }
 
-setup() {
-	need_root
-	need python3
-	cd "$TMP" || exit
-	mkdir disk
-	mount -t tmpfs -o size=40m tmpfs disk || skip_all "may not mount a tmpfs"
-	background python3 -c 'import os
+need python3
+cd "$TMP" || exit
+mkdir disk
+mount -t tmpfs -o size=40m tmpfs disk || skip_all "may not mount a tmpfs"
+background python3 -c 'import os
 while True: os.getppid()'
-	target=$BG
-}
+target=$BG
 
 # Records until less than the floor is free.
 test_files() {
@@ -63,9 +59,8 @@ test_files() {
 
 test_flight() {
 	fill 8192
-	background "$INFTRACE" record --engine none -e syscalls -p "$target" --flight-recorder 4MB --min-free 30% \
+	spawn recorder "$INFTRACE" record --engine none -e syscalls -p "$target" --flight-recorder 4MB --min-free 30% \
 		--output-dir disk/dumps 2>flight.log
-	recorder=$BG
 	wait_until 60 grep -q 'flight recorder on' flight.log || not_ok "flight recorder" "$(tail -n 1 flight.log)"
 	kill -USR1 "$recorder"
 	check "flight recorder: a dump that would fill the disk says so" \
@@ -88,5 +83,4 @@ teardown() {
 	umount -l disk
 }
 
-ALL_TESTS=(files flight options)
 run_tests "$@"

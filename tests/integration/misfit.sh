@@ -4,33 +4,20 @@
 # A preset whose steps are never called while the engine works: a line says so, and its stand-in makes the steps until
 # one of its own is called after all. fit.c numbers its graphs, so that a step that is missing, or there twice, shows.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 preset=$TOP/tests/probed/fit.json
 unfit='the preset fit does not fit: steps are calls of fit_graph, since fit_decode is not called'
 
 # The steps of a profile, in order.
 steps='sorted((l["shape"] for l in p if l["event"] == "token_prof"), key=lambda s: s["ts_us"])'
 
-setup() {
-	need_root
-	need python3
-	run_logged "$probed/fit.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed" "$probed/fit" "$probed/old/libfit.so"
-}
+need python3
+build_probed "$BUILD/probed/fit" "$BUILD/probed/old/libfit.so"
 
 # engine NAME [VARIABLE=VALUE]: fit in the background, which prints into TMP/NAME.out; its process id is in ENGINE
 engine() {
-	[ -p "$TMP/$1.in" ] || mkfifo "$TMP/$1.in"
-	env "${@:2}" "$probed/fit" <>"$TMP/$1.in" >"$TMP/$1.out" &
-	ENGINE=$!
-	test_pids+=("$ENGINE")
-	wait_until 60 grep -sqx ready "$TMP/$1.out"
-}
-
-say() { # NAME COMMAND...
-	echo "${*:2}" 1<>"$TMP/$1.in"
+	waiting ENGINE "$1" env "${@:2}" "$probed/fit"
 }
 
 has_done() { # NAME N
@@ -45,8 +32,7 @@ did() {
 
 # record NAME OPTION...: in the background, into TMP/NAME.err
 record() {
-	background "$INFTRACE" record --engine "${PRESET:-$preset}" "${@:2}" 2>"$TMP/$1.err"
-	TRACER=$BG
+	spawn TRACER "$INFTRACE" record --engine "${PRESET:-$preset}" "${@:2}" 2>"$TMP/$1.err"
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.err"
 }
 
@@ -266,5 +252,4 @@ test_releases() {
 	done
 }
 
-ALL_TESTS=(stand_in missing fits processes alone dump several no_steps check releases)
 run_tests "$@"

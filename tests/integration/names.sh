@@ -4,9 +4,7 @@
 # The tracks of CPUs show the current names of threads that are not recorded: after a rename, after an exec,
 # and of those that live for a moment.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 cp /bin/sh "$TMP/inf-executed"
 cat >"$TMP/stranger.sh" <<-'SH'

@@ -4,9 +4,7 @@
 # The names of operators in a file of an engine apply only to processes that have mapped that file:
 # with -a anybody can be the first to map one that claims to be the engine's.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need cc
 cd "$TMP" || exit
 

@@ -4,11 +4,8 @@
 # Dumps of the flight recorder while no thread is at rest: what was open and what had ended fit together, at one
 # instant for each thread, in every dump. PEEKS_ROUNDS makes it longer.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 rounds=${PEEKS_ROUNDS:-30}
@@ -19,12 +16,10 @@ cat >"$TMP/relay.engine.json" <<-'JSON'
 	    "name": "n_tokens == 1 ? decode : prefill" } ] }
 JSON
 
-background "$PROGRAMS/relay" 3 >"$TMP/relay.out"
-relay=$BG
+spawn relay "$PROGRAMS/relay" 3 >"$TMP/relay.out"
 wait_until 60 grep -qx ready "$TMP/relay.out"
-background "$INFTRACE" record --output-dir "$TMP/dumps" --engine "$TMP/relay.engine.json" -u relay:outer \
+spawn recorder "$INFTRACE" record --output-dir "$TMP/dumps" --engine "$TMP/relay.engine.json" -u relay:outer \
 	-u relay:inner --flight-recorder 1MB -p "$relay" 2>"$TMP/err"
-recorder=$BG
 wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/err" || not_ok "recording" "$(cat "$TMP/err")"
 
 failed=0

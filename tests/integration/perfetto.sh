@@ -4,9 +4,7 @@
 # -o x.pftrace against the Chrome JSON of the same recording, read with a decoder that knows nothing of
 # inftrace's encoder, and with protoc.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 protoc
 READER=$TOP/tests/tools/pftrace.py
 
@@ -17,8 +15,7 @@ both() {
 	check "$name: records" timeout 120 "$INFTRACE" record --strict -o "$TMP/$name.pftrace" \
 		-o "$TMP/$name.json" -o "$TMP/$name.pftrace.gz" "$@"
 	[ -s "$TMP/$name.pftrace" ] || return 0
-	check "$name: as the JSON has it" "$READER" compare "$TMP/$name.pftrace" "$TMP/$name.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$name: as the JSON has it" "$READER" compare "$TMP/$name.pftrace" "$TMP/$name.json"
 	check "$name: packed, too" "$READER" compare "$TMP/$name.pftrace.gz" "$TMP/$name.json"
 	protoc --decode_raw <"$TMP/$name.pftrace" >"$TMP/$name.text" || true
 	check "$name: protoc reads every packet" "$READER" protoc "$TMP/$name.pftrace" "$TMP/$name.text"
@@ -28,7 +25,6 @@ both() {
 MINI=$(mini_engine)
 both mini -e +irq,+memory -- "$MINI" -n 16
 both mini-cpu -e +cpu -- "$MINI" -n 16
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 both ipc -e +cpu -- "$PROGRAMS/ipc"
 
@@ -45,8 +41,7 @@ name=lost
 	dd if=/dev/zero of=/dev/null bs=1 count=500000 2>"$TMP/$name.err"
 n=$(sed -n 's/.*warning: lost \(.*\): a larger.*/\1/p' "$TMP/$name.err" | grep -oE '[0-9]+' |
 	awk '{ n += $1 } END { print n + 0 }')
-check "$name: marks, and names anew behind them" "$READER" lost "$TMP/$name.pftrace" "${n:-0}"
-sed 's/^/# /' "$TMP/check.out"
+check_shown "$name: marks, and names anew behind them" "$READER" lost "$TMP/$name.pftrace" "${n:-0}"
 
 check_rc "an unknown suffix" 2 "must end in .json, .json.gz, .pftrace, .pftrace.gz or .et" \
 	"$INFTRACE" record -o "$TMP/x.perfetto" -- true

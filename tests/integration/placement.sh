@@ -5,10 +5,8 @@
 # million times by 8 threads, have every call recorded once with the right arguments and return the
 # right values. Functions that are left other than by a return. With and without uprobe_multi links.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 
 # traced PRELOAD PRESET COMMAND ARG...: the command's exit code, or 120 when inftrace failed; leaves
 # t.json, err (of inftrace) and log (of the command) in $TMP. PRELOAD: of inftrace, or "".
@@ -97,11 +95,8 @@ with_links() {
 	within "$links: exceptions" catches plain
 }
 
-setup() {
-	need_root
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
-	mkfifo "$TMP/go"
-}
+build_probed
+mkfifo "$TMP/go"
 
 test_multi() {
 	with_links multi '' "$(often 300 2300)"
@@ -111,5 +106,4 @@ test_single() {
 	with_links single "$probed/no_uprobe_multi.so" "$(often 150 300)"
 }
 
-ALL_TESTS=(multi single)
 run_tests "$@"

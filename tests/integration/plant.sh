@@ -4,9 +4,7 @@
 # Known causes of slow steps, planted into real llama.cpp, are named in the report. The short version:
 # tests/plant/run without arguments is the whole one.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3
 need_llama
 

@@ -4,9 +4,7 @@
 # The preset llama.cpp on builds of the bundled engine whose tensors have a different layout: what
 # does not fit is left out with a warning, the rest stays.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need cc make python3
 
 # build NAME SED-SCRIPT: the bundled engine, its ggml.h changed so

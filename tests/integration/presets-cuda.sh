@@ -4,9 +4,7 @@
 # The presets cuda, nccl and vllm, found by themselves, against libraries
 # of the same names and functions that record what they were called with (engines/fake_cuda.c).
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need cc python3
 
 warn=(-std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes)
@@ -30,8 +28,7 @@ cc -O2 -g "${warn[@]}" "$TOP/tests/engines/fake_cuda_driver.c" -o "$TMP/fake_cud
 
 start_driver() {
 	rm -f "$TMP/go" "$TMP/calls"
-	background "$TMP/fake_cuda_driver" "$TMP" 4 50 >"$TMP/steps"
-	driver=$BG
+	spawn driver "$TMP/fake_cuda_driver" "$TMP" 4 50 >"$TMP/steps"
 	wait_until 60 grep -q ready "$TMP/steps"
 }
 

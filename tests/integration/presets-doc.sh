@@ -3,9 +3,7 @@
 #
 # The example of docs/engines.md, run exactly as written there; the schema, against all presets.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3
 
 doc=$TOP/docs/engines.md
@@ -37,7 +35,7 @@ check "the trace is valid" "$INFTRACE" validate tally-trace.json
 "$TOP/tests/probed/check_tally.py" tally-trace.json || test_failed=1
 
 schema() { # PRESET...
-	"$TOP/tests/probed/check_schema.py" "$TOP/docs/preset.schema.json" "$@"
+	"$TOP/tests/tools/json_schema.py" "$TOP/docs/preset.schema.json" "$@"
 }
 
 check "the schema describes all presets" schema "$TOP"/engines/*.json "$TOP"/tests/probed/*.json tally.json

@@ -3,9 +3,7 @@
 #
 # A glob that matches more functions than there is room for: what fits is probed, the rest counted.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need cc python3
 
 n=4200 room=4096

@@ -4,9 +4,7 @@
 # Names of CUDA kernels: launches have a handle, which is shown as the name that it was created
 # with, if that was seen. Against libraries with the same functions, which need no GPU.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need cc python3
 
 cat >"$TMP/cuda.h" <<'C'

@@ -5,10 +5,8 @@
 # graphs that the engine passes to its own callback, calls are as many as a preloaded library
 # counts.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 
 # traced TRACE LOG RECORD-OPTION... -- COMMAND ARG...: the command says "ready" in LOG when its
 # libraries are loaded, and then waits for a line of input.
@@ -20,8 +18,7 @@ traced() {
 	test_pids+=("$engine")
 	exec 9>"$TMP/go"
 	wait_until 60 grep -qx ready "$log" || return 1
-	background "$INFTRACE" record -e functions -o "$trace" "${BEFORE[@]}" -p "$engine" 2>"$trace.err"
-	tracer=$BG
+	spawn tracer "$INFTRACE" record -e functions -o "$trace" "${BEFORE[@]}" -p "$engine" 2>"$trace.err"
 	wait_until 60 grep -q 'recording' "$trace.err" || return 1
 	echo >&9
 	exec 9>&-
@@ -43,13 +40,10 @@ compare() {
 		--calls "$TMP/calls" --detail || test_failed=1
 }
 
-setup() {
-	need_root
-	need_llama
-	libs=${MODEL_ARGS[0]}
-	mkfifo "$TMP/go"
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
-}
+need_llama
+libs=${MODEL_ARGS[0]}
+mkfifo "$TMP/go"
+build_probed
 
 test_models() {
 	for threads in 1 2; do
@@ -176,5 +170,4 @@ test_node() {
 	fi
 }
 
-ALL_TESTS=(models variants operators barriers node)
 run_tests "$@"

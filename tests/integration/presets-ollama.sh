@@ -4,9 +4,7 @@
 # The preset ollama on a Go program that runs an engine through cgo, as Ollama did before it ran
 # llama-server: its C functions are probed, with returns, its Go functions are not.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 # Debian's versioned package has no link in /usr/bin
 PATH=$PATH:/usr/lib/go-1.19/bin
 need cc go python3

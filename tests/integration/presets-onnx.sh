@@ -3,9 +3,7 @@
 #
 # The ONNX Runtime preset on its real, stripped build: every run is a step, with its names.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need node npm
 
 runs=20000

@@ -4,9 +4,7 @@
 # The preset pytorch on the CPU: every operator that a small model calls is in the trace, and no
 # more, as counted by PyTorch's own profiler, and takes at least as long as that says; also after exceptions.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 # an interpreter of another origin may be first in PATH
 python=
@@ -22,8 +20,7 @@ done
 operators() {
 	local dir=$TMP/$1 model rc=0
 	mkdir -p "$dir"
-	background "${@:2}" >"$dir/out" 2>"$dir/model.err"
-	model=$BG
+	spawn model "${@:2}" >"$dir/out" 2>"$dir/model.err"
 	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
 	"$INFTRACE" engines -p "$model" >"$dir/engines"
 	background "$INFTRACE" record --strict --ring-size 64MB -o "$dir/t.json" -p "$model" 2>"$dir/err"
@@ -138,8 +135,7 @@ kill -INT "$BG"
 check "pair: is recorded" wait "$BG"
 check "pair: is valid" "$INFTRACE" validate "$TMP/pair.et.json" "$TMP/pair.kineto.json" "$TMP/pair.kineto.json.gz"
 for f in kineto.json kineto.json.gz; do
-	check "pair: $f has the operators, with numbers, names and places" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.$f"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "pair: $f has the operators, with numbers, names and places" "$TOP/tests/tools/kineto.py" "$TMP/pair.et.json" "$TMP/pair.$f"
 	same "pair: of three threads" "$(said 'e["threads"]')" 3
 	same "pair: of the process" "$(said 'e["pid"]')" "$steps"
 	nodes=$(said 'e["nodes"]')
@@ -174,8 +170,7 @@ assert len(host["nodes"]) > 2 and host["pid"] > 0 and any(e["name"] == "aten::su
 
 # As an execution trace: the same calls, within each other and in the same order, as in PyTorch's own.
 if command -v protoc >/dev/null; then
-	background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
-	model=$BG
+	spawn model "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
 	wait_until 60 grep -q ready "$TMP/et.out"
 	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -o "$TMP/et.et.json" \
 		-o "$TMP/et.kineto.json" -p "$model" 2>"$TMP/et.err"
@@ -183,8 +178,7 @@ if command -v protoc >/dev/null; then
 	touch "$TMP/go"
 	check "execution trace: is recorded" wait "$BG"
 	check "execution trace: the model ran" wait "$model"
-	check "execution trace: operators as PyTorch nests them, and what they read" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/et.et.json" "$TMP/graph.json"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "execution trace: operators as PyTorch nests them, and what they read" "$TOP/tests/tools/et.py" --calls "$TMP/et.et" "$TMP/et.et.json" "$TMP/graph.json"
 	check "execution trace: is valid" "$INFTRACE" validate "$TMP/et.et" "$TMP/et.et.json" "$TMP/et.kineto.json"
 	nodes=$(sed -n 's/.*et.et: execution trace, \([0-9]*\) nodes.*/\1/p' "$TMP/check.out")
 	check "execution trace: in PyTorch's form with a Kineto trace" "$TOP/tests/tools/kineto.py" "$TMP/et.et.json" "$TMP/et.kineto.json"

@@ -4,17 +4,13 @@
 # The preset whisper.cpp on Debian's build, which is stripped: encoders, decoders and operators, as many as whisper.cpp
 # counts itself, and the requests of whisper-server.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need python3 curl
-	[ -d "$ENGINES/next-whisper" ] || [ "$(often '' all)" ] || skip_all "134 MB of packages: with --all"
-	root=$(whisper_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
-	mkdir "$TMP/mnt"
-	"$TOP/tests/engines/make_whisper.py" "$TMP/mnt/model.bin" "$TMP/mnt/sound.wav"
-}
+need python3 curl
+[ -d "$ENGINES/next-whisper" ] || [ "$(often '' all)" ] || skip_all "134 MB of packages: with --all"
+root=$(whisper_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
+mkdir "$TMP/mnt"
+"$TOP/tests/engines/make_whisper.py" "$TMP/mnt/model.bin" "$TMP/mnt/sound.wav"
 
 # It counts tokens, by how many there are in a step: 1, fewer than 16, more.
 test_cli() {
@@ -37,9 +33,8 @@ test_cli() {
 test_server() {
 	local i port
 	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	background "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" whisper-server -m /mnt/model.bin -t 2 --host 127.0.0.1 --port "$port" \
+	spawn SERVER "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" whisper-server -m /mnt/model.bin -t 2 --host 127.0.0.1 --port "$port" \
 		>"$TMP/server.log" 2>&1
-	SERVER=$BG
 	wait_until 60 curl -s --noproxy '*' -o "$TMP/page" "http://127.0.0.1:$port/"
 	background "$INFTRACE" record --strict --profile "$TMP/server.jsonl" -p "$SERVER" 2>"$TMP/server.err"
 	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/server.err"
@@ -56,5 +51,4 @@ test_server() {
 	check "server: valid" "$INFTRACE" validate "$TMP/server.jsonl" --require token_prof,request_prof
 }
 
-ALL_TESTS=(cli server)
 run_tests "$@"

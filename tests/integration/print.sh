@@ -3,15 +3,12 @@
 #
 # inftrace print, as a command: its files and options. What the lines are is in tests/unit/test_print.c.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 GOLDEN=$TOP/tests/golden
 
-setup() {
-	need python3
-	cd "$TMP" || exit
-}
+need python3
+cd "$TMP" || exit
 
 # starts FILE: the start of each event of a trace, as they are to be printed
 starts() {
@@ -65,5 +62,4 @@ test_last() {
 	check_rc "no file" 2 'no FILE given' "$INFTRACE" print
 }
 
-ALL_TESTS=(files damaged last)
 run_tests "$@"

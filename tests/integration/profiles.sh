@@ -3,9 +3,7 @@
 #
 # The families of the profile that come from function calls: operators, graphs, samples, requests.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 FAMILIES=$TOP/tests/programs/families.py
 
@@ -22,10 +20,7 @@ engine() {
 	END
 }
 
-setup() {
-	need_root
-	need python3 node
-}
+need python3 node
 
 # Several contexts at once.
 test_contexts() {
@@ -62,11 +57,7 @@ llama() {
 # alone NAME RECORD-OPTION...: with the profile only
 alone() {
 	local name=$1 driver
-	mkfifo "$TMP/$name.go"
-	"$DRIVER" -w -q -n 4 -t 1 "${MODEL_ARGS[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
-	driver=$!
-	test_pids+=("$driver")
-	wait_until 60 grep -sqx ready "$TMP/$name.out"
+	waiting driver "$name" "$DRIVER" -w -q -n 4 -t 1 "${MODEL_ARGS[@]}"
 	background "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$driver" 2>"$TMP/$name.err"
 	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"
 	echo >"$TMP/$name.go"
@@ -129,5 +120,4 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(contexts llama node)
 run_tests "$@"

@@ -4,18 +4,14 @@
 # scripts/quickstart, from a directory that is not the checkout and without engines from before: its three ways, how it gets
 # from one to the next, and what it leaves behind when it is interrupted. And how scripts/setup gets llama-server.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 QUICKSTART=$TOP/scripts/quickstart
 LOGS=$TOP/build/quickstart
 PRINTED="profile.jsonl report.html trace.json"
 
-setup() {
-	need_root
-	mkdir "$TMP/a directory" "$TMP/bin"
-	cd "$TMP/a directory" || exit
-}
+mkdir "$TMP/a directory" "$TMP/bin"
+cd "$TMP/a directory" || exit
 
 # A directory of its own for engines, by which the processes that a test has started are known, too.
 new_engines() { # NAME
@@ -234,5 +230,4 @@ test_usage() {
 	check_rc "help" 0 '^  sudo scripts/quickstart \[--npm \| --bundled\]$' "$QUICKSTART" --help
 }
 
-ALL_TESTS=(server npm bundled no_network no_mounts no_answer interrupted setup usage)
 run_tests "$@"

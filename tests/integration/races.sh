@@ -4,23 +4,18 @@
 # Interrupts between any two stores of the time keeping (bpf/states.bpf.h). Such a moment lasts for a nanosecond, so the
 # programs are built once more with moments of microseconds: race_window(). Only with scripts/test --all.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 [ -n "${TEST_ALL:-}" ] || skip_all "it builds inftrace once more, for half a minute of CPU time: with --all"
 
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 RUNS=12
 
-setup() {
-	need_root
-	need python3 clang bpftool
-	run_logged "$TMP/make.log" "cannot build inftrace with RACE_WINDOWS" \
-		make -C "$TOP" -s -j2 O="$TMP/races" RACE_WINDOWS=1 CFLAGS=-O0 "$TMP/races/inftrace"
-	INFTRACE=$TMP/races/inftrace
-}
+need python3 clang bpftool
+run_logged "$TMP/make.log" "cannot build inftrace with RACE_WINDOWS" \
+	make -C "$TOP" -s -j2 O="$TMP/races" RACE_WINDOWS=1 CFLAGS=-O0 "$TMP/races/inftrace"
+INFTRACE=$TMP/races/inftrace
 
 # With moments that long a change of state may be interrupted in every try, which is told: such a run says nothing.
 test_breakdown() {
@@ -36,5 +31,4 @@ test_breakdown() {
 	check "runs without a change that was interrupted in every try" test "$n" -ge 3
 }
 
-ALL_TESTS=(breakdown)
 run_tests "$@"

@@ -4,12 +4,9 @@
 # inftrace report of requests in batches: on profiles of a simulated server, about which everything is known, of a real
 # llama.cpp that batches, and its page in a headless Chromium; inftrace top of the same.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need python3
-}
+need python3
 
 fits() { # NAME
 	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
@@ -137,5 +134,4 @@ test_page() {
 	done
 }
 
-ALL_TESTS=(interference queue real page)
 run_tests "$@"

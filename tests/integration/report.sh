@@ -4,7 +4,6 @@
 # inftrace report on recordings of real llama.cpp in which something was in the way: it names what,
 # and for how long. Its page, in a headless Chromium.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 recording_or_gone() {
@@ -17,17 +16,10 @@ recording_or_gone() {
 record() {
 	local name=$1 target recorder rc=0
 	shift
-	mkfifo "$TMP/$name.go"
-	: >"$TMP/$name.out"
 	: >"$TMP/$name.err"
-	chrt -f 1 taskset -c 0 "$DRIVER" -n 1500 -r 3 -t 1 -q -w "${MODEL_ARGS[@]}" <>"$TMP/$name.go" \
-		>"$TMP/$name.out" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/$name.out"
-	background "$INFTRACE" record -p "$target" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
+	waiting target "$name" chrt -f 1 taskset -c 0 "$DRIVER" -n 1500 -r 3 -t 1 -q -w "${MODEL_ARGS[@]}"
+	spawn recorder "$INFTRACE" record -p "$target" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
 		2>"$TMP/$name.err"
-	recorder=$BG
 	wait_until 60 recording_or_gone "$name" "$recorder"
 	"$@" "$target" "$TMP/$name.go" >"$TMP/$name.log"
 	wait "$target" || rc=$?
@@ -90,18 +82,14 @@ stop_often() { # PID GO
 }
 
 planted() { # NAME: each disturbance is found, with its length
-	check "$1: each time is found, with its length" "$TOP/tests/tools/check_planted.py" "$1" \
+	check_shown "$1: each time is found, with its length" "$TOP/tests/tools/check_planted.py" "$1" \
 		"$TMP/$1.report.jsonl" "$TMP/$1.json" "$TMP/$1.log"
-	sed 's/^/# /' "$TMP/check.out"
 }
 
-setup() {
-	need_root
-	need python3 taskset chrt
-	need_llama
-	# ahead of all other work of this machine: only what is planted here is in the way
-	chrt -f 1 true || skip_all "no real-time scheduling here"
-}
+need python3 taskset chrt
+need_llama
+# ahead of all other work of this machine: only what is planted here is in the way
+chrt -f 1 true || skip_all "no real-time scheduling here"
 
 # Stopped by a signal.
 test_stopped() {
@@ -243,5 +231,4 @@ test_page_name() {
 	cd "$TOP" || return
 }
 
-ALL_TESTS=(stopped hog page page_name)
 run_tests "$@"

@@ -5,20 +5,16 @@
 # the profile of the same recording and the driver's own log, in both formats, in files that are rotated or cut off,
 # and in dumps.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 CHECK=$TOP/tests/programs/check_request_tracks.py
 
-setup() {
-	need_root
-	need python3
-	need_llama
-	serve=$(serve_driver)
-	batches=$(batch_driver)
-	model=$(llama_model mite)
-	libs=${MODEL_ARGS[0]}
-}
+need python3
+need_llama
+serve=$(serve_driver)
+batches=$(batch_driver)
+model=$(llama_model mite)
+libs=${MODEL_ARGS[0]}
 
 # recorded NAME RECORD-OPTION... -- COMMAND ARG...: to the end of the command
 recorded() {
@@ -35,8 +31,7 @@ recorded() {
 tracks() {
 	local name=$1
 	shift
-	check "$name" "$CHECK" --some "$@"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$name" "$CHECK" --some "$@"
 }
 
 test_serve() {
@@ -132,5 +127,4 @@ test_without_rows() {
 		t="$f.json"
 }
 
-ALL_TESTS=(serve scenes rotated killed dumped without_rows)
 run_tests "$@"

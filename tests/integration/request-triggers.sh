@@ -3,16 +3,12 @@
 #
 # Triggers about one request of a batch, with a real llama.cpp that serves several at once.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need python3
-	need_llama
-	serve=$(serve_driver)
-	model=$(llama_model mite)
-}
+need python3
+need_llama
+serve=$(serve_driver)
+model=$(llama_model mite)
 
 # One request of a batch: a server that stands still now and then, with all of its requests. The dump has them all.
 test_token() {
@@ -52,5 +48,4 @@ test_queue() {
 	dumps queue 1 'queue>1us: a request was queued for [0-9.]+ (us|ms) before it began as sequence [0-9]+ of pid [0-9]+'
 }
 
-ALL_TESTS=(token first queue)
 run_tests "$@"

@@ -4,17 +4,13 @@
 # Requests that share their steps: each that a server with slots, a queue and kept prompts has answered is in the
 # profile, with the tokens and times that the server's own log and clock say.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need python3
-	need_llama
-	driver=$(serve_driver)
-	model=$(llama_model mite)
-	libs=${MODEL_ARGS[0]}
-}
+need python3
+need_llama
+driver=$(serve_driver)
+model=$(llama_model mite)
+libs=${MODEL_ARGS[0]}
 
 # served NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a run of the driver, recorded from before its first step on
 served() {
@@ -29,9 +25,8 @@ served() {
 compared() {
 	local name=$1
 	shift
-	check "$name: requests, tokens, times and whom they waited for, by the driver's own log" \
+	check_shown "$name: requests, tokens, times and whom they waited for, by the driver's own log" \
 		"$TOP/tests/programs/check_requests.py" "$@" "$TMP/$name.log" "$TMP/$name.jsonl"
-	sed 's/^/# /' "$TMP/check.out"
 	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl" --require token_prof,request_prof
 }
 
@@ -106,9 +101,8 @@ test_windows() {
 	wait "$TRACER" || sed 's/^/# /' "$TMP/windows.err"
 	kill -TERM "$ENGINE"
 	wait "$ENGINE"
-	check "windows: requests over their edges, by the driver's own log" \
+	check_shown "windows: requests over their edges, by the driver's own log" \
 		"$TOP/tests/programs/check_requests.py" --edges --least 0 "$TMP/windows.log" "$TMP"/windows/profile_*.jsonl
-	sed 's/^/# /' "$TMP/check.out"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*.json "$TMP"/windows/*.jsonl
 	for profile in "$TMP"/windows/profile_*.jsonl; do
 		grep -q '"request_prof"' "$profile" || continue
@@ -161,9 +155,8 @@ by_node() {
 
 test_node() {
 	by_node node 4 "$TOP/tests/programs/check_node_requests.py" ask 6 6 || return 0
-	check "node: requests and their tokens, as the server has them" \
+	check_shown "node: requests and their tokens, as the server has them" \
 		"$TOP/tests/programs/check_node_requests.py" "$TMP/node.out" "$TMP/node.jsonl"
-	sed 's/^/# /' "$TMP/check.out"
 	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
 }
 
@@ -176,9 +169,8 @@ test_headline() {
 		[ "$name" != "32 users" ] || options=(-u 32 -n "$(often 3 10)" -w 100) least=95
 		[ "$name" != "8 users, equal" ] || options+=(-f) least=0
 		by_node "$name" $((${options[1]} / 4 > 4 ? 8 : 4)) "$BUILD/programs/llama_clients" "${options[@]}" || return 0
-		check "headline: $name: time to first token and goodput are those of all clients" \
+		check_shown "headline: $name: time to first token and goodput are those of all clients" \
 			"$TOP/tests/programs/check_headline.py" "$INFTRACE" "$TMP/$name.clients" "$TMP/$name.jsonl" "$least"
-		sed 's/^/# /' "$TMP/check.out"
 	done
 }
 
@@ -195,16 +187,14 @@ by_http() {
 	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/$name.err"
 	mv "$TMP/$name.served" "$TMP/$name.log"
 	compared "$name"
-	check "$name: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
+	check_shown "$name: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
 		"$TMP/$name.log" "$TMP/$name.asked" "$TMP/$name.jsonl"
-	sed 's/^/# /' "$TMP/check.out"
 }
 
 test_http() {
 	by_http http -H -- -o "$TMP/http.json" -o "$TMP/http.pftrace"
-	check "http: both traces have them, and their time in the queue" "$TOP/tests/programs/check_request_tracks.py" --some \
+	check_shown "http: both traces have them, and their time in the queue" "$TOP/tests/programs/check_request_tracks.py" --some \
 		--profile "$TMP/http.jsonl" "$TMP/http.json" "$TMP/http.pftrace"
-	sed 's/^/# /' "$TMP/check.out"
 }
 
 # Reading no bytes returns what reading behind the end does: nobody has closed anything.
@@ -217,9 +207,8 @@ test_empty_reads() {
 planted() { # TARGET ARGUMENT...
 	local target=$1
 	shift
-	check "planted: who or what requests waited for is named: $*" \
+	check_shown "planted: who or what requests waited for is named: $*" \
 		env PLANT_TARGET="$target" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "$@"
-	sed 's/^/# /' "$TMP/check.out"
 }
 
 test_plant() {
@@ -227,5 +216,4 @@ test_plant() {
 	planted 0.8 -n 10 client queue
 }
 
-ALL_TESTS=(served chats traced edges windows loss node headline http empty_reads plant)
 run_tests "$@"

@@ -4,11 +4,9 @@
 # There is no return probe where it would end the target: in Go functions, and in processes with a
 # shadow stack on kernels that do not keep it in step.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 setup() {
-	need_root
 	need cc python3
 	mkfifo "$TMP/go"
 	# What identifies Go code, made by hand: the section, and the two symbols around it.
@@ -99,5 +97,4 @@ test_shadow_stack() {
 		"$warnings"
 }
 
-ALL_TESTS=(like_go shadow_stack)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # inftrace is killed, and the traced processes do what processes do: what was written must be valid
 # and complete, and nothing may stay loaded in the kernel.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
 traces=()
@@ -15,13 +13,11 @@ for f in outer inner leaf recurse; do
 	options+=(-u "$TMP/life:life_$f")
 done
 
-setup() {
-	setup_robust
-	# with the objects of inftrace itself: the linker takes those that are used
-	ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
-	cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
-		"$TMP/inftrace.a" -ljson-c -lz -pthread
-}
+setup_robust
+# with the objects of inftrace itself: the linker takes those that are used
+ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
+cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
+	"$TMP/inftrace.a" -ljson-c -lz -pthread
 
 # A writer that is killed.
 test_writer() {
@@ -46,9 +42,8 @@ both_begun() { # BASE: what is compressed has content only with its first member
 # kill_one NUMBER DIRECTORY: a recording of the storm, killed at a random moment of its first half second
 kill_one() {
 	local base=$2/kill$1 recorder
-	background "$INFTRACE" record -q -p "$storm" --engine none \
+	spawn recorder "$INFTRACE" record -q -p "$storm" --engine none \
 		-u "$TMP/storm:storm_step@step" -o "$base.json" -o "$base.json.gz" --profile "$base.jsonl"
-	recorder=$BG
 	if ! wait_until 60 both_begun "$base"; then
 		echo "recording $1 did not start"
 		return 1
@@ -77,8 +72,7 @@ test_killed() {
 	shm=$(mktemp -d -p /dev/shm 2>/dev/null) || shm=$TMP
 	echo "# filesystems: $(stat -f -c %T "$disk" "$shm" | tr '\n' ' ')"
 
-	background "$TMP/storm" -t 4 -n 20 -s 0 -p 500 -w
-	storm=$BG
+	spawn storm "$TMP/storm" -t 4 -n 20 -s 0 -p 500 -w
 	kills=$(often 10 20)
 	check "killed $kills times: all files are valid" kill_all
 	importer "killed $kills times: all traces open" "$disk"/kill*.json "$shm"/kill*.json
@@ -247,5 +241,4 @@ teardown() {
 	check_bpf "all of these" "$TMP/bpf.before"
 }
 
-ALL_TESTS=(writer killed stop exec crowds ends left libraries gone)
 run_tests "$@"

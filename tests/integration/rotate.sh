@@ -3,29 +3,17 @@
 #
 # --max-size and --max-files: each file opens by itself, and together they are the recording.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-unmount() {
-	local rc=$?
-	set +e
-	umount -ql "$TMP"/disk.* 2>/dev/null
-	(exit "$rc")
-	test_exit
-}
-trap unmount EXIT
-
+# shellcheck disable=SC2016 # at the end
+at_end eval 'umount -ql "$TMP"/disk.*'
 ROTATED=$TOP/tests/tools/rotated.py
 SIZE=1048576
 run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step" --max-size 1MB)
 
-setup() {
-	need_root
-	need cc node python3
-	build storm
-}
+need cc node python3
+build storm
 
 # A busy recording, whole through pipes, and split into files.
 test_busy() {
@@ -45,23 +33,20 @@ test_busy() {
 		run_busy=("${run[@]}")
 	fi
 	# shellcheck disable=SC2016
-	check "busy: recorded" timeout 100 "${run_busy[@]}" --strict --ring-size 64MB -e "$events" \
+	check_shown "busy: recorded" timeout 100 "${run_busy[@]}" --strict --ring-size 64MB -e "$events" \
 		-o "$busy/whole.json" -o "$busy/whole.pftrace" -o "$busy/t.json" -o "$busy/t.json.gz" -o "$busy/t.pftrace" \
 		-o "$busy/t.pftrace.gz" --profile "$busy/t.jsonl" -- \
 		bash -c '"$@" >"$0.2" & "$0" -w -t 3 -n 60 -s 400 -p 200 >"$0.1"; wait' "$TMP/storm" "${engine[@]}"
-	sed 's/^/# /' "$TMP/check.out"
 	cp "$TMP/check.out" "$TMP/said"
 	wait "${cats[@]}"
 	same "busy: pipes are not cut, and it says so once" \
 		"$(grep -cE 'warning: --max-size: .*/whole\.(json|pftrace) is not a regular file' "$TMP/said")" 2
 	for kind in json json.gz pftrace pftrace.gz; do
 		mapfile -t files < <(printf '%s\n' "$busy/t.$kind" "$busy"/t.[0-9]*."$kind" | grep -vF '*')
-		check "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
-		sed 's/^/# /' "$TMP/check.out"
+		check_shown "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
 		# a whole .pftrace.gz is hardly larger than one file may be
 		[ ${#files[@]} -gt 1 ] || [ "$kind" != pftrace.gz ] || continue
-		check "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
-		sed 's/^/# /' "$TMP/check.out"
+		check_shown "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
 	done
 	check "busy: .json and .json.gz are valid" "$INFTRACE" validate "$busy"/t.*json "$busy"/t.*json.gz
 	importer "busy: each opens in chrome://tracing" "$busy"/t.json "$busy"/t.[0-9]*.json "$busy"/t*.json.gz
@@ -139,9 +124,8 @@ test_killed() {
 	killed=$TMP/killed
 	mkdir "$killed"
 	kinds=(json json.gz pftrace)
-	background "${run[@]}" -q -e syscalls,functions "${kinds[@]/#/--output=$killed/t.}" -- \
+	spawn recorder "${run[@]}" -q -e syscalls,functions "${kinds[@]/#/--output=$killed/t.}" -- \
 		"$TMP/storm" -t 2 -n 20 -s 0 -p 100 >/dev/null
-	recorder=$BG
 	for kind in "${kinds[@]}"; do
 		wait_until 60 test -s "$killed/t.3.$kind" || not_ok "killed" "no t.3.$kind"
 	done
@@ -224,5 +208,4 @@ test_windows() {
 	done
 }
 
-ALL_TESTS=(busy newest profile killed full_disk windows)
 run_tests "$@"

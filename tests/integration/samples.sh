@@ -4,17 +4,12 @@
 # -e samples and -e stacks: there are as many samples as the CPU time of the target says, each long wait has a stack, and
 # what is left out or lost is counted.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 P=$PROGRAMS/samples
 
-setup() {
-	need_root
-	need cc python3
-}
+need cc python3
 
 # said NAME PATTERN: the number in front of the pattern in the messages of a recording; 0 if it is not there.
 said() {
@@ -284,5 +279,4 @@ test_doctor() {
 	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
 }
 
-ALL_TESTS=(rate rate_default waits wakers limit loss operators debuglink returns flight windows refused doctor)
 run_tests "$@"

@@ -3,9 +3,7 @@
 #
 # The schemas of docs/schema, against what recordings and reports of them hold.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || skip_all "python3-jsonschema is not installed"
 MINI=$(mini_engine)
 PROFILE=$TOP/docs/schema/profile.schema.json

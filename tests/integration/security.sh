@@ -5,7 +5,6 @@
 # root writes files. With a /run of its own, so that no other recording is seen. See SECURITY.md.
 
 [ -n "${SECURITY_TEST_RUN:-}" ] || [ "${1:-}" = --list ] || SECURITY_TEST_RUN=1 exec unshare --mount "$0" "$@"
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 unset SUDO_UID SUDO_GID XDG_RUNTIME_DIR
 
@@ -26,17 +25,14 @@ plant() {
 	as_nobody "${@:3}" "$1/$2"
 }
 
-setup() {
-	need_root
-	need python3 setpriv curl
-	mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
-	chmod 755 "$TMP"
-	cd "$TMP" || exit
-	mkdir -p /run/user/65534/inftrace theirs
-	chown -R 65534:65534 /run/user/65534 theirs
-	mkdir -m 1777 shared
-	mkdir -m 777 open
-}
+need python3 setpriv curl
+mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
+chmod 755 "$TMP"
+cd "$TMP" || exit
+mkdir -p /run/user/65534/inftrace theirs
+chown -R 65534:65534 /run/user/65534 theirs
+mkdir -m 1777 shared
+mkdir -m 777 open
 
 # Fake recorders.
 test_fake() {
@@ -44,8 +40,7 @@ test_fake() {
 	echo '[{"secret":1}]' >root.json
 	chmod 600 root.json
 	cp "$INFTRACE" inftrace
-	background setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000
-	target=$BG
+	spawn target setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000
 
 	# An impostor: claims to record the target to a file of root's, and passes WHAT: a path (only as text), or
 	# a descriptor of it.
@@ -85,8 +80,7 @@ test_fake() {
 	# fake SAID PASSED NAME: in FAKE
 	fake() {
 		: >asked
-		background python3 fake.py /run/user/65534/inftrace "$target" "$1" "$2" "$3" >asked 2>fake.err
-		FAKE=$BG
+		spawn FAKE python3 fake.py /run/user/65534/inftrace "$target" "$1" "$2" "$3" >asked 2>fake.err
 		SOCKET=/run/user/65534/inftrace/$([ "$3" = own ] && echo "$FAKE" || echo "$3").sock
 		wait_until 60 test -S "$SOCKET" || not_ok "a fake recorder" "$(tail -n 1 fake.err)"
 	}
@@ -122,15 +116,13 @@ test_fake() {
 	check_rc "fake recorder: not its own user's either" 1 'you may control' as_nobody ./inftrace status
 	kill "$FAKE"
 	rm -r /run/user/65534/inftrace
-	background "$INFTRACE" record -q --engine none -e syscalls -o real.json -p "$target"
-	recorder=$BG
+	spawn recorder "$INFTRACE" record -q --engine none -e syscalls -o real.json -p "$target"
 	wait_until 60 test -S "/run/inftrace/$recorder.sock" || not_ok "a real recorder" "no socket"
 	as_nobody ln -s /run/inftrace /run/user/65534/inftrace
 	check_rc "a link to root's sockets: not taken for those of the user" 1 'you may control' \
 		"$INFTRACE" stop --user 65534
 	check_rc "the real recorder: root sees it" 0 "^recorder $recorder" "$INFTRACE" status
-	background "$INFTRACE" serve --live -P 0 >live.url 2>live.err
-	server=$BG
+	spawn server "$INFTRACE" serve --live -P 0 >live.url 2>live.err
 	wait_until 60 test -s live.url || not_ok "serve --live" "$(tail -n 1 live.err)"
 	mv real.json moved.json
 	ln -s root.json real.json
@@ -153,13 +145,11 @@ test_names() {
 		while True:
 		    os.getppid()
 	PY
-	background python3 named.py >up
-	named=$BG
+	spawn named python3 named.py >up
 	wait_until 60 test -s up || not_ok "names" "the process does not start"
 	name=$(printf 'p\u202eq\u009b1m')
 	mkdir "$name"
-	background "$INFTRACE" record --engine none -e syscalls -o "$name/t.json" -o - -p "$named" >stdout.json 2>named.log
-	recorder=$BG
+	spawn recorder "$INFTRACE" record --engine none -e syscalls -o "$name/t.json" -o - -p "$named" >stdout.json 2>named.log
 	wait_until 60 test -S "/run/inftrace/$recorder.sock" || not_ok "names" "$(tail -n 1 named.log)"
 	{
 		"$INFTRACE" status
@@ -280,5 +270,4 @@ test_owners() {
 	check_rc "without sudo, alice is like any other" 1 'it belongs to user 1000' record -o alice/a.json
 }
 
-ALL_TESTS=(fake names planted as_before owners)
 run_tests "$@"

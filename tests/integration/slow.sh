@@ -4,25 +4,12 @@
 # Disks that are full, at many sizes, and disks and readers that stall: files are valid, the rings
 # keep being drained, and nothing hangs.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-unmount() {
-	local rc=$?
-	set +e
-	umount -ql "$TMP"/disk.* "$TMP/stalls" 2>/dev/null
-	(exit "$rc")
-	test_exit
-}
-trap unmount EXIT
-
+# shellcheck disable=SC2016 # at the end
+at_end eval 'umount -ql "$TMP"/disk.* "$TMP/stalls"'
 run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step")
-
-has_ended() {
-	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
-}
 
 end() { # PID
 	kill "$1"
@@ -50,14 +37,11 @@ lost() { # KIND ERR
 	sed -nE "s/.*warning: lost (.*, )?([0-9]+) $1.*/\2/p" "$2"
 }
 
-setup() {
-	need_root
-	need cc node protoc
-	build storm
-	mkdir "$TMP/work"
-	cd "$TMP/work" || exit
-	mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
-}
+need cc node protoc
+build storm
+mkdir "$TMP/work"
+cd "$TMP/work" || exit
+mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
 
 # fill KIND PAGES: a recording to a disk of PAGES pages. Prints what is wrong.
 fill() {
@@ -119,8 +103,7 @@ test_full() {
 	mkdir "$TMP/mounted"
 	if mount -t tmpfs none "$TMP/mounted" 2>/dev/null; then
 		umount "$TMP/mounted"
-		background "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
-		storm=$BG
+		spawn storm "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
 		for n in "${pages[@]}"; do
 			jobs=()
 			for kind in "${kinds[@]}"; do
@@ -146,8 +129,7 @@ test_full() {
 test_unread() {
 	nobody='cannot write stdout: nobody reads it; the file is valid up to here'
 	exec 7<>"$TMP/fifo1" 8<>"$TMP/fifo2" 9<>"$TMP/fifo3"
-	background "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
-	storm=$BG
+	spawn storm "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
 	"${run[@]}" -o - -p "$storm" >"$TMP/fifo1" 2>"$TMP/err1" &
 	interrupted=$!
 	"${run[@]}" -d 1s -o - -p "$storm" >"$TMP/fifo2" 2>"$TMP/err2" &
@@ -213,5 +195,4 @@ test_stalled() {
 	fi
 }
 
-ALL_TESTS=(no_room full unread late stalled)
 run_tests "$@"

@@ -5,11 +5,8 @@
 # every instant, and in each trace the slices of a thread nest and arrows begin and end in slices.
 # SPAWNS_RUNS and SPAWNS_COUNT make it longer.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need node
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 runs=${SPAWNS_RUNS:-$(often 2 3)}

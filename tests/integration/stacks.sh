@@ -4,15 +4,11 @@
 # Stacks of real llama.cpp, which keeps no frame pointers: how many reach the start of their thread, and whether the
 # functions have the shares that perf finds in the same run.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 HZ=199 # more copies of deep stacks than that are left out
 
-setup() {
-	need_root
-	need_llama
-}
+need_llama
 
 # reach_start NAME: of the samples of a recording 98 %
 reach_start() {
@@ -51,11 +47,9 @@ sampled_twice() {
 	test_pids+=("$engine")
 	exec 9>"$go"
 	wait_until 60 grep -sqx ready "$TMP/shares.out" || return 1
-	background perf record -q -e cpu-clock "${@:4}" -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
-	perf=$BG
+	spawn perf perf record -q -e cpu-clock "${@:4}" -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
 	wait_until 60 sh -c "ls -l /proc/$perf/fd | grep -q perf_event" || return 1
-	background "$INFTRACE" record -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
-	tracer=$BG
+	spawn tracer "$INFTRACE" record -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/shares.err" || return 1
 	echo >&9
 	exec 9>&-
@@ -79,6 +73,7 @@ test_shares() {
 
 # The same with the callers of functions, and so long that chance is no excuse.
 test_callers() {
+	[ "${TEST_ALL:-}" ] || return 0
 	if ! perf record -q -e cpu-clock --call-graph dwarf -o /dev/null true >/dev/null 2>&1; then
 		skip "callers: as perf finds them" "perf does not work here"
 		return
@@ -93,6 +88,4 @@ test_callers() {
 	"$TOP/tests/tools/compare_stacks.py" --callers "$TMP/shares.collapsed" "$TMP/perf.txt" || test_failed=1
 }
 
-ALL_TESTS=(threads shares)
-[ -z "${TEST_ALL:-}" ] || ALL_TESTS+=(callers)
 run_tests "$@"

@@ -4,11 +4,8 @@
 # One busy recording in all formats at once: they say the same, and what inftrace says that it recorded;
 # and files that are read while they grow, or after a kill.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
-need_root
 need python3 protoc node
 need_llama
 READER=$TOP/tests/tools/pftrace.py
@@ -47,11 +44,9 @@ grown=$TMP/grown
 mkdir "$grown"
 mkfifo "$TMP/fifo"
 # shellcheck disable=SC2016,SC2046
-background "$INFTRACE" record -q $(outputs "$grown") -- bash -c \
+spawn recorder "$INFTRACE" record -q $(outputs "$grown") -- bash -c \
 	'echo $$ >"$1.pid"; murmur "$1"; shift; "$@" >/dev/null; wait' - "$TMP/fifo" "$DRIVER" -n 1 -t 2 "${MODEL_ARGS[@]}"
-recorder=$BG
-background "$STREAMS" sample "$recorder" "$grown"/t.{json,json.gz,pftrace,pftrace.gz}
-sampler=$BG
+spawn sampler "$STREAMS" sample "$recorder" "$grown"/t.{json,json.gz,pftrace,pftrace.gz}
 begun=$SECONDS
 
 # ---- a busy recording ----
@@ -63,9 +58,8 @@ check "busy: recorded" timeout 120 "$INFTRACE" record --strict --ring-size 64MB 
 	--profile "$busy/p.jsonl" -- bash -c 'noise; "$@"; wait' - "$DRIVER" -n 8 -t 2 "${MODEL_ARGS[@]}"
 cp "$TMP/check.out" "$busy/said"
 sed 's/^/# /' "$busy/said"
-check "busy: the numbers of slices, instants, counters and switches" \
+check_shown "busy: the numbers of slices, instants, counters and switches" \
 	"$STREAMS" counts "$busy/t.json" "$busy/said" "$busy/p.jsonl"
-sed 's/^/# /' "$TMP/check.out"
 check "busy: .json.gz as .json" "$STREAMS" same "$busy/t.json" "$busy/t.json.gz"
 for kind in pftrace pftrace.gz; do
 	check "busy: .$kind as .json" "$READER" compare "$busy/t.$kind" "$busy/t.json"
@@ -88,8 +82,7 @@ wait "$sampler"
 declare -A opens
 for kind in json json.gz pftrace pftrace.gz; do
 	mkdir "$grown/$kind"
-	check "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
 	if [[ $kind == json* ]]; then
 		# the events of those that are packed are as whole, by the check before: a quarter of them
 		opened=("$grown/$kind"/*)

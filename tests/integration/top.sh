@@ -4,7 +4,6 @@
 # inftrace top with real llama.cpp: what it counts against what the engine counts, as blocks of text;
 # and on a terminal.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 export LC_ALL=C
 tools=$TOP/tests/tools
@@ -36,11 +35,8 @@ top_command() {
 # a machine that is busy with other tests.
 delay=(-d 3000)
 
-setup() {
-	need_root
-	need python3
-	need_llama
-}
+need python3
+need_llama
 
 # The whole run: the last block is about all of it.
 test_command() {
@@ -76,8 +72,7 @@ test_ops() {
 
 # Attached: it prints the wanted number of blocks, and the target goes on.
 test_attached() {
-	background "$DRIVER" -n 2000 -r 0 -t 1 -q "${MODEL_ARGS[@]}" >/dev/null
-	target=$BG
+	spawn target "$DRIVER" -n 2000 -r 0 -t 1 -q "${MODEL_ARGS[@]}" >/dev/null
 	wait_until 60 grep -q libllama "/proc/$target/maps"
 	check "attached: -n 3 ends" "$INFTRACE" top -n 3 -d 0.5 -p "$target"
 	cp "$TMP/check.out" "$TMP/attached.txt"
@@ -90,9 +85,8 @@ test_attached() {
 	# A known cause: stops of the whole process. One may fall between two steps, and on a busy
 	# machine slower ones than it may have pushed it out of the list before it is printed, or the thread that calls the step
 	# may have waited for a CPU for a part of it: then it is tried again, for longer.
-	background env --default-signal=INT "$INFTRACE" top -n 1000 -d 0.5 -p "$target" >"$TMP/stopped.txt" \
+	spawn top env --default-signal=INT "$INFTRACE" top -n 1000 -d 0.5 -p "$target" >"$TMP/stopped.txt" \
 		2>"$TMP/stopped.err" </dev/null
-	top=$BG
 	wait_until 60 grep -q "Time of steps" "$TMP/stopped.txt"
 	is_stopped() {
 		grep -q '^State:.T' "/proc/$target/status"
@@ -137,5 +131,4 @@ test_screen() {
 		test_failed=1
 }
 
-ALL_TESTS=(command ops attached options screen)
 run_tests "$@"

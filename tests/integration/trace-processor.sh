@@ -3,24 +3,19 @@
 #
 # What Perfetto's own trace processor makes of our files: no error, nothing lost, and in its tables what the JSON has.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-setup() {
-	need_root
-	need python3 npm
-	NODE=$(node_20 2>&1) || skip_all "$NODE"
-	TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
-	export NODE TRACE_PROCESSOR
-	TABLES=$TOP/tests/tools/trace_processor.py
-}
+need python3 npm
+NODE=$(node_20 2>&1) || skip_all "$NODE"
+TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
+export NODE TRACE_PROCESSOR
+TABLES=$TOP/tests/tools/trace_processor.py
 
 # tables VERB ARG...: what it compared is shown
 tables() {
 	local name=$1
 	shift
-	check "$name" "$TABLES" "$@"
-	sed 's/^/# /' "$TMP/check.out"
+	check_shown "$name" "$TABLES" "$@"
 }
 
 test_timeline() {
@@ -89,5 +84,4 @@ test_junk() {
 	check_rc "junk: what is no trace is not taken" 1 "trace processor did not" "$TABLES" loads "$TMP/junk.pftrace"
 }
 
-ALL_TESTS=(timeline stacks gpu cut archive junk)
 run_tests "$@"

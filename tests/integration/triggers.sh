@@ -3,11 +3,8 @@
 #
 # Each kind of trigger fires at what it is for, each time, and at nothing else; the dump has it.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 CHECK_DUMPS=$TOP/tests/programs/check_dumps.py
 
@@ -33,21 +30,18 @@ each_time() {
 	check "$name" "$CHECK_DUMPS" all "$TMP/$name" "$expr" "$planted" "$refused"
 }
 
-setup() {
-	need_root
-	need python3
-	cat >"$TMP/stalls.json" <<-'JSON'
-		{
-		  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
-		  "probes": [
-		    {
-		      "library": "stalls", "symbol": "step", "role": "step",
-		      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
-		    }
-		  ]
-		}
-	JSON
-}
+need python3
+cat >"$TMP/stalls.json" <<-'JSON'
+	{
+	  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
+	  "probes": [
+	    {
+	      "library": "stalls", "symbol": "step", "role": "step",
+	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
+	    }
+	  ]
+	}
+JSON
 
 # Steps.
 test_steps() {
@@ -137,5 +131,4 @@ test_loss() {
 	dumps lost 1 'lost>0: [0-9]+ records were lost'
 }
 
-ALL_TESTS=(steps requests ends limits sockets loss)
 run_tests "$@"

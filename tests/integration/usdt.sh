@@ -4,10 +4,8 @@
 # USDT probes: every event and every argument of a program that says what it gave its probes, built by
 # several compilers, which put the arguments in different places; semaphores; CPython's own probes.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-probed=$BUILD/probed
 preset=$TOP/tests/probed/sdt.json
 record=(--engine "$preset")
 
@@ -45,13 +43,10 @@ fired() {
 	check "$1: the trace is valid" "$INFTRACE" validate "$TMP/t.json"
 }
 
-setup() {
-	need_root
-	need python3
-	echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed" sdt
-	mkfifo "$TMP/go"
-}
+need python3
+echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
+build_probed sdt
+mkfifo "$TMP/go"
 
 test_fired() {
 	for build in pie fixed O0 clang; do
@@ -205,5 +200,4 @@ test_python() {
 			e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"
 }
 
-ALL_TESTS=(fired command_line nop5 windows numbers python)
 run_tests "$@"

@@ -4,9 +4,7 @@
 # What the verifier spends on each program: every start of a recording waits for it. scripts/vm-smoke checks the same
 # on other kernels.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 run_logged "$TMP/cc.log" "cannot build verifier_cost" "${CC:-cc}" -O1 -g -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror \
 	-I"$BUILD" -I"$TOP/src" "$TOP/tests/tools/verifier_cost.c" -o "$TMP/verifier_cost" -lbpf

@@ -3,11 +3,8 @@
 #
 # Virtual functions of a file without symbols, found by the type information that C++ keeps: each call is there.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-need_root
 need strip python3
 strip -o "$TMP/virtual" "$PROGRAMS/virtual"
 

@@ -3,18 +3,13 @@
 #
 # What inftrace says that it costs a step.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-setup() {
-	need_root
-	need cc python3
-	# the initial one has this number in every kernel
-	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "not told in a pid namespace"
-	build storm
-}
+need cc python3
+# the initial one has this number in every kernel
+[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "not told in a pid namespace"
+build storm
 
 steps='[x for x in p if x["event"] == "token_prof"]'
 told="sorted([x for x in $steps if \"tracer_us\" in x[\"shape\"]], key=lambda x: x[\"shape\"][\"step\"])"
@@ -46,5 +41,4 @@ test_llama() {
 		p="$TMP/llama.jsonl"
 }
 
-ALL_TESTS=(calls llama)
 run_tests "$@"

@@ -4,18 +4,9 @@
 # Windows: what is recorded between their edges is all there is, and nothing of it is in two; of many
 # processes, each in files of its own.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-unmount() {
-	local rc=$?
-	set +e
-	umount -ql "$TMP/full" 2>/dev/null
-	(exit "$rc")
-	test_exit
-}
-trap unmount EXIT
-
+at_end umount -ql "$TMP/full"
 unset INFTRACE_OUTPUT_DIR INFTRACE_WINDOW_FLAG INFTRACE_MAX_STEPS
 CHECK_WINDOWS=$TOP/tests/programs/check_windows.py
 CHECK_EXPORTS=$TOP/tests/programs/check_exports.py
@@ -59,10 +50,8 @@ stop() {
 
 # finish NAME WANTED_RC
 finish() {
-	local rc=0
 	kill -INT "$RECORDER" 2>/dev/null || true
-	wait "$RECORDER" || rc=$?
-	same "$1: exit code" "$rc" "$2"
+	ended "$1: exit code" "$RECORDER" "$2"
 }
 
 # Closed for long enough that its programs are detached.
@@ -92,8 +81,7 @@ record() {
 	shift
 	mkdir -p "$TMP/$name"
 	: >"$TMP/$name.wanted"
-	background "$INFTRACE" record --engine none --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.log"
-	RECORDER=$BG
+	spawn RECORDER "$INFTRACE" record --engine none --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.log"
 	NAME=$name
 	started "$name"
 }
@@ -103,16 +91,13 @@ wanted() {
 	echo "$*" >>"$TMP/$NAME.wanted"
 }
 
-setup() {
-	need_root
-	need python3 node
-	mkfifo "$TMP/server.in" "$TMP/server.out"
-	exec {to}<>"$TMP/server.in" {from}<>"$TMP/server.out"
-	python3 "$TOP/tests/programs/server.py" <"$TMP/server.in" >"$TMP/server.out" {to}>&- {from}>&- &
-	test_pids+=($!)
-	read -r -t 60 -u "$from" server
-	worker fork a
-}
+need python3 node
+mkfifo "$TMP/server.in" "$TMP/server.out"
+exec {to}<>"$TMP/server.in" {from}<>"$TMP/server.out"
+python3 "$TOP/tests/programs/server.py" <"$TMP/server.in" >"$TMP/server.out" {to}>&- {from}>&- &
+test_pids+=($!)
+read -r -t 60 -u "$from" server
+worker fork a
 
 # Also processes that are born and named while the window is closed.
 test_processes() {
@@ -262,17 +247,14 @@ test_no_window() {
 test_command_ends() {
 	for state in open closed; do
 		mkdir "$TMP/$state"
-		background "$INFTRACE" record --engine none -e syscalls --window manual --output-dir "$TMP/$state" -- \
+		spawn RECORDER "$INFTRACE" record --engine none -e syscalls --window manual --output-dir "$TMP/$state" -- \
 			sh -c 'read -r _ <"$0"; exit 7' "$TMP/server.gate" 2>"$TMP/$state.log"
-		RECORDER=$BG
 		[ -p "$TMP/server.gate" ] || mkfifo "$TMP/server.gate"
 		started "$state"
 		start
 		[ "$state" = open ] || stop
 		echo >"$TMP/server.gate"
-		rc=0
-		wait "$RECORDER" || rc=$?
-		same "command ends while it is $state: its exit code" "$rc" 7
+		ended "command ends while it is $state: its exit code" "$RECORDER" 7
 		same "command ends while it is $state: files" "$(find "$TMP/$state" -type f ! -name '*.part' | wc -l)" 2
 	done
 }
@@ -338,9 +320,7 @@ test_full_disk() {
 		record full -e syscalls --window manual -p "$server"
 		start
 		ask server calls 20000
-		rc=0
-		wait "$RECORDER" || rc=$?
-		same "a full disk ends it" "$rc" 1
+		ended "a full disk ends it" "$RECORDER" 1
 		check "a full disk: said" grep -q "^inftrace: cannot write $TMP/full/trace_pid[^:]*.json.part: No space left" "$TMP/full.log"
 		check "a full disk: the file is valid up to there" "$INFTRACE" validate "$TMP"/full/trace_*.part
 	else
@@ -348,39 +328,14 @@ test_full_disk() {
 	fi
 }
 
-# program NAME: its pid is in the variable NAME
-program() {
-	local fd
-	mkfifo "$TMP/$1.in"
-	exec {fd}<>"$TMP/$1.in"
-	printf -v "$1_in" %s "$fd"
-	: >"$TMP/$1.out"
-	"$probed/call" <&"$fd" >"$TMP/$1.out" &
-	printf -v "$1" %s $!
-	test_pids+=($!)
-	tell "$1" load "$TMP/libcalled.so"
-}
-
-answered() { # NAME COUNT
-	[ "$(grep -c ^ok "$TMP/$1.out")" -ge "$2" ]
-}
-
-# tell NAME COMMAND...: waits for the answer
-tell() {
-	local before in=$1_in
-	before=$(grep -c ^ok "$TMP/$1.out" || true)
-	echo "${*:2}" >&"${!in}"
-	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
-}
-
 # Functions that another process calls so often that they get links of their own.
 test_links() {
-	probed=$BUILD/probed
-	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+	build_probed
 	cp "$probed/libcalled1.so" "$TMP/libcalled.so"
-	target='' other=''
-	program target
-	program other
+	for name in target other; do
+		waiting "$name" "$name" "$probed/call"
+		tell "$name" load "$TMP/libcalled.so"
+	done
 	record links -v -e functions -u 'libcalled*:called(n=u64 arg1)@op' --window manual -p "$target"
 	calls() { # COUNT: these and no others are in a window; before it as many others
 		tell target call 1000
@@ -469,9 +424,8 @@ record_windows() {
 	local name=$1 tokens=$2
 	shift 2
 	mkdir "$TMP/$name"
-	background "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n "$tokens" -r 0 -t 2 \
+	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n "$tokens" -r 0 -t 2 \
 		-S "$TMP/$name.stages" "${MODEL_ARGS[@]}" >"$TMP/$name.out" 2>"$TMP/$name.log"
-	RECORDER=$BG
 	started "$name"
 	sleep 2.2 # closed, its probes are in place a second after a library is mapped
 }
@@ -534,6 +488,4 @@ test_flag_toggle() {
 	loads flag
 }
 
-ALL_TESTS=(processes lives system crowd every limits no_window command_ends killed directory_gone full_disk links
-	many max_steps flag_toggle)
 run_tests "$@"

@@ -3,11 +3,8 @@
 #
 # Threads that work on a step for another one: where their time went, and who was late.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 need python3 node
-# shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
 p=$PROGRAMS/crews

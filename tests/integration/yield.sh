@@ -3,16 +3,11 @@
 #
 # The threads of a recording stay out of the way of what they record, and nothing is lost because of it.
 
-# shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-# shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-setup() {
-	need_root
-	need cc python3
-	build storm
-}
+need cc python3
+build storm
 
 # NAME:POLICY of each thread of a process, sorted; without the bit that is not inherited
 classes() { # PID
@@ -89,5 +84,4 @@ test_chosen() {
 	wait "$BG" || true
 }
 
-ALL_TESTS=(classes busy command chosen)
 run_tests "$@"

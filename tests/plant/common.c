@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "../program.h"
+
 #include "plant.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 static const char *const names[PLANT_MAX] = {
 #define NAME(name, hook) [PLANT_##name] = #name,
@@ -39,23 +31,6 @@ const char *plant_cause_name(unsigned int cause)
 	return cause && cause < PLANT_MAX ? names[cause] : "none";
 }
 
-uint64_t plant_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-void plant_sleep(uint64_t ns)
-{
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
-		.tv_nsec = (long)(ns % 1000000000) };
-
-	while (nanosleep(&t, &t) && errno == EINTR)
-		;
-}
-
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
 	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
@@ -69,7 +44,7 @@ void plant_set(uint32_t *word, uint32_t value)
 
 int plant_wait(uint32_t *word, uint32_t value)
 {
-	uint64_t end = plant_now() + 60000000000ull;
+	uint64_t end = clock_ns(CLOCK_BOOTTIME) + 60000000000ull;
 	struct timespec second = { .tv_sec = 1 };
 
 	for (;;) {
@@ -77,7 +52,7 @@ int plant_wait(uint32_t *word, uint32_t value)
 
 		if ((int32_t)(now - value) >= 0)
 			return 0;
-		if (plant_now() > end) {
+		if (clock_ns(CLOCK_BOOTTIME) > end) {
 			errno = ETIMEDOUT;
 			return plant_fail("the engine does not go on");
 		}
@@ -105,8 +80,7 @@ struct plant_shared *plant_map(int create)
 			close(fd);
 		return NULL;
 	}
-	shared = mmap(
-		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	close(fd);
 	if (shared == MAP_FAILED) {
 		plant_fail(path);

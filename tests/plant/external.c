@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "../program.h"
+
 #include "external.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define TASKS_MAX 64
 #define DATAGRAM 500
@@ -50,7 +36,7 @@ struct rival {
 
 static void spin(struct rival *r)
 {
-	while (plant_now() - r->start_ns < r->size_ns)
+	while (clock_ns(CLOCK_BOOTTIME) - r->start_ns < r->size_ns)
 		;
 }
 
@@ -60,69 +46,46 @@ static void spin(struct rival *r)
  */
 static void flood_open(struct rival *r)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int in = socket(AF_INET, SOCK_DGRAM, 0), size = 1, segment = DATAGRAM;
-	socklen_t len = sizeof(addr);
+	struct sockaddr_in addr = loopback_bind(in);
 
 	r->out = socket(AF_INET, SOCK_DGRAM, 0);
 	setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	setsockopt(r->out, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment));
-	if (bind(in, (struct sockaddr *)&addr, len) ||
-		getsockname(in, (struct sockaddr *)&addr, &len) ||
-		connect(r->out, (struct sockaddr *)&addr, len)) {
-		plant_fail("loopback");
-		_exit(1);
-	}
+	must(!connect(r->out, (struct sockaddr *)&addr, sizeof(addr)), "connect");
 }
 
 static void flood(struct rival *r)
 {
 	static char data[64 * DATAGRAM];
 
-	while (plant_now() - r->start_ns < r->size_ns)
+	while (clock_ns(CLOCK_BOOTTIME) - r->start_ns < r->size_ns)
 		send(r->out, data, sizeof(data), MSG_DONTWAIT);
-}
-
-int cpu_pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
-	return sched_setaffinity(0, sizeof(set), &set) ? plant_fail("affinity") : 0;
 }
 
 static void rival_main(struct rival *r, enum plant_cause cause, int cpu)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, cause == PLANT_hog ? "plant_hog" : "plant_flood");
-	if (cpu_pin(cpu))
-		_exit(1);
+	pin_to(cpu);
 	if (cause == PLANT_softirq)
 		flood_open(r);
 	for (uint32_t n = 1;; n++) {
 		while (plant_wait(&r->wanted, n))
 			;
-		r->start_ns = plant_now();
+		r->start_ns = clock_ns(CLOCK_BOOTTIME);
 		plant_set(&r->begun, n);
 		cause == PLANT_hog ? spin(r) : flood(r);
-		r->end_ns = plant_now();
+		r->end_ns = clock_ns(CLOCK_BOOTTIME);
 		plant_set(&r->done, n);
 	}
 }
 
 struct rival *rival_start(enum plant_cause cause, const struct target *t)
 {
-	struct rival *r =
-		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t pid;
+	struct rival *r = pages_map(sizeof(*r), MAP_SHARED);
+	pid_t pid = fork();
 
-	if (r == MAP_FAILED) {
-		plant_fail("memory");
-		return NULL;
-	}
-	pid = fork();
 	if (!pid)
 		rival_main(r, cause, cause == PLANT_hog ? t->cpu : t->other_cpu);
 	if (pid < 0) {
@@ -169,21 +132,21 @@ int quota_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, u
 	v2 = !access(path, W_OK);
 	if (!v2)
 		snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", t->cgroup);
-	*ret_start = plant_now();
+	*ret_start = clock_ns(CLOCK_BOOTTIME);
 	err = file_write(path, v2 ? "20000 100000" : "20000");
-	plant_sleep(size_ns);
+	sleep_for(size_ns);
 	err |= file_write(path, v2 ? "max 100000" : "-1");
-	*ret_end = plant_now();
+	*ret_end = clock_ns(CLOCK_BOOTTIME);
 	return err;
 }
 
 int stop_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
 {
-	*ret_start = plant_now();
+	*ret_start = clock_ns(CLOCK_BOOTTIME);
 	if (kill(t->pid, SIGSTOP))
 		return plant_fail("SIGSTOP");
-	plant_sleep(size_ns);
-	*ret_end = plant_now();
+	sleep_for(size_ns);
+	*ret_end = clock_ns(CLOCK_BOOTTIME);
 	return kill(t->pid, SIGCONT) ? plant_fail("SIGCONT") : 0;
 }
 
@@ -213,15 +176,15 @@ int debugger_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start
 
 	if (n < 0)
 		return -1;
-	*ret_start = plant_now();
+	*ret_start = clock_ns(CLOCK_BOOTTIME);
 	for (int i = 0; i < n; i++) {
 		if (ptrace(PTRACE_SEIZE, tids[i], 0, 0) || ptrace(PTRACE_INTERRUPT, tids[i], 0, 0))
 			err = plant_fail("ptrace");
 	}
 	for (int i = 0; i < n && !err; i++)
 		waitpid(tids[i], &status, __WALL);
-	plant_sleep(size_ns);
-	*ret_end = plant_now();
+	sleep_for(size_ns);
+	*ret_end = clock_ns(CLOCK_BOOTTIME);
 	for (int i = 0; i < n; i++) {
 		if (ptrace(PTRACE_DETACH, tids[i], 0, 0))
 			err = plant_fail("ptrace");
@@ -241,8 +204,7 @@ int caches_drop(void)
 #define RPS_CPUS "/sys/class/net/lo/queues/rx-0/rps_cpus"
 
 /* The engine's CPU handles what arrives on the loopback interface. */
-int softirq_plant(const struct target *t, struct rival *r, uint64_t size_ns, uint64_t *ret_start,
-	uint64_t *ret_end)
+int softirq_plant(const struct target *t, struct rival *r, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
 {
 	char mask[64];
 	int err;

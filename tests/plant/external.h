@@ -15,8 +15,6 @@ struct target {
 	const char *cgroup; /* of the engine, with the CPU controller */
 };
 
-int cpu_pin(int cpu);
-
 /* A child that waits on its CPU until it is wanted. */
 struct rival;
 struct rival *rival_start(enum plant_cause cause, const struct target *t);
@@ -25,10 +23,8 @@ void rival_stop(struct rival *r);
 
 int quota_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
 int stop_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
-int debugger_plant(
-	const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
-int softirq_plant(const struct target *t, struct rival *flood, uint64_t size_ns,
-	uint64_t *ret_start, uint64_t *ret_end);
+int debugger_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
+int softirq_plant(const struct target *t, struct rival *flood, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
 int caches_drop(void);
 
 #endif

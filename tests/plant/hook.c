@@ -11,28 +11,14 @@
  * that its CPU has received (/proc/net/softnet_stat). The system calls that read them are outside
  * of start_ns to end_ns, since a CPU limit takes effect at the end of a system call.
  */
+#include "../program.h"
+
 #include "plant.h"
 
 #include "../engines/hook.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define THREADS_MAX 16
 #define FORK_BYTES ((size_t)1 << 30)
@@ -81,11 +67,8 @@ static void delay_read(const struct thread *t, struct evidence *e)
 
 static void cpu_read(const struct thread *t, struct evidence *e)
 {
-	struct timespec cpu = { 0 };
-
 	/* the clock of a thread, as in pthread_getcpuclockid(3) */
-	clock_gettime((clockid_t)(~(unsigned int)t->tid << 3 | 6), &cpu);
-	e->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
+	e->cpu_ns = clock_ns((clockid_t)(~(unsigned int)t->tid << 3 | 6));
 }
 
 /* Packets received on this CPU so far; 0 when none are planted. */
@@ -117,7 +100,7 @@ static void evidence_begin(void)
 
 		delay_read(t, &t->begin);
 		cpu_read(t, &t->begin);
-		t->begin.at_ns = plant_now();
+		t->begin.at_ns = clock_ns(CLOCK_BOOTTIME);
 	}
 }
 
@@ -126,7 +109,7 @@ static void evidence_end(void)
 	for (unsigned int i = 0; i < hook.n_threads; i++) {
 		struct thread *t = &hook.threads[i];
 
-		t->end.at_ns = plant_now();
+		t->end.at_ns = clock_ns(CLOCK_BOOTTIME);
 		cpu_read(t, &t->end);
 		delay_read(t, &t->end);
 	}
@@ -175,19 +158,14 @@ static void step_print(unsigned int step)
 
 	getrusage(RUSAGE_THREAD, &usage);
 	getrusage(RUSAGE_SELF, &process);
-	fprintf(hook.steps,
-		"{\"step\":%u,\"n_tokens\":%d,\"nvcsw\":%ld,\"majflt\":%ld,\"packets\":%u,"
-		"\"threads\":[",
+	fprintf(hook.steps, "{\"step\":%u,\"n_tokens\":%d,\"nvcsw\":%ld,\"majflt\":%ld,\"packets\":%u,\"threads\":[",
 		step, hook.n_tokens, usage.ru_nvcsw - hook.usage.ru_nvcsw,
 		process.ru_majflt - hook.process.ru_majflt, packets - hook.packets);
 	for (unsigned int i = 0; i < hook.n_threads; i++) {
 		const struct thread *t = &hook.threads[i];
 
-		fprintf(hook.steps,
-			"%s{\"tid\":%d,\"cpu_ns\":%lu,\"delay_ns\":%lu,\"start_ns\":%lu,\"end_ns\":"
-			"%lu}",
-			i ? "," : "", t->tid, t->end.cpu_ns - t->begin.cpu_ns,
-			t->end.delay_ns - t->begin.delay_ns, t->begin.at_ns, t->end.at_ns);
+		fprintf(hook.steps, "%s{\"tid\":%d,\"cpu_ns\":%lu,\"delay_ns\":%lu,\"start_ns\":%lu,\"end_ns\":%lu}", i ? "," : "",
+			t->tid, t->end.cpu_ns - t->begin.cpu_ns, t->end.delay_ns - t->begin.delay_ns, t->begin.at_ns, t->end.at_ns);
 	}
 	fputs("]}\n", hook.steps);
 }
@@ -201,8 +179,8 @@ static void *holder(void *arg)
 	for (uint32_t wish = 1; !plant_wait(&hook.hold, wish); wish++) {
 		pthread_mutex_lock(&hook.lock);
 		plant_set(&hook.held, wish);
-		plant_sleep(hook.shared->size_ns);
-		hook.freed_ns = plant_now();
+		sleep_for(hook.shared->size_ns);
+		hook.freed_ns = clock_ns(CLOCK_BOOTTIME);
 		pthread_mutex_unlock(&hook.lock);
 	}
 	return NULL;
@@ -245,7 +223,7 @@ static void plant_fsync(const struct plant_shared *s)
 			plant_fail("fsync");
 			return;
 		}
-	} while (plant_now() - s->start_ns < s->size_ns);
+	} while (clock_ns(CLOCK_BOOTTIME) - s->start_ns < s->size_ns);
 }
 
 static void plant_storm(const struct plant_shared *s)
@@ -255,7 +233,7 @@ static void plant_storm(const struct plant_shared *s)
 	do {
 		for (int i = 0; i < 1000; i++)
 			getrusage(RUSAGE_SELF, &usage);
-	} while (plant_now() - s->start_ns < s->size_ns);
+	} while (clock_ns(CLOCK_BOOTTIME) - s->start_ns < s->size_ns);
 }
 
 /* The child waits, so that the pages stay shared. */
@@ -293,7 +271,7 @@ static void plant(struct plant_shared *s)
 
 	delay_read(&t, &t.begin);
 	cpu_read(&t, &t.begin);
-	s->start_ns = plant_now();
+	s->start_ns = clock_ns(CLOCK_BOOTTIME);
 	s->end_ns = 0;
 	plant_set(&s->ready, s->wanted);
 	switch (s->cause) {
@@ -307,7 +285,7 @@ static void plant(struct plant_shared *s)
 		plant_socket();
 		break;
 	case PLANT_sleep:
-		plant_sleep(s->size_ns);
+		sleep_for(s->size_ns);
 		break;
 	case PLANT_fsync:
 		plant_fsync(s);
@@ -321,7 +299,7 @@ static void plant(struct plant_shared *s)
 	default:
 		break;
 	}
-	t.end.at_ns = plant_now();
+	t.end.at_ns = clock_ns(CLOCK_BOOTTIME);
 	if (!s->end_ns)
 		s->end_ns = t.end.at_ns;
 	cpu_read(&t, &t.end);
@@ -334,8 +312,7 @@ static void plant(struct plant_shared *s)
 
 static bool wanted(const struct plant_shared *s)
 {
-	return __atomic_load_n(&s->wanted, __ATOMIC_ACQUIRE) != hook.planted &&
-	       s->step + 1 == s->begun;
+	return __atomic_load_n(&s->wanted, __ATOMIC_ACQUIRE) != hook.planted && s->step + 1 == s->begun;
 }
 
 /*
@@ -345,14 +322,13 @@ static bool wanted(const struct plant_shared *s)
  */
 static void pages_take(struct plant_shared *s)
 {
-	if (madvise((void *)s->from, s->length,
-		    s->cause == PLANT_drop ? MADV_DONTNEED : MADV_PAGEOUT))
+	if (madvise((void *)s->from, s->length, s->cause == PLANT_drop ? MADV_DONTNEED : MADV_PAGEOUT))
 		plant_fail("madvise");
 	if (s->cause == PLANT_drop) {
 		plant_set(&s->ready, s->wanted);
 		plant_wait(&s->go, s->wanted);
 	}
-	s->start_ns = plant_now();
+	s->start_ns = clock_ns(CLOCK_BOOTTIME);
 }
 
 static bool takes_pages(const struct plant_shared *s)
@@ -399,7 +375,7 @@ static void on_step_end(unsigned int step)
 	evidence_end();
 	step_print(step);
 	if (wanted(s) && takes_pages(s)) {
-		s->end_ns = plant_now();
+		s->end_ns = clock_ns(CLOCK_BOOTTIME);
 		hook.planted = s->wanted;
 	}
 	child_reap();
@@ -418,8 +394,7 @@ static int peer_open(uint32_t cause, const char *dir)
 		hook.peer = open(path, O_WRONLY | O_CLOEXEC);
 		return hook.peer < 0 ? plant_fail(path) : 0;
 	}
-	if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir) >=
-		sizeof(addr.sun_path)) {
+	if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir) >= sizeof(addr.sun_path)) {
 		errno = ENAMETOOLONG;
 		return plant_fail(dir);
 	}
@@ -451,8 +426,7 @@ static int file_open(void)
 
 static int memory_touch(void)
 {
-	hook.memory =
-		mmap(NULL, FORK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	hook.memory = mmap(NULL, FORK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (hook.memory == MAP_FAILED)
 		return plant_fail("memory");
 	madvise(hook.memory, FORK_BYTES, MADV_NOHUGEPAGE);
@@ -461,8 +435,7 @@ static int memory_touch(void)
 	return 0;
 }
 
-/* A short slice, so that whoever happens to run as the thread is woken does not keep it waiting
- * (6.12). */
+/* A short slice, so that whoever happens to run as the thread is woken does not keep it waiting (6.12). */
 static void slice_shorten(void)
 {
 	struct {

@@ -70,9 +70,6 @@ struct plant_shared *plant_map(int create);
 int plant_cause_find(const char *name);
 const char *plant_cause_name(unsigned int cause);
 
-uint64_t plant_now(void);
-void plant_sleep(uint64_t ns);
-
 void plant_set(uint32_t *word, uint32_t value); /* and wakes who waits for it */
 /* Until *word has reached value, as a sequence number. Returns 0, or -1 after a minute. */
 int plant_wait(uint32_t *word, uint32_t value);

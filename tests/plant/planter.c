@@ -11,25 +11,15 @@
  * step: the one it was planted into; what acts from outside has none, and neither what follows:
  * the thread's time on the CPU and waiting for it in between.
  */
+#include "../program.h"
+
 #include "external.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define GAP 24    /* steps between two plants, and as many again at random */
 #define NODES 100 /* the first of the graph; it has more */
 #define EVICTED (24 << 20)
-#define MS 1000000ull
 
 /* In milliseconds: the least, and how much is added at random. */
 static const struct {
@@ -81,15 +71,13 @@ static int peer_make(struct planter *p)
 		p->peer = open(path, O_RDWR | O_CLOEXEC);
 		return p->peer < 0 ? plant_fail(path) : 0;
 	}
-	if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir) >=
-		sizeof(addr.sun_path)) {
+	if ((size_t)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir) >= sizeof(addr.sun_path)) {
 		errno = ENAMETOOLONG;
 		return plant_fail(dir);
 	}
 	unlink(addr.sun_path);
 	p->peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (p->peer < 0 || bind(p->peer, (struct sockaddr *)&addr, sizeof(addr)) ||
-		listen(p->peer, 1))
+	if (p->peer < 0 || bind(p->peer, (struct sockaddr *)&addr, sizeof(addr)) || listen(p->peer, 1))
 		return plant_fail(addr.sun_path);
 	return 0;
 }
@@ -102,7 +90,7 @@ static int pipe_drain(struct planter *p, uint64_t size_ns)
 
 	if (plant_wait(&p->shared->ready, wish))
 		return -1;
-	plant_sleep(size_ns);
+	sleep_for(size_ns);
 	for (size_t left = PIPE_BYTES; left;) {
 		ssize_t n = read(p->peer, buf, left < sizeof(buf) ? left : sizeof(buf));
 
@@ -119,7 +107,7 @@ static int socket_answer(struct planter *p, uint64_t size_ns)
 
 	if (recv(p->peer, &byte, 1, 0) != 1)
 		return plant_fail("socket");
-	plant_sleep(size_ns);
+	sleep_for(size_ns);
 	return send(p->peer, &byte, 1, 0) != 1 ? plant_fail("socket") : 0;
 }
 
@@ -160,8 +148,7 @@ static int hook_plant(struct planter *p, uint32_t step, uint64_t size_ns)
 		err = drop(p);
 	if (err || plant_wait(&s->done, wish))
 		return -1;
-	printf("{\"cause\":\"%s\",\"step\":%u,\"start_ns\":%lu,\"end_ns\":%lu,"
-	       "\"cpu_ns\":%lu,\"delay_ns\":%lu}\n",
+	printf("{\"cause\":\"%s\",\"step\":%u,\"start_ns\":%lu,\"end_ns\":%lu,\"cpu_ns\":%lu,\"delay_ns\":%lu}\n",
 		plant_cause_name(p->cause), step, s->start_ns, s->end_ns, s->cpu_ns, s->delay_ns);
 	return 0;
 }
@@ -193,8 +180,7 @@ static int outside_plant(struct planter *p, uint64_t size_ns)
 		return plant_fail("cause");
 	}
 	if (!err)
-		printf("{\"cause\":\"%s\",\"start_ns\":%lu,\"end_ns\":%lu}\n",
-			plant_cause_name(p->cause), start, end);
+		printf("{\"cause\":\"%s\",\"start_ns\":%lu,\"end_ns\":%lu}\n", plant_cause_name(p->cause), start, end);
 	return err;
 }
 
@@ -204,8 +190,7 @@ static int plant_all(struct planter *p, int times)
 	int err = plant_wait(&s->begun, GAP);
 
 	for (int i = 0; i < times && !err; i++) {
-		uint32_t step =
-			__atomic_load_n(&s->begun, __ATOMIC_SEQ_CST) + GAP + (uint32_t)chance(GAP);
+		uint32_t step = __atomic_load_n(&s->begun, __ATOMIC_SEQ_CST) + GAP + (uint32_t)chance(GAP);
 		uint64_t size = (sizes[p->cause].least + chance(sizes[p->cause].more + 1ull)) * MS;
 
 		if (by_hook[p->cause]) {
@@ -213,7 +198,7 @@ static int plant_all(struct planter *p, int times)
 			continue;
 		}
 		err = plant_wait(&s->begun, step + 1);
-		plant_sleep(chance(3 * MS)); /* into the step */
+		sleep_for(chance(3 * MS)); /* into the step */
 		if (!err)
 			err = outside_plant(p, size);
 	}
@@ -235,8 +220,9 @@ static int planter_init(struct planter *p, char **argv)
 	p->target.other_cpu = atoi(argv[5]);
 	p->target.cgroup = argv[6];
 	p->shared = plant_map(1);
-	if (!p->shared || cpu_pin(p->target.other_cpu))
+	if (!p->shared)
 		return -1;
+	pin_to(p->target.other_cpu);
 	p->shared->cause = (uint32_t)cause;
 	if ((cause == PLANT_pipe || cause == PLANT_socket) && peer_make(p))
 		return -1;
@@ -253,8 +239,7 @@ static int engine_meet(struct planter *p)
 	char line[64];
 	int fd;
 
-	puts("ready");
-	fflush(stdout);
+	say("ready");
 	if (!fgets(line, sizeof(line), stdin) || atoi(line) <= 0) {
 		errno = ESRCH;
 		return plant_fail("the engine");

@@ -32,8 +32,9 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../programs"))
 
-from check_requests import Request, Step, begin_steps, lines, match_steps, ns  # noqa: E402
-from engine import BUILD, INFTRACE, PLANT, TOP, Failed, Processes, line_from, wait_recording  # noqa: E402
+from check_requests import Request, Step, begin_steps, match_steps  # noqa: E402
+from engine import INFTRACE, PLANT, TOP, Failed, Processes, line_from, wait_recording  # noqa: E402
+from reading import ns, read_lines  # noqa: E402
 
 CLIENT = os.path.join(HERE, "../programs/serve_client.py")
 LIMIT = 1 / 10
@@ -83,7 +84,7 @@ def record(engine, cause, seed, times, folder):
         served.stdin.close()
         if served.wait() or tracer.wait():
             raise Failed(f"{cause}: the driver or inftrace failed; see {folder}")
-    return lines(log), lines(profile)
+    return read_lines(log), read_lines(profile)
 
 
 def record_http(engine, cause, times, folder):
@@ -103,7 +104,7 @@ def record_http(engine, cause, times, folder):
         served.terminate()
         if client.returncode or served.wait() or tracer.wait():
             raise Failed(f"{cause}: the driver, its clients or inftrace failed; see {folder}")
-    return lines(log), lines(profile), {e["name"]: e for e in map(json.loads, client.stdout.splitlines())}
+    return read_lines(log), read_lines(profile), {e["name"]: e for e in map(json.loads, client.stdout.splitlines())}
 
 
 class Run:

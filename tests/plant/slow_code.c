@@ -9,12 +9,7 @@
  * The seed decides which function it is, and in which steps. A function does a fixed amount of work, which takes a
  * millisecond of CPU time on this machine when nothing else runs; each does its work in another way.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define KEPT __attribute__((noinline, noipa, used))
 #define RARE 20
@@ -76,16 +71,13 @@ static const struct {
 	{ "plant_sample", plant_sample },
 	{ "plant_decode", plant_decode },
 };
-#define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+#define FUNCTIONS LENGTH(functions)
 
 static uint64_t per_ms[FUNCTIONS];
 
 static double cpu_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+	return (double)clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1e6;
 }
 
 /* The kernel emulates its first instruction, so that a probe of it is cheap. */
@@ -112,12 +104,6 @@ static uint64_t measure(void (*run)(uint64_t n))
 	return (uint64_t)((double)n / best);
 }
 
-static void wait_line(void)
-{
-	for (int c = getchar(); c != '\n' && c != EOF;)
-		c = getchar();
-}
-
 int main(int argc, char **argv)
 {
 	long seed = argc == 3 ? atol(argv[1]) : -1, steps = argc == 3 ? atol(argv[2]) : 0, planted = 0;
@@ -130,9 +116,7 @@ int main(int argc, char **argv)
 	srand48(seed);
 	for (size_t i = 0; i < FUNCTIONS; i++)
 		per_ms[i] = measure(functions[i].run);
-	puts("ready");
-	fflush(stdout);
-	wait_line();
+	line_wait();
 	for (long i = 0; i < steps; i++) {
 		int now = lrand48() % RARE ? -1 : slow;
 
@@ -141,6 +125,6 @@ int main(int argc, char **argv)
 	}
 	printf("{\"pid\": %d, \"slow\": \"%s\", \"planted\": %ld}\n", (int)getpid(), functions[slow].name, planted);
 	fflush(stdout);
-	wait_line();
+	getchar();
 	return 0;
 }

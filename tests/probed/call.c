@@ -17,18 +17,10 @@
  *	leave             the main thread exits, and another one goes on
  *	quit
  *
- * Each line is answered by "ok PID CALLS" when it is done: the calls of the command, in PID.
+ * It begins with "ready". Each line is answered by "ok PID CALLS" when it is done: the calls of the command, in PID.
  * Before that, or before an exec, come the same lines of children with "child" in front.
  */
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define THREADS_MAX 16
 #define PAUSE 5000
@@ -48,12 +40,6 @@ static int n_threads;
 static uint64_t calls_each;
 static char *self;
 
-static void die(const char *what)
-{
-	fprintf(stderr, "call: %s\n", what);
-	exit(1);
-}
-
 static void answer(const char *who, pid_t pid, uint64_t calls)
 {
 	printf("%s %d %llu\n", who, (int)pid, (unsigned long long)calls);
@@ -67,11 +53,6 @@ static uint64_t call_times(uint64_t n)
 	return n;
 }
 
-static void sleep_ms(uint64_t ms)
-{
-	usleep((unsigned int)ms * 1000);
-}
-
 /* ---- in this process ---- */
 
 static uint64_t load(struct args *a)
@@ -80,8 +61,7 @@ static uint64_t load(struct args *a)
 	if (!library)
 		die(dlerror());
 	*(void **)&called = dlsym(library, "called");
-	if (!called)
-		die("no called()");
+	must(called, "no called()");
 	return 0;
 }
 
@@ -112,14 +92,11 @@ static void *thread_run(void *arg)
 
 static void threads_start(uint64_t n, uint64_t each)
 {
-	if (n < 1 || n > THREADS_MAX)
-		die("threads: 1 to 16");
+	must(n >= 1 && n <= THREADS_MAX, "threads: 1 to 16");
 	n_threads = (int)n;
 	calls_each = each;
-	for (int i = 0; i < n_threads; i++) {
-		if (pthread_create(&threads[i], NULL, thread_run, &counts[i]))
-			die("pthread_create");
-	}
+	for (int i = 0; i < n_threads; i++)
+		threads[i] = thread_start(thread_run, &counts[i]);
 }
 
 static uint64_t stop(struct args *a)
@@ -155,10 +132,9 @@ static void child_start(const struct args *a)
 {
 	pid_t pid = fork();
 
-	if (pid < 0)
-		die("fork");
+	must(pid >= 0, "fork");
 	if (!pid) {
-		sleep_ms(a->n[0]);
+		sleep_for(a->n[0] * MS);
 		call_times(a->n[1]);
 		_exit(0);
 	}
@@ -169,8 +145,7 @@ static void child_wait(void)
 {
 	int status;
 
-	if (wait(&status) < 0 || status)
-		die("a child failed");
+	must(wait(&status) >= 0 && !status, "a child failed");
 }
 
 static uint64_t fork_child(struct args *a)
@@ -220,12 +195,8 @@ static uint64_t exec_here(struct args *a)
 
 static uint64_t exec_thread(struct args *a)
 {
-	pthread_t thread;
-
 	answer("child", getpid(), a->n[1]);
-	if (pthread_create(&thread, NULL, exec_self, a))
-		die("pthread_create");
-	pthread_join(thread, NULL);
+	pthread_join(thread_start(exec_self, a), NULL);
 	return 0;
 }
 
@@ -255,7 +226,7 @@ static const struct {
 
 static bool run(const char *name, struct args *a)
 {
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+	for (size_t i = 0; i < LENGTH(commands); i++) {
 		if (strcmp(commands[i].name, name))
 			continue;
 		answer("ok", getpid(), commands[i].run(a));
@@ -286,19 +257,18 @@ static void *obey(void *arg)
 int main(int argc, char **argv)
 {
 	struct args a = { 0 };
-	pthread_t other;
 
 	self = argv[0];
 	if (argc == 4) { /* the image of vfork and exec */
 		snprintf(a.word[0], sizeof(a.word[0]), "%s", argv[3]);
 		load(&a);
-		sleep_ms(strtoull(argv[1], NULL, 10));
+		sleep_for(strtoull(argv[1], NULL, 10) * MS);
 		call_times(strtoull(argv[2], NULL, 10));
 		return 0;
 	}
+	say("ready");
 	obey(NULL);
 	answer("ok", getpid(), 0);
-	if (pthread_create(&other, NULL, obey, argv))
-		die("pthread_create");
+	thread_start(obey, argv);
 	pthread_exit(NULL);
 }

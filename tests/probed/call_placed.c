@@ -8,19 +8,11 @@
  *
  * It prints "ready" and begins at the next line of input; its last line is JSON.
  */
-#define _GNU_SOURCE
+#include "../program.h"
+
 #include "placed.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-typedef uint64_t function(
-	uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t *cell, uint64_t g);
+typedef uint64_t function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t *cell, uint64_t g);
 
 #define DECLARE(name, kind) function name;
 PLACED_FUNCTIONS(DECLARE)
@@ -36,7 +28,7 @@ static const struct placed all[] = {
 #define ENTRY(name, kind) { #name, name, kind },
 	PLACED_FUNCTIONS(ENTRY) COMPILED_FUNCTIONS(ENTRY)
 };
-#define N_ALL (sizeof(all) / sizeof(all[0]))
+#define N_ALL LENGTH(all)
 #define THREADS_MAX 64
 
 static const struct placed *chosen[N_ALL];
@@ -111,20 +103,15 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; argc == 3 && i < N_ALL; i++)
 		chosen[n_chosen++] = &all[i];
-	puts("ready");
-	fflush(stdout);
-	if (getchar() == EOF)
-		return 1;
+	line_wait();
 	for (unsigned long i = 0; i < n; i++) {
 		threads[i].number = i + 1;
-		if (pthread_create(&threads[i].id, NULL, thread_run, &threads[i]))
-			return 1;
+		threads[i].id = thread_start(thread_run, &threads[i]);
 	}
 	for (unsigned long i = 0; i < n; i++) {
 		pthread_join(threads[i].id, NULL);
 		wrong += threads[i].wrong;
 	}
-	printf("{\"threads\":%lu,\"calls\":%lu,\"functions\":%zu,\"wrong\":%llu}\n", n, calls,
-		n_chosen, (unsigned long long)wrong);
+	printf("{\"threads\":%lu,\"calls\":%lu,\"functions\":%zu,\"wrong\":%llu}\n", n, calls, n_chosen, (unsigned long long)wrong);
 	return wrong ? 1 : 0;
 }

@@ -5,17 +5,9 @@
  * are 64-bit numbers in the file COUNT_CALLS, in the order of enum function: valid however the
  * program ends. The test engines find count_calls() and say how many calls each step made.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
+#include "../program.h"
+
 #include <link.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum function {
 	BARRIER,

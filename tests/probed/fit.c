@@ -9,11 +9,9 @@
  * Before the first line it prints "ready", for each second of a command without N "second K", and after each command
  * "done COMMAND FROM TO", the numbers of its graphs.
  */
+#include "../program.h"
+
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "fit.h"
 
@@ -22,10 +20,7 @@ static double begun, told;
 
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (double)clock_ns(CLOCK_MONOTONIC) / 1e9;
 }
 
 /* Whether a line waits; tells how long it was waited for. */

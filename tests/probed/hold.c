@@ -13,14 +13,7 @@
  *
  * Prints how often the step was called, its constructor's calls included.
  */
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define OTHERS 3
 
@@ -35,10 +28,7 @@ static void *find(const char *name)
 {
 	void *p = dlsym(lib, name);
 
-	if (!p) {
-		fprintf(stderr, "hold: %s\n", dlerror());
-		exit(1);
-	}
+	must(p, name);
 	return p;
 }
 
@@ -76,15 +66,13 @@ static void *make_calls(void *arg)
 static int in_thread(const char *path, int n)
 {
 	struct job j = { path, n, 0 };
-	pthread_t others[OTHERS], t;
+	pthread_t others[OTHERS];
 
 	for (int i = 0; i < OTHERS; i++)
-		pthread_create(&others[i], NULL, make_calls, NULL);
-	pthread_create(&t, NULL, call_in_thread, &j);
-	pthread_join(t, NULL);
+		others[i] = thread_start(make_calls, NULL);
+	pthread_join(thread_start(call_in_thread, &j), NULL);
 	atomic_store(&over, true);
-	for (int i = 0; i < OTHERS; i++)
-		pthread_join(others[i], NULL);
+	threads_join(others, OTHERS);
 	return j.calls;
 }
 #endif

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A leaf function with a USDT probe on a nop of 5 bytes, and its variables below the stack pointer. */
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "../program.h"
+
 #include <sys/sdt.h>
-#include <unistd.h>
 
 __asm__(".macro nop5\n.byte 0x0f, 0x1f, 0x44, 0, 0\n.endm");
 #undef _SDT_NOP
@@ -27,12 +25,8 @@ static __attribute__((noinline)) bool is_damaged(long n)
 
 static void wait_for_go(const char *what)
 {
-	char byte;
-
-	puts(what);
-	fflush(stdout);
-	if (read(STDIN_FILENO, &byte, 1) != 1)
-		exit(1);
+	say(what);
+	byte_receive(STDIN_FILENO);
 }
 
 int main(int argc, char **argv)

@@ -5,13 +5,10 @@
  * probe that it fires, in order. Then it prints "done", waits for another byte, and says whether
  * anybody still looks at the probe that is behind a semaphore.
  */
+#include "../program.h"
+
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/sdt.h>
-#include <unistd.h>
 
 #include "sdt.h"
 
@@ -34,8 +31,8 @@ static short sdt_table[16];
 /* The compiler must not know the value. */
 #define HIDE(x) __asm__ volatile("" : "+r"(x))
 
-static void say(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(const char *name, const char *fmt, ...)
+static void said(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void said(const char *name, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -112,6 +109,12 @@ struct sizes {
 	uint64_t u64;
 };
 
+static void say_sizes(const char *name, const struct sizes *s)
+{
+	said(name, "\"s8\":%d,\"u8\":%d,\"s16\":%d,\"u16\":%d,\"s32\":%d,\"u32\":%u,\"s64\":%ld,\"u64\":%lu", s->s8, s->u8, s->s16,
+		s->u16, s->s32, s->u32, s->s64, s->u64);
+}
+
 static __attribute__((noinline)) void fire_memory(const struct sizes *s)
 {
 	STAP_PROBE8(sdt, memory, s->s8, s->u8, s->s16, s->u16, s->s32, s->u32, s->s64, s->u64);
@@ -163,45 +166,35 @@ static void fire_numbers(int64_t n)
 	int64_t at = -n;
 
 	fire_registers(n);
-	say("registers",
+	said("registers",
 		"\"a1\":%ld,\"a2\":%ld,\"a3\":%ld,\"a4\":%ld,\"a5\":%ld,\"a9\":%ld,\"a11\":%ld,"
 		"\"a12\":%ld",
 		n * 1000003, n - 1, n - 2, n - 3, n - 4, n << 32, n - 12, ~n);
-	say("registers_more", "\"a6\":%ld,\"a7\":%ld,\"a8\":%ld,\"a10\":%ld", n - 5, n - 8, n - 9,
-		n - 11);
+	said("registers_more", "\"a6\":%ld,\"a7\":%ld,\"a8\":%ld,\"a10\":%ld", n - 5, n - 8, n - 9, n - 11);
 	fire_parts(n);
-	say("parts",
-		"\"s8\":%d,\"u8\":%d,\"s16\":%d,\"u16\":%d,\"s32\":%d,\"u32\":%u,\"r14\":%ld,"
-		"\"r15\":%ld,"
-		"\"wide\":%d,\"cut\":%u",
-		(int8_t)n, (uint8_t)n, (int16_t)-n, (uint16_t)-n, (int32_t)-n, (uint32_t)-n, n + 14,
-		n + 15, (int8_t)n, (uint8_t)-n);
+	said("parts",
+		"\"s8\":%d,\"u8\":%d,\"s16\":%d,\"u16\":%d,\"s32\":%d,\"u32\":%u,\"r14\":%ld,\"r15\":%ld,\"wide\":%d,\"cut\":%u",
+		(int8_t)n, (uint8_t)n, (int16_t)-n, (uint16_t)-n, (int32_t)-n, (uint32_t)-n, n + 14, n + 15, (int8_t)n, (uint8_t)-n);
 	fire_memory(&s);
-	say("sdt:memory",
-		"\"s8\":%d,\"u8\":%d,\"s16\":%d,\"u16\":%d,\"s32\":%d,\"u32\":%u,\"s64\":%ld,"
-		"\"u64\":%lu",
-		s.s8, s.u8, s.s16, s.u16, s.s32, s.u32, s.s64, s.u64);
+	say_sizes("sdt:memory", &s);
 	fire_stack(s);
-	say("sdt:stack",
-		"\"s8\":%d,\"u8\":%d,\"s16\":%d,\"u16\":%d,\"s32\":%d,\"u32\":%u,\"s64\":%ld,"
-		"\"u64\":%lu",
-		s.s8, s.u8, s.s16, s.u16, s.s32, s.u32, s.s64, s.u64);
+	say_sizes("sdt:stack", &s);
 	STAP_PROBE4(sdt, constants, 5, -6, 0x123456789abcdef0, (unsigned char)250);
-	say("constants", "\"a1\":5,\"a2\":-6,\"a3\":%ld,\"a4\":250", 0x123456789abcdef0);
+	said("constants", "\"a1\":5,\"a2\":-6,\"a3\":%ld,\"a4\":250", 0x123456789abcdef0);
 	sdt_global = (int)n;
 	sdt_static = -n;
 	sdt_twice = (int)n;
 	fire_twice();
 	sdt_table[n & 15] = (short)(3 * n);
 	fire_variables(sdt_table, (uint64_t)n & 15);
-	say("variables", "\"global\":%ld,\"static\":%ld,\"table\":%d", n, -n, (short)(3 * n));
+	said("variables", "\"global\":%ld,\"static\":%ld,\"table\":%d", n, -n, (short)(3 * n));
 	fire_copies(n, &at);
-	say("copies", "\"n\":7");
-	say("sevens", "\"n\":7");
+	said("copies", "\"n\":7");
+	said("sevens", "\"n\":7");
 	if (n == 7)
-		say("sevens", "\"n\":7");
-	say("copies", "\"n\":%ld", n);
-	say("copies", "\"n\":%ld", -n);
+		said("sevens", "\"n\":7");
+	said("copies", "\"n\":%ld", n);
+	said("copies", "\"n\":%ld", -n);
 }
 
 static void fire_rest(int64_t n)
@@ -214,34 +207,28 @@ static void fire_rest(int64_t n)
 	struct sdt_numbers numbers = { { (int)n, f }, d, 0 };
 
 	fire_pointers("hello", &o, &at);
-	say("pointers", "\"text\":\"hello\",\"here\":\"here\",\"number\":%ld,\"last\":%ld", n, n);
-	say("names", "\"name\":\"deep\",\"last_text\":\"last\"");
+	said("pointers", "\"text\":\"hello\",\"here\":\"here\",\"number\":%ld,\"last\":%ld", n, n);
+	said("names", "\"name\":\"deep\",\"last_text\":\"last\"");
 	fire_floats(d, f, &other);
-	say("floats", "\"d\":\"%a\",\"f\":\"%a\",\"other\":\"%a\"", d, (double)f, other);
+	said("floats", "\"d\":\"%a\",\"f\":\"%a\",\"other\":\"%a\"", d, (double)f, other);
 	if (sdt_is_guarded_on()) {
 		sdt_fire_guarded(n);
-		say("guarded", "\"n\":%ld", n);
-		say("fire_guarded", "\"n\":%ld", n);
+		said("guarded", "\"n\":%ld", n);
+		said("fire_guarded", "\"n\":%ld", n);
 	}
 	sdt_take_numbers(&numbers, numbers.pair, numbers);
-	say("take_numbers",
-		"\"n\":%ld,\"f\":\"%a\",\"d\":\"%a\",\"pair_f\":\"%a\",\"copy_d\":\"%a\"", n,
-		(double)f, d, (double)f, d);
+	said("take_numbers", "\"n\":%ld,\"f\":\"%a\",\"d\":\"%a\",\"pair_f\":\"%a\",\"copy_d\":\"%a\"", n, (double)f, d, (double)f, d);
 	STAP_PROBE1(sdt, begin, n);
 	STAP_PROBE(sdt, end);
 	if (n & 1)
 		STAP_PROBE(sdt, end);
-	say("pair", "\"n\":%ld", n);
+	said("pair", "\"n\":%ld", n);
 }
 
 static void wait_for_go(const char *what)
 {
-	char byte;
-
-	puts(what);
-	fflush(stdout);
-	if (read(STDIN_FILENO, &byte, 1) != 1)
-		exit(1);
+	say(what);
+	byte_receive(STDIN_FILENO);
 }
 
 int main(int argc, char **argv)

@@ -24,10 +24,12 @@ import os
 import re
 import sys
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../probed"))
-from compare_llama import FUSED, expected_ops, read_nodes
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
-from lanes import own_threads
+from reading import ns, read_lines, read_trace
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, "../probed"), os.path.join(HERE, "../tools")]
+from compare_llama import FUSED, expected_ops, read_nodes  # noqa: E402
+from lanes import own_threads  # noqa: E402
 
 Count = collections.namedtuple("Count", "n errors sum")
 # Neither return, nor can strace show how they end.
@@ -44,25 +46,14 @@ class Differences:
             self.n += 1
 
 
-def lines_of(path):
-    """The lines that are JSON objects."""
-    with open(path) as f:
-        return [json.loads(line) for line in f if line.startswith("{")]
-
-
 def events_of(path):
     """The events of a trace, each under its thread; a call that passes data between processes or threads under its own
     name."""
-    with open(path) as f:
-        events = own_threads(json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d))
+    events = own_threads(read_trace(path))
     for e in events:
         if e.get("cat") == "ipc":
             e["name"] = e["args"]["syscall"]
     return events
-
-
-def ns(us):
-    return round(us * 1000)
 
 
 def start(e):
@@ -147,7 +138,7 @@ def section_check(events, s, diff):
 
 def sections(trace, out):
     events, diff = events_of(trace), Differences()
-    found = [s for s in lines_of(out) if "section" in s]
+    found = [s for s in read_lines(out) if "section" in s]
     if not found:
         sys.exit(f"{out}: no sections")
     n = sum(section_check(events, s, diff) for s in found)
@@ -192,7 +183,7 @@ def table_read(path):
 def variable_calls(out):
     """The calls of a run whose number depends on timing."""
     n = collections.Counter()
-    for line in lines_of(out):
+    for line in read_lines(out):
         n.update(line.get("variable", {}))
         for call, each in (("pread64", 2), ("getrusage", 2), ("close", 1)):
             n[call] += each * line.get("retries", 0)
@@ -217,14 +208,14 @@ def strace(trace, out, table, out2):
 
 
 def steps_of(profile):
-    return sorted((p for p in lines_of(profile) if p["event"] == "token_prof"),
+    return sorted(read_lines(profile, "token_prof"),
                   key=lambda p: p["shape"]["step"])
 
 
 def faults(profile, out):
     diff = Differences()
     steps = {p["shape"]["kind"]: p["shape"] for p in steps_of(profile)}
-    for line in (line for line in lines_of(out) if "step" in line):
+    for line in (line for line in read_lines(out) if "step" in line):
         shape = steps[line["kind"]]
         for key in ("faults_minor", "faults_major"):
             # a page of the program's own may have been taken away just before the step
@@ -396,7 +387,7 @@ def states(trace, profile, out):
             print(f"{what} is {got} ns, must be at least {wanted} ns")
             diff.n += 1
 
-    found = [line for line in lines_of(out) if "kind" in line]
+    found = [line for line in read_lines(out) if "kind" in line]
     for w in found:
         step, stages = spans[w["seq"]], stages_of(lines[w["seq"]])
         kind, state, total = w["kind"], w["state"], ns(lines[w["seq"]]["stage_us"]["total"])
@@ -458,7 +449,7 @@ def usage_check(events, c, diff):
 
 def llama(trace, profile, log, nodes):
     diff, events, lines = Differences(), events_of(trace), steps_of(profile)
-    c = lines_of(log)[-1]
+    c = read_lines(log)[-1]
     spans = sorted((e for e in events if e.get("cat") == "step"), key=start)
     diff.equal("n_tokens of the steps in the profile",
                [p["shape"]["n_tokens"] for p in lines], c["step_n_tokens"])
@@ -506,7 +497,7 @@ def cpu(trace, profile, log):
     """Time on the CPU by the profile and by the thread's own clock, within 1 %. An unknown part of
     a span whose end the kernel did not report was on the CPU."""
     lines, events = steps_of(profile), events_of(trace)
-    clock = lines_of(log)[-1]["cpu_ns"]
+    clock = read_lines(log)[-1]["cpu_ns"]
     on = sum(stages_of(p).get(s, 0) for p in lines for s in ("cpu", "barrier", "syscall", "fault"))
     spans = [e for e in events if e.get("cat") == "step"]
     late = sum(ns(e["dur"]) for e in events if e.get("cat") == "sched" and e["ph"] == "X"
@@ -579,7 +570,7 @@ def workers(trace, profile):
 def crews(profile, out, n_workers):
     """The rounds of crews.c: who was late is known, and its sleep is in no other crew's sums."""
     diff, judged, begun_late = Differences(), 0, 0
-    rounds = {(r["crew"], r["round"]): r for r in lines_of(out) if "crew" in r}
+    rounds = {(r["crew"], r["round"]): r for r in read_lines(out) if "crew" in r}
     steps = steps_of(profile)
     diff.equal("rounds", len(steps), len(rounds))
     for p in steps:

@@ -6,23 +6,10 @@ check_batches.py junk OUTPUT PROFILE TRACE
 Holds what inftrace has recorded of tests/engines/batch_driver against the driver's own log: the rows of
 every step, the requests, and the numbers that inftrace report (--json) makes of them."""
 
-import json
 import math
 import sys
 
-
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f if line.strip()]
-
-
-def ns(us):
-    return round(us * 1000)
-
-
-def require(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}: {got}, wanted {wanted}")
+from reading import ns, read_lines, read_trace, require
 
 
 def phase(step):
@@ -246,15 +233,11 @@ def check_junk(told, profile, trace):
 
 def main():
     if sys.argv[1] == "junk":
-        told = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8") if line.startswith("{")]
-        with open(sys.argv[4], encoding="utf-8") as f:
-            check_junk(told, lines(sys.argv[3]), json.load(f))
+        check_junk(read_lines(sys.argv[2]), read_lines(sys.argv[3]), read_trace(sys.argv[4]))
         return
-    log, profile, trace, of_profile, of_trace = sys.argv[1:]
-    log, profile = lines(log), lines(profile)
-    with open(trace, encoding="utf-8") as f:
-        trace = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
-    of_profile, of_trace = lines(of_profile)[0], lines(of_trace)[0]
+    log, profile = map(read_lines, sys.argv[1:3])
+    trace = read_trace(sys.argv[3])
+    (of_profile,), (of_trace,) = map(read_lines, sys.argv[4:])
     steps = [e for e in log if "rows" in e]
     requests = [e for e in log if "shared" in e]
     spans = check_steps(steps, profile, trace)

@@ -9,9 +9,8 @@ Exits with 0, or prints every difference and exits with 1; with 3: too much else
 import collections
 import sys
 
-sys.dont_write_bytecode = True
-
-from check import Differences, end, events_of, lines_of, ns, start  # noqa: E402
+from check import Differences, end, events_of, start
+from reading import ns, read_lines
 
 CPUS = 4194305
 ROWS = 8
@@ -59,10 +58,6 @@ def rows(shape, prefix):
             for i in range(1, ROWS + 1) if f"{prefix}{i}_tid" in shape}
 
 
-def steps_of(profile):
-    return [line for line in lines_of(profile) if line["event"] == "token_prof"]
-
-
 def check_step(diff, name, line, prefix, state, by, whole, last):
     """The rows of a step are parts of the expected ones; together with the others they are all of them. last: of this
     step and of the one before, a worker's wait that may have been in the middle of being added (docs/time-keeping.md):
@@ -83,11 +78,11 @@ def check_step(diff, name, line, prefix, state, by, whole, last):
 
 
 def hogs(trace, profile, out, whose):
-    diff, events, team = Differences(), events_of(trace), lines_of(out)[-1]
+    diff, events, team = Differences(), events_of(trace), read_lines(out)[-1]
     prefix, state, tid = (("behind", "runnable", team["leader"]) if whose == "own" else
                           ("workers_behind", "workers_runnable", team["worker"]))
     named, real, known, wait, before = collections.Counter(), collections.Counter(), collections.Counter(), 0, 0
-    for line in steps_of(profile):
+    for line in read_lines(profile, "token_prof"):
         begin = ns(line["shape"]["ts_us"])
         stop = begin + ns(line["stage_us"]["total"])
         by, logged, whole, last = truth(events, tid, team["cpu"], begin, stop)
@@ -109,9 +104,9 @@ def hogs(trace, profile, out, whose):
 
 
 def share(trace, profile, out):
-    diff, events, team = Differences(), events_of(trace), lines_of(out)[-1]
+    diff, events, team = Differences(), events_of(trace), read_lines(out)[-1]
     wait, behind, before = 0, 0, {}
-    for line in steps_of(profile):
+    for line in read_lines(profile, "token_prof"):
         shape = line["shape"]
         begin = ns(shape["ts_us"])
         stop = begin + ns(line["stage_us"]["total"])

@@ -9,9 +9,10 @@
   check_counters.py hardware PROFILE CSV  CSV: of perf stat -x,
 Prints every difference and exits with 1, or prints what was compared and exits with 0.
 """
-import json
 import statistics
 import sys
+
+from reading import read_lines, read_trace
 
 SLEEP_NS = 500000  # in counted.c
 ON_CPU = ("cpu", "barrier", "syscall", "fault", "irq")
@@ -24,14 +25,11 @@ def within(what, low, value, high):
 
 
 def lines(path, event):
-    with open(path) as f:
-        found = [line for line in map(json.loads, f) if line["event"] == event]
-    return sorted(found, key=lambda l: l["shape"].get("step", 0))
+    return sorted(read_lines(path, event), key=lambda l: l["shape"].get("step", 0))
 
 
 def known(path):
-    with open(path) as f:
-        return json.loads([l for l in f if l.startswith("{")][-1])["steps"]
+    return read_lines(path)[-1]["steps"]
 
 
 def both(profile, out):
@@ -74,8 +72,7 @@ def clock(profile, out):
 
 
 def trace(path, out):
-    with open(path) as f:
-        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
+    events = read_trace(path)
     n = len(known(out))
     for kind, wanted in (("step", n), ("op", 3 * n)):
         have = [e for e in events if e.get("cat") == kind and {"page_faults", "cpu_clock_ns"} <= set(e["args"])]

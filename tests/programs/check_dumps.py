@@ -10,15 +10,15 @@
         no place for it
 """
 import glob
-import json
 import re
 import sys
+
+from reading import ns, read_lines, read_trace
 
 
 def trigger(path):
     """The reason and the instant of its trigger, and all events."""
-    with open(path) as f:
-        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
+    events = read_trace(path)
     triggers = [e for e in events if e["name"] == "trigger"]
     assert len(triggers) == 1, f"{path}: {len(triggers)} triggers"
     return triggers[0]["args"]["reason"], triggers[0]["ts"], events
@@ -38,8 +38,8 @@ def slow_seconds(steps, limit):
     """How many seconds of decoding had fewer tokens than that, each counted once."""
     found, last_end, second = 0, None, []
     for s in steps:
-        begin = round(s["shape"]["ts_us"] * 1000)
-        end = begin + round(s["stage_us"]["total"] * 1000)
+        begin = ns(s["shape"]["ts_us"])
+        end = begin + ns(s["stage_us"]["total"])
         if last_end is None or begin - last_end >= 10**9:
             last_end, second = begin, []
         if s["shape"]["phase"] == "decode":
@@ -53,15 +53,13 @@ def slow_seconds(steps, limit):
 
 
 def times_true(profile, expr):
-    with open(profile) as f:
-        lines = [json.loads(line) for line in f]
-    steps = sorted((p for p in lines if p["event"] == "token_prof"), key=lambda p: p["shape"]["step"])
+    steps = sorted(read_lines(profile, "token_prof"), key=lambda p: p["shape"]["step"])
     assert [s["shape"]["step"] for s in steps] == list(range(len(steps))), "steps are missing"
     name, op, limit = re.fullmatch(r"(\w+)([<>])(\d+)(?:ms)?", expr).groups()
     if name == "rate":
         return slow_seconds(steps, int(limit))
     if name == "ttft":
-        firsts = [p["stage_us"].get("ttft", 0) for p in lines if p["event"] == "request_prof"]
+        firsts = [p["stage_us"].get("ttft", 0) for p in read_lines(profile, "request_prof")]
         return sum(t > int(limit) * 1000 for t in firsts)
     return sum(time_of(s, name) > int(limit) * 1000 for s in steps)
 

@@ -10,10 +10,11 @@ touched. A process without calls has a line with 0. --whole: all threads lived a
 """
 import argparse
 import glob
-import json
 import os
 import re
 import sys
+
+from reading import read_lines, read_trace
 
 
 def fail(text):
@@ -29,11 +30,8 @@ class Export:
         self.name = os.path.basename(trace)
         self.pid = int(re.search(r"trace_pid(\d+)_", self.name)[1])
         self.ms = int(re.search(r"_(\d+)\.json$", self.name)[1])
-        with open(trace, encoding="utf-8") as f:
-            self.events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
-        profile = trace.replace("trace_", "profile_").replace(".json", ".jsonl")
-        with open(profile, encoding="utf-8") as f:
-            self.lines = [json.loads(line) for line in f]
+        self.events = read_trace(trace)
+        self.lines = read_lines(trace.replace("trace_", "profile_").replace(".json", ".jsonl"))
         self.window = self.line("window_prof")
         self.number = self.window["shape"]["window"]
         if any(line["shape"].get("window") != self.number for line in self.lines):

@@ -18,25 +18,16 @@ All but the first: .json.
 """
 import collections
 import glob
-import gzip
 import json
 import os
 import re
 import subprocess
 import sys
 
+from reading import read_lines, read_trace
+
 FIRST, STRIDE = 100000, 200000000  # see closes.c
 ROUNDING = 0.002  # of times in microseconds
-
-
-def load(path):
-    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
-        return json.loads(f.read(), object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
-
-
-def profile(path, event):
-    with open(path) as f:
-        return [p for p in map(json.loads, f) if p["event"] == event]
 
 
 def trigger(events):
@@ -59,7 +50,7 @@ def began_before(e):
 
 def newest(path, counts):
     """Where numbers are missing, a mark of loss says so, and how many."""
-    events = load(path)
+    events = read_trace(path)
     trigger(events)
     lost = [e for e in spans(events) if e["name"] == "lost records"]
     calls = collections.defaultdict(dict)
@@ -114,7 +105,7 @@ def profile_of(trace):
 def counts(folder, wanted):
     instants, total = set(), 0
     for path in traces(folder):
-        events, windows = load(path), profile(profile_of(path), "window_prof")
+        events, windows = read_trace(path), read_lines(profile_of(path), "window_prof")
         assert len(windows) == 1, windows
         records = len(shown(events))
         assert records == windows[0]["shape"]["records"], (path, records, windows)
@@ -153,7 +144,7 @@ def what(e):
 
 
 def hung(path):
-    events = load(path)
+    events = read_trace(path)
     no_twins(events)
     at = trigger(events)["ts"]
     for thread, wanted in {
@@ -181,7 +172,7 @@ def hung(path):
 
 
 def free(path):
-    events = load(path)
+    events = read_trace(path)
     no_twins(events)
     for thread, wanted in {
         "hung_read": ["outer", "inner", "read", "blocked: ipc"],
@@ -199,7 +190,7 @@ def free(path):
 def peeks(folder):
     n = 0
     for path in traces(folder):
-        events = load(path)
+        events = read_trace(path)
         no_twins(events)
         for tid, name in thread_names(events).items():
             mine = [e for e in spans(events) if e["tid"] == tid and e.get("cat") in ("syscall", "ipc", "other", "step", "sched")]
@@ -225,8 +216,8 @@ QUICK_STEPS = 20  # of planted.c, before each that is held up
 def cause(folder, times, state, who):
     """Other steps may be too long, too, where others use the CPUs, even by more than what was planted."""
     left, named_right = set(range(QUICK_STEPS, int(times) * (QUICK_STEPS + 1), QUICK_STEPS + 1)), 0
-    for path in [p for p in traces(folder) if any(e.get("cat") == "step" for e in load(p))]:
-        events = load(path)
+    for path in [p for p in traces(folder) if any(e.get("cat") == "step" for e in read_trace(p))]:
+        events = read_trace(path)
         at = trigger(events)["ts"]
         # steps between it and the dump, which may be late, come after it
         ended = [e for e in events if e.get("cat") == "step" and abs(end_of(e) - at) < ROUNDING]
@@ -266,7 +257,7 @@ def names(folder, pids, name):
         wanted = set(map(int, f.read().split()))
     found = set()
     for path in traces(folder):
-        events = load(path)
+        events = read_trace(path)
         pid = int(path.split("_pid")[1].split("_")[0])
         last = {e["name"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["pid"] == pid and "name" in e["args"]}
         if pid in wanted:
@@ -277,7 +268,7 @@ def names(folder, pids, name):
 
 
 def threads(path, *wanted):
-    events = load(path)
+    events = read_trace(path)
     got = set(thread_names(events).values())
     assert got >= set(wanted), got
     for name in wanted:
@@ -288,7 +279,7 @@ def threads(path, *wanted):
 
 
 def within(path, seconds, more):
-    took = profile(path, "window_prof")[0]["stage_us"]["total"] / 1e6
+    took = read_lines(path, "window_prof")[0]["stage_us"]["total"] / 1e6
     assert float(seconds) * 0.9 <= took <= float(seconds) + float(more), took
 
 

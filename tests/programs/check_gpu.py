@@ -14,14 +14,12 @@ TRUTH: of mock_driver --truth. MESSAGES: of inftrace, which state how exact time
 Exits with 0, or prints differences and exits with 1.
 """
 import collections
-import json
 import re
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
-
-from check import Differences, events_of, lines_of, ns, start  # noqa: E402
+from check import Differences, events_of, start
+from reading import ns, read_lines
 
 CATEGORIES = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
 COPIES = {1: "Memcpy HtoD", 2: "Memcpy DtoH", 8: "Memcpy DtoD"}
@@ -96,7 +94,7 @@ def check_devices(d, s, works, begin, end, slack):
 
 def check_steps(d, profile, works, origin, residual, launched):
     """The busy time of each step, as much copying as there is beside kernels, and what ran after it. Of all devices together."""
-    lines = [x for x in lines_of(profile) if x["event"] == "token_prof" and "gpu_busy_us" in x["shape"]]
+    lines = [x for x in read_lines(profile, "token_prof") if "gpu_busy_us" in x["shape"]]
     works.sort(key=lambda w: w["start"])
     kernels = [w for w in works if w["kind"] == "kernel"]
     begins = sorted(origin + ns(x["shape"]["ts_us"]) for x in lines) + [1 << 63]
@@ -126,8 +124,7 @@ def main(what, trace, truth, messages, profile=None):
     with open(messages, encoding="utf-8") as f:
         within = re.search(r"times within ([0-9.]+) us", f.read())
     residual = float(within[1]) * 1000 + 100 if within else 0  # it is rounded
-    with open(truth, encoding="utf-8") as f:
-        works = [w for w in map(json.loads, f) if w["kind"] in CATEGORIES]
+    works = [w for w in read_lines(truth) if w["kind"] in CATEGORIES]
     for w in works:
         w["name"] = w["name"] and w["name"].removesuffix(".kd")  # AMD's: of its descriptor
     events = events_of(trace)

@@ -11,22 +11,14 @@ import json
 import subprocess
 import sys
 
-
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f if line.strip()]
-
-
-def rank(values, percent):
-    return sorted(values)[(len(values) * percent + 99) // 100 - 1]
-
+from reading import rank, read_lines
 
 def share(values, limit):
     return sum(v <= limit for v in values) / len(values)
 
 
 def main():
-    inftrace, clients, profile, least = sys.argv[1], lines(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    inftrace, clients, profile, least = sys.argv[1], read_lines(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     wrong = []
 
     def within(what, low, ours, high):
@@ -53,9 +45,9 @@ def main():
         g = report("--slo", f"ttft={limit}ms")["goodput"]
         within(f"goodput at {limit} ms", share(seen, limit), g["kept"] / len(clients), share(within_server, limit))
     by_size, joined = {c["bytes"]: c["said"] for c in clients}, 0
-    for e in lines(profile):
+    for e in read_lines(profile, "request_prof"):
         shape = e["shape"]
-        if e["event"] != "request_prof" or not shape.get("joined"):
+        if not shape.get("joined"):
             continue
         joined += 1
         said = by_size[shape["bytes_read"]]

@@ -9,7 +9,8 @@ server's and the client's clock allow."""
 import collections
 import sys
 
-from check_requests import Request, Step, Wrong, begin_steps, lines, match_steps, ns
+from check_requests import Request, Step, Wrong, begin_steps, match_steps
+from reading import ns, read_lines
 
 
 def check(log, asked, profile):
@@ -49,6 +50,6 @@ def check(log, asked, profile):
 
 if __name__ == "__main__":
     try:
-        check(*map(lines, sys.argv[1:]))
+        check(*map(read_lines, sys.argv[1:]))
     except Wrong as e:
         sys.exit(str(e))

@@ -11,21 +11,18 @@
 Prints every difference and exits with 1, or prints what was compared and exits with 0.
 """
 import collections
-import json
 import re
 import sys
 
-sys.dont_write_bytecode = True
-
-from check import (  # noqa: E402
-    Differences, end, events_of, is_switch, is_syscall, lines_of, ns, off_state, start)
+from check import Differences, end, events_of, is_switch, is_syscall, off_state, start
+from reading import ns, read_lines, read_trace
 
 IPC_NAMES = {"ipc_fast_send": "send", "ipc_fast_recv": "recv", "ipc_slow": "slow"}
 
 
 def irqs(trace, out):
     diff, events = Differences(), events_of(trace)
-    wanted = lines_of(out)[-1]
+    wanted = read_lines(out)[-1]
     mine = [e for e in events if e.get("tid") == wanted["tid"] and "ts" in e]
     closes = [e for e in mine if is_syscall(e) and e["name"] == "close"]
     begin = max(end(e) for e in closes if e["args"].get("fd") == -1001)
@@ -56,8 +53,7 @@ def irqs(trace, out):
 
 def ipc_counts(trace):
     """By call, kind and way, of the whole program after its exec."""
-    with open(trace) as f:
-        events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
+    events = read_trace(trace)
     exec_at = next(start(e) for e in events if e.get("cat") == "task" and e["name"] == "exec")
     counts = collections.Counter()
     for e in events:
@@ -69,7 +65,7 @@ def ipc_counts(trace):
 def ipc(trace, out):
     diff = Differences()
     counts, events = ipc_counts(trace)
-    wanted = lines_of(out)[-1]
+    wanted = read_lines(out)[-1]
     for what in sorted(set(counts) | set(wanted)):
         diff.equal(what, counts[what], wanted.get(what, 0))
     for e in (e for e in events if e.get("cat") == "ipc" and e["ph"] == "X"):
@@ -135,7 +131,7 @@ def clock_start(events):
 def pages(trace, profile, out):
     diff, events = Differences(), events_of(trace)
     zero, series = clock_start(events), counters(events)
-    lines = [p for p in lines_of(out) if "plateau" in p and p["from_ns"] > zero]
+    lines = [p for p in read_lines(out) if "plateau" in p and p["from_ns"] > zero]
     page, before = lines[0]["page"], None
 
     def value_at(name, at):
@@ -159,7 +155,7 @@ def pages(trace, profile, out):
                 if not done <= rise <= done * 1.02 + 1000:
                     diff.equal(f"{line['plateau']}: {name}", rise, done)
         before = (now, line)
-    shape = next(p["shape"] for p in lines_of(profile) if p["event"] == "memory_prof")
+    shape = next(p["shape"] for p in read_lines(profile, "memory_prof"))
     near("rss_peak_bytes", shape["rss_peak_bytes"], max(p["rss"] for p in lines), 256 * page)
     near("rss_peak_bytes and getrusage", shape["rss_peak_bytes"], lines[-1]["maxrss"], 256 * page)
     for name in ("pages_allocated", "pages_freed"):
@@ -175,7 +171,7 @@ def pages(trace, profile, out):
 
 
 def sums_of(profile, family):
-    return {p["shape"]["pid"]: p for p in lines_of(profile) if p["event"] == family}
+    return {p["shape"]["pid"]: p for p in read_lines(profile, family)}
 
 
 def stages(line):

@@ -7,14 +7,9 @@ saw their first token, and the slot, tokens and times that the server told them.
 
 The server's times may differ by 2 % or 1 ms, percentiles of the clients' by 5 % or 10 ms, where 2 % of them may have waited longer than their sockets."""
 
-import json
 import sys
 
-
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f if line.strip()]
-
+from reading import read_lines
 
 class Check:
     def __init__(self):
@@ -53,16 +48,16 @@ def percentile(values, p, further=0):
 
 
 def main():
-    clients = {c["bytes"]: c for c in lines(sys.argv[1])}
-    profile = lines(sys.argv[2])
+    clients = {c["bytes"]: c for c in read_lines(sys.argv[1])}
+    profile = read_lines(sys.argv[2], "request_prof")
     check, times, found = Check(), [], {}
     for e in profile:
-        if e["event"] == "request_prof" and "bytes_read" in e["shape"]:
+        if "bytes_read" in e["shape"]:
             check.require(e["shape"]["bytes_read"], "found", e["shape"]["bytes_read"] not in found, "twice")
             found[e["shape"]["bytes_read"]] = e
-    joined = [e for e in profile if e["event"] == "request_prof" and e["shape"].get("joined")]
+    joined = [e for e in profile if e["shape"].get("joined")]
     for e in profile:
-        if e["event"] == "request_prof" and e["shape"]["source_kind"] == "sequence":
+        if e["shape"]["source_kind"] == "sequence":
             check.require(e["shape"]["number"], "joined", e["shape"].get("joined"), e["shape"].get("joined_why"))
     for size, client in clients.items():
         seen = found.get(size)

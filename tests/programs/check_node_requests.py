@@ -7,12 +7,12 @@ Asks tests/engines/node_llama_gen.mjs -s, and holds the requests of a profile ag
 its end. The binding makes the batches; the server knows the sequence and the tokens of each request."""
 
 import collections
-import json
 import random
 import sys
 import threading
 import urllib.request
 
+from reading import read_lines
 
 def ask(clients, requests, port):
     failed = []
@@ -36,20 +36,15 @@ def ask(clients, requests, port):
         sys.exit(failed[0])
 
 
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f if line.startswith("{")]
-
-
 def check(output, profile):
     told = collections.defaultdict(list)
-    for r in sorted((e for e in lines(output) if "queued_ms" in e), key=lambda r: r["start"]):
+    for r in sorted((e for e in read_lines(output) if "queued_ms" in e), key=lambda r: r["start"]):
         told[r["sequence"]].append(r)
     got, sockets = collections.defaultdict(list), []
-    for e in lines(profile):
-        if e["event"] == "request_prof" and e["shape"]["source_kind"] == "socket":
+    for e in read_lines(profile, "request_prof"):
+        if e["shape"]["source_kind"] == "socket":
             sockets.append(e)
-        elif e["event"] == "request_prof":
+        else:
             got[e["shape"]["sequence"]].append(e)
     errors, shared = [], 0
     if set(got) != set(told):

@@ -7,20 +7,20 @@
 Each call must be one step of that name, which covers all between the function's first and last line, and nothing
 outside of the call. Prints what differs, and exits with 1 if anything does.
 """
-import json
 import sys
 
+from reading import ns, read_trace
+
 trace, log, name = sys.argv[1:]
-with open(trace) as f:
-    events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
+events = read_trace(trace)
 start = next(int(e["args"]["boottime_ns"]) for e in events if e["name"] == "inftrace_clock")
 steps = {}
 for e in events:
     if e.get("cat") == "step":
         if e["name"] != name:
             sys.exit(f"a step is called {e['name']}")
-        begin = start + round(e["ts"] * 1000)
-        steps.setdefault(e["tid"], []).append((begin, begin + round(e["dur"] * 1000)))
+        begin = start + ns(e["ts"])
+        steps.setdefault(e["tid"], []).append((begin, begin + ns(e["dur"])))
 calls = {}
 with open(log) as f:
     for line in f:

@@ -14,21 +14,14 @@ import json
 import os
 import sys
 
+from reading import ns, read_lines, read_trace, require
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools"))
 import pftrace  # noqa: E402
 
 REQUESTS = 4194600
 SPANS = ("own_prefill", "own_decode", "others", "between")
 FLAGS = ("cancelled", "began_before", "unfinished", "end_not_seen", "lost_steps")
-
-
-def ns(us):
-    return round(us * 1000)
-
-
-def require(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}: {got}, wanted {wanted}")
 
 
 class Slice:
@@ -40,8 +33,7 @@ class Chrome:
     """Times since the start of the recording."""
 
     def __init__(self, path):
-        with open(path, encoding="utf-8") as f:
-            events = json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
+        events = read_trace(path)
         names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
         processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
         self.process, self.origin = processes.get(REQUESTS), 0
@@ -257,13 +249,8 @@ def read_parts(paths):
     return whole
 
 
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
-
-
 def main(args):
-    profile, log = [lines(path) if path else None for path in (args.profile, args.log)]
+    profile, log = [read_lines(path) if path else None for path in (args.profile, args.log)]
     traces = [read_parts(args.trace)] if args.parts else [read(path, None) for path in args.trace]
     for trace in traces:
         outer = requests_of(trace)

@@ -18,9 +18,10 @@ there is more of it.
 import argparse
 import collections
 import copy
-import json
 import math
 import sys
+
+from reading import ns, read_lines
 
 NEAR = 20000  # ns between a time of the driver and one of inftrace, where nothing came between the two
 JUDGED = 100  # at least, for a verdict about how many are not near
@@ -32,15 +33,6 @@ TIMES = ("ttft", "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max")
 
 class Wrong(Exception):
     pass
-
-
-def lines(path):
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f if line.startswith("{") and line.endswith("}\n")]
-
-
-def ns(us):
-    return round(us * 1000)
 
 
 def require(what, got, wanted):
@@ -434,7 +426,7 @@ def main():
 def check(o, profile):
     """Returns what is said of each request that it has."""
     whole = not o.edges and not o.loss
-    log, profile = lines(o.log), lines(profile)
+    log, profile = read_lines(o.log), read_lines(profile)
     if len(o.profile) > 1 and sum(e["event"] == "token_prof" for e in profile) < FOUND:
         return {}  # the last window may be as short as that, and others on a busy machine
     told = [e for e in log if "cached" in e]

@@ -10,18 +10,14 @@ in no window.
 """
 import argparse
 import glob
-import json
 import os
 import sys
+
+from reading import ns, read_lines, read_trace
 
 # Between the driver's clock reads and the probes within: the call, and a preemption there.
 EDGE_NS = 200_000
 PREEMPTED_NS = 100_000_000
-
-
-def load_trace(path):
-    with open(path, encoding="utf-8") as f:
-        return json.load(f, object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 
 
 def fail(text):
@@ -46,18 +42,15 @@ AT_EDGE_MAX = 0.03  # of all steps in windows
 class Window:
     def __init__(self, trace, profile):
         self.name = os.path.basename(trace)
-        events = load_trace(trace)
+        events = read_trace(trace)
         clock = [e for e in events if e["name"] == "inftrace_clock"][0]["args"]
         self.open = int(clock["monotonic_ns"])
-        with open(profile, encoding="utf-8") as f:
-            lines = [json.loads(line) for line in f]
-        own = [line for line in lines if line["event"] == "window_prof"]
+        own = read_lines(profile, "window_prof")
         if len(own) != 1:
             fail(f"{profile}: {len(own)} lines window_prof")
         self.number = own[0]["shape"]["window"]
-        self.close = self.open + round(own[0]["stage_us"]["total"] * 1000)
-        self.steps = [line["shape"] | {"total": line["stage_us"]["total"]}
-                      for line in lines if line["event"] == "token_prof"]
+        self.close = self.open + ns(own[0]["stage_us"]["total"])
+        self.steps = [line["shape"] | {"total": line["stage_us"]["total"]} for line in read_lines(profile, "token_prof")]
         self.lost = own[0]["shape"]["lost"]
         self.counted = own[0]["shape"]["steps"]
         marks = [e["name"] for e in events if e["name"] in ("window_open", "window_close")]
@@ -106,9 +99,7 @@ def main():
     parser.add_argument("stages")
     parser.add_argument("--windows", type=int)
     args = parser.parse_args()
-    with open(args.stages, encoding="utf-8") as f:
-        lines = [json.loads(line) for line in f]
-    stages = [(s["start_ns"], s["start_ns"] + s["dur_ns"]) for s in lines if s["stage"] == "decode"]
+    stages = [(s["start_ns"], s["start_ns"] + s["dur_ns"]) for s in read_lines(args.stages) if s["stage"] == "decode"]
     traces = sorted(glob.glob(os.path.join(args.folder, "trace_pid*.json")))
     others = set(os.listdir(args.folder)) - {os.path.basename(t) for t in traces}
     windows = []

@@ -9,16 +9,7 @@
  * CALLS, that many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its
  * calls have returned. Prints ready.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define FIRST 100000
 #define STRIDE 200000000 /* for ten threads: descriptors are int */
@@ -29,14 +20,13 @@ static uint64_t calls;
 
 static void *work(void *arg)
 {
-	struct timespec ms = { .tv_nsec = 1000000 };
 	uint64_t thread = (uintptr_t)arg;
 
 	for (uint64_t n = 0; n < STRIDE; n++) {
 		syscall(SYS_close, (int)(FIRST + thread * STRIDE + n));
 		atomic_store_explicit(&counts[thread], n + 1, memory_order_relaxed);
 		if (calls && !((n + 1) % calls))
-			nanosleep(&ms, NULL);
+			sleep_for(MS);
 	}
 	return NULL;
 }
@@ -44,7 +34,6 @@ static void *work(void *arg)
 int main(int argc, char **argv)
 {
 	unsigned long threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
-	pthread_t id;
 	int fd;
 
 	if (threads < 1 || threads > THREADS_MAX)
@@ -53,16 +42,12 @@ int main(int argc, char **argv)
 	fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0666);
 	if (fd < 0 || ftruncate(fd, THREADS_MAX * sizeof(*counts)))
 		return 1;
-	counts = mmap(
-		NULL, THREADS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	counts = mmap(NULL, THREADS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (counts == MAP_FAILED)
 		return 1;
-	puts("ready");
-	fflush(stdout);
-	for (unsigned long i = 1; i < threads; i++) {
-		if (pthread_create(&id, NULL, work, (void *)i))
-			return 1;
-	}
+	say("ready");
+	for (unsigned long i = 1; i < threads; i++)
+		thread_start(work, (void *)i);
 	work(NULL);
 	return 0;
 }

@@ -6,12 +6,9 @@
  *
  *	contexts CONTEXTS REQUESTS TOKENS keep|hop	hop: each call is made by another thread
  */
-#include "section.h"
+#include "../program.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "section.h"
 
 #define CONTEXTS_MAX 16
 #define PART 64       /* tokens of a prompt that go into one step */
@@ -39,11 +36,11 @@ void decode(struct context *c, int n_tokens);
 
 __attribute__((noipa)) void decode(struct context *c, int n_tokens)
 {
-	struct timespec t = { .tv_nsec = 100000 + rand_r(&c->seed) % 2000000 };
+	uint64_t ns = 100000 + (uint64_t)rand_r(&c->seed) % 2000000;
 
 	(void)n_tokens;
 	c->step->first = clock_ns(CLOCK_BOOTTIME);
-	nanosleep(&t, NULL);
+	sleep_for(ns);
 	c->step->last = clock_ns(CLOCK_BOOTTIME);
 }
 
@@ -59,17 +56,12 @@ static void *call_run(void *arg)
 
 static void call(struct context *c, int n_tokens)
 {
-	pthread_t thread;
-
 	c->step = &c->steps[c->n_steps++];
 	c->step->n_tokens = n_tokens;
-	if (!hop) {
+	if (hop)
+		pthread_join(thread_start(call_run, c), NULL);
+	else
 		call_run(c);
-		return;
-	}
-	if (pthread_create(&thread, NULL, call_run, c))
-		die("pthread_create");
-	pthread_join(thread, NULL);
 }
 
 static void print_request(const struct context *c, int request)
@@ -98,8 +90,7 @@ static void *context_run(void *arg)
 		int prompt = 2 + rand_r(&c->seed) % (4 * PART), output = rand_r(&c->seed) % tokens;
 
 		c->n_steps = 0;
-		/* a last part of one token would look like a decode to a reader that only knows the
-		 * number */
+		/* a last part of one token would look like a decode to a reader that only knows the number */
 		for (prompt += prompt % PART == 1; prompt > 0; prompt -= PART)
 			call(c, prompt < PART ? prompt : PART);
 		for (int k = 0; k < 1 + output; k++)
@@ -122,8 +113,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		contexts[i].id = i;
 		contexts[i].seed = (unsigned int)i + 1;
-		if (pthread_create(&contexts[i].thread, NULL, context_run, &contexts[i]))
-			die("pthread_create");
+		contexts[i].thread = thread_start(context_run, &contexts[i]);
 	}
 	for (int i = 0; i < n; i++)
 		pthread_join(contexts[i].thread, NULL);

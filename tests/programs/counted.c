@@ -6,19 +6,13 @@
  *
  * Prints "ready" and waits for a line. Each step touches PAGES new pages and one more than the step before, computes for
  * a moment before and behind that, sleeps, and continues on another CPU, if there is one. Meanwhile a second thread,
- * which is in no step, touches pages on the same CPUs. "alone": it does not, and the thread always computes the same. The last line has for each step: the pages; the
- * page faults of the thread from before its call to after it; the CPU time within; the time on the clock around it.
+ * which is in no step, touches pages on the same CPUs. "alone": it does not, and the thread always computes the same. The last
+ * line has for each step: the pages; the page faults of the thread from before its call to after it; the CPU time within; the
+ * time on the clock around it.
  */
-#include "section.h"
+#include "../program.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "section.h"
 
 #define PAGE 4096
 #define MOMENT_NS 300000
@@ -38,10 +32,9 @@ void step(long pages, cpu_set_t *cpus, int *cpu, struct seen *ret);
 
 static inline __attribute__((always_inline)) void touch_new(long pages)
 {
-	char *p = mmap(NULL, (size_t)pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = pages_map((size_t)pages * PAGE, MAP_PRIVATE);
 
-	if (p == MAP_FAILED || madvise(p, (size_t)pages * PAGE, MADV_NOHUGEPAGE))
-		exit(1);
+	must(!madvise(p, (size_t)pages * PAGE, MADV_NOHUGEPAGE), "madvise");
 	for (long i = 0; i < pages; i++)
 		*(volatile char *)(p + i * PAGE) = 1;
 	munmap(p, (size_t)pages * PAGE);
@@ -65,14 +58,10 @@ __attribute__((noipa)) void compute(uint64_t ns)
 
 static void move(const cpu_set_t *cpus, int *cpu)
 {
-	cpu_set_t one;
-
 	do {
 		*cpu = (*cpu + 1) % CPU_SETSIZE;
 	} while (!CPU_ISSET(*cpu, cpus));
-	CPU_ZERO(&one);
-	CPU_SET(*cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	pin_to(*cpu);
 }
 
 __attribute__((noipa)) void step(long pages, cpu_set_t *cpus, int *cpu, struct seen *ret)
@@ -117,7 +106,7 @@ int main(int argc, char **argv)
 	}
 	line_wait();
 	over = alone = argc > 3;
-	pthread_create(&thread, NULL, rival, NULL);
+	thread = thread_start(rival, NULL);
 	for (long i = 0; i < n; i++) {
 		uint64_t begin = clock_ns(CLOCK_MONOTONIC);
 		long before = faults();

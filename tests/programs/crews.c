@@ -6,15 +6,11 @@
  *
  *	crews CREWS WORKERS ROUNDS keep|renew	renew: the workers of each round are new threads
  */
+#include "../program.h"
+
 #include "section.h"
 
-#include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CREWS_MAX 8
 #define WORKERS_MAX 8
@@ -71,11 +67,9 @@ static void take_part(struct crew *crew, int round, int n)
 {
 	for (int i = 0; i < MEETINGS; i++) {
 		if (i == 1 + round % (MEETINGS - 1) && n == 1 + round % n_workers) {
-			struct timespec t = { .tv_nsec = (long)crew->sleep_ns };
-
 			uint64_t from = clock_ns(CLOCK_MONOTONIC);
 
-			nanosleep(&t, NULL);
+			sleep_for(crew->sleep_ns);
 			crew->slept_ns = clock_ns(CLOCK_MONOTONIC) - from;
 			atomic_store(&crew->late_tid, (int)gettid());
 		}
@@ -104,8 +98,7 @@ static void workers_start(struct crew *crew)
 
 		w->crew = crew;
 		w->n = i + 1;
-		if (pthread_create(&w->thread, NULL, worker_run, w))
-			die("pthread_create");
+		w->thread = thread_start(worker_run, w);
 	}
 }
 
@@ -146,8 +139,7 @@ static void *leader_run(void *arg)
 			"{\"crew\": %d, \"round\": %d, \"late\": %d, \"sleep_ns\": %llu, \"slept_ns\": %llu}\n",
 			crew->id, round, atomic_load(&crew->late_tid), (unsigned long long)crew->sleep_ns,
 			(unsigned long long)crew->slept_ns);
-		if (write(STDOUT_FILENO, line, (size_t)n) != n)
-			die("write");
+		must(write(STDOUT_FILENO, line, (size_t)n) == n, "write");
 	}
 	if (!renew)
 		workers_join(crew);
@@ -167,8 +159,7 @@ int main(int argc, char **argv)
 		return 2;
 	for (int i = 0; i < n_crews; i++) {
 		crews[i].id = i;
-		if (pthread_create(&crews[i].leader, NULL, leader_run, &crews[i]))
-			die("pthread_create");
+		crews[i].leader = thread_start(leader_run, &crews[i]);
 	}
 	for (int i = 0; i < n_crews; i++)
 		pthread_join(crews[i].leader, NULL);

@@ -15,9 +15,10 @@
 Prints one line for each difference, and exits with 1 when there was one.
 """
 import collections
-import json
 import os
 import sys
+
+from reading import ns, rank, read_lines, read_trace
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
 from lanes import own_threads  # noqa: E402
@@ -42,28 +43,8 @@ def between(name, low, got, high):
         print(f"{name}: {got} is not within {low} .. {high}")
 
 
-def ns(us):
-    """Of microseconds with three decimals, which a double holds up to years."""
-    return round(us * 1000)
-
-
-def lines_of(path):
-    with open(path) as f:
-        return [json.loads(line) for line in f if line.startswith("{")]
-
-
 def events_of(path):
-    with open(path) as f:
-        text = f.read().rstrip()
-    return own_threads(json.loads(text if text.endswith("]") else text.rstrip(",") + "]"))
-
-
-def family(path, name):
-    return [e for e in lines_of(path) if e["event"] == name]
-
-
-def rank(values, percent):
-    return sorted(values)[(len(values) * percent + 99) // 100 - 1]
+    return own_threads(read_trace(path))
 
 
 PERCENTILES = (("tpot_p50", 50), ("tpot_p90", 90), ("tpot_p99", 99), ("tpot_max", 100))
@@ -87,8 +68,8 @@ def two_at_once(calls, start, end):
 
 def alike(trace, profile, out):
     zero, mixed = start_of(trace), 0
-    calls = [{"first": s[2], "last": s[3], "after": s[4]} for r in lines_of(out) for s in r["steps"]]
-    for e in family(profile, "request_prof"):
+    calls = [{"first": s[2], "last": s[3], "after": s[4]} for r in read_lines(out) for s in r["steps"]]
+    for e in read_lines(profile, "request_prof"):
         start = zero + ns(e["shape"]["ts_us"])
         if two_at_once(calls, start, start + ns(e["stage_us"]["total"])):
             mixed += 1
@@ -99,10 +80,10 @@ def alike(trace, profile, out):
 def contexts(trace, profile, out):
     zero = start_of(trace)
     found = collections.defaultdict(list)
-    for e in family(profile, "request_prof"):
+    for e in read_lines(profile, "request_prof"):
         found[e["shape"].get("context")].append(e)
     told = collections.defaultdict(list)
-    for r in lines_of(out):
+    for r in read_lines(out):
         told[r["context"]].append(r["steps"])
     equal("contexts", sorted(found), sorted(told))
     for context, requests in told.items():
@@ -150,9 +131,9 @@ PARTS = ("own_prefill", "own_decode", "others", "between")
 
 def requests(profile):
     steps, found = collections.defaultdict(list), collections.defaultdict(list)
-    for e in sorted(family(profile, "token_prof"), key=lambda e: e["shape"]["step"]):
+    for e in sorted(read_lines(profile, "token_prof"), key=lambda e: e["shape"]["step"]):
         steps[e["shape"]["pid"], e["shape"].get("context")].append(e)
-    for e in family(profile, "request_prof"):
+    for e in read_lines(profile, "request_prof"):
         found[e["shape"]["pid"], e["shape"].get("context")].append(e)
     for lines in found.values():
         lines.sort(key=lambda e: e["shape"]["ts_us"])
@@ -194,18 +175,18 @@ def run_of(nodes):
 
 
 def ops(profile, nodes, log):
-    threads = lines_of(log)[-1]["threads"]
+    threads = read_lines(log)[-1]["threads"]
     told, found, spent = collections.defaultdict(list), collections.defaultdict(collections.Counter), {}
-    for n in lines_of(nodes):
+    for n in read_lines(nodes):
         told[n["step"]].append(n)
-    for e in family(profile, "op_prof"):
+    for e in read_lines(profile, "op_prof"):
         equal("a line of a step", "step" in e["shape"], True)
         found[e["shape"].get("step")].update(counts_of(e))
         spent[e["shape"].get("step")] = sum(stages_of(e).values())
     equal("steps", sorted(found), sorted(told))
     for step, list_of_nodes in told.items():
         equal(f"step {step}", dict(found[step]), {k: v * threads for k, v in run_of(list_of_nodes).items()})
-    for e in family(profile, "token_prof"):
+    for e in read_lines(profile, "token_prof"):
         total = ns(e["stage_us"]["total"])
         between(f"step {e['shape']['step']}: time of operators", 1, spent.get(e["shape"]["step"]), total * threads)
     print(f"{len(found)} steps, {sum(sum(c.values()) for c in found.values())} operators")
@@ -217,7 +198,7 @@ def window(trace, profile):
         if e.get("cat") == "op" and e["ph"] in "Xi":
             n[e["name"]] += 1
             spent[e["name"]] += ns(e.get("dur", 0))
-    lines = family(profile, "op_prof")
+    lines = read_lines(profile, "op_prof")
     equal("lines", [e["shape"].get("window") for e in lines], [0])
     equal("operators", counts_of(lines[0]), dict(n))
     equal("time", stages_of(lines[0]), dict(spent))
@@ -229,7 +210,7 @@ def calls(trace, profile):
     steps = {e["args"]["step"]: (e["pid"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]))
              for e in events if e.get("cat") == "step"}
     for role in ("graph", "sample"):
-        lines = family(profile, role + "_prof")
+        lines = read_lines(profile, role + "_prof")
         got = sorted((e["shape"]["call"], e["shape"]["pid"], e["shape"]["tid"], ns(e["shape"]["ts_us"]),
                       ns(e["stage_us"]["total"])) for e in lines)
         wanted = sorted((e["name"], e["pid"], e["tid"], ns(e["ts"]), ns(e["dur"]))
@@ -288,9 +269,9 @@ def check_socket(name, line, told, zero):
 
 
 def sockets(trace, profile, log, *clients):
-    zero, told, differences = start_of(trace), lines_of(log), []
-    lines = [e for e in family(profile, "request_prof") if e["shape"]["source_kind"] == "socket"]
-    asked = [r for path in clients for r in lines_of(path) if "request" in r]
+    zero, told, differences = start_of(trace), read_lines(log), []
+    lines = [e for e in read_lines(profile, "request_prof") if e["shape"]["source_kind"] == "socket"]
+    asked = [r for path in clients for r in read_lines(path) if "request" in r]
     for line in lines:
         shape, start = line["shape"], zero + ns(line["shape"]["ts_us"])
         found = [r for r in told if r["fd"] == shape["fd"] and r["read"][0] <= start <= r["read"][1]]
@@ -319,7 +300,7 @@ def sockets(trace, profile, log, *clients):
 
 def served(profile):
     by_kind = collections.defaultdict(list)
-    for e in sorted(family(profile, "request_prof"), key=lambda e: e["shape"]["ts_us"]):
+    for e in sorted(read_lines(profile, "request_prof"), key=lambda e: e["shape"]["ts_us"]):
         start = ns(e["shape"]["ts_us"])
         by_kind[e["shape"]["source_kind"]].append((start, start + ns(e["stage_us"]["total"]), e))
     inside = by_kind["sequence"] or by_kind["steps"]

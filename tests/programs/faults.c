@@ -10,16 +10,6 @@
  */
 #include "section.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-
 #define PAGES 40
 #define EVICT_TRIES 100
 
@@ -53,9 +43,8 @@ static char *area_map(int prot, int flags, int fd)
 	char *p = mmap(NULL, PAGES * page, prot, MAP_PRIVATE | flags, fd, 0);
 
 	/* one fault per page: neither huge pages nor what lies next to it in the file */
-	if (p == MAP_FAILED || madvise(p, PAGES * page, MADV_NOHUGEPAGE) ||
-		(fd >= 0 && madvise(p, PAGES * page, MADV_RANDOM)))
-		die("mmap");
+	must(p != MAP_FAILED && !madvise(p, PAGES * page, MADV_NOHUGEPAGE) && (fd < 0 || !madvise(p, PAGES * page, MADV_RANDOM)),
+		"mmap");
 	return p;
 }
 
@@ -104,7 +93,7 @@ static void *sharer_run(void *arg)
 /* The step. noipa: its argument is where the calling convention puts it. */
 __attribute__((noipa)) void work(int kind)
 {
-	char *area = areas[kind], *p;
+	char *area = areas[kind];
 	int i;
 
 	switch (kind) {
@@ -118,19 +107,14 @@ __attribute__((noipa)) void work(int kind)
 		pages_read(area);
 		break;
 	case KERNEL:
-		if (syscall(SYS_read, zero, area, PAGES * page) != (long)(PAGES * page))
-			die("read");
+		must(syscall(SYS_read, zero, area, PAGES * page) == (long)(PAGES * page), "read");
 		break;
 	case FILE_KERNEL:
 		for (i = 0; i < PAGES; i++)
-			if (syscall(SYS_write, sink, area + (size_t)i * page, 1) != 1)
-				die("write");
+			must(syscall(SYS_write, sink, area + (size_t)i * page, 1) == 1, "write");
 		break;
 	case POPULATED:
-		p = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-		if (p == MAP_FAILED)
-			die("mmap");
+		pages_map(PAGES * page, MAP_PRIVATE | MAP_POPULATE);
 		break;
 	case SHARED:
 		pthread_barrier_wait(&barrier);
@@ -148,12 +132,9 @@ static void file_evict(void)
 	int i, k, n;
 
 	p = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE, file, 0);
-	if (p == MAP_FAILED)
-		die("mmap");
+	must(p != MAP_FAILED, "mmap");
 	for (i = 0; i < EVICT_TRIES; i++) {
-		if (fsync(file) || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) ||
-			mincore(p, PAGES * page, resident))
-			die("file");
+		must(!fsync(file) && !posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) && !mincore(p, PAGES * page, resident), "file");
 		for (k = n = 0; k < PAGES; k++)
 			n += resident[k] & 1;
 		if (!n)
@@ -167,12 +148,10 @@ static void file_make(const char *path)
 {
 	char *buf = malloc(PAGES * page);
 
-	if (!buf)
-		die("malloc");
+	must(buf, "malloc");
 	memset(buf, 'x', PAGES * page);
 	file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (file < 0 || write(file, buf, PAGES * page) != (ssize_t)(PAGES * page))
-		die(path);
+	must(file >= 0 && write(file, buf, PAGES * page) == (ssize_t)(PAGES * page), path);
 	unlink(path);
 	free(buf);
 }
@@ -185,8 +164,7 @@ static pid_t sharing_child(const char *area, int *ret_end)
 	char c;
 
 	byte = area[0];
-	if (pipe2(p, O_CLOEXEC))
-		die("pipe2");
+	must(!pipe2(p, O_CLOEXEC), "pipe2");
 	child = fork();
 	if (!child) {
 		close(p[1]);
@@ -200,7 +178,7 @@ static pid_t sharing_child(const char *area, int *ret_end)
 static void kind_run(enum kind kind)
 {
 	static struct section s;
-	pthread_t sharer;
+	pthread_t sharer = 0;
 	pid_t child = 0;
 	int end = -1;
 
@@ -210,8 +188,8 @@ static void kind_run(enum kind kind)
 	}
 	if (kind == FILE_USER || kind == FILE_KERNEL)
 		file_evict();
-	if (kind == SHARED && pthread_create(&sharer, NULL, sharer_run, areas[SHARED]))
-		die("pthread_create");
+	if (kind == SHARED)
+		sharer = thread_start(sharer_run, areas[SHARED]);
 	section_begin(&s, (int)kind);
 	work((int)kind);
 	s.skip_calls = true;
@@ -229,10 +207,8 @@ static void kind_run(enum kind kind)
 	if (kind == WARM_UP)
 		return;
 	section_print(&s);
-	printf("{\"step\":\"%s\",\"kind\":%d,\"faults_minor\":%ld,\"faults_major\":%ld,\"pages\":%"
-	       "d}\n",
-		names[kind], (int)kind, s.end.minor - s.begin.minor, s.end.major - s.begin.major,
-		PAGES);
+	printf("{\"step\":\"%s\",\"kind\":%d,\"faults_minor\":%ld,\"faults_major\":%ld,\"pages\":%d}\n", names[kind],
+		(int)kind, s.end.minor - s.begin.minor, s.end.major - s.begin.major, PAGES);
 	fflush(stdout);
 }
 
@@ -247,8 +223,7 @@ int main(int argc, char **argv)
 	}
 	page = (size_t)sysconf(_SC_PAGESIZE);
 	zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	if (zero < 0 || pipe2(sinks, O_CLOEXEC))
-		die("/dev/zero");
+	must(zero >= 0 && !pipe2(sinks, O_CLOEXEC), "/dev/zero");
 	sink = sinks[1];
 	pthread_barrier_init(&barrier, NULL, 2);
 	sigaction(SIGSEGV, &segv, NULL);

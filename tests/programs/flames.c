@@ -5,12 +5,9 @@
  *
  *   flames MILLISECONDS
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "../program.h"
 
-#define NAP_NS 4000000
+#define NAP_NS (4 * MS)
 #define NAPS 40
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -18,10 +15,7 @@ static volatile double sum;
 
 static double cpu_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+	return (double)clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1e6;
 }
 
 __attribute__((noinline)) static void inner(void)
@@ -39,10 +33,8 @@ __attribute__((noinline)) static void outer(double until)
 
 __attribute__((noinline)) static void hold_lock(void)
 {
-	const struct timespec nap = { .tv_nsec = NAP_NS };
-
 	pthread_mutex_lock(&lock);
-	nanosleep(&nap, NULL);
+	sleep_for(NAP_NS);
 	pthread_mutex_unlock(&lock);
 	sum += 1;
 }
@@ -60,8 +52,7 @@ int main(int argc, char **argv)
 	pthread_t thread;
 
 	outer(ms);
-	if (pthread_create(&thread, NULL, sleeper, NULL))
-		return 1;
+	thread = thread_start(sleeper, NULL);
 	sleeper(NULL);
 	pthread_join(thread, NULL);
 	printf("{\"cpu_ms\":%.3f,\"naps\":%d}\n", cpu_ms(), 2 * NAPS);

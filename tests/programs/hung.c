@@ -10,12 +10,7 @@
  *
  * Prints ready, hung when all of them hang, and free when they have been released.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
 
 void step(int n_tokens);
 int outer(int fd);
@@ -26,11 +21,6 @@ void spin(void);
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int stuck[2], ring[2][2];
 static volatile int tids[2], free_to_go;
-
-static void name_thread(const char *name)
-{
-	pthread_setname_np(pthread_self(), name);
-}
 
 __attribute__((noipa)) int inner(int fd)
 {
@@ -53,10 +43,8 @@ __attribute__((noipa)) void step(int n_tokens)
 
 __attribute__((noipa)) void pass(int from, int to)
 {
-	char c;
-
-	if (read(from, &c, 1) != 1 || write(to, &c, 1) != 1)
-		exit(1);
+	byte_receive(from);
+	byte_send(to);
 }
 
 __attribute__((noipa)) void spin(void)
@@ -67,14 +55,14 @@ __attribute__((noipa)) void spin(void)
 
 static void *hang_on_cpu(void *arg)
 {
-	name_thread("hung_spin");
+	prctl(PR_SET_NAME, "hung_spin");
 	spin();
 	return arg;
 }
 
 static void *hang_in_read(void *arg)
 {
-	name_thread("hung_read");
+	prctl(PR_SET_NAME, "hung_read");
 	tids[0] = gettid();
 	outer(stuck[0]);
 	return arg;
@@ -82,7 +70,7 @@ static void *hang_in_read(void *arg)
 
 static void *hang_in_step(void *arg)
 {
-	name_thread("hung_step");
+	prctl(PR_SET_NAME, "hung_step");
 	tids[1] = gettid();
 	step(1);
 	return arg;
@@ -92,7 +80,7 @@ static void *go_round(void *arg)
 {
 	size_t i = (size_t)arg;
 
-	name_thread("hung_ring");
+	prctl(PR_SET_NAME, "hung_ring");
 	for (;;) {
 		pass(ring[i][0], ring[1 - i][1]);
 		usleep(50);
@@ -118,34 +106,32 @@ static int is_asleep(int tid)
 
 static void say_and_wait(const char *word)
 {
-	puts(word);
-	fflush(stdout);
+	say(word);
 	while (getchar() != '\n')
 		;
 }
 
 int main(void)
 {
-	pthread_t ids[5];
+	pthread_t ids[3];
 
 	if (pipe(stuck) || pipe(ring[0]) || pipe(ring[1]))
 		return 1;
 	say_and_wait("ready");
 	pthread_mutex_lock(&mutex);
-	if (pthread_create(&ids[0], NULL, hang_in_read, NULL) ||
-		pthread_create(&ids[1], NULL, hang_in_step, NULL) ||
-		pthread_create(&ids[2], NULL, go_round, (void *)0) ||
-		pthread_create(&ids[3], NULL, go_round, (void *)1) ||
-		pthread_create(&ids[4], NULL, hang_on_cpu, NULL) || write(ring[0][1], "", 1) != 1)
-		return 1;
+	ids[0] = thread_start(hang_in_read, NULL);
+	ids[1] = thread_start(hang_in_step, NULL);
+	ids[2] = thread_start(hang_on_cpu, NULL);
+	thread_start(go_round, (void *)0);
+	thread_start(go_round, (void *)1);
+	byte_send(ring[0][1]);
 	while (!is_asleep(tids[0]) || !is_asleep(tids[1]))
 		usleep(1000);
 	say_and_wait("hung");
 	pthread_mutex_unlock(&mutex);
 	free_to_go = 1;
-	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) ||
-		pthread_join(ids[1], NULL) || pthread_join(ids[4], NULL))
-		return 1;
+	byte_send(stuck[1]);
+	threads_join(ids, 3);
 	say_and_wait("free");
 	return 0;
 }

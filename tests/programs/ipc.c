@@ -8,21 +8,12 @@
  *	ipc		looks whether it sleeps, which takes more system calls now and then
  *	ipc same	the same calls each time: it naps instead, after which a slow call most often sleeps
  */
-#include <errno.h>
-#include <fcntl.h>
+#include "../program.h"
+
 #include <linux/futex.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "section.h"
 
@@ -42,19 +33,13 @@ static int pipe_fd[2], fifo_fd, unix_fd[2], dgram_fd[2], event_fd, tcp_fd[2], fi
 static uint32_t word;
 static bool same_calls;
 
-static void must(bool ok, const char *what)
-{
-	if (!ok)
-		die(what);
-}
-
 static void did(const char *what)
 {
 	struct count *c = counts;
 
 	while (c->what[0] && strcmp(c->what, what))
 		c++;
-	must(c < counts + sizeof(counts) / sizeof(counts[0]) - 1, "counts");
+	must(c < counts + LENGTH(counts) - 1, "counts");
 	snprintf(c->what, sizeof(c->what), "%s", what);
 	c->n++;
 }
@@ -116,20 +101,13 @@ static void fast(void)
 	must(write(-1, "x", 1) == -1 && read(1000000, buf, 1) == -1, "no descriptor");
 }
 
-static void nap(long ns)
-{
-	struct timespec t = { .tv_nsec = ns };
-
-	nanosleep(&t, NULL);
-}
-
 /* Waits until the main thread sleeps, which it only does in calls that this thread serves. */
 static void await_sleep(void)
 {
 	char path[64], buf[512], *state = NULL;
 
 	if (same_calls) {
-		nap(NAP_NS);
+		sleep_for(NAP_NS);
 		return;
 	}
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
@@ -142,7 +120,7 @@ static void await_sleep(void)
 		buf[n] = 0;
 		state = strrchr(buf, ')');
 		must(state, path);
-		nap(LOOK_NS);
+		sleep_for(LOOK_NS);
 	}
 }
 
@@ -185,23 +163,6 @@ static void slow(void)
 	}
 }
 
-/* TCP over the loopback: a socket, but to the network. */
-static void tcp_open(void)
-{
-	struct sockaddr_in addr = { .sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(addr);
-	int l = socket(AF_INET, SOCK_STREAM, 0);
-
-	must(l >= 0 && !bind(l, (struct sockaddr *)&addr, len) && !listen(l, 1), "tcp");
-	must(!getsockname(l, (struct sockaddr *)&addr, &len), "tcp");
-	tcp_fd[0] = socket(AF_INET, SOCK_STREAM, 0);
-	must(!connect(tcp_fd[0], (struct sockaddr *)&addr, len), "tcp");
-	tcp_fd[1] = accept(l, NULL, NULL);
-	must(tcp_fd[1] >= 0, "tcp");
-	close(l);
-}
-
 static void files_open(void)
 {
 	char path[64], fifo[80];
@@ -221,7 +182,7 @@ static void files_open(void)
 	must(!socketpair(AF_UNIX, SOCK_DGRAM, 0, dgram_fd), "socketpair");
 	event_fd = eventfd(0, EFD_CLOEXEC);
 	must(event_fd >= 0, "eventfd");
-	tcp_open();
+	tcp_pair(tcp_fd); /* a socket, but to the network */
 }
 
 int main(int argc, char **argv)
@@ -243,15 +204,15 @@ int main(int argc, char **argv)
 	must(!pthread_create(&thread, &attr, serve, NULL), "pthread_create");
 	slow();
 	while (!same_calls && !ioctl(done[0], FIONREAD, &ready) && !ready)
-		nap(LOOK_NS);
+		sleep_for(LOOK_NS);
 	must(read(done[0], &byte, 1) == 1, "pipe");
 	did("write pipe send");
 	did("read pipe recv");
-	nap(NAP_NS);
+	sleep_for(NAP_NS);
 	while (same_calls && pthread_tryjoin_np(thread, NULL) == EBUSY)
 		;
 	while (!same_calls && !stat("/proc/self/task", &task) && task.st_nlink > 3) /* the thread is still there */
-		nap(LOOK_NS);
+		sleep_for(LOOK_NS);
 	for (struct count *c = counts; c->what[0]; c++)
 		printf("%s\"%s\":%ld", c == counts ? "{" : ",", c->what, c->n);
 	puts("}");

@@ -12,16 +12,10 @@
  * one line of JSON: the counts in between, or {"skipped": why} where they are not available (the
  * rounds are the same).
  */
+#include "../program.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/perf_event.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "section.h"
 
@@ -47,7 +41,7 @@ static struct counter {
 	{ .type = "vector", .tracepoint = "irq_vectors/call_function_single_entry" },
 	{ .type = "vector", .tracepoint = "irq_vectors/irq_work_entry" },
 };
-#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
+#define COUNTERS LENGTH(counters)
 
 int work(int round);
 
@@ -75,8 +69,7 @@ static int tracepoint_id(const char *name)
 static const char *counters_open(void)
 {
 	for (size_t i = 0; i < COUNTERS; i++) {
-		struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT,
-			.size = sizeof(attr) };
+		struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr) };
 		int id = tracepoint_id(counters[i].tracepoint);
 
 		counters[i].fd = -1;
@@ -85,8 +78,7 @@ static const char *counters_open(void)
 		if (id < 0)
 			continue;
 		attr.config = (uint64_t)id;
-		counters[i].fd =
-			(int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+		counters[i].fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 		if (counters[i].fd < 0)
 			return "perf_event_open does not count tracepoints here";
 	}
@@ -97,8 +89,7 @@ static void counters_read(uint64_t counts[COUNTERS])
 {
 	for (size_t i = 0; i < COUNTERS; i++) {
 		counts[i] = 0;
-		if (counters[i].fd >= 0 && read(counters[i].fd, &counts[i], 8) != 8)
-			die("perf event");
+		must(counters[i].fd < 0 || read(counters[i].fd, &counts[i], 8) == 8, "perf event");
 	}
 }
 
@@ -122,15 +113,11 @@ static int loopback;
 
 static void loopback_open(void)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(addr);
+	struct sockaddr_in addr;
 
 	loopback = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (loopback < 0 || bind(loopback, (struct sockaddr *)&addr, sizeof(addr)) ||
-		getsockname(loopback, (struct sockaddr *)&addr, &len) ||
-		connect(loopback, (struct sockaddr *)&addr, len))
-		die("loopback");
+	addr = loopback_bind(loopback);
+	must(!connect(loopback, (struct sockaddr *)&addr, sizeof(addr)), "loopback");
 }
 
 __attribute__((noinline)) int work(int round)
@@ -140,14 +127,10 @@ __attribute__((noinline)) int work(int round)
 	char *pages;
 
 	for (int i = 0; i < SENDS; i++) {
-		if (send(loopback, buf, sizeof(buf), 0) != sizeof(buf) ||
-			recv(loopback, buf, sizeof(buf), 0) != sizeof(buf))
-			die("loopback");
+		must(send(loopback, buf, sizeof(buf), 0) == sizeof(buf), "send");
+		must(recv(loopback, buf, sizeof(buf), 0) == sizeof(buf), "recv");
 	}
-	pages = mmap(
-		NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (pages == MAP_FAILED)
-		die("mmap");
+	pages = pages_map(PAGES * 4096, MAP_PRIVATE);
 	for (int i = 0; i < PAGES; i++)
 		((volatile char *)pages)[i * 4096] = 1;
 	munmap(pages, PAGES * 4096);

@@ -6,13 +6,9 @@
  *
  * by execve, by exit_group, by the exit of its thread, or because another thread ends the process.
  */
-#include "section.h"
+#include "../program.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "section.h"
 
 static char *const again[] = { "leave", "nothing", NULL };
 static atomic_bool inside;
@@ -22,8 +18,6 @@ void work(const char *how);
 
 __attribute__((noipa)) void work(const char *how)
 {
-	char c;
-
 	syscall(SYS_getppid);
 	inside = true;
 	if (!strcmp(how, "exec"))
@@ -32,8 +26,8 @@ __attribute__((noipa)) void work(const char *how)
 		_exit(0);
 	if (!strcmp(how, "thread"))
 		syscall(SYS_exit, 0);
-	if (!strcmp(how, "killed") && read(pipes[0], &c, 1) < 0)
-		die("read");
+	if (!strcmp(how, "killed"))
+		byte_receive(pipes[0]);
 }
 
 static void *thread_run(void *arg)
@@ -50,14 +44,12 @@ int main(int argc, char **argv)
 		return 2;
 	if (!strcmp(argv[1], "nothing"))
 		return 0;
-	if (pipe(pipes))
-		die("pipe");
+	must(!pipe(pipes), "pipe");
 	if (!strcmp(argv[1], "exec") || !strcmp(argv[1], "exit")) {
 		work(argv[1]);
 		die("execv");
 	}
-	if (pthread_create(&thread, NULL, thread_run, argv[1]))
-		die("pthread_create");
+	thread = thread_start(thread_run, argv[1]);
 	while (!inside)
 		;
 	if (!strcmp(argv[1], "thread"))

@@ -9,19 +9,10 @@
  * EVERY-th answer is not read to its end. -1: answers in one part. -f: all answers are equally long. -j: more members of the
  * JSON of a request; of several, by turns. Request N of all is 4000 + N bytes long, so that it is recognised wherever it is seen.
  */
+#include "../program.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #define BYTES 4000 /* of the shortest request */
 #define ANSWER_MAX (4 << 20)
@@ -34,27 +25,12 @@ static int n_sent;
 static const char *members[4];
 static int n_members;
 
-static void __attribute__((noreturn)) die(const char *what)
-{
-	fprintf(stderr, "llama_clients: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static int connect_server(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
-	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
-		die("connect");
+	must(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)), "connect");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return fd;
 }
@@ -94,7 +70,7 @@ static void read_answer(int fd, char *buf, uint64_t *ret_first, bool drop)
 		n += (size_t)got;
 		buf[n] = 0;
 		if (!*ret_first && strstr(buf, whole ? "\"content\"" : "data: "))
-			*ret_first = now_ns();
+			*ret_first = clock_ns(CLOCK_BOOTTIME);
 		if (drop && n > 2000)
 			break;
 	}
@@ -132,12 +108,11 @@ static void *user(void *arg)
 		len = make_request(request, 1 << 18, number,
 			long_every && number % long_every == long_every - 1 ? long_words : 1 + rand_r(&state) % 14, &state);
 		fd = connect_server();
-		sent = now_ns();
-		if (write(fd, request, len) != (ssize_t)len)
-			die("write");
+		sent = clock_ns(CLOCK_BOOTTIME);
+		must(write(fd, request, len) == (ssize_t)len, "write");
 		*buf = 0;
 		read_answer(fd, buf, &first, drop);
-		end = now_ns();
+		end = clock_ns(CLOCK_BOOTTIME);
 		close(fd);
 		part = drop ? NULL : last_part(buf);
 		pthread_mutex_lock(&lock);
@@ -155,57 +130,26 @@ static void *user(void *arg)
 int main(int argc, char **argv)
 {
 	pthread_t threads[256];
+	static int *const numbers[128] = { ['u'] = &users, ['n'] = &requests, ['t'] = &tokens, ['l'] = &long_every, ['w'] = &long_words,
+		['d'] = &drop_every, ['s'] = (int *)&seed };
+	static bool *const flags[128] = { ['c'] = &cache, ['1'] = &whole, ['f'] = &fixed };
 	int opt;
 
 	while ((opt = getopt(argc, argv, "u:n:t:l:w:cd:1fs:j:")) != -1) {
-		switch (opt) {
-		case 'u':
-			users = atoi(optarg);
-			break;
-		case 'n':
-			requests = atoi(optarg);
-			break;
-		case 't':
-			tokens = atoi(optarg);
-			break;
-		case 'l':
-			long_every = atoi(optarg);
-			break;
-		case 'w':
-			long_words = atoi(optarg);
-			break;
-		case 'c':
-			cache = true;
-			break;
-		case 'd':
-			drop_every = atoi(optarg);
-			break;
-		case '1':
-			whole = true;
-			break;
-		case 'f':
-			fixed = true;
-			break;
-		case 's':
-			seed = (unsigned int)atoi(optarg);
-			break;
-		case 'j':
-			if (n_members == sizeof(members) / sizeof(*members))
-				return 2;
+		if (numbers[opt])
+			*numbers[opt] = atoi(optarg);
+		else if (flags[opt])
+			*flags[opt] = true;
+		else if (opt == 'j' && n_members < (int)LENGTH(members))
 			members[n_members++] = optarg;
-			break;
-		default:
+		else
 			return 2;
-		}
 	}
 	port = optind < argc ? atoi(argv[optind]) : 0;
 	if (!port || users < 1 || users > 256)
 		return 2;
-	for (int i = 0; i < users; i++) {
-		if (pthread_create(&threads[i], NULL, user, (void *)(intptr_t)i))
-			die("pthread_create");
-	}
 	for (int i = 0; i < users; i++)
-		pthread_join(threads[i], NULL);
+		threads[i] = thread_start(user, (void *)(intptr_t)i);
+	threads_join(threads, (size_t)users);
 	return 0;
 }

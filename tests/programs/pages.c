@@ -7,13 +7,7 @@
  * One line of JSON for each plateau: its time (CLOCK_BOOTTIME), the resident set from
  * /proc/self/statm, the highest from getrusage(2), and the pages touched and given back so far.
  */
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "../program.h"
 
 #include "section.h"
 
@@ -27,9 +21,7 @@ static long touched, freed;
 
 static void nap(void)
 {
-	struct timespec t = { .tv_nsec = 100000000 };
-
-	nanosleep(&t, NULL);
+	sleep_for(100 * MS);
 }
 
 static void plateau(const char *name)
@@ -45,19 +37,16 @@ static void plateau(const char *name)
 	from = clock_ns(CLOCK_BOOTTIME);
 	fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	n = read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		die("/proc/self/statm");
+	must(n > 0, "/proc/self/statm");
 	close(fd);
 	text[n] = '\0';
-	if (sscanf(text, "%ld %ld", &size, &rss) != 2 || getrusage(RUSAGE_SELF, &ru))
-		die("statm");
+	must(sscanf(text, "%ld %ld", &size, &rss) == 2 && !getrusage(RUSAGE_SELF, &ru), "statm");
 	nap();
 	to = clock_ns(CLOCK_BOOTTIME);
 	printf("{\"plateau\":\"%s\",\"from_ns\":%lu,\"to_ns\":%lu,\"rss\":%ld,\"maxrss\":%ld,"
-	       "\"touched\":%ld,"
-	       "\"freed\":%ld,\"page\":%ld}\n",
-		name, (unsigned long)from, (unsigned long)to, rss * sysconf(_SC_PAGESIZE),
-		ru.ru_maxrss * 1024, touched, freed, sysconf(_SC_PAGESIZE));
+	       "\"touched\":%ld,\"freed\":%ld,\"page\":%ld}\n",
+		name, (unsigned long)from, (unsigned long)to, rss * sysconf(_SC_PAGESIZE), ru.ru_maxrss * 1024, touched, freed,
+		sysconf(_SC_PAGESIZE));
 	fflush(stdout);
 	/* What a recorder reads now it may have stamped just before: where the machine is busy, something comes in between. */
 	nap();
@@ -65,11 +54,8 @@ static void plateau(const char *name)
 
 static char *map(size_t size)
 {
-	char *p = mmap(
-		NULL, size + REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = pages_map(size + REGION, MAP_PRIVATE);
 
-	if (p == MAP_FAILED)
-		die("mmap");
 	return (char *)(((uintptr_t)p + REGION - 1) & ~(uintptr_t)(REGION - 1));
 }
 
@@ -84,8 +70,7 @@ static void touch(char *p, size_t size)
 
 static void give_back(char *p, size_t size)
 {
-	if (madvise(p, size, MADV_DONTNEED))
-		die("madvise");
+	must(!madvise(p, size, MADV_DONTNEED), "madvise");
 	freed += (long)size / sysconf(_SC_PAGESIZE);
 }
 
@@ -93,12 +78,9 @@ int main(int argc, char **argv)
 {
 	size_t small = SMALL * (size_t)sysconf(_SC_PAGESIZE), huge = HUGE * (size_t)REGION;
 	const char *option = argc == 2 ? argv[1] : "";
-	char *a, *b;
+	char *a = map(small), *b = map(huge);
 
-	a = map(small);
-	b = map(huge);
-	if (madvise(a, small, MADV_NOHUGEPAGE))
-		die("madvise");
+	must(!madvise(a, small, MADV_NOHUGEPAGE), "madvise");
 	madvise(b, huge, MADV_HUGEPAGE); /* a kernel without huge pages gives small ones */
 	plateau("before");               /* the memory that printing needs is there from now on */
 	if (!strcmp(option, "-w"))

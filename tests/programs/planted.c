@@ -5,7 +5,7 @@
  *	planted CAUSE TIMES
  *
  * TIMES times: twenty steps of a millisecond on the CPU, and one in which its thread is held up for
- *200 ms as well. By CAUSE:
+ * 200 ms as well. By CAUSE:
  *
  *	lock	it waits for a mutex that the thread "planted_holder" has
  *	hog	the process "planted_hog", of a real-time class, has its CPU
@@ -15,17 +15,7 @@
  */
 #include "section.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
-#define HELD_NS 200000000
+#define HELD_NS (200 * MS)
 #define QUICK_STEPS 20
 
 void step(int n_tokens, int slow);
@@ -36,45 +26,24 @@ static void (*held_up)(void);
 
 static void ask_for_it(void)
 {
-	if (write(ask[1], "", 1) != 1)
-		exit(1);
+	byte_send(ask[1]);
 }
 
 static void wait_for_it(void)
 {
-	char c;
-
-	if (read(answer[0], &c, 1) != 1)
-		exit(1);
-}
-
-static void work(uint64_t ns)
-{
-	uint64_t end = clock_ns(CLOCK_MONOTONIC) + ns;
-
-	while (clock_ns(CLOCK_MONOTONIC) < end)
-		;
+	byte_receive(answer[0]);
 }
 
 __attribute__((noipa)) void step(int n_tokens, int slow)
 {
 	(void)n_tokens;
-	work(500000);
+	spin_for(CLOCK_MONOTONIC, MS / 2);
 	if (slow)
 		held_up();
-	work(500000);
+	spin_for(CLOCK_MONOTONIC, MS / 2);
 }
 
 /* ---- what holds it up ---- */
-
-static void sleep_for(uint64_t ns)
-{
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
-		.tv_nsec = (long)(ns % 1000000000) };
-
-	while (nanosleep(&t, &t) && errno == EINTR)
-		;
-}
 
 /* Reports when it has the mutex. */
 static void *hold_lock(void *arg)
@@ -83,8 +52,7 @@ static void *hold_lock(void *arg)
 
 	while (read(ask[0], &c, 1) == 1) {
 		pthread_mutex_lock(&mutex);
-		if (write(answer[1], "", 1) != 1)
-			exit(1);
+		byte_send(answer[1]);
 		sleep_for(HELD_NS);
 		pthread_mutex_unlock(&mutex);
 	}
@@ -99,14 +67,13 @@ static void wait_for_lock(void)
 
 static void hog_cpu(void)
 {
-	work(HELD_NS);
+	spin_for(CLOCK_MONOTONIC, HELD_NS);
 }
 
 static void write_late(void)
 {
 	sleep_for(HELD_NS);
-	if (write(answer[1], "", 1) != 1)
-		exit(1);
+	byte_send(answer[1]);
 }
 
 static void fork_off(const char *name, int policy, void (*act)(void))
@@ -119,34 +86,19 @@ static void fork_off(const char *name, int policy, void (*act)(void))
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, name);
 	close(ask[1]);
-	if (sched_setscheduler(0, policy, &p))
-		exit(1);
+	must(!sched_setscheduler(0, policy, &p), "sched_setscheduler");
 	while (read(ask[0], &c, 1) == 1)
 		act();
 	exit(0);
 }
 
-static void pin(void)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(0, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		exit(1);
-}
-
 static void prepare(const char *cause)
 {
-	pthread_t id;
-
 	if (!strcmp(cause, "lock")) {
-		if (pthread_create(&id, NULL, hold_lock, NULL))
-			exit(1);
-		pthread_setname_np(id, "planted_holder");
+		pthread_setname_np(thread_start(hold_lock, NULL), "planted_holder");
 		held_up = wait_for_lock;
 	} else if (!strcmp(cause, "hog")) {
-		pin();
+		pin_to(0);
 		fork_off("planted_hog", SCHED_FIFO, hog_cpu);
 		held_up = ask_for_it; /* it takes the CPU as it wakes up */
 	} else if (!strcmp(cause, "pipe")) {
@@ -164,9 +116,7 @@ int main(int argc, char **argv)
 	if (!times || pipe(ask) || pipe(answer))
 		return 2;
 	prepare(argv[1]);
-	puts("ready");
-	fflush(stdout);
-	getchar();
+	line_wait();
 	for (int i = 0; i < times; i++) {
 		for (int k = 0; k < QUICK_STEPS; k++)
 			step(1, 0);
@@ -177,7 +127,7 @@ int main(int argc, char **argv)
 			ask_for_it();
 		}
 		step(1, 1);
-		sleep_for(50000000);
+		sleep_for(50 * MS);
 	}
 	return 0;
 }

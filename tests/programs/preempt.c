@@ -8,16 +8,6 @@
  */
 #include "section.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #define THREADS_MAX 64
 #define HOGS 3
 #define LEAVES 3
@@ -62,10 +52,7 @@ __attribute__((noipa)) long leaf(long n)
 
 __attribute__((noipa)) void spin(void)
 {
-	uint64_t end = clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
-
-	while (clock_ns(CLOCK_MONOTONIC) < end)
-		;
+	spin_for(CLOCK_MONOTONIC, SPIN_NS);
 }
 
 __attribute__((noipa)) void work(int round)
@@ -96,11 +83,8 @@ static void *worker_run(void *arg)
 	sigset_t set;
 	int i;
 
-	w->area = mmap(NULL, (PAGES + KERNEL_PAGES) * page, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (w->area == MAP_FAILED ||
-		madvise(w->area, (PAGES + KERNEL_PAGES) * page, MADV_NOHUGEPAGE))
-		die("mmap");
+	w->area = pages_map((PAGES + KERNEL_PAGES) * page, MAP_PRIVATE);
+	must(!madvise(w->area, (PAGES + KERNEL_PAGES) * page, MADV_NOHUGEPAGE), "madvise");
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	section_begin(&w->s, (int)(w - workers) + 1);
@@ -131,30 +115,20 @@ static void *hog_run(void *arg)
 static void *pest_run(void *arg)
 {
 	const struct sched_param prio = { .sched_priority = 1 };
-	const struct timespec nap = { .tv_nsec = PEST_SLEEP_NS };
 	int i, pid = getpid();
 
 	(void)arg;
 	if (sched_setscheduler(0, SCHED_FIFO, &prio))
 		setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	for (i = 0; !over; i++) {
-		uint64_t end;
 		int tid = workers[i / 4 % n_threads].tid;
 
-		nanosleep(&nap, NULL);
-		end = clock_ns(CLOCK_MONOTONIC) + PEST_SPIN_NS;
-		while (clock_ns(CLOCK_MONOTONIC) < end)
-			;
+		sleep_for(PEST_SLEEP_NS);
+		spin_for(CLOCK_MONOTONIC, PEST_SPIN_NS);
 		if (tid && i % 4 == 0)
 			syscall(SYS_tgkill, pid, tid, SIGUSR1);
 	}
 	return NULL;
-}
-
-static void start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
-{
-	if (pthread_create(ret_thread, NULL, run, arg))
-		die("pthread_create");
 }
 
 int main(int argc, char **argv)
@@ -174,30 +148,27 @@ int main(int argc, char **argv)
 	parent = getppid();
 	page = (size_t)sysconf(_SC_PAGESIZE);
 	zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	if (zero < 0)
-		die("/dev/zero");
+	must(zero >= 0, "/dev/zero");
 	sigaction(SIGUSR1, &sa, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	leaf(0); /* the first return through a probe takes page faults */
-	start(&pest, pest_run, NULL);
+	pest = thread_start(pest_run, NULL);
 	for (i = 0; i < HOGS; i++)
-		start(&hogs[i], hog_run, (void *)(intptr_t)(i * 9));
+		hogs[i] = thread_start(hog_run, (void *)(intptr_t)(i * 9));
 	for (i = 0; i < n_threads; i++)
-		start(&workers[i].thread, worker_run, &workers[i]);
+		workers[i].thread = thread_start(worker_run, &workers[i]);
 	for (i = 0; i < n_threads; i++) {
 		pthread_join(workers[i].thread, NULL);
 		handled += workers[i].handled;
 	}
 	over = true;
 	pthread_join(pest, NULL);
-	for (i = 0; i < HOGS; i++)
-		pthread_join(hogs[i], NULL);
+	threads_join(hogs, HOGS);
 	for (i = 0; i < n_threads; i++)
 		section_print(&workers[i].s);
-	printf("{\"functions\":{\"step\":{\"work\":%d},\"op\":{\"leaf\":%ld},\"barrier\":{\"spin\":"
-	       "%d}}}\n",
+	printf("{\"functions\":{\"step\":{\"work\":%d},\"op\":{\"leaf\":%ld},\"barrier\":{\"spin\":%d}}}\n",
 		n_threads * rounds, n_threads * rounds * LEAVES + handled + 1, n_threads * rounds);
 	return 0;
 }

@@ -42,12 +42,7 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	local name=$1 rc=0 target
 	args_split "${@:2}"
 	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
-	mkfifo "$TMP/$name.go"
-	# not with "background": within it the command would get /dev/null for stdin
-	"${BEHIND[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/$name.out"
+	waiting target "$name" "${BEHIND[@]}"
 	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
 		"${BEFORE[@]}" -p "$target" 2>"$TMP/$name.err"
 	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"

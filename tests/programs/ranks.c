@@ -4,9 +4,9 @@
  *
  *	ranks NCCL RANK RANKS ADDRESS PORT STEPS [STEP:CAUSE=MS ...]
  *
- * Rank 0 listens, the others connect to it; each prints "ready" then, and begins with a line of input. In each step a rank works for 2 ms, calls an ncclAllReduce and an ncclAllGather of the library
- * NCCL, and then waits until all have, as a program does that waits for its GPU. In the steps that are named it takes MS longer before the
- * first one, because of
+ * Rank 0 listens, the others connect to it; each prints "ready" then, and begins with a line of input. In each step a rank
+ * works for 2 ms, calls an ncclAllReduce and an ncclAllGather of the library NCCL, and then waits until all have, as a program
+ * does that waits for its GPU. In the steps that are named it takes MS longer before the first one, because of
  *
  *	cpu	it computes
  *	sleep	it sleeps in a system call
@@ -15,23 +15,14 @@
  *
  * Prints for each collective when it called it, by CLOCK_BOOTTIME.
  */
+#include "../program.h"
+
 #include "section.h"
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <netinet/tcp.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define RANKS_MAX 8
-#define MS UINT64_C(1000000)
 #define BLOCK (1 << 22)
 
 struct id {
@@ -89,61 +80,34 @@ static void meet(const char *address, int port)
 	listener = socket(AF_INET, SOCK_STREAM, 0);
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	a.sin_addr.s_addr = htonl(INADDR_ANY);
-	if (bind(listener, (struct sockaddr *)&a, sizeof(a)) || listen(listener, RANKS_MAX))
-		die("listen");
+	must(!bind(listener, (struct sockaddr *)&a, sizeof(a)) && !listen(listener, RANKS_MAX), "listen");
 	for (int i = 1; i < ranks; i++) {
 		peers[i] = accept(listener, NULL, NULL);
 		setsockopt(peers[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	}
 }
 
-static void send_byte(int fd)
-{
-	if (write(fd, "x", 1) != 1)
-		die("write");
-}
-
-static void receive_byte(int fd)
-{
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		die("read");
-}
-
 /* All leave it after all have entered. */
 static void wait_for_all(void)
 {
 	if (rank) {
-		send_byte(peers[0]);
-		receive_byte(peers[0]);
+		byte_send(peers[0]);
+		byte_receive(peers[0]);
 		return;
 	}
 	for (int i = 1; i < ranks; i++)
-		receive_byte(peers[i]);
+		byte_receive(peers[i]);
 	for (int i = 1; i < ranks; i++)
-		send_byte(peers[i]);
+		byte_send(peers[i]);
 }
 
 /* ---- what takes longer ---- */
 
-static void compute(uint64_t ns)
-{
-	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
-
-	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
-		for (volatile int i = 0; i < 20000; i++)
-			;
-	}
-}
-
 static void fault(uint64_t ns)
 {
 	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
-	char *p = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = pages_map(BLOCK, MAP_PRIVATE);
 
-	if (p == MAP_FAILED)
-		die("mmap");
 	madvise(p, BLOCK, MADV_NOHUGEPAGE);
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
 		for (size_t i = 0; i < BLOCK; i += 4096)
@@ -157,29 +121,22 @@ static void fault(uint64_t ns)
 static void hog(uint64_t ns)
 {
 	struct sched_param high = { .sched_priority = 1 };
-	cpu_set_t one, all;
+	cpu_set_t all;
 	int ready[2];
-	uint64_t end;
 	pid_t child;
 
 	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
-	if (pipe(ready))
-		die("pipe");
+	pin_to(sched_getcpu());
+	must(!pipe(ready), "pipe");
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_NAME, "hog");
-		if (sched_setscheduler(0, SCHED_FIFO, &high))
-			die("sched_setscheduler");
-		send_byte(ready[1]);
-		end = clock_ns(CLOCK_MONOTONIC) + ns;
-		while (clock_ns(CLOCK_MONOTONIC) < end)
-			;
+		must(!sched_setscheduler(0, SCHED_FIFO, &high), "sched_setscheduler");
+		byte_send(ready[1]);
+		spin_for(CLOCK_MONOTONIC, ns);
 		_exit(0);
 	}
-	receive_byte(ready[0]);
+	byte_receive(ready[0]);
 	waitpid(child, NULL, 0);
 	close(ready[0]);
 	close(ready[1]);
@@ -191,9 +148,9 @@ static void delay(const struct plan *p)
 	uint64_t ns = (uint64_t)p->ms * MS;
 
 	if (!strcmp(p->cause, "cpu"))
-		compute(ns);
+		spin_for(CLOCK_THREAD_CPUTIME_ID, ns);
 	else if (!strcmp(p->cause, "sleep"))
-		usleep((useconds_t)p->ms * 1000);
+		sleep_for(ns);
 	else if (!strcmp(p->cause, "fault"))
 		fault(ns);
 	else
@@ -213,7 +170,7 @@ __attribute__((noipa)) void rank_step(int n_tokens, const struct plan *plan)
 	static char data[64];
 	uint64_t first, second;
 
-	compute(2 * MS);
+	spin_for(CLOCK_THREAD_CPUTIME_ID, 2 * MS);
 	if (plan)
 		delay(plan);
 	first = clock_ns(CLOCK_BOOTTIME);

@@ -7,10 +7,7 @@
  *
  * Prints ready, and goes on until it is killed.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define PAIRS_MAX 64
 
@@ -26,13 +23,9 @@ static struct end ends[PAIRS_MAX][2];
 
 __attribute__((noipa)) void inner(int from, int to)
 {
-	char c = 0;
-
-	if (write(to, &c, 1) != 1)
-		exit(1);
+	byte_send(to);
 	getppid();
-	if (read(from, &c, 1) != 1)
-		exit(1);
+	byte_receive(from);
 }
 
 __attribute__((noipa)) void outer(int from, int to)
@@ -60,22 +53,17 @@ static void *run(void *arg)
 int main(int argc, char **argv)
 {
 	int pairs = argc > 1 ? atoi(argv[1]) : 1, pipes[2][2];
-	pthread_t id;
 
 	if (pairs < 1 || pairs > PAIRS_MAX)
 		return 2;
 	for (int i = 0; i < pairs; i++) {
-		if (pipe(pipes[0]) || pipe(pipes[1]))
-			return 1;
+		must(!pipe(pipes[0]) && !pipe(pipes[1]), "pipe");
 		ends[i][0] = (struct end){ pipes[0][0], pipes[1][1] };
 		ends[i][1] = (struct end){ pipes[1][0], pipes[0][1] };
-		for (int k = 0; k < 2; k++) {
-			if (pthread_create(&id, NULL, run, &ends[i][k]))
-				return 1;
-		}
+		for (int k = 0; k < 2; k++)
+			thread_start(run, &ends[i][k]);
 	}
-	puts("ready");
-	fflush(stdout);
+	say("ready");
 	pause();
 	return 0;
 }

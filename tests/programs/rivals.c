@@ -10,17 +10,9 @@
  *
  * MS: what each computes in a step, in CPU time.
  */
-#include "section.h"
+#include "../program.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include "section.h"
 
 #define HOGS 3
 #define MEETINGS 8 /* in a step */
@@ -39,27 +31,6 @@ static atomic_int step_number = -1, ended, worker_tid;
 void work(int n_tokens, int number);
 void meet(struct team *t);
 
-static void pin(void)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("sched_setaffinity");
-}
-
-static void compute(uint64_t ns)
-{
-	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
-
-	/* reading this clock is a system call, so it is done rarely */
-	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
-		for (volatile int i = 0; i < 400000; i++)
-			;
-	}
-}
-
 __attribute__((noipa)) void meet(struct team *t)
 {
 	int meeting = atomic_load(&t->meeting);
@@ -76,7 +47,7 @@ __attribute__((noipa)) void meet(struct team *t)
 static void take_part(void)
 {
 	for (int i = 0; i < MEETINGS; i++) {
-		compute(compute_ns / MEETINGS);
+		spin_for(CLOCK_THREAD_CPUTIME_ID, compute_ns / MEETINGS);
 		meet(&team);
 	}
 }
@@ -92,7 +63,7 @@ static void *worker_run(void *arg)
 {
 	(void)arg;
 	if (worker_pinned)
-		pin();
+		pin_to(cpu);
 	atomic_store(&worker_tid, (int)gettid());
 	for (int i = 0; i < steps; i++) {
 		while (atomic_load(&step_number) < i)
@@ -108,13 +79,12 @@ static int hog_start(int n)
 	static const char *const names[HOGS] = { "hoga", "hogb", "hogc" };
 	int pid = fork();
 
-	if (pid < 0)
-		die("fork");
+	must(pid >= 0, "fork");
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, names[n]);
-	pin();
+	pin_to(cpu);
 	for (;;)
 		;
 }
@@ -123,21 +93,21 @@ int main(int argc, char **argv)
 {
 	int hogs[HOGS] = { 0 }, n_hogs;
 	bool with_worker;
-	pthread_t worker;
+	pthread_t worker = 0;
 
 	if (argc != 5)
 		return 2;
 	cpu = atoi(argv[2]);
 	steps = atoi(argv[3]);
-	compute_ns = (uint64_t)atoi(argv[4]) * 1000000;
+	compute_ns = (uint64_t)atoi(argv[4]) * MS;
 	with_worker = strcmp(argv[1], "hogs-leader") != 0;
 	n_hogs = strncmp(argv[1], "hogs", 4) ? 0 : HOGS;
 	team.size = 1 + with_worker;
 	if (!with_worker || !strcmp(argv[1], "share"))
-		pin(); /* before the worker is created, which inherits it */
+		pin_to(cpu); /* before the worker is created, which inherits it */
 	worker_pinned = n_hogs;
-	if (with_worker && pthread_create(&worker, NULL, worker_run, NULL))
-		die("pthread_create");
+	if (with_worker)
+		worker = thread_start(worker_run, NULL);
 	while (with_worker && !atomic_load(&worker_tid))
 		sched_yield();
 	line_wait();

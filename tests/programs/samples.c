@@ -8,14 +8,11 @@
  * waits WAITS times for 3 ms, in three ways, and as often for a moment. The last line has the CPU time of the process
  * since then, and the waits of at least 3 ms.
  */
+#include "../program.h"
+
 #include "section.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define WAIT_NS 3000000
 #define MOMENT_NS 20000
@@ -51,10 +48,10 @@ static void wait_once(int way)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
-	struct timespec t = { .tv_nsec = WAIT_NS };
+	struct timespec t;
 
 	if (way == 0) {
-		nanosleep(&t, NULL);
+		sleep_for(WAIT_NS);
 	} else if (way == 1) {
 		poll(NULL, 0, WAIT_NS / 1000000);
 	} else {
@@ -74,12 +71,11 @@ static void wait_once(int way)
 static void *run(void *arg)
 {
 	char **argv = arg;
-	struct timespec moment = { .tv_nsec = MOMENT_NS };
 
 	below(atoi(argv[2]), clock_ns(CLOCK_THREAD_CPUTIME_ID) + cpu_ns);
 	for (int i = 0; i < waits; i++) {
 		wait_once(i % 3);
-		nanosleep(&moment, NULL);
+		sleep_for(MOMENT_NS);
 	}
 	return NULL;
 }
@@ -92,18 +88,13 @@ int main(int argc, char **argv)
 
 	if (argc != 5 || (n = atoi(argv[1])) < 1 || n > 64)
 		return 2;
-	cpu_ns = (uint64_t)atoi(argv[3]) * 1000000;
+	cpu_ns = (uint64_t)atoi(argv[3]) * MS;
 	waits = atoi(argv[4]);
-	puts("ready");
-	fflush(stdout);
-	getchar();
+	line_wait();
 	before = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	for (int i = 0; i < n; i++) {
-		if (pthread_create(&threads[i], NULL, run, argv))
-			return 1;
-	}
 	for (int i = 0; i < n; i++)
-		pthread_join(threads[i], NULL);
+		threads[i] = thread_start(run, argv);
+	threads_join(threads, (size_t)n);
 	printf("{\"cpu_ns\": %llu, \"waits\": %d}\n",
 		(unsigned long long)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before), n * waits);
 	return 0;

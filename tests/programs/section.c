@@ -1,35 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "section.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-
 #define MARK_TRIES 1000
-#define LINE_BYTES 8192
 
 /* The descriptors of the two markers. */
 #define FD_BEGIN(id) (-1000 - 2 * (id))
 #define FD_END(id) (-1001 - 2 * (id))
-
-void die(const char *what)
-{
-	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
-	exit(1);
-}
-
-uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static long status_number(const char *text, const char *key)
 {
@@ -45,8 +21,7 @@ char status_read(int fd, struct usage *ret_usage)
 	ssize_t n;
 
 	n = pread(fd, text, sizeof(text) - 1, 0);
-	if (n <= 0)
-		die("/proc/self/task/TID/status");
+	must(n > 0, "/proc/TID/status");
 	text[n] = '\0';
 	ret_usage->voluntary = status_number(text, "\nvoluntary_ctxt_switches:");
 	ret_usage->involuntary = status_number(text, "\nnonvoluntary_ctxt_switches:");
@@ -59,36 +34,21 @@ int status_open(int tid)
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		die(path);
+	must(fd >= 0, path);
 	return fd;
 }
 
 void pin_thread(void)
 {
-	cpu_set_t all, one;
+	cpu_set_t all;
 	int cpu = 0;
 
-	if (sched_getaffinity(0, sizeof(all), &all))
-		die("sched_getaffinity");
+	must(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity");
 	while (!CPU_ISSET(cpu, &all))
 		cpu++;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		die("sched_setaffinity");
-}
-
-void line_wait(void)
-{
-	char c;
-
-	if (write(STDOUT_FILENO, "ready\n", 6) != 6)
-		die("stdout");
-	while (read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
-		;
+	pin_to(cpu);
 }
 
 /* One pread64 and one getrusage. */
@@ -97,8 +57,7 @@ static void usage_read(const struct section *s, struct usage *ret_usage)
 	struct rusage ru;
 
 	status_read(s->status_fd, ret_usage);
-	if (syscall(SYS_getrusage, RUSAGE_THREAD, &ru))
-		die("getrusage");
+	must(!syscall(SYS_getrusage, RUSAGE_THREAD, &ru), "getrusage");
 	ret_usage->minor = ru.ru_minflt;
 	ret_usage->major = ru.ru_majflt;
 }
@@ -177,16 +136,12 @@ long section_did(struct section *s, const char *name, long ret)
 
 void section_print(const struct section *s)
 {
-	char line[LINE_BYTES];
+	char line[8192];
 	int i, n;
 
 	n = snprintf(line, sizeof(line),
-		"{\"section\":%d,\"skip_calls\":%s,\"tid\":%d,\"retries\":%d,\"signals\":%d,\"from_"
-		"birth\":%s,"
-		"\"voluntary\":%ld,"
-		"\"involuntary\":%"
-		"ld,"
-		"\"minor\":%ld,\"populated\":%ld,\"major\":%ld,\"calls\":{",
+		"{\"section\":%d,\"skip_calls\":%s,\"tid\":%d,\"retries\":%d,\"signals\":%d,\"from_birth\":%s,"
+		"\"voluntary\":%ld,\"involuntary\":%ld,\"minor\":%ld,\"populated\":%ld,\"major\":%ld,\"calls\":{",
 		s->id, s->skip_calls ? "true" : "false", s->tid, s->retries, s->signals,
 		s->from_birth ? "true" : "false",
 		s->end.voluntary - (s->from_birth ? 0 : s->begin.voluntary),
@@ -197,6 +152,5 @@ void section_print(const struct section *s)
 			i ? "," : "", s->calls[i].name, s->calls[i].n, s->calls[i].errors,
 			s->calls[i].sum);
 	n += snprintf(line + n, sizeof(line) - (size_t)n, "}}\n");
-	if (n >= (int)sizeof(line) || write(STDOUT_FILENO, line, (size_t)n) != n)
-		die("stdout");
+	must(n < (int)sizeof(line) && write(STDOUT_FILENO, line, (size_t)n) == n, "stdout");
 }

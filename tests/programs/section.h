@@ -7,11 +7,7 @@
 #ifndef TEST_SECTION_H
 #define TEST_SECTION_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define SECTION_CALLS_MAX 64
 
@@ -35,23 +31,15 @@ struct section {
 	int n_calls;
 };
 
-/* Prints what failed and why, and exits with 1. */
-void die(const char *what) __attribute__((noreturn));
-
-uint64_t clock_ns(clockid_t id);
-
-/* What /proc/PID/task/TID/status (an open descriptor) says now: the letter of the state, and the
+/* What /proc/TID/status (an open descriptor) says now: the letter of the state, and the
  * switches. One pread64. */
 char status_read(int fd, struct usage *ret_usage);
 
-/* /proc/self/task/TID/status, open. */
+/* /proc/TID/status, open. */
 int status_open(int tid);
 
 /* Keeps the thread on the first CPU that it may use. */
 void pin_thread(void);
-
-/* Prints "ready" and waits for a line on stdin. */
-void line_wait(void);
 
 /* On the thread itself. id: different for every section of the process. */
 void section_begin(struct section *s, int id);

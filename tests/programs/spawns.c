@@ -8,25 +8,14 @@
  * that the first one is about to sleep, asleep, or runnable when it is killed. Prints "ready" and
  * waits for a line on stdin.
  */
-#include <pthread.h>
+#include "../program.h"
+
 #include <spawn.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define SPIN_MAX 65536
 
 static char *child_argv[] = { (char *)"spawns", (char *)"child", NULL };
 static atomic_uint spin;
-
-static _Noreturn void die(const char *what)
-{
-	perror(what);
-	_exit(3);
-}
 
 static void exec_child(void)
 {
@@ -44,14 +33,11 @@ static void *exec_late(void *arg)
 
 static void exec_from_thread(void)
 {
-	pthread_t thread;
 	int p[2];
-	char c;
 
-	if (pipe(p) || pthread_create(&thread, NULL, exec_late, NULL))
-		die("pthread_create");
-	if (read(p[0], &c, 1) != 1)
-		die("read");
+	must(!pipe(p), "pipe");
+	thread_start(exec_late, NULL);
+	byte_receive(p[0]);
 }
 
 static pid_t spawn(unsigned int i)
@@ -60,8 +46,7 @@ static pid_t spawn(unsigned int i)
 
 	switch (i % 4) {
 	case 0:
-		if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, child_argv, environ))
-			die("posix_spawn");
+		must(!posix_spawn(&pid, "/proc/self/exe", NULL, NULL, child_argv, environ), "posix_spawn");
 		break;
 	case 1:
 		pid = fork();
@@ -86,7 +71,6 @@ static pid_t spawn(unsigned int i)
 int main(int argc, char **argv)
 {
 	unsigned int count;
-	char line[16];
 	int status;
 
 	if (argc != 2) {
@@ -96,10 +80,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "child"))
 		return 0;
 	count = (unsigned int)strtoul(argv[1], NULL, 10);
-	puts("ready");
-	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		return 1;
+	line_wait();
 	for (unsigned int i = 0; i < count; i++) {
 		pid_t pid = spawn(i);
 

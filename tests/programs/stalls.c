@@ -10,36 +10,19 @@
  *	exit=CODE	its end; the last argument
  *	kill=SIGNAL
  */
-#include "section.h"
+#include "../program.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "section.h"
 
 void step(int n_tokens, uint64_t compute_ms, uint64_t sleep_ms);
 
-static void sleep_for(uint64_t ms)
-{
-	struct timespec t = { .tv_sec = (time_t)(ms / 1000),
-		.tv_nsec = (long)(ms % 1000) * 1000000 };
-
-	nanosleep(&t, NULL);
-}
-
 __attribute__((noipa)) void step(int n_tokens, uint64_t compute_ms, uint64_t sleep_ms)
 {
-	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + compute_ms * 1000000;
-
 	(void)n_tokens;
-	/* reading this clock is a system call, so it is done rarely */
-	while (compute_ms && clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
-		for (volatile int i = 0; i < 100000; i++)
-			;
-	}
+	if (compute_ms)
+		spin_for(CLOCK_THREAD_CPUTIME_ID, compute_ms * MS);
 	if (sleep_ms)
-		sleep_for(sleep_ms);
+		sleep_for(sleep_ms * MS);
 }
 
 static void act(const char *what, uint64_t n)
@@ -51,7 +34,7 @@ static void act(const char *what, uint64_t n)
 	else if (!strcmp(what, "stall"))
 		step(1, 0, n);
 	else if (!strcmp(what, "pause"))
-		sleep_for(n);
+		sleep_for(n * MS);
 	else if (!strcmp(what, "kill"))
 		kill(getpid(), (int)n);
 	else if (!strcmp(what, "exit"))

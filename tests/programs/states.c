@@ -12,73 +12,45 @@
 #include "section.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #define HOLD_MS 15
 #define SLEEP_MS 50 /* with HOLD_MS in its middle */
 #define SPIN_NS 20000000
 #define TRIES 20
 
-enum kind {
-	SLEEP,
-	FUTEX,
-	PIPE,
-	EVENTFD,
-	UNIX,
-	TCP,
-	POLL,
-	EPOLL,
-	LOCK,
-	CHILD,
-	FAULT,
-	STOP,
-	GPU,
-	BARRIER,
-	CPU,
-	CALL,
-	CONTENDED, /* the last: on one CPU from here on */
-	KINDS,
-};
+/* X(KIND, its name, the state that the thread is then in) */
+#define EACH_KIND(X)                                                                      \
+	X(SLEEP, "sleep", "blocked_sleep")                                                \
+	X(FUTEX, "futex", "blocked_futex")                                                \
+	X(PIPE, "pipe", "blocked_ipc")                                                    \
+	X(EVENTFD, "eventfd", "blocked_ipc")                                              \
+	X(UNIX, "unix", "blocked_ipc")                                                    \
+	X(TCP, "tcp", "blocked_net")                                                      \
+	X(POLL, "poll", "blocked_poll")                                                   \
+	X(EPOLL, "epoll", "blocked_poll")                                                 \
+	X(LOCK, "lock", "blocked_io")                                                     \
+	X(CHILD, "child", "blocked_other")                                                \
+	X(FAULT, "fault", "blocked_fault")                                                \
+	X(STOP, "stop", "stopped")                                                        \
+	X(GPU, "gpu", "gpu_wait")                                                         \
+	X(BARRIER, "barrier", "barrier")                                                  \
+	X(CPU, "cpu", "cpu")                                                              \
+	X(CALL, "call", "syscall")                                                        \
+	X(CONTENDED, "contended", "runnable") /* the last: on one CPU from here on */
 
+#define KIND(kind, name, state) kind,
+#define KIND_NAMES(kind, name, state) { name, state },
+enum kind { EACH_KIND(KIND) KINDS };
 static const struct {
 	const char *name, *state;
-} kinds[KINDS] = {
-	[SLEEP] = { "sleep", "blocked_sleep" },
-	[FUTEX] = { "futex", "blocked_futex" },
-	[PIPE] = { "pipe", "blocked_ipc" },
-	[EVENTFD] = { "eventfd", "blocked_ipc" },
-	[UNIX] = { "unix", "blocked_ipc" },
-	[TCP] = { "tcp", "blocked_net" },
-	[POLL] = { "poll", "blocked_poll" },
-	[EPOLL] = { "epoll", "blocked_poll" },
-	[LOCK] = { "lock", "blocked_io" },
-	[CHILD] = { "child", "blocked_other" },
-	[FAULT] = { "fault", "blocked_fault" },
-	[STOP] = { "stop", "stopped" },
-	[GPU] = { "gpu", "gpu_wait" },
-	[BARRIER] = { "barrier", "barrier" },
-	[CPU] = { "cpu", "cpu" },
-	[CALL] = { "call", "syscall" },
-	[CONTENDED] = { "contended", "runnable" },
-};
+} kinds[] = { EACH_KIND(KIND_NAMES) };
 
 /* Between main, which is watched, its watcher thread, and the child that stops both. */
 static struct shared {
@@ -99,20 +71,12 @@ void work(int kind, int seq);
 void gpu_sync(void);
 void barrier_spin(void);
 
-static void sleep_ms(long ms)
-{
-	struct timespec t = { .tv_nsec = ms * 1000000 };
-
-	nanosleep(&t, NULL);
-}
-
-static char byte_read(int fd)
+/* A byte, or the eight of an eventfd. */
+static void data_read(int fd)
 {
 	char c[8];
 
-	if (read(fd, c, sizeof(c)) < 1)
-		die("read");
-	return c[0];
+	must(read(fd, c, sizeof(c)) > 0, "read");
 }
 
 /* ---- what main does ---- */
@@ -121,8 +85,7 @@ static void poll_pipe(void)
 {
 	struct pollfd pfd = { .fd = pipes[0], .events = POLLIN };
 
-	if (ppoll(&pfd, 1, NULL, NULL) != 1)
-		die("ppoll");
+	must(ppoll(&pfd, 1, NULL, NULL) == 1, "ppoll");
 }
 
 __attribute__((noipa)) void gpu_sync(void)
@@ -157,10 +120,8 @@ static uint64_t run_delay(void)
 static void spin(void)
 {
 	uint64_t delay = run_delay(), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	uint64_t end = clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
 
-	while (clock_ns(CLOCK_MONOTONIC) < end)
-		;
+	spin_for(CLOCK_MONOTONIC, SPIN_NS);
 	cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	delay_ns = run_delay() - delay;
 }
@@ -171,37 +132,34 @@ static void kind_do(enum kind kind)
 
 	switch (kind) {
 	case SLEEP:
-		sleep_ms(SLEEP_MS);
+		sleep_for(SLEEP_MS * MS);
 		break;
 	case FUTEX:
 		pthread_mutex_lock(&mutex);
 		break;
 	case PIPE:
-		byte_read(pipes[0]);
+		data_read(pipes[0]);
 		break;
 	case EVENTFD:
-		byte_read(events);
+		data_read(events);
 		break;
 	case UNIX:
-		byte_read(unixes[0]);
+		data_read(unixes[0]);
 		break;
 	case TCP:
-		byte_read(tcps[0]);
+		data_read(tcps[0]);
 		break;
 	case POLL:
 		poll_pipe();
 		break;
 	case EPOLL:
-		if (epoll_wait(epoll, &ev, 1, -1) != 1)
-			die("epoll_wait");
+		must(epoll_wait(epoll, &ev, 1, -1) == 1, "epoll_wait");
 		break;
 	case LOCK:
-		if (flock(locks[0], LOCK_EX))
-			die("flock");
+		must(!flock(locks[0], LOCK_EX), "flock");
 		break;
 	case CHILD:
-		if (waitpid(child, NULL, 0) != child)
-			die("waitpid");
+		must(waitpid(child, NULL, 0) == child, "waitpid");
 		break;
 	case FAULT:
 		*(volatile char *)fault_page = 1;
@@ -221,8 +179,7 @@ static void kind_do(enum kind kind)
 		spin();
 		break;
 	case CALL:
-		if (getrandom(random_area, 4 << 20, 0) < 1)
-			die("getrandom");
+		must(getrandom(random_area, 4 << 20, 0) > 0, "getrandom");
 		break;
 	default:
 		break;
@@ -273,8 +230,7 @@ static void release(enum kind kind)
 		flock(locks[1], LOCK_UN);
 		return;
 	case FAULT:
-		if (ioctl(uffd, UFFDIO_ZEROPAGE, &z))
-			die("UFFDIO_ZEROPAGE");
+		must(!ioctl(uffd, UFFDIO_ZEROPAGE, &z), "UFFDIO_ZEROPAGE");
 		return;
 	case STOP:
 		kill(getppid(), SIGCONT);
@@ -283,8 +239,7 @@ static void release(enum kind kind)
 	default:
 		return;
 	}
-	if (write(fd, &one, sizeof(one)) != sizeof(one))
-		die("write");
+	must(write(fd, &one, sizeof(one)) == sizeof(one), "write");
 }
 
 /* How long main was certainly off the CPU; waits for a state of one of these letters. */
@@ -296,7 +251,7 @@ static long hold(int status_fd, const char *letters)
 	while (!strchr(letters, status_read(status_fd, &before)) && shared->doing == 1)
 		sched_yield();
 	start = clock_ns(CLOCK_BOOTTIME);
-	sleep_ms(HOLD_MS);
+	sleep_for(HOLD_MS * MS);
 	end = clock_ns(CLOCK_BOOTTIME);
 	if (!strchr(letters, status_read(status_fd, &after)) ||
 		after.voluntary != before.voluntary || after.involuntary != before.involuntary)
@@ -310,7 +265,7 @@ static long hold_spinning(void)
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
 	long held;
 
-	sleep_ms(HOLD_MS);
+	sleep_for(HOLD_MS * MS);
 	held = (long)(clock_ns(CLOCK_BOOTTIME) - start);
 	shared->released = 1;
 	return held;
@@ -347,13 +302,8 @@ static void *watcher_run(void *arg)
 /* A process of its own: SIGSTOP stops the watcher as well. */
 static void stopper_run(void)
 {
-	char path[64];
-	int fd;
+	int fd = status_open(getppid());
 
-	snprintf(path, sizeof(path), "/proc/%d/status", getppid());
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		die(path);
 	while (!shared->doing)
 		sched_yield();
 	kill(getppid(), SIGSTOP);
@@ -363,22 +313,6 @@ static void stopper_run(void)
 }
 
 /* ---- preparation ---- */
-
-static void tcp_pair(int *ret_fds)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(a);
-	int listener;
-
-	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ret_fds[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (listener < 0 || bind(listener, (struct sockaddr *)&a, sizeof(a)) ||
-		listen(listener, 1) || getsockname(listener, (struct sockaddr *)&a, &len) ||
-		connect(ret_fds[1], (struct sockaddr *)&a, sizeof(a)))
-		die("127.0.0.1");
-	ret_fds[0] = accept(listener, NULL, NULL);
-	close(listener);
-}
 
 /* Faults on fault_page wait until somebody fills it. False: not allowed here. */
 static bool uffd_open(void)
@@ -394,24 +328,15 @@ static bool uffd_open(void)
 	return !ioctl(uffd, UFFDIO_API, &api) && !ioctl(uffd, UFFDIO_REGISTER, &reg);
 }
 
-static void *area_map(size_t size, int flags)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		die("mmap");
-	return p;
-}
-
 static void prepare(const char *path)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	main_tid = getpid();
 	page = (size_t)sysconf(_SC_PAGESIZE);
-	fault_page = area_map(page, MAP_PRIVATE);
-	random_area = area_map(4 << 20, MAP_PRIVATE | MAP_POPULATE);
-	shared = area_map(sizeof(*shared), MAP_SHARED);
+	fault_page = pages_map(page, MAP_PRIVATE);
+	random_area = pages_map(4 << 20, MAP_PRIVATE | MAP_POPULATE);
+	shared = pages_map(sizeof(*shared), MAP_SHARED);
 	events = eventfd(0, EFD_CLOEXEC);
 	locks[0] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	locks[1] = open(path, O_RDWR | O_CLOEXEC);
@@ -427,10 +352,8 @@ static void prepare(const char *path)
 /* Before the watcher starts. */
 static void kind_prepare(enum kind kind)
 {
-	if (kind == LOCK && (flock(locks[0], LOCK_UN) || flock(locks[1], LOCK_EX)))
-		die("flock");
-	if (kind == FAULT && madvise(fault_page, page, MADV_DONTNEED))
-		die("madvise");
+	must(kind != LOCK || (!flock(locks[0], LOCK_UN) && !flock(locks[1], LOCK_EX)), "flock");
+	must(kind != FAULT || !madvise(fault_page, page, MADV_DONTNEED), "madvise");
 	if (kind == CONTENDED)
 		pin_thread();
 	if (kind != CHILD && kind != STOP)
@@ -440,14 +363,14 @@ static void kind_prepare(enum kind kind)
 		return;
 	if (kind == STOP)
 		stopper_run();
-	byte_read(pipes[0]);
+	data_read(pipes[0]);
 	_exit(0);
 }
 
 static void kind_clean(enum kind kind)
 {
 	if (kind == POLL || kind == EPOLL || kind == GPU)
-		byte_read(pipes[0]);
+		data_read(pipes[0]);
 	if (kind == FUTEX)
 		pthread_mutex_unlock(&mutex);
 	if (kind == STOP)
@@ -473,8 +396,7 @@ static bool kind_run(enum kind kind, int seq, uint64_t *ret_outer_ns)
 	shared->held_ns = -1;
 	inner_ns = cpu_ns = delay_ns = 0;
 	kind_prepare(kind);
-	if (pthread_create(&watcher, NULL, kind == FUTEX ? locker_run : watcher_run, &kind))
-		die("pthread_create");
+	watcher = thread_start(kind == FUTEX ? locker_run : watcher_run, &kind);
 	while (kind == FUTEX && !shared->released)
 		sched_yield();
 	start = clock_ns(CLOCK_BOOTTIME);

@@ -10,12 +10,7 @@
  */
 #include "section.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 #define ROUNDS 150
 #define YIELDS 300
@@ -71,14 +66,10 @@ static void both_wait(struct pair *p)
 
 static void compute_run(struct section *s, struct pair *p, int side)
 {
-	uint64_t end;
-
 	(void)side;
 	both_wait(p);
 	s->skip_calls = true; /* this clock needs none on most machines, but not on all */
-	end = clock_ns(CLOCK_MONOTONIC) + COMPUTE_NS;
-	while (clock_ns(CLOCK_MONOTONIC) < end)
-		;
+	spin_for(CLOCK_MONOTONIC, COMPUTE_NS);
 }
 
 static void yield_run(struct section *s, struct pair *p, int side)
@@ -124,35 +115,25 @@ static void *second_run(void *arg)
 	return NULL;
 }
 
-static void thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
-{
-	if (pthread_create(ret_thread, NULL, run, arg))
-		die("pthread_create");
-}
-
 static void pair_run(struct pair *p)
 {
 	pthread_t threads[2];
-	int i;
 
-	if (pipe2(p->pipes[0], O_CLOEXEC) || pipe2(p->pipes[1], O_CLOEXEC))
-		die("pipe2");
-	thread_start(&threads[0], first_run, p);
-	thread_start(&threads[1], second_run, p);
-	for (i = 0; i < 2; i++)
-		pthread_join(threads[i], NULL);
-	for (i = 0; i < 2; i++)
-		section_print(&p->sections[i]);
+	must(!pipe2(p->pipes[0], O_CLOEXEC) && !pipe2(p->pipes[1], O_CLOEXEC), "pipe2");
+	threads[0] = thread_start(first_run, p);
+	threads[1] = thread_start(second_run, p);
+	threads_join(threads, 2);
+	section_print(&p->sections[0]);
+	section_print(&p->sections[1]);
 }
 
 static void *birth_run(void *arg)
 {
 	struct section *s = arg;
-	struct timespec t = { .tv_nsec = 100000 };
 	int i, id = s->id;
 
 	for (i = 0; i < id % 4; i++)
-		nanosleep(&t, NULL);
+		sleep_for(MS / 10);
 	section_begin(s, id);
 	section_end(s);
 	s->from_birth = true;
@@ -168,7 +149,7 @@ static void births_run(int id)
 
 	for (i = 0; i < BIRTHS; i++) {
 		sections[i].id = id + i;
-		thread_start(&threads[i], birth_run, &sections[i]);
+		threads[i] = thread_start(birth_run, &sections[i]);
 	}
 	for (i = 0; i < BIRTHS; i++) {
 		pthread_join(threads[i], NULL);
@@ -191,7 +172,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "-w"))
 		line_wait();
-	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+	for (i = 0; i < LENGTH(pairs); i++)
 		pair_run(&pairs[i]);
 	births_run(20);
 	return 0;

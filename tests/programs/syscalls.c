@@ -14,27 +14,13 @@
  */
 #include "section.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <spawn.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
-#include <time.h>
 
 #define THREADS 4
 #define ROUNDS 50
@@ -166,7 +152,7 @@ static void others_call(struct section *s)
 		CALL(s, futex, &word, FUTEX_WAIT_PRIVATE, 2, NULL); /* EAGAIN */
 		CALL(s, futex, &word, FUTEX_WAIT_PRIVATE, 1, &ms);  /* ETIMEDOUT */
 	}
-	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	page = pages_map(4096, MAP_PRIVATE);
 	section_did(s, "mmap", -2); /* an address is no number of bytes */
 	CALL(s, mprotect, page, 4096, PROT_READ);
 	CALL(s, madvise, page, 4096, MADV_DONTNEED);
@@ -213,27 +199,23 @@ static void *ring_run(void *arg)
 		CALL(s, write, rings[(i + 1) % THREADS][1], &c, 1);
 	}
 	section_end(s);
-	if (write(done[1], &c, 1) != 1)
-		die("write");
-	/* Not through the C library, where threads that end at the same time may wait for a lock.
-	 */
+	byte_send(done[1]);
+	/* Not through the C library, where threads that end at the same time may wait for a lock. */
 	syscall(SYS_exit, 0);
 	return NULL;
 }
 
-static int thread_start(void *(*run)(void *), void *arg)
+static void detached_start(void *(*run)(void *), void *arg)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	int err;
 
 	/* Nobody joins: the futex calls of a join depend on who comes first. */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, 256 * 1024);
-	err = pthread_create(&thread, &attr, run, arg);
+	must(!pthread_create(&thread, &attr, run, arg), "pthread_create");
 	pthread_attr_destroy(&attr);
-	return err;
 }
 
 static void gone_wait(int tid)
@@ -246,31 +228,18 @@ static void gone_wait(int tid)
 	}
 }
 
-static void bytes_read(int fd, int n)
-{
-	char c;
-
-	for (; n > 0; n--)
-		if (read(fd, &c, 1) != 1)
-			die("read");
-}
-
 static void threads_run(void)
 {
-	char c = 0;
 	int i;
 
-	if (pipe2(done, O_CLOEXEC))
-		die("pipe2");
+	must(!pipe2(done, O_CLOEXEC), "pipe2");
 	for (i = 0; i < THREADS; i++)
-		if (pipe2(rings[i], O_CLOEXEC))
-			die("pipe2");
+		must(!pipe2(rings[i], O_CLOEXEC), "pipe2");
 	for (i = 0; i < THREADS; i++)
-		if (thread_start(ring_run, (void *)(intptr_t)i))
-			die("pthread_create");
-	if (write(rings[0][1], &c, 1) != 1)
-		die("write");
-	bytes_read(done[0], THREADS);
+		detached_start(ring_run, (void *)(intptr_t)i);
+	byte_send(rings[0][1]);
+	for (i = 0; i < THREADS; i++)
+		byte_receive(done[0]);
 	for (i = 0; i < THREADS; i++)
 		gone_wait(tids[i]);
 	for (i = 0; i < THREADS; i++)
@@ -330,8 +299,7 @@ static void interrupt(int n, int sig, int status_fd)
 	while (shared->stage != n)
 		pause_counted();
 	sleep_wait(status_fd);
-	if (syscall(SYS_tgkill, pid, interrupted_tid, sig))
-		die("tgkill");
+	must(!syscall(SYS_tgkill, pid, interrupted_tid, sig), "tgkill");
 	while (handler_runs == runs)
 		pause_counted();
 }
@@ -339,22 +307,19 @@ static void interrupt(int n, int sig, int status_fd)
 static void interrupts_send(void)
 {
 	int status_fd;
-	char c = 0;
 
 	while (!shared->stage)
 		pause_counted();
 	status_fd = status_open(interrupted_tid);
 	interrupt(1, SIGUSR1, status_fd);
-	if (write(wakes[1], &c, 1) != 1)
-		die("write");
+	byte_send(wakes[1]);
 	interrupt(2, SIGUSR2, status_fd);
 	interrupt(3, SIGUSR1, status_fd);
 	interrupt(4, SIGUSR1, status_fd);
 	interrupt(5, SIGUSR1, status_fd);
 	sleep_wait(status_fd); /* in the second call */
 	__atomic_store_n(&word, 0, __ATOMIC_SEQ_CST);
-	if (syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1) != 1)
-		die("futex");
+	must(syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1) == 1, "futex");
 	gone_wait(interrupted_tid);
 	close(status_fd);
 }
@@ -362,13 +327,8 @@ static void interrupts_send(void)
 /* In a child: stops and continues the parent while it sleeps, then ends the sleep. */
 static void parent_stop(pid_t parent)
 {
-	char path[64];
-	int fd;
+	int fd = status_open(parent);
 
-	snprintf(path, sizeof(path), "/proc/%d/status", parent);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		die(path);
 	while (shared->stage != 7)
 		pause_counted();
 	sleep_wait(fd);
@@ -405,13 +365,11 @@ static void signals_run(void)
 	struct sigaction interrupting = { .sa_handler = on_signal };
 	static struct section s[2];
 
-	if (pipe2(wakes, O_CLOEXEC))
-		die("pipe2");
+	must(!pipe2(wakes, O_CLOEXEC), "pipe2");
 	sigaction(SIGUSR1, &restart, NULL);
 	sigaction(SIGUSR2, &interrupting, NULL);
 	handled = &s[0];
-	if (thread_start(interrupted_run, &s[0]))
-		die("pthread_create");
+	detached_start(interrupted_run, &s[0]);
 	interrupts_send();
 	stopped_run(&s[1]);
 	section_print(&s[0]);
@@ -448,15 +406,11 @@ static void *exec_run(void *arg)
 static void exec_from_thread(char **argv)
 {
 	int p[2];
-	char c;
 
-	if (pipe2(p, O_CLOEXEC))
-		die("pipe2");
-	if (thread_start(exec_run, argv))
-		die("pthread_create");
+	must(!pipe2(p, O_CLOEXEC), "pipe2");
+	detached_start(exec_run, argv);
 	shared->stage = 8;
-	if (read(p[0], &c, 1) != 1)
-		die("read");
+	byte_receive(p[0]);
 }
 
 /* All alive until the last one is forked: a SIGCHLD that arrives while fork() is under way makes
@@ -466,14 +420,12 @@ static void crowd_run(void)
 	int p[2], i;
 	char c;
 
-	if (pipe2(p, O_CLOEXEC))
-		die("pipe2");
+	must(!pipe2(p, O_CLOEXEC), "pipe2");
 	for (i = 0; i < CROWD; i++) {
 		if (fork())
 			continue;
 		close(p[1]);
-		if (read(p[0], &c, 1))
-			die("read");
+		must(!read(p[0], &c, 1), "read");
 		_exit(0);
 	}
 	close(p[1]);
@@ -494,8 +446,7 @@ static void spawn_run(const char *program)
 	}
 	waitpid(child, NULL, 0);
 	argv[2] = "32";
-	if (posix_spawn(&child, program, NULL, NULL, argv, environ))
-		die("posix_spawn");
+	must(!posix_spawn(&child, program, NULL, NULL, argv, environ), "posix_spawn");
 	waitpid(child, NULL, 0);
 	child = fork();
 	if (!child)
@@ -515,10 +466,7 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(mode, "child"))
 		return child_run(atoi(argv[2]));
-	shared = mmap(
-		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		die("mmap");
+	shared = pages_map(sizeof(*shared), MAP_SHARED);
 	pid = getpid();
 	signal(SIGPIPE, SIG_IGN);
 	if (argc == 3 && !strcmp(argv[2], "-w"))

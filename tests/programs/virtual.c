@@ -5,8 +5,7 @@
  *
  *   virtual [-w]: waits for a line of input first
  */
-#include <stdio.h>
-#include <string.h>
+#include "../program.h"
 
 struct type {
 	const void *table; /* of the information's own class, behind its beginning */
@@ -51,14 +50,9 @@ static const struct table *volatile tables[] = { &base_table, &second_table, &ke
 int main(int argc, char **argv)
 {
 	int counts[4][3] = {};
-	char line[8];
 
-	if (argc > 1 && !strcmp(argv[1], "-w")) {
-		puts("ready");
-		fflush(stdout);
-		if (!fgets(line, sizeof(line), stdin))
-			return 1;
-	}
+	if (argc > 1 && !strcmp(argv[1], "-w"))
+		line_wait();
 	for (int t = 0; t < 4; t++) {
 		for (int f = 0; f < 3; f++) {
 			for (int i = 0; i <= 3 * t + f && tables[t]->functions[f]; i++)

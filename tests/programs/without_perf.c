@@ -5,14 +5,11 @@
  *
  *	without_perf COMMAND [ARG...]
  */
-#include <errno.h>
+#include "../program.h"
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 int main(int argc, char **argv)
 {
@@ -22,7 +19,7 @@ int main(int argc, char **argv)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog prog = { .len = sizeof(filter) / sizeof(filter[0]), .filter = filter };
+	struct sock_fprog prog = { .len = LENGTH(filter), .filter = filter };
 
 	if (argc < 2) {
 		fputs("usage: without_perf COMMAND [ARG...]\n", stderr);

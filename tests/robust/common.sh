@@ -15,7 +15,6 @@ build() {
 
 # What the recordings are of, and what is loaded before the first of them: TMP/bpf.before.
 setup_robust() {
-	need_root
 	need cc node bpftool
 	build storm
 	build life

@@ -10,18 +10,9 @@
  * Each time the probe on dl_work is waited for (its code differs from the file's), then dl_work is
  * called CALLS times. Prints one JSON line: the calls, and the longest wait for a probe.
  */
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
+#include "../program.h"
+
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define CALLS 10
 #define CODE_BYTES 16
@@ -31,18 +22,9 @@
 
 static long calls, longest_us;
 
-static void die(const char *what)
-{
-	fprintf(stderr, "dl: %s: %s\n", what, errno ? strerror(errno) : dlerror());
-	exit(1);
-}
-
 static int64_t now_us(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000) + ts.tv_nsec / 1000;
+	return (int64_t)clock_ns(CLOCK_MONOTONIC) / 1000;
 }
 
 /* Reads the file's bytes at an address of the process, through the mapping: the file may be deleted. */
@@ -54,17 +36,12 @@ static void read_file_at(uintptr_t addr, unsigned char code[CODE_BYTES])
 	int fd;
 
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64, &start, &end, &offset) !=
-				3 ||
-			addr < start || addr >= end)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64, &start, &end, &offset) != 3 || addr < start || addr >= end)
 			continue;
 		fclose(f);
-		snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, start,
-			end);
+		snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, start, end);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0 ||
-			pread(fd, code, CODE_BYTES, (off_t)(addr - start + offset)) != CODE_BYTES)
-			die(path);
+		must(fd >= 0 && pread(fd, code, CODE_BYTES, (off_t)(addr - start + offset)) == CODE_BYTES, path);
 		close(fd);
 		return;
 	}
@@ -73,15 +50,12 @@ static void read_file_at(uintptr_t addr, unsigned char code[CODE_BYTES])
 
 static void *map(const char *lib, int (**ret_work)(int))
 {
-	void *handle;
+	void *handle = dlopen(lib, RTLD_NOW | RTLD_LOCAL);
 
-	errno = 0;
-	handle = dlopen(lib, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		die(lib);
+		die(dlerror());
 	*(void **)ret_work = dlsym(handle, "dl_work");
-	if (!*ret_work)
-		die("dl_work");
+	must(*ret_work, "dl_work");
 	return handle;
 }
 
@@ -111,8 +85,7 @@ static void run(const char *lib, bool delete)
 	int (*dl_work)(int);
 	void *handle = map(lib, &dl_work);
 
-	if (delete &&unlink(lib))
-		die(lib);
+	must(!delete || !unlink(lib), lib);
 	work(dl_work);
 	dlclose(handle);
 }
@@ -126,8 +99,7 @@ static int create_with_inode(const char *path, ino_t wanted)
 
 	for (n = 0; n < TRIES; n++) {
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-		if (fd < 0 || fstat(fd, &st))
-			die(path);
+		must(fd >= 0 && !fstat(fd, &st), path);
 		if (st.st_ino == wanted || n + 1 == TRIES)
 			break;
 		close(fd);
@@ -147,14 +119,12 @@ static bool remake(const char *from, const char *to)
 	int in, out;
 
 	in = open(from, O_RDONLY | O_CLOEXEC);
-	if (in < 0 || fstat(in, &st))
-		die(from);
+	must(in >= 0 && !fstat(in, &st), from);
 	n = read(in, buf, sizeof(buf));
 	unlink(from);
 	close(in);
 	out = create_with_inode(to, st.st_ino);
-	if (n <= 0 || n == sizeof(buf) || write(out, buf, (size_t)n) != n || fstat(out, &new))
-		die(to);
+	must(n > 0 && n < (ssize_t)sizeof(buf) && write(out, buf, (size_t)n) == n && !fstat(out, &new), to);
 	close(out);
 	return new.st_ino == st.st_ino;
 }
@@ -173,8 +143,7 @@ int main(int argc, char **argv)
 		run(lib, true);
 	} else if (!strcmp(mode, "replaced") && argc > 3) {
 		run(lib, false);
-		if (rename(argv[3], lib))
-			die(argv[3]);
+		must(!rename(argv[3], lib), argv[3]);
 		run(lib, false);
 	} else if (!strcmp(mode, "reused") && argc > 3) {
 		handle = map(lib, &dl_work);
@@ -186,7 +155,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "dl: wrong arguments\n");
 		return 2;
 	}
-	printf("{\"calls\":%ld,\"longest_us\":%ld,\"reused\":%s}\n", calls, longest_us,
-		reused ? "true" : "false");
+	printf("{\"calls\":%ld,\"longest_us\":%ld,\"reused\":%s}\n", calls, longest_us, reused ? "true" : "false");
 	return 0;
 }

@@ -6,32 +6,17 @@
  *
  * escape --opened FILE: prints how often FILE was opened, when it receives SIGTERM.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../program.h"
+
 #include <sys/inotify.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static void die(const char *what)
-{
-	fprintf(stderr, "escape: %s: %s\n", what, strerror(errno));
-	exit(77);
-}
 
 static void write_file(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		die(path);
+	must(fd >= 0 && write(fd, text, strlen(text)) >= 0, path);
 	close(fd);
 }
 
@@ -43,8 +28,7 @@ static int make_inode(const char *name, ino_t ino)
 	for (;;) {
 		int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
 
-		if (fd < 0 || fstat(fd, &st))
-			die(name);
+		must(fd >= 0 && !fstat(fd, &st), name);
 		if (st.st_ino == ino)
 			return fd;
 		if (st.st_ino > ino) {
@@ -62,28 +46,21 @@ static _Noreturn void escape(const char *fifo, const char *folder, const char *n
 	struct stat st, copied;
 	char uids[64], gids[64], deleted[256];
 
-	if (in < 0 || stat(fifo, &st) || fstat(in, &copied))
-		die(file);
+	must(in >= 0 && !stat(fifo, &st) && !fstat(in, &copied), file);
 	snprintf(uids, sizeof(uids), "0 %u 1", getuid());
 	snprintf(gids, sizeof(gids), "0 %u 1", getgid());
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
-		die("unshare");
+	must(!unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare");
 	write_file("/proc/self/setgroups", "deny");
 	write_file("/proc/self/uid_map", uids);
 	write_file("/proc/self/gid_map", gids);
-	if (mount("none", folder, "tmpfs", 0, "mode=0777") || chdir(folder))
-		die("mount");
+	must(!mount("none", folder, "tmpfs", 0, "mode=0777") && !chdir(folder), "mount");
 	out = make_inode(name, st.st_ino);
-	if (sendfile(out, in, NULL, (size_t)copied.st_size) != copied.st_size)
-		die("sendfile");
-	if (mmap(NULL, (size_t)copied.st_size, PROT_READ | PROT_EXEC, MAP_PRIVATE, out, 0) == MAP_FAILED)
-		die("mmap");
+	must(sendfile(out, in, NULL, (size_t)copied.st_size) == copied.st_size, "sendfile");
+	must(mmap(NULL, (size_t)copied.st_size, PROT_READ | PROT_EXEC, MAP_PRIVATE, out, 0) != MAP_FAILED, "mmap");
 	close(out);
 	snprintf(deleted, sizeof(deleted), "%s (deleted)", name); /* as the maps file calls it then */
-	if (unlink(name) || symlink(fifo, name) || symlink(fifo, deleted))
-		die("symlink");
-	puts("ready");
-	fflush(stdout);
+	must(!unlink(name) && !symlink(fifo, name) && !symlink(fifo, deleted), "symlink");
+	say("ready");
 	for (;;)
 		pause();
 }
@@ -99,10 +76,8 @@ static int count_opened(const char *file)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	if (fd < 0 || inotify_add_watch(fd, file, IN_OPEN) < 0)
-		die(file);
-	puts("watching");
-	fflush(stdout);
+	must(fd >= 0 && inotify_add_watch(fd, file, IN_OPEN) >= 0, file);
+	say("watching");
 	sigwait(&set, &sig);
 	while ((n = read(fd, buf, sizeof(buf))) > 0)
 		opened += (size_t)n / sizeof(struct inotify_event);

@@ -7,11 +7,7 @@
  *
  * Prints one JSON line: the names, in hexadecimal.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <unistd.h>
+#include "../program.h"
 
 static const char *const names[] = {
 	"\x01\x02\x1b[31m\x7f",
@@ -43,17 +39,13 @@ static void *take_name(void *arg)
 
 int main(int argc, char **argv)
 {
-	pthread_t id;
-
 	if (argc > 1 && !strcmp(argv[1], "wait")) {
 		prctl(PR_SET_NAME, "\x1b\"\\\n \xff</script>");
 		pause();
 	}
 	printf("{\"names\":[");
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (pthread_create(&id, NULL, take_name, (void *)names[i]))
-			return 1;
-		pthread_join(id, NULL);
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		pthread_join(thread_start(take_name, (void *)names[i]), NULL);
 		printf("%s\"", i ? "," : "");
 		for (size_t k = 0; names[i][k] && k < 15; k++)
 			printf("%02x", (unsigned char)names[i][k]);

@@ -16,40 +16,13 @@
  * Each thread and process makes CALLS getppid calls. Those that can print one JSON line about
  * what they did.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
+#include "../program.h"
+
 #include <setjmp.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define CALLS 10
 #define SIGNALS 200
-
-static void die(const char *what)
-{
-	fprintf(stderr, "life: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 static void make_calls(void)
 {
@@ -101,45 +74,45 @@ static bool is_stopped(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	fd = open(path, O_RDONLY);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		die(path);
+	must(fd >= 0 && read(fd, text, sizeof(text) - 1) >= 0, path);
 	close(fd);
 	state = strrchr(text, ')');
 	return state && state[2] == 'T';
+}
+
+static pid_t fork_off(void)
+{
+	pid_t child = fork();
+
+	must(child >= 0, "fork");
+	return child;
 }
 
 static int do_stop(void)
 {
 	struct shared {
 		atomic_bool done;
-		int64_t stop[2], cont[2];
-	} * s;
-	pid_t me = getpid(), child;
+		uint64_t stop[2], cont[2];
+	} *s = pages_map(sizeof(*s), MAP_SHARED);
+	pid_t me = getpid(), child = fork_off();
 
-	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s == MAP_FAILED)
-		die("mmap");
-	child = fork();
-	if (child < 0)
-		die("fork");
 	if (!child) {
-		s->stop[0] = boot_ns();
+		s->stop[0] = clock_ns(CLOCK_BOOTTIME);
 		kill(me, SIGSTOP);
 		while (!is_stopped(me))
 			usleep(1000);
-		s->stop[1] = boot_ns();
+		s->stop[1] = clock_ns(CLOCK_BOOTTIME);
 		usleep(100000);
-		s->cont[0] = boot_ns();
+		s->cont[0] = clock_ns(CLOCK_BOOTTIME);
 		kill(me, SIGCONT);
-		s->cont[1] = boot_ns();
+		s->cont[1] = clock_ns(CLOCK_BOOTTIME);
 		s->done = true;
 		_exit(0);
 	}
 	while (!s->done)
 		make_calls();
 	waitpid(child, NULL, 0);
-	printf("{\"tid\":%d,\"stop\":[%ld,%ld],\"cont\":[%ld,%ld]}\n", me, s->stop[0], s->stop[1],
-		s->cont[0], s->cont[1]);
+	printf("{\"tid\":%d,\"stop\":[%lu,%lu],\"cont\":[%lu,%lu]}\n", me, s->stop[0], s->stop[1], s->cont[0], s->cont[1]);
 	return 0;
 }
 
@@ -170,12 +143,9 @@ static void *exec_later(void *arg)
 
 static void do_exec_thread(void)
 {
-	pthread_t id;
-
-	if (pthread_create(&id, NULL, call_for_ever, NULL) ||
-		pthread_create(&id, NULL, call_for_ever, NULL) ||
-		pthread_create(&id, NULL, exec_later, NULL))
-		die("pthread_create");
+	thread_start(call_for_ever, NULL);
+	thread_start(call_for_ever, NULL);
+	thread_start(exec_later, NULL);
 	for (;;)
 		life_outer(1);
 }
@@ -194,13 +164,8 @@ static void *thread_calls(void *arg)
 
 static int do_churn(long n)
 {
-	pthread_t id;
-
-	for (long i = 0; i < n; i++) {
-		if (pthread_create(&id, NULL, thread_calls, NULL))
-			die("pthread_create");
-		pthread_join(id, NULL);
-	}
+	for (long i = 0; i < n; i++)
+		pthread_join(thread_start(thread_calls, NULL), NULL);
 	printf("{\"threads\":%ld,\"calls\":%ld}\n", n, n * CALLS);
 	return 0;
 }
@@ -209,15 +174,11 @@ static int do_crowd(long n)
 {
 	pthread_t *ids = calloc((size_t)n, sizeof(*ids));
 
-	if (!ids)
-		die("calloc");
+	must(ids, "calloc");
 	pthread_barrier_init(&all_there, NULL, (unsigned int)n);
-	for (long i = 0; i < n; i++) {
-		if (pthread_create(&ids[i], NULL, thread_calls, &all_there))
-			die("pthread_create");
-	}
 	for (long i = 0; i < n; i++)
-		pthread_join(ids[i], NULL);
+		ids[i] = thread_start(thread_calls, &all_there);
+	threads_join(ids, (size_t)n);
 	printf("{\"threads\":%ld,\"calls\":%ld}\n", n, n * CALLS);
 	free(ids);
 	return 0;
@@ -234,11 +195,8 @@ static void *end_last(void *arg)
 
 static void do_leader(void)
 {
-	pthread_t id;
-
 	make_calls();
-	if (pthread_create(&id, NULL, end_last, NULL))
-		die("pthread_create");
+	thread_start(end_last, NULL);
 	pthread_exit(NULL);
 }
 
@@ -248,11 +206,7 @@ static void grow_tree(long depth, long fanout)
 {
 	make_calls();
 	for (long i = 0; i < fanout && depth; i++) {
-		pid_t child = fork();
-
-		if (child < 0)
-			die("fork");
-		if (!child) {
+		if (!fork_off()) {
 			grow_tree(depth - 1, fanout);
 			_exit(0);
 		}
@@ -276,11 +230,7 @@ static int do_tree(long depth, long fanout)
 
 static int do_daemon(const char *path)
 {
-	pid_t child = fork();
-
-	if (child < 0)
-		die("fork");
-	if (child)
+	if (fork_off())
 		return 7;
 	setsid();
 	if (fork())
@@ -311,8 +261,7 @@ static int do_handler(bool altstack)
 		/* between the heap and the stack of the main thread: below every frame */
 		stack_t st = { .ss_sp = malloc(1 << 16), .ss_size = 1 << 16 };
 
-		if (!st.ss_sp || sigaltstack(&st, NULL))
-			die("sigaltstack");
+		must(st.ss_sp && !sigaltstack(&st, NULL), "sigaltstack");
 		sa.sa_flags |= SA_ONSTACK;
 	}
 	sigaction(SIGALRM, &sa, NULL);
@@ -351,8 +300,7 @@ static int do_recurse(long n)
 
 static int print_calls(int code)
 {
-	printf("{\"outer\":%ld,\"inner\":%ld,\"leaf\":%ld}\n", outer_calls, inner_calls,
-		leaf_calls);
+	printf("{\"outer\":%ld,\"inner\":%ld,\"leaf\":%ld}\n", outer_calls, inner_calls, leaf_calls);
 	return code;
 }
 

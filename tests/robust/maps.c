@@ -5,12 +5,7 @@
  * maps -m N FILE: maps N pages of FILE as code, none next to another, and then one more again and
  * again.
  */
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "../program.h"
 
 #define PAGE 4096UL
 
@@ -19,10 +14,7 @@ static void *map(const char *file, void *at, int flags)
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	void *p = fd < 0 ? MAP_FAILED : mmap(at, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | flags, fd, 0);
 
-	if (p == MAP_FAILED) {
-		perror(file);
-		exit(1);
-	}
+	must(p != MAP_FAILED, file);
 	close(fd);
 	return p;
 }
@@ -35,8 +27,7 @@ int main(int argc, char **argv)
 	if (argc != 4 || strcmp(argv[1], "-m")) {
 		for (int i = 1; i < argc; i++)
 			map(argv[i], NULL, 0);
-		puts("ready");
-		fflush(stdout);
+		say("ready");
 		for (;;)
 			pause();
 	}
@@ -46,8 +37,7 @@ int main(int argc, char **argv)
 		return 1;
 	for (unsigned long i = 0; i < n; i++)
 		map(argv[3], at + 2 * i * PAGE, MAP_FIXED);
-	puts("ready");
-	fflush(stdout);
+	say("ready");
 	for (;; usleep(5000))
 		munmap(map(argv[3], NULL, 0), PAGE);
 }

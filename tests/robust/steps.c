@@ -2,9 +2,7 @@
 /*
  * steps: a step after the other, each of so many operators, until SIGTERM. From SIGUSR1 on a step takes 0.3 s besides.
  */
-#include <signal.h>
-#include <stdbool.h>
-#include <time.h>
+#include "../program.h"
 
 #define OPERATORS 50
 

@@ -4,20 +4,13 @@
  *
  *   storm [-t THREADS] [-n CALLS] [-x TIMES] [-s STEPS] [-p USEC] [-w]
  *
- * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times, and
- * sleeps USEC microseconds after each. Every second step makes TIMES as many calls. With -w the threads wake each other after each step: each
- * writes into the pipe of the next and reads from its own. At the end one JSON line: the threads,
- * their steps and getppid calls.
+ * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times, and sleeps USEC microseconds
+ * after each. Every second step makes TIMES as many calls. With -w the threads wake each other after each step: each writes
+ * into the pipe of the next and reads from its own. At the end one JSON line: the threads, their steps and getppid calls.
  */
+#include "../program.h"
+
 #include <getopt.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define THREADS_MAX 64
 
@@ -29,8 +22,7 @@ static int pipes[THREADS_MAX][2];
 
 static void wake_next(long self)
 {
-	if (write(pipes[(self + 1) % threads][1], "", 1) != 1)
-		stopped = 1;
+	byte_send(pipes[(self + 1) % threads][1]);
 }
 
 static void wait_to_be_woken(long self)
@@ -79,40 +71,26 @@ static void on_signal(int sig)
 int main(int argc, char **argv)
 {
 	pthread_t ids[THREADS_MAX];
+	static long *const numbers[128] = { ['t'] = &threads, ['n'] = &calls, ['x'] = &times, ['s'] = &steps, ['p'] = &pause_us };
 	int c;
 
 	while ((c = getopt(argc, argv, "t:n:x:s:p:w")) != -1) {
-		long v = atol(optarg ? optarg : "");
-
-		if (c == 'w')
+		if (numbers[c])
+			*numbers[c] = atol(optarg);
+		else if (c == 'w')
 			wakes = true;
-		else if (c == 't')
-			threads = v;
-		else if (c == 'n')
-			calls = v;
-		else if (c == 'x')
-			times = v;
-		else if (c == 's')
-			steps = v;
-		else if (c == 'p')
-			pause_us = v;
 		else
 			return 2;
 	}
 	if (threads < 1 || threads > THREADS_MAX)
 		return 2;
-	for (long i = 0; i < threads; i++) {
-		if (pipe(pipes[i]))
-			return 1;
-	}
+	for (long i = 0; i < threads; i++)
+		must(!pipe(pipes[i]), "pipe");
 	signal(SIGTERM, on_signal);
-	for (long i = 1; i < threads; i++) {
-		if (pthread_create(&ids[i], NULL, work, (void *)i))
-			return 1;
-	}
-	work((void *)0);
 	for (long i = 1; i < threads; i++)
-		pthread_join(ids[i], NULL);
+		ids[i] = thread_start(work, (void *)i);
+	work((void *)0);
+	threads_join(ids + 1, (size_t)threads - 1);
 	printf("{\"threads\":%ld,\"steps\":%ld,\"calls\":%ld}\n", threads, all_steps, all_calls);
 	return 0;
 }

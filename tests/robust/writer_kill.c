@@ -9,18 +9,8 @@
  * does nothing but write, so most kills hit a write(2); a recording spends a few thousandths of
  * its time there. Packets are compressed: readers tolerate a torn one at the end, but no torn member.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
+
 #include <zlib.h>
 
 #include "io/writer.h"
@@ -38,12 +28,6 @@ static unsigned int draw(unsigned int below)
 	seed ^= seed >> 7;
 	seed ^= seed << 17;
 	return (unsigned int)(seed % below);
-}
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
 }
 
 /* An event contains its length, and ends with its only '}'. */
@@ -69,10 +53,7 @@ static void write_until_killed(const char *path)
 	for (unsigned int n = 0;; n++) {
 		if (!w) {
 			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-			if (fd < 0)
-				die(path);
-			if (writer_new(fd, path, mode, &w))
-				die("writer_new");
+			must(fd >= 0 && !writer_new(fd, path, mode, &w), path);
 		}
 		if (writer_full(w))
 			writer_sync(w);
@@ -111,8 +92,7 @@ static bool unpack(const unsigned char *data, size_t len, char *text, size_t *re
 	z_stream z = { .next_in = (unsigned char *)data, .avail_in = (unsigned int)len };
 	int err = Z_STREAM_END;
 
-	if (inflateInit2(&z, 15 + 16) != Z_OK)
-		die("inflateInit2");
+	must(inflateInit2(&z, 15 + 16) == Z_OK, "inflateInit2");
 	z.next_out = (unsigned char *)text;
 	z.avail_out = TEXT_MAX;
 	while (z.avail_in && err == Z_STREAM_END) {
@@ -158,8 +138,7 @@ static bool check(const char *path, char *text, size_t *ret_bytes)
 		return true;
 	}
 	data = mmap(NULL, (size_t)len, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (data == MAP_FAILED)
-		die(path);
+	must(data != MAP_FAILED, path);
 	close(fd);
 	*ret_bytes += (size_t)len;
 	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) {
@@ -188,24 +167,20 @@ int main(int argc, char **argv)
 	       argv[1][1] == 'a' ? WRITER_PACKETS_GZIP :
 				   WRITER_PLAIN;
 	rounds = (unsigned int)atoi(argv[3]);
-	text = mmap(NULL, TEXT_MAX, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (text == MAP_FAILED)
-		die("mmap");
+	text = pages_map(TEXT_MAX, MAP_PRIVATE | MAP_NORESERVE);
 	for (unsigned int i = 0; i < rounds; i++) {
-		struct timespec ts = { .tv_nsec = 1000000 + draw(14000000) };
+		unsigned int ns = 1000000 + draw(14000000);
 		pid_t pid;
 
 		unlink(argv[2]);
 		pid = fork();
-		if (pid < 0)
-			die("fork");
+		must(pid >= 0, "fork");
 		if (!pid) {
 			for (; i; i--)
 				draw(2);
 			write_until_killed(argv[2]);
 		}
-		nanosleep(&ts, NULL);
+		sleep_for(ns);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		torn += !check(argv[2], text, &bytes);

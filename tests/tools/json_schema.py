@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checks JSON with a schema of docs/schema: json_schema.py SCHEMA [FILE.jsonl | FILE.json]...
+"""Checks JSON with a schema of docs: json_schema.py SCHEMA [FILE.jsonl | FILE.json]...
 
 A .jsonl has a document on each line. Readers have to accept keys that they do not know, so the schemas allow
 them; inftrace itself has to write none that its schema does not name, so here objects whose members are all

@@ -12,7 +12,6 @@ streams.py counts FILE.json SUMMARY PROFILE   slices, instants, counters and swi
 """
 import collections
 import gc
-import gzip
 import json
 import os
 import random

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the checks of the virtual machine share: results, child processes, and files to look at. */
-#include <errno.h>
-#include <fcntl.h>
+#include "../program.h"
+
 #include <linux/bpf.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "checks.h"
 
@@ -21,12 +12,9 @@ static int failed;
 
 void result(bool ok, const char *name, const char *fmt, ...)
 {
-	struct timespec now;
 	va_list ap;
 
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	printf("vm-smoke: %s %s: at %ld.%03ld s, ", ok ? "ok" : "FAIL", name, (long)now.tv_sec,
-		now.tv_nsec / 1000000);
+	printf("vm-smoke: %s %s: at %.3f s, ", ok ? "ok" : "FAIL", name, (double)clock_ns(CLOCK_BOOTTIME) / 1e9);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
@@ -42,9 +30,7 @@ int results_failed(void)
 
 void pause_ms(long ms)
 {
-	const struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-
-	nanosleep(&t, NULL);
+	sleep_for((uint64_t)ms * MS);
 }
 
 void log_print(const char *path)
@@ -196,15 +182,7 @@ bool file_wait(const char *path, const char *prefix, pid_t pid)
 
 bool file_has(const char *path, const char *line_text)
 {
-	FILE *in = fopen(path, "re");
-	char line[512];
-	bool found = false;
-
-	while (in && !found && fgets(line, sizeof(line), in))
-		found = strstr(line, line_text);
-	if (in)
-		fclose(in);
-	return found;
+	return lines_with(path, line_text) > 0;
 }
 
 bool file_wait_has(const char *path, const char *line_text, pid_t pid)

@@ -15,8 +15,7 @@
 #define STORM_ROUNDS 20
 #define STORM_FAULTS (STORM_THREADS * STORM_PAGES * STORM_ROUNDS)
 
-__attribute__((format(printf, 3, 4))) void result(
-	bool ok, const char *name, const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) void result(bool ok, const char *name, const char *fmt, ...);
 /* How many failed so far. */
 int results_failed(void);
 void pause_ms(long ms);
@@ -53,8 +52,9 @@ int lines_with(const char *path, const char *line_text);
 
 /* recordings.c */
 void record_command(char *name, char *events, char *counters);
-void record_processes(void);
-void record_many(const char *name, const char *probe, int functions);
+void record_processes(const char *name);
+void record_many(const char *name);
+void record_ten(const char *name);
 void record_requests(const char *name);
 void record_budget(const char *name);
 void record_hold(const char *name);

@@ -7,14 +7,11 @@
  * COUNTS is what known wrote. Prints one line per comparison that fails, or one line with
  * the totals; exits with 1 when anything differs, be it one too many or one too few.
  */
+#include "../program.h"
+
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MAX_COUNTS 64
 #define LINE_MAX_BYTES 65536
@@ -79,8 +76,7 @@ static bool counts_read(const char *path)
 
 	if (!in)
 		return false;
-	while (n_counts < MAX_COUNTS &&
-		fscanf(in, "%15s %15s %31s %ld", c->who, c->what, c->name, &c->expected) == 4)
+	while (n_counts < MAX_COUNTS && fscanf(in, "%15s %15s %31s %ld", c->who, c->what, c->name, &c->expected) == 4)
 		c = &counts[++n_counts];
 	fclose(in);
 	return n_counts > 0;
@@ -153,8 +149,7 @@ static bool flag(struct json_object *e, const char *key)
 {
 	struct json_object *args;
 
-	return json_object_object_get_ex(e, "args", &args) &&
-	       json_object_object_get_ex(args, key, NULL);
+	return json_object_object_get_ex(e, "args", &args) && json_object_object_get_ex(args, key, NULL);
 }
 
 /* A span that began before the recording, anywhere on the thread. */
@@ -248,8 +243,7 @@ static void step_check(struct json_object *line, long step)
 			continue;
 		c->seen = number(shape, c->what);
 		if (c->seen != c->expected)
-			fail("step %ld %s: did %ld, profile has %ld", step, c->what, c->expected,
-				c->seen);
+			fail("step %ld %s: did %ld, profile has %ld", step, c->what, c->expected, c->seen);
 		c->seen = c->expected;
 	}
 	json_object_object_foreach(stages, key, value)
@@ -300,12 +294,10 @@ int main(int argc, char **argv)
 		if (!strcmp(c->who, "step") || !strcmp(c->what, "tid"))
 			continue;
 		if (c->seen != c->expected)
-			fail("%s %s %s: did %ld, trace has %ld", c->who, c->what, c->name,
-				c->expected, c->seen);
+			fail("%s %s %s: did %ld, trace has %ld", c->who, c->what, c->name, c->expected, c->seen);
 		total += c->seen;
 	}
 	if (!failures)
-		printf("%ld spans and faults of %d kinds, all as counted by the program\n", total,
-			n_counts);
+		printf("%ld spans and faults of %d kinds, all as counted by the program\n", total, n_counts);
 	return failures ? 1 : 0;
 }

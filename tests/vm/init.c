@@ -7,19 +7,14 @@
  *
  * Linked statically: when a library is missing in the initramfs, this still says so.
  */
+#include "../program.h"
+
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <termios.h>
-#include <unistd.h>
 
 #include "checks.h"
 
@@ -47,7 +42,7 @@ static void kernel_log_check(void)
 	int n = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, buf, sizeof(buf) - 1);
 	const char *found = NULL;
 
-	for (size_t i = 0; n > 0 && i < sizeof(bad) / sizeof(bad[0]) && !found; i++)
+	for (size_t i = 0; n > 0 && i < LENGTH(bad) && !found; i++)
 		found = strstr(buf, bad[i]);
 	result(n > 0 && !found, "kernel-log", "%.*s", found ? (int)strcspn(found, "\n") : 5,
 		found ? found : "clean");
@@ -71,9 +66,8 @@ static void archive_member(FILE *out, const char *name, const char *path)
 
 	if (path && (!in || fstat(fileno(in), &st)))
 		return;
-	n = (size_t)fprintf(out, "070701%08x%08x%08x%08x%08x%08x%08lx%08x%08x%08x%08x%08zx%08x%s",
-		0, 0100644, 0, 0, 1, 0, (unsigned long)st.st_size, 0, 0, 0, 0, strlen(name) + 1, 0,
-		name);
+	n = (size_t)fprintf(out, "070701%08x%08x%08x%08x%08x%08x%08lx%08x%08x%08x%08x%08zx%08x%s", 0, 0100644, 0, 0, 1, 0,
+		(unsigned long)st.st_size, 0, 0, 0, 0, strlen(name) + 1, 0, name);
 	do
 		putc(0, out);
 	while (++n % 4);
@@ -161,6 +155,12 @@ static void units_run(void)
 
 static void checks_run(void)
 {
+	static const struct {
+		const char *name;
+		void (*run)(const char *name);
+	} recordings[] = { { "process", record_processes }, { "many", record_many }, { "requests", record_requests },
+		{ "budget", record_budget }, { "ten", record_ten }, { "windows", record_windows }, { "every", record_every },
+		{ "flight", record_flight }, { "hold", record_hold }, { "spawns", record_spawns } };
 	char *doctor[] = { "/bin/inftrace", "doctor", NULL };
 	char *verifier[] = { "/bin/verifier_cost", NULL };
 
@@ -176,26 +176,10 @@ static void checks_run(void)
 		record_command("stacks", "+samples,+stacks,+irq", NULL);
 	if (wanted("pmu"))
 		record_command("pmu", "+pmu,+functions", "software");
-	if (wanted("process"))
-		record_processes();
-	if (wanted("many"))
-		record_many("many", "/bin/known:many_*@op", 80);
-	if (wanted("requests"))
-		record_requests("requests");
-	if (wanted("budget"))
-		record_budget("budget");
-	if (wanted("ten"))
-		record_many("ten", "/bin/known:many_0*@op", 10);
-	if (wanted("windows"))
-		record_windows("windows");
-	if (wanted("every"))
-		record_every("every");
-	if (wanted("flight"))
-		record_flight("flight");
-	if (wanted("hold"))
-		record_hold("hold");
-	if (wanted("spawns"))
-		record_spawns("spawns");
+	for (size_t i = 0; i < LENGTH(recordings); i++) {
+		if (wanted(recordings[i].name))
+			recordings[i].run(recordings[i].name);
+	}
 	if (wanted("verifier"))
 		child_check("verifier", 0, verifier);
 	if (wanted("service")) /* the last one, since it gives up privileges */
@@ -204,6 +188,7 @@ static void checks_run(void)
 
 int main(void)
 {
+	static const char *const fifos[] = { "/hold", "/go", "/spawn", "/steps", "/stepped" };
 	struct utsname un;
 	int before, left = 0;
 
@@ -222,11 +207,8 @@ int main(void)
 	mount_at("tmpfs", OUT);
 	setenv("PATH", "/bin", 1);
 	setenv("CMOCKA_MESSAGE_OUTPUT", "TAP", 1);
-	mkfifo("/hold", 0600);
-	mkfifo("/go", 0600);
-	mkfifo("/spawn", 0600);
-	mkfifo("/steps", 0600);
-	mkfifo("/stepped", 0600);
+	for (size_t i = 0; i < LENGTH(fifos); i++)
+		mkfifo(fifos[i], 0600);
 	uname(&un);
 	printf("vm-smoke: note kernel: %s %s\n", un.release, un.version);
 

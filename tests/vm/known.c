@@ -19,17 +19,7 @@
  * With "steps" it does what the bytes from the FIFO IN say, and answers each with a byte to the FIFO OUT:
  * 's', a step of 10 getppid; 'b', the beginning of one, with 10; 'e', its end, with 5 more.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "../program.h"
 
 enum {
 	STEPS = 12,
@@ -84,16 +74,9 @@ void step_long(int in, int out);
 #define CALL(n) many_##n(0);
 FOR_MANY(DEFINE)
 
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 static void usage_read(struct rusage *ru)
 {
-	if (syscall(SYS_getrusage, RUSAGE_THREAD, ru))
-		die("getrusage");
+	must(!syscall(SYS_getrusage, RUSAGE_THREAD, ru), "getrusage");
 }
 
 static bool usage_equal(const struct rusage *a, const struct rusage *b)
@@ -124,18 +107,6 @@ static int mark(long marker, struct rusage *ret_usage)
 	return tries;
 }
 
-static void byte_send(int fd)
-{
-	if (syscall(SYS_write, fd, "x", 1) != 1)
-		die("write");
-}
-
-static void byte_receive(int fd, char *buf)
-{
-	if (syscall(SYS_read, fd, buf, 1) != 1)
-		die("read");
-}
-
 __attribute__((noinline)) int leaf(int n)
 {
 	__asm__ volatile("" : "+r"(n));
@@ -146,7 +117,6 @@ __attribute__((noinline)) void work(int n)
 {
 	const struct timespec nap = { .tv_nsec = 200000 };
 	char *page = pages + (size_t)n * (PAGES + 1) * page_size;
-	char byte;
 
 	for (int i = 0; i < LEAVES; i++)
 		leaf(i);
@@ -161,20 +131,22 @@ __attribute__((noinline)) void work(int n)
 	for (int i = 0; i < PINGS; i++) {
 		byte_send(to_peer[1]);
 		/* the first answer lands in a fresh page: a fault taken inside the kernel */
-		byte_receive(to_main[0], i ? &byte : page);
+		if (i)
+			byte_receive(to_main[0]);
+		else
+			must(read(to_main[0], page, 1) == 1, "read");
 	}
 }
 
 static void *peer_run(void *arg)
 {
 	struct stretch *s = arg;
-	char byte = 0;
 
 	s->tid = (int)syscall(SYS_gettid);
 	mark(SYS_getpgid, &s->begin);
 	byte_send(ready[1]);
 	for (int i = 0; i < STEPS * PINGS; i++) {
-		byte_receive(to_peer[0], &byte);
+		byte_receive(to_peer[0]);
 		byte_send(to_main[1]);
 	}
 	s->end_tries = mark(SYS_getsid, &s->end);
@@ -189,8 +161,7 @@ static void fifo_wait(const char *path)
 	if (!strcmp(path, "-"))
 		return;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		die(path);
+	must(fd >= 0, path);
 	while (read(fd, &byte, 1) > 0)
 		;
 	close(fd);
@@ -237,19 +208,16 @@ static int counts_write(const char *path, const struct stretch *m, const struct 
 
 static __attribute__((noreturn)) void spin(const char *path, bool sleeps)
 {
-	const struct timespec pause = { .tv_nsec = BURST_PAUSE_NS };
 	FILE *out = fopen(path, "we");
 
-	if (!out)
-		die(path);
+	must(out, path);
 	fprintf(out, "%p\n", (void *)leaf);
-	if (fclose(out))
-		die(path);
+	must(!fclose(out), path);
 	for (int n = 0, calls = 1;; n = leaf(n) & 0xffff, calls++) {
 		for (volatile int i = 0; i < SPIN_PAUSE && !sleeps; i++)
 			;
 		if (sleeps && calls % BURST == 0)
-			nanosleep(&pause, NULL);
+			sleep_for(BURST_PAUSE_NS);
 	}
 }
 
@@ -261,12 +229,10 @@ __attribute__((noinline)) void step_short(void)
 
 __attribute__((noinline)) void step_long(int in, int out)
 {
-	char byte;
-
 	for (int i = 0; i < STEP_GETPPIDS; i++)
 		syscall(SYS_getppid);
 	byte_send(out);
-	byte_receive(in, &byte);
+	byte_receive(in);
 	for (int i = 0; i < END_GETPPIDS; i++)
 		syscall(SYS_getppid);
 }
@@ -276,8 +242,7 @@ static int steps(const char *from, const char *to)
 	int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CLOEXEC);
 	char byte;
 
-	if (in < 0 || out < 0)
-		die("open");
+	must(in >= 0 && out >= 0, "open");
 	while (read(in, &byte, 1) == 1) {
 		if (byte == 'b')
 			step_long(in, out);
@@ -293,7 +258,6 @@ int main(int argc, char **argv)
 	struct stretch m = { 0 }, p = { 0 };
 	pthread_t peer;
 	size_t size;
-	char byte;
 
 	if (argc == 3 && (!strcmp(argv[1], "spin") || !strcmp(argv[1], "call")))
 		spin(argv[2], argv[1][0] == 'c');
@@ -305,16 +269,13 @@ int main(int argc, char **argv)
 	}
 	page_size = sysconf(_SC_PAGESIZE);
 	size = (size_t)STEPS * (PAGES + 1) * page_size;
-	pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pages = pages_map(size, MAP_PRIVATE);
 	/* one fault per page, not one per huge page */
-	if (pages == MAP_FAILED || madvise(pages, size, MADV_NOHUGEPAGE))
-		die("mmap");
-	if (pipe(to_peer) || pipe(to_main) || pipe(ready))
-		die("pipe");
+	must(!madvise(pages, size, MADV_NOHUGEPAGE), "madvise");
+	must(!pipe(to_peer) && !pipe(to_main) && !pipe(ready), "pipe");
 	fifo_wait(argv[2]);
-	if (pthread_create(&peer, NULL, peer_run, &p))
-		die("pthread_create");
-	byte_receive(ready[0], &byte);
+	peer = thread_start(peer_run, &p);
+	byte_receive(ready[0]);
 
 	m.tid = getpid();
 	for (int i = 0; i < MANY_CALLS; i++) {
@@ -328,8 +289,7 @@ int main(int argc, char **argv)
 	m.end_tries = mark(SYS_getsid, &m.end);
 
 	pthread_join(peer, NULL);
-	if (counts_write(argv[1], &m, &p))
-		die(argv[1]);
+	must(!counts_write(argv[1], &m, &p), argv[1]);
 	fifo_wait(argv[3]);
 	return EXIT_CODE;
 }

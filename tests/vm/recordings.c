@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Recordings of programs that know what they did: the files agree with that. */
-#include <fcntl.h>
+#include "../program.h"
+
 #include <linux/capability.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "checks.h"
 
@@ -138,8 +131,7 @@ static void stranger_check(const struct stranger *s, const char *name, bool prob
 		if (!ok)
 			pause_ms(20);
 	}
-	result(ok, name, "a probe is %s the process that is not recorded",
-		probed ? "in" : "not in");
+	result(ok, name, "a probe is %s the process that is not recorded", probed ? "in" : "not in");
 }
 
 /* inftrace record -p: of a process that sleeps in read(2) when the recording begins, until
@@ -202,15 +194,15 @@ static void record_beside_stranger(void)
 	waitpid(s.pid, NULL, 0);
 }
 
-void record_processes(void)
+void record_processes(const char *name)
 {
-	record_process("process", NULL);
+	record_process(name, NULL);
 	record_beside_stranger();
 }
 
 /* A glob for some of known's many functions: all calls, or, where there is no uprobe_multi and it
  * would take too long to detach, a message about that and no recording. */
-void record_many(const char *name, const char *probe, int functions)
+static void record_functions(const char *name, const char *probe, int functions)
 {
 	bool multi = file_has(OUT "/doctor.log", "ok       uprobe_multi  ");
 	bool all = multi || 2 * functions <= SINGLE_LINKS_MAX;
@@ -227,6 +219,16 @@ void record_many(const char *name, const char *probe, int functions)
 		name, "exit code %d, %d calls of %d functions", rc, n, functions);
 	if (rc != wanted)
 		log_print(f.log);
+}
+
+void record_many(const char *name)
+{
+	record_functions(name, "/bin/known:many_*@op", 80);
+}
+
+void record_ten(const char *name)
+{
+	record_functions(name, "/bin/known:many_0*@op", 10);
 }
 
 /* served's requests, by what its sockets show. */
@@ -258,8 +260,7 @@ void record_budget(const char *name)
 
 	files_name(&f, name);
 	pid = child_start(f.log, argv);
-	ok = file_wait_has(f.log, "operators are off", pid) &&
-	     file_wait_lines(f.profile, "\"left_out\":\"operators", 2, pid);
+	ok = file_wait_has(f.log, "operators are off", pid) && file_wait_lines(f.profile, "\"left_out\":\"operators", 2, pid);
 	kill(pid, SIGTERM);
 	rc = child_finish(pid);
 	without = lines_with(f.profile, "\"left_out\":\"operators");
@@ -285,16 +286,14 @@ void record_hold(const char *name)
 	const char *profile = OUT "/hold.jsonl", *trace = OUT "/hold.json";
 	char log[64];
 	int rc, steps, waits, late, tries = 0;
-	cpu_set_t all, one;
+	cpu_set_t all;
 	pid_t pid;
 
 	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
 	snprintf(log, sizeof(log), OUT "/%s.log", name);
 	do {
 		unlink(profile);
-		sched_setaffinity(0, sizeof(one), &one);
+		pin_to(0);
 		pid = child_start(log, argv);
 		sched_setaffinity(0, sizeof(all), &all);
 		rc = child_finish(pid);

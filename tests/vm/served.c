@@ -3,14 +3,9 @@
  * A server and its client: SERVED requests of HTTP on one connection, each answered in CHUNKS
  * parts.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
+#include "../program.h"
+
 #include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
 	SERVED = 3,
@@ -19,16 +14,9 @@ enum {
 
 static const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/tmp/served" };
 
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 static void send_text(int fd, const char *text)
 {
-	if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		die("write");
+	must(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "write");
 }
 
 /* Reads until the received text ends in `end`. */
@@ -40,8 +28,7 @@ static void read_until(int fd, const char *end)
 	while (len < n || memcmp(buf + len - n, end, n)) {
 		ssize_t got = read(fd, buf + len, sizeof(buf) - len);
 
-		if (got <= 0)
-			die("read");
+		must(got > 0, "read");
 		len += (size_t)got;
 	}
 }
@@ -51,8 +38,7 @@ static void *ask(void *arg)
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	(void)arg;
-	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)))
-		die("connect");
+	must(fd >= 0 && !connect(fd, (const struct sockaddr *)&address, sizeof(address)), "connect");
 	for (int i = 0; i < SERVED; i++) {
 		send_text(fd, "POST /vm HTTP/1.1\r\nHost: x\r\n\r\n");
 		read_until(fd, "\r\n0\r\n\r\n");
@@ -63,12 +49,10 @@ static void *ask(void *arg)
 
 static void answer(int fd)
 {
-	struct timespec pause = { .tv_nsec = 2000000 };
-
 	read_until(fd, "\r\n\r\n");
 	send_text(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
 	for (int i = 0; i < CHUNKS; i++) {
-		nanosleep(&pause, NULL);
+		sleep_for(2 * MS);
 		send_text(fd, "5\r\ntoken\r\n");
 	}
 	send_text(fd, "0\r\n\r\n");
@@ -80,14 +64,10 @@ int main(void)
 	pthread_t client;
 
 	unlink(address.sun_path);
-	if (listener < 0 || bind(listener, (const struct sockaddr *)&address, sizeof(address)) ||
-		listen(listener, 1))
-		die("listen");
-	if (pthread_create(&client, NULL, ask, NULL))
-		die("pthread_create");
+	must(listener >= 0 && !bind(listener, (const struct sockaddr *)&address, sizeof(address)) && !listen(listener, 1), "listen");
+	client = thread_start(ask, NULL);
 	fd = accept(listener, NULL, NULL);
-	if (fd < 0)
-		die("accept");
+	must(fd >= 0, "accept");
 	for (int i = 0; i < SERVED; i++)
 		answer(fd);
 	pthread_join(client, NULL);

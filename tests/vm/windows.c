@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Recordings of a program that makes steps on request: windows, and dumps of the flight recorder. */
+#include "../program.h"
+
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "checks.h"
 
@@ -17,8 +14,7 @@ struct stepper {
 	char name[32], log[48];
 };
 
-static bool stepper_start(struct stepper *s, const char *name, const char *option,
-	const char *value, const char *more)
+static bool stepper_start(struct stepper *s, const char *name, const char *option, const char *value, const char *more)
 {
 	char pid_text[16];
 	char *known[] = { "/bin/known", "steps", "/steps", "/stepped", NULL };
@@ -43,17 +39,14 @@ static bool stepper_tell(const struct stepper *s, const char *bytes)
 	char answer;
 
 	for (; *bytes; bytes++) {
-		if (write(s->to, bytes, 1) != 1 || poll(&p, 1, CHILD_SECONDS * 1000) != 1 ||
-			read(s->from, &answer, 1) != 1)
+		if (write(s->to, bytes, 1) != 1 || poll(&p, 1, CHILD_SECONDS * 1000) != 1 || read(s->from, &answer, 1) != 1)
 			return false;
 	}
 	return true;
 }
 
-/* How many of its files begin with `what` and end in `suffix`, and the lines in them that contain
- * the text. */
-static int stepper_files(const struct stepper *s, const char *what, const char *suffix,
-	const char *line_text, int *ret_lines)
+/* How many of its files begin with `what` and end in `suffix`, and the lines in them that contain the text. */
+static int stepper_files(const struct stepper *s, const char *what, const char *suffix, const char *line_text, int *ret_lines)
 {
 	DIR *dir = opendir(OUT);
 	struct dirent *e;
@@ -65,8 +58,7 @@ static int stepper_files(const struct stepper *s, const char *what, const char *
 	while (dir && (e = readdir(dir))) {
 		size_t len = strlen(e->d_name), tail = strlen(suffix);
 
-		if (strncmp(e->d_name, prefix, strlen(prefix)) || len < tail ||
-			strcmp(e->d_name + len - tail, suffix))
+		if (strncmp(e->d_name, prefix, strlen(prefix)) || len < tail || strcmp(e->d_name + len - tail, suffix))
 			continue;
 		snprintf(path, sizeof(path), OUT "/%s", e->d_name);
 		*ret_lines += lines_with(path, line_text);
@@ -77,8 +69,7 @@ static int stepper_files(const struct stepper *s, const char *what, const char *
 	return n;
 }
 
-static int stepper_lines(
-	const struct stepper *s, const char *what, const char *suffix, const char *line_text)
+static int stepper_lines(const struct stepper *s, const char *what, const char *suffix, const char *line_text)
 {
 	int lines;
 
@@ -115,8 +106,7 @@ static void stepper_finish(struct stepper *s, bool ok)
 	close(s->from);
 	traces = stepper_files(s, "trace", ".json", "", &lines);
 	result(ok && !rc && traces == stepper_files(s, "profile", ".jsonl", "", &lines), s->name,
-		"exit code %d, %d pairs of files, %d calls of getppid, %d steps of which %d began "
-		"before and %d are unfinished",
+		"exit code %d, %d pairs of files, %d calls of getppid, %d steps of which %d began before and %d are unfinished",
 		rc, traces, stepper_lines(s, "trace", ".json", "\"getppid\""),
 		stepper_lines(s, "profile", ".jsonl", "\"token_prof\""),
 		stepper_lines(s, "profile", ".jsonl", "\"began_before\""),
@@ -138,8 +128,8 @@ static void stepper_check(const struct stepper *s, const char *name, int calls, 
 		check, "wanted %d calls, %d steps, %d of them in two windows", calls, steps, cut);
 }
 
-/* Two windows, with a step cut by the end of one and the beginning of the other; in between, its
- * programs are detached. A third one ends when it has five steps. */
+/* Two windows, with a step cut by the end of one and the beginning of the other; in between, its programs are detached. A third
+ * one ends when it has five steps. */
 void record_windows(const char *name)
 {
 	struct stepper s;
