@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace doctor: what this kernel and these privileges allow, line by line. */
-#include <argp.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -215,26 +214,17 @@ static int print_env_hash(pid_t pid)
 /* keeps libbpf's own messages from appearing between the lines */
 static int print_nothing(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	(void)level;
-	(void)fmt;
-	(void)ap;
 	return 0;
 }
 
 int cmd_doctor(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, "[--env-hash PID]", doc, NULL, NULL, NULL };
 	struct doctor_args args = { 0 };
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "[--env-hash PID]", doc, &args))
 		return EXIT_USAGE;
 	libbpf_set_print(print_nothing);
 	ret = args.env_hash ? print_env_hash(args.pid) : report();
-	if (fflush(stdout)) {
-		log_error("cannot write to the standard output: %s", strerror(errno));
-		return EXIT_RUN;
-	}
-	return ret;
+	return cmd_flush("to the standard output") ?: ret;
 }

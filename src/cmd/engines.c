@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace engines: the presets, and what they would probe in a process or a file. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,7 +23,7 @@ struct engines_options {
 	pid_t pid;
 	const char *file;
 	const char *engine; /* NULL: all installed ones */
-	uint64_t check_ns; /* 0: only what is there */
+	uint64_t check_ns;  /* 0: only what is there */
 };
 
 #define OPT_CHECK 256
@@ -250,13 +249,11 @@ static int show_matches(struct probe_table *pt, const struct engines_options *o)
 
 int cmd_engines(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[FILE]", doc, NULL, NULL, NULL };
 	struct engines_options o = {};
 	struct probe_table pt = {};
 	int code = EXIT_OK;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &o))
+	if (cmd_parse(argc, argv, options, parse_option, "[FILE]", doc, &o))
 		return EXIT_USAGE;
 	if (o.check_ns && !o.pid) {
 		log_error("--check: give the process with -p");

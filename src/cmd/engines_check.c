@@ -52,15 +52,10 @@ static void print_probes(struct check *c)
 
 static void nothing_lost(struct sink *s, const struct loss *l)
 {
-	(void)s;
-	(void)l;
 }
 
 static void counted_elsewhere(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
-	(void)s;
-	(void)rec;
-	(void)size;
 }
 
 static int check_close(struct sink *s, const struct window_totals *t)
@@ -93,8 +88,6 @@ static int check_open(struct view *v, const struct recording *rec, struct sink *
 
 static int check_round(struct view *v, uint64_t now_ns)
 {
-	(void)v;
-	(void)now_ns;
 	return 0;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace export: the samples of a .pftrace in formats of other tools, and profiles as metrics. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "io/outfile.h"
 #include "read/detect.h"
 #include "record.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -36,9 +36,9 @@ enum {
 };
 
 struct export_args {
-	int format; /* KEY_COLLAPSED, ... */
+	int format;             /* KEY_COLLAPSED, ... */
 	const char *file, *out; /* file: the only one, or the first one of several */
-	char **files;	        /* in argv */
+	char **files;           /* in argv */
 	size_t n_files;
 	bool off_cpu;
 	const char *prometheus, *otlp;
@@ -246,15 +246,13 @@ static int load(struct samples *s, const struct export_args *args, struct proble
 	else
 		err = samples_read(s, &source, print_problem, problems, &torn);
 	json_source_close(&source);
-	if (err == -ENOMEM)
-		log_error("out of memory");
-	else if (err == -E2BIG && !problems->n)
+	if (err == -E2BIG && !problems->n)
 		log_error("%s: has more than 1 GB of names and stacks", problems->file);
 	if (problems->n > PROBLEMS_SHOWN_MAX)
 		log_error("%s: %llu more problems", problems->file, (unsigned long long)problems->n - PROBLEMS_SHOWN_MAX);
 	if (torn)
 		log_warn("%s: ends within a packet: the recording was cut off", problems->file);
-	return err == -ENOMEM || err == -E2BIG ? err : 0;
+	return err == -E2BIG ? err : 0;
 }
 
 /* Whether there is something to write. */
@@ -310,26 +308,20 @@ static int write_out(struct samples *s, const struct export_args *args)
 		err = -EIO;
 	if (err)
 		log_error("cannot write %s: %s", args->out ? args->out : "the export",
-			err == -ENOMEM ? "out of memory" : strerror(errno ? errno : EIO));
+			strerror(errno ? errno : EIO));
 	return err;
 }
 
 int cmd_export(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, NULL, NULL, NULL };
 	struct export_args args = { .filter.step = -1, .slow_ns = 2 * NSEC_PER_SEC, .interval_ns = 10 * NSEC_PER_SEC };
 	struct samples samples = { 0 };
 	struct problems problems = { 0 };
 	char printable[256];
 	int ret = EXIT_RUN;
 
-	argp_err_exit_status = EXIT_USAGE;
-	args.files = calloc((size_t)argc, sizeof(*args.files));
-	if (!args.files) {
-		log_error("out of memory");
-		return EXIT_RUN;
-	}
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+	args.files = xcalloc((size_t)argc, sizeof(*args.files));
+	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, &args)) {
 		free(args.files);
 		return EXIT_USAGE;
 	}

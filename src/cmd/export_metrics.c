@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/cmd.h"
 #include "export/metrics.h"
 #include "export/otlp.h"
 #include "export/otlp_send.h"
@@ -43,59 +44,55 @@ struct exporter {
 	bool following; /* what comes now has not been there at the start */
 };
 
-static int take_line(void *ctx, const struct profile_line *line, const char *path)
+static void take_line(void *ctx, const struct profile_line *line, const char *path)
 {
 	struct exporter *e = ctx;
-	int err = metrics_line(e->metrics, line, path, e->now_ms);
 
-	return err || !e->spans || !e->following ? err : otlp_spans_line(e->spans, line, path);
+	metrics_line(e->metrics, line, path, e->now_ms);
+	if (e->spans && e->following)
+		otlp_spans_line(e->spans, line, path);
 }
 
-static int look(struct exporter *e)
+static void look(struct exporter *e)
 {
 	e->now_ms = clock_mono_ms();
 	e->look_ms = e->now_ms + LOOK_MS;
-	return tail_read(e->tail, READ_MAX, take_line, e);
+	tail_read(e->tail, READ_MAX, take_line, e);
 }
 
 /* What is in the files at this moment. */
-static int make_page(void *ctx, const char *accept, char **ret_text, size_t *ret_len, const char **ret_type)
+static char *make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
 {
 	bool openmetrics = metrics_accepts_openmetrics(accept);
 	struct exporter *e = ctx;
 	struct metrics_own own;
-	int err = look(e);
 
+	look(e);
 	*ret_type = metrics_text_type(openmetrics);
 	own = (struct metrics_own){ .files = tail_counts(e->tail), .otlp = e->sender };
 	if (e->sender) {
 		otlp_sender_counts(e->sender, &own.sent);
 		own.sent.dropped += otlp_spans_dropped(e->spans);
 	}
-	return err ? err : metrics_text(e->metrics, &own, openmetrics, ret_text, ret_len);
+	return metrics_text(e->metrics, &own, openmetrics, ret_len);
 }
 
 /* ---- to a collector ---- */
 
 /* Metrics are sums, so that what one sending lacks is in the next one; spans wait until the last ones have arrived. */
-static int send_all(struct exporter *e)
+static void send_all(struct exporter *e)
 {
 	size_t len, n;
 	char *body;
-	int err = 0;
 
 	e->send_ms = e->now_ms + e->interval_ms;
 	if (otlp_sender_ready(e->sender, OTLP_METRICS)) {
-		err = otlp_metrics_body(e->metrics, e->host, e->start_ns, clock_ns(CLOCK_REALTIME), &body, &len);
-		if (!err)
-			otlp_sender_pass(e->sender, OTLP_METRICS, body, len, 0);
+		body = otlp_metrics_body(e->metrics, e->host, e->start_ns, clock_ns(CLOCK_REALTIME), &len);
+		otlp_sender_pass(e->sender, OTLP_METRICS, body, len, 0);
 	}
-	if (err || !otlp_sender_ready(e->sender, OTLP_TRACES))
-		return err;
-	err = otlp_spans_body(e->spans, e->host, &body, &len, &n);
-	if (!err && body)
+	body = otlp_sender_ready(e->sender, OTLP_TRACES) ? otlp_spans_body(e->spans, e->host, &len, &n) : NULL;
+	if (body)
 		otlp_sender_pass(e->sender, OTLP_TRACES, body, len, n);
-	return err;
 }
 
 static int open_sender(struct exporter *e, const struct export_metrics_args *args)
@@ -109,7 +106,7 @@ static int open_sender(struct exporter *e, const struct export_metrics_args *arg
 	e->start_ns = clock_ns(CLOCK_REALTIME);
 	e->interval_ms = (int64_t)(args->interval_ns / NSEC_PER_MSEC);
 	e->spans = otlp_spans_new(args->slow_ns);
-	err = e->spans ? otlp_sender_new(args->otlp, &e->sender) : -ENOMEM;
+	err = otlp_sender_new(args->otlp, &e->sender);
 	return !err ? EXIT_OK : err == -EINVAL ? EXIT_USAGE
 					       : EXIT_RUN;
 }
@@ -175,11 +172,7 @@ static int listen_at(struct exporter *e, const char *text)
 	}
 	inet_ntop(address.any.sa_family, v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr, host, sizeof(host));
 	printf(v6 ? "http://[%s]:%u/metrics\n" : "http://%s:%u/metrics\n", host, http_server_port(e->server));
-	if (fflush(stdout)) {
-		log_error("cannot write the URL: %s", strerror(errno));
-		return EXIT_RUN;
-	}
-	return EXIT_OK;
+	return cmd_flush("the URL");
 }
 
 /* ---- the loop ---- */
@@ -200,45 +193,41 @@ static bool all_ready(struct exporter *e)
 static int serve(struct exporter *e)
 {
 	struct pollfd signal = { .fd = e->signals, .events = POLLIN };
-	int err = 0;
+	int err;
 
 	e->following = true;
-	while (!err) {
+	for (;;) {
 		err = http_server_poll(e->server, &signal, 1, wait_ms(e, clock_mono_ms()));
-		if (!err && signal.revents)
+		if (err) {
+			log_error("cannot go on: %s", strerror(-err));
+			return EXIT_RUN;
+		}
+		if (signal.revents)
 			break;
 		e->now_ms = clock_mono_ms();
-		if (!err && e->now_ms >= e->look_ms)
-			err = look(e);
-		if (!err && e->sender && e->now_ms >= e->send_ms)
-			err = send_all(e);
+		if (e->now_ms >= e->look_ms)
+			look(e);
+		if (e->sender && e->now_ms >= e->send_ms)
+			send_all(e);
 	}
-	/* what came since, after what is on its way */
-	if (!err && e->sender)
-		err = look(e);
-	for (int i = 0; !err && e->sender && i < END_WAITS && !all_ready(e); i++)
-		usleep(END_WAIT_US);
-	if (!err && e->sender)
-		err = send_all(e);
-	if (!err)
+	if (!e->sender)
 		return EXIT_OK;
-	log_error("cannot go on: %s", strerror(-err));
-	return EXIT_RUN;
+	/* what came since, after what is on its way */
+	look(e);
+	for (int i = 0; i < END_WAITS && !all_ready(e); i++)
+		usleep(END_WAIT_US);
+	send_all(e);
+	return EXIT_OK;
 }
 
 /* All that is there is read before anyone can ask: sums that are still catching up would look like a burst of requests. */
-static int read_all(struct exporter *e)
+static void read_all(struct exporter *e)
 {
 	struct pollfd p = { .fd = e->signals, .events = POLLIN };
-	int err;
 
 	do {
-		err = look(e);
-	} while (!err && tail_counts(e->tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
-	if (!err)
-		return EXIT_OK;
-	log_error("cannot read the profiles: %s", strerror(-err));
-	return EXIT_RUN;
+		look(e);
+	} while (tail_counts(e->tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
 }
 
 int export_metrics(const struct export_metrics_args *args)
@@ -247,20 +236,14 @@ int export_metrics(const struct export_metrics_args *args)
 	int ret = EXIT_RUN;
 
 	e.metrics = metrics_new();
-	if (!e.metrics)
-		log_error("out of memory");
-	else if (!tail_new(args->paths, args->n_paths, &e.tail))
+	if (!tail_new(args->paths, args->n_paths, &e.tail))
 		e.signals = thread_stop_signals();
 	if (e.signals >= 0)
-		ret = EXIT_OK;
-	if (ret == EXIT_OK)
 		ret = open_sender(&e, args);
-	if (ret == EXIT_OK)
-		ret = read_all(&e);
-	if (ret == EXIT_OK)
-		ret = listen_at(&e, args->prometheus);
-	if (ret == EXIT_OK)
-		ret = serve(&e);
+	if (e.signals >= 0 && ret == EXIT_OK) {
+		read_all(&e);
+		ret = listen_at(&e, args->prometheus) ?: serve(&e);
+	}
 	http_server_free(e.server);
 	otlp_sender_free(e.sender);
 	otlp_spans_free(e.spans);

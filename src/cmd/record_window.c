@@ -323,7 +323,8 @@ static int check_together(const struct record_options *o)
 	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names)) {
 		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
 			  "give -o",
-			o->output_dir ? "--output-dir" : o->n_formats ? "--format" : "--chakra-names");
+			o->output_dir ? "--output-dir" : o->n_formats ? "--format"
+								      : "--chakra-names");
 		return -EINVAL;
 	}
 	if (flight && (o->max_steps || o->max_steps_each)) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace report: what profiles and traces say, for people and for machines. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +158,6 @@ static void problem_print(void *ctx, const char *text)
 
 static void note_print(void *ctx, const char *text)
 {
-	(void)ctx;
 	log_info("%s", text);
 }
 
@@ -251,23 +249,17 @@ static int stdout_write(const struct report *r, const struct report_args *args)
 		log_error("out of memory");
 		return err;
 	}
-	if (fflush(stdout) || ferror(stdout)) {
-		log_error("cannot write the report: %s", strerror(errno));
-		return -EIO;
-	}
-	return 0;
+	return cmd_flush("the report");
 }
 
 int cmd_report(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
 	struct report_args args = { .slowest = SLOWEST_DEFAULT };
 	bool problems = false;
 	struct report report;
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args))
 		return EXIT_USAGE;
 	if (args.html && (ret = page_check(&args)))
 		return ret;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace serve: serves a trace, finished or still being written, to the Perfetto UI in a browser. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +17,7 @@
 #include "cmd/cmd.h"
 #include "io/control.h"
 #include "io/http_server.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -272,7 +272,7 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	int err, fd = -1;
 
 	/* asked after opening the pidfd, so the pidfd is that of this recorder */
-	err = control_ask(peer, "open", NULL, NULL, &reply, &fd);
+	err = control_ask(peer, CONTROL_OPEN, NULL, NULL, &reply, &fd);
 	if (err)
 		return err;
 	if (fd < 0 || !json_object_object_get_ex(reply, "name", &name) ||
@@ -283,14 +283,12 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	if (!err)
 		err = check_passed(peer, fd);
 	if (!err) {
-		*ret_path = strdup(json_object_get_string(name));
-		err = *ret_path ? 0 : -ENOMEM;
+		*ret_path = xstrdup(json_object_get_string(name));
+		*ret_fd = fd;
+	} else if (fd >= 0) {
+		close(fd);
 	}
 	json_object_put(reply);
-	if (!err)
-		*ret_fd = fd;
-	else if (fd >= 0)
-		close(fd);
 	return err;
 }
 
@@ -348,10 +346,8 @@ static int say_where(const struct serve_args *args, const struct served *sv)
 		args->once ? "it was fetched, or " : "",
 		sv->growing ? "the recording ends, or Ctrl-C" : "Ctrl-C");
 	printf(HTTP_UI "/#!/?url=http://127.0.0.1:%u/%s\n", port, sv->name);
-	if (fflush(stdout)) {
-		log_error("cannot write the URL: %s", strerror(errno));
+	if (cmd_flush("the URL"))
 		return EXIT_RUN;
-	}
 	if (port != UI_PORT)
 		log_warn("the UI may fetch from port %d only: forward it, with ssh -L "
 			 "%d:127.0.0.1:%u, and write %d in the URL",
@@ -408,7 +404,8 @@ static int serve(const struct serve_args *args, struct served *sv)
 	while (!is_done(args, sv, now)) {
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
-		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now : -1);
+		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now
+												    : -1);
 		if (err) {
 			log_error("cannot wait for requests: %s", strerror(-err));
 			return EXIT_RUN;
@@ -424,15 +421,12 @@ static int serve(const struct serve_args *args, struct served *sv)
 
 int cmd_serve(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, NULL,
-		NULL, NULL };
 	struct serve_args args = { .port = UI_PORT, .where = control_where_own() };
 	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
 	char *path = NULL;
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, &args))
 		return EXIT_USAGE;
 	ret = args.live ? open_live(&args, &path, &sv) : open_file(args.file, &sv);
 	if (ret == EXIT_OK) {

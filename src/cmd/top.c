@@ -28,10 +28,12 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to look at:", 1 },
 	{ "ops", OPT_OPS, NULL, 0,
 		"operators too: each call of one costs the engine half a microsecond or more, "
-		"where steps alone cost next to nothing", 1 },
+		"where steps alone cost next to nothing",
+		1 },
 	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
 		"how busy a COMMAND's GPUs are; through CUPTI, or AMD's rocprofiler-sdk, by a library in the process. --gpu=attach brings it into the processes of -p, "
-		"by ptrace, which changes them", 1 },
+		"by ptrace, which changes them",
+		1 },
 	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "between updates (default: 1)", 2 },

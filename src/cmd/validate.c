@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate: check profiles, Chrome traces and execution traces. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
 #include "read/detect.h"
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/text.h"
 #include "validate/check.h"
@@ -53,9 +53,7 @@ static int require_parse(struct validate_args *args, const char *list, struct ar
 
 	if (args->require_text)
 		argp_error(state, "--require: give all families in one comma-separated list");
-	args->require_text = strdup(list);
-	if (!args->require_text)
-		return ENOMEM;
+	args->require_text = xstrdup(list);
 	rest = args->require_text;
 	while ((name = strsep(&rest, ","))) {
 		if (!*name)
@@ -138,13 +136,11 @@ static bool file_validate(
 
 int cmd_validate(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
 	struct validate_args args = { 0 };
 	int profiles = 0, ret = EXIT_OK;
 	FILE *out = stdout;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args)) {
 		ret = EXIT_USAGE;
 		goto out;
 	}
@@ -163,10 +159,8 @@ int cmd_validate(int argc, char **argv)
 		log_error("--require: none of the files is a profile");
 		ret = EXIT_RUN;
 	}
-	if (fflush(out)) {
-		log_error("cannot write the summary: %s", strerror(errno));
+	if (cmd_flush("the summary"))
 		ret = EXIT_RUN;
-	}
 	if (out != stdout)
 		fclose(out);
 out:
