@@ -39,9 +39,8 @@ int http_server_new(
 /* A text that is made anew for each request. */
 struct http_page {
 	const char *name; /* it is at /name */
-	/* accept: the header of the request, NULL: none. *ret_text is to be freed, *ret_type is not. Returns 0 or -errno,
-	 * which is answered with 500. */
-	int (*make)(void *ctx, const char *accept, char **ret_text, size_t *ret_len, const char **ret_type);
+	/* accept: the header of the request, NULL: none. Returns the text, which is to be freed; *ret_type is not. */
+	char *(*make)(void *ctx, const char *accept, size_t *ret_len, const char **ret_type);
 	void *ctx;
 	bool any_host; /* by whatever name the client calls this machine; pages of browsers are refused in any case */
 };
