@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "util/alloc.h"
 #include "util/text.h"
 
 void json_reader_init(struct json_reader *reader, struct json_source *source)
@@ -109,10 +110,8 @@ static int value_finish(struct json_reader *reader, const struct json_scan *scan
 	if (!ret_value)
 		return 0;
 	err = json_nodes_finish(&reader->nodes, (char *)text);
-	if (err == -ERANGE)
-		return reader_fail(reader, -EBADMSG, "invalid JSON: a number out of range");
 	if (err)
-		return reader_fail(reader, err, "out of memory");
+		return reader_fail(reader, -EBADMSG, "invalid JSON: a number out of range");
 	*ret_value = reader->nodes.list;
 	return 0;
 }
@@ -147,8 +146,7 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		return ret == 1 ? 0 : ret;
 	reader_advance(reader, len);
 	if (ret != -EBADMSG)
-		return reader_fail(
-			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan->error);
+		return reader_fail(reader, ret, "%s", scan->error);
 	return reader_fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
 		(unsigned long long)reader->line, (unsigned long long)reader->byte, scan->error);
 }
@@ -250,8 +248,7 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 		return reader_fail(
 			reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
 	if (ret < 0)
-		return reader_fail(
-			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan.error);
+		return reader_fail(reader, ret, "%s", scan.error);
 	if (!text_ended(text + used, len - used))
 		return reader_fail(reader, -EBADMSG,
 			"invalid JSON: text after the value, at column %zu", before + used + 1);
@@ -353,7 +350,7 @@ static int gzip_error(struct json_source *source, int zret)
 	struct json_source_state *st = source->state;
 
 	if (zret == Z_MEM_ERROR)
-		return source_fail(source, -ENOMEM, "out of memory");
+		out_of_memory();
 	return source_fail(source, -EBADMSG,
 		"damaged gzip data (whole members before it: %llu): %s",
 		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
@@ -403,26 +400,21 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 }
 
 /* Makes room after what is not consumed yet, which is moved to the beginning of the buffer. */
-static int buf_reserve(struct json_source *source, size_t keep)
+static void buf_reserve(struct json_source *source, size_t keep)
 {
 	struct json_source_state *st = source->state;
 	size_t size = st->size ? st->size : JSON_SOURCE_BUF;
-	unsigned char *buf;
 
 	if (keep)
 		memmove(st->buf, source->pos, keep);
 	if (keep > size / 2)
 		size *= 2;
 	if (size > st->size) {
-		buf = realloc(st->buf, size);
-		if (!buf)
-			return source_fail(source, -ENOMEM, "out of memory");
-		st->buf = buf;
+		st->buf = xreallocarray(st->buf, size, 1);
 		st->size = size;
 	}
 	source->pos = st->buf;
 	source->end = st->buf + keep;
-	return 0;
 }
 
 int json_source_fill(struct json_source *source)
@@ -431,9 +423,7 @@ int json_source_fill(struct json_source *source)
 	size_t keep = (size_t)(source->end - source->pos), have = keep;
 	ssize_t n;
 
-	n = buf_reserve(source, keep);
-	if (n)
-		return n;
+	buf_reserve(source, keep);
 	while (!st->failed && have < st->size) {
 		if (source->gzip)
 			n = gzip_read(source, st->buf + have, st->size - have);
@@ -468,7 +458,7 @@ static int source_start(struct json_source *source)
 	}
 	if (st->raw_len >= 2 && st->raw_pos[0] == 0x1f && st->raw_pos[1] == 0x8b) {
 		if (inflateInit2(&st->z, 15 + 16) != Z_OK)
-			return source_fail(source, -ENOMEM, "out of memory");
+			out_of_memory();
 		st->zlib_started = true;
 		source->gzip = true;
 	}
@@ -476,56 +466,38 @@ static int source_start(struct json_source *source)
 	return err < 0 ? err : 0;
 }
 
-static int source_alloc(struct json_source *source)
+static struct json_source_state *source_alloc(struct json_source *source)
 {
 	memset(source, 0, sizeof(*source));
-	source->state = calloc(1, sizeof(*source->state));
-	if (!source->state)
-		return source_fail(source, -ENOMEM, "out of memory");
+	source->state = xcalloc(1, sizeof(*source->state));
 	source->state->fd = -1;
-	return 0;
+	return source->state;
 }
 
 int json_source_open_mem(struct json_source *source, const void *data, size_t len)
 {
-	int err;
+	struct json_source_state *st = source_alloc(source);
 
-	err = source_alloc(source);
-	if (err)
-		return err;
-	source->state->mem = data;
-	source->state->mem_left = len;
+	st->mem = data;
+	st->mem_left = len;
 	return source_start(source);
 }
 
 int json_source_open_stream(struct json_source *source, struct json_stream *stream)
 {
-	int err;
-
-	err = source_alloc(source);
-	if (err) {
-		stream->close(stream);
-		return err;
-	}
-	source->state->stream = stream;
+	source_alloc(source)->stream = stream;
 	return source_start(source);
 }
 
 int json_source_open(struct json_source *source, const char *path)
 {
+	struct json_source_state *st = source_alloc(source);
+	int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 	struct stat sb;
-	int err, fd;
 
-	err = source_alloc(source);
-	if (err)
-		return err;
-	if (!strcmp(path, "-"))
-		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-	else
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
 		return source_fail(source, -errno, "cannot open: %s", strerror(errno));
-	source->state->fd = fd;
+	st->fd = fd;
 	if (!fstat(fd, &sb) && S_ISDIR(sb.st_mode))
 		return source_fail(source, -EISDIR, "is a directory, not a trace or profile");
 	return source_start(source);

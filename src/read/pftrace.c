@@ -238,11 +238,10 @@ static int bad(struct reader *r, const char *why)
 
 static void *keep(struct reader *r, size_t size)
 {
-	void *p = r->kept + size <= PFTRACE_KEPT_MAX ? calloc(1, size) : NULL;
-
-	if (p)
-		r->kept += size;
-	return p;
+	if (r->kept + size > PFTRACE_KEPT_MAX)
+		return NULL;
+	r->kept += size;
+	return xcalloc(1, size);
 }
 
 static void sequence_clear(struct reader *r, struct sequence *q)
@@ -266,7 +265,7 @@ static struct sequence *sequence_find(struct reader *r, uint64_t id)
 	return q;
 }
 
-/* NULL: no memory, or too many. */
+/* NULL: too many, or too much is kept. */
 static struct sequence *sequence_get(struct reader *r, uint64_t id)
 {
 	struct sequence *q = sequence_find(r, id);
@@ -280,10 +279,7 @@ static struct sequence *sequence_get(struct reader *r, uint64_t id)
 		return NULL;
 	q->id = id;
 	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
-	if (q->hh.tbl)
-		return q;
-	free(q);
-	return NULL;
+	return q;
 }
 
 static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64_t iid)
@@ -295,7 +291,7 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 	return e;
 }
 
-/* Too much is kept, or there is no memory: nothing behind it could be resolved. */
+/* Too much is kept: nothing behind it could be resolved. */
 static int full(struct reader *r)
 {
 	r->ops->bad(r->ctx, r->in.at, "names and stacks take more memory than there is for them");
@@ -356,7 +352,7 @@ struct made_mapping {
 	char path[];
 };
 
-/* NULL: it is not there, or no memory. */
+/* NULL: it is not there, or too much is kept. */
 static const struct made_mapping *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
@@ -384,7 +380,7 @@ static const struct made_mapping *mapping_of(struct reader *r, const struct sequ
 	return made;
 }
 
-/* NULL: it is not there, or no memory. */
+/* NULL: it is not there, or too much is kept. */
 static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
@@ -539,10 +535,7 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 	e->len = proto_len(data);
 	memcpy(e->data, data.p, e->len);
 	HASH_ADD(hh, q->entries, key, sizeof(e->key), e);
-	if (e->hh.tbl)
-		return 0;
-	free(e);
-	return -ENOMEM;
+	return 0;
 }
 
 /* -EBADMSG: a part is damaged; the others were taken. */

@@ -83,7 +83,7 @@ struct pftrace_ops {
 
 /*
  * Reads an open source to its end, or to where it cannot be read any more. Returns 0, or -errno: the reason has
- * been passed to bad(), unless one of the ops returned the error or it is -ENOMEM. A last packet that is torn, as in a
+ * been passed to bad(), unless one of the ops returned the error. A last packet that is torn, as in a
  * recording that was killed, is no error: *ret_torn.
  */
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn);

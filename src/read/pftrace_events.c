@@ -83,11 +83,10 @@ struct reader {
 
 static void *keep(struct reader *r, size_t size)
 {
-	void *p = r->kept + size <= KEPT_MAX ? calloc(1, size) : NULL;
-
-	if (p)
-		r->kept += size;
-	return p;
+	if (r->kept + size > KEPT_MAX)
+		return NULL;
+	r->kept += size;
+	return xcalloc(1, size);
 }
 
 static int full(struct reader *r)
@@ -108,10 +107,7 @@ static struct sequence *sequence_get(struct reader *r, uint64_t id)
 		return NULL;
 	q->id = id;
 	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
-	if (q->hh.tbl)
-		return q;
-	free(q);
-	return NULL;
+	return q;
 }
 
 static void sequence_clear(struct reader *r, struct sequence *q)
@@ -143,10 +139,7 @@ static const struct text *text_get(struct reader *r, struct proto_bytes b)
 		return NULL;
 	memcpy(t->text, b.p, len);
 	HASH_ADD_KEYPTR(hh, r->texts, t->text, len, t);
-	if (t->hh.tbl)
-		return t;
-	free(t);
-	return NULL;
+	return t;
 }
 
 /* ---- what packets refer to ---- */
@@ -172,12 +165,12 @@ static int read_name(struct reader *r, struct interned **names, struct proto_byt
 		return full(r);
 	e->iid = iid;
 	e->text = text_get(r, text);
-	if (e->text)
-		HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
-	if (e->text && e->hh.tbl)
-		return 0;
-	free(e);
-	return full(r);
+	if (!e->text) {
+		free(e);
+		return full(r);
+	}
+	HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
+	return 0;
 }
 
 static int read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
@@ -241,10 +234,6 @@ static int read_track(struct reader *r, struct proto_bytes in)
 			return full(r);
 		t->uuid = uuid;
 		HASH_ADD(hh, r->tracks, uuid, sizeof(t->uuid), t);
-		if (!t->hh.tbl) {
-			free(t);
-			return full(r);
-		}
 	}
 	t->pid = (uint32_t)pid;
 	t->tid = (uint32_t)tid;

@@ -44,7 +44,7 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 	json_reader_init(&reader, source);
 	while (!err) {
 		err = json_reader_line(&reader, &object);
-		if (err == -ENODATA || err == -ENOMEM)
+		if (err == -ENODATA)
 			break;
 		line.number = reader.value_line;
 		if (err) {
