@@ -71,8 +71,7 @@ static void write_until_killed(const char *path)
 			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 			if (fd < 0)
 				die(path);
-			if (writer_new(fd, path, mode, &w))
-				die("writer_new");
+			w = writer_new(fd, path, mode);
 		}
 		if (writer_full(w))
 			writer_sync(w);
