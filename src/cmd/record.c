@@ -10,7 +10,6 @@
 
 #include "capture/perf_events.h"
 #include "cmd/cmd.h"
-#include "cmd/gpu_options.h"
 #include "cmd/record_window.h"
 #include "cmd/target.h"
 #include "record/metadata.h"

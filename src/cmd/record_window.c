@@ -14,6 +14,7 @@
 #include "record/metadata.h"
 #include "record/trigger.h"
 #include "record/windows.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -140,8 +141,8 @@ static int add_format(struct record_options *o, const char *name)
 
 static int parse_formats(struct record_options *o, const char *list)
 {
-	char *copy = strdup(list), *rest = copy;
-	int err = copy ? 0 : -ENOMEM;
+	char *copy = xstrdup(list), *rest = copy;
+	int err = 0;
 
 	while (rest && !err)
 		err = add_format(o, strsep(&rest, ","));
@@ -410,7 +411,7 @@ static bool find_default(const struct environment *e, const char *value, struct 
 	return found;
 }
 
-static int flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
 	struct variable v;
@@ -418,18 +419,15 @@ static int flag_from(struct record_options *o, const struct environment *e, stru
 
 	if (record_by_time(o) ||
 		(!find(e, names, "--window-flag", &v) && !find_default(e, CHAKRA_FLAG, &v)))
-		return 0;
+		return;
 	if (o->n_outputs || o->profile) {
 		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
 			o->n_outputs ? "-o" : "--profile");
-		return 0;
+		return;
 	}
 	o->window_flag = strings->flag = environment_path(&v);
-	if (!o->window_flag)
-		return -ENOMEM;
 	strings->chakra = !strncmp(v.name, "VLLM_", 5);
 	log_info("windows while %s exists: %s %s", o->window_flag, v.name, environment_whose(&v, buf));
-	return 0;
 }
 
 static int max_steps_from(struct record_options *o, const struct environment *e)
@@ -461,17 +459,15 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	return 0;
 }
 
-static int directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
 	struct variable v;
 
 	if (!record_by_time(o) || o->output_dir)
-		return 0;
-	if (!find(e, names, "--output-dir", &v) && (!strings->chakra || !find_default(e, CHAKRA_DIR, &v)))
-		return 0;
-	o->output_dir = strings->output_dir = environment_path(&v);
-	return o->output_dir ? 0 : -ENOMEM;
+		return;
+	if (find(e, names, "--output-dir", &v) || (strings->chakra && find_default(e, CHAKRA_DIR, &v)))
+		o->output_dir = strings->output_dir = environment_path(&v);
 }
 
 /* There is one window for all processes. */
@@ -517,8 +513,10 @@ int record_window_environment(struct record_options *o, struct record_strings *s
 	environment_read(o->n_pids ? o->pids[0] : 0, &e);
 	if (!record_by_time(o) && !o->n_outputs && !o->profile)
 		tell_others(o, &e, names, sizeof(names) / sizeof(names[0]));
-	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?
-								 : directory_from(o, &e, strings);
+	flag_from(o, &e, strings);
+	err = max_steps_from(o, &e);
+	if (!err)
+		directory_from(o, &e, strings);
 	if (!err && strings->chakra)
 		chakra_switches(o, &e);
 	environment_free(&e);

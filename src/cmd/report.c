@@ -225,11 +225,7 @@ static int html_write(const struct report *r, const struct report_args *args)
 	size_t len;
 	int err;
 
-	err = report_html(r, args->slowest, &page, &len);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
+	report_html(r, args->slowest, &page, &len);
 	err = page_write(args->html, page, len);
 	if (!err && strcmp(args->html, "-"))
 		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
@@ -239,16 +235,10 @@ static int html_write(const struct report *r, const struct report_args *args)
 
 static int stdout_write(const struct report *r, const struct report_args *args)
 {
-	int err;
-
 	if (args->json)
-		err = report_json(r, args->slowest, args->all_steps, stdout);
+		report_json(r, args->slowest, args->all_steps, stdout);
 	else
-		err = report_text(r, args->slowest, stdout);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
+		report_text(r, args->slowest, stdout);
 	return cmd_flush("the report");
 }
 
@@ -264,10 +254,7 @@ int cmd_report(int argc, char **argv)
 	if (args.html && (ret = page_check(&args)))
 		return ret;
 	ret = EXIT_RUN;
-	if (report_make(&report, args.files, args.n_files, problem_print, note_print, &problems)) {
-		log_error("out of memory");
-		goto out;
-	}
+	report_make(&report, args.files, args.n_files, problem_print, note_print, &problems);
 	if (report_empty(&report)) {
 		if (!problems)
 			log_error("nothing to report: no engine steps in the input; record with --profile FILE while the "

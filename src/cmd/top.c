@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/gpu_options.h"
 #include "cmd/cmd.h"
 #include "cmd/target.h"
 #include "util/clock.h"

@@ -39,7 +39,7 @@ void numbereds_clear(struct numbereds *l)
 	memset(l, 0, sizeof(*l));
 }
 
-static const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number)
+const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number)
 {
 	size_t i = bisect(l->n, k, l->list[k].number < number);
 

@@ -95,6 +95,9 @@ static inline int64_t link_file_real(const struct link_file *f, int64_t own_ns)
 void numbereds_sort(struct numbereds *l); /* by number, then time */
 void numbereds_clear(struct numbereds *l);
 
+/* For each number the first of it; NULL: none. Of a sorted list. */
+const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number);
+
 /* Which recordings are of one host: by the names that were given, by the kernel's boot id, or by their clocks. */
 
 struct link;
