@@ -237,18 +237,15 @@ static const struct {
 } commands[] = {
 	[CONTROL_START] = { COMMON_OPTIONS,
 		"Opens a window in a running recording: from then on it keeps records."
-		"\vFor recordings with --window or --window-flag, which also continue to open and "
-		"close windows by themselves."
+		"\vFor recordings with --window or --window-flag, which also continue to open and close windows by themselves."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace start\n"
 		"  sudo inftrace start -p $(pgrep llama-server)\n"
 		"  sudo inftrace start && sleep 2 && sudo inftrace stop\n"
 		"        two seconds of a busy server" DOC_EXIT },
 	[CONTROL_STOP] = { COMMON_OPTIONS,
-		"Closes the open window and prints the names of its files; a recording without "
-		"windows ends."
-		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end "
-		"it."
+		"Closes the open window and prints the names of its files; a recording without windows ends."
+		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end it."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace stop\n"
 		"  sudo inftrace stop -p 4711 --json" DOC_EXIT },
@@ -261,10 +258,9 @@ static const struct {
 		"  sudo inftrace dump --last 2s\n"
 		"  sudo inftrace dump -p $(pgrep llama-server) --reason 'p99 alert'" DOC_EXIT },
 	[CONTROL_STATUS] = { COMMON_OPTIONS,
-		"Shows the running recordings: what they record, whether a window is open, how much "
-		"they have, and their files."
-		"\vWith --json a line for each recording. Root sees its own and that of the systemd service; those of other users "
-		"are shown only with --user."
+		"Shows the running recordings: what they record, whether a window is open, how much they have, and their files."
+		"\vWith --json a line for each recording. Root sees its own and that of the systemd service; those of other users are "
+		"shown only with --user."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace status\n"
 		"  sudo inftrace status -p 4711 --json" DOC_EXIT },

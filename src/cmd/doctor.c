@@ -31,10 +31,9 @@ static const struct argp_option options[] = {
 static const char doc[] =
 	"Say what this kernel and these privileges allow inftrace to do.\n"
 	"\v"
-	"One line for each thing that matters: ok, missing (with the remedy, or, for optional "
-	"things, what is lost without them) or unknown (it cannot be tried without the privileges "
-	"that are missing). Everything is tried, for a moment, rather than derived from the "
-	"kernel's release.\n"
+	"One line for each thing that matters: ok, missing (with the remedy, or, for optional things, what is lost without them) or "
+	"unknown (it cannot be tried without the privileges that are missing). Everything is tried, for a moment, rather than derived "
+	"from the kernel's release.\n"
 	"\n"
 	"Exit code: 0 a recording can run, 3 it cannot; with --env-hash 0 or 1; 2 usage.\n"
 	"\n"
@@ -106,8 +105,7 @@ static void print_sysctl(const char *name, int32_t value, const char *without)
 	if (value == SYSCTL_UNKNOWN)
 		snprintf(text, sizeof(text), "not there");
 	else
-		snprintf(
-			text, sizeof(text), "%" PRId32 ", matters only without %s", value, without);
+		snprintf(text, sizeof(text), "%" PRId32 ", matters only without %s", value, without);
 	print_line("ok", name, text);
 }
 

@@ -52,11 +52,10 @@ static const struct argp_option options[] = {
 		"longest time of each",
 		1 },
 	{ "events", 'e', "LIST", 0,
-		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu,messages (default: the "
-		"first five, and requests with -p of a process that listens; cpu shows what other processes ran, requests those on "
-		"the sockets of a server, samples which code "
-		"ran, stacks which code waited, pmu what steps and operators cost the CPU, messages what goes over TCP "
-		"connections, for inftrace link); +x and -x change the default",
+		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu,messages (default: the first "
+		"five, and requests with -p of a process that listens; cpu shows what other processes ran, requests those on the "
+		"sockets of a server, samples which code ran, stacks which code waited, pmu what steps and operators cost the CPU, "
+		"messages what goes over TCP connections, for inftrace link); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "gpu", OPT_GPU, "attach,every=N,wait=DURATION", OPTION_ARG_OPTIONAL,

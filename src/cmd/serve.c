@@ -84,22 +84,18 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on "
-	"this machine, also while it is still being recorded: each load of the page shows all "
-	"that was recorded until then. Prints the URL to open, and serves until Ctrl-C; a file "
-	"that is being recorded until the recording has ended and the file was fetched once "
-	"more, for 30 s at most.\n"
+	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on this machine, also while it is still "
+	"being recorded: each load of the page shows all that was recorded until then. Prints the URL to open, and serves until "
+	"Ctrl-C; a file that is being recorded until the recording has ended and the file was fetched once more, for 30 s at most.\n"
 	"\v"
-	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. "
-	"Only this one file can be read, by whoever may connect to 127.0.0.1 on this machine, and "
-	"by no pages but those of the UI and of this machine. The browser may ask whether the UI "
-	"may access this device: allow it.\n"
+	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. Only this one file can be read, by "
+	"whoever may connect to 127.0.0.1 on this machine, and by no pages but those of the UI and of this machine. The browser may "
+	"ask whether the UI may access this device: allow it.\n"
 	"\n"
 	"From another machine, forward the port first, and open the URL there:\n"
 	"  ssh -L 9001:127.0.0.1:9001 SERVER\n"
 	"\n"
-	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 "
-	"the privileges do not allow it.\n"
+	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 the privileges do not allow it.\n"
 	"\n"
 	"EXAMPLES:\n"
 	"  inftrace serve trace.json.gz\n"
@@ -135,8 +131,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (args->file)
-			argp_error(
-				state, "one FILE only; each further one needs a port of its own");
+			argp_error(state, "one FILE only; each further one needs a port of its own");
 		args->file = arg;
 		return 0;
 	case ARGP_KEY_END:
@@ -321,8 +316,7 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 
 static int open_server(const struct serve_args *args, struct served *sv)
 {
-	int err = http_server_new(
-		(uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
+	int err = http_server_new((uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
 
 	if (!err)
 		return EXIT_OK;

@@ -30,15 +30,14 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Check profile JSONL files, Chrome traces (.json, .json.gz) and execution traces (.et, and JSON of PyTorch and Chakra); told apart by content.\n"
+	"Check profile JSONL files, Chrome traces (.json, .json.gz) and execution traces (.et, and JSON of PyTorch and Chakra); told "
+	"apart by content.\n"
 	"\v"
-	"Of a profile: every line has the required fields with their types; in token_prof lines "
-	"of inftrace the states sum to the total, to the nanosecond. Of a trace: every event is "
-	"complete, slices of a track nest without partial overlap, arrows have a start, an end "
-	"and slices to bind to; files of other programs in the object form get notes instead "
-	"where the viewers are lenient. Of an execution trace: nodes are unique and named, what they depend on "
-	"is in the file, and none depends on itself by way of others. Prints one line of counts for each file, problems on "
-	"stderr. FILE - is the standard input.\n"
+	"Of a profile: every line has the required fields with their types; in token_prof lines of inftrace the states sum to the "
+	"total, to the nanosecond. Of a trace: every event is complete, slices of a track nest without partial overlap, arrows have a "
+	"start, an end and slices to bind to; files of other programs in the object form get notes instead where the viewers are "
+	"lenient. Of an execution trace: nodes are unique and named, what they depend on is in the file, and none depends on itself by "
+	"way of others. Prints one line of counts for each file, problems on stderr. FILE - is the standard input.\n"
 	"\n"
 	"Exit code: 0 all files are valid, 1 some are not, 2 usage.\n"
 	"\n"
@@ -93,8 +92,7 @@ static void problem_print(void *ctx, const char *text)
 }
 
 /* Returns whether the file is valid; increments *profiles if it is a profile. */
-static bool file_validate(
-	const struct validate_args *args, const char *path, FILE *out, int *profiles)
+static bool file_validate(const struct validate_args *args, const char *path, FILE *out, int *profiles)
 {
 	struct json_source source;
 	struct check_report report = { .problem = problem_print };

@@ -69,6 +69,11 @@ struct loader {
 	struct samples *s;
 	samples_problem problem;
 	void *arg;
+	/* of a profile */
+	const struct samples_filter *filter;
+	struct pool ids;   /* of stacks whose frames were there, as in the file */
+	uint32_t *numbers; /* of each */
+	uint32_t numbers_size;
 };
 
 static size_t bytes_of(const struct samples *s)
@@ -323,23 +328,6 @@ const char *samples_label(const struct samples *s, const struct samples_frame *f
 
 #define FRAMES_MAX 4096 /* of one stack; further ones are left out */
 
-struct profile_loader {
-	struct samples *s;
-	const struct samples_filter *filter;
-	samples_problem problem;
-	void *arg;
-	struct pool ids;   /* of stacks whose frames were there, as in the file */
-	uint32_t *numbers; /* of each */
-	uint32_t numbers_size;
-};
-
-static bool is(const struct json_node *node, const char *text)
-{
-	const char *s = node_string(node);
-
-	return s && !strcmp(s, text);
-}
-
 /* NAME [WHERE], NAME (FILE:LINE), or a name alone. *buf has a copy, which is cut into its parts. */
 static uint32_t add_frame(struct samples *s, char *buf)
 {
@@ -371,7 +359,7 @@ static uint32_t add_frame(struct samples *s, char *buf)
 }
 
 /* The stack of a line with frames, which are the innermost first. */
-static uint32_t add_stack(struct profile_loader *l, const struct json_node *list)
+static uint32_t add_stack(struct loader *l, const struct json_node *list)
 {
 	uint32_t frames[FRAMES_MAX];
 	size_t n = FRAMES_MAX;
@@ -390,7 +378,7 @@ static uint32_t add_stack(struct profile_loader *l, const struct json_node *list
 }
 
 /* The number of its stack; a line without one has an empty one. */
-static uint32_t stack_of(struct profile_loader *l, const struct profile_line *line, const struct json_node *shape)
+static uint32_t stack_of(struct loader *l, const struct profile_line *line, const struct json_node *shape)
 {
 	const struct json_node *id = node_get(shape, "stack"), *frames = node_get(line->object, "frames");
 	uint64_t key = node_u64(id);
@@ -416,7 +404,7 @@ static bool is_wanted(const struct samples_filter *f, const struct json_node *sh
 {
 	const struct json_node *step = node_get(shape, "step");
 
-	return (!f->phase || is(node_get(shape, "phase"), f->phase)) && (!f->state || is(node_get(shape, "state"), f->state)) &&
+	return (!f->phase || node_is_text(node_get(shape, "phase"), f->phase)) && (!f->state || node_is_text(node_get(shape, "state"), f->state)) &&
 	       (f->step < 0 || (step && node_s64(step) == f->step));
 }
 
@@ -425,12 +413,12 @@ static int take_line(void *ctx, const struct profile_line *line)
 	const struct json_node *shape = line->values[PROFILE_KEY_shape];
 	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, "pid")), 0 };
 	const char *comm = node_string(node_get(shape, "comm"));
-	struct profile_loader *l = ctx;
+	struct loader *l = ctx;
 	struct samples_sum sum;
 	uint32_t stack;
 	int64_t ns;
 
-	if (!is(line->values[PROFILE_KEY_event], "stack_prof"))
+	if (!node_is_text(line->values[PROFILE_KEY_event], "stack_prof"))
 		return comm && t.pid && comm[0] ? samples_add_name(l->s, &t, comm, strlen(comm)) : 0;
 	t.tid = (uint32_t)node_u64(node_get(shape, "tid"));
 	sum.n = node_u64(node_get(shape, "samples"));
@@ -442,21 +430,14 @@ static int take_line(void *ctx, const struct profile_line *line)
 	stack = stack_of(l, line, shape); /* its frames may be needed even if the line is not */
 	if (!is_wanted(l->filter, shape))
 		return 0;
-	return samples_add(l->s, &t, is(node_get(shape, "kind"), "wait"), stack, line->number, &sum);
-}
-
-static void profile_pass_problem(void *ctx, uint64_t number, const char *why)
-{
-	struct profile_loader *l = ctx;
-
-	l->problem(l->arg, number, why);
+	return samples_add(l->s, &t, node_is_text(node_get(shape, "kind"), "wait"), stack, line->number, &sum);
 }
 
 int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
 	samples_problem problem, void *arg)
 {
-	static const struct profile_reader_ops ops = { .line = take_line, .bad = profile_pass_problem };
-	struct profile_loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
+	static const struct profile_reader_ops ops = { .line = take_line, .bad = pass_problem };
+	struct loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
 	int err = profile_read(source, &ops, &l);
 
 	pool_clear(&l.ids);

@@ -463,8 +463,7 @@ static int server_new(struct http_server with, const char *name, const struct so
 	return err;
 }
 
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
+int http_server_new(uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 

@@ -33,8 +33,7 @@ struct http_server;
  * open for reading; `name` is the name to serve it under (see http_name) and is copied; `type` is
  * the media type and is not copied. -EADDRINUSE, -EACCES, or another error of socket(2).
  */
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server);
+int http_server_new(uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server);
 
 /* A text that is made anew for each request. */
 struct http_page {

@@ -245,21 +245,18 @@ static int check_existing(int dir, int fd, char why[OUTFILE_WHY_MAX])
 		return fail(why, -EISDIR, "it is a directory, give a file");
 	if (S_ISLNK(st.st_mode))
 		return fail(why, -ELOOP,
-			"it is a symbolic link where others can write, which is not followed; give "
-			"the name of the file");
+			"it is a symbolic link where others can write, which is not followed; give the name of the file");
 	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
 		return fail(why, -EINVAL, "it is neither a file nor a pipe");
 	if (others_write(&parent) && !is_trusted(st.st_uid)) {
 		snprintf(why, OUTFILE_WHY_MAX,
-			"it belongs to user %u, in a directory where others can write; remove it, "
-			"or give another name",
+			"it belongs to user %u, in a directory where others can write; remove it, or give another name",
 			st.st_uid);
 		return -EPERM;
 	}
 	if (others_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
 		return fail(why, -EPERM,
-			"it has another hard link, and others can write to its directory; give "
-			"another name");
+			"it has another hard link, and others can write to its directory; give another name");
 	return 0;
 }
 
@@ -273,8 +270,7 @@ static int open_found(int fd, int flags)
 }
 
 /* -EAGAIN: it appeared or vanished meanwhile. */
-static int open_once(
-	int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
+static int open_once(int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
 {
 	int found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd, err;
 

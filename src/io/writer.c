@@ -22,19 +22,19 @@
 #include "util/thread.h"
 
 #define BLOCK_SIZE \
-	((256u << 10) - 64) /* with its header and malloc's slightly less than 64 pages */
+	((256u << 10) - 64)             /* with its header and malloc's slightly less than 64 pages */
 #define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved beyond a page boundary */
 #define SPARES_MAX 2                    /* one being filled, one being written */
 #define THREAD_STACK (128u << 10)
 #define GZIP_RATIO 8 /* assumed until it is known */
 
-#define IDLE_MS 1000        /* spare blocks are freed after that */
-#define LOOK_MS 100         /* a waiting caller checks this often whether to go on waiting */
-#define STALLS_MS 50        /* creating another file there would have to wait, too */
-#define STALLED_MS 5000     /* nobody seems to read it */
-#define FREE_MS 250         /* free space is checked this often, since others write, too */
+#define IDLE_MS 1000           /* spare blocks are freed after that */
+#define LOOK_MS 100            /* a waiting caller checks this often whether to go on waiting */
+#define STALLS_MS 50           /* creating another file there would have to wait, too */
+#define STALLED_MS 5000        /* nobody seems to read it */
+#define FREE_MS 250            /* free space is checked this often, since others write, too */
 #define FREE_BYTES (16u << 20) /* and at least once for this many bytes written */
-#define LAST_CHANCE_MS 1000 /* after a stop signal */
+#define LAST_CHANCE_MS 1000    /* after a stop signal */
 
 #define PAGE_BYTES 4096 /* the smallest page size: larger pages end at its multiples */
 /* RFC 1952, section 2.3 */

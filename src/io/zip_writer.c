@@ -2,7 +2,6 @@
 #include "io/zip_writer.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,15 +52,7 @@ static uint8_t *zip_put(uint8_t *p, uint64_t v, unsigned int bytes)
 	return p;
 }
 
-static int __attribute__((format(printf, 3, 4))) fail(char why[ZIP_WHY_MAX], int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, ZIP_WHY_MAX, fmt, ap);
-	va_end(ap);
-	return err;
-}
+#define fail(why, err, ...) (snprintf((why), ZIP_WHY_MAX, __VA_ARGS__), (err))
 
 struct zip_writer *zip_writer_new(int fd)
 {

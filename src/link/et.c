@@ -163,27 +163,16 @@ struct et_reader {
 	struct etrace t;
 };
 
-static void compare(struct et_reader *r, const struct etrace_node *n)
-{
-	const struct numbered *theirs;
-
-	if (!n->rf_id)
-		return;
-	r->check->operators++;
-	theirs = r->kineto ? numbereds_find(&r->kineto->operators, n->rf_id) : NULL;
-	if (!theirs)
-		return;
-	if (n->name && theirs->name == name_hash(n->name, n->name_len))
-		r->check->found++;
-	else
-		r->check->renamed++;
-}
-
 static int take_node(void *ctx, const struct etrace_node *n)
 {
 	struct et_reader *r = ctx;
+	const struct numbered *theirs = r->kineto && n->rf_id ? numbereds_find(&r->kineto->operators, n->rf_id) : NULL;
 
-	compare(r, n);
+	r->check->operators += !!n->rf_id;
+	if (theirs && n->name && theirs->name == name_hash(n->name, n->name_len))
+		r->check->found++;
+	else if (theirs)
+		r->check->renamed++;
 	if (n->wrong)
 		snprintf(r->t.why, sizeof(r->t.why), "%s %llu: %s", r->t.kind == FILE_EXECUTION_TRACE ? "message" : "line",
 			(unsigned long long)n->number, n->wrong);

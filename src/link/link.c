@@ -554,19 +554,12 @@ static int64_t offset_of(const struct link *l, const struct linked *d)
 	return d->file.begin_ns - d->ahead_ns - ahead;
 }
 
-/* The reference's clock - its BOOTTIME in Perfetto, which are the numbers in a .pftrace: with what a time namespace adds. */
-static int64_t timeline_begin(const struct link *l)
-{
-	const struct link_file *f = &l->list[l->reference]->file;
-
-	return f->kind == LINK_PFTRACE ? f->begin_ns : 0;
-}
-
 static struct json_object *clocks_of(const struct link *l, const struct linked *d)
 {
 	const struct linked *reference = l->list[l->reference];
 	struct json_object *clocks = json_object_new_object(), *to = json_object_new_object();
-	int64_t offset = offset_of(l, d) - timeline_begin(l);
+	/* the reference's BOOTTIME in Perfetto are the numbers in a .pftrace: with what a time namespace adds */
+	int64_t offset = offset_of(l, d) - (reference->file.kind == LINK_PFTRACE ? reference->file.begin_ns : 0);
 
 	if (d->file.kind == LINK_PFTRACE)
 		json_object_object_add(clocks, "clock", json_object_new_string("BOOTTIME"));
@@ -620,25 +613,13 @@ static void add_attribute(struct json_object *attributes, const char *name, cons
 	json_object_object_add(attributes, key, json_object_new_int64(value));
 }
 
-/* Of a recording of another host: how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was
- * compared, and to within what. */
-static struct host_place place_of(const struct link *l, const struct linked *d)
-{
-	struct host_span span = host_span(l, d);
-
-	return (struct host_place){ .first_ns = span.first_ns,
-		.last_ns = span.last_ns,
-		.ahead_first_ns = host_ahead(l, d->host, span.first_ns),
-		.ahead_last_ns = host_ahead(l, d->host, span.last_ns),
-		.residual_ns = l->placed[d->host].residual_ns };
-}
-
 /* What was measured: values are texts or integers. */
 static struct json_object *attributes_of(const struct link *l)
 {
 #define ADD(member, name) add_attribute(attributes, name, d, place.member);
 	struct json_object *attributes = json_object_new_object();
 	struct host_place place;
+	struct host_span span;
 
 	json_object_object_add(attributes, "inftrace.version", json_object_new_string(INFTRACE_VERSION));
 	for (size_t i = 0; i < l->n; i++) {
@@ -650,7 +631,13 @@ static struct json_object *attributes_of(const struct link *l)
 		add_attribute(attributes, "residual_ns", d, d->residual_ns);
 		if (d->by != LINK_BY_MESSAGES)
 			continue;
-		place = place_of(l, d);
+		/* how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared */
+		span = host_span(l, d);
+		place = (struct host_place){ .first_ns = span.first_ns,
+			.last_ns = span.last_ns,
+			.ahead_first_ns = host_ahead(l, d->host, span.first_ns),
+			.ahead_last_ns = host_ahead(l, d->host, span.last_ns),
+			.residual_ns = l->placed[d->host].residual_ns };
 		HOST_PLACE_ATTRIBUTES(ADD)
 	}
 	return attributes;

@@ -119,14 +119,6 @@ void messages_clear(struct messages *m)
 
 /* ---- pairs ---- */
 
-/* The first message that is not before one with these. */
-static size_t first_from(const struct messages *m, uint32_t stream, bool sent, uint32_t base, uint64_t position)
-{
-	const struct message key = { .stream = stream, .sent = sent, .base = base, .position = position };
-
-	return bisect(m->n, k, compare(&m->list[k], &key) < 0);
-}
-
 /* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */
 static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
 {
@@ -134,7 +126,8 @@ static const struct message *sender_of(const struct messages *m, uint32_t stream
 		/* the same byte has a position that is as much lower as the base is higher */
 		uint32_t base = received->base + (uint32_t)slack;
 		uint64_t position = behind - (uint64_t)(int64_t)slack;
-		size_t i = first_from(m, stream, true, base, position);
+		const struct message key = { .stream = stream, .sent = true, .base = base, .position = position };
+		size_t i = bisect(m->n, k, compare(&m->list[k], &key) < 0);
 		const struct message *s = &m->list[i];
 
 		if (i < m->n && s->stream == stream && s->sent && s->base == base && s->position - s->bytes + 1 <= position)

@@ -405,17 +405,12 @@ int64_t host_place_at(const struct host_place *p, int64_t own_ns)
 
 /* ---- ranks ---- */
 
-static bool is_made_before(const struct communicator *m, const struct collective_call *call)
-{
-	if (m->pid != call->pid)
-		return m->pid < call->pid;
-	return m->comm != call->comm ? m->comm < call->comm : m->ns <= call->from_ns;
-}
-
 /* The last communicator with this address that was made before the call; NULL: it was made before the recording. */
 static const struct communicator *made_before(const struct collectives *c, const struct collective_call *call)
 {
-	size_t n = bisect(c->n_made, i, is_made_before(&c->made[i], call));
+	size_t n = bisect(c->n_made, i,
+		(cmp_int(c->made[i].pid, call->pid) ?: cmp_int(c->made[i].comm, call->comm) ?
+											    : cmp_int(c->made[i].ns, call->from_ns)) <= 0);
 	const struct communicator *found = n ? &c->made[n - 1] : NULL;
 
 	return found && found->pid == call->pid && found->comm == call->comm ? found : NULL;

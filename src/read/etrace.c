@@ -44,11 +44,6 @@ static void add_edge(struct etrace *t, uint64_t from, uint64_t to, bool control)
 
 /* ---- protobuf ---- */
 
-static bool bytes_are(struct proto_bytes in, const char *text)
-{
-	return proto_len(in) == strlen(text) && !memcmp(in.p, text, strlen(text));
-}
-
 int etrace_metadata(struct proto_bytes in, bool *ret_own)
 {
 	bool own = false, tool, named;
@@ -60,8 +55,8 @@ int etrace_metadata(struct proto_bytes in, bool *ret_own)
 		tool = false;
 		while (f.number == METADATA_ATTR && (ret = proto_next(&f.bytes, &attr)) == 1) {
 			named |= attr.number == ATTR_NAME && proto_len(attr.bytes);
-			tool |= attr.number == ATTR_NAME && bytes_are(attr.bytes, "tool");
-			own |= tool && attr.number == ATTR_STRING && bytes_are(attr.bytes, "inftrace");
+			tool |= attr.number == ATTR_NAME && proto_is(attr.bytes, "tool");
+			own |= tool && attr.number == ATTR_STRING && proto_is(attr.bytes, "inftrace");
 		}
 		/* of a node there are other fields, and its first is a number */
 		if (ret < 0 || !named)
@@ -99,9 +94,9 @@ static void read_attr(struct proto_bytes in, uint64_t *rf_id, bool *kernel)
 		else
 			value = f.value;
 	}
-	if (bytes_are(name, "rf_id"))
+	if (proto_is(name, "rf_id"))
 		*rf_id = value;
-	else if (bytes_are(name, "is_cpu_op") && !value)
+	else if (proto_is(name, "is_cpu_op") && !value)
 		*kernel = true;
 }
 
@@ -388,7 +383,8 @@ static int compare_edges(const void *x, const void *y)
 {
 	const struct etrace_edge *a = x, *b = y;
 
-	return cmp_int(a->to, b->to) ?: cmp_int(a->from, b->from) ?: cmp_int(a->control, b->control);
+	return cmp_int(a->to, b->to) ?: cmp_int(a->from, b->from) ?
+								  : cmp_int(a->control, b->control);
 }
 
 void etrace_sort(struct etrace *t)
@@ -449,17 +445,6 @@ static void tell_cycle(struct etrace *t, const struct etrace_place *left)
 		snprintf(t->why + len, sizeof(t->why) - len, at == first ? "node %llu" : "node %llu, ...", (unsigned long long)at);
 }
 
-/* Counts what each waits for, of what is there. */
-static void count_waits(struct etrace *t)
-{
-	for (size_t i = 0; i < t->n_edges; i++) {
-		struct etrace_place *from = etrace_find(t, t->edges[i].from);
-
-		if (from && counts(t, &t->edges[i]) && etrace_find(t, t->edges[i].to))
-			from->waits++;
-	}
-}
-
 /* Removes nodes that need nothing, again and again, as a simulator does: what is left needs itself. */
 int etrace_find_cycle(struct etrace *t)
 {
@@ -467,7 +452,13 @@ int etrace_find_cycle(struct etrace *t)
 	size_t n = 0, done = 0;
 	int err = 0;
 
-	count_waits(t);
+	/* what each waits for, of what is there */
+	for (size_t i = 0; i < t->n_edges; i++) {
+		struct etrace_place *from = etrace_find(t, t->edges[i].from);
+
+		if (from && counts(t, &t->edges[i]) && etrace_find(t, t->edges[i].to))
+			from->waits++;
+	}
 	for (size_t i = 0; i < t->n_nodes; i++) {
 		if (!t->nodes[i].waits)
 			ready[n++] = &t->nodes[i];

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,20 +25,12 @@ void json_reader_free(struct json_reader *reader)
 	json_nodes_free(&reader->nodes);
 }
 
-static int __attribute__((format(printf, 3, 4)))
-reader_fail(struct json_reader *reader, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(reader->error, sizeof(reader->error), fmt, ap);
-	va_end(ap);
-	return err;
-}
+/* Says why a reader or a source failed. */
+#define fail(what, err, ...) (snprintf((what)->error, sizeof((what)->error), __VA_ARGS__), (err))
 
 static int too_big(struct json_reader *reader)
 {
-	return reader_fail(reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
+	return fail(reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
 }
 
 /* Makes sure that there are more than `have` bytes at source->pos. */
@@ -52,7 +43,7 @@ static int reader_fill(struct json_reader *reader, size_t have)
 		return 0;
 	ret = json_source_fill(source);
 	if (ret < 0)
-		return reader_fail(reader, ret, "%s", source->error);
+		return fail(reader, ret, "%s", source->error);
 	return ret ? 0 : -ENODATA;
 }
 
@@ -111,7 +102,7 @@ static int value_finish(struct json_reader *reader, const struct json_scan *scan
 		return 0;
 	err = json_nodes_finish(&reader->nodes, (char *)text);
 	if (err)
-		return reader_fail(reader, -EBADMSG, "invalid JSON: a number out of range");
+		return fail(reader, -EBADMSG, "invalid JSON: a number out of range");
 	*ret_value = reader->nodes.list;
 	return 0;
 }
@@ -131,8 +122,7 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		}
 		if (ret)
 			return ret;
-		ret = json_scan_feed(
-			scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
+		ret = json_scan_feed(scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
 		len += used;
 		if (scan->nodes && len > JSON_TEXT_MAX)
 			return too_big(reader);
@@ -146,8 +136,8 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		return ret == 1 ? 0 : ret;
 	reader_advance(reader, len);
 	if (ret != -EBADMSG)
-		return reader_fail(reader, ret, "%s", scan->error);
-	return reader_fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
+		return fail(reader, ret, "%s", scan->error);
+	return fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
 		(unsigned long long)reader->line, (unsigned long long)reader->byte, scan->error);
 }
 
@@ -242,15 +232,13 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 	if (!ret)
 		ret = json_scan_end(&scan);
 	if (ret == -ENODATA)
-		return reader_fail(
-			reader, -EBADMSG, "invalid JSON: the line ends inside the value");
+		return fail(reader, -EBADMSG, "invalid JSON: the line ends inside the value");
 	if (ret == -EBADMSG)
-		return reader_fail(
-			reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
+		return fail(reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
 	if (ret < 0)
-		return reader_fail(reader, ret, "%s", scan.error);
+		return fail(reader, ret, "%s", scan.error);
 	if (!text_ended(text + used, len - used))
-		return reader_fail(reader, -EBADMSG,
+		return fail(reader, -EBADMSG,
 			"invalid JSON: text after the value, at column %zu", before + used + 1);
 	return value_finish(reader, &scan, text, ret_value);
 }
@@ -258,7 +246,7 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 #define RAW_BUF (64 * 1024)
 
 struct json_source_state {
-	int fd;			    /* -1: from a stream, or from memory */
+	int fd;                     /* -1: from a stream, or from memory */
 	struct json_stream *stream; /* NULL: from memory */
 	const unsigned char *mem;
 	size_t mem_left;
@@ -274,17 +262,6 @@ struct json_source_state {
 	size_t size;
 };
 
-static int __attribute__((format(printf, 3, 4)))
-source_fail(struct json_source *source, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(source->error, sizeof(source->error), fmt, ap);
-	va_end(ap);
-	return err;
-}
-
 static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 {
 	struct json_source_state *st = source->state;
@@ -293,7 +270,7 @@ static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 
 	if (st->stream) {
 		n = st->stream->read(st->stream, buf, len, &why);
-		return n < 0 ? source_fail(source, (int)n, "%s", why) : n;
+		return n < 0 ? fail(source, (int)n, "%s", why) : n;
 	}
 	if (st->fd < 0) {
 		n = len < st->mem_left ? len : st->mem_left;
@@ -305,7 +282,7 @@ static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 	do {
 		n = read(st->fd, buf, len);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? source_fail(source, -errno, "cannot read: %s", strerror(errno)) : n;
+	return n < 0 ? fail(source, -errno, "cannot read: %s", strerror(errno)) : n;
 }
 
 /* Refills raw once it is used up. */
@@ -351,7 +328,7 @@ static int gzip_error(struct json_source *source, int zret)
 
 	if (zret == Z_MEM_ERROR)
 		out_of_memory();
-	return source_fail(source, -EBADMSG,
+	return fail(source, -EBADMSG,
 		"damaged gzip data (whole members before it: %llu): %s",
 		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
 }
@@ -371,9 +348,8 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 		if (!st->raw_len) {
 			if (!st->in_member)
 				return 0;
-			return source_fail(source, -EBADMSG,
-				"gzip data is cut inside a member (whole members before it: %llu): "
-				"readers refuse the file",
+			return fail(source, -EBADMSG,
+				"gzip data is cut inside a member (whole members before it: %llu): readers refuse the file",
 				(unsigned long long)source->members);
 		}
 		if (!st->in_member) {
@@ -496,10 +472,10 @@ int json_source_open(struct json_source *source, const char *path)
 	struct stat sb;
 
 	if (fd < 0)
-		return source_fail(source, -errno, "cannot open: %s", strerror(errno));
+		return fail(source, -errno, "cannot open: %s", strerror(errno));
 	st->fd = fd;
 	if (!fstat(fd, &sb) && S_ISDIR(sb.st_mode))
-		return source_fail(source, -EISDIR, "is a directory, not a trace or profile");
+		return fail(source, -EISDIR, "is a directory, not a trace or profile");
 	return source_start(source);
 }
 

@@ -157,7 +157,8 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 		return err;
 	if (wanted || !is_events) {
 		err = json_reader_value(&r->json, wanted ? &value : NULL);
-		return err ? failed(r, err, "inside the outer object") : wanted ? r->ops->member(r->ctx, value) : 0;
+		return err ? failed(r, err, "inside the outer object") : wanted ? r->ops->member(r->ctx, value)
+										: 0;
 	}
 	*ret_events = true;
 	snprintf(what, sizeof(what), "the array of %s", array);

@@ -78,8 +78,8 @@ static ssize_t member_read(struct json_stream *stream, void *buf, size_t len, co
 		return n;
 	*ret_why = !s->file ? "cannot be read from the archive: encrypted, compressed by an unknown method, or damaged"
 		   : code == ZIP_ER_CRC || code == ZIP_ER_INCONS
-			 ? "damaged within the archive: its size or checksum is not that of the directory"
-			 : "damaged within the archive";
+			   ? "damaged within the archive: its size or checksum is not that of the directory"
+			   : "damaged within the archive";
 	return -EBADMSG;
 }
 

@@ -304,8 +304,7 @@ static void flow_found(struct check_report *report, const struct trace_findings 
 }
 
 /* The rules of the chrome://tracing importer, which warns about each of these. */
-static void flows_check(
-	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+static void flows_check(struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
 	const struct trace_flow *start = NULL, *rounded = NULL;
 
@@ -351,8 +350,7 @@ static void flows_check(
  * Checks everything that was added; call it once: spans of a track nest, each flow start has one
  * end after it, flows bind to slices. Uses up the spans.
  */
-static void tracks_check(
-	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+static void tracks_check(struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
 	const struct trace_span **stack;
 	size_t longest = 0;
@@ -670,8 +668,7 @@ static void print_note(FILE *out, uint64_t count, const char *what)
 		fprintf(out, "; note: %llu %s", (unsigned long long)count, what);
 }
 
-static void print_summary(
-	struct trace_check *check, const struct json_source *source, const char *path, FILE *out)
+static void print_summary(struct trace_check *check, const struct json_source *source, const char *path, FILE *out)
 {
 	const struct trace_findings *found = &check->findings;
 	const char *separator = ": ";
@@ -707,8 +704,7 @@ static void print_summary(
 		print_note(out, found->flow_no_slice, "flow events outside of every slice");
 	}
 	print_note(out, found->flow_rounded,
-		"arrows that chrome://tracing leaves out, as it nests slices that end within one "
-		"microsecond");
+		"arrows that chrome://tracing leaves out, as it nests slices that end within one microsecond");
 	if (!check->form.array) {
 		print_note(out, check->big_integers, "integers above 2^63-1");
 		print_note(out, check->surrogates, "events with surrogate escapes");
@@ -720,8 +716,7 @@ static void print_summary(
 	check_summary_end(check->report, out);
 }
 
-void check_trace(
-	struct json_source *source, const char *path, struct check_report *report, FILE *out)
+void check_trace(struct json_source *source, const char *path, struct check_report *report, FILE *out)
 {
 	static const struct trace_reader_ops ops = { .event = check_event,
 		.stop = reading_stopped };
