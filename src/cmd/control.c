@@ -140,17 +140,6 @@ static void print_files(struct json_object *reply, const char *key, const char *
 	}
 }
 
-static void print_done(struct json_object *reply)
-{
-	const char *message = string_of(reply, "message");
-
-	if (message) {
-		print_text(message);
-		putchar('\n');
-	}
-	print_files(reply, "files", "");
-}
-
 static void print_status(const struct control_peer *peer)
 {
 	struct json_object *s = peer->status, *value;
@@ -218,10 +207,15 @@ static int command_run(const struct control_args *args, enum control_command com
 	if (err)
 		return err;
 	err = control_ask(&peer, command, args->reason, args->last, &reply, NULL);
-	if (!err && args->json)
+	if (!err && args->json) {
 		print_json(reply);
-	else if (!err)
-		print_done(reply);
+	} else if (!err) {
+		if (string_of(reply, "message")) {
+			print_text(string_of(reply, "message"));
+			putchar('\n');
+		}
+		print_files(reply, "files", "");
+	}
 	json_object_put(reply);
 	control_peer_free(&peer);
 	return err;

@@ -477,14 +477,6 @@ static int listen_at(struct exporter *e, const char *text)
 
 /* ---- the loop ---- */
 
-/* The milliseconds until something is to be done. */
-static int64_t wait_ms(const struct exporter *e, int64_t now)
-{
-	int64_t next = e->sender && e->send_ms < e->look_ms ? e->send_ms : e->look_ms;
-
-	return next > now ? next - now : 0;
-}
-
 static bool all_ready(struct exporter *e)
 {
 	return otlp_sender_ready(e->sender, OTLP_METRICS) && otlp_sender_ready(e->sender, OTLP_TRACES);
@@ -493,11 +485,14 @@ static bool all_ready(struct exporter *e)
 static int serve(struct exporter *e)
 {
 	struct pollfd signal = { .fd = e->signals, .events = POLLIN };
+	int64_t next, now;
 	int err;
 
 	e->following = true;
 	for (;;) {
-		err = http_server_poll(e->server, &signal, 1, wait_ms(e, clock_mono_ms()));
+		next = e->sender && e->send_ms < e->look_ms ? e->send_ms : e->look_ms;
+		now = clock_mono_ms();
+		err = http_server_poll(e->server, &signal, 1, next > now ? next - now : 0);
 		if (err) {
 			log_error("cannot go on: %s", strerror(-err));
 			return EXIT_RUN;
@@ -520,16 +515,6 @@ static int serve(struct exporter *e)
 	return EXIT_OK;
 }
 
-/* All that is there is read before anyone can ask: sums that are still catching up would look like a burst of requests. */
-static void read_all(struct exporter *e)
-{
-	struct pollfd p = { .fd = e->signals, .events = POLLIN };
-
-	do {
-		look(e);
-	} while (tail_counts(e->tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
-}
-
 static int export_metrics(const struct export_args *args)
 {
 	struct exporter e = { .signals = -1 };
@@ -541,7 +526,12 @@ static int export_metrics(const struct export_args *args)
 	if (e.signals >= 0)
 		ret = open_sender(&e, args);
 	if (e.signals >= 0 && ret == EXIT_OK) {
-		read_all(&e);
+		struct pollfd p = { .fd = e.signals, .events = POLLIN };
+
+		/* all that is there is read before anyone can ask: sums that are still catching up would look like a burst of requests */
+		do {
+			look(&e);
+		} while (tail_counts(e.tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
 		ret = listen_at(&e, args->prometheus) ?: serve(&e);
 	}
 	http_server_free(e.server);

@@ -226,13 +226,6 @@ static int parse_max_size(const char *arg, uint64_t *ret)
 	return 0;
 }
 
-static int parse_cooldown(const char *arg, uint64_t *ret)
-{
-	int err = parse_duration(arg, ret);
-
-	return err ? parse_refuse(PARSE_DURATION, "--trigger-cooldown", arg, err) : 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
@@ -275,7 +268,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = trigger_parse(&o->triggers, arg);
 		break;
 	case OPT_COOLDOWN:
-		err = parse_cooldown(arg, &o->trigger_cooldown_ns);
+		err = parse_duration(arg, &o->trigger_cooldown_ns);
+		if (err)
+			parse_refuse(PARSE_DURATION, "--trigger-cooldown", arg, err);
 		break;
 	case OPT_MAX_DUMPS:
 		err = parse_number("--max-dumps", arg, 1, &o->max_dumps);

@@ -224,15 +224,6 @@ static int html_write(const struct report *r, const struct report_args *args)
 	return err;
 }
 
-static int stdout_write(const struct report *r, const struct report_args *args)
-{
-	if (args->json)
-		report_json(r, args->slowest, args->all_steps, stdout);
-	else
-		report_text(r, args->slowest, stdout);
-	return cmd_flush("the report");
-}
-
 int cmd_report(int argc, char **argv)
 {
 	struct report_args args = { .slowest = SLOWEST_DEFAULT };
@@ -256,7 +247,11 @@ int cmd_report(int argc, char **argv)
 		report_slo(&report, &args.slo);
 	if (args.html && html_write(&report, &args))
 		goto out;
-	if ((!args.html || args.json) && stdout_write(&report, &args))
+	if (args.json)
+		report_json(&report, args.slowest, args.all_steps, stdout);
+	else if (!args.html)
+		report_text(&report, args.slowest, stdout);
+	if ((!args.html || args.json) && cmd_flush("the report"))
 		goto out;
 	ret = problems ? EXIT_RUN : EXIT_OK;
 out:

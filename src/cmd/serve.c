@@ -174,17 +174,10 @@ static bool is_being_written(int fd)
 	return false;
 }
 
-/* Whether the file begins as its name says. Other people's secrets, for example, do not. */
-static bool begins_as_trace(int fd, const struct kind *kind)
-{
-	char first = 0;
-
-	return pread(fd, &first, 1, 0) == 1 && first && strchr(kind->first, first);
-}
-
 static int check_file(struct served *sv)
 {
 	struct stat st;
+	char first;
 
 	if (fstat(sv->fd, &st)) {
 		log_error("cannot read %s: %s", sv->path, strerror(errno));
@@ -203,7 +196,8 @@ static int check_file(struct served *sv)
 		log_error("cannot serve %s: it is empty, and no recording writes it", sv->path);
 		return EXIT_RUN;
 	}
-	if (!begins_as_trace(sv->fd, sv->kind)) {
+	/* as its name says: other people's secrets, for example, do not begin so */
+	if (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)) {
 		log_error("cannot serve %s: its content does not fit its name",
 			sv->path);
 		return EXIT_RUN;
@@ -349,13 +343,6 @@ static int say_where(const struct serve_args *args, const struct served *sv)
 	return EXIT_OK;
 }
 
-static bool recording_ended(const struct served *sv)
-{
-	struct pollfd p = { .fd = sv->recorder, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1 || !is_being_written(sv->fd);
-}
-
 static void begin_grace(struct served *sv, int64_t now)
 {
 	struct stat st = { 0 };
@@ -391,7 +378,7 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 
 static int serve(const struct serve_args *args, struct served *sv)
 {
-	struct pollfd fds[2];
+	struct pollfd fds[2], recorder = { .fd = sv->recorder, .events = POLLIN };
 	int64_t now = clock_mono_ms();
 	int err;
 
@@ -407,7 +394,7 @@ static int serve(const struct serve_args *args, struct served *sv)
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_mono_ms();
-		if (sv->growing && recording_ended(sv))
+		if (sv->growing && (poll(&recorder, 1, 0) == 1 || !is_being_written(sv->fd)))
 			begin_grace(sv, now);
 	}
 	return EXIT_OK;

@@ -295,12 +295,6 @@ static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t 
 	return (uint8_t)i;
 }
 
-static uint8_t container_of(struct metrics *m, const struct json_node *container)
-{
-	return pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX, node_string(node_get(container, "id")),
-		node_string(node_get(container, "pod_uid")));
-}
-
 static int index_of(const char *const *names, size_t n, const char *text)
 {
 	for (size_t i = 0; text && i < n; i++) {
@@ -555,6 +549,7 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window }, { "op_prof", NULL },
 		{ "sample_prof", NULL }, { "graph_prof", NULL }, { "syscall_prof", NULL }, { "sched_prof", NULL }, { "fault_prof", NULL },
 		{ "memory_prof", NULL }, { "stack_prof", NULL }, { "misfit_prof", NULL } };
+	const struct json_node *container = line->values[PROFILE_KEY_container];
 	size_t i = 0;
 
 	m->shape = line->values[PROFILE_KEY_shape];
@@ -567,7 +562,8 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 		memset(&m->key, LABEL_NONE, sizeof(m->key));
 		m->key.value[LABEL_MODEL] =
 			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
-		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = container_of(m, line->values[PROFILE_KEY_container]);
+		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX,
+			node_string(node_get(container, "id")), node_string(node_get(container, "pod_uid")));
 		m->exemplar = (struct metric_exemplar){ .at_ms = now_ms, .line = line->number };
 		text_printable(m->exemplar.file, sizeof(m->exemplar.file), slash ? slash + 1 : file);
 		families[i].take(m);
@@ -655,15 +651,6 @@ static const char *plain_name(char *buf, size_t size, const char *name)
 	for (i = 0; i < size - 1 && name[i]; i++)
 		buf[i] = isalnum((unsigned char)name[i]) ? name[i] : '_';
 	buf[i] = 0;
-	return buf;
-}
-
-/* The name of the family, with its unit, as OpenTelemetry's rules for Prometheus have it. */
-static const char *family_name(char *buf, size_t size, const struct metric_about *about)
-{
-	plain_name(buf, size, about->name);
-	if (about->unit == UNIT_SECONDS)
-		snprintf(buf + strlen(buf), size - strlen(buf), "_seconds");
 	return buf;
 }
 
@@ -767,7 +754,10 @@ static void put_series(void *ctx, const struct metric_series *s, const char *con
 	char family[NAME_MAX_LEN];
 	struct text *t = ctx;
 
-	family_name(family, sizeof(family), about);
+	/* with the unit, as OpenTelemetry's rules for Prometheus have it */
+	plain_name(family, sizeof(family), about->name);
+	if (about->unit == UNIT_SECONDS)
+		snprintf(family + strlen(family), sizeof(family) - strlen(family), "_seconds");
 	if (t->metric != (int)s->metric)
 		put_head(t, family, about->help, about->bounds ? "histogram" : "counter", about->unit == UNIT_SECONDS);
 	t->metric = (int)s->metric;

@@ -234,12 +234,6 @@ static void read_open(struct tail *t, int fd, const struct statx *st)
 
 /* ---- files and directories ---- */
 
-/* Whether a name in a directory is that of a profile, also of one that is being written. */
-static bool is_profile_name(const char *name)
-{
-	return name[0] != '.' && (text_has_suffix(name, ".jsonl") || text_has_suffix(name, ".jsonl.part"));
-}
-
 /* Returns -errno only for what is wrong with the path itself. */
 static int read_path(struct tail *t, int dir, const char *name, const char *path, bool named)
 {
@@ -272,7 +266,8 @@ static void read_directory(struct tail *t, const char *path)
 	if (!dir)
 		return;
 	while ((entry = readdir(dir))) {
-		if (!is_profile_name(entry->d_name))
+		/* also of a profile that is being written */
+		if (entry->d_name[0] == '.' || !(text_has_suffix(entry->d_name, ".jsonl") || text_has_suffix(entry->d_name, ".jsonl.part")))
 			continue;
 		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
 		err = read_path(t, dirfd(dir), entry->d_name, whole, false);

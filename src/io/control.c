@@ -202,17 +202,6 @@ static int request_string(struct json_object *request, const char *key, const ch
 	return 0;
 }
 
-static int request_command(const char *text, enum control_command *ret, char msg[CONTROL_MSG_MAX])
-{
-	if (!text)
-		return control_refuse(msg, -EBADMSG, "\"command\" is missing");
-	for (*ret = 0; *ret < CONTROL_COMMANDS; ++*ret) {
-		if (!strcmp(text, control_commands[*ret]))
-			return 0;
-	}
-	return control_refuse(msg, -EINVAL, "no such command; there are start, stop, dump, status and open");
-}
-
 static int request_parse(const char *text, size_t len, struct json_object **ret_object, struct control_request *rq,
 	char msg[CONTROL_MSG_MAX])
 {
@@ -232,7 +221,13 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 	rq->reason = rq->reason ?: "";
 	if (!err && strlen(rq->reason) >= CONTROL_REASON_MAX)
 		err = control_refuse(msg, -E2BIG, "the reason is longer than %d bytes", CONTROL_REASON_MAX - 1);
-	return err ?: request_command(command, &rq->command, msg);
+	if (!err && !command)
+		err = control_refuse(msg, -EBADMSG, "\"command\" is missing");
+	for (rq->command = 0; !err && rq->command < CONTROL_COMMANDS; rq->command++) {
+		if (!strcmp(command, control_commands[rq->command]))
+			return 0;
+	}
+	return err ?: control_refuse(msg, -EINVAL, "no such command; there are start, stop, dump, status and open");
 }
 
 static void client_close(struct client *cl)

@@ -76,16 +76,6 @@ static int walk_to(struct walk *w, int dir)
 	return 0;
 }
 
-static int walk_begin(struct walk *w, const char *name, bool create, char why[OUTFILE_WHY_MAX])
-{
-	*w = (struct walk){ .dir = -1, .create = create, .why = why };
-	if (!*name)
-		return fail(why, -ENOENT, "the name is empty");
-	if (snprintf(w->rest, sizeof(w->rest), "%s", name) >= (int)sizeof(w->rest))
-		return fail(why, -ENAMETOOLONG, NULL);
-	return walk_to(w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-}
-
 /* Takes the first part of the rest. Returns false if there is none; *ret_last: nothing follows it. */
 static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
 {
@@ -187,10 +177,15 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 static int open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
 	char part[NAME_MAX + 1];
-	struct walk w;
+	struct walk w = { .dir = -1, .create = create, .why = why };
 	bool is_last = false;
-	int err = walk_begin(&w, name, create, why);
+	int err;
 
+	if (!*name)
+		return fail(why, -ENOENT, "the name is empty");
+	if (snprintf(w.rest, sizeof(w.rest), "%s", name) >= (int)sizeof(w.rest))
+		return fail(why, -ENAMETOOLONG, NULL);
+	err = walk_to(&w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
 	while (!err && !(last && is_last) && walk_part(&w, part, &is_last)) {
 		if (!last || !is_last)
 			err = walk_step(&w, part);

@@ -220,14 +220,6 @@ static struct gzip *gzip_new(enum writer_mode mode)
 	return g;
 }
 
-static void gzip_free(struct gzip *g)
-{
-	if (!g)
-		return;
-	deflateEnd(&g->z);
-	free(g);
-}
-
 static unsigned char *put_le32(unsigned char *p, uint32_t v)
 {
 	for (int i = 0; i < 4; i++, v >>= 8)
@@ -528,7 +520,9 @@ static void writer_free(struct writer *w)
 {
 	free_blocks(w->first);
 	free_blocks(w->spares);
-	gzip_free(w->gzip);
+	if (w->gzip)
+		deflateEnd(&w->gzip->z);
+	free(w->gzip);
 	pthread_cond_destroy(&w->more);
 	pthread_cond_destroy(&w->all);
 	pthread_mutex_destroy(&w->lock);

@@ -578,16 +578,6 @@ static bool is_of(const struct linked *d, unsigned int host)
 	return link_file_timed(&d->file) && d->host == host && d->file.messages.n;
 }
 
-static void compare_hosts(const struct link *l, unsigned int ours, unsigned int theirs, struct compared *ret)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		for (size_t j = 0; is_of(l->list[i], ours) && j < l->n; j++) {
-			if (is_of(l->list[j], theirs))
-				compare_files(ret, l->list[i], l->list[j]);
-		}
-	}
-}
-
 /* ---- refusals ---- */
 
 /* "10.0.0.1:80>10.0.0.2:40000, received at 2026-11-20 04:14:50.918". */
@@ -668,7 +658,12 @@ static int relate_to(struct link *l, unsigned int a)
 
 		if (h->placed)
 			continue;
-		compare_hosts(l, a, b, &c);
+		for (size_t i = 0; i < l->n; i++) {
+			for (size_t j = 0; is_of(l->list[i], a) && j < l->n; j++) {
+				if (is_of(l->list[j], b))
+					compare_files(&c, l->list[i], l->list[j]);
+			}
+		}
 		err = find_clock(l, &c, a, b, &clock);
 		if (!err && clock.known == HOST_CONTRADICTS)
 			err = refuse_contradiction(l, &c, &clock);

@@ -279,23 +279,20 @@ static int relate_et(struct link *l, struct linked *d)
 
 /* ---- recordings of several hosts ---- */
 
-/* The lead of the file's wall clock over the reference's, in the middle of what was compared. */
-static int64_t wall_ahead(const struct link *l, const struct linked *d)
-{
-	int64_t middle = host_span(l, d).middle_ns, ahead = host_ahead(l, d->host, middle);
-
-	return ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
-}
-
 static void relate_own(struct link *l, struct linked *d)
 {
+	int64_t middle, ahead;
+
 	if (d->host == l->list[l->reference]->host) {
 		d->by = LINK_BY_ITSELF;
 	} else if (!l->placed[d->host].placed) {
 		d->by = LINK_BY_WALL;
 	} else {
 		d->by = LINK_BY_MESSAGES;
-		d->ahead_ns = wall_ahead(l, d);
+		/* the lead of the wall clock over the reference's, in the middle of what was compared */
+		middle = host_span(l, d).middle_ns;
+		ahead = host_ahead(l, d->host, middle);
+		d->ahead_ns = ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
 		d->residual_ns = l->placed[d->host].residual_ns + llabs(host_span(l, d).change_ns) / 2;
 	}
 }
@@ -529,14 +526,6 @@ static const struct linked *own_of(const struct link *l, unsigned int host)
 	return NULL;
 }
 
-/* The lead of what Kineto's file counts by over the reference's BOOTTIME, where that is known by messages of its host. */
-static int64_t kineto_ahead(const struct link *l, const struct linked *d, const struct linked *own)
-{
-	int64_t ahead = ahead_at(own, d);
-
-	return d->ahead_ns + ahead + host_ahead(l, d->host, middle_of(d) - d->ahead_ns - ahead);
-}
-
 /* What the numbers in the file have to be increased by for the reference's clock. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
@@ -547,8 +536,10 @@ static int64_t offset_of(const struct link *l, const struct linked *d)
 		return d->file.begin_ns - host_ahead(l, d->host, host_span(l, d).middle_ns);
 	if (place_is_recording(d))
 		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
-	if (own && own->by == LINK_BY_MESSAGES)
-		return d->file.begin_ns - kineto_ahead(l, d, d->by == LINK_BY_CALLS ? l->list[d->to] : own);
+	if (own && own->by == LINK_BY_MESSAGES) {
+		ahead = d->ahead_ns + ahead_at(d->by == LINK_BY_CALLS ? l->list[d->to] : own, d);
+		return d->file.begin_ns - ahead - host_ahead(l, d->host, middle_of(d) - ahead);
+	}
 	if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
 		ahead = ahead_at(l->list[d->to], d);
 	return d->file.begin_ns - d->ahead_ns - ahead;

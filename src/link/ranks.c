@@ -492,18 +492,6 @@ static int compare_calls(const void *x, const void *y)
 									: cmp_int(a->segment, b->segment);
 }
 
-static void sort_rank(struct rank *k)
-{
-	size_t n = 0;
-
-	list_sort(k->calls, k->n, compare_calls);
-	for (size_t i = 0; i < k->n; i++) {
-		if (!n || k->calls[n - 1].own_ns != k->calls[i].own_ns || k->calls[n - 1].tid != k->calls[i].tid)
-			k->calls[n++] = k->calls[i];
-	}
-	k->n = n;
-}
-
 /* ---- pairs of ranks ---- */
 
 /* Calls of one segment. */
@@ -724,8 +712,17 @@ void ranks_group(struct ranks *r)
 	uint32_t *order = xreallocarray(NULL, r->n + 1, sizeof(*order));
 	bool *taken = xcalloc(r->n + 1, sizeof(*taken));
 
-	for (size_t i = 0; i < r->n; i++)
-		sort_rank(r->list[i]);
+	for (size_t i = 0; i < r->n; i++) {
+		struct rank *k = r->list[i];
+		size_t n = 0;
+
+		list_sort(k->calls, k->n, compare_calls);
+		for (size_t j = 0; j < k->n; j++) {
+			if (!n || k->calls[n - 1].own_ns != k->calls[j].own_ns || k->calls[n - 1].tid != k->calls[j].tid)
+				k->calls[n++] = k->calls[j];
+		}
+		k->n = n;
+	}
 	order_ranks(r, order);
 	for (size_t i = 0; i < r->n; i++) {
 		if (!taken[order[i]] && r->list[order[i]]->n)

@@ -322,17 +322,6 @@ static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t
 	return len;
 }
 
-static int gzip_error(struct json_source *source, int zret)
-{
-	struct json_source_state *st = source->state;
-
-	if (zret == Z_MEM_ERROR)
-		out_of_memory();
-	return fail(source, -EBADMSG,
-		"damaged gzip data (whole members before it: %llu): %s",
-		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
-}
-
 /* A file is a sequence of members, as for gzip(1) and every reader of the trace formats. */
 static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t len)
 {
@@ -366,7 +355,10 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 			source->members++;
 		} else if (zret != Z_OK && zret != Z_BUF_ERROR) {
 			/* returns what was decoded so far first, the error with the next call */
-			err = gzip_error(source, zret);
+			if (zret == Z_MEM_ERROR)
+				out_of_memory();
+			err = fail(source, -EBADMSG, "damaged gzip data (whole members before it: %llu): %s", (unsigned long long)source->members,
+				st->z.msg ? st->z.msg : "not a gzip header");
 			if (st->z.avail_out == len)
 				return err;
 			st->failed = err;

@@ -482,11 +482,6 @@ static bool is_text(uint64_t field)
 	return field == INTERNED_FUNCTION || field == INTERNED_BUILD_ID || field == INTERNED_PATH;
 }
 
-static bool is_kept(uint64_t field)
-{
-	return is_text(field) || field == INTERNED_FRAME || field == INTERNED_STACK || field == INTERNED_MAPPING;
-}
-
 static int add_entry(struct reader *r, struct sequence *q, const struct proto_field *field)
 {
 	struct proto_bytes in = field->bytes, text = { in.p, in.p }, data;
@@ -524,7 +519,7 @@ static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes
 	int ret, err = 0;
 
 	while ((ret = proto_next(&in, &f)) == 1) {
-		if (!is_kept(f.number))
+		if (!is_text(f.number) && f.number != INTERNED_FRAME && f.number != INTERNED_STACK && f.number != INTERNED_MAPPING)
 			continue;
 		if (!q)
 			q = sequence_get(r, sequence);

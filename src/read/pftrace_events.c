@@ -337,14 +337,6 @@ static size_t read_args(struct reader *r, const struct sequence *q, struct proto
 	return n;
 }
 
-static int read_instant(struct reader *r, struct sequence *q, struct proto_bytes in, const char *name, int64_t ns)
-{
-	struct pftrace_instant instant = { .name = name, .ns = ns };
-
-	instant.n = read_args(r, q, in, instant.args);
-	return r->ops->instant(r->ctx, &instant);
-}
-
 /* in: its event, for the arguments. */
 static int begin_slice(struct reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
 {
@@ -370,6 +362,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	const struct proto_bytes whole = in;
 	uint64_t type = 0, iid = 0, uuid = q->track;
 	struct proto_bytes text = { NULL, NULL };
+	struct pftrace_instant instant;
 	struct interned *e = NULL;
 	const struct text *name;
 	struct proto_field f;
@@ -404,8 +397,13 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 					      : NULL;
 	if (text.p && !name)
 		return packets_full(&r->in, "names and tracks");
+	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
+		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
+		instant.n = read_args(r, q, whole, instant.args);
+		return r->ops->instant(r->ctx, &instant);
+	}
 	if (type == INSTANT)
-		return name && r->ops->wants_instant(name->text) ? read_instant(r, q, whole, name->text, ns) : 0;
+		return 0;
 	return begin_slice(r, q, t, whole, name, ns);
 }
 

@@ -125,12 +125,6 @@ static void tracks_add_span(struct trace_tracks *tracks, size_t track, const str
 	t->shown |= !span->instant;
 }
 
-static void tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow)
-{
-	*list_push(tracks->flows, tracks->flows_len, tracks->flows_size) = *flow;
-	tracks->all[flow->track]->flows = tracks->all[flow->track]->shown = true;
-}
-
 /* The number of tracks, without those that have only instants. */
 static size_t tracks_shown(const struct trace_tracks *tracks)
 {
@@ -208,11 +202,6 @@ static int64_t ms_to_whole_us(double ms)
 	return whole - ((double)whole > us);
 }
 
-static bool ends_after(const struct trace_top *a, const struct trace_top *b)
-{
-	return ms_to_whole_us(b->end) < ms_to_whole_us(a->end);
-}
-
 static int compare_in_file(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
@@ -236,7 +225,7 @@ static void track_find_tops(struct trace_track *track)
 		struct trace_top top = { .start = us_to_ms(span->start), .end = 0 };
 
 		top.end = top.start + us_to_ms(span->end - span->start);
-		while (depth && ends_after(&top, &open[depth - 1]))
+		while (depth && ms_to_whole_us(open[depth - 1].end) < ms_to_whole_us(top.end))
 			depth--;
 		if (!depth)
 			tops[len++] = top;
@@ -530,7 +519,8 @@ static bool check_flow(struct trace_check *check, const struct trace_event *even
 	else
 		flow.phase = !strcmp(bp, "e") ? FLOW_END : FLOW_END_NEXT;
 	flow.key = hash_text(hash_text(hash_text(0xcbf29ce484222325ULL, cat), name), id);
-	tracks_add_flow(&check->tracks, &flow);
+	*list_push(check->tracks.flows, check->tracks.flows_len, check->tracks.flows_size) = flow;
+	check->tracks.all[track]->flows = check->tracks.all[track]->shown = true;
 	return true;
 }
 
