@@ -8,6 +8,22 @@
 
 #include "util/log.h"
 
+error_t cmd_set(int key, char *arg, void *args)
+{
+	void *member = (char *)args + (key & (CMD_TRUE_KEYS - 1));
+
+	switch (key & ~(CMD_TRUE_KEYS - 1)) {
+	case CMD_TRUE_KEYS:
+		*(bool *)member = true;
+		return 0;
+	case CMD_TEXT_KEYS:
+		*(const char **)member = arg;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
 int cmd_parse(int argc, char **argv, const struct argp_option *options, argp_parser_t parse, const char *files, const char *doc, void *args)
 {
 	const struct argp argp = { options, parse, files, doc, NULL, NULL, NULL };

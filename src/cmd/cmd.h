@@ -4,8 +4,26 @@
 #define INFTRACE_CMD_H
 
 #include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "util/program.h"
+
+/*
+ * Keys of options, without a letter, that only set a member of the command's arguments: to true, or to what was given. Their parser ends
+ * with cmd_set().
+ */
+#define CMD_KEY(kind, type, member, member_type) \
+	((kind) + (int)offsetof(type, member) + 0 * (int)sizeof(char[__builtin_types_compatible_p(typeof(((type *)0)->member), member_type) ? 1 : -1]))
+#define CMD_TRUE(type, member) CMD_KEY(CMD_TRUE_KEYS, type, member, bool)
+#define CMD_TEXT(type, member) CMD_KEY(CMD_TEXT_KEYS, type, member, const char *)
+
+enum {
+	CMD_TRUE_KEYS = 1 << 16,
+	CMD_TEXT_KEYS = 2 << 16,
+};
+
+error_t cmd_set(int key, char *arg, void *args);
 
 /* Parses the options and FILEs of a command line into args. 0, or EXIT_USAGE after a message. */
 int cmd_parse(int argc, char **argv, const struct argp_option *options, argp_parser_t parse, const char *files, const char *doc, void *args);

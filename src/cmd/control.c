@@ -26,7 +26,6 @@ struct control_args {
 enum {
 	OPT_REASON = 256,
 	OPT_LAST,
-	OPT_JSON,
 	OPT_USER,
 };
 
@@ -36,7 +35,7 @@ static const struct argp_option dump_options[] = {
 	{ "pid", 'p', "PID", 0, "the recording of this process, or of the recorder with this PID (default: the only one)", 0 },
 	{ "user", OPT_USER, "USER", 0,
 		"a recording of this user, a name or a UID (default: one of your own, and for root also the service's)", 0 },
-	{ "json", OPT_JSON, NULL, 0, "print the answer of the recorder, JSON on one line", 0 },
+	{ "json", CMD_TRUE(struct control_args, json), NULL, 0, "print the answer of the recorder, JSON on one line", 0 },
 	{ 0 },
 };
 #define COMMON_OPTIONS (dump_options + 2)
@@ -61,9 +60,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->last = arg;
 		err = parse_last(arg, &last);
 		return err ? -parse_refuse(PARSE_LAST, "--last", arg, err) : 0;
-	case OPT_JSON:
-		args->json = true;
-		return 0;
 	case OPT_USER:
 		return -control_take_user(arg, &args->where);
 	case ARGP_KEY_INIT:
@@ -73,7 +69,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_error("not an option: %.64s; a process is given with -p", arg);
 		return EINVAL;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 

@@ -40,12 +40,8 @@ enum {
 	KEY_COLLAPSED = 256,
 	KEY_PPROF,
 	KEY_SPEEDSCOPE,
-	KEY_OFF_CPU,
-	KEY_PHASE,
 	KEY_STATE,
 	KEY_STEP,
-	KEY_PROMETHEUS,
-	KEY_OTLP,
 	KEY_SLOW,
 	KEY_INTERVAL,
 };
@@ -67,14 +63,14 @@ static const struct argp_option options[] = {
 	{ "pprof", KEY_PPROF, NULL, 0, "A profile for `go tool pprof`", 0 },
 	{ "speedscope", KEY_SPEEDSCOPE, NULL, 0, "JSON for speedscope: each thread in the order of time", 0 },
 	{ "output", 'o', "OUT", 0, "Write to OUT (standard output)", 0 },
-	{ "off-cpu", KEY_OFF_CPU, NULL, 0,
+	{ "off-cpu", CMD_TRUE(struct export_args, off_cpu), NULL, 0,
 		"With --collapsed: the stacks of waits and their microseconds, instead of samples", 0 },
-	{ "phase", KEY_PHASE, "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
+	{ "phase", CMD_TEXT(struct export_args, filter.phase), "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
 	{ "state", KEY_STATE, "NAME", 0, "Of a profile: only in this state (cpu, barrier, blocked_futex, ...)", 0 },
 	{ "step", KEY_STEP, "NUMBER", 0, "Of a profile: only within this step", 0 },
-	{ "prometheus", KEY_PROMETHEUS, "[ADDR]:PORT", 0,
+	{ "prometheus", CMD_TEXT(struct export_args, prometheus), "[ADDR]:PORT", 0,
 		"Serve the metrics of profiles, which may grow, and of directories of them to Prometheus, until Ctrl-C (ADDR: 127.0.0.1)", 0 },
-	{ "otlp", KEY_OTLP, "URL", 0, "Send them, and a tree of spans for each slow request, to an OpenTelemetry collector (http://127.0.0.1:4318)", 0 },
+	{ "otlp", CMD_TEXT(struct export_args, otlp), "URL", 0, "Send them, and a tree of spans for each slow request, to an OpenTelemetry collector (http://127.0.0.1:4318)", 0 },
 	{ "slow", KEY_SLOW, "TIME", 0, "With --otlp: requests that took as long have spans (2s)", 0 },
 	{ "interval", KEY_INTERVAL, "TIME", 0, "With --otlp: how often it is sent (10s)", 0 },
 	{ 0 },
@@ -151,12 +147,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give one of --collapsed, --pprof and --speedscope");
 		args->format = key;
 		return 0;
-	case KEY_OFF_CPU:
-		args->off_cpu = true;
-		return 0;
-	case KEY_PHASE:
-		args->filter.phase = arg;
-		return 0;
 	case KEY_STATE:
 		args->filter.state = arg;
 		return parse_state(arg);
@@ -173,12 +163,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no FILE given");
 		return EINVAL;
-	case KEY_PROMETHEUS:
-		args->prometheus = arg;
-		return 0;
-	case KEY_OTLP:
-		args->otlp = arg;
-		return 0;
 	case KEY_SLOW:
 		return parse_time("--slow", arg, &args->slow_ns);
 	case KEY_INTERVAL:
@@ -199,7 +183,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--pprof writes compressed data: give -o OUT");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 

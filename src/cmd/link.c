@@ -10,10 +10,7 @@
 #include "util/log.h"
 #include "util/text.h"
 
-enum {
-	KEY_ET = 256,
-	KEY_CHECK,
-};
+#define KEY_ET 256
 
 struct link_args {
 	const char *out;
@@ -29,7 +26,7 @@ struct link_args {
 static const struct argp_option options[] = {
 	{ "output", 'o', "OUT.zip", 0, "The archive to write", 0 },
 	{ "et", KEY_ET, "FILE", 0, "Execution trace: PyTorch's of the run of a Kineto trace (JSON), one of Chakra's tools, or a .et of record -o", 0 },
-	{ "check", KEY_CHECK, NULL, 0, "Only say how the clocks relate; write nothing", 0 },
+	{ "check", CMD_TRUE(struct link_args, check), NULL, 0, "Only say how the clocks relate; write nothing", 0 },
 	{ 0 },
 };
 
@@ -82,9 +79,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'o':
 		args->out = arg;
 		return 0;
-	case KEY_CHECK:
-		args->check = true;
-		return 0;
 	case KEY_ET:
 		return add_file(args, arg, true, state);
 	case ARGP_KEY_ARG:
@@ -97,7 +91,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give one of -o OUT.zip and --check");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 

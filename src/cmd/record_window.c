@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/cmd.h"
 #include "io/outfile.h"
 #include "record/metadata.h"
 #include "record/trigger.h"
@@ -28,12 +29,10 @@
 
 enum {
 	OPT_WINDOW_FLAG = 512,
-	OPT_WINDOW,
 	OPT_MAX_STEPS,
 	OPT_MAX_STEPS_EACH,
 	OPT_OUTPUT_DIR,
 	OPT_FORMAT,
-	OPT_CHAKRA_NAMES,
 	OPT_ET_STEPS,
 	OPT_FLIGHT,
 	OPT_TRIGGER,
@@ -56,12 +55,12 @@ static const struct argp_option options[] = {
 	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
 		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et,et.json,kineto.json,kineto.json.gz (default: json)", 2 },
-	{ "chakra-names", OPT_CHAKRA_NAMES, NULL, 0,
+	{ "chakra-names", CMD_TRUE(struct record_options, chakra_names), NULL, 0,
 		"name the traces in --output-dir kineto_pidPID_MS.json and chakra_trace_pidPID_MS.et", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
-	{ "window", OPT_WINDOW, "SPEC", 0,
+	{ "window", CMD_TEXT(struct record_options, window_spec), "SPEC", 0,
 		"manual: from inftrace start to inftrace stop; every=60s,for=2s: two seconds of each minute; with ,aligned of each minute by the wall clock, the "
 		"same on all hosts",
 		3 },
@@ -239,9 +238,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_WINDOW_FLAG:
 		err = parse_name("--window-flag", arg, &o->window_flag);
 		break;
-	case OPT_WINDOW:
-		o->window_spec = arg;
-		break;
 	case OPT_MAX_STEPS:
 		err = parse_number("--max-steps", arg, 0, &n);
 		o->max_steps = n;
@@ -254,9 +250,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_OUTPUT_DIR:
 		err = parse_name("--output-dir", arg, &o->output_dir);
-		break;
-	case OPT_CHAKRA_NAMES:
-		o->chakra_names = true;
 		break;
 	case OPT_FORMAT:
 		err = parse_formats(o, arg);
@@ -285,7 +278,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = parse_number("--max-files", arg, 1, &o->max_files);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, o);
 	}
 	return err ? EINVAL : 0;
 }

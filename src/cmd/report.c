@@ -20,8 +20,6 @@
 
 enum {
 	KEY_HTML = 256,
-	KEY_FORCE,
-	KEY_ALL_STEPS,
 	KEY_SLO,
 };
 
@@ -38,9 +36,9 @@ static const struct argp_option options[] = {
 	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
 	{ "html", KEY_HTML, "FILE", OPTION_ARG_OPTIONAL,
 		"Write one self-contained page to FILE (" PAGE_DEFAULT "; '-': standard output); also --html FILE where FILE ends in .html", 0 },
-	{ "force", KEY_FORCE, NULL, 0, "With --html: replace a file that is not such a page", 0 },
+	{ "force", CMD_TRUE(struct report_args, force), NULL, 0, "With --html: replace a file that is not such a page", 0 },
 	{ "slowest", 'n', "N", 0, "How many slow steps and requests to list (10)", 0 },
-	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
+	{ "all-steps", CMD_TRUE(struct report_args, all_steps), NULL, 0,
 		"With --json: each step with what was typical and the verdict on its cause", 0 },
 	{ "slo", KEY_SLO, "ttft=T,tpot=T", 0,
 		"How many requests got their first token, and on average each later one, within these times", 0 },
@@ -115,12 +113,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_HTML:
 		args->html = arg ? arg : page_name(state);
 		return 0;
-	case KEY_FORCE:
-		args->force = true;
-		return 0;
-	case KEY_ALL_STEPS:
-		args->all_steps = true;
-		return 0;
 	case KEY_SLO:
 		return parse_slo(arg, &args->slo);
 	case ARGP_KEY_ARGS:
@@ -137,7 +129,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--json and --html - cannot both go to standard output");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 

@@ -32,9 +32,7 @@
 #define LOOK_MS 500    /* how often to check whether a recording still writes it */
 
 enum {
-	KEY_LIVE = 256,
-	KEY_ONCE,
-	KEY_USER,
+	KEY_USER = 256,
 };
 
 struct serve_args {
@@ -68,7 +66,7 @@ struct served {
 };
 
 static const struct argp_option options[] = {
-	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, not FILE", 0 },
+	{ "live", CMD_TRUE(struct serve_args, live), NULL, 0, "The file of the recording that is running, not FILE", 0 },
 	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
 		0 },
 	{ "user", KEY_USER, "USER", 0,
@@ -77,7 +75,7 @@ static const struct argp_option options[] = {
 	{ "port", 'P', "PORT", 0,
 		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
 		0 },
-	{ "once", KEY_ONCE, NULL, 0, "End once the whole file has been fetched", 0 },
+	{ "once", CMD_TRUE(struct serve_args, once), NULL, 0, "End once the whole file has been fetched", 0 },
 	{ "verbose", 'v', NULL, 0, "Also a line for each request", 0 },
 	{ "quiet", 'q', NULL, 0, "Only the URL, and errors", 0 },
 	{ 0 },
@@ -115,14 +113,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return EINVAL;
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
-	case KEY_LIVE:
-		args->live = true;
-		return 0;
 	case KEY_USER:
 		return -control_take_user(arg, &args->where);
-	case KEY_ONCE:
-		args->once = true;
-		return 0;
 	case 'v':
 		log_set_level(1);
 		return 0;
@@ -144,7 +136,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--user needs --live");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/cmd.h"
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -17,7 +18,6 @@
 enum {
 	OPT_ENGINE = 1024,
 	OPT_RING_SIZE,
-	OPT_USER,
 	OPT_BUDGET,
 	OPT_PY_STEP,
 };
@@ -25,7 +25,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID,..", 0, "processes, with their threads and the children that they start; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
+	{ "user", CMD_TEXT(struct record_options, user), "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto, all installed ones); none for none; may be repeated", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
@@ -78,9 +78,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'a':
 		o->all = true;
 		break;
-	case OPT_USER:
-		o->user = arg;
-		break;
 	case OPT_ENGINE:
 		add_text(&o->engines, &o->n_engines, arg);
 		break;
@@ -100,7 +97,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = parse_ring_size(arg, &o->ring_bytes);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, o);
 	}
 	return err ? EINVAL : 0;
 }

@@ -20,7 +20,11 @@
 enum {
 	OPT_OPS = 256,
 	OPT_GPU,
-	OPT_CUPTI,
+};
+
+struct top_args {
+	struct record_options record;
+	struct top_options top;
 };
 
 static const struct argp_option options[] = {
@@ -32,7 +36,7 @@ static const struct argp_option options[] = {
 		"how busy a COMMAND's GPUs are; through CUPTI, or AMD's rocprofiler-sdk, by a library in the process. --gpu=attach brings it into the processes of -p, "
 		"by ptrace, which changes them",
 		1 },
-	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
+	{ "cupti", CMD_TEXT(struct top_args, record.cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "between updates (default: 1)", 2 },
 	{ "count", 'n', "COUNT", 0, "end after COUNT updates", 2 },
@@ -88,11 +92,6 @@ static int parse_count(const char *arg, uint32_t *ret)
 	return -EINVAL;
 }
 
-struct top_args {
-	struct record_options record;
-	struct top_options top;
-};
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct top_args *a = state->input;
@@ -108,9 +107,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			log_error("--gpu: every=N is for record");
 			err = -EINVAL;
 		}
-		break;
-	case OPT_CUPTI:
-		a->record.cupti = arg;
 		break;
 	case 'd':
 		err = parse_delay(arg, &a->top.delay_ns);
@@ -132,7 +128,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = target_take_arguments(&a->record, state->argv + state->next);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, a);
 	}
 	return err ? EINVAL : 0;
 }
