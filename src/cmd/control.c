@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace start, stop, dump, status: talk to a running recording. */
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -27,7 +26,6 @@ struct control_args {
 enum {
 	OPT_REASON = 256,
 	OPT_LAST,
-	OPT_JSON,
 	OPT_USER,
 };
 
@@ -37,14 +35,10 @@ static const struct argp_option dump_options[] = {
 	{ "pid", 'p', "PID", 0, "the recording of this process, or of the recorder with this PID (default: the only one)", 0 },
 	{ "user", OPT_USER, "USER", 0,
 		"a recording of this user, a name or a UID (default: one of your own, and for root also the service's)", 0 },
-	{ "json", OPT_JSON, NULL, 0, "print the answer of the recorder, JSON on one line", 0 },
+	{ "json", CMD_TRUE(struct control_args, json), NULL, 0, "print the answer of the recorder, JSON on one line", 0 },
 	{ 0 },
 };
-static const struct argp_option *const options = dump_options + 2;
-
-#define DOC_EXIT                                                                                 \
-	"\n\nExit code: 0 done, 1 no such recording, or it failed, 2 usage. A recorder that does " \
-	"not answer within five seconds counts as failed."
+#define COMMON_OPTIONS (dump_options + 2)
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -66,9 +60,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->last = arg;
 		err = parse_last(arg, &last);
 		return err ? -parse_refuse(PARSE_LAST, "--last", arg, err) : 0;
-	case OPT_JSON:
-		args->json = true;
-		return 0;
 	case OPT_USER:
 		return -control_take_user(arg, &args->where);
 	case ARGP_KEY_INIT:
@@ -78,27 +69,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_error("not an option: %.64s; a process is given with -p", arg);
 		return EINVAL;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 
 /* ---- answers ---- */
 
-/* What the recorder says ends up in a terminal, too. */
 static void print_json(struct json_object *reply)
 {
 	size_t len;
-	const char *text = json_object_to_json_string_length(
-		reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
-	char *out = malloc(TEXT_JSON_MAX(len) + 1);
+	char *text = control_text(reply, &len);
 
-	if (!out) {
-		log_error("out of memory");
-		return;
-	}
-	*text_json(out, text, len) = 0;
-	puts(out);
-	free(out);
+	puts(text);
+	free(text);
 }
 
 static const char *string_of(struct json_object *object, const char *key)
@@ -153,17 +136,6 @@ static void print_files(struct json_object *reply, const char *key, const char *
 	}
 }
 
-static void print_done(struct json_object *reply)
-{
-	const char *message = string_of(reply, "message");
-
-	if (message) {
-		print_text(message);
-		putchar('\n');
-	}
-	print_files(reply, "files", "");
-}
-
 static void print_status(const struct control_peer *peer)
 {
 	struct json_object *s = peer->status, *value;
@@ -200,13 +172,9 @@ static int status_run(const struct control_args *args)
 {
 	struct control_peer *peers;
 	size_t n;
-	int err;
+	int err = 0;
 
-	err = control_list(&args->where, args->pid, &peers, &n);
-	if (err) {
-		log_error("cannot look for recordings: %s", strerror(-err));
-		return err;
-	}
+	control_list(&args->where, args->pid, &peers, &n);
 	if (!n) {
 		control_say_none(&args->where, args->pid);
 		return -ENOENT;
@@ -225,7 +193,7 @@ static int status_run(const struct control_args *args)
 	return err;
 }
 
-static int command_run(const struct control_args *args, const char *command)
+static int command_run(const struct control_args *args, enum control_command command)
 {
 	struct json_object *reply = NULL;
 	struct control_peer peer;
@@ -235,78 +203,69 @@ static int command_run(const struct control_args *args, const char *command)
 	if (err)
 		return err;
 	err = control_ask(&peer, command, args->reason, args->last, &reply, NULL);
-	if (!err && args->json)
+	if (!err && args->json) {
 		print_json(reply);
-	else if (!err)
-		print_done(reply);
+	} else if (!err) {
+		if (string_of(reply, "message")) {
+			print_text(string_of(reply, "message"));
+			putchar('\n');
+		}
+		print_files(reply, "files", "");
+	}
 	json_object_put(reply);
 	control_peer_free(&peer);
 	return err;
 }
 
-static int run(
-	int argc, char **argv, const char *command, const struct argp_option *opts, const char *doc)
-{
-	const struct argp argp = { opts, parse_option, NULL, doc, NULL, NULL, NULL };
-	struct control_args args = { .where = control_where_own() };
-	int err;
+#define DOC_EXIT                                                                                   \
+	"\n\nExit code: 0 done, 1 no such recording, or it failed, 2 usage. A recorder that does " \
+	"not answer within five seconds counts as failed."
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
-		return EXIT_USAGE;
-	err = strcmp(command, "status") ? command_run(&args, command) : status_run(&args);
-	if (fflush(stdout)) {
-		log_error("cannot write to the standard output: %s", strerror(errno));
-		return EXIT_RUN;
-	}
-	return err ? EXIT_RUN : EXIT_OK;
-}
-
-int cmd_start(int argc, char **argv)
-{
-	return run(argc, argv, "start", options,
+static const struct {
+	const struct argp_option *options;
+	const char *doc;
+} commands[] = {
+	[CONTROL_START] = { COMMON_OPTIONS,
 		"Opens a window in a running recording: from then on it keeps records."
-		"\vFor recordings with --window or --window-flag, which also continue to open and "
-		"close windows by themselves."
+		"\vFor recordings with --window or --window-flag, which also continue to open and close windows by themselves."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace start\n"
 		"  sudo inftrace start -p $(pgrep llama-server)\n"
 		"  sudo inftrace start && sleep 2 && sudo inftrace stop\n"
-		"        two seconds of a busy server" DOC_EXIT);
-}
-
-int cmd_stop(int argc, char **argv)
-{
-	return run(argc, argv, "stop", options,
-		"Closes the open window and prints the names of its files; a recording without "
-		"windows ends."
-		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end "
-		"it."
+		"        two seconds of a busy server" DOC_EXIT },
+	[CONTROL_STOP] = { COMMON_OPTIONS,
+		"Closes the open window and prints the names of its files; a recording without windows ends."
+		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end it."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace stop\n"
-		"  sudo inftrace stop -p 4711 --json" DOC_EXIT);
-}
-
-int cmd_dump(int argc, char **argv)
-{
-	return run(argc, argv, "dump", dump_options,
+		"  sudo inftrace stop -p 4711 --json" DOC_EXIT },
+	[CONTROL_DUMP] = { dump_options,
 		"Writes what the flight recorder of a recording holds to files, and prints their "
 		"names. The recording goes on meanwhile."
 		"\vFor recordings with --flight-recorder. SIGUSR1 to the recorder does the same."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace dump\n"
 		"  sudo inftrace dump --last 2s\n"
-		"  sudo inftrace dump -p $(pgrep llama-server) --reason 'p99 alert'" DOC_EXIT);
-}
-
-int cmd_status(int argc, char **argv)
-{
-	return run(argc, argv, "status", options,
-		"Shows the running recordings: what they record, whether a window is open, how much "
-		"they have, and their files."
-		"\vWith --json a line for each recording. Root sees its own and that of the systemd service; those of other users "
-		"are shown only with --user."
+		"  sudo inftrace dump -p $(pgrep llama-server) --reason 'p99 alert'" DOC_EXIT },
+	[CONTROL_STATUS] = { COMMON_OPTIONS,
+		"Shows the running recordings: what they record, whether a window is open, how much they have, and their files."
+		"\vWith --json a line for each recording. Root sees its own and that of the systemd service; those of other users are "
+		"shown only with --user."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace status\n"
-		"  sudo inftrace status -p 4711 --json" DOC_EXIT);
+		"  sudo inftrace status -p 4711 --json" DOC_EXIT },
+};
+
+int cmd_control(int argc, char **argv)
+{
+	struct control_args args = { .where = control_where_own() };
+	enum control_command command = 0;
+	int err;
+
+	while (!text_has_suffix(argv[0], control_commands[command]))
+		command++;
+	if (cmd_parse(argc, argv, commands[command].options, parse_option, NULL, commands[command].doc, &args))
+		return EXIT_USAGE;
+	err = command == CONTROL_STATUS ? status_run(&args) : command_run(&args, command);
+	return cmd_flush("to the standard output") || err ? EXIT_RUN : EXIT_OK;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace doctor: what this kernel and these privileges allow, line by line. */
-#include <argp.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -32,10 +31,9 @@ static const struct argp_option options[] = {
 static const char doc[] =
 	"Say what this kernel and these privileges allow inftrace to do.\n"
 	"\v"
-	"One line for each thing that matters: ok, missing (with the remedy, or, for optional "
-	"things, what is lost without them) or unknown (it cannot be tried without the privileges "
-	"that are missing). Everything is tried, for a moment, rather than derived from the "
-	"kernel's release.\n"
+	"One line for each thing that matters: ok, missing (with the remedy, or, for optional things, what is lost without them) or "
+	"unknown (it cannot be tried without the privileges that are missing). Everything is tried, for a moment, rather than derived "
+	"from the kernel's release.\n"
 	"\n"
 	"Exit code: 0 a recording can run, 3 it cannot; with --env-hash 0 or 1; 2 usage.\n"
 	"\n"
@@ -107,8 +105,7 @@ static void print_sysctl(const char *name, int32_t value, const char *without)
 	if (value == SYSCTL_UNKNOWN)
 		snprintf(text, sizeof(text), "not there");
 	else
-		snprintf(
-			text, sizeof(text), "%" PRId32 ", matters only without %s", value, without);
+		snprintf(text, sizeof(text), "%" PRId32 ", matters only without %s", value, without);
 	print_line("ok", name, text);
 }
 
@@ -215,26 +212,17 @@ static int print_env_hash(pid_t pid)
 /* keeps libbpf's own messages from appearing between the lines */
 static int print_nothing(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	(void)level;
-	(void)fmt;
-	(void)ap;
 	return 0;
 }
 
 int cmd_doctor(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, "[--env-hash PID]", doc, NULL, NULL, NULL };
 	struct doctor_args args = { 0 };
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "[--env-hash PID]", doc, &args))
 		return EXIT_USAGE;
 	libbpf_set_print(print_nothing);
 	ret = args.env_hash ? print_env_hash(args.pid) : report();
-	if (fflush(stdout)) {
-		log_error("cannot write to the standard output: %s", strerror(errno));
-		return EXIT_RUN;
-	}
-	return ret;
+	return cmd_flush("to the standard output") ?: ret;
 }

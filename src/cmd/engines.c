@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace engines: the presets, and what they would probe in a process or a file. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/session.h"
 #include "cmd/cmd.h"
-#include "cmd/engines_check.h"
 #include "engine/engine.h"
 #include "engine/inspect.h"
 #include "engine/spec.h"
+#include "record/run.h"
+#include "sink/sink.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/log.h"
@@ -24,7 +27,7 @@ struct engines_options {
 	pid_t pid;
 	const char *file;
 	const char *engine; /* NULL: all installed ones */
-	uint64_t check_ns; /* 0: only what is there */
+	uint64_t check_ns;  /* 0: only what is there */
 };
 
 #define OPT_CHECK 256
@@ -248,15 +251,116 @@ static int show_matches(struct probe_table *pt, const struct engines_options *o)
 	return code;
 }
 
+/* ---- --check: which functions of the presets a process calls ---- */
+
+/* A recording of which nothing is kept but the numbers of calls. */
+struct check {
+	struct view view;
+	struct sink sink;
+	const struct probe_table *pt;
+	bool ended, any, steps, called; /* steps: there are presets with some */
+};
+
+static void print_probe(struct check *c, const struct probe_spec *s, bool hit)
+{
+	char shown[256];
+
+	printf("  %-8s %-40s ", s->stand_in ? "stand-in" : probe_role_name(s->role), text_printable(shown, sizeof(shown), s->symbol));
+	if (s->records)
+		printf("%" PRIu64 " calls%s\n", s->records, s->stand_in ? " that were steps" : "");
+	else if (!s->attached)
+		puts(s->refused ? "left out" : "not found");
+	else
+		puts(hit ? "called" : "never hit");
+	c->any |= hit;
+	c->called |= hit && s->role == ROLE_STEP && !s->stand_in;
+}
+
+/* Of what a glob matches, only what was hit: it may be thousands. */
+static void print_probes(struct check *c)
+{
+	for (uint32_t i = 0; i < c->pt->n; i++) {
+		const struct probe_spec *s = &c->pt->specs[i];
+		bool hit = s->attached && session_probe_hit(c->view.session, i);
+
+		if (!s->engine->matched || ((s->is_glob || s->is_usdt) && !s->from && s->attached) || (s->from && !hit))
+			continue;
+		c->steps |= s->engine->has_step;
+		print_probe(c, s, hit);
+	}
+}
+
+static void nothing_lost(struct sink *s, const struct loss *l)
+{
+}
+
+static void counted_elsewhere(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+}
+
+static int check_close(struct sink *s, const struct window_totals *t)
+{
+	struct check *c = (struct check *)((char *)s - offsetof(struct check, sink));
+
+	if (!t)
+		return 0;
+	c->ended = true;
+	print_probes(c);
+	if (t->lost[REC_FUNCTION] + t->lost[REC_STEP])
+		printf("%" PRIu64 " more calls were lost\n", t->lost[REC_FUNCTION] + t->lost[REC_STEP]);
+	if (!c->any)
+		puts("nothing was called: the engine did nothing in that time, or other functions did it");
+	else if (c->steps && !c->called)
+		puts("no step was called: the preset does not fit, or the engine did too little in that time");
+	return 0;
+}
+
+static int check_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
+{
+	static const struct sink_ops ops = { .record = counted_elsewhere, .loss = nothing_lost, .close = check_close };
+	struct check *c = (struct check *)v;
+
+	c->pt = rec->probes;
+	c->sink.ops = &ops;
+	*ret_sink = &c->sink;
+	return 0;
+}
+
+static int check_round(struct view *v, uint64_t now_ns)
+{
+	return 0;
+}
+
+/* Counts the calls of this time and prints them. Returns an exit code: EXIT_RUN also if no step was called. */
+static int engines_check(pid_t pid, const char *engine, uint64_t ns)
+{
+	static const struct view_ops ops = { .open = check_open, .round = check_round };
+	struct check c = { .view = { .ops = &ops, .fd = -1 } };
+	struct record_options o = {
+		.pids = &pid,
+		.n_pids = 1,
+		.events = EVENT_FUNCTIONS | EVENT_FUNCTIONS_NAMED,
+		.engines = &engine,
+		.n_engines = engine != NULL,
+		.duration_ns = ns,
+		.view = &c.view,
+	};
+	int code;
+
+	sigemptyset(&c.view.signals);
+	code = record_run(&o);
+	if (code)
+		return code;
+	return c.ended && c.any && (c.called || !c.steps) ? EXIT_OK : EXIT_RUN;
+}
+
 int cmd_engines(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[FILE]", doc, NULL, NULL, NULL };
 	struct engines_options o = {};
 	struct probe_table pt = {};
 	int code = EXIT_OK;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &o))
+	if (cmd_parse(argc, argv, options, parse_option, "[FILE]", doc, &o))
 		return EXIT_USAGE;
 	if (o.check_ns && !o.pid) {
 		log_error("--check: give the process with -p");

@@ -1,44 +1,55 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace export: the samples of a .pftrace in formats of other tools, and profiles as metrics. */
-#include <argp.h>
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
-#include "cmd/export_metrics.h"
+#include "export/metrics.h"
+#include "export/otlp.h"
+#include "export/otlp_send.h"
 #include "export/samples.h"
+#include "export/tail.h"
+#include "io/http_server.h"
 #include "io/outfile.h"
 #include "read/detect.h"
 #include "record.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/parse.h"
 #include "util/text.h"
+#include "util/thread.h"
 
 #define PROBLEMS_SHOWN_MAX 10
+#define LOOK_MS 1000                  /* how often files are looked at */
+#define READ_MAX (UINT64_C(64) << 20) /* at a time, so that a client is answered meanwhile */
+
+/* How long the last sending waits for the one before. */
+#define END_WAITS 100
+#define END_WAIT_US 50000
 
 enum {
 	KEY_COLLAPSED = 256,
 	KEY_PPROF,
 	KEY_SPEEDSCOPE,
-	KEY_OFF_CPU,
-	KEY_PHASE,
 	KEY_STATE,
 	KEY_STEP,
-	KEY_PROMETHEUS,
-	KEY_OTLP,
 	KEY_SLOW,
 	KEY_INTERVAL,
 };
 
 struct export_args {
-	int format; /* KEY_COLLAPSED, ... */
+	int format;             /* KEY_COLLAPSED, ... */
 	const char *file, *out; /* file: the only one, or the first one of several */
-	char **files;	        /* in argv */
+	char **files;           /* in argv */
 	size_t n_files;
 	bool off_cpu;
 	const char *prometheus, *otlp;
@@ -52,14 +63,14 @@ static const struct argp_option options[] = {
 	{ "pprof", KEY_PPROF, NULL, 0, "A profile for `go tool pprof`", 0 },
 	{ "speedscope", KEY_SPEEDSCOPE, NULL, 0, "JSON for speedscope: each thread in the order of time", 0 },
 	{ "output", 'o', "OUT", 0, "Write to OUT (standard output)", 0 },
-	{ "off-cpu", KEY_OFF_CPU, NULL, 0,
+	{ "off-cpu", CMD_TRUE(struct export_args, off_cpu), NULL, 0,
 		"With --collapsed: the stacks of waits and their microseconds, instead of samples", 0 },
-	{ "phase", KEY_PHASE, "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
+	{ "phase", CMD_TEXT(struct export_args, filter.phase), "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
 	{ "state", KEY_STATE, "NAME", 0, "Of a profile: only in this state (cpu, barrier, blocked_futex, ...)", 0 },
 	{ "step", KEY_STEP, "NUMBER", 0, "Of a profile: only within this step", 0 },
-	{ "prometheus", KEY_PROMETHEUS, "[ADDR]:PORT", 0,
+	{ "prometheus", CMD_TEXT(struct export_args, prometheus), "[ADDR]:PORT", 0,
 		"Serve the metrics of profiles, which may grow, and of directories of them to Prometheus, until Ctrl-C (ADDR: 127.0.0.1)", 0 },
-	{ "otlp", KEY_OTLP, "URL", 0, "Send them, and a tree of spans for each slow request, to an OpenTelemetry collector (http://127.0.0.1:4318)", 0 },
+	{ "otlp", CMD_TEXT(struct export_args, otlp), "URL", 0, "Send them, and a tree of spans for each slow request, to an OpenTelemetry collector (http://127.0.0.1:4318)", 0 },
 	{ "slow", KEY_SLOW, "TIME", 0, "With --otlp: requests that took as long have spans (2s)", 0 },
 	{ "interval", KEY_INTERVAL, "TIME", 0, "With --otlp: how often it is sent (10s)", 0 },
 	{ 0 },
@@ -136,12 +147,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give one of --collapsed, --pprof and --speedscope");
 		args->format = key;
 		return 0;
-	case KEY_OFF_CPU:
-		args->off_cpu = true;
-		return 0;
-	case KEY_PHASE:
-		args->filter.phase = arg;
-		return 0;
 	case KEY_STATE:
 		args->filter.state = arg;
 		return parse_state(arg);
@@ -158,12 +163,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no FILE given");
 		return EINVAL;
-	case KEY_PROMETHEUS:
-		args->prometheus = arg;
-		return 0;
-	case KEY_OTLP:
-		args->otlp = arg;
-		return 0;
 	case KEY_SLOW:
 		return parse_time("--slow", arg, &args->slow_ns);
 	case KEY_INTERVAL:
@@ -184,7 +183,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--pprof writes compressed data: give -o OUT");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 
@@ -246,15 +245,13 @@ static int load(struct samples *s, const struct export_args *args, struct proble
 	else
 		err = samples_read(s, &source, print_problem, problems, &torn);
 	json_source_close(&source);
-	if (err == -ENOMEM)
-		log_error("out of memory");
-	else if (err == -E2BIG && !problems->n)
+	if (err == -E2BIG && !problems->n)
 		log_error("%s: has more than 1 GB of names and stacks", problems->file);
 	if (problems->n > PROBLEMS_SHOWN_MAX)
 		log_error("%s: %llu more problems", problems->file, (unsigned long long)problems->n - PROBLEMS_SHOWN_MAX);
 	if (torn)
 		log_warn("%s: ends within a packet: the recording was cut off", problems->file);
-	return err == -ENOMEM || err == -E2BIG ? err : 0;
+	return err == -E2BIG ? err : 0;
 }
 
 /* Whether there is something to write. */
@@ -310,32 +307,242 @@ static int write_out(struct samples *s, const struct export_args *args)
 		err = -EIO;
 	if (err)
 		log_error("cannot write %s: %s", args->out ? args->out : "the export",
-			err == -ENOMEM ? "out of memory" : strerror(errno ? errno : EIO));
+			strerror(errno ? errno : EIO));
 	return err;
+}
+
+/* ---- --prometheus, --otlp: metrics of profiles that grow, until Ctrl-C ---- */
+
+struct exporter {
+	struct tail *tail;
+	struct metrics *metrics;
+	struct http_server *server;
+	struct http_page page;
+	int signals;
+	int64_t now_ms, look_ms;
+	struct otlp_sender *sender; /* NULL: not asked for, as spans */
+	struct otlp_spans *spans;
+	char host[256];
+	uint64_t start_ns; /* by the wall clock */
+	int64_t interval_ms, send_ms;
+	bool following; /* what comes now has not been there at the start */
+};
+
+static void take_line(void *ctx, const struct profile_line *line, const char *path)
+{
+	struct exporter *e = ctx;
+
+	metrics_line(e->metrics, line, path, e->now_ms);
+	if (e->spans && e->following)
+		otlp_spans_line(e->spans, line, path);
+}
+
+static void look(struct exporter *e)
+{
+	e->now_ms = clock_mono_ms();
+	e->look_ms = e->now_ms + LOOK_MS;
+	tail_read(e->tail, READ_MAX, take_line, e);
+}
+
+/* What is in the files at this moment. */
+static char *make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
+{
+	bool openmetrics = metrics_accepts_openmetrics(accept);
+	struct exporter *e = ctx;
+	struct metrics_own own;
+
+	look(e);
+	*ret_type = metrics_text_type(openmetrics);
+	own = (struct metrics_own){ .files = tail_counts(e->tail), .otlp = e->sender };
+	if (e->sender) {
+		otlp_sender_counts(e->sender, &own.sent);
+		own.sent.dropped += otlp_spans_dropped(e->spans);
+	}
+	return metrics_text(e->metrics, &own, openmetrics, ret_len);
+}
+
+/* ---- to a collector ---- */
+
+/* Metrics are sums, so that what one sending lacks is in the next one; spans wait until the last ones have arrived. */
+static void send_all(struct exporter *e)
+{
+	size_t len, n;
+	char *body;
+
+	e->send_ms = e->now_ms + e->interval_ms;
+	if (otlp_sender_ready(e->sender, OTLP_METRICS)) {
+		body = otlp_metrics_body(e->metrics, e->host, e->start_ns, clock_ns(CLOCK_REALTIME), &len);
+		otlp_sender_pass(e->sender, OTLP_METRICS, body, len, 0);
+	}
+	body = otlp_sender_ready(e->sender, OTLP_TRACES) ? otlp_spans_body(e->spans, e->host, &len, &n) : NULL;
+	if (body)
+		otlp_sender_pass(e->sender, OTLP_TRACES, body, len, n);
+}
+
+static int open_sender(struct exporter *e, const struct export_args *args)
+{
+	int err;
+
+	if (!args->otlp)
+		return EXIT_OK;
+	if (gethostname(e->host, sizeof(e->host) - 1))
+		snprintf(e->host, sizeof(e->host), "unknown");
+	e->start_ns = clock_ns(CLOCK_REALTIME);
+	e->interval_ms = (int64_t)(args->interval_ns / NSEC_PER_MSEC);
+	e->spans = otlp_spans_new(args->slow_ns);
+	err = otlp_sender_new(args->otlp, &e->sender);
+	return !err ? EXIT_OK : err == -EINVAL ? EXIT_USAGE
+					       : EXIT_RUN;
+}
+
+/* ---- where ---- */
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* ":9464", "0.0.0.0:9464", "[::]:9464". Returns the length of the address, 0: it is none. */
+static socklen_t parse_address(const char *text, union address *ret)
+{
+	const char *colon = strrchr(text, ':');
+	char host[INET6_ADDRSTRLEN + 2];
+	uint32_t port;
+	size_t len;
+
+	if (!colon || parse_u32(colon + 1, &port) || port > UINT16_MAX || (size_t)(colon - text) >= sizeof(host))
+		return 0;
+	len = (size_t)(colon - text);
+	memcpy(host, text, len);
+	host[len] = 0;
+	memset(ret, 0, sizeof(*ret));
+	if (len > 2 && host[0] == '[' && host[len - 1] == ']') {
+		host[len - 1] = 0;
+		ret->v6.sin6_family = AF_INET6;
+		ret->v6.sin6_port = htons((uint16_t)port);
+		return inet_pton(AF_INET6, host + 1, &ret->v6.sin6_addr) == 1 ? sizeof(ret->v6) : 0;
+	}
+	ret->v4.sin_family = AF_INET;
+	ret->v4.sin_port = htons((uint16_t)port);
+	return inet_pton(AF_INET, len ? host : "127.0.0.1", &ret->v4.sin_addr) == 1 ? sizeof(ret->v4) : 0;
+}
+
+static bool is_loopback(const union address *a)
+{
+	return a->any.sa_family == AF_INET ? ntohl(a->v4.sin_addr.s_addr) >> 24 == 127 : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+static int listen_at(struct exporter *e, const char *text)
+{
+	union address address;
+	socklen_t len = text ? parse_address(text, &address) : 0;
+	char host[INET6_ADDRSTRLEN] = "";
+	bool v6;
+	int err;
+
+	if (!text)
+		return EXIT_OK;
+	if (!len) {
+		log_error("--prometheus: %.64s: give :PORT, ADDRESS:PORT or [ADDRESS]:PORT, with the address in numbers", text);
+		return EXIT_USAGE;
+	}
+	v6 = address.any.sa_family == AF_INET6;
+	e->page = (struct http_page){ .name = "metrics", .make = make_page, .ctx = e, .any_host = v6 || !is_loopback(&address) };
+	err = http_server_new_page(&address.any, len, &e->page, &e->server);
+	if (err) {
+		log_error("cannot listen on %.64s: %s", text, strerror(-err));
+		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
+	}
+	inet_ntop(address.any.sa_family, v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr, host, sizeof(host));
+	printf(v6 ? "http://[%s]:%u/metrics\n" : "http://%s:%u/metrics\n", host, http_server_port(e->server));
+	return cmd_flush("the URL");
+}
+
+/* ---- the loop ---- */
+
+static bool all_ready(struct exporter *e)
+{
+	return otlp_sender_ready(e->sender, OTLP_METRICS) && otlp_sender_ready(e->sender, OTLP_TRACES);
+}
+
+static int serve(struct exporter *e)
+{
+	struct pollfd signal = { .fd = e->signals, .events = POLLIN };
+	int64_t next, now;
+	int err;
+
+	e->following = true;
+	for (;;) {
+		next = e->sender && e->send_ms < e->look_ms ? e->send_ms : e->look_ms;
+		now = clock_mono_ms();
+		err = http_server_poll(e->server, &signal, 1, next > now ? next - now : 0);
+		if (err) {
+			log_error("cannot go on: %s", strerror(-err));
+			return EXIT_RUN;
+		}
+		if (signal.revents)
+			break;
+		e->now_ms = clock_mono_ms();
+		if (e->now_ms >= e->look_ms)
+			look(e);
+		if (e->sender && e->now_ms >= e->send_ms)
+			send_all(e);
+	}
+	if (!e->sender)
+		return EXIT_OK;
+	/* what came since, after what is on its way */
+	look(e);
+	for (int i = 0; i < END_WAITS && !all_ready(e); i++)
+		usleep(END_WAIT_US);
+	send_all(e);
+	return EXIT_OK;
+}
+
+static int export_metrics(const struct export_args *args)
+{
+	struct exporter e = { .signals = -1 };
+	int ret = EXIT_RUN;
+
+	e.metrics = metrics_new();
+	if (!tail_new(args->files, args->n_files, &e.tail))
+		e.signals = thread_stop_signals();
+	if (e.signals >= 0)
+		ret = open_sender(&e, args);
+	if (e.signals >= 0 && ret == EXIT_OK) {
+		struct pollfd p = { .fd = e.signals, .events = POLLIN };
+
+		/* all that is there is read before anyone can ask: sums that are still catching up would look like a burst of requests */
+		do {
+			look(&e);
+		} while (tail_counts(e.tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
+		ret = listen_at(&e, args->prometheus) ?: serve(&e);
+	}
+	http_server_free(e.server);
+	otlp_sender_free(e.sender);
+	otlp_spans_free(e.spans);
+	tail_free(e.tail);
+	metrics_free(e.metrics);
+	if (e.signals >= 0)
+		close(e.signals);
+	return ret;
 }
 
 int cmd_export(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, NULL, NULL, NULL };
 	struct export_args args = { .filter.step = -1, .slow_ns = 2 * NSEC_PER_SEC, .interval_ns = 10 * NSEC_PER_SEC };
 	struct samples samples = { 0 };
 	struct problems problems = { 0 };
 	char printable[256];
 	int ret = EXIT_RUN;
 
-	argp_err_exit_status = EXIT_USAGE;
-	args.files = calloc((size_t)argc, sizeof(*args.files));
-	if (!args.files) {
-		log_error("out of memory");
-		return EXIT_RUN;
-	}
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+	args.files = xcalloc((size_t)argc, sizeof(*args.files));
+	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, &args)) {
 		free(args.files);
 		return EXIT_USAGE;
 	}
 	if (args.prometheus || args.otlp) {
-		ret = export_metrics(&(struct export_metrics_args){
-			args.prometheus, args.otlp, args.slow_ns, args.interval_ns, args.files, args.n_files });
+		ret = export_metrics(&args);
 		free(args.files);
 		return ret;
 	}

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace link: several files on one timeline. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
 #include "link/link.h"
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/text.h"
 
-enum {
-	KEY_ET = 256,
-	KEY_CHECK,
-};
+#define KEY_ET 256
 
 struct link_args {
 	const char *out;
@@ -29,7 +26,7 @@ struct link_args {
 static const struct argp_option options[] = {
 	{ "output", 'o', "OUT.zip", 0, "The archive to write", 0 },
 	{ "et", KEY_ET, "FILE", 0, "Execution trace: PyTorch's of the run of a Kineto trace (JSON), one of Chakra's tools, or a .et of record -o", 0 },
-	{ "check", KEY_CHECK, NULL, 0, "Only say how the clocks relate; write nothing", 0 },
+	{ "check", CMD_TRUE(struct link_args, check), NULL, 0, "Only say how the clocks relate; write nothing", 0 },
 	{ 0 },
 };
 
@@ -68,11 +65,8 @@ static int add_file(struct link_args *args, const char *arg, bool is_et, struct 
 		argp_error(state, "%s: no file behind the name of the host", arg);
 	args->files[args->n].path = equals ? equals + 1 : arg;
 	args->files[args->n].is_et = is_et;
-	if (equals) {
-		args->files[args->n].host = strndup(arg, (size_t)(equals - arg));
-		if (!args->files[args->n].host)
-			return ENOMEM;
-	}
+	if (equals)
+		args->files[args->n].host = xstrndup(arg, (size_t)(equals - arg));
 	args->n++;
 	return 0;
 }
@@ -84,9 +78,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'o':
 		args->out = arg;
-		return 0;
-	case KEY_CHECK:
-		args->check = true;
 		return 0;
 	case KEY_ET:
 		return add_file(args, arg, true, state);
@@ -100,7 +91,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give one of -o OUT.zip and --check");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 
@@ -121,10 +112,8 @@ static int run(const struct link_args *args, struct link *l)
 		return err;
 	}
 	link_tell(l, stdout);
-	if (fflush(stdout) || ferror(stdout)) {
-		log_error("cannot write to standard output: %s", strerror(errno));
+	if (cmd_flush("to standard output"))
 		return -EIO;
-	}
 	if (args->out)
 		log_info("%s: %zu files, %.1f MB; it opens in ui.perfetto.dev and in trace_processor",
 			text_printable(printable, sizeof(printable), args->out), l->n, (double)bytes / 1e6);
@@ -133,13 +122,11 @@ static int run(const struct link_args *args, struct link *l)
 
 int cmd_link(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[HOST=]FILE...", doc, NULL, NULL, NULL };
 	static struct link_args args;
 	static struct link l;
 	int err;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "[HOST=]FILE...", doc, &args))
 		return EXIT_USAGE;
 	err = run(&args, &l);
 	link_clear(&l);

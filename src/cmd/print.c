@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace print: traces and profiles as text. */
-#include <argp.h>
 #include <errno.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "cmd/cmd.h"
 #include "print/print.h"
@@ -54,13 +53,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 int cmd_print(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
 	struct print_args args = { 0 };
 	char printable[256];
 	int ret = EXIT_OK;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args))
 		return EXIT_USAGE;
 	for (int i = 0; i < args.n_files; i++) {
 		if (args.n_files > 1)
@@ -68,8 +65,5 @@ int cmd_print(int argc, char **argv)
 		if (print_file(args.files[i], args.last, PRINT_BYTES_MAX, stdout))
 			ret = EXIT_RUN;
 	}
-	if (!fflush(stdout) && !ferror(stdout))
-		return ret;
-	log_error("cannot write to the standard output: %s", strerror(errno));
-	return EXIT_RUN;
+	return cmd_flush("to the standard output") ?: ret;
 }

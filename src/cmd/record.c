@@ -10,7 +10,6 @@
 
 #include "capture/perf_events.h"
 #include "cmd/cmd.h"
-#include "cmd/gpu_options.h"
 #include "cmd/record_window.h"
 #include "cmd/target.h"
 #include "record/metadata.h"
@@ -20,46 +19,34 @@
 #include "util/parse.h"
 
 enum {
-	OPT_PROFILE = 256,
-	OPT_MIN_SYSCALL,
+	OPT_MIN_SYSCALL = 256,
 	OPT_SAMPLE_RATE,
 	OPT_MIN_STACK,
 	OPT_COUNTERS,
-	OPT_STRICT,
-	OPT_OP_DETAIL,
 	OPT_GPU,
-	OPT_CUPTI,
 	OPT_GPU_BUDGET,
-	OPT_HOLD,
-	OPT_NO_HOLD,
-	OPT_COMMIT_SHA,
-	OPT_MODEL,
 	OPT_CONCURRENCY,
-	OPT_RUNTIME_FLAGS,
-	OPT_DISCOVER,
-	OPT_CGROUP,
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
-	{ "cgroup", OPT_CGROUP, "PATH", 0,
+	{ "cgroup", CMD_TEXT(struct record_options, cgroup), "PATH", 0,
 		"every process in this cgroup of version 2 and those below it, also those that enter it later, 256 at a time; its directory, "
 		"or its name as in /proc/PID/cgroup; with --discover only those that a preset matches",
 		1 },
-	{ "discover", OPT_DISCOVER, NULL, 0,
+	{ "discover", CMD_TRUE(struct record_options, discover), NULL, 0,
 		"every process that a preset matches (--engine), as they come and go, 256 at a time", 1 },
 	{ "duration", 'd', "TIME", 0,
 		"stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited); with windows: the "
 		"longest time of each",
 		1 },
 	{ "events", 'e', "LIST", 0,
-		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu,messages (default: the "
-		"first five, and requests with -p of a process that listens; cpu shows what other processes ran, requests those on "
-		"the sockets of a server, samples which code "
-		"ran, stacks which code waited, pmu what steps and operators cost the CPU, messages what goes over TCP "
-		"connections, for inftrace link); +x and -x change the default",
+		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu,messages (default: the first "
+		"five, and requests with -p of a process that listens; cpu shows what other processes ran, requests those on the "
+		"sockets of a server, samples which code ran, stacks which code waited, pmu what steps and operators cost the CPU, "
+		"messages what goes over TCP connections, for inftrace link); +x and -x change the default",
 		1 },
-	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
+	{ "op-detail", CMD_TRUE(struct record_options, op_detail), NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "gpu", OPT_GPU, "attach,every=N,wait=DURATION", OPTION_ARG_OPTIONAL,
 		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, or AMD's rocprofiler-sdk, by a "
 		"library in the process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them. With every=N of about each N-th step only; "
@@ -68,12 +55,12 @@ static const struct argp_option options[] = {
 	{ "gpu-budget", OPT_GPU_BUDGET, "SHARE", 0,
 		"of --gpu: where its library takes more of a CPU in a process than this, 2% for example, it collects nothing for a while",
 		1 },
-	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
-	{ "hold-libraries", OPT_HOLD, NULL, 0,
+	{ "cupti", CMD_TEXT(struct record_options, cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
+	{ "hold-libraries", CMD_TRUE(struct record_options, hold), NULL, 0,
 		"a process that maps a library waits until the functions in it are probed, 50 ms at most; a COMMAND does "
 		"so anyway; with this option its children do, too",
 		1 },
-	{ "no-hold-libraries", OPT_NO_HOLD, NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
+	{ "no-hold-libraries", CMD_TRUE(struct record_options, no_hold), NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ "sample-rate", OPT_SAMPLE_RATE, "HZ", 0, "of -e +samples, for each CPU (default: 99, at most 999)", 1 },
 	{ "min-stack", OPT_MIN_STACK, "TIME", 0, "-e +stacks: only of waits that took at least this (default: 1ms)", 1 },
@@ -86,13 +73,13 @@ static const struct argp_option options[] = {
 		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); or an execution trace, .et "
 		"(Chakra); or what PyTorch's tools take, .kineto.json[.gz] and .et.json; may be repeated (default: inftrace-COMM-PID.json, or .pftrace with -e +samples; none with --profile alone)",
 		2 },
-	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
-	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 if a record was lost, with 2 if no file has what -u names", 2 },
+	{ "profile", CMD_TEXT(struct record_options, profile), "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
+	{ "strict", CMD_TRUE(struct record_options, strict), NULL, 0, "exit with 4 if a record was lost, with 2 if no file has what -u names", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
-	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 5 },
-	{ "model", OPT_MODEL, "NAME", 0, NULL, 5 },
+	{ "commit-sha", CMD_TEXT(struct record_options, commit_sha), "SHA", 0, NULL, 5 },
+	{ "model", CMD_TEXT(struct record_options, model), "NAME", 0, NULL, 5 },
 	{ "concurrency", OPT_CONCURRENCY, "N", 0, NULL, 5 },
-	{ "runtime-flags", OPT_RUNTIME_FLAGS, "JSON", 0, NULL, 5 },
+	{ "runtime-flags", CMD_TEXT(struct record_options, runtime_flags), "JSON", 0, NULL, 5 },
 	{ NULL, 0, NULL, 0, "Messages:", 6 },
 	{ "quiet", 'q', NULL, 0, "errors only", 6 },
 	{ "verbose", 'v', NULL, 0, "also print what is attached where", 6 },
@@ -196,12 +183,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'o':
 		err = add_output(o, arg);
 		break;
-	case OPT_PROFILE:
-		o->profile = arg;
-		break;
-	case OPT_OP_DETAIL:
-		o->op_detail = true;
-		break;
 	case OPT_GPU:
 		err = gpu_options_set(o, arg);
 		break;
@@ -212,37 +193,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (err)
 			parse_refuse(PARSE_SHARE, "--gpu-budget", arg, err);
 		break;
-	case OPT_CUPTI:
-		o->cupti = arg;
-		break;
-	case OPT_HOLD:
-		o->hold = true;
-		break;
-	case OPT_NO_HOLD:
-		o->no_hold = true;
-		break;
-	case OPT_STRICT:
-		o->strict = true;
-		break;
-	case OPT_COMMIT_SHA:
-		o->commit_sha = arg;
-		break;
-	case OPT_CGROUP:
-		o->cgroup = arg;
-		break;
-	case OPT_DISCOVER:
-		o->discover = true;
-		break;
-	case OPT_MODEL:
-		o->model = arg;
-		break;
 	case OPT_CONCURRENCY:
 		err = parse_u32(arg, &o->concurrency);
 		if (err || !o->concurrency)
 			err = parse_refuse(PARSE_U32, "--concurrency", arg, err ? err : -EINVAL);
-		break;
-	case OPT_RUNTIME_FLAGS:
-		o->runtime_flags = arg;
 		break;
 	case 'q':
 		log_set_level(-1);
@@ -258,7 +212,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = target_take_arguments(o, state->argv + state->next);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, o);
 	}
 	return err ? EINVAL : 0;
 }

@@ -10,10 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/cmd.h"
 #include "io/outfile.h"
 #include "record/metadata.h"
 #include "record/trigger.h"
 #include "record/windows.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -27,12 +29,10 @@
 
 enum {
 	OPT_WINDOW_FLAG = 512,
-	OPT_WINDOW,
 	OPT_MAX_STEPS,
 	OPT_MAX_STEPS_EACH,
 	OPT_OUTPUT_DIR,
 	OPT_FORMAT,
-	OPT_CHAKRA_NAMES,
 	OPT_ET_STEPS,
 	OPT_FLIGHT,
 	OPT_TRIGGER,
@@ -55,12 +55,12 @@ static const struct argp_option options[] = {
 	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
 		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et,et.json,kineto.json,kineto.json.gz (default: json)", 2 },
-	{ "chakra-names", OPT_CHAKRA_NAMES, NULL, 0,
+	{ "chakra-names", CMD_TRUE(struct record_options, chakra_names), NULL, 0,
 		"name the traces in --output-dir kineto_pidPID_MS.json and chakra_trace_pidPID_MS.et", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
-	{ "window", OPT_WINDOW, "SPEC", 0,
+	{ "window", CMD_TEXT(struct record_options, window_spec), "SPEC", 0,
 		"manual: from inftrace start to inftrace stop; every=60s,for=2s: two seconds of each minute; with ,aligned of each minute by the wall clock, the "
 		"same on all hosts",
 		3 },
@@ -140,8 +140,8 @@ static int add_format(struct record_options *o, const char *name)
 
 static int parse_formats(struct record_options *o, const char *list)
 {
-	char *copy = strdup(list), *rest = copy;
-	int err = copy ? 0 : -ENOMEM;
+	char *copy = xstrdup(list), *rest = copy;
+	int err = 0;
 
 	while (rest && !err)
 		err = add_format(o, strsep(&rest, ","));
@@ -225,13 +225,6 @@ static int parse_max_size(const char *arg, uint64_t *ret)
 	return 0;
 }
 
-static int parse_cooldown(const char *arg, uint64_t *ret)
-{
-	int err = parse_duration(arg, ret);
-
-	return err ? parse_refuse(PARSE_DURATION, "--trigger-cooldown", arg, err) : 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
@@ -244,9 +237,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_WINDOW_FLAG:
 		err = parse_name("--window-flag", arg, &o->window_flag);
-		break;
-	case OPT_WINDOW:
-		o->window_spec = arg;
 		break;
 	case OPT_MAX_STEPS:
 		err = parse_number("--max-steps", arg, 0, &n);
@@ -261,9 +251,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OUTPUT_DIR:
 		err = parse_name("--output-dir", arg, &o->output_dir);
 		break;
-	case OPT_CHAKRA_NAMES:
-		o->chakra_names = true;
-		break;
 	case OPT_FORMAT:
 		err = parse_formats(o, arg);
 		break;
@@ -274,7 +261,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = trigger_parse(&o->triggers, arg);
 		break;
 	case OPT_COOLDOWN:
-		err = parse_cooldown(arg, &o->trigger_cooldown_ns);
+		err = parse_duration(arg, &o->trigger_cooldown_ns);
+		if (err)
+			parse_refuse(PARSE_DURATION, "--trigger-cooldown", arg, err);
 		break;
 	case OPT_MAX_DUMPS:
 		err = parse_number("--max-dumps", arg, 1, &o->max_dumps);
@@ -289,7 +278,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = parse_number("--max-files", arg, 1, &o->max_files);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, o);
 	}
 	return err ? EINVAL : 0;
 }
@@ -323,7 +312,8 @@ static int check_together(const struct record_options *o)
 	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names)) {
 		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
 			  "give -o",
-			o->output_dir ? "--output-dir" : o->n_formats ? "--format" : "--chakra-names");
+			o->output_dir ? "--output-dir" : o->n_formats ? "--format"
+								      : "--chakra-names");
 		return -EINVAL;
 	}
 	if (flight && (o->max_steps || o->max_steps_each)) {
@@ -409,7 +399,7 @@ static bool find_default(const struct environment *e, const char *value, struct 
 	return found;
 }
 
-static int flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
 	struct variable v;
@@ -417,18 +407,15 @@ static int flag_from(struct record_options *o, const struct environment *e, stru
 
 	if (record_by_time(o) ||
 		(!find(e, names, "--window-flag", &v) && !find_default(e, CHAKRA_FLAG, &v)))
-		return 0;
+		return;
 	if (o->n_outputs || o->profile) {
 		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
 			o->n_outputs ? "-o" : "--profile");
-		return 0;
+		return;
 	}
 	o->window_flag = strings->flag = environment_path(&v);
-	if (!o->window_flag)
-		return -ENOMEM;
 	strings->chakra = !strncmp(v.name, "VLLM_", 5);
 	log_info("windows while %s exists: %s %s", o->window_flag, v.name, environment_whose(&v, buf));
-	return 0;
 }
 
 static int max_steps_from(struct record_options *o, const struct environment *e)
@@ -460,17 +447,15 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	return 0;
 }
 
-static int directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
 	struct variable v;
 
 	if (!record_by_time(o) || o->output_dir)
-		return 0;
-	if (!find(e, names, "--output-dir", &v) && (!strings->chakra || !find_default(e, CHAKRA_DIR, &v)))
-		return 0;
-	o->output_dir = strings->output_dir = environment_path(&v);
-	return o->output_dir ? 0 : -ENOMEM;
+		return;
+	if (find(e, names, "--output-dir", &v) || (strings->chakra && find_default(e, CHAKRA_DIR, &v)))
+		o->output_dir = strings->output_dir = environment_path(&v);
 }
 
 /* There is one window for all processes. */
@@ -516,8 +501,10 @@ int record_window_environment(struct record_options *o, struct record_strings *s
 	environment_read(o->n_pids ? o->pids[0] : 0, &e);
 	if (!record_by_time(o) && !o->n_outputs && !o->profile)
 		tell_others(o, &e, names, sizeof(names) / sizeof(names[0]));
-	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?
-								 : directory_from(o, &e, strings);
+	flag_from(o, &e, strings);
+	err = max_steps_from(o, &e);
+	if (!err)
+		directory_from(o, &e, strings);
 	if (!err && strings->chakra)
 		chakra_switches(o, &e);
 	environment_free(&e);

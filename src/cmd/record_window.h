@@ -19,8 +19,7 @@ void record_strings_free(struct record_strings *strings);
 
 /*
  * Applies the environment where no option was given: ours, then that of the first target. Call it
- * before outputs for the whole run are derived from options. -EINVAL (one line has been printed),
- * -ENOMEM.
+ * before outputs for the whole run are derived from options. -EINVAL: one line has been printed.
  */
 int record_window_environment(struct record_options *o, struct record_strings *strings);
 

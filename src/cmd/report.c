@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace report: what profiles and traces say, for people and for machines. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,6 @@
 
 enum {
 	KEY_HTML = 256,
-	KEY_FORCE,
-	KEY_ALL_STEPS,
 	KEY_SLO,
 };
 
@@ -39,9 +36,9 @@ static const struct argp_option options[] = {
 	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
 	{ "html", KEY_HTML, "FILE", OPTION_ARG_OPTIONAL,
 		"Write one self-contained page to FILE (" PAGE_DEFAULT "; '-': standard output); also --html FILE where FILE ends in .html", 0 },
-	{ "force", KEY_FORCE, NULL, 0, "With --html: replace a file that is not such a page", 0 },
+	{ "force", CMD_TRUE(struct report_args, force), NULL, 0, "With --html: replace a file that is not such a page", 0 },
 	{ "slowest", 'n', "N", 0, "How many slow steps and requests to list (10)", 0 },
-	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
+	{ "all-steps", CMD_TRUE(struct report_args, all_steps), NULL, 0,
 		"With --json: each step with what was typical and the verdict on its cause", 0 },
 	{ "slo", KEY_SLO, "ttft=T,tpot=T", 0,
 		"How many requests got their first token, and on average each later one, within these times", 0 },
@@ -49,27 +46,18 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Where the time went: time to first token and per output token, the breakdown of the "
-	"steps, "
-	"the slowest steps with the cause of each, operators, system calls, loss; of requests that "
-	"an engine has in batches where the time of each went, and for whom it waited. FILE is a "
-	"profile "
-	"(record --profile) or a Chrome trace (record -o), also compressed; - is the standard "
-	"input. Of an archive of inftrace link it reads the profiles, or else the Chrome traces. "
-	"Processes are kept apart.\n"
+	"Where the time went: time to first token and per output token, the breakdown of the steps, the slowest steps with the cause "
+	"of each, operators, system calls, loss; of requests that an engine has in batches where the time of each went, and for whom "
+	"it waited. FILE is a profile (record --profile) or a Chrome trace (record -o), also compressed; - is the standard input. Of "
+	"an archive of inftrace link it reads the profiles, or else the Chrome traces. Processes are kept apart.\n"
 	"\v"
-	"A step is slow when it took longer than the steps of the same process, phase and number "
-	"of "
-	"tokens around it do by chance: the medians of some 160 of them. Its cause is the state in "
-	"which the most additional time was spent, by the thread that called the engine or by "
-	"those "
-	"that it waited for.\n"
+	"A step is slow when it took longer than the steps of the same process, phase and number of tokens around it do by chance: the "
+	"medians of some 160 of them. Its cause is the state in which the most additional time was spent, by the thread that called "
+	"the engine or by those that it waited for.\n"
 	"\n"
 	"A request of a batch is compared with those whose prompts are about as long.\n"
 	"\n"
-	"Exit code: 0 done; 1 a file cannot be read, or some of its lines (the rest is reported); "
-	"2 "
-	"usage.\n"
+	"Exit code: 0 done; 1 a file cannot be read, or some of its lines (the rest is reported); 2 usage.\n"
 	"\n"
 	"EXAMPLES:\n"
 	"  inftrace report profile.jsonl\n"
@@ -125,12 +113,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_HTML:
 		args->html = arg ? arg : page_name(state);
 		return 0;
-	case KEY_FORCE:
-		args->force = true;
-		return 0;
-	case KEY_ALL_STEPS:
-		args->all_steps = true;
-		return 0;
 	case KEY_SLO:
 		return parse_slo(arg, &args->slo);
 	case ARGP_KEY_ARGS:
@@ -147,7 +129,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--json and --html - cannot both go to standard output");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 
@@ -159,7 +141,6 @@ static void problem_print(void *ctx, const char *text)
 
 static void note_print(void *ctx, const char *text)
 {
-	(void)ctx;
 	log_info("%s", text);
 }
 
@@ -227,11 +208,7 @@ static int html_write(const struct report *r, const struct report_args *args)
 	size_t len;
 	int err;
 
-	err = report_html(r, args->slowest, &page, &len);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
+	report_html(r, args->slowest, &page, &len);
 	err = page_write(args->html, page, len);
 	if (!err && strcmp(args->html, "-"))
 		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
@@ -239,43 +216,19 @@ static int html_write(const struct report *r, const struct report_args *args)
 	return err;
 }
 
-static int stdout_write(const struct report *r, const struct report_args *args)
-{
-	int err;
-
-	if (args->json)
-		err = report_json(r, args->slowest, args->all_steps, stdout);
-	else
-		err = report_text(r, args->slowest, stdout);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
-	if (fflush(stdout) || ferror(stdout)) {
-		log_error("cannot write the report: %s", strerror(errno));
-		return -EIO;
-	}
-	return 0;
-}
-
 int cmd_report(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
 	struct report_args args = { .slowest = SLOWEST_DEFAULT };
 	bool problems = false;
 	struct report report;
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args))
 		return EXIT_USAGE;
 	if (args.html && (ret = page_check(&args)))
 		return ret;
 	ret = EXIT_RUN;
-	if (report_make(&report, args.files, args.n_files, problem_print, note_print, &problems)) {
-		log_error("out of memory");
-		goto out;
-	}
+	report_make(&report, args.files, args.n_files, problem_print, note_print, &problems);
 	if (report_empty(&report)) {
 		if (!problems)
 			log_error("nothing to report: no engine steps in the input; record with --profile FILE while the "
@@ -286,7 +239,11 @@ int cmd_report(int argc, char **argv)
 		report_slo(&report, &args.slo);
 	if (args.html && html_write(&report, &args))
 		goto out;
-	if ((!args.html || args.json) && stdout_write(&report, &args))
+	if (args.json)
+		report_json(&report, args.slowest, args.all_steps, stdout);
+	else if (!args.html)
+		report_text(&report, args.slowest, stdout);
+	if ((!args.html || args.json) && cmd_flush("the report"))
 		goto out;
 	ret = problems ? EXIT_RUN : EXIT_OK;
 out:

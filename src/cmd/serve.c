@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace serve: serves a trace, finished or still being written, to the Perfetto UI in a browser. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +17,7 @@
 #include "cmd/cmd.h"
 #include "io/control.h"
 #include "io/http_server.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -32,9 +32,7 @@
 #define LOOK_MS 500    /* how often to check whether a recording still writes it */
 
 enum {
-	KEY_LIVE = 256,
-	KEY_ONCE,
-	KEY_USER,
+	KEY_USER = 256,
 };
 
 struct serve_args {
@@ -68,7 +66,7 @@ struct served {
 };
 
 static const struct argp_option options[] = {
-	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, not FILE", 0 },
+	{ "live", CMD_TRUE(struct serve_args, live), NULL, 0, "The file of the recording that is running, not FILE", 0 },
 	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
 		0 },
 	{ "user", KEY_USER, "USER", 0,
@@ -77,29 +75,25 @@ static const struct argp_option options[] = {
 	{ "port", 'P', "PORT", 0,
 		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
 		0 },
-	{ "once", KEY_ONCE, NULL, 0, "End once the whole file has been fetched", 0 },
+	{ "once", CMD_TRUE(struct serve_args, once), NULL, 0, "End once the whole file has been fetched", 0 },
 	{ "verbose", 'v', NULL, 0, "Also a line for each request", 0 },
 	{ "quiet", 'q', NULL, 0, "Only the URL, and errors", 0 },
 	{ 0 },
 };
 
 static const char doc[] =
-	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on "
-	"this machine, also while it is still being recorded: each load of the page shows all "
-	"that was recorded until then. Prints the URL to open, and serves until Ctrl-C; a file "
-	"that is being recorded until the recording has ended and the file was fetched once "
-	"more, for 30 s at most.\n"
+	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on this machine, also while it is still "
+	"being recorded: each load of the page shows all that was recorded until then. Prints the URL to open, and serves until "
+	"Ctrl-C; a file that is being recorded until the recording has ended and the file was fetched once more, for 30 s at most.\n"
 	"\v"
-	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. "
-	"Only this one file can be read, by whoever may connect to 127.0.0.1 on this machine, and "
-	"by no pages but those of the UI and of this machine. The browser may ask whether the UI "
-	"may access this device: allow it.\n"
+	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. Only this one file can be read, by "
+	"whoever may connect to 127.0.0.1 on this machine, and by no pages but those of the UI and of this machine. The browser may "
+	"ask whether the UI may access this device: allow it.\n"
 	"\n"
 	"From another machine, forward the port first, and open the URL there:\n"
 	"  ssh -L 9001:127.0.0.1:9001 SERVER\n"
 	"\n"
-	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 "
-	"the privileges do not allow it.\n"
+	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 the privileges do not allow it.\n"
 	"\n"
 	"EXAMPLES:\n"
 	"  inftrace serve trace.json.gz\n"
@@ -119,14 +113,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return EINVAL;
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
-	case KEY_LIVE:
-		args->live = true;
-		return 0;
 	case KEY_USER:
 		return -control_take_user(arg, &args->where);
-	case KEY_ONCE:
-		args->once = true;
-		return 0;
 	case 'v':
 		log_set_level(1);
 		return 0;
@@ -135,8 +123,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (args->file)
-			argp_error(
-				state, "one FILE only; each further one needs a port of its own");
+			argp_error(state, "one FILE only; each further one needs a port of its own");
 		args->file = arg;
 		return 0;
 	case ARGP_KEY_END:
@@ -149,7 +136,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--user needs --live");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, args);
 	}
 }
 
@@ -179,17 +166,10 @@ static bool is_being_written(int fd)
 	return false;
 }
 
-/* Whether the file begins as its name says. Other people's secrets, for example, do not. */
-static bool begins_as_trace(int fd, const struct kind *kind)
-{
-	char first = 0;
-
-	return pread(fd, &first, 1, 0) == 1 && first && strchr(kind->first, first);
-}
-
 static int check_file(struct served *sv)
 {
 	struct stat st;
+	char first;
 
 	if (fstat(sv->fd, &st)) {
 		log_error("cannot read %s: %s", sv->path, strerror(errno));
@@ -208,7 +188,8 @@ static int check_file(struct served *sv)
 		log_error("cannot serve %s: it is empty, and no recording writes it", sv->path);
 		return EXIT_RUN;
 	}
-	if (!begins_as_trace(sv->fd, sv->kind)) {
+	/* as its name says: other people's secrets, for example, do not begin so */
+	if (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)) {
 		log_error("cannot serve %s: its content does not fit its name",
 			sv->path);
 		return EXIT_RUN;
@@ -272,7 +253,7 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	int err, fd = -1;
 
 	/* asked after opening the pidfd, so the pidfd is that of this recorder */
-	err = control_ask(peer, "open", NULL, NULL, &reply, &fd);
+	err = control_ask(peer, CONTROL_OPEN, NULL, NULL, &reply, &fd);
 	if (err)
 		return err;
 	if (fd < 0 || !json_object_object_get_ex(reply, "name", &name) ||
@@ -283,14 +264,12 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	if (!err)
 		err = check_passed(peer, fd);
 	if (!err) {
-		*ret_path = strdup(json_object_get_string(name));
-		err = *ret_path ? 0 : -ENOMEM;
+		*ret_path = xstrdup(json_object_get_string(name));
+		*ret_fd = fd;
+	} else if (fd >= 0) {
+		close(fd);
 	}
 	json_object_put(reply);
-	if (!err)
-		*ret_fd = fd;
-	else if (fd >= 0)
-		close(fd);
 	return err;
 }
 
@@ -323,8 +302,7 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 
 static int open_server(const struct serve_args *args, struct served *sv)
 {
-	int err = http_server_new(
-		(uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
+	int err = http_server_new((uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
 
 	if (!err)
 		return EXIT_OK;
@@ -348,22 +326,13 @@ static int say_where(const struct serve_args *args, const struct served *sv)
 		args->once ? "it was fetched, or " : "",
 		sv->growing ? "the recording ends, or Ctrl-C" : "Ctrl-C");
 	printf(HTTP_UI "/#!/?url=http://127.0.0.1:%u/%s\n", port, sv->name);
-	if (fflush(stdout)) {
-		log_error("cannot write the URL: %s", strerror(errno));
+	if (cmd_flush("the URL"))
 		return EXIT_RUN;
-	}
 	if (port != UI_PORT)
 		log_warn("the UI may fetch from port %d only: forward it, with ssh -L "
 			 "%d:127.0.0.1:%u, and write %d in the URL",
 			UI_PORT, UI_PORT, port, UI_PORT);
 	return EXIT_OK;
-}
-
-static bool recording_ended(const struct served *sv)
-{
-	struct pollfd p = { .fd = sv->recorder, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1 || !is_being_written(sv->fd);
 }
 
 static void begin_grace(struct served *sv, int64_t now)
@@ -401,14 +370,15 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 
 static int serve(const struct serve_args *args, struct served *sv)
 {
-	struct pollfd fds[2];
+	struct pollfd fds[2], recorder = { .fd = sv->recorder, .events = POLLIN };
 	int64_t now = clock_mono_ms();
 	int err;
 
 	while (!is_done(args, sv, now)) {
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
-		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now : -1);
+		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now
+												    : -1);
 		if (err) {
 			log_error("cannot wait for requests: %s", strerror(-err));
 			return EXIT_RUN;
@@ -416,7 +386,7 @@ static int serve(const struct serve_args *args, struct served *sv)
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_mono_ms();
-		if (sv->growing && recording_ended(sv))
+		if (sv->growing && (poll(&recorder, 1, 0) == 1 || !is_being_written(sv->fd)))
 			begin_grace(sv, now);
 	}
 	return EXIT_OK;
@@ -424,15 +394,12 @@ static int serve(const struct serve_args *args, struct served *sv)
 
 int cmd_serve(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, NULL,
-		NULL, NULL };
 	struct serve_args args = { .port = UI_PORT, .where = control_where_own() };
 	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
 	char *path = NULL;
 	int ret;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, &args))
 		return EXIT_USAGE;
 	ret = args.live ? open_live(&args, &path, &sv) : open_file(args.file, &sv);
 	if (ret == EXIT_OK) {

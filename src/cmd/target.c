@@ -2,17 +2,22 @@
 #include "cmd/target.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/cmd.h"
+#include "util/alloc.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
+
+#define WAIT_MAX_NS (10 * NSEC_PER_SEC) /* of --gpu=wait= */
 
 /* Distinct from the keys of the commands that include it. */
 enum {
 	OPT_ENGINE = 1024,
 	OPT_RING_SIZE,
-	OPT_USER,
 	OPT_BUDGET,
 	OPT_PY_STEP,
 };
@@ -20,7 +25,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID,..", 0, "processes, with their threads and the children that they start; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
+	{ "user", CMD_TEXT(struct record_options, user), "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto, all installed ones); none for none; may be repeated", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
@@ -38,15 +43,10 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
-static int add_text(const char ***list, size_t *n, const char *text)
+static void add_text(const char ***list, size_t *n, const char *text)
 {
-	const char **grown = realloc(*list, (*n + 1) * sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	*list = grown;
-	grown[(*n)++] = text;
-	return 0;
+	*list = xreallocarray(*list, *n + 1, sizeof(**list));
+	(*list)[(*n)++] = text;
 }
 
 static int parse_ring_size(const char *arg, uint64_t *ret)
@@ -78,17 +78,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'a':
 		o->all = true;
 		break;
-	case OPT_USER:
-		o->user = arg;
-		break;
 	case OPT_ENGINE:
-		err = add_text(&o->engines, &o->n_engines, arg);
+		add_text(&o->engines, &o->n_engines, arg);
 		break;
 	case 'u':
-		err = add_text(&o->uprobes, &o->n_uprobes, arg);
+		add_text(&o->uprobes, &o->n_uprobes, arg);
 		break;
 	case OPT_PY_STEP:
-		err = add_text(&o->py_steps, &o->n_py_steps, arg);
+		add_text(&o->py_steps, &o->n_py_steps, arg);
 		break;
 	case OPT_BUDGET:
 		err = parse_share(arg, &o->budget);
@@ -100,7 +97,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = parse_ring_size(arg, &o->ring_bytes);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, o);
 	}
 	return err ? EINVAL : 0;
 }
@@ -149,4 +146,73 @@ int target_check(const struct record_options *o, const char *command)
 	else
 		log_error("nothing to record: give -p PID, -a, or -- COMMAND (inftrace %s --help)", command);
 	return -EINVAL;
+}
+
+/* ---- --gpu ---- */
+
+/* Whether the word is NAME=VALUE; then that is its value. */
+static const char *value_of(const char *word, const char *name)
+{
+	size_t len = strlen(name);
+
+	return strncmp(word, name, len) || word[len] != '=' ? NULL : word + len + 1;
+}
+
+static int set_word(struct record_options *o, const char *word)
+{
+	const char *every = value_of(word, "every"), *wait = value_of(word, "wait");
+	uint64_t ns;
+
+	if (!strcmp(word, "attach")) {
+		o->gpu_attach = true;
+		return 0;
+	}
+	if (every) {
+		if (!parse_u32(every, &o->gpu_every) && o->gpu_every >= 2)
+			return 0;
+		log_error("--gpu: every=%s: write a number of steps from 2 on", every);
+	} else if (wait) {
+		if (!parse_duration(wait, &ns) && ns <= WAIT_MAX_NS) {
+			o->gpu_wait_ms = (uint32_t)(ns / NSEC_PER_MSEC);
+			o->has_gpu_wait = true;
+			return 0;
+		}
+		log_error("--gpu: wait=%s: write a duration of at most 10s, such as 20ms", wait);
+	} else {
+		log_error("--gpu: '%s' is neither attach nor every=N nor wait=DURATION", word);
+	}
+	return -EINVAL;
+}
+
+int gpu_options_set(struct record_options *o, const char *arg)
+{
+	char word[32];
+	int err = 0;
+
+	o->gpu = true;
+	for (const char *at = arg; at && !err; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		/* one that was cut is none of them */
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, ","), at);
+		err = set_word(o, word);
+	}
+	return err;
+}
+
+int gpu_options_check(const struct record_options *o)
+{
+	const char *why = NULL;
+
+	if (o->cupti && !o->gpu)
+		why = "--cupti: needs --gpu";
+	else if (o->gpu_budget && !o->gpu)
+		why = "--gpu-budget: needs --gpu";
+	else if (o->cupti && o->gpu_attach)
+		why = "--cupti: not with --gpu=attach: a process that runs finds its own";
+	else if (o->gpu_attach && !o->n_pids)
+		why = "--gpu=attach: needs -p: into a COMMAND the library comes with --gpu";
+	else if (o->gpu && !o->gpu_attach && !o->command)
+		why = "--gpu: needs a COMMAND; --gpu=attach brings a library into the processes of -p, which changes them";
+	if (why)
+		log_error("%s", why);
+	return why ? -EINVAL : 0;
 }

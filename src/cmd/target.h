@@ -11,10 +11,16 @@
 extern const struct argp target_argp;
 
 /* Takes what follows the options: a command, or more process ids. One line has been printed on failure;
- * -EINVAL, -ENOMEM. */
+ * -EINVAL. */
 int target_take_arguments(struct record_options *o, char **args);
 
 /* Checks that there is something to trace, of one kind. `command`: for the message. -EINVAL. */
 int target_check(const struct record_options *o, const char *command);
+
+/* The argument of --gpu; NULL: none. On failure one line has been printed; -EINVAL. */
+int gpu_options_set(struct record_options *o, const char *arg);
+
+/* Whether the options of GPUs go together, once all are known. The same. */
+int gpu_options_check(const struct record_options *o);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/gpu_options.h"
 #include "cmd/cmd.h"
 #include "cmd/target.h"
 #include "util/clock.h"
@@ -21,18 +20,23 @@
 enum {
 	OPT_OPS = 256,
 	OPT_GPU,
-	OPT_CUPTI,
+};
+
+struct top_args {
+	struct record_options record;
+	struct top_options top;
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to look at:", 1 },
 	{ "ops", OPT_OPS, NULL, 0,
-		"operators too: each call of one costs the engine half a microsecond or more, "
-		"where steps alone cost next to nothing", 1 },
+		"operators too: each call of one costs the engine half a microsecond or more, where steps alone cost next to nothing",
+		1 },
 	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
 		"how busy a COMMAND's GPUs are; through CUPTI, or AMD's rocprofiler-sdk, by a library in the process. --gpu=attach brings it into the processes of -p, "
-		"by ptrace, which changes them", 1 },
-	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
+		"by ptrace, which changes them",
+		1 },
+	{ "cupti", CMD_TEXT(struct top_args, record.cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "between updates (default: 1)", 2 },
 	{ "count", 'n', "COUNT", 0, "end after COUNT updates", 2 },
@@ -42,17 +46,14 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output "
-	"token, what the thread that calls the engine and its workers do meanwhile, the slow steps of "
-	"the last minute with the cause of each, system calls. Ends on q, Ctrl-C, or when all targets "
-	"have exited. If stdout is not a terminal, prints a block of text at each update."
-	"\vThe states are shares of the time from step to step, without pauses of more than a second, "
-	"in which nobody asked for tokens; those of the workers are shares of the time for which they "
-	"worked on a step. The time of system calls includes what they waited for. While the screen is "
-	"up, what a COMMAND writes to the terminal is kept and shown at the end; redirect it to have it "
-	"elsewhere.\n\n"
-	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, system calls, "
-	"operators.\n\n"
+	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output token, what the thread that calls "
+	"the engine and its workers do meanwhile, the slow steps of the last minute with the cause of each, system calls. Ends on q, "
+	"Ctrl-C, or when all targets have exited. If stdout is not a terminal, prints a block of text at each update."
+	"\vThe states are shares of the time from step to step, without pauses of more than a second, in which nobody asked for "
+	"tokens; those of the workers are shares of the time for which they worked on a step. The time of system calls includes what "
+	"they waited for. While the screen is up, what a COMMAND writes to the terminal is kept and shown at the end; redirect it to "
+	"have it elsewhere.\n\n"
+	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, system calls, operators.\n\n"
 	"EXAMPLES:\n"
 	"  sudo inftrace top -p $(pgrep -f llama-server)\n"
 	"  sudo inftrace top --ops -p 4711\n"
@@ -91,11 +92,6 @@ static int parse_count(const char *arg, uint32_t *ret)
 	return -EINVAL;
 }
 
-struct top_args {
-	struct record_options record;
-	struct top_options top;
-};
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct top_args *a = state->input;
@@ -111,9 +107,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			log_error("--gpu: every=N is for record");
 			err = -EINVAL;
 		}
-		break;
-	case OPT_CUPTI:
-		a->record.cupti = arg;
 		break;
 	case 'd':
 		err = parse_delay(arg, &a->top.delay_ns);
@@ -135,7 +128,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = target_take_arguments(&a->record, state->argv + state->next);
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_set(key, arg, a);
 	}
 	return err ? EINVAL : 0;
 }

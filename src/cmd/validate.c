@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace validate: check profiles, Chrome traces and execution traces. */
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
 #include "read/detect.h"
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/text.h"
 #include "validate/check.h"
@@ -30,15 +30,14 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Check profile JSONL files, Chrome traces (.json, .json.gz) and execution traces (.et, and JSON of PyTorch and Chakra); told apart by content.\n"
+	"Check profile JSONL files, Chrome traces (.json, .json.gz) and execution traces (.et, and JSON of PyTorch and Chakra); told "
+	"apart by content.\n"
 	"\v"
-	"Of a profile: every line has the required fields with their types; in token_prof lines "
-	"of inftrace the states sum to the total, to the nanosecond. Of a trace: every event is "
-	"complete, slices of a track nest without partial overlap, arrows have a start, an end "
-	"and slices to bind to; files of other programs in the object form get notes instead "
-	"where the viewers are lenient. Of an execution trace: nodes are unique and named, what they depend on "
-	"is in the file, and none depends on itself by way of others. Prints one line of counts for each file, problems on "
-	"stderr. FILE - is the standard input.\n"
+	"Of a profile: every line has the required fields with their types; in token_prof lines of inftrace the states sum to the "
+	"total, to the nanosecond. Of a trace: every event is complete, slices of a track nest without partial overlap, arrows have a "
+	"start, an end and slices to bind to; files of other programs in the object form get notes instead where the viewers are "
+	"lenient. Of an execution trace: nodes are unique and named, what they depend on is in the file, and none depends on itself by "
+	"way of others. Prints one line of counts for each file, problems on stderr. FILE - is the standard input.\n"
 	"\n"
 	"Exit code: 0 all files are valid, 1 some are not, 2 usage.\n"
 	"\n"
@@ -53,9 +52,7 @@ static int require_parse(struct validate_args *args, const char *list, struct ar
 
 	if (args->require_text)
 		argp_error(state, "--require: give all families in one comma-separated list");
-	args->require_text = strdup(list);
-	if (!args->require_text)
-		return ENOMEM;
+	args->require_text = xstrdup(list);
 	rest = args->require_text;
 	while ((name = strsep(&rest, ","))) {
 		if (!*name)
@@ -95,8 +92,7 @@ static void problem_print(void *ctx, const char *text)
 }
 
 /* Returns whether the file is valid; increments *profiles if it is a profile. */
-static bool file_validate(
-	const struct validate_args *args, const char *path, FILE *out, int *profiles)
+static bool file_validate(const struct validate_args *args, const char *path, FILE *out, int *profiles)
 {
 	struct json_source source;
 	struct check_report report = { .problem = problem_print };
@@ -138,13 +134,11 @@ static bool file_validate(
 
 int cmd_validate(int argc, char **argv)
 {
-	const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
 	struct validate_args args = { 0 };
 	int profiles = 0, ret = EXIT_OK;
 	FILE *out = stdout;
 
-	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args)) {
 		ret = EXIT_USAGE;
 		goto out;
 	}
@@ -163,10 +157,8 @@ int cmd_validate(int argc, char **argv)
 		log_error("--require: none of the files is a profile");
 		ret = EXIT_RUN;
 	}
-	if (fflush(out)) {
-		log_error("cannot write the summary: %s", strerror(errno));
+	if (cmd_flush("the summary"))
 		ret = EXIT_RUN;
-	}
 	if (out != stdout)
 		fclose(out);
 out:

@@ -160,7 +160,6 @@ struct metrics {
 	struct pair containers[METRICS_CONTAINERS_MAX], families[METRICS_FAMILIES_MAX];
 	size_t n_models, n_phases, n_containers, n_families, n_stage_names;
 	uint64_t others;
-	bool no_memory;
 	/* of the line at present */
 	const struct json_node *shape, *stages;
 	struct key key;
@@ -169,7 +168,7 @@ struct metrics {
 
 struct metrics *metrics_new(void)
 {
-	return calloc(1, sizeof(struct metrics));
+	return xcalloc(1, sizeof(struct metrics));
 }
 
 void metrics_free(struct metrics *m)
@@ -187,13 +186,7 @@ void metrics_free(struct metrics *m)
 	free(m);
 }
 
-/* How many labels of lines there was no value for any more: models, phases, containers, events and stages. */
-static uint64_t metrics_others(const struct metrics *m)
-{
-	return m->others;
-}
-
-/* The series of a metric with the labels of the line at present. NULL: no memory. */
+/* The series of a metric with the labels of the line at present. */
 static struct metric_series *series_get(struct metrics *m, enum metric metric, int state)
 {
 	struct key key = m->key;
@@ -208,26 +201,19 @@ static struct metric_series *series_get(struct metrics *m, enum metric metric, i
 	HASH_FIND(hh, m->entries, &key, sizeof(key), e);
 	if (e)
 		return &e->series;
-	e = calloc(1, sizeof(*e));
-	if (e) {
-		e->key = key;
-		e->series.metric = metric;
-		HASH_ADD(hh, m->entries, key, sizeof(e->key), e);
-	}
-	if (e && !e->hh.tbl) {
-		free(e);
-		e = NULL;
-	}
-	m->no_memory |= !e;
+	e = xcalloc(1, sizeof(*e));
+	e->key = key;
+	e->series.metric = metric;
+	HASH_ADD(hh, m->entries, key, sizeof(e->key), e);
 	m->sorted = false;
-	return e ? &e->series : NULL;
+	return &e->series;
 }
 
 static void add(struct metrics *m, enum metric metric, int state, uint64_t n)
 {
 	struct metric_series *s = series_get(m, metric, state);
 
-	if (s && __builtin_add_overflow(s->sum, n, &s->sum))
+	if (__builtin_add_overflow(s->sum, n, &s->sum))
 		s->sum = UINT64_MAX;
 }
 
@@ -244,8 +230,6 @@ static void observe(struct metrics *m, enum metric metric, int state, uint64_t n
 {
 	struct metric_series *s = series_get(m, metric, state);
 
-	if (!s)
-		return;
 	if (__builtin_add_overflow(s->sum, ns, &s->sum))
 		s->sum = UINT64_MAX;
 	s->count++;
@@ -258,14 +242,9 @@ static void observe_request(struct metrics *m, enum metric metric, uint64_t ns)
 	struct metric_series *s = series_get(m, metric, -1);
 	struct metric_exemplar *e;
 
-	if (!s)
-		return;
 	observe(m, metric, -1, ns);
 	if (!s->exemplars)
-		s->exemplars = calloc(METRICS_BUCKETS_MAX, sizeof(*s->exemplars));
-	m->no_memory |= !s->exemplars;
-	if (!s->exemplars)
-		return;
+		s->exemplars = xcalloc(METRICS_BUCKETS_MAX, sizeof(*s->exemplars));
 	e = (struct metric_exemplar *)&s->exemplars[bucket_of(&abouts[metric], ns)];
 	if (e->at_ms && e->ns >= ns && m->exemplar.at_ms - e->at_ms < EXEMPLAR_MS)
 		return;
@@ -314,12 +293,6 @@ static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t 
 	if (i == *n)
 		known[(*n)++] = pair;
 	return (uint8_t)i;
-}
-
-static uint8_t container_of(struct metrics *m, const struct json_node *container)
-{
-	return pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX, node_string(node_get(container, "id")),
-		node_string(node_get(container, "pod_uid")));
 }
 
 static int index_of(const char *const *names, size_t n, const char *text)
@@ -567,7 +540,7 @@ static void take_foreign(struct metrics *m, const struct profile_line *line)
 	}
 }
 
-int metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms)
+void metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms)
 {
 	const char *event = node_string(line->values[PROFILE_KEY_event]), *slash = strrchr(file, '/');
 	static const struct {
@@ -576,9 +549,9 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window }, { "op_prof", NULL },
 		{ "sample_prof", NULL }, { "graph_prof", NULL }, { "syscall_prof", NULL }, { "sched_prof", NULL }, { "fault_prof", NULL },
 		{ "memory_prof", NULL }, { "stack_prof", NULL }, { "misfit_prof", NULL } };
+	const struct json_node *container = line->values[PROFILE_KEY_container];
 	size_t i = 0;
 
-	m->no_memory = false;
 	m->shape = line->values[PROFILE_KEY_shape];
 	m->stages = line->values[PROFILE_KEY_stage_us];
 	while (event && i < LEN(families) && strcmp(event, families[i].event))
@@ -589,12 +562,12 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 		memset(&m->key, LABEL_NONE, sizeof(m->key));
 		m->key.value[LABEL_MODEL] =
 			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
-		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = container_of(m, line->values[PROFILE_KEY_container]);
+		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX,
+			node_string(node_get(container, "id")), node_string(node_get(container, "pod_uid")));
 		m->exemplar = (struct metric_exemplar){ .at_ms = now_ms, .line = line->number };
 		text_printable(m->exemplar.file, sizeof(m->exemplar.file), slash ? slash + 1 : file);
 		families[i].take(m);
 	}
-	return m->no_memory ? -ENOMEM : 0;
 }
 
 /* ---- all of them ---- */
@@ -618,20 +591,17 @@ static void add_zeros(struct metrics *m, const struct key *key, struct metric_se
 	s->count = e->series.count;
 }
 
-int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
+void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 {
 	const char *values[LABEL_MAX];
 	struct metric_series s;
 	struct entry *e, *next;
-	int ret = 0;
 
 	if (!m->sorted)
 		HASH_SORT(m->entries, compare);
 	m->sorted = true;
 	HASH_ITER(hh, m->entries, e, next)
 	{
-		if (ret)
-			break;
 		s = e->series;
 		if (s.metric == METRIC_STATE && e->key.value[LABEL_STATE] == LABEL_NONE)
 			continue;
@@ -639,9 +609,8 @@ int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 			add_zeros(m, &e->key, &s);
 		for (int i = 0; i < LABEL_MAX; i++)
 			values[i] = value_text(m, &e->key, (enum metric_label)i);
-		ret = each(ctx, &s, values);
+		each(ctx, &s, values);
 	}
-	return ret;
 }
 
 #define NAME_MAX_LEN 96
@@ -682,15 +651,6 @@ static const char *plain_name(char *buf, size_t size, const char *name)
 	for (i = 0; i < size - 1 && name[i]; i++)
 		buf[i] = isalnum((unsigned char)name[i]) ? name[i] : '_';
 	buf[i] = 0;
-	return buf;
-}
-
-/* The name of the family, with its unit, as OpenTelemetry's rules for Prometheus have it. */
-static const char *family_name(char *buf, size_t size, const struct metric_about *about)
-{
-	plain_name(buf, size, about->name);
-	if (about->unit == UNIT_SECONDS)
-		snprintf(buf + strlen(buf), size - strlen(buf), "_seconds");
 	return buf;
 }
 
@@ -788,19 +748,22 @@ static void put_histogram(struct text *t, const char *family, const struct metri
 	fprintf(t->out, " %llu\n", (unsigned long long)s->count);
 }
 
-static int put_series(void *ctx, const struct metric_series *s, const char *const values[LABEL_MAX])
+static void put_series(void *ctx, const struct metric_series *s, const char *const values[LABEL_MAX])
 {
 	const struct metric_about *about = metric_about(s->metric);
 	char family[NAME_MAX_LEN];
 	struct text *t = ctx;
 
-	family_name(family, sizeof(family), about);
+	/* with the unit, as OpenTelemetry's rules for Prometheus have it */
+	plain_name(family, sizeof(family), about->name);
+	if (about->unit == UNIT_SECONDS)
+		snprintf(family + strlen(family), sizeof(family) - strlen(family), "_seconds");
 	if (t->metric != (int)s->metric)
 		put_head(t, family, about->help, about->bounds ? "histogram" : "counter", about->unit == UNIT_SECONDS);
 	t->metric = (int)s->metric;
 	if (about->bounds) {
 		put_histogram(t, family, s, values);
-		return 0;
+		return;
 	}
 	fprintf(t->out, "%s_total", family);
 	put_labels(t->out, s->metric, values, 0);
@@ -810,7 +773,6 @@ static int put_series(void *ctx, const struct metric_series *s, const char *cons
 	else
 		fprintf(t->out, "%llu", (unsigned long long)s->sum);
 	fputc('\n', t->out);
-	return 0;
 }
 
 static void put_number(struct text *t, const char *family, const char *help, bool counter, uint64_t value)
@@ -844,7 +806,7 @@ static void put_own(struct text *t, const struct metrics *m, const struct metric
 	put_number(t, "inftrace_export_bad_lines", "Lines of profiles that could not be used.", true, own->files->bad_lines);
 	put_number(t, "inftrace_export_errors", "Profiles that could not be read.", true, own->files->errors);
 	put_number(t, "inftrace_export_other_labels", "Models, phases, containers, events and stages of lines that are counted as \"other\", since there were too many.", true,
-		metrics_others(m));
+		m->others);
 	if (own->otlp) {
 		put_number(t, "inftrace_export_otlp_sent", "Bodies that the collector took.", true, own->sent.sent);
 		put_number(t, "inftrace_export_otlp_failures", "Tries to send that failed.", true, own->sent.failed);
@@ -860,24 +822,19 @@ static void put_own(struct text *t, const struct metrics *m, const struct metric
 	fputc('\n', t->out);
 }
 
-int metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, char **ret_text, size_t *ret_len)
+char *metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, size_t *ret_len)
 {
 	struct text t = { .openmetrics = openmetrics, .metric = -1 };
 	char *text = NULL;
-	size_t len = 0;
 
-	t.out = open_memstream(&text, &len);
+	t.out = open_memstream(&text, ret_len);
 	if (!t.out)
-		return -ENOMEM;
+		out_of_memory();
 	metrics_each(m, put_series, &t);
 	put_own(&t, m, own);
 	if (openmetrics)
 		fputs("# EOF\n", t.out);
-	if (ferror(t.out) | fclose(t.out)) {
-		free(text);
-		return -ENOMEM;
-	}
-	*ret_text = text;
-	*ret_len = len;
-	return 0;
+	if (ferror(t.out) | fclose(t.out))
+		out_of_memory();
+	return text;
 }

@@ -21,8 +21,8 @@
 #define METRICS_PHASES_MAX 8
 #define METRICS_CONTAINERS_MAX 32
 #define METRICS_FAMILIES_MAX 32 /* events of other programs */
-#define METRICS_STAGES_MAX 64	/* of all of these together */
-#define METRICS_LABEL_MAX 128 /* bytes of a value, escaped for a terminal, with the NUL */
+#define METRICS_STAGES_MAX 64   /* of all of these together */
+#define METRICS_LABEL_MAX 128   /* bytes of a value, escaped for a terminal, with the NUL */
 #define METRICS_BUCKETS_MAX 20
 
 enum metric_unit {
@@ -99,7 +99,6 @@ struct metric_series {
 
 struct metrics;
 
-/* NULL: no memory. */
 struct metrics *metrics_new(void);
 void metrics_free(struct metrics *m);
 
@@ -108,15 +107,15 @@ const struct metric_about *metric_about(enum metric metric);
 const char *metric_label_name(enum metric metric, enum metric_label label);
 
 /* Takes one line of the profile `file` (its path, printable). Lines of families and with values that are not known count
- * nothing. now_ms is of a clock that does not jump. Returns 0 or -ENOMEM. */
-int metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms);
+ * nothing. now_ms is of a clock that does not jump. */
+void metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms);
 
 /*
  * Calls each() for all series, those of a metric together and in the same order each time. values: of the labels that
- * the metric has; NULL for others, and for one that is not known. Returns the first result that is not 0.
+ * the metric has; NULL for others, and for one that is not known.
  */
-typedef int (*metrics_each_fn)(void *ctx, const struct metric_series *series, const char *const values[LABEL_MAX]);
-int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
+typedef void (*metrics_each_fn)(void *ctx, const struct metric_series *series, const char *const values[LABEL_MAX]);
+void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 
 /* Metrics as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0, which has exemplars as well. */
 
@@ -132,7 +131,7 @@ bool metrics_accepts_openmetrics(const char *accept);
 
 const char *metrics_text_type(bool openmetrics);
 
-/* *ret_text is to be freed. Returns 0 or -ENOMEM. */
-int metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, char **ret_text, size_t *ret_len);
+/* To be freed. */
+char *metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, size_t *ret_len);
 
 #endif

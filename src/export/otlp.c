@@ -1,64 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "export/otlp.h"
 
-#include <errno.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "schema/proto.h"
+#include "export/message.h"
 #include "util/program.h"
 #include "util/text.h"
 
-/* ---- messages of any size ---- */
-
-/* A message that grows; its parts that are small are written with schema/proto.h first. */
-struct message {
-	char *buf;
-	size_t len, size;
-	bool no_memory;
-};
-
 #define PART_MAX 16384
-
-static void message_add(struct message *m, const char *data, size_t len)
-{
-	size_t size = m->size ? m->size : 4096;
-	char *buf;
-
-	while (size - m->len < len)
-		size *= 2;
-	if (size != m->size) {
-		buf = realloc(m->buf, size);
-		if (!buf) {
-			m->no_memory = true;
-			return;
-		}
-		m->buf = buf;
-		m->size = size;
-	}
-	memcpy(m->buf + m->len, data, len);
-	m->len += len;
-}
-
-/* Adds a nested message, or bytes. */
-static void message_nest(struct message *m, uint32_t field, const char *data, size_t len)
-{
-	char head[PROTO_U64_MAX];
-
-	message_add(m, head, (size_t)(proto_varint(proto_key(head, field, WIRE_LEN), len) - head));
-	if (len)
-		message_add(m, data, len);
-}
-
-/* Adds it as a part of the outer one, and empties it. */
-static void message_close(struct message *outer, uint32_t field, struct message *m)
-{
-	outer->no_memory |= m->no_memory;
-	message_nest(outer, field, m->buf, m->len);
-	free(m->buf);
-	*m = (struct message){ 0 };
-}
 
 static uint64_t bits_of(double value)
 {
@@ -74,14 +25,18 @@ static double seconds(uint64_t ns)
 }
 
 /* common.proto: KeyValue {key 1, value 2}; AnyValue {string 1, int 3, double 4} */
+static char *open_pair(char *p, uint32_t field, const char *key, char **ret_pair, char **ret_value)
+{
+	p = proto_open(p, field, ret_pair);
+	p = proto_text(p, 1, key, strlen(key));
+	return proto_open(p, 2, ret_value);
+}
+
 static char *put_text(char *p, uint32_t field, const char *key, const char *text)
 {
 	char *pair, *value;
 
-	p = proto_open(p, field, &pair);
-	p = proto_text(p, 1, key, strlen(key));
-	p = proto_open(p, 2, &value);
-	p = proto_text(p, 1, text, strlen(text));
+	p = proto_text(open_pair(p, field, key, &pair, &value), 1, text, strlen(text));
 	return proto_close(pair, proto_close(value, p));
 }
 
@@ -89,10 +44,7 @@ static char *put_int(char *p, uint32_t field, const char *key, uint64_t v)
 {
 	char *pair, *value;
 
-	p = proto_open(p, field, &pair);
-	p = proto_text(p, 1, key, strlen(key));
-	p = proto_open(p, 2, &value);
-	p = proto_u64(p, 3, v);
+	p = proto_u64(open_pair(p, field, key, &pair, &value), 3, v);
 	return proto_close(pair, proto_close(value, p));
 }
 
@@ -100,15 +52,12 @@ static char *put_double(char *p, uint32_t field, const char *key, double v)
 {
 	char *pair, *value;
 
-	p = proto_open(p, field, &pair);
-	p = proto_text(p, 1, key, strlen(key));
-	p = proto_open(p, 2, &value);
-	p = proto_fixed64(p, 4, bits_of(v));
+	p = proto_fixed64(open_pair(p, field, key, &pair, &value), 4, bits_of(v));
 	return proto_close(pair, proto_close(value, p));
 }
 
 /* Resource and scope around what was measured: Resource...{resource 1, scope 2}, Scope...{scope 1, what 2}. */
-static int wrap(struct message *items, const char *host, char **ret_body, size_t *ret_len)
+static char *wrap(struct message *items, const char *host, size_t *ret_len)
 {
 	struct message scope = { 0 }, resource = { 0 }, body = { 0 };
 	char part[2048], printable[256], *p, *mark;
@@ -116,8 +65,7 @@ static int wrap(struct message *items, const char *host, char **ret_body, size_t
 	p = proto_text(part, 1, "inftrace", strlen("inftrace"));
 	p = proto_text(p, 2, INFTRACE_VERSION, strlen(INFTRACE_VERSION));
 	message_nest(&scope, 1, part, (size_t)(p - part));
-	if (items->len)
-		message_add(&scope, items->buf, items->len);
+	message_add(&scope, items->buf, items->len);
 	p = proto_open(part, 1, &mark);
 	p = put_text(p, 1, "service.name", "inftrace");
 	p = put_text(p, 1, "host.name", text_printable(printable, sizeof(printable), host));
@@ -125,15 +73,11 @@ static int wrap(struct message *items, const char *host, char **ret_body, size_t
 	message_add(&resource, part, (size_t)(p - part));
 	message_close(&resource, 2, &scope);
 	message_close(&body, 1, &resource);
-	body.no_memory |= items->no_memory;
 	free(items->buf);
-	if (body.no_memory) {
-		free(body.buf);
-		return -ENOMEM;
-	}
-	*ret_body = body.buf;
+	free(scope.buf);
+	free(resource.buf);
 	*ret_len = body.len;
-	return 0;
+	return body.buf;
 }
 
 /* ---- metrics ---- */
@@ -167,6 +111,7 @@ static void end_metric(struct metrics_writer *w)
 	message_add(&w->points, part, (size_t)(p - part));
 	message_close(&metric, about->bounds ? METRIC_HISTOGRAM : METRIC_SUM, &w->points);
 	message_close(&w->metrics, 2, &metric);
+	free(metric.buf);
 	w->metric = -1;
 }
 
@@ -189,7 +134,7 @@ static char *put_histogram(char *p, const struct metric_series *s)
 	return p;
 }
 
-static int add_series(void *ctx, const struct metric_series *s, const char *const values[LABEL_MAX])
+static void add_series(void *ctx, const struct metric_series *s, const char *const values[LABEL_MAX])
 {
 	const struct metric_about *about = metric_about(s->metric);
 	char part[PART_MAX], *p = part;
@@ -211,16 +156,16 @@ static int add_series(void *ctx, const struct metric_series *s, const char *cons
 	else
 		p = proto_fixed64(p, 6, s->sum);
 	message_nest(&w->points, 1, part, (size_t)(p - part));
-	return 0;
 }
 
-int otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, char **ret_body, size_t *ret_len)
+char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, size_t *ret_len)
 {
 	struct metrics_writer w = { .metric = -1, .start_ns = start_ns, .now_ns = now_ns };
 
 	metrics_each(m, add_series, &w);
 	end_metric(&w);
-	return wrap(&w.metrics, host, ret_body, ret_len);
+	free(w.points.buf);
+	return wrap(&w.metrics, host, ret_len);
 }
 
 /* ---- spans ---- */
@@ -240,10 +185,9 @@ struct otlp_spans {
 
 struct otlp_spans *otlp_spans_new(uint64_t slow_ns)
 {
-	struct otlp_spans *s = calloc(1, sizeof(*s));
+	struct otlp_spans *s = xcalloc(1, sizeof(*s));
 
-	if (s)
-		s->slow_ns = slow_ns;
+	s->slow_ns = slow_ns;
 	return s;
 }
 
@@ -274,7 +218,7 @@ static uint64_t time_or_0(const struct json_node *object, const char *key)
 	return node_us_to_ns(node_get(object, key), &ns) < 0 || ns < 0 ? 0 : (uint64_t)ns;
 }
 
-int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file)
+void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file)
 {
 	static const char *const not_whole[] = { "mixed", "cancelled", "began_before", "unfinished", "end_not_seen", "lost_steps" };
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
@@ -285,17 +229,17 @@ int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const
 
 	file = slash ? slash + 1 : file;
 	if (!event || strcmp(event, "request_prof"))
-		return 0;
+		return;
 	for (size_t i = 0; i < sizeof(not_whole) / sizeof(not_whole[0]); i++) {
 		if (node_is(node_get(shape, not_whole[i]), JSON_TRUE))
-			return 0;
+			return;
 	}
 	total = time_or_0(stages, "total");
 	if (!total || total < s->slow_ns)
-		return 0;
+		return;
 	if (s->n == OTLP_SPANS_MAX || !window_start(file, &window)) {
 		s->dropped++;
-		return 0;
+		return;
 	}
 	r = &s->requests[s->n++];
 	*r = (struct request){ .start_ns = window + time_or_0(shape, "ts_us"),
@@ -312,7 +256,6 @@ int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const
 		.between = time_or_0(stages, "between") };
 	text_printable(r->model, sizeof(r->model), model ? model : "unknown");
 	text_printable(r->file, sizeof(r->file), file);
-	return 0;
 }
 
 struct ids {
@@ -374,16 +317,15 @@ static void add_request(struct message *spans, const struct request *r, const ch
 	message_nest(spans, 2, part, (size_t)(p - part));
 }
 
-int otlp_spans_body(struct otlp_spans *s, const char *host, char **ret_body, size_t *ret_len, size_t *ret_n)
+char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, size_t *ret_n)
 {
 	struct message spans = { 0 };
 
-	*ret_body = NULL;
 	*ret_n = s->n;
 	if (!s->n)
-		return 0;
+		return NULL;
 	for (size_t i = 0; i < s->n; i++)
 		add_request(&spans, &s->requests[i], host);
 	s->n = 0;
-	return wrap(&spans, host, ret_body, ret_len);
+	return wrap(&spans, host, ret_len);
 }

@@ -12,23 +12,23 @@
 
 struct otlp_spans;
 
-/* slow_ns: requests that took at least as long have spans. NULL: no memory. */
+/* slow_ns: requests that took at least as long have spans. */
 struct otlp_spans *otlp_spans_new(uint64_t slow_ns);
 void otlp_spans_free(struct otlp_spans *s);
 
-/* Takes a line of a profile, of which only complete, slow requests count. Returns 0 or -ENOMEM. */
-int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file);
+/* Takes a line of a profile, of which only complete, slow requests count. */
+void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file);
 
 /* Requests that were dropped, since too many waited to be sent or could not be sent. */
 uint64_t otlp_spans_dropped(const struct otlp_spans *s);
 
 /*
- * A request of OTLP (ExportTraceServiceRequest) of the spans that wait, which do no longer. *ret_body is to be freed;
- * NULL: there are none. *ret_n: how many requests. Returns 0 or -ENOMEM.
+ * A request of OTLP (ExportTraceServiceRequest) of the spans that wait, which do no longer. To be freed;
+ * NULL: there are none. *ret_n: how many requests.
  */
-int otlp_spans_body(struct otlp_spans *s, const char *host, char **ret_body, size_t *ret_len, size_t *ret_n);
+char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, size_t *ret_n);
 
-/* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. */
-int otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, char **ret_body, size_t *ret_len);
+/* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. To be freed. */
+char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, size_t *ret_len);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -55,8 +56,6 @@ static char *parse_url(const char *text)
 
 static size_t ignore(char *data, size_t size, size_t n, void *arg)
 {
-	(void)data;
-	(void)arg;
 	return size * n;
 }
 
@@ -65,29 +64,29 @@ static int post(const char *base, const char *path, const struct job *job, char 
 {
 	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/x-protobuf");
 	const char *authorities = getenv("CURL_CA_BUNDLE");
-	char *url = NULL;
+	char *url = xasprintf("%s%s", base, path);
 	CURL *curl = curl_easy_init();
 	long status = 0, os_error = 0;
 
-	snprintf(why, CURL_ERROR_SIZE, "out of memory");
-	if (headers && curl && asprintf(&url, "%s%s", base, path) > 0) {
-		curl_easy_setopt(curl, CURLOPT_URL, url);
-		curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* nothing is sent elsewhere */
-		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->len);
-		curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore);
-		curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
-		curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS);
-		curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-		if (authorities && *authorities)
-			curl_easy_setopt(curl, CURLOPT_CAINFO, authorities);
-		curl_easy_perform(curl);
-		curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-		curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &os_error);
-		if (os_error)
-			snprintf(why, CURL_ERROR_SIZE, "%s", strerror((int)os_error));
-	}
+	if (!headers || !curl)
+		out_of_memory();
+	why[0] = 0;
+	curl_easy_setopt(curl, CURLOPT_URL, url);
+	curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* nothing is sent elsewhere */
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->len);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS);
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	if (authorities && *authorities)
+		curl_easy_setopt(curl, CURLOPT_CAINFO, authorities);
+	curl_easy_perform(curl);
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &os_error);
+	if (os_error)
+		snprintf(why, CURL_ERROR_SIZE, "%s", strerror((int)os_error));
 	curl_easy_cleanup(curl);
 	free(url);
 	curl_slist_free_all(headers);
@@ -177,28 +176,25 @@ static void *run(void *arg)
 
 int otlp_sender_new(const char *url, struct otlp_sender **ret)
 {
-	struct otlp_sender *s = calloc(1, sizeof(*s));
-	int err = s ? 0 : -ENOMEM;
+	struct otlp_sender *s;
+	char *base = parse_url(url);
+	int err;
 
-	if (!err) {
-		s->url = parse_url(url);
-		err = s->url ? 0 : -EINVAL;
-	}
-	if (err == -EINVAL)
+	if (!base) {
 		log_error("--otlp: %.128s: give http://HOST[:PORT][/PATH], or https", url);
-	if (!err) {
-		pthread_mutex_init(&s->lock, NULL);
-		pthread_cond_init(&s->changed, NULL);
-		err = -pthread_create(&s->thread, NULL, run, s);
-		if (err)
-			log_error("--otlp: cannot start a thread: %s", strerror(-err));
+		return -EINVAL;
 	}
+	s = xcalloc(1, sizeof(*s));
+	s->url = base;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	err = -pthread_create(&s->thread, NULL, run, s);
 	if (!err) {
 		*ret = s;
 		return 0;
 	}
-	if (s)
-		curl_free(s->url);
+	log_error("--otlp: cannot start a thread: %s", strerror(-err));
+	curl_free(s->url);
 	free(s);
 	return err;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "export/message.h"
 #include "export/samples.h"
 #include "util/fmt.h"
 
@@ -40,16 +41,8 @@ enum word {
 static const char *const words[WORDS] = { "", "samples", "count", "cpu", "nanoseconds", "waits", "off_cpu", "thread", "pid",
 	"tid" };
 
-/* A message that grows. */
-struct message {
-	unsigned char *data;
-	size_t len, size;
-	bool failed; /* no memory */
-};
-
 struct pprof {
 	const struct samples *s;
-	FILE *out;
 	gzFile gz;
 	struct message message, inner, packed;
 	struct pool strings;   /* with their NUL; first the words */
@@ -66,61 +59,25 @@ struct function {
 	uint32_t name, file;
 };
 
-static void put_bytes(struct message *m, const void *data, size_t len)
-{
-	if (m->len + len > m->size) {
-		size_t size = 2 * (m->len + len) + 256;
-		unsigned char *p = realloc(m->data, size);
-
-		m->failed |= !p;
-		if (!p)
-			return;
-		m->data = p;
-		m->size = size;
-	}
-	if (len)
-		memcpy(m->data + m->len, data, len);
-	m->len += len;
-}
-
 static void put_varint(struct message *m, uint64_t v)
 {
-	unsigned char buf[10];
-	size_t n = 0;
+	char buf[10];
 
-	for (; v >= 0x80; v >>= 7)
-		buf[n++] = (unsigned char)(v | 0x80);
-	buf[n++] = (unsigned char)v;
-	put_bytes(m, buf, n);
+	message_add(m, buf, (size_t)(proto_varint(buf, v) - buf));
 }
 
 static void put_number(struct message *m, uint32_t field, uint64_t v)
 {
-	if (!v)
-		return;
-	put_varint(m, field << 3);
-	put_varint(m, v);
-}
+	char buf[PROTO_U64_MAX];
 
-static void put_data(struct message *m, uint32_t field, const void *data, size_t len)
-{
-	put_varint(m, field << 3 | 2);
-	put_varint(m, len);
-	put_bytes(m, data, len);
-}
-
-/* Puts it into the other one, and empties it. */
-static void put_message(struct message *m, uint32_t field, struct message *inner)
-{
-	m->failed |= inner->failed;
-	put_data(m, field, inner->data, inner->len);
-	inner->len = 0;
+	if (v)
+		message_add(m, buf, (size_t)(proto_u64(buf, field, v) - buf));
 }
 
 /* Writes what has become a field of the profile. */
 static void write_out(struct pprof *p)
 {
-	p->failed |= p->message.failed || (p->message.len && gzwrite(p->gz, p->message.data, (unsigned int)p->message.len) <= 0);
+	p->failed |= p->message.len && gzwrite(p->gz, p->message.buf, (unsigned int)p->message.len) <= 0;
 	p->message.len = 0;
 }
 
@@ -128,7 +85,6 @@ static uint32_t string(struct pprof *p, const char *text)
 {
 	char utf8[3 * SAMPLES_LABEL_MAX + 1], *end = utf8;
 	size_t len = strnlen(text, SAMPLES_LABEL_MAX);
-	int64_t number;
 
 	/* readers refuse what is not UTF-8 */
 	while (len) {
@@ -140,9 +96,7 @@ static uint32_t string(struct pprof *p, const char *text)
 		len -= part;
 	}
 	*end = 0;
-	number = pool_add(&p->strings, utf8, (size_t)(end - utf8) + 1);
-	p->failed |= number < 0;
-	return number < 0 ? 0 : (uint32_t)number;
+	return pool_add(&p->strings, utf8, (size_t)(end - utf8) + 1);
 }
 
 static uint32_t text(struct pprof *p, uint32_t number)
@@ -156,7 +110,7 @@ static void write_type(struct pprof *p, uint32_t field, uint32_t type, uint32_t 
 {
 	put_number(&p->inner, 1, type);
 	put_number(&p->inner, 2, unit);
-	put_message(&p->message, field, &p->inner);
+	message_close(&p->message, field, &p->inner);
 	write_out(p);
 }
 
@@ -193,8 +147,8 @@ static void add_label(struct pprof *p, uint32_t key, uint32_t str, uint64_t num)
 	put_number(&label, 1, key);
 	put_number(&label, 2, str);
 	put_number(&label, 3, num);
-	put_message(&p->inner, 3, &label);
-	free(label.data);
+	message_close(&p->inner, 3, &label);
+	free(label.buf);
 }
 
 static void write_sample(struct pprof *p, uint32_t number)
@@ -208,18 +162,18 @@ static void write_sample(struct pprof *p, uint32_t number)
 	frames = samples_stack(s, k->stack, &n);
 	while (n)
 		put_varint(&p->packed, (uint64_t)frames[--n] + 1);
-	put_message(&p->inner, 1 /* location_id */, &p->packed);
+	message_close(&p->inner, 1 /* location_id */, &p->packed);
 	for (unsigned int off_cpu = 0; off_cpu < 2; off_cpu++) {
 		if (!s->n[off_cpu])
 			continue;
 		put_varint(&p->packed, k->off_cpu == off_cpu ? s->sums[number].n : 0);
 		put_varint(&p->packed, k->off_cpu == off_cpu ? s->sums[number].ns : 0);
 	}
-	put_message(&p->inner, 2 /* value */, &p->packed);
+	message_close(&p->inner, 2 /* value */, &p->packed);
 	add_label(p, WORD_THREAD, string(p, samples_name(s, t->pid, t->tid)), 0);
 	add_label(p, WORD_PID, 0, t->pid);
 	add_label(p, WORD_TID, 0, t->tid);
-	put_message(&p->message, PROFILE_SAMPLE, &p->inner);
+	message_close(&p->message, PROFILE_SAMPLE, &p->inner);
 	write_out(p);
 }
 
@@ -229,10 +183,8 @@ static void write_sample(struct pprof *p, uint32_t number)
 static int64_t mapping_of(struct pprof *p, const struct samples_frame *f)
 {
 	struct mapping m = { text(p, f->mapping), text(p, f->build_id) };
-	int64_t number = m.file ? pool_add(&p->mappings, &m, sizeof(m)) : -1;
 
-	p->failed |= m.file && number < 0;
-	return number;
+	return m.file ? (int64_t)pool_add(&p->mappings, &m, sizeof(m)) : -1;
 }
 
 /* The first one is taken for the program's: the first that is neither a library nor a script nor made up. */
@@ -254,18 +206,16 @@ static void write_location(struct pprof *p, uint32_t number)
 	const struct samples_frame *f = samples_frame(p->s, number);
 	struct function fn = { .file = text(p, f->file) };
 	char label[SAMPLES_LABEL_MAX];
-	int64_t mapping = mapping_of(p, f), function;
+	int64_t mapping = mapping_of(p, f);
 
 	fn.name = f->line ? text(p, f->name) : string(p, samples_label(p->s, f, label));
-	function = pool_add(&p->functions, &fn, sizeof(fn));
-	p->failed |= function < 0;
-	put_number(&p->packed, 1 /* function_id */, (uint64_t)function + 1);
+	put_number(&p->packed, 1 /* function_id */, (uint64_t)pool_add(&p->functions, &fn, sizeof(fn)) + 1);
 	put_number(&p->packed, 2 /* line */, f->line);
 	put_number(&p->inner, 1 /* id */, (uint64_t)number + 1);
 	put_number(&p->inner, 2 /* mapping_id */, (uint64_t)(mapping + 1));
 	put_number(&p->inner, 3 /* address */, f->pc);
-	put_message(&p->inner, 4 /* line */, &p->packed);
-	put_message(&p->message, PROFILE_LOCATION, &p->inner);
+	message_close(&p->inner, 4 /* line */, &p->packed);
+	message_close(&p->message, PROFILE_LOCATION, &p->inner);
 	write_out(p);
 }
 
@@ -277,7 +227,7 @@ static void write_mapping(struct pprof *p, uint32_t number)
 	put_number(&p->inner, 5 /* filename */, m->file);
 	put_number(&p->inner, 6 /* build_id */, m->build_id);
 	put_number(&p->inner, 7 /* has_functions */, 1); /* so that nobody looks for symbols */
-	put_message(&p->message, PROFILE_MAPPING, &p->inner);
+	message_close(&p->message, PROFILE_MAPPING, &p->inner);
 	write_out(p);
 }
 
@@ -289,14 +239,14 @@ static void write_function(struct pprof *p, uint32_t number)
 	put_number(&p->inner, 2 /* name */, f->name);
 	put_number(&p->inner, 3 /* system_name */, f->name);
 	put_number(&p->inner, 4 /* filename */, f->file);
-	put_message(&p->message, PROFILE_FUNCTION, &p->inner);
+	message_close(&p->message, PROFILE_FUNCTION, &p->inner);
 	write_out(p);
 }
 
 static void write_strings(struct pprof *p)
 {
 	for (uint32_t i = 0; i < p->strings.n; i++) {
-		put_data(&p->message, PROFILE_STRING, pool_get(&p->strings, i), pool_len(&p->strings, i) - 1);
+		message_nest(&p->message, PROFILE_STRING, pool_get(&p->strings, i), pool_len(&p->strings, i) - 1);
 		write_out(p);
 	}
 }
@@ -320,7 +270,7 @@ static void write_all(struct pprof *p)
 
 int pprof_write(const struct samples *s, FILE *out)
 {
-	struct pprof p = { .s = s, .out = out };
+	struct pprof p = { .s = s };
 	int fd = dup(fileno(out));
 
 	p.gz = fd < 0 ? NULL : gzdopen(fd, "wb6");
@@ -331,9 +281,9 @@ int pprof_write(const struct samples *s, FILE *out)
 		close(fd);
 	if (p.gz && gzclose(p.gz) != Z_OK)
 		p.failed = true;
-	free(p.message.data);
-	free(p.inner.data);
-	free(p.packed.data);
+	free(p.message.buf);
+	free(p.inner.buf);
+	free(p.packed.buf);
 	pool_clear(&p.strings);
 	pool_clear(&p.mappings);
 	pool_clear(&p.functions);

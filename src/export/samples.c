@@ -9,6 +9,7 @@
 #include "read/pftrace.h"
 #include "read/profile.h"
 #include "util/fmt.h"
+#include "util/list.h"
 #include "util/map.h"
 #include "util/program.h"
 #include "util/text.h"
@@ -20,42 +21,19 @@ struct pool_item {
 	_Alignas(8) char data[];
 };
 
-static int pool_grow(struct pool *p)
-{
-	uint32_t size = p->size ? 2 * p->size : 256;
-	struct pool_item **items;
-
-	if (p->n < p->size)
-		return 0;
-	if (p->n >= UINT32_MAX / 2)
-		return -ENOMEM;
-	items = realloc(p->items, size * sizeof(struct pool_item *));
-	if (!items)
-		return -ENOMEM;
-	p->items = items;
-	p->size = size;
-	return 0;
-}
-
-int64_t pool_add(struct pool *p, const void *data, size_t len)
+uint32_t pool_add(struct pool *p, const void *data, size_t len)
 {
 	struct pool_item *item;
 
 	HASH_FIND(hh, p->by_data, data, len, item);
 	if (item)
 		return item->number;
-	item = pool_grow(p) ? NULL : malloc(sizeof(*item) + len);
-	if (!item)
-		return -ENOMEM;
+	item = xmalloc(sizeof(*item) + len);
 	item->number = p->n;
 	item->len = len;
 	memcpy(item->data, data, len);
 	HASH_ADD_KEYPTR(hh, p->by_data, item->data, len, item);
-	if (!item->hh.tbl) {
-		free(item);
-		return -ENOMEM;
-	}
-	p->items[p->n++] = item;
+	*list_push(p->items, p->n, p->size) = item;
 	p->bytes += sizeof(*item) + len + sizeof(struct pool_item *);
 	return item->number;
 }
@@ -91,6 +69,11 @@ struct loader {
 	struct samples *s;
 	samples_problem problem;
 	void *arg;
+	/* of a profile */
+	const struct samples_filter *filter;
+	struct pool ids;   /* of stacks whose frames were there, as in the file */
+	uint32_t *numbers; /* of each */
+	uint32_t numbers_size;
 };
 
 static size_t bytes_of(const struct samples *s)
@@ -99,7 +82,7 @@ static size_t bytes_of(const struct samples *s)
 	       s->n_events * sizeof(*s->events);
 }
 
-static int64_t text_add_len(struct samples *s, const char *text, size_t len)
+static uint32_t text_add_len(struct samples *s, const char *text, size_t len)
 {
 	char buf[SAMPLES_LABEL_MAX];
 
@@ -109,7 +92,7 @@ static int64_t text_add_len(struct samples *s, const char *text, size_t len)
 	return pool_add(&s->texts, buf, strlen(buf) + 1);
 }
 
-static int64_t text_add(struct samples *s, const char *text)
+static uint32_t text_add(struct samples *s, const char *text)
 {
 	return text_add_len(s, text, strnlen(text, SAMPLES_LABEL_MAX));
 }
@@ -143,22 +126,26 @@ static const char *find_line(const char *name, const char *mapping, uint32_t *re
 	return open;
 }
 
-static int64_t samples_add_frame(struct samples *s, const struct samples_source *from)
-{
-	struct samples_frame f = { .pc = from->pc, .line = from->line };
-	const char *const texts[] = { from->mapping, from->build_id, from->line ? from->file : "" };
-	uint32_t *const to[] = { &f.mapping, &f.build_id, &f.file };
-	int64_t number = text_add_len(s, from->name, from->name_len);
+/* A frame as it is told. */
+struct samples_source {
+	const char *name;
+	size_t name_len;
+	const char *mapping, *build_id, *file; /* "" */
+	uint32_t line;
+	uint64_t pc;
+};
 
-	f.name = (uint32_t)number;
-	for (size_t i = 0; number >= 0 && i < 3; i++) {
-		number = text_add(s, texts[i]);
-		*to[i] = (uint32_t)number;
-	}
-	return number < 0 ? number : pool_add(&s->frames, &f, sizeof(f));
+static uint32_t samples_add_frame(struct samples *s, const struct samples_source *from)
+{
+	struct samples_frame f = { .name = text_add_len(s, from->name, from->name_len), .pc = from->pc, .line = from->line };
+
+	f.mapping = text_add(s, from->mapping);
+	f.build_id = text_add(s, from->build_id);
+	f.file = text_add(s, from->line ? from->file : "");
+	return pool_add(&s->frames, &f, sizeof(f));
 }
 
-static int64_t frame_add(struct samples *s, const struct pftrace_frame *from)
+static uint32_t frame_add(struct samples *s, const struct pftrace_frame *from)
 {
 	struct samples_source f = { from->name, strlen(from->name), from->mapping, from->build_id, "", 0, from->rel_pc };
 	const char *line = find_line(from->name, from->mapping, &f.line);
@@ -170,111 +157,81 @@ static int64_t frame_add(struct samples *s, const struct pftrace_frame *from)
 	return samples_add_frame(s, &f);
 }
 
-/* The number of the frame, or of the stack (frames: the outermost first), or -ENOMEM. */
-static int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
+/* The number of the stack. frames: the outermost first. */
+static uint32_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
 {
 	static const struct samples_source none = { "[no stack]", 10, "", "", "", 0, 0 };
 	uint32_t only;
-	int64_t number = 0;
 
-	if (!n) {
-		number = samples_add_frame(s, &none);
-		only = (uint32_t)number;
-		frames = &only;
-		n = 1;
-	}
-	return number < 0 ? number : pool_add(&s->stacks, frames, n * sizeof(frames[0]));
+	if (n)
+		return pool_add(&s->stacks, frames, n * sizeof(frames[0]));
+	only = samples_add_frame(s, &none);
+	return pool_add(&s->stacks, &only, sizeof(only));
 }
 
-static int64_t stack_add(struct samples *s, struct pftrace_stack *from)
+static uint32_t stack_add(struct samples *s, struct pftrace_stack *from)
 {
-	uint32_t frames[PFTRACE_FRAMES_MAX];
+	uint32_t frames[PFTRACE_FRAMES_MAX], number;
 	size_t n = from ? from->n : 0;
-	int64_t number = 0;
 
 	if (from && from->user)
 		return from->user - 1;
-	for (size_t i = 0; i < n && number >= 0; i++) {
-		number = frame_add(s, from->frames[i]);
-		frames[i] = (uint32_t)number;
-	}
-	number = number < 0 ? number : samples_add_stack(s, n ? frames : NULL, n);
-	if (from && number >= 0)
-		from->user = (uint32_t)number + 1;
+	for (size_t i = 0; i < n; i++)
+		frames[i] = frame_add(s, from->frames[i]);
+	number = samples_add_stack(s, frames, n);
+	if (from)
+		from->user = number + 1;
 	return number;
 }
 
-/* Room for `n` elements of a list that grows with a pool. */
-static int list_reserve(void *list, uint32_t *size, size_t element, uint32_t n)
+/* Room for `n` elements of a list that grows with a pool: new ones are zero. */
+static void list_reserve(void *list, uint32_t *size, size_t element, uint32_t n)
 {
-	void *p;
-
 	if (n <= *size)
-		return 0;
+		return;
 	n = n < 256 ? 256 : 2 * n;
-	p = realloc(*(void **)list, n * element);
-	if (!p)
-		return -ENOMEM;
-	memset((char *)p + *size * element, 0, (n - *size) * element);
-	*(void **)list = p;
+	*(void **)list = xreallocarray(*(void **)list, n, element);
+	memset(*(char **)list + *size * element, 0, (n - *size) * element);
 	*size = n;
-	return 0;
-}
-
-static int event_add(struct samples *s, uint64_t at_ns, uint64_t ns, uint32_t key)
-{
-	if (s->n_events == s->events_size) {
-		size_t size = s->events_size ? 2 * s->events_size : 4096;
-		struct samples_event *list = realloc(s->events, size * sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		s->events = list;
-		s->events_size = size;
-	}
-	s->events[s->n_events++] = (struct samples_event){ .at_ns = at_ns, .ns = ns, .key = key };
-	return 0;
 }
 
 static int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
 	const struct samples_sum *sum)
 {
 	struct samples_key key = { .stack = stack, .off_cpu = off_cpu };
-	int64_t thread = pool_add(&s->threads, t, sizeof(*t)), number;
+	uint32_t number;
 
+	key.thread = pool_add(&s->threads, t, sizeof(*t));
 	if (bytes_of(s) > SAMPLES_BYTES_MAX)
 		return -E2BIG;
-	key.thread = (uint32_t)thread;
-	number = thread < 0 ? thread : pool_add(&s->keys, &key, sizeof(key));
-	if (number < 0 || list_reserve(&s->sums, &s->sums_size, sizeof(*s->sums), s->keys.n))
-		return -ENOMEM;
+	number = pool_add(&s->keys, &key, sizeof(key));
+	list_reserve(&s->sums, &s->sums_size, sizeof(*s->sums), s->keys.n);
 	s->sums[number].n += sum->n;
 	s->sums[number].ns += sum->ns;
 	s->n[off_cpu] += sum->n;
 	s->ns[off_cpu] += sum->ns;
-	return s->each ? event_add(s, at_ns, sum->ns, (uint32_t)number) : 0;
+	if (s->each)
+		*list_push(s->events, s->n_events, s->events_size) = (struct samples_event){ .at_ns = at_ns, .ns = sum->ns, .key = number };
+	return 0;
 }
 
 static int add_sample(void *ctx, const struct pftrace_sample *from)
 {
 	struct loader *l = ctx;
-	int64_t stack = stack_add(l->s, from->stack);
 
-	return stack < 0 ? (int)stack
-			 : samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, (uint32_t)stack,
-				   from->ns, &(struct samples_sum){ 1, from->weight_ns });
+	return samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, stack_add(l->s, from->stack), from->ns,
+		&(struct samples_sum){ 1, from->weight_ns });
 }
 
-/* -ENOMEM, or -E2BIG: more than SAMPLES_BYTES_MAX. */
+/* -E2BIG: more than SAMPLES_BYTES_MAX. */
 static int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len)
 {
-	int64_t number = pool_add(&s->named, t, sizeof(*t)), name = text_add_len(s, text, len);
+	uint32_t number = pool_add(&s->named, t, sizeof(*t)), name = text_add_len(s, text, len);
 
 	if (bytes_of(s) > SAMPLES_BYTES_MAX)
 		return -E2BIG;
-	if (number < 0 || name < 0 || list_reserve(&s->names, &s->names_size, sizeof(*s->names), s->named.n))
-		return -ENOMEM;
-	s->names[number] = (uint32_t)name + 1;
+	list_reserve(&s->names, &s->names_size, sizeof(*s->names), s->named.n);
+	s->names[number] = name + 1;
 	return 0;
 }
 
@@ -371,25 +328,8 @@ const char *samples_label(const struct samples *s, const struct samples_frame *f
 
 #define FRAMES_MAX 4096 /* of one stack; further ones are left out */
 
-struct profile_loader {
-	struct samples *s;
-	const struct samples_filter *filter;
-	samples_problem problem;
-	void *arg;
-	struct pool ids;   /* of stacks whose frames were there, as in the file */
-	uint32_t *numbers; /* of each */
-	uint32_t numbers_size;
-};
-
-static bool is(const struct json_node *node, const char *text)
-{
-	const char *s = node_string(node);
-
-	return s && !strcmp(s, text);
-}
-
 /* NAME [WHERE], NAME (FILE:LINE), or a name alone. *buf has a copy, which is cut into its parts. */
-static int64_t add_frame(struct samples *s, char *buf)
+static uint32_t add_frame(struct samples *s, char *buf)
 {
 	struct samples_source f = { .name = buf, .mapping = "", .build_id = "", .file = "" };
 	size_t len = strlen(buf);
@@ -419,71 +359,52 @@ static int64_t add_frame(struct samples *s, char *buf)
 }
 
 /* The stack of a line with frames, which are the innermost first. */
-static int64_t add_stack(struct profile_loader *l, const struct json_node *list)
+static uint32_t add_stack(struct loader *l, const struct json_node *list)
 {
 	uint32_t frames[FRAMES_MAX];
 	size_t n = FRAMES_MAX;
 
 	json_for_each (frame, list) {
 		const char *text = node_string(frame);
-		char *copy = text && n ? strndup(text, SAMPLES_LABEL_MAX) : NULL;
-		int64_t number = copy ? add_frame(l->s, copy) : -ENOMEM;
+		char *copy;
 
-		free(copy);
-		if (number < 0) {
-			if (text && n)
-				return number;
+		if (!text || !n)
 			break;
-		}
-		frames[--n] = (uint32_t)number;
+		copy = xstrndup(text, SAMPLES_LABEL_MAX);
+		frames[--n] = add_frame(l->s, copy);
+		free(copy);
 	}
 	return samples_add_stack(l->s, frames + n, FRAMES_MAX - n);
 }
 
-/* Remembers the stack of an id. */
-static int keep(struct profile_loader *l, uint64_t id, uint32_t stack)
-{
-	int64_t number = pool_add(&l->ids, &id, sizeof(id));
-
-	if (number < 0)
-		return -ENOMEM;
-	if (number >= l->numbers_size) {
-		uint32_t size = 2 * (uint32_t)number + 256;
-		uint32_t *numbers = realloc(l->numbers, size * sizeof(*numbers));
-
-		if (!numbers)
-			return -ENOMEM;
-		l->numbers = numbers;
-		l->numbers_size = size;
-	}
-	l->numbers[number] = stack;
-	return 0;
-}
-
-/* Its number, or -errno; the stack of a line without one is empty. */
-static int64_t stack_of(struct profile_loader *l, const struct profile_line *line, const struct json_node *shape)
+/* The number of its stack; a line without one has an empty one. */
+static uint32_t stack_of(struct loader *l, const struct profile_line *line, const struct json_node *shape)
 {
 	const struct json_node *id = node_get(shape, "stack"), *frames = node_get(line->object, "frames");
 	uint64_t key = node_u64(id);
-	int64_t stack;
-	int err;
+	uint32_t stack, number;
+	int64_t known;
 
 	if (id && !frames) {
-		stack = pool_find(&l->ids, &key, sizeof(key));
-		if (stack >= 0)
-			return l->numbers[stack];
+		known = pool_find(&l->ids, &key, sizeof(key));
+		if (known >= 0)
+			return l->numbers[known];
 		l->problem(l->arg, line->number, "the frames of its stack were in no line before");
 	}
-	stack = id && frames ? add_stack(l, frames) : samples_add_stack(l->s, NULL, 0);
-	err = id && frames && stack >= 0 ? keep(l, key, (uint32_t)stack) : 0;
-	return err ? err : stack;
+	if (!id || !frames)
+		return samples_add_stack(l->s, NULL, 0);
+	stack = add_stack(l, frames);
+	number = pool_add(&l->ids, &key, sizeof(key));
+	list_reserve(&l->numbers, &l->numbers_size, sizeof(*l->numbers), l->ids.n);
+	l->numbers[number] = stack;
+	return stack;
 }
 
 static bool is_wanted(const struct samples_filter *f, const struct json_node *shape)
 {
 	const struct json_node *step = node_get(shape, "step");
 
-	return (!f->phase || is(node_get(shape, "phase"), f->phase)) && (!f->state || is(node_get(shape, "state"), f->state)) &&
+	return (!f->phase || node_is_text(node_get(shape, "phase"), f->phase)) && (!f->state || node_is_text(node_get(shape, "state"), f->state)) &&
 	       (f->step < 0 || (step && node_s64(step) == f->step));
 }
 
@@ -492,11 +413,12 @@ static int take_line(void *ctx, const struct profile_line *line)
 	const struct json_node *shape = line->values[PROFILE_KEY_shape];
 	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, "pid")), 0 };
 	const char *comm = node_string(node_get(shape, "comm"));
-	struct profile_loader *l = ctx;
+	struct loader *l = ctx;
 	struct samples_sum sum;
-	int64_t stack, ns;
+	uint32_t stack;
+	int64_t ns;
 
-	if (!is(line->values[PROFILE_KEY_event], "stack_prof"))
+	if (!node_is_text(line->values[PROFILE_KEY_event], "stack_prof"))
 		return comm && t.pid && comm[0] ? samples_add_name(l->s, &t, comm, strlen(comm)) : 0;
 	t.tid = (uint32_t)node_u64(node_get(shape, "tid"));
 	sum.n = node_u64(node_get(shape, "samples"));
@@ -506,25 +428,16 @@ static int take_line(void *ctx, const struct profile_line *line)
 	}
 	sum.ns = (uint64_t)ns;
 	stack = stack_of(l, line, shape); /* its frames may be needed even if the line is not */
-	if (stack < 0)
-		return (int)stack;
 	if (!is_wanted(l->filter, shape))
 		return 0;
-	return samples_add(l->s, &t, is(node_get(shape, "kind"), "wait"), (uint32_t)stack, line->number, &sum);
-}
-
-static void profile_pass_problem(void *ctx, uint64_t number, const char *why)
-{
-	struct profile_loader *l = ctx;
-
-	l->problem(l->arg, number, why);
+	return samples_add(l->s, &t, node_is_text(node_get(shape, "kind"), "wait"), stack, line->number, &sum);
 }
 
 int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
 	samples_problem problem, void *arg)
 {
-	static const struct profile_reader_ops ops = { .line = take_line, .bad = profile_pass_problem };
-	struct profile_loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
+	static const struct profile_reader_ops ops = { .line = take_line, .bad = pass_problem };
+	struct loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
 	int err = profile_read(source, &ops, &l);
 
 	pool_clear(&l.ids);
@@ -578,7 +491,7 @@ static const char *thread_name(const struct samples *s, uint32_t thread, char bu
 }
 
 /* A line without its number. The caller frees it. */
-static int line_of(const struct samples *s, const struct samples_key *k, char **ret_text)
+static char *line_of(const struct samples *s, const struct samples_key *k)
 {
 	const uint32_t *frames;
 	size_t n, size;
@@ -586,54 +499,37 @@ static int line_of(const struct samples *s, const struct samples_key *k, char **
 	FILE *out = open_memstream(&text, &size);
 
 	if (!out)
-		return -ENOMEM;
+		out_of_memory();
 	put_part(thread_name(s, k->thread, buf), out);
 	frames = samples_stack(s, k->stack, &n);
 	for (size_t i = 0; i < n; i++)
 		put_frame(s, frames[i], out);
 	if (fclose(out))
-		return -ENOMEM;
-	*ret_text = text;
-	return 0;
-}
-
-static int add_sums(const struct samples *s, bool off_cpu, struct lines *l)
-{
-	l->values = calloc(s->keys.n + 1, sizeof(*l->values));
-	if (!l->values)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->keys.n; i++) {
-		const struct samples_key *k = samples_key(s, i);
-		int64_t number;
-		char *text;
-		int err;
-
-		if (k->off_cpu != off_cpu)
-			continue;
-		err = line_of(s, k, &text);
-		if (err)
-			return err;
-		number = pool_add(&l->texts, text, strlen(text) + 1);
-		free(text);
-		if (number < 0)
-			return -ENOMEM;
-		l->values[number] += off_cpu ? s->sums[i].ns : s->sums[i].n;
-	}
-	return 0;
+		out_of_memory();
+	return text;
 }
 
 int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
 {
-	struct lines l = { 0 };
-	int err = add_sums(s, off_cpu, &l);
+	struct lines l = { .values = xcalloc(s->keys.n + 1, sizeof(*l.values)) };
+	int err;
 
-	for (uint32_t i = 0; !err && i < l.texts.n; i++) {
+	for (uint32_t i = 0; i < s->keys.n; i++) {
+		const struct samples_key *k = samples_key(s, i);
+		char *text;
+
+		if (k->off_cpu != off_cpu)
+			continue;
+		text = line_of(s, k);
+		l.values[pool_add(&l.texts, text, strlen(text) + 1)] += off_cpu ? s->sums[i].ns : s->sums[i].n;
+		free(text);
+	}
+	for (uint32_t i = 0; i < l.texts.n; i++) {
 		/* of waits in microseconds, rounded up so that none is lost */
 		fprintf(out, "%s %" PRIu64 "\n", (const char *)pool_get(&l.texts, i),
 			off_cpu ? (l.values[i] + 999) / 1000 : l.values[i]);
 	}
-	if (!err && (fflush(out) || ferror(out)))
-		err = -EIO;
+	err = fflush(out) || ferror(out) ? -EIO : 0;
 	pool_clear(&l.texts);
 	free(l.values);
 	return err;
@@ -675,11 +571,8 @@ static int compare(const void *a, const void *b)
 	const struct samples_event *x = a, *y = b;
 	const struct samples_key *k = samples_key(sorted, x->key), *l = samples_key(sorted, y->key);
 
-	if (k->thread != l->thread)
-		return k->thread < l->thread ? -1 : 1;
-	if (k->off_cpu != l->off_cpu)
-		return k->off_cpu < l->off_cpu ? -1 : 1;
-	return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+	return cmp_int(k->thread, l->thread) ?: cmp_int(k->off_cpu, l->off_cpu) ?
+										: cmp_int(x->at_ns, y->at_ns);
 }
 
 static bool is_same(const struct samples *s, const struct samples_event *a, const struct samples_event *b)
@@ -735,8 +628,7 @@ int speedscope_write(const struct samples *s, const char *name, FILE *out)
 	size_t n;
 
 	sorted = s;
-	if (s->n_events)
-		qsort(s->events, s->n_events, sizeof(*s->events), compare);
+	list_sort(s->events, s->n_events, compare);
 	fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"inftrace " INFTRACE_VERSION
 	      "\"",
 		out);

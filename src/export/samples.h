@@ -15,12 +15,12 @@ struct pool_item;
 
 struct pool {
 	struct pool_item *by_data, **items;
-	uint32_t n, size;
-	size_t bytes; /* of memory */
+	uint32_t n;
+	size_t size, bytes; /* bytes: of memory */
 };
 
-/* The number of the piece, or -ENOMEM. Padding in it needs to be 0. */
-int64_t pool_add(struct pool *p, const void *data, size_t len);
+/* The number of the piece. Padding in it needs to be 0. */
+uint32_t pool_add(struct pool *p, const void *data, size_t len);
 /* The same, without adding it: -ENOENT. */
 int64_t pool_find(const struct pool *p, const void *data, size_t len);
 /* Valid until pool_clear(). */
@@ -34,7 +34,7 @@ void pool_clear(struct pool *p);
 
 /* A function, or a line of one. Texts are numbers of `texts`. */
 struct samples_frame {
-	uint32_t name;	  /* without the line, and "" if it is unknown */
+	uint32_t name;    /* without the line, and "" if it is unknown */
 	uint32_t mapping; /* the file that is mapped; "" */
 	uint32_t build_id;
 	uint32_t file; /* of the source: the mapping, if that is what runs; "" */
@@ -78,7 +78,7 @@ struct samples {
 /* Called for each problem, with its place in the file. */
 typedef void (*samples_problem)(void *arg, uint64_t offset, const char *why);
 
-/* Reads an open source. 0, or -errno; the reason has been passed to `problem` unless it is -ENOMEM. Everything up to
+/* Reads an open source. 0, or -errno; the reason has been passed to `problem`. Everything up to
  * there is in *s. */
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn);
 
@@ -92,17 +92,6 @@ struct samples_filter {
 int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
 	samples_problem problem, void *arg);
 void samples_clear(struct samples *s);
-
-/* ---- for those who read ---- */
-
-/* A frame as it is told. */
-struct samples_source {
-	const char *name;
-	size_t name_len;
-	const char *mapping, *build_id, *file; /* "" */
-	uint32_t line;
-	uint64_t pc;
-};
 
 /* ---- for those who write ---- */
 
@@ -121,7 +110,7 @@ const char *samples_base(const char *path);
 #define SAMPLES_LABEL_MAX 1024
 const char *samples_label(const struct samples *s, const struct samples_frame *f, char buf[SAMPLES_LABEL_MAX]);
 
-/* Each writes a whole file. -EIO if it could not be written, -ENOMEM. */
+/* Each writes a whole file. -EIO if it could not be written. */
 int collapsed_write(const struct samples *s, bool off_cpu, FILE *out);
 int pprof_write(const struct samples *s, FILE *out);
 int speedscope_write(const struct samples *s, const char *name, FILE *out);

@@ -75,7 +75,8 @@ static int on_line(void *ctx, const struct profile_line *line)
 
 	l.number += t->lines_before;
 	t->counts.lines++;
-	return t->take(t->ctx, &l, t->path);
+	t->take(t->ctx, &l, t->path);
+	return 0;
 }
 
 static void on_bad(void *ctx, uint64_t number, const char *why)
@@ -106,20 +107,6 @@ static int take_lines(struct tail *t, struct file *file, size_t len)
 }
 
 /* ---- one file ---- */
-
-static int buf_grow(struct tail *t, size_t size)
-{
-	char *buf;
-
-	if (t->size >= size)
-		return 0;
-	buf = realloc(t->buf, size);
-	if (!buf)
-		return -ENOMEM;
-	t->buf = buf;
-	t->size = size;
-	return 0;
-}
 
 /* A line that does not fit: passes over what there is of it. */
 static void skip_some(struct tail *t, struct file *file, size_t n)
@@ -162,9 +149,10 @@ static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
 			skip_hole(file, fd, end);
 		if (clock_mono_ns() > t->until_ns)
 			t->left = 0;
-		err = buf_grow(t, size);
-		if (err)
-			return err;
+		if (t->size < size) {
+			t->buf = xreallocarray(t->buf, size, 1);
+			t->size = size;
+		}
 		n = pread(fd, t->buf, size, (off_t)file->offset);
 		if (n < 0)
 			return -errno;
@@ -202,21 +190,15 @@ static struct file *file_get(struct tail *t, const struct file_id *id)
 		t->full_said = true;
 		return NULL;
 	}
-	file = calloc(1, sizeof(*file));
-	if (!file)
-		return NULL;
+	file = xcalloc(1, sizeof(*file));
 	file->id = *id;
 	HASH_ADD(hh, t->files, id, sizeof(file->id), file);
-	if (!file->hh.tbl) {
-		free(file);
-		return NULL;
-	}
 	t->counts.files_read++;
 	return file;
 }
 
 /* Reads what is new in an open file. */
-static int read_open(struct tail *t, int fd, const struct statx *st)
+static void read_open(struct tail *t, int fd, const struct statx *st)
 {
 	struct file_id id = { .ino = st->stx_ino, .dev_major = st->stx_dev_major, .dev_minor = st->stx_dev_minor };
 	struct file *file;
@@ -226,7 +208,7 @@ static int read_open(struct tail *t, int fd, const struct statx *st)
 		id.made_ns = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
 	file = file_get(t, &id);
 	if (!file)
-		return 0;
+		return;
 	file->seen = true;
 	if (st->stx_size < file->offset) {
 		if (is_shown(t))
@@ -242,22 +224,15 @@ static int read_open(struct tail *t, int fd, const struct statx *st)
 	}
 	err = t->waits ? 0 : read_lines(t, file, fd, st->stx_size);
 	t->counts.unread += st->stx_size > file->offset && !file->skipping ? st->stx_size - file->offset : 0;
-	if (err && err != -ENOMEM && !file->failed) {
+	if (err && !file->failed) {
 		file->failed = true;
 		t->counts.errors++;
 		if (is_shown(t))
 			log_warn("cannot read %s: %s", t->path, strerror(-err));
 	}
-	return err == -ENOMEM ? err : 0;
 }
 
 /* ---- files and directories ---- */
-
-/* Whether a name in a directory is that of a profile, also of one that is being written. */
-static bool is_profile_name(const char *name)
-{
-	return name[0] != '.' && (text_has_suffix(name, ".jsonl") || text_has_suffix(name, ".jsonl.part"));
-}
 
 /* Returns -errno only for what is wrong with the path itself. */
 static int read_path(struct tail *t, int dir, const char *name, const char *path, bool named)
@@ -276,33 +251,33 @@ static int read_path(struct tail *t, int dir, const char *name, const char *path
 	else if (!S_ISREG(st.stx_mode))
 		err = S_ISDIR(st.stx_mode) ? -EISDIR : -EINVAL;
 	else
-		err = read_open(t, fd, &st);
+		read_open(t, fd, &st);
 	close(fd);
 	return err;
 }
 
-static int read_directory(struct tail *t, const char *path)
+static void read_directory(struct tail *t, const char *path)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
 	char whole[4096];
-	int err = 0;
+	int err;
 
 	if (!dir)
-		return -errno;
-	while (err != -ENOMEM && (entry = readdir(dir))) {
-		if (!is_profile_name(entry->d_name))
+		return;
+	while ((entry = readdir(dir))) {
+		/* also of a profile that is being written */
+		if (entry->d_name[0] == '.' || !(text_has_suffix(entry->d_name, ".jsonl") || text_has_suffix(entry->d_name, ".jsonl.part")))
 			continue;
 		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
 		err = read_path(t, dirfd(dir), entry->d_name, whole, false);
-		if (err && err != -ENOMEM && err != -ENOENT && err != -ELOOP && err != -EISDIR && err != -EINVAL) {
+		if (err && err != -ENOENT && err != -ELOOP && err != -EISDIR && err != -EINVAL) {
 			t->counts.errors++;
 			if (is_shown(t))
 				log_warn("cannot read %s: %s", t->path ? t->path : "a profile", strerror(-err));
 		}
 	}
 	closedir(dir);
-	return err == -ENOMEM ? err : 0;
 }
 
 static void forget_gone(struct tail *t)
@@ -321,23 +296,18 @@ static void forget_gone(struct tail *t)
 	t->counts.files = HASH_COUNT(t->files);
 }
 
-static int read_all(struct tail *t)
+static void read_all(struct tail *t)
 {
-	int err = 0;
-
 	t->counts.unread = t->counts.files_left_out = 0;
-	for (size_t i = 0; i < t->n && err != -ENOMEM; i++) {
-		err = read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true);
-		if (err == -EISDIR)
-			err = read_directory(t, t->paths[i]);
+	for (size_t i = 0; i < t->n; i++) {
+		if (read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true) == -EISDIR)
+			read_directory(t, t->paths[i]);
 	}
-	return err;
 }
 
-int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
+void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
 {
 	bool waited = t->has_next;
-	int err;
 
 	t->left = max;
 	t->until_ns = clock_mono_ns() + LOOK_NS;
@@ -345,14 +315,12 @@ int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
 	t->ctx = ctx;
 	t->waits = t->has_next;
 	t->has_next = false;
-	err = read_all(t);
+	read_all(t);
 	/* those before the one with which it has begun */
 	t->waits = false;
-	if (waited && t->left && err != -ENOMEM)
-		err = read_all(t);
-	if (err != -ENOMEM)
-		forget_gone(t);
-	return err == -ENOMEM ? err : 0;
+	if (waited && t->left)
+		read_all(t);
+	forget_gone(t);
 }
 
 /* ---- start and end ---- */
@@ -394,9 +362,7 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 		log_error("%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
 		return -EINVAL;
 	}
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
+	t = xcalloc(1, sizeof(*t));
 	t->paths = paths;
 	t->n = n;
 	*ret = t;

@@ -35,10 +35,10 @@ void tail_free(struct tail *t);
 /*
  * Reads what is new, `max` bytes at most (and a line) and half a second, and passes the lines to take(), with the path of their file,
  * printable, whose line->number counts from the beginning of the file. Bad lines and files that cannot be
- * read are counted, and the first few are printed. What one file has does not keep others from their turn. Returns 0, -ENOMEM or what take() returned.
+ * read are counted, and the first few are printed. What one file has does not keep others from their turn.
  */
-typedef int (*tail_take_fn)(void *ctx, const struct profile_line *line, const char *path);
-int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx);
+typedef void (*tail_take_fn)(void *ctx, const struct profile_line *line, const char *path);
+void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx);
 
 const struct tail_counts *tail_counts(const struct tail *t);
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* The control socket: messages, the recorder's side of it, and the clients'. */
 #include "io/control.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,7 +19,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "record.h"
+#include "target/process.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/text.h"
 
@@ -24,6 +31,10 @@
 #define BACKLOG 16   /* clients the kernel queues until they are accepted */
 #define DIRECTORY_MODE 0700
 #define SOCKET_MODE 0600
+#define CONTROL_SERVICE_SOCKETS CONTROL_SERVICE_RUNTIME "/inftrace" /* control_directory() there */
+#define TARGETS_NAMED 8
+#define PEERS_MAX 256  /* recordings of a user that are asked, at most */
+#define MESSAGES_MAX 8 /* before the answer, at most */
 
 struct client {
 	int fd; /* -1: unused */
@@ -33,14 +44,22 @@ struct client {
 struct control {
 	control_run_fn run;
 	void *arg;
-	int fd, dir_fd;        /* the socket, and the directory it is in */
-	char name[32];         /* of the socket there; "": there is none */
+	int fd, dir_fd; /* the socket, and the directory it is in */
+	char name[32];  /* of the socket there; "": there is none */
 	int epoll_fd;
 	struct client asking; /* connected, request not received yet */
 	uint64_t deadline_ns; /* for its request */
 	uint64_t paused_ns;   /* no client is accepted until then; 0: not paused */
 	uint64_t last_id;
 	struct client waiting[CONTROL_WAITING_MAX];
+};
+
+const char *const control_commands[CONTROL_COMMANDS] = {
+	[CONTROL_START] = "start",
+	[CONTROL_STOP] = "stop",
+	[CONTROL_DUMP] = "dump",
+	[CONTROL_STATUS] = "status",
+	[CONTROL_OPEN] = "open",
 };
 
 /* ---- messages ---- */
@@ -55,16 +74,13 @@ int control_refuse(char msg[CONTROL_MSG_MAX], int err, const char *fmt, ...)
 	return err;
 }
 
-int control_parse(
-	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
+int control_parse(const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
 {
 	struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
 	enum json_tokener_error why;
 	struct json_object *object;
 	int err = 0;
 
-	if (!tokener)
-		return -ENOMEM;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	object = json_tokener_parse_ex(tokener, text, (int)len);
 	why = json_tokener_get_error(tokener);
@@ -93,8 +109,7 @@ static bool shorten(struct json_object *answer)
 	json_object_object_foreach(answer, key, value)
 	{
 		(void)key;
-		if (json_object_is_type(value, json_type_array) &&
-			json_object_array_length(value) > n) {
+		if (json_object_is_type(value, json_type_array) && json_object_array_length(value) > n) {
 			longest = value;
 			n = json_object_array_length(value);
 		}
@@ -106,25 +121,15 @@ static bool shorten(struct json_object *answer)
 	return true;
 }
 
-/* Returns the text of a message, to be freed; NULL without memory, or when it cannot be made to fit. */
-static char *render(struct json_object *answer, size_t *ret_len)
+char *control_text(struct json_object *object, size_t *ret_len)
 {
-	const char *text;
 	size_t len;
-	char *out;
+	const char *text = json_object_to_json_string_length(object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	char *out = xmalloc(TEXT_JSON_MAX(len) + 1), *end = text_json(out, text, len);
 
-	do {
-		text = json_object_to_json_string_length(
-			answer, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
-		out = text ? malloc(TEXT_JSON_MAX(len) + 1) : NULL;
-		if (!out)
-			return NULL;
-		*ret_len = (size_t)(text_json(out, text, len) - out);
-		if (*ret_len <= CONTROL_REPLY_MAX)
-			return out;
-		free(out);
-	} while (shorten(answer));
-	return NULL;
+	*end = 0;
+	*ret_len = (size_t)(end - out);
+	return out;
 }
 
 /* Sends one message, with a descriptor unless that is -1. A client that cannot take it at once loses it. */
@@ -149,20 +154,16 @@ static void send_text(int fd, const char *text, size_t len, int passed)
 		log_debug("a client of the control socket left: %s", strerror(errno));
 }
 
-static void send_answer(
-	int fd, int err, struct json_object *reply, const char *msg, int passed)
+static void send_answer(int fd, int err, struct json_object *reply, const char *msg, int passed)
 {
 	static const char unfit[] = "{\"ok\":false,\"error\":\"the answer does not fit a message\"}";
 	struct json_object *answer = json_object_new_object();
 	char *text;
 	size_t len;
 
-	if (!answer)
-		return;
 	json_object_object_add(answer, "ok", json_object_new_boolean(!err));
 	if (err) {
-		json_object_object_add(answer, "error",
-			json_object_new_string(msg && *msg ? msg : strerror(-err)));
+		json_object_object_add(answer, "error", json_object_new_string(msg && *msg ? msg : strerror(-err)));
 	} else if (reply) {
 		json_object_object_foreach(reply, key, value)
 		{
@@ -170,8 +171,15 @@ static void send_answer(
 				json_object_object_add(answer, key, json_object_get(value));
 		}
 	}
-	text = render(answer, &len);
-	send_text(fd, text ? text : unfit, text ? len : strlen(unfit), passed);
+	text = control_text(answer, &len);
+	while (len > CONTROL_REPLY_MAX && shorten(answer)) {
+		free(text);
+		text = control_text(answer, &len);
+	}
+	if (len > CONTROL_REPLY_MAX)
+		send_text(fd, unfit, strlen(unfit), passed);
+	else
+		send_text(fd, text, len, passed);
 	free(text);
 	json_object_put(answer);
 }
@@ -179,8 +187,7 @@ static void send_answer(
 /* ---- requests ---- */
 
 /* A string of the request; NULL if it is not there. -EBADMSG. */
-static int request_string(
-	struct json_object *request, const char *key, const char **ret, char msg[CONTROL_MSG_MAX])
+static int request_string(struct json_object *request, const char *key, const char **ret, char msg[CONTROL_MSG_MAX])
 {
 	struct json_object *value;
 	const char *text;
@@ -195,25 +202,6 @@ static int request_string(
 	return 0;
 }
 
-static int request_command(const char *text, enum control_command *ret, char msg[CONTROL_MSG_MAX])
-{
-	static const char *const names[] = {
-		[CONTROL_START] = "start",
-		[CONTROL_STOP] = "stop",
-		[CONTROL_DUMP] = "dump",
-		[CONTROL_STATUS] = "status",
-		[CONTROL_OPEN] = "open",
-	};
-
-	if (!text)
-		return control_refuse(msg, -EBADMSG, "\"command\" is missing");
-	for (*ret = 0; *ret < CONTROL_COMMANDS; ++*ret) {
-		if (!strcmp(text, names[*ret]))
-			return 0;
-	}
-	return control_refuse(msg, -EINVAL, "no such command; there are start, stop, dump, status and open");
-}
-
 static int request_parse(const char *text, size_t len, struct json_object **ret_object, struct control_request *rq,
 	char msg[CONTROL_MSG_MAX])
 {
@@ -222,28 +210,24 @@ static int request_parse(const char *text, size_t len, struct json_object **ret_
 
 	if (len > CONTROL_REQUEST_MAX)
 		return control_refuse(msg, -E2BIG, "the request is longer than %d bytes", CONTROL_REQUEST_MAX);
-	err = control_parse(text, len, ret_object, msg);
-	if (!err)
-		err = request_string(*ret_object, "command", &command, msg);
-	if (!err)
-		err = request_string(*ret_object, "reason", &rq->reason, msg);
-	if (!err)
-		err = request_string(*ret_object, "last", &last, msg);
+	err = control_parse(text, len, ret_object, msg)
+		      ?: request_string(*ret_object, "command", &command, msg)
+			 ?
+		 : request_string(*ret_object, "reason", &rq->reason, msg)
+			 ?
+			 : request_string(*ret_object, "last", &last, msg);
 	if (!err && last && parse_last(last, &rq->last))
 		err = control_refuse(msg, -EBADMSG, "\"last\" is not a number or time");
 	rq->reason = rq->reason ?: "";
 	if (!err && strlen(rq->reason) >= CONTROL_REASON_MAX)
 		err = control_refuse(msg, -E2BIG, "the reason is longer than %d bytes", CONTROL_REASON_MAX - 1);
-	return err ?: request_command(command, &rq->command, msg);
-}
-
-static struct client *free_place(struct control *c)
-{
-	for (int i = 0; i < CONTROL_WAITING_MAX; i++) {
-		if (c->waiting[i].fd < 0)
-			return &c->waiting[i];
+	if (!err && !command)
+		err = control_refuse(msg, -EBADMSG, "\"command\" is missing");
+	for (rq->command = 0; !err && rq->command < CONTROL_COMMANDS; rq->command++) {
+		if (!strcmp(command, control_commands[rq->command]))
+			return 0;
 	}
-	return NULL;
+	return err ?: control_refuse(msg, -EINVAL, "no such command; there are start, stop, dump, status and open");
 }
 
 static void client_close(struct client *cl)
@@ -258,17 +242,17 @@ static void client_close(struct client *cl)
 static void client_request(struct control *c, const char *text, size_t len)
 {
 	static const char taken[] = "{\"taken\":true}";
-	struct client none = { .fd = -1 }, *place = free_place(c) ?: &none, *cl = &c->asking;
+	struct client none = { .fd = -1 }, *place = &none, *cl = &c->asking;
 	struct json_object *request = NULL, *reply = json_object_new_object();
 	struct control_request rq = { .id = cl->id, .fd = -1 };
 	char msg[CONTROL_MSG_MAX] = "";
 	int err;
 
+	for (int i = 0; i < CONTROL_WAITING_MAX; i++)
+		place = c->waiting[i].fd < 0 ? &c->waiting[i] : place;
 	err = request_parse(text, len, &request, &rq, msg);
 	if (!err && place == &none && rq.command == CONTROL_DUMP)
 		err = control_refuse(msg, -EBUSY, "%d dumps are waiting already; try again in a moment", CONTROL_WAITING_MAX);
-	if (!err && !reply)
-		err = -ENOMEM;
 	if (!err) {
 		if (rq.command <= CONTROL_DUMP)
 			send_text(cl->fd, taken, strlen(taken), -1);
@@ -379,8 +363,7 @@ void control_serve(struct control *c)
 	}
 }
 
-void control_done(
-	struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg)
+void control_done(struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg)
 {
 	for (int i = 0; c && i < CONTROL_WAITING_MAX; i++) {
 		struct client *cl = &c->waiting[i];
@@ -535,32 +518,12 @@ static int open_socket(struct control *c, char msg[CONTROL_MSG_MAX])
 
 /* ---- start and end ---- */
 
-static int control_open(struct control *c, const char *directory, char msg[CONTROL_MSG_MAX])
-{
-	int err = open_directory(directory, &c->dir_fd, msg);
-
-	if (err)
-		return err;
-	remove_left_behind(c->dir_fd);
-	err = open_socket(c, msg);
-	if (err)
-		return err;
-	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (c->epoll_fd < 0)
-		return fail(msg, -errno, "epoll");
-	watch(c, EPOLL_CTL_ADD, c->fd, EPOLLIN);
-	return 0;
-}
-
 int control_new(control_run_fn run, void *arg, const char *directory, struct control **ret_control)
 {
 	char usual[PATH_MAX] = "", msg[CONTROL_MSG_MAX] = "";
-	struct control *c;
+	struct control *c = xcalloc(1, sizeof(*c));
 	int err = 0;
 
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return -ENOMEM;
 	c->run = run;
 	c->arg = arg;
 	c->epoll_fd = c->fd = c->dir_fd = c->asking.fd = -1;
@@ -571,16 +534,23 @@ int control_new(control_run_fn run, void *arg, const char *directory, struct con
 		directory = usual;
 	}
 	if (err)
-		snprintf(msg, sizeof(msg), "%s", strerror(-err));
+		control_refuse(msg, err, "%s", strerror(-err));
 	else
-		err = control_open(c, directory, msg);
+		err = open_directory(directory, &c->dir_fd, msg);
+	if (!err) {
+		remove_left_behind(c->dir_fd);
+		err = open_socket(c, msg);
+	}
+	if (!err) {
+		c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+		err = c->epoll_fd < 0 ? fail(msg, -errno, "epoll") : 0;
+	}
 	if (err) {
-		log_warn("no control socket in %s: %s; inftrace start, stop, dump and status do "
-			 "not reach this recording",
-			directory, msg);
+		log_warn("no control socket in %s: %s; inftrace start, stop, dump and status do not reach this recording", directory, msg);
 		control_free(c);
 		return err;
 	}
+	watch(c, EPOLL_CTL_ADD, c->fd, EPOLLIN);
 	*ret_control = c;
 	return 0;
 }
@@ -614,4 +584,522 @@ void control_free(struct control *c)
 	if (c->epoll_fd >= 0)
 		close(c->epoll_fd);
 	free(c);
+}
+
+/* One question and its answer. */
+struct ask {
+	const struct control_peer *peer;
+	const char *request;
+	pthread_t thread;
+	bool taken; /* the recorder has said that work has begun */
+	struct json_object *reply;
+	int passed; /* the descriptor that came with the answer, or -1 */
+	int err;
+	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
+};
+
+/* ---- clients: one question ---- */
+
+/*
+ * A user's directory can hold anything that the user puts there: what is named like a socket may be a link to
+ * one that we should not talk to, or the socket of another process. So the file must be a socket (no link) of
+ * that user, and the process that listens must be the one in the name, running as that user.
+ */
+static int connect_peer(const struct control_peer *peer, int *ret_fd)
+{
+	const struct timeval limit = { CONTROL_ANSWER_MS / 1000, CONTROL_ANSWER_MS % 1000 * 1000 };
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int file, fd = -1, err = 0;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct stat st;
+
+	file = open(peer->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (file < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (fstat(file, &st) || !S_ISSOCK(st.st_mode) || st.st_uid != peer->uid) {
+		err = -EACCES;
+		goto out;
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
+	/* while it has no room for another client, connect() waits for as long as send() may: unix(7) */
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
+		connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		err = errno == ECONNREFUSED ? -ESRCH : -errno;
+	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		err = -errno;
+	else if (cred.uid != peer->uid || cred.pid != peer->pid)
+		err = -EACCES;
+	if (err == -EAGAIN)
+		err = -ETIMEDOUT;
+out:
+	close(file);
+	if (err && fd >= 0)
+		close(fd);
+	if (!err)
+		*ret_fd = fd;
+	return err;
+}
+
+/* Returns -EAGAIN if it is not the answer. */
+static int take_message(struct ask *a, const char *text, size_t len)
+{
+	struct json_object *object, *value;
+	int err;
+
+	err = control_parse(text, len, &object, a->msg);
+	if (err)
+		return err == -EBADMSG ? -EPROTO : err;
+	if (!json_object_object_get_ex(object, "ok", &value)) {
+		a->taken = true;
+		err = -EAGAIN;
+	} else if (json_object_get_boolean(value)) {
+		a->reply = json_object_get(object);
+	} else {
+		json_object_object_get_ex(object, "error", &value);
+		snprintf(a->msg, sizeof(a->msg), "%s", value ? json_object_get_string(value) : "no reason given");
+		err = -EREMOTEIO;
+	}
+	json_object_put(object);
+	return err;
+}
+
+static int read_message(struct ask *a, int fd, char *buf)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { buf, CONTROL_REPLY_MAX };
+	/* not the whole buffer: its padding would leave room for a second descriptor */
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = CMSG_LEN(sizeof(int)) };
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	int passed = -1, err = -EMSGSIZE;
+
+	/* the kernel closes descriptors that do not fit */
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&passed, CMSG_DATA(c), sizeof(int));
+	if (n <= 0)
+		err = n < 0 && errno != ECONNRESET ? -errno : -ESRCH;
+	else if (!(m.msg_flags & MSG_TRUNC))
+		err = take_message(a, buf, (size_t)n);
+	if (!err && !(m.msg_flags & MSG_CTRUNC))
+		a->passed = passed;
+	else if (passed >= 0)
+		close(passed);
+	return err;
+}
+
+/* Sets a->err, a->reply, a->passed and a->msg. */
+static void *ask(void *arg)
+{
+	struct ask *a = arg;
+	uint64_t until = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
+	char *buf = xmalloc(CONTROL_REPLY_MAX);
+	struct pollfd p = { .fd = -1, .events = POLLIN };
+	int err = connect_peer(a->peer, &p.fd);
+
+	a->passed = -1;
+	/* a recorder that refuses a connection holds an answer already */
+	if (!err && send(p.fd, a->request, strlen(a->request), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+		err = -errno;
+	for (unsigned int n = 0; !err; n++) {
+		uint64_t now = clock_mono_ns();
+		bool taken = a->taken;
+
+		err = poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? read_message(a, p.fd, buf) : -ETIMEDOUT;
+		if (a->taken && !taken)
+			until = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
+		if (err == -EAGAIN && n < MESSAGES_MAX)
+			err = 0;
+		else if (!err)
+			break;
+	}
+	if (err == -EMSGSIZE || err == -EAGAIN) {
+		snprintf(a->msg, sizeof(a->msg), "more than %d bytes or %d messages", CONTROL_REPLY_MAX, MESSAGES_MAX);
+		err = -EPROTO;
+	}
+	a->err = err;
+	free(buf);
+	if (p.fd >= 0)
+		close(p.fd);
+	return NULL;
+}
+
+/* Asks all at once, so that one that is stopped holds up nobody. */
+static void ask_all(struct ask *asks, size_t n, enum control_command command, const char *reason, const char *last)
+{
+	struct json_object *request = json_object_new_object();
+	const char *text;
+
+	json_object_object_add(request, "command", json_object_new_string(control_commands[command]));
+	if (reason)
+		json_object_object_add(request, "reason", json_object_new_string(reason));
+	if (last)
+		json_object_object_add(request, "last", json_object_new_string(last));
+	text = json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN);
+	for (size_t i = 0; i < n; i++) {
+		asks[i].request = text;
+		if (pthread_create(&asks[i].thread, NULL, ask, &asks[i])) {
+			asks[i].thread = pthread_self();
+			ask(&asks[i]);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!pthread_equal(asks[i].thread, pthread_self()))
+			pthread_join(asks[i].thread, NULL);
+	}
+	json_object_put(request);
+}
+
+/* The outcome in words. */
+static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
+{
+	pid_t pid = a->peer->pid;
+	char said[CONTROL_MSG_MAX - 64];
+
+	text_printable(said, sizeof(said), a->msg);
+	switch (a->err) {
+	case -EREMOTEIO:
+		snprintf(msg, CONTROL_MSG_MAX, "%s", said);
+		break;
+	case -EPROTO:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave an invalid answer: %s", pid, said);
+		break;
+	case -ESRCH:
+		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
+		break;
+	case -EPROTOTYPE:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d is another version of inftrace", pid);
+		break;
+	case -ETIMEDOUT:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
+			a->taken ? "has not finished yet; inftrace status shows its progress"
+				 : "does not answer; is it stopped, or still starting?");
+		break;
+	default:
+		snprintf(msg, CONTROL_MSG_MAX, "cannot talk to recorder %d: %s", pid, strerror(-a->err));
+	}
+}
+
+int control_ask(const struct control_peer *peer, enum control_command command, const char *reason, const char *last,
+	struct json_object **ret_reply, int *ret_fd)
+{
+	struct ask a = { .peer = peer };
+	char msg[CONTROL_MSG_MAX];
+
+	ask_all(&a, 1, command, reason, last);
+	if (a.err) {
+		ask_explain(&a, msg);
+		log_error("%s: %s", control_commands[command], msg);
+		return a.err;
+	}
+	*ret_reply = a.reply;
+	if (ret_fd)
+		*ret_fd = a.passed;
+	else if (a.passed >= 0)
+		close(a.passed);
+	return 0;
+}
+
+/* ---- which recordings there are ---- */
+
+void control_peer_free(struct control_peer *peer)
+{
+	free(peer->path);
+	json_object_put(peer->status);
+	memset(peer, 0, sizeof(*peer));
+}
+
+void control_peers_free(struct control_peer *peers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		control_peer_free(&peers[i]);
+	free(peers);
+}
+
+struct peers {
+	struct control_peer *list;
+	size_t n, size;
+};
+
+/* Only if the directory belongs to the user, since in any other directory somebody else decides
+ * what is there. A directory that does not exist, or that we may not read, holds no recordings. */
+static void peers_in(struct peers *p, const char *directory, uid_t uid)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = NULL;
+	struct dirent *d;
+	struct stat st;
+
+	if (fd >= 0 && !fstat(fd, &st) && st.st_uid == uid && !(st.st_mode & 022))
+		dir = fdopendir(fd);
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((d = readdir(dir)) && p->n < PEERS_MAX) {
+		pid_t pid = *d->d_name >= '0' && *d->d_name <= '9' ? pid_of(d->d_name) : 0;
+
+		if (pid)
+			*list_push(p->list, p->n, p->size) = (struct control_peer){ .pid = pid, .uid = uid, .path = xasprintf("%s/%s", directory, d->d_name) };
+	}
+	closedir(dir);
+}
+
+/*
+ * Nobody but root can put anything into /run, not even a link, so the service's directory there is the one that systemd has
+ * made for it, and whoever owns it is the user that root lets it run as.
+ */
+static void peers_of_service(struct peers *p, const struct control_where *where)
+{
+	struct stat run, st;
+
+	if (stat("/run", &run) || run.st_uid || run.st_mode & 022)
+		return;
+	if (stat(CONTROL_SERVICE_RUNTIME, &st) || st.st_mode & 022)
+		return;
+	if (where->service || st.st_uid == where->uid)
+		peers_in(p, CONTROL_SERVICE_SOCKETS, st.st_uid);
+}
+
+struct control_where control_where_own(void)
+{
+	return (struct control_where){ .uid = geteuid(), .service = !geteuid() };
+}
+
+static void find_peers(const struct control_where *where, struct peers *p)
+{
+	char usual[PATH_MAX] = "";
+
+	if (where->directory) {
+		peers_in(p, where->directory, where->uid);
+		return;
+	}
+	/* where the name is too long, no recorder could have made a socket either */
+	if (!control_directory(where->uid, usual, sizeof(usual)))
+		peers_in(p, usual, where->uid);
+	if (strcmp(usual, CONTROL_SERVICE_SOCKETS))
+		peers_of_service(p, where);
+}
+
+/* Asks for the status of each; leaves out recordings that have ended. */
+static void ask_peers(struct peers *p)
+{
+	struct ask *asks = xcalloc(p->n + 1, sizeof(*asks));
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		asks[i].peer = &p->list[i];
+	ask_all(asks, p->n, CONTROL_STATUS, NULL, NULL);
+	for (size_t i = 0; i < p->n; i++) {
+		struct control_peer *peer = &p->list[i];
+
+		if (asks[i].err == -ESRCH || asks[i].err == -EACCES) {
+			control_peer_free(peer);
+			continue;
+		}
+		peer->status = asks[i].reply;
+		if (asks[i].passed >= 0)
+			close(asks[i].passed);
+		if (asks[i].err)
+			ask_explain(&asks[i], peer->error);
+		p->list[n++] = *peer;
+	}
+	p->n = n;
+	free(asks);
+}
+
+/* ---- choosing one ---- */
+
+/* The length of an array in its status. */
+static size_t list_of(const struct control_peer *peer, const char *key, struct json_object **ret_list)
+{
+	if (!json_object_object_get_ex(peer->status, key, ret_list) ||
+		!json_object_is_type(*ret_list, json_type_array))
+		return 0;
+	return json_object_array_length(*ret_list);
+}
+
+static bool records_all(const struct control_peer *peer)
+{
+	struct json_object *all;
+
+	return json_object_object_get_ex(peer->status, "all", &all) && json_object_get_boolean(all);
+}
+
+#define FITS_NOT 4
+
+/* How well it fits -p PID: the smaller, the better. */
+static int fit(const struct control_peer *peer, pid_t pid)
+{
+	struct json_object *pids;
+
+	if (peer->pid == pid)
+		return 0;
+	for (size_t i = 0; i < list_of(peer, "targets", &pids); i++) {
+		if (json_object_get_int64(json_object_array_get_idx(pids, i)) == pid)
+			return 1;
+	}
+	return records_all(peer) ? 2 : peer->status ? FITS_NOT
+						    : 3;
+}
+
+/* Keeps only those that fit best, if any fits. */
+static void peers_keep(struct peers *p, pid_t pid)
+{
+	int best = FITS_NOT - 1;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		best = fit(&p->list[i], pid) < best ? fit(&p->list[i], pid) : best;
+	for (size_t i = 0; i < p->n; i++) {
+		if (fit(&p->list[i], pid) == best)
+			p->list[n++] = p->list[i];
+		else
+			control_peer_free(&p->list[i]);
+	}
+	p->n = n;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct control_peer *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+void control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers, size_t *ret_n)
+{
+	struct peers p = { 0 };
+
+	find_peers(where, &p);
+	if (pid)
+		peers_keep(&p, pid); /* none but the recorder with that PID, if there is one */
+	ask_peers(&p);
+	if (pid)
+		peers_keep(&p, pid);
+	list_sort(p.list, p.n, by_pid);
+	*ret_peers = p.list;
+	*ret_n = p.n;
+}
+
+void control_print_targets(FILE *out, const struct control_peer *peer)
+{
+	struct json_object *pids;
+	char comm[TASK_COMM_LEN], printable[64];
+	size_t n = list_of(peer, "targets", &pids);
+
+	if (records_all(peer))
+		fputs("all processes", out);
+	else if (!n)
+		fputs("no process", out);
+	for (size_t i = 0; i < n && i < TARGETS_NAMED && !records_all(peer); i++) {
+		pid_t pid = json_object_get_int(json_object_array_get_idx(pids, i));
+
+		fprintf(out, "%s%s (%d)", i ? ", " : "",
+			process_comm(pid, comm) ? "exited" : text_printable(printable, sizeof(printable), comm), pid);
+	}
+	if (n > TARGETS_NAMED && !records_all(peer))
+		fprintf(out, " and %zu more", n - TARGETS_NAMED);
+}
+
+/* "  -p 4800: llama-server (4711) into /a.json, /b.pftrace" */
+static void describe(const struct control_peer *peer)
+{
+	struct json_object *files;
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		out_of_memory();
+	if (peer->status)
+		control_print_targets(out, peer);
+	else
+		fputs(peer->error, out);
+	for (size_t i = 0; i < list_of(peer, "outputs", &files); i++)
+		fprintf(out, "%s%s", i ? ", " : " into ", json_object_get_string(json_object_array_get_idx(files, i)) ?: "");
+	fclose(out);
+	log_error("  -p %d: %.500s", peer->pid, text);
+	free(text);
+}
+
+void control_say_none(const struct control_where *where, pid_t pid)
+{
+	const char *others = "";
+	char of[48] = "";
+
+	if (geteuid() && (!access("/run/inftrace", F_OK) || !access(CONTROL_SERVICE_RUNTIME, F_OK)))
+		others = "; those of root and of the service need sudo";
+	else if (!geteuid() && !where->uid)
+		others = "; one of another user needs --user";
+	if (where->uid != geteuid())
+		snprintf(of, sizeof(of), " by user %u", where->uid);
+	if (pid)
+		log_error("no recording of process %d%s is running that you may control%s; inftrace status lists those that are", pid, of, others);
+	else
+		log_error("no recording%s is running that you may control%s; inftrace record starts one", of, others);
+}
+
+int control_take_user(const char *text, struct control_where *ret)
+{
+	const struct passwd *pw = NULL;
+	uint32_t uid;
+
+	if (parse_u32(text, &uid) || uid == (uid_t)-1) {
+		pw = getpwnam(text);
+		if (!pw) {
+			log_error("--user: no such user: %.32s", text);
+			return -EINVAL;
+		}
+	}
+	ret->service = false;
+	ret->uid = pw ? pw->pw_uid : uid;
+	return 0;
+}
+
+int control_take_pid(const char *text, pid_t *ret)
+{
+	uint32_t pid;
+
+	if (parse_u32(text, &pid) || !pid || pid > INT_MAX) {
+		log_error("-p: not the PID of a process: %.32s", text);
+		return -EINVAL;
+	}
+	*ret = (pid_t)pid;
+	return 0;
+}
+
+int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer)
+{
+	struct control_peer *peers;
+	size_t n;
+	int err;
+
+	control_list(where, pid, &peers, &n);
+	if (!n) {
+		control_say_none(where, pid);
+		err = -ENOENT;
+	} else if (n > 1) {
+		if (pid)
+			log_error("%zu recordings of process %d are running; choose one:", n, pid);
+		else
+			log_error("%zu recordings are running; choose one:", n);
+		for (size_t i = 0; i < n; i++)
+			describe(&peers[i]);
+		err = -ENOTUNIQ;
+	} else if (!peers[0].status) {
+		log_error("%s", peers[0].error);
+		err = -ETIMEDOUT;
+	} else {
+		*ret_peer = peers[0];
+		free(peers);
+		return 0;
+	}
+	control_peers_free(peers, n);
+	return err;
 }

@@ -26,13 +26,13 @@
 #include "util/parse.h"
 
 #define CONTROL_MSG_MAX 256
-#define CONTROL_REQUEST_MAX 4096        /* bytes of a request */
-#define CONTROL_REASON_MAX 256          /* bytes of a reason, with the NUL */
-#define CONTROL_REPLY_MAX (128 * 1024)  /* bytes of an answer: a message must fit into a socket's buffer */
-#define CONTROL_WAITING_MAX 16          /* clients whose dump is not written yet */
-#define CONTROL_CLIENT_S 2              /* seconds a client has to send its request */
-#define CONTROL_ANSWER_MS 5000          /* until a recorder answers anything, or has room for a client */
-#define CONTROL_FINISH_MS 30000         /* until it has finished what it began */
+#define CONTROL_REQUEST_MAX 4096       /* bytes of a request */
+#define CONTROL_REASON_MAX 256         /* bytes of a reason, with the NUL */
+#define CONTROL_REPLY_MAX (128 * 1024) /* bytes of an answer: a message must fit into a socket's buffer */
+#define CONTROL_WAITING_MAX 16         /* clients whose dump is not written yet */
+#define CONTROL_CLIENT_S 2             /* seconds a client has to send its request */
+#define CONTROL_ANSWER_MS 5000         /* until a recorder answers anything, or has room for a client */
+#define CONTROL_FINISH_MS 30000        /* until it has finished what it began */
 #define CONTROL_SUFFIX ".sock"
 
 /* XDG_RUNTIME_DIR of the service in contrib/: made by systemd, and owned by the user as whom the service runs. */
@@ -44,10 +44,22 @@
  */
 int control_directory(uid_t uid, char *buf, size_t size);
 
-/* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of
- * one line, -ENOMEM. */
-int control_parse(
-	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
+/* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of one line. */
+int control_parse(const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
+
+/* The JSON of an object, to be freed, in which nothing drives a terminal. */
+char *control_text(struct json_object *object, size_t *ret_len);
+
+enum control_command {
+	CONTROL_START,
+	CONTROL_STOP,
+	CONTROL_DUMP, /* up to here {"taken":true} comes before the answer */
+	CONTROL_STATUS,
+	CONTROL_OPEN,
+	CONTROL_COMMANDS,
+};
+
+extern const char *const control_commands[CONTROL_COMMANDS];
 
 /*
  * ---- the recorder ----
@@ -55,15 +67,6 @@ int control_parse(
  * It reads the request of one client at a time, and never waits for one: a client has CONTROL_CLIENT_S
  * to send its request, and an answer that its socket does not take is dropped.
  */
-
-enum control_command {
-	CONTROL_START,
-	CONTROL_STOP,
-	CONTROL_DUMP,
-	CONTROL_STATUS,
-	CONTROL_OPEN,
-	CONTROL_COMMANDS,
-};
 
 struct control_request {
 	enum control_command command;
@@ -77,8 +80,7 @@ struct control_request {
  * Does what a request asks for. Fills in the reply, which it does not own, or returns -errno with a reason of one line in
  * msg (if that is left empty: strerror's). -EINPROGRESS of a dump: control_done() will follow, with its id.
  */
-typedef int (*control_run_fn)(
-	void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
+typedef int (*control_run_fn)(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
 
 /* Writes the reason of one line into msg. Returns err. */
 int control_refuse(char msg[CONTROL_MSG_MAX], int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -95,14 +97,12 @@ int control_new(control_run_fn run, void *arg, const char *directory, struct con
 /* The descriptor to poll for input: control_serve() has work then. -1 without a control. */
 int control_fd(const struct control *c);
 
-/* Does what is ready and never waits. Must be called at least once a second, for the
- * deadlines of clients. */
+/* Does what is ready and never waits. Must be called at least once a second, for the deadlines of clients. */
 void control_serve(struct control *c);
 
 /* Answers the client whose dump has that id: err 0, or -errno with a reason, as from control_run_fn. Takes
  * over reply, which may be NULL. The client may be gone by then. */
-void control_done(
-	struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg);
+void control_done(struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg);
 
 /* Tells the clients that are still waiting that the recording has ended, and removes the socket. */
 void control_free(struct control *c);
@@ -121,7 +121,7 @@ void control_free(struct control *c);
  */
 struct control_where {
 	uid_t uid;
-	bool service;	       /* also those of the service, whoever that runs as */
+	bool service;          /* also those of the service, whoever that runs as */
 	const char *directory; /* NULL: that user's control_directory(), and the service's if it runs as that user */
 };
 
@@ -141,16 +141,15 @@ struct control_peer {
  * recording by that recorder, else of that process, else of all processes, else any that does not
  * answer; 0: all recordings. Sockets without a recorder are left out, as are those where the
  * listening process is not the user's or not the one in the name. Free the array with
- * control_peers_free(). 0, -ENOMEM.
+ * control_peers_free().
  */
-int control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers,
-	size_t *ret_n);
+void control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers, size_t *ret_n);
 void control_peers_free(struct control_peer *peers, size_t n);
 void control_peer_free(struct control_peer *peer);
 
 /*
  * The one recording that -p PID means, or with 0 the only one. Prints a line on failure, and a list
- * if there are several. -ENOENT: none; -ENOTUNIQ: several; -ETIMEDOUT: it does not answer; -ENOMEM.
+ * if there are several. -ENOENT: none; -ENOTUNIQ: several; -ETIMEDOUT: it does not answer.
  */
 int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer);
 
@@ -166,7 +165,7 @@ void control_print_targets(FILE *out, const struct control_peer *peer);
  * caller, or -1. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
  * -EREMOTEIO: it refused; -EPROTO: invalid answer; -EACCES.
  */
-int control_ask(const struct control_peer *peer, const char *command, const char *reason, const char *last,
+int control_ask(const struct control_peer *peer, enum control_command command, const char *reason, const char *last,
 	struct json_object **ret_reply, int *ret_fd);
 
 /* Takes what --user names, a number or the name of a user, or -p, the PID of a process. Each prints a line on failure: -EINVAL. */

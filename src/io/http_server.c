@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
 #include "util/log.h"
 
 #define BLOCK (128 << 10)       /* read at a time */
@@ -194,8 +195,6 @@ static const char *text_of(int status)
 		return "GET, HEAD and OPTIONS only\n";
 	case 416:
 		return "the range is beyond the end of the file\n";
-	case 500:
-		return "out of memory\n";
 	default:
 		return "only one file is served here\n";
 	}
@@ -255,7 +254,6 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
 							   : !strcasecmp(key, "Sec-Fetch-Site") ? &rq->site
 												: NULL;
 
-	(void)kind;
 	value = value ? value : "";
 	if (once) {
 		rq->twice |= !!*once;
@@ -284,8 +282,7 @@ static void find_served(const struct http_server *s, const struct http_request *
 	a->fd = s->file_fd;
 	a->status = http_status(rq, s->name);
 	if (a->status == 200 && s->page) {
-		if (s->page->make(s->page->ctx, rq->accept, &a->text, &len, ret_type))
-			a->status = 500;
+		a->text = s->page->make(s->page->ctx, rq->accept, &len, ret_type);
 		a->size = len;
 	}
 	a->end = a->size;
@@ -326,11 +323,9 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char 
 	const char *type;
 	enum MHD_Result ret;
 
-	(void)version;
-	(void)body;
 	if (!a) {
-		*called = a = calloc(1, sizeof(*a));
-		return a ? MHD_YES : MHD_NO;
+		*called = xcalloc(1, sizeof(*a));
+		return MHD_YES;
 	}
 	/* the answer comes after the body, if there is one: nothing here uses it */
 	if (*body_len) {
@@ -343,10 +338,8 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char 
 	snprintf(a->method, sizeof(a->method), "%s", method);
 	snprintf(a->target, sizeof(a->target), "%s", target);
 	r = new_response(a);
-	if (!r) {
-		free(a->text);
-		return MHD_NO;
-	}
+	if (!r)
+		out_of_memory();
 	add_headers(s, a, type, &rq, mhd, r);
 	if (a->status >= 400 || strcmp(method, "GET"))
 		a->first = a->end = 0;
@@ -379,8 +372,6 @@ static void request_ended(void *arg, struct MHD_Connection *mhd, void **called, 
 /* The name of the file needs no escapes, so no other spelling of it is served. */
 static size_t leave_escaped(void *arg, struct MHD_Connection *mhd, char *text)
 {
-	(void)arg;
-	(void)mhd;
 	return strlen(text);
 }
 
@@ -449,11 +440,9 @@ static int listen_at(const struct sockaddr *addr, socklen_t len, struct http_ser
 static int server_new(struct http_server with, const char *name, const struct sockaddr *addr, socklen_t len,
 	struct http_server **ret_server)
 {
-	struct http_server *s = malloc(sizeof(*s));
+	struct http_server *s = xmalloc(sizeof(*s));
 	int fd = -1, err;
 
-	if (!s)
-		return -ENOMEM;
 	*s = with;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	signal(SIGPIPE, SIG_IGN);
@@ -465,10 +454,8 @@ static int server_new(struct http_server with, const char *name, const struct so
 			(unsigned int)HTTP_HEAD_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MEMORY,
 			MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, request_ended, s,
 			MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
-	if (!err && !s->mhd) {
-		close(fd);
-		err = -ENOMEM;
-	}
+	if (!err && !s->mhd)
+		out_of_memory();
 	if (err)
 		free(s);
 	else
@@ -476,8 +463,7 @@ static int server_new(struct http_server with, const char *name, const struct so
 	return err;
 }
 
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
+int http_server_new(uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 

@@ -33,15 +33,13 @@ struct http_server;
  * open for reading; `name` is the name to serve it under (see http_name) and is copied; `type` is
  * the media type and is not copied. -EADDRINUSE, -EACCES, or another error of socket(2).
  */
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server);
+int http_server_new(uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server);
 
 /* A text that is made anew for each request. */
 struct http_page {
 	const char *name; /* it is at /name */
-	/* accept: the header of the request, NULL: none. *ret_text is to be freed, *ret_type is not. Returns 0 or -errno,
-	 * which is answered with 500. */
-	int (*make)(void *ctx, const char *accept, char **ret_text, size_t *ret_len, const char **ret_type);
+	/* accept: the header of the request, NULL: none. Returns the text, which is to be freed; *ret_type is not. */
+	char *(*make)(void *ctx, const char *accept, size_t *ret_len, const char **ret_type);
 	void *ctx;
 	bool any_host; /* by whatever name the client calls this machine; pages of browsers are refused in any case */
 };

@@ -76,16 +76,6 @@ static int walk_to(struct walk *w, int dir)
 	return 0;
 }
 
-static int walk_begin(struct walk *w, const char *name, bool create, char why[OUTFILE_WHY_MAX])
-{
-	*w = (struct walk){ .dir = -1, .create = create, .why = why };
-	if (!*name)
-		return fail(why, -ENOENT, "the name is empty");
-	if (snprintf(w->rest, sizeof(w->rest), "%s", name) >= (int)sizeof(w->rest))
-		return fail(why, -ENAMETOOLONG, NULL);
-	return walk_to(w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-}
-
 /* Takes the first part of the rest. Returns false if there is none; *ret_last: nothing follows it. */
 static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
 {
@@ -187,10 +177,15 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 static int open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
 	char part[NAME_MAX + 1];
-	struct walk w;
+	struct walk w = { .dir = -1, .create = create, .why = why };
 	bool is_last = false;
-	int err = walk_begin(&w, name, create, why);
+	int err;
 
+	if (!*name)
+		return fail(why, -ENOENT, "the name is empty");
+	if (snprintf(w.rest, sizeof(w.rest), "%s", name) >= (int)sizeof(w.rest))
+		return fail(why, -ENAMETOOLONG, NULL);
+	err = walk_to(&w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
 	while (!err && !(last && is_last) && walk_part(&w, part, &is_last)) {
 		if (!last || !is_last)
 			err = walk_step(&w, part);
@@ -245,21 +240,18 @@ static int check_existing(int dir, int fd, char why[OUTFILE_WHY_MAX])
 		return fail(why, -EISDIR, "it is a directory, give a file");
 	if (S_ISLNK(st.st_mode))
 		return fail(why, -ELOOP,
-			"it is a symbolic link where others can write, which is not followed; give "
-			"the name of the file");
+			"it is a symbolic link where others can write, which is not followed; give the name of the file");
 	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
 		return fail(why, -EINVAL, "it is neither a file nor a pipe");
 	if (others_write(&parent) && !is_trusted(st.st_uid)) {
 		snprintf(why, OUTFILE_WHY_MAX,
-			"it belongs to user %u, in a directory where others can write; remove it, "
-			"or give another name",
+			"it belongs to user %u, in a directory where others can write; remove it, or give another name",
 			st.st_uid);
 		return -EPERM;
 	}
 	if (others_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
 		return fail(why, -EPERM,
-			"it has another hard link, and others can write to its directory; give "
-			"another name");
+			"it has another hard link, and others can write to its directory; give another name");
 	return 0;
 }
 
@@ -273,8 +265,7 @@ static int open_found(int fd, int flags)
 }
 
 /* -EAGAIN: it appeared or vanished meanwhile. */
-static int open_once(
-	int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
+static int open_once(int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
 {
 	int found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd, err;
 

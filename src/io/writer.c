@@ -16,24 +16,25 @@
 #include <zlib.h>
 
 #include "io/outfile.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
 
 #define BLOCK_SIZE \
-	((256u << 10) - 64) /* with its header and malloc's slightly less than 64 pages */
+	((256u << 10) - 64)             /* with its header and malloc's slightly less than 64 pages */
 #define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved beyond a page boundary */
 #define SPARES_MAX 2                    /* one being filled, one being written */
 #define THREAD_STACK (128u << 10)
 #define GZIP_RATIO 8 /* assumed until it is known */
 
-#define IDLE_MS 1000        /* spare blocks are freed after that */
-#define LOOK_MS 100         /* a waiting caller checks this often whether to go on waiting */
-#define STALLS_MS 50        /* creating another file there would have to wait, too */
-#define STALLED_MS 5000     /* nobody seems to read it */
-#define FREE_MS 250         /* free space is checked this often, since others write, too */
+#define IDLE_MS 1000           /* spare blocks are freed after that */
+#define LOOK_MS 100            /* a waiting caller checks this often whether to go on waiting */
+#define STALLS_MS 50           /* creating another file there would have to wait, too */
+#define STALLED_MS 5000        /* nobody seems to read it */
+#define FREE_MS 250            /* free space is checked this often, since others write, too */
 #define FREE_BYTES (16u << 20) /* and at least once for this many bytes written */
-#define LAST_CHANCE_MS 1000 /* after a stop signal */
+#define LAST_CHANCE_MS 1000    /* after a stop signal */
 
 #define PAGE_BYTES 4096 /* the smallest page size: larger pages end at its multiples */
 /* RFC 1952, section 2.3 */
@@ -205,31 +206,18 @@ struct gzip {
 	unsigned char members[64 * PAGE_BYTES];
 };
 
-static int gzip_new(enum writer_mode mode, struct gzip **ret_gzip)
+static struct gzip *gzip_new(enum writer_mode mode)
 {
-	struct gzip *g = malloc(sizeof(*g));
+	struct gzip *g = xmalloc(sizeof(*g));
 
-	if (!g)
-		return -ENOMEM;
 	g->mode = mode;
 	g->z = (z_stream){ .zalloc = Z_NULL };
 	g->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
 	/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the
 	 * members get our own headers */
-	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-		free(g);
-		return -ENOMEM;
-	}
-	*ret_gzip = g;
-	return 0;
-}
-
-static void gzip_free(struct gzip *g)
-{
-	if (!g)
-		return;
-	deflateEnd(&g->z);
-	free(g);
+	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+		out_of_memory();
+	return g;
 }
 
 static unsigned char *put_le32(unsigned char *p, uint32_t v)
@@ -532,7 +520,9 @@ static void writer_free(struct writer *w)
 {
 	free_blocks(w->first);
 	free_blocks(w->spares);
-	gzip_free(w->gzip);
+	if (w->gzip)
+		deflateEnd(&w->gzip->z);
+	free(w->gzip);
 	pthread_cond_destroy(&w->more);
 	pthread_cond_destroy(&w->all);
 	pthread_mutex_destroy(&w->lock);
@@ -576,9 +566,10 @@ static void *write_blocks(void *arg)
 
 /* ---- the caller: blocks ---- */
 
+/* NULL: over the limit. */
 static struct block *new_block(struct writer *w, size_t size)
 {
-	struct block *b = NULL;
+	struct block *b;
 
 	if (size <= BLOCK_SIZE && w->spares) {
 		b = w->spares;
@@ -586,10 +577,9 @@ static struct block *new_block(struct writer *w, size_t size)
 		w->n_spares--;
 	} else {
 		size = size > BLOCK_SIZE ? size : BLOCK_SIZE;
-		if (size <= WRITER_LIMIT - w->memory)
-			b = malloc(sizeof(*b) + size);
-		if (!b)
+		if (size > WRITER_LIMIT - w->memory)
 			return NULL;
+		b = xmalloc(sizeof(*b) + size);
 		w->memory += size;
 		b->size = size;
 	}
@@ -598,24 +588,21 @@ static struct block *new_block(struct writer *w, size_t size)
 	return b;
 }
 
-static void start_thread(struct writer *w)
-{
-	int err = thread_start(&w->thread, "inftrace-write", THREAD_STACK, write_blocks, w);
-
-	w->started = !err;
-	if (err)
-		w->error = err;
-}
-
 /* Call with the lock. */
 static void hand_over(struct writer *w)
 {
+	int err;
+
 	w->cur->ready = (size_t)(w->pos - w->cur->data);
 	if (w->written == w->handed)
 		w->handed_ns = clock_mono_ns();
 	w->handed = w->committed;
-	if (!w->started && !w->error && w->cur->ready)
-		start_thread(w);
+	if (!w->started && !w->error && w->cur->ready) {
+		err = thread_start(&w->thread, "inftrace-write", THREAD_STACK, write_blocks, w);
+		w->started = !err;
+		if (err)
+			w->error = err;
+	}
 	if (w->waiting)
 		pthread_cond_signal(&w->more);
 }
@@ -815,52 +802,30 @@ int writer_close(struct writer *w)
 
 /* ---- the caller: the beginning ---- */
 
-static int init_lock(struct writer *w)
+struct writer *writer_new(int fd, const char *name, enum writer_mode mode)
 {
+	struct writer *w = xcalloc(1, sizeof(*w));
 	pthread_condattr_t attr;
-	int err = pthread_condattr_init(&attr);
+	struct stat st;
 
-	if (err)
-		return -err;
+	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, &attr);
 	pthread_cond_init(&w->all, &attr);
 	pthread_condattr_destroy(&attr);
-	return 0;
-}
-
-int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer)
-{
-	struct writer *w = calloc(1, sizeof(*w));
-	struct stat st;
-	int err;
-
-	if (!w)
-		return -ENOMEM;
-	err = init_lock(w);
-	if (err) {
-		free(w);
-		return err;
-	}
 	w->fd = fd;
 	w->mode = mode;
 	w->regular = !fstat(fd, &st) && S_ISREG(st.st_mode);
 	if (w->regular)
 		w->start = w->offset = (uint64_t)st.st_size;
-	w->name = strdup(name);
+	w->name = xstrdup(name);
 	w->first = w->cur = new_block(w, BLOCK_SIZE);
-	if (!w->name || !w->cur)
-		goto out;
-	if ((mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) && gzip_new(mode, &w->gzip))
-		goto out;
+	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP)
+		w->gzip = gzip_new(mode);
 	w->pos = w->cur->data;
 	w->end = w->pos + w->cur->size;
-	*ret_writer = w;
-	return 0;
-out:
-	writer_free(w);
-	return -ENOMEM;
+	return w;
 }
 
 void writer_set_tail(struct writer *w, const char *text, size_t len)

@@ -43,8 +43,8 @@ struct writer_floor {
 };
 #define WRITER_FLOOR ((struct writer_floor){ .bytes = UINT64_C(1) << 30, .percent = 5 })
 
-/* Takes over fd; `name` is for messages and is copied. -ENOMEM: fd is still open. */
-int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer);
+/* Takes over fd; `name` is for messages and is copied. */
+struct writer *writer_new(int fd, const char *name, enum writer_mode mode);
 
 /* What ends the file after each write, from the next one on, and is overwritten by what follows: an object of JSON is whole
  * between writes. Of at most WRITER_TAIL_MAX bytes and not shorter than the one before. What is no file gets it at the end. */
@@ -83,8 +83,7 @@ int writer_sync(struct writer *w);
  * until less does. To be called for each record: it costs one load. */
 bool writer_full(const struct writer *w);
 
-/* Events and appended pieces that were left out, because even the reserved room was used up, or the
- * kernel had no memory. */
+/* Events and appended pieces that were left out, because even the reserved room was used up. */
 uint64_t writer_dropped(const struct writer *w);
 
 /* Bytes in the file so far; compressed ones with gzip. */

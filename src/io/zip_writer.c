@@ -2,13 +2,14 @@
 #include "io/zip_writer.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#include "util/list.h"
 
 /* APPNOTE.TXT 6.3 of PKWARE, chapter 4; all numbers are little-endian. */
 #define ZIP_LOCAL 0x04034b50u /* before each member */
@@ -38,7 +39,7 @@ struct zip_writer {
 	int fd;
 	uint64_t at;
 	struct member *members;
-	size_t n;
+	size_t n, members_size;
 	uint8_t in[BUF_BYTES], out[BUF_BYTES];
 };
 
@@ -51,25 +52,14 @@ static uint8_t *zip_put(uint8_t *p, uint64_t v, unsigned int bytes)
 	return p;
 }
 
-static int __attribute__((format(printf, 3, 4))) fail(char why[ZIP_WHY_MAX], int err, const char *fmt, ...)
+#define fail(why, err, ...) (snprintf((why), ZIP_WHY_MAX, __VA_ARGS__), (err))
+
+struct zip_writer *zip_writer_new(int fd)
 {
-	va_list ap;
+	struct zip_writer *zip = xcalloc(1, sizeof(*zip));
 
-	va_start(ap, fmt);
-	vsnprintf(why, ZIP_WHY_MAX, fmt, ap);
-	va_end(ap);
-	return err;
-}
-
-int zip_writer_new(int fd, struct zip_writer **ret_zip)
-{
-	struct zip_writer *zip = calloc(1, sizeof(*zip));
-
-	if (!zip)
-		return -ENOMEM;
 	zip->fd = fd;
-	*ret_zip = zip;
-	return 0;
+	return zip;
 }
 
 void zip_writer_free(struct zip_writer *zip)
@@ -135,21 +125,14 @@ static uint8_t *put_common(uint8_t *p, const struct member *m)
 }
 
 /* Its place is left free until the sizes are known. */
-static int begin(struct zip_writer *zip, const char *name, time_t when, struct member *m, char why[ZIP_WHY_MAX])
+static int begin(struct zip_writer *zip, const char *name, time_t when, struct member **ret, char why[ZIP_WHY_MAX])
 {
-	struct member *list;
-
 	if (zip->n == ZIP_MEMBERS_MAX)
 		return fail(why, -E2BIG, "more than %d files", ZIP_MEMBERS_MAX);
 	if (strlen(name) > ZIP_NAME_MAX)
 		return fail(why, -ENAMETOOLONG, "a name is too long");
-	list = realloc(zip->members, (zip->n + 1) * sizeof(*list));
-	if (!list)
-		return fail(why, -ENOMEM, "out of memory");
-	zip->members = list;
-	*m = (struct member){ .at = zip->at, .when = dos_time(when), .crc = (uint32_t)crc32(0, NULL, 0), .name = strdup(name) };
-	if (!m->name)
-		return fail(why, -ENOMEM, "out of memory");
+	*ret = list_push(zip->members, zip->n, zip->members_size);
+	**ret = (struct member){ .at = zip->at, .when = dos_time(when), .crc = (uint32_t)crc32(0, NULL, 0), .name = xstrdup(name) };
 	zip->at += ZIP_LOCAL_BYTES + strlen(name);
 	return 0;
 }
@@ -157,42 +140,25 @@ static int begin(struct zip_writer *zip, const char *name, time_t when, struct m
 static int end(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
 {
 	uint8_t head[ZIP_LOCAL_BYTES], *p;
-	int err;
 
-	if (m->size > ZIP_BYTES_MAX) {
-		free(m->name);
+	if (m->size > ZIP_BYTES_MAX)
 		return fail(why, -EFBIG, "a file is larger than 4 GB: compress it with gzip");
-	}
 	m->packed = zip->at - m->at - ZIP_LOCAL_BYTES - strlen(m->name);
 	p = put_common(zip_put(head, ZIP_LOCAL, 4), m);
 	zip_put(p, 0, 2); /* nothing behind the name */
-	err = put_at(zip, m->at, head, sizeof(head), why);
-	if (!err)
-		err = put_at(zip, m->at + ZIP_LOCAL_BYTES, m->name, strlen(m->name), why);
-	if (err) {
-		free(m->name);
-		return err;
-	}
-	zip->members[zip->n++] = *m;
-	return 0;
+	return put_at(zip, m->at, head, sizeof(head), why) ?: put_at(zip, m->at + ZIP_LOCAL_BYTES, m->name, strlen(m->name), why);
 }
 
 int zip_writer_text(struct zip_writer *zip, const char *name, const char *text, size_t len, time_t when, char why[ZIP_WHY_MAX])
 {
-	struct member m;
-	int err;
+	struct member *m;
+	int err = begin(zip, name, when, &m, why);
 
-	err = begin(zip, name, when, &m, why);
 	if (err)
 		return err;
-	m.size = len;
-	m.crc = (uint32_t)crc32_z(m.crc, (const uint8_t *)text, len);
-	err = put(zip, text, len, why);
-	if (err) {
-		free(m.name);
-		return err;
-	}
-	return end(zip, &m, why);
+	m->size = len;
+	m->crc = (uint32_t)crc32_z(m->crc, (const uint8_t *)text, len);
+	return put(zip, text, len, why) ?: end(zip, m, why);
 }
 
 static ssize_t read_in(struct zip_writer *zip, struct member *m, int from, char why[ZIP_WHY_MAX])
@@ -244,7 +210,7 @@ static int pack(struct zip_writer *zip, struct member *m, int from, ssize_t n, c
 	m->method = ZIP_DEFLATED;
 	/* of a Kineto trace level 1 leaves a ninth, 3 a tenth in the same time, 6 a 13th in twice and 9 a 14th in nine times that */
 	if (deflateInit2(&z, LEVEL, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		return fail(why, -ENOMEM, "out of memory");
+		out_of_memory();
 	while (!err && n > 0) {
 		z.next_in = zip->in;
 		z.avail_in = (uInt)n;
@@ -262,23 +228,17 @@ static int pack(struct zip_writer *zip, struct member *m, int from, ssize_t n, c
 
 int zip_writer_file(struct zip_writer *zip, const char *name, int from, time_t when, char why[ZIP_WHY_MAX])
 {
-	struct member m;
-	bool packed;
+	struct member *m;
 	ssize_t n;
-	int err;
+	int err = begin(zip, name, when, &m, why);
 
-	err = begin(zip, name, when, &m, why);
 	if (err)
 		return err;
-	n = read_in(zip, &m, from, why);
-	packed = n >= 2 && zip->in[0] == 0x1f && zip->in[1] == 0x8b;
-	err = n < 0 ? (int)n : packed ? store(zip, &m, from, n, why)
-				      : pack(zip, &m, from, n, why);
-	if (err) {
-		free(m.name);
-		return err;
-	}
-	return end(zip, &m, why);
+	n = read_in(zip, m, from, why);
+	if (n < 0)
+		return (int)n;
+	err = (n >= 2 && zip->in[0] == 0x1f && zip->in[1] == 0x8b ? store : pack)(zip, m, from, n, why);
+	return err ?: end(zip, m, why);
 }
 
 static int put_entry(struct zip_writer *zip, const struct member *m, char why[ZIP_WHY_MAX])

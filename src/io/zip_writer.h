@@ -23,8 +23,8 @@
 
 struct zip_writer;
 
-/* fd: an empty file that can be read back and is written from its beginning; it stays the caller's. -ENOMEM. */
-int zip_writer_new(int fd, struct zip_writer **ret_zip);
+/* fd: an empty file that can be read back and is written from its beginning; it stays the caller's. */
+struct zip_writer *zip_writer_new(int fd);
 void zip_writer_free(struct zip_writer *zip);
 
 /*

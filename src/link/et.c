@@ -13,31 +13,24 @@
 
 /* ---- lists of calls by number ---- */
 
-int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name)
+static void numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name)
 {
-	if (l->n == NUMBERED_MAX) {
+	if (l->n == NUMBERED_MAX)
 		l->left_out++;
-		return 0;
-	}
-	if (list_room((void **)&l->list, l->n, &l->size, sizeof(*l->list)))
-		return -ENOMEM;
-	l->list[l->n++] = (struct numbered){ number, ns, name };
-	return 0;
+	else
+		*list_push(l->list, l->n, l->size) = (struct numbered){ number, ns, name };
 }
 
 static int numbered_compare(const void *x, const void *y)
 {
 	const struct numbered *a = x, *b = y;
 
-	if (a->number != b->number)
-		return a->number < b->number ? -1 : 1;
-	return a->ns < b->ns ? -1 : a->ns > b->ns;
+	return cmp_int(a->number, b->number) ?: cmp_int(a->ns, b->ns);
 }
 
 void numbereds_sort(struct numbereds *l)
 {
-	if (l->n)
-		qsort(l->list, l->n, sizeof(*l->list), numbered_compare);
+	list_sort(l->list, l->n, numbered_compare);
 }
 
 void numbereds_clear(struct numbereds *l)
@@ -62,15 +55,12 @@ struct kineto {
 	bool has_base, has_events;
 };
 
-int kineto_new(struct link_file *f, struct kineto **ret_kineto)
+struct kineto *kineto_new(struct link_file *f)
 {
-	struct kineto *k = calloc(1, sizeof(*k));
+	struct kineto *k = xcalloc(1, sizeof(*k));
 
-	if (!k)
-		return -ENOMEM;
 	k->f = f;
-	*ret_kineto = k;
-	return 0;
+	return k;
 }
 
 void kineto_free(struct kineto *k)
@@ -99,37 +89,25 @@ static bool read_number(const struct json_node *args, const char *key, uint64_t 
 	return true;
 }
 
-static int read_call(struct kineto *k, const struct trace_event *e, int64_t start_ns, int64_t end_ns)
+void kineto_event(struct kineto *k, const struct trace_event *e, int64_t start_ns, int64_t end_ns)
 {
+	const char *cat = node_string(e->cat) ?: "";
+	bool is_op = !strcmp(cat, "cpu_op"), is_launch = !strcmp(cat, "cuda_runtime") || !strcmp(cat, "cuda_driver");
 	int64_t tid = node_s64(e->tid);
-
-	return spans_add(&k->f->spans, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start_ns, end_ns);
-}
-
-int kineto_event(struct kineto *k, const struct trace_event *e, int64_t start_ns, int64_t end_ns)
-{
-	const char *cat = node_string(e->cat);
 	uint64_t number;
-	int err = 0;
 
-	if (!cat)
-		return 0;
-	if (!strcmp(cat, "cpu_op") || !strcmp(cat, "user_annotation")) {
-		k->has_events = true;
+	if (is_op || !strcmp(cat, "user_annotation")) {
 		if (read_number(e->args, "Record function id", &number) && number)
-			err = numbereds_add(&k->f->operators, number, start_ns, name_hash(e->name->text, e->name->len));
-		return err || *cat != 'c' ? err : read_call(k, e, start_ns, end_ns);
-	}
-	if (!strcmp(cat, "cuda_runtime") || !strcmp(cat, "cuda_driver")) {
-		k->has_events = true;
+			numbereds_add(&k->f->operators, number, start_ns, name_hash(e->name->text, e->name->len));
+	} else if (is_launch || !strcmp(cat, "kernel") || !strcmp(cat, "gpu_memcpy") || !strcmp(cat, "gpu_memset")) {
 		if (read_number(e->args, "correlation", &number))
-			err = numbereds_add(&k->launches, number, start_ns, 0);
-		return err ? err : read_call(k, e, start_ns, end_ns);
+			numbereds_add(is_launch ? &k->launches : &k->launched, number, start_ns, 0);
+	} else {
+		return;
 	}
-	if (strcmp(cat, "kernel") && strcmp(cat, "gpu_memcpy") && strcmp(cat, "gpu_memset"))
-		return 0;
 	k->has_events = true;
-	return read_number(e->args, "correlation", &number) ? numbereds_add(&k->launched, number, start_ns, 0) : 0;
+	if (is_op || is_launch)
+		spans_add(&k->f->spans, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start_ns, end_ns);
 }
 
 bool kineto_is(const struct kineto *k)
@@ -159,7 +137,7 @@ static void check_launches(struct kineto *k)
 	}
 }
 
-int kineto_finish(struct kineto *k)
+void kineto_finish(struct kineto *k)
 {
 	struct link_file *f = k->f;
 
@@ -174,7 +152,7 @@ int kineto_finish(struct kineto *k)
 	f->begin_ns = k->base_ns;
 	numbereds_sort(&f->operators);
 	check_launches(k);
-	return link_clock_add(&f->clock, f->first_ns, f->first_ns);
+	link_clock_add(&f->clock, f->first_ns, f->first_ns); /* its only point */
 }
 
 /* ---- execution traces ---- */
@@ -185,27 +163,16 @@ struct et_reader {
 	struct etrace t;
 };
 
-static void compare(struct et_reader *r, const struct etrace_node *n)
-{
-	const struct numbered *theirs;
-
-	if (!n->rf_id)
-		return;
-	r->check->operators++;
-	theirs = r->kineto ? numbereds_find(&r->kineto->operators, n->rf_id) : NULL;
-	if (!theirs)
-		return;
-	if (n->name && theirs->name == name_hash(n->name, n->name_len))
-		r->check->found++;
-	else
-		r->check->renamed++;
-}
-
 static int take_node(void *ctx, const struct etrace_node *n)
 {
 	struct et_reader *r = ctx;
+	const struct numbered *theirs = r->kineto && n->rf_id ? numbereds_find(&r->kineto->operators, n->rf_id) : NULL;
 
-	compare(r, n);
+	r->check->operators += !!n->rf_id;
+	if (theirs && n->name && theirs->name == name_hash(n->name, n->name_len))
+		r->check->found++;
+	else if (theirs)
+		r->check->renamed++;
 	if (n->wrong)
 		snprintf(r->t.why, sizeof(r->t.why), "%s %llu: %s", r->t.kind == FILE_EXECUTION_TRACE ? "message" : "line",
 			(unsigned long long)n->number, n->wrong);

@@ -10,21 +10,21 @@
 
 struct kineto;
 
-/* f gets its calls, operators and times. -ENOMEM. */
-int kineto_new(struct link_file *f, struct kineto **ret_kineto);
+/* f gets its calls, operators and times. */
+struct kineto *kineto_new(struct link_file *f);
 void kineto_free(struct kineto *k);
 
 /* The trace's baseTimeNanoseconds; without it, as before PyTorch 2.5, times are since 1970. */
 void kineto_base(struct kineto *k, int64_t base_ns);
 
-/* A slice with its times as they are in the file. 0 or -ENOMEM. */
-int kineto_event(struct kineto *k, const struct trace_event *e, int64_t start_ns, int64_t end_ns);
+/* A slice with its times as they are in the file. */
+void kineto_event(struct kineto *k, const struct trace_event *e, int64_t start_ns, int64_t end_ns);
 
 /* Whether what has been read is of Kineto. */
 bool kineto_is(const struct kineto *k);
 
-/* After the last event: times become wall-clock times, kernels are compared with their launches. -ENOMEM. */
-int kineto_finish(struct kineto *k);
+/* After the last event: times become wall-clock times, kernels are compared with their launches. */
+void kineto_finish(struct kineto *k);
 
 /* Execution traces of PyTorch, Chakra's tools and inftrace, and whether one is of the same run as a Kineto trace. */
 

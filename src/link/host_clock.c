@@ -29,11 +29,8 @@ int link_clock_add(struct link_clock *c, int64_t own_ns, int64_t real_ns)
 
 	if (c->n == CLOCK_POINTS_MAX)
 		return -E2BIG;
-	if (__builtin_sub_overflow(real_ns, own_ns, &ahead))
-		return 0;
-	if (list_room((void **)&c->points, c->n, &c->size, sizeof(*c->points)))
-		return -ENOMEM;
-	c->points[c->n++] = (struct clock_point){ own_ns, ahead };
+	if (!__builtin_sub_overflow(real_ns, own_ns, &ahead))
+		*list_push(c->points, c->n, c->size) = (struct clock_point){ own_ns, ahead };
 	return 0;
 }
 
@@ -41,13 +38,12 @@ static int compare_points(const void *x, const void *y)
 {
 	const struct clock_point *a = x, *b = y;
 
-	return a->own_ns < b->own_ns ? -1 : a->own_ns > b->own_ns;
+	return cmp_int(a->own_ns, b->own_ns);
 }
 
 void link_clock_sort(struct link_clock *c)
 {
-	if (c->n)
-		qsort(c->points, c->n, sizeof(*c->points), compare_points);
+	list_sort(c->points, c->n, compare_points);
 }
 
 void link_clock_clear(struct link_clock *c)
@@ -109,21 +105,16 @@ bool link_clock_text(const char *text, int64_t *ret_ns)
 /* Steps of a search for a rate, each of which leaves two thirds or half of the interval: 160 leave 1e-28 of it. */
 #define NARROWINGS 160
 
-int host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message)
+void host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message)
 {
 	struct host_bounds *b = from_us ? &m->high : &m->low;
 
 	if (b->n == HOST_BOUNDS_MAX || !link_time_fits(sent_ns) || !link_time_fits(received_ns)) {
 		m->left_out++;
-		return 0;
+		return;
 	}
-	if (list_room((void **)&b->list, b->n, &b->size, sizeof(*b->list)))
-		return -ENOMEM;
-	if (from_us)
-		b->list[b->n++] = (struct host_bound){ sent_ns, received_ns - sent_ns + ROUNDING_NS, message };
-	else
-		b->list[b->n++] = (struct host_bound){ received_ns, sent_ns - received_ns - ROUNDING_NS, message };
-	return 0;
+	*list_push(b->list, b->n, b->size) = from_us ? (struct host_bound){ sent_ns, received_ns - sent_ns + ROUNDING_NS, message }
+						     : (struct host_bound){ received_ns, sent_ns - received_ns - ROUNDING_NS, message };
 }
 
 void host_messages_clear(struct host_messages *m)
@@ -139,9 +130,7 @@ static int compare_bounds(const void *x, const void *y)
 {
 	const struct host_bound *a = x, *b = y;
 
-	if (a->at_ns != b->at_ns)
-		return a->at_ns < b->at_ns ? -1 : 1;
-	return a->ns < b->ns ? -1 : a->ns > b->ns;
+	return cmp_int(a->at_ns, b->at_ns) ?: cmp_int(a->ns, b->ns);
 }
 
 /* Whether b is not beyond the line from a to c, for sign 1 below and for -1 above it. */
@@ -158,8 +147,7 @@ static void keep_hull(struct host_bounds *b, int sign)
 {
 	size_t n = 0;
 
-	if (b->n)
-		qsort(b->list, b->n, sizeof(*b->list), compare_bounds);
+	list_sort(b->list, b->n, compare_bounds);
 	for (size_t i = 0; i < b->n; i++) {
 		struct host_bound p = b->list[i];
 

@@ -55,7 +55,7 @@ struct link_clock {
 	size_t n, size;
 };
 
-/* In any order. -ENOMEM; -E2BIG: over CLOCK_POINTS_MAX. */
+/* In any order. -E2BIG: over CLOCK_POINTS_MAX. */
 int link_clock_add(struct link_clock *c, int64_t own_ns, int64_t real_ns);
 void link_clock_sort(struct link_clock *c);
 void link_clock_clear(struct link_clock *c);
@@ -119,9 +119,9 @@ struct host_clock {
 
 /*
  * Adds a message that was sent at one time of its sender's clock, no later than that, and had been read at one of its
- * receiver's, no earlier. from_us: we sent it. `message` is the caller's number for it. -ENOMEM.
+ * receiver's, no earlier. from_us: we sent it. `message` is the caller's number for it.
  */
-int host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message);
+void host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message);
 void host_messages_clear(struct host_messages *m);
 
 /* What they say of the time between two instants of our clock. Reorders and thins m. -EINVAL: from_ns > to_ns, or too far apart. */

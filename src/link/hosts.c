@@ -45,16 +45,15 @@ static bool slice_times(const struct trace_event *e, int64_t *ret_start, int64_t
 	return link_time_fits(*ret_end);
 }
 
-static int take_span(struct file_reader *r, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
+static void take_span(struct file_reader *r, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
 {
 	uint64_t key;
 
 	if (end_ns < r->from_ns || start_ns > r->to_ns)
-		return 0;
+		return;
 	key = span_key(name);
-	if (!bsearch(&key, r->keys, r->n_keys, sizeof(key), span_compare_keys))
-		return 0;
-	return spans_add(r->spans, name, tid, start_ns, end_ns);
+	if (bsearch(&key, r->keys, r->n_keys, sizeof(key), span_compare_keys))
+		spans_add(r->spans, name, tid, start_ns, end_ns);
 }
 
 /* ---- Chrome JSON ---- */
@@ -81,12 +80,12 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 }
 
 /* The events of schema/trace_names.h. */
-static int message_event(struct file_reader *r, const struct trace_event *e)
+static void message_event(struct file_reader *r, const struct trace_event *e)
 {
 	struct message_event m = { .name = node_string(e->name) };
 
 	if (node_us_to_ns(e->ts, &m.ns) < 0 || !link_time_fits(m.ns) || !node_is(e->args, JSON_OBJECT))
-		return 0;
+		return;
 	note_time(r->f, m.ns);
 	json_for_each (arg, e->args) {
 		if (node_is(arg, JSON_INT))
@@ -94,7 +93,7 @@ static int message_event(struct file_reader *r, const struct trace_event *e)
 		else
 			message_event_text(&m, arg->key, node_string(arg));
 	}
-	return messages_add(&r->f->messages, &m);
+	messages_add(&r->f->messages, &m);
 }
 
 static int first_event(void *ctx, const struct trace_event *e)
@@ -106,13 +105,14 @@ static int first_event(void *ctx, const struct trace_event *e)
 	r->f->events++;
 	if (ph && ph[0] == 'i' && name && !strcmp(name, "inftrace_clock"))
 		return clock_event(r, e);
-	if (ph && ph[0] == 'i' && cat && !strcmp(cat, "message"))
-		return message_event(r, e);
-	if (!slice_times(e, &start, &end))
-		return 0;
-	note_time(r->f, start);
-	note_time(r->f, end);
-	return kineto_event(r->kineto, e, start, end);
+	if (ph && ph[0] == 'i' && cat && !strcmp(cat, "message")) {
+		message_event(r, e);
+	} else if (slice_times(e, &start, &end)) {
+		note_time(r->f, start);
+		note_time(r->f, end);
+		kineto_event(r->kineto, e, start, end);
+	}
+	return 0;
 }
 
 static int base_time(void *ctx, const struct json_node *value)
@@ -129,9 +129,9 @@ static int again_event(void *ctx, const struct trace_event *e)
 	struct file_reader *r = ctx;
 	int64_t start, end, tid = node_s64(e->tid);
 
-	if (!slice_times(e, &start, &end))
-		return 0;
-	return take_span(r, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start + r->begin_ns, end + r->begin_ns);
+	if (slice_times(e, &start, &end))
+		take_span(r, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start + r->begin_ns, end + r->begin_ns);
+	return 0;
 }
 
 static void trace_stopped(void *ctx, const struct trace_stop *stop)
@@ -149,9 +149,8 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 	struct trace_form form = { 0 };
 	int err;
 
-	err = kineto_new(f, &r->kineto);
-	if (!err)
-		err = trace_read(source, &ops, r, &form);
+	r->kineto = kineto_new(f);
+	err = trace_read(source, &ops, r, &form);
 	if (!err && !r->has_clock && !kineto_is(r->kineto)) {
 		snprintf(r->why, LINK_WHY_MAX,
 			"its clock is unknown: it has neither the inftrace_clock of inftrace's traces nor what Kineto's have");
@@ -165,7 +164,7 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 		f->last_ns += f->begin_ns;
 	} else if (!err) {
 		f->kind = LINK_KINETO;
-		err = kineto_finish(r->kineto);
+		kineto_finish(r->kineto);
 	}
 	kineto_free(r->kineto);
 	return err;
@@ -217,16 +216,17 @@ static int first_instant(void *ctx, const struct pftrace_instant *in)
 		else
 			message_event_number(&m, in->args[i].name, in->args[i].value);
 	}
-	return messages_add(&((struct file_reader *)ctx)->f->messages, &m);
+	messages_add(&((struct file_reader *)ctx)->f->messages, &m);
+	return 0;
 }
 
 static int again_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct file_reader *r = ctx;
 
-	if (!link_time_fits(s->start_ns) || !link_time_fits(s->end_ns))
-		return 0;
-	return take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
+	if (link_time_fits(s->start_ns) && link_time_fits(s->end_ns))
+		take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
+	return 0;
 }
 
 static void packet_bad(void *ctx, uint64_t offset, const char *why)
@@ -261,7 +261,6 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 {
 	const char *why = NULL;
 	char buf[160];
-	int err;
 
 	if (is_et) {
 		r->f->kind = LINK_ET;
@@ -276,9 +275,8 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 	default:
 		if (pftrace_is(source))
 			return read_pftrace(r, source);
-		err = -EINVAL;
 		snprintf(r->why, LINK_WHY_MAX, "%s", why);
-		return err;
+		return -EINVAL;
 	}
 }
 
@@ -300,9 +298,7 @@ static void leave_namespace(struct link_file *f)
 
 static int why_of(int err, char why[LINK_WHY_MAX])
 {
-	if (err == -ENOMEM)
-		snprintf(why, LINK_WHY_MAX, "out of memory");
-	else if (err && !why[0])
+	if (err && !why[0])
 		snprintf(why, LINK_WHY_MAX, "%s", err == -E2BIG ? "has too many readings of its clocks" : strerror(-err));
 	return err;
 }
@@ -535,8 +531,8 @@ int place_recordings(struct link *l)
 /* Two files whose messages are compared, or all those of two hosts: ours and theirs. */
 struct compared {
 	struct host_messages bounds;
-	uint64_t sent, received; /* by us */
-	int64_t from_ns, to_ns;  /* of our clock: what the bounds are about */
+	uint64_t sent, received;            /* by us */
+	int64_t from_ns, to_ns;             /* of our clock: what the bounds are about */
 	const struct linked *ours, *theirs; /* those that are being compared */
 	bool from_us;
 	struct met {
@@ -553,54 +549,33 @@ static void compared_clear(struct compared *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static int take_pair(void *arg, const struct message_pair *p)
+static void take_pair(void *arg, const struct message_pair *p)
 {
 	struct compared *c = arg;
 	int64_t ours_ns = c->from_us ? p->sent->from_ns : p->received->to_ns;
-	int err;
 
 	if (c->n == 2 * HOST_BOUNDS_MAX)
-		return 0;
-	if (list_room((void **)&c->list, c->n, &c->size, sizeof(*c->list)))
-		return -ENOMEM;
-	err = host_messages_add(&c->bounds, c->from_us, p->sent->from_ns, p->received->to_ns, (uint32_t)c->n);
-	if (err)
-		return err;
-	c->list[c->n++] = (struct met){ *p, c->from_us ? c->ours : c->theirs, c->from_us ? c->theirs : c->ours };
+		return;
+	host_messages_add(&c->bounds, c->from_us, p->sent->from_ns, p->received->to_ns, (uint32_t)c->n);
+	*list_push(c->list, c->n, c->size) = (struct met){ *p, c->from_us ? c->ours : c->theirs, c->from_us ? c->theirs : c->ours };
 	c->from_ns = ours_ns < c->from_ns || c->n == 1 ? ours_ns : c->from_ns;
 	c->to_ns = ours_ns > c->to_ns || c->n == 1 ? ours_ns : c->to_ns;
 	*(c->from_us ? &c->sent : &c->received) += 1;
-	return 0;
 }
 
-static int compare_files(struct compared *c, const struct linked *ours, const struct linked *theirs)
+static void compare_files(struct compared *c, const struct linked *ours, const struct linked *theirs)
 {
-	int err;
-
 	c->ours = ours;
 	c->theirs = theirs;
 	c->from_us = true;
-	err = messages_match(&ours->file.messages, &theirs->file.messages, take_pair, c);
+	messages_match(&ours->file.messages, &theirs->file.messages, take_pair, c);
 	c->from_us = false;
-	return err ?: messages_match(&theirs->file.messages, &ours->file.messages, take_pair, c);
+	messages_match(&theirs->file.messages, &ours->file.messages, take_pair, c);
 }
 
 static bool is_of(const struct linked *d, unsigned int host)
 {
 	return link_file_timed(&d->file) && d->host == host && d->file.messages.n;
-}
-
-static int compare_hosts(const struct link *l, unsigned int ours, unsigned int theirs, struct compared *ret)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < l->n && !err; i++) {
-		for (size_t j = 0; is_of(l->list[i], ours) && j < l->n && !err; j++) {
-			if (is_of(l->list[j], theirs))
-				err = compare_files(ret, l->list[i], l->list[j]);
-		}
-	}
-	return err;
 }
 
 /* ---- refusals ---- */
@@ -627,13 +602,6 @@ static int refuse_contradiction(struct link *l, const struct compared *c, const 
 		text_printable(name[0], sizeof(name[0]), low->to->file.path), text_printable(name[1], sizeof(name[1]), low->from->file.path),
 		link_time_text(apart, clock->apart_ns), met_text(text[0], low), met_text(text[1], high));
 	return -EINVAL;
-}
-
-static int no_memory(struct link *l, int err)
-{
-	if (err == -ENOMEM)
-		snprintf(l->error, sizeof(l->error), "out of memory");
-	return err;
 }
 
 /* ---- clocks ---- */
@@ -690,7 +658,13 @@ static int relate_to(struct link *l, unsigned int a)
 
 		if (h->placed)
 			continue;
-		err = compare_hosts(l, a, b, &c) ?: find_clock(l, &c, a, b, &clock);
+		for (size_t i = 0; i < l->n; i++) {
+			for (size_t j = 0; is_of(l->list[i], a) && j < l->n; j++) {
+				if (is_of(l->list[j], b))
+					compare_files(&c, l->list[i], l->list[j]);
+			}
+		}
+		err = find_clock(l, &c, a, b, &clock);
 		if (!err && clock.known == HOST_CONTRADICTS)
 			err = refuse_contradiction(l, &c, &clock);
 		residual_ns = err ? 0 : l->placed[a].residual_ns + clock.residual_ns;
@@ -703,7 +677,7 @@ static int relate_to(struct link *l, unsigned int a)
 				.residual_ns = residual_ns };
 		compared_clear(&c);
 		if (err)
-			return no_memory(l, err);
+			return err;
 	}
 	return 0;
 }
@@ -727,8 +701,9 @@ static int check_same(struct link *l, const struct linked *a, const struct linke
 {
 	struct compared c = { 0 };
 	char name[2][256], text[LINK_WHY_MAX], early[32];
-	int err = compare_files(&c, a, b);
+	int err = 0;
 
+	compare_files(&c, a, b);
 	for (size_t i = 0; i < c.n && !err; i++) {
 		const struct message_pair *p = &c.list[i].pair;
 
@@ -742,7 +717,7 @@ static int check_same(struct link *l, const struct linked *a, const struct linke
 		err = -EINVAL;
 	}
 	compared_clear(&c);
-	return no_memory(l, err);
+	return err;
 }
 
 int hosts_relate(struct link *l)

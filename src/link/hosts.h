@@ -92,8 +92,6 @@ static inline int64_t link_file_real(const struct link_file *f, int64_t own_ns)
 	return own_ns + link_clock_ahead(&f->clock, own_ns);
 }
 
-/* -ENOMEM. Those over NUMBERED_MAX are left out. */
-int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name);
 void numbereds_sort(struct numbereds *l); /* by number, then time */
 void numbereds_clear(struct numbereds *l);
 
@@ -119,14 +117,11 @@ struct boot place_boot(const struct linked *d);
 
 /* Where the clocks of hosts are, by messages between them. */
 
-struct link;
-struct linked;
-
 /* A host beside another one, whose clock its own was compared with. */
 struct link_host {
-	bool placed;       /* its clock is known: it is that of the timeline, or the rest holds */
-	unsigned int to;   /* placed: the host it was compared with; the reference's: itself */
-	unsigned int hops; /* from the reference */
+	bool placed;             /* its clock is known: it is that of the timeline, or the rest holds */
+	unsigned int to;         /* placed: the host it was compared with; the reference's: itself */
+	unsigned int hops;       /* from the reference */
 	struct host_clock clock; /* theirs - that of `to`; also where one direction alone is known, of the reference: not placed then */
 	uint64_t sent, received; /* messages from and to `to` */
 	int64_t residual_ns;     /* of all hops */

@@ -48,9 +48,7 @@ int link_add(struct link *l, const char *path, const char *host, bool is_et)
 
 	if (l->n == LINK_FILES_MAX)
 		return link_fail(l, -E2BIG, "more than %d files", LINK_FILES_MAX);
-	d = calloc(1, sizeof(*d));
-	if (!d)
-		return link_fail(l, -ENOMEM, "out of memory");
+	d = xcalloc(1, sizeof(*d));
 	d->host = LINK_NO_HOST;
 	d->by = LINK_BY_NOTHING;
 	d->residual_ns = -1;
@@ -161,13 +159,11 @@ static void place_reference(struct link *l)
 static int match_with(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
 {
 	struct spans ours = { 0 }, *theirs = &d->file.spans;
-	uint64_t *keys = malloc((theirs->n_names + 1) * sizeof(*keys));
+	uint64_t *keys = xmalloc((theirs->n_names + 1) * sizeof(*keys));
 	char why[LINK_WHY_MAX], name[256];
 	int64_t ahead, spread;
 	int err;
 
-	if (!keys)
-		return link_fail(l, -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < theirs->n_names; i++)
 		keys[i] = theirs->names[i]->key;
 	qsort(keys, theirs->n_names, sizeof(*keys), span_compare_keys);
@@ -181,11 +177,8 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 		ours.list[i].start_ns = link_file_real(&own->file, ours.list[i].start_ns);
 		ours.list[i].end_ns = link_file_real(&own->file, ours.list[i].end_ns);
 	}
-	if (!err) {
-		err = match_find(&ours, theirs, ret);
-		if (err)
-			link_fail(l, err, "out of memory");
-	}
+	if (!err)
+		match_find(&ours, theirs, ret);
 	free(keys);
 	spans_clear(&ours);
 	return err;
@@ -286,23 +279,20 @@ static int relate_et(struct link *l, struct linked *d)
 
 /* ---- recordings of several hosts ---- */
 
-/* The lead of the file's wall clock over the reference's, in the middle of what was compared. */
-static int64_t wall_ahead(const struct link *l, const struct linked *d)
-{
-	int64_t middle = host_span(l, d).middle_ns, ahead = host_ahead(l, d->host, middle);
-
-	return ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
-}
-
 static void relate_own(struct link *l, struct linked *d)
 {
+	int64_t middle, ahead;
+
 	if (d->host == l->list[l->reference]->host) {
 		d->by = LINK_BY_ITSELF;
 	} else if (!l->placed[d->host].placed) {
 		d->by = LINK_BY_WALL;
 	} else {
 		d->by = LINK_BY_MESSAGES;
-		d->ahead_ns = wall_ahead(l, d);
+		/* the lead of the wall clock over the reference's, in the middle of what was compared */
+		middle = host_span(l, d).middle_ns;
+		ahead = host_ahead(l, d->host, middle);
+		d->ahead_ns = ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
 		d->residual_ns = l->placed[d->host].residual_ns + llabs(host_span(l, d).change_ns) / 2;
 	}
 }
@@ -536,14 +526,6 @@ static const struct linked *own_of(const struct link *l, unsigned int host)
 	return NULL;
 }
 
-/* The lead of what Kineto's file counts by over the reference's BOOTTIME, where that is known by messages of its host. */
-static int64_t kineto_ahead(const struct link *l, const struct linked *d, const struct linked *own)
-{
-	int64_t ahead = ahead_at(own, d);
-
-	return d->ahead_ns + ahead + host_ahead(l, d->host, middle_of(d) - d->ahead_ns - ahead);
-}
-
 /* What the numbers in the file have to be increased by for the reference's clock. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
@@ -554,50 +536,31 @@ static int64_t offset_of(const struct link *l, const struct linked *d)
 		return d->file.begin_ns - host_ahead(l, d->host, host_span(l, d).middle_ns);
 	if (place_is_recording(d))
 		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
-	if (own && own->by == LINK_BY_MESSAGES)
-		return d->file.begin_ns - kineto_ahead(l, d, d->by == LINK_BY_CALLS ? l->list[d->to] : own);
+	if (own && own->by == LINK_BY_MESSAGES) {
+		ahead = d->ahead_ns + ahead_at(d->by == LINK_BY_CALLS ? l->list[d->to] : own, d);
+		return d->file.begin_ns - ahead - host_ahead(l, d->host, middle_of(d) - ahead);
+	}
 	if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
 		ahead = ahead_at(l->list[d->to], d);
 	return d->file.begin_ns - d->ahead_ns - ahead;
 }
 
-/* The reference's clock - its BOOTTIME in Perfetto, which are the numbers in a .pftrace: with what a time namespace adds. */
-static int64_t timeline_begin(const struct link *l)
-{
-	const struct link_file *f = &l->list[l->reference]->file;
-
-	return f->kind == LINK_PFTRACE ? f->begin_ns : 0;
-}
-
-static struct json_object *text(const char *s)
-{
-	return json_object_new_string(s);
-}
-
-/* Adds a member, or fails if there is no memory for it or its object. */
-static void add(struct json_object *object, const char *key, struct json_object *value, bool *failed)
-{
-	if (object && value && !json_object_object_add(object, key, value))
-		return;
-	json_object_put(value);
-	*failed = true;
-}
-
-static struct json_object *clocks_of(const struct link *l, const struct linked *d, bool *failed)
+static struct json_object *clocks_of(const struct link *l, const struct linked *d)
 {
 	const struct linked *reference = l->list[l->reference];
 	struct json_object *clocks = json_object_new_object(), *to = json_object_new_object();
-	int64_t offset = offset_of(l, d) - timeline_begin(l);
+	/* the reference's BOOTTIME in Perfetto are the numbers in a .pftrace: with what a time namespace adds */
+	int64_t offset = offset_of(l, d) - (reference->file.kind == LINK_PFTRACE ? reference->file.begin_ns : 0);
 
 	if (d->file.kind == LINK_PFTRACE)
-		add(clocks, "clock", text("BOOTTIME"), failed);
-	add(to, "file", text(reference->member), failed);
+		json_object_object_add(clocks, "clock", json_object_new_string("BOOTTIME"));
+	json_object_object_add(to, "file", json_object_new_string(reference->member));
 	if (reference->file.kind != LINK_KINETO)
-		add(to, "clock", text("BOOTTIME"), failed);
+		json_object_object_add(to, "clock", json_object_new_string("BOOTTIME"));
 	else
 		offset = d->file.begin_ns - reference->file.begin_ns;
-	add(clocks, "sync_to", to, failed);
-	add(clocks, "offset_ns", json_object_new_int64(offset), failed);
+	json_object_object_add(clocks, "sync_to", to);
+	json_object_object_add(clocks, "offset_ns", json_object_new_int64(offset));
 	return clocks;
 }
 
@@ -611,11 +574,11 @@ static bool needs_clocks(const struct link *l, const struct linked *d)
 	return d->file.kind == LINK_CHROME || d != reference;
 }
 
-static struct json_object *files_of(const struct link *l, bool *failed)
+static struct json_object *files_of(const struct link *l)
 {
 	struct json_object *files = json_object_new_array();
 
-	for (size_t i = 0; files && i < l->n; i++) {
+	for (size_t i = 0; i < l->n; i++) {
 		const struct linked *d = l->list[i];
 		struct json_object *file, *machine;
 
@@ -623,58 +586,49 @@ static struct json_object *files_of(const struct link *l, bool *failed)
 			continue;
 		file = json_object_new_object();
 		machine = json_object_new_object();
-		add(file, "path", text(d->member), failed);
-		add(machine, "name", text(l->hosts[d->host]), failed);
-		add(file, "machine", machine, failed);
+		json_object_object_add(file, "path", json_object_new_string(d->member));
+		json_object_object_add(machine, "name", json_object_new_string(l->hosts[d->host]));
+		json_object_object_add(file, "machine", machine);
 		if (needs_clocks(l, d))
-			add(file, "clocks", clocks_of(l, d, failed), failed);
-		if (file && !json_object_array_add(files, file))
-			continue;
-		json_object_put(file);
-		*failed = true;
+			json_object_object_add(file, "clocks", clocks_of(l, d));
+		json_object_array_add(files, file);
 	}
 	return files;
 }
 
-static void add_attribute(struct json_object *attributes, const char *name, const struct linked *d, int64_t value, bool *failed)
+static void add_attribute(struct json_object *attributes, const char *name, const struct linked *d, int64_t value)
 {
 	char key[sizeof(d->member) + 64];
 
 	snprintf(key, sizeof(key), "inftrace.%s.%s", name, d->member);
-	add(attributes, key, json_object_new_int64(value), failed);
-}
-
-/* Of a recording of another host: how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was
- * compared, and to within what. */
-static struct host_place place_of(const struct link *l, const struct linked *d)
-{
-	struct host_span span = host_span(l, d);
-
-	return (struct host_place){ .first_ns = span.first_ns,
-		.last_ns = span.last_ns,
-		.ahead_first_ns = host_ahead(l, d->host, span.first_ns),
-		.ahead_last_ns = host_ahead(l, d->host, span.last_ns),
-		.residual_ns = l->placed[d->host].residual_ns };
+	json_object_object_add(attributes, key, json_object_new_int64(value));
 }
 
 /* What was measured: values are texts or integers. */
-static struct json_object *attributes_of(const struct link *l, bool *failed)
+static struct json_object *attributes_of(const struct link *l)
 {
-#define ADD(member, name) add_attribute(attributes, name, d, place.member, failed);
+#define ADD(member, name) add_attribute(attributes, name, d, place.member);
 	struct json_object *attributes = json_object_new_object();
 	struct host_place place;
+	struct host_span span;
 
-	add(attributes, "inftrace.version", text(INFTRACE_VERSION), failed);
+	json_object_object_add(attributes, "inftrace.version", json_object_new_string(INFTRACE_VERSION));
 	for (size_t i = 0; i < l->n; i++) {
 		const struct linked *d = l->list[i];
 
 		if (d->by != LINK_BY_CALLS && d->by != LINK_BY_MESSAGES)
 			continue;
-		add_attribute(attributes, "ahead_ns", d, d->ahead_ns, failed);
-		add_attribute(attributes, "residual_ns", d, d->residual_ns, failed);
+		add_attribute(attributes, "ahead_ns", d, d->ahead_ns);
+		add_attribute(attributes, "residual_ns", d, d->residual_ns);
 		if (d->by != LINK_BY_MESSAGES)
 			continue;
-		place = place_of(l, d);
+		/* how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared */
+		span = host_span(l, d);
+		place = (struct host_place){ .first_ns = span.first_ns,
+			.last_ns = span.last_ns,
+			.ahead_first_ns = host_ahead(l, d->host, span.first_ns),
+			.ahead_last_ns = host_ahead(l, d->host, span.last_ns),
+			.residual_ns = l->placed[d->host].residual_ns };
 		HOST_PLACE_ATTRIBUTES(ADD)
 	}
 	return attributes;
@@ -685,24 +639,19 @@ char *link_manifest(const struct link *l)
 {
 	const struct linked *reference = l->list[l->reference];
 	struct json_object *root = json_object_new_object(), *manifest = json_object_new_object(), *time;
-	bool failed = false;
-	char *ret = NULL;
+	char *ret;
 
-	add(manifest, "version", json_object_new_int(1), &failed);
+	json_object_object_add(manifest, "version", json_object_new_int(1));
 	if (reference->file.kind != LINK_KINETO) {
 		time = json_object_new_object();
-		add(time, "clock", text("BOOTTIME"), &failed);
-		add(time, "file", text(reference->member), &failed);
-		add(manifest, "trace_time", time, &failed);
+		json_object_object_add(time, "clock", json_object_new_string("BOOTTIME"));
+		json_object_object_add(time, "file", json_object_new_string(reference->member));
+		json_object_object_add(manifest, "trace_time", time);
 	}
-	add(manifest, "files", files_of(l, &failed), &failed);
-	add(manifest, "attributes", attributes_of(l, &failed), &failed);
-	add(root, "perfetto_manifest", manifest, &failed);
-	if (!failed) {
-		const char *s = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-
-		ret = s ? strdup(s) : NULL;
-	}
+	json_object_object_add(manifest, "files", files_of(l));
+	json_object_object_add(manifest, "attributes", attributes_of(l));
+	json_object_object_add(root, "perfetto_manifest", manifest);
+	ret = xstrdup(json_object_to_json_string_ext(root, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(root);
 	return ret;
 }
@@ -778,8 +727,6 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 	char why[ZIP_WHY_MAX], *manifest = link_manifest(l);
 	int err;
 
-	if (!manifest)
-		return link_fail(l, -ENOMEM, "out of memory");
 	err = zip_writer_text(zip, ARCHIVE_MANIFEST, manifest, strlen(manifest), time(NULL), why);
 	free(manifest);
 	if (err)
@@ -824,10 +771,10 @@ int link_write(struct link *l, const char *path, uint64_t *ret_bytes)
 		return link_fail(l, fd, "cannot write %s: %s", name, why);
 	err = check_output(l, fd, name);
 	begun = !err;
-	if (!err && zip_writer_new(fd, &zip))
-		err = link_fail(l, -ENOMEM, "out of memory");
-	if (!err)
+	if (!err) {
+		zip = zip_writer_new(fd);
 		err = add_all(l, zip, name);
+	}
 	if (!err && (fstat(fd, &sb) || fsync(fd)))
 		err = link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
 	zip_writer_free(zip);

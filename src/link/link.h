@@ -18,11 +18,11 @@
 #define LINK_NO_HOST UINT32_MAX
 
 enum link_by {
-	LINK_BY_ITSELF,  /* its clock is the timeline's, or of the same boot of the same host */
-	LINK_BY_WALL,    /* by what wall clocks say, which nothing has checked */
-	LINK_BY_CALLS,   /* by calls that both recordings have */
+	LINK_BY_ITSELF,   /* its clock is the timeline's, or of the same boot of the same host */
+	LINK_BY_WALL,     /* by what wall clocks say, which nothing has checked */
+	LINK_BY_CALLS,    /* by calls that both recordings have */
 	LINK_BY_MESSAGES, /* its host's clock is known by messages between hosts */
-	LINK_BY_NOTHING, /* it is on no timeline */
+	LINK_BY_NOTHING,  /* it is on no timeline */
 };
 
 /* A file, and how it lies on the timeline. */
@@ -45,8 +45,8 @@ struct link {
 	size_t n, reference; /* the file whose clock is the timeline's */
 	char hosts[LINK_FILES_MAX][64];
 	struct link_host placed[LINK_FILES_MAX]; /* by host */
-	unsigned int n_hosts, n_unnamed; /* of which are numbered */
-	char error[LINK_ERROR_MAX]; /* why the last call failed: one printable line */
+	unsigned int n_hosts, n_unnamed;         /* of which are numbered */
+	char error[LINK_ERROR_MAX];              /* why the last call failed: one printable line */
 };
 
 /* Reads a file. host: NULL or the name of the machine it is from; both must outlive l. 0 or -errno with l->error set. */
@@ -59,7 +59,7 @@ int link_relate(struct link *l);
 /* A line for each file: its host and time, how it was related, and what that was checked by. */
 void link_tell(const struct link *l, FILE *out);
 
-/* The manifest, see https://perfetto.dev/docs/reference/perfetto-manifest. To be freed; NULL: -ENOMEM. */
+/* The manifest, see https://perfetto.dev/docs/reference/perfetto-manifest. To be freed. */
 char *link_manifest(const struct link *l);
 
 /* Writes the archive: the manifest, then the files as they are. 0 or -errno with l->error set; *ret_bytes: its size. */

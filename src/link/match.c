@@ -48,7 +48,7 @@ static bool is_complete(const struct message_event *e)
 	       e->position <= INT64_MAX && e->position + BASE_SLACK >= e->bytes;
 }
 
-/* Returns NULL without memory, or if there are too many. */
+/* NULL: there are too many. */
 static struct message_stream *stream_get(struct messages *m, const char *name)
 {
 	size_t len = strlen(name);
@@ -57,62 +57,45 @@ static struct message_stream *stream_get(struct messages *m, const char *name)
 	HASH_FIND(hh, m->by_name, name, len, s);
 	if (s || m->n_streams == MESSAGE_STREAMS_MAX)
 		return s;
-	if (list_room((void **)&m->streams, m->n_streams, &m->streams_size, sizeof(struct message_stream *)))
-		return NULL;
-	s = calloc(1, sizeof(*s) + len + 1);
-	if (!s)
-		return NULL;
+	s = xcalloc(1, sizeof(*s) + len + 1);
 	memcpy(s->name, name, len);
 	s->id = m->n_streams;
 	HASH_ADD_KEYPTR(hh, m->by_name, s->name, len, s);
-	if (!s->hh.tbl) {
-		free(s);
-		return NULL;
-	}
-	m->streams[m->n_streams++] = s;
+	*list_push(m->streams, m->n_streams, m->streams_size) = s;
 	return s;
 }
 
-int messages_add(struct messages *m, const struct message_event *e)
+void messages_add(struct messages *m, const struct message_event *e)
 {
 	char name[STREAM_NAME_MAX];
 	struct message_stream *s;
 	bool sent;
 
 	if (!is_complete(e))
-		return 0;
+		return;
 	sent = !strcmp(e->name, MESSAGE_SENT);
 	snprintf(name, sizeof(name), "%s>%s", sent ? e->local : e->peer, sent ? e->peer : e->local);
 	s = m->n < MESSAGES_MAX ? stream_get(m, name) : NULL;
-	if (!s && m->n < MESSAGES_MAX && m->n_streams < MESSAGE_STREAMS_MAX)
-		return -ENOMEM;
 	if (!s) {
 		m->left_out++;
-		return 0;
+		return;
 	}
-	if (list_room((void **)&m->list, m->n, &m->size, sizeof(*m->list)))
-		return -ENOMEM;
-	m->list[m->n++] = (struct message){ .from_ns = e->ns - (int64_t)e->call_ns,
+	*list_push(m->list, m->n, m->size) = (struct message){ .from_ns = e->ns - (int64_t)e->call_ns,
 		.to_ns = e->ns,
 		.position = e->position,
 		.base = (uint32_t)(e->sequence - e->position),
 		.bytes = (uint32_t)e->bytes,
 		.stream = s->id,
 		.sent = sent };
-	return 0;
 }
 
 static int compare(const void *x, const void *y)
 {
 	const struct message *a = x, *b = y;
 
-	if (a->stream != b->stream)
-		return a->stream < b->stream ? -1 : 1;
-	if (a->sent != b->sent)
-		return a->sent ? -1 : 1;
-	if (a->base != b->base)
-		return a->base < b->base ? -1 : 1;
-	return a->position < b->position ? -1 : a->position > b->position;
+	return cmp_int(a->stream, b->stream) ?: cmp_int(b->sent, a->sent) ?
+					: cmp_int(a->base, b->base)       ?
+									  : cmp_int(a->position, b->position);
 }
 
 void messages_finish(struct messages *m, int64_t later_ns)
@@ -121,8 +104,7 @@ void messages_finish(struct messages *m, int64_t later_ns)
 		m->list[i].from_ns += later_ns;
 		m->list[i].to_ns += later_ns;
 	}
-	if (m->n)
-		qsort(m->list, m->n, sizeof(*m->list), compare);
+	list_sort(m->list, m->n, compare);
 }
 
 void messages_clear(struct messages *m)
@@ -137,14 +119,6 @@ void messages_clear(struct messages *m)
 
 /* ---- pairs ---- */
 
-/* The first message that is not before one with these. */
-static size_t first_from(const struct messages *m, uint32_t stream, bool sent, uint32_t base, uint64_t position)
-{
-	const struct message key = { .stream = stream, .sent = sent, .base = base, .position = position };
-
-	return bisect(m->n, k, compare(&m->list[k], &key) < 0);
-}
-
 /* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */
 static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
 {
@@ -152,7 +126,8 @@ static const struct message *sender_of(const struct messages *m, uint32_t stream
 		/* the same byte has a position that is as much lower as the base is higher */
 		uint32_t base = received->base + (uint32_t)slack;
 		uint64_t position = behind - (uint64_t)(int64_t)slack;
-		size_t i = first_from(m, stream, true, base, position);
+		const struct message key = { .stream = stream, .sent = true, .base = base, .position = position };
+		size_t i = bisect(m->n, k, compare(&m->list[k], &key) < 0);
 		const struct message *s = &m->list[i];
 
 		if (i < m->n && s->stream == stream && s->sent && s->base == base && s->position - s->bytes + 1 <= position)
@@ -161,13 +136,12 @@ static const struct message *sender_of(const struct messages *m, uint32_t stream
 	return NULL;
 }
 
-int messages_match(const struct messages *from, const struct messages *to, int (*pair)(void *arg, const struct message_pair *p), void *arg)
+void messages_match(const struct messages *from, const struct messages *to, void (*pair)(void *arg, const struct message_pair *p), void *arg)
 {
 	for (size_t i = 0; i < to->n; i++) {
 		struct message_pair p = { .received = &to->list[i] };
 		const char *name = to->streams[p.received->stream]->name;
 		struct message_stream *s;
-		int err;
 
 		if (p.received->sent)
 			continue;
@@ -175,11 +149,9 @@ int messages_match(const struct messages *from, const struct messages *to, int (
 		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
 		if (s && !p.sent) /* the end of a connection has a number like a byte */
 			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
-		err = p.sent ? pair(arg, &p) : 0;
-		if (err)
-			return err;
+		if (p.sent)
+			pair(arg, &p);
 	}
-	return 0;
 }
 
 /* What the names of the functions of CUDA begin with in all their variants: LaunchKernel, LaunchKernelExC. */
@@ -231,7 +203,7 @@ int span_compare_keys(const void *x, const void *y)
 {
 	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
 
-	return a < b ? -1 : a > b;
+	return cmp_int(a, b);
 }
 
 /* The runtime's function for C, cudaLaunchKernelExC, calls the driver's cuLaunchKernelEx. */
@@ -276,54 +248,25 @@ enum span_relation span_relate(const char *ours, const char *theirs)
 	return !strncmp(ours, name, len) && (!ours[len] || ours[len] == '_') ? SPAN_AROUND : SPAN_UNRELATED;
 }
 
-static int add_name(struct spans *s, const char *text, size_t len, struct span_name **ret)
-{
-	uint32_t size = s->names_size ? 2 * s->names_size : 256;
-	struct span_name *n, **list;
-
-	if (s->n_names == s->names_size) {
-		list = realloc(s->names, size * sizeof(*list));
-		if (!list)
-			return -ENOMEM;
-		s->names = list;
-		s->names_size = size;
-	}
-	n = calloc(1, sizeof(*n) + len + 1);
-	if (!n)
-		return -ENOMEM;
-	memcpy(n->text, text, len);
-	n->id = s->n_names;
-	n->key = span_key(n->text);
-	HASH_ADD_KEYPTR(hh, s->by_text, n->text, len, n);
-	if (!n->hh.tbl) {
-		free(n);
-		return -ENOMEM;
-	}
-	s->names[s->n_names++] = n;
-	*ret = n;
-	return 0;
-}
-
-int spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
+void spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
 {
 	size_t len = strnlen(name, 4096);
 	struct span_name *n;
-	int err;
 
 	HASH_FIND(hh, s->by_text, name, len, n);
 	if (s->n == SPANS_MAX || (!n && s->n_names == SPAN_NAMES_MAX)) {
 		s->left_out++;
-		return 0;
+		return;
 	}
 	if (!n) {
-		err = add_name(s, name, len, &n);
-		if (err)
-			return err;
+		n = xcalloc(1, sizeof(*n) + len + 1);
+		memcpy(n->text, name, len);
+		n->id = s->n_names;
+		n->key = span_key(n->text);
+		HASH_ADD_KEYPTR(hh, s->by_text, n->text, len, n);
+		*list_push(s->names, s->n_names, s->names_size) = n;
 	}
-	if (list_room((void **)&s->list, s->n, &s->size, sizeof(*s->list)))
-		return -ENOMEM;
-	s->list[s->n++] = (struct span){ start_ns, end_ns, n->id, tid };
-	return 0;
+	*list_push(s->list, s->n, s->size) = (struct span){ start_ns, end_ns, n->id, tid };
 }
 
 void spans_clear(struct spans *s)
@@ -374,25 +317,21 @@ static int compare_calls(const void *x, const void *y)
 {
 	const struct call *a = x, *b = y;
 
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	if (a->start_ns != b->start_ns)
-		return a->start_ns < b->start_ns ? -1 : 1;
-	return 0;
+	return cmp_int(a->key, b->key) ?: cmp_int(a->start_ns, b->start_ns);
 }
 
 static int compare_spans(const void *x, const void *y)
 {
 	const struct span *a = x, *b = y;
 
-	return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
+	return cmp_int(a->start_ns, b->start_ns);
 }
 
 static int compare_numbers(const void *x, const void *y)
 {
 	uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
 
-	return a < b ? -1 : a > b;
+	return cmp_int(a, b);
 }
 
 static size_t list_threads(const struct spans *s, uint32_t *tids)
@@ -410,36 +349,30 @@ static size_t list_threads(const struct spans *s, uint32_t *tids)
 }
 
 /* In a container Kineto sees other numbers than a tracer outside: then the names have to do. */
-static int share_threads(const struct spans *a, const struct spans *b, bool *ret)
+static bool share_threads(const struct spans *a, const struct spans *b)
 {
-	uint32_t *x = malloc((a->n + 1) * sizeof(*x)), *y = malloc((b->n + 1) * sizeof(*y));
-	size_t n = 0, m = 0, i = 0, j = 0;
+	uint32_t *x = xreallocarray(NULL, a->n + 1, sizeof(*x)), *y = xreallocarray(NULL, b->n + 1, sizeof(*y));
+	size_t n = list_threads(a, x), m = list_threads(b, y), i = 0, j = 0;
+	bool shared;
 
-	if (x && y) {
-		n = list_threads(a, x);
-		m = list_threads(b, y);
-		while (i < n && j < m && x[i] != y[j]) {
-			if (x[i] < y[j])
-				i++;
-			else
-				j++;
-		}
-		*ret = i < n && j < m;
+	while (i < n && j < m && x[i] != y[j]) {
+		if (x[i] < y[j])
+			i++;
+		else
+			j++;
 	}
+	shared = i < n && j < m;
 	free(x);
 	free(y);
-	return x && y ? 0 : -ENOMEM;
+	return shared;
 }
 
 /* classes: by name; 0: calls of that name are left out. */
-static int calls_make(
-	const struct spans *s, size_t from, size_t to, const uint64_t *classes, bool threads, struct calls *ret)
+static struct calls calls_make(const struct spans *s, size_t from, size_t to, const uint64_t *classes, bool threads)
 {
-	struct call *c = malloc((to - from + 1) * sizeof(*c));
+	struct call *c = xreallocarray(NULL, to - from + 1, sizeof(*c));
 	size_t n = 0;
 
-	if (!c)
-		return -ENOMEM;
 	for (size_t i = from; i < to; i++) {
 		const struct span *span = &s->list[i];
 		uint64_t key = classes[span->name];
@@ -451,8 +384,7 @@ static int calls_make(
 		c[n++] = (struct call){ key, span->start_ns, span->end_ns, span->name };
 	}
 	qsort(c, n, sizeof(*c), compare_calls);
-	*ret = (struct calls){ c, n };
-	return 0;
+	return (struct calls){ c, n };
 }
 
 /* The class of a name of ours: that of theirs which explains most of it, so that mul__Tensor is mul_ and not mul. */
@@ -468,19 +400,6 @@ static uint64_t class_of_ours(const struct spans *theirs, const struct span_name
 			best = other->text;
 	}
 	return best ? span_class(best) : 0;
-}
-
-static int classes_make(struct matcher *m)
-{
-	m->ours_classes = calloc(m->ours->n_names + 1, sizeof(*m->ours_classes));
-	m->theirs_classes = calloc(m->theirs->n_names + 1, sizeof(*m->theirs_classes));
-	if (!m->ours_classes || !m->theirs_classes)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < m->ours->n_names; i++)
-		m->ours_classes[i] = class_of_ours(m->theirs, m->ours->names[i]);
-	for (uint32_t i = 0; i < m->theirs->n_names; i++)
-		m->theirs_classes[i] = span_class(m->theirs->names[i]->text);
-	return 0;
 }
 
 /* The first that is not before (key, ns). */
@@ -601,14 +520,14 @@ static int compare_low(const void *x, const void *y)
 {
 	const struct bound *a = x, *b = y;
 
-	return a->low_ns < b->low_ns ? -1 : a->low_ns > b->low_ns;
+	return cmp_int(a->low_ns, b->low_ns);
 }
 
 static int compare_high(const void *x, const void *y)
 {
 	const struct bound *a = x, *b = y;
 
-	return a->high_ns < b->high_ns ? -1 : a->high_ns > b->high_ns;
+	return cmp_int(a->high_ns, b->high_ns);
 }
 
 /* Between the bounds that half of the pairs set. */
@@ -650,16 +569,13 @@ static bool intersect(struct bound *bounds, size_t n, struct match_part *part)
 	return true;
 }
 
-static int match_part(struct matcher *m, size_t from, size_t to, bool threads, struct match *ret)
+static void match_part(struct matcher *m, size_t from, size_t to, bool threads, struct match *ret)
 {
 	struct match_part *part = &ret->parts[ret->n_parts];
 	int64_t distance;
 	size_t n;
-	int err;
 
-	err = calls_make(m->theirs, from, to, m->theirs_classes, threads, &m->b);
-	if (err)
-		return err;
+	m->b = calls_make(m->theirs, from, to, m->theirs_classes, threads);
 	n = find_distance(m, &distance) ? find_pairs(m, distance) : 0;
 	/* a neighbour may have been closer at the rough distance, but not mostly */
 	for (unsigned int i = 0; n >= SAMPLES_MIN && i < REFINED; i++) {
@@ -672,12 +588,33 @@ static int match_part(struct matcher *m, size_t from, size_t to, bool threads, s
 		ret->n_parts++;
 	}
 	free(m->b.list);
-	m->b.list = NULL;
-	return 0;
 }
 
-static void join_parts(struct match *ret)
+void match_find(struct spans *ours, struct spans *theirs, struct match *ret)
 {
+	struct matcher m = { .ours = ours, .theirs = theirs };
+	size_t parts = theirs->n / PART_CALLS_MIN;
+	bool threads;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->calls = theirs->n;
+	if (!ours->n || !theirs->n)
+		return;
+	parts = parts > MATCH_PARTS ? MATCH_PARTS : parts ? parts
+							  : 1;
+	qsort(theirs->list, theirs->n, sizeof(*theirs->list), compare_spans);
+	m.votes = xreallocarray(NULL, BINS, sizeof(*m.votes));
+	m.bounds = xreallocarray(NULL, theirs->n / parts + parts, sizeof(*m.bounds));
+	m.ours_classes = xcalloc(ours->n_names + 1, sizeof(*m.ours_classes));
+	m.theirs_classes = xcalloc(theirs->n_names + 1, sizeof(*m.theirs_classes));
+	for (uint32_t i = 0; i < ours->n_names; i++)
+		m.ours_classes[i] = class_of_ours(theirs, ours->names[i]);
+	for (uint32_t i = 0; i < theirs->n_names; i++)
+		m.theirs_classes[i] = span_class(theirs->names[i]->text);
+	threads = share_threads(ours, theirs);
+	m.a = calls_make(ours, 0, ours->n, m.ours_classes, threads);
+	for (size_t i = 0; i < parts; i++)
+		match_part(&m, theirs->n * i / parts, theirs->n * (i + 1) / parts, threads, ret);
 	for (size_t i = 0; i < ret->n_parts; i++) {
 		if (ret->parts[i].low_ns > ret->parts[ret->low_part].low_ns)
 			ret->low_part = i;
@@ -688,36 +625,9 @@ static void join_parts(struct match *ret)
 		ret->low_ns = ret->parts[ret->low_part].low_ns;
 		ret->high_ns = ret->parts[ret->high_part].high_ns;
 	}
-}
-
-int match_find(struct spans *ours, struct spans *theirs, struct match *ret)
-{
-	struct matcher m = { .ours = ours, .theirs = theirs };
-	size_t parts = theirs->n / PART_CALLS_MIN;
-	bool threads = false;
-	int err;
-
-	memset(ret, 0, sizeof(*ret));
-	ret->calls = theirs->n;
-	if (!ours->n || !theirs->n)
-		return 0;
-	parts = parts > MATCH_PARTS ? MATCH_PARTS : parts ? parts
-							  : 1;
-	qsort(theirs->list, theirs->n, sizeof(*theirs->list), compare_spans);
-	m.votes = malloc(BINS * sizeof(*m.votes));
-	m.bounds = malloc((theirs->n / parts + parts) * sizeof(*m.bounds));
-	err = m.votes && m.bounds ? share_threads(ours, theirs, &threads) : -ENOMEM;
-	if (!err)
-		err = classes_make(&m);
-	if (!err)
-		err = calls_make(ours, 0, ours->n, m.ours_classes, threads, &m.a);
-	for (size_t i = 0; !err && i < parts; i++)
-		err = match_part(&m, theirs->n * i / parts, theirs->n * (i + 1) / parts, threads, ret);
-	join_parts(ret);
 	free(m.a.list);
 	free(m.ours_classes);
 	free(m.theirs_classes);
 	free(m.votes);
 	free(m.bounds);
-	return err;
 }

@@ -55,8 +55,8 @@ struct message_event {
 void message_event_number(struct message_event *e, const char *key, uint64_t value);
 void message_event_text(struct message_event *e, const char *key, const char *text);
 
-/* Events that are incomplete, or of other programs, are left alone. -ENOMEM. */
-int messages_add(struct messages *m, const struct message_event *e);
+/* Events that are incomplete, or of other programs, are left alone. */
+void messages_add(struct messages *m, const struct message_event *e);
 /* Adds to all times, and sorts; once, when all are known. */
 void messages_finish(struct messages *m, int64_t later_ns);
 void messages_clear(struct messages *m);
@@ -66,8 +66,8 @@ struct message_pair {
 	const struct message *sent, *received;
 };
 
-/* Calls `pair` for what `from` has sent and `to` received. Its first error, or 0. Both are finished. */
-int messages_match(const struct messages *from, const struct messages *to, int (*pair)(void *arg, const struct message_pair *p), void *arg);
+/* Calls `pair` for what `from` has sent and `to` received. Both are finished. */
+void messages_match(const struct messages *from, const struct messages *to, void (*pair)(void *arg, const struct message_pair *p), void *arg);
 
 /* Calls that two recordings of one program may both have: PyTorch's operators, and the functions of CUDA. */
 
@@ -98,14 +98,15 @@ struct span {
 
 struct spans {
 	struct span_name *by_text, **names;
-	uint32_t n_names, names_size;
+	uint32_t n_names;
+	size_t names_size;
 	struct span *list;
 	size_t n, size;
 	uint64_t left_out; /* over SPANS_MAX */
 };
 
-/* -ENOMEM. More names than SPAN_NAMES_MAX are left out. */
-int spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns);
+/* More names than SPAN_NAMES_MAX are left out. */
+void spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns);
 void spans_clear(struct spans *s);
 
 /* Coarse: names that differ in it are never related. */
@@ -152,7 +153,7 @@ struct match {
 	size_t low_part, high_part; /* those that say so */
 };
 
-/* Sorts both. ret->pairs 0: the recordings have no calls in common, or too few to tell. Returns 0 or -ENOMEM. */
-int match_find(struct spans *ours, struct spans *theirs, struct match *ret);
+/* Sorts both. ret->pairs 0: the recordings have no calls in common, or too few to tell. */
+void match_find(struct spans *ours, struct spans *theirs, struct match *ret);
 
 #endif

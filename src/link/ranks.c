@@ -25,8 +25,6 @@ static const char *const functions[] = {
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-static const char *const makers[] = { "ncclCommInitRank", "ncclCommInitRankConfig" };
-
 /* In a trace of ours the first reading of the clocks is among the first events. */
 #define CLOCK_WITHIN 1000
 #define LOST "lost records"
@@ -55,11 +53,7 @@ const char *collective_name(uint8_t function)
 
 static bool is_maker(const char *name)
 {
-	for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {
-		if (!strcmp(name, makers[i]))
-			return true;
-	}
-	return false;
+	return !strcmp(name, "ncclCommInitRank") || !strcmp(name, "ncclCommInitRankConfig");
 }
 
 static size_t function_of(const char *name)
@@ -108,64 +102,55 @@ static void take_text(struct found *f, const char *key, const char *text)
 		take_number(f, key, strtoull(text, NULL, 16));
 }
 
-static int add_loss(struct collectives *c, int64_t from_ns, int64_t to_ns)
+static void add_loss(struct collectives *c, int64_t from_ns, int64_t to_ns)
 {
-	if (list_room((void **)&c->losses, c->n_losses, &c->losses_size, sizeof(*c->losses)))
-		return -ENOMEM;
-	c->losses[c->n_losses++] = (struct collective_loss){ from_ns, to_ns };
-	return 0;
+	*list_push(c->losses, c->n_losses, c->losses_size) = (struct collective_loss){ from_ns, to_ns };
 }
 
-static int add_maker(struct collectives *c, const struct found *f)
+static void add_maker(struct collectives *c, const struct found *f)
 {
 	if (c->n_made == COLLECTIVES_MAX)
-		return 0;
-	if (list_room((void **)&c->made, c->n_made, &c->made_size, sizeof(*c->made)))
-		return -ENOMEM;
-	c->made[c->n_made++] = (struct communicator){ .ns = f->to_ns,
+		return;
+	*list_push(c->made, c->n_made, c->made_size) = (struct communicator){ .ns = f->to_ns,
 		.comm = f->comm,
 		.id = f->id,
 		.pid = f->pid,
 		.ranks = f->ranks > UINT32_MAX ? 0 : (uint32_t)f->ranks,
 		.rank = f->rank > UINT32_MAX ? 0 : (uint32_t)f->rank };
-	return 0;
 }
 
-static int collective_add_call(struct collectives *c, const struct found *f, size_t function)
+static void collective_add_call(struct collectives *c, const struct found *f, size_t function)
 {
 	uint64_t bytes = f->bytes ? f->bytes : f->count;
-	struct collective_call *call;
 
-	if (c->n_calls == COLLECTIVES_MAX)
-		return c->left_out++ ? 0 : add_loss(c, f->from_ns, INT64_MAX / 4);
-	if (list_room((void **)&c->calls, c->n_calls, &c->calls_size, sizeof(*c->calls)))
-		return -ENOMEM;
-	call = &c->calls[c->n_calls++];
-	*call = (struct collective_call){ .from_ns = f->from_ns,
+	if (c->n_calls == COLLECTIVES_MAX) {
+		if (!c->left_out++)
+			add_loss(c, f->from_ns, INT64_MAX / 4);
+		return;
+	}
+	*list_push(c->calls, c->n_calls, c->calls_size) = (struct collective_call){ .from_ns = f->from_ns,
 		.to_ns = f->to_ns,
 		.comm = f->comm,
+		.key = name_hash((const char *)&(const uint64_t[]){ function, bytes, f->type }, 3 * sizeof(uint64_t)),
 		.bytes = bytes,
 		.pid = f->pid,
 		.tid = f->tid,
 		.function = (uint8_t)function };
-	call->key = name_hash((const char *)&(const uint64_t[]){ function, bytes, f->type }, 3 * sizeof(uint64_t));
-	return 0;
 }
 
-/* Those without a communicator are of other programs, or cannot be told apart. */
-static int take(struct collectives *c, const struct found *f)
+/* Calls without a communicator are of other programs, or cannot be told apart. */
+static void take(struct collectives *c, const struct found *f)
 {
 	size_t function = function_of(f->name);
 
 	if (!link_time_fits(f->from_ns) || !link_time_fits(f->to_ns))
-		return 0;
-	if (!strcmp(f->name, LOST))
-		return f->lost ? add_loss(c, f->from_ns, f->to_ns) : 0;
-	if (!f->comm)
-		return 0;
-	if (is_maker(f->name))
-		return add_maker(c, f);
-	return function < FUNCTIONS ? collective_add_call(c, f, function) : 0;
+		return;
+	if (!strcmp(f->name, LOST) && f->lost)
+		add_loss(c, f->from_ns, f->to_ns);
+	else if (f->comm && is_maker(f->name))
+		add_maker(c, f);
+	else if (f->comm && function < FUNCTIONS)
+		collective_add_call(c, f, function);
 }
 
 /* ---- Perfetto ---- */
@@ -182,7 +167,8 @@ static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
 		else
 			take_number(&f, s->args[i].name, s->args[i].value);
 	}
-	return take(((struct collectives_reader *)ctx)->c, &f);
+	take(((struct collectives_reader *)ctx)->c, &f);
+	return 0;
 }
 
 static bool wants_instant(const char *name)
@@ -194,11 +180,11 @@ static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct collectives *c = ((struct collectives_reader *)ctx)->c;
 
-	if (pftrace_instant_is_host(in->name)) {
+	if (pftrace_instant_is_host(in->name))
 		pftrace_instant_host(in, &c->id);
-		return 0;
-	}
-	return link_time_fits(in->ns) ? add_loss(c, in->ns, in->ns) : 0;
+	else if (link_time_fits(in->ns))
+		add_loss(c, in->ns, in->ns);
+	return 0;
 }
 
 static void take_clocks(struct collectives *c, int64_t boot_ns, int64_t real_ns)
@@ -226,18 +212,17 @@ static void perfetto_bad(void *ctx, uint64_t offset, const char *why)
 
 /* ---- Chrome JSON ---- */
 
-static int chrome_clock(struct collectives_reader *r, const struct trace_event *e)
+static void chrome_clock(struct collectives_reader *r, const struct trace_event *e)
 {
 	int64_t ts, boot, real;
 
 	if (r->c->has_clock || node_us_to_ns(e->ts, &ts) < 0 || !link_time_fits(ts) ||
 		!link_clock_text(node_string(node_get(e->args, "boottime_ns")), &boot) ||
 		!link_clock_text(node_string(node_get(e->args, "realtime_ns")), &real))
-		return 0;
+		return;
 	take_clocks(r->c, boot, real);
 	r->begin_ns = boot - ts;
 	host_id_from_json(&r->c->id, e->args);
-	return 0;
 }
 
 static uint32_t small(const struct json_node *node)
@@ -259,9 +244,9 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 	if (!ph || !f.name || node_us_to_ns(e->ts, &f.from_ns) < 0 || !link_time_fits(f.from_ns))
 		return 0;
 	if (ph[0] == 'i' && !strcmp(f.name, "inftrace_clock"))
-		return chrome_clock(r, e);
-	if (ph[0] == 'i' && !strcmp(f.name, BUDGET))
-		return add_loss(r->c, f.from_ns, f.from_ns);
+		chrome_clock(r, e);
+	else if (ph[0] == 'i' && !strcmp(f.name, BUDGET))
+		add_loss(r->c, f.from_ns, f.from_ns);
 	if (ph[0] != 'X' || !is_wanted(f.name) || node_us_to_ns(e->dur, &dur) < 0 || !link_time_fits(dur) || !node_is(e->args, JSON_OBJECT))
 		return 0;
 	f.to_ns = f.from_ns + dur;
@@ -271,7 +256,8 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 		else
 			take_text(&f, arg->key, node_string(arg));
 	}
-	return take(r->c, &f);
+	take(r->c, &f);
+	return 0;
 }
 
 static void chrome_stopped(void *ctx, const struct trace_stop *stop)
@@ -285,53 +271,27 @@ static void chrome_stopped(void *ctx, const struct trace_stop *stop)
 
 /* ---- all ---- */
 
-/* From the times in the file to the CLOCK_BOOTTIME of the machine. */
-static void collective_place(struct collectives_reader *r)
-{
-	struct collectives *c = r->c;
-	int64_t by = r->begin_ns - c->id.shift_ns;
-
-	for (size_t i = 0; i < c->n_calls; i++) {
-		c->calls[i].from_ns += by;
-		c->calls[i].to_ns += by;
-	}
-	for (size_t i = 0; i < c->n_made; i++)
-		c->made[i].ns += by;
-	for (size_t i = 0; i < c->n_losses; i++) {
-		c->losses[i].from_ns += by;
-		c->losses[i].to_ns += by;
-	}
-	c->boot_ns -= c->id.shift_ns;
-	c->id.shift_ns = 0;
-}
-
 static int collective_compare_calls(const void *x, const void *y)
 {
 	const struct collective_call *a = x, *b = y;
 
-	if (a->pid != b->pid)
-		return a->pid < b->pid ? -1 : 1;
-	if (a->from_ns != b->from_ns)
-		return a->from_ns < b->from_ns ? -1 : 1;
-	return a->tid < b->tid ? -1 : a->tid > b->tid;
+	return cmp_int(a->pid, b->pid) ?: cmp_int(a->from_ns, b->from_ns) ?
+									  : cmp_int(a->tid, b->tid);
 }
 
 static int compare_made(const void *x, const void *y)
 {
 	const struct communicator *a = x, *b = y;
 
-	if (a->pid != b->pid)
-		return a->pid < b->pid ? -1 : 1;
-	if (a->comm != b->comm)
-		return a->comm < b->comm ? -1 : 1;
-	return a->ns < b->ns ? -1 : a->ns > b->ns;
+	return cmp_int(a->pid, b->pid) ?: cmp_int(a->comm, b->comm) ?
+								    : cmp_int(a->ns, b->ns);
 }
 
 static int compare_losses(const void *x, const void *y)
 {
 	const struct collective_loss *a = x, *b = y;
 
-	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
+	return cmp_int(a->from_ns, b->from_ns);
 }
 
 /* A collective that is made of another one (ncclBcast calls ncclBroadcast) is one. */
@@ -365,14 +325,27 @@ static void join_losses(struct collectives *c)
 	c->n_losses = n;
 }
 
-static void finish(struct collectives *c)
+/* Times become those of the machine's CLOCK_BOOTTIME; sorts. */
+static void finish(struct collectives_reader *r)
 {
-	if (c->n_calls)
-		qsort(c->calls, c->n_calls, sizeof(*c->calls), collective_compare_calls);
-	if (c->n_made)
-		qsort(c->made, c->n_made, sizeof(*c->made), compare_made);
-	if (c->n_losses)
-		qsort(c->losses, c->n_losses, sizeof(*c->losses), compare_losses);
+	struct collectives *c = r->c;
+	int64_t by = r->begin_ns - c->id.shift_ns;
+
+	for (size_t i = 0; i < c->n_calls; i++) {
+		c->calls[i].from_ns += by;
+		c->calls[i].to_ns += by;
+	}
+	for (size_t i = 0; i < c->n_made; i++)
+		c->made[i].ns += by;
+	for (size_t i = 0; i < c->n_losses; i++) {
+		c->losses[i].from_ns += by;
+		c->losses[i].to_ns += by;
+	}
+	c->boot_ns -= c->id.shift_ns;
+	c->id.shift_ns = 0;
+	list_sort(c->calls, c->n_calls, collective_compare_calls);
+	list_sort(c->made, c->n_made, compare_made);
+	list_sort(c->losses, c->n_losses, compare_losses);
 	join_losses(c);
 	drop_nested(c);
 }
@@ -399,11 +372,10 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 		err = trace_read(source, &chrome, &r, &form);
 		if (!ret->has_clock)
 			collectives_clear(ret); /* none of ours */
-		if (err && err != -ENOMEM && !why[0])
+		if (err && !why[0])
 			err = 0; /* it ends early, or is none of ours */
 	}
-	collective_place(&r);
-	finish(ret);
+	finish(&r);
 	return err ? err : why[0] ? -EBADMSG
 				  : 0;
 }
@@ -433,17 +405,12 @@ int64_t host_place_at(const struct host_place *p, int64_t own_ns)
 
 /* ---- ranks ---- */
 
-static bool is_made_before(const struct communicator *m, const struct collective_call *call)
-{
-	if (m->pid != call->pid)
-		return m->pid < call->pid;
-	return m->comm != call->comm ? m->comm < call->comm : m->ns <= call->from_ns;
-}
-
 /* The last communicator with this address that was made before the call; NULL: it was made before the recording. */
 static const struct communicator *made_before(const struct collectives *c, const struct collective_call *call)
 {
-	size_t n = bisect(c->n_made, i, is_made_before(&c->made[i], call));
+	size_t n = bisect(c->n_made, i,
+		(cmp_int(c->made[i].pid, call->pid) ?: cmp_int(c->made[i].comm, call->comm) ?
+											    : cmp_int(c->made[i].ns, call->from_ns)) <= 0);
 	const struct communicator *found = n ? &c->made[n - 1] : NULL;
 
 	return found && found->pid == call->pid && found->comm == call->comm ? found : NULL;
@@ -458,7 +425,7 @@ static uint32_t losses_before(const struct collectives *c, int64_t ns, bool *ret
 	return (uint32_t)n;
 }
 
-/* NULL: no room. */
+/* NULL: over RANKS_MAX. */
 static struct rank *rank_get(struct ranks *r, uint32_t host, const struct collective_call *call, const struct communicator *made)
 {
 	struct rank *k;
@@ -471,9 +438,7 @@ static struct rank *rank_get(struct ranks *r, uint32_t host, const struct collec
 	}
 	if (r->n == RANKS_MAX)
 		return NULL;
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return NULL;
+	k = xcalloc(1, sizeof(*k));
 	k->host = host;
 	k->pid = call->pid;
 	k->comm = call->comm;
@@ -486,7 +451,7 @@ static struct rank *rank_get(struct ranks *r, uint32_t host, const struct collec
 	return k;
 }
 
-static int add_call(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c, const struct collective_call *call)
+static void add_call(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c, const struct collective_call *call)
 {
 	const struct communicator *made = made_before(c, call);
 	bool within, made_within;
@@ -494,15 +459,13 @@ static int add_call(struct ranks *r, uint32_t host, const struct host_place *pla
 	struct rank *k;
 
 	if (within)
-		return 0;
+		return;
 	k = rank_get(r, host, call, made);
 	if (!k) {
 		r->left_out++;
-		return r->n == RANKS_MAX ? 0 : -ENOMEM;
+		return;
 	}
-	if (list_room((void **)&k->calls, k->n, &k->size, sizeof(*k->calls)))
-		return -ENOMEM;
-	k->calls[k->n++] = (struct rank_call){ .own_ns = call->from_ns,
+	*list_push(k->calls, k->n, k->size) = (struct rank_call){ .own_ns = call->from_ns,
 		.at_ns = host_place_at(place, call->from_ns),
 		.key = call->key,
 		.bytes = call->bytes,
@@ -512,41 +475,21 @@ static int add_call(struct ranks *r, uint32_t host, const struct host_place *pla
 		.placed = place->known && call->from_ns >= place->first_ns && call->from_ns <= place->last_ns };
 	if (made && losses == losses_before(c, made->ns, &made_within) && !made_within)
 		k->counted = r->segments + losses;
-	return 0;
 }
 
-int ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c)
+void ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c)
 {
-	int err = 0;
-
-	for (size_t i = 0; i < c->n_calls && !err; i++)
-		err = add_call(r, host, place, c, &c->calls[i]);
+	for (size_t i = 0; i < c->n_calls; i++)
+		add_call(r, host, place, c, &c->calls[i]);
 	r->segments += (uint32_t)c->n_losses + 1;
-	return err;
 }
 
 static int compare_calls(const void *x, const void *y)
 {
 	const struct rank_call *a = x, *b = y;
 
-	if (a->own_ns != b->own_ns)
-		return a->own_ns < b->own_ns ? -1 : 1;
-	if (a->tid != b->tid)
-		return a->tid < b->tid ? -1 : 1;
-	return a->segment < b->segment ? -1 : a->segment > b->segment;
-}
-
-static void sort_rank(struct rank *k)
-{
-	size_t n = 0;
-
-	if (k->n)
-		qsort(k->calls, k->n, sizeof(*k->calls), compare_calls);
-	for (size_t i = 0; i < k->n; i++) {
-		if (!n || k->calls[n - 1].own_ns != k->calls[i].own_ns || k->calls[n - 1].tid != k->calls[i].tid)
-			k->calls[n++] = k->calls[i];
-	}
-	k->n = n;
+	return cmp_int(a->own_ns, b->own_ns) ?: cmp_int(a->tid, b->tid) ?
+									: cmp_int(a->segment, b->segment);
 }
 
 /* ---- pairs of ranks ---- */
@@ -685,17 +628,12 @@ static void pair_ranks(struct pairing *p)
 
 /* ---- groups ---- */
 
-static int add_member(struct rank_group *g, uint32_t rank, uint32_t *table)
+static void add_member(struct rank_group *g, uint32_t rank, uint32_t *table)
 {
-	size_t size = g->size;
-
-	if (list_room((void **)&g->members, g->n, &size, sizeof(*g->members)))
-		return -ENOMEM;
-	if (list_room((void **)&g->calls, g->n, &g->size, sizeof(*g->calls)))
-		return -ENOMEM;
+	g->members = xreallocarray(g->members, g->n + 1, sizeof(*g->members));
+	g->calls = xreallocarray(g->calls, g->n + 1, sizeof(*g->calls));
 	g->members[g->n] = rank;
 	g->calls[g->n++] = table;
-	return 0;
 }
 
 static bool may_be_one(const struct rank *a, const struct rank *b)
@@ -706,35 +644,26 @@ static bool may_be_one(const struct rank *a, const struct rank *b)
 }
 
 /* Adds rank b to the group if its calls are those of the first one. */
-static int try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at, bool *ret_added)
+static bool try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at)
 {
 	const struct rank *b = r->list[at];
 	struct pairing p = { .r = r, .a = a, .b = b };
 	bool same = a->id && a->id == b->id;
-	int err;
 
-	*ret_added = false;
 	if (!may_be_one(a, b) || (g->n + 1) * a->n > TABLE_MAX)
-		return 0;
-	p.table = malloc(a->n * sizeof(*p.table));
-	if (!p.table)
-		return -ENOMEM;
+		return false;
+	p.table = xreallocarray(NULL, a->n, sizeof(*p.table));
 	memset(p.table, 0xff, a->n * sizeof(*p.table));
 	pair_ranks(&p);
 	if (!same && !p.placed) {
 		free(p.table);
-		return 0;
+		return false;
 	}
-	err = add_member(g, at, p.table);
-	if (err) {
-		free(p.table);
-		return err;
-	}
+	add_member(g, at, p.table);
 	g->mismatched += p.mismatched;
 	g->unplaced += b->n > p.placed ? b->n - p.placed : 0;
 	g->ranks = g->ranks ? g->ranks : b->ranks;
-	*ret_added = true;
-	return 0;
+	return true;
 }
 
 static void group_clear(struct rank_group *g)
@@ -747,33 +676,23 @@ static void group_clear(struct rank_group *g)
 }
 
 /* The group of a rank, of those that are in none. */
-static int make_group(struct ranks *r, const uint32_t *order, size_t from, bool *taken)
+static void make_group(struct ranks *r, const uint32_t *order, size_t from, bool *taken)
 {
 	const struct rank *a = r->list[order[from]];
 	struct rank_group g = { .ranks = a->ranks };
-	uint32_t *own = malloc(a->n * sizeof(*own));
-	int err = own ? add_member(&g, order[from], own) : -ENOMEM;
+	uint32_t *own = xreallocarray(NULL, a->n, sizeof(*own));
 
-	if (err)
-		free(own);
-	for (size_t i = 0; i < a->n && !err; i++)
+	add_member(&g, order[from], own);
+	for (size_t i = 0; i < a->n; i++)
 		own[i] = (uint32_t)i;
-	for (size_t i = from + 1; i < r->n && !err; i++) {
-		bool added = false;
-
+	for (size_t i = from + 1; i < r->n; i++) {
 		if (!taken[order[i]] && r->list[order[i]]->n)
-			err = try_member(r, &g, a, order[i], &added);
-		taken[order[i]] |= added;
+			taken[order[i]] = try_member(r, &g, a, order[i]);
 	}
-	if (!err && g.n > 1) {
-		err = list_room((void **)&r->groups, r->n_groups, &r->groups_size, sizeof(*r->groups));
-		if (!err) {
-			r->groups[r->n_groups++] = g;
-			return 0;
-		}
-	}
-	group_clear(&g);
-	return err;
+	if (g.n > 1)
+		*list_push(r->groups, r->n_groups, r->groups_size) = g;
+	else
+		group_clear(&g);
 }
 
 /* Those with the most calls first; a few, at most RANKS_MAX. */
@@ -788,23 +707,29 @@ static void order_ranks(const struct ranks *r, uint32_t *order)
 	}
 }
 
-int ranks_group(struct ranks *r)
+void ranks_group(struct ranks *r)
 {
-	uint32_t *order = malloc((r->n + 1) * sizeof(*order));
-	bool *taken = calloc(r->n + 1, sizeof(*taken));
-	int err = order && taken ? 0 : -ENOMEM;
+	uint32_t *order = xreallocarray(NULL, r->n + 1, sizeof(*order));
+	bool *taken = xcalloc(r->n + 1, sizeof(*taken));
 
-	for (size_t i = 0; i < r->n && !err; i++)
-		sort_rank(r->list[i]);
-	if (!err)
-		order_ranks(r, order);
-	for (size_t i = 0; i < r->n && !err; i++) {
+	for (size_t i = 0; i < r->n; i++) {
+		struct rank *k = r->list[i];
+		size_t n = 0;
+
+		list_sort(k->calls, k->n, compare_calls);
+		for (size_t j = 0; j < k->n; j++) {
+			if (!n || k->calls[n - 1].own_ns != k->calls[j].own_ns || k->calls[n - 1].tid != k->calls[j].tid)
+				k->calls[n++] = k->calls[j];
+		}
+		k->n = n;
+	}
+	order_ranks(r, order);
+	for (size_t i = 0; i < r->n; i++) {
 		if (!taken[order[i]] && r->list[order[i]]->n)
-			err = make_group(r, order, i, taken);
+			make_group(r, order, i, taken);
 	}
 	free(order);
 	free(taken);
-	return err;
 }
 
 void ranks_clear(struct ranks *r)

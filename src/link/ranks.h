@@ -54,8 +54,8 @@ struct collectives {
 };
 
 /*
- * Reads the recording from an open source: a .pftrace, or inftrace's Chrome JSON. Other traces have none. Returns 0, -ENOMEM, or
- * another -errno with the reason in `why`, printable, and what comes before the damage in *ret. Call collectives_clear() in any case.
+ * Reads the recording from an open source: a .pftrace, or inftrace's Chrome JSON. Other traces have none. Returns 0, or
+ * -errno with the reason in `why`, printable, and what comes before the damage in *ret. Call collectives_clear() in any case.
  */
 int collectives_read(struct json_source *source, struct collectives *ret, char why[COLLECTIVES_WHY_MAX]);
 void collectives_clear(struct collectives *c);
@@ -87,7 +87,7 @@ struct host_place {
 };
 
 /* Its members in the manifest of an archive, as attributes inftrace.NAME.FILE. */
-#define HOST_PLACE_ATTRIBUTES(ATTRIBUTE)                    \
+#define HOST_PLACE_ATTRIBUTES(ATTRIBUTE)                     \
 	ATTRIBUTE(first_ns, "boottime_first_ns")             \
 	ATTRIBUTE(last_ns, "boottime_last_ns")               \
 	ATTRIBUTE(ahead_first_ns, "boottime_ahead_first_ns") \
@@ -117,7 +117,7 @@ struct rank {
 struct rank_group {
 	uint32_t *members; /* indices into the ranks; the first has the most calls */
 	uint32_t **calls;  /* of each member, for each call of the first one: its own, or RANKS_NONE */
-	size_t n, size;
+	size_t n;
 	uint32_t ranks;      /* that the communicator has; 0: unknown */
 	uint64_t mismatched; /* calls with the same number that differ in function or bytes */
 	uint64_t unplaced;   /* calls of which it is not known which collective they are */
@@ -135,11 +135,11 @@ struct ranks {
 	bool gave_up;      /* more comparisons than it would make: some groups may be missing */
 };
 
-/* Adds a recording of a host. A call that several recordings have counts once. -ENOMEM. */
-int ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c);
+/* Adds a recording of a host. A call that several recordings have counts once. */
+void ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c);
 
-/* Finds the groups, when all recordings are added. -ENOMEM. */
-int ranks_group(struct ranks *r);
+/* Finds the groups, when all recordings are added. */
+void ranks_group(struct ranks *r);
 void ranks_clear(struct ranks *r);
 
 /* The time of the timeline. */

@@ -85,8 +85,7 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 						    : FILE_TRACE;
 }
 
-enum file_kind file_detect(
-	const struct json_source *source, char *buf, size_t size, const char **ret_why)
+enum file_kind file_detect(const struct json_source *source, char *buf, size_t size, const char **ret_why)
 {
 	const unsigned char *p = source->pos, *end = source->end;
 	size_t len = (size_t)(end - p);
@@ -113,8 +112,7 @@ enum file_kind file_detect(
 		return FILE_OTHER;
 	}
 	snprintf(buf, size,
-		"neither a profile (one JSON object a line) nor a Chrome trace ([ or "
-		"{\"traceEvents\": [): it starts with byte 0x%02x",
+		"neither a profile (one JSON object a line) nor a Chrome trace ([ or {\"traceEvents\": [): it starts with byte 0x%02x",
 		*p);
 	*ret_why = buf;
 	return FILE_OTHER;

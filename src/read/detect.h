@@ -16,7 +16,6 @@ enum file_kind {
 };
 
 /* The kind of file, from the first buffer of a source. *ret_why (static text or in buf) for all but profiles and traces: why it is none. */
-enum file_kind file_detect(
-	const struct json_source *source, char *buf, size_t size, const char **ret_why);
+enum file_kind file_detect(const struct json_source *source, char *buf, size_t size, const char **ret_why);
 
 #endif

@@ -32,28 +32,17 @@ struct etrace_reader {
 	void *ctx;
 };
 
-static int add_node(struct etrace *t, uint64_t id)
+static void add_node(struct etrace *t, uint64_t id)
 {
-	if (list_room((void **)&t->nodes, t->n_nodes, &t->nodes_size, sizeof(*t->nodes)))
-		return -ENOMEM;
-	t->nodes[t->n_nodes++] = (struct etrace_place){ .id = id };
-	return 0;
+	*list_push(t->nodes, t->n_nodes, t->nodes_size) = (struct etrace_place){ .id = id };
 }
 
-static int add_edge(struct etrace *t, uint64_t from, uint64_t to, bool control)
+static void add_edge(struct etrace *t, uint64_t from, uint64_t to, bool control)
 {
-	if (list_room((void **)&t->edges, t->n_edges, &t->edges_size, sizeof(*t->edges)))
-		return -ENOMEM;
-	t->edges[t->n_edges++] = (struct etrace_edge){ from, to, control };
-	return 0;
+	*list_push(t->edges, t->n_edges, t->edges_size) = (struct etrace_edge){ from, to, control };
 }
 
 /* ---- protobuf ---- */
-
-static bool bytes_are(struct proto_bytes in, const char *text)
-{
-	return proto_len(in) == strlen(text) && !memcmp(in.p, text, strlen(text));
-}
 
 int etrace_metadata(struct proto_bytes in, bool *ret_own)
 {
@@ -66,8 +55,8 @@ int etrace_metadata(struct proto_bytes in, bool *ret_own)
 		tool = false;
 		while (f.number == METADATA_ATTR && (ret = proto_next(&f.bytes, &attr)) == 1) {
 			named |= attr.number == ATTR_NAME && proto_len(attr.bytes);
-			tool |= attr.number == ATTR_NAME && bytes_are(attr.bytes, "tool");
-			own |= tool && attr.number == ATTR_STRING && bytes_are(attr.bytes, "inftrace");
+			tool |= attr.number == ATTR_NAME && proto_is(attr.bytes, "tool");
+			own |= tool && attr.number == ATTR_STRING && proto_is(attr.bytes, "inftrace");
 		}
 		/* of a node there are other fields, and its first is a number */
 		if (ret < 0 || !named)
@@ -79,19 +68,17 @@ int etrace_metadata(struct proto_bytes in, bool *ret_own)
 }
 
 /* A repeated number: packed, or one at a time. */
-static int read_deps(struct etrace *t, const struct proto_field *f, struct etrace_node *n)
+static void read_deps(struct etrace *t, const struct proto_field *f, struct etrace_node *n)
 {
 	struct proto_bytes in = f->bytes;
 	uint64_t to;
-	int err = 0;
 
 	if (in.p == in.end)
-		return add_edge(t, 0, f->value, f->number == NODE_CTRL_DEPS);
-	while (!err && in.p < in.end && proto_read_varint(&in, &to) == 1)
-		err = add_edge(t, 0, to, f->number == NODE_CTRL_DEPS);
-	if (!err && in.p < in.end)
+		add_edge(t, 0, f->value, f->number == NODE_CTRL_DEPS);
+	while (in.p < in.end && proto_read_varint(&in, &to) == 1)
+		add_edge(t, 0, to, f->number == NODE_CTRL_DEPS);
+	if (in.p < in.end)
 		n->wrong = "a list of dependencies is damaged";
-	return err;
 }
 
 /* Of the attributes only those that say which operator of Kineto it is. The kernels that it launched have its number as well. */
@@ -107,9 +94,9 @@ static void read_attr(struct proto_bytes in, uint64_t *rf_id, bool *kernel)
 		else
 			value = f.value;
 	}
-	if (bytes_are(name, "rf_id"))
+	if (proto_is(name, "rf_id"))
 		*rf_id = value;
-	else if (bytes_are(name, "is_cpu_op") && !value)
+	else if (proto_is(name, "is_cpu_op") && !value)
 		*kernel = true;
 }
 
@@ -119,9 +106,9 @@ static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t
 	size_t first = r->t->n_edges;
 	struct proto_field f;
 	bool kernel = false;
-	int ret, err = 0;
+	int ret;
 
-	while (!err && (ret = proto_next(&in, &f)) == 1) {
+	while ((ret = proto_next(&in, &f)) == 1) {
 		if (f.number == NODE_ID) {
 			n.id = f.value;
 		} else if (f.number == NODE_NAME) {
@@ -130,7 +117,7 @@ static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t
 		} else if (f.number == NODE_TYPE) {
 			n.type = f.value;
 		} else if (f.number == NODE_CTRL_DEPS || f.number == NODE_DATA_DEPS) {
-			err = read_deps(r->t, &f, &n);
+			read_deps(r->t, &f, &n);
 		} else if (f.number == NODE_INPUTS) {
 			n.inputs = f.bytes;
 		} else if (f.number == NODE_OUTPUTS) {
@@ -139,16 +126,14 @@ static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t
 			read_attr(f.bytes, &n.rf_id, &kernel);
 		}
 	}
-	if (err)
-		return err;
 	if (ret < 0)
 		n.wrong = "is damaged";
 	if (kernel)
 		n.rf_id = 0;
 	for (size_t i = first; i < r->t->n_edges; i++)
 		r->t->edges[i].from = n.id;
-	err = add_node(r->t, n.id);
-	return err ? err : r->node(r->ctx, &n);
+	add_node(r->t, n.id);
+	return r->node(r->ctx, &n);
 }
 
 /* The next message, which stays in the source's buffer until the caller moves on. 1, 0: there is none, -errno. */
@@ -248,28 +233,23 @@ static bool is_process(const struct etrace_node *n)
 	return n->name && !strncmp(n->name, begin, sizeof(begin) - 1) && text_has_suffix(n->name, "|process]");
 }
 
-static int json_edge(struct etrace *t, const struct etrace_node *n, const struct json_node *to, bool control)
+static void json_edge(struct etrace *t, const struct etrace_node *n, const struct json_node *to, bool control)
 {
 	uint64_t id;
 
-	if (!json_id(to, &id) || (control && id == n->id && is_process(n)))
-		return 0;
-	return add_edge(t, n->id, id, control);
+	if (json_id(to, &id) && !(control && id == n->id && is_process(n)))
+		add_edge(t, n->id, id, control);
 }
 
 /* PyTorch writes one number, the caller's; Chakra's own tools lists. */
-static int json_edges(struct etrace *t, const struct etrace_node *n, const struct json_node *deps, bool control)
+static void json_edges(struct etrace *t, const struct etrace_node *n, const struct json_node *deps, bool control)
 {
-	int err = 0;
-
-	if (!node_is(deps, JSON_ARRAY))
-		return json_edge(t, n, deps, control);
-	json_for_each (to, deps) {
-		err = json_edge(t, n, to, control);
-		if (err)
-			break;
+	if (!node_is(deps, JSON_ARRAY)) {
+		json_edge(t, n, deps, control);
+		return;
 	}
-	return err;
+	json_for_each (to, deps)
+		json_edge(t, n, to, control);
 }
 
 static uint64_t record_function(const struct json_node *node)
@@ -294,7 +274,7 @@ static int read_json(struct etrace_reader *r, const struct json_node *value, uin
 	const struct keys *k = &json_keys[r->t->kind];
 	const struct json_node *id = node_get(value, k->id), *name = node_get(value, k->name), *control = node_get(value, k->control);
 	struct etrace_node n = { .number = line, .rf_id = record_function(value) };
-	int err = 0;
+	int err;
 
 	if (!control)
 		control = node_get(value, "parent"); /* before schema 1.0.2 */
@@ -308,13 +288,13 @@ static int read_json(struct etrace_reader *r, const struct json_node *value, uin
 	if (!json_id(id, &n.id) && (id || r->t->kind != FILE_ET_JSONIZER || !node_is(value, JSON_OBJECT)))
 		n.wrong = "a node without an id";
 	else
-		err = add_node(r->t, n.id);
-	if (!err)
-		err = r->node(r->ctx, &n);
+		add_node(r->t, n.id);
+	err = r->node(r->ctx, &n);
 	if (err || n.wrong)
 		return err;
-	err = json_edges(r->t, &n, control, true);
-	return err ? err : json_edges(r->t, &n, node_get(value, k->data), false);
+	json_edges(r->t, &n, control, true);
+	json_edges(r->t, &n, node_get(value, k->data), false);
+	return 0;
 }
 
 static int read_event(void *ctx, const struct trace_event *e)
@@ -373,17 +353,12 @@ int etrace_read(struct etrace *t, struct json_source *source, int (*node)(void *
 	const struct trace_reader_ops ops = { read_event, reading_stopped, json_keys[t->kind].array, "schema", read_schema };
 	struct etrace_reader r = { t, node, ctx };
 	struct trace_form form;
-	int err;
 
 	if (t->kind == FILE_EXECUTION_TRACE)
-		err = read_messages(&r, source);
-	else if (t->kind == FILE_ET_JSONIZER)
-		err = read_objects(&r, source);
-	else
-		err = trace_read(source, &ops, &r, &form);
-	if (err == -ENOMEM)
-		snprintf(t->why, sizeof(t->why), "out of memory");
-	return err;
+		return read_messages(&r, source);
+	if (t->kind == FILE_ET_JSONIZER)
+		return read_objects(&r, source);
+	return trace_read(source, &ops, &r, &form);
 }
 
 void etrace_clear(struct etrace *t)
@@ -394,35 +369,28 @@ void etrace_clear(struct etrace *t)
 
 /* ---- cycles ---- */
 
-static int compare_ids(uint64_t a, uint64_t b)
-{
-	return a < b ? -1 : a > b;
-}
-
 static int compare_nodes(const void *x, const void *y)
 {
-	return compare_ids(((const struct etrace_place *)x)->id, ((const struct etrace_place *)y)->id);
+	return cmp_int(((const struct etrace_place *)x)->id, ((const struct etrace_place *)y)->id);
 }
 
 static int compare_from(const void *x, const void *y)
 {
-	return compare_ids(((const struct etrace_edge *)x)->from, ((const struct etrace_edge *)y)->from);
+	return cmp_int(((const struct etrace_edge *)x)->from, ((const struct etrace_edge *)y)->from);
 }
 
 static int compare_edges(const void *x, const void *y)
 {
 	const struct etrace_edge *a = x, *b = y;
 
-	return a->to != b->to ? compare_ids(a->to, b->to) : a->from != b->from ? compare_from(a, b)
-									       : a->control - b->control;
+	return cmp_int(a->to, b->to) ?: cmp_int(a->from, b->from) ?
+								  : cmp_int(a->control, b->control);
 }
 
 void etrace_sort(struct etrace *t)
 {
-	if (t->n_nodes)
-		qsort(t->nodes, t->n_nodes, sizeof(*t->nodes), compare_nodes);
-	if (t->n_edges)
-		qsort(t->edges, t->n_edges, sizeof(*t->edges), compare_edges);
+	list_sort(t->nodes, t->n_nodes, compare_nodes);
+	list_sort(t->edges, t->n_edges, compare_edges);
 }
 
 struct etrace_place *etrace_find(const struct etrace *t, uint64_t id)
@@ -477,29 +445,20 @@ static void tell_cycle(struct etrace *t, const struct etrace_place *left)
 		snprintf(t->why + len, sizeof(t->why) - len, at == first ? "node %llu" : "node %llu, ...", (unsigned long long)at);
 }
 
-/* Counts what each waits for, of what is there. */
-static void count_waits(struct etrace *t)
+/* Removes nodes that need nothing, again and again, as a simulator does: what is left needs itself. */
+int etrace_find_cycle(struct etrace *t)
 {
+	struct etrace_place **ready = xreallocarray(NULL, t->n_nodes + 1, sizeof(struct etrace_place *));
+	size_t n = 0, done = 0;
+	int err = 0;
+
+	/* what each waits for, of what is there */
 	for (size_t i = 0; i < t->n_edges; i++) {
 		struct etrace_place *from = etrace_find(t, t->edges[i].from);
 
 		if (from && counts(t, &t->edges[i]) && etrace_find(t, t->edges[i].to))
 			from->waits++;
 	}
-}
-
-/* Removes nodes that need nothing, again and again, as a simulator does: what is left needs itself. */
-int etrace_find_cycle(struct etrace *t)
-{
-	struct etrace_place **ready = malloc((t->n_nodes + 1) * sizeof(*ready));
-	size_t n = 0, done = 0;
-	int err = 0;
-
-	if (!ready) {
-		snprintf(t->why, sizeof(t->why), "out of memory");
-		return -ENOMEM;
-	}
-	count_waits(t);
 	for (size_t i = 0; i < t->n_nodes; i++) {
 		if (!t->nodes[i].waits)
 			ready[n++] = &t->nodes[i];

@@ -57,7 +57,7 @@ void etrace_clear(struct etrace *t);
 /* Sorts nodes by id and edges by `to`, then `from`: what the functions below need. */
 void etrace_sort(struct etrace *t);
 struct etrace_place *etrace_find(const struct etrace *t, uint64_t id);
-/* Returns 0, -ENOMEM, or -ELOOP with what needs itself in why; the edges are no longer sorted then. */
+/* Returns 0, or -ELOOP with what needs itself in why; the edges are no longer sorted then. */
 int etrace_find_cycle(struct etrace *t);
 
 /* A GlobalMetadata, with *ret_own. Returns how many of its fields there are, -EBADMSG: it is none. */

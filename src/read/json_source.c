@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "util/alloc.h"
 #include "util/text.h"
 
 void json_reader_init(struct json_reader *reader, struct json_source *source)
@@ -25,20 +25,12 @@ void json_reader_free(struct json_reader *reader)
 	json_nodes_free(&reader->nodes);
 }
 
-static int __attribute__((format(printf, 3, 4)))
-reader_fail(struct json_reader *reader, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(reader->error, sizeof(reader->error), fmt, ap);
-	va_end(ap);
-	return err;
-}
+/* Says why a reader or a source failed. */
+#define fail(what, err, ...) (snprintf((what)->error, sizeof((what)->error), __VA_ARGS__), (err))
 
 static int too_big(struct json_reader *reader)
 {
-	return reader_fail(reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
+	return fail(reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
 }
 
 /* Makes sure that there are more than `have` bytes at source->pos. */
@@ -51,7 +43,7 @@ static int reader_fill(struct json_reader *reader, size_t have)
 		return 0;
 	ret = json_source_fill(source);
 	if (ret < 0)
-		return reader_fail(reader, ret, "%s", source->error);
+		return fail(reader, ret, "%s", source->error);
 	return ret ? 0 : -ENODATA;
 }
 
@@ -109,10 +101,8 @@ static int value_finish(struct json_reader *reader, const struct json_scan *scan
 	if (!ret_value)
 		return 0;
 	err = json_nodes_finish(&reader->nodes, (char *)text);
-	if (err == -ERANGE)
-		return reader_fail(reader, -EBADMSG, "invalid JSON: a number out of range");
 	if (err)
-		return reader_fail(reader, err, "out of memory");
+		return fail(reader, -EBADMSG, "invalid JSON: a number out of range");
 	*ret_value = reader->nodes.list;
 	return 0;
 }
@@ -132,8 +122,7 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		}
 		if (ret)
 			return ret;
-		ret = json_scan_feed(
-			scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
+		ret = json_scan_feed(scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
 		len += used;
 		if (scan->nodes && len > JSON_TEXT_MAX)
 			return too_big(reader);
@@ -147,9 +136,8 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		return ret == 1 ? 0 : ret;
 	reader_advance(reader, len);
 	if (ret != -EBADMSG)
-		return reader_fail(
-			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan->error);
-	return reader_fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
+		return fail(reader, ret, "%s", scan->error);
+	return fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
 		(unsigned long long)reader->line, (unsigned long long)reader->byte, scan->error);
 }
 
@@ -244,16 +232,13 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 	if (!ret)
 		ret = json_scan_end(&scan);
 	if (ret == -ENODATA)
-		return reader_fail(
-			reader, -EBADMSG, "invalid JSON: the line ends inside the value");
+		return fail(reader, -EBADMSG, "invalid JSON: the line ends inside the value");
 	if (ret == -EBADMSG)
-		return reader_fail(
-			reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
+		return fail(reader, ret, "invalid JSON at column %zu: %s", before + used + 1, scan.error);
 	if (ret < 0)
-		return reader_fail(
-			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan.error);
+		return fail(reader, ret, "%s", scan.error);
 	if (!text_ended(text + used, len - used))
-		return reader_fail(reader, -EBADMSG,
+		return fail(reader, -EBADMSG,
 			"invalid JSON: text after the value, at column %zu", before + used + 1);
 	return value_finish(reader, &scan, text, ret_value);
 }
@@ -261,7 +246,7 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 #define RAW_BUF (64 * 1024)
 
 struct json_source_state {
-	int fd;			    /* -1: from a stream, or from memory */
+	int fd;                     /* -1: from a stream, or from memory */
 	struct json_stream *stream; /* NULL: from memory */
 	const unsigned char *mem;
 	size_t mem_left;
@@ -277,17 +262,6 @@ struct json_source_state {
 	size_t size;
 };
 
-static int __attribute__((format(printf, 3, 4)))
-source_fail(struct json_source *source, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(source->error, sizeof(source->error), fmt, ap);
-	va_end(ap);
-	return err;
-}
-
 static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 {
 	struct json_source_state *st = source->state;
@@ -296,7 +270,7 @@ static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 
 	if (st->stream) {
 		n = st->stream->read(st->stream, buf, len, &why);
-		return n < 0 ? source_fail(source, (int)n, "%s", why) : n;
+		return n < 0 ? fail(source, (int)n, "%s", why) : n;
 	}
 	if (st->fd < 0) {
 		n = len < st->mem_left ? len : st->mem_left;
@@ -308,7 +282,7 @@ static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 	do {
 		n = read(st->fd, buf, len);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? source_fail(source, -errno, "cannot read: %s", strerror(errno)) : n;
+	return n < 0 ? fail(source, -errno, "cannot read: %s", strerror(errno)) : n;
 }
 
 /* Refills raw once it is used up. */
@@ -348,17 +322,6 @@ static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t
 	return len;
 }
 
-static int gzip_error(struct json_source *source, int zret)
-{
-	struct json_source_state *st = source->state;
-
-	if (zret == Z_MEM_ERROR)
-		return source_fail(source, -ENOMEM, "out of memory");
-	return source_fail(source, -EBADMSG,
-		"damaged gzip data (whole members before it: %llu): %s",
-		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
-}
-
 /* A file is a sequence of members, as for gzip(1) and every reader of the trace formats. */
 static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t len)
 {
@@ -374,9 +337,8 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 		if (!st->raw_len) {
 			if (!st->in_member)
 				return 0;
-			return source_fail(source, -EBADMSG,
-				"gzip data is cut inside a member (whole members before it: %llu): "
-				"readers refuse the file",
+			return fail(source, -EBADMSG,
+				"gzip data is cut inside a member (whole members before it: %llu): readers refuse the file",
 				(unsigned long long)source->members);
 		}
 		if (!st->in_member) {
@@ -393,7 +355,10 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 			source->members++;
 		} else if (zret != Z_OK && zret != Z_BUF_ERROR) {
 			/* returns what was decoded so far first, the error with the next call */
-			err = gzip_error(source, zret);
+			if (zret == Z_MEM_ERROR)
+				out_of_memory();
+			err = fail(source, -EBADMSG, "damaged gzip data (whole members before it: %llu): %s", (unsigned long long)source->members,
+				st->z.msg ? st->z.msg : "not a gzip header");
 			if (st->z.avail_out == len)
 				return err;
 			st->failed = err;
@@ -403,26 +368,21 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 }
 
 /* Makes room after what is not consumed yet, which is moved to the beginning of the buffer. */
-static int buf_reserve(struct json_source *source, size_t keep)
+static void buf_reserve(struct json_source *source, size_t keep)
 {
 	struct json_source_state *st = source->state;
 	size_t size = st->size ? st->size : JSON_SOURCE_BUF;
-	unsigned char *buf;
 
 	if (keep)
 		memmove(st->buf, source->pos, keep);
 	if (keep > size / 2)
 		size *= 2;
 	if (size > st->size) {
-		buf = realloc(st->buf, size);
-		if (!buf)
-			return source_fail(source, -ENOMEM, "out of memory");
-		st->buf = buf;
+		st->buf = xreallocarray(st->buf, size, 1);
 		st->size = size;
 	}
 	source->pos = st->buf;
 	source->end = st->buf + keep;
-	return 0;
 }
 
 int json_source_fill(struct json_source *source)
@@ -431,9 +391,7 @@ int json_source_fill(struct json_source *source)
 	size_t keep = (size_t)(source->end - source->pos), have = keep;
 	ssize_t n;
 
-	n = buf_reserve(source, keep);
-	if (n)
-		return n;
+	buf_reserve(source, keep);
 	while (!st->failed && have < st->size) {
 		if (source->gzip)
 			n = gzip_read(source, st->buf + have, st->size - have);
@@ -468,7 +426,7 @@ static int source_start(struct json_source *source)
 	}
 	if (st->raw_len >= 2 && st->raw_pos[0] == 0x1f && st->raw_pos[1] == 0x8b) {
 		if (inflateInit2(&st->z, 15 + 16) != Z_OK)
-			return source_fail(source, -ENOMEM, "out of memory");
+			out_of_memory();
 		st->zlib_started = true;
 		source->gzip = true;
 	}
@@ -476,58 +434,40 @@ static int source_start(struct json_source *source)
 	return err < 0 ? err : 0;
 }
 
-static int source_alloc(struct json_source *source)
+static struct json_source_state *source_alloc(struct json_source *source)
 {
 	memset(source, 0, sizeof(*source));
-	source->state = calloc(1, sizeof(*source->state));
-	if (!source->state)
-		return source_fail(source, -ENOMEM, "out of memory");
+	source->state = xcalloc(1, sizeof(*source->state));
 	source->state->fd = -1;
-	return 0;
+	return source->state;
 }
 
 int json_source_open_mem(struct json_source *source, const void *data, size_t len)
 {
-	int err;
+	struct json_source_state *st = source_alloc(source);
 
-	err = source_alloc(source);
-	if (err)
-		return err;
-	source->state->mem = data;
-	source->state->mem_left = len;
+	st->mem = data;
+	st->mem_left = len;
 	return source_start(source);
 }
 
 int json_source_open_stream(struct json_source *source, struct json_stream *stream)
 {
-	int err;
-
-	err = source_alloc(source);
-	if (err) {
-		stream->close(stream);
-		return err;
-	}
-	source->state->stream = stream;
+	source_alloc(source)->stream = stream;
 	return source_start(source);
 }
 
 int json_source_open(struct json_source *source, const char *path)
 {
+	struct json_source_state *st = source_alloc(source);
+	int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 	struct stat sb;
-	int err, fd;
 
-	err = source_alloc(source);
-	if (err)
-		return err;
-	if (!strcmp(path, "-"))
-		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-	else
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return source_fail(source, -errno, "cannot open: %s", strerror(errno));
-	source->state->fd = fd;
+		return fail(source, -errno, "cannot open: %s", strerror(errno));
+	st->fd = fd;
 	if (!fstat(fd, &sb) && S_ISDIR(sb.st_mode))
-		return source_fail(source, -EISDIR, "is a directory, not a trace or profile");
+		return fail(source, -EISDIR, "is a directory, not a trace or profile");
 	return source_start(source);
 }
 

@@ -79,7 +79,7 @@ int json_source_open_stream(struct json_source *source, struct json_stream *stre
 void json_source_close(struct json_source *source);
 
 /* Reads more bytes after those not consumed yet, which may move and may be changed afterwards.
- * Returns 1 when there are more bytes, 0 at the end, -errno with source->error set: no memory, read
+ * Returns 1 when there are more bytes, 0 at the end, -errno with source->error set: read
  * errors and gzip data that is damaged or cut inside a member (bytes from before the damage are
  * handed out first). */
 int json_source_fill(struct json_source *source);

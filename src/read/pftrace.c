@@ -46,10 +46,27 @@ static int skip(struct packets *in, uint64_t len)
 	return 1;
 }
 
-static int damaged(struct packets *in, const char *why)
+int packets_refuse(const struct packets *in, const char *why)
 {
 	in->bad(in->ctx, in->at, why);
 	return -EBADMSG;
+}
+
+int packets_full(const struct packets *in, const char *what)
+{
+	char why[96];
+
+	snprintf(why, sizeof(why), "%s take more memory than there is for them", what);
+	in->bad(in->ctx, in->at, why);
+	return -E2BIG;
+}
+
+void *packets_keep(struct packets *in, size_t size)
+{
+	if (in->kept + size > in->kept_max)
+		return NULL;
+	in->kept += size;
+	return xcalloc(1, size);
 }
 
 /* The key and the length of the next packet: 1; 0: the file ends there or within; -EBADMSG: it is none. */
@@ -63,10 +80,10 @@ static int read_head(struct packets *in, uint64_t *ret_len, size_t *ret_size)
 	if (head.p == head.end)
 		return 0;
 	if (*head.p++ != (TRACE_PACKET << 3 | 2))
-		return damaged(in, "no packet begins here");
+		return packets_refuse(in, "no packet begins here");
 	ret = proto_read_varint(&head, ret_len);
 	*ret_size = (size_t)(head.p - in->source->pos);
-	return ret < 0 ? damaged(in, "the length of a packet is damaged") : ret;
+	return ret < 0 ? packets_refuse(in, "the length of a packet is damaged") : ret;
 }
 
 /* 1: a packet, or with an empty *ret one that was skipped. */
@@ -101,37 +118,20 @@ static int packet_next(struct packets *in, struct proto_bytes *ret)
 	return err;
 }
 
-/* 1 and *ret, 0: there are no more, or -errno. */
-static int next(struct packets *in, struct proto_bytes *ret)
-{
-	int err;
-
-	do {
-		in->at += in->len;
-		in->len = 0;
-		err = packet_next(in, ret);
-	} while (err == 1 && !ret->p);
-	in->torn &= !in->failed;
-	return err;
-}
-
 int packets_each(struct packets *in, int (*packet)(void *arg, struct proto_bytes bytes), void *arg)
 {
 	struct proto_bytes bytes;
 	int ret;
 
 	do {
-		ret = next(in, &bytes);
-		if (ret == 1)
+		in->at += in->len;
+		in->len = 0;
+		ret = packet_next(in, &bytes);
+		if (ret == 1 && bytes.p)
 			ret = packet(arg, bytes) ?: 1;
 	} while (ret == 1);
+	in->torn &= !in->failed;
 	return ret;
-}
-
-static int refuse(const struct packets *in, const char *why)
-{
-	in->bad(in->ctx, in->at, why);
-	return -EBADMSG;
 }
 
 int packet_parse(const struct packets *in, struct proto_bytes bytes, struct packet *ret)
@@ -183,10 +183,10 @@ int packet_parse(const struct packets *in, struct proto_bytes bytes, struct pack
 			ret->track = f.bytes;
 			break;
 		case PACKET_COMPRESSED:
-			return refuse(in, "packets are compressed; `traceconv decompress_packets` makes a file without");
+			return packets_refuse(in, "packets are compressed; `traceconv decompress_packets` makes a file without");
 		}
 	}
-	return err ? refuse(in, "a packet is damaged") : 0;
+	return err ? packets_refuse(in, "a packet is damaged") : 0;
 }
 
 #define SEQUENCES_MAX (1 << 16) /* that have stacks or samples */
@@ -205,7 +205,7 @@ struct entry {
 	void *made; /* in one piece: pftrace_frame, pftrace_stack, made_mapping, a build ID as text */
 	size_t made_size;
 	size_t len;
-	bool failed;	      /* a stack of which something is missing */
+	bool failed;          /* a stack of which something is missing */
 	unsigned char data[]; /* and a NUL */
 };
 
@@ -214,9 +214,9 @@ struct sequence {
 	uint64_t id;
 	bool missing; /* of what its packets refer to a part was dropped */
 	bool off_cpu;
-	bool counts; /* a sample stands for what it adds to the counter */
+	bool counts;        /* a sample stands for what it adds to the counter */
 	uint64_t period_ns; /* of samples; 0: unknown */
-	uint64_t count;	    /* of the timebase, with the last sample */
+	uint64_t count;     /* of the timebase, with the last sample */
 	struct entry *entries;
 };
 
@@ -225,25 +225,9 @@ struct reader {
 	const struct pftrace_ops *ops;
 	void *ctx;
 	struct sequence *sequences;
-	uint64_t kept; /* bytes */
 };
 
-static int bad(struct reader *r, const char *why)
-{
-	r->ops->bad(r->ctx, r->in.at, why);
-	return -EBADMSG;
-}
-
 /* ---- what is kept ---- */
-
-static void *keep(struct reader *r, size_t size)
-{
-	void *p = r->kept + size <= PFTRACE_KEPT_MAX ? calloc(1, size) : NULL;
-
-	if (p)
-		r->kept += size;
-	return p;
-}
 
 static void sequence_clear(struct reader *r, struct sequence *q)
 {
@@ -252,7 +236,7 @@ static void sequence_clear(struct reader *r, struct sequence *q)
 	HASH_ITER(hh, q->entries, e, next)
 	{
 		HASH_DEL(q->entries, e);
-		r->kept -= sizeof(*e) + e->len + 1 + e->made_size;
+		r->in.kept -= sizeof(*e) + e->len + 1 + e->made_size;
 		free(e->made);
 		free(e);
 	}
@@ -266,7 +250,7 @@ static struct sequence *sequence_find(struct reader *r, uint64_t id)
 	return q;
 }
 
-/* NULL: no memory, or too many. */
+/* NULL: too many, or too much is kept. */
 static struct sequence *sequence_get(struct reader *r, uint64_t id)
 {
 	struct sequence *q = sequence_find(r, id);
@@ -275,15 +259,12 @@ static struct sequence *sequence_get(struct reader *r, uint64_t id)
 		return q;
 	if (HASH_COUNT(r->sequences) == SEQUENCES_MAX)
 		return NULL;
-	q = keep(r, sizeof(*q));
+	q = packets_keep(&r->in, sizeof(*q));
 	if (!q)
 		return NULL;
 	q->id = id;
 	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
-	if (q->hh.tbl)
-		return q;
-	free(q);
-	return NULL;
+	return q;
 }
 
 static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64_t iid)
@@ -293,13 +274,6 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 
 	HASH_FIND(hh, q->entries, &key, sizeof(key), e);
 	return e;
-}
-
-/* Too much is kept, or there is no memory: nothing behind it could be resolved. */
-static int full(struct reader *r)
-{
-	r->ops->bad(r->ctx, r->in.at, "names and stacks take more memory than there is for them");
-	return -E2BIG;
 }
 
 /* ---- entries, when they are needed ---- */
@@ -319,7 +293,7 @@ static struct proto_bytes message_of(const struct entry *e)
 
 static void *make(struct reader *r, struct entry *e, size_t size)
 {
-	e->made = keep(r, size);
+	e->made = packets_keep(&r->in, size);
 	e->made_size = e->made ? size : 0;
 	return e->made;
 }
@@ -356,7 +330,7 @@ struct made_mapping {
 	char path[];
 };
 
-/* NULL: it is not there, or no memory. */
+/* NULL: it is not there, or too much is kept. */
 static const struct made_mapping *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
@@ -384,7 +358,7 @@ static const struct made_mapping *mapping_of(struct reader *r, const struct sequ
 	return made;
 }
 
-/* NULL: it is not there, or no memory. */
+/* NULL: it is not there, or too much is kept. */
 static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
@@ -488,7 +462,7 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 		stack->frames = (const struct pftrace_frame **)(stack + 1);
 		if (!fill_stack(r, q, message_of(e), stack))
 			return stack;
-		r->kept -= e->made_size;
+		r->in.kept -= e->made_size;
 		e->made_size = 0;
 		free(e->made);
 		e->made = NULL;
@@ -497,7 +471,7 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 	if (e)
 		e->failed = true; /* it is not tried for each sample */
 	snprintf(text, sizeof(text), "a sample has stack %llu, %s", (unsigned long long)iid, why);
-	bad(r, text);
+	packets_refuse(&r->in, text);
 	return NULL;
 }
 
@@ -506,11 +480,6 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 static bool is_text(uint64_t field)
 {
 	return field == INTERNED_FUNCTION || field == INTERNED_BUILD_ID || field == INTERNED_PATH;
-}
-
-static bool is_kept(uint64_t field)
-{
-	return is_text(field) || field == INTERNED_FRAME || field == INTERNED_STACK || field == INTERNED_MAPPING;
 }
 
 static int add_entry(struct reader *r, struct sequence *q, const struct proto_field *field)
@@ -528,21 +497,18 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 			text = f.bytes;
 	}
 	if (ret)
-		return bad(r, "an interned name or stack is damaged");
+		return packets_refuse(&r->in, "an interned name or stack is damaged");
 	if (!iid || entry_find(q, field->number, iid))
 		return 0;
 	data = is_text(field->number) ? text : field->bytes;
-	e = keep(r, sizeof(*e) + proto_len(data) + 1);
+	e = packets_keep(&r->in, sizeof(*e) + proto_len(data) + 1);
 	if (!e)
-		return full(r);
+		return packets_full(&r->in, "names and stacks");
 	e->key = (struct intern_key){ field->number, iid };
 	e->len = proto_len(data);
 	memcpy(e->data, data.p, e->len);
 	HASH_ADD(hh, q->entries, key, sizeof(e->key), e);
-	if (e->hh.tbl)
-		return 0;
-	free(e);
-	return -ENOMEM;
+	return 0;
 }
 
 /* -EBADMSG: a part is damaged; the others were taken. */
@@ -553,22 +519,17 @@ static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes
 	int ret, err = 0;
 
 	while ((ret = proto_next(&in, &f)) == 1) {
-		if (!is_kept(f.number))
+		if (!is_text(f.number) && f.number != INTERNED_FRAME && f.number != INTERNED_STACK && f.number != INTERNED_MAPPING)
 			continue;
 		if (!q)
 			q = sequence_get(r, sequence);
 		if (!q)
-			return full(r);
+			return packets_full(&r->in, "names and stacks");
 		err = add_entry(r, q, &f);
 		if (err && err != -EBADMSG)
 			return err;
 	}
-	return ret ? bad(r, "interned data is damaged") : err;
-}
-
-static bool is_text_of(struct proto_bytes b, const char *text)
-{
-	return proto_len(b) == strlen(text) && !memcmp(b.p, text, proto_len(b));
+	return ret ? packets_refuse(&r->in, "interned data is damaged") : err;
 }
 
 /* What a sample stands for. */
@@ -590,8 +551,8 @@ static void read_timebase(struct sequence *q, struct proto_bytes in)
 		else if (f.number == TIMEBASE_NAME)
 			name = f.bytes;
 	}
-	q->off_cpu = is_text_of(name, TIMEBASE_OFF_CPU);
-	q->counts = q->off_cpu || is_text_of(name, TIMEBASE_ON_CPU);
+	q->off_cpu = proto_is(name, TIMEBASE_OFF_CPU);
+	q->counts = q->off_cpu || proto_is(name, TIMEBASE_ON_CPU);
 	q->period_ns = frequency ? NSEC_PER_SEC / frequency : 0;
 	if (period)
 		q->period_ns = counter == COUNTER_CPU_CLOCK || counter == COUNTER_TASK_CLOCK ? period : 0;
@@ -607,7 +568,7 @@ static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes
 			continue;
 		q = sequence_get(r, sequence);
 		if (!q)
-			return full(r);
+			return packets_full(&r->in, "names and stacks");
 		while (proto_next(&f.bytes, &inner) == 1) {
 			if (inner.number == PERF_DEFAULTS_TIMEBASE)
 				read_timebase(q, inner.bytes);
@@ -646,14 +607,14 @@ static int read_sample(struct reader *r, const struct packet *p)
 		}
 	}
 	if (ret)
-		return bad(r, "a sample is damaged");
+		return packets_refuse(&r->in, "a sample is damaged");
 	/* of what was overwritten or dropped nothing is known */
 	if (p->flags & SEQUENCE_F_NEEDS && q && q->missing)
 		return 0;
 	if (stack && q)
 		s.stack = stack_of(r, q, stack);
 	else if (stack)
-		bad(r, "a sample has a stack, and its sequence of packets has none");
+		packets_refuse(&r->in, "a sample has a stack, and its sequence of packets has none");
 	s.off_cpu = q && q->off_cpu;
 	s.weight_ns = q ? q->period_ns : 0;
 	if (q && q->counts) {
@@ -663,54 +624,35 @@ static int read_sample(struct reader *r, const struct packet *p)
 	return r->ops->sample(r->ctx, &s);
 }
 
-static int tell_name(struct reader *r, uint64_t pid, uint64_t tid, struct proto_bytes name)
+/* The names of processes and threads in a message whose fields are listed here. */
+static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
 {
-	return proto_len(name) ? r->ops->name(r->ctx, (uint32_t)pid, (uint32_t)tid, (const char *)name.p, proto_len(name))
-			       : 0;
-}
-
-/* A message about a process or thread: its fields with the pid, the tid (0: none) and the name. */
-static int read_task(struct reader *r, struct proto_bytes in, uint64_t pid_field, uint64_t tid_field, uint64_t name_field)
-{
-	struct proto_bytes name = { in.p, in.p };
-	uint64_t pid = 0, tid = 0;
-	struct proto_field f;
-
-	while (proto_next(&in, &f) == 1) {
-		if (f.number == pid_field)
-			pid = f.value;
-		else if (tid_field && f.number == tid_field)
-			tid = f.value;
-		else if (f.number == name_field && !proto_len(name))
-			name = f.bytes;
-	}
-	return tell_name(r, pid, tid, name);
-}
-
-static int read_tree(struct reader *r, struct proto_bytes in)
-{
-	struct proto_field f;
+	/* tid 0: none, it is a process */
+	static const struct {
+		bool track;
+		uint64_t field, pid, tid, name;
+	} kinds[] = { { false, 1, 1, 0, 3 /* cmdline */ }, { false, 2, 3 /* tgid */, 1, 2 }, { true, TRACK_PROCESS_FIELD, 1, 0, 6 }, { true, TRACK_THREAD_FIELD, 1, 2, 5 } };
+	struct proto_field f, inner;
 	int err = 0;
 
 	while (!err && proto_next(&in, &f) == 1) {
-		if (f.number == 1 /* processes */)
-			err = read_task(r, f.bytes, 1, 0, 3 /* cmdline */);
-		else if (f.number == 2 /* threads */)
-			err = read_task(r, f.bytes, 3 /* tgid */, 1, 2);
-	}
-	return err;
-}
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !err; i++) {
+			struct proto_bytes name = { NULL, NULL };
+			uint64_t pid = 0, tid = 0;
 
-static int read_track(struct reader *r, struct proto_bytes in)
-{
-	struct proto_field f;
-	int err = 0;
-
-	while (!err && proto_next(&in, &f) == 1) {
-		if (f.number == TRACK_PROCESS_FIELD)
-			err = read_task(r, f.bytes, 1, 0, 6);
-		else if (f.number == TRACK_THREAD_FIELD)
-			err = read_task(r, f.bytes, 1, 2, 5);
+			if (kinds[i].track != track || kinds[i].field != f.number)
+				continue;
+			while (proto_next(&f.bytes, &inner) == 1) {
+				if (inner.number == kinds[i].pid)
+					pid = inner.value;
+				else if (kinds[i].tid && inner.number == kinds[i].tid)
+					tid = inner.value;
+				else if (inner.number == kinds[i].name && !proto_len(name))
+					name = inner.bytes;
+			}
+			if (proto_len(name))
+				err = r->ops->name(r->ctx, (uint32_t)pid, (uint32_t)tid, (const char *)name.p, proto_len(name));
+		}
 	}
 	return err;
 }
@@ -745,32 +687,26 @@ static int read_packet(void *arg, struct proto_bytes in)
 	if (!err && p.sample.p)
 		err = read_sample(r, &p);
 	if (!err && p.tree.p)
-		err = read_tree(r, p.tree);
+		err = read_tasks(r, p.tree, false);
 	if (!err && p.track.p)
-		err = read_track(r, p.track);
+		err = read_tasks(r, p.track, true);
 	return err == -EBADMSG ? 0 : err;
 }
 
 /* ---- the file ---- */
 
-static void reader_clear(struct reader *r)
-{
-	struct sequence *q, *next;
-
-	HASH_ITER(hh, r->sequences, q, next)
-	{
-		sequence_clear(r, q);
-		HASH_DEL(r->sequences, q);
-		free(q);
-	}
-}
-
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
 {
-	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
+	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = PFTRACE_KEPT_MAX }, .ops = ops, .ctx = ctx };
 	int ret = packets_each(&r.in, read_packet, &r);
+	struct sequence *q, *next;
 
-	reader_clear(&r);
+	HASH_ITER(hh, r.sequences, q, next)
+	{
+		sequence_clear(&r, q);
+		HASH_DEL(r.sequences, q);
+		free(q);
+	}
 	*ret_torn = r.in.torn;
 	return ret;
 }

@@ -17,10 +17,18 @@ struct packets {
 	/* A problem at this offset of the (decompressed) file. */
 	void (*bad)(void *ctx, uint64_t offset, const char *why);
 	void *ctx;
-	uint64_t at, len; /* the offset of the last packet, and how long it is */
-	bool failed;      /* the source did, which was reported */
-	bool torn;        /* the file ends within a packet, as that of a recording that was killed */
+	uint64_t at, len;        /* the offset of the last packet, and how long it is */
+	bool failed;             /* the source did, which was reported */
+	bool torn;               /* the file ends within a packet, as that of a recording that was killed */
+	uint64_t kept, kept_max; /* bytes */
 };
+
+/* Reports what is wrong at the last packet. -EBADMSG. */
+int packets_refuse(const struct packets *in, const char *why);
+
+/* Memory that is zero, as far as kept_max allows, to be freed. NULL: packets_full() reports that. */
+void *packets_keep(struct packets *in, size_t size);
+int packets_full(const struct packets *in, const char *what);
 
 /* The parts of a packet that are read; those that it does not have are 0. */
 struct packet {
@@ -68,7 +76,7 @@ struct pftrace_sample {
 	uint64_t ns; /* by the clock of its packet */
 	uint32_t pid, tid;
 	bool off_cpu;
-	uint64_t weight_ns;	     /* 0: unknown, as of samples that do not count time */
+	uint64_t weight_ns;          /* 0: unknown, as of samples that do not count time */
 	struct pftrace_stack *stack; /* NULL: it has none */
 };
 
@@ -83,7 +91,7 @@ struct pftrace_ops {
 
 /*
  * Reads an open source to its end, or to where it cannot be read any more. Returns 0, or -errno: the reason has
- * been passed to bad(), unless one of the ops returned the error or it is -ENOMEM. A last packet that is torn, as in a
+ * been passed to bad(), unless one of the ops returned the error. A last packet that is torn, as in a
  * recording that was killed, is no error: *ret_torn.
  */
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn);

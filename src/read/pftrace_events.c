@@ -78,23 +78,7 @@ struct reader {
 	struct text *texts;
 	struct sequence *sequences;
 	struct track *tracks;
-	uint64_t kept;
 };
-
-static void *keep(struct reader *r, size_t size)
-{
-	void *p = r->kept + size <= KEPT_MAX ? calloc(1, size) : NULL;
-
-	if (p)
-		r->kept += size;
-	return p;
-}
-
-static int full(struct reader *r)
-{
-	r->in.bad(r->ctx, r->in.at, "names and tracks take more memory than there is for them");
-	return -E2BIG;
-}
 
 static struct sequence *sequence_get(struct reader *r, uint64_t id)
 {
@@ -103,15 +87,12 @@ static struct sequence *sequence_get(struct reader *r, uint64_t id)
 	HASH_FIND(hh, r->sequences, &id, sizeof(id), q);
 	if (q)
 		return q;
-	q = keep(r, sizeof(*q));
+	q = packets_keep(&r->in, sizeof(*q));
 	if (!q)
 		return NULL;
 	q->id = id;
 	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
-	if (q->hh.tbl)
-		return q;
-	free(q);
-	return NULL;
+	return q;
 }
 
 static void sequence_clear(struct reader *r, struct sequence *q)
@@ -122,7 +103,7 @@ static void sequence_clear(struct reader *r, struct sequence *q)
 		HASH_ITER(hh, q->names[i], e, next)
 		{
 			HASH_DEL(q->names[i], e);
-			r->kept -= sizeof(*e);
+			r->in.kept -= sizeof(*e);
 			free(e);
 		}
 	}
@@ -138,15 +119,12 @@ static const struct text *text_get(struct reader *r, struct proto_bytes b)
 	HASH_FIND(hh, r->texts, b.p, len, t);
 	if (t)
 		return t;
-	t = keep(r, sizeof(*t) + len + 1);
+	t = packets_keep(&r->in, sizeof(*t) + len + 1);
 	if (!t)
 		return NULL;
 	memcpy(t->text, b.p, len);
 	HASH_ADD_KEYPTR(hh, r->texts, t->text, len, t);
-	if (t->hh.tbl)
-		return t;
-	free(t);
-	return NULL;
+	return t;
 }
 
 /* ---- what packets refer to ---- */
@@ -167,17 +145,17 @@ static int read_name(struct reader *r, struct interned **names, struct proto_byt
 	HASH_FIND(hh, *names, &iid, sizeof(iid), e);
 	if (e)
 		return 0;
-	e = keep(r, sizeof(*e));
+	e = packets_keep(&r->in, sizeof(*e));
 	if (!e)
-		return full(r);
+		return packets_full(&r->in, "names and tracks");
 	e->iid = iid;
 	e->text = text_get(r, text);
-	if (e->text)
-		HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
-	if (e->text && e->hh.tbl)
-		return 0;
-	free(e);
-	return full(r);
+	if (!e->text) {
+		free(e);
+		return packets_full(&r->in, "names and tracks");
+	}
+	HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
+	return 0;
 }
 
 static int read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
@@ -222,7 +200,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 		if (f.number == TRACK_UUID)
 			uuid = f.value;
 		if (f.number == TRACK_NAME)
-			own = proto_len(f.bytes) == strlen(OWN_TRACK) && !memcmp(f.bytes.p, OWN_TRACK, strlen(OWN_TRACK));
+			own = proto_is(f.bytes, OWN_TRACK);
 		if (f.number != TRACK_THREAD_FIELD)
 			continue;
 		while (proto_next(&f.bytes, &inner) == 1) {
@@ -236,15 +214,11 @@ static int read_track(struct reader *r, struct proto_bytes in)
 		return 0;
 	HASH_FIND(hh, r->tracks, &uuid, sizeof(uuid), t);
 	if (!t) {
-		t = keep(r, sizeof(*t));
+		t = packets_keep(&r->in, sizeof(*t));
 		if (!t)
-			return full(r);
+			return packets_full(&r->in, "names and tracks");
 		t->uuid = uuid;
 		HASH_ADD(hh, r->tracks, uuid, sizeof(t->uuid), t);
-		if (!t->hh.tbl) {
-			free(t);
-			return full(r);
-		}
 	}
 	t->pid = (uint32_t)pid;
 	t->tid = (uint32_t)tid;
@@ -363,14 +337,6 @@ static size_t read_args(struct reader *r, const struct sequence *q, struct proto
 	return n;
 }
 
-static int read_instant(struct reader *r, struct sequence *q, struct proto_bytes in, const char *name, int64_t ns)
-{
-	struct pftrace_instant instant = { .name = name, .ns = ns };
-
-	instant.n = read_args(r, q, in, instant.args);
-	return r->ops->instant(r->ctx, &instant);
-}
-
 /* in: its event, for the arguments. */
 static int begin_slice(struct reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
 {
@@ -380,9 +346,9 @@ static int begin_slice(struct reader *r, const struct sequence *q, struct track 
 		t->open[t->depth].name = name;
 		t->open[t->depth].ns = ns;
 		if (args && !t->open[t->depth].args)
-			t->open[t->depth].args = keep(r, sizeof(*t->open[t->depth].args));
+			t->open[t->depth].args = packets_keep(&r->in, sizeof(*t->open[t->depth].args));
 		if (args && !t->open[t->depth].args)
-			return full(r);
+			return packets_full(&r->in, "names and tracks");
 		if (args)
 			t->open[t->depth].args->n = read_args(r, q, in, t->open[t->depth].args->list);
 	}
@@ -396,6 +362,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	const struct proto_bytes whole = in;
 	uint64_t type = 0, iid = 0, uuid = q->track;
 	struct proto_bytes text = { NULL, NULL };
+	struct pftrace_instant instant;
 	struct interned *e = NULL;
 	const struct text *name;
 	struct proto_field f;
@@ -429,9 +396,14 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	name = text.p ? text_get(r, text) : e ? e->text
 					      : NULL;
 	if (text.p && !name)
-		return full(r);
+		return packets_full(&r->in, "names and tracks");
+	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
+		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
+		instant.n = read_args(r, q, whole, instant.args);
+		return r->ops->instant(r->ctx, &instant);
+	}
 	if (type == INSTANT)
-		return name && r->ops->wants_instant(name->text) ? read_instant(r, q, whole, name->text, ns) : 0;
+		return 0;
 	return begin_slice(r, q, t, whole, name, ns);
 }
 
@@ -449,7 +421,7 @@ static int read_packet(void *arg, struct proto_bytes in)
 		return 0;
 	q = sequence_get(r, p.sequence);
 	if (!q)
-		return full(r);
+		return packets_full(&r->in, "names and tracks");
 	if (p.flags & SEQUENCE_F_CLEARED)
 		sequence_clear(r, q);
 	if (p.defaults.p)
@@ -519,7 +491,7 @@ bool pftrace_is(const struct json_source *source)
 
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)
 {
-	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
+	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = KEPT_MAX }, .ops = ops, .ctx = ctx };
 	int ret = packets_each(&r.in, read_packet, &r);
 
 	reader_clear(&r);

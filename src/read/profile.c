@@ -16,8 +16,7 @@ const char *profile_key_name(enum profile_key key)
 }
 
 /* Fills values; returns why the line cannot be used (static text or in buf), or NULL. */
-static const char *line_values(
-	const struct json_node *object, struct profile_line *line, char *buf, size_t size)
+static const char *line_values(const struct json_node *object, struct profile_line *line, char *buf, size_t size)
 {
 	if (!node_is(object, JSON_OBJECT))
 		return "profile event must be a JSON object";
@@ -44,7 +43,7 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 	json_reader_init(&reader, source);
 	while (!err) {
 		err = json_reader_line(&reader, &object);
-		if (err == -ENODATA || err == -ENOMEM)
+		if (err == -ENODATA)
 			break;
 		line.number = reader.value_line;
 		if (err) {

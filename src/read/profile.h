@@ -23,7 +23,7 @@ struct profile_reader_ops {
 };
 
 /* Reads an open source to its end. Returns 0, or -errno; the reason has been passed to bad(),
- * unless line() returned the error or it is -ENOMEM. */
+ * unless line() returned the error. */
 int profile_read(struct json_source *source, const struct profile_reader_ops *ops, void *ctx);
 
 const char *profile_key_name(enum profile_key key);

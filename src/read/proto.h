@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct proto_bytes {
 	const unsigned char *p, *end;
@@ -22,6 +23,11 @@ struct proto_field {
 static inline size_t proto_len(struct proto_bytes b)
 {
 	return (size_t)(b.end - b.p);
+}
+
+static inline bool proto_is(struct proto_bytes b, const char *text)
+{
+	return proto_len(b) == strlen(text) && !memcmp(b.p, text, proto_len(b));
 }
 
 /* 1 and *ret, 0: it ends in the middle of the number; -EBADMSG: it has more than 64 bits. */

@@ -31,8 +31,6 @@ static int failed(struct trace_reader *r, int err, const char *where)
 {
 	char why[96];
 
-	if (err == -ENOMEM)
-		return err;
 	if (err != -ENODATA)
 		return stopped(r, TRACE_UNREADABLE, r->json.error);
 	snprintf(why, sizeof(why), "the file ends %s", where);
@@ -137,23 +135,11 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 	return 0;
 }
 
-static const char *array_name(const struct trace_reader *r)
-{
-	return r->ops->array ? r->ops->array : "traceEvents";
-}
-
-static int pass_member(struct trace_reader *r)
-{
-	const struct json_node *value;
-	int err = json_reader_value(&r->json, &value);
-
-	return err ? failed(r, err, "inside the outer object") : r->ops->member(r->ctx, value);
-}
-
 /* Reads one member of the outer object; everything but the events and a member that is wanted is skipped. */
 static int read_member(struct trace_reader *r, bool *ret_events)
 {
-	const struct json_node *key;
+	const char *array = r->ops->array ?: "traceEvents";
+	const struct json_node *key, *value;
 	bool is_events, wanted;
 	char what[64];
 	int c, err;
@@ -164,26 +150,25 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 	err = json_reader_value(&r->json, &key);
 	if (err)
 		return failed(r, err, "inside the outer object");
-	is_events = !strcmp(key->text, array_name(r));
+	is_events = !strcmp(key->text, array);
 	wanted = r->ops->member_name && !strcmp(key->text, r->ops->member_name);
 	err = expect_byte(r, ':', "':'");
 	if (err)
 		return err;
-	if (wanted)
-		return pass_member(r);
-	if (!is_events) {
-		err = json_reader_value(&r->json, NULL);
-		return err ? failed(r, err, "inside the outer object") : 0;
+	if (wanted || !is_events) {
+		err = json_reader_value(&r->json, wanted ? &value : NULL);
+		return err ? failed(r, err, "inside the outer object") : wanted ? r->ops->member(r->ctx, value)
+										: 0;
 	}
 	*ret_events = true;
-	snprintf(what, sizeof(what), "the array of %s", array_name(r));
+	snprintf(what, sizeof(what), "the array of %s", array);
 	err = expect_byte(r, '[', what);
 	if (err)
 		return err;
 	r->in_events = true;
 	err = read_events(r);
 	r->in_events = false;
-	snprintf(what, sizeof(what), "inside %s", array_name(r));
+	snprintf(what, sizeof(what), "inside %s", array);
 	return err == -ENODATA ? failed(r, err, what) : err;
 }
 
@@ -204,11 +189,9 @@ static int read_object_form(struct trace_reader *r)
 	err = expect_byte(r, '}', "',' or '}'");
 	if (err)
 		return err;
-	if (!events && r->ops->array)
-		return stopped(r, TRACE_NO_EVENTS, "an object without what it should have");
 	if (!events)
-		return stopped(
-			r, TRACE_NO_EVENTS, "an object without traceEvents: not a Chrome trace");
+		return stopped(r, TRACE_NO_EVENTS,
+			r->ops->array ? "an object without what it should have" : "an object without traceEvents: not a Chrome trace");
 	return read_end(r);
 }
 

@@ -68,7 +68,7 @@ struct trace_form {
 };
 
 /* Reads an open source to its end. Returns 0, or -errno; the reason has been passed to stop(),
- * unless event() returned the error or it is -ENOMEM. *form is filled in from the beginning. */
+ * unless event() returned the error. *form is filled in from the beginning. */
 int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx,
 	struct trace_form *form);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "io/zip_writer.h"
+#include "util/alloc.h"
 
 bool zip_is(const char *path)
 {
@@ -77,8 +78,8 @@ static ssize_t member_read(struct json_stream *stream, void *buf, size_t len, co
 		return n;
 	*ret_why = !s->file ? "cannot be read from the archive: encrypted, compressed by an unknown method, or damaged"
 		   : code == ZIP_ER_CRC || code == ZIP_ER_INCONS
-			 ? "damaged within the archive: its size or checksum is not that of the directory"
-			 : "damaged within the archive";
+			   ? "damaged within the archive: its size or checksum is not that of the directory"
+			   : "damaged within the archive";
 	return -EBADMSG;
 }
 
@@ -93,13 +94,8 @@ static void member_close(struct json_stream *stream)
 
 int zip_member(struct zip *zip, size_t i, struct json_source *source)
 {
-	struct member_stream *s = calloc(1, sizeof(*s));
+	struct member_stream *s = xcalloc(1, sizeof(*s));
 
-	if (!s) {
-		memset(source, 0, sizeof(*source));
-		snprintf(source->error, sizeof(source->error), "out of memory");
-		return -ENOMEM;
-	}
 	s->stream = (struct json_stream){ member_read, member_close };
 	s->file = zip_fopen_index(zip, i, 0);
 	return json_source_open_stream(source, &s->stream);

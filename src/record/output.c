@@ -302,17 +302,9 @@ static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 	fd = rotation_create(r, &next);
 	if (fd < 0)
 		return fd;
-	err = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode, &next.w);
-	if (!err)
-		writer_keep_free(next.w, &r->o->min_free);
-	if (!err && (err = list_room((void **)&r->files, r->n, &r->cap, sizeof(*r->files))))
-		writer_close(next.w);
-	if (err) {
-		log_error("cannot write %s: %s", next.name, strerror(-err));
-		out_file_drop(&next, next.w ? -1 : fd);
-		return err;
-	}
-	r->files[r->n++] = number;
+	next.w = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode);
+	writer_keep_free(next.w, &r->o->min_free);
+	*list_push(r->files, r->n, r->cap) = number;
 	format->ops->rotate(format, next.w);
 	/* errors are reported later */
 	writer_flush(f->w);
@@ -940,9 +932,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 	err = fd < 0 ? fd : 0;
 	if (!err) {
 		shown = record_by_time(opt) ? out_file_part_name(&o->file, part) : o->file.name;
-		err = writer_new(fd, out_file_is_stdout(name) ? "stdout" : shown, format->mode, &o->file.w);
-	}
-	if (!err) {
+		o->file.w = writer_new(fd, out_file_is_stdout(name) ? "stdout" : shown, format->mode);
 		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
 		err = format->open(o->file.w, &mine, &o->format);

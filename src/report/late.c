@@ -412,7 +412,7 @@ int late_find(struct model *m, const struct summary *summaries, struct late *ret
 	for (size_t i = 0; i < m->n_archives && !err; i++) {
 		struct archive_hosts *h = m->archives[i];
 
-		err = ranks_group(&h->ranks);
+		ranks_group(&h->ranks);
 		for (size_t k = 0; k < h->ranks.n_groups && !err; k++)
 			err = add_group(ret, m, summaries, h, &h->ranks.groups[k]);
 		ret->alone += count_alone(&h->ranks);

@@ -163,15 +163,15 @@ static int archive_hosts_read(
 	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
 {
 	struct collectives c;
-	int err, added;
+	int err;
 
 	err = collectives_read(source, &c, why);
 	*ret_calls = c.n_calls;
 	file->has_boot = c.has_clock;
 	file->boot = (struct boot){ .id = c.id, .lead_ns = c.real_ns - c.boot_ns };
-	added = err == -ENOMEM ? err : ranks_add(&h->ranks, file->host, &file->place, &c);
+	ranks_add(&h->ranks, file->host, &file->place, &c);
 	collectives_clear(&c);
-	return added ? added : err;
+	return err;
 }
 
 uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile)

@@ -8,8 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* The order of two numbers, for qsort(). Of several: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
-#define cmp_int(a, b) (((a) > (b)) - ((a) < (b)))
+#include "util/list.h"
 
 /* Makes room for `need` elements in a growing array. 0 or -ENOMEM. */
 int array_reserve(void *array, size_t need, size_t *size, size_t element);
@@ -28,26 +27,19 @@ int array_reserve(void *array, size_t need, size_t *size, size_t element);
 
 #define least_of(a, b) ((a) < (b) ? (a) : (b))
 
-/* qsort(), also of none. */
-#define list_sort(list, n, compare)                                      \
-	do {                                                             \
-		if (n)                                                   \
-			qsort(list, n, sizeof(*(list)), compare);        \
-	} while (0)
-
 /* Puts a value into a list that is sorted by a member, the largest first; at most `max` stay, and of equal ones the
  * first are first. */
-#define list_insert(list, n, max, member, value)                                         \
-	do {                                                                             \
-		size_t insert_at = (n);                                                  \
+#define list_insert(list, n, max, member, value)                                                  \
+	do {                                                                                      \
+		size_t insert_at = (n);                                                           \
 		for (; insert_at && (list)[insert_at - 1].member < (value).member; insert_at--) { \
-			if (insert_at < (max))                                           \
-				(list)[insert_at] = (list)[insert_at - 1];               \
-		}                                                                        \
-		if (insert_at < (max)) {                                                 \
-			(list)[insert_at] = (value);                                     \
-			(n) += (n) < (max);                                              \
-		}                                                                        \
+			if (insert_at < (max))                                                    \
+				(list)[insert_at] = (list)[insert_at - 1];                        \
+		}                                                                                 \
+		if (insert_at < (max)) {                                                          \
+			(list)[insert_at] = (value);                                              \
+			(n) += (n) < (max);                                                       \
+		}                                                                                 \
 	} while (0)
 
 struct percentiles {
@@ -60,30 +52,30 @@ struct percentiles {
 struct percentiles percentiles_of(int64_t *values, size_t n);
 
 /* Those of an expression with the index as `i`, below n, where it is not below 0; values: room for n. */
-#define percentiles_over(values, n, i, value)                        \
-	({                                                           \
-		size_t over_n = 0;                                   \
-		for (size_t i = 0; i < (n); i++) {                   \
-			int64_t over_value = (value);                \
-			if (over_value >= 0)                         \
-				(values)[over_n++] = over_value;     \
-		}                                                    \
-		percentiles_of(values, over_n);                      \
+#define percentiles_over(values, n, i, value)                    \
+	({                                                       \
+		size_t over_n = 0;                               \
+		for (size_t i = 0; i < (n); i++) {               \
+			int64_t over_value = (value);            \
+			if (over_value >= 0)                     \
+				(values)[over_n++] = over_value; \
+		}                                                \
+		percentiles_of(values, over_n);                  \
 	})
 
 /* The median (the upper one of an even number), by selection: reorders the values. 0 if there are none. */
 double median_of(double *values, size_t n);
 
 /* That of an expression, as of percentiles_over(). */
-#define median_over(values, n, i, value)                             \
-	({                                                           \
-		size_t over_n = 0;                                   \
-		for (size_t i = 0; i < (n); i++) {                   \
-			double over_value = (double)(value);         \
-			if (over_value >= 0)                         \
-				(values)[over_n++] = over_value;     \
-		}                                                    \
-		median_of(values, over_n);                           \
+#define median_over(values, n, i, value)                         \
+	({                                                       \
+		size_t over_n = 0;                               \
+		for (size_t i = 0; i < (n); i++) {               \
+			double over_value = (double)(value);     \
+			if (over_value >= 0)                     \
+				(values)[over_n++] = over_value; \
+		}                                                \
+		median_of(values, over_n);                       \
 	})
 
 /* The median absolute deviation from the center, scaled so that it is the standard deviation of a

@@ -621,8 +621,7 @@ int top_run(struct record_options *o, const struct top_options *options)
 
 	sigemptyset(&t.view.signals);
 	err = live_new(&t.live);
-	if (!err)
-		err = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES, &t.out);
+	t.out = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES);
 	if (err)
 		log_error("out of memory");
 	else

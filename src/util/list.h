@@ -4,6 +4,7 @@
 #define INFTRACE_UTIL_LIST_H
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "util/alloc.h"
 
@@ -42,5 +43,15 @@ static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
 		list_room((void **)&(list), (n), &(cap), sizeof(*(list))); \
 		&(list)[(n)++];                                            \
 	})
+
+/* qsort(), also of none. */
+#define list_sort(list, n, compare)                               \
+	do {                                                      \
+		if (n)                                            \
+			qsort(list, n, sizeof(*(list)), compare); \
+	} while (0)
+
+/* The order of two numbers, for qsort(). Of several: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
+#define cmp_int(a, b) (((a) > (b)) - ((a) < (b)))
 
 #endif

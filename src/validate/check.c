@@ -8,20 +8,21 @@
 #include <string.h>
 
 #include "read/etrace.h"
+#include "util/list.h"
 #include "util/text.h"
 
 void check_problem(struct check_report *report, const char *fmt, ...)
 {
-	char *text = NULL;
+	char *text;
 	va_list ap;
 
 	if (report->problems++ >= CHECK_SHOWN_MAX || !report->problem)
 		return;
 	va_start(ap, fmt);
 	if (vasprintf(&text, fmt, ap) < 0)
-		text = NULL;
+		out_of_memory();
 	va_end(ap);
-	report->problem(report->ctx, text ? text : "out of memory");
+	report->problem(report->ctx, text);
 	free(text);
 }
 
@@ -56,9 +57,7 @@ static int compare_counts(const void *a, const void *b)
 {
 	const struct name_count *x = a, *y = b;
 
-	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return strcmp(x->name, y->name);
+	return cmp_int(y->count, x->count) ?: strcmp(x->name, y->name);
 }
 
 void name_counts_print(struct name_counts *counts, FILE *out)
@@ -93,13 +92,12 @@ static void check_tensors(struct et_check *c, uint64_t message, struct proto_byt
 
 	while (proto_next(&in, &f) == 1) {
 		struct json_tokener *tokener;
-		struct json_object *list = NULL;
+		struct json_object *list;
 
 		if (f.number < IO_VALUES || f.number > IO_TYPES)
 			continue;
 		tokener = json_tokener_new();
-		if (tokener)
-			list = json_tokener_parse_ex(tokener, (const char *)f.bytes.p, (int)proto_len(f.bytes));
+		list = json_tokener_parse_ex(tokener, (const char *)f.bytes.p, (int)proto_len(f.bytes));
 		if (json_object_is_type(list, json_type_array))
 			len[f.number] = json_object_array_length(list);
 		else

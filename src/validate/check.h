@@ -49,8 +49,7 @@ void name_counts_print(struct name_counts *counts, FILE *out);
  */
 void check_profile(struct json_source *source, const char *path, const char *const *required,
 	size_t required_len, struct check_report *report, FILE *out);
-void check_trace(
-	struct json_source *source, const char *path, struct check_report *report, FILE *out);
+void check_trace(struct json_source *source, const char *path, struct check_report *report, FILE *out);
 /* kind: FILE_EXECUTION_TRACE or one of those behind it. */
 void check_execution_trace(struct json_source *source, enum file_kind kind, const char *path, struct check_report *report, FILE *out);
 

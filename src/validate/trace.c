@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "validate/trace.h"
-
 #include <errno.h>
 #include <json-c/linkhash.h>
 #include <limits.h>
@@ -11,18 +9,71 @@
 #include "read/trace.h"
 #include "util/list.h"
 #include "util/text.h"
+#include "validate/check.h"
 
 /* Spans by track and flows by id: at most 32 bytes each, so that those of a trace of a gigabyte fit
  * in memory. */
 
-static int tracks_init(struct trace_tracks *tracks)
-{
-	memset(tracks, 0, sizeof(*tracks));
-	tracks->by_label = lh_kchar_table_new(64, NULL);
-	return tracks->by_label ? 0 : -ENOMEM;
-}
+struct trace_span {
+	int64_t start, end; /* ns */
+	uint32_t event;     /* its number in the file, from 1 */
+	uint32_t line : 31;
+	uint32_t
+		instant : 1; /* an instant of a thread, which only chrome://tracing treats as a slice */
+};
 
-/* Returns 0 or -ENOMEM; then only tracks_free may follow. */
+/* A slice on chrome://tracing's outermost level, in its own milliseconds. */
+struct trace_top {
+	double start, end;
+};
+
+struct trace_track {
+	char *label; /* "pid PID tid TID", printable for numeric pids and tids */
+	struct trace_span *spans;
+	size_t len, size;
+	struct trace_top *tops; /* if there are flows */
+	size_t tops_len;
+	bool flows;
+	bool shown; /* has more than instants */
+};
+
+struct trace_flow {
+	uint64_t key; /* hash of cat, name and id, by which viewers match arrows */
+	int64_t ts;
+	uint32_t event, line;
+	uint32_t track : 29;
+	uint32_t phase : 3;
+};
+
+enum trace_flow_phase {
+	FLOW_START,
+	FLOW_STEP,
+	FLOW_END,      /* with bp "e": ends at the slice around it */
+	FLOW_END_NEXT, /* without: ends at the next slice */
+};
+
+struct trace_tracks {
+	struct lh_table *by_label;
+	struct trace_track **all;
+	size_t len, size;
+	size_t last; /* events of one track come in runs */
+	struct trace_flow *flows;
+	size_t flows_len, flows_size;
+};
+
+/* Findings that are only worth a note where another program wrote the file or a recording was
+ * cut. */
+struct trace_findings {
+	bool strict;         /* faults of spans are problems, not notes */
+	int64_t rounding;    /* ns: overlaps up to this are notes in any case */
+	bool strict_flows;   /* the same for flows */
+	uint64_t overlaps;   /* reported as notes */
+	int64_t overlap_max; /* ns */
+	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
+	bool array;            /* the form in which chrome://tracing keeps whole microseconds only */
+	uint64_t flow_rounded; /* arrows for which it finds no slice, though there is one */
+};
+
 static void tracks_free(struct trace_tracks *tracks)
 {
 	for (size_t i = 0; i < tracks->len; i++) {
@@ -33,100 +84,45 @@ static void tracks_free(struct trace_tracks *tracks)
 	}
 	free(tracks->all);
 	free(tracks->flows);
-	if (tracks->by_label)
-		lh_table_free(tracks->by_label);
+	lh_table_free(tracks->by_label);
 	memset(tracks, 0, sizeof(*tracks));
 }
 
-/* Makes room for one more element in a growing array. */
-static int array_reserve(void *array, size_t len, size_t *size, size_t element)
-{
-	size_t want = *size ? *size * 2 : 8;
-	void *p;
-
-	if (len < *size)
-		return 0;
-	p = reallocarray(*(void **)array, want, element);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*size = want;
-	return 0;
-}
-
-static int track_create(struct trace_tracks *tracks, const char *label)
-{
-	struct trace_track *track;
-
-	if (array_reserve(&tracks->all, tracks->len, &tracks->size, sizeof(*tracks->all)))
-		return -ENOMEM;
-	track = calloc(1, sizeof(*track));
-	if (!track)
-		return -ENOMEM;
-	track->label = strdup(label);
-	if (!track->label ||
-		lh_table_insert(tracks->by_label, track->label, (void *)(uintptr_t)tracks->len)) {
-		free(track->label);
-		free(track);
-		return -ENOMEM;
-	}
-	tracks->all[tracks->len++] = track;
-	return 0;
-}
-
-/* The number of a track, which is created if new; -ENOMEM. */
-static int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid)
+/* The number of a track, which is created if new. */
+static size_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid)
 {
 	char small[128], *label = small, *big = NULL;
+	struct trace_track *track;
 	struct lh_entry *entry;
-	int64_t ret;
 
 	/* pids and tids may be strings, of any length */
 	if (strlen(pid) + strlen(tid) + sizeof("pid  tid ") <= sizeof(small))
 		sprintf(small, "pid %s tid %s", pid, tid);
-	else if (asprintf(&big, "pid %s tid %s", pid, tid) < 0)
-		return -ENOMEM;
-	if (big)
-		label = big;
+	else
+		label = big = xasprintf("pid %s tid %s", pid, tid);
 	if (tracks->len && !strcmp(tracks->all[tracks->last]->label, label)) {
-		ret = tracks->last;
-		goto out;
+		free(big);
+		return tracks->last;
 	}
 	entry = lh_table_lookup_entry(tracks->by_label, label);
-	if (entry) {
-		ret = (uintptr_t)lh_entry_v(entry);
-	} else {
-		ret = track_create(tracks, label);
-		if (ret)
-			goto out;
-		ret = tracks->len - 1;
+	tracks->last = entry ? (uintptr_t)lh_entry_v(entry) : tracks->len;
+	if (!entry) {
+		track = xcalloc(1, sizeof(*track));
+		track->label = xstrdup(label);
+		if (lh_table_insert(tracks->by_label, track->label, (void *)(uintptr_t)tracks->len))
+			out_of_memory();
+		*list_push(tracks->all, tracks->len, tracks->size) = track;
 	}
-	tracks->last = ret;
-out:
 	free(big);
-	return ret;
+	return tracks->last;
 }
 
-static int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span)
+static void tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span)
 {
 	struct trace_track *t = tracks->all[track];
 
-	if (array_reserve(&t->spans, t->len, &t->size, sizeof(*t->spans)))
-		return -ENOMEM;
-	t->spans[t->len++] = *span;
+	*list_push(t->spans, t->len, t->size) = *span;
 	t->shown |= !span->instant;
-	return 0;
-}
-
-/* Both return 0 or -ENOMEM. */
-static int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow)
-{
-	if (array_reserve(
-		    &tracks->flows, tracks->flows_len, &tracks->flows_size, sizeof(*tracks->flows)))
-		return -ENOMEM;
-	tracks->flows[tracks->flows_len++] = *flow;
-	tracks->all[flow->track]->flows = tracks->all[flow->track]->shown = true;
-	return 0;
 }
 
 /* The number of tracks, without those that have only instants. */
@@ -144,11 +140,8 @@ static int compare_spans(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
 
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->end != y->end)
-		return x->end > y->end ? -1 : 1;
-	return x->event < y->event ? -1 : x->event > y->event;
+	return cmp_int(x->start, y->start) ?: cmp_int(y->end, x->end) ?
+								      : cmp_int(x->event, y->event);
 }
 
 static void overlap_found(struct check_report *report, struct trace_findings *findings,
@@ -175,8 +168,7 @@ static void track_check_nesting(struct trace_track *track, const struct trace_sp
 {
 	size_t depth = 0;
 
-	if (track->len)
-		qsort(track->spans, track->len, sizeof(*track->spans), compare_spans);
+	list_sort(track->spans, track->len, compare_spans);
 	for (size_t i = 0; i < track->len; i++) {
 		const struct trace_span *span = &track->spans[i];
 
@@ -210,42 +202,30 @@ static int64_t ms_to_whole_us(double ms)
 	return whole - ((double)whole > us);
 }
 
-static bool ends_after(const struct trace_top *a, const struct trace_top *b)
-{
-	return ms_to_whole_us(b->end) < ms_to_whole_us(a->end);
-}
-
 static int compare_in_file(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
 
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	return x->event < y->event ? -1 : x->event > y->event;
+	return cmp_int(x->start, y->start) ?: cmp_int(x->event, y->event);
 }
 
 /* Leaves the spans in a different order. */
-static int track_find_tops(struct trace_track *track)
+static void track_find_tops(struct trace_track *track)
 {
 	struct trace_top *open, *tops;
 	size_t depth = 0, len = 0;
 
 	if (!track->flows || !track->len)
-		return 0;
-	open = calloc(track->len, sizeof(*open));
-	tops = calloc(track->len, sizeof(*tops));
-	if (!open || !tops) {
-		free(open);
-		free(tops);
-		return -ENOMEM;
-	}
+		return;
+	open = xcalloc(track->len, sizeof(*open));
+	tops = xcalloc(track->len, sizeof(*tops));
 	qsort(track->spans, track->len, sizeof(*track->spans), compare_in_file);
 	for (size_t i = 0; i < track->len; i++) {
 		const struct trace_span *span = &track->spans[i];
 		struct trace_top top = { .start = us_to_ms(span->start), .end = 0 };
 
 		top.end = top.start + us_to_ms(span->end - span->start);
-		while (depth && ends_after(&top, &open[depth - 1]))
+		while (depth && ms_to_whole_us(open[depth - 1].end) < ms_to_whole_us(top.end))
 			depth--;
 		if (!depth)
 			tops[len++] = top;
@@ -254,7 +234,6 @@ static int track_find_tops(struct trace_track *track)
 	free(open);
 	track->tops = tops;
 	track->tops_len = len;
-	return 0;
 }
 
 static bool tops_hold(const struct trace_track *track, int64_t ns)
@@ -301,11 +280,8 @@ static int compare_flows(const void *a, const void *b)
 {
 	const struct trace_flow *x = a, *y = b;
 
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	return x->event < y->event ? -1 : x->event > y->event;
+	return cmp_int(x->key, y->key) ?: cmp_int(x->ts, y->ts) ?
+								: cmp_int(x->event, y->event);
 }
 
 static void flow_found(struct check_report *report, const struct trace_findings *findings,
@@ -317,13 +293,11 @@ static void flow_found(struct check_report *report, const struct trace_findings 
 }
 
 /* The rules of the chrome://tracing importer, which warns about each of these. */
-static void flows_check(
-	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+static void flows_check(struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
 	const struct trace_flow *start = NULL, *rounded = NULL;
 
-	if (tracks->flows_len)
-		qsort(tracks->flows, tracks->flows_len, sizeof(*tracks->flows), compare_flows);
+	list_sort(tracks->flows, tracks->flows_len, compare_flows);
 	for (size_t i = 0; i < tracks->flows_len; i++) {
 		const struct trace_flow *flow = &tracks->flows[i];
 		const struct trace_track *track = tracks->all[flow->track];
@@ -363,32 +337,25 @@ static void flows_check(
 
 /*
  * Checks everything that was added; call it once: spans of a track nest, each flow start has one
- * end after it, flows bind to slices. Uses up the spans. Returns 0 or -ENOMEM.
+ * end after it, flows bind to slices. Uses up the spans.
  */
-static int tracks_check(
-	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+static void tracks_check(struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
 	const struct trace_span **stack;
 	size_t longest = 0;
-	int err = 0;
 
 	for (size_t i = 0; i < tracks->len; i++)
 		if (tracks->all[i]->len > longest)
 			longest = tracks->all[i]->len;
-	stack = calloc(longest + 1, sizeof(*stack));
-	if (!stack)
-		return -ENOMEM;
-	for (size_t i = 0; i < tracks->len && !err; i++) {
+	stack = xcalloc(longest + 1, sizeof(*stack));
+	for (size_t i = 0; i < tracks->len; i++) {
 		track_check_nesting(tracks->all[i], stack, report, findings);
 		if (findings->array)
-			err = track_find_tops(tracks->all[i]);
+			track_find_tops(tracks->all[i]);
 		track_merge(tracks->all[i]);
 	}
 	free(stack);
-	if (err)
-		return err;
 	flows_check(tracks, report, findings);
-	return 0;
 }
 
 /* The rules of a Chrome trace, event by event: docs/trace-format.md. */
@@ -417,9 +384,6 @@ struct trace_check {
 	check_problem((check)->report, "event %llu (line %llu): " fmt,                  \
 		(unsigned long long)(event)->number, (unsigned long long)(event)->line, \
 		##__VA_ARGS__)
-
-/* Returned by the check of one event after reporting a problem; otherwise it returns 0 or -ENOMEM. */
-#define EVENT_BAD 1
 
 static bool event_string(struct trace_check *check, const struct trace_event *event,
 	const char *key, const struct json_node *value, const char **ret_text)
@@ -502,7 +466,7 @@ static bool is_plain_id(const struct json_node *value)
 	return node_is(value, JSON_INT) && *value->text != '-' && node_u64(value) <= UINT32_MAX;
 }
 
-static int check_slice(struct trace_check *check, const struct trace_event *event, size_t track)
+static bool check_slice(struct trace_check *check, const struct trace_event *event, size_t track)
 {
 	struct trace_span span = { .event = event->number, .line = event->line };
 	const char *cat = node_string(event->cat);
@@ -510,21 +474,20 @@ static int check_slice(struct trace_check *check, const struct trace_event *even
 
 	if (!event_time(check, event, "ts", event->ts, &span.start) ||
 		!event_time(check, event, "dur", event->dur, &dur))
-		return EVENT_BAD;
+		return false;
 	if (dur < 0) {
 		EVENT_PROBLEM(check, event, "dur is negative");
-		return EVENT_BAD;
+		return false;
 	}
 	if (__builtin_add_overflow(span.start, dur, &span.end)) {
 		EVENT_PROBLEM(check, event, "ts + dur does not fit in 64 bits of nanoseconds");
-		return EVENT_BAD;
+		return false;
 	}
-	if (tracks_add_span(&check->tracks, track, &span))
-		return -ENOMEM;
+	tracks_add_span(&check->tracks, track, &span);
 	if (!cat && check->ours) /* others are counted by the summary */
 		EVENT_PROBLEM(check, event, "missing key: cat");
 	name_counts_add(&check->categories, cat ? cat : "(no cat)");
-	return 0;
+	return true;
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -535,8 +498,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 	return hash;
 }
 
-static int check_flow(
-	struct trace_check *check, const struct trace_event *event, char phase, size_t track)
+static bool check_flow(struct trace_check *check, const struct trace_event *event, char phase, size_t track)
 {
 	struct trace_flow flow = { .event = event->number, .line = event->line, .track = track };
 	const char *id, *name, *cat = "", *bp = "";
@@ -545,11 +507,11 @@ static int check_flow(
 	if (!event_time(check, event, "ts", event->ts, &flow.ts) ||
 		!event_id(check, event, "id", event->id, buf, &id) ||
 		!event_string(check, event, "name", event->name, &name))
-		return EVENT_BAD;
+		return false;
 	if (event->cat && !event_string(check, event, "cat", event->cat, &cat))
-		return EVENT_BAD;
+		return false;
 	if (event->bp && !event_string(check, event, "bp", event->bp, &bp))
-		return EVENT_BAD;
+		return false;
 	if (phase == 's')
 		flow.phase = FLOW_START;
 	else if (phase == 't')
@@ -557,82 +519,78 @@ static int check_flow(
 	else
 		flow.phase = !strcmp(bp, "e") ? FLOW_END : FLOW_END_NEXT;
 	flow.key = hash_text(hash_text(hash_text(0xcbf29ce484222325ULL, cat), name), id);
-	return tracks_add_flow(&check->tracks, &flow);
+	*list_push(check->tracks.flows, check->tracks.flows_len, check->tracks.flows_size) = flow;
+	check->tracks.all[track]->flows = check->tracks.all[track]->shown = true;
+	return true;
 }
 
-static int check_track_event(struct trace_check *check, const struct trace_event *event, char phase)
+static bool check_track_event(struct trace_check *check, const struct trace_event *event, char phase)
 {
 	char pid_buf[24], tid_buf[24];
 	const char *name, *pid, *tid;
-	int64_t track, ts;
+	int64_t ts;
+	size_t track;
 
 	if (!event_id(check, event, "pid", event->pid, pid_buf, &pid) ||
 		!event_id(check, event, "tid", event->tid, tid_buf, &tid))
-		return EVENT_BAD;
+		return false;
 	check_strict(check, event, !is_plain_id(event->pid) || !is_plain_id(event->tid), &check->odd_ids,
 		"pid and tid: must be integers from 0 to 4294967295");
 	if (phase == 'B' || phase == 'E')
-		return event_time(check, event, "ts", event->ts, &ts) ? 0 : EVENT_BAD;
+		return event_time(check, event, "ts", event->ts, &ts);
 	if (phase == 'X' && !event_string(check, event, "name", event->name, &name))
-		return EVENT_BAD;
+		return false;
 	track = tracks_get(&check->tracks, pid, tid);
-	if (track < 0)
-		return track;
 	return phase == 'X' ? check_slice(check, event, track)
 			    : check_flow(check, event, phase, track);
 }
 
 /* Checks an instant; those of threads are kept, for what chrome://tracing makes of them. */
-static int check_instant(struct trace_check *check, const struct trace_event *event)
+static bool check_instant(struct trace_check *check, const struct trace_event *event)
 {
 	struct trace_span span = { .event = event->number, .line = event->line, .instant = 1 };
 	const char *name, *scope = "t", *pid, *tid;
 	char pid_buf[24], tid_buf[24];
-	int64_t track;
 
 	if (!event_time(check, event, "ts", event->ts, &span.start) ||
 		!event_string(check, event, "name", event->name, &name))
-		return EVENT_BAD;
+		return false;
 	if (event->s && !event_string(check, event, "s", event->s, &scope))
-		return EVENT_BAD;
+		return false;
 	if (!strcmp(name, "inftrace_clock"))
 		check->ours = true;
 	if (!check->form.array || strcmp(scope, "t") || !event->pid ||
 		node_is(event->pid, JSON_NULL) || !event->tid || node_is(event->tid, JSON_NULL))
-		return 0;
+		return true;
 	if (!event_id(check, event, "pid", event->pid, pid_buf, &pid) ||
 		!event_id(check, event, "tid", event->tid, tid_buf, &tid))
-		return EVENT_BAD;
+		return false;
 	span.end = span.start;
-	track = tracks_get(&check->tracks, pid, tid);
-	return track < 0 ? track : tracks_add_span(&check->tracks, track, &span);
+	tracks_add_span(&check->tracks, tracks_get(&check->tracks, pid, tid), &span);
+	return true;
 }
 
-static int check_other_event(struct trace_check *check, const struct trace_event *event, char phase)
+static bool check_other_event(struct trace_check *check, const struct trace_event *event, char phase)
 {
 	const char *text;
 	char buf[24];
-	bool good;
 	int64_t ts;
 
 	switch (phase) {
 	case 'M':
-		good = event_string(check, event, "name", event->name, &text) &&
+		return event_string(check, event, "name", event->name, &text) &&
 		       event_args(check, event);
-		break;
 	case 'C':
-		good = event_time(check, event, "ts", event->ts, &ts) &&
+		return event_time(check, event, "ts", event->ts, &ts) &&
 		       event_string(check, event, "name", event->name, &text) &&
 		       event_id(check, event, "pid", event->pid, buf, &text) &&
 		       event_args(check, event);
-		break;
 	case 'i':
 	case 'I':
 		return check_instant(check, event);
 	default:
-		good = event_time(check, event, "ts", event->ts, &ts);
+		return event_time(check, event, "ts", event->ts, &ts);
 	}
-	return good ? 0 : EVENT_BAD;
 }
 
 static int check_event(void *ctx, const struct trace_event *event)
@@ -641,7 +599,6 @@ static int check_event(void *ctx, const struct trace_event *event)
 	uint64_t big_integers;
 	char printable[32];
 	const char *ph;
-	int ret;
 
 	if (!node_is(event->value, JSON_OBJECT)) {
 		EVENT_PROBLEM(check, event, "not an object");
@@ -657,12 +614,8 @@ static int check_event(void *ctx, const struct trace_event *event)
 	check->phases[(unsigned char)ph[0]]++;
 	check_strict(check, event, event->args && !node_is(event->args, JSON_OBJECT) && !strchr("MC", ph[0]), &check->odd_args,
 		"args: not an object");
-	if (strchr(TRACK_PHASES, ph[0]))
-		ret = check_track_event(check, event, ph[0]);
-	else
-		ret = check_other_event(check, event, ph[0]);
-	if (ret)
-		return ret == EVENT_BAD ? 0 : ret;
+	if (!(strchr(TRACK_PHASES, ph[0]) ? check_track_event : check_other_event)(check, event, ph[0]))
+		return 0;
 
 	big_integers = count_big_integers(event->value);
 	check->big_integers += big_integers;
@@ -705,8 +658,7 @@ static void print_note(FILE *out, uint64_t count, const char *what)
 		fprintf(out, "; note: %llu %s", (unsigned long long)count, what);
 }
 
-static void print_summary(
-	struct trace_check *check, const struct json_source *source, const char *path, FILE *out)
+static void print_summary(struct trace_check *check, const struct json_source *source, const char *path, FILE *out)
 {
 	const struct trace_findings *found = &check->findings;
 	const char *separator = ": ";
@@ -742,8 +694,7 @@ static void print_summary(
 		print_note(out, found->flow_no_slice, "flow events outside of every slice");
 	}
 	print_note(out, found->flow_rounded,
-		"arrows that chrome://tracing leaves out, as it nests slices that end within one "
-		"microsecond");
+		"arrows that chrome://tracing leaves out, as it nests slices that end within one microsecond");
 	if (!check->form.array) {
 		print_note(out, check->big_integers, "integers above 2^63-1");
 		print_note(out, check->surrogates, "events with surrogate escapes");
@@ -755,18 +706,15 @@ static void print_summary(
 	check_summary_end(check->report, out);
 }
 
-void check_trace(
-	struct json_source *source, const char *path, struct check_report *report, FILE *out)
+void check_trace(struct json_source *source, const char *path, struct check_report *report, FILE *out)
 {
 	static const struct trace_reader_ops ops = { .event = check_event,
 		.stop = reading_stopped };
-	struct trace_check check = { .report = report };
-	int err;
+	struct trace_check check = { .report = report, .tracks.by_label = lh_kchar_table_new(64, NULL) };
 
-	err = tracks_init(&check.tracks);
-	if (!err)
-		err = trace_read(source, &ops, &check, &check.form);
-	if (err)
+	if (!check.tracks.by_label)
+		out_of_memory();
+	if (trace_read(source, &ops, &check, &check.form))
 		goto out;
 	if (!check.form.events && check.form.open)
 		check_problem(report, "no events");
@@ -774,11 +722,8 @@ void check_trace(
 	check.findings.rounding = check.ours ? 0 : FOREIGN_ROUNDING_NS;
 	/* where the trace is cut, one half of an arrow, or the slice around it, may be missing */
 	check.findings.strict_flows = check.form.array && !check.form.open;
-	err = tracks_check(&check.tracks, report, &check.findings);
-	if (!err)
-		print_summary(&check, source, path, out);
+	tracks_check(&check.tracks, report, &check.findings);
+	print_summary(&check, source, path, out);
 out:
-	if (err == -ENOMEM)
-		check_problem(report, "out of memory");
 	tracks_free(&check.tracks);
 }

@@ -53,7 +53,8 @@ static void write_until_killed(const char *path)
 	for (unsigned int n = 0;; n++) {
 		if (!w) {
 			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-			must(fd >= 0 && !writer_new(fd, path, mode, &w), path);
+			must(fd >= 0, path);
+			w = writer_new(fd, path, mode);
 		}
 		if (writer_full(w))
 			writer_sync(w);

@@ -324,7 +324,7 @@ static inline struct reader *perfetto_rotate(struct out *o)
 	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s, .format = o->format };
 	struct reader *r;
 
-	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
+	next.w = writer_new(dup(next.fd), "trace", WRITER_PACKETS);
 	o->format->ops->rotate(o->format, next.w);
 	assert_int_equal(o->format->ops->held(o->format), 0);
 	assert_int_equal(writer_close(o->w), 0);

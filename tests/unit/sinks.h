@@ -138,7 +138,7 @@ static inline void out_open(struct out *o, enum writer_mode mode,
 	int (*new)(struct writer *w, const struct recording *rec, struct sink **ret_sink))
 {
 	*o = (struct out){ .fd = memfd_create("out", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "out", mode, &o->w), 0);
+	o->w = writer_new(dup(o->fd), "out", mode);
 	requests_begin();
 	assert_int_equal(new(o->w, &rec, &o->s), 0);
 	requests_end(o);
@@ -192,7 +192,7 @@ static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runt
 static inline void profile_open(struct out *o, const struct profile_meta *meta)
 {
 	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
+	o->w = writer_new(dup(o->fd), "profile", WRITER_LINES);
 	requests_begin();
 	assert_int_equal(profile_sink_new(o->w, &rec, meta, &o->s), 0);
 	requests_end(o);

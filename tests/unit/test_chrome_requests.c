@@ -266,7 +266,7 @@ TEST_WITH(test_rotated, setup, teardown)
 	chrome_open(&o);
 	feed(o.s, turns, 2);
 	settle(o.s);
-	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PLAIN, &next.w), 0);
+	next.w = writer_new(dup(next.fd), "trace", WRITER_PLAIN);
 	next.s = o.s;
 	o.format->ops->rotate(o.format, next.w);
 	assert_int_equal(writer_close(o.w), 0);

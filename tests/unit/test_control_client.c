@@ -87,7 +87,7 @@ static int find(pid_t pid, struct control_peer *peer, struct stderr_grab *g)
 	return err;
 }
 
-static int ask(const struct control_peer *peer, const char *command, const char *reason,
+static int ask(const struct control_peer *peer, enum control_command command, const char *reason,
 	struct json_object **reply, struct stderr_grab *g)
 {
 	int err;
@@ -175,25 +175,25 @@ TEST_WITH(test_ask, setup, teardown)
 
 	pid = server_start(1);
 	assert_int_equal(find(0, &peer, &g), 0);
-	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
+	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), 0);
 	assert_string_equal(g.text, "");
 	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
 		"window 1 is open");
 	json_object_put(reply);
-	assert_int_equal(ask(&peer, "dump", "a \"reason\"\n\x1b[31m", &reply, &g), 0);
+	assert_int_equal(ask(&peer, CONTROL_DUMP, "a \"reason\"\n\x1b[31m", &reply, &g), 0);
 	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
 		"a \"reason\"\n\x1b[31m");
 	json_object_put(reply);
 	reply = NULL;
-	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EREMOTEIO);
+	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EREMOTEIO);
 	assert_string_equal(g.text, "inftrace: stop: no window is open\n");
-	assert_int_equal(ask(&peer, "stop", "\xff", &reply, &g), -EREMOTEIO);
+	assert_int_equal(ask(&peer, CONTROL_STOP, "\xff", &reply, &g), -EREMOTEIO);
 	assert_non_null(strstr(g.text, "not JSON"));
 	server_end(pid);
-	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -ESRCH);
+	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -ESRCH);
 	assert_non_null(strstr(g.text, "has ended"));
 	assert_int_equal(unlink(socket_of(pid)), 0);
-	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -ESRCH);
+	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -ESRCH);
 	assert_null(reply);
 	control_peer_free(&peer);
 }
@@ -220,7 +220,7 @@ TEST_WITH(test_stopped, setup, teardown)
 		fds[n] = dial(socket_of(full));
 	} while (fds[n++] >= 0);
 	assert_int_equal(fds[--n], -EAGAIN);
-	assert_int_equal(control_list(here(), 0, &peers, &n_peers), 0);
+	control_list(here(), 0, &peers, &n_peers);
 	assert_int_equal(n_peers, 3);
 	for (int i = 0; i < 3; i++) {
 		if (peers[i].pid == up) {
@@ -239,7 +239,7 @@ TEST_WITH(test_stopped, setup, teardown)
 		kill(full, SIGCONT);
 		_exit(0);
 	}
-	assert_int_equal(ask(&peer, "status", NULL, &reply, &g), 0);
+	assert_int_equal(ask(&peer, CONTROL_STATUS, NULL, &reply, &g), 0);
 	json_object_put(reply);
 	control_peer_free(&peer);
 	wait(NULL);
@@ -339,7 +339,7 @@ TEST_WITH(test_wrong_answers, setup, teardown)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		peer.pid = impostor_start(wrong[i].text, wrong[i].times, 0, 0);
 		peer.path = strdup(socket_of(peer.pid));
-		err = ask(&peer, "stop", NULL, &reply, &g);
+		err = ask(&peer, CONTROL_STOP, NULL, &reply, &g);
 		if (!strstr(g.text, wrong[i].error))
 			assert_string_equal(g.text, wrong[i].error);
 		assert_int_equal(err, wrong[i].err);
@@ -361,13 +361,13 @@ TEST_WITH(test_descriptors, setup, teardown)
 	for (int n = 0; n <= 8; n++) {
 		peer.pid = impostor_start("{\"ok\":true}", 1, n, 0);
 		peer.path = strdup(socket_of(peer.pid));
-		assert_int_equal(control_ask(&peer, "open", NULL, NULL, &reply, &fd), 0);
+		assert_int_equal(control_ask(&peer, CONTROL_OPEN, NULL, NULL, &reply, &fd), 0);
 		assert_int_equal(fd >= 0, n == 1);
 		json_object_put(reply);
 		if (fd >= 0)
 			close(fd);
 		assert_int_equal(count_fds(), before);
-		assert_int_equal(control_ask(&peer, "stop", NULL, NULL, &reply, NULL), 0);
+		assert_int_equal(control_ask(&peer, CONTROL_STOP, NULL, NULL, &reply, NULL), 0);
 		json_object_put(reply);
 		assert_int_equal(count_fds(), before);
 		free(peer.path);
@@ -388,7 +388,7 @@ TEST_WITH(test_impostor, setup, teardown)
 	expect_not_found(0, -ENOENT, "no recording is running");
 	expect_not_found(peer.pid, -ENOENT, "no recording of process");
 	peer.path = strdup(socket_of(peer.pid));
-	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
+	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EACCES);
 	free(peer.path);
 	server_end(pid);
 	/* a directory to which others can write is not trusted */
@@ -418,10 +418,10 @@ TEST_WITH(test_wrong_status, setup, teardown)
 		      two = impostor_start(statuses[i], 1, 0, 0);
 
 		expect_not_found(0, -ENOTUNIQ, "2 recordings are running");
-		assert_int_equal(control_list(here(), NO_PID, &peers, &n), 0);
+		control_list(here(), NO_PID, &peers, &n);
 		assert_int_equal(n, 0);
 		control_peers_free(peers, n);
-		assert_int_equal(control_list(here(), 0, &peers, &n), 0);
+		control_list(here(), 0, &peers, &n);
 		assert_int_equal(n, 2);
 		rewind(out);
 		control_print_targets(out, &peers[0]);
@@ -445,19 +445,19 @@ TEST_WITH(test_links, setup, teardown)
 	pid = server_start(1);
 	assert_int_equal(symlink(socket_of(pid), path_of("link")), 0);
 	assert_int_equal(rename(path_of("link"), socket_of(1)), 0);
-	assert_int_equal(control_list(here(), 0, &peers, &n), 0);
+	control_list(here(), 0, &peers, &n);
 	assert_int_equal(n, 1);
 	control_peers_free(peers, n);
 	peer.path = strdup(socket_of(1));
-	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
+	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EACCES);
 	free(peer.path);
 	peer.pid = pid;
 	/* the right file, but not of the user whose directory it is in */
 	peer.path = strdup(socket_of(pid));
-	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
+	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), 0);
 	json_object_put(reply);
 	peer.uid++;
-	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), -EACCES);
+	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), -EACCES);
 	free(peer.path);
 	server_end(pid);
 }

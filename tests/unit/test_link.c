@@ -127,11 +127,10 @@ static void make_calls(struct spans *ours, struct spans *theirs, unsigned int n,
 		int64_t dur = 2000 + draw(20000);
 
 		snprintf(name, sizeof(name), "aten::%s", base);
-		assert_int_equal(spans_add(theirs, name, 1, at, at + dur), 0);
+		spans_add(theirs, name, 1, at, at + dur);
 		snprintf(name, sizeof(name), "%s_Tensor", base);
 		if (!lost || i % lost)
-			assert_int_equal(
-				spans_add(ours, name, tid, at - ahead - 200 - draw(1000), at + dur - ahead + 200 + draw(1000)), 0);
+			spans_add(ours, name, tid, at - ahead - 200 - draw(1000), at + dur - ahead + 200 + draw(1000));
 		at += dur + 1000 + draw(200000);
 	}
 }
@@ -147,7 +146,7 @@ TEST(test_match)
 			struct match match;
 
 			make_calls(&ours, &theirs, n, offsets[i], lost, lost ? 9 : 1);
-			assert_int_equal(match_find(&ours, &theirs, &match), 0);
+			match_find(&ours, &theirs, &match);
 			assert_true(match.pairs > n / 2);
 			assert_true(match.low_ns <= offsets[i] && offsets[i] <= match.high_ns);
 			assert_true(match.high_ns - match.low_ns <= 2400); /* what two calls leave open at most */
@@ -164,16 +163,16 @@ TEST(test_match_nothing)
 	struct match match;
 
 	make_calls(&ours, &theirs, 500, 0, 0, 1);
-	assert_int_equal(match_find(&none, &theirs, &match), 0);
+	match_find(&none, &theirs, &match);
 	assert_int_equal(match.pairs, 0);
-	assert_int_equal(match_find(&ours, &none, &match), 0);
+	match_find(&ours, &none, &match);
 	assert_int_equal(match.pairs, 0);
 	/* calls of the same names at other times: of another run */
 	for (size_t i = 0; i < ours.n; i++)
 		ours.list[i].start_ns = REAL + draw(1000000000);
 	for (size_t i = 0; i < ours.n; i++)
 		ours.list[i].end_ns = ours.list[i].start_ns + 30000;
-	assert_int_equal(match_find(&ours, &theirs, &match), 0);
+	match_find(&ours, &theirs, &match);
 	assert_true(match.pairs < 100);
 	spans_clear(&ours);
 	spans_clear(&theirs);
@@ -189,7 +188,7 @@ TEST(test_match_contradiction)
 		ours.list[i].start_ns -= 4000000;
 		ours.list[i].end_ns -= 4000000;
 	}
-	assert_int_equal(match_find(&ours, &theirs, &match), 0);
+	match_find(&ours, &theirs, &match);
 	assert_in_range(match.low_ns - match.high_ns, 4000000 - 2400, 4000000 + 2400);
 	assert_true(match.parts[match.low_part].at_ns > match.parts[match.high_part].at_ns);
 	spans_clear(&ours);

@@ -235,11 +235,10 @@ TEST_WITH(test_refused, NULL, clear)
 
 static size_t n_pairs;
 
-static int count_pair(void *arg, const struct message_pair *p)
+static void count_pair(void *arg, const struct message_pair *p)
 {
 	assert_true(p->sent->sent && !p->received->sent);
 	n_pairs++;
-	return 0;
 }
 
 TEST(test_pairs)
@@ -267,17 +266,17 @@ TEST(test_pairs)
 		struct messages m[2] = { 0 };
 		struct message_event e = { .name = "message sent", .local = "x", .peer = "y", .bytes = table[i].bytes, .position = table[i].sent, .sequence = (uint32_t)(table[i].base_sent + table[i].sent), .found = 15 };
 
-		assert_int_equal(messages_add(&m[0], &e), 0);
+		messages_add(&m[0], &e);
 		e = (struct message_event){ .name = "message received", .local = "y", .peer = "x", .bytes = 1, .position = table[i].received, .sequence = (uint32_t)(table[i].base_received + table[i].received), .found = 15 };
-		assert_int_equal(messages_add(&m[1], &e), 0);
+		messages_add(&m[1], &e);
 		assert_int_equal(m[0].n + m[1].n, 2);
 		messages_finish(&m[0], 0);
 		messages_finish(&m[1], 0);
 		n_pairs = 0;
-		assert_int_equal(messages_match(&m[0], &m[1], count_pair, NULL), 0);
+		messages_match(&m[0], &m[1], count_pair, NULL);
 		if (n_pairs != table[i].pairs)
 			fail_msg("case %zu: %zu pairs", i, n_pairs);
-		assert_int_equal(messages_match(&m[1], &m[0], count_pair, NULL), 0);
+		messages_match(&m[1], &m[0], count_pair, NULL);
 		assert_int_equal(n_pairs, table[i].pairs);
 		messages_clear(&m[0]);
 		messages_clear(&m[1]);
@@ -309,9 +308,9 @@ TEST(test_junk)
 	bad[10].call_ns = UINT64_MAX;
 	bad[11].ns = INT64_MIN;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(messages_add(&m, &bad[i]), 0);
+		messages_add(&m, &bad[i]);
 	assert_int_equal(m.n, 0);
-	assert_int_equal(messages_add(&m, &good), 0);
+	messages_add(&m, &good);
 	assert_int_equal(m.n, 1);
 	messages_clear(&m);
 }

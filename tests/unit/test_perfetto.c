@@ -504,7 +504,7 @@ TEST(test_dropped)
 	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "str arg1,str arg2,u64 arg3");
 	o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
 	assert_int_equal(pipe(ends), 0);
-	assert_int_equal(writer_new(ends[1], "pipe", WRITER_PACKETS, &o.w), 0);
+	o.w = writer_new(ends[1], "pipe", WRITER_PACKETS);
 	assert_int_equal(perfetto_sink_new(o.w, &rec, &o.s), 0);
 	feed_numbered(&o, 0, many);
 	assert_true(writer_dropped(o.w) > 0);

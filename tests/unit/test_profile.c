@@ -424,7 +424,7 @@ TEST_WITH(test_append, setup, teardown)
 		int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
 
 		assert_true(fd >= 0);
-		assert_int_equal(writer_new(fd, "profile", WRITER_LINES, &w), 0);
+		w = writer_new(fd, "profile", WRITER_LINES);
 		assert_int_equal(profile_sink_new(w, &rec, &plain, &o.s), 0);
 		assert_int_equal(o.s->ops->bytes(o.s), 0);
 		profile_close(&o, &t);
@@ -450,7 +450,7 @@ TEST_WITH(test_rotate, setup, teardown)
 	EMIT(&o, &r);
 	first = (struct out){ .fd = o.fd };
 	o.fd = memfd_create("profile", MFD_CLOEXEC);
-	assert_int_equal(writer_new(dup(o.fd), "profile", WRITER_LINES, &w), 0);
+	w = writer_new(dup(o.fd), "profile", WRITER_LINES);
 	o.format->ops->rotate(o.format, w);
 	assert_int_equal(writer_close(o.w), 0);
 	r.number = 2;

@@ -58,8 +58,8 @@ TEST_WITH(test_same, setup, teardown)
 	add_rows_probe();
 	profile = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
 	trace = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(profile.fd), "profile", WRITER_LINES, &profile.w), 0);
-	assert_int_equal(writer_new(dup(trace.fd), "trace", WRITER_PLAIN, &trace.w), 0);
+	profile.w = writer_new(dup(profile.fd), "profile", WRITER_LINES);
+	trace.w = writer_new(dup(trace.fd), "trace", WRITER_PLAIN);
 	rec.sockets = true;
 	requests_begin();
 	assert_int_equal(profile_sink_new(profile.w, &rec, &plain, &profile.s), 0);

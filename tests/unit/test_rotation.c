@@ -102,7 +102,7 @@ TEST_WITH(test_newest, enter, leave)
 	unsigned int turns = 0;
 
 	touch("t.3.json");
-	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.file.w), 0);
+	o.file.w = writer_new(fd, "t.json", WRITER_PLAIN);
 	assert_int_equal(chrome_sink_new(o.file.w, &rec, &o.format), 0);
 	assert_int_equal(rotation_new(&opt, "t.json", WRITER_PLAIN, false, &o.rotation), 0);
 	while (strcmp(o.file.name, "t.6.json")) {

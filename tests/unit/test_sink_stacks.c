@@ -208,7 +208,7 @@ TEST_WITH(test_rotated, setup_stacks, teardown)
 
 	perfetto_open(&o);
 	emit_some(&o);
-	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
+	next.w = writer_new(dup(next.fd), "trace", WRITER_PACKETS);
 	first = o;
 	o.format->ops->rotate(o.format, next.w);
 	assert_int_equal(writer_close(first.w), 0);

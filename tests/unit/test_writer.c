@@ -46,7 +46,7 @@ static void file_open(struct file *f, enum writer_mode mode, size_t before)
 	assert_true(f->fd >= 0);
 	for (size_t i = 0; i < before; i++)
 		assert_int_equal(write(f->fd, &byte, 1), 1);
-	assert_int_equal(writer_new(dup(f->fd), "the file", mode, &f->w), 0);
+	f->w = writer_new(dup(f->fd), "the file", mode);
 }
 
 /* An event of this length with its separator, of 50 at least; the only '}' is its last byte. */
@@ -263,7 +263,7 @@ TEST(test_pipe)
 	ssize_t n;
 
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	assert_int_equal(writer_new(fds[1], "pipe", WRITER_PLAIN, &f.w), 0);
+	f.w = writer_new(fds[1], "pipe", WRITER_PLAIN);
 	writer_set_tail(f.w, "\n]\n", 3); /* it comes once, at the end */
 	for (int i = 0; i < 10; i++) {
 		put_event(&f, 3000);
@@ -657,7 +657,7 @@ TEST(test_limit_shared)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
 	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(writer_new(fd, "the file", WRITER_LINES, &w), 0);
+	w = writer_new(fd, "the file", WRITER_LINES);
 	n = make_line(0, 100);
 	assert_int_equal(
 		pwrite(f.fd, line, n, 0), n); /* the other's, from a descriptor of its own */
@@ -682,7 +682,7 @@ static void check_broken(int fd, enum writer_mode mode, int error, const char *m
 	int flushed, closed;
 
 	assert_true(fd >= 0);
-	assert_int_equal(writer_new(fd, "it", mode, &f.w), 0);
+	f.w = writer_new(fd, "it", mode);
 	stderr_grab_begin(&said);
 	for (int i = 0; i < 10000; i++)
 		put_event(&f, 300);

@@ -106,7 +106,7 @@ static struct writer *open_pipe(int fds[2])
 	struct writer *w;
 
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	assert_int_equal(writer_new(fds[1], "the pipe", WRITER_LINES, &w), 0);
+	w = writer_new(fds[1], "the pipe", WRITER_LINES);
 	return w;
 }
 
@@ -334,7 +334,7 @@ TEST(test_stuck)
 	fd = eventfd(0, EFD_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, &high, sizeof(high)), sizeof(high));
-	assert_int_equal(writer_new(dup(fd), "it", WRITER_LINES, &w), 0);
+	w = writer_new(dup(fd), "it", WRITER_LINES);
 	assert_false(writer_stalls(w));
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
@@ -371,7 +371,7 @@ TEST(test_many)
 	for (unsigned int i = 0; i < 100; i++) {
 		fds[i] = memfd_create("file", MFD_CLOEXEC);
 		assert_true(fds[i] >= 0);
-		assert_int_equal(writer_new(dup(fds[i]), "file", WRITER_LINES, &w[i]), 0);
+		w[i] = writer_new(dup(fds[i]), "file", WRITER_LINES);
 	}
 	for (unsigned int n = 0; n < 200; n++) {
 		for (unsigned int i = 0; i < 100; i++) {
@@ -425,7 +425,7 @@ static void packets_open(struct packets *f, enum writer_mode mode)
 {
 	*f = (struct packets){ .fd = memfd_create("file", MFD_CLOEXEC), .all = malloc(TEXT_MAX) };
 	assert_non_null(f->all);
-	assert_int_equal(writer_new(dup(f->fd), "the file", mode, &f->w), 0);
+	f->w = writer_new(dup(f->fd), "the file", mode);
 }
 
 static void put_packets(struct packets *f, unsigned int n)
