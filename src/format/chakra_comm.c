@@ -30,19 +30,6 @@ static const struct {
 	{ "ncclRecv", RECV_NODE, 0 },
 };
 
-static bool get(const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
-{
-	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (strcmp(s->args[i].name, name))
-			continue;
-		if (!check_shown(s, i, vals))
-			return false;
-		*ret = vals[i];
-		return true;
-	}
-	return false;
-}
-
 bool et_comm_read(const struct probe_spec *s, const struct rec_function *r, struct et_comm *ret_comm)
 {
 	size_t i = 0, n = sizeof(calls) / sizeof(*calls);
@@ -61,8 +48,8 @@ bool et_comm_read(const struct probe_spec *s, const struct rec_function *r, stru
 		.tid = r->h.tid,
 	};
 	ret_comm->has_bytes = bytes_of_call(s, r->vals, &ret_comm->bytes);
-	ret_comm->has_comm = get(s, r->vals, "comm", &ret_comm->comm);
-	ret_comm->has_peer = get(s, r->vals, calls[i].node_type == COLL_NODE ? "root" : "peer", &peer);
+	ret_comm->has_comm = check_value(s, r->vals, "comm", &ret_comm->comm);
+	ret_comm->has_peer = check_value(s, r->vals, calls[i].node_type == COLL_NODE ? "root" : "peer", &peer);
 	ret_comm->peer = (uint32_t)peer;
 	return true;
 }

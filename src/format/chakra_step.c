@@ -2,7 +2,6 @@
 /* The operators of a step: when they ran, and which results each needed. */
 #include "format/chakra.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,20 +239,19 @@ static uint64_t find(const struct result *in, uint64_t addr)
 	return r ? r->id : 0;
 }
 
-static int put(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
+static void put(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
 {
 	struct result *r = NULL;
 
 	HASH_FIND(hh, *in, &addr, sizeof(addr), r);
 	if (r) {
 		r->id = id;
-		return 0;
+		return;
 	}
 	r = &rs->list[rs->n++];
 	r->addr = addr;
 	r->id = id;
 	HASH_ADD(hh, *in, addr, sizeof(r->addr), r);
-	return r->hh.tbl ? 0 : -ENOMEM;
 }
 
 static void add_once(uint64_t *list, unsigned int *n, uint64_t id)
@@ -288,31 +286,25 @@ static void depend(struct et_node *n, const struct et_tensor *source, const stru
 		add_once(n->control, &n->n_control, written);
 }
 
-static int resolve(struct et_step *s, struct results *rs, uint64_t before)
+static void resolve(struct et_step *s, struct results *rs, uint64_t before)
 {
-	int err = 0;
-
-	for (size_t i = 0; i < s->n_nodes && !err; i++) {
+	for (size_t i = 0; i < s->n_nodes; i++) {
 		struct et_node *n = &s->nodes[i];
 
 		for (unsigned int k = 0; k < n->n_sources; k++)
 			depend(n, &n->sources[k], rs);
 		if (before && !n->n_data && !n->n_control)
 			n->control[n->n_control++] = before;
-		err = put(rs, &rs->by_addr, n->t.addr, n->id);
-		if (!err && n->t.view)
-			err = put(rs, &rs->by_view, n->t.view, n->id);
+		put(rs, &rs->by_addr, n->t.addr, n->id);
+		if (n->t.view)
+			put(rs, &rs->by_view, n->t.view, n->id);
 	}
-	return err;
 }
 
-int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
+void et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {
-	struct results rs = { .list = calloc(s->n_nodes ? 2 * s->n_nodes : 1, sizeof(*rs.list)) };
-	int err;
+	struct results rs = { .list = xcalloc(s->n_nodes ? 2 * s->n_nodes : 1, sizeof(*rs.list)) };
 
-	if (!rs.list)
-		return -ENOMEM;
 	qsort(s->nodes, s->n_nodes, sizeof(*s->nodes), by_seen);
 	time_step(s);
 	drop_empty(s);
@@ -321,9 +313,8 @@ int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
 		if (s->nodes[i].fused_into)
 			s->nodes[i].fused_into += id + i;
 	}
-	err = resolve(s, &rs, before);
+	resolve(s, &rs, before);
 	HASH_CLEAR(hh, rs.by_addr);
 	HASH_CLEAR(hh, rs.by_view);
 	free(rs.list);
-	return err;
 }

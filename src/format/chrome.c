@@ -3,7 +3,6 @@
  * Chrome trace JSON, the array form, streamed: opens in Perfetto and chrome://tracing at
  * every moment. Each event is one line, formatted from integers without stdio.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -140,7 +139,7 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 {
 	struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
 
-	if (t && t->comm[0])
+	if (t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	metadata(c, "process_name", pr->tgid, pr->tgid, pr->comm[0] ? pr->comm : "?");
 	chrome_label_process(c, pr->tgid);
@@ -151,17 +150,9 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 
 static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 {
-	struct process *pr = c->processes.list;
+	struct process *pr = process_list_get(&c->processes, tgid, c->rec.tasks);
 
-	for (size_t i = 0; i < c->processes.n; i++, pr++) {
-		if (pr->tgid == tgid)
-			return pr->named ? pr : name_process(c, pr);
-	}
-	if (process_list_room(&c->processes, c->rec.tasks, NULL, NULL))
-		return NULL;
-	pr = (struct process *)c->processes.list + c->processes.n++;
-	*pr = (struct process){ .tgid = tgid };
-	return name_process(c, pr);
+	return pr->named ? pr : name_process(c, pr);
 }
 
 static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
@@ -170,16 +161,14 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 	struct process *pr;
 	const char *name;
 
-	if (!t || t->written & 1u << c->rec.output)
+	if (t->written & 1u << c->rec.output)
 		return;
 	pr = process_get(c, tgid);
 	/* this may have made the table grow */
 	t = tasks_get(c->rec.tasks, tgid, tid);
-	if (!t)
-		return;
 	/* a process that is forgotten some time after its exit keeps its name */
-	name = !t->comm[0] && pr && tid == tgid ? pr->comm : t->comm;
-	if (pr && tid == tgid && strcmp(pr->comm, name)) {
+	name = !t->comm[0] && tid == tgid ? pr->comm : t->comm;
+	if (tid == tgid && strcmp(pr->comm, name)) {
 		metadata(c, "process_name", tgid, tgid, name);
 		memcpy(pr->comm, name, TASK_COMM_LEN);
 	}
@@ -434,7 +423,7 @@ static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
 
 	cpu_get(c, r->h.cpu);
 	p = span_begin(c, &r->h, PID_CPUS, r->h.cpu);
-	p = fmt_string(p, t && t->comm[0] ? t->comm : "?");
+	p = fmt_string(p, t->comm[0] ? t->comm : "?");
 	p = fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":");
 	p = fmt_u32(p, r->h.tgid);
 	p = fmt_lit(p, ",\"tid\":");
@@ -642,12 +631,12 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
 	};
 	struct process *pr = process_get(c, h->tgid);
-	uint64_t *end = pr ? pr->lane_end[kind] : NULL;
+	uint64_t *end = pr->lane_end[kind];
 	uint32_t i = 0;
 
-	while (pr && i < pr->lanes[kind] && end[i] > h->start_ns)
+	while (i < pr->lanes[kind] && end[i] > h->start_ns)
 		i++;
-	if (!pr || i == kinds[kind].max)
+	if (i == kinds[kind].max)
 		return 0;
 	end[i] = h->start_ns + h->dur_ns;
 	pr->lanes[kind] += i == pr->lanes[kind];
@@ -843,11 +832,6 @@ static const struct request_tracks_ops requests_ops = {
 	.counter = write_request_counter,
 };
 
-static int chrome_requests_new(struct chrome_sink *c)
-{
-	return request_tracks_new(&c->rec, &requests_ops, c, &c->requests);
-}
-
 /* ---- all records, and the file ---- */
 
 static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t size)
@@ -977,17 +961,6 @@ static uint64_t chrome_bytes(const struct sink *s)
 	return writer_bytes(((const struct chrome_sink *)s)->w);
 }
 
-static void chrome_free(struct chrome_sink *c)
-{
-	irq_names_free(c->irqs);
-	request_tracks_free(c->requests);
-	arrows_free(c->arrows);
-	free(c->launches);
-	workers_free(&c->workers);
-	free(c->processes.list);
-	free(c);
-}
-
 static void clock_instant_now(struct chrome_sink *c)
 {
 	struct clock_reading now = clock_read();
@@ -1049,7 +1022,13 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	request_tracks_finish(c->requests);
 	end_file(c);
 	err = writer_close(c->w);
-	chrome_free(c);
+	irq_names_free(c->irqs);
+	request_tracks_free(c->requests);
+	free(c->arrows);
+	free(c->launches);
+	workers_free(&c->workers);
+	free(c->processes.list);
+	free(c);
 	return err;
 }
 
@@ -1063,25 +1042,19 @@ static const struct sink_ops chrome_ops = {
 	.bytes = chrome_bytes,
 };
 
-int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 {
-	struct chrome_sink *c = calloc(1, sizeof(*c));
+	struct chrome_sink *c = xcalloc(1, sizeof(*c));
 
-	if (c)
-		c->rec = *rec;
-	if (!c || arrows_new(&c->arrows) || chrome_kineto_new(c) || chrome_requests_new(c)) {
-		if (c)
-			chrome_free(c);
-		writer_close(w);
-		return -ENOMEM;
-	}
 	c->sink.ops = &chrome_ops;
+	c->rec = *rec;
+	c->arrows = arrows_new();
+	c->requests = request_tracks_new(&c->rec, &requests_ops, c);
 	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
-	*ret_sink = &c->sink;
-	return 0;
+	return &c->sink;
 }

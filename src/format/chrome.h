@@ -14,6 +14,7 @@
 #include "sink/process_list.h"
 #include "sink/sink.h"
 #include "target/irq.h"
+#include "util/alloc.h"
 #include "util/fmt.h"
 
 /* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
@@ -75,7 +76,7 @@ struct chrome_sink {
 	bool begun; /* the opening bracket of this file was written */
 	bool loss_named;
 	struct arrows *arrows;
-	struct kineto_launches *launches; /* NULL: in another form, or nothing launches any */
+	struct kineto_launches *launches; /* NULL: in another form, or nothing was launched */
 	struct workers workers;
 	struct irq_names *irqs;
 	struct head heads[HEADS];     /* by the low bits of the tid */
@@ -125,7 +126,6 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 /* In Kineto's form, as they end: a call that may launch something, and an operator. */
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h);
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number);
-int chrome_kineto_new(struct chrome_sink *c);
 
 /* Both ends of an arrow whose slice was written. */
 struct arrow;

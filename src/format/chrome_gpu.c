@@ -3,7 +3,6 @@
  * Chrome trace: what GPUs did. A process for each device and a track for each stream, with the names, categories and arguments
  * that PyTorch's profiler (Kineto) has given them, so that tools for its traces read these, too.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "format/arrows.h"
@@ -99,7 +98,7 @@ struct launch {
 };
 
 struct kineto_launches {
-	struct launch all[LAUNCHES];         /* by their threads and times */
+	struct launch all[LAUNCHES];        /* by their threads and times */
 	struct launch *open[LAUNCHES_OPEN]; /* the last ones; NULL: its operator is known */
 	unsigned int next;
 };
@@ -113,8 +112,10 @@ void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 {
 	struct launch *at;
 
-	if (!c->launches)
+	if (!c->rec.kineto)
 		return;
+	if (!c->launches)
+		c->launches = xcalloc(1, sizeof(*c->launches));
 	at = launch_at(c->launches, h->tid, h->start_ns);
 	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
 	c->launches->open[c->launches->next++ % LAUNCHES_OPEN] = at;
@@ -130,13 +131,6 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 		(*at)->op = number;
 		*at = NULL;
 	}
-}
-
-int chrome_kineto_new(struct chrome_sink *c)
-{
-	if (c->rec.kineto && c->rec.gpu)
-		c->launches = calloc(1, sizeof(*c->launches));
-	return c->rec.kineto && c->rec.gpu && !c->launches ? -ENOMEM : 0;
 }
 
 static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)

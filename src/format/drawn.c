@@ -103,6 +103,13 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 	return false;
 }
 
+void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r)
+{
+	d[0] = (struct drawn_counter){ "rss", "bytes", r->rss_bytes };
+	d[1] = (struct drawn_counter){ "pages_allocated", "pages", r->pages_allocated };
+	d[2] = (struct drawn_counter){ "pages_freed", "pages", r->pages_freed };
+}
+
 void drawn_request(struct drawn *d, const struct rec_request *r)
 {
 	begin(d, "requests", request_name(r, d->texts[0]), DRAWN_SPAN, 0);

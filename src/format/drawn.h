@@ -26,7 +26,7 @@ enum drawn_kind {
 struct drawn_arg {
 	const char *name; /* a literal */
 	enum drawn_kind kind;
-	uint64_t v;	  /* of a text: its length */
+	uint64_t v; /* of a text: its length */
 	const char *text;
 };
 
@@ -58,6 +58,16 @@ _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IR
 
 /* A record of a thread. `irqs`: see irq_name(). False: of this kind nothing is described here, or it is not shown. */
 bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs);
+
+/* The counters of a process's memory. */
+#define MEMORY_COUNTERS 3
+
+struct drawn_counter {
+	const char *name, *unit; /* literals */
+	uint64_t value;
+};
+
+void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r);
 
 /* A request on a socket, and what a GPU did in a step. */
 void drawn_request(struct drawn *d, const struct rec_request *r);

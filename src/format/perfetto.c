@@ -5,7 +5,6 @@
  */
 #include "format/perfetto.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -18,6 +17,7 @@
 #include "engine/spec.h"
 #include "format/derive.h"
 #include "schema/left_out.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/fmt.h"
 #include "util/host_id.h"
@@ -269,20 +269,11 @@ static void perfetto_drawn(struct perfetto_sink *s, const struct rec_hdr *h)
 
 static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 {
-	const struct {
-		enum track_kind kind;
-		uint64_t value;
-	} counters[] = {
-		{ TRACK_RSS, r->rss_bytes },
-		{ TRACK_ALLOCATED, r->pages_allocated },
-		{ TRACK_FREED, r->pages_freed },
-	};
+	struct drawn_counter d[MEMORY_COUNTERS];
 
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
-		uint32_t row = perfetto_counter(s, r->h.tgid, counters[i].kind);
-
-		event_write_counter(s, row, r->h.start_ns, counters[i].value);
-	}
+	drawn_memory(d, r);
+	for (unsigned int i = 0; i < MEMORY_COUNTERS; i++)
+		event_write_counter(s, perfetto_counter(s, r->h.tgid, i, d[i].name, d[i].unit), r->h.start_ns, d[i].value);
 }
 
 /*
@@ -435,11 +426,6 @@ static const struct request_tracks_ops requests_ops = {
 	.arrow = write_arrow,
 	.counter = write_counter,
 };
-
-static int perfetto_requests_new(struct perfetto_sink *s)
-{
-	return request_tracks_new(&s->rec, &requests_ops, s, &s->requests);
-}
 
 #define SNAPSHOT_NS UINT64_C(5000000000)
 
@@ -652,23 +638,6 @@ static uint64_t perfetto_bytes(const struct sink *sink)
 	return writer_bytes(((const struct perfetto_sink *)sink)->w);
 }
 
-static void sink_free(struct perfetto_sink *s)
-{
-	if (!s)
-		return;
-	irq_names_free(s->irqs);
-	request_tracks_free(s->requests);
-	interns_free(s->interns);
-	held_free(s->held);
-	perfetto_stacks_free(s->stacks);
-	perfetto_gpus_free(s->gpus);
-	perfetto_tracks_reset(s);
-	free(s->processes.list);
-	free(s->threads);
-	free(s->rows);
-	free(s);
-}
-
 static void write_first_process(struct task *t, void *arg)
 {
 	struct perfetto_sink *s = arg;
@@ -724,7 +693,17 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	request_tracks_finish(s->requests);
 	end_file(s);
 	err = writer_close(s->w);
-	sink_free(s);
+	irq_names_free(s->irqs);
+	request_tracks_free(s->requests);
+	interns_free(s->interns);
+	free(s->held);
+	perfetto_stacks_free(s->stacks);
+	free(s->gpus);
+	perfetto_tracks_reset(s);
+	free(s->processes.list);
+	free(s->threads);
+	free(s->rows);
+	free(s);
 	return err;
 }
 
@@ -740,23 +719,19 @@ static const struct sink_ops perfetto_ops = {
 	.bytes = perfetto_bytes,
 };
 
-int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
 {
-	struct perfetto_sink *s = calloc(1, sizeof(*s));
+	struct perfetto_sink *s = xcalloc(1, sizeof(*s));
 
-	if (s)
-		s->rec = *rec;
-	if (!s || interns_new(&s->interns) || held_new(&s->held) || perfetto_requests_new(s)) {
-		sink_free(s);
-		writer_close(w);
-		return -ENOMEM;
-	}
 	s->sink.ops = &perfetto_ops;
+	s->rec = *rec;
+	s->interns = interns_new();
+	s->held = held_new();
+	s->requests = request_tracks_new(&s->rec, &requests_ops, s);
 	s->processes.size = sizeof(struct perfetto_process);
 	s->w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);
-	*ret_sink = &s->sink;
-	return 0;
+	return &s->sink;
 }

@@ -6,9 +6,8 @@
  * thread's are a sequence, with the thread's track as its default, a clock of deltas and names of its
  * own: both packets of a call take 24 bytes plus its result.
  */
-#include <stdlib.h>
-
 #include "format/perfetto.h"
+#include "util/alloc.h"
 
 #define ERRNO_MAX 1024
 #define BITS(n) (((n) + 63) / 64)
@@ -96,10 +95,9 @@ static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum 
 
 static struct perfetto_calls *calls_new(struct perfetto_sink *s)
 {
-	struct perfetto_calls *c = calloc(1, sizeof(*c));
+	struct perfetto_calls *c = xcalloc(1, sizeof(*c));
 
-	if (c)
-		c->sequence = SEQUENCE_CALLS + s->n_calls++;
+	c->sequence = SEQUENCE_CALLS + s->n_calls++;
 	return c;
 }
 
@@ -219,7 +217,7 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 		return;
 	row = perfetto_thread_row(s, t, TRACK_SYSCALLS);
 	c = t->calls ? t->calls : (t->calls = calls_new(s));
-	if (!row || !c || (!c->begun && !begin_sequence(s, c, row, start)))
+	if (!c->begun && !begin_sequence(s, c, row, start))
 		return;
 	learn_names(s, c, r);
 	before = c->deltas_ns;
@@ -228,9 +226,4 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->w, p))
 		c->deltas_ns = before;
-}
-
-void perfetto_calls_free(struct perfetto_calls *c)
-{
-	free(c);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: TrackEvents, and the names that they refer to by id. */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "format/perfetto.h"
@@ -24,12 +23,12 @@
  * own, the newest such slice of each track waits for the next.
  */
 #define HELD_BYTES (WRITER_EVENT_MAX - 64) /* of what an event is made of */
-#define TURNS 3              /* the one in which slices arrive, and two in which they wait */
-#define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when this is full */
+#define TURNS 3                            /* the one in which slices arrive, and two in which they wait */
+#define TURN_BYTES (1 << 20)               /* some 10 ms of a storm; a turn ends early when this is full */
 #define HELD_MAX (1 << 16)
 #define PIECE_BYTES (WRITER_EVENT_MAX / 2)
 #define PACKET_BYTES 12 /* at least this for each packet around what is kept of its event */
-#define RUN 8 /* this many are sorted by insertion */
+#define RUN 8           /* this many are sorted by insertion */
 
 struct held {
 	uint64_t start_ns, end_ns;
@@ -80,16 +79,10 @@ static bool waits(const struct perfetto_sink *s, const struct held *h)
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
 }
 
-int held_new(struct holder **ret_holder)
+struct holder *held_new(void)
 {
 	/* pages that are never touched are never allocated */
-	*ret_holder = calloc(1, sizeof(**ret_holder));
-	return *ret_holder ? 0 : -ENOMEM;
-}
-
-void held_free(struct holder *hd)
-{
-	free(hd);
+	return xcalloc(1, sizeof(struct holder));
 }
 
 static bool goes_before(const struct held *a, const struct held *b)
@@ -394,14 +387,9 @@ struct interns {
 	} recent[1 << INTERNS_RECENT_BITS];
 };
 
-int interns_new(struct interns **ret_interns)
+struct interns *interns_new(void)
 {
-	struct interns *in = calloc(1, sizeof(*in));
-
-	if (!in)
-		return -ENOMEM;
-	*ret_interns = in;
-	return 0;
+	return xcalloc(1, sizeof(struct interns));
 }
 
 void interns_reset(struct interns *in)
@@ -423,8 +411,7 @@ void interns_reset(struct interns *in)
 
 void interns_free(struct interns *in)
 {
-	if (in)
-		interns_reset(in);
+	interns_reset(in);
 	free(in);
 }
 
@@ -504,23 +491,14 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 
 static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
-	struct intern *e = calloc(1, sizeof(*e));
+	struct intern *e = xcalloc(1, sizeof(*e));
 	char *packet, *data, *p;
 
-	if (!e)
-		return NULL;
 	e->kind = kind;
-	e->iid = s->interns->n_of[kind] + 1;
-	e->text = strdup(text);
-	if (e->text)
-		HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
-	if (!e->hh.tbl) {
-		free(e->text);
-		free(e);
-		return NULL;
-	}
+	e->iid = ++s->interns->n_of[kind];
+	e->text = xstrdup(text);
+	HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
 	s->interns->n++;
-	s->interns->n_of[kind]++;
 	p = intern_packet_begin(s, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_intern(p, e);
@@ -540,15 +518,13 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);
 	if (!e)
 		e = intern_new(s, kind, text, len);
-	if (!e)
-		return 0;
 	if (recent->place && recent->place != text && !beside->place)
 		recent = beside;
 	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
 	return e->iid;
 }
 
-/* Returns the id of a name, which is written before its first use. 0 without memory. */
+/* Returns the id of a name, which is written before its first use. */
 static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
 	const struct recent *r = recent_of(s->interns, kind, text);

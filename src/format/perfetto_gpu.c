@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: what GPUs did. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include "format/gpu.h"
 #include "format/perfetto.h"
 #include "stack/stack.h"
+#include "util/alloc.h"
 
 /*
  * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
@@ -79,7 +79,7 @@ static const char *const arg_names[ARGS] = {
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
-	uint32_t devices; /* of which the names have been told */
+	uint32_t devices;                  /* of which the names have been told */
 	uint64_t contexts_from;            /* the number of the first */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
@@ -94,11 +94,6 @@ void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
 	g->devices = 0;
 	memset(g->names, 0, sizeof(g->names));
 	memset(g->contexts, 0, sizeof(g->contexts));
-}
-
-void perfetto_gpus_free(struct perfetto_gpus *g)
-{
-	free(g);
 }
 
 static char *gpu_packet(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
@@ -245,11 +240,9 @@ static bool is_named(const struct rec_gpu *r)
 
 static struct perfetto_gpus *gpus_new(const struct recording *rec)
 {
-	struct perfetto_gpus *g = calloc(1, sizeof(*g));
+	struct perfetto_gpus *g = xcalloc(1, sizeof(*g));
 	uint64_t from[2];
 
-	if (!g)
-		return NULL;
 	if (getrandom(from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
 		from[0] = from[1] = rec->start_real_ns;
 	g->number = from[0] % EVENTS_FROM_MAX;
@@ -268,8 +261,6 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 	if (!s->gpus)
 		s->gpus = gpus_new(&s->rec);
 	g = s->gpus;
-	if (!g)
-		return NULL;
 	if (!g->begun)
 		begin_sequence(s, g);
 	if (g->devices != gpu_info_devices_known(s->rec.gpu))

@@ -47,7 +47,7 @@ struct told {
 
 struct stream {
 	uint32_t sequence;
-	bool begun;	/* in this file */
+	bool begun;     /* in this file */
 	uint64_t count; /* of the timebase */
 	struct told stacks, frames;
 	struct mapping *mappings;
@@ -62,21 +62,16 @@ static bool is_told(const struct told *t, uint32_t number)
 	return number < t->size && t->bits[number / 8] & 1u << number % 8;
 }
 
-/* false: no memory */
-static bool tell(struct told *t, uint32_t number)
+static void tell(struct told *t, uint32_t number)
 {
 	if (number >= t->size) {
 		uint32_t size = (number + 4096) & ~4095u;
-		uint8_t *bits = size > number ? realloc(t->bits, size / 8) : NULL;
 
-		if (!bits)
-			return false;
-		memset(bits + t->size / 8, 0, (size - t->size) / 8);
-		t->bits = bits;
+		t->bits = xreallocarray(t->bits, 1, size / 8);
+		memset(t->bits + t->size / 8, 0, (size - t->size) / 8);
 		t->size = size;
 	}
 	t->bits[number / 8] |= (uint8_t)(1u << number % 8);
-	return true;
 }
 
 static void stream_reset(struct stream *st)
@@ -108,9 +103,7 @@ void perfetto_stacks_free(struct perfetto_stacks *ps)
 static struct stream *stream_get(struct perfetto_sink *s, bool off_cpu)
 {
 	if (!s->stacks) {
-		s->stacks = calloc(1, sizeof(*s->stacks));
-		if (!s->stacks)
-			return NULL;
+		s->stacks = xcalloc(1, sizeof(*s->stacks));
 		s->stacks->streams[0].sequence = SEQUENCE_SAMPLES;
 		s->stacks->streams[1].sequence = SEQUENCE_WAITS;
 	}
@@ -202,7 +195,7 @@ static char *put_mapping(char *p, uint32_t iid, const struct frame *f)
 	return proto_close(entry, proto_u64(p, 7 /* path_string_ids */, iid));
 }
 
-/* NULL: no memory. *ret_new: it needs to be described. */
+/* *ret_new: it needs to be described. */
 static struct mapping *mapping_get(struct stream *st, const struct frame *f, bool *ret_new)
 {
 	/* those without a file of their own are told apart by the kind of frame */
@@ -214,16 +207,11 @@ static struct mapping *mapping_get(struct stream *st, const struct frame *f, boo
 	*ret_new = !m;
 	if (m)
 		return m;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return NULL;
+	m = xcalloc(1, sizeof(*m));
 	m->key = key;
 	m->iid = HASH_COUNT(st->mappings) + 1;
 	HASH_ADD(hh, st->mappings, key, sizeof(key), m);
-	if (m->hh.tbl)
-		return m;
-	free(m);
-	return NULL;
+	return m;
 }
 
 static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t number)
@@ -233,11 +221,9 @@ static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t num
 	struct mapping *m;
 	bool is_new;
 
-	if (is_told(&st->frames, number))
-		return true;
-	m = f ? mapping_get(st, f, &is_new) : NULL;
-	if (!m)
-		return false;
+	if (!f || is_told(&st->frames, number))
+		return f;
+	m = mapping_get(st, f, &is_new);
 	p = stream_packet(s, st, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	if (is_new)
@@ -248,8 +234,10 @@ static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t num
 	p = proto_u64(p, 3 /* mapping_id */, m->iid);
 	p = proto_u64(p, 4 /* rel_pc */, f->rel_pc);
 	p = proto_close(data, proto_close(entry, p));
-	if (stream_packet_end(s, packet, p) && tell(&st->frames, number))
+	if (stream_packet_end(s, packet, p)) {
+		tell(&st->frames, number);
 		return true;
+	}
 	if (is_new) {
 		HASH_DEL(st->mappings, m);
 		free(m);
@@ -276,7 +264,10 @@ static uint32_t write_stack(struct perfetto_sink *s, struct stream *st, uint32_t
 	while (n)
 		p = proto_u64(p, 2 /* frame_ids */, frames[--n] + 1);
 	p = proto_close(data, proto_close(entry, p));
-	return stream_packet_end(s, packet, p) && tell(&st->stacks, stack) ? stack + 1 : 0;
+	if (!stream_packet_end(s, packet, p))
+		return 0;
+	tell(&st->stacks, stack);
+	return stack + 1;
 }
 
 /* ---- records ---- */
@@ -399,7 +390,7 @@ void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r)
 	struct stream *st = stream_get(s, r->h.id != SAMPLE_CPU);
 	uint32_t iid;
 
-	if (!st || !stream_begin(s, st))
+	if (!stream_begin(s, st))
 		return;
 	perfetto_thread(s, r->h.tgid, r->h.tid); /* it gets its name */
 	iid = write_stack(s, st, r->stack);

@@ -4,9 +4,10 @@
 
 #include "format/gpu.h"
 #include "format/perfetto.h"
+#include "util/list.h"
 
 #define THREADS_FIRST 256
-#define ROWS_FIRST 64
+#define NO_RANK INT64_MIN
 
 static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 {
@@ -43,20 +44,12 @@ static void write_tree_thread(struct perfetto_sink *s, const struct perfetto_thr
 	packet_end(s, packet, proto_close(tree, p));
 }
 
-/* Returns 0 without memory. */
 static uint32_t row_add(struct perfetto_sink *s)
 {
-	if (s->n_rows + 2 > s->rows_size) {
-		uint32_t size = s->rows_size ? 2 * s->rows_size : ROWS_FIRST;
-		struct perfetto_row *rows = realloc(s->rows, size * sizeof(*rows));
-
-		if (!rows)
-			return 0;
-		s->rows = rows;
-		s->rows_size = size;
-	}
-	s->rows[++s->n_rows] = (struct perfetto_row){ 0 };
-	return s->n_rows;
+	if (!s->n_rows)
+		list_push(s->rows, s->n_rows, s->rows_size);
+	*list_push(s->rows, s->n_rows, s->rows_size) = (struct perfetto_row){ 0 };
+	return (uint32_t)s->n_rows - 1;
 }
 
 static char *track_begin(struct perfetto_sink *s, uint32_t row, char **ret_packet, char **ret_track)
@@ -118,34 +111,24 @@ static struct perfetto_process *name_process(struct perfetto_sink *s, struct per
 {
 	struct task *t = tasks_get(s->rec.tasks, pr->tgid, pr->tgid);
 
-	if (t && t->comm[0])
+	if (t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	pr->row = row_add(s);
-	if (!pr->row)
-		return NULL;
 	describe_process(s, pr);
 	return pr;
 }
 
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
 {
-	struct perfetto_process *pr = s->processes.list;
+	struct perfetto_process *pr = process_list_get(&s->processes, tgid, s->rec.tasks);
 
-	for (size_t i = 0; i < s->processes.n; i++, pr++) {
-		if (pr->tgid == tgid)
-			return pr->row ? pr : name_process(s, pr);
-	}
-	if (process_list_room(&s->processes, s->rec.tasks, NULL, NULL))
-		return NULL;
-	pr = (struct perfetto_process *)s->processes.list + s->processes.n++;
-	*pr = (struct perfetto_process){ .tgid = tgid };
-	return name_process(s, pr);
+	return pr->row ? pr : name_process(s, pr);
 }
 
 void perfetto_tracks_reset(struct perfetto_sink *s)
 {
 	for (size_t i = 0; i < s->threads_size; i++)
-		perfetto_calls_free(s->threads[i].calls);
+		free(s->threads[i].calls);
 	if (s->threads)
 		memset(s->threads, 0, s->threads_size * sizeof(*s->threads));
 	s->n_threads = 0;
@@ -174,13 +157,11 @@ static struct perfetto_thread *find_slot(struct perfetto_thread *table, size_t s
 	return &table[i];
 }
 
-static int threads_grow(struct perfetto_sink *s)
+static void threads_grow(struct perfetto_sink *s)
 {
 	size_t size = s->threads_size ? 2 * s->threads_size : THREADS_FIRST;
-	struct perfetto_thread *table = calloc(size, sizeof(*table));
+	struct perfetto_thread *table = xcalloc(size, sizeof(*table));
 
-	if (!table)
-		return -1;
 	for (size_t i = 0; i < s->threads_size; i++) {
 		if (s->threads[i].tid)
 			*find_slot(table, size, s->threads[i].tid) = s->threads[i];
@@ -188,7 +169,6 @@ static int threads_grow(struct perfetto_sink *s)
 	free(s->threads);
 	s->threads = table;
 	s->threads_size = size;
-	return 0;
 }
 
 static void name_thread(
@@ -201,7 +181,7 @@ static void name_thread(
 	end = proto_text(text, 1, comm, strnlen(comm, TASK_COMM_LEN));
 	t->text_len = (unsigned char)(end - text - PROTO_TEXT_HEAD);
 	memcpy(t->text, text + PROTO_TEXT_HEAD, t->text_len);
-	if (pr && t->tid == t->tgid && memcmp(pr->comm, comm, TASK_COMM_LEN)) {
+	if (t->tid == t->tgid && memcmp(pr->comm, comm, TASK_COMM_LEN)) {
 		memcpy(pr->comm, comm, TASK_COMM_LEN);
 		describe_process(s, pr);
 	}
@@ -224,7 +204,7 @@ static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, cons
 	s->n_threads += !t->tid;
 	if (t->tid && t->tgid != task->tgid) { /* another thread with the same number */
 		memset(t->rows, 0, sizeof(t->rows));
-		perfetto_calls_free(t->calls);
+		free(t->calls);
 		t->calls = NULL;
 	}
 	t->tid = task->tid;
@@ -234,13 +214,14 @@ static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, cons
 
 static struct perfetto_thread *look_at_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
 {
-	const struct task *task = tid ? tasks_get(s->rec.tasks, tgid, tid) : NULL;
 	struct perfetto_thread *t;
 	struct task copy;
 
-	if (!task || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
+	if (!tid)
 		return NULL;
-	copy = *task; /* the table may grow */
+	copy = *tasks_get(s->rec.tasks, tgid, tid); /* the table may grow */
+	if (2 * s->n_threads >= s->threads_size)
+		threads_grow(s);
 	t = find_slot(s->threads, s->threads_size, tid);
 	tell_thread(s, t, &copy);
 	t->changes = tasks_changes(s->rec.tasks);
@@ -264,8 +245,7 @@ uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t,
 
 	if (!*row) {
 		*row = row_add(s);
-		if (*row)
-			describe_thread(s, t, kind);
+		describe_thread(s, t, kind);
 	}
 	return *row;
 }
@@ -277,60 +257,50 @@ uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum
 	return t ? perfetto_thread_row(s, t, kind) : 0;
 }
 
-uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
+/* Describes a track of slices or of a counter (unit: its unit), below another one, once. rank: INT64_MIN: none. */
+static uint32_t track_get(
+	struct perfetto_sink *s, uint32_t *row, uint32_t parent, const char *name, int64_t rank, const char *unit)
 {
-	const char *name = kind == TRACK_STEPS ? "steps" : "requests";
-	struct perfetto_process *pr = perfetto_process(s, h->tgid);
-	unsigned int which = kind == TRACK_REQUESTS, i = 0;
-	char *packet, *track, *p;
-	uint32_t *row;
+	char *packet, *track, *counter, *p;
 
-	while (pr && i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
-		i++;
-	if (!pr || i == PERFETTO_LANES)
-		return 0;
-	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
-	pr->lanes[which] += i == pr->lanes[which];
-	row = &pr->lane_rows[which][i];
 	if (*row)
 		return *row;
 	*row = row_add(s);
-	if (!*row)
-		return 0;
 	p = track_begin(s, *row, &packet, &track);
 	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, pr->row);
-	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	p = proto_u64(p, TRACK_PARENT, parent);
+	if (rank != NO_RANK)
+		p = proto_s64(p, TRACK_RANK, rank);
+	if (unit) {
+		p = proto_open(p, TRACK_COUNTER, &counter);
+		p = strcmp(unit, "bytes") ? proto_text(p, 6 /* unit_name */, unit, strlen(unit)) : proto_u64(p, 3 /* unit */, 3 /* UNIT_SIZE_BYTES */);
+		p = proto_close(counter, p);
+	} else {
+		p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	}
 	track_end(s, packet, track, p);
 	return *row;
 }
 
-uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind)
+uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
 {
-	const char *name = kind == TRACK_RSS     ? "rss"
-			   : kind == TRACK_FREED ? "pages_freed"
-						 : "pages_allocated";
-	struct perfetto_process *pr = perfetto_process(s, tgid);
-	uint32_t *row = pr ? &pr->counter_rows[kind - TRACK_RSS] : NULL;
-	char *packet, *track, *counter, *p;
+	struct perfetto_process *pr = perfetto_process(s, h->tgid);
+	unsigned int which = kind == TRACK_REQUESTS, i = 0;
 
-	if (!pr)
+	while (i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
+		i++;
+	if (i == PERFETTO_LANES)
 		return 0;
-	if (*row)
-		return *row;
-	*row = row_add(s);
-	if (!*row)
-		return 0;
-	p = track_begin(s, *row, &packet, &track);
-	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, pr->row);
-	p = proto_open(p, TRACK_COUNTER, &counter);
-	if (kind == TRACK_RSS)
-		p = proto_u64(p, 3 /* unit */, 3 /* UNIT_SIZE_BYTES */);
-	else
-		p = proto_text(p, 6 /* unit_name */, "pages", 5);
-	track_end(s, packet, track, proto_close(counter, p));
-	return *row;
+	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
+	pr->lanes[which] += i == pr->lanes[which];
+	return track_get(s, &pr->lane_rows[which][i], pr->row, kind == TRACK_STEPS ? "steps" : "requests", NO_RANK, NULL);
+}
+
+uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, unsigned int which, const char *name, const char *unit)
+{
+	struct perfetto_process *pr = perfetto_process(s, tgid);
+
+	return track_get(s, &pr->counter_rows[which], pr->row, name, NO_RANK, unit);
 }
 
 uint32_t perfetto_own_row(struct perfetto_sink *s)
@@ -340,15 +310,13 @@ uint32_t perfetto_own_row(struct perfetto_sink *s)
 	if (s->own_row)
 		return s->own_row;
 	s->own_row = row_add(s);
-	if (!s->own_row)
-		return 0;
 	p = track_begin(s, s->own_row, &packet, &track);
 	p = proto_text(p, TRACK_NAME, "inftrace", 8);
 	track_end(s, packet, track, p);
 	return s->own_row;
 }
 
-/* Describes a process that is none of the system's; 0 without memory. */
+/* Describes a process that is none of the system's. */
 static uint32_t pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name)
 {
 	char *packet, *track, *process, *p;
@@ -356,8 +324,6 @@ static uint32_t pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t 
 	if (*row)
 		return *row;
 	*row = row_add(s);
-	if (!*row)
-		return 0;
 	p = track_begin(s, *row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
 	p = proto_u64(p, 1 /* pid */, pid);
@@ -383,99 +349,46 @@ static uint32_t gpu_process_row(struct perfetto_sink *s, uint32_t device)
 uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)
 {
 	struct gpu_counter_row *of = s->gpu_counter_rows[r->h.id][which], *end = of + GPU_PROCESSES_MAX;
-	const char *unit = gpu_counter_unit(which);
-	char name[GPU_COUNTER_NAME_MAX], *packet, *track, *counter, *p;
-	uint32_t parent;
+	char name[GPU_COUNTER_NAME_MAX];
 
 	while (of < end && of->row && of->tgid != r->h.tgid)
 		of++;
 	if (of == end)
 		return 0;
-	if (of->row)
-		return of->row;
-	parent = gpu_process_row(s, r->h.id);
-	of->row = parent ? row_add(s) : 0;
-	if (!of->row)
-		return 0;
 	of->tgid = r->h.tgid;
-	gpu_counter_name(s->rec.gpu, which, r, name);
-	p = track_begin(s, of->row, &packet, &track);
-	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, parent);
-	p = proto_open(p, TRACK_COUNTER, &counter);
-	p = proto_text(p, 6 /* unit_name */, unit, strlen(unit));
-	track_end(s, packet, track, proto_close(counter, p));
-	return of->row;
+	return track_get(s, &of->row, gpu_process_row(s, r->h.id), gpu_counter_name(s->rec.gpu, which, r, name), NO_RANK,
+		gpu_counter_unit(which));
 }
 
 uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
 {
 	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);
-	char *packet, *begin, *p;
-	uint32_t parent, *row;
 
 	if (!t || t->device != device || !gpu_track_is_steps(t))
 		return 0;
-	row = &s->gpu_step_rows[track];
-	if (*row)
-		return *row;
-	parent = gpu_process_row(s, device);
-	*row = parent ? row_add(s) : 0;
-	if (!*row)
-		return 0;
-	p = track_begin(s, *row, &packet, &begin);
-	p = proto_text(p, TRACK_NAME, t->name, strlen(t->name));
-	p = proto_u64(p, TRACK_PARENT, parent);
-	p = proto_s64(p, TRACK_RANK, -1);
-	track_end(s, packet, begin, proto_u64(p, TRACK_DISALLOW_MERGING, 1));
-	return *row;
-}
-
-/* Begins the description, up to what follows name and rank; NULL without memory. */
-static char *request_track_begin(
-	struct perfetto_sink *s, uint32_t *id, const char *name, int64_t rank, char **ret_packet, char **ret_track)
-{
-	uint32_t parent = requests_row(s);
-	char *p;
-
-	*id = parent ? row_add(s) : 0;
-	if (!*id)
-		return NULL;
-	p = track_begin(s, *id, ret_packet, ret_track);
-	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, parent);
-	return proto_s64(p, TRACK_RANK, rank);
+	return track_get(s, &s->gpu_step_rows[track], gpu_process_row(s, device), t->name, -1, NULL);
 }
 
 uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row)
 {
 	uint32_t *id = request_tracks_row_id(s->requests, row);
-	char name[REQUEST_NAME_MAX], *packet, *track, *p;
+	char name[REQUEST_NAME_MAX];
 	int64_t rank;
 
 	if (*id)
 		return *id;
 	request_tracks_row_name(s->requests, row, name, &rank);
-	p = request_track_begin(s, id, name, rank, &packet, &track);
-	if (p)
-		track_end(s, packet, track, proto_u64(p, TRACK_DISALLOW_MERGING, 1));
-	return *id;
+	return track_get(s, id, requests_row(s), name, rank, NULL);
 }
 
 uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter which)
 {
 	uint32_t *id = request_tracks_counter_id(s->requests, group, which);
-	char name[REQUEST_NAME_MAX], *packet, *track, *counter, *p;
+	char name[REQUEST_NAME_MAX];
 	const char *unit;
 
 	if (*id)
 		return *id;
 	request_tracks_counter_name(s->requests, group, which, name, &unit);
-	p = request_track_begin(s, id, name, (int64_t)which - REQUEST_COUNTERS, &packet, &track);
-	if (!p)
-		return 0;
-	p = proto_open(p, TRACK_COUNTER, &counter);
-	p = proto_text(p, 6 /* unit_name */, unit, strlen(unit));
-	track_end(s, packet, track, proto_close(counter, p));
-	return *id;
+	return track_get(s, id, requests_row(s), name, (int64_t)which - REQUEST_COUNTERS, unit);
 }

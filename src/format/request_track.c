@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/request_track.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -419,15 +418,11 @@ static struct live_request *find_live(struct request_tracks *t, const struct ste
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct request_tracks *t = arg;
-	struct live_request *l = calloc(1, sizeof(*l));
+	struct live_request *l = xcalloc(1, sizeof(*l));
 
 	(void)s;
-	if (!l)
-		return;
 	l->serial = r->serial;
 	HASH_ADD(hh, t->live, serial, sizeof(l->serial), l);
-	if (!l->hh.tbl)
-		free(l);
 }
 
 static struct step_carrier carrier_of(const struct request_tracks *t, const struct step_seen *s)
@@ -530,10 +525,12 @@ static void on_sequence(void *request, const struct rec_request *socket, enum jo
 /* Those without rows are of no interest. */
 static struct over_request *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
 {
-	struct over_request *o = r->by_parts && request_feed_joins(t->rec->requests) ? malloc(sizeof(*o)) : NULL;
+	struct over_request *o;
 
-	if (o)
-		*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	if (!r->by_parts || !request_feed_joins(t->rec->requests))
+		return NULL;
+	o = xmalloc(sizeof(*o));
+	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
 	return o;
 }
 
@@ -598,8 +595,7 @@ void request_tracks_free(struct request_tracks *t)
 	free(t);
 }
 
-int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
-	struct request_tracks **ret_tracks)
+struct request_tracks *request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg)
 {
 	static const struct request_reader_ops reader_ops = {
 		.begin = on_begin,
@@ -610,23 +606,15 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 		.done = on_done,
 		.sequence = on_sequence,
 	};
-	struct request_tracks *t = NULL;
+	struct request_tracks *t;
 
-	if (!rec->requests) {
-		*ret_tracks = NULL;
-		return 0;
-	}
+	if (!rec->requests)
+		return NULL;
 	/* pages that are never touched are never allocated */
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
+	t = xcalloc(1, sizeof(*t));
 	t->rec = rec;
 	t->ops = ops;
 	t->arg = arg;
-	if (request_feed_add(rec->requests, &reader_ops, t)) {
-		free(t);
-		return -ENOMEM;
-	}
-	*ret_tracks = t;
-	return 0;
+	request_feed_add(rec->requests, &reader_ops, t);
+	return t;
 }
