@@ -199,15 +199,12 @@ static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const 
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, d->track);
 	struct drawn drawn;
-	char *p;
 
 	if (!t || t->device != d->device)
 		return;
 	name_track(c, d->track, t);
 	drawn_gpu_step(&drawn, r, d);
-	p = chrome_fmt_drawn(span_begin(c, &r->h, PID_GPU + d->device, TID_GPU + d->track), &drawn);
-	*p++ = '}';
-	event_end(c, p);
+	chrome_span(c, &r->h, PID_GPU + d->device, TID_GPU + d->track, &drawn);
 }
 
 void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
@@ -221,22 +218,17 @@ void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
 /* The value at the begin of the interval holds up to the next one. */
 void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r)
 {
-	char name[GPU_COUNTER_NAME_MAX], *p;
-	uint64_t value;
+	char name[GPU_COUNTER_NAME_MAX];
+	struct drawn_counter d;
 
 	if (r->h.id >= GPU_DEVICES_MAX)
 		return;
 	name_device(c, r->h.id);
 	for (enum gpu_counter i = 0; i < GPU_COUNTERS; i++) {
-		if (!gpu_counter_value(i, r, &value))
+		if (!gpu_counter_value(i, r, &d.value))
 			continue;
-		p = fmt_lit(event_begin(c), "{\"ph\":\"C\"");
-		p = fmt_track(p, PID_GPU + r->h.id, PID_GPU + r->h.id);
-		p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), r->h.start_ns);
-		p = fmt_string(fmt_lit(p, ",\"name\":"), gpu_counter_name(c->rec.gpu, i, r, name));
-		p = fmt_string(fmt_lit(p, ",\"cat\":\"gpu\",\"args\":{"), gpu_counter_unit(i));
-		p = fmt_u64(fmt_lit(p, ":"), value);
-		*p++ = '}';
-		event_end(c, p);
+		d.name = gpu_counter_name(c->rec.gpu, i, r, name);
+		d.unit = gpu_counter_unit(i);
+		chrome_counter(c, PID_GPU + r->h.id, PID_GPU + r->h.id, r->h.start_ns, "gpu", &d);
 	}
 }

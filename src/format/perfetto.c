@@ -277,30 +277,28 @@ static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 }
 
 /*
- * A flow binds to slices or instants. An instant of the waker shows where it was at the wake-up, perhaps
+ * A flow binds to slices or instants. An instant of a waker shows where it was at the wake-up, perhaps
  * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
  * leaves to the beginning of what it enters, but the time off CPU begins before the wake-up.
  */
-static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, uint32_t waker_tgid)
+static void write_flow(struct perfetto_sink *s, uint32_t from, uint64_t from_ns, uint32_t to, uint64_t to_ns,
+	const char *category, const char *name)
 {
-	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it is not running yet */
 	struct event e;
 
-	event_init(&e, s, perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS), "sched", "wake-up");
-	if (!e.row)
-		return;
+	event_init(&e, s, from, category, name);
 	event_add_flow(&e, EVENT_FLOW, ++s->flow);
-	event_write_instant(&e, perfetto_ts(s, r->wake_ns));
-	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", "wake-up");
+	event_write_instant(&e, perfetto_ts(s, from_ns));
+	event_init(&e, s, to, category, name);
 	event_add_flow(&e, EVENT_FLOW_END, s->flow);
-	event_write_instant(&e, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
+	event_write_instant(&e, perfetto_ts(s, to_ns));
 }
 
 static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
 	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
-	uint32_t waker_tgid = 0;
+	uint32_t waker_tgid = 0, from;
 	struct task *waker;
 	struct event e;
 
@@ -326,8 +324,11 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 	}
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, HELD_PLAIN);
-	if (off_cpu_has_arrow(r, &s->rec, waker_tgid))
-		write_wake_up(s, r, waker_tgid);
+	if (!off_cpu_has_arrow(r, &s->rec, waker_tgid))
+		return;
+	from = perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS);
+	if (from) /* to when it is not running yet, as in the JSON */
+		write_flow(s, from, r->wake_ns, e.row, end - 1 > r->wake_ns ? end - 1 : r->wake_ns, "sched", "wake-up");
 }
 
 /* Perfetto knows only the names of the 64-bit table. */
@@ -382,38 +383,18 @@ static void perfetto_request(struct perfetto_sink *s, const struct rec_request *
 static void write_slice(const struct request_slice *rs, void *arg)
 {
 	struct perfetto_sink *s = arg;
-	uint32_t row = perfetto_request_row(s, rs->row);
 	struct event e;
-	char name[32];
 
-	if (!row)
-		return;
-	if (rs->numbered) { /* not interned: each has a different name */
-		snprintf(name, sizeof(name), "%s %llu", rs->name, (unsigned long long)rs->number);
-		event_init_text(&e, s, row, "batch", name);
-	} else {
-		event_init(&e, s, row, "batch", rs->name);
-	}
-	for (size_t i = 0; i < rs->n_args; i++)
-		add_drawn_arg(&e, &rs->args[i]);
+	event_init_drawn(&e, s, perfetto_request_row(s, rs->row), &rs->d);
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
-/* Between instants, like wake-ups. */
 static void write_arrow(const struct request_arrow *a, void *arg)
 {
 	struct perfetto_sink *s = arg;
-	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row), to = perfetto_request_row(s, a->row);
-	struct event e;
+	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row);
 
-	if (!from || !to)
-		return;
-	event_init(&e, s, from, "batch", a->name);
-	event_add_flow(&e, EVENT_FLOW, ++s->flow);
-	event_write_instant(&e, perfetto_ts(s, a->from_ns));
-	event_init(&e, s, to, "batch", a->name);
-	event_add_flow(&e, EVENT_FLOW_END, s->flow);
-	event_write_instant(&e, perfetto_ts(s, a->ns));
+	write_flow(s, from, a->from_ns, perfetto_request_row(s, a->row), a->ns, "batch", a->name);
 }
 
 static void write_counter(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
@@ -592,29 +573,26 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 static void perfetto_loss(struct sink *sink, const struct loss *l)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
-	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
+	struct drawn d;
 	struct event e;
 
 	/* tells readers of the sequence to forget earlier names */
 	interns_begin(s, true);
 	perfetto_gpus_reset(s->gpus, true);
-	perfetto_cpus_lost(s, sched);
-	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (l->count[k])
-			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
-	}
+	perfetto_cpus_lost(s, l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL]);
+	drawn_loss(&d, l);
+	event_init_drawn(&e, s, perfetto_own_row(s), &d);
 	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
 }
 
 static void perfetto_mark(struct sink *sink, const struct mark *m)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	struct drawn d;
 	struct event e;
 
-	event_init_copy(&e, s, perfetto_own_row(s), "inftrace", m->name);
-	event_add(&e, "number", VALUE_UINT, m->number);
-	event_add_text(&e, "reason", m->reason, strlen(m->reason));
+	drawn_mark(&d, m);
+	event_init_drawn(&e, s, perfetto_own_row(s), &d);
 	event_write_instant(&e, perfetto_ts(s, m->ns));
 }
 

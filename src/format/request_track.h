@@ -37,16 +37,11 @@ enum request_counter {
 };
 
 #define REQUEST_NAME_MAX 96 /* of a row or a counter, with its NUL */
-#define REQUEST_ARGS_MAX 44
 
 struct request_slice {
 	uint32_t row;
-	const char *name;
-	bool numbered; /* " NUMBER" of the request follows the name */
-	uint64_t number;
 	uint64_t start, end; /* CLOCK_BOOTTIME */
-	size_t n_args;
-	struct drawn_arg args[REQUEST_ARGS_MAX];
+	struct drawn d;
 };
 
 struct request_arrow {
