@@ -134,33 +134,64 @@ static inline char *packet_begin(struct perfetto_sink *s, char **ret_mark)
 	return proto_open(writer_reserve(s->w), 1 /* Trace.packet */, ret_mark);
 }
 
-static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
+/* Of a sequence, which refers to names that were written before unless flags say that it begins. */
+static inline char *packet_of(struct perfetto_sink *s, uint32_t sequence, uint64_t flags, char **ret_mark)
 {
-	writer_commit(s->w, proto_close(mark, p));
+	char *p = proto_u64(packet_begin(s, ret_mark), PACKET_SEQUENCE, sequence);
+
+	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
 }
 
-/* ---- perfetto_tracks.c ---- */
+/* false: it is not in the file */
+static inline bool packet_end(struct perfetto_sink *s, char *mark, char *p)
+{
+	return writer_commit(s->w, proto_close(mark, p));
+}
 
-/* Another file begins, or none, so nothing is described. */
-void perfetto_tracks_reset(struct perfetto_sink *s);
+/* An entry of InternedData. */
+static inline char *put_interned(char *p, uint32_t field, uint64_t iid, const char *text, size_t len)
+{
+	char *entry;
 
-/* Rows; their tracks are described first. For a thread; 0: it has no number: */
+	p = proto_u64(proto_open(p, field, &entry), 1 /* iid */, iid);
+	return proto_close(entry, proto_text(p, 2 /* name */, text, len));
+}
+
+static inline char *put_clock(char *p, uint32_t id, uint64_t ns)
+{
+	char *mark;
+
+	p = proto_u64(proto_open(p, 1 /* clocks */, &mark), 1 /* clock_id */, id);
+	p = proto_u64(p, 2 /* timestamp */, ns);
+	if (id == CLOCK_DELTAS)
+		p = proto_u64(p, 3 /* is_incremental */, 1);
+	return proto_close(mark, p);
+}
+
+/* An annotation whose name is not interned; text NULL: a number. */
+static inline char *put_annotation(char *p, const char *name, uint32_t type, uint64_t v, const char *text)
+{
+	char *mark;
+
+	p = proto_open(p, 4 /* debug_annotations */, &mark);
+	p = proto_text(p, 10 /* name */, name, strlen(name));
+	return proto_close(mark, text ? proto_text(p, 6 /* string_value */, text, strlen(text)) : proto_u64(p, type, v));
+}
+
+/* ---- perfetto.c: rows, whose tracks are described first ---- */
+
+/* For a thread; 0, NULL: it has no number. */
 uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
-struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
-/* For a process: the first lane on which the span overlaps with no other; 0: none is left. */
-uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
-uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, unsigned int which, const char *name, const char *unit);
-uint32_t perfetto_own_row(struct perfetto_sink *s);
-/* In the process `requests`. */
-uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row);
-uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter counter);
+/* A process that is none of the system's. */
+uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name);
 
-/* A track of a GPU's steps; 0 also if the device has no such track. */
-uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device);
-uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r);
+/* A track of slices or of a counter (unit: its unit), below another one. */
+#define NO_RANK INT64_MIN
+uint32_t perfetto_track(
+	struct perfetto_sink *s, uint32_t *row, uint32_t parent, const char *name, int64_t rank, const char *unit);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 

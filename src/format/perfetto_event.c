@@ -423,43 +423,6 @@ static inline struct recent *recent_of(struct interns *in, enum intern_kind kind
 	return &in->recent[hash >> (64 - INTERNS_RECENT_BITS)];
 }
 
-static char *put_intern(char *p, const struct intern *in)
-{
-	char *entry;
-
-	p = proto_open(p, in->kind, &entry);
-	p = proto_u64(p, 1 /* iid */, in->iid);
-	p = proto_text(p, 2 /* name */, in->text, strnlen(in->text, NAME_MAX_LEN));
-	return proto_close(entry, p);
-}
-
-static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
-{
-	char *p = packet_begin(s, ret_packet);
-
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
-}
-
-/* The clock of deltas continues from where it is. */
-static void write_deltas_clock(struct perfetto_sink *s)
-{
-	static const uint32_t clocks[] = { CLOCK_DELTAS, CLOCK_OF_BOOTTIME };
-	char *packet, *snapshot, *clock, *p = packet_begin(s, &packet);
-
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	p = proto_open(p, PACKET_CLOCKS, &snapshot);
-	for (size_t i = 0; i < 2; i++) {
-		p = proto_open(p, 1 /* clocks */, &clock);
-		p = proto_u64(p, 1 /* clock_id */, clocks[i]);
-		p = proto_u64(p, 2 /* timestamp */, s->deltas_ns);
-		if (clocks[i] == CLOCK_DELTAS)
-			p = proto_u64(p, 3 /* is_incremental */, 1);
-		p = proto_close(clock, p);
-	}
-	packet_end(s, packet, proto_close(snapshot, p));
-}
-
 void interns_begin(struct perfetto_sink *s, bool dropped)
 {
 	uint64_t flags = SEQUENCE_F_CLEARED;
@@ -468,7 +431,7 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 	size_t kind = 0;
 
 	do {
-		begin = p = intern_packet_begin(s, flags, &packet);
+		begin = p = packet_of(s, SEQUENCE_EVENTS, flags, &packet);
 		if (flags) {
 			p = proto_u64(p, dropped ? PACKET_DROPPED : PACKET_FIRST, 1);
 			p = proto_open(p, PACKET_DEFAULTS, &defaults);
@@ -480,13 +443,17 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 				e = s->interns->by_text[kind++];
 			if (!e)
 				continue;
-			p = put_intern(p, e);
+			p = put_interned(p, e->kind, e->iid, e->text, strnlen(e->text, NAME_MAX_LEN));
 			e = e->hh.next;
 		}
 		packet_end(s, packet, proto_close(data, p));
 		flags = 0;
 	} while (e || kind < INTERN_KINDS);
-	write_deltas_clock(s);
+	/* the clock of deltas continues from where it is */
+	p = proto_u64(packet_begin(s, &packet), PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_open(p, PACKET_CLOCKS, &data);
+	p = put_clock(p, CLOCK_DELTAS, s->deltas_ns);
+	packet_end(s, packet, proto_close(data, put_clock(p, CLOCK_OF_BOOTTIME, s->deltas_ns)));
 }
 
 static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
@@ -499,9 +466,8 @@ static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind,
 	e->text = xstrdup(text);
 	HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
 	s->interns->n++;
-	p = intern_packet_begin(s, 0, &packet);
-	p = proto_open(p, PACKET_INTERNED, &data);
-	p = put_intern(p, e);
+	p = proto_open(packet_of(s, SEQUENCE_EVENTS, 0, &packet), PACKET_INTERNED, &data);
+	p = put_interned(p, kind, e->iid, text, strnlen(text, NAME_MAX_LEN));
 	packet_end(s, packet, proto_close(data, p));
 	return e;
 }
