@@ -11,7 +11,6 @@
 #include "engine/spec.h"
 #include "format/arrows.h"
 #include "format/chrome.h"
-#include "format/derive.h"
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"

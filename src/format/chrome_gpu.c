@@ -7,7 +7,6 @@
 
 #include "format/arrows.h"
 #include "format/chrome.h"
-#include "format/gpu.h"
 #include "gpu/info.h"
 
 static void name_device(struct chrome_sink *c, uint32_t device)

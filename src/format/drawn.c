@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/gpu.h"
 
 #define REASON_MAX 256 /* bytes of it that are shown */
 

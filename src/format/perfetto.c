@@ -15,8 +15,6 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "format/derive.h"
-#include "format/gpu.h"
 #include "schema/left_out.h"
 #include "util/alloc.h"
 #include "util/clock.h"
@@ -36,33 +34,19 @@ static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 		p, field, comm[0] ? comm : "?", comm[0] ? strnlen(comm, TASK_COMM_LEN) : 1);
 }
 
-static void write_tree_process(struct perfetto_sink *s, const struct perfetto_process *pr)
+/* An entry of the tree, from which a reader has names: of a process, or of a thread of it. */
+static void write_tree(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, const char comm[TASK_COMM_LEN])
 {
-	char *packet, *tree, *process, *p = packet_begin(s, &packet);
+	char *packet, *tree, *entry, *p = packet_begin(s, &packet);
 
 	p = proto_u64(p, PACKET_TIMESTAMP, s->rec.start_boot_ns);
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
 	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
-	p = proto_open(p, 1 /* processes */, &process);
-	p = proto_u64(p, 1 /* pid */, pr->tgid);
-	p = put_comm(p, 3 /* cmdline */, pr->comm);
-	p = proto_close(process, p);
-	packet_end(s, packet, proto_close(tree, p));
-}
-
-static void write_tree_thread(struct perfetto_sink *s, const struct perfetto_thread *t)
-{
-	char *packet, *tree, *thread, *p = packet_begin(s, &packet);
-
-	p = proto_u64(p, PACKET_TIMESTAMP, s->rec.start_boot_ns);
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
-	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
-	p = proto_open(p, 2 /* threads */, &thread);
-	p = proto_u64(p, 1 /* tid */, t->tid);
-	p = put_comm(p, 2 /* name */, t->comm);
-	p = proto_u64(p, 3 /* tgid */, t->tgid);
-	p = proto_close(thread, p);
-	packet_end(s, packet, proto_close(tree, p));
+	p = proto_open(p, tid ? 2 /* threads */ : 1 /* processes */, &entry);
+	p = proto_u64(p, 1 /* tid, pid */, tid ? tid : tgid);
+	p = put_comm(p, tid ? 2 /* name */ : 3 /* cmdline */, comm);
+	p = tid ? proto_u64(p, 3 /* tgid */, tgid) : p;
+	packet_end(s, packet, proto_close(tree, proto_close(entry, p)));
 }
 
 static uint32_t row_add(struct perfetto_sink *s)
@@ -92,7 +76,7 @@ static void describe_process(struct perfetto_sink *s, const struct perfetto_proc
 	const struct container *in = tasks_container(s->rec.tasks, pr->tgid);
 	char *packet, *track, *process, *p, text[CONTAINER_TEXT_MAX];
 
-	write_tree_process(s, pr);
+	write_tree(s, 0, pr->tgid, pr->comm);
 	p = track_begin(s, pr->row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
 	p = proto_u64(p, 1 /* pid */, pr->tgid);
@@ -206,7 +190,7 @@ static void name_thread(
 		memcpy(pr->comm, comm, TASK_COMM_LEN);
 		describe_process(s, pr);
 	}
-	write_tree_thread(s, t);
+	write_tree(s, t->tid, t->tgid, t->comm);
 	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_STACKS; kind++) {
 		if (t->rows[kind - TRACK_CALLS])
 			describe_thread(s, t, (enum track_kind)kind);

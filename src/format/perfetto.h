@@ -10,7 +10,6 @@
 #include <stdbool.h>
 
 #include "format/drawn.h"
-#include "format/gpu.h"
 #include "format/request_track.h"
 #include "gpu/info.h"
 #include "io/writer.h"

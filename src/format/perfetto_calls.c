@@ -80,7 +80,7 @@ static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum 
 		bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-static char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
+static inline char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
 {
 	if (ns < c->deltas_ns) {
 		p = proto_u64(p, PACKET_TIMESTAMP, ns);
@@ -133,9 +133,9 @@ static char *put_call_name(const struct perfetto_sink *s, char *p, const struct 
 	return proto_text(p, 23 /* name */, name, (size_t)(end - name));
 }
 
-/* With a length of one byte: the content has less than 128. */
-static char *put_begin(const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r,
-	uint64_t ns)
+/* r NULL: the end of a call. With lengths of one byte: the content has less than 128. */
+static inline char *put_event(
+	const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r, uint64_t ns)
 {
 	char *packet, *event;
 
@@ -143,21 +143,9 @@ static char *put_begin(const struct perfetto_sink *s, char *p, struct perfetto_c
 	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
 	p = put_time(c, p, ns);
 	p = proto_open_short(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, EVENT_BEGIN);
-	p = put_call_name(s, p, c, r->h.id);
-	p = put_args(p, c, r);
-	return proto_close_short(packet, proto_close_short(event, p));
-}
-
-static char *put_end(char *p, struct perfetto_calls *c, uint64_t ns)
-{
-	char *packet, *event;
-
-	p = proto_open_short(p, 1 /* Trace.packet */, &packet);
-	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
-	p = put_time(c, p, ns);
-	p = proto_open_short(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, EVENT_END);
+	p = proto_u64(p, 9 /* type */, r ? EVENT_BEGIN : EVENT_END);
+	if (r)
+		p = put_args(put_call_name(s, p, c, r->h.id), c, r);
 	return proto_close_short(packet, proto_close_short(event, p));
 }
 
@@ -195,8 +183,8 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 		return;
 	learn_names(s, c, r);
 	before = c->deltas_ns;
-	p = put_begin(s, writer_reserve(s->w), c, r, start);
-	p = put_end(p, c, end > start ? end : start);
+	p = put_event(s, writer_reserve(s->w), c, r, start);
+	p = put_event(s, p, c, NULL, end > start ? end : start);
 	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->w, p))
 		c->deltas_ns = before;

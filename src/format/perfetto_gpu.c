@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-#include "format/gpu.h"
 #include "format/perfetto.h"
 #include "stack/stack.h"
 #include "util/alloc.h"

@@ -9,7 +9,6 @@
 
 #include "engine/rows.h"
 #include "format/derive.h"
-#include "format/gpu.h"
 #include "format/profile_gpu.h"
 #include "format/weight.h"
 #include "gpu/info.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/gpu.h"
+#include "format/derive.h"
 #include "format/profile_line.h"
 #include "util/list.h"
 #include "util/map.h"
