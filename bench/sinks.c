@@ -35,7 +35,7 @@
 static struct probe_table probes;
 static struct recording rec = { .start_boot_ns = 1000000000000, .probes = &probes };
 
-typedef int sink_new(struct writer *w, const struct recording *r, struct sink **ret_sink);
+typedef struct sink *sink_new(struct writer *w, const struct recording *r);
 
 union any {
 	struct rec_hdr h;
@@ -115,9 +115,9 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags, int b
 	uint64_t n = 0;
 	union any *records = malloc(RECORDS * sizeof(*records));
 
-	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w) ||
-		new (w, &rec, &s))
+	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w))
 		exit(1);
+	s = new (w, &rec);
 	for (int b = 0; b < batches; b++) {
 		for (int i = 0; i < RECORDS; i++)
 			records[i] = make(kind, flags, n++);

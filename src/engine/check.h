@@ -10,6 +10,8 @@
 #ifndef INFTRACE_CHECK_H
 #define INFTRACE_CHECK_H
 
+#include <string.h>
+
 #include "engine/rows.h"
 #include "engine/spec.h"
 
@@ -44,6 +46,26 @@ static inline bool check_shown(const struct probe_spec *s, unsigned int i, const
 	return !(s->misfits & 1u << i) && (!a->names || check_enum(a->names, vals[i])) &&
 	       (a->only_if.op == WHEN_ALWAYS ||
 		       (!(s->misfits & 1u << a->only_if.arg) && cond_holds(s, &a->only_if, vals)));
+}
+
+/* The argument with this name, if it may be shown; -1: there is none. */
+static inline int check_find(const struct probe_spec *s, const uint64_t *vals, const char *name)
+{
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		if (!strcmp(s->args[i].name, name) && check_shown(s, i, vals))
+			return (int)i;
+	}
+	return -1;
+}
+
+/* Its value. False, and *ret as it was: there is none. */
+static inline bool check_value(const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
+{
+	int i = check_find(s, vals, name);
+
+	if (i >= 0)
+		*ret = vals[i];
+	return i >= 0;
 }
 
 /* Prints at the end what was left out. */

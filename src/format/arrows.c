@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/arrows.h"
 
-#include <errno.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "util/alloc.h"
 
 /* In one pass over the rings at most a few thousand slices with a wake-up arrive: a set overflows
  * only by chance, and then an arrow is missing. */
@@ -23,15 +22,9 @@ struct arrows {
 	struct arrow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES slots */
 };
 
-int arrows_new(struct arrows **ret_arrows)
+struct arrows *arrows_new(void)
 {
-	*ret_arrows = calloc(1, sizeof(**ret_arrows));
-	return *ret_arrows ? 0 : -ENOMEM;
-}
-
-void arrows_free(struct arrows *a)
-{
-	free(a);
+	return xcalloc(1, sizeof(struct arrows));
 }
 
 void arrows_reset(struct arrows *a)

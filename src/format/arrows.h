@@ -15,19 +15,18 @@
 
 struct arrow {
 	uint32_t waker_tgid, waker_tid;
-	uint32_t tgid, tid; /* of the woken thread */
+	uint32_t tgid, tid;          /* of the woken thread */
 	uint32_t waker_track, track; /* the tracks that their slices are on, instead of their tids */
-	uint64_t slice_ns;  /* beginning of the waker's slice */
-	uint64_t wake_ns;   /* beginning of the arrow, within that slice; not 0 */
+	uint64_t slice_ns;           /* beginning of the waker's slice */
+	uint64_t wake_ns;            /* beginning of the arrow, within that slice; not 0 */
 	uint64_t end_ns;
 	bool is_launch; /* of what runs on a GPU, instead of a wake-up */
 };
 
 struct arrows;
 
-/* -ENOMEM */
-int arrows_new(struct arrows **ret_arrows);
-void arrows_free(struct arrows *a);
+/* The caller frees it with free(). */
+struct arrows *arrows_new(void);
 
 /* A new file begins, without any slices: arrows that wait for one will not be written. */
 void arrows_reset(struct arrows *a);

@@ -6,7 +6,6 @@
  */
 #include "format/chakra.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@
 #define CALLS_KEPT_MAX 262144
 #define STEPS_KEPT_MAX 1024
 #define THREADS_KEPT_MAX 64 /* of steps, to know which came before; with more, some steps stand alone */
-#define ROUNDS 2 /* calls of chakra_settled() after which all that was sent before has arrived */
+#define ROUNDS 2            /* calls of chakra_settled() after which all that was sent before has arrived */
 
 struct kept_step {
 	uint32_t number;     /* + 1 */
@@ -63,7 +62,7 @@ static void step_drop(struct chakra *c, struct kept_step *k)
 	free(k);
 }
 
-/* number: as in records, from 1. NULL: without memory, or too many are kept. */
+/* number: as in records, from 1. NULL: too many are kept. */
 static struct kept_step *step_get(struct chakra *c, uint32_t number)
 {
 	struct kept_step *k = NULL;
@@ -71,21 +70,17 @@ static struct kept_step *step_get(struct chakra *c, uint32_t number)
 	HASH_FIND(hh, c->steps, &number, sizeof(number), k);
 	if (k || HASH_COUNT(c->steps) >= STEPS_KEPT_MAX)
 		return k;
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return NULL;
+	k = xcalloc(1, sizeof(*k));
 	k->number = number;
 	HASH_ADD(hh, c->steps, number, sizeof(k->number), k);
-	if (k->hh.tbl)
-		return k;
-	free(k);
-	return NULL;
+	return k;
 }
 
 static void take_node(struct chakra *c, const struct rec_node *r)
 {
 	const struct node_fields *f = &c->rec.probes->specs[r->h.id].node;
 	struct kept_step *k;
+	struct et_node node;
 
 	if (!f->layout.bytes || c->rec.kineto)
 		return;
@@ -94,13 +89,11 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 		c->unplaced++;
 		return;
 	}
-	if (c->n_nodes >= NODES_KEPT_MAX ||
-		list_room((void **)&k->s.nodes, k->s.n_nodes, &k->s.nodes_cap, sizeof(*k->s.nodes)) ||
-		!et_node_read(r, f, &k->s.nodes[k->s.n_nodes])) {
+	if (c->n_nodes >= NODES_KEPT_MAX || !et_node_read(r, f, &node)) {
 		k->s.incomplete = true;
 		return;
 	}
-	k->s.n_nodes++;
+	*list_push(k->s.nodes, k->s.n_nodes, k->s.nodes_cap) = node;
 	c->n_nodes++;
 }
 
@@ -118,11 +111,10 @@ static void take_comm(struct chakra *c, const struct rec_function *r, const stru
 
 	if (!k) {
 		c->unplaced++;
-	} else if (c->n_calls >= CALLS_KEPT_MAX ||
-		   list_room((void **)&k->s.comms, k->s.n_comms, &k->s.comms_cap, sizeof(*k->s.comms))) {
+	} else if (c->n_calls >= CALLS_KEPT_MAX) {
 		k->s.incomplete = true;
 	} else {
-		k->s.comms[k->s.n_comms++] = *m;
+		*list_push(k->s.comms, k->s.n_comms, k->s.comms_cap) = *m;
 		c->n_calls++;
 	}
 }
@@ -131,6 +123,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	struct kept_step *k;
+	struct et_call *call;
 	struct et_comm comm;
 
 	if (s->role == ROLE_TRANSFER && !c->rec.kineto && et_comm_read(s, r, &comm)) {
@@ -142,12 +135,12 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	k = step_get(c, r->step);
 	if (!k)
 		return;
-	if (c->n_calls >= CALLS_KEPT_MAX ||
-		list_room((void **)&k->s.calls, k->s.n_calls, &k->s.calls_cap, sizeof(*k->s.calls))) {
+	if (c->n_calls >= CALLS_KEPT_MAX) {
 		k->s.incomplete = true;
 		return;
 	}
-	k->s.calls[k->s.n_calls] = (struct et_call){
+	call = list_push(k->s.calls, k->s.n_calls, k->s.calls_cap);
+	*call = (struct et_call){
 		.start_ns = r->h.start_ns,
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.tid = r->h.tid,
@@ -158,8 +151,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.args = s->tensors,
 	};
 	if (s->nshapes)
-		memcpy(k->s.calls[k->s.n_calls].shapes, r->vals, probe_spec_values(s) * sizeof(r->vals[0]));
-	k->s.n_calls++;
+		memcpy(call->shapes, r->vals, probe_spec_values(s) * sizeof(r->vals[0]));
 	c->n_calls++;
 }
 
@@ -289,10 +281,11 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	if (c->rec.et_steps && c->written >= c->rec.et_steps)
 		return;
 	choose_calls(c, k);
-	if (k->s.incomplete || writer_full(c->w) || et_step_resolve(&k->s, c->next_id, last->id)) {
+	if (k->s.incomplete || writer_full(c->w)) {
 		c->left_out++;
 		return;
 	}
+	et_step_resolve(&k->s, c->next_id, last->id);
 	c->n_nodes -= n - k->s.n_nodes;
 	for (size_t i = 0; i < k->s.n_nodes; i++)
 		writer_commit(c->w, et_write_node(writer_reserve(c->w), &k->s.nodes[i], &context));
@@ -338,15 +331,6 @@ static uint64_t chakra_bytes(const struct sink *s)
 	return writer_bytes(((const struct chakra *)s)->w);
 }
 
-static void chakra_free(struct chakra *c)
-{
-	struct kept_step *k, *next;
-
-	HASH_ITER(hh, c->steps, k, next)
-	step_drop(c, k);
-	free(c);
-}
-
 static int chakra_close(struct sink *s, const struct window_totals *t)
 {
 	struct chakra *c = (struct chakra *)s;
@@ -360,6 +344,7 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 			write_step(c, k);
 		else
 			c->left_out++;
+		step_drop(c, k);
 	}
 	if (t && c->left_out)
 		log_warn("%llu steps are not in the execution trace: their begin or end was not seen, or records of "
@@ -376,7 +361,7 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 		log_warn("%llu operators are missing from steps of the execution trace: it could not be written as fast",
 			(unsigned long long)writer_dropped(c->w));
 	err = writer_close(c->w);
-	chakra_free(c);
+	free(c);
 	return err;
 }
 
@@ -389,14 +374,10 @@ static const struct sink_ops chakra_ops = {
 	.bytes = chakra_bytes,
 };
 
-int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
 {
-	struct chakra *c = calloc(1, sizeof(*c));
+	struct chakra *c = xcalloc(1, sizeof(*c));
 
-	if (!c) {
-		writer_close(w);
-		return -ENOMEM;
-	}
 	c->sink.ops = &chakra_ops;
 	c->rec = *rec;
 	c->w = w;
@@ -407,6 +388,5 @@ int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	} else {
 		writer_commit(w, et_write_metadata(writer_reserve(w), NULL));
 	}
-	*ret_sink = &c->sink;
-	return 0;
+	return &c->sink;
 }

@@ -44,15 +44,15 @@ struct et_node {
 struct et_call {
 	uint64_t start_ns, end_ns;
 	uint32_t tid;
-	uint32_t op; /* ET_NO_OP: not told */
-	const char *name; /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
+	uint32_t op;          /* ET_NO_OP: not told */
+	const char *name;     /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
 	const char *declared; /* its name and that of its overload, as "aten::add.Tensor"; NULL: not known */
-	uint64_t number; /* that other traces in PyTorch's form have for it */
+	uint64_t number;      /* that other traces in PyTorch's form have for it */
 	struct tensor_args args;
 	uint64_t shapes[FUNC_VALS_MAX]; /* FETCH_F_SHAPE, two of each tensor of `args` */
 	uint64_t id;
 	uint64_t parent, after; /* within which call it is, and which one of its thread began before it; 0: none */
-	uint64_t own_ns; /* outside of calls within it */
+	uint64_t own_ns;        /* outside of calls within it */
 };
 
 /* As Chakra and PyTorch number and order them. */
@@ -90,9 +90,9 @@ bool et_node_read(const struct rec_node *r, const struct node_fields *f, struct 
 /*
  * Sorts the nodes of a step by time, drops those without elements, and gives the others ids from `id` on, the times of
  * their calls, and the nodes that they depend on. Those that need none come after `before`, the last node of the step before;
- * 0: there is none. -ENOMEM.
+ * 0: there is none.
  */
-int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before);
+void et_step_resolve(struct et_step *s, uint64_t id, uint64_t before);
 
 /* Sorts calls that are operators by themselves by thread and time, and gives them ids from `id` on and their places among the
  * others. The first of each thread comes after `before`. */

@@ -2,10 +2,11 @@
 /* The operators of a step: when they ran, and which results each needed. */
 #include "format/chakra.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/check.h"
+#include "engine/spec.h"
 #include "util/bytes.h"
 #include "util/map.h"
 
@@ -240,20 +241,19 @@ static uint64_t find(const struct result *in, uint64_t addr)
 	return r ? r->id : 0;
 }
 
-static int put(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
+static void put(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
 {
 	struct result *r = NULL;
 
 	HASH_FIND(hh, *in, &addr, sizeof(addr), r);
 	if (r) {
 		r->id = id;
-		return 0;
+		return;
 	}
 	r = &rs->list[rs->n++];
 	r->addr = addr;
 	r->id = id;
 	HASH_ADD(hh, *in, addr, sizeof(r->addr), r);
-	return r->hh.tbl ? 0 : -ENOMEM;
 }
 
 static void add_once(uint64_t *list, unsigned int *n, uint64_t id)
@@ -288,31 +288,25 @@ static void depend(struct et_node *n, const struct et_tensor *source, const stru
 		add_once(n->control, &n->n_control, written);
 }
 
-static int resolve(struct et_step *s, struct results *rs, uint64_t before)
+static void resolve(struct et_step *s, struct results *rs, uint64_t before)
 {
-	int err = 0;
-
-	for (size_t i = 0; i < s->n_nodes && !err; i++) {
+	for (size_t i = 0; i < s->n_nodes; i++) {
 		struct et_node *n = &s->nodes[i];
 
 		for (unsigned int k = 0; k < n->n_sources; k++)
 			depend(n, &n->sources[k], rs);
 		if (before && !n->n_data && !n->n_control)
 			n->control[n->n_control++] = before;
-		err = put(rs, &rs->by_addr, n->t.addr, n->id);
-		if (!err && n->t.view)
-			err = put(rs, &rs->by_view, n->t.view, n->id);
+		put(rs, &rs->by_addr, n->t.addr, n->id);
+		if (n->t.view)
+			put(rs, &rs->by_view, n->t.view, n->id);
 	}
-	return err;
 }
 
-int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
+void et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {
-	struct results rs = { .list = calloc(s->n_nodes ? 2 * s->n_nodes : 1, sizeof(*rs.list)) };
-	int err;
+	struct results rs = { .list = xcalloc(s->n_nodes ? 2 * s->n_nodes : 1, sizeof(*rs.list)) };
 
-	if (!rs.list)
-		return -ENOMEM;
 	qsort(s->nodes, s->n_nodes, sizeof(*s->nodes), by_seen);
 	time_step(s);
 	drop_empty(s);
@@ -321,9 +315,78 @@ int et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
 		if (s->nodes[i].fused_into)
 			s->nodes[i].fused_into += id + i;
 	}
-	err = resolve(s, &rs, before);
+	resolve(s, &rs, before);
 	HASH_CLEAR(hh, rs.by_addr);
 	HASH_CLEAR(hh, rs.by_view);
 	free(rs.list);
-	return err;
+}
+
+/* ---- collectives: calls of NCCL, and of RCCL, which has the same names ---- */
+
+/* NodeType and CollectiveCommType of schema/protobuf/et_def.proto of mlcommons/chakra. */
+enum { SEND_NODE = 5,
+	RECV_NODE = 6,
+	COLL_NODE = 7 };
+
+static const struct {
+	const char *symbol;
+	uint8_t node_type, coll;
+} calls[] = {
+	{ "ncclAllReduce", COLL_NODE, 0 },
+	{ "ncclReduce", COLL_NODE, 1 },
+	{ "ncclAllGather", COLL_NODE, 2 },
+	{ "ncclGather", COLL_NODE, 3 },
+	{ "ncclScatter", COLL_NODE, 4 },
+	{ "ncclBroadcast", COLL_NODE, 5 },
+	{ "ncclBcast", COLL_NODE, 5 },
+	{ "ncclAlltoAll", COLL_NODE, 6 },
+	{ "ncclReduceScatter", COLL_NODE, 7 },
+	{ "ncclSend", SEND_NODE, 0 },
+	{ "ncclRecv", RECV_NODE, 0 },
+};
+
+bool et_comm_read(const struct probe_spec *s, const struct rec_function *r, struct et_comm *ret_comm)
+{
+	size_t i = 0, n = sizeof(calls) / sizeof(*calls);
+	uint64_t peer = 0;
+
+	while (i < n && (!s->symbol || strcmp(s->symbol, calls[i].symbol)))
+		i++;
+	if (i == n)
+		return false;
+	*ret_comm = (struct et_comm){
+		.name = calls[i].symbol,
+		.node_type = calls[i].node_type,
+		.coll = calls[i].coll,
+		.start_ns = r->h.start_ns,
+		.call_ns = r->h.dur_ns,
+		.tid = r->h.tid,
+	};
+	ret_comm->has_bytes = bytes_of_call(s, r->vals, &ret_comm->bytes);
+	ret_comm->has_comm = check_value(s, r->vals, "comm", &ret_comm->comm);
+	ret_comm->has_peer = check_value(s, r->vals, calls[i].node_type == COLL_NODE ? "root" : "peer", &peer);
+	ret_comm->peer = (uint32_t)peer;
+	return true;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct et_comm *x = a, *y = b;
+
+	return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+}
+
+void et_comms_resolve(struct et_step *s, uint64_t id, uint64_t before)
+{
+	if (s->n_comms)
+		qsort(s->comms, s->n_comms, sizeof(*s->comms), by_start);
+	for (size_t i = 0; i < s->n_comms; i++) {
+		struct et_comm *c = &s->comms[i];
+		size_t last = i;
+
+		c->id = id + i;
+		while (last && s->comms[last - 1].comm != c->comm)
+			last--;
+		c->after = last ? s->comms[last - 1].id : before;
+	}
 }

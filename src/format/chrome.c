@@ -3,7 +3,6 @@
  * Chrome trace JSON, the array form, streamed: opens in Perfetto and chrome://tracing at
  * every moment. Each event is one line, formatted from integers without stdio.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -12,7 +11,6 @@
 #include "engine/spec.h"
 #include "format/arrows.h"
 #include "format/chrome.h"
-#include "format/derive.h"
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"
@@ -77,91 +75,54 @@ static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 	args_end(c, p, &at);
 }
 
-/* Writes which container a process is in, if in any. */
-static void chrome_label_process(struct chrome_sink *c, uint32_t pid)
-{
-	const struct container *in = tasks_container(c->rec.tasks, pid);
-	char text[CONTAINER_TEXT_MAX], *p;
-
-	if (!in)
-		return;
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":\"process_labels\"");
-	p = fmt_track(p, pid, pid);
-	p = fmt_lit(p, ",\"args\":{\"labels\":");
-	p = fmt_string(p, container_text(in, text));
-	*p++ = '}';
-	event_end(c, p);
-}
-
-#define REASON_MAX 256 /* bytes of it that are shown */
-
 /* ---- metadata ---- */
 
-static void metadata(struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *name)
+/* text NULL: the number. */
+static void metadata(
+	struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *key, const char *text, int64_t number)
 {
-	char *p = event_begin(c);
+	char *p = fmt_string(fmt_lit(event_begin(c), "{\"ph\":\"M\",\"name\":"), what);
 
-	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":");
-	p = fmt_string(p, what);
-	p = fmt_track(p, pid, tid);
-	p = fmt_lit(p, ",\"args\":{\"name\":");
-	p = fmt_string(p, name);
-	*p++ = '}';
-	event_end(c, p);
-}
-
-static void sort_index(struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, int64_t index)
-{
-	char *p = event_begin(c);
-
-	p = fmt_lit(p, "{\"ph\":\"M\",\"name\":");
-	p = fmt_string(p, what);
-	p = fmt_track(p, pid, tid);
-	p = fmt_lit(p, ",\"args\":{\"sort_index\":");
-	p = fmt_s64(p, index);
-	*p++ = '}';
-	event_end(c, p);
+	p = fmt_lit(fmt_track(p, pid, tid), ",\"args\":{");
+	p = fmt_lit(fmt_string(p, key), ":");
+	p = text ? fmt_string(p, text) : fmt_s64(p, number);
+	event_end(c, fmt_lit(p, "}"));
 }
 
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index)
 {
-	metadata(c, "process_name", pid, 0, name);
-	sort_index(c, "process_sort_index", pid, 0, index);
+	metadata(c, "process_name", pid, 0, "name", name, 0);
+	metadata(c, "process_sort_index", pid, 0, "sort_index", NULL, index);
 }
 
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index)
 {
-	metadata(c, "thread_name", pid, tid, name);
-	sort_index(c, "thread_sort_index", pid, tid, index);
+	metadata(c, "thread_name", pid, tid, "name", name, 0);
+	metadata(c, "thread_sort_index", pid, tid, "sort_index", NULL, index);
 }
 
 static struct process *name_process(struct chrome_sink *c, struct process *pr)
 {
-	struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
+	const struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
+	const struct container *in;
+	char text[CONTAINER_TEXT_MAX];
 
-	if (t && t->comm[0])
+	if (t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
-	metadata(c, "process_name", pr->tgid, pr->tgid, pr->comm[0] ? pr->comm : "?");
-	chrome_label_process(c, pr->tgid);
-	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
+	metadata(c, "process_name", pr->tgid, pr->tgid, "name", pr->comm[0] ? pr->comm : "?", 0);
+	in = tasks_container(c->rec.tasks, pr->tgid);
+	if (in)
+		metadata(c, "process_labels", pr->tgid, pr->tgid, "labels", container_text(in, text), 0);
+	metadata(c, "process_sort_index", pr->tgid, pr->tgid, "sort_index", NULL, pr->tgid);
 	pr->named = true;
 	return pr;
 }
 
 static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 {
-	struct process *pr = c->processes.list;
+	struct process *pr = process_list_get(&c->processes, tgid, c->rec.tasks);
 
-	for (size_t i = 0; i < c->processes.n; i++, pr++) {
-		if (pr->tgid == tgid)
-			return pr->named ? pr : name_process(c, pr);
-	}
-	if (process_list_room(&c->processes, c->rec.tasks, NULL, NULL))
-		return NULL;
-	pr = (struct process *)c->processes.list + c->processes.n++;
-	*pr = (struct process){ .tgid = tgid };
-	return name_process(c, pr);
+	return pr->named ? pr : name_process(c, pr);
 }
 
 static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
@@ -170,30 +131,27 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 	struct process *pr;
 	const char *name;
 
-	if (!t || t->written & 1u << c->rec.output)
+	if (t->written & 1u << c->rec.output)
 		return;
 	pr = process_get(c, tgid);
 	/* this may have made the table grow */
 	t = tasks_get(c->rec.tasks, tgid, tid);
-	if (!t)
-		return;
 	/* a process that is forgotten some time after its exit keeps its name */
-	name = !t->comm[0] && pr && tid == tgid ? pr->comm : t->comm;
-	if (pr && tid == tgid && strcmp(pr->comm, name)) {
-		metadata(c, "process_name", tgid, tgid, name);
+	name = !t->comm[0] && tid == tgid ? pr->comm : t->comm;
+	if (tid == tgid && strcmp(pr->comm, name)) {
+		metadata(c, "process_name", tgid, tgid, "name", name, 0);
 		memcpy(pr->comm, name, TASK_COMM_LEN);
 	}
-	metadata(c, "thread_name", tgid, tid, name[0] ? name : "?");
+	metadata(c, "thread_name", tgid, tid, "name", name[0] ? name : "?", 0);
 	t->written |= 1u << c->rec.output;
 }
 
 static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 {
-	char name[32], *p;
+	char name[32];
 
 	process_get(c, tgid);
-	p = fmt_u32(fmt_lit(name, "worker "), lane);
-	*p = 0;
+	*fmt_u32(fmt_lit(name, "worker "), lane) = 0;
 	/* after the threads, which have no index: 0 */
 	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
 }
@@ -267,79 +225,61 @@ struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 
 static void cpu_get(struct chrome_sink *c, uint32_t cpu)
 {
-	char name[32], *p;
+	char name[32];
 
 	if (cpu >= CPUS_MAX || c->cpu_named[cpu])
 		return;
 	if (!memchr(c->cpu_named, 1, sizeof(c->cpu_named)))
 		chrome_name_process(c, PID_CPUS, "CPUs", -2);
 	c->cpu_named[cpu] = 1;
-	p = fmt_u32(fmt_lit(name, "CPU "), cpu);
-	*p = 0;
+	*fmt_u32(fmt_lit(name, "CPU "), cpu) = 0;
 	chrome_name_track(c, PID_CPUS, cpu, name, cpu);
-}
-
-static char *fmt_clock(char *p, const char *name, uint64_t ns)
-{
-	p = fmt_string(p, name);
-	p = fmt_lit(p, ":\"");
-	p = fmt_u64(p, ns);
-	return fmt_lit(p, "\"");
 }
 
 static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, uint64_t real)
 {
-	char *p = event_begin(c);
+	char *p = fmt_lit(event_begin(c), "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"cat\":\"inftrace\"");
 
-	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"cat\":\"inftrace\"");
-	p = fmt_track(p, PID_INFTRACE, PID_INFTRACE);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, boot);
-	p = fmt_lit(p, ",\"args\":{");
-	p = fmt_clock(p, "boottime_ns", boot);
-	*p++ = ',';
-	p = fmt_clock(p, "monotonic_ns", mono);
-	*p++ = ',';
-	p = fmt_clock(p, "realtime_ns", real);
-	p = fmt_lit(p, ",\"version\":\"" INFTRACE_VERSION "\"");
-	if (c->rec.command_line) {
-		p = fmt_lit(p, ",\"command_line\":");
-		p = fmt_json_str(p, c->rec.command_line, strlen(c->rec.command_line));
-	}
+	p = fmt_at(c, p, PID_INFTRACE, PID_INFTRACE, boot);
+	p = fmt_u64(fmt_lit(p, ",\"args\":{\"boottime_ns\":\""), boot);
+	p = fmt_u64(fmt_lit(p, "\",\"monotonic_ns\":\""), mono);
+	p = fmt_u64(fmt_lit(p, "\",\"realtime_ns\":\""), real);
+	p = fmt_lit(p, "\",\"version\":\"" INFTRACE_VERSION "\"");
+	if (c->rec.command_line)
+		p = fmt_string(fmt_lit(p, ",\"command_line\":"), c->rec.command_line);
 	if (c->rec.host)
 		p = host_id_fmt(p, c->rec.host);
-	*p++ = '}';
-	event_end(c, p);
+	event_end(c, fmt_lit(p, "}"));
 }
 
 /* ---- wake-ups ---- */
 
-static char *fmt_arrow_name(char *p, const struct arrow *a)
+/* Of an arrow. */
+struct flow_end {
+	uint32_t pid, tid;
+	uint64_t ns;
+};
+
+static char *flow_end(struct chrome_sink *c, char *p, const struct flow_end *at, const char *name, const char *category)
 {
-	if (a->is_launch)
-		return fmt_lit(p, ",\"name\":\"ac2g\",\"cat\":\"ac2g\"");
-	return fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
+	p = fmt_at(c, fmt_u64(p, c->flow_id), at->pid, at->tid, at->ns);
+	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
+	return fmt_string(fmt_lit(p, ",\"cat\":"), category);
+}
+
+static void write_flow(
+	struct chrome_sink *c, const struct flow_end *from, const struct flow_end *to, const char *name, const char *category)
+{
+	c->flow_id++;
+	event_end(c, flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"s\",\"id\":"), from, name, category));
+	event_end(c, flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), to, name, category));
 }
 
 void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
 {
-	uint64_t id = ++c->flow_id;
-	char *p = event_begin(c);
+	const struct flow_end from = { a->waker_tgid, a->waker_track, a->wake_ns }, to = { a->tgid, a->track, a->end_ns };
 
-	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
-	p = fmt_u64(p, id);
-	p = fmt_track(p, a->waker_tgid, a->waker_track);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, a->wake_ns);
-	event_end(c, fmt_arrow_name(p, a));
-
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
-	p = fmt_u64(p, id);
-	p = fmt_track(p, a->tgid, a->track);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, a->end_ns);
-	event_end(c, fmt_arrow_name(p, a));
+	write_flow(c, &from, &to, a->is_launch ? "ac2g" : "wake-up", a->is_launch ? "ac2g" : "sched");
 }
 
 /* Not inline: what it saves and restores would be a cost of every record, of which few have arrows (20 of 500
@@ -385,6 +325,84 @@ static void make_arrow(
 }
 
 /* ---- records ---- */
+
+static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
+{
+	const struct syscall_quoted *name = h->flags & SYSCALL_F_COMPAT ? NULL : syscall_quoted(h->id);
+
+	if (name) {
+		memcpy(p, name->text, sizeof(name->text));
+		return p + name->len;
+	}
+	p = h->flags & SYSCALL_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
+	p = fmt_u32(p, h->id);
+	return fmt_lit(p, "\"");
+}
+
+static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
+{
+	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
+	bool known = !(r->h.flags & SYSCALL_F_COMPAT);
+	const char *ipc = ipc_name(&r->h);
+	struct place at;
+	char *p;
+
+	at = chrome_place(c, &r->h);
+	p = span_begin(c, &r->h, at.pid, at.tid);
+	if (ipc) {
+		p = fmt_lit(fmt_string(p, ipc), ",\"cat\":\"ipc\",\"args\":{\"syscall\":");
+		p = fmt_lit(fmt_syscall_name(p, &r->h), ",\"kind\":");
+		p = fmt_lit(fmt_string(p, ipc_kind_name(&r->h)), ",");
+	} else {
+		p = fmt_syscall_name(p, &r->h);
+		p = fmt_lit(p, ",\"cat\":\"syscall\",\"args\":{");
+	}
+	if (r->h.flags & REC_F_OPEN_END) {
+		p = fmt_open(p, r->h.flags, true);
+	} else {
+		p = fmt_lit(p, "\"ret\":");
+		if (err)
+			p = fmt_lit(fmt_str(fmt_lit(p, "\""), err, strlen(err)), "\"");
+		else if ((uint64_t)r->ret > 0xffffffffull && r->ret > 0) /* addresses, and integers that do not fit a double */
+			p = fmt_lit(fmt_hex(fmt_lit(p, "\""), (uint64_t)r->ret), "\"");
+		else
+			p = fmt_s64(p, r->ret);
+		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
+		p = fmt_open(p, r->h.flags, false);
+	}
+	if (known && syscall_has_fd(r->h.id)) {
+		p = fmt_lit(p, ",\"fd\":");
+		p = fmt_s64(p, (int32_t)r->arg0);
+	}
+	if (known && r->ret > 0 && syscall_ret_is_bytes(r->h.id)) {
+		p = fmt_lit(p, ",\"bytes\":");
+		p = fmt_s64(p, r->ret);
+	}
+	if (r->h.flags & SYSCALL_F_BLOCKED && !ipc)
+		p = fmt_lit(p, ",\"path\":\"slow\"");
+	args_end(c, p, &at);
+	write_arrows(c, &r->h, &at);
+}
+
+static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
+{
+	struct place at;
+	char *p;
+
+	at = chrome_place(c, &r->h);
+	p = r->h.flags & FAULT_F_KERNEL ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
+	p = r->h.flags & FAULT_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"")
+				       : fmt_lit(p, "\"page_fault_minor\"");
+	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
+	p = fmt_lit(fmt_hex(p, r->addr), "\"");
+	if (!(r->h.flags & REC_F_OPEN_END))
+		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
+	if (r->h.flags & FAULT_F_KERNEL)
+		p = fmt_lit(p, ",\"kernel\":true");
+	p = fmt_open(p, r->h.flags, false);
+	args_end(c, p, &at);
+	write_arrows(c, &r->h, &at);
+}
 
 static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 {
@@ -434,7 +452,7 @@ static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
 
 	cpu_get(c, r->h.cpu);
 	p = span_begin(c, &r->h, PID_CPUS, r->h.cpu);
-	p = fmt_string(p, t && t->comm[0] ? t->comm : "?");
+	p = fmt_string(p, t->comm[0] ? t->comm : "?");
 	p = fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":");
 	p = fmt_u32(p, r->h.tgid);
 	p = fmt_lit(p, ",\"tid\":");
@@ -453,22 +471,13 @@ static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a
 {
 	if (a->names && v < a->names->n && a->names->names[v])
 		return fmt_name(c, p, a->names->names[v]);
-	if (a->is_pointer) {
-		*p++ = '"';
-		p = fmt_hex(p, v);
-		*p++ = '"';
-		return p;
-	}
+	if (a->is_pointer)
+		return fmt_lit(fmt_hex(fmt_lit(p, "\""), v), "\"");
 	if (a->is_float)
 		return fmt_float(p, v, a->size);
 	if (a->is_signed)
 		return fmt_s64(p, (int64_t)v);
-	if (v <= INT64_MAX)
-		return fmt_u64(p, v);
-	*p++ = '"'; /* too large for the integers of JSON readers */
-	p = fmt_u64(p, v);
-	*p++ = '"';
-	return p;
+	return fmt_number(p, v);
 }
 
 static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, const uint64_t *vals,
@@ -642,12 +651,12 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
 	};
 	struct process *pr = process_get(c, h->tgid);
-	uint64_t *end = pr ? pr->lane_end[kind] : NULL;
+	uint64_t *end = pr->lane_end[kind];
 	uint32_t i = 0;
 
-	while (pr && i < pr->lanes[kind] && end[i] > h->start_ns)
+	while (i < pr->lanes[kind] && end[i] > h->start_ns)
 		i++;
-	if (!pr || i == kinds[kind].max)
+	if (i == kinds[kind].max)
 		return 0;
 	end[i] = h->start_ns + h->dur_ns;
 	pr->lanes[kind] += i == pr->lanes[kind];
@@ -659,16 +668,6 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 }
 
 /* ---- what drawn.c describes ---- */
-
-static char *fmt_number(char *p, uint64_t v)
-{
-	if (v <= INT64_MAX)
-		return fmt_u64(p, v);
-	*p++ = '"'; /* too large for the integers of JSON readers */
-	p = fmt_u64(p, v);
-	*p++ = '"';
-	return p;
-}
 
 static char *fmt_drawn_arg(char *p, const struct drawn_arg *a)
 {
@@ -691,7 +690,7 @@ static char *fmt_drawn_arg(char *p, const struct drawn_arg *a)
 }
 
 /* From the name on, up to the last argument. */
-char *chrome_fmt_drawn(char *p, const struct drawn *d)
+static char *fmt_drawn(char *p, const struct drawn *d)
 {
 	p = fmt_string(p, d->name);
 	p = fmt_string(fmt_lit(p, ",\"cat\":"), d->category);
@@ -704,24 +703,55 @@ char *chrome_fmt_drawn(char *p, const struct drawn *d)
 	return fmt_open(p, d->flags, !d->n);
 }
 
+/* With at least one argument, on a track that is no thread's. */
+void chrome_span(struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid, const struct drawn *d)
+{
+	event_end(c, fmt_lit(fmt_drawn(span_begin(c, h, pid, tid), d), "}"));
+}
+
+static void write_instant(struct chrome_sink *c, const struct place *at, const struct drawn *d)
+{
+	static const char scopes[] = { [DRAWN_INSTANT] = 't', [DRAWN_PROCESS_INSTANT] = 'p', [DRAWN_GLOBAL_INSTANT] = 'g' };
+	char *p = fmt_lit(event_begin(c), "{\"ph\":\"i\",\"s\":\"");
+
+	*p++ = scopes[d->as];
+	p = fmt_lit(fmt_at(c, fmt_lit(p, "\""), at->pid, at->tid, d->ns), ",\"name\":");
+	args_end(c, fmt_drawn(p, d), at);
+}
+
 static void write_drawn(struct chrome_sink *c, const struct rec_hdr *h)
 {
 	struct place at;
 	struct drawn d;
-	char *p;
 
 	if (!drawn_of(&d, h, &c->irqs))
 		return;
 	at = chrome_place(c, h);
-	if (d.as == DRAWN_SPAN) {
-		p = span_begin(c, h, at.pid, at.tid);
-	} else {
-		p = event_begin(c);
-		p = d.as == DRAWN_INSTANT ? fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"") : fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
-		p = fmt_ts(c, fmt_lit(fmt_track(p, at.pid, at.tid), ",\"ts\":"), d.ns);
-		p = fmt_lit(p, ",\"name\":");
-	}
-	args_end(c, chrome_fmt_drawn(p, &d), &at);
+	if (d.as == DRAWN_SPAN)
+		args_end(c, fmt_drawn(span_begin(c, h, at.pid, at.tid), &d), &at);
+	else
+		write_instant(c, &at, &d);
+}
+
+void chrome_counter(
+	struct chrome_sink *c, uint32_t pid, uint32_t tid, uint64_t ns, const char *category, const struct drawn_counter *d)
+{
+	char *p = fmt_at(c, fmt_lit(event_begin(c), "{\"ph\":\"C\""), pid, tid, ns);
+
+	p = fmt_string(fmt_lit(p, ",\"name\":"), d->name);
+	p = fmt_string(fmt_lit(p, ",\"cat\":"), category);
+	p = fmt_string(fmt_lit(p, ",\"args\":{"), d->unit);
+	event_end(c, fmt_lit(fmt_number(fmt_lit(p, ":"), d->value), "}"));
+}
+
+static void write_memory(struct chrome_sink *c, const struct rec_memory *r)
+{
+	struct drawn_counter d[MEMORY_COUNTERS];
+
+	chrome_place(c, &r->h);
+	drawn_memory(d, r);
+	for (size_t i = 0; i < MEMORY_COUNTERS; i++)
+		chrome_counter(c, r->h.tgid, r->h.tid, r->h.start_ns, "memory", &d[i]);
 }
 
 /* ---- requests on sockets, on a track of their own, and those of batches, in a process of their own ---- */
@@ -731,22 +761,17 @@ static void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 	struct rec_hdr first = r->h;
 	struct drawn d;
 	uint32_t tid;
-	char *p;
 
 	chrome_place(c, &r->h);
 	tid = chrome_lane(c, &r->h, LANES_REQUESTS);
 	if (!tid)
 		return;
 	drawn_request(&d, r);
-	p = chrome_fmt_drawn(span_begin(c, &r->h, r->h.tgid, tid), &d);
-	*p++ = '}';
-	event_end(c, p);
+	chrome_span(c, &r->h, r->h.tgid, tid, &d);
 	if (!r->first_chunk_ns)
 		return;
 	first.dur_ns = r->first_chunk_ns - r->h.start_ns;
-	p = span_begin(c, &first, r->h.tgid, tid);
-	p = fmt_lit(p, "\"ttft\",\"cat\":\"requests\"");
-	event_end(c, p);
+	event_end(c, fmt_lit(span_begin(c, &first, r->h.tgid, tid), "\"ttft\",\"cat\":\"requests\""));
 }
 
 static uint32_t row_tid(uint32_t row)
@@ -777,64 +802,29 @@ static void name_row(struct chrome_sink *c, uint32_t row)
 
 static void write_request_slice(const struct request_slice *s, void *arg)
 {
-	const struct rec_hdr h = { .start_ns = s->start, .dur_ns = s->end - s->start };
-	struct chrome_sink *c = arg;
-	char *p;
-
-	name_row(c, s->row);
-	p = span_begin(c, &h, REQUESTS_PID, row_tid(s->row));
-	*p++ = '"';
-	p = fmt_str(p, s->name, strlen(s->name));
-	if (s->numbered)
-		p = fmt_u64(fmt_lit(p, " "), s->number);
-	p = fmt_lit(p, "\",\"cat\":\"batch\",\"args\":{");
-	for (size_t i = 0; i < s->n_args; i++) {
-		if (i)
-			*p++ = ',';
-		p = fmt_drawn_arg(p, &s->args[i]);
-	}
-	*p++ = '}';
-	event_end(c, p);
-}
-
-static char *arrow_end(struct chrome_sink *c, char *p, uint32_t pid, uint32_t tid, uint64_t ns, const char *name)
-{
-	p = fmt_u64(p, c->flow_id);
-	p = fmt_track(p, pid, tid);
-	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
-	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
-	return fmt_lit(p, ",\"cat\":\"batch\"");
+	name_row(arg, s->row);
+	chrome_span(arg, &(struct rec_hdr){ .start_ns = s->start, .dur_ns = s->end - s->start }, REQUESTS_PID, row_tid(s->row), &s->d);
 }
 
 static void write_request_arrow(const struct request_arrow *a, void *arg)
 {
-	struct chrome_sink *c = arg;
-	uint32_t pid = a->lane ? a->tgid : REQUESTS_PID, tid = a->lane ? a->lane : row_tid(a->from_row);
+	struct flow_end from = { REQUESTS_PID, row_tid(a->from_row), a->from_ns }, to = { REQUESTS_PID, row_tid(a->row), a->ns };
 
-	c->flow_id++;
-	event_end(c, arrow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"s\",\"id\":"), pid, tid, a->from_ns, a->name));
-	event_end(c, arrow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), REQUESTS_PID,
-			     row_tid(a->row), a->ns, a->name));
+	if (a->lane)
+		from = (struct flow_end){ a->tgid, a->lane, a->from_ns };
+	write_flow(arg, &from, &to, a->name, "batch");
 }
 
 static void write_request_counter(
 	uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
 {
 	struct chrome_sink *c = arg;
-	char name[REQUEST_NAME_MAX], *p;
+	char name[REQUEST_NAME_MAX];
 	const char *unit;
 
 	name_requests(c);
 	request_tracks_counter_name(c->requests, group, counter, name, &unit);
-	p = fmt_lit(event_begin(c), "{\"ph\":\"C\"");
-	p = fmt_track(p, REQUESTS_PID, REQUESTS_PID);
-	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
-	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
-	p = fmt_string(fmt_lit(p, ",\"cat\":\"batch\",\"args\":{"), unit);
-	*p++ = ':';
-	p = fmt_number(p, value);
-	*p++ = '}';
-	event_end(c, p);
+	chrome_counter(c, REQUESTS_PID, REQUESTS_PID, ns, "batch", &(struct drawn_counter){ name, unit, value });
 }
 
 static const struct request_tracks_ops requests_ops = {
@@ -842,11 +832,6 @@ static const struct request_tracks_ops requests_ops = {
 	.arrow = write_request_arrow,
 	.counter = write_request_counter,
 };
-
-static int chrome_requests_new(struct chrome_sink *c)
-{
-	return request_tracks_new(&c->rec, &requests_ops, c, &c->requests);
-}
 
 /* ---- all records, and the file ---- */
 
@@ -868,12 +853,10 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
-	struct place at;
 
 	switch (rec->kind) {
 	case REC_SYSCALL:
-		at = chrome_syscall(c, (const struct rec_syscall *)rec);
-		write_arrows(c, rec, &at);
+		write_syscall(c, (const struct rec_syscall *)rec);
 		break;
 	case REC_OFF_CPU:
 		write_off_cpu(c, (const struct rec_off_cpu *)rec);
@@ -882,8 +865,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		write_on_cpu(c, (const struct rec_on_cpu *)rec);
 		break;
 	case REC_FAULT:
-		at = chrome_fault(c, (const struct rec_fault *)rec);
-		write_arrows(c, rec, &at);
+		write_fault(c, (const struct rec_fault *)rec);
 		break;
 	case REC_FUNCTION:
 		write_function(c, (const struct rec_function *)rec);
@@ -905,7 +887,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		chrome_request(c, (const struct rec_request *)rec);
 		break;
 	case REC_MEMORY:
-		chrome_memory(c, (const struct rec_memory *)rec);
+		write_memory(c, (const struct rec_memory *)rec);
 		break;
 	case REC_GPU:
 		chrome_gpu(c, (const struct rec_gpu *)rec);
@@ -925,46 +907,21 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 static void chrome_loss(struct sink *s, const struct loss *l)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
-	struct rec_hdr h = { .start_ns = l->from_ns, .dur_ns = l->to_ns - l->from_ns };
-	bool first = true;
-	char *p;
+	struct drawn d;
 
 	if (!c->loss_named)
-		metadata(c, "thread_name", PID_INFTRACE, PID_INFTRACE, "inftrace");
+		metadata(c, "thread_name", PID_INFTRACE, PID_INFTRACE, "name", "inftrace", 0);
 	c->loss_named = true;
-	p = span_begin(c, &h, PID_INFTRACE, PID_INFTRACE);
-	p = fmt_lit(p, "\"lost records\",\"cat\":\"loss\",\"args\":{");
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (!l->count[k])
-			continue;
-		if (!first)
-			*p++ = ',';
-		p = fmt_string(p, rec_kind_name((enum rec_kind)k));
-		*p++ = ':';
-		p = fmt_u64(p, l->count[k]);
-		first = false;
-	}
-	*p++ = '}';
-	event_end(c, p);
+	drawn_loss(&d, l);
+	chrome_span(c, &(struct rec_hdr){ .start_ns = l->from_ns, .dur_ns = l->to_ns - l->from_ns }, PID_INFTRACE, PID_INFTRACE, &d);
 }
 
 static void chrome_mark(struct sink *s, const struct mark *m)
 {
-	struct chrome_sink *c = (struct chrome_sink *)s;
-	char *p = event_begin(c);
+	struct drawn d;
 
-	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"g\"");
-	p = fmt_track(p, PID_INFTRACE, PID_INFTRACE);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, m->ns);
-	p = fmt_lit(p, ",\"name\":");
-	p = fmt_string(p, m->name);
-	p = fmt_lit(p, ",\"cat\":\"inftrace\",\"args\":{\"number\":");
-	p = fmt_u32(p, m->number);
-	p = fmt_lit(p, ",\"reason\":");
-	p = fmt_json_str(p, m->reason, strnlen(m->reason, REASON_MAX));
-	*p++ = '}';
-	event_end(c, p);
+	drawn_mark(&d, m);
+	write_instant((struct chrome_sink *)s, &(struct place){ PID_INFTRACE, PID_INFTRACE, 0 }, &d);
 }
 
 static int chrome_flush(struct sink *s)
@@ -975,17 +932,6 @@ static int chrome_flush(struct sink *s)
 static uint64_t chrome_bytes(const struct sink *s)
 {
 	return writer_bytes(((const struct chrome_sink *)s)->w);
-}
-
-static void chrome_free(struct chrome_sink *c)
-{
-	irq_names_free(c->irqs);
-	request_tracks_free(c->requests);
-	arrows_free(c->arrows);
-	free(c->launches);
-	workers_free(&c->workers);
-	free(c->processes.list);
-	free(c);
 }
 
 static void clock_instant_now(struct chrome_sink *c)
@@ -1049,7 +995,13 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	request_tracks_finish(c->requests);
 	end_file(c);
 	err = writer_close(c->w);
-	chrome_free(c);
+	irq_names_free(c->irqs);
+	request_tracks_free(c->requests);
+	free(c->arrows);
+	free(c->launches);
+	workers_free(&c->workers);
+	free(c->processes.list);
+	free(c);
 	return err;
 }
 
@@ -1063,25 +1015,19 @@ static const struct sink_ops chrome_ops = {
 	.bytes = chrome_bytes,
 };
 
-int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 {
-	struct chrome_sink *c = calloc(1, sizeof(*c));
+	struct chrome_sink *c = xcalloc(1, sizeof(*c));
 
-	if (c)
-		c->rec = *rec;
-	if (!c || arrows_new(&c->arrows) || chrome_kineto_new(c) || chrome_requests_new(c)) {
-		if (c)
-			chrome_free(c);
-		writer_close(w);
-		return -ENOMEM;
-	}
 	c->sink.ops = &chrome_ops;
+	c->rec = *rec;
+	c->arrows = arrows_new();
+	c->requests = request_tracks_new(&c->rec, &requests_ops, c);
 	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
-	*ret_sink = &c->sink;
-	return 0;
+	return &c->sink;
 }

@@ -14,6 +14,7 @@
 #include "sink/process_list.h"
 #include "sink/sink.h"
 #include "target/irq.h"
+#include "util/alloc.h"
 #include "util/fmt.h"
 
 /* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
@@ -75,7 +76,7 @@ struct chrome_sink {
 	bool begun; /* the opening bracket of this file was written */
 	bool loss_named;
 	struct arrows *arrows;
-	struct kineto_launches *launches; /* NULL: in another form, or nothing launches any */
+	struct kineto_launches *launches; /* NULL: in another form, or nothing was launched */
 	struct workers workers;
 	struct irq_names *irqs;
 	struct head heads[HEADS];     /* by the low bits of the tid */
@@ -110,13 +111,10 @@ void chrome_time_fill(struct chrome_sink *c, uint64_t high);
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index);
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index);
 
-/* chrome_kernel.c: each writes one event, for memory one for each counter. */
-struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
-struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
-void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
-
-/* From its name on, up to the last argument, for which there is one. */
-char *chrome_fmt_drawn(char *p, const struct drawn *d);
+/* A span with at least one argument, on a track that is no thread's. */
+void chrome_span(struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid, const struct drawn *d);
+void chrome_counter(
+	struct chrome_sink *c, uint32_t pid, uint32_t tid, uint64_t ns, const char *category, const struct drawn_counter *d);
 
 /* chrome_gpu.c */
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);
@@ -125,7 +123,6 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 /* In Kineto's form, as they end: a call that may launch something, and an operator. */
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h);
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number);
-int chrome_kineto_new(struct chrome_sink *c);
 
 /* Both ends of an arrow whose slice was written. */
 struct arrow;
@@ -208,6 +205,19 @@ static inline char *fmt_track(char *p, uint32_t pid, uint32_t tid)
 	return fmt_u32(p, tid);
 }
 
+static inline char *fmt_at(struct chrome_sink *c, char *p, uint32_t pid, uint32_t tid, uint64_t ns)
+{
+	return fmt_ts(c, fmt_lit(fmt_track(p, pid, tid), ",\"ts\":"), ns);
+}
+
+static inline char *fmt_number(char *p, uint64_t v)
+{
+	if (v <= INT64_MAX)
+		return fmt_u64(p, v);
+	/* too large for the integers of JSON readers */
+	return fmt_lit(fmt_u64(fmt_lit(p, "\""), v), "\"");
+}
+
 static inline struct head *chrome_head(struct chrome_sink *c, uint32_t pid, uint32_t tid)
 {
 	struct head *head = &c->heads[tid % HEADS];
@@ -235,13 +245,9 @@ static inline char *span_begin(
 /* An instant of a thread, up to its name. */
 static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
-	char *p = event_begin(c);
+	char *p = fmt_lit(event_begin(c), "{\"ph\":\"i\",\"s\":\"t\"");
 
-	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
-	p = fmt_track(p, at->pid, at->tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, h->start_ns);
-	return fmt_lit(p, ",\"name\":");
+	return fmt_lit(fmt_at(c, p, at->pid, at->tid, h->start_ns), ",\"name\":");
 }
 
 /* Marks of spans that were cut; writes a separator first when `first` is false. */

@@ -3,12 +3,10 @@
  * Chrome trace: what GPUs did. A process for each device and a track for each stream, with the names, categories and arguments
  * that PyTorch's profiler (Kineto) has given them, so that tools for its traces read these, too.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "format/arrows.h"
 #include "format/chrome.h"
-#include "format/gpu.h"
 #include "gpu/info.h"
 
 static void name_device(struct chrome_sink *c, uint32_t device)
@@ -99,7 +97,7 @@ struct launch {
 };
 
 struct kineto_launches {
-	struct launch all[LAUNCHES];         /* by their threads and times */
+	struct launch all[LAUNCHES];        /* by their threads and times */
 	struct launch *open[LAUNCHES_OPEN]; /* the last ones; NULL: its operator is known */
 	unsigned int next;
 };
@@ -113,8 +111,10 @@ void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 {
 	struct launch *at;
 
-	if (!c->launches)
+	if (!c->rec.kineto)
 		return;
+	if (!c->launches)
+		c->launches = xcalloc(1, sizeof(*c->launches));
 	at = launch_at(c->launches, h->tid, h->start_ns);
 	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
 	c->launches->open[c->launches->next++ % LAUNCHES_OPEN] = at;
@@ -130,13 +130,6 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 		(*at)->op = number;
 		*at = NULL;
 	}
-}
-
-int chrome_kineto_new(struct chrome_sink *c)
-{
-	if (c->rec.kineto && c->rec.gpu)
-		c->launches = calloc(1, sizeof(*c->launches));
-	return c->rec.kineto && c->rec.gpu && !c->launches ? -ENOMEM : 0;
 }
 
 static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
@@ -205,15 +198,12 @@ static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const 
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, d->track);
 	struct drawn drawn;
-	char *p;
 
 	if (!t || t->device != d->device)
 		return;
 	name_track(c, d->track, t);
 	drawn_gpu_step(&drawn, r, d);
-	p = chrome_fmt_drawn(span_begin(c, &r->h, PID_GPU + d->device, TID_GPU + d->track), &drawn);
-	*p++ = '}';
-	event_end(c, p);
+	chrome_span(c, &r->h, PID_GPU + d->device, TID_GPU + d->track, &drawn);
 }
 
 void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
@@ -227,22 +217,17 @@ void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
 /* The value at the begin of the interval holds up to the next one. */
 void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r)
 {
-	char name[GPU_COUNTER_NAME_MAX], *p;
-	uint64_t value;
+	char name[GPU_COUNTER_NAME_MAX];
+	struct drawn_counter d;
 
 	if (r->h.id >= GPU_DEVICES_MAX)
 		return;
 	name_device(c, r->h.id);
 	for (enum gpu_counter i = 0; i < GPU_COUNTERS; i++) {
-		if (!gpu_counter_value(i, r, &value))
+		if (!gpu_counter_value(i, r, &d.value))
 			continue;
-		p = fmt_lit(event_begin(c), "{\"ph\":\"C\"");
-		p = fmt_track(p, PID_GPU + r->h.id, PID_GPU + r->h.id);
-		p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), r->h.start_ns);
-		p = fmt_string(fmt_lit(p, ",\"name\":"), gpu_counter_name(c->rec.gpu, i, r, name));
-		p = fmt_string(fmt_lit(p, ",\"cat\":\"gpu\",\"args\":{"), gpu_counter_unit(i));
-		p = fmt_u64(fmt_lit(p, ":"), value);
-		*p++ = '}';
-		event_end(c, p);
+		d.name = gpu_counter_name(c->rec.gpu, i, r, name);
+		d.unit = gpu_counter_unit(i);
+		chrome_counter(c, PID_GPU + r->h.id, PID_GPU + r->h.id, r->h.start_ns, "gpu", &d);
 	}
 }

@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/gpu.h"
 
-static void add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v)
+#define REASON_MAX 256 /* bytes of it that are shown */
+
+void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v)
 {
-	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
+	if (d->n < DRAWN_ARGS_MAX)
+		d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
 }
 
 static void add_text(struct drawn *d, const char *name, const char *text, size_t max)
@@ -21,7 +23,7 @@ static void add_word(struct drawn *d, const char *name, const char *text)
 	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_WORD, .v = strlen(text), .text = text };
 }
 
-static void begin(struct drawn *d, const char *category, const char *name, enum drawn_as as, uint64_t ns)
+void drawn_begin(struct drawn *d, const char *category, const char *name, enum drawn_as as, uint64_t ns)
 {
 	d->category = category;
 	d->name = name;
@@ -43,12 +45,12 @@ static bool draw_task(struct drawn *d, const struct rec_task *r)
 
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return false;
-	begin(d, "task", names[r->h.id], DRAWN_INSTANT, r->h.start_ns);
+	drawn_begin(d, "task", names[r->h.id], DRAWN_INSTANT, r->h.start_ns);
 	add_text(d, "comm", r->comm, sizeof(r->comm));
 	if (r->h.id == TASK_FORK)
-		add(d, "parent", DRAWN_NUMBER, r->arg);
+		drawn_add(d, "parent", DRAWN_NUMBER, r->arg);
 	else if (r->h.id == TASK_EXIT)
-		add(d, "code", DRAWN_NUMBER, r->arg);
+		drawn_add(d, "code", DRAWN_NUMBER, r->arg);
 	return true;
 }
 
@@ -56,24 +58,24 @@ static void draw_irq(struct drawn *d, const struct rec_irq *r, struct irq_names 
 {
 	const char *type, *name = irq_record_name(irqs, r, d->texts[0], &type);
 
-	begin(d, "irq", name, DRAWN_SPAN, 0);
+	drawn_begin(d, "irq", name, DRAWN_SPAN, 0);
 	d->names = DRAWN_NAME_RECURS;
 	d->flags = r->h.flags;
 	add_word(d, "type", type);
 	if (!(r->h.flags & IRQ_F_VECTOR))
-		add(d, "number", DRAWN_NUMBER, r->h.id);
-	add(d, "cpu", DRAWN_NUMBER, r->h.cpu);
+		drawn_add(d, "number", DRAWN_NUMBER, r->h.id);
+	drawn_add(d, "cpu", DRAWN_NUMBER, r->h.cpu);
 }
 
 static void draw_message(struct drawn *d, const struct rec_message *r)
 {
-	begin(d, "message", message_name(r), DRAWN_INSTANT, r->h.start_ns + r->h.dur_ns);
+	drawn_begin(d, "message", message_name(r), DRAWN_INSTANT, r->h.start_ns + r->h.dur_ns);
 	add_word(d, "local", message_address(d->texts[0], r->local, r->local_port));
 	add_word(d, "peer", message_address(d->texts[1], r->peer, r->peer_port));
-	add(d, "bytes", DRAWN_NUMBER, r->bytes);
-	add(d, "position", DRAWN_NUMBER, r->position);
-	add(d, "sequence", DRAWN_NUMBER, r->sequence);
-	add(d, "call_ns", DRAWN_NUMBER, r->h.dur_ns);
+	drawn_add(d, "bytes", DRAWN_NUMBER, r->bytes);
+	drawn_add(d, "position", DRAWN_NUMBER, r->position);
+	drawn_add(d, "sequence", DRAWN_NUMBER, r->sequence);
+	drawn_add(d, "call_ns", DRAWN_NUMBER, r->h.dur_ns);
 }
 
 bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
@@ -87,14 +89,14 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 		draw_irq(d, (const struct rec_irq *)h, irqs);
 		return true;
 	case REC_HOLD:
-		begin(d, "inftrace", "waiting for probes", DRAWN_SPAN, 0);
+		drawn_begin(d, "inftrace", "waiting for probes", DRAWN_SPAN, 0);
 		if (h->id == HOLD_EXPIRED)
-			add(d, "expired", DRAWN_FLAG, 1);
+			drawn_add(d, "expired", DRAWN_FLAG, 1);
 		return true;
 	case REC_PLACED: /* an instant at the end of the interval, since several intervals overlap */
-		begin(d, "inftrace", "probes placed late", DRAWN_PROCESS_INSTANT, h->start_ns + h->dur_ns);
+		drawn_begin(d, "inftrace", "probes placed late", DRAWN_PROCESS_INSTANT, h->start_ns + h->dur_ns);
 		add_text(d, "file", placed->file, sizeof(placed->file));
-		add(d, "after", DRAWN_TIME, h->dur_ns);
+		drawn_add(d, "after", DRAWN_TIME, h->dur_ns);
 		return true;
 	case REC_MESSAGE:
 		draw_message(d, (const struct rec_message *)h);
@@ -103,30 +105,54 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 	return false;
 }
 
+void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r)
+{
+	d[0] = (struct drawn_counter){ "rss", "bytes", r->rss_bytes };
+	d[1] = (struct drawn_counter){ "pages_allocated", "pages", r->pages_allocated };
+	d[2] = (struct drawn_counter){ "pages_freed", "pages", r->pages_freed };
+}
+
+void drawn_loss(struct drawn *d, const struct loss *l)
+{
+	drawn_begin(d, "loss", "lost records", DRAWN_SPAN, 0);
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (l->count[k])
+			drawn_add(d, rec_kind_name((enum rec_kind)k), DRAWN_NUMBER, l->count[k]);
+	}
+}
+
+void drawn_mark(struct drawn *d, const struct mark *m)
+{
+	drawn_begin(d, "inftrace", m->name, DRAWN_GLOBAL_INSTANT, m->ns);
+	d->names = DRAWN_NAME_RECURS;
+	drawn_add(d, "number", DRAWN_NUMBER, m->number);
+	add_text(d, "reason", m->reason, REASON_MAX);
+}
+
 void drawn_request(struct drawn *d, const struct rec_request *r)
 {
-	begin(d, "requests", request_name(r, d->texts[0]), DRAWN_SPAN, 0);
+	drawn_begin(d, "requests", request_name(r, d->texts[0]), DRAWN_SPAN, 0);
 	d->names = DRAWN_NAME_OF_EACH; /* clients can invent any number of them */
 	d->flags = r->h.flags & REC_F_OPEN_END;
-	add(d, "thread", DRAWN_NUMBER, r->h.tid);
-	add(d, "fd", DRAWN_NUMBER, r->h.id);
-	add(d, "bytes_read", DRAWN_NUMBER, r->bytes_read);
-	add(d, "bytes_written", DRAWN_NUMBER, r->bytes_written);
-	add(d, "chunks", DRAWN_NUMBER, r->chunks);
+	drawn_add(d, "thread", DRAWN_NUMBER, r->h.tid);
+	drawn_add(d, "fd", DRAWN_NUMBER, r->h.id);
+	drawn_add(d, "bytes_read", DRAWN_NUMBER, r->bytes_read);
+	drawn_add(d, "bytes_written", DRAWN_NUMBER, r->bytes_written);
+	drawn_add(d, "chunks", DRAWN_NUMBER, r->chunks);
 	if (r->h.flags & REQUEST_F_END_UNSEEN)
-		add(d, "end_not_seen", DRAWN_FLAG, 1);
+		drawn_add(d, "end_not_seen", DRAWN_FLAG, 1);
 }
 
 void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct gpu_step_device *device)
 {
 	snprintf(d->texts[0], sizeof(d->texts[0]), "step %u", r->step);
-	begin(d, "gpu_step", d->texts[0], DRAWN_SPAN, 0);
+	drawn_begin(d, "gpu_step", d->texts[0], DRAWN_SPAN, 0);
 	d->names = DRAWN_NAME_OF_EACH;
-	add(d, "step", DRAWN_NUMBER, r->step);
-	add(d, "pid", DRAWN_NUMBER, r->h.tgid);
-	add(d, "kernels", DRAWN_NUMBER, device->kernels);
-	add(d, "copies", DRAWN_NUMBER, device->copies);
+	drawn_add(d, "step", DRAWN_NUMBER, r->step);
+	drawn_add(d, "pid", DRAWN_NUMBER, r->h.tgid);
+	drawn_add(d, "kernels", DRAWN_NUMBER, device->kernels);
+	drawn_add(d, "copies", DRAWN_NUMBER, device->copies);
 	for (int i = 0; i < GPU_PART_MAX; i++)
-		add(d, gpu_part_name(i), DRAWN_TIME, device->ns[i]);
-	add(d, "residual", DRAWN_TIME, r->residual_ns);
+		drawn_add(d, gpu_part_name(i), DRAWN_TIME, device->ns[i]);
+	drawn_add(d, "residual", DRAWN_TIME, r->residual_ns);
 }

@@ -12,6 +12,7 @@
 
 #include "format/derive.h"
 #include "record.h"
+#include "sink/sink.h"
 #include "target/irq.h"
 
 enum drawn_kind {
@@ -26,7 +27,7 @@ enum drawn_kind {
 struct drawn_arg {
 	const char *name; /* a literal */
 	enum drawn_kind kind;
-	uint64_t v;	  /* of a text: its length */
+	uint64_t v; /* of a text: its length */
 	const char *text;
 };
 
@@ -34,9 +35,10 @@ enum drawn_as {
 	DRAWN_SPAN,
 	DRAWN_INSTANT,
 	DRAWN_PROCESS_INSTANT, /* of the whole process */
+	DRAWN_GLOBAL_INSTANT,
 };
 
-#define DRAWN_ARGS_MAX 16
+#define DRAWN_ARGS_MAX 44
 
 struct drawn {
 	const char *category; /* a literal */
@@ -56,9 +58,25 @@ struct drawn {
 
 _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IRQ_NAME_LEN, "texts of all kinds fit");
 
+/* Begins a description, and adds an argument to it. */
+void drawn_begin(struct drawn *d, const char *category, const char *name, enum drawn_as as, uint64_t ns);
+void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v);
+
 /* A record of a thread. `irqs`: see irq_name(). False: of this kind nothing is described here, or it is not shown. */
 bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs);
 
+/* The counters of a process's memory. */
+#define MEMORY_COUNTERS 3
+
+struct drawn_counter {
+	const char *name, *unit;
+	uint64_t value;
+};
+
+void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r);
+
+void drawn_loss(struct drawn *d, const struct loss *l);
+void drawn_mark(struct drawn *d, const struct mark *m);
 /* A request on a socket, and what a GPU did in a step. */
 void drawn_request(struct drawn *d, const struct rec_request *r);
 void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct gpu_step_device *device);

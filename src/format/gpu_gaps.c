@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/gpu_gaps.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sink/process_list.h"
 #include "stack/stack.h"
+#include "util/list.h"
 
 #define LOSSES 32
-#define SPANS_MIN 16
 #define SAMPLES_TOLD 16 /* different stacks in one interval */
 
 struct span {
@@ -37,14 +36,13 @@ struct gpu_gaps {
 	size_t n_losses;
 };
 
-int gpu_gaps_new(const struct recording *rec, struct gpu_gaps **ret_gaps)
+struct gpu_gaps *gpu_gaps_new(const struct recording *rec)
 {
-	*ret_gaps = calloc(1, sizeof(**ret_gaps));
-	if (!*ret_gaps)
-		return -ENOMEM;
-	(*ret_gaps)->rec = rec;
-	(*ret_gaps)->threads = (struct thread_map){ .size = sizeof(struct thread), .max = GPU_GAPS_THREADS_MAX };
-	return 0;
+	struct gpu_gaps *g = xcalloc(1, sizeof(*g));
+
+	g->rec = rec;
+	g->threads = (struct thread_map){ .size = sizeof(struct thread), .max = GPU_GAPS_THREADS_MAX };
+	return g;
 }
 
 static void forget(void *thread)
@@ -68,29 +66,14 @@ static void add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
 
 	if (!t)
 		return;
-	if (t->n == t->cap && t->cap < GPU_GAPS_SPANS_MAX) {
-		size_t cap = t->cap ? 2 * t->cap : SPANS_MIN;
-		struct span *spans = realloc(t->spans, cap * sizeof(*spans));
-
-		if (spans) {
-			t->spans = spans;
-			t->cap = cap;
-			t->next = t->n;
-		}
-	}
-	if (t->n < t->cap) {
-		t->spans[t->n++] = *s;
-		t->next = t->n % t->cap;
-		return;
-	}
-	if (!t->cap) { /* no memory */
-		t->from_ns = s->end_ns;
+	if (t->n < GPU_GAPS_SPANS_MAX) {
+		*list_push(t->spans, t->n, t->cap) = *s;
 		return;
 	}
 	if (t->spans[t->next].end_ns > t->from_ns)
 		t->from_ns = t->spans[t->next].end_ns;
 	t->spans[t->next] = *s;
-	t->next = (t->next + 1) % t->cap;
+	t->next = (t->next + 1) % GPU_GAPS_SPANS_MAX;
 }
 
 static void add_off_cpu(struct gpu_gaps *g, const struct rec_off_cpu *r)
@@ -191,15 +174,13 @@ static uint64_t overlap(const struct span *s, uint64_t start_ns, uint64_t end_ns
 	return to > from ? to - from : 0;
 }
 
-static int divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
+static void divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
 {
-	struct edge *e = malloc((2 * t->n + 1) * sizeof(*e));
+	struct edge *e = xmalloc((2 * t->n + 1) * sizeof(*e));
 	int n_of[ST_MAX] = { 0 };
 	uint64_t at = start_ns;
 	size_t n = 0;
 
-	if (!e)
-		return -ENOMEM;
 	for (size_t i = 0; i < t->n; i++) {
 		const struct span *s = &t->spans[i];
 
@@ -216,7 +197,6 @@ static int divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, ui
 	}
 	ret_ns[state_of(n_of)] += end_ns - at;
 	free(e);
-	return 0;
 }
 
 /* The call and the wait that took most of it. */
@@ -277,8 +257,9 @@ bool gpu_gaps_cause(const struct gpu_gaps *g, uint32_t tid, uint64_t start_ns, u
 	const struct thread *t = thread_map_find(&g->threads, tid);
 	struct gap_cause c = { .syscall = SYSCALL_NONE };
 
-	if (!is_complete(g, t, start_ns, end_ns) || divide(t, start_ns, end_ns, c.ns))
+	if (!is_complete(g, t, start_ns, end_ns))
 		return false;
+	divide(t, start_ns, end_ns, c.ns);
 	for (int i = 1; i < ST_MAX; i++) {
 		if (c.ns[i] > c.ns[c.state])
 			c.state = (enum time_state)i;

@@ -23,8 +23,8 @@ struct gap_cause {
 
 #define SYSCALL_NONE UINT32_MAX
 
-/* `rec` must outlive it. -ENOMEM. */
-int gpu_gaps_new(const struct recording *rec, struct gpu_gaps **ret_gaps);
+/* `rec` must outlive it. */
+struct gpu_gaps *gpu_gaps_new(const struct recording *rec);
 void gpu_gaps_free(struct gpu_gaps *g);
 
 void gpu_gaps_record(struct gpu_gaps *g, const struct rec_hdr *h);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/gpu_ops.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,13 +48,12 @@ struct gpu_ops {
 	uint64_t from_ns;   /* of what began before, some kernels are not there any more */
 };
 
-int gpu_ops_new(struct gpu_ops **ret_ops)
+struct gpu_ops *gpu_ops_new(void)
 {
-	*ret_ops = calloc(1, sizeof(**ret_ops));
-	if (!*ret_ops)
-		return -ENOMEM;
-	(*ret_ops)->threads.size = sizeof(struct thread);
-	return 0;
+	struct gpu_ops *g = xcalloc(1, sizeof(*g));
+
+	g->threads.size = sizeof(struct thread);
+	return g;
 }
 
 static void forget(void *thread)
@@ -75,24 +73,20 @@ void gpu_ops_free(struct gpu_ops *g)
 
 /* ---- spans ---- */
 
-/* false: no memory */
-static bool spans_add(struct spans *s, const struct span *new)
+static void spans_add(struct spans *s, const struct span *new)
 {
 	size_t i = s->n;
 
-	if (list_room((void **)&s->list, s->n, &s->cap, sizeof(*s->list)))
-		return false;
+	list_push(s->list, s->n, s->cap);
 	/* they come in the order of their ends, or nearly in that of their begins: the place is near the end */
 	for (; i && s->list[i - 1].start_ns > new->start_ns; i--)
 		s->list[i] = s->list[i - 1];
 	s->list[i] = *new;
-	s->n++;
 	for (; i < s->n; i++) {
 		uint64_t reach_ns = i ? s->list[i - 1].reach_ns : 0;
 
 		s->list[i].reach_ns = s->list[i].end_ns > reach_ns ? s->list[i].end_ns : reach_ns;
 	}
-	return true;
 }
 
 static void spans_drop(struct spans *s, size_t n)
@@ -135,7 +129,8 @@ void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 		return;
 	if (g->n_calls == GPU_OPS_CALLS_MAX)
 		drop_calls(g);
-	g->n_calls += spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
+	g->n_calls++;
+	spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
 }
 
 /* Calls of one thread are within each other, or apart: the innermost is the one that began last. */
@@ -218,12 +213,6 @@ static struct device *get_device(struct gpu_ops *g, uint32_t tgid, uint32_t devi
 	return &d[g->n_devices++];
 }
 
-static void missing_until(struct gpu_ops *g, uint64_t ns)
-{
-	if (ns > g->from_ns)
-		g->from_ns = ns;
-}
-
 static void take_first(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -231,7 +220,8 @@ static void take_first(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
 		struct device *d = get_device(g, k->of, k->device);
 		uint64_t from_ns = k->start_ns > d->until_ns ? k->start_ns : d->until_ns;
 
-		missing_until(g, k->end_ns);
+		if (k->end_ns > g->from_ns)
+			g->from_ns = k->end_ns;
 		if (from_ns >= k->end_ns)
 			continue;
 		d->until_ns = k->end_ns;
@@ -262,8 +252,7 @@ void gpu_ops_kernel(struct gpu_ops *g, const struct rec_gpu *r, uint32_t op, gpu
 		return;
 	if (g->kernels.n == GPU_OPS_KERNELS_MAX)
 		take_first(g, GPU_OPS_KERNELS_MAX / 2, cb, arg);
-	if (!spans_add(&g->kernels, &s))
-		missing_until(g, s.end_ns);
+	spans_add(&g->kernels, &s);
 	if (s.end_ns > g->latest_ns)
 		g->latest_ns = s.end_ns;
 }

@@ -29,8 +29,7 @@ struct gpu_op_time {
 
 typedef void (*gpu_op_cb)(const struct gpu_op_time *t, void *arg);
 
-/* -ENOMEM */
-int gpu_ops_new(struct gpu_ops **ret_ops);
+struct gpu_ops *gpu_ops_new(void);
 void gpu_ops_free(struct gpu_ops *g);
 
 /* In any order: a call of an operator; a step; what a GPU did, of which kernels are taken. */

@@ -5,7 +5,6 @@
  */
 #include "format/perfetto.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -16,13 +15,357 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "format/derive.h"
 #include "schema/left_out.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/fmt.h"
 #include "util/host_id.h"
+#include "util/list.h"
 #include "util/names.h"
 #include "util/program.h"
+
+/* ---- processes, threads and their tracks, described before their first event ---- */
+
+#define THREADS_FIRST 256
+
+static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
+{
+	return proto_text(
+		p, field, comm[0] ? comm : "?", comm[0] ? strnlen(comm, TASK_COMM_LEN) : 1);
+}
+
+/* An entry of the tree, from which a reader has names: of a process, or of a thread of it. */
+static void write_tree(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, const char comm[TASK_COMM_LEN])
+{
+	char *packet, *tree, *entry, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_TIMESTAMP, s->rec.start_boot_ns);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
+	p = proto_open(p, tid ? 2 /* threads */ : 1 /* processes */, &entry);
+	p = proto_u64(p, 1 /* tid, pid */, tid ? tid : tgid);
+	p = put_comm(p, tid ? 2 /* name */ : 3 /* cmdline */, comm);
+	p = tid ? proto_u64(p, 3 /* tgid */, tgid) : p;
+	packet_end(s, packet, proto_close(tree, proto_close(entry, p)));
+}
+
+static uint32_t row_add(struct perfetto_sink *s)
+{
+	if (!s->n_rows)
+		list_push(s->rows, s->n_rows, s->rows_size);
+	*list_push(s->rows, s->n_rows, s->rows_size) = (struct perfetto_row){ 0 };
+	return (uint32_t)s->n_rows - 1;
+}
+
+static char *track_begin(struct perfetto_sink *s, uint32_t row, char **ret_packet, char **ret_track)
+{
+	char *p = packet_begin(s, ret_packet);
+
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_open(p, PACKET_TRACK, ret_track);
+	return proto_u64(p, TRACK_UUID, row);
+}
+
+static void track_end(struct perfetto_sink *s, char *packet, char *track, char *p)
+{
+	packet_end(s, packet, proto_close(track, p));
+}
+
+static void describe_process(struct perfetto_sink *s, const struct perfetto_process *pr)
+{
+	const struct container *in = tasks_container(s->rec.tasks, pr->tgid);
+	char *packet, *track, *process, *p, text[CONTAINER_TEXT_MAX];
+
+	write_tree(s, 0, pr->tgid, pr->comm);
+	p = track_begin(s, pr->row, &packet, &track);
+	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
+	p = proto_u64(p, 1 /* pid */, pr->tgid);
+	p = put_comm(p, 6 /* process_name */, pr->comm);
+	if (in) {
+		container_text(in, text);
+		p = proto_text(p, 8 /* process_labels */, text, strlen(text));
+	}
+	track_end(s, packet, track, proto_close(process, p));
+}
+
+static void describe_thread(
+	struct perfetto_sink *s, const struct perfetto_thread *t, enum track_kind kind)
+{
+	static const char *const names[] = {
+		[TRACK_CALLS] = "calls",
+		[TRACK_OFF_CPU] = "off CPU",
+		[TRACK_IPC] = "ipc",
+		[TRACK_SYSCALLS] = "system calls",
+		[TRACK_STACKS] = "waiting in",
+	};
+	char *packet, *track, *thread, *p;
+
+	p = track_begin(s, t->rows[kind - TRACK_CALLS], &packet, &track);
+	p = proto_text(p, TRACK_NAME, names[kind], strlen(names[kind]));
+	p = proto_open(p, TRACK_THREAD_FIELD, &thread);
+	p = proto_u64(p, 1 /* pid */, t->tgid);
+	p = proto_u64(p, 2 /* tid */, t->tid);
+	p = put_comm(p, 5 /* thread_name */, t->comm);
+	p = proto_close(thread, p);
+	/* else the slices would be cut where the thread's system calls end */
+	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	track_end(s, packet, track, p);
+}
+
+static struct perfetto_process *name_process(struct perfetto_sink *s, struct perfetto_process *pr)
+{
+	struct task *t = tasks_get(s->rec.tasks, pr->tgid, pr->tgid);
+
+	if (t->comm[0])
+		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	pr->row = row_add(s);
+	describe_process(s, pr);
+	return pr;
+}
+
+static struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
+{
+	struct perfetto_process *pr = process_list_get(&s->processes, tgid, s->rec.tasks);
+
+	return pr->row ? pr : name_process(s, pr);
+}
+
+static void perfetto_tracks_reset(struct perfetto_sink *s)
+{
+	for (size_t i = 0; i < s->threads_size; i++)
+		free(s->threads[i].calls);
+	if (s->threads)
+		memset(s->threads, 0, s->threads_size * sizeof(*s->threads));
+	s->n_threads = 0;
+	s->n_rows = s->n_calls = 0;
+	/* their lanes continue, so that slices of different files do not overlap */
+	for (size_t i = 0; i < s->processes.n; i++) {
+		struct perfetto_process *pr = (struct perfetto_process *)s->processes.list + i;
+
+		pr->row = 0;
+		memset(pr->counter_rows, 0, sizeof(pr->counter_rows));
+		memset(pr->lane_rows, 0, sizeof(pr->lane_rows));
+	}
+	s->own_row = s->requests_row = 0;
+	memset(s->gpu_rows, 0, sizeof(s->gpu_rows));
+	memset(s->gpu_step_rows, 0, sizeof(s->gpu_step_rows));
+	memset(s->gpu_counter_rows, 0, sizeof(s->gpu_counter_rows));
+}
+
+/* The slot of a thread, or the empty one where it belongs. */
+static struct perfetto_thread *find_slot(struct perfetto_thread *table, size_t size, uint32_t tid)
+{
+	size_t i = tid * 0x9e3779b1u & (size - 1); /* 2^32 / golden ratio */
+
+	while (table[i].tid && table[i].tid != tid)
+		i = (i + 1) & (size - 1);
+	return &table[i];
+}
+
+static void threads_grow(struct perfetto_sink *s)
+{
+	size_t size = s->threads_size ? 2 * s->threads_size : THREADS_FIRST;
+	struct perfetto_thread *table = xcalloc(size, sizeof(*table));
+
+	for (size_t i = 0; i < s->threads_size; i++) {
+		if (s->threads[i].tid)
+			*find_slot(table, size, s->threads[i].tid) = s->threads[i];
+	}
+	free(s->threads);
+	s->threads = table;
+	s->threads_size = size;
+}
+
+static void name_thread(
+	struct perfetto_sink *s, struct perfetto_thread *t, const char comm[TASK_COMM_LEN])
+{
+	struct perfetto_process *pr = perfetto_process(s, t->tgid);
+	char text[PROTO_TEXT_MAX(TASK_COMM_LEN)], *end;
+
+	memcpy(t->comm, comm, TASK_COMM_LEN);
+	end = proto_text(text, 1, comm, strnlen(comm, TASK_COMM_LEN));
+	t->text_len = (unsigned char)(end - text - PROTO_TEXT_HEAD);
+	memcpy(t->text, text + PROTO_TEXT_HEAD, t->text_len);
+	if (t->tid == t->tgid && memcmp(pr->comm, comm, TASK_COMM_LEN)) {
+		memcpy(pr->comm, comm, TASK_COMM_LEN);
+		describe_process(s, pr);
+	}
+	write_tree(s, t->tid, t->tgid, t->comm);
+	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_STACKS; kind++) {
+		if (t->rows[kind - TRACK_CALLS])
+			describe_thread(s, t, (enum track_kind)kind);
+	}
+}
+
+/* Describes a thread that is new, or has a new name or process. */
+static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
+{
+	char comm[TASK_COMM_LEN] = "";
+
+	/* the bytes after the NUL are undefined */
+	memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
+	if (t->tid && t->tgid == task->tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
+		return;
+	s->n_threads += !t->tid;
+	if (t->tid && t->tgid != task->tgid) { /* another thread with the same number */
+		memset(t->rows, 0, sizeof(t->rows));
+		free(t->calls);
+		t->calls = NULL;
+	}
+	t->tid = task->tid;
+	t->tgid = task->tgid;
+	name_thread(s, t, comm);
+}
+
+static struct perfetto_thread *look_at_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+{
+	struct perfetto_thread *t;
+	struct task copy;
+
+	if (!tid)
+		return NULL;
+	copy = *tasks_get(s->rec.tasks, tgid, tid); /* the table may grow */
+	if (2 * s->n_threads >= s->threads_size)
+		threads_grow(s);
+	t = find_slot(s->threads, s->threads_size, tid);
+	tell_thread(s, t, &copy);
+	t->changes = tasks_changes(s->rec.tasks);
+	return t;
+}
+
+struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+{
+	if (tid && s->threads_size) {
+		struct perfetto_thread *t = find_slot(s->threads, s->threads_size, tid);
+
+		if (t->tid == tid && t->tgid == tgid && t->changes == tasks_changes(s->rec.tasks))
+			return t;
+	}
+	return look_at_thread(s, tgid, tid);
+}
+
+uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind)
+{
+	uint32_t *row = &t->rows[kind - TRACK_CALLS];
+
+	if (!*row) {
+		*row = row_add(s);
+		describe_thread(s, t, kind);
+	}
+	return *row;
+}
+
+uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
+{
+	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
+
+	return t ? perfetto_thread_row(s, t, kind) : 0;
+}
+
+uint32_t perfetto_track(
+	struct perfetto_sink *s, uint32_t *row, uint32_t parent, const char *name, int64_t rank, const char *unit)
+{
+	char *packet, *track, *counter, *p;
+
+	if (*row)
+		return *row;
+	*row = row_add(s);
+	p = track_begin(s, *row, &packet, &track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_u64(p, TRACK_PARENT, parent);
+	if (rank != NO_RANK)
+		p = proto_s64(p, TRACK_RANK, rank);
+	if (unit) {
+		p = proto_open(p, TRACK_COUNTER, &counter);
+		p = strcmp(unit, "bytes") ? proto_text(p, 6 /* unit_name */, unit, strlen(unit)) : proto_u64(p, 3 /* unit */, 3 /* UNIT_SIZE_BYTES */);
+		p = proto_close(counter, p);
+	} else {
+		p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	}
+	track_end(s, packet, track, p);
+	return *row;
+}
+
+static uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
+{
+	struct perfetto_process *pr = perfetto_process(s, h->tgid);
+	unsigned int which = kind == TRACK_REQUESTS, i = 0;
+
+	while (i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
+		i++;
+	if (i == PERFETTO_LANES)
+		return 0;
+	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
+	pr->lanes[which] += i == pr->lanes[which];
+	return perfetto_track(s, &pr->lane_rows[which][i], pr->row, kind == TRACK_STEPS ? "steps" : "requests", NO_RANK, NULL);
+}
+
+static uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, unsigned int which, const char *name, const char *unit)
+{
+	struct perfetto_process *pr = perfetto_process(s, tgid);
+
+	return perfetto_track(s, &pr->counter_rows[which], pr->row, name, NO_RANK, unit);
+}
+
+static uint32_t perfetto_own_row(struct perfetto_sink *s)
+{
+	char *packet, *track, *p;
+
+	if (s->own_row)
+		return s->own_row;
+	s->own_row = row_add(s);
+	p = track_begin(s, s->own_row, &packet, &track);
+	p = proto_text(p, TRACK_NAME, "inftrace", 8);
+	track_end(s, packet, track, p);
+	return s->own_row;
+}
+
+/* Describes a process that is none of the system's. */
+uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name)
+{
+	char *packet, *track, *process, *p;
+
+	if (*row)
+		return *row;
+	*row = row_add(s);
+	p = track_begin(s, *row, &packet, &track);
+	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
+	p = proto_u64(p, 1 /* pid */, pid);
+	p = proto_text(p, 6 /* process_name */, name, strlen(name));
+	p = proto_close(process, p);
+	p = proto_u64(p, TRACK_CHILD_ORDERING, 3 /* EXPLICIT */);
+	track_end(s, packet, track, p);
+	return *row;
+}
+
+static uint32_t requests_row(struct perfetto_sink *s)
+{
+	return perfetto_pseudo_process(s, &s->requests_row, REQUESTS_PID, REQUESTS_NAME);
+}
+
+static uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row)
+{
+	uint32_t *id = request_tracks_row_id(s->requests, row);
+	char name[REQUEST_NAME_MAX];
+	int64_t rank;
+
+	if (*id)
+		return *id;
+	request_tracks_row_name(s->requests, row, name, &rank);
+	return perfetto_track(s, id, requests_row(s), name, rank, NULL);
+}
+
+static uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter which)
+{
+	uint32_t *id = request_tracks_counter_id(s->requests, group, which);
+	char name[REQUEST_NAME_MAX];
+	const char *unit;
+
+	if (*id)
+		return *id;
+	request_tracks_counter_name(s->requests, group, which, name, &unit);
+	return perfetto_track(s, id, requests_row(s), name, (int64_t)which - REQUEST_COUNTERS, unit);
+}
 
 /* ---- records that become slices, instants and counters on tracks of their own ---- */
 
@@ -269,47 +612,36 @@ static void perfetto_drawn(struct perfetto_sink *s, const struct rec_hdr *h)
 
 static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 {
-	const struct {
-		enum track_kind kind;
-		uint64_t value;
-	} counters[] = {
-		{ TRACK_RSS, r->rss_bytes },
-		{ TRACK_ALLOCATED, r->pages_allocated },
-		{ TRACK_FREED, r->pages_freed },
-	};
+	struct drawn_counter d[MEMORY_COUNTERS];
 
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
-		uint32_t row = perfetto_counter(s, r->h.tgid, counters[i].kind);
-
-		event_write_counter(s, row, r->h.start_ns, counters[i].value);
-	}
+	drawn_memory(d, r);
+	for (unsigned int i = 0; i < MEMORY_COUNTERS; i++)
+		event_write_counter(s, perfetto_counter(s, r->h.tgid, i, d[i].name, d[i].unit), r->h.start_ns, d[i].value);
 }
 
 /*
- * A flow binds to slices or instants. An instant of the waker shows where it was at the wake-up, perhaps
+ * A flow binds to slices or instants. An instant of a waker shows where it was at the wake-up, perhaps
  * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
  * leaves to the beginning of what it enters, but the time off CPU begins before the wake-up.
  */
-static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, uint32_t waker_tgid)
+static void write_flow(struct perfetto_sink *s, uint32_t from, uint64_t from_ns, uint32_t to, uint64_t to_ns,
+	const char *category, const char *name)
 {
-	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it is not running yet */
 	struct event e;
 
-	event_init(&e, s, perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS), "sched", "wake-up");
-	if (!e.row)
-		return;
+	event_init(&e, s, from, category, name);
 	event_add_flow(&e, EVENT_FLOW, ++s->flow);
-	event_write_instant(&e, perfetto_ts(s, r->wake_ns));
-	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", "wake-up");
+	event_write_instant(&e, perfetto_ts(s, from_ns));
+	event_init(&e, s, to, category, name);
 	event_add_flow(&e, EVENT_FLOW_END, s->flow);
-	event_write_instant(&e, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
+	event_write_instant(&e, perfetto_ts(s, to_ns));
 }
 
 static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
 	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
-	uint32_t waker_tgid = 0;
+	uint32_t waker_tgid = 0, from;
 	struct task *waker;
 	struct event e;
 
@@ -335,8 +667,11 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 	}
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, HELD_PLAIN);
-	if (off_cpu_has_arrow(r, &s->rec, waker_tgid))
-		write_wake_up(s, r, waker_tgid);
+	if (!off_cpu_has_arrow(r, &s->rec, waker_tgid))
+		return;
+	from = perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS);
+	if (from) /* to when it is not running yet, as in the JSON */
+		write_flow(s, from, r->wake_ns, e.row, end - 1 > r->wake_ns ? end - 1 : r->wake_ns, "sched", "wake-up");
 }
 
 /* Perfetto knows only the names of the 64-bit table. */
@@ -391,38 +726,18 @@ static void perfetto_request(struct perfetto_sink *s, const struct rec_request *
 static void write_slice(const struct request_slice *rs, void *arg)
 {
 	struct perfetto_sink *s = arg;
-	uint32_t row = perfetto_request_row(s, rs->row);
 	struct event e;
-	char name[32];
 
-	if (!row)
-		return;
-	if (rs->numbered) { /* not interned: each has a different name */
-		snprintf(name, sizeof(name), "%s %llu", rs->name, (unsigned long long)rs->number);
-		event_init_text(&e, s, row, "batch", name);
-	} else {
-		event_init(&e, s, row, "batch", rs->name);
-	}
-	for (size_t i = 0; i < rs->n_args; i++)
-		add_drawn_arg(&e, &rs->args[i]);
+	event_init_drawn(&e, s, perfetto_request_row(s, rs->row), &rs->d);
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
-/* Between instants, like wake-ups. */
 static void write_arrow(const struct request_arrow *a, void *arg)
 {
 	struct perfetto_sink *s = arg;
-	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row), to = perfetto_request_row(s, a->row);
-	struct event e;
+	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row);
 
-	if (!from || !to)
-		return;
-	event_init(&e, s, from, "batch", a->name);
-	event_add_flow(&e, EVENT_FLOW, ++s->flow);
-	event_write_instant(&e, perfetto_ts(s, a->from_ns));
-	event_init(&e, s, to, "batch", a->name);
-	event_add_flow(&e, EVENT_FLOW_END, s->flow);
-	event_write_instant(&e, perfetto_ts(s, a->ns));
+	write_flow(s, from, a->from_ns, perfetto_request_row(s, a->row), a->ns, "batch", a->name);
 }
 
 static void write_counter(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
@@ -436,24 +751,9 @@ static const struct request_tracks_ops requests_ops = {
 	.counter = write_counter,
 };
 
-static int perfetto_requests_new(struct perfetto_sink *s)
-{
-	return request_tracks_new(&s->rec, &requests_ops, s, &s->requests);
-}
-
 #define SNAPSHOT_NS UINT64_C(5000000000)
 
 /* ---- the file ---- */
-
-static char *put_clock(char *p, uint32_t id, uint64_t ns)
-{
-	char *mark;
-
-	p = proto_open(p, 1 /* clocks */, &mark);
-	p = proto_u64(p, 1 /* clock_id */, id);
-	p = proto_u64(p, 2 /* timestamp */, ns);
-	return proto_close(mark, p);
-}
 
 static void write_clocks(struct perfetto_sink *s, uint64_t boot, uint64_t mono, uint64_t real)
 {
@@ -606,29 +906,26 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 static void perfetto_loss(struct sink *sink, const struct loss *l)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
-	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
+	struct drawn d;
 	struct event e;
 
 	/* tells readers of the sequence to forget earlier names */
 	interns_begin(s, true);
 	perfetto_gpus_reset(s->gpus, true);
-	perfetto_cpus_lost(s, sched);
-	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (l->count[k])
-			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
-	}
+	perfetto_cpus_lost(s, l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL]);
+	drawn_loss(&d, l);
+	event_init_drawn(&e, s, perfetto_own_row(s), &d);
 	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
 }
 
 static void perfetto_mark(struct sink *sink, const struct mark *m)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	struct drawn d;
 	struct event e;
 
-	event_init_copy(&e, s, perfetto_own_row(s), "inftrace", m->name);
-	event_add(&e, "number", VALUE_UINT, m->number);
-	event_add_text(&e, "reason", m->reason, strlen(m->reason));
+	drawn_mark(&d, m);
+	event_init_drawn(&e, s, perfetto_own_row(s), &d);
 	event_write_instant(&e, perfetto_ts(s, m->ns));
 }
 
@@ -650,23 +947,6 @@ static int perfetto_flush(struct sink *sink)
 static uint64_t perfetto_bytes(const struct sink *sink)
 {
 	return writer_bytes(((const struct perfetto_sink *)sink)->w);
-}
-
-static void sink_free(struct perfetto_sink *s)
-{
-	if (!s)
-		return;
-	irq_names_free(s->irqs);
-	request_tracks_free(s->requests);
-	interns_free(s->interns);
-	held_free(s->held);
-	perfetto_stacks_free(s->stacks);
-	perfetto_gpus_free(s->gpus);
-	perfetto_tracks_reset(s);
-	free(s->processes.list);
-	free(s->threads);
-	free(s->rows);
-	free(s);
 }
 
 static void write_first_process(struct task *t, void *arg)
@@ -724,7 +1004,17 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	request_tracks_finish(s->requests);
 	end_file(s);
 	err = writer_close(s->w);
-	sink_free(s);
+	irq_names_free(s->irqs);
+	request_tracks_free(s->requests);
+	interns_free(s->interns);
+	free(s->held);
+	perfetto_stacks_free(s->stacks);
+	free(s->gpus);
+	perfetto_tracks_reset(s);
+	free(s->processes.list);
+	free(s->threads);
+	free(s->rows);
+	free(s);
 	return err;
 }
 
@@ -740,23 +1030,19 @@ static const struct sink_ops perfetto_ops = {
 	.bytes = perfetto_bytes,
 };
 
-int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
 {
-	struct perfetto_sink *s = calloc(1, sizeof(*s));
+	struct perfetto_sink *s = xcalloc(1, sizeof(*s));
 
-	if (s)
-		s->rec = *rec;
-	if (!s || interns_new(&s->interns) || held_new(&s->held) || perfetto_requests_new(s)) {
-		sink_free(s);
-		writer_close(w);
-		return -ENOMEM;
-	}
 	s->sink.ops = &perfetto_ops;
+	s->rec = *rec;
+	s->interns = interns_new();
+	s->held = held_new();
+	s->requests = request_tracks_new(&s->rec, &requests_ops, s);
 	s->processes.size = sizeof(struct perfetto_process);
 	s->w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);
-	*ret_sink = &s->sink;
-	return 0;
+	return &s->sink;
 }

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 
 #include "format/drawn.h"
-#include "format/gpu.h"
 #include "format/request_track.h"
 #include "gpu/info.h"
 #include "io/writer.h"
@@ -45,17 +44,13 @@ enum intern_kind {
 /* What a track is about. */
 enum track_kind {
 	TRACK_PROCESS,
-	TRACK_CALLS,   /* functions, steps, faults and interrupts of a thread */
-	TRACK_OFF_CPU, /* why a thread was not running */
-	TRACK_IPC,     /* system calls of a thread that pass data */
+	TRACK_CALLS,    /* functions, steps, faults and interrupts of a thread */
+	TRACK_OFF_CPU,  /* why a thread was not running */
+	TRACK_IPC,      /* system calls of a thread that pass data */
 	TRACK_SYSCALLS, /* all system calls */
-	TRACK_STACKS,	/* which code a thread was in when it waited */
-	TRACK_STEPS,   /* lanes of a process */
+	TRACK_STACKS,   /* which code a thread was in when it waited */
+	TRACK_STEPS,    /* lanes of a process */
 	TRACK_REQUESTS,
-	TRACK_RSS, /* counters of a process */
-	TRACK_ALLOCATED,
-	TRACK_FREED,
-	TRACK_INFTRACE,
 };
 
 #define PERFETTO_LANES 64
@@ -76,10 +71,10 @@ struct perfetto_calls;
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
-	uint64_t changes; /* state of the tasks at which this is right */
-	uint32_t rows[THREAD_ROWS]; /* from TRACK_CALLS on; 0: not described */
+	uint64_t changes;             /* state of the tasks at which this is right */
+	uint32_t rows[THREAD_ROWS];   /* from TRACK_CALLS on; 0: not described */
 	struct perfetto_calls *calls; /* NULL: none so far */
-	char comm[TASK_COMM_LEN]; /* as written */
+	char comm[TASK_COMM_LEN];     /* as written */
 	char text[3 * TASK_COMM_LEN]; /* the same as UTF-8 */
 	unsigned char text_len;
 };
@@ -89,7 +84,7 @@ struct perfetto_process {
 	char comm[TASK_COMM_LEN];
 	/* row in this file; 0: not described */
 	uint32_t row;
-	uint32_t counter_rows[TRACK_FREED - TRACK_RSS + 1];
+	uint32_t counter_rows[MEMORY_COUNTERS];
 	uint32_t lane_rows[2][PERFETTO_LANES]; /* steps, requests */
 	unsigned int lanes[2];
 	uint64_t lane_end[2][PERFETTO_LANES];
@@ -108,7 +103,8 @@ struct perfetto_sink {
 	struct perfetto_thread *threads; /* open addressing */
 	size_t n_threads, threads_size;
 	struct perfetto_row *rows; /* the first is unused */
-	uint32_t n_rows, rows_size, own_row;
+	size_t n_rows, rows_size;
+	uint32_t own_row;
 	uint32_t n_calls;
 	uint16_t call_iids[SYSCALL_MAX], n_call_iids; /* ids of names, by system call: small ones for those in use */
 	struct holder *held;
@@ -116,13 +112,13 @@ struct perfetto_sink {
 	struct interns *interns;
 	struct irq_names *irqs;
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
-	uint64_t clock_ns; /* of the last snapshot */
-	uint64_t deltas_ns; /* the position of the clock of deltas */
-	uint64_t flow;     /* the last arrow */
+	uint64_t clock_ns;               /* of the last snapshot */
+	uint64_t deltas_ns;              /* the position of the clock of deltas */
+	uint64_t flow;                   /* the last arrow */
 	struct request_tracks *requests; /* NULL: they are not wanted */
-	uint32_t requests_row; /* of their process in this file; 0: not described */
-	struct perfetto_stacks *stacks; /* NULL: there was none */
-	struct perfetto_gpus *gpus;     /* NULL: there was nothing of them */
+	uint32_t requests_row;           /* of their process in this file; 0: not described */
+	struct perfetto_stacks *stacks;  /* NULL: there was none */
+	struct perfetto_gpus *gpus;      /* NULL: there was nothing of them */
 	/* of GPUs in this file; 0: not described */
 	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_step_rows[GPU_TRACKS_MAX];
 	struct gpu_counter_row {
@@ -137,33 +133,64 @@ static inline char *packet_begin(struct perfetto_sink *s, char **ret_mark)
 	return proto_open(writer_reserve(s->w), 1 /* Trace.packet */, ret_mark);
 }
 
-static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
+/* Of a sequence, which refers to names that were written before unless flags say that it begins. */
+static inline char *packet_of(struct perfetto_sink *s, uint32_t sequence, uint64_t flags, char **ret_mark)
 {
-	writer_commit(s->w, proto_close(mark, p));
+	char *p = proto_u64(packet_begin(s, ret_mark), PACKET_SEQUENCE, sequence);
+
+	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
 }
 
-/* ---- perfetto_tracks.c ---- */
+/* false: it is not in the file */
+static inline bool packet_end(struct perfetto_sink *s, char *mark, char *p)
+{
+	return writer_commit(s->w, proto_close(mark, p));
+}
 
-/* Another file begins, or none, so nothing is described. */
-void perfetto_tracks_reset(struct perfetto_sink *s);
+/* An entry of InternedData. */
+static inline char *put_interned(char *p, uint32_t field, uint64_t iid, const char *text, size_t len)
+{
+	char *entry;
 
-/* Rows; their tracks are described first. 0 without memory. For a thread: */
+	p = proto_u64(proto_open(p, field, &entry), 1 /* iid */, iid);
+	return proto_close(entry, proto_text(p, 2 /* name */, text, len));
+}
+
+static inline char *put_clock(char *p, uint32_t id, uint64_t ns)
+{
+	char *mark;
+
+	p = proto_u64(proto_open(p, 1 /* clocks */, &mark), 1 /* clock_id */, id);
+	p = proto_u64(p, 2 /* timestamp */, ns);
+	if (id == CLOCK_DELTAS)
+		p = proto_u64(p, 3 /* is_incremental */, 1);
+	return proto_close(mark, p);
+}
+
+/* An annotation whose name is not interned; text NULL: a number. */
+static inline char *put_annotation(char *p, const char *name, uint32_t type, uint64_t v, const char *text)
+{
+	char *mark;
+
+	p = proto_open(p, 4 /* debug_annotations */, &mark);
+	p = proto_text(p, 10 /* name */, name, strlen(name));
+	return proto_close(mark, text ? proto_text(p, 6 /* string_value */, text, strlen(text)) : proto_u64(p, type, v));
+}
+
+/* ---- perfetto.c: rows, whose tracks are described first ---- */
+
+/* For a thread; 0, NULL: it has no number. */
 uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
-struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
-/* For a process: the first lane on which the span overlaps with no other; 0: none is left. */
-uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
-uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
-uint32_t perfetto_own_row(struct perfetto_sink *s);
-/* In the process `requests`. */
-uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row);
-uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter counter);
+/* A process that is none of the system's. */
+uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name);
 
-/* A track of a GPU's steps; 0 also if the device has no such track. */
-uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device);
-uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r);
+/* A track of slices or of a counter (unit: its unit), below another one. */
+#define NO_RANK INT64_MIN
+uint32_t perfetto_track(
+	struct perfetto_sink *s, uint32_t *row, uint32_t parent, const char *name, int64_t rank, const char *unit);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 
@@ -190,7 +217,7 @@ struct event {
 	char *begin, *end;
 };
 
-int interns_new(struct interns **ret_interns);
+struct interns *interns_new(void);
 void interns_free(struct interns *in);
 /* Forgets all names. */
 void interns_reset(struct interns *in);
@@ -235,9 +262,8 @@ void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uin
 
 /* ---- those that wait for their turn ---- */
 
-/* -ENOMEM */
-int held_new(struct holder **ret_holder);
-void held_free(struct holder *hd);
+/* The caller frees it with free(). */
+struct holder *held_new(void);
 /* See sink_ops.settled: writes what has waited long enough. */
 void held_settled(struct perfetto_sink *s);
 /* Writes everything. */
@@ -251,7 +277,6 @@ void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r);
 void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r);
 /* What the file has said so far is forgotten; lost: packets of it may be missing. NULL: does nothing. */
 void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost);
-void perfetto_gpus_free(struct perfetto_gpus *g);
 
 /* ---- perfetto_stacks.c ---- */
 
@@ -263,7 +288,6 @@ void perfetto_stacks_free(struct perfetto_stacks *ps);
 /* ---- perfetto_calls.c ---- */
 
 void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
-void perfetto_calls_free(struct perfetto_calls *c);
 
 /* ---- perfetto_sched.c: bundles of ftrace events, by CPU ---- */
 

@@ -6,9 +6,8 @@
  * thread's are a sequence, with the thread's track as its default, a clock of deltas and names of its
  * own: both packets of a call take 24 bytes plus its result.
  */
-#include <stdlib.h>
-
 #include "format/perfetto.h"
+#include "util/alloc.h"
 
 #define ERRNO_MAX 1024
 #define BITS(n) (((n) + 63) / 64)
@@ -29,17 +28,7 @@ static bool is_known(const uint64_t *bits, uint32_t i)
 	return bits[i / 64] >> i % 64 & 1;
 }
 
-static char *put_name(char *p, enum intern_kind kind, uint32_t iid, const char *name)
-{
-	char *entry;
-
-	p = proto_open(p, kind, &entry);
-	p = proto_u64(p, 1 /* iid */, iid);
-	p = proto_text(p, 2 /* name */, name, strlen(name));
-	return proto_close(entry, p);
-}
-
-static char *put_clock(char *p, uint32_t id, uint64_t ns, bool deltas)
+static char *put_short_clock(char *p, uint32_t id, uint64_t ns, bool deltas)
 {
 	char *clock;
 
@@ -65,15 +54,15 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 	p = proto_u64(p, 11 /* track_uuid */, row);
 	p = proto_close_short(part, proto_close_short(event, p));
 	p = proto_open(p, PACKET_INTERNED, &part);
-	p = put_name(p, INTERN_ANNOTATION, ARG_RET, "ret");
-	p = put_name(p, INTERN_ANNOTATION, ARG_FD, "fd");
+	p = put_interned(p, INTERN_ANNOTATION, ARG_RET, "ret", 3);
+	p = put_interned(p, INTERN_ANNOTATION, ARG_FD, "fd", 2);
 	p = proto_close(packet, proto_close(part, p));
 
 	p = proto_open(p, 1 /* Trace.packet */, &packet);
 	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
 	p = proto_open(p, PACKET_CLOCKS, &part);
-	p = put_clock(p, CLOCK_DELTAS, ns, true);
-	p = put_clock(p, CLOCK_OF_BOOTTIME, ns, false);
+	p = put_short_clock(p, CLOCK_DELTAS, ns, true);
+	p = put_short_clock(p, CLOCK_OF_BOOTTIME, ns, false);
 	p = proto_close(packet, proto_close(part, p));
 	c->deltas_ns = ns;
 	c->begun = writer_commit(s->w, p);
@@ -84,26 +73,14 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum intern_kind kind, uint32_t iid,
 	const char *name, uint64_t *bits, uint32_t i)
 {
-	char *packet, *data, *p = packet_begin(s, &packet);
+	char *packet, *data, *p = proto_open(packet_of(s, c->sequence, 0, &packet), PACKET_INTERNED, &data);
 
-	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
-	p = proto_u64(p, PACKET_SEQUENCE_FLAGS, SEQUENCE_F_NEEDS);
-	p = proto_open(p, PACKET_INTERNED, &data);
-	p = put_name(p, kind, iid, name);
+	p = put_interned(p, kind, iid, name, strlen(name));
 	if (writer_commit(s->w, proto_close(packet, proto_close(data, p))))
 		bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-static struct perfetto_calls *calls_new(struct perfetto_sink *s)
-{
-	struct perfetto_calls *c = calloc(1, sizeof(*c));
-
-	if (c)
-		c->sequence = SEQUENCE_CALLS + s->n_calls++;
-	return c;
-}
-
-static char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
+static inline char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
 {
 	if (ns < c->deltas_ns) {
 		p = proto_u64(p, PACKET_TIMESTAMP, ns);
@@ -123,15 +100,6 @@ static inline char *put_arg(char *p, uint32_t name, enum value_type type, uint64
 	return proto_close_short(mark, proto_u64(p, type, v));
 }
 
-static char *put_mark(char *p, const char *name)
-{
-	char *mark;
-
-	p = proto_open(p, 4 /* debug_annotations */, &mark);
-	p = proto_text(p, 10 /* name */, name, strlen(name));
-	return proto_close(mark, proto_u64(p, VALUE_BOOL, 1));
-}
-
 /* Errors by name, addresses as such, as in the JSON. */
 static char *put_ret(char *p, const struct perfetto_calls *c, int64_t ret)
 {
@@ -149,9 +117,9 @@ static char *put_args(char *p, const struct perfetto_calls *c, const struct rec_
 	if (syscall_has_fd(r->h.id))
 		p = put_arg(p, ARG_FD, VALUE_INT, (uint64_t)(int32_t)r->arg0);
 	if (r->h.flags & REC_F_OPEN_START)
-		p = put_mark(p, "began_before");
+		p = put_annotation(p, "began_before", VALUE_BOOL, 1, NULL);
 	if (r->h.flags & REC_F_OPEN_END)
-		p = put_mark(p, "unfinished");
+		p = put_annotation(p, "unfinished", VALUE_BOOL, 1, NULL);
 	return p;
 }
 
@@ -165,9 +133,9 @@ static char *put_call_name(const struct perfetto_sink *s, char *p, const struct 
 	return proto_text(p, 23 /* name */, name, (size_t)(end - name));
 }
 
-/* With a length of one byte: the content has less than 128. */
-static char *put_begin(const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r,
-	uint64_t ns)
+/* r NULL: the end of a call. With lengths of one byte: the content has less than 128. */
+static inline char *put_event(
+	const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r, uint64_t ns)
 {
 	char *packet, *event;
 
@@ -175,21 +143,9 @@ static char *put_begin(const struct perfetto_sink *s, char *p, struct perfetto_c
 	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
 	p = put_time(c, p, ns);
 	p = proto_open_short(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, EVENT_BEGIN);
-	p = put_call_name(s, p, c, r->h.id);
-	p = put_args(p, c, r);
-	return proto_close_short(packet, proto_close_short(event, p));
-}
-
-static char *put_end(char *p, struct perfetto_calls *c, uint64_t ns)
-{
-	char *packet, *event;
-
-	p = proto_open_short(p, 1 /* Trace.packet */, &packet);
-	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
-	p = put_time(c, p, ns);
-	p = proto_open_short(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, EVENT_END);
+	p = proto_u64(p, 9 /* type */, r ? EVENT_BEGIN : EVENT_END);
+	if (r)
+		p = put_args(put_call_name(s, p, c, r->h.id), c, r);
 	return proto_close_short(packet, proto_close_short(event, p));
 }
 
@@ -218,19 +174,18 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 	if (!t)
 		return;
 	row = perfetto_thread_row(s, t, TRACK_SYSCALLS);
-	c = t->calls ? t->calls : (t->calls = calls_new(s));
-	if (!row || !c || (!c->begun && !begin_sequence(s, c, row, start)))
+	if (!t->calls) {
+		t->calls = xcalloc(1, sizeof(*t->calls));
+		t->calls->sequence = SEQUENCE_CALLS + s->n_calls++;
+	}
+	c = t->calls;
+	if (!c->begun && !begin_sequence(s, c, row, start))
 		return;
 	learn_names(s, c, r);
 	before = c->deltas_ns;
-	p = put_begin(s, writer_reserve(s->w), c, r, start);
-	p = put_end(p, c, end > start ? end : start);
+	p = put_event(s, writer_reserve(s->w), c, r, start);
+	p = put_event(s, p, c, NULL, end > start ? end : start);
 	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->w, p))
 		c->deltas_ns = before;
-}
-
-void perfetto_calls_free(struct perfetto_calls *c)
-{
-	free(c);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: TrackEvents, and the names that they refer to by id. */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "format/perfetto.h"
@@ -24,12 +23,12 @@
  * own, the newest such slice of each track waits for the next.
  */
 #define HELD_BYTES (WRITER_EVENT_MAX - 64) /* of what an event is made of */
-#define TURNS 3              /* the one in which slices arrive, and two in which they wait */
-#define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when this is full */
+#define TURNS 3                            /* the one in which slices arrive, and two in which they wait */
+#define TURN_BYTES (1 << 20)               /* some 10 ms of a storm; a turn ends early when this is full */
 #define HELD_MAX (1 << 16)
 #define PIECE_BYTES (WRITER_EVENT_MAX / 2)
 #define PACKET_BYTES 12 /* at least this for each packet around what is kept of its event */
-#define RUN 8 /* this many are sorted by insertion */
+#define RUN 8           /* this many are sorted by insertion */
 
 struct held {
 	uint64_t start_ns, end_ns;
@@ -80,16 +79,10 @@ static bool waits(const struct perfetto_sink *s, const struct held *h)
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
 }
 
-int held_new(struct holder **ret_holder)
+struct holder *held_new(void)
 {
 	/* pages that are never touched are never allocated */
-	*ret_holder = calloc(1, sizeof(**ret_holder));
-	return *ret_holder ? 0 : -ENOMEM;
-}
-
-void held_free(struct holder *hd)
-{
-	free(hd);
+	return xcalloc(1, sizeof(struct holder));
 }
 
 static bool goes_before(const struct held *a, const struct held *b)
@@ -394,14 +387,9 @@ struct interns {
 	} recent[1 << INTERNS_RECENT_BITS];
 };
 
-int interns_new(struct interns **ret_interns)
+struct interns *interns_new(void)
 {
-	struct interns *in = calloc(1, sizeof(*in));
-
-	if (!in)
-		return -ENOMEM;
-	*ret_interns = in;
-	return 0;
+	return xcalloc(1, sizeof(struct interns));
 }
 
 void interns_reset(struct interns *in)
@@ -423,8 +411,7 @@ void interns_reset(struct interns *in)
 
 void interns_free(struct interns *in)
 {
-	if (in)
-		interns_reset(in);
+	interns_reset(in);
 	free(in);
 }
 
@@ -436,43 +423,6 @@ static inline struct recent *recent_of(struct interns *in, enum intern_kind kind
 	return &in->recent[hash >> (64 - INTERNS_RECENT_BITS)];
 }
 
-static char *put_intern(char *p, const struct intern *in)
-{
-	char *entry;
-
-	p = proto_open(p, in->kind, &entry);
-	p = proto_u64(p, 1 /* iid */, in->iid);
-	p = proto_text(p, 2 /* name */, in->text, strnlen(in->text, NAME_MAX_LEN));
-	return proto_close(entry, p);
-}
-
-static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
-{
-	char *p = packet_begin(s, ret_packet);
-
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
-}
-
-/* The clock of deltas continues from where it is. */
-static void write_deltas_clock(struct perfetto_sink *s)
-{
-	static const uint32_t clocks[] = { CLOCK_DELTAS, CLOCK_OF_BOOTTIME };
-	char *packet, *snapshot, *clock, *p = packet_begin(s, &packet);
-
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	p = proto_open(p, PACKET_CLOCKS, &snapshot);
-	for (size_t i = 0; i < 2; i++) {
-		p = proto_open(p, 1 /* clocks */, &clock);
-		p = proto_u64(p, 1 /* clock_id */, clocks[i]);
-		p = proto_u64(p, 2 /* timestamp */, s->deltas_ns);
-		if (clocks[i] == CLOCK_DELTAS)
-			p = proto_u64(p, 3 /* is_incremental */, 1);
-		p = proto_close(clock, p);
-	}
-	packet_end(s, packet, proto_close(snapshot, p));
-}
-
 void interns_begin(struct perfetto_sink *s, bool dropped)
 {
 	uint64_t flags = SEQUENCE_F_CLEARED;
@@ -481,7 +431,7 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 	size_t kind = 0;
 
 	do {
-		begin = p = intern_packet_begin(s, flags, &packet);
+		begin = p = packet_of(s, SEQUENCE_EVENTS, flags, &packet);
 		if (flags) {
 			p = proto_u64(p, dropped ? PACKET_DROPPED : PACKET_FIRST, 1);
 			p = proto_open(p, PACKET_DEFAULTS, &defaults);
@@ -493,37 +443,31 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 				e = s->interns->by_text[kind++];
 			if (!e)
 				continue;
-			p = put_intern(p, e);
+			p = put_interned(p, e->kind, e->iid, e->text, strnlen(e->text, NAME_MAX_LEN));
 			e = e->hh.next;
 		}
 		packet_end(s, packet, proto_close(data, p));
 		flags = 0;
 	} while (e || kind < INTERN_KINDS);
-	write_deltas_clock(s);
+	/* the clock of deltas continues from where it is */
+	p = proto_u64(packet_begin(s, &packet), PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_open(p, PACKET_CLOCKS, &data);
+	p = put_clock(p, CLOCK_DELTAS, s->deltas_ns);
+	packet_end(s, packet, proto_close(data, put_clock(p, CLOCK_OF_BOOTTIME, s->deltas_ns)));
 }
 
 static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
-	struct intern *e = calloc(1, sizeof(*e));
+	struct intern *e = xcalloc(1, sizeof(*e));
 	char *packet, *data, *p;
 
-	if (!e)
-		return NULL;
 	e->kind = kind;
-	e->iid = s->interns->n_of[kind] + 1;
-	e->text = strdup(text);
-	if (e->text)
-		HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
-	if (!e->hh.tbl) {
-		free(e->text);
-		free(e);
-		return NULL;
-	}
+	e->iid = ++s->interns->n_of[kind];
+	e->text = xstrdup(text);
+	HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
 	s->interns->n++;
-	s->interns->n_of[kind]++;
-	p = intern_packet_begin(s, 0, &packet);
-	p = proto_open(p, PACKET_INTERNED, &data);
-	p = put_intern(p, e);
+	p = proto_open(packet_of(s, SEQUENCE_EVENTS, 0, &packet), PACKET_INTERNED, &data);
+	p = put_interned(p, kind, e->iid, text, strnlen(text, NAME_MAX_LEN));
 	packet_end(s, packet, proto_close(data, p));
 	return e;
 }
@@ -540,15 +484,13 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);
 	if (!e)
 		e = intern_new(s, kind, text, len);
-	if (!e)
-		return 0;
 	if (recent->place && recent->place != text && !beside->place)
 		recent = beside;
 	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
 	return e->iid;
 }
 
-/* Returns the id of a name, which is written before its first use. 0 without memory. */
+/* Returns the id of a name, which is written before its first use. */
 static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
 	const struct recent *r = recent_of(s->interns, kind, text);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: what GPUs did. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
-#include "format/gpu.h"
 #include "format/perfetto.h"
 #include "stack/stack.h"
+#include "util/alloc.h"
 
 /*
  * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
@@ -79,7 +78,7 @@ static const char *const arg_names[ARGS] = {
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
-	uint32_t devices; /* of which the names have been told */
+	uint32_t devices;                  /* of which the names have been told */
 	uint64_t contexts_from;            /* the number of the first */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
@@ -96,18 +95,6 @@ void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
 	memset(g->contexts, 0, sizeof(g->contexts));
 }
 
-void perfetto_gpus_free(struct perfetto_gpus *g)
-{
-	free(g);
-}
-
-static char *gpu_packet(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
-{
-	char *p = proto_u64(packet_begin(s, ret_packet), PACKET_SEQUENCE, SEQUENCE_GPU);
-
-	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
-}
-
 static char *put_spec(char *p, uint64_t iid, const char *name, uint64_t category)
 {
 	char *spec;
@@ -120,19 +107,15 @@ static char *put_spec(char *p, uint64_t iid, const char *name, uint64_t category
 
 static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
 {
-	char *packet, *data, *arg, *p = gpu_packet(s, SEQUENCE_F_CLEARED, &packet);
+	char *packet, *data, *p = packet_of(s, SEQUENCE_GPU, SEQUENCE_F_CLEARED, &packet);
 
 	p = proto_u64(p, g->lost ? PACKET_DROPPED : PACKET_FIRST, 1);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_spec(p, SPEC_KERNEL, "kernel", GPU_CATEGORY_COMPUTE);
 	p = put_spec(p, SPEC_COPY, "gpu_memcpy", GPU_CATEGORY_OTHER);
 	p = put_spec(p, SPEC_SET, "gpu_memset", GPU_CATEGORY_OTHER);
-	for (uint64_t i = 1; i < ARGS; i++) {
-		p = proto_open(p, INTERNED_GPU_ARG, &arg);
-		p = proto_u64(p, 1 /* iid */, i);
-		p = proto_text(p, 2 /* name */, arg_names[i], strlen(arg_names[i]));
-		p = proto_close(arg, p);
-	}
+	for (uint64_t i = 1; i < ARGS; i++)
+		p = put_interned(p, INTERNED_GPU_ARG, i, arg_names[i], strlen(arg_names[i]));
 	packet_end(s, packet, proto_close(data, p));
 	g->begun = true;
 }
@@ -207,7 +190,7 @@ static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const s
 	bool is_new = !is_context(g, number);
 
 	g->contexts[r->track] = number;
-	p = proto_open(gpu_packet(s, 0, &packet), PACKET_INTERNED, &data);
+	p = proto_open(packet_of(s, SEQUENCE_GPU, 0, &packet), PACKET_INTERNED, &data);
 	p = put_spec(p, SPEC_QUEUES + r->track, t->name, GPU_CATEGORY_COMPUTE);
 	if (is_new) {
 		p = proto_open(p, INTERNED_GPU_CONTEXT, &context);
@@ -222,13 +205,11 @@ static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t
 {
 	const char *brief = gpu_info_short_name(s->rec.gpu, name), *full = gpu_info_full_name(s->rec.gpu, name);
 	const char *mangled = gpu_info_mangled_name(s->rec.gpu, name);
-	char *packet, *data, *mark, *p = gpu_packet(s, 0, &packet);
+	char *packet, *data, *mark, *p = packet_of(s, SEQUENCE_GPU, 0, &packet);
 
 	g->names[name / 64] |= UINT64_C(1) << name % 64;
 	p = proto_open(p, PACKET_INTERNED, &data);
-	p = proto_open(p, (uint32_t)INTERN_NAME, &mark);
-	p = proto_u64(p, 1 /* iid */, name);
-	p = proto_close(mark, proto_text(p, 2 /* name */, brief, strlen(brief)));
+	p = put_interned(p, INTERN_NAME, name, brief, strlen(brief));
 	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
 	p = proto_u64(p, 1 /* iid */, name);
 	/* one that was cut is none */
@@ -245,11 +226,9 @@ static bool is_named(const struct rec_gpu *r)
 
 static struct perfetto_gpus *gpus_new(const struct recording *rec)
 {
-	struct perfetto_gpus *g = calloc(1, sizeof(*g));
+	struct perfetto_gpus *g = xcalloc(1, sizeof(*g));
 	uint64_t from[2];
 
-	if (!g)
-		return NULL;
 	if (getrandom(from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
 		from[0] = from[1] = rec->start_real_ns;
 	g->number = from[0] % EVENTS_FROM_MAX;
@@ -268,8 +247,6 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 	if (!s->gpus)
 		s->gpus = gpus_new(&s->rec);
 	g = s->gpus;
-	if (!g)
-		return NULL;
 	if (!g->begun)
 		begin_sequence(s, g);
 	if (g->devices != gpu_info_devices_known(s->rec.gpu))
@@ -388,7 +365,7 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 
 	if (!g)
 		return;
-	p = proto_u64(gpu_packet(s, 0, &packet), PACKET_TIMESTAMP, start_ns);
+	p = proto_u64(packet_of(s, SEQUENCE_GPU, 0, &packet), PACKET_TIMESTAMP, start_ns);
 	p = proto_open(p, PACKET_GPU_STAGE, &event);
 	p = proto_u64(p, GPU_STAGE_EVENT, ++g->number);
 	p = proto_u64(p, GPU_STAGE_DURATION, end_ns > start_ns ? end_ns - start_ns : 0);
@@ -409,9 +386,41 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 		write_arrow(s, r, g->number);
 }
 
+static uint32_t process_row(struct perfetto_sink *s, uint32_t device)
+{
+	char name[GPU_LABEL_MAX];
+
+	return perfetto_pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, gpu_label(s->rec.gpu, device, name));
+}
+
+/* 0: there are too many processes. */
+static uint32_t counter_row(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)
+{
+	struct gpu_counter_row *of = s->gpu_counter_rows[r->h.id][which], *end = of + GPU_PROCESSES_MAX;
+	char name[GPU_COUNTER_NAME_MAX];
+
+	while (of < end && of->row && of->tgid != r->h.tgid)
+		of++;
+	if (of == end)
+		return 0;
+	of->tgid = r->h.tgid;
+	return perfetto_track(s, &of->row, process_row(s, r->h.id), gpu_counter_name(s->rec.gpu, which, r, name), NO_RANK,
+		gpu_counter_unit(which));
+}
+
+/* A track of a device's steps; 0: it has no such track. */
+static uint32_t step_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
+{
+	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);
+
+	if (!t || t->device != device || !gpu_track_is_steps(t))
+		return 0;
+	return perfetto_track(s, &s->gpu_step_rows[track], process_row(s, device), t->name, -1, NULL);
+}
+
 static void write_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
-	uint32_t row = perfetto_gpu_row(s, d->track, d->device);
+	uint32_t row = step_row(s, d->track, d->device);
 	struct drawn drawn;
 	struct event e;
 
@@ -436,6 +445,6 @@ void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)
 
 	for (enum gpu_counter i = 0; i < GPU_COUNTERS && r->h.id < GPU_DEVICES_MAX; i++) {
 		if (gpu_counter_value(i, r, &value))
-			event_write_counter(s, perfetto_gpu_counter(s, i, r), r->h.start_ns, value);
+			event_write_counter(s, counter_row(s, i, r), r->h.start_ns, value);
 	}
 }

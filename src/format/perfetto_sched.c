@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "format/perfetto.h"
+#include "util/alloc.h"
 
 #define EVENTS_BYTES 2560 /* of a bundle */
 #define EVENT_BYTES 192   /* of one event, at most */
@@ -64,9 +65,8 @@ static struct perfetto_cpu *cpu_get(struct perfetto_sink *s, uint32_t cpu)
 	if (cpu >= PERFETTO_CPUS)
 		return NULL;
 	if (!s->cpus[cpu]) {
-		s->cpus[cpu] = calloc(1, sizeof(*s->cpus[cpu]));
-		if (s->cpus[cpu])
-			s->cpus[cpu]->cpu = cpu;
+		s->cpus[cpu] = xcalloc(1, sizeof(*s->cpus[cpu]));
+		s->cpus[cpu]->cpu = cpu;
 	}
 	return s->cpus[cpu];
 }

@@ -25,7 +25,6 @@
 #define EVENT_CATEGORY_TEXT 22
 #define EVENT_NAME_TEXT 23
 #define EVENT_STACK_IID 56
-#define ANNOTATION_NAME_TEXT 10
 
 /* Where a frame is from. Texts of frames are interned, so their addresses tell them apart. */
 struct mapping_key {
@@ -47,7 +46,7 @@ struct told {
 
 struct stream {
 	uint32_t sequence;
-	bool begun;	/* in this file */
+	bool begun;     /* in this file */
 	uint64_t count; /* of the timebase */
 	struct told stacks, frames;
 	struct mapping *mappings;
@@ -62,21 +61,16 @@ static bool is_told(const struct told *t, uint32_t number)
 	return number < t->size && t->bits[number / 8] & 1u << number % 8;
 }
 
-/* false: no memory */
-static bool tell(struct told *t, uint32_t number)
+static void tell(struct told *t, uint32_t number)
 {
 	if (number >= t->size) {
 		uint32_t size = (number + 4096) & ~4095u;
-		uint8_t *bits = size > number ? realloc(t->bits, size / 8) : NULL;
 
-		if (!bits)
-			return false;
-		memset(bits + t->size / 8, 0, (size - t->size) / 8);
-		t->bits = bits;
+		t->bits = xreallocarray(t->bits, 1, size / 8);
+		memset(t->bits + t->size / 8, 0, (size - t->size) / 8);
 		t->size = size;
 	}
 	t->bits[number / 8] |= (uint8_t)(1u << number % 8);
-	return true;
 }
 
 static void stream_reset(struct stream *st)
@@ -105,33 +99,7 @@ void perfetto_stacks_free(struct perfetto_stacks *ps)
 	free(ps);
 }
 
-static struct stream *stream_get(struct perfetto_sink *s, bool off_cpu)
-{
-	if (!s->stacks) {
-		s->stacks = calloc(1, sizeof(*s->stacks));
-		if (!s->stacks)
-			return NULL;
-		s->stacks->streams[0].sequence = SEQUENCE_SAMPLES;
-		s->stacks->streams[1].sequence = SEQUENCE_WAITS;
-	}
-	return &s->stacks->streams[off_cpu];
-}
-
 /* ---- packets ---- */
-
-static char *stream_packet(struct perfetto_sink *s, const struct stream *st, uint64_t flags, char **ret_packet)
-{
-	char *p = packet_begin(s, ret_packet);
-
-	p = proto_u64(p, PACKET_SEQUENCE, st->sequence);
-	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
-}
-
-/* false: it is not in the file */
-static bool stream_packet_end(struct perfetto_sink *s, char *packet, char *p)
-{
-	return writer_commit(s->w, proto_close(packet, p));
-}
 
 /* Its first packet, which says what samples count. */
 static bool stream_begin(struct perfetto_sink *s, struct stream *st)
@@ -141,7 +109,7 @@ static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 
 	if (st->begun)
 		return true;
-	p = stream_packet(s, st, SEQUENCE_F_CLEARED, &packet);
+	p = packet_of(s, st->sequence, SEQUENCE_F_CLEARED, &packet);
 	p = proto_u64(p, PACKET_FIRST, 1);
 	p = proto_open(p, PACKET_DEFAULTS, &defaults);
 	p = proto_open(p, DEFAULTS_PERF_SAMPLE, &perf);
@@ -151,19 +119,11 @@ static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 	p = proto_text(p, TIMEBASE_NAME, name, strlen(name));
 	p = proto_close(perf, proto_close(timebase, p));
 	p = proto_close(defaults, proto_u64(p, PACKET_CLOCK, CLOCK_OF_BOOTTIME));
-	st->begun = stream_packet_end(s, packet, p);
+	st->begun = packet_end(s, packet, p);
 	return st->begun;
 }
 
 /* ---- names, frames and stacks, before their first use ---- */
-
-static char *put_text(char *p, uint32_t field, uint32_t iid, const char *text, size_t len)
-{
-	char *entry;
-
-	p = proto_u64(proto_open(p, field, &entry), 1 /* iid */, iid);
-	return proto_close(entry, proto_text(p, 2 /* str */, text, len));
-}
 
 /* A build ID as bytes. */
 static char *put_build_id(char *p, uint32_t iid, const char *hex)
@@ -193,7 +153,7 @@ static char *put_mapping(char *p, uint32_t iid, const struct frame *f)
 		path += len - PATH_LEN_MAX;
 		len = PATH_LEN_MAX;
 	}
-	p = put_text(p, INTERNED_PATH, iid, path, len);
+	p = put_interned(p, INTERNED_PATH, iid, path, len);
 	if (f->build_id)
 		p = put_build_id(p, iid, f->build_id);
 	p = proto_u64(proto_open(p, INTERNED_MAPPING, &entry), 1 /* iid */, iid);
@@ -202,7 +162,7 @@ static char *put_mapping(char *p, uint32_t iid, const struct frame *f)
 	return proto_close(entry, proto_u64(p, 7 /* path_string_ids */, iid));
 }
 
-/* NULL: no memory. *ret_new: it needs to be described. */
+/* *ret_new: it needs to be described. */
 static struct mapping *mapping_get(struct stream *st, const struct frame *f, bool *ret_new)
 {
 	/* those without a file of their own are told apart by the kind of frame */
@@ -214,16 +174,11 @@ static struct mapping *mapping_get(struct stream *st, const struct frame *f, boo
 	*ret_new = !m;
 	if (m)
 		return m;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return NULL;
+	m = xcalloc(1, sizeof(*m));
 	m->key = key;
 	m->iid = HASH_COUNT(st->mappings) + 1;
 	HASH_ADD(hh, st->mappings, key, sizeof(key), m);
-	if (m->hh.tbl)
-		return m;
-	free(m);
-	return NULL;
+	return m;
 }
 
 static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t number)
@@ -233,23 +188,23 @@ static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t num
 	struct mapping *m;
 	bool is_new;
 
-	if (is_told(&st->frames, number))
-		return true;
-	m = f ? mapping_get(st, f, &is_new) : NULL;
-	if (!m)
-		return false;
-	p = stream_packet(s, st, 0, &packet);
+	if (!f || is_told(&st->frames, number))
+		return f;
+	m = mapping_get(st, f, &is_new);
+	p = packet_of(s, st->sequence, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	if (is_new)
 		p = put_mapping(p, m->iid, f);
-	p = put_text(p, INTERNED_FUNCTION, number + 1, name, stack_text_name(f, name));
+	p = put_interned(p, INTERNED_FUNCTION, number + 1, name, stack_text_name(f, name));
 	p = proto_u64(proto_open(p, INTERNED_FRAME, &entry), 1 /* iid */, number + 1);
 	p = proto_u64(p, 2 /* function_name_id */, number + 1);
 	p = proto_u64(p, 3 /* mapping_id */, m->iid);
 	p = proto_u64(p, 4 /* rel_pc */, f->rel_pc);
 	p = proto_close(data, proto_close(entry, p));
-	if (stream_packet_end(s, packet, p) && tell(&st->frames, number))
+	if (packet_end(s, packet, p)) {
+		tell(&st->frames, number);
 		return true;
+	}
 	if (is_new) {
 		HASH_DEL(st->mappings, m);
 		free(m);
@@ -270,13 +225,16 @@ static uint32_t write_stack(struct perfetto_sink *s, struct stream *st, uint32_t
 		if (!write_frame(s, st, frames[i]))
 			return 0;
 	}
-	p = stream_packet(s, st, 0, &packet);
+	p = packet_of(s, st->sequence, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = proto_u64(proto_open(p, INTERNED_STACK, &entry), 1 /* iid */, stack + 1);
 	while (n)
 		p = proto_u64(p, 2 /* frame_ids */, frames[--n] + 1);
 	p = proto_close(data, proto_close(entry, p));
-	return stream_packet_end(s, packet, p) && tell(&st->stacks, stack) ? stack + 1 : 0;
+	if (!packet_end(s, packet, p))
+		return 0;
+	tell(&st->stacks, stack);
+	return stack + 1;
 }
 
 /* ---- records ---- */
@@ -293,7 +251,7 @@ static bool is_in_kernel(const struct perfetto_sink *s, uint32_t stack)
 
 static void write_sample(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
 {
-	char *packet, *sample, *p = stream_packet(s, st, 0, &packet);
+	char *packet, *sample, *p = packet_of(s, st->sequence, 0, &packet);
 
 	st->count += r->weight_ns;
 	p = proto_u64(p, PACKET_TIMESTAMP, perfetto_ts(s, r->h.start_ns));
@@ -308,37 +266,19 @@ static void write_sample(struct perfetto_sink *s, struct stream *st, const struc
 	p = proto_u64(p, SAMPLE_COUNT, st->count);
 	if (r->flags & SAMPLE_F_TRUNCATED)
 		p = proto_u64(p, SAMPLE_UNWIND_ERROR, SAMPLE_UNWIND_MEMORY);
-	if (!stream_packet_end(s, packet, proto_close(sample, p)))
+	if (!packet_end(s, packet, proto_close(sample, p)))
 		st->count -= r->weight_ns;
-}
-
-static char *put_arg_text(char *p, const char *name, const char *text)
-{
-	char *mark;
-
-	p = proto_open(p, 4 /* debug_annotations */, &mark);
-	p = proto_text(p, ANNOTATION_NAME_TEXT, name, strlen(name));
-	return proto_close(mark, proto_text(p, VALUE_TEXT, text, strlen(text)));
-}
-
-static char *put_arg_number(char *p, const char *name, uint64_t v)
-{
-	char *mark;
-
-	p = proto_open(p, 4 /* debug_annotations */, &mark);
-	p = proto_text(p, ANNOTATION_NAME_TEXT, name, strlen(name));
-	return proto_close(mark, proto_u64(p, VALUE_UINT, v));
 }
 
 static void write_end(struct perfetto_sink *s, const struct stream *st, uint32_t row, uint64_t ns)
 {
-	char *packet, *event, *p = stream_packet(s, st, 0, &packet);
+	char *packet, *event, *p = packet_of(s, st->sequence, 0, &packet);
 
 	p = proto_u64(p, PACKET_TIMESTAMP, ns);
 	p = proto_open(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, EVENT_END);
 	p = proto_close(event, proto_u64(p, 11 /* track_uuid */, row));
-	stream_packet_end(s, packet, p);
+	packet_end(s, packet, p);
 }
 
 /* Who ended the wait, and in which function. */
@@ -351,15 +291,15 @@ static char *put_waker(char *p, struct perfetto_sink *s, const struct rec_stack 
 	if (r->h.id != SAMPLE_OFF_CPU)
 		return p;
 	if (r->flags & SAMPLE_F_WOKEN_IRQ)
-		p = put_arg_text(p, "waker", "interrupt");
+		p = put_annotation(p, "waker", VALUE_TEXT, 0, "interrupt");
 	if (r->waker_tid)
-		p = put_arg_number(p, "waker_tid", r->waker_tid);
+		p = put_annotation(p, "waker_tid", VALUE_UINT, r->waker_tid, NULL);
 	if (waker && waker->comm[0])
-		p = put_arg_text(p, "waker", waker->comm);
+		p = put_annotation(p, "waker", VALUE_TEXT, 0, waker->comm);
 	if (!f)
 		return p;
 	stack_text_name(f, name);
-	return put_arg_text(p, "woken_by", name);
+	return put_annotation(p, "woken_by", VALUE_TEXT, 0, name);
 }
 
 /* The slice of a wait; of the stack of a waker an instant. */
@@ -376,7 +316,7 @@ static void write_slice(struct perfetto_sink *s, struct stream *st, const struct
 		at = stpcpy(name, "wakes: ");
 	if (f)
 		stack_text_name(f, at);
-	p = stream_packet(s, st, 0, &packet);
+	p = packet_of(s, st->sequence, 0, &packet);
 	p = proto_u64(p, PACKET_TIMESTAMP, perfetto_ts(s, r->h.start_ns));
 	p = proto_open(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, r->h.id == SAMPLE_OFF_CPU ? EVENT_BEGIN : EVENT_INSTANT);
@@ -384,22 +324,28 @@ static void write_slice(struct perfetto_sink *s, struct stream *st, const struct
 	p = proto_text(p, EVENT_CATEGORY_TEXT, "stack", 5);
 	p = proto_text(p, EVENT_NAME_TEXT, name, strlen(name));
 	if (r->state < ST_MAX)
-		p = put_arg_text(p, "state", time_state_name((enum time_state)r->state));
+		p = put_annotation(p, "state", VALUE_TEXT, 0, time_state_name((enum time_state)r->state));
 	if (r->step)
-		p = put_arg_number(p, "step", r->step - 1);
+		p = put_annotation(p, "step", VALUE_UINT, r->step - 1, NULL);
 	p = put_waker(p, s, r);
 	if (iid)
 		p = proto_u64(p, EVENT_STACK_IID, iid);
-	if (stream_packet_end(s, packet, proto_close(event, p)) && r->h.id == SAMPLE_OFF_CPU)
+	if (packet_end(s, packet, proto_close(event, p)) && r->h.id == SAMPLE_OFF_CPU)
 		write_end(s, st, row, end > s->rec.start_boot_ns ? end : s->rec.start_boot_ns);
 }
 
 void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r)
 {
-	struct stream *st = stream_get(s, r->h.id != SAMPLE_CPU);
+	struct stream *st;
 	uint32_t iid;
 
-	if (!st || !stream_begin(s, st))
+	if (!s->stacks) {
+		s->stacks = xcalloc(1, sizeof(*s->stacks));
+		s->stacks->streams[0].sequence = SEQUENCE_SAMPLES;
+		s->stacks->streams[1].sequence = SEQUENCE_WAITS;
+	}
+	st = &s->stacks->streams[r->h.id != SAMPLE_CPU];
+	if (!stream_begin(s, st))
 		return;
 	perfetto_thread(s, r->h.tgid, r->h.tid); /* it gets its name */
 	iid = write_stack(s, st, r->stack);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "format/gpu.h"
+#include "format/derive.h"
 #include "format/profile_line.h"
 #include "format/stack_text.h"
 #include "util/names.h"

@@ -103,8 +103,7 @@ static void drop_envelope(void *envelope, void *arg)
 static int add_envelope(struct profile_lines *l, uint32_t tgid)
 {
 	l->envelopes.size = sizeof(struct profile_envelope);
-	if (process_list_room(&l->envelopes, l->tasks, drop_envelope, NULL))
-		return -ENOMEM;
+	process_list_room(&l->envelopes, l->tasks, drop_envelope, NULL);
 	if (l->envelopes.n == ENVELOPES_MAX) {
 		while (l->envelopes.n)
 			clear(nth_envelope(l, --l->envelopes.n));

@@ -25,8 +25,8 @@ struct op_hot {
 /* Of one operator. */
 struct op_hottest {
 	const struct frame *function; /* NULL: none that has a name */
-	uint64_t samples, next;	      /* in it, and in the next one */
-	uint64_t of;		      /* of all */
+	uint64_t samples, next;       /* in it, and in the next one */
+	uint64_t of;                  /* of all */
 };
 
 #define FUNCTIONS_MAX 65536 /* some 8 MB */
@@ -190,10 +190,10 @@ struct profile_ops {
 	uint64_t round;
 	struct process_list processes; /* struct process_ops */
 	size_t last_process;
-	struct gpu_ops *gpu; /* NULL: no GPU is recorded */
+	struct gpu_ops *gpu;  /* NULL: no GPU is recorded */
 	uint32_t n_functions; /* in which operators were sampled */
-	bool any;            /* operators were called */
-	bool graph;          /* some step launched one */
+	bool any;             /* operators were called */
+	bool graph;           /* some step launched one */
 };
 
 /* ---- names ---- */
@@ -603,7 +603,8 @@ static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
 			return nth_process(o, i);
 		}
 	}
-	if (process_list_room(&o->processes, o->rec->tasks, process_drop, o) || o->processes.n == PROCESSES_MAX)
+	process_list_room(&o->processes, o->rec->tasks, process_drop, o);
+	if (o->processes.n == PROCESSES_MAX)
 		return NULL;
 	o->last_process = o->processes.n++;
 	*nth_process(o, o->last_process) = (struct process_ops){ .tgid = tgid };
@@ -787,10 +788,8 @@ int profile_ops_new(
 
 	if (!o)
 		return -ENOMEM;
-	if (rec->gpu && gpu_ops_new(&o->gpu)) {
-		free(o);
-		return -ENOMEM;
-	}
+	if (rec->gpu)
+		o->gpu = gpu_ops_new();
 	o->lines = lines;
 	o->rec = rec;
 	o->processes.size = sizeof(struct process_ops);

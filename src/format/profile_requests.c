@@ -12,7 +12,6 @@
 #include "format/request_gpu.h"
 #include "gpu/info.h"
 #include "requests/request_feed.h"
-#include "requests/request_pairs.h"
 #include "requests/step_requests.h"
 #include "schema/left_out.h"
 
@@ -491,21 +490,15 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 		.part = on_part, .step = on_step, .done = on_done, .sequence = on_sequence, .socket = on_socket
 	};
 	struct profile_requests *q = calloc(1, sizeof(*q));
-	int err;
 
 	if (!q)
 		return -ENOMEM;
 	q->lines = lines;
 	q->rec = rec;
 	q->step_lines = steps;
-	err = rec->gpu ? request_gpu_new(&q->gpu) : 0;
-	if (!err)
-		err = request_feed_add(rec->requests, &ops, q);
-	if (err) {
-		request_gpu_free(q->gpu);
-		free(q);
-		return err;
-	}
+	if (rec->gpu)
+		q->gpu = request_gpu_new();
+	request_feed_add(rec->requests, &ops, q);
 	*ret_requests = q;
 	return 0;
 }

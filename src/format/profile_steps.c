@@ -9,7 +9,6 @@
 
 #include "engine/rows.h"
 #include "format/derive.h"
-#include "format/gpu.h"
 #include "format/profile_gpu.h"
 #include "format/weight.h"
 #include "gpu/info.h"
@@ -368,10 +367,8 @@ int profile_steps_new(struct profile_lines *lines, const struct recording *rec, 
 
 	if (!ps)
 		return -ENOMEM;
-	if (rec->gpu && gpu_gaps_new(rec, &ps->gaps)) {
-		free(ps);
-		return -ENOMEM;
-	}
+	if (rec->gpu)
+		ps->gaps = gpu_gaps_new(rec);
 	ps->lines = lines;
 	ps->rec = rec;
 	ps->self = (uint32_t)getpid();

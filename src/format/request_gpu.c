@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/request_gpu.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/gpu.h"
+#include "format/derive.h"
 #include "format/profile_line.h"
 #include "util/list.h"
 #include "util/map.h"
@@ -35,8 +34,8 @@ struct step {
 	uint32_t number;
 	struct context *context; /* once its parts are told; */
 	struct step *next;       /* the one after it there */
-	bool has_gpu, is_lost; /* is_lost: what it did is not known */
-	bool overlaps;         /* the one before it */
+	bool has_gpu, is_lost;   /* is_lost: what it did is not known */
+	bool overlaps;           /* the one before it */
 	uint64_t ns, gap_ns;
 	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
 	struct part *parts;
@@ -74,10 +73,9 @@ struct request_gpu {
 	struct request *requests;
 };
 
-int request_gpu_new(struct request_gpu **ret_gpu)
+struct request_gpu *request_gpu_new(void)
 {
-	*ret_gpu = calloc(1, sizeof(**ret_gpu));
-	return *ret_gpu ? 0 : -ENOMEM;
+	return xcalloc(1, sizeof(struct request_gpu));
 }
 
 static void free_step(struct request_gpu *g, struct step *s)
@@ -122,28 +120,16 @@ static struct request *find_request(const struct request_gpu *g, uint32_t serial
 	return r;
 }
 
-/* NULL: no memory */
 static struct request *get_request(struct request_gpu *g, uint32_t serial)
 {
 	struct request *r = find_request(g, serial);
 
 	if (r)
 		return r;
-	r = calloc(1, sizeof(*r));
-	if (!r)
-		return NULL;
+	r = xcalloc(1, sizeof(*r));
 	r->serial = serial;
 	HASH_ADD(hh, g->requests, serial, sizeof(serial), r);
-	if (r->hh.tbl)
-		return r;
-	free(r);
-	return NULL;
-}
-
-static void set_unknown(struct request *r)
-{
-	for (int i = 0; i < SPAN_MAX; i++)
-		r->unknown[i] = true;
+	return r;
 }
 
 /* The time since its last step. */
@@ -193,7 +179,7 @@ static struct context *find_context(const struct request_gpu *g, const struct st
 	return c;
 }
 
-/* NULL: no memory, or there are too many */
+/* NULL: there are too many */
 static struct context *get_context(struct request_gpu *g, const struct step_seen *s)
 {
 	struct context *c = find_context(g, s), *old;
@@ -207,17 +193,12 @@ static struct context *get_context(struct request_gpu *g, const struct step_seen
 			return NULL;
 		free_context(g, old);
 	}
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return NULL;
+	c = xcalloc(1, sizeof(*c));
 	c->key = (struct context_key){ s->context, s->tgid };
 	/* whoever has seen one of the same number that was forgotten does not know what was between */
 	c->tally.blind_steps = c->tally.blind_gaps = ++g->n_contexts << 32;
 	HASH_ADD(hh, g->contexts, key, sizeof(c->key), c);
-	if (c->hh.tbl)
-		return c;
-	free(c);
-	return NULL;
+	return c;
 }
 
 static void pass_gap(struct tally *t, const struct step *s)
@@ -304,7 +285,6 @@ static void give_up(struct request_gpu *g)
 	take_steps(g, c);
 }
 
-/* Without memory it is as if it were not known. */
 void request_gpu_expect(struct request_gpu *g, uint32_t number)
 {
 	struct step *s;
@@ -313,28 +293,22 @@ void request_gpu_expect(struct request_gpu *g, uint32_t number)
 		return;
 	if (HASH_COUNT(g->steps) == REQUEST_GPU_STEPS_MAX)
 		give_up(g);
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return;
+	s = xcalloc(1, sizeof(*s));
 	s->number = number;
 	HASH_ADD(hh, g->steps, number, sizeof(number), s);
-	if (!s->hh.tbl)
-		free(s);
 }
 
 void request_gpu_part(struct request_gpu *g, const struct step_request *r, const struct step_seen *s, const struct request_part *p)
 {
 	struct request *of = get_request(g, r->serial);
-	const struct part part = { r->serial, p->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE, p->others_ns };
 	struct step *step = find_step(g, s->number);
 
-	if (!of)
+	for (int i = 0; !step && i < SPAN_MAX; i++)
+		of->unknown[i] = true;
+	if (!step)
 		return;
-	if (!step || list_room((void **)&step->parts, step->n, &step->cap, sizeof(*step->parts))) {
-		set_unknown(of);
-		return;
-	}
-	step->parts[step->n++] = part;
+	*list_push(step->parts, step->n, step->cap) =
+		(struct part){ r->serial, p->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE, p->others_ns };
 	of->waits++;
 }
 

@@ -17,8 +17,7 @@
 
 struct request_gpu;
 
-/* -ENOMEM */
-int request_gpu_new(struct request_gpu **ret_gpu);
+struct request_gpu *request_gpu_new(void);
 void request_gpu_free(struct request_gpu *g);
 
 /* The step's record is here, and what the GPU did in it will follow. */

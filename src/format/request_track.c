@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/request_track.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,25 +199,19 @@ static uint32_t request_row_take(struct request_tracks *t, const struct step_req
 
 #define WAITS_MAX 8 /* requests named as the ones that another waited for */
 
-static void add(struct request_slice *s, const char *name, enum drawn_kind kind, uint64_t v)
-{
-	if (s->n_args < REQUEST_ARGS_MAX)
-		s->args[s->n_args++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
-}
-
-static void add_flag(struct request_slice *s, const char *name, bool set)
+static void add_flag(struct drawn *d, const char *name, bool set)
 {
 	if (set)
-		add(s, name, DRAWN_FLAG, 1);
+		drawn_add(d, name, DRAWN_FLAG, 1);
 }
 
-static void add_carrier(struct request_slice *s, const char *name, const struct step_carrier *c)
+static void add_carrier(struct drawn *d, const char *name, const struct step_carrier *c)
 {
 	if (c->known)
-		add(s, name, DRAWN_NUMBER, c->number);
+		drawn_add(d, name, DRAWN_NUMBER, c->number);
 }
 
-static void add_waits(struct request_slice *s, const struct step_request *r)
+static void add_waits(struct drawn *d, const struct step_request *r)
 {
 	static const struct {
 		const char *whom, *time;
@@ -236,14 +229,14 @@ static void add_waits(struct request_slice *s, const struct step_request *r)
 
 	for (size_t i = 0; i < r->n_waits && i < WAITS_MAX; i++) {
 		rest -= r->waits[i].ns;
-		add(s, names[i].whom, DRAWN_NUMBER, r->waits[i].serial);
-		add(s, names[i].time, DRAWN_TIME, r->waits[i].ns);
+		drawn_add(d, names[i].whom, DRAWN_NUMBER, r->waits[i].serial);
+		drawn_add(d, names[i].time, DRAWN_TIME, r->waits[i].ns);
 	}
 	if (rest)
-		add(s, "waited_others", DRAWN_TIME, rest);
+		drawn_add(d, "waited_others", DRAWN_TIME, rest);
 }
 
-static void add_spans(struct request_slice *s, const struct step_request *r)
+static void add_spans(struct drawn *d, const struct step_request *r)
 {
 	static const char *const names[SPAN_MAX] = {
 		[SPAN_OWN_PREFILL] = "own_prefill",
@@ -254,47 +247,47 @@ static void add_spans(struct request_slice *s, const struct step_request *r)
 
 	for (int i = 0; i < SPAN_MAX; i++) {
 		if (r->spans[i])
-			add(s, names[i], DRAWN_TIME, r->spans[i]);
+			drawn_add(d, names[i], DRAWN_TIME, r->spans[i]);
 	}
 }
 
-static void add_request(struct request_slice *s, const struct step_request *r, const struct live_request *l)
+static void add_request(struct drawn *d, const struct step_request *r, const struct live_request *l)
 {
-	add(s, "number", DRAWN_NUMBER, r->serial);
-	add(s, "pid", DRAWN_NUMBER, r->tgid);
+	drawn_add(d, "number", DRAWN_NUMBER, r->serial);
+	drawn_add(d, "pid", DRAWN_NUMBER, r->tgid);
 	if (r->context)
-		add(s, "context", DRAWN_POINTER, r->context);
-	add(s, "sequence", DRAWN_NUMBER, r->sequence);
+		drawn_add(d, "context", DRAWN_POINTER, r->context);
+	drawn_add(d, "sequence", DRAWN_NUMBER, r->sequence);
 	if (r->given)
-		add(s, "engine_request", DRAWN_NUMBER, r->given - 1);
+		drawn_add(d, "engine_request", DRAWN_NUMBER, r->given - 1);
 	if (!r->began_before)
-		add(s, "prompt_tokens", DRAWN_NUMBER, r->prompt_tokens);
+		drawn_add(d, "prompt_tokens", DRAWN_NUMBER, r->prompt_tokens);
 	if (r->by_parts && r->cached >= 0)
-		add(s, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
-	add(s, "output_tokens", DRAWN_NUMBER, step_request_tokens(r));
+		drawn_add(d, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+	drawn_add(d, "output_tokens", DRAWN_NUMBER, step_request_tokens(r));
 	if (r->by_parts)
-		add(s, "steps", DRAWN_NUMBER, r->steps);
+		drawn_add(d, "steps", DRAWN_NUMBER, r->steps);
 	if (r->by_parts)
-		add(s, "steps_shared", DRAWN_NUMBER, r->shared);
-	add_carrier(s, "first_step", &l->first);
+		drawn_add(d, "steps_shared", DRAWN_NUMBER, r->shared);
+	add_carrier(d, "first_step", &l->first);
 	if (!r->lost)
-		add_carrier(s, "first_token_step", &l->gave_first);
-	add_carrier(s, "last_step", &l->last);
+		add_carrier(d, "first_token_step", &l->gave_first);
+	add_carrier(d, "last_step", &l->last);
 	if (step_request_ttft(r))
-		add(s, "ttft", DRAWN_TIME, step_request_ttft(r));
+		drawn_add(d, "ttft", DRAWN_TIME, step_request_ttft(r));
 	if (step_request_ttft(r) && step_request_split(r)) {
-		add(s, "ttft_others", DRAWN_TIME, r->first_others);
-		add(s, "ttft_between", DRAWN_TIME, r->first_between);
+		drawn_add(d, "ttft_others", DRAWN_TIME, r->first_others);
+		drawn_add(d, "ttft_between", DRAWN_TIME, r->first_between);
 	}
 	if (step_request_split(r)) {
-		add_spans(s, r);
-		add_waits(s, r);
+		add_spans(d, r);
+		add_waits(d, r);
 	}
-	add_flag(s, "cancelled", r->cancelled);
-	add_flag(s, "began_before", r->began_before);
-	add_flag(s, "unfinished", r->cut);
-	add_flag(s, "end_not_seen", !r->cut && !r->end_seen);
-	add_flag(s, "lost_steps", r->lost);
+	add_flag(d, "cancelled", r->cancelled);
+	add_flag(d, "began_before", r->began_before);
+	add_flag(d, "unfinished", r->cut);
+	add_flag(d, "end_not_seen", !r->cut && !r->end_seen);
+	add_flag(d, "lost_steps", r->lost);
 }
 
 /* The time in which its prompt was decoded; false: unknown. */
@@ -315,28 +308,37 @@ static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
 	return *ret_end >= r->start;
 }
 
+static struct request_slice slice_of(uint32_t row, const char *name, uint64_t start, uint64_t end)
+{
+	struct request_slice s = { .row = row, .start = start, .end = end };
+
+	drawn_begin(&s.d, "batch", name, DRAWN_SPAN, 0);
+	return s;
+}
+
 static void tell_phases(struct request_tracks *t, const struct step_request *r, uint32_t row)
 {
-	struct request_slice prefill = { .row = row, .name = "prefill", .start = r->start },
-			     decode = { .row = row, .name = "decode", .end = r->last_end };
+	struct request_slice prefill, decode;
+	uint64_t border;
 
-	if (!find_prefill(r, &prefill.end))
+	if (!find_prefill(r, &border))
 		return;
-	decode.start = prefill.end;
+	prefill = slice_of(row, "prefill", r->start, border);
+	decode = slice_of(row, "decode", border, r->last_end);
 	if (prefill.end > prefill.start) {
 		if (!r->began_before)
-			add(&prefill, "tokens", DRAWN_NUMBER, r->prompt_tokens);
+			drawn_add(&prefill.d, "tokens", DRAWN_NUMBER, r->prompt_tokens);
 		if (r->by_parts && r->cached > 0)
-			add(&prefill, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
-		add(&prefill, "steps", DRAWN_NUMBER, r->prefills);
-		add_flag(&prefill, "began_before", r->began_before);
+			drawn_add(&prefill.d, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
+		drawn_add(&prefill.d, "steps", DRAWN_NUMBER, r->prefills);
+		add_flag(&prefill.d, "began_before", r->began_before);
 		t->ops->slice(&prefill, t->arg);
 	}
 	if (decode.end > decode.start) {
-		add(&decode, "tokens", DRAWN_NUMBER, r->outputs);
-		add(&decode, "steps", DRAWN_NUMBER, r->decodes);
-		add_flag(&decode, "began_before", r->began_before && prefill.end == prefill.start);
-		add_flag(&decode, "unfinished", r->cut);
+		drawn_add(&decode.d, "tokens", DRAWN_NUMBER, r->outputs);
+		drawn_add(&decode.d, "steps", DRAWN_NUMBER, r->decodes);
+		add_flag(&decode.d, "began_before", r->began_before && prefill.end == prefill.start);
+		add_flag(&decode.d, "unfinished", r->cut);
 		t->ops->slice(&decode, t->arg);
 	}
 }
@@ -370,16 +372,17 @@ static void tell_arrows(struct request_tracks *t, const struct step_request *r, 
 /* Returns the row of its slice; NO_ROW: it has none. */
 static uint32_t request_tell(struct request_tracks *t, const struct step_request *r, const struct live_request *l)
 {
-	struct request_slice s = {
-		.name = "request", .numbered = true, .number = r->serial, .start = r->start, .end = r->last_end
-	};
+	struct request_slice s;
 
 	if (r->mixed || !r->has_rows || r->last_end < r->start)
 		return NO_ROW;
-	s.row = request_row_take(t, r);
+	s = slice_of(request_row_take(t, r), NULL, r->start, r->last_end);
 	if (s.row == NO_ROW)
 		return NO_ROW;
-	add_request(&s, r, l);
+	s.d.name = s.d.texts[0];
+	s.d.names = DRAWN_NAME_OF_EACH;
+	snprintf(s.d.texts[0], sizeof(s.d.texts[0]), "request %u", r->serial);
+	add_request(&s.d, r, l);
 	t->ops->slice(&s, t->arg);
 	tell_phases(t, r, s.row);
 	tell_arrows(t, r, l, s.row);
@@ -389,7 +392,7 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 /* The time before its first step, which a request on a socket has been waiting for. */
 static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
 {
-	struct request_slice s = { .name = "queued", .start = socket->h.start_ns, .end = o->start };
+	struct request_slice s = slice_of(NO_ROW, "queued", socket->h.start_ns, o->start);
 	struct request_arrow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
 
 	if (s.start >= s.end)
@@ -397,9 +400,9 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 	a.from_row = s.row = request_lane_take(t, REQUEST_SLOTS + REQUEST_LANES, s.start, s.end);
 	if (s.row == NO_ROW)
 		return;
-	add(&s, "number", DRAWN_NUMBER, o->serial);
-	add(&s, "pid", DRAWN_NUMBER, o->tgid);
-	add(&s, "fd", DRAWN_NUMBER, socket->h.id);
+	drawn_add(&s.d, "number", DRAWN_NUMBER, o->serial);
+	drawn_add(&s.d, "pid", DRAWN_NUMBER, o->tgid);
+	drawn_add(&s.d, "fd", DRAWN_NUMBER, socket->h.id);
 	t->ops->slice(&s, t->arg);
 	/* a slice in an earlier file, or without a length, holds no arrow */
 	if (o->row != NO_ROW && o->file == t->file && !o->empty)
@@ -419,15 +422,11 @@ static struct live_request *find_live(struct request_tracks *t, const struct ste
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct request_tracks *t = arg;
-	struct live_request *l = calloc(1, sizeof(*l));
+	struct live_request *l = xcalloc(1, sizeof(*l));
 
 	(void)s;
-	if (!l)
-		return;
 	l->serial = r->serial;
 	HASH_ADD(hh, t->live, serial, sizeof(l->serial), l);
-	if (!l->hh.tbl)
-		free(l);
 }
 
 static struct step_carrier carrier_of(const struct request_tracks *t, const struct step_seen *s)
@@ -530,10 +529,12 @@ static void on_sequence(void *request, const struct rec_request *socket, enum jo
 /* Those without rows are of no interest. */
 static struct over_request *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
 {
-	struct over_request *o = r->by_parts && request_feed_joins(t->rec->requests) ? malloc(sizeof(*o)) : NULL;
+	struct over_request *o;
 
-	if (o)
-		*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	if (!r->by_parts || !request_feed_joins(t->rec->requests))
+		return NULL;
+	o = xmalloc(sizeof(*o));
+	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
 	return o;
 }
 
@@ -598,8 +599,7 @@ void request_tracks_free(struct request_tracks *t)
 	free(t);
 }
 
-int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
-	struct request_tracks **ret_tracks)
+struct request_tracks *request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg)
 {
 	static const struct request_reader_ops reader_ops = {
 		.begin = on_begin,
@@ -610,23 +610,15 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 		.done = on_done,
 		.sequence = on_sequence,
 	};
-	struct request_tracks *t = NULL;
+	struct request_tracks *t;
 
-	if (!rec->requests) {
-		*ret_tracks = NULL;
-		return 0;
-	}
+	if (!rec->requests)
+		return NULL;
 	/* pages that are never touched are never allocated */
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
+	t = xcalloc(1, sizeof(*t));
 	t->rec = rec;
 	t->ops = ops;
 	t->arg = arg;
-	if (request_feed_add(rec->requests, &reader_ops, t)) {
-		free(t);
-		return -ENOMEM;
-	}
-	*ret_tracks = t;
-	return 0;
+	request_feed_add(rec->requests, &reader_ops, t);
+	return t;
 }

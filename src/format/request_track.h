@@ -37,16 +37,11 @@ enum request_counter {
 };
 
 #define REQUEST_NAME_MAX 96 /* of a row or a counter, with its NUL */
-#define REQUEST_ARGS_MAX 44
 
 struct request_slice {
 	uint32_t row;
-	const char *name;
-	bool numbered; /* " NUMBER" of the request follows the name */
-	uint64_t number;
 	uint64_t start, end; /* CLOCK_BOOTTIME */
-	size_t n_args;
-	struct drawn_arg args[REQUEST_ARGS_MAX];
+	struct drawn d;
 };
 
 struct request_arrow {
@@ -68,9 +63,8 @@ struct request_tracks_ops {
 
 struct request_tracks;
 
-/* Those of a format, which are told by rec->requests; NULL if that is. `rec` and `ops` must outlive them. -ENOMEM. */
-int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
-	struct request_tracks **ret_tracks);
+/* Those of a format, which are told by rec->requests; NULL if that is. `rec` and `ops` must outlive them. */
+struct request_tracks *request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg);
 
 /* ---- these have nothing to do where `t` is NULL ---- */
 

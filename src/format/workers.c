@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "util/alloc.h"
+
 #define CAP_MIN 256
 /* Spans arrive at most this late, by a wide margin. */
 #define KEEP_NS UINT64_C(10000000000)
@@ -29,7 +31,7 @@ struct crew {
 struct worker {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */
 	unsigned int lane;  /* from 1; 0: none */
-	uint32_t crew_id; /* whose lane it has: its process's, unless that is a new one with the same pid */
+	uint32_t crew_id;   /* whose lane it has: its process's, unless that is a new one with the same pid */
 	uint64_t birth_ns;
 	uint64_t from_ns, to_ns; /* what lies within is on the lane */
 	uint64_t exit_ns;        /* 0: it lives */
@@ -64,7 +66,7 @@ static bool is_needed(const struct workers *ws, const struct worker *w)
 	return w->tgid && (!since || since + KEEP_NS > ws->now_ns);
 }
 
-static bool make_room(struct workers *ws)
+static void make_room(struct workers *ws)
 {
 	size_t needed = 0, cap = ws->cap ? ws->cap : CAP_MIN;
 	struct worker *slots;
@@ -73,9 +75,7 @@ static bool make_room(struct workers *ws)
 		needed += is_needed(ws, &ws->slots[i]);
 	if (needed * 4 >= cap)
 		cap *= 2;
-	slots = calloc(cap, sizeof(*slots));
-	if (!slots)
-		return false;
+	slots = xcalloc(cap, sizeof(*slots));
 	for (size_t i = 0; i < ws->cap; i++) {
 		struct worker *w = &ws->slots[i];
 
@@ -88,16 +88,15 @@ static bool make_room(struct workers *ws)
 	ws->slots = slots;
 	ws->cap = cap;
 	ws->used = needed;
-	return true;
 }
 
-/* Adds an entry without anything from a former owner of the tid. NULL without memory. */
+/* Adds an entry without anything from a former owner of the tid. */
 static struct worker *add(struct workers *ws, uint32_t tgid, uint32_t tid, uint64_t birth_ns)
 {
 	struct worker *w;
 
-	if (ws->used * 2 >= ws->cap && !make_room(ws))
-		return NULL;
+	if (ws->used * 2 >= ws->cap)
+		make_room(ws);
 	w = slot_of(ws->slots, ws->cap, tid);
 	ws->used += !w->tgid;
 	free(w->crew);
@@ -197,7 +196,7 @@ static void born(struct workers *ws, const struct rec_hdr *h)
 	if (process && !find(ws, h->tid))
 		return;
 	w = add(ws, h->tgid, h->tid, h->start_ns);
-	crew = w && !process ? crew_of(ws, h->tgid) : NULL;
+	crew = process ? NULL : crew_of(ws, h->tgid);
 	if (crew && crew->short_lived >= WORKERS_SHORT_LIVED)
 		take_lane(ws, crew, w);
 }
@@ -210,12 +209,8 @@ static void count_short_lived(struct workers *ws, uint32_t tgid)
 
 	if (!main || main->tgid != tgid)
 		main = add(ws, tgid, tgid, 0);
-	if (!main)
-		return;
 	if (!main->crew) {
-		main->crew = calloc(1, sizeof(*main->crew));
-		if (!main->crew)
-			return;
+		main->crew = xcalloc(1, sizeof(*main->crew));
 		main->crew->id = ++ws->crews;
 	}
 	if (++main->crew->short_lived == WORKERS_SHORT_LIVED)

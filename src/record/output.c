@@ -19,7 +19,6 @@
 #include "record/metadata.h"
 #include "record/options.h"
 #include "requests/request_feed.h"
-#include "sink/by_process.h"
 #include "sink/tee.h"
 #include "target/process.h"
 #include "util/list.h"
@@ -653,7 +652,7 @@ struct output {
 	struct sink *format;
 	struct out_file file;
 	struct rotation *rotation; /* NULL: a single file */
-	int err;		   /* from a file that could not continue another */
+	int err;                   /* from a file that could not continue another */
 	uint64_t dropped[REC_KIND_MAX];
 	struct drop drops[DROPS_MAX]; /* the last ones */
 	unsigned int n_drops;
@@ -838,7 +837,8 @@ static int set_rotation(const struct record_options *opt, struct output *o, int 
 static int open_trace(const struct record_options *opt, struct output *o, const char *name, enum writer_mode mode)
 {
 	int fd = out_file_open(name, 0, record_by_time(opt), &o->file);
-	int err = fd < 0 ? 0 : out_file_claim(fd, name) ?: set_rotation(opt, o, fd, mode);
+	int err = fd < 0 ? 0 : out_file_claim(fd, name) ?
+							: set_rotation(opt, o, fd, mode);
 
 	if (err)
 		out_file_drop(&o->file, fd);
@@ -882,16 +882,19 @@ static int open_profile(const struct record_options *opt, struct output *o, cons
 	return err ? err : fd;
 }
 
-static int profile_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+static struct sink *profile_new(struct writer *w, const struct recording *rec)
 {
-	return profile_sink_new(w, rec, rec->meta, ret_sink);
+	struct sink *s;
+
+	profile_sink_new(w, rec, rec->meta, &s);
+	return s;
 }
 
 /* What a file's name ends in says what is in it. */
 struct format {
 	const char *suffix;
 	enum writer_mode mode;
-	int (*open)(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+	struct sink *(*open)(struct writer *w, const struct recording *rec);
 	bool kineto; /* in the form of PyTorch's profiler */
 };
 
@@ -935,7 +938,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 		o->file.w = writer_new(fd, out_file_is_stdout(name) ? "stdout" : shown, format->mode);
 		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
-		err = format->open(o->file.w, &mine, &o->format);
+		o->format = format->open(o->file.w, &mine);
 	}
 	if (err) {
 		out_file_drop(&o->file, fd);
@@ -982,11 +985,12 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
 		const char *suffix = profile ? "jsonl" : o->formats[i];
-		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto" : "chakra_trace";
+		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto"
+											  : "chakra_trace";
 		char *name;
 
 		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms,
-			suffix) < 0)
+			    suffix) < 0)
 			return -ENOMEM;
 		err = add_output(set, o, rec, name, profile);
 		free(name);
@@ -1032,19 +1036,17 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 		drop_set(&set);
 		return err;
 	}
-	return tee_new(set.list, set.n, ret_sink);
+	*ret_sink = tee_new(set.list, set.n);
+	return 0;
 }
 
 /* Of one recording, or of one process of it. */
 static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
 {
-	struct request_feed *requests;
+	struct request_feed *requests = request_feed_new(rec);
 	struct sink *all;
-	int err = request_feed_new(rec, &requests);
+	int err = open_all(rec, arg, requests, &all);
 
-	if (err)
-		return err;
-	err = open_all(rec, arg, requests, &all);
 	if (err)
 		request_feed_free(requests);
 	else

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "requests/request_join.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -828,13 +829,15 @@ int trigger_start(struct trigger_set *set, const struct probe_table *probes, uin
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
-	if (queue && !set->queue)
-		err = (set->queue = calloc(1, sizeof(*set->queue))) ? join_new(&set->queue->join) : -ENOMEM;
+	if (queue && !set->queue) {
+		set->queue = xcalloc(1, sizeof(*set->queue));
+		set->queue->join = join_new();
+	}
 	for (size_t i = 0; i < set->n && !err; i++) {
 		enum trigger_kind kind = set->list[i].kind;
 
 		if (kind >= KIND_TTFT && kind <= KIND_RATE && !set->requests)
-			err = step_requests_new(probes, queue ? &ops_queue : &ops, set, &set->requests);
+			set->requests = step_requests_new(probes, queue ? &ops_queue : &ops, set);
 		if (!err && kind == KIND_RATE && !set->rates)
 			err = rates_new(&set->rates);
 	}
@@ -870,7 +873,7 @@ void trigger_free(struct trigger_set *set)
 	step_requests_free(set->requests);
 	rates_free(set->rates);
 	if (set->queue)
-		join_free(set->queue->join);
+		free(set->queue->join);
 	free(set->queue);
 	free(set);
 }

@@ -20,7 +20,7 @@ struct finder {
 	struct request_summary *rs;
 	LIST(struct token_time, tokens);
 	LIST(bool, mixed); /* by request number */
-	bool failed; /* out of memory */
+	bool failed;       /* out of memory */
 };
 
 void requests_free(struct request_summary *rs)
@@ -47,8 +47,7 @@ bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT
 		text_add(&t, "%s of the first token's, %llu requests that began before the recording",
 			rs->mixed ? ";" : "", LLU(rs->began_before));
 	if (rs->lost)
-		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed ||
-			rs->began_before ? ";" : "", LLU(rs->lost));
+		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
 	return true;
 }
 
@@ -125,7 +124,8 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 		.context = s->context,
 		.tokens = s->n_tokens,
 		.number = s->number,
-		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE : PHASE_SHARED,
+		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE
+							  : PHASE_SHARED,
 		.has_rows = step_has_rows(s),
 		.rows = {
 			.readable = !v[ROW_READ],
@@ -169,8 +169,7 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret)
 {
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
-		.done = on_done };
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out, .done = on_done };
 	struct finder f = { .rs = ret };
 	struct step_requests *q = NULL;
 	uint32_t *order = NULL;
@@ -182,7 +181,8 @@ int requests_find(const struct process *p, const struct model *m, const struct p
 		return 0;
 	for (size_t i = 0; m && i < m->lost.len; i++)
 		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
-	err = process_order(p, false, &order) ?: step_requests_new(NULL, &ops, &f, &q);
+	err = process_order(p, false, &order);
+	q = step_requests_new(NULL, &ops, &f);
 	if (!err)
 		take_steps(p, names, lost, order, q);
 	for (size_t i = 0; i < f.n_tokens && !err; i++) {
@@ -243,16 +243,14 @@ static void sum_requests(const struct process *p, struct batch_summary *sum, int
 			sum_request(p, &r[i], sum);
 	}
 	sum->tpot = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].tpot : -1);
-	sum->total = percentiles_over(values, n, i, request_told_apart(&r[i]) &&
-		!(r[i].flags & incomplete) ? r[i].total : -1);
+	sum->total = percentiles_over(values, n, i, request_told_apart(&r[i]) && !(r[i].flags & incomplete) ? r[i].total : -1);
 	sum->queued = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].parts[TIME_QUEUED] ?: -1 : -1);
 }
 
 static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
 	const struct request_wait *wait)
 {
-	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording,
-		.sequence = wait->sequence };
+	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
 	uint32_t i = (uint32_t)sum->n_culprits;
 
 	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
@@ -272,7 +270,8 @@ static int compare_culprits(const void *a, const void *b)
 {
 	const struct request_culprit *x = a, *y = b;
 
-	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
+	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?
+									    : cmp_int(x->number, y->number);
 }
 
 static int find_culprits(const struct process *p, struct batch_summary *sum)
@@ -356,9 +355,10 @@ static double part_size(const struct request *r, unsigned int part)
 /* A part of the time in question: of all, up to the first token, or after it; -1 if unknown. */
 static int64_t part_time(const struct request *r, enum request_late_kind kind, unsigned int part)
 {
-	int64_t first = part == TIME_OTHERS	 ? r->first_others
-			: part == TIME_BETWEEN	 ? r->first_between
-			: part == TIME_OWN_DECODE ? 0 : r->parts[part];
+	int64_t first = part == TIME_OTHERS       ? r->first_others
+			: part == TIME_BETWEEN    ? r->first_between
+			: part == TIME_OWN_DECODE ? 0
+						  : r->parts[part];
 
 	if (kind == REQUEST_LATE_NONE)
 		return r->parts[part];
@@ -371,7 +371,7 @@ static int64_t part_time(const struct request *r, enum request_late_kind kind, u
 static bool is_compared(const struct request *r)
 {
 	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED | REQUEST_LOST | REQUEST_BEGAN_BEFORE)) &&
-		(r->flags & REQUEST_PARTED) &&
+	       (r->flags & REQUEST_PARTED) &&
 	       r->ttft >= 0;
 }
 
@@ -640,7 +640,8 @@ static int compare_late(const void *a, const void *b)
 {
 	const struct request_late_ref *x = a, *y = b;
 
-	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
+	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?
+										: cmp_int(x->kind, y->kind);
 }
 
 static int find_late(const struct process *p, struct batch_summary *sum)
@@ -650,10 +651,10 @@ static int find_late(const struct process *p, struct batch_summary *sum)
 	for (size_t i = 0; i < p->served.len; i++) {
 		for (unsigned int kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
 			if (!request_late_find(p, &sum->typicals, &p->served.requests[i],
-				(enum request_late_kind)kind, &late))
+				    (enum request_late_kind)kind, &late))
 				continue;
 			if (list_add(sum->late, sum->n_late, sum->late_size,
-				(struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
+				    (struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
 				return -ENOMEM;
 		}
 	}
@@ -674,7 +675,8 @@ int batch_summary_make(const struct process *p, struct batch_summary *ret)
 	sum_requests(p, ret, values);
 	free(values);
 	find_occupancy(p, ret);
-	return find_typicals(p, &ret->typicals) ?: find_late(p, ret) ?: find_culprits(p, ret);
+	return find_typicals(p, &ret->typicals) ?: find_late(p, ret) ?
+								     : find_culprits(p, ret);
 }
 
 /* ---- which requests kept the promise of a service ---- */
@@ -835,7 +837,8 @@ static int compare_requests(const void *a, const void *b)
 {
 	const struct request *x = a, *y = b;
 
-	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
+	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?
+									    : cmp_int(x->number, y->number);
 }
 
 /* The lines of a recording are adjacent. */

@@ -1,10 +1,53 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "requests/request_feed.h"
 
-#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "requests/request_pairs.h"
+#include "schema/profile_keys.h"
+#include "util/alloc.h"
+#include "util/clock.h"
+
+#define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
+/* No further request is awaited this long after the last of a group that may belong together; and this long after one on a
+ * socket as long as no step shows a sequence. */
+#define WAIT_NS UINT64_C(10000000000)
+#define WAIT_ALONE_NS UINT64_C(2000000000)
+#define HELD_MAX 512      /* of each kind; if full, all are told with what is known then */
+#define RECEIVED_MAX 4096 /* the last ones; of sockets that are served longer the number is not known */
+#define NUMBERING_MAX 256
+#define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
+
+_Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
+
+/* Requests that are over, until it is clear which are the same. */
+struct pairs {
+	struct join *join;
+	struct {
+		void **held; /* what the readers have of it: for each what its `done` returned */
+		uint64_t end;
+	} done[HELD_MAX];
+	struct rec_request *records[HELD_MAX];
+	size_t n_done, n_records;
+	/* of the requests in done, followed by those that are not over */
+	struct join_sequence sequences[JOIN_SEQUENCES];
+	struct join_socket sockets[HELD_MAX];
+	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
+	struct join_sequence open[OPEN_MAX];
+	uint32_t open_serials[OPEN_MAX];
+	size_t n_open;
+	struct {
+		uint32_t tgid, tid;
+		uint64_t at_ns, given;
+	} received[RECEIVED_MAX];
+	uint64_t n_received;
+	uint32_t numbering[NUMBERING_MAX]; /* processes that number their requests */
+	size_t n_numbering;
+	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
+	uint64_t latest, decided; /* instants */
+	uint64_t latest_seen;     /* when latest was set */
+	bool sequences_seen;
+};
 
 struct reader {
 	const struct request_reader_ops *ops; /* NULL: it is gone */
@@ -16,30 +59,251 @@ struct request_feed {
 	struct sink *inner;
 	const struct probe_table *probes;
 	struct step_requests *steps;
-	struct request_pairs *pairs; /* NULL: sockets are not recorded */
+	struct pairs *pairs; /* NULL: sockets are not recorded */
 	struct reader *readers;
 	size_t n_readers;
 	uint64_t number;
 };
 
 /* Tells every reader that wants to know. */
-#define TELL(f, op, ...)                                                       \
-	do {                                                                   \
-		for (size_t i_ = 0; i_ < (f)->n_readers; i_++) {               \
-			const struct reader *to_ = &(f)->readers[i_];          \
-			if (to_->ops && to_->ops->op)                          \
-				to_->ops->op(__VA_ARGS__, to_->arg);           \
-		}                                                              \
+#define TELL(f, op, ...)                                              \
+	do {                                                          \
+		for (size_t i_ = 0; i_ < (f)->n_readers; i_++) {      \
+			const struct reader *to_ = &(f)->readers[i_]; \
+			if (to_->ops && to_->ops->op)                 \
+				to_->ops->op(__VA_ARGS__, to_->arg);  \
+		}                                                     \
 	} while (0)
+
+/* ---- which requests in steps and on sockets are the same ---- */
+
+const char *request_pairs_why(enum join_result why)
+{
+	return why == JOIN_NONE ? PROFILE_JOINED_NONE : why == JOIN_OPEN ? "one is not over"
+									 : "several fit";
+}
+
+/* Whether the process numbers its requests. */
+static bool numbers(const struct pairs *p, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < p->n_numbering && p->numbering[i] != tgid)
+		i++;
+	return i < p->n_numbering;
+}
+
+/* A thread has passed on what it has read from a socket, as the request with this number. */
+static void take_received(struct pairs *p, const struct rec_hdr *call, uint64_t given)
+{
+	size_t i = p->n_received++ % RECEIVED_MAX;
+
+	p->received[i].tgid = call->tgid;
+	p->received[i].tid = call->tid;
+	p->received[i].at_ns = call->start_ns;
+	p->received[i].given = given;
+	if (!numbers(p, call->tgid) && p->n_numbering < NUMBERING_MAX)
+		p->numbering[p->n_numbering++] = call->tgid;
+}
+
+/* The number of what the thread that answers has passed on between the request and its answer. 0: unknown. */
+static uint64_t given_of(const struct pairs *p, const struct rec_request *r)
+{
+	uint64_t n = p->n_received < RECEIVED_MAX ? p->n_received : RECEIVED_MAX;
+	uint64_t until = r->first_chunk_ns ? r->first_chunk_ns : r->h.start_ns + r->h.dur_ns;
+
+	for (uint64_t i = p->n_received; i > p->n_received - n; i--) {
+		size_t k = (i - 1) % RECEIVED_MAX;
+
+		if (p->received[k].tid == r->h.tid && p->received[k].tgid == r->h.tgid && p->received[k].at_ns >= r->h.start_ns &&
+			p->received[k].at_ns <= until)
+			return p->received[k].given;
+	}
+	return 0;
+}
+
+static struct join_socket socket_of(const struct pairs *p, const struct rec_request *r)
+{
+	return (struct join_socket){
+		.tgid = r->h.tgid,
+		.chunks = r->chunks,
+		.start = r->h.start_ns,
+		.first = r->first_chunk_ns,
+		.last = r->h.start_ns + r->h.dur_ns,
+		.blocked = r->blocked_ns,
+		.gone = r->gone_ns != 0,
+		.writes = r->writes,
+		.given = given_of(p, r),
+		.tid = r->h.tid,
+	};
+}
+
+static void set_latest(struct pairs *p, uint64_t ns)
+{
+	if (ns <= p->latest)
+		return;
+	p->latest = ns;
+	p->latest_seen = clock_boot_ns();
+}
+
+/* Time goes on where nothing comes any more. */
+static uint64_t now_of(const struct pairs *p)
+{
+	return p->latest + (clock_boot_ns() - p->latest_seen);
+}
+
+/* When the last of each group was over; UINT64_MAX: one is still going on. */
+static void find_group_ends(struct pairs *p)
+{
+	memset(p->group_ends, 0, sizeof(p->group_ends));
+	for (size_t i = 0; i < p->n_records; i++) {
+		const struct rec_hdr *r = &p->records[i]->h;
+		uint64_t *end = &p->group_ends[p->of_sockets[i].group];
+
+		if (r->start_ns + r->dur_ns > *end)
+			*end = r->start_ns + r->dur_ns;
+	}
+	for (size_t i = 0; i < p->n_done + p->n_open; i++) {
+		uint64_t ns = i < p->n_done ? p->done[i].end : UINT64_MAX, *end = &p->group_ends[p->of_sequences[i].group];
+
+		if (ns > *end)
+			*end = ns;
+	}
+}
+
+/* What is joined by its number awaits nothing else. */
+static bool is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, bool all)
+{
+	uint64_t end = p->group_ends[a->group];
+
+	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + (p->sequences_seen ? WAIT_NS : WAIT_ALONE_NS));
+}
+
+static void held_free(const struct request_feed *f, void **held)
+{
+	for (size_t i = 0; i < f->n_readers; i++)
+		free(held[i]);
+	free(held);
+}
+
+/* An engine warms up with a request of its own, which is told of no more. */
+static bool is_nobodys(const struct pairs *p, const struct join_sequence *q)
+{
+	return !q->given && !q->vague && numbers(p, q->tgid);
+}
+
+static void tell_done(const struct request_feed *f, size_t nth)
+{
+	const struct pairs *p = f->pairs;
+	const struct join_answer *a = &p->of_sequences[nth];
+	void **held = p->done[nth].held;
+
+	for (size_t i = 0; i < f->n_readers && !is_nobodys(p, &p->sequences[nth]); i++) {
+		const struct reader *to = &f->readers[i];
+
+		if (held[i] && to->ops)
+			to->ops->sequence(held[i], a->result == JOIN_DONE ? p->records[a->with] : NULL, a->result, to->arg);
+	}
+	held_free(f, held);
+}
+
+static void tell_due(struct request_feed *f, bool all)
+{
+	size_t n_done = 0, n_records = 0;
+	struct pairs *p = f->pairs;
+
+	for (size_t i = 0; i < p->n_done; i++) {
+		if (is_due(p, &p->of_sequences[i], p->sequences[i].given, all)) {
+			tell_done(f, i);
+			continue;
+		}
+		p->sequences[n_done] = p->sequences[i];
+		p->done[n_done++] = p->done[i];
+	}
+	for (size_t i = 0; i < p->n_records; i++) {
+		const struct join_answer *a = &p->of_sockets[i];
+
+		if (!is_due(p, a, p->sockets[i].given, all)) {
+			p->records[n_records++] = p->records[i];
+			continue;
+		}
+		if (a->result != JOIN_DONE)
+			TELL(f, socket, p->records[i], !p->sequences_seen, a->result);
+		free(p->records[i]);
+	}
+	p->n_done = n_done;
+	p->n_records = n_records;
+}
+
+/* Tells those that need not wait for another one; all: every one. */
+static void decide(struct request_feed *f, bool all)
+{
+	struct pairs *p = f->pairs;
+
+	p->decided = now_of(p);
+	for (size_t i = 0; i < p->n_records; i++)
+		p->sockets[i] = socket_of(p, p->records[i]);
+	memcpy(p->sequences + p->n_done, p->open, p->n_open * sizeof(*p->open));
+	join_decide(p->join, p->sockets, p->n_records, p->sequences, p->n_done + p->n_open, p->of_sockets, p->of_sequences);
+	find_group_ends(p);
+	tell_due(f, all);
+}
+
+static size_t find_open(const struct pairs *p, uint32_t serial)
+{
+	size_t i = 0;
+
+	while (i < p->n_open && p->open_serials[i] != serial)
+		i++;
+	return i;
+}
+
+/* held NULL: no socket is looked for. */
+static void take_done(struct request_feed *f, const struct step_request *r, void **held)
+{
+	struct pairs *p = f->pairs;
+	size_t i = find_open(p, r->serial);
+
+	set_latest(p, r->last_end);
+	if (i < p->n_open) {
+		p->open[i] = p->open[--p->n_open];
+		p->open_serials[i] = p->open_serials[p->n_open];
+	}
+	if (!held)
+		return;
+	if (p->n_done == HELD_MAX)
+		decide(f, true);
+	p->done[p->n_done].held = held;
+	p->done[p->n_done].end = r->last_end;
+	p->sequences[p->n_done++] = (struct join_sequence){
+		.tgid = r->tgid,
+		.vague = r->began_before || r->mixed || r->lost || r->cut || !r->by_parts,
+		.any = r->mixed || r->lost || r->cut || !r->by_parts,
+		.start = r->start,
+		.first = r->first_output,
+		.last = r->last_end,
+		.outputs = step_request_tokens(r),
+		.given = r->given,
+		.context = r->context,
+		.second = r->second,
+	};
+}
 
 /* ---- from steps ---- */
 
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct request_feed *f = arg;
+	struct pairs *p = f->pairs;
 
-	if (f->pairs)
-		request_pairs_begin(f->pairs, r);
+	if (p)
+		p->sequences_seen = true;
+	if (p && p->n_open < OPEN_MAX) { /* there are never more sequences */
+		p->open[p->n_open] = (struct join_sequence){
+			.tgid = r->tgid, .open = true, .start = r->start, .given = r->given
+		};
+		p->open_serials[p->n_open++] = r->serial;
+	}
 	TELL(f, begin, r, s);
 }
 
@@ -51,9 +315,10 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 static void on_first(struct step_request *r, void *arg)
 {
 	struct request_feed *f = arg;
+	size_t i = f->pairs ? find_open(f->pairs, r->serial) : 0;
 
-	if (f->pairs)
-		request_pairs_first(f->pairs, r);
+	if (f->pairs && i < f->pairs->n_open)
+		f->pairs->open[i].first = r->first_output;
 	TELL(f, first, r);
 }
 
@@ -67,18 +332,10 @@ static void on_mixed(struct step_request *r, void *arg)
 	TELL((struct request_feed *)arg, mixed, r);
 }
 
-/* What the readers have of a request that is over: for each what its `done` returned. */
-static void held_free(const struct request_feed *f, void **held)
-{
-	for (size_t i = 0; held && i < f->n_readers; i++)
-		free(held[i]);
-	free(held);
-}
-
 static void on_done(struct step_request *r, void *arg)
 {
 	struct request_feed *f = arg;
-	void **held = f->pairs ? calloc(f->n_readers + 1, sizeof(*held)) : NULL;
+	void **held = f->pairs ? xcalloc(f->n_readers + 1, sizeof(*held)) : NULL;
 	bool any = false;
 
 	for (size_t i = 0; i < f->n_readers; i++) {
@@ -88,7 +345,7 @@ static void on_done(struct step_request *r, void *arg)
 		any |= mine != NULL;
 		if (held)
 			held[i] = mine;
-		else if (mine) /* without memory it is joined with none */
+		else if (mine)
 			to->ops->sequence(mine, NULL, JOIN_NONE, to->arg);
 		if (!held)
 			free(mine);
@@ -98,54 +355,30 @@ static void on_done(struct step_request *r, void *arg)
 		held = NULL;
 	}
 	if (f->pairs)
-		request_pairs_done(f->pairs, r, held);
+		take_done(f, r, held);
 }
-
-/* ---- pairs ---- */
-
-static void on_pair(void *request, const struct rec_request *socket, enum join_result why, void *arg)
-{
-	struct request_feed *f = arg;
-	void **held = request;
-
-	for (size_t i = 0; i < f->n_readers; i++) {
-		const struct reader *to = &f->readers[i];
-
-		if (held[i] && to->ops)
-			to->ops->sequence(held[i], socket, why, to->arg);
-	}
-	held_free(f, held);
-}
-
-static void on_pair_dropped(void *request, void *arg)
-{
-	held_free(arg, request);
-}
-
-static void on_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
-{
-	TELL((struct request_feed *)arg, socket, r, alone, why);
-}
-
-static const struct request_pairs_ops pairs_ops = {
-	.sequence = on_pair, .socket = on_socket, .dropped = on_pair_dropped
-};
 
 /* ---- the sink ---- */
 
 static void feed_step(struct request_feed *f, const struct rec_step *r)
 {
 	if (f->pairs)
-		request_pairs_step(f->pairs, r->h.start_ns + r->h.dur_ns);
+		set_latest(f->pairs, r->h.start_ns + r->h.dur_ns);
 	step_requests_step(f->steps, r);
 }
 
 static void feed_socket(struct request_feed *f, const struct rec_request *r)
 {
-	if (f->pairs)
-		request_pairs_socket(f->pairs, r);
-	else
-		on_socket(r, true, JOIN_NONE, f);
+	struct pairs *p = f->pairs;
+
+	if (!p) {
+		TELL(f, socket, r, true, JOIN_NONE);
+		return;
+	}
+	if (p->n_records == HELD_MAX)
+		decide(f, true);
+	p->records[p->n_records++] = memcpy(xmalloc(sizeof(*r)), r, sizeof(*r));
+	set_latest(p, r->h.start_ns + r->h.dur_ns);
 }
 
 static void feed_call(struct request_feed *f, const struct rec_function *r)
@@ -153,7 +386,7 @@ static void feed_call(struct request_feed *f, const struct rec_function *r)
 	uint64_t given;
 
 	if (f->pairs && sequence_received(f->probes, r, &given))
-		request_pairs_received(f->pairs, &r->h, given);
+		take_received(f->pairs, &r->h, given);
 	step_requests_call(f->steps, r);
 }
 
@@ -188,11 +421,12 @@ static void feed_mark(struct sink *s, const struct mark *m)
 static void feed_settled(struct sink *s)
 {
 	struct request_feed *f = (struct request_feed *)s;
+	const struct pairs *p = f->pairs;
 
 	/* what the readers make of it settles with the rest */
 	step_requests_settled(f->steps);
-	if (f->pairs)
-		request_pairs_settled(f->pairs);
+	if (p && p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
+		decide(f, false);
 	sink_settled(f->inner);
 }
 
@@ -210,7 +444,7 @@ static int feed_close(struct sink *s, const struct window_totals *t)
 	if (t)
 		step_requests_finish(f->steps);
 	if (t && f->pairs)
-		request_pairs_finish(f->pairs);
+		decide(f, true);
 	err = sink_close(f->inner, t);
 	request_feed_free(f);
 	return err;
@@ -256,17 +490,12 @@ const struct sink *request_feed_inner(const struct sink *s)
 
 /* ---- readers ---- */
 
-int request_feed_add(struct request_feed *f, const struct request_reader_ops *ops, void *arg)
+void request_feed_add(struct request_feed *f, const struct request_reader_ops *ops, void *arg)
 {
-	struct reader *readers = f ? realloc(f->readers, (f->n_readers + 1) * sizeof(*readers)) : NULL;
-
 	if (!f)
-		return 0;
-	if (!readers)
-		return -ENOMEM;
-	f->readers = readers;
-	readers[f->n_readers++] = (struct reader){ ops, arg };
-	return 0;
+		return;
+	f->readers = xreallocarray(f->readers, f->n_readers + 1, sizeof(*f->readers));
+	f->readers[f->n_readers++] = (struct reader){ ops, arg };
 }
 
 void request_feed_remove(struct request_feed *f, const void *arg)
@@ -289,15 +518,21 @@ uint64_t request_feed_number(const struct request_feed *f)
 
 void request_feed_free(struct request_feed *f)
 {
-	if (!f)
-		return;
+	struct pairs *p = f->pairs;
+
 	step_requests_free(f->steps);
-	request_pairs_free(f->pairs);
+	for (size_t i = 0; p && i < p->n_done; i++)
+		held_free(f, p->done[i].held);
+	for (size_t i = 0; p && i < p->n_records; i++)
+		free(p->records[i]);
+	if (p)
+		free(p->join);
+	free(p);
 	free(f->readers);
 	free(f);
 }
 
-int request_feed_new(const struct recording *rec, struct request_feed **ret_feed)
+struct request_feed *request_feed_new(const struct recording *rec)
 {
 	static const struct step_requests_ops ops = {
 		.begin = on_begin,
@@ -307,20 +542,15 @@ int request_feed_new(const struct recording *rec, struct request_feed **ret_feed
 		.mixed = on_mixed,
 		.done = on_done,
 	};
-	struct request_feed *f = calloc(1, sizeof(*f));
-	int err;
+	struct request_feed *f = xcalloc(1, sizeof(*f));
 
-	if (!f)
-		return -ENOMEM;
 	f->sink.ops = &feed_ops;
 	f->probes = rec->probes;
-	err = step_requests_new(rec->probes, &ops, f, &f->steps);
-	if (!err && rec->sockets)
-		err = request_pairs_new(&pairs_ops, f, &f->pairs);
-	if (err) {
-		request_feed_free(f);
-		return err;
+	f->steps = step_requests_new(rec->probes, &ops, f);
+	if (rec->sockets) {
+		/* pages that are never touched are never allocated */
+		f->pairs = xcalloc(1, sizeof(*f->pairs));
+		f->pairs->join = join_new();
 	}
-	*ret_feed = f;
-	return 0;
+	return f;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The requests of a recording, found in its steps (step_requests.h) and joined with those seen on sockets
- * (request_pairs.h) once for all of its sinks, so that all of them say the same.
+ * The requests of a recording, found in its steps (step_requests.h) and joined with those seen on sockets (request_join.h) once for all
+ * of its sinks, so that all of them say the same. A request that is over waits until it is clear which one of the other kind it is.
+ * The number of those that wait is bounded: when it is full, all are told with what is known then.
  *
  * It is itself a sink, in front of the one that writes: a record is passed on first, and only then looked at. Its
  * readers are formats behind it, which have seen the step of which they are told.
@@ -31,14 +32,14 @@ struct request_reader_ops {
 
 struct request_feed;
 
-/* `rec` must outlive it, as far as it is used here: probes and sockets. -ENOMEM. */
-int request_feed_new(const struct recording *rec, struct request_feed **ret_feed);
+/* rec->probes must outlive it. */
+struct request_feed *request_feed_new(const struct recording *rec);
 
 /* Only if it is not a sink yet. */
 void request_feed_free(struct request_feed *f);
 
-/* Before the first record. `ops` must outlive it. f NULL: there will be no calls. -ENOMEM. */
-int request_feed_add(struct request_feed *f, const struct request_reader_ops *ops, void *arg);
+/* Before the first record. `ops` must outlive it. f NULL: there will be no calls. */
+void request_feed_add(struct request_feed *f, const struct request_reader_ops *ops, void *arg);
 
 /* A reader that was added is gone. f NULL: does nothing. */
 void request_feed_remove(struct request_feed *f, const void *arg);
@@ -48,6 +49,9 @@ bool request_feed_joins(const struct request_feed *f);
 
 /* The number of the record that it is passing on, from 1: the same one for all of its sinks. f NULL: 0. */
 uint64_t request_feed_number(const struct request_feed *f);
+
+/* "several fit" and so on, of those that are not joined. */
+const char *request_pairs_why(enum join_result why);
 
 /* Makes it the sink in front of another one, which it takes over: closing it closes that. */
 struct sink *request_feed_sink(struct request_feed *f, struct sink *inner);

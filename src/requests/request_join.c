@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "requests/request_join.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "util/alloc.h"
 
 #define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
 #define NONE UINT32_MAX
@@ -16,6 +16,11 @@
 
 #define LEFT JOIN_SOCKETS /* in place of a socket's number */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
+
+/* What is found out of those of each kind. */
+struct answers {
+	struct join_answer *sockets, *sequences;
+};
 
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
@@ -175,13 +180,13 @@ static bool pair_in_order(const struct join *j, struct group *g)
 
 			for (uint32_t other = 0; other < g->n_sockets; other++) {
 				n += (j->sockets[g->sockets[other]].first < j->sockets[g->sockets[i]].first) -
-					(j->sequences[g->sequences[other]].second < q->second);
+				     (j->sequences[g->sequences[other]].second < q->second);
 				all &= other == k || j->sequences[g->sequences[other]].second != q->second;
 			}
 			g->pairs[k] = n ? g->pairs[k] : i;
 		}
 		all = all && q->second && q->context == j->sequences[g->sequences[0]].context && g->pairs[k] != NONE &&
-			j->alike[g->sockets[g->pairs[k]]][g->sequences[k]];
+		      j->alike[g->sockets[g->pairs[k]]][g->sequences[k]];
 	}
 	return all;
 }
@@ -196,8 +201,7 @@ static bool is_forced(const struct join *j, const struct group *g, uint32_t sequ
 	return !find_pair(j, &other, g->pairs[sequence], sequence);
 }
 
-static void decide_group(struct join *j, struct group *g, bool open, bool vague, struct join_answer *sockets,
-	struct join_answer *sequences)
+static void decide_group(const struct join *j, struct group *g, bool open, bool vague, const struct answers *of)
 {
 	enum join_result result = JOIN_AMBIGUOUS;
 
@@ -206,13 +210,13 @@ static void decide_group(struct join *j, struct group *g, bool open, bool vague,
 	else if (open)
 		result = JOIN_OPEN;
 	for (uint32_t i = 0; i < g->n_sockets; i++)
-		sockets[g->sockets[i]].result = result;
+		of->sockets[g->sockets[i]].result = result;
 	for (uint32_t i = 0; i < g->n_sequences; i++)
-		sequences[g->sequences[i]].result = result;
+		of->sequences[g->sequences[i]].result = result;
 	if (result != JOIN_AMBIGUOUS || vague || !(j->by_order ? pair_in_order(j, g) : pair_all(j, g)))
 		return;
 	for (uint32_t k = 0; k < g->n_sequences; k++) {
-		struct join_answer *s = &sockets[g->sockets[g->pairs[k]]], *q = &sequences[g->sequences[k]];
+		struct join_answer *s = &of->sockets[g->sockets[g->pairs[k]]], *q = &of->sequences[g->sequences[k]];
 
 		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || (!j->by_order && !is_forced(j, g, k)))
 			continue;
@@ -222,40 +226,24 @@ static void decide_group(struct join *j, struct group *g, bool open, bool vague,
 	}
 }
 
-/* However late the answers are. Joined ones are left as they are, and fit no other. Returns how many sockets fit some
- * sequence. */
-static size_t find_fits(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
-	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+/* Finds which can be pairs; soon: where all answers are written so soon, 0: however late they are, and those that are joined fit no
+ * other. Returns how many sockets fit some sequence. */
+static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &j->sockets[i];
 		bool any = false;
 
 		for (size_t k = 0; k < j->n_sequences; k++) {
-			bool done = of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE;
+			const struct join_sequence *q = &j->sequences[k];
+			bool done = of->sockets[i].result == JOIN_DONE || of->sequences[k].result == JOIN_DONE;
 
-			j->may_be[i][k] = can_be(&sockets[i], &sequences[k]);
-			j->fits[i][k] = !done && j->may_be[i][k];
-			j->alike[i][k] = j->fits[i][k] && is_alike(&sockets[i], &sequences[k]);
-			any |= j->fits[i][k];
-		}
-		n += any;
-	}
-	return n;
-}
-
-/* The same where all answers are written so soon. */
-static size_t find_fits_soon(
-	struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences, uint64_t soon)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < j->n_sockets; i++) {
-		bool any = false;
-
-		for (size_t k = 0; k < j->n_sequences; k++) {
-			j->fits[i][k] = j->alike[i][k] = can_be_soon(&sockets[i], &sequences[k], soon);
+			if (!soon)
+				j->may_be[i][k] = can_be(s, q);
+			j->fits[i][k] = soon ? can_be_soon(s, q, soon) : !done && j->may_be[i][k];
+			j->alike[i][k] = j->fits[i][k] && (soon || is_alike(s, q));
 			any |= j->fits[i][k];
 		}
 		n += any;
@@ -270,21 +258,20 @@ struct rule {
 	int64_t extra;
 };
 
-static struct rule find_rule(const struct join *j, uint32_t tgid, const struct join_socket *sockets,
-	const struct join_sequence *sequences, const struct join_answer *of_sockets)
+static struct rule find_rule(const struct join *j, uint32_t tgid, const struct join_answer *of_sockets)
 {
 	struct rule rule = { .tgid = tgid };
 	uint64_t least = UINT64_MAX, most = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; i < j->n_sockets; i++) {
-		const struct join_socket *s = &sockets[i];
+		const struct join_socket *s = &j->sockets[i];
 		uint64_t outputs;
 		int64_t extra;
 
 		if (of_sockets[i].result != JOIN_DONE || s->tgid != tgid || s->gone)
 			continue;
-		outputs = sequences[of_sockets[i].with].outputs;
+		outputs = j->sequences[of_sockets[i].with].outputs;
 		extra = (int64_t)s->writes - (int64_t)outputs;
 		if (n++ && extra != rule.extra)
 			return rule;
@@ -303,22 +290,23 @@ static bool obeys(const struct rule *rule, const struct join_socket *s, const st
 }
 
 /* Further fits only by the rule of each process. Returns whether there is one. */
-static bool find_fits_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
-	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+static bool find_fits_by_rule(struct join *j, const struct answers *of)
 {
 	struct rule rule = { 0 };
 	bool any = false;
 
-	find_fits(j, sockets, sequences, of_sockets, of_sequences);
+	find_fits(j, of, 0);
 	for (size_t i = 0; i < j->n_sockets; i++) {
-		if (of_sockets[i].result == JOIN_DONE)
+		const struct join_socket *s = &j->sockets[i];
+
+		if (of->sockets[i].result == JOIN_DONE)
 			continue;
-		if (rule.tgid != sockets[i].tgid)
-			rule = find_rule(j, sockets[i].tgid, sockets, sequences, of_sockets);
+		if (rule.tgid != s->tgid)
+			rule = find_rule(j, s->tgid, of->sockets);
 		any |= rule.known;
 		for (size_t k = 0; k < j->n_sequences && rule.known; k++) {
-			j->fits[i][k] &= obeys(&rule, &sockets[i], &sequences[k]);
-			j->alike[i][k] = j->fits[i][k] && (!sockets[i].gone || j->alike[i][k]);
+			j->fits[i][k] &= obeys(&rule, s, &j->sequences[k]);
+			j->alike[i][k] = j->fits[i][k] && (!s->gone || j->alike[i][k]);
 		}
 	}
 	return any;
@@ -336,15 +324,15 @@ static bool has_bit(const uint64_t *bits, size_t i)
 
 /* Finds for each pair, by its socket, the pairs whose sequences it could have instead if these got others. What is left of
  * either kind is one more pair, number LEFT: it could have any. */
-static void find_exchanges(struct join *j, const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+static void find_exchanges(struct join *j, const struct answers *of)
 {
 	memset(j->exchanges, 0, sizeof(j->exchanges));
 	for (size_t i = 0; i < j->n_sockets; i++) {
-		size_t from = of_sockets[i].result == JOIN_DONE ? i : LEFT;
+		size_t from = of->sockets[i].result == JOIN_DONE ? i : LEFT;
 
 		for (size_t k = 0; k < j->n_sequences; k++) {
 			if (j->may_be[i][k])
-				set_bit(j->exchanges[from], of_sequences[k].result == JOIN_DONE ? of_sequences[k].with : LEFT);
+				set_bit(j->exchanges[from], of->sequences[k].result == JOIN_DONE ? of->sequences[k].with : LEFT);
 		}
 	}
 	for (size_t via = 0; via <= LEFT; via++) {
@@ -356,34 +344,34 @@ static void find_exchanges(struct join *j, const struct join_answer *of_sockets,
 }
 
 /* Takes back pairs that could have exchanged their sequences, however late their answers were then. */
-static void take_back(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+static void take_back(struct join *j, const struct answers *of)
 {
-	find_exchanges(j, of_sockets, of_sequences);
+	find_exchanges(j, of);
 	for (size_t i = 0; i < j->n_sockets; i++) {
 		bool exchanged = false;
 
-		for (size_t other = 0; other <= LEFT && of_sockets[i].result == JOIN_DONE; other++)
+		for (size_t other = 0; other <= LEFT && of->sockets[i].result == JOIN_DONE; other++)
 			exchanged |= other != i && has_bit(j->exchanges[i], other) && has_bit(j->exchanges[other], i);
 		if (!exchanged)
 			continue;
-		of_sequences[of_sockets[i].with].result = JOIN_AMBIGUOUS;
-		of_sockets[i].result = JOIN_AMBIGUOUS;
+		of->sequences[of->sockets[i].with].result = JOIN_AMBIGUOUS;
+		of->sockets[i].result = JOIN_AMBIGUOUS;
 	}
 }
 
-static void decide_groups(
-	struct join *j, const struct join_sequence *sequences, struct join_answer *of_sockets, struct join_answer *of_sequences)
+static void decide_groups(struct join *j, const struct answers *of)
 {
 	uint32_t n_sockets = (uint32_t)j->n_sockets, all = n_sockets + (uint32_t)j->n_sequences;
 
+	find_groups(j);
 	for (uint32_t group = 0; group < all; group++) {
 		struct group g = { .n_sockets = 0 };
 		bool open = false, vague = false, large = false;
 
 		for (uint32_t i = group; i < all && j->groups[group] == group; i++) {
-			bool socket = i < n_sockets;
-			uint32_t *n = socket ? &g.n_sockets : &g.n_sequences;
-			struct join_answer *a = socket ? &of_sockets[i] : &of_sequences[i - n_sockets];
+			const struct join_sequence *q = i < n_sockets ? NULL : &j->sequences[i - n_sockets];
+			uint32_t *n = q ? &g.n_sequences : &g.n_sockets;
+			struct join_answer *a = q ? &of->sequences[i - n_sockets] : &of->sockets[i];
 
 			if (group_of(j, i) != group || a->result == JOIN_DONE)
 				continue;
@@ -393,39 +381,42 @@ static void decide_groups(
 				large = true;
 				continue;
 			}
-			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - n_sockets;
-			open |= !socket && sequences[i - n_sockets].open;
-			vague |= !socket && sequences[i - n_sockets].vague && !sequences[i - n_sockets].given;
+			(q ? g.sequences : g.sockets)[(*n)++] = q ? i - n_sockets : i;
+			open |= q && q->open;
+			vague |= q && q->vague && !q->given;
 		}
 		if (!large && j->groups[group] == group)
-			decide_group(j, &g, open, vague, of_sockets, of_sequences);
+			decide_group(j, &g, open, vague, of);
+	}
+}
+
+/* Those that are not joined are as before. */
+static void keep_joined(struct join_answer *a, const struct join_answer *before, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (a[i].result != JOIN_DONE)
+			a[i] = before[i];
 	}
 }
 
 /* What time alone does not tell. Those that this does not join either are left as they are. */
-static void decide_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
-	struct join_answer *of_sockets, struct join_answer *of_sequences)
+static void decide_by_rule(struct join *j, const struct answers *of)
 {
-	if (!find_fits_by_rule(j, sockets, sequences, of_sockets, of_sequences))
+	if (!find_fits_by_rule(j, of))
 		return;
-	memcpy(j->timed_sockets, of_sockets, j->n_sockets * sizeof(*of_sockets));
-	memcpy(j->timed_sequences, of_sequences, j->n_sequences * sizeof(*of_sequences));
-	find_groups(j);
-	decide_groups(j, sequences, of_sockets, of_sequences);
-	for (size_t i = 0; i < j->n_sockets; i++) {
-		if (of_sockets[i].result != JOIN_DONE)
-			of_sockets[i] = j->timed_sockets[i];
-	}
-	for (size_t k = 0; k < j->n_sequences; k++) {
-		if (of_sequences[k].result != JOIN_DONE)
-			of_sequences[k] = j->timed_sequences[k];
-	}
+	memcpy(j->timed_sockets, of->sockets, j->n_sockets * sizeof(*of->sockets));
+	memcpy(j->timed_sequences, of->sequences, j->n_sequences * sizeof(*of->sequences));
+	decide_groups(j, of);
+	keep_joined(of->sockets, j->timed_sockets, j->n_sockets);
+	keep_joined(of->sequences, j->timed_sequences, j->n_sequences);
 }
 
-static void forget_answers(struct join_answer *a, size_t n)
+static void forget_answers(const struct join *j, const struct answers *of)
 {
-	while (n--)
-		a[n] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	for (size_t i = 0; i < j->n_sockets; i++)
+		of->sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	for (size_t i = 0; i < j->n_sequences; i++)
+		of->sequences[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
 }
 
 /* NULL: none. */
@@ -438,10 +429,10 @@ static const struct join_sequence *with(const struct join *j, const struct join_
  * joined by order was in agreement with what else is known. `any` is one of its sockets. */
 static bool keeps_order(const struct join *j, const struct join_socket *any, const struct join_answer *of_sockets)
 {
-	struct rule rule = find_rule(j, any->tgid, j->sockets, j->sequences, j->timed_sockets);
+	struct rule rule = find_rule(j, any->tgid, j->timed_sockets);
 	size_t n = 0;
 
-	if (!rule.known && find_rule(j, any->tgid, j->sockets, j->sequences, of_sockets).known)
+	if (!rule.known && find_rule(j, any->tgid, of_sockets).known)
 		return false;
 	for (size_t i = 0; i < j->n_sockets; i++) {
 		const struct join_socket *s = &j->sockets[i], *o = j->sockets;
@@ -469,34 +460,32 @@ static bool keeps_order(const struct join *j, const struct join_socket *any, con
 }
 
 /* What nothing else tells. */
-static void decide_by_order(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+static void decide_by_order(struct join *j, const struct answers *of)
 {
-	struct join_answer *sockets = j->timed_sockets, *sequences = j->timed_sequences;
+	const struct answers by_order = { j->timed_sockets, j->timed_sequences };
 	const struct join_socket *last = NULL;
 	bool ordered = false;
 
-	forget_answers(sockets, j->n_sockets);
-	forget_answers(sequences, j->n_sequences);
-	find_fits(j, j->sockets, j->sequences, sockets, sequences);
+	forget_answers(j, &by_order);
+	find_fits(j, &by_order, 0);
 	for (size_t i = 0; i < j->n_sockets; i++) {
 		for (size_t k = 0; k < j->n_sequences; k++)
 			j->fits[i][k] &= began_between(&j->sockets[i], &j->sequences[k]);
 	}
-	find_groups(j);
 	j->by_order = true;
-	decide_groups(j, j->sequences, sockets, sequences);
+	decide_groups(j, &by_order);
 	j->by_order = false;
 	for (size_t i = 0; i < j->n_sockets; i++) {
-		uint32_t k = sockets[i].with;
+		uint32_t k = by_order.sockets[i].with;
 
-		if (sockets[i].result != JOIN_DONE || of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE)
+		if (by_order.sockets[i].result != JOIN_DONE || of->sockets[i].result == JOIN_DONE || of->sequences[k].result == JOIN_DONE)
 			continue;
 		if (!last || last->tgid != j->sockets[i].tgid)
-			ordered = keeps_order(j, last = &j->sockets[i], of_sockets);
+			ordered = keeps_order(j, last = &j->sockets[i], of->sockets);
 		if (!ordered)
 			continue;
-		of_sockets[i] = sockets[i];
-		of_sequences[k] = sequences[k];
+		of->sockets[i] = by_order.sockets[i];
+		of->sequences[k] = by_order.sequences[k];
 	}
 }
 
@@ -504,43 +493,31 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
 	struct join_answer *ret_sequences)
 {
+	const struct answers of = { ret_sockets, ret_sequences };
 	size_t all;
 
 	j->n_sockets = n_sockets;
 	j->n_sequences = n_sequences;
 	j->sockets = sockets;
 	j->sequences = sequences;
-	forget_answers(ret_sockets, n_sockets);
-	forget_answers(ret_sequences, n_sequences);
-	all = find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
+	forget_answers(j, &of);
+	all = find_fits(j, &of, 0);
 	for (size_t i = 0; i < N_SOON; i++) {
 		/* where many answers are later than that, some fit another one by accident */
-		if (4 * find_fits_soon(j, sockets, sequences, soon_ns[i]) < 3 * all)
+		if (4 * find_fits(j, &of, soon_ns[i]) < 3 * all)
 			continue;
-		find_fits_soon(j, sockets, sequences, SOON_MARGIN * soon_ns[i]);
-		find_groups(j);
-		decide_groups(j, sequences, ret_sockets, ret_sequences);
-		take_back(j, ret_sockets, ret_sequences);
+		find_fits(j, &of, SOON_MARGIN * soon_ns[i]);
+		decide_groups(j, &of);
+		take_back(j, &of);
 		break;
 	}
-	find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
-	find_groups(j);
-	decide_groups(j, sequences, ret_sockets, ret_sequences);
-	decide_by_rule(j, sockets, sequences, ret_sockets, ret_sequences);
-	decide_by_order(j, ret_sockets, ret_sequences);
+	find_fits(j, &of, 0);
+	decide_groups(j, &of);
+	decide_by_rule(j, &of);
+	decide_by_order(j, &of);
 }
 
-int join_new(struct join **ret_join)
+struct join *join_new(void)
 {
-	struct join *j = calloc(1, sizeof(*j));
-
-	if (!j)
-		return -ENOMEM;
-	*ret_join = j;
-	return 0;
-}
-
-void join_free(struct join *j)
-{
-	free(j);
+	return xcalloc(1, sizeof(struct join));
 }

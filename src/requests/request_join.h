@@ -38,8 +38,8 @@ struct join_socket {
 	uint64_t blocked;     /* so long its parts took to be written */
 	bool gone;            /* the client closed it: the answer may lack its end */
 	uint32_t writes;      /* calls that the answer took */
-	uint64_t given;	      /* the engine's number of it, plus 1; 0: unknown */
-	uint32_t tid;	      /* the thread that read it */
+	uint64_t given;       /* the engine's number of it, plus 1; 0: unknown */
+	uint32_t tid;         /* the thread that read it */
 };
 
 struct join_sequence {
@@ -74,9 +74,8 @@ struct join_answer {
 
 struct join;
 
-/* -ENOMEM. */
-int join_new(struct join **ret_join);
-void join_free(struct join *j);
+/* The caller frees it with free(). */
+struct join *join_new(void);
 
 /* At most JOIN_SOCKETS and JOIN_SEQUENCES. Groups have numbers below the sum of both. */
 void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "requests/sequences.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/check.h"
 #include "util/clock.h"
-
-#define MEMORIES_MAX 256 /* beyond that the one reported longest ago is forgotten */
-
-struct sequence_memories {
-	struct {
-		uint32_t tgid;
-		uint64_t memory, context;
-	} list[MEMORIES_MAX];
-	size_t n, next;
-};
 
 static const char *const names[SEQUENCE_WHATS] = {
 	[SEQUENCE_REMOVE] = "remove",
@@ -30,57 +18,36 @@ static const char *const names[SEQUENCE_WHATS] = {
 	[SEQUENCE_END] = "end",
 };
 
-int sequence_memories_new(struct sequence_memories **ret_memories)
-{
-	struct sequence_memories *m = calloc(1, sizeof(*m));
-
-	if (!m)
-		return -ENOMEM;
-	*ret_memories = m;
-	return 0;
-}
-
-void sequence_memories_free(struct sequence_memories *m)
-{
-	free(m);
-}
-
-static size_t find(const struct sequence_memories *m, uint32_t tgid, uint64_t memory)
+static size_t find(const struct shown_contexts *m, uint32_t tgid, uint64_t key)
 {
 	size_t i = 0;
 
-	while (i < m->n && (m->list[i].tgid != tgid || m->list[i].memory != memory))
+	while (i < m->n && (m->list[i].tgid != tgid || m->list[i].key != key))
 		i++;
 	return i;
 }
 
-static void learn(struct sequence_memories *m, uint32_t tgid, uint64_t memory, uint64_t context)
+static void learn(struct shown_contexts *m, uint32_t tgid, uint64_t key, uint64_t context)
 {
-	size_t i = find(m, tgid, memory);
+	size_t i = find(m, tgid, key);
 
-	if (i == m->n && m->n < MEMORIES_MAX)
+	if (i == m->n && m->n < SHOWN_CONTEXTS_MAX)
 		m->n++;
 	else if (i == m->n)
-		i = m->next++ % MEMORIES_MAX;
+		i = m->next++ % SHOWN_CONTEXTS_MAX;
 	m->list[i].tgid = tgid;
-	m->list[i].memory = memory;
+	m->list[i].key = key;
 	m->list[i].context = context;
 }
 
 static bool find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret)
 {
-	for (unsigned int i = 0; i < s->nargs; i++) {
-		const struct probe_arg *a = &s->args[i];
+	int i = check_find(s, r->vals, name);
 
-		if (strcmp(a->name, name))
-			continue;
-		if (a->is_string || a->is_float || !check_shown(s, i, r->vals) ||
-			(s->fetch[i].flags & FETCH_F_LATE && r->h.flags & REC_F_OPEN_END))
-			return false;
-		*ret = r->vals[i];
-		return true;
-	}
-	return false;
+	if (i < 0 || s->args[i].is_string || s->args[i].is_float || (s->fetch[i].flags & FETCH_F_LATE && r->h.flags & REC_F_OPEN_END))
+		return false;
+	*ret = r->vals[i];
+	return true;
 }
 
 static bool find_what(const char *name, enum sequence_what *ret)
@@ -130,7 +97,7 @@ bool sequence_received(const struct probe_table *probes, const struct rec_functi
 	return s->role == ROLE_SEQUENCE && !strcmp(probe_spec_name(s, r->vals), "receive") && find_number(s, r, ret_request);
 }
 
-bool sequence_change_of(struct sequence_memories *m, const struct probe_table *probes, const struct rec_function *r,
+bool sequence_change_of(struct shown_contexts *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret)
 {
 	const struct probe_spec *s = &probes->specs[r->h.id];
@@ -171,7 +138,7 @@ bool sequence_change_of(struct sequence_memories *m, const struct probe_table *p
 	return true;
 }
 
-uint64_t sequence_context(const struct sequence_memories *m, const struct sequence_change *c)
+uint64_t sequence_context(const struct shown_contexts *m, const struct sequence_change *c)
 {
 	size_t i = c->context ? m->n : find(m, c->tgid, c->memory);
 
@@ -180,28 +147,17 @@ uint64_t sequence_context(const struct sequence_memories *m, const struct sequen
 
 /* ---- draft models ---- */
 
-bool drafts_have(const struct draft_contexts *d, uint32_t tgid, uint64_t context)
+bool drafts_have(const struct shown_contexts *d, uint32_t tgid, uint64_t context)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		if (d->list[i].tgid == tgid && d->list[i].context == context)
-			return true;
-	}
-	return false;
+	return find(d, tgid, context) < d->n;
 }
 
-void drafts_add(struct draft_contexts *d, uint32_t tgid, uint64_t context)
+void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context)
 {
-	size_t i = d->next;
-
-	if (drafts_have(d, tgid, context))
-		return;
-	d->next = (i + 1) % DRAFT_CONTEXTS_MAX;
-	d->n += d->n < DRAFT_CONTEXTS_MAX;
-	d->list[i].tgid = tgid;
-	d->list[i].context = context;
+	learn(d, tgid, context, context);
 }
 
-void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, const struct rec_function *r)
+void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, const struct rec_function *r)
 {
 	const struct probe_spec *s = &probes->specs[r->h.id];
 	uint64_t context;
@@ -210,7 +166,7 @@ void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, co
 		drafts_add(d, r->h.tgid, context);
 }
 
-const struct rec_step *drafts_mark(const struct draft_contexts *d, const struct probe_table *probes, const struct rec_step *r,
+const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_table *probes, const struct rec_step *r,
 	size_t size)
 {
 	static struct rec_step_parts copy;

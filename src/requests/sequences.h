@@ -11,66 +11,60 @@
 
 enum sequence_what {
 	SEQUENCE_REMOVE, /* its positions from..to-1 */
-	SEQUENCE_COPY,	 /* those of `source` are also in `sequence` */
-	SEQUENCE_KEEP,	 /* all others are removed */
-	SEQUENCE_SHIFT,	 /* positions from..to-1 are `by` higher */
-	SEQUENCE_CLEAR,	 /* all of the context are removed */
-	SEQUENCE_PLACE,	 /* what comes into the sequence next is `request` */
-	SEQUENCE_BEGIN,	 /* the engine works on the prompt of the request that was placed */
-	SEQUENCE_TOKEN,	 /* a token of the sequence has been sampled */
-	SEQUENCE_END,	 /* the engine is done with the request in the sequence */
+	SEQUENCE_COPY,   /* those of `source` are also in `sequence` */
+	SEQUENCE_KEEP,   /* all others are removed */
+	SEQUENCE_SHIFT,  /* positions from..to-1 are `by` higher */
+	SEQUENCE_CLEAR,  /* all of the context are removed */
+	SEQUENCE_PLACE,  /* what comes into the sequence next is `request` */
+	SEQUENCE_BEGIN,  /* the engine works on the prompt of the request that was placed */
+	SEQUENCE_TOKEN,  /* a token of the sequence has been sampled */
+	SEQUENCE_END,    /* the engine is done with the request in the sequence */
 	SEQUENCE_WHATS,
 };
 
 struct sequence_change {
 	enum sequence_what what;
-	uint64_t at_ns; /* CLOCK_BOOTTIME */
+	uint64_t at_ns;   /* CLOCK_BOOTTIME */
 	uint64_t said_ns; /* likewise: when it was, as the engine says, if that can be believed; 0: it does not */
 	uint32_t tgid, tid;
-	bool off_known;	  /* off_cpu_ns is, as in struct rec_function */
+	bool off_known; /* off_cpu_ns is, as in struct rec_function */
 	uint32_t off_cpu_ns;
-	uint64_t context; /* as the step's argument; 0: see sequence_context() */
-	uint64_t memory;  /* 0: not known */
-	bool every;	  /* sequence, if it has one */
+	uint64_t context;          /* as the step's argument; 0: see sequence_context() */
+	uint64_t memory;           /* 0: not known */
+	bool every;                /* sequence, if it has one */
 	uint64_t sequence, source; /* as in struct row_part */
-	int64_t from, to; /* 0 and INT64_MAX: all of it */
+	int64_t from, to;          /* 0 and INT64_MAX: all of it */
 	int64_t by;
 	uint64_t request; /* the engine's number of it, plus 1; 0: none */
-	uint64_t draft;	  /* the context whose steps only guess tokens for this one's; 0: none */
+	uint64_t draft;   /* the context whose steps only guess tokens for this one's; 0: none */
 };
 
-/* Contexts of draft models: their steps give nobody a token. */
-#define DRAFT_CONTEXTS_MAX 64 /* beyond that the one reported longest ago is forgotten */
+/* What calls have shown of a process: the context of a memory, or that a context is one of a draft model. */
+#define SHOWN_CONTEXTS_MAX 256 /* beyond that the one reported longest ago is forgotten */
 
-struct draft_contexts {
+struct shown_contexts {
 	struct {
 		uint32_t tgid;
-		uint64_t context;
-	} list[DRAFT_CONTEXTS_MAX];
+		uint64_t key, context; /* key: the memory, or the context itself */
+	} list[SHOWN_CONTEXTS_MAX];
 	size_t n, next;
 };
 
-void drafts_add(struct draft_contexts *d, uint32_t tgid, uint64_t context);
-bool drafts_have(const struct draft_contexts *d, uint32_t tgid, uint64_t context);
+/* Contexts of draft models: their steps give nobody a token. */
+void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context);
+bool drafts_have(const struct shown_contexts *d, uint32_t tgid, uint64_t context);
 
 /* The same of a call, if it tells of one. */
-void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, const struct rec_function *r);
+void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, const struct rec_function *r);
 
 /* Marks a step of such a context as one: an argument of an enum that has "draft" gets that value. Returns the record, or a
  * copy, which is valid until the next call. */
-const struct rec_step *drafts_mark(const struct draft_contexts *d, const struct probe_table *probes, const struct rec_step *r,
+const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_table *probes, const struct rec_step *r,
 	size_t size);
 
-/* Which memory belongs to which context, as far as calls have shown. */
-struct sequence_memories;
-
-/* -ENOMEM. */
-int sequence_memories_new(struct sequence_memories **ret_memories);
-void sequence_memories_free(struct sequence_memories *m);
-
-/* What a call does. False: nothing (though it may show a memory), or it has no such role, or its arguments do not
+/* What a call does. m: of memories. False: nothing (though it may show a memory), or it has no such role, or its arguments do not
  * fit. */
-bool sequence_change_of(struct sequence_memories *m, const struct probe_table *probes, const struct rec_function *r,
+bool sequence_change_of(struct shown_contexts *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret);
 
 /* Whether the calling thread has passed on what it has read from a socket as this request: its number, plus 1. */
@@ -78,6 +72,6 @@ bool sequence_received(const struct probe_table *probes, const struct rec_functi
 
 /* The context of a change. Call it when all records before the change have been passed. 0: unknown, since the engine
  * got the memory before the recording. */
-uint64_t sequence_context(const struct sequence_memories *m, const struct sequence_change *c);
+uint64_t sequence_context(const struct shown_contexts *m, const struct sequence_change *c);
 
 #endif

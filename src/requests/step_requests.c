@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "requests/step_requests.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <utlist.h>
 
 #include "engine/check.h"
 #include "requests/step_slots.h"
@@ -13,11 +14,11 @@
 /* The context that steps name in their arguments. NULL: it is not known which one, or no step of it was seen. */
 static struct step_context *find_context(struct step_requests *q, const struct sequence_change *c)
 {
-	uint64_t context = sequence_context(q->memories, c);
+	uint64_t context = sequence_context(&q->memories, c);
 	struct step_context *only = NULL;
 
 	if (context)
-		return step_slots_context(&q->slots, c->tgid, context);
+		return step_slots_context(q, c->tgid, context);
 	/* the engine asked for this memory before the recording began: certain only if there is one context */
 	for (size_t i = 0; i < q->slots.n_contexts; i++) {
 		if (q->slots.contexts[i].tgid != c->tgid)
@@ -50,24 +51,6 @@ static void shift(struct step_request *r, const struct sequence_change *c)
 	r->position += c->by;
 	if (r->draft.rows.position >= 0)
 		r->draft.rows.position += c->by;
-}
-
-/*
- * What comes at `position` goes on with what was copied, and is a new prompt if it looks like one. A call that drops all
- * behind a position says nothing of the kind: servers make it before each part of a prompt.
- */
-static void keep_until(struct step_requests *q, struct step_context *context, uint64_t sequence, int64_t position)
-{
-	step_slots_get(&q->slots, context, sequence)->kept = position;
-}
-
-/* The engine says what its next rows begin: whatever was there before is over. */
-static void place(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
-{
-	slot->r.end_seen = true;
-	request_end(q, &slot->r);
-	slot->place = *c;
-	slot->begun.at_ns = 0;
 }
 
 /* The time that the engine's memory gives may be anything: it is believed only if it lies between the placing and this call. */
@@ -103,20 +86,31 @@ static void take_token(struct step_requests *q, struct step_slot *slot, const st
 
 static void change_slot(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
 {
-	/* guesses that were not accepted are dropped: what is left shows how many were */
-	if (c->what == SEQUENCE_REMOVE && slot->r.draft.end && c->from > slot->r.draft.rows.position &&
-		c->from <= slot->r.position && c->to == INT64_MAX) {
-		request_settle_draft(q, &slot->r, c->from);
-		slot->r.position = c->from;
-	}
-	if (c->what == SEQUENCE_BEGIN)
+	struct step_request *r = &slot->r;
+
+	switch (c->what) {
+	case SEQUENCE_BEGIN:
 		take_begin(slot, c);
-	else if (c->what == SEQUENCE_TOKEN)
+		return;
+	case SEQUENCE_TOKEN:
 		take_token(q, slot, c);
-	else if (c->what == SEQUENCE_SHIFT)
-		shift(&slot->r, c);
-	else if (c->what != SEQUENCE_REMOVE || (c->from == 0 && c->to == INT64_MAX))
-		remove_all(q, slot);
+		return;
+	case SEQUENCE_SHIFT:
+		shift(r, c);
+		return;
+	case SEQUENCE_REMOVE:
+		/* guesses that were not accepted are dropped: what is left shows how many were */
+		if (r->draft.end && c->from > r->draft.rows.position && c->from <= r->position && c->to == INT64_MAX) {
+			request_settle_draft(q, r, c->from);
+			r->position = c->from;
+		}
+		if (c->from || c->to < INT64_MAX)
+			return;
+		break;
+	default:
+		break;
+	}
+	remove_all(q, slot);
 }
 
 static void apply(struct step_requests *q, const struct sequence_change *c)
@@ -128,17 +122,24 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 		drafts_add(&q->drafts, c->tgid, c->draft);
 	if (!context)
 		return;
-	if (c->what == SEQUENCE_PLACE) {
-		place(q, step_slots_get(&q->slots, context, c->sequence), c);
+	if (c->what == SEQUENCE_PLACE) { /* what its next rows begin: whatever was there before is over */
+		slot = step_slots_get(q, context, c->sequence);
+		slot->r.end_seen = true;
+		request_end(q, &slot->r);
+		slot->place = *c;
+		slot->begun.at_ns = 0;
 		return;
 	}
 	if (c->what == SEQUENCE_COPY) {
-		source = step_slots_find(&q->slots, context->tgid, context->context, c->source);
+		/* What comes there goes on with what was copied, and is a new prompt if it looks like one. A call that drops all behind
+		 * a position says nothing of the kind: servers make it before each part of a prompt. */
+		source = step_slots_find(&q->slots, context, c->source);
 		if (c->to < INT64_MAX || (source && source->r.position > 0))
-			keep_until(q, context, c->sequence, c->to < INT64_MAX ? c->to : source->r.position);
+			step_slots_get(q, context, c->sequence)->kept = c->to < INT64_MAX ? c->to : source->r.position;
 		return;
 	}
-	for (slot = context->slots.first; slot; slot = slot_after(slot)) {
+	DL_FOREACH(context->slots, slot)
+	{
 		if (c->every || (slot->r.sequence == c->sequence) != (c->what == SEQUENCE_KEEP))
 			change_slot(q, slot, c);
 	}
@@ -187,7 +188,7 @@ void step_requests_call(struct step_requests *q, const struct rec_function *r)
 {
 	struct sequence_change c;
 
-	if (sequence_change_of(q->memories, q->probes, r, &c))
+	if (sequence_change_of(&q->memories, q->probes, r, &c))
 		step_requests_change(q, &c);
 }
 
@@ -207,7 +208,7 @@ void step_requests_call(struct step_requests *q, const struct rec_function *r)
 
 /* Divides a whole in proportion to parts; after each part, what was given so far is exact. */
 struct division {
-	uint64_t whole, of; /* of: the sum of the parts */
+	uint64_t whole, of;    /* of: the sum of the parts */
 	uint64_t parts, given; /* so far */
 };
 
@@ -235,7 +236,7 @@ struct taken_step {
 	const struct step_seen *s;
 	struct taken parts[STEP_PARTS_MAX];
 	uint32_t n;
-	uint64_t rows;	      /* of all; one of several sequences counts once if that is known */
+	uint64_t rows;        /* of all; one of several sequences counts once if that is known */
 	uint64_t part_rows;   /* counts it in each sequence */
 	uint64_t prompt_rows; /* likewise */
 };
@@ -484,7 +485,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 		*t = (struct taken){ .part = s->parts[i] };
 		if (!t->part.rows)
 			continue;
-		t->slot = step_slots_get(&q->slots, c, t->part.sequence);
+		t->slot = step_slots_get(q, c, t->part.sequence);
 		if (is_in(ts, t->slot))
 			continue;
 		ts->n++;
@@ -503,7 +504,8 @@ static void set_untold(struct step_requests *q, struct step_context *c, const st
 {
 	struct step_slot *slot;
 
-	for (slot = c->slots.first; slot; slot = slot_after(slot)) {
+	DL_FOREACH(c->slots, slot)
+	{
 		if (!slot->r.start)
 			continue;
 		if (is_in(ts, slot))
@@ -572,7 +574,8 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 	if (s->cut)
 		return 0;
 	if (!s->has_rows)
-		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens : 1;
+		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens
+								: 1;
 	if (s->n_parts) {
 		uint64_t n = 0;
 
@@ -654,16 +657,17 @@ static void take_shared(struct step_requests *q, struct step_context *c, const s
 
 	for (uint64_t i = 0; i < 64 && s->rows.mask; i++) {
 		if (s->rows.mask & UINT64_C(1) << i)
-			r = share(q, &step_slots_get(&q->slots, c, i)->r, s);
+			r = share(q, &step_slots_get(q, c, i)->r, s);
 	}
 	if (!s->rows.mask) {
-		for (slot = c->slots.first; slot; slot = slot_after(slot)) {
+		DL_FOREACH(c->slots, slot)
+		{
 			if (slot->r.start)
 				r = share(q, &slot->r, s);
 		}
 	}
 	if (!r)
-		r = share(q, &step_slots_get(&q->slots, c, NO_SEQUENCE)->r, s);
+		r = share(q, &step_slots_get(q, c, NO_SEQUENCE)->r, s);
 	if (q->ops->step)
 		q->ops->step(r, s, q->arg);
 }
@@ -673,7 +677,8 @@ static bool is_latest(struct step_request *r)
 {
 	const struct step_slot *other;
 
-	for (other = slot_of(r)->context->slots.first; other; other = slot_after(other)) {
+	DL_FOREACH(slot_of(r)->context->slots, other)
+	{
 		if (other->r.last_end > r->last_end)
 			return false;
 	}
@@ -714,7 +719,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 
 static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
-	struct step_request *r = &step_slots_get(&q->slots, c, s->has_rows ? s->rows.sequence : 0)->r;
+	struct step_request *r = &step_slots_get(q, c, s->has_rows ? s->rows.sequence : 0)->r;
 	/* two at once: the request whose step is running, and the one that this step may begin */
 	bool overlaps = s->start < r->busy_until, prompt;
 
@@ -773,7 +778,8 @@ static void pass_gap(struct step_requests *q, struct step_context *c, const stru
 		add_gap(c, s);
 		return;
 	}
-	for (slot = c->slots.first; slot; slot = slot_after(slot)) {
+	DL_FOREACH(c->slots, slot)
+	{
 		if (slot->r.by_parts && slot->r.last_end > s->start)
 			request_set_mixed(q, &slot->r);
 	}
@@ -813,7 +819,7 @@ static bool find_loss(struct step_requests *q, const struct step_seen *s)
 
 void step_requests_add(struct step_requests *q, const struct step_seen *s)
 {
-	struct step_context *c = step_slots_context(&q->slots, s->tgid, s->context);
+	struct step_context *c = step_slots_context(q, s->tgid, s->context);
 	bool lost = find_loss(q, s);
 
 	/* A sequence may have been dropped before the steps that were lost, or after them: neither the request that ended
@@ -864,18 +870,6 @@ static void settle_loss(struct step_requests *q)
 
 /* ---- steps, in the order in which they began ---- */
 
-static bool find_value(
-	const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
-{
-	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (strcmp(s->args[i].name, name) || !check_shown(s, i, vals))
-			continue;
-		*ret = vals[i];
-		return true;
-	}
-	return false;
-}
-
 static void take_first(struct step_requests *q, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -897,13 +891,11 @@ bool step_seen_whole(const struct step_seen *s, struct row_part *ret)
 	return true;
 }
 
-/* Without memory the rows of the step are unknown. */
 static void copy_parts(struct step_requests *q, struct step_seen *seen, const struct rec_step *r)
 {
 	const struct row_part *parts = ((const struct rec_step_parts *)r)->parts;
-	struct row_part all;
 	uint32_t n = r->n_parts <= STEP_PARTS_MAX ? r->n_parts : 0;
-	struct row_part *copy;
+	struct row_part all;
 
 	q->parts_seen |= n > 0;
 	/* if some steps have parts, all get them, so that the requests of a sequence are all treated alike */
@@ -911,11 +903,9 @@ static void copy_parts(struct step_requests *q, struct step_seen *seen, const st
 		parts = &all;
 		n = 1;
 	}
-	copy = n ? malloc(n * sizeof(*copy)) : NULL;
-	if (!copy)
+	if (!n)
 		return;
-	memcpy(copy, parts, n * sizeof(*copy));
-	seen->parts = copy;
+	seen->parts = memcpy(xmalloc(n * sizeof(*parts)), parts, n * sizeof(*parts));
 	seen->n_parts = n;
 	seen->parts_left = r->n_parts ? r->parts_left : 0;
 }
@@ -946,8 +936,8 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 		seen.phase = PHASE_SHARED;
 	else
 		return;
-	find_value(s, r->vals, "n_tokens", &seen.tokens);
-	find_value(s, r->vals, "context", &seen.context);
+	check_value(s, r->vals, "n_tokens", &seen.tokens);
+	check_value(s, r->vals, "context", &seen.context);
 	if (q->n_queue == STEP_QUEUE_MAX)
 		take_first(q, STEP_QUEUE_MAX / 2);
 	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
@@ -990,29 +980,20 @@ void step_requests_free(struct step_requests *q)
 		return;
 	for (size_t i = 0; i < q->n_queue; i++)
 		free((void *)q->queue[i].parts);
-	step_slots_clear(&q->slots);
-	sequence_memories_free(q->memories);
+	for (size_t i = 0; i < q->slots.n; i++) {
+		free(q->slots.slots[i].r.intervals);
+		free(q->slots.slots[i].r.waits);
+	}
+	HASH_CLEAR(hh, q->slots.by_key);
 	free(q);
 }
 
-static void on_leave(struct step_slot *slot, void *arg)
+struct step_requests *step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops, void *arg)
 {
-	request_end(arg, &slot->r);
-}
+	struct step_requests *q = xcalloc(1, sizeof(*q));
 
-int step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops,
-	void *arg, struct step_requests **ret_requests)
-{
-	struct step_requests *q = calloc(1, sizeof(*q));
-
-	if (!q || sequence_memories_new(&q->memories)) {
-		free(q);
-		return -ENOMEM;
-	}
 	q->probes = probes;
 	q->ops = ops;
 	q->arg = arg;
-	step_slots_init(&q->slots, on_leave, q);
-	*ret_requests = q;
-	return 0;
+	return q;
 }

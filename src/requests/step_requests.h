@@ -34,7 +34,7 @@ struct step_seen {
 	struct step_rows rows; /* with has_rows */
 	bool has_rows;
 	bool has_states; /* ns is known */
-	bool cut; /* it continued after the end of the recording */
+	bool cut;        /* it continued after the end of the recording */
 	bool began_before;
 	bool graph;
 	uint32_t parts_left;
@@ -42,7 +42,7 @@ struct step_seen {
 	/* Its rows by sequence. While the step is queued they are a copy owned by the queue. */
 	uint32_t n_parts; /* 0: unknown */
 	const struct row_part *parts;
-	uint64_t ns[ST_MAX]; /* the caller's time by state: sums to end - start */
+	uint64_t ns[ST_MAX];        /* the caller's time by state: sums to end - start */
 	uint64_t before_ns[ST_MAX]; /* the same since the end of its thread's last step; all 0: not known */
 };
 
@@ -65,18 +65,18 @@ struct step_wait {
 /* The part of a step that belongs to a request. */
 struct request_part {
 	const struct row_part *rows; /* sequence, position (-1: unknown), rows, outputs */
-	uint32_t prompt; /* this many of its rows are prompt, the others are decodes */
-	uint64_t own_ns, others_ns; /* add up to the step's time; 0 and 0: unknown */
+	uint32_t prompt;             /* this many of its rows are prompt, the others are decodes */
+	uint64_t own_ns, others_ns;  /* add up to the step's time; 0 and 0: unknown */
 };
 
 struct step_request {
 	uint32_t tgid;
-	uint64_t given;	 /* the engine's number of it, plus 1; 0: unknown */
+	uint64_t given;  /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t serial; /* 1, 2, ... in the order in which they began: its number */
 	uint64_t context, sequence;
 	uint64_t start, last_end; /* last_end: of its last step; once it is over, when its last token was sampled, if that was later */
-	uint64_t busy_until; /* the last end of this one and of the earlier ones */
-	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
+	uint64_t busy_until;      /* the last end of this one and of the earlier ones */
+	uint64_t prefill_end;     /* of its last prefill step; 0: not seen */
 	/* Its first token was sampled then; where the engine does not tell that, the end of the step that gave it. 0: unknown */
 	uint64_t first_output;
 	/* With by_parts: the start of the step after that, plus the number of parts before its own in it, so that those of a
@@ -85,11 +85,11 @@ struct step_request {
 	uint64_t prompt_tokens, prefills;
 	uint64_t decodes; /* steps that gave tokens */
 	uint64_t outputs; /* tokens from these, at least */
-	uint64_t shared; /* steps that also had rows of other sequences */
-	uint64_t drafts; /* steps with several outputs: the next one's position shows how many were accepted */
+	uint64_t shared;  /* steps that also had rows of other sequences */
+	uint64_t drafts;  /* steps with several outputs: the next one's position shows how many were accepted */
 	bool began_before, cut, mixed, graph;
-	bool end_seen;	     /* another one has begun in its slot */
-	bool lost;	     /* steps were lost while it ran, perhaps its own */
+	bool end_seen; /* another one has begun in its slot */
+	bool lost;     /* steps were lost while it ran, perhaps its own */
 	bool has_rows;
 	bool marked;         /* for use by the ops */
 	uint64_t *intervals; /* times between tokens */
@@ -100,23 +100,23 @@ struct step_request {
 	bool by_parts; /* its rows are known in each of its steps */
 	bool unsplit;  /* for some step it is unknown what was others' */
 	bool cancelled;
-	int64_t cached;	       /* position of its first row, saved by a kept prefix; -1: unknown */
-	uint64_t steps;	       /* with rows of it */
+	int64_t cached; /* position of its first row, saved by a kept prefix; -1: unknown */
+	uint64_t steps; /* with rows of it */
 	uint64_t spans[SPAN_MAX];
 	uint64_t span_states[SPAN_MAX][ST_MAX]; /* each adds up to its span, except with states_unknown */
 	bool states_unknown[SPAN_MAX];
 	/* With first_output: these, and SPAN_OWN_PREFILL, sum to the time from start to first_output. */
 	uint64_t first_others, first_between; /* of SPAN_OTHERS and SPAN_BETWEEN: before it */
-	struct step_wait *waits; /* whom it waited for; in order, the longest first, as of `done` */
+	struct step_wait *waits;              /* whom it waited for; in order, the longest first, as of `done` */
 	size_t n_waits, waits_cap;
 	uint64_t waits_rest; /* for those not in waits: the sum of both is SPAN_OTHERS */
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
-	uint64_t last_outputs; /* of the last prefill step; UINT64_MAX: unknown */
-	uint32_t prefill_step; /* its number; as `first` is called that of the step that gave the first output */
-	int64_t position;      /* of the row after its last step; -1: unknown */
-	struct step_seen draft; /* the last step, if it had several outputs */
-	uint64_t draft_from;	/* the end of the previous step */
+	uint64_t last_outputs;            /* of the last prefill step; UINT64_MAX: unknown */
+	uint32_t prefill_step;            /* its number; as `first` is called that of the step that gave the first output */
+	int64_t position;                 /* of the row after its last step; -1: unknown */
+	struct step_seen draft;           /* the last step, if it had several outputs */
+	uint64_t draft_from;              /* the end of the previous step */
 	size_t cap;
 	uint64_t stride, skip;
 };
@@ -143,9 +143,8 @@ struct step_requests_ops {
 
 struct step_requests;
 
-/* `probes` and `ops` must outlive it. -ENOMEM. probes: NULL without step_requests_step(). */
-int step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops,
-	void *arg, struct step_requests **ret_requests);
+/* `probes` and `ops` must outlive it. probes: NULL without step_requests_step(). */
+struct step_requests *step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops, void *arg);
 void step_requests_free(struct step_requests *q);
 
 /* Ignores steps that are neither a prefill nor a decode by name, and have no rows. */

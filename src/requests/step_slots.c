@@ -4,61 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t bucket_of(uint32_t tgid, uint64_t context, uint64_t sequence)
-{
-	/* 2^64 / golden ratio: the upper bits are spread best */
-	uint64_t h = (context ^ tgid) * UINT64_C(0x9e3779b97f4a7c15);
+#include <utlist.h>
 
-	h = (h ^ sequence ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
-	return h >> 32 & (SLOT_BUCKETS - 1);
+#include "util/list.h"
+
+struct slot_key {
+	const struct step_context *context;
+	uint64_t sequence;
+};
+
+static void leave(struct step_requests *q, struct step_slot *slot)
+{
+	struct step_slots *t = &q->slots;
+
+	request_end(q, &slot->r);
+	HASH_DEL(t->by_key, slot);
+	DL_DELETE2(t->by_use, slot, earlier, later);
+	DL_DELETE(slot->context->slots, slot);
+	LL_PREPEND(t->free, slot);
 }
 
-static size_t bucket_of_slot(const struct step_slot *slot)
+struct step_context *step_slots_context(struct step_requests *q, uint32_t tgid, uint64_t context)
 {
-	return bucket_of(slot->r.tgid, slot->r.context, slot->r.sequence);
-}
-
-static void list_append(struct slot_list *list, struct step_slot *slot, enum slot_order order)
-{
-	slot->links[order].before = list->last;
-	slot->links[order].after = NULL;
-	if (list->last)
-		list->last->links[order].after = slot;
-	else
-		list->first = slot;
-	list->last = slot;
-}
-
-static void list_remove(struct slot_list *list, struct step_slot *slot, enum slot_order order)
-{
-	struct step_slot *before = slot->links[order].before, *after = slot->links[order].after;
-
-	if (before)
-		before->links[order].after = after;
-	else
-		list->first = after;
-	if (after)
-		after->links[order].before = before;
-	else
-		list->last = before;
-}
-
-static void leave(struct step_slots *t, struct step_slot *slot)
-{
-	struct step_slot **p = &t->buckets[bucket_of_slot(slot)];
-
-	t->leaves(slot, t->arg);
-	while (*p != slot)
-		p = &(*p)->next;
-	*p = slot->next;
-	list_remove(&t->by_use, slot, BY_USE);
-	list_remove(&slot->context->slots, slot, OF_CONTEXT);
-	slot->next = t->free;
-	t->free = slot;
-}
-
-struct step_context *step_slots_context(struct step_slots *t, uint32_t tgid, uint64_t context)
-{
+	struct step_slots *t = &q->slots;
 	struct step_context *c = t->contexts;
 	size_t i;
 
@@ -74,59 +42,65 @@ struct step_context *step_slots_context(struct step_slots *t, uint32_t tgid, uin
 	}
 	if (i < CONTEXTS_MAX)
 		c = &t->contexts[t->n_contexts++];
-	while (c->slots.first)
-		leave(t, c->slots.first);
+	while (c->slots)
+		leave(q, c->slots);
 	*c = (struct step_context){ .tgid = tgid, .context = context, .used = ++t->uses };
 	return c;
 }
 
-struct step_slot *step_slots_find(struct step_slots *t, uint32_t tgid, uint64_t context, uint64_t sequence)
+struct step_slot *step_slots_find(const struct step_slots *t, const struct step_context *c, uint64_t sequence)
 {
-	struct step_slot *slot = t->buckets[bucket_of(tgid, context, sequence)];
+	const struct slot_key key = { c, sequence };
+	struct step_slot *slot;
 
-	while (slot && (slot->r.tgid != tgid || slot->r.context != context || slot->r.sequence != sequence))
-		slot = slot->next;
+	HASH_FIND(hh, t->by_key, &key, sizeof(key), slot);
 	return slot;
 }
 
-struct step_slot *step_slots_get(struct step_slots *t, struct step_context *c, uint64_t sequence)
+/* Keeps what was allocated for the previous one. */
+static void reset(struct step_request *r, uint64_t busy_until)
 {
-	struct step_slot *slot = step_slots_find(t, c->tgid, c->context, sequence);
-	size_t bucket;
+	*r = (struct step_request){
+		.tgid = r->tgid,
+		.context = r->context,
+		.sequence = r->sequence,
+		.busy_until = busy_until,
+		.intervals = r->intervals,
+		.cap = r->cap,
+		.waits = r->waits,
+		.waits_cap = r->waits_cap,
+		.position = -1,
+		.cached = -1,
+	};
+}
 
+struct step_slot *step_slots_get(struct step_requests *q, struct step_context *c, uint64_t sequence)
+{
+	struct step_slots *t = &q->slots;
+	struct step_slot *slot = step_slots_find(t, c, sequence);
+
+	_Static_assert(offsetof(struct step_slot, sequence) == offsetof(struct step_slot, context) + offsetof(struct slot_key, sequence),
+		"both are the key");
 	if (slot) {
-		list_remove(&t->by_use, slot, BY_USE);
-		list_append(&t->by_use, slot, BY_USE);
+		DL_DELETE2(t->by_use, slot, earlier, later);
+		DL_APPEND2(t->by_use, slot, earlier, later);
 		return slot;
 	}
 	if (!t->free && t->n == REQUESTS_MAX)
-		leave(t, t->by_use.first);
+		leave(q, t->by_use);
 	slot = t->free;
 	if (slot)
 		t->free = slot->next;
 	else
 		slot = &t->slots[t->n++];
-	/* reuses what was allocated for the previous one */
-	*slot = (struct step_slot){
-		.context = c,
-		.kept = -1,
-		.r = {
-			.tgid = c->tgid,
-			.context = c->context,
-			.sequence = sequence,
-			.position = -1,
-			.cached = -1,
-			.intervals = slot->r.intervals,
-			.cap = slot->r.cap,
-			.waits = slot->r.waits,
-			.waits_cap = slot->r.waits_cap,
-		},
-	};
-	bucket = bucket_of_slot(slot);
-	slot->next = t->buckets[bucket];
-	t->buckets[bucket] = slot;
-	list_append(&t->by_use, slot, BY_USE);
-	list_append(&c->slots, slot, OF_CONTEXT);
+	*slot = (struct step_slot){ .context = c, .sequence = sequence, .kept = -1, .r = slot->r };
+	slot->r.tgid = c->tgid;
+	slot->r.context = c->context;
+	slot->r.sequence = sequence;
+	reset(&slot->r, 0);
+	HASH_ADD(hh, t->by_key, context, sizeof(struct slot_key), slot);
+	DL_APPEND2(t->by_use, slot, earlier, later);
+	DL_APPEND(c->slots, slot);
 	return slot;
 }
 
@@ -160,24 +134,10 @@ void carried_add(struct step_slots *t, struct step_context *c, const struct step
 	c->last_carried = number;
 }
 
-void step_slots_init(struct step_slots *t, void (*leaves)(struct step_slot *, void *), void *arg)
-{
-	t->leaves = leaves;
-	t->arg = arg;
-}
-
-void step_slots_clear(struct step_slots *t)
-{
-	for (size_t i = 0; i < t->n; i++) {
-		free(t->slots[i].r.intervals);
-		free(t->slots[i].r.waits);
-	}
-}
-
 /* ---- one request, whichever way its steps were found ---- */
 #define INTERVALS_MAX 65536 /* of one request; longer ones keep every second, every fourth ... */
-#define DRAFTS_MAX 4096	    /* of a step; more are none */
-#define WAITS_MAX 1024	    /* that are kept apart; time for further ones is in waits_rest */
+#define DRAFTS_MAX 4096     /* of a step; more are none */
+#define WAITS_MAX 1024      /* that are kept apart; time for further ones is in waits_rest */
 
 /* ---- tokens ---- */
 
@@ -195,16 +155,7 @@ static void add_interval(struct step_request *r, uint64_t ns)
 		r->n_intervals /= 2;
 		r->stride = 2 * r->stride + 1;
 	}
-	if (r->n_intervals == r->cap) {
-		size_t cap = r->cap ? 2 * r->cap : 256;
-		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
-
-		if (!list)
-			return;
-		r->intervals = list;
-		r->cap = cap;
-	}
-	r->intervals[r->n_intervals++] = ns;
+	*list_push(r->intervals, r->n_intervals, r->cap) = ns;
 	r->skip = r->stride;
 }
 
@@ -266,9 +217,9 @@ static bool make_room(struct step_request *r)
 
 	if (2 * r->n_waits < r->waits_cap)
 		return true;
-	waits = r->n_waits < WAITS_MAX ? calloc(cap, sizeof(*waits)) : NULL;
-	if (!waits)
+	if (r->n_waits == WAITS_MAX)
 		return false;
+	waits = xcalloc(cap, sizeof(*waits));
 	for (size_t i = 0; i < r->waits_cap; i++) {
 		if (r->waits[i].serial)
 			*find_wait(waits, cap, r->waits[i].serial) = r->waits[i];
@@ -434,18 +385,7 @@ void request_end(struct step_requests *q, struct step_request *r)
 	slot->known |= r->start != 0;
 	slot->in_prompt = slot->all_outputs = false;
 	slot->last_output = slot->token.at_ns = 0;
-	*r = (struct step_request){
-		.tgid = r->tgid,
-		.context = r->context,
-		.sequence = r->sequence,
-		.busy_until = r->busy_until,
-		.intervals = r->intervals,
-		.cap = r->cap,
-		.waits = r->waits,
-		.waits_cap = r->waits_cap,
-		.position = -1,
-		.cached = -1,
-	};
+	reset(r, r->busy_until);
 }
 
 /* ---- results ---- */

@@ -7,66 +7,55 @@
 #define INFTRACE_REQUESTS_STEP_SLOTS_H
 
 #include "requests/step_requests.h"
+#include "util/map.h"
 
 #define REQUESTS_MAX 1024 /* sequences */
 #define CONTEXTS_MAX 256
-#define SLOT_BUCKETS 2048 /* a power of two */
 #define CARRIED_MAX 32768 /* the last parts of steps that requests had */
 
 /* The time of a context's steps so far, and the time between them. */
 struct step_tally {
-	uint64_t n;	/* steps */
+	uint64_t n; /* steps */
 	uint64_t steps, gaps;
 	uint64_t steps_states[ST_MAX], gaps_states[ST_MAX];
 	uint64_t blind_steps, blind_gaps; /* with unknown states */
 };
 
-/* A slot is in two lists. */
-enum slot_order {
-	BY_USE,
-	OF_CONTEXT,
-	SLOT_ORDERS,
-};
-
-struct slot_list {
-	struct step_slot *first, *last;
-};
-
 struct step_slot {
 	struct step_request r; /* must be the first member: callers have its address */
 	struct step_context *context;
-	struct step_tally seen; /* of the context at its last step */
-	bool known;	  /* it had an earlier request */
-	bool beside_loss; /* steps were lost since its last one */
-	bool in_prompt;	  /* none of its rows has given an output yet */
-	bool all_outputs; /* each row of its prompt gave one, so that no token follows from that */
+	uint64_t sequence;            /* with context: its key */
+	struct step_tally seen;       /* of the context at its last step */
+	bool known;                   /* it had an earlier request */
+	bool beside_loss;             /* steps were lost since its last one */
+	bool in_prompt;               /* none of its rows has given an output yet */
+	bool all_outputs;             /* each row of its prompt gave one, so that no token follows from that */
 	struct sequence_change place; /* its next row begins that request; request 0: unknown */
-	int64_t kept;	  /* it was copied from another sequence until there; -1: not */
-	uint64_t last_output; /* the end of its last step that gave one; 0: unknown */
-	uint64_t first_due;   /* the end of the step that gave its first output, until it is known when that was sampled */
+	int64_t kept;                 /* it was copied from another sequence until there; -1: not */
+	uint64_t last_output;         /* the end of its last step that gave one; 0: unknown */
+	uint64_t first_due;           /* the end of the step that gave its first output, until it is known when that was sampled */
 	struct sequence_change token; /* its last one was sampled, after the last step; at_ns 0: not known */
 	struct sequence_change begun; /* the engine began with the request that is placed; at_ns 0: not known */
-	uint64_t begun_steps; /* the context had so many until then */
-	struct step_slot *next; /* in its bucket, or in the free list */
-	struct {
-		struct step_slot *before, *after;
-	} links[SLOT_ORDERS];
+	uint64_t begun_steps;         /* the context had so many until then */
+	UT_hash_handle hh;
+	struct step_slot *prev, *next;     /* of its context; or in the free list */
+	struct step_slot *earlier, *later; /* by use */
 };
 
 struct step_context {
 	uint32_t tgid;
 	uint64_t context;
 	uint64_t busy_until;
-	uint64_t used; /* when, by the table's counter */
+	uint64_t used;         /* when, by the table's counter */
 	uint64_t last_carried; /* index into carried; 0: none */
 	struct step_tally tally;
-	struct slot_list slots;
+	struct step_slot *slots;
 };
 
 /* The part of a step that belonged to a request, which was in its slot then. */
 struct carried {
 	uint64_t before; /* the previous one of the same context; 0: none */
-	uint64_t step;	 /* tally.n of the step */
+	uint64_t step;   /* tally.n of the step */
 	uint64_t sequence, ns;
 	uint32_t serial, tgid;
 };
@@ -74,31 +63,26 @@ struct carried {
 struct step_slots {
 	struct step_slot slots[REQUESTS_MAX];
 	size_t n;
-	struct step_slot *free, *buckets[SLOT_BUCKETS];
-	struct slot_list by_use; /* the one quiet for longest first */
+	struct step_slot *free, *by_key;
+	struct step_slot *by_use; /* the one quiet for longest first */
 	struct step_context contexts[CONTEXTS_MAX];
 	size_t n_contexts;
 	uint64_t uses;
 	struct carried carried[CARRIED_MAX]; /* number i at i % CARRIED_MAX */
-	uint64_t n_carried;		     /* the last number */
-	/* Called for slots that make room, while they still exist. */
-	void (*leaves)(struct step_slot *slot, void *arg);
-	void *arg;
+	uint64_t n_carried;                  /* the last number */
 };
 
-void step_slots_init(struct step_slots *t, void (*leaves)(struct step_slot *, void *), void *arg);
-void step_slots_clear(struct step_slots *t);
+/* Finds it, or adds it: the requests of what has to make room end. */
+struct step_context *step_slots_context(struct step_requests *q, uint32_t tgid, uint64_t context);
 
-struct step_context *step_slots_context(struct step_slots *t, uint32_t tgid, uint64_t context);
-
-/* Of the context that was looked up last. */
-struct step_slot *step_slots_get(struct step_slots *t, struct step_context *c, uint64_t sequence);
+/* The same, of the context that was looked up last. */
+struct step_slot *step_slots_get(struct step_requests *q, struct step_context *c, uint64_t sequence);
 
 /* Adds the step to the past of the context. */
 void step_context_pass(struct step_context *c, const struct step_seen *s);
 
 /* NULL: none. */
-struct step_slot *step_slots_find(struct step_slots *t, uint32_t tgid, uint64_t context, uint64_t sequence);
+struct step_slot *step_slots_find(const struct step_slots *t, const struct step_context *c, uint64_t sequence);
 
 void carried_add(struct step_slots *t, struct step_context *c, const struct step_request *r, uint64_t ns);
 
@@ -106,11 +90,6 @@ void carried_add(struct step_slots *t, struct step_context *c, const struct step
 static inline const struct carried *carried_get(const struct step_slots *t, uint64_t number)
 {
 	return number && number + CARRIED_MAX > t->n_carried ? &t->carried[number % CARRIED_MAX] : NULL;
-}
-
-static inline struct step_slot *slot_after(const struct step_slot *slot)
-{
-	return slot->links[OF_CONTEXT].after;
 }
 
 static inline struct step_slot *slot_of(struct step_request *r)
@@ -122,7 +101,7 @@ static inline struct step_slot *slot_of(struct step_request *r)
 
 #define STEP_QUEUE_MAX 8192 /* steps waiting for those that began before them */
 
-#define STEP_CHANGES_MAX 32768 /* of two rounds, with each token of each sequence */
+#define STEP_CHANGES_MAX 32768       /* of two rounds, with each token of each sequence */
 #define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
 
 struct step_requests {
@@ -135,16 +114,15 @@ struct step_requests {
 	uint32_t serial;
 	uint32_t last_number; /* of the step that was taken last, with numbered */
 	bool numbered;
-	uint32_t last_lost;  /* the same step's count */
+	uint32_t last_lost;   /* the same step's count */
 	uint64_t told, found; /* lost steps: those of which the counters tell, and those that later steps tell of */
-	bool loss_due;	     /* steps were lost, and where is not known yet */
-	uint64_t loss_until; /* a step that comes in this round or later shows nothing of it */
-	bool parts_seen; /* the rows of some step were known by sequence */
+	bool loss_due;        /* steps were lost, and where is not known yet */
+	uint64_t loss_until;  /* a step that comes in this round or later shows nothing of it */
+	bool parts_seen;      /* the rows of some step were known by sequence */
 	struct step_slots slots;
-	struct sequence_memories *memories;
-	struct draft_contexts drafts;
+	struct shown_contexts memories, drafts;
 	struct sequence_change changes[STEP_CHANGES_MAX]; /* by time; full: the first ones are forgotten */
-	size_t first_change, n_changes; /* those from first_change up to n_changes - 1 */
+	size_t first_change, n_changes;                   /* those from first_change up to n_changes - 1 */
 };
 
 /* ---- one request ---- */

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/process_list.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "target/tasks.h"
+#include "util/alloc.h"
 
 #define FIRST 64
 
@@ -15,10 +14,7 @@ static void drop_ended(struct process_list *l, struct tasks *tasks, void (*drop)
 	char *at = l->list, *to = at;
 
 	for (size_t i = 0; i < l->n; i++, at += l->size) {
-		uint32_t tgid;
-
-		memcpy(&tgid, at, sizeof(tgid));
-		if (tasks_ended(tasks, tgid)) {
+		if (tasks_ended(tasks, *(const uint32_t *)at)) {
 			if (drop)
 				drop(at, arg);
 			continue;
@@ -29,24 +25,31 @@ static void drop_ended(struct process_list *l, struct tasks *tasks, void (*drop)
 	l->n = (size_t)(to - (char *)l->list) / l->size;
 }
 
-int process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
+void process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
 {
-	size_t cap = l->cap ? 2 * l->cap : FIRST;
-	void *list;
-
 	if (l->n < l->cap)
-		return 0;
+		return;
 	if (tasks && l->n)
 		drop_ended(l, tasks, drop, arg);
 	/* looking at all of them must not be for a few */
 	if (l->n < l->cap / 2)
-		return 0;
-	list = realloc(l->list, cap * l->size);
-	if (!list)
-		return l->n < l->cap ? 0 : -ENOMEM;
-	l->list = list;
-	l->cap = cap;
-	return 0;
+		return;
+	l->cap = l->cap ? 2 * l->cap : FIRST;
+	l->list = xreallocarray(l->list, l->cap, l->size);
+}
+
+void *process_list_get(struct process_list *l, uint32_t tgid, struct tasks *tasks)
+{
+	char *at = l->list;
+
+	for (size_t i = 0; i < l->n; i++, at += l->size) {
+		if (*(const uint32_t *)at == tgid)
+			return at;
+	}
+	process_list_room(l, tasks, NULL, NULL);
+	at = memset((char *)l->list + l->n++ * l->size, 0, l->size);
+	memcpy(at, &tgid, sizeof(tgid));
+	return at;
 }
 
 void *thread_map_find(const struct thread_map *m, uint32_t tid)
@@ -67,17 +70,10 @@ void *thread_map_get(struct thread_map *m, uint32_t tid)
 		return m->last = t;
 	if (m->max && HASH_COUNT(m->first) == m->max)
 		return NULL;
-	t = calloc(1, m->size);
-	if (!t)
-		return NULL;
+	t = xcalloc(1, m->size);
 	t->tid = tid;
 	HASH_ADD(hh, m->first, tid, sizeof(tid), t);
-	if (!t->hh.tbl) {
-		free(t);
-		return NULL;
-	}
-	m->last = t;
-	return t;
+	return m->last = t;
 }
 
 void *thread_map_next(const struct thread_map *m, const void *thread)

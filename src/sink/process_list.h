@@ -19,8 +19,11 @@ struct process_list {
 };
 
 /* Makes room for one more, after which all have moved. tasks NULL: nobody has ended. drop: called for each that goes, to write
- * and free what it has; or NULL. -ENOMEM, and the list is as it was, but for those that went. */
-int process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg);
+ * and free what it has; or NULL. */
+void process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg);
+
+/* Finds it, or adds it with zeroes, after which all have moved. For elements that need no `drop`. */
+void *process_list_get(struct process_list *l, uint32_t tgid, struct tasks *tasks);
 
 /* The first member of what is kept of a thread. */
 struct thread_entry {
@@ -38,7 +41,7 @@ struct thread_map {
 /* NULL: nothing is kept of this thread. */
 void *thread_map_find(const struct thread_map *m, uint32_t tid);
 
-/* Finds it, or adds it with zeroes. NULL: no memory, or there are too many. */
+/* Finds it, or adds it with zeroes. NULL: there are too many. */
 void *thread_map_get(struct thread_map *m, uint32_t tid);
 
 /* The next one, or with NULL the first; NULL: there is none. */

@@ -40,24 +40,24 @@ struct recording {
 	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
 	const struct probe_table *probes;
 	struct tasks *tasks;
-	const struct handles *handles; /* NULL: no handle has a name */
-	unsigned int output; /* its index in the recording: the bit in task.written */
-	bool windows;	     /* there may be several */
-	bool sockets;	     /* requests are recorded as sockets show them, too */
-	uint32_t window;     /* number of this one, from 0 */
-	uint64_t name_real_ns; /* the time in the names of its files */
-	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
+	const struct handles *handles;   /* NULL: no handle has a name */
+	unsigned int output;             /* its index in the recording: the bit in task.written */
+	bool windows;                    /* there may be several */
+	bool sockets;                    /* requests are recorded as sockets show them, too */
+	uint32_t window;                 /* number of this one, from 0 */
+	uint64_t name_real_ns;           /* the time in the names of its files */
+	const struct prices *prices;     /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
-	struct counters counters; /* those of steps and operators */
-	bool lacks_faults; /* page faults were wanted, and the kernel does not show them */
-	const struct gpu_info *gpu; /* what the numbers in records of GPUs stand for; NULL: there are none */
-	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
-	struct request_feed *requests; /* of its sinks; NULL: they tell of none */
-	uint32_t tgid;	     /* the only process of this output; 0: all */
-	uint32_t et_steps;   /* of an execution trace, at most; 0: all */
-	bool kineto;         /* this output has the form that PyTorch's own profiler writes */
-	const char *command_line; /* how it was started; NULL: unknown */
-	const struct host_id *host; /* NULL: unknown */
+	struct counters counters;        /* those of steps and operators */
+	bool lacks_faults;               /* page faults were wanted, and the kernel does not show them */
+	const struct gpu_info *gpu;      /* what the numbers in records of GPUs stand for; NULL: there are none */
+	const struct stacks *stacks;     /* those of REC_STACK, by number; NULL: there are none */
+	struct request_feed *requests;   /* of its sinks; NULL: they tell of none */
+	uint32_t tgid;                   /* the only process of this output; 0: all */
+	uint32_t et_steps;               /* of an execution trace, at most; 0: all */
+	bool kineto;                     /* this output has the form that PyTorch's own profiler writes */
+	const char *command_line;        /* how it was started; NULL: unknown */
+	const struct host_id *host;      /* NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
 	/* Called for each complete file; may be NULL. */
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
@@ -73,7 +73,7 @@ struct loss {
 /* An instant of the recording itself. */
 struct mark {
 	const char *name; /* window_open, window_close, ... */
-	uint64_t ns;	  /* CLOCK_BOOTTIME */
+	uint64_t ns;      /* CLOCK_BOOTTIME */
 	uint32_t number;  /* of the window or dump */
 	const char *reason;
 	uint32_t tgid; /* what it is about; 0: no process in particular */
@@ -85,9 +85,9 @@ struct window_totals {
 	uint64_t records[REC_KIND_MAX], lost[REC_KIND_MAX];
 	uint64_t bytes; /* of all outputs */
 	uint64_t steps;
-	uint64_t open_cost_ns, close_cost_ns; /* time that opening and closing took */
-	uint64_t left_out_ns[SHED_PARTS]; /* by --budget */
-	uint64_t lost_ns; /* wall time in which records were lost */
+	uint64_t open_cost_ns, close_cost_ns;   /* time that opening and closing took */
+	uint64_t left_out_ns[SHED_PARTS];       /* by --budget */
+	uint64_t lost_ns;                       /* wall time in which records were lost */
 	const struct process_totals *processes; /* sorted by tgid; with a profile */
 	size_t n_processes;
 	bool cut; /* the files are incomplete: those with names of parts keep them */
@@ -213,11 +213,11 @@ static inline bool off_cpu_has_arrow(
 	       !(r->h.flags & REC_F_OPEN_END) && (!rec->tgid || rec->tgid == waker_tgid);
 }
 
-/* Each takes over the writer, even on failure. -ENOMEM. */
-int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
-int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+/* Each takes over the writer. */
+struct sink *chrome_sink_new(struct writer *w, const struct recording *rec);
+struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec);
 /* An execution trace: operators with what each depends on. */
-int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+struct sink *chakra_sink_new(struct writer *w, const struct recording *rec);
 int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
 	struct sink **ret_sink);
 

@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/tee.h"
 
-#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "util/alloc.h"
+#include "util/log.h"
+
+struct tee {
+	struct sink sink;
+	struct sink **list;
+	size_t n;
+};
 
 static void tee_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
@@ -12,7 +21,7 @@ static void tee_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 		sink_record(t->list[i], rec, size);
 }
 
-void tee_loss(struct sink *s, const struct loss *l)
+static void tee_loss(struct sink *s, const struct loss *l)
 {
 	struct tee *t = (struct tee *)s;
 
@@ -20,7 +29,7 @@ void tee_loss(struct sink *s, const struct loss *l)
 		sink_loss(t->list[i], l);
 }
 
-void tee_mark(struct sink *s, const struct mark *m)
+static void tee_mark(struct sink *s, const struct mark *m)
 {
 	struct tee *t = (struct tee *)s;
 
@@ -28,7 +37,7 @@ void tee_mark(struct sink *s, const struct mark *m)
 		sink_mark(t->list[i], m);
 }
 
-void tee_settled(struct sink *s)
+static void tee_settled(struct sink *s)
 {
 	struct tee *t = (struct tee *)s;
 
@@ -37,7 +46,7 @@ void tee_settled(struct sink *s)
 }
 
 /* Flushes all of them, even after one has failed. */
-int tee_flush(struct sink *s)
+static int tee_flush(struct sink *s)
 {
 	struct tee *t = (struct tee *)s;
 	int first = 0;
@@ -65,7 +74,7 @@ static int tee_close(struct sink *s, const struct window_totals *totals)
 	return first;
 }
 
-uint64_t tee_bytes(const struct sink *s)
+static uint64_t tee_bytes(const struct sink *s)
 {
 	const struct tee *t = (const struct tee *)s;
 	uint64_t n = 0;
@@ -75,7 +84,7 @@ uint64_t tee_bytes(const struct sink *s)
 	return n;
 }
 
-uint64_t tee_pending(const struct sink *s)
+static uint64_t tee_pending(const struct sink *s)
 {
 	const struct tee *t = (const struct tee *)s;
 	uint64_t n = 0;
@@ -85,7 +94,7 @@ uint64_t tee_pending(const struct sink *s)
 	return n;
 }
 
-void tee_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
+static void tee_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
 {
 	const struct tee *t = (const struct tee *)s;
 
@@ -105,40 +114,23 @@ static const struct sink_ops tee_ops = {
 	.dropped = tee_dropped,
 };
 
-int tee_add(struct tee *t, struct sink *s)
+static void tee_add(struct tee *t, struct sink *s)
 {
-	struct sink **list = realloc(t->list, (t->n + 1) * sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	t->list = list;
-	list[t->n++] = s;
-	return 0;
+	t->list = xreallocarray(t->list, t->n + 1, sizeof(*t->list));
+	t->list[t->n++] = s;
 }
 
-int tee_new(struct sink *const *list, size_t n, struct sink **ret_sink)
+struct sink *tee_new(struct sink *const *list, size_t n)
 {
 	struct tee *t;
-	size_t i = 0;
 
-	if (n == 1) {
-		*ret_sink = list[0];
-		return 0;
-	}
-	t = calloc(1, sizeof(*t));
-	if (t)
-		t->sink.ops = &tee_ops;
-	while (t && i < n && !tee_add(t, list[i]))
-		i++;
-	if (t && i == n) {
-		*ret_sink = &t->sink;
-		return 0;
-	}
-	for (; i < n; i++)
-		sink_close(list[i], NULL);
-	if (t)
-		tee_close(&t->sink, NULL);
-	return -ENOMEM;
+	if (n == 1)
+		return list[0];
+	t = xcalloc(1, sizeof(*t));
+	t->sink.ops = &tee_ops;
+	for (size_t i = 0; i < n; i++)
+		tee_add(t, list[i]);
+	return &t->sink;
 }
 
 const struct sink *tee_nth(const struct sink *s, size_t i)
@@ -148,4 +140,267 @@ const struct sink *tee_nth(const struct sink *s, size_t i)
 	if (s->ops != &tee_ops)
 		return i ? NULL : s;
 	return i < t->n ? t->list[i] : NULL;
+}
+
+/* ---- one for each process ---- */
+
+#define MARKS_MAX 4
+/* Processes with files of their own, which take half a megabyte of memory while open: a shell may
+ * start thousands within a window. */
+#define PROCESSES_MAX 256
+
+struct part {
+	uint32_t tgid;               /* 0: all others */
+	struct window_totals totals; /* of this process alone */
+};
+
+struct by_process {
+	struct tee tee; /* of the sinks of all parts */
+	struct by_process_config c;
+	struct recording rec;
+	int err; /* of a part that could not be made */
+	struct part *parts;
+	size_t others; /* 1 + the index of the part for further processes; 0: there is none */
+	size_t last;   /* index of the previous record's part; it was of last_tgid */
+	uint32_t last_tgid;
+	/* what later parts have missed */
+	struct mark marks[MARKS_MAX];
+	size_t n_marks;
+	struct loss lost;
+};
+
+static int add(struct by_process *b, uint32_t tgid)
+{
+	struct recording own = b->rec;
+	struct sink *sink;
+	int err;
+
+	own.tgid = tgid;
+	err = b->c.open(&own, b->c.arg, &sink);
+	if (err)
+		return err;
+	b->parts = xreallocarray(b->parts, b->tee.n + 1, sizeof(*b->parts));
+	b->parts[b->tee.n] = (struct part){ .tgid = tgid };
+	tee_add(&b->tee, sink);
+	for (size_t i = 0; i < b->n_marks; i++)
+		sink_mark(sink, &b->marks[i]);
+	if (b->lost.to_ns)
+		sink_loss(sink, &b->lost);
+	return 0;
+}
+
+static void add_process(struct task *t, void *arg)
+{
+	struct by_process *b = arg;
+
+	if (!b->err && b->tee.n < PROCESSES_MAX)
+		b->err = add(b, t->tgid);
+}
+
+static int add_others(struct by_process *b)
+{
+	int err = add(b, 0);
+
+	if (err)
+		return err;
+	b->others = b->tee.n;
+	log_warn("more than %d processes in one window: the files _others_ have all further ones", PROCESSES_MAX);
+	return 0;
+}
+
+/* The process's own part; one past the last: it has none. */
+static size_t find_part(const struct by_process *b, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < b->tee.n && b->parts[i].tgid != tgid)
+		i++;
+	return i;
+}
+
+/* Returns the index of the part; one past the last if it is not wanted or cannot be made: then a line has
+ * been printed, and flush will fail. */
+static size_t part_of(struct by_process *b, uint32_t tgid)
+{
+	size_t i;
+
+	if (b->last < b->tee.n && b->last_tgid == tgid)
+		return b->last;
+	i = find_part(b, tgid);
+	if (i == b->tee.n && b->others) {
+		i = b->others - 1;
+	} else if (i == b->tee.n) {
+		if (b->c.tgids || b->err)
+			return i;
+		b->err = i < PROCESSES_MAX ? add(b, tgid) : add_others(b);
+		if (b->err)
+			return b->tee.n;
+	}
+	b->last = i;
+	b->last_tgid = tgid;
+	return i;
+}
+
+static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, size_t size)
+{
+	struct window_totals *t = &b->parts[i].totals;
+
+	t->records[h->kind]++;
+	t->steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
+	sink_record(b->tee.list[i], h, size);
+}
+
+/* Whether the record is part of every output: what other processes ran on the CPUs. */
+static bool is_for_all(const struct by_process *b, const struct rec_hdr *h)
+{
+	return h->kind == REC_ON_CPU && b->c.all_cpus;
+}
+
+static bool by_process_wants(struct sink *s, const struct rec_hdr *h)
+{
+	struct by_process *b = (struct by_process *)s;
+
+	return is_for_all(b, h) || part_of(b, h->tgid) < b->tee.n;
+}
+
+static void by_process_record(struct sink *s, const struct rec_hdr *h, size_t size)
+{
+	struct by_process *b = (struct by_process *)s;
+	size_t i;
+
+	if (is_for_all(b, h)) {
+		for (i = 0; i < b->tee.n; i++)
+			hand_over(b, i, h, size);
+		return;
+	}
+	i = part_of(b, h->tgid);
+	if (i < b->tee.n)
+		hand_over(b, i, h, size);
+}
+
+static void by_process_loss(struct sink *s, const struct loss *l)
+{
+	struct by_process *b = (struct by_process *)s;
+
+	if (!b->lost.to_ns)
+		b->lost.from_ns = l->from_ns;
+	b->lost.to_ns = l->to_ns;
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		b->lost.count[k] += l->count[k];
+	tee_loss(s, l);
+}
+
+static void by_process_mark(struct sink *s, const struct mark *m)
+{
+	struct by_process *b = (struct by_process *)s;
+	size_t i = m->tgid ? part_of(b, m->tgid) : b->tee.n;
+
+	if (i < b->tee.n)
+		sink_mark(b->tee.list[i], m);
+	if (m->tgid)
+		return;
+	if (b->n_marks < MARKS_MAX)
+		b->marks[b->n_marks++] = *m;
+	tee_mark(s, m);
+}
+
+static int by_process_flush(struct sink *s)
+{
+	const struct by_process *b = (const struct by_process *)s;
+	int err = tee_flush(s);
+
+	return b->err ? b->err : err;
+}
+
+/* The sums of the processes without a part. */
+static struct process_totals *others_totals(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
+{
+	struct process_totals *list = xcalloc(t->n_processes + 1, sizeof(*list));
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_processes; i++) {
+		if (find_part(b, t->processes[i].tgid) == b->tee.n)
+			list[n++] = t->processes[i];
+	}
+	*ret_n = n;
+	return list;
+}
+
+/* The totals of the window, with the counts and sums of the process, or of all others. */
+static void fill_totals(struct part *p, const struct window_totals *t, uint64_t bytes,
+	const struct process_totals *others, size_t n_others)
+{
+	struct window_totals own = *t;
+
+	memcpy(own.records, p->totals.records, sizeof(own.records));
+	own.steps = p->totals.steps;
+	own.bytes = bytes;
+	own.processes = p->tgid ? NULL : others;
+	own.n_processes = p->tgid ? 0 : n_others;
+	for (size_t i = 0; i < t->n_processes; i++) {
+		if (t->processes[i].tgid == p->tgid) {
+			own.processes = &t->processes[i];
+			own.n_processes = 1;
+		}
+	}
+	p->totals = own;
+}
+
+static int by_process_close(struct sink *s, const struct window_totals *t)
+{
+	struct by_process *b = (struct by_process *)s;
+	struct process_totals *others = NULL;
+	size_t n_others = 0;
+	int first = b->err;
+
+	if (t && b->others)
+		others = others_totals(b, t, &n_others);
+	for (size_t i = 0; i < b->tee.n; i++) {
+		struct part *p = &b->parts[i];
+		int err;
+
+		if (t)
+			fill_totals(p, t, sink_bytes(b->tee.list[i]), others, n_others);
+		err = sink_close(b->tee.list[i], t ? &p->totals : NULL);
+		first = first ? first : err;
+	}
+	free(others);
+	free(b->parts);
+	free(b->tee.list);
+	free(b);
+	return first;
+}
+
+static const struct sink_ops by_process_ops = {
+	.record = by_process_record,
+	.loss = by_process_loss,
+	.mark = by_process_mark,
+	.settled = tee_settled,
+	.flush = by_process_flush,
+	.close = by_process_close,
+	.bytes = tee_bytes,
+	.pending = tee_pending,
+	.dropped = tee_dropped,
+	.wants = by_process_wants,
+};
+
+int by_process_new(const struct by_process_config *c, const struct recording *rec, struct sink **ret_sink)
+{
+	struct by_process *b = xcalloc(1, sizeof(*b));
+	int err;
+
+	b->tee.sink.ops = &by_process_ops;
+	b->c = *c;
+	b->rec = *rec;
+	if (!c->tgids)
+		tasks_each_process(rec->tasks, add_process, b);
+	for (size_t i = 0; i < c->n_tgids && !b->err; i++)
+		b->err = add(b, c->tgids[i]);
+	err = b->err;
+	if (err) {
+		by_process_close(&b->tee.sink, NULL);
+		return err;
+	}
+	*ret_sink = &b->tee.sink;
+	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sink that passes everything on to several others, in their order. */
+/* Sinks that pass everything on to several others: to all of them, or to one for each process. */
 #ifndef INFTRACE_SINK_TEE_H
 #define INFTRACE_SINK_TEE_H
 
@@ -7,26 +7,30 @@
 
 #include "sink/sink.h"
 
-struct tee {
-	struct sink sink;
-	struct sink **list;
-	size_t n;
-};
-
-/* Takes over the sinks; a single one is returned as it is. -ENOMEM: they were closed, and nothing recorded. */
-int tee_new(struct sink *const *list, size_t n, struct sink **ret_sink);
+/* Passes on to all, in their order. Takes over the sinks; a single one is returned as it is. */
+struct sink *tee_new(struct sink *const *list, size_t n);
 
 /* The i-th sink of a tee, NULL after the last. For any other sink, itself is the only one. */
 const struct sink *tee_nth(const struct sink *s, size_t i);
 
-/* For sinks that begin with a struct tee. -ENOMEM: the sink still belongs to the caller. */
-int tee_add(struct tee *t, struct sink *s);
-void tee_loss(struct sink *s, const struct loss *l);
-void tee_mark(struct sink *s, const struct mark *m);
-void tee_settled(struct sink *s);
-int tee_flush(struct sink *s);
-uint64_t tee_bytes(const struct sink *s);
-uint64_t tee_pending(const struct sink *s);
-void tee_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX]);
+/* Makes the sink of the process rec->tgid; 0: the one that others share. `rec` is valid only during the call.
+ * Prints one line on failure. */
+typedef int (*by_process_open)(const struct recording *rec, void *arg, struct sink **ret_sink);
+
+struct by_process_config {
+	by_process_open open;
+	void *arg;
+	bool all_cpus; /* what ran on the CPUs goes to all of them */
+	/* These processes and no others: records of others are left out. NULL: all living targets, and any that
+	 * appear later. */
+	const uint32_t *tgids;
+	size_t n_tgids;
+};
+
+/*
+ * One sink for each process. A process that appears later gets one with its first record, and with the marks and losses that it has
+ * missed; when there are too many, the others share one.
+ */
+int by_process_new(const struct by_process_config *c, const struct recording *rec, struct sink **ret_sink);
 
 #endif

@@ -20,9 +20,9 @@
 #define QUIET_NS NSEC_PER_SEC /* without a step an engine has nothing to do */
 
 struct entry {
-	uint32_t serial, tgid; /* serial 0: unused */
+	uint32_t serial, tgid;                /* serial 0: unused */
 	uint64_t context, sequence, step_end; /* of the last one with rows of it */
-	bool first; /* it has its first token */
+	bool first;                           /* it has its first token */
 };
 
 /* The last step of a context. */
@@ -137,7 +137,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
  * ones as soon as these exist. Verdicts on steps that were evicted stay.
  */
 #define KEPT_MAX 2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
-#define KEPT_MIN 256 /* kept for comparison, however old they are */
+#define KEPT_MIN 256  /* kept for comparison, however old they are */
 #define SLOW_MAX 256
 
 struct slow_steps {
@@ -470,12 +470,10 @@ int live_new(struct live **ret_live)
 		.mixed = on_mixed,
 	};
 	struct live *l = calloc(1, sizeof(*l));
-	int err = l ? step_requests_new(NULL, &ops, l, &l->requests) : -ENOMEM;
 
-	if (err) {
-		live_free(l);
-		return err;
-	}
+	if (!l)
+		return -ENOMEM;
+	l->requests = step_requests_new(NULL, &ops, l);
 	l->slow.evicted_at = -1;
 	*ret_live = l;
 	return 0;

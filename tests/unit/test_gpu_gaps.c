@@ -12,8 +12,9 @@ static struct gpu_gaps *gaps;
 
 static int set_up(void **state)
 {
-	if (setup(state) || gpu_gaps_new(&rec, &gaps))
+	if (setup(state))
 		return -1;
+	gaps = gpu_gaps_new(&rec);
 	add_probe("cuLaunchKernel", ROLE_LAUNCH, PROBE_F_SPAN, NULL, "");
 	add_probe("cuStreamSynchronize", ROLE_GPU_WAIT, PROBE_F_SPAN, NULL, "");
 	return 0;

@@ -401,7 +401,7 @@ TEST(test_calls)
 		if (b->type != 1)
 			continue;
 		for (n = 0; n < CALLS && (sent[n].h.start_ns != b->ns || sent[n].h.tid != tid_of(r, b->track, "system calls") ||
-						  sent[n].h.dur_ns == UINT64_MAX);)
+						 sent[n].h.dur_ns == UINT64_MAX);)
 			n++;
 		assert_true(n < CALLS);
 		for (size_t k = 0; k < ARRAY_SIZE(calls); k++) {
@@ -505,7 +505,7 @@ TEST(test_dropped)
 	o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
 	assert_int_equal(pipe(ends), 0);
 	o.w = writer_new(ends[1], "pipe", WRITER_PACKETS);
-	assert_int_equal(perfetto_sink_new(o.w, &rec, &o.s), 0);
+	o.s = perfetto_sink_new(o.w, &rec);
 	feed_numbered(&o, 0, many);
 	assert_true(writer_dropped(o.w) > 0);
 	p = (struct pipe_reader){ ends[0], o.fd };

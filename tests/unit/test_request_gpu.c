@@ -123,7 +123,7 @@ TEST_WITH(test_turns, set_up, tear_down)
 	check_gpu(&o, "1", "others", "3.601", "0.600", "1.800"); /* of 3000 and 3001 ns */
 	check_gpu(&o, "1", "between", "0.750", NULL, NULL);
 	assert_string_equal(shape_of(&o, "1", "between_gpu_idle_launch_us"), "2.249"); /* of 1000, 1000 and 999 ns */
-	check_gpu(&o, "2", "others", "1.200", "0.200", "0.600"); /* of 1000 and 1000 ns */
+	check_gpu(&o, "2", "others", "1.200", "0.200", "0.600");                       /* of 1000 and 1000 ns */
 	check_gpu(&o, "3", "others", NULL, NULL, NULL);
 	check_gpu(&o, "3", "own_prefill", "1.800", "0.300", "0.900");
 	read_text(&o);
@@ -178,7 +178,7 @@ TEST(test_bound)
 	struct request_gpu *g;
 	char text[256];
 
-	assert_int_equal(request_gpu_new(&g), 0);
+	g = request_gpu_new();
 	request_gpu_expect(g, s.number);
 	request_gpu_part(g, &first, &s, &part);
 	request_gpu_told(g, &s);

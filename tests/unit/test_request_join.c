@@ -8,12 +8,13 @@ static struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES]
 
 static int set_up(void **state)
 {
-	return join_new(&join);
+	join = join_new();
+	return 0;
 }
 
 static int tear_down(void **state)
 {
-	join_free(join);
+	free(join);
 	return 0;
 }
 
@@ -265,7 +266,7 @@ static uint64_t any(uint64_t from, uint64_t to)
 	return from + next_random(&seed) % (to - from + 1);
 }
 
-static uint64_t unit; /* ns: a token takes 20 to 40 of them */
+static uint64_t unit;       /* ns: a token takes 20 to 40 of them */
 static bool one_write_each; /* of a token */
 
 static void to_nanoseconds(struct join_socket *s, size_t n_sockets, struct join_sequence *q, size_t n_sequences)

@@ -103,7 +103,7 @@ TEST_WITH(test_newest, enter, leave)
 
 	touch("t.3.json");
 	o.file.w = writer_new(fd, "t.json", WRITER_PLAIN);
-	assert_int_equal(chrome_sink_new(o.file.w, &rec, &o.format), 0);
+	o.format = chrome_sink_new(o.file.w, &rec);
 	assert_int_equal(rotation_new(&opt, "t.json", WRITER_PLAIN, false, &o.rotation), 0);
 	while (strcmp(o.file.name, "t.6.json")) {
 		emit(&o, 64);

@@ -9,18 +9,18 @@
 #define ALL ((uint64_t)-1)
 
 static struct probe_table probes;
-static struct sequence_memories *memories;
+static struct shown_contexts memories;
 
 static int setup(void **state)
 {
 	probes = (struct probe_table){};
-	return engine_load_file(&probes, "engines/llama.cpp.json") ?: sequence_memories_new(&memories);
+	memories = (struct shown_contexts){};
+	return engine_load_file(&probes, "engines/llama.cpp.json");
 }
 
 static int teardown(void **state)
 {
 	probe_table_free(&probes);
-	sequence_memories_free(memories);
 	return 0;
 }
 
@@ -35,7 +35,7 @@ static bool call(const char *symbol, const uint64_t *vals, struct sequence_chang
 	}
 	assert_string_equal(probes.specs[r.h.id].symbol, symbol);
 	memcpy(r.vals, vals, probes.specs[r.h.id].nargs * sizeof(*vals));
-	return sequence_change_of(memories, &probes, &r, ret);
+	return sequence_change_of(&memories, &probes, &r, ret);
 }
 
 TEST_WITH(test_changes, setup, teardown)
@@ -100,29 +100,29 @@ TEST_WITH(test_context, setup, teardown)
 	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x10, 1, 0, 0 }, &a));
 	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x20, 1, 0, 0 }, &b));
 	assert_true(call("llama_kv_self_seq_rm", (uint64_t[]){ 0xc3, 1, 0, 0 }, &c));
-	assert_int_equal(sequence_context(memories, &a), 0);
-	assert_int_equal(sequence_context(memories, &c), 0xc3);
+	assert_int_equal(sequence_context(&memories, &a), 0);
+	assert_int_equal(sequence_context(&memories, &c), 0xc3);
 	assert_false(call("llama_get_memory", (uint64_t[]){ 0xc1, 0x10 }, &c));
 	assert_false(call("llama_get_memory", (uint64_t[]){ 0xc2, 0x20 }, &c));
-	assert_int_equal(sequence_context(memories, &a), 0xc1);
-	assert_int_equal(sequence_context(memories, &b), 0xc2);
+	assert_int_equal(sequence_context(&memories, &a), 0xc1);
+	assert_int_equal(sequence_context(&memories, &b), 0xc2);
 	a.tgid++;
-	assert_int_equal(sequence_context(memories, &a), 0);
+	assert_int_equal(sequence_context(&memories, &a), 0);
 	call("llama_get_memory", (uint64_t[]){ 0xc4, 0x20 }, &c);
-	assert_int_equal(sequence_context(memories, &b), 0xc4);
+	assert_int_equal(sequence_context(&memories, &b), 0xc4);
 	/* more than are kept */
 	for (uint64_t i = 1; i < 1000; i++)
 		call("llama_get_memory", (uint64_t[]){ 0xc5, 0x1000 * i }, &c);
-	assert_int_equal(sequence_context(memories, &b), 0);
+	assert_int_equal(sequence_context(&memories, &b), 0);
 	b.memory = 0x1000 * 999;
-	assert_int_equal(sequence_context(memories, &b), 0xc5);
+	assert_int_equal(sequence_context(&memories, &b), 0xc5);
 }
 
 /* The steps of a draft model's context are named after that, as soon as it is known. */
 TEST_WITH(test_drafts, setup, teardown)
 {
 	struct rec_step r = { .h = { .tgid = PID } }, copy;
-	struct draft_contexts d = {};
+	struct shown_contexts d = {};
 	struct rec_function place = { .h = { .tgid = PID } };
 	const struct rec_step *marked;
 
@@ -154,7 +154,7 @@ TEST_WITH(test_drafts, setup, teardown)
 	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
 	for (uint64_t i = 0; i < 1000; i++)
 		drafts_add(&d, PID, 0x1000 + i);
-	assert_int_equal(d.n, DRAFT_CONTEXTS_MAX);
+	assert_int_equal(d.n, SHOWN_CONTEXTS_MAX);
 	assert_true(drafts_have(&d, PID, 0x1000 + 999) && !drafts_have(&d, PID, 0xd));
 }
 
@@ -185,13 +185,13 @@ TEST_WITH(test_none, setup, teardown)
 	while (strcmp(probes.specs[i].symbol, "llama_sampler_sample"))
 		i++;
 	r.h.id = (uint32_t)i;
-	assert_false(sequence_change_of(memories, &probes, &r, &c));
+	assert_false(sequence_change_of(&memories, &probes, &r, &c));
 	for (i = 0; strcmp(probes.specs[i].symbol, "llama_memory_seq_rm"); i++)
 		;
 	r.h.id = (uint32_t)i;
-	assert_true(sequence_change_of(memories, &probes, &r, &c));
+	assert_true(sequence_change_of(&memories, &probes, &r, &c));
 	probes.specs[i].misfits = 1 << 1;
-	assert_false(sequence_change_of(memories, &probes, &r, &c));
+	assert_false(sequence_change_of(&memories, &probes, &r, &c));
 	probes.specs[i].misfits = 0;
 }
 

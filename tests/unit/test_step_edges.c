@@ -40,7 +40,7 @@ static void begin(void)
 {
 	n_got = n_firsts = n_steps = 0;
 	memset(got, 0, sizeof(got));
-	assert_int_equal(step_requests_new(NULL, &ops, NULL, &requests), 0);
+	requests = step_requests_new(NULL, &ops, NULL);
 }
 
 static void end(void)
@@ -320,7 +320,7 @@ TEST(test_pushed_out)
 	end();
 	assert_int_equal(n_got, 21);
 	assert_int_equal(step_request_tokens(&got[0].r), 21);
-	assert_int_equal(step_requests_new(NULL, &none, NULL, &requests), 0);
+	requests = step_requests_new(NULL, &none, NULL);
 	for (uint64_t i = 0; i < 5000; i++)
 		ADD(2 * i, 2 * i + 1, 2, { { i * 7 % 3000, 0, 8, 1 }, { i, 0, 8, 1 } });
 	end();
@@ -441,7 +441,7 @@ TEST(test_junk)
 	uint64_t n = 0, now = 1000;
 
 	for (int round = 0; round < 20; round++) {
-		assert_int_equal(step_requests_new(NULL, &any_ops, &n, &requests), 0);
+		requests = step_requests_new(NULL, &any_ops, &n);
 		for (int i = 0; i < 1000; i++) {
 			struct row_part parts[STEP_PARTS_MAX];
 			struct step_seen s = { .tgid = 1, .context = any(0, 2), .parts = parts, .has_rows = true };
@@ -630,7 +630,7 @@ TEST(test_part_of_gap)
 {
 	static const struct {
 		uint64_t cpu, poll, runnable; /* of the 50 before its step */
-		uint32_t before, after;	      /* off the CPU: of these until it began with it, and until it had the token */
+		uint32_t before, after;       /* off the CPU: of these until it began with it, and until it had the token */
 		bool unknown;
 		uint64_t got_cpu, got_poll;
 	} cases[] = {
@@ -678,7 +678,7 @@ TEST(test_said)
 {
 	static const struct {
 		uint64_t begun, sampled; /* as the engine says */
-		uint32_t off;	 /* when it was placed; when it began 5 */
+		uint32_t off;            /* when it was placed; when it began 5 */
 		uint32_t token_off;
 		uint64_t start, last_end;
 		bool unknown;
