@@ -22,6 +22,7 @@
 #include "inftrace.skel.h"
 #include "probe.h"
 #include "process_sums.h"
+#include "util/alloc.h"
 #include "util/log.h"
 
 static int perf_event_open(const struct perf_event_attr *attr, int cpu, int group)
@@ -71,28 +72,12 @@ void program_events_free(struct program_events *p)
 
 /* ---- samples ---- */
 
-#define RATE_SYSCTL "/proc/sys/kernel/perf_event_max_sample_rate"
-
-/* 0: unknown. */
-static unsigned int rate_limit(void)
-{
-	unsigned int hz = 0;
-	FILE *f = fopen(RATE_SYSCTL, "re");
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%u", &hz) != 1)
-		hz = 0;
-	fclose(f);
-	return hz;
-}
-
 static void say_why(unsigned int hz, int err)
 {
-	unsigned int limit = rate_limit();
+	int32_t limit = read_sysctl("/proc/sys/kernel/perf_event_max_sample_rate");
 
-	if (err == -EINVAL && limit && limit < hz)
-		log_error("--sample-rate: the kernel allows %u a second (sysctl kernel.perf_event_max_sample_rate)", limit);
+	if (err == -EINVAL && limit > 0 && (unsigned int)limit < hz)
+		log_error("--sample-rate: the kernel allows %d a second (sysctl kernel.perf_event_max_sample_rate)", limit);
 	else
 		log_error("cannot open the clocks for samples: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
 }
@@ -108,10 +93,8 @@ int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events
 		.exclude_idle = 1,
 	};
 	int cpus = libbpf_num_possible_cpus(), err = 0;
-	struct program_events *s = calloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
+	struct program_events *s = xcalloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
 
-	if (!s)
-		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = attach_event(s, prog, &attr, cpu);
 	if (err) {
@@ -139,36 +122,24 @@ void faults_configure(struct inftrace_bpf *k, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_return_stacks, ret && c->stacks);
 }
 
-static int attach_fault(struct program_events *f, struct bpf_program *prog, unsigned int config, int cpu)
-{
-	const struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = config,
-		.sample_period = 1,
-	};
-
-	return attach_event(f, prog, &attr, cpu);
-}
-
 int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 {
 	bool stacks = bpf_program__autoload(k->progs.fault_minor_stacks);
 	struct bpf_program *minor = stacks ? k->progs.fault_minor_stacks : k->progs.fault_minor;
 	struct bpf_program *major = stacks ? k->progs.fault_major_stacks : k->progs.fault_major;
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .sample_period = 1 };
 	int cpus = libbpf_num_possible_cpus(), err = 0;
 	struct program_events *f;
 
 	*ret_faults = NULL;
 	if (!bpf_program__autoload(minor))
 		return 0;
-	f = calloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
-	if (!f)
-		return -ENOMEM;
+	f = xcalloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
-		err = attach_fault(f, minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
-		if (!err)
-			err = attach_fault(f, major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MIN;
+		err = attach_event(f, minor, &attr, cpu);
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MAJ;
+		err = err ?: attach_event(f, major, &attr, cpu);
 	}
 	if (err)
 		log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
@@ -335,9 +306,7 @@ int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
 
 	if (set == COUNTERS_NONE)
 		goto out;
-	p = malloc(sizeof(*p) + cpus * PMU_MAX * sizeof(p->fds[0]));
-	if (!p)
-		return -ENOMEM;
+	p = xmalloc(sizeof(*p) + cpus * PMU_MAX * sizeof(p->fds[0]));
 	*p = (struct pmu){ .counters.set = set, .cpus = cpus };
 	memset(p->fds, -1, cpus * PMU_MAX * sizeof(p->fds[0]));
 	err = open_cpus(p);
@@ -450,11 +419,12 @@ static int open_ring(struct map_watch *w, int cpu)
 
 int map_watch_new(struct map_watch **ret_watch)
 {
-	int cpus = libbpf_num_possible_cpus(), err = cpus < 0 ? cpus : 0;
-	struct map_watch *w = err ? NULL : calloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->rings[0]));
+	int cpus = libbpf_num_possible_cpus(), err = 0;
+	struct map_watch *w;
 
-	if (!w)
-		return err ? err : -ENOMEM;
+	if (cpus < 0)
+		return cpus;
+	w = xcalloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->rings[0]));
 	w->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	w->ring_bytes = RING_BYTES;
 	while (w->ring_bytes > RING_LEAST && w->ring_bytes * (size_t)cpus > RINGS_BYTES)

@@ -8,9 +8,9 @@
 /* For bpf() and uprobes on what is mapped and born from now on; for /proc and the mapped files of other
  * users' processes; for files and directories that are given to the user, at each window, dump and
  * rotation; for SIGTERM to another user's COMMAND; for descriptors for the links of many targets. */
-#define KEPT                                                                                    \
-	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) |        \
-		CONFINE_CAP(CAP_CHECKPOINT_RESTORE) | CONFINE_CAP(CAP_DAC_READ_SEARCH) |        \
+#define KEPT                                                                                       \
+	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) |           \
+		CONFINE_CAP(CAP_CHECKPOINT_RESTORE) | CONFINE_CAP(CAP_DAC_READ_SEARCH) |           \
 		CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
 		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
 

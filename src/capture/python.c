@@ -9,6 +9,7 @@
 
 #include "stack/python_name.h"
 #include "target/python.h"
+#include "util/alloc.h"
 #include "util/log.h"
 
 struct pythons {
@@ -19,23 +20,14 @@ struct pythons {
 	unsigned int told_minor; /* a version that is not known has been named */
 };
 
-int pythons_new(struct pythons **ret_pythons)
+struct pythons *pythons_new(void)
 {
-	struct pythons *p = calloc(1, sizeof(*p));
-	int err;
+	struct pythons *p = xcalloc(1, sizeof(*p));
 
-	if (!p)
-		return -ENOMEM;
 	p->map_fd = -1;
-	err = python_finder_new(&p->finder);
-	if (!err)
-		err = python_names_new(NULL, NULL, &p->names);
-	if (err) {
-		pythons_free(p);
-		return err;
-	}
-	*ret_pythons = p;
-	return 0;
+	python_finder_new(&p->finder);
+	python_names_new(NULL, NULL, &p->names);
+	return p;
 }
 
 void pythons_free(struct pythons *p)
@@ -63,8 +55,7 @@ static void add(struct pythons *p, pid_t pid, const struct python *python)
 	uint32_t tgid = (uint32_t)pid;
 
 	/* names first: the programs may send frames at once */
-	if (python_names_set(p->names, tgid, python))
-		return;
+	python_names_set(p->names, tgid, python);
 	if (bpf_map_update_elem(p->map_fd, &tgid, &python->walk, BPF_ANY)) {
 		log_warn("process %d: its Python functions have no names in stacks: %s", pid, strerror(errno));
 		python_names_gone(p->names, tgid);

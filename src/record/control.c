@@ -112,7 +112,7 @@ static void add_probed(struct session *s, struct json_object *reply)
 {
 	struct attach_files files;
 
-	if (!attach_files(session_probes(s), &files))
+	if (!attach_files(s->attach, &files))
 		return;
 	add_number(reply, "probed_files", files.probed);
 	add_number(reply, "probed_files_given_back", files.given_back);

@@ -12,10 +12,10 @@ struct run_control {
 	const struct record_options *o;
 	struct windows *windows;
 	struct recorder *recorder; /* NULL: no --flight-recorder */
-	uint64_t begun_ns;	   /* of the run */
+	uint64_t begun_ns;         /* of the run */
 
-	bool stop;  /* a client ends the run */
-	int failed; /* error of a client's request; it ends the run */
+	bool stop;               /* a client ends the run */
+	int failed;              /* error of a client's request; it ends the run */
 	struct control *control; /* NULL: there is no socket, and the run does without it */
 };
 

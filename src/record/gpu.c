@@ -22,6 +22,7 @@
 #include "gpu/hand_over.h"
 #include "gpu/inject.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -66,7 +67,7 @@ struct gpu {
 	bool (*is_target)(uint32_t tgid, void *arg);
 	gpu_record_cb cb;
 	void *arg;
-	int epoll; /* of the sockets on which agents connect (gpu/hand_over.h) */
+	int epoll;                  /* of the sockets on which agents connect (gpu/hand_over.h) */
 	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
 	unsigned int n_listen;
 	uint64_t namespaces[GPU_LISTEN_MAX];
@@ -396,10 +397,9 @@ struct gpu_launches {
 	struct places by_id[KNOWN_MAX];
 };
 
-int gpu_launches_new(struct gpu_launches **ret_launches)
+struct gpu_launches *gpu_launches_new(void)
 {
-	*ret_launches = calloc(1, sizeof(**ret_launches));
-	return *ret_launches ? 0 : -ENOMEM;
+	return xcalloc(1, sizeof(struct gpu_launches));
 }
 
 void gpu_launches_free(struct gpu_launches *gl)
@@ -771,10 +771,10 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, s
 	const char *what;
 	int err;
 
-	g->injections = calloc(n, sizeof(*g->injections));
+	g->injections = xcalloc(n, sizeof(*g->injections));
 	for (size_t k = 0; k < n; k++) {
 		what = "it is in another network namespace, where it cannot be listened to";
-		err = g->injections ? listen_for(g, pids[k]) : -ENOMEM;
+		err = listen_for(g, pids[k]);
 		if (!err) {
 			what = "no process can be started for that";
 			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda,
@@ -951,23 +951,22 @@ uint64_t gpu_lost(const struct gpu *g)
 int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
 	struct gpu **ret_gpu)
 {
-	struct gpu *g = calloc(1, sizeof(*g));
+	struct gpu *g = xcalloc(1, sizeof(*g));
 	int err;
 
-	if (!g)
-		return -ENOMEM;
 	g->o = o;
 	g->is_target = is_target;
 	g->cb = cb;
 	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
 	g->epoll = -1;
-	err = open_socket(g) ?: gpu_info_new(&g->info) ?
-									      : gpu_launches_new(&g->launches);
+	err = open_socket(g);
 	if (err) {
 		gpu_free(g);
 		return err;
 	}
+	gpu_info_new(&g->info);
+	g->launches = gpu_launches_new();
 	*ret_gpu = g;
 	return 0;
 }

@@ -15,22 +15,22 @@ struct unwinder;
 struct intake {
 	struct capture *c;
 	struct draft_contexts drafts;
-	struct overhead *overhead; /* NULL: no --budget */
+	struct overhead *overhead;     /* NULL: no --budget */
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
-	struct unwinder *unwinder; /* NULL: no stacks */
-	struct gpu *gpu; /* NULL: no --gpu */
-	bool keep_names; /* learns those of threads at once, since they may be gone by the time of a dump */
+	struct unwinder *unwinder;     /* NULL: no stacks */
+	struct gpu *gpu;               /* NULL: no --gpu */
+	bool keep_names;               /* learns those of threads at once, since they may be gone by the time of a dump */
 	/* the last thread that was found alive, and the state of the tasks at that time */
 	uint32_t met_tgid, met_tid;
 	uint64_t met_changes;
 	/* for the open window */
-	struct sink *sink;	      /* NULL: there is none, and only what is known of tasks is kept up to date */
-	struct window_totals *totals; /* records, steps and loss */
+	struct sink *sink;                  /* NULL: there is none, and only what is known of tasks is kept up to date */
+	struct window_totals *totals;       /* records, steps and loss */
 	uint64_t dropped_now[REC_KIND_MAX]; /* by the sink, at the last look */
 	uint64_t last_loss_ns;
 	/* for the run */
 	uint64_t lost[REC_KIND_MAX]; /* counted so far by the session, by the thread that unwinds, and of GPUs */
-	uint64_t dropped; /* records for which a file was too slow, over all kinds and outputs */
+	uint64_t dropped;            /* records for which a file was too slow, over all kinds and outputs */
 };
 
 /* A window opens: from now on records go to the sink and are counted there. */

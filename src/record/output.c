@@ -22,11 +22,10 @@
 #include "sink/by_process.h"
 #include "sink/tee.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/list.h"
 #include "util/log.h"
 #include "util/text.h"
-
-/* ==== one file ==== */
 
 /* ---- one file ---- */
 
@@ -76,9 +75,7 @@ static int out_file_open(const char *name, int flags, bool part, struct out_file
 	char why[OUTFILE_WHY_MAX];
 	int fd;
 
-	*ret_file = (struct out_file){ .name = strdup(name) };
-	if (!ret_file->name)
-		return -ENOMEM;
+	*ret_file = (struct out_file){ .name = xstrdup(name) };
 	if (part) {
 		fd = out_file_create_part(name, flags);
 		ret_file->created = ret_file->is_part = fd >= 0;
@@ -181,23 +178,12 @@ struct rotation {
 	uint64_t bytes;
 };
 
-int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
-	struct rotation **ret_rotation)
+struct rotation *rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part)
 {
-	struct rotation *r = calloc(1, sizeof(*r));
+	struct rotation *r = xcalloc(1, sizeof(*r));
 
-	if (r)
-		r->base = strdup(name);
-	if (!r || !r->base) {
-		free(r);
-		return -ENOMEM;
-	}
-	r->o = o;
-	r->mode = mode;
-	r->part = part;
-	r->number = 1;
-	*ret_rotation = r;
-	return 0;
+	*r = (struct rotation){ .o = o, .base = xstrdup(name), .mode = mode, .part = part, .number = 1 };
+	return r;
 }
 
 void rotation_free(struct rotation *r)
@@ -209,23 +195,20 @@ void rotation_free(struct rotation *r)
 	free(r);
 }
 
-/* trace.2.json.gz; NULL without memory. */
+/* trace.2.json.gz */
 static char *numbered_name(const struct rotation *r, uint32_t number)
 {
 	const char *file = basename(r->base);
 	size_t len = strlen(file), stem = len, at;
 	const char *dot;
-	char *name;
 
 	if (number == 1)
-		return strdup(r->base);
+		return xstrdup(r->base);
 	if (len > 3 && !strcmp(file + len - 3, ".gz"))
 		stem -= 3;
 	dot = memrchr(file, '.', stem);
 	at = (size_t)((dot ? dot : file + stem) - r->base);
-	if (asprintf(&name, "%.*s.%u%s", (int)at, r->base, number, r->base + at) < 0)
-		return NULL;
-	return name;
+	return xasprintf("%.*s.%u%s", (int)at, r->base, number, r->base + at);
 }
 
 int rotation_create(struct rotation *r, struct out_file *ret_file)
@@ -237,10 +220,6 @@ int rotation_create(struct rotation *r, struct out_file *ret_file)
 	do {
 		free(name);
 		name = numbered_name(r, ++number);
-		if (!name) {
-			log_error("cannot create the file after %s: %s", r->base, strerror(ENOMEM));
-			return -ENOMEM;
-		}
 		fd = out_file_create_part(name, flags);
 	} while (fd == -EEXIST && number < NUMBER_MAX);
 	if (fd < 0) {
@@ -262,7 +241,7 @@ static void remove_oldest(struct rotation *r)
 
 	while (r->o->max_files && r->n - kept >= r->o->max_files) {
 		char *name = numbered_name(r, r->files[kept]);
-		int err = name ? outfile_unlink(name) : 0;
+		int err = outfile_unlink(name);
 
 		if (err && err != -ENOENT)
 			log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
@@ -303,16 +282,13 @@ static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 	if (fd < 0)
 		return fd;
 	err = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode, &next.w);
-	if (!err)
-		writer_keep_free(next.w, &r->o->min_free);
-	if (!err && (err = list_room((void **)&r->files, r->n, &r->cap, sizeof(*r->files))))
-		writer_close(next.w);
 	if (err) {
 		log_error("cannot write %s: %s", next.name, strerror(-err));
-		out_file_drop(&next, next.w ? -1 : fd);
+		out_file_drop(&next, fd);
 		return err;
 	}
-	r->files[r->n++] = number;
+	writer_keep_free(next.w, &r->o->min_free);
+	*list_push(r->files, r->n, r->cap) = number;
 	format->ops->rotate(format, next.w);
 	/* errors are reported later */
 	writer_flush(f->w);
@@ -401,8 +377,6 @@ void left_files_add(struct left_files *f, const char *name, uint64_t bytes)
 }
 
 /* ---- checks ---- */
-
-/* Checks that everything can be written, before anything is attached, and chooses the default name. */
 
 #define NUMBERS_MAX 10000 /* tried for default names */
 
@@ -510,13 +484,13 @@ static int check_other(const char *option, const char *name, const struct record
 
 static int check_metadata(const struct record_options *o)
 {
-	if (o->model && text_is_blank(o->model, strlen(o->model))) {
-		log_error("--model: must not be blank");
-		return -EINVAL;
-	}
-	if (o->commit_sha && text_is_blank(o->commit_sha, strlen(o->commit_sha))) {
-		log_error("--commit-sha: must not be blank");
-		return -EINVAL;
+	const char *const texts[][2] = { { "--model", o->model }, { "--commit-sha", o->commit_sha } };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (texts[i][1] && text_is_blank(texts[i][1], strlen(texts[i][1]))) {
+			log_error("%s: must not be blank", texts[i][0]);
+			return -EINVAL;
+		}
 	}
 	if (!o->runtime_flags || metadata_flags_ok(o->runtime_flags))
 		return 0;
@@ -526,10 +500,14 @@ static int check_metadata(const struct record_options *o)
 
 static int check_suffix(const char *name)
 {
+	static const char *const known[] = { ".json", ".json.gz", ".pftrace", ".pftrace.gz", ".et" };
 	struct stat st;
 
-	if (out_file_is_stdout(name) || text_has_suffix(name, ".json") || text_has_suffix(name, ".json.gz") ||
-		text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz") || text_has_suffix(name, ".et"))
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (text_has_suffix(name, known[i]))
+			return 0;
+	}
+	if (out_file_is_stdout(name))
 		return 0;
 	if (!stat(name, &st) && S_ISDIR(st.st_mode))
 		return 0; /* which is reported instead */
@@ -661,7 +639,7 @@ struct output {
 	struct sink *format;
 	struct out_file file;
 	struct rotation *rotation; /* NULL: a single file */
-	int err;		   /* from a file that could not continue another */
+	int err;                   /* from a file that could not continue another */
 	uint64_t dropped[REC_KIND_MAX];
 	struct drop drops[DROPS_MAX]; /* the last ones */
 	unsigned int n_drops;
@@ -782,7 +760,7 @@ static int output_close(struct sink *s, const struct window_totals *t)
 		for (size_t i = 0; o->rotation && i < o->rotation->n; i++) {
 			char *name = numbered_name(o->rotation, o->rotation->files[i]);
 
-			if (name && !stat(name, &st))
+			if (!stat(name, &st))
 				o->on_file(name, (uint64_t)st.st_size, o->on_file_arg);
 			free(name);
 		}
@@ -828,29 +806,32 @@ int outputs_reopen(const struct sink *s, size_t i)
 /* ---- one output ---- */
 
 /* With --max-size an output continues in further files, if it is a regular file. */
-static int set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
+static void set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
 {
 	const char *name = o->file.name;
 	struct stat st;
 
 	if (!opt->max_size)
-		return 0;
+		return;
 	if (!out_file_is_stdout(name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
-		return rotation_new(opt, name, mode, record_by_time(opt), &o->rotation);
-	log_warn("--max-size: %s is not a regular file and cannot continue in another",
-		out_file_is_stdout(name) ? "stdout" : name);
-	return 0;
+		o->rotation = rotation_new(opt, name, mode, record_by_time(opt));
+	else
+		log_warn("--max-size: %s is not a regular file and cannot continue in another", out_file_is_stdout(name) ? "stdout" : name);
 }
 
 /* Opens a trace from its beginning. Returns its descriptor. */
 static int open_trace(const struct record_options *opt, struct output *o, const char *name, enum writer_mode mode)
 {
 	int fd = out_file_open(name, 0, record_by_time(opt), &o->file);
-	int err = fd < 0 ? 0 : out_file_claim(fd, name) ?: set_rotation(opt, o, fd, mode);
+	int err = fd < 0 ? fd : out_file_claim(fd, name);
 
-	if (err)
+	if (!err) {
+		set_rotation(opt, o, fd, mode);
+		return fd;
+	}
+	if (fd >= 0)
 		out_file_drop(&o->file, fd);
-	return err ? err : fd;
+	return err;
 }
 
 /* An existing profile may have reached its size already. Returns the descriptor to write to. */
@@ -875,19 +856,21 @@ static int behind_profile(struct output *o, int fd, uint64_t max_size)
 /* Opens a profile to append to. Returns its descriptor. */
 static int open_profile(const struct record_options *opt, struct output *o, const char *name)
 {
-	int fd = out_file_open(name, O_APPEND, record_by_time(opt), &o->file);
-	int err = fd < 0 ? 0 : set_rotation(opt, o, fd, WRITER_LINES);
+	int fd = out_file_open(name, O_APPEND, record_by_time(opt), &o->file), err;
 
-	if (!err && fd >= 0 && o->rotation && !o->file.created)
+	if (fd < 0)
+		return fd;
+	set_rotation(opt, o, fd, WRITER_LINES);
+	if (o->rotation && !o->file.created)
 		fd = behind_profile(o, fd, opt->max_size);
-	if (!err && fd >= 0) {
-		err = out_file_end_last_line(fd);
-		if (err)
-			log_error("cannot write %s: %s", name, strerror(-err));
-	}
-	if (err)
-		out_file_drop(&o->file, fd);
-	return err ? err : fd;
+	if (fd < 0)
+		return fd;
+	err = out_file_end_last_line(fd);
+	if (!err)
+		return fd;
+	log_error("cannot write %s: %s", name, strerror(-err));
+	out_file_drop(&o->file, fd);
+	return err;
 }
 
 static int profile_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
@@ -919,15 +902,13 @@ static const struct format profiles = { "", WRITER_LINES, profile_new, false };
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
 	unsigned int number, struct sink **ret_sink)
 {
-	struct output *o = calloc(1, sizeof(*o));
+	struct output *o = xcalloc(1, sizeof(*o));
 	struct recording mine = *rec;
 	const struct format *format = profile ? &profiles : traces;
 	char part[PATH_MAX];
 	const char *shown;
 	int err, fd;
 
-	if (!o)
-		return -ENOMEM;
 	o->sink.ops = &output_ops;
 	o->on_file = rec->on_file;
 	o->on_file_arg = rec->on_file_arg;
@@ -992,12 +973,11 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
 		const char *suffix = profile ? "jsonl" : o->formats[i];
-		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto" : "chakra_trace";
+		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto"
+											  : "chakra_trace";
 		char *name;
 
-		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms,
-			suffix) < 0)
-			return -ENOMEM;
+		name = xasprintf("%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms, suffix);
 		err = add_output(set, o, rec, name, profile);
 		free(name);
 	}
@@ -1023,11 +1003,10 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 {
 	struct recording own = *rec;
 	struct set set = { .n = 0 };
-	int err = 0;
+	int err;
 
 	own.requests = requests;
-	if (record_by_time(o))
-		err = add_by_time(&set, o, &own);
+	err = record_by_time(o) ? add_by_time(&set, o, &own) : 0;
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = add_output(&set, o, &own, o->outputs[i], false);
 	if (!err && o->profile)
@@ -1050,10 +1029,9 @@ static int open_set(const struct recording *rec, void *arg, struct sink **ret_si
 {
 	struct request_feed *requests;
 	struct sink *all;
-	int err = request_feed_new(rec, &requests);
+	int err;
 
-	if (err)
-		return err;
+	request_feed_new(rec, &requests);
 	err = open_all(rec, arg, requests, &all);
 	if (err)
 		request_feed_free(requests);

@@ -60,8 +60,7 @@ struct out_file {
 const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX]);
 
 /* name: of the first file. part: files have the name of a part until they are complete, not only while empty. */
-int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
-	struct rotation **ret_rotation);
+struct rotation *rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part);
 
 /* With NULL, a single file, the following functions do nothing. */
 void rotation_free(struct rotation *r);

@@ -52,9 +52,9 @@ struct run {
 	struct run_control control;
 	uint64_t begun_ns;
 	uint64_t shown_ns, shown_records, shown_steps; /* in the last line of progress */
-	bool yields;            /* our threads may yield */
-	struct pace *pace;      /* NULL: they do not */
-	uint64_t last_check_ns; /* of whether the targets are alive */
+	bool yields;                                   /* our threads may yield */
+	struct pace *pace;                             /* NULL: they do not */
+	uint64_t last_check_ns;                        /* of whether the targets are alive */
 	int signal_fd;
 	bool stop, interrupted, steps_told;
 };
@@ -258,7 +258,7 @@ static void summarise_oddities(const struct capture *c)
 	}
 	if (st->missed_switches)
 		log_debug("%" PRIu64 " times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
-			"(see \"Switches that were not reported\" in docs/trace-format.md)",
+			  "(see \"Switches that were not reported\" in docs/trace-format.md)",
 			(uint64_t)st->missed_switches);
 }
 
@@ -367,9 +367,9 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
 #define STEPS_LOOK_NS (3 * NSEC_PER_SEC) /* after so long it is said if there was no step */
-#define GPU_CALM 10             /* percent of a ring of a GPU, whose records come in bursts */
-#define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
-#define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
+#define GPU_CALM 10                      /* percent of a ring of a GPU, whose records come in bursts */
+#define PENDING_CALM (4u << 20)          /* bytes waiting for the files: beyond that their writers do not yield */
+#define UNWIND_CALM (1u << 20)           /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
 /* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
@@ -616,7 +616,7 @@ static int run_attached(struct run *r)
 		log_error("--budget: the cost of inftrace could not be measured here (-v says why)");
 		err = -EOPNOTSUPP;
 	}
-	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
+	hold_hurry(r->capture.session->hold); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
 		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
 	if (!err) {
@@ -634,7 +634,8 @@ static int run_attached(struct run *r)
 	}
 	if (!r->o->view)
 		log_info("%s%s",
-			r->recorder ? "flight recorder on" : r->windows.open ? "recording" : "waiting for the window to open",
+			r->recorder ? "flight recorder on" : r->windows.open ? "recording"
+									     : "waiting for the window to open",
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)
@@ -682,12 +683,10 @@ static int prepare(struct run *r, struct record_options *o)
 	if (!err)
 		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?
 										    : setup_signals(r);
-	if (!err && o->has_budget) {
+	if (o->has_budget)
 		r->intake.overhead = overhead_new(&r->capture, o->budget);
-		err = r->intake.overhead ? 0 : -ENOMEM;
-	}
-	if (!err && o->max_steps_each)
-		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
+	if (o->max_steps_each)
+		r->intake.step_limit = step_limit_new(o->max_steps_each);
 	if (!err && record_finds(o))
 		err = discover_new(&r->capture, o, &r->discover);
 	if (!err)

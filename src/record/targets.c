@@ -20,6 +20,7 @@
 #include "record/options.h"
 #include "target/cgroup.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -80,10 +81,10 @@ struct discover {
 	pid_t missed_last[MISSED_MAX];
 	bool stirred; /* look soon */
 	uint64_t maps_lost;
-	uint64_t found, ended, refused, missed, unread, forgotten;
+	uint64_t found, ended, refused, missed, unread;
 	bool waits;                                      /* one that was refused, for others to end */
 	uint64_t now_ns, least_ns, due_ns, watch_due_ns; /* least_ns: no look before that */
-	bool told_full, told_access, told_memory, told_gone;
+	bool told_full, told_access, told_gone;
 };
 
 static int find_cgroup(struct discover *d, const char *given)
@@ -102,7 +103,7 @@ static int find_cgroup(struct discover *d, const char *given)
 	else if (err == -EOPNOTSUPP)
 		why = "this cgroup is threaded: give the one above it that has its processes";
 	log_error("--cgroup %s: %s", given, why);
-	return err == -ENOMEM ? err : -EINVAL;
+	return -EINVAL;
 }
 
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover)
@@ -115,9 +116,7 @@ int discover_new(struct capture *c, const struct record_options *o, struct disco
 			  "and -e -functions");
 		return -EINVAL;
 	}
-	d = calloc(1, sizeof(*d));
-	if (!d)
-		return -ENOMEM;
+	d = xcalloc(1, sizeof(*d));
 	d->c = c;
 	d->by_preset = o->discover;
 	d->option = o->cgroup ? "--cgroup" : "--discover";
@@ -200,7 +199,7 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 	}
 	process_comm(pid, comm);
 	metadata_process(c->metadata, pid);
-	attach_process(session_probes(c->session), pid, 0);
+	attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	log_debug("found process %d (%s)", pid, comm);
 	d->alive[d->n_alive++] = *f;
@@ -299,18 +298,10 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Without a note of it, a process is looked at each time, and counted each time it is refused. */
 static void note_other(struct discover *d, struct others *others, const struct other *o)
 {
 	d->waits |= o->refused;
-	if (!list_room((void **)&others->list, others->n, &others->cap, sizeof(*o))) {
-		others->list[others->n++] = *o;
-		return;
-	}
-	d->forgotten++;
-	if (!d->told_memory)
-		log_warn("%s: there is no memory for a list of the processes that were looked at: they may be counted twice", d->option);
-	d->told_memory = true;
+	*list_push(others->list, others->n, others->cap) = *o;
 }
 
 static void sort(struct others *others)
@@ -495,8 +486,6 @@ void discover_summary(struct discover *d)
 			(unsigned long long)d->maps_lost);
 	if (d->unread)
 		log_debug("the files of %llu processes could not be read", (unsigned long long)d->unread);
-	if (d->forgotten)
-		log_warn("%llu times there was no memory to note a process that had been looked at", (unsigned long long)d->forgotten);
 }
 
 /* ---- -p, COMMAND, -a ---- */
@@ -617,9 +606,7 @@ int targets_check(struct targets *t)
 	int err;
 
 	/* for all of them, before they are looked at, since a number may be reused by another process */
-	t->pidfds = calloc(o->n_pids + 1, sizeof(*t->pidfds));
-	if (!t->pidfds)
-		return -ENOMEM;
+	t->pidfds = xcalloc(o->n_pids + 1, sizeof(*t->pidfds));
 	for (size_t i = 0; i < o->n_pids; i++)
 		t->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
 	err = check_pids(o);
@@ -652,7 +639,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 		metadata_process(c->metadata, pid);
 	err = tasks_add_process(c->tasks, pid);
 	if (!err)
-		err = attach_process(session_probes(c->session), pid, 0);
+		err = attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
@@ -672,7 +659,7 @@ static int add_running(pid_t pid, void *arg)
 
 	if (pid == getpid() || tasks_add_process(c->tasks, pid))
 		return 0;
-	attach_process(session_probes(c->session), pid, 0);
+	attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	return 0;
 }
@@ -683,14 +670,14 @@ static void hold_targets(const struct targets *t, struct capture *c)
 	const struct record_options *o = t->o;
 	char path[PATH_MAX], loader[LOADER_PATH_MAX];
 	bool found = o->command && !command_program(o->command[0], path);
-	int n = hold_loaders(session_hold(c->session), found ? path : NULL);
+	int n = hold_loaders(c->session->hold, found ? path : NULL);
 
 	if (n < 0)
 		log_warn("libraries that are mapped from here on get their probes some milliseconds late: cannot "
 			 "probe the dynamic loader: %s",
 			strerror(-n));
 	if (found && loader_of(path, loader) == -ENOENT)
-		attach_executable(session_probes(c->session), path);
+		attach_executable(c->session->attach, path);
 }
 
 int targets_attach(struct targets *t, struct capture *c)
@@ -698,11 +685,11 @@ int targets_attach(struct targets *t, struct capture *c)
 	const struct record_options *o = t->o;
 	int err;
 
-	if (session_hold(c->session))
+	if (c->session->hold)
 		hold_targets(t, c);
 	for (size_t i = 0; i < o->n_pids; i++)
-		attach_expect_process(session_probes(c->session), o->pids[i]);
-	err = attach_named_files(session_probes(c->session));
+		attach_expect_process(c->session->attach, o->pids[i]);
+	err = attach_named_files(c->session->attach);
 	if (!err)
 		err = session_attach(c->session);
 	if (!err && o->command)
@@ -710,7 +697,7 @@ int targets_attach(struct targets *t, struct capture *c)
 	for (size_t i = 0; i < o->n_pids && !err; i++)
 		err = add_target(t, c, o->pids[i], t->pidfds[i]);
 	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
-		attach_check_options(session_probes(c->session), o->pids, o->n_pids, o->strict) && o->strict)
+		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
 	if (!err && o->all)
 		err = process_each(add_running, c);

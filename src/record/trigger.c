@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "requests/request_join.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -55,10 +56,7 @@ static struct process *find_process(struct rates *rs, uint32_t tgid)
 		p = *oldest;
 		forget_rate(p);
 	} else {
-		p = calloc(1, sizeof(*p));
-		if (!p)
-			return NULL;
-		rs->list[rs->n++] = p;
+		p = rs->list[rs->n++] = xcalloc(1, sizeof(*p));
 	}
 	p->tgid = tgid;
 	p->last_end = 0;
@@ -91,11 +89,8 @@ static void append(struct process *p, struct rate step)
 bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate)
 {
 	struct process *p = find_process(rs, s->tgid);
-	uint64_t from;
+	uint64_t from = p->last_end;
 
-	if (!p)
-		return false;
-	from = p->last_end;
 	if (!from || s->start >= from + NSEC_PER_SEC) {
 		forget_rate(p);
 		from = s->start;
@@ -126,10 +121,9 @@ void rates_free(struct rates *rs)
 	free(rs);
 }
 
-int rates_new(struct rates **ret_rates)
+struct rates *rates_new(void)
 {
-	*ret_rates = calloc(1, sizeof(**ret_rates));
-	return *ret_rates ? 0 : -ENOMEM;
+	return xcalloc(1, sizeof(struct rates));
 }
 
 /* ---- time in the queue: between a request's socket and its first step, where the two can be joined ---- */
@@ -438,26 +432,22 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 
 int trigger_parse(struct trigger_set **set, const char *text)
 {
-	struct trigger_set *s = *set ? *set : calloc(1, sizeof(*s));
-	char *name = strndup(text, strcspn(text, "<>=!"));
-	struct trigger t = { .expr = strdup(text) };
-	int err = -ENOMEM;
+	struct trigger t = { 0 };
+	char *name;
+	int err;
 
-	if (s && s->n == TRIGGERS_MAX) {
+	if (*set && (*set)->n == TRIGGERS_MAX) {
 		log_error("--trigger: more than %d expressions", TRIGGERS_MAX);
-		err = -EINVAL;
-	} else if (s && name && t.expr) {
-		err = parse_expr(&t, name, text);
+		return -EINVAL;
 	}
+	name = xstrndup(text, strcspn(text, "<>=!"));
+	err = parse_expr(&t, name, text);
 	free(name);
-	if (err) {
-		free(t.expr);
-		if (s != *set)
-			free(s);
+	if (err)
 		return err;
-	}
-	s->list[s->n++] = t;
-	*set = s;
+	t.expr = xstrdup(text);
+	*set = *set ? *set : xcalloc(1, sizeof(**set));
+	(*set)->list[(*set)->n++] = t;
 	return 0;
 }
 
@@ -817,28 +807,28 @@ const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_l
 
 /* ---- the set ---- */
 
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
+void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
 {
 #define OPS .begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .token = on_token, .mixed = on_mixed
 	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
 #undef OPS
 	bool queue = is_wanted(set, KIND_QUEUE);
-	int err = 0;
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
-	if (queue && !set->queue)
-		err = (set->queue = calloc(1, sizeof(*set->queue))) ? join_new(&set->queue->join) : -ENOMEM;
-	for (size_t i = 0; i < set->n && !err; i++) {
+	if (queue && !set->queue) {
+		set->queue = xcalloc(1, sizeof(*set->queue));
+		join_new(&set->queue->join);
+	}
+	for (size_t i = 0; i < set->n; i++) {
 		enum trigger_kind kind = set->list[i].kind;
 
 		if (kind >= KIND_TTFT && kind <= KIND_RATE && !set->requests)
-			err = step_requests_new(probes, queue ? &ops_queue : &ops, set, &set->requests);
-		if (!err && kind == KIND_RATE && !set->rates)
-			err = rates_new(&set->rates);
+			step_requests_new(probes, queue ? &ops_queue : &ops, set, &set->requests);
+		if (kind == KIND_RATE && !set->rates)
+			set->rates = rates_new();
 	}
-	return err;
 }
 
 void trigger_summary(const struct trigger_set *set)

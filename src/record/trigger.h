@@ -83,16 +83,16 @@ struct trigger_set {
 	size_t n;
 	const struct probe_table *probes;
 	struct step_requests *requests; /* NULL: no ttft, no rate */
-	struct queue_watch *queue;	/* NULL: no queue */
+	struct queue_watch *queue;      /* NULL: no queue */
 	struct rates *rates;            /* NULL: no rate */
 	uint64_t cooldown_ns;
 	uint64_t last_ns; /* of the last hit that was reported */
 	uint64_t last_crash_ns;
-	uint64_t lost;    /* at the previous hit of that kind */
+	uint64_t lost; /* at the previous hit of that kind */
 	uint32_t max_hits;
 	struct trigger_counts counts;
 	struct trigger_hit hit;
-	bool pending; /* the hit is still to be reported */
+	bool pending;                           /* the hit is still to be reported */
 	struct no_token no_token[NO_TOKEN_MAX]; /* if there are more, the oldest are dropped */
 	size_t n_no_token;
 };
@@ -105,7 +105,7 @@ void trigger_free(struct trigger_set *set);
 bool trigger_needs_gpu(const struct trigger_set *set);
 
 /* After a hit, others are only counted during the cool-down, and after max_hits (0: no limit) for ever. */
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
+void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
 
 /* NULL: no hit, or one that is only counted. A hit is valid until the next call. */
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h);
@@ -132,7 +132,7 @@ struct rate {
 	uint64_t tokens, ns;
 };
 
-int rates_new(struct rates **ret_rates);
+struct rates *rates_new(void);
 void rates_free(struct rates *rs);
 
 /* Takes a step, in the order in which they began. Returns whether there is a whole second of decoding. */

@@ -16,13 +16,14 @@
 #include "record/gpu.h"
 #include "record/limits.h"
 #include "record/output.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/user.h"
 
-#define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
-#define CLOCK_READ_NS UINT64_C(1000000)
+#define FOR_MIN_NS (10 * NSEC_PER_MSEC) /* opening and closing takes little of that */
+#define CLOCK_READ_NS NSEC_PER_MSEC
 
 /* ---- the schedule ---- */
 
@@ -79,9 +80,7 @@ int schedule_parse(const char *text, struct schedule_config *c)
 		c->source = SCHEDULE_MANUAL;
 		return 0;
 	}
-	copy = rest = strdup(text);
-	if (!copy)
-		return -ENOMEM;
+	copy = rest = xstrdup(text);
 	while ((part = strsep(&rest, ",")) && !err) {
 		if (!strcmp(part, "aligned") && !aligned)
 			aligned = true;
@@ -125,7 +124,9 @@ static void limit(struct schedule *s, const char *why)
 
 static void open_if_wished(struct schedule *s, uint64_t now)
 {
-	const char *why = s->flag ? "flag" : s->scheduled ? "schedule" : s->held ? "start" : NULL;
+	const char *why = s->flag ? "flag" : s->scheduled ? "schedule"
+				     : s->held            ? "start"
+							  : NULL;
 
 	if (!why || s->state.open || s->state.over)
 		return;
@@ -266,11 +267,9 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 
 /* ---- the flag file ---- */
 
-#define DIRECTORY_EVENTS                                                                       \
-	(IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | \
-		IN_ONLYDIR)
 /* for the nearest directory above, while the flag's directory is missing */
 #define ABOVE_EVENTS (IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+#define DIRECTORY_EVENTS (ABOVE_EVENTS | IN_DELETE | IN_MOVED_FROM)
 #define WATCH_TRIES 16 /* directories may come and go while one is looked for */
 #define EVENTS_BYTES 16384
 
@@ -519,7 +518,7 @@ static int watch_first(struct flag *f)
 		err = -errno;
 		/* inotify(7), "/proc interfaces" */
 		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
-			err == -EMFILE	  ? "too many users of inotify; raise fs.inotify.max_user_instances"
+			err == -EMFILE   ? "too many users of inotify; raise fs.inotify.max_user_instances"
 			: err == -ENOSPC ? "too many files are watched; raise fs.inotify.max_user_watches"
 					 : strerror(-err));
 		return err;
@@ -535,11 +534,9 @@ static int watch_first(struct flag *f)
 
 int flag_open(const char *path, struct flag **ret_flag)
 {
-	struct flag *f = calloc(1, sizeof(*f));
+	struct flag *f = xcalloc(1, sizeof(*f));
 	int err;
 
-	if (!f)
-		return -ENOMEM;
 	f->fd = f->wd = f->above_wd = -1;
 	f->user = user_calling();
 	err = set_path(f, path);
@@ -567,14 +564,14 @@ void flag_free(struct flag *f)
 
 /* ---- windows ---- */
 
-#define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
+#define DRAIN_NS (10 * NSEC_PER_MSEC)          /* the rings are drained this often, without wake-ups */
 #define DRAIN_PROFILE_NS (100 * NSEC_PER_MSEC) /* steps alone are few; each wake-up takes a CPU from a busy engine */
-#define CLOSED_NS (500 * NSEC_PER_MSEC) /* while the window is closed, only urgent events are handled sooner */
-#define FLUSH_NS (NSEC_PER_SEC / 10) /* what was drained is in the file after this time */
-#define FILES_NAMED 20 /* with --max-size this many files are named at the end */
-#define IDLE_NS NSEC_PER_SEC /* a window closed for this long detaches its programs */
-#define PREPARE_NS (NSEC_PER_SEC / 10) /* they are attached again this long before it opens, if that is known */
-#define RESCAN_NS NSEC_PER_SEC	     /* meanwhile no records report newly mapped files */
+#define CLOSED_NS (500 * NSEC_PER_MSEC)        /* while the window is closed, only urgent events are handled sooner */
+#define FLUSH_NS (NSEC_PER_SEC / 10)           /* what was drained is in the file after this time */
+#define FILES_NAMED 20                         /* with --max-size this many files are named at the end */
+#define IDLE_NS NSEC_PER_SEC                   /* a window closed for this long detaches its programs */
+#define PREPARE_NS (NSEC_PER_SEC / 10)         /* they are attached again this long before it opens, if that is known */
+#define RESCAN_NS NSEC_PER_SEC                 /* meanwhile no records report newly mapped files */
 
 void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 {
@@ -614,14 +611,13 @@ static int window_open(struct windows *w, const char *why)
 {
 	uint64_t before = clock_boot_ns(), open_ns, ago;
 	struct clock_reading now;
-	int err = 0;
+	int err;
 
 	if (record_wants_profile(w->o) || w->o->events & EVENT_MEMORY)
-		err = memory_new(session_sums_fd(w->c->session), &w->memory);
-	if (!err && record_by_time(w->o))
+		w->memory = memory_new(session_sums_fd(w->c->session));
+	if (record_by_time(w->o))
 		follow_rescan(w->c->follow); /* no records report mapped files while the window is closed */
-	if (!err)
-		err = session_start(w->c->session, &open_ns);
+	err = session_start(w->c->session, &open_ns);
 	if (err) {
 		windows_abandon(w);
 		return err;
@@ -664,15 +660,9 @@ static int window_open(struct windows *w, const char *why)
 /* Reads the sums per process, for the end of the profile. */
 static void read_sums(struct windows *w)
 {
-	int err;
-
 	if (!record_wants_profile(w->o) || w->recorder)
 		return;
-	err = session_sums(w->c->session, &w->processes, &w->totals.n_processes);
-	if (err) {
-		log_warn("the sums per process are missing in the profile: %s", strerror(-err));
-		return;
-	}
+	w->processes = session_sums(w->c->session, &w->totals.n_processes);
 	memory_totals(w->memory, w->processes, w->totals.n_processes);
 	for (size_t i = 0; i < w->totals.n_processes; i++)
 		w->processes[i].pages = w->o->events & EVENT_MEMORY;

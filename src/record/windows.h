@@ -31,10 +31,10 @@ enum schedule_source {
 struct schedule_config {
 	enum schedule_source source;
 	uint64_t every_ns, for_ns; /* SCHEDULE_EVERY */
-	bool aligned; /* SCHEDULE_EVERY: to CLOCK_REALTIME, so that several hosts open theirs at the same instant */
-	uint64_t real_offset_ns; /* aligned: CLOCK_REALTIME - CLOCK_BOOTTIME as the run begins */
-	uint64_t duration_ns; /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
-	uint64_t max_steps;   /* of a window; 0: no limit */
+	bool aligned;              /* SCHEDULE_EVERY: to CLOCK_REALTIME, so that several hosts open theirs at the same instant */
+	uint64_t real_offset_ns;   /* aligned: CLOCK_REALTIME - CLOCK_BOOTTIME as the run begins */
+	uint64_t duration_ns;      /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
+	uint64_t max_steps;        /* of a window; 0: no limit */
 };
 
 /* Parses the SPEC of --window into the source and its times. Prints one line on failure; -EINVAL. */
@@ -108,9 +108,9 @@ struct windows {
 	struct intake *in;
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
-	bool over;   /* no more windows will open */
+	bool over;        /* no more windows will open */
 	uint64_t next_ns; /* when to look at the schedule again */
-	int flag_fd; /* to be polled; -1: no --window-flag */
+	int flag_fd;      /* to be polled; -1: no --window-flag */
 	/* The open window, or the last one. */
 	bool open;
 	uint32_t number; /* of the next one while none is open */
@@ -121,14 +121,14 @@ struct windows {
 	struct window_totals totals;
 	struct left_files files; /* its files */
 
-	struct flag *flag;  /* to be freed by the creator; NULL: no --window-flag */
+	struct flag *flag; /* to be freed by the creator; NULL: no --window-flag */
 	/* private */
 	struct window_totals whole; /* of all closed windows */
 	struct profile_meta meta;
 	struct schedule schedule;
-	uint32_t scheduled;	/* number of the window in the schedule */
+	uint32_t scheduled;     /* number of the window in the schedule */
 	uint64_t counted_steps; /* steps reported to it */
-	struct memory *memory;	/* NULL: neither -e memory nor a profile */
+	struct memory *memory;  /* NULL: neither -e memory nor a profile */
 	struct process_totals *processes;
 	uint64_t unnamed_bytes; /* of files that are not named individually */
 	uint64_t last_flush_ns, last_rescan_ns;

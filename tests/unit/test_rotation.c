@@ -49,7 +49,7 @@ TEST_WITH(test_names, enter, leave)
 	int fd;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		assert_int_equal(rotation_new(&o, names[i][0], WRITER_PLAIN, false, &r), 0);
+		r = rotation_new(&o, names[i][0], WRITER_PLAIN, false);
 		for (unsigned int k = 1; k < 3; k++) {
 			fd = rotation_create(r, &out);
 			assert_true(fd >= 0);
@@ -104,7 +104,7 @@ TEST_WITH(test_newest, enter, leave)
 	touch("t.3.json");
 	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.file.w), 0);
 	assert_int_equal(chrome_sink_new(o.file.w, &rec, &o.format), 0);
-	assert_int_equal(rotation_new(&opt, "t.json", WRITER_PLAIN, false, &o.rotation), 0);
+	o.rotation = rotation_new(&opt, "t.json", WRITER_PLAIN, false);
 	while (strcmp(o.file.name, "t.6.json")) {
 		emit(&o, 64);
 		assert_true(turns++ < 100000);
