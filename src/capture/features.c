@@ -132,12 +132,14 @@ static int try_atomics(struct prober *p, const char *arg)
 static int load_storage_btf(void)
 {
 	struct btf *btf = btf__new_empty();
+	const void *raw;
 	uint32_t size;
 	int fd;
 
 	btf__add_int(btf, "int", 4, BTF_INT_SIGNED);
 	btf__add_int(btf, "long", 8, 0);
-	fd = bpf_btf_load(btf__raw_data(btf, &size), size, NULL);
+	raw = btf__raw_data(btf, &size);
+	fd = bpf_btf_load(raw, size, NULL);
 	btf__free(btf);
 	return fd;
 }
