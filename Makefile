@@ -140,7 +140,7 @@ FAKED := session_start session_stop session_drain session_fill session_hits sess
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek session_peek_waits session_engine_steps_fd \
 	follow_scan follow_rescan follow_strangers follow_turn follow_record
 FAKED_LOOP := calibration_start features_probe features_require session_open session_free session_attach \
-	session_control_fd attach_named_files follow_new follow_free privileges_drop process_each control_new
+	session_control_fd attach_named_files follow_new follow_free confine_capabilities confine_recorder process_each control_new
 $(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
 $(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)
 

@@ -93,12 +93,6 @@ static bool kernel_has_fix(void)
 	return found;
 }
 
-/* Whether a return probe would end this process at its first return. */
-static bool returns_break(pid_t pid)
-{
-	return process_has_shadow_stack(pid) && !kernel_has_fix();
-}
-
 struct attach *attach_new(const struct attach_config *c)
 {
 	struct attach *a = xcalloc(1, sizeof(*a));
@@ -193,13 +187,6 @@ static void refuse(struct probe_table *pt, struct probe_spec *spec)
 		pt->specs[spec->from - 1].refused = true;
 }
 
-static bool is_bad_nop5(struct attach *a, const struct site *site)
-{
-	if (site->nop5 && a->nop5 == FEATURE_UNTRIED)
-		a->nop5 = features_nop5();
-	return site->nop5 && a->nop5;
-}
-
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
@@ -219,7 +206,9 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		c->refused++;
 		return 0;
 	}
-	if (is_bad_nop5(c->a, &ps->site)) {
+	if (ps->site.nop5 && c->a->nop5 == FEATURE_UNTRIED)
+		c->a->nop5 = features_nop5();
+	if (ps->site.nop5 && c->a->nop5) {
 		refuse(pt, spec);
 		c->nop5_refused = spec->symbol;
 		c->nop5s_refused++;
@@ -404,15 +393,6 @@ struct scan {
 	int sites;
 };
 
-/* What goes with its process, or is replaced, is no news. */
-static void tell_unopened(struct attach *a, pid_t pid, const char *path, int err)
-{
-	if (err == -ENOENT || err == -ESRCH || a->unopened_told)
-		return;
-	log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", path, pid, strerror(-err));
-	a->unopened_told = true;
-}
-
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
@@ -427,10 +407,14 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	if (is_wanted(s->a, m->path, &file.claimed)) {
 		err = file_open_mapped(s->pid, m, &fd);
-		if (err) { /* another process may still have it */
-			tell_unopened(s->a, s->pid, m->path, err);
-			return 0;
+		/* what goes with its process, or is replaced, is no news */
+		if (err && err != -ENOENT && err != -ESRCH && !s->a->unopened_told) {
+			log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", m->path,
+				s->pid, strerror(-err));
+			s->a->unopened_told = true;
 		}
+		if (err) /* another process may still have it */
+			return 0;
 		s->a->c.probes->reading.dev = m->dev;
 		s->a->c.probes->reading.ino = m->ino;
 		n = attach_file(s->a, fd, s->pid, m->path);
@@ -485,7 +469,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 /* Probes are in files, which targets share: one target that does not tolerate them is enough. */
 void attach_expect_process(struct attach *a, pid_t pid)
 {
-	a->no_returns = a->no_returns || returns_break(pid);
+	a->no_returns = a->no_returns || (process_has_shadow_stack(pid) && !kernel_has_fix());
 }
 
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)

@@ -203,17 +203,6 @@ static int attach_event(struct attached *a, struct perf_event_attr *attr, enum b
 	return err;
 }
 
-static int attach_fault_return(struct attached *a)
-{
-	int id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT), prog, err;
-
-	if (id < 0)
-		return id;
-	prog = load_empty(BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, id);
-	err = keep(a, prog);
-	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
-}
-
 static int attach_fault_end(struct attached *a, enum fault_ends ends)
 {
 	struct perf_event_attr attr = {
@@ -222,9 +211,18 @@ static int attach_fault_end(struct attached *a, enum fault_ends ends)
 		.sample_period = 1,
 	};
 
+	int id, prog, err;
+
 	if (ends == FAULT_ENDS_NONE)
 		return 0;
-	return ends == FAULT_ENDS_RETURN ? attach_fault_return(a) : attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+	if (ends == FAULT_ENDS_EVENTS)
+		return attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+	id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT);
+	if (id < 0)
+		return id;
+	prog = load_empty(BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, id);
+	err = keep(a, prog);
+	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
 }
 
 static int read_number(const char *path, const char *format, unsigned int *ret)

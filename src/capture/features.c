@@ -63,25 +63,19 @@ static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n,
 	return bpf_prog_load(type, "inftrace_probe", "Dual BSD/GPL", insns, n, opts);
 }
 
-static const struct btf *kernel_btf(struct prober *p)
-{
-	if (!p->btf && !p->btf_err) {
-		p->btf = btf__load_vmlinux_btf();
-		p->btf_err = p->btf ? 0 : -errno;
-	}
-	return p->btf;
-}
-
 /* Loads an empty program of a kind that is bound to something in the kernel's BTF. */
 static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind, enum bpf_attach_type attach_type)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type);
-	const struct btf *btf = kernel_btf(p);
 	int id;
 
-	if (!btf)
+	if (!p->btf && !p->btf_err) {
+		p->btf = btf__load_vmlinux_btf();
+		p->btf_err = p->btf ? 0 : -errno;
+	}
+	if (!p->btf)
 		return p->btf_err;
-	id = btf__find_by_name_kind(btf, btf_name, btf_kind);
+	id = btf__find_by_name_kind(p->btf, btf_name, btf_kind);
 	if (id < 0)
 		return id;
 	opts.attach_btf_id = (uint32_t)id;
@@ -311,25 +305,18 @@ static __attribute__((noinline)) bool pass_nop5(uint64_t *ret_addr)
 	return kept == 1;
 }
 
-/* The kernel replaces a nop once its breakpoint has been hit. */
-static int pass_probed_nop5(int prog, uint64_t offset)
-{
-	int link = links_create_own(prog, false, offset), err = link < 0 ? link : 0;
-	uint64_t addr;
-
-	for (int i = 0; i < 4 && !err; i++)
-		err = pass_nop5(&addr) ? 0 : -EFAULT;
-	return err;
-}
-
 /* Detaching takes 20 ms and more, for which nobody waits: a grandchild, which is nobody's to reap, does it as it exits. */
 static _Noreturn void answer_nop5(int prog, uint64_t offset, int to)
 {
-	int err;
+	int link, err;
+	uint64_t addr;
 
 	if (fork())
 		_exit(0);
-	err = pass_probed_nop5(prog, offset);
+	link = links_create_own(prog, false, offset);
+	err = link < 0 ? link : 0;
+	for (int i = 0; i < 4 && !err; i++) /* the kernel replaces a nop once its breakpoint has been hit */
+		err = pass_nop5(&addr) ? 0 : -EFAULT;
 	_exit(write(to, &err, sizeof(err)) != sizeof(err));
 }
 
@@ -589,16 +576,15 @@ int32_t read_sysctl(const char *path)
 }
 
 /* The mode in brackets: "none [integrity] confidentiality". */
-static void read_lockdown(char *mode, size_t size)
+static void read_lockdown(char mode[32])
 {
 	FILE *f = fopen("/sys/kernel/security/lockdown", "re");
 	char line[128] = "", *from;
 
-	mode[0] = '\0';
 	if (!f)
 		return;
 	if (fgets(line, sizeof(line), f) && (from = strchr(line, '[')))
-		snprintf(mode, size, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
+		snprintf(mode, 32, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
 	fclose(f);
 }
 
@@ -635,7 +621,7 @@ int features_probe(struct features *ret, bool fast_only)
 	f.caps = read_capabilities();
 	f.user_ns = in_namespace("/proc/self/ns/user", 0xEFFFFFFD);
 	f.pid_ns = in_namespace("/proc/self/ns/pid", 0xEFFFFFFC);
-	read_lockdown(f.lockdown, sizeof(f.lockdown));
+	read_lockdown(f.lockdown);
 	f.perf_paranoid = read_sysctl("/proc/sys/kernel/perf_event_paranoid");
 	f.unprivileged_bpf_disabled = read_sysctl("/proc/sys/kernel/unprivileged_bpf_disabled");
 	for (int i = 0; i < FEATURE_MAX; i++) {

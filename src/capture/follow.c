@@ -108,7 +108,7 @@ static void debt_decay(struct debt *d, uint64_t share, uint64_t now)
 {
 	uint64_t right = (now - d->at_ns) / share;
 
-	d->ns = d->ns > right ? d->ns - right : 0;
+	d->ns -= right < d->ns ? right : d->ns;
 	d->at_ns = now;
 }
 
@@ -300,29 +300,22 @@ static void sweep_one(struct task *t, void *arg)
 	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
 }
 
-/* A process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once. */
-static void sweep_end(struct follow *f, uint64_t now_ns)
-{
-	bool any = false;
-
-	if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
-		any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
-	f->sweep.begun_ns = 0;
-	f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
-}
-
 void follow_turn(struct follow *f, uint64_t now_ns)
 {
-	bool waits = false;
+	bool waits = false, any = false;
 
 	links_closing(f->attach->links);
 	if (!f->sweep.on || f->scanning)
 		return;
 	for (size_t i = 0; i < f->n_scans && f->sweep.begun_ns; i++)
 		waits |= f->scans[i].sweep;
-	if (f->sweep.begun_ns && !waits)
-		sweep_end(f, now_ns);
-	else if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns) {
+	if (f->sweep.begun_ns && !waits) {
+		if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
+			any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
+		f->sweep.begun_ns = 0;
+		/* a process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once */
+		f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
+	} else if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns) {
 		f->sweep.begun_ns = now_ns;
 		f->sweep.failed = false;
 		tasks_each_process(f->tasks, sweep_one, f);

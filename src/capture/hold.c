@@ -71,16 +71,6 @@ static struct loader *find(struct hold *h, uint64_t ino)
 	return NULL;
 }
 
-static int attach(const struct hold_config *c, struct loader *l, int file, const char *path, uint64_t offset)
-{
-	if (c->multi) {
-		l->fd = links_create_multi_at(bpf_program__fd(c->prog), false, file, offset, c->pid);
-		return l->fd < 0 ? l->fd : 0;
-	}
-	l->link = bpf_program__attach_uprobe(c->prog, false, c->pid ? c->pid : -1, path, offset);
-	return l->link ? 0 : -errno;
-}
-
 /* Takes over fd. shown: for messages. A file that turns out not to be a loader is remembered, too. */
 static int add(struct hold *h, int fd, const char *shown)
 {
@@ -100,8 +90,13 @@ static int add(struct hold *h, int fd, const char *shown)
 	err = elf_open(opened, &elf);
 	if (!err)
 		err = elf_find_symbol(elf, LOADER_FUNCTION, &sym);
-	if (!err)
-		err = attach(&h->c, l, fd, opened, sym.offset);
+	if (!err && h->c.multi) {
+		l->fd = links_create_multi_at(bpf_program__fd(h->c.prog), false, fd, sym.offset, h->c.pid);
+		err = l->fd < 0 ? l->fd : 0;
+	} else if (!err) {
+		l->link = bpf_program__attach_uprobe(h->c.prog, false, h->c.pid ? h->c.pid : -1, opened, sym.offset);
+		err = l->link ? 0 : -errno;
+	}
 	if (!err)
 		log_debug("the loader %s holds what it maps until its probes are in", shown);
 	l->since_ns = err ? UINT64_MAX : clock_boot_ns();

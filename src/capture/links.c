@@ -191,6 +191,23 @@ static void close_all(struct links *l, struct link_list links[LINK_WHENS])
 		close_links(l, &links[i], false);
 }
 
+/* The lists of links one after another; NULL: there are no more. */
+static struct link_list *nth_list(struct links *l, size_t i)
+{
+	if (i < LINK_WHENS)
+		return &l->everywhere[i];
+	i -= LINK_WHENS;
+	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
+}
+
+static void detach(struct links *l, enum link_when when)
+{
+	struct link_list *list;
+
+	for (size_t i = when; (list = nth_list(l, i)); i += LINK_WHENS)
+		close_links(l, list, false);
+}
+
 static void file_free(struct file *f)
 {
 	close(f->fd);
@@ -205,9 +222,8 @@ void links_free(struct links *l)
 		bpf_link__destroy(l->single[i]);
 	free(l->single);
 	links_close_dropped(l);
-	close_all(l, l->everywhere);
-	for (size_t i = 0; i < l->n_processes; i++)
-		close_all(l, l->processes[i].links);
+	for (enum link_when when = 0; when < LINK_WHENS; when++)
+		detach(l, when);
 	closings_reap(l, REAP_ALL);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
@@ -316,17 +332,6 @@ static int attach_single(struct links *l, enum link_kind kind, const struct file
 	return 0;
 }
 
-static int add_single(struct links *l, const struct file *f)
-{
-	int err = 0;
-
-	if (file_sites_count(&f->sites) > LINKS_SINGLE_MAX)
-		return -EFBIG;
-	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
-		err = attach_single(l, kind, f);
-	return err;
-}
-
 static int add_multi(struct links *l, const struct file *f)
 {
 	int err = 0;
@@ -368,10 +373,15 @@ void file_sites_share(const struct file_sites *from, struct file_sites *to)
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when)
 {
 	struct file f = { .number = number, .fd = fd, .when = when, .sites = *sites };
-	int err;
+	int err = 0;
 
+	if (!l->multi && file_sites_count(&f.sites) > LINKS_SINGLE_MAX)
+		return -EFBIG;
 	file_sites_share(&f.sites, &f.sites);
-	err = l->multi ? add_multi(l, &f) : add_single(l, &f);
+	if (l->multi)
+		err = add_multi(l, &f);
+	for (int kind = 0; kind < LINK_KINDS && !l->multi && !err; kind++)
+		err = attach_single(l, kind, &f);
 	if (err)
 		return err;
 	*sites = (struct file_sites){ 0 };
@@ -396,15 +406,6 @@ static void move_of(struct link_list *from, uint32_t number, struct link_list *t
 			from->list[kept++] = from->list[i];
 	}
 	from->n = kept;
-}
-
-/* The lists of links one after another; NULL: there are no more. */
-static struct link_list *nth_list(struct links *l, size_t i)
-{
-	if (i < LINK_WHENS)
-		return &l->everywhere[i];
-	i -= LINK_WHENS;
-	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
 }
 
 int links_drop_file(struct links *l, uint32_t number)
@@ -535,13 +536,6 @@ int links_everywhere(struct links *l)
 }
 
 /* ---- detaching for a while ---- */
-
-static void detach(struct links *l, enum link_when when)
-{
-	close_links(l, &l->everywhere[when], false);
-	for (size_t i = 0; i < l->n_processes; i++)
-		close_links(l, &l->processes[i].links[when], false);
-}
 
 static int attach_again(struct links *l, enum link_when when)
 {

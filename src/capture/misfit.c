@@ -143,18 +143,6 @@ static void name_functions(const struct misfits *m, uint32_t engine, bool stand_
 	}
 }
 
-static void describe(const struct misfits *m, struct suspect *s)
-{
-	const struct engine *e = m->pt->engines[s->key.engine - 1];
-	char steps[128], stand_in[64];
-
-	name_functions(m, s->key.engine, false, steps, sizeof(steps));
-	name_functions(m, s->key.engine, true, stand_in, sizeof(stand_in));
-	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
-		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "",
-		e->advice ?: "");
-}
-
 /* ---- what it does ---- */
 
 /* Whether its stack has a return address in a step: that one began before its function had a probe. What cannot be read
@@ -193,9 +181,11 @@ static struct suspect *find(const struct misfits *m, const struct engine_key *ke
 /* NULL: it ended meanwhile, or its files could not be read in time. */
 static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 {
+	const struct engine *e = m->pt->engines[key->engine - 1];
 	struct engine_key gone = { 0 };
 	struct suspect *s = find(m, key);
 	struct look l = { .m = m };
+	char steps[128], stand_in[64];
 
 	if (s)
 		return s;
@@ -211,7 +201,10 @@ static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 		s->key.tgid = 0;
 		return NULL;
 	}
-	describe(m, s);
+	name_functions(m, key->engine, false, steps, sizeof(steps));
+	name_functions(m, key->engine, true, stand_in, sizeof(stand_in));
+	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
+		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "", e->advice ?: "");
 	return s;
 }
 

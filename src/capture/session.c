@@ -27,13 +27,10 @@
 #include "util/log.h"
 #include "util/names.h"
 
-/* For how many connections the map needs room on a machine with this many CPUs. Each CPU takes free entries in
- * batches of 128 (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), which the others then lack: without room for
- * these, entries in use would be evicted. Each takes 1.5 KB. */
-static uint32_t requests_connections(unsigned int cpus)
-{
-	return 1024 + 128 * cpus;
-}
+/* For how many connections the map has room. Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of
+ * kernel/bpf/bpf_lru_list.c), which the others then lack: without room for these, entries in use would be evicted. Each
+ * takes 1.5 KB. */
+#define CONNECTIONS_MAX(cpus) (1024 + 128 * (cpus))
 
 /* The system calls on sockets. Those of messages have the connection as their first argument, and the number of its bytes as their result. */
 static const struct {
@@ -85,14 +82,6 @@ static bool starts_with(const char *s, const char *prefix)
 	return !strncmp(s, prefix, strlen(prefix));
 }
 
-static bool has_tracepoint(const struct btf *btf, const char *name)
-{
-	char type[128];
-
-	snprintf(type, sizeof(type), "btf_trace_%s", name);
-	return btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
-}
-
 /*
  * Marks the programs whose names begin with `prefix` to be loaded. Those whose names begin with
  * `optional` (NULL: none) are left out if the kernel lacks their tracepoint; for any other the
@@ -110,10 +99,12 @@ static int group_load(struct bpf_object *obj, const char *prefix, const char *op
 	{
 		const char *name = bpf_program__name(prog);
 		const char *tp = bpf_program__section_name(prog) + strlen(TRACEPOINT);
+		char type[128];
 
 		if (err || !starts_with(name, prefix))
 			continue;
-		if (has_tracepoint(btf, tp)) {
+		snprintf(type, sizeof(type), "btf_trace_%s", tp);
+		if (btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0) {
 			bpf_program__set_autoload(prog, true);
 		} else if (!optional || !starts_with(name, optional)) {
 			log_error("%s: this kernel has no tracepoint %s; leave it out", option, tp);
@@ -283,8 +274,7 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.process_sums, 1);
 	if (!c->sums)
 		bpf_map__set_max_entries(k->maps.syscall_sums, 1);
-	bpf_map__set_max_entries(k->maps.connections,
-		c->requests ? requests_connections((unsigned int)libbpf_num_possible_cpus()) : 1);
+	bpf_map__set_max_entries(k->maps.connections, c->requests ? CONNECTIONS_MAX((unsigned int)libbpf_num_possible_cpus()) : 1);
 	for (size_t i = 0; i < sizeof(socket_calls) / sizeof(socket_calls[0]); i++) {
 		k->rodata->request_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].request;
 		k->rodata->message_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].message;
@@ -349,19 +339,6 @@ static struct attach *open_attach(struct session *s, const struct session_config
 	return attach_new(&a);
 }
 
-static struct hold *open_hold(struct session *s, const struct session_config *c)
-{
-	struct hold_config h = {
-		.prog = s->skel->progs.hold_loader,
-		.multi = hold_by_multi(c),
-		.pid = c->hold_pid,
-		.holds_fd = bpf_map__fd(s->skel->maps.holds),
-		.done_fd = bpf_map__fd(s->skel->maps.holds_done),
-	};
-
-	return hold_new(&h);
-}
-
 /* The two clocks drift apart only while the machine is suspended. */
 static void follow_clock(struct session *s)
 {
@@ -421,7 +398,14 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	if (err)
 		goto out;
 	s->attach = open_attach(s, c);
-	s->hold = c->hold ? open_hold(s, c) : NULL;
+	if (c->hold)
+		s->hold = hold_new(&(struct hold_config){
+			.prog = s->skel->progs.hold_loader,
+			.multi = hold_by_multi(c),
+			.pid = c->hold_pid,
+			.holds_fd = bpf_map__fd(s->skel->maps.holds),
+			.done_fd = bpf_map__fd(s->skel->maps.holds_done),
+		});
 	*ret_session = s;
 	s = NULL;
 out:
@@ -476,18 +460,6 @@ static int attach_tracepoint(struct tracepoint *tp)
 	return err;
 }
 
-/* What is attached by name, and needs no perf_event_open(2): tracepoints, and returns of the kernel's functions. */
-static bool is_tracing(const char *section)
-{
-	return !strncmp(section, "tp_btf/", 7) || !strncmp(section, "fexit/", 6);
-}
-
-/* These follow the life of tasks, also in closed windows. */
-static bool is_always(const char *section)
-{
-	return !strncmp(section, "tp_btf/sched_process_", 21) || !strcmp(section, "tp_btf/task_rename");
-}
-
 int session_attach(struct session *s)
 {
 	struct bpf_program *prog;
@@ -498,9 +470,11 @@ int session_attach(struct session *s)
 		const char *sec = bpf_program__section_name(prog);
 		struct tracepoint *tp = &s->tps[s->n_tps];
 
-		if (!is_tracing(sec) || !bpf_program__autoload(prog))
+		/* attached by name, without perf_event_open(2): tracepoints, and returns of the kernel's functions */
+		if ((!starts_with(sec, TRACEPOINT) && !starts_with(sec, "fexit/")) || !bpf_program__autoload(prog))
 			continue;
-		*tp = (struct tracepoint){ .prog = prog, .always = is_always(sec) };
+		/* those follow the life of tasks, also in closed windows */
+		*tp = (struct tracepoint){ .prog = prog, .always = starts_with(sec, TRACEPOINT "sched_process_") || !strcmp(sec, TRACEPOINT "task_rename") };
 		err = attach_tracepoint(tp);
 		if (err)
 			return err;
@@ -585,16 +559,6 @@ int session_wake(struct session *s)
 	return 0;
 }
 
-/* Clears the sums of the previous window. */
-static void forget_sums(struct session *s)
-{
-	s->skel->bss->stats.dying = 0;
-	map_clear(bpf_map__fd(s->skel->maps.process_sums));
-	map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
-	map_clear(bpf_map__fd(s->skel->maps.connections));
-	map_zero(bpf_map__fd(s->skel->maps.groups));
-}
-
 int session_start(struct session *s, uint64_t *ret_boot_ns)
 {
 	volatile struct inf_stats *st = &s->skel->bss->stats;
@@ -603,8 +567,13 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	err = session_wake(s);
 	if (err)
 		return err;
-	if (s->windows)
-		forget_sums(s);
+	if (s->windows) { /* the sums of the previous one */
+		st->dying = 0;
+		map_clear(bpf_map__fd(s->skel->maps.process_sums));
+		map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
+		map_clear(bpf_map__fd(s->skel->maps.connections));
+		map_zero(bpf_map__fd(s->skel->maps.groups));
+	}
 	err = session_watch(s);
 	if (err)
 		return err;
@@ -620,24 +589,6 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	return 0;
 }
 
-/* The task iterator cannot reach a dying thread that has left the kernel's lists: such a thread ends
- * its spans itself, in its last switch. */
-static void wait_for_dying(const struct session *s)
-{
-	for (int ms = 0; ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
-		usleep(1000);
-}
-
-/*
- * Waits until programs that saw the window open have finished: all of them run within sections that
- * a grace period waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full
- * CPUs it is an error, but programs take only some microseconds).
- */
-static void wait_for_programs(void)
-{
-	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
-}
-
 bool session_over(const struct session *s)
 {
 	return __atomic_load_n(&s->skel->bss->closing, __ATOMIC_ACQUIRE);
@@ -649,15 +600,20 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	bool over;
 	int err;
 
-	if (!session_over(s))
-		wait_for_dying(s);
+	/* The task iterator cannot reach a dying thread that has left the kernel's lists: such a thread ends its spans itself,
+	 * in its last switch. */
+	for (int ms = 0; !session_over(s) && ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
+		usleep(1000);
 	over = __atomic_exchange_n(&bss->closing, 1, __ATOMIC_ACQ_REL);
 	if (!over) {
 		bss->stats.stop_ns = clock_boot_ns();
 		__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
 	}
+	/* Waits until programs that saw the window open have finished: all of them run within sections that a grace period
+	 * waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full CPUs it is an error, but programs
+	 * take only some microseconds). */
 	if (s->windows || over || s->sums_kept)
-		wait_for_programs();
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	*ret_boot_ns = bss->stats.stop_ns;
 	err = snapshot_waiting(s->skel->progs.snapshot_waits, &bss->waits_until, bss->stats.stop_ns);
 	if (!err)
@@ -666,7 +622,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	return err;
 }
 
-/* The kinds of records that are a part; 0: it is one of probes. */
+/* The kinds of records that a part consists of; 0: probes. */
 static const uint32_t kinds_of[SHED_PARTS] = {
 	[SHED_SAMPLES] = 1u << REC_SAMPLE,
 	[SHED_SYSCALLS] = 1u << REC_SYSCALL,
@@ -692,16 +648,16 @@ static void shed_probes(struct session *s, enum shed_part part, bool off, uint64
 
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
 {
-	if (!kinds_of[part]) {
-		shed_probes(s, part, off, ret_boot_ns);
-	} else {
-		uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of[part];
+	uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of[part];
 
-		*ret_boot_ns = clock_boot_ns();
-		__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
-		if (!off)
-			*ret_boot_ns = clock_boot_ns();
+	if (!of) {
+		shed_probes(s, part, off, ret_boot_ns);
+		return;
 	}
+	*ret_boot_ns = clock_boot_ns();
+	__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
+	if (!off)
+		*ret_boot_ns = clock_boot_ns();
 }
 
 uint32_t session_parts(const struct session *s)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "capture/session.h"
-#include "record/run.h"
+#include "record/options.h"
 #include "sink/sink.h"
 #include "util/program.h"
 #include "util/text.h"

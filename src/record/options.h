@@ -121,6 +121,9 @@ struct record_options {
 	struct writer_floor min_free;
 };
 
+/* A recording, from the checks to the summary. Returns an exit code. */
+int record_run(struct record_options *o);
+
 /* Whether targets are found while the recording runs. */
 static inline bool record_finds(const struct record_options *o)
 {

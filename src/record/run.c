@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "record/run.h"
+#include "record/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@
 
 #include "capture/hold.h"
 #include "capture/perf_events.h"
-#include "capture/privileges.h"
 #include "capture/python.h"
 #include "engine/check.h"
 #include "engine/inspect.h"
@@ -25,7 +25,6 @@
 #include "record/gpu.h"
 #include "record/intake.h"
 #include "record/limits.h"
-#include "record/options.h"
 #include "record/output.h"
 #include "record/targets.h"
 #include "record/unwinder.h"
@@ -33,6 +32,7 @@
 #include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/clock.h"
+#include "util/confine.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/program.h"
@@ -602,10 +602,39 @@ static int start(struct run *r)
 	return err;
 }
 
+/* For bpf() and uprobes on what is mapped and born from now on; for /proc and the mapped files of other users' processes; for
+ * files and directories that are given to the user, at each window, dump and rotation; for SIGTERM to another user's COMMAND;
+ * for descriptors for the links of many targets. */
+#define CAPABILITIES_KEPT                                                                                                             \
+	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) | CONFINE_CAP(CAP_CHECKPOINT_RESTORE) |        \
+		CONFINE_CAP(CAP_DAC_READ_SEARCH) | CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
+		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
+
+/*
+ * Gives up what a running recording does not need any more, for this thread and those that it makes: capabilities
+ * (SECURITY.md lists them, with reasons), and the system calls to run programs, to change the user and the like. Without
+ * uprobe_multi, files that are mapped later get single links, for each of which the kernel wants CAP_SYS_ADMIN (6.16, and
+ * stable releases of 6.1 and others).
+ */
+static int drop_privileges(struct run *r)
+{
+	enum yield_right right = yield_allow();
+	int err;
+
+	r->yields = right != YIELD_NEVER;
+	err = confine_capabilities(CAPABILITIES_KEPT | (r->capture.uprobe_multi ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
+				   (right == YIELD_BY_CAPABILITY ? CONFINE_CAP(CAP_SYS_NICE) : 0));
+#ifndef __SANITIZE_ADDRESS__ /* its leak check forks and traces */
+	err = err ?: confine_recorder();
+#endif
+	if (err)
+		log_error("cannot give up privileges: %s", strerror(-err));
+	return err;
+}
+
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
-	enum yield_right right;
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
@@ -619,15 +648,8 @@ static int run_attached(struct run *r)
 	hold_hurry(r->capture.session->hold); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
 		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
-	if (!err) {
-		right = yield_allow();
-		r->yields = right != YIELD_NEVER;
-		err = privileges_drop(!r->capture.uprobe_multi, right == YIELD_BY_CAPABILITY);
-		if (err)
-			log_error("cannot give up privileges: %s", strerror(-err));
-	}
 	if (!err)
-		err = start(r);
+		err = drop_privileges(r) ?: start(r);
 	if (err) {
 		windows_abandon(&r->windows);
 		return err;

@@ -16,7 +16,6 @@
 #include "format/weight.h"
 #include "io/writer.h"
 #include "record/options.h"
-#include "record/run.h"
 #include "sink/sink.h"
 #include "target/process.h"
 #include "top/live.h"

@@ -9,7 +9,7 @@
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "io/control.h"
-#include "record/run.h"
+#include "record/options.h"
 #include "stderr.h"
 #include "util/program.h"
 
@@ -31,7 +31,8 @@ int __wrap_session_control_fd(const struct session *s);
 int __wrap_attach_named_files(struct attach *a);
 struct follow *__wrap_follow_new(struct session *s, struct tasks *ts);
 void __wrap_follow_free(struct follow *f);
-int __wrap_privileges_drop(bool single_links, bool nice);
+int __wrap_confine_capabilities(uint64_t keep);
+int __wrap_confine_recorder(void);
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 int __wrap_control_new(
 	control_run_fn run, void *arg, const char *directory, struct control **ret_control);
@@ -90,7 +91,12 @@ void __wrap_follow_free(struct follow *f)
 {
 }
 
-int __wrap_privileges_drop(bool single_links, bool nice)
+int __wrap_confine_capabilities(uint64_t keep)
+{
+	return 0;
+}
+
+int __wrap_confine_recorder(void)
 {
 	return 0;
 }
