@@ -211,11 +211,6 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	in_flight_add(h, size, arg);
 }
 
-static bool is_same(const struct rec_hdr *open, void *ended)
-{
-	return is_same_span(open, ended);
-}
-
 /* A request that was open, and has ended since then, is in the store: there are few of them. */
 static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 {
@@ -223,7 +218,7 @@ static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 
 	(void)size;
 	if (h->kind == REC_REQUEST)
-		in_flight_drop(rec->open, is_same, (void *)h);
+		in_flight_drop(rec->open, is_same_span, (void *)h);
 }
 
 /* ---- batches ---- */
@@ -541,27 +536,12 @@ static void write_end(struct recorder *rec)
 	rec->written = true;
 }
 
-/* Writes more of the batch, until `until` and as far as the disk keeps up. -errno. */
-static int write_some(struct recorder *rec, uint64_t until)
-{
-	int err = 0, more = 1;
-
-	while (more && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
-		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
-		if (!more)
-			write_end(rec);
-		err = sink_flush(rec->out);
-	}
-	return err;
-}
-
 /* Its files are complete: begins the next batch. Returns 1 if there is none. */
 static int close_batch(struct recorder *rec)
 {
-	uint64_t before = clock_boot_ns();
 	int err;
 
-	rec->totals.close_cost_ns = before - rec->begun_ns;
+	rec->totals.close_cost_ns = clock_boot_ns() - rec->begun_ns;
 	left_out_times(rec->rec.left_out, rec->totals.open_ns, rec->totals.close_ns, rec->totals.left_out_ns);
 	err = sink_close(rec->out, &rec->totals);
 	rec->out = NULL;
@@ -573,17 +553,18 @@ static int close_batch(struct recorder *rec)
 	return open_batch(rec);
 }
 
-/* Returns 1 when the dump is complete. Closing a file waits for the disk, so little must be left to write by then. */
+/* Writes more of the dump, until `until` and as far as the disk keeps up. Returns 1 when it is complete. Closing a file waits for
+ * the disk, so little must be left to write by then. */
 static int work(struct recorder *rec, uint64_t until)
 {
-	int err;
+	int err = rec->given_up ? -EINTR : rec->written ? sink_flush(rec->out)
+							: 0;
 
-	if (rec->given_up)
-		err = -EINTR;
-	else if (!rec->written)
-		err = write_some(rec, until);
-	else
+	while (!rec->written && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
+		if (!flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS))
+			write_end(rec);
 		err = sink_flush(rec->out);
+	}
 	if (err) {
 		rec->totals.cut = true;
 		sink_close(rec->out, &rec->totals);
@@ -626,18 +607,10 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
-/* Signals are read elsewhere: checks whether another stop signal is pending. */
-static bool is_interrupted(void)
-{
-	sigset_t set;
-
-	return !sigpending(&set) && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
-					    sigismember(&set, SIGHUP) == 1);
-}
-
 void recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
+	sigset_t set;
 
 	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
@@ -656,7 +629,9 @@ void recorder_finish(struct recorder *rec)
 		before = pending;
 		if (!recorder_waits(rec))
 			continue;
-		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
+		/* signals are read elsewhere: looks whether another one to stop is pending */
+		rec->given_up = now - moved_ns > STALLED_NS && !sigpending(&set) &&
+				(sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
 		usleep(WAIT_US);
 	}
 	if (rec->w->o->triggers)

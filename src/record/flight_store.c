@@ -148,8 +148,9 @@ void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, v
 	f->len = to;
 }
 
-bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h)
+bool is_same_span(const struct rec_hdr *open, void *arg)
 {
+	const struct rec_hdr *h = arg;
 	/* the call of a step may be reported as open */
 	uint32_t a = open->kind == REC_STEP ? REC_FUNCTION : open->kind, b = h->kind == REC_STEP ? REC_FUNCTION : h->kind;
 	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
@@ -172,7 +173,7 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 	for (size_t offset = t->from; offset < t->to;) {
 		uint64_t size;
 
-		if (is_same_span(record_at(f, &offset, &size), h))
+		if (is_same_span(record_at(f, &offset, &size), (void *)h))
 			return true;
 	}
 	return false;

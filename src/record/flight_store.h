@@ -66,8 +66,8 @@ void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct
 /* Hands over the records of the dump that ended at since_ns or later, before flight_dump_next(). */
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg);
 
-/* Whether a record is that of a span that was reported as open. */
-bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h);
+/* Whether the record h is that of a span that was reported as open. */
+bool is_same_span(const struct rec_hdr *open, void *h);
 
 /* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The
  * callback may append. Returns 1 while there may be more. What was handed over stays in the store as its oldest. */

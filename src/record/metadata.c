@@ -46,14 +46,6 @@ static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*",
 static const char *const labels[] = { "*_MODEL", "*_COMMIT_SHA", "*_CONCURRENCY", "*_JSONL", "*_OUT", "*_DIR", "FERRUM_*DEBUG",
 	"VLLM_CHAKRA_*DEBUG", "*_ENV_HASH" };
 
-/* That inftrace itself sets for a COMMAND. */
-static bool is_own(const char *name, const char *value)
-{
-	size_t len = strlen(value), own = strlen("/inftrace-gpu.so");
-
-	return !strcmp(name, "CUDA_INJECTION64_PATH") && len >= own && !strcmp(value + len - own, "/inftrace-gpu.so");
-}
-
 static bool matches_any(const char *const *globs, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
@@ -171,8 +163,8 @@ static bool counts(const char *name, const char *value)
 {
 	/* no setting has any other name, and it would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
-	       !matches_any(labels, ARRAY_SIZE(labels), name) &&
-	       !secret_name(name) && !secret_value(value) && !is_own(name, value);
+	       !matches_any(labels, ARRAY_SIZE(labels), name) && !secret_name(name) && !secret_value(value) &&
+	       (strcmp(name, "CUDA_INJECTION64_PATH") || !text_has_suffix(value, "/inftrace-gpu.so")); /* set by inftrace itself */
 }
 
 /* Whether "NAME=VALUE" is one of them. */
@@ -541,12 +533,6 @@ static void put_word(struct line *l, const char *word)
 		l->len = before;
 }
 
-/* Tells a secret from the place of a function, which looks like a URL with a user: LIB:SYMBOL@ROLE. */
-static bool is_secret(const char *option, const char *word)
-{
-	return strncmp(option, "-u", 2) && strncmp(option, "--uprobe", 8) && secret_value(word);
-}
-
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX])
 {
 	struct line l = { .text = text };
@@ -563,7 +549,8 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 			option = *arg;
 		if (!strcmp(*arg, "--"))
 			continue;
-		if (!is_secret(option, value)) {
+		/* the place of a function looks like a URL with a user: LIB:SYMBOL@ROLE */
+		if (!strncmp(option, "-u", 2) || !strncmp(option, "--uprobe", 8) || !secret_value(value)) {
 			put_word(&l, *arg);
 			continue;
 		}
@@ -608,7 +595,7 @@ struct process {
 	/* for its lines */
 	bool made, complete;
 	uint64_t made_ns;
-	char *commit_sha, *model, *flags;
+	char *commit_sha, *model, *flags; /* of meta, which has "unknown" for no model */
 	char hash[ENV_HASH_MAX];
 	struct profile_meta meta;
 };
@@ -789,14 +776,15 @@ static void make_hash(struct metadata *m, struct process *p)
 {
 	bool theirs = false;
 	const char *given = m->hash ? NULL : find(m, p, hash_names, &theirs);
+	/* another user's process must not determine the origin of a number */
+	bool counts = given && theirs && p->may_choose, ok = counts && env_hash_ok(given);
 
 	strcpy(p->hash, ENV_HASH_UNKNOWN);
-	/* another user's process must not determine the origin of a number */
-	if (given && theirs && p->may_choose && env_hash_ok(given))
+	if (ok)
 		snprintf(p->hash, sizeof(p->hash), "sha256:%.64s", given + (strncmp(given, "sha256:", 7) ? 0 : 7));
 	else if (p->read && !m->hash)
 		env_hash(&p->program, &p->environ, m->probes, NULL, p->hash);
-	if (given && theirs && p->may_choose && !env_hash_ok(given) && may_warn(m))
+	if (counts && !ok && may_warn(m))
 		log_warn("the hash in the environment of process %u is not one of 64 digits and is left out", p->tgid);
 }
 

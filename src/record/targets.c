@@ -2,6 +2,7 @@
 #include "record/targets.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -172,8 +173,6 @@ static bool has_exited(int pidfd)
 
 static int any_mapping(const struct mapped_file *m, void *arg)
 {
-	(void)m;
-	(void)arg;
 	return 1;
 }
 
@@ -475,17 +474,16 @@ void discover_summary(struct discover *d)
 		d->n_mapped = 0;
 	}
 	forget_ended(d);
-	log_info("%llu processes found, %llu of them have ended", (unsigned long long)d->found, (unsigned long long)d->ended);
+	log_info("%" PRIu64 " processes found, %" PRIu64 " of them have ended", d->found, d->ended);
 	if (d->refused)
-		log_warn("%llu processes %swere left out: more than %d at a time, or than the share of a user", (unsigned long long)d->refused,
+		log_warn("%" PRIu64 " processes %swere left out: more than %d at a time, or than the share of a user", d->refused,
 			d->by_preset ? "that a preset matches " : "", DISCOVER_MAX);
 	if (d->missed)
-		log_warn("%llu processes that mapped a file of a preset ended before they were found", (unsigned long long)d->missed);
+		log_warn("%" PRIu64 " processes that mapped a file of a preset ended before they were found", d->missed);
 	if (d->maps_lost)
-		log_debug("%llu events of the kernel about mapped files were lost: processes may have been found late",
-			(unsigned long long)d->maps_lost);
+		log_debug("%" PRIu64 " events of the kernel about mapped files were lost: processes may have been found late", d->maps_lost);
 	if (d->unread)
-		log_debug("the files of %llu processes could not be read", (unsigned long long)d->unread);
+		log_debug("the files of %" PRIu64 " processes could not be read", d->unread);
 }
 
 /* ---- -p, COMMAND, -a ---- */
@@ -506,15 +504,6 @@ static bool program_of(pid_t pid, struct stat *ret)
 	return !stat(path, ret);
 }
 
-static bool is_given(const struct record_options *o, pid_t pid)
-{
-	for (size_t i = 0; i < o->n_pids; i++) {
-		if (o->pids[i] == pid)
-			return true;
-	}
-	return false;
-}
-
 static int list_children(pid_t tid, void *arg)
 {
 	struct children *c = arg;
@@ -526,9 +515,11 @@ static int list_children(pid_t tid, void *arg)
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
 	f = fopen(path, "re");
 	while (f && fscanf(f, "%d", &pid) == 1) {
-		size_t len = strlen(c->list);
+		size_t len = strlen(c->list), i = 0;
 
-		if (!is_given(c->o, pid) && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
+		while (i < c->o->n_pids && c->o->pids[i] != pid)
+			i++;
+		if (i == c->o->n_pids && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
 			sb.st_ino == c->program.st_ino && len + 12 < sizeof(c->list))
 			snprintf(c->list + len, sizeof(c->list) - len, ",%d", pid);
 	}
@@ -594,10 +585,9 @@ static int check_user(struct targets *t)
 int targets_spawn(struct targets *t)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
-	const struct record_options *o = t->o;
+	const int *fds = t->o->view ? t->o->view->command_fds : as_they_are;
 
-	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL,
-		t->environment, &t->cmd);
+	return command_spawn_with(t->o->command, fds, t->o->user ? &t->user : NULL, t->environment, &t->cmd);
 }
 
 int targets_check(struct targets *t)
@@ -622,9 +612,8 @@ int targets_check(struct targets *t)
 
 static int add_target(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
 {
-	int err;
+	int err = session_target(c->session, pid);
 
-	err = session_target(c->session, pid);
 	/* from now on the programs see it exit; it may have exited before, and its number may have been reused */
 	if (!err && pidfd >= 0 && has_exited(pidfd)) {
 		session_target_gone(c->session, pid);
@@ -637,9 +626,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	}
 	if (!t->o->command)
 		metadata_process(c->metadata, pid);
-	err = tasks_add_process(c->tasks, pid);
-	if (!err)
-		err = attach_process(c->session->attach, pid, 0);
+	err = tasks_add_process(c->tasks, pid) ?: attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);

@@ -429,16 +429,6 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 			err ? "its window stays closed until it is back" : "it is there again");
 }
 
-static void above_event(struct flag *f, const struct inotify_event *e)
-{
-	if (e->mask & IN_IGNORED)
-		f->above_wd = -1;
-	else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
-		drop(f, &f->above_wd);
-	if (!watch_again(f))
-		log_info("the directory of the flag file %s is back", f->path);
-}
-
 static int drain(struct flag *f)
 {
 	char buf[EVENTS_BYTES] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -449,12 +439,18 @@ static int drain(struct flag *f)
 
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
-			if (e->mask & IN_Q_OVERFLOW)
+			if (e->mask & IN_Q_OVERFLOW) {
 				watch_again(f); /* perhaps those of the directory are lost */
-			else if (e->wd == f->wd)
+			} else if (e->wd == f->wd) {
 				directory_event(f, e);
-			else if (e->wd == f->above_wd)
-				above_event(f, e);
+			} else if (e->wd == f->above_wd) {
+				if (e->mask & IN_IGNORED)
+					f->above_wd = -1;
+				else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
+					drop(f, &f->above_wd);
+				if (!watch_again(f))
+					log_info("the directory of the flag file %s is back", f->path);
+			}
 		}
 	}
 	return n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
@@ -657,18 +653,6 @@ static int window_open(struct windows *w, const char *why)
 
 /* ---- a window closes ---- */
 
-/* Reads the sums per process, for the end of the profile. */
-static void read_sums(struct windows *w)
-{
-	if (!record_wants_profile(w->o) || w->recorder)
-		return;
-	w->processes = session_sums(w->c->session, &w->totals.n_processes);
-	memory_totals(w->memory, w->processes, w->totals.n_processes);
-	for (size_t i = 0; i < w->totals.n_processes; i++)
-		w->processes[i].pages = w->o->events & EVENT_MEMORY;
-	w->totals.processes = w->processes;
-}
-
 /* Afterwards everything that the programs have sent is in the outputs. */
 static int end_records(struct windows *w)
 {
@@ -677,7 +661,13 @@ static int end_records(struct windows *w)
 	err = session_stop(w->c->session, &w->totals.close_ns);
 	if (err)
 		log_warn("spans still open at the end are missing: %s", strerror(-err));
-	read_sums(w);
+	if (record_wants_profile(w->o) && !w->recorder) {
+		w->processes = session_sums(w->c->session, &w->totals.n_processes);
+		memory_totals(w->memory, w->processes, w->totals.n_processes);
+		for (size_t i = 0; i < w->totals.n_processes; i++)
+			w->processes[i].pages = w->o->events & EVENT_MEMORY;
+		w->totals.processes = w->processes;
+	}
 	capture_weigh(w->c);
 	do {
 		err = session_drain(w->c->session);
@@ -705,10 +695,7 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 	left_files_add(&w->files, name, bytes);
 	if (w->files.n > FILES_NAMED)
 		w->unnamed_bytes += bytes;
-	if (!record_by_time(w->o) && w->files.n <= FILES_NAMED)
-		log_info("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
-	else
-		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
+	(record_by_time(w->o) || w->files.n > FILES_NAMED ? log_debug : log_info)("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
 static int window_close(struct windows *w, const char *why)
@@ -805,32 +792,27 @@ int windows_read_flag(struct windows *w)
 	return err;
 }
 
-static void count_steps(struct windows *w, uint64_t now)
+int windows_turn(struct windows *w, uint64_t now_ns)
 {
 	struct step_limit *each = w->in->step_limit;
 
 	if (w->open && session_over(w->c->session)) /* also if the record of a step was lost */
-		schedule_steps(&w->schedule, now, w->o->max_steps);
+		schedule_steps(&w->schedule, now_ns, w->o->max_steps);
 	else if (each && w->open && step_limit_over(each, w->c->tasks))
-		schedule_steps(&w->schedule, now, 1);
+		schedule_steps(&w->schedule, now_ns, 1);
 	else if (!each && w->open && w->totals.steps > w->counted_steps)
-		schedule_steps(&w->schedule, now, w->totals.steps - w->counted_steps);
+		schedule_steps(&w->schedule, now_ns, w->totals.steps - w->counted_steps);
 	w->counted_steps = w->open ? w->totals.steps : 0;
-}
-
-int windows_turn(struct windows *w, uint64_t now_ns)
-{
-	count_steps(w, now_ns);
 	return heed_schedule(w, now_ns);
 }
 
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 {
 	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY || w->o->gpu;
-	uint64_t wait = !w->open ? CLOSED_NS : many ? DRAIN_NS
-						    : DRAIN_PROFILE_NS,
-		 next = w->next_ns;
+	uint64_t wait = many ? DRAIN_NS : DRAIN_PROFILE_NS, next = w->next_ns;
 
+	if (!w->open)
+		wait = CLOSED_NS;
 	if (!w->open && !w->idle_ns && next != UINT64_MAX)
 		next -= PREPARE_NS;
 	if (next <= now)
@@ -918,28 +900,14 @@ int windows_check(struct windows *w)
 	return err;
 }
 
-static int plan(struct windows *w)
-{
-	struct schedule_config c = {
-		.duration_ns = w->o->duration_ns,
-		.max_steps = w->o->max_steps,
-		.real_offset_ns = real_offset_ns(),
-	};
-	int err = 0;
-
-	if (w->in->step_limit)
-		c.max_steps = 1; /* one "step" is reported once all processes have had theirs */
-	if (w->o->window_flag)
-		c.source = SCHEDULE_FLAG;
-	else if (w->o->window_spec)
-		err = schedule_parse(w->o->window_spec, &c);
-	if (!err)
-		schedule_init(&w->schedule, &c, clock_boot_ns());
-	return err;
-}
-
 int windows_begin(struct windows *w)
 {
+	struct schedule_config c = {
+		.source = w->o->window_flag ? SCHEDULE_FLAG : SCHEDULE_WHOLE,
+		.duration_ns = w->o->duration_ns,
+		.max_steps = w->in->step_limit ? 1 : w->o->max_steps, /* 1: reported once all processes have had theirs */
+		.real_offset_ns = real_offset_ns(),
+	};
 	int err = 0;
 
 	host_id_read(&w->host);
@@ -964,9 +932,12 @@ int windows_begin(struct windows *w)
 	};
 	if (record_by_time(w->o))
 		err = session_watch(w->c->session);
-	err = err ?: plan(w);
-	if (!err)
-		err = w->flag ? windows_read_flag(w) : heed_schedule(w, clock_boot_ns());
+	if (!err && w->o->window_spec && !w->o->window_flag)
+		err = schedule_parse(w->o->window_spec, &c);
+	if (err)
+		return err;
+	schedule_init(&w->schedule, &c, clock_boot_ns());
+	err = w->flag ? windows_read_flag(w) : heed_schedule(w, clock_boot_ns());
 	if (!err && !w->open)
 		w->idle_ns = clock_boot_ns() + IDLE_NS;
 	return err;
