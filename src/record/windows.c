@@ -246,13 +246,6 @@ void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n)
 	advance(s, now_ns);
 }
 
-void schedule_end(struct schedule *s, uint64_t now_ns)
-{
-	advance(s, now_ns);
-	use_up(s, "end");
-	s->state.over = true;
-}
-
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 {
 	uint64_t next, period;

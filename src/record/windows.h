@@ -40,7 +40,7 @@ struct schedule_config {
 /* Parses the SPEC of --window into the source and its times. Prints one line on failure; -EINVAL. */
 int schedule_parse(const char *text, struct schedule_config *c);
 
-/* Reasons: "flag", "schedule", "start"; "stop", "duration", "max_steps", "end". */
+/* Reasons: "flag", "schedule", "start"; "stop", "duration", "max_steps". */
 struct schedule_state {
 	bool open;
 	bool over;                   /* no more windows will open */
@@ -77,7 +77,6 @@ int schedule_stop(struct schedule *s, uint64_t now_ns);
 
 /* n more steps of the open window have ended. */
 void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n);
-void schedule_end(struct schedule *s, uint64_t now_ns);
 
 /* Whether a window is open from now on. If the number differs and both states are open, the old window closes and a
  * new one opens. A window that would have opened and closed since the last look only counts in the number. */
