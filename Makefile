@@ -139,8 +139,8 @@ $(O)/tests/bpf_programs.o: $(wildcard tests/unit/bpf/* tests/unit/bpf/bpf/* bpf/
 FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_counters session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek session_peek_waits session_engine_steps_fd \
 	follow_scan follow_rescan follow_strangers follow_turn follow_record
-FAKED_LOOP := calibration_start features_probe_fast features_require session_open session_free session_attach session_probes session_hold \
-	session_control_fd attach_named_files follow_new follow_free privileges_drop process_each control_new
+FAKED_LOOP := calibration_start features_probe features_require session_open session_free session_attach \
+	session_control_fd attach_named_files follow_new follow_free confine_capabilities confine_recorder process_each control_new
 $(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
 $(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)
 

@@ -22,6 +22,7 @@
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -29,64 +30,48 @@
  * Limits how long the files of one process, and of all processes, may keep inftrace busy: a process
  * can map any number of files that take long to read, and fork any number of processes that do.
  */
-#define BUDGET_PROCESSES 64
-
-struct budget {
-	uint64_t left_ns, since_ns; /* of all processes; grows with time */
-	struct {
-		pid_t pid;
-		uint64_t spent_ns;
-	} processes[BUDGET_PROCESSES]; /* the last ones that have spent much */
-	unsigned int next;
-};
-
 /* The libraries of PyTorch with CUDA, some 5 GB, take 3 s. */
 #define PROCESS_NS (20 * NSEC_PER_SEC)
 #define ALL_NS (60 * NSEC_PER_SEC)
-#define GROWS_BY 5	       /* 1/5 s per s */
+#define GROWS_BY 5                    /* 1/5 s per s */
 #define SMALL_NS (NSEC_PER_SEC / 100) /* less than this is not charged to a process */
 
-static void budget_init(struct budget *b)
-{
-	*b = (struct budget){ .left_ns = ALL_NS };
-}
-
-static uint64_t *budget_find(struct budget *b, pid_t pid)
+static uint64_t *budget_find(struct attach *a, pid_t pid)
 {
 	for (unsigned int i = 0; i < BUDGET_PROCESSES; i++) {
-		if (b->processes[i].pid == pid)
-			return &b->processes[i].spent_ns;
+		if (a->budget.processes[i].pid == pid)
+			return &a->budget.processes[i].spent_ns;
 	}
 	return NULL;
 }
 
 /* How long another file of the process may take; 0: it may not be read. */
-static uint64_t budget_left(struct budget *b, pid_t pid, uint64_t now_ns)
+static uint64_t budget_left(struct attach *a, pid_t pid, uint64_t now_ns)
 {
-	const uint64_t *spent = budget_find(b, pid);
-	uint64_t left;
+	const uint64_t *spent = budget_find(a, pid);
+	uint64_t left = a->budget.left_ns;
 
-	if (b->since_ns)
-		b->left_ns += (now_ns - b->since_ns) / GROWS_BY;
-	if (b->left_ns > ALL_NS)
-		b->left_ns = ALL_NS;
-	b->since_ns = now_ns;
+	if (a->budget.since_ns)
+		left += (now_ns - a->budget.since_ns) / GROWS_BY;
+	a->budget.left_ns = left = left < ALL_NS ? left : ALL_NS;
+	a->budget.since_ns = now_ns;
 	if (spent && *spent >= PROCESS_NS)
 		return 0;
-	left = spent ? PROCESS_NS - *spent : PROCESS_NS;
-	return left < b->left_ns ? left : b->left_ns;
+	if (left > PROCESS_NS - (spent ? *spent : 0))
+		left = PROCESS_NS - (spent ? *spent : 0);
+	return left;
 }
 
-static void budget_spend(struct budget *b, pid_t pid, uint64_t ns)
+static void budget_spend(struct attach *a, pid_t pid, uint64_t ns)
 {
-	uint64_t *spent = budget_find(b, pid);
+	uint64_t *spent = budget_find(a, pid);
 
-	b->left_ns = b->left_ns > ns ? b->left_ns - ns : 0;
+	a->budget.left_ns = a->budget.left_ns > ns ? a->budget.left_ns - ns : 0;
 	if (!spent && ns >= SMALL_NS) {
-		b->processes[b->next].pid = pid;
-		spent = &b->processes[b->next].spent_ns;
+		a->budget.processes[a->budget.next].pid = pid;
+		spent = &a->budget.processes[a->budget.next].spent_ns;
 		*spent = 0;
-		b->next = (b->next + 1) % BUDGET_PROCESSES;
+		a->budget.next = (a->budget.next + 1) % BUDGET_PROCESSES;
 	}
 	if (spent)
 		*spent += ns;
@@ -102,69 +87,22 @@ static void budget_spend(struct budget *b, pid_t pid, uint64_t ns)
 static bool kernel_has_fix(void)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
-	bool found;
+	bool found = btf && btf__find_by_name_kind(btf, "shstk_update_last_frame", BTF_KIND_FUNC) > 0;
 
-	if (!btf)
-		return false;
-	found = btf__find_by_name_kind(btf, "shstk_update_last_frame", BTF_KIND_FUNC) > 0;
 	btf__free(btf);
 	return found;
 }
 
-/* Whether a return probe would end this process at its first return. */
-static bool returns_break(pid_t pid)
+struct attach *attach_new(const struct attach_config *c)
 {
-	return process_has_shadow_stack(pid) && !kernel_has_fix();
-}
+	struct attach *a = xcalloc(1, sizeof(*a));
 
-struct attach {
-	struct probe_table *pt;
-	int probes_fd, python_calls_fd;
-	bool states_only, no_returns, windows, multi, sheds;
-	uint32_t parts; /* 1 << enum shed_part: those with probes */
-	struct inspector *inspector;
-	struct seen *seen;
-	struct budget budget;
-	bool budget_told, unopened_told;
-	int nop5; /* as features_nop5() says; FEATURE_UNTRIED */
-	struct links *links;
-	uint32_t number; /* of the last file that was read for its functions */
-	uint64_t given_back;
-	struct attach_late late;
-	attach_placed_cb placed;
-	void *placed_arg;
-};
-
-int attach_new(const struct attach_config *c, struct attach **ret_attach)
-{
-	struct attach *a = calloc(1, sizeof(*a));
-	int err;
-
-	if (!a)
-		return -ENOMEM;
+	a->c = *c;
 	a->seen = seen_new();
-	if (!a->seen) {
-		free(a);
-		return -ENOMEM;
-	}
-	budget_init(&a->budget);
-	a->inspector = c->inspector;
-	a->pt = c->probes;
+	a->budget.left_ns = ALL_NS;
 	a->nop5 = FEATURE_UNTRIED;
-	a->probes_fd = c->probes_fd;
-	a->python_calls_fd = c->python_calls_fd;
-	a->states_only = c->states_only;
-	a->windows = c->windows;
-	a->multi = c->multi;
-	a->sheds = c->sheds;
-	err = links_new(c->programs, c->multi, c->link_gens, &a->links);
-	if (err) {
-		seen_free(a->seen);
-		free(a);
-		return err;
-	}
-	*ret_attach = a;
-	return 0;
+	a->links = links_new(c->programs, c->multi, c->link_gens);
+	return a;
 }
 
 void attach_free(struct attach *a)
@@ -176,20 +114,18 @@ void attach_free(struct attach *a)
 	free(a);
 }
 
+/* The sites of a file. */
 struct collect {
-	struct probe_table *pt;
-	int *nop5;		  /* of struct attach */
+	struct attach *a;
 	const char *nop5_refused; /* the last of them */
 	size_t nop5s_refused;
-	int probes_fd, python_calls_fd;
-	bool no_returns, windows, multi, sheds;
 	uint32_t parts; /* 1 << enum shed_part: those with sites */
 	size_t refused;
 	struct file_sites sites[LINK_WHENS];
 };
 
 /* Steps are separate only if there are several windows, parts only if they can be detached. */
-static enum link_when when_of(const struct collect *c, const struct probe_spec *spec, enum shed_part part)
+static enum link_when when_of(const struct attach_config *c, const struct probe_spec *spec, enum shed_part part)
 {
 	if (c->windows && spec->role == ROLE_STEP)
 		return LINK_WHEN_ALWAYS;
@@ -204,15 +140,15 @@ static enum link_when when_of(const struct collect *c, const struct probe_spec *
 }
 
 /* Says which Python functions the probe is about. */
-static int set_python(const struct collect *c, size_t spec, struct probe *p)
+static int set_python(const struct attach_config *c, size_t spec, struct probe *p)
 {
 	struct python_calls calls;
 	unsigned int at = 0, key;
 
-	if (!c->pt->specs[spec].is_python)
+	if (!c->probes->specs[spec].is_python)
 		return 0;
 	for (unsigned int layout = 0; layout < PYTHON_LAYOUTS; layout++) {
-		at = probe_spec_python(c->pt, spec, layout, &calls);
+		at = probe_spec_python(c->probes, spec, layout, &calls);
 		key = at * PYTHON_LAYOUTS + layout;
 		if (bpf_map_update_elem(c->python_calls_fd, &key, &calls, BPF_ANY))
 			return -errno;
@@ -231,7 +167,8 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	if (site->exit)
 		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) | (spec->is_python ? PROBE_COOKIE_PYTHON : 0) |
 		       (uint32_t)site->exit_units << PROBE_COOKIE_EXIT_SHIFT;
-	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT | (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
+	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT |
+	       (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
 }
 
 static enum link_kind kind_of(const struct probe_spec *spec, const struct site *site)
@@ -250,32 +187,29 @@ static void refuse(struct probe_table *pt, struct probe_spec *spec)
 		pt->specs[spec->from - 1].refused = true;
 }
 
-static bool is_bad_nop5(struct collect *c, const struct site *site)
-{
-	if (site->nop5 && *c->nop5 == FEATURE_UNTRIED)
-		*c->nop5 = features_nop5();
-	return site->nop5 && *c->nop5;
-}
-
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
-	struct probe_spec *spec = &c->pt->specs[ps->spec];
+	const struct attach_config *config = &c->a->c;
+	struct probe_table *pt = config->probes;
+	struct probe_spec *spec = &pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie;
-	enum shed_part part = c->sheds ? probe_spec_part(spec) : SHED_PARTS;
-	enum link_when when = when_of(c, spec, part);
+	enum shed_part part = config->sheds ? probe_spec_part(spec) : SHED_PARTS;
+	enum link_when when = when_of(config, spec, part);
 	struct file_sites *to = &c->sites[when];
 	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival && !spec->exits && !spec->is_python;
 	struct probe probe;
 	int err;
 
-	if (c->no_returns && returns) {
-		refuse(c->pt, spec);
+	if (c->a->no_returns && returns) {
+		refuse(pt, spec);
 		c->refused++;
 		return 0;
 	}
-	if (is_bad_nop5(c, &ps->site)) {
-		refuse(c->pt, spec);
+	if (ps->site.nop5 && c->a->nop5 == FEATURE_UNTRIED)
+		c->a->nop5 = features_nop5();
+	if (ps->site.nop5 && c->a->nop5) {
+		refuse(pt, spec);
 		c->nop5_refused = spec->symbol;
 		c->nop5s_refused++;
 		return 0;
@@ -288,20 +222,18 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		probe.shed = (uint8_t)(1 + part);
 		c->parts |= 1u << part;
 	}
-	err = set_python(c, ps->spec, &probe);
+	err = set_python(config, ps->spec, &probe);
 	if (err)
 		return err;
-	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
+	if (!spec->attached && bpf_map_update_elem(config->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
 	spec->dear_ends |= ps->site.exit && !ps->site.cheap;
 	cookie = id | cookie_of(spec, &ps->site, when);
-	if (link_sites_add(&to->of[kind_of(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore))
-		return -ENOMEM;
+	link_sites_add(&to->of[kind_of(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore);
 	/* the return address is on top of the stack at the site, too */
-	if (returns && link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore))
-		return -ENOMEM;
-	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
-		(unsigned long)(ps->site.offset - ps->symbol->offset),
+	if (returns)
+		link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore);
+	log_debug("probe %s: +0x%lx %s", ps->symbol->name, (unsigned long)(ps->site.offset - ps->symbol->offset),
 		ps->site.cheap ? "emulated" : "single-stepped");
 	return 0;
 }
@@ -319,16 +251,13 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 {
 	for (size_t i = 0; i < s->n; i++) {
 		uint32_t id = (uint32_t)s->cookies[i] & PROBE_COOKIE_ID;
-		struct probe_spec *spec = &pt->specs[id], *glob = NULL;
+		struct probe_spec *spec = &pt->specs[id];
 
-		if (spec->from)
-			glob = &pt->specs[spec->from - 1];
 		spec->attached += (unsigned int)by;
-		spec->refused |= by < 0;
-		if (glob)
-			glob->attached += (unsigned int)by;
-		if (glob && by < 0)
-			glob->refused = true;
+		if (spec->from)
+			pt->specs[spec->from - 1].attached += (unsigned int)by;
+		if (by < 0)
+			refuse(pt, spec);
 	}
 }
 
@@ -372,10 +301,10 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 	fd = fcntl(file, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	count_sites(a->pt, s, 1);
+	count_sites(a->c.probes, s, 1);
 	err = links_add_file(a->links, a->number, fd, s, when);
 	if (err) {
-		count_sites(a->pt, s, -1);
+		count_sites(a->c.probes, s, -1);
 		close(fd);
 	}
 	return err;
@@ -405,29 +334,20 @@ static int add_all(struct attach *a, int file, struct collect *c)
 static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 {
 	char build_id[ELF_BUILD_ID_MAX] = "";
-	struct collect c = {
-		.pt = a->pt,
-		.nop5 = &a->nop5,
-		.probes_fd = a->probes_fd,
-		.python_calls_fd = a->python_calls_fd,
-		.no_returns = a->no_returns,
-		.windows = a->windows,
-		.multi = a->multi,
-		.sheds = a->sheds,
-	};
-	size_t links = 0, left_out = a->pt->left_out;
-	uint64_t begun = clock_boot_ns(), left = budget_left(&a->budget, pid, begun) / NSEC_PER_MSEC;
+	struct collect c = { .a = a };
+	size_t links = 0, left_out = a->c.probes->left_out;
+	uint64_t begun = clock_boot_ns(), left = budget_left(a, pid, begun) / NSEC_PER_MSEC;
 	int err = -EDQUOT, n = 0;
 
 	a->number++;
 	if (left)
-		err = inspector_sites(a->inspector, fd, shown, a->states_only,
+		err = inspector_sites(a->c.inspector, fd, shown, a->c.states_only,
 			left < INSPECT_MS_MAX ? (unsigned int)left : INSPECT_MS_MAX, build_id, collect_site, &c);
-	budget_spend(&a->budget, pid, clock_boot_ns() - begun);
-	if (a->pt->left_out > left_out)
+	budget_spend(a, pid, clock_boot_ns() - begun);
+	if (a->c.probes->left_out > left_out)
 		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "
 			 "narrower globs",
-			shown, a->pt->left_out - left_out, SPECS_MAX);
+			shown, a->c.probes->left_out - left_out, SPECS_MAX);
 	if (c.refused)
 		log_warn("%s: %zu functions left out: a target has a shadow stack, and this kernel (before 6.11) "
 			 "would end it at a return probe",
@@ -446,34 +366,24 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 		a->parts |= c.parts;
 	if (n && !err)
 		log_debug("%d probes in %s, build-id %s", n, shown, *build_id ? build_id : "none");
-	else if (err && err != -EDQUOT && is_claimed(a->pt, shown))
+	else if (err && err != -EDQUOT && is_claimed(a->c.probes, shown))
 		warn_file(shown, err, links);
 	for (int i = 0; i < LINK_WHENS; i++)
 		file_sites_free(&c.sites[i]);
 	return err ? err : n;
 }
 
-/* Whether the file belongs to an engine, or has probes of the command line. */
-static bool is_wanted(struct attach *a, const char *shown)
+/* Whether the file belongs to an engine, or has probes of the command line. Notes which engines are there. */
+static bool is_wanted(struct attach *a, const char *shown, bool *ret_of_engine)
 {
-	bool wanted = is_claimed(a->pt, shown);
-
-	for (size_t i = 0; i < a->pt->n_engines; i++) {
-		if (!engine_claims(a->pt->engines[i], shown))
+	*ret_of_engine = false;
+	for (size_t i = 0; i < a->c.probes->n_engines; i++) {
+		if (!engine_claims(a->c.probes->engines[i], shown))
 			continue;
-		a->pt->engines[i]->matched = true;
-		wanted = true;
+		a->c.probes->engines[i]->matched = true;
+		*ret_of_engine = true;
 	}
-	return wanted;
-}
-
-static bool is_engine_file(const struct probe_table *pt, const char *shown)
-{
-	for (size_t i = 0; i < pt->n_engines; i++) {
-		if (engine_claims(pt->engines[i], shown))
-			return true;
-	}
-	return false;
+	return *ret_of_engine || is_claimed(a->c.probes, shown);
 }
 
 struct scan {
@@ -482,15 +392,6 @@ struct scan {
 	uint64_t now_ns;
 	int sites;
 };
-
-/* What goes with its process, or is replaced, is no news. */
-static void tell_unopened(struct attach *a, pid_t pid, const char *path, int err)
-{
-	if (err == -ENOENT || err == -ESRCH || a->unopened_told)
-		return;
-	log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", path, pid, strerror(-err));
-	a->unopened_told = true;
-}
 
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
@@ -501,20 +402,24 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 
 	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &claimed)) {
 		if (claimed)
-			probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
+			probe_table_mapped(s->a->c.probes, m->dev, m->ino, (uint32_t)s->pid);
 		return 0;
 	}
-	if (is_wanted(s->a, m->path)) {
+	if (is_wanted(s->a, m->path, &file.claimed)) {
 		err = file_open_mapped(s->pid, m, &fd);
-		if (err) { /* another process may still have it */
-			tell_unopened(s->a, s->pid, m->path, err);
-			return 0;
+		/* what goes with its process, or is replaced, is no news */
+		if (err && err != -ENOENT && err != -ESRCH && !s->a->unopened_told) {
+			log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", m->path,
+				s->pid, strerror(-err));
+			s->a->unopened_told = true;
 		}
-		s->a->pt->reading.dev = m->dev;
-		s->a->pt->reading.ino = m->ino;
+		if (err) /* another process may still have it */
+			return 0;
+		s->a->c.probes->reading.dev = m->dev;
+		s->a->c.probes->reading.ino = m->ino;
 		n = attach_file(s->a, fd, s->pid, m->path);
 		close(fd);
-		probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
+		probe_table_mapped(s->a->c.probes, m->dev, m->ino, (uint32_t)s->pid);
 	}
 	if (n == -EDQUOT) { /* another process may have the file, too */
 		if (!s->a->budget_told)
@@ -526,7 +431,6 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	/* a file that could not be read is not tried again under another name */
 	file.number = n ? s->a->number : 0;
-	file.claimed = is_engine_file(s->a->pt, m->path);
 	seen_add(s->a->seen, &file, s->now_ns);
 	if (n > 0)
 		s->sites += n;
@@ -537,9 +441,8 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 
 void attach_everywhere(struct attach *a, const char *why)
 {
-	int err;
+	int err = links_everywhere(a->links);
 
-	err = links_everywhere(a->links);
 	if (err > 0)
 		log_debug("probes are in all processes again: %s", why);
 	else if (err)
@@ -551,9 +454,8 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 {
 	bool late = links_state(a->links) == LINKS_BY_PROCESS;
 	uint64_t ns;
-	int n;
+	int n = links_add_process(a->links, pid);
 
-	n = links_add_process(a->links, pid);
 	if (n < 0) {
 		attach_everywhere(a, n == -E2BIG ? "there are too many targets" : strerror(-n));
 	} else if (n && late && since_ns) {
@@ -567,7 +469,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 /* Probes are in files, which targets share: one target that does not tolerate them is enough. */
 void attach_expect_process(struct attach *a, pid_t pid)
 {
-	a->no_returns = a->no_returns || returns_break(pid);
+	a->no_returns = a->no_returns || (process_has_shadow_stack(pid) && !kernel_has_fix());
 }
 
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
@@ -575,7 +477,7 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	struct scan s = { .a = a, .pid = pid, .now_ns = clock_boot_ns() };
 	int err;
 
-	if (!a->pt->n)
+	if (!a->c.probes->n)
 		return 0;
 	attach_expect_process(a, pid);
 	follow(a, pid, since_ns);
@@ -591,7 +493,7 @@ static bool give_back(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 
 	if (ret < 0)
 		return false;
-	probe_table_unmapped(a->pt, dev, ino);
+	probe_table_unmapped(a->c.probes, dev, ino);
 	a->given_back += (uint64_t)ret;
 	if (ret)
 		log_debug("no process maps inode %llu on device %llx any more: its probes are given back", (unsigned long long)ino,
@@ -610,16 +512,10 @@ bool attach_give_back(struct attach *a, uint64_t since_ns)
 
 bool attach_files(const struct attach *a, struct attach_files *ret_files)
 {
-	if (!a->multi)
+	if (!a->c.multi)
 		return false;
 	*ret_files = (struct attach_files){ .probed = links_files(a->links), .given_back = a->given_back };
 	return true;
-}
-
-void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg)
-{
-	a->placed = cb;
-	a->placed_arg = arg;
 }
 
 static void add_named(struct attach *a, uint64_t ino, const char *path, bool claimed)
@@ -632,10 +528,11 @@ static void add_named(struct attach *a, uint64_t ino, const char *path, bool cla
 void attach_executable(struct attach *a, const char *path)
 {
 	char real[PATH_MAX];
+	bool claimed;
 	struct stat st;
 	int fd, n = 0;
 
-	if (!a->pt->n || !realpath(path, real) || !is_wanted(a, real))
+	if (!a->c.probes->n || !realpath(path, real) || !is_wanted(a, real, &claimed))
 		return;
 	fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
@@ -643,76 +540,15 @@ void attach_executable(struct attach *a, const char *path)
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_use(a->seen, 0, st.st_ino, real, 0, NULL))
 		n = attach_file(a, fd, 0, real);
 	if (n > 0) /* else its own mapping says the same, and more */
-		add_named(a, st.st_ino, real, is_engine_file(a->pt, real));
+		add_named(a, st.st_ino, real, claimed);
 	close(fd);
-}
-
-int attach_in_targets_begin(struct attach *a)
-{
-	return links_begin(a->links);
-}
-
-void attach_in_targets_commit(struct attach *a)
-{
-	links_commit(a->links);
-}
-
-bool attach_in_targets(const struct attach *a)
-{
-	return links_state(a->links) != LINKS_EVERYWHERE;
-}
-
-void attach_idle(struct attach *a)
-{
-	links_idle(a->links);
-}
-
-void attach_wake(struct attach *a)
-{
-	int err = links_wake(a->links);
-
-	if (err)
-		log_warn("cannot attach all function probes again: %s", strerror(-err));
-}
-
-void attach_shed(struct attach *a, enum shed_part part, bool off)
-{
-	int err = links_shed(a->links, part == SHED_BARRIERS ? LINK_WHEN_BARRIERS : LINK_WHEN_OPERATORS, off);
-
-	if (err)
-		log_warn("cannot attach all function probes again: %s", strerror(-err));
-}
-
-bool attach_detaching(struct attach *a)
-{
-	return links_closing(a->links);
-}
-
-uint32_t attach_parts(const struct attach *a)
-{
-	return a->parts;
-}
-
-void attach_process_gone(struct attach *a, pid_t pid)
-{
-	links_drop_process(a->links, pid);
-}
-
-void attach_main_thread_gone(struct attach *a)
-{
-	attach_everywhere(a, "the main thread of a target has exited");
-}
-
-struct attach_late attach_late(const struct attach *a)
-{
-	return a->late;
 }
 
 static int check_named(struct attach *a, size_t spec, int fd)
 {
-	const struct probe_spec *s = &a->pt->specs[spec];
+	const struct probe_spec *s = &a->c.probes->specs[spec];
 	char instead[256];
-	int err = inspector_check(a->inspector, fd, spec, instead, sizeof(instead));
+	int err = inspector_check(a->c.inspector, fd, spec, instead, sizeof(instead));
 
 	if (err == -ENOENT && s->is_usdt)
 		log_error("%s has no USDT probe %s; it has: %s", s->library, s->symbol + strlen(SPEC_USDT),
@@ -738,11 +574,11 @@ static int look_at(const struct mapped_file *m, void *arg)
 	struct look *l = arg;
 	int fd;
 
-	if (!probe_spec_matches(&l->a->pt->specs[l->spec], m->path))
+	if (!probe_spec_matches(&l->a->c.probes->specs[l->spec], m->path))
 		return 0;
 	l->mapped = true;
 	if (!*l->instead && !file_open_mapped(l->pid, m, &fd)) {
-		inspector_check(l->a->inspector, fd, l->spec, l->instead, sizeof(l->instead));
+		inspector_check(l->a->c.inspector, fd, l->spec, l->instead, sizeof(l->instead));
 		close(fd);
 	}
 	return 0;
@@ -752,8 +588,7 @@ static int look_at(const struct mapped_file *m, void *arg)
 static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_t n, bool strict)
 {
 	char line[768];
-
-	const struct probe_spec *s = &a->pt->specs[spec];
+	const struct probe_spec *s = &a->c.probes->specs[spec];
 	const char *name = s->span_name ? s->span_name : s->symbol;
 	struct look l = { .a = a, .spec = spec };
 
@@ -782,8 +617,8 @@ unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n,
 {
 	unsigned int missing = 0;
 
-	for (size_t i = 0; i < a->pt->n; i++) {
-		const struct probe_spec *s = &a->pt->specs[i];
+	for (size_t i = 0; i < a->c.probes->n; i++) {
+		const struct probe_spec *s = &a->c.probes->specs[i];
 
 		if (!s->engine && !s->from && !s->attached && !s->refused && !strchr(s->library, '/'))
 			missing += check_option(a, i, pids, n, strict);
@@ -793,7 +628,7 @@ unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n,
 
 static int attach_named(struct attach *a, size_t spec)
 {
-	const struct probe_spec *s = &a->pt->specs[spec];
+	const struct probe_spec *s = &a->c.probes->specs[spec];
 	struct stat st;
 	int err = 0, fd;
 
@@ -806,7 +641,7 @@ static int attach_named(struct attach *a, size_t spec)
 		err = check_named(a, spec, fd);
 	if (!err && !seen_use(a->seen, 0, st.st_ino, s->library, 0, NULL)) {
 		err = attach_file(a, fd, 0, s->library);
-		s = &a->pt->specs[spec]; /* the table may have moved */
+		s = &a->c.probes->specs[spec]; /* the table may have moved */
 		if (err >= 0)
 			add_named(a, st.st_ino, s->library, false);
 	}
@@ -817,11 +652,11 @@ static int attach_named(struct attach *a, size_t spec)
 
 int attach_named_files(struct attach *a)
 {
-	size_t n = a->pt->n; /* matches of globs are appended at the end */
+	size_t n = a->c.probes->n; /* matches of globs are appended at the end */
 	int err;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct probe_spec *s = &a->pt->specs[i];
+		const struct probe_spec *s = &a->c.probes->specs[i];
 
 		if (s->engine || s->from || !strchr(s->library, '/'))
 			continue;

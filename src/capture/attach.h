@@ -11,41 +11,57 @@
 #include "engine/engine.h"
 
 struct inspector;
-struct attach;
+struct seen;
 
 struct attach_config {
-	struct probe_table *probes; /* must outlive the result; grows by matches of globs */
+	struct probe_table *probes;  /* must outlive the result; grows by matches of globs */
 	struct inspector *inspector; /* must outlive the result, too */
-	int probes_fd;		    /* the map that says what to do at each probe */
-	int python_calls_fd;	    /* ... and which Python functions are steps */
+	int probes_fd;               /* the map that says what to do at each probe */
+	int python_calls_fd;         /* ... and which Python functions are steps */
 	struct bpf_program *programs[LINK_KINDS];
-	bool multi;		      /* the programs were loaded for uprobe_multi links */
-	bool states_only;	      /* leaves out functions of presets that only make records of their own */
-	bool windows;		      /* attach_idle() will be called */
-	bool sheds;		      /* attach_shed() will be called */
+	bool multi;                   /* the programs were loaded for uprobe_multi links */
+	bool states_only;             /* leaves out functions of presets that only make records of their own */
+	bool windows;                 /* links_idle() will be called */
+	bool sheds;                   /* links_shed() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
 };
 
-int attach_new(const struct attach_config *c, struct attach **ret_attach);
+#define BUDGET_PROCESSES 64
+
+struct attach {
+	struct links *links; /* who keeps them idle, sheds them, or moves them to the targets does so by links.h */
+	uint32_t parts;      /* 1 << enum shed_part: those with probes; only with `sheds` */
+	/* processes that began, or called exec, while probes were only in the targets: their calls were missed until they had
+	 * probes of their own */
+	struct {
+		unsigned int processes;
+		uint64_t ns_max;
+	} late;
+	/* to be set by the creator: called for each file in which attach_process() has placed probes; `file` as the process sees it */
+	void (*placed)(const char *file, void *arg);
+	void *placed_arg;
+	/* private */
+	struct attach_config c;
+	bool no_returns;
+	struct seen *seen;
+	struct {
+		uint64_t left_ns, since_ns; /* of all processes; grows with time */
+		struct {
+			pid_t pid;
+			uint64_t spent_ns;
+		} processes[BUDGET_PROCESSES]; /* the last ones that have spent much */
+		unsigned int next;
+	} budget;
+	bool budget_told, unopened_told;
+	int nop5;        /* as features_nop5() says; FEATURE_UNTRIED */
+	uint32_t number; /* of the last file that was read for its functions */
+	uint64_t given_back;
+};
+
+struct attach *attach_new(const struct attach_config *c);
 
 /* Detaches everything. */
 void attach_free(struct attach *a);
-
-/* Detaches all probes but steps, and attaches them again. */
-void attach_idle(struct attach *a);
-void attach_wake(struct attach *a);
-
-/*
- * Detaches the probes of SHED_BARRIERS or SHED_OPERATORS, or attaches them again, including those found later. Probes
- * that cannot be detached stay.
- */
-void attach_shed(struct attach *a, enum shed_part part, bool off);
-
-/* Whether probes are still being detached, in the background. Call now and then: it waits for threads that are done. */
-bool attach_detaching(struct attach *a);
-
-/* The parts that have probes: 1 << enum shed_part. Only with `sheds`. */
-uint32_t attach_parts(const struct attach *a);
 
 /* Announces a target for which attach_process() will be called: whether it tolerates return probes
  * also matters for attach_named_files(). */
@@ -74,43 +90,12 @@ struct attach_files {
 /* Returns false without uprobe_multi: not known. */
 bool attach_files(const struct attach *a, struct attach_files *ret_files);
 
-/* Called for each file in which attach_process() has placed probes; `file` as the process sees it. */
-typedef void (*attach_placed_cb)(const char *file, void *arg);
-void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg);
-
 /* Places probes in the executable of a command that has not been started yet, since a program without a
  * loader calls its functions at once. */
 void attach_executable(struct attach *a, const char *path);
 
-/*
- * Switches from probes in every process that has the files mapped to probes in the targets only: call
- * attach_in_targets_begin(), attach_process() for each target, and attach_in_targets_commit().
- * -EOPNOTSUPP if the kernel cannot do it, or if it was done before and undone.
- */
-int attach_in_targets_begin(struct attach *a);
-void attach_in_targets_commit(struct attach *a);
-
-/* Whether attach_process() must be called for each new target process: true from attach_in_targets_begin() on. */
-bool attach_in_targets(const struct attach *a);
-
-/* Switches back for good, from any state. */
+/* links_everywhere(), with a line if that fails. */
 void attach_everywhere(struct attach *a, const char *why);
-
-/* The process has exited, or an exec has replaced its main thread: attach_process() will make it
- * known again. */
-void attach_process_gone(struct attach *a, pid_t pid);
-
-/* A process continues without its main thread, by which the kernel identifies it. */
-void attach_main_thread_gone(struct attach *a);
-
-/* Processes that began, or called exec, while probes were only in the targets: their calls were missed
- * until they had probes of their own. */
-struct attach_late {
-	unsigned int processes;
-	uint64_t ns_max;
-};
-
-struct attach_late attach_late(const struct attach *a);
 
 /*
  * Call after attach_process() for these processes: reports the probes of the command line that have no place in any

@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
@@ -17,8 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/features.h"
 #include "capture/links.h"
-#include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
 
@@ -30,7 +30,6 @@
 #define WORK_BYTES (256u << 10) /* stands for the data of an engine, which pushes the kernel's out of the caches */
 #define LINE 64
 
-#define ATTACH_UPROBE_MULTI 48
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
 #define UPROBE_RETURN "/sys/bus/event_source/devices/uprobe/format/retprobe" /* "config:0" */
 
@@ -157,21 +156,16 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 /* ---- empty programs ---- */
 
-static int load_program(enum bpf_prog_type type, const struct bpf_prog_load_opts *opts)
+/* of: the function of the kernel to which it belongs, by its number in the BTF; 0: none. */
+static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach, int of)
 {
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach, .attach_btf_id = (uint32_t)of);
 	const struct bpf_insn insns[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 
-	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, opts);
-}
-
-static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach)
-{
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
-
-	return load_program(type, &opts);
+	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, &opts);
 }
 
 static void detach(struct attached *a)
@@ -190,14 +184,14 @@ static int keep(struct attached *a, int fd)
 
 static int attach_tracepoint(struct attached *a, const char *name)
 {
-	int prog = load_empty(BPF_PROG_TYPE_RAW_TRACEPOINT, 0), err = keep(a, prog);
+	int prog = load_empty(BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0), err = keep(a, prog);
 
 	return err ?: keep(a, bpf_raw_tracepoint_open(name, prog));
 }
 
 static int attach_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
 {
-	int prog = load_empty(type, 0), err = keep(a, prog), fd;
+	int prog = load_empty(type, 0, 0), err = keep(a, prog), fd;
 
 	if (err)
 		return err;
@@ -209,19 +203,6 @@ static int attach_event(struct attached *a, struct perf_event_attr *attr, enum b
 	return err;
 }
 
-static int attach_fault_return(struct attached *a)
-{
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_FEXIT);
-	int id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT), prog, err;
-
-	if (id < 0)
-		return id;
-	opts.attach_btf_id = (uint32_t)id;
-	prog = load_program(BPF_PROG_TYPE_TRACING, &opts);
-	err = keep(a, prog);
-	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
-}
-
 static int attach_fault_end(struct attached *a, enum fault_ends ends)
 {
 	struct perf_event_attr attr = {
@@ -230,23 +211,18 @@ static int attach_fault_end(struct attached *a, enum fault_ends ends)
 		.sample_period = 1,
 	};
 
+	int id, prog, err;
+
 	if (ends == FAULT_ENDS_NONE)
 		return 0;
-	return ends == FAULT_ENDS_RETURN ? attach_fault_return(a) : attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
-}
-
-struct place {
-	uint64_t addr, offset;
-};
-
-static int find_place(const struct mapped_file *m, void *arg)
-{
-	struct place *p = arg;
-
-	if (p->addr < m->start || p->addr >= m->end)
-		return 0;
-	p->offset = p->addr - m->start + m->offset;
-	return 1;
+	if (ends == FAULT_ENDS_EVENTS)
+		return attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+	id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT);
+	if (id < 0)
+		return id;
+	prog = load_empty(BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, id);
+	err = keep(a, prog);
+	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
 }
 
 static int read_number(const char *path, const char *format, unsigned int *ret)
@@ -275,31 +251,18 @@ static int attach_single(struct attached *a, bool ret, uint64_t offset)
 	return attach_event(a, &attr, BPF_PROG_TYPE_KPROBE);
 }
 
-static int attach_multi(struct attached *a, bool ret, uint64_t offset)
-{
-	int prog = load_empty(BPF_PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI), err = keep(a, prog), file, link;
-	struct link_sites site = { 0 };
-
-	if (err)
-		return err;
-	file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	if (file < 0)
-		return -errno;
-	err = link_sites_add(&site, offset, 0, 0);
-	link = err ? err : links_create_multi(prog, ret, file, &site, getpid());
-	link_sites_free(&site);
-	close(file);
-	return link < 0 ? link : keep(a, link);
-}
-
 static int attach_function(const struct calibration *c, struct attached *a, bool ret, void (*function)(void))
 {
-	struct place place = { .addr = (uintptr_t)function };
+	uint64_t offset = own_offset((uintptr_t)function);
+	int prog, err;
 
-	process_each_mapped(getpid(), find_place, &place);
-	if (!place.offset)
+	if (!offset)
 		return -ENOENT;
-	return c->multi ? attach_multi(a, ret, place.offset) : attach_single(a, ret, place.offset);
+	if (!c->multi)
+		return attach_single(a, ret, offset);
+	prog = load_empty(BPF_PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI, 0);
+	err = keep(a, prog);
+	return err ?: keep(a, links_create_own(prog, ret, offset));
 }
 
 /* ---- the kinds of hits ---- */
@@ -351,10 +314,8 @@ static int calibrate_functions(struct calibration *c)
 	uint64_t without = measure(inftrace_emulated, SAMPLES), entry;
 	uint64_t stepped_without = measure(inftrace_stepped, SAMPLES_STEPPED);
 	struct attached *a = &c->functions;
-	int err = attach_function(c, a, false, inftrace_emulated);
+	int err = attach_function(c, a, false, inftrace_emulated) ?: attach_function(c, a, false, inftrace_stepped);
 
-	if (!err)
-		err = attach_function(c, a, false, inftrace_stepped);
 	if (err)
 		return err;
 	entry = measure(inftrace_emulated, SAMPLES);
@@ -372,11 +333,8 @@ static void *calibrate(void *arg)
 	bool taken;
 
 	pthread_setname_np(pthread_self(), "inftrace-weigh");
-	c->err = calibrate_syscalls(c);
-	if (!c->err)
-		c->err = calibrate_faults(c);
-	if (!c->err)
-		c->err = calibrate_functions(c);
+	c->err = calibrate_syscalls(c) ?: calibrate_faults(c) ?
+							      : calibrate_functions(c);
 	confine_capabilities(0); /* the rest needs none */
 	pthread_mutex_lock(&c->lock);
 	c->measured = true;
@@ -394,13 +352,11 @@ static void *calibrate(void *arg)
 
 int calibration_start(bool uprobe_multi, enum fault_ends ends, struct calibration **ret_calibration)
 {
-	struct calibration *c = calloc(1, sizeof(*c));
+	struct calibration *c = xcalloc(1, sizeof(*c));
 	sigset_t all, before;
 	pthread_t thread;
 	int err;
 
-	if (!c)
-		return -ENOMEM;
 	c->multi = uprobe_multi;
 	c->fault_ends = ends;
 	pthread_mutex_init(&c->lock, NULL);

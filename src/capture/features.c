@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "capture/links.h"
 #include "target/process.h"
 
 #define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
@@ -47,44 +48,38 @@ struct prober {
 
 static const struct bpf_insn empty[] = { MOV_IMM(BPF_REG_0, 0), EXIT() };
 
-static void close_all(const int *fds, size_t n)
+/* Closes what a test has opened. Returns its result, of which descriptors are success. */
+static int finish(const int *fds, size_t n, int result)
 {
 	for (size_t i = 0; i < n; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	return result < 0 ? result : 0;
 }
 
 /* Returns a file descriptor or -errno, as do the libbpf calls below. */
-static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n,
-	const struct bpf_prog_load_opts *opts)
+static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n, const struct bpf_prog_load_opts *opts)
 {
 	return bpf_prog_load(type, "inftrace_probe", "Dual BSD/GPL", insns, n, opts);
 }
 
-static const struct btf *kernel_btf(struct prober *p)
+/* Loads an empty program of a kind that is bound to something in the kernel's BTF. */
+static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind, enum bpf_attach_type attach_type)
 {
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type);
+	int id;
+
 	if (!p->btf && !p->btf_err) {
 		p->btf = btf__load_vmlinux_btf();
 		p->btf_err = p->btf ? 0 : -errno;
 	}
-	return p->btf;
-}
-
-/* Loads a program of a kind that is bound to something in the kernel's BTF. */
-static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind,
-	enum bpf_attach_type attach_type, const struct bpf_insn *insns, size_t n)
-{
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type);
-	const struct btf *btf = kernel_btf(p);
-	int id;
-
-	if (!btf)
+	if (!p->btf)
 		return p->btf_err;
-	id = btf__find_by_name_kind(btf, btf_name, btf_kind);
+	id = btf__find_by_name_kind(p->btf, btf_name, btf_kind);
 	if (id < 0)
 		return id;
 	opts.attach_btf_id = (uint32_t)id;
-	return load(BPF_PROG_TYPE_TRACING, insns, n, &opts);
+	return load(BPF_PROG_TYPE_TRACING, empty, ARRAY_SIZE(empty), &opts);
 }
 
 /*
@@ -101,11 +96,16 @@ static int try_btf(struct prober *p, const char *path)
 
 static int try_ring_buffer(struct prober *p, const char *arg)
 {
-	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "inftrace_probe", 0, 0,
-		(uint32_t)sysconf(_SC_PAGESIZE), NULL);
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "inftrace_probe", 0, 0, (uint32_t)sysconf(_SC_PAGESIZE), NULL);
 
-	close_all(&fd, 1);
-	return fd < 0 ? fd : 0;
+	return finish(&fd, 1, fd);
+}
+
+static int try_program(const struct bpf_insn *insns, size_t n)
+{
+	int fd = load(BPF_PROG_TYPE_KPROBE, insns, n, NULL);
+
+	return finish(&fd, 1, fd);
 }
 
 /* Time keeping is built on compare-and-exchange. */
@@ -118,28 +118,22 @@ static int try_atomics(struct prober *p, const char *arg)
 		MOV_IMM(BPF_REG_0, 0),
 		EXIT(),
 	};
-	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 
-	close_all(&fd, 1);
-	return fd < 0 ? fd : 0;
+	return try_program(insns, ARRAY_SIZE(insns));
 }
 
 /* A map for task storage must describe its types: an int as the key, an unsigned long as the value. */
 static int load_storage_btf(void)
 {
 	struct btf *btf = btf__new_empty();
-	const void *raw = NULL;
+	const void *raw;
 	uint32_t size;
 	int fd;
 
-	if (!btf)
-		return -errno;
-	fd = -ENOMEM;
-	if (btf__add_int(btf, "int", 4, BTF_INT_SIGNED) == 1 &&
-		btf__add_int(btf, "long", 8, 0) == 2)
-		raw = btf__raw_data(btf, &size);
-	if (raw)
-		fd = bpf_btf_load(raw, size, NULL);
+	btf__add_int(btf, "int", 4, BTF_INT_SIGNED);
+	btf__add_int(btf, "long", 8, 0);
+	raw = btf__raw_data(btf, &size);
+	fd = bpf_btf_load(raw, size, NULL);
 	btf__free(btf);
 	return fd;
 }
@@ -170,8 +164,7 @@ static int try_task_storage(struct prober *p, const char *arg)
 	};
 	err = fds[2] = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 out:
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_attach_cookie(struct prober *p, const char *arg)
@@ -181,31 +174,9 @@ static int try_attach_cookie(struct prober *p, const char *arg)
 		MOV_IMM(BPF_REG_0, 0),
 		EXIT(),
 	};
-	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 
-	close_all(&fd, 1);
-	return fd < 0 ? fd : 0;
+	return try_program(insns, ARRAY_SIZE(insns));
 }
-
-/*
- * bpf(BPF_LINK_CREATE) for uprobe_multi, as include/uapi/linux/bpf.h has had it since 6.6: the
- * headers and the libbpf that we build with may be older.
- */
-#define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
-struct uprobe_multi_attr {
-	uint32_t prog_fd;
-	uint32_t target_fd;
-	uint32_t attach_type;
-	uint32_t flags;
-	uint64_t path;
-	uint64_t offsets;
-	uint64_t ref_ctr_offsets;
-	uint64_t cookies;
-	uint32_t cnt;
-	uint32_t multi_flags;
-	uint32_t pid;
-	uint32_t pad;
-};
 
 /*
  * The kernel's answer to a link on "/", which it must refuse: -EBADF if it knows uprobe_multi and
@@ -213,28 +184,15 @@ struct uprobe_multi_attr {
  * with processes; older kernels compare it with threads (fixed in 6.10 and backported). Both tests
  * are libbpf's own, from its probe_uprobe_multi_link().
  */
-static int uprobe_multi_error(uint32_t pid)
+static int uprobe_multi_error(pid_t pid)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
-	unsigned long offset = 0;
-	struct uprobe_multi_attr attr = {
-		.target_fd = (uint32_t)-1,
-		.attach_type = ATTACH_UPROBE_MULTI,
-		.path = (uintptr_t) "/",
-		.offsets = (uintptr_t)&offset,
-		.cnt = 1,
-		.pid = pid,
-	};
-	int fds[2] = { -1, -1 }, err;
+	int fds[3] = { -1, -1, open("/", O_PATH | O_CLOEXEC) }, err;
 
 	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
-	if (err < 0)
-		return err;
-	attr.prog_fd = (uint32_t)fds[0];
-	fds[1] = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-	err = fds[1] < 0 ? -errno : 0;
-	close_all(fds, ARRAY_SIZE(fds));
-	return err;
+	if (err >= 0)
+		err = fds[1] = links_create_multi_at(fds[0], false, fds[2], 0, pid);
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_uprobe_multi(struct prober *p, const char *arg)
@@ -249,13 +207,13 @@ static int try_uprobe_multi(struct prober *p, const char *arg)
 /* The function that is probed in our own process. */
 static __attribute__((noinline)) void *probed(void *arg)
 {
-	__asm__ volatile("" : "+r"(arg));
+	__asm__ volatile(""
+			 : "+r"(arg));
 	return arg;
 }
 
 struct place {
-	uint64_t addr;
-	uint64_t offset; /* in our executable; 0: not found */
+	uint64_t addr, offset;
 };
 
 static int find_place(const struct mapped_file *m, void *arg)
@@ -266,6 +224,14 @@ static int find_place(const struct mapped_file *m, void *arg)
 		return 0;
 	p->offset = p->addr - m->start + m->offset;
 	return 1;
+}
+
+uint64_t own_offset(uint64_t addr)
+{
+	struct place p = { .addr = addr };
+
+	process_each_mapped(getpid(), find_place, &p);
+	return p.offset;
 }
 
 /* A program that adds one to the first entry of a map. */
@@ -288,33 +254,15 @@ static int load_counter(int map)
 	return load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
 }
 
-/* Returns a link of a program to a place in our executable, for our process only. */
-static int attach_self(int prog, const struct place *place)
-{
-	struct uprobe_multi_attr attr = {
-		.prog_fd = (uint32_t)prog,
-		.attach_type = ATTACH_UPROBE_MULTI,
-		.path = (uintptr_t) "/proc/self/exe",
-		.offsets = (uintptr_t)&place->offset,
-		.cnt = 1,
-		.pid = (uint32_t)getpid(),
-	};
-	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-
-	return fd < 0 ? -errno : fd;
-}
-
 /* Tests whether a link for our process sees a call from a thread other than the main one. */
 static int count_in_thread(void)
 {
-	struct place place = { .addr = (uintptr_t)probed };
+	uint64_t offset = own_offset((uintptr_t)probed), count = 0;
 	int fds[3] = { -1, -1, -1 }, err;
-	uint64_t count = 0;
 	uint32_t zero = 0;
 	pthread_t thread;
 
-	process_each_mapped(getpid(), find_place, &place);
-	if (!place.offset)
+	if (!offset)
 		return -ENOENT;
 	err = fds[0] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "inftrace_probe", 4, 8, 1, NULL);
 	if (err < 0)
@@ -322,7 +270,7 @@ static int count_in_thread(void)
 	err = fds[1] = load_counter(fds[0]);
 	if (err < 0)
 		goto out;
-	err = fds[2] = attach_self(fds[1], &place);
+	err = fds[2] = links_create_own(fds[1], false, offset);
 	if (err < 0)
 		goto out;
 	err = -pthread_create(&thread, NULL, probed, NULL);
@@ -333,8 +281,7 @@ static int count_in_thread(void)
 	if (!err && count != 1)
 		err = -EOPNOTSUPP;
 out:
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 #ifdef __x86_64__
@@ -358,25 +305,18 @@ static __attribute__((noinline)) bool pass_nop5(uint64_t *ret_addr)
 	return kept == 1;
 }
 
-/* The kernel replaces a nop once its breakpoint has been hit. */
-static int pass_probed_nop5(int prog, const struct place *place)
-{
-	int link = attach_self(prog, place), err = link < 0 ? link : 0;
-	uint64_t addr;
-
-	for (int i = 0; i < 4 && !err; i++)
-		err = pass_nop5(&addr) ? 0 : -EFAULT;
-	return err;
-}
-
 /* Detaching takes 20 ms and more, for which nobody waits: a grandchild, which is nobody's to reap, does it as it exits. */
-static _Noreturn void answer_nop5(int prog, const struct place *place, int to)
+static _Noreturn void answer_nop5(int prog, uint64_t offset, int to)
 {
-	int err;
+	int link, err;
+	uint64_t addr;
 
 	if (fork())
 		_exit(0);
-	err = pass_probed_nop5(prog, place);
+	link = links_create_own(prog, false, offset);
+	err = link < 0 ? link : 0;
+	for (int i = 0; i < 4 && !err; i++) /* the kernel replaces a nop once its breakpoint has been hit */
+		err = pass_nop5(&addr) ? 0 : -EFAULT;
 	_exit(write(to, &err, sizeof(err)) != sizeof(err));
 }
 
@@ -384,13 +324,12 @@ int features_nop5(void)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
 	int fds[3] = { -1, -1, -1 }, err = try_uprobe_multi(NULL, NULL), answer;
-	struct place place = {};
+	uint64_t addr;
 	pid_t pid;
 
 	if (err)
 		return err == -EOPNOTSUPP ? 0 : err; /* older than what overwrites it */
-	pass_nop5(&place.addr);
-	process_each_mapped(getpid(), find_place, &place);
+	pass_nop5(&addr);
 	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
 	if (err < 0)
 		return err;
@@ -399,15 +338,14 @@ int features_nop5(void)
 		goto out;
 	}
 	if (!pid)
-		answer_nop5(fds[0], &place, fds[2]);
+		answer_nop5(fds[0], own_offset(addr), fds[2]);
 	waitpid(pid, NULL, 0);
 	close(fds[2]);
 	fds[2] = -1;
 	/* ends without an answer: it did not survive */
 	err = read(fds[1], &answer, sizeof(answer)) == sizeof(answer) ? answer : -EFAULT;
 out:
-	close_all(fds, ARRAY_SIZE(fds));
-	return err;
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_nop5(struct prober *p, const char *arg)
@@ -431,9 +369,16 @@ static int try_uprobe_multi_pid(struct prober *p, const char *arg)
 
 	if (err)
 		return err;
-	if (uprobe_multi_error((uint32_t)-1) != -EINVAL)
+	if (uprobe_multi_error(-1) != -EINVAL)
 		return -EOPNOTSUPP;
 	return p->fast_only ? 0 : count_in_thread();
+}
+
+static int open_event(struct perf_event_attr *attr)
+{
+	int fd = (int)syscall(SYS_perf_event_open, attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
 }
 
 /*
@@ -453,9 +398,8 @@ static int try_uprobe(struct prober *p, const char *type_file)
 	fclose(f);
 	if (got != 1)
 		return -ENXIO;
-	fd = (int)syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
-	err = fd < 0 ? -errno : 0;
-	close_all(&fd, 1);
+	fd = open_event(&attr);
+	err = finish(&fd, 1, fd);
 	return err == -EINVAL ? 0 : err;
 }
 
@@ -468,14 +412,11 @@ static int try_event(struct perf_event_attr *attr)
 	err = fds[0] = load(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
 	if (err < 0)
 		goto out;
-	fds[1] = (int)syscall(SYS_perf_event_open, attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
-	err = fds[1] < 0 ? -errno : 0;
-	if (err)
-		goto out;
-	err = fds[2] = bpf_link_create(fds[0], fds[1], BPF_PERF_EVENT, NULL);
+	err = fds[1] = open_event(attr);
+	if (err >= 0)
+		err = fds[2] = bpf_link_create(fds[0], fds[1], BPF_PERF_EVENT, NULL);
 out:
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_faults(struct prober *p, const char *kind)
@@ -506,50 +447,44 @@ static int try_cycles(struct prober *p, const char *arg)
 	struct perf_event_attr attr = { .size = sizeof(attr),
 		.type = PERF_TYPE_HARDWARE,
 		.config = PERF_COUNT_HW_CPU_CYCLES };
-	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
-	int err = fd < 0 ? -errno : 0;
+	int fd = open_event(&attr);
 
-	close_all(&fd, 1);
-	return err;
+	return finish(&fd, 1, fd);
+}
+
+static int try_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind, enum bpf_attach_type attach_type)
+{
+	int fds[2] = { -1, -1 }, err;
+
+	err = fds[0] = load_tracing(p, btf_name, btf_kind, attach_type);
+	if (err >= 0)
+		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_tracepoint(struct prober *p, const char *name)
 {
-	int fds[2] = { -1, -1 }, err;
 	char typedef_name[64];
 
 	snprintf(typedef_name, sizeof(typedef_name), "btf_trace_%s", name);
-	err = fds[0] = load_tracing(
-		p, typedef_name, BTF_KIND_TYPEDEF, BPF_TRACE_RAW_TP, empty, ARRAY_SIZE(empty));
-	if (err >= 0)
-		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return try_tracing(p, typedef_name, BTF_KIND_TYPEDEF, BPF_TRACE_RAW_TP);
 }
 
 static int try_return(struct prober *p, const char *function)
 {
-	int fds[2] = { -1, -1 }, err;
-
-	err = fds[0] = load_tracing(p, function, BTF_KIND_FUNC, BPF_TRACE_FEXIT, empty, ARRAY_SIZE(empty));
-	if (err >= 0)
-		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return try_tracing(p, function, BTF_KIND_FUNC, BPF_TRACE_FEXIT);
 }
 
 static int try_iterator(struct prober *p, const char *btf_name)
 {
 	int fds[3] = { -1, -1, -1 }, err;
 
-	err = fds[0] =
-		load_tracing(p, btf_name, BTF_KIND_FUNC, BPF_TRACE_ITER, empty, ARRAY_SIZE(empty));
+	err = fds[0] = load_tracing(p, btf_name, BTF_KIND_FUNC, BPF_TRACE_ITER);
 	if (err >= 0)
 		err = fds[1] = bpf_link_create(fds[0], 0, BPF_TRACE_ITER, NULL);
 	if (err >= 0)
 		err = fds[2] = bpf_iter_create(fds[1]);
-	close_all(fds, ARRAY_SIZE(fds));
-	return err < 0 ? err : 0;
+	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
 /* ---- the tables ---- */
@@ -627,7 +562,7 @@ const struct capability_desc capability_descs[CAPABILITIES_MAX] = {
 
 /* ---- properties of the process ---- */
 
-static int32_t read_sysctl(const char *path)
+int32_t read_sysctl(const char *path)
 {
 	FILE *f = fopen(path, "re");
 	int32_t value = SYSCTL_UNKNOWN;
@@ -641,16 +576,15 @@ static int32_t read_sysctl(const char *path)
 }
 
 /* The mode in brackets: "none [integrity] confidentiality". */
-static void read_lockdown(char *mode, size_t size)
+static void read_lockdown(char mode[32])
 {
 	FILE *f = fopen("/sys/kernel/security/lockdown", "re");
 	char line[128] = "", *from;
 
-	mode[0] = '\0';
 	if (!f)
 		return;
 	if (fgets(line, sizeof(line), f) && (from = strchr(line, '[')))
-		snprintf(mode, size, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
+		snprintf(mode, 32, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
 	fclose(f);
 }
 
@@ -672,7 +606,7 @@ static bool in_namespace(const char *path, ino_t initial)
 	return !stat(path, &st) && st.st_ino != initial;
 }
 
-static int probe(struct features *ret, bool fast_only)
+int features_probe(struct features *ret, bool fast_only)
 {
 	struct features f = { 0 };
 	struct prober prober = { .fast_only = fast_only };
@@ -687,7 +621,7 @@ static int probe(struct features *ret, bool fast_only)
 	f.caps = read_capabilities();
 	f.user_ns = in_namespace("/proc/self/ns/user", 0xEFFFFFFD);
 	f.pid_ns = in_namespace("/proc/self/ns/pid", 0xEFFFFFFC);
-	read_lockdown(f.lockdown, sizeof(f.lockdown));
+	read_lockdown(f.lockdown);
 	f.perf_paranoid = read_sysctl("/proc/sys/kernel/perf_event_paranoid");
 	f.unprivileged_bpf_disabled = read_sysctl("/proc/sys/kernel/unprivileged_bpf_disabled");
 	for (int i = 0; i < FEATURE_MAX; i++) {
@@ -700,16 +634,6 @@ static int probe(struct features *ret, bool fast_only)
 	btf__free(prober.btf);
 	*ret = f;
 	return 0;
-}
-
-int features_probe(struct features *ret)
-{
-	return probe(ret, false);
-}
-
-int features_probe_fast(struct features *ret)
-{
-	return probe(ret, true);
 }
 
 /* Tries a feature, unless that has been done; returns 0, or -errno if it does not work. */

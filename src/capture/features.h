@@ -87,6 +87,12 @@ extern const struct capability_desc capability_descs[CAPABILITIES_MAX];
 
 #define SYSCTL_UNKNOWN INT32_MIN
 
+/* A number from a file of /proc/sys; SYSCTL_UNKNOWN. */
+int32_t read_sysctl(const char *path);
+
+/* The offset in its file of what is at this address of our process; 0: not found. */
+uint64_t own_offset(uint64_t addr);
+
 struct features {
 	char release[65];
 	char machine[65];
@@ -101,13 +107,11 @@ struct features {
 };
 
 /*
- * Fill *ret. features_probe() tries everything, which takes some 100 ms and attaches an empty
- * program to each tracepoint for a moment. features_probe_fast() tries what is marked fast, in a
- * few milliseconds, and leaves the rest at FEATURE_UNTRIED. Both return 0, or -errno if not even
- * the basics can be read; a missing feature is a result, not an error.
+ * Fills *ret. It tries everything, which takes some 100 ms and attaches an empty program to each tracepoint for a
+ * moment; or what is marked fast, in a few milliseconds, and leaves the rest at FEATURE_UNTRIED. -errno if not even the
+ * basics can be read; a missing feature is a result, not an error.
  */
-int features_probe(struct features *ret);
-int features_probe_fast(struct features *ret);
+int features_probe(struct features *ret, bool fast_only);
 
 /*
  * Whether a probe on a nop of 5 bytes leaves the stack of who passes it alone: 0, -EFAULT if it does not, or another error if

@@ -43,7 +43,7 @@
 
 struct scan {
 	uint32_t tgid;
-	uint64_t since_ns; /* when it was born or called exec; 0: it mapped a file */
+	uint64_t since_ns;  /* when it was born or called exec; 0: it mapped a file */
 	uint64_t mapped_ns; /* when it mapped the first file since the last look; 0: unknown */
 	bool sweep;         /* a sweep waits for it */
 };
@@ -60,7 +60,7 @@ struct follow {
 	struct tasks *tasks;
 	struct hold *hold;
 	struct pythons *pythons; /* NULL: no stacks are taken */
-	struct scan *scans; /* one for each process */
+	struct scan *scans;      /* one for each process */
 	size_t n_scans, cap_scans;
 	bool scanning; /* records arrive meanwhile */
 	struct debt all, debts[DEBTORS];
@@ -79,27 +79,22 @@ struct follow {
 static void note_placed(const char *file, void *arg)
 {
 	struct follow *f = arg;
-	const char *base = strrchr(file, '/');
-
-	base = base ? base + 1 : file;
 	if (f->n_placed < PLACED_MAX)
-		snprintf(f->placed[f->n_placed++], PLACED_NAME_LEN, "%s", base);
+		snprintf(f->placed[f->n_placed++], PLACED_NAME_LEN, "%s", basename(file));
 }
 
-int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
+struct follow *follow_new(struct session *s, struct tasks *ts)
 {
-	struct follow *f = calloc(1, sizeof(*f));
+	struct follow *f = xcalloc(1, sizeof(*f));
 
-	if (!f)
-		return -ENOMEM;
 	f->session = s;
-	f->attach = session_probes(s);
+	f->attach = s->attach;
 	f->tasks = ts;
-	f->hold = session_hold(s);
-	f->pythons = session_pythons(s);
-	attach_on_placed(f->attach, note_placed, f);
-	*ret_follow = f;
-	return 0;
+	f->hold = s->hold;
+	f->pythons = s->pythons;
+	f->attach->placed = note_placed;
+	f->attach->placed_arg = f;
+	return f;
 }
 
 void follow_free(struct follow *f)
@@ -113,7 +108,7 @@ static void debt_decay(struct debt *d, uint64_t share, uint64_t now)
 {
 	uint64_t right = (now - d->at_ns) / share;
 
-	d->ns = d->ns > right ? d->ns - right : 0;
+	d->ns -= right < d->ns ? right : d->ns;
 	d->at_ns = now;
 }
 
@@ -160,39 +155,33 @@ static void report_placed(struct follow *f, const struct scan *s)
 	};
 	size_t n = f->n_placed;
 
-	r.h.dur_ns = clock_ns(CLOCK_BOOTTIME) - s->mapped_ns;
+	r.h.dur_ns = clock_boot_ns() - s->mapped_ns;
 	for (size_t i = 0; i < n; i++) {
 		memcpy(r.file, f->placed[i], sizeof(r.file));
-		session_record(f->session, &r.h, sizeof(r));
+		f->session->cb(&r.h, sizeof(r), f->session->cb_arg);
 	}
-}
-
-/* Without its main thread a process seems to map nothing. */
-static bool is_readable(uint32_t tgid)
-{
-	return !process_exists((pid_t)tgid) || process_main_thread_lives((pid_t)tgid);
 }
 
 static void scan_process(struct follow *f, const struct scan *s)
 {
-	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->hold, (pid_t)s->tgid);
+	pid_t pid = (pid_t)s->tgid;
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->hold, pid);
 	int sites;
 
 	f->n_placed = 0;
-	if (s->sweep && !is_readable(s->tgid))
-		f->sweep.failed = true;
-	sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
-	pythons_look(f->pythons, (pid_t)s->tgid);
-	hold_end(f->hold, (pid_t)s->tgid, mapped);
-	if (s->sweep && sites < 0 && sites != -ESRCH)
-		f->sweep.failed = true;
-	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, (pid_t)s->tgid, mapped, s->mapped_ns))
+	/* without its main thread a process seems to map nothing */
+	f->sweep.failed |= s->sweep && process_exists(pid) && !process_main_thread_lives(pid);
+	sites = attach_process(f->attach, pid, s->since_ns);
+	pythons_look(f->pythons, pid);
+	hold_end(f->hold, pid, mapped);
+	f->sweep.failed |= s->sweep && sites < 0 && sites != -ESRCH;
+	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, pid, mapped, s->mapped_ns))
 		report_placed(f, s);
 	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	/* placing probes is the purpose, and reading the files has a budget of its own */
 	if (sites > 0 && ns > DEAR_NS)
 		ns = DEAR_NS;
-	add_debt(f, s->tgid, ns, clock_ns(CLOCK_BOOTTIME));
+	add_debt(f, s->tgid, ns, clock_boot_ns());
 }
 
 static void add_scan(struct follow *f, const struct scan *s)
@@ -209,15 +198,7 @@ static void add_scan(struct follow *f, const struct scan *s)
 		old->sweep |= s->sweep;
 		return;
 	}
-	if (!list_room((void **)&f->scans, f->n_scans, &f->cap_scans, sizeof(*s)))
-		f->scans[f->n_scans++] = *s;
-	else if (s->sweep)
-		f->sweep.failed = true;
-}
-
-static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns, uint64_t mapped_ns)
-{
-	add_scan(f, &(struct scan){ .tgid = tgid, .since_ns = since_ns, .mapped_ns = mapped_ns });
+	*list_push(f->scans, f->n_scans, f->cap_scans) = *s;
 }
 
 void follow_scan(struct follow *f)
@@ -232,7 +213,7 @@ void follow_scan(struct follow *f)
 	f->scans = NULL;
 	f->n_scans = f->cap_scans = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (may_scan(f, &scans[i], clock_ns(CLOCK_BOOTTIME)))
+		if (may_scan(f, &scans[i], clock_boot_ns()))
 			scan_process(f, &scans[i]);
 		else
 			add_scan(f, &scans[i]);
@@ -243,13 +224,19 @@ void follow_scan(struct follow *f)
 
 static void forget(struct follow *f, uint32_t tgid)
 {
-	attach_process_gone(f->attach, (pid_t)tgid);
+	links_drop_process(f->attach->links, (pid_t)tgid);
 	hold_forget(f->hold, (pid_t)tgid);
 	pythons_gone(f->pythons, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid == tgid)
 			f->scans[i--] = f->scans[--f->n_scans];
 	}
+}
+
+/* Whether probes are only where attach_process() has put them, and new processes have none. */
+static bool are_in_targets(const struct follow *f)
+{
+	return links_state(f->attach->links) != LINKS_EVERYWHERE;
 }
 
 static void follow_task(struct follow *f, const struct rec_task *t)
@@ -264,20 +251,20 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		pythons_forked(f->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
 		if (f->sweep.begun_ns) /* its parent may be gone before it is looked at */
 			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
-		if (attach_in_targets(f->attach) && !(h->flags & TASK_F_SHARES))
-			request_scan(f, h->tgid, h->start_ns, 0);
+		if (are_in_targets(f) && !(h->flags & TASK_F_SHARES))
+			add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns });
 		break;
 	case TASK_EXEC:
 		if (t->arg != h->tgid) /* another thread is the main thread now */
-			attach_process_gone(f->attach, (pid_t)h->tgid);
+			links_drop_process(f->attach->links, (pid_t)h->tgid);
 		pythons_gone(f->pythons, (pid_t)h->tgid);
-		request_scan(f, h->tgid, h->start_ns, h->start_ns);
+		add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
 		break;
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
 			forget(f, h->tgid);
-		else if (h->tid == h->tgid)
-			attach_main_thread_gone(f->attach);
+		else if (h->tid == h->tgid) /* by which the kernel identifies the process */
+			attach_everywhere(f->attach, "the main thread of a target has exited");
 		break;
 	}
 }
@@ -287,12 +274,12 @@ void follow_record(struct follow *f, const struct rec_hdr *h)
 	if (h->kind == REC_TASK)
 		follow_task(f, (const struct rec_task *)h);
 	else if (h->kind == REC_MAPPED)
-		request_scan(f, h->tgid, 0, h->start_ns);
+		add_scan(f, &(struct scan){ .tgid = h->tgid, .mapped_ns = h->start_ns });
 }
 
 static void rescan_one(struct task *t, void *arg)
 {
-	request_scan(arg, t->tgid, 0, 0);
+	add_scan(arg, &(struct scan){ .tgid = t->tgid });
 }
 
 void follow_rescan(struct follow *f)
@@ -313,37 +300,26 @@ static void sweep_one(struct task *t, void *arg)
 	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
 }
 
-static void sweep_begin(struct follow *f, uint64_t now_ns)
-{
-	f->sweep.begun_ns = now_ns;
-	f->sweep.failed = false;
-	tasks_each_process(f->tasks, sweep_one, f);
-}
-
-/* A process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once. */
-static void sweep_end(struct follow *f, uint64_t now_ns)
-{
-	bool any = false;
-
-	if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
-		any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
-	f->sweep.begun_ns = 0;
-	f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
-}
-
 void follow_turn(struct follow *f, uint64_t now_ns)
 {
-	bool waits = false;
+	bool waits = false, any = false;
 
-	attach_detaching(f->attach);
+	links_closing(f->attach->links);
 	if (!f->sweep.on || f->scanning)
 		return;
 	for (size_t i = 0; i < f->n_scans && f->sweep.begun_ns; i++)
 		waits |= f->scans[i].sweep;
-	if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns)
-		sweep_begin(f, now_ns);
-	else if (f->sweep.begun_ns && !waits)
-		sweep_end(f, now_ns);
+	if (f->sweep.begun_ns && !waits) {
+		if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
+			any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
+		f->sweep.begun_ns = 0;
+		/* a process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once */
+		f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
+	} else if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns) {
+		f->sweep.begun_ns = now_ns;
+		f->sweep.failed = false;
+		tasks_each_process(f->tasks, sweep_one, f);
+	}
 }
 
 struct target_list {
@@ -368,7 +344,7 @@ static void to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };
 
-	if (f->scanning || attach_in_targets_begin(f->attach))
+	if (f->scanning || links_begin(f->attach->links))
 		return;
 	session_drain_control(f->session);
 	tasks_each_process(f->tasks, list_target, &l);
@@ -384,11 +360,9 @@ static void to_targets(struct follow *f)
 			break;
 		follow_scan(f);
 	}
-	attach_in_targets_commit(f->attach);
-	if (attach_in_targets(f->attach))
-		log_debug("other processes call the probed functions: probes are only in those "
-			  "recorded now (%zu)",
-			l.n);
+	links_commit(f->attach->links);
+	if (are_in_targets(f))
+		log_debug("other processes call the probed functions: probes are only in those recorded now (%zu)", l.n);
 }
 
 void follow_strangers(struct follow *f, uint64_t now_ns)
@@ -405,10 +379,7 @@ void follow_strangers(struct follow *f, uint64_t now_ns)
 
 void follow_summary(const struct follow *f)
 {
-	struct attach_late late = attach_late(f->attach);
-
-	if (late.processes)
-		log_info("%u child processes got their function probes up to %.1f ms after they "
-			 "began; calls before that are missing",
-			late.processes, (double)late.ns_max / 1e6);
+	if (f->attach->late.processes)
+		log_info("%u child processes got their function probes up to %.1f ms after they began; calls before that are missing",
+			f->attach->late.processes, (double)f->attach->late.ns_max / 1e6);
 }

@@ -14,8 +14,8 @@ struct session;
 struct tasks;
 struct follow;
 
-/* Both must outlive the result. -ENOMEM. */
-int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow);
+/* Both must outlive the result. */
+struct follow *follow_new(struct session *s, struct tasks *ts);
 void follow_free(struct follow *f);
 
 /* Handles a record of the life of a task (after tasks_update()), or of a mapped file. */

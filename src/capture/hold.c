@@ -22,6 +22,7 @@
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -37,27 +38,17 @@ struct loader {
 };
 
 struct hold {
-	struct bpf_program *prog;
-	bool multi;
-	pid_t pid; /* 0: all targets */
-	int holds_fd, done_fd;
+	struct hold_config c;
 	struct loader loaders[LOADERS_MAX];
 	size_t n;
 };
 
-int hold_new(const struct hold_config *c, struct hold **ret_hold)
+struct hold *hold_new(const struct hold_config *c)
 {
-	struct hold *h = calloc(1, sizeof(*h));
+	struct hold *h = xcalloc(1, sizeof(*h));
 
-	if (!h)
-		return -ENOMEM;
-	h->prog = c->prog;
-	h->multi = c->multi;
-	h->pid = c->pid;
-	h->holds_fd = c->holds_fd;
-	h->done_fd = c->done_fd;
-	*ret_hold = h;
-	return 0;
+	h->c = *c;
+	return h;
 }
 
 void hold_free(struct hold *h)
@@ -81,23 +72,6 @@ static struct loader *find(struct hold *h, uint64_t ino)
 	return NULL;
 }
 
-static int attach(
-	const struct hold *h, struct loader *l, int file, const char *path, uint64_t offset)
-{
-	struct link_sites site = { 0 };
-	int err;
-
-	if (!h->multi) {
-		l->link = bpf_program__attach_uprobe(h->prog, false, h->pid ? h->pid : -1, path, offset);
-		return l->link ? 0 : -errno;
-	}
-	err = link_sites_add(&site, offset, 0, 0);
-	if (!err)
-		l->fd = links_create_multi(bpf_program__fd(h->prog), false, file, &site, h->pid);
-	link_sites_free(&site);
-	return err ? err : l->fd < 0 ? l->fd : 0;
-}
-
 /* Takes over fd. shown: for messages. A file that turns out not to be a loader is remembered, too. */
 static int add(struct hold *h, int fd, const char *shown)
 {
@@ -117,8 +91,13 @@ static int add(struct hold *h, int fd, const char *shown)
 	err = elf_open(opened, &elf);
 	if (!err)
 		err = elf_find_symbol(elf, LOADER_FUNCTION, &sym);
-	if (!err)
-		err = attach(h, l, fd, opened, sym.offset);
+	if (!err && h->c.multi) {
+		l->fd = links_create_multi_at(bpf_program__fd(h->c.prog), false, fd, sym.offset, h->c.pid);
+		err = l->fd < 0 ? l->fd : 0;
+	} else if (!err) {
+		l->link = bpf_program__attach_uprobe(h->c.prog, false, h->c.pid ? h->c.pid : -1, opened, sym.offset);
+		err = l->link ? 0 : -errno;
+	}
 	if (!err)
 		log_debug("the loader %s holds what it maps until its probes are in", shown);
 	l->since_ns = err ? UINT64_MAX : clock_boot_ns();
@@ -137,8 +116,7 @@ static int add_path(struct hold *h, const char *path)
 
 int hold_loaders(struct hold *h, const char *command)
 {
-	static const char *const usual[] = { "/lib*/ld-*.so*", "/lib/*/ld-*.so*",
-		"/usr/lib/*/libc.so" };
+	static const char *const usual[] = { "/lib*/ld-*.so*", "/lib/*/ld-*.so*", "/usr/lib/*/libc.so" };
 	char loader[LOADER_PATH_MAX];
 	int n = 0, first = -ENOENT, err;
 	glob_t g;
@@ -157,8 +135,7 @@ int hold_loaders(struct hold *h, const char *command)
 			err = add_path(h, g.gl_pathv[k]);
 			n += err > 0;
 			/* loaders other than those of this system do not matter */
-			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC &&
-				first == -ENOENT)
+			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC && first == -ENOENT)
 				first = err;
 		}
 		globfree(&g);
@@ -181,38 +158,33 @@ void hold_hurry(const struct hold *h)
 
 struct look {
 	struct hold *h;
-	pid_t pid;
 	uint64_t before_ns;
 	bool held;
 };
 
-static bool is_held(const struct hold *h, pid_t pid)
+static struct hold_state state_of(const struct hold *h, pid_t pid)
 {
-	return h && (!h->pid || h->pid == pid);
+	struct hold_state s = { 0 };
+
+	if (h && (!h->c.pid || h->c.pid == pid))
+		bpf_map_lookup_elem(h->c.holds_fd, &pid, &s);
+	return s;
 }
 
 uint64_t hold_begin(struct hold *h, pid_t pid)
 {
-	uint32_t key = (uint32_t)pid;
-	struct hold_state s;
-
-	return is_held(h, pid) && !bpf_map_lookup_elem(h->holds_fd, &key, &s) ? s.mapped : 0;
+	return state_of(h, pid).mapped;
 }
 
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
 {
-	uint32_t key = (uint32_t)pid;
-
-	if (h && mapped && bpf_map_update_elem(h->done_fd, &key, &mapped, BPF_ANY))
+	if (h && mapped && bpf_map_update_elem(h->c.done_fd, &pid, &mapped, BPF_ANY))
 		log_debug("process %d still waits, though its probes are in place: %s", pid, strerror(errno));
 }
 
 bool hold_waits(struct hold *h, pid_t pid)
 {
-	uint32_t key = (uint32_t)pid;
-	struct hold_state s;
-
-	return is_held(h, pid) && !bpf_map_lookup_elem(h->holds_fd, &key, &s) && s.waiting;
+	return state_of(h, pid).waiting;
 }
 
 static int find_loader(const struct mapped_file *m, void *arg)
@@ -226,11 +198,10 @@ static int find_loader(const struct mapped_file *m, void *arg)
 
 bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
 {
-	struct look l = { .h = h, .pid = pid, .before_ns = mapped_ns };
-	uint32_t key = (uint32_t)pid;
+	struct look l = { .h = h, .before_ns = mapped_ns };
 	struct hold_state s;
 
-	if (!h || !mapped || bpf_map_lookup_elem(h->holds_fd, &key, &s) || s.missed >= mapped)
+	if (!h || !mapped || bpf_map_lookup_elem(h->c.holds_fd, &pid, &s) || s.missed >= mapped)
 		return false;
 	process_each_mapped(pid, find_loader, &l);
 	return l.held;
@@ -238,8 +209,6 @@ bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
 
 void hold_forget(struct hold *h, pid_t pid)
 {
-	uint32_t key = (uint32_t)pid;
-
 	if (h)
-		bpf_map_delete_elem(h->done_fd, &key);
+		bpf_map_delete_elem(h->c.done_fd, &pid);
 }

@@ -20,8 +20,7 @@ struct hold_config {
 	int holds_fd, done_fd; /* the maps holds and holds_done */
 };
 
-/* -ENOMEM. */
-int hold_new(const struct hold_config *c, struct hold **ret_hold);
+struct hold *hold_new(const struct hold_config *c);
 
 /* Detaches. h may be NULL here and below: then nothing is held. */
 void hold_free(struct hold *h);

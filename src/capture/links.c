@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
 #include "util/thread.h"
 
-/* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
-#define ATTACH_UPROBE_MULTI 48
-#define UPROBE_MULTI_RETURN 1
+#define UPROBE_MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 
 /* Closing a uprobe_multi link waits for grace periods, too, 40 ms, but many can do so at once. */
 #define CLOSE_THREADS 8
@@ -73,26 +73,14 @@ struct links {
 	struct closing *closings;
 };
 
-int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore)
+void link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore)
 {
-	unsigned long *offsets = realloc(s->offsets, (s->n + 1) * sizeof(*offsets)), *semaphores;
-	uint64_t *cookies;
-
-	if (!offsets)
-		return -ENOMEM;
-	s->offsets = offsets;
-	cookies = realloc(s->cookies, (s->n + 1) * sizeof(*cookies));
-	if (!cookies)
-		return -ENOMEM;
-	s->cookies = cookies;
-	semaphores = realloc(s->semaphores, (s->n + 1) * sizeof(*semaphores));
-	if (!semaphores)
-		return -ENOMEM;
-	s->semaphores = semaphores;
-	offsets[s->n] = offset;
-	semaphores[s->n] = semaphore;
-	cookies[s->n++] = cookie;
-	return 0;
+	s->offsets = xreallocarray(s->offsets, s->n + 1, sizeof(*s->offsets));
+	s->cookies = xreallocarray(s->cookies, s->n + 1, sizeof(*s->cookies));
+	s->semaphores = xreallocarray(s->semaphores, s->n + 1, sizeof(*s->semaphores));
+	s->offsets[s->n] = offset;
+	s->semaphores[s->n] = semaphore;
+	s->cookies[s->n++] = cookie;
 }
 
 void link_sites_free(struct link_sites *s)
@@ -118,18 +106,14 @@ void file_sites_free(struct file_sites *s)
 		link_sites_free(&s->of[kind]);
 }
 
-int links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens,
-	struct links **ret_links)
+struct links *links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens)
 {
-	struct links *l = calloc(1, sizeof(*l));
+	struct links *l = xcalloc(1, sizeof(*l));
 
-	if (!l)
-		return -ENOMEM;
 	memcpy(l->programs, programs, sizeof(l->programs));
 	l->multi = multi;
 	l->gens = gens;
-	*ret_links = l;
-	return 0;
+	return l;
 }
 
 /* ---- closing ---- */
@@ -143,14 +127,6 @@ static void *close_some(void *arg)
 		close(c->links.list[i].fd);
 	__atomic_fetch_sub(&c->running, 1, __ATOMIC_RELEASE);
 	return NULL;
-}
-
-static void closing_free(struct closing *c)
-{
-	for (unsigned int i = 0; i < c->n_threads; i++)
-		thread_join(&c->threads[i]);
-	free(c->links.list);
-	free(c);
 }
 
 enum reap {
@@ -172,23 +148,25 @@ static void closings_reap(struct links *l, enum reap which)
 			continue;
 		}
 		*at = c->next;
-		closing_free(c);
+		for (unsigned int i = 0; i < c->n_threads; i++)
+			thread_join(&c->threads[i]);
+		free(c->links.list);
+		free(c);
 	}
 }
 
 /* Closes the links in the background and empties the list. */
 static void close_links(struct links *l, struct link_list *links, bool dropped)
 {
-	struct closing *c = links->n ? calloc(1, sizeof(*c)) : NULL;
+	struct closing *c;
 
 	closings_reap(l, REAP_FINISHED);
-	if (!c) {
-		for (size_t i = 0; i < links->n; i++)
-			close(links->list[i].fd);
+	if (!links->n) {
 		free(links->list);
-		*links = (struct link_list){ 0 };
+		links->list = NULL;
 		return;
 	}
+	c = xcalloc(1, sizeof(*c));
 	c->dropped = dropped;
 	c->links = *links;
 	*links = (struct link_list){ 0 };
@@ -213,6 +191,23 @@ static void close_all(struct links *l, struct link_list links[LINK_WHENS])
 		close_links(l, &links[i], false);
 }
 
+/* The lists of links one after another; NULL: there are no more. */
+static struct link_list *nth_list(struct links *l, size_t i)
+{
+	if (i < LINK_WHENS)
+		return &l->everywhere[i];
+	i -= LINK_WHENS;
+	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
+}
+
+static void detach(struct links *l, enum link_when when)
+{
+	struct link_list *list;
+
+	for (size_t i = when; (list = nth_list(l, i)); i += LINK_WHENS)
+		close_links(l, list, false);
+}
+
 static void file_free(struct file *f)
 {
 	close(f->fd);
@@ -227,9 +222,8 @@ void links_free(struct links *l)
 		bpf_link__destroy(l->single[i]);
 	free(l->single);
 	links_close_dropped(l);
-	close_all(l, l->everywhere);
-	for (size_t i = 0; i < l->n_processes; i++)
-		close_all(l, l->processes[i].links);
+	for (enum link_when when = 0; when < LINK_WHENS; when++)
+		detach(l, when);
 	closings_reap(l, REAP_ALL);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
@@ -265,26 +259,42 @@ int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites 
 	return fd < 0 ? -errno : fd;
 }
 
+int links_create_multi_at(int prog_fd, bool ret, int file, unsigned long offset, pid_t pid)
+{
+	uint64_t cookie = 0;
+	unsigned long semaphore = 0;
+	const struct link_sites site = { &offset, &cookie, &semaphore, 1 };
+
+	return links_create_multi(prog_fd, ret, file, &site, pid);
+}
+
+int links_create_own(int prog_fd, bool ret, unsigned long offset)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd;
+
+	if (file < 0)
+		return -errno;
+	fd = links_create_multi_at(prog_fd, ret, file, offset, getpid());
+	close(file);
+	return fd;
+}
+
 /* pid 0: in every process. */
 static int attach_multi(
 	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct link_list *to)
 {
 	const struct link_sites *s = &f->sites.of[kind];
-	struct link *list;
 	int fd;
 
 	if (!s->n)
 		return 0;
-	list = realloc(to->list, (to->n + 1) * sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	to->list = list;
 	for (size_t i = 0; i < s->n; i++)
 		s->cookies[i] = (uint32_t)s->cookies[i] | (uint64_t)gen << 32;
 	fd = links_create_multi(bpf_program__fd(l->programs[kind]), kind == LINK_RETURN, f->fd, s, pid);
 	if (fd < 0)
 		return fd;
-	list[to->n++] = (struct link){ fd, f->number };
+	to->list = xreallocarray(to->list, to->n + 1, sizeof(*to->list));
+	to->list[to->n++] = (struct link){ fd, f->number };
 	return 0;
 }
 
@@ -303,14 +313,11 @@ static int attach_all(
 static int attach_single(struct links *l, enum link_kind kind, const struct file *f)
 {
 	const struct link_sites *s = &f->sites.of[kind];
-	struct bpf_link **single = realloc(l->single, (l->n_single + s->n) * sizeof(*single));
 	char path[32];
 
 	if (!s->n)
 		return 0;
-	if (!single)
-		return -ENOMEM;
-	l->single = single;
+	l->single = xreallocarray(l->single, l->n_single + s->n, sizeof(*l->single));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
 	for (size_t i = 0; i < s->n; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = kind == LINK_RETURN, .bpf_cookie = s->cookies[i],
@@ -320,30 +327,15 @@ static int attach_single(struct links *l, enum link_kind kind, const struct file
 
 		if (!link)
 			return -errno;
-		single[l->n_single++] = link;
+		l->single[l->n_single++] = link;
 	}
 	return 0;
 }
 
-static int add_single(struct links *l, const struct file *f)
-{
-	int err = 0;
-
-	if (file_sites_count(&f->sites) > LINKS_SINGLE_MAX)
-		return -EFBIG;
-	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
-		err = attach_single(l, kind, f);
-	return err;
-}
-
 static int add_multi(struct links *l, const struct file *f)
 {
-	struct file *files = realloc(l->files, (l->n_files + 1) * sizeof(*files));
 	int err = 0;
 
-	if (!files)
-		return -ENOMEM;
-	l->files = files;
 	/* it may be one of them, and each call would be seen twice */
 	closings_reap(l, REAP_DROPPED);
 	if (l->state != LINKS_BY_PROCESS)
@@ -355,34 +347,41 @@ static int add_multi(struct links *l, const struct file *f)
 		if (err == -ESRCH) /* the process has just gone */
 			err = 0;
 	}
-	if (!err)
-		files[l->n_files++] = *f;
-	return err;
-}
-
-static void link_sites_share(const struct link_sites *from, struct link_sites *to)
-{
-	for (size_t i = 0; i < from->n; i++) {
-		for (size_t k = 0; from->semaphores[i] && k < to->n; k++) {
-			if (to->offsets[k] == from->offsets[i])
-				to->semaphores[k] = from->semaphores[i];
-		}
-	}
+	if (err)
+		return err;
+	l->files = xreallocarray(l->files, l->n_files + 1, sizeof(*l->files));
+	l->files[l->n_files++] = *f;
+	return 0;
 }
 
 void file_sites_share(const struct file_sites *from, struct file_sites *to)
 {
-	for (int kind = 0; kind < LINK_KINDS; kind++)
-		link_sites_share(&from->of[LINK_ENTRY], &to->of[kind]);
+	const struct link_sites *entries = &from->of[LINK_ENTRY];
+
+	for (size_t i = 0; i < entries->n; i++) {
+		for (int kind = 0; entries->semaphores[i] && kind < LINK_KINDS; kind++) {
+			struct link_sites *s = &to->of[kind];
+
+			for (size_t k = 0; k < s->n; k++) {
+				if (s->offsets[k] == entries->offsets[i])
+					s->semaphores[k] = entries->semaphores[i];
+			}
+		}
+	}
 }
 
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when)
 {
 	struct file f = { .number = number, .fd = fd, .when = when, .sites = *sites };
-	int err;
+	int err = 0;
 
+	if (!l->multi && file_sites_count(&f.sites) > LINKS_SINGLE_MAX)
+		return -EFBIG;
 	file_sites_share(&f.sites, &f.sites);
-	err = l->multi ? add_multi(l, &f) : add_single(l, &f);
+	if (l->multi)
+		err = add_multi(l, &f);
+	for (int kind = 0; kind < LINK_KINDS && !l->multi && !err; kind++)
+		err = attach_single(l, kind, &f);
 	if (err)
 		return err;
 	*sites = (struct file_sites){ 0 };
@@ -393,20 +392,13 @@ int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *
 
 /* ---- dropping ---- */
 
-static size_t count_of(const struct link_list *links, uint32_t number)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < links->n; i++)
-		n += links->list[i].file == number;
-	return n;
-}
-
-/* `to` has room for them. */
+/* Moves the links of a file. */
 static void move_of(struct link_list *from, uint32_t number, struct link_list *to)
 {
 	size_t kept = 0;
 
+	if (from->n)
+		to->list = xreallocarray(to->list, to->n + from->n, sizeof(*to->list));
 	for (size_t i = 0; i < from->n; i++) {
 		if (from->list[i].file == number)
 			to->list[to->n++] = from->list[i];
@@ -416,29 +408,13 @@ static void move_of(struct link_list *from, uint32_t number, struct link_list *t
 	from->n = kept;
 }
 
-/* The lists of links one after another; NULL: there are no more. */
-static struct link_list *nth_list(struct links *l, size_t i)
-{
-	if (i < LINK_WHENS)
-		return &l->everywhere[i];
-	i -= LINK_WHENS;
-	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
-}
-
 int links_drop_file(struct links *l, uint32_t number)
 {
-	size_t n = l->dropped.n, kept = 0, before = l->n_files;
+	size_t kept = 0, before = l->n_files;
 	struct link_list *list;
-	struct link *more;
 
 	if (!l->multi)
 		return -EOPNOTSUPP;
-	for (size_t i = 0; (list = nth_list(l, i)); i++)
-		n += count_of(list, number);
-	more = realloc(l->dropped.list, (n + 1) * sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	l->dropped.list = more;
 	for (size_t i = 0; (list = nth_list(l, i)); i++)
 		move_of(list, number, &l->dropped);
 	for (size_t i = 0; i < l->n_files; i++) {
@@ -560,13 +536,6 @@ int links_everywhere(struct links *l)
 }
 
 /* ---- detaching for a while ---- */
-
-static void detach(struct links *l, enum link_when when)
-{
-	close_links(l, &l->everywhere[when], false);
-	for (size_t i = 0; i < l->n_processes; i++)
-		close_links(l, &l->processes[i].links[when], false);
-}
 
 static int attach_again(struct links *l, enum link_when when)
 {

@@ -18,6 +18,8 @@
 struct bpf_program;
 struct links;
 
+#define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI of 6.6: Debian 12's libbpf 1.1 does not know it yet */
+
 enum links_state {
 	LINKS_EVERYWHERE,
 	LINKS_SWITCHING, /* both exist, and those everywhere still count */
@@ -38,7 +40,7 @@ enum link_kind {
 	LINK_EXIT, /* a place on the way out: struct site_exit */
 	LINK_ENTRY,
 	LINK_ARRIVAL, /* arrival at a barrier: SITE_ARRIVAL */
-	LINK_NODE, /* copies nodes of the engine's graph */
+	LINK_NODE,    /* copies nodes of the engine's graph */
 	LINK_KINDS,
 };
 
@@ -46,7 +48,7 @@ enum link_kind {
 enum link_when {
 	LINK_WHEN_RECORDING, /* except while idle */
 	LINK_WHEN_ALWAYS,
-	LINK_WHEN_BARRIERS, /* as LINK_WHEN_RECORDING, and links_shed() turns them off and on: SHED_BARRIERS */
+	LINK_WHEN_BARRIERS,  /* as LINK_WHEN_RECORDING, and links_shed() turns them off and on: SHED_BARRIERS */
 	LINK_WHEN_OPERATORS, /* likewise: SHED_OPERATORS */
 	LINK_WHENS,
 };
@@ -59,7 +61,7 @@ struct link_sites {
 	size_t n;
 };
 
-int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
+void link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
 void link_sites_free(struct link_sites *s);
 
 /* The same for a file, by enum link_kind. */
@@ -77,10 +79,13 @@ void file_sites_share(const struct file_sites *from, struct file_sites *to);
 /* Makes one uprobe_multi link for all sites; pid 0: in every process. Returns its descriptor or an error. */
 int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites *s, pid_t pid);
 
+/* The same for one site without a semaphore; and for one in our own executable and process. */
+int links_create_multi_at(int prog_fd, bool ret, int file, unsigned long offset, pid_t pid);
+int links_create_own(int prog_fd, bool ret, unsigned long offset);
+
 /* programs: by enum link_kind. `multi`: they were loaded for uprobe_multi links. gens: shared with the BPF
  * programs, see link_lives() there; NULL: links by process are not possible. */
-int links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens,
-	struct links **ret_links);
+struct links *links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens);
 
 /* Detaches everything; some 0.1 s. */
 void links_free(struct links *l);
@@ -93,9 +98,9 @@ void links_free(struct links *l);
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when);
 
 /*
- * Takes away a file. Returns 1, or 0 if there was no such file. -EOPNOTSUPP: single links stay; -ENOMEM: nothing has
- * changed. Then call links_close_dropped(), once for all such files, which detaches from them in the background.
- * The next links_add_file() waits until that is done.
+ * Takes away a file. Returns 1, or 0 if there was no such file. -EOPNOTSUPP: single links stay. Then call
+ * links_close_dropped(), once for all such files, which detaches from them in the background. The next
+ * links_add_file() waits until that is done.
  */
 int links_drop_file(struct links *l, uint32_t number);
 void links_close_dropped(struct links *l);

@@ -49,25 +49,23 @@ struct misfits {
 	unsigned int told, late;
 };
 
-int misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins, struct misfits **ret_misfits)
+struct misfits *misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins)
 {
-	struct misfits *m = calloc(1, sizeof(*m));
+	struct misfits *m = xcalloc(1, sizeof(*m));
 
-	if (!m)
-		return -ENOMEM;
 	m->fd = steps_fd;
 	m->pt = pt;
 	m->inspector = ins;
-	*ret_misfits = m;
-	return 0;
+	return m;
 }
 
 void misfits_free(struct misfits *m)
 {
-	for (size_t i = 0; m && i < m->n; i++)
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n; i++)
 		free(m->list[i]);
-	if (m)
-		free(m->list);
+	free(m->list);
 	free(m);
 }
 
@@ -145,18 +143,6 @@ static void name_functions(const struct misfits *m, uint32_t engine, bool stand_
 	}
 }
 
-static void describe(const struct misfits *m, struct suspect *s)
-{
-	const struct engine *e = m->pt->engines[s->key.engine - 1];
-	char steps[128], stand_in[64];
-
-	name_functions(m, s->key.engine, false, steps, sizeof(steps));
-	name_functions(m, s->key.engine, true, stand_in, sizeof(stand_in));
-	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
-		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "",
-		e->advice ?: "");
-}
-
 /* ---- what it does ---- */
 
 /* Whether its stack has a return address in a step: that one began before its function had a probe. What cannot be read
@@ -192,22 +178,20 @@ static struct suspect *find(const struct misfits *m, const struct engine_key *ke
 	return NULL;
 }
 
-/* NULL without memory, or if it ended meanwhile. */
+/* NULL: it ended meanwhile, or its files could not be read in time. */
 static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 {
+	const struct engine *e = m->pt->engines[key->engine - 1];
 	struct engine_key gone = { 0 };
 	struct suspect *s = find(m, key);
 	struct look l = { .m = m };
+	char steps[128], stand_in[64];
 
 	if (s)
 		return s;
 	s = find(m, &gone);
-	if (!s) {
-		s = list_room((void **)&m->list, m->n, &m->size, sizeof(*m->list)) ? NULL : malloc(sizeof(*s));
-		if (!s)
-			return NULL;
-		m->list[m->n++] = s;
-	}
+	if (!s)
+		s = *list_push(m->list, m->n, m->size) = xmalloc(sizeof(*s));
 	*s = (struct suspect){ .key = *key };
 	l.s = s;
 	process_each_mapped((pid_t)key->tgid, look_at, &l); /* meanwhile records are taken */
@@ -217,7 +201,10 @@ static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 		s->key.tgid = 0;
 		return NULL;
 	}
-	describe(m, s);
+	name_functions(m, key->engine, false, steps, sizeof(steps));
+	name_functions(m, key->engine, true, stand_in, sizeof(stand_in));
+	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
+		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "", e->advice ?: "");
 	return s;
 }
 
@@ -226,15 +213,6 @@ static void mark(const struct suspect *s, struct sink *sink, uint64_t ns)
 	struct mark mark = { .name = MISFIT_MARK, .ns = ns, .number = s->key.tgid, .tgid = s->key.tgid, .reason = s->text };
 
 	sink_mark(sink, &mark);
-}
-
-static void tell(struct misfits *m, struct suspect *s, struct sink *sink, uint64_t now_ns)
-{
-	s->told_ns = now_ns;
-	if (m->told++ < TOLD_MAX)
-		log_warn("process %u: %s (give one that fits with --engine FILE: docs/engines.md)", s->key.tgid, s->text);
-	if (sink)
-		mark(s, sink, now_ns);
 }
 
 static void look(struct misfits *m, const struct engine_key *key, struct sink *sink, uint64_t now_ns)
@@ -257,8 +235,13 @@ static void look(struct misfits *m, const struct engine_key *key, struct sink *s
 	if (bpf_map_lookup_elem(m->fd, key, &e) || e.called)
 		return;
 	e.missing = 1; /* a step that is called right now may be overwritten; the next one is not */
-	if (!bpf_map_update_elem(m->fd, key, &e, BPF_EXIST))
-		tell(m, s, sink, now_ns);
+	if (bpf_map_update_elem(m->fd, key, &e, BPF_EXIST))
+		return;
+	s->told_ns = now_ns;
+	if (m->told++ < TOLD_MAX)
+		log_warn("process %u: %s (give one that fits with --engine FILE: docs/engines.md)", s->key.tgid, s->text);
+	if (sink)
+		mark(s, sink, now_ns);
 }
 
 void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns)

@@ -16,8 +16,8 @@ struct misfits;
 
 #define MISFIT_MARK "misfit" /* the name of the mark that says so: of its process, with that as its number */
 
-/* steps_fd: the map engine_steps. Both others must outlive the result. -ENOMEM. */
-int misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins, struct misfits **ret_misfits);
+/* steps_fd: the map engine_steps. Both others must outlive the result. */
+struct misfits *misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins);
 void misfits_free(struct misfits *m);
 
 /* m NULL: each of these does nothing. */

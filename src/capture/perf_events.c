@@ -22,6 +22,7 @@
 #include "inftrace.skel.h"
 #include "probe.h"
 #include "process_sums.h"
+#include "util/alloc.h"
 #include "util/log.h"
 
 static int perf_event_open(const struct perf_event_attr *attr, int cpu, int group)
@@ -71,32 +72,6 @@ void program_events_free(struct program_events *p)
 
 /* ---- samples ---- */
 
-#define RATE_SYSCTL "/proc/sys/kernel/perf_event_max_sample_rate"
-
-/* 0: unknown. */
-static unsigned int rate_limit(void)
-{
-	unsigned int hz = 0;
-	FILE *f = fopen(RATE_SYSCTL, "re");
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%u", &hz) != 1)
-		hz = 0;
-	fclose(f);
-	return hz;
-}
-
-static void say_why(unsigned int hz, int err)
-{
-	unsigned int limit = rate_limit();
-
-	if (err == -EINVAL && limit && limit < hz)
-		log_error("--sample-rate: the kernel allows %u a second (sysctl kernel.perf_event_max_sample_rate)", limit);
-	else
-		log_error("cannot open the clocks for samples: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
-}
-
 int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events **ret_sampler)
 {
 	const struct perf_event_attr attr = {
@@ -107,20 +82,22 @@ int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events
 		.sample_freq = hz,
 		.exclude_idle = 1,
 	};
-	int cpus = libbpf_num_possible_cpus(), err = 0;
-	struct program_events *s = calloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
+	int cpus = libbpf_num_possible_cpus(), err = 0, limit;
+	struct program_events *s = xcalloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
 
-	if (!s)
-		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = attach_event(s, prog, &attr, cpu);
-	if (err) {
-		say_why(hz, err);
-		program_events_free(s);
-		return err;
+	if (!err) {
+		*ret_sampler = s;
+		return 0;
 	}
-	*ret_sampler = s;
-	return 0;
+	limit = read_sysctl("/proc/sys/kernel/perf_event_max_sample_rate");
+	if (err == -EINVAL && limit > 0 && (unsigned int)limit < hz)
+		log_error("--sample-rate: the kernel allows %d a second (sysctl kernel.perf_event_max_sample_rate)", limit);
+	else
+		log_error("cannot open the clocks for samples: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
+	program_events_free(s);
+	return err;
 }
 
 /* ---- page faults ---- */
@@ -139,36 +116,24 @@ void faults_configure(struct inftrace_bpf *k, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_return_stacks, ret && c->stacks);
 }
 
-static int attach_fault(struct program_events *f, struct bpf_program *prog, unsigned int config, int cpu)
-{
-	const struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = config,
-		.sample_period = 1,
-	};
-
-	return attach_event(f, prog, &attr, cpu);
-}
-
 int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 {
 	bool stacks = bpf_program__autoload(k->progs.fault_minor_stacks);
 	struct bpf_program *minor = stacks ? k->progs.fault_minor_stacks : k->progs.fault_minor;
 	struct bpf_program *major = stacks ? k->progs.fault_major_stacks : k->progs.fault_major;
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .sample_period = 1 };
 	int cpus = libbpf_num_possible_cpus(), err = 0;
 	struct program_events *f;
 
 	*ret_faults = NULL;
 	if (!bpf_program__autoload(minor))
 		return 0;
-	f = calloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
-	if (!f)
-		return -ENOMEM;
+	f = xcalloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
-		err = attach_fault(f, minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
-		if (!err)
-			err = attach_fault(f, major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MIN;
+		err = attach_event(f, minor, &attr, cpu);
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MAJ;
+		err = err ?: attach_event(f, major, &attr, cpu);
 	}
 	if (err)
 		log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
@@ -233,21 +198,6 @@ static struct event event_of(enum counter_set set, unsigned int i)
 	return i == COUNTER_LLC_MISSES ? llc_misses() : hardware[i];
 }
 
-/* Counts user code only: the kernel's would include what inftrace itself does there. */
-static int open_counter(struct event e, unsigned int cpu, int group)
-{
-	const struct perf_event_attr attr = {
-		.type = e.type,
-		.size = sizeof(attr),
-		.config = e.config,
-		.disabled = group < 0, /* or those that join it would not count: pmu_set() begins with all */
-		.exclude_kernel = 1,
-		.exclude_hv = 1,
-	};
-
-	return perf_event_open(&attr, (int)cpu, group);
-}
-
 /* In one group, so that all of them count, or none. Returns the number of the first counter's error. */
 static int open_cpu(struct pmu *p, unsigned int cpu)
 {
@@ -255,7 +205,15 @@ static int open_cpu(struct pmu *p, unsigned int cpu)
 
 	for (unsigned int i = 0; i < PMU_MAX && counter_name(p->counters.set, i); i++) {
 		struct event e = event_of(p->counters.set, i);
-		int fd = e.none ? -ENOENT : open_counter(e, cpu, i ? fds[0] : -1);
+		const struct perf_event_attr attr = {
+			.type = e.type,
+			.size = sizeof(attr),
+			.config = e.config,
+			.disabled = !i,      /* or those that join it would not count: pmu_set() begins with all */
+			.exclude_kernel = 1, /* which would include what inftrace itself does there */
+			.exclude_hv = 1,
+		};
+		int fd = e.none ? -ENOENT : perf_event_open(&attr, (int)cpu, i ? fds[0] : -1);
 
 		if (fd >= 0) {
 			fds[i] = fd;
@@ -318,26 +276,17 @@ static int refuse(enum counter_set set, int err)
 	return -EOPNOTSUPP;
 }
 
-static void pmu_configure(const struct pmu *p, struct inftrace_bpf *k)
-{
-	bpf_program__set_autoload(k->progs.pmu_switch, p);
-	if (!p)
-		return;
-	k->rodata->cfg.pmu = p->counters.mask;
-	bpf_map__set_max_entries(k->maps.pmu_events, p->cpus * PMU_MAX);
-}
-
 int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
 {
 	unsigned int cpus = (unsigned int)libbpf_num_possible_cpus();
-	struct pmu *p = NULL;
+	struct pmu *p;
 	int err;
 
+	*ret_pmu = NULL;
+	bpf_program__set_autoload(k->progs.pmu_switch, set != COUNTERS_NONE);
 	if (set == COUNTERS_NONE)
-		goto out;
-	p = malloc(sizeof(*p) + cpus * PMU_MAX * sizeof(p->fds[0]));
-	if (!p)
-		return -ENOMEM;
+		return 0;
+	p = xmalloc(sizeof(*p) + cpus * PMU_MAX * sizeof(p->fds[0]));
 	*p = (struct pmu){ .counters.set = set, .cpus = cpus };
 	memset(p->fds, -1, cpus * PMU_MAX * sizeof(p->fds[0]));
 	err = open_cpus(p);
@@ -348,8 +297,8 @@ int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
 	if (set == COUNTERS_HARDWARE && !counters_have(&p->counters, COUNTER_LLC_MISSES))
 		log_info("-e pmu: this CPU has no counter that is known to count misses of the last-level cache: they are left out");
 	pmu_set(p, true);
-out:
-	pmu_configure(p, k);
+	k->rodata->cfg.pmu = p->counters.mask;
+	bpf_map__set_max_entries(k->maps.pmu_events, cpus * PMU_MAX);
 	*ret_pmu = p;
 	return 0;
 }
@@ -450,11 +399,12 @@ static int open_ring(struct map_watch *w, int cpu)
 
 int map_watch_new(struct map_watch **ret_watch)
 {
-	int cpus = libbpf_num_possible_cpus(), err = cpus < 0 ? cpus : 0;
-	struct map_watch *w = err ? NULL : calloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->rings[0]));
+	int cpus = libbpf_num_possible_cpus(), err = 0;
+	struct map_watch *w;
 
-	if (!w)
-		return err ? err : -ENOMEM;
+	if (cpus < 0)
+		return cpus;
+	w = xcalloc(1, sizeof(*w) + (size_t)cpus * sizeof(w->rings[0]));
 	w->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	w->ring_bytes = RING_BYTES;
 	while (w->ring_bytes > RING_LEAST && w->ring_bytes * (size_t)cpus > RINGS_BYTES)

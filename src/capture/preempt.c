@@ -43,7 +43,7 @@ static bool can_load(int var_id)
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "inftrace_probe", "Dual BSD/GPL", insns,
-			       sizeof(insns) / sizeof(insns[0]), NULL);
+		sizeof(insns) / sizeof(insns[0]), NULL);
 
 	if (fd >= 0)
 		close(fd);
@@ -57,7 +57,7 @@ static bool can_load(int var_id)
 struct types {
 	void *data;
 	size_t size;
-	bool mapped;	      /* the kernel lets it be mapped since 6.16 */
+	bool mapped;          /* the kernel lets it be mapped since 6.16 */
 	const char *at, *end; /* the types */
 	const char *strings;
 	size_t strings_size;

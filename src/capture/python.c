@@ -9,6 +9,7 @@
 
 #include "stack/python_name.h"
 #include "target/python.h"
+#include "util/alloc.h"
 #include "util/log.h"
 
 struct pythons {
@@ -19,15 +20,14 @@ struct pythons {
 	unsigned int told_minor; /* a version that is not known has been named */
 };
 
-int pythons_new(struct pythons **ret_pythons)
+struct pythons *pythons_new(void)
 {
 	struct pythons *p = xcalloc(1, sizeof(*p));
 
 	p->map_fd = -1;
 	p->finder = python_finder_new();
 	p->names = python_names_new(NULL, NULL);
-	*ret_pythons = p;
-	return 0;
+	return p;
 }
 
 void pythons_free(struct pythons *p)

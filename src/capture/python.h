@@ -9,7 +9,7 @@
 struct python_names;
 struct pythons;
 
-int pythons_new(struct pythons **ret_pythons);
+struct pythons *pythons_new(void);
 void pythons_free(struct pythons *p);
 
 /* Names of frames: see stack/python_name.h. */

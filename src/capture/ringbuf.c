@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "probe.h"
+#include "util/alloc.h"
 
 /* Space is given back in pieces, since the cache line of the position is shared with the programs' CPUs. */
 #define PUBLISH_MAX (64 << 10)
@@ -32,28 +33,21 @@ struct ringbuf {
 int ringbuf_new(int fd, size_t bytes, size_t longest, struct ringbuf **ret_ring)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct ringbuf *r = malloc(sizeof(*r) + longest);
+	unsigned long *consumer = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct ringbuf *r;
 	char *p;
 	int err;
 
-	if (!r)
-		return -ENOMEM;
-	*r = (struct ringbuf){ .bytes = bytes, .page = page, .longest = longest };
-	r->consumer = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (r->consumer == MAP_FAILED) {
-		err = -errno;
-		free(r);
-		return err;
-	}
+	if (consumer == MAP_FAILED)
+		return -errno;
 	p = mmap(NULL, page + bytes, PROT_READ, MAP_SHARED, fd, (off_t)page);
 	if (p == MAP_FAILED) {
 		err = -errno;
-		munmap(r->consumer, page);
-		free(r);
+		munmap(consumer, page);
 		return err;
 	}
-	r->producer = (const unsigned long *)p;
-	r->data = p + page;
+	r = xmalloc(sizeof(*r) + longest);
+	*r = (struct ringbuf){ consumer, (const unsigned long *)p, p + page, bytes, page, longest };
 	*ret_ring = r;
 	return 0;
 }
@@ -89,13 +83,12 @@ static const char *sample_at(struct ringbuf *r, unsigned long pos, size_t len)
 
 bool ringbuf_consume(struct ringbuf *r, unsigned int max, ringbuf_cb cb, void *arg)
 {
-	size_t part =
-		r->bytes / PUBLISH_SHARE < PUBLISH_MAX ? r->bytes / PUBLISH_SHARE : PUBLISH_MAX;
+	size_t part = r->bytes / PUBLISH_SHARE < PUBLISH_MAX ? r->bytes / PUBLISH_SHARE : PUBLISH_MAX;
 	unsigned long pos = *r->consumer, published = pos, end;
 	bool busy = false;
 
 	end = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
-	while (pos != end && max && !busy) {
+	while (pos != end && max) {
 		const uint32_t *head = (const uint32_t *)(r->data + (pos & (r->bytes - 1)));
 		uint32_t len = __atomic_load_n(head, __ATOMIC_ACQUIRE);
 		size_t size = len & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
@@ -179,15 +172,12 @@ static int create_ring(struct rings *r, int outer_fd, uint32_t i, size_t bytes)
 int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n, size_t bytes,
 	record_cb cb, void *arg, struct rings **ret_rings)
 {
-	struct rings *r = calloc(1, sizeof(*r));
+	struct rings *r = xcalloc(1, sizeof(*r));
 	int err;
 
-	if (!r)
-		return -ENOMEM;
 	r->cb = cb;
 	r->arg = arg;
-	err = ringbuf_new(
-		bpf_map__fd(control), bpf_map__max_entries(control), REC_SENT_MAX, &r->control);
+	err = ringbuf_new(bpf_map__fd(control), bpf_map__max_entries(control), REC_SENT_MAX, &r->control);
 	for (; r->n < n && !err; r->n++)
 		err = create_ring(r, bpf_map__fd(outer), r->n, bytes);
 	if (err) {
@@ -208,11 +198,6 @@ void rings_free(struct rings *r)
 	free(r);
 }
 
-static int drain_ring(struct rings *r, struct ringbuf *ring)
-{
-	return ringbuf_consume(ring, TURN_RECORDS, on_sample, r);
-}
-
 int rings_drain_control(struct rings *r)
 {
 	int more;
@@ -220,7 +205,7 @@ int rings_drain_control(struct rings *r)
 	if (r->in_control) /* called from one of its own records: the rest follows after that */
 		return 0;
 	r->in_control = true;
-	more = drain_ring(r, r->control);
+	more = ringbuf_consume(r->control, TURN_RECORDS, on_sample, r);
 	r->in_control = false;
 	return more;
 }
@@ -242,6 +227,6 @@ int rings_drain(struct rings *r)
 	int more = rings_drain_control(r);
 
 	for (unsigned int i = 0; i < r->n; i++)
-		more |= drain_ring(r, r->data[i]);
+		more |= ringbuf_consume(r->data[i], TURN_RECORDS, on_sample, r);
 	return more;
 }

@@ -61,7 +61,7 @@ int rings_drain(struct rings *r);
 /* The fill level of the fullest ring in percent; callable from any thread. */
 unsigned int rings_fill(const struct rings *r);
 
-/* Drains the control ring alone; also callable within the callback. */
+/* Drains the control ring alone; also callable within the callback. Returns whether it may hold more. */
 int rings_drain_control(struct rings *r);
 
 #endif

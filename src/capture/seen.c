@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "util/clock.h"
+
 /* Random, so that nobody can choose inode numbers and names that collide. */
 static uint64_t seed;
 static unsigned int hash_words(const uint64_t *words);
@@ -55,8 +57,8 @@ static uint64_t hash_name(const char *name)
 struct seen *seen_new(void)
 {
 	if (!seed && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-		return NULL;
-	return calloc(1, sizeof(struct seen));
+		seed = clock_mono_ns();
+	return xcalloc(1, sizeof(struct seen));
 }
 
 static void drop(struct seen *s, struct file *f)
@@ -120,13 +122,9 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 		forget(s, false);
 	if (HASH_COUNT(s->files) == FILES_MAX)
 		return;
-	f = malloc(sizeof(*f));
-	if (!f)
-		return;
+	f = xmalloc(sizeof(*f));
 	*f = (struct file){ .key = key, .number = file->number, .claimed = file->claimed, .used_ns = now_ns };
 	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
-	if (!f->hh.tbl)
-		free(f);
 }
 
 bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)

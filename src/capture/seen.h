@@ -11,14 +11,14 @@
 
 struct seen;
 
-struct seen *seen_new(void); /* NULL without memory */
+struct seen *seen_new(void);
 void seen_free(struct seen *s);
 
 struct seen_file {
 	uint64_t dev, ino; /* dev 0: on any device, since the user has named it by its path */
 	const char *name;
 	uint32_t number; /* of a file with probes; 0: it has none */
-	bool claimed;	 /* by an engine */
+	bool claimed;    /* by an engine */
 };
 
 /*

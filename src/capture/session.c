@@ -22,33 +22,35 @@
 #include "capture/sums.h"
 #include "inftrace.skel.h"
 #include "probe.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 
-/* For how many connections the map needs room on a machine with this many CPUs. Each CPU takes free entries in
- * batches of 128 (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), which the others then lack: without room for
- * these, entries in use would be evicted. Each takes 1.5 KB. */
-static uint32_t requests_connections(unsigned int cpus)
-{
-	return 1024 + 128 * cpus;
-}
+/* For how many connections the map has room. Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of
+ * kernel/bpf/bpf_lru_list.c), which the others then lack: without room for these, entries in use would be evicted. Each
+ * takes 1.5 KB. */
+#define CONNECTIONS_MAX(cpus) (1024 + 128 * (cpus))
 
-/* Which system calls move data through sockets, by number. */
-static void requests_calls(uint8_t ret_calls[512])
-{
-	ret_calls[SYS_read] = REQUEST_CALL_READ;
-	ret_calls[SYS_recvfrom] = REQUEST_CALL_RECVFROM;
-	ret_calls[SYS_readv] = REQUEST_CALL_READV;
-	ret_calls[SYS_recvmsg] = REQUEST_CALL_RECVMSG;
-	ret_calls[SYS_write] = REQUEST_CALL_WRITE;
-	ret_calls[SYS_sendto] = REQUEST_CALL_WRITE;
-	ret_calls[SYS_writev] = REQUEST_CALL_WRITEV;
-	ret_calls[SYS_sendmsg] = REQUEST_CALL_SENDMSG;
-	ret_calls[SYS_accept] = REQUEST_CALL_ACCEPT;
-	ret_calls[SYS_accept4] = REQUEST_CALL_ACCEPT;
-	ret_calls[SYS_close] = REQUEST_CALL_CLOSE;
-}
+/* The system calls on sockets. Those of messages have the connection as their first argument, and the number of its bytes as their result. */
+static const struct {
+	unsigned int nr;
+	enum request_call request;
+	enum message_call message;
+} socket_calls[] = {
+	{ SYS_read, REQUEST_CALL_READ, MESSAGE_CALL_RECEIVE },
+	{ SYS_readv, REQUEST_CALL_READV, MESSAGE_CALL_RECEIVE },
+	{ SYS_recvfrom, REQUEST_CALL_RECVFROM, MESSAGE_CALL_RECEIVE },
+	{ SYS_recvmsg, REQUEST_CALL_RECVMSG, MESSAGE_CALL_RECEIVE },
+	{ SYS_write, REQUEST_CALL_WRITE, MESSAGE_CALL_SEND },
+	{ SYS_writev, REQUEST_CALL_WRITEV, MESSAGE_CALL_SEND },
+	{ SYS_sendto, REQUEST_CALL_WRITE, MESSAGE_CALL_SEND },
+	{ SYS_sendmsg, REQUEST_CALL_SENDMSG, MESSAGE_CALL_SEND },
+	{ SYS_sendfile, REQUEST_CALL_NONE, MESSAGE_CALL_SEND },
+	{ SYS_accept, REQUEST_CALL_ACCEPT, MESSAGE_CALL_NONE },
+	{ SYS_accept4, REQUEST_CALL_ACCEPT, MESSAGE_CALL_NONE },
+	{ SYS_close, REQUEST_CALL_CLOSE, MESSAGE_CALL_NONE },
+};
 
 /* Passes the requests in progress to the callback, once nothing adds to the map any more. -errno. The record is
  * the first member of a connection. */
@@ -62,10 +64,7 @@ static int requests_left(int connections_fd, record_cb cb, void *arg)
 
 	if (bpf_obj_get_info_by_fd(connections_fd, &info, &len))
 		return -errno;
-	value = malloc(info.value_size);
-	if (!value)
-		return -ENOMEM;
-	r = value;
+	r = value = xmalloc(info.value_size);
 	for (; !bpf_map_get_next_key(connections_fd, before, &key); before = &key) {
 		if (bpf_map_lookup_elem(connections_fd, &key, value) || !r->reads)
 			continue;
@@ -81,14 +80,6 @@ static int requests_left(int connections_fd, record_cb cb, void *arg)
 static bool starts_with(const char *s, const char *prefix)
 {
 	return !strncmp(s, prefix, strlen(prefix));
-}
-
-static bool has_tracepoint(const struct btf *btf, const char *name)
-{
-	char type[128];
-
-	snprintf(type, sizeof(type), "btf_trace_%s", name);
-	return btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
 }
 
 /*
@@ -108,10 +99,12 @@ static int group_load(struct bpf_object *obj, const char *prefix, const char *op
 	{
 		const char *name = bpf_program__name(prog);
 		const char *tp = bpf_program__section_name(prog) + strlen(TRACEPOINT);
+		char type[128];
 
 		if (err || !starts_with(name, prefix))
 			continue;
-		if (has_tracepoint(btf, tp)) {
+		snprintf(type, sizeof(type), "btf_trace_%s", tp);
+		if (btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0) {
 			bpf_program__set_autoload(prog, true);
 		} else if (!optional || !starts_with(name, optional)) {
 			log_error("%s: this kernel has no tracepoint %s; leave it out", option, tp);
@@ -142,8 +135,8 @@ static void map_zero(int fd)
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))
 		return;
-	zero = calloc(1, info.value_size);
-	for (uint32_t i = 0; zero && i < info.max_entries; i++)
+	zero = xcalloc(1, info.value_size);
+	for (uint32_t i = 0; i < info.max_entries; i++)
 		bpf_map_update_elem(fd, &i, zero, BPF_ANY);
 	free(zero);
 }
@@ -164,62 +157,8 @@ static void stacks_configure(struct inftrace_bpf *k, const struct session_config
 	bpf_map__set_autocreate(k->maps.python_processes, c->sample_hz || c->stacks);
 }
 
-/* Their first argument is the connection, and their result the number of its bytes. */
-static const struct {
-	unsigned int nr;
-	enum message_call call;
-} message_calls[] = {
-	{ SYS_read, MESSAGE_CALL_RECEIVE },
-	{ SYS_readv, MESSAGE_CALL_RECEIVE },
-	{ SYS_recvfrom, MESSAGE_CALL_RECEIVE },
-	{ SYS_recvmsg, MESSAGE_CALL_RECEIVE },
-	{ SYS_write, MESSAGE_CALL_SEND },
-	{ SYS_writev, MESSAGE_CALL_SEND },
-	{ SYS_sendto, MESSAGE_CALL_SEND },
-	{ SYS_sendmsg, MESSAGE_CALL_SEND },
-	{ SYS_sendfile, MESSAGE_CALL_SEND },
-};
-
-/* Before the programs are loaded. */
-static void messages_configure(struct inftrace_bpf *k, const struct session_config *c)
-{
-	for (size_t i = 0; i < sizeof(message_calls) / sizeof(message_calls[0]); i++)
-		k->rodata->message_calls[message_calls[i].nr] = (uint8_t)message_calls[i].call;
-	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
-}
-
-#define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
-
 #define STORAGE_TRIES 20
 #define DYING_WAIT_MS 200 /* usually some microseconds; longer if the thread waits for a CPU */
-#define TRACEPOINTS_MAX 48 /* tp_btf and fexit programs in bpf/ */
-
-struct tracepoint {
-	struct bpf_program *prog;
-	struct bpf_link *link; /* NULL: while idle */
-	bool always;
-};
-
-struct session {
-	record_cb cb;
-	void *cb_arg;
-	struct inftrace_bpf *skel;
-	struct rings *rings;
-	struct attach *attach;
-	struct hold *hold; /* NULL: no thread is held */
-	struct pythons *pythons; /* NULL: no stacks are taken */
-	unsigned int n_rings;
-	struct tracepoint tps[TRACEPOINTS_MAX];
-	size_t n_tps;
-	struct program_events *faults; /* NULL: no events of faults */
-	unsigned int sample_hz;
-	struct program_events *sampler; /* NULL: no samples */
-	struct pmu *pmu;	 /* NULL: nothing is counted */
-	int eventfd; /* -1: none */
-	struct clock_shift clock_shift;
-	bool windows, idle;
-	bool sums_kept; /* by the threads, until the end */
-};
 
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
@@ -259,6 +198,7 @@ static void configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
+	struct bpf_program *const of_functions[] = { k->progs.function_entry, k->progs.function_return, k->progs.function_exit, k->progs.barrier_arrival };
 	bool functions = c->probes && c->probes->n;
 	bool preempt_count = have_preempt_count(k);
 
@@ -288,11 +228,14 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);
 	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls && !c->stacks);
 	faults_configure(k, c);
-	bpf_program__set_autoload(k->progs.function_entry, functions);
-	bpf_program__set_autoload(k->progs.function_return, functions);
-	bpf_program__set_autoload(k->progs.function_exit, functions);
-	bpf_program__set_autoload(k->progs.barrier_arrival, functions);
+	for (size_t i = 0; i < sizeof(of_functions) / sizeof(of_functions[0]); i++) {
+		bpf_program__set_autoload(of_functions[i], functions);
+		if (c->uprobe_multi)
+			bpf_program__set_expected_attach_type(of_functions[i], ATTACH_UPROBE_MULTI);
+	}
 	bpf_program__set_autoload(k->progs.node_entry, c->emit_mask & 1u << REC_NODE);
+	if (c->uprobe_multi)
+		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
 	bpf_map__set_autocreate(k->maps.node_rooms, c->emit_mask & 1u << REC_NODE);
 	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
@@ -301,13 +244,6 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->windows = c->windows;
 	cfg->budget = c->budget;
 	cfg->max_steps = c->max_steps;
-	if (c->uprobe_multi) {
-		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(k->progs.function_exit, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(k->progs.barrier_arrival, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
-	}
 	if (hold_by_multi(c))
 		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
@@ -338,11 +274,13 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.process_sums, 1);
 	if (!c->sums)
 		bpf_map__set_max_entries(k->maps.syscall_sums, 1);
-	bpf_map__set_max_entries(k->maps.connections,
-		c->requests ? requests_connections((unsigned int)libbpf_num_possible_cpus()) : 1);
-	requests_calls(k->rodata->request_calls);
+	bpf_map__set_max_entries(k->maps.connections, c->requests ? CONNECTIONS_MAX((unsigned int)libbpf_num_possible_cpus()) : 1);
+	for (size_t i = 0; i < sizeof(socket_calls) / sizeof(socket_calls[0]); i++) {
+		k->rodata->request_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].request;
+		k->rodata->message_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].message;
+	}
 	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
-	messages_configure(k, c);
+	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
 	if (c->track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
 	if (!err && c->track_memory) {
@@ -376,7 +314,7 @@ static int load_error(int err)
 	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
-static int open_attach(struct session *s, const struct session_config *c)
+static struct attach *open_attach(struct session *s, const struct session_config *c)
 {
 	struct attach_config a = {
 		.probes = c->probes,
@@ -398,20 +336,7 @@ static int open_attach(struct session *s, const struct session_config *c)
 
 	if (s->skel->rodata->cfg.count_strangers)
 		a.link_gens = &s->skel->bss->link_gens;
-	return attach_new(&a, &s->attach);
-}
-
-static int open_hold(struct session *s, const struct session_config *c)
-{
-	struct hold_config h = {
-		.prog = s->skel->progs.hold_loader,
-		.multi = hold_by_multi(c),
-		.pid = c->hold_pid,
-		.holds_fd = bpf_map__fd(s->skel->maps.holds),
-		.done_fd = bpf_map__fd(s->skel->maps.holds_done),
-	};
-
-	return c->hold ? hold_new(&h, &s->hold) : 0;
+	return attach_new(&a);
 }
 
 /* The two clocks drift apart only while the machine is suspended. */
@@ -427,12 +352,10 @@ static void follow_clock(struct session *s)
 
 int session_open(const struct session_config *c, struct session **ret_session)
 {
-	struct session *s = calloc(1, sizeof(*s));
+	struct session *s = xcalloc(1, sizeof(*s));
 	int err, template_fd = -1;
 	size_t ring_bytes;
 
-	if (!s)
-		return -ENOMEM;
 	s->eventfd = -1;
 	s->clock_shift = clock_shift_read();
 	s->cb = c->cb;
@@ -471,9 +394,18 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	follow_clock(s);
-	err = pmu_bind(s->pmu, s->skel) ?: open_attach(s, c) ?: open_hold(s, c);
+	err = pmu_bind(s->pmu, s->skel);
 	if (err)
 		goto out;
+	s->attach = open_attach(s, c);
+	if (c->hold)
+		s->hold = hold_new(&(struct hold_config){
+			.prog = s->skel->progs.hold_loader,
+			.multi = hold_by_multi(c),
+			.pid = c->hold_pid,
+			.holds_fd = bpf_map__fd(s->skel->maps.holds),
+			.done_fd = bpf_map__fd(s->skel->maps.holds_done),
+		});
 	*ret_session = s;
 	s = NULL;
 out:
@@ -518,26 +450,14 @@ void session_target_gone(struct session *s, pid_t tgid)
 
 static int attach_tracepoint(struct tracepoint *tp)
 {
-	int err = 0;
+	int err;
 
 	tp->link = bpf_program__attach(tp->prog);
-	if (!tp->link) {
-		err = -errno;
-		log_error("cannot attach to %s: %s", strchr(bpf_program__section_name(tp->prog), '/') + 1, strerror(-err));
-	}
+	if (tp->link)
+		return 0;
+	err = -errno;
+	log_error("cannot attach to %s: %s", strchr(bpf_program__section_name(tp->prog), '/') + 1, strerror(-err));
 	return err;
-}
-
-/* What is attached by name, and needs no perf_event_open(2): tracepoints, and returns of the kernel's functions. */
-static bool is_tracing(const char *section)
-{
-	return !strncmp(section, "tp_btf/", 7) || !strncmp(section, "fexit/", 6);
-}
-
-/* These follow the life of tasks, also in closed windows. */
-static bool is_always(const char *section)
-{
-	return !strncmp(section, "tp_btf/sched_process_", 21) || !strcmp(section, "tp_btf/task_rename");
 }
 
 int session_attach(struct session *s)
@@ -545,13 +465,16 @@ int session_attach(struct session *s)
 	struct bpf_program *prog;
 	int err = 0;
 
-	bpf_object__for_each_program(prog, s->skel->obj) {
+	bpf_object__for_each_program(prog, s->skel->obj)
+	{
 		const char *sec = bpf_program__section_name(prog);
 		struct tracepoint *tp = &s->tps[s->n_tps];
 
-		if (!is_tracing(sec) || !bpf_program__autoload(prog))
+		/* attached by name, without perf_event_open(2): tracepoints, and returns of the kernel's functions */
+		if ((!starts_with(sec, TRACEPOINT) && !starts_with(sec, "fexit/")) || !bpf_program__autoload(prog))
 			continue;
-		*tp = (struct tracepoint){ .prog = prog, .always = is_always(sec) };
+		/* those follow the life of tasks, also in closed windows */
+		*tp = (struct tracepoint){ .prog = prog, .always = starts_with(sec, TRACEPOINT "sched_process_") || !strcmp(sec, TRACEPOINT "task_rename") };
 		err = attach_tracepoint(tp);
 		if (err)
 			return err;
@@ -561,26 +484,6 @@ int session_attach(struct session *s)
 	if (!err && s->sample_hz)
 		err = sampler_new(s->skel->progs.sample_cpu, s->sample_hz, &s->sampler);
 	return err;
-}
-
-struct attach *session_probes(struct session *s)
-{
-	return s->attach;
-}
-
-struct hold *session_hold(struct session *s)
-{
-	return s->hold;
-}
-
-struct pythons *session_pythons(struct session *s)
-{
-	return s->pythons;
-}
-
-void session_record(const struct session *s, const struct rec_hdr *rec, size_t size)
-{
-	s->cb(rec, size, s->cb_arg);
 }
 
 static int walk_tasks(struct bpf_program *prog)
@@ -594,7 +497,7 @@ static int walk_tasks(struct bpf_program *prog)
 
 /* The kernel refuses storage while another program on that CPU, which was preempted, is using it: a
  * moment later it is available (kernel/bpf/bpf_task_storage.c). */
-static int meet_threads(struct session *s)
+int session_watch(struct session *s)
 {
 	volatile uint64_t *refused = (volatile uint64_t *)&s->skel->bss->stats.no_storage;
 	uint64_t before = *refused;
@@ -610,11 +513,6 @@ static int meet_threads(struct session *s)
 	return err;
 }
 
-int session_watch(struct session *s)
-{
-	return meet_threads(s);
-}
-
 static void set_events(struct session *s, bool on)
 {
 	program_events_set(s->faults, on);
@@ -627,7 +525,7 @@ void session_idle(struct session *s)
 	if (s->idle)
 		return;
 	s->idle = true;
-	attach_idle(s->attach);
+	links_idle(s->attach->links);
 	for (size_t i = 0; i < s->n_tps; i++) {
 		if (s->tps[i].always)
 			continue;
@@ -635,6 +533,12 @@ void session_idle(struct session *s)
 		s->tps[i].link = NULL;
 	}
 	set_events(s, false);
+}
+
+static void tell_missing(int err)
+{
+	if (err)
+		log_warn("cannot attach all function probes again: %s", strerror(-err));
 }
 
 int session_wake(struct session *s)
@@ -651,18 +555,8 @@ int session_wake(struct session *s)
 		return err;
 	set_events(s, true);
 	s->idle = false;
-	attach_wake(s->attach);
+	tell_missing(links_wake(s->attach->links));
 	return 0;
-}
-
-/* Clears the sums of the previous window. */
-static void forget_sums(struct session *s)
-{
-	s->skel->bss->stats.dying = 0;
-	map_clear(bpf_map__fd(s->skel->maps.process_sums));
-	map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
-	map_clear(bpf_map__fd(s->skel->maps.connections));
-	map_zero(bpf_map__fd(s->skel->maps.groups));
 }
 
 int session_start(struct session *s, uint64_t *ret_boot_ns)
@@ -673,9 +567,14 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	err = session_wake(s);
 	if (err)
 		return err;
-	if (s->windows)
-		forget_sums(s);
-	err = meet_threads(s);
+	if (s->windows) { /* the sums of the previous one */
+		st->dying = 0;
+		map_clear(bpf_map__fd(s->skel->maps.process_sums));
+		map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
+		map_clear(bpf_map__fd(s->skel->maps.connections));
+		map_zero(bpf_map__fd(s->skel->maps.groups));
+	}
+	err = session_watch(s);
 	if (err)
 		return err;
 	st->steps = 0;
@@ -690,24 +589,6 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	return 0;
 }
 
-/* The task iterator cannot reach a dying thread that has left the kernel's lists: such a thread ends
- * its spans itself, in its last switch. */
-static void wait_for_dying(const struct session *s)
-{
-	for (int ms = 0; ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
-		usleep(1000);
-}
-
-/*
- * Waits until programs that saw the window open have finished: all of them run within sections that
- * a grace period waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full
- * CPUs it is an error, but programs take only some microseconds).
- */
-static void wait_for_programs(void)
-{
-	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
-}
-
 bool session_over(const struct session *s)
 {
 	return __atomic_load_n(&s->skel->bss->closing, __ATOMIC_ACQUIRE);
@@ -719,15 +600,20 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	bool over;
 	int err;
 
-	if (!session_over(s))
-		wait_for_dying(s);
+	/* The task iterator cannot reach a dying thread that has left the kernel's lists: such a thread ends its spans itself,
+	 * in its last switch. */
+	for (int ms = 0; !session_over(s) && ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
+		usleep(1000);
 	over = __atomic_exchange_n(&bss->closing, 1, __ATOMIC_ACQ_REL);
 	if (!over) {
 		bss->stats.stop_ns = clock_boot_ns();
 		__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
 	}
+	/* Waits until programs that saw the window open have finished: all of them run within sections that a grace period
+	 * waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full CPUs it is an error, but programs
+	 * take only some microseconds). */
 	if (s->windows || over || s->sums_kept)
-		wait_for_programs();
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	*ret_boot_ns = bss->stats.stop_ns;
 	err = snapshot_waiting(s->skel->progs.snapshot_waits, &bss->waits_until, bss->stats.stop_ns);
 	if (!err)
@@ -736,7 +622,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	return err;
 }
 
-/* The kinds of records that are a part; 0: it is one of probes. */
+/* The kinds of records that a part consists of; 0: probes. */
 static const uint32_t kinds_of[SHED_PARTS] = {
 	[SHED_SAMPLES] = 1u << REC_SAMPLE,
 	[SHED_SYSCALLS] = 1u << REC_SYSCALL,
@@ -747,35 +633,36 @@ static const uint32_t kinds_of[SHED_PARTS] = {
 static void shed_probes(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
 {
 	volatile struct shed_state *st = (volatile struct shed_state *)&s->skel->bss->sheds[part];
+	enum link_when when = part == SHED_BARRIERS ? LINK_WHEN_BARRIERS : LINK_WHEN_OPERATORS;
 
 	if (!off)
-		attach_shed(s->attach, part, false);
+		tell_missing(links_shed(s->attach->links, when, false));
 	else
 		st->off_ns = *ret_boot_ns = clock_boot_ns();
 	__atomic_store_n(&st->changes, st->changes + 1, __ATOMIC_RELEASE);
 	if (off)
-		attach_shed(s->attach, part, true);
+		links_shed(s->attach->links, when, true);
 	else
 		*ret_boot_ns = clock_boot_ns();
 }
 
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
 {
-	if (!kinds_of[part]) {
-		shed_probes(s, part, off, ret_boot_ns);
-	} else {
-		uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of[part];
+	uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of[part];
 
-		*ret_boot_ns = clock_boot_ns();
-		__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
-		if (!off)
-			*ret_boot_ns = clock_boot_ns();
+	if (!of) {
+		shed_probes(s, part, off, ret_boot_ns);
+		return;
 	}
+	*ret_boot_ns = clock_boot_ns();
+	__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
+	if (!off)
+		*ret_boot_ns = clock_boot_ns();
 }
 
 uint32_t session_parts(const struct session *s)
 {
-	uint32_t parts = attach_parts(s->attach);
+	uint32_t parts = s->attach->parts;
 
 	for (int part = 0; part < SHED_PARTS; part++) {
 		if (s->skel->rodata->cfg.emit_mask & kinds_of[part])
@@ -786,7 +673,7 @@ uint32_t session_parts(const struct session *s)
 
 bool session_shedding(const struct session *s)
 {
-	return attach_detaching(s->attach);
+	return links_closing(s->attach->links);
 }
 
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg)
@@ -862,15 +749,14 @@ uint64_t session_sample_ns(const struct session *s, uint64_t *ret_period_ns)
 	return n ? st->sample_ns / n : 0;
 }
 
-int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
+struct process_totals *session_sums(const struct session *s, size_t *ret_n)
 {
-	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums),
-		ret_list, ret_n);
+	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums), ret_n);
 }
 
-int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n)
+struct process_call *session_calls(const struct session *s, size_t *ret_n)
 {
-	return sums_read_calls(bpf_map__fd(s->skel->maps.syscall_sums), ret_calls, ret_n);
+	return sums_read_calls(bpf_map__fd(s->skel->maps.syscall_sums), ret_n);
 }
 
 struct counters session_counters(const struct session *s)

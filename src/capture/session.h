@@ -4,7 +4,7 @@
  *
  *   session_open      load, nothing attached yet
  *   session_target    name processes
- *   session_attach    tracepoints and software events; function probes through session_probes()
+ *   session_attach    tracepoints and software events; function probes through session.attach
  *   session_watch     follow the targets' threads, even before the first window; again for targets named later
  *   session_start     a window opens: from then on every thread has a state
  *   session_drain     again and again
@@ -24,39 +24,40 @@
 #include "capture/sums.h"
 #include "probe.h"
 #include "process_sums.h"
+#include "util/clock.h"
 #include "util/names.h"
 
 struct session_config {
-	bool trace_all;	    /* every task of the system */
-	bool all_cpus;	    /* on-CPU spans of every task */
-	bool watch_maps;    /* REC_MAPPED records */
-	bool hold;	    /* targets wait until what they map is probed; only with watch_maps */
-	pid_t hold_pid;	    /* only this one; 0: all of them */
-	bool track_sched;   /* load the programs that keep these states ... */
+	bool trace_all;   /* every task of the system */
+	bool all_cpus;    /* on-CPU spans of every task */
+	bool watch_maps;  /* REC_MAPPED records */
+	bool hold;        /* targets wait until what they map is probed; only with watch_maps */
+	pid_t hold_pid;   /* only this one; 0: all of them */
+	bool track_sched; /* load the programs that keep these states ... */
 	bool track_syscalls;
 	enum fault_ends fault_ends;
-	bool track_irq;	   /* state and spans of interrupts */
-	bool track_memory; /* count pages, for session_sums() */
-	bool requests;	   /* on sockets */
-	bool messages;	   /* over TCP connections */
-	bool sums;	   /* of times and system calls per process, for session_sums() */
-	bool sums_live;	   /* session_calls() will be called before the stop */
-	bool ipc;	   /* distinguish calls that pass data between processes or threads ... */
-	bool ipc_only;	   /* ... and send no others */
-	bool states_only;  /* of the presets' functions, probe only those that make states */
+	bool track_irq;     /* state and spans of interrupts */
+	bool track_memory;  /* count pages, for session_sums() */
+	bool requests;      /* on sockets */
+	bool messages;      /* over TCP connections */
+	bool sums;          /* of times and system calls per process, for session_sums() */
+	bool sums_live;     /* session_calls() will be called before the stop */
+	bool ipc;           /* distinguish calls that pass data between processes or threads ... */
+	bool ipc_only;      /* ... and send no others */
+	bool states_only;   /* of the presets' functions, probe only those that make states */
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
 	unsigned int sample_hz; /* samples of stacks; 0: none. They and ... */
-	bool stacks;	     /* ... the stacks of waits of at least min_stack_ns need the states above */
+	bool stacks;            /* ... the stacks of waits of at least min_stack_ns need the states above */
 	uint64_t min_stack_ns;
 	enum counter_set counters; /* what the programs count for steps and operators */
-	size_t ring_bytes; /* each; 0: the default */
-	bool windows; /* several: session_start() again after session_stop() */
-	uint32_t max_steps; /* see session_over(); 0: no limit */
-	bool peek;    /* session_peek() will be wanted */
-	bool budget;  /* session_shed() will be called */
-	bool uprobe_multi; /* the kernel has it */
-	bool uprobe_multi_pid; /* ... and can restrict it to a process */
+	size_t ring_bytes;         /* each; 0: the default */
+	bool windows;              /* several: session_start() again after session_stop() */
+	uint32_t max_steps;        /* see session_over(); 0: no limit */
+	bool peek;                 /* session_peek() will be wanted */
+	bool budget;               /* session_shed() will be called */
+	bool uprobe_multi;         /* the kernel has it */
+	bool uprobe_multi_pid;     /* ... and can restrict it to a process */
 	struct probe_table *probes;
 	struct inspector *inspector; /* must outlive the session; NULL without probes */
 	struct pythons *pythons;     /* must outlive the session; NULL without samples and stacks */
@@ -64,9 +65,37 @@ struct session_config {
 	void *cb_arg;
 };
 
-struct inspector;
-struct pythons;
-struct session;
+struct inftrace_bpf;
+
+#define TRACEPOINTS_MAX 48 /* tp_btf and fexit programs in bpf/ */
+
+struct tracepoint {
+	struct bpf_program *prog;
+	struct bpf_link *link; /* NULL: while idle */
+	bool always;
+};
+
+struct session {
+	record_cb cb;
+	void *cb_arg;
+	struct attach *attach;
+	struct hold *hold;       /* NULL: no thread is held */
+	struct pythons *pythons; /* NULL: no stacks are taken */
+	/* private */
+	struct inftrace_bpf *skel;
+	struct rings *rings;
+	unsigned int n_rings;
+	struct tracepoint tps[TRACEPOINTS_MAX];
+	size_t n_tps;
+	struct program_events *faults; /* NULL: no events of faults */
+	unsigned int sample_hz;
+	struct program_events *sampler; /* NULL: no samples */
+	struct pmu *pmu;                /* NULL: nothing is counted */
+	int eventfd;                    /* -1: none */
+	struct clock_shift clock_shift;
+	bool windows, idle;
+	bool sums_kept; /* by the threads, until the end */
+};
 
 /* -EPERM if the kernel does not allow it, -EOPNOTSUPP if it cannot; one line has been printed. */
 int session_open(const struct session_config *c, struct session **ret_session);
@@ -78,9 +107,6 @@ int session_target(struct session *s, pid_t tgid);
 void session_target_gone(struct session *s, pid_t tgid);
 
 int session_attach(struct session *s);
-struct attach *session_probes(struct session *s);
-struct hold *session_hold(struct session *s); /* NULL: no thread is held */
-struct pythons *session_pythons(struct session *s); /* NULL: no stacks are taken */
 
 /* Call before the first of several windows, and after session_target() once a window may have opened. */
 int session_watch(struct session *s);
@@ -133,9 +159,6 @@ void session_drain_control(struct session *s);
 /* Readable when a process was born, has died or has mapped a file: drain at once. */
 int session_control_fd(const struct session *s);
 
-/* Passes a record made in user space to the callback. */
-void session_record(const struct session *s, const struct rec_hdr *rec, size_t size);
-
 /* Live counters, written by the BPF programs. */
 const volatile struct inf_stats *session_stats(const struct session *s);
 
@@ -148,13 +171,13 @@ uint64_t session_sample_ns(const struct session *s, uint64_t *ret_period_ns);
 /* The records lost so far of each kind, over all rings. */
 void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 
-/* After the stop: the sums per process, sorted by tgid; sums_free() frees them. -errno. */
-int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
+/* After the stop: the sums per process, sorted by tgid; sums_free() frees them. */
+struct process_totals *session_sums(const struct session *s, size_t *ret_n);
 
-/* At any time, with sums_live: system calls so far, to be freed by the caller. -errno. */
-int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n);
+/* At any time, with sums_live: system calls so far, to be freed by the caller. */
+struct process_call *session_calls(const struct session *s, size_t *ret_n);
 
-/* Those that are read; a mask of 0: none. */
+/* The counters that are read; a mask of 0: none. */
 struct counters session_counters(const struct session *s);
 
 /* After the stop: passes requests whose end was not seen to the callback. -errno. */

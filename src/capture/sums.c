@@ -31,92 +31,53 @@ static int compare_calls(const void *a, const void *b)
 	return x->nr < y->nr ? -1 : x->nr > y->nr;
 }
 
-/* Nothing adds to the maps any more, so a walk over the keys sees each entry once. */
-static int processes_read(int fd, struct process_totals **ret_list, size_t *ret_n)
+struct process_call *sums_read_calls(int fd, size_t *ret_n)
 {
-	struct process_totals *list;
-	uint32_t key, *before = NULL;
-	size_t n = 0;
-
-	list = calloc(PROCESS_SUMS_MAX, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	for (; n < PROCESS_SUMS_MAX && !bpf_map_get_next_key(fd, before, &key); before = &key) {
-		list[n].tgid = key;
-		n += !bpf_map_lookup_elem(fd, &key, &list[n].sums);
-	}
-	qsort(list, n, sizeof(*list), compare_totals);
-	*ret_list = list;
-	*ret_n = n;
-	return 0;
-}
-
-int sums_read_calls(int fd, struct process_call **ret_calls, size_t *ret_n)
-{
+	struct process_call *calls = xcalloc(SYSCALL_SUMS_MAX, sizeof(*calls));
 	struct syscall_key key, *before = NULL;
-	struct process_call *calls;
 	size_t n = 0;
 
-	calls = calloc(SYSCALL_SUMS_MAX, sizeof(*calls));
-	if (!calls)
-		return -ENOMEM;
 	for (; n < SYSCALL_SUMS_MAX && !bpf_map_get_next_key(fd, before, &key); before = &key) {
 		calls[n].key = key;
 		n += !bpf_map_lookup_elem(fd, &key, &calls[n].sum);
 	}
 	qsort(calls, n, sizeof(*calls), compare_calls);
-	*ret_calls = calls;
 	*ret_n = n;
-	return 0;
+	return calls;
 }
 
-/* Leaves out the calls of a process that is in no list, since the list was full. */
-static int calls_share(
-	struct process_totals *list, size_t n, const struct process_call *calls, size_t n_calls)
+struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n)
 {
-	size_t i = 0;
+	struct process_totals *list = xcalloc(PROCESS_SUMS_MAX, sizeof(*list));
+	size_t n = 0, n_calls, i = 0;
+	struct process_call *calls;
+	uint32_t key, *before = NULL;
 
+	/* nothing adds to the maps any more, so a walk over the keys sees each entry once */
+	for (; n < PROCESS_SUMS_MAX && !bpf_map_get_next_key(process_fd, before, &key); before = &key) {
+		list[n].tgid = key;
+		n += !bpf_map_lookup_elem(process_fd, &key, &list[n].sums);
+	}
+	qsort(list, n, sizeof(*list), compare_totals);
+	calls = sums_read_calls(syscall_fd, &n_calls);
+	/* the calls of a process for which there was no room in the first map are left out */
 	for (size_t k = 0; k < n; k++) {
+		struct process_totals *t = &list[k];
 		size_t from;
 
-		while (i < n_calls && calls[i].key.tgid < list[k].tgid)
+		while (i < n_calls && calls[i].key.tgid < t->tgid)
 			i++;
 		from = i;
-		while (i < n_calls && calls[i].key.tgid == list[k].tgid)
+		while (i < n_calls && calls[i].key.tgid == t->tgid)
 			i++;
-		if (i == from)
-			continue;
-		list[k].calls = calloc(i - from, sizeof(*list[k].calls));
-		if (!list[k].calls)
-			return -ENOMEM;
+		if (i > from)
+			t->calls = xcalloc(i - from, sizeof(*t->calls));
 		for (size_t c = from; c < i; c++)
-			list[k].calls[list[k].n_calls++] =
-				(struct syscall_total){ .nr = calls[c].key.nr,
-					.sum = calls[c].sum };
+			t->calls[t->n_calls++] = (struct syscall_total){ .nr = calls[c].key.nr, .sum = calls[c].sum };
 	}
-	return 0;
-}
-
-int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n)
-{
-	struct process_totals *list = NULL;
-	struct process_call *calls = NULL;
-	size_t n = 0, n_calls = 0;
-	int err;
-
-	err = processes_read(process_fd, &list, &n);
-	if (!err)
-		err = sums_read_calls(syscall_fd, &calls, &n_calls);
-	if (!err)
-		err = calls_share(list, n, calls, n_calls);
 	free(calls);
-	if (err) {
-		sums_free(list, n);
-		return err;
-	}
-	*ret_list = list;
 	*ret_n = n;
-	return 0;
+	return list;
 }
 
 void sums_free(struct process_totals *list, size_t n)
@@ -156,15 +117,12 @@ struct round {
 	void *arg;
 };
 
-int memory_new(int sums_fd, struct memory **ret_memory)
+struct memory *memory_new(int sums_fd)
 {
-	struct memory *m = calloc(1, sizeof(*m));
+	struct memory *m = xcalloc(1, sizeof(*m));
 
-	if (!m)
-		return -ENOMEM;
 	m->fd = sums_fd;
-	*ret_memory = m;
-	return 0;
+	return m;
 }
 
 void memory_free(struct memory *m)
@@ -181,36 +139,23 @@ static size_t process_place(const struct memory *m, uint32_t tgid)
 	return bisect(m->n, k, m->processes[k].tgid < tgid);
 }
 
-static struct process *process_find(const struct memory *m, uint32_t tgid)
-{
-	size_t i = process_place(m, tgid);
-
-	return i < m->n && m->processes[i].tgid == tgid ? &m->processes[i] : NULL;
-}
-
 static struct process *process_get(struct memory *m, uint32_t tgid)
 {
 	size_t i = process_place(m, tgid);
-	struct process *list;
+	struct process *p;
 
 	if (i < m->n && m->processes[i].tgid == tgid)
 		return &m->processes[i];
-	list = realloc(m->processes, (m->n + 1) * sizeof(*list));
-	if (!list)
-		return NULL;
-	m->processes = list;
-	memmove(list + i + 1, list + i, (m->n - i) * sizeof(*list));
-	m->n++;
-	list[i] = (struct process){ .tgid = tgid, .rss_updates = UINT64_MAX };
-	return &list[i];
+	m->processes = xreallocarray(m->processes, m->n + 1, sizeof(*p));
+	p = &m->processes[i];
+	memmove(p + 1, p, (m->n++ - i) * sizeof(*p));
+	*p = (struct process){ .tgid = tgid, .rss_updates = UINT64_MAX };
+	return p;
 }
 
 static void start_one(struct task *t, void *arg)
 {
-	struct process *p = process_get(arg, t->tgid);
-
-	if (p)
-		rss_peak_read((pid_t)t->tgid, &p->before_bytes);
+	rss_peak_read((pid_t)t->tgid, &process_get(arg, t->tgid)->before_bytes);
 }
 
 void memory_start(struct memory *m, struct tasks *tasks)
@@ -258,16 +203,13 @@ static void sample_one(struct task *t, void *arg)
 	struct round *r = arg;
 	struct process *p = process_get(r->m, t->tgid);
 
-	if (!p)
-		return;
 	if (p->round + 1 != r->m->round) /* a new process, perhaps with the number of an old one */
 		p->gone = false;
 	p->round = r->m->round;
 	process_sample(p, r, false); /* even if it has no memory any more, since the kernel frees some of it later */
 }
 
-void memory_sample(
-	struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg)
+void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg)
 {
 	struct round r = { .m = m, .now_ns = now_ns, .cb = cb, .arg = arg };
 
@@ -294,7 +236,8 @@ void memory_totals(const struct memory *m, struct process_totals *list, size_t n
 {
 	for (size_t i = 0; i < n; i++) {
 		struct process_totals *t = &list[i];
-		const struct process *p = process_find(m, t->tgid);
+		size_t at = process_place(m, t->tgid);
+		const struct process *p = at < m->n && m->processes[at].tgid == t->tgid ? &m->processes[at] : NULL;
 		uint64_t before = p ? p->before_bytes : 0, highest;
 
 		t->rss_peak_bytes = p ? p->highest_bytes : 0;
@@ -353,17 +296,12 @@ int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_
 
 static int read_all(int fd, char **ret_data, size_t *ret_len)
 {
-	char *data = NULL, *grown;
+	char *data = NULL;
 	size_t len = 0;
 	ssize_t n;
 
 	do {
-		grown = realloc(data, len + PEEK_READ);
-		if (!grown) {
-			free(data);
-			return -ENOMEM;
-		}
-		data = grown;
+		data = xreallocarray(data, len + PEEK_READ, 1);
 		n = read(fd, data + len, PEEK_READ);
 		len += n > 0 ? (size_t)n : 0;
 	} while (n > 0);
@@ -389,21 +327,6 @@ static bool is_done(const struct done *d, uint32_t tid)
 			return true;
 	}
 	return false;
-}
-
-static int add_done(struct done *d, uint32_t tid)
-{
-	uint32_t *tids;
-
-	if (d->n == d->cap) {
-		tids = realloc(d->tids, (2 * d->cap + 64) * sizeof(*tids));
-		if (!tids)
-			return -ENOMEM;
-		d->tids = tids;
-		d->cap = 2 * d->cap + 64;
-	}
-	d->tids[d->n++] = tid;
-	return 0;
 }
 
 static uint64_t word_at(const char *p)
@@ -447,9 +370,8 @@ static int parse(const char *data, size_t len, struct done *d, record_cb cb, pee
 		if (!is_done(d, thread.tid)) {
 			if (size == PEEK_TORN) {
 				torn++;
-			} else if (add_done(d, thread.tid)) {
-				return -ENOMEM;
 			} else {
+				*list_push(d->tids, d->n, d->cap) = thread.tid;
 				hand_over(first, p, cb, arg);
 				thread_cb(thread.tid, thread.at_ns, arg);
 			}

@@ -12,11 +12,11 @@
 
 /* The sums of bpf/sums.bpf.h: all when the window has closed, those of memory while it is open. */
 
-/* Reads both maps into a list sorted by tgid, which the caller frees. -errno. */
-int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n);
+/* Reads both maps into a list sorted by tgid, for sums_free(). */
+struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n);
 /* Reads the system calls alone, by tgid and number, also while the window is open: until it closes,
- * those of a process that is alive are not in the list above. The caller frees *ret_calls. */
-int sums_read_calls(int syscall_fd, struct process_call **ret_calls, size_t *ret_n);
+ * those of a process that is alive are not in the list above. The caller frees the result. */
+struct process_call *sums_read_calls(int syscall_fd, size_t *ret_n);
 void sums_free(struct process_totals *list, size_t n);
 
 /*
@@ -27,8 +27,8 @@ void sums_free(struct process_totals *list, size_t n);
 
 struct memory;
 
-/* sums_fd: the map process_sums. -ENOMEM. */
-int memory_new(int sums_fd, struct memory **ret_memory);
+/* sums_fd: the map process_sums. */
+struct memory *memory_new(int sums_fd);
 void memory_free(struct memory *m);
 
 /* Call when the window opens: what the targets have used so far belongs to the time before it. */
@@ -36,8 +36,7 @@ void memory_start(struct memory *m, struct tasks *tasks);
 
 /* Makes a record for each target whose memory has changed since the previous call, and a last one for each that has
  * exited. A call within 10 ms of the previous one does nothing, except the `last` of the recording. */
-void memory_sample(
-	struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
+void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
 
 /* Call when the window closes: fills in the current and the highest resident sets. */
 void memory_totals(const struct memory *m, struct process_totals *list, size_t n);

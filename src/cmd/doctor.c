@@ -165,7 +165,7 @@ static int report(void)
 	struct features f;
 	int err;
 
-	err = features_probe(&f);
+	err = features_probe(&f, false);
 	if (err) {
 		log_error("cannot look at this system: %s", strerror(-err));
 		return EXIT_RUN;

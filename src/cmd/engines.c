@@ -15,7 +15,7 @@
 #include "engine/engine.h"
 #include "engine/inspect.h"
 #include "engine/spec.h"
-#include "record/run.h"
+#include "record/options.h"
 #include "sink/sink.h"
 #include "target/file.h"
 #include "target/process.h"

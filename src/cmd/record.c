@@ -13,7 +13,6 @@
 #include "cmd/record_window.h"
 #include "cmd/target.h"
 #include "record/metadata.h"
-#include "record/run.h"
 #include "record/trigger.h"
 #include "util/log.h"
 #include "util/parse.h"

@@ -22,7 +22,7 @@ int capture_check(struct capture *c)
 	char why[512];
 	int err;
 
-	err = features_probe_fast(f);
+	err = features_probe(f, true);
 	if (!err)
 		err = features_require(f, why, sizeof(why));
 	else
@@ -141,15 +141,14 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 
 	if (!err)
 		err = check_steps(c, o);
-	if (!err)
-		check_faults(c, o);
-	if (!err) {
-		c->tasks = tasks_new();
-		c->handles = handles_new(c->tasks);
-	}
-	if (!err && record_wants_profile(o))
-		err = metadata_new(o, &c->probes, &c->metadata);
-	return err;
+	if (err)
+		return err;
+	check_faults(c, o);
+	c->tasks = tasks_new();
+	c->handles = handles_new(c->tasks);
+	if (record_wants_profile(o))
+		c->metadata = metadata_new(o, &c->probes);
+	return 0;
 }
 
 static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name)
@@ -178,11 +177,9 @@ int capture_start_readers(struct capture *c, const struct record_options *o)
 		log_error("cannot start the process that reads symbols: %s", strerror(-err));
 	if (err || !(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
 		return err;
-	err = pythons_new(&c->pythons);
-	if (!err) {
-		config.python_arg = pythons_names(c->pythons);
-		err = stacks_new(&config, &c->stacks);
-	}
+	c->pythons = pythons_new();
+	config.python_arg = pythons_names(c->pythons);
+	err = stacks_new(&config, &c->stacks);
 	if (err)
 		log_error("cannot start the process that reads how to unwind stacks: %s", strerror(-err));
 	return err;
@@ -247,12 +244,14 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 	if (err)
 		log_debug("cannot measure what a hit costs: %s", strerror(-err));
 	events_configure(o, &c->probes, &config);
-	err = session_open(&config, &c->session) ?: follow_new(c->session, c->tasks, &c->follow);
-	if (!err)
-		err = misfits_new(session_engine_steps_fd(c->session), &c->probes, c->inspector, &c->misfits);
-	if (!err && record_finds(o))
+	err = session_open(&config, &c->session);
+	if (err)
+		return err;
+	c->follow = follow_new(c->session, c->tasks);
+	c->misfits = misfits_new(session_engine_steps_fd(c->session), &c->probes, c->inspector);
+	if (record_finds(o))
 		follow_give_back(c->follow);
-	return err;
+	return 0;
 }
 
 void capture_close(struct capture *c)

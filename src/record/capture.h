@@ -33,7 +33,7 @@ struct capture {
 	struct features features;  /* as far as tried */
 	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	enum fault_ends fault_ends;
-	bool lacks_faults; /* they were wanted, and the kernel shows none */
+	bool lacks_faults;               /* they were wanted, and the kernel shows none */
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
 	bool weighs;
 	uint64_t outside_ns[HIT_MAX]; /* time to reach a program and return, see calibrate.h */

@@ -16,6 +16,7 @@
 #include "record/limits.h"
 #include "record/output.h"
 #include "record/trigger.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -23,15 +24,15 @@
 #define REQUESTS_MAX 16
 #define REASON_MAX 256
 #define LOSSES_MAX 64
-#define SLICE_RECORDS 1024	   /* of a dump, at a time: about 0.5 ms */
+#define SLICE_RECORDS 1024           /* of a dump, at a time: about 0.5 ms */
 #define ROUND_NS (5 * NSEC_PER_MSEC) /* then it is the turn of the rings */
-#define PENDING_MAX (1u << 20)	   /* bytes that may wait for a slow disk; the rest stays in the store */
-#define SETTLED_NS NSEC_PER_SEC	   /* longer than records stay in the rings */
-#define DRAINS_MAX 32		   /* enough to empty the rings */
-#define WAIT_US 1000		   /* for the disk */
-#define STALLED_NS NSEC_PER_SEC	   /* after a stop signal, how long to wait for a disk that takes nothing */
-#define BATCH_MAX 64		   /* processes written at the same time */
-#define BATCH_BYTES (10u << 20)	   /* of memory for their outputs */
+#define PENDING_MAX (1u << 20)       /* bytes that may wait for a slow disk; the rest stays in the store */
+#define SETTLED_NS NSEC_PER_SEC      /* longer than records stay in the rings */
+#define DRAINS_MAX 32                /* enough to empty the rings */
+#define WAIT_US 1000                 /* for the disk */
+#define STALLED_NS NSEC_PER_SEC      /* after a stop signal, how long to wait for a disk that takes nothing */
+#define BATCH_MAX 64                 /* processes written at the same time */
+#define BATCH_BYTES (10u << 20)      /* of memory for their outputs */
 
 struct request {
 	char reason[REASON_MAX];
@@ -66,7 +67,7 @@ struct recorder {
 	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
 	struct in_flight *open; /* spans that are still open */
-	bool looking;		/* stacks of threads that still wait belong there */
+	bool looking;           /* stacks of threads that still wait belong there */
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
 };
@@ -152,16 +153,14 @@ static const struct sink_ops recorder_ops = {
 
 int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
 {
-	struct recorder *rec = calloc(1, sizeof(*rec));
+	struct recorder *rec = xcalloc(1, sizeof(*rec));
 	const struct record_options *o = w->o;
 	/* a time limit implies no size, so cap the memory */
 	uint64_t share = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
 	uint64_t bytes = o->flight_bytes ?: share < BYTES_MAX ? share
-							     : BYTES_MAX;
+							      : BYTES_MAX;
 	int err;
 
-	if (!rec)
-		return -ENOMEM;
 	/* memory for a dump is returned after it, and not kept for the next */
 	mallopt(M_MMAP_THRESHOLD, 64 << 10);
 	rec->sink.ops = &recorder_ops;
@@ -169,14 +168,13 @@ int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, stru
 	rec->done = done;
 	rec->done_arg = arg;
 	err = flight_new(bytes, o->flight_ns, w->c->tasks, &rec->flight);
-	if (err)
-		log_error("--flight-recorder: cannot allocate %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
-	else if (o->triggers)
-		err = trigger_start(o->triggers, &w->c->probes, o->trigger_cooldown_ns, o->max_dumps);
 	if (err) {
+		log_error("--flight-recorder: cannot allocate %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
 		recorder_free(rec);
 		return err;
 	}
+	if (o->triggers)
+		trigger_start(o->triggers, &w->c->probes, o->trigger_cooldown_ns, o->max_dumps);
 	*ret_recorder = rec;
 	return 0;
 }
@@ -213,11 +211,6 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	in_flight_add(h, size, arg);
 }
 
-static bool is_same(const struct rec_hdr *open, void *ended)
-{
-	return is_same_span(open, ended);
-}
-
 /* A request that was open, and has ended since then, is in the store: there are few of them. */
 static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 {
@@ -225,7 +218,7 @@ static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 
 	(void)size;
 	if (h->kind == REC_REQUEST)
-		in_flight_drop(rec->open, is_same, (void *)h);
+		in_flight_drop(rec->open, is_same_span, (void *)h);
 }
 
 /* ---- batches ---- */
@@ -263,40 +256,36 @@ static uint64_t cost_of(const struct record_options *o, uint64_t records)
 	return sum;
 }
 
-/* Those of the dump, even without a record. */
-struct processes {
-	struct thread_map map;
-	int err;
-};
-
 static void add_live(struct task *t, void *arg)
 {
-	struct processes *p = arg;
-
-	if (!thread_map_get(&p->map, t->tgid))
-		p->err = -ENOMEM;
+	thread_map_get(arg, t->tgid);
 }
 
 static void add_span(const struct rec_hdr *h, size_t size, void *arg)
 {
-	struct processes *p = arg;
-
 	(void)size;
-	if (!thread_map_get(&p->map, h->tgid))
-		p->err = -ENOMEM;
+	thread_map_get(arg, h->tgid);
 }
 
-static int make_batches(struct recorder *rec, const struct thread_map *processes)
+/* The processes of the dump, even without a record. */
+static void plan_batches(struct recorder *rec)
 {
-	size_t room = HASH_COUNT(processes->first) + 1, begin = 0;
+	struct thread_map processes = { .size = sizeof(struct flight_process) };
 	const struct flight_process *p = NULL;
+	size_t room, begin = 0;
 	uint64_t bytes = 0;
 
-	rec->tgids = malloc(room * sizeof(*rec->tgids));
-	rec->batches = malloc(room * sizeof(*rec->batches));
-	if (!rec->tgids || !rec->batches)
-		return -ENOMEM;
-	while ((p = thread_map_next(processes, p))) {
+	if (rec->w->o->all) {
+		rec->n_batches = 1;
+		return;
+	}
+	flight_dump_processes(rec->flight, &processes);
+	tasks_each_process(rec->dump.names, add_live, &processes);
+	in_flight_each(rec->open, add_span, &processes);
+	room = HASH_COUNT(processes.first) + 1;
+	rec->tgids = xcalloc(room, sizeof(*rec->tgids));
+	rec->batches = xcalloc(room, sizeof(*rec->batches));
+	while ((p = thread_map_next(&processes, p))) {
 		uint64_t cost = cost_of(rec->w->o, p->records);
 
 		if (rec->n_tgids > begin && (bytes + cost > BATCH_BYTES || rec->n_tgids - begin == BATCH_MAX)) {
@@ -307,23 +296,8 @@ static int make_batches(struct recorder *rec, const struct thread_map *processes
 		bytes += cost;
 	}
 	rec->batches[rec->n_batches++] = rec->n_tgids;
-	return 0;
-}
-
-static int plan_batches(struct recorder *rec)
-{
-	struct processes p = { .map.size = sizeof(struct flight_process) };
-
-	if (rec->w->o->all) {
-		rec->n_batches = 1;
-		return 0;
-	}
-	p.err = flight_dump_processes(rec->flight, &p.map);
-	tasks_each_process(rec->dump.names, add_live, &p);
-	in_flight_each(rec->open, add_span, &p);
-	p.err = p.err ?: make_batches(rec, &p.map);
-	thread_map_clear(&p.map, NULL);
-	return p.err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
+	thread_map_clear(&processes, NULL);
+	flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
 }
 
 static int open_batch(struct recorder *rec)
@@ -454,10 +428,8 @@ static int begin(struct recorder *rec)
 	int err;
 
 	rec->files = (struct left_files){ .list = json_object_new_array() };
-	err = in_flight_new(&rec->open);
-	if (err)
-		return err;
-	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
+	rec->open = in_flight_new();
+	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open);
 	if (err)
 		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
 	in_flight_ready(rec->open);
@@ -466,7 +438,6 @@ static int begin(struct recorder *rec)
 	if (!err)
 		intake_finish_stacks(rec->w->in);
 	rec->looking = false;
-	err = err ?: in_flight_error(rec->open);
 	if (err)
 		return err;
 	intake_check_loss(rec->w->in, clock_boot_ns());
@@ -474,19 +445,16 @@ static int begin(struct recorder *rec)
 	if (err)
 		return err;
 	rec->dumping = true;
-	err = flight_dump_last(rec->flight, rec->requests[0].last, rec->requests[0].at_ns, &rec->dump);
-	if (err)
-		return err;
+	flight_dump_last(rec->flight, rec->requests[0].last, rec->requests[0].at_ns, &rec->dump);
 	rec->begun_ns = now;
 	flight_dump_since(rec->flight, now, drop_ended, rec);
 	set_recording(rec);
 	rec->totals.close_ns = now;
 	take_losses(rec, false);
-	err = plan_batches(rec) ?: open_batch(rec);
-	if (err)
-		return err;
+	plan_batches(rec);
+	err = open_batch(rec);
 	rec->totals.open_cost_ns = clock_boot_ns() - now;
-	return 0;
+	return err;
 }
 
 /* Cleans up, whether or not the dump was written. */
@@ -568,27 +536,12 @@ static void write_end(struct recorder *rec)
 	rec->written = true;
 }
 
-/* Writes more of the batch, until `until` and as far as the disk keeps up. -errno. */
-static int write_some(struct recorder *rec, uint64_t until)
-{
-	int err = 0, more = 1;
-
-	while (more && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
-		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
-		if (!more)
-			write_end(rec);
-		err = sink_flush(rec->out);
-	}
-	return err;
-}
-
 /* Its files are complete: begins the next batch. Returns 1 if there is none. */
 static int close_batch(struct recorder *rec)
 {
-	uint64_t before = clock_boot_ns();
 	int err;
 
-	rec->totals.close_cost_ns = before - rec->begun_ns;
+	rec->totals.close_cost_ns = clock_boot_ns() - rec->begun_ns;
 	left_out_times(rec->rec.left_out, rec->totals.open_ns, rec->totals.close_ns, rec->totals.left_out_ns);
 	err = sink_close(rec->out, &rec->totals);
 	rec->out = NULL;
@@ -596,20 +549,22 @@ static int close_batch(struct recorder *rec)
 		return err;
 	if (++rec->batch == rec->n_batches)
 		return 1;
-	return flight_dump_again(rec->flight, &rec->dump.names) ?: open_batch(rec);
+	rec->dump.names = flight_dump_again(rec->flight);
+	return open_batch(rec);
 }
 
-/* Returns 1 when the dump is complete. Closing a file waits for the disk, so little must be left to write by then. */
+/* Writes more of the dump, until `until` and as far as the disk keeps up. Returns 1 when it is complete. Closing a file waits for
+ * the disk, so little must be left to write by then. */
 static int work(struct recorder *rec, uint64_t until)
 {
-	int err;
+	int err = rec->given_up ? -EINTR : rec->written ? sink_flush(rec->out)
+							: 0;
 
-	if (rec->given_up)
-		err = -EINTR;
-	else if (!rec->written)
-		err = write_some(rec, until);
-	else
+	while (!rec->written && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
+		if (!flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS))
+			write_end(rec);
 		err = sink_flush(rec->out);
+	}
 	if (err) {
 		rec->totals.cut = true;
 		sink_close(rec->out, &rec->totals);
@@ -652,18 +607,10 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
-/* Signals are read elsewhere: checks whether another stop signal is pending. */
-static bool is_interrupted(void)
-{
-	sigset_t set;
-
-	return !sigpending(&set) && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
-					    sigismember(&set, SIGHUP) == 1);
-}
-
 void recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
+	sigset_t set;
 
 	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
@@ -682,7 +629,9 @@ void recorder_finish(struct recorder *rec)
 		before = pending;
 		if (!recorder_waits(rec))
 			continue;
-		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
+		/* signals are read elsewhere: looks whether another one to stop is pending */
+		rec->given_up = now - moved_ns > STALLED_NS && !sigpending(&set) &&
+				(sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
 		usleep(WAIT_US);
 	}
 	if (rec->w->o->triggers)

@@ -15,8 +15,8 @@
 #define CLOCK_SLACK_NS 10000
 
 /* The kinds of spans of a thread's time, which nest. */
-#define KINDS_NESTED                                                                                          \
-	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION |    \
+#define KINDS_NESTED                                                                                       \
+	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION | \
 		1u << REC_STEP | 1u << REC_IRQ | 1u << REC_HOLD)
 
 struct thread {
@@ -32,18 +32,14 @@ struct in_flight {
 	size_t n_threads, threads_cap;
 	size_t thread_from; /* start of the spans of the thread that is being added */
 	uint64_t since_ns;  /* what ended before is neither later nor in flight */
-	int err;
 };
 
-int in_flight_new(struct in_flight **ret_in_flight)
+struct in_flight *in_flight_new(void)
 {
-	struct in_flight *f = calloc(1, sizeof(*f));
+	struct in_flight *f = xcalloc(1, sizeof(*f));
 
-	if (!f)
-		return -ENOMEM;
 	f->since_ns = UINT64_MAX;
-	*ret_in_flight = f;
-	return 0;
+	return f;
 }
 
 void in_flight_free(struct in_flight *f)
@@ -66,14 +62,8 @@ void in_flight_add(const struct rec_hdr *h, size_t size, void *in_flight)
 	uint64_t head = size;
 
 	if (f->len + sizeof(head) + size > f->cap) {
-		char *data = realloc(f->data, 2 * f->cap + 65536);
-
-		if (!data) {
-			f->err = -ENOMEM;
-			return;
-		}
-		f->data = data;
 		f->cap = 2 * f->cap + 65536;
+		f->data = xreallocarray(f->data, f->cap, 1);
 	}
 	memcpy(f->data + f->len, &head, sizeof(head));
 	memcpy(f->data + f->len + sizeof(head), h, size);
@@ -87,21 +77,11 @@ void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight)
 {
 	struct in_flight *f = in_flight;
 
-	if (list_room((void **)&f->threads, f->n_threads, &f->threads_cap, sizeof(*f->threads))) {
-		f->err = -ENOMEM;
-		f->len = f->thread_from;
-		return;
-	}
-	f->threads[f->n_threads++] =
+	*list_push(f->threads, f->n_threads, f->threads_cap) =
 		(struct thread){ .tid = tid, .at_ns = at_ns, .from = f->thread_from, .to = f->len };
 	f->thread_from = f->len;
 	if (at_ns < f->since_ns)
 		f->since_ns = at_ns;
-}
-
-int in_flight_error(const struct in_flight *f)
-{
-	return f->err;
 }
 
 static int compare_tids(const void *a, const void *b)
@@ -168,8 +148,9 @@ void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, v
 	f->len = to;
 }
 
-bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h)
+bool is_same_span(const struct rec_hdr *open, void *arg)
 {
+	const struct rec_hdr *h = arg;
 	/* the call of a step may be reported as open */
 	uint32_t a = open->kind == REC_STEP ? REC_FUNCTION : open->kind, b = h->kind == REC_STEP ? REC_FUNCTION : h->kind;
 	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
@@ -192,7 +173,7 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 	for (size_t offset = t->from; offset < t->to;) {
 		uint64_t size;
 
-		if (is_same_span(record_at(f, &offset, &size), h))
+		if (is_same_span(record_at(f, &offset, &size), (void *)h))
 			return true;
 	}
 	return false;
@@ -229,7 +210,7 @@ struct dump {
 	bool running;
 	uint64_t horizon_ns;
 	struct tasks *names;
-	struct tasks *first_names; /* while more passes follow: the names at the first record */
+	struct tasks *first_names; /* of several passes: the names at the first record */
 	unsigned int passes;       /* how many follow this one */
 	struct chunk *first;
 	struct chunk *chunk; /* handed over next; NULL: all were */
@@ -243,7 +224,7 @@ struct flight {
 	size_t bytes, chunk_bytes;
 	uint64_t keep_ns;
 	struct chunk *oldest, *newest; /* chunks of the store; records are appended to the newest */
-	struct chunk *free[2]; /* [true]: those without pages */
+	struct chunk *free[2];         /* [true]: those without pages */
 	unsigned int n_chunks, n_free[2], spare;
 	uint64_t horizon_ns, evicted;
 	struct tasks *base; /* the names at the oldest record kept */
@@ -513,37 +494,32 @@ static int later(const void *a, const void *b)
 }
 
 /* When the nth step from the end began; 0: there are fewer. */
-static int last_step(const struct flight *f, uint32_t n, uint64_t *ret_ns)
+static uint64_t last_step(const struct flight *f, uint32_t n)
 {
 	struct cursor at = { f->dump.first, 0 };
+	uint64_t *starts = NULL, ns = 0;
 	const struct entry *e;
-	uint64_t *starts;
-	size_t len = 0;
+	size_t len = 0, cap = 0;
 
-	for (struct chunk *c = f->dump.first; c; c = c->next)
-		len += c->count[REC_STEP];
-	starts = malloc((len + 1) * sizeof(*starts));
-	if (!starts)
-		return -ENOMEM;
-	len = 0;
 	while ((e = next_entry(f, &at, 0))) {
 		if (e->rec->kind == REC_STEP)
-			starts[len++] = e->rec->start_ns;
+			*list_push(starts, len, cap) = e->rec->start_ns;
 	}
-	qsort(starts, len, sizeof(*starts), later);
-	*ret_ns = n <= len ? starts[n - 1] : 0;
+	if (len >= n) {
+		qsort(starts, len, sizeof(*starts), later);
+		ns = starts[n - 1];
+	}
 	free(starts);
-	return 0;
+	return ns;
 }
 
-int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump)
+void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump)
 {
-	uint64_t from = last.ns && at_ns > last.ns ? at_ns - last.ns : 0;
-	int err = last.n ? last_step(f, last.n, &from) : 0;
+	uint64_t from = last.n ? last_step(f, last.n) : last.ns && at_ns > last.ns ? at_ns - last.ns
+										   : 0;
 
-	if (!err && from > f->dump.horizon_ns)
+	if (from > f->dump.horizon_ns)
 		f->dump.horizon_ns = dump->horizon_ns = from;
-	return err;
 }
 
 /* The dump's chunk is done, in this pass. */
@@ -603,32 +579,24 @@ void flight_dump_end(struct flight *f)
 
 /* ---- dumps in passes ---- */
 
-int flight_dump_passes(struct flight *f, unsigned int n)
+void flight_dump_passes(struct flight *f, unsigned int n)
 {
-	struct dump *d = &f->dump;
-
 	if (n < 2)
-		return 0;
-	d->passes = n - 1;
-	d->first_names = tasks_copy(d->names);
-	return 0;
+		return;
+	f->dump.passes = n - 1;
+	f->dump.first_names = tasks_copy(f->dump.names);
 }
 
-int flight_dump_again(struct flight *f, struct tasks **ret_names)
+struct tasks *flight_dump_again(struct flight *f)
 {
 	struct dump *d = &f->dump;
-	struct tasks *names = d->first_names;
 
-	if (d->passes > 1)
-		names = tasks_copy(d->first_names);
-	else
-		d->first_names = NULL;
 	tasks_free(d->names);
-	d->names = *ret_names = names;
+	d->names = tasks_copy(d->first_names);
 	d->chunk = d->first;
 	d->offset = 0;
 	d->passes--;
-	return 0;
+	return d->names;
 }
 
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg)
@@ -642,20 +610,13 @@ void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *
 	}
 }
 
-int flight_dump_processes(struct flight *f, struct thread_map *processes)
+void flight_dump_processes(struct flight *f, struct thread_map *processes)
 {
 	struct cursor at = { f->dump.chunk, 0 };
 	const struct entry *e;
 
 	while ((e = next_entry(f, &at, f->dump.horizon_ns))) {
-		struct flight_process *p;
-
-		if (e->rec->kind == REC_ON_CPU || record_end(e->rec) <= f->dump.horizon_ns)
-			continue;
-		p = thread_map_get(processes, e->rec->tgid);
-		if (!p)
-			return -ENOMEM;
-		p->records++;
+		if (e->rec->kind != REC_ON_CPU && record_end(e->rec) > f->dump.horizon_ns)
+			((struct flight_process *)thread_map_get(processes, e->rec->tgid))->records++;
 	}
-	return 0;
 }

@@ -24,10 +24,10 @@ struct in_flight;
 #define FLIGHT_BYTES_MAX (UINT64_C(1) << 44)
 
 struct flight_stats {
-	size_t bytes;        /* memory: the most that the store can ever use */
-	size_t used_bytes;   /* of which used by records, including those that only a running dump holds */
-	uint64_t horizon_ns; /* CLOCK_BOOTTIME; 0: nothing has left the store */
-	uint64_t oldest_ns;  /* the earliest start of a record kept; 0: there is none */
+	size_t bytes;                   /* memory: the most that the store can ever use */
+	size_t used_bytes;              /* of which used by records, including those that only a running dump holds */
+	uint64_t horizon_ns;            /* CLOCK_BOOTTIME; 0: nothing has left the store */
+	uint64_t oldest_ns;             /* the earliest start of a record kept; 0: there is none */
 	uint64_t records[REC_KIND_MAX]; /* kept, per kind */
 	uint64_t kept, evicted;         /* records */
 };
@@ -40,7 +40,7 @@ struct flight_dump {
 /*
  * Makes a store of at most `bytes` (FLIGHT_BYTES_MIN to _MAX) of memory, without its names; pages are allocated on
  * first use. keep_ns, unless 0: keeps what ended within that time, as far as it fits, and returns memory. `tasks`: the
- * current names, which are copied. -EINVAL, -ENOMEM.
+ * current names, which are copied. -EINVAL, or -errno of mmap(2).
  */
 int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
 void flight_free(struct flight *f);
@@ -56,18 +56,18 @@ void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats);
 /*
  * Begins a dump of the store; with keep_ns, of what ended within that time before at_ns (the trigger). It loses nothing
  * to records that are appended meanwhile: without room the oldest of those are evicted (and the dump's, for any later
- * dump). `live` has the names of threads of no target; NULL: they come from /proc. -EBUSY while a dump runs, -ENOMEM.
+ * dump). `live` has the names of threads of no target; NULL: they come from /proc. -EBUSY while a dump runs.
  */
 int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
 
-/* Raises the horizon to the beginning of the last n steps, or to so long before at_ns. Call it first. -ENOMEM. */
-int flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump);
+/* Raises the horizon to the beginning of the last n steps, or to so long before at_ns. Call it first. */
+void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump);
 
 /* Hands over the records of the dump that ended at since_ns or later, before flight_dump_next(). */
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg);
 
-/* Whether a record is that of a span that was reported as open. */
-bool is_same_span(const struct rec_hdr *open, const struct rec_hdr *h);
+/* Whether the record h is that of a span that was reported as open. */
+bool is_same_span(const struct rec_hdr *open, void *h);
 
 /* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The
  * callback may append. Returns 1 while there may be more. What was handed over stays in the store as its oldest. */
@@ -80,14 +80,14 @@ struct flight_process {
 	uint64_t records; /* how many of it will be handed over */
 };
 
-/* Adds the processes in the dump's records to a map of them. Call before the first flight_dump_next(). -ENOMEM. */
-int flight_dump_processes(struct flight *f, struct thread_map *processes);
+/* Adds the processes in the dump's records to a map of them. Call before the first flight_dump_next(). */
+void flight_dump_processes(struct flight *f, struct thread_map *processes);
 
-/* Sets the number of passes, before the first flight_dump_next(). -ENOMEM: the dump must be ended. */
-int flight_dump_passes(struct flight *f, unsigned int n);
+/* Sets the number of passes, before the first flight_dump_next(). */
+void flight_dump_passes(struct flight *f, unsigned int n);
 
-/* Begins the next pass, after flight_dump_next() has returned 0, with other names. -ENOMEM. */
-int flight_dump_again(struct flight *f, struct tasks **ret_names);
+/* Begins the next pass, after flight_dump_next() has returned 0. Returns the names at its records, as in struct flight_dump. */
+struct tasks *flight_dump_again(struct flight *f);
 
 void flight_dump_end(struct flight *f);
 
@@ -98,13 +98,12 @@ void flight_dump_end(struct flight *f);
  * emptied after that, so some of it has ended by then, with a record of its own. A dump shows each thread as of the
  * instant at which it was looked at: what ends later is left to the next dump.
  */
-int in_flight_new(struct in_flight **ret_in_flight);
+struct in_flight *in_flight_new(void);
 void in_flight_free(struct in_flight *f);
 
-/* For session_peek(), with the in_flight as the argument. A span that finds no memory is missing: in_flight_error(). */
+/* For session_peek(), with the in_flight as the argument. */
 void in_flight_add(const struct rec_hdr *h, size_t size, void *in_flight);
 void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight);
-int in_flight_error(const struct in_flight *f);
 
 /* Call once, after the last: prepares the answers to the questions below. */
 void in_flight_ready(struct in_flight *f);

@@ -22,6 +22,7 @@
 #include "gpu/hand_over.h"
 #include "gpu/inject.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -55,8 +56,8 @@ struct agent {
 	int fd;
 	uint32_t pid;
 	struct gpu_process *process;
-	bool off;         /* between the steps that are taken, */
-	uint32_t skipped; /* of which there have been so many */
+	bool off;         /* waits for a step that is to be collected */
+	uint32_t skipped; /* steps that it has let pass since */
 	bool said_over, said_broken;
 	bool ended; /* its process is gone, or has called exec */
 };
@@ -66,18 +67,16 @@ struct gpu {
 	bool (*is_target)(uint32_t tgid, void *arg);
 	gpu_record_cb cb;
 	void *arg;
-	int epoll; /* of the sockets on which agents connect (gpu/hand_over.h) */
-	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
+	int epoll;                  /* of the sockets on which agents connect (gpu/hand_over.h) */
+	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of `namespaces` */
 	unsigned int n_listen;
 	uint64_t namespaces[GPU_LISTEN_MAX];
 	unsigned int n_namespaces;
 	struct gpu_pending pending[GPU_PENDING_MAX];
 	unsigned int n_pending;
 	char library[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
-	/* what the COMMAND needs */
-	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
-	char tools[2 * PATH_MAX + 32];
-	const char *environment[5];
+	char *environment[5]; /* what the COMMAND needs; ends with NULL */
+	size_t n_environment;
 	struct gpu_info *info;
 	struct gpu_launches *launches;
 	struct agent agents[GPU_PROCESSES_MAX];
@@ -116,10 +115,16 @@ static int find_library(char path[PATH_MAX])
 	return -EINVAL;
 }
 
+/* value: malloc()ed, which is taken over. */
+static void add_variable(struct gpu *g, char *value)
+{
+	g->environment[g->n_environment++] = value;
+}
+
 static int set_environment(struct gpu *g)
 {
 	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->o->cupti;
-	int err = find_library(g->library), n = 0, len;
+	int err = find_library(g->library);
 	char *real = NULL;
 
 	if (err)
@@ -132,20 +137,12 @@ static int set_environment(struct gpu *g)
 		log_error("--cupti %s: %s", cupti, strerror(errno));
 		return -EINVAL;
 	}
-	snprintf(g->injection, sizeof(g->injection), INJECTION "=%s", g->library);
-	snprintf(g->name, sizeof(g->name), GPU_ENV_SOCKET "=%s", g->socket_name);
-	g->environment[n++] = g->injection;
 	tools = tools ? tools : "";
-	len = snprintf(g->tools, sizeof(g->tools), TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools);
-	if (len < (int)sizeof(g->tools))
-		g->environment[n++] = g->tools;
-	else
-		log_warn("--gpu: " TOOLS " is too long, so what AMD's GPUs do is not recorded");
-	g->environment[n++] = g->name;
-	if (real) {
-		snprintf(g->cupti, sizeof(g->cupti), GPU_ENV_CUPTI "=%s", real);
-		g->environment[n++] = g->cupti;
-	}
+	add_variable(g, xasprintf(INJECTION "=%s", g->library));
+	add_variable(g, xasprintf(TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools));
+	add_variable(g, xasprintf(GPU_ENV_SOCKET "=%s", g->socket_name));
+	if (real)
+		add_variable(g, xasprintf(GPU_ENV_CUPTI "=%s", real));
 	free(real);
 	return 0;
 }
@@ -202,6 +199,7 @@ static void *listen_there(void *arg)
 static int listen_for(struct gpu *g, pid_t pid)
 {
 	struct visit v = { .g = g };
+	bool known = false;
 	struct stat st, own;
 	char path[64];
 	pthread_t t;
@@ -210,15 +208,13 @@ static int listen_for(struct gpu *g, pid_t pid)
 	v.namespace = open(path, O_RDONLY | O_CLOEXEC);
 	if (v.namespace < 0)
 		return -errno;
-	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own)) {
+	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own))
 		v.err = -errno;
-	} else if (st.st_dev != own.st_dev || st.st_ino != own.st_ino) {
-		for (unsigned int i = 0; i < g->n_namespaces; i++) {
-			if (g->namespaces[i] == st.st_ino) {
-				close(v.namespace);
-				return 0;
-			}
-		}
+	else
+		known = st.st_dev == own.st_dev && st.st_ino == own.st_ino;
+	for (unsigned int i = 0; i < g->n_namespaces && !v.err; i++)
+		known |= g->namespaces[i] == st.st_ino;
+	if (!v.err && !known) {
 		v.err = -pthread_create(&t, NULL, listen_there, &v);
 		if (!v.err)
 			pthread_join(t, NULL);
@@ -229,7 +225,7 @@ static int listen_for(struct gpu *g, pid_t pid)
 	return v.err;
 }
 
-/* cupti: NULL: it is not given. Prints one line on failure. */
+/* Prints one line on failure. */
 static int open_socket(struct gpu *g)
 {
 	uint64_t secret = 0;
@@ -396,10 +392,9 @@ struct gpu_launches {
 	struct places by_id[KNOWN_MAX];
 };
 
-int gpu_launches_new(struct gpu_launches **ret_launches)
+struct gpu_launches *gpu_launches_new(void)
 {
-	*ret_launches = calloc(1, sizeof(**ret_launches));
-	return *ret_launches ? 0 : -ENOMEM;
+	return xcalloc(1, sizeof(struct gpu_launches));
 }
 
 void gpu_launches_free(struct gpu_launches *gl)
@@ -469,6 +464,27 @@ static uint64_t stream_of(uint64_t handle, uint32_t tid)
 					     : handle;
 }
 
+static bool find_kind(enum probe_role role, enum launch_kind *ret_kind)
+{
+	static const struct {
+		enum probe_role role;
+		enum launch_kind kind;
+	} kinds[] = {
+		{ ROLE_LAUNCH, LAUNCH_KERNEL },
+		{ ROLE_GRAPH, LAUNCH_GRAPH },
+		{ ROLE_TRANSFER, LAUNCH_COPY },
+		{ ROLE_CAPTURE, LAUNCH_CAPTURE },
+		{ ROLE_CAPTURE_END, LAUNCH_CAPTURE_END },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		*ret_kind = kinds[i].kind;
+		if (kinds[i].role == role)
+			return true;
+	}
+	return false;
+}
+
 bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch)
 {
 	const struct places *p = places_of(gl, s, r->h.id);
@@ -476,29 +492,14 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 
 	if (!p || p->is_nccl || r->h.flags & REC_F_OPEN_END)
 		return false;
-	switch (s->role) {
-	case ROLE_LAUNCH:
-		l.kind = LAUNCH_KERNEL;
-		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
-		break;
-	case ROLE_GRAPH:
-		if (!(s->flags & PROBE_F_GRAPH)) /* that of an engine */
-			return false;
-		l.kind = LAUNCH_GRAPH;
-		break;
-	case ROLE_TRANSFER:
-		l.kind = LAUNCH_COPY;
-		l.has_bytes = get_bytes(p, s, r, &l.bytes);
-		break;
-	case ROLE_CAPTURE:
-		l.kind = LAUNCH_CAPTURE;
-		break;
-	case ROLE_CAPTURE_END:
-		l.kind = LAUNCH_CAPTURE_END;
-		break;
-	default:
+	if (!find_kind(s->role, &l.kind))
 		return false;
-	}
+	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* that of an engine */
+		return false;
+	if (l.kind == LAUNCH_KERNEL)
+		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
+	if (l.kind == LAUNCH_COPY)
+		l.has_bytes = get_bytes(p, s, r, &l.bytes);
 	l.has_stream = get(p, s, r, ARG_STREAM, &l.stream);
 	l.stream = stream_of(l.stream, r->h.tid);
 	*ret_launch = l;
@@ -771,10 +772,10 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, s
 	const char *what;
 	int err;
 
-	g->injections = calloc(n, sizeof(*g->injections));
+	g->injections = xcalloc(n, sizeof(*g->injections));
 	for (size_t k = 0; k < n; k++) {
 		what = "it is in another network namespace, where it cannot be listened to";
-		err = g->injections ? listen_for(g, pids[k]) : -ENOMEM;
+		err = listen_for(g, pids[k]);
 		if (!err) {
 			what = "no process can be started for that";
 			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda,
@@ -832,12 +833,6 @@ static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
 	return a ? a->process : NULL;
 }
 
-static bool is_launch(enum probe_role role)
-{
-	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH || role == ROLE_GPU_WAIT || role == ROLE_CAPTURE ||
-	       role == ROLE_CAPTURE_END;
-}
-
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
 {
 	struct gpu_process *p;
@@ -849,7 +844,7 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 		if (a)
 			gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
 	}
-	if (!is_launch(s->role))
+	if (s->role != ROLE_GPU_WAIT && !find_kind(s->role, &l.kind))
 		return;
 	p = meet_process(g, r->h.tgid);
 	if (!p || r->h.flags & REC_F_OPEN_START)
@@ -951,23 +946,22 @@ uint64_t gpu_lost(const struct gpu *g)
 int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
 	struct gpu **ret_gpu)
 {
-	struct gpu *g = calloc(1, sizeof(*g));
+	struct gpu *g = xcalloc(1, sizeof(*g));
 	int err;
 
-	if (!g)
-		return -ENOMEM;
 	g->o = o;
 	g->is_target = is_target;
 	g->cb = cb;
 	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
 	g->epoll = -1;
-	g->info = gpu_info_new();
-	err = open_socket(g) ?: gpu_launches_new(&g->launches);
+	err = open_socket(g);
 	if (err) {
 		gpu_free(g);
 		return err;
 	}
+	g->info = gpu_info_new();
+	g->launches = gpu_launches_new();
 	*ret_gpu = g;
 	return 0;
 }
@@ -989,6 +983,8 @@ void gpu_free(struct gpu *g)
 		close(g->listen[--g->n_listen]);
 	if (g->epoll >= 0)
 		close(g->epoll);
+	while (g->n_environment)
+		free(g->environment[--g->n_environment]);
 	gpu_launches_free(g->launches);
 	gpu_info_free(g->info);
 	free(g);
@@ -996,7 +992,7 @@ void gpu_free(struct gpu *g)
 
 const char *const *gpu_environment(const struct gpu *g)
 {
-	return g->environment;
+	return (const char *const *)g->environment;
 }
 
 unsigned int gpu_fill(struct gpu *g)

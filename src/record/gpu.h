@@ -54,7 +54,7 @@ void gpu_summary(struct gpu *g);
 
 /* ---- what a call launches or waits for, from the arguments that its preset names ---- */
 
-int gpu_launches_new(struct gpu_launches **ret_launches);
+struct gpu_launches *gpu_launches_new(void);
 void gpu_launches_free(struct gpu_launches *gl);
 
 /* false: it launches nothing on a GPU. */

@@ -56,11 +56,9 @@ static uint64_t per_step(const struct shed_look *l)
 
 static enum shed_part first_on(const struct shed *s)
 {
-	int i = 0;
+	uint32_t on = s->parts & ~s->off;
 
-	while (i < SHED_PARTS && !(s->parts & ~s->off & 1u << i))
-		i++;
-	return i;
+	return on ? (enum shed_part)__builtin_ctz(on) : SHED_PARTS;
 }
 
 static bool turn_off(struct shed *s, uint64_t now)
@@ -131,10 +129,8 @@ bool shed_exhausted(const struct shed *s)
 
 struct overhead *overhead_new(struct capture *c, uint64_t budget)
 {
-	struct overhead *o = calloc(1, sizeof(*o));
+	struct overhead *o = xcalloc(1, sizeof(*o));
 
-	if (!o)
-		return NULL;
 	o->c = c;
 	o->self = (uint32_t)getpid();
 	o->left_out.budget = budget;
@@ -171,16 +167,19 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	return h;
 }
 
+static const struct {
+	const char *with_verb, *marks[2]; /* off: at 1 */
+} parts_text[SHED_PARTS] = {
+	[SHED_SAMPLES] = { "samples, and stacks of waits, are", { "samples on", "samples off" } },
+	[SHED_BARRIERS] = { "barriers are", { "barriers on", "barriers off" } },
+	[SHED_OPERATORS] = { "operators are", { "operators on", "operators off" } },
+	[SHED_SYSCALLS] = { "single system calls are", { "syscalls on", "syscalls off" } },
+	[SHED_TIMELINE] = { "the timeline is", { "timeline on", "timeline off" } },
+};
+
 static void mark(struct sink *s, enum shed_part part, bool off, uint64_t ns)
 {
-	static const char *const reasons[SHED_PARTS][2] = {
-		[SHED_SAMPLES] = { "samples on", "samples off" },
-		[SHED_BARRIERS] = { "barriers on", "barriers off" },
-		[SHED_OPERATORS] = { "operators on", "operators off" },
-		[SHED_SYSCALLS] = { "syscalls on", "syscalls off" },
-		[SHED_TIMELINE] = { "timeline on", "timeline off" },
-	};
-	struct mark m = { .name = "budget", .ns = ns, .number = part, .reason = reasons[part][off] };
+	struct mark m = { .name = "budget", .ns = ns, .number = part, .reason = parts_text[part].marks[off] };
 
 	sink_mark(s, &m);
 }
@@ -209,14 +208,6 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 
 static void change(struct overhead *o, struct sink *s, uint32_t before)
 {
-	/* the part with its verb */
-	static const char *const words[SHED_PARTS] = {
-		[SHED_SAMPLES] = "samples, and stacks of waits, are",
-		[SHED_BARRIERS] = "barriers are",
-		[SHED_OPERATORS] = "operators are",
-		[SHED_SYSCALLS] = "single system calls are",
-		[SHED_TIMELINE] = "the timeline is",
-	};
 	uint64_t ns;
 
 	for (int i = 0; i < SHED_PARTS; i++) {
@@ -229,7 +220,7 @@ static void change(struct overhead *o, struct sink *s, uint32_t before)
 		if (s)
 			mark(s, i, off, ns);
 		log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
-			(double)o->shed.share / 1e4, words[i], off ? "off" : "on again");
+			(double)o->shed.share / 1e4, parts_text[i].with_verb, off ? "off" : "on again");
 	}
 }
 
@@ -307,16 +298,13 @@ struct step_limit {
 	uint64_t settled_ns;
 };
 
-int step_limit_new(uint32_t steps, struct step_limit **ret_limit)
+struct step_limit *step_limit_new(uint32_t steps)
 {
-	struct step_limit *l = calloc(1, sizeof(*l));
+	struct step_limit *l = xcalloc(1, sizeof(*l));
 
-	if (!l)
-		return -ENOMEM;
 	l->max = steps;
 	l->processes.size = sizeof(struct stepped);
-	*ret_limit = l;
-	return 0;
+	return l;
 }
 
 void step_limit_free(struct step_limit *l)
@@ -335,12 +323,11 @@ void step_limit_reset(struct step_limit *l)
 	l->settled_ns = 0;
 }
 
-/* NULL without memory. */
 static struct stepped *get(struct step_limit *l, uint32_t tgid)
 {
 	struct stepped *p = thread_map_get(&l->processes, tgid);
 
-	if (!p || p->steps)
+	if (p->steps)
 		return p;
 	p->end_ns = UINT64_MAX;
 	for (int i = 0, pid = (int)tgid; i < PARENTS_MAX && !process_parent(pid, &pid) && pid; i++)
@@ -348,18 +335,10 @@ static struct stepped *get(struct step_limit *l, uint32_t tgid)
 	return p;
 }
 
-static bool hold(struct step_limit *l, const struct rec_hdr *h, size_t size)
-{
-	if (size > sizeof(l->held->rec) || list_room((void **)&l->held, l->n_held, &l->cap_held, sizeof(*l->held)))
-		return false;
-	l->held[l->n_held].size = size;
-	memcpy(&l->held[l->n_held++].rec, h, size);
-	return true;
-}
-
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size)
 {
 	const struct stepped *p = thread_map_find(&l->processes, h->tgid);
+	struct held *held;
 
 	if (p && h->kind != REC_TASK && h->start_ns >= p->end_ns)
 		return STEP_LIMIT_DROP;
@@ -368,7 +347,12 @@ enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr 
 		return STEP_LIMIT_PASS;
 	if (p && p->steps >= l->max)
 		return STEP_LIMIT_DROP;
-	return hold(l, h, size) ? STEP_LIMIT_HELD : STEP_LIMIT_PASS;
+	if (size > sizeof(held->rec))
+		return STEP_LIMIT_PASS;
+	held = list_push(l->held, l->n_held, l->cap_held);
+	held->size = size;
+	memcpy(&held->rec, h, size);
+	return STEP_LIMIT_HELD;
 }
 
 static uint64_t end_of(const struct held *x)
@@ -394,9 +378,9 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 		const struct held *x = &l->held[n];
 		struct stepped *p = get(l, x->rec.h.tgid);
 
-		if (p && p->steps >= l->max)
+		if (p->steps >= l->max)
 			continue;
-		if (p && ++p->steps == l->max)
+		if (++p->steps == l->max)
 			p->end_ns = end_of(x);
 		cb(&x->rec.h, x->size, arg);
 	}
@@ -410,7 +394,7 @@ void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, voi
 	l->settled_ns = now_ns;
 }
 
-/* Whether it is what started a process with steps, such as a server, and leaves them to that. */
+/* Whether it has started a process with steps, as a server does, and leaves them to that one. */
 static bool is_parent(const struct step_limit *l, pid_t tgid)
 {
 	const struct stepped *p = NULL;
@@ -579,11 +563,9 @@ static void pace_close(struct pace *p)
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace)
 {
 	const struct sched_param first = { .sched_priority = 1 };
-	struct pace *p = calloc(1, sizeof(*p));
+	struct pace *p = xcalloc(1, sizeof(*p));
 	int err;
 
-	if (!p)
-		return -ENOMEM;
 	p->fill = fill;
 	p->fill_arg = arg;
 	yield_lock_init(&p->lock);

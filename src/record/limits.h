@@ -25,8 +25,8 @@ struct tasks;
  * the order of enum shed_part; the difference to the cost of a step in the next look is the price of the part. After a
  * quiet time the last part that would fit is turned on again. If that was wrong, the next quiet time is twice as long.
  */
-#define SHED_WHOLE 1000000 /* shares are in millionths */
-#define SHED_LOOK_STEPS 32 /* a look ends after this many steps ... */
+#define SHED_WHOLE 1000000                /* shares are in millionths */
+#define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
 #define SHED_LOOK_NS UINT64_C(1000000000) /* ... or after this time, if it has had a few */
 #define SHED_LOOK_LEAST 4
 #define SHED_QUIET_NS UINT64_C(5000000000)
@@ -40,10 +40,10 @@ struct shed_look {
 
 struct shed {
 	uint64_t budget;   /* share of the time of steps */
-	uint32_t parts;	   /* 1 << enum shed_part: those that can be turned off */
-	uint32_t off;	   /* of these */
+	uint32_t parts;    /* 1 << enum shed_part: those that can be turned off */
+	uint32_t off;      /* of these */
 	uint64_t since_ns; /* steps that began before do not count */
-	uint64_t share;	   /* found by the last look */
+	uint64_t share;    /* found by the last look */
 	struct shed_look look;
 	struct {
 		uint64_t price_ns; /* for each step */
@@ -51,7 +51,7 @@ struct shed {
 		uint64_t on_ns; /* when it was turned on again; 0: never */
 	} part[SHED_PARTS];
 	enum shed_part last; /* turned off, but without a look since; SHED_PARTS: none */
-	uint64_t before_ns; /* cost of a step before that */
+	uint64_t before_ns;  /* cost of a step before that */
 };
 
 void shed_init(struct shed *s, uint64_t budget);
@@ -77,7 +77,7 @@ struct overhead {
 	struct rec_step_parts step; /* that overhead_step() has handed out */
 	uint32_t self;
 	uint64_t weighed; /* steps whose cost is known */
-	bool told; /* it was reported that nothing is left to turn off */
+	bool told;        /* it was reported that nothing is left to turn off */
 };
 
 struct overhead *overhead_new(struct capture *c, uint64_t budget);
@@ -103,7 +103,7 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
  * What a process does after its last step of a window is left out. Records come in any order, so steps are held until
  * all earlier ones must have arrived; other records that come before the last step is known as such are kept.
  */
-int step_limit_new(uint32_t steps, struct step_limit **ret_limit);
+struct step_limit *step_limit_new(uint32_t steps);
 void step_limit_free(struct step_limit *l);
 
 /* A window opens. */

@@ -21,6 +21,7 @@
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/fmt.h"
 #include "util/json.h"
@@ -44,14 +45,6 @@ static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*",
 static const char *const labels[] = { "*_MODEL", "*_COMMIT_SHA", "*_CONCURRENCY", "*_JSONL", "*_OUT", "*_DIR", "FERRUM_*DEBUG",
 	"VLLM_CHAKRA_*DEBUG", "*_ENV_HASH" };
 
-/* That inftrace itself sets for a COMMAND. */
-static bool is_own(const char *name, const char *value)
-{
-	size_t len = strlen(value), own = strlen("/inftrace-gpu.so");
-
-	return !strcmp(name, "CUDA_INJECTION64_PATH") && len >= own && !strcmp(value + len - own, "/inftrace-gpu.so");
-}
-
 static bool matches_any(const char *const *globs, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
@@ -60,36 +53,17 @@ static bool matches_any(const char *const *globs, size_t n, const char *name)
 	return false;
 }
 
-/* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. NULL: no memory. */
+/* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. */
 static struct json_object *env_json_string(const char *s)
 {
 	size_t len = strlen(s);
-	char *quoted = malloc(FMT_JSON_STR_MAX(len) + 1);
+	char *quoted = xmalloc(FMT_JSON_STR_MAX(len) + 1);
 	struct json_object *obj;
 
-	if (!quoted)
-		return NULL;
 	*fmt_json_str(quoted, s, len) = '\0';
 	obj = json_tokener_parse(quoted);
 	free(quoted);
 	return obj;
-}
-
-/* Both take over the value, and set *err, so that a caller checks a whole tree once. json-c keeps the order of keys. */
-static void add(struct json_object *obj, const char *key, struct json_object *value, int *err)
-{
-	if (obj && value && !json_object_object_add(obj, key, value))
-		return;
-	json_object_put(value);
-	*err = -ENOMEM;
-}
-
-static void append(struct json_object *array, struct json_object *value, int *err)
-{
-	if (array && value && !json_object_array_add(array, value))
-		return;
-	json_object_put(value);
-	*err = -ENOMEM;
 }
 
 static const char *json_text(struct json_object *obj)
@@ -141,19 +115,18 @@ static void cpu_model(char *model, size_t size)
 	fclose(f);
 }
 
-static struct json_object *libraries_json(const struct env_program *p, int *err)
+static struct json_object *libraries_json(const struct env_program *p)
 {
 	struct json_object *array = json_object_new_array();
 
 	for (size_t i = 0; i < p->n; i++) {
 		struct json_object *obj = json_object_new_object();
 
-		add(obj, "build_id", json_object_new_string(p->libraries[i].build_id), err);
-		add(obj, "name", env_json_string(p->libraries[i].name), err);
-		append(array, obj, err);
+		json_object_object_add(obj, "build_id", json_object_new_string(p->libraries[i].build_id));
+		json_object_object_add(obj, "name", env_json_string(p->libraries[i].name));
+		json_object_array_add(array, obj);
 	}
-	if (!*err)
-		sort_unique(array);
+	sort_unique(array);
 	return array;
 }
 
@@ -163,7 +136,7 @@ static bool claims(const struct engine *e, const char *name)
 }
 
 /* The presets that claim one of the libraries. */
-static struct json_object *presets_json(const struct env_program *p, const struct probe_table *presets, int *err)
+static struct json_object *presets_json(const struct env_program *p, const struct probe_table *presets)
 {
 	struct json_object *array = json_object_new_array();
 
@@ -177,12 +150,11 @@ static struct json_object *presets_json(const struct env_program *p, const struc
 		if (k == p->n)
 			continue;
 		obj = json_object_new_object();
-		add(obj, "name", env_json_string(e->name), err);
-		add(obj, "version", json_object_new_int64(e->version), err);
-		append(array, obj, err);
+		json_object_object_add(obj, "name", env_json_string(e->name));
+		json_object_object_add(obj, "version", json_object_new_int64(e->version));
+		json_object_array_add(array, obj);
 	}
-	if (!*err)
-		sort_unique(array);
+	sort_unique(array);
 	return array;
 }
 
@@ -190,8 +162,8 @@ static bool counts(const char *name, const char *value)
 {
 	/* no setting has any other name, and it would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
-	       !matches_any(labels, ARRAY_SIZE(labels), name) &&
-	       !secret_name(name) && !secret_value(value) && !is_own(name, value);
+	       !matches_any(labels, ARRAY_SIZE(labels), name) && !secret_name(name) && !secret_value(value) &&
+	       (strcmp(name, "CUDA_INJECTION64_PATH") || !text_has_suffix(value, "/inftrace-gpu.so")); /* set by inftrace itself */
 }
 
 /* Whether "NAME=VALUE" is one of them. */
@@ -220,15 +192,14 @@ static int cmp_variable(const void *a, const void *b)
 				     : 1;
 }
 
-/* Adds the variables that configure engines, sorted by name, without secrets. -ENOMEM. */
-static int env_add_settings(const struct process_text *environ, struct json_object *obj)
+/* Adds the variables that configure engines, sorted by name, without secrets. */
+static void env_add_settings(const struct process_text *environ, struct json_object *obj)
 {
-	const char **list = calloc(VARIABLES_MAX, sizeof(*list));
+	const char **list = xcalloc(VARIABLES_MAX, sizeof(*list));
 	char name[NAME_MAX + 1] = "";
-	int err = list ? 0 : -ENOMEM;
 	size_t n = 0, len;
 
-	for (const char *s = NULL; !err && n < VARIABLES_MAX && (s = process_text_next(environ, s));) {
+	for (const char *s = NULL; n < VARIABLES_MAX && (s = process_text_next(environ, s));) {
 		if (env_is_setting(s))
 			list[n++] = s;
 	}
@@ -239,37 +210,34 @@ static int env_add_settings(const struct process_text *environ, struct json_obje
 			continue;
 		memcpy(name, list[i], len);
 		name[len] = '\0';
-		add(obj, name, env_json_string(list[i] + len + 1), &err);
+		json_object_object_add(obj, name, env_json_string(list[i] + len + 1));
 	}
 	free(list);
-	return err;
 }
 
-static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets,
-	int *err)
+/* By key, since json-c keeps the order of keys. */
+static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets)
 {
-	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(),
-		*cpu = json_object_new_object();
+	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(), *cpu = json_object_new_object();
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct utsname uts;
 	char model[256];
 
-	if (uname(&uts))
-		*err = -errno;
-	if (environ && env && env_add_settings(environ, env))
-		*err = -ENOMEM;
+	uname(&uts);
+	if (environ)
+		env_add_settings(environ, env);
 	cpu_model(model, sizeof(model));
-	add(cpu, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
-	add(cpu, "model", env_json_string(model), err);
-	add(obj, "cpu", cpu, err);
-	add(obj, "env", env, err);
-	add(obj, "exe", json_object_new_string(p->exe), err);
-	add(obj, "kernel", json_object_new_string(uts.release), err);
-	add(obj, "libraries", libraries_json(p, err), err);
-	add(obj, "machine", json_object_new_string(uts.machine), err);
+	json_object_object_add(cpu, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
+	json_object_object_add(cpu, "model", env_json_string(model));
+	json_object_object_add(obj, "cpu", cpu);
+	json_object_object_add(obj, "env", env);
+	json_object_object_add(obj, "exe", json_object_new_string(p->exe));
+	json_object_object_add(obj, "kernel", json_object_new_string(uts.release));
+	json_object_object_add(obj, "libraries", libraries_json(p));
+	json_object_object_add(obj, "machine", json_object_new_string(uts.machine));
 	/* whole MiB: what the kernel reserves at boot varies by some pages */
-	add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)), err);
-	add(obj, "presets", presets_json(p, presets, err), err);
+	json_object_object_add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)));
+	json_object_object_add(obj, "presets", presets_json(p, presets));
 	return obj;
 }
 
@@ -283,36 +251,20 @@ bool env_hash_ok(const char *text)
 int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
 	char hash[ENV_HASH_MAX])
 {
+	struct json_object *obj = env_json(p, environ, presets);
+	const char *json = json_text(obj);
 	unsigned char md[EVP_MAX_MD_SIZE];
-	struct json_object *obj;
 	unsigned int len = 0;
-	char *json = NULL;
-	int err = 0;
+	bool ok = EVP_Digest(json, strlen(json), md, &len, EVP_sha256(), NULL) && len == 32;
 
 	if (hash)
-		strcpy(hash, ENV_HASH_UNKNOWN);
-	obj = env_json(p, environ, presets, &err);
-	if (err)
-		goto out;
-	json = strdup(json_text(obj));
-	if (!json)
-		err = -ENOMEM;
-	else if (!EVP_Digest(json, strlen(json), md, &len, EVP_sha256(), NULL) || len != 32)
-		err = -EIO;
-	if (err)
-		goto out;
-	if (hash)
-		strcpy(hash, "sha256:");
-	for (unsigned int i = 0; hash && i < len; i++)
+		strcpy(hash, ok ? "sha256:" : ENV_HASH_UNKNOWN);
+	for (unsigned int i = 0; ok && hash && i < len; i++)
 		sprintf(hash + strlen("sha256:") + 2 * i, "%02x", md[i]);
-	if (ret_json) {
-		*ret_json = json;
-		json = NULL;
-	}
-out:
-	free(json);
+	if (ok && ret_json)
+		*ret_json = xstrdup(json);
 	json_object_put(obj);
-	return err;
+	return ok ? 0 : -EIO;
 }
 
 /* ---- the program ---- */
@@ -350,9 +302,7 @@ static int collect_file(const char *name, int fd, void *arg)
 		i++;
 	if (i == c->pt->n_engines || c->to->n == ENV_LIBRARIES_MAX)
 		return 0;
-	l->name = strdup(name);
-	if (!l->name)
-		return -ENOMEM;
+	l->name = xstrdup(name);
 	c->to->n++;
 	/* an upgrade may have put another one in its place */
 	if (process_each_mapped(c->pid, find_replaced, &r) == 1) {
@@ -389,32 +339,27 @@ static int open_program(pid_t pid, const char *path, char real[PATH_MAX], int *r
 	return file_open_exe(pid, ret_fd);
 }
 
-/* path: of the program that the process will run; NULL: the one that it runs. -ESRCH, -EACCES, -EPERM, -ENOMEM. */
+/* path: of the program that the process will run; NULL: the one that it runs. -ESRCH, -EACCES, -EPERM. */
 static int env_program_read(pid_t pid, const char *path, const struct process_text *environ, const struct probe_table *pt,
 	struct env_program *ret_program)
 {
-	struct env_program p = { .exe = "none" };
-	struct collect c = { .pid = pid, .pt = pt, .to = &p };
+	struct collect c = { .pid = pid, .pt = pt, .to = ret_program };
 	char real[PATH_MAX];
 	int fd = -1, err;
 
+	*ret_program = (struct env_program){ .exe = "none" };
 	err = open_program(pid, path, real, &fd);
 	if (err == -ENOENT && !path) /* also for a zombie or a kernel thread */
 		return -ESRCH;
 	if (err == -EACCES || err == -EPERM)
 		return err;
 	if (!err) {
-		read_build_id(fd, p.exe);
-		err = collect_file(basename(real), fd, &c);
-		if (!err)
-			err = needed_each(pid, real, fd, process_text_variable(environ, "LD_LIBRARY_PATH"), collect_file, &c);
+		read_build_id(fd, ret_program->exe);
+		collect_file(basename(real), fd, &c);
+		needed_each(pid, real, fd, process_text_variable(environ, "LD_LIBRARY_PATH"), collect_file, &c);
 		close(fd);
 	}
-	if (err == -ENOMEM)
-		env_program_free(&p);
-	else
-		*ret_program = p;
-	return err == -ENOMEM ? err : 0;
+	return 0;
 }
 
 int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX])
@@ -532,15 +477,15 @@ bool environment_find(const struct environment *e, const char *const names[2], s
 
 char *environment_path(const struct variable *v)
 {
-	char link[64], cwd[PATH_MAX] = "", *whole;
+	char link[64], cwd[PATH_MAX] = "";
 	ssize_t n;
 
 	if (!v->pid || *v->value == '/')
-		return strdup(v->value);
+		return xstrdup(v->value);
 	snprintf(link, sizeof(link), "/proc/%d/cwd", v->pid);
 	n = readlink(link, cwd, sizeof(cwd) - 1);
 	cwd[n > 0 ? n : 0] = 0;
-	return asprintf(&whole, "%s/%s", cwd, v->value) < 0 ? NULL : whole;
+	return xasprintf("%s/%s", cwd, v->value);
 }
 
 const char *environment_whose(const struct variable *v, char buf[32])
@@ -587,12 +532,6 @@ static void put_word(struct line *l, const char *word)
 		l->len = before;
 }
 
-/* Tells a secret from the place of a function, which looks like a URL with a user: LIB:SYMBOL@ROLE. */
-static bool is_secret(const char *option, const char *word)
-{
-	return strncmp(option, "-u", 2) && strncmp(option, "--uprobe", 8) && secret_value(word);
-}
-
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX])
 {
 	struct line l = { .text = text };
@@ -609,7 +548,8 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 			option = *arg;
 		if (!strcmp(*arg, "--"))
 			continue;
-		if (!is_secret(option, value)) {
+		/* the place of a function looks like a URL with a user: LIB:SYMBOL@ROLE */
+		if (!strncmp(option, "-u", 2) || !strncmp(option, "--uprobe", 8) || !secret_value(value)) {
 			put_word(&l, *arg);
 			continue;
 		}
@@ -633,11 +573,11 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 
 /* ---- metadata of processes ---- */
 
-#define PROCESSES_MAX 1024 /* the one not used for longest is replaced */
-#define THEIRS_MAX 256	   /* bytes of a value chosen by a process */
+#define PROCESSES_MAX 1024          /* the one not used for longest is replaced */
+#define THEIRS_MAX 256              /* bytes of a value chosen by a process */
 #define THEIR_FLAGS_MAX (16u << 10) /* of its runtime flags */
-#define FLAGS_MAX 1024	   /* bytes of its settings, which are in every line */
-#define KEPT_MAX (64u << 10) /* bytes of its environment */
+#define FLAGS_MAX 1024              /* bytes of its settings, which are in every line */
+#define KEPT_MAX (64u << 10)        /* bytes of its environment */
 #define WARNINGS_MAX 16
 #define PARENTS_MAX 4
 #define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked up again after this time */
@@ -647,14 +587,14 @@ struct process {
 	uint64_t used; /* counter of uses */
 	/* at its beginning */
 	bool read, will_exec;
-	bool may_choose; /* see environment_may_choose() */
+	bool may_choose;                      /* see environment_may_choose() */
 	struct process_text environ, cmdline; /* only what matters of the environment */
-	struct process_text service; /* command line of what started it, if that is the same program */
+	struct process_text service;          /* command line of what started it, if that is the same program */
 	struct env_program program;
 	/* for its lines */
 	bool made, complete;
 	uint64_t made_ns;
-	char *commit_sha, *model, *flags;
+	char *commit_sha, *model, *flags; /* of meta, which has "unknown" for no model */
 	char hash[ENV_HASH_MAX];
 	struct profile_meta meta;
 };
@@ -704,29 +644,25 @@ static const char *find(struct metadata *m, const struct process *p, const char 
 	return NULL;
 }
 
-/* NULL also if there is no memory. */
 static char *text_of(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
 {
 	bool theirs;
 	const char *value = option ? option : find(m, p, names, &theirs);
 
-	return value ? strdup(value) : NULL;
+	return value ? xstrdup(value) : NULL;
 }
 
 /* json-c accepts what is not JSON, and changes large numbers. */
 bool metadata_flags_ok(const char *text)
 {
 	struct json_nodes nodes = { 0 };
-	char *copy = strdup(text);
+	char *copy = xstrdup(text);
 	struct json_scan scan;
 	size_t used = 0;
-	int ret = -ENOMEM;
+	int ret;
 
 	json_scan_init(&scan, &nodes);
-	if (copy)
-		ret = json_scan_feed(&scan, (const unsigned char *)copy, strlen(copy), &used);
-	if (!ret)
-		ret = json_scan_end(&scan);
+	ret = json_scan_feed(&scan, (const unsigned char *)copy, strlen(copy), &used) ?: json_scan_end(&scan);
 	if (ret == 1 && copy[used + strspn(copy + used, " \t\r\n")])
 		ret = -EBADMSG;
 	if (ret == 1)
@@ -736,13 +672,13 @@ bool metadata_flags_ok(const char *text)
 	return ret == 1;
 }
 
-/* The text of an object on one line; NULL: no memory. */
+/* The text of an object on one line. */
 static char *one_line(const char *text)
 {
-	char *line = malloc(strlen(text) + 1), *p = line;
+	char *line = xmalloc(strlen(text) + 1), *p = line;
 	bool in_string = false;
 
-	for (; line && *text; text++) {
+	for (; *text; text++) {
 		if (!in_string && strchr(" \t\r\n", *text))
 			continue;
 		*p++ = *text;
@@ -751,8 +687,7 @@ static char *one_line(const char *text)
 		else if (*text == '"')
 			in_string = !in_string;
 	}
-	if (line)
-		*p = 0;
+	*p = 0;
 	return line;
 }
 
@@ -761,7 +696,6 @@ static char *settings_of(const struct process *p)
 {
 	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
 	size_t bytes = 0, left_out = 0;
-	const char *plain;
 	char *text;
 
 	if (p) {
@@ -781,8 +715,7 @@ static char *settings_of(const struct process *p)
 	}
 	if (left_out)
 		json_object_object_add(few, "left_out", json_object_new_int64((int64_t)left_out));
-	plain = few ? json_object_to_json_string_ext(few, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : NULL;
-	text = plain ? strdup(plain) : NULL;
+	text = xstrdup(json_text(few));
 	json_object_put(all);
 	json_object_put(few);
 	return text;
@@ -793,12 +726,10 @@ static char *flags_of(struct metadata *m, const struct process *p)
 	bool theirs = false;
 	const char *text = m->o->runtime_flags ? m->o->runtime_flags : find(m, p, flags_names, &theirs);
 	bool ok = text && metadata_flags_ok(text);
-	char *plain;
 
 	if (text && !ok && may_warn(m))
 		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
-	plain = ok ? one_line(text) : settings_of(p);
-	return plain ? plain : strdup("{}");
+	return ok ? one_line(text) : settings_of(p);
 }
 
 /* 0: nobody says it. */
@@ -834,7 +765,7 @@ static char *model_of(struct metadata *m, const struct process *p, bool alive)
 	/* its files are known only while it lives, so that its command line comes first: the name does not change */
 	if (!model_of_cmdline(&p->cmdline, name) || (alive && !model_of_files((pid_t)p->tgid, name)) ||
 		!model_of_cmdline(&p->service, name))
-		return strdup(name);
+		return xstrdup(name);
 	return NULL;
 }
 
@@ -844,14 +775,15 @@ static void make_hash(struct metadata *m, struct process *p)
 {
 	bool theirs = false;
 	const char *given = m->hash ? NULL : find(m, p, hash_names, &theirs);
+	/* another user's process must not determine the origin of a number */
+	bool counts = given && theirs && p->may_choose, ok = counts && env_hash_ok(given);
 
 	strcpy(p->hash, ENV_HASH_UNKNOWN);
-	/* another user's process must not determine the origin of a number */
-	if (given && theirs && p->may_choose && env_hash_ok(given))
+	if (ok)
 		snprintf(p->hash, sizeof(p->hash), "sha256:%.64s", given + (strncmp(given, "sha256:", 7) ? 0 : 7));
 	else if (p->read && !m->hash)
 		env_hash(&p->program, &p->environ, m->probes, NULL, p->hash);
-	if (given && theirs && p->may_choose && !env_hash_ok(given) && may_warn(m))
+	if (counts && !ok && may_warn(m))
 		log_warn("the hash in the environment of process %u is not one of 64 digits and is left out", p->tgid);
 }
 
@@ -876,27 +808,22 @@ static void clear(struct process *p)
 	p->read = p->will_exec = p->may_choose = false;
 }
 
-/* NULL without memory. */
 static struct process *get(struct metadata *m, uint32_t tgid)
 {
-	struct process *p = NULL;
+	struct process *p = NULL, *oldest = NULL;
 
 	for (size_t i = 0; i < m->n && !p; i++) {
 		if (m->list[i]->tgid == tgid)
 			p = m->list[i];
+		if (!oldest || m->list[i]->used < oldest->used)
+			oldest = m->list[i];
 	}
 	if (!p && m->n < PROCESSES_MAX) {
-		p = calloc(1, sizeof(*p));
-		if (p)
-			m->list[m->n++] = p;
+		p = m->list[m->n++] = xcalloc(1, sizeof(*p));
 	} else if (!p) {
-		p = m->list[0];
-		for (size_t i = 1; i < m->n; i++)
-			p = m->list[i]->used < p->used ? m->list[i] : p;
+		p = oldest;
 		clear(p);
 	}
-	if (!p)
-		return NULL;
 	p->tgid = tgid;
 	p->used = ++m->uses;
 	return p;
@@ -922,9 +849,7 @@ static void keep_some(struct process_text *t)
 	}
 	t->len = len;
 	if (t->data) {
-		char *less = realloc(t->data, len + 1);
-
-		t->data = less ? less : t->data;
+		t->data = xreallocarray(t->data, len + 1, 1);
 		t->data[len] = 0;
 	}
 }
@@ -970,10 +895,11 @@ static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 
 void metadata_process(struct metadata *m, pid_t pid)
 {
-	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
+	struct process *p;
 
-	if (!p)
+	if (!m)
 		return;
+	p = get(m, (uint32_t)pid);
 	/* our command is known; of another that is gone, what is known belongs to the program that ran before */
 	if (!p->will_exec && !read_process(m, p, pid))
 		clear(p);
@@ -988,20 +914,20 @@ static void join(char *const *strings, struct process_text *ret)
 	*ret = (struct process_text){ 0 };
 	for (size_t i = 0; strings[i]; i++)
 		len += strlen(strings[i]) + 1;
-	ret->data = malloc(len + 1);
-	for (size_t i = 0; strings[i] && ret->data; i++)
+	ret->data = xmalloc(len + 1);
+	for (size_t i = 0; strings[i]; i++)
 		at += (size_t)sprintf(ret->data + at, "%s", strings[i]) + 1;
-	if (ret->data)
-		ret->data[ret->len = len] = 0;
+	ret->data[ret->len = len] = 0;
 }
 
 void metadata_command(struct metadata *m, pid_t pid, char **argv)
 {
-	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
 	char path[PATH_MAX];
+	struct process *p;
 
-	if (!p)
+	if (!m)
 		return;
+	p = get(m, (uint32_t)pid);
 	clear(p);
 	m->only = (uint32_t)pid;
 	join(environ, &p->environ);
@@ -1039,7 +965,7 @@ static void make(struct metadata *m, struct process *p)
 		.model = p->model ? p->model : "unknown",
 		.concurrency = concurrency,
 		.configured = configured,
-		.runtime_flags = p->flags ? p->flags : "{}",
+		.runtime_flags = p->flags,
 		.env_hash = m->hash ? m->hash : p->hash,
 		.incomplete = !p->complete,
 	};
@@ -1047,23 +973,18 @@ static void make(struct metadata *m, struct process *p)
 
 const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 {
-	static const struct profile_meta unknown = { .model = "unknown", .runtime_flags = "{}" };
 	struct metadata *m = arg;
 	struct process *p = get(m, tgid ? tgid : m->only);
 
-	if (!p)
-		return &unknown;
 	if (!p->made || (!p->complete && clock_mono_ns() - p->made_ns >= AGAIN_NS))
 		make(m, p);
 	return &p->meta;
 }
 
-int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata)
+struct metadata *metadata_new(const struct record_options *o, const struct probe_table *probes)
 {
-	struct metadata *m = calloc(1, sizeof(*m));
+	struct metadata *m = xcalloc(1, sizeof(*m));
 
-	if (!m)
-		return -ENOMEM;
 	m->o = o;
 	m->probes = probes;
 	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
@@ -1071,24 +992,22 @@ int metadata_new(const struct record_options *o, const struct probe_table *probe
 		const char *value = environment_ours(hash_names[i]);
 		bool named = value && !strncmp(value, "sha256:", 7) && value[7];
 
-		if (value && !named && !env_hash_ok(value)) {
+		if (value && !named && !env_hash_ok(value))
 			log_warn("%s in the environment is left out: it is neither sha256:NAME nor 64 hexadecimal digits", hash_names[i]);
-		} else if (value && asprintf(&m->hash, "%s%s", named ? "" : "sha256:", value) < 0) {
-			free(m);
-			return -ENOMEM;
-		}
+		else if (value)
+			m->hash = xasprintf("%s%s", named ? "" : "sha256:", value);
 	}
-	*ret_metadata = m;
-	return 0;
+	return m;
 }
 
 void metadata_free(struct metadata *m)
 {
-	for (size_t i = 0; m && i < m->n; i++) {
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n; i++) {
 		clear(m->list[i]);
 		free(m->list[i]);
 	}
-	if (m)
-		free(m->hash);
+	free(m->hash);
 	free(m);
 }

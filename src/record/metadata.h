@@ -20,7 +20,7 @@ struct metadata;
 struct probe_table;
 
 /* `o` and `probes` must outlive it. */
-int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata);
+struct metadata *metadata_new(const struct record_options *o, const struct probe_table *probes);
 void metadata_free(struct metadata *m);
 
 /* All functions but metadata_free() do nothing if m is NULL: no profile is wanted. */
@@ -44,7 +44,7 @@ bool metadata_flags_ok(const char *text);
 #define ENV_LIBRARIES_MAX 32
 
 struct env_library {
-	char *name; /* as the linker recorded it, or that of the program's file */
+	char *name;                      /* as the linker recorded it, or that of the program's file */
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 
@@ -57,7 +57,7 @@ struct env_program {
 };
 
 /* environ NULL: no variables. Presets count that claim one of the libraries. Returns the canonical JSON (malloc()ed)
- * and its hash; either may be NULL. -ENOMEM; the hash then says that it is unknown. */
+ * and its hash; either may be NULL. -EIO; the hash then says that it is unknown. */
 int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
 	char hash[ENV_HASH_MAX]);
 
@@ -97,7 +97,7 @@ bool environment_find(const struct environment *e, const char *const names[2], s
 /* As the other tool reads a switch. */
 bool environment_is_on(const char *value);
 
-/* The path in a variable, as seen by us; malloc()ed, NULL without memory. */
+/* The path in a variable, as seen by us; malloc()ed. */
 char *environment_path(const struct variable *v);
 
 /* "in the environment", "of process 123" */

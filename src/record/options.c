@@ -8,6 +8,7 @@
 #include "capture/perf_events.h"
 #include "capture/session.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/log.h"
 #include "util/text.h"
 
@@ -35,10 +36,10 @@ static const struct {
 int events_parse(const char *list, unsigned int *ret_events)
 {
 	unsigned int events = list[0] == '+' || list[0] == '-' ? EVENTS_DEFAULT : 0;
-	char *text = strdup(list), *save = NULL;
-	int err = text ? 0 : -ENOMEM;
+	char *text = xstrdup(list), *save = NULL;
+	int err = 0;
 
-	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err; w = strtok_r(NULL, ",", &save)) {
+	for (char *w = strtok_r(text, ",", &save); w && !err; w = strtok_r(NULL, ",", &save)) {
 		char sign = *w == '+' || *w == '-' ? *w++ : '+';
 		unsigned int bit = 0;
 

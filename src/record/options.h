@@ -26,7 +26,7 @@ enum event {
 	EVENT_STACKS = 1 << 10,
 	EVENT_PMU = 1 << 11,
 	EVENT_MESSAGES = 1 << 12,
-	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
+	EVENT_FUNCTIONS_NAMED = 1 << 16,    /* in -e: the profile wants calls, too */
 	EVENT_REQUESTS_LISTENING = 1 << 17, /* EVENT_REQUESTS if one of the processes listens: see events_listening() */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC | EVENT_REQUESTS_LISTENING)
@@ -55,9 +55,9 @@ struct view_ops {
 
 struct view {
 	const struct view_ops *ops;
-	int fd;		    /* to be polled for input, or -1 */
-	sigset_t signals;   /* signals to pass to it */
-	int command_fds[3]; /* for command_spawn() */
+	int fd;                  /* to be polled for input, or -1 */
+	sigset_t signals;        /* signals to pass to it */
+	int command_fds[3];      /* for command_spawn() */
 	struct session *session; /* set before open() */
 };
 
@@ -65,10 +65,10 @@ struct record_options {
 	pid_t *pids;
 	size_t n_pids;
 	bool all;
-	bool discover;    /* every process that a preset matches */
+	bool discover;      /* every process that a preset matches */
 	const char *cgroup; /* every process in it; with discover only those; or NULL */
-	char **command;   /* NULL: none */
-	const char *user; /* of the command; NULL: that of inftrace */
+	char **command;     /* NULL: none */
+	const char *user;   /* of the command; NULL: that of inftrace */
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;
 	const char *profile;
@@ -89,7 +89,7 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
-	uint32_t et_steps; /* of each execution trace, at most; 0: all */
+	uint32_t et_steps;    /* of each execution trace, at most; 0: all */
 	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
 	uint32_t gpu_every;   /* one in as many steps; 0: all */
 	bool has_gpu_wait;
@@ -109,7 +109,7 @@ struct record_options {
 	uint64_t max_steps;               /* for all processes together */
 	uint32_t max_steps_each;          /* for each process */
 	const char *output_dir;           /* of windows and dumps; set with these */
-	bool chakra_names; /* of the traces there, as the other tool calls them */
+	bool chakra_names;                /* of the traces there, as the other tool calls them */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et", ... */
 	size_t n_formats;
 	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */
@@ -120,6 +120,9 @@ struct record_options {
 	uint32_t max_files;
 	struct writer_floor min_free;
 };
+
+/* A recording, from the checks to the summary. Returns an exit code. */
+int record_run(struct record_options *o);
 
 /* Whether targets are found while the recording runs. */
 static inline bool record_finds(const struct record_options *o)

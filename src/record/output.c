@@ -21,22 +21,29 @@
 #include "requests/request_feed.h"
 #include "sink/tee.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/list.h"
 #include "util/log.h"
 #include "util/text.h"
 
-/* ==== one file ==== */
-
 /* ---- one file ---- */
 
 #define PART_SUFFIX ".part"
+
+struct out_file {
+	struct writer *w; /* NULL: not yet */
+	char *name;
+	bool is_part; /* it has the name of a part */
+	bool created; /* by us: removed again if nothing was recorded */
+};
 
 static bool out_file_is_stdout(const char *name)
 {
 	return !strcmp(name, "-");
 }
 
-const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX])
+/* Its current name. */
+static const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX])
 {
 	snprintf(buf, PATH_MAX, "%s%s", f->name, f->is_part ? PART_SUFFIX : "");
 	return buf;
@@ -75,9 +82,7 @@ static int out_file_open(const char *name, int flags, bool part, struct out_file
 	char why[OUTFILE_WHY_MAX];
 	int fd;
 
-	*ret_file = (struct out_file){ .name = strdup(name) };
-	if (!ret_file->name)
-		return -ENOMEM;
+	*ret_file = (struct out_file){ .name = xstrdup(name) };
 	if (part) {
 		fd = out_file_create_part(name, flags);
 		ret_file->created = ret_file->is_part = fd >= 0;
@@ -160,209 +165,6 @@ static void out_file_drop(struct out_file *f, int fd)
 	*f = (struct out_file){ 0 };
 }
 
-/* ---- the files of an output, with --max-size ---- */
-
-#define LOOK_RECORDS 32 /* records between two checks of the size: some KB */
-#define NUMBER_MAX 1000000
-
-struct rotation {
-	const struct record_options *o;
-	char *base; /* the name of the first file, which has number 1 */
-	enum writer_mode mode;
-	bool part; /* files have names of parts until they are complete, not only until they have content */
-	bool keep_first;
-	uint32_t number;     /* of the file being written */
-	unsigned int looked; /* records since the last check of the size */
-	struct out_file old; /* the previous file, until all of it is written; w NULL: it is */
-	/* the files before that, oldest first, and their bytes */
-	uint32_t *files;
-	size_t n, cap;
-	uint64_t bytes;
-};
-
-int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
-	struct rotation **ret_rotation)
-{
-	struct rotation *r = calloc(1, sizeof(*r));
-
-	if (r)
-		r->base = strdup(name);
-	if (!r || !r->base) {
-		free(r);
-		return -ENOMEM;
-	}
-	r->o = o;
-	r->mode = mode;
-	r->part = part;
-	r->number = 1;
-	*ret_rotation = r;
-	return 0;
-}
-
-void rotation_free(struct rotation *r)
-{
-	if (!r)
-		return;
-	free(r->files);
-	free(r->base);
-	free(r);
-}
-
-/* trace.2.json.gz; NULL without memory. */
-static char *numbered_name(const struct rotation *r, uint32_t number)
-{
-	const char *file = basename(r->base);
-	size_t len = strlen(file), stem = len, at;
-	const char *dot;
-	char *name;
-
-	if (number == 1)
-		return strdup(r->base);
-	if (len > 3 && !strcmp(file + len - 3, ".gz"))
-		stem -= 3;
-	dot = memrchr(file, '.', stem);
-	at = (size_t)((dot ? dot : file + stem) - r->base);
-	if (asprintf(&name, "%.*s.%u%s", (int)at, r->base, number, r->base + at) < 0)
-		return NULL;
-	return name;
-}
-
-int rotation_create(struct rotation *r, struct out_file *ret_file)
-{
-	int fd, flags = r->mode == WRITER_LINES ? O_APPEND : 0;
-	uint32_t number = r->number;
-	char *name = NULL;
-
-	do {
-		free(name);
-		name = numbered_name(r, ++number);
-		if (!name) {
-			log_error("cannot create the file after %s: %s", r->base, strerror(ENOMEM));
-			return -ENOMEM;
-		}
-		fd = out_file_create_part(name, flags);
-	} while (fd == -EEXIST && number < NUMBER_MAX);
-	if (fd < 0) {
-		if (fd == -EEXIST)
-			log_error("cannot create %s: all numbers are taken", name);
-		free(name);
-		return fd;
-	}
-	flock(fd, LOCK_EX | LOCK_NB); /* so that no other inftrace claims it */
-	r->number = number;
-	*ret_file = (struct out_file){ .name = name, .is_part = true, .created = true };
-	return fd;
-}
-
-/* Leaves as many as are to be kept, including the file being written. */
-static void remove_oldest(struct rotation *r)
-{
-	size_t kept = r->n && r->keep_first && r->files[0] == 1;
-
-	while (r->o->max_files && r->n - kept >= r->o->max_files) {
-		char *name = numbered_name(r, r->files[kept]);
-		int err = name ? outfile_unlink(name) : 0;
-
-		if (err && err != -ENOENT)
-			log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
-		free(name);
-		r->n--;
-		memmove(r->files + kept, r->files + kept + 1, (r->n - kept) * sizeof(*r->files));
-	}
-}
-
-/* All of it has been written, or will be now. */
-static int finish_old(struct rotation *r)
-{
-	struct out_file *old = &r->old;
-	int err, finish_err;
-
-	r->bytes += writer_bytes(old->w);
-	err = writer_close(old->w);
-	finish_err = out_file_finish(old, true);
-	free(old->name);
-	*old = (struct out_file){ 0 };
-	remove_oldest(r);
-	return err ? err : finish_err;
-}
-
-/* ---- the file being written ---- */
-
-static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
-{
-	uint32_t number = r->number;
-	struct out_file next;
-	char part[PATH_MAX];
-	int err, fd;
-
-	err = writer_flush(f->w);
-	if (err)
-		return err;
-	fd = rotation_create(r, &next);
-	if (fd < 0)
-		return fd;
-	next.w = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode);
-	writer_keep_free(next.w, &r->o->min_free);
-	*list_push(r->files, r->n, r->cap) = number;
-	format->ops->rotate(format, next.w);
-	/* errors are reported later */
-	writer_flush(f->w);
-	writer_flush(next.w);
-	r->old = *f;
-	*f = next;
-	return 0;
-}
-
-/* Gives the file its own name, now that there is something in it. */
-static int show(struct out_file *f)
-{
-	int err = out_file_finish(f, true);
-
-	f->is_part = f->is_part && err;
-	return err;
-}
-
-int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, bool flush)
-{
-	int err = 0;
-
-	if (!flush && ++r->looked < LOOK_RECORDS)
-		return 0;
-	r->looked = 0;
-	if (r->old.w && !writer_pending(r->old.w))
-		err = finish_old(r);
-	if (!err && f->is_part && !r->part && writer_bytes(f->w))
-		err = show(f);
-	/* a slow disk gets larger files, so that at most two wait in memory */
-	if (err || r->old.w || writer_size(f->w, format->ops->held ? format->ops->held(format) : 0) < r->o->max_size)
-		return err;
-	return writer_stalls(f->w) ? writer_flush(f->w) : go_on(r, f, format);
-}
-
-int rotation_close(struct rotation *r)
-{
-	return r && r->old.w ? finish_old(r) : 0;
-}
-
-int rotation_end(const struct rotation *r, struct out_file *f)
-{
-	char part[PATH_MAX];
-	struct stat st;
-
-	if (!r || r->part || !f->is_part)
-		return 0;
-	if (!stat(out_file_part_name(f, part), &st) && st.st_size)
-		return show(f);
-	outfile_unlink(part);
-	f->is_part = false;
-	return 0;
-}
-
-uint64_t rotation_pending(const struct rotation *r)
-{
-	return r && r->old.w ? writer_pending(r->old.w) : 0;
-}
-
 /* ---- files for clients ---- */
 
 struct json_object *file_path_json(const char *name)
@@ -392,8 +194,6 @@ void left_files_add(struct left_files *f, const char *name, uint64_t bytes)
 }
 
 /* ---- checks ---- */
-
-/* Checks that everything can be written, before anything is attached, and chooses the default name. */
 
 #define NUMBERS_MAX 10000 /* tried for default names */
 
@@ -501,13 +301,13 @@ static int check_other(const char *option, const char *name, const struct record
 
 static int check_metadata(const struct record_options *o)
 {
-	if (o->model && text_is_blank(o->model, strlen(o->model))) {
-		log_error("--model: must not be blank");
-		return -EINVAL;
-	}
-	if (o->commit_sha && text_is_blank(o->commit_sha, strlen(o->commit_sha))) {
-		log_error("--commit-sha: must not be blank");
-		return -EINVAL;
+	const char *const texts[][2] = { { "--model", o->model }, { "--commit-sha", o->commit_sha } };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (texts[i][1] && text_is_blank(texts[i][1], strlen(texts[i][1]))) {
+			log_error("%s: must not be blank", texts[i][0]);
+			return -EINVAL;
+		}
 	}
 	if (!o->runtime_flags || metadata_flags_ok(o->runtime_flags))
 		return 0;
@@ -517,10 +317,14 @@ static int check_metadata(const struct record_options *o)
 
 static int check_suffix(const char *name)
 {
+	static const char *const known[] = { ".json", ".json.gz", ".pftrace", ".pftrace.gz", ".et" };
 	struct stat st;
 
-	if (out_file_is_stdout(name) || text_has_suffix(name, ".json") || text_has_suffix(name, ".json.gz") ||
-		text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz") || text_has_suffix(name, ".et"))
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (text_has_suffix(name, known[i]))
+			return 0;
+	}
+	if (out_file_is_stdout(name))
 		return 0;
 	if (!stat(name, &st) && S_ISDIR(st.st_mode))
 		return 0; /* which is reported instead */
@@ -649,16 +453,167 @@ struct drop {
 
 struct output {
 	struct sink sink;
+	const struct record_options *o;
+	enum writer_mode mode;
 	struct sink *format;
 	struct out_file file;
-	struct rotation *rotation; /* NULL: a single file */
-	int err;                   /* from a file that could not continue another */
+	/* --max-size: continues in a new file when one has reached that size */
+	bool continues;
+	char *base;          /* the name of the first file, which has number 1 */
+	bool keep_first;     /* it held something before, which is not ours to delete */
+	uint32_t number;     /* of the file being written */
+	unsigned int looked; /* records since the last check of the size */
+	struct out_file old; /* the previous file, until all of it is written; w NULL: it is */
+	uint32_t *files;     /* those before, oldest first, */
+	size_t n_files, cap_files;
+	uint64_t files_bytes; /* and their bytes */
+	int err;              /* from a file that could not continue another */
 	uint64_t dropped[REC_KIND_MAX];
 	struct drop drops[DROPS_MAX]; /* the last ones */
 	unsigned int n_drops;
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
 };
+
+/* ---- --max-size ---- */
+
+#define LOOK_RECORDS 32 /* records between two checks of the size: some KB */
+#define NUMBER_MAX 1000000
+
+/* trace.json, trace.2.json, trace.3.json, ...; trace.2.json.gz */
+static char *numbered_name(const struct output *o, uint32_t number)
+{
+	const char *file = basename(o->base), *dot;
+	size_t len = strlen(file), stem = len, at;
+
+	if (number == 1)
+		return xstrdup(o->base);
+	if (len > 3 && !strcmp(file + len - 3, ".gz"))
+		stem -= 3;
+	dot = memrchr(file, '.', stem);
+	at = (size_t)((dot ? dot : file + stem) - o->base);
+	return xasprintf("%.*s.%u%s", (int)at, o->base, number, o->base + at);
+}
+
+/* Creates the next file: numbers that are taken are skipped, and nothing is overwritten. Returns its descriptor. Prints one line on
+ * failure. */
+static int create_next(struct output *o, struct out_file *ret_file)
+{
+	int fd, flags = o->mode == WRITER_LINES ? O_APPEND : 0;
+	uint32_t number = o->number;
+	char *name = NULL;
+
+	do {
+		free(name);
+		name = numbered_name(o, ++number);
+		fd = out_file_create_part(name, flags);
+	} while (fd == -EEXIST && number < NUMBER_MAX);
+	if (fd < 0) {
+		if (fd == -EEXIST)
+			log_error("cannot create %s: all numbers are taken", name);
+		free(name);
+		return fd;
+	}
+	flock(fd, LOCK_EX | LOCK_NB); /* so that no other inftrace claims it */
+	o->number = number;
+	*ret_file = (struct out_file){ .name = name, .is_part = true, .created = true };
+	return fd;
+}
+
+/* The previous file, if any: all of it has been written, or will be now. Leaves as many as are to be kept, including the one being
+ * written. */
+static int finish_old(struct output *o)
+{
+	size_t kept = o->n_files && o->keep_first && o->files[0] == 1;
+	int err, finish_err;
+
+	if (!o->old.w)
+		return 0;
+	o->files_bytes += writer_bytes(o->old.w);
+	err = writer_close(o->old.w);
+	finish_err = out_file_finish(&o->old, true);
+	free(o->old.name);
+	o->old = (struct out_file){ 0 };
+	while (o->o->max_files && o->n_files - kept >= o->o->max_files) {
+		char *name = numbered_name(o, o->files[kept]);
+		int unlink_err = outfile_unlink(name);
+
+		if (unlink_err && unlink_err != -ENOENT)
+			log_warn("--max-files: cannot delete %s: %s", name, strerror(-unlink_err));
+		free(name);
+		o->n_files--;
+		memmove(o->files + kept, o->files + kept + 1, (o->n_files - kept) * sizeof(*o->files));
+	}
+	return err ? err : finish_err;
+}
+
+static int go_on(struct output *o)
+{
+	uint32_t number = o->number;
+	struct out_file next;
+	char part[PATH_MAX];
+	int err, fd;
+
+	err = writer_flush(o->file.w);
+	if (err)
+		return err;
+	fd = create_next(o, &next);
+	if (fd < 0)
+		return fd;
+	next.w = writer_new(fd, record_by_time(o->o) ? out_file_part_name(&next, part) : next.name, o->mode);
+	writer_keep_free(next.w, &o->o->min_free);
+	*list_push(o->files, o->n_files, o->cap_files) = number;
+	o->format->ops->rotate(o->format, next.w);
+	/* errors are reported later */
+	writer_flush(o->file.w);
+	writer_flush(next.w);
+	o->old = o->file;
+	o->file = next;
+	return 0;
+}
+
+/* Gives the file its own name, now that there is something in it. */
+static int show(struct out_file *f)
+{
+	int err = out_file_finish(f, true);
+
+	f->is_part = f->is_part && err;
+	return err;
+}
+
+/* For each record, and with `flush` several times a second: continues in the next file when it is time to, while the rest of the
+ * previous one is written. After an error, which may be that of a previous file, nothing more is done. */
+static void turn(struct output *o, bool flush)
+{
+	if (!o->continues || o->err || (!flush && ++o->looked < LOOK_RECORDS))
+		return;
+	o->looked = 0;
+	if (o->old.w && !writer_pending(o->old.w))
+		o->err = finish_old(o);
+	/* files of a window or a dump have the name of a part until they are complete */
+	if (!o->err && o->file.is_part && !record_by_time(o->o) && writer_bytes(o->file.w))
+		o->err = show(&o->file);
+	/* a slow disk gets larger files, so that at most two wait in memory */
+	if (!o->err && !o->old.w && writer_size(o->file.w, o->format->ops->held ? o->format->ops->held(o->format) : 0) >= o->o->max_size)
+		o->err = writer_stalls(o->file.w) ? writer_flush(o->file.w) : go_on(o);
+}
+
+/* The last file has been closed: gives it its own name, or removes it if nothing could be written to it. */
+static int end_last(struct output *o)
+{
+	char part[PATH_MAX];
+	struct stat st;
+
+	if (!o->continues || record_by_time(o->o) || !o->file.is_part)
+		return 0;
+	if (!stat(out_file_part_name(&o->file, part), &st) && st.st_size)
+		return show(&o->file);
+	outfile_unlink(part);
+	o->file.is_part = false;
+	return 0;
+}
+
+/* ---- the records of an output ---- */
 
 static void drop_record(struct output *o, const struct rec_hdr *h)
 {
@@ -700,8 +655,7 @@ static void output_record(struct sink *s, const struct rec_hdr *h, size_t size)
 		drop_record(o, h);
 	else
 		sink_record(o->format, h->kind == REC_STEP && o->n_drops ? with_drops(o, h, size) : h, size);
-	if (o->rotation && !o->err)
-		o->err = rotation_turn(o->rotation, &o->file, o->format, false);
+	turn(o, false);
 }
 
 static void output_loss(struct sink *s, const struct loss *l)
@@ -724,24 +678,22 @@ static int output_flush(struct sink *s)
 	struct output *o = (struct output *)s;
 	int err = sink_flush(o->format);
 
-	if (o->rotation && !o->err)
-		o->err = rotation_turn(o->rotation, &o->file, o->format, true);
+	turn(o, true);
 	return err ? err : o->err;
 }
 
 static uint64_t output_bytes(const struct sink *s)
 {
 	const struct output *o = (const struct output *)s;
-	const struct rotation *r = o->rotation;
 
-	return sink_bytes(o->format) + (r ? r->bytes : 0) + (r && r->old.w ? writer_bytes(r->old.w) : 0);
+	return sink_bytes(o->format) + o->files_bytes + (o->old.w ? writer_bytes(o->old.w) : 0);
 }
 
 static uint64_t output_pending(const struct sink *s)
 {
 	const struct output *o = (const struct output *)s;
 
-	return writer_pending(o->file.w) + rotation_pending(o->rotation);
+	return writer_pending(o->file.w) + (o->old.w ? writer_pending(o->old.w) : 0);
 }
 
 static void output_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
@@ -752,7 +704,8 @@ static void output_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
 
 static void output_free(struct output *o)
 {
-	rotation_free(o->rotation);
+	free(o->files);
+	free(o->base);
 	free(o->file.name);
 	free(o);
 }
@@ -760,20 +713,17 @@ static void output_free(struct output *o)
 static int output_close(struct sink *s, const struct window_totals *t)
 {
 	struct output *o = (struct output *)s;
-	int old_err = rotation_close(o->rotation), end_err = 0;
+	int old_err = finish_old(o), err = sink_close(o->format, t), end_err = t ? end_last(o) : 0;
 	struct stat st;
-	int err = sink_close(o->format, t);
 
-	if (t)
-		end_err = rotation_end(o->rotation, &o->file);
 	err = err ? err : end_err;
 	if (!err && !(o->file.is_part && t && t->cut))
 		err = out_file_finish(&o->file, t);
 	if (t && !err && o->on_file) {
-		for (size_t i = 0; o->rotation && i < o->rotation->n; i++) {
-			char *name = numbered_name(o->rotation, o->rotation->files[i]);
+		for (size_t i = 0; i < o->n_files; i++) {
+			char *name = numbered_name(o, o->files[i]);
 
-			if (name && !stat(name, &st))
+			if (!stat(name, &st))
 				o->on_file(name, (uint64_t)st.st_size, o->on_file_arg);
 			free(name);
 		}
@@ -819,67 +769,58 @@ int outputs_reopen(const struct sink *s, size_t i)
 /* ---- one output ---- */
 
 /* With --max-size an output continues in further files, if it is a regular file. */
-static int set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
+static void set_continues(struct output *o, int fd)
 {
 	const char *name = o->file.name;
 	struct stat st;
 
-	if (!opt->max_size)
-		return 0;
-	if (!out_file_is_stdout(name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
-		return rotation_new(opt, name, mode, record_by_time(opt), &o->rotation);
-	log_warn("--max-size: %s is not a regular file and cannot continue in another",
-		out_file_is_stdout(name) ? "stdout" : name);
-	return 0;
+	if (!o->o->max_size)
+		return;
+	o->continues = !out_file_is_stdout(name) && !fstat(fd, &st) && S_ISREG(st.st_mode);
+	if (!o->continues)
+		log_warn("--max-size: %s is not a regular file and cannot continue in another", out_file_is_stdout(name) ? "stdout" : name);
 }
 
 /* Opens a trace from its beginning. Returns its descriptor. */
-static int open_trace(const struct record_options *opt, struct output *o, const char *name, enum writer_mode mode)
+static int open_trace(struct output *o)
 {
-	int fd = out_file_open(name, 0, record_by_time(opt), &o->file);
-	int err = fd < 0 ? 0 : out_file_claim(fd, name) ?
-							: set_rotation(opt, o, fd, mode);
+	int fd = out_file_open(o->base, 0, record_by_time(o->o), &o->file);
+	int err = fd < 0 ? fd : out_file_claim(fd, o->base);
 
-	if (err)
-		out_file_drop(&o->file, fd);
-	return err ? err : fd;
-}
-
-/* An existing profile may have reached its size already. Returns the descriptor to write to. */
-static int behind_profile(struct output *o, int fd, uint64_t max_size)
-{
-	struct out_file next;
-	struct stat st;
-
-	if (fstat(fd, &st) || (uint64_t)st.st_size < max_size) {
-		o->rotation->keep_first = true; /* what it held before is not ours to delete */
+	if (!err) {
+		set_continues(o, fd);
 		return fd;
 	}
-	close(fd);
-	fd = rotation_create(o->rotation, &next);
-	if (fd < 0)
-		return fd;
-	free(o->file.name);
-	o->file = next;
-	return fd;
+	if (fd >= 0)
+		out_file_drop(&o->file, fd);
+	return err;
 }
 
 /* Opens a profile to append to. Returns its descriptor. */
-static int open_profile(const struct record_options *opt, struct output *o, const char *name)
+static int open_profile(struct output *o)
 {
-	int fd = out_file_open(name, O_APPEND, record_by_time(opt), &o->file);
-	int err = fd < 0 ? 0 : set_rotation(opt, o, fd, WRITER_LINES);
+	int fd = out_file_open(o->base, O_APPEND, record_by_time(o->o), &o->file), err;
+	struct out_file next;
+	struct stat st;
 
-	if (!err && fd >= 0 && o->rotation && !o->file.created)
-		fd = behind_profile(o, fd, opt->max_size);
-	if (!err && fd >= 0) {
-		err = out_file_end_last_line(fd);
-		if (err)
-			log_error("cannot write %s: %s", name, strerror(-err));
+	if (fd < 0)
+		return fd;
+	set_continues(o, fd);
+	o->keep_first = !o->file.created;
+	if (o->continues && o->keep_first && !fstat(fd, &st) && (uint64_t)st.st_size >= o->o->max_size) { /* it is full already */
+		close(fd);
+		fd = create_next(o, &next);
+		if (fd < 0)
+			return fd;
+		free(o->file.name);
+		o->file = next;
 	}
-	if (err)
-		out_file_drop(&o->file, fd);
-	return err ? err : fd;
+	err = out_file_end_last_line(fd);
+	if (!err)
+		return fd;
+	log_error("cannot write %s: %s", o->base, strerror(-err));
+	out_file_drop(&o->file, fd);
+	return err;
 }
 
 static struct sink *profile_new(struct writer *w, const struct recording *rec)
@@ -914,24 +855,28 @@ static const struct format profiles = { "", WRITER_LINES, profile_new, false };
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
 	unsigned int number, struct sink **ret_sink)
 {
-	struct output *o = calloc(1, sizeof(*o));
+	struct output *o = xcalloc(1, sizeof(*o));
 	struct recording mine = *rec;
 	const struct format *format = profile ? &profiles : traces;
 	char part[PATH_MAX];
 	const char *shown;
 	int err, fd;
 
-	if (!o)
-		return -ENOMEM;
-	o->sink.ops = &output_ops;
-	o->on_file = rec->on_file;
-	o->on_file_arg = rec->on_file_arg;
 	while (!text_has_suffix(name, format->suffix))
 		format++;
+	*o = (struct output){
+		.sink.ops = &output_ops,
+		.o = opt,
+		.mode = format->mode,
+		.base = xstrdup(name),
+		.number = 1,
+		.on_file = rec->on_file,
+		.on_file_arg = rec->on_file_arg,
+	};
 	mine.output = number;
 	mine.et_steps = opt->et_steps;
 	mine.kineto = format->kineto;
-	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, format->mode);
+	fd = profile ? open_profile(o) : open_trace(o);
 	err = fd < 0 ? fd : 0;
 	if (!err) {
 		shown = record_by_time(opt) ? out_file_part_name(&o->file, part) : o->file.name;
@@ -989,9 +934,7 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 											  : "chakra_trace";
 		char *name;
 
-		if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms,
-			    suffix) < 0)
-			return -ENOMEM;
+		name = xasprintf("%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms, suffix);
 		err = add_output(set, o, rec, name, profile);
 		free(name);
 	}
@@ -1017,11 +960,10 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 {
 	struct recording own = *rec;
 	struct set set = { .n = 0 };
-	int err = 0;
+	int err;
 
 	own.requests = requests;
-	if (record_by_time(o))
-		err = add_by_time(&set, o, &own);
+	err = record_by_time(o) ? add_by_time(&set, o, &own) : 0;
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = add_output(&set, o, &own, o->outputs[i], false);
 	if (!err && o->profile)
@@ -1045,8 +987,10 @@ static int open_set(const struct recording *rec, void *arg, struct sink **ret_si
 {
 	struct request_feed *requests = request_feed_new(rec);
 	struct sink *all;
-	int err = open_all(rec, arg, requests, &all);
+	int err;
 
+	requests = request_feed_new(rec);
+	err = open_all(rec, arg, requests, &all);
 	if (err)
 		request_feed_free(requests);
 	else

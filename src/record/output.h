@@ -4,16 +4,13 @@
 #ifndef INFTRACE_RECORD_OUTPUT_H
 #define INFTRACE_RECORD_OUTPUT_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "io/writer.h"
 #include "record/options.h"
 #include "sink/sink.h"
 
 struct json_object;
-struct rotation;
 
 /* Checks that everything can be written, and sets the default name. Prints one line on failure; -EINVAL: usage. */
 int outputs_check(struct record_options *o);
@@ -44,41 +41,5 @@ void left_files_add(struct left_files *f, const char *name, uint64_t bytes);
 
 /* The path of a file for clients, which have other working directories. */
 struct json_object *file_path_json(const char *name);
-
-/* ---- --max-size: an output continues in a new file when one has reached that size ---- */
-
-/* trace.json, trace.2.json, trace.3.json, ... Numbers that are taken are skipped, and nothing is overwritten. */
-
-struct out_file {
-	struct writer *w; /* its writer; NULL: not yet */
-	char *name;
-	bool is_part;
-	bool created; /* by us: removed again if nothing was recorded */
-};
-
-/* Its current name. */
-const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX]);
-
-/* name: of the first file. part: files have the name of a part until they are complete, not only while empty. */
-int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
-	struct rotation **ret_rotation);
-
-/* With NULL, a single file, the following functions do nothing. */
-void rotation_free(struct rotation *r);
-
-/* Creates the next file. Returns its descriptor. Prints one line on failure. */
-int rotation_create(struct rotation *r, struct out_file *ret_file);
-
-/* Call with each record, and with `flush` several times a second: continues in the next file when it is time to, while
- * the rest of the previous one is written. Call it no more after an error, which may be that of a previous file. */
-int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, bool flush);
-
-/* Waits for the previous file. */
-int rotation_close(struct rotation *r);
-
-/* The last file has been closed: gives it its own name, or removes it if nothing could be written to it. */
-int rotation_end(const struct rotation *r, struct out_file *f);
-
-uint64_t rotation_pending(const struct rotation *r);
 
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "record/run.h"
+#include "record/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,18 +15,16 @@
 
 #include "capture/hold.h"
 #include "capture/perf_events.h"
-#include "capture/privileges.h"
 #include "capture/python.h"
 #include "engine/check.h"
 #include "engine/inspect.h"
 #include "engine/spec.h"
+#include "io/control.h"
 #include "record/capture.h"
-#include "record/control.h"
 #include "record/flight.h"
 #include "record/gpu.h"
 #include "record/intake.h"
 #include "record/limits.h"
-#include "record/options.h"
 #include "record/output.h"
 #include "record/targets.h"
 #include "record/unwinder.h"
@@ -33,13 +32,12 @@
 #include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/clock.h"
+#include "util/confine.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/program.h"
 #include "util/text.h"
 #include "util/thread.h"
-
-/* ---- the line of progress ---- */
 
 struct run {
 	const struct record_options *o;
@@ -49,15 +47,18 @@ struct run {
 	struct windows windows;
 	struct recorder *recorder; /* NULL: no --flight-recorder */
 	struct discover *discover; /* NULL: neither --discover nor --cgroup */
-	struct run_control control;
+	struct control *control;   /* NULL: there is no socket, and the run does without it */
+	int failed;                /* error of a client's request; it ends the run */
 	uint64_t begun_ns;
 	uint64_t shown_ns, shown_records, shown_steps; /* in the last line of progress */
-	bool yields;            /* our threads may yield */
-	struct pace *pace;      /* NULL: they do not */
-	uint64_t last_check_ns; /* of whether the targets are alive */
+	bool yields;                                   /* our threads may yield */
+	struct pace *pace;                             /* NULL: they do not */
+	uint64_t last_check_ns;                        /* of whether the targets are alive */
 	int signal_fd;
 	bool stop, interrupted, steps_told;
 };
+
+/* ---- the line of progress ---- */
 
 #define TTY_NS NSEC_PER_SEC
 #define FILE_NS (10 * NSEC_PER_SEC)
@@ -85,6 +86,185 @@ static void status_show(struct run *r, uint64_t now)
 	r->shown_ns = now;
 	r->shown_records = records;
 	r->shown_steps = t.steps;
+}
+
+/* ---- start, stop, dump and status through the control socket ---- */
+
+static void add_text(struct json_object *o, const char *key, const char *text)
+{
+	json_object_object_add(o, key, json_object_new_string(text));
+}
+
+static void add_number(struct json_object *o, const char *key, uint64_t v)
+{
+	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
+}
+
+static int on_start(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	char text[64];
+	int err;
+
+	if (r->recorder || !record_by_time(r->o))
+		return control_refuse(msg, -EALREADY, "it records already; start is for --window and --window-flag");
+	err = windows_start(&r->windows);
+	if (err == -ESHUTDOWN)
+		return control_refuse(msg, err, "the recording is over");
+	if (err < 0) {
+		r->failed = err;
+		return control_refuse(msg, err, "the window cannot be opened: %s", strerror(-err));
+	}
+	snprintf(text, sizeof(text), "window %u is open%s", r->windows.number, err ? " already" : "");
+	add_text(reply, "message", text);
+	add_number(reply, "window", r->windows.number);
+	return 0;
+}
+
+static int on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct windows *w = &r->windows;
+	struct json_object *files;
+	char text[128];
+	int err = 0;
+
+	if (r->recorder)
+		return control_refuse(msg, -EINVAL, "a flight recorder has no window; dump writes what it has");
+	if (!record_by_time(r->o)) { /* it ends only with the recording */
+		r->stop = true;
+		add_text(reply, "message", "the recording ends");
+		return 0;
+	}
+	files = json_object_new_array();
+	w->files.list = files;
+	err = windows_stop(w);
+	w->files.list = NULL;
+	if (err > 0) {
+		json_object_put(files);
+		return control_refuse(msg, -EALREADY, "no window is open");
+	}
+	json_object_object_add(reply, "files", files);
+	if (err < 0) {
+		r->failed = err;
+		return control_refuse(msg, err, "the window's files are not complete: %s", strerror(-err));
+	}
+	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", w->number - 1,
+		(double)(w->totals.close_ns - w->totals.open_ns) / 1e9, w->totals.steps);
+	add_text(reply, "message", text);
+	add_number(reply, "window", w->number - 1);
+	return 0;
+}
+
+static int on_dump(struct run *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
+{
+	int err;
+
+	if (!r->recorder)
+		return control_refuse(msg, -EINVAL, "it was not started with --flight-recorder");
+	err = recorder_request(r->recorder, *rq->reason ? rq->reason : "dump", rq->last, rq->id);
+	if (err)
+		return control_refuse(msg, err, "too many dumps are waiting already");
+	return -EINPROGRESS;
+}
+
+static void add_target(struct task *t, void *arg)
+{
+	json_object_array_add(arg, json_object_new_int64(t->tgid));
+}
+
+/* With --max-size the newest of its files. */
+static struct json_object *output_path(const struct run *r, size_t i, const char *first)
+{
+	const char *name = outputs_name(r->windows.sink, i);
+
+	return file_path_json(name ? name : first);
+}
+
+static void add_probed(struct session *s, struct json_object *reply)
+{
+	struct attach_files files;
+
+	if (!attach_files(s->attach, &files))
+		return;
+	add_number(reply, "probed_files", files.probed);
+	add_number(reply, "probed_files_given_back", files.given_back);
+}
+
+static void on_status(struct run *r, struct json_object *reply)
+{
+	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
+	struct window_totals t;
+
+	windows_totals(&r->windows, &t);
+	add_number(reply, "pid", (uint64_t)getpid());
+	if (r->o->all)
+		json_object_object_add(reply, "all", json_object_new_boolean(true));
+	else
+		tasks_each_process(r->windows.c->tasks, add_target, targets);
+	json_object_object_add(reply, "targets", targets);
+	json_object_object_add(reply, "elapsed_s",
+		json_object_new_double((double)(clock_boot_ns() - r->begun_ns) / 1e9));
+	if (!r->recorder) {
+		add_text(reply, "window", r->windows.open ? "open" : "closed");
+		add_number(reply, "number", r->windows.number);
+	}
+	add_number(reply, "steps", t.steps);
+	add_number(reply, "records", total_of(t.records));
+	add_number(reply, "lost", total_of(t.lost));
+	add_probed(r->windows.c->session, reply);
+	for (size_t i = 0; i < r->o->n_outputs; i++)
+		json_object_array_add(outputs, output_path(r, i, r->o->outputs[i]));
+	if (r->o->profile)
+		json_object_array_add(outputs, output_path(r, r->o->n_outputs, r->o->profile));
+	if (record_by_time(r->o))
+		json_object_object_add(reply, "output_dir", file_path_json(r->o->output_dir));
+	json_object_object_add(reply, "outputs", outputs);
+	if (r->recorder)
+		recorder_status(r->recorder, reply);
+}
+
+/* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
+static int on_open(struct run *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	int fd = -ENOENT;
+
+	if (record_by_time(r->o))
+		return control_refuse(
+			msg, -EINVAL, "this recording writes a file for each window: give one of those in %.128s", r->o->output_dir);
+	for (size_t i = 0; i < r->o->n_outputs && r->windows.sink; i++) {
+		fd = outputs_reopen(r->windows.sink, i);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fd;
+		json_object_object_add(reply, "name", output_path(r, i, r->o->outputs[i]));
+		rq->fd = fd;
+		return 0;
+	}
+	return control_refuse(msg, fd, "this recording writes no trace: give it -o FILE");
+}
+
+static int run_request(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+
+	switch (rq->command) {
+	case CONTROL_START:
+		return on_start(r, reply, msg);
+	case CONTROL_STOP:
+		return on_stop(r, reply, msg);
+	case CONTROL_DUMP:
+		return on_dump(r, rq, msg);
+	case CONTROL_OPEN:
+		return on_open(r, rq, reply, msg);
+	default:
+		on_status(r, reply);
+		return 0;
+	}
+}
+
+static void on_dumped(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
+{
+	control_done(((struct run *)arg)->control, id, err, reply, msg);
 }
 
 /* ---- the messages at the end ---- */
@@ -258,7 +438,7 @@ static void summarise_oddities(const struct capture *c)
 	}
 	if (st->missed_switches)
 		log_debug("%" PRIu64 " times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
-			"(see \"Switches that were not reported\" in docs/trace-format.md)",
+			  "(see \"Switches that were not reported\" in docs/trace-format.md)",
 			(uint64_t)st->missed_switches);
 }
 
@@ -266,25 +446,27 @@ static void summarise_stacks(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
 	const char *limit = "since no more than " SAMPLE_LIMIT_TEXT " of stacks are copied in a second on each CPU";
+	const struct {
+		const char *what, *with, *without, * or ;
+		uint64_t n, left;
+	} taken[] = {
+		{ "samples", "taken", "left out,", "", st->samples, st->samples_left },
+		{ "waits", "with their stack", "without:", ", or the end of their call was not seen", st->waits, st->waits_left },
+		{ "wakers", "with their stack", "without:", "", st->wakers, st->wakers_left },
+	};
 	struct python_names_stats python;
 	struct stacks_stats stacks;
 
 	if (!c->stacks)
 		return;
 	stacks_stats(c->stacks, &stacks);
-	if (st->samples_left)
-		log_info("samples: %" PRIu64 " taken, %" PRIu64 " left out, %s", st->samples, st->samples_left, limit);
-	else if (st->samples)
-		log_info("samples: %" PRIu64 " taken", st->samples);
-	if (st->waits_left)
-		log_info("waits: %" PRIu64 " with their stack, %" PRIu64 " without: %s, or the end of their call was not seen",
-			st->waits, st->waits_left, limit);
-	else if (st->waits)
-		log_info("waits: %" PRIu64 " with their stack", st->waits);
-	if (st->wakers_left)
-		log_info("wakers: %" PRIu64 " with their stack, %" PRIu64 " without: %s", st->wakers, st->wakers_left, limit);
-	else if (st->wakers)
-		log_info("wakers: %" PRIu64 " with their stack", st->wakers);
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		if (taken[i].left)
+			log_info("%s: %" PRIu64 " %s, %" PRIu64 " %s %s%s", taken[i].what, taken[i].n, taken[i].with, taken[i].left, taken[i].without,
+				limit, taken[i].or);
+		else if (taken[i].n)
+			log_info("%s: %" PRIu64 " %s", taken[i].what, taken[i].n, taken[i].with);
+	}
 	if (stacks.user)
 		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
 			 "of %" PRIu64 " the way to a caller is not known",
@@ -367,9 +549,9 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
 #define STEPS_LOOK_NS (3 * NSEC_PER_SEC) /* after so long it is said if there was no step */
-#define GPU_CALM 10             /* percent of a ring of a GPU, whose records come in bursts */
-#define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
-#define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
+#define GPU_CALM 10                      /* percent of a ring of a GPU, whose records come in bursts */
+#define PENDING_CALM (4u << 20)          /* bytes waiting for the files: beyond that their writers do not yield */
+#define UNWIND_CALM (1u << 20)           /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
 /* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
@@ -450,8 +632,8 @@ static int serve(struct run *r, int more)
 	uint64_t now = clock_boot_ns();
 	int err = windows_read_flag(&r->windows);
 
-	control_serve(r->control.control);
-	err = err ? err : r->control.failed;
+	control_serve(r->control);
+	err = err ? err : r->failed;
 	if (r->recorder && !err)
 		err = recorder_round(r->recorder, now);
 	if (!err)
@@ -460,7 +642,7 @@ static int serve(struct run *r, int more)
 	follow_turn(r->capture.follow, now);
 	overhead_turn(r->intake.overhead, r->windows.sink, now);
 	misfits_turn(r->capture.misfits, r->windows.sink, now);
-	r->stop = r->stop || r->control.stop || r->windows.over;
+	r->stop = r->stop || r->windows.over;
 	if (err)
 		return err;
 	if (view) {
@@ -501,7 +683,7 @@ static int loop(struct run *r)
 		{ .fd = session_control_fd(r->capture.session), .events = POLLIN },
 		{ .fd = r->signal_fd, .events = POLLIN },
 		{ .fd = view ? view->fd : -1, .events = POLLIN },
-		{ .fd = control_fd(r->control.control), .events = POLLIN },
+		{ .fd = control_fd(r->control), .events = POLLIN },
 		{ .fd = r->windows.flag_fd, .events = POLLIN },
 		{ .fd = gpu_fd(r->intake.gpu), .events = POLLIN },
 	};
@@ -577,7 +759,7 @@ static int start(struct run *r)
 		return err;
 	r->begun_ns = r->shown_ns = now;
 	r->last_check_ns = now;
-	err = record_is_flight(o) ? recorder_new(&r->windows, run_control_done, &r->control, &r->recorder) : 0;
+	err = record_is_flight(o) ? recorder_new(&r->windows, on_dumped, r, &r->recorder) : 0;
 	if (r->recorder)
 		r->windows.recorder = recorder_sink(r->recorder);
 	if (!err && r->capture.stacks) {
@@ -591,8 +773,6 @@ static int start(struct run *r)
 	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
-	r->control.recorder = r->recorder;
-	r->control.begun_ns = now;
 	if (!o->command)
 		return 0;
 	metadata_command(r->capture.metadata, r->targets.cmd.pid, o->command);
@@ -602,10 +782,39 @@ static int start(struct run *r)
 	return err;
 }
 
+/* For bpf() and uprobes on what is mapped and born from now on; for /proc and the mapped files of other users' processes; for
+ * files and directories that are given to the user, at each window, dump and rotation; for SIGTERM to another user's COMMAND;
+ * for descriptors for the links of many targets. */
+#define CAPABILITIES_KEPT                                                                                                             \
+	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) | CONFINE_CAP(CAP_CHECKPOINT_RESTORE) |        \
+		CONFINE_CAP(CAP_DAC_READ_SEARCH) | CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
+		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
+
+/*
+ * Gives up what a running recording does not need any more, for this thread and those that it makes: capabilities
+ * (SECURITY.md lists them, with reasons), and the system calls to run programs, to change the user and the like. Without
+ * uprobe_multi, files that are mapped later get single links, for each of which the kernel wants CAP_SYS_ADMIN (6.16, and
+ * stable releases of 6.1 and others).
+ */
+static int drop_privileges(struct run *r)
+{
+	enum yield_right right = yield_allow();
+	int err;
+
+	r->yields = right != YIELD_NEVER;
+	err = confine_capabilities(CAPABILITIES_KEPT | (r->capture.uprobe_multi ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
+				   (right == YIELD_BY_CAPABILITY ? CONFINE_CAP(CAP_SYS_NICE) : 0));
+#ifndef __SANITIZE_ADDRESS__ /* its leak check forks and traces */
+	err = err ?: confine_recorder();
+#endif
+	if (err)
+		log_error("cannot give up privileges: %s", strerror(-err));
+	return err;
+}
+
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
-	enum yield_right right;
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
@@ -616,25 +825,19 @@ static int run_attached(struct run *r)
 		log_error("--budget: the cost of inftrace could not be measured here (-v says why)");
 		err = -EOPNOTSUPP;
 	}
-	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
+	hold_hurry(r->capture.session->hold); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
 		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
-	if (!err) {
-		right = yield_allow();
-		r->yields = right != YIELD_NEVER;
-		err = privileges_drop(!r->capture.uprobe_multi, right == YIELD_BY_CAPABILITY);
-		if (err)
-			log_error("cannot give up privileges: %s", strerror(-err));
-	}
 	if (!err)
-		err = start(r);
+		err = drop_privileges(r) ?: start(r);
 	if (err) {
 		windows_abandon(&r->windows);
 		return err;
 	}
 	if (!r->o->view)
 		log_info("%s%s",
-			r->recorder ? "flight recorder on" : r->windows.open ? "recording" : "waiting for the window to open",
+			r->recorder ? "flight recorder on" : r->windows.open ? "recording"
+									     : "waiting for the window to open",
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)
@@ -682,12 +885,10 @@ static int prepare(struct run *r, struct record_options *o)
 	if (!err)
 		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?
 										    : setup_signals(r);
-	if (!err && o->has_budget) {
+	if (o->has_budget)
 		r->intake.overhead = overhead_new(&r->capture, o->budget);
-		err = r->intake.overhead ? 0 : -ENOMEM;
-	}
-	if (!err && o->max_steps_each)
-		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
+	if (o->max_steps_each)
+		r->intake.step_limit = step_limit_new(o->max_steps_each);
 	if (!err && record_finds(o))
 		err = discover_new(&r->capture, o, &r->discover);
 	if (!err)
@@ -709,7 +910,6 @@ int record_run(struct record_options *o)
 		.targets.o = o,
 		.intake = { .c = &r.capture, .keep_names = record_is_flight(o) },
 		.windows = { .o = o, .c = &r.capture, .in = &r.intake },
-		.control = { .o = o, .windows = &r.windows },
 		.signal_fd = -1,
 	};
 	int err, ended, code;
@@ -717,7 +917,7 @@ int record_run(struct record_options *o)
 	err = prepare(&r, o);
 	/* who asks while the rest is prepared waits for the answer, and is not told that nothing is running */
 	if (!err)
-		run_control_open(&r.control);
+		control_new(run_request, &r, NULL, &r.control);
 	if (!err)
 		err = capture_open(&r.capture, o, targets_hold_pid(&r.targets), intake_record, &r.intake);
 	if (r.capture.session && r.capture.inspector)
@@ -726,7 +926,7 @@ int record_run(struct record_options *o)
 		o->view->session = r.capture.session;
 	if (!err)
 		err = run_attached(&r);
-	control_free(r.control.control);
+	control_free(r.control);
 	recorder_free(r.recorder);
 	discover_free(r.discover);
 	flag_free(r.windows.flag);

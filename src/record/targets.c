@@ -2,6 +2,7 @@
 #include "record/targets.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include "target/cgroup.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -81,10 +83,10 @@ struct discover {
 	pid_t missed_last[MISSED_MAX];
 	bool stirred; /* look soon */
 	uint64_t maps_lost;
-	uint64_t found, ended, refused, missed, unread, forgotten;
+	uint64_t found, ended, refused, missed, unread;
 	bool waits;                                      /* one that was refused, for others to end */
 	uint64_t now_ns, least_ns, due_ns, watch_due_ns; /* least_ns: no look before that */
-	bool told_full, told_access, told_memory, told_gone;
+	bool told_full, told_access, told_gone;
 };
 
 static int find_cgroup(struct discover *d, const char *given)
@@ -103,7 +105,7 @@ static int find_cgroup(struct discover *d, const char *given)
 	else if (err == -EOPNOTSUPP)
 		why = "this cgroup is threaded: give the one above it that has its processes";
 	log_error("--cgroup %s: %s", given, why);
-	return err == -ENOMEM ? err : -EINVAL;
+	return -EINVAL;
 }
 
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover)
@@ -116,9 +118,7 @@ int discover_new(struct capture *c, const struct record_options *o, struct disco
 			  "and -e -functions");
 		return -EINVAL;
 	}
-	d = calloc(1, sizeof(*d));
-	if (!d)
-		return -ENOMEM;
+	d = xcalloc(1, sizeof(*d));
 	d->c = c;
 	d->by_preset = o->discover;
 	d->option = o->cgroup ? "--cgroup" : "--discover";
@@ -174,8 +174,6 @@ static bool has_exited(int pidfd)
 
 static int any_mapping(const struct mapped_file *m, void *arg)
 {
-	(void)m;
-	(void)arg;
 	return 1;
 }
 
@@ -201,7 +199,7 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 	}
 	process_comm(pid, comm);
 	metadata_process(c->metadata, pid);
-	attach_process(session_probes(c->session), pid, 0);
+	attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	log_debug("found process %d (%s)", pid, comm);
 	d->alive[d->n_alive++] = *f;
@@ -300,18 +298,10 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Without a note of it, a process is looked at each time, and counted each time it is refused. */
 static void note_other(struct discover *d, struct others *others, const struct other *o)
 {
 	d->waits |= o->refused;
-	if (!list_room((void **)&others->list, others->n, &others->cap, sizeof(*o))) {
-		others->list[others->n++] = *o;
-		return;
-	}
-	d->forgotten++;
-	if (!d->told_memory)
-		log_warn("%s: there is no memory for a list of the processes that were looked at: they may be counted twice", d->option);
-	d->told_memory = true;
+	*list_push(others->list, others->n, others->cap) = *o;
 }
 
 static void sort(struct others *others)
@@ -485,19 +475,16 @@ void discover_summary(struct discover *d)
 		d->n_mapped = 0;
 	}
 	forget_ended(d);
-	log_info("%llu processes found, %llu of them have ended", (unsigned long long)d->found, (unsigned long long)d->ended);
+	log_info("%" PRIu64 " processes found, %" PRIu64 " of them have ended", d->found, d->ended);
 	if (d->refused)
-		log_warn("%llu processes %swere left out: more than %d at a time, or than the share of a user", (unsigned long long)d->refused,
+		log_warn("%" PRIu64 " processes %swere left out: more than %d at a time, or than the share of a user", d->refused,
 			d->by_preset ? "that a preset matches " : "", DISCOVER_MAX);
 	if (d->missed)
-		log_warn("%llu processes that mapped a file of a preset ended before they were found", (unsigned long long)d->missed);
+		log_warn("%" PRIu64 " processes that mapped a file of a preset ended before they were found", d->missed);
 	if (d->maps_lost)
-		log_debug("%llu events of the kernel about mapped files were lost: processes may have been found late",
-			(unsigned long long)d->maps_lost);
+		log_debug("%" PRIu64 " events of the kernel about mapped files were lost: processes may have been found late", d->maps_lost);
 	if (d->unread)
-		log_debug("the files of %llu processes could not be read", (unsigned long long)d->unread);
-	if (d->forgotten)
-		log_warn("%llu times there was no memory to note a process that had been looked at", (unsigned long long)d->forgotten);
+		log_debug("the files of %" PRIu64 " processes could not be read", d->unread);
 }
 
 /* ---- -p, COMMAND, -a ---- */
@@ -518,15 +505,6 @@ static bool program_of(pid_t pid, struct stat *ret)
 	return !stat(path, ret);
 }
 
-static bool is_given(const struct record_options *o, pid_t pid)
-{
-	for (size_t i = 0; i < o->n_pids; i++) {
-		if (o->pids[i] == pid)
-			return true;
-	}
-	return false;
-}
-
 static int list_children(pid_t tid, void *arg)
 {
 	struct children *c = arg;
@@ -538,9 +516,11 @@ static int list_children(pid_t tid, void *arg)
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
 	f = fopen(path, "re");
 	while (f && fscanf(f, "%d", &pid) == 1) {
-		size_t len = strlen(c->list);
+		size_t len = strlen(c->list), i = 0;
 
-		if (!is_given(c->o, pid) && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
+		while (i < c->o->n_pids && c->o->pids[i] != pid)
+			i++;
+		if (i == c->o->n_pids && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
 			sb.st_ino == c->program.st_ino && len + 12 < sizeof(c->list))
 			snprintf(c->list + len, sizeof(c->list) - len, ",%d", pid);
 	}
@@ -606,10 +586,9 @@ static int check_user(struct targets *t)
 int targets_spawn(struct targets *t)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
-	const struct record_options *o = t->o;
+	const int *fds = t->o->view ? t->o->view->command_fds : as_they_are;
 
-	return command_spawn(o->command, o->view ? o->view->command_fds : as_they_are, o->user ? &t->user : NULL,
-		t->environment, &t->cmd);
+	return command_spawn(t->o->command, fds, t->o->user ? &t->user : NULL, t->environment, &t->cmd);
 }
 
 int targets_check(struct targets *t)
@@ -618,9 +597,7 @@ int targets_check(struct targets *t)
 	int err;
 
 	/* for all of them, before they are looked at, since a number may be reused by another process */
-	t->pidfds = calloc(o->n_pids + 1, sizeof(*t->pidfds));
-	if (!t->pidfds)
-		return -ENOMEM;
+	t->pidfds = xcalloc(o->n_pids + 1, sizeof(*t->pidfds));
 	for (size_t i = 0; i < o->n_pids; i++)
 		t->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
 	err = check_pids(o);
@@ -636,9 +613,8 @@ int targets_check(struct targets *t)
 
 static int add_target(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
 {
-	int err;
+	int err = session_target(c->session, pid);
 
-	err = session_target(c->session, pid);
 	/* from now on the programs see it exit; it may have exited before, and its number may have been reused */
 	if (!err && pidfd >= 0 && has_exited(pidfd)) {
 		session_target_gone(c->session, pid);
@@ -651,9 +627,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	}
 	if (!t->o->command)
 		metadata_process(c->metadata, pid);
-	err = tasks_add_process(c->tasks, pid);
-	if (!err)
-		err = attach_process(session_probes(c->session), pid, 0);
+	err = tasks_add_process(c->tasks, pid) ?: attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
@@ -673,7 +647,7 @@ static int add_running(pid_t pid, void *arg)
 
 	if (pid == getpid() || tasks_add_process(c->tasks, pid))
 		return 0;
-	attach_process(session_probes(c->session), pid, 0);
+	attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
 	return 0;
 }
@@ -684,14 +658,14 @@ static void hold_targets(const struct targets *t, struct capture *c)
 	const struct record_options *o = t->o;
 	char path[PATH_MAX], loader[LOADER_PATH_MAX];
 	bool found = o->command && !command_program(o->command[0], path);
-	int n = hold_loaders(session_hold(c->session), found ? path : NULL);
+	int n = hold_loaders(c->session->hold, found ? path : NULL);
 
 	if (n < 0)
 		log_warn("libraries that are mapped from here on get their probes some milliseconds late: cannot "
 			 "probe the dynamic loader: %s",
 			strerror(-n));
 	if (found && loader_of(path, loader) == -ENOENT)
-		attach_executable(session_probes(c->session), path);
+		attach_executable(c->session->attach, path);
 }
 
 int targets_attach(struct targets *t, struct capture *c)
@@ -699,11 +673,11 @@ int targets_attach(struct targets *t, struct capture *c)
 	const struct record_options *o = t->o;
 	int err;
 
-	if (session_hold(c->session))
+	if (c->session->hold)
 		hold_targets(t, c);
 	for (size_t i = 0; i < o->n_pids; i++)
-		attach_expect_process(session_probes(c->session), o->pids[i]);
-	err = attach_named_files(session_probes(c->session));
+		attach_expect_process(c->session->attach, o->pids[i]);
+	err = attach_named_files(c->session->attach);
 	if (!err)
 		err = session_attach(c->session);
 	if (!err && o->command)
@@ -711,7 +685,7 @@ int targets_attach(struct targets *t, struct capture *c)
 	for (size_t i = 0; i < o->n_pids && !err; i++)
 		err = add_target(t, c, o->pids[i], t->pidfds[i]);
 	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
-		attach_check_options(session_probes(c->session), o->pids, o->n_pids, o->strict) && o->strict)
+		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
 	if (!err && o->all)
 		err = process_each(add_running, c);

@@ -37,12 +37,12 @@ void discover_summary(struct discover *d);
 
 struct targets {
 	const struct record_options *o; /* to be set by the creator */
-	int *pidfds; /* of o->pids, opened before anything is attached; -1: not available */
+	int *pidfds;                    /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
-	struct user user; /* of the command */
+	struct user user;               /* of the command */
 	const char *const *environment; /* of the command: NAME=VALUE in addition, ending with NULL; or NULL */
-	bool gone; /* to be set by the creator: all of them have exited */
-	bool command_exited; /* by itself */
+	bool gone;                      /* to be set by the creator: all of them have exited */
+	bool command_exited;            /* by itself */
 };
 
 /* Checks that they exist and may be recorded. Prints one line on failure. */

@@ -19,11 +19,10 @@
 
 /* ---- tokens per second ---- */
 
-#define PROCESSES_MAX 64 /* if full, the one that was quiet for longest is forgotten */
 #define PARTS_MAX 1024
 #define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, except the last */
 
-struct process {
+struct rated_process {
 	uint32_t tgid;
 	uint64_t last_end;
 	struct rate sum;
@@ -31,20 +30,15 @@ struct process {
 	unsigned int first, n;
 };
 
-struct rates {
-	struct process *list[PROCESSES_MAX];
-	size_t n;
-};
-
-static void forget_rate(struct process *p)
+static void forget_rate(struct rated_process *p)
 {
 	p->sum = (struct rate){};
 	p->n = 0;
 }
 
-static struct process *find_process(struct rates *rs, uint32_t tgid)
+static struct rated_process *find_process(struct rates *rs, uint32_t tgid)
 {
-	struct process **oldest = rs->list, *p;
+	struct rated_process **oldest = rs->list, *p;
 
 	for (size_t i = 0; i < rs->n; i++) {
 		if (rs->list[i]->tgid == tgid)
@@ -52,27 +46,24 @@ static struct process *find_process(struct rates *rs, uint32_t tgid)
 		if (rs->list[i]->last_end < (*oldest)->last_end)
 			oldest = &rs->list[i];
 	}
-	if (rs->n == PROCESSES_MAX) {
+	if (rs->n == RATES_MAX) {
 		p = *oldest;
 		forget_rate(p);
 	} else {
-		p = calloc(1, sizeof(*p));
-		if (!p)
-			return NULL;
-		rs->list[rs->n++] = p;
+		p = rs->list[rs->n++] = xcalloc(1, sizeof(*p));
 	}
 	p->tgid = tgid;
 	p->last_end = 0;
 	return p;
 }
 
-static struct rate *nth(struct process *p, unsigned int i)
+static struct rate *nth(struct rated_process *p, unsigned int i)
 {
 	return &p->parts[(p->first + i) % PARTS_MAX];
 }
 
 /* Merges short ones, so that there is room for a second of them. */
-static void append(struct process *p, struct rate step)
+static void append(struct rated_process *p, struct rate step)
 {
 	if (!p->n || nth(p, p->n - 1)->ns >= PART_NS)
 		*nth(p, p->n++) = (struct rate){};
@@ -91,12 +82,9 @@ static void append(struct process *p, struct rate step)
 
 bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate)
 {
-	struct process *p = find_process(rs, s->tgid);
-	uint64_t from;
+	struct rated_process *p = find_process(rs, s->tgid);
+	uint64_t from = p->last_end;
 
-	if (!p)
-		return false;
-	from = p->last_end;
 	if (!from || s->start >= from + NSEC_PER_SEC) {
 		forget_rate(p);
 		from = s->start;
@@ -122,15 +110,8 @@ bool rate_below(const struct rate *r, uint64_t limit)
 
 void rates_free(struct rates *rs)
 {
-	for (size_t i = 0; rs && i < rs->n; i++)
-		free(rs->list[i]);
-	free(rs);
-}
-
-int rates_new(struct rates **ret_rates)
-{
-	*ret_rates = calloc(1, sizeof(**ret_rates));
-	return *ret_rates ? 0 : -ENOMEM;
+	while (rs->n)
+		free(rs->list[--rs->n]);
 }
 
 /* ---- time in the queue: between a request's socket and its first step, where the two can be joined ---- */
@@ -171,7 +152,6 @@ static struct sequence *find(struct queue_watch *w, const struct step_request *r
 	return NULL;
 }
 
-/* Of struct step_requests_ops. */
 static void queue_watch_begin(struct queue_watch *w, const struct step_request *r)
 {
 	if (w->n_sequences == JOIN_SEQUENCES)
@@ -198,20 +178,16 @@ static void queue_watch_socket(struct queue_watch *w, const struct rec_request *
 	set_latest(w, r->h.start_ns + r->h.dur_ns);
 }
 
-static bool is_old(const struct queue_watch *w, uint64_t end)
-{
-	return end + KEPT_NS < w->latest;
-}
-
 /* Forgets joined requests, and those that have become too old. */
 static void forget(struct queue_watch *w)
 {
+	uint64_t old = w->latest > KEPT_NS ? w->latest - KEPT_NS : 0;
 	size_t n = 0;
 
 	for (size_t i = 0; i < w->n_sockets; i++) {
 		uint64_t end = w->sockets[i].last ? w->sockets[i].last : w->sockets[i].start;
 
-		if (w->of_sockets[i].result != JOIN_DONE && !is_old(w, end))
+		if (w->of_sockets[i].result != JOIN_DONE && end >= old)
 			w->sockets[n++] = w->sockets[i];
 	}
 	w->n_sockets = n;
@@ -219,7 +195,7 @@ static void forget(struct queue_watch *w)
 	for (size_t i = 0; i < w->n_sequences; i++) {
 		const struct join_sequence *s = &w->sequences[i].s;
 
-		if (w->of_sequences[i].result != JOIN_DONE && (s->open || !is_old(w, s->last)))
+		if (w->of_sequences[i].result != JOIN_DONE && (s->open || s->last >= old))
 			w->sequences[n++] = w->sequences[i];
 	}
 	w->n_sequences = n;
@@ -372,20 +348,6 @@ static bool find_states(const char *name, uint32_t *ret_states)
 	return states;
 }
 
-static int parse_rate(const char *text, uint64_t *ret_rate)
-{
-	uint64_t rate = 0;
-
-	/* a plain decimal number has the form of a number of seconds */
-	if (!text[strspn(text, "0123456789.")] && !parse_duration(text, &rate) && rate) {
-		*ret_rate = rate;
-		return 0;
-	}
-	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5",
-		text);
-	return -EINVAL;
-}
-
 static int parse_limit(struct trigger *t, const char *name, const char *text)
 {
 	char option[40], buf[PARSE_ERROR_MAX];
@@ -393,11 +355,16 @@ static int parse_limit(struct trigger *t, const char *name, const char *text)
 	uint32_t n = 0;
 	int err;
 
-	if (t->kind == KIND_RATE)
-		return parse_rate(text, &t->limit);
-	err = kind == PARSE_U32 ? parse_u32(text, &n) : parse_duration(text, &t->limit);
-	if (kind == PARSE_U32)
+	if (kind == PARSE_U32) {
+		err = parse_u32(text, &n);
 		t->limit = n;
+	} else {
+		err = parse_duration(text, &t->limit); /* a rate, a plain decimal number, has the form of a number of seconds */
+	}
+	if (t->kind == KIND_RATE && (err || !t->limit || text[strspn(text, "0123456789.")])) {
+		log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5", text);
+		return -EINVAL;
+	}
 	if (!err)
 		return 0;
 	snprintf(option, sizeof(option), "--trigger: %s", name);
@@ -409,8 +376,7 @@ static int parse_limit(struct trigger *t, const char *name, const char *text)
 static int parse_expr(struct trigger *t, const char *name, const char *text)
 {
 	const char *op = text + strlen(name), *example = NULL;
-	char state_example[40];
-	char wanted = '>';
+	char state_example[40], wanted;
 
 	if (find_states(name, &t->states)) {
 		t->kind = KIND_STATE;
@@ -426,10 +392,7 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 	}
 	if (!example)
 		return unknown_name(name);
-	if (t->kind == KIND_EXIT || t->kind == KIND_CRASH)
-		wanted = 0;
-	else if (t->kind == KIND_RATE)
-		wanted = '<';
+	wanted = example[strlen(name)];
 	if (*op != wanted || (wanted && op[1] == '=')) {
 		log_error("--trigger: '%.40s' does not have the form of %s", text, example);
 		return -EINVAL;
@@ -439,26 +402,22 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 
 int trigger_parse(struct trigger_set **set, const char *text)
 {
-	struct trigger_set *s = *set ? *set : calloc(1, sizeof(*s));
-	char *name = strndup(text, strcspn(text, "<>=!"));
-	struct trigger t = { .expr = strdup(text) };
-	int err = -ENOMEM;
+	struct trigger t = { 0 };
+	char *name;
+	int err;
 
-	if (s && s->n == TRIGGERS_MAX) {
+	if (*set && (*set)->n == TRIGGERS_MAX) {
 		log_error("--trigger: more than %d expressions", TRIGGERS_MAX);
-		err = -EINVAL;
-	} else if (s && name && t.expr) {
-		err = parse_expr(&t, name, text);
+		return -EINVAL;
 	}
+	name = xstrndup(text, strcspn(text, "<>=!"));
+	err = parse_expr(&t, name, text);
 	free(name);
-	if (err) {
-		free(t.expr);
-		if (s != *set)
-			free(s);
+	if (err)
 		return err;
-	}
-	s->list[s->n++] = t;
-	*set = s;
+	t.expr = xstrdup(text);
+	*set = *set ? *set : xcalloc(1, sizeof(**set));
+	(*set)->list[(*set)->n++] = t;
 	return 0;
 }
 
@@ -563,7 +522,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 {
 	struct rate rate = {};
 	char spent[TIME_TEXT_MAX];
-	bool whole = rates_step(set->rates, s, &rate);
+	bool whole = rates_step(&set->rates, s, &rate);
 
 	for (size_t i = 0; i < set->n; i++) {
 		struct trigger *t = &set->list[i];
@@ -573,7 +532,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 		t->judged += s->phase != PHASE_PREFILL;
 		if (!whole || !rate_below(&rate, t->limit))
 			continue;
-		forget_rate(find_process(set->rates, s->tgid)); /* each second is a reason only once */
+		forget_rate(find_process(&set->rates, s->tgid)); /* each second is a reason only once */
 		whole = false;
 		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
 			rate.tokens, time_text(spent, rate.ns), s->number);
@@ -599,7 +558,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 			"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u",
 			n->sequence, n->tgid, time_text(spent, s->end - n->from), s->number);
 	}
-	if (set->rates)
+	if (is_wanted(set, KIND_RATE))
 		judge_rate(set, s);
 }
 
@@ -661,7 +620,7 @@ static void judge_queue(struct trigger_set *set)
 /* Returns true for a hit, reported or not. `done`: there has been one already. */
 static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r, const char *name, bool done)
 {
-	uint64_t ns = t->kind == KIND_STATE ? 0 : r->h.dur_ns;
+	uint64_t ns = t->kind == KIND_STATE ? 0 : r->h.dur_ns, end = r->h.start_ns + r->h.dur_ns;
 	char spent[TIME_TEXT_MAX], total[TIME_TEXT_MAX];
 	const char *cut = r->h.flags & REC_F_OPEN_END ? " so far" : "";
 
@@ -675,12 +634,9 @@ static bool judge_step(struct trigger_set *set, struct trigger *t, const struct 
 	time_text(spent, ns);
 	time_text(total, r->h.dur_ns);
 	if (t->kind == KIND_STATE)
-		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid,
-			"step %u (%.32s) of pid %u was in it for %s of %s%s", r->number,
-			name, r->h.tgid, spent, total, cut);
+		report(set, t, end, r->h.tgid, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number, name, r->h.tgid, spent, total, cut);
 	else
-		report(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid, "step %u (%.32s) of pid %u took %s%s",
-			r->number, name, r->h.tgid, total, cut);
+		report(set, t, end, r->h.tgid, "step %u (%.32s) of pid %u took %s%s", r->number, name, r->h.tgid, total, cut);
 	return true;
 }
 
@@ -739,53 +695,37 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 {
 	int status = (int)r->arg;
 	bool killed = WIFSIGNALED(status);
+	const char *name = killed ? signal_name(WTERMSIG(status)) : NULL;
 	char comm[TASK_COMM_LEN + 1] = "", shown[4 * TASK_COMM_LEN], how[64];
-	const char *name;
+	struct trigger *t = set->list, *end = set->list + set->n;
 
-	if (r->h.id != TASK_EXIT || !(r->h.flags & TASK_F_LAST))
+	while (t < end && t->kind != KIND_EXIT && (t->kind != KIND_CRASH || !killed))
+		t++;
+	if (t == end || r->h.id != TASK_EXIT || !(r->h.flags & TASK_F_LAST))
 		return;
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_EXIT && (t->kind != KIND_CRASH || !killed))
-			continue;
-		name = killed ? signal_name(WTERMSIG(status)) : NULL;
-		if (!killed)
-			snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
-		else if (name)
-			snprintf(how, sizeof(how), "was killed by %s", name);
-		else
-			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
-		memcpy(comm, r->comm, TASK_COMM_LEN);
-		report(set, t, r->h.start_ns, r->h.tgid, "process %u (%s) %s%s", r->h.tgid,
-			text_printable(shown, sizeof(shown), comm), how,
-			killed && WCOREDUMP(status) ? ", core dumped" : "");
-		return;
-	}
+	if (!killed)
+		snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
+	else if (name)
+		snprintf(how, sizeof(how), "was killed by %s", name);
+	else
+		snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
+	memcpy(comm, r->comm, TASK_COMM_LEN);
+	report(set, t, r->h.start_ns, r->h.tgid, "process %u (%s) %s%s", r->h.tgid, text_printable(shown, sizeof(shown), comm), how,
+		killed && WCOREDUMP(status) ? ", core dumped" : "");
 }
 
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h)
 {
-	switch (h->kind) {
-	case REC_STEP:
+	if (h->kind == REC_STEP)
 		take_step(set, (const struct rec_step *)h);
-		break;
-	case REC_FUNCTION:
-		if (set->requests && h->id < set->probes->n)
-			step_requests_call(set->requests, (const struct rec_function *)h);
-		break;
-	case REC_TASK:
+	else if (h->kind == REC_FUNCTION && set->requests && h->id < set->probes->n)
+		step_requests_call(set->requests, (const struct rec_function *)h);
+	else if (h->kind == REC_TASK)
 		take_task(set, (const struct rec_task *)h);
-		break;
-	case REC_GPU_STEP:
+	else if (h->kind == REC_GPU_STEP)
 		take_gpu_step(set, (const struct rec_gpu_step *)h);
-		break;
-	case REC_REQUEST:
+	else if (h->kind == REC_REQUEST)
 		take_request(set, (const struct rec_request *)h);
-		break;
-	default:
-		break;
-	}
 	return take_hit(set);
 }
 
@@ -818,13 +758,12 @@ const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_l
 
 /* ---- the set ---- */
 
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
+void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
 {
 #define OPS .begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .token = on_token, .mixed = on_mixed
 	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
 #undef OPS
 	bool queue = is_wanted(set, KIND_QUEUE);
-	int err = 0;
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
@@ -833,15 +772,10 @@ int trigger_start(struct trigger_set *set, const struct probe_table *probes, uin
 		set->queue = xcalloc(1, sizeof(*set->queue));
 		set->queue->join = join_new();
 	}
-	for (size_t i = 0; i < set->n && !err; i++) {
-		enum trigger_kind kind = set->list[i].kind;
-
-		if (kind >= KIND_TTFT && kind <= KIND_RATE && !set->requests)
+	for (int kind = KIND_TTFT; kind <= KIND_RATE && !set->requests; kind++) {
+		if (is_wanted(set, kind))
 			set->requests = step_requests_new(probes, queue ? &ops_queue : &ops, set);
-		if (!err && kind == KIND_RATE && !set->rates)
-			err = rates_new(&set->rates);
 	}
-	return err;
 }
 
 void trigger_summary(const struct trigger_set *set)
@@ -871,7 +805,7 @@ void trigger_free(struct trigger_set *set)
 	for (size_t i = 0; i < set->n; i++)
 		free(set->list[i].expr);
 	step_requests_free(set->requests);
-	rates_free(set->rates);
+	rates_free(&set->rates);
 	if (set->queue)
 		free(set->queue->join);
 	free(set->queue);

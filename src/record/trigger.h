@@ -29,7 +29,26 @@
 
 struct probe_table;
 struct queue_watch;
-struct rates;
+struct rated_process;
+
+/* ---- how fast tokens come ---- */
+
+/*
+ * Tokens of a process over its last second of decoding: from the end of a step to that of the next decode step, as many
+ * as make up a second. After a second without any step, in which nobody can have asked for tokens, it starts afresh.
+ */
+struct rate {
+	uint64_t tokens, ns;
+};
+
+#define RATES_MAX 64 /* processes; if full, the one that was quiet for longest is forgotten */
+
+struct rates {
+	struct rated_process *list[RATES_MAX];
+	size_t n;
+};
+
+/* ---- a set of expressions ---- */
 
 #define TRIGGER_REASON_MAX 192
 #define TRIGGERS_MAX 16 /* expressions */
@@ -83,16 +102,16 @@ struct trigger_set {
 	size_t n;
 	const struct probe_table *probes;
 	struct step_requests *requests; /* NULL: no ttft, no rate */
-	struct queue_watch *queue;	/* NULL: no queue */
-	struct rates *rates;            /* NULL: no rate */
+	struct queue_watch *queue;      /* NULL: no queue */
+	struct rates rates;
 	uint64_t cooldown_ns;
 	uint64_t last_ns; /* of the last hit that was reported */
 	uint64_t last_crash_ns;
-	uint64_t lost;    /* at the previous hit of that kind */
+	uint64_t lost; /* at the previous hit of that kind */
 	uint32_t max_hits;
 	struct trigger_counts counts;
 	struct trigger_hit hit;
-	bool pending; /* the hit is still to be reported */
+	bool pending;                           /* the hit is still to be reported */
 	struct no_token no_token[NO_TOKEN_MAX]; /* if there are more, the oldest are dropped */
 	size_t n_no_token;
 };
@@ -105,7 +124,7 @@ void trigger_free(struct trigger_set *set);
 bool trigger_needs_gpu(const struct trigger_set *set);
 
 /* After a hit, others are only counted during the cool-down, and after max_hits (0: no limit) for ever. */
-int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
+void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
 
 /* NULL: no hit, or one that is only counted. A hit is valid until the next call. */
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h);
@@ -122,18 +141,9 @@ const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_l
 /* At the end: prints a line for each expression. */
 void trigger_summary(const struct trigger_set *set);
 
-/* ---- how fast tokens come ---- */
+/* ---- tokens per second, for tests ---- */
 
-/*
- * Tokens of a process over its last second of decoding: from the end of a step to that of the next decode step, as many
- * as make up a second. After a second without any step, in which nobody can have asked for tokens, it starts afresh.
- */
-struct rate {
-	uint64_t tokens, ns;
-};
-
-int rates_new(struct rates **ret_rates);
-void rates_free(struct rates *rs);
+void rates_free(struct rates *rs); /* what it has, but not itself */
 
 /* Takes a step, in the order in which they began. Returns whether there is a whole second of decoding. */
 bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate);

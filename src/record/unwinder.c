@@ -7,14 +7,15 @@
 #include <string.h>
 
 #include "stack/stack.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
 #define WAITING_MAX (12u << 20) /* bytes of samples */
 #define PENDING_MAX 256
 #define PENDING_NS NSEC_PER_SEC /* longer than samples stay in the rings */
-#define WAKERS_MAX 1024 /* by the low bits of a hash; one that is replaced is not found */
-#define HELD_MAX 256	/* waits; if there are more, the oldest is passed on */
+#define WAKERS_MAX 1024         /* by the low bits of a hash; one that is replaced is not found */
+#define HELD_MAX 256            /* waits; if there are more, the oldest is passed on */
 
 struct waker {
 	uint64_t at_ns; /* 0: none */
@@ -24,7 +25,7 @@ struct waker {
 
 struct held {
 	struct rec_stack r;
-	bool seen;	/* a round has ended since */
+	bool seen;      /* a round has ended since */
 	uint64_t until; /* after so many stacks there is none: known from the second round on */
 };
 
@@ -59,7 +60,7 @@ struct unwinder {
 	/* under the lock */
 	struct item *first, **end;
 	struct item *mapped; /* the last one, if it says that a process has mapped a file; else NULL */
-	size_t waiting; /* bytes of samples, with the one that is being unwound */
+	size_t waiting;      /* bytes of samples, with the one that is being unwound */
 	bool busy, stop;
 	struct item *done, **done_end; /* without their samples */
 	/* of the caller's thread */
@@ -69,7 +70,7 @@ struct unwinder {
 	record_cb cb; /* what is passed on */
 	void *arg;
 	uint64_t samples, collected, passed; /* that were taken, unwound, and passed on */
-	uint64_t settled_at;	  /* the samples as of the last time that it was settled */
+	uint64_t settled_at;                 /* the samples as of the last time that it was settled */
 	uint64_t dropped;
 };
 
@@ -152,7 +153,7 @@ static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *
 static void *work(void *arg)
 {
 	struct unwinder *u = arg;
-	struct item *it, *less;
+	struct item *it;
 
 	/* does not yield: before a busy machine has a CPU to spare, a process and the way to its files may be gone */
 	pthread_mutex_lock(&u->lock);
@@ -171,8 +172,7 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&u->lock);
 		if (it->size) {
 			unwind(u, it, &it->done);
-			less = realloc(it, sizeof(*it));
-			it = less ? less : it;
+			it = xreallocarray(it, sizeof(*it), 1);
 			it->next = NULL;
 		} else {
 			heed(u, it);
@@ -302,11 +302,9 @@ static void end_round(struct unwinder *u)
 
 int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder)
 {
-	struct unwinder *u = calloc(1, sizeof(*u));
+	struct unwinder *u = xcalloc(1, sizeof(*u));
 	int err;
 
-	if (!u)
-		return -ENOMEM;
 	u->stacks = stacks;
 	u->period_ns = period_ns;
 	u->end = &u->first;
@@ -361,13 +359,9 @@ static void add(struct unwinder *u, struct item *it)
 
 void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size)
 {
-	struct item *it = malloc(sizeof(*it) + size);
+	struct item *it = xmalloc(sizeof(*it) + size);
 	bool room;
 
-	if (!it) {
-		u->dropped++;
-		return;
-	}
 	it->size = size;
 	memcpy(it->sample, r, size);
 	pthread_mutex_lock(&u->lock);
@@ -375,21 +369,17 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 	if (room)
 		add(u, it);
 	pthread_mutex_unlock(&u->lock);
-	if (room) {
-		u->samples++;
-		return;
-	}
-	u->dropped++;
-	free(it);
+	u->samples += room;
+	u->dropped += !room;
+	if (!room)
+		free(it);
 }
 
 void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns)
 {
-	struct item *it = malloc(sizeof(*it));
+	struct item *it = xmalloc(sizeof(*it));
 	bool again;
 
-	if (!it) /* names may be missing, or be those of the program before */
-		return;
 	*it = (struct item){ .tgid = tgid, .news = news, .at_ns = at_ns };
 	pthread_mutex_lock(&u->lock);
 	again = news == NEWS_MAPPED && u->mapped && u->mapped->tgid == tgid; /* a storm of them takes no memory */

@@ -16,13 +16,14 @@
 #include "record/gpu.h"
 #include "record/limits.h"
 #include "record/output.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/user.h"
 
-#define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
-#define CLOCK_READ_NS UINT64_C(1000000)
+#define FOR_MIN_NS (10 * NSEC_PER_MSEC) /* opening and closing takes little of that */
+#define CLOCK_READ_NS NSEC_PER_MSEC
 
 /* ---- the schedule ---- */
 
@@ -79,9 +80,7 @@ int schedule_parse(const char *text, struct schedule_config *c)
 		c->source = SCHEDULE_MANUAL;
 		return 0;
 	}
-	copy = rest = strdup(text);
-	if (!copy)
-		return -ENOMEM;
+	copy = rest = xstrdup(text);
 	while ((part = strsep(&rest, ",")) && !err) {
 		if (!strcmp(part, "aligned") && !aligned)
 			aligned = true;
@@ -125,7 +124,9 @@ static void limit(struct schedule *s, const char *why)
 
 static void open_if_wished(struct schedule *s, uint64_t now)
 {
-	const char *why = s->flag ? "flag" : s->scheduled ? "schedule" : s->held ? "start" : NULL;
+	const char *why = s->flag ? "flag" : s->scheduled ? "schedule"
+				     : s->held            ? "start"
+							  : NULL;
 
 	if (!why || s->state.open || s->state.over)
 		return;
@@ -245,13 +246,6 @@ void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n)
 	advance(s, now_ns);
 }
 
-void schedule_end(struct schedule *s, uint64_t now_ns)
-{
-	advance(s, now_ns);
-	use_up(s, "end");
-	s->state.over = true;
-}
-
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 {
 	uint64_t next, period;
@@ -266,11 +260,9 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 
 /* ---- the flag file ---- */
 
-#define DIRECTORY_EVENTS                                                                       \
-	(IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | \
-		IN_ONLYDIR)
 /* for the nearest directory above, while the flag's directory is missing */
 #define ABOVE_EVENTS (IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+#define DIRECTORY_EVENTS (ABOVE_EVENTS | IN_DELETE | IN_MOVED_FROM)
 #define WATCH_TRIES 16 /* directories may come and go while one is looked for */
 #define EVENTS_BYTES 16384
 
@@ -430,16 +422,6 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 			err ? "its window stays closed until it is back" : "it is there again");
 }
 
-static void above_event(struct flag *f, const struct inotify_event *e)
-{
-	if (e->mask & IN_IGNORED)
-		f->above_wd = -1;
-	else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
-		drop(f, &f->above_wd);
-	if (!watch_again(f))
-		log_info("the directory of the flag file %s is back", f->path);
-}
-
 static int drain(struct flag *f)
 {
 	char buf[EVENTS_BYTES] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -450,12 +432,18 @@ static int drain(struct flag *f)
 
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
-			if (e->mask & IN_Q_OVERFLOW)
+			if (e->mask & IN_Q_OVERFLOW) {
 				watch_again(f); /* perhaps those of the directory are lost */
-			else if (e->wd == f->wd)
+			} else if (e->wd == f->wd) {
 				directory_event(f, e);
-			else if (e->wd == f->above_wd)
-				above_event(f, e);
+			} else if (e->wd == f->above_wd) {
+				if (e->mask & IN_IGNORED)
+					f->above_wd = -1;
+				else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
+					drop(f, &f->above_wd);
+				if (!watch_again(f))
+					log_info("the directory of the flag file %s is back", f->path);
+			}
 		}
 	}
 	return n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
@@ -519,7 +507,7 @@ static int watch_first(struct flag *f)
 		err = -errno;
 		/* inotify(7), "/proc interfaces" */
 		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
-			err == -EMFILE	  ? "too many users of inotify; raise fs.inotify.max_user_instances"
+			err == -EMFILE   ? "too many users of inotify; raise fs.inotify.max_user_instances"
 			: err == -ENOSPC ? "too many files are watched; raise fs.inotify.max_user_watches"
 					 : strerror(-err));
 		return err;
@@ -535,11 +523,9 @@ static int watch_first(struct flag *f)
 
 int flag_open(const char *path, struct flag **ret_flag)
 {
-	struct flag *f = calloc(1, sizeof(*f));
+	struct flag *f = xcalloc(1, sizeof(*f));
 	int err;
 
-	if (!f)
-		return -ENOMEM;
 	f->fd = f->wd = f->above_wd = -1;
 	f->user = user_calling();
 	err = set_path(f, path);
@@ -567,14 +553,14 @@ void flag_free(struct flag *f)
 
 /* ---- windows ---- */
 
-#define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
+#define DRAIN_NS (10 * NSEC_PER_MSEC)          /* the rings are drained this often, without wake-ups */
 #define DRAIN_PROFILE_NS (100 * NSEC_PER_MSEC) /* steps alone are few; each wake-up takes a CPU from a busy engine */
-#define CLOSED_NS (500 * NSEC_PER_MSEC) /* while the window is closed, only urgent events are handled sooner */
-#define FLUSH_NS (NSEC_PER_SEC / 10) /* what was drained is in the file after this time */
-#define FILES_NAMED 20 /* with --max-size this many files are named at the end */
-#define IDLE_NS NSEC_PER_SEC /* a window closed for this long detaches its programs */
-#define PREPARE_NS (NSEC_PER_SEC / 10) /* they are attached again this long before it opens, if that is known */
-#define RESCAN_NS NSEC_PER_SEC	     /* meanwhile no records report newly mapped files */
+#define CLOSED_NS (500 * NSEC_PER_MSEC)        /* while the window is closed, only urgent events are handled sooner */
+#define FLUSH_NS (NSEC_PER_SEC / 10)           /* what was drained is in the file after this time */
+#define FILES_NAMED 20                         /* with --max-size this many files are named at the end */
+#define IDLE_NS NSEC_PER_SEC                   /* a window closed for this long detaches its programs */
+#define PREPARE_NS (NSEC_PER_SEC / 10)         /* they are attached again this long before it opens, if that is known */
+#define RESCAN_NS NSEC_PER_SEC                 /* meanwhile no records report newly mapped files */
 
 void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 {
@@ -614,14 +600,13 @@ static int window_open(struct windows *w, const char *why)
 {
 	uint64_t before = clock_boot_ns(), open_ns, ago;
 	struct clock_reading now;
-	int err = 0;
+	int err;
 
 	if (record_wants_profile(w->o) || w->o->events & EVENT_MEMORY)
-		err = memory_new(session_sums_fd(w->c->session), &w->memory);
-	if (!err && record_by_time(w->o))
+		w->memory = memory_new(session_sums_fd(w->c->session));
+	if (record_by_time(w->o))
 		follow_rescan(w->c->follow); /* no records report mapped files while the window is closed */
-	if (!err)
-		err = session_start(w->c->session, &open_ns);
+	err = session_start(w->c->session, &open_ns);
 	if (err) {
 		windows_abandon(w);
 		return err;
@@ -661,24 +646,6 @@ static int window_open(struct windows *w, const char *why)
 
 /* ---- a window closes ---- */
 
-/* Reads the sums per process, for the end of the profile. */
-static void read_sums(struct windows *w)
-{
-	int err;
-
-	if (!record_wants_profile(w->o) || w->recorder)
-		return;
-	err = session_sums(w->c->session, &w->processes, &w->totals.n_processes);
-	if (err) {
-		log_warn("the sums per process are missing in the profile: %s", strerror(-err));
-		return;
-	}
-	memory_totals(w->memory, w->processes, w->totals.n_processes);
-	for (size_t i = 0; i < w->totals.n_processes; i++)
-		w->processes[i].pages = w->o->events & EVENT_MEMORY;
-	w->totals.processes = w->processes;
-}
-
 /* Afterwards everything that the programs have sent is in the outputs. */
 static int end_records(struct windows *w)
 {
@@ -687,7 +654,13 @@ static int end_records(struct windows *w)
 	err = session_stop(w->c->session, &w->totals.close_ns);
 	if (err)
 		log_warn("spans still open at the end are missing: %s", strerror(-err));
-	read_sums(w);
+	if (record_wants_profile(w->o) && !w->recorder) {
+		w->processes = session_sums(w->c->session, &w->totals.n_processes);
+		memory_totals(w->memory, w->processes, w->totals.n_processes);
+		for (size_t i = 0; i < w->totals.n_processes; i++)
+			w->processes[i].pages = w->o->events & EVENT_MEMORY;
+		w->totals.processes = w->processes;
+	}
 	capture_weigh(w->c);
 	do {
 		err = session_drain(w->c->session);
@@ -715,10 +688,7 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 	left_files_add(&w->files, name, bytes);
 	if (w->files.n > FILES_NAMED)
 		w->unnamed_bytes += bytes;
-	if (!record_by_time(w->o) && w->files.n <= FILES_NAMED)
-		log_info("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
-	else
-		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
+	(record_by_time(w->o) || w->files.n > FILES_NAMED ? log_debug : log_info)("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
 static int window_close(struct windows *w, const char *why)
@@ -815,32 +785,27 @@ int windows_read_flag(struct windows *w)
 	return err;
 }
 
-static void count_steps(struct windows *w, uint64_t now)
+int windows_turn(struct windows *w, uint64_t now_ns)
 {
 	struct step_limit *each = w->in->step_limit;
 
 	if (w->open && session_over(w->c->session)) /* also if the record of a step was lost */
-		schedule_steps(&w->schedule, now, w->o->max_steps);
+		schedule_steps(&w->schedule, now_ns, w->o->max_steps);
 	else if (each && w->open && step_limit_over(each, w->c->tasks))
-		schedule_steps(&w->schedule, now, 1);
+		schedule_steps(&w->schedule, now_ns, 1);
 	else if (!each && w->open && w->totals.steps > w->counted_steps)
-		schedule_steps(&w->schedule, now, w->totals.steps - w->counted_steps);
+		schedule_steps(&w->schedule, now_ns, w->totals.steps - w->counted_steps);
 	w->counted_steps = w->open ? w->totals.steps : 0;
-}
-
-int windows_turn(struct windows *w, uint64_t now_ns)
-{
-	count_steps(w, now_ns);
 	return heed_schedule(w, now_ns);
 }
 
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 {
 	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY || w->o->gpu;
-	uint64_t wait = !w->open ? CLOSED_NS : many ? DRAIN_NS
-						    : DRAIN_PROFILE_NS,
-		 next = w->next_ns;
+	uint64_t wait = many ? DRAIN_NS : DRAIN_PROFILE_NS, next = w->next_ns;
 
+	if (!w->open)
+		wait = CLOSED_NS;
 	if (!w->open && !w->idle_ns && next != UINT64_MAX)
 		next -= PREPARE_NS;
 	if (next <= now)
@@ -928,28 +893,14 @@ int windows_check(struct windows *w)
 	return err;
 }
 
-static int plan(struct windows *w)
-{
-	struct schedule_config c = {
-		.duration_ns = w->o->duration_ns,
-		.max_steps = w->o->max_steps,
-		.real_offset_ns = real_offset_ns(),
-	};
-	int err = 0;
-
-	if (w->in->step_limit)
-		c.max_steps = 1; /* one "step" is reported once all processes have had theirs */
-	if (w->o->window_flag)
-		c.source = SCHEDULE_FLAG;
-	else if (w->o->window_spec)
-		err = schedule_parse(w->o->window_spec, &c);
-	if (!err)
-		schedule_init(&w->schedule, &c, clock_boot_ns());
-	return err;
-}
-
 int windows_begin(struct windows *w)
 {
+	struct schedule_config c = {
+		.source = w->o->window_flag ? SCHEDULE_FLAG : SCHEDULE_WHOLE,
+		.duration_ns = w->o->duration_ns,
+		.max_steps = w->in->step_limit ? 1 : w->o->max_steps, /* 1: reported once all processes have had theirs */
+		.real_offset_ns = real_offset_ns(),
+	};
 	int err = 0;
 
 	host_id_read(&w->host);
@@ -974,9 +925,12 @@ int windows_begin(struct windows *w)
 	};
 	if (record_by_time(w->o))
 		err = session_watch(w->c->session);
-	err = err ?: plan(w);
-	if (!err)
-		err = w->flag ? windows_read_flag(w) : heed_schedule(w, clock_boot_ns());
+	if (!err && w->o->window_spec && !w->o->window_flag)
+		err = schedule_parse(w->o->window_spec, &c);
+	if (err)
+		return err;
+	schedule_init(&w->schedule, &c, clock_boot_ns());
+	err = w->flag ? windows_read_flag(w) : heed_schedule(w, clock_boot_ns());
 	if (!err && !w->open)
 		w->idle_ns = clock_boot_ns() + IDLE_NS;
 	return err;

@@ -31,16 +31,16 @@ enum schedule_source {
 struct schedule_config {
 	enum schedule_source source;
 	uint64_t every_ns, for_ns; /* SCHEDULE_EVERY */
-	bool aligned; /* SCHEDULE_EVERY: to CLOCK_REALTIME, so that several hosts open theirs at the same instant */
-	uint64_t real_offset_ns; /* aligned: CLOCK_REALTIME - CLOCK_BOOTTIME as the run begins */
-	uint64_t duration_ns; /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
-	uint64_t max_steps;   /* of a window; 0: no limit */
+	bool aligned;              /* SCHEDULE_EVERY: to CLOCK_REALTIME, so that several hosts open theirs at the same instant */
+	uint64_t real_offset_ns;   /* aligned: CLOCK_REALTIME - CLOCK_BOOTTIME as the run begins */
+	uint64_t duration_ns;      /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
+	uint64_t max_steps;        /* of a window; 0: no limit */
 };
 
 /* Parses the SPEC of --window into the source and its times. Prints one line on failure; -EINVAL. */
 int schedule_parse(const char *text, struct schedule_config *c);
 
-/* Reasons: "flag", "schedule", "start"; "stop", "duration", "max_steps", "end". */
+/* Reasons: "flag", "schedule", "start"; "stop", "duration", "max_steps". */
 struct schedule_state {
 	bool open;
 	bool over;                   /* no more windows will open */
@@ -77,7 +77,6 @@ int schedule_stop(struct schedule *s, uint64_t now_ns);
 
 /* n more steps of the open window have ended. */
 void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n);
-void schedule_end(struct schedule *s, uint64_t now_ns);
 
 /* Whether a window is open from now on. If the number differs and both states are open, the old window closes and a
  * new one opens. A window that would have opened and closed since the last look only counts in the number. */
@@ -108,9 +107,9 @@ struct windows {
 	struct intake *in;
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
-	bool over;   /* no more windows will open */
+	bool over;        /* no more windows will open */
 	uint64_t next_ns; /* when to look at the schedule again */
-	int flag_fd; /* to be polled; -1: no --window-flag */
+	int flag_fd;      /* to be polled; -1: no --window-flag */
 	/* The open window, or the last one. */
 	bool open;
 	uint32_t number; /* of the next one while none is open */
@@ -121,14 +120,14 @@ struct windows {
 	struct window_totals totals;
 	struct left_files files; /* its files */
 
-	struct flag *flag;  /* to be freed by the creator; NULL: no --window-flag */
+	struct flag *flag; /* to be freed by the creator; NULL: no --window-flag */
 	/* private */
 	struct window_totals whole; /* of all closed windows */
 	struct profile_meta meta;
 	struct schedule schedule;
-	uint32_t scheduled;	/* number of the window in the schedule */
+	uint32_t scheduled;     /* number of the window in the schedule */
 	uint64_t counted_steps; /* steps reported to it */
-	struct memory *memory;	/* NULL: neither -e memory nor a profile */
+	struct memory *memory;  /* NULL: neither -e memory nor a profile */
 	struct process_totals *processes;
 	uint64_t unnamed_bytes; /* of files that are not named individually */
 	uint64_t last_flush_ns, last_rescan_ns;

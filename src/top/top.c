@@ -16,7 +16,6 @@
 #include "format/weight.h"
 #include "io/writer.h"
 #include "record/options.h"
-#include "record/run.h"
 #include "sink/sink.h"
 #include "target/process.h"
 #include "top/live.h"
@@ -391,12 +390,10 @@ static int show(struct top *t)
 
 static int take_syscalls(struct top *t)
 {
-	struct process_call *calls;
 	size_t n;
+	struct process_call *calls = session_calls(t->view.session, &n);
 	int err;
 
-	if (session_calls(t->view.session, &calls, &n))
-		return 0; /* the last screen stays */
 	err = live_syscalls(t->live, calls, n);
 	free(calls);
 	return err;

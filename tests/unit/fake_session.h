@@ -14,8 +14,7 @@
 #include "util/clock.h"
 
 static struct {
-	record_cb cb;
-	void *cb_arg;
+	struct session session; /* its first two members are set */
 	const struct rec_hdr *next; /* for the next drain */
 	size_t next_size;
 	int drained; /* what a drain returns */
@@ -25,7 +24,7 @@ static struct {
 	unsigned int starts, stops, drains, controls, watches, scans;
 } fake_session;
 
-#define FAKE_SESSION ((struct session *)&fake_session)
+#define FAKE_SESSION (&fake_session.session)
 
 int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns);
@@ -41,7 +40,7 @@ bool __wrap_session_over(const struct session *s);
 int __wrap_session_wake(struct session *s);
 void __wrap_session_idle(struct session *s);
 int __wrap_session_watch(struct session *s);
-int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
+struct process_totals *__wrap_session_sums(const struct session *s, size_t *ret_n);
 int __wrap_session_sums_fd(const struct session *s);
 int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg);
 int __wrap_session_peek_waits(struct session *s);
@@ -78,7 +77,7 @@ int __wrap_session_drain(struct session *s)
 	fake_session.drains++;
 	fake_session.next = NULL;
 	if (h)
-		fake_session.cb(h, fake_session.next_size, fake_session.cb_arg);
+		fake_session.session.cb(h, fake_session.next_size, fake_session.session.cb_arg);
 	return fake_session.drained;
 }
 
@@ -139,11 +138,10 @@ int __wrap_session_watch(struct session *s)
 	return 0;
 }
 
-int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
+struct process_totals *__wrap_session_sums(const struct session *s, size_t *ret_n)
 {
-	*ret_list = NULL;
 	*ret_n = 0;
-	return 0;
+	return NULL;
 }
 
 int __wrap_session_sums_fd(const struct session *s)

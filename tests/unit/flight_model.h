@@ -13,7 +13,7 @@
 
 static inline void seek_span(const struct rec_hdr *h, size_t size, void *open)
 {
-	if (size && is_same_span(open, h))
+	if (size && is_same_span(open, (void *)h))
 		((struct rec_hdr *)open)->kind = REC_KIND_MAX; /* found */
 }
 

@@ -164,7 +164,7 @@ static struct times dump_last(struct flight *f, struct last last, uint64_t at_ns
 	struct times t = {};
 
 	assert_int_equal(flight_dump_begin(f, at_ns, NULL, &dump), 0);
-	assert_int_equal(flight_dump_last(f, last, at_ns, &dump), 0);
+	flight_dump_last(f, last, at_ns, &dump);
 	while (flight_dump_next(f, first_start, &t, 100))
 		;
 	flight_dump_end(f);

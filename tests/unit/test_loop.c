@@ -9,7 +9,7 @@
 #include "fake_session.h"
 #include "fake_sink.h"
 #include "io/control.h"
-#include "record/run.h"
+#include "record/options.h"
 #include "stderr.h"
 #include "util/program.h"
 
@@ -22,18 +22,17 @@ static int missing;   /* what the kernel lacks, as an errno */
 static bool controlled, controlled_first; /* has a control socket, and had it when the programs were loaded */
 
 int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
-int __wrap_features_probe_fast(struct features *f);
+int __wrap_features_probe(struct features *f, bool fast_only);
 int __wrap_features_require(const struct features *f, char *why, size_t size);
 int __wrap_session_open(const struct session_config *c, struct session **ret_session);
 void __wrap_session_free(struct session *s);
 int __wrap_session_attach(struct session *s);
-struct attach *__wrap_session_probes(struct session *s);
-struct hold *__wrap_session_hold(struct session *s);
 int __wrap_session_control_fd(const struct session *s);
 int __wrap_attach_named_files(struct attach *a);
-int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow);
+struct follow *__wrap_follow_new(struct session *s, struct tasks *ts);
 void __wrap_follow_free(struct follow *f);
-int __wrap_privileges_drop(bool single_links, bool nice);
+int __wrap_confine_capabilities(uint64_t keep);
+int __wrap_confine_recorder(void);
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 int __wrap_control_new(
 	control_run_fn run, void *arg, const char *directory, struct control **ret_control);
@@ -43,7 +42,7 @@ int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibra
 	return -EPERM;
 }
 
-int __wrap_features_probe_fast(struct features *f)
+int __wrap_features_probe(struct features *f, bool fast_only)
 {
 	memset(f, 0, sizeof(*f));
 	return 0;
@@ -58,8 +57,8 @@ int __wrap_features_require(const struct features *f, char *why, size_t size)
 int __wrap_session_open(const struct session_config *c, struct session **ret_session)
 {
 	controlled_first = controlled;
-	fake_session.cb = c->cb;
-	fake_session.cb_arg = c->cb_arg;
+	fake_session.session.cb = c->cb;
+	fake_session.session.cb_arg = c->cb_arg;
 	*ret_session = FAKE_SESSION;
 	return 0;
 }
@@ -73,16 +72,6 @@ int __wrap_session_attach(struct session *s)
 	return 0;
 }
 
-struct attach *__wrap_session_probes(struct session *s)
-{
-	return NULL;
-}
-
-struct hold *__wrap_session_hold(struct session *s)
-{
-	return NULL;
-}
-
 int __wrap_session_control_fd(const struct session *s)
 {
 	return -1;
@@ -93,17 +82,21 @@ int __wrap_attach_named_files(struct attach *a)
 	return 0;
 }
 
-int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
+struct follow *__wrap_follow_new(struct session *s, struct tasks *ts)
 {
-	*ret_follow = NULL;
-	return 0;
+	return NULL;
 }
 
 void __wrap_follow_free(struct follow *f)
 {
 }
 
-int __wrap_privileges_drop(bool single_links, bool nice)
+int __wrap_confine_capabilities(uint64_t keep)
+{
+	return 0;
+}
+
+int __wrap_confine_recorder(void)
 {
 	return 0;
 }

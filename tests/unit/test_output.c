@@ -45,6 +45,14 @@ static bool is_there(const char *name)
 	return !access(name, F_OK);
 }
 
+static void touch(const char *name)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
 static size_t n_files(void)
 {
 	DIR *d = opendir(".");
@@ -65,6 +73,8 @@ static void emit(struct sink *s, uint32_t tgid)
 	sink_record(s, &f.h, sizeof(f));
 }
 
+static const struct window_totals totals = { .open_ns = START, .close_ns = START + 1000000 };
+
 static struct sink *open_outputs(const struct record_options *o)
 {
 	struct sink *s;
@@ -77,7 +87,6 @@ TEST_WITH(test_named, enter, leave)
 {
 	const struct record_options o = {
 		.outputs = { "a.json", "b.pftrace.gz" }, .n_outputs = 2, .profile = "p.jsonl" };
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 	struct sink *s;
 	int fd;
 
@@ -90,7 +99,7 @@ TEST_WITH(test_named, enter, leave)
 	assert_true(fd >= 0);
 	close(fd);
 	assert_int_equal(sink_flush(s), 0);
-	assert_int_equal(sink_close(s, &t), 0);
+	assert_int_equal(sink_close(s, &totals), 0);
 	assert_string_equal(told, "a.json b.pftrace.gz p.jsonl ");
 	assert_int_equal(n_files(), 3);
 }
@@ -100,7 +109,7 @@ TEST_WITH(test_nothing_recorded, enter, leave)
 {
 	const struct record_options o = { .outputs = { "new.json", "old.json" }, .n_outputs = 2 };
 
-	close(open("old.json", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	touch("old.json");
 	sink_close(open_outputs(&o), NULL);
 	assert_true(is_there("old.json"));
 	assert_int_equal(n_files(), 1);
@@ -132,14 +141,13 @@ static struct record_options by_time(void)
 TEST_WITH(test_by_time, enter, leave)
 {
 	const struct record_options o = by_time();
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 	struct sink *s = open_outputs(&o);
 
 	emit(s, PID);
 	emit(s, PID + 9);
 	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
 	assert_true(is_there("profile_pid5000009_1763616000123.jsonl.part"));
-	assert_int_equal(sink_close(s, &t), 0);
+	assert_int_equal(sink_close(s, &totals), 0);
 	assert_true(is_there("trace_pid5000000_1763616000123.json"));
 	assert_true(is_there("profile_pid5000009_1763616000123.jsonl"));
 	assert_int_equal(n_files(), 4);
@@ -149,11 +157,11 @@ TEST_WITH(test_by_time, enter, leave)
 TEST_WITH(test_cut, enter, leave)
 {
 	const struct record_options o = by_time();
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000, .cut = true };
+	const struct window_totals cut = { .open_ns = START, .close_ns = START + 1000000, .cut = true };
 	struct sink *s = open_outputs(&o);
 
 	emit(s, PID);
-	assert_int_equal(sink_close(s, &t), 0);
+	assert_int_equal(sink_close(s, &cut), 0);
 	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
 	assert_false(is_there("trace_pid5000000_1763616000123.json"));
 }
@@ -162,12 +170,11 @@ TEST_WITH(test_cut, enter, leave)
 TEST_WITH(test_taken, enter, leave)
 {
 	struct record_options o = by_time();
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 
 	o.all = true;
-	close(open("profile_system_1763616000123.jsonl", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	close(open("trace_system_1763616000124.json.part", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	assert_int_equal(sink_close(open_outputs(&o), &t), 0);
+	touch("profile_system_1763616000123.jsonl");
+	touch("trace_system_1763616000124.json.part");
+	assert_int_equal(sink_close(open_outputs(&o), &totals), 0);
 	assert_true(is_there("trace_system_1763616000125.json"));
 	assert_true(is_there("profile_system_1763616000125.jsonl"));
 	assert_int_equal(n_files(), 4);
@@ -229,7 +236,6 @@ static void emit_step(struct sink *s, uint64_t from, uint64_t to)
 TEST_WITH(test_slow_reader, enter, leave)
 {
 	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
 	uint64_t counts[REC_KIND_MAX] = { 0 }, end;
 	struct rec_hdr fault = hdr(REC_FAULT, 0);
 	pthread_t reader;
@@ -257,7 +263,7 @@ TEST_WITH(test_slow_reader, enter, leave)
 	assert_int_equal(counts[REC_STEP], 0);
 	assert_true(sink_pending(s) > 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_all, &in), 0);
-	assert_int_equal(sink_close(s, &t), 0);
+	assert_int_equal(sink_close(s, &totals), 0);
 	pthread_join(reader, NULL);
 	in = open("read.json", O_RDONLY | O_CLOEXEC);
 	assert_in_range(read(in, text, (64 << 20) - 1), 1, (64 << 20) - 2);
@@ -271,6 +277,64 @@ TEST_WITH(test_slow_reader, enter, leave)
 	}
 	assert_int_equal(steps, 3);
 	free(text);
+}
+
+/* ---- --max-size ---- */
+
+/* Until it writes that file. */
+static void emit_until(struct sink *s, const char *name)
+{
+	for (unsigned int i = 0; strcmp(outputs_name(s, 0), name); i++) {
+		assert_true(i < 6400000);
+		if (i % 64)
+			emit(s, PID);
+		else
+			assert_int_equal(sink_flush(s), 0);
+		while (!(i % 64) && sink_pending(s))
+			usleep(100);
+	}
+}
+
+/* The names of the second file and, since a part of the third is there, of the fourth. */
+TEST_WITH(test_names, enter, leave)
+{
+	static const char *const names[][4] = {
+		{ "t.json", "t.2.json", "t.3.json.part", "t.4.json" },
+		{ "t.json.gz", "t.2.json.gz", "t.3.json.gz.part", "t.4.json.gz" },
+		{ "t.pftrace.gz", "t.2.pftrace.gz", "t.3.pftrace.gz.part", "t.4.pftrace.gz" },
+		{ "./a.b.json", "./a.b.2.json", "./a.b.3.json.part", "./a.b.4.json" },
+		{ ".json", ".2.json", ".3.json.part", ".4.json" },
+		{ "profile", "profile.2", "profile.3.part", "profile.4" },
+		{ "x.gz", "x.2.gz", "x.3.gz.part", "x.4.gz" },
+		{ "%s%n", "%s%n.2", "%s%n.3.part", "%s%n.4" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const struct record_options o = { .outputs = { names[i][0] }, .n_outputs = 1, .max_size = 1 };
+		struct sink *s = open_outputs(&o);
+
+		emit_until(s, names[i][1]);
+		touch(names[i][2]);
+		emit_until(s, names[i][3]);
+		assert_int_equal(sink_close(s, &totals), 0);
+		for (unsigned int k = 0; k < 4; k++)
+			assert_int_equal(unlink(names[i][k]), 0);
+	}
+	assert_int_equal(n_files(), 0);
+}
+
+/* Of five files the newest two stay, and what another run has left. */
+TEST_WITH(test_newest, enter, leave)
+{
+	const struct record_options o = { .outputs = { "t.json" }, .n_outputs = 1, .max_size = 20000, .max_files = 2 };
+	struct sink *s;
+
+	touch("t.3.json");
+	s = open_outputs(&o);
+	emit_until(s, "t.6.json");
+	assert_int_equal(sink_close(s, &totals), 0);
+	assert_true(is_there("t.3.json") && is_there("t.5.json") && is_there("t.6.json"));
+	assert_int_equal(n_files(), 3);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -27,8 +27,8 @@ static int fresh(void **state)
 	capture = (struct capture){ .session = FAKE_SESSION, .tasks = rec.tasks };
 	intake = (struct intake){ .c = &capture };
 	w = (struct windows){ .o = &opt, .c = &capture, .in = &intake, .recorder = &fake.sink };
-	fake_session.cb = intake_record;
-	fake_session.cb_arg = &intake;
+	fake_session.session.cb = intake_record;
+	fake_session.session.cb_arg = &intake;
 	return 0;
 }
 

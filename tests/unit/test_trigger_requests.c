@@ -7,7 +7,7 @@
 static void start(const char *expr)
 {
 	assert_int_equal(trigger_parse(&set, expr), 0);
-	assert_int_equal(trigger_start(set, &probes, 0, 0), 0);
+	trigger_start(set, &probes, 0, 0);
 }
 
 /* A step of so many milliseconds with rows of these sequences. Returns the hit that there was by then. */
