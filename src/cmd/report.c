@@ -223,16 +223,10 @@ static int page_write(const char *path, const char *page, size_t len)
 
 static int html_write(const struct report *r, const struct report_args *args)
 {
-	char *page = NULL;
 	size_t len;
-	int err;
+	char *page = report_html(r, args->slowest, &len);
+	int err = page_write(args->html, page, len);
 
-	err = report_html(r, args->slowest, &page, &len);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
-	err = page_write(args->html, page, len);
 	if (!err && strcmp(args->html, "-"))
 		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
 	free(page);
@@ -241,16 +235,10 @@ static int html_write(const struct report *r, const struct report_args *args)
 
 static int stdout_write(const struct report *r, const struct report_args *args)
 {
-	int err;
-
 	if (args->json)
-		err = report_json(r, args->slowest, args->all_steps, stdout);
+		report_json(r, args->slowest, args->all_steps, stdout);
 	else
-		err = report_text(r, args->slowest, stdout);
-	if (err) {
-		log_error("out of memory");
-		return err;
-	}
+		report_text(r, args->slowest, stdout);
 	if (fflush(stdout) || ferror(stdout)) {
 		log_error("cannot write the report: %s", strerror(errno));
 		return -EIO;
@@ -272,10 +260,7 @@ int cmd_report(int argc, char **argv)
 	if (args.html && (ret = page_check(&args)))
 		return ret;
 	ret = EXIT_RUN;
-	if (report_make(&report, args.files, args.n_files, problem_print, note_print, &problems)) {
-		log_error("out of memory");
-		goto out;
-	}
+	report_make(&report, args.files, args.n_files, problem_print, note_print, &problems);
 	if (report_empty(&report)) {
 		if (!problems)
 			log_error("nothing to report: no engine steps in the input; record with --profile FILE while the "

@@ -142,21 +142,21 @@ void page_counts(const struct page *page, const struct count_phases *c)
 	}
 }
 
-void json_put_counts(struct json_build *b, struct json_object *o, const struct count_sum *s)
+void json_put_counts(struct json_object *o, const struct count_sum *s)
 {
 	if (!s->of || !s->n[COUNTER_CYCLES])
 		return;
-	json_put_u64(b, o, "counted", s->of);
+	json_put_u64(o, "counted", s->of);
 	for (unsigned int i = 0; i < PMU_MAX; i++) {
 		if (i != COUNTER_LLC_MISSES || has_misses(s))
-			json_put_u64(b, o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
+			json_put_u64(o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
 	}
-	json_put_double(b, o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
+	json_put_double(o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
 	if (counts_bound(s))
-		json_put_text(b, o, "bound", counts_bound(s));
+		json_put_text(o, "bound", counts_bound(s));
 }
 
-void json_put_phase_counts(struct json_build *b, struct json_object *o, const struct count_phases *c)
+void json_put_phase_counts(const struct json_build *b, struct json_object *o, const struct count_phases *c)
 {
 	struct json_object *array = NULL, *phase;
 
@@ -165,11 +165,11 @@ void json_put_phase_counts(struct json_build *b, struct json_object *o, const st
 
 		if (!s->of || !s->n[COUNTER_CYCLES])
 			continue;
-		array = array ?: json_put_array(b, o, "counters");
-		phase = json_put_object(b, array, NULL);
+		array = array ?: json_put_array(o, "counters");
+		phase = json_put_object(array, NULL);
 		json_put_name(b, phase, "phase", c->list[i].phase);
-		json_put_u64(b, phase, "steps", s->all);
-		json_put_counts(b, phase, s);
+		json_put_u64(phase, "steps", s->all);
+		json_put_counts(phase, s);
 	}
 }
 
@@ -256,7 +256,7 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	if (!read_us(node_with(shape, "gpu_gap%d_us", number), &gap.ns) || gap.ns <= last->ns)
 		return;
 	if (gap_why(shape, number, why))
-		gap.why = strdup(why);
+		gap.why = xstrdup(why);
 	free(last->why);
 	last->why = NULL;
 	list_insert(p->gaps, p->n_gaps, GPU_PHASE_GAPS, ns, gap);
@@ -441,42 +441,42 @@ void page_gpu(const struct page *page, const struct gpu_phases *g)
 		put_phase(page, &g->list[i]);
 }
 
-static void put_sum(struct json_build *b, struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)
+static void put_sum(struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)
 {
 	struct json_object *us;
 	bool all = s == &p->all;
 
-	json_put_u64(b, o, "kernels", s->kernels);
-	json_put_u64(b, o, "copies", s->copies);
+	json_put_u64(o, "kernels", s->kernels);
+	json_put_u64(o, "copies", s->copies);
 	if (all && gpu_bound(s))
-		json_put_text(b, o, "bound", gpu_bound(s));
-	us = json_put_object(b, o, "gpu_us");
-	json_put_us(b, us, "total", p->all.total);
+		json_put_text(o, "bound", gpu_bound(s));
+	us = json_put_object(o, "gpu_us");
+	json_put_us(us, "total", p->all.total);
 	for (int k = 0; k < GPU_PART_MAX; k++)
-		json_put_us(b, us, parts[k].name, all ? s->part[k] : device_part(p, s, k));
-	json_put_us(b, o, "after_us", s->after);
+		json_put_us(us, parts[k].name, all ? s->part[k] : device_part(p, s, k));
+	json_put_us(o, "after_us", s->after);
 }
 
-void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g)
+void json_put_gpu(const struct json_build *b, struct json_object *o, const struct gpu_phases *g)
 {
 	if (!g->n)
 		return;
-	json_put_list (b, o, "gpu", one, p, g->list, g->n) {
+	json_put_list (o, "gpu", one, p, g->list, g->n) {
 		json_put_name(b, one, "phase", p->phase);
-		json_put_u64(b, one, "steps", p->steps);
-		json_put_u64(b, one, "steps_with_loss", p->lost);
-		put_sum(b, one, p, &p->all);
+		json_put_u64(one, "steps", p->steps);
+		json_put_u64(one, "steps_with_loss", p->lost);
+		put_sum(one, p, &p->all);
 		if (p->n_devices > 1) {
-			json_put_list (b, one, "devices", device, d, p->devices, p->n_devices) {
-				json_put_u64(b, device, "device", d->device);
-				put_sum(b, device, p, &d->sum);
+			json_put_list (one, "devices", device, d, p->devices, p->n_devices) {
+				json_put_u64(device, "device", d->device);
+				put_sum(device, p, &d->sum);
 			}
 		}
-		json_put_list (b, one, "gaps", gap, of, p->gaps, p->n_gaps) {
-			json_put_u64(b, gap, "step", of->step);
-			json_put_us(b, gap, "us", of->ns);
+		json_put_list (one, "gaps", gap, of, p->gaps, p->n_gaps) {
+			json_put_u64(gap, "step", of->step);
+			json_put_us(gap, "us", of->ns);
 			if (of->why)
-				json_put_text(b, gap, "text", of->why);
+				json_put_text(gap, "text", of->why);
 		}
 	}
 }

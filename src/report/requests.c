@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/requests.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/summary.h"
 #include "report/words.h"
 #include "requests/step_requests.h"
-#include "util/list.h"
 #include "util/parse.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */
@@ -20,7 +20,6 @@ struct finder {
 	struct request_summary *rs;
 	LIST(struct token_time, tokens);
 	LIST(bool, mixed); /* by request number */
-	bool failed; /* out of memory */
 };
 
 void requests_free(struct request_summary *rs)
@@ -75,8 +74,7 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 
 	(void)s;
 	if (gap <= PAUSE_NS && !r->mixed)
-		f->failed |= list_add(f->tokens, f->n_tokens, f->tokens_size,
-			(struct token_time){ r->serial, (int64_t)ns });
+		*list_add(f, tokens) = (struct token_time){ r->serial, (int64_t)ns };
 }
 
 /* Leaves out everything about this request. */
@@ -84,10 +82,9 @@ static void leave_out(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
 
-	while (f->n_mixed <= r->serial && !f->failed)
-		f->failed |= list_add(f->mixed, f->n_mixed, f->mixed_size, false);
-	if (!f->failed)
-		f->mixed[r->serial] = true;
+	while (f->n_mixed <= r->serial)
+		*list_add(f, mixed) = false;
+	f->mixed[r->serial] = true;
 }
 
 static void on_done(struct step_request *r, void *arg)
@@ -109,8 +106,8 @@ static void on_done(struct step_request *r, void *arg)
 	rs->drafts += r->drafts > 0;
 	rs->prompt_tokens += r->began_before ? 0 : r->prompt_tokens;
 	rs->output_tokens += step_request_tokens(r);
-	if (ttft && times_add(&rs->ttft, (int64_t)ttft))
-		f->failed = true;
+	if (ttft)
+		times_add(&rs->ttft, (int64_t)ttft);
 }
 
 bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_seen *ret)
@@ -166,35 +163,33 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 	step_requests_finish(q);
 }
 
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret)
 {
 	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
 		.done = on_done };
 	struct finder f = { .rs = ret };
-	struct step_requests *q = NULL;
-	uint32_t *order = NULL;
+	struct step_requests *q;
+	uint32_t *order;
 	bool lost = false;
-	int err;
 
 	*ret = (struct request_summary){ 0 };
 	if (!p->steps.len || (!names->prefill && !names->decode))
-		return 0;
+		return;
 	for (size_t i = 0; m && i < m->lost.len; i++)
 		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
-	err = process_order(p, false, &order) ?: step_requests_new(NULL, &ops, &f, &q);
-	if (!err)
-		take_steps(p, names, lost, order, q);
-	for (size_t i = 0; i < f.n_tokens && !err; i++) {
-		if (f.tokens[i].request >= f.n_mixed || !f.mixed[f.tokens[i].request])
-			err = times_add(&ret->tpot, f.tokens[i].ns);
+	order = process_order(p, false);
+	step_requests_new(NULL, &ops, &f, &q);
+	take_steps(p, names, lost, order, q);
+	list_for_each (token, f.tokens, f.n_tokens) {
+		if (token->request >= f.n_mixed || !f.mixed[token->request])
+			times_add(&ret->tpot, token->ns);
 	}
 	ret->tokens += ret->shared_tokens;
 	step_requests_free(q);
 	free(order);
 	free(f.tokens);
 	free(f.mixed);
-	return f.failed ? -ENOMEM : err;
 }
 
 /* ---- in numbers ---- */
@@ -248,16 +243,15 @@ static void sum_requests(const struct process *p, struct batch_summary *sum, int
 	sum->queued = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].parts[TIME_QUEUED] ?: -1 : -1);
 }
 
-static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
+static void add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
 	const struct request_wait *wait)
 {
-	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording,
-		.sequence = wait->sequence };
-	uint32_t i = (uint32_t)sum->n_culprits;
+	uint32_t i = idmap_number(by_number, step_key(r->recording, wait->number), sum->n_culprits);
+	struct request_culprit *c;
 
-	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
-		(i == sum->n_culprits && list_add(sum->culprits, sum->n_culprits, sum->culprits_size, culprit)))
-		return -ENOMEM;
+	if (i == sum->n_culprits)
+		*list_add(sum, culprits) = (struct request_culprit){ .number = wait->number, .recording = r->recording,
+			.sequence = wait->sequence };
 	c = &sum->culprits[i];
 	c->ns = ns_add(c->ns, wait->ns);
 	c->victims++;
@@ -265,41 +259,31 @@ static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const
 		c->worst = wait->ns;
 		c->worst_of = place;
 	}
-	return 0;
 }
 
-static int compare_culprits(const void *a, const void *b)
-{
-	const struct request_culprit *x = a, *y = b;
+ORDER(compare_culprits, struct request_culprit, FALLING(ns), RISING(recording), RISING(number))
 
-	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
-}
-
-static int find_culprits(const struct process *p, struct batch_summary *sum)
+static void find_culprits(const struct process *p, struct batch_summary *sum)
 {
 	struct idmap by_number = { 0 };
 	struct request_pair pair;
-	int err = 0;
 
-	for (size_t i = 0; i < p->served.len && !err; i++) {
+	for (size_t i = 0; i < p->served.len; i++) {
 		const struct request *r = &p->served.requests[i];
 		int64_t named = 0;
 
 		if (!(r->flags & REQUEST_PARTED))
 			continue;
-		for (unsigned int k = 0; k < r->n_waits && !err; k++) {
-			const struct request_wait *wait = &p->served.waits[r->first_wait + k];
-
+		list_for_each (wait, p->served.waits + r->first_wait, r->n_waits) {
 			named += wait->ns;
 			pair = (struct request_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence };
 			list_insert(sum->pairs, sum->n_pairs, REQUEST_PAIRS_MAX, ns, pair);
-			err = add_culprit(sum, &by_number, r, (uint32_t)i, wait);
+			add_culprit(sum, &by_number, r, (uint32_t)i, wait);
 		}
 		sum->unnamed = ns_add(sum->unnamed, r->parts[TIME_OTHERS] - named);
 	}
 	idmap_free(&by_number);
 	list_sort(sum->culprits, sum->n_culprits, compare_culprits);
-	return err;
 }
 
 static void find_occupancy(const struct process *p, struct batch_summary *sum)
@@ -419,16 +403,11 @@ struct member {
 	uint32_t tokens, request;
 };
 
-static int compare_members(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
-
-	return cmp_int(x->tokens, y->tokens) ?: cmp_int(x->request, y->request);
-}
+ORDER(compare_members, struct member, RISING(tokens), RISING(request))
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static int add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
+static void add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
 	size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
@@ -447,34 +426,31 @@ static int add_class(struct request_typicals *t, struct sample *s, const struct 
 		find_times(s, &row);
 		find_states(s, &row);
 	}
-	return list_add(t->rows, t->len, t->size, row);
+	*list_push(t->rows, t->len, t->size) = row;
 }
 
-/* For all requests in batches. Returns 0 or -ENOMEM. */
-static int find_typicals(const struct process *p, struct request_typicals *ret)
+/* For all requests in batches. */
+static void find_typicals(const struct process *p, struct request_typicals *ret)
 {
-	struct sample *s = malloc(sizeof(*s));
-	struct member *members = malloc((p->served.len + 1) * sizeof(*members));
+	struct sample *s = xmalloc(sizeof(*s));
+	struct member *members = xcalloc(p->served.len, sizeof(*members));
 	size_t n = 0, end;
-	int err = s && members ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < p->served.len && !err; i++) {
+	for (size_t i = 0; i < p->served.len; i++) {
 		if (is_compared(&p->served.requests[i]))
 			members[n++] = (struct member){ p->served.requests[i].prompt_tokens, (uint32_t)i };
 	}
-	if (!err)
-		s->p = p;
+	s->p = p;
 	list_sort(members, n, compare_members);
-	for (size_t i = 0; i < n && !err; i = end) {
+	for (size_t i = 0; i < n; i = end) {
 		uint32_t class = tokens_class(members[i].tokens);
 
 		for (end = i + 1; end < n && tokens_class(members[end].tokens) == class;)
 			end++;
-		err = add_class(ret, s, members, n, i, end);
+		add_class(ret, s, members, n, i, end);
 	}
 	free(members);
 	free(s);
-	return err;
 }
 
 static const struct request_typical nothing_typical;
@@ -636,45 +612,35 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 	return true;
 }
 
-static int compare_late(const void *a, const void *b)
-{
-	const struct request_late_ref *x = a, *y = b;
+ORDER(compare_late, struct request_late_ref, FALLING(excess), RISING(request), RISING(kind))
 
-	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?: cmp_int(x->kind, y->kind);
-}
-
-static int find_late(const struct process *p, struct batch_summary *sum)
+static void find_late(const struct process *p, struct batch_summary *sum)
 {
 	struct request_late late;
 
 	for (size_t i = 0; i < p->served.len; i++) {
-		for (unsigned int kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
-			if (!request_late_find(p, &sum->typicals, &p->served.requests[i],
-				(enum request_late_kind)kind, &late))
-				continue;
-			if (list_add(sum->late, sum->n_late, sum->late_size,
-				(struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
-				return -ENOMEM;
+		for (enum request_late_kind kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
+			if (request_late_find(p, &sum->typicals, &p->served.requests[i], kind, &late))
+				*list_add(sum, late) = (struct request_late_ref){ late.excess, (uint32_t)i, late.kind };
 		}
 	}
 	list_sort(sum->late, sum->n_late, compare_late);
-	return 0;
 }
 
-int batch_summary_make(const struct process *p, struct batch_summary *ret)
+void batch_summary_make(const struct process *p, struct batch_summary *ret)
 {
 	int64_t *values;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!p->served.in_batches)
-		return 0;
-	values = malloc(p->served.len * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
+		return;
+	values = xcalloc(p->served.len, sizeof(*values));
 	sum_requests(p, ret, values);
 	free(values);
 	find_occupancy(p, ret);
-	return find_typicals(p, &ret->typicals) ?: find_late(p, ret) ?: find_culprits(p, ret);
+	find_typicals(p, &ret->typicals);
+	find_late(p, ret);
+	find_culprits(p, ret);
 }
 
 /* ---- which requests kept the promise of a service ---- */
@@ -831,12 +797,7 @@ void served_free(struct served *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static int compare_requests(const void *a, const void *b)
-{
-	const struct request *x = a, *y = b;
-
-	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?: cmp_int(x->number, y->number);
-}
+ORDER(compare_requests, struct request, RISING(at), RISING(recording), RISING(number))
 
 /* The lines of a recording are adjacent. */
 static void place_requests(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
@@ -875,18 +836,17 @@ static void find_sequences(struct served *s)
 	}
 }
 
-int served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
+void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	place_requests(s, places, n_places, end);
 	list_sort(s->requests, s->len, compare_requests);
 	for (size_t i = 0; i < s->len; i++) {
 		const struct request *r = &s->requests[i];
 
-		if (r->number && idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i))
-			return -ENOMEM;
+		if (r->number)
+			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i);
 	}
 	find_sequences(s);
-	return 0;
 }
 
 const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number)

@@ -25,8 +25,8 @@ struct request_summary {
 	uint64_t tokens; /* from all decode and shared steps */
 };
 
-/* Uses the steps as left by model_finish(). Returns 0 or -ENOMEM; call requests_free() in both cases. */
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+/* Uses the steps as left by model_finish(). */
+void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret);
 void requests_free(struct request_summary *rs);
 
@@ -171,8 +171,7 @@ struct batch_summary {
 	struct slo_result slo;
 };
 
-/* Returns 0 or -ENOMEM; call batch_summary_free in both cases. */
-int batch_summary_make(const struct process *p, struct batch_summary *ret);
+void batch_summary_make(const struct process *p, struct batch_summary *ret);
 void batch_summary_free(struct batch_summary *s);
 
 /* Counts how many requests kept it. */

@@ -300,7 +300,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 
 /* ---- as JSON ---- */
 
-static void put_late(struct json_build *b, struct json_object *o, const struct process *p, const struct request *r,
+static void put_late(struct json_object *o, const struct process *p, const struct request *r,
 	const struct request_late *late)
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
@@ -312,183 +312,179 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 	const struct request_wait *waits = p->served.waits + r->first_wait;
 	char sentence[SENTENCE_MAX];
 
-	json_put_u64(b, o, "request", r->number);
-	json_put_u64(b, o, "recording", r->recording);
-	json_put_u64(b, o, "sequence", r->sequence);
-	json_put_us(b, o, "ts_us", r->ts);
-	json_put_us(b, o, "total_us", r->total);
-	json_put_text(b, o, "kind", kinds[late->kind]);
-	json_put_us(b, o, "us", late->value);
+	json_put_u64(o, "request", r->number);
+	json_put_u64(o, "recording", r->recording);
+	json_put_u64(o, "sequence", r->sequence);
+	json_put_us(o, "ts_us", r->ts);
+	json_put_us(o, "total_us", r->total);
+	json_put_text(o, "kind", kinds[late->kind]);
+	json_put_us(o, "us", late->value);
 	if (late->compared)
-		json_put_us(b, o, "typical_us", late->typical);
-	json_put_us(b, o, "excess_us", late->excess);
-	json_put_u64(b, o, "compared", late->compared);
+		json_put_us(o, "typical_us", late->typical);
+	json_put_us(o, "excess_us", late->excess);
+	json_put_u64(o, "compared", late->compared);
 	if (late->kind == REQUEST_LATE_ANSWER)
-		json_put_us(b, o, "write_blocked_us", late->held);
-	json_put_list (b, o, "parts", one, part, late->parts, late->n_parts) {
-		json_put_text(b, one, "part", request_time_name(part->part));
-		json_put_us(b, one, "us", part->ns);
-		json_put_us(b, one, "typical_us", part->typical);
+		json_put_us(o, "write_blocked_us", late->held);
+	json_put_list (o, "parts", one, part, late->parts, late->n_parts) {
+		json_put_text(one, "part", request_time_name(part->part));
+		json_put_us(one, "us", part->ns);
+		json_put_us(one, "typical_us", part->typical);
 		if (part->state != STATE_NONE) {
-			json_put_text(b, one, "state", words_state(part->state));
-			json_put_us(b, one, "state_us", part->state_ns);
+			json_put_text(one, "state", words_state(part->state));
+			json_put_us(one, "state_us", part->state_ns);
 		}
 	}
-	json_put_list (b, o, "waited_for", one, wait, waits, r->n_waits) {
-		json_put_u64(b, one, "request", wait->number);
+	json_put_list (o, "waited_for", one, wait, waits, r->n_waits) {
+		json_put_u64(one, "request", wait->number);
 		if (wait->sequence != SEQUENCE_UNKNOWN)
-			json_put_u64(b, one, "sequence", wait->sequence);
-		json_put_us(b, one, "us", wait->ns);
+			json_put_u64(one, "sequence", wait->sequence);
+		json_put_us(one, "us", wait->ns);
 		if (wait->first >= 0)
-			json_put_us(b, one, "ttft_us", wait->first);
+			json_put_us(one, "ttft_us", wait->first);
 	}
-	json_put_text(b, o, "text", late_sentence(p, r, late, sentence));
+	json_put_text(o, "text", late_sentence(p, r, late, sentence));
 }
 
 /* For whom others waited. */
-static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p,
+static void put_culprits(const struct json_build *b, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
-	json_put_list (b, o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
-		json_put_u64(b, one, "request", c->number);
-		json_put_u64(b, one, "recording", c->recording);
+	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
+		json_put_u64(one, "request", c->number);
+		json_put_u64(one, "recording", c->recording);
 		if (c->sequence != SEQUENCE_UNKNOWN)
-			json_put_u64(b, one, "sequence", c->sequence);
-		json_put_us(b, one, "us", c->ns);
-		json_put_u64(b, one, "requests", c->victims);
-		json_put_u64(b, one, "longest_by", p->served.requests[c->worst_of].number);
-		json_put_us(b, one, "longest_us", c->worst);
-		json_put_text(b, one, "text", culprit_sentence(p, c, sentence));
+			json_put_u64(one, "sequence", c->sequence);
+		json_put_us(one, "us", c->ns);
+		json_put_u64(one, "requests", c->victims);
+		json_put_u64(one, "longest_by", p->served.requests[c->worst_of].number);
+		json_put_us(one, "longest_us", c->worst);
+		json_put_text(one, "text", culprit_sentence(p, c, sentence));
 	}
-	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
-	json_put_list (b, o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
+	json_put_us(o, "waited_for_unnamed_us", sum->unnamed);
+	json_put_list (o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
 		const struct request *r = &p->served.requests[pair->request];
 
-		json_put_u64(b, one, "request", r->number);
-		json_put_u64(b, one, "for", pair->number);
-		json_put_u64(b, one, "recording", r->recording);
-		json_put_us(b, one, "us", pair->ns);
+		json_put_u64(one, "request", r->number);
+		json_put_u64(one, "for", pair->number);
+		json_put_u64(one, "recording", r->recording);
+		json_put_us(one, "us", pair->ns);
 	}
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(struct json_build *b, struct json_object *o, const struct process *p,
+static void put_lists(const struct json_build *b, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
-	struct json_object *array = json_put_array(b, o, "slowest"), *one;
+	struct json_object *array = json_put_array(o, "slowest"), *one;
 	struct request_late late;
 
 	for (size_t i = 0; i < sum->n_late && i < b->slowest; i++) {
 		const struct request *r = &p->served.requests[sum->late[i].request];
 
 		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			put_late(b, json_put_object(b, array, NULL), p, r, &late);
+			put_late(json_put_object(array, NULL), p, r, &late);
 	}
 	put_culprits(b, o, p, sum);
-	array = json_put_array(b, o, "occupancy");
+	array = json_put_array(o, "occupancy");
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
-		one = json_put_object(b, array, NULL);
-		json_put_u64(b, one, "from", row->from);
+		one = json_put_object(array, NULL);
+		json_put_u64(one, "from", row->from);
 		if (row->to != UINT32_MAX)
-			json_put_u64(b, one, "to", row->to);
-		json_put_u64(b, one, "steps", row->steps);
-		json_put_u64(b, one, "sequences", row->sequences);
-		json_put_u64(b, one, "rows", row->rows);
-		json_put_us(b, one, "us", row->time);
+			json_put_u64(one, "to", row->to);
+		json_put_u64(one, "steps", row->steps);
+		json_put_u64(one, "sequences", row->sequences);
+		json_put_u64(one, "rows", row->rows);
+		json_put_us(one, "us", row->time);
 	}
 }
 
-static void put_slo(struct json_build *b, struct json_object *o, const struct slo_result *r)
+static void put_slo(struct json_object *o, const struct slo_result *r)
 {
 	char sentence[SENTENCE_MAX];
 
 	if (r->slo.ttft)
-		json_put_us(b, o, "ttft_us", r->slo.ttft);
+		json_put_us(o, "ttft_us", r->slo.ttft);
 	if (r->slo.tpot)
-		json_put_us(b, o, "tpot_us", r->slo.tpot);
-	json_put_u64(b, o, "kept", r->kept);
-	json_put_u64(b, o, "judged", r->judged);
-	json_put_u64(b, o, "missed_ttft", r->missed_ttft);
-	json_put_u64(b, o, "missed_tpot", r->missed_tpot);
-	json_put_u64(b, o, "unknown", r->unknown);
+		json_put_us(o, "tpot_us", r->slo.tpot);
+	json_put_u64(o, "kept", r->kept);
+	json_put_u64(o, "judged", r->judged);
+	json_put_u64(o, "missed_ttft", r->missed_ttft);
+	json_put_u64(o, "missed_tpot", r->missed_tpot);
+	json_put_u64(o, "unknown", r->unknown);
 	if (r->judged)
-		json_put_double(b, o, "share", (double)r->kept / (double)r->judged);
+		json_put_double(o, "share", (double)r->kept / (double)r->judged);
 	if (r->judged && r->time)
-		json_put_double(b, o, "per_s", (double)r->kept * 1e9 / (double)r->time);
-	json_put_text(b, o, "text", slo_sentence(r, sentence));
+		json_put_double(o, "per_s", (double)r->kept * 1e9 / (double)r->time);
+	json_put_text(o, "text", slo_sentence(r, sentence));
 }
 
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p,
+void json_put_requests(const struct json_build *b, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	struct json_object *parts;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		put_slo(b, json_put_object(b, o, "goodput"), &sum->slo);
+		put_slo(json_put_object(o, "goodput"), &sum->slo);
 	if (!sum->count)
 		return;
-	o = json_put_object(b, o, "batch_requests");
-	json_put_u64(b, o, "count", sum->count);
-	json_put_u64(b, o, "prompt_tokens", sum->prompt_tokens);
-	json_put_u64(b, o, "cached_tokens", sum->cached_tokens);
-	json_put_u64(b, o, "output_tokens", sum->output_tokens);
-	json_put_u64(b, o, "cancelled", sum->cancelled);
-	json_put_u64(b, o, "began_before", sum->began_before);
-	json_put_u64(b, o, "not_ended", sum->unfinished);
-	json_put_u64(b, o, "lost_steps", sum->lost);
-	json_put_percentiles(b, o, "tpot_us", &sum->tpot);
-	json_put_percentiles(b, o, "total_us", &sum->total);
-	json_put_percentiles(b, o, "queued_us", &sum->queued);
-	parts = json_put_object(b, o, "parts_us");
-	json_put_us(b, parts, "total", sum->parts_total);
+	o = json_put_object(o, "batch_requests");
+	json_put_u64(o, "count", sum->count);
+	json_put_u64(o, "prompt_tokens", sum->prompt_tokens);
+	json_put_u64(o, "cached_tokens", sum->cached_tokens);
+	json_put_u64(o, "output_tokens", sum->output_tokens);
+	json_put_u64(o, "cancelled", sum->cancelled);
+	json_put_u64(o, "began_before", sum->began_before);
+	json_put_u64(o, "not_ended", sum->unfinished);
+	json_put_u64(o, "lost_steps", sum->lost);
+	json_put_percentiles(o, "tpot_us", &sum->tpot);
+	json_put_percentiles(o, "total_us", &sum->total);
+	json_put_percentiles(o, "queued_us", &sum->queued);
+	parts = json_put_object(o, "parts_us");
+	json_put_us(parts, "total", sum->parts_total);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		json_put_us(b, parts, request_time_name((enum request_time)i), sum->parts[i]);
-	parts = json_put_object(b, o, "parts_states_us");
+		json_put_us(parts, request_time_name((enum request_time)i), sum->parts[i]);
+	parts = json_put_object(o, "parts_states_us");
 	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;
 
 		for (unsigned int s = 0; s < STATES; s++)
 			total = ns_add(total, sum->states[i][s]);
 		if (total)
-			json_put_states(b, parts, request_time_name((enum request_time)i), sum->states[i], total);
+			json_put_states(parts, request_time_name((enum request_time)i), sum->states[i], total);
 	}
 	put_lists(b, o, p, sum);
-	json_put_u64(b, o, "max_sequences", sum->max_sequences);
+	json_put_u64(o, "max_sequences", sum->max_sequences);
 }
 
 /* ---- what the page draws ---- */
 
-static void append_ms(struct json_build *b, struct json_object *array, int64_t ns)
+static void append_ms(struct json_object *array, int64_t ns)
 {
-	double ms = (double)ns / 1e6;
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.3f", ms);
-	json_put(b, array, NULL, json_object_new_double_s(ms, text));
+	json_put_number(array, NULL, (double)ns / 1e6, "%.3f");
 }
 
-static void append_plot_row(struct json_build *b, struct json_object *rows, const struct request *r, int64_t start)
+static void append_plot_row(struct json_object *rows, const struct request *r, int64_t start)
 {
-	struct json_object *row = json_put_array(b, rows, NULL);
+	struct json_object *row = json_put_array(rows, NULL);
 
-	json_put_u64(b, row, NULL, r->number);
-	json_put_u64(b, row, NULL, r->sequence);
-	json_put_u64(b, row, NULL, r->recording);
-	append_ms(b, row, r->at - start);
-	append_ms(b, row, r->total);
+	json_put_u64(row, NULL, r->number);
+	json_put_u64(row, NULL, r->sequence);
+	json_put_u64(row, NULL, r->recording);
+	append_ms(row, r->at - start);
+	append_ms(row, r->total);
 	if (r->ttft < 0)
-		json_put(b, row, NULL, json_object_new_int(-1));
+		json_put(row, NULL, json_object_new_int(-1));
 	else
-		append_ms(b, row, request_first_token(r));
-	json_put_u64(b, row, NULL, r->prompt_tokens);
-	json_put_u64(b, row, NULL, r->output_tokens);
-	json_put_u64(b, row, NULL, r->flags);
+		append_ms(row, request_first_token(r));
+	json_put_u64(row, NULL, r->prompt_tokens);
+	json_put_u64(row, NULL, r->output_tokens);
+	json_put_u64(row, NULL, r->flags);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		append_ms(b, row, r->parts[i]);
+		append_ms(row, r->parts[i]);
 }
 
 /* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
@@ -505,7 +501,7 @@ static void choose(const struct process *p, const struct batch_summary *sum, boo
 }
 
 /* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p,
+static void put_sentences(struct json_object *o, const struct process *p,
 	const struct batch_summary *sum, const uint32_t *rows)
 {
 	char sentence[SENTENCE_MAX], key[16];
@@ -518,35 +514,34 @@ static void put_sentences(struct json_build *b, struct json_object *o, const str
 		if (json_object_object_get_ex(o, key, NULL) ||
 			!request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			continue;
-		json_put_text(b, o, key, late_sentence(p, r, &late, sentence));
+		json_put_text(o, key, late_sentence(p, r, &late, sentence));
 	}
 }
 
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum)
+void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
-	uint32_t *places = calloc(p->served.len + 1, sizeof(*places)), n = 0;
-	bool *chosen = calloc(p->served.len + 1, sizeof(*chosen));
 	struct json_object *rows, *parts;
+	uint32_t *places, n = 0;
+	bool *chosen;
 
-	b->failed |= !places || !chosen;
-	if (!sum->count || b->failed)
-		goto out;
-	o = json_put_object(b, o, "requests_plot");
-	json_put_u64(b, o, "count", sum->count);
-	parts = json_put_array(b, o, "parts");
+	if (!sum->count)
+		return;
+	o = json_put_object(o, "requests_plot");
+	json_put_u64(o, "count", sum->count);
+	parts = json_put_array(o, "parts");
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		json_put_text(b, parts, NULL, part_words[i]);
-	rows = json_put_array(b, o, "rows");
+		json_put_text(parts, NULL, part_words[i]);
+	rows = json_put_array(o, "rows");
+	places = xcalloc(p->served.len, sizeof(*places));
+	chosen = xcalloc(p->served.len, sizeof(*chosen));
 	choose(p, sum, chosen);
 	for (size_t i = 0; i < p->served.len; i++) {
 		if (!chosen[i] || !request_told_apart(&p->served.requests[i]))
 			continue;
 		places[i] = n++;
-		append_plot_row(b, rows, &p->served.requests[i], p->served.requests[0].at);
+		append_plot_row(rows, &p->served.requests[i], p->served.requests[0].at);
 	}
-	put_sentences(b, json_put_object(b, o, "text"), p, sum, places);
-out:
+	put_sentences(json_put_object(o, "text"), p, sum, places);
 	free(chosen);
 	free(places);
 }

@@ -177,21 +177,17 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 }
 
 /* Steps that hang come first. */
-static int put_open(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_open(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
 	if (sum->n_open)
 		page_put(page, "\nNot ended: %zu step%s\n", sum->n_open, sum->n_open == 1 ? "" : "s");
-	for (size_t i = 0; i < sum->n_open && (i < page->slowest || !i); i++) {
-		if (words_open(page->m, p, &sum->open[i], sentence))
-			return -ENOMEM;
-		page_put(page, "  %s\n", sentence);
-	}
-	return 0;
+	list_for_each (open, sum->open, least_of(sum->n_open, page->slowest ?: 1))
+		page_put(page, "  %s\n", words_open(page->m, p, open, sentence));
 }
 
-static int put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
@@ -202,18 +198,13 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 	if (sum->slow_gaps)
 		page_put(page, "; %llu pauses between them did", LLU(sum->slow_gaps));
 	page_put(page, "\n");
-	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN)) {
+	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN))
 		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps),
 			words_cause(page->m, c, sentence));
-	}
 	if (sum->n_slow && page->slowest)
 		page_put(page, "The slowest:\n");
-	for (size_t i = 0; i < sum->n_slow && i < page->slowest; i++) {
-		if (words_slow(page->m, p, &sum->slow[i], sentence))
-			return -ENOMEM;
-		page_put(page, "  %s\n", sentence);
-	}
-	return 0;
+	list_for_each (slow, sum->slow, least_of(sum->n_slow, page->slowest))
+		page_put(page, "  %s\n", words_slow(page->m, p, slow, sentence));
 }
 
 static void put_tally(const struct page *page, const char *title, const struct tally *t)
@@ -273,17 +264,18 @@ static void put_process_totals(const struct page *page, const struct process *p)
 		page_put(page, "\n");
 }
 
-static int put_process(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_process(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
 	put_head(page, p, sum);
-	if (p->steps.len && put_open(page, p, sum))
-		return -ENOMEM;
-	if (p->steps.len && sum->crowd.threads)
-		page_put(page, "\n%s\n", words_crowd(&sum->crowd, sentence));
-	if (p->steps.len && sum->limited.threads)
-		page_put(page, "\n%s\n", words_limited(sum, sentence));
+	if (p->steps.len) {
+		put_open(page, p, sum);
+		if (sum->crowd.threads)
+			page_put(page, "\n%s\n", words_crowd(&sum->crowd, sentence));
+		if (sum->limited.threads)
+			page_put(page, "\n%s\n", words_limited(sum, sentence));
+	}
 	if (p->steps.len || p->served.len) {
 		put_latencies(page, p, sum);
 		page_requests(page, p, &sum->batches);
@@ -293,14 +285,12 @@ static int put_process(const struct page *page, const struct process *p, const s
 			put_breakdown(page, &sum->phases[i]);
 		page_gpu(page, &p->gpu);
 		page_counts(page, &p->counts);
-		if (put_slowest(page, p, sum))
-			return -ENOMEM;
+		put_slowest(page, p, sum);
 	}
 	page_code(page, &sum->code);
 	put_tally(page, "Operators", &p->ops);
 	put_tally(page, "System calls", &p->syscalls);
 	put_process_totals(page, p);
-	return 0;
 }
 
 /* What other programs wrote: for each event its lines, and where their time went. */
@@ -383,27 +373,23 @@ static void put_triggers(const struct page *page)
 	}
 }
 
-int report_text(const struct report *r, uint32_t slowest, FILE *out)
+void report_text(const struct report *r, uint32_t slowest, FILE *out)
 {
 	const struct model *m = &r->model;
 	const struct page page = { .m = m, .out = out, .slowest = slowest, .utf8 = terminal_is_utf8() };
-	bool first = true;
+	const char *between = "";
 
 	put_triggers(&page);
-	if (page_late(&page, &r->late))
-		return -ENOMEM;
+	page_late(&page, &r->late);
 	for (size_t i = 0; i < m->n_processes; i++) {
 		if (process_empty(m->processes[i]))
 			continue;
-		if (!first)
-			page_put(&page, "\n");
-		first = false;
-		if (put_process(&page, m->processes[i], &r->summaries[i]))
-			return -ENOMEM;
+		page_put(&page, "%s", between);
+		between = "\n";
+		put_process(&page, m->processes[i], &r->summaries[i]);
 	}
 	put_families(&page, m);
 	page_put(&page, "\n");
 	page_code_left_out(&page);
 	put_loss(&page, r);
-	return 0;
 }

@@ -25,7 +25,7 @@ struct screen {
 };
 
 /* Returns lines that fit the width of the screen, without any control sequence that is not
- * intended. NULL without memory; to be freed by the caller. */
+ * intended; to be freed by the caller. */
 char *screen_render(const struct screen *s, const struct live_frame *f, size_t *ret_len);
 
 #endif

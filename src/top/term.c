@@ -12,6 +12,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
+
 #define LEAVE_WAIT_MS 500
 #define WIDTH_DEFAULT 80
 #define HEIGHT_DEFAULT 24
@@ -71,9 +73,7 @@ int term_open(int fd, struct term **ret_term)
 		return -ENOTTY;
 	if (!name || !*name || !strcmp(name, "dumb"))
 		return -ENXIO;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
+	t = xcalloc(1, sizeof(*t));
 	/* Reopen: O_NONBLOCK belongs to the open file description, and this one is inherited. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	t->fd = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -132,14 +132,9 @@ bool term_flush(struct term *t)
 
 static void append(struct term *t, const char *text, size_t len)
 {
-	char *out;
-
 	if (t->out_len + len > t->out_size) {
-		out = realloc(t->out, t->out_len + len);
-		if (!out)
-			return;
-		t->out = out;
 		t->out_size = t->out_len + len;
+		t->out = xreallocarray(t->out, t->out_size, 1);
 	}
 	memcpy(t->out + t->out_len, text, len);
 	t->out_len += len;

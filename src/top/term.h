@@ -12,7 +12,7 @@
 struct term;
 
 /* Opens the terminal behind a descriptor again, so that its flags are not shared with others.
- * -ENOTTY, -ENXIO if it cannot show a screen (TERM=dumb), -ENOMEM or another error of open(2). */
+ * -ENOTTY, -ENXIO if it cannot show a screen (TERM=dumb), or another error of open(2). */
 int term_open(int fd, struct term **ret_term);
 /* Also leaves the screen. */
 void term_free(struct term *t);

