@@ -38,7 +38,6 @@ struct group_entry {
 struct typical_finder {
 	struct process *p;
 	struct group_entry *entries; /* sorted by group and time */
-	double *totals;              /* of these, per unit */
 	double *values;              /* of one window */
 };
 
@@ -69,20 +68,7 @@ uint32_t tokens_class(uint32_t n_tokens)
 	return EXACT_MAX + 1 + 2 * octave + upper;
 }
 
-/* Without barriers, waits at them count as work: such steps are compared with one another. */
-static uint32_t step_class(const struct steps *s, size_t i)
-{
-	uint32_t class = tokens_class((uint32_t)steps_get(s, i, STEP_N_TOKENS));
-
-	return 2 * class + (steps_get(s, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1);
-}
-
 ORDER(compare_entries, struct group_entry, RISING(lane), RISING(phase), RISING(class), RISING(step))
-
-static bool same_group(const struct group_entry *a, const struct group_entry *b)
-{
-	return a->lane == b->lane && a->phase == b->phase && a->class == b->class;
-}
 
 /* A run of steps of one group. */
 struct span {
@@ -90,26 +76,16 @@ struct span {
 	size_t len;
 };
 
-static size_t gather_gaps(struct typical_finder *f, const struct span *span)
-{
-	size_t n = 0;
+/* The median of a column per unit, and how far values deviate from it. */
+struct norm {
+	double median, deviation;
+};
 
-	for (size_t i = 0; i < span->len; i++) {
-		int64_t gap = steps_get(&f->p->steps, span->entries[i].step, STEP_GAP);
-
-		if (gap >= 0)
-			f->values[n++] = (double)gap;
-	}
-	return n;
-}
-
-/* ret_deviation: where the deviation goes, or NULL. */
-static double median_column(
-	struct typical_finder *f, const struct span *span, enum step_column column, double *ret_deviation)
+static struct norm norm_of(struct typical_finder *f, const struct span *span, enum step_column column)
 {
 	const struct steps *steps = &f->p->steps;
+	struct norm norm = { 0 };
 	bool any = false;
-	double median;
 
 	for (size_t i = 0; i < span->len && !steps_all_zero(steps, column); i++) {
 		size_t step = span->entries[i].step;
@@ -118,19 +94,11 @@ static double median_column(
 		any |= ns != 0;
 		f->values[i] = (double)ns / steps_size(steps, step);
 	}
-	median = any ? median_of(f->values, span->len) : 0;
-	if (ret_deviation)
-		*ret_deviation = any ? mad_of(f->values, span->len, median) : 0;
-	return median;
-}
-
-static double total_median(struct typical_finder *f, const struct span *span, double *ret_deviation)
-{
-	const double *totals = f->totals + (span->entries - f->entries);
-	double median = median_of(memcpy(f->values, totals, span->len * sizeof(*totals)), span->len);
-
-	*ret_deviation = mad_of(memcpy(f->values, totals, span->len * sizeof(*totals)), span->len, median);
-	return median;
+	if (any) {
+		norm.median = median_of(f->values, span->len);
+		norm.deviation = mad_of(f->values, span->len, norm.median);
+	}
+	return norm;
 }
 
 /* Up to blocks * BLOCK steps before and after a block; at the ends of a group as many on one
@@ -170,47 +138,41 @@ static struct span next_run(const struct span *group, size_t from)
 	return run;
 }
 
-/* The near steps, unless compared with the far ones they are all slow. */
-static struct span choose_span(struct typical_finder *f, const struct span *near,
-	const struct span *far, struct typical *t)
+static struct typical find_block(struct typical_finder *f, struct span span, const struct span *far)
 {
-	double far_median, far_deviation, deviation, limit;
-	const struct span *span = near;
+	struct norm total = norm_of(f, &span, STEP_TOTAL), far_total, own;
+	struct typical t = { 0 };
+	size_t n = 0;
 
-	t->total = total_median(f, near, &deviation);
-	if (far->len > near->len) {
-		far_median = total_median(f, far, &far_deviation);
-		limit = fmax(SLOWER_SHARE * far_median, NOISE_SIGMAS * far_deviation);
-		if (t->total > far_median + limit) {
-			span = far;
-			t->total = far_median;
-			deviation = far_deviation;
+	/* the near steps, unless compared with the far ones they are all slow */
+	if (far->len > span.len) {
+		far_total = norm_of(f, far, STEP_TOTAL);
+		if (total.median > far_total.median + fmax(SLOWER_SHARE * far_total.median, NOISE_SIGMAS * far_total.deviation)) {
+			span = *far;
+			total = far_total;
 		}
 	}
-	t->least = NOISE_SHARE * t->total;
-	t->noise = fmax(NOISE_SIGMAS * deviation, t->least);
-	return *span;
-}
-
-static void find_block(struct typical_finder *f, const struct span *near, const struct span *far,
-	struct typical *t)
-{
-	struct span span = choose_span(f, near, far, t);
-	double deviation;
-	size_t n;
-
+	t.total = total.median;
+	t.least = NOISE_SHARE * t.total;
+	t.noise = fmax(NOISE_SIGMAS * total.deviation, t.least);
 	for (unsigned int s = 0; s < STATES; s++) {
-		t->own[s] = median_column(f, &span, STEP_OWN + s, &deviation);
-		t->own_noise[s] = NOISE_SIGMAS * deviation;
-		t->workers[s] = median_column(f, &span, STEP_WORKERS + s, NULL);
+		own = norm_of(f, &span, STEP_OWN + s);
+		t.own[s] = own.median;
+		t.own_noise[s] = NOISE_SIGMAS * own.deviation;
+		t.workers[s] = norm_of(f, &span, STEP_WORKERS + s).median;
 	}
-	n = gather_gaps(f, &span);
-	t->gap = median_of(f->values, n);
-	n = gather_gaps(f, &span);
+	for (size_t i = 0; i < span.len; i++) {
+		int64_t gap = steps_get(&f->p->steps, span.entries[i].step, STEP_GAP);
+
+		if (gap >= 0)
+			f->values[n++] = (double)gap;
+	}
+	t.gap = median_of(f->values, n);
 	/* a pause matters if it is long compared with a step */
-	t->gap_noise = fmax(NOISE_SIGMAS * mad_of(f->values, n, t->gap), NOISE_SHARE * t->total);
-	t->compared = (uint32_t)span.len;
-	t->first = (uint32_t)(span.entries - f->entries);
+	t.gap_noise = fmax(NOISE_SIGMAS * mad_of(f->values, n, t.gap), NOISE_SHARE * t.total);
+	t.compared = (uint32_t)span.len;
+	t.first = (uint32_t)(span.entries - f->entries);
+	return t;
 }
 
 static void find_run(struct typical_finder *f, const struct span *group, const struct span *run)
@@ -227,7 +189,7 @@ static void find_run(struct typical_finder *f, const struct span *group, const s
 		near = window(among, among == run ? block : from + block, NEAR);
 		far = window(group, from + block, FAR);
 		if (group->len >= COMPARED_MIN)
-			find_block(f, &near, &far, &t);
+			t = find_block(f, near, &far);
 		for (size_t i = block; i < end; i++)
 			steps_set(&p->steps, run->entries[i].step, STEP_TYPICAL, (int64_t)p->n_typicals);
 		*list_add(p, typicals) = t;
@@ -243,19 +205,18 @@ static size_t make_entries(struct typical_finder *f)
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
+		uint32_t class = 2 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
 
+		/* without barriers, waits at them count as work: such steps are compared with one another */
+		class += steps_get(&p->steps, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1;
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
 		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
 			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
-				step_class(&p->steps, i), row, (uint32_t)i };
+				class, row, (uint32_t)i };
 	}
-	qsort(f->entries, n, sizeof(*f->entries), compare_entries);
-	for (size_t i = 0; i < n; i++) {
-		size_t step = f->entries[i].step;
-
-		f->totals[i] = (double)steps_get(&p->steps, step, STEP_TOTAL) / steps_size(&p->steps, step);
-		p->grouped[i] = (uint32_t)step;
-	}
+	list_sort(f->entries, n, compare_entries);
+	for (size_t i = 0; i < n; i++)
+		p->grouped[i] = f->entries[i].step;
 	return n;
 }
 
@@ -265,7 +226,6 @@ void typical_find(struct process *p)
 	struct typical_finder f = {
 		.p = p,
 		.entries = xcalloc(n, sizeof(*f.entries)),
-		.totals = xcalloc(n, sizeof(*f.totals)),
 		.values = xcalloc(n, sizeof(*f.values)),
 	};
 	struct span group, run;
@@ -275,16 +235,15 @@ void typical_find(struct process *p)
 	*list_add(p, typicals) = (struct typical){ 0 };
 	n = make_entries(&f);
 	for (group.entries = f.entries; n; group.entries += group.len, n -= group.len) {
-		group.len = 1;
-		while (group.len < n && same_group(group.entries, group.entries + group.len))
-			group.len++;
+		const struct group_entry *e = group.entries;
+
+		group.len = list_find(n, i, e[i].lane != e->lane || e[i].phase != e->phase || e[i].class != e->class);
 		for (size_t at = 0; at < group.len; at += run.len) {
 			run = next_run(&group, at);
 			find_run(&f, &group, &run);
 		}
 	}
 	free(f.entries);
-	free(f.totals);
 	free(f.values);
 }
 
@@ -303,17 +262,12 @@ void typical_find(struct process *p)
 /* In these states it waits for other threads of the engine, as intended. */
 #define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
 
-const char *cause_where_name(enum cause_where where)
-{
-	static const char *const names[WHERE_MAX] = {
-		[WHERE_NONE] = "none",
-		[WHERE_OWN] = "own",
-		[WHERE_STRAGGLER] = "straggler",
-		[WHERE_WORKERS] = "workers",
-	};
-
-	return names[where];
-}
+const char *const cause_where_names[WHERE_MAX] = {
+	[WHERE_NONE] = "none",
+	[WHERE_OWN] = "own",
+	[WHERE_STRAGGLER] = "straggler",
+	[WHERE_WORKERS] = "workers",
+};
 
 /* Time in a state beyond what is typical, for the thread or the workers. */
 struct excess {
@@ -503,18 +457,25 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
 }
 
-static void find_open_cause(const struct step *s, const struct typical *t, struct cause *c)
+/* own: the excess of the calling thread. */
+static void find_own_cause(const struct step *s, const struct typical *t, const struct excess *own, struct cause *c)
 {
-	struct excess own;
+	struct excess workers;
 
-	find_excess(s, s->own, t->own, &own);
 	c->where = WHERE_OWN;
-	c->state = largest(&own, ALL_STATES);
-	c->part = own.ns[c->state];
+	c->state = largest(own, ALL_STATES);
+	c->part = own->ns[c->state];
 	take_stall(c, &s->stall);
-	find_second(s, &own, c);
-	if (BIT(c->state) & WAITS_FOR_THREADS)
+	find_second(s, own, c);
+	if (BIT(c->state) & WAITS_FOR_THREADS) {
 		look_behind_wait(s, t, c);
+	} else if (c->state == ST_CPU && !s->unfinished) {
+		c->unseen = s->left_out & 1u << SHED_BARRIERS;
+		/* engines hand out work in pieces: what a worker that was held up did not do, the
+		 * others did, and nobody waited */
+		find_excess(s, s->workers, t->workers, &workers);
+		blame_workers(s, &workers, CAUSE_KEPT_OFF, c->part / 2, c);
+	}
 }
 
 bool step_is_overdue(const struct process *p, size_t i)
@@ -539,9 +500,11 @@ void cause_open(const struct process *p, const struct step *s, struct cause *ret
 {
 	const struct typical none = { 0 };
 	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .excess = s->total };
+	struct excess own;
 
 	if (s->total > 0) {
-		find_open_cause(s, &none, &c);
+		find_excess(s, s->own, none.own, &own);
+		find_own_cause(s, &none, &own, &c);
 		find_culprits(p, s, &c);
 	}
 	*ret_cause = c;
@@ -552,7 +515,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 	const struct typical *t = step_typical(p, s);
 	double size = step_size(s), noise;
 	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .compared = t->compared };
-	struct excess own, workers;
+	struct excess own;
 
 	find_excess(s, s->own, t->own, &own);
 	if (t->compared) {
@@ -574,20 +537,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		goto out;
 	if ((double)c.excess <= noise && !stands_out(t, &own, size, c.excess))
 		goto out;
-	c.where = WHERE_OWN;
-	c.state = largest(&own, ALL_STATES);
-	c.part = own.ns[c.state];
-	take_stall(&c, &s->stall);
-	find_second(s, &own, &c);
-	if (BIT(c.state) & WAITS_FOR_THREADS) {
-		look_behind_wait(s, t, &c);
-	} else if (c.state == ST_CPU) {
-		c.unseen = s->left_out & 1u << SHED_BARRIERS;
-		/* engines hand out work in pieces: what a worker that was held up did not do, the
-		 * others did, and nobody waited */
-		find_excess(s, s->workers, t->workers, &workers);
-		blame_workers(s, &workers, CAUSE_KEPT_OFF, c.part / 2, &c);
-	}
+	find_own_cause(s, t, &own, &c);
 	find_culprits(p, s, &c);
 out:
 	*ret_cause = c;

@@ -94,8 +94,7 @@ int64_t step_waited_for_own(const struct process *p, const struct step *s);
 /* How long a CPU limit held back its threads. */
 int64_t step_held_back(const struct process *p, const struct step *s);
 
-/* "none", "own", "straggler", "workers". */
-const char *cause_where_name(enum cause_where where);
+extern const char *const cause_where_names[WHERE_MAX];
 
 /* The time between a step and the previous one in its lane beyond what is typical; 0 if there is
  * none. *ret_typical is the typical time. */

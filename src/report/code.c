@@ -783,13 +783,6 @@ void code_summary_make(
 	make_diffs(m, p, slow, n_slow, ret);
 }
 
-void code_summary_free(struct code_summary *c)
-{
-	free(c->tables);
-	free(c->diffs);
-	memset(c, 0, sizeof(*c));
-}
-
 /* ---- on a terminal ---- */
 
 #define ROWS_SHOWN 10
@@ -828,16 +821,6 @@ static void put_samples(const struct page *page, const struct code_table *table)
 	}
 }
 
-/* "woken by release (pool.py) of worker": whoever ended the most of it. */
-static void put_waker(const struct page *page, const struct code_row *row)
-{
-	if (!row->by && !row->thread)
-		return;
-	page_put(page, "    woken by %s%s%s: %.0f %%\n", row->by ? FUNCTION(page->m, row->by, 0) : "",
-		row->by && row->thread ? " of " : "", NAME(page->m, row->thread),
-		row->held > 0 ? 100 * fmin(1, (double)row->ended / row->held) : 0);
-}
-
 static void put_waits(const struct page *page, const struct code_summary *c, uint32_t phase)
 {
 	bool first = true;
@@ -856,20 +839,13 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 			put_function(page, row);
 			page_put(page, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns,
 				DURATION((int64_t)row->held));
-			put_waker(page, row);
+			/* "woken by release (pool.py) of worker": whoever ended the most of it */
+			if (row->by || row->thread)
+				page_put(page, "    woken by %s%s%s: %.0f %%\n", row->by ? FUNCTION(page->m, row->by, 0) : "",
+					row->by && row->thread ? " of " : "", NAME(page->m, row->thread),
+					row->held > 0 ? 100 * fmin(1, (double)row->ended / row->held) : 0);
 		}
 	}
-}
-
-static void put_diff_row(const struct page *page, const struct code_row *row, bool sampled)
-{
-	put_function(page, row);
-	page_put(page, "%10s", DURATION((int64_t)row->total));
-	if (sampled)
-		page_put(page, " %s %-8s", page->utf8 ? "±" : "+-", DURATION((int64_t)row->deviation));
-	else
-		page_put(page, "%11s", "");
-	page_put(page, "%10s\n", DURATION((int64_t)row->held));
 }
 
 static void put_diff(const struct page *page, const struct code_diff *diff)
@@ -892,7 +868,13 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 			continue;
 		if (!shown++)
 			page_put(page, "%-*s%10s%11s%10s\n", NAME_WIDTH + 2, "", "more", "", "in itself");
-		put_diff_row(page, row, diff->samples != 0);
+		put_function(page, row);
+		page_put(page, "%10s", DURATION((int64_t)row->total));
+		if (diff->samples)
+			page_put(page, " %s %-8s", page->utf8 ? "±" : "+-", DURATION((int64_t)row->deviation));
+		else
+			page_put(page, "%11s", "");
+		page_put(page, "%10s\n", DURATION((int64_t)row->held));
 		if (!i && diff->of.caller)
 			page_put(page, "    called from %s\n", FUNCTION(page->m, diff->of.caller, diff->of.caller_line));
 		if (!i && diff->of.user)
@@ -902,21 +884,18 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 
 void page_code(const struct page *page, const struct code_summary *c)
 {
-	for (size_t i = 0; i < c->n_tables; i++) {
-		uint32_t phase = c->tables[i].phase;
-		size_t first = 0;
-
-		while (c->tables[first].phase != phase)
-			first++;
-		for (size_t k = 0; k < c->n_tables && first == i; k++) {
-			if (c->tables[k].phase == phase && c->tables[k].state == STATES)
-				put_samples(page, &c->tables[k]);
+	list_for_each (t, c->tables, c->n_tables) {
+		/* each phase once */
+		if (c->tables + list_find(c->n_tables, i, c->tables[i].phase == t->phase) != t)
+			continue;
+		list_for_each (all, c->tables, c->n_tables) {
+			if (all->phase == t->phase && all->state == STATES)
+				put_samples(page, all);
 		}
-		if (first == i)
-			put_waits(page, c, phase);
+		put_waits(page, c, t->phase);
 	}
-	for (size_t i = 0; i < c->n_diffs; i++)
-		put_diff(page, &c->diffs[i]);
+	list_for_each (diff, c->diffs, c->n_diffs)
+		put_diff(page, diff);
 }
 
 void page_code_left_out(const struct page *page)
@@ -937,11 +916,11 @@ void page_code_left_out(const struct page *page)
 
 /* ---- as JSON ---- */
 
-static void put_code_function(const struct json_build *b, struct json_object *o, const char *key, const char *line_key,
+static void put_code_function(const struct page *page, struct json_object *o, const char *key, const char *line_key,
 	uint32_t function, uint32_t line)
 {
 	if (function)
-		json_put_text(o, key, model_text(b->m, b->m->code.functions[function].name));
+		json_put_text(o, key, model_text(page->m, page->m->code.functions[function].name));
 	if (function && line)
 		json_put_u64(o, line_key, line);
 }
@@ -951,7 +930,13 @@ static void put_ns(struct json_object *o, const char *key, double ns)
 	json_put_us(o, key, (int64_t)fmax(-9e18, fmin(9e18, ns)));
 }
 
-static void put_row(const struct json_build *b, struct json_object *o, const struct code_row *row)
+static void put_callers(const struct page *page, struct json_object *o, const struct code_blame *of)
+{
+	put_code_function(page, o, "called_from", "called_from_line", of->caller, of->caller_line);
+	put_code_function(page, o, "used_by", "used_by_line", of->user, of->user_line);
+}
+
+static void put_row(const struct page *page, struct json_object *o, const struct code_row *row)
 {
 	static const char *const kinds[] = {
 		[CODE_NATIVE] = "native",
@@ -961,39 +946,39 @@ static void put_row(const struct json_build *b, struct json_object *o, const str
 		[CODE_UNKNOWN] = "unknown",
 	};
 
-	json_put_name(b, o, "function", b->m->code.functions[row->function].name);
-	json_put_text(o, "kind", kinds[b->m->code.functions[row->function].kind]);
+	json_put_name(page, o, "function", page->m->code.functions[row->function].name);
+	json_put_text(o, "kind", kinds[page->m->code.functions[row->function].kind]);
 	if (row->line)
 		json_put_u64(o, "line", row->line);
 	put_ns(o, "held_us", row->held);
 	put_ns(o, "total_us", row->total);
 }
 
-static void put_table(const struct json_build *b, struct json_object *o, const struct code_table *table)
+static void put_table(const struct page *page, struct json_object *o, const struct code_table *table)
 {
 	struct json_object *waker;
 
-	json_put_name(b, o, "phase", table->phase);
+	json_put_name(page, o, "phase", table->phase);
 	json_put_text(o, "kind", table->wait ? "wait" : "sample");
 	if (table->state != STATES)
 		json_put_text(o, "state", words_state(table->state));
 	json_put_u64(o, "count", table->samples);
 	json_put_us(o, "total_us", table->ns);
 	json_put_list (o, "functions", one, row, table->rows, table->n_rows) {
-		put_row(b, one, row);
+		put_row(page, one, row);
 		put_ns(one, "self_us", row->self);
 		if (!row->by && !row->thread)
 			continue;
 		waker = json_put_object(one, "woken_by");
-		put_code_function(b, waker, "function", NULL, row->by, 0);
-		json_put_name(b, waker, "thread", row->thread);
+		put_code_function(page, waker, "function", NULL, row->by, 0);
+		json_put_name(page, waker, "thread", row->thread);
 		json_put_us(waker, "total_us", row->ended);
 	}
 }
 
-static void put_code_diff(const struct json_build *b, struct json_object *o, const struct code_diff *diff)
+static void put_code_diff(const struct page *page, struct json_object *o, const struct code_diff *diff)
 {
-	json_put_name(b, o, "phase", diff->phase);
+	json_put_name(page, o, "phase", diff->phase);
 	json_put_text(o, "state", words_state(diff->state));
 	json_put_u64(o, "steps", diff->steps);
 	json_put_us(o, "excess_us", diff->part);
@@ -1002,38 +987,35 @@ static void put_code_diff(const struct json_build *b, struct json_object *o, con
 	json_put_u64(o, "waits", diff->waits);
 	json_put(o, "clear", json_object_new_boolean(diff->clear));
 	json_put_list (o, "functions", one, row, diff->rows, diff->n_rows) {
-		put_row(b, one, row);
+		put_row(page, one, row);
 		put_ns(one, "deviation_us", row->deviation);
-		if (row != diff->rows)
-			continue;
-		put_code_function(b, one, "called_from", "called_from_line", diff->of.caller, diff->of.caller_line);
-		put_code_function(b, one, "used_by", "used_by_line", diff->of.user, diff->of.user_line);
+		if (row == diff->rows)
+			put_callers(page, one, &diff->of);
 	}
 }
 
-void json_put_code(const struct json_build *b, struct json_object *o, const struct code_summary *c)
+void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c)
 {
 	if (!c->n_tables)
 		return;
 	json_put_list (o, "code", one, table, c->tables, c->n_tables)
-		put_table(b, one, table);
+		put_table(page, one, table);
 	json_put_list (o, "slow_code", one, diff, c->diffs, c->n_diffs)
-		put_code_diff(b, one, diff);
+		put_code_diff(page, one, diff);
 }
 
-void json_put_hot(const struct json_build *b, struct json_object *o, const struct process *p, const struct slow_step *slow)
+void json_put_hot(const struct page *page, struct json_object *o, const struct process *p, const struct slow_step *slow)
 {
 	struct json_object *v;
 
 	for (int second = 0; second < 2; second++) {
-		struct code_hot hot = code_find_hot(b->m, p, slow, second);
+		struct code_hot hot = code_find_hot(page->m, p, slow, second);
 
 		if (!hot.of.function)
 			continue;
 		v = json_put_object(o, second ? "second_code" : "code");
-		put_code_function(b, v, "function", "line", hot.of.function, hot.of.line);
-		put_code_function(b, v, "called_from", "called_from_line", hot.of.caller, hot.of.caller_line);
-		put_code_function(b, v, "used_by", "used_by_line", hot.of.user, hot.of.user_line);
+		put_code_function(page, v, "function", "line", hot.of.function, hot.of.line);
+		put_callers(page, v, &hot.of);
 		json_put_us(v, "us", hot.ns);
 		if (!hot.samples)
 			continue;
@@ -1042,9 +1024,9 @@ void json_put_hot(const struct json_build *b, struct json_object *o, const struc
 	}
 }
 
-void json_put_code_left_out(const struct json_build *b, struct json_object *o)
+void json_put_code_left_out(const struct page *page, struct json_object *o)
 {
-	const struct code_tree *t = &b->m->code;
+	const struct code_tree *t = &page->m->code;
 	struct json_object *v;
 
 	if (!t->unknown && !t->cut_deep && !t->cut_nodes && !t->cut_rows)
@@ -1066,7 +1048,7 @@ void json_put_code_left_out(const struct json_build *b, struct json_object *o)
 #define SMALL (-1)
 
 struct flame {
-	const struct json_build *b;
+	const struct page *page;
 	const struct process *p;
 	const struct code_table *table; /* or */
 	const struct code_diff *diff;
@@ -1110,7 +1092,7 @@ static void link_calls(struct flame *f)
 
 	f->least = FLAME_LEAST_SHARE * node_size(f, CODE_ROOT);
 	for (size_t k = f->values.n; k-- > 1;) {
-		uint32_t i = f->values.nodes[k], parent = f->b->m->code.nodes[i].parent;
+		uint32_t i = f->values.nodes[k], parent = f->page->m->code.nodes[i].parent;
 
 		if (node_size(f, i) <= 0)
 			continue;
@@ -1132,12 +1114,12 @@ static void append_number(struct flame *f, double v)
 
 static double name_index(struct flame *f, uint32_t function)
 {
-	const struct code_function *of = &f->b->m->code.functions[function];
+	const struct code_function *of = &f->page->m->code.functions[function];
 	struct json_object *name;
 
 	if (!f->name_of[function]) {
 		name = json_put_array(f->names, NULL);
-		json_put_text(name, NULL, model_text(f->b->m, of->name));
+		json_put_text(name, NULL, model_text(f->page->m, of->name));
 		json_put_u64(name, NULL, of->kind);
 		f->name_of[function] = ++f->n_names;
 	}
@@ -1162,7 +1144,7 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 	struct code_value small = { 0 };
 	bool any = false;
 
-	append_node(f, depth, name_index(f, f->b->m->code.nodes[node].function), &f->values.of[node]);
+	append_node(f, depth, name_index(f, f->page->m->code.nodes[node].function), &f->values.of[node]);
 	for (uint32_t i = f->first[node]; i; i = f->next[i]) {
 		if (node_size(f, i) > f->least) {
 			append_calls(f, i, depth + 1);
@@ -1178,7 +1160,7 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 /* The nodes of the table or of the difference become a list of numbers. */
 static void flame_fill(struct flame *f)
 {
-	const struct model *m = f->b->m;
+	const struct model *m = f->page->m;
 
 	f->first = xcalloc(m->code.n_nodes, sizeof(*f->first));
 	f->next = xcalloc(m->code.n_nodes, sizeof(*f->next));
@@ -1196,42 +1178,32 @@ static void flame_fill(struct flame *f)
 	values_free(&f->values);
 }
 
-static void append_flame(struct flame *f, struct json_object *graphs)
+void json_put_flames(const struct page *page, struct json_object *o, const struct process *p, const struct code_summary *c)
 {
-	const struct code_table *table = f->table;
-	uint8_t state = table ? table->state : f->diff->state;
-	const char *kind = table && table->wait ? "wait" : "sample";
-	struct json_object *o;
-
-	if (json_object_array_length(graphs) >= FLAMES_MAX)
-		return;
-	o = json_put_object(graphs, NULL);
-	json_put_name(f->b, o, "phase", table ? table->phase : f->diff->phase);
-	if (state != STATES)
-		json_put_text(o, "state", words_state(state));
-	json_put_text(o, "kind", table ? kind : "slow");
-	json_put_u64(o, "count", table ? table->samples : f->diff->samples + f->diff->waits);
-	if (!table)
-		json_put_u64(o, "steps", f->diff->steps);
-	f->list = json_put_array(o, "nodes");
-	flame_fill(f);
-}
-
-void json_put_flames(const struct json_build *b, struct json_object *o, const struct process *p, const struct code_summary *c)
-{
-	struct flame f = { .b = b, .p = p };
-	struct json_object *graphs;
+	struct flame f = { .page = page, .p = p };
+	struct json_object *graphs, *one;
 
 	if (!c->n_tables)
 		return;
 	o = json_put_object(o, "flames");
 	f.names = json_put_array(o, "names");
 	graphs = json_put_array(o, "graphs");
-	f.name_of = xcalloc(b->m->code.n_functions, sizeof(*f.name_of));
-	for (size_t i = 0; i < c->n_diffs + c->n_tables; i++) {
-		f.diff = i < c->n_diffs ? &c->diffs[i] : NULL;
-		f.table = f.diff ? NULL : &c->tables[i - c->n_diffs];
-		append_flame(&f, graphs);
+	f.name_of = xcalloc(page->m->code.n_functions, sizeof(*f.name_of));
+	for (size_t i = 0; i < least_of(c->n_diffs + c->n_tables, FLAMES_MAX); i++) {
+		const struct code_diff *diff = f.diff = i < c->n_diffs ? &c->diffs[i] : NULL;
+		const struct code_table *table = f.table = diff ? NULL : &c->tables[i - c->n_diffs];
+		uint8_t state = diff ? diff->state : table->state;
+
+		one = json_put_object(graphs, NULL);
+		json_put_name(page, one, "phase", diff ? diff->phase : table->phase);
+		if (state != STATES)
+			json_put_text(one, "state", words_state(state));
+		json_put_text(one, "kind", diff ? "slow" : table->wait ? "wait" : "sample");
+		json_put_u64(one, "count", diff ? diff->samples + diff->waits : table->samples);
+		if (diff)
+			json_put_u64(one, "steps", diff->steps);
+		f.list = json_put_array(one, "nodes");
+		flame_fill(&f);
 	}
 	free(f.name_of);
 }

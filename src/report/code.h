@@ -64,7 +64,6 @@ struct slow_step;
 /* Call it when the slow steps are known. */
 void code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret);
-void code_summary_free(struct code_summary *c);
 
 /* Of what a step took longer. */
 struct code_hot {

@@ -156,7 +156,7 @@ void json_put_counts(struct json_object *o, const struct count_sum *s)
 		json_put_text(o, "bound", counts_bound(s));
 }
 
-void json_put_phase_counts(const struct json_build *b, struct json_object *o, const struct count_phases *c)
+void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c)
 {
 	struct json_object *array = NULL, *phase;
 
@@ -167,7 +167,7 @@ void json_put_phase_counts(const struct json_build *b, struct json_object *o, co
 			continue;
 		array = array ?: json_put_array(o, "counters");
 		phase = json_put_object(array, NULL);
-		json_put_name(b, phase, "phase", c->list[i].phase);
+		json_put_name(page, phase, "phase", c->list[i].phase);
 		json_put_u64(phase, "steps", s->all);
 		json_put_counts(phase, s);
 	}
@@ -457,12 +457,12 @@ static void put_sum(struct json_object *o, const struct gpu_phase *p, const stru
 	json_put_us(o, "after_us", s->after);
 }
 
-void json_put_gpu(const struct json_build *b, struct json_object *o, const struct gpu_phases *g)
+void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g)
 {
 	if (!g->n)
 		return;
 	json_put_list (o, "gpu", one, p, g->list, g->n) {
-		json_put_name(b, one, "phase", p->phase);
+		json_put_name(page, one, "phase", p->phase);
 		json_put_u64(one, "steps", p->steps);
 		json_put_u64(one, "steps_with_loss", p->lost);
 		put_sum(one, p, &p->all);

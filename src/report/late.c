@@ -519,11 +519,11 @@ void page_late(const struct page *page, const struct late *l)
 
 /* ---- as JSON ---- */
 
-static void put_unit(const struct json_build *b, struct json_object *o, const struct late_group *g, const struct late_unit *u)
+static void put_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
 {
 	char sentence[SENTENCE_MAX];
 
-	json_put_text(o, "host", HOST(b->m, g, u->host));
+	json_put_text(o, "host", HOST(page->m, g, u->host));
 	if (u->rank != RANKS_NONE)
 		json_put_u64(o, "pid", g->hosts->ranks.list[u->rank]->pid);
 	json_put_u64(o, "last", u->last);
@@ -532,20 +532,20 @@ static void put_unit(const struct json_build *b, struct json_object *o, const st
 	json_put_us(o, "excess_us", u->excess_ns);
 	json_put_list (o, "causes", one, c, u->causes.list, u->causes.n) {
 		json_put_text(one, "state", words_state(c->state));
-		json_put_text(one, "where", cause_where_name(c->where));
+		json_put_text(one, "where", cause_where_names[c->where]);
 		json_put_u64(one, "stragglers", c->steps);
 		json_put_us(one, "excess_us", c->excess);
-		json_put_text(one, "text", cause_text(b->m, c, sentence));
+		json_put_text(one, "text", cause_text(page->m, c, sentence));
 	}
 }
 
-static void put_event(const struct json_build *b, struct json_object *o, const struct late_group *g, const struct late_event *e)
+static void put_event(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_event *e)
 {
 	const struct rank *r = g->hosts->ranks.list[e->rank];
 	const struct late_unit *after = &g->units[e->after];
 	char sentence[LATE_SENTENCE_MAX];
 
-	json_put_text(o, "host", HOST(b->m, g, r->host));
+	json_put_text(o, "host", HOST(page->m, g, r->host));
 	json_put_u64(o, "pid", r->pid);
 	json_put_u64(o, "tid", e->call->tid);
 	json_put_u64(o, "collective", e->collective);
@@ -554,25 +554,25 @@ static void put_event(const struct json_build *b, struct json_object *o, const s
 	json_put_us(o, "boottime_us", e->call->own_ns);
 	json_put_us(o, "late_us", e->late_ns);
 	json_put_us(o, "excess_us", e->excess_ns);
-	json_put_text(o, "after_host", HOST(b->m, g, after->host));
+	json_put_text(o, "after_host", HOST(page->m, g, after->host));
 	if (after->rank != RANKS_NONE)
 		json_put_u64(o, "after_pid", g->hosts->ranks.list[after->rank]->pid);
 	if (e->why == LATE_KNOWN) {
 		json_put_u64(o, "step", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_NUMBER));
 		json_put_u64(o, "recording", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_RECORDING));
 		json_put_text(o, "state", e->slow.gap ? "between" : words_state(e->slow.cause.state));
-		json_put_text(o, "where", cause_where_name(e->slow.cause.where));
+		json_put_text(o, "where", cause_where_names[e->slow.cause.where]);
 		json_put_us(o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
 	}
-	json_put_text(o, "text", sentence_of(b->m, g, e, sentence));
+	json_put_text(o, "text", sentence_of(page->m, g, e, sentence));
 }
 
-static void put_group(const struct json_build *b, struct json_object *o, const struct late_group *g)
+static void put_group(const struct page *page, struct json_object *o, const struct late_group *g)
 {
 	json_put_list (o, "ranks", one, member, g->group->members, g->group->n) {
 		const struct rank *r = g->hosts->ranks.list[*member];
 
-		json_put_text(one, "host", HOST(b->m, g, r->host));
+		json_put_text(one, "host", HOST(page->m, g, r->host));
 		json_put_u64(one, "pid", r->pid);
 		if (r->ranks)
 			json_put_u64(one, "rank", r->rank);
@@ -588,17 +588,17 @@ static void put_group(const struct json_build *b, struct json_object *o, const s
 	json_put_us(o, "residual_us", g->residual_ns);
 	json_put_text(o, "by", g->by_host ? "host" : "rank");
 	json_put_list (o, "entered_last", one, unit, g->units, g->n_units)
-		put_unit(b, one, g, unit);
+		put_unit(page, one, g, unit);
 	json_put_u64(o, "stragglers", g->all_events);
-	json_put_list (o, "latest", one, event, g->events, least_of(g->n_events, b->slowest))
-		put_event(b, one, g, event);
+	json_put_list (o, "latest", one, event, g->events, least_of(g->n_events, page->slowest))
+		put_event(page, one, g, event);
 }
 
-void json_put_late(const struct json_build *b, struct json_object *o, const struct late *l)
+void json_put_late(const struct page *page, struct json_object *o, const struct late *l)
 {
 	if (l->n_groups) {
 		json_put_list (o, "collectives", one, g, l->groups, l->n_groups)
-			put_group(b, one, g);
+			put_group(page, one, g);
 	}
 	if (l->alone)
 		json_put_u64(o, "ranks_not_compared", l->alone);

@@ -35,7 +35,11 @@ static void process_free(struct process *p)
 	tally_free(&p->syscalls);
 	idmap_free(&p->by_number);
 	free(p->calls);
-	served_free(&p->served);
+	free(p->served.requests);
+	free(p->served.states);
+	free(p->served.waits);
+	free(p->served.exchanges);
+	idmap_free(&p->served.by_number);
 	stack_times_free(&p->stacks);
 	gpu_phases_clear(&p->gpu);
 	free(p);
@@ -54,7 +58,7 @@ void model_free(struct model *m)
 	free(m->archives);
 	for (size_t i = 0; i < m->n_families; i++) {
 		tally_free(&m->families[i].stages);
-		free(m->families[i].totals.ns);
+		free(m->families[i].totals);
 	}
 	free(m->families);
 	tally_free(&m->lost);
@@ -195,11 +199,6 @@ ORDER(compare_rows, struct tally_row, FALLING(ns), FALLING(count), RISING(name))
 static void tally_sort(struct tally *t)
 {
 	list_sort(t->rows, t->len, compare_rows);
-}
-
-void times_add(struct times *t, int64_t ns)
-{
-	*list_push(t->ns, t->len, t->size) = ns;
 }
 
 static int compare_steps(const void *a, const void *b, void *arg)
@@ -350,7 +349,7 @@ void model_finish(struct model *m)
 	}
 	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);
-		f->total = percentiles_of(f->totals.ns, f->totals.len);
+		f->total = percentiles_of(f->totals, f->n_totals);
 	}
 	tally_sort(&m->lost);
 }

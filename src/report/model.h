@@ -260,8 +260,6 @@ struct served {
 /* "queued", "own_prefill", ... as in the profile. */
 const char *request_time_name(enum request_time part);
 
-void served_free(struct served *s);
-
 /* The place of a recording on the time axis of a process. */
 struct recording_place {
 	uint32_t recording;
@@ -328,12 +326,6 @@ struct tally {
 	struct idmap by_name;
 };
 
-/* Durations, in the order in which they came. */
-struct times {
-	int64_t *ns;
-	size_t len, size;
-};
-
 struct process {
 	uint32_t pid;
 	uint32_t origin; /* a name that tells equal pids of several machines apart */
@@ -396,7 +388,7 @@ struct names {
 struct foreign_family {
 	uint32_t event, source; /* names */
 	uint64_t lines;
-	struct times totals;      /* of those that have one */
+	LIST(int64_t, totals);    /* of those that have one */
 	struct percentiles total; /* after model_finish */
 	struct tally stages;
 };
@@ -452,7 +444,6 @@ struct foreign_family *model_family(struct model *m, const char *event, const ch
 
 /* Returns the row, which stays there until another one is added. */
 struct tally_row *tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
-void times_add(struct times *t, int64_t ns);
 
 /* Sorts the steps once everything is read: joins recordings on one time axis, separates contexts of the engine, and
  * computes the gaps between steps. */

@@ -9,16 +9,17 @@
 #include "report/late.h"
 #include "report/words.h"
 
+/* What is being written; as JSON only to say whose names they are, and how many slow steps and requests to list. */
+struct page {
+	const struct model *m;
+	uint32_t slowest;
+	FILE *out;
+	bool utf8;
+};
+
 /* ---- on a terminal ---- */
 
 #define PAGE_BAR 20
-
-struct page {
-	const struct model *m;
-	FILE *out;
-	uint32_t slowest; /* how many slow steps and requests to list */
-	bool utf8;
-};
 
 void page_put(const struct page *page, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -41,11 +42,6 @@ void page_late(const struct page *page, const struct late *l);
 
 /* ---- as JSON, with json-c ---- */
 
-struct json_build {
-	const struct model *m; /* whose names they are */
-	uint32_t slowest;      /* how many slow steps and requests to list */
-};
-
 /* Takes over the value, and returns it. key NULL: o is an array, at whose end it comes. */
 struct json_object *json_put(struct json_object *o, const char *key, struct json_object *value);
 
@@ -61,7 +57,7 @@ struct json_object *json_put_array(struct json_object *o, const char *key);
 
 void json_put_text(struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
-void json_put_name(const struct json_build *b, struct json_object *o, const char *key, uint32_t name);
+void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name);
 void json_put_u64(struct json_object *o, const char *key, uint64_t v);
 /* format: of a double. */
 void json_put_number(struct json_object *o, const char *key, double v, const char *format);
@@ -77,7 +73,7 @@ void json_put_percentiles(struct json_object *o, const char *key, const struct p
 const char *json_text(struct json_object *o, size_t *ret_len);
 
 /* Adds "batch_requests", and "goodput" with --slo, if there is any. */
-void json_put_requests(const struct json_build *b, struct json_object *o, const struct process *p,
+void json_put_requests(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum);
 
 /*
@@ -89,21 +85,21 @@ void json_put_requests(const struct json_build *b, struct json_object *o, const 
 void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum);
 
 /* "code" and "slow_code" of a process, if there are stacks. */
-void json_put_code(const struct json_build *b, struct json_object *o, const struct code_summary *c);
+void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c);
 /* "code" and "second_code" of a slow step, if a function holds most of its excess in that state. */
-void json_put_hot(const struct json_build *b, struct json_object *o, const struct process *p, const struct slow_step *slow);
+void json_put_hot(const struct page *page, struct json_object *o, const struct process *p, const struct slow_step *slow);
 /* "stacks_left_out" of the report, if there is something. */
-void json_put_code_left_out(const struct json_build *b, struct json_object *o);
+void json_put_code_left_out(const struct page *page, struct json_object *o);
 /* "flames", the trees that the page draws, if there are any. */
-void json_put_flames(const struct json_build *b, struct json_object *o, const struct process *p, const struct code_summary *c);
+void json_put_flames(const struct page *page, struct json_object *o, const struct process *p, const struct code_summary *c);
 
 /* Where there are counts: the members of an operator, and an array "counters" of the phases. */
 void json_put_counts(struct json_object *o, const struct count_sum *s);
-void json_put_phase_counts(const struct json_build *b, struct json_object *o, const struct count_phases *c);
+void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c);
 /* "gpu" of a process, if anything is known of it. */
-void json_put_gpu(const struct json_build *b, struct json_object *o, const struct gpu_phases *g);
+void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g);
 
 /* "collectives" of the report, if there are groups of ranks. */
-void json_put_late(const struct json_build *b, struct json_object *o, const struct late *l);
+void json_put_late(const struct page *page, struct json_object *o, const struct late *l);
 
 #endif

@@ -75,7 +75,7 @@ static void put_rows(struct json_object *rows, const struct process *p, uint32_t
 	free(values);
 }
 
-static void put_slow(const struct json_build *b, struct json_object *array, const struct process *p,
+static void put_slow(const struct page *page, struct json_object *array, const struct process *p,
 	const struct summary *sum, uint32_t phase)
 {
 	char sentence[SENTENCE_MAX];
@@ -93,7 +93,7 @@ static void put_slow(const struct json_build *b, struct json_object *array, cons
 		json_put_double(o, "t", ms(at.at));
 		json_put_double(o, "y", ms(at.waited));
 		json_put_text(o, "state", slow->gap ? "between" : words_state(slow->cause.state));
-		json_put_text(o, "text", words_slow(b->m, p, slow, sentence));
+		json_put_text(o, "text", words_slow(page->m, p, slow, sentence));
 	}
 }
 
@@ -178,7 +178,7 @@ static void put_breakdown(struct json_object *o, const struct process *p)
  * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
  * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
  */
-static void put_plot(const struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode,
+static void put_plot(const struct page *page, struct json_object *o, const struct process *p, uint32_t decode,
 	const struct summary *sum)
 {
 	uint32_t phase;
@@ -190,9 +190,9 @@ static void put_plot(const struct json_build *b, struct json_object *o, const st
 	for (size_t i = 0; i < sum->n_phases; i++)
 		phase = sum->phases[i].phase == decode ? decode : phase;
 	o = json_put_object(o, "plot");
-	json_put_text(o, "phase", model_text(b->m, phase));
+	json_put_text(o, "phase", model_text(page->m, phase));
 	put_rows(json_put_array(o, "rows"), p, phase);
-	put_slow(b, json_put_array(o, "slow"), p, sum, phase);
+	put_slow(page, json_put_array(o, "slow"), p, sum, phase);
 	put_breakdown(o, p);
 }
 
@@ -214,33 +214,9 @@ EMBED(report_flames, "report/flame.js");
 #define DATA_PLACE "@DATA@"
 #define FLAMES_PLACE "@FLAMES@"
 
-/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them:
- * outside of strings JSON has none of these characters. */
-static size_t escape(const char *text, size_t len, char *out)
-{
-	char *p = out;
-
-	for (size_t i = 0; i < len; i++) {
-		switch (text[i]) {
-		case '<':
-			p = stpcpy(p, "\\u003c");
-			break;
-		case '>':
-			p = stpcpy(p, "\\u003e");
-			break;
-		case '&':
-			p = stpcpy(p, "\\u0026");
-			break;
-		default:
-			*p++ = text[i];
-		}
-	}
-	return (size_t)(p - out);
-}
-
 /* Puts the plots of each process into its object, whose index in the array is that of the process among those that
  * are not empty. */
-static void put_plots(const struct json_build *b, const struct report *r, struct json_object *data)
+static void put_plots(const struct page *page, const struct report *r, struct json_object *data)
 {
 	struct json_object *processes = json_object_object_get(data, "processes"), *o, *states;
 	size_t at = 0;
@@ -251,9 +227,9 @@ static void put_plots(const struct json_build *b, const struct report *r, struct
 		if (process_empty(p))
 			continue;
 		o = json_object_array_get_idx(processes, at++);
-		put_plot(b, o, p, r->phases.decode, &r->summaries[i]);
+		put_plot(page, o, p, r->phases.decode, &r->summaries[i]);
 		json_put_requests_plot(o, p, &r->summaries[i].batches);
-		json_put_flames(b, o, p, &r->summaries[i].code);
+		json_put_flames(page, o, p, &r->summaries[i].code);
 	}
 	states = json_put_array(data, "states");
 	for (unsigned int s = 0; s < STATES; s++)
@@ -274,20 +250,26 @@ static char *copy_to(char *out, const char **page, const char *place)
 char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len)
 {
 	struct json_object *data = report_object(r, slowest);
-	const struct json_build b = { .m = &r->model };
 	const char *rest = report_page, *text;
-	char *page, *out;
+	char *html, *out;
 	size_t len;
 
-	put_plots(&b, r, data);
+	put_plots(&(struct page){ .m = &r->model }, r, data);
 	text = json_text(data, &len);
-	page = xmalloc(strlen(report_page) + strlen(report_flames) + 6 * len);
-	out = copy_to(page, &rest, DATA_PLACE);
-	out += escape(text, len, out);
+	html = xmalloc(strlen(report_page) + strlen(report_flames) + 6 * len);
+	out = copy_to(html, &rest, DATA_PLACE);
+	/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them: outside of
+	 * strings JSON has none of these characters. */
+	for (size_t i = 0; i < len; i++) {
+		if (memchr("<>&", text[i], 3))
+			out += sprintf(out, "\\u%04x", text[i]);
+		else
+			*out++ = text[i];
+	}
 	out = copy_to(out, &rest, FLAMES_PLACE);
 	out = stpcpy(out, report_flames);
 	out = copy_to(out, &rest, NULL);
-	*ret_len = (size_t)(out - page);
+	*ret_len = (size_t)(out - html);
 	json_object_put(data);
-	return page;
+	return html;
 }

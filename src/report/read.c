@@ -69,8 +69,6 @@ bool read_u32(const struct json_node *value, uint32_t *ret)
 
 void archive_hosts_free(struct archive_hosts *h)
 {
-	if (!h)
-		return;
 	for (uint32_t i = 0; i < h->n_files; i++)
 		free(h->files[i].path);
 	ranks_clear(&h->ranks);

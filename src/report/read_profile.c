@@ -809,7 +809,7 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 		if (!read_us(value, &ns))
 			continue;
 		if (!strcmp(value->key, "total"))
-			times_add(&f->totals, ns);
+			*list_add(f, totals) = ns;
 		else
 			tally_add(&f->stages, model_name(r->m, value->key), ns, 1);
 	}

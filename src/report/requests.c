@@ -22,12 +22,6 @@ struct finder {
 	LIST(bool, mixed); /* by request number */
 };
 
-void requests_free(struct request_summary *rs)
-{
-	free(rs->ttft.ns);
-	free(rs->tpot.ns);
-}
-
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
 {
 	struct text t = text_in(text, REQUESTS_TEXT_MAX);
@@ -107,7 +101,7 @@ static void on_done(struct step_request *r, void *arg)
 	rs->prompt_tokens += r->began_before ? 0 : r->prompt_tokens;
 	rs->output_tokens += step_request_tokens(r);
 	if (ttft)
-		times_add(&rs->ttft, (int64_t)ttft);
+		*list_add(rs, ttft) = (int64_t)ttft;
 }
 
 bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_seen *ret)
@@ -183,7 +177,7 @@ void requests_find(const struct process *p, const struct model *m, const struct 
 	take_steps(p, names, lost, order, q);
 	list_for_each (token, f.tokens, f.n_tokens) {
 		if (token->request >= f.n_mixed || !f.mixed[token->request])
-			times_add(&ret->tpot, token->ns);
+			*list_add(ret, tpot) = token->ns;
 	}
 	ret->tokens += ret->shared_tokens;
 	step_requests_free(q);
@@ -193,14 +187,6 @@ void requests_find(const struct process *p, const struct model *m, const struct 
 }
 
 /* ---- in numbers ---- */
-
-void batch_summary_free(struct batch_summary *s)
-{
-	free(s->typicals.rows);
-	free(s->late);
-	free(s->culprits);
-	memset(s, 0, sizeof(*s));
-}
 
 static void sum_request(const struct process *p, const struct request *r, struct batch_summary *sum)
 {
@@ -785,16 +771,6 @@ const char *request_time_name(enum request_time part)
 	};
 
 	return names[part];
-}
-
-void served_free(struct served *s)
-{
-	free(s->requests);
-	free(s->states);
-	free(s->waits);
-	free(s->exchanges);
-	idmap_free(&s->by_number);
-	memset(s, 0, sizeof(*s));
 }
 
 ORDER(compare_requests, struct request, RISING(at), RISING(recording), RISING(number))

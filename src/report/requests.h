@@ -20,15 +20,14 @@ struct request_summary {
 	uint64_t lost;	       /* steps were lost meanwhile */
 	uint64_t drafts;       /* with steps that verified drafts */
 
-	struct times ttft; /* of requests that are not mixed, as are the others */
-	struct times tpot;
+	LIST(int64_t, ttft); /* of requests that are not mixed, as are the others */
+	LIST(int64_t, tpot);
 	uint64_t tokens; /* from all decode and shared steps */
 };
 
 /* Uses the steps as left by model_finish(). */
 void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret);
-void requests_free(struct request_summary *rs);
 
 /* One sentence about the requests that are left out of the times, and why; false: there are none. */
 #define REQUESTS_TEXT_MAX 512
@@ -172,7 +171,6 @@ struct batch_summary {
 };
 
 void batch_summary_make(const struct process *p, struct batch_summary *ret);
-void batch_summary_free(struct batch_summary *s);
 
 /* Counts how many requests kept it. */
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);

@@ -346,12 +346,12 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 }
 
 /* For whom others waited. */
-static void put_culprits(const struct json_build *b, struct json_object *o, const struct process *p,
+static void put_culprits(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	char sentence[SENTENCE_MAX];
 
-	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
+	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, page->slowest)) {
 		json_put_u64(one, "request", c->number);
 		json_put_u64(one, "recording", c->recording);
 		if (c->sequence != SEQUENCE_UNKNOWN)
@@ -374,19 +374,19 @@ static void put_culprits(const struct json_build *b, struct json_object *o, cons
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(const struct json_build *b, struct json_object *o, const struct process *p,
+static void put_lists(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	struct json_object *array = json_put_array(o, "slowest"), *one;
 	struct request_late late;
 
-	for (size_t i = 0; i < sum->n_late && i < b->slowest; i++) {
+	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
 		const struct request *r = &p->served.requests[sum->late[i].request];
 
 		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
 			put_late(json_put_object(array, NULL), p, r, &late);
 	}
-	put_culprits(b, o, p, sum);
+	put_culprits(page, o, p, sum);
 	array = json_put_array(o, "occupancy");
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
@@ -422,7 +422,7 @@ static void put_slo(struct json_object *o, const struct slo_result *r)
 	json_put_text(o, "text", slo_sentence(r, sentence));
 }
 
-void json_put_requests(const struct json_build *b, struct json_object *o, const struct process *p,
+void json_put_requests(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	struct json_object *parts;
@@ -456,7 +456,7 @@ void json_put_requests(const struct json_build *b, struct json_object *o, const 
 		if (total)
 			json_put_states(parts, request_time_name((enum request_time)i), sum->states[i], total);
 	}
-	put_lists(b, o, p, sum);
+	put_lists(page, o, p, sum);
 	json_put_u64(o, "max_sequences", sum->max_sequences);
 }
 

@@ -5,15 +5,18 @@
 
 void summary_free(struct summary *s)
 {
-	requests_free(&s->requests);
-	batch_summary_free(&s->batches);
+	free(s->requests.ttft);
+	free(s->requests.tpot);
+	free(s->batches.typicals.rows);
+	free(s->batches.late);
+	free(s->batches.culprits);
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
 	cause_sums_free(&s->causes);
 	free(s->open);
-	code_summary_free(&s->code);
-	memset(s, 0, sizeof(*s));
+	free(s->code.tables);
+	free(s->code.diffs);
 }
 
 /* More phases than any engine has: the rest counts as one. */
@@ -147,9 +150,9 @@ static void take_lines(const struct process *p, struct summary *sum)
 
 	rs->count = rs->mixed = rs->prompt_tokens = rs->output_tokens = rs->began_before = rs->lost = 0;
 	rs->by_lines = true;
-	rs->ttft.len = 0;
+	rs->n_ttft = 0;
 	if (tpot)
-		rs->tpot.len = 0;
+		rs->n_tpot = 0;
 	list_for_each (r, p->served.requests, p->served.len) {
 		if (r->flags & REQUEST_MIXED) {
 			rs->mixed++;
@@ -161,11 +164,11 @@ static void take_lines(const struct process *p, struct summary *sum)
 		rs->began_before += (r->flags & REQUEST_BEGAN_BEFORE) != 0;
 		rs->lost += (r->flags & REQUEST_LOST) != 0;
 		if (r->ttft >= 0)
-			times_add(&rs->ttft, r->ttft);
+			*list_add(rs, ttft) = r->ttft;
 		if (tpot && r->tpot >= 0)
-			times_add(&rs->tpot, r->tpot);
+			*list_add(rs, tpot) = r->tpot;
 	}
-	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
+	sum->tpot_of_lines = tpot && rs->n_tpot > 0;
 }
 
 static void find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
@@ -177,8 +180,8 @@ static void find_latencies(const struct process *p, const struct model *m, const
 	requests_find(p, m, names, rs);
 	if (p->served.in_batches || (!rs->count && !rs->mixed))
 		take_lines(p, sum);
-	sum->first_step = percentiles_of(rs->ttft.ns, rs->ttft.len);
-	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
+	sum->first_step = percentiles_of(rs->ttft, rs->n_ttft);
+	sum->tpot = percentiles_of(rs->tpot, rs->n_tpot);
 	time = output_time(p, names, sum);
 	if (time)
 		sum->output_rate = (double)rs->tokens * 1e9 / (double)time;

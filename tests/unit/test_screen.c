@@ -5,7 +5,6 @@
 #include <wchar.h>
 
 #include "cases.h"
-#include "top/canvas.h"
 #include "top/screen.h"
 #include "unit.h"
 
