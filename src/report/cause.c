@@ -46,7 +46,7 @@ static double size_of_tokens(int64_t n_tokens)
 	return n_tokens > EXACT_MAX ? (double)n_tokens : 1;
 }
 
-double step_size(const struct step *s)
+static double step_size(const struct step *s)
 {
 	return size_of_tokens(s->n_tokens);
 }
@@ -142,7 +142,7 @@ static struct typical find_block(struct typical_finder *f, struct span span, con
 {
 	struct norm total = norm_of(f, &span, STEP_TOTAL), far_total, own;
 	struct typical t = { 0 };
-	size_t n = 0;
+	size_t n;
 
 	/* the near steps, unless compared with the far ones they are all slow */
 	if (far->len > span.len) {
@@ -161,12 +161,7 @@ static struct typical find_block(struct typical_finder *f, struct span span, con
 		t.own_noise[s] = NOISE_SIGMAS * own.deviation;
 		t.workers[s] = norm_of(f, &span, STEP_WORKERS + s).median;
 	}
-	for (size_t i = 0; i < span.len; i++) {
-		int64_t gap = steps_get(&f->p->steps, span.entries[i].step, STEP_GAP);
-
-		if (gap >= 0)
-			f->values[n++] = (double)gap;
-	}
+	n = fill_over(f->values, span.len, i, steps_get(&f->p->steps, span.entries[i].step, STEP_GAP));
 	t.gap = median_of(f->values, n);
 	/* a pause matters if it is long compared with a step */
 	t.gap_noise = fmax(NOISE_SIGMAS * mad_of(f->values, n, t.gap), NOISE_SHARE * t.total);
@@ -248,6 +243,11 @@ void typical_find(struct process *p)
 }
 
 /* ---- why a step took longer ---- */
+
+static const struct typical *step_typical(const struct process *p, const struct step *s)
+{
+	return &p->typicals[s->typical];
+}
 
 /* A smaller excess is not worth mentioning, however steady the other steps are. */
 #define EXCESS_MIN_NS 20000

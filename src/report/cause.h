@@ -8,7 +8,7 @@
 
 #include "report/model.h"
 
-/* Times are per unit of the step's size: see step_size. */
+/* Times are per unit of the step's size: see steps_size(). */
 struct typical {
 	double total, own[STATES], workers[STATES];
 	double noise;          /* how far totals exceed the median by chance */
@@ -24,7 +24,6 @@ struct typical {
  * reading the weights costs, so only steps with exactly the same number are compared; beyond that,
  * steps with similar numbers, per token.
  */
-double step_size(const struct step *s);
 double steps_size(const struct steps *s, size_t i);
 
 /* The class of a number of tokens within which times are compared: the number itself, or half an octave. */
@@ -32,11 +31,6 @@ uint32_t tokens_class(uint32_t n_tokens);
 
 /* Sets grouped and typicals of the process, and typical of its steps. */
 void typical_find(struct process *p);
-
-static inline const struct typical *step_typical(const struct process *p, const struct step *s)
-{
-	return &p->typicals[s->typical];
-}
 
 enum cause_where {
 	WHERE_NONE,      /* within noise */

@@ -1193,12 +1193,13 @@ void json_put_flames(const struct page *page, struct json_object *o, const struc
 		const struct code_diff *diff = f.diff = i < c->n_diffs ? &c->diffs[i] : NULL;
 		const struct code_table *table = f.table = diff ? NULL : &c->tables[i - c->n_diffs];
 		uint8_t state = diff ? diff->state : table->state;
+		const char *kind = diff ? "slow" : "sample";
 
 		one = json_put_object(graphs, NULL);
 		json_put_name(page, one, "phase", diff ? diff->phase : table->phase);
 		if (state != STATES)
 			json_put_text(one, "state", words_state(state));
-		json_put_text(one, "kind", diff ? "slow" : table->wait ? "wait" : "sample");
+		json_put_text(one, "kind", table && table->wait ? "wait" : kind);
 		json_put_u64(one, "count", diff ? diff->samples + diff->waits : table->samples);
 		if (diff)
 			json_put_u64(one, "steps", diff->steps);

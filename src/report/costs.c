@@ -34,26 +34,16 @@ static void counts_take(struct count_sum *s, const struct json_node *const value
 		s->n[i] = count_add(s->n[i], values[i] ? node_u64(values[i]) : 0);
 }
 
-static struct count_sum *counts_of_phase(struct count_phases *c, uint32_t phase)
-{
-	size_t i = 0;
-
-	while (i < c->n && c->list[i].phase != phase)
-		i++;
-	if (i == COUNT_PHASES_MAX)
-		i--;
-	else if (i == c->n)
-		c->list[c->n++] = (struct count_phase){ .phase = phase };
-	return &c->list[i].sum;
-}
-
 void count_phases_add(struct count_phases *c, uint32_t phase, const struct json_node *shape)
 {
 	const struct json_node *values[PMU_MAX];
+	size_t at = list_find(c->n, i, c->list[i].phase == phase || i + 1 == COUNT_PHASES_MAX);
 
+	if (at == c->n)
+		c->list[c->n++].phase = phase;
 	for (unsigned int i = 0; i < PMU_MAX; i++)
 		values[i] = node_get(shape, counter_name(COUNTERS_HARDWARE, i));
-	counts_take(counts_of_phase(c, phase), values, 1, 1);
+	counts_take(&c->list[at].sum, values, 1, 1);
 }
 
 bool counts_there(const struct json_node *shape)
@@ -110,15 +100,13 @@ const char *counts_bound(const struct count_sum *s)
 
 const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX])
 {
-	int n = 0;
+	struct text t = text_in(buf, COUNTS_TEXT_MAX);
 
-	*buf = 0;
 	if (!s->of || !s->n[COUNTER_CYCLES])
 		return buf;
-	n = snprintf(buf, COUNTS_TEXT_MAX, "%.2f instructions a cycle", per_cycle(s, COUNTER_INSTRUCTIONS));
-	if (has_misses(s) && n > 0 && n < COUNTS_TEXT_MAX)
-		snprintf(buf + n, (size_t)(COUNTS_TEXT_MAX - n), ", at least %.2f bytes from memory a cycle",
-			LINE_BYTES * per_cycle(s, COUNTER_LLC_MISSES));
+	text_add(&t, "%.2f instructions a cycle", per_cycle(s, COUNTER_INSTRUCTIONS));
+	if (has_misses(s))
+		text_add(&t, ", at least %.2f bytes from memory a cycle", LINE_BYTES * per_cycle(s, COUNTER_LLC_MISSES));
 	return buf;
 }
 
@@ -299,10 +287,8 @@ static void sum_add(struct gpu_sum *to, const struct gpu_sum *s)
 /* The devices are in the order of their numbers. */
 static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
 {
-	size_t i = 0;
+	size_t i = list_find(p->n_devices, k, p->devices[k].device >= device);
 
-	while (i < p->n_devices && p->devices[i].device < device)
-		i++;
 	if (i == p->n_devices || p->devices[i].device != device) {
 		p->devices_missing |= p->n_devices == GPU_STEP_DEVICES;
 		if (p->n_devices == GPU_STEP_DEVICES)
@@ -340,15 +326,12 @@ void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t
 	bool lost = node_is(node_get(shape, "gpu_lost"), JSON_TRUE);
 	struct gpu_sum sum;
 	struct gpu_phase *p;
-	size_t at = 0;
+	size_t at;
 
 	if (!lost && !sum_read(shape, "gpu_", total_ns, true, &sum))
 		return;
-	while (at < g->n && g->list[at].phase != phase)
-		at++;
-	if (at == GPU_PHASES_MAX)
-		at--;
-	else if (at == g->n)
+	at = list_find(g->n, i, g->list[i].phase == phase || i + 1 == GPU_PHASES_MAX);
+	if (at == g->n)
 		g->list[g->n++].phase = phase;
 	p = &g->list[at];
 	if (lost) {
@@ -404,7 +387,7 @@ static void put_devices(const struct page *page, const struct gpu_phase *p)
 	}
 }
 
-static void put_phase(const struct page *page, const struct gpu_phase *p)
+void page_gpu(const struct page *page, const struct gpu_phase *p)
 {
 	const struct gpu_sum *s = &p->all;
 	const char *bound = gpu_bound(s);
@@ -412,13 +395,10 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "",
 		p->phase ? NAME(page->m, p->phase) : "steps", bound ? ": " : "", bound ?: "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		double share = page_share(s->part[i], s->total);
-
 		if (!s->part[i])
 			continue;
-		page_put(page, "  %-15s%6.2f %% ", parts[i].shown, 100 * share);
-		page_bar(page, share, PAGE_BAR);
-		page_put(page, "%8s\n", DURATION(s->part[i] / (int64_t)p->steps));
+		page_part(page, parts[i].shown, s->part[i], s->total, s->part[i] / (int64_t)p->steps);
+		page_put(page, "\n");
 	}
 	if (s->after)
 		page_put(page, "  after the step the GPU worked for another %s on what the step had launched\n",
@@ -433,12 +413,6 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 	if (p->lost)
 		page_put(page, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", LLU(p->lost),
 			LLU(p->lost + p->steps));
-}
-
-void page_gpu(const struct page *page, const struct gpu_phases *g)
-{
-	for (size_t i = 0; i < g->n; i++)
-		put_phase(page, &g->list[i]);
 }
 
 static void put_sum(struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)

@@ -73,14 +73,6 @@ static void find_units(struct finder *f)
 	}
 }
 
-/* What is unknown of the clocks of two units. */
-static int64_t residual_of(const struct late_group *g, uint32_t a, uint32_t b)
-{
-	uint32_t x = g->units[a].host, y = g->units[b].host;
-
-	return x == y ? 0 : g->hosts->list[x].residual_ns + g->hosts->list[y].residual_ns;
-}
-
 /* Sets the entries of a collective. false: they are not all there, or not at known times, which is counted. */
 static bool get_entries(struct finder *f, size_t collective)
 {
@@ -107,20 +99,12 @@ static bool get_entries(struct finder *f, size_t collective)
 	return placed;
 }
 
-static int64_t call_before(const struct finder *f, uint32_t member, size_t collective)
-{
-	const struct rank *r = rank_of(f, member);
-	uint32_t at = call_at(f, member, collective);
-
-	return at && r->calls[at - 1].segment == r->calls[at].segment ? r->calls[at - 1].at_ns : INT64_MIN;
-}
-
 /* Of the entries: who was last, who before; and of each what it took itself. */
 static void judge(struct finder *f, size_t collective, int64_t before_ns)
 {
 	struct late_group *g = f->g;
 	struct judged *j = &f->judged[g->judged];
-	uint32_t last = 0, after = 1;
+	uint32_t last = 0, after = 1, host, other;
 
 	for (uint32_t u = 1; u < g->n_units; u++) {
 		if (f->entries[u].ns > f->entries[last].ns) {
@@ -130,16 +114,22 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 			after = u;
 		}
 	}
+	host = g->units[last].host;
+	other = g->units[after].host;
 	*j = (struct judged){ .collective = collective,
 		.unit = last,
 		.after = after,
 		.member = f->entries[last].member,
 		.late_ns = f->entries[last].ns - f->entries[after].ns,
-		.residual_ns = residual_of(g, last, after),
+		.residual_ns = host == other ? 0 : g->hosts->list[host].residual_ns + g->hosts->list[other].residual_ns,
 		.before_ns = before_ns };
 	for (uint32_t u = 0; u < g->n_units; u++) {
-		int64_t others = f->entries[u == last ? after : last].ns, before = call_before(f, f->entries[u].member, collective);
+		const struct rank_call *calls = rank_of(f, f->entries[u].member)->calls;
+		uint32_t at = call_at(f, f->entries[u].member, collective);
+		int64_t others = f->entries[u == last ? after : last].ns, before = INT64_MIN;
 
+		if (at && calls[at - 1].segment == calls[at].segment)
+			before = calls[at - 1].at_ns;
 		f->own[u * f->n + g->judged] = before == INT64_MIN ? NAN : (double)(f->entries[u].ns - (before > others ? before : others));
 	}
 	if (j->residual_ns > g->residual_ns)
@@ -149,20 +139,6 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 	else
 		g->close++;
 	g->judged++;
-}
-
-static void judge_all(struct finder *f)
-{
-	int64_t before_ns = INT64_MIN;
-
-	for (size_t i = 0; i < f->n; i++) {
-		if (!get_entries(f, i)) {
-			before_ns = INT64_MIN;
-			continue;
-		}
-		judge(f, i, before_ns);
-		before_ns = f->entries[f->judged[f->g->judged - 1].unit].ns;
-	}
 }
 
 /* ---- stragglers ---- */
@@ -338,13 +314,20 @@ static void add_group(struct late *l, const struct model *m, const struct summar
 	const struct rank_group *group)
 {
 	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks, .g = list_add(l, groups) };
+	int64_t before_ns = INT64_MIN;
 
 	*f.g = (struct late_group){ .hosts = hosts, .group = group };
 	find_units(&f);
 	f.n = f.ranks->list[group->members[0]]->n;
 	f.judged = xcalloc(f.n, sizeof(*f.judged));
 	f.own = xcalloc(f.g->n_units * f.n, sizeof(*f.own));
-	judge_all(&f);
+	for (size_t i = 0; i < f.n; i++) {
+		bool all = get_entries(&f, i);
+
+		if (all)
+			judge(&f, i, before_ns);
+		before_ns = all ? f.entries[f.judged[f.g->judged - 1].unit].ns : INT64_MIN;
+	}
 	for (uint32_t u = 0; u < f.g->n_units; u++)
 		find_stragglers(&f, u);
 	explain(&f);
@@ -480,7 +463,7 @@ static void put_head(const struct page *page, const struct late_group *g)
 
 static void put_units(const struct page *page, const struct late_group *g)
 {
-	char name[LATE_NAME_MAX], sentence[SENTENCE_MAX];
+	char name[LATE_NAME_MAX];
 
 	page_put(page, "\n  %-24s%9s %10s %10s %10s %10s\n", "entered last", "count", "p50", "p99", "max", "stragglers");
 	for (uint32_t u = 0; u < g->n_units; u++) {
@@ -491,7 +474,7 @@ static void put_units(const struct page *page, const struct late_group *g)
 			unit->last ? DURATION(unit->late.max) : "", LLU(unit->stragglers));
 		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
 			page_put(page, "  %11s in %llu: %s\n", DURATION(unit->causes.list[i].excess),
-				LLU(unit->causes.list[i].steps), cause_text(page->m, &unit->causes.list[i], sentence));
+				LLU(unit->causes.list[i].steps), cause_text(page->m, &unit->causes.list[i], SENTENCE));
 	}
 	if (g->close)
 		page_put(page, "  %-24s%9llu   within the %s that the clocks are known to\n", "nobody surely",
@@ -500,8 +483,6 @@ static void put_units(const struct page *page, const struct late_group *g)
 
 void page_late(const struct page *page, const struct late *l)
 {
-	char sentence[LATE_SENTENCE_MAX];
-
 	list_for_each (g, l->groups, l->n_groups) {
 		put_head(page, g);
 		if (g->judged)
@@ -509,7 +490,7 @@ void page_late(const struct page *page, const struct late *l)
 		if (g->all_events && page->slowest)
 			page_put(page, "Late by more than usual: %llu\n", LLU(g->all_events));
 		list_for_each (e, g->events, least_of(g->n_events, page->slowest))
-			page_put(page, "  %s\n", sentence_of(page->m, g, e, sentence));
+			page_put(page, "  %s\n", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 		page_put(page, "\n");
 	}
 	if (l->alone)
@@ -521,8 +502,6 @@ void page_late(const struct page *page, const struct late *l)
 
 static void put_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
 {
-	char sentence[SENTENCE_MAX];
-
 	json_put_text(o, "host", HOST(page->m, g, u->host));
 	if (u->rank != RANKS_NONE)
 		json_put_u64(o, "pid", g->hosts->ranks.list[u->rank]->pid);
@@ -535,7 +514,7 @@ static void put_unit(const struct page *page, struct json_object *o, const struc
 		json_put_text(one, "where", cause_where_names[c->where]);
 		json_put_u64(one, "stragglers", c->steps);
 		json_put_us(one, "excess_us", c->excess);
-		json_put_text(one, "text", cause_text(page->m, c, sentence));
+		json_put_text(one, "text", cause_text(page->m, c, SENTENCE));
 	}
 }
 
@@ -543,7 +522,6 @@ static void put_event(const struct page *page, struct json_object *o, const stru
 {
 	const struct rank *r = g->hosts->ranks.list[e->rank];
 	const struct late_unit *after = &g->units[e->after];
-	char sentence[LATE_SENTENCE_MAX];
 
 	json_put_text(o, "host", HOST(page->m, g, r->host));
 	json_put_u64(o, "pid", r->pid);
@@ -564,7 +542,7 @@ static void put_event(const struct page *page, struct json_object *o, const stru
 		json_put_text(o, "where", cause_where_names[e->slow.cause.where]);
 		json_put_us(o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
 	}
-	json_put_text(o, "text", sentence_of(page->m, g, e, sentence));
+	json_put_text(o, "text", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 }
 
 static void put_group(const struct page *page, struct json_object *o, const struct late_group *g)

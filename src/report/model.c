@@ -309,15 +309,6 @@ static void join_recordings(struct process *p)
 	free(places);
 }
 
-static void find_gaps(struct process *p)
-{
-	for (size_t i = 0; i < p->steps.len; i++) {
-		int64_t gap = is_next(p, i) ? steps_get(&p->steps, i, STEP_AT) - steps_end(&p->steps, i - 1) : -1;
-
-		steps_set(&p->steps, i, STEP_GAP, gap < 0 ? -1 : gap);
-	}
-}
-
 ORDER(compare_calls, struct call, RISING(recording), RISING(ts), FALLING(ns))
 
 void model_finish(struct model *m)
@@ -340,7 +331,11 @@ void model_finish(struct model *m)
 		sort_steps(p);
 		join_recordings(p);
 		find_lanes(p);
-		find_gaps(p);
+		for (size_t k = 0; k < p->steps.len; k++) {
+			int64_t gap = is_next(p, k) ? steps_get(&p->steps, k, STEP_AT) - steps_end(&p->steps, k - 1) : -1;
+
+			steps_set(&p->steps, k, STEP_GAP, gap < 0 ? -1 : gap);
+		}
 		stack_times_finish(m, p);
 		list_sort(p->calls, p->n_calls, compare_calls);
 		op_code_finish(&m->code, p);

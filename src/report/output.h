@@ -27,6 +27,11 @@ void page_put(const struct page *page, const char *fmt, ...) __attribute__((form
 double page_share(int64_t part, int64_t whole);
 /* A bar that is `width` columns wide for a share of 1, in eighths of a column if the terminal has them. */
 void page_bar(const struct page *page, double part, int width);
+/* "  name  12.34 % BAR  each" */
+void page_part(const struct page *page, const char *name, int64_t part, int64_t whole, int64_t each);
+/* Puts the indices of times that are not 0, or for which there is something in `also`, in order: the longest first. `also`
+ * may be NULL. Returns how many there are. */
+size_t page_order(const int64_t *ns, const int64_t *also, unsigned int n, unsigned int *order);
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
 void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum);
 
@@ -35,7 +40,7 @@ void page_code(const struct page *page, const struct code_summary *c);
 void page_code_left_out(const struct page *page);
 
 void page_counts(const struct page *page, const struct count_phases *c);
-void page_gpu(const struct page *page, const struct gpu_phases *g);
+void page_gpu(const struct page *page, const struct gpu_phase *p);
 
 /* Nothing without groups of ranks. */
 void page_late(const struct page *page, const struct late *l);

@@ -39,26 +39,12 @@ static struct point point(const struct process *p, size_t i)
 
 ORDER(compare_at, struct point, RISING(at))
 
-static void append_row(struct json_object *rows, const struct point *points, size_t n,
-	int64_t *values)
-{
-	struct json_object *row = json_put_array(rows, NULL);
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = points[i].waited;
-	percentiles_of(values, n);
-	append_number(row, ms(points[n / 2].at));
-	append_number(row, (double)n);
-	append_number(row, ms(values[n / 4]));
-	append_number(row, ms(values[n / 2]));
-	append_number(row, ms(values[n - 1 - n / 4]));
-}
-
 /* The steps of the phase by time, merged so that there are at most ROWS_MAX rows. */
 static void put_rows(struct json_object *rows, const struct process *p, uint32_t phase)
 {
 	struct point *points = xcalloc(p->steps.len, sizeof(*points));
 	int64_t *values = xcalloc(p->steps.len, sizeof(*values));
+	struct json_object *row;
 	size_t n = 0, each, len;
 
 	for (size_t i = 0; i < p->steps.len; i++) {
@@ -69,7 +55,15 @@ static void put_rows(struct json_object *rows, const struct process *p, uint32_t
 	each = (n + ROWS_MAX - 1) / ROWS_MAX;
 	for (size_t i = 0; i < n; i += len) {
 		len = n - i < each ? n - i : each;
-		append_row(rows, points + i, len, values);
+		row = json_put_array(rows, NULL);
+		for (size_t k = 0; k < len; k++)
+			values[k] = points[i + k].waited;
+		percentiles_of(values, len);
+		append_number(row, ms(points[i + len / 2].at));
+		append_number(row, (double)len);
+		append_number(row, ms(values[len / 4]));
+		append_number(row, ms(values[len / 2]));
+		append_number(row, ms(values[len - 1 - len / 4]));
 	}
 	free(points);
 	free(values);
@@ -78,7 +72,6 @@ static void put_rows(struct json_object *rows, const struct process *p, uint32_t
 static void put_slow(const struct page *page, struct json_object *array, const struct process *p,
 	const struct summary *sum, uint32_t phase)
 {
-	char sentence[SENTENCE_MAX];
 	struct json_object *o;
 	struct point at;
 
@@ -93,7 +86,7 @@ static void put_slow(const struct page *page, struct json_object *array, const s
 		json_put_double(o, "t", ms(at.at));
 		json_put_double(o, "y", ms(at.waited));
 		json_put_text(o, "state", slow->gap ? "between" : words_state(slow->cause.state));
-		json_put_text(o, "text", words_slow(page->m, p, slow, sentence));
+		json_put_text(o, "text", words_slow(page->m, p, slow, SENTENCE));
 	}
 }
 

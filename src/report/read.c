@@ -159,6 +159,9 @@ uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profi
 
 /* ---- archives of inftrace link: their profiles; or, if there are none, their Chrome traces ---- */
 
+/* Printable, in a buffer of the block. */
+#define SHOWN(text) text_printable((char[256]){ 0 }, 256, text)
+
 #define MACHINE_MAX 64
 #define NOT_READ (-1) /* which has been said */
 
@@ -176,10 +179,9 @@ struct archive {
 
 static void note(struct archive *a, const char *name, const char *why)
 {
-	char path[256], printable[256], text[768];
+	char text[768];
 
-	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", text_printable(path, sizeof(path), a->path),
-		text_printable(printable, sizeof(printable), name), why);
+	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", SHOWN(a->path), SHOWN(name), why);
 	if (a->notes->note)
 		a->notes->note(a->notes->ctx, text);
 }
@@ -187,11 +189,9 @@ static void note(struct archive *a, const char *name, const char *why)
 /* false: it cannot be read, which is said. */
 static bool member_open(struct archive *a, size_t i, struct json_source *ret)
 {
-	char printable[256];
-
 	if (!zip_member(a->zip, i, ret))
 		return true;
-	read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), ret->error);
+	read_problem(a->problems, "%s: %s", SHOWN(zip_name(a->zip, i)), ret->error);
 	json_source_close(ret);
 	return false;
 }
@@ -237,7 +237,7 @@ static int member_kind(struct archive *a, size_t i)
 static void read_member(struct archive *a, size_t i)
 {
 	const char *name = zip_name(a->zip, i), *slash;
-	char label[512], printable[256];
+	char label[512];
 	struct json_source source;
 
 	/* profiles are below the name of their host, if it was given */
@@ -245,7 +245,7 @@ static void read_member(struct archive *a, size_t i)
 		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name - (ptrdiff_t)strlen(ARCHIVE_BESIDE)), name + strlen(ARCHIVE_BESIDE));
 	if (!member_open(a, i, &source))
 		return;
-	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), name));
+	snprintf(label, sizeof(label), "%s: %s", a->path, SHOWN(name));
 	a->m->host = model_name(a->m, a->hosts[i]);
 	(a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
 	a->m->host = 0;
@@ -256,7 +256,7 @@ static void read_member(struct archive *a, size_t i)
 static size_t read_collectives(struct archive *a, size_t i)
 {
 	struct archive_file *file = a->places ? archive_file(a->places, zip_name(a->zip, i)) : NULL;
-	char why[COLLECTIVES_WHY_MAX], printable[256];
+	char why[COLLECTIVES_WHY_MAX];
 	struct json_source source;
 	struct collectives c;
 	size_t calls;
@@ -264,7 +264,7 @@ static size_t read_collectives(struct archive *a, size_t i)
 	if (!file || !member_open(a, i, &source))
 		return 0;
 	if (collectives_read(&source, &c, why))
-		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), why);
+		read_problem(a->problems, "%s: %s", SHOWN(zip_name(a->zip, i)), why);
 	calls = c.n_calls;
 	file->has_boot = c.has_clock;
 	file->boot = (struct boot){ .id = c.id, .lead_ns = c.real_ns - c.boot_ns };

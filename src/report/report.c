@@ -249,15 +249,13 @@ static void put_gap(const struct page *page, struct json_object *o, const struct
 
 static void put_causes(const struct page *page, struct json_object *o, const struct cause_sums *causes)
 {
-	char sentence[SENTENCE_MAX];
-
 	json_put_list (o, "causes", one, c, causes->list, causes->n) {
 		json_put_text(one, "state", words_state(c->state));
 		json_put_text(one, "where", cause_where_names[c->where]);
 		json_put_name(page, one, "by", c->by);
 		json_put_u64(one, "steps", c->steps);
 		json_put_us(one, "excess_us", c->excess);
-		json_put_text(one, "text", words_cause(page->m, c, sentence));
+		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
 	}
 }
 
@@ -265,7 +263,6 @@ static void put_causes(const struct page *page, struct json_object *o, const str
 static void put_slow(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
 {
 	struct json_object *steps = json_put_array(o, "slowest"), *gaps = json_put_array(o, "slowest_between"), *one;
-	char sentence[SENTENCE_MAX];
 
 	list_for_each (slow, sum->slow, least_of(sum->n_slow, page->slowest)) {
 		const struct step s = steps_load(&p->steps, slow->step);
@@ -275,22 +272,9 @@ static void put_slow(const struct page *page, struct json_object *o, const struc
 			put_gap(page, one, p, &s, slow);
 		else
 			put_step(page, one, p, &s, &slow->cause);
-		json_put_text(one, "text", words_slow(page->m, p, slow, sentence));
+		json_put_text(one, "text", words_slow(page->m, p, slow, SENTENCE));
 		if (!slow->gap)
 			json_put_hot(page, one, p, slow);
-	}
-}
-
-/* The steps that had not ended, each with what it was doing. */
-static void put_open(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
-{
-	char sentence[SENTENCE_MAX];
-
-	json_put_list (o, "open", one, open, sum->open, least_of(sum->n_open, page->slowest ?: 1)) {
-		const struct step s = steps_load(&p->steps, open->step);
-
-		put_step(page, one, p, &s, &open->cause);
-		json_put_text(one, "text", words_open(page->m, p, open, sentence));
 	}
 }
 
@@ -318,7 +302,6 @@ static void put_tally(const struct page *page, struct json_object *o, const char
 static void put_crowds(struct json_object *o, const struct summary *sum)
 {
 	struct json_object *v;
-	char sentence[SENTENCE_MAX];
 
 	if (sum->crowd.threads) {
 		v = json_put_object(o, "crowded");
@@ -326,7 +309,7 @@ static void put_crowds(struct json_object *o, const struct summary *sum)
 		json_put_u64(v, "cpus_allowed", sum->crowd.cpus);
 		json_put_u64(v, "steps", sum->crowd.steps);
 		json_put_us(v, "waited_us", sum->crowd.waited);
-		json_put_text(v, "text", words_crowd(&sum->crowd, sentence));
+		json_put_text(v, "text", words_crowd(&sum->crowd, SENTENCE));
 	}
 	if (sum->limited.threads) {
 		v = json_put_object(o, "limited");
@@ -335,7 +318,7 @@ static void put_crowds(struct json_object *o, const struct summary *sum)
 			json_put_double(v, "cpu_limit", (double)sum->cpu_limit / 1000);
 		json_put_u64(v, "steps", sum->limited.steps);
 		json_put_us(v, "waited_us", sum->limited.waited);
-		json_put_text(v, "text", words_limited(sum, sentence));
+		json_put_text(v, "text", words_limited(sum, SENTENCE));
 	}
 }
 
@@ -441,7 +424,13 @@ static void put_process(const struct page *page, struct json_object *o, const st
 	json_put_name(page, o, "misfit", p->finding);
 	if (p->stand_ins)
 		json_put_u64(o, "stand_in_steps", p->stand_ins);
-	put_open(page, o, p, sum);
+	/* the steps that had not ended, each with what it was doing */
+	json_put_list (o, "open", one, open, sum->open, least_of(sum->n_open, page->slowest ?: 1)) {
+		const struct step s = steps_load(&p->steps, open->step);
+
+		put_step(page, one, p, &s, &open->cause);
+		json_put_text(one, "text", words_open(page->m, p, open, SENTENCE));
+	}
 	put_crowds(o, sum);
 	put_latencies(page, o, sum);
 	json_put_phase_counts(page, o, &p->counts);

@@ -97,7 +97,6 @@ static void on_done(struct step_request *r, void *arg)
 	rs->count++;
 	rs->began_before += r->began_before;
 	rs->lost += r->lost;
-	rs->drafts += r->drafts > 0;
 	rs->prompt_tokens += r->began_before ? 0 : r->prompt_tokens;
 	rs->output_tokens += step_request_tokens(r);
 	if (ttft)
@@ -107,8 +106,9 @@ static void on_done(struct step_request *r, void *arg)
 bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_seen *ret)
 {
 	const uint64_t *v = s->rows;
+	bool has_rows = v[ROW_N_OUTPUTS] || v[ROW_N_SEQUENCES] || v[ROW_READ];
 
-	if (!prefill && !decode && !step_has_rows(s))
+	if (!prefill && !decode && !has_rows)
 		return false;
 	*ret = (struct step_seen){
 		.start = (uint64_t)s->ts + 1, /* 0 means none */
@@ -117,7 +117,7 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 		.tokens = s->n_tokens,
 		.number = s->number,
 		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE : PHASE_SHARED,
-		.has_rows = step_has_rows(s),
+		.has_rows = has_rows, /* whether the preset describes them, readable or not */
 		.rows = {
 			.readable = !v[ROW_READ],
 			.one = v[ROW_ONE_SEQUENCE],
@@ -134,12 +134,24 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	return true;
 }
 
-static void take_steps(const struct process *p, const struct phase_names *names, bool lost, const uint32_t *order,
-	struct step_requests *q)
+void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct request_summary *ret)
 {
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
+		.done = on_done };
+	struct finder f = { .rs = ret };
+	struct step_requests *q;
+	uint32_t *order, recording = 0;
 	struct step_seen seen;
-	uint32_t recording = 0;
+	bool lost = false;
 
+	*ret = (struct request_summary){ 0 };
+	if (!p->steps.len || (!names->prefill && !names->decode))
+		return;
+	for (size_t i = 0; m && i < m->lost.len; i++)
+		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
+	order = process_order(p, false);
+	step_requests_new(NULL, &ops, &f, &q);
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, order ? order[i] : i);
 
@@ -155,26 +167,6 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 			step_requests_lost(q, 1);
 	}
 	step_requests_finish(q);
-}
-
-void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct request_summary *ret)
-{
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
-		.done = on_done };
-	struct finder f = { .rs = ret };
-	struct step_requests *q;
-	uint32_t *order;
-	bool lost = false;
-
-	*ret = (struct request_summary){ 0 };
-	if (!p->steps.len || (!names->prefill && !names->decode))
-		return;
-	for (size_t i = 0; m && i < m->lost.len; i++)
-		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
-	order = process_order(p, false);
-	step_requests_new(NULL, &ops, &f, &q);
-	take_steps(p, names, lost, order, q);
 	list_for_each (token, f.tokens, f.n_tokens) {
 		if (token->request >= f.n_mixed || !f.mixed[token->request])
 			*list_add(ret, tpot) = token->ns;
@@ -206,11 +198,8 @@ static void sum_request(const struct process *p, const struct request *r, struct
 	sum->parts_total = ns_add(sum->parts_total, r->total);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
-	for (unsigned int i = 0; i < r->n_states; i++) {
-		const struct request_state *s = &p->served.states[r->first_state + i];
-
+	list_for_each (s, p->served.states + r->first_state, r->n_states)
 		sum->states[s->part][s->state] = ns_add(sum->states[s->part][s->state], s->ns);
-	}
 }
 
 static void sum_requests(const struct process *p, struct batch_summary *sum, int64_t *values)
@@ -348,48 +337,39 @@ static bool is_compared(const struct request *r)
 struct sample {
 	const struct process *p;
 	const struct request *requests[SAMPLE_MAX];
-	size_t n;
 	double values[SAMPLE_MAX];
 	double states[SAMPLE_MAX * TIME_PARTS * STATES];
 };
-
-static void find_times(struct sample *s, struct request_typical *t)
-{
-	const struct request *const *r = s->requests;
-
-	t->first = median_over(s->values, s->n, i, request_first_token(r[i]));
-	t->token = median_over(s->values, s->n, i, r[i]->tpot);
-	t->answered = median_over(s->values, s->n, i, r[i]->answered);
-	for (unsigned int k = 0; k < TIME_PARTS; k++) {
-		t->first_parts[k] = median_over(s->values, s->n, i, part_time(r[i], REQUEST_LATE_FIRST, k));
-		t->token_parts[k] = median_over(s->values, s->n, i,
-			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
-	}
-}
-
-static void find_states(struct sample *s, struct request_typical *t)
-{
-	size_t all = TIME_PARTS * STATES;
-
-	memset(s->states, 0, s->n * all * sizeof(*s->states));
-	for (size_t i = 0; i < s->n; i++) {
-		const struct request *r = s->requests[i];
-
-		for (unsigned int k = 0; k < r->n_states; k++) {
-			const struct request_state *state = &s->p->served.states[r->first_state + k];
-
-			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r, state->part);
-		}
-	}
-	for (size_t at = 0; at < all; at++)
-		t->states[at / STATES][at % STATES] = median_over(s->values, s->n, i, s->states[i * all + at]);
-}
 
 struct member {
 	uint32_t tokens, request;
 };
 
 ORDER(compare_members, struct member, RISING(tokens), RISING(request))
+
+static void find_typical(struct sample *s, const struct member *members, size_t n, struct request_typical *t)
+{
+	const size_t all = TIME_PARTS * STATES, chosen = least_of(n, SAMPLE_MAX);
+	const struct request **r = s->requests;
+
+	for (size_t i = 0; i < chosen; i++)
+		r[i] = &s->p->served.requests[members[i * n / chosen].request];
+	t->first = median_over(s->values, chosen, i, request_first_token(r[i]));
+	t->token = median_over(s->values, chosen, i, r[i]->tpot);
+	t->answered = median_over(s->values, chosen, i, r[i]->answered);
+	for (unsigned int k = 0; k < TIME_PARTS; k++) {
+		t->first_parts[k] = median_over(s->values, chosen, i, part_time(r[i], REQUEST_LATE_FIRST, k));
+		t->token_parts[k] = median_over(s->values, chosen, i,
+			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
+	}
+	memset(s->states, 0, chosen * all * sizeof(*s->states));
+	for (size_t i = 0; i < chosen; i++) {
+		list_for_each (state, s->p->served.states + r[i]->first_state, r[i]->n_states)
+			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r[i], state->part);
+	}
+	for (size_t at = 0; at < all; at++)
+		t->states[at / STATES][at % STATES] = median_over(s->values, chosen, i, s->states[i * all + at]);
+}
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
@@ -405,12 +385,8 @@ static void add_class(struct request_typicals *t, struct sample *s, const struct
 		end++;
 	n = end - first;
 	if (n >= COMPARED_MIN) {
-		s->n = n < SAMPLE_MAX ? n : SAMPLE_MAX;
-		for (size_t i = 0; i < s->n; i++)
-			s->requests[i] = &s->p->served.requests[members[first + i * n / s->n].request];
 		row.compared = (uint32_t)n;
-		find_times(s, &row);
-		find_states(s, &row);
+		find_typical(s, &members[first], n, &row);
 	}
 	*list_push(t->rows, t->len, t->size) = row;
 }
@@ -475,9 +451,7 @@ static void part_states(
 	const struct process *p, const struct request *r, unsigned int part, int64_t ret_states[STATES])
 {
 	memset(ret_states, 0, STATES * sizeof(*ret_states));
-	for (unsigned int k = 0; k < r->n_states; k++) {
-		const struct request_state *state = &p->served.states[r->first_state + k];
-
+	list_for_each (state, p->served.states + r->first_state, r->n_states) {
 		if (state->part == part)
 			ret_states[state->state] = ns_add(ret_states[state->state], state->ns);
 	}
@@ -542,16 +516,6 @@ static void find_parts(const struct process *p, const struct request_typical *t,
 	}
 }
 
-/* Everything that was clearly waiting. */
-static int64_t waited(const struct process *p, const struct request *r, enum request_late_kind kind)
-{
-	int64_t sum = 0;
-
-	for (unsigned int k = 0; k < TIME_PARTS; k++)
-		sum = ns_add(sum, part_waited(p, r, k, part_time(r, kind, k)));
-	return sum;
-}
-
 /* Matters by its share of the whole time that its client waited. */
 static bool find_answer(const struct request_typical *t, const struct request *r, struct request_late *ret)
 {
@@ -572,6 +536,7 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 	const struct request_typical *t = kind == REQUEST_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
 	bool tokens = kind == REQUEST_LATE_TOKENS;
 	double typical = tokens ? t->token : t->first, each;
+	int64_t waited = 0;
 
 	if (!(r->flags & REQUEST_PARTED) || (r->flags & REQUEST_LOST))
 		return false;
@@ -587,8 +552,11 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 		return false;
 	ret->typical = (int64_t)typical;
 	each = (double)(ret->value - ret->typical);
-	if (!ret->compared)
-		each = (double)waited(p, r, kind) / (tokens ? tokens_behind(r) : 1);
+	if (!ret->compared) {
+		for (unsigned int k = 0; k < TIME_PARTS; k++)
+			waited = ns_add(waited, part_waited(p, r, k, part_time(r, kind, k)));
+		each = (double)waited / (tokens ? tokens_behind(r) : 1);
+	}
 	if (each < LEAST_SHARE * (ret->compared ? typical : (double)ret->value))
 		return false;
 	ret->excess = (int64_t)(each * (tokens ? tokens_behind(r) : 1));
@@ -799,11 +767,9 @@ static void place_requests(struct served *s, const struct recording_place *place
 /* A trace does not say in which sequences the requests were that others waited for. */
 static void find_sequences(struct served *s)
 {
-	for (size_t i = 0; i < s->len; i++) {
-		const struct request *r = &s->requests[i], *other;
-
-		for (unsigned int k = 0; k < r->n_waits; k++) {
-			struct request_wait *wait = &s->waits[r->first_wait + k];
+	list_for_each (r, s->requests, s->len) {
+		list_for_each (wait, s->waits + r->first_wait, r->n_waits) {
+			const struct request *other;
 
 			other = wait->sequence == SEQUENCE_UNKNOWN ? served_find(s, r->recording, wait->number) : NULL;
 			if (other)

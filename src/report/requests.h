@@ -18,8 +18,6 @@ struct request_summary {
 	/* of `count`: */
 	uint64_t began_before; /* began before the recording, so the time to first token is unknown */
 	uint64_t lost;	       /* steps were lost meanwhile */
-	uint64_t drafts;       /* with steps that verified drafts */
-
 	LIST(int64_t, ttft); /* of requests that are not mixed, as are the others */
 	LIST(int64_t, tpot);
 	uint64_t tokens; /* from all decode and shared steps */
@@ -32,18 +30,6 @@ void requests_find(const struct process *p, const struct model *m, const struct 
 /* One sentence about the requests that are left out of the times, and why; false: there are none. */
 #define REQUESTS_TEXT_MAX 512
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX]);
-
-/* Whether the preset describes the engine's rows, readable or not. */
-static inline bool step_has_rows(const struct step *s)
-{
-	return s->rows[ROW_N_OUTPUTS] || s->rows[ROW_N_SEQUENCES] || s->rows[ROW_READ];
-}
-
-static inline bool steps_have_rows(const struct steps *s, size_t i)
-{
-	return steps_get(s, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(s, i, STEP_ROWS + ROW_N_SEQUENCES) ||
-	       steps_get(s, i, STEP_ROWS + ROW_READ);
-}
 
 /* A step with rows of several sequences. */
 struct step_seen;

@@ -195,52 +195,26 @@ static void put_counts(const struct page *page, const struct batch_summary *sum)
 		page_put(page, "\n");
 }
 
-/* The states that took most of a part. */
-static void put_states(const struct page *page, const int64_t *states, int64_t whole)
-{
-	int64_t below = INT64_MAX, best;
-	unsigned int shown = 0, state;
-
-	for (; shown < STATES_SHOWN; shown++, below = best) {
-		best = 0;
-		state = STATE_NONE;
-		for (unsigned int s = 0; s < STATES; s++) {
-			if (states[s] > best && states[s] < below) {
-				best = states[s];
-				state = s;
-			}
-		}
-		if (state == STATE_NONE || page_share(best, whole) < 0.01)
-			return;
-		page_put(page, "%s%s %.0f %%", shown ? ", " : "", words_state(state), 100 * page_share(best, whole));
-	}
-}
-
 static void put_partition(const struct page *page, const struct batch_summary *sum)
 {
-	unsigned int order[TIME_PARTS], n = 0, k;
+	unsigned int order[TIME_PARTS], states[STATES];
+	size_t n = page_order(sum->parts, NULL, TIME_PARTS, order);
 	uint64_t whole = sum->count - sum->unparted;
 	char title[80] = "Where the time of requests went";
 
-	for (unsigned int i = 0; i < TIME_PARTS; i++) {
-		if (!sum->parts[i])
-			continue;
-		for (k = n++; k && sum->parts[order[k - 1]] < sum->parts[i]; k--)
-			order[k] = order[k - 1];
-		order[k] = i;
-	}
 	if (sum->unjoined) /* their queue is not known */
 		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", LLU(whole),
 			LLU(sum->count));
 	if (n)
 		page_put(page, "\n%-54s%s\n", title, "of which");
-	for (unsigned int i = 0; i < n; i++) {
-		double part = page_share(sum->parts[order[i]], sum->parts_total);
+	for (size_t i = 0; i < n; i++) {
+		const int64_t part = sum->parts[order[i]], *of = sum->states[order[i]];
+		size_t shown = least_of(page_order(of, NULL, STATES, states), STATES_SHOWN);
 
-		page_put(page, "  %-15s%6.2f %% ", part_words[order[i]], 100 * part);
-		page_bar(page, part, PAGE_BAR);
-		page_put(page, "%8s ", DURATION(sum->parts[order[i]] / (int64_t)whole));
-		put_states(page, sum->states[order[i]], sum->parts[order[i]]);
+		page_part(page, part_words[order[i]], part, sum->parts_total, part / (int64_t)whole);
+		page_put(page, " ");
+		for (size_t k = 0; k < shown && page_share(of[states[k]], part) >= 0.01; k++)
+			page_put(page, "%s%s %.0f %%", k ? ", " : "", words_state(states[k]), 100 * page_share(of[states[k]], part));
 		page_put(page, "\n");
 	}
 }
@@ -271,28 +245,27 @@ static void put_occupancy(const struct page *page, const struct batch_summary *s
 
 void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum)
 {
-	char sentence[SENTENCE_MAX];
 	struct request_late late;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		page_put(page, "  %s\n", slo_sentence(&sum->slo, sentence));
+		page_put(page, "  %s\n", slo_sentence(&sum->slo, SENTENCE));
 	if (!sum->count)
 		return;
 	put_counts(page, sum);
 	put_partition(page, sum);
 	if (sum->n_late && page->slowest)
 		page_put(page, "\nThe slowest requests:\n");
-	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
+	list_for_each (ref, sum->late, least_of(sum->n_late, page->slowest)) {
+		const struct request *r = &p->served.requests[ref->request];
 
-		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			page_put(page, "  %s\n", late_sentence(p, r, &late, sentence));
+		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			page_put(page, "  %s\n", late_sentence(p, r, &late, SENTENCE));
 	}
 	if (sum->n_culprits)
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
 			DURATION(sum->parts[TIME_OTHERS]));
-	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
-		page_put(page, "  %s\n", culprit_sentence(p, &sum->culprits[i], sentence));
+	list_for_each (c, sum->culprits, least_of(sum->n_culprits, CULPRITS_SHOWN))
+		page_put(page, "  %s\n", culprit_sentence(p, c, SENTENCE));
 	if (sum->n_culprits > CULPRITS_SHOWN)
 		page_put(page, "  and %zu more\n", sum->n_culprits - CULPRITS_SHOWN);
 	put_occupancy(page, sum);
@@ -310,7 +283,6 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		[REQUEST_LATE_ANSWER] = "answer",
 	};
 	const struct request_wait *waits = p->served.waits + r->first_wait;
-	char sentence[SENTENCE_MAX];
 
 	json_put_u64(o, "request", r->number);
 	json_put_u64(o, "recording", r->recording);
@@ -342,15 +314,22 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		if (wait->first >= 0)
 			json_put_us(one, "ttft_us", wait->first);
 	}
-	json_put_text(o, "text", late_sentence(p, r, late, sentence));
+	json_put_text(o, "text", late_sentence(p, r, late, SENTENCE));
 }
 
-/* For whom others waited. */
-static void put_culprits(const struct page *page, struct json_object *o, const struct process *p,
+/* Who was late, for whom, and how many sequences were in a step. */
+static void put_lists(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
-	char sentence[SENTENCE_MAX];
+	struct json_object *array = json_put_array(o, "slowest"), *steps;
+	struct request_late late;
 
+	list_for_each (ref, sum->late, least_of(sum->n_late, page->slowest)) {
+		const struct request *r = &p->served.requests[ref->request];
+
+		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			put_late(json_put_object(array, NULL), p, r, &late);
+	}
 	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, page->slowest)) {
 		json_put_u64(one, "request", c->number);
 		json_put_u64(one, "recording", c->recording);
@@ -360,7 +339,7 @@ static void put_culprits(const struct page *page, struct json_object *o, const s
 		json_put_u64(one, "requests", c->victims);
 		json_put_u64(one, "longest_by", p->served.requests[c->worst_of].number);
 		json_put_us(one, "longest_us", c->worst);
-		json_put_text(one, "text", culprit_sentence(p, c, sentence));
+		json_put_text(one, "text", culprit_sentence(p, c, SENTENCE));
 	}
 	json_put_us(o, "waited_for_unnamed_us", sum->unnamed);
 	json_put_list (o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
@@ -371,41 +350,23 @@ static void put_culprits(const struct page *page, struct json_object *o, const s
 		json_put_u64(one, "recording", r->recording);
 		json_put_us(one, "us", pair->ns);
 	}
-}
-
-/* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(const struct page *page, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum)
-{
-	struct json_object *array = json_put_array(o, "slowest"), *one;
-	struct request_late late;
-
-	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
-
-		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			put_late(json_put_object(array, NULL), p, r, &late);
-	}
-	put_culprits(page, o, p, sum);
 	array = json_put_array(o, "occupancy");
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
-		one = json_put_object(array, NULL);
-		json_put_u64(one, "from", row->from);
+		steps = json_put_object(array, NULL);
+		json_put_u64(steps, "from", row->from);
 		if (row->to != UINT32_MAX)
-			json_put_u64(one, "to", row->to);
-		json_put_u64(one, "steps", row->steps);
-		json_put_u64(one, "sequences", row->sequences);
-		json_put_u64(one, "rows", row->rows);
-		json_put_us(one, "us", row->time);
+			json_put_u64(steps, "to", row->to);
+		json_put_u64(steps, "steps", row->steps);
+		json_put_u64(steps, "sequences", row->sequences);
+		json_put_u64(steps, "rows", row->rows);
+		json_put_us(steps, "us", row->time);
 	}
 }
 
 static void put_slo(struct json_object *o, const struct slo_result *r)
 {
-	char sentence[SENTENCE_MAX];
-
 	if (r->slo.ttft)
 		json_put_us(o, "ttft_us", r->slo.ttft);
 	if (r->slo.tpot)
@@ -419,7 +380,7 @@ static void put_slo(struct json_object *o, const struct slo_result *r)
 		json_put_double(o, "share", (double)r->kept / (double)r->judged);
 	if (r->judged && r->time)
 		json_put_double(o, "per_s", (double)r->kept * 1e9 / (double)r->time);
-	json_put_text(o, "text", slo_sentence(r, sentence));
+	json_put_text(o, "text", slo_sentence(r, SENTENCE));
 }
 
 void json_put_requests(const struct page *page, struct json_object *o, const struct process *p,
@@ -500,29 +461,13 @@ static void choose(const struct process *p, const struct batch_summary *sum, boo
 		chosen[i * n / room] = true;
 }
 
-/* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_object *o, const struct process *p,
-	const struct batch_summary *sum, const uint32_t *rows)
-{
-	char sentence[SENTENCE_MAX], key[16];
-	struct request_late late;
-
-	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
-
-		snprintf(key, sizeof(key), "%u", rows[sum->late[i].request]);
-		if (json_object_object_get_ex(o, key, NULL) ||
-			!request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			continue;
-		json_put_text(o, key, late_sentence(p, r, &late, sentence));
-	}
-}
-
 void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
-	struct json_object *rows, *parts;
+	struct json_object *rows, *parts, *texts;
+	struct request_late late;
 	uint32_t *places, n = 0;
 	bool *chosen;
+	char key[16];
 
 	if (!sum->count)
 		return;
@@ -541,7 +486,15 @@ void json_put_requests_plot(struct json_object *o, const struct process *p, cons
 		places[i] = n++;
 		append_plot_row(rows, &p->served.requests[i], p->served.requests[0].at);
 	}
-	put_sentences(json_put_object(o, "text"), p, sum, places);
+	/* a sentence for each of the slowest; of two about one request the one about the longer time */
+	texts = json_put_object(o, "text");
+	list_for_each (ref, sum->late, least_of(sum->n_late, PLOT_LATE)) {
+		const struct request *r = &p->served.requests[ref->request];
+
+		snprintf(key, sizeof(key), "%u", places[ref->request]);
+		if (!json_object_object_get_ex(texts, key, NULL) && request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			json_put_text(texts, key, late_sentence(p, r, &late, SENTENCE));
+	}
 	free(chosen);
 	free(places);
 }

@@ -155,51 +155,6 @@ bool op_code_is_clear(const struct op_hot *hot)
 	return chance_is_clear((double)hot->samples, (double)hot->next);
 }
 
-/* ---- who ended the waits of a function ---- */
-
-static bool same(const struct waker_sum *a, const struct waker_sum *b)
-{
-	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by &&
-		a->thread == b->thread;
-}
-
-/* A wait, if its line says who ended it. by: a function; 0: not known. */
-static void waker_code_add(struct model *m, struct stack_times *s, const struct stack_row *row, uint32_t phase, uint32_t by,
-	const char *thread)
-{
-	struct waker_sum w = { .phase = phase, .state = row->state, .by = by };
-	uint64_t key = 0;
-	uint32_t i;
-
-	w.function = m->code.nodes[row->node].held_by;
-	w.thread = model_name(m, thread);
-	if (!w.thread && !by)
-		return;
-	for (size_t k = 0; k < 5; k++)
-		key = (key ^ (const uint32_t[]){ w.phase, w.state, w.function, w.by, w.thread }[k]) * 0x9e3779b97f4a7c15u;
-	while (idmap_get(&s->by_waker, key, &i) && !same(&s->wakers[i], &w))
-		key++;
-	if (!idmap_get(&s->by_waker, key, &i)) {
-		if (m->code.n_wakers >= STACK_WAKERS_MAX)
-			return;
-		i = idmap_number(&s->by_waker, key, s->n_wakers);
-		*list_add(s, wakers) = w;
-		m->code.n_wakers++;
-	}
-	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
-}
-
-const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function)
-{
-	const struct waker_sum *most = NULL;
-
-	list_for_each (w, s->wakers, s->n_wakers) {
-		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
-			most = w;
-	}
-	return most;
-}
-
 /* ---- lines of stacks ---- */
 
 void code_tree_free(struct code_tree *t)
@@ -303,52 +258,37 @@ static void tree_begin(struct model *m)
 	}
 }
 
-/* Reads the frames, innermost first, into the path. -EINVAL: one is no string; -E2BIG: too many functions. */
-static int read_frames(struct model *m, const struct json_node *frames, size_t *ret_n, bool *ret_cut)
+/* Finds the node at the end of these calls, innermost first; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame
+ * is no string. */
+static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
 {
+	struct code_tree *t = &m->code;
 	struct code_frame frame;
 	const char *text;
+	bool cut = false;
 	size_t n = 0;
-	int err;
+	int err = 0;
 
 	json_for_each (value, frames) {
-		if (n == STACK_DEPTH_MAX) {
-			*ret_cut = true;
+		cut = n == STACK_DEPTH_MAX;
+		if (cut || err)
 			break;
-		}
 		text = node_string(value);
 		if (!text)
 			return -EINVAL;
 		code_frame_parse(text, strlen(text), &frame);
-		m->code.path[n].line = frame.line;
-		err = add_function(m, frame.text, frame.kind, &m->code.path[n++].function);
-		if (err)
-			return err;
+		t->path[n].line = frame.line;
+		err = add_function(m, frame.text, frame.kind, &t->path[n++].function);
 	}
-	*ret_n = n;
-	return 0;
-}
-
-/* The node at the end of these calls; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame is no string. */
-static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
-{
-	struct code_tree *t = &m->code;
-	uint32_t node;
-	bool cut = false;
-	size_t n = 0;
-	int err;
-
-	err = read_frames(m, frames, &n, &cut);
-	node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
+	*ret_node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
 	if (cut)
-		node = CODE_LEFT_OUT;
+		*ret_node = CODE_LEFT_OUT;
 	while (!err && n--)
-		err = add_node(t, node, t->path[n].function, t->path[n].line, &node);
-	if (err == -EINVAL)
-		return err;
+		err = add_node(t, *ret_node, t->path[n].function, t->path[n].line, ret_node);
 	t->cut_deep += !err && cut;
-	t->cut_nodes += err == -E2BIG;
-	*ret_node = err ? CODE_LEFT_OUT : node;
+	t->cut_nodes += err != 0;
+	if (err)
+		*ret_node = CODE_LEFT_OUT;
 	return 0;
 }
 
@@ -417,19 +357,48 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	return NULL;
 }
 
-/* What the line of a wait says of who ended it. */
-static void add_waker(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
+/* A wait, if its line says who ended it. */
+static void waker_code_add(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
 	uint32_t phase)
 {
 	const char *text = node_string(node_get(shape, "woken_by"));
+	struct waker_sum w = { .phase = phase, .state = row->state, .function = m->code.nodes[row->node].held_by };
 	struct code_frame frame;
-	uint32_t by = 0;
+	uint64_t key = 0;
+	uint32_t i;
 
 	if (text) {
 		code_frame_parse(text, strlen(text), &frame);
-		add_function(m, frame.text, frame.kind, &by);
+		add_function(m, frame.text, frame.kind, &w.by);
 	}
-	waker_code_add(m, s, row, phase, by, node_string(node_get(shape, "waker")));
+	w.thread = model_name(m, node_string(node_get(shape, "waker")));
+	if (!w.thread && !w.by)
+		return;
+	for (size_t k = 0; k < 5; k++)
+		key = (key ^ (const uint32_t[]){ w.phase, w.state, w.function, w.by, w.thread }[k]) * 0x9e3779b97f4a7c15u;
+	while (idmap_get(&s->by_waker, key, &i) &&
+		(s->wakers[i].phase != phase || s->wakers[i].state != w.state || s->wakers[i].function != w.function ||
+			s->wakers[i].by != w.by || s->wakers[i].thread != w.thread))
+		key++;
+	if (!idmap_get(&s->by_waker, key, &i)) {
+		if (m->code.n_wakers >= STACK_WAKERS_MAX)
+			return;
+		i = idmap_number(&s->by_waker, key, s->n_wakers);
+		*list_add(s, wakers) = w;
+		m->code.n_wakers++;
+	}
+	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
+}
+
+const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function)
+{
+	const struct waker_sum *most = NULL;
+
+	list_for_each (w, s->wakers, s->n_wakers) {
+		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
+			most = w;
+	}
+	return most;
 }
 
 const char *stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
@@ -464,7 +433,7 @@ const char *stack_times_read(struct model *m, struct process *p, struct stack_id
 	if (!row.wait && row.state != ST_BARRIER)
 		op = model_name(m, node_string(node_get(shape, "op")));
 	if (row.wait && !row.no_phase)
-		add_waker(m, s, shape, &row, phase);
+		waker_code_add(m, s, shape, &row, phase);
 	if (op)
 		op_code_add(&m->code, s, &row, op);
 	if (in_step && m->code.n_rows >= STACK_ROWS_MAX) {

@@ -80,32 +80,23 @@ struct percentiles {
  * not exceed. Sorts the values. */
 struct percentiles percentiles_of(int64_t *values, size_t n);
 
-/* Those of an expression with the index as `i`, below n, where it is not below 0; values: room for n. */
-#define percentiles_over(values, n, i, value)                        \
-	({                                                           \
-		size_t over_n = 0;                                   \
-		for (size_t i = 0; i < (n); i++) {                   \
-			int64_t over_value = (value);                \
-			if (over_value >= 0)                         \
-				(values)[over_n++] = over_value;     \
-		}                                                    \
-		percentiles_of(values, over_n);                      \
+/* Puts an expression with the index as `i`, below n, where it is not below 0, into `values`, which has room for n: their
+ * number. */
+#define fill_over(values, n, i, value)                                       \
+	({                                                                   \
+		size_t over_n = 0;                                           \
+		for (size_t i = 0; i < (n); i++) {                           \
+			typeof(*(values)) over = (typeof(*(values)))(value); \
+			if (over >= 0)                                       \
+				(values)[over_n++] = over;                   \
+		}                                                            \
+		over_n;                                                      \
 	})
+#define percentiles_over(values, ...) percentiles_of(values, fill_over(values, __VA_ARGS__))
+#define median_over(values, ...) median_of(values, fill_over(values, __VA_ARGS__))
 
 /* The median (the upper one of an even number), by selection: reorders the values. 0 if there are none. */
 double median_of(double *values, size_t n);
-
-/* That of an expression, as of percentiles_over(). */
-#define median_over(values, n, i, value)                             \
-	({                                                           \
-		size_t over_n = 0;                                   \
-		for (size_t i = 0; i < (n); i++) {                   \
-			double over_value = (double)(value);         \
-			if (over_value >= 0)                         \
-				(values)[over_n++] = over_value;     \
-		}                                                    \
-		median_of(values, over_n);                           \
-	})
 
 /* The median absolute deviation from the center, scaled so that it is the standard deviation of a
  * normal distribution. Overwrites the values. */

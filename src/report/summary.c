@@ -126,13 +126,14 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 	for (size_t i = 0; i < p->steps.len; i++) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
+		bool has_rows = steps_get(&p->steps, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(&p->steps, i, STEP_ROWS + ROW_N_SEQUENCES) ||
+			steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
 
 		if (gap > PAUSE_NS) {
 			sum->pauses++;
 			sum->pause_max = gap > sum->pause_max ? gap : sum->pause_max;
 		}
-		if (steps_get(&p->steps, i, STEP_UNFINISHED) ||
-			!(phase == names->decode || (steps_have_rows(&p->steps, i) && phase != names->prefill)))
+		if (steps_get(&p->steps, i, STEP_UNFINISHED) || (phase != names->decode && (!has_rows || phase == names->prefill)))
 			continue;
 		time = ns_add(time, steps_get(&p->steps, i, STEP_TOTAL));
 		/* it continues what the previous step did, without a pause in between */

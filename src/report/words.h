@@ -13,6 +13,9 @@
 #define DURATION_MAX 32
 #define SENTENCE_MAX 512
 
+/* A buffer of the block that it is in. */
+#define SENTENCE ((char[SENTENCE_MAX]){ 0 })
+
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 

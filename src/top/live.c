@@ -45,9 +45,12 @@ struct live_requests {
 	bool any;
 };
 
+/* NULL: there were too many newer ones, or its rows are not known. */
 static struct entry *entry_of(struct live_requests *lr, const struct step_request *r)
 {
-	return &lr->entries[r->serial % REQUESTS_MAX];
+	struct entry *e = &lr->entries[r->serial % REQUESTS_MAX];
+
+	return r->by_parts && e->serial == r->serial ? e : NULL;
 }
 
 /* Takes the place of the one that was quiet for longest when there is no room. */
@@ -82,15 +85,10 @@ static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
 
 static struct percentiles first_tokens(struct live_requests *lr, uint64_t now, uint32_t tgid)
 {
-	size_t n = 0, kept = lr->n_first < FIRST_MAX ? lr->n_first : FIRST_MAX;
+	const struct first_token *f = lr->first;
 
-	for (size_t i = 0; i < kept; i++) {
-		const struct first_token *f = &lr->first[i];
-
-		if (f->ns && f->at + FIRST_NS >= now && (!tgid || f->tgid == tgid))
-			lr->values[n++] = (int64_t)f->ns;
-	}
-	return percentiles_of(lr->values, n);
+	return percentiles_over(lr->values, least_of(lr->n_first, FIRST_MAX), i,
+		f[i].ns && f[i].at + FIRST_NS >= now && (!tgid || f[i].tgid == tgid) ? (int64_t)f[i].ns : -1);
 }
 
 /* The state at `now`. False: there have been no such requests. */
@@ -343,7 +341,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
 	}
-	*entry_of(lr, r) = (struct entry){
+	lr->entries[r->serial % REQUESTS_MAX] = (struct entry){
 		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
 	};
 	lr->any = true;
@@ -361,7 +359,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 	c = context_of(&l->batches, r->tgid, r->context);
 	c->end = s->end;
 	c->ns = s->end - s->start;
-	if (e->serial == r->serial)
+	if (e)
 		e->step_end = s->end;
 }
 
@@ -372,7 +370,7 @@ static void on_first(struct step_request *r, void *arg)
 	struct entry *e = entry_of(lr, r);
 	uint64_t ttft = step_request_ttft(r);
 
-	if (r->by_parts && e->serial == r->serial)
+	if (e)
 		e->first = true;
 	if (r->by_parts)
 		lr->first[lr->n_first++ % FIRST_MAX] = (struct first_token){ r->first_output, ttft, r->tgid };
@@ -412,7 +410,7 @@ static void on_mixed(struct step_request *r, void *arg)
 	struct entry *e = entry_of(&l->batches, r);
 
 	l->frame.requests.mixed++;
-	if (r->by_parts && e->serial == r->serial)
+	if (e)
 		e->serial = 0;
 	for (size_t i = 0; i < l->n_tpot; i++) {
 		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
@@ -526,20 +524,6 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->prompt_tokens += prompt;
 }
 
-/* Passes on the sequences of the step's rows. */
-static void give_parts(struct live *l, const struct live_step *s, struct step_seen *seen, struct row_part *all)
-{
-	l->parts_seen |= s->n_parts != 0;
-	seen->n_parts = s->n_parts;
-	seen->parts = s->parts;
-	seen->parts_left = s->n_parts ? s->parts_left : 0;
-	/* once a step has had parts, every step gets some */
-	if (!s->n_parts && l->parts_seen && step_seen_whole(seen, all)) {
-		seen->parts = all;
-		seen->n_parts = 1;
-	}
-}
-
 static void take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
@@ -552,7 +536,15 @@ static void take_step(struct live *l, const struct live_step *s)
 		seen.tgid = s->pid;
 		if (!seen.context)
 			seen.context = 1 + (uint64_t)(lane - l->lanes);
-		give_parts(l, s, &seen, &all);
+		l->parts_seen |= s->n_parts != 0;
+		seen.n_parts = s->n_parts;
+		seen.parts = s->parts;
+		seen.parts_left = s->n_parts ? s->parts_left : 0;
+		/* once a step has had parts, every step gets some */
+		if (!s->n_parts && l->parts_seen && step_seen_whole(&seen, &all)) {
+			seen.parts = &all;
+			seen.n_parts = 1;
+		}
 		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
 		if (l->round < l->loss_until)
@@ -667,16 +659,13 @@ void live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 /* What is told of an interval is told some time later: it is compared with as much time, or with that between frames. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy)
 {
-	struct gpu *g = l->gpus;
+	size_t at = list_find(l->n_gpus, i, l->gpus[i].shown.device == device && l->gpus[i].shown.pid == pid);
+	struct gpu *g = &l->gpus[at];
 
-	while (g < l->gpus + l->n_gpus && (g->shown.device != device || g->shown.pid != pid))
-		g++;
-	if (g == l->gpus + LIVE_GPUS)
+	if (at == LIVE_GPUS)
 		return;
-	if (g == l->gpus + l->n_gpus) {
-		*g = (struct gpu){ .shown = { .device = device, .pid = pid }, .from = l->frame_at };
-		l->n_gpus++;
-	}
+	if (at == l->n_gpus)
+		l->gpus[l->n_gpus++] = (struct gpu){ .shown = { .device = device, .pid = pid }, .from = l->frame_at };
 	g->busy += busy;
 	g->shown.run += busy;
 	if (until > g->until)
@@ -725,22 +714,19 @@ static struct live_rows rows_sort(struct rows *r, bool run)
 	return (struct live_rows){ .rows = r->sorted, .len = r->len };
 }
 
+static const struct token_time *tpot_at(const struct live *l, size_t i)
+{
+	return &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+}
+
 static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
 {
-	const struct token_time *t;
-	size_t n = 0;
-
-	while (l->n_tpot && l->tpot[l->first_tpot].at < now - LIVE_TPOT_NS) {
+	while (l->n_tpot && tpot_at(l, 0)->at < now - LIVE_TPOT_NS) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
 		l->n_tpot--;
 	}
-	for (size_t i = 0; i < l->n_tpot; i++) {
-		t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
-		if (t->request)
-			l->values[n++] = t->ns;
-	}
-	f->tpot = percentiles_of(l->values, n);
-	f->tpot_span = l->n_tpot == TPOT_MAX ? now - l->tpot[l->first_tpot].at : LIVE_TPOT_NS;
+	f->tpot = percentiles_over(l->values, l->n_tpot, i, tpot_at(l, i)->request ? tpot_at(l, i)->ns : -1);
+	f->tpot_span = l->n_tpot == TPOT_MAX ? now - tpot_at(l, 0)->at : LIVE_TPOT_NS;
 }
 
 const struct live_frame *live_frame(struct live *l, int64_t now, bool last)

@@ -317,15 +317,6 @@ static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r,
 	return 0;
 }
 
-static void take_times(struct step *step, const struct rec_step *r)
-{
-	for (int i = 0; i < ST_MAX; i++) {
-		step->own[i] = (int64_t)r->ns[i];
-		step->workers[i] = (int64_t)r->workers_ns[i];
-		step->workers_total += step->workers[i];
-	}
-}
-
 static uint8_t take_behind(struct live_behind *ret, const struct behind_table *table, uint64_t waited_ns)
 {
 	struct behind_row rows[BEHIND_MAX];
@@ -380,7 +371,11 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 			ls.step.rows[i] = r->vals[s->rows_at + i] + 1;
 	}
 	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
-	take_times(&ls.step, r);
+	for (int i = 0; i < ST_MAX; i++) {
+		ls.step.own[i] = (int64_t)r->ns[i];
+		ls.step.workers[i] = (int64_t)r->workers_ns[i];
+		ls.step.workers_total += ls.step.workers[i];
+	}
 	ls.weighed = weight_of(r, rec->prices, (uint32_t)getpid(), &weight);
 	ls.step.tracer = ls.weighed ? (int64_t)weight.ns : -1;
 	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
@@ -769,11 +764,6 @@ static void on_settled(struct sink *s)
 	live_settled(top_of(s)->live);
 }
 
-static int on_flush(struct sink *s)
-{
-	return 0;
-}
-
 /* Prepares the final words, which are printed once the command has written its last. */
 static int on_close(struct sink *s, const struct window_totals *totals)
 {
@@ -795,7 +785,6 @@ static int top_open(struct view *v, const struct recording *rec, struct sink **r
 		.record = on_record,
 		.loss = on_loss,
 		.settled = on_settled,
-		.flush = on_flush,
 		.close = on_close,
 	};
 	struct top *t = (struct top *)v;
