@@ -16,6 +16,9 @@ struct series {
 	uint64_t random;
 	int64_t now;
 	uint32_t number;
+	/* of series_sum() */
+	struct summary sum;
+	char text[SENTENCE_MAX];
 };
 
 static inline void series_begin(struct series *s)
@@ -115,15 +118,31 @@ static inline struct cause verdict(struct series *s, uint32_t number)
 	return found;
 }
 
+/* What the report says of them all. */
+static inline const struct summary *series_sum(struct series *s)
+{
+	summary_free(&s->sum);
+	summary_make(s->p, &s->m, &s->names, &s->sum);
+	return &s->sum;
+}
+
+static inline void series_free(struct series *s)
+{
+	summary_free(&s->sum);
+	model_free(&s->m);
+}
+
+/* What is said of the slowest one. */
+static inline const char *slowest(struct series *s)
+{
+	assert_true(s->sum.n_slow > 0);
+	return words_slow(&s->m, s->p, &s->sum.slow[0], s->text);
+}
+
 static inline void assert_sentence(struct series *s, const char *wanted)
 {
-	struct summary sum;
-	char text[SENTENCE_MAX];
-
-	summary_make(s->p, NULL, &s->names, &sum);
-	assert_true(sum.n_slow > 0);
-	assert_string_equal(words_slow(&s->m, s->p, &sum.slow[0], text), wanted);
-	summary_free(&sum);
+	series_sum(s);
+	assert_string_equal(slowest(s), wanted);
 }
 
 static inline void assert_near(int64_t got, int64_t wanted)
@@ -132,7 +151,7 @@ static inline void assert_near(int64_t got, int64_t wanted)
 		fail_msg("%lld ns, not about %lld", (long long)got, (long long)wanted);
 }
 
-/* 100 usual steps, the one, 100 more. */
+/* After 100 usual steps: the one, 100 more. */
 static inline struct cause verdict_between(struct series *s, struct step *step)
 {
 	uint32_t number = s->number;
@@ -140,6 +159,15 @@ static inline struct cause verdict_between(struct series *s, struct step *step)
 	series_add(s, step);
 	add_usual(s, 100);
 	return verdict(s, number);
+}
+
+/* The same, but with what the report says of them all. */
+static inline const struct summary *sum_between(struct series *s, struct step *step)
+{
+	series_add(s, step);
+	add_usual(s, 100);
+	series_end(s);
+	return series_sum(s);
 }
 
 /* A series with 100 usual steps; returns the next one, to be disturbed. */

@@ -9,7 +9,7 @@ static void test_nothing(void **state)
 	series_begin(&s);
 	add_usual(&s, 1000);
 	verdict(&s, UINT32_MAX);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 static void test_own_states(void **state)
@@ -38,7 +38,7 @@ static void test_own_states(void **state)
 		assert_near(c.excess, 139 * MS);
 		assert_near(c.typical, 40 * MS);
 		assert_int_equal(c.by_tid, 990);
-		model_free(&s.m);
+		series_free(&s);
 	}
 }
 
@@ -63,7 +63,7 @@ static void test_straggler(void **state)
 	assert_sentence(&s,
 		"step 100, 183 ms instead of 40.0 ms: worker 4712 waited 139 ms for a CPU "
 		"behind pid 990 `cc1plus`");
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* A thread that joined late: what it did before is not in any sum. */
@@ -84,7 +84,7 @@ static void test_straggler_late(void **state)
 	assert_sentence(&s,
 		"step 100, 100 ms instead of 40.0 ms: the calling thread waited 60.6 ms "
 		"longer at barriers for worker 4712");
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* ---- one disturbance, one verdict ---- */
@@ -178,7 +178,7 @@ static void test_disturbance(void **state)
 	if (d->tid)
 		assert_int_equal(c.tid, d->tid);
 	assert_int_equal(c.by_tid, d->by_tid);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* As --budget leaves them without barriers; half as long, as steps are that are not held up by probes. */
@@ -225,7 +225,7 @@ static void test_left_out(void **state)
 	assert_true(c.unseen);
 	assert_near(c.typical, 20 * MS);
 	steps_set(&s.p->steps, 180, STEP_TOTAL, 160 * MS);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* What does not need barriers is said of them as of others. */
@@ -250,7 +250,7 @@ static void test_left_out_runnable(void **state)
 	assert_false(c.unseen);
 	assert_int_equal(c.second, STATE_NONE); /* work, or a wait at barriers: who knows */
 	assert_int_equal(c.by_tid, 990);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* Nobody knows which of them took longer than usual, and theirs are not what is usual. */
@@ -279,7 +279,7 @@ static void test_left_out_ops(void **state)
 	step = steps_load(&s.p->steps, 45);
 	ns = cause_op(s.p, &step, &op);
 	assert_true(ns < 5 * MS);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 static void test_op(void **state)
@@ -311,7 +311,7 @@ static void test_op(void **state)
 	assert_near(ns, 20 * MS);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(steps_get(&s.p->steps, (size_t)i, STEP_N_OPS), 2);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 int main(void)
