@@ -138,9 +138,8 @@ TEST(test_alone)
 TEST(test_unfinished)
 {
 	struct series s;
-	struct step step;
+	struct step step = step_behind_usual(&s);
 
-	step = step_behind_usual(&s);
 	step.unfinished = true;
 	step.own[ST_RUNNABLE] += 139 * MS;
 	series_add(&s, &step);
