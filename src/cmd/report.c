@@ -204,12 +204,10 @@ static int page_write(const char *path, const char *page, size_t len)
 
 static int html_write(const struct report *r, const struct report_args *args)
 {
-	char *page = NULL;
 	size_t len;
-	int err;
+	char *page = report_html(r, args->slowest, &len);
+	int err = page_write(args->html, page, len);
 
-	report_html(r, args->slowest, &page, &len);
-	err = page_write(args->html, page, len);
 	if (!err && strcmp(args->html, "-"))
 		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
 	free(page);

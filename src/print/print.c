@@ -121,23 +121,13 @@ static const char *name_of(const struct printer *p, uint32_t pid, uint32_t tid)
 	return model_text(&p->names, id);
 }
 
-static int set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *text)
+static void set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *text)
 {
-	uint32_t id;
-
-	if (p->names.names.len >= NAMES_MAX || p->ids.len >= NAMES_MAX)
-		return 0;
-	return model_name(&p->names, text, &id) ?: idmap_set(&p->ids, (uint64_t)pid << 32 | tid, id);
+	if (p->names.names.len < NAMES_MAX && p->ids.len < NAMES_MAX)
+		idmap_set(&p->ids, (uint64_t)pid << 32 | tid, model_name(&p->names, text));
 }
 
-static int by_start(const void *a, const void *b)
-{
-	const struct line *x = a, *y = b;
-
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
-}
+ORDER(by_start, struct line, RISING(start_ns), RISING(number))
 
 static void print_line(struct printer *p, const struct line *line)
 {
@@ -188,8 +178,7 @@ static void sort(struct printer *p)
 		p->lines[n++] = line;
 	}
 	take_off(p, n, false);
-	if (p->n)
-		qsort(p->lines, p->n, sizeof(*p->lines), by_start);
+	list_sort(p->lines, p->n, by_start);
 	if (p->last.n && p->n > p->last.n)
 		take_off(p, p->n - p->last.n, false);
 }
@@ -200,14 +189,12 @@ static int add_line(struct printer *p, struct line *line, const struct words *w,
 
 	if (ferror(p->out))
 		return -EIO;
-	line->text = strdup(w->text);
-	if (!line->text || array_reserve(&p->lines, p->n + 1, &p->size, sizeof(*p->lines)))
-		goto no_memory;
+	line->text = xstrdup(w->text);
 	line->number = p->number++;
 	line->end_ns = line->start_ns + (dur > 0 ? dur : 0);
 	if (line->end_ns > p->newest_ns)
 		p->newest_ns = line->end_ns;
-	p->lines[p->n++] = *line;
+	*list_push(p->lines, p->n, p->size) = *line;
 	p->bytes += sizeof(*line) + strlen(w->text);
 	if (p->bytes <= p->bytes_max)
 		return 0;
@@ -217,9 +204,6 @@ static int add_line(struct printer *p, struct line *line, const struct words *w,
 		take_off(p, p->n / 2, all);
 	}
 	return 0;
-no_memory:
-	free(line->text);
-	return -ENOMEM;
 }
 
 /* ---- events ---- */
@@ -250,7 +234,7 @@ static int take_event(void *ctx, const struct trace_event *event)
 	int64_t dur = 0;
 
 	if (!strcmp(ph, "M") && node_string(called) && (process || !strcmp(name, "thread_name")))
-		return set_name(ctx, line.pid, process ? 0 : line.tid, called->text);
+		set_name(ctx, line.pid, process ? 0 : line.tid, called->text);
 	if (!strcmp(ph, "M") || !us_of(event->ts, &line.start_ns))
 		return 0;
 	if (cat && !strcmp(cat, "cpu") && line.pid > PID_MAX_LIMIT)
@@ -303,7 +287,6 @@ static int take_line(void *ctx, const struct profile_line *in)
 	struct printer *p = ctx;
 	struct words w = { 0 };
 	int64_t total = 0, ns;
-	int err;
 
 	put_text(&w, node_string(in->values[PROFILE_KEY_event]) ?: "", OF_NAMES);
 	words_put(&w, " ");
@@ -318,8 +301,9 @@ static int take_line(void *ctx, const struct profile_line *in)
 	line.timed = us_of(node_get(shape, "ts_us"), &line.start_ns);
 	if (!line.timed) /* a sum, which is known by now */
 		line.start_ns = p->newest_ns;
-	err = comm ? set_name(p, line.pid, 0, comm) : 0;
-	return err ? err : add_line(p, &line, &w, line.timed ? total : 0);
+	if (comm)
+		set_name(p, line.pid, 0, comm);
+	return add_line(p, &line, &w, line.timed ? total : 0);
 }
 
 int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out)
@@ -335,7 +319,8 @@ int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out
 	int err;
 
 	p.path = text_printable(printable, sizeof(printable), path);
-	err = json_source_open(&source, path) ?: model_init(&p.names);
+	model_init(&p.names);
+	err = json_source_open(&source, path);
 	why = source.error;
 	if (!err)
 		kind = file_detect(&source, buf, sizeof(buf), &why);

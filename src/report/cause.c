@@ -1,11 +1,253 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/cause.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "report/stats.h"
+/* ---- what is typical ---- */
+
+/* Steps that share one typical, and how many of these blocks before and after they are compared
+ * with. A step is compared with some 160 around it: few enough to follow a context that grows,
+ * enough that a disturbance over dozens of steps does not become the norm. */
+#define BLOCK 32
+#define NEAR 2
+/* If the near steps are all slower than these, they are the anomaly. */
+#define FAR 32
+/* Below this number nothing is typical. */
+#define COMPARED_MIN 5
+
+#define EXACT_MAX 8 /* tokens */
+
+/* By chance: in a normal distribution one step in 10^9 exceeds it; measured times have longer
+ * tails, so also a tenth of the median. */
+#define NOISE_SIGMAS 6.0
+#define NOISE_SHARE 0.1
+/* By how much the near steps must be slower than the far ones. */
+#define SLOWER_SHARE 0.25
+
+/* With a new prompt the context starts again: this many consecutive steps are not compared with
+ * others. */
+#define RUN_MIN 64
+
+struct group_entry {
+	uint32_t lane, phase, class;
+	uint32_t row; /* consecutive steps of one phase in their lane */
+	uint32_t step;
+};
+
+struct typical_finder {
+	struct process *p;
+	struct group_entry *entries; /* sorted by group and time */
+	double *values;              /* of one window */
+};
+
+static double size_of_tokens(int64_t n_tokens)
+{
+	return n_tokens > EXACT_MAX ? (double)n_tokens : 1;
+}
+
+static double step_size(const struct step *s)
+{
+	return size_of_tokens(s->n_tokens);
+}
+
+double steps_size(const struct steps *s, size_t i)
+{
+	return size_of_tokens(steps_get(s, i, STEP_N_TOKENS));
+}
+
+uint32_t tokens_class(uint32_t n_tokens)
+{
+	uint32_t octave;
+	bool upper;
+
+	if (n_tokens <= EXACT_MAX)
+		return n_tokens;
+	octave = 31 - (uint32_t)__builtin_clz(n_tokens);
+	upper = (uint64_t)n_tokens * n_tokens >= 2ULL << 2 * octave;
+	return EXACT_MAX + 1 + 2 * octave + upper;
+}
+
+ORDER(compare_entries, struct group_entry, RISING(lane), RISING(phase), RISING(class), RISING(step))
+
+/* A run of steps of one group. */
+struct span {
+	const struct group_entry *entries;
+	size_t len;
+};
+
+/* The median of a column per unit, and how far values deviate from it. */
+struct norm {
+	double median, deviation;
+};
+
+static struct norm norm_of(struct typical_finder *f, const struct span *span, enum step_column column)
+{
+	const struct steps *steps = &f->p->steps;
+	struct norm norm = { 0 };
+	bool any = false;
+
+	for (size_t i = 0; i < span->len && !steps_all_zero(steps, column); i++) {
+		size_t step = span->entries[i].step;
+		int64_t ns = steps_get(steps, step, column);
+
+		any |= ns != 0;
+		f->values[i] = (double)ns / steps_size(steps, step);
+	}
+	if (any) {
+		norm.median = median_of(f->values, span->len);
+		norm.deviation = mad_of(f->values, span->len, norm.median);
+	}
+	return norm;
+}
+
+/* Up to blocks * BLOCK steps before and after a block; at the ends of a group as many on one
+ * side. */
+static struct span window(const struct span *group, size_t block, size_t blocks)
+{
+	size_t len = (2 * blocks + 1) * BLOCK, from;
+
+	if (len > group->len)
+		len = group->len;
+	from = block > blocks * BLOCK ? block - blocks * BLOCK : 0;
+	if (from > group->len - len)
+		from = group->len - len;
+	return (struct span){ group->entries + from, len };
+}
+
+/*
+ * The steps from an index in the group on that are to be compared among themselves: RUN_MIN or more
+ * in a row, or all up to the next such row. len is 0 at the end.
+ */
+static struct span next_run(const struct span *group, size_t from)
+{
+	struct span run = { group->entries + from, 0 };
+	size_t row;
+
+	while (from + run.len < group->len) {
+		const struct group_entry *e = run.entries + run.len;
+
+		for (row = 1; from + run.len + row < group->len && e[row].row == e->row;)
+			row++;
+		if (row >= RUN_MIN && run.len)
+			break;
+		run.len += row;
+		if (row >= RUN_MIN)
+			break;
+	}
+	return run;
+}
+
+static struct typical find_block(struct typical_finder *f, struct span span, const struct span *far)
+{
+	struct norm total = norm_of(f, &span, STEP_TOTAL), far_total, own;
+	struct typical t = { 0 };
+	size_t n;
+
+	/* the near steps, unless compared with the far ones they are all slow */
+	if (far->len > span.len) {
+		far_total = norm_of(f, far, STEP_TOTAL);
+		if (total.median > far_total.median + fmax(SLOWER_SHARE * far_total.median, NOISE_SIGMAS * far_total.deviation)) {
+			span = *far;
+			total = far_total;
+		}
+	}
+	t.total = total.median;
+	t.least = NOISE_SHARE * t.total;
+	t.noise = fmax(NOISE_SIGMAS * total.deviation, t.least);
+	for (unsigned int s = 0; s < STATES; s++) {
+		own = norm_of(f, &span, STEP_OWN + s);
+		t.own[s] = own.median;
+		t.own_noise[s] = NOISE_SIGMAS * own.deviation;
+		t.workers[s] = norm_of(f, &span, STEP_WORKERS + s).median;
+	}
+	n = fill_over(f->values, span.len, i, steps_get(&f->p->steps, span.entries[i].step, STEP_GAP));
+	t.gap = median_of(f->values, n);
+	/* a pause matters if it is long compared with a step */
+	t.gap_noise = fmax(NOISE_SIGMAS * mad_of(f->values, n, t.gap), NOISE_SHARE * t.total);
+	t.compared = (uint32_t)span.len;
+	t.first = (uint32_t)(span.entries - f->entries);
+	return t;
+}
+
+static void find_run(struct typical_finder *f, const struct span *group, const struct span *run)
+{
+	const struct span *among = run->len < RUN_MIN ? group : run;
+	size_t from = (size_t)(run->entries - group->entries), end;
+	struct process *p = f->p;
+
+	for (size_t block = 0; block < run->len; block = end) {
+		struct typical t = { 0 };
+		struct span near, far;
+
+		end = run->len - block < 2 * BLOCK ? run->len : block + BLOCK;
+		near = window(among, among == run ? block : from + block, NEAR);
+		far = window(group, from + block, FAR);
+		if (group->len >= COMPARED_MIN)
+			t = find_block(f, near, &far);
+		for (size_t i = block; i < end; i++)
+			steps_set(&p->steps, run->entries[i].step, STEP_TYPICAL, (int64_t)p->n_typicals);
+		*list_add(p, typicals) = t;
+	}
+}
+
+/* All steps except those whose end was not seen. */
+static size_t make_entries(struct typical_finder *f)
+{
+	struct process *p = f->p;
+	uint32_t row = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->steps.len; i++) {
+		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
+		uint32_t class = 2 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
+
+		/* without barriers, waits at them count as work: such steps are compared with one another */
+		class += steps_get(&p->steps, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1;
+		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
+		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
+			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
+				class, row, (uint32_t)i };
+	}
+	list_sort(f->entries, n, compare_entries);
+	for (size_t i = 0; i < n; i++)
+		p->grouped[i] = f->entries[i].step;
+	return n;
+}
+
+void typical_find(struct process *p)
+{
+	size_t n = p->steps.len;
+	struct typical_finder f = {
+		.p = p,
+		.entries = xcalloc(n, sizeof(*f.entries)),
+		.values = xcalloc(n, sizeof(*f.values)),
+	};
+	struct span group, run;
+
+	p->grouped = xcalloc(n, sizeof(*p->grouped));
+	/* for steps that are in no group */
+	*list_add(p, typicals) = (struct typical){ 0 };
+	n = make_entries(&f);
+	for (group.entries = f.entries; n; group.entries += group.len, n -= group.len) {
+		const struct group_entry *e = group.entries;
+
+		group.len = list_find(n, i, e[i].lane != e->lane || e[i].phase != e->phase || e[i].class != e->class);
+		for (size_t at = 0; at < group.len; at += run.len) {
+			run = next_run(&group, at);
+			find_run(&f, &group, &run);
+		}
+	}
+	free(f.entries);
+	free(f.values);
+}
+
+/* ---- why a step took longer ---- */
+
+static const struct typical *step_typical(const struct process *p, const struct step *s)
+{
+	return &p->typicals[s->typical];
+}
 
 /* A smaller excess is not worth mentioning, however steady the other steps are. */
 #define EXCESS_MIN_NS 20000
@@ -20,25 +262,19 @@
 /* In these states it waits for other threads of the engine, as intended. */
 #define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
 
-const char *cause_where_name(enum cause_where where)
-{
-	static const char *const names[WHERE_MAX] = {
-		[WHERE_NONE] = "none",
-		[WHERE_OWN] = "own",
-		[WHERE_STRAGGLER] = "straggler",
-		[WHERE_WORKERS] = "workers",
-	};
-
-	return names[where];
-}
+const char *const cause_where_names[WHERE_MAX] = {
+	[WHERE_NONE] = "none",
+	[WHERE_OWN] = "own",
+	[WHERE_STRAGGLER] = "straggler",
+	[WHERE_WORKERS] = "workers",
+};
 
 /* Time in a state beyond what is typical, for the thread or the workers. */
 struct excess {
 	int64_t ns[STATES];
 };
 
-static void find_excess(
-	const struct step *s, const int64_t *ns, const double *typical, struct excess *e)
+static void find_excess(const struct step *s, const int64_t *ns, const double *typical, struct excess *e)
 {
 	double size = step_size(s);
 
@@ -89,8 +325,7 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 		return false;
 	blame(c, WHERE_WORKERS, state, 0);
 	/* several may have been in it at the same time */
-	if (workers->ns[state] < c->part)
-		c->part = workers->ns[state];
+	c->part = least_of(c->part, workers->ns[state]);
 	if (s->straggler_tid && s->straggler.state == state) {
 		c->tid = s->straggler_tid;
 		take_stall(c, &s->straggler);
@@ -106,13 +341,12 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 /* The calling thread waited for this one thread, which was kept from running. */
 static void blame_straggler(const struct step *s, const struct excess *workers, struct cause *c)
 {
-	int64_t all;
-
 	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
 	take_stall(c, &s->straggler);
 	/* of the straggler the longest interval is known, of the workers the sum */
-	all = workers->ns[c->state] < c->part ? workers->ns[c->state] : c->part;
-	c->part = all > s->straggler.ns ? all : s->straggler.ns;
+	c->part = least_of(c->part, workers->ns[c->state]);
+	if (c->part < s->straggler.ns)
+		c->part = s->straggler.ns;
 }
 
 /* The calling thread waited for others: what held them up? c says what is known of the wait. */
@@ -223,18 +457,25 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
 }
 
-static void find_open_cause(const struct step *s, const struct typical *t, struct cause *c)
+/* own: the excess of the calling thread. */
+static void find_own_cause(const struct step *s, const struct typical *t, const struct excess *own, struct cause *c)
 {
-	struct excess own;
+	struct excess workers;
 
-	find_excess(s, s->own, t->own, &own);
 	c->where = WHERE_OWN;
-	c->state = largest(&own, ALL_STATES);
-	c->part = own.ns[c->state];
+	c->state = largest(own, ALL_STATES);
+	c->part = own->ns[c->state];
 	take_stall(c, &s->stall);
-	find_second(s, &own, c);
-	if (BIT(c->state) & WAITS_FOR_THREADS)
+	find_second(s, own, c);
+	if (BIT(c->state) & WAITS_FOR_THREADS) {
 		look_behind_wait(s, t, c);
+	} else if (c->state == ST_CPU && !s->unfinished) {
+		c->unseen = s->left_out & 1u << SHED_BARRIERS;
+		/* engines hand out work in pieces: what a worker that was held up did not do, the
+		 * others did, and nobody waited */
+		find_excess(s, s->workers, t->workers, &workers);
+		blame_workers(s, &workers, CAUSE_KEPT_OFF, c->part / 2, c);
+	}
 }
 
 bool step_is_overdue(const struct process *p, size_t i)
@@ -259,9 +500,11 @@ void cause_open(const struct process *p, const struct step *s, struct cause *ret
 {
 	const struct typical none = { 0 };
 	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .excess = s->total };
+	struct excess own;
 
 	if (s->total > 0) {
-		find_open_cause(s, &none, &c);
+		find_excess(s, s->own, none.own, &own);
+		find_own_cause(s, &none, &own, &c);
 		find_culprits(p, s, &c);
 	}
 	*ret_cause = c;
@@ -272,7 +515,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 	const struct typical *t = step_typical(p, s);
 	double size = step_size(s), noise;
 	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .compared = t->compared };
-	struct excess own, workers;
+	struct excess own;
 
 	find_excess(s, s->own, t->own, &own);
 	if (t->compared) {
@@ -294,20 +537,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		goto out;
 	if ((double)c.excess <= noise && !stands_out(t, &own, size, c.excess))
 		goto out;
-	c.where = WHERE_OWN;
-	c.state = largest(&own, ALL_STATES);
-	c.part = own.ns[c.state];
-	take_stall(&c, &s->stall);
-	find_second(s, &own, &c);
-	if (BIT(c.state) & WAITS_FOR_THREADS) {
-		look_behind_wait(s, t, &c);
-	} else if (c.state == ST_CPU) {
-		c.unseen = s->left_out & 1u << SHED_BARRIERS;
-		/* engines hand out work in pieces: what a worker that was held up did not do, the
-		 * others did, and nobody waited */
-		find_excess(s, s->workers, t->workers, &workers);
-		blame_workers(s, &workers, CAUSE_KEPT_OFF, c.part / 2, &c);
-	}
+	find_own_cause(s, t, &own, &c);
 	find_culprits(p, s, &c);
 out:
 	*ret_cause = c;
@@ -342,20 +572,16 @@ static int64_t op_ns(const struct process *p, size_t step, uint32_t name)
 	return 0;
 }
 
-int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, int64_t *ret_ns)
+int64_t cause_op(const struct process *p, const struct step *s, uint32_t *ret_name)
 {
 	const struct typical *t = step_typical(p, s);
 	double *values, excess, best = 0;
 
 	*ret_name = 0;
-	*ret_ns = 0;
 	if (!s->n_ops || !t->compared || s->left_out & OPS_UNSEEN)
 		return 0;
-	values = malloc(t->compared * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->n_ops; i++) {
-		const struct op_time *op = &p->step_ops[s->ops + i];
+	values = xcalloc(t->compared, sizeof(*values));
+	list_for_each (op, p->step_ops + s->ops, s->n_ops) {
 		size_t n = 0;
 
 		for (uint32_t k = 0; k < t->compared; k++) {
@@ -368,9 +594,8 @@ int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, 
 		if (excess > best) {
 			best = excess;
 			*ret_name = op->name;
-			*ret_ns = (int64_t)excess;
 		}
 	}
 	free(values);
-	return 0;
+	return (int64_t)best;
 }

@@ -1,9 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Why a step took longer than the steps around it. */
+/*
+ * Why a step took longer than the steps around it. What is typical of it are the medians of those that have the same
+ * process, phase and size; noise is how far steps deviate from them by chance.
+ */
 #ifndef INFTRACE_REPORT_CAUSE_H
 #define INFTRACE_REPORT_CAUSE_H
 
-#include "report/typical.h"
+#include "report/model.h"
+
+/* Times are per unit of the step's size: see steps_size(). */
+struct typical {
+	double total, own[STATES], workers[STATES];
+	double noise;          /* how far totals exceed the median by chance */
+	double least;          /* an excess too small to matter, however steady they are */
+	double own_noise[STATES]; /* the same for the calling thread's time in each state */
+	double gap, gap_noise; /* not per unit */
+	uint32_t compared;     /* the number of steps that it is taken from; 0: too few */
+	uint32_t first;        /* where these begin in the process' `grouped` */
+};
+
+/*
+ * The size that times are divided by before they are compared. Up to a few tokens a step costs what
+ * reading the weights costs, so only steps with exactly the same number are compared; beyond that,
+ * steps with similar numbers, per token.
+ */
+double steps_size(const struct steps *s, size_t i);
+
+/* The class of a number of tokens within which times are compared: the number itself, or half an octave. */
+uint32_t tokens_class(uint32_t n_tokens);
+
+/* Sets grouped and typicals of the process, and typical of its steps. */
+void typical_find(struct process *p);
 
 enum cause_where {
 	WHERE_NONE,      /* within noise */
@@ -61,18 +88,15 @@ int64_t step_waited_for_own(const struct process *p, const struct step *s);
 /* How long a CPU limit held back its threads. */
 int64_t step_held_back(const struct process *p, const struct step *s);
 
-/* "none", "own", "straggler", "workers". */
-const char *cause_where_name(enum cause_where where);
+extern const char *const cause_where_names[WHERE_MAX];
 
 /* The time between a step and the previous one in its lane beyond what is typical; 0 if there is
  * none. *ret_typical is the typical time. */
 int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t *ret_typical);
 
-/*
- * The operator on which the step spent more time than the steps around it, and how much; 0 if the
- * profile has no operators by step. Returns 0 or -ENOMEM.
- */
-int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, int64_t *ret_ns);
+/* How much more time than the steps around it the step spent on one operator, the one with the most; 0: none, or the
+ * profile has no operators by step. */
+int64_t cause_op(const struct process *p, const struct step *s, uint32_t *ret_name);
 
 /* A longer gap between steps is not part of generating tokens: nobody asked for any. */
 #define PAUSE_NS 1000000000LL

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/code.h"
-
+/* The functions in which threads ran and waited; on a terminal, as JSON, and as the trees that the page draws. */
 #include <math.h>
 #include <string.h>
 
-#include "report/summary.h"
+#include "report/output.h"
 #include "util/chance.h"
 
 /* More than any engine has: the rest is not in tables. */
@@ -30,15 +29,48 @@
  * threads'. */
 #define NOT_OF_CODE (1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
 
+/* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
+ * util/chance.h, too. */
+#define SIGMAS 2.0
+
+/* ---- values of nodes and functions ---- */
+
+/* What there is of a node of the tree, or of a function; ns. */
+struct code_value {
+	double sampled, count; /* count: of samples */
+	double waited;
+	double usual, usual_var; /* sampled in typical steps, and by how much that varies by chance, squared */
+	double usual_waited;
+};
+
+/* Of a difference: what is known exactly of the time of threads in a state, whatever samples say. */
+struct code_whole {
+	double slow;  /* in slow steps */
+	double usual; /* in as many typical ones; below 0: not known, as of one worker */
+	double part;  /* what there is more of, of which a function may hold most */
+	struct code_value all;
+};
+
 struct function_time {
 	struct code_value held, self, total;
 	double depth; /* how deep it was called in slow steps, on average */
 	bool listed;
 };
 
-/* ---- values of nodes and functions ---- */
+/* Values of those nodes that have one, a slow step has few of all; then those of functions. */
+struct code_values {
+	const struct model *m;
+	struct code_value *of; /* by node */
+	bool *has;
+	uint32_t *nodes; /* each behind its parent, once they are sorted */
+	size_t n;
+	struct code_whole whole; /* of a difference */
+	struct function_time *functions; /* by function */
+	uint32_t *list;                  /* those that have a time, in the order of their numbers */
+	size_t n_functions;
+};
 
-void code_value_add(struct code_value *to, const struct code_value *v)
+static void value_add(struct code_value *to, const struct code_value *v)
 {
 	to->sampled += v->sampled;
 	to->count += v->count;
@@ -48,23 +80,20 @@ void code_value_add(struct code_value *to, const struct code_value *v)
 	to->usual_waited += v->usual_waited;
 }
 
-int code_values_new(const struct model *m, struct code_values *ret)
+static struct code_values values_new(const struct model *m)
 {
-	size_t n = m->code.n_nodes + 1, n_functions = m->code.n_functions + 1;
-
 	/* of which only what is used takes memory */
-	*ret = (struct code_values){
+	return (struct code_values){
 		.m = m,
-		.of = calloc(n, sizeof(*ret->of)),
-		.has = calloc(n, sizeof(*ret->has)),
-		.nodes = malloc(n * sizeof(*ret->nodes)),
-		.functions = calloc(n_functions, sizeof(*ret->functions)),
-		.list = malloc(n_functions * sizeof(*ret->list)),
+		.of = xcalloc(m->code.n_nodes, sizeof(struct code_value)),
+		.has = xcalloc(m->code.n_nodes, sizeof(bool)),
+		.nodes = xcalloc(m->code.n_nodes, sizeof(uint32_t)),
+		.functions = xcalloc(m->code.n_functions, sizeof(struct function_time)),
+		.list = xcalloc(m->code.n_functions, sizeof(uint32_t)),
 	};
-	return ret->of && ret->has && ret->nodes && ret->functions && ret->list ? 0 : -ENOMEM;
 }
 
-void code_values_free(struct code_values *v)
+static void values_free(struct code_values *v)
 {
 	free(v->of);
 	free(v->has);
@@ -73,7 +102,8 @@ void code_values_free(struct code_values *v)
 	free(v->list);
 }
 
-struct code_value *code_values_at(struct code_values *v, uint32_t node)
+/* The value of a node; its callers have one, too. */
+static struct code_value *values_at(struct code_values *v, uint32_t node)
 {
 	for (uint32_t i = node; !v->has[i]; i = v->m->code.nodes[i].parent) {
 		v->has[i] = true;
@@ -82,22 +112,19 @@ struct code_value *code_values_at(struct code_values *v, uint32_t node)
 	return &v->of[node];
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-	const uint32_t *x = a, *y = b;
+ORDER(compare_numbers, uint32_t, cmp_int(*x, *y))
 
-	return cmp_int(*x, *y);
-}
-
-void code_values_sort(struct code_values *v)
+/* Call it when all are there. */
+static void values_sort(struct code_values *v)
 {
 	list_sort(v->nodes, v->n, compare_numbers);
 }
 
-void code_values_total(struct code_values *v)
+/* Adds to the value of each node those of its calls. */
+static void values_total(struct code_values *v)
 {
 	for (size_t k = v->n; k-- > 1;)
-		code_value_add(&v->of[v->m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
+		value_add(&v->of[v->m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
 	v->whole.all = v->of[CODE_ROOT];
 }
 
@@ -119,10 +146,10 @@ static void sum_functions(struct code_values *v)
 	for (size_t k = 1; k < v->n; k++) {
 		uint32_t i = v->nodes[k];
 
-		code_value_add(&time_of(v, nodes[i].function)->self, &v->of[i]);
-		code_value_add(&time_of(v, nodes[i].held_by)->held, &v->of[i]);
+		value_add(&time_of(v, nodes[i].function)->self, &v->of[i]);
+		value_add(&time_of(v, nodes[i].held_by)->held, &v->of[i]);
 	}
-	code_values_total(v);
+	values_total(v);
 	for (size_t k = 1; k < v->n; k++) {
 		const struct code_node *node = &nodes[v->nodes[k]];
 		const struct code_value *value = &v->of[v->nodes[k]];
@@ -130,7 +157,7 @@ static void sum_functions(struct code_values *v)
 		if (!node->outermost)
 			continue;
 		f = time_of(v, node->function);
-		code_value_add(&f->total, value);
+		value_add(&f->total, value);
 		f->depth += (value->sampled + value->waited) * node->depth;
 	}
 	for (size_t k = 0; k < v->n_functions; k++) {
@@ -156,8 +183,7 @@ static uint32_t find_line(const struct code_values *v, uint32_t function)
 
 		if (node->function != function || !node->line)
 			continue;
-		for (i = 0; i < n && lines[i] != node->line;)
-			i++;
+		i = list_find(n, at, lines[at] == node->line);
 		if (i == LINES_MAX)
 			continue;
 		if (i == n)
@@ -174,7 +200,7 @@ static uint32_t find_line(const struct code_values *v, uint32_t function)
 
 /* ---- tables ---- */
 
-void code_add_table(const struct process *p, const struct code_table *table, struct code_values *v)
+static void add_table(const struct process *p, const struct code_table *table, struct code_values *v)
 {
 	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
 		struct code_value *value;
@@ -182,42 +208,33 @@ void code_add_table(const struct process *p, const struct code_table *table, str
 		if (sum->phase != table->phase || sum->wait != table->wait ||
 			(table->state != STATES && table->state != sum->state))
 			continue;
-		value = code_values_at(v, sum->node);
+		value = values_at(v, sum->node);
 		*(sum->wait ? &value->waited : &value->sampled) += (double)sum->ns;
 		value->count += sum->wait ? 0 : (double)sum->samples;
 	}
-	code_values_sort(v);
+	values_sort(v);
 }
 
-static int add_to_table(struct code_summary *c, const struct stack_sum *sum, uint8_t state)
+static void add_to_table(struct code_summary *c, const struct stack_sum *sum, uint8_t state)
 {
-	struct code_table new = { .phase = sum->phase, .state = state, .wait = sum->wait }, *t;
-	size_t i = 0;
+	struct code_table new = { .phase = sum->phase, .state = state, .wait = sum->wait };
+	size_t at = list_find(c->n_tables, i,
+		c->tables[i].phase == sum->phase && c->tables[i].state == state && c->tables[i].wait == sum->wait);
 
-	for (; i < c->n_tables; i++) {
-		t = &c->tables[i];
-		if (t->phase == sum->phase && t->state == state && t->wait == sum->wait)
-			break;
-	}
-	if (i == TABLES_MAX)
-		return 0;
-	if (i == c->n_tables && list_add(c->tables, c->n_tables, c->tables_size, new))
-		return -ENOMEM;
-	c->tables[i].ns = ns_add(c->tables[i].ns, sum->ns);
-	c->tables[i].samples += sum->samples;
-	return 0;
+	if (at == TABLES_MAX)
+		return;
+	if (at == c->n_tables)
+		*list_add(c, tables) = new;
+	c->tables[at].ns = ns_add(c->tables[at].ns, sum->ns);
+	c->tables[at].samples += sum->samples;
 }
 
-static int fill_table(const struct model *m, const struct process *p, struct code_table *table)
+static void fill_table(const struct model *m, const struct process *p, struct code_table *table)
 {
 	const struct waker_sum *waker;
-	struct code_values v;
+	struct code_values v = values_new(m);
 
-	if (code_values_new(m, &v)) {
-		code_values_free(&v);
-		return -ENOMEM;
-	}
-	code_add_table(p, table, &v);
+	add_table(p, table, &v);
 	sum_functions(&v);
 	for (size_t i = 0; i < v.n_functions; i++) {
 		const struct function_time *f = &v.functions[v.list[i]];
@@ -232,28 +249,19 @@ static int fill_table(const struct model *m, const struct process *p, struct cod
 		if (row.key > 0)
 			list_insert(table->rows, table->n_rows, CODE_ROWS_MAX, key, row);
 	}
-	for (size_t i = 0; i < table->n_rows; i++) {
-		table->rows[i].line = find_line(&v, table->rows[i].function);
-		if (!table->wait)
-			continue;
-		waker = waker_code_find(&p->stacks, table->phase, table->state, table->rows[i].function);
+	list_for_each (row, table->rows, table->n_rows) {
+		row->line = find_line(&v, row->function);
+		waker = table->wait ? waker_code_find(&p->stacks, table->phase, table->state, row->function) : NULL;
 		if (!waker)
 			continue;
-		table->rows[i].by = waker->by;
-		table->rows[i].thread = waker->thread;
-		table->rows[i].ended = waker->ns;
+		row->by = waker->by;
+		row->thread = waker->thread;
+		row->ended = waker->ns;
 	}
-	code_values_free(&v);
-	return 0;
+	values_free(&v);
 }
 
-static int compare_tables(const void *a, const void *b)
-{
-	const struct code_table *x = a, *y = b;
-	int order = cmp_int(x->wait, y->wait) ?: cmp_int(x->state != STATES, y->state != STATES);
-
-	return order ?: (cmp_int(y->ns, x->ns) ?: (cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state)));
-}
+ORDER(compare_tables, struct code_table, RISING(wait), cmp_int(x->state != STATES, y->state != STATES), FALLING(ns), RISING(phase), RISING(state))
 
 /*
  * ---- what samples say ----
@@ -278,12 +286,14 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
-double code_slow(const struct code_whole *w, const struct code_value *v)
+/* How much there is of it in slow steps. */
+static double slow_of(const struct code_whole *w, const struct code_value *v)
 {
 	return v->waited + sampled_time(w) * share(v->sampled, w->all.sampled);
 }
 
-double code_usual(const struct code_whole *w, const struct code_value *v)
+/* And how much in typical ones. */
+static double usual_of(const struct code_whole *w, const struct code_value *v)
 {
 	/* without samples in the slow steps nothing is known of what is usual of them either */
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
@@ -292,10 +302,11 @@ double code_usual(const struct code_whole *w, const struct code_value *v)
 /* At most what there is. */
 static double more_of(const struct code_whole *w, const struct code_value *v)
 {
-	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
+	return fmin(slow_of(w, v) - usual_of(w, v), w->part);
 }
 
-double code_deviation(const struct code_whole *w, const struct code_value *v)
+/* By how much the difference of both varies by chance. */
+static double deviation_of(const struct code_whole *w, const struct code_value *v)
 {
 	double n = w->all.count, p, usual;
 
@@ -323,7 +334,7 @@ static bool holds_most(const struct code_whole *w, const struct code_value *v)
 
 	if (w->all.count <= 0 || need < 0)
 		return need < 0;
-	p = share(need + code_usual(w, v) - v->usual_waited, sampled_time(w));
+	p = share(need + usual_of(w, v) - v->usual_waited, sampled_time(w));
 	return p > 0 && p < 1 && v->count > 0 && chance_at_least(v->count, w->all.count, p) <= CHANCE_LEAST;
 }
 
@@ -334,7 +345,7 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 	double more = inner->usual + inner->usual_waited - outer->usual - outer->usual_waited;
 
 	return inner->usual + inner->usual_waited > SHARED * (outer->usual + outer->usual_waited) &&
-	       more > CODE_SIGMAS * sqrt(inner->usual_var);
+	       more > SIGMAS * sqrt(inner->usual_var);
 }
 
 /* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is
@@ -460,7 +471,7 @@ static void add_rows(const struct process *p, size_t step, struct choice *c, str
 
 		if (weight == 0)
 			continue;
-		v = code_values_at(values, row->node);
+		v = values_at(values, row->node);
 		if (weight > 0 && row->wait) {
 			v->waited += ns;
 			c->waits += row->samples;
@@ -518,16 +529,14 @@ static void whole_add(const struct process *p, size_t step, enum code_who who, u
 }
 
 /* Finds the weights of all steps. A typical is shared by many steps, so that it is looked at once for all slow ones
- * among them. Returns 0 or -ENOMEM. */
-static int weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
+ * among them. */
+static void weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
 {
-	double *sizes = calloc(2 * (p->n_typicals + 1), sizeof(*sizes)); /* of the calling threads, of the others */
+	double *sizes = xcalloc(2 * p->n_typicals, sizeof(*sizes)); /* of the calling threads, of the others */
 
-	if (!sizes)
-		return -ENOMEM;
 	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
 	for (int pass = 0; pass < 2; pass++) {
-		for (const struct code_longer *l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+		list_for_each (l, p->stacks.longer, p->stacks.n_longer) {
 			size_t slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
 
 			if (l->state != diff->state || (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) != diff->phase)
@@ -546,52 +555,40 @@ static int weigh_steps(const struct process *p, struct code_diff *diff, struct c
 		}
 	}
 	free(sizes);
-	return 0;
 }
 
-/* Also counts what there is of the difference. */
-static int add_diff(const struct process *p, struct code_diff *diff, struct code_values *v)
+/* Adds what a difference is made of, sorts it, and counts what there is of the difference. */
+static void add_diff(const struct process *p, struct code_diff *diff, struct code_values *v)
 {
-	struct choice c = { .state = diff->state };
-	int err = -ENOMEM;
+	struct choice c = {
+		.state = diff->state,
+		.own = xcalloc(p->steps.len, sizeof(*c.own)),
+		.others = xcalloc(p->steps.len, sizeof(*c.others)),
+	};
 
 	diff->steps = 0;
-	c.own = calloc(p->steps.len + 1, sizeof(*c.own));
-	c.others = calloc(p->steps.len + 1, sizeof(*c.others));
-	if (c.own && c.others)
-		err = weigh_steps(p, diff, &c, &v->whole);
-	for (size_t i = 0; !err && i < p->steps.len; i++) {
+	weigh_steps(p, diff, &c, &v->whole);
+	for (size_t i = 0; i < p->steps.len; i++) {
 		if (c.own[i] != 0 || c.others[i] != 0)
 			add_rows(p, i, &c, v);
 	}
-	code_values_sort(v);
+	values_sort(v);
 	diff->part = v->whole.part > 0 ? (int64_t)fmin(v->whole.part, 9e18) : 0;
 	diff->samples = c.samples;
 	diff->waits = c.waits;
 	diff->usual = c.usual;
 	free(c.own);
 	free(c.others);
-	return err;
 }
 
-int code_add_diff(const struct process *p, const struct code_diff *diff, struct code_values *v)
+static void fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
 {
-	struct code_diff again = *diff;
+	struct code_values v = values_new(m);
 
-	return add_diff(p, &again, v);
-}
-
-static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
-{
-	struct code_values v;
-	int err;
-
-	err = code_values_new(m, &v) ?: add_diff(p, diff, &v);
-	if (!err) {
-		sum_functions(&v);
-		find_blame(&v, &diff->of);
-		diff->clear = diff->of.function != 0;
-	}
+	add_diff(p, diff, &v);
+	sum_functions(&v);
+	find_blame(&v, &diff->of);
+	diff->clear = diff->of.function != 0;
 	for (size_t i = 0; i < v.n_functions; i++) {
 		const struct function_time *f = &v.functions[v.list[i]];
 		struct code_row row = {
@@ -599,47 +596,27 @@ static int fill_diff(const struct model *m, const struct process *p, struct code
 			.held = more_of(&v.whole, &f->held),
 			.self = more_of(&v.whole, &f->self),
 			.total = more_of(&v.whole, &f->total),
-			.deviation = code_deviation(&v.whole, &f->total),
-			.held_deviation = code_deviation(&v.whole, &f->held),
+			.deviation = deviation_of(&v.whole, &f->total),
+			.held_deviation = deviation_of(&v.whole, &f->held),
 		};
 
 		row.key = row.function == diff->of.function ? INFINITY : row.held;
 		if (row.key > 0)
 			list_insert(diff->rows, diff->n_rows, CODE_ROWS_MAX, key, row);
 	}
-	for (size_t i = 0; i < diff->n_rows; i++)
-		diff->rows[i].line = find_line(&v, diff->rows[i].function);
-	code_values_free(&v);
-	return err;
+	list_for_each (row, diff->rows, diff->n_rows)
+		row->line = find_line(&v, row->function);
+	values_free(&v);
 }
 
-static int need_diff(struct code_summary *c, uint32_t phase, uint8_t state)
+ORDER(compare_diffs, struct code_diff, FALLING(part), RISING(phase), RISING(state))
+
+static void longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
 {
-	struct code_diff diff = { .phase = phase, .state = state };
-
-	for (size_t i = 0; i < c->n_diffs; i++) {
-		if (c->diffs[i].phase == phase && c->diffs[i].state == state)
-			return 0;
-	}
-	return c->n_diffs == DIFFS_MAX ? 0 : list_add(c->diffs, c->n_diffs, c->diffs_size, diff);
-}
-
-static int compare_diffs(const void *a, const void *b)
-{
-	const struct code_diff *x = a, *y = b;
-
-	return cmp_int(y->part, x->part) ?: (cmp_int(x->phase, y->phase) ?: cmp_int(x->state, y->state));
-}
-
-static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
-{
-	struct code_longer longer = { .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
-	struct stack_times *s = &p->stacks;
-
 	if (!has_stacks(p, step))
-		return 0;
-	s->slow[step] = true;
-	return list_add(s->longer, s->n_longer, s->longer_size, longer);
+		return;
+	p->stacks.slow[step] = true;
+	*list_add(&p->stacks, longer) = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
 }
 
 /* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where
@@ -658,15 +635,14 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 
 /* Finds the steps that were longer in a state than those that they are compared with, and which of their threads
  * were. */
-static int find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
+static void find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
 {
-	uint8_t *by_cause = calloc(p->steps.len + 1, sizeof(*by_cause)); /* 1 + the state */
-	int err = by_cause ? 0 : -ENOMEM;
+	uint8_t *by_cause = xcalloc(p->steps.len, sizeof(*by_cause)); /* 1 + the state */
 	uint32_t states = 0; /* that stacks are of */
 
 	for (size_t i = 0; i < p->stacks.n_sums; i++)
 		states |= 1u << p->stacks.sums[i].state;
-	for (size_t i = 0; !err && i < n_slow; i++) {
+	for (size_t i = 0; i < n_slow; i++) {
 		enum code_who who = who_was_longer(&slow[i], false);
 		uint8_t state = slow[i].cause.state;
 
@@ -675,42 +651,42 @@ static int find_longer(struct process *p, const struct slow_step *slow, size_t n
 		if (who == CODE_NOBODY || !is_of_code(state))
 			continue;
 		by_cause[slow[i].step] = 1 + state;
-		err = longer_add(p, slow[i].step, state, who);
+		longer_add(p, slow[i].step, state, who);
 	}
-	for (uint8_t state = 0; !err && state < STATES; state++) {
+	for (uint8_t state = 0; state < STATES; state++) {
 		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
 			continue;
-		for (size_t i = 0; !err && i < p->steps.len; i++) {
+		for (size_t i = 0; i < p->steps.len; i++) {
 			if (by_cause[i] != 1 + state && is_longer(p, i, state))
-				err = longer_add(p, i, state, CODE_CALLER);
+				longer_add(p, i, state, CODE_CALLER);
 		}
 	}
 	free(by_cause);
-	return err;
 }
 
-static int make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
+static void make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
 	struct code_summary *c)
 {
 	size_t kept = 0;
-	int err;
 
 	if (!p->stacks.first)
-		return 0;
-	p->stacks.slow = calloc(p->steps.len + 1, sizeof(*p->stacks.slow));
-	if (!p->stacks.slow)
-		return -ENOMEM;
-	err = find_longer(p, slow, n_slow);
-	for (size_t i = 0; !err && i < p->stacks.n_longer; i++)
-		err = need_diff(c, (uint32_t)steps_get(&p->steps, p->stacks.longer[i].step, STEP_PHASE), p->stacks.longer[i].state);
-	for (size_t i = 0; !err && i < c->n_diffs; i++) {
-		err = fill_diff(m, p, &c->diffs[i]);
-		if (c->diffs[i].samples || c->diffs[i].waits)
-			c->diffs[kept++] = c->diffs[i];
+		return;
+	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));
+	find_longer(p, slow, n_slow);
+	list_for_each (l, p->stacks.longer, p->stacks.n_longer) {
+		uint32_t phase = (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE);
+
+		if (list_find(c->n_diffs, i, c->diffs[i].phase == phase && c->diffs[i].state == l->state) == c->n_diffs &&
+			c->n_diffs < DIFFS_MAX)
+			*list_add(c, diffs) = (struct code_diff){ .phase = phase, .state = l->state };
+	}
+	list_for_each (diff, c->diffs, c->n_diffs) {
+		fill_diff(m, p, diff);
+		if (diff->samples || diff->waits)
+			c->diffs[kept++] = *diff;
 	}
 	c->n_diffs = kept;
 	list_sort(c->diffs, kept, compare_diffs);
-	return err;
 }
 
 /* ---- of one slow step ---- */
@@ -738,7 +714,7 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 	const struct typical *t = typical_at(p, slow->step);
 	const uint32_t *compared = p->grouped + t->first;
 
-	code_values_sort(v);
+	values_sort(v);
 	sum_functions(v);
 	whole_add(p, slow->step, c->others ? CODE_OTHERS : CODE_CALLER, c->state, &v->whole);
 	if (c->tid) {
@@ -758,62 +734,477 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 	}
 }
 
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
-	struct code_hot *ret)
+struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
 	const struct typical *t = typical_at(p, slow->step);
 	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };
 	enum code_who who = who_was_longer(slow, second);
+	struct code_hot hot = { 0 };
 	struct code_values v;
 	float *weights;
-	int err;
 
-	memset(ret, 0, sizeof(*ret));
 	if (!p->stacks.slow || !is_of_code(c.state) || who == CODE_NOBODY || !has_stacks(p, slow->step) ||
 		p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
-		return 0;
+		return hot;
 	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
-	weights = calloc(p->steps.len + 1, sizeof(*weights));
+	weights = xcalloc(p->steps.len, sizeof(*weights));
 	*(who == CODE_OTHERS ? &c.others : &c.own) = weights;
-	err = code_values_new(m, &v) || !weights ? -ENOMEM : 0;
-	if (!err && weigh_compared(p, t, steps_size(&p->steps, slow->step), weights)) {
+	v = values_new(m);
+	if (weigh_compared(p, t, steps_size(&p->steps, slow->step), weights)) {
 		weights[slow->step] = 1;
 		add_rows(p, slow->step, &c, &v);
 		for (uint32_t i = 0; i < t->compared; i++) {
 			if (p->grouped[t->first + i] != slow->step)
 				add_rows(p, p->grouped[t->first + i], &c, &v);
 		}
-		find_hot(p, slow, &c, (double)(second ? slow->cause.second_part : slow->cause.part), &v, ret);
+		find_hot(p, slow, &c, (double)(second ? slow->cause.second_part : slow->cause.part), &v, &hot);
 	}
 	free(weights);
-	code_values_free(&v);
-	return err;
+	values_free(&v);
+	return hot;
 }
 
 /* ---- all of a process ---- */
 
-int code_summary_make(
+void code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret)
 {
-	int err = 0;
-
 	memset(ret, 0, sizeof(*ret));
 	if (!p->stacks.n_sums)
-		return 0;
-	for (size_t i = 0; !err && i < p->stacks.n_sums; i++) {
-		const struct stack_sum *sum = &p->stacks.sums[i];
-
-		err = (sum->wait ? 0 : add_to_table(ret, sum, STATES)) ?: add_to_table(ret, sum, sum->state);
+		return;
+	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
+		if (!sum->wait)
+			add_to_table(ret, sum, STATES);
+		add_to_table(ret, sum, sum->state);
 	}
 	list_sort(ret->tables, ret->n_tables, compare_tables);
-	for (size_t i = 0; !err && i < ret->n_tables; i++)
-		err = fill_table(m, p, &ret->tables[i]);
-	return err ?: make_diffs(m, p, slow, n_slow, ret);
+	list_for_each (table, ret->tables, ret->n_tables)
+		fill_table(m, p, table);
+	make_diffs(m, p, slow, n_slow, ret);
 }
 
-void code_summary_free(struct code_summary *c)
+/* ---- on a terminal ---- */
+
+#define ROWS_SHOWN 10
+#define WAIT_ROWS_SHOWN 3
+#define DIFF_ROWS_SHOWN 5
+#define NAME_WIDTH 46
+/* Functions with a smaller share are left out. */
+#define LEAST_SHARE 0.005
+
+/* Padded by characters, not bytes; what is longer takes its room. */
+static void put_function(const struct page *page, const struct code_row *row)
 {
-	free(c->tables);
-	free(c->diffs);
-	memset(c, 0, sizeof(*c));
+	const char *name = FUNCTION(page->m, row->function, row->line);
+	int columns = 0;
+
+	for (const char *p = name; *p; p++)
+		columns += ((unsigned char)*p & 0xc0) != 0x80;
+	page_put(page, "  %s%*s", name, columns < NAME_WIDTH ? NAME_WIDTH - columns : 0, "");
+}
+
+static void put_samples(const struct page *page, const struct code_table *table)
+{
+	double all = (double)table->ns;
+	char title[128];
+
+	snprintf(title, sizeof(title), "Code %s%s: %llu sample%s", table->phase ? "of " : "outside of steps",
+		NAME(page->m, table->phase), LLU(table->samples), table->samples == 1 ? "" : "s");
+	page_put(page, "\n%-*s%10s%10s\n", NAME_WIDTH + 2, title, "self", "total");
+	list_for_each (row, table->rows, least_of(table->n_rows, ROWS_SHOWN)) {
+		if (row->self < LEAST_SHARE * all)
+			break;
+		put_function(page, row);
+		page_put(page, "%8.2f %%%8.2f %% ", 100 * row->self / all, 100 * row->total / all);
+		page_bar(page, row->self / all, PAGE_BAR / 2);
+		page_put(page, "\n");
+	}
+}
+
+static void put_waits(const struct page *page, const struct code_summary *c, uint32_t phase)
+{
+	bool first = true;
+
+	list_for_each (table, c->tables, c->n_tables) {
+		/* where it was preempted says nothing about a thread */
+		if (table->phase != phase || !table->wait || table->state == ST_RUNNABLE || table->state == ST_STOPPED)
+			continue;
+		if (first)
+			page_put(page, "\nWaits %s%s\n", phase ? "of " : "outside of steps", NAME(page->m, phase));
+		first = false;
+		page_put(page, "  %s: %llu, %s\n", words_state(table->state), LLU(table->samples), DURATION(table->ns));
+		list_for_each (row, table->rows, least_of(table->n_rows, WAIT_ROWS_SHOWN)) {
+			if (row->held < LEAST_SHARE * (double)table->ns)
+				break;
+			put_function(page, row);
+			page_put(page, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns,
+				DURATION((int64_t)row->held));
+			/* "woken by release (pool.py) of worker": whoever ended the most of it */
+			if (row->by || row->thread)
+				page_put(page, "    woken by %s%s%s: %.0f %%\n", row->by ? FUNCTION(page->m, row->by, 0) : "",
+					row->by && row->thread ? " of " : "", NAME(page->m, row->thread),
+					row->held > 0 ? 100 * fmin(1, (double)row->ended / row->held) : 0);
+		}
+	}
+}
+
+static void put_diff(const struct page *page, const struct code_diff *diff)
+{
+	page_put(page, "\nCode of slow%s%s steps: %llu took %s more in %s", diff->phase ? " " : "",
+		NAME(page->m, diff->phase), LLU(diff->steps), DURATION(diff->part), words_state(diff->state));
+	if (diff->samples)
+		page_put(page, "; %llu sample%s, usually %.1f", LLU(diff->samples), diff->samples == 1 ? "" : "s",
+			diff->usual);
+	if (diff->waits)
+		page_put(page, "; %llu wait%s", LLU(diff->waits), diff->waits == 1 ? "" : "s");
+	page_put(page, "\n");
+	if (!diff->clear)
+		page_put(page, "  %s holds most of it\n",
+			diff->samples ? "these samples do not show that one function" : "no function");
+	for (size_t i = 0, shown = 0; i < diff->n_rows && shown < DIFF_ROWS_SHOWN; i++) {
+		const struct code_row *row = &diff->rows[i];
+
+		if ((i || !diff->clear) && row->held <= SIGMAS * row->held_deviation)
+			continue;
+		if (!shown++)
+			page_put(page, "%-*s%10s%11s%10s\n", NAME_WIDTH + 2, "", "more", "", "in itself");
+		put_function(page, row);
+		page_put(page, "%10s", DURATION((int64_t)row->total));
+		if (diff->samples)
+			page_put(page, " %s %-8s", page->utf8 ? "±" : "+-", DURATION((int64_t)row->deviation));
+		else
+			page_put(page, "%11s", "");
+		page_put(page, "%10s\n", DURATION((int64_t)row->held));
+		if (!i && diff->of.caller)
+			page_put(page, "    called from %s\n", FUNCTION(page->m, diff->of.caller, diff->of.caller_line));
+		if (!i && diff->of.user)
+			page_put(page, "    for %s\n", FUNCTION(page->m, diff->of.user, diff->of.user_line));
+	}
+}
+
+void page_code(const struct page *page, const struct code_summary *c)
+{
+	list_for_each (t, c->tables, c->n_tables) {
+		/* each phase once */
+		if (c->tables + list_find(c->n_tables, i, c->tables[i].phase == t->phase) != t)
+			continue;
+		list_for_each (all, c->tables, c->n_tables) {
+			if (all->phase == t->phase && all->state == STATES)
+				put_samples(page, all);
+		}
+		put_waits(page, c, t->phase);
+	}
+	list_for_each (diff, c->diffs, c->n_diffs)
+		put_diff(page, diff);
+}
+
+void page_code_left_out(const struct page *page)
+{
+	const struct code_tree *t = &page->m->code;
+
+	if (t->unknown)
+		page_put(page, "Stacks: %llu lines have one that is not in the file\n", LLU(t->unknown));
+	if (t->cut_deep)
+		page_put(page, "Stacks: of %llu that were deeper, only the innermost %d calls are told apart\n",
+			LLU(t->cut_deep), STACK_DEPTH_MAX);
+	if (t->cut_nodes)
+		page_put(page, "Stacks: %llu were too many, and are `[left out]`\n", LLU(t->cut_nodes));
+	if (t->cut_rows)
+		page_put(page,
+			"Stacks: %llu samples and waits behind the first %u lines with a step count for no slow step\n", LLU(t->cut_rows), STACK_ROWS_MAX);
+}
+
+/* ---- as JSON ---- */
+
+static void put_code_function(const struct page *page, struct json_object *o, const char *key, const char *line_key,
+	uint32_t function, uint32_t line)
+{
+	if (function)
+		json_put_text(o, key, model_text(page->m, page->m->code.functions[function].name));
+	if (function && line)
+		json_put_u64(o, line_key, line);
+}
+
+static void put_ns(struct json_object *o, const char *key, double ns)
+{
+	json_put_us(o, key, (int64_t)fmax(-9e18, fmin(9e18, ns)));
+}
+
+static void put_callers(const struct page *page, struct json_object *o, const struct code_blame *of)
+{
+	put_code_function(page, o, "called_from", "called_from_line", of->caller, of->caller_line);
+	put_code_function(page, o, "used_by", "used_by_line", of->user, of->user_line);
+}
+
+static void put_row(const struct page *page, struct json_object *o, const struct code_row *row)
+{
+	static const char *const kinds[] = {
+		[CODE_NATIVE] = "native",
+		[CODE_PYTHON] = "python",
+		[CODE_KERNEL] = "kernel",
+		[CODE_SYSTEM] = "system",
+		[CODE_UNKNOWN] = "unknown",
+	};
+
+	json_put_name(page, o, "function", page->m->code.functions[row->function].name);
+	json_put_text(o, "kind", kinds[page->m->code.functions[row->function].kind]);
+	if (row->line)
+		json_put_u64(o, "line", row->line);
+	put_ns(o, "held_us", row->held);
+	put_ns(o, "total_us", row->total);
+}
+
+static void put_table(const struct page *page, struct json_object *o, const struct code_table *table)
+{
+	struct json_object *waker;
+
+	json_put_name(page, o, "phase", table->phase);
+	json_put_text(o, "kind", table->wait ? "wait" : "sample");
+	if (table->state != STATES)
+		json_put_text(o, "state", words_state(table->state));
+	json_put_u64(o, "count", table->samples);
+	json_put_us(o, "total_us", table->ns);
+	json_put_list (o, "functions", one, row, table->rows, table->n_rows) {
+		put_row(page, one, row);
+		put_ns(one, "self_us", row->self);
+		if (!row->by && !row->thread)
+			continue;
+		waker = json_put_object(one, "woken_by");
+		put_code_function(page, waker, "function", NULL, row->by, 0);
+		json_put_name(page, waker, "thread", row->thread);
+		json_put_us(waker, "total_us", row->ended);
+	}
+}
+
+static void put_code_diff(const struct page *page, struct json_object *o, const struct code_diff *diff)
+{
+	json_put_name(page, o, "phase", diff->phase);
+	json_put_text(o, "state", words_state(diff->state));
+	json_put_u64(o, "steps", diff->steps);
+	json_put_us(o, "excess_us", diff->part);
+	json_put_u64(o, "samples", diff->samples);
+	json_put_double(o, "usual_samples", diff->usual);
+	json_put_u64(o, "waits", diff->waits);
+	json_put(o, "clear", json_object_new_boolean(diff->clear));
+	json_put_list (o, "functions", one, row, diff->rows, diff->n_rows) {
+		put_row(page, one, row);
+		put_ns(one, "deviation_us", row->deviation);
+		if (row == diff->rows)
+			put_callers(page, one, &diff->of);
+	}
+}
+
+void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c)
+{
+	if (!c->n_tables)
+		return;
+	json_put_list (o, "code", one, table, c->tables, c->n_tables)
+		put_table(page, one, table);
+	json_put_list (o, "slow_code", one, diff, c->diffs, c->n_diffs)
+		put_code_diff(page, one, diff);
+}
+
+void json_put_hot(const struct page *page, struct json_object *o, const struct process *p, const struct slow_step *slow)
+{
+	struct json_object *v;
+
+	for (int second = 0; second < 2; second++) {
+		struct code_hot hot = code_find_hot(page->m, p, slow, second);
+
+		if (!hot.of.function)
+			continue;
+		v = json_put_object(o, second ? "second_code" : "code");
+		put_code_function(page, v, "function", "line", hot.of.function, hot.of.line);
+		put_callers(page, v, &hot.of);
+		json_put_us(v, "us", hot.ns);
+		if (!hot.samples)
+			continue;
+		json_put_u64(v, "samples", hot.samples);
+		json_put_double(v, "usual_samples", hot.usual);
+	}
+}
+
+void json_put_code_left_out(const struct page *page, struct json_object *o)
+{
+	const struct code_tree *t = &page->m->code;
+	struct json_object *v;
+
+	if (!t->unknown && !t->cut_deep && !t->cut_nodes && !t->cut_rows)
+		return;
+	v = json_put_object(o, "stacks_left_out");
+	json_put_u64(v, "unknown", t->unknown);
+	json_put_u64(v, "too_deep", t->cut_deep);
+	json_put_u64(v, "too_many", t->cut_nodes);
+	json_put_u64(v, "not_compared", t->cut_rows);
+}
+
+/* ---- flame graphs ---- */
+
+/* A flame graph has the nodes with the most time; the others are merged in one beside them. */
+#define FLAME_NODES_MAX 1200
+#define FLAME_LEAST_SHARE 0.0005
+#define FLAMES_MAX 24
+/* A call that is not drawn. */
+#define SMALL (-1)
+
+struct flame {
+	const struct page *page;
+	const struct process *p;
+	const struct code_table *table; /* or */
+	const struct code_diff *diff;
+	struct code_values values; /* totals, without lines */
+	uint32_t *first, *next;    /* the calls of each node, by node: 0: none */
+	double least;              /* nodes with less are not drawn */
+	struct json_object *list;
+	struct json_object *names;
+	uint32_t *name_of; /* by function: 1 + its index among the names */
+	uint32_t n_names;
+};
+
+static double node_size(const struct flame *f, uint32_t node)
+{
+	const struct code_value *v = &f->values.of[node];
+
+	return f->diff ? slow_of(&f->values.whole, v) + usual_of(&f->values.whole, v) : v->sampled + v->waited;
+}
+
+/* Moves what is at nodes with lines to those without. */
+static void drop_lines(struct code_values *v)
+{
+	for (size_t k = 0, n = v->n; k < n; k++) {
+		uint32_t i = v->nodes[k], plain = v->m->code.nodes[i].plain;
+
+		if (plain == i)
+			continue;
+		value_add(values_at(v, plain), &v->of[i]);
+		memset(&v->of[i], 0, sizeof(v->of[i]));
+	}
+	values_sort(v);
+}
+
+ORDER(compare_sizes, double, cmp_int(*y, *x))
+
+/* A limit that leaves FLAME_NODES_MAX nodes, and links the calls of each node. */
+static void link_calls(struct flame *f)
+{
+	double *sizes = xcalloc(f->values.n, sizeof(*sizes));
+	size_t n = 0;
+
+	f->least = FLAME_LEAST_SHARE * node_size(f, CODE_ROOT);
+	for (size_t k = f->values.n; k-- > 1;) {
+		uint32_t i = f->values.nodes[k], parent = f->page->m->code.nodes[i].parent;
+
+		if (node_size(f, i) <= 0)
+			continue;
+		f->next[i] = f->first[parent];
+		f->first[parent] = i;
+		sizes[n++] = node_size(f, i);
+	}
+	if (n > FLAME_NODES_MAX) {
+		list_sort(sizes, n, compare_sizes);
+		f->least = fmax(f->least, sizes[FLAME_NODES_MAX]);
+	}
+	free(sizes);
+}
+
+static void append_number(struct flame *f, double v)
+{
+	json_put(f->list, NULL, json_object_new_int64(v > 9e15 ? (int64_t)9e15 : (int64_t)llround(v)));
+}
+
+static double name_index(struct flame *f, uint32_t function)
+{
+	const struct code_function *of = &f->page->m->code.functions[function];
+	struct json_object *name;
+
+	if (!f->name_of[function]) {
+		name = json_put_array(f->names, NULL);
+		json_put_text(name, NULL, model_text(f->page->m, of->name));
+		json_put_u64(name, NULL, of->kind);
+		f->name_of[function] = ++f->n_names;
+	}
+	return f->name_of[function] - 1;
+}
+
+/* depth, name, time in us; of a difference also what is usual and the deviation by chance */
+static void append_node(struct flame *f, uint32_t depth, double name, const struct code_value *v)
+{
+	append_number(f, depth);
+	append_number(f, name);
+	append_number(f, (f->diff ? slow_of(&f->values.whole, v) : v->sampled + v->waited) / 1000);
+	if (!f->diff)
+		return;
+	append_number(f, usual_of(&f->values.whole, v) / 1000);
+	append_number(f, deviation_of(&f->values.whole, v) / 1000);
+}
+
+/* A node, then its calls. The depth is at most STACK_DEPTH_MAX. */
+static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
+{
+	struct code_value small = { 0 };
+	bool any = false;
+
+	append_node(f, depth, name_index(f, f->page->m->code.nodes[node].function), &f->values.of[node]);
+	for (uint32_t i = f->first[node]; i; i = f->next[i]) {
+		if (node_size(f, i) > f->least) {
+			append_calls(f, i, depth + 1);
+			continue;
+		}
+		value_add(&small, &f->values.of[i]);
+		any = true;
+	}
+	if (any)
+		append_node(f, depth + 1, SMALL, &small);
+}
+
+/* The nodes of the table or of the difference become a list of numbers. */
+static void flame_fill(struct flame *f)
+{
+	const struct model *m = f->page->m;
+
+	f->first = xcalloc(m->code.n_nodes, sizeof(*f->first));
+	f->next = xcalloc(m->code.n_nodes, sizeof(*f->next));
+	f->values = values_new(m);
+	if (f->table)
+		add_table(f->p, f->table, &f->values);
+	else
+		add_diff(f->p, &(struct code_diff){ .phase = f->diff->phase, .state = f->diff->state }, &f->values);
+	drop_lines(&f->values);
+	values_total(&f->values);
+	link_calls(f);
+	append_calls(f, CODE_ROOT, 0);
+	free(f->first);
+	free(f->next);
+	values_free(&f->values);
+}
+
+void json_put_flames(const struct page *page, struct json_object *o, const struct process *p, const struct code_summary *c)
+{
+	struct flame f = { .page = page, .p = p };
+	struct json_object *graphs, *one;
+
+	if (!c->n_tables)
+		return;
+	o = json_put_object(o, "flames");
+	f.names = json_put_array(o, "names");
+	graphs = json_put_array(o, "graphs");
+	f.name_of = xcalloc(page->m->code.n_functions, sizeof(*f.name_of));
+	for (size_t i = 0; i < least_of(c->n_diffs + c->n_tables, FLAMES_MAX); i++) {
+		const struct code_diff *diff = f.diff = i < c->n_diffs ? &c->diffs[i] : NULL;
+		const struct code_table *table = f.table = diff ? NULL : &c->tables[i - c->n_diffs];
+		uint8_t state = diff ? diff->state : table->state;
+		const char *kind = diff ? "slow" : "sample";
+
+		one = json_put_object(graphs, NULL);
+		json_put_name(page, one, "phase", diff ? diff->phase : table->phase);
+		if (state != STATES)
+			json_put_text(one, "state", words_state(state));
+		json_put_text(one, "kind", table && table->wait ? "wait" : kind);
+		json_put_u64(one, "count", diff ? diff->samples + diff->waits : table->samples);
+		if (diff)
+			json_put_u64(one, "steps", diff->steps);
+		f.list = json_put_array(one, "nodes");
+		flame_fill(&f);
+	}
+	free(f.name_of);
 }

@@ -61,14 +61,9 @@ struct code_summary {
 struct model;
 struct slow_step;
 
-/* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
- * util/chance.h, too. */
-#define CODE_SIGMAS 2.0
-
-/* Call it when the slow steps are known. Returns 0 or -ENOMEM; call code_summary_free in both cases. */
-int code_summary_make(
+/* Call it when the slow steps are known. */
+void code_summary_make(
 	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret);
-void code_summary_free(struct code_summary *c);
 
 /* Of what a step took longer. */
 struct code_hot {
@@ -78,60 +73,7 @@ struct code_hot {
 	double usual;     /* samples in a typical step */
 };
 
-/* second: of the state that comes second. Whether a function is named is decided as in find_deepest().
- * Returns 0 or -ENOMEM. */
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
-	struct code_hot *ret);
-
-/* --- nodes, for flame graphs --- */
-
-/* What there is of a node of the tree, or of a function; ns. */
-struct code_value {
-	double sampled, count; /* count: of samples */
-	double waited;
-	double usual, usual_var; /* sampled in typical steps, and by how much that varies by chance, squared */
-	double usual_waited;
-};
-
-/* Of a difference: what is known exactly of the time of threads in a state, whatever samples say. */
-struct code_whole {
-	double slow;  /* in slow steps */
-	double usual; /* in as many typical ones; below 0: not known, as of one worker */
-	double part;  /* what there is more of, of which a function may hold most */
-	struct code_value all;
-};
-
-/* How much there is of it in slow steps, how much in typical ones, and by how much that differs by chance. */
-double code_slow(const struct code_whole *w, const struct code_value *v);
-double code_usual(const struct code_whole *w, const struct code_value *v);
-double code_deviation(const struct code_whole *w, const struct code_value *v);
-
-void code_value_add(struct code_value *to, const struct code_value *v);
-
-/* Values of those nodes that have one, a slow step has few of all; then those of functions. */
-struct code_values {
-	const struct model *m;
-	struct code_value *of; /* by node */
-	bool *has;
-	uint32_t *nodes; /* each behind its parent, once they are sorted */
-	size_t n;
-	struct code_whole whole; /* of a difference */
-	struct function_time *functions; /* by function */
-	uint32_t *list;                  /* those that have a time, in the order of their numbers */
-	size_t n_functions;
-};
-
-/* Returns 0 or -ENOMEM; call code_values_free in both cases. */
-int code_values_new(const struct model *m, struct code_values *ret);
-void code_values_free(struct code_values *v);
-/* The value of a node; its callers have one, too. */
-struct code_value *code_values_at(struct code_values *v, uint32_t node);
-/* Call it when all are there. */
-void code_values_sort(struct code_values *v);
-/* Adds to the value of each node those of its calls. */
-void code_values_total(struct code_values *v);
-/* These add what a table, or a difference, is made of, and sort. The latter returns 0 or -ENOMEM. */
-void code_add_table(const struct process *p, const struct code_table *table, struct code_values *v);
-int code_add_diff(const struct process *p, const struct code_diff *diff, struct code_values *v);
+/* second: of the state that comes second. Whether a function is named is decided as in find_deepest(). */
+struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second);
 
 #endif

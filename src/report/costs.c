@@ -34,26 +34,16 @@ static void counts_take(struct count_sum *s, const struct json_node *const value
 		s->n[i] = count_add(s->n[i], values[i] ? node_u64(values[i]) : 0);
 }
 
-static struct count_sum *counts_of_phase(struct count_phases *c, uint32_t phase)
-{
-	size_t i = 0;
-
-	while (i < c->n && c->list[i].phase != phase)
-		i++;
-	if (i == COUNT_PHASES_MAX)
-		i--;
-	else if (i == c->n)
-		c->list[c->n++] = (struct count_phase){ .phase = phase };
-	return &c->list[i].sum;
-}
-
 void count_phases_add(struct count_phases *c, uint32_t phase, const struct json_node *shape)
 {
 	const struct json_node *values[PMU_MAX];
+	size_t at = list_find(c->n, i, c->list[i].phase == phase || i + 1 == COUNT_PHASES_MAX);
 
+	if (at == c->n)
+		c->list[c->n++].phase = phase;
 	for (unsigned int i = 0; i < PMU_MAX; i++)
 		values[i] = node_get(shape, counter_name(COUNTERS_HARDWARE, i));
-	counts_take(counts_of_phase(c, phase), values, 1, 1);
+	counts_take(&c->list[at].sum, values, 1, 1);
 }
 
 bool counts_there(const struct json_node *shape)
@@ -110,15 +100,13 @@ const char *counts_bound(const struct count_sum *s)
 
 const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX])
 {
-	int n = 0;
+	struct text t = text_in(buf, COUNTS_TEXT_MAX);
 
-	*buf = 0;
 	if (!s->of || !s->n[COUNTER_CYCLES])
 		return buf;
-	n = snprintf(buf, COUNTS_TEXT_MAX, "%.2f instructions a cycle", per_cycle(s, COUNTER_INSTRUCTIONS));
-	if (has_misses(s) && n > 0 && n < COUNTS_TEXT_MAX)
-		snprintf(buf + n, (size_t)(COUNTS_TEXT_MAX - n), ", at least %.2f bytes from memory a cycle",
-			LINE_BYTES * per_cycle(s, COUNTER_LLC_MISSES));
+	text_add(&t, "%.2f instructions a cycle", per_cycle(s, COUNTER_INSTRUCTIONS));
+	if (has_misses(s))
+		text_add(&t, ", at least %.2f bytes from memory a cycle", LINE_BYTES * per_cycle(s, COUNTER_LLC_MISSES));
 	return buf;
 }
 
@@ -142,21 +130,21 @@ void page_counts(const struct page *page, const struct count_phases *c)
 	}
 }
 
-void json_put_counts(struct json_build *b, struct json_object *o, const struct count_sum *s)
+void json_put_counts(struct json_object *o, const struct count_sum *s)
 {
 	if (!s->of || !s->n[COUNTER_CYCLES])
 		return;
-	json_put_u64(b, o, "counted", s->of);
+	json_put_u64(o, "counted", s->of);
 	for (unsigned int i = 0; i < PMU_MAX; i++) {
 		if (i != COUNTER_LLC_MISSES || has_misses(s))
-			json_put_u64(b, o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
+			json_put_u64(o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
 	}
-	json_put_double(b, o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
+	json_put_double(o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
 	if (counts_bound(s))
-		json_put_text(b, o, "bound", counts_bound(s));
+		json_put_text(o, "bound", counts_bound(s));
 }
 
-void json_put_phase_counts(struct json_build *b, struct json_object *o, const struct count_phases *c)
+void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c)
 {
 	struct json_object *array = NULL, *phase;
 
@@ -165,11 +153,11 @@ void json_put_phase_counts(struct json_build *b, struct json_object *o, const st
 
 		if (!s->of || !s->n[COUNTER_CYCLES])
 			continue;
-		array = array ?: json_put_array(b, o, "counters");
-		phase = json_put_object(b, array, NULL);
-		json_put_name(b, phase, "phase", c->list[i].phase);
-		json_put_u64(b, phase, "steps", s->all);
-		json_put_counts(b, phase, s);
+		array = array ?: json_put_array(o, "counters");
+		phase = json_put_object(array, NULL);
+		json_put_name(page, phase, "phase", c->list[i].phase);
+		json_put_u64(phase, "steps", s->all);
+		json_put_counts(phase, s);
 	}
 }
 
@@ -256,7 +244,7 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	if (!read_us(node_with(shape, "gpu_gap%d_us", number), &gap.ns) || gap.ns <= last->ns)
 		return;
 	if (gap_why(shape, number, why))
-		gap.why = strdup(why);
+		gap.why = xstrdup(why);
 	free(last->why);
 	last->why = NULL;
 	list_insert(p->gaps, p->n_gaps, GPU_PHASE_GAPS, ns, gap);
@@ -299,10 +287,8 @@ static void sum_add(struct gpu_sum *to, const struct gpu_sum *s)
 /* The devices are in the order of their numbers. */
 static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
 {
-	size_t i = 0;
+	size_t i = list_find(p->n_devices, k, p->devices[k].device >= device);
 
-	while (i < p->n_devices && p->devices[i].device < device)
-		i++;
 	if (i == p->n_devices || p->devices[i].device != device) {
 		p->devices_missing |= p->n_devices == GPU_STEP_DEVICES;
 		if (p->n_devices == GPU_STEP_DEVICES)
@@ -340,15 +326,12 @@ void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t
 	bool lost = node_is(node_get(shape, "gpu_lost"), JSON_TRUE);
 	struct gpu_sum sum;
 	struct gpu_phase *p;
-	size_t at = 0;
+	size_t at;
 
 	if (!lost && !sum_read(shape, "gpu_", total_ns, true, &sum))
 		return;
-	while (at < g->n && g->list[at].phase != phase)
-		at++;
-	if (at == GPU_PHASES_MAX)
-		at--;
-	else if (at == g->n)
+	at = list_find(g->n, i, g->list[i].phase == phase || i + 1 == GPU_PHASES_MAX);
+	if (at == g->n)
 		g->list[g->n++].phase = phase;
 	p = &g->list[at];
 	if (lost) {
@@ -404,7 +387,7 @@ static void put_devices(const struct page *page, const struct gpu_phase *p)
 	}
 }
 
-static void put_phase(const struct page *page, const struct gpu_phase *p)
+void page_gpu(const struct page *page, const struct gpu_phase *p)
 {
 	const struct gpu_sum *s = &p->all;
 	const char *bound = gpu_bound(s);
@@ -412,13 +395,10 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 	page_put(page, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "",
 		p->phase ? NAME(page->m, p->phase) : "steps", bound ? ": " : "", bound ?: "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		double share = page_share(s->part[i], s->total);
-
 		if (!s->part[i])
 			continue;
-		page_put(page, "  %-15s%6.2f %% ", parts[i].shown, 100 * share);
-		page_bar(page, share, PAGE_BAR);
-		page_put(page, "%8s\n", DURATION(s->part[i] / (int64_t)p->steps));
+		page_part(page, parts[i].shown, s->part[i], s->total, s->part[i] / (int64_t)p->steps);
+		page_put(page, "\n");
 	}
 	if (s->after)
 		page_put(page, "  after the step the GPU worked for another %s on what the step had launched\n",
@@ -435,48 +415,42 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 			LLU(p->lost + p->steps));
 }
 
-void page_gpu(const struct page *page, const struct gpu_phases *g)
-{
-	for (size_t i = 0; i < g->n; i++)
-		put_phase(page, &g->list[i]);
-}
-
-static void put_sum(struct json_build *b, struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)
+static void put_sum(struct json_object *o, const struct gpu_phase *p, const struct gpu_sum *s)
 {
 	struct json_object *us;
 	bool all = s == &p->all;
 
-	json_put_u64(b, o, "kernels", s->kernels);
-	json_put_u64(b, o, "copies", s->copies);
+	json_put_u64(o, "kernels", s->kernels);
+	json_put_u64(o, "copies", s->copies);
 	if (all && gpu_bound(s))
-		json_put_text(b, o, "bound", gpu_bound(s));
-	us = json_put_object(b, o, "gpu_us");
-	json_put_us(b, us, "total", p->all.total);
+		json_put_text(o, "bound", gpu_bound(s));
+	us = json_put_object(o, "gpu_us");
+	json_put_us(us, "total", p->all.total);
 	for (int k = 0; k < GPU_PART_MAX; k++)
-		json_put_us(b, us, parts[k].name, all ? s->part[k] : device_part(p, s, k));
-	json_put_us(b, o, "after_us", s->after);
+		json_put_us(us, parts[k].name, all ? s->part[k] : device_part(p, s, k));
+	json_put_us(o, "after_us", s->after);
 }
 
-void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g)
+void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g)
 {
 	if (!g->n)
 		return;
-	json_put_list (b, o, "gpu", one, p, g->list, g->n) {
-		json_put_name(b, one, "phase", p->phase);
-		json_put_u64(b, one, "steps", p->steps);
-		json_put_u64(b, one, "steps_with_loss", p->lost);
-		put_sum(b, one, p, &p->all);
+	json_put_list (o, "gpu", one, p, g->list, g->n) {
+		json_put_name(page, one, "phase", p->phase);
+		json_put_u64(one, "steps", p->steps);
+		json_put_u64(one, "steps_with_loss", p->lost);
+		put_sum(one, p, &p->all);
 		if (p->n_devices > 1) {
-			json_put_list (b, one, "devices", device, d, p->devices, p->n_devices) {
-				json_put_u64(b, device, "device", d->device);
-				put_sum(b, device, p, &d->sum);
+			json_put_list (one, "devices", device, d, p->devices, p->n_devices) {
+				json_put_u64(device, "device", d->device);
+				put_sum(device, p, &d->sum);
 			}
 		}
-		json_put_list (b, one, "gaps", gap, of, p->gaps, p->n_gaps) {
-			json_put_u64(b, gap, "step", of->step);
-			json_put_us(b, gap, "us", of->ns);
+		json_put_list (one, "gaps", gap, of, p->gaps, p->n_gaps) {
+			json_put_u64(gap, "step", of->step);
+			json_put_us(gap, "us", of->ns);
 			if (of->why)
-				json_put_text(b, gap, "text", of->why);
+				json_put_text(gap, "text", of->why);
 		}
 	}
 }

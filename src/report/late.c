@@ -9,7 +9,7 @@
 #include "report/words.h"
 #include "util/text.h"
 
-/* An excess by chance, as for steps (typical.c, cause.c). */
+/* An excess by chance, as for steps (cause.c). */
 #define NOISE_SIGMAS 6.0
 #define NOISE_SHARE 0.1
 #define EXCESS_MIN_NS 20000
@@ -53,36 +53,24 @@ static uint32_t call_at(const struct finder *f, uint32_t member, size_t collecti
 
 /* ---- who was last ---- */
 
-static int find_units(struct finder *f)
+static void find_units(struct finder *f)
 {
 	struct late_group *g = f->g;
 	const struct rank_group *group = g->group;
 
 	for (size_t i = 1; i < group->n; i++)
 		g->by_host |= rank_of(f, (uint32_t)i)->host != rank_of(f, 0)->host;
-	g->units = calloc(group->n, sizeof(*g->units));
-	f->unit_of = calloc(group->n, sizeof(*f->unit_of));
-	f->entries = calloc(group->n, sizeof(*f->entries));
-	if (!g->units || !f->unit_of || !f->entries)
-		return -ENOMEM;
+	g->units = xcalloc(group->n, sizeof(*g->units));
+	f->unit_of = xcalloc(group->n, sizeof(*f->unit_of));
+	f->entries = xcalloc(group->n, sizeof(*f->entries));
 	for (uint32_t i = 0; i < group->n; i++) {
-		uint32_t host = rank_of(f, i)->host, unit = 0;
+		uint32_t host = rank_of(f, i)->host;
+		size_t unit = list_find(g->n_units, u, g->by_host && g->units[u].host == host);
 
-		while (unit < g->n_units && !(g->by_host && g->units[unit].host == host))
-			unit++;
 		if (unit == g->n_units)
 			g->units[g->n_units++] = (struct late_unit){ .host = host, .rank = g->by_host ? RANKS_NONE : group->members[i] };
-		f->unit_of[i] = unit;
+		f->unit_of[i] = (uint32_t)unit;
 	}
-	return 0;
-}
-
-/* What is unknown of the clocks of two units. */
-static int64_t residual_of(const struct late_group *g, uint32_t a, uint32_t b)
-{
-	uint32_t x = g->units[a].host, y = g->units[b].host;
-
-	return x == y ? 0 : g->hosts->list[x].residual_ns + g->hosts->list[y].residual_ns;
 }
 
 /* Sets the entries of a collective. false: they are not all there, or not at known times, which is counted. */
@@ -111,20 +99,12 @@ static bool get_entries(struct finder *f, size_t collective)
 	return placed;
 }
 
-static int64_t call_before(const struct finder *f, uint32_t member, size_t collective)
-{
-	const struct rank *r = rank_of(f, member);
-	uint32_t at = call_at(f, member, collective);
-
-	return at && r->calls[at - 1].segment == r->calls[at].segment ? r->calls[at - 1].at_ns : INT64_MIN;
-}
-
 /* Of the entries: who was last, who before; and of each what it took itself. */
 static void judge(struct finder *f, size_t collective, int64_t before_ns)
 {
 	struct late_group *g = f->g;
 	struct judged *j = &f->judged[g->judged];
-	uint32_t last = 0, after = 1;
+	uint32_t last = 0, after = 1, host, other;
 
 	for (uint32_t u = 1; u < g->n_units; u++) {
 		if (f->entries[u].ns > f->entries[last].ns) {
@@ -134,16 +114,22 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 			after = u;
 		}
 	}
+	host = g->units[last].host;
+	other = g->units[after].host;
 	*j = (struct judged){ .collective = collective,
 		.unit = last,
 		.after = after,
 		.member = f->entries[last].member,
 		.late_ns = f->entries[last].ns - f->entries[after].ns,
-		.residual_ns = residual_of(g, last, after),
+		.residual_ns = host == other ? 0 : g->hosts->list[host].residual_ns + g->hosts->list[other].residual_ns,
 		.before_ns = before_ns };
 	for (uint32_t u = 0; u < g->n_units; u++) {
-		int64_t others = f->entries[u == last ? after : last].ns, before = call_before(f, f->entries[u].member, collective);
+		const struct rank_call *calls = rank_of(f, f->entries[u].member)->calls;
+		uint32_t at = call_at(f, f->entries[u].member, collective);
+		int64_t others = f->entries[u == last ? after : last].ns, before = INT64_MIN;
 
+		if (at && calls[at - 1].segment == calls[at].segment)
+			before = calls[at - 1].at_ns;
 		f->own[u * f->n + g->judged] = before == INT64_MIN ? NAN : (double)(f->entries[u].ns - (before > others ? before : others));
 	}
 	if (j->residual_ns > g->residual_ns)
@@ -153,20 +139,6 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 	else
 		g->close++;
 	g->judged++;
-}
-
-static void judge_all(struct finder *f)
-{
-	int64_t before_ns = INT64_MIN;
-
-	for (size_t i = 0; i < f->n; i++) {
-		if (!get_entries(f, i)) {
-			before_ns = INT64_MIN;
-			continue;
-		}
-		judge(f, i, before_ns);
-		before_ns = f->entries[f->judged[f->g->judged - 1].unit].ns;
-	}
 }
 
 /* ---- stragglers ---- */
@@ -207,19 +179,18 @@ static double least_excess(const struct finder *f, uint32_t unit)
 	return least;
 }
 
-static int add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
+static void add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
 {
 	struct late_group *g = f->g;
 	const struct rank *r = rank_of(f, j->member);
 	const struct rank_call *call = &r->calls[call_at(f, j->member, j->collective)];
 	int64_t since = call[-1].at_ns > j->before_ns ? call[-1].at_ns : j->before_ns;
 	struct late_unit *u = &g->units[j->unit];
-	struct late_event event;
 
 	u->stragglers++;
 	u->excess_ns = ns_add(u->excess_ns, excess_ns);
 	g->all_events++;
-	event = (struct late_event){
+	*list_add(g, events) = (struct late_event){
 		.collective = j->collective,
 		.unit = j->unit,
 		.after = j->after,
@@ -229,7 +200,6 @@ static int add_event(struct finder *f, const struct judged *j, int64_t excess_ns
 		.excess_ns = excess_ns,
 		.since_ns = ns_add(call->own_ns, since - call->at_ns),
 	};
-	return list_add(g->events, g->n_events, g->events_size, event);
 }
 
 /* Whether it was surely last. */
@@ -239,18 +209,14 @@ static bool is_last(const struct judged *j, uint32_t unit)
 }
 
 /* How late a unit was when it was the last one, and when that was unusual. */
-static int find_stragglers(struct finder *f, uint32_t unit)
+static void find_stragglers(struct finder *f, uint32_t unit)
 {
 	const double *own = f->own + unit * f->n;
 	const struct judged *j = f->judged;
-	size_t n = f->g->judged;
-	int64_t *late = malloc((n + 1) * sizeof(*late));
-	double *values = malloc((n + 1) * sizeof(*values)), median, limit;
-	size_t known = 0;
-	int err = late && values ? 0 : -ENOMEM;
+	size_t n = f->g->judged, known = 0;
+	int64_t *late = xcalloc(n, sizeof(*late));
+	double *values = xcalloc(n, sizeof(*values)), median, limit;
 
-	if (err)
-		goto out;
 	f->g->units[unit].late = percentiles_over(late, n, i, is_last(&j[i], unit) ? j[i].late_ns : -1);
 	for (size_t i = 0; i < n; i++) {
 		if (!isnan(own[i]))
@@ -259,22 +225,15 @@ static int find_stragglers(struct finder *f, uint32_t unit)
 	median = median_of(values, known);
 	limit = fmax(NOISE_SIGMAS * mad_of(values, known, median), least_excess(f, unit));
 	median = fmax(median, 0);
-	for (size_t i = 0; i < n && !err; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
-			err = add_event(f, &j[i], (int64_t)(own[i] - median));
+			add_event(f, &j[i], (int64_t)(own[i] - median));
 	}
-out:
 	free(late);
 	free(values);
-	return err;
 }
 
-static int compare_events(const void *x, const void *y)
-{
-	const struct late_event *a = x, *b = y;
-
-	return cmp_int(b->excess_ns, a->excess_ns) ?: cmp_int(a->collective, b->collective);
-}
+ORDER(compare_events, struct late_event, FALLING(excess_ns), RISING(collective))
 
 /* ---- why ---- */
 
@@ -322,71 +281,60 @@ static void find_why(struct finder *f, struct late_event *e)
 	}
 }
 
-static int explain(struct finder *f)
+static void explain(struct finder *f)
 {
 	struct late_group *g = f->g;
-	int err = 0;
 
 	list_sort(g->events, g->n_events, compare_events);
 	g->n_events = least_of(g->n_events, LATE_EVENTS_MAX);
 	list_for_each (e, g->events, g->n_events) {
 		const struct cause *c = &e->slow.cause;
-		struct cause_sum sum;
+		/* pauses count as one cause, of no state */
+		struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
 
 		find_why(f, e);
-		sum = (struct cause_sum){
-			.where = c->where,
-			.state = c->state,
-			.by = c->by,
-			.by_task = c->by_tid,
-			.crowded = c->crowded,
-		};
-		/* pauses count as one cause, of no state */
-		if (e->slow.gap)
-			sum = (struct cause_sum){ .where = WHERE_NONE, .state = STATE_NONE };
-		if (e->why == LATE_KNOWN && !err)
-			err = cause_sums_add(&g->units[e->unit].causes, &sum, e->excess_ns, false);
+		if (!e->slow.gap)
+			sum = (struct cause_sum){
+				.where = c->where,
+				.state = c->state,
+				.by = c->by,
+				.by_task = c->by_tid,
+				.crowded = c->crowded,
+			};
+		if (e->why == LATE_KNOWN)
+			cause_sums_add(&g->units[e->unit].causes, &sum, e->excess_ns, false);
 	}
-	for (size_t i = 0; i < g->n_units; i++)
-		cause_sums_sort(&g->units[i].causes);
-	return err;
+	list_for_each (unit, g->units, g->n_units)
+		cause_sums_sort(&unit->causes);
 }
 
 /* ---- groups ---- */
 
-static int find_group(struct finder *f)
-{
-	struct late_group *g = f->g;
-	int err = find_units(f);
-
-	if (err)
-		return err;
-	f->n = f->ranks->list[g->group->members[0]]->n;
-	f->judged = malloc(f->n * sizeof(*f->judged));
-	f->own = malloc(g->n_units * f->n * sizeof(*f->own));
-	if (!f->judged || !f->own)
-		return -ENOMEM;
-	judge_all(f);
-	for (uint32_t u = 0; u < g->n_units && !err; u++)
-		err = find_stragglers(f, u);
-	return err ?: explain(f);
-}
-
-static int add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
+static void add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
 	const struct rank_group *group)
 {
-	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
-	int err;
+	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks, .g = list_add(l, groups) };
+	int64_t before_ns = INT64_MIN;
 
-	if (list_add(l->groups, l->n, l->size, (struct late_group){ .hosts = hosts, .group = group }))
-		return -ENOMEM;
-	f.g = &l->groups[l->n - 1];
-	err = find_group(&f);
+	*f.g = (struct late_group){ .hosts = hosts, .group = group };
+	find_units(&f);
+	f.n = f.ranks->list[group->members[0]]->n;
+	f.judged = xcalloc(f.n, sizeof(*f.judged));
+	f.own = xcalloc(f.g->n_units * f.n, sizeof(*f.own));
+	for (size_t i = 0; i < f.n; i++) {
+		bool all = get_entries(&f, i);
+
+		if (all)
+			judge(&f, i, before_ns);
+		before_ns = all ? f.entries[f.judged[f.g->judged - 1].unit].ns : INT64_MIN;
+	}
+	for (uint32_t u = 0; u < f.g->n_units; u++)
+		find_stragglers(&f, u);
+	explain(&f);
 	free(f.unit_of);
 	free(f.entries);
 	free(f.judged);
 	free(f.own);
-	return err;
 }
 
 /* Those that might have been compared with others, of other processes. */
@@ -404,29 +352,26 @@ static uint64_t count_alone(const struct ranks *r)
 	return several ? n - grouped : 0;
 }
 
-int late_find(struct model *m, const struct summary *summaries, struct late *ret)
+void late_find(struct model *m, const struct summary *summaries, struct late *ret)
 {
-	int err = 0;
-
 	memset(ret, 0, sizeof(*ret));
-	for (size_t i = 0; i < m->n_archives && !err; i++) {
+	for (size_t i = 0; i < m->n_archives; i++) {
 		struct archive_hosts *h = m->archives[i];
 
 		ranks_group(&h->ranks);
-		for (size_t k = 0; k < h->ranks.n_groups && !err; k++)
-			err = add_group(ret, m, summaries, h, &h->ranks.groups[k]);
+		list_for_each (group, h->ranks.groups, h->ranks.n_groups)
+			add_group(ret, m, summaries, h, group);
 		ret->alone += count_alone(&h->ranks);
 	}
-	return err;
 }
 
 void late_free(struct late *l)
 {
-	for (size_t i = 0; i < l->n; i++) {
-		for (size_t k = 0; k < l->groups[i].n_units; k++)
-			cause_sums_free(&l->groups[i].units[k].causes);
-		free(l->groups[i].units);
-		free(l->groups[i].events);
+	list_for_each (g, l->groups, l->n_groups) {
+		for (size_t k = 0; k < g->n_units; k++)
+			cause_sums_free(&g->units[k].causes);
+		free(g->units);
+		free(g->events);
 	}
 	free(l->groups);
 	memset(l, 0, sizeof(*l));
@@ -464,19 +409,19 @@ static const char *unit_name(const struct model *m, const struct late_group *g, 
 }
 
 /* "b, pid 300: 31.0 ms after a at ncclAllReduce of 8192 bytes: step 12, ..." */
-static int sentence_of(const struct model *m, const struct late_group *g, const struct late_event *e, char buf[LATE_SENTENCE_MAX])
+static const char *sentence_of(const struct model *m, const struct late_group *g, const struct late_event *e, char buf[LATE_SENTENCE_MAX])
 {
-	char rank[LATE_NAME_MAX], after[LATE_NAME_MAX], why[SENTENCE_MAX] = "there is no profile of it";
-	int err = 0;
+	char rank[LATE_NAME_MAX], after[LATE_NAME_MAX], text[SENTENCE_MAX];
+	const char *why = "there is no profile of it";
 
 	if (e->why == LATE_UNKNOWN)
-		snprintf(why, sizeof(why), "its steps do not show why");
+		why = "its steps do not show why";
 	if (e->why == LATE_KNOWN)
-		err = words_slow(m, e->p, &e->slow, why);
+		why = words_slow(m, e->p, &e->slow, text);
 	snprintf(buf, LATE_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank),
 		DURATION(e->late_ns), unit_name(m, g, e->after, after), collective_name(e->call->function),
 		LLU(e->call->bytes), why);
-	return err;
+	return buf;
 }
 
 static const char *cause_text(const struct model *m, const struct cause_sum *c, char buf[SENTENCE_MAX])
@@ -518,7 +463,7 @@ static void put_head(const struct page *page, const struct late_group *g)
 
 static void put_units(const struct page *page, const struct late_group *g)
 {
-	char name[LATE_NAME_MAX], sentence[SENTENCE_MAX];
+	char name[LATE_NAME_MAX];
 
 	page_put(page, "\n  %-24s%9s %10s %10s %10s %10s\n", "entered last", "count", "p50", "p99", "max", "stragglers");
 	for (uint32_t u = 0; u < g->n_units; u++) {
@@ -529,120 +474,110 @@ static void put_units(const struct page *page, const struct late_group *g)
 			unit->last ? DURATION(unit->late.max) : "", LLU(unit->stragglers));
 		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
 			page_put(page, "  %11s in %llu: %s\n", DURATION(unit->causes.list[i].excess),
-				LLU(unit->causes.list[i].steps), cause_text(page->m, &unit->causes.list[i], sentence));
+				LLU(unit->causes.list[i].steps), cause_text(page->m, &unit->causes.list[i], SENTENCE));
 	}
 	if (g->close)
 		page_put(page, "  %-24s%9llu   within the %s that the clocks are known to\n", "nobody surely",
 			LLU(g->close), DURATION(g->residual_ns));
 }
 
-int page_late(const struct page *page, const struct late *l)
+void page_late(const struct page *page, const struct late *l)
 {
-	char sentence[LATE_SENTENCE_MAX];
-
-	list_for_each (g, l->groups, l->n) {
+	list_for_each (g, l->groups, l->n_groups) {
 		put_head(page, g);
 		if (g->judged)
 			put_units(page, g);
 		if (g->all_events && page->slowest)
 			page_put(page, "Late by more than usual: %llu\n", LLU(g->all_events));
-		for (size_t k = 0; k < g->n_events && k < page->slowest; k++) {
-			if (sentence_of(page->m, g, &g->events[k], sentence))
-				return -ENOMEM;
-			page_put(page, "  %s\n", sentence);
-		}
+		list_for_each (e, g->events, least_of(g->n_events, page->slowest))
+			page_put(page, "  %s\n", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 		page_put(page, "\n");
 	}
 	if (l->alone)
 		page_put(page,
-			"Collectives of %llu %sranks are not compared: of no other calls is it certain that they are of the same ones.\n\n", LLU(l->alone), l->n ? "more " : "");
-	return 0;
+			"Collectives of %llu %sranks are not compared: of no other calls is it certain that they are of the same ones.\n\n", LLU(l->alone), l->n_groups ? "more " : "");
 }
 
 /* ---- as JSON ---- */
 
-static void put_unit(struct json_build *b, struct json_object *o, const struct late_group *g, const struct late_unit *u)
+static void put_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
 {
-	char sentence[SENTENCE_MAX];
-
-	json_put_text(b, o, "host", HOST(b->m, g, u->host));
+	json_put_text(o, "host", HOST(page->m, g, u->host));
 	if (u->rank != RANKS_NONE)
-		json_put_u64(b, o, "pid", g->hosts->ranks.list[u->rank]->pid);
-	json_put_u64(b, o, "last", u->last);
-	json_put_percentiles(b, o, "late_us", &u->late);
-	json_put_u64(b, o, "stragglers", u->stragglers);
-	json_put_us(b, o, "excess_us", u->excess_ns);
-	json_put_list (b, o, "causes", one, c, u->causes.list, u->causes.n) {
-		json_put_text(b, one, "state", words_state(c->state));
-		json_put_text(b, one, "where", cause_where_name(c->where));
-		json_put_u64(b, one, "stragglers", c->steps);
-		json_put_us(b, one, "excess_us", c->excess);
-		json_put_text(b, one, "text", cause_text(b->m, c, sentence));
+		json_put_u64(o, "pid", g->hosts->ranks.list[u->rank]->pid);
+	json_put_u64(o, "last", u->last);
+	json_put_percentiles(o, "late_us", &u->late);
+	json_put_u64(o, "stragglers", u->stragglers);
+	json_put_us(o, "excess_us", u->excess_ns);
+	json_put_list (o, "causes", one, c, u->causes.list, u->causes.n) {
+		json_put_text(one, "state", words_state(c->state));
+		json_put_text(one, "where", cause_where_names[c->where]);
+		json_put_u64(one, "stragglers", c->steps);
+		json_put_us(one, "excess_us", c->excess);
+		json_put_text(one, "text", cause_text(page->m, c, SENTENCE));
 	}
 }
 
-static void put_event(struct json_build *b, struct json_object *o, const struct late_group *g, const struct late_event *e)
+static void put_event(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_event *e)
 {
 	const struct rank *r = g->hosts->ranks.list[e->rank];
 	const struct late_unit *after = &g->units[e->after];
-	char sentence[LATE_SENTENCE_MAX];
 
-	json_put_text(b, o, "host", HOST(b->m, g, r->host));
-	json_put_u64(b, o, "pid", r->pid);
-	json_put_u64(b, o, "tid", e->call->tid);
-	json_put_u64(b, o, "collective", e->collective);
-	json_put_text(b, o, "function", collective_name(e->call->function));
-	json_put_u64(b, o, "bytes", e->call->bytes);
-	json_put_us(b, o, "boottime_us", e->call->own_ns);
-	json_put_us(b, o, "late_us", e->late_ns);
-	json_put_us(b, o, "excess_us", e->excess_ns);
-	json_put_text(b, o, "after_host", HOST(b->m, g, after->host));
+	json_put_text(o, "host", HOST(page->m, g, r->host));
+	json_put_u64(o, "pid", r->pid);
+	json_put_u64(o, "tid", e->call->tid);
+	json_put_u64(o, "collective", e->collective);
+	json_put_text(o, "function", collective_name(e->call->function));
+	json_put_u64(o, "bytes", e->call->bytes);
+	json_put_us(o, "boottime_us", e->call->own_ns);
+	json_put_us(o, "late_us", e->late_ns);
+	json_put_us(o, "excess_us", e->excess_ns);
+	json_put_text(o, "after_host", HOST(page->m, g, after->host));
 	if (after->rank != RANKS_NONE)
-		json_put_u64(b, o, "after_pid", g->hosts->ranks.list[after->rank]->pid);
+		json_put_u64(o, "after_pid", g->hosts->ranks.list[after->rank]->pid);
 	if (e->why == LATE_KNOWN) {
-		json_put_u64(b, o, "step", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_NUMBER));
-		json_put_u64(b, o, "recording", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_RECORDING));
-		json_put_text(b, o, "state", e->slow.gap ? "between" : words_state(e->slow.cause.state));
-		json_put_text(b, o, "where", cause_where_name(e->slow.cause.where));
-		json_put_us(b, o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
+		json_put_u64(o, "step", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_NUMBER));
+		json_put_u64(o, "recording", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_RECORDING));
+		json_put_text(o, "state", e->slow.gap ? "between" : words_state(e->slow.cause.state));
+		json_put_text(o, "where", cause_where_names[e->slow.cause.where]);
+		json_put_us(o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
 	}
-	b->failed |= sentence_of(b->m, g, e, sentence) != 0;
-	json_put_text(b, o, "text", sentence);
+	json_put_text(o, "text", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 }
 
-static void put_group(struct json_build *b, struct json_object *o, const struct late_group *g)
+static void put_group(const struct page *page, struct json_object *o, const struct late_group *g)
 {
-	json_put_list (b, o, "ranks", one, member, g->group->members, g->group->n) {
+	json_put_list (o, "ranks", one, member, g->group->members, g->group->n) {
 		const struct rank *r = g->hosts->ranks.list[*member];
 
-		json_put_text(b, one, "host", HOST(b->m, g, r->host));
-		json_put_u64(b, one, "pid", r->pid);
+		json_put_text(one, "host", HOST(page->m, g, r->host));
+		json_put_u64(one, "pid", r->pid);
 		if (r->ranks)
-			json_put_u64(b, one, "rank", r->rank);
+			json_put_u64(one, "rank", r->rank);
 	}
 	if (g->group->ranks)
-		json_put_u64(b, o, "ranks_of", g->group->ranks);
-	json_put_u64(b, o, "compared", g->judged);
-	json_put_u64(b, o, "incomplete", g->incomplete);
-	json_put_u64(b, o, "clock_unknown", g->unplaced);
-	json_put_u64(b, o, "mismatched", g->group->mismatched);
-	json_put_u64(b, o, "not_matched", g->group->unplaced);
-	json_put_u64(b, o, "within_residual", g->close);
-	json_put_us(b, o, "residual_us", g->residual_ns);
-	json_put_text(b, o, "by", g->by_host ? "host" : "rank");
-	json_put_list (b, o, "entered_last", one, unit, g->units, g->n_units)
-		put_unit(b, one, g, unit);
-	json_put_u64(b, o, "stragglers", g->all_events);
-	json_put_list (b, o, "latest", one, event, g->events, least_of(g->n_events, b->slowest))
-		put_event(b, one, g, event);
+		json_put_u64(o, "ranks_of", g->group->ranks);
+	json_put_u64(o, "compared", g->judged);
+	json_put_u64(o, "incomplete", g->incomplete);
+	json_put_u64(o, "clock_unknown", g->unplaced);
+	json_put_u64(o, "mismatched", g->group->mismatched);
+	json_put_u64(o, "not_matched", g->group->unplaced);
+	json_put_u64(o, "within_residual", g->close);
+	json_put_us(o, "residual_us", g->residual_ns);
+	json_put_text(o, "by", g->by_host ? "host" : "rank");
+	json_put_list (o, "entered_last", one, unit, g->units, g->n_units)
+		put_unit(page, one, g, unit);
+	json_put_u64(o, "stragglers", g->all_events);
+	json_put_list (o, "latest", one, event, g->events, least_of(g->n_events, page->slowest))
+		put_event(page, one, g, event);
 }
 
-void json_put_late(struct json_build *b, struct json_object *o, const struct late *l)
+void json_put_late(const struct page *page, struct json_object *o, const struct late *l)
 {
-	if (l->n) {
-		json_put_list (b, o, "collectives", one, g, l->groups, l->n)
-			put_group(b, one, g);
+	if (l->n_groups) {
+		json_put_list (o, "collectives", one, g, l->groups, l->n_groups)
+			put_group(page, one, g);
 	}
 	if (l->alone)
-		json_put_u64(b, o, "ranks_not_compared", l->alone);
+		json_put_u64(o, "ranks_not_compared", l->alone);
 }

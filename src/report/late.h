@@ -63,14 +63,12 @@ struct late_group {
 };
 
 struct late {
-	struct late_group *groups;
-	size_t n, size;
+	LIST(struct late_group, groups);
 	uint64_t alone; /* ranks that have calls and are in no group, though those of another process are there */
 };
 
-/* Finds the groups of all archives of the model; the summaries are those of its processes. -ENOMEM; late_free() in
- * any case. */
-int late_find(struct model *m, const struct summary *summaries, struct late *ret);
+/* Finds the groups of all archives of the model; the summaries are those of its processes. */
+void late_find(struct model *m, const struct summary *summaries, struct late *ret);
 void late_free(struct late *l);
 
 #endif

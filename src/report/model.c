@@ -11,10 +11,11 @@
 
 #define STEP_OPS_MAX 256
 
-int model_init(struct model *m)
+void model_init(struct model *m)
 {
 	*m = (struct model){ .names.ids = lh_kchar_table_new(64, NULL) };
-	return m->names.ids ? 0 : -ENOMEM;
+	if (!m->names.ids)
+		out_of_memory();
 }
 
 static void tally_free(struct tally *t)
@@ -34,7 +35,11 @@ static void process_free(struct process *p)
 	tally_free(&p->syscalls);
 	idmap_free(&p->by_number);
 	free(p->calls);
-	served_free(&p->served);
+	free(p->served.requests);
+	free(p->served.states);
+	free(p->served.waits);
+	free(p->served.exchanges);
+	idmap_free(&p->served.by_number);
 	stack_times_free(&p->stacks);
 	gpu_phases_clear(&p->gpu);
 	free(p);
@@ -53,47 +58,34 @@ void model_free(struct model *m)
 	free(m->archives);
 	for (size_t i = 0; i < m->n_families; i++) {
 		tally_free(&m->families[i].stages);
-		free(m->families[i].totals.ns);
+		free(m->families[i].totals);
 	}
 	free(m->families);
 	tally_free(&m->lost);
 	code_tree_free(&m->code);
-	if (m->names.ids)
-		lh_table_free(m->names.ids);
+	lh_table_free(m->names.ids);
 	for (size_t i = 0; i < m->names.len; i++)
 		free(m->names.text[i]);
 	free(m->names.text);
 	memset(m, 0, sizeof(*m));
 }
 
-int model_name(struct model *m, const char *text, uint32_t *ret_id)
+uint32_t model_name(struct model *m, const char *text)
 {
 	struct names *n = &m->names;
 	struct lh_entry *entry;
 	char *copy;
 
-	if (!text || !*text) {
-		*ret_id = 0;
+	if (!text || !*text)
 		return 0;
-	}
 	entry = lh_table_lookup_entry(n->ids, text);
-	if (entry) {
-		*ret_id = (uint32_t)(uintptr_t)lh_entry_v(entry);
-		return 0;
-	}
-	if (n->len >= UINT32_MAX - 1 ||
-		array_reserve(&n->text, n->len + 1, &n->size, sizeof(*n->text)))
-		return -ENOMEM;
-	copy = strdup(text);
-	if (!copy)
-		return -ENOMEM;
-	if (lh_table_insert(n->ids, copy, (void *)(uintptr_t)(n->len + 1))) {
-		free(copy);
-		return -ENOMEM;
-	}
-	n->text[n->len++] = copy;
-	*ret_id = (uint32_t)n->len;
-	return 0;
+	if (entry)
+		return (uint32_t)(uintptr_t)lh_entry_v(entry);
+	copy = xstrdup(text);
+	if (n->len >= UINT32_MAX - 1 || lh_table_insert(n->ids, copy, (void *)(uintptr_t)(n->len + 1)))
+		out_of_memory();
+	*list_push(n->text, n->len, n->size) = copy;
+	return (uint32_t)n->len;
 }
 
 const char *model_text(const struct model *m, uint32_t id)
@@ -101,44 +93,36 @@ const char *model_text(const struct model *m, uint32_t id)
 	return id ? m->names.text[id - 1] : "";
 }
 
-int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process)
+struct process *model_process(struct model *m, uint32_t pid, uint32_t origin)
 {
-	uint32_t i = (uint32_t)m->n_processes;
 	char text[768];
-	struct process *p;
+	uint32_t i;
 
 	/* hosts that are alike have the same origin */
 	snprintf(text, sizeof(text), "%s\n%s", model_text(m, m->host), model_text(m, origin));
-	if ((m->host && model_name(m, text, &origin)) || idmap_number(&m->by_pid, step_key(origin, pid), &i))
-		return -ENOMEM;
+	if (m->host)
+		origin = model_name(m, text);
+	i = idmap_number(&m->by_pid, step_key(origin, pid), m->n_processes);
 	if (i == m->n_processes) {
-		p = calloc(1, sizeof(*p));
-		if (!p || list_add(m->processes, m->n_processes, m->processes_size, p)) {
-			free(p);
-			return -ENOMEM;
-		}
-		*p = (struct process){ .pid = pid, .origin = origin, .host = m->host };
+		*list_add(m, processes) = xcalloc(1, sizeof(struct process));
+		*m->processes[i] = (struct process){ .pid = pid, .origin = origin, .host = m->host };
 	}
-	*ret_process = m->processes[i];
-	return 0;
+	return m->processes[i];
 }
 
-int model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts)
+void model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts)
 {
 	struct recording_clock c = { .known = true };
 
 	if (!link_clock_text(node_string(node_get(clocks, "boottime_ns")), &c.boot_ns) ||
 		!link_clock_text(node_string(node_get(clocks, "realtime_ns")), &c.real_ns) || ts > c.boot_ns || ts > c.real_ns)
-		return 0;
+		return;
 	host_id_from_json(&c.id, clocks);
 	c.boot_ns -= ts + c.id.shift_ns;
 	c.real_ns -= ts;
-	if (array_reserve(&m->clocks, recording + 1, &m->clocks_size, sizeof(*m->clocks)))
-		return -ENOMEM;
-	for (; m->n_clocks <= recording; m->n_clocks++)
-		m->clocks[m->n_clocks].known = false;
+	while (m->n_clocks <= recording)
+		list_add(m, clocks)->known = false;
 	m->clocks[recording] = c;
-	return 0;
 }
 
 struct recording_clock model_clock(const struct model *m, uint32_t recording)
@@ -152,104 +136,69 @@ bool process_empty(const struct process *p)
 	       !p->stacks.n_sums && !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
-int process_add_step(struct process *p, const struct step *step)
+void process_add_step(struct process *p, const struct step *step)
 {
 	p->stand_ins += step->stand_in != 0;
-	return steps_add(&p->steps, step);
+	steps_add(&p->steps, step);
 }
 
-int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
+void process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers)
 {
 	if (!n_own && !n_workers)
-		return 0;
-	if (array_reserve(&p->behind, p->n_behind + n_own + n_workers, &p->behind_size, sizeof(*p->behind)))
-		return -ENOMEM;
+		return;
 	step->behind = (uint32_t)p->n_behind;
 	step->n_behind = (uint8_t)n_own;
 	step->n_workers_behind = (uint8_t)n_workers;
-	memcpy(p->behind + p->n_behind, own, n_own * sizeof(*own));
-	memcpy(p->behind + p->n_behind + n_own, workers, n_workers * sizeof(*workers));
-	p->n_behind += n_own + n_workers;
-	return 0;
+	for (size_t i = 0; i < n_own + n_workers; i++)
+		*list_add(p, behind) = i < n_own ? own[i] : workers[i - n_own];
 }
 
-int process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
+void process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
 {
 	uint32_t at;
 
-	for (; p->n_numbered < p->steps.len; p->n_numbered++) {
-		if (idmap_set(&p->by_number, step_key_at(&p->steps, p->n_numbered), (uint32_t)p->n_numbered))
-			return -ENOMEM;
-	}
+	for (; p->n_numbered < p->steps.len; p->n_numbered++)
+		idmap_set(&p->by_number, step_key_at(&p->steps, p->n_numbered), (uint32_t)p->n_numbered);
 	if (!idmap_get(&p->by_number, step_key(recording, number), &at))
-		return 0;
+		return;
 	/* no engine has that many; the search among them is linear */
-	if (n > STEP_OPS_MAX)
-		n = STEP_OPS_MAX;
-	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)) ||
-		steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) ||
-		steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
-		return -ENOMEM;
-	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
-	p->n_step_ops += n;
-	return 0;
+	n = least_of(n, STEP_OPS_MAX);
+	steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops);
+	steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n);
+	for (size_t i = 0; i < n; i++)
+		*list_add(p, step_ops) = ops[i];
 }
 
-int process_add_call(struct process *p, const struct call *call)
+struct foreign_family *model_family(struct model *m, const char *event, const char *source)
 {
-	return list_add(p->calls, p->n_calls, p->calls_size, *call);
+	struct foreign_family f = { .event = model_name(m, event), .source = model_name(m, source) };
+	size_t at = list_find(m->n_families, i, m->families[i].event == f.event && m->families[i].source == f.source);
+
+	if (at == FAMILIES_MAX)
+		return NULL;
+	if (at == m->n_families)
+		*list_add(m, families) = f;
+	return &m->families[at];
 }
 
-int model_family(struct model *m, const char *event, const char *source, struct foreign_family **ret_family)
+struct tally_row *tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count)
 {
-	struct foreign_family f = { 0 };
-	int err = model_name(m, event, &f.event) ?: model_name(m, source, &f.source);
-	size_t i = 0;
+	uint32_t i = idmap_number(&t->by_name, name, t->len);
 
-	while (!err && i < m->n_families && (m->families[i].event != f.event || m->families[i].source != f.source))
-		i++;
-	if (!err && i == m->n_families && i < FAMILIES_MAX)
-		err = list_add(m->families, m->n_families, m->families_size, f);
-	*ret_family = !err && i < m->n_families ? &m->families[i] : NULL;
-	return err;
-}
-
-int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count)
-{
-	uint32_t i = (uint32_t)t->len;
-
-	if (idmap_number(&t->by_name, name, &i) ||
-		(i == t->len && list_add(t->rows, t->len, t->size, (struct tally_row){ .name = name })))
-		return -ENOMEM;
+	if (i == t->len)
+		*list_push(t->rows, t->len, t->size) = (struct tally_row){ .name = name };
 	t->rows[i].ns = ns_add(t->rows[i].ns, ns);
 	t->rows[i].count += count;
-	return 0;
+	return &t->rows[i];
 }
 
-struct tally_row *tally_get(struct tally *t, uint32_t name)
-{
-	uint32_t i;
-
-	return idmap_get(&t->by_name, name, &i) ? &t->rows[i] : NULL;
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-	const struct tally_row *x = a, *y = b;
-
-	return cmp_int(y->ns, x->ns) ?: (cmp_int(y->count, x->count) ?: cmp_int(x->name, y->name));
-}
+ORDER(compare_rows, struct tally_row, FALLING(ns), FALLING(count), RISING(name))
 
 /* By time, longest first, then by count. No rows can be added after this. */
 static void tally_sort(struct tally *t)
 {
 	list_sort(t->rows, t->len, compare_rows);
-}
-
-int times_add(struct times *t, int64_t ns)
-{
-	return list_add(t->ns, t->len, t->size, ns);
 }
 
 static int compare_steps(const void *a, const void *b, void *arg)
@@ -270,36 +219,32 @@ static int compare_in_lanes(const void *a, const void *b, void *arg)
 #undef COMPARE
 }
 
-int process_order(const struct process *p, bool lanes, uint32_t **ret_order)
+uint32_t *process_order(const struct process *p, bool lanes)
 {
 	int (*compare)(const void *a, const void *b, void *arg) = lanes ? compare_in_lanes : compare_steps;
 	struct steps *s = (struct steps *)&p->steps;
-	uint32_t *order = calloc(s->len + 1, sizeof(*order));
+	uint32_t *order = xcalloc(s->len + 1, sizeof(*order));
 	bool sorted = true;
 
-	if (!order)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < s->len; i++) {
 		order[i] = i;
 		sorted = sorted && (!i || compare(&order[i - 1], &order[i], s) < 0);
 	}
-	if (!sorted)
+	if (!sorted) {
 		qsort_r(order, s->len, sizeof(*order), compare, s);
-	else
-		free(order);
-	*ret_order = sorted ? NULL : order;
-	return 0;
+		return order;
+	}
+	free(order);
+	return NULL;
 }
 
-static int sort_steps(struct process *p)
+static void sort_steps(struct process *p)
 {
-	uint32_t *order = NULL;
-	int err = process_order(p, true, &order);
+	uint32_t *order = process_order(p, true);
 
 	if (order)
-		err = steps_reorder(&p->steps, order);
+		steps_reorder(&p->steps, order);
 	free(order);
-	return err;
 }
 
 /* Whether a step ran in the same lane and recording as the previous one. */
@@ -321,36 +266,31 @@ static bool steps_overlap(const struct process *p)
 
 /* Steps of a context are consecutive, on whatever thread. If contexts are unknown, or two had the
  * same address, steps that overlap are told apart by their threads. */
-static int find_lanes(struct process *p)
+static void find_lanes(struct process *p)
 {
 	struct idmap contexts = { 0 };
-	int err = 0;
 
-	for (size_t i = 0; i < p->steps.len && !err; i++) {
-		uint32_t lane = (uint32_t)contexts.len;
-
-		err = idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), &lane);
-		err = err ?: steps_set(&p->steps, i, STEP_LANE, lane);
-	}
+	for (size_t i = 0; i < p->steps.len; i++)
+		steps_set(&p->steps, i, STEP_LANE,
+			idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), contexts.len));
 	idmap_free(&contexts);
-	err = err ?: sort_steps(p);
-	if (err || !steps_overlap(p))
-		return err;
-	for (size_t i = 0; i < p->steps.len && !err; i++)
-		err = steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
-	return err ?: sort_steps(p);
+	sort_steps(p);
+	if (!steps_overlap(p))
+		return;
+	for (size_t i = 0; i < p->steps.len; i++)
+		steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
+	sort_steps(p);
 }
 
 /* The clock of each recording starts at 0: one that would begin before the end of the previous one
  * is moved to that end. The steps are in the order of recordings. Moves the requests to this axis, too. */
-static int join_recordings(struct process *p)
+static void join_recordings(struct process *p)
 {
 	int64_t end = 0, offset = 0, start = 0, recording = -1;
 	struct recording_place *places = NULL;
 	size_t n = 0, size = 0;
-	int err = 0;
 
-	for (size_t i = 0; i < p->steps.len && !err; i++) {
+	for (size_t i = 0; i < p->steps.len; i++) {
 		int64_t ts = steps_get(&p->steps, i, STEP_TS), of = steps_get(&p->steps, i, STEP_RECORDING);
 
 		if (of != recording) {
@@ -358,40 +298,22 @@ static int join_recordings(struct process *p)
 			p->wall = ns_add(p->wall, end - start);
 			offset = p->recordings++ && ts < end ? end - ts : 0;
 			start = end = ns_add(ts, offset);
-			err = list_add(places, n, size, (struct recording_place){ (uint32_t)of, offset });
+			*list_push(places, n, size) = (struct recording_place){ (uint32_t)of, offset };
 		}
-		err = err ?: steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset));
-		if (!err && steps_end(&p->steps, i) > end)
+		steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset));
+		if (steps_end(&p->steps, i) > end)
 			end = steps_end(&p->steps, i);
 	}
 	p->wall = ns_add(p->wall, end - start);
-	err = err ?: served_finish(&p->served, places, n, end);
+	served_finish(&p->served, places, n, end);
 	free(places);
-	return err;
 }
 
-static int find_gaps(struct process *p)
-{
-	for (size_t i = 0; i < p->steps.len; i++) {
-		int64_t gap = is_next(p, i) ? steps_get(&p->steps, i, STEP_AT) - steps_end(&p->steps, i - 1) : -1;
+ORDER(compare_calls, struct call, RISING(recording), RISING(ts), FALLING(ns))
 
-		if (steps_set(&p->steps, i, STEP_GAP, gap < 0 ? -1 : gap))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int compare_calls(const void *a, const void *b)
-{
-	const struct call *x = a, *y = b;
-
-	return cmp_int(x->recording, y->recording) ?: (cmp_int(x->ts, y->ts) ?: cmp_int(y->ns, x->ns));
-}
-
-int model_finish(struct model *m)
+void model_finish(struct model *m)
 {
 	size_t n = 0;
-	int err = 0;
 
 	/* processes without steps and requests, such as a program that only starts the engine, come last */
 	for (size_t i = 0; i < m->n_processes; i++) {
@@ -403,11 +325,18 @@ int model_finish(struct model *m)
 		m->processes[n++] = p;
 	}
 	idmap_free(&m->by_pid);
-	for (size_t i = 0; !err && i < m->n_processes; i++) {
+	for (size_t i = 0; i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		if (sort_steps(p) || join_recordings(p) || find_lanes(p) || find_gaps(p) || stack_times_finish(m, p))
-			err = -ENOMEM;
+		sort_steps(p);
+		join_recordings(p);
+		find_lanes(p);
+		for (size_t k = 0; k < p->steps.len; k++) {
+			int64_t gap = is_next(p, k) ? steps_get(&p->steps, k, STEP_AT) - steps_end(&p->steps, k - 1) : -1;
+
+			steps_set(&p->steps, k, STEP_GAP, gap < 0 ? -1 : gap);
+		}
+		stack_times_finish(m, p);
 		list_sort(p->calls, p->n_calls, compare_calls);
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
@@ -415,13 +344,12 @@ int model_finish(struct model *m)
 	}
 	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);
-		f->total = percentiles_of(f->totals.ns, f->totals.len);
+		f->total = percentiles_of(f->totals, f->n_totals);
 	}
 	tally_sort(&m->lost);
-	return err;
 }
 
-/* ---- steps.c ---- */
+/* ---- steps by column ---- */
 
 #define SIZE_MIN 8
 
@@ -461,74 +389,59 @@ static void put(struct column *c, size_t i, int64_t value)
 }
 
 /* Makes the values of a column wide enough for this one. */
-static int widen(struct steps *s, enum step_column column, int64_t value)
+static void widen(struct steps *s, enum step_column column, int64_t value)
 {
 	struct column *c = &s->columns[column], wide = { .width = width_of(value) };
 
 	if (!c->width && width_of(c->same) > wide.width)
 		wide.width = width_of(c->same);
-	wide.values = malloc(s->size * wide.width);
-	if (!wide.values)
-		return -ENOMEM;
+	wide.values = xreallocarray(NULL, s->size, wide.width);
 	for (size_t i = 0; i < s->len; i++)
 		put(&wide, i, steps_get(s, i, column));
 	if (!c->width)
 		s->wide[s->n_wide++] = (uint8_t)column;
 	free(c->values);
 	*c = wide;
-	return 0;
 }
 
-int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value)
+void steps_set(struct steps *s, size_t i, enum step_column column, int64_t value)
 {
 	struct column *c = &s->columns[column];
 
 	if (!c->width && value == c->same)
-		return 0;
-	if (width_of(value) > c->width && widen(s, column, value))
-		return -ENOMEM;
+		return;
+	if (width_of(value) > c->width)
+		widen(s, column, value);
 	put(c, i, value);
-	return 0;
 }
 
-static int grow(struct steps *s)
+static void grow(struct steps *s)
 {
-	size_t size = s->size ? s->size + s->size / 2 : SIZE_MIN;
-	void *values;
-
-	for (size_t c = 0; c < STEP_COLUMNS; c++) {
-		if (!s->columns[c].width)
-			continue;
-		values = reallocarray(s->columns[c].values, size, s->columns[c].width);
-		if (!values)
-			return -ENOMEM;
-		s->columns[c].values = values;
+	s->size = s->size ? s->size + s->size / 2 : SIZE_MIN;
+	list_for_each (c, s->columns, STEP_COLUMNS) {
+		if (c->width)
+			c->values = xreallocarray(c->values, s->size, c->width);
 	}
-	s->size = size;
-	return 0;
 }
 
-int steps_add(struct steps *s, const struct step *step)
+void steps_add(struct steps *s, const struct step *step)
 {
-	int err = 0;
-
-	if (s->len == s->size && grow(s))
-		return -ENOMEM;
+	if (s->len == s->size)
+		grow(s);
 	if (!s->len)
 		s->first = *step;
-	for (size_t f = 0; f < STEP_COLUMNS && !err; f++) {
-		for (size_t i = 0; i < fields[f].count && !err; i++) {
+	for (size_t f = 0; f < STEP_COLUMNS; f++) {
+		for (size_t i = 0; i < fields[f].count; i++) {
 			int64_t value = 0;
 
 			memcpy(&value, (const char *)step + fields[f].offset + i * fields[f].size, fields[f].size);
 			if (!s->len)
 				s->columns[f + i].same = value;
 			else
-				err = steps_set(s, s->len, (enum step_column)(f + i), value);
+				steps_set(s, s->len, (enum step_column)(f + i), value);
 		}
 	}
 	s->len++;
-	return err;
 }
 
 struct step steps_load(const struct steps *s, size_t i)
@@ -546,20 +459,17 @@ struct step steps_load(const struct steps *s, size_t i)
 	return step;
 }
 
-int steps_reorder(struct steps *s, const uint32_t *order)
+void steps_reorder(struct steps *s, const uint32_t *order)
 {
 	for (size_t k = 0; k < STEP_COLUMNS; k++) {
 		struct column *c = &s->columns[k], sorted = *c;
 
 		if (!c->width)
 			continue;
-		sorted.values = malloc(s->size * c->width);
-		if (!sorted.values)
-			return -ENOMEM;
+		sorted.values = xreallocarray(NULL, s->size, c->width);
 		for (size_t i = 0; i < s->len; i++)
 			put(&sorted, i, steps_get(s, order[i], (enum step_column)k));
 		free(c->values);
 		*c = sorted;
 	}
-	return 0;
 }

@@ -128,11 +128,10 @@ struct steps {
 
 void steps_free(struct steps *s);
 
-/* These return 0 or -ENOMEM, after which only steps_free may follow. */
-int steps_add(struct steps *s, const struct step *step);
-int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
+void steps_add(struct steps *s, const struct step *step);
+void steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
 /* Sorts the steps according to `order`. */
-int steps_reorder(struct steps *s, const uint32_t *order);
+void steps_reorder(struct steps *s, const uint32_t *order);
 
 static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)
 {
@@ -261,17 +260,14 @@ struct served {
 /* "queued", "own_prefill", ... as in the profile. */
 const char *request_time_name(enum request_time part);
 
-void served_free(struct served *s);
-
 /* The place of a recording on the time axis of a process. */
 struct recording_place {
 	uint32_t recording;
 	int64_t offset;
 };
 
-/* Sorts them once everything is read; places: of the recordings that have steps, end: of the last step. Returns 0 or
- * -ENOMEM. */
-int served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end);
+/* Sorts the requests once everything is read; places: of the recordings that have steps, end: of the last step. */
+void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end);
 
 /* The request with this number; NULL: not in the files. */
 const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number);
@@ -328,12 +324,6 @@ struct tally {
 	struct tally_row *rows;
 	size_t len, size;
 	struct idmap by_name;
-};
-
-/* Durations, in the order in which they came. */
-struct times {
-	int64_t *ns;
-	size_t len, size;
 };
 
 struct process {
@@ -398,7 +388,7 @@ struct names {
 struct foreign_family {
 	uint32_t event, source; /* names */
 	uint64_t lines;
-	struct times totals;      /* of those that have one */
+	LIST(int64_t, totals);    /* of those that have one */
 	struct percentiles total; /* after model_finish */
 	struct tally stages;
 };
@@ -418,50 +408,46 @@ struct model {
 	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
 };
 
-/* Functions that can fail return 0 or -ENOMEM, after which only model_free may follow. */
-int model_init(struct model *m);
+void model_init(struct model *m);
 void model_free(struct model *m);
 
 /* The id of a text, created if it is new; for NULL and "": 0. */
-int model_name(struct model *m, const char *text, uint32_t *ret_id);
+uint32_t model_name(struct model *m, const char *text);
 /* Never NULL; "" for 0. May be unprintable, since names come from outside. */
 const char *model_text(const struct model *m, uint32_t id);
 
 /* The process, created if it is new. Its address does not change. */
-int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process);
+struct process *model_process(struct model *m, uint32_t pid, uint32_t origin);
 
 /* Notes when a recording began, and on which host: `ts` ns before the clocks in this object, as profiles and Chrome
- * traces have them. Times that cannot be are left out. 0 or -ENOMEM. */
-int model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts);
+ * traces have them. Times that cannot be are left out. */
+void model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts);
 /* known is false if it has not been set. */
 struct recording_clock model_clock(const struct model *m, uint32_t recording);
 
 /* Whether only its name is known. */
 bool process_empty(const struct process *p);
 
-/* The steps sorted by recording and time, or (lanes) so within each lane: *ret_order is to be freed by the
- * caller, NULL if they are sorted already. Returns 0 or -ENOMEM. */
-int process_order(const struct process *p, bool lanes, uint32_t **ret_order);
+/* The steps sorted by recording and time, or (lanes) so within each lane, to be freed by the caller; NULL: they are
+ * sorted already. */
+uint32_t *process_order(const struct process *p, bool lanes);
 
-int process_add_step(struct process *p, const struct step *step);
+void process_add_step(struct process *p, const struct step *step);
 /* Adds the rows for a step that is added next. */
-int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
+void process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers);
 /* Adds the operator times of a step whose line came before. */
-int process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n);
-int process_add_call(struct process *p, const struct call *call);
+void process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n);
 
-/* The family of an event and a source; *ret_family NULL: there are FAMILIES_MAX others. */
-int model_family(struct model *m, const char *event, const char *source, struct foreign_family **ret_family);
+/* The family of an event and a source; NULL: there are FAMILIES_MAX others. */
+struct foreign_family *model_family(struct model *m, const char *event, const char *source);
 
-int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
-/* A row that has been added, until the next one is. */
-struct tally_row *tally_get(struct tally *t, uint32_t name);
-int times_add(struct times *t, int64_t ns);
+/* Returns the row, which stays there until another one is added. */
+struct tally_row *tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 
 /* Sorts the steps once everything is read: joins recordings on one time axis, separates contexts of the engine, and
- * computes the gaps between steps. Returns 0 or -ENOMEM. */
-int model_finish(struct model *m);
+ * computes the gaps between steps. */
+void model_finish(struct model *m);
 
 /* Adds, but stays at the limit instead of wrapping: files may contain any number. */
 static inline int64_t ns_add(int64_t a, int64_t b)
@@ -482,11 +468,6 @@ static inline uint64_t step_key(uint32_t recording, uint32_t number)
 static inline uint64_t step_key_at(const struct steps *s, size_t i)
 {
 	return step_key((uint32_t)steps_get(s, i, STEP_RECORDING), (uint32_t)steps_get(s, i, STEP_NUMBER));
-}
-
-static inline int64_t step_end(const struct step *s)
-{
-	return ns_add(s->at, s->total);
 }
 
 static inline int64_t steps_end(const struct steps *s, size_t i)

@@ -9,16 +9,17 @@
 #include "report/late.h"
 #include "report/words.h"
 
+/* What is being written; as JSON only to say whose names they are, and how many slow steps and requests to list. */
+struct page {
+	const struct model *m;
+	uint32_t slowest;
+	FILE *out;
+	bool utf8;
+};
+
 /* ---- on a terminal ---- */
 
 #define PAGE_BAR 20
-
-struct page {
-	const struct model *m;
-	FILE *out;
-	uint32_t slowest; /* how many slow steps and requests to list */
-	bool utf8;
-};
 
 void page_put(const struct page *page, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -26,6 +27,11 @@ void page_put(const struct page *page, const char *fmt, ...) __attribute__((form
 double page_share(int64_t part, int64_t whole);
 /* A bar that is `width` columns wide for a share of 1, in eighths of a column if the terminal has them. */
 void page_bar(const struct page *page, double part, int width);
+/* "  name  12.34 % BAR  each" */
+void page_part(const struct page *page, const char *name, int64_t part, int64_t whole, int64_t each);
+/* Puts the indices of times that are not 0, or for which there is something in `also`, in order: the longest first. `also`
+ * may be NULL. Returns how many there are. */
+size_t page_order(const int64_t *ns, const int64_t *also, unsigned int n, unsigned int *order);
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
 void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum);
 
@@ -34,49 +40,45 @@ void page_code(const struct page *page, const struct code_summary *c);
 void page_code_left_out(const struct page *page);
 
 void page_counts(const struct page *page, const struct count_phases *c);
-void page_gpu(const struct page *page, const struct gpu_phases *g);
+void page_gpu(const struct page *page, const struct gpu_phase *p);
 
-/* Nothing without groups of ranks. 0 or -ENOMEM. */
-int page_late(const struct page *page, const struct late *l);
+/* Nothing without groups of ranks. */
+void page_late(const struct page *page, const struct late *l);
 
-/* ---- as JSON, with json-c: a lack of memory is checked once, at the end ---- */
-
-struct json_build {
-	const struct model *m; /* whose names they are */
-	uint32_t slowest;      /* how many slow steps and requests to list */
-	bool failed;           /* no memory: what these functions return may be NULL, which they also accept */
-};
+/* ---- as JSON, with json-c ---- */
 
 /* Takes over the value, and returns it. key NULL: o is an array, at whose end it comes. */
-struct json_object *json_put(struct json_build *b, struct json_object *o, const char *key, struct json_object *value);
+struct json_object *json_put(struct json_object *o, const char *key, struct json_object *value);
 
 /* The new one. */
-struct json_object *json_put_object(struct json_build *b, struct json_object *o, const char *key);
-struct json_object *json_put_array(struct json_build *b, struct json_object *o, const char *key);
+struct json_object *json_put_object(struct json_object *o, const char *key);
+struct json_object *json_put_array(struct json_object *o, const char *key);
 
 /* An array of objects, one for each of a list of n: `one` for the element `x`. */
-#define json_put_list(b, o, key, one, x, list, n)                                                                     \
-	for (struct json_object *one##_in = json_put_array(b, o, key), *one; one##_in; one##_in = NULL)               \
-		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                               \
-			if ((one = json_put_object(b, one##_in, NULL)) || true)
+#define json_put_list(o, key, one, x, list, n)                                                            \
+	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL)      \
+		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                   \
+			if ((one = json_put_object(one##_in, NULL)))
 
-void json_put_text(struct json_build *b, struct json_object *o, const char *key, const char *text);
+void json_put_text(struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
-void json_put_name(struct json_build *b, struct json_object *o, const char *key, uint32_t name);
-void json_put_u64(struct json_build *b, struct json_object *o, const char *key, uint64_t v);
-void json_put_double(struct json_build *b, struct json_object *o, const char *key, double v);
+void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name);
+void json_put_u64(struct json_object *o, const char *key, uint64_t v);
+/* format: of a double. */
+void json_put_number(struct json_object *o, const char *key, double v, const char *format);
+#define json_put_double(o, key, v) json_put_number(o, key, v, "%.6g")
 /* Nanoseconds as microseconds with three decimals, exactly. */
-void json_put_us(struct json_build *b, struct json_object *o, const char *key, int64_t ns);
+void json_put_us(struct json_object *o, const char *key, int64_t ns);
 /* {"total": ..., "cpu": ...} in microseconds. */
-void json_put_states(struct json_build *b, struct json_object *o, const char *key, const int64_t *ns, int64_t total);
+void json_put_states(struct json_object *o, const char *key, const int64_t *ns, int64_t total);
 /* {"count": ..., "p50": ...} in microseconds; nothing without values. */
-void json_put_percentiles(struct json_build *b, struct json_object *o, const char *key, const struct percentiles *p);
+void json_put_percentiles(struct json_object *o, const char *key, const struct percentiles *p);
 
-/* Compact. The object owns the text; NULL without memory. */
-const char *json_text(struct json_build *b, struct json_object *o, size_t *ret_len);
+/* Compact. The object owns the text. */
+const char *json_text(struct json_object *o, size_t *ret_len);
 
 /* Adds "batch_requests", and "goodput" with --slo, if there is any. */
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p,
+void json_put_requests(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum);
 
 /*
@@ -85,25 +87,24 @@ void json_put_requests(struct json_build *b, struct json_object *o, const struct
  * sentence}}, in milliseconds; the first is at 0. Of many requests only the slowest and a selection of the others.
  * Nothing without any.
  */
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum);
+void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum);
 
 /* "code" and "slow_code" of a process, if there are stacks. */
-void json_put_code(struct json_build *b, struct json_object *o, const struct code_summary *c);
+void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c);
 /* "code" and "second_code" of a slow step, if a function holds most of its excess in that state. */
-void json_put_hot(struct json_build *b, struct json_object *o, const struct process *p, const struct slow_step *slow);
+void json_put_hot(const struct page *page, struct json_object *o, const struct process *p, const struct slow_step *slow);
 /* "stacks_left_out" of the report, if there is something. */
-void json_put_code_left_out(struct json_build *b, struct json_object *o);
+void json_put_code_left_out(const struct page *page, struct json_object *o);
 /* "flames", the trees that the page draws, if there are any. */
-void json_put_flames(struct json_build *b, struct json_object *o, const struct process *p, const struct code_summary *c);
+void json_put_flames(const struct page *page, struct json_object *o, const struct process *p, const struct code_summary *c);
 
 /* Where there are counts: the members of an operator, and an array "counters" of the phases. */
-void json_put_counts(struct json_build *b, struct json_object *o, const struct count_sum *s);
-void json_put_phase_counts(struct json_build *b, struct json_object *o, const struct count_phases *c);
+void json_put_counts(struct json_object *o, const struct count_sum *s);
+void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c);
 /* "gpu" of a process, if anything is known of it. */
-void json_put_gpu(struct json_build *b, struct json_object *o, const struct gpu_phases *g);
+void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g);
 
 /* "collectives" of the report, if there are groups of ranks. */
-void json_put_late(struct json_build *b, struct json_object *o, const struct late *l);
+void json_put_late(const struct page *page, struct json_object *o, const struct late *l);
 
 #endif

@@ -12,12 +12,9 @@
 #define SLOW_MAX 400
 #define COLUMNS_MAX 240
 
-static void append_number(struct json_build *b, struct json_object *array, double v)
+static void append_number(struct json_object *array, double v)
 {
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.7g", v);
-	json_put(b, array, NULL, json_object_new_double_s(v, text));
+	json_put_number(array, NULL, v, "%.7g");
 }
 
 static double ms(int64_t ns)
@@ -40,37 +37,17 @@ static struct point point(const struct process *p, size_t i)
 	};
 }
 
-static int compare_at(const void *a, const void *b)
-{
-	const struct point *x = a, *y = b;
-
-	return cmp_int(x->at, y->at);
-}
-
-static void append_row(struct json_build *b, struct json_object *rows, const struct point *points, size_t n,
-	int64_t *values)
-{
-	struct json_object *row = json_put_array(b, rows, NULL);
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = points[i].waited;
-	percentiles_of(values, n);
-	append_number(b, row, ms(points[n / 2].at));
-	append_number(b, row, (double)n);
-	append_number(b, row, ms(values[n / 4]));
-	append_number(b, row, ms(values[n / 2]));
-	append_number(b, row, ms(values[n - 1 - n / 4]));
-}
+ORDER(compare_at, struct point, RISING(at))
 
 /* The steps of the phase by time, merged so that there are at most ROWS_MAX rows. */
-static void put_rows(struct json_build *b, struct json_object *rows, const struct process *p, uint32_t phase)
+static void put_rows(struct json_object *rows, const struct process *p, uint32_t phase)
 {
-	struct point *points = malloc((p->steps.len + 1) * sizeof(*points));
-	int64_t *values = malloc((p->steps.len + 1) * sizeof(*values));
+	struct point *points = xcalloc(p->steps.len, sizeof(*points));
+	int64_t *values = xcalloc(p->steps.len, sizeof(*values));
+	struct json_object *row;
 	size_t n = 0, each, len;
 
-	b->failed |= !points || !values;
-	for (size_t i = 0; !b->failed && i < p->steps.len; i++) {
+	for (size_t i = 0; i < p->steps.len; i++) {
 		if (steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED))
 			points[n++] = point(p, i);
 	}
@@ -78,32 +55,38 @@ static void put_rows(struct json_build *b, struct json_object *rows, const struc
 	each = (n + ROWS_MAX - 1) / ROWS_MAX;
 	for (size_t i = 0; i < n; i += len) {
 		len = n - i < each ? n - i : each;
-		append_row(b, rows, points + i, len, values);
+		row = json_put_array(rows, NULL);
+		for (size_t k = 0; k < len; k++)
+			values[k] = points[i + k].waited;
+		percentiles_of(values, len);
+		append_number(row, ms(points[i + len / 2].at));
+		append_number(row, (double)len);
+		append_number(row, ms(values[len / 4]));
+		append_number(row, ms(values[len / 2]));
+		append_number(row, ms(values[len - 1 - len / 4]));
 	}
 	free(points);
 	free(values);
 }
 
-static void put_slow(struct json_build *b, struct json_object *array, const struct process *p,
+static void put_slow(const struct page *page, struct json_object *array, const struct process *p,
 	const struct summary *sum, uint32_t phase)
 {
-	char sentence[SENTENCE_MAX];
 	struct json_object *o;
 	struct point at;
 
-	for (size_t i = 0, n = 0; i < sum->n_slow && n < SLOW_MAX && !b->failed; i++) {
+	for (size_t i = 0, n = 0; i < sum->n_slow && n < SLOW_MAX; i++) {
 		const struct slow_step *slow = &sum->slow[i];
 
 		if ((uint32_t)steps_get(&p->steps, slow->step, STEP_PHASE) != phase)
 			continue;
 		n++;
-		b->failed |= words_slow(b->m, p, slow, sentence) != 0;
 		at = point(p, slow->step);
-		o = json_put_object(b, array, NULL);
-		json_put_double(b, o, "t", ms(at.at));
-		json_put_double(b, o, "y", ms(at.waited));
-		json_put_text(b, o, "state", slow->gap ? "between" : words_state(slow->cause.state));
-		json_put_text(b, o, "text", sentence);
+		o = json_put_object(array, NULL);
+		json_put_double(o, "t", ms(at.at));
+		json_put_double(o, "y", ms(at.waited));
+		json_put_text(o, "state", slow->gap ? "between" : words_state(slow->cause.state));
+		json_put_text(o, "text", words_slow(page->m, p, slow, SENTENCE));
 	}
 }
 
@@ -134,7 +117,7 @@ static void spread(struct columns *c, const struct steps *s, size_t step, enum s
 }
 
 /* Thousandths, rounded; null for a column in which nothing ran. */
-static void put_columns(struct json_build *b, struct json_object *array, const struct columns *c)
+static void put_columns(struct json_object *array, const struct columns *c)
 {
 	struct json_object *column;
 
@@ -144,13 +127,13 @@ static void put_columns(struct json_build *b, struct json_object *array, const s
 
 		for (unsigned int k = 0; k < STATES; k++)
 			total += ns[k];
-		column = json_put_array(b, array, NULL);
+		column = json_put_array(array, NULL);
 		for (unsigned int k = 0; k < STATES && total > 0; k++)
-			append_number(b, column, (double)(int)(ns[k] * 1000 / total + 0.5));
+			append_number(column, (double)(int)(ns[k] * 1000 / total + 0.5));
 	}
 }
 
-static void put_breakdown(struct json_build *b, struct json_object *o, const struct process *p)
+static void put_breakdown(struct json_object *o, const struct process *p)
 {
 	struct columns c = { 0 };
 	int64_t end = 0;
@@ -168,21 +151,17 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 	c.width = (double)(end - c.start) / (double)c.n;
 	if (c.width < 1)
 		c.width = 1;
-	c.ns = calloc(c.n * STATES, sizeof(*c.ns));
-	if (!c.ns) {
-		b->failed = true;
-		return;
-	}
+	c.ns = xcalloc(c.n * STATES, sizeof(*c.ns));
 	for (size_t i = 0; i < p->steps.len; i++)
 		spread(&c, &p->steps, i, STEP_OWN);
-	json_put_double(b, o, "t0", ms(c.start));
-	json_put_double(b, o, "dt", c.width / 1e6);
-	put_columns(b, json_put_array(b, o, "own"), &c);
+	json_put_double(o, "t0", ms(c.start));
+	json_put_double(o, "dt", c.width / 1e6);
+	put_columns(json_put_array(o, "own"), &c);
 	if (workers) {
 		memset(c.ns, 0, c.n * STATES * sizeof(*c.ns));
 		for (size_t i = 0; i < p->steps.len; i++)
 			spread(&c, &p->steps, i, STEP_WORKERS);
-		put_columns(b, json_put_array(b, o, "workers"), &c);
+		put_columns(json_put_array(o, "workers"), &c);
 	}
 	free(c.ns);
 }
@@ -192,7 +171,7 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
  * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
  * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
  */
-static void put_plot(struct json_build *b, struct json_object *o, const struct process *p, uint32_t decode,
+static void put_plot(const struct page *page, struct json_object *o, const struct process *p, uint32_t decode,
 	const struct summary *sum)
 {
 	uint32_t phase;
@@ -203,11 +182,11 @@ static void put_plot(struct json_build *b, struct json_object *o, const struct p
 	phase = sum->phases[0].phase;
 	for (size_t i = 0; i < sum->n_phases; i++)
 		phase = sum->phases[i].phase == decode ? decode : phase;
-	o = json_put_object(b, o, "plot");
-	json_put_text(b, o, "phase", model_text(b->m, phase));
-	put_rows(b, json_put_array(b, o, "rows"), p, phase);
-	put_slow(b, json_put_array(b, o, "slow"), p, sum, phase);
-	put_breakdown(b, o, p);
+	o = json_put_object(o, "plot");
+	json_put_text(o, "phase", model_text(page->m, phase));
+	put_rows(json_put_array(o, "rows"), p, phase);
+	put_slow(page, json_put_array(o, "slow"), p, sum, phase);
+	put_breakdown(o, p);
 }
 
 /* ---- the page ---- */
@@ -228,50 +207,26 @@ EMBED(report_flames, "report/flame.js");
 #define DATA_PLACE "@DATA@"
 #define FLAMES_PLACE "@FLAMES@"
 
-/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them:
- * outside of strings JSON has none of these characters. */
-static size_t escape(const char *text, size_t len, char *out)
-{
-	char *p = out;
-
-	for (size_t i = 0; i < len; i++) {
-		switch (text[i]) {
-		case '<':
-			p = stpcpy(p, "\\u003c");
-			break;
-		case '>':
-			p = stpcpy(p, "\\u003e");
-			break;
-		case '&':
-			p = stpcpy(p, "\\u0026");
-			break;
-		default:
-			*p++ = text[i];
-		}
-	}
-	return (size_t)(p - out);
-}
-
 /* Puts the plots of each process into its object, whose index in the array is that of the process among those that
  * are not empty. */
-static void put_plots(struct json_build *b, const struct report *r, struct json_object *data)
+static void put_plots(const struct page *page, const struct report *r, struct json_object *data)
 {
 	struct json_object *processes = json_object_object_get(data, "processes"), *o, *states;
 	size_t at = 0;
 
-	for (size_t i = 0; i < r->model.n_processes && !b->failed; i++) {
+	for (size_t i = 0; i < r->model.n_processes; i++) {
 		const struct process *p = r->model.processes[i];
 
 		if (process_empty(p))
 			continue;
 		o = json_object_array_get_idx(processes, at++);
-		put_plot(b, o, p, r->phases.decode, &r->summaries[i]);
-		json_put_requests_plot(b, o, p, &r->summaries[i].batches);
-		json_put_flames(b, o, p, &r->summaries[i].code);
+		put_plot(page, o, p, r->phases.decode, &r->summaries[i]);
+		json_put_requests_plot(o, p, &r->summaries[i].batches);
+		json_put_flames(page, o, p, &r->summaries[i].code);
 	}
-	states = json_put_array(b, data, "states");
+	states = json_put_array(data, "states");
 	for (unsigned int s = 0; s < STATES; s++)
-		json_put_text(b, states, NULL, words_state(s));
+		json_put_text(states, NULL, words_state(s));
 }
 
 /* Copies the page up to the place, which is left out. */
@@ -285,30 +240,29 @@ static char *copy_to(char *out, const char **page, const char *place)
 	return out;
 }
 
-int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len)
+char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len)
 {
 	struct json_object *data = report_object(r, slowest);
-	struct json_build b = { .m = &r->model, .failed = !data };
-	const char *rest = report_page, *text = NULL;
-	char *page = NULL, *out;
-	size_t len = 0;
+	const char *rest = report_page, *text;
+	char *html, *out;
+	size_t len;
 
-	if (data) {
-		put_plots(&b, r, data);
-		text = json_text(&b, data, &len);
+	put_plots(&(struct page){ .m = &r->model }, r, data);
+	text = json_text(data, &len);
+	html = xmalloc(strlen(report_page) + strlen(report_flames) + 6 * len);
+	out = copy_to(html, &rest, DATA_PLACE);
+	/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them: outside of
+	 * strings JSON has none of these characters. */
+	for (size_t i = 0; i < len; i++) {
+		if (memchr("<>&", text[i], 3))
+			out += sprintf(out, "\\u%04x", text[i]);
+		else
+			*out++ = text[i];
 	}
-	if (!b.failed)
-		page = malloc(strlen(report_page) + strlen(report_flames) + 6 * len);
-	if (!page)
-		goto out;
-	out = copy_to(page, &rest, DATA_PLACE);
-	out += escape(text, len, out);
 	out = copy_to(out, &rest, FLAMES_PLACE);
 	out = stpcpy(out, report_flames);
 	out = copy_to(out, &rest, NULL);
-	*ret_page = page;
-	*ret_len = (size_t)(out - page);
-out:
+	*ret_len = (size_t)(out - html);
 	json_object_put(data);
-	return page ? 0 : -ENOMEM;
+	return html;
 }

@@ -43,11 +43,10 @@ int read_state(const char *key, unsigned int *hint)
 bool read_us(const struct json_node *value, int64_t *ret_ns)
 {
 	int64_t ns;
-	int ret = node_us_to_ns(value, &ns);
 
-	if (ret < 0 || ns < 0)
+	if (node_us_to_ns(value, &ns) < 0 || ns < 0)
 		return false;
-	*ret_ns = ns < NS_MAX ? ns : NS_MAX;
+	*ret_ns = least_of(ns, NS_MAX);
 	return true;
 }
 
@@ -70,8 +69,6 @@ bool read_u32(const struct json_node *value, uint32_t *ret)
 
 void archive_hosts_free(struct archive_hosts *h)
 {
-	if (!h)
-		return;
 	for (uint32_t i = 0; i < h->n_files; i++)
 		free(h->files[i].path);
 	ranks_clear(&h->ranks);
@@ -81,11 +78,9 @@ void archive_hosts_free(struct archive_hosts *h)
 /* The trace of this path; NULL: it is none, or of no host. */
 static struct archive_file *archive_file(struct archive_hosts *h, const char *path)
 {
-	for (uint32_t i = 0; i < h->n_files; i++) {
-		if (!strcmp(h->files[i].path, path))
-			return &h->files[i];
-	}
-	return NULL;
+	size_t at = list_find(h->n_files, i, !strcmp(h->files[i].path, path));
+
+	return at < h->n_files ? &h->files[at] : NULL;
 }
 
 /* Of a recording of another host than the timeline's, where messages have said it. */
@@ -101,20 +96,18 @@ static bool attribute(const struct json_node *attributes, const char *name, cons
 	return node_is(value, JSON_INT) && link_time_fits(*ret);
 }
 
-static int add_file(struct model *m, struct archive_hosts *h, const struct json_node *file, const struct json_node *attributes)
+static void add_file(struct model *m, struct archive_hosts *h, const struct json_node *file, const struct json_node *attributes)
 {
 	const char *path = node_string(node_get(file, "path")), *name = node_string(node_get(node_get(file, "machine"), "name"));
 	struct host_place p = { .known = true };
-	uint32_t id, host = 0;
+	uint32_t id, host;
 
 	if (!path || !name || !*name || h->n_files == ARCHIVE_FILES_MAX)
-		return 0;
-	if (model_name(m, name, &id))
-		return -ENOMEM;
-	while (host < h->n && h->list[host].name != id)
-		host++;
+		return;
+	id = model_name(m, name);
+	host = (uint32_t)list_find(h->n, i, h->list[i].name == id);
 	if (host == ARCHIVE_HOSTS_MAX)
-		return 0;
+		return;
 	if (host == h->n)
 		h->list[h->n++].name = id;
 #define READ(member, name) p.known &= attribute(attributes, name, path, &p.member);
@@ -122,26 +115,20 @@ static int add_file(struct model *m, struct archive_hosts *h, const struct json_
 #undef READ
 	if (!p.known || p.residual_ns < 0)
 		p = (struct host_place){ 0 };
-	h->files[h->n_files] = (struct archive_file){ .path = strdup(path), .host = host, .place = p };
-	return h->files[h->n_files++].path ? 0 : -ENOMEM;
+	h->files[h->n_files++] = (struct archive_file){ .path = xstrdup(path), .host = host, .place = p };
 }
 
-/* What the manifest (a JSON value of any origin) says, as the model's. -ENOMEM. */
-static int archive_hosts_new(struct model *m, const struct json_node *root, struct archive_hosts **ret)
+/* What the manifest (a JSON value of any origin) says, as the model's. */
+static struct archive_hosts *archive_hosts_new(struct model *m, const struct json_node *root)
 {
 	const struct json_node *manifest = node_get(root, "perfetto_manifest"), *files = node_get(manifest, "files");
 	const char *reference = node_string(node_get(node_get(manifest, "trace_time"), "file"));
-	struct archive_hosts *h = calloc(1, sizeof(*h));
+	struct archive_hosts *h = xcalloc(1, sizeof(*h));
 	const struct archive_file *own;
 
-	if (!h || list_add(m->archives, m->n_archives, m->archives_size, h)) {
-		free(h);
-		return -ENOMEM;
-	}
-	for (const struct json_node *file = NULL; node_is(files, JSON_ARRAY) && (file = json_next(files, file));) {
-		if (add_file(m, h, file, node_get(manifest, "attributes")))
-			return -ENOMEM;
-	}
+	*list_add(m, archives) = h;
+	for (const struct json_node *file = NULL; node_is(files, JSON_ARRAY) && (file = json_next(files, file));)
+		add_file(m, h, file, node_get(manifest, "attributes"));
 	/* the host of the file whose clock is the timeline's, and where the others are */
 	own = reference ? archive_file(h, reference) : NULL;
 	list_for_each (f, h->files, h->n_files) {
@@ -153,25 +140,7 @@ static int archive_hosts_new(struct model *m, const struct json_node *root, stru
 			host->residual_ns = f->place.residual_ns;
 		host->known |= f->place.known;
 	}
-	*ret = h;
-	return 0;
-}
-
-/* Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
- * *ret_calls: how many calls there were. */
-static int archive_hosts_read(
-	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
-{
-	struct collectives c;
-	int err;
-
-	err = collectives_read(source, &c, why);
-	*ret_calls = c.n_calls;
-	file->has_boot = c.has_clock;
-	file->boot = (struct boot){ .id = c.id, .lead_ns = c.real_ns - c.boot_ns };
-	ranks_add(&h->ranks, file->host, &file->place, &c);
-	collectives_clear(&c);
-	return err;
+	return h;
 }
 
 uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile)
@@ -190,6 +159,9 @@ uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profi
 
 /* ---- archives of inftrace link: their profiles; or, if there are none, their Chrome traces ---- */
 
+/* Printable, in a buffer of the block. */
+#define SHOWN(text) text_printable((char[256]){ 0 }, 256, text)
+
 #define MACHINE_MAX 64
 #define NOT_READ (-1) /* which has been said */
 
@@ -207,10 +179,9 @@ struct archive {
 
 static void note(struct archive *a, const char *name, const char *why)
 {
-	char path[256], printable[256], text[768];
+	char text[768];
 
-	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", text_printable(path, sizeof(path), a->path),
-		text_printable(printable, sizeof(printable), name), why);
+	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", SHOWN(a->path), SHOWN(name), why);
 	if (a->notes->note)
 		a->notes->note(a->notes->ctx, text);
 }
@@ -218,36 +189,31 @@ static void note(struct archive *a, const char *name, const char *why)
 /* false: it cannot be read, which is said. */
 static bool member_open(struct archive *a, size_t i, struct json_source *ret)
 {
-	char printable[256];
-
 	if (!zip_member(a->zip, i, ret))
 		return true;
-	read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), ret->error);
+	read_problem(a->problems, "%s: %s", SHOWN(zip_name(a->zip, i)), ret->error);
 	json_source_close(ret);
 	return false;
 }
 
 /* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
-static int read_hosts(struct archive *a, size_t manifest)
+static void read_hosts(struct archive *a, size_t manifest)
 {
 	const struct json_node *root;
 	struct json_source source;
 	struct json_reader reader;
-	struct model *m = a->m;
-	int err = 0;
 
 	json_reader_init(&reader, &source);
 	if (!a->places && !zip_member(a->zip, manifest, &source) && !json_reader_value(&reader, &root))
-		err = archive_hosts_new(m, root, &a->places);
-	for (size_t i = 0; !err && a->places && i < a->n; i++) {
+		a->places = archive_hosts_new(a->m, root);
+	for (size_t i = 0; a->places && i < a->n; i++) {
 		const struct archive_file *f = archive_file(a->places, zip_name(a->zip, i));
 
 		if (f)
-			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(m, a->places->list[f->host].name));
+			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(a->m, a->places->list[f->host].name));
 	}
 	json_reader_free(&reader);
 	json_source_close(&source);
-	return err;
 }
 
 /* What a member is; of what cannot be reported, that. */
@@ -268,118 +234,114 @@ static int member_kind(struct archive *a, size_t i)
 	return NOT_READ;
 }
 
-static int read_member(struct archive *a, size_t i)
+static void read_member(struct archive *a, size_t i)
 {
 	const char *name = zip_name(a->zip, i), *slash;
-	char label[512], printable[256];
+	char label[512];
 	struct json_source source;
-	int err;
 
 	/* profiles are below the name of their host, if it was given */
 	if (!strncmp(name, ARCHIVE_BESIDE, strlen(ARCHIVE_BESIDE)) && (slash = strchr(name + strlen(ARCHIVE_BESIDE), '/')))
 		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name - (ptrdiff_t)strlen(ARCHIVE_BESIDE)), name + strlen(ARCHIVE_BESIDE));
 	if (!member_open(a, i, &source))
-		return 0;
-	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), name));
-	err = model_name(a->m, a->hosts[i], &a->m->host);
-	if (!err)
-		err = (a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
+		return;
+	snprintf(label, sizeof(label), "%s: %s", a->path, SHOWN(name));
+	a->m->host = model_name(a->m, a->hosts[i]);
+	(a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
 	a->m->host = 0;
 	json_source_close(&source);
-	return err;
 }
 
-/* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
-static int read_collectives(struct archive *a, size_t i, size_t *ret_calls)
+/* What a trace has of collectives between processes, which profiles have not. Returns how many calls there were. */
+static size_t read_collectives(struct archive *a, size_t i)
 {
 	struct archive_file *file = a->places ? archive_file(a->places, zip_name(a->zip, i)) : NULL;
-	char why[COLLECTIVES_WHY_MAX], printable[256];
+	char why[COLLECTIVES_WHY_MAX];
 	struct json_source source;
-	int err;
+	struct collectives c;
+	size_t calls;
 
 	if (!file || !member_open(a, i, &source))
 		return 0;
-	err = archive_hosts_read(a->places, file, &source, ret_calls, why);
+	if (collectives_read(&source, &c, why))
+		read_problem(a->problems, "%s: %s", SHOWN(zip_name(a->zip, i)), why);
+	calls = c.n_calls;
+	file->has_boot = c.has_clock;
+	file->boot = (struct boot){ .id = c.id, .lead_ns = c.real_ns - c.boot_ns };
+	ranks_add(&a->places->ranks, file->host, &file->place, &c);
+	collectives_clear(&c);
 	json_source_close(&source);
-	if (err == -ENOMEM)
-		return err;
-	if (err)
-		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), zip_name(a->zip, i)), why);
-	return 0;
+	return calls;
 }
 
 /* Each recording once: a profile says more than the trace beside it. */
-static int read_members(struct archive *a)
+static void read_members(struct archive *a)
 {
 	bool profiles = false;
-	int err = 0;
 
 	for (size_t i = 0; i < a->n; i++) {
 		bool manifest = !strcmp(zip_name(a->zip, i), ARCHIVE_MANIFEST);
 
-		if (manifest && read_hosts(a, i))
-			return -ENOMEM;
+		if (manifest)
+			read_hosts(a, i);
 		a->kinds[i] = manifest ? NOT_READ : member_kind(a, i);
 		profiles |= a->kinds[i] == FILE_PROFILE;
 	}
-	for (size_t i = 0; !err && i < a->n; i++) {
+	for (size_t i = 0; i < a->n; i++) {
 		const char *name = zip_name(a->zip, i);
 		size_t calls = 0;
 
 		if (a->kinds[i] == NOT_READ)
 			continue;
 		if (a->kinds[i] != FILE_PROFILE)
-			err = read_collectives(a, i, &calls);
+			calls = read_collectives(a, i);
 		if (a->kinds[i] == FILE_OTHER)
 			note(a, name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
 		else if (profiles && a->kinds[i] == FILE_TRACE)
 			note(a, name,
 				calls ? "but for its collectives, the archive has profiles, which say more" : "the archive has profiles, which say more");
-		else if (!err)
-			err = read_member(a, i);
+		else
+			read_member(a, i);
 	}
-	return err;
 }
 
-static int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
+static void read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
 {
 	struct archive a = { .m = m, .path = path, .problems = problems, .notes = notes };
 	char why[ZIP_ERROR_MAX];
-	int err;
 
 	if (zip_read(path, &a.zip, &a.n, why)) {
 		read_problem(problems, "%s", why);
-		return 0;
+		return;
 	}
-	a.hosts = calloc(a.n + 1, sizeof(*a.hosts));
-	a.kinds = calloc(a.n + 1, sizeof(*a.kinds));
-	err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
+	a.hosts = xcalloc(a.n, sizeof(*a.hosts));
+	a.kinds = xcalloc(a.n, sizeof(*a.kinds));
+	read_members(&a);
 	free(a.hosts);
 	free(a.kinds);
 	zip_discard(a.zip);
-	return err;
 }
 
-int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
+void read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
 {
 	enum file_kind kind = FILE_OTHER;
 	struct json_source source;
 	const char *why = NULL;
 	char buf[160];
-	int err = 0;
 
-	if (zip_is(path))
-		return read_archive(m, path, problems, notes);
+	if (zip_is(path)) {
+		read_archive(m, path, problems, notes);
+		return;
+	}
 	if (json_source_open(&source, path))
 		why = source.error;
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
 	if (kind == FILE_PROFILE)
-		err = read_profile(m, &source, path, problems);
+		read_profile(m, &source, path, problems);
 	else if (kind == FILE_TRACE)
-		err = read_trace(m, &source, path, problems);
+		read_trace(m, &source, path, problems);
 	else
 		read_problem(problems, "%s", why);
 	json_source_close(&source);
-	return err;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Reads the lines of a profile (docs/profile-schema.md), with or without keys that only some versions write. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static uint32_t read_parts(const char *text)
 	return parts;
 }
 
-/* Returns 0, -EINVAL if the value is not valid for the key, -ENOMEM. */
+/* Returns 0, -EINVAL if the value is not valid for the key. */
 static int key_read(struct model *m, const struct key *key, const struct json_node *value, void *object)
 {
 	void *member = (char *)object + key->at;
@@ -114,7 +115,8 @@ static int key_read(struct model *m, const struct key *key, const struct json_no
 		return read_us(value, member) ? 0 : -EINVAL;
 	case KEY_NAME:
 		text = node_string(value);
-		return text ? model_name(m, text, member) : -EINVAL;
+		*(uint32_t *)member = model_name(m, text);
+		return text ? 0 : -EINVAL;
 	case KEY_STATE:
 		text = node_string(value);
 		state = text ? read_state(text, &hint) : -1;
@@ -161,7 +163,7 @@ static const struct key *behind_find(const char *name, struct behind_rows *rows,
 	return KEY_FIND(behind_keys, name, &hint);
 }
 
-/* Returns 0, -EINVAL after reporting why, -ENOMEM. */
+/* Returns 0, -EINVAL after reporting why. */
 static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step, struct behind_rows *rows)
 {
 	int err = 0;
@@ -281,9 +283,10 @@ static int read_step(struct profile_reader *r, struct process *p)
 	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, r->shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
-	err = process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
+	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
-	return err ?: process_add_step(p, &step);
+	process_add_step(p, &step);
+	return 0;
 }
 
 static uint64_t count_value(const struct json_node *value)
@@ -327,6 +330,7 @@ static int read_tally(struct profile_reader *r, struct process *p)
 	const struct json_node *cursor = NULL, *counts_cursor = NULL;
 	bool ops = !strcmp(r->event, "op_prof"), counts = counts_there(r->shape);
 	struct tally *tally = ops ? &p->ops : &p->syscalls;
+	struct tally_row *row;
 	struct op_time op;
 	uint32_t number;
 	size_t n = 0;
@@ -338,15 +342,15 @@ static int read_tally(struct profile_reader *r, struct process *p)
 		if (!strcmp(key, "total") || !read_us(value, &op.ns))
 			continue;
 		calls = count_of(r->shape, key, &cursor);
-		if (model_name(r->m, key, &op.name) || tally_add(tally, op.name, op.ns, calls) ||
-			list_add(r->ops, n, r->ops_size, op))
-			return -ENOMEM;
+		op.name = model_name(r->m, key);
+		row = tally_add(tally, op.name, op.ns, calls);
+		*list_push(r->ops, n, r->ops_size) = op;
 		if (counts)
-			counts_add_op(&tally_get(tally, op.name)->counts, r->shape, key, calls, &counts_cursor);
+			counts_add_op(&row->counts, r->shape, key, calls, &counts_cursor);
 	}
-	if (!ops || !read_u32(node_get(r->shape, "step"), &number))
-		return 0;
-	return process_add_ops(p, r->recording, number, r->ops, n);
+	if (ops && read_u32(node_get(r->shape, "step"), &number))
+		process_add_ops(p, r->recording, number, r->ops, n);
+	return 0;
 }
 
 /* sample_prof and graph_prof: one call. */
@@ -356,7 +360,9 @@ static int read_call(struct profile_reader *r, struct process *p)
 
 	if (!stage(r->stages, "total", &call.ns) || !stage(r->shape, "ts_us", &call.ts))
 		return 0;
-	return model_name(r->m, node_string(node_get(r->shape, "call")), &call.name) ?: process_add_call(p, &call);
+	call.name = model_name(r->m, node_string(node_get(r->shape, "call")));
+	*list_add(p, calls) = call;
+	return 0;
 }
 
 /* ---- requests ---- */
@@ -473,8 +479,8 @@ static bool state_find(const char *name, unsigned int *hint, struct request_stat
 	return false;
 }
 
-/* *ret_bad: the key with an impossible value, or the one that is missing. 0 or -ENOMEM. */
-static int request_stages_read(struct served *s, const struct json_node *stages, struct request *r, const char **ret_bad)
+/* *ret_bad: the key with an impossible value, or the one that is missing. */
+static void request_stages_read(struct served *s, const struct json_node *stages, struct request *r, const char **ret_bad)
 {
 	unsigned int state_hint = 0, hint = 0;
 	struct request_state state;
@@ -484,9 +490,8 @@ static int request_stages_read(struct served *s, const struct json_node *stages,
 		if (state_find(value->key, &state_hint, &state)) {
 			if (!read_us(value, &state.ns))
 				*ret_bad = value->key;
-			else if (state.ns && r->n_states < TIME_PARTS * STATES &&
-				list_add(s->states, s->n_states, s->states_size, state))
-				return -ENOMEM;
+			else if (state.ns && r->n_states < TIME_PARTS * STATES)
+				*list_add(s, states) = state;
 			r->n_states = (uint16_t)(s->n_states - r->first_state);
 		} else {
 			key = KEY_FIND(request_stages, value->key, &hint);
@@ -494,11 +499,10 @@ static int request_stages_read(struct served *s, const struct json_node *stages,
 				*ret_bad = value->key;
 		}
 		if (*ret_bad)
-			return 0;
+			return;
 	}
 	if (r->total < 0)
 		*ret_bad = "total";
-	return 0;
 }
 
 /* Determines what can be relied on in the line. */
@@ -551,7 +555,7 @@ static struct request new_request(uint32_t recording, struct request_wait *waits
 	};
 }
 
-static int add_request(struct served *s, struct request *r, const struct request_wait *waits)
+static void add_request(struct served *s, struct request *r, const struct request_wait *waits)
 {
 	check_request(r, waits);
 	r->first_wait = (uint32_t)s->n_waits;
@@ -560,26 +564,23 @@ static int add_request(struct served *s, struct request *r, const struct request
 
 		if (wait.first > wait.ns)
 			wait.first = -1;
-		if (list_add(s->waits, s->n_waits, s->waits_size, wait))
-			return -ENOMEM;
+		*list_add(s, waits) = wait;
 	}
 	s->in_batches += !(r->flags & REQUEST_OF_STEPS);
-	return list_add(s->requests, s->len, s->size, *r);
+	*list_push(s->requests, s->len, s->size) = *r;
 }
 
 /* socket: the line is about nothing else. */
-static int add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
+static void add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
 	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
 
 	if (why && !strcmp(why, PROFILE_JOINED_NONE)) {
 		s->unrelated++;
-		return 0;
+		return;
 	}
-	if (array_reserve(&s->exchanges, s->n_exchanges + 1, &s->exchanges_size, sizeof(*s->exchanges)))
-		return -ENOMEM;
 	s->joined += !socket;
-	s->exchanges[s->n_exchanges++] = (struct exchange){
+	*list_add(s, exchanges) = (struct exchange){
 		.ts = r->ts,
 		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
 		.first = socket ? r->ttft : r->ttft_client,
@@ -588,7 +589,6 @@ static int add_exchange(struct served *s, const struct request *r, const struct 
 		.outputs = socket ? r->chunks : r->output_tokens,
 		.cut = r->flags & (REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN),
 	};
-	return 0;
 }
 
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
@@ -600,7 +600,6 @@ static int read_request(struct profile_reader *reader, struct process *p)
 	struct served *s = &p->served;
 	struct request r;
 	char printable[64];
-	int err = 0;
 
 	if (reader->window_ended)
 		recording_begin(reader);
@@ -610,26 +609,28 @@ static int read_request(struct profile_reader *reader, struct process *p)
 		r.flags = REQUEST_OF_STEPS;
 	bad = request_shape(reader->shape, &r, waits);
 	if (!bad)
-		err = request_stages_read(s, reader->stages, &r, &bad);
+		request_stages_read(s, reader->stages, &r, &bad);
 	if (bad)
 		LINE_BAD(reader, "%s of a request is not a number >= 0",
 			text_printable(printable, sizeof(printable), bad));
-	if (err || bad || socket)
+	if (bad || socket)
 		s->n_states = r.first_state;
-	if (err || bad)
-		return err;
-	if (socket)
-		return add_exchange(s, &r, reader->shape, true);
+	if (!bad && socket)
+		add_exchange(s, &r, reader->shape, true);
+	if (bad || socket)
+		return 0;
 	/* a wait of which the profile says nothing else was not before the first token */
 	for (size_t i = 0; i < REQUEST_WAITS_MAX && r.first_others >= 0; i++) {
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
-	err = add_request(s, &r, waits);
-	return err || !(r.flags & REQUEST_JOINED) ? err : add_exchange(s, &r, reader->shape, false);
+	add_request(s, &r, waits);
+	if (r.flags & REQUEST_JOINED)
+		add_exchange(s, &r, reader->shape, false);
+	return 0;
 }
 
-int read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
+void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
 {
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct request r = new_request(recording, waits);
@@ -637,18 +638,18 @@ int read_request_slice(struct served *s, const struct json_node *args, int64_t t
 	unsigned int hint = 0;
 
 	if (request_shape(args, &r, waits))
-		return 0;
+		return;
 	json_for_each (value, args) {
 		key = KEY_FIND(slice_keys, value->key, &hint);
 		if (key && key_read(NULL, key, value, &r))
-			return 0;
+			return;
 	}
 	if (!r.number)
-		return 0;
+		return;
 	/* the slice begins where the queue ends */
 	r.ts = ts > r.parts[TIME_QUEUED] ? ts - r.parts[TIME_QUEUED] : 0;
 	r.total = ns_add(dur, r.parts[TIME_QUEUED]);
-	return add_request(s, &r, waits);
+	add_request(s, &r, waits);
 }
 
 /* ---- lines of other events ---- */
@@ -656,15 +657,13 @@ int read_request_slice(struct served *s, const struct json_node *args, int64_t t
 static int read_stack(struct profile_reader *r, struct process *p)
 {
 	const char *why;
-	int err;
 
 	if (r->window_ended)
 		recording_begin(r);
-	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording,
-		&why);
-	if (!err && why)
+	why = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording);
+	if (why)
 		LINE_BAD(r, "%s", why);
-	return err;
+	return 0;
 }
 
 static int read_sched(struct profile_reader *r, struct process *p)
@@ -713,7 +712,8 @@ static int read_memory(struct profile_reader *r, struct process *p)
 
 static int read_finding(struct profile_reader *r, struct process *p)
 {
-	return model_name(r->m, node_string(node_get(r->shape, "finding")), &p->finding);
+	p->finding = model_name(r->m, node_string(node_get(r->shape, "finding")));
+	return 0;
 }
 
 static const struct family {
@@ -739,22 +739,16 @@ static int read_window(struct profile_reader *r)
 	struct model *m = r->m;
 	const struct json_node *coverage = node_get(r->shape, "coverage");
 	const char *missing;
-	uint32_t name;
-	int err = 0;
 
 	/* a window without lines is none of the recordings that are counted */
 	if (!r->window_ended)
-		err = model_set_clock(m, r->recording, r->shape, 0);
-	if (err)
-		return err;
+		model_set_clock(m, r->recording, r->shape, 0);
 	r->window_ended = true;
 	stage(r->stages, "total", &w.total);
 	w.records = shape_count(r->shape, "records");
 	w.lost = shape_count(r->shape, "lost");
 	w.steps = shape_count(r->shape, "steps");
-	err = model_name(m, node_string(node_get(r->shape, "trigger")), &w.trigger);
-	if (err)
-		return err;
+	w.trigger = model_name(m, node_string(node_get(r->shape, "trigger")));
 	missing = node_string(node_get(r->shape, "not_recorded"));
 	w.lacks_faults = missing && !strcmp(missing, "faults");
 	if (coverage)
@@ -765,58 +759,47 @@ static int read_window(struct profile_reader *r)
 	json_for_each (value, r->shape) {
 		const char *key = value->key;
 
-		if (strncmp(key, "lost_", 5) || !node_s64(value))
-			continue;
-		err = model_name(m, key + 5, &name) ?: tally_add(&m->lost, name, 0, shape_count(r->shape, key));
-		if (err)
-			return err;
+		if (!strncmp(key, "lost_", 5) && node_s64(value))
+			tally_add(&m->lost, model_name(m, key + 5), 0, shape_count(r->shape, key));
 	}
-	return list_add(m->windows, m->n_windows, m->windows_size, w);
+	*list_add(m, windows) = w;
+	return 0;
 }
 
 /* The process of a line; without a pid that of the previous line. */
-static int line_process(struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
+static struct process *line_process(struct profile_reader *r, const struct profile_line *line)
 {
 	const struct json_node *pid_value = node_get(r->shape, "pid"), *comm = node_get(r->shape, "comm");
 	uint32_t pid = 0, env, origin, model, commit;
 	struct model *m = r->m;
 	char text[512];
-	int err;
 
-	*ret_process = r->recent;
 	if (!pid_value && r->recent)
-		return 0;
+		return r->recent;
 	read_u32(pid_value, &pid);
-	if (model_name(m, node_string(line->values[PROFILE_KEY_env_hash]), &env) ||
-		model_name(m, node_string(line->values[PROFILE_KEY_model]), &model) ||
-		model_name(m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit))
-		return -ENOMEM;
+	env = model_name(m, node_string(line->values[PROFILE_KEY_env_hash]));
+	model = model_name(m, node_string(line->values[PROFILE_KEY_model]));
+	commit = model_name(m, node_string(line->values[PROFILE_KEY_commit_sha]));
 	if (text_is_blank(model_text(m, commit), strlen(model_text(m, commit))))
 		commit = 0;
-	origin = env;
 	/* builds are not mixed */
 	snprintf(text, sizeof(text), "%s\n%s", model_text(m, env), model_text(m, commit));
-	err = (commit ? model_name(m, text, &origin) : 0) ?: model_process(m, pid, origin, &r->recent);
-	if (err)
-		return err;
-	*ret_process = r->recent;
+	origin = commit ? model_name(m, text) : env;
+	r->recent = model_process(m, pid, origin);
 	r->recent->env_hash = env;
 	r->recent->model = model;
 	r->recent->commit = commit;
-	return comm ? model_name(m, node_string(comm), &r->recent->comm) : 0;
+	if (comm)
+		r->recent->comm = model_name(m, node_string(comm));
+	return r->recent;
 }
 
 /* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
 static int read_foreign(struct profile_reader *r, const struct profile_line *line)
 {
-	struct foreign_family *f;
-	uint32_t name;
+	struct foreign_family *f = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]));
 	int64_t ns;
-	int err;
 
-	err = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]), &f);
-	if (err)
-		return err;
 	if (!f) {
 		LINE_BAD(r, "left out: more than %d kinds of events of other programs", FAMILIES_MAX);
 		return 0;
@@ -826,11 +809,9 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 		if (!read_us(value, &ns))
 			continue;
 		if (!strcmp(value->key, "total"))
-			err = times_add(&f->totals, ns);
+			*list_add(f, totals) = ns;
 		else
-			err = model_name(r->m, value->key, &name) ?: tally_add(&f->stages, name, ns, 1);
-		if (err)
-			return err;
+			tally_add(&f->stages, model_name(r->m, value->key), ns, 1);
 	}
 	return 0;
 }
@@ -838,8 +819,6 @@ static int read_foreign(struct profile_reader *r, const struct profile_line *lin
 static int read_line(void *ctx, const struct profile_line *line)
 {
 	struct profile_reader *r = ctx;
-	struct process *p;
-	int err;
 
 	r->line = line->number;
 	r->event = node_string(line->values[PROFILE_KEY_event]);
@@ -853,10 +832,8 @@ static int read_line(void *ctx, const struct profile_line *line)
 	if (!strcmp(r->event, "window_prof"))
 		return read_window(r);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
-		if (strcmp(r->event, families[i].event))
-			continue;
-		err = line_process(r, line, &p);
-		return err ?: families[i].read(r, p);
+		if (!strcmp(r->event, families[i].event))
+			return families[i].read(r, line_process(r, line));
 	}
 	return read_foreign(r, line);
 }
@@ -869,18 +846,16 @@ static void bad_line(void *ctx, uint64_t number, const char *why)
 	LINE_BAD(r, "%s", why);
 }
 
-int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
+void read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
 	static const struct profile_reader_ops ops = { .line = read_line, .bad = bad_line };
 	struct profile_reader r = { .m = m, .problems = problems };
 	char printable[512];
-	int err;
 
-	err = model_name(m, text_printable(printable, sizeof(printable), path), &r.file);
+	r.file = model_name(m, text_printable(printable, sizeof(printable), path));
 	r.recording = m->recordings++;
-	if (!err)
-		err = profile_read(source, &ops, &r);
+	if (profile_read(source, &ops, &r) == -ENOMEM)
+		out_of_memory();
 	free(r.ops);
 	idmap_free(&r.stacks.nodes);
-	return err == -ENOMEM ? err : 0;
 }

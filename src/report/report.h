@@ -22,9 +22,9 @@ struct report {
 /*
  * Reads the files, which must outlive the report, and makes the summaries. Calls problem with a
  * printable line for each file that could not be read completely, and note, unless it is NULL, with one for each file
- * of an archive that is not in the report. Returns 0 or -ENOMEM; call report_free in both cases.
+ * of an archive that is not in the report.
  */
-int report_make(struct report *r, const char *const *files, size_t n_files,
+void report_make(struct report *r, const char *const *files, size_t n_files,
 	void (*problem)(void *ctx, const char *text), void (*note)(void *ctx, const char *text), void *ctx);
 void report_free(struct report *r);
 
@@ -34,19 +34,19 @@ void report_slo(struct report *r, const struct slo *slo);
 /* Whether there is nothing to report. */
 bool report_empty(const struct report *r);
 
-/* For a terminal of 80 columns; slowest: how many slow steps to show. Returns 0 or -ENOMEM. */
-int report_text(const struct report *r, uint32_t slowest, FILE *out);
+/* For a terminal of 80 columns; slowest: how many slow steps to show. */
+void report_text(const struct report *r, uint32_t slowest, FILE *out);
 
-/* One object; with all_steps the verdict on each step. Returns 0 or -ENOMEM. */
-int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
+/* One object; with all_steps the verdict on each step. */
+void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
 
-/* The members of that object, without those of all_steps; NULL: -ENOMEM. */
+/* The members of that object, without those of all_steps. */
 struct json_object *report_object(const struct report *r, uint32_t slowest);
 
 /* In the head of each page. */
 #define REPORT_PAGE_MARK "<title>inftrace report</title>"
 
-/* A self-contained page. *ret_page is to be freed by the caller. Returns 0 or -ENOMEM. */
-int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len);
+/* A self-contained page, to be freed by the caller. */
+char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len);
 
 #endif

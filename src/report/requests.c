@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/requests.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/summary.h"
 #include "report/words.h"
 #include "requests/step_requests.h"
-#include "util/list.h"
 #include "util/parse.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */
@@ -20,14 +20,7 @@ struct finder {
 	struct request_summary *rs;
 	LIST(struct token_time, tokens);
 	LIST(bool, mixed); /* by request number */
-	bool failed;       /* out of memory */
 };
-
-void requests_free(struct request_summary *rs)
-{
-	free(rs->ttft.ns);
-	free(rs->tpot.ns);
-}
 
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
 {
@@ -74,8 +67,7 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 
 	(void)s;
 	if (gap <= PAUSE_NS && !r->mixed)
-		f->failed |= list_add(f->tokens, f->n_tokens, f->tokens_size,
-			(struct token_time){ r->serial, (int64_t)ns });
+		*list_add(f, tokens) = (struct token_time){ r->serial, (int64_t)ns };
 }
 
 /* Leaves out everything about this request. */
@@ -83,10 +75,9 @@ static void leave_out(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
 
-	while (f->n_mixed <= r->serial && !f->failed)
-		f->failed |= list_add(f->mixed, f->n_mixed, f->mixed_size, false);
-	if (!f->failed)
-		f->mixed[r->serial] = true;
+	while (f->n_mixed <= r->serial)
+		*list_add(f, mixed) = false;
+	f->mixed[r->serial] = true;
 }
 
 static void on_done(struct step_request *r, void *arg)
@@ -105,18 +96,18 @@ static void on_done(struct step_request *r, void *arg)
 	rs->count++;
 	rs->began_before += r->began_before;
 	rs->lost += r->lost;
-	rs->drafts += r->drafts > 0;
 	rs->prompt_tokens += r->began_before ? 0 : r->prompt_tokens;
 	rs->output_tokens += step_request_tokens(r);
-	if (ttft && times_add(&rs->ttft, (int64_t)ttft))
-		f->failed = true;
+	if (ttft)
+		*list_add(rs, ttft) = (int64_t)ttft;
 }
 
 bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_seen *ret)
 {
 	const uint64_t *v = s->rows;
+	bool has_rows = v[ROW_N_OUTPUTS] || v[ROW_N_SEQUENCES] || v[ROW_READ];
 
-	if (!prefill && !decode && !step_has_rows(s))
+	if (!prefill && !decode && !has_rows)
 		return false;
 	*ret = (struct step_seen){
 		.start = (uint64_t)s->ts + 1, /* 0 means none */
@@ -124,9 +115,8 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 		.context = s->context,
 		.tokens = s->n_tokens,
 		.number = s->number,
-		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE
-							  : PHASE_SHARED,
-		.has_rows = step_has_rows(s),
+		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE : PHASE_SHARED,
+		.has_rows = has_rows, /* whether the preset describes them, readable or not */
 		.rows = {
 			.readable = !v[ROW_READ],
 			.one = v[ROW_ONE_SEQUENCE],
@@ -143,12 +133,24 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	return true;
 }
 
-static void take_steps(const struct process *p, const struct phase_names *names, bool lost, const uint32_t *order,
-	struct step_requests *q)
+void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct request_summary *ret)
 {
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
+		.done = on_done };
+	struct finder f = { .rs = ret };
+	struct step_requests *q;
+	uint32_t *order, recording = 0;
 	struct step_seen seen;
-	uint32_t recording = 0;
+	bool lost = false;
 
+	*ret = (struct request_summary){ 0 };
+	if (!p->steps.len || (!names->prefill && !names->decode))
+		return;
+	for (size_t i = 0; m && i < m->lost.len; i++)
+		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
+	order = process_order(p, false);
+	q = step_requests_new(NULL, &ops, &f);
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, order ? order[i] : i);
 
@@ -164,48 +166,18 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 			step_requests_lost(q, 1);
 	}
 	step_requests_finish(q);
-}
-
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct request_summary *ret)
-{
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out, .done = on_done };
-	struct finder f = { .rs = ret };
-	struct step_requests *q = NULL;
-	uint32_t *order = NULL;
-	bool lost = false;
-	int err;
-
-	*ret = (struct request_summary){ 0 };
-	if (!p->steps.len || (!names->prefill && !names->decode))
-		return 0;
-	for (size_t i = 0; m && i < m->lost.len; i++)
-		lost |= !strcmp(model_text(m, m->lost.rows[i].name), "step") && m->lost.rows[i].count;
-	err = process_order(p, false, &order);
-	q = step_requests_new(NULL, &ops, &f);
-	if (!err)
-		take_steps(p, names, lost, order, q);
-	for (size_t i = 0; i < f.n_tokens && !err; i++) {
-		if (f.tokens[i].request >= f.n_mixed || !f.mixed[f.tokens[i].request])
-			err = times_add(&ret->tpot, f.tokens[i].ns);
+	list_for_each (token, f.tokens, f.n_tokens) {
+		if (token->request >= f.n_mixed || !f.mixed[token->request])
+			*list_add(ret, tpot) = token->ns;
 	}
 	ret->tokens += ret->shared_tokens;
 	step_requests_free(q);
 	free(order);
 	free(f.tokens);
 	free(f.mixed);
-	return f.failed ? -ENOMEM : err;
 }
 
 /* ---- in numbers ---- */
-
-void batch_summary_free(struct batch_summary *s)
-{
-	free(s->typicals.rows);
-	free(s->late);
-	free(s->culprits);
-	memset(s, 0, sizeof(*s));
-}
 
 static void sum_request(const struct process *p, const struct request *r, struct batch_summary *sum)
 {
@@ -225,11 +197,8 @@ static void sum_request(const struct process *p, const struct request *r, struct
 	sum->parts_total = ns_add(sum->parts_total, r->total);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
-	for (unsigned int i = 0; i < r->n_states; i++) {
-		const struct request_state *s = &p->served.states[r->first_state + i];
-
+	list_for_each (s, p->served.states + r->first_state, r->n_states)
 		sum->states[s->part][s->state] = ns_add(sum->states[s->part][s->state], s->ns);
-	}
 }
 
 static void sum_requests(const struct process *p, struct batch_summary *sum, int64_t *values)
@@ -247,15 +216,15 @@ static void sum_requests(const struct process *p, struct batch_summary *sum, int
 	sum->queued = percentiles_over(values, n, i, request_told_apart(&r[i]) ? r[i].parts[TIME_QUEUED] ?: -1 : -1);
 }
 
-static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
+static void add_culprit(struct batch_summary *sum, struct idmap *by_number, const struct request *r, uint32_t place,
 	const struct request_wait *wait)
 {
-	struct request_culprit *c, culprit = { .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
-	uint32_t i = (uint32_t)sum->n_culprits;
+	uint32_t i = idmap_number(by_number, step_key(r->recording, wait->number), sum->n_culprits);
+	struct request_culprit *c;
 
-	if (idmap_number(by_number, step_key(r->recording, wait->number), &i) ||
-		(i == sum->n_culprits && list_add(sum->culprits, sum->n_culprits, sum->culprits_size, culprit)))
-		return -ENOMEM;
+	if (i == sum->n_culprits)
+		*list_add(sum, culprits) = (struct request_culprit){ .number = wait->number, .recording = r->recording,
+			.sequence = wait->sequence };
 	c = &sum->culprits[i];
 	c->ns = ns_add(c->ns, wait->ns);
 	c->victims++;
@@ -263,42 +232,31 @@ static int add_culprit(struct batch_summary *sum, struct idmap *by_number, const
 		c->worst = wait->ns;
 		c->worst_of = place;
 	}
-	return 0;
 }
 
-static int compare_culprits(const void *a, const void *b)
-{
-	const struct request_culprit *x = a, *y = b;
+ORDER(compare_culprits, struct request_culprit, FALLING(ns), RISING(recording), RISING(number))
 
-	return cmp_int(y->ns, x->ns) ?: cmp_int(x->recording, y->recording) ?
-									    : cmp_int(x->number, y->number);
-}
-
-static int find_culprits(const struct process *p, struct batch_summary *sum)
+static void find_culprits(const struct process *p, struct batch_summary *sum)
 {
 	struct idmap by_number = { 0 };
 	struct request_pair pair;
-	int err = 0;
 
-	for (size_t i = 0; i < p->served.len && !err; i++) {
+	for (size_t i = 0; i < p->served.len; i++) {
 		const struct request *r = &p->served.requests[i];
 		int64_t named = 0;
 
 		if (!(r->flags & REQUEST_PARTED))
 			continue;
-		for (unsigned int k = 0; k < r->n_waits && !err; k++) {
-			const struct request_wait *wait = &p->served.waits[r->first_wait + k];
-
+		list_for_each (wait, p->served.waits + r->first_wait, r->n_waits) {
 			named += wait->ns;
 			pair = (struct request_pair){ wait->ns, (uint32_t)i, wait->number, wait->sequence };
 			list_insert(sum->pairs, sum->n_pairs, REQUEST_PAIRS_MAX, ns, pair);
-			err = add_culprit(sum, &by_number, r, (uint32_t)i, wait);
+			add_culprit(sum, &by_number, r, (uint32_t)i, wait);
 		}
 		sum->unnamed = ns_add(sum->unnamed, r->parts[TIME_OTHERS] - named);
 	}
 	idmap_free(&by_number);
 	list_sort(sum->culprits, sum->n_culprits, compare_culprits);
-	return err;
 }
 
 static void find_occupancy(const struct process *p, struct batch_summary *sum)
@@ -378,57 +336,43 @@ static bool is_compared(const struct request *r)
 struct sample {
 	const struct process *p;
 	const struct request *requests[SAMPLE_MAX];
-	size_t n;
 	double values[SAMPLE_MAX];
 	double states[SAMPLE_MAX * TIME_PARTS * STATES];
 };
-
-static void find_times(struct sample *s, struct request_typical *t)
-{
-	const struct request *const *r = s->requests;
-
-	t->first = median_over(s->values, s->n, i, request_first_token(r[i]));
-	t->token = median_over(s->values, s->n, i, r[i]->tpot);
-	t->answered = median_over(s->values, s->n, i, r[i]->answered);
-	for (unsigned int k = 0; k < TIME_PARTS; k++) {
-		t->first_parts[k] = median_over(s->values, s->n, i, part_time(r[i], REQUEST_LATE_FIRST, k));
-		t->token_parts[k] = median_over(s->values, s->n, i,
-			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
-	}
-}
-
-static void find_states(struct sample *s, struct request_typical *t)
-{
-	size_t all = TIME_PARTS * STATES;
-
-	memset(s->states, 0, s->n * all * sizeof(*s->states));
-	for (size_t i = 0; i < s->n; i++) {
-		const struct request *r = s->requests[i];
-
-		for (unsigned int k = 0; k < r->n_states; k++) {
-			const struct request_state *state = &s->p->served.states[r->first_state + k];
-
-			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r, state->part);
-		}
-	}
-	for (size_t at = 0; at < all; at++)
-		t->states[at / STATES][at % STATES] = median_over(s->values, s->n, i, s->states[i * all + at]);
-}
 
 struct member {
 	uint32_t tokens, request;
 };
 
-static int compare_members(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
+ORDER(compare_members, struct member, RISING(tokens), RISING(request))
 
-	return cmp_int(x->tokens, y->tokens) ?: cmp_int(x->request, y->request);
+static void find_typical(struct sample *s, const struct member *members, size_t n, struct request_typical *t)
+{
+	const size_t all = TIME_PARTS * STATES, chosen = least_of(n, SAMPLE_MAX);
+	const struct request **r = s->requests;
+
+	for (size_t i = 0; i < chosen; i++)
+		r[i] = &s->p->served.requests[members[i * n / chosen].request];
+	t->first = median_over(s->values, chosen, i, request_first_token(r[i]));
+	t->token = median_over(s->values, chosen, i, r[i]->tpot);
+	t->answered = median_over(s->values, chosen, i, r[i]->answered);
+	for (unsigned int k = 0; k < TIME_PARTS; k++) {
+		t->first_parts[k] = median_over(s->values, chosen, i, part_time(r[i], REQUEST_LATE_FIRST, k));
+		t->token_parts[k] = median_over(s->values, chosen, i,
+			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
+	}
+	memset(s->states, 0, chosen * all * sizeof(*s->states));
+	for (size_t i = 0; i < chosen; i++) {
+		list_for_each (state, s->p->served.states + r[i]->first_state, r[i]->n_states)
+			s->states[i * all + (size_t)state->part * STATES + state->state] += (double)state->ns / part_size(r[i], state->part);
+	}
+	for (size_t at = 0; at < all; at++)
+		t->states[at / STATES][at % STATES] = median_over(s->values, chosen, i, s->states[i * all + at]);
 }
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static int add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
+static void add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
 	size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
@@ -440,41 +384,34 @@ static int add_class(struct request_typicals *t, struct sample *s, const struct 
 		end++;
 	n = end - first;
 	if (n >= COMPARED_MIN) {
-		s->n = n < SAMPLE_MAX ? n : SAMPLE_MAX;
-		for (size_t i = 0; i < s->n; i++)
-			s->requests[i] = &s->p->served.requests[members[first + i * n / s->n].request];
 		row.compared = (uint32_t)n;
-		find_times(s, &row);
-		find_states(s, &row);
+		find_typical(s, &members[first], n, &row);
 	}
-	return list_add(t->rows, t->len, t->size, row);
+	*list_push(t->rows, t->len, t->size) = row;
 }
 
-/* For all requests in batches. Returns 0 or -ENOMEM. */
-static int find_typicals(const struct process *p, struct request_typicals *ret)
+/* For all requests in batches. */
+static void find_typicals(const struct process *p, struct request_typicals *ret)
 {
-	struct sample *s = malloc(sizeof(*s));
-	struct member *members = malloc((p->served.len + 1) * sizeof(*members));
+	struct sample *s = xmalloc(sizeof(*s));
+	struct member *members = xcalloc(p->served.len, sizeof(*members));
 	size_t n = 0, end;
-	int err = s && members ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < p->served.len && !err; i++) {
+	for (size_t i = 0; i < p->served.len; i++) {
 		if (is_compared(&p->served.requests[i]))
 			members[n++] = (struct member){ p->served.requests[i].prompt_tokens, (uint32_t)i };
 	}
-	if (!err)
-		s->p = p;
+	s->p = p;
 	list_sort(members, n, compare_members);
-	for (size_t i = 0; i < n && !err; i = end) {
+	for (size_t i = 0; i < n; i = end) {
 		uint32_t class = tokens_class(members[i].tokens);
 
 		for (end = i + 1; end < n && tokens_class(members[end].tokens) == class;)
 			end++;
-		err = add_class(ret, s, members, n, i, end);
+		add_class(ret, s, members, n, i, end);
 	}
 	free(members);
 	free(s);
-	return err;
 }
 
 static const struct request_typical nothing_typical;
@@ -513,9 +450,7 @@ static void part_states(
 	const struct process *p, const struct request *r, unsigned int part, int64_t ret_states[STATES])
 {
 	memset(ret_states, 0, STATES * sizeof(*ret_states));
-	for (unsigned int k = 0; k < r->n_states; k++) {
-		const struct request_state *state = &p->served.states[r->first_state + k];
-
+	list_for_each (state, p->served.states + r->first_state, r->n_states) {
 		if (state->part == part)
 			ret_states[state->state] = ns_add(ret_states[state->state], state->ns);
 	}
@@ -580,16 +515,6 @@ static void find_parts(const struct process *p, const struct request_typical *t,
 	}
 }
 
-/* Everything that was clearly waiting. */
-static int64_t waited(const struct process *p, const struct request *r, enum request_late_kind kind)
-{
-	int64_t sum = 0;
-
-	for (unsigned int k = 0; k < TIME_PARTS; k++)
-		sum = ns_add(sum, part_waited(p, r, k, part_time(r, kind, k)));
-	return sum;
-}
-
 /* Matters by its share of the whole time that its client waited. */
 static bool find_answer(const struct request_typical *t, const struct request *r, struct request_late *ret)
 {
@@ -610,6 +535,7 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 	const struct request_typical *t = kind == REQUEST_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
 	bool tokens = kind == REQUEST_LATE_TOKENS;
 	double typical = tokens ? t->token : t->first, each;
+	int64_t waited = 0;
 
 	if (!(r->flags & REQUEST_PARTED) || (r->flags & REQUEST_LOST))
 		return false;
@@ -625,8 +551,11 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 		return false;
 	ret->typical = (int64_t)typical;
 	each = (double)(ret->value - ret->typical);
-	if (!ret->compared)
-		each = (double)waited(p, r, kind) / (tokens ? tokens_behind(r) : 1);
+	if (!ret->compared) {
+		for (unsigned int k = 0; k < TIME_PARTS; k++)
+			waited = ns_add(waited, part_waited(p, r, k, part_time(r, kind, k)));
+		each = (double)waited / (tokens ? tokens_behind(r) : 1);
+	}
 	if (each < LEAST_SHARE * (ret->compared ? typical : (double)ret->value))
 		return false;
 	ret->excess = (int64_t)(each * (tokens ? tokens_behind(r) : 1));
@@ -636,47 +565,35 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 	return true;
 }
 
-static int compare_late(const void *a, const void *b)
-{
-	const struct request_late_ref *x = a, *y = b;
+ORDER(compare_late, struct request_late_ref, FALLING(excess), RISING(request), RISING(kind))
 
-	return cmp_int(y->excess, x->excess) ?: cmp_int(x->request, y->request) ?
-										: cmp_int(x->kind, y->kind);
-}
-
-static int find_late(const struct process *p, struct batch_summary *sum)
+static void find_late(const struct process *p, struct batch_summary *sum)
 {
 	struct request_late late;
 
 	for (size_t i = 0; i < p->served.len; i++) {
-		for (unsigned int kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
-			if (!request_late_find(p, &sum->typicals, &p->served.requests[i],
-				    (enum request_late_kind)kind, &late))
-				continue;
-			if (list_add(sum->late, sum->n_late, sum->late_size,
-				    (struct request_late_ref){ late.excess, (uint32_t)i, late.kind }))
-				return -ENOMEM;
+		for (enum request_late_kind kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
+			if (request_late_find(p, &sum->typicals, &p->served.requests[i], kind, &late))
+				*list_add(sum, late) = (struct request_late_ref){ late.excess, (uint32_t)i, late.kind };
 		}
 	}
 	list_sort(sum->late, sum->n_late, compare_late);
-	return 0;
 }
 
-int batch_summary_make(const struct process *p, struct batch_summary *ret)
+void batch_summary_make(const struct process *p, struct batch_summary *ret)
 {
 	int64_t *values;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!p->served.in_batches)
-		return 0;
-	values = malloc(p->served.len * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
+		return;
+	values = xcalloc(p->served.len, sizeof(*values));
 	sum_requests(p, ret, values);
 	free(values);
 	find_occupancy(p, ret);
-	return find_typicals(p, &ret->typicals) ?: find_late(p, ret) ?
-								     : find_culprits(p, ret);
+	find_typicals(p, &ret->typicals);
+	find_late(p, ret);
+	find_culprits(p, ret);
 }
 
 /* ---- which requests kept the promise of a service ---- */
@@ -823,23 +740,7 @@ const char *request_time_name(enum request_time part)
 	return names[part];
 }
 
-void served_free(struct served *s)
-{
-	free(s->requests);
-	free(s->states);
-	free(s->waits);
-	free(s->exchanges);
-	idmap_free(&s->by_number);
-	memset(s, 0, sizeof(*s));
-}
-
-static int compare_requests(const void *a, const void *b)
-{
-	const struct request *x = a, *y = b;
-
-	return cmp_int(x->at, y->at) ?: cmp_int(x->recording, y->recording) ?
-									    : cmp_int(x->number, y->number);
-}
+ORDER(compare_requests, struct request, RISING(at), RISING(recording), RISING(number))
 
 /* The lines of a recording are adjacent. */
 static void place_requests(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
@@ -865,11 +766,9 @@ static void place_requests(struct served *s, const struct recording_place *place
 /* A trace does not say in which sequences the requests were that others waited for. */
 static void find_sequences(struct served *s)
 {
-	for (size_t i = 0; i < s->len; i++) {
-		const struct request *r = &s->requests[i], *other;
-
-		for (unsigned int k = 0; k < r->n_waits; k++) {
-			struct request_wait *wait = &s->waits[r->first_wait + k];
+	list_for_each (r, s->requests, s->len) {
+		list_for_each (wait, s->waits + r->first_wait, r->n_waits) {
+			const struct request *other;
 
 			other = wait->sequence == SEQUENCE_UNKNOWN ? served_find(s, r->recording, wait->number) : NULL;
 			if (other)
@@ -878,18 +777,17 @@ static void find_sequences(struct served *s)
 	}
 }
 
-int served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
+void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	place_requests(s, places, n_places, end);
 	list_sort(s->requests, s->len, compare_requests);
 	for (size_t i = 0; i < s->len; i++) {
 		const struct request *r = &s->requests[i];
 
-		if (r->number && idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i))
-			return -ENOMEM;
+		if (r->number)
+			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i);
 	}
 	find_sequences(s);
-	return 0;
 }
 
 const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number)

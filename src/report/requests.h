@@ -18,33 +18,18 @@ struct request_summary {
 	/* of `count`: */
 	uint64_t began_before; /* began before the recording, so the time to first token is unknown */
 	uint64_t lost;	       /* steps were lost meanwhile */
-	uint64_t drafts;       /* with steps that verified drafts */
-
-	struct times ttft; /* of requests that are not mixed, as are the others */
-	struct times tpot;
+	LIST(int64_t, ttft); /* of requests that are not mixed, as are the others */
+	LIST(int64_t, tpot);
 	uint64_t tokens; /* from all decode and shared steps */
 };
 
-/* Uses the steps as left by model_finish(). Returns 0 or -ENOMEM; call requests_free() in both cases. */
-int requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
+/* Uses the steps as left by model_finish(). */
+void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret);
-void requests_free(struct request_summary *rs);
 
 /* One sentence about the requests that are left out of the times, and why; false: there are none. */
 #define REQUESTS_TEXT_MAX 512
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX]);
-
-/* Whether the preset describes the engine's rows, readable or not. */
-static inline bool step_has_rows(const struct step *s)
-{
-	return s->rows[ROW_N_OUTPUTS] || s->rows[ROW_N_SEQUENCES] || s->rows[ROW_READ];
-}
-
-static inline bool steps_have_rows(const struct steps *s, size_t i)
-{
-	return steps_get(s, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(s, i, STEP_ROWS + ROW_N_SEQUENCES) ||
-	       steps_get(s, i, STEP_ROWS + ROW_READ);
-}
 
 /* A step with rows of several sequences. */
 struct step_seen;
@@ -171,9 +156,7 @@ struct batch_summary {
 	struct slo_result slo;
 };
 
-/* Returns 0 or -ENOMEM; call batch_summary_free in both cases. */
-int batch_summary_make(const struct process *p, struct batch_summary *ret);
-void batch_summary_free(struct batch_summary *s);
+void batch_summary_make(const struct process *p, struct batch_summary *ret);
 
 /* Counts how many requests kept it. */
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);

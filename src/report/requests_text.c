@@ -195,52 +195,26 @@ static void put_counts(const struct page *page, const struct batch_summary *sum)
 		page_put(page, "\n");
 }
 
-/* The states that took most of a part. */
-static void put_states(const struct page *page, const int64_t *states, int64_t whole)
-{
-	int64_t below = INT64_MAX, best;
-	unsigned int shown = 0, state;
-
-	for (; shown < STATES_SHOWN; shown++, below = best) {
-		best = 0;
-		state = STATE_NONE;
-		for (unsigned int s = 0; s < STATES; s++) {
-			if (states[s] > best && states[s] < below) {
-				best = states[s];
-				state = s;
-			}
-		}
-		if (state == STATE_NONE || page_share(best, whole) < 0.01)
-			return;
-		page_put(page, "%s%s %.0f %%", shown ? ", " : "", words_state(state), 100 * page_share(best, whole));
-	}
-}
-
 static void put_partition(const struct page *page, const struct batch_summary *sum)
 {
-	unsigned int order[TIME_PARTS], n = 0, k;
+	unsigned int order[TIME_PARTS], states[STATES];
+	size_t n = page_order(sum->parts, NULL, TIME_PARTS, order);
 	uint64_t whole = sum->count - sum->unparted;
 	char title[80] = "Where the time of requests went";
 
-	for (unsigned int i = 0; i < TIME_PARTS; i++) {
-		if (!sum->parts[i])
-			continue;
-		for (k = n++; k && sum->parts[order[k - 1]] < sum->parts[i]; k--)
-			order[k] = order[k - 1];
-		order[k] = i;
-	}
 	if (sum->unjoined) /* their queue is not known */
 		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", LLU(whole),
 			LLU(sum->count));
 	if (n)
 		page_put(page, "\n%-54s%s\n", title, "of which");
-	for (unsigned int i = 0; i < n; i++) {
-		double part = page_share(sum->parts[order[i]], sum->parts_total);
+	for (size_t i = 0; i < n; i++) {
+		const int64_t part = sum->parts[order[i]], *of = sum->states[order[i]];
+		size_t shown = least_of(page_order(of, NULL, STATES, states), STATES_SHOWN);
 
-		page_put(page, "  %-15s%6.2f %% ", part_words[order[i]], 100 * part);
-		page_bar(page, part, PAGE_BAR);
-		page_put(page, "%8s ", DURATION(sum->parts[order[i]] / (int64_t)whole));
-		put_states(page, sum->states[order[i]], sum->parts[order[i]]);
+		page_part(page, part_words[order[i]], part, sum->parts_total, part / (int64_t)whole);
+		page_put(page, " ");
+		for (size_t k = 0; k < shown && page_share(of[states[k]], part) >= 0.01; k++)
+			page_put(page, "%s%s %.0f %%", k ? ", " : "", words_state(states[k]), 100 * page_share(of[states[k]], part));
 		page_put(page, "\n");
 	}
 }
@@ -271,28 +245,27 @@ static void put_occupancy(const struct page *page, const struct batch_summary *s
 
 void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum)
 {
-	char sentence[SENTENCE_MAX];
 	struct request_late late;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		page_put(page, "  %s\n", slo_sentence(&sum->slo, sentence));
+		page_put(page, "  %s\n", slo_sentence(&sum->slo, SENTENCE));
 	if (!sum->count)
 		return;
 	put_counts(page, sum);
 	put_partition(page, sum);
 	if (sum->n_late && page->slowest)
 		page_put(page, "\nThe slowest requests:\n");
-	for (size_t i = 0; i < sum->n_late && i < page->slowest; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
+	list_for_each (ref, sum->late, least_of(sum->n_late, page->slowest)) {
+		const struct request *r = &p->served.requests[ref->request];
 
-		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			page_put(page, "  %s\n", late_sentence(p, r, &late, sentence));
+		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			page_put(page, "  %s\n", late_sentence(p, r, &late, SENTENCE));
 	}
 	if (sum->n_culprits)
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
 			DURATION(sum->parts[TIME_OTHERS]));
-	for (size_t i = 0; i < sum->n_culprits && i < CULPRITS_SHOWN; i++)
-		page_put(page, "  %s\n", culprit_sentence(p, &sum->culprits[i], sentence));
+	list_for_each (c, sum->culprits, least_of(sum->n_culprits, CULPRITS_SHOWN))
+		page_put(page, "  %s\n", culprit_sentence(p, c, SENTENCE));
 	if (sum->n_culprits > CULPRITS_SHOWN)
 		page_put(page, "  and %zu more\n", sum->n_culprits - CULPRITS_SHOWN);
 	put_occupancy(page, sum);
@@ -300,7 +273,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 
 /* ---- as JSON ---- */
 
-static void put_late(struct json_build *b, struct json_object *o, const struct process *p, const struct request *r,
+static void put_late(struct json_object *o, const struct process *p, const struct request *r,
 	const struct request_late *late)
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
@@ -310,185 +283,169 @@ static void put_late(struct json_build *b, struct json_object *o, const struct p
 		[REQUEST_LATE_ANSWER] = "answer",
 	};
 	const struct request_wait *waits = p->served.waits + r->first_wait;
-	char sentence[SENTENCE_MAX];
 
-	json_put_u64(b, o, "request", r->number);
-	json_put_u64(b, o, "recording", r->recording);
-	json_put_u64(b, o, "sequence", r->sequence);
-	json_put_us(b, o, "ts_us", r->ts);
-	json_put_us(b, o, "total_us", r->total);
-	json_put_text(b, o, "kind", kinds[late->kind]);
-	json_put_us(b, o, "us", late->value);
+	json_put_u64(o, "request", r->number);
+	json_put_u64(o, "recording", r->recording);
+	json_put_u64(o, "sequence", r->sequence);
+	json_put_us(o, "ts_us", r->ts);
+	json_put_us(o, "total_us", r->total);
+	json_put_text(o, "kind", kinds[late->kind]);
+	json_put_us(o, "us", late->value);
 	if (late->compared)
-		json_put_us(b, o, "typical_us", late->typical);
-	json_put_us(b, o, "excess_us", late->excess);
-	json_put_u64(b, o, "compared", late->compared);
+		json_put_us(o, "typical_us", late->typical);
+	json_put_us(o, "excess_us", late->excess);
+	json_put_u64(o, "compared", late->compared);
 	if (late->kind == REQUEST_LATE_ANSWER)
-		json_put_us(b, o, "write_blocked_us", late->held);
-	json_put_list (b, o, "parts", one, part, late->parts, late->n_parts) {
-		json_put_text(b, one, "part", request_time_name(part->part));
-		json_put_us(b, one, "us", part->ns);
-		json_put_us(b, one, "typical_us", part->typical);
+		json_put_us(o, "write_blocked_us", late->held);
+	json_put_list (o, "parts", one, part, late->parts, late->n_parts) {
+		json_put_text(one, "part", request_time_name(part->part));
+		json_put_us(one, "us", part->ns);
+		json_put_us(one, "typical_us", part->typical);
 		if (part->state != STATE_NONE) {
-			json_put_text(b, one, "state", words_state(part->state));
-			json_put_us(b, one, "state_us", part->state_ns);
+			json_put_text(one, "state", words_state(part->state));
+			json_put_us(one, "state_us", part->state_ns);
 		}
 	}
-	json_put_list (b, o, "waited_for", one, wait, waits, r->n_waits) {
-		json_put_u64(b, one, "request", wait->number);
+	json_put_list (o, "waited_for", one, wait, waits, r->n_waits) {
+		json_put_u64(one, "request", wait->number);
 		if (wait->sequence != SEQUENCE_UNKNOWN)
-			json_put_u64(b, one, "sequence", wait->sequence);
-		json_put_us(b, one, "us", wait->ns);
+			json_put_u64(one, "sequence", wait->sequence);
+		json_put_us(one, "us", wait->ns);
 		if (wait->first >= 0)
-			json_put_us(b, one, "ttft_us", wait->first);
+			json_put_us(one, "ttft_us", wait->first);
 	}
-	json_put_text(b, o, "text", late_sentence(p, r, late, sentence));
-}
-
-/* For whom others waited. */
-static void put_culprits(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum)
-{
-	char sentence[SENTENCE_MAX];
-
-	json_put_list (b, o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, b->slowest)) {
-		json_put_u64(b, one, "request", c->number);
-		json_put_u64(b, one, "recording", c->recording);
-		if (c->sequence != SEQUENCE_UNKNOWN)
-			json_put_u64(b, one, "sequence", c->sequence);
-		json_put_us(b, one, "us", c->ns);
-		json_put_u64(b, one, "requests", c->victims);
-		json_put_u64(b, one, "longest_by", p->served.requests[c->worst_of].number);
-		json_put_us(b, one, "longest_us", c->worst);
-		json_put_text(b, one, "text", culprit_sentence(p, c, sentence));
-	}
-	json_put_us(b, o, "waited_for_unnamed_us", sum->unnamed);
-	json_put_list (b, o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
-		const struct request *r = &p->served.requests[pair->request];
-
-		json_put_u64(b, one, "request", r->number);
-		json_put_u64(b, one, "for", pair->number);
-		json_put_u64(b, one, "recording", r->recording);
-		json_put_us(b, one, "us", pair->ns);
-	}
+	json_put_text(o, "text", late_sentence(p, r, late, SENTENCE));
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
-static void put_lists(struct json_build *b, struct json_object *o, const struct process *p,
+static void put_lists(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
-	struct json_object *array = json_put_array(b, o, "slowest"), *one;
+	struct json_object *array = json_put_array(o, "slowest"), *steps;
 	struct request_late late;
 
-	for (size_t i = 0; i < sum->n_late && i < b->slowest; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
+	list_for_each (ref, sum->late, least_of(sum->n_late, page->slowest)) {
+		const struct request *r = &p->served.requests[ref->request];
 
-		if (request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			put_late(b, json_put_object(b, array, NULL), p, r, &late);
+		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			put_late(json_put_object(array, NULL), p, r, &late);
 	}
-	put_culprits(b, o, p, sum);
-	array = json_put_array(b, o, "occupancy");
+	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, page->slowest)) {
+		json_put_u64(one, "request", c->number);
+		json_put_u64(one, "recording", c->recording);
+		if (c->sequence != SEQUENCE_UNKNOWN)
+			json_put_u64(one, "sequence", c->sequence);
+		json_put_us(one, "us", c->ns);
+		json_put_u64(one, "requests", c->victims);
+		json_put_u64(one, "longest_by", p->served.requests[c->worst_of].number);
+		json_put_us(one, "longest_us", c->worst);
+		json_put_text(one, "text", culprit_sentence(p, c, SENTENCE));
+	}
+	json_put_us(o, "waited_for_unnamed_us", sum->unnamed);
+	json_put_list (o, "pairs", one, pair, sum->pairs, sum->n_pairs) {
+		const struct request *r = &p->served.requests[pair->request];
+
+		json_put_u64(one, "request", r->number);
+		json_put_u64(one, "for", pair->number);
+		json_put_u64(one, "recording", r->recording);
+		json_put_us(one, "us", pair->ns);
+	}
+	array = json_put_array(o, "occupancy");
 	list_for_each (row, sum->occupancy, OCCUPANCY_ROWS) {
 		if (!row->steps)
 			continue;
-		one = json_put_object(b, array, NULL);
-		json_put_u64(b, one, "from", row->from);
+		steps = json_put_object(array, NULL);
+		json_put_u64(steps, "from", row->from);
 		if (row->to != UINT32_MAX)
-			json_put_u64(b, one, "to", row->to);
-		json_put_u64(b, one, "steps", row->steps);
-		json_put_u64(b, one, "sequences", row->sequences);
-		json_put_u64(b, one, "rows", row->rows);
-		json_put_us(b, one, "us", row->time);
+			json_put_u64(steps, "to", row->to);
+		json_put_u64(steps, "steps", row->steps);
+		json_put_u64(steps, "sequences", row->sequences);
+		json_put_u64(steps, "rows", row->rows);
+		json_put_us(steps, "us", row->time);
 	}
 }
 
-static void put_slo(struct json_build *b, struct json_object *o, const struct slo_result *r)
+static void put_slo(struct json_object *o, const struct slo_result *r)
 {
-	char sentence[SENTENCE_MAX];
-
 	if (r->slo.ttft)
-		json_put_us(b, o, "ttft_us", r->slo.ttft);
+		json_put_us(o, "ttft_us", r->slo.ttft);
 	if (r->slo.tpot)
-		json_put_us(b, o, "tpot_us", r->slo.tpot);
-	json_put_u64(b, o, "kept", r->kept);
-	json_put_u64(b, o, "judged", r->judged);
-	json_put_u64(b, o, "missed_ttft", r->missed_ttft);
-	json_put_u64(b, o, "missed_tpot", r->missed_tpot);
-	json_put_u64(b, o, "unknown", r->unknown);
+		json_put_us(o, "tpot_us", r->slo.tpot);
+	json_put_u64(o, "kept", r->kept);
+	json_put_u64(o, "judged", r->judged);
+	json_put_u64(o, "missed_ttft", r->missed_ttft);
+	json_put_u64(o, "missed_tpot", r->missed_tpot);
+	json_put_u64(o, "unknown", r->unknown);
 	if (r->judged)
-		json_put_double(b, o, "share", (double)r->kept / (double)r->judged);
+		json_put_double(o, "share", (double)r->kept / (double)r->judged);
 	if (r->judged && r->time)
-		json_put_double(b, o, "per_s", (double)r->kept * 1e9 / (double)r->time);
-	json_put_text(b, o, "text", slo_sentence(r, sentence));
+		json_put_double(o, "per_s", (double)r->kept * 1e9 / (double)r->time);
+	json_put_text(o, "text", slo_sentence(r, SENTENCE));
 }
 
-void json_put_requests(struct json_build *b, struct json_object *o, const struct process *p,
+void json_put_requests(const struct page *page, struct json_object *o, const struct process *p,
 	const struct batch_summary *sum)
 {
 	struct json_object *parts;
 
 	if (sum->slo.slo.ttft || sum->slo.slo.tpot)
-		put_slo(b, json_put_object(b, o, "goodput"), &sum->slo);
+		put_slo(json_put_object(o, "goodput"), &sum->slo);
 	if (!sum->count)
 		return;
-	o = json_put_object(b, o, "batch_requests");
-	json_put_u64(b, o, "count", sum->count);
-	json_put_u64(b, o, "prompt_tokens", sum->prompt_tokens);
-	json_put_u64(b, o, "cached_tokens", sum->cached_tokens);
-	json_put_u64(b, o, "output_tokens", sum->output_tokens);
-	json_put_u64(b, o, "cancelled", sum->cancelled);
-	json_put_u64(b, o, "began_before", sum->began_before);
-	json_put_u64(b, o, "not_ended", sum->unfinished);
-	json_put_u64(b, o, "lost_steps", sum->lost);
-	json_put_percentiles(b, o, "tpot_us", &sum->tpot);
-	json_put_percentiles(b, o, "total_us", &sum->total);
-	json_put_percentiles(b, o, "queued_us", &sum->queued);
-	parts = json_put_object(b, o, "parts_us");
-	json_put_us(b, parts, "total", sum->parts_total);
+	o = json_put_object(o, "batch_requests");
+	json_put_u64(o, "count", sum->count);
+	json_put_u64(o, "prompt_tokens", sum->prompt_tokens);
+	json_put_u64(o, "cached_tokens", sum->cached_tokens);
+	json_put_u64(o, "output_tokens", sum->output_tokens);
+	json_put_u64(o, "cancelled", sum->cancelled);
+	json_put_u64(o, "began_before", sum->began_before);
+	json_put_u64(o, "not_ended", sum->unfinished);
+	json_put_u64(o, "lost_steps", sum->lost);
+	json_put_percentiles(o, "tpot_us", &sum->tpot);
+	json_put_percentiles(o, "total_us", &sum->total);
+	json_put_percentiles(o, "queued_us", &sum->queued);
+	parts = json_put_object(o, "parts_us");
+	json_put_us(parts, "total", sum->parts_total);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		json_put_us(b, parts, request_time_name((enum request_time)i), sum->parts[i]);
-	parts = json_put_object(b, o, "parts_states_us");
+		json_put_us(parts, request_time_name((enum request_time)i), sum->parts[i]);
+	parts = json_put_object(o, "parts_states_us");
 	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;
 
 		for (unsigned int s = 0; s < STATES; s++)
 			total = ns_add(total, sum->states[i][s]);
 		if (total)
-			json_put_states(b, parts, request_time_name((enum request_time)i), sum->states[i], total);
+			json_put_states(parts, request_time_name((enum request_time)i), sum->states[i], total);
 	}
-	put_lists(b, o, p, sum);
-	json_put_u64(b, o, "max_sequences", sum->max_sequences);
+	put_lists(page, o, p, sum);
+	json_put_u64(o, "max_sequences", sum->max_sequences);
 }
 
 /* ---- what the page draws ---- */
 
-static void append_ms(struct json_build *b, struct json_object *array, int64_t ns)
+static void append_ms(struct json_object *array, int64_t ns)
 {
-	double ms = (double)ns / 1e6;
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.3f", ms);
-	json_put(b, array, NULL, json_object_new_double_s(ms, text));
+	json_put_number(array, NULL, (double)ns / 1e6, "%.3f");
 }
 
-static void append_plot_row(struct json_build *b, struct json_object *rows, const struct request *r, int64_t start)
+static void append_plot_row(struct json_object *rows, const struct request *r, int64_t start)
 {
-	struct json_object *row = json_put_array(b, rows, NULL);
+	struct json_object *row = json_put_array(rows, NULL);
 
-	json_put_u64(b, row, NULL, r->number);
-	json_put_u64(b, row, NULL, r->sequence);
-	json_put_u64(b, row, NULL, r->recording);
-	append_ms(b, row, r->at - start);
-	append_ms(b, row, r->total);
+	json_put_u64(row, NULL, r->number);
+	json_put_u64(row, NULL, r->sequence);
+	json_put_u64(row, NULL, r->recording);
+	append_ms(row, r->at - start);
+	append_ms(row, r->total);
 	if (r->ttft < 0)
-		json_put(b, row, NULL, json_object_new_int(-1));
+		json_put(row, NULL, json_object_new_int(-1));
 	else
-		append_ms(b, row, request_first_token(r));
-	json_put_u64(b, row, NULL, r->prompt_tokens);
-	json_put_u64(b, row, NULL, r->output_tokens);
-	json_put_u64(b, row, NULL, r->flags);
+		append_ms(row, request_first_token(r));
+	json_put_u64(row, NULL, r->prompt_tokens);
+	json_put_u64(row, NULL, r->output_tokens);
+	json_put_u64(row, NULL, r->flags);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		append_ms(b, row, r->parts[i]);
+		append_ms(row, r->parts[i]);
 }
 
 /* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
@@ -504,49 +461,40 @@ static void choose(const struct process *p, const struct batch_summary *sum, boo
 		chosen[i * n / room] = true;
 }
 
-/* A sentence for each of the slowest; of two about one request the one about the longer time. */
-static void put_sentences(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum, const uint32_t *rows)
+void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum)
 {
-	char sentence[SENTENCE_MAX], key[16];
+	struct json_object *rows, *parts, *texts;
 	struct request_late late;
+	uint32_t *places, n = 0;
+	bool *chosen;
+	char key[16];
 
-	for (size_t i = 0; i < sum->n_late && i < PLOT_LATE; i++) {
-		const struct request *r = &p->served.requests[sum->late[i].request];
-
-		snprintf(key, sizeof(key), "%u", rows[sum->late[i].request]);
-		if (json_object_object_get_ex(o, key, NULL) ||
-			!request_late_find(p, &sum->typicals, r, sum->late[i].kind, &late))
-			continue;
-		json_put_text(b, o, key, late_sentence(p, r, &late, sentence));
-	}
-}
-
-void json_put_requests_plot(struct json_build *b, struct json_object *o, const struct process *p,
-	const struct batch_summary *sum)
-{
-	uint32_t *places = calloc(p->served.len + 1, sizeof(*places)), n = 0;
-	bool *chosen = calloc(p->served.len + 1, sizeof(*chosen));
-	struct json_object *rows, *parts;
-
-	b->failed |= !places || !chosen;
-	if (!sum->count || b->failed)
-		goto out;
-	o = json_put_object(b, o, "requests_plot");
-	json_put_u64(b, o, "count", sum->count);
-	parts = json_put_array(b, o, "parts");
+	if (!sum->count)
+		return;
+	o = json_put_object(o, "requests_plot");
+	json_put_u64(o, "count", sum->count);
+	parts = json_put_array(o, "parts");
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
-		json_put_text(b, parts, NULL, part_words[i]);
-	rows = json_put_array(b, o, "rows");
+		json_put_text(parts, NULL, part_words[i]);
+	rows = json_put_array(o, "rows");
+	places = xcalloc(p->served.len, sizeof(*places));
+	chosen = xcalloc(p->served.len, sizeof(*chosen));
 	choose(p, sum, chosen);
 	for (size_t i = 0; i < p->served.len; i++) {
 		if (!chosen[i] || !request_told_apart(&p->served.requests[i]))
 			continue;
 		places[i] = n++;
-		append_plot_row(b, rows, &p->served.requests[i], p->served.requests[0].at);
+		append_plot_row(rows, &p->served.requests[i], p->served.requests[0].at);
 	}
-	put_sentences(b, json_put_object(b, o, "text"), p, sum, places);
-out:
+	/* a sentence for each of the slowest; of two about one request the one about the longer time */
+	texts = json_put_object(o, "text");
+	list_for_each (ref, sum->late, least_of(sum->n_late, PLOT_LATE)) {
+		const struct request *r = &p->served.requests[ref->request];
+
+		snprintf(key, sizeof(key), "%u", places[ref->request]);
+		if (!json_object_object_get_ex(texts, key, NULL) && request_late_find(p, &sum->typicals, r, ref->kind, &late))
+			json_put_text(texts, key, late_sentence(p, r, &late, SENTENCE));
+	}
 	free(chosen);
 	free(places);
 }

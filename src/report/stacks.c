@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/stacks.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,10 +20,10 @@ static const char *const system_files[] = { "libc", "libpthread", "libm", "libdl
 /* "libc.so.6", "libc-2.36.so", "python3.11", but neither "libcuda.so" nor "python_server". */
 static bool is_system(const char *file, size_t len)
 {
-	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]); i++) {
-		size_t n = strlen(system_files[i]);
+	list_for_each (name, system_files, sizeof(system_files) / sizeof(system_files[0])) {
+		size_t n = strlen(*name);
 
-		if (n <= len && !memcmp(file, system_files[i], n) && (n == len || strchr(".-0123456789", file[n])))
+		if (n <= len && !memcmp(file, *name, n) && (n == len || strchr(".-0123456789", file[n])))
 			return true;
 	}
 	return false;
@@ -106,8 +107,8 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 /* ---- the hottest function of each operator ---- */
 
 /* A sample, or several, in an operator. Those of a thread that waits for the others at a barrier within it say
- * nothing of its code, and are left out by the caller. Returns 0 or -ENOMEM. */
-static int op_code_add(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t op)
+ * nothing of its code, and are left out by the caller. */
+static void op_code_add(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t op)
 {
 	/* the function itself: the innermost one */
 	struct op_code code = { .op = op, .function = t->nodes[row->node].function };
@@ -115,16 +116,14 @@ static int op_code_add(struct code_tree *t, struct stack_times *s, const struct 
 	uint32_t i;
 
 	if (!idmap_get(&s->by_op, key, &i)) {
-		i = (uint32_t)s->n_ops;
 		s->ops_cut |= t->n_ops >= STACK_OPS_MAX;
 		if (t->n_ops >= STACK_OPS_MAX)
-			return 0;
-		if (idmap_set(&s->by_op, key, i) || list_add(s->ops, s->n_ops, s->ops_size, code))
-			return -ENOMEM;
+			return;
+		i = idmap_number(&s->by_op, key, s->n_ops);
+		*list_add(s, ops) = code;
 		t->n_ops++;
 	}
 	s->ops[i].samples += row->samples;
-	return 0;
 }
 
 void op_code_finish(const struct code_tree *t, struct process *p)
@@ -156,61 +155,12 @@ bool op_code_is_clear(const struct op_hot *hot)
 	return chance_is_clear((double)hot->samples, (double)hot->next);
 }
 
-/* ---- who ended the waits of a function ---- */
-
-static bool same(const struct waker_sum *a, const struct waker_sum *b)
-{
-	return a->phase == b->phase && a->state == b->state && a->function == b->function && a->by == b->by &&
-		a->thread == b->thread;
-}
-
-/* A wait, if its line says who ended it. by: a function; 0: not known. Returns 0 or -ENOMEM. */
-static int waker_code_add(struct model *m, struct stack_times *s, const struct stack_row *row, uint32_t phase, uint32_t by,
-	const char *thread)
-{
-	struct waker_sum w = { .phase = phase, .state = row->state, .by = by };
-	uint64_t key = 0;
-	uint32_t i;
-
-	w.function = m->code.nodes[row->node].held_by;
-	if (model_name(m, thread, &w.thread))
-		return -ENOMEM;
-	if (!w.thread && !by)
-		return 0;
-	for (size_t k = 0; k < 5; k++)
-		key = (key ^ (const uint32_t[]){ w.phase, w.state, w.function, w.by, w.thread }[k]) * 0x9e3779b97f4a7c15u;
-	while (idmap_get(&s->by_waker, key, &i) && !same(&s->wakers[i], &w))
-		key++;
-	if (!idmap_get(&s->by_waker, key, &i)) {
-		i = (uint32_t)s->n_wakers;
-		if (m->code.n_wakers >= STACK_WAKERS_MAX)
-			return 0;
-		if (idmap_set(&s->by_waker, key, i) || list_add(s->wakers, s->n_wakers, s->wakers_size, w))
-			return -ENOMEM;
-		m->code.n_wakers++;
-	}
-	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
-	return 0;
-}
-
-const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function)
-{
-	const struct waker_sum *most = NULL;
-
-	list_for_each (w, s->wakers, s->n_wakers) {
-		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
-			most = w;
-	}
-	return most;
-}
-
 /* ---- lines of stacks ---- */
 
 void code_tree_free(struct code_tree *t)
 {
 	free(t->nodes);
 	free(t->functions);
-	free(t->path);
 	idmap_free(&t->by_call);
 	idmap_free(&t->by_name);
 }
@@ -252,10 +202,10 @@ static int add_function(struct model *m, const char *text, enum code_kind kind, 
 
 	if (t->n_functions >= STACK_FUNCTIONS_MAX)
 		return -E2BIG;
-	*ret = (uint32_t)t->n_functions;
-	if (model_name(m, text, &function.name) || idmap_number(&t->by_name, function.name, ret) ||
-		(*ret == t->n_functions && list_add(t->functions, t->n_functions, t->functions_size, function)))
-		return -ENOMEM;
+	function.name = model_name(m, text);
+	*ret = idmap_number(&t->by_name, function.name, t->n_functions);
+	if (*ret == t->n_functions)
+		*list_add(t, functions) = function;
 	return 0;
 }
 
@@ -282,10 +232,12 @@ static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uin
 			return err;
 	}
 	*ret = (uint32_t)t->n_nodes;
-	return idmap_set(&t->by_call, key, *ret) ?: list_add(t->nodes, t->n_nodes, t->nodes_size, node);
+	idmap_set(&t->by_call, key, *ret);
+	*list_add(t, nodes) = node;
+	return 0;
 }
 
-static int tree_begin(struct model *m)
+static void tree_begin(struct model *m)
 {
 	static const char *const texts[] = {
 		[CODE_ROOT] = "all",
@@ -294,93 +246,71 @@ static int tree_begin(struct model *m)
 	};
 	struct code_tree *t = &m->code;
 	struct code_node root = { 0 };
-	uint32_t function, node;
-	int err = 0;
+	uint32_t node;
 
-	for (uint32_t i = 0; !err && !(t->n_nodes > CODE_LEFT_OUT) && i <= CODE_LEFT_OUT; i++) {
-		err = add_function(m, texts[i], CODE_UNKNOWN, &function);
-		root.function = root.held_by = function;
-		if (!err)
-			err = i ? add_node(t, CODE_ROOT, function, 0, &node)
-				: list_add(t->nodes, t->n_nodes, t->nodes_size, root);
+	for (uint32_t i = 0; !(t->n_nodes > CODE_LEFT_OUT) && i <= CODE_LEFT_OUT; i++) {
+		add_function(m, texts[i], CODE_UNKNOWN, &root.function);
+		root.held_by = root.function;
+		if (i)
+			add_node(t, CODE_ROOT, root.function, 0, &node);
+		else
+			*list_add(t, nodes) = root;
 	}
-	return err;
 }
 
-/* Reads the frames, innermost first, into the path, which begins with the node of their caller. */
-static int read_frames(struct model *m, const struct json_node *frames, size_t *ret_n, bool *ret_cut)
+/* Finds the node at the end of these calls, innermost first; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame
+ * is no string. */
+static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
 {
 	struct code_tree *t = &m->code;
 	struct code_frame frame;
-	uint32_t function;
 	const char *text;
+	bool cut = false;
 	size_t n = 0;
-	int err;
+	int err = 0;
 
 	json_for_each (value, frames) {
-		if (n == STACK_DEPTH_MAX) {
-			*ret_cut = true;
+		cut = n == STACK_DEPTH_MAX;
+		if (cut || err)
 			break;
-		}
 		text = node_string(value);
 		if (!text)
 			return -EINVAL;
 		code_frame_parse(text, strlen(text), &frame);
-		err = add_function(m, frame.text, frame.kind, &function);
-		err = err ?: array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
-		if (err)
-			return err;
-		t->path[2 * n] = function;
-		t->path[2 * n + 1] = frame.line;
-		n++;
+		t->path[n].line = frame.line;
+		err = add_function(m, frame.text, frame.kind, &t->path[n++].function);
 	}
-	*ret_n = n;
-	return 0;
-}
-
-/* The node at the end of these calls; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame is no string. */
-static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
-{
-	struct code_tree *t = &m->code;
-	uint32_t node;
-	bool cut = false;
-	size_t n = 0;
-	int err;
-
-	err = read_frames(m, frames, &n, &cut);
-	node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
+	*ret_node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
 	if (cut)
-		node = CODE_LEFT_OUT;
+		*ret_node = CODE_LEFT_OUT;
 	while (!err && n--)
-		err = add_node(t, node, t->path[2 * n], t->path[2 * n + 1], &node);
-	if (err && err != -E2BIG)
-		return err;
+		err = add_node(t, *ret_node, t->path[n].function, t->path[n].line, ret_node);
 	t->cut_deep += !err && cut;
-	t->cut_nodes += err == -E2BIG;
-	*ret_node = err ? CODE_LEFT_OUT : node;
+	t->cut_nodes += err != 0;
+	if (err)
+		*ret_node = CODE_LEFT_OUT;
 	return 0;
 }
 
-/* The stack of a line: its frames are in the first line that has its number. */
-static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
-	uint32_t *ret_node, const char **ret_why)
+/* The node of a line's stack, whose frames are in the first line that has its number. *ret_why: what is wrong with it. */
+static uint32_t find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
+	const char **ret_why)
 {
-	int err = frames ? add_stack(m, frames, ret_node) : 0;
+	uint32_t node = CODE_UNKNOWN_STACK;
 
-	if (!frames && idmap_get(&ids->nodes, id, ret_node))
-		return 0;
-	if (!frames || err == -EINVAL) {
+	if (!frames && idmap_get(&ids->nodes, id, &node))
+		return node;
+	if (!frames || add_stack(m, frames, &node)) {
 		m->code.unknown++;
-		*ret_node = CODE_UNKNOWN_STACK;
 		*ret_why = frames ? "frames is not an array of strings" : "no line before this one has the frames of its stack";
-		return 0;
+		return CODE_UNKNOWN_STACK;
 	}
-	if (err || (ids->nodes.len >= STACK_IDS_MAX && !idmap_get(&ids->nodes, id, &(uint32_t){ 0 })))
-		return err;
-	return idmap_set(&ids->nodes, id, *ret_node);
+	if (ids->nodes.len < STACK_IDS_MAX || idmap_get(&ids->nodes, id, &(uint32_t){ 0 }))
+		idmap_set(&ids->nodes, id, node);
+	return node;
 }
 
-static int add_sum(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t phase)
+static void add_sum(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t phase)
 {
 	struct stack_sum sum = { .phase = phase, .node = row->node, .state = row->state, .wait = row->wait };
 	uint64_t key = (uint64_t)phase << 32 | (uint64_t)row->wait << 31 | (uint64_t)row->state << 20 | row->node;
@@ -391,16 +321,15 @@ static int add_sum(struct code_tree *t, struct stack_times *s, const struct stac
 		if (t->n_sums >= STACK_SUMS_MAX && row->node != CODE_LEFT_OUT) {
 			t->cut_nodes++;
 			left_out.node = CODE_LEFT_OUT;
-			return add_sum(t, s, &left_out, phase);
+			add_sum(t, s, &left_out, phase);
+			return;
 		}
-		i = (uint32_t)s->n_sums;
-		if (idmap_set(&s->by_key, key, i) || list_add(s->sums, s->n_sums, s->sums_size, sum))
-			return -ENOMEM;
+		i = idmap_number(&s->by_key, key, s->n_sums);
+		*list_add(s, sums) = sum;
 		t->n_sums++;
 	}
 	s->sums[i].ns = ns_add(s->sums[i].ns, row->ns);
 	s->sums[i].samples += row->samples;
-	return 0;
 }
 
 /* Returns why the line cannot be used, or NULL. */
@@ -428,107 +357,118 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	return NULL;
 }
 
-/* What the line of a wait says of who ended it. */
-static int add_waker(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
+/* A wait, if its line says who ended it. */
+static void waker_code_add(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
 	uint32_t phase)
 {
 	const char *text = node_string(node_get(shape, "woken_by"));
+	struct waker_sum w = { .phase = phase, .state = row->state, .function = m->code.nodes[row->node].held_by };
 	struct code_frame frame;
-	uint32_t by = 0;
-	int err = 0;
+	uint64_t key = 0;
+	uint32_t i;
 
 	if (text) {
 		code_frame_parse(text, strlen(text), &frame);
-		err = add_function(m, frame.text, frame.kind, &by);
+		add_function(m, frame.text, frame.kind, &w.by);
 	}
-	if (err && err != -E2BIG)
-		return err;
-	return waker_code_add(m, s, row, phase, by, node_string(node_get(shape, "waker")));
+	w.thread = model_name(m, node_string(node_get(shape, "waker")));
+	if (!w.thread && !w.by)
+		return;
+	for (size_t k = 0; k < 5; k++)
+		key = (key ^ (const uint32_t[]){ w.phase, w.state, w.function, w.by, w.thread }[k]) * 0x9e3779b97f4a7c15u;
+	while (idmap_get(&s->by_waker, key, &i) &&
+		(s->wakers[i].phase != phase || s->wakers[i].state != w.state || s->wakers[i].function != w.function ||
+			s->wakers[i].by != w.by || s->wakers[i].thread != w.thread))
+		key++;
+	if (!idmap_get(&s->by_waker, key, &i)) {
+		if (m->code.n_wakers >= STACK_WAKERS_MAX)
+			return;
+		i = idmap_number(&s->by_waker, key, s->n_wakers);
+		*list_add(s, wakers) = w;
+		m->code.n_wakers++;
+	}
+	s->wakers[i].ns = ns_add(s->wakers[i].ns, row->ns);
 }
 
-int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
-	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why)
+const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function)
 {
-	const char *kind = node_string(node_get(shape, "kind")), *why;
+	const struct waker_sum *most = NULL;
+
+	list_for_each (w, s->wakers, s->n_wakers) {
+		if (w->phase == phase && w->state == state && w->function == function && (!most || w->ns > most->ns))
+			most = w;
+	}
+	return most;
+}
+
+const char *stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
+	const struct json_node *shape, const struct json_node *stages, uint32_t recording)
+{
+	const char *kind = node_string(node_get(shape, "kind")), *why = NULL, *bad;
 	const struct json_node *id = node_get(shape, "stack");
 	struct stack_row row = { .recording = recording };
 	struct stack_times *s = &p->stacks;
-	bool in_step;
 	uint32_t phase, op = 0;
-	int err;
+	bool in_step;
 
-	*ret_why = NULL;
 	if (id && !node_is(id, JSON_INT))
-		*ret_why = "shape.stack is not a number";
-	else if (frames && !node_is(frames, JSON_ARRAY))
-		*ret_why = "frames is not an array of strings";
-	err = *ret_why ? 0 : tree_begin(m);
-	if (err || *ret_why)
-		return err;
-	row.node = id ? CODE_LEFT_OUT : CODE_UNKNOWN_STACK;
-	if (id)
-		err = find_stack(m, ids, frames, node_u64(id), &row.node, ret_why);
+		return "shape.stack is not a number";
+	if (frames && !node_is(frames, JSON_ARRAY))
+		return "frames is not an array of strings";
+	tree_begin(m);
+	row.node = id ? find_stack(m, ids, frames, node_u64(id), &why) : CODE_UNKNOWN_STACK;
 	row.wait = kind && !strcmp(kind, "wait");
 	/* of other kinds, as of those who woke a thread, there is no time; but their stack may be used again */
-	if (err || !kind || (!row.wait && strcmp(kind, "sample")))
-		return err;
-	why = row_values(shape, stages, &row, &in_step);
-	if (why) {
-		*ret_why = why;
-		return 0;
-	}
-	err = model_name(m, node_string(node_get(shape, "phase")), &phase);
+	if (!kind || (!row.wait && strcmp(kind, "sample")))
+		return why;
+	bad = row_values(shape, stages, &row, &in_step);
+	if (bad)
+		return bad;
+	phase = model_name(m, node_string(node_get(shape, "phase")));
 	row.no_phase = in_step && !phase && m->code.n_rows < STACK_ROWS_MAX;
-	if (!err && in_step && !phase) {
-		err = model_name(m, "unknown", &s->unknown_phase);
-		phase = s->unknown_phase;
-	}
-	if (!err && !row.no_phase)
-		err = add_sum(&m->code, s, &row, phase);
-	if (!err && !row.wait && row.state != ST_BARRIER)
-		err = model_name(m, node_string(node_get(shape, "op")), &op);
-	if (!err && row.wait && !row.no_phase)
-		err = add_waker(m, s, shape, &row, phase);
-	if (!err && op)
-		err = op_code_add(&m->code, s, &row, op);
-	if (err || !in_step)
-		return err;
-	if (m->code.n_rows >= STACK_ROWS_MAX) {
+	if (in_step && !phase)
+		phase = s->unknown_phase = model_name(m, "unknown");
+	if (!row.no_phase)
+		add_sum(&m->code, s, &row, phase);
+	if (!row.wait && row.state != ST_BARRIER)
+		op = model_name(m, node_string(node_get(shape, "op")));
+	if (row.wait && !row.no_phase)
+		waker_code_add(m, s, shape, &row, phase);
+	if (op)
+		op_code_add(&m->code, s, &row, op);
+	if (in_step && m->code.n_rows >= STACK_ROWS_MAX) {
 		m->code.cut_rows += row.samples;
-		return 0;
+	} else if (in_step) {
+		m->code.n_rows++;
+		*list_add(s, rows) = row;
 	}
-	m->code.n_rows++;
-	return list_add(s->rows, s->n_rows, s->rows_size, row);
+	return why;
 }
 
-int stack_times_finish(struct model *m, struct process *p)
+void stack_times_finish(struct model *m, struct process *p)
 {
 	struct stack_times *s = &p->stacks;
-	uint32_t *steps = malloc((s->n_rows + 1) * sizeof(*steps)), *at; /* of each row; n_steps: none */
-	struct stack_row *sorted = malloc((s->n_rows + 1) * sizeof(*sorted));
-	struct idmap by_number = { 0 };
 	size_t n_steps = p->steps.len;
-	int err = 0;
+	struct idmap by_number = { 0 };
+	struct stack_row *sorted;
+	uint32_t *steps, *at; /* steps: of each row; n_steps: none */
 
-	if (s->n_rows)
-		s->first = calloc(n_steps + 2, sizeof(*s->first));
-	if (!steps || !sorted || (s->n_rows && !s->first))
-		err = -ENOMEM;
-	if (err || !s->n_rows)
-		goto out;
-	for (size_t i = 0; !err && i < n_steps; i++)
-		err = idmap_set(&by_number, step_key_at(&p->steps, i), (uint32_t)i);
-	for (size_t i = 0; !err && i < s->n_rows; i++) {
+	if (!s->n_rows)
+		return;
+	steps = xreallocarray(NULL, s->n_rows, sizeof(*steps));
+	sorted = xreallocarray(NULL, s->n_rows, sizeof(*sorted));
+	s->first = xcalloc(n_steps + 2, sizeof(*s->first));
+	for (size_t i = 0; i < n_steps; i++)
+		idmap_set(&by_number, step_key_at(&p->steps, i), (uint32_t)i);
+	for (size_t i = 0; i < s->n_rows; i++) {
 		uint32_t phase = s->unknown_phase;
 
 		steps[i] = (uint32_t)n_steps;
 		if (idmap_get(&by_number, step_key(s->rows[i].recording, s->rows[i].step), &steps[i]))
 			phase = (uint32_t)steps_get(&p->steps, steps[i], STEP_PHASE);
 		if (s->rows[i].no_phase)
-			err = add_sum(&m->code, s, &s->rows[i], phase);
+			add_sum(&m->code, s, &s->rows[i], phase);
 	}
-	if (err)
-		goto out;
 	/* first[i + 1] becomes the end of step i, once its rows are placed from first[i] on */
 	at = s->first + 1;
 	for (size_t i = 0; i < s->n_rows; i++)
@@ -541,10 +481,8 @@ int stack_times_finish(struct model *m, struct process *p)
 	}
 	for (size_t i = 0; i < s->n_rows; i++)
 		sorted[at[steps[i]]++] = s->rows[i];
-	memcpy(s->rows, sorted, s->n_rows * sizeof(*sorted));
-out:
+	free(s->rows);
+	s->rows = sorted;
 	idmap_free(&by_number);
 	free(steps);
-	free(sorted);
-	return err;
 }

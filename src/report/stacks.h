@@ -90,8 +90,9 @@ struct code_tree {
 	LIST(struct code_node, nodes); /* each behind its parent */
 	LIST(struct code_function, functions);
 	struct idmap by_call, by_name;
-	uint32_t *path; /* of one stack, outermost first */
-	size_t path_size;
+	struct code_call {
+		uint32_t function, line;
+	} path[STACK_DEPTH_MAX]; /* one stack, innermost first */
 	size_t n_rows, n_sums, n_ops, n_wakers; /* of all processes */
 	/* what was left out */
 	uint64_t cut_deep, cut_nodes, cut_rows, unknown;
@@ -139,13 +140,12 @@ struct json_node;
 void code_tree_free(struct code_tree *t);
 void stack_times_free(struct stack_times *s);
 
-/* Reads a line of the profile; frames may be NULL. *ret_why: static text that says why it cannot be used, or NULL.
- * Returns 0 or -ENOMEM. */
-int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
-	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why);
+/* Reads a line of the profile; frames may be NULL. Returns static text that says why it cannot be used, or NULL. */
+const char *stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
+	const struct json_node *shape, const struct json_node *stages, uint32_t recording);
 
 /* Once the steps are sorted: sorts the rows by steps. */
-int stack_times_finish(struct model *m, struct process *p);
+void stack_times_finish(struct model *m, struct process *p);
 
 /* Whether the function is that of the node, or among its callers. */
 bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function);

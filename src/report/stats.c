@@ -1,29 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/stats.h"
 
-int array_reserve(void *array, size_t need, size_t *size, size_t element)
-{
-	size_t want = *size ? *size : 8;
-	void *p;
-
-	if (need <= *size)
-		return 0;
-	while (want < need)
-		want *= 2;
-	p = reallocarray(*(void **)array, want, element);
-	if (!p)
-		return -ENOMEM;
-	*(void **)array = p;
-	*size = want;
-	return 0;
-}
-
-static int compare_values(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return cmp_int(x, y);
-}
+ORDER(compare_values, int64_t, cmp_int(*x, *y))
 
 static int64_t rank(const int64_t *sorted, size_t n, unsigned int percent)
 {
@@ -129,36 +107,35 @@ bool idmap_get(const struct idmap *map, uint64_t key, uint32_t *ret_value)
 	return true;
 }
 
-static int map_grow(struct idmap *map)
+static void map_grow(struct idmap *map)
 {
-	struct idmap bigger = { .size = map->size ? map->size * 2 : 16 };
+	struct idmap bigger = { .size = map->size ? map->size * 2 : 16, .len = map->len };
 
-	bigger.slots = calloc(bigger.size, sizeof(*bigger.slots));
-	if (!bigger.slots)
-		return -ENOMEM;
+	bigger.slots = xcalloc(bigger.size, sizeof(*bigger.slots));
 	for (size_t i = 0; i < map->size; i++) {
 		if (map->slots[i].used)
 			*slot_find(&bigger, map->slots[i].key) = map->slots[i];
 	}
-	bigger.len = map->len;
 	free(map->slots);
 	*map = bigger;
-	return 0;
 }
 
-int idmap_set(struct idmap *map, uint64_t key, uint32_t value)
+void idmap_set(struct idmap *map, uint64_t key, uint32_t value)
 {
 	struct idmap_slot *slot;
 
-	if (map->len * 4 >= map->size * 3 && map_grow(map))
-		return -ENOMEM;
+	if (map->len * 4 >= map->size * 3)
+		map_grow(map);
 	slot = slot_find(map, key);
 	map->len += !slot->used;
 	*slot = (struct idmap_slot){ .key = key, .value = value, .used = true };
-	return 0;
 }
 
-int idmap_number(struct idmap *map, uint64_t key, uint32_t *value)
+uint32_t idmap_number(struct idmap *map, uint64_t key, size_t value)
 {
-	return idmap_get(map, key, value) ? 0 : idmap_set(map, key, *value);
+	uint32_t number = (uint32_t)value;
+
+	if (!idmap_get(map, key, &number))
+		idmap_set(map, key, number);
+	return number;
 }

@@ -1,26 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Growing lists, maps of numbers, and order statistics. */
+/* Lists, maps of numbers, and order statistics. */
 #ifndef INFTRACE_REPORT_STATS_H
 #define INFTRACE_REPORT_STATS_H
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "util/list.h"
 
-/* Makes room for `need` elements in a growing array. 0 or -ENOMEM. */
-int array_reserve(void *array, size_t need, size_t *size, size_t element);
+/* Defines the function `name` for qsort() of elements of the type, by these numbers: RISING(member), FALLING(member), or
+ * any that compares x and y, which point to two elements. The first that is not 0 decides. */
+#define ORDER(name, type, ...)                                                          \
+	static int name(const void *a, const void *b)                                   \
+	{                                                                               \
+		const type *x = a, *y = b;                                              \
+		const int keys[] = { __VA_ARGS__ };                                     \
+		size_t i = 0;                                                           \
+		while (i + 1 < sizeof(keys) / sizeof(keys[0]) && !keys[i])              \
+			i++;                                                            \
+		return keys[i];                                                         \
+	}
+#define RISING(member) cmp_int(x->member, y->member)
+#define FALLING(member) cmp_int(y->member, x->member)
 
 /* Members of a struct: a list, n_list and list_size. */
 #define LIST(type, list) \
 	type *list;      \
 	size_t n_##list, list##_size
 
-/* Adds a value at the end of a list of n that has room for `size`. 0 or -ENOMEM. */
-#define list_add(list, n, size, ...) \
-	(array_reserve(&(list), (n) + 1, &(size), sizeof(*(list))) ?: ((list)[(n)++] = __VA_ARGS__, 0))
+/* Adds an element with undefined content to such a list of a struct: a pointer to it. */
+#define list_add(of, list) list_push((of)->list, (of)->n_##list, (of)->list##_size)
+
+/* The first index `i` below n for which `is` holds, or n: size_t. */
+#define list_find(n, i, is)                         \
+	({                                          \
+		size_t i = 0;                       \
+		while (i < (n) && !(is))            \
+			i++;                        \
+		i;                                  \
+	})
 
 /* One after the other of a list of n. */
 #define list_for_each(x, list, n) for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)
@@ -51,32 +70,23 @@ struct percentiles {
  * not exceed. Sorts the values. */
 struct percentiles percentiles_of(int64_t *values, size_t n);
 
-/* Those of an expression with the index as `i`, below n, where it is not below 0; values: room for n. */
-#define percentiles_over(values, n, i, value)                    \
-	({                                                       \
-		size_t over_n = 0;                               \
-		for (size_t i = 0; i < (n); i++) {               \
-			int64_t over_value = (value);            \
-			if (over_value >= 0)                     \
-				(values)[over_n++] = over_value; \
-		}                                                \
-		percentiles_of(values, over_n);                  \
+/* Puts an expression with the index as `i`, below n, where it is not below 0, into `values`, which has room for n: their
+ * number. */
+#define fill_over(values, n, i, value)                                       \
+	({                                                                   \
+		size_t over_n = 0;                                           \
+		for (size_t i = 0; i < (n); i++) {                           \
+			typeof(*(values)) over = (typeof(*(values)))(value); \
+			if (over >= 0)                                       \
+				(values)[over_n++] = over;                   \
+		}                                                            \
+		over_n;                                                      \
 	})
+#define percentiles_over(values, ...) percentiles_of(values, fill_over(values, __VA_ARGS__))
+#define median_over(values, ...) median_of(values, fill_over(values, __VA_ARGS__))
 
 /* The median (the upper one of an even number), by selection: reorders the values. 0 if there are none. */
 double median_of(double *values, size_t n);
-
-/* That of an expression, as of percentiles_over(). */
-#define median_over(values, n, i, value)                         \
-	({                                                       \
-		size_t over_n = 0;                               \
-		for (size_t i = 0; i < (n); i++) {               \
-			double over_value = (double)(value);     \
-			if (over_value >= 0)                     \
-				(values)[over_n++] = over_value; \
-		}                                                \
-		median_of(values, over_n);                       \
-	})
 
 /* The median absolute deviation from the center, scaled so that it is the standard deviation of a
  * normal distribution. Overwrites the values. */
@@ -92,9 +102,9 @@ struct idmap {
 
 void idmap_free(struct idmap *map);
 bool idmap_get(const struct idmap *map, uint64_t key, uint32_t *ret_value);
-/* Adds or replaces. Returns 0 or -ENOMEM. */
-int idmap_set(struct idmap *map, uint64_t key, uint32_t value);
-/* The value of a key; one that is new gets *value. Returns 0 or -ENOMEM. */
-int idmap_number(struct idmap *map, uint64_t key, uint32_t *value);
+/* Adds or replaces. */
+void idmap_set(struct idmap *map, uint64_t key, uint32_t value);
+/* The value of a key; a new key gets `value`. */
+uint32_t idmap_number(struct idmap *map, uint64_t key, size_t value);
 
 #endif

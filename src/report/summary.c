@@ -3,19 +3,20 @@
 
 #include <string.h>
 
-#include "util/list.h"
-
 void summary_free(struct summary *s)
 {
-	requests_free(&s->requests);
-	batch_summary_free(&s->batches);
+	free(s->requests.ttft);
+	free(s->requests.tpot);
+	free(s->batches.typicals.rows);
+	free(s->batches.late);
+	free(s->batches.culprits);
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
 	cause_sums_free(&s->causes);
 	free(s->open);
-	code_summary_free(&s->code);
-	memset(s, 0, sizeof(*s));
+	free(s->code.tables);
+	free(s->code.diffs);
 }
 
 /* More phases than any engine has: the rest counts as one. */
@@ -25,29 +26,22 @@ void summary_free(struct summary *s)
 /* This share of the time of all threads is worth mentioning. */
 #define CROWDED_SHARE 0.05
 
-static int compare_phases(const void *a, const void *b)
-{
-	const struct phase_summary *x = a, *y = b;
+ORDER(compare_phases, struct phase_summary, FALLING(total), RISING(phase))
 
-	return cmp_int(y->total, x->total) ?: cmp_int(x->phase, y->phase);
-}
-
-static int sum_phases(const struct process *p, struct summary *sum, int64_t *values)
+static void sum_phases(const struct process *p, struct summary *sum, int64_t *values)
 {
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, i);
 		struct phase_summary *of;
-		size_t at = 0;
+		size_t at;
 
 		sum->lossy_steps += s.lost != 0;
 		sum->unfinished += s.unfinished;
 		if (s.unfinished)
 			continue;
-		while (at < sum->n_phases && sum->phases[at].phase != s.phase && at + 1 < PHASES_MAX)
-			at++;
-		if (at == sum->n_phases && list_add(sum->phases, sum->n_phases, sum->phases_size,
-			(struct phase_summary){ .phase = s.phase }))
-			return -ENOMEM;
+		at = list_find(sum->n_phases, k, sum->phases[k].phase == s.phase || k + 1 == PHASES_MAX);
+		if (at == sum->n_phases)
+			*list_add(sum, phases) = (struct phase_summary){ .phase = s.phase };
 		of = &sum->phases[at];
 		of->tokens += s.n_tokens;
 		of->total = ns_add(of->total, s.total);
@@ -63,32 +57,22 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 				? steps_get(&p->steps, i, STEP_TOTAL)
 				: -1);
 	list_sort(sum->phases, sum->n_phases, compare_phases);
-	return 0;
 }
 
-static int compare_call_sums(const void *a, const void *b)
-{
-	const struct call_summary *x = a, *y = b;
+ORDER(compare_call_sums, struct call_summary, FALLING(times.sum), RISING(name))
 
-	return cmp_int(y->times.sum, x->times.sum) ?: cmp_int(x->name, y->name);
-}
-
-static int sum_calls(const struct process *p, struct summary *sum, int64_t *values)
+static void sum_calls(const struct process *p, struct summary *sum, int64_t *values)
 {
 	list_for_each (call, p->calls, p->n_calls) {
-		size_t at = 0;
+		size_t at = list_find(sum->n_calls, k, sum->calls[k].name == call->name || k + 1 == CALLS_MAX);
 
-		while (at < sum->n_calls && sum->calls[at].name != call->name && at + 1 < CALLS_MAX)
-			at++;
-		if (at == sum->n_calls && list_add(sum->calls, sum->n_calls, sum->calls_size,
-			(struct call_summary){ .name = call->name }))
-			return -ENOMEM;
+		if (at == sum->n_calls)
+			*list_add(sum, calls) = (struct call_summary){ .name = call->name };
 	}
 	list_for_each (call, sum->calls, sum->n_calls)
 		call->times = percentiles_over(values, p->n_calls, i,
 			p->calls[i].name == call->name ? p->calls[i].ns : -1);
 	list_sort(sum->calls, sum->n_calls, compare_call_sums);
-	return 0;
 }
 
 /* The longest call in a gap, if it takes most of it. Of nested calls it is the outer one. */
@@ -142,13 +126,14 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 	for (size_t i = 0; i < p->steps.len; i++) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
+		bool has_rows = steps_get(&p->steps, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(&p->steps, i, STEP_ROWS + ROW_N_SEQUENCES) ||
+			steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
 
 		if (gap > PAUSE_NS) {
 			sum->pauses++;
 			sum->pause_max = gap > sum->pause_max ? gap : sum->pause_max;
 		}
-		if (steps_get(&p->steps, i, STEP_UNFINISHED) ||
-			!(phase == names->decode || (steps_have_rows(&p->steps, i) && phase != names->prefill)))
+		if (steps_get(&p->steps, i, STEP_UNFINISHED) || (phase != names->decode && (!has_rows || phase == names->prefill)))
 			continue;
 		time = ns_add(time, steps_get(&p->steps, i, STEP_TOTAL));
 		/* it continues what the previous step did, without a pause in between */
@@ -159,16 +144,16 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 }
 
 /* Takes what request_prof says: the only source for requests in batches, and the only one at all without steps. */
-static int take_lines(const struct process *p, struct summary *sum)
+static void take_lines(const struct process *p, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
 	bool tpot = !p->steps.len || !rs->count || rs->mixed;
 
 	rs->count = rs->mixed = rs->prompt_tokens = rs->output_tokens = rs->began_before = rs->lost = 0;
 	rs->by_lines = true;
-	rs->ttft.len = 0;
+	rs->n_ttft = 0;
 	if (tpot)
-		rs->tpot.len = 0;
+		rs->n_tpot = 0;
 	list_for_each (r, p->served.requests, p->served.len) {
 		if (r->flags & REQUEST_MIXED) {
 			rs->mixed++;
@@ -179,24 +164,25 @@ static int take_lines(const struct process *p, struct summary *sum)
 		rs->output_tokens += r->output_tokens;
 		rs->began_before += (r->flags & REQUEST_BEGAN_BEFORE) != 0;
 		rs->lost += (r->flags & REQUEST_LOST) != 0;
-		if ((r->ttft >= 0 && times_add(&rs->ttft, r->ttft)) ||
-			(tpot && r->tpot >= 0 && times_add(&rs->tpot, r->tpot)))
-			return -ENOMEM;
+		if (r->ttft >= 0)
+			*list_add(rs, ttft) = r->ttft;
+		if (tpot && r->tpot >= 0)
+			*list_add(rs, tpot) = r->tpot;
 	}
-	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
-	return 0;
+	sum->tpot_of_lines = tpot && rs->n_tpot > 0;
 }
 
-static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
+static void find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
 	int64_t time;
 
-	if (requests_find(p, m, names, rs) || ((p->served.in_batches || (!rs->count && !rs->mixed)) && take_lines(p, sum)))
-		return -ENOMEM;
-	sum->first_step = percentiles_of(rs->ttft.ns, rs->ttft.len);
-	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
+	requests_find(p, m, names, rs);
+	if (p->served.in_batches || (!rs->count && !rs->mixed))
+		take_lines(p, sum);
+	sum->first_step = percentiles_of(rs->ttft, rs->n_ttft);
+	sum->tpot = percentiles_of(rs->tpot, rs->n_tpot);
 	time = output_time(p, names, sum);
 	if (time)
 		sum->output_rate = (double)rs->tokens * 1e9 / (double)time;
@@ -204,7 +190,6 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 		if (names->prefill && phase->phase == names->prefill && phase->total)
 			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
 	}
-	return 0;
 }
 
 void cause_sums_free(struct cause_sums *s)
@@ -213,11 +198,11 @@ void cause_sums_free(struct cause_sums *s)
 	idmap_free(&s->places);
 }
 
-int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again)
+void cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again)
 {
 	struct cause_sum c = *cause;
-	uint32_t i = (uint32_t)s->n;
 	uint64_t key;
+	uint32_t i;
 
 	/* what words_cause() does not tell apart is one cause */
 	if (c.where == WHERE_STRAGGLER)
@@ -228,11 +213,11 @@ int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t 
 		c.by_task = false;
 	key = (uint64_t)c.by << 32 | (uint64_t)c.where << 16 | (uint64_t)c.state << 8 | (uint64_t)c.crowded << 2 |
 	      (uint64_t)c.others << 1 | (uint64_t)c.by_task;
-	if (idmap_number(&s->places, key, &i) || (i == s->n && list_add(s->list, s->n, s->size, c)))
-		return -ENOMEM;
+	i = idmap_number(&s->places, key, s->n);
+	if (i == s->n)
+		*list_push(s->list, s->n, s->size) = c;
 	s->list[i].steps += !again;
 	s->list[i].excess = ns_add(s->list[i].excess, excess);
-	return 0;
 }
 
 /* Threads with the same name are one cause. */
@@ -246,17 +231,14 @@ static bool named_before(const struct cause *c, uint32_t i)
 }
 
 /* If a step waited behind several threads, each gets the share of its excess that it has of the wait. */
-static int cause_add(struct summary *sum, const struct cause *c)
+static void cause_add(struct summary *sum, const struct cause *c)
 {
 	struct cause_sum part = { .where = c->where, .state = c->state, .crowded = c->crowded };
 	int64_t left = c->excess, ns;
-	int err = 0;
 
 	if (c->unseen)
-		return 0;
-	if (c->crowded)
-		return cause_sums_add(&sum->causes, &part, left, false);
-	for (uint32_t i = 0; !err && i < c->n_behind; i++) {
+		return;
+	for (uint32_t i = 0; !c->crowded && i < c->n_behind; i++) {
 		const struct behind_info *row = &c->behind[i];
 
 		if (row->ns < c->behind_whole / BEHIND_LEAST)
@@ -265,14 +247,14 @@ static int cause_add(struct summary *sum, const struct cause *c)
 		left -= ns;
 		part.by = row->by;
 		part.by_task = row->tid != 0;
-		err = cause_sums_add(&sum->causes, &part, ns, named_before(c, i));
+		cause_sums_add(&sum->causes, &part, ns, named_before(c, i));
 	}
-	if (err || left <= 0)
-		return err;
-	part.others = c->n_behind != 0;
-	part.by = part.others ? 0 : c->by;
-	part.by_task = !part.others && c->by_tid;
-	return cause_sums_add(&sum->causes, &part, left, false);
+	if (left <= 0 && !c->crowded)
+		return;
+	part.others = !c->crowded && c->n_behind;
+	part.by = c->crowded || part.others ? 0 : c->by;
+	part.by_task = !c->crowded && !part.others && c->by_tid;
+	cause_sums_add(&sum->causes, &part, left, false);
 }
 
 /* Steps whose threads waited for a CPU: behind one another, because there are more of them than CPUs, or (limited)
@@ -306,19 +288,8 @@ static void find_crowd(const struct process *p, bool limited, struct summary *su
 		*(limited ? &sum->limited : &sum->crowd) = found;
 }
 
-static int compare_slow(const void *a, const void *b)
-{
-	const struct slow_step *x = a, *y = b;
-
-	return cmp_int(y->cause.excess, x->cause.excess) ?: cmp_int(x->step, y->step);
-}
-
-static int compare_causes(const void *a, const void *b)
-{
-	const struct cause_sum *x = a, *y = b;
-
-	return cmp_int(y->excess, x->excess) ?: (cmp_int(x->state, y->state) ?: cmp_int(x->by, y->by));
-}
+ORDER(compare_slow, struct slow_step, FALLING(cause.excess), RISING(step))
+ORDER(compare_causes, struct cause_sum, FALLING(excess), RISING(state), RISING(by))
 
 void cause_sums_sort(struct cause_sums *s)
 {
@@ -326,61 +297,50 @@ void cause_sums_sort(struct cause_sums *s)
 	idmap_free(&s->places);
 }
 
-static int find_slow(const struct process *p, struct summary *sum)
+static void find_slow(const struct process *p, struct summary *sum)
 {
-	int err = 0;
-
-	for (size_t i = 0; !err && i < p->steps.len; i++) {
+	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, i);
 		struct slow_step slow = { .step = i }, open = slow, gap = { .step = i, .gap = true };
 
 		if (s.unfinished && step_is_overdue(p, i)) {
 			cause_open(p, &s, &open.cause);
-			err = list_add(sum->open, sum->n_open, sum->open_size, open);
+			*list_add(sum, open) = open;
 		}
 		cause_find(p, &s, &slow.cause);
-		if (!err && slow.cause.where != WHERE_NONE) {
+		if (slow.cause.where != WHERE_NONE) {
 			sum->slow_steps++;
 			sum->slow_alone += !slow.cause.compared;
-			err = list_add(sum->slow, sum->n_slow, sum->slow_size, slow) ?: cause_add(sum, &slow.cause);
+			*list_add(sum, slow) = slow;
+			cause_add(sum, &slow.cause);
 		}
 		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: stop_before(p, &s, &gap.waiting);
-		if (!err && gap.cause.excess) {
+		if (gap.cause.excess) {
 			explain_gap(p, &s, &gap);
 			sum->slow_gaps++;
-			err = list_add(sum->slow, sum->n_slow, sum->slow_size, gap);
+			*list_add(sum, slow) = gap;
 		}
 	}
 	list_sort(sum->slow, sum->n_slow, compare_slow);
 	list_sort(sum->open, sum->n_open, compare_slow);
 	cause_sums_sort(&sum->causes);
-	return err;
 }
 
-int summary_make(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
+void summary_make(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
 {
-	size_t n = p->steps.len;
-	int err = -ENOMEM;
-	int64_t *values;
+	const struct exchange *e = p->served.exchanges;
+	int64_t *values = xcalloc(p->steps.len + p->n_calls + p->served.n_exchanges, sizeof(*values));
 
 	memset(ret, 0, sizeof(*ret));
-	if (p->n_calls > n)
-		n = p->n_calls;
-	if (p->served.n_exchanges > n)
-		n = p->served.n_exchanges;
-	values = malloc((n + 1) * sizeof(*values));
-	if (!values)
-		return -ENOMEM;
-	if (!sum_phases(p, ret, values) && !sum_calls(p, ret, values) && !find_latencies(p, m, names, ret) &&
-		!batch_summary_make(p, &ret->batches)) {
-		ret->ttft = percentiles_over(values, p->served.n_exchanges, i, p->served.exchanges[i].first);
-		ret->whole = percentiles_over(values, p->served.n_exchanges, i,
-			p->served.exchanges[i].cut ? -1 : p->served.exchanges[i].total);
-		find_crowd(p, false, ret);
-		if (p->n_behind)
-			find_crowd(p, true, ret);
-		err = find_slow(p, ret);
-	}
+	sum_phases(p, ret, values);
+	sum_calls(p, ret, values);
+	find_latencies(p, m, names, ret);
+	batch_summary_make(p, &ret->batches);
+	ret->ttft = percentiles_over(values, p->served.n_exchanges, i, e[i].first);
+	ret->whole = percentiles_over(values, p->served.n_exchanges, i, e[i].cut ? -1 : e[i].total);
+	find_crowd(p, false, ret);
+	if (p->n_behind)
+		find_crowd(p, true, ret);
+	find_slow(p, ret);
 	free(values);
-	return err;
 }

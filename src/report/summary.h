@@ -53,8 +53,8 @@ struct cause_sums {
 };
 
 /* Adds what a step took more than usual to its cause. again: the step has been counted under that. Not after
- * cause_sums_sort(). -ENOMEM. */
-int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again);
+ * cause_sums_sort(). */
+void cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again);
 /* The largest excess first. */
 void cause_sums_sort(struct cause_sums *s);
 void cause_sums_free(struct cause_sums *s);
@@ -94,9 +94,9 @@ struct phase_names {
 	uint32_t prefill, decode;
 };
 
-/* Call it after typical_find(). Returns 0 or -ENOMEM; call summary_free in both cases. */
+/* Call it after typical_find(). */
 struct model;
-int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
+void summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct summary *ret);
 void summary_free(struct summary *s);
 

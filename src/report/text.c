@@ -44,6 +44,29 @@ void page_bar(const struct page *page, double part, int width)
 	page_put(page, "%s%*s", n > 0 ? eighths[n] : "", width - columns, "");
 }
 
+void page_part(const struct page *page, const char *name, int64_t part, int64_t whole, int64_t each)
+{
+	double share = page_share(part, whole);
+
+	page_put(page, "  %-15s%6.2f %% ", name, 100 * share);
+	page_bar(page, share, PAGE_BAR);
+	page_put(page, "%8s", DURATION(each));
+}
+
+size_t page_order(const int64_t *ns, const int64_t *also, unsigned int n, unsigned int *order)
+{
+	size_t found = 0, k;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (!ns[i] && (!also || !also[i]))
+			continue;
+		for (k = found++; k > 0 && ns[order[k - 1]] < ns[i]; k--)
+			order[k] = order[k - 1];
+		order[k] = i;
+	}
+	return found;
+}
+
 /* A row of a table; nothing without values. */
 static void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
 {
@@ -137,37 +160,20 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 			LLU(sum->pauses), DURATION(sum->pause_max));
 }
 
-/* Sorts the states by time. */
-static size_t order_states(const int64_t *own, const int64_t *workers, unsigned int order[STATES])
-{
-	size_t n = 0, k;
-
-	for (unsigned int s = 0; s < STATES; s++) {
-		if (!own[s] && !workers[s])
-			continue;
-		for (k = n++; k > 0 && own[order[k - 1]] < own[s]; k--)
-			order[k] = order[k - 1];
-		order[k] = s;
-	}
-	return n;
-}
-
 static void put_breakdown(const struct page *page, const struct phase_summary *phase)
 {
 	unsigned int order[STATES];
-	size_t n = order_states(phase->own, phase->workers, order);
+	size_t n = page_order(phase->own, phase->workers, STATES, order);
 	char title[100];
 
 	snprintf(title, sizeof(title), "Where the time of %s went", phase->phase ? NAME(page->m, phase->phase) : "steps");
 	page_put(page, "\n%-54s%s\n", title, phase->workers_total ? "workers" : "");
 	for (size_t i = 0; i < n; i++) {
 		unsigned int s = order[i];
-		double own = page_share(phase->own[s], phase->total),
-			workers = page_share(phase->workers[s], phase->workers_total);
+		double workers = page_share(phase->workers[s], phase->workers_total);
 
-		page_put(page, "  %-15s%6.2f %% ", words_state(s), own * 100);
-		page_bar(page, own, PAGE_BAR);
-		page_put(page, "%8s ", DURATION(phase->own[s] / (int64_t)phase->steps.n));
+		page_part(page, words_state(s), phase->own[s], phase->total, phase->own[s] / (int64_t)phase->steps.n);
+		page_put(page, " ");
 		if (phase->workers_total) {
 			page_put(page, "%6.2f %% ", workers * 100);
 			page_bar(page, workers, WORKERS_BAR);
@@ -177,24 +183,16 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 }
 
 /* Steps that hang come first. */
-static int put_open(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_open(const struct page *page, const struct process *p, const struct summary *sum)
 {
-	char sentence[SENTENCE_MAX];
-
 	if (sum->n_open)
 		page_put(page, "\nNot ended: %zu step%s\n", sum->n_open, sum->n_open == 1 ? "" : "s");
-	for (size_t i = 0; i < sum->n_open && (i < page->slowest || !i); i++) {
-		if (words_open(page->m, p, &sum->open[i], sentence))
-			return -ENOMEM;
-		page_put(page, "  %s\n", sentence);
-	}
-	return 0;
+	list_for_each (open, sum->open, least_of(sum->n_open, page->slowest ?: 1))
+		page_put(page, "  %s\n", words_open(page->m, p, open, SENTENCE));
 }
 
-static int put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
 {
-	char sentence[SENTENCE_MAX];
-
 	page_put(page, "\nSlow steps: %llu of %zu took longer than those around them",
 		LLU(sum->slow_steps - sum->slow_alone), p->steps.len);
 	if (sum->slow_alone)
@@ -202,18 +200,13 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 	if (sum->slow_gaps)
 		page_put(page, "; %llu pauses between them did", LLU(sum->slow_gaps));
 	page_put(page, "\n");
-	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN)) {
+	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN))
 		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps),
-			words_cause(page->m, c, sentence));
-	}
+			words_cause(page->m, c, SENTENCE));
 	if (sum->n_slow && page->slowest)
 		page_put(page, "The slowest:\n");
-	for (size_t i = 0; i < sum->n_slow && i < page->slowest; i++) {
-		if (words_slow(page->m, p, &sum->slow[i], sentence))
-			return -ENOMEM;
-		page_put(page, "  %s\n", sentence);
-	}
-	return 0;
+	list_for_each (slow, sum->slow, least_of(sum->n_slow, page->slowest))
+		page_put(page, "  %s\n", words_slow(page->m, p, slow, SENTENCE));
 }
 
 static void put_tally(const struct page *page, const char *title, const struct tally *t)
@@ -249,12 +242,11 @@ static void put_tally(const struct page *page, const char *title, const struct t
 /* What the process did as a whole, in steps and between them. */
 static void put_process_totals(const struct page *page, const struct process *p)
 {
-	const int64_t none[STATES] = { 0 };
 	unsigned int order[STATES];
 	size_t n;
 
 	if (p->has_sched) {
-		n = order_states(p->sched, none, order);
+		n = page_order(p->sched, NULL, STATES, order);
 		page_put(page, "\nAll threads:");
 		for (size_t i = 0; i < n && i < 6; i++)
 			page_put(page, "%s %s %.1f %%", i ? "," : "", words_state(order[i]),
@@ -273,17 +265,16 @@ static void put_process_totals(const struct page *page, const struct process *p)
 		page_put(page, "\n");
 }
 
-static int put_process(const struct page *page, const struct process *p, const struct summary *sum)
+static void put_process(const struct page *page, const struct process *p, const struct summary *sum)
 {
-	char sentence[SENTENCE_MAX];
-
 	put_head(page, p, sum);
-	if (p->steps.len && put_open(page, p, sum))
-		return -ENOMEM;
-	if (p->steps.len && sum->crowd.threads)
-		page_put(page, "\n%s\n", words_crowd(&sum->crowd, sentence));
-	if (p->steps.len && sum->limited.threads)
-		page_put(page, "\n%s\n", words_limited(sum, sentence));
+	if (p->steps.len) {
+		put_open(page, p, sum);
+		if (sum->crowd.threads)
+			page_put(page, "\n%s\n", words_crowd(&sum->crowd, SENTENCE));
+		if (sum->limited.threads)
+			page_put(page, "\n%s\n", words_limited(sum, SENTENCE));
+	}
 	if (p->steps.len || p->served.len) {
 		put_latencies(page, p, sum);
 		page_requests(page, p, &sum->batches);
@@ -291,16 +282,15 @@ static int put_process(const struct page *page, const struct process *p, const s
 	if (p->steps.len) {
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);
-		page_gpu(page, &p->gpu);
+		list_for_each (gpu, p->gpu.list, p->gpu.n)
+			page_gpu(page, gpu);
 		page_counts(page, &p->counts);
-		if (put_slowest(page, p, sum))
-			return -ENOMEM;
+		put_slowest(page, p, sum);
 	}
 	page_code(page, &sum->code);
 	put_tally(page, "Operators", &p->ops);
 	put_tally(page, "System calls", &p->syscalls);
 	put_process_totals(page, p);
-	return 0;
 }
 
 /* What other programs wrote: for each event its lines, and where their time went. */
@@ -383,27 +373,23 @@ static void put_triggers(const struct page *page)
 	}
 }
 
-int report_text(const struct report *r, uint32_t slowest, FILE *out)
+void report_text(const struct report *r, uint32_t slowest, FILE *out)
 {
 	const struct model *m = &r->model;
 	const struct page page = { .m = m, .out = out, .slowest = slowest, .utf8 = terminal_is_utf8() };
-	bool first = true;
+	const char *between = "";
 
 	put_triggers(&page);
-	if (page_late(&page, &r->late))
-		return -ENOMEM;
+	page_late(&page, &r->late);
 	for (size_t i = 0; i < m->n_processes; i++) {
 		if (process_empty(m->processes[i]))
 			continue;
-		if (!first)
-			page_put(&page, "\n");
-		first = false;
-		if (put_process(&page, m->processes[i], &r->summaries[i]))
-			return -ENOMEM;
+		page_put(&page, "%s", between);
+		between = "\n";
+		put_process(&page, m->processes[i], &r->summaries[i]);
 	}
 	put_families(&page, m);
 	page_put(&page, "\n");
 	page_code_left_out(&page);
 	put_loss(&page, r);
-	return 0;
 }

@@ -223,14 +223,12 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 }
 
 /* The function that holds most of what the step took longer. second: in the state that comes second. */
-static int add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
+static void add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
-	struct code_hot hot;
-	int err;
+	struct code_hot hot = code_find_hot(m, p, slow, second);
 
-	err = code_find_hot(m, p, slow, second, &hot);
-	if (err || !hot.of.function)
-		return err;
+	if (!hot.of.function)
+		return;
 	text_add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", DURATION(hot.ns),
 		FUNCTION(m, hot.of.function, hot.of.line));
 	if (hot.of.caller)
@@ -239,10 +237,9 @@ static int add_code(struct text *t, const struct model *m, const struct process 
 		text_add(t, ", for `%s`", FUNCTION(m, hot.of.user, hot.of.user_line));
 	if (hot.samples)
 		text_add(t, " (%llu sample%s, usually %.1f)", LLU(hot.samples), hot.samples == 1 ? "" : "s", hot.usual);
-	return 0;
 }
 
-static int add_cause(struct text *t, const struct model *m, const struct process *p, const struct step *s, const struct slow_step *slow)
+static void add_cause(struct text *t, const struct model *m, const struct process *p, const struct step *s, const struct slow_step *slow)
 {
 	const struct cause *c = &slow->cause;
 	enum nobody nobody = one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY;
@@ -250,7 +247,6 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	bool spins = s->own[ST_BARRIER] + s->workers[ST_BARRIER] > (s->own[ST_RUNNABLE] + s->workers[ST_RUNNABLE]) / 4;
 	uint32_t op;
 	int64_t ns;
-	int err;
 
 	if (c->crowded)
 		text_add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1, spins ? "spinning" : "busy", s->cpus_allowed,
@@ -273,18 +269,17 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		text_add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
-	err = add_code(t, m, p, slow, false);
-	if (!err && c->second != STATE_NONE) {
+	add_code(t, m, p, slow, false);
+	if (c->second != STATE_NONE) {
 		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
 		add_phrase(t, phrases[c->second].longer, c->second_part);
-		err = add_code(t, m, p, slow, true);
+		add_code(t, m, p, slow, true);
 	}
-	if (err || (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT))
-		return err;
-	err = cause_op(p, s, &op, &ns);
-	if (!err && op && ns >= c->part / 10)
+	if (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT)
+		return;
+	ns = cause_op(p, s, &op);
+	if (op && ns >= c->part / 10)
 		text_add(t, " (%s %s more)", SHORT_NAME(m, op), DURATION(ns));
-	return err;
 }
 
 static void add_step(struct text *t, const struct model *m, const struct process *p, const struct step *s)
@@ -296,12 +291,11 @@ static void add_step(struct text *t, const struct model *m, const struct process
 		text_add(t, " (%s of %u tokens)", SHORT_NAME(m, s->phase), s->n_tokens);
 }
 
-int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX])
+const char *words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, slow->step), *s = &loaded;
 	const struct cause *c = &slow->cause;
-	int err;
 
 	if (slow->gap) {
 		text_add(&t, "before ");
@@ -316,17 +310,17 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 			text_add(&t, ", %s of it in ", DURATION(slow->call_ns));
 			add_name(&t, m, slow->call);
 		}
-		return 0;
+		return buf;
 	}
 	add_step(&t, m, p, s);
 	text_add(&t, ", %s", DURATION(s->total));
 	if (c->compared)
 		text_add(&t, " instead of %s", DURATION(c->typical));
 	text_add(&t, ": ");
-	err = add_cause(&t, m, p, s, slow);
+	add_cause(&t, m, p, s, slow);
 	if (s->lost)
 		text_add(&t, " (%u records lost meanwhile)", s->lost);
-	return err;
+	return buf;
 }
 
 const char *words_cause(const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
@@ -353,21 +347,20 @@ const char *words_cause(const struct model *m, const struct cause_sum *cause, ch
 	return buf;
 }
 
-int words_open(const struct model *m, const struct process *p, const struct slow_step *open, char buf[SENTENCE_MAX])
+const char *words_open(const struct model *m, const struct process *p, const struct slow_step *open, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, open->step), *s = &loaded;
-	int err = 0;
 
 	add_step(&t, m, p, s);
 	text_add(&t, " had not ended after %s", DURATION(s->total));
 	if (open->cause.where != WHERE_NONE) {
 		text_add(&t, ": ");
-		err = add_cause(&t, m, p, s, open);
+		add_cause(&t, m, p, s, open);
 	}
 	if (s->lost)
 		text_add(&t, " (%u records lost meanwhile)", s->lost);
-	return err;
+	return buf;
 }
 
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])

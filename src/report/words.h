@@ -13,6 +13,9 @@
 #define DURATION_MAX 32
 #define SENTENCE_MAX 512
 
+/* A buffer of the block that it is in. */
+#define SENTENCE ((char[SENTENCE_MAX]){ 0 })
+
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 
@@ -36,12 +39,12 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);
 const char *words_state(unsigned int state);
 
 /* One printable sentence: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a CPU behind pid 990
- * `cc1plus`". Returns 0 or -ENOMEM. */
-int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX]);
+ * `cc1plus`". Returns buf. */
+const char *words_slow(const struct model *m, const struct process *p, const struct slow_step *slow, char buf[SENTENCE_MAX]);
 
 /* The same for a step that had not ended: "step 16 had not ended after 1.13 s: the calling thread was stopped
- * for 1.13 s by a signal or a debugger". Returns 0 or -ENOMEM. */
-int words_open(const struct model *m, const struct process *p, const struct slow_step *open, char buf[SENTENCE_MAX]);
+ * for 1.13 s by a signal or a debugger". Returns buf. */
+const char *words_open(const struct model *m, const struct process *p, const struct slow_step *open, char buf[SENTENCE_MAX]);
 
 /* "2 spinning threads share 1 allowed CPU: ...". Returns buf. */
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "top/live.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,9 +45,12 @@ struct live_requests {
 	bool any;
 };
 
+/* NULL: there were too many newer ones, or its rows are not known. */
 static struct entry *entry_of(struct live_requests *lr, const struct step_request *r)
 {
-	return &lr->entries[r->serial % REQUESTS_MAX];
+	struct entry *e = &lr->entries[r->serial % REQUESTS_MAX];
+
+	return r->by_parts && e->serial == r->serial ? e : NULL;
 }
 
 /* Takes the place of the one that was quiet for longest when there is no room. */
@@ -72,28 +74,21 @@ static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint6
 
 static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
 {
-	size_t i = 0;
+	size_t at = list_find(b->n_processes, i, b->processes[i].pid == tgid);
 
-	while (i < b->n_processes && b->processes[i].pid != tgid)
-		i++;
-	if (i == LIVE_PROCESSES_MAX)
+	if (at == LIVE_PROCESSES_MAX)
 		return NULL;
-	if (i == b->n_processes)
+	if (at == b->n_processes)
 		b->processes[b->n_processes++] = (struct live_process){ .pid = tgid };
-	return &b->processes[i];
+	return &b->processes[at];
 }
 
 static struct percentiles first_tokens(struct live_requests *lr, uint64_t now, uint32_t tgid)
 {
-	size_t n = 0, kept = lr->n_first < FIRST_MAX ? lr->n_first : FIRST_MAX;
+	const struct first_token *f = lr->first;
 
-	for (size_t i = 0; i < kept; i++) {
-		const struct first_token *f = &lr->first[i];
-
-		if (f->ns && f->at + FIRST_NS >= now && (!tgid || f->tgid == tgid))
-			lr->values[n++] = (int64_t)f->ns;
-	}
-	return percentiles_of(lr->values, n);
+	return percentiles_over(lr->values, least_of(lr->n_first, FIRST_MAX), i,
+		f[i].ns && f[i].at + FIRST_NS >= now && (!tgid || f[i].tgid == tgid) ? (int64_t)f[i].ns : -1);
 }
 
 /* The state at `now`. False: there have been no such requests. */
@@ -164,57 +159,39 @@ static void evict_first(struct slow_steps *s)
 	s->n--;
 }
 
-static int model_add(struct model *m, const struct live_step *ls)
+static void model_add(struct model *m, const struct live_step *ls)
 {
 	size_t n_behind = (size_t)ls->step.n_behind + ls->step.n_workers_behind;
+	struct process *p = model_process(m, ls->pid, 0);
 	struct behind_info behind[2 * BEHIND_MAX];
 	struct step step = ls->step;
-	struct process *p;
-	int err = 0;
 
-	for (size_t i = 0; !err && i < n_behind; i++) {
+	for (size_t i = 0; i < n_behind; i++) {
 		behind[i] = ls->behind[i].row;
-		err = model_name(m, ls->behind[i].by, &behind[i].by);
+		behind[i].by = model_name(m, ls->behind[i].by);
 	}
-	if (!err)
-		err = model_name(m, ls->phase, &step.phase);
-	if (!err)
-		err = model_name(m, ls->by, &step.stall.by);
-	if (!err)
-		err = model_name(m, ls->straggler_by, &step.straggler.by);
-	if (!err)
-		err = model_name(m, ls->straggler_comm, &step.straggler_comm);
-	if (!err)
-		err = model_process(m, ls->pid, 0, &p);
-	if (!err)
-		err = process_add_behind(
-			p, &step, behind, step.n_behind, behind + step.n_behind, step.n_workers_behind);
-	return err ? err : process_add_step(p, &step);
+	step.phase = model_name(m, ls->phase);
+	step.stall.by = model_name(m, ls->by);
+	step.straggler.by = model_name(m, ls->straggler_by);
+	step.straggler_comm = model_name(m, ls->straggler_comm);
+	process_add_behind(p, &step, behind, step.n_behind, behind + step.n_behind, step.n_workers_behind);
+	process_add_step(p, &step);
 }
 
 static struct live_slow *slow_place(struct slow_steps *s, const struct live_slow *key)
 {
-	for (size_t i = 0; i < s->n_slow; i++) {
-		struct live_slow *e = &s->slow[i];
+	struct live_slow *e = s->slow;
+	size_t at = list_find(s->n_slow, i, e[i].pid == key->pid && e[i].number == key->number && e[i].gap == key->gap);
 
-		if (e->pid == key->pid && e->number == key->number && e->gap == key->gap)
-			return e;
-	}
-	if (s->n_slow == SLOW_MAX)
-		return s->slow[SLOW_MAX - 1].excess < key->excess ? &s->slow[SLOW_MAX - 1] : NULL;
-	return &s->slow[s->n_slow++];
+	if (at == SLOW_MAX)
+		return e[SLOW_MAX - 1].excess < key->excess ? &e[SLOW_MAX - 1] : NULL;
+	s->n_slow += at == s->n_slow;
+	return &e[at];
 }
 
-static int compare_slow(const void *a, const void *b)
-{
-	const struct live_slow *x = a, *y = b;
+ORDER(compare_slow, struct live_slow, FALLING(excess), RISING(number))
 
-	if (x->excess != y->excess)
-		return x->excess < y->excess ? 1 : -1;
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
-static int take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
+static void take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
 	const struct slow_step *slow, int64_t now)
 {
 	const struct step step = steps_load(&p->steps, slow->step);
@@ -228,47 +205,35 @@ static int take_slow(struct slow_steps *s, const struct model *m, const struct p
 	struct live_slow *place;
 
 	if (ns_add(step.ts, step.total) < now - LIVE_MINUTE_NS)
-		return 0;
+		return;
 	place = slow_place(s, &key);
 	if (!place)
-		return 0;
+		return;
 	*place = key;
-	return words_slow(m, p, slow, place->text);
+	words_slow(m, p, slow, place->text);
 }
 
-static int judge_process(
-	struct slow_steps *s, const struct model *m, struct process *p, int64_t now)
+static void judge(struct slow_steps *s, int64_t now)
 {
 	const struct phase_names none = { 0 };
 	struct summary sum;
-	int err;
-
-	err = typical_find(p);
-	if (err)
-		return err;
-	err = summary_make(p, NULL, &none, &sum);
-	for (size_t i = 0; !err && i < sum.n_slow; i++)
-		err = take_slow(s, m, p, &sum.slow[i], now);
-	summary_free(&sum);
-	if (s->n_slow)
-		qsort(s->slow, s->n_slow, sizeof(*s->slow), compare_slow);
-	return err;
-}
-
-static int judge(struct slow_steps *s, int64_t now)
-{
 	struct model m;
-	int err;
 
-	err = model_init(&m);
-	for (size_t i = 0; !err && i < s->n; i++)
-		err = model_add(&m, kept(s, i));
-	if (!err)
-		err = model_finish(&m);
-	for (size_t i = 0; !err && i < m.n_processes; i++)
-		err = judge_process(s, &m, m.processes[i], now);
+	model_init(&m);
+	for (size_t i = 0; i < s->n; i++)
+		model_add(&m, kept(s, i));
+	model_finish(&m);
+	for (size_t i = 0; i < m.n_processes; i++) {
+		struct process *p = m.processes[i];
+
+		typical_find(p);
+		summary_make(p, NULL, &none, &sum);
+		for (size_t k = 0; k < sum.n_slow; k++)
+			take_slow(s, &m, p, &sum.slow[k], now);
+		summary_free(&sum);
+		list_sort(s->slow, s->n_slow, compare_slow);
+	}
 	model_free(&m);
-	return err;
 }
 
 /* Drops what is judged again, and what is older than a minute. */
@@ -286,21 +251,18 @@ static void drop_slow(struct slow_steps *s, int64_t now)
 }
 
 /* Judges the new steps, and fills in the frame's slow steps. */
-static int slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
+static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
 {
-	int err = 0;
-
 	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
 		evict_first(s);
 	drop_slow(s, now);
 	if (s->added)
-		err = judge(s, now);
+		judge(s, now);
 	s->added = false;
 	f->minute_slow = s->n_slow;
 	f->minute_more = s->n_slow == SLOW_MAX;
 	f->slow = s->slow;
-	f->n_slow = s->n_slow < LIVE_SLOW_MAX ? s->n_slow : LIVE_SLOW_MAX;
-	return err;
+	f->n_slow = least_of(s->n_slow, LIVE_SLOW_MAX);
 }
 
 #define QUEUE_MAX 4096 /* steps waiting for those that began before them */
@@ -331,7 +293,6 @@ struct rows {
 	size_t len, size;
 	struct idmap by_key;
 	struct live_row *sorted; /* in the order of the frame */
-	size_t sorted_size;
 };
 
 struct live {
@@ -380,7 +341,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
 	}
-	*entry_of(lr, r) = (struct entry){
+	lr->entries[r->serial % REQUESTS_MAX] = (struct entry){
 		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
 	};
 	lr->any = true;
@@ -398,7 +359,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 	c = context_of(&l->batches, r->tgid, r->context);
 	c->end = s->end;
 	c->ns = s->end - s->start;
-	if (e->serial == r->serial)
+	if (e)
 		e->step_end = s->end;
 }
 
@@ -409,7 +370,7 @@ static void on_first(struct step_request *r, void *arg)
 	struct entry *e = entry_of(lr, r);
 	uint64_t ttft = step_request_ttft(r);
 
-	if (r->by_parts && e->serial == r->serial)
+	if (e)
 		e->first = true;
 	if (r->by_parts)
 		lr->first[lr->n_first++ % FIRST_MAX] = (struct first_token){ r->first_output, ttft, r->tgid };
@@ -449,7 +410,7 @@ static void on_mixed(struct step_request *r, void *arg)
 	struct entry *e = entry_of(&l->batches, r);
 
 	l->frame.requests.mixed++;
-	if (r->by_parts && e->serial == r->serial)
+	if (e)
 		e->serial = 0;
 	for (size_t i = 0; i < l->n_tpot; i++) {
 		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
@@ -459,7 +420,7 @@ static void on_mixed(struct step_request *r, void *arg)
 	}
 }
 
-int live_new(struct live **ret_live)
+struct live *live_new(void)
 {
 	static const struct step_requests_ops ops = {
 		.begin = on_begin,
@@ -469,14 +430,11 @@ int live_new(struct live **ret_live)
 		.token = on_token,
 		.mixed = on_mixed,
 	};
-	struct live *l = calloc(1, sizeof(*l));
+	struct live *l = xcalloc(1, sizeof(*l));
 
-	if (!l)
-		return -ENOMEM;
 	l->requests = step_requests_new(NULL, &ops, l);
 	l->slow.evicted_at = -1;
-	*ret_live = l;
-	return 0;
+	return l;
 }
 
 static void rows_free(struct rows *r)
@@ -566,34 +524,27 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->prompt_tokens += prompt;
 }
 
-/* Passes on the sequences of the step's rows. */
-static void give_parts(struct live *l, const struct live_step *s, struct step_seen *seen, struct row_part *all)
-{
-	l->parts_seen |= s->n_parts != 0;
-	seen->n_parts = s->n_parts;
-	seen->parts = s->parts;
-	seen->parts_left = s->n_parts ? s->parts_left : 0;
-	/* once a step has had parts, every step gets some */
-	if (!s->n_parts && l->parts_seen && step_seen_whole(seen, all)) {
-		seen->parts = all;
-		seen->n_parts = 1;
-	}
-}
-
-static int take_step(struct live *l, const struct live_step *s)
+static void take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
 	struct lane *lane = lane_of(l, s, &gap);
 	uint64_t tokens = 0, prompt = s->live_phase == LIVE_PREFILL && !s->step.unfinished ? s->step.n_tokens : 0;
 	struct step_seen seen;
 	struct row_part all;
-	int err;
 
 	if (requests_seen(&s->step, s->live_phase == LIVE_PREFILL, s->live_phase == LIVE_DECODE, &seen)) {
 		seen.tgid = s->pid;
 		if (!seen.context)
 			seen.context = 1 + (uint64_t)(lane - l->lanes);
-		give_parts(l, s, &seen, &all);
+		l->parts_seen |= s->n_parts != 0;
+		seen.n_parts = s->n_parts;
+		seen.parts = s->parts;
+		seen.parts_left = s->n_parts ? s->parts_left : 0;
+		/* once a step has had parts, every step gets some */
+		if (!s->n_parts && l->parts_seen && step_seen_whole(&seen, &all)) {
+			seen.parts = &all;
+			seen.n_parts = 1;
+		}
 		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
 		if (l->round < l->loss_until)
@@ -606,150 +557,115 @@ static int take_step(struct live *l, const struct live_step *s)
 	sums_add(&l->frame.run, s, gap, tokens, prompt);
 	if (end > lane->end)
 		lane->end = end;
-	err = idmap_set(&l->pids, s->pid, 1);
-	if (err)
-		return err;
+	idmap_set(&l->pids, s->pid, 1);
 	if (l->slow.n == KEPT_MAX)
 		evict_first(&l->slow);
 	*kept(&l->slow, l->slow.n++) = *s; /* in the order in which they began, as far as it is known */
 	l->slow.added = true;
-	return 0;
 }
 
-static int take_first(struct live *l, size_t n)
+static void take_first(struct live *l, size_t n)
 {
-	int err = 0;
-
 	for (size_t i = 0; i < n; i++) {
-		if (!err)
-			err = take_step(l, &l->queue[i].s);
+		take_step(l, &l->queue[i].s);
 		free((void *)l->queue[i].s.parts);
 	}
 	l->n_queue -= n;
 	memmove(l->queue, l->queue + n, l->n_queue * sizeof(*l->queue));
-	return err;
 }
 
-int live_step(struct live *l, const struct live_step *s)
+void live_step(struct live *l, const struct live_step *s)
 {
-	int err = l->n_queue == QUEUE_MAX ? take_first(l, QUEUE_MAX / 2) : 0;
 	struct row_part *parts = NULL;
 	size_t i;
 
+	if (l->n_queue == QUEUE_MAX)
+		take_first(l, QUEUE_MAX / 2);
 	if (s->n_parts) {
-		parts = calloc(s->n_parts, sizeof(*parts));
-		if (!parts)
-			return -ENOMEM;
+		parts = xcalloc(s->n_parts, sizeof(*parts));
 		memcpy(parts, s->parts, s->n_parts * sizeof(*parts));
 	}
 	for (i = l->n_queue++; i > 0 && l->queue[i - 1].s.step.number > s->step.number; i--)
 		l->queue[i] = l->queue[i - 1];
 	l->queue[i] = (struct queued){ .s = *s, .round = l->round };
 	l->queue[i].s.parts = parts;
-	return err;
 }
 
-static int take_settled(struct live *l, bool all)
+static void take_settled(struct live *l, bool all)
 {
-	size_t n = 0;
-
 	/* the first round may have begun before the record of the step arrived */
-	while (n < l->n_queue && (all || l->queue[n].round + 2 <= l->round))
-		n++;
-	return take_first(l, n);
+	take_first(l, list_find(l->n_queue, i, !all && l->queue[i].round + 2 > l->round));
 }
 
-int live_settled(struct live *l)
+void live_settled(struct live *l)
 {
 	l->round++;
-	return take_settled(l, false);
+	take_settled(l, false);
 }
 
 /* ---- operators and system calls ---- */
 
-static int rows_get(struct rows *r, uint64_t key, const char *name, struct live_row **ret)
+static struct live_row *rows_get(struct rows *r, uint64_t key, const char *name)
 {
 	uint32_t i;
-	char *copy;
 
 	if (!idmap_get(&r->by_key, key, &i) || strcmp(r->list[i].name, name)) {
 		/* the same name at another address? */
-		for (i = 0; i < r->len && strcmp(r->list[i].name, name); i++)
-			;
-		if (i == r->len) {
-			if (array_reserve(&r->list, i + 1, &r->size, sizeof(*r->list)))
-				return -ENOMEM;
-			copy = strdup(name);
-			if (!copy)
-				return -ENOMEM;
-			r->list[r->len++] = (struct live_row){ .name = copy };
-		}
-		if (idmap_set(&r->by_key, key, i))
-			return -ENOMEM;
+		i = (uint32_t)list_find(r->len, k, !strcmp(r->list[k].name, name));
+		if (i == r->len)
+			*list_push(r->list, r->len, r->size) = (struct live_row){ .name = xstrdup(name) };
+		idmap_set(&r->by_key, key, i);
 	}
-	*ret = &r->list[i];
-	return 0;
+	return &r->list[i];
 }
 
-int live_op(struct live *l, const char *name, uint64_t ns)
+void live_op(struct live *l, const char *name, uint64_t ns)
 {
-	struct live_row *row;
-	int err;
+	struct live_row *row = rows_get(&l->ops, (uintptr_t)name, name);
 
-	err = rows_get(&l->ops, (uintptr_t)name, name, &row);
-	if (err)
-		return err;
 	row->last_n++;
 	row->run_n++;
 	row->last_ns = ns_add(row->last_ns, (int64_t)ns);
 	row->run_ns = ns_add(row->run_ns, (int64_t)ns);
-	return 0;
 }
 
-int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
+void live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 {
 	struct rows *r = &l->syscalls;
 	struct live_row *row;
 	const char *name;
-	int err;
 
-	for (size_t i = 0; i < r->len; i++) {
+	list_for_each (old, r->list, r->len) {
 		/* the increase belongs to the last interval */
-		r->list[i].last_n = 0 - r->list[i].run_n;
-		r->list[i].last_ns = -r->list[i].run_ns;
-		r->list[i].run_n = 0;
-		r->list[i].run_ns = 0;
+		old->last_n = 0 - old->run_n;
+		old->last_ns = -old->run_ns;
+		old->run_n = 0;
+		old->run_ns = 0;
 	}
 	for (size_t i = 0; i < n; i++) {
 		uint32_t nr = calls[i].key.nr;
 
 		name = nr & SYSCALL_SUM_COMPAT ? "(32 bit)" : syscall_name(nr);
-		err = rows_get(r, nr, name ? name : "(unknown)", &row);
-		if (err)
-			return err;
+		row = rows_get(r, nr, name ? name : "(unknown)");
 		row->run_n += calls[i].sum.n;
 		row->run_ns = ns_add(row->run_ns, (int64_t)calls[i].sum.ns);
 	}
-	for (size_t i = 0; i < r->len; i++) {
-		r->list[i].last_n += r->list[i].run_n;
-		r->list[i].last_ns += r->list[i].run_ns;
+	list_for_each (new, r->list, r->len) {
+		new->last_n += new->run_n;
+		new->last_ns += new->run_ns;
 	}
-	return 0;
 }
 
 /* What is told of an interval is told some time later: it is compared with as much time, or with that between frames. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy)
 {
-	struct gpu *g = l->gpus;
+	size_t at = list_find(l->n_gpus, i, l->gpus[i].shown.device == device && l->gpus[i].shown.pid == pid);
+	struct gpu *g = &l->gpus[at];
 
-	while (g < l->gpus + l->n_gpus && (g->shown.device != device || g->shown.pid != pid))
-		g++;
-	if (g == l->gpus + LIVE_GPUS)
+	if (at == LIVE_GPUS)
 		return;
-	if (g == l->gpus + l->n_gpus) {
-		*g = (struct gpu){ .shown = { .device = device, .pid = pid }, .from = l->frame_at };
-		l->n_gpus++;
-	}
+	if (at == l->n_gpus)
+		l->gpus[l->n_gpus++] = (struct gpu){ .shown = { .device = device, .pid = pid }, .from = l->frame_at };
 	g->busy += busy;
 	g->shown.run += busy;
 	if (until > g->until)
@@ -786,60 +702,38 @@ void live_lost(struct live *l, uint64_t records)
 
 /* ---- frames ---- */
 
-static int compare_run(const void *a, const void *b)
+ORDER(compare_run, struct live_row, FALLING(run_ns), strcmp(x->name, y->name))
+ORDER(compare_last, struct live_row, FALLING(last_ns), compare_run(x, y))
+
+static struct live_rows rows_sort(struct rows *r, bool run)
 {
-	const struct live_row *x = a, *y = b;
-
-	if (x->run_ns != y->run_ns)
-		return x->run_ns < y->run_ns ? 1 : -1;
-	return strcmp(x->name, y->name);
-}
-
-static int compare_last(const void *a, const void *b)
-{
-	const struct live_row *x = a, *y = b;
-
-	if (x->last_ns != y->last_ns)
-		return x->last_ns < y->last_ns ? 1 : -1;
-	return compare_run(a, b);
-}
-
-static int rows_sort(struct rows *r, bool run, struct live_rows *ret)
-{
-	if (array_reserve(&r->sorted, r->len, &r->sorted_size, sizeof(*r->sorted)))
-		return -ENOMEM;
-	if (r->len) {
+	r->sorted = xreallocarray(r->sorted, r->len, sizeof(*r->sorted));
+	if (r->len)
 		memcpy(r->sorted, r->list, r->len * sizeof(*r->sorted));
-		qsort(r->sorted, r->len, sizeof(*r->sorted), run ? compare_run : compare_last);
-	}
-	*ret = (struct live_rows){ .rows = r->sorted, .len = r->len };
-	return 0;
+	list_sort(r->sorted, r->len, run ? compare_run : compare_last);
+	return (struct live_rows){ .rows = r->sorted, .len = r->len };
+}
+
+static const struct token_time *tpot_at(const struct live *l, size_t i)
+{
+	return &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 }
 
 static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
 {
-	const struct token_time *t;
-	size_t n = 0;
-
-	while (l->n_tpot && l->tpot[l->first_tpot].at < now - LIVE_TPOT_NS) {
+	while (l->n_tpot && tpot_at(l, 0)->at < now - LIVE_TPOT_NS) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
 		l->n_tpot--;
 	}
-	for (size_t i = 0; i < l->n_tpot; i++) {
-		t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
-		if (t->request)
-			l->values[n++] = t->ns;
-	}
-	f->tpot = percentiles_of(l->values, n);
-	f->tpot_span = l->n_tpot == TPOT_MAX ? now - l->tpot[l->first_tpot].at : LIVE_TPOT_NS;
+	f->tpot = percentiles_over(l->values, l->n_tpot, i, tpot_at(l, i)->request ? tpot_at(l, i)->ns : -1);
+	f->tpot_span = l->n_tpot == TPOT_MAX ? now - tpot_at(l, 0)->at : LIVE_TPOT_NS;
 }
 
-int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame)
+const struct live_frame *live_frame(struct live *l, int64_t now, bool last)
 {
 	struct live_frame *f = &l->frame;
-	int err;
 
-	err = take_settled(l, last);
+	take_settled(l, last);
 	f->now = now;
 	f->interval = now - l->frame_at;
 	f->last = l->last;
@@ -852,20 +746,14 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	f->last_lost = f->lost - l->frame_lost;
 	find_tpot(l, now, f);
 	f->has_batches = live_requests_find(&l->batches, (uint64_t)now + 1, &f->batches);
-	if (!err)
-		err = slow_steps_frame(&l->slow, now, f);
-	if (!err)
-		err = rows_sort(&l->ops, last, &f->ops);
-	if (!err)
-		err = rows_sort(&l->syscalls, last, &f->syscalls);
-	for (size_t i = 0; i < l->ops.len; i++) {
-		l->ops.list[i].last_n = 0;
-		l->ops.list[i].last_ns = 0;
+	slow_steps_frame(&l->slow, now, f);
+	f->ops = rows_sort(&l->ops, last);
+	f->syscalls = rows_sort(&l->syscalls, last);
+	list_for_each (op, l->ops.list, l->ops.len) {
+		op->last_n = 0;
+		op->last_ns = 0;
 	}
 	l->frame_at = now;
 	l->frame_lost = f->lost;
-	if (err)
-		return err;
-	*ret_frame = f;
-	return 0;
+	return f;
 }

@@ -121,23 +121,22 @@ struct live_frame {
 
 struct live;
 
-/* Functions that return an int return 0 or -ENOMEM. */
-int live_new(struct live **ret_live);
+struct live *live_new(void);
 void live_free(struct live *l);
 
 /* Steps may come in any order within a round: a step must be given before the second live_settled()
  * after its end. */
-int live_step(struct live *l, const struct live_step *s);
-int live_settled(struct live *l);
+void live_step(struct live *l, const struct live_step *s);
+void live_settled(struct live *l);
 
 /* A call of an operator. */
-int live_op(struct live *l, const char *name, uint64_t ns);
+void live_op(struct live *l, const char *name, uint64_t ns);
 
 /* Something ran on a device for `busy` of the time up to `until`. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy);
 
 /* All system calls since the start, summed over processes. */
-int live_syscalls(struct live *l, const struct process_call *calls, size_t n);
+void live_syscalls(struct live *l, const struct process_call *calls, size_t n);
 
 void live_lost(struct live *l, uint64_t records);
 /* Some of them were steps: the requests at about that time have no times. */
@@ -145,6 +144,6 @@ void live_lost_steps(struct live *l);
 
 /* Ends the interval. `last`: the recording is over, so do not wait for earlier steps. The frame is
  * valid until the next call. */
-int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame);
+const struct live_frame *live_frame(struct live *l, int64_t now, bool last);
 
 #endif

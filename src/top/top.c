@@ -3,11 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <langinfo.h>
+#include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "capture/session.h"
@@ -20,10 +24,260 @@
 #include "target/process.h"
 #include "top/live.h"
 #include "top/screen.h"
-#include "top/term.h"
 #include "top/top.h"
 #include "util/log.h"
 #include "util/program.h"
+
+/*
+ * ---- the terminal as a screen: alternate buffer, no cursor, keys one by one ----
+ *
+ * Plain ECMA-48 and xterm sequences. Neither reading nor drawing ever waits.
+ */
+
+#define LEAVE_WAIT_MS 500
+#define WIDTH_DEFAULT 80
+#define HEIGHT_DEFAULT 24
+#define SIZE_LIMIT 1000 /* columns, lines: a terminal that claims more is not believed */
+
+/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7)
+ */
+#define SCREEN "\x1b[?1049h"
+#define ENTER "\x1b[?25l\x1b[?7l\x1b[2J"
+#define LEAVE "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
+#define HOME "\x1b[H"
+
+static const int fatal_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS };
+#define FATAL (sizeof(fatal_signals) / sizeof(fatal_signals[0]))
+
+enum key_state {
+	KEY_PLAIN,
+	KEY_ESCAPE,   /* after ESC */
+	KEY_SEQUENCE, /* after ESC [ or ESC O: up to a letter or ~ */
+};
+
+struct term {
+	int fd;
+	bool entered;
+	struct termios before;
+	struct sigaction fatal_before[FATAL];
+	char *out;
+	size_t out_len, out_done, out_size;
+	enum key_state key_state;
+};
+
+/* For the handler of fatal signals. */
+static struct {
+	volatile sig_atomic_t entered;
+	int fd;
+	struct termios before;
+} screen;
+
+static void on_fatal(int sig)
+{
+	if (screen.entered) {
+		screen.entered = 0;
+		if (write(screen.fd, LEAVE, sizeof(LEAVE) - 1) >= 0)
+			tcsetattr(screen.fd, TCSANOW, &screen.before);
+	}
+	/* SA_RESETHAND has restored the default action */
+	raise(sig);
+}
+
+/* Opens the terminal behind a descriptor again, so that its flags are not shared with others.
+ * -ENOTTY, -ENXIO if it cannot show a screen (TERM=dumb), or another error of open(2). */
+static int term_open(int fd, struct term **ret_term)
+{
+	const char *name = getenv("TERM");
+	struct term *t;
+	char path[64];
+
+	if (!isatty(fd))
+		return -ENOTTY;
+	if (!name || !*name || !strcmp(name, "dumb"))
+		return -ENXIO;
+	t = xcalloc(1, sizeof(*t));
+	/* Reopen: O_NONBLOCK belongs to the open file description, and this one is inherited. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	t->fd = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (t->fd < 0 || tcgetattr(t->fd, &t->before)) {
+		int err = -errno;
+
+		if (t->fd >= 0)
+			close(t->fd);
+		free(t);
+		return err;
+	}
+	*ret_term = t;
+	return 0;
+}
+
+static void catch_fatal(struct term *t)
+{
+	struct sigaction sa = { .sa_handler = on_fatal, .sa_flags = SA_RESETHAND | SA_NODEFER };
+
+	for (size_t i = 0; i < FATAL; i++)
+		sigaction(fatal_signals[i], &sa, &t->fatal_before[i]);
+}
+
+static void uncatch_fatal(struct term *t)
+{
+	for (size_t i = 0; i < FATAL; i++)
+		sigaction(fatal_signals[i], &t->fatal_before[i], NULL);
+}
+
+/* Writes more of what the terminal did not take at once; true when all is written. */
+static bool term_flush(struct term *t)
+{
+	while (t->out_done < t->out_len) {
+		ssize_t n = write(t->fd, t->out + t->out_done, t->out_len - t->out_done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return false;
+		if (n <= 0) /* the terminal is gone: term_key() will report it */
+			break;
+		t->out_done += (size_t)n;
+	}
+	t->out_len = t->out_done = 0;
+	return true;
+}
+
+static void term_append(struct term *t, const char *text, size_t len)
+{
+	if (t->out_len + len > t->out_size) {
+		t->out_size = t->out_len + len;
+		t->out = xreallocarray(t->out, t->out_size, 1);
+	}
+	memcpy(t->out + t->out_len, text, len);
+	t->out_len += len;
+}
+
+/* Shows the screen, also again, after the process was stopped. A signal that kills the process (SIGSEGV, SIGABRT,
+ * SIGQUIT, ...) restores the terminal. */
+static void term_enter(struct term *t)
+{
+	struct termios attributes;
+	bool again = t->entered;
+
+	if (!again) {
+		screen.fd = t->fd;
+		screen.before = t->before;
+		catch_fatal(t);
+		screen.entered = 1;
+		t->entered = true;
+	}
+	attributes = t->before;
+	/* keys arrive at once and without echo, but those that send signals still do */
+	attributes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	attributes.c_cc[VMIN] = 1;
+	attributes.c_cc[VTIME] = 0;
+	tcsetattr(t->fd, TCSANOW, &attributes);
+	t->out_len = t->out_done = 0;
+	t->key_state = KEY_PLAIN;
+	if (!again)
+		term_append(t, SCREEN, sizeof(SCREEN) - 1);
+	term_append(t, ENTER, sizeof(ENTER) - 1);
+	term_flush(t);
+}
+
+static bool wait_out(struct term *t)
+{
+	struct pollfd p = { .fd = t->fd, .events = POLLOUT };
+
+	while (!term_flush(t)) {
+		if (poll(&p, 1, LEAVE_WAIT_MS) <= 0)
+			return false;
+	}
+	return true;
+}
+
+/* Restores the terminal; waits for the output, but not for ever. */
+static void term_leave(struct term *t)
+{
+	sigset_t set, old;
+
+	if (!t->entered)
+		return;
+	/* in the background each of the following calls would stop us */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	tcflow(t->fd, TCOON); /* undoes Ctrl-S */
+	if (!wait_out(t))
+		tcflush(t->fd, TCOFLUSH);
+	t->out_len = t->out_done = 0;
+	term_append(t, LEAVE, sizeof(LEAVE) - 1);
+	wait_out(t);
+	tcsetattr(t->fd, TCSANOW, &t->before);
+	screen.entered = 0;
+	t->entered = false;
+	uncatch_fatal(t);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* The next key that was pressed; 0: none; -1: the terminal is gone. Ignores keys that send several
+ * bytes (arrows). */
+static int term_key(struct term *t)
+{
+	unsigned char c;
+	ssize_t n;
+
+	for (;;) {
+		n = read(t->fd, &c, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -1;
+		if (!n)
+			return -1;
+		switch (t->key_state) {
+		case KEY_PLAIN:
+			if (c != 0x1b && c)
+				return c;
+			if (c)
+				t->key_state = KEY_ESCAPE;
+			break;
+		case KEY_ESCAPE:
+			t->key_state = c == '[' || c == 'O' ? KEY_SEQUENCE : KEY_PLAIN;
+			break;
+		case KEY_SEQUENCE:
+			if (c >= 0x40 && c <= 0x7e)
+				t->key_state = KEY_PLAIN;
+			break;
+		}
+	}
+}
+
+static void term_size(const struct term *t, unsigned int *ret_width, unsigned int *ret_height)
+{
+	struct winsize ws = { 0 };
+
+	ioctl(t->fd, TIOCGWINSZ, &ws);
+	*ret_width = ws.ws_col && ws.ws_col <= SIZE_LIMIT ? ws.ws_col : WIDTH_DEFAULT;
+	*ret_height = ws.ws_row && ws.ws_row <= SIZE_LIMIT ? ws.ws_row : HEIGHT_DEFAULT;
+}
+
+/* Draws from the upper left corner. The text is dropped if a slow terminal is still taking the previous frame. */
+static void term_draw(struct term *t, const char *text, size_t len)
+{
+	if (!term_flush(t))
+		return;
+	term_append(t, HOME, sizeof(HOME) - 1);
+	term_append(t, text, len);
+	term_flush(t);
+}
+
+/* Also leaves the screen. */
+static void term_free(struct term *t)
+{
+	if (!t)
+		return;
+	term_leave(t);
+	close(t->fd);
+	free(t->out);
+	free(t);
+}
 
 /* ---- a step, as the model takes it ---- */
 
@@ -60,15 +314,6 @@ static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r,
 			return r->vals[i];
 	}
 	return 0;
-}
-
-static void take_times(struct step *step, const struct rec_step *r)
-{
-	for (int i = 0; i < ST_MAX; i++) {
-		step->own[i] = (int64_t)r->ns[i];
-		step->workers[i] = (int64_t)r->workers_ns[i];
-		step->workers_total += step->workers[i];
-	}
 }
 
 static uint8_t take_behind(struct live_behind *ret, const struct behind_table *table, uint64_t waited_ns)
@@ -125,7 +370,11 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 			ls.step.rows[i] = r->vals[s->rows_at + i] + 1;
 	}
 	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
-	take_times(&ls.step, r);
+	for (int i = 0; i < ST_MAX; i++) {
+		ls.step.own[i] = (int64_t)r->ns[i];
+		ls.step.workers[i] = (int64_t)r->workers_ns[i];
+		ls.step.workers_total += ls.step.workers[i];
+	}
 	ls.weighed = weight_of(r, rec->prices, (uint32_t)getpid(), &weight);
 	ls.step.tracer = ls.weighed ? (int64_t)weight.ns : -1;
 	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
@@ -155,7 +404,6 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 struct top {
 	struct view view;
 	struct sink sink; /* feeds the records to `live` */
-	int err;	  /* of that */
 	const struct record_options *o;
 	const struct top_options *options;
 	const struct recording *rec;
@@ -378,8 +626,6 @@ static int show(struct top *t)
 	if (!t->frame)
 		return 0;
 	text = render(t, false, &len);
-	if (!text)
-		return -ENOMEM;
 	if (t->term)
 		term_draw(t->term, text, len);
 	else
@@ -388,28 +634,16 @@ static int show(struct top *t)
 	return err;
 }
 
-static int take_syscalls(struct top *t)
-{
-	size_t n;
-	struct process_call *calls = session_calls(t->view.session, &n);
-	int err;
-
-	err = live_syscalls(t->live, calls, n);
-	free(calls);
-	return err;
-}
-
-static int next_frame(struct top *t, uint64_t now_ns, bool last)
+static void next_frame(struct top *t, uint64_t now_ns, bool last)
 {
 	uint64_t start = t->rec->start_boot_ns;
-	int err;
+	struct process_call *calls;
+	size_t n;
 
-	err = take_syscalls(t);
-	if (!err)
-		err = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
-	if (err)
-		log_error("out of memory");
-	return err;
+	calls = session_calls(t->view.session, &n);
+	live_syscalls(t->live, calls, n);
+	free(calls);
+	t->frame = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last);
 }
 
 /* ---- the view ---- */
@@ -455,9 +689,7 @@ static int top_round(struct view *v, uint64_t now_ns)
 	t->next_ns += t->options->delay_ns;
 	if (t->next_ns <= now_ns) /* after having been stopped or paused */
 		t->next_ns = now_ns + t->options->delay_ns;
-	err = next_frame(t, now_ns, false);
-	if (err)
-		return err;
+	next_frame(t, now_ns, false);
 	t->shown++;
 	err = show(t);
 	if (err)
@@ -498,7 +730,6 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	struct top *t = top_of(s);
 	const struct probe_spec *spec;
 	struct live_step step;
-	int err = 0;
 
 	if (rec->kind == REC_GPU_LOAD)
 		live_gpu(t->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - t->rec->start_boot_ns),
@@ -509,15 +740,12 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 		live_step_from(&step, t->rec, (const struct rec_step *)rec);
 		step.n_parts = step_parts((const struct rec_step *)rec, size, &step.parts);
 		step.parts_left = ((const struct rec_step *)rec)->parts_left;
-		err = live_step(t->live, &step);
+		live_step(t->live, &step);
 	} else {
 		spec = &t->rec->probes->specs[rec->id];
 		if (spec->role == ROLE_OP)
-			err = live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals),
-				rec->dur_ns);
+			live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals), rec->dur_ns);
 	}
-	if (err)
-		t->err = err;
 }
 
 static void on_loss(struct sink *s, const struct loss *l)
@@ -530,15 +758,7 @@ static void on_loss(struct sink *s, const struct loss *l)
 
 static void on_settled(struct sink *s)
 {
-	int err = live_settled(top_of(s)->live);
-
-	if (err)
-		top_of(s)->err = err;
-}
-
-static int on_flush(struct sink *s)
-{
-	return top_of(s)->err;
+	live_settled(top_of(s)->live);
 }
 
 /* Prepares the final words, which are printed once the command has written its last. */
@@ -549,10 +769,11 @@ static int on_close(struct sink *s, const struct window_totals *totals)
 	if (totals && t->term)
 		term_leave(t->term);
 	/* if a number of blocks was asked for, there are no others */
-	if (totals && (!t->options->count || t->shown < t->options->count || t->term) &&
-		!next_frame(t, totals->close_ns, true))
+	if (totals && (!t->options->count || t->shown < t->options->count || t->term)) {
+		next_frame(t, totals->close_ns, true);
 		t->last_words = render(t, true, &t->last_len);
-	return t->err;
+	}
+	return 0;
 }
 
 static int top_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
@@ -561,7 +782,6 @@ static int top_open(struct view *v, const struct recording *rec, struct sink **r
 		.record = on_record,
 		.loss = on_loss,
 		.settled = on_settled,
-		.flush = on_flush,
 		.close = on_close,
 	};
 	struct top *t = (struct top *)v;
@@ -596,7 +816,7 @@ static int open_screen(struct top *t)
 		log_error("cannot use the terminal: %s; -b prints text instead", strerror(-err));
 		return err;
 	}
-	t->view.fd = term_fd(t->term);
+	t->view.fd = t->term->fd;
 	sigaddset(&t->view.signals, SIGWINCH);
 	sigaddset(&t->view.signals, SIGTSTP);
 	sigaddset(&t->view.signals, SIGCONT);
@@ -617,12 +837,9 @@ int top_run(struct record_options *o, const struct top_options *options)
 	int code = EXIT_RUN, err;
 
 	sigemptyset(&t.view.signals);
-	err = live_new(&t.live);
+	t.live = live_new();
 	t.out = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES);
-	if (err)
-		log_error("out of memory");
-	else
-		err = open_screen(&t);
+	err = open_screen(&t);
 	if (!err) {
 		o->view = &t.view;
 		code = record_run(o);

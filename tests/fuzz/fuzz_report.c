@@ -25,7 +25,9 @@ static void check_text(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	REQUIRE(out && !report_text(r, 20, out) && !fclose(out));
+	REQUIRE(out);
+	report_text(r, 20, out);
+	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		REQUIRE(((unsigned char)text[i] >= 0x20 || text[i] == '\n') && text[i] != 0x7f);
 	free(text);
@@ -38,7 +40,9 @@ static void check_json(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	REQUIRE(out && !report_json(r, 20, true, out) && !fclose(out));
+	REQUIRE(out);
+	report_json(r, 20, true, out);
+	fclose(out);
 	o = json_tokener_parse(text);
 	REQUIRE(o);
 	json_object_put(o);
@@ -49,9 +53,8 @@ static void check_json(const struct report *r)
 static void check_html(const struct report *r)
 {
 	size_t len, scripts = 0;
-	char *page;
+	char *page = report_html(r, 20, &len);
 
-	REQUIRE(!report_html(r, 20, &page, &len));
 	for (size_t i = 0; i + 8 <= len; i++)
 		scripts += !memcmp(page + i, "<script", 7);
 	REQUIRE(scripts == 2);
@@ -63,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct report r;
 	const char *path = path_of(data, size);
 
-	REQUIRE(!report_make(&r, &path, 1, problem, NULL, NULL));
+	report_make(&r, &path, 1, problem, NULL, NULL);
 	report_slo(&r, &(struct slo){ .ttft = 1000000, .tpot = 1000000 });
 	check_text(&r);
 	check_json(&r);

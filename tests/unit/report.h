@@ -15,14 +15,21 @@ static inline void run_input(struct output *result, const char *text, char **arg
 #define ARGV(...) ((char *[]){ "inftrace report", ##__VA_ARGS__, NULL })
 #define RUN(result, text, ...) run_input(result, text, ARGV(__VA_ARGS__))
 
-/* Runs the report on a text: it ends with rc, and prints each of these texts, or not where "!" precedes it. */
-static inline void check_report(const char *text, char **argv, int rc, const char *const *says)
+/*
+ * Runs the report on a text: it ends with rc, and prints each of these texts, or not where "!" precedes it. complains: a part
+ * of its messages, or all of them if it ends in a newline; "": there are none; NULL: any.
+ */
+static inline void check_report(const char *text, char **argv, int rc, const char *complains, const char *const *says)
 {
 	struct output result;
 
 	run_input(&result, text, argv);
-	if (result.rc != rc || (rc == EXIT_OK && *result.err))
+	if (result.rc != rc || (complains && !*complains && *result.err))
 		fail_msg("%d instead of %d: %s", result.rc, rc, result.err);
+	if (complains && strchr(complains, '\n'))
+		assert_string_equal(result.err, complains);
+	else if (complains)
+		assert_contains(result.err, complains);
 	for (; *says; says++) {
 		if (**says != '!')
 			assert_contains(result.out, *says);
@@ -32,7 +39,8 @@ static inline void check_report(const char *text, char **argv, int rc, const cha
 	output_free(&result);
 }
 
-#define REPORT_SAYS(text, argv, ...) check_report(text, argv, EXIT_OK, (const char *const[]){ __VA_ARGS__, NULL })
+#define REPORT_SAYS(text, argv, ...) check_report(text, argv, EXIT_OK, "", (const char *const[]){ __VA_ARGS__, NULL })
+#define REPORT_FAILS(text, argv, rc, complains, ...) check_report(text, argv, rc, complains, (const char *const[]){ __VA_ARGS__, NULL })
 
 /* --- a profile, made line by line --- */
 

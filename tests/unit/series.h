@@ -16,24 +16,23 @@ struct series {
 	uint64_t random;
 	int64_t now;
 	uint32_t number;
+	/* of series_sum() */
+	struct summary sum;
+	char text[SENTENCE_MAX];
 };
 
 static inline void series_begin(struct series *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->random = 42;
-	assert_int_equal(model_init(&s->m), 0);
-	assert_int_equal(model_process(&s->m, 4711, 0, &s->p), 0);
-	assert_int_equal(model_name(&s->m, "prefill", &s->names.prefill), 0);
-	assert_int_equal(model_name(&s->m, "decode", &s->names.decode), 0);
+	model_init(&s->m);
+	s->p = model_process(&s->m, 4711, 0);
+	s->names = (struct phase_names){ model_name(&s->m, "prefill"), model_name(&s->m, "decode") };
 }
 
 static inline uint32_t name_of(struct series *s, const char *name)
 {
-	uint32_t id;
-
-	assert_int_equal(model_name(&s->m, name, &id), 0);
-	return id;
+	return model_name(&s->m, name);
 }
 
 /* Within some percent of v. */
@@ -80,7 +79,7 @@ static inline struct step usual(struct series *s)
 static inline void series_add(struct series *s, struct step *step)
 {
 	step_sum(step);
-	assert_int_equal(process_add_step(s->p, step), 0);
+	process_add_step(s->p, step);
 	s->now += step->total + about(s, 300000, 10);
 	s->number++;
 }
@@ -96,8 +95,8 @@ static inline void add_usual(struct series *s, int n)
 
 static inline void series_end(struct series *s)
 {
-	assert_int_equal(model_finish(&s->m), 0);
-	assert_int_equal(typical_find(s->p), 0);
+	model_finish(&s->m);
+	typical_find(s->p);
 }
 
 /* The verdict on a step; all others must be within noise. */
@@ -119,16 +118,31 @@ static inline struct cause verdict(struct series *s, uint32_t number)
 	return found;
 }
 
+/* What the report says of them all. */
+static inline const struct summary *series_sum(struct series *s)
+{
+	summary_free(&s->sum);
+	summary_make(s->p, &s->m, &s->names, &s->sum);
+	return &s->sum;
+}
+
+static inline void series_free(struct series *s)
+{
+	summary_free(&s->sum);
+	model_free(&s->m);
+}
+
+/* What is said of the slowest one. */
+static inline const char *slowest(struct series *s)
+{
+	assert_true(s->sum.n_slow > 0);
+	return words_slow(&s->m, s->p, &s->sum.slow[0], s->text);
+}
+
 static inline void assert_sentence(struct series *s, const char *wanted)
 {
-	struct summary sum;
-	char text[SENTENCE_MAX];
-
-	assert_int_equal(summary_make(s->p, NULL, &s->names, &sum), 0);
-	assert_true(sum.n_slow > 0);
-	assert_int_equal(words_slow(&s->m, s->p, &sum.slow[0], text), 0);
-	assert_string_equal(text, wanted);
-	summary_free(&sum);
+	series_sum(s);
+	assert_string_equal(slowest(s), wanted);
 }
 
 static inline void assert_near(int64_t got, int64_t wanted)
@@ -137,7 +151,7 @@ static inline void assert_near(int64_t got, int64_t wanted)
 		fail_msg("%lld ns, not about %lld", (long long)got, (long long)wanted);
 }
 
-/* 100 usual steps, the one, 100 more. */
+/* After 100 usual steps: the one, 100 more. */
 static inline struct cause verdict_between(struct series *s, struct step *step)
 {
 	uint32_t number = s->number;
@@ -145,6 +159,15 @@ static inline struct cause verdict_between(struct series *s, struct step *step)
 	series_add(s, step);
 	add_usual(s, 100);
 	return verdict(s, number);
+}
+
+/* The same, but with what the report says of them all. */
+static inline const struct summary *sum_between(struct series *s, struct step *step)
+{
+	series_add(s, step);
+	add_usual(s, 100);
+	series_end(s);
+	return series_sum(s);
 }
 
 /* A series with 100 usual steps; returns the next one, to be disturbed. */

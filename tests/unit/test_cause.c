@@ -2,17 +2,17 @@
 /* The verdict on a step: series with one disturbance each. */
 #include "series.h"
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
 	struct series s;
 
 	series_begin(&s);
 	add_usual(&s, 1000);
 	verdict(&s, UINT32_MAX);
-	model_free(&s.m);
+	series_free(&s);
 }
 
-static void test_own_states(void **state)
+TEST(test_own_states)
 {
 	static const uint8_t states[] = { ST_CPU, ST_SYSCALL, ST_FAULT, ST_IRQ, ST_RUNNABLE,
 		ST_BLOCKED_FUTEX, ST_BLOCKED_IO, ST_BLOCKED_NET, ST_BLOCKED_IPC, ST_BLOCKED_POLL,
@@ -21,10 +21,9 @@ static void test_own_states(void **state)
 
 	for (size_t i = 0; i < sizeof(states); i++) {
 		struct series s;
-		struct step step;
+		struct step step = step_behind_usual(&s);
 		struct cause c;
 
-		step = step_behind_usual(&s);
 		step.own[states[i]] += 139 * MS;
 		/* meanwhile the worker waits at the barrier */
 		step.workers[ST_BARRIER] += 139 * MS;
@@ -38,17 +37,16 @@ static void test_own_states(void **state)
 		assert_near(c.excess, 139 * MS);
 		assert_near(c.typical, 40 * MS);
 		assert_int_equal(c.by_tid, 990);
-		model_free(&s.m);
+		series_free(&s);
 	}
 }
 
-static void test_straggler(void **state)
+TEST(test_straggler)
 {
 	struct series s;
-	struct step step;
+	struct step step = step_behind_usual(&s);
 	struct cause c;
 
-	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 139 * MS;
 	step.workers[ST_RUNNABLE] += 139 * MS;
 	step.held = 140 * MS;
@@ -59,32 +57,31 @@ static void test_straggler(void **state)
 	assert_int_equal(c.state, ST_RUNNABLE);
 	assert_int_equal(c.tid, 4712);
 	assert_near(c.part, 139 * MS);
-	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 183 * MS), 0);
+	steps_set(&s.p->steps, 100, STEP_TOTAL, 183 * MS);
 	assert_sentence(&s,
 		"step 100, 183 ms instead of 40.0 ms: worker 4712 waited 139 ms for a CPU "
 		"behind pid 990 `cc1plus`");
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* A thread that joined late: what it did before is not in any sum. */
-static void test_straggler_late(void **state)
+TEST(test_straggler_late)
 {
 	struct series s;
-	struct step step;
+	struct step step = step_behind_usual(&s);
 	struct cause c;
 
-	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 60 * MS;
 	step.held = 60 * MS;
 	c = verdict_between(&s, &step);
 	assert_int_equal(c.where, WHERE_OWN);
 	assert_int_equal(c.state, ST_BARRIER);
 	assert_int_equal(c.tid, 4712);
-	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 100 * MS), 0);
+	steps_set(&s.p->steps, 100, STEP_TOTAL, 100 * MS);
 	assert_sentence(&s,
 		"step 100, 100 ms instead of 40.0 ms: the calling thread waited 60.6 ms "
 		"longer at barriers for worker 4712");
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* ---- one disturbance, one verdict ---- */
@@ -102,54 +99,8 @@ struct disturbance {
 	uint32_t tid, by_tid;
 };
 
-/* Many slices: the longest is known, the sum is reported. */
-static struct disturbance straggler_slices = {
-	.own = { [ST_BARRIER] = 139 * MS }, .workers = { [ST_RUNNABLE] = 139 * MS },
-	.held = 9 * MS, .runnable = 8 * MS,
-	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 139 * MS, .tid = 4712, .by_tid = 990,
-};
-
-/* The thread that was waited for ran all the time. */
-static struct disturbance straggler_busy = {
-	.own = { [ST_BARRIER] = 60 * MS }, .workers = { [ST_CPU] = 60 * MS },
-	.held = 60 * MS,
-	.where = WHERE_STRAGGLER, .state = ST_CPU, .part = 60 * MS, .tid = 4712,
-};
-
-/* Older profiles have no straggler; what the workers did says it all the same. */
-static struct disturbance workers = {
-	.own = { [ST_BARRIER] = 80 * MS }, .workers = { [ST_STOPPED] = 3 * 80 * MS },
-	.nobody_held = true,
-	.where = WHERE_WORKERS, .state = ST_STOPPED, .part = 80 * MS,
-};
-
-/* Nothing is known of the others: it stays with the barrier. */
-static struct disturbance barrier_alone = {
-	.own = { [ST_BARRIER] = 80 * MS },
-	.nobody_held = true,
-	.where = WHERE_OWN, .state = ST_BARRIER,
-};
-
-/* The calling thread took over the work of one that could not run. */
-static struct disturbance taken_over = {
-	.own = { [ST_CPU] = 30 * MS }, .workers = { [ST_RUNNABLE] = 60 * MS, [ST_CPU] = -30 * MS },
-	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 30 * MS,
-};
-
-/* Workers that had nothing to do slept; that is not a reason. */
-static struct disturbance idle_workers = {
-	.own = { [ST_CPU] = 60 * MS }, .workers = { [ST_BLOCKED_FUTEX] = 60 * MS },
-	.where = WHERE_OWN, .state = ST_CPU, .part = 60 * MS,
-};
-
-static struct disturbance second = {
-	.own = { [ST_BLOCKED_IO] = 60 * MS, [ST_SYSCALL] = 30 * MS },
-	.where = WHERE_OWN, .state = ST_BLOCKED_IO, .second = ST_SYSCALL, .second_part = 30 * MS,
-};
-
-static void test_disturbance(void **state)
+static void check_disturbance(const struct disturbance *d)
 {
-	const struct disturbance *d = *state;
 	struct series s;
 	struct step step = step_behind_usual(&s);
 	struct cause c;
@@ -178,8 +129,52 @@ static void test_disturbance(void **state)
 	if (d->tid)
 		assert_int_equal(c.tid, d->tid);
 	assert_int_equal(c.by_tid, d->by_tid);
-	model_free(&s.m);
+	series_free(&s);
 }
+
+#define DISTURBANCE(name, ...)                                                          \
+	TEST(test_##name)                                                               \
+	{                                                                               \
+		check_disturbance(&(const struct disturbance){ __VA_ARGS__ });          \
+	}
+
+/* Many slices: the longest is known, the sum is reported. */
+DISTURBANCE(straggler_slices,
+	.own = { [ST_BARRIER] = 139 * MS }, .workers = { [ST_RUNNABLE] = 139 * MS },
+	.held = 9 * MS, .runnable = 8 * MS,
+	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 139 * MS, .tid = 4712, .by_tid = 990)
+
+/* The thread that was waited for ran all the time. */
+DISTURBANCE(straggler_busy,
+	.own = { [ST_BARRIER] = 60 * MS }, .workers = { [ST_CPU] = 60 * MS },
+	.held = 60 * MS,
+	.where = WHERE_STRAGGLER, .state = ST_CPU, .part = 60 * MS, .tid = 4712)
+
+/* Older profiles have no straggler; what the workers did says it all the same. */
+DISTURBANCE(workers,
+	.own = { [ST_BARRIER] = 80 * MS }, .workers = { [ST_STOPPED] = 3 * 80 * MS },
+	.nobody_held = true,
+	.where = WHERE_WORKERS, .state = ST_STOPPED, .part = 80 * MS)
+
+/* Nothing is known of the others: it stays with the barrier. */
+DISTURBANCE(barrier_alone,
+	.own = { [ST_BARRIER] = 80 * MS },
+	.nobody_held = true,
+	.where = WHERE_OWN, .state = ST_BARRIER)
+
+/* The calling thread took over the work of one that could not run. */
+DISTURBANCE(taken_over,
+	.own = { [ST_CPU] = 30 * MS }, .workers = { [ST_RUNNABLE] = 60 * MS, [ST_CPU] = -30 * MS },
+	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 30 * MS)
+
+/* Workers that had nothing to do slept; that is not a reason. */
+DISTURBANCE(idle_workers,
+	.own = { [ST_CPU] = 60 * MS }, .workers = { [ST_BLOCKED_FUTEX] = 60 * MS },
+	.where = WHERE_OWN, .state = ST_CPU, .part = 60 * MS)
+
+DISTURBANCE(second,
+	.own = { [ST_BLOCKED_IO] = 60 * MS, [ST_SYSCALL] = 30 * MS },
+	.where = WHERE_OWN, .state = ST_BLOCKED_IO, .second = ST_SYSCALL, .second_part = 30 * MS)
 
 /* As --budget leaves them without barriers; half as long, as steps are that are not held up by probes. */
 static struct step without_barriers(struct series *s)
@@ -205,7 +200,7 @@ static void add_without_barriers(struct series *s, int n)
 }
 
 /* They are compared with one another: among them, those with barriers would all be slow. */
-static void test_left_out(void **state)
+TEST(test_left_out)
 {
 	struct series s;
 	struct step slow;
@@ -224,12 +219,12 @@ static void test_left_out(void **state)
 	assert_int_equal(c.state, ST_CPU);
 	assert_true(c.unseen);
 	assert_near(c.typical, 20 * MS);
-	assert_int_equal(steps_set(&s.p->steps, 180, STEP_TOTAL, 160 * MS), 0);
-	model_free(&s.m);
+	steps_set(&s.p->steps, 180, STEP_TOTAL, 160 * MS);
+	series_free(&s);
 }
 
 /* What does not need barriers is said of them as of others. */
-static void test_left_out_runnable(void **state)
+TEST(test_left_out_runnable)
 {
 	struct series s;
 	struct step slow;
@@ -250,11 +245,11 @@ static void test_left_out_runnable(void **state)
 	assert_false(c.unseen);
 	assert_int_equal(c.second, STATE_NONE); /* work, or a wait at barriers: who knows */
 	assert_int_equal(c.by_tid, 990);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* Nobody knows which of them took longer than usual, and theirs are not what is usual. */
-static void test_left_out_ops(void **state)
+TEST(test_left_out_ops)
 {
 	struct series s;
 	struct step step;
@@ -270,19 +265,19 @@ static void test_left_out_ops(void **state)
 		if (i == 40)
 			ops.ns += 20 * MS; /* left out, too */
 		series_add(&s, &step);
-		assert_int_equal(process_add_ops(s.p, 0, step.number, &ops, i % 3 && i != 40 ? 0 : 1), 0);
+		process_add_ops(s.p, 0, step.number, &ops, i % 3 && i != 40 ? 0 : 1);
 	}
 	series_end(&s);
 	step = steps_load(&s.p->steps, 40);
-	assert_int_equal(cause_op(s.p, &step, &op, &ns), 0);
+	ns = cause_op(s.p, &step, &op);
 	assert_int_equal(ns, 0);
 	step = steps_load(&s.p->steps, 45);
-	assert_int_equal(cause_op(s.p, &step, &op, &ns), 0);
+	ns = cause_op(s.p, &step, &op);
 	assert_true(ns < 5 * MS);
-	model_free(&s.m);
+	series_free(&s);
 }
 
-static void test_op(void **state)
+TEST(test_op)
 {
 	struct series s;
 	struct step slow;
@@ -301,39 +296,17 @@ static void test_op(void **state)
 			ops[1].ns += 20 * MS;
 		}
 		series_add(&s, &step);
-		assert_int_equal(process_add_ops(s.p, 0, step.number, ops, 2), 0);
-		assert_int_equal(process_add_ops(s.p, 1, step.number, ops, 1), 0); /* none */
+		process_add_ops(s.p, 0, step.number, ops, 2);
+		process_add_ops(s.p, 1, step.number, ops, 1); /* none */
 	}
 	series_end(&s);
 	slow = steps_load(&s.p->steps, 50);
-	assert_int_equal(cause_op(s.p, &slow, &op, &ns), 0);
+	ns = cause_op(s.p, &slow, &op);
 	assert_string_equal(model_text(&s.m, op), "soft_max");
 	assert_near(ns, 20 * MS);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(steps_get(&s.p->steps, (size_t)i, STEP_N_OPS), 2);
-	model_free(&s.m);
+	series_free(&s);
 }
 
-int main(void)
-{
-#define DISTURBANCE(d) { "test_" #d, test_disturbance, NULL, NULL, &(d) }
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_own_states),
-		cmocka_unit_test(test_straggler),
-		DISTURBANCE(straggler_slices),
-		DISTURBANCE(straggler_busy),
-		cmocka_unit_test(test_straggler_late),
-		DISTURBANCE(workers),
-		DISTURBANCE(barrier_alone),
-		DISTURBANCE(taken_over),
-		DISTURBANCE(idle_workers),
-		DISTURBANCE(second),
-		cmocka_unit_test(test_op),
-		cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_left_out_runnable),
-		cmocka_unit_test(test_left_out_ops),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -2,7 +2,6 @@
 /* What the report says of stacks: where samples and waits were, and which function slow steps were longer in. */
 #include "report.h"
 
-#include "report/code.h"
 #include "report/stacks.h"
 
 #define PERIOD 10101010LL /* ns, at 99 Hz */
@@ -435,15 +434,6 @@ TEST(test_frames)
 
 /* --- hostile --- */
 
-static void run_lines(struct output *result, const char *lines, size_t len)
-{
-	char *text = malloc(len + 1);
-
-	memcpy(text, lines, len + 1);
-	run_input(result, text, ARGV("-"));
-	free(text);
-}
-
 #define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
 #define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
 
@@ -510,29 +500,24 @@ TEST(test_operators)
 	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", 98);
 }
 
-static void assert_bad(const char *line, const char *why)
-{
-	struct output result;
-
-	run_lines(&result, line, strlen(line));
-	assert_contains(result.err, why);
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
-}
-
 TEST(test_bad_lines)
 {
-	assert_bad(LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack");
-	assert_bad(LINE(CPU "\"samples\":1,\"stack\":\"x\"", ""), "line 1: shape.stack is not a number");
-	assert_bad(LINE(CPU "\"samples\":-1,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
-	assert_bad(LINE(CPU "\"samples\":0,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
-	assert_bad(LINE("\"kind\":\"sample\",\"stack\":7", ",\"frames\":[]"), "line 1: shape.state is not a string");
-	assert_bad(LINE(CPU "\"stack\":7,\"step\":\"x\"", ",\"frames\":[]"), "line 1: shape.step is not a number >= 0");
-	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":7"), "line 1: frames is not an array of strings");
-	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":[7]"), "line 1: frames is not an array of strings");
-	/* what is said is of samples without a stack as well */
-	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":[\"f [x]\"]") LINE(CPU "\"stack\":8", ""),
-		"line 2: no line before this one has the frames of its stack");
+	static const char *const bad[][2] = {
+		{ LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack" },
+		{ LINE(CPU "\"samples\":1,\"stack\":\"x\"", ""), "line 1: shape.stack is not a number" },
+		{ LINE(CPU "\"samples\":-1,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0" },
+		{ LINE(CPU "\"samples\":0,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0" },
+		{ LINE("\"kind\":\"sample\",\"stack\":7", ",\"frames\":[]"), "line 1: shape.state is not a string" },
+		{ LINE(CPU "\"stack\":7,\"step\":\"x\"", ",\"frames\":[]"), "line 1: shape.step is not a number >= 0" },
+		{ LINE(CPU "\"stack\":7", ",\"frames\":7"), "line 1: frames is not an array of strings" },
+		{ LINE(CPU "\"stack\":7", ",\"frames\":[7]"), "line 1: frames is not an array of strings" },
+		/* what is said is of samples without a stack as well */
+		{ LINE(CPU "\"stack\":7", ",\"frames\":[\"f [x]\"]") LINE(CPU "\"stack\":8", ""),
+			"line 2: no line before this one has the frames of its stack" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		REPORT_FAILS(bad[i][0], ARGV("-"), EXIT_RUN, bad[i][1], NULL);
 }
 
 /* A number that comes again is another stack from then on, as in a file that two recordings were written to. */
@@ -568,59 +553,43 @@ TEST(test_unknown)
 }
 
 /* A stack of so many calls, with names that are empty. */
-static void deep_stack(struct output *result, int calls)
+static void deep_stack(struct profile *p, int calls)
 {
-	struct profile p;
-
-	profile_begin(&p);
+	profile_begin(p);
 	fputs("{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU "\"stack\":1},\"stage_us\":{\"total\":10.000},"
 	      "\"frames\":[\"f [x]\"",
-		p.out);
+		p->out);
 	for (int i = 0; i < calls; i++)
-		fputs(",\"\"", p.out);
-	fputs("]}\n", p.out);
-	fputs(LINE(CPU "\"stack\":2", ",\"frames\":[\"g [x]\"]"), p.out);
-	RUN(result, profile_end(&p), "-");
-	free(p.text);
+		fputs(",\"\"", p->out);
+	fputs("]}\n", p->out);
+	fputs(LINE(CPU "\"stack\":2", ",\"frames\":[\"g [x]\"]"), p->out);
 }
 
 TEST(test_deep)
 {
-	struct output result;
+	struct profile p;
 
-	deep_stack(&result, 60000);
-	assert_int_equal(result.rc, EXIT_OK);
-	assert_contains(result.out, "  f [x]                                            50.00 %");
-	assert_contains(result.out, "Stacks: of 1 that were deeper, only the innermost 512 calls are told apart\n");
-	output_free(&result);
-
+	deep_stack(&p, 60000);
+	PROFILE_SAYS(&p, ARGV("-"), "  f [x]                                            50.00 %",
+		"Stacks: of 1 that were deeper, only the innermost 512 calls are told apart\n");
 	/* a line of a million values is refused as a whole, the next one is read */
-	deep_stack(&result, 1000000);
-	assert_int_equal(result.rc, EXIT_RUN);
-	assert_contains(result.err, "line 1: more than ");
-	assert_contains(result.out, "  g [x]                                           100.00 %");
-	output_free(&result);
+	deep_stack(&p, 1000000);
+	REPORT_FAILS(profile_end(&p), ARGV("-"), EXIT_RUN, "line 1: more than ", "  g [x]                                           100.00 %");
+	free(p.text);
 }
 
 TEST(test_huge)
 {
-	static const char line[] = "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU
-				   "\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
-				   "\"phase\":\"</script>\"},\"stage_us\":{\"total\":1e300},\"frames\":[\"<img src=x>\\n\\u0000\",\"\\ud83d\\ude00\"]}\n";
+	char line[] = "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU
+		      "\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
+		      "\"phase\":\"</script>\"},\"stage_us\":{\"total\":1e300},\"frames\":[\"<img src=x>\\n\\u0000\",\"\\ud83d\\ude00\"]}\n";
 	struct output result;
-	char *lines;
 
-	assert_true(asprintf(&lines, "%s%s", line, line) > 0);
-	run_lines(&result, lines, strlen(lines));
-	assert_int_equal(result.rc, EXIT_RUN); /* 1e300 is no time */
-	output_free(&result);
-	free(lines);
-	lines = strdup(line);
-	memcpy(strstr(lines, "1e300"), "9e12 ", 5);
-	run_input(&result, lines, ARGV("--html", "-", "-"));
+	REPORT_FAILS(line, ARGV("-"), EXIT_RUN, NULL, NULL); /* 1e300 is no time */
+	memcpy(strstr(line, "1e300"), "9e12 ", 5);
+	run_input(&result, line, ARGV("--html", "-", "-"));
 	assert_null(strstr(result.out, "<img src=x>"));
 	output_free(&result);
-	free(lines);
 }
 
 /* More stacks than are kept. */

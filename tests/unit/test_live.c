@@ -41,19 +41,6 @@ static struct live_step make_step(
 	return s;
 }
 
-static const struct live_frame *frame_at(struct live *l, int64_t now, bool last)
-{
-	const struct live_frame *f;
-
-	assert_int_equal(live_frame(l, now, last, &f), 0);
-	return f;
-}
-
-static void add(struct live *l, const struct live_step *s)
-{
-	assert_int_equal(live_step(l, s), 0);
-}
-
 /* Prompts of 100 tokens in two parts, each followed by 28 decode steps; some of them slow; now and
  * then nobody asks for anything. */
 static void make_run(struct live_step steps[STEPS], int64_t *ret_end)
@@ -90,20 +77,20 @@ struct reference {
 
 static void reference_make(struct reference *r, const struct live_step *steps, size_t n)
 {
-	assert_int_equal(model_init(&r->m), 0);
-	assert_int_equal(model_name(&r->m, "prefill", &r->names.prefill), 0);
-	assert_int_equal(model_name(&r->m, "decode", &r->names.decode), 0);
-	assert_int_equal(model_process(&r->m, 100, 0, &r->p), 0);
+	model_init(&r->m);
+	r->names.prefill = model_name(&r->m, "prefill");
+	r->names.decode = model_name(&r->m, "decode");
+	r->p = model_process(&r->m, 100, 0);
 	for (size_t i = 0; i < n; i++) {
 		struct step s = steps[i].step;
 
-		assert_int_equal(model_name(&r->m, steps[i].phase, &s.phase), 0);
-		assert_int_equal(model_name(&r->m, steps[i].by, &s.stall.by), 0);
-		assert_int_equal(process_add_step(r->p, &s), 0);
+		s.phase = model_name(&r->m, steps[i].phase);
+		s.stall.by = model_name(&r->m, steps[i].by);
+		process_add_step(r->p, &s);
 	}
 	model_finish(&r->m);
-	assert_int_equal(typical_find(r->p), 0);
-	assert_int_equal(summary_make(r->p, NULL, &r->names, &r->sum), 0);
+	typical_find(r->p);
+	summary_make(r->p, NULL, &r->names, &r->sum);
 }
 
 static void reference_free(struct reference *r)
@@ -148,16 +135,15 @@ TEST(test_weight)
 {
 	const struct live_frame *f;
 	struct live_step s;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 4; i++) {
 		s = make_step(i, 100, i * MS, MS, 1);
 		s.weighed = i > 1;
 		s.step.tracer = i > 1 ? 1000 * (int64_t)i : -1;
-		assert_int_equal(live_step(l, &s), 0);
+		live_step(l, &s);
 	}
-	f = frame_at(l, 5 * MS, true);
+	f = live_frame(l, 5 * MS, true);
 	assert_int_equal(f->run.tracer, 5000);
 	assert_int_equal(f->run.tracer_of, 2 * MS);
 	live_free(l);
@@ -171,25 +157,24 @@ TEST(test_run)
 	struct live_sums added = { 0 }, expected = { 0 };
 	const struct live_frame *f = NULL;
 	struct reference r = { 0 };
+	struct live *l = live_new();
 	int64_t end, phases = 0;
-	struct live *l;
 
 	make_run(steps, &end);
 	reference_make(&r, steps, STEPS);
-	assert_int_equal(live_new(&l), 0);
 	for (size_t i = 0; i < STEPS; i += 4) {
-		add(l, &steps[i + 2]);
-		add(l, &steps[i + 1]);
-		assert_int_equal(live_settled(l), 0);
-		add(l, &steps[i]);
-		add(l, &steps[i + 3]);
-		assert_int_equal(live_settled(l), 0);
-		f = frame_at(l, step_end(&steps[i + 3].step) + steps[i + 3].step.ts, false);
+		live_step(l, &steps[i + 2]);
+		live_step(l, &steps[i + 1]);
+		live_settled(l);
+		live_step(l, &steps[i]);
+		live_step(l, &steps[i + 3]);
+		live_settled(l);
+		f = live_frame(l, steps[i + 3].step.total + steps[i + 3].step.ts, false);
 		assert_true(f->run.steps <= i + 4);
 		sums_add(&added, &f->last);
 		assert_true(!f->last.steps || f->last.max_workers == 1);
 	}
-	f = frame_at(l, end, true);
+	f = live_frame(l, end, true);
 	sums_add(&added, &f->last);
 	check_equal(&f->run, &added);
 	assert_int_equal(f->processes, 1);
@@ -229,18 +214,17 @@ TEST(test_latencies)
 	const struct live_frame *f;
 	struct reference r = { 0 };
 	size_t first = 0, n = STEPS;
+	struct live *l = live_new();
 	int64_t end, now;
-	struct live *l;
 
 	make_run(steps, &end);
-	assert_int_equal(live_new(&l), 0);
-	f = frame_at(l, 0, false);
+	f = live_frame(l, 0, false);
 	assert_int_equal(f->tpot.n, 0);
 	assert_int_equal(f->ttft, 0);
 	for (size_t i = 0; i < STEPS; i++)
-		add(l, &steps[i]);
+		live_step(l, &steps[i]);
 	now = steps[STEPS - 1].step.ts + steps[STEPS - 1].step.total;
-	f = frame_at(l, now, true);
+	f = live_frame(l, now, true);
 	while (steps[first].step.ts + steps[first].step.total < now - LIVE_TPOT_NS)
 		first++;
 	/* the previous one says where the time of the first begins */
@@ -259,7 +243,7 @@ TEST(test_latencies)
 	assert_int_equal(f->ttft_tokens, 100);
 	reference_free(&r);
 	/* and they go away */
-	f = frame_at(l, now + 11 * SECOND, false);
+	f = live_frame(l, now + 11 * SECOND, false);
 	assert_int_equal(f->tpot.n, 0);
 	live_free(l);
 }
@@ -271,31 +255,28 @@ TEST(test_slow)
 	char text[SENTENCE_MAX];
 	const struct live_frame *f;
 	struct reference r = { 0 };
+	struct live *l = live_new();
 	int64_t end, begin;
-	struct live *l;
 
 	make_run(steps, &end);
 	/* all within the minute */
 	for (begin = 0; steps[begin].step.ts < end - LIVE_MINUTE_NS;)
 		begin++;
 	reference_make(&r, steps + begin, STEPS - (size_t)begin);
-	assert_int_equal(live_new(&l), 0);
 	for (size_t i = (size_t)begin; i < STEPS; i++) {
-		add(l, &steps[i]);
-		assert_int_equal(live_settled(l), 0);
+		live_step(l, &steps[i]);
+		live_settled(l);
 		if (i % 10 == 0)
-			frame_at(l, steps[i].step.ts + steps[i].step.total, false);
+			live_frame(l, steps[i].step.ts + steps[i].step.total, false);
 	}
-	f = frame_at(l, end, true);
+	f = live_frame(l, end, true);
 	assert_true(r.sum.n_slow >= 4);
 	assert_int_equal(f->minute_slow, r.sum.n_slow);
 	assert_false(f->minute_more);
-	for (size_t i = 0; i < f->n_slow; i++) {
-		assert_int_equal(words_slow(&r.m, r.p, &r.sum.slow[i], text), 0);
-		assert_string_equal(f->slow[i].text, text);
-	}
+	for (size_t i = 0; i < f->n_slow; i++)
+		assert_string_equal(f->slow[i].text, words_slow(&r.m, r.p, &r.sum.slow[i], text));
 	assert_non_null(strstr(f->slow[0].text, "for a CPU behind pid 4711 `hog`"));
-	f = frame_at(l, end + LIVE_MINUTE_NS, true);
+	f = live_frame(l, end + LIVE_MINUTE_NS, true);
 	assert_int_equal(f->minute_slow, 0);
 	live_free(l);
 	reference_free(&r);
@@ -307,9 +288,8 @@ TEST(test_slow_stays)
 	const struct live_frame *f;
 	int64_t now = 0;
 	uint32_t number = 0;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	for (unsigned int second = 0; second < 30; second++) {
 		for (unsigned int i = 0; i < 500; i++) {
 			struct live_step s =
@@ -319,12 +299,12 @@ TEST(test_slow_stays)
 				s.step.own[ST_STOPPED] = 50 * MS;
 				s.step.total += 50 * MS;
 			}
-			add(l, &s);
-			assert_int_equal(live_settled(l), 0);
+			live_step(l, &s);
+			live_settled(l);
 			number++;
 			now += 2 * MS;
 		}
-		f = frame_at(l, now, false);
+		f = live_frame(l, now, false);
 		if (second < 2)
 			continue;
 		assert_int_equal(f->minute_slow, 1);
@@ -332,9 +312,9 @@ TEST(test_slow_stays)
 		assert_non_null(strstr(f->slow[0].text, "was stopped for 50.0 ms"));
 	}
 	assert_int_equal(f->run.steps, number - 1); /* the last one may have others before it */
-	f = frame_at(l, 2 * SECOND + LIVE_MINUTE_NS - 2 * MS, false);
+	f = live_frame(l, 2 * SECOND + LIVE_MINUTE_NS - 2 * MS, false);
 	assert_int_equal(f->minute_slow, 1);
-	f = frame_at(l, 2 * SECOND + LIVE_MINUTE_NS + 60 * MS, false);
+	f = live_frame(l, 2 * SECOND + LIVE_MINUTE_NS + 60 * MS, false);
 	assert_int_equal(f->minute_slow, 0);
 	live_free(l);
 }
@@ -354,9 +334,8 @@ TEST(test_mixed)
 	const struct live_frame *f;
 	char text[REQUESTS_TEXT_MAX];
 	struct live_step s;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 12; i++) {
 		/* a prompt and its tokens, then four sequences at once, then another prompt and its tokens */
 		s = make_step(i, 200, i * 20 * MS, 10 * MS, i % 8 ? 1 : 40);
@@ -367,18 +346,18 @@ TEST(test_mixed)
 			strcpy(s.phase, "mixed");
 			set_rows(&s, 4, 4, 0, 15);
 		}
-		add(l, &s);
+		live_step(l, &s);
 		if (i == 3) {
-			assert_int_equal(live_settled(l), 0);
-			assert_int_equal(live_settled(l), 0);
-			f = frame_at(l, i * 20 * MS, false);
+			live_settled(l);
+			live_settled(l);
+			f = live_frame(l, i * 20 * MS, false);
 			assert_int_equal(f->tpot.n, 3);
 			assert_int_equal(f->ttft, 10 * MS);
 			assert_int_equal(f->ttft_tokens, 40);
 			assert_false(requests_left_out(&f->requests, text));
 		}
 	}
-	f = frame_at(l, 240 * MS, true);
+	f = live_frame(l, 240 * MS, true);
 	assert_int_equal(f->run.tokens, 3 + 4 * 4 + 3);
 	assert_int_equal(f->run.prompt_tokens, 80);
 	assert_int_equal(f->tpot.n, 3);
@@ -413,7 +392,7 @@ static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struc
 	set_rows(&s, n, n, 0, n > 1 ? 15 : 0);
 	s.n_parts = n;
 	s.parts = rows;
-	add(l, &s);
+	live_step(l, &s);
 	memset(rows, 0xff, sizeof(rows));
 }
 
@@ -421,24 +400,29 @@ static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struc
 	add_batch(l, number, pid, (const struct live_part[]){ __VA_ARGS__ }, \
 		sizeof((const struct live_part[]){ __VA_ARGS__ }) / sizeof(struct live_part))
 
+static void check_process(const struct live_process *p, uint32_t pid, uint32_t active, uint32_t waiting, size_t n, int64_t max)
+{
+	assert_int_equal(p->pid, pid);
+	assert_int_equal(p->active, active);
+	assert_int_equal(p->waiting, waiting);
+	assert_int_equal(p->ttft.n, n);
+	assert_int_equal(p->ttft.max, max);
+}
+
 /* Where the sequences of the rows are known, requests in one batch have their own times. */
 TEST(test_batches)
 {
 	const struct live_frame *f;
 	char text[REQUESTS_TEXT_MAX];
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	BATCH(l, 0, 100, { 0, 0, 30, 1 });
 	/* 1 begins, while 0 has its second token; 2 has its prompt in two parts, and waits for the second one */
 	BATCH(l, 1, 100, { 0, 30, 1, 1 }, { 1, 0, 8, 1 }, { 2, 0, 5, 0 });
 	BATCH(l, 2, 100, { 0, 31, 1, 1 }, { 1, 8, 1, 1 });
-	f = frame_at(l, 55 * MS, true);
+	f = live_frame(l, 55 * MS, true);
 	assert_true(f->has_batches);
-	assert_int_equal(f->batches.all.active, 2);
-	assert_int_equal(f->batches.all.waiting, 1);
-	assert_int_equal(f->batches.all.ttft.n, 2);
-	assert_int_equal(f->batches.all.ttft.max, 10 * MS);
+	check_process(&f->batches.all, 0, 2, 1, 2, 10 * MS);
 	assert_int_equal(f->run.prompt_tokens, 43);
 	assert_int_equal(f->tpot.n, 3);
 	assert_int_equal(f->tpot.max, 20 * MS);
@@ -447,95 +431,64 @@ TEST(test_batches)
 	/* 2 has its first token, 1 is over: another one is in its slot; a second process */
 	BATCH(l, 3, 100, { 0, 32, 1, 1 }, { 1, 0, 3, 1 }, { 2, 5, 5, 1 });
 	BATCH(l, 4, 101, { 0, 0, 3, 1 });
-	f = frame_at(l, 95 * MS, true);
-	assert_int_equal(f->batches.all.active, 4);
-	assert_int_equal(f->batches.all.waiting, 0);
-	assert_int_equal(f->batches.all.ttft.n, 5);
-	assert_int_equal(f->batches.all.ttft.max, 50 * MS);
+	f = live_frame(l, 95 * MS, true);
 	assert_int_equal(f->batches.n_processes, 2);
-	assert_int_equal(f->batches.processes[0].pid, 100);
-	assert_int_equal(f->batches.processes[0].active, 3);
-	assert_int_equal(f->batches.processes[0].ttft.n, 4);
-	assert_int_equal(f->batches.processes[1].active, 1);
-	assert_int_equal(f->batches.processes[1].ttft.max, 10 * MS);
+	check_process(&f->batches.all, 0, 4, 0, 5, 50 * MS);
+	check_process(&f->batches.processes[0], 100, 3, 0, 4, 50 * MS);
+	check_process(&f->batches.processes[1], 101, 1, 0, 1, 10 * MS);
 
 	/* steps were lost: no time spans them */
 	live_lost_steps(l);
 	BATCH(l, 9, 100, { 0, 37, 1, 1 }, { 3, 0, 3, 0 });
-	assert_int_equal(live_settled(l), 0);
-	assert_int_equal(live_settled(l), 0);
-	f = frame_at(l, 195 * MS, false);
-	assert_int_equal(f->tpot.max, 20 * MS);
+	live_settled(l);
+	live_settled(l);
+	assert_int_equal(live_frame(l, 195 * MS, false)->tpot.max, 20 * MS);
 	BATCH(l, 10, 100, { 0, 38, 1, 1 }, { 3, 3, 3, 1 });
 
 	/* nobody asks for anything any more; and a minute later */
-	f = frame_at(l, 5 * SECOND, true);
-	assert_int_equal(f->batches.all.active, 0);
-	assert_int_equal(f->batches.all.ttft.n, 5);
-	f = frame_at(l, 100 * SECOND, true);
-	assert_int_equal(f->batches.all.ttft.n, 0);
+	check_process(&live_frame(l, 5 * SECOND, true)->batches.all, 0, 0, 0, 5, 50 * MS);
+	check_process(&live_frame(l, 100 * SECOND, true)->batches.all, 0, 0, 0, 0, 0);
 	live_free(l);
 }
 
 /* One after the other from changing threads, and at the same time from two. */
 TEST(test_lanes)
 {
-	const struct live_frame *f;
-	struct live_step s;
-	int64_t now = 0;
-	struct live *l;
-
-	assert_int_equal(live_new(&l), 0);
-	for (uint32_t i = 0; i < 20; i++, now += 15 * MS) {
-		s = make_step(i, 200 + i * 7 % 3, now, 10 * MS, 1);
-		add(l, &s);
-	}
-	f = frame_at(l, now, true);
-	assert_int_equal(f->run.between, 19 * 5 * MS);
-	assert_int_equal(f->tpot.n, 19);
-	assert_int_equal(f->tpot.max, 15 * MS);
-	live_free(l);
-
-	assert_int_equal(live_new(&l), 0);
-	now = 0;
-	for (uint32_t i = 0; i < 40; i++) {
+	static const struct {
+		const char *name;
+		uint32_t steps;
+		int64_t between, idle, tpot_max;
+		size_t tpot_n;
+	} cases[] = {
+		{ "changing threads", 20, 19 * 5 * MS, 0, 15 * MS, 19 },
 		/* 10 of 12 ms, 11 of 12 ms */
-		s = make_step(i, 300 + i % 2, now + (i % 2) * 6 * MS, (10 + i % 2) * MS, 1);
-		add(l, &s);
-		now += (i % 2) * 12 * MS;
-	}
-	f = frame_at(l, now, true);
-	assert_int_equal(f->run.between, 19 * 2 * MS + 19 * MS);
-	assert_int_equal(f->tpot.n, 38);
-	assert_int_equal(f->tpot.max, 12 * MS);
-	live_free(l);
+		{ "two threads", 40, 19 * 2 * MS + 19 * MS, 0, 12 * MS, 38 },
+		{ "two contexts, whose threads change places", 40, 19 * 2 * MS + 19 * MS, 0, 12 * MS, 38 },
+		{ "a pause is idle time, and no token's", 2, 0, 5 * SECOND - MS, 0, 0 },
+	};
 
-	/* two contexts, whose threads change places */
-	assert_int_equal(live_new(&l), 0);
-	now = 0;
-	for (uint32_t i = 0; i < 40; i++) {
-		s = make_step(
-			i, 300 + (i + i / 2) % 2, now + (i % 2) * 6 * MS, (10 + i % 2) * MS, 1);
-		s.step.context = 0x7f0000001000 + i % 2;
-		add(l, &s);
-		now += (i % 2) * 12 * MS;
-	}
-	f = frame_at(l, now, true);
-	assert_int_equal(f->run.between, 19 * 2 * MS + 19 * MS);
-	assert_int_equal(f->tpot.max, 12 * MS);
-	live_free(l);
+	for (unsigned int k = 0; k < ARRAY_SIZE(cases); k++) {
+		struct live *l = live_new();
+		const struct live_frame *f;
+		struct live_step s;
 
-	/* a pause is idle time, and no token's */
-	assert_int_equal(live_new(&l), 0);
-	s = make_step(0, 1, 0, MS, 1);
-	add(l, &s);
-	s = make_step(1, 1, 5 * SECOND, MS, 1);
-	add(l, &s);
-	f = frame_at(l, 6 * SECOND, true);
-	assert_int_equal(f->run.idle, 5 * SECOND - MS);
-	assert_int_equal(f->run.between, 0);
-	assert_int_equal(f->tpot.n, 0);
-	live_free(l);
+		for (uint32_t i = 0; i < cases[k].steps; i++) {
+			if (k == 0)
+				s = make_step(i, 200 + i * 7 % 3, i * 15 * MS, 10 * MS, 1);
+			else if (k < 3)
+				s = make_step(i, 300 + (i + (k == 2) * i / 2) % 2, i / 2 * 12 * MS + i % 2 * 6 * MS, (10 + i % 2) * MS, 1);
+			else
+				s = make_step(i, 1, i * 5 * SECOND, MS, 1);
+			s.step.context = k == 2 ? 0x7f0000001000 + i % 2 : 0;
+			live_step(l, &s);
+		}
+		f = live_frame(l, 10 * SECOND, true);
+		if (f->run.between != cases[k].between || f->run.idle != cases[k].idle || f->tpot.n != cases[k].tpot_n ||
+			f->tpot.max != cases[k].tpot_max)
+			fail_msg("%s: between %lld, idle %lld, %zu tokens, at most %lld", cases[k].name, (long long)f->run.between,
+				(long long)f->run.idle, f->tpot.n, (long long)f->tpot.max);
+		live_free(l);
+	}
 }
 
 /* Far more than wait for those before them, and a thread for each: nothing is lost. */
@@ -544,19 +497,18 @@ TEST(test_many)
 	const struct live_frame *f;
 	struct live_sums sum = { 0 };
 	struct live_step s;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 30000; i++) {
 		s = make_step(i, i, i * MS / 4, MS, 1);
 		s.pid = i / 1000;
-		add(l, &s);
+		live_step(l, &s);
 		sum.total += MS;
 	}
-	f = frame_at(l, 8 * SECOND, false);
+	f = live_frame(l, 8 * SECOND, false);
 	assert_true(f->run.steps < 30000);
 	sum.steps = f->last.steps;
-	f = frame_at(l, 9 * SECOND, true);
+	f = live_frame(l, 9 * SECOND, true);
 	sum.steps += f->last.steps;
 	assert_int_equal(sum.steps, 30000);
 	assert_int_equal(f->run.steps, 30000);
@@ -573,9 +525,9 @@ TEST(test_unfinished)
 
 	s.step.unfinished = true;
 	s.step.lost = 3;
-	assert_int_equal(live_new(&l), 0);
-	add(l, &s);
-	f = frame_at(l, 7 * MS, true);
+	l = live_new();
+	live_step(l, &s);
+	f = live_frame(l, 7 * MS, true);
 	assert_int_equal(f->run.steps, 1);
 	assert_int_equal(f->run.unfinished, 1);
 	assert_int_equal(f->run.lossy, 1);
@@ -584,21 +536,14 @@ TEST(test_unfinished)
 	live_free(l);
 }
 
-static const struct live_row *find_row(const struct live_rows *rows, const char *name)
-{
-	for (size_t i = 0; i < rows->len; i++) {
-		if (!strcmp(rows->rows[i].name, name))
-			return &rows->rows[i];
-	}
-	fail_msg("no row %s", name);
-	return NULL;
-}
-
 static void check_row(const struct live_rows *rows, const char *name, uint64_t last_n,
 	int64_t last_ns, uint64_t run_n, int64_t run_ns)
 {
-	const struct live_row *row = find_row(rows, name);
+	size_t at = list_find(rows->len, i, !strcmp(rows->rows[i].name, name));
+	const struct live_row *row = &rows->rows[at];
 
+	if (at == rows->len)
+		fail_msg("no row %s", name);
 	assert_int_equal(row->last_n, last_n);
 	assert_int_equal(row->last_ns, last_ns);
 	assert_int_equal(row->run_n, run_n);
@@ -616,15 +561,14 @@ TEST(test_rows)
 	const char *first = syscall_name(0), *second = syscall_name(1);
 	char name[] = "mul_mat", other[] = "mul_mat";
 	const struct live_frame *f;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
-	assert_int_equal(live_op(l, name, 100), 0);
-	assert_int_equal(live_op(l, other, 20), 0);
-	assert_int_equal(live_op(l, "add", 3), 0);
-	assert_int_equal(live_syscalls(l, calls, 3), 0);
+	live_op(l, name, 100);
+	live_op(l, other, 20);
+	live_op(l, "add", 3);
+	live_syscalls(l, calls, 3);
 	live_lost(l, 5);
-	f = frame_at(l, SECOND, false);
+	f = live_frame(l, SECOND, false);
 	assert_int_equal(f->ops.len, 2);
 	assert_string_equal(f->ops.rows[0].name, "mul_mat");
 	check_row(&f->ops, "mul_mat", 2, 120, 2, 120);
@@ -636,11 +580,11 @@ TEST(test_rows)
 
 	/* another name where this one was */
 	strcpy(name, "rope");
-	assert_int_equal(live_op(l, name, 50), 0);
+	live_op(l, name, 50);
 	calls[0].sum.n += 4;
 	calls[0].sum.ns += 100000;
-	assert_int_equal(live_syscalls(l, calls, 4), 0);
-	f = frame_at(l, 2 * SECOND, false);
+	live_syscalls(l, calls, 4);
+	f = live_frame(l, 2 * SECOND, false);
 	check_row(&f->ops, "mul_mat", 0, 0, 2, 120);
 	check_row(&f->ops, "rope", 1, 50, 1, 50);
 	assert_string_equal(f->syscalls.rows[0].name, first);
@@ -650,10 +594,10 @@ TEST(test_rows)
 	assert_int_equal(f->last_lost, 0);
 	assert_int_equal(f->interval, SECOND);
 	calls[1].sum.ns += 2;
-	assert_int_equal(live_syscalls(l, calls, 4), 0);
-	f = frame_at(l, 3 * SECOND, false);
+	live_syscalls(l, calls, 4);
+	f = live_frame(l, 3 * SECOND, false);
 	assert_string_equal(f->syscalls.rows[0].name, second);
-	f = frame_at(l, 3 * SECOND, true);
+	f = live_frame(l, 3 * SECOND, true);
 	assert_string_equal(f->syscalls.rows[0].name, first);
 	assert_string_equal(f->ops.rows[0].name, "mul_mat");
 	live_free(l);

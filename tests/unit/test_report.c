@@ -286,52 +286,32 @@ TEST(test_trace)
 	}
 }
 
-static void expect_refused(const char *text, const char *problem)
-{
-	struct output result;
-	char line[512];
-
-	RUN(&result, text, "-");
-	snprintf(line, sizeof(line), "inftrace: -: %s\n", problem);
-	assert_string_equal(result.err, line);
-	assert_string_equal(result.out, "");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
-}
-
 #define LINE(shape, stages) \
 	"{\"event\":\"token_prof\"," HEAD ",\"shape\":" shape ",\"stage_us\":" stages "}\n"
 
 TEST(test_malformed)
 {
-	struct output result;
+	static const char *const refused[][2] = {
+		{ "", "is empty" },
+		{ "{\"event\":\"x\"", "line 1: invalid JSON: the line ends inside the value" },
+		{ "{\"event\":\"token_prof\"}\n\n[]\n", "line 1: missing required field: commit_sha (and 1 more)" },
+		{ LINE("[]", "{}"), "line 1: shape and stage_us must be objects" },
+		{ LINE("{\"step\":-1}", "{\"total\":1}"), "line 1: shape.step is not a number >= 0" },
+		{ LINE("{\"phase\":7}", "{\"total\":1}"), "line 1: shape.phase is not a string" },
+		{ LINE("{}", "{\"cpu\":1}"), "line 1: missing stage: stage_us.total" },
+		{ LINE("{}", "{\"total\":1,\"a\\u001bb\":-1}"), "line 1: stage_us.a\\x1bb is not a number >= 0" },
+		{ "[\n{\"ph\":", "line 2: the file ends inside an event" },
+	};
+	char line[512];
 
-	expect_refused("", "is empty");
-	expect_refused("{\"event\":\"x\"", "line 1: invalid JSON: the line ends inside the value");
-	expect_refused("{\"event\":\"token_prof\"}\n\n[]\n",
-		"line 1: missing required field: commit_sha (and 1 more)");
-	expect_refused(LINE("[]", "{}"), "line 1: shape and stage_us must be objects");
-	expect_refused(
-		LINE("{\"step\":-1}", "{\"total\":1}"), "line 1: shape.step is not a number >= 0");
-	expect_refused(
-		LINE("{\"phase\":7}", "{\"total\":1}"), "line 1: shape.phase is not a string");
-	expect_refused(LINE("{}", "{\"cpu\":1}"), "line 1: missing stage: stage_us.total");
-	expect_refused(LINE("{}", "{\"total\":1,\"a\\u001bb\":-1}"),
-		"line 1: stage_us.a\\x1bb is not a number >= 0");
-	expect_refused("[\n{\"ph\":", "line 2: the file ends inside an event");
-
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		snprintf(line, sizeof(line), "inftrace: -: %s\n", refused[i][1]);
+		REPORT_FAILS(refused[i][0], ARGV("-"), EXIT_RUN, line, "!\n");
+	}
 	/* one bad line among good ones is reported, and the others count */
-	RUN(&result, "", GOLDEN "profile_bad.jsonl");
-	assert_string_equal(result.err,
-		"inftrace: " GOLDEN "profile_bad.jsonl: line 7: missing required field: shape "
-		"(and 1 more)\n");
-	assert_contains(result.out, "pid 4242: 9 steps");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
-
-	RUN(&result, LINE("{\"ts_us\":1e300,\"step\":1e9}", "{\"total\":1}"), "-");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
+	REPORT_FAILS("", ARGV(GOLDEN "profile_bad.jsonl"), EXIT_RUN,
+		"inftrace: " GOLDEN "profile_bad.jsonl: line 7: missing required field: shape (and 1 more)\n", "pid 4242: 9 steps");
+	REPORT_FAILS(LINE("{\"ts_us\":1e300,\"step\":1e9}", "{\"total\":1}"), ARGV("-"), EXIT_RUN, NULL, NULL);
 }
 
 /* Builds are not mixed, and who only started the engine comes behind it. */
@@ -437,7 +417,6 @@ TEST(test_foreign)
 {
 	const char *lines = FOREIGN("unified_prof", "\"total\":100.0,\"prep\":20.0,\"launch\":80.0") FOREIGN("unified_prof",
 		"\"total\":300.0,\"prep\":30.0,\"launch\":270.0") FOREIGN("bucket\\u001b_prof", "\"a<b\":7.5");
-	struct output result;
 	char *text, *end;
 
 	REPORT_SAYS(lines, ARGV("-"), "unified_prof, cuda: 2 lines, p50 100 us, p90 300 us, p99 300 us, 400 us in all\n",
@@ -450,11 +429,8 @@ TEST(test_foreign)
 	assert_non_null(text);
 	for (int i = 0; i < 300; i++)
 		end += sprintf(end, FOREIGN("e%d", "\"total\":1.0"), i);
-	RUN(&result, text, "-");
-	assert_contains(result.err, "left out: more than 256 kinds of events of other programs (and 43 more)");
-	assert_contains(result.out, "e255, cuda: 1 line");
-	assert_null(strstr(result.out, "e256"));
-	output_free(&result);
+	REPORT_FAILS(text, ARGV("-"), EXIT_RUN, "left out: more than 256 kinds of events of other programs (and 43 more)", "e255, cuda: 1 line",
+		"!e256");
 	free(text);
 }
 
@@ -469,7 +445,7 @@ TEST(test_usage)
 	};
 	struct output result;
 
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		char *argv[5] = { 0 };
 
 		memcpy(argv, wrong[i], sizeof(wrong[i]));
@@ -478,20 +454,11 @@ TEST(test_usage)
 		assert_string_equal(result.out, "");
 		output_free(&result);
 	}
-	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html", "/nonexistent/x.html");
-	assert_string_equal(result.err,
-		"inftrace: cannot write /nonexistent/x.html: No such file or directory\n");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
-	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html=/dev/full");
-	assert_string_equal(
-		result.err, "inftrace: cannot write /dev/full: No space left on device\n");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
-	RUN(&result, "{\"event\":\"op_prof\"," HEAD ",\"shape\":{},\"stage_us\":{}}\n", "-");
-	assert_contains(result.err, "nothing to report");
-	assert_int_equal(result.rc, EXIT_RUN);
-	output_free(&result);
+	REPORT_FAILS("", ARGV(GOLDEN "profile_good.jsonl", "--html", "/nonexistent/x.html"), EXIT_RUN,
+		"inftrace: cannot write /nonexistent/x.html: No such file or directory\n", NULL);
+	REPORT_FAILS("", ARGV(GOLDEN "profile_good.jsonl", "--html=/dev/full"), EXIT_RUN,
+		"inftrace: cannot write /dev/full: No space left on device\n", NULL);
+	REPORT_FAILS("{\"event\":\"op_prof\"," HEAD ",\"shape\":{},\"stage_us\":{}}\n", ARGV("-"), EXIT_RUN, "nothing to report", NULL);
 }
 
 RUN_TESTS(NULL, NULL)

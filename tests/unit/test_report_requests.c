@@ -141,7 +141,7 @@ TEST(test_json)
 		.decode = 100, .others = 310, .between = 10, .first_others = 310,
 		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
 	report = profile_json(&p, ARGV("--json", "--slo", "ttft=1s", "-n", "5", "-"));
-	process = json_object_array_get_idx(get(report, "processes"), 0);
+	process = get_at(report, "processes", 0);
 	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "420000.000");
 	assert_false(json_object_object_get_ex(process, "ttft_us", NULL));
 	assert_string_equal(text_at(get(process, "mean_time_per_token_us"), "p50"), "11000.000");
@@ -151,23 +151,22 @@ TEST(test_json)
 	assert_string_equal(text_at(get(requests, "parts_us"), "others"), "310000.000");
 	assert_string_equal(text_at(get(requests, "parts_us"), "total"), "4030000.000");
 	assert_int_equal(json_object_array_length(get(requests, "slowest")), 1);
-	late = json_object_array_get_idx(get(requests, "slowest"), 0);
+	late = get_at(requests, "slowest", 0);
 	assert_string_equal(text_at(late, "request"), "17");
 	assert_string_equal(text_at(late, "kind"), "ttft");
 	assert_string_equal(text_at(late, "us"), "1820000.000");
 	assert_string_equal(text_at(late, "typical_us"), "100000.000");
 	assert_string_equal(text_at(late, "excess_us"), "1720000.000");
-	part = json_object_array_get_idx(get(late, "parts"), 1);
+	part = get_at(late, "parts", 1);
 	assert_string_equal(text_at(part, "part"), "others");
 	assert_string_equal(text_at(part, "us"), "310000.000");
-	assert_string_equal(text_at(json_object_array_get_idx(get(late, "waited_for"), 0), "request"), "21");
-	assert_string_equal(text_at(json_object_array_get_idx(get(requests, "pairs"), 0), "for"), "21");
+	assert_string_equal(text_at(get_at(late, "waited_for", 0), "request"), "21");
+	assert_string_equal(text_at(get_at(requests, "pairs", 0), "for"), "21");
 	json_object_put(report);
 }
 
 TEST(test_slo)
 {
-	struct output result;
 	struct profile p;
 
 	profile_begin(&p);
@@ -186,10 +185,7 @@ TEST(test_slo)
 	for (int i = 0; i < 8; i++) {
 		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s", "ttft=500", "ttft=1s,tpot=0.5" };
 
-		RUN(&result, p.text, "--slo", (char *)bad[i], "-");
-		assert_int_equal(result.rc, EXIT_USAGE);
-		assert_contains(result.err, "--slo");
-		output_free(&result);
+		REPORT_FAILS(p.text, ARGV("--slo", (char *)bad[i], "-"), EXIT_USAGE, "--slo", NULL);
 	}
 	free(p.text);
 }
@@ -241,7 +237,6 @@ TEST(test_slo_steps)
 /* Times that do not add up are in no sum; their request is still there. */
 TEST(test_wrong)
 {
-	struct output result;
 	struct profile p;
 
 	profile_begin(&p);
@@ -259,11 +254,8 @@ TEST(test_wrong)
 	LINE(&p, .number = 1, .shape = ",\"waited2_us\":-1");
 	LINE(&p, .number = 1, .stages = ",\"between_cpu\":\"x\"");
 	LINE(&p, .number = 1, .prompt = 3, .outputs = 1, .prefill = 2);
-	RUN(&result, profile_end(&p), "-");
-	assert_int_equal(result.rc, EXIT_RUN);
-	assert_contains(result.err, "line 1: waited2_us of a request is not a number >= 0 (and 1 more)");
-	assert_contains(result.out, "  requests: 1, of 3 prompt and 1 output tokens\n");
-	output_free(&result);
+	REPORT_FAILS(profile_end(&p), ARGV("-"), EXIT_RUN, "line 1: waited2_us of a request is not a number >= 0 (and 1 more)",
+		"  requests: 1, of 3 prompt and 1 output tokens\n");
 	free(p.text);
 }
 

@@ -5,7 +5,6 @@
 #include <wchar.h>
 
 #include "cases.h"
-#include "report/canvas.h"
 #include "top/screen.h"
 #include "unit.h"
 
@@ -23,9 +22,8 @@ static struct live *make_live(const char *name)
 		ST_BLOCKED_FUTEX, ST_BLOCKED_IO, ST_BLOCKED_NET, ST_STOPPED };
 	struct process_call calls[3] = { { { 1, 202 }, { 100, 31 * 1000000 } },
 		{ { 1, 0 }, { 7, 5000 } }, { { 1, 501 }, { 1, 3 } } };
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	for (uint32_t i = 0; i < 100; i++) {
 		struct live_step s = {
 			.pid = 4711,
@@ -54,24 +52,25 @@ static struct live *make_live(const char *name)
 			};
 			snprintf(s.by, sizeof(s.by), "%s", name);
 		}
-		assert_int_equal(live_step(l, &s), 0);
+		live_step(l, &s);
 	}
 	for (int i = 0; i < 40; i++) {
 		char op[64];
 
 		snprintf(op, sizeof(op), "%s%d", name, i);
-		assert_int_equal(live_op(l, op, 1000u * (unsigned int)i), 0);
+		live_op(l, op, 1000u * (unsigned int)i);
 	}
-	assert_int_equal(live_syscalls(l, calls, 3), 0);
+	live_syscalls(l, calls, 3);
 	live_lost(l, 17);
 	return l;
 }
 
-struct drawn {
+/* The last screen drawn. */
+static struct drawn {
 	char *text;
 	const char *lines[LINES_MAX];
 	size_t n;
-};
+} d;
 
 /* The columns that a line takes; fails on everything that must not be sent to a screen. */
 static unsigned int check_line(const char *line, bool ansi, bool utf8)
@@ -107,16 +106,16 @@ static unsigned int check_line(const char *line, bool ansi, bool utf8)
 	return columns;
 }
 
-static void draw(const struct screen *s, const struct live_frame *f, struct drawn *d)
+static void draw(const struct screen *s, const struct live_frame *f)
 {
 	const char *end = s->ansi ? "\r\n" : "\n";
 	char *line;
 	size_t len;
 
-	*d = (struct drawn){ .text = screen_render(s, f, &len) };
-	assert_non_null(d->text);
-	assert_int_equal(len, strlen(d->text));
-	for (line = d->text; line;) {
+	free(d.text);
+	d = (struct drawn){ .text = screen_render(s, f, &len) };
+	assert_int_equal(len, strlen(d.text));
+	for (line = d.text; line;) {
 		char *next = strstr(line, end);
 
 		if (next) {
@@ -127,27 +126,26 @@ static void draw(const struct screen *s, const struct live_frame *f, struct draw
 			assert_int_equal(*line, 0); /* the last line ends, too */
 			break;
 		}
-		assert_true(d->n < LINES_MAX);
-		d->lines[d->n++] = line;
+		assert_true(d.n < LINES_MAX);
+		d.lines[d.n++] = line;
 		if (check_line(line, s->ansi, s->utf8) > s->width)
 			fail_msg("wider than %u: %s", s->width, line);
 		line = next;
 	}
-	if (s->height && d->n != s->height)
-		fail_msg("%zu lines of %u", d->n, s->height);
+	if (s->height && d.n != s->height)
+		fail_msg("%zu lines of %u", d.n, s->height);
 }
 
 /* All sizes, even silly ones: exactly that many lines, none of them wider. */
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
 	static const char *const names[] = { hostile, "cc1plus", "" };
 	const struct live_frame *f;
-	struct drawn d;
 
 	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
 		struct live *l = make_live(names[k]);
 
-		assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+		f = live_frame(l, SECOND, true);
 		for (unsigned int width = 1; width <= 200;
 			width += cases(width < 90 ? 3 : 17, 29)) {
 			for (unsigned int height = 0; height <= 60;
@@ -167,37 +165,36 @@ static void test_sizes(void **state)
 						.keys = "q quit",
 					};
 
-					draw(&s, f, &d);
-					free(d.text);
-				}
+					draw(&s, f);
+								}
 			}
 		}
 		live_free(l);
 	}
 }
 
-static bool has_line(const struct drawn *d, const char *part)
+static bool has_line(const char *part)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		if (strstr(d->lines[i], part))
+	for (size_t i = 0; i < d.n; i++) {
+		if (strstr(d.lines[i], part))
 			return true;
 	}
 	return false;
 }
 
-static void expect_line(const struct drawn *d, const char *line)
+static void expect_line(const char *line)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		if (!strcmp(d->lines[i], line))
+	for (size_t i = 0; i < d.n; i++) {
+		if (!strcmp(d.lines[i], line))
 			return;
 	}
-	for (size_t i = 0; i < d->n; i++)
-		print_message("# |%s|\n", d->lines[i]);
+	for (size_t i = 0; i < d.n; i++)
+		print_message("# |%s|\n", d.lines[i]);
 	fail_msg("missing: |%s|", line);
 }
 
 /* 80 x 24, in a terminal without UTF-8. */
-static void test_80x24(void **state)
+TEST(test_80x24)
 {
 	struct screen s = { .width = 80,
 		.height = 24,
@@ -206,75 +203,66 @@ static void test_80x24(void **state)
 		.keys = "q quit" };
 	struct live *l = make_live("cc1plus");
 	const struct live_frame *f;
-	struct drawn d;
 
-	assert_int_equal(live_frame(l, 125 * SECOND, true, &f), 0);
-	draw(&s, f, &d);
+	f = live_frame(l, 125 * SECOND, true);
+	draw(&s, f);
 	assert_string_equal(d.lines[0],
 		"llama-server 4711, llama.cpp                                                2:05");
 	assert_string_equal(d.lines[1],
 		"steps/s 0.8  tokens/s 0.8  prompt tokens/s 1.0  steps 100  tokens 98  workers 3");
 	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* what none of the steps says is not shown */
-	expect_line(&d, "Slow steps of the last minute: none");
-	expect_line(&d,
+	expect_line("Slow steps of the last minute: none");
+	expect_line(
 		"Time of steps       125 s                    run  workers                    run");
-	expect_line(&d, "q quit");
-	free(d.text);
+	expect_line("q quit");
 	live_free(l);
 
 	l = make_live("cc1plus");
-	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+	f = live_frame(l, SECOND, true);
 	s.first = PART_SYSCALLS;
-	draw(&s, f, &d);
-	expect_line(&d, "TTFT in steps 9.00 ms (64 tokens)");
-	expect_line(&d,
+	draw(&s, f);
+	expect_line("TTFT in steps 9.00 ms (64 tokens)");
+	expect_line(
 		"  futex                        100   31.0 ms    310 us  #######################");
 	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700
 	 * ms */
-	expect_line(&d,
+	expect_line(
 		"cpu                9.86 % #               9.86 %  20.00 % ###            20.00 %");
-	free(d.text);
 	live_free(l);
 }
 
 /* How busy GPUs were: of what is told late, as of the time that it is about; never more than all of it. */
-static void test_gpus(void **state)
+TEST(test_gpus)
 {
 	struct screen s = { .width = 100, .target = "x" };
 	const struct live_frame *f;
-	struct drawn d;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
 	live_gpu(l, 0, 7, SECOND / 2, SECOND / 2);
-	assert_int_equal(live_frame(l, SECOND, false, &f), 0);
-	draw(&s, f, &d);
-	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 50 %  lost 0");
-	free(d.text);
+	f = live_frame(l, SECOND, false);
+	draw(&s, f);
+	expect_line("steps/s 0.0  steps 0  GPU 0 busy 50 %  lost 0");
 	live_gpu(l, 0, 7, 2 * SECOND, 3 * SECOND / 2); /* also of the time before the last frame */
 	live_gpu(l, 1, 7, 2 * SECOND, SECOND / 4);
 	live_gpu(l, 1, 8, 2 * SECOND, SECOND / 8);
-	assert_int_equal(live_frame(l, 2 * SECOND, false, &f), 0);
-	draw(&s, f, &d);
-	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 100 %  GPU 1 (pid 7) busy 25 %  GPU 1 (pid 8) busy 12 %  lost 0");
-	free(d.text);
-	assert_int_equal(live_frame(l, 4 * SECOND, true, &f), 0);
-	draw(&s, f, &d);
-	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 0 %  GPU 1 (pid 7) busy 0 %  GPU 1 (pid 8) busy 0 %  lost 0");
-	free(d.text);
+	f = live_frame(l, 2 * SECOND, false);
+	draw(&s, f);
+	expect_line("steps/s 0.0  steps 0  GPU 0 busy 100 %  GPU 1 (pid 7) busy 25 %  GPU 1 (pid 8) busy 12 %  lost 0");
+	f = live_frame(l, 4 * SECOND, true);
+	draw(&s, f);
+	expect_line("steps/s 0.0  steps 0  GPU 0 busy 0 %  GPU 1 (pid 7) busy 0 %  GPU 1 (pid 8) busy 0 %  lost 0");
 	s.run_only = true;
-	draw(&s, f, &d);
-	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 50 %  GPU 1 (pid 7) busy 6 %  GPU 1 (pid 8) busy 3 %  lost 0");
-	free(d.text);
+	draw(&s, f);
+	expect_line("steps/s 0.0  steps 0  GPU 0 busy 50 %  GPU 1 (pid 7) busy 6 %  GPU 1 (pid 8) busy 3 %  lost 0");
 	for (uint32_t i = 0; i < 2 * LIVE_GPUS; i++)
 		live_gpu(l, 2 + i, 7, 5 * SECOND, 1);
-	assert_int_equal(live_frame(l, 5 * SECOND, true, &f), 0);
+	f = live_frame(l, 5 * SECOND, true);
 	assert_int_equal(f->n_gpus, LIVE_GPUS);
 	live_free(l);
 }
 
 /* Narrow: no bars, three columns of shares, sentences over several lines. */
-static void test_40_columns(void **state)
+TEST(test_40_columns)
 {
 	struct screen s = { .width = 40,
 		.utf8 = true,
@@ -282,17 +270,15 @@ static void test_40_columns(void **state)
 		.engines = "llama.cpp" };
 	struct live *l = make_live("cc1plus");
 	const struct live_frame *f;
-	struct drawn d;
 
-	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
-	draw(&s, f, &d);
+	f = live_frame(l, SECOND, true);
+	draw(&s, f);
 	assert_string_equal(d.lines[0], "a program of a long name 4711, llam 0:01");
-	expect_line(&d, "Time of steps  last 1 s     run workers");
-	expect_line(&d, "  futex                    100   31.0 ms");
-	expect_line(&d, "  step 7, 192 ms instead of 9.00 ms: the");
-	expect_line(&d, "    calling thread waited 183 ms for a");
-	expect_line(&d, "    CPU behind pid 990 `cc1plus`");
-	free(d.text);
+	expect_line("Time of steps  last 1 s     run workers");
+	expect_line("  futex                    100   31.0 ms");
+	expect_line("  step 7, 192 ms instead of 9.00 ms: the");
+	expect_line("    calling thread waited 183 ms for a");
+	expect_line("    CPU behind pid 990 `cc1plus`");
 	live_free(l);
 }
 
@@ -310,22 +296,21 @@ static bool read_shares(const char *line, double v[4])
 }
 
 /* The shares of a column add up, with all rows and with some merged for lack of room. */
-static void test_shares(void **state)
+TEST(test_shares)
 {
 	static const unsigned int heights[] = { 0, 60, 24, 16, 12 };
 	struct live *l = make_live("x");
 	const struct live_frame *f;
 
-	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+	f = live_frame(l, SECOND, true);
 	for (size_t i = 0; i < 5; i++) {
 		struct screen s = {
 			.width = 100, .height = heights[i], .target = "x", .engines = "y"
 		};
 		double v[4], sum[4] = { 0 };
 		unsigned int rows = 0;
-		struct drawn d;
 
-		draw(&s, f, &d);
+		draw(&s, f);
 		for (size_t k = 0; k < d.n; k++) {
 			if (!read_shares(d.lines[k], v))
 				continue;
@@ -336,13 +321,12 @@ static void test_shares(void **state)
 		assert_true(heights[i] ? rows >= 3 : rows == 10);
 		for (int c = 0; c < 4; c++)
 			assert_true(sum[c] > 99.94 && sum[c] < 100.06);
-		free(d.text);
-	}
+		}
 	live_free(l);
 }
 
 /* Bars: none, all, by eighths. */
-static void test_bars(void **state)
+TEST(test_bars)
 {
 	static const struct {
 		double share;
@@ -373,7 +357,7 @@ static void test_bars(void **state)
 }
 
 /* What is cut, and what replaces it. */
-static void test_text(void **state)
+TEST(test_text)
 {
 	struct canvas c = { .width = 8, .utf8 = true };
 
@@ -401,76 +385,57 @@ static void test_text(void **state)
 }
 
 /* Requests in batches, of two processes; narrow, they take more lines. */
-static void test_batches(void **state)
+TEST(test_batches)
 {
 	const struct percentiles ttft = { .n = 17, .p50 = 240 * MS, .p90 = 400 * MS, .p99 = 2 * SECOND };
 	struct live_process one = { .pid = 100, .active = 3, .waiting = 1, .ttft = ttft };
 	struct live_frame f = { .now = SECOND, .interval = SECOND, .processes = 2, .has_batches = true, .ttft = 7 * MS };
 	struct screen s = { .width = 90, .utf8 = true };
-	struct drawn d;
 
 	f.batches.all = f.batches.processes[0] = f.batches.processes[1] = one;
 	f.batches.all.active = 5;
 	f.batches.processes[1].pid = 101;
 	f.batches.processes[1].ttft.n = 0;
 	f.batches.n_processes = 2;
-	draw(&s, &f, &d);
+	draw(&s, &f);
 	assert_string_equal(d.lines[2],
 		"requests:  5 active, 1 waiting  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	assert_string_equal(d.lines[3],
 		"  pid 100:  3 active, 1 waiting  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	assert_string_equal(d.lines[4], "  pid 101:  3 active, 1 waiting");
-	free(d.text);
 
 	/* at the end nothing is active any more */
 	s.run_only = true;
 	f.batches.n_processes = 1;
-	draw(&s, &f, &d);
+	draw(&s, &f);
 	assert_string_equal(d.lines[2], "requests:  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
-	free(d.text);
 
 	s.width = 30;
-	draw(&s, &f, &d);
-	free(d.text);
+	draw(&s, &f);
 }
 
 /* Nothing is known yet, and no engine. */
-static void test_empty(void **state)
+TEST(test_empty)
 {
 	struct screen s = {
 		.width = 80, .height = 24, .target = "sleep 1", .message = "no preset fits"
 	};
 	const struct live_frame *f;
-	struct drawn d;
-	struct live *l;
+	struct live *l = live_new();
 
-	assert_int_equal(live_new(&l), 0);
-	assert_int_equal(live_frame(l, 0, false, &f), 0);
-	draw(&s, f, &d);
-	assert_true(has_line(&d, "sleep 1, no engine found"));
-	assert_true(has_line(&d, "steps 0"));
-	assert_false(has_line(&d, "Slow steps"));
-	assert_false(has_line(&d, "%"));
-	assert_true(has_line(&d, "no preset fits"));
-	free(d.text);
+	f = live_frame(l, 0, false);
+	draw(&s, f);
+	assert_true(has_line("sleep 1, no engine found"));
+	assert_true(has_line("steps 0"));
+	assert_false(has_line("Slow steps"));
+	assert_false(has_line("%"));
+	assert_true(has_line("no preset fits"));
 	live_free(l);
 }
 
-int main(void)
+static int use_utf8(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_80x24),
-		cmocka_unit_test(test_gpus),
-		cmocka_unit_test(test_40_columns),
-		cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_bars),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_empty),
-	};
-
-	if (!setlocale(LC_CTYPE, "C.UTF-8"))
-		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return !setlocale(LC_CTYPE, "C.UTF-8");
 }
+
+RUN_TESTS(use_utf8, NULL)

@@ -22,7 +22,7 @@ TEST(test_growing)
 		}
 	}
 	verdict(&s, UINT32_MAX);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* The CPU runs at varying speed; anything else stands out nevertheless. */
@@ -46,7 +46,7 @@ TEST(test_scatter)
 	assert_int_equal(c.where, WHERE_OWN);
 	assert_int_equal(c.state, ST_BLOCKED_IO);
 	assert_int_equal(c.part, 12 * MS);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* A hundred slow steps in a row do not become what is usual. */
@@ -74,7 +74,7 @@ TEST(test_long_disturbance)
 		found += c.where == WHERE_OWN && c.state == ST_RUNNABLE;
 	}
 	assert_int_equal(found, 120);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* Batches of several sizes take turns; prompts are of any size. Steps are compared with their like.
@@ -106,7 +106,7 @@ TEST(test_sizes)
 	c = verdict(&s, slow);
 	assert_int_equal(c.state, ST_BLOCKED_FAULT);
 	assert_near(c.part, 200 * MS);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* One prompt: nothing to compare with, but its waits can be reported. */
@@ -131,21 +131,20 @@ TEST(test_alone)
 	assert_sentence(&s,
 		"step 0 (prefill of 2000 tokens), 3.40 s: the calling thread was stopped "
 		"for 400 ms by a signal or a debugger");
-	model_free(&s.m);
+	series_free(&s);
 }
 
 /* A step that was cut is not a slow step, whatever its time. */
 TEST(test_unfinished)
 {
 	struct series s;
-	struct step step;
+	struct step step = step_behind_usual(&s);
 
-	step = step_behind_usual(&s);
 	step.unfinished = true;
 	step.own[ST_RUNNABLE] += 139 * MS;
 	series_add(&s, &step);
 	assert_int_equal(verdict(&s, 100).where, WHERE_NONE);
-	model_free(&s.m);
+	series_free(&s);
 }
 
 RUN_TESTS(NULL, NULL)
