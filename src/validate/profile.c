@@ -285,28 +285,22 @@ static const char *field_rule(const struct field *f, const struct json_node *val
 }
 
 /* Checks each known key of a shape, and those that must be there. */
-static bool check_fields(struct profile_check *check, const struct json_node *shape)
+static void check_fields(struct profile_check *check, const struct json_node *shape)
 {
 	const char *rule;
 	char key_text[64], buf[64];
-	bool ok = true;
 
 	json_for_each (value, shape) {
 		const struct field *f = find_field(check, false, value->key);
 
 		rule = f ? field_rule(f, value, buf, sizeof(buf)) : NULL;
-		if (!rule)
-			continue;
-		LINE_PROBLEM(check, "shape.%s must be %s", text_printable(key_text, sizeof(key_text), value->key), rule);
-		ok = false;
+		if (rule)
+			LINE_PROBLEM(check, "shape.%s must be %s", text_printable(key_text, sizeof(key_text), value->key), rule);
 	}
 	for (const struct field *f = fields; f < fields + N_FIELDS; f++) {
-		if (f->need != ALWAYS || f->stage || !(f->families & check->family) || node_get(shape, f->key))
-			continue;
-		LINE_PROBLEM(check, "shape.%s must be %s", f->key, field_rule(f, NULL, buf, sizeof(buf)));
-		ok = false;
+		if (f->need == ALWAYS && !f->stage && f->families & check->family && !node_get(shape, f->key))
+			LINE_PROBLEM(check, "shape.%s must be %s", f->key, field_rule(f, NULL, buf, sizeof(buf)));
 	}
-	return ok;
 }
 
 /*
@@ -342,7 +336,7 @@ static bool check_stages(struct profile_check *check, const struct json_node *st
 	return true;
 }
 
-/* ---- rules over several values, whose types were checked ---- */
+/* ---- rules over several values: what is no number has been named, and there is no sum with it ---- */
 
 static int64_t ns_of(const struct json_node *object, const char *key)
 {
@@ -351,17 +345,20 @@ static int64_t ns_of(const struct json_node *object, const char *key)
 	return node_us_to_ns(node_get(object, key), &ns) < 0 ? -1 : ns;
 }
 
-/* What the members that match a row add up to, without instants; below 0 if that is too much. Returns how many there are. */
+/* What the members that match a row add up to, without instants: INT64_MIN if that is too much. Returns how many there are; 0, and -1, if one is no number. */
 static size_t sum_of(const struct json_node *object, const char *row, int64_t *ret_sum)
 {
 	int64_t ns, sum = 0;
 	size_t n = 0;
 
+	*ret_sum = -1;
 	json_for_each (value, object) {
 		if (!key_matches(row, value->key) || text_has_suffix(value->key, "_ts_us"))
 			continue;
 		n++;
-		if (node_us_to_ns(value, &ns) < 0 || __builtin_add_overflow(sum, ns, &sum))
+		if (node_us_to_ns(value, &ns) || ns < 0)
+			return 0;
+		if (__builtin_add_overflow(sum, ns, &sum))
 			sum = INT64_MIN;
 	}
 	*ret_sum = sum;
@@ -436,9 +433,11 @@ static void check_gpu_ops(struct profile_check *check, const struct json_node *s
 	int64_t sum, total = ns_of(shape, "gpu_us"), none = ns_of(shape, "gpu_unattributed_us");
 
 	sum_of(shape, "g_NAME_us", &sum);
+	if (total < 0 || sum == -1)
+		return;
 	if (none > 0 && __builtin_add_overflow(sum, none, &sum))
 		sum = INT64_MIN;
-	if (total >= 0 && sum != total)
+	if (sum != total)
 		LINE_PROBLEM(check, "shape: the GPU times of operators sum to %lld ns, which is not gpu_us", (long long)sum);
 }
 
@@ -519,10 +518,8 @@ static void check_native(struct profile_check *check, const struct profile_line 
 	}
 	if (check->family == STACK && node_is(stack, JSON_INT) && node_s64(stack) >= 0)
 		check_stack(check, stack, node_get(line->object, "frames"));
-	/* of what is no number there is no sum */
-	if (!check_stages(check, stages) | !check_fields(check, shape))
-		return;
-	if (!strcmp(event, "request_prof"))
+	check_fields(check, shape);
+	if (check_stages(check, stages) && !strcmp(event, "request_prof"))
 		check_request(check, shape, stages);
 	if (check->family == WINDOW)
 		check_host(check, shape);
