@@ -282,8 +282,10 @@ static int read_member(struct archive *a, size_t i)
 		return 0;
 	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), name));
 	err = model_name(a->m, a->hosts[i], &a->m->host);
-	if (!err)
-		err = (a->kinds[i] == FILE_PROFILE ? read_profile : read_trace)(a->m, &source, label, a->problems);
+	if (a->kinds[i] == FILE_PROFILE)
+		read_profile(a->m, &source, label, a->problems);
+	else
+		err = read_trace(a->m, &source, label, a->problems);
 	a->m->host = 0;
 	json_source_close(&source);
 	return err;
@@ -375,7 +377,7 @@ int read_file(struct model *m, const char *path, struct read_problems *problems,
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
 	if (kind == FILE_PROFILE)
-		err = read_profile(m, &source, path, problems);
+		read_profile(m, &source, path, problems);
 	else if (kind == FILE_TRACE)
 		err = read_trace(m, &source, path, problems);
 	else

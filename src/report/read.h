@@ -31,12 +31,11 @@ struct read_notes {
 int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
 
 /* Part of read_file, with the source open. */
-int read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
+void read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 int read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 
-/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out.
- * Returns 0 or -ENOMEM. */
-int read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
+/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. */
+void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 /* The index of a state's key in stage_us; -1 if it is none. hint: initially 0, then kept by the
  * caller, since keys come in the same order on every line. */

@@ -139,7 +139,8 @@ static int read_request(struct trace_reader *r, const struct trace_event *event,
 		return 0;
 	if (model_process(r->m, pid, r->origin, &p))
 		return -ENOMEM;
-	return read_request_slice(&p->served, event->args, ts, dur, r->recording);
+	read_request_slice(&p->served, event->args, ts, dur, r->recording);
+	return 0;
 }
 
 static int read_slice(struct trace_reader *r, const struct trace_event *event)
