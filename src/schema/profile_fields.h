@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Each field of a profile's lines: included once for each use, which defines SHAPE, STAGE and FAMILY.
+ * Each field of a profile's lines: included once for each use, which defines SHAPE, STAGE or FAMILY.
  *
  * SHAPE(families, key, type, need, text) is in shape, STAGE in stage_us. From these rows come what the writer can write
  * (format/profile_line.h), how the report reads it (report/model.h), the rules of `inftrace validate`, and, with
@@ -18,6 +18,21 @@
  *
  * Text: for the document. NEXT: the next row has the text of both. ELSEWHERE: it is not in a table.
  */
+#ifndef SHAPE
+#define SHAPE(families, key, type, need, text)
+#endif
+#ifndef STAGE
+#define STAGE(families, key, type, need, text)
+#endif
+#ifndef FAMILY
+#define FAMILY(family, event)
+#endif
+
+/* What `inftrace print` tells lines apart by. */
+#define PROFILE_SHOWN(KEY) \
+	KEY(phase) KEY(step) KEY(number) KEY(n_tokens) KEY(request) KEY(call) KEY(source_kind) KEY(state) KEY(stall_state) \
+	KEY(stall_by) KEY(window) KEY(trigger) KEY(finding)
+
 FAMILY(TOKEN, token_prof)
 FAMILY(OP, op_prof)
 FAMILY(STACK, stack_prof)

@@ -71,7 +71,6 @@ struct as_share;
 #define PROFILE_FIELD(as, key) PROFILE_FIELD_OF(as, key)
 #define SHAPE(families, key, type, need, text) PROFILE_FIELD(AS_##type, key)
 #define STAGE(families, key, type, need, text) PROFILE_FIELD(AS_##type, key)
-#define FAMILY(family, event)
 #include "schema/profile_fields.h"
 
 #endif

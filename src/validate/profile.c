@@ -151,7 +151,6 @@ static const struct field {
 } fields[] = {
 #define SHAPE(families, key, type, need, text) { families, false, #key, #type, TYPE_##type, need },
 #define STAGE(families, key, type, need, text) { families, true, #key, #type, TYPE_##type, need },
-#define FAMILY(family, event)
 #include "schema/profile_fields.h"
 };
 
@@ -164,8 +163,6 @@ static unsigned int find_family(const char *event, const struct json_node *shape
 		unsigned int family;
 		const char *event;
 	} families[] = {
-#define SHAPE(families, key, type, need, text)
-#define STAGE(families, key, type, need, text)
 #define FAMILY(family, event) { family, #event },
 #include "schema/profile_fields.h"
 	};
