@@ -144,7 +144,6 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	p = PUT(p, faults_minor, r->n.faults_minor);
 	p = PUT(p, faults_major, r->n.faults_major);
 	p = PUT(p, syscalls, r->n.syscalls);
-	p = PUT(p, uptime_s, (r->h.start_ns + r->h.dur_ns) / 1000000000);
 	p = PUT(p, lost, r->lost);
 	p = PUT_NONZERO(p, stand_in, spec->stand_in ? spec->symbol : NULL);
 	p = PUT_NONZERO(p, began_before, r->h.flags & REC_F_OPEN_START);

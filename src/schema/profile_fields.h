@@ -31,7 +31,7 @@
 /* What `inftrace print` tells lines apart by. */
 #define PROFILE_SHOWN(KEY) \
 	KEY(phase) KEY(step) KEY(number) KEY(n_tokens) KEY(request) KEY(call) KEY(source_kind) KEY(state) KEY(stall_state) \
-	KEY(stall_by) KEY(uptime_s) KEY(window) KEY(trigger) KEY(finding)
+	KEY(stall_by) KEY(window) KEY(trigger) KEY(finding)
 
 FAMILY(TOKEN, token_prof)
 FAMILY(OP, op_prof)
@@ -71,7 +71,6 @@ SHAPE(TOKEN, migrations, COUNT, REQUIRED, "of the thread, within the step")
 SHAPE(TOKEN, faults_minor, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, faults_major, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, syscalls, COUNT, REQUIRED, "of the thread, within the step")
-SHAPE(TOKEN, uptime_s, COUNT, OPTIONAL, "the machine's uptime in whole seconds when the step ended")
 SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below do not)")
 SHAPE(TOKEN, stand_in, TEXT, OPTIONAL,
 	"the function whose call the step is, where that [stands in](engines.md#steps-that-are-not-called) for a step of the engine: nothing is known of "

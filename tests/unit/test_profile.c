@@ -86,7 +86,7 @@ TEST_WITH(test_line, setup, teardown)
 		"\"tid\":5000001,\"phase\":\"decode\",\"a\":1,\"b\":-1,\"c\":18446744073709551615,"
 		"\"d\":1,"
 		"\"ts_us\":10.000,\"switches\":5,\"switches_voluntary\":3,\"migrations\":1,"
-		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"uptime_s\":1000,\"lost\":2,\"unfinished\":"
+		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"lost\":2,\"unfinished\":"
 		"true,\"cpus_allowed\":4,\"workers\":0},"
 		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
 		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":true,"
