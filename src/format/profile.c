@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Profile JSONL: the sink, and the lines of a whole recording. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/profile_gpu.h"
 #include "format/profile_line.h"
-#include "format/profile_ops.h"
-#include "format/profile_requests.h"
-#include "format/profile_stacks.h"
-#include "format/profile_steps.h"
 #include "process_sums.h"
 #include "schema/left_out.h"
 #include "sink/sink.h"
@@ -34,19 +28,9 @@ struct profile_family {
  * line. */
 #define CALLS_MAX (PROFILE_BODY_MAX / CALL_BYTES - 8)
 
-static char *add_stage(char *p, const char *name, uint64_t ns)
-{
-	p = fmt_lit(p, ",\"");
-	p = fmt_str(p, name, strlen(name));
-	p = fmt_lit(p, "\":");
-	return fmt_us(p, ns);
-}
-
 static char *shape_begin(char *p, const struct process_totals *t, const char *comm)
 {
-	p = add_u64(p, "\"pid\":", t->tgid);
-	p = fmt_lit(p, ",\"comm\":");
-	return fmt_json_str(p, comm, strlen(comm));
+	return PUT(PUT_FIRST(p, pid, t->tgid), comm, comm);
 }
 
 static char *fmt_call_name(char *p, uint32_t nr)
@@ -71,13 +55,13 @@ static char *format_syscalls(char *p, const struct process_totals *t, const char
 		ns += t->calls[i].sum.ns;
 	}
 	p = shape_begin(p, t, comm);
-	p = add_u64(p, ",\"calls\":", calls);
+	p = PUT(p, calls, calls);
 	for (size_t i = 0; i < n; i++) {
 		p = fmt_lit(p, ",\"n_");
 		p = fmt_call_name(p, t->calls[i].nr);
 		p = add_u64(p, "\":", t->calls[i].sum.n);
 	}
-	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
+	p = PUT_TOTAL(p, ns);
 	for (size_t i = 0; i < n; i++) {
 		p = fmt_lit(p, ",\"");
 		p = fmt_call_name(p, t->calls[i].nr);
@@ -91,12 +75,12 @@ static char *format_faults(char *p, const struct process_totals *t, const char *
 	const struct process_sums *s = &t->sums;
 
 	p = shape_begin(p, t, comm);
-	p = add_u64(p, ",\"n_minor\":", s->faults_minor);
-	p = add_u64(p, ",\"n_major\":", s->faults_major);
-	p = add_u64(p, ",\"n_kernel\":", s->faults_kernel);
-	p = add_us(p, PROFILE_STAGES "\"total\":", s->fault_minor_ns + s->fault_major_ns);
-	p = add_stage(p, "minor", s->fault_minor_ns);
-	p = add_stage(p, "major", s->fault_major_ns);
+	p = PUT(p, n_minor, s->faults_minor);
+	p = PUT(p, n_major, s->faults_major);
+	p = PUT(p, n_kernel, s->faults_kernel);
+	p = PUT_TOTAL(p, s->fault_minor_ns + s->fault_major_ns);
+	p = PUT(p, minor, s->fault_minor_ns);
+	p = PUT(p, major, s->fault_major_ns);
 	return fmt_lit(p, "}");
 }
 
@@ -108,14 +92,10 @@ static char *format_sched(char *p, const struct process_totals *t, const char *c
 	for (int i = 0; i < ST_MAX; i++)
 		total += s->ns[i];
 	p = shape_begin(p, t, comm);
-	p = add_u64(p, ",\"switches_voluntary\":", s->switches_voluntary);
-	p = add_u64(p, ",\"switches_involuntary\":", s->switches_involuntary);
-	p = add_u64(p, ",\"threads\":", s->threads);
-	p = add_us(p, PROFILE_STAGES "\"total\":", total);
-	for (int i = 0; i < ST_MAX; i++) {
-		if (s->ns[i])
-			p = add_stage(p, time_state_name((enum time_state)i), s->ns[i]);
-	}
+	p = PUT(p, switches_voluntary, s->switches_voluntary);
+	p = PUT(p, switches_involuntary, s->switches_involuntary);
+	p = PUT(p, threads, s->threads);
+	p = profile_add_states(PUT_TOTAL(p, total), "", s->ns);
 	return fmt_lit(p, "}");
 }
 
@@ -123,12 +103,11 @@ static char *format_memory(char *p, const struct process_totals *t, const char *
 {
 	p = shape_begin(p, t, comm);
 	if (t->lives)
-		p = add_u64(p, ",\"rss_bytes\":", t->rss_bytes);
-	if (t->rss_peak_bytes)
-		p = add_u64(p, ",\"rss_peak_bytes\":", t->rss_peak_bytes);
+		p = PUT(p, rss_bytes, t->rss_bytes);
+	p = PUT_NONZERO(p, rss_peak_bytes, t->rss_peak_bytes);
 	if (t->pages) {
-		p = add_u64(p, ",\"pages_allocated\":", t->sums.pages_allocated);
-		p = add_u64(p, ",\"pages_freed\":", t->sums.pages_freed);
+		p = PUT(p, pages_allocated, t->sums.pages_allocated);
+		p = PUT(p, pages_freed, t->sums.pages_freed);
 	}
 	return fmt_lit(p, PROFILE_STAGES "}");
 }
@@ -144,7 +123,7 @@ static const struct profile_family profile_sums[] = {
 
 #define REASON_MAX 160
 
-/* Marks of the recording, by their names in window_prof. */
+/* Marks of the recording. */
 enum reason_of {
 	REASON_TRIGGER,
 	REASON_OPEN,
@@ -152,13 +131,7 @@ enum reason_of {
 	REASONS,
 };
 
-static const struct {
-	const char *mark, *key, *at;
-} reason_names[REASONS] = {
-	[REASON_TRIGGER] = { "trigger", ",\"trigger\":", ",\"trigger_ts_us\":" },
-	[REASON_OPEN] = { "window_open", ",\"opened_by\":", NULL },
-	[REASON_CLOSE] = { "window_close", ",\"closed_by\":", NULL },
-};
+static const char *const reason_marks[REASONS] = { "trigger", "window_open", "window_close" };
 
 struct profile_sink {
 	struct sink sink;
@@ -238,11 +211,9 @@ static void write_finding(struct profile_sink *ps, const struct mark *m)
 {
 	char *p = profile_line_begin(&ps->lines, "misfit_prof", m->tgid);
 
-	if (!p)
-		return;
-	p = add_u64(p, "\"pid\":", m->tgid);
-	p = add_us(p, ",\"ts_us\":", m->ns > ps->rec.start_boot_ns ? m->ns - ps->rec.start_boot_ns : 0);
-	p = add_string(p, ",\"finding\":", m->reason);
+	p = PUT_FIRST(p, pid, m->tgid);
+	p = PUT(p, ts_us, profile_since(&ps->rec, m->ns));
+	p = PUT(p, finding, m->reason);
 	profile_line_end(&ps->lines, fmt_lit(p, PROFILE_STAGES "}"), false);
 }
 
@@ -253,7 +224,7 @@ static void profile_mark(struct sink *s, const struct mark *m)
 	if (m->tgid)
 		write_finding(ps, m);
 	for (int i = 0; i < REASONS && m->reason; i++) {
-		if (strcmp(m->name, reason_names[i].mark))
+		if (strcmp(m->name, reason_marks[i]))
 			continue;
 		snprintf(ps->reasons[i].text, sizeof(ps->reasons[i].text), "%s", m->reason);
 		ps->reasons[i].ns = m->ns;
@@ -291,14 +262,14 @@ static uint64_t profile_bytes(const struct sink *s)
 static char *add_holds(char *p, const struct profile_sink *ps)
 {
 	if (ps->holds.n) {
-		p = add_u64(p, ",\"holds\":", ps->holds.n);
-		p = add_u64(p, ",\"holds_expired\":", ps->holds.expired);
-		p = add_us(p, ",\"held_us\":", ps->holds.ns);
-		p = add_us(p, ",\"held_longest_us\":", ps->holds.ns_max);
+		p = PUT(p, holds, ps->holds.n);
+		p = PUT(p, holds_expired, ps->holds.expired);
+		p = PUT(p, held_us, ps->holds.ns);
+		p = PUT(p, held_longest_us, ps->holds.ns_max);
 	}
 	if (ps->holds.placed) {
-		p = add_u64(p, ",\"probed_late\":", ps->holds.placed);
-		p = add_us(p, ",\"probed_late_longest_us\":", ps->holds.placed_ns_max);
+		p = PUT(p, probed_late, ps->holds.placed);
+		p = PUT(p, probed_late_longest_us, ps->holds.placed_ns_max);
 	}
 	return p;
 }
@@ -312,12 +283,11 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 
 	if (!l)
 		return p;
-	p = fmt_lit(p, ",\"budget\":");
-	p = profile_fmt_share(p, l->budget, 1000000);
+	p = profile_fmt_share(PUT_KEY(p, budget), l->budget, 1000000);
 	for (int i = 0; i < SHED_PARTS; i++)
 		parts |= t->left_out_ns[i] ? 1u << i : 0;
 	if (parts)
-		p = add_string(p, ",\"left_out\":", shed_text(parts, text));
+		p = PUT(p, left_out, shed_text(parts, text));
 	for (int i = 0; i < SHED_PARTS; i++) {
 		if (!t->left_out_ns[i])
 			continue;
@@ -327,67 +297,51 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	return p;
 }
 
-/* When the recording began, by the clocks that a trace of it has: as text, since the numbers are beyond what a double holds. */
-static char *add_clocks(char *p, const struct recording *rec)
-{
-	p = fmt_lit(p, ",\"boottime_ns\":\"");
-	p = fmt_u64(p, rec->start_boot_ns);
-	p = fmt_lit(p, "\",\"realtime_ns\":\"");
-	p = fmt_u64(p, rec->start_real_ns);
-	*p++ = '"';
-	return p;
-}
-
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
-	char *p = profile_line_begin(&ps->lines, "window_prof", 0);
+	char *p = profile_line_begin(&ps->lines, "window_prof", 0), text[FMT_U64_MAX + 1];
 
-	if (!p)
-		return;
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		records += t->records[k];
 		lost += t->lost[k];
 	}
 	if (!ps->lines.windows)
 		p = fmt_lit(p, "\"window\":0,");
-	p = add_u64(p, "\"records\":", records);
-	p = add_u64(p, ",\"lost\":", lost);
+	p = PUT_FIRST(p, records, records);
+	p = PUT(p, lost, lost);
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (!t->lost[k])
-			continue;
-		p = fmt_lit(p, ",\"lost_");
-		p = fmt_str(p, rec_kind_name((enum rec_kind)k), strlen(rec_kind_name((enum rec_kind)k)));
-		p = fmt_lit(p, "\":");
-		p = fmt_u64(p, t->lost[k]);
+		if (t->lost[k])
+			p = fmt_u64(profile_add_key(p, "lost_", rec_kind_name((enum rec_kind)k)), t->lost[k]);
 	}
-	p = add_u64(p, ",\"bytes\":", t->bytes);
-	p = add_u64(p, ",\"steps\":", t->steps);
-	p = add_string(p, ",\"version\":", INFTRACE_VERSION);
-	if (ps->rec.command_line)
-		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
-	p = add_clocks(p, &ps->rec);
+	p = PUT(p, bytes, t->bytes);
+	p = PUT(p, steps, t->steps);
+	p = PUT(p, version, INFTRACE_VERSION);
+	p = PUT_NONZERO(p, command_line, ps->rec.command_line);
+	/* as text, since the numbers are beyond what a double holds */
+	*fmt_u64(text, ps->rec.start_boot_ns) = 0;
+	p = PUT(p, boottime_ns, text);
+	*fmt_u64(text, ps->rec.start_real_ns) = 0;
+	p = PUT(p, realtime_ns, text);
 	if (ps->rec.host)
 		p = host_id_fmt(p, ps->rec.host);
-	p = fmt_lit(p, ",\"coverage\":");
-	p = profile_fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
-	for (int i = 0; i < REASONS; i++) {
-		uint64_t at = ps->reasons[i].ns, start = ps->rec.start_boot_ns;
-
-		if (!ps->reasons[i].text[0])
-			continue;
-		p = add_string(p, reason_names[i].key, ps->reasons[i].text);
-		if (reason_names[i].at)
-			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
+	p = profile_fmt_share(PUT_KEY(p, coverage), total > t->lost_ns ? total - t->lost_ns : 0, total);
+	if (ps->reasons[REASON_TRIGGER].text[0]) {
+		p = PUT(p, trigger, ps->reasons[REASON_TRIGGER].text);
+		p = PUT(p, trigger_ts_us, profile_since(&ps->rec, ps->reasons[REASON_TRIGGER].ns));
 	}
+	if (ps->reasons[REASON_OPEN].text[0])
+		p = PUT(p, opened_by, ps->reasons[REASON_OPEN].text);
+	if (ps->reasons[REASON_CLOSE].text[0])
+		p = PUT(p, closed_by, ps->reasons[REASON_CLOSE].text);
 	if (ps->rec.lacks_faults)
-		p = fmt_lit(p, ",\"not_recorded\":\"faults\"");
+		p = PUT(p, not_recorded, "faults");
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
 	p = profile_gpu_add_devices(p, ps->rec.gpu);
-	p = add_us(p, PROFILE_STAGES "\"total\":", total);
-	p = add_us(p, ",\"open\":", t->open_cost_ns);
-	p = add_us(p, ",\"close\":", t->close_cost_ns);
+	p = PUT_TOTAL(p, total);
+	p = PUT(p, open, t->open_cost_ns);
+	p = PUT(p, close, t->close_cost_ns);
 	*p++ = '}';
 	profile_line_end(&ps->lines, p, ps->graphs);
 }
@@ -445,12 +399,8 @@ static const struct sink_ops sink_ops = {
 int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
 	struct sink **ret_sink)
 {
-	struct profile_sink *ps = calloc(1, sizeof(*ps));
+	struct profile_sink *ps = xcalloc(1, sizeof(*ps));
 
-	if (!ps) {
-		writer_close(w);
-		return -ENOMEM;
-	}
 	ps->sink.ops = &sink_ops;
 	ps->lines.w = w;
 	ps->lines.meta = *meta;
@@ -459,12 +409,10 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.tgid = rec->tgid;
 	ps->lines.tasks = rec->tasks;
 	ps->rec = *rec;
-	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
-		profile_stacks_new(&ps->lines, &ps->rec, ps->ops, &ps->stacks) ||
-		profile_requests_new(&ps->lines, &ps->rec, ps->steps, &ps->requests)) {
-		profile_close(&ps->sink, NULL);
-		return -ENOMEM;
-	}
+	ps->steps = profile_steps_new(&ps->lines, &ps->rec);
+	ps->ops = profile_ops_new(&ps->lines, &ps->rec);
+	ps->stacks = profile_stacks_new(&ps->lines, &ps->rec, ps->ops);
+	ps->requests = profile_requests_new(&ps->lines, &ps->rec, ps->steps);
 	*ret_sink = &ps->sink;
 	return 0;
 }

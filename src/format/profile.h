@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 struct profile_meta {
-	const char *commit_sha;	   /* NULL: unknown */
-	const char *model;	   /* not blank */
-	uint32_t concurrency;	   /* 0: not known: the most that are seen */
-	bool configured;	   /* where it comes from: options of the engine, rather than somebody who says it */
+	const char *commit_sha;    /* NULL: unknown */
+	const char *model;         /* not blank */
+	uint32_t concurrency;      /* 0: not known: the most that are seen */
+	bool configured;           /* where it comes from: options of the engine, rather than somebody who says it */
 	const char *runtime_flags; /* text of a JSON object */
-	const char *env_hash;	   /* "sha256:..."; NULL: unknown */
-	bool incomplete;	   /* more may become known later */
+	const char *env_hash;      /* "sha256:..."; NULL: unknown */
+	bool incomplete;           /* more may become known later */
 	/* Returns what is known of a process (0: of none in particular), valid until the next call. Called
 	 * when the first line about it is written, since the engine's libraries are not mapped before, and
 	 * again while it is incomplete. NULL: the members above apply to all. */

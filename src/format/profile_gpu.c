@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/profile_gpu.h"
+/* What the GPU did in a step, in the line of the step; and which GPUs there were. */
+#include "format/profile_line.h"
 
 #include <stdio.h>
 
 #include "format/derive.h"
-#include "format/profile_line.h"
 #include "format/stack_text.h"
 #include "util/names.h"
 
@@ -76,17 +76,16 @@ static char *add_cause(char *p, const char *prefix, const struct recording *rec,
 	return c->state > ST_RUNNABLE ? add_waker(p, prefix, rec, c->waker_tid) : p;
 }
 
-static char *add_gap(char *p, int number, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s,
+static char *add_gap(char *p, unsigned int number, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s,
 	const struct gpu_gap *g)
 {
-	uint64_t zero = rec->start_boot_ns;
 	struct gap_cause c;
 	char prefix[32];
 
-	snprintf(prefix, sizeof(prefix), "gpu_gap%d", number);
-	p = fmt_us(profile_add_key(p, prefix, "_us"), g->dur_ns);
-	p = fmt_us(profile_add_key(p, prefix, "_ts_us"), g->start_ns > zero ? g->start_ns - zero : 0);
-	p = fmt_u64(profile_add_key(p, prefix, "_tid"), g->tid);
+	snprintf(prefix, sizeof(prefix), "gpu_gap%u", number);
+	p = fmt_us(PUT_KEY_N(p, gpu_gapN_us, number), g->dur_ns);
+	p = fmt_us(PUT_KEY_N(p, gpu_gapN_ts_us, number), profile_since(rec, g->start_ns));
+	p = fmt_u64(PUT_KEY_N(p, gpu_gapN_tid, number), g->tid);
 	if (gaps && s->is_whole && gpu_gaps_cause(gaps, g->tid, g->start_ns, g->start_ns + g->dur_ns, &c))
 		p = add_cause(p, prefix, rec, s, g, &c);
 	return p;
@@ -98,57 +97,53 @@ static char *add_device(char *p, const struct gpu_step_device *d)
 	char prefix[32];
 
 	snprintf(prefix, sizeof(prefix), "gpu_device%u_", d->device);
-	p = fmt_u64(profile_add_key(p, prefix, "kernels"), d->kernels);
-	p = fmt_u64(profile_add_key(p, prefix, "copies"), d->copies);
+	p = fmt_u64(PUT_KEY_N(p, gpu_deviceN_kernels, d->device), d->kernels);
+	p = fmt_u64(PUT_KEY_N(p, gpu_deviceN_copies, d->device), d->copies);
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		if (d->ns[i])
 			p = fmt_us(profile_add_key(p, prefix, gpu_part_key(i) + strlen("gpu_")), d->ns[i]);
 	}
-	return d->after_ns ? fmt_us(profile_add_key(p, prefix, "after_us"), d->after_ns) : p;
+	return d->after_ns ? fmt_us(PUT_KEY_N(p, gpu_deviceN_after_us, d->device), d->after_ns) : p;
 }
 
 char *profile_gpu_add(
 	char *p, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s, const struct rec_gpu_step *r)
 {
 	if (r->h.flags & GPU_STEP_F_LOST)
-		return fmt_lit(p, ",\"gpu_lost\":true");
-	p = add_u64(p, ",\"gpu_device\":", r->device);
-	p = add_u64(p, ",\"gpu_kernels\":", r->kernels);
-	p = add_u64(p, ",\"gpu_copies\":", r->copies);
+		return PUT(p, gpu_lost, true);
+	p = PUT(p, gpu_device, r->device);
+	p = PUT(p, gpu_kernels, r->kernels);
+	p = PUT(p, gpu_copies, r->copies);
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		if (!r->ns[i] && i == GPU_PART_COLLECTIVE) /* most programs have none */
 			continue;
 		p = fmt_us(profile_add_key(p, gpu_part_key(i), ""), r->ns[i]);
 	}
-	if (r->after_ns)
-		p = add_us(p, ",\"gpu_after_us\":", r->after_ns);
-	p = add_us(p, ",\"gpu_residual_us\":", r->residual_ns);
+	p = PUT_NONZERO(p, gpu_after_us, r->after_ns);
+	p = PUT(p, gpu_residual_us, r->residual_ns);
 	if (r->n_devices > 1) {
-		p = add_u64(p, ",\"gpu_devices\":", r->n_devices);
+		p = PUT(p, gpu_devices, r->n_devices);
 		for (uint32_t i = 0; i < gpu_step_devices(r); i++)
 			p = add_device(p, &r->devices[i]);
 	}
-	for (int i = 0; i < GPU_GAPS && r->gaps[i].dur_ns >= GAP_MIN_NS; i++)
+	for (unsigned int i = 0; i < GPU_GAPS && r->gaps[i].dur_ns >= GAP_MIN_NS; i++)
 		p = add_gap(p, i + 1, rec, gaps, s, &r->gaps[i]);
 	return p;
 }
 
 char *profile_gpu_add_devices(char *p, const struct gpu_info *info)
 {
-	char prefix[32];
-
 	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {
 		const struct gpu_identity *is = gpu_info_is_used(info, i) ? gpu_info_device(info, i) : NULL;
 
 		if (!is)
 			continue;
-		snprintf(prefix, sizeof(prefix), "gpu_device%u_", i);
 		if (is->name[0])
-			p = fmt_json_str(profile_add_key(p, prefix, "name"), is->name, strlen(is->name));
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_name, i), is->name, strlen(is->name));
 		if (is->pci[0])
-			p = fmt_json_str(profile_add_key(p, prefix, "pci"), is->pci, strlen(is->pci));
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_pci, i), is->pci, strlen(is->pci));
 		if (is->uuid[0])
-			p = fmt_json_str(profile_add_key(p, prefix, "uuid"), is->uuid, strlen(is->uuid));
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_uuid, i), is->uuid, strlen(is->uuid));
 	}
 	return p;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/profile_line.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "engine/check.h"
@@ -22,29 +21,22 @@ static void clear(struct profile_envelope *e)
 static char *add_container(char *p, const struct profile_lines *l, uint32_t tgid)
 {
 	const struct container *c = l->tasks && tgid ? tasks_container(l->tasks, tgid) : NULL;
-	const char *sep = "";
+	char *first;
 
 	if (!c)
 		return p;
-	p = fmt_lit(p, "," PROFILE_KEY(container) "{");
-	if (c->id[0]) {
-		p = add_string(p, "\"id\":", c->id);
-		sep = ",";
-	}
-	if (c->pod[0]) {
-		p = fmt_str(p, sep, strlen(sep));
-		p = add_string(p, "\"pod_uid\":", c->pod);
-		sep = ",";
-	}
-	if (c->host[0]) {
-		p = fmt_str(p, sep, strlen(sep));
-		p = add_string(p, "\"host\":", c->host);
-	}
+	first = p = fmt_lit(p, "," PROFILE_KEY(container) "{");
+	if (c->id[0])
+		p = add_string(p, ",\"id\":" + (p == first), c->id);
+	if (c->pod[0])
+		p = add_string(p, ",\"pod_uid\":" + (p == first), c->pod);
+	if (c->host[0])
+		p = add_string(p, ",\"host\":" + (p == first), c->host);
 	*p++ = '}';
 	return p;
 }
 
-static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
+static void make_envelope(struct profile_lines *l, struct profile_envelope *e)
 {
 	const struct profile_meta *m = l->meta.of ? l->meta.of(l->meta.arg, e->tgid) : &l->meta;
 	const char *hash = m->env_hash ? m->env_hash : "sha256:unknown";
@@ -54,11 +46,9 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	char *p;
 
 	clear(e);
-	e->head = malloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
-			 FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
-	e->tail = malloc(flags + 256 + FMT_JSON_STR_MAX(sizeof(struct container)));
-	if (!e->head || !e->tail)
-		return -ENOMEM;
+	e->head = xmalloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
+			  FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
+	e->tail = xmalloc(flags + 256 + FMT_JSON_STR_MAX(sizeof(struct container)));
 	if (m->commit_sha)
 		p = add_string(e->head, "," PROFILE_KEY(commit_sha), m->commit_sha);
 	else
@@ -79,14 +69,10 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	e->counts = !m->concurrency;
 
 	max = e->head_len + PROFILE_BODY_MAX + e->tail_len;
-	if (max <= l->line_max)
-		return 0;
-	p = realloc(l->line, max);
-	if (!p)
-		return -ENOMEM;
-	l->line = p;
-	l->line_max = max;
-	return 0;
+	if (max > l->line_max) {
+		l->line = xreallocarray(l->line, 1, max);
+		l->line_max = max;
+	}
 }
 
 static struct profile_envelope *nth_envelope(const struct profile_lines *l, size_t i)
@@ -100,7 +86,7 @@ static void drop_envelope(void *envelope, void *arg)
 	clear(envelope);
 }
 
-static int add_envelope(struct profile_lines *l, uint32_t tgid)
+static void add_envelope(struct profile_lines *l, uint32_t tgid)
 {
 	l->envelopes.size = sizeof(struct profile_envelope);
 	process_list_room(&l->envelopes, l->tasks, drop_envelope, NULL);
@@ -108,11 +94,11 @@ static int add_envelope(struct profile_lines *l, uint32_t tgid)
 		while (l->envelopes.n)
 			clear(nth_envelope(l, --l->envelopes.n));
 	}
-	*nth_envelope(l, l->envelopes.n++) = (struct profile_envelope){ .tgid = tgid };
-	return 0;
+	l->current = l->envelopes.n++;
+	*nth_envelope(l, l->current) = (struct profile_envelope){ .tgid = tgid };
 }
 
-/* Made once, except if it is incomplete: then again with the 2nd, 4th, 8th ... line. NULL: no memory. */
+/* Made once, except if it is incomplete: then again with the 2nd, 4th, 8th ... line. */
 static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tgid)
 {
 	struct profile_envelope *e;
@@ -123,16 +109,11 @@ static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tg
 				break;
 		}
 	}
-	if (l->current == l->envelopes.n) {
-		if (add_envelope(l, tgid))
-			return NULL;
-		l->current = l->envelopes.n - 1;
-	}
+	if (l->current == l->envelopes.n)
+		add_envelope(l, tgid);
 	e = nth_envelope(l, l->current);
-	if ((!e->head || !e->tail || (e->incomplete && !(e->lines & (e->lines - 1)))) && make_envelope(l, e)) {
-		clear(e);
-		return NULL;
-	}
+	if (!e->head || (e->incomplete && !(e->lines & (e->lines - 1))))
+		make_envelope(l, e);
 	e->lines++;
 	return e;
 }
@@ -140,16 +121,13 @@ static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tg
 char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid)
 {
 	const struct profile_envelope *e = envelope_of(l, tgid ? tgid : l->tgid);
-	char *p;
+	char *p = fmt_lit(l->line, "{" PROFILE_KEY(event) "\"");
 
-	if (!e)
-		return NULL;
-	p = fmt_lit(l->line, "{" PROFILE_KEY(event) "\"");
 	p = fmt_str(p, event, strlen(event));
 	*p++ = '"';
 	p = fmt_str(p, e->head, e->head_len);
 	p = fmt_lit(p, "," PROFILE_KEY(shape) "{");
-	return l->windows ? fmt_lit(add_u64(p, "\"window\":", l->window), ",") : p;
+	return l->windows ? fmt_lit(PUT_FIRST(p, window, l->window), ",") : p;
 }
 
 void profile_line_end(struct profile_lines *l, char *p, bool graph)
@@ -164,7 +142,7 @@ void profile_lines_saw(struct profile_lines *l, uint32_t tgid, uint64_t sequence
 	uint32_t n = sequences < UINT32_MAX ? (uint32_t)sequences : UINT32_MAX;
 	struct profile_envelope *e = envelope_of(l, tgid);
 
-	if (!e || n <= e->seen)
+	if (n <= e->seen)
 		return;
 	e->seen = n;
 	l->seen = n > l->seen ? n : l->seen;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the parts of the profile sink: the envelope of a line, and pieces of its shape and
- * stages. */
+/* The parts of the profile sink, and what they share: the envelope of a line, and pieces of its shape and stages. */
 #ifndef INFTRACE_PROFILE_LINE_H
 #define INFTRACE_PROFILE_LINE_H
 
@@ -8,10 +7,13 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "format/gpu_gaps.h"
 #include "format/profile.h"
 #include "io/writer.h"
+#include "requests/step_requests.h"
 #include "schema/profile_keys.h"
 #include "sink/process_list.h"
+#include "sink/sink.h"
 #include "util/fmt.h"
 
 /* The most bytes of shape, stage_us and graph_enabled together. syscall_prof is the longest: each name twice, with a number
@@ -34,10 +36,10 @@ struct profile_envelope {
 struct profile_lines {
 	struct writer *w;
 	struct profile_meta meta;
-	uint32_t tgid; /* the only process; 0: there may be several */
-	struct tasks *tasks; /* which know containers; or NULL */
+	uint32_t tgid;                 /* the only process; 0: there may be several */
+	struct tasks *tasks;           /* which know containers; or NULL */
 	struct process_list envelopes; /* struct profile_envelope */
-	size_t current; /* of the current line, or of the last one */
+	size_t current;                /* of the current line, or of the last one */
 	char *line;
 	size_t line_max;
 	bool windows; /* shape begins with the number of the window */
@@ -46,7 +48,7 @@ struct profile_lines {
 };
 
 /* Begins a line about a process (0: none in particular), up to the place of the first key of the shape,
- * or with windows of the second. NULL: no memory. */
+ * or with windows of the second. */
 char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid);
 
 /* p: after the brace that ends stage_us. */
@@ -70,27 +72,173 @@ char *profile_add_key(char *p, const char *prefix, const char *key);
 /* ,"PREFIXcpu":1.000 and so on, for states with a time. */
 char *profile_add_states(char *p, const char *prefix, const uint64_t *ns);
 
+/* Time since the start of the recording, 0 before it. */
+static inline uint64_t profile_since(const struct recording *rec, uint64_t ns)
+{
+	return ns > rec->start_boot_ns ? ns - rec->start_boot_ns : 0;
+}
+
 /* A share as a decimal number with six places, without a double; of nothing it is all. */
 char *profile_fmt_share(char *p, uint64_t part, uint64_t whole);
 
-/* ---- pieces; key: with the punctuation before and after it ---- */
+/* ---- pieces; text: a key with the punctuation before and after it ---- */
 
-static inline char *add_string(char *p, const char *key, const char *value)
+static inline char *add_string(char *p, const char *text, const char *value)
 {
-	p = fmt_str(p, key, strlen(key));
+	p = fmt_str(p, text, strlen(text));
 	return fmt_json_str(p, value, strlen(value));
 }
 
-static inline char *add_u64(char *p, const char *key, uint64_t v)
+static inline char *add_u64(char *p, const char *text, uint64_t v)
 {
-	p = fmt_str(p, key, strlen(key));
+	p = fmt_str(p, text, strlen(text));
 	return fmt_u64(p, v);
 }
 
-static inline char *add_us(char *p, const char *key, uint64_t ns)
+static inline char *add_us(char *p, const char *text, uint64_t ns)
 {
-	p = fmt_str(p, key, strlen(key));
+	p = fmt_str(p, text, strlen(text));
 	return fmt_us(p, ns);
 }
+
+static inline char *add_flag(char *p, const char *text, bool v)
+{
+	p = fmt_str(p, text, strlen(text));
+	return v ? fmt_lit(p, "true") : fmt_lit(p, "false");
+}
+
+/*
+ * A field of schema/profile_fields.h with a value of its type: a number, a flag, a text, or a time in nanoseconds. PUT_FIRST: the first one of an
+ * object. PUT_NONZERO: nothing if the value is 0, false or NULL.
+ */
+#define PUT(p, key, value) PROFILE_PUT(p, ",\"" #key "\":", key, value)
+#define PUT_FIRST(p, key, value) PROFILE_PUT(p, "\"" #key "\":", key, value)
+#define PUT_NONZERO(p, key, value)                        \
+	({                                                \
+		__auto_type put_value = (value);          \
+		put_value ? PUT(p, key, put_value) : (p); \
+	})
+#define PROFILE_PUT(p, text, key, value)                    \
+	_Generic((profile_field_##key)0, struct as_number * \
+		 : add_u64, struct as_us *                  \
+		 : add_us, struct as_flag *                 \
+		 : add_flag, default                        \
+		 : add_string)(p, text, value)
+
+/* Ends the shape and begins the stages. */
+#define PUT_TOTAL(p, ns) PUT_FIRST(fmt_lit(p, PROFILE_STAGES), total, ns)
+
+/* The key alone; PUT_KEY_N: of a field with an N in its name, the number n in place of it. */
+#define PUT_KEY(p, key) ((void)(profile_field_##key)0, fmt_lit(p, ",\"" #key "\":"))
+#define PUT_KEY_N(p, key, n) ((void)(profile_field_##key)0, profile_add_key_n(p, #key, n))
+
+/* ,"waited3_for": from waitedN_for and 3 */
+static inline char *profile_add_key_n(char *p, const char *key, uint64_t n)
+{
+	size_t before = strcspn(key, "N");
+
+	p = fmt_str(fmt_lit(p, ",\""), key, before);
+	p = fmt_u64(p, n);
+	p = fmt_str(p, key + before + 1, strlen(key) - before - 1);
+	return fmt_lit(p, "\":");
+}
+
+/* ---- token_prof ---- */
+
+/* `lines` and `rec` must outlive this one and those below. */
+struct profile_steps *profile_steps_new(struct profile_lines *lines, const struct recording *rec);
+void profile_steps_free(struct profile_steps *ps);
+
+/* Writes its line, or keeps it. */
+void profile_steps_add(struct profile_steps *ps, const struct rec_step *r);
+
+/* Of struct step_requests_ops: what the rows of a step were, and that this is all. */
+void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p);
+void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
+
+/* What the GPU did during a step. */
+void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
+
+/* Any record, and any loss: for what threads did while the GPU was idle. */
+void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h);
+void profile_steps_loss(struct profile_steps *ps, const struct loss *l);
+
+/* Writes those that are still waiting. */
+void profile_steps_finish(struct profile_steps *ps);
+
+/* What the step's own record says, by the time that its GPU is known. */
+struct profile_gpu_step {
+	uint32_t tid;
+	bool is_whole; /* nothing of it was lost, or left out by --budget */
+	struct stall stall;
+};
+
+void profile_gpu_keep(struct profile_gpu_step *s, const struct rec_step *r);
+
+/* Adds keys to the shape. The parts sum to the step's duration. */
+char *profile_gpu_add(
+	char *p, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s, const struct rec_gpu_step *r);
+
+/* What the devices are that were used: of the recording, for the line of a window. */
+char *profile_gpu_add_devices(char *p, const struct gpu_info *info);
+
+/* ---- op_prof, graph_prof, sample_prof ---- */
+
+struct frame;
+
+struct profile_ops *profile_ops_new(struct profile_lines *lines, const struct recording *rec);
+void profile_ops_free(struct profile_ops *o);
+
+void profile_ops_call(struct profile_ops *o, const struct rec_function *r);
+
+/* The number that an operator's name has here, and the name of a number, which stays valid. */
+uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r);
+const char *profile_ops_name(const struct profile_ops *o, uint32_t number);
+
+/* A sample that was taken in an operator: its number, and the innermost function. step: as in struct rec_stack. */
+void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f);
+
+void profile_ops_step(struct profile_ops *o, const struct rec_step *r);
+void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r);
+void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r);
+
+/* See struct sink_ops. */
+void profile_ops_settled(struct profile_ops *o);
+
+/* Writes what is left, including the line of the window. */
+void profile_ops_finish(struct profile_ops *o);
+
+/* ---- request_prof ---- */
+
+/* steps, which it tells what the rows of a step were, must outlive it. */
+struct profile_requests *profile_requests_new(
+	struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps);
+void profile_requests_free(struct profile_requests *q);
+
+/* The step's record, before its request is told. */
+void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
+void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r);
+
+/* Writes what is left. */
+void profile_requests_finish(struct profile_requests *q);
+
+/* ---- stack_prof ---- */
+
+/* names, which has the numbers of operators, must outlive it. */
+struct profile_stacks *profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names);
+void profile_stacks_free(struct profile_stacks *ps);
+
+void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r);
+/* The end of a function: of an operator, in which samples were taken. */
+void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r);
+void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r);
+
+/* See struct sink_ops. */
+void profile_stacks_settled(struct profile_stacks *ps);
+/* Another file begins: the frames of each stack are written again. */
+void profile_stacks_rotate(struct profile_stacks *ps);
+
+/* Writes what is left. */
+void profile_stacks_finish(struct profile_stacks *ps);
 
 #endif

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/profile_ops.h"
+/*
+ * The families of the profile that come from calls of functions: op_prof, graph_prof and sample_prof.
+ *
+ * Operators are summed up, per step or for the whole window. The calls of a step arrive through several rings, drained in any
+ * order, and a worker's last operator arrives when it begins its next one. So the line of a step waits for a while; calls that
+ * arrive even later make a further line of the same step.
+ */
+#include "format/profile_line.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +25,7 @@
 /* All zeroes: none. */
 struct op_hot {
 	struct op_function *functions;
-	bool cut; /* there were more functions than are kept, or no memory: which one is the hottest is not known */
+	bool cut; /* there were more functions than are kept: which one is the hottest is not known */
 };
 
 /* Of one operator. */
@@ -45,22 +51,6 @@ struct op_function {
 	uint64_t samples;
 };
 
-static struct op_function *function_new(struct op_hot *h, uint32_t *total, const struct function_key *key)
-{
-	struct op_function *f = *total < FUNCTIONS_MAX ? calloc(1, sizeof(*f)) : NULL;
-
-	if (!f)
-		return NULL;
-	f->key = *key;
-	HASH_ADD(hh, h->functions, key, sizeof(f->key), f);
-	if (f->hh.tbl) {
-		(*total)++;
-		return f;
-	}
-	free(f);
-	return NULL;
-}
-
 /*
  * A sample in the operator with this number; f: the innermost function, which must stay valid. *total: how many functions are
  * kept in all of an output, which is bounded.
@@ -71,10 +61,15 @@ static void op_hot_add(struct op_hot *h, uint32_t *total, uint32_t op, const str
 	struct op_function *f;
 
 	HASH_FIND(hh, h->functions, &key, sizeof(key), f);
-	f = f ? f : function_new(h, total, &key);
-	if (!f) {
+	if (!f && *total == FUNCTIONS_MAX) {
 		h->cut = true;
 		return;
+	}
+	if (!f) {
+		f = xcalloc(1, sizeof(*f));
+		f->key = key;
+		HASH_ADD(hh, h->functions, key, sizeof(f->key), f);
+		(*total)++;
 	}
 	f->frame = frame;
 	f->samples++;
@@ -107,10 +102,10 @@ static void take(struct op_hottest *best, const struct op_function *f)
 	}
 }
 
-/* The hottest functions of the first n operators, by number: free() it. NULL: nothing is known of any, or no memory. */
+/* The hottest functions of the first n operators, by number: free() it. NULL: nothing is known of any. */
 static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
 {
-	struct op_hottest *best = h->functions && !h->cut && n ? calloc(n, sizeof(*best)) : NULL;
+	struct op_hottest *best = h->functions && !h->cut && n ? xcalloc(n, sizeof(*best)) : NULL;
 
 	for (const struct op_function *f = h->functions; best && f; f = f->hh.next) {
 		if (f->key.op < n)
@@ -212,7 +207,7 @@ static uint32_t name_number(struct profile_ops *o, const char *text)
 	name = &o->names[n];
 	strcpy(name->text, text);
 	HASH_ADD_STR(o->by_text, text, name);
-	return name->hh.tbl ? n : 0;
+	return n;
 }
 
 /* An address stays the same, but its text may change when an engine's own names are read. */
@@ -247,20 +242,15 @@ const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
 
 /* ---- sums ---- */
 
-/* NULL: no memory */
 static struct op_sum *sums_get(struct op_sums *s, uint32_t number)
 {
 	if (number >= s->n) {
 		uint32_t n = s->n ? s->n : 32;
-		struct op_sum *list;
 
 		while (n <= number)
 			n *= 2;
-		list = realloc(s->list, n * sizeof(*list));
-		if (!list)
-			return NULL;
-		memset(list + s->n, 0, (n - s->n) * sizeof(*list));
-		s->list = list;
+		s->list = xreallocarray(s->list, n, sizeof(*s->list));
+		memset(s->list + s->n, 0, (n - s->n) * sizeof(*s->list));
 		s->n = n;
 	}
 	return &s->list[number];
@@ -271,8 +261,6 @@ static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint
 {
 	struct op_sum *sum = sums_get(s, number);
 
-	if (!sum)
-		return;
 	sum->n++;
 	sum->ns += ns;
 	if (!counts)
@@ -295,9 +283,7 @@ static void sum_move(struct op_sum *to, const struct op_sum *from)
 
 static void sums_add_gpu(struct op_sums *s, uint32_t number, uint64_t ns)
 {
-	struct op_sum *sum = number == GPU_OPS_NONE ? NULL : sums_get(s, number);
-
-	*(sum ? &sum->gpu_ns : &s->gpu_none_ns) += ns;
+	*(number == GPU_OPS_NONE ? &s->gpu_none_ns : &sums_get(s, number)->gpu_ns) += ns;
 }
 
 static void sums_clear(struct profile_ops *o, struct op_sums *s)
@@ -385,8 +371,8 @@ static char *fmt_gpu(char *p, const struct profile_ops *o, const struct op_sums 
 		ns += s->list[i].gpu_ns;
 	if (!ns)
 		return p;
-	p = add_us(p, ",\"gpu_us\":", ns);
-	p = add_us(p, ",\"gpu_unattributed_us\":", s->gpu_none_ns);
+	p = PUT(p, gpu_us, ns);
+	p = PUT(p, gpu_unattributed_us, s->gpu_none_ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		char name[NAME_LEN + 4];
 
@@ -427,12 +413,11 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	size_t room;
 
 	fit = sums_fit(o, s, &room);
-
 	for (uint32_t i = 0; i < fit; i++) {
 		n += s->list[i].n;
 		ns += s->list[i].ns;
 	}
-	p = add_u64(p, ",\"ops\":", n);
+	p = PUT(p, ops, n);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
 			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
@@ -440,7 +425,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	p = fmt_counts(p, o, s, fit);
 	p = fmt_gpu(p, o, s, fit);
 	p = fmt_hot(p, o, s, fit, room);
-	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
+	p = PUT_TOTAL(p, ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
 			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
@@ -469,17 +454,17 @@ static char *add_parts(char *p, uint32_t parts)
 {
 	char text[SHED_TEXT_MAX];
 
-	return parts ? add_string(p, ",\"left_out\":", shed_text(parts, text)) : p;
+	return parts ? PUT(p, left_out, shed_text(parts, text)) : p;
 }
 
 /* Writes the line, if there is anything to write, and frees the slot. */
 static void step_write(struct profile_ops *o, struct step_ops *s)
 {
-	char *p = sums_any(o, &s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
+	if (sums_any(o, &s->sums)) {
+		char *p = profile_line_begin(o->lines, "op_prof", s->tgid);
 
-	if (p) {
-		p = add_u64(p, "\"step\":", s->step - 1);
-		p = add_u64(p, ",\"pid\":", s->tgid);
+		p = PUT_FIRST(p, step, s->step - 1);
+		p = PUT(p, pid, s->tgid);
 		p = add_parts(p, s->left_out);
 		p = fmt_sums(p, o, &s->sums);
 		profile_line_end(o->lines, p, s->graph);
@@ -566,14 +551,15 @@ static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t 
 static void process_write(struct profile_ops *o, struct process_ops *pr)
 {
 	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
-	char *p = sums_any(o, &pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
+	char *p;
 
-	if (!p)
+	if (!sums_any(o, &pr->sums))
 		return;
+	p = profile_line_begin(o->lines, "op_prof", pr->tgid);
 	if (!o->lines->windows)
 		p = fmt_lit(p, "\"window\":0,");
-	p = add_u64(p, "\"pid\":", pr->tgid);
-	p = add_string(p, ",\"comm\":", task ? task->comm : "");
+	p = PUT_FIRST(p, pid, pr->tgid);
+	p = PUT(p, comm, task ? task->comm : "");
 	p = add_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
 	p = fmt_sums(p, o, &pr->sums);
 	profile_line_end(o->lines, p, o->graph);
@@ -592,7 +578,7 @@ static void process_drop(void *process, void *arg)
 	sums_clear(arg, &pr->sums);
 }
 
-/* NULL: no memory, or too many processes are alive. */
+/* NULL: too many processes are alive. */
 static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
 {
 	if (o->last_process < o->processes.n && nth_process(o, o->last_process)->tgid == tgid)
@@ -636,21 +622,17 @@ static void write_call(
 	struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
 	const char *event = s->role == ROLE_GRAPH ? "graph_prof" : "sample_prof";
-	uint64_t start = o->rec->start_boot_ns;
 	char *p = profile_line_begin(o->lines, event, r->h.tgid);
 
-	if (!p)
-		return;
-	p = add_string(p, "\"call\":", probe_spec_name(s, r->vals));
+	p = PUT_FIRST(p, call, probe_spec_name(s, r->vals));
 	if (r->step)
-		p = add_u64(p, ",\"step\":", r->step - 1);
-	p = add_u64(p, ",\"pid\":", r->h.tgid);
-	p = add_u64(p, ",\"tid\":", r->h.tid);
-	p = add_us(p, ",\"ts_us\":", r->h.start_ns > start ? r->h.start_ns - start : 0);
+		p = PUT(p, step, r->step - 1);
+	p = PUT(p, pid, r->h.tgid);
+	p = PUT(p, tid, r->h.tid);
+	p = PUT(p, ts_us, profile_since(o->rec, r->h.start_ns));
 	p = profile_add_args(p, s, r->vals, probe_record_strings(s, r));
-	if (r->h.flags & REC_F_OPEN_END)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
+	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
+	p = PUT_TOTAL(p, r->h.dur_ns);
 	*p++ = '}';
 	profile_line_end(o->lines, p, s->flags & PROBE_F_GRAPH);
 }
@@ -769,8 +751,6 @@ void profile_ops_finish(struct profile_ops *o)
 
 void profile_ops_free(struct profile_ops *o)
 {
-	if (!o)
-		return;
 	for (size_t i = 0; i < STEPS_MAX; i++)
 		sums_clear(o, &o->steps[i].sums);
 	for (size_t i = 0; i < o->processes.n; i++)
@@ -781,19 +761,15 @@ void profile_ops_free(struct profile_ops *o)
 	free(o);
 }
 
-int profile_ops_new(
-	struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops)
+struct profile_ops *profile_ops_new(struct profile_lines *lines, const struct recording *rec)
 {
-	struct profile_ops *o = calloc(1, sizeof(*o));
+	struct profile_ops *o = xcalloc(1, sizeof(*o));
 
-	if (!o)
-		return -ENOMEM;
 	if (rec->gpu)
 		o->gpu = gpu_ops_new();
 	o->lines = lines;
 	o->rec = rec;
 	o->processes.size = sizeof(struct process_ops);
 	name_number(o, "other");
-	*ret_ops = o;
-	return 0;
+	return o;
 }

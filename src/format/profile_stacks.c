@@ -1,31 +1,56 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/profile_stacks.h"
+/*
+ * stack_prof: samples and waits, summed up by thread, step, state, operator and stack.
+ *
+ * Stacks arrive some time after the steps that they belong to, since they are unwound first. So the sums of a step are written
+ * about a second after its end, those outside of steps about a second after the first of them; whatever comes after that makes a
+ * further line. All lines together are exact.
+ */
+#include "format/profile_line.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format/stack_text.h"
 #include "record.h"
+#include "util/list.h"
 #include "util/map.h"
 #include "util/names.h"
 
-/*
- * ---- which operator a sample was taken in ----
- *
- * A sample says when the innermost operator of its thread had begun, and the record
- * of that operator says what it was and when it ended. The two arrive in any order: samples are unwound first, and a
- * long operator ends after its samples. A sample that has waited for ten seconds has none.
- */
-
-/* Takes samples whose operator is known, or will not be. op: the number given with it, plus 1; 0: none. */
-typedef void (*stack_ops_cb)(void *arg, const struct rec_stack *r, uint32_t op);
+#define SUMS_MAX 16384 /* if full, all are written */
+#define ENDED_MAX 4096 /* steps whose end and phase are known, by the low bits of their number */
+#define HOLD 100       /* rounds of profile_stacks_settled(), a second */
 
 #define WAITING_MAX 4096 /* samples; if there are more, the oldest have no operator */
 #define CALLS_MAX 4096   /* operators; each has at least one sample. Beyond that their samples have none */
-#define HOLD_SAMPLE 1000 /* rounds of stack_ops_settled(), 10 seconds: operators may be long */
-#define HOLD_CALL 100 /* one second: samples are unwound soon */
+#define HOLD_SAMPLE 1000 /* rounds, 10 seconds: operators may be long */
+#define HOLD_CALL 100    /* one second: samples are unwound soon */
 #define LOOK 20          /* rounds between two looks at what waits */
+
+/* For everything but the frames. */
+#define ROOM (PROFILE_BODY_MAX - 2048 - FMT_JSON_STR_MAX(STACK_TEXT_MAX))
+
+struct stack_key {
+	uint32_t tgid, tid, step, stack;
+	uint32_t state, kind;
+	uint32_t op;                     /* the operator's number + 1; 0: in none */
+	uint32_t waker_tid, waker_stack; /* of a wait */
+	uint32_t by_interrupt;
+};
+
+struct stack_sum {
+	UT_hash_handle hh;
+	struct stack_key key;
+	uint64_t n, ns;
+	uint64_t round; /* of the first */
+};
+
+struct ended_step {
+	uint32_t step; /* number + 1; 0: none */
+	bool graph;
+	uint64_t round;
+	const char *phase;
+};
 
 struct call_key {
 	uint64_t start_ns;
@@ -45,200 +70,13 @@ struct waiting {
 	uint64_t round;
 };
 
-struct stack_ops {
-	stack_ops_cb cb;
-	void *arg;
-	struct op_call *calls;
-	struct waiting *waiting;
-	size_t n_waiting, waiting_size;
-	uint64_t round;
-};
-
-/* Returns NULL without memory. */
-static struct stack_ops *stack_ops_new(stack_ops_cb cb, void *arg)
-{
-	struct stack_ops *so = calloc(1, sizeof(*so));
-
-	if (so) {
-		so->cb = cb;
-		so->arg = arg;
-	}
-	return so;
-}
-
-static void call_free(struct stack_ops *so, struct op_call *call)
-{
-	HASH_DEL(so->calls, call);
-	free(call);
-}
-
-static void stack_ops_free(struct stack_ops *so)
-{
-	struct op_call *call, *next;
-
-	if (!so)
-		return;
-	HASH_ITER(hh, so->calls, call, next)
-	{
-		call_free(so, call);
-	}
-	free(so->waiting);
-	free(so);
-}
-
-static struct op_call *find_call(struct stack_ops *so, const struct call_key *key)
-{
-	struct op_call *call;
-
-	HASH_FIND(hh, so->calls, key, sizeof(*key), call);
-	return call;
-}
-
-static struct op_call *call_new(struct stack_ops *so, const struct call_key *key)
-{
-	struct op_call *call = HASH_COUNT(so->calls) < CALLS_MAX ? calloc(1, sizeof(*call)) : NULL;
-
-	if (!call)
-		return NULL;
-	call->key = *key;
-	HASH_ADD(hh, so->calls, key, sizeof(call->key), call);
-	if (call->hh.tbl)
-		return call;
-	free(call);
-	return NULL;
-}
-
-static void pass(struct stack_ops *so, const struct rec_stack *r, const struct op_call *call)
-{
-	so->cb(so->arg, r, call && r->h.start_ns <= call->end_ns ? call->op + 1 : 0);
-}
-
-/* An operator with FUNCTION_F_SAMPLED has ended. */
-static void stack_ops_call(struct stack_ops *so, const struct rec_function *r, uint32_t op)
-{
-	struct call_key key = { .start_ns = r->h.start_ns, .tid = r->h.tid };
-	struct op_call *call = find_call(so, &key);
-	size_t n = 0;
-
-	call = call ? call : call_new(so, &key);
-	if (!call)
-		return;
-	call->end_ns = r->h.start_ns + r->h.dur_ns;
-	call->op = op;
-	call->round = so->round;
-	for (size_t i = 0; i < so->n_waiting; i++) {
-		struct waiting *w = &so->waiting[i];
-
-		if (w->r.ref == key.start_ns && w->r.h.tid == key.tid)
-			pass(so, &w->r, call);
-		else
-			so->waiting[n++] = *w;
-	}
-	so->n_waiting = n;
-}
-
-/* Passes on the first of them without an operator. */
-static void give_up(struct stack_ops *so, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		pass(so, &so->waiting[i].r, NULL);
-	so->n_waiting -= n;
-	if (n)
-		memmove(so->waiting, so->waiting + n, so->n_waiting * sizeof(so->waiting[0]));
-}
-
-static bool has_room(struct stack_ops *so)
-{
-	size_t size = so->waiting_size ? 2 * so->waiting_size : 64;
-	struct waiting *list;
-
-	if (so->n_waiting < so->waiting_size)
-		return true;
-	if (so->n_waiting >= WAITING_MAX) {
-		give_up(so, WAITING_MAX / 4);
-		return true;
-	}
-	list = realloc(so->waiting, size * sizeof(*list));
-	if (!list)
-		return false;
-	so->waiting = list;
-	so->waiting_size = size;
-	return true;
-}
-
-/* Samples, with or without an operator, and anything else that has none. */
-static void stack_ops_stack(struct stack_ops *so, const struct rec_stack *r)
-{
-	struct call_key key = { .start_ns = r->ref, .tid = r->h.tid };
-	bool in_op = r->h.id == SAMPLE_CPU && r->ref;
-	struct op_call *call = in_op ? find_call(so, &key) : NULL;
-
-	if (in_op && !call && has_room(so))
-		so->waiting[so->n_waiting++] = (struct waiting){ .r = *r, .round = so->round };
-	else
-		pass(so, r, call);
-}
-
-/* See struct sink_ops: every 10 ms. */
-static void stack_ops_settled(struct stack_ops *so)
-{
-	struct op_call *call, *next;
-	size_t n = 0;
-
-	if (++so->round % LOOK)
-		return;
-	while (n < so->n_waiting && so->round - so->waiting[n].round >= HOLD_SAMPLE)
-		n++;
-	give_up(so, n);
-	HASH_ITER(hh, so->calls, call, next)
-	{
-		if (so->round - call->round >= HOLD_CALL)
-			call_free(so, call);
-	}
-}
-
-/* Nothing else comes: passes on what waits. */
-static void stack_ops_finish(struct stack_ops *so)
-{
-	give_up(so, so->n_waiting);
-}
-
-/* ---- stacks ---- */
-
-#define SUMS_MAX 16384 /* if full, all are written */
-#define ENDED_MAX 4096 /* steps whose end and phase are known, by the low bits of their number */
-#define HOLD 100       /* rounds of profile_stacks_settled(), a second */
-
-/* For everything but the frames. */
-#define ROOM (PROFILE_BODY_MAX - 2048 - FMT_JSON_STR_MAX(STACK_TEXT_MAX))
-
-struct stack_key {
-	uint32_t tgid, tid, step, stack;
-	uint32_t state, kind;
-	uint32_t op; /* the operator's number + 1; 0: in none */
-	uint32_t waker_tid, waker_stack; /* of a wait */
-	uint32_t by_interrupt;
-};
-
-struct stack_sum {
-	UT_hash_handle hh;
-	struct stack_key key;
-	uint64_t n, ns;
-	uint64_t round; /* of the first */
-};
-
-struct ended_step {
-	uint32_t step; /* number + 1; 0: none */
-	bool graph;
-	uint64_t round;
-	const char *phase;
-};
-
 struct profile_stacks {
 	struct profile_lines *lines;
 	const struct recording *rec;
 	struct profile_ops *names; /* of operators, by number */
-	struct stack_ops *ops;
+	struct op_call *calls;
+	struct waiting *waiting; /* samples whose operator is not known yet */
+	size_t n_waiting, waiting_size;
 	struct stack_sum *sums;
 	struct ended_step ended[ENDED_MAX];
 	uint64_t round;
@@ -246,19 +84,16 @@ struct profile_stacks {
 	uint32_t told_size;
 };
 
-/* Whether the frames of a stack are to be written: once for each file. Without memory: each time. */
+/* Whether the frames of a stack are to be written: once for each file. */
 static bool is_new(struct profile_stacks *ps, uint32_t stack)
 {
 	bool told;
 
 	if (stack >= ps->told_size) {
 		uint32_t size = (stack | 4095) + 1;
-		uint8_t *bits = size ? realloc(ps->told, size / 8) : NULL;
 
-		if (!bits)
-			return true;
-		memset(bits + ps->told_size / 8, 0, (size - ps->told_size) / 8);
-		ps->told = bits;
+		ps->told = xreallocarray(ps->told, size / 8, 1);
+		memset(ps->told + ps->told_size / 8, 0, (size - ps->told_size) / 8);
 		ps->told_size = size;
 	}
 	told = ps->told[stack / 8] & 1u << stack % 8;
@@ -302,14 +137,14 @@ static char *add_waker(char *p, const struct profile_stacks *ps, const struct st
 	char text[STACK_TEXT_MAX];
 
 	if (k->by_interrupt)
-		return add_string(p, ",\"waker\":", "interrupt");
+		return PUT(p, waker, "interrupt");
 	if (!f)
 		return p;
-	p = add_u64(p, ",\"waker_tid\":", k->waker_tid);
+	p = PUT(p, waker_tid, k->waker_tid);
 	if (waker && waker->comm[0])
-		p = add_string(p, ",\"waker\":", waker->comm);
+		p = PUT(p, waker, waker->comm);
 	stack_text(f, text);
-	return add_string(p, ",\"woken_by\":", text);
+	return PUT(p, woken_by, text);
 }
 
 static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
@@ -320,24 +155,22 @@ static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
 	char *p = profile_line_begin(ps->lines, "stack_prof", k->tgid);
 	const uint32_t *frames;
 
-	if (!p)
-		return;
-	p = add_u64(p, "\"pid\":", k->tgid);
-	p = add_u64(p, ",\"tid\":", k->tid);
+	p = PUT_FIRST(p, pid, k->tgid);
+	p = PUT(p, tid, k->tid);
 	if (k->step)
-		p = add_u64(p, ",\"step\":", k->step - 1);
+		p = PUT(p, step, k->step - 1);
 	if (known && step->phase)
-		p = add_string(p, ",\"phase\":", step->phase);
-	p = add_string(p, ",\"state\":", time_state_name((enum time_state)k->state));
-	p = add_string(p, ",\"kind\":", stack_kind_name(k->kind));
+		p = PUT(p, phase, step->phase);
+	p = PUT(p, state, time_state_name((enum time_state)k->state));
+	p = PUT(p, kind, stack_kind_name(k->kind));
 	if (k->op)
-		p = add_string(p, ",\"op\":", profile_ops_name(ps->names, k->op - 1));
+		p = PUT(p, op, profile_ops_name(ps->names, k->op - 1));
 	p = add_waker(p, ps, k);
-	p = add_u64(p, ",\"samples\":", sum->n);
+	p = PUT(p, samples, sum->n);
 	has_stack = ps->rec->stacks && stacks_get(ps->rec->stacks, k->stack, &frames);
 	if (has_stack)
-		p = add_u64(p, ",\"stack\":", k->stack);
-	p = add_us(p, PROFILE_STAGES "\"total\":", sum->ns);
+		p = PUT(p, stack, k->stack);
+	p = PUT_TOTAL(p, sum->ns);
 	*p++ = '}';
 	if (has_stack && is_new(ps, k->stack))
 		p = add_frames(p, ps, k->stack);
@@ -361,24 +194,6 @@ static void write_all(struct profile_stacks *ps)
 	}
 }
 
-/* NULL: no memory. */
-static struct stack_sum *sum_new(struct profile_stacks *ps, const struct stack_key *key)
-{
-	struct stack_sum *sum = calloc(1, sizeof(*sum));
-
-	if (!sum)
-		return NULL;
-	if (HASH_COUNT(ps->sums) == SUMS_MAX)
-		write_all(ps);
-	sum->key = *key;
-	sum->round = ps->round;
-	HASH_ADD(hh, ps->sums, key, sizeof(sum->key), sum);
-	if (sum->hh.tbl)
-		return sum;
-	free(sum);
-	return NULL;
-}
-
 /* Of a thread that waits for others at a barrier within its operator it says nothing of the operator's code. */
 static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
@@ -392,12 +207,12 @@ static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint
 		profile_ops_sample(ps->names, r->h.tgid, r->step, op, f);
 }
 
-static void add(void *arg, const struct rec_stack *r, uint32_t op)
+/* op: the number of the operator, plus 1; 0: in none */
+static void add(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
-	struct profile_stacks *ps = arg;
 	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id, op, 0, STACK_NONE,
 		r->h.id == SAMPLE_OFF_CPU && r->flags & SAMPLE_F_WOKEN_IRQ };
-	struct stack_sum *sum, alone;
+	struct stack_sum *sum;
 
 	if (r->h.id == SAMPLE_OFF_CPU && r->waker_stack != STACK_NONE) {
 		key.waker_tid = r->waker_tid;
@@ -405,28 +220,104 @@ static void add(void *arg, const struct rec_stack *r, uint32_t op)
 	}
 	if (op)
 		add_to_op(ps, r, op - 1);
-	alone = (struct stack_sum){ .key = key, .n = 1, .ns = r->weight_ns };
 	HASH_FIND(hh, ps->sums, &key, sizeof(key), sum);
-	sum = sum ? sum : sum_new(ps, &key);
 	if (!sum) {
-		write_sum(ps, &alone);
-		return;
+		if (HASH_COUNT(ps->sums) == SUMS_MAX)
+			write_all(ps);
+		sum = xcalloc(1, sizeof(*sum));
+		sum->key = key;
+		sum->round = ps->round;
+		HASH_ADD(hh, ps->sums, key, sizeof(sum->key), sum);
 	}
 	sum->n++;
 	sum->ns += r->weight_ns;
 }
 
-void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
+/*
+ * ---- which operator a sample was taken in ----
+ *
+ * A sample says when the innermost operator of its thread had begun, and the record of that operator says what it was and when
+ * it ended. The two arrive in any order: samples are unwound first, and a long operator ends after its samples. A sample that
+ * has waited for ten seconds has none.
+ */
+
+static void call_free(struct profile_stacks *ps, struct op_call *call)
 {
-	if (stack_kind_name(r->h.id) && r->state < ST_MAX)
-		stack_ops_stack(ps->ops, r);
+	HASH_DEL(ps->calls, call);
+	free(call);
+}
+
+static struct op_call *find_call(struct profile_stacks *ps, const struct call_key *key)
+{
+	struct op_call *call;
+
+	HASH_FIND(hh, ps->calls, key, sizeof(*key), call);
+	return call;
+}
+
+/* Takes a sample whose operator is known, or will not be: NULL. */
+static void pass(struct profile_stacks *ps, const struct rec_stack *r, const struct op_call *call)
+{
+	add(ps, r, call && r->h.start_ns <= call->end_ns ? call->op + 1 : 0);
 }
 
 void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r)
 {
-	if (r->h.flags & FUNCTION_F_SAMPLED && ps->rec->probes->specs[r->h.id].role == ROLE_OP)
-		stack_ops_call(ps->ops, r, profile_ops_number(ps->names, r));
+	struct call_key key = { .start_ns = r->h.start_ns, .tid = r->h.tid };
+	struct op_call *call = find_call(ps, &key);
+	size_t n = 0;
+
+	if (!(r->h.flags & FUNCTION_F_SAMPLED) || ps->rec->probes->specs[r->h.id].role != ROLE_OP)
+		return;
+	if (!call && HASH_COUNT(ps->calls) == CALLS_MAX)
+		return;
+	if (!call) {
+		call = xcalloc(1, sizeof(*call));
+		call->key = key;
+		HASH_ADD(hh, ps->calls, key, sizeof(call->key), call);
+	}
+	call->end_ns = r->h.start_ns + r->h.dur_ns;
+	call->op = profile_ops_number(ps->names, r);
+	call->round = ps->round;
+	for (size_t i = 0; i < ps->n_waiting; i++) {
+		struct waiting *w = &ps->waiting[i];
+
+		if (w->r.ref == key.start_ns && w->r.h.tid == key.tid)
+			pass(ps, &w->r, call);
+		else
+			ps->waiting[n++] = *w;
+	}
+	ps->n_waiting = n;
 }
+
+/* Passes on the first of them without an operator. */
+static void give_up(struct profile_stacks *ps, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		pass(ps, &ps->waiting[i].r, NULL);
+	ps->n_waiting -= n;
+	if (n)
+		memmove(ps->waiting, ps->waiting + n, ps->n_waiting * sizeof(ps->waiting[0]));
+}
+
+void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
+{
+	struct call_key key = { .start_ns = r->ref, .tid = r->h.tid };
+	bool in_op = r->h.id == SAMPLE_CPU && r->ref;
+	struct op_call *call = in_op ? find_call(ps, &key) : NULL;
+
+	if (!stack_kind_name(r->h.id) || r->state >= ST_MAX)
+		return;
+	if (!in_op || call) {
+		pass(ps, r, call);
+		return;
+	}
+	if (ps->n_waiting == WAITING_MAX)
+		give_up(ps, WAITING_MAX / 4);
+	*list_push(ps->waiting, ps->n_waiting, ps->waiting_size) = (struct waiting){ .r = *r, .round = ps->round };
+}
+
+/* ---- lines ---- */
 
 void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
 {
@@ -452,10 +343,19 @@ static bool is_due(const struct profile_stacks *ps, const struct stack_sum *sum)
 void profile_stacks_settled(struct profile_stacks *ps)
 {
 	struct stack_sum *sum, *next;
+	struct op_call *call, *next_call;
+	size_t n = 0;
 
-	stack_ops_settled(ps->ops);
 	if (++ps->round % LOOK)
 		return;
+	while (n < ps->n_waiting && ps->round - ps->waiting[n].round >= HOLD_SAMPLE)
+		n++;
+	give_up(ps, n);
+	HASH_ITER(hh, ps->calls, call, next_call)
+	{
+		if (ps->round - call->round >= HOLD_CALL)
+			call_free(ps, call);
+	}
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
 		if (!is_due(ps, sum))
@@ -473,40 +373,34 @@ void profile_stacks_rotate(struct profile_stacks *ps)
 
 void profile_stacks_finish(struct profile_stacks *ps)
 {
-	stack_ops_finish(ps->ops);
+	give_up(ps, ps->n_waiting);
 	write_all(ps);
 }
 
-int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names,
-	struct profile_stacks **ret_stacks)
+struct profile_stacks *profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names)
 {
-	struct profile_stacks *ps = calloc(1, sizeof(*ps));
+	struct profile_stacks *ps = xcalloc(1, sizeof(*ps));
 
-	if (!ps)
-		return -ENOMEM;
 	ps->lines = lines;
 	ps->rec = rec;
 	ps->names = names;
-	ps->ops = stack_ops_new(add, ps);
-	if (!ps->ops) {
-		free(ps);
-		return -ENOMEM;
-	}
-	*ret_stacks = ps;
-	return 0;
+	return ps;
 }
 
 void profile_stacks_free(struct profile_stacks *ps)
 {
 	struct stack_sum *sum, *next;
+	struct op_call *call, *next_call;
 
-	if (!ps)
-		return;
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
 		sum_free(ps, sum);
 	}
-	stack_ops_free(ps->ops);
+	HASH_ITER(hh, ps->calls, call, next_call)
+	{
+		call_free(ps, call);
+	}
+	free(ps->waiting);
 	free(ps->told);
 	free(ps);
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/profile_steps.h"
+/*
+ * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were
+ * prompts shows when the steps before it are known: such a line waits until the requests have taken the step. What a GPU did shows
+ * some seconds later: the lines of a process with one wait for that.
+ */
+#include "format/profile_line.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +13,6 @@
 
 #include "engine/rows.h"
 #include "format/derive.h"
-#include "format/profile_gpu.h"
 #include "format/weight.h"
 #include "gpu/info.h"
 #include "schema/left_out.h"
@@ -116,56 +119,43 @@ static char *add_call(const struct profile_steps *ps, char *p, const struct rec_
 	const struct probe_spec *s = &ps->rec->probes->specs[r->h.id];
 	struct step_rows rows;
 
-	p = add_u64(p, "\"step\":", r->number);
-	p = add_u64(p, ",\"pid\":", r->h.tgid);
-	p = add_u64(p, ",\"tid\":", r->h.tid);
-	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
+	p = PUT_FIRST(p, step, r->number);
+	p = PUT(p, pid, r->h.tgid);
+	p = PUT(p, tid, r->h.tid);
+	p = PUT(p, phase, probe_spec_name(s, r->vals));
 	p = profile_add_args(p, s, r->vals, NULL);
 	if (rows_of_step(s, r->vals, &rows) && rows.readable)
-		p = add_u64(p, ",\"rows\":", r->vals[s->row_count - 1]);
+		p = PUT(p, rows, r->vals[s->row_count - 1]);
 	return p;
-}
-
-static char *add_told(char *p, const struct told *t)
-{
-	p = add_u64(p, ",\"prompt_tokens\":", t->prompt);
-	return add_u64(p, ",\"decode_tokens\":", t->decode);
 }
 
 /* What is behind that, up to the end of the shape. */
 static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
 {
+	const struct probe_spec *spec = &ps->rec->probes->specs[r->h.id];
 	char off[SHED_TEXT_MAX];
 	struct weight weight;
 
-	p = add_us(p, ",\"ts_us\":",
-		r->h.start_ns > ps->rec->start_boot_ns ? r->h.start_ns - ps->rec->start_boot_ns : 0);
-	p = add_u64(p, ",\"switches\":",
-		(uint64_t)r->n.switches_voluntary + r->n.switches_involuntary);
-	p = add_u64(p, ",\"switches_voluntary\":", r->n.switches_voluntary);
-	p = add_u64(p, ",\"migrations\":", r->n.migrations);
-	p = add_u64(p, ",\"faults_minor\":", r->n.faults_minor);
-	p = add_u64(p, ",\"faults_major\":", r->n.faults_major);
-	p = add_u64(p, ",\"syscalls\":", r->n.syscalls);
-	p = add_u64(p, ",\"lost\":", r->lost);
-	if (ps->rec->probes->specs[r->h.id].stand_in)
-		p = add_string(p, ",\"stand_in\":", ps->rec->probes->specs[r->h.id].symbol);
-	if (r->h.flags & REC_F_OPEN_START)
-		p = fmt_lit(p, ",\"began_before\":true");
-	if (r->h.flags & REC_F_OPEN_END)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	if (r->n.cpus_allowed)
-		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
-	if (cpu_limit(ps, r))
-		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* in thousandths, too */
-	if (r->left_out)
-		p = add_string(p, ",\"left_out\":", shed_text(r->left_out, off));
+	p = PUT(p, ts_us, profile_since(ps->rec, r->h.start_ns));
+	p = PUT(p, switches, (uint64_t)r->n.switches_voluntary + r->n.switches_involuntary);
+	p = PUT(p, switches_voluntary, r->n.switches_voluntary);
+	p = PUT(p, migrations, r->n.migrations);
+	p = PUT(p, faults_minor, r->n.faults_minor);
+	p = PUT(p, faults_major, r->n.faults_major);
+	p = PUT(p, syscalls, r->n.syscalls);
+	p = PUT(p, lost, r->lost);
+	p = PUT_NONZERO(p, stand_in, spec->stand_in ? spec->symbol : NULL);
+	p = PUT_NONZERO(p, began_before, r->h.flags & REC_F_OPEN_START);
+	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
+	p = PUT_NONZERO(p, cpus_allowed, r->n.cpus_allowed);
+	p = PUT_NONZERO(p, cpu_limit, cpu_limit(ps, r));
+	p = PUT_NONZERO(p, left_out, r->left_out ? shed_text(r->left_out, off) : NULL);
 	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
-		p = add_u64(p, ",\"workers\":", r->workers);
+		p = PUT(p, workers, r->workers);
 	p = add_stall(p, "stall", &r->stall);
 	if (r->straggler_tid) {
-		p = add_u64(p, ",\"straggler_tid\":", r->straggler_tid);
-		p = add_us(p, ",\"straggler_held_us\":", r->held_ns);
+		p = PUT(p, straggler_tid, r->straggler_tid);
+		p = PUT(p, straggler_held_us, r->held_ns);
 		p = add_stall(p, "straggler", &r->straggler);
 	}
 	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
@@ -173,25 +163,24 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
 	if (r->counted == COUNTED)
 		p = counts_fmt(p, &ps->rec->counters, r->counts, &(bool){ false });
-	else if (r->counted == COUNTED_SHARED)
-		p = fmt_lit(p, ",\"counters_shared\":true");
+	p = PUT_NONZERO(p, counters_shared, r->counted == COUNTED_SHARED);
 	if (weight_of(r, ps->rec->prices, ps->self, &weight)) {
-		p = add_us(p, ",\"tracer_us\":", weight.ns);
-		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
+		p = PUT(p, tracer_us, weight.ns);
+		p = PUT(p, tracer_waited_us, weight.waited_ns);
 	}
 	return p;
 }
 
 static char *add_stages(char *p, const struct rec_step *r)
 {
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
+	p = PUT_TOTAL(p, r->h.dur_ns);
 	p = profile_add_states(p, "", r->ns);
 	if (r->workers) {
 		uint64_t total = 0;
 
 		for (int i = 0; i < ST_MAX; i++)
 			total += r->workers_ns[i];
-		p = add_us(p, ",\"workers_total\":", total);
+		p = PUT(p, workers_total, total);
 		p = profile_add_states(p, "workers_", r->workers_ns);
 	}
 	*p++ = '}';
@@ -202,8 +191,7 @@ static void write_step(struct profile_steps *ps, const struct rec_step *r)
 {
 	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
 
-	if (p)
-		profile_line_end(ps->lines, add_stages(add_shape(ps, add_call(ps, p, r), r), r), r->n.graphs > 0);
+	profile_line_end(ps->lines, add_stages(add_shape(ps, add_call(ps, p, r), r), r), r->n.graphs > 0);
 }
 
 /* ---- steps that wait until it is known what their rows were, and what the GPU did ---- */
@@ -221,11 +209,9 @@ static void write_held(struct profile_steps *ps, const struct held_step *h)
 {
 	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
 
-	if (!p)
-		return;
 	p = fmt_str(p, h->text, h->told_at);
 	if (h->is_told)
-		p = add_told(p, &h->told);
+		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->has_gpu)
 		p = profile_gpu_add(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
@@ -262,8 +248,7 @@ static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
 	return rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.readable && rows.one;
 }
 
-/* false: no memory */
-static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
+static void hold(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
 {
 	struct held_step h = {
 		.number = r->number,
@@ -280,16 +265,12 @@ static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, 
 	p = add_shape(ps, p, r);
 	h.gpu_at = (size_t)(p - ps->text);
 	h.len = (size_t)(add_stages(p, r) - ps->text);
-	h.text = malloc(h.len);
-	if (!h.text)
-		return false;
-	memcpy(h.text, ps->text, h.len);
+	h.text = memcpy(xmalloc(h.len), ps->text, h.len);
 	if (ps->n_held == HELD_MAX)
 		write_ready(ps, 1);
 	i = find_held(ps, r->number);
 	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
 	ps->held[i] = h;
-	return true;
 }
 
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
@@ -299,7 +280,9 @@ void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
 
 	if (rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.n_sequences)
 		profile_lines_saw(ps->lines, r->h.tgid, rows.n_sequences);
-	if ((!told && !gpu) || !hold(ps, r, told, gpu))
+	if (told || gpu)
+		hold(ps, r, told, gpu);
+	else
 		write_step(ps, r);
 }
 
@@ -361,25 +344,20 @@ void profile_steps_finish(struct profile_steps *ps)
 	write_ready(ps, ps->n_held);
 }
 
-int profile_steps_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps **ret_steps)
+struct profile_steps *profile_steps_new(struct profile_lines *lines, const struct recording *rec)
 {
-	struct profile_steps *ps = calloc(1, sizeof(*ps));
+	struct profile_steps *ps = xcalloc(1, sizeof(*ps));
 
-	if (!ps)
-		return -ENOMEM;
 	if (rec->gpu)
 		ps->gaps = gpu_gaps_new(rec);
 	ps->lines = lines;
 	ps->rec = rec;
 	ps->self = (uint32_t)getpid();
-	*ret_steps = ps;
-	return 0;
+	return ps;
 }
 
 void profile_steps_free(struct profile_steps *ps)
 {
-	if (!ps)
-		return;
 	for (size_t i = 0; i < ps->n_held; i++)
 		free(ps->held[i].text);
 	gpu_gaps_free(ps->gaps);

@@ -21,6 +21,7 @@
 #define OF_NAMES "\"="	/* what may not be in them without quotes */
 #define OF_VALUES " \"={}"
 #define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
+#define KEY_NAME(key) #key,
 #define PID_MAX_LIMIT 4194304 /* the kernel's: what has a number above it is no thread */
 
 struct line {
@@ -279,8 +280,7 @@ static void trace_stopped(void *ctx, const struct trace_stop *stop)
 static int take_line(void *ctx, const struct profile_line *in)
 {
 	/* what tells lines of one event apart */
-	static const char *const keys[] = { "phase", "step", "number", "n_tokens", "request", "call", "source_kind", "state", "stall_state",
-		"stall_by", "window", "trigger", "finding" };
+	static const char *const keys[] = { PROFILE_SHOWN(KEY_NAME) };
 	const struct json_node *shape = in->values[PROFILE_KEY_shape], *stages = in->values[PROFILE_KEY_stage_us];
 	struct line line = { .pid = id_of(node_get(shape, "pid")), .tid = id_of(node_get(shape, "tid")) };
 	const char *comm = node_string(node_get(shape, "comm"));

@@ -365,7 +365,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;
-} fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, FIELD, ARRAY) };
+} fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, FIELD, FIELD, ARRAY) };
 
 void steps_free(struct steps *s)
 {

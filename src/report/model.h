@@ -55,62 +55,63 @@ struct step {
 	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
 
-/* The columns: K(name, member, key, how to read it) for each number of struct step that is in a profile, in the order
- * in which they are written; F(name, member) for the others, A(name, member, n) for n of them in an array. */
-#define STEP_FIELDS(K, F, A)                                            \
-	K(NUMBER, number, "step", U32)                                   \
-	K(TID, tid, "tid", U32)                                          \
-	K(PHASE, phase, "phase", NAME)                                   \
-	K(N_TOKENS, n_tokens, "n_tokens", U32)                           \
-	K(CONTEXT, context, "context", U64)                              \
-	K(ROWS, rows[ROW_N_OUTPUTS], "n_outputs", PLUS_1)                \
-	K(ROWS_SEQUENCES, rows[ROW_N_SEQUENCES], "n_sequences", PLUS_1)  \
-	K(ROWS_ONE, rows[ROW_ONE_SEQUENCE], "sequence", PLUS_1)          \
-	K(ROWS_MASK, rows[ROW_MASK], "sequences", PLUS_1)                \
-	K(ROWS_POSITION, rows[ROW_FIRST_POSITION], "position", PLUS_1)   \
-	K(ROWS_READ, rows[ROW_READ], "rows_read", PLUS_1)                \
-	K(TS, ts, "ts_us", US)                                           \
-	K(FAULTS_MINOR, faults_minor, "faults_minor", U32)               \
-	K(FAULTS_MAJOR, faults_major, "faults_major", U32)               \
-	K(SYSCALLS, syscalls, "syscalls", U32)                           \
-	K(LOST, lost, "lost", U32)                                       \
-	K(CPUS_ALLOWED, cpus_allowed, "cpus_allowed", U32)               \
-	K(CPU_LIMIT, cpu_limit, "cpu_limit", US)                         \
-	K(N_WORKERS, n_workers, "workers", U32)                          \
-	K(STALL_STATE, stall.state, "stall_state", STATE)                \
-	K(STALL_NS, stall.ns, "stall_us", US)                            \
-	K(STALL_BY, stall.by, "stall_by", NAME)                          \
-	K(STALL_BY_TID, stall.by_tid, "stall_by_tid", U32)               \
-	K(STALL_LATE, stall.late, "stall_late_us", US)                   \
-	K(STRAGGLER_TID, straggler_tid, "straggler_tid", U32)            \
-	K(STRAGGLER_COMM, straggler_comm, "straggler_comm", NAME)        \
-	K(HELD, held, "straggler_held_us", US)                           \
-	K(STRAGGLER_STATE, straggler.state, "straggler_state", STATE)    \
-	K(STRAGGLER_NS, straggler.ns, "straggler_us", US)                \
-	K(STRAGGLER_BY, straggler.by, "straggler_by", NAME)              \
-	K(STRAGGLER_BY_TID, straggler.by_tid, "straggler_by_tid", U32)   \
-	K(STRAGGLER_LATE, straggler.late, "straggler_late_us", US)       \
-	K(LEFT_OUT, left_out, "left_out", PARTS)                         \
-	K(BEGAN_BEFORE, began_before, "began_before", TRUE)              \
-	K(UNFINISHED, unfinished, "unfinished", TRUE)                    \
-	F(AT, at)                                                        \
-	F(TOTAL, total)                                                  \
-	F(GAP, gap)                                                      \
-	A(OWN, own, STATES)                                              \
-	A(WORKERS, workers, STATES)                                      \
-	F(WORKERS_TOTAL, workers_total)                                  \
-	F(RECORDING, recording)                                          \
-	F(LANE, lane)                                                    \
-	F(BEHIND, behind)                                                \
-	F(N_BEHIND, n_behind)                                            \
-	F(N_WORKERS_BEHIND, n_workers_behind)                            \
-	F(OPS, ops)                                                      \
-	F(N_OPS, n_ops)                                                  \
+/* The columns: K(name, member, key) for each number of struct step that is a field of schema/profile_fields.h, in the order in which
+ * they are written; R(name, member, key) for what presets call an argument that describes rows; F(name, member) for the others,
+ * A(name, member, n) for n of them in an array. */
+#define STEP_FIELDS(K, R, F, A)                                  \
+	K(NUMBER, number, step)                                         \
+	K(TID, tid, tid)                                                \
+	K(PHASE, phase, phase)                                          \
+	K(N_TOKENS, n_tokens, n_tokens)                                 \
+	K(CONTEXT, context, context)                                    \
+	R(ROWS, rows[ROW_N_OUTPUTS], n_outputs)                         \
+	R(ROWS_SEQUENCES, rows[ROW_N_SEQUENCES], n_sequences)           \
+	R(ROWS_ONE, rows[ROW_ONE_SEQUENCE], sequence)                   \
+	R(ROWS_MASK, rows[ROW_MASK], sequences)                         \
+	R(ROWS_POSITION, rows[ROW_FIRST_POSITION], position)            \
+	R(ROWS_READ, rows[ROW_READ], rows_read)                         \
+	K(TS, ts, ts_us)                                                \
+	K(FAULTS_MINOR, faults_minor, faults_minor)                     \
+	K(FAULTS_MAJOR, faults_major, faults_major)                     \
+	K(SYSCALLS, syscalls, syscalls)                                 \
+	K(LOST, lost, lost)                                             \
+	K(CPUS_ALLOWED, cpus_allowed, cpus_allowed)                     \
+	K(CPU_LIMIT, cpu_limit, cpu_limit)                              \
+	K(N_WORKERS, n_workers, workers)                                \
+	K(STALL_STATE, stall.state, stall_state)                        \
+	K(STALL_NS, stall.ns, stall_us)                                 \
+	K(STALL_BY, stall.by, stall_by)                                 \
+	K(STALL_BY_TID, stall.by_tid, stall_by_tid)                     \
+	K(STALL_LATE, stall.late, stall_late_us)                        \
+	K(STRAGGLER_TID, straggler_tid, straggler_tid)                  \
+	K(STRAGGLER_COMM, straggler_comm, straggler_comm)               \
+	K(HELD, held, straggler_held_us)                                \
+	K(STRAGGLER_STATE, straggler.state, straggler_state)            \
+	K(STRAGGLER_NS, straggler.ns, straggler_us)                     \
+	K(STRAGGLER_BY, straggler.by, straggler_by)                     \
+	K(STRAGGLER_BY_TID, straggler.by_tid, straggler_by_tid)         \
+	K(STRAGGLER_LATE, straggler.late, straggler_late_us)            \
+	K(LEFT_OUT, left_out, left_out)                                 \
+	K(BEGAN_BEFORE, began_before, began_before)                     \
+	K(UNFINISHED, unfinished, unfinished)                           \
+	F(AT, at)                                                       \
+	F(TOTAL, total)                                                 \
+	F(GAP, gap)                                                     \
+	A(OWN, own, STATES)                                             \
+	A(WORKERS, workers, STATES)                                     \
+	F(WORKERS_TOTAL, workers_total)                                 \
+	F(RECORDING, recording)                                         \
+	F(LANE, lane)                                                   \
+	F(BEHIND, behind)                                               \
+	F(N_BEHIND, n_behind)                                           \
+	F(N_WORKERS_BEHIND, n_workers_behind)                           \
+	F(OPS, ops)                                                     \
+	F(N_OPS, n_ops)                                                 \
 	F(TYPICAL, typical)
 
 #define STEP_COLUMN(name, ...) STEP_##name,
 #define STEP_COLUMN_ARRAY(name, member, n) STEP_##name, STEP_##name##_LAST = STEP_##name + (n)-1,
-enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
+enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN, STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
 
 struct column {
 	void *values;

@@ -9,6 +9,7 @@
 #include "report/read.h"
 #include "schema/left_out.h"
 #include "schema/profile_keys.h"
+#include "util/list.h"
 #include "util/text.h"
 
 struct profile_reader {
@@ -24,7 +25,7 @@ struct profile_reader {
 	struct stack_ids stacks;
 	const struct json_node *object, *shape, *stages; /* the current line */
 	const char *event;
-	struct op_time *ops;            /* of one line */
+	struct op_time *ops; /* of one line */
 	size_t ops_size;
 	/* where to look for the next key: see read_state */
 	unsigned int shape_hint, own_hint, workers_hint;
@@ -53,13 +54,39 @@ struct key {
 	size_t at; /* offset of the member, or the flag */
 };
 
-#define STEP_KEY(name, member, key, type) { key, KEY_##type, offsetof(struct step, member) },
+/* A field of schema/profile_fields.h, which says how it is read. */
+#define FIELD_TYPE(key, size)            \
+	_Generic((profile_field_##key)0, \
+		 struct as_us *          \
+		 : KEY_US,               \
+		 struct as_text *        \
+		 : KEY_NAME,             \
+		 struct as_state *       \
+		 : KEY_STATE,            \
+		 struct as_parts *       \
+		 : KEY_PARTS,            \
+		 struct as_flag *        \
+		 : KEY_TRUE,             \
+		 struct as_number *      \
+		 : (size) == sizeof(uint64_t) ? KEY_U64 : KEY_U32)
+#define FIELD_KEY(object, member, key)                                                                       \
+	{                                                                                                    \
+#key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member) \
+	}
+#define FLAG_KEY(key, flag)                                             \
+	{                                                               \
+#key, _Generic((profile_field_##key)0, struct as_flag * \
+			       : KEY_FLAG),                             \
+			flag                                            \
+	}
+#define STEP_KEY(name, member, key) FIELD_KEY(step, member, key),
+#define ROW_KEY(name, member, key) { #key, KEY_PLUS_1, offsetof(struct step, member) },
 #define NO_KEY(...)
 
 static const struct key step_keys[] = {
-	{ "stand_in", KEY_NAME, offsetof(struct step, stand_in) },
-	{ "tracer_us", KEY_US, offsetof(struct step, tracer) },
-	STEP_FIELDS(STEP_KEY, NO_KEY, NO_KEY)
+	FIELD_KEY(step, stand_in, stand_in),
+	FIELD_KEY(step, tracer, tracer_us),
+	STEP_FIELDS(STEP_KEY, ROW_KEY, NO_KEY, NO_KEY)
 };
 
 /* hint: where the key is likely to be, initially 0. */
@@ -94,8 +121,8 @@ static uint32_t read_parts(const char *text)
 	return parts;
 }
 
-/* Returns 0, -EINVAL if the value is not valid for the key. */
-static int key_read(struct model *m, const struct key *key, const struct json_node *value, void *object)
+/* Returns false if the value is not valid for the key. */
+static bool key_read(struct model *m, const struct key *key, const struct json_node *value, void *object)
 {
 	void *member = (char *)object + key->at;
 	unsigned int hint = 0;
@@ -104,37 +131,37 @@ static int key_read(struct model *m, const struct key *key, const struct json_no
 
 	switch (key->type) {
 	case KEY_U32:
-		return read_u32(value, member) ? 0 : -EINVAL;
+		return read_u32(value, member);
+	case KEY_US:
+		return read_us(value, member);
 	case KEY_U64:
 		*(uint64_t *)member = node_u64(value);
-		return 0;
+		return true;
 	case KEY_PLUS_1:
 		*(uint64_t *)member = node_u64(value) + 1;
-		return 0;
-	case KEY_US:
-		return read_us(value, member) ? 0 : -EINVAL;
+		return true;
 	case KEY_NAME:
 		text = node_string(value);
 		*(uint32_t *)member = model_name(m, text);
-		return text ? 0 : -EINVAL;
+		return text;
 	case KEY_STATE:
 		text = node_string(value);
 		state = text ? read_state(text, &hint) : -1;
 		*(uint8_t *)member = state < 0 ? STATE_OTHER : (uint8_t)state;
-		return text ? 0 : -EINVAL;
+		return text;
 	case KEY_PARTS:
 		text = node_string(value);
 		*(uint32_t *)member = text ? read_parts(text) : 0;
-		return text ? 0 : -EINVAL;
+		return text;
 	case KEY_TRUE:
 		*(bool *)member = node_is(value, JSON_TRUE);
-		return 0;
+		return true;
 	case KEY_FLAG:
 		if (node_is(value, JSON_TRUE))
 			((struct request *)object)->flags |= (uint16_t)key->at;
-		return 0;
+		return true;
 	}
-	return 0;
+	return true;
 }
 
 /* The threads behind which a step waited for a CPU. */
@@ -163,12 +190,10 @@ static const struct key *behind_find(const char *name, struct behind_rows *rows,
 	return KEY_FIND(behind_keys, name, &hint);
 }
 
-/* Returns 0, -EINVAL after reporting why. */
-static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step, struct behind_rows *rows)
+/* Returns false after reporting why. */
+static bool step_shape(struct profile_reader *r, struct step *step, struct behind_rows *rows)
 {
-	int err = 0;
-
-	json_for_each (value, shape) {
+	json_for_each (value, r->shape) {
 		void *row = NULL;
 		const struct key *key = behind_find(value->key, rows, &row);
 
@@ -176,31 +201,29 @@ static int step_shape(struct profile_reader *r, const struct json_node *shape, s
 			row = step;
 			key = KEY_FIND(step_keys, value->key, &r->shape_hint);
 		}
-		if (key)
-			err = key_read(r->m, key, value, row);
-		if (err == -EINVAL)
+		if (key && !key_read(r->m, key, value, row)) {
 			LINE_BAD(r, "shape.%s is not %s", value->key,
 				key->type == KEY_U32 || key->type == KEY_US ? "a number >= 0" : "a string");
-		if (err)
-			return err;
+			return false;
+		}
 	}
-	return 0;
+	return true;
 }
 
 /* The states of a step; the difference between their sum and the total becomes STATE_OTHER. */
-static int step_stages(struct profile_reader *r, const struct json_node *stages, struct step *step)
+static bool step_stages(struct profile_reader *r, struct step *step)
 {
 	int64_t ns, sum = 0, workers_sum = 0;
 	char printable[64];
 	int state;
 
 	step->total = -1;
-	json_for_each (value, stages) {
+	json_for_each (value, r->stages) {
 		const char *key = value->key;
 
 		if (!read_us(value, &ns)) {
 			LINE_BAD(r, "stage_us.%s is not a number >= 0", text_printable(printable, sizeof(printable), key));
-			return -EINVAL;
+			return false;
 		}
 		if (!strcmp(key, "total")) {
 			step->total = ns;
@@ -223,13 +246,13 @@ static int step_stages(struct profile_reader *r, const struct json_node *stages,
 	}
 	if (step->total < 0) {
 		LINE_BAD(r, "missing stage: stage_us.total");
-		return -EINVAL;
+		return false;
 	}
 	if (sum < step->total)
 		step->own[STATE_OTHER] = step->total - sum;
 	if (workers_sum > step->workers_total)
 		step->workers_total = workers_sum;
-	return 0;
+	return true;
 }
 
 /* Numbers of steps, requests and stacks start again with each recording. */
@@ -264,15 +287,13 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
-static int read_step(struct profile_reader *r, struct process *p)
+static void read_step(struct profile_reader *r, struct process *p)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
-	int err;
 
-	err = step_shape(r, r->shape, &step, &rows) ?: step_stages(r, r->stages, &step);
-	if (err)
-		return err == -EINVAL ? 0 : err;
+	if (!step_shape(r, &step, &rows) || !step_stages(r, &step))
+		return;
 	recording_of_step(r, step.number);
 	step.recording = r->recording;
 	if (step.tracer >= 0) {
@@ -286,7 +307,6 @@ static int read_step(struct profile_reader *r, struct process *p)
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	process_add_step(p, &step);
-	return 0;
 }
 
 static uint64_t count_value(const struct json_node *value)
@@ -325,7 +345,7 @@ static uint64_t count_of(const struct json_node *shape, const char *name, const 
 }
 
 /* op_prof and syscall_prof: a stage for each name; operators may be those of a step. */
-static int read_tally(struct profile_reader *r, struct process *p)
+static void read_tally(struct profile_reader *r, struct process *p)
 {
 	const struct json_node *cursor = NULL, *counts_cursor = NULL;
 	bool ops = !strcmp(r->event, "op_prof"), counts = counts_there(r->shape);
@@ -350,76 +370,70 @@ static int read_tally(struct profile_reader *r, struct process *p)
 	}
 	if (ops && read_u32(node_get(r->shape, "step"), &number))
 		process_add_ops(p, r->recording, number, r->ops, n);
-	return 0;
 }
 
 /* sample_prof and graph_prof: one call. */
-static int read_call(struct profile_reader *r, struct process *p)
+static void read_call(struct profile_reader *r, struct process *p)
 {
 	struct call call = { .recording = r->recording };
 
 	if (!stage(r->stages, "total", &call.ns) || !stage(r->shape, "ts_us", &call.ts))
-		return 0;
+		return;
 	call.name = model_name(r->m, node_string(node_get(r->shape, "call")));
 	*list_add(p, calls) = call;
-	return 0;
 }
 
 /* ---- requests ---- */
 
-#define REQUEST_KEY(key, type, member)                            \
-	{                                                         \
-		key, KEY_##type, offsetof(struct request, member) \
-	}
-
 static const struct key request_keys[] = {
-	REQUEST_KEY("number", U32, number),
-	REQUEST_KEY("context", U64, context),
-	REQUEST_KEY("sequence", U32, sequence),
-	REQUEST_KEY("ts_us", US, ts),
-	REQUEST_KEY("prompt_tokens", U32, prompt_tokens),
-	REQUEST_KEY("cached_tokens", U32, cached_tokens),
-	REQUEST_KEY("output_tokens", U32, output_tokens),
-	REQUEST_KEY("steps", U32, steps),
-	REQUEST_KEY("steps_shared", U32, steps_shared),
-	REQUEST_KEY("chunks", U32, chunks),
-	{ "mixed", KEY_FLAG, REQUEST_MIXED },
-	{ "began_before", KEY_FLAG, REQUEST_BEGAN_BEFORE },
-	{ "unfinished", KEY_FLAG, REQUEST_UNFINISHED },
-	{ "end_not_seen", KEY_FLAG, REQUEST_END_NOT_SEEN },
-	{ "lost_steps", KEY_FLAG, REQUEST_LOST },
-	{ "cancelled", KEY_FLAG, REQUEST_CANCELLED },
-	{ "joined", KEY_FLAG, REQUEST_JOINED },
-	REQUEST_KEY("waited_others_us", US, waited_others),
-	REQUEST_KEY("write_blocked_us", US, write_blocked),
+	FIELD_KEY(request, number, number),
+	FIELD_KEY(request, context, context),
+	FIELD_KEY(request, sequence, sequence),
+	FIELD_KEY(request, ts, ts_us),
+	FIELD_KEY(request, prompt_tokens, prompt_tokens),
+	FIELD_KEY(request, cached_tokens, cached_tokens),
+	FIELD_KEY(request, output_tokens, output_tokens),
+	FIELD_KEY(request, steps, steps),
+	FIELD_KEY(request, steps_shared, steps_shared),
+	FIELD_KEY(request, chunks, chunks),
+	FLAG_KEY(mixed, REQUEST_MIXED),
+	FLAG_KEY(began_before, REQUEST_BEGAN_BEFORE),
+	FLAG_KEY(unfinished, REQUEST_UNFINISHED),
+	FLAG_KEY(end_not_seen, REQUEST_END_NOT_SEEN),
+	FLAG_KEY(lost_steps, REQUEST_LOST),
+	FLAG_KEY(cancelled, REQUEST_CANCELLED),
+	FLAG_KEY(joined, REQUEST_JOINED),
+	FIELD_KEY(request, waited_others, waited_others_us),
+	FIELD_KEY(request, write_blocked, write_blocked_us),
 };
 
+/* Without its parts. */
 static const struct key request_stages[] = {
-	REQUEST_KEY("total", US, total),
-	REQUEST_KEY("queued", US, parts[TIME_QUEUED]),
-	REQUEST_KEY("own_prefill", US, parts[TIME_OWN_PREFILL]),
-	REQUEST_KEY("own_decode", US, parts[TIME_OWN_DECODE]),
-	REQUEST_KEY("others", US, parts[TIME_OTHERS]),
-	REQUEST_KEY("between", US, parts[TIME_BETWEEN]),
-	REQUEST_KEY("ttft", US, ttft),
-	REQUEST_KEY("ttft_others", US, first_others),
-	REQUEST_KEY("ttft_between", US, first_between),
-	REQUEST_KEY("ttft_client", US, ttft_client),
-	REQUEST_KEY("answered", US, answered),
-	REQUEST_KEY("tpot_mean", US, tpot),
-	REQUEST_KEY("tpot_max", US, tpot_max),
+	FIELD_KEY(request, total, total),
+	FIELD_KEY(request, ttft, ttft),
+	FIELD_KEY(request, first_others, ttft_others),
+	FIELD_KEY(request, first_between, ttft_between),
+	FIELD_KEY(request, ttft_client, ttft_client),
+	FIELD_KEY(request, answered, answered),
+	FIELD_KEY(request, tpot, tpot_mean),
+	FIELD_KEY(request, tpot_max, tpot_max),
 };
+
+#define SLICE_KEY(key, member)                                \
+	{                                                     \
+		key, KEY_US, offsetof(struct request, member) \
+	}
 
 /* Of a trace, where they stand beside those of the shape. */
 static const struct key slice_keys[] = {
-	REQUEST_KEY("ttft_us", US, ttft),
-	REQUEST_KEY("own_prefill_us", US, parts[TIME_OWN_PREFILL]),
-	REQUEST_KEY("own_decode_us", US, parts[TIME_OWN_DECODE]),
-	REQUEST_KEY("others_us", US, parts[TIME_OTHERS]),
-	REQUEST_KEY("between_us", US, parts[TIME_BETWEEN]),
-	REQUEST_KEY("queued_us", US, parts[TIME_QUEUED]),
-	REQUEST_KEY("ttft_others_us", US, first_others),
-	REQUEST_KEY("ttft_between_us", US, first_between),
+	SLICE_KEY("ttft_us", ttft),
+	SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]),
+	SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]),
+	SLICE_KEY("others_us", parts[TIME_OTHERS]),
+	SLICE_KEY("between_us", parts[TIME_BETWEEN]),
+	SLICE_KEY("queued_us", parts[TIME_QUEUED]),
+	SLICE_KEY("ttft_others_us", first_others),
+	SLICE_KEY("ttft_between_us", first_between),
 };
 
 static const struct key wait_keys[] = {
@@ -456,22 +470,22 @@ static const char *request_shape(const struct json_node *shape, struct request *
 			object = r;
 			key = KEY_FIND(request_keys, value->key, &hint);
 		}
-		if (key && key_read(NULL, key, value, object))
+		if (key && !key_read(NULL, key, value, object))
 			return value->key;
 	}
 	return NULL;
 }
 
-/* "own_prefill_cpu": a part, by the state of the calling thread. */
+/* A part, "own_prefill", or "own_prefill_cpu": by the state of the calling thread, STATE_NONE for the whole part. */
 static bool state_find(const char *name, unsigned int *hint, struct request_state *ret_state)
 {
 	for (unsigned int part = 0; part < TIME_PARTS; part++) {
 		size_t len = strlen(request_time_name(part));
 		int state;
 
-		if (strncmp(name, request_time_name(part), len) || name[len] != '_')
+		if (strncmp(name, request_time_name(part), len) || (name[len] && name[len] != '_'))
 			continue;
-		state = read_state(name + len + 1, hint);
+		state = name[len] ? read_state(name + len + 1, hint) : STATE_NONE;
 		ret_state->part = (uint8_t)part;
 		ret_state->state = state < 0 ? STATE_OTHER : (uint8_t)state;
 		return true;
@@ -479,30 +493,29 @@ static bool state_find(const char *name, unsigned int *hint, struct request_stat
 	return false;
 }
 
-/* *ret_bad: the key with an impossible value, or the one that is missing. */
-static void request_stages_read(struct served *s, const struct json_node *stages, struct request *r, const char **ret_bad)
+/* Returns the key with an impossible value, or the one that is missing; else NULL. */
+static const char *request_stages_read(struct served *s, const struct json_node *stages, struct request *r)
 {
 	unsigned int state_hint = 0, hint = 0;
 	struct request_state state;
 	const struct key *key;
 
 	json_for_each (value, stages) {
-		if (state_find(value->key, &state_hint, &state)) {
-			if (!read_us(value, &state.ns))
-				*ret_bad = value->key;
-			else if (state.ns && r->n_states < TIME_PARTS * STATES)
-				*list_add(s, states) = state;
-			r->n_states = (uint16_t)(s->n_states - r->first_state);
-		} else {
+		if (!state_find(value->key, &state_hint, &state)) {
 			key = KEY_FIND(request_stages, value->key, &hint);
-			if (key && key_read(NULL, key, value, r))
-				*ret_bad = value->key;
+			if (key && !key_read(NULL, key, value, r))
+				return value->key;
+			continue;
 		}
-		if (*ret_bad)
-			return;
+		if (!read_us(value, &state.ns))
+			return value->key;
+		if (state.state == STATE_NONE)
+			r->parts[state.part] = state.ns;
+		else if (state.ns && r->n_states < TIME_PARTS * STATES)
+			*list_push(s->states, s->n_states, s->states_size) = state;
+		r->n_states = (uint16_t)(s->n_states - r->first_state);
 	}
-	if (r->total < 0)
-		*ret_bad = "total";
+	return r->total < 0 ? "total" : NULL;
 }
 
 /* Determines what can be relied on in the line. */
@@ -564,7 +577,7 @@ static void add_request(struct served *s, struct request *r, const struct reques
 
 		if (wait.first > wait.ns)
 			wait.first = -1;
-		*list_add(s, waits) = wait;
+		*list_push(s->waits, s->n_waits, s->waits_size) = wait;
 	}
 	s->in_batches += !(r->flags & REQUEST_OF_STEPS);
 	*list_push(s->requests, s->len, s->size) = *r;
@@ -580,7 +593,7 @@ static void add_exchange(struct served *s, const struct request *r, const struct
 		return;
 	}
 	s->joined += !socket;
-	*list_add(s, exchanges) = (struct exchange){
+	*list_push(s->exchanges, s->n_exchanges, s->exchanges_size) = (struct exchange){
 		.ts = r->ts,
 		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
 		.first = socket ? r->ttft : r->ttft_client,
@@ -592,7 +605,7 @@ static void add_exchange(struct served *s, const struct request *r, const struct
 }
 
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
-static int read_request(struct profile_reader *reader, struct process *p)
+static void read_request(struct profile_reader *reader, struct process *p)
 {
 	const char *kind = node_string(node_get(reader->shape, "source_kind")), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
@@ -609,16 +622,18 @@ static int read_request(struct profile_reader *reader, struct process *p)
 		r.flags = REQUEST_OF_STEPS;
 	bad = request_shape(reader->shape, &r, waits);
 	if (!bad)
-		request_stages_read(s, reader->stages, &r, &bad);
+		bad = request_stages_read(s, reader->stages, &r);
 	if (bad)
 		LINE_BAD(reader, "%s of a request is not a number >= 0",
 			text_printable(printable, sizeof(printable), bad));
 	if (bad || socket)
 		s->n_states = r.first_state;
-	if (!bad && socket)
+	if (bad)
+		return;
+	if (socket) {
 		add_exchange(s, &r, reader->shape, true);
-	if (bad || socket)
-		return 0;
+		return;
+	}
 	/* a wait of which the profile says nothing else was not before the first token */
 	for (size_t i = 0; i < REQUEST_WAITS_MAX && r.first_others >= 0; i++) {
 		if (waits[i].first < 0)
@@ -627,7 +642,6 @@ static int read_request(struct profile_reader *reader, struct process *p)
 	add_request(s, &r, waits);
 	if (r.flags & REQUEST_JOINED)
 		add_exchange(s, &r, reader->shape, false);
-	return 0;
 }
 
 void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
@@ -641,7 +655,7 @@ void read_request_slice(struct served *s, const struct json_node *args, int64_t 
 		return;
 	json_for_each (value, args) {
 		key = KEY_FIND(slice_keys, value->key, &hint);
-		if (key && key_read(NULL, key, value, &r))
+		if (key && !key_read(NULL, key, value, &r))
 			return;
 	}
 	if (!r.number)
@@ -654,7 +668,7 @@ void read_request_slice(struct served *s, const struct json_node *args, int64_t 
 
 /* ---- lines of other events ---- */
 
-static int read_stack(struct profile_reader *r, struct process *p)
+static void read_stack(struct profile_reader *r, struct process *p)
 {
 	const char *why;
 
@@ -663,10 +677,9 @@ static int read_stack(struct profile_reader *r, struct process *p)
 	why = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), r->shape, r->stages, r->recording);
 	if (why)
 		LINE_BAD(r, "%s", why);
-	return 0;
 }
 
-static int read_sched(struct profile_reader *r, struct process *p)
+static void read_sched(struct profile_reader *r, struct process *p)
 {
 	unsigned int hint = 0;
 	int64_t ns;
@@ -684,20 +697,18 @@ static int read_sched(struct profile_reader *r, struct process *p)
 			state = STATE_OTHER;
 		p->sched[state] = ns_add(p->sched[state], ns);
 	}
-	return 0;
 }
 
-static int read_faults(struct profile_reader *r, struct process *p)
+static void read_faults(struct profile_reader *r, struct process *p)
 {
 	p->has_faults = true;
 	p->faults_minor += shape_count(r->shape, "n_minor");
 	p->faults_major += shape_count(r->shape, "n_major");
 	stage_sum(r, "minor", &p->fault_minor_ns);
 	stage_sum(r, "major", &p->fault_major_ns);
-	return 0;
 }
 
-static int read_memory(struct profile_reader *r, struct process *p)
+static void read_memory(struct profile_reader *r, struct process *p)
 {
 	uint64_t peak = shape_count(r->shape, "rss_peak_bytes");
 
@@ -707,18 +718,16 @@ static int read_memory(struct profile_reader *r, struct process *p)
 	p->has_pages |= node_get(r->shape, "pages_allocated") != NULL;
 	p->pages_allocated += shape_count(r->shape, "pages_allocated");
 	p->pages_freed += shape_count(r->shape, "pages_freed");
-	return 0;
 }
 
-static int read_finding(struct profile_reader *r, struct process *p)
+static void read_finding(struct profile_reader *r, struct process *p)
 {
 	p->finding = model_name(r->m, node_string(node_get(r->shape, "finding")));
-	return 0;
 }
 
 static const struct family {
 	const char *event;
-	int (*read)(struct profile_reader *r, struct process *p);
+	void (*read)(struct profile_reader *r, struct process *p);
 } families[] = {
 	{ "token_prof", read_step },
 	{ "op_prof", read_tally },
@@ -733,7 +742,7 @@ static const struct family {
 	{ "misfit_prof", read_finding },
 };
 
-static int read_window(struct profile_reader *r)
+static void read_window(struct profile_reader *r)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
@@ -759,11 +768,11 @@ static int read_window(struct profile_reader *r)
 	json_for_each (value, r->shape) {
 		const char *key = value->key;
 
-		if (!strncmp(key, "lost_", 5) && node_s64(value))
-			tally_add(&m->lost, model_name(m, key + 5), 0, shape_count(r->shape, key));
+		if (strncmp(key, "lost_", 5) || !node_s64(value))
+			continue;
+		tally_add(&m->lost, model_name(m, key + 5), 0, shape_count(r->shape, key));
 	}
-	*list_add(m, windows) = w;
-	return 0;
+	*list_push(m->windows, m->n_windows, m->windows_size) = w;
 }
 
 /* The process of a line; without a pid that of the previous line. */
@@ -795,25 +804,25 @@ static struct process *line_process(struct profile_reader *r, const struct profi
 }
 
 /* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
-static int read_foreign(struct profile_reader *r, const struct profile_line *line)
+static void read_foreign(struct profile_reader *r, const struct profile_line *line)
 {
 	struct foreign_family *f = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]));
 	int64_t ns;
 
 	if (!f) {
 		LINE_BAD(r, "left out: more than %d kinds of events of other programs", FAMILIES_MAX);
-		return 0;
+		return;
 	}
 	f->lines++;
 	json_for_each (value, r->stages) {
 		if (!read_us(value, &ns))
 			continue;
-		if (!strcmp(value->key, "total"))
+		if (!strcmp(value->key, "total")) {
 			*list_add(f, totals) = ns;
-		else
-			tally_add(&f->stages, model_name(r->m, value->key), ns, 1);
+			continue;
+		}
+		tally_add(&f->stages, model_name(r->m, value->key), ns, 1);
 	}
-	return 0;
 }
 
 static int read_line(void *ctx, const struct profile_line *line)
@@ -829,13 +838,17 @@ static int read_line(void *ctx, const struct profile_line *line)
 		LINE_BAD(r, "%s", r->event ? "shape and stage_us must be objects" : "event must be a non-empty string");
 		return 0;
 	}
-	if (!strcmp(r->event, "window_prof"))
-		return read_window(r);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
-		if (!strcmp(r->event, families[i].event))
-			return families[i].read(r, line_process(r, line));
+		if (strcmp(r->event, families[i].event))
+			continue;
+		families[i].read(r, line_process(r, line));
+		return 0;
 	}
-	return read_foreign(r, line);
+	if (!strcmp(r->event, "window_prof"))
+		read_window(r);
+	else
+		read_foreign(r, line);
+	return 0;
 }
 
 static void bad_line(void *ctx, uint64_t number, const char *why)
@@ -854,8 +867,7 @@ void read_profile(struct model *m, struct json_source *source, const char *path,
 
 	r.file = model_name(m, text_printable(printable, sizeof(printable), path));
 	r.recording = m->recordings++;
-	if (profile_read(source, &ops, &r) == -ENOMEM)
-		out_of_memory();
+	profile_read(source, &ops, &r);
 	free(r.ops);
 	idmap_free(&r.stacks.nodes);
 }
