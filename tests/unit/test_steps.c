@@ -24,7 +24,7 @@ static struct step random_step(void)
 #define DRAW_ALL(name, member, n)        \
 	for (size_t i = 0; i < (n); i++) \
 		DRAW(name, member[i])
-	STEP_FIELDS(DRAW, DRAW, DRAW_ALL)
+	STEP_FIELDS(DRAW, DRAW, DRAW, DRAW_ALL)
 	/* some are the same in all steps, or narrow */
 	s.tid = 4711;
 	s.cpus_allowed = 2;
@@ -39,7 +39,7 @@ static void assert_step(const struct step *a, const struct step *b)
 {
 #define EQUAL(name, member, ...) assert_true(a->member == b->member);
 #define EQUAL_ALL(name, member, n) assert_memory_equal(a->member, b->member, sizeof(a->member));
-	STEP_FIELDS(EQUAL, EQUAL, EQUAL_ALL)
+	STEP_FIELDS(EQUAL, EQUAL, EQUAL, EQUAL_ALL)
 }
 
 #define COUNT 1000
