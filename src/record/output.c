@@ -987,10 +987,8 @@ static int open_set(const struct recording *rec, void *arg, struct sink **ret_si
 {
 	struct request_feed *requests = request_feed_new(rec);
 	struct sink *all;
-	int err;
+	int err = open_all(rec, arg, requests, &all);
 
-	requests = request_feed_new(rec);
-	err = open_all(rec, arg, requests, &all);
 	if (err)
 		request_feed_free(requests);
 	else
