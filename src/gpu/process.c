@@ -496,7 +496,7 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 		.launched_ns = g->launched_ns,
 		.device = g->device,
 		.is_kernel = g->h.id == GPU_KERNEL,
-		.is_collective = g->h.id == GPU_KERNEL && gpu_info_is_collective(p->info, g->name),
+		.is_collective = g->h.id == GPU_KERNEL && gpu_info_kernel(p->info, g->name)->is_collective,
 		.launch_tid = g->launch_tid,
 	};
 }

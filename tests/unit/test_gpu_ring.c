@@ -310,12 +310,12 @@ TEST_WITH(test_info, set_up, tear_down)
 
 		assert_int_equal(n, i + 1);
 		assert_int_equal(gpu_info_name(info, names[i].mangled), n);
-		assert_string_equal(gpu_info_short_name(info, n), names[i].brief);
-		assert_string_equal(gpu_info_full_name(info, n), names[i].full);
+		assert_string_equal(gpu_info_kernel(info, n)->brief, names[i].brief);
+		assert_string_equal(gpu_info_kernel(info, n)->full, names[i].full);
 	}
 	assert_int_equal(gpu_info_name(info, ""), 0);
-	assert_string_equal(gpu_info_short_name(info, 0), "kernel");
-	assert_string_equal(gpu_info_short_name(info, UINT32_MAX), "kernel");
+	assert_string_equal(gpu_info_kernel(info, 0)->brief, "kernel");
+	assert_string_equal(gpu_info_kernel(info, UINT32_MAX)->brief, "kernel");
 }
 
 /* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
@@ -335,10 +335,10 @@ TEST_WITH(test_collectives, set_up, tear_down)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
+		if (gpu_info_kernel(info, gpu_info_name(info, names[i].name))->is_collective != names[i].is)
 			fail_msg("%s", names[i].name);
 	}
-	assert_false(gpu_info_is_collective(info, UINT32_MAX));
+	assert_false(gpu_info_kernel(info, UINT32_MAX)->is_collective);
 }
 
 /* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
