@@ -41,15 +41,15 @@ static char *fmt_three(char *p, const char *name, const uint32_t v[3])
 
 static char *fmt_kernel(const struct chrome_sink *c, char *p, const struct rec_gpu *r)
 {
-	const char *name = gpu_info_full_name(c->rec.gpu, r->name);
+	const struct gpu_kernel_name *k = gpu_info_kernel(c->rec.gpu, r->name);
 
 	p = fmt_three(p, "grid", r->grid);
 	p = fmt_three(p, "block", r->block);
 	p = fmt_u32(fmt_lit(p, ",\"shared memory\":"), r->shared);
 	if (r->registers)
 		p = fmt_u32(fmt_lit(p, ",\"registers per thread\":"), r->registers);
-	if (strcmp(name, gpu_info_short_name(c->rec.gpu, r->name)))
-		p = fmt_string(fmt_lit(p, ",\"kernel\":"), name);
+	if (strcmp(k->full, k->brief))
+		p = fmt_string(fmt_lit(p, ",\"kernel\":"), k->full);
 	return p;
 }
 

@@ -176,7 +176,7 @@ const char *gpu_category(const struct rec_gpu *r)
 const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r)
 {
 	if (r->h.id == GPU_KERNEL)
-		return gpu_info_short_name(info, r->name);
+		return gpu_info_kernel(info, r->name)->brief;
 	if (r->h.id == GPU_SET)
 		return "Memset (Device)";
 	switch (r->copy_kind) {

@@ -203,19 +203,18 @@ static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const s
 
 static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t name)
 {
-	const char *brief = gpu_info_short_name(s->rec.gpu, name), *full = gpu_info_full_name(s->rec.gpu, name);
-	const char *mangled = gpu_info_mangled_name(s->rec.gpu, name);
+	const struct gpu_kernel_name *k = gpu_info_kernel(s->rec.gpu, name);
 	char *packet, *data, *mark, *p = packet_of(s, SEQUENCE_GPU, 0, &packet);
 
 	g->names[name / 64] |= UINT64_C(1) << name % 64;
 	p = proto_open(p, PACKET_INTERNED, &data);
-	p = put_interned(p, INTERN_NAME, name, brief, strlen(brief));
+	p = put_interned(p, INTERN_NAME, name, k->brief, strlen(k->brief));
 	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
 	p = proto_u64(p, 1 /* iid */, name);
 	/* one that was cut is none */
-	if (strlen(mangled) < STACK_NAME_MAX - 1)
-		p = proto_text(p, 2 /* name */, mangled, strlen(mangled));
-	p = proto_text(p, 3 /* demangled_name */, full, strlen(full));
+	if (strlen(k->mangled) < STACK_NAME_MAX - 1)
+		p = proto_text(p, 2 /* name */, k->mangled, strlen(k->mangled));
+	p = proto_text(p, 3 /* demangled_name */, k->full, strlen(k->full));
 	packet_end(s, packet, proto_close(data, proto_close(mark, p)));
 }
 

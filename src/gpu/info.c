@@ -151,9 +151,8 @@ const struct gpu_identity *gpu_devices_get(const struct gpu_devices *d, uint32_t
 
 struct name {
 	UT_hash_handle hh;
-	const char *mangled, *full, *brief;
+	struct gpu_kernel_name is;
 	uint32_t number;
-	bool is_collective;
 };
 
 struct gpu_info {
@@ -237,15 +236,15 @@ static struct name *name_new(struct gpu_info *info, const char *mangled)
 
 	demangle_kernel(mangled, full, sizeof(full));
 	shorten(full, brief);
-	e->mangled = mangled;
-	e->is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
-	e->full = intern_text(info->texts, full);
-	e->brief = intern_text(info->texts, brief[0] ? brief : full);
-	if (!e->full || !e->brief) {
+	e->is.mangled = mangled;
+	e->is.is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
+	e->is.full = intern_text(info->texts, full);
+	e->is.brief = intern_text(info->texts, brief[0] ? brief : full);
+	if (!e->is.full || !e->is.brief) {
 		free(e);
 		return NULL;
 	}
-	HASH_ADD_KEYPTR(hh, info->by_text, e->mangled, strlen(mangled), e);
+	HASH_ADD_KEYPTR(hh, info->by_text, e->is.mangled, strlen(mangled), e);
 	return e;
 }
 
@@ -267,37 +266,11 @@ uint32_t gpu_info_name(struct gpu_info *info, const char *mangled)
 	return e->number;
 }
 
-static const struct name *get_name(const struct gpu_info *info, uint32_t name)
+const struct gpu_kernel_name *gpu_info_kernel(const struct gpu_info *info, uint32_t name)
 {
-	return info && name && name <= info->n_names ? info->names[name - 1] : NULL;
-}
+	static const struct gpu_kernel_name unknown = { .mangled = "", .full = "kernel", .brief = "kernel" };
 
-const char *gpu_info_full_name(const struct gpu_info *info, uint32_t name)
-{
-	const struct name *e = get_name(info, name);
-
-	return e ? e->full : "kernel";
-}
-
-bool gpu_info_is_collective(const struct gpu_info *info, uint32_t name)
-{
-	const struct name *e = get_name(info, name);
-
-	return e && e->is_collective;
-}
-
-const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name)
-{
-	const struct name *e = get_name(info, name);
-
-	return e ? e->brief : "kernel";
-}
-
-const char *gpu_info_mangled_name(const struct gpu_info *info, uint32_t name)
-{
-	const struct name *e = get_name(info, name);
-
-	return e ? e->mangled : "";
+	return info && name && name <= info->n_names ? &info->names[name - 1]->is : &unknown;
 }
 
 uint32_t gpu_info_operator(struct gpu_info *info, const char *name)

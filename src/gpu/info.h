@@ -90,14 +90,14 @@ const char *gpu_info_operator_name(const struct gpu_info *info, uint32_t number)
  * many tracks. */
 bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t start_ns, uint64_t end_ns, uint32_t *ret_track);
 
-/* As in the source, cut at the end where it is very long, and without arguments of templates. Never NULL. */
-const char *gpu_info_full_name(const struct gpu_info *info, uint32_t name);
-const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name);
-/* As it is in the program; "": it is not known. */
-const char *gpu_info_mangled_name(const struct gpu_info *info, uint32_t name);
+struct gpu_kernel_name {
+	const char *mangled;      /* as it is in the program; "": it is not known */
+	const char *full, *brief; /* as in the source, cut at the end where it is very long; brief: without arguments of templates */
+	bool is_collective;       /* one of NCCL's, which run until all devices have taken part */
+};
 
-/* Whether the kernel is one of NCCL's, which run until all devices have taken part. */
-bool gpu_info_is_collective(const struct gpu_info *info, uint32_t name);
+/* Never NULL. */
+const struct gpu_kernel_name *gpu_info_kernel(const struct gpu_info *info, uint32_t name);
 
 /* The stream of tracks on which steps are. */
 #define GPU_STREAM_STEPS UINT32_MAX

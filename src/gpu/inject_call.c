@@ -252,7 +252,12 @@ static int ask_filter(const struct sock_filter *filter, size_t n, bool in_memory
 	return 0;
 }
 
-int inject_seccomp_check(pid_t tid, bool in_memory, bool same_filters, char *ret_why, size_t size)
+/*
+ * Asks the filters of a thread that is stopped by ptrace(2), without making any call in it. 0: none would end it, and what is
+ * needed is allowed; else a line in ret_why. in_memory: the library comes in a memfd. same_filters: filters that may not be read are
+ * taken for this process's own.
+ */
+static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret_why, size_t size)
 {
 	struct sock_filter *filter = NULL;
 	int err = 0;
@@ -656,7 +661,7 @@ static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, str
 	begin_again(c);
 	if (!valid(arg))
 		return inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
-	err = inject_seccomp_check(c->tid, work->in_memory, work->same_filters, ret_why, size);
+	err = check_filters(c->tid, work->in_memory, work->same_filters, ret_why, size);
 	return err ? err : call(c, work, ret_why, size);
 }
 

@@ -67,13 +67,6 @@ int __attribute__((format(printf, 4, 5))) inject_refuse(char *ret_why, size_t si
 
 /* ---- what the seccomp filters of a thread would say to the system calls of an injection ---- */
 
-/*
- * Asks the filters of a thread that is stopped by ptrace(2), without making any call in it. 0: none would end it, and what is
- * needed is allowed; else a line in ret_why. in_memory: the library comes in a memfd. same_filters: filters that may not be read are
- * taken for this process's own.
- */
-int inject_seccomp_check(pid_t tid, bool in_memory, bool same_filters, char *ret_why, size_t size);
-
 /* What a filter says: SECCOMP_RET_*. One that is malformed would end the thread. */
 uint32_t inject_seccomp_run(const struct sock_filter *filter, size_t n, const struct seccomp_data *data);
 

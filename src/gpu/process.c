@@ -328,7 +328,7 @@ static void add_gap(struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
 
 static uint64_t lost(const struct gpu_process *p)
 {
-	return p->state.dropped + p->state.unknown + gpu_feed_bad(p->feed) + gpu_feed_broken(p->feed) + p->lost_here;
+	return p->state.dropped + p->state.unknown + p->feed->bad + p->feed->broken + p->lost_here;
 }
 
 static bool has_gap(const struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
@@ -496,7 +496,7 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 		.launched_ns = g->launched_ns,
 		.device = g->device,
 		.is_kernel = g->h.id == GPU_KERNEL,
-		.is_collective = g->h.id == GPU_KERNEL && gpu_info_is_collective(p->info, g->name),
+		.is_collective = g->h.id == GPU_KERNEL && gpu_info_kernel(p->info, g->name)->is_collective,
 		.launch_tid = g->launch_tid,
 	};
 }
@@ -883,7 +883,7 @@ static void count_lost(struct gpu_process *p, uint64_t now_ns)
 {
 	uint64_t n = lost(p);
 
-	if (n == p->lost_seen && !gpu_feed_broken(p->feed))
+	if (n == p->lost_seen && !p->feed->broken)
 		return;
 	p->lost_seen = n;
 	add_gap(p, p->settled_ns, now_ns);
@@ -946,7 +946,7 @@ void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_coun
 		.kept = p->kept,
 		.lost = lost(p),
 		.dropped_cupti = p->state.dropped_cupti,
-		.bad = gpu_feed_bad(p->feed) + gpu_feed_broken(p->feed),
+		.bad = p->feed->bad + p->feed->broken,
 		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
 		.residual_ns = residual(p),
 		.waited_ns = p->state.waited_ns,

@@ -21,25 +21,6 @@
 #define COUNT_MAX (UINT64_C(1) << 50) /* of a counter: more than can be, and few enough to be added up */
 #define GPU_ERROR_OTHER_USER 39       /* CUPTI's number */
 
-struct gpu_feed {
-	struct gpu_ring *ring;
-	uint64_t size;
-	int fd;
-	/* not read from the ring, where they could change */
-	uint32_t capacity, change;
-	uint64_t tail;
-	uint64_t begun_ns;
-	uint64_t shift_ns; /* to be added to times */
-	bool broken;
-	uint64_t bad;
-	struct gpu_feed_state state;
-	struct {
-		uint32_t id; /* 0: no name has begun */
-		uint32_t length, have;
-		char text[GPU_NAME_MAX + 1];
-	} name;
-};
-
 static int map(struct gpu_feed *f)
 {
 	f->fd = memfd_create("inftrace-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -86,11 +67,6 @@ void gpu_feed_free(struct gpu_feed *f)
 	if (f->fd >= 0)
 		close(f->fd);
 	free(f);
-}
-
-int gpu_feed_fd(const struct gpu_feed *f)
-{
-	return f->fd;
 }
 
 /* ---- records ---- */
@@ -150,11 +126,6 @@ static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, cons
 	}
 }
 
-void gpu_feed_shift(struct gpu_feed *f, int64_t behind_ns)
-{
-	f->shift_ns = (uint64_t)behind_ns;
-}
-
 bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const struct gpu_feed_ops *ops, void *arg)
 {
 	const struct gpu_record *records = GPU_RING_RECORDS(f->ring);
@@ -185,16 +156,6 @@ unsigned int gpu_feed_fill(const struct gpu_feed *f)
 	uint64_t n = __atomic_load_n(&f->ring->writer.head, __ATOMIC_RELAXED) - tail;
 
 	return n < f->capacity ? (unsigned int)(n * 100 / f->capacity) : 100;
-}
-
-uint64_t gpu_feed_bad(const struct gpu_feed *f)
-{
-	return f->bad;
-}
-
-bool gpu_feed_broken(const struct gpu_feed *f)
-{
-	return f->broken;
 }
 
 /* ---- the agent ---- */

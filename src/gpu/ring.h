@@ -13,8 +13,6 @@
 
 #define GPU_RING_CAPACITY (1u << 17) /* 16 MB, of which memory is taken as it is used */
 
-struct gpu_feed;
-
 /* What the agent says of itself. The counters only grow, whatever it writes. */
 struct gpu_feed_state {
 	enum gpu_state state;
@@ -42,6 +40,26 @@ static inline bool gpu_state_is_over(enum gpu_state s)
 	return s == GPU_STATE_NO_CUPTI || s == GPU_STATE_OTHER_USER || s == GPU_STATE_FAILED || s == GPU_STATE_GONE;
 }
 
+/* Others only read it, but for shift_ns. */
+struct gpu_feed {
+	struct gpu_ring *ring;
+	uint64_t size;
+	int fd; /* the memfd, to be handed over */
+	/* not read from the ring, where they could change */
+	uint32_t capacity, change;
+	uint64_t tail;
+	uint64_t begun_ns;
+	uint64_t shift_ns; /* to be added to times, if the process is in another time namespace: set before anything is taken */
+	bool broken;       /* the ring makes no sense any more: nothing else is read from it */
+	uint64_t bad;      /* records that were left out since they made no sense */
+	struct gpu_feed_state state;
+	struct {
+		uint32_t id; /* 0: no name has begun */
+		uint32_t length, have;
+		char text[GPU_NAME_MAX + 1];
+	} name;
+};
+
 struct gpu_feed_ops {
 	/* A kernel, a copy, a set or a launch of a graph, within the time of the ring. */
 	void (*activity)(const struct gpu_record *r, void *arg);
@@ -54,11 +72,6 @@ struct gpu_feed_ops {
 /* Makes a ring. now_ns: nothing in it can have begun long before. */
 int gpu_feed_new(uint32_t capacity, uint64_t now_ns, struct gpu_feed **ret_feed);
 void gpu_feed_free(struct gpu_feed *f);
-/* Its memfd, to be handed over. */
-int gpu_feed_fd(const struct gpu_feed *f);
-
-/* The clock of that process is behind ours by that: it is in another time namespace. Before anything is taken. */
-void gpu_feed_shift(struct gpu_feed *f, int64_t behind_ns);
 
 /* Takes at most `max` records. Returns whether there are more. */
 bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const struct gpu_feed_ops *ops, void *arg);
@@ -67,11 +80,6 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 
 /* How full it is, in percent, as the agent has it. May be called by another thread. */
 unsigned int gpu_feed_fill(const struct gpu_feed *f);
-
-/* Records that were left out since they made no sense. */
-uint64_t gpu_feed_bad(const struct gpu_feed *f);
-/* The ring itself makes no sense any more: nothing else is read from it. */
-bool gpu_feed_broken(const struct gpu_feed *f);
 
 /* What is to be collected (GPU_WANT_*), and how often completed records are asked for. */
 void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms);

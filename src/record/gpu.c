@@ -645,12 +645,12 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	err = gpu_process_new(pid, g->info, clock_boot_ns(), &a->process);
 	if (err)
 		return err;
-	gpu_feed_shift(gpu_process_feed(a->process), own.boot_ns - its.boot_ns);
+	gpu_process_feed(a->process)->shift_ns = (uint64_t)(own.boot_ns - its.boot_ns);
 	gpu_feed_limits(gpu_process_feed(a->process), (uint32_t)g->o->gpu_budget,
 		g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
-	err = welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)), 0);
+	err = welcome(fd, gpu_process_feed(a->process)->fd, 0);
 	if (err) {
 		gpu_process_free(a->process);
 		return err;
@@ -893,7 +893,7 @@ static void say_over(struct agent *a)
 {
 	struct gpu_counts c;
 
-	if (!a->said_broken && gpu_feed_broken(gpu_process_feed(a->process))) {
+	if (!a->said_broken && gpu_process_feed(a->process)->broken) {
 		a->said_broken = true;
 		log_warn("process %u: its ring makes no sense, so what its GPU does from now on is not recorded", a->pid);
 	}

@@ -16,8 +16,6 @@
 
 #define SYMBOLS_MAX 400000
 #define NAME_MAX_LEN 256
-#define MODULE_MAX 64
-#define MODULES_MAX 1024
 
 /* Names, each with a 0 at its end. */
 struct texts {
@@ -64,9 +62,7 @@ static bool read_hex(const char **at, const char *end, uint64_t *ret)
 
 struct symbol {
 	uint64_t start;
-	uint32_t name;   /* in texts */
-	uint16_t module; /* 0: the kernel itself */
-	uint16_t pad;
+	uint32_t name, module; /* in texts; module 0: the kernel itself */
 };
 
 struct kernel_symbols {
@@ -74,8 +70,6 @@ struct kernel_symbols {
 	struct symbol *symbols;
 	size_t n, cap;
 	struct texts texts;
-	char (*modules)[MODULE_MAX];
-	size_t n_modules, cap_modules;
 };
 
 int kernel_symbols_new(const char *path, struct kernel_symbols **ret_symbols)
@@ -97,39 +91,23 @@ void kernel_symbols_free(struct kernel_symbols *ks)
 		fclose(ks->f);
 	free(ks->symbols);
 	free(ks->texts.list);
-	free(ks->modules);
 	free(ks);
 }
 
 size_t kernel_symbols_memory(const struct kernel_symbols *ks)
 {
-	return ks ? ks->cap * sizeof(*ks->symbols) + ks->texts.cap + ks->cap_modules * MODULE_MAX : 0;
-}
-
-static uint16_t module_number(struct kernel_symbols *ks, const char *name)
-{
-	size_t n = ks->n_modules;
-
-	if (!name)
-		return 0;
-	/* they come one module after the other */
-	if (n && !strcmp(ks->modules[n - 1], name))
-		return (uint16_t)n;
-	if (n == MODULES_MAX)
-		return 0;
-	snprintf(*list_push(ks->modules, ks->n_modules, ks->cap_modules), MODULE_MAX, "%s", name);
-	return (uint16_t)ks->n_modules;
+	return ks ? ks->cap * sizeof(*ks->symbols) + ks->texts.cap : 0;
 }
 
 /* "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 of them. */
 static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 {
 	const char *at = line, *name, *module = NULL;
-	uint64_t start;
+	struct symbol sym = { 0 };
 	char *tab;
 
 	*end = '\0';
-	if (!read_hex(&at, end, &start) || !start || at[0] != ' ' || ((at[1] | 0x20) != 't' && (at[1] | 0x20) != 'w') || at[2] != ' ')
+	if (!read_hex(&at, end, &sym.start) || !sym.start || at[0] != ' ' || ((at[1] | 0x20) != 't' && (at[1] | 0x20) != 'w') || at[2] != ' ')
 		return;
 	name = at + 3;
 	tab = memchr(name, '\t', (size_t)(end - name));
@@ -140,9 +118,13 @@ static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 	end = tab ? tab : end;
 	if (end == name || end - name >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX)
 		return;
-	*list_push(ks->symbols, ks->n, ks->cap) = (struct symbol){
-		.start = start, .name = add_text(&ks->texts, name, (size_t)(end - name)), .module = module_number(ks, module)
-	};
+	sym.name = add_text(&ks->texts, name, (size_t)(end - name));
+	/* they come one module after the other */
+	if (module && ks->n && ks->symbols[ks->n - 1].module && !strcmp(ks->texts.list + ks->symbols[ks->n - 1].module, module))
+		sym.module = ks->symbols[ks->n - 1].module;
+	else if (module)
+		sym.module = add_text(&ks->texts, module, strnlen(module, NAME_MAX_LEN));
+	*list_push(ks->symbols, ks->n, ks->cap) = sym;
 }
 
 static int compare_symbols(const void *a, const void *b)
@@ -201,7 +183,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	while (s > ks->symbols && s[-1].start == s->start)
 		s--;
 	*ret_start = s->start;
-	*ret_module = s->module ? ks->modules[s->module - 1] : NULL;
+	*ret_module = s->module ? ks->texts.list + s->module : NULL;
 	return ks->texts.list + s->name;
 }
 

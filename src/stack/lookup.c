@@ -25,6 +25,7 @@
 #include "target/file.h"
 #include "util/list.h"
 #include "util/map.h"
+#include "util/text.h"
 
 struct text {
 	char *to;
@@ -196,11 +197,11 @@ void modules_free(struct modules *ms)
 
 static const char *take_path(struct intern *in, const char *path)
 {
-	size_t len = strlen(path), end = strlen(DELETED);
+	size_t len = strlen(path);
 	char buf[STACK_NAME_MAX];
 
-	if (len > end && !strcmp(path + len - end, DELETED))
-		len -= end;
+	if (text_has_suffix(path, DELETED))
+		len -= strlen(DELETED);
 	/* of a long path the end says more */
 	if (len >= sizeof(buf)) {
 		path += len - sizeof(buf) + 1;

@@ -123,27 +123,24 @@ API cuDeviceGetPCIBusId(char *pci, int size, int device)
 	return error;
 }
 
-API cuDeviceGetUuid(unsigned char uuid[16], int device)
+static CUresult get_uuid(unsigned char uuid[16], int device, int of_instance)
 {
-	int at, error = (int)mock_number_of("MOCK_FAIL_UUID", 0);
+	int at, error = (int)mock_number_of("MOCK_FAIL_UUID", 0) ?: find(device, &at);
 
 	if (!error)
-		error = find(device, &at);
-	if (!error)
-		make_uuid(at, 0, uuid);
+		make_uuid(at, of_instance, uuid);
 	return error;
+}
+
+API cuDeviceGetUuid(unsigned char uuid[16], int device)
+{
+	return get_uuid(uuid, device, 0);
 }
 
 #ifndef MOCK_OLD_DRIVER
 API cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 {
-	int at, error = (int)mock_number_of("MOCK_FAIL_UUID", 0);
-
-	if (!error)
-		error = find(device, &at);
-	if (!error)
-		make_uuid(at, is_instances(), uuid);
-	return error;
+	return get_uuid(uuid, device, is_instances());
 }
 #endif
 

@@ -15,13 +15,13 @@ struct fake_agent {
 
 static inline struct fake_agent agent_open(struct gpu_feed *f)
 {
-	struct fake_agent a = { .ring = mmap(NULL, GPU_RING_HEAD_SIZE, PROT_READ, MAP_SHARED, gpu_feed_fd(f), 0) };
+	struct fake_agent a = { .ring = mmap(NULL, GPU_RING_HEAD_SIZE, PROT_READ, MAP_SHARED, f->fd, 0) };
 
 	assert_ptr_not_equal(a.ring, MAP_FAILED);
 	a.capacity = a.ring->fixed.capacity;
 	assert_int_equal(a.ring->fixed.magic, GPU_HAND_OVER_MAGIC);
 	munmap(a.ring, GPU_RING_HEAD_SIZE);
-	a.ring = mmap(NULL, GPU_RING_SIZE(a.capacity), PROT_READ | PROT_WRITE, MAP_SHARED, gpu_feed_fd(f), 0);
+	a.ring = mmap(NULL, GPU_RING_SIZE(a.capacity), PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 	assert_ptr_not_equal(a.ring, MAP_FAILED);
 	return a;
 }

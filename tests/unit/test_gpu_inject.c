@@ -29,28 +29,29 @@ static struct inspector *inspector;
 
 static int (*prepare)(void); /* what the program does before it begins */
 
-struct target {
+/* Of the test that runs. */
+static struct {
 	struct target_page *page;
 	int fd;
 	pid_t pid;
 	char why[256];
-};
+} t;
 
-static void begin(struct target *t, const char *program, const char *kind, const char *end, const char *rounds)
+static void begin(const char *program, const char *kind, const char *end, const char *rounds)
 {
 	char path[PATH_MAX + 64];
 
-	memset(t, 0, sizeof(*t));
-	t->fd = memfd_create("target", MFD_CLOEXEC);
-	assert_int_equal(ftruncate(t->fd, sizeof(*t->page)), 0);
-	t->page = mmap(NULL, sizeof(*t->page), PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
-	assert_ptr_not_equal(t->page, MAP_FAILED);
-	t->pid = fork();
-	if (!t->pid) {
+	memset(&t, 0, sizeof(t));
+	t.fd = memfd_create("target", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(t.fd, sizeof(*t.page)), 0);
+	t.page = mmap(NULL, sizeof(*t.page), PROT_READ | PROT_WRITE, MAP_SHARED, t.fd, 0);
+	assert_ptr_not_equal(t.page, MAP_FAILED);
+	t.pid = fork();
+	if (!t.pid) {
 		setenv(GPU_ENV_CUPTI, "/nonexistent", 1);
 		setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-		dup2(t->fd, TARGET_FD);
-		if (t->fd == TARGET_FD)
+		dup2(t.fd, TARGET_FD);
+		if (t.fd == TARGET_FD)
 			fcntl(TARGET_FD, F_SETFD, 0);
 		snprintf(path, sizeof(path), "%s/gpu/%s", peer_build(), program);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -59,65 +60,65 @@ static void begin(struct target *t, const char *program, const char *kind, const
 		execl(path, program, kind, end, rounds, NULL);
 		_exit(127);
 	}
-	PEER_WAIT(__atomic_load_n(&t->page->rounds, __ATOMIC_RELAXED) || (*end && waitid(P_PID, (id_t)t->pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT | WNOHANG)));
+	PEER_WAIT(__atomic_load_n(&t.page->rounds, __ATOMIC_RELAXED) || (*end && waitid(P_PID, (id_t)t.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT | WNOHANG)));
 }
 
 /* It goes on, and has found nothing. */
-static void unharmed(const struct target *t)
+static void unharmed(void)
 {
-	uint64_t rounds = __atomic_load_n(&t->page->rounds, __ATOMIC_RELAXED), work = __atomic_load_n(&t->page->work, __ATOMIC_RELAXED);
+	uint64_t rounds = __atomic_load_n(&t.page->rounds, __ATOMIC_RELAXED), work = __atomic_load_n(&t.page->work, __ATOMIC_RELAXED);
 
-	PEER_WAIT(__atomic_load_n(&t->page->rounds, __ATOMIC_RELAXED) > rounds + 1);
-	PEER_WAIT(__atomic_load_n(&t->page->work, __ATOMIC_RELAXED) > work + 1);
-	assert_string_equal(t->page->what, "");
+	PEER_WAIT(__atomic_load_n(&t.page->rounds, __ATOMIC_RELAXED) > rounds + 1);
+	PEER_WAIT(__atomic_load_n(&t.page->work, __ATOMIC_RELAXED) > work + 1);
+	assert_string_equal(t.page->what, "");
 }
 
-static void end(struct target *t)
+static void end(void)
 {
 	int status = -1;
 
-	t->page->stop = 1;
-	assert_int_equal(waitpid(t->pid, &status, 0), t->pid);
+	t.page->stop = 1;
+	assert_int_equal(waitpid(t.pid, &status, 0), t.pid);
 	assert_int_equal(status, 0);
-	assert_string_equal(t->page->what, "");
-	munmap(t->page, sizeof(*t->page));
-	close(t->fd);
+	assert_string_equal(t.page->what, "");
+	munmap(t.page, sizeof(*t.page));
+	close(t.fd);
 }
 
-static void end_unharmed(struct target *t)
+static void end_unharmed(void)
 {
-	unharmed(t);
-	end(t);
+	unharmed();
+	end();
 }
 
-static int inject_library(struct target *t, const char *library, const char *name)
+static int inject_library(const char *library, const char *name)
 {
 	struct gpu_injection i;
-	int err = gpu_injection_begin(inspector, t->pid, library, name, NULL, &i);
+	int err = gpu_injection_begin(inspector, t.pid, library, name, NULL, &i);
 
-	t->why[0] = '\0';
-	while (!err && (err = gpu_injection_result(&i, t->why, sizeof(t->why))) == -EINPROGRESS)
+	t.why[0] = '\0';
+	while (!err && (err = gpu_injection_result(&i, t.why, sizeof(t.why))) == -EINPROGRESS)
 		err = usleep(200);
 	return err;
 }
 
 /* A busy machine takes longer at times than an injection may: that is tried again. */
-static int inject(struct target *t, const char *name)
+static int inject(const char *name)
 {
 	int err;
 
 	do
-		err = inject_library(t, agent, name);
+		err = inject_library(agent, name);
 	while (err == -ETIMEDOUT);
 	return err;
 }
 
 /* The agent comes, and leaves again. */
-static void come_and_go(struct target *t, struct peer *p)
+static void come_and_go(struct peer *p)
 {
-	int err = inject(t, p->name);
+	int err = inject(p->name);
 
-	assert_string_equal(t->why, "");
+	assert_string_equal(t.why, "");
 	assert_int_equal(err, 0);
 	assert_int_equal(peer_accept(p).attached, 1);
 	peer_make_ring(p);
@@ -127,23 +128,22 @@ static void come_and_go(struct target *t, struct peer *p)
 	peer_change(p);
 	PEER_WAIT(peer_state(p) == GPU_STATE_GONE);
 	peer_drop_ring(p);
-	unharmed(t);
+	unharmed();
 }
 
 /* Each kind of system call goes on as if nothing had happened, and the agent arrives. */
 static void test_calls(void **state)
 {
 	static const char *const kinds[] = { "read", "nanosleep", "futex", "poll", "epoll" };
-	struct target t;
 	struct peer p;
 
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		peer_listen(&p, 64);
-		begin(&t, "inject_target", kinds[k], "", "");
+		begin("inject_target", kinds[k], "", "");
 		for (int i = 0; i < OFTEN / 5; i++)
-			come_and_go(&t, &p);
+			come_and_go(&p);
 		assert_true(t.page->interrupted < (uint64_t)OFTEN / 5);
-		end(&t);
+		end();
 		peer_end(&p);
 	}
 }
@@ -152,105 +152,102 @@ static void test_calls(void **state)
 static void test_killed(void **state)
 {
 	static const char *const kinds[] = { "read", "nanosleep", "poll", "futex" };
-	struct target t;
 	int err;
 
 	srand(1);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
-		begin(&t, "inject_target", kinds[k], "", "");
+		begin("inject_target", kinds[k], "", "");
 		for (int i = 0; i < OFTEN / 8; i++) {
 			pid_t injector = fork();
 			int status;
 
 			if (!injector) {
 				for (;;)
-					inject(&t, "@inftrace-test-nobody");
+					inject("@inftrace-test-nobody");
 			}
 			usleep((useconds_t)(rand() % 20000));
 			kill(injector, SIGKILL);
 			assert_int_equal(waitpid(injector, &status, 0), injector);
-			unharmed(&t);
+			unharmed();
 		}
 		/* and it can be done still, once the helper of the last one has ended */
 		do
-			err = inject(&t, "@inftrace-test-nobody");
+			err = inject("@inftrace-test-nobody");
 		while (err == -EBUSY);
 		assert_int_equal(err, 0);
-		end(&t);
+		end();
 	}
 }
 
 /* It ends, or executes another program, meanwhile. */
 static void test_ends(void **state)
 {
-	struct target t;
 	char rounds[16];
 	int err;
 
 	for (int i = 0; i < OFTEN / 10; i++) {
 		snprintf(rounds, sizeof(rounds), "%d", i % 10 + 1);
-		begin(&t, "inject_target", "nanosleep", "exit", rounds);
+		begin("inject_target", "nanosleep", "exit", rounds);
 		do
-			err = inject(&t, "@inftrace-test-nobody");
+			err = inject("@inftrace-test-nobody");
 		while (err == 0);
 		assert_true(*t.why);
-		end(&t);
+		end();
 
-		begin(&t, "inject_target", "read", "exec", rounds);
+		begin("inject_target", "read", "exec", rounds);
 		for (int k = 0; k < 20; k++)
-			inject(&t, "@inftrace-test-nobody");
-		end_unharmed(&t);
+			inject("@inftrace-test-nobody");
+		end_unharmed();
 	}
 }
 
-static void refused(struct target *t, int err, const char *why)
+static void refused(int err, const char *why)
 {
-	assert_int_equal(inject(t, "@inftrace-test-nobody"), err);
-	assert_non_null(strstr(t->why, why));
-	end_unharmed(t);
+	assert_int_equal(inject("@inftrace-test-nobody"), err);
+	assert_non_null(strstr(t.why, why));
+	end_unharmed();
 }
 
 static void test_refused(void **state)
 {
-	struct target t;
 	int status;
 
-	begin(&t, "inject_static", "read", "", "");
-	refused(&t, -EOPNOTSUPP, "linked statically");
+	begin("inject_static", "read", "", "");
+	refused(-EOPNOTSUPP, "linked statically");
 
-	begin(&t, "inject_target", "spin", "", "");
-	assert_int_equal(inject_library(&t, agent, "@x"), -ETIMEDOUT);
+	begin("inject_target", "spin", "", "");
+	assert_int_equal(inject_library(agent, "@x"), -ETIMEDOUT);
 	assert_non_null(strstr(t.why, "none of its threads waits"));
-	end_unharmed(&t);
+	end_unharmed();
 
 	/* under a debugger */
-	begin(&t, "inject_target", "read", "", "");
+	begin("inject_target", "read", "", "");
 	assert_int_equal(ptrace(PTRACE_SEIZE, t.pid, 0, 0), 0);
-	assert_int_equal(inject(&t, "@x"), -EBUSY);
+	assert_int_equal(inject("@x"), -EBUSY);
 	assert_non_null(strstr(t.why, "debugger"));
 	assert_int_equal(ptrace(PTRACE_INTERRUPT, t.pid, 0, 0), 0);
 	assert_int_equal(waitpid(t.pid, &status, __WALL), t.pid);
 	assert_int_equal(ptrace(PTRACE_DETACH, t.pid, 0, 0), 0);
-	end_unharmed(&t);
+	end_unharmed();
 
 	/* stopped: it stays so */
-	begin(&t, "inject_target", "read", "", "");
+	begin("inject_target", "read", "", "");
 	assert_int_equal(kill(t.pid, SIGSTOP), 0);
 	assert_int_equal(waitpid(t.pid, &status, WUNTRACED), t.pid);
-	assert_int_equal(inject_library(&t, agent, "@x"), -ETIMEDOUT);
+	assert_int_equal(inject_library(agent, "@x"), -ETIMEDOUT);
 	assert_int_equal(kill(t.pid, SIGCONT), 0);
-	end_unharmed(&t);
+	end_unharmed();
 
 	/* what is to be loaded is no library */
-	begin(&t, "inject_target", "read", "", "");
-	assert_int_equal(inject_library(&t, "/etc/passwd", "@x"), -ENOEXEC);
+	begin("inject_target", "read", "", "");
+	assert_int_equal(inject_library("/etc/passwd", "@x"), -ENOEXEC);
 	assert_non_null(strstr(t.why, "refuses"));
-	unharmed(&t);
-	assert_int_equal(inject_library(&t, "/nonexistent", "@x"), -ENOENT);
-	end_unharmed(&t);
+	unharmed();
+	assert_int_equal(inject_library("/nonexistent", "@x"), -ENOENT);
+	end_unharmed();
 
 	t.pid = 0x7fffffff;
-	assert_int_equal(inject(&t, "@x"), -ESRCH);
+	assert_int_equal(inject("@x"), -ESRCH);
 }
 
 /* In a container, where the file of the agent is not: what its program does before it begins. */
@@ -279,7 +276,6 @@ static int open_count(pid_t pid)
 /* It gets a copy of the library in memory, once, and no descriptor is left. */
 static void test_container(void **state)
 {
-	struct target t;
 	struct peer p;
 	int before, copies = 0, status;
 	pid_t child = fork();
@@ -294,11 +290,11 @@ static void test_container(void **state)
 		skip();
 	peer_listen(&p, 64);
 	prepare = hide_agent;
-	begin(&t, "inject_target", "read", "", "");
+	begin("inject_target", "read", "", "");
 	prepare = NULL;
 	before = open_count(t.pid);
 	for (int i = 0; i < 5; i++)
-		come_and_go(&t, &p);
+		come_and_go(&p);
 	PEER_WAIT(open_count(t.pid) == before);
 	snprintf(path, sizeof(path), "/proc/%d/maps", t.pid);
 	f = fopen(path, "re");
@@ -307,7 +303,7 @@ static void test_container(void **state)
 		copies += strstr(line, "r-xp") && strstr(line, "/memfd:" GPU_AGENT_SONAME);
 	fclose(f);
 	assert_int_equal(copies, 1);
-	end(&t);
+	end();
 	peer_end(&p);
 }
 
@@ -366,7 +362,6 @@ static void test_seccomp(void **state)
 		BPF_STMT(BPF_RET | BPF_A, 0),
 	};
 	struct seccomp_data data = { .args = { 0, 0x123 } };
-	struct target t;
 	pid_t child = fork();
 	int status;
 
@@ -383,14 +378,14 @@ static void test_seccomp(void **state)
 		filter_call = cases[i].call;
 		filter_says = cases[i].says;
 		prepare = cases[i].hidden ? hide_and_filter : set_filter;
-		begin(&t, "inject_target", "nanosleep", "", "");
+		begin("inject_target", "nanosleep", "", "");
 		prepare = NULL;
-		status = inject(&t, "@inftrace-test-nobody");
+		status = inject("@inftrace-test-nobody");
 		if (!*cases[i].why)
 			assert_string_equal(t.why, "");
 		assert_non_null(strstr(t.why, cases[i].why));
 		assert_int_equal(status, cases[i].err);
-		end_unharmed(&t);
+		end_unharmed();
 	}
 }
 
@@ -422,7 +417,6 @@ static bool write_program_32(const char *path)
 
 static void test_others(void **state)
 {
-	struct target t;
 	char path[] = "/tmp/inftrace-test-32-XXXXXX";
 	int status, fd;
 
@@ -435,7 +429,7 @@ static void test_others(void **state)
 			for (;;)
 				pause();
 		}
-		PEER_WAIT(inject(&t, "@x") == -EPERM && strstr(t.why, "setuid"));
+		PEER_WAIT(inject("@x") == -EPERM && strstr(t.why, "setuid"));
 		kill(t.pid, SIGKILL);
 		waitpid(t.pid, &status, 0);
 	}
@@ -451,7 +445,7 @@ static void test_others(void **state)
 		execl(path, path, NULL);
 		_exit(127);
 	}
-	PEER_WAIT(waitpid(t.pid, &status, WNOHANG) == t.pid || (inject(&t, "@x") == -EOPNOTSUPP && strstr(t.why, "not a 64-bit program")));
+	PEER_WAIT(waitpid(t.pid, &status, WNOHANG) == t.pid || (inject("@x") == -EOPNOTSUPP && strstr(t.why, "not a 64-bit program")));
 	kill(t.pid, SIGKILL);
 	waitpid(t.pid, &status, 0);
 	unlink(path);
@@ -460,15 +454,13 @@ static void test_others(void **state)
 /* One of its threads forks again and again meanwhile: its children do no harm to anybody. */
 static void test_forks(void **state)
 {
-	struct target t;
-
-	begin(&t, "inject_target", "read", "fork", "1000000000");
+	begin("inject_target", "read", "fork", "1000000000");
 	for (int i = 0; i < OFTEN / 10; i++) {
-		assert_int_equal(inject(&t, "@inftrace-test-nobody"), 0);
-		unharmed(&t);
+		assert_int_equal(inject("@inftrace-test-nobody"), 0);
+		unharmed();
 	}
 	assert_true(__atomic_load_n(&t.page->forks, __ATOMIC_RELAXED) > 0);
-	end(&t);
+	end();
 }
 
 /* Without ptrace there is nothing to be tested. */

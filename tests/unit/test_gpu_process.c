@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a GPU did during steps, from a ring and from launches: joined, divided to the nanosecond, or said to be missing. */
+#include <sys/stat.h>
+
 #include "gpu/hand_over.h"
 #include "gpu/process.h"
 #include "gpu_agent.h"
@@ -42,15 +44,22 @@ static struct gpu_info *info;
 static struct gpu_process *process;
 static struct fake_agent agent;
 
+static int start_process(uint32_t pid, struct gpu_process **ret_process, struct fake_agent *ret_agent)
+{
+	if (gpu_process_new(pid, info, NOW, ret_process))
+		return -1;
+	*ret_agent = agent_open(gpu_process_feed(*ret_process));
+	ret_agent->ring->writer.on_since = NOW;
+	ret_agent->ring->writer.state = GPU_STATE_ON;
+	return 0;
+}
+
 static int set_up(void **state)
 {
 	memset(&got, 0, sizeof(got));
 	info = gpu_info_new();
-	if (gpu_process_new(PID, info, NOW, &process))
+	if (start_process(PID, &process, &agent))
 		return -1;
-	agent = agent_open(gpu_process_feed(process));
-	agent.ring->writer.on_since = NOW;
-	agent.ring->writer.state = GPU_STATE_ON;
 	gpu_process_drain(process, NOW, on_record, NULL);
 	return 0;
 }
@@ -673,6 +682,188 @@ TEST_WITH(test_after, set_up, tear_down)
 	assert_true(step(2, T + 310 * MS, T + 320 * MS));
 	assert_int_equal(steps_at(T + 900 * MS), 2);
 	assert_int_equal(got.step.after_ns, 0);
+}
+
+/* ---- devices of two processes ---- */
+
+static struct gpu_process *other;
+static struct fake_agent other_agent;
+
+static int set_up_two(void **state)
+{
+	return set_up(state) || start_process(PID + 1, &other, &other_agent);
+}
+
+static int tear_down_two(void **state)
+{
+	agent_close(&other_agent);
+	gpu_process_free(other);
+	return tear_down(state);
+}
+
+static void drain_other(uint64_t ns)
+{
+	agent_flushed(&other_agent, ns);
+	assert_false(gpu_process_drain(other, ns, on_record, NULL));
+}
+
+static void say(struct fake_agent *a, uint32_t own, const char *name, uint8_t uuid)
+{
+	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = own, .about = { .uuid = { 1, uuid }, .uuid_kind = GPU_UUID_DEVICE } };
+
+	snprintf(r.about.name, sizeof(r.about.name), "%s", name);
+	agent_write(a, &r);
+}
+
+static void run_on(struct fake_agent *a, uint32_t own, uint64_t start)
+{
+	struct gpu_record r = agent_kernel(start, start + US, 7, 1);
+
+	r.device = own;
+	agent_write(a, &r);
+}
+
+/* Each has a device 0 of its own, and they share one; of one it is said late what it is, of one never. */
+TEST_WITH(test_visible, set_up_two, tear_down_two)
+{
+	static const uint32_t expected[] = { 0 /* A */, 1 /* B */, 2, 1 /* B */, 3 /* C */, 4 };
+
+	run_on(&agent, 0, T); /* before it is said what that is */
+	say(&agent, 0, "A", 10);
+	say(&agent, 1, "B", 11);
+	say(&other_agent, 0, "B", 11);
+	say(&other_agent, 1, "C", 12);
+	run_on(&agent, 1, T + 2 * US);
+	run_on(&agent, 2, T + 4 * US);
+	for (uint32_t own = 0; own < 3; own++)
+		run_on(&other_agent, own, T + own * US);
+	/* their launches are not seen, and no longer waited for */
+	drain_at(T + 1100 * MS);
+	drain_other(T + 1100 * MS);
+	assert_int_equal(got.n, 6);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(got.list[i].device, expected[i]);
+	assert_string_equal(gpu_info_device(info, 3)->name, "C");
+	assert_null(gpu_info_device(info, 4));
+	say(&other_agent, 2, "D", 13);
+	drain_other(T + 1200 * MS);
+	assert_string_equal(gpu_info_device(info, 4)->name, "D");
+}
+
+/* A step in which nothing ran is of a device of its process, though another has the number. */
+TEST_WITH(test_idle, set_up_two, tear_down_two)
+{
+	const struct rec_step r = { .h = { .kind = REC_STEP, .tgid = PID + 1, .tid = PID + 1, .start_ns = T, .dur_ns = 100 * US } };
+
+	say(&agent, 0, "A", 10);
+	say(&other_agent, 0, "B", 11);
+	drain_at(T);
+	assert_true(gpu_process_step(other, &r));
+	drain_other(T + 300 * MS);
+	assert_int_equal(got.steps, 1);
+	assert_parts(0, 0, 100 * US, 0, 0);
+	assert_int_equal(got.step.device, 1);
+	assert_int_equal(got.step.n_devices, 1);
+	assert_int_equal(got.step.devices[0].device, 1);
+}
+
+/* ---- which devices of several processes are the same, and the numbers and names that they have ---- */
+
+static struct gpu_devices devices;
+
+static int set_up_devices(void **state)
+{
+	memset(&devices, 0, sizeof(devices));
+	return 0;
+}
+
+/* What a process calls `own`, with a UUID of its own for each number. */
+static uint32_t add(unsigned char uuid, const char *pci, uint32_t own)
+{
+	struct gpu_device about = { .name = "A GPU", .uuid = { uuid }, .uuid_kind = GPU_UUID_DEVICE };
+	uint32_t device = UINT32_MAX;
+
+	snprintf(about.pci, sizeof(about.pci), "%s", pci);
+	assert_true(gpu_devices_add(&devices, &about, own, false, &device));
+	return device;
+}
+
+TEST_WITH(test_uuid, set_up_devices, NULL)
+{
+	assert_int_equal(add(1, "", 0), 0);
+	assert_int_equal(add(2, "", 1), 1);
+	assert_int_equal(add(2, "", 0), 1); /* another process does not see the first */
+	assert_int_equal(add(3, "", 0), 2); /* its number is taken */
+	assert_int_equal(add(4, "", 7), 7);
+	assert_int_equal(add(3, "", 5), 2);
+	assert_int_equal(devices.n_known, 4);
+}
+
+/* The numbers of the machine's, by their addresses, are theirs whatever a process sees. */
+TEST_WITH(test_machine, set_up_devices, NULL)
+{
+	static const char *const entries[] = { "0000:1b:00.0", "0000:c1:00.0", "0001:02:00.0", "none" };
+	char dir[] = "/tmp/inftrace-devices-XXXXXX", path[PATH_MAX];
+
+	assert_non_null(mkdtemp(dir));
+	for (int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	devices.machine_dir = dir;
+	assert_int_equal(add(1, "0001:02:00.0", 0), 2);
+	assert_int_equal(add(2, "0000:1B:00.0", 1), 0);
+	assert_int_equal(add(3, "0000:C1:00.0", 0), 1);
+	assert_string_equal(gpu_devices_get(&devices, 0)->pci, "0000:1b:00.0");
+	assert_int_equal(add(4, "0000:c1:00.0", 0), 3); /* an instance of the same */
+	assert_int_equal(add(5, "0000:c2:00.0", 9), 9); /* it is not there */
+	for (int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]);
+		rmdir(path);
+	}
+	rmdir(dir);
+	assert_int_equal(add(6, "0000:1c:00.0", 11), 11);
+}
+
+/* Of one that says nothing nobody knows whether it is another process's, but where numbers are those of the machine. */
+TEST_WITH(test_unknown, set_up_devices, NULL)
+{
+	const struct gpu_device about = { .name = "A GPU", .pci = "nonsense" };
+	uint32_t device;
+
+	assert_true(gpu_devices_add(&devices, NULL, 0, false, &device) && device == 0);
+	assert_true(gpu_devices_add(&devices, NULL, 0, false, &device) && device == 1);
+	assert_true(gpu_devices_add(&devices, NULL, 3, true, &device) && device == 3);
+	assert_true(gpu_devices_add(&devices, NULL, 3, true, &device) && device == 3);
+	assert_null(gpu_devices_get(&devices, 0));
+	gpu_devices_set(&devices, 0, &about);
+	assert_string_equal(gpu_devices_get(&devices, 0)->name, "A GPU");
+	assert_string_equal(gpu_devices_get(&devices, 0)->pci, "");
+	assert_int_equal(add(1, "", 0), 2);
+	gpu_devices_set(&devices, 2, &about); /* it is known what it is */
+	assert_string_equal(gpu_devices_get(&devices, 2)->uuid, "GPU-01000000-0000-0000-0000-000000000000");
+	gpu_devices_set(&devices, 5, &about); /* there is none */
+	assert_null(gpu_devices_get(&devices, 5));
+	assert_null(gpu_devices_get(&devices, GPU_DEVICES_MAX));
+	assert_int_equal(devices.n_known, 2);
+}
+
+TEST_WITH(test_full, set_up_devices, NULL)
+{
+	struct gpu_device about = { .uuid_kind = GPU_UUID_MIG + 1 };
+	uint32_t device = 77;
+
+	memset(about.name, '\x1b', sizeof(about.name)); /* without an end, too */
+	assert_true(gpu_devices_add(&devices, &about, UINT32_MAX, true, &device) && device == 0);
+	assert_int_equal(strlen(gpu_devices_get(&devices, 0)->name), GPU_DEVICE_NAME_MAX - 1);
+	assert_int_equal(gpu_devices_get(&devices, 0)->name[0], '?');
+	assert_string_equal(gpu_devices_get(&devices, 0)->uuid, "");
+	for (unsigned char i = 1; i < GPU_DEVICES_MAX; i++)
+		assert_int_equal(add(i, "", 0), i);
+	device = 77;
+	assert_false(gpu_devices_add(&devices, NULL, 0, false, &device));
+	assert_int_equal(device, 77);
+	assert_int_equal(add(5, "", 0), 5);
 }
 
 RUN_TESTS(NULL, NULL)

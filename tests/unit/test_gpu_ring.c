@@ -94,7 +94,7 @@ TEST_WITH(test_records, set_up, tear_down)
 		assert_int_equal(strlen(got.name), len);
 		assert_memory_equal(got.name, name, len);
 	}
-	assert_int_equal(gpu_feed_bad(feed), 0);
+	assert_int_equal(feed->bad, 0);
 }
 
 /* A turn takes so many records; a ring that was full goes on. */
@@ -125,12 +125,12 @@ TEST_WITH(test_bounds, set_up, tear_down)
 
 static void bad(struct gpu_record r)
 {
-	uint64_t before = gpu_feed_bad(feed);
+	uint64_t before = feed->bad;
 
 	agent_write(&agent, &r);
 	drain();
 	assert_int_equal(got.activities + got.names, 0);
-	assert_int_equal(gpu_feed_bad(feed), before + 1);
+	assert_int_equal(feed->bad, before + 1);
 }
 
 TEST_WITH(test_bad_records, set_up, tear_down)
@@ -187,14 +187,14 @@ TEST_WITH(test_device, set_up, tear_down)
 	agent_write(&agent, &r);
 	assert_false(gpu_feed_drain(feed, NOW, UINT32_MAX, &ops, NULL));
 	assert_int_equal(got.devices, 1);
-	assert_int_equal(gpu_feed_bad(feed), 3);
+	assert_int_equal(feed->bad, 3);
 }
 
 TEST_WITH(test_broken_head, set_up, tear_down)
 {
 	agent.ring->writer.head = CAPACITY + 1;
 	assert_false(drain());
-	assert_true(gpu_feed_broken(feed));
+	assert_true(feed->broken);
 	agent.ring->writer.head = 1;
 	assert_false(drain());
 	assert_int_equal(got.activities, 0);
@@ -230,8 +230,8 @@ TEST_WITH(test_state, set_up, tear_down)
 
 TEST_WITH(test_sealed, set_up, tear_down)
 {
-	assert_int_equal(ftruncate(gpu_feed_fd(feed), 4096), -1);
-	assert_int_equal(ftruncate(gpu_feed_fd(feed), 1 << 30), -1);
+	assert_int_equal(ftruncate(feed->fd, 4096), -1);
+	assert_int_equal(ftruncate(feed->fd, 1 << 30), -1);
 }
 
 static bool stop;
@@ -270,7 +270,7 @@ TEST_WITH(test_hostile, set_up, tear_down)
 		drain();
 		gpu_feed_state(feed, NOW, &st);
 		assert_true(st.dropped >= before.dropped && st.flushed_until >= before.flushed_until);
-		if (gpu_feed_broken(feed)) { /* a new process */
+		if (feed->broken) { /* a new process */
 			struct gpu_feed *next;
 
 			__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
@@ -310,12 +310,12 @@ TEST_WITH(test_info, set_up, tear_down)
 
 		assert_int_equal(n, i + 1);
 		assert_int_equal(gpu_info_name(info, names[i].mangled), n);
-		assert_string_equal(gpu_info_short_name(info, n), names[i].brief);
-		assert_string_equal(gpu_info_full_name(info, n), names[i].full);
+		assert_string_equal(gpu_info_kernel(info, n)->brief, names[i].brief);
+		assert_string_equal(gpu_info_kernel(info, n)->full, names[i].full);
 	}
 	assert_int_equal(gpu_info_name(info, ""), 0);
-	assert_string_equal(gpu_info_short_name(info, 0), "kernel");
-	assert_string_equal(gpu_info_short_name(info, UINT32_MAX), "kernel");
+	assert_string_equal(gpu_info_kernel(info, 0)->brief, "kernel");
+	assert_string_equal(gpu_info_kernel(info, UINT32_MAX)->brief, "kernel");
 }
 
 /* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
@@ -335,10 +335,10 @@ TEST_WITH(test_collectives, set_up, tear_down)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
+		if (gpu_info_kernel(info, gpu_info_name(info, names[i].name))->is_collective != names[i].is)
 			fail_msg("%s", names[i].name);
 	}
-	assert_false(gpu_info_is_collective(info, UINT32_MAX));
+	assert_false(gpu_info_kernel(info, UINT32_MAX)->is_collective);
 }
 
 /* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What stacks are made with: steps from frame to frame, names of the kernel, of code made at run time, demangled ones. */
-#include <fcntl.h>
-#include <sys/mman.h>
+/*
+ * What stacks are made with: steps from frame to frame, names of the kernel, of code made at run time, demangled ones; one copy of each
+ * text, frame and stack in bounded memory; parts of a function that the compiler has moved away; any number of files of code, as
+ * processes come and go.
+ */
 #include <dwarf.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <sys/mman.h>
 
+#include "stack/intern.h"
 #include "stack/kernel_symbols.h"
 #include "stack/lookup.h"
 #include "stack/unwind.h"
@@ -357,6 +364,324 @@ TEST(perf_map_is_bounded)
 	assert_true(perf_map_memory(map) < 8 << 20);
 	perf_map_free(map);
 	fclose(f);
+}
+
+/* ---- one copy of each ---- */
+
+static uint32_t add_frame(struct intern *in, const char *name)
+{
+	struct frame f = { .kind = FRAME_NATIVE, .name = intern_text(in, name), .rel_pc = 16 };
+
+	return intern_frame(in, &f);
+}
+
+TEST(same_is_one)
+{
+	struct intern *in = intern_new(1 << 20);
+	uint32_t f[3] = { add_frame(in, "a"), add_frame(in, "b"), add_frame(in, "a") };
+	const uint32_t *frames;
+
+	assert_ptr_equal(intern_text(in, "a"), intern_text(in, "a"));
+	assert_null(intern_text(in, NULL));
+	assert_int_equal(f[0], f[2]);
+	assert_int_not_equal(f[0], f[1]);
+	assert_int_equal(intern_stack(in, f, 2), 0);
+	assert_int_equal(intern_stack(in, f, 3), 1);
+	assert_int_equal(intern_stack(in, f, 2), 0);
+	assert_int_equal(intern_get_stack(in, 1, &frames), 3);
+	assert_memory_equal(frames, f, sizeof(f));
+	assert_string_equal(intern_get_frame(in, f[1])->name, "b");
+	assert_int_equal(intern_get_frame(in, f[1])->rel_pc, 16);
+	assert_int_equal(intern_get_stack(in, 2, &frames), 0);
+	assert_int_equal(intern_get_stack(in, STACK_NONE, &frames), 0);
+	assert_null(intern_get_frame(in, 2));
+	assert_null(intern_get_frame(in, INTERN_NONE));
+	intern_free(in);
+}
+
+TEST(texts_are_cleaned)
+{
+	struct intern *in = intern_new(1 << 20);
+	char text[2 * STACK_NAME_MAX];
+
+	assert_string_equal(intern_text(in, "a\n\x1b[2J\x7f;\xff\xc3\xa9"), "a??[2J?;?\xc3\xa9");
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(strlen(intern_text(in, text)), STACK_NAME_MAX - 1);
+	/* a character that the end would cut in two */
+	memcpy(text + STACK_NAME_MAX - 2, "\xc3\xa9", 2);
+	assert_string_equal(intern_text(in, text) + STACK_NAME_MAX - 4, "xx?");
+	intern_free(in);
+}
+
+TEST(memory_has_a_limit)
+{
+	struct intern *in = intern_new(1 << 20);
+	uint32_t last = INTERN_NONE, n = 0;
+	struct intern_counts counts;
+	const uint32_t *frames;
+	char name[32];
+
+	for (;; n++) {
+		uint32_t f, id;
+
+		snprintf(name, sizeof(name), "function_%u", n);
+		f = add_frame(in, name);
+		id = f == INTERN_NONE ? INTERN_NONE : intern_stack(in, &f, 1);
+		if (id == INTERN_NONE)
+			break;
+		last = id;
+	}
+	assert_in_range(n, 1000, 10000);
+	intern_counts(in, &counts);
+	assert_int_equal(counts.frames, n);
+	assert_int_equal(counts.stacks, n);
+	assert_in_range(counts.memory, (1 << 20) - 70000, 1 << 20);
+	/* what was there before still is */
+	assert_int_equal(intern_get_stack(in, last, &frames), 1);
+	snprintf(name, sizeof(name), "function_%u", n - 1);
+	assert_string_equal(intern_get_frame(in, frames[0])->name, name);
+	assert_int_equal(intern_stack(in, frames, 1), last);
+	intern_free(in);
+}
+
+/* ---- parts of a function, in this program itself ---- */
+
+/* Two ways to where it seldom goes, so that one of them leads into the middle of its other part. */
+__attribute__((noinline, cold)) static void complain(int x)
+{
+	(void)!write(2, &x, x < 0 ? sizeof(x) : 0);
+}
+
+__attribute__((noinline)) int parted(int x, volatile int *p);
+__attribute__((noinline, optimize("O2"))) int parted(int x, volatile int *p)
+{
+	if (__builtin_expect(x == 42, 0)) {
+		complain(x);
+		*p += 2;
+		complain(*p);
+		return *p;
+	}
+	for (int i = 0; i < x; i++) {
+		*p += i;
+		if (__builtin_expect(*p == 77, 0)) {
+			complain(i);
+			*p *= 3;
+			complain(*p);
+			return -1;
+		}
+	}
+	return *p;
+}
+
+struct image {
+	Elf *elf;
+	int fd;
+	GElf_Sym function, cold;
+	uint64_t offset;
+};
+
+static bool find_symbols(struct image *im)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+
+	while ((scn = elf_nextscn(im->elf, scn)) && gelf_getshdr(scn, &sh)) {
+		Elf_Data *data = sh.sh_type == SHT_SYMTAB ? elf_getdata(scn, NULL) : NULL;
+
+		for (size_t i = 0; data && i < sh.sh_size / sh.sh_entsize; i++) {
+			GElf_Sym sym;
+			const char *name;
+
+			if (!gelf_getsym(data, (int)i, &sym))
+				continue;
+			name = elf_strptr(im->elf, sh.sh_link, sym.st_name);
+			if (name && !strcmp(name, "parted"))
+				im->function = sym;
+			if (name && !strcmp(name, "parted.cold"))
+				im->cold = sym;
+		}
+	}
+	return im->function.st_value && im->cold.st_value;
+}
+
+static int open_image(void **state)
+{
+	static struct image im;
+	size_t n;
+
+	elf_version(EV_CURRENT);
+	im.fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	im.elf = elf_begin(im.fd, ELF_C_READ, NULL);
+	if (!im.elf || elf_getphdrnum(im.elf, &n))
+		return -1;
+	*state = &im;
+	if (!find_symbols(&im))
+		return 0; /* this compiler does not part it */
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+
+		if (gelf_getphdr(im.elf, (int)i, &ph) && ph.p_type == PT_LOAD && im.function.st_value - ph.p_vaddr < ph.p_filesz)
+			im.offset = im.function.st_value - ph.p_vaddr + ph.p_offset;
+	}
+	return 0;
+}
+
+static int close_image(void **state)
+{
+	struct image *im = *state;
+
+	elf_end(im->elf);
+	close(im->fd);
+	return 0;
+}
+
+TEST_WITH(test_parts, open_image, close_image)
+{
+	struct image *im = *state;
+	uint64_t starts[COLD_MAX] = { 0 };
+	volatile int v = 0;
+
+	if (!im->cold.st_value)
+		skip();
+	assert_int_equal(parted(3, &v), 3);
+	assert_int_equal(cold_parts(im->elf, im->function.st_value, im->offset, im->function.st_size, starts), 1);
+	assert_int_equal(starts[0], im->cold.st_value);
+	assert_int_equal(cold_function(im->elf, im->cold.st_value + im->cold.st_size - 1), im->cold.st_value);
+	assert_int_equal(cold_function(im->elf, im->function.st_value + 1), im->function.st_value);
+	assert_int_equal(cold_function(im->elf, 0), 0);
+}
+
+TEST_WITH(test_no_code, open_image, close_image)
+{
+	struct image *im = *state;
+	uint64_t starts[COLD_MAX];
+
+	assert_int_equal(cold_parts(im->elf, 0, UINT64_MAX / 2, 100, starts), 0);
+	assert_int_equal(cold_parts(im->elf, 0, 0, 0, starts), 0);
+	assert_int_equal(cold_parts(im->elf, 0, 0, SIZE_MAX, starts), 0);
+}
+
+/* ---- files ---- */
+
+#define MANY (READER_FILES_MAX + 100)
+#define OPEN_MAX_MORE 500 /* descriptors: far less than these */
+
+struct text {
+	char *data;
+	size_t size;
+};
+
+/* A file of its own, mapped by this process. */
+struct copy {
+	char path[64];
+	struct mapped_file file;
+	void *map;
+	size_t size;
+};
+
+/* Any ELF file. */
+static struct text read_self(void)
+{
+	struct text t = { .size = 0 };
+	FILE *f = fopen("/proc/self/exe", "re");
+
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 0, SEEK_END), 0);
+	t.size = (size_t)ftell(f);
+	rewind(f);
+	t.data = malloc(t.size);
+	assert_non_null(t.data);
+	assert_int_equal(fread(t.data, 1, t.size, f), t.size);
+	fclose(f);
+	return t;
+}
+
+static int find_copy(const struct mapped_file *m, void *arg)
+{
+	struct copy *c = arg;
+
+	if (m->start != (uintptr_t)c->map)
+		return 0;
+	c->file = *m;
+	c->file.path = c->path;
+	return 1;
+}
+
+static void copy_map(struct copy *c, const struct text *t)
+{
+	int fd;
+
+	snprintf(c->path, sizeof(c->path), "/tmp/test_stack_modules.XXXXXX");
+	fd = mkostemp(c->path, O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, t->data, t->size), t->size);
+	c->size = t->size;
+	c->map = mmap(NULL, c->size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_true(c->map != MAP_FAILED);
+	close(fd);
+	assert_int_equal(process_each_executable(getpid(), find_copy, c), 1);
+}
+
+static void copy_unmap(const struct copy *c)
+{
+	munmap(c->map, c->size);
+	unlink(c->path);
+}
+
+static unsigned int open_files(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 2 * MANY; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static struct module *get(struct modules *ms, const struct copy *c)
+{
+	bool fault = true;
+	struct module *m = modules_get(ms, getpid(), &c->file, &fault);
+
+	assert_non_null(m);
+	assert_false(fault);
+	return m;
+}
+
+TEST(test_many)
+{
+	unsigned int before = open_files(), drops = 0;
+	struct modules_stats stats;
+	struct text self = read_self();
+	struct module *first;
+	struct copy kept, c;
+	struct modules *ms;
+	struct intern *in = intern_new(1 << 20);
+
+	assert_int_equal(modules_new(in, &ms), 0);
+	copy_map(&kept, &self);
+	first = get(ms, &kept);
+	for (int i = 0; i < MANY; i++) {
+		if (modules_many(ms)) {
+			modules_use(first);
+			modules_drop_unused(ms);
+			drops++;
+		}
+		copy_map(&c, &self);
+		get(ms, &c);
+		copy_unmap(&c);
+	}
+	assert_true(drops > 1);
+	assert_true(open_files() < before + OPEN_MAX_MORE);
+	/* one that was in use is still known */
+	assert_ptr_equal(get(ms, &kept), first);
+	modules_stats(ms, &stats);
+	assert_int_equal(stats.failed, 0);
+	assert_int_equal(stats.files, MANY + 1);
+	copy_unmap(&kept);
+	modules_free(ms);
+	intern_free(in);
+	free(self.data);
 }
 
 RUN_TESTS(NULL, NULL)

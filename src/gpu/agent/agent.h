@@ -151,9 +151,6 @@ struct ring {
 int ring_map(struct ring *r, int fd);
 void ring_unmap(struct ring *r);
 
-/* Finds the id of a name, and sees to it that the reader has it. -ENOBUFS: there is no room for that now. */
-int ring_name(struct ring *r, const char *text, uint32_t *ret_id);
-
 /* Tells what a device is. false: there is no room for that now. */
 bool ring_device(struct ring *r, uint32_t device, const struct gpu_device *about);
 

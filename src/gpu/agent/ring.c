@@ -211,7 +211,8 @@ static bool same_text(const struct name *name, const char *text)
 	return !strncmp(name->text, text, name->length) && (name->length == GPU_NAME_MAX || !text[name->length]);
 }
 
-int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
+/* Finds the id of a name, and sees to it that the reader has it. -ENOBUFS: there is no room for that now. */
+static int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 {
 	struct names *n = &r->names;
 	struct name *name;
