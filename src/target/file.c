@@ -29,11 +29,6 @@ static bool has_own_devices(int fd)
 					    fs.f_type == BCACHEFS_MAGIC);
 }
 
-static bool is_mapped_file(int fd, const struct stat *st, const struct mapped_file *m)
-{
-	return st->st_ino == m->ino && (st->st_dev == m->dev || has_own_devices(fd));
-}
-
 /*
  * Turns a descriptor that only stands for an inode into one that can be read. Opening is what acts
  * on FIFOs and devices, so it is checked first. Closes path_fd.
@@ -46,7 +41,7 @@ static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 
 	if (fstat(path_fd, &st))
 		err = -errno;
-	else if (!S_ISREG(st.st_mode) || (m && !is_mapped_file(path_fd, &st, m)))
+	else if (!S_ISREG(st.st_mode) || (m && (st.st_ino != m->ino || (st.st_dev != m->dev && !has_own_devices(path_fd)))))
 		err = -ENOENT;
 	if (!err) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
@@ -58,16 +53,6 @@ static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 	}
 	close(path_fd);
 	return err;
-}
-
-static int open_by_mapping(pid_t pid, const struct mapped_file *m, int *ret_fd)
-{
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
-	fd = open(path, O_PATH | O_CLOEXEC);
-	return fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 }
 
 static bool is_our_root(int root)
@@ -105,8 +90,12 @@ static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m
 
 int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd)
 {
-	int err = open_by_mapping(pid, m, ret_fd);
+	char path[96];
+	int fd, err;
 
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	err = fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 	/* -ENOENT: the mapping grew or was split meanwhile */
 	if (err == -EPERM || err == -EACCES || err == -ENOENT)
 		err = open_in_root(pid, m->path, m, ret_fd);

@@ -151,19 +151,13 @@ struct search {
 	uint64_t bias;
 };
 
-static bool is_candidate(const struct search *s, const char *path)
-{
-	const char *base = strrchr(path, '/');
-
-	return !strcmp(path, s->exe) || (base && !strncmp(base, "/libpython3", 11));
-}
-
 static int look_at(const struct mapped_file *m, void *arg)
 {
+	const char *base = strrchr(m->path, '/');
 	struct search *s = arg;
 	const struct python_file *f;
 
-	if (!is_candidate(s, m->path))
+	if (strcmp(m->path, s->exe) && (!base || strncmp(base, "/libpython3", 11)))
 		return 0;
 	f = get_file(s->finder, s->pid, m);
 	if (!f->python || f->code.offset < m->offset || f->code.offset - m->offset >= m->end - m->start)
