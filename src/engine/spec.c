@@ -527,10 +527,9 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
  * name without its version: libfoo.so finds libfoo.so.1. */
 static bool matches(const struct probe_spec *s, const char *path)
 {
-	const char *base = strrchr(path, '/');
+	const char *base = basename(path);
 	size_t len;
 
-	base = base ? base + 1 : path;
 	if (!s->library)
 		return s->engine && engine_claims(s->engine, path);
 	if (strchr(s->library, '/'))
@@ -882,11 +881,10 @@ bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *r
 
 bool engine_claims(const struct engine *e, const char *path)
 {
-	const char *slash = strrchr(path, '/');
 	bool claims = false;
 
 	for (size_t k = 0; k < e->n_mapped && !claims; k++)
-		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
+		claims = !fnmatch(e->mapped[k], basename(path), 0);
 	return claims;
 }
 

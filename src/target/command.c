@@ -236,7 +236,7 @@ int command_exit_code(const struct command *cmd)
 static bool file_name(const char *path, char name[MODEL_NAME_MAX])
 {
 	static const char deleted[] = " (deleted)";
-	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *base = basename(path);
 	size_t len = strlen(base), tail = strlen(deleted), suffix = strlen(SUFFIX);
 
 	if (len > tail && !strcmp(base + len - tail, deleted))
@@ -402,14 +402,14 @@ int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MA
 	const char *s = process_text_next(cmdline, NULL), *before = s;
 
 	for (; s && (s = process_text_next(cmdline, s)); before = s) {
-		const char *slash = strrchr(before, '/'), *value = NULL;
+		const char *value = NULL;
 		char option[VALUE_MAX];
 
 		if (s[0] == '-')
 			value = option_value(cmdline, &s, option);
 		if (value && is_model_option(option, value) && set_model(value, name))
 			return 0;
-		if (strcmp(s, "serve") || !is_one_of(slash ? slash + 1 : before, servers, 2))
+		if (strcmp(s, "serve") || !is_one_of(basename(before), servers, 2))
 			continue;
 		value = process_text_next(cmdline, s);
 		if (value && *value != '-' && set_model(value, name))

@@ -70,10 +70,9 @@ static uint64_t read_version(struct elf_file *elf)
 /* "/usr/bin/python3.9", "/usr/lib/libpython3.9.so.1.0" */
 static void read_name(const char *path, struct python_file *f)
 {
-	const char *base = strrchr(path, '/'), *p;
+	const char *p = strstr(basename(path), "python");
 	unsigned int major, minor;
 
-	p = strstr(base ? base : path, "python");
 	if (p && sscanf(p, "python%2u.%2u", &major, &minor) == 2) {
 		f->major = major;
 		f->minor = minor;
@@ -82,13 +81,12 @@ static void read_name(const char *path, struct python_file *f)
 
 static bool may_be_python(struct elf_file *elf, const char *path)
 {
-	const char *base = strrchr(path, '/');
 	uint64_t vaddr;
 	size_t len;
 	void *data;
 	int err;
 
-	if (strstr(base ? base : path, "python"))
+	if (strstr(basename(path), "python"))
 		return true;
 	/* from 3.11 on; that it is longer than allowed is an answer, too */
 	err = elf_read_section(elf, ".PyRuntime", 1, &vaddr, &data, &len);
