@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
 #include <dirent.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "elf_image.h"
 #include "target/command.h"
 #include "target/file.h"
 #include "target/process.h"
@@ -146,7 +146,7 @@ static void write_file(const char *path, const void *data, size_t size)
 TEST(test_loader)
 {
 	char own[LOADER_PATH_MAX], loader[LOADER_PATH_MAX] = "untouched";
-	Elf64_Ehdr e = { .e_ident = ELFMAG, .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(e) };
+	Elf64_Ehdr e = elf_header(sizeof(e), 0, 0, 0, 0);
 	struct {
 		Elf64_Ehdr e;
 		Elf64_Phdr p;
@@ -165,8 +165,6 @@ TEST(test_loader)
 	assert_int_equal(loader_of("nothing", loader), -ENOENT);
 
 	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
-	e.e_ident[EI_CLASS] = ELFCLASS64;
-	e.e_ident[EI_DATA] = ELFDATA2LSB;
 	EXPECT(&e, sizeof(e), -ENOENT);
 	e.e_phnum = 1;
 	EXPECT(&e, sizeof(e), -ENOEXEC);

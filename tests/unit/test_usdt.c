@@ -3,12 +3,9 @@
  * USDT probes: the argument strings of both architectures, what the table for BPF makes of them,
  * and notes, those of this very program and forged ones.
  */
-#include <elf.h>
-#include <sys/mman.h>
-
+#include "elf_image.h"
 #include "engine/engine.h"
 #include "target/usdt.h"
-#include "unit.h"
 
 #define NONE REG_NONE
 
@@ -488,41 +485,12 @@ static void image_init(struct image *m)
 {
 	static const char names[] = "\0.note.stapsdt\0.stapsdt.base\0.shstrtab";
 
-	*m = (struct image){
-		.eh = { .e_type = ET_DYN,
-			.e_machine = EM_X86_64,
-			.e_version = EV_CURRENT,
-			.e_phoff = offsetof(struct image, ph),
-			.e_shoff = offsetof(struct image, sh),
-			.e_ehsize = sizeof(Elf64_Ehdr),
-			.e_phentsize = sizeof(Elf64_Phdr),
-			.e_phnum = 1,
-			.e_shentsize = sizeof(Elf64_Shdr),
-			.e_shnum = 4,
-			.e_shstrndx = 3 },
-		.ph = { .p_type = PT_LOAD,
-			.p_flags = PF_R | PF_X,
-			.p_vaddr = TEXT_AT,
-			.p_offset = offsetof(struct image, text),
-			.p_filesz = TEXT_SIZE,
-			.p_memsz = TEXT_SIZE },
-		.sh = { [1] = { .sh_name = 1,
-				.sh_type = SHT_NOTE,
-				.sh_offset = offsetof(struct image, notes) },
-			[2] = { .sh_name = 15,
-				.sh_type = SHT_PROGBITS,
-				.sh_addr = TEXT_AT + 0x80,
-				.sh_offset = offsetof(struct image, text) + 0x80,
-				.sh_size = 1 },
-			[3] = { .sh_name = 29,
-				.sh_type = SHT_STRTAB,
-				.sh_offset = offsetof(struct image, names),
-				.sh_size = sizeof(names) } },
-	};
-	memcpy(m->eh.e_ident, ELFMAG, SELFMAG);
-	m->eh.e_ident[EI_CLASS] = ELFCLASS64;
-	m->eh.e_ident[EI_DATA] = ELFDATA2LSB;
-	m->eh.e_ident[EI_VERSION] = EV_CURRENT;
+	memset(m, 0, sizeof(*m));
+	m->eh = elf_header(offsetof(struct image, ph), 1, offsetof(struct image, sh), 4, 3);
+	m->ph = elf_segment(PT_LOAD, PF_R | PF_X, TEXT_AT, offsetof(struct image, text), TEXT_SIZE, 0);
+	m->sh[1] = elf_section(1, SHT_NOTE, 0, offsetof(struct image, notes), 0, 0, 0);
+	m->sh[2] = elf_section(15, SHT_PROGBITS, TEXT_AT + 0x80, offsetof(struct image, text) + 0x80, 1, 0, 0);
+	m->sh[3] = elf_section(29, SHT_STRTAB, 0, offsetof(struct image, names), sizeof(names), 0, 0);
 	memcpy(m->names, names, sizeof(names));
 }
 
@@ -551,11 +519,10 @@ static Elf64_Nhdr *image_add(struct image *m, uint64_t location, uint64_t base, 
 
 static int image_each(const struct image *m, struct seen *s)
 {
-	int fd = memfd_create("test_usdt", MFD_CLOEXEC), err;
+	int err;
 
 	*s = (struct seen){};
-	assert_int_equal(write(fd, m, sizeof(*m)), sizeof(*m));
-	assert_int_equal(elf_open_fd(fd, &s->elf), 0);
+	assert_int_equal(elf_open_fd(file_of(m, sizeof(*m)), &s->elf), 0);
 	err = usdt_each(s->elf, "*", on_note, s);
 	elf_close(s->elf);
 	return err;
