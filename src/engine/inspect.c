@@ -219,7 +219,7 @@ struct like {
 	} best[STEPS_NAMED];
 };
 
-/* The more its name is like that of the step the less; words before length. */
+/* Less for a name that is more like the name of the step; words count more than length. */
 static size_t rank_of(const char *name, const char *step)
 {
 	size_t own = strcspn(step, "_") + 1, words = 1;
@@ -502,7 +502,7 @@ struct reply {
 	struct inspect_loaded *loaded;
 	probe_site_cb cb;
 	void *arg;
-	char *names[ELF_STRINGS_MAX]; /* of the enum whose names are arriving */
+	char *names[ELF_STRINGS_MAX]; /* of the enum that is arriving */
 };
 
 /* Passes the descriptor on. Returns the socket for the answer. */

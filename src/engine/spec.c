@@ -567,7 +567,7 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	return matches(s, plain);
 }
 
-/* 1 << argument, for those that determine the name. */
+/* 1 << argument, for each that determines the name. */
 static uint32_t name_args(const struct probe_spec *s)
 {
 	uint32_t args = s->name_arg >= 0 ? 1u << s->name_arg : 0;
@@ -876,7 +876,7 @@ bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *r
 	return true;
 }
 
-/* Names of the values of arguments: each process has those of the files that it has mapped. */
+/* Names of the values of arguments: a process has the names of the files that it maps. */
 
 
 bool engine_claims(const struct engine *e, const char *path)

@@ -526,7 +526,7 @@ struct finder {
 
 static const struct value unknown;
 
-/* -1: no general register, or a part of one. *ret_whole: 32 or 64 bits of it. */
+/* The number of a general register, for its 32 or 64 bits; -1: another one, or a smaller part. */
 static int reg_number(unsigned int reg)
 {
 	static const x86_reg regs[REGS][2] = { { X86_REG_RAX, X86_REG_EAX }, { X86_REG_RCX, X86_REG_ECX },
@@ -641,7 +641,7 @@ static struct value compute(struct finder *f, const struct way *w, const cs_insn
 	}
 }
 
-/* A member at this address is stored, or passed on. The first member of several is the one that the function is about. */
+/* A member at this address is stored, or passed on. Of several members the first counts. */
 static void meet(struct finder *f, struct value v, bool *known, struct element *e)
 {
 	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)

@@ -28,7 +28,7 @@
 struct object {
 	char *name, *origin; /* the directory of its file */
 	char *rpath, *runpath;
-	int parent; /* whose RPATH counts, too */
+	int parent; /* its RPATH counts, too */
 };
 
 struct walk {

@@ -59,7 +59,7 @@ static FILE *open_text(pid_t pid, const char *name)
 
 #define VALUE_LEN 512 /* of a line of /proc/PID/status; 32 nested namespaces take 352 */
 
-/* What follows the name of a line, with its colon. -ESRCH: there is no such line, or no process. */
+/* Finds a line by its name with the colon. -ESRCH: there is no such line, or no process. */
 static int read_value(pid_t pid, const char *name, char ret_value[VALUE_LEN])
 {
 	FILE *f = open_text(pid, "status");
@@ -145,7 +145,7 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
 	err = read_namespace("self", "time", own, sizeof(own));
 	err = err ?: read_namespace(number, "time", its, sizeof(its));
 	err = err ?: read_namespace(number, "time_for_children", later, sizeof(later));
-	/* without the right to see them: those of its children are its own but for moments */
+	/* without the right to see its namespaces: the offsets for its children are its own but for moments */
 	if (err && err != -EACCES)
 		return err;
 	if (!err && !strcmp(its, own)) {
@@ -273,7 +273,7 @@ struct listeners {
 	bool found;
 };
 
-/* Adds those of a table whose column `state` is `wanted` (proc_pid_net(5)). */
+/* Adds the sockets of a table that have the state `wanted` (proc_pid_net(5)). */
 static void read_listeners(struct listeners *l, const char *table, const char *format, unsigned int wanted)
 {
 	unsigned int state;

@@ -411,7 +411,7 @@ int python_layout_read(const uint64_t *words, size_t n, struct python *ret_pytho
 #define TEXT_MAX (64u << 20) /* bytes of code */
 
 /* Places of registers in struct pt_regs. */
-#define PLACE_RBX 5 /* and up to there those that calls preserve */
+#define PLACE_RBX 5 /* calls preserve the registers up to there */
 #define PLACE_RSI 13
 #define PLACE_RDI 14
 #define PLACE_NONE 0xff
@@ -811,7 +811,7 @@ static bool looks_at_owner(const struct python_search *s, uint64_t addr)
 	return false;
 }
 
-/* The function by what it does: of those that the interpreter calls exactly one. */
+/* Finds the function by what it does: exactly one of the called functions does it. */
 static int find_clear(const struct python_search *s, struct elf_symbol *ret_sym)
 {
 	struct code_place at = code_at(&s->code, s->eval.vaddr);

@@ -36,7 +36,7 @@ bool site_is_emulated(const cs_insn *in)
 	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
 }
 
-/* Linux 6.18 calls a trampoline from there, whose stack is that of the function, below the stack pointer. */
+/* Linux 6.18 calls a trampoline from there, which uses the stack of the function below the stack pointer. */
 static bool is_nop5(const cs_insn *in)
 {
 	return in->id == X86_INS_NOP && in->size == 5;
