@@ -88,6 +88,7 @@ static int answer_found(const struct found *f, void *arg)
 {
 	struct worker *w = arg;
 	struct inspect_answer *a = new_answer(w, ANSWER_SITE);
+	const char *why;
 
 	a->found = f->kind;
 	a->spec = (uint32_t)f->spec;
@@ -105,8 +106,8 @@ static int answer_found(const struct found *f, void *arg)
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
 	a->tensors = f->tensors;
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ?: f->declared ?
-									      : ""))
+	why = f->why ?: f->declared;
+	if (add_text(a, f->symbol->name) || add_text(a, why ?: ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }

@@ -339,7 +339,9 @@ static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 {
 	bool returned = f->flags & FETCH_F_RETURN;
 
-	*ret_why = returned ? "\"ret\" is for functions that return and are not steps" : "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
+	*ret_why = "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
+	if (returned)
+		*ret_why = "\"ret\" is for functions that return and are not steps";
 	if ((!returned && (!f->derefs || f->flags & FETCH_F_STRING)) || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
 		return -EINVAL;
 	f->flags |= FETCH_F_LATE;

@@ -396,7 +396,9 @@ static int table_load(struct elf_file *elf, enum table_id id)
 		return -EBADMSG;
 	if (sh.sh_size > TABLE_BYTES_MAX || str_sh.sh_size > TABLE_BYTES_MAX - sh.sh_size)
 		return -EOVERFLOW;
-	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings) ?: read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
+	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings);
+	if (!err)
+		err = read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
 	if (!err && id == TABLE_DYNSYM)
 		err = read_versions(elf, n_syms, &versions);
 	if (err)
@@ -809,8 +811,9 @@ static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret
 	int err;
 
 	err = elf_vaddr_to_offset(elf, vaddr, &offset);
-	return err ?: read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers)) ?
-										     : each_relocation(elf, store_pointer, &p);
+	if (!err)
+		err = read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
+	return err ?: each_relocation(elf, store_pointer, &p);
 }
 
 static char *read_string(struct elf_file *elf, uint64_t vaddr)

@@ -642,7 +642,10 @@ static int find_exits_3_11(struct python_search *s)
 			err = -ENOTSUP;
 		if (!compares || !is_semaphore(s, t + 3, at.addr))
 			continue;
-		err = code_next(&s->code, &at, s->code.in) && python_is_conditional_jump(s->code.in) ? python_add_site(s, s->code.in->address, (struct site){ .exit = true }) : -ENOTSUP;
+		if (code_next(&s->code, &at, s->code.in) && python_is_conditional_jump(s->code.in))
+			err = python_add_site(s, s->code.in->address, (struct site){ .exit = true });
+		else
+			err = -ENOTSUP;
 	}
 	return err || !s->out->n ? -ENOTSUP : 0;
 }
