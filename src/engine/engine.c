@@ -16,7 +16,6 @@
 
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "target/elf.h"
 #include "target/usdt.h"
 #include "util/alloc.h"
 #include "util/json.h"

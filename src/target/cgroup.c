@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <signal.h>

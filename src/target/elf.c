@@ -7,9 +7,7 @@
 #include <fnmatch.h>
 #include <gelf.h>
 #include <libelf.h>
-#include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -8,7 +8,6 @@
 #define INFTRACE_TASKS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

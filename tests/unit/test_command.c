@@ -9,7 +9,6 @@
 #include "elf_image.h"
 #include "target/command.h"
 #include "target/file.h"
-#include "target/process.h"
 #include "unit.h"
 
 static char dir[] = "/tmp/test_command.XXXXXX";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where probes go: functions written by hand, and all of the C library. */
 #include <dlfcn.h>
-#include <elf.h>
 
 #include "probe.h"
 #include "target/elf.h"
