@@ -163,8 +163,7 @@ bool check_values(
 			describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));
 			list_misfits(s, list, sizeof(list));
 			log_warn("the preset %s does not fit this engine: %s: %s; left out: %s "
-				 "(give one that "
-				 "fits with --engine FILE: docs/engines.md)",
+				 "(give one that fits with --engine FILE: docs/engines.md)",
 				s->engine->name, s->symbol, seen, list);
 		}
 	}
@@ -182,8 +181,7 @@ bool check_values(
 			s->misfits_late |= (uint16_t)(1u << i);
 			describe(s, i, vals, strs, seen, sizeof(seen));
 			log_warn("the preset %s does not know all of this engine: %s: %s; left out "
-				 "(give one "
-				 "that does with --engine FILE: docs/engines.md)",
+				 "(give one that does with --engine FILE: docs/engines.md)",
 				s->engine->name, s->symbol, seen);
 		}
 	}

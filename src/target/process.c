@@ -76,40 +76,26 @@ static int read_value(pid_t pid, const char *name, char ret_value[VALUE_LEN])
 	return err;
 }
 
-/* Reads the state of the main thread, and how many threads there are. */
-static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
+static int read_number(pid_t pid, const char *name, uint32_t *ret)
 {
-	FILE *f = open_text(pid, "status");
-	char line[256], state = 'Z';
-	unsigned int threads = 0;
+	char value[VALUE_LEN];
 
-	if (!f)
-		return false;
-	while (!threads && fgets(line, sizeof(line), f)) {
-		sscanf(line, "State: %c", &state);
-		sscanf(line, "Threads: %u", &threads);
-	}
-	fclose(f);
-	*ret_state = state;
-	*ret_threads = threads;
-	return true;
+	return read_value(pid, name, value) || sscanf(value, "%" SCNu32, ret) != 1 ? -ESRCH : 0;
 }
 
 bool process_exists(pid_t pid)
 {
-	unsigned int threads;
-	char state;
+	uint32_t threads;
 
 	/* a zombie has nothing left to record, unless only its main thread has exited */
-	return read_status(pid, &state, &threads) && (threads > 1 || !strchr("ZX", state));
+	return process_main_thread_lives(pid) || (!read_number(pid, "Threads:", &threads) && threads > 1);
 }
 
 bool process_main_thread_lives(pid_t pid)
 {
-	unsigned int threads;
-	char state;
+	char value[VALUE_LEN], state;
 
-	return read_status(pid, &state, &threads) && !strchr("ZX", state);
+	return !read_value(pid, "State:", value) && sscanf(value, " %c", &state) == 1 && !strchr("ZX", state);
 }
 
 /* Looks for "x86_Thread_features:\tshstk wrss": the kernel's Documentation/arch/x86/shstk.rst */
@@ -182,16 +168,9 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 	return 0;
 }
 
-static int read_number(pid_t pid, const char *name, uint64_t *ret)
-{
-	char value[VALUE_LEN];
-
-	return read_value(pid, name, value) || sscanf(value, "%" SCNu64, ret) != 1 ? -ESRCH : 0;
-}
-
 int process_tgid(pid_t tid, pid_t *ret_tgid)
 {
-	uint64_t tgid;
+	uint32_t tgid;
 
 	if (read_number(tid, "Tgid:", &tgid) || !tgid)
 		return -ESRCH;
@@ -201,22 +180,12 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	uint64_t uid;
-
-	if (read_number(pid, "Uid:", &uid))
-		return -ESRCH;
-	*ret_uid = (uid_t)uid;
-	return 0;
+	return read_number(pid, "Uid:", ret_uid);
 }
 
 int process_parent(pid_t pid, pid_t *ret_parent)
 {
-	uint64_t parent;
-
-	if (read_number(pid, "PPid:", &parent))
-		return -ESRCH;
-	*ret_parent = (pid_t)parent;
-	return 0;
+	return read_number(pid, "PPid:", (uint32_t *)ret_parent);
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
@@ -456,10 +425,10 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes)
 
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes)
 {
-	uint64_t kilobytes;
+	char value[VALUE_LEN];
 
-	if (read_number(tgid, "VmHWM:", &kilobytes))
+	if (read_value(tgid, "VmHWM:", value))
 		return -ESRCH;
-	*ret_bytes = kilobytes * 1024;
+	*ret_bytes = strtoull(value, NULL, 10) * 1024;
 	return 0;
 }
