@@ -876,9 +876,9 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	*ret_why = "its code cannot be read";
 	if (usdt_each(elf, LEAVES, on_note, &s) < 0)
 		return -ENOTSUP;
-	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len) ||
-		!code_open(elf, text, len, vaddr, &s.code))
+	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len))
 		return -ENOTSUP;
+	s.code = code_open(text, len, vaddr);
 	s.check = check.vaddr;
 	err = find_in_text(&s, ret_why);
 	code_close(&s.code);
