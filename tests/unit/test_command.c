@@ -264,13 +264,8 @@ TEST(test_exec_failure)
 	static const struct {
 		const char *name;
 		int err;
-	} names[] = {
-		{ "/nonexistent/x", -ENOENT },
-		{ "no-such-command-anywhere", -ENOENT },
-		{ "./no-exec", -EACCES },
-		{ "./folder", -EACCES },
-		{ "./tool/x", -ENOTDIR },
-	};
+	} names[] = { { "/nonexistent/x", -ENOENT }, { "no-such-command-anywhere", -ENOENT }, { "./no-exec", -EACCES },
+		{ "./folder", -EACCES }, { "./tool/x", -ENOTDIR } };
 	unsigned int fds = count_fds();
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {

@@ -315,17 +315,9 @@ TEST(test_expressions)
 	static const char no_arg[] = "not an argument of a USDT probe (arg1 to arg12)";
 	static const struct {
 		const char *text, *why;
-	} bads[] = {
-		{ "u8 arg0", no_arg },
-		{ "u8 arg13", no_arg },
-		{ "u8 arg", no_arg },
-		{ "u8 arg1x", no_arg },
-		{ "u8 arg-1", no_arg },
-		{ "u8 sp", no_arg },
-		{ "u8 *(sp+8)", no_arg },
-		{ "u8 arg1>>8", "text after the expression" },
-		{ "u8 *(*(*(*(arg1))))", "more than three loads" },
-	};
+	} bads[] = { { "u8 arg0", no_arg }, { "u8 arg13", no_arg }, { "u8 arg", no_arg }, { "u8 arg1x", no_arg },
+		{ "u8 arg-1", no_arg }, { "u8 sp", no_arg }, { "u8 *(sp+8)", no_arg },
+		{ "u8 arg1>>8", "text after the expression" }, { "u8 *(*(*(*(arg1))))", "more than three loads" } };
 	struct probe_arg arg;
 	struct fetch f;
 	const char *why;
