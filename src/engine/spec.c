@@ -878,8 +878,7 @@ bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *r
 	return true;
 }
 
-/* Names of the values of arguments: a process has the names of the files that it maps. */
-
+/* ---- names of the values of arguments: a process has the names of the files that it maps ---- */
 
 bool engine_claims(const struct engine *e, const char *path)
 {
