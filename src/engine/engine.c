@@ -819,7 +819,6 @@ int engine_load_file(struct probe_table *pt, const char *path)
 
 /* Presets by name: where they are installed. */
 
-
 /* The directory of installed presets: beside the binary in a build tree, else where make install puts them. */
 static int engines_dir(char *buf, size_t size)
 {

@@ -230,8 +230,6 @@ int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
 
 /* ---- the libraries that a program is linked with, as its files say: known before its loader begins, and after it is gone ---- */
 
-
-
 #define LIBRARIES_MAX 256
 #define ENTRIES_MAX 4096
 #define TEXT_MAX 4096 /* bytes of a name, or of a list of directories */
