@@ -49,11 +49,6 @@ static bool is_loaded(const struct fetch *f)
 	return f->derefs > (f->reg == REG_SP);
 }
 
-static bool same_pointer(const struct fetch *a, const struct fetch *b)
-{
-	return a->reg == b->reg && (a->reg != REG_SP || a->off[0] == b->off[0]);
-}
-
 /* The number of the first argument in use that does not fit; -1: none. */
 static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 	const uint64_t *vals, const char *strs)
@@ -97,7 +92,7 @@ static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int 
 		for (unsigned int i = 0; i < other->nargs && same_function(s, other); i++) {
 			const struct fetch *g = fetch_of(pt, other, i);
 
-			if (is_loaded(g) && same_pointer(f, g))
+			if (is_loaded(g) && f->reg == g->reg && (f->reg != REG_SP || f->off[0] == g->off[0]))
 				other->misfits |= (uint16_t)(1u << i);
 		}
 	}
@@ -168,8 +163,7 @@ bool check_values(
 			describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));
 			list_misfits(s, list, sizeof(list));
 			log_warn("the preset %s does not fit this engine: %s: %s; left out: %s "
-				 "(give one that "
-				 "fits with --engine FILE: docs/engines.md)",
+				 "(give one that fits with --engine FILE: docs/engines.md)",
 				s->engine->name, s->symbol, seen, list);
 		}
 	}
@@ -187,8 +181,7 @@ bool check_values(
 			s->misfits_late |= (uint16_t)(1u << i);
 			describe(s, i, vals, strs, seen, sizeof(seen));
 			log_warn("the preset %s does not know all of this engine: %s: %s; left out "
-				 "(give one "
-				 "that does with --engine FILE: docs/engines.md)",
+				 "(give one that does with --engine FILE: docs/engines.md)",
 				s->engine->name, s->symbol, seen);
 		}
 	}

@@ -16,7 +16,6 @@
 
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "target/elf.h"
 #include "target/usdt.h"
 #include "util/alloc.h"
 #include "util/json.h"
@@ -454,7 +453,6 @@ static int read_node(struct reader *r, const struct json_node *probe, struct pro
 	const struct json_node *obj = node_get(probe, "node");
 	struct node_fields f = {};
 	uint16_t n_sources = 0, bytes = 0;
-	int err;
 
 	if (!obj)
 		return 0;
@@ -464,16 +462,14 @@ static int read_node(struct reader *r, const struct json_node *probe, struct pro
 		return preset_error(r, "node", "must be an object");
 	if (find_unknown(obj, known))
 		return preset_error(r, "node", "has a key that is not known");
-	err = node_number(r, obj, "bytes", NODE_BYTES_MAX, &bytes) ?: node_number(r, obj, "n_sources", NODES_MAX - 1, &n_sources)                              ?
-							      : node_number(r, obj, "sources", bytes - (int)(n_sources * sizeof(uint64_t)), &f.layout.sources) ?
-							      : node_number(r, obj, "view", bytes - (int)sizeof(uint64_t), &f.view)                            ?
-							      : node_number(r, obj, "shape", bytes - (int)(4 * sizeof(int64_t)), &f.shape)                     ?
-							      : node_number(r, obj, "stride", bytes - (int)(4 * sizeof(uint64_t)), &f.stride)                  ?
-							      : node_number(r, obj, "name", bytes - NAME_BYTES, &f.name)                                       ?
-							      : node_enum(r, obj, "op", bytes, &f.op, &f.ops)                                                  ?
-																			       : node_enum(r, obj, "type", bytes, &f.type, &f.types);
-	if (err)
-		return err;
+	if (node_number(r, obj, "bytes", NODE_BYTES_MAX, &bytes) || node_number(r, obj, "n_sources", NODES_MAX - 1, &n_sources) ||
+		node_number(r, obj, "sources", bytes - (int)(n_sources * sizeof(uint64_t)), &f.layout.sources) ||
+		node_number(r, obj, "view", bytes - (int)sizeof(uint64_t), &f.view) ||
+		node_number(r, obj, "shape", bytes - (int)(4 * sizeof(int64_t)), &f.shape) ||
+		node_number(r, obj, "stride", bytes - (int)(4 * sizeof(uint64_t)), &f.stride) ||
+		node_number(r, obj, "name", bytes - NAME_BYTES, &f.name) || node_enum(r, obj, "op", bytes, &f.op, &f.ops) ||
+		node_enum(r, obj, "type", bytes, &f.type, &f.types))
+		return -EINVAL;
 	f.layout.bytes = bytes;
 	f.layout.n_sources = (uint8_t)n_sources;
 	s->node = f;
@@ -822,7 +818,6 @@ int engine_load_file(struct probe_table *pt, const char *path)
 }
 
 /* Presets by name: where they are installed. */
-
 
 /* The directory of installed presets: beside the binary in a build tree, else where make install puts them. */
 static int engines_dir(char *buf, size_t size)

@@ -34,11 +34,11 @@ struct enum_user {
 /* The names of an enumeration's values. */
 struct enum_table {
 	char *name;
-	char **names; /* by value; NULL: no name; those of the process of probe_table_use() */
+	char **names; /* by value, as the process of probe_table_use() has them; NULL: no name */
 	size_t n;
 	char *object; /* a table of strings in one of the engine's files that replaces them, or NULL */
 	bool from_file;		       /* names are a variant's */
-	char **own_names;	       /* then: those of the preset; texts stay as long as the table exists */
+	char **own_names;	       /* the preset's, if from_file; texts stay as long as the table exists */
 	size_t n_own;
 	struct enum_variant *variants; /* no two are the same; a process not among `users` has the first */
 	size_t n_variants;
@@ -84,7 +84,7 @@ struct node_fields {
 	const struct enum_table *ops, *types;
 };
 
-/* The arguments of an operator that are tensors whose shapes are read: at most FUNC_VALS_MAX / 2 of them. */
+/* The tensors among the arguments of an operator; of at most FUNC_VALS_MAX / 2 the shapes are read. */
 struct tensor_args {
 	uint32_t tensors; /* 1 << argument */
 	uint32_t sizes;   /* where a tensor has its shape (FETCH_F_SHAPE), in bytes; 0: not known, and nothing else */
@@ -97,7 +97,7 @@ struct tensor_args {
 struct probe_spec {
 	char *library; /* glob on the file name, or a path if it contains a slash; NULL: the engine's files */
 	char *symbol;  /* a name, a glob with * or ?, an expression of elf_resolve(), "usdt:provider:name" */
-	char *span_name; /* a fixed name, or that of calls for which no case holds; or: */
+	char *span_name; /* a fixed name, or the name where no case holds; or: */
 	struct name_case name_cases[NAME_CASES_MAX];
 	unsigned int n_name_cases;
 	int name_arg;	 /* >= 0: the name is this argument's enum name */
@@ -127,7 +127,7 @@ struct probe_spec {
 	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
 	struct row_fetch row[ROW_COLUMNS];
 	struct {
-		char *function; /* whose code shows where in a file's rows the column is; NULL: as in the preset */
+		char *function; /* its code shows where the column is in a file's rows; NULL: as in the preset */
 		uint32_t member; /* what element_find() says of it where the preset is right */
 	} accessor[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
@@ -142,7 +142,7 @@ struct probe_spec {
 	uint8_t bytes_count, bytes_type; /* 1 + the argument with the number of elements, and that with their type; 0: none */
 	struct node_fields node;
 	bool rows_fit; /* all rows of some step could be read */
-	unsigned int checked; /* calls whose values were checked, up to CHECK_CALLS */
+	unsigned int checked; /* calls with checked values, up to CHECK_CALLS */
 	uint16_t misfits;     /* 1 << argument: does not fit the engine and is left out */
 	uint16_t misfits_late; /* had a single such value later on */
 	uint64_t left_out;    /* number of values */
@@ -193,7 +193,7 @@ int engine_load_file(struct probe_table *pt, const char *path);
 /* Whether one of the first n engines has the name. */
 bool engine_is_named(const struct probe_table *pt, size_t n, const char *name);
 
-/* Loads every installed preset, but for those whose name another one has. Returns 0 even if there is none. */
+/* Loads every installed preset, unless one of that name is loaded. Returns 0 even if there is none. */
 int engine_load_all(struct probe_table *pt);
 
 /* Appends LIB:SYMBOL[(name=EXPR,...)][@role]. On failure one line has been printed; -EINVAL. */
@@ -233,7 +233,7 @@ const char *probe_role_name(enum probe_role role);
 bool engine_claims(const struct engine *e, const char *path);
 
 #define ENUM_VARIANTS_MAX 64 /* that differ; further ones are not read */
-#define ENUM_FILES_MAX 4096  /* mapped at a time; those of further files are not read */
+#define ENUM_FILES_MAX 4096  /* mapped at a time; names of further files are not read */
 #define ENUM_USERS_MAX 4096  /* processes; of two with the same number modulo this, one may lose its names */
 
 /*
@@ -250,7 +250,7 @@ void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint
 void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino);
 void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid);
 
-/* From now on names of enums are those of this process. Called for each record. */
+/* From now on enums have the names of this process. Called for each record. */
 void probe_table_switch(struct probe_table *pt, uint32_t tgid);
 static inline void probe_table_use(struct probe_table *pt, uint32_t tgid)
 {

@@ -211,7 +211,7 @@ static int parse_source(
 	return 0;
 }
 
-/* "elements(SOURCE+N, BYTES)": how many a vector has, whose begin is stored at SOURCE+N and its end 8 bytes further. */
+/* "elements(SOURCE+N, BYTES)": the length of a vector; its begin is stored at SOURCE+N, its end 8 bytes further. */
 static int parse_elements(const char **p, struct fetch *f, const char **ret_err)
 {
 	int32_t bytes;

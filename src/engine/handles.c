@@ -25,7 +25,7 @@ struct handle {
 struct handles {
 	struct handle *all;
 	struct tasks *tasks;
-	unsigned int many; /* then it is looked for those of processes that have ended */
+	unsigned int many; /* from this number on, names of ended processes are looked for */
 	unsigned int refused;
 };
 
@@ -64,7 +64,7 @@ static struct handle *find(const struct handles *h, uint32_t tgid, uint64_t hand
 	return e;
 }
 
-/* They are looked at again when there are twice as many as are left. */
+/* Drops the names of ended processes; the next time when twice as many as are left have come. */
 static void drop_ended(struct handles *h)
 {
 	struct handle *e, *next;
@@ -73,7 +73,7 @@ static void drop_ended(struct handles *h)
 
 	HASH_ITER(hh, h->all, e, next)
 	{
-		if (e->key.tgid != tgid) { /* those of a process come in runs */
+		if (e->key.tgid != tgid) { /* handles of a process come in runs */
 			tgid = e->key.tgid;
 			ended = tasks_ended(h->tasks, (uint32_t)tgid);
 		}

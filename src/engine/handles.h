@@ -8,7 +8,7 @@
 struct handles;
 struct tasks;
 
-/* tasks: say which processes have ended, whose names go when there are many; must outlive the result, or NULL. */
+/* tasks: names of processes that have ended there go when there are many; outlives the result; may be NULL. */
 struct handles *handles_new(struct tasks *tasks);
 void handles_free(struct handles *h);
 

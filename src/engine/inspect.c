@@ -3,7 +3,6 @@
 #include "engine/inspect.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -14,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/sites.h"
@@ -88,6 +86,7 @@ static int answer_found(const struct found *f, void *arg)
 {
 	struct worker *w = arg;
 	struct inspect_answer *a = new_answer(w, ANSWER_SITE);
+	const char *why;
 
 	a->found = f->kind;
 	a->spec = (uint32_t)f->spec;
@@ -105,8 +104,8 @@ static int answer_found(const struct found *f, void *arg)
 	if (f->row)
 		memcpy(a->row, f->row, sizeof(a->row));
 	a->tensors = f->tensors;
-	if (add_text(a, f->symbol->name) || add_text(a, f->why ?: f->declared ?
-									      : ""))
+	why = f->why ?: f->declared;
+	if (add_text(a, f->symbol->name) || add_text(a, why ?: ""))
 		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }
@@ -219,7 +218,7 @@ struct like {
 	} best[STEPS_NAMED];
 };
 
-/* The more its name is like that of the step the less; words before length. */
+/* Less for a name that is more like the name of the step; words count more than length. */
 static size_t rank_of(const char *name, const char *step)
 {
 	size_t own = strcspn(step, "_") + 1, words = 1;
@@ -502,7 +501,7 @@ struct reply {
 	struct inspect_loaded *loaded;
 	probe_site_cb cb;
 	void *arg;
-	char *names[ELF_STRINGS_MAX]; /* of the enum whose names are arriving */
+	char *names[ELF_STRINGS_MAX]; /* of the enum that is arriving */
 };
 
 /* Passes the descriptor on. Returns the socket for the answer. */

@@ -33,7 +33,7 @@ struct inspect_request {
 enum inspect_kind {
 	ANSWER_SITE,     /* FOUND_*: `found`; text: the name, a NUL, `why` */
 	ANSWER_ENUM,     /* a name: of engine `spec`, enum `arg`, value `offset` */
-	ANSWER_ENUM_END, /* ends the names before, of which there are `offset` */
+	ANSWER_ENUM_END, /* ends the list of names: `offset` is their number */
 	ANSWER_BUILD_ID,
 	ANSWER_INSTEAD,
 	ANSWER_MACHINE,  /* INSPECT_LOADED: `found` */
@@ -68,7 +68,7 @@ struct inspect_answer {
 
 struct inspector;
 
-/* What has to be known of a loaded file by those that call into it. Offsets are in the file; 0: it does not have it. */
+/* What a caller must know of a loaded file. Offsets are in the file; 0: the function is missing. */
 enum inspect_function {
 	INSPECT_DLOPEN,
 	INSPECT_DLSYM,
@@ -83,7 +83,7 @@ struct inspect_loaded {
 	uint64_t functions[INSPECT_FUNCTIONS];
 	struct {
 		uint64_t offset, size;
-	} code[INSPECT_CODE_MAX]; /* that is neither written to nor followed by what is not in the file */
+	} code[INSPECT_CODE_MAX]; /* not writable, and as large in memory as in the file */
 	size_t n_code;
 };
 

@@ -59,7 +59,7 @@ static int add_name(
 	return 0;
 }
 
-/* The function `name` in the module whose name ends there: in its file, or in that of a package. */
+/* The function `name` of a module: in the file of the module, or of a package of that name. */
 static int add_in_module(struct python_calls *c, const char *option, const char *name, const char **ret_why)
 {
 	static const char *const files[] = { ".py", "/__init__.py" };
@@ -509,7 +509,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 #define TENSOR_CODE_MAX 1024
 #define DECLARED_MAX 65536             /* further ones are left out; PyTorch 1.13 has 2,900 */
 
-/* As long as its name is, with that of its overload; 0: it is no declaration. */
+/* The length of the name, with the name of the overload; 0: it is no declaration. */
 static size_t declaration(const char *text)
 {
 	static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -602,7 +602,7 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
 
 		if (!more || !len || compare(name, len, all + more, len))
 			continue;
-		/* it is the end of one of them, of which only the name is known */
+		/* the name is the end of this one: nothing but the name is known */
 		*ret_result = !found || *ret_result == result_of(all) ? result_of(all) : -1;
 		found = found ? found : all + more;
 	}

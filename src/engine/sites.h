@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the probes of presets go in a file, and those of Python functions. */
+/* Where the probes of presets and of Python functions go in a file. */
 #ifndef INFTRACE_SITES_H
 #define INFTRACE_SITES_H
 
@@ -59,7 +59,7 @@ struct found {
 	struct site site;
 	uint64_t semaphore;
 	const struct fetch *fetch; /* at a place of a USDT probe, and with `row`, FUNC_VALS_MAX of them; else NULL */
-	const struct row_fetch *row; /* ROW_COLUMNS of them, where they are not those of the preset; else NULL */
+	const struct row_fetch *row; /* ROW_COLUMNS of them, where they differ from the preset; else NULL */
 	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
 	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */
 	const char *declared;	   /* FOUND_SITE: as what the file declares the function; NULL: nothing */
@@ -95,7 +95,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
  */
 struct declared {
 	char *text;
-	const char **names; /* in `text`, in the order of those of the functions */
+	const char **names; /* in `text`, in the order of the names of functions */
 	size_t n;
 };
 

@@ -339,7 +339,9 @@ static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 {
 	bool returned = f->flags & FETCH_F_RETURN;
 
-	*ret_why = returned ? "\"ret\" is for functions that return and are not steps" : "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
+	*ret_why = "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
+	if (returned)
+		*ret_why = "\"ret\" is for functions that return and are not steps";
 	if ((!returned && (!f->derefs || f->flags & FETCH_F_STRING)) || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
 		return -EINVAL;
 	f->flags |= FETCH_F_LATE;
@@ -527,10 +529,9 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
  * name without its version: libfoo.so finds libfoo.so.1. */
 static bool matches(const struct probe_spec *s, const char *path)
 {
-	const char *base = strrchr(path, '/');
+	const char *base = basename(path);
 	size_t len;
 
-	base = base ? base + 1 : path;
 	if (!s->library)
 		return s->engine && engine_claims(s->engine, path);
 	if (strchr(s->library, '/'))
@@ -568,7 +569,7 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	return matches(s, plain);
 }
 
-/* 1 << argument, for those that determine the name. */
+/* 1 << argument, for each that determines the name. */
 static uint32_t name_args(const struct probe_spec *s)
 {
 	uint32_t args = s->name_arg >= 0 ? 1u << s->name_arg : 0;
@@ -877,16 +878,14 @@ bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *r
 	return true;
 }
 
-/* Names of the values of arguments: each process has those of the files that it has mapped. */
-
+/* ---- names of the values of arguments: a process has the names of the files that it maps ---- */
 
 bool engine_claims(const struct engine *e, const char *path)
 {
-	const char *slash = strrchr(path, '/');
 	bool claims = false;
 
 	for (size_t k = 0; k < e->n_mapped && !claims; k++)
-		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
+		claims = !fnmatch(e->mapped[k], basename(path), 0);
 	return claims;
 }
 

@@ -11,14 +11,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "target/process.h"
 #include "util/alloc.h"
 
-#define DEPTH_MAX 32 /* of cgroups below the one that was named: as many descriptors are open */
+#define DEPTH_MAX 32 /* of cgroups below the named one; each level has an open descriptor */
 
 /* Where version 2 is mounted: alone, or beside version 1 (systemd's "hybrid" layout). */
 static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };

@@ -20,7 +20,7 @@ int cgroup_find(const char *given, char ret_directory[PATH_MAX]);
 
 #define CGROUP_OWNER_MAX 128
 
-/* The first two levels of the cgroup of a process, "system.slice/llama.service": further ones may be made by those that are in it. "": unknown */
+/* The first two levels of the cgroup of a process, "system.slice/llama.service": further ones may be made by its own processes. "": unknown */
 void cgroup_owner(pid_t pid, char ret_name[CGROUP_OWNER_MAX]);
 
 /* Calls cb for each process in the cgroup and in those below; the first non-zero return ends the walk and is returned.

@@ -16,10 +16,10 @@ struct code {
 	cs_insn *in, *ahead; /* for a walk, and for a second one meanwhile */
 };
 
-/* Takes over the bytes. false: the file is not for x86_64. */
-bool code_open(struct elf_file *elf, void *bytes, size_t len, uint64_t vaddr, struct code *ret_code);
+/* Takes over the bytes. */
+struct code code_open(void *bytes, size_t len, uint64_t vaddr);
 
-/* Reads the first `len` bytes of a function. false: also if the file does not have them. */
+/* Reads the first `len` bytes of a function. false: the file does not have them, or is not for x86_64. */
 bool code_read(struct elf_file *elf, const struct elf_symbol *function, size_t len, struct code *ret_code);
 void code_close(struct code *c);
 

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <signal.h>
@@ -236,7 +235,7 @@ int command_exit_code(const struct command *cmd)
 static bool file_name(const char *path, char name[MODEL_NAME_MAX])
 {
 	static const char deleted[] = " (deleted)";
-	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *base = basename(path);
 	size_t len = strlen(base), tail = strlen(deleted), suffix = strlen(SUFFIX);
 
 	if (len > tail && !strcmp(base + len - tail, deleted))
@@ -402,14 +401,14 @@ int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MA
 	const char *s = process_text_next(cmdline, NULL), *before = s;
 
 	for (; s && (s = process_text_next(cmdline, s)); before = s) {
-		const char *slash = strrchr(before, '/'), *value = NULL;
+		const char *value = NULL;
 		char option[VALUE_MAX];
 
 		if (s[0] == '-')
 			value = option_value(cmdline, &s, option);
 		if (value && is_model_option(option, value) && set_model(value, name))
 			return 0;
-		if (strcmp(s, "serve") || !is_one_of(slash ? slash + 1 : before, servers, 2))
+		if (strcmp(s, "serve") || !is_one_of(basename(before), servers, 2))
 			continue;
 		value = process_text_next(cmdline, s);
 		if (value && *value != '-' && set_model(value, name))
@@ -526,7 +525,7 @@ struct finder {
 
 static const struct value unknown;
 
-/* -1: no general register, or a part of one. *ret_whole: 32 or 64 bits of it. */
+/* The number of a general register, for its 32 or 64 bits; -1: another one, or a smaller part. */
 static int reg_number(unsigned int reg)
 {
 	static const x86_reg regs[REGS][2] = { { X86_REG_RAX, X86_REG_EAX }, { X86_REG_RCX, X86_REG_ECX },
@@ -641,7 +640,7 @@ static struct value compute(struct finder *f, const struct way *w, const cs_insn
 	}
 }
 
-/* A member at this address is stored, or passed on. The first member of several is the one that the function is about. */
+/* A member at this address is stored, or passed on. Of several members the first counts. */
 static void meet(struct finder *f, struct value v, bool *known, struct element *e)
 {
 	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)

@@ -5,7 +5,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -81,7 +80,7 @@ void model_add_options(const struct process_text *cmdline, struct json_object *o
 
 /* Bytes. */
 struct element {
-	uint32_t vector; /* where the object has the address of the first element; that of their end is 8 bytes further */
+	uint32_t vector; /* where the object has the address of the first element; the address of the end is 8 bytes further */
 	uint32_t size;   /* of an element */
 	uint32_t member; /* in the element */
 };

@@ -7,9 +7,7 @@
 #include <fnmatch.h>
 #include <gelf.h>
 #include <libelf.h>
-#include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -396,7 +394,9 @@ static int table_load(struct elf_file *elf, enum table_id id)
 		return -EBADMSG;
 	if (sh.sh_size > TABLE_BYTES_MAX || str_sh.sh_size > TABLE_BYTES_MAX - sh.sh_size)
 		return -EOVERFLOW;
-	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings) ?: read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
+	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings);
+	if (!err)
+		err = read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
 	if (!err && id == TABLE_DYNSYM)
 		err = read_versions(elf, n_syms, &versions);
 	if (err)
@@ -755,18 +755,13 @@ static int find_relocations(struct elf_file *elf, struct relocations *ret)
 	return elf_vaddr_to_offset(elf, rela, &ret->offset);
 }
 
-static bool is_relative(const struct elf_file *elf, uint64_t info)
-{
-	return ELF64_R_TYPE(info) ==
-	       (elf_machine(elf) == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE);
-}
-
 /* Called with each relocation that stores an address of the file itself: where, and which. */
 typedef void (*relocation_cb)(uint64_t at, uint64_t addend, void *arg);
 
 /* A file without relocations, or with packed ones (DT_RELR), has its addresses in place. */
 static int each_relocation(struct elf_file *elf, relocation_cb cb, void *arg)
 {
+	const uint32_t relative = elf_machine(elf) == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
 	Elf64_Rela chunk[RELAS_CHUNK];
 	struct relocations rel;
 	int err;
@@ -781,7 +776,7 @@ static int each_relocation(struct elf_file *elf, relocation_cb cb, void *arg)
 		if (err)
 			return err;
 		for (uint64_t c = 0; c < k; c++) {
-			if (is_relative(elf, chunk[c].r_info))
+			if (ELF64_R_TYPE(chunk[c].r_info) == relative)
 				cb(chunk[c].r_offset, (uint64_t)chunk[c].r_addend, arg);
 		}
 	}
@@ -814,8 +809,9 @@ static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret
 	int err;
 
 	err = elf_vaddr_to_offset(elf, vaddr, &offset);
-	return err ?: read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers)) ?
-										     : each_relocation(elf, store_pointer, &p);
+	if (!err)
+		err = read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
+	return err ?: each_relocation(elf, store_pointer, &p);
 }
 
 static char *read_string(struct elf_file *elf, uint64_t vaddr)

@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +18,7 @@
 #include <unistd.h>
 
 #include "target/process.h"
+#include "util/alloc.h"
 
 /* linux/magic.h of Debian 12 lacks the last one */
 #define OVERLAYFS_MAGIC 0x794c7630
@@ -29,11 +34,6 @@ static bool has_own_devices(int fd)
 					    fs.f_type == BCACHEFS_MAGIC);
 }
 
-static bool is_mapped_file(int fd, const struct stat *st, const struct mapped_file *m)
-{
-	return st->st_ino == m->ino && (st->st_dev == m->dev || has_own_devices(fd));
-}
-
 /*
  * Turns a descriptor that only stands for an inode into one that can be read. Opening is what acts
  * on FIFOs and devices, so it is checked first. Closes path_fd.
@@ -46,7 +46,7 @@ static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 
 	if (fstat(path_fd, &st))
 		err = -errno;
-	else if (!S_ISREG(st.st_mode) || (m && !is_mapped_file(path_fd, &st, m)))
+	else if (!S_ISREG(st.st_mode) || (m && (st.st_ino != m->ino || (st.st_dev != m->dev && !has_own_devices(path_fd)))))
 		err = -ENOENT;
 	if (!err) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
@@ -58,16 +58,6 @@ static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 	}
 	close(path_fd);
 	return err;
-}
-
-static int open_by_mapping(pid_t pid, const struct mapped_file *m, int *ret_fd)
-{
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
-	fd = open(path, O_PATH | O_CLOEXEC);
-	return fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 }
 
 static bool is_our_root(int root)
@@ -105,8 +95,12 @@ static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m
 
 int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd)
 {
-	int err = open_by_mapping(pid, m, ret_fd);
+	char path[96];
+	int fd, err;
 
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	err = fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 	/* -ENOENT: the mapping grew or was split meanwhile */
 	if (err == -EPERM || err == -EACCES || err == -ENOENT)
 		err = open_in_root(pid, m->path, m, ret_fd);
@@ -232,4 +226,217 @@ int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
 		return err;
 	memcpy(ret_loader, loader, sizeof(loader));
 	return 0;
+}
+
+/* ---- the libraries that a program is linked with, as its files say: known before its loader begins, and after it is gone ---- */
+
+#define LIBRARIES_MAX 256
+#define ENTRIES_MAX 4096
+#define TEXT_MAX 4096 /* bytes of a name, or of a list of directories */
+#define CACHE_MAX (1u << 20)
+#define OPENS_MAX 8192
+#if defined(__x86_64__)
+#define MULTIARCH "x86_64-linux-gnu"
+#else
+#define MULTIARCH "aarch64-linux-gnu"
+#endif
+
+struct object {
+	char *name, *origin; /* the directory of its file */
+	char *rpath, *runpath;
+	int parent; /* its RPATH counts, too */
+};
+
+struct walk {
+	pid_t pid;
+	const char *library_path;
+	char *cache; /* /etc/ld.so.cache; it has the paths as texts that end in NUL */
+	size_t cache_len;
+	unsigned int opens;
+	struct object objects[LIBRARIES_MAX];
+	int n;
+	Elf64_Dyn entries[ENTRIES_MAX]; /* of the current one */
+};
+
+/* Where a library is: ld.so(8). Libraries for other machines are passed over, as the loader does. */
+static int open_at(struct walk *w, const char *path)
+{
+	Elf64_Ehdr eh;
+	int fd;
+
+	if (*path != '/' || w->opens++ >= OPENS_MAX || file_open_path(w->pid, path, &fd))
+		return -1;
+	if (elf_header_read(fd, &eh))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* $ORIGIN only counts at the beginning of a directory, where alone linkers put it. */
+static int open_in(struct walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
+{
+	int fd = -1;
+
+	for (size_t len; list && *list && fd < 0; list += len + !!list[len]) {
+		size_t token = strncmp(list, "$ORIGIN", 7) ? 0 : 7;
+
+		token = strncmp(list, "${ORIGIN}", 9) ? token : 9;
+		len = strcspn(list, ":;");
+		if (snprintf(path, PATH_MAX, "%s%.*s/%s", token ? origin : "", (int)(len - token), list + token, name) < PATH_MAX)
+			fd = open_at(w, path);
+	}
+	return fd;
+}
+
+static int open_cached(struct walk *w, const char *name, char path[PATH_MAX])
+{
+	char *end = w->cache + w->cache_len, *p = w->cache;
+	size_t len = strlen(name) + 1;
+	int fd = -1;
+
+	for (; fd < 0 && p < end && (p = memmem(p, (size_t)(end - p), name, len)); p++) {
+		char *begin = p;
+
+		while (begin > w->cache && begin[-1])
+			begin--;
+		if (p == begin || p[-1] != '/' || p - begin > PATH_MAX - (ptrdiff_t)len || strstr(begin, "/glibc-hwcaps/"))
+			continue;
+		strcpy(path, begin);
+		fd = open_at(w, path);
+	}
+	return fd;
+}
+
+static int open_library(struct walk *w, const struct object *library, char path[PATH_MAX])
+{
+	const struct object *by = &w->objects[library->parent];
+	int fd = -1;
+
+	if (strchr(library->name, '/'))
+		return open_at(w, strcpy(path, library->name));
+	for (int i = library->parent; !by->runpath && i >= 0 && fd < 0; i = w->objects[i].parent)
+		fd = open_in(w, w->objects[i].rpath, w->objects[i].origin, library->name, path);
+	if (fd < 0)
+		fd = open_in(w, w->library_path, w->objects[0].origin, library->name, path);
+	if (fd < 0)
+		fd = open_in(w, by->runpath, by->origin, library->name, path);
+	if (fd < 0)
+		fd = open_cached(w, library->name, path);
+	if (fd < 0)
+		fd = open_in(w, "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/local/lib:/usr/lib", "",
+			library->name, path);
+	return fd;
+}
+
+/* Returns the number of entries of its dynamic section, and where its texts are in the file. */
+static size_t read_dynamic(int fd, struct walk *w, uint64_t *ret_texts)
+{
+	uint64_t texts = 0;
+	unsigned int i = 0;
+	Elf64_Phdr ph;
+	Elf64_Ehdr eh;
+	size_t n;
+
+	if (!elf_header_read(fd, &eh) || elf_segment_next(fd, &eh, PT_DYNAMIC, &i, &ph) <= 0)
+		return 0;
+	n = ph.p_filesz < sizeof(w->entries) ? ph.p_filesz / sizeof(*w->entries) : ENTRIES_MAX;
+	if (!read_at(fd, ph.p_offset, w->entries, n * sizeof(*w->entries)))
+		return 0;
+	for (size_t k = 0; k < n; k++)
+		texts = w->entries[k].d_tag == DT_STRTAB ? w->entries[k].d_un.d_ptr : texts;
+	for (i = 0; elf_segment_next(fd, &eh, PT_LOAD, &i, &ph) > 0;) {
+		if (texts < ph.p_vaddr || texts - ph.p_vaddr >= ph.p_filesz)
+			continue;
+		*ret_texts = texts - ph.p_vaddr + ph.p_offset;
+		return n;
+	}
+	return 0;
+}
+
+static char *read_text(int fd, uint64_t at)
+{
+	char text[TEXT_MAX];
+	ssize_t n = at < INT64_MAX ? pread(fd, text, sizeof(text) - 1, (off_t)at) : 0;
+
+	text[n > 0 ? n : 0] = 0;
+	return *text ? xstrdup(text) : NULL;
+}
+
+static void add_library(struct walk *w, int by, char *name)
+{
+	for (int i = 1; name && i < w->n; i++) {
+		if (!strcmp(w->objects[i].name, name)) {
+			free(name);
+			return;
+		}
+	}
+	if (name && w->n < LIBRARIES_MAX)
+		w->objects[w->n++] = (struct object){ .name = name, .parent = by };
+	else
+		free(name);
+}
+
+static void read_object(struct walk *w, int i, int fd)
+{
+	struct object *o = &w->objects[i];
+	uint64_t texts;
+	size_t n = read_dynamic(fd, w, &texts);
+
+	for (size_t k = 0; k < n && w->entries[k].d_tag != DT_NULL; k++) {
+		const Elf64_Dyn *e = &w->entries[k];
+
+		if (e->d_tag == DT_RPATH && !o->rpath)
+			o->rpath = read_text(fd, texts + e->d_un.d_val);
+		else if (e->d_tag == DT_RUNPATH && !o->runpath)
+			o->runpath = read_text(fd, texts + e->d_un.d_val);
+		else if (e->d_tag == DT_NEEDED)
+			add_library(w, i, read_text(fd, texts + e->d_un.d_val));
+	}
+}
+
+static void read_cache(struct walk *w)
+{
+	ssize_t n = 0;
+	int fd;
+
+	w->cache = xcalloc(1, CACHE_MAX + 1);
+	if (!file_open_path(w->pid, "/etc/ld.so.cache", &fd)) {
+		n = pread(fd, w->cache, CACHE_MAX, 0);
+		close(fd);
+	}
+	w->cache_len = n > 0 ? (size_t)n : 0;
+}
+
+int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path, needed_cb cb, void *arg)
+{
+	struct walk *w = xcalloc(1, sizeof(*w));
+	char path[PATH_MAX];
+	int err = 0, fd = exe_fd;
+
+	w->pid = pid;
+	w->library_path = library_path;
+	w->n = 1;
+	w->objects[0].parent = -1;
+	snprintf(path, sizeof(path), "%s", exe);
+	read_cache(w);
+	for (int i = 0; i < w->n && !err; i++) {
+		if (i)
+			fd = open_library(w, &w->objects[i], path);
+		if (i)
+			err = cb(w->objects[i].name, fd, arg);
+		w->objects[i].origin = xstrndup(path, strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path) : 0);
+		if (fd >= 0)
+			read_object(w, i, fd);
+		if (i && fd >= 0)
+			close(fd);
+	}
+	for (int i = 0; i < w->n; i++) {
+		free(w->objects[i].name);
+		free(w->objects[i].origin);
+		free(w->objects[i].rpath);
+		free(w->objects[i].runpath);
+	}
+	free(w->cache);
+	free(w);
+	return err;
 }

@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,40 +73,26 @@ int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MA
 	return err;
 }
 
-/* Reads the state of the main thread, and how many threads there are. */
-static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
+static int read_number(pid_t pid, const char *name, uint32_t *ret)
 {
-	FILE *f = open_text(pid, "status");
-	char line[256], state = 'Z';
-	unsigned int threads = 0;
+	char value[PROCESS_STATUS_MAX];
 
-	if (!f)
-		return false;
-	while (!threads && fgets(line, sizeof(line), f)) {
-		sscanf(line, "State: %c", &state);
-		sscanf(line, "Threads: %u", &threads);
-	}
-	fclose(f);
-	*ret_state = state;
-	*ret_threads = threads;
-	return true;
+	return process_status(pid, name, value) || sscanf(value, "%" SCNu32, ret) != 1 ? -ESRCH : 0;
 }
 
 bool process_exists(pid_t pid)
 {
-	unsigned int threads;
-	char state;
+	uint32_t threads;
 
 	/* a zombie has nothing left to record, unless only its main thread has exited */
-	return read_status(pid, &state, &threads) && (threads > 1 || !strchr("ZX", state));
+	return process_main_thread_lives(pid) || (!read_number(pid, "Threads:", &threads) && threads > 1);
 }
 
 bool process_main_thread_lives(pid_t pid)
 {
-	unsigned int threads;
-	char state;
+	char value[PROCESS_STATUS_MAX], state;
 
-	return read_status(pid, &state, &threads) && !strchr("ZX", state);
+	return !process_status(pid, "State:", value) && sscanf(value, " %c", &state) == 1 && !strchr("ZX", state);
 }
 
 /* Looks for "x86_Thread_features:\tshstk wrss": the kernel's Documentation/arch/x86/shstk.rst */
@@ -142,7 +126,7 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
 	err = read_namespace("self", "time", own, sizeof(own));
 	err = err ?: read_namespace(number, "time", its, sizeof(its));
 	err = err ?: read_namespace(number, "time_for_children", later, sizeof(later));
-	/* without the right to see them: those of its children are its own but for moments */
+	/* without the right to see its namespaces: the offsets for its children are its own but for moments */
 	if (err && err != -EACCES)
 		return err;
 	if (!err && !strcmp(its, own)) {
@@ -181,16 +165,9 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 	return 0;
 }
 
-static int read_number(pid_t pid, const char *name, uint64_t *ret)
-{
-	char value[PROCESS_STATUS_MAX];
-
-	return process_status(pid, name, value) || sscanf(value, "%" SCNu64, ret) != 1 ? -ESRCH : 0;
-}
-
 int process_tgid(pid_t tid, pid_t *ret_tgid)
 {
-	uint64_t tgid;
+	uint32_t tgid;
 
 	if (read_number(tid, "Tgid:", &tgid) || !tgid)
 		return -ESRCH;
@@ -200,22 +177,12 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	uint64_t uid;
-
-	if (read_number(pid, "Uid:", &uid))
-		return -ESRCH;
-	*ret_uid = (uid_t)uid;
-	return 0;
+	return read_number(pid, "Uid:", ret_uid);
 }
 
 int process_parent(pid_t pid, pid_t *ret_parent)
 {
-	uint64_t parent;
-
-	if (read_number(pid, "PPid:", &parent))
-		return -ESRCH;
-	*ret_parent = (pid_t)parent;
-	return 0;
+	return read_number(pid, "PPid:", (uint32_t *)ret_parent);
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
@@ -270,7 +237,7 @@ struct listeners {
 	bool found;
 };
 
-/* Adds those of a table whose column `state` is `wanted` (proc_pid_net(5)). */
+/* Adds the sockets of a table that have the state `wanted` (proc_pid_net(5)). */
 static void read_listeners(struct listeners *l, const char *table, const char *format, unsigned int wanted)
 {
 	unsigned int state;
@@ -455,10 +422,10 @@ int rss_read(pid_t tgid, uint64_t *ret_bytes)
 
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes)
 {
-	uint64_t kilobytes;
+	char value[PROCESS_STATUS_MAX];
 
-	if (read_number(tgid, "VmHWM:", &kilobytes))
+	if (process_status(tgid, "VmHWM:", value))
 		return -ESRCH;
-	*ret_bytes = kilobytes * 1024;
+	*ret_bytes = strtoull(value, NULL, 10) * 1024;
 	return 0;
 }

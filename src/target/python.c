@@ -70,10 +70,9 @@ static uint64_t read_version(struct elf_file *elf)
 /* "/usr/bin/python3.9", "/usr/lib/libpython3.9.so.1.0" */
 static void read_name(const char *path, struct python_file *f)
 {
-	const char *base = strrchr(path, '/'), *p;
+	const char *p = strstr(basename(path), "python");
 	unsigned int major, minor;
 
-	p = strstr(base ? base : path, "python");
 	if (p && sscanf(p, "python%2u.%2u", &major, &minor) == 2) {
 		f->major = major;
 		f->minor = minor;
@@ -82,13 +81,12 @@ static void read_name(const char *path, struct python_file *f)
 
 static bool may_be_python(struct elf_file *elf, const char *path)
 {
-	const char *base = strrchr(path, '/');
 	uint64_t vaddr;
 	size_t len;
 	void *data;
 	int err;
 
-	if (strstr(base ? base : path, "python"))
+	if (strstr(basename(path), "python"))
 		return true;
 	/* from 3.11 on; that it is longer than allowed is an answer, too */
 	err = elf_read_section(elf, ".PyRuntime", 1, &vaddr, &data, &len);
@@ -151,19 +149,13 @@ struct search {
 	uint64_t bias;
 };
 
-static bool is_candidate(const struct search *s, const char *path)
-{
-	const char *base = strrchr(path, '/');
-
-	return !strcmp(path, s->exe) || (base && !strncmp(base, "/libpython3", 11));
-}
-
 static int look_at(const struct mapped_file *m, void *arg)
 {
+	const char *base = strrchr(m->path, '/');
 	struct search *s = arg;
 	const struct python_file *f;
 
-	if (!is_candidate(s, m->path))
+	if (strcmp(m->path, s->exe) && (!base || strncmp(base, "/libpython3", 11)))
 		return 0;
 	f = get_file(s->finder, s->pid, m);
 	if (!f->python || f->code.offset < m->offset || f->code.offset - m->offset >= m->end - m->start)
@@ -252,163 +244,118 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 #define NONE PYTHON_NO_OFFSET
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The same in 3.8 to 3.10 ... */
-#define OLD_RUNTIME .interpreters = 32, .interp_next = 0, .interp_threads = 8
-#define OLD_THREAD .thread_next = 8, .thread_self = 176, .thread_native = NONE, .thread_frame = 24, .cframe_frame = NONE
-#define OLD_FRAME .frame_code = 32, .frame_previous = 24, .frame_owner = NONE, .frame_entry = NONE, \
-	.gen_owner = NONE, .gen_frame = NONE, .code_flags = NONE, .flags = PYTHON_WALK_LASTI | PYTHON_WALK_EACH
-#define OLD_CODE .type = 8, .code_name = 112, .code_filename = 104, .code_qualname = NONE, .code_lines = 120, \
-	.code_firstlineno = 40, .code_start = NONE
-/* ... and up to 3.11, where strings could have a wchar_t copy */
-#define OLD_STRINGS .bytes_size = 16, .bytes_data = 32, .str_length = 16, .str_state = 32, .str_kind_shift = 2, \
-	.str_data = 48, .str_data_wide = 72
+#define MINOR_MIN 8
+#define DEBUG_MINOR 13 /* the first version with _Py_DebugOffsets */
+#define MINOR_MAX 14
 
-static const struct python known[] = {
-	{
-		.major = 3, .minor = 8,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
-			.task_coro = 112, .task_name = 120 },
-		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
-	},
-	{
-		.major = 3, .minor = 9,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
-			.task_coro = 152, .task_name = 160 },
-		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
-	},
-	{
-		.major = 3, .minor = 10,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 96, .frame_gen = 88, .frame_locals = 352,
-			.task_coro = 160, .task_name = 168 },
-		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_RANGES, .lasti_unit = 2 },
-	},
-	{
-		.major = 3, .minor = 11,
-		.walk = {
-			.interpreters = 40, .interp_next = 0, .interp_threads = 16,
-			.thread_next = 8, .thread_self = 152, .thread_native = 160, .thread_frame = 56, .cframe_frame = 8,
-			.frame_code = 32, .frame_previous = 48, .frame_instr = 56, .frame_owner = NONE, .frame_entry = 68,
-			.frame_gen = NONE, .gen_owner = 69, .gen_frame = 80, .frame_locals = 72, .code_flags = NONE,
-			.task_coro = 136, .task_name = 144,
-		},
-		.objects = {
-			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
-			.code_firstlineno = 72, .code_start = 184, OLD_STRINGS, .lines = PYTHON_LINES_LOCATIONS,
-		},
-	},
-	{
-		.major = 3, .minor = 12,
-		.walk = {
-			.interpreters = 40, .interp_next = 0, .interp_threads = 72,
-			.thread_next = 8, .thread_self = 136, .thread_native = 144, .thread_frame = 56, .cframe_frame = 0,
-			.frame_code = 0, .frame_previous = 8, .frame_instr = 56, .frame_owner = 70, .frame_entry = NONE,
-			.owner_shim = 3,
-			.frame_gen = NONE, .gen_owner = 70, .gen_frame = 72, .frame_locals = 72, .code_flags = 48,
-			.task_coro = 136, .task_name = 144,
-		},
-		.objects = {
-			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
-			.code_firstlineno = 68, .code_start = 192,
-			.bytes_size = 16, .bytes_data = 32, .str_length = 16, .str_state = 32, .str_kind_shift = 2,
-			.str_data = 40, .str_data_wide = 56, .lines = PYTHON_LINES_LOCATIONS,
-		},
-	},
+#define W(n) (0x8000 + (n)) /* what _Py_DebugOffsets says in its n-th word */
+#define OLD_WALK (PYTHON_WALK_LASTI | PYTHON_WALK_EACH)
+#define LNOTAB PYTHON_LINES_LNOTAB
+#define RANGES PYTHON_LINES_RANGES
+#define LOCATIONS PYTHON_LINES_LOCATIONS
+#define OF(field, ...) { offsetof(struct python, field), sizeof(((struct python *)0)->field), { __VA_ARGS__ } }
+
+static const struct {
+	uint16_t at;
+	uint8_t size;
+	uint16_t of[MINOR_MAX - MINOR_MIN + 1]; /* 3.8, 3.9, ... */
+} offsets[] = {
+	OF(walk.interpreters, 32, 32, 32, 40, 40, W(5), W(5)),
+	OF(walk.interp_next, 0, 0, 0, 0, 0, W(8), W(8)),
+	OF(walk.interp_threads, 8, 8, 8, 16, 72, W(9), W(9)),
+	OF(walk.thread_next, 8, 8, 8, 8, 8, W(21), W(24)),
+	OF(walk.thread_self, 176, 176, 176, 152, 136, W(24), W(27)),
+	OF(walk.thread_native, NONE, NONE, NONE, 160, 144, W(25), W(28)),
+	OF(walk.thread_frame, 24, 24, 24, 56, 56, W(23), W(26)),
+	OF(walk.cframe_frame, NONE, NONE, NONE, 8, 0, NONE, NONE),
+	OF(walk.frame_code, 32, 32, 32, 32, 0, W(30), W(33)),
+	OF(walk.frame_previous, 24, 24, 24, 48, 8, W(29), W(32)),
+	OF(walk.frame_instr, 104, 104, 96, 56, 56, W(31), W(34)),
+	OF(walk.frame_owner, NONE, NONE, NONE, NONE, 70, W(33), W(36)),
+	OF(walk.frame_entry, NONE, NONE, NONE, 68, NONE, NONE, NONE),
+	OF(walk.frame_gen, 96, 96, 88, NONE, NONE, NONE, NONE),
+	OF(walk.gen_owner, NONE, NONE, NONE, 69, 70, W(33), W(36)),
+	OF(walk.gen_frame, NONE, NONE, NONE, 80, 72, 72, 72),
+	OF(walk.frame_locals, 360, 360, 352, 72, 72, W(32), W(35)),
+	OF(walk.code_flags, NONE, NONE, NONE, NONE, 48, W(40), W(45)), /* words: the number of arguments, right behind the flags */
+	OF(walk.task_coro, 112, 152, 160, 136, 136, 120, 128), /* of builds with the lock */
+	OF(walk.task_name, 120, 160, 168, 144, 144, 128, 136),
+	OF(walk.owner_shim, 0, 0, 0, 0, 3, 3, 3), /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+	OF(walk.flags, OLD_WALK, OLD_WALK, OLD_WALK, 0, 0, 0, 0),
+	OF(objects.type, 8, 8, 8, 8, 8, W(45), W(51)),
+	OF(objects.code_name, 112, 112, 112, 120, 120, W(36), W(41)),
+	OF(objects.code_filename, 104, 104, 104, 112, 112, W(35), W(40)),
+	OF(objects.code_qualname, NONE, NONE, NONE, 128, 128, W(37), W(42)),
+	OF(objects.code_lines, 120, 120, 120, 136, 136, W(38), W(43)),
+	OF(objects.code_firstlineno, 40, 40, 40, 72, 68, W(39), W(44)),
+	OF(objects.code_start, NONE, NONE, NONE, 184, 192, W(43), W(48)),
+	OF(objects.bytes_size, 16, 16, 16, 16, 16, W(65), W(75)),
+	OF(objects.bytes_data, 32, 32, 32, 32, 32, W(66), W(76)),
+	OF(objects.str_length, 16, 16, 16, 16, 16, W(69), W(79)),
+	OF(objects.str_state, 32, 32, 32, 32, 32, W(68), W(78)),
+	OF(objects.str_kind_shift, 2, 2, 2, 2, 2, 2, 2),
+	OF(objects.str_data, 48, 48, 48, 48, 40, W(70), W(80)),
+	OF(objects.str_data_wide, 72, 72, 72, 72, 56, W(70), W(80)),
+	OF(objects.lines, LNOTAB, LNOTAB, RANGES, LOCATIONS, LOCATIONS, LOCATIONS, LOCATIONS),
+	OF(objects.lasti_unit, 1, 1, 2, 0, 0, 0, 0),
 };
-
-int python_layout_known(unsigned int major, unsigned int minor, struct python *ret_python)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		if (known[i].major != major || known[i].minor != minor)
-			continue;
-		*ret_python = known[i];
-		return 0;
-	}
-	return -ENOTSUP;
-}
 
 #define COOKIE "xdebugpy"
 #define WORD_VERSION 1
 #define WORD_FREE_THREADED 2
 
+#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
+
 /* Larger offsets than any version has, several times over. */
 #define RUNTIME_MAX (1u << 20)
 #define OBJECT_MAX 4096
 
-#define DEBUG_MINOR 13 /* the first version with _Py_DebugOffsets */
+/* words: _Py_DebugOffsets, for versions that have it. -EBADMSG: they cannot be right. */
+static int fill_layout(unsigned int minor, const uint64_t *words, struct python *ret_python)
+{
+	struct python p = { .major = 3, .minor = minor };
 
-/* Which word of _Py_DebugOffsets has what. */
-#define WORD(field, of_3_13, of_3_14) { offsetof(struct python, field), sizeof(((struct python *)0)->field), { of_3_13, of_3_14 } }
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
+		uint64_t v = offsets[i].of[minor - MINOR_MIN];
 
-static const struct {
-	uint16_t at;
-	uint8_t size;
-	uint8_t word[2];
-} debug_words[] = {
-	WORD(walk.interpreters, 5, 5),
-	WORD(walk.interp_next, 8, 8),
-	WORD(walk.interp_threads, 9, 9),
-	WORD(walk.thread_next, 21, 24),
-	WORD(walk.thread_frame, 23, 26),
-	WORD(walk.thread_self, 24, 27),
-	WORD(walk.thread_native, 25, 28),
-	WORD(walk.frame_previous, 29, 32),
-	WORD(walk.frame_code, 30, 33),
-	WORD(walk.frame_instr, 31, 34),
-	WORD(walk.frame_locals, 32, 35),
-	WORD(walk.frame_owner, 33, 36),
-	WORD(walk.gen_owner, 33, 36),
-	WORD(walk.code_flags, 40, 45), /* the number of arguments, right behind the flags */
-	WORD(objects.code_filename, 35, 40),
-	WORD(objects.code_name, 36, 41),
-	WORD(objects.code_qualname, 37, 42),
-	WORD(objects.code_lines, 38, 43),
-	WORD(objects.code_firstlineno, 39, 44),
-	WORD(objects.code_start, 43, 48),
-	WORD(objects.type, 45, 51),
-	WORD(objects.bytes_size, 65, 75),
-	WORD(objects.bytes_data, 66, 76),
-	WORD(objects.str_state, 68, 78),
-	WORD(objects.str_length, 69, 79),
-	WORD(objects.str_data, 70, 80),
-};
+		if (v >= W(0) && v != NONE) {
+			v = words[v - W(0)];
+			if (v >= (offsets[i].size == sizeof(uint32_t) ? RUNTIME_MAX : OBJECT_MAX))
+				return -EBADMSG;
+		}
+		memcpy((char *)&p + offsets[i].at, &v, offsets[i].size); /* little-endian, as the file is */
+	}
+	*ret_python = p;
+	return 0;
+}
 
-#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
+int python_layout_known(unsigned int major, unsigned int minor, struct python *ret_python)
+{
+	return major == 3 && minor >= MINOR_MIN && minor < DEBUG_MINOR ? fill_layout(minor, NULL, ret_python) : -ENOTSUP;
+}
 
 int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python)
 {
-	struct python p = {
-		.walk = { .cframe_frame = NONE, .frame_entry = NONE, .frame_gen = NONE, .gen_frame = 72 },
-		.objects = { .str_kind_shift = 2, .lines = PYTHON_LINES_LOCATIONS },
-	};
-	bool later, free_threaded;
+	unsigned int major, minor;
+	struct python p;
 
 	if (n < PYTHON_DEBUG_WORDS || memcmp(words, COOKIE, sizeof(uint64_t)))
 		return -ENOENT;
-	p.major = (words[WORD_VERSION] >> 24) & 0xff; /* PY_VERSION_HEX */
-	p.minor = (words[WORD_VERSION] >> 16) & 0xff;
-	if (p.major != 3 || p.minor < DEBUG_MINOR || p.minor > DEBUG_MINOR + 1) {
-		ret_python->major = p.major;
-		ret_python->minor = p.minor;
+	major = (words[WORD_VERSION] >> 24) & 0xff; /* PY_VERSION_HEX */
+	minor = (words[WORD_VERSION] >> 16) & 0xff;
+	if (major != 3 || minor < DEBUG_MINOR || minor > MINOR_MAX) {
+		ret_python->major = major;
+		ret_python->minor = minor;
 		return -ENOTSUP;
 	}
-	later = p.minor > DEBUG_MINOR;
-	free_threaded = words[WORD_FREE_THREADED];
-	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
-		uint64_t offset = words[debug_words[i].word[later]];
-
-		if (offset >= (debug_words[i].size == sizeof(uint32_t) ? RUNTIME_MAX : OBJECT_MAX))
-			return -EBADMSG;
-		memcpy((char *)&p + debug_words[i].at, &offset, debug_words[i].size); /* little-endian, as the file is */
-	}
-	p.walk.owner_shim = 3; /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+	if (fill_layout(minor, words, &p))
+		return -EBADMSG;
 	p.walk.code_flags = p.walk.code_flags >= CODE_FLAGS_SIZE ? p.walk.code_flags - CODE_FLAGS_SIZE : NONE;
-	/* not among the words: asyncio's tasks, of builds with the lock */
-	p.walk.task_coro = free_threaded ? NONE : later ? 128 : 120;
-	p.walk.task_name = later ? 136 : 128;
-	if (free_threaded)
-		p.objects.str_kind_shift = later ? 8 : 2;
-	/* behind the length and the address of a copy in UTF-8 */
-	p.objects.str_data_wide = p.objects.str_data + 16;
+	p.objects.str_data_wide += 16; /* behind the length and the address of a copy in UTF-8 */
+	if (words[WORD_FREE_THREADED]) {
+		p.walk.task_coro = NONE;
+		p.objects.str_kind_shift = minor > DEBUG_MINOR ? 8 : 2;
+	}
 	*ret_python = p;
 	return 0;
 }
@@ -419,7 +366,7 @@ int python_layout_read(const uint64_t *words, size_t n, struct python *ret_pytho
 #define TEXT_MAX (64u << 20) /* bytes of code */
 
 /* Places of registers in struct pt_regs. */
-#define PLACE_RBX 5 /* and up to there those that calls preserve */
+#define PLACE_RBX 5 /* calls preserve the registers up to there */
 #define PLACE_RSI 13
 #define PLACE_RDI 14
 #define PLACE_NONE 0xff
@@ -695,7 +642,10 @@ static int find_exits_3_11(struct python_search *s)
 			err = -ENOTSUP;
 		if (!compares || !is_semaphore(s, t + 3, at.addr))
 			continue;
-		err = code_next(&s->code, &at, s->code.in) && python_is_conditional_jump(s->code.in) ? python_add_site(s, s->code.in->address, (struct site){ .exit = true }) : -ENOTSUP;
+		if (code_next(&s->code, &at, s->code.in) && python_is_conditional_jump(s->code.in))
+			err = python_add_site(s, s->code.in->address, (struct site){ .exit = true });
+		else
+			err = -ENOTSUP;
 	}
 	return err || !s->out->n ? -ENOTSUP : 0;
 }
@@ -819,7 +769,7 @@ static bool looks_at_owner(const struct python_search *s, uint64_t addr)
 	return false;
 }
 
-/* The function by what it does: of those that the interpreter calls exactly one. */
+/* Finds the function by what it does: exactly one of the called functions does it. */
 static int find_clear(const struct python_search *s, struct elf_symbol *ret_sym)
 {
 	struct code_place at = code_at(&s->code, s->eval.vaddr);
@@ -926,9 +876,9 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	*ret_why = "its code cannot be read";
 	if (usdt_each(elf, LEAVES, on_note, &s) < 0)
 		return -ENOTSUP;
-	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len) ||
-		!code_open(elf, text, len, vaddr, &s.code))
+	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len))
 		return -ENOTSUP;
+	s.code = code_open(text, len, vaddr);
 	s.check = check.vaddr;
 	err = find_in_text(&s, ret_why);
 	code_close(&s.code);

@@ -36,7 +36,7 @@ bool site_is_emulated(const cs_insn *in)
 	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
 }
 
-/* Linux 6.18 calls a trampoline from there, whose stack is that of the function, below the stack pointer. */
+/* Linux 6.18 calls a trampoline from there, which uses the stack of the function below the stack pointer. */
 static bool is_nop5(const cs_insn *in)
 {
 	return in->id == X86_INS_NOP && in->size == 5;
@@ -429,15 +429,6 @@ static int exits_find(struct exits *e, struct code_place *at)
 	return err || !are_passed(e) ? -ENOENT : 0;
 }
 
-/* At the return the stack pointer is what it was at the entry. */
-static int return_add(struct exits *e, const cs_insn *in)
-{
-	if (in->detail->x86.op_count || e->n == SITE_EXITS_MAX)
-		return -ENOENT;
-	e->sites[e->n++] = (struct site){ .offset = e->sym.offset + (in->address - e->sym.vaddr), .exit = true };
-	return 0;
-}
-
 /* Jumps out of the function may be calls in place of returns, but for conditional ones: compilers have those go to the parts that are
  * hardly ever run, which are kept elsewhere. */
 static int returns_find(struct exits *e, struct code_place *at)
@@ -446,10 +437,12 @@ static int returns_find(struct exits *e, struct code_place *at)
 	int err = 0;
 
 	while (!err && code_next(&e->code, at, e->code.in)) {
-		if (cs_insn_group(e->code.cs, in, CS_GRP_RET))
-			err = return_add(e, in);
-		else if (in->id == X86_INS_JMP && !is_inside(e, in))
+		bool returns = cs_insn_group(e->code.cs, in, CS_GRP_RET);
+
+		if (returns ? in->detail->x86.op_count || e->n == SITE_EXITS_MAX : in->id == X86_INS_JMP && !is_inside(e, in))
 			err = -ENOENT;
+		else if (returns) /* the stack pointer is what it was at the entry */
+			e->sites[e->n++] = (struct site){ .offset = e->sym.offset + (in->address - e->sym.vaddr), .exit = true };
 	}
 	return err;
 }

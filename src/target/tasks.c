@@ -12,7 +12,7 @@
 
 /* Open addressing by tid, since every record is looked up here (see util/map.h). At half load, entries that are no
  * longer needed are dropped, and the table grows if that is not enough. A reused tid reuses its slot. */
-#define CONTAINERS_MAX 128 /* with targets, at a time; those of further ones are not known */
+#define CONTAINERS_MAX 128 /* with targets, at a time; further ones are not known */
 
 struct tasks {
 	struct task *slots;
@@ -25,7 +25,7 @@ struct tasks {
 
 #define TASKS_MIN 1024
 
-/* By then, what a thread did last is in the sinks. */
+/* After that the last records of a thread are in the sinks. */
 #define KEEP_EXITED_NS UINT64_C(10000000000)
 
 struct tasks *tasks_new(void)

@@ -8,7 +8,6 @@
 #define INFTRACE_TASKS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -34,7 +33,7 @@ void tasks_free(struct tasks *ts);
 /* Copies everything that is known; in the copy no output has any name yet. */
 struct tasks *tasks_copy(const struct tasks *ts);
 
-/* Adds those of `from` that are not threads of targets, unless their numbers are known already. */
+/* Adds the threads of `from` that are not of targets, unless their numbers are known already. */
 void tasks_add_others(struct tasks *ts, const struct tasks *from);
 
 /* The entry of a thread, created from /proc if needed. The pointer is

@@ -11,7 +11,7 @@
 #include "probe.h"
 #include "util/list.h"
 
-/* The largest known, that of a Java VM, has 100 KB. */
+/* The largest known has 100 KB: a Java VM. */
 #define SECTION_MAX (4u << 20)
 #define NOTE_TYPE 3
 #define ADDRS_SIZE (3 * sizeof(uint64_t)) /* location, base, semaphore */

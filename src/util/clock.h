@@ -36,8 +36,8 @@ struct clock_reading {
 	uint64_t boot_ns, mono_ns, real_ns;
 };
 
-/* The clocks at one instant, by which files are related to each other. Whoever reads them can be interrupted between two of
- * them: of several tries the one that took least counts. */
+/* The clocks at one instant, by which files are related to each other. The reader can be interrupted between two clocks, so
+ * the shortest of several tries counts. */
 static inline struct clock_reading clock_read(void)
 {
 	struct clock_reading r = { 0 }, best = { 0 };

@@ -80,7 +80,7 @@ enum hardware_counter {
 
 struct counters {
 	enum counter_set set;
-	uint8_t mask; /* 1 << counter: those that there are */
+	uint8_t mask; /* 1 << counter, for each that exists */
 };
 
 /* The counter's name, which is its key in the profile; NULL: the set has no such one. */

@@ -33,7 +33,7 @@ int parse_u32(const char *s, uint32_t *ret);
  */
 int parse_pid_list(const char *s, pid_t **pids, size_t *n);
 
-/* Of things in the order of time the last `n`, or those of the last `ns`; both 0: all. */
+/* The last `n` things, or the things of the last `ns`; both 0: all. */
 struct last {
 	uint32_t n;
 	uint64_t ns;

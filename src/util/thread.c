@@ -17,54 +17,34 @@
 #include "util/confine.h"
 #include "util/log.h"
 
-static int map_stack(struct thread *t, size_t bytes, size_t guard)
+int thread_start(struct thread *t, const char *name, size_t stack_bytes, void *(*run)(void *arg), void *arg)
 {
-	char *stack = mmap(NULL, guard + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-	int err;
-
-	if (stack == MAP_FAILED)
-		return -errno;
-	if (mprotect(stack + guard, bytes, PROT_READ | PROT_WRITE)) {
-		err = -errno;
-		munmap(stack, guard + bytes);
-		return err;
-	}
-	t->stack = stack;
-	t->bytes = guard + bytes;
-	return 0;
-}
-
-static int create(struct thread *t, size_t guard, void *(*run)(void *arg), void *arg)
-{
+	size_t guard = (size_t)sysconf(_SC_PAGESIZE), least = (size_t)sysconf(_SC_THREAD_STACK_MIN);
 	sigset_t all, before;
 	pthread_attr_t attr;
 	int err;
 
+	if (stack_bytes < least)
+		stack_bytes = least;
+	t->bytes = guard + stack_bytes;
+	t->stack = mmap(NULL, t->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+	if (t->stack == MAP_FAILED)
+		return -errno;
+	err = mprotect((char *)t->stack + guard, stack_bytes, PROT_READ | PROT_WRITE) ? errno : 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
-	err = pthread_attr_setstack(&attr, (char *)t->stack + guard, t->bytes - guard);
+	if (!err)
+		err = pthread_attr_setstack(&attr, (char *)t->stack + guard, stack_bytes);
 	if (!err)
 		err = pthread_create(&t->id, &attr, run, arg);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
-}
-
-int thread_start(struct thread *t, const char *name, size_t stack_bytes, void *(*run)(void *arg), void *arg)
-{
-	size_t guard = (size_t)sysconf(_SC_PAGESIZE), least = (size_t)sysconf(_SC_THREAD_STACK_MIN);
-	int err = map_stack(t, stack_bytes < least ? least : stack_bytes, guard);
-
 	if (err)
-		return err;
-	err = create(t, guard, run, arg);
-	if (err) {
 		munmap(t->stack, t->bytes);
-		return err;
-	}
-	pthread_setname_np(t->id, name);
-	return 0;
+	else
+		pthread_setname_np(t->id, name);
+	return -err;
 }
 
 void thread_join(struct thread *t)

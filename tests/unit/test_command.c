@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
 #include <dirent.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "elf_image.h"
 #include "target/command.h"
 #include "target/file.h"
-#include "target/process.h"
 #include "unit.h"
 
 static char dir[] = "/tmp/test_command.XXXXXX";
@@ -102,18 +101,18 @@ TEST(test_check)
 
 TEST(test_check_errors)
 {
-	char *before = strdup(getenv("PATH")), *path, *longest;
+	static const struct {
+		const char *name;
+		int err;
+	} names[] = { { "tool", 0 }, { "nothing", -ENOENT }, { "./nothing", -ENOENT }, { "", -ENOENT }, { "no-exec", -EACCES },
+		{ "./no-exec", -EACCES }, { "folder", -EACCES }, { "./folder", -EISDIR }, { "./tool/x", -ENOTDIR } };
+	char *before = strdup(getenv("PATH")), *longest;
 
 	setenv("PATH", "/nonexistent:.", 1);
-	assert_int_equal(command_check("tool"), 0);
-	assert_int_equal(command_check("nothing"), -ENOENT);
-	assert_int_equal(command_check("./nothing"), -ENOENT);
-	assert_int_equal(command_check(""), -ENOENT);
-	assert_int_equal(command_check("no-exec"), -EACCES);
-	assert_int_equal(command_check("./no-exec"), -EACCES);
-	assert_int_equal(command_check("folder"), -EACCES);
-	assert_int_equal(command_check("./folder"), -EISDIR);
-	assert_int_equal(command_check("./tool/x"), -ENOTDIR);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (command_check(names[i].name) != names[i].err)
+			fail_msg("%s: %d", names[i].name, command_check(names[i].name));
+	}
 
 	/* longer than any path: neither here nor cut to something that is */
 	longest = malloc(3 * PATH_MAX);
@@ -124,10 +123,9 @@ TEST(test_check_errors)
 	strcpy(longest + 2 * PATH_MAX, "bin:/bin");
 	setenv("PATH", longest, 1);
 	assert_int_equal(command_check("sh"), 0);
-	path = longest;
-	memset(path, 'a', PATH_MAX + 10);
-	path[PATH_MAX + 10] = 0;
-	assert_int_equal(command_check(path), -ENOENT);
+	memset(longest, 'a', PATH_MAX + 10);
+	longest[PATH_MAX + 10] = 0;
+	assert_int_equal(command_check(longest), -ENOENT);
 	setenv("PATH", before, 1);
 	free(longest);
 	free(before);
@@ -147,47 +145,43 @@ static void write_file(const char *path, const void *data, size_t size)
 TEST(test_loader)
 {
 	char own[LOADER_PATH_MAX], loader[LOADER_PATH_MAX] = "untouched";
-	Elf64_Ehdr e = { .e_ident = ELFMAG, .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(e) };
+	Elf64_Ehdr e = elf_header(sizeof(e), 0, 0, 0, 0);
 	struct {
 		Elf64_Ehdr e;
 		Elf64_Phdr p;
 		char name[LOADER_PATH_MAX + 1];
 	} image;
 
+#define EXPECT(data, size, err)                                  \
+	do {                                                     \
+		write_file("exe", data, size);                   \
+		assert_int_equal(loader_of("exe", loader), err); \
+	} while (0)
 	assert_int_equal(loader_of("/proc/self/exe", own), 0);
-	write_file("script", "#!/bin/sh\n", 10);
-	assert_int_equal(loader_of("script", loader), -ENOEXEC);
-	write_file("script", "", 0);
-	assert_int_equal(loader_of("script", loader), -ENOEXEC);
+	EXPECT("#!/bin/sh\n", 10, -ENOEXEC);
+	EXPECT("", 0, -ENOEXEC);
 	assert_int_equal(loader_of("folder", loader), -ENOEXEC);
 	assert_int_equal(loader_of("nothing", loader), -ENOENT);
 
 	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
-	e.e_ident[EI_CLASS] = ELFCLASS64;
-	e.e_ident[EI_DATA] = ELFDATA2LSB;
-	write_file("exe", &e, sizeof(e));
-	assert_int_equal(loader_of("exe", loader), -ENOENT);
+	EXPECT(&e, sizeof(e), -ENOENT);
 	e.e_phnum = 1;
-	write_file("exe", &e, sizeof(e));
-	assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+	EXPECT(&e, sizeof(e), -ENOEXEC);
 	memset(&image, 'x', sizeof(image));
 	image.e = e;
 	for (size_t len = 0; len <= LOADER_PATH_MAX + 1; len++) {
 		image.p = (Elf64_Phdr){ .p_type = PT_INTERP, .p_offset = offsetof(typeof(image), name), .p_filesz = len };
-		write_file("exe", &image, sizeof(image));
-		assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+		EXPECT(&image, sizeof(image), -ENOEXEC);
 	}
 	image.p.p_filesz = 20;
 	image.p.p_offset = UINT64_MAX - 5;
-	write_file("exe", &image, sizeof(image));
-	assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+	EXPECT(&image, sizeof(image), -ENOEXEC);
 	image.p.p_offset = offsetof(typeof(image), name);
 	image.name[19] = 0;
-	write_file("exe", &image, sizeof(image));
-	assert_int_equal(loader_of("exe", loader), 0);
+	EXPECT(&image, sizeof(image), 0);
 	assert_string_equal(loader, "xxxxxxxxxxxxxxxxxxx");
+#undef EXPECT
 	unlink("exe");
-	unlink("script");
 }
 
 /* ---- command_spawn and what follows ---- */
@@ -222,16 +216,21 @@ static void spawn_shell(struct command *cmd, const char *script)
 	assert_false(cmd->exited);
 }
 
-/* Runs a script to its end. */
+/* Lets it go, and waits for its end. */
+static int run_to_end(struct command *cmd, int err)
+{
+	assert_int_equal(command_release(cmd), err);
+	wait_exited(cmd);
+	command_end(cmd); /* nothing left to end */
+	return command_exit_code(cmd);
+}
+
 static int run_shell(const char *script)
 {
 	struct command cmd;
 
 	spawn_shell(&cmd, script);
-	assert_int_equal(command_release(&cmd), 0);
-	wait_exited(&cmd);
-	command_end(&cmd); /* nothing left to end */
-	return command_exit_code(&cmd);
+	return run_to_end(&cmd, 0);
 }
 
 TEST(test_exit_codes)
@@ -265,13 +264,8 @@ TEST(test_exec_failure)
 	static const struct {
 		const char *name;
 		int err;
-	} names[] = {
-		{ "/nonexistent/x", -ENOENT },
-		{ "no-such-command-anywhere", -ENOENT },
-		{ "./no-exec", -EACCES },
-		{ "./folder", -EACCES },
-		{ "./tool/x", -ENOTDIR },
-	};
+	} names[] = { { "/nonexistent/x", -ENOENT }, { "no-such-command-anywhere", -ENOENT }, { "./no-exec", -EACCES },
+		{ "./folder", -EACCES }, { "./tool/x", -ENOTDIR } };
 	unsigned int fds = count_fds();
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -279,10 +273,7 @@ TEST(test_exec_failure)
 		struct command cmd;
 
 		assert_int_equal(command_spawn(argv, as_they_are, NULL, NULL, &cmd), 0);
-		assert_int_equal(command_release(&cmd), names[i].err);
-		wait_exited(&cmd);
-		assert_int_equal(command_exit_code(&cmd), 127);
-		command_end(&cmd);
+		assert_int_equal(run_to_end(&cmd, names[i].err), 127);
 	}
 	assert_int_equal(count_fds(), fds);
 }
@@ -305,11 +296,8 @@ TEST(test_held)
 	assert_int_equal(waitpid(cmd.pid, &status, 0), -1);
 	assert_int_equal(count_fds(), fds);
 
-	spawn_shell(&cmd, "echo > out");
-	assert_int_equal(command_release(&cmd), 0);
-	wait_exited(&cmd);
+	assert_int_equal(run_shell("echo > out"), 0);
 	assert_int_equal(access("out", F_OK), 0);
-	command_end(&cmd);
 	assert_int_equal(count_fds(), fds);
 }
 
@@ -357,10 +345,7 @@ static int run(char **argv)
 	struct command cmd;
 
 	assert_int_equal(command_spawn(argv, as_they_are, NULL, NULL, &cmd), 0);
-	assert_int_equal(command_release(&cmd), 0);
-	wait_exited(&cmd);
-	command_end(&cmd);
-	return command_exit_code(&cmd);
+	return run_to_end(&cmd, 0);
 }
 
 /* inftrace blocks and ignores signals; its command gets them as if it had been started alone. */

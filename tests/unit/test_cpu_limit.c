@@ -30,7 +30,7 @@ static void put(const char *dir, const char *file, const char *text)
 	fclose(f);
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
 	static const struct {
 		const char *cgroups;
@@ -63,7 +63,7 @@ static void test_limits(void **state)
 	put("cpu,cpuacct/two", "cpu.cfs_period_us", "100000\n");
 	put("cpu/free", "cpu.cfs_quota_us", "-1\n");
 	put("cpu/free", "cpu.cfs_period_us", "100000\n");
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (cpu_limit_of(cases[i].cgroups, root) != cases[i].limit)
 			fail_msg("%s: %lu", cases[i].cgroups, (unsigned long)cpu_limit_of(cases[i].cgroups, root));
 	}
@@ -72,15 +72,12 @@ static void test_limits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limits),
-	};
 	char command[64];
 	int rc;
 
 	if (!mkdtemp(root))
 		return 1;
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = unit_tests_run(NULL, NULL);
 	snprintf(command, sizeof(command), "rm -r %s", root);
 	return system(command) || rc;
 }

@@ -39,6 +39,13 @@ static int result_of(const struct declared *d, const char *name)
 
 TEST(test_names)
 {
+	static const char *const absent[] = { "test_add", "test_text", "test_empty", "0test", "test_space", "zzz", "" };
+	/* how a result is returned; of the last it is not known of which of two that is a part */
+	static const struct {
+		const char *name;
+		int result;
+	} results[] = { { "test_add_Tensor", 1 }, { "test_add_", 0 }, { "test_pair", 1 }, { "test_part", 1 },
+		{ "test_parts", 0 }, { "test_count", 0 }, { "test_scheme", -1 }, { "test_merged_int", 1 }, { "test_either", -1 } };
 	struct declared d = {};
 	struct elf_file *elf;
 	int result;
@@ -53,23 +60,10 @@ TEST(test_names)
 	assert_string_equal(find(&d, "test_merged_int"), "test_merged.int"); /* a part of another one */
 	/* no more of the name than the length says */
 	assert_string_equal(declared_find(&d, "test_add_Tensor2", 15, &result), "test_add.Tensor");
-	assert_null(find(&d, "test_add"));
-	assert_null(find(&d, "test_text"));
-	assert_null(find(&d, "test_empty"));
-	assert_null(find(&d, "0test"));
-	assert_null(find(&d, "test_space"));
-	assert_null(find(&d, "zzz"));
-	assert_null(find(&d, ""));
-	/* how its result is returned */
-	assert_int_equal(result_of(&d, "test_add_Tensor"), 1);
-	assert_int_equal(result_of(&d, "test_add_"), 0);
-	assert_int_equal(result_of(&d, "test_pair"), 1);
-	assert_int_equal(result_of(&d, "test_part"), 1);
-	assert_int_equal(result_of(&d, "test_parts"), 0);
-	assert_int_equal(result_of(&d, "test_count"), 0);
-	assert_int_equal(result_of(&d, "test_scheme"), -1);
-	assert_int_equal(result_of(&d, "test_merged_int"), 1);
-	assert_int_equal(result_of(&d, "test_either"), -1); /* a part of which of the two is not known */
+	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
+		assert_null(find(&d, absent[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(results); i++)
+		assert_int_equal(result_of(&d, results[i].name), results[i].result);
 	declared_clear(&d);
 	assert_null(find(&d, "test_add_"));
 }
@@ -95,18 +89,18 @@ CODE(size_no_code, "0x06, 0x07, 0x0e, 0x16");
 
 TEST(test_sizes)
 {
+	static const struct {
+		const char *name;
+		uint32_t sizes;
+	} cases[] = { { "size_1_13", 72 }, { "size_2_14", 56 }, { "size_other_number", 0 }, { "size_other_register", 0 },
+		{ "size_elsewhere", 0 }, { "size_of_another", 0 }, { "size_cut", 0 }, { "size_no_code", 0 }, { "size_missing", 0 } };
 	struct elf_file *elf;
 
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_1_13"), 72);
-	assert_int_equal(tensor_sizes_find(elf, "size_2_14"), 56);
-	assert_int_equal(tensor_sizes_find(elf, "size_other_number"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_other_register"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_elsewhere"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_of_another"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_cut"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_no_code"), 0);
-	assert_int_equal(tensor_sizes_find(elf, "size_missing"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (tensor_sizes_find(elf, cases[i].name) != cases[i].sizes)
+			fail_msg("%s: %u", cases[i].name, tensor_sizes_find(elf, cases[i].name));
+	}
 	elf_close(elf);
 }
 

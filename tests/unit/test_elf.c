@@ -4,15 +4,13 @@
  * small image whose every field a test can forge.
  */
 #include <dlfcn.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "elf_image.h"
 #include "target/elf.h"
 #include "target/file.h"
-#include "unit.h"
 
 /* ---- files of this system ---- */
 
@@ -210,57 +208,17 @@ static void image_fill(struct image *im)
 
 	memset(im, 0, sizeof(*im));
 	str_len = 1;
-	memcpy(im->eh.e_ident, ELFMAG, SELFMAG);
-	im->eh.e_ident[EI_CLASS] = ELFCLASS64;
-	im->eh.e_ident[EI_DATA] = ELFDATA2LSB;
-	im->eh.e_ident[EI_VERSION] = EV_CURRENT;
-	im->eh.e_type = ET_DYN;
-	im->eh.e_machine = EM_X86_64;
-	im->eh.e_version = EV_CURRENT;
-	im->eh.e_ehsize = sizeof(im->eh);
-	im->eh.e_phoff = offsetof(struct image, ph);
-	im->eh.e_phentsize = sizeof(im->ph[0]);
-	im->eh.e_phnum = PH_MAX;
-	im->eh.e_shoff = offsetof(struct image, sh);
-	im->eh.e_shentsize = sizeof(im->sh[0]);
-	im->eh.e_shnum = SH_MAX;
-	im->ph[PH_TEXT] = (Elf64_Phdr){ .p_type = PT_LOAD,
-		.p_flags = PF_R | PF_X,
-		.p_offset = offsetof(struct image, text),
-		.p_vaddr = TEXT_VADDR,
-		.p_filesz = sizeof(im->text),
-		.p_memsz = sizeof(im->text) };
-	im->ph[PH_DATA] = (Elf64_Phdr){ .p_type = PT_LOAD,
-		.p_flags = PF_R | PF_W,
-		.p_offset = offsetof(struct image, data),
-		.p_vaddr = DATA_VADDR,
-		.p_filesz = sizeof(im->data),
-		.p_memsz = sizeof(im->data) + 64 };
-	im->ph[PH_NOTE] = (Elf64_Phdr){ .p_type = PT_NOTE,
-		.p_offset = offsetof(struct image, note),
-		.p_filesz = sizeof(im->note),
-		.p_align = 4 };
-	im->sh[SH_SYMTAB] = (Elf64_Shdr){ .sh_type = SHT_SYMTAB,
-		.sh_offset = offsetof(struct image, sym),
-		.sh_size = sizeof(im->sym),
-		.sh_entsize = sizeof(im->sym[0]),
-		.sh_link = SH_STRTAB };
-	im->sh[SH_STRTAB] = (Elf64_Shdr){ .sh_type = SHT_STRTAB,
-		.sh_offset = offsetof(struct image, str),
-		.sh_size = sizeof(im->str) };
-	im->sh[SH_DYNSYM] = (Elf64_Shdr){ .sh_type = SHT_DYNSYM,
-		.sh_offset = offsetof(struct image, dynsym),
-		.sh_size = sizeof(im->dynsym),
-		.sh_entsize = sizeof(im->dynsym[0]),
-		.sh_link = SH_STRTAB };
-	im->sh[SH_VERSYM] = (Elf64_Shdr){ .sh_type = SHT_GNU_versym,
-		.sh_offset = offsetof(struct image, versym),
-		.sh_size = sizeof(im->versym),
-		.sh_entsize = 2 };
-	im->sh[SH_NOTE] = (Elf64_Shdr){ .sh_type = SHT_NOTE,
-		.sh_offset = offsetof(struct image, note),
-		.sh_size = sizeof(im->note),
-		.sh_addralign = 4 };
+	im->eh = elf_header(offsetof(struct image, ph), PH_MAX, offsetof(struct image, sh), SH_MAX, 0);
+	im->ph[PH_TEXT] = elf_segment(PT_LOAD, PF_R | PF_X, TEXT_VADDR, offsetof(struct image, text), sizeof(im->text), 0);
+	im->ph[PH_DATA] = elf_segment(PT_LOAD, PF_R | PF_W, DATA_VADDR, offsetof(struct image, data), sizeof(im->data), 64);
+	im->ph[PH_NOTE] = elf_segment(PT_NOTE, 0, 0, offsetof(struct image, note), sizeof(im->note), 0);
+#define SECTION(type, member, link) \
+	elf_section(0, type, 0, offsetof(struct image, member), sizeof(im->member), sizeof(im->member[0]), link)
+	im->sh[SH_SYMTAB] = SECTION(SHT_SYMTAB, sym, SH_STRTAB);
+	im->sh[SH_STRTAB] = SECTION(SHT_STRTAB, str, 0);
+	im->sh[SH_DYNSYM] = SECTION(SHT_DYNSYM, dynsym, SH_STRTAB);
+	im->sh[SH_VERSYM] = SECTION(SHT_GNU_versym, versym, 0);
+	im->sh[SH_NOTE] = elf_section(0, SHT_NOTE, 0, offsetof(struct image, note), sizeof(im->note), 0, 0);
 	im->note.nh = (Elf64_Nhdr){ .n_namesz = 4, .n_descsz = 4, .n_type = NT_GNU_BUILD_ID };
 	memcpy(im->note.name, "GNU", 4);
 	memcpy(im->note.desc, "\xde\xad\xbe\xef", 4);
@@ -294,14 +252,6 @@ static void image_fill(struct image *im)
 	im->versym[2] = 3;
 }
 
-static int file_of(const void *bytes, size_t len)
-{
-	int fd = memfd_create("elf", MFD_CLOEXEC);
-
-	assert_int_equal(write(fd, bytes, len), len);
-	return fd;
-}
-
 static int open_bytes(const void *bytes, size_t len, struct elf_file **ret_elf)
 {
 	return elf_open_fd(file_of(bytes, len), ret_elf);
@@ -321,6 +271,12 @@ static struct elf_file *open_image(const struct image *im)
 
 	assert_int_equal(open_bytes(im, sizeof(*im), &elf), 0);
 	return elf;
+}
+
+static struct elf_file *open_good(struct image *im)
+{
+	image_fill(im);
+	return open_image(im);
 }
 
 static void assert_found(struct elf_file *elf, const char *name, uint64_t text_offset)
@@ -346,8 +302,7 @@ TEST(test_image_lookup)
 	uint64_t offset;
 	char hex[9];
 
-	image_fill(&im);
-	elf = open_image(&im);
+	elf = open_good(&im);
 	assert_int_equal(elf_machine(elf), EM_X86_64);
 	assert_found(elf, "alpha", 0x10);
 	assert_found(elf, "alpha@V9", 0x10);
@@ -402,8 +357,7 @@ TEST(test_image_glob)
 	struct elf_file *elf;
 	struct image im;
 
-	image_fill(&im);
-	elf = open_image(&im);
+	elf = open_good(&im);
 	/* aliases once, by the stronger name; .dynsym's copies not again; by offset */
 	assert_int_equal(elf_match_symbols(elf, "*", collect_name, &names), 8);
 	assert_string_equal(names.text, "alpha old old twin twin dynamic dynamic last ");
@@ -422,8 +376,7 @@ TEST(test_image_nearest)
 	struct elf_file *elf;
 	struct image im;
 
-	image_fill(&im);
-	elf = open_image(&im);
+	elf = open_good(&im);
 	assert_int_equal(elf_nearest_symbols(elf, "alhpa", out, 4), 0); /* two edits of five */
 	assert_int_equal(elf_nearest_symbols(elf, "aplha_alias", out, 4), 1);
 	assert_string_equal(out[0], "alpha_alias");

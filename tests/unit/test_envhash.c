@@ -11,7 +11,6 @@
 
 #include "engine/engine.h"
 #include "record/metadata.h"
-#include "target/elf.h"
 #include "target/file.h"
 #include "unit.h"
 

@@ -88,15 +88,9 @@ TEST(test_concurrency)
 	static const struct {
 		const char *cmdline;
 		uint32_t n;
-	} cases[] = {
-		{ "llama-server|-np|4|", 4 },
-		{ "llama-server|--parallel=8|-t|2|", 8 },
-		{ "vllm|serve|x|--max-num-seqs|32|", 32 },
-		{ "x|-np|4|-np|-1|", 4 },
-		{ "x|-np|0|", 0 },
-		{ "x|--parallel|", 0 },
-		{ "x|-t|2|", 0 },
-	};
+	} cases[] = { { "llama-server|-np|4|", 4 }, { "llama-server|--parallel=8|-t|2|", 8 },
+		{ "vllm|serve|x|--max-num-seqs|32|", 32 }, { "x|-np|4|-np|-1|", 4 }, { "x|-np|0|", 0 },
+		{ "x|--parallel|", 0 }, { "x|-t|2|", 0 } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct process_text t = cmdline(cases[i].cmdline);

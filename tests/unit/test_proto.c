@@ -15,17 +15,10 @@ TEST(test_varint)
 		uint64_t v;
 		const char *bytes;
 		size_t len;
-	} cases[] = {
-		{ 0, "\x00", 1 },
-		{ 127, "\x7f", 1 },
-		{ 128, "\x80\x01", 2 },
-		{ 150, "\x96\x01", 2 },
-		{ 16383, "\xff\x7f", 2 },
-		{ 16384, "\x80\x80\x01", 3 },
-		{ UINT32_MAX, "\xff\xff\xff\xff\x0f", 5 },
+	} cases[] = { { 0, "\x00", 1 }, { 127, "\x7f", 1 }, { 128, "\x80\x01", 2 }, { 150, "\x96\x01", 2 },
+		{ 16383, "\xff\x7f", 2 }, { 16384, "\x80\x80\x01", 3 }, { UINT32_MAX, "\xff\xff\xff\xff\x0f", 5 },
 		{ INT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 9 },
-		{ UINT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10 },
-	};
+		{ UINT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10 } };
 	char buf[16];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

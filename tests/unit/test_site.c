@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where probes go: functions written by hand, and all of the C library. */
 #include <dlfcn.h>
-#include <elf.h>
 
 #include "probe.h"
 #include "target/elf.h"
@@ -95,9 +94,11 @@ CASE(early_ret, 0, NO_RETURN, DEAR, SITE(early_ret) "endbr64\n ret\n push rbx\n 
 CASE(long_nop, ALL_ARGS | SP, RETURNS, CHEAP, ".byte 0x66, 0x90\n" SITE(long_nop) "push rbx\n ret");
 
 /* a branch on the way in, the stack untouched */
-CASE(load_je, ALL_ARGS | SP, RETURNS, CHEAP, "endbr64\n mov eax, [rdi]\n test eax, eax\n" SITE(load_je) "je 1f\n inc eax\n 1: ret");
+CASE(load_je, ALL_ARGS | SP, RETURNS, CHEAP,
+	"endbr64\n mov eax, [rdi]\n test eax, eax\n" SITE(load_je) "je 1f\n inc eax\n 1: ret");
 CASE(far_je, ALL_ARGS | SP, RETURNS, CHEAP, "test edi, edi\n" SITE(far_je) ".byte 0x0f, 0x84, 0, 0, 0, 0\n ret");
-CASE(compare_je, ALL_ARGS | SP, RETURNS, CHEAP, "endbr64\n cmp dword ptr [rsi + 8], 0\n" SITE(compare_je) "jne 1f\n ret\n 1: ret");
+CASE(compare_je, ALL_ARGS | SP, RETURNS, CHEAP,
+	"endbr64\n cmp dword ptr [rsi + 8], 0\n" SITE(compare_je) "jne 1f\n ret\n 1: ret");
 CASE(test_js, ALL_ARGS | SP, RETURNS, CHEAP, "test byte ptr [rsi], 1\n" SITE(test_js) "jnz 1f\n 1: ret");
 CASE(add_je, ALL_ARGS | SP, RETURNS, CHEAP, "mov eax, 1\n add eax, [rsi]\n" SITE(add_je) "je 1f\n 1: ret");
 
@@ -105,7 +106,8 @@ CASE(add_je, ALL_ARGS | SP, RETURNS, CHEAP, "mov eax, 1\n add eax, [rsi]\n" SITE
 CASE(sub_frame, ALL_ARGS, NO_RETURN, CHEAP, "sub rsp, 24\n mov [rsp + 8], rdi\n" SITE(sub_frame) "call push_first\n ret");
 ALSO_CASE(sub_frame, ALL_ARGS, RETURNS, DEAR);
 ALSO_CASE(sub_frame, ALL_ARGS | SP, NO_RETURN, DEAR);
-CASE(realigned, ALL_ARGS, NO_RETURN, CHEAP, "lea r10, [rsp + 8]\n and rsp, -32\n push [r10 - 8]\n" SITE(realigned) "push rbp\n mov rbp, rsp\n ret");
+CASE(realigned, ALL_ARGS, NO_RETURN, CHEAP,
+	"lea r10, [rsp + 8]\n and rsp, -32\n push [r10 - 8]\n" SITE(realigned) "push rbp\n mov rbp, rsp\n ret");
 ALSO_CASE(realigned, 0, RETURNS, DEAR);
 ALSO_CASE(realigned, SP, NO_RETURN, DEAR);
 CASE(push_memory, 0, RETURNS, DEAR, "push [rdi]\n" SITE(push_memory) "push rbx\n ret");
@@ -149,17 +151,22 @@ CASE(loop_endbr_behind, 0, RETURNS, CHEAP, "endbr64\n" SITE(loop_endbr_behind) "
 CASE(loop_entry, 0, RETURNS, CHEAP, SITE(loop_entry) "1: nop\n dec edi\n jnz 1b\n ret");
 
 /* a test for calls that have nothing to do, at first the barrier of llama.cpp */
-CASE(early_barrier, ARG(1), RETURNS | PAST_TEST, CHEAP, "endbr64\n mov eax, [rdi + 104]\n cmp ax, 1\n je 1f\n mov r8d, 1\n"
-							"lock xadd [rdi + 128], r8d\n cmp r8d, eax\n" SITE(early_barrier) "jne 2f\n jmp 3f\n"
-															  "2: pause\n cmp edx, [rdi]\n je 2b\n 1: ret\n 3: ret");
+CASE(early_barrier, ARG(1), RETURNS | PAST_TEST, CHEAP,
+	"endbr64\n mov eax, [rdi + 104]\n cmp ax, 1\n je 1f\n mov r8d, 1\n"
+	"lock xadd [rdi + 128], r8d\n cmp r8d, eax\n" SITE(early_barrier) "jne 2f\n jmp 3f\n"
+									  "2: pause\n cmp edx, [rdi]\n je 2b\n 1: ret\n 3: ret");
 CASE(early_seen, 0, RETURNS, CHEAP, "test edi, edi\n" SITE(early_seen) "je 1f\n mov eax, 1\n push rbx\n pop rbx\n 1: ret");
-CASE(early_twice, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n je 1f\n test esi, esi\n je 1f\n mov eax, 1\n" SITE(early_twice) "call push_first\n 1: ret");
-CASE(early_sp, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(early_sp) "je 1f\n sub rsp, 8\n call push_first\n add rsp, 8\n 1: ret");
+CASE(early_twice, ALL_ARGS, RETURNS | PAST_TEST, CHEAP,
+	"test edi, edi\n je 1f\n test esi, esi\n je 1f\n mov eax, 1\n" SITE(early_twice) "call push_first\n 1: ret");
+CASE(early_sp, ALL_ARGS, RETURNS | PAST_TEST, CHEAP,
+	"test edi, edi\n" SITE(early_sp) "je 1f\n sub rsp, 8\n call push_first\n add rsp, 8\n 1: ret");
 CASE(early_none, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(early_none) "je 1f\n mov eax, 1\n 1: ret");
 /* the other way has work to do */
-CASE(early_work, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(early_work) "je 1f\n push rbx\n pop rbx\n 1: mov eax, 1\n ret");
+CASE(early_work, ALL_ARGS, RETURNS | PAST_TEST, CHEAP,
+	"test edi, edi\n" SITE(early_work) "je 1f\n push rbx\n pop rbx\n 1: mov eax, 1\n ret");
 CASE(early_loop, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(early_loop) "je 1f\n dec edi\n 2: jnz 2b\n 1: ret");
-CASE(early_stub, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(early_stub) "je push_first\n push rbx\n pop rbx\n ret");
+CASE(early_stub, ALL_ARGS, RETURNS | PAST_TEST, CHEAP,
+	"test edi, edi\n" SITE(early_stub) "je push_first\n push rbx\n pop rbx\n ret");
 
 /* what cannot be searched */
 CASE(undecodable, 0, NO_RETURN, DEAR, "xor eax, eax\n" SITE(undecodable) "push rbx\n ret\n .byte 0x06, 0x06");
@@ -223,11 +230,13 @@ TEST(test_nops)
 	ALSO_ARRIVAL(function, flags_, arrival)
 #define ALSO_ARRIVAL(function, flags_, arrival) ENTRY(arrivals, function, .flags = flags_, .found = arrival)
 #define COUNT "mov r8d, 1\n lock xadd [rdi + 128], r8d\n"
-ARRIVAL(arrive_jne, 0, true, "endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192]\n" COUNT "cmp esi, r8d\n" SITE(arrive_jne) "jne 1f\n jmp 3f\n 1: pause\n cmp edx, [rdi + 192]\n je 1b\n"
-																	 "2: ret\n 3: lock add dword ptr [rdi + 192], 1\n ret");
+ARRIVAL(arrive_jne, 0, true,
+	"endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192]\n" COUNT "cmp esi, r8d\n" SITE(arrive_jne) "jne 1f\n jmp 3f\n 1: pause\n cmp edx, [rdi + 192]\n je 1b\n"
+														    "2: ret\n 3: lock add dword ptr [rdi + 192], 1\n ret");
 ALSO_ARRIVAL(arrive_jne, SITE_READS_MEMORY, false); /* the count is in memory, too */
-ARRIVAL(arrive_je, 0, true, COUNT "inc r8d\n cmp r8d, [rdi + 8]\n" SITE(arrive_je) "je 2f\n 1: pause\n cmp edx, [rdi + 192]\n"
-										   "je 1b\n 2: ret");
+ARRIVAL(arrive_je, 0, true,
+	COUNT "inc r8d\n cmp r8d, [rdi + 8]\n" SITE(arrive_je) "je 2f\n 1: pause\n cmp edx, [rdi + 192]\n"
+							       "je 1b\n 2: ret");
 ARRIVAL(arrive_far, 0, true, COUNT "cmp esi, r8d\n" SITE(arrive_far) ".byte 0x0f, 0x85, 1, 0, 0, 0\n ret\n ret");
 /* and places where it does not */
 ARRIVAL(arrive_unlocked, 0, false, SITE(arrive_unlocked) "mov r8d, 1\n xadd [rdi], r8d\n cmp esi, r8d\n jne 1f\n 1: ret");
@@ -264,21 +273,30 @@ TEST(test_arrivals)
 	ENTRY(exits, name, .n = n_, .bp = bp_, .units = units_)
 #define CHECK "mov rax, [rsp + 8]\n sub rax, fs:0x28\n"
 #define FAIL "9: call push_first\n"
-EXIT(exit_pops, 1, false, 4, "push rbx\n sub rsp, 24\n" CHECK SITE(exit_pops) "jne 9f\n add rsp, 24\n mov eax, 1\n pop rbx\n ret\n" FAIL);
-EXIT(exit_lea, 1, true, 1, "push rbp\n mov rbp, rsp\n push rbx\n sub rsp, 24\n" CHECK SITE(exit_lea) "jne 9f\n lea rsp, [rbp - 8]\n pop rbx\n"
-												     "pop rbp\n ret\n" FAIL);
+EXIT(exit_pops, 1, false, 4,
+	"push rbx\n sub rsp, 24\n" CHECK SITE(exit_pops) "jne 9f\n add rsp, 24\n mov eax, 1\n pop rbx\n ret\n" FAIL);
+EXIT(exit_lea, 1, true, 1,
+	"push rbp\n mov rbp, rsp\n push rbx\n sub rsp, 24\n" CHECK SITE(exit_lea) "jne 9f\n lea rsp, [rbp - 8]\n pop rbx\n"
+										  "pop rbp\n ret\n" FAIL);
 EXIT(exit_leave, 1, true, 1, "push rbp\n mov rbp, rsp\n" CHECK SITE(exit_leave) "jne 9f\n leave\n ret\n" FAIL);
-EXIT(exit_twice, 2, false, 1, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_twice) "jne 9f\n pop rbx\n ret\n 1:" CHECK "jne 9f\n pop rbx\n ret\n" FAIL);
+EXIT(exit_twice, 2, false, 1,
+	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_twice) "jne 9f\n pop rbx\n ret\n 1:" CHECK
+								    "jne 9f\n pop rbx\n ret\n" FAIL);
 /* and those where a call could leave in another way, or the stack is not known */
 EXIT(exit_none, -ENOENT, false, 0, SITE(exit_none) "push rbx\n pop rbx\n ret");
-EXIT(exit_second, -ENOENT, false, 0, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_second) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n ret\n" FAIL);
+EXIT(exit_second, -ENOENT, false, 0,
+	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_second) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n ret\n" FAIL);
 EXIT(exit_other_test, -ENOENT, false, 0, "push rbx\n test edi, edi\n" SITE(exit_other_test) "jne 9f\n pop rbx\n ret\n" FAIL);
-EXIT(exit_passed_by, -ENOENT, false, 0, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_passed_by) "jne 9f\n 1: pop rbx\n ret\n" FAIL);
-EXIT(exit_tail, -ENOENT, false, 0, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp push_first\n" FAIL);
-EXIT(exit_tail_rax, -ENOENT, false, 0, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail_rax) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp rax\n" FAIL);
+EXIT(exit_passed_by, -ENOENT, false, 0,
+	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_passed_by) "jne 9f\n 1: pop rbx\n ret\n" FAIL);
+EXIT(exit_tail, -ENOENT, false, 0,
+	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp push_first\n" FAIL);
+EXIT(exit_tail_rax, -ENOENT, false, 0,
+	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail_rax) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp rax\n" FAIL);
 EXIT(exit_call, -ENOENT, false, 0, "push rbx\n" CHECK SITE(exit_call) "jne 9f\n call push_first\n pop rbx\n ret\n" FAIL);
 EXIT(exit_moved, -ENOENT, false, 0, "push rbx\n" CHECK SITE(exit_moved) "jne 9f\n mov rsp, rcx\n pop rbx\n ret\n" FAIL);
-EXIT(exit_bp_lost, -ENOENT, false, 0, "push rbp\n mov rbp, rsp\n" CHECK SITE(exit_bp_lost) "jne 9f\n mov rbp, rcx\n leave\n ret\n" FAIL);
+EXIT(exit_bp_lost, -ENOENT, false, 0,
+	"push rbp\n mov rbp, rsp\n" CHECK SITE(exit_bp_lost) "jne 9f\n mov rbp, rcx\n leave\n ret\n" FAIL);
 EXIT(exit_odd, -ENOENT, false, 0, "push rbx\n" CHECK SITE(exit_odd) "jne 9f\n add rsp, 3\n pop rbx\n ret\n" FAIL);
 EXIT(exit_ret_n, -ENOENT, false, 0, "push rbx\n" CHECK SITE(exit_ret_n) "jne 9f\n pop rbx\n ret 8\n" FAIL);
 EXIT(exit_undecodable, -ENOENT, false, 0, "push rbx\n" CHECK SITE(exit_undecodable) "jne 9f\n pop rbx\n ret\n" FAIL ".byte 0x06");

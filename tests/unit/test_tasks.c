@@ -121,13 +121,14 @@ TEST(test_histories)
 
 		for (size_t k = 0; h->told[k].comm; k++) {
 			const struct task *t;
-			bool right;
 
 			tell(ts, h->told[k].event, TID + h->told[k].tgid, TID + h->told[k].tid, h->told[k].comm, h->told[k].flags);
 			t = tasks_find(ts, TID + h->told[k].tid);
-			right = !h->told[k].known ? !t : t && t->tgid == TID + h->told[k].tgid && !strcmp(t->comm, h->told[k].known) && t->traced == h->told[k].traced && t->alive_process == h->told[k].is_process;
-			if (!right || tasks_alive(ts, false) != h->told[k].alive || count_processes(ts) != h->told[k].alive)
-				fail_msg("%s, %zu: %s, %u alive", h->name, k, t ? t->comm : "no such thread", tasks_alive(ts, false));
+			if (!t != !h->told[k].known || (t && (t->tgid != TID + h->told[k].tgid || strcmp(t->comm, h->told[k].known) ||
+								     t->traced != h->told[k].traced || t->alive_process != h->told[k].is_process)))
+				fail_msg("%s, %zu: %s", h->name, k, t ? t->comm : "no such thread");
+			if (tasks_alive(ts, false) != h->told[k].alive || count_processes(ts) != h->told[k].alive)
+				fail_msg("%s, %zu: %u alive", h->name, k, tasks_alive(ts, false));
 		}
 		tasks_free(ts);
 	}

@@ -3,12 +3,9 @@
  * USDT probes: the argument strings of both architectures, what the table for BPF makes of them,
  * and notes, those of this very program and forged ones.
  */
-#include <elf.h>
-#include <sys/mman.h>
-
+#include "elf_image.h"
 #include "engine/engine.h"
 #include "target/usdt.h"
-#include "unit.h"
 
 #define NONE REG_NONE
 
@@ -133,24 +130,19 @@ static const struct {
 	const char *why;
 	const char *texts[40];
 } bad_args[] = {
-	{ EM_X86_64, FLOAT,
-		{ "8f@%xmm0", "8@%xmm15", "8@%ymm1", "8@%st(0)" } },
-	{ EM_X86_64, LARGE,
-		{ "10@%st(0)", "16@(%rax)", "3@(%rax)", "0@(%rax)" } },
-	{ EM_X86_64, SYMBOL,
-		{ "8@sym(%rip)", "8@sym", "8@.LC0+4(%rip)", "8@sym@GOTPCREL(%rip)", "8@rax" } },
+	{ EM_X86_64, FLOAT, { "8f@%xmm0", "8@%xmm15", "8@%ymm1", "8@%st(0)" } },
+	{ EM_X86_64, LARGE, { "10@%st(0)", "16@(%rax)", "3@(%rax)", "0@(%rax)" } },
+	{ EM_X86_64, SYMBOL, { "8@sym(%rip)", "8@sym", "8@.LC0+4(%rip)", "8@sym@GOTPCREL(%rip)", "8@rax" } },
 	{ EM_X86_64, FORM,
 		{ "8@$sym", "%rax", "8@", "8", "@%rax", "8g@%rax", "8@%", "8@%rip", "8@%raxx", "8@%rax,",
 			"8@%fs:16", "8@8(%rip)", "8@(%rip)", "8@()", "8@(%rax", "8@(%rax)8", "8@(%ah)",
 			"8@(%rax,%rbx,3)", "8@(%rax,%rbx,16)", "8@(%rax,%rbx,)", "8@(%rax,8)", "8@(%rax,%rip)",
 			"8@8-(%rax)", "8@8x(%rax)", "8@--8(%rax)", "4@$", "4@$5x", "4@$99999999999999999999" } },
-	{ EM_AARCH64, FLOAT,
-		{ "8f@d0", "4f@s15", "8@v1" } },
+	{ EM_AARCH64, FLOAT, { "8f@d0", "4f@s15", "8@v1" } },
 	{ EM_AARCH64, FORM,
 		{ "8@x31", "8@x", "8@x1y", "8@[xzr]", "8@[x0", "8@[x0, 8", "8@[x0, ]", "8@[x0, #:lo12:sym]",
 			"8@[x0, w1, sxtw 3]", "8@[x0, x1, lsl 4]", "8@[x0, 8]x", "8@[]", "8@" } },
-	{ EM_AARCH64, LARGE,
-		{ "16@[x0]" } },
+	{ EM_AARCH64, LARGE, { "16@[x0]" } },
 };
 
 static const struct usdt_arg *parse_one(int machine, const char *text)
@@ -244,39 +236,27 @@ static const struct place_case place_cases[] = {
 	{ "u32 arg1", "-4@%edi", .fetch = { .reg = RDI, .size = 4 } },
 	{ "u8 arg1", "1@%ah", .fetch = { .reg = RAX, .size = 1, .off = { 8 } } },
 	{ "f64 arg1", "8f@%rax", .fetch = { .reg = RAX, .size = 8 } },
-	{ "f32 arg1", "4f@-4(%rbp)",
-		.fetch = { .reg = RBP, .derefs = 1, .size = 4, .off = { -4 } } },
-	{ "u64 arg2", "1@$1 8@8(%rsp)",
-		.fetch = { .reg = RSP, .derefs = 1, .size = 8, .off = { 8 } } },
-	{ "u16 arg1", "8@(%rax,%rcx,8)",
-		.fetch = { .reg = RAX, .derefs = 1, .size = 2, .index = RCX + 1, .shift = 3 } },
-	{ "u8 arg1", "1@(,%r15,2)",
-		.fetch = { .reg = NONE, .derefs = 1, .size = 1, .index = R15 + 1, .shift = 1 } },
-	{ "u32 *(arg1+8)", "8@%rdi",
-		.fetch = { .reg = RDI, .derefs = 1, .size = 4, .off = { 8 } } },
-	{ "u32 *(arg1+8)", "8@-16(%rbp)",
-		.fetch = { .reg = RBP, .derefs = 2, .size = 4, .off = { -16, 8 } } },
+	{ "f32 arg1", "4f@-4(%rbp)", .fetch = { .reg = RBP, .derefs = 1, .size = 4, .off = { -4 } } },
+	{ "u64 arg2", "1@$1 8@8(%rsp)", .fetch = { .reg = RSP, .derefs = 1, .size = 8, .off = { 8 } } },
+	{ "u16 arg1", "8@(%rax,%rcx,8)", .fetch = { .reg = RAX, .derefs = 1, .size = 2, .index = RCX + 1, .shift = 3 } },
+	{ "u8 arg1", "1@(,%r15,2)", .fetch = { .reg = NONE, .derefs = 1, .size = 1, .index = R15 + 1, .shift = 1 } },
+	{ "u32 *(arg1+8)", "8@%rdi", .fetch = { .reg = RDI, .derefs = 1, .size = 4, .off = { 8 } } },
+	{ "u32 *(arg1+8)", "8@-16(%rbp)", .fetch = { .reg = RBP, .derefs = 2, .size = 4, .off = { -16, 8 } } },
 	{ "s16 *(*(*(arg1+1)+2)+3)", "8@4(%rbp)",
 		.fetch = { .reg = RBP, .derefs = 4, .size = 2, .flags = F_SIGNED, .off = { 4, 1, 2, 3 } } },
 	/* strings: the last place is theirs */
 	{ "str arg1", "8@%rsi", .fetch = { .reg = RSI, .size = 8, .flags = F_STRING } },
-	{ "str arg1", "8@-8(%rbp)",
-		.fetch = { .reg = RBP, .derefs = 2, .size = 8, .flags = F_STRING, .off = { -8, 0 } } },
+	{ "str arg1", "8@-8(%rbp)", .fetch = { .reg = RBP, .derefs = 2, .size = 8, .flags = F_STRING, .off = { -8, 0 } } },
 	{ "str *(arg1+256)", "8@-8(%rbp)",
 		.fetch = { .reg = RBP, .derefs = 2, .size = 8, .flags = F_STRING, .off = { -8, 256 } } },
-	{ "str arg1", "8@$4198400",
-		.fetch = { .reg = NONE, .size = 8, .flags = F_STRING | F_CONST, .off = { 4198400 } } },
+	{ "str arg1", "8@$4198400", .fetch = { .reg = NONE, .size = 8, .flags = F_STRING | F_CONST, .off = { 4198400 } } },
 	/* constants are made here */
-	{ "s32 arg1", "-4@$-6",
-		.fetch = { .reg = NONE, .size = 4, .flags = F_SIGNED | F_CONST, .off = { -6, -1 } } },
-	{ "u8 arg1", "1@$-6",
-		.fetch = { .reg = NONE, .size = 1, .flags = F_CONST, .off = { 250 } } },
-	{ "u64 arg1", "1@$-6",
-		.fetch = { .reg = NONE, .size = 1, .flags = F_CONST, .off = { 250 } } },
+	{ "s32 arg1", "-4@$-6", .fetch = { .reg = NONE, .size = 4, .flags = F_SIGNED | F_CONST, .off = { -6, -1 } } },
+	{ "u8 arg1", "1@$-6", .fetch = { .reg = NONE, .size = 1, .flags = F_CONST, .off = { 250 } } },
+	{ "u64 arg1", "1@$-6", .fetch = { .reg = NONE, .size = 1, .flags = F_CONST, .off = { 250 } } },
 	{ "s64 arg1", "-8@$0x123456789abcdef0",
 		.fetch = { .reg = NONE, .size = 8, .flags = F_SIGNED | F_CONST, .off = { (int32_t)0x9abcdef0, 0x12345678 } } },
-	{ "u32 *(arg1+4)", "8@$4198400",
-		.fetch = { .reg = NONE, .derefs = 1, .size = 4, .off = { 4198404 } } },
+	{ "u32 *(arg1+4)", "8@$4198400", .fetch = { .reg = NONE, .derefs = 1, .size = 4, .off = { 4198404 } } },
 	/* refused */
 	{ "u8 arg2", "1@$1", .why = "the probe has no such argument here" },
 	{ "u8 arg1", "", .why = "the probe has no such argument here" },
@@ -318,17 +298,9 @@ TEST(test_expressions)
 	static const char no_arg[] = "not an argument of a USDT probe (arg1 to arg12)";
 	static const struct {
 		const char *text, *why;
-	} bads[] = {
-		{ "u8 arg0", no_arg },
-		{ "u8 arg13", no_arg },
-		{ "u8 arg", no_arg },
-		{ "u8 arg1x", no_arg },
-		{ "u8 arg-1", no_arg },
-		{ "u8 sp", no_arg },
-		{ "u8 *(sp+8)", no_arg },
-		{ "u8 arg1>>8", "text after the expression" },
-		{ "u8 *(*(*(*(arg1))))", "more than three loads" },
-	};
+	} bads[] = { { "u8 arg0", no_arg }, { "u8 arg13", no_arg }, { "u8 arg", no_arg }, { "u8 arg1x", no_arg },
+		{ "u8 arg-1", no_arg }, { "u8 sp", no_arg }, { "u8 *(sp+8)", no_arg },
+		{ "u8 arg1>>8", "text after the expression" }, { "u8 *(*(*(*(arg1))))", "more than three loads" } };
 	struct probe_arg arg;
 	struct fetch f;
 	const char *why;
@@ -488,41 +460,12 @@ static void image_init(struct image *m)
 {
 	static const char names[] = "\0.note.stapsdt\0.stapsdt.base\0.shstrtab";
 
-	*m = (struct image){
-		.eh = { .e_type = ET_DYN,
-			.e_machine = EM_X86_64,
-			.e_version = EV_CURRENT,
-			.e_phoff = offsetof(struct image, ph),
-			.e_shoff = offsetof(struct image, sh),
-			.e_ehsize = sizeof(Elf64_Ehdr),
-			.e_phentsize = sizeof(Elf64_Phdr),
-			.e_phnum = 1,
-			.e_shentsize = sizeof(Elf64_Shdr),
-			.e_shnum = 4,
-			.e_shstrndx = 3 },
-		.ph = { .p_type = PT_LOAD,
-			.p_flags = PF_R | PF_X,
-			.p_vaddr = TEXT_AT,
-			.p_offset = offsetof(struct image, text),
-			.p_filesz = TEXT_SIZE,
-			.p_memsz = TEXT_SIZE },
-		.sh = { [1] = { .sh_name = 1,
-				.sh_type = SHT_NOTE,
-				.sh_offset = offsetof(struct image, notes) },
-			[2] = { .sh_name = 15,
-				.sh_type = SHT_PROGBITS,
-				.sh_addr = TEXT_AT + 0x80,
-				.sh_offset = offsetof(struct image, text) + 0x80,
-				.sh_size = 1 },
-			[3] = { .sh_name = 29,
-				.sh_type = SHT_STRTAB,
-				.sh_offset = offsetof(struct image, names),
-				.sh_size = sizeof(names) } },
-	};
-	memcpy(m->eh.e_ident, ELFMAG, SELFMAG);
-	m->eh.e_ident[EI_CLASS] = ELFCLASS64;
-	m->eh.e_ident[EI_DATA] = ELFDATA2LSB;
-	m->eh.e_ident[EI_VERSION] = EV_CURRENT;
+	memset(m, 0, sizeof(*m));
+	m->eh = elf_header(offsetof(struct image, ph), 1, offsetof(struct image, sh), 4, 3);
+	m->ph = elf_segment(PT_LOAD, PF_R | PF_X, TEXT_AT, offsetof(struct image, text), TEXT_SIZE, 0);
+	m->sh[1] = elf_section(1, SHT_NOTE, 0, offsetof(struct image, notes), 0, 0, 0);
+	m->sh[2] = elf_section(15, SHT_PROGBITS, TEXT_AT + 0x80, offsetof(struct image, text) + 0x80, 1, 0, 0);
+	m->sh[3] = elf_section(29, SHT_STRTAB, 0, offsetof(struct image, names), sizeof(names), 0, 0);
 	memcpy(m->names, names, sizeof(names));
 }
 
@@ -551,11 +494,10 @@ static Elf64_Nhdr *image_add(struct image *m, uint64_t location, uint64_t base, 
 
 static int image_each(const struct image *m, struct seen *s)
 {
-	int fd = memfd_create("test_usdt", MFD_CLOEXEC), err;
+	int err;
 
 	*s = (struct seen){};
-	assert_int_equal(write(fd, m, sizeof(*m)), sizeof(*m));
-	assert_int_equal(elf_open_fd(fd, &s->elf), 0);
+	assert_int_equal(elf_open_fd(file_of(m, sizeof(*m)), &s->elf), 0);
 	err = usdt_each(s->elf, "*", on_note, s);
 	elf_close(s->elf);
 	return err;
