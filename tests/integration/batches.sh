@@ -105,9 +105,7 @@ test_life() {
 # Requests of which the recording has only a part, without the beginning or the end.
 test_edges() {
 	name=edges
-	"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}"
 	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
 	"$INFTRACE" record --strict --max-steps 300 --profile "$TMP/$name.jsonl" -p "$engine" 2>"$TMP/$name.err"
 	kill -9 "$engine"
@@ -152,9 +150,7 @@ window_is_open() {
 # if that was in the same window.
 test_cut() {
 	name="cut"
-	"$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}"
 	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
 	mkdir "$TMP/$name"
 	background "$INFTRACE" record --window-flag "$TMP/flag" -e functions --output-dir "$TMP/$name" --format json \

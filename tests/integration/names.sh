@@ -19,9 +19,7 @@ seen() { # NAME
 	grep -q "\"name\":\"$1\",\"cat\":\"cpu\"" "$TMP/t.json"
 }
 
-sleep 1000 &
-target=$!
-test_pids+=("$target")
+spawn target sleep 1000
 background sh "$TMP/stranger.sh" "$TMP"
 background "$INFTRACE" record -e cpu,sched --engine none -o "$TMP/t.json" -o "$TMP/t.pftrace" -p "$target" 2>"$TMP/err"
 wait_until 60 grep -q recording "$TMP/err"

@@ -9,18 +9,15 @@
 
 
 # traced PRELOAD PRESET COMMAND ARG...: the command's exit code, or 120 when inftrace failed; leaves
-# t.json, err (of inftrace) and log (of the command) in $TMP. PRELOAD: of inftrace, or "".
+# t.json, err (of inftrace) and placed.out (of the command) in $TMP. PRELOAD: of inftrace, or "".
 traced() {
 	local preload=$1 preset=$2 target rc=0
 	shift 2
-	"$@" <>"$TMP/go" >"$TMP/log" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/log"
+	waiting target placed "$@"
 	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 256MB \
 		-o "$TMP/t.json" --engine "$preset" -p "$target" 2>"$TMP/err"
 	wait_until 60 grep -q recording "$TMP/err"
-	echo 1<>"$TMP/go" # does not wait for a reader
+	say placed
 	wait "$target" || rc=$?
 	wait "$BG" || {
 		sed 's/^/# /' "$TMP/err"
@@ -35,7 +32,7 @@ placed() {
 	"$TOP/tests/probed/check_placed.py" preset "$3" "$TMP/list" >"$TMP/placed.json"
 	check "$1: functions return what they should, nothing is lost" \
 		traced "$2" "$TMP/placed.json" "$probed/call_placed" 8 "$4"
-	"$TOP/tests/probed/check_placed.py" check "$3" "$TMP/list" "$TMP/t.json" "$TMP/log" |
+	"$TOP/tests/probed/check_placed.py" check "$3" "$TMP/list" "$TMP/t.json" "$TMP/placed.out" |
 		sed "s/^\(not ok\|ok\) /&$1: /" || test_failed=1
 	same "$1: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
 	rm "$TMP/t.json"
@@ -96,7 +93,6 @@ with_links() {
 }
 
 build_probed
-mkfifo "$TMP/go"
 
 test_multi() {
 	with_links multi '' "$(often 300 2300)"

@@ -19,10 +19,7 @@ build() {
 record() {
 	local name=$1 engine
 	shift
-	"$TMP/${name%-*}/out/mini/mini_engine" -w -q -n 8 -t 1 <"$TMP/go" >"$TMP/$name.log" &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
+	fed engine "$TMP/${name%-*}/out/mini/mini_engine" -w -q -n 8 -t 1 >"$TMP/$name.log"
 	wait_until 60 grep -qx ready "$TMP/$name.log"
 	background "$INFTRACE" record --strict -e functions --engine llama.cpp -o "$TMP/$name.json" \
 		--profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
@@ -38,7 +35,6 @@ warnings() {
 }
 
 ops='[e for e in t if e.get("cat") == "op"]'
-mkfifo "$TMP/go"
 build same ''
 build moved 's/^\tvoid \*buffer;/&\n\tlong more[3];/' # all behind the type
 build swapped 's/^\tint32_t op;//; s/^\tint32_t op_params\[16\];/&\n\tint32_t op;/' # op_params where op was

@@ -32,11 +32,7 @@ check_rc "engines says how many" 0 "^left out: $left functions" \
 
 # without uprobe_multi (before kernel 6.6) a file with that many is refused
 "$INFTRACE" doctor | grep -q '^ok *uprobe_multi ' || skip_all "needs uprobe_multi"
-mkfifo "$TMP/go"
-"$TMP/main" <"$TMP/go" &
-main=$!
-test_pids+=("$main")
-exec 9>"$TMP/go"
+fed main "$TMP/main"
 background "$INFTRACE" record --strict -e functions --engine "$TMP/full.json" -o "$TMP/t.json" -p "$main" 2>"$TMP/err"
 wait_until 60 grep -q recording "$TMP/err"
 echo >&9

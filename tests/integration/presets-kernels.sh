@@ -75,14 +75,10 @@ int main(void)
 C
 cc -O1 -fPIC -shared "$TMP/cuda.c" -o "$TMP/libcuda.so.1" -Wl,-soname,libcuda.so.1
 cc -O1 "$TMP/kernels.c" -o "$TMP/kernels" -L"$TMP" -l:libcuda.so.1 "-Wl,-rpath,$TMP"
-mkfifo "$TMP/go"
 
 for detail in "" --op-detail; do
 	name=kernels${detail:+ in detail}
-	"$TMP/kernels" <"$TMP/go" &
-	kernels=$!
-	test_pids+=("$kernels")
-	exec 9>"$TMP/go"
+	fed kernels "$TMP/kernels"
 	# shellcheck disable=SC2086
 	background "$INFTRACE" record --strict -e functions $detail -o "$TMP/t.json" -p "$kernels" 2>"$TMP/err"
 	wait_until 60 grep -q recording "$TMP/err"

@@ -9,7 +9,6 @@
 PATH=$PATH:/usr/lib/go-1.19/bin
 need cc go python3
 
-mkfifo "$TMP/go"
 
 mkdir "$TMP/ollama.d"
 cp "$TOP"/tests/engines/mini/*.[ch] "$TMP/ollama.d/"

@@ -10,7 +10,6 @@ runs=20000
 # the release that the preset was checked with
 folder=$(npm_folder onnxruntime-1.30.0 onnxruntime-node@1.30.0 2>&1) || skip_all "$folder"
 cd "$folder" || exit
-mkfifo "$TMP/go"
 python3 "$TOP/tests/engines/onnx/make_onnx.py" "$TMP/m.onnx"
 lib=$(find . -path "*/$(npm_arch)/*" -name 'libonnxruntime.so*' -type f)
 [ "$(uname -m)" = x86_64 ] || skip_all "the preset follows pointers in x86_64 code only"
@@ -19,10 +18,7 @@ same "the library is stripped" "$(nm "$lib" 2>&1 | grep -c 'no symbols')" 1
 check_rc "inftrace engines finds Run" 0 'step .*OrtGetApiBase' \
 	"$INFTRACE" engines -e onnxruntime "$lib"
 
-node "$TOP/tests/engines/onnx/run_onnx.mjs" -w "$TMP/m.onnx" "$runs" <"$TMP/go" >"$TMP/log" &
-engine=$!
-test_pids+=("$engine")
-exec 9>"$TMP/go"
+fed engine node "$TOP/tests/engines/onnx/run_onnx.mjs" -w "$TMP/m.onnx" "$runs" >"$TMP/log"
 wait_until 60 grep -qx ready "$TMP/log"
 background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" --profile "$TMP/p.jsonl" \
 	-p "$engine" 2>"$TMP/err"
@@ -51,10 +47,7 @@ elif ! root=$(onnx_next 2>&1); then
 else
 	mkdir "$TMP/mnt"
 	cp "$TMP/m.onnx" "$TOP/tests/engines/onnx/run_onnx.py" "$TMP/mnt"
-	"$TOP/tests/engines/in_root" "$root" "$TMP/mnt" python3 /mnt/run_onnx.py /mnt/m.onnx 20000 <"$TMP/go" >"$TMP/python.out" 2>&1 &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
+	fed engine "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" python3 /mnt/run_onnx.py /mnt/m.onnx 20000 >"$TMP/python.out" 2>&1
 	wait_until 60 grep -qx ready "$TMP/python.out"
 	background "$INFTRACE" record --strict -e functions -o "$TMP/python.json" -p "$engine" 2>"$TMP/python.err"
 	wait_until 60 grep -q recording "$TMP/python.err"

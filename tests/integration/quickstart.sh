@@ -178,9 +178,7 @@ interrupted() {
 	local pid rc=0
 
 	rm -f "$TMP/runs"
-	RUNS=$TMP/runs setsid env --default-signal=INT,QUIT "${FAKED[@]}" "$QUICKSTART" >"$TMP/$1.out" 2>&1 &
-	pid=$!
-	test_pids+=("$pid")
+	RUNS=$TMP/runs spawn pid setsid env --default-signal=INT,QUIT "${FAKED[@]}" "$QUICKSTART" >"$TMP/$1.out" 2>&1
 	wait_until 300 test -e "$TMP/runs"
 	if [ "$3" = group ]; then
 		kill "-$2" -- "-$pid"

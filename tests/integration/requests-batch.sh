@@ -66,13 +66,9 @@ test_traced() {
 attach() {
 	local name=$1 engine
 	shift
-	"$driver" -r 1000000 -s 8 -p 8 -a 1.2 -d 10 -l "$TMP/$name.log" "$libs" "$model" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -s 8 -p 8 -a 1.2 -d 10 -l "$TMP/$name.log" "$libs" "$model"
 	wait_until 60 [ -s "$TMP/$name.log" ]
-	"$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err" &
-	BG=$!
-	test_pids+=("$BG")
+	spawn BG "$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
 	if [ "${stop:-}" ]; then
 		stopped "$name"
 	fi

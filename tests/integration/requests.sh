@@ -90,9 +90,7 @@ test_alone() {
 	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
 	attach "$name"
 	check "$name: client" "$CLIENT" get "$PORT" /split/5/3 4
-	"$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late" &
-	client=$!
-	test_pids+=("$client")
+	spawn client "$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late"
 	wait_until 60 grep -sq begins "$TMP/late"
 	kill -INT "$TRACER"
 	wait "$TRACER"

@@ -8,7 +8,6 @@
 
 setup() {
 	need cc python3
-	mkfifo "$TMP/go"
 	# What identifies Go code, made by hand: the section, and the two symbols around it.
 	cat >"$TMP/like_go.c" <<'C'
 #include <stdio.h>
@@ -65,10 +64,7 @@ bound() { # PID TEXT: what stands in its /proc/PID/status, in this mount namespa
 }
 shadowed() { # RECORD-OPTION...
 	local target rc=0
-	"$TMP/like_go" <"$TMP/go" &
-	target=$!
-	test_pids+=("$target")
-	exec 9>"$TMP/go"
+	fed target "$TMP/like_go"
 	export -f bound
 	export TMP
 	background unshare -m bash -c 'pid=$1; shift; bound "$pid" "x86_Thread_features:\tshstk wrss\n" && exec "$@"' \
