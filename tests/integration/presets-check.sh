@@ -11,6 +11,7 @@ need cc make python3
 build() {
 	mkdir -p "$TMP/$1"
 	cp -r "$TOP"/tests/engines/{Makefile,*.c,*.h,mini} "$TMP/$1/"
+	cp "$TOP/tests/program.h" "$TMP/"
 	sed -i -e '/^_Static_assert(.*ggml_tensor/d' -e "$2" "$TMP/$1/mini/ggml.h"
 	run_logged "$TMP/$1/log" "cannot build the engine $1" make -C "$TMP/$1" O="$TMP/$1/out"
 }
