@@ -348,6 +348,26 @@ server_started() {
 	PORT=$(grep -m 1 -oE '^[0-9]+$' "$TMP/$1.out")
 }
 
+# recording VARIABLE NAME RECORD-OPTION...: in the background, as soon as it has begun or is gone; its process id is in the
+# variable. RECORD_BY, if it is set, is the command that starts it. inftrace prints into TMP/NAME.err. 1: it has not begun, which
+# is told.
+recording() {
+	spawn "$1" "${RECORD_BY[@]}" "$INFTRACE" record "${@:3}" 2>"$TMP/$2.err"
+	wait_until 60 begun_or_gone "$BG" "$TMP/$2.err" || true
+	has_begun "$TMP/$2.err" || {
+		not_ok "$2: recording" "$(tail -n 3 "$TMP/$2.err")"
+		return 1
+	}
+}
+
+has_begun() { # FILE
+	grep -qE '^inftrace: (recording|flight recorder on|waiting for the window)' "$1"
+}
+
+begun_or_gone() { # PID FILE
+	has_begun "$2" || has_ended "$1"
+}
+
 # engine_started NAME RECORD-OPTION... -- COMMAND ARG...: a command that prints "ready" when its libraries are loaded, and then
 # waits for a line of input, which it gets as soon as it is recorded. It prints into TMP/NAME.out, inftrace into
 # TMP/NAME.err; their process ids are in ENGINE and TRACER. 1: it did not come so far.
@@ -356,8 +376,7 @@ engine_started() {
 	args_split "${@:2}"
 	fed ENGINE "${BEHIND[@]}" >"$TMP/$name.out" 2>&1
 	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
-	spawn TRACER "$INFTRACE" record "${BEFORE[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
+	recording TRACER "$name" "${BEFORE[@]}" -p "$ENGINE" || return 1
 	echo >&9
 	exec 9>&-
 }
@@ -367,17 +386,16 @@ engine_recorded() {
 	engine_started "$@" && wait "$ENGINE" && wait "$TRACER"
 }
 
-# line_recorded PROGRAM RECORD-OPTION...: records a program from before its line of input to its end. It prints into TMP/out,
-# inftrace into TMP/err.
+# line_recorded PROGRAM RECORD-OPTION...: records a program, which waits for a line of input, from before it to its end. It prints
+# into TMP/t.out, inftrace into TMP/t.err.
 line_recorded() {
 	local target
-	fed target "$1" >"$TMP/out" 2>"$TMP/out.err"
-	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "${@:2}" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
+	fed target "$1" >"$TMP/t.out" 2>"$TMP/t.out.err"
+	recording BG t --strict -e functions -o "$TMP/t.json" "${@:2}" -p "$target" || return 1
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG" && return
-	sed 's/^/# /' "$TMP/err"
+	sed 's/^/# /' "$TMP/t.err"
 	return 1
 }
 

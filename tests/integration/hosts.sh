@@ -65,10 +65,9 @@ recorded() {
 		enter "$name"
 		waiting program "$name" "${ENTER[@]}" "$TOP/tests/programs/messenger.py" "$([ "$name" = b ] && echo listen || echo connect)" "$1" 8000 \
 			"$EXCHANGES" "$2"
-		background "${ENTER[@]}" "$INFTRACE" record --engine none -e messages -o "$TMP/$name.pftrace" -o "$TMP/$name.json" \
-			-p "$program" 2>"$TMP/$name.err"
+		RECORD_BY=("${ENTER[@]}")
+		recording BG "$name" --engine none -e messages -o "$TMP/$name.pftrace" -o "$TMP/$name.json" -p "$program"
 		pids+=("$program" "$BG")
-		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
 	done
 	say b
 	say a

@@ -63,12 +63,10 @@ recorded() {
 	for i in 0 1 2; do
 		name=${HOSTS[i]}
 		wait_until 60 grep -qx ready "$TMP/$name.out"
-		background in_host "$i" "$INFTRACE" record "$@" -e +messages -u "$PROGRAMS/ranks:rank_step(n_tokens=s32 arg1)@step" \
-			-o "$TMP/$name.pftrace" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${programs[i]}" 2>"$TMP/$name.err"
+		RECORD_BY=(in_host "$i")
+		recording BG "$name" "$@" -e +messages -u "$PROGRAMS/ranks:rank_step(n_tokens=s32 arg1)@step" \
+			-o "$TMP/$name.pftrace" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${programs[i]}"
 		tracers+=("$BG")
-	done
-	for i in 0 1 2; do
-		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/${HOSTS[i]}.err"
 	done
 	for name in "${HOSTS[@]}"; do
 		say "$name"

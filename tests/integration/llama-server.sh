@@ -31,8 +31,7 @@ serve() {
 }
 
 record() { # NAME
-	spawn TRACER "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" -p "$SERVER" 2>"$TMP/$1.err"
-	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/$1.err"
+	recording TRACER "$1" --strict -e +requests --profile "$TMP/$1.jsonl" -p "$SERVER"
 }
 
 wait_for_tracer() {

@@ -32,8 +32,7 @@ did() {
 
 # record NAME OPTION...: in the background, into TMP/NAME.err
 record() {
-	spawn TRACER "$INFTRACE" record --engine "${PRESET:-$preset}" "${@:2}" 2>"$TMP/$1.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.err"
+	recording TRACER "$1" --engine "${PRESET:-$preset}" "${@:2}"
 }
 
 recorded() {

@@ -7,7 +7,6 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-
 # traced TRACE LOG RECORD-OPTION... -- COMMAND ARG...: the command says "ready" in LOG when its
 # libraries are loaded, and then waits for a line of input.
 traced() {

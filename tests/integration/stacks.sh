@@ -45,8 +45,7 @@ sampled_twice() {
 	wait_until 60 grep -sqx ready "$TMP/shares.out" || return 1
 	spawn perf perf record -q -e cpu-clock "${@:4}" -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
 	wait_until 60 sh -c "ls -l /proc/$perf/fd | grep -q perf_event" || return 1
-	spawn tracer "$INFTRACE" record -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/shares.err" || return 1
+	recording tracer shares -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" || return 1
 	echo >&9
 	exec 9>&-
 	wait "$engine" && wait "$tracer" && wait "$perf"

@@ -10,14 +10,12 @@ preset=$TOP/tests/probed/sdt.json
 record=(--engine "$preset")
 
 # traced PRELOAD PROGRAM ARG...: records the program, with the options in record, from when it has said
-# "ready" and waits until it says "done" and waits again; leaves t.json, err (of inftrace) and sdt.out (of the
+# "ready" and waits until it says "done" and waits again; leaves t.json, t.err (of inftrace) and sdt.out (of the
 # program) in $TMP.
 traced() {
-	local preload=$1 target
+	local RECORD_BY=(env LD_PRELOAD="$1") target
 	waiting target sdt "${@:2}"
-	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 16MB \
-		-o "$TMP/t.json" "${record[@]}" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
+	recording BG t --strict -e functions --ring-size 16MB -o "$TMP/t.json" "${record[@]}" -p "$target"
 	find "/proc/$BG/fd" -lname '*perf_event*' | wc -l >"$TMP/perf_events"
 	say sdt
 	wait_until 60 grep -qx "done" "$TMP/sdt.out"
@@ -36,7 +34,7 @@ fired() {
 	"$TOP/tests/probed/check_sdt.py" "$TMP/t.json" "$TMP/sdt.out" | sed "s/^\(not ok\|ok\) /&$1: /" || test_failed=1
 	same "$1: the semaphore was on" "$(grep -c '"guarded"' "$TMP/sdt.out")" "$4"
 	same "$1: the semaphore is off again" "$(tail -n 1 "$TMP/sdt.out")" off
-	same "$1: no place was left out" "$(grep -c 'left out' "$TMP/err")" 0
+	same "$1: no place was left out" "$(grep -c 'left out' "$TMP/t.err")" 0
 	check "$1: the trace is valid" "$INFTRACE" validate "$TMP/t.json"
 }
 
@@ -58,7 +56,7 @@ test_fired() {
 
 try() { # OPTION
 	record=(--engine none -u "$1")
-	traced "" "$probed/sdt_pie" 10 && cat "$TMP/err"
+	traced "" "$probed/sdt_pie" 10 && cat "$TMP/t.err"
 }
 
 # From the command line; probes that cannot be placed are reported.
@@ -95,7 +93,7 @@ test_nop5() {
 	record=(--engine none -u "$probed/nop5:usdt:sdt:f*(n=s64 arg1)")
 	check "nop5: a recording" traced "" "$probed/nop5" 1000
 	same "nop5: no variable was overwritten" "$(grep damaged "$TMP/sdt.out")" "damaged 0"
-	same "nop5: a line says that the probe is left out" "$(grep -c 'left out.*5-byte nop' "$TMP/err")" "$lines"
+	same "nop5: a line says that the probe is left out" "$(grep -c 'left out.*5-byte nop' "$TMP/t.err")" "$lines"
 	same "nop5: events" "$(grep -c '"name":"sdt:five"' "$TMP/t.json")" "$events"
 }
 
@@ -103,14 +101,13 @@ test_nop5() {
 test_windows() {
 	mkdir "$TMP/windows"
 	waiting target sdt "$probed/sdt_pie" 20
-	background "$INFTRACE" record --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
-		-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/err"
+	recording BG t --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
+		-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target"
 	say sdt
 	wait_until 60 grep -qx "done" "$TMP/sdt.out"
 	say sdt
 	wait "$target" "$BG" || true
-	same "windows: a warning" "$(grep -c warning "$TMP/err")" 0
+	same "windows: a warning" "$(grep -c warning "$TMP/t.err")" 0
 	expect "windows: a step at the place of a USDT probe" \
 		'[sum(e.get("name") == n and e["ph"] in "Xi" and e.get("cat") != "steps" for e in t)
 			for n in ("sdt:guarded", "sdt_fire_guarded")] == [20, 20]' t="$(echo "$TMP"/windows/trace_*.json)"
@@ -187,7 +184,7 @@ test_python() {
 		"$(json '[e["args"]["collected"] for e in sorted((e for e in t if e["name"] == "gc_done"), key=lambda e: e["ts"])]' \
 			t="$TMP/t.json")" \
 		"$(json '[s[1] for s in said["seen"]]' said=last:"$TMP/said")"
-	[ "$test_failed" = 0 ] || sed 's/^/# /' "$TMP/err"
+	[ "$test_failed" = 0 ] || sed 's/^/# /' "$TMP/t.err"
 	expect "python: calls of a function, with its file" \
 		'len([e for e in t if e["name"] == "return" and e["args"]["function"] == "leaf" and
 			e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"
