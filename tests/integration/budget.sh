@@ -47,10 +47,7 @@ holds() {
 }
 
 finish() { # NAME
-	local rc=0
-	kill -INT "$recorder"
-	wait "$recorder" || rc=$?
-	same "$1: the recording ends as usual" "$rc" 0
+	interrupted "$1: the recording ends as usual" "$recorder"
 }
 
 steps='[x for x in p if x["event"] == "token_prof"]'

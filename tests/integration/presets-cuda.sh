@@ -34,16 +34,10 @@ start_driver() {
 
 # recorded NAME OPTION...: what the driver does until it ends
 recorded() {
-	local name=$1 rc=0
-	shift
-	background "$INFTRACE" record --strict --ring-size 64MB -u fake_cuda_driver:fake_step@step "$@" \
-		-p "$driver" 2>"$TMP/err"
-	wait_until 60 grep -q '^inftrace: recording' "$TMP/err"
+	recording BG t --strict --ring-size 64MB -u fake_cuda_driver:fake_step@step "${@:2}" -p "$driver"
 	touch "$TMP/go"
-	wait "$BG" || rc=$?
-	same "$name" "$rc" 0
+	ended "$1" "$BG"
 	wait "$driver" 2>/dev/null || true
-	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/err"
 }
 
 export FAKE_CUDA_LOG=$TMP/calls
@@ -218,7 +212,7 @@ same_graphs() { # NAME PROFILE: the steps that launched a CUDA graph, by thread 
 			p=<(grep '^{' "$TMP/steps"))"
 }
 
-check "no function of the presets was missed" bash -c "! grep 'never hit' '$TMP/err'"
+check "no function of the presets was missed" bash -c "! grep 'never hit' '$TMP/t.err'"
 
 same_graphs "graph_enabled of each step" "$TMP/p.jsonl"
 start_driver

@@ -18,16 +18,14 @@ done
 
 # operators NAME COMMAND...: what runs torch_model.py, with $TMP at /mnt or as it is, and its files in $TMP/NAME
 operators() {
-	local dir=$TMP/$1 model rc=0
+	local dir=$TMP/$1 model
 	mkdir -p "$dir"
 	spawn model "${@:2}" >"$dir/out" 2>"$dir/model.err"
 	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
 	"$INFTRACE" engines -p "$model" >"$dir/engines"
-	background "$INFTRACE" record --strict --ring-size 64MB -o "$dir/t.json" -p "$model" 2>"$dir/err"
-	wait_until 60 grep -q '^inftrace: recording' "$dir/err"
+	recording BG "$1" --strict --ring-size 64MB -o "$dir/t.json" -p "$model"
 	touch "$dir/go"
-	wait "$BG" || rc=$?
-	same "$1: recorded, nothing lost" "$rc" 0
+	ended "$1: recorded, nothing lost" "$BG"
 	check "$1: the model ran" wait "$model"
 
 	python3 - "$dir" "$1" <<'PY' || test_failed=1
