@@ -296,6 +296,15 @@ expect() {
 	fi
 }
 
+# schema_fits NAME SCHEMA FILE...: each document fits that schema of docs/schema.
+schema_fits() {
+	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+		check "$1" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/$2.schema.json" "${@:3}"
+	else
+		skip "$1" "python3-jsonschema is not installed"
+	fi
+}
+
 # Where cgroups of version 2 are mounted.
 cgroup_root() {
 	local dir
@@ -366,6 +375,17 @@ has_begun() { # FILE
 
 begun_or_gone() { # PID FILE
 	has_begun "$2" || has_ended "$1"
+}
+
+# serving NAME COMMAND ARG...: in the background, as soon as it has printed where it listens, or is gone. Its process id is in BG,
+# what it prints in TMP/NAME.url and TMP/NAME.err.
+serving() {
+	background "${@:2}" >"$TMP/$1.url" 2>"$TMP/$1.err"
+	wait_until 60 printed_or_gone "$TMP/$1.url" "$BG"
+}
+
+printed_or_gone() { # FILE PID
+	[ -s "$1" ] || has_ended "$2"
 }
 
 # engine_started NAME RECORD-OPTION... -- COMMAND ARG...: a command that prints "ready" when its libraries are loaded, and then

@@ -15,15 +15,8 @@ cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
 
 # exporter NAME ARG...: in the background, on any free port; URL, its pid in BG, its messages in NAME.err.
 exporter() {
-	local name=$1
-	shift
-	background "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "$@" >"$name.url" 2>"$name.err"
-	wait_until 60 url_or_gone "$name" "$BG"
-	URL=$(cat "$name.url")
-}
-
-url_or_gone() { # NAME PID
-	[ -s "$1.url" ] || ! kill -0 "$2" 2>/dev/null
+	serving "$1" "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "${@:2}"
+	URL=$(cat "$1.url")
 }
 
 stopped() { # NAME PID
@@ -259,9 +252,8 @@ test_queries() {
 
 # collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
 collector() {
-	background "$TOP/tests/tools/otlp.py" collect "$@" >"$1.port"
-	wait_until 60 test -s "$1.port"
-	COLLECTOR=http://127.0.0.1:$(cat "$1.port")
+	serving "collect-$1" "$TOP/tests/tools/otlp.py" collect "$@"
+	COLLECTOR=http://127.0.0.1:$(cat "collect-$1.url")
 }
 
 arrived() {

@@ -96,15 +96,6 @@ judged() { # KIND
 		"$TOP/tests/tools/check_late.py" "$TMP/$1.report" "${AHEAD[@]}" -- "$TMP"/[abc].out -- "${PLANTED[@]}"
 }
 
-# schema_fits NAME SCHEMA FILE...
-schema_fits() {
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "$1" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/$2.schema.json" "${@:3}"
-	else
-		skip "$1" "python3-jsonschema is not installed"
-	fi
-}
-
 test_planted() {
 	local i kind
 	for i in $(seq "$(often 1 10)"); do

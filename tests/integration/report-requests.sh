@@ -9,12 +9,7 @@
 need python3
 
 fits() { # NAME
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "$1: it fits the schema" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/report.schema.json" \
-			"$TMP/$1.report.jsonl"
-	else
-		skip "$1: it fits the schema" "python3-jsonschema is not installed"
-	fi
+	schema_fits "$1: it fits the schema" report "$TMP/$1.report.jsonl"
 }
 
 # simulate NAME OPTION...: leaves $TMP/NAME.jsonl, .truth.jsonl and .report.jsonl

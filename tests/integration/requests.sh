@@ -117,12 +117,7 @@ test_node() {
 }
 
 teardown() {
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "each line fits the schema" \
-			"$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP"/*.jsonl
-	else
-		skip "the schema of the profile" "python3-jsonschema is not installed"
-	fi
+	schema_fits "each line fits the schema" profile "$TMP"/*.jsonl
 	traces_check
 }
 
