@@ -29,8 +29,7 @@ both mini-cpu -e +cpu -- "$MINI" -n 16
 both ipc -e +cpu -- "$PROGRAMS/ipc"
 
 name=killed
-background "$INFTRACE" record -a -e +cpu --engine none -o "$TMP/$name.pftrace" 2>"$TMP/$name.err"
-wait_until 60 grep -qs recording "$TMP/$name.err"
+recording BG "$name" -a -e +cpu --engine none -o "$TMP/$name.pftrace"
 sleep 1
 kill -9 "$BG"
 wait "$BG" || true
