@@ -234,6 +234,33 @@ check_rc() {
 	fi
 }
 
+# refused NAME WANTED_RC PATTERN COMMAND ARG...: the same with one line on stderr, and nothing on stdout; nor in the directory
+# EMPTY, if that is set.
+refused() {
+	local rc=0 why='' err=$TMP/refused.err
+	"${@:4}" >"$TMP/refused.out" 2>"$err" </dev/null || rc=$?
+	sed -i '/^Try .* --help/,$d' "$err" # of argp
+	if [ "$rc" -ne "$2" ]; then
+		why="exit code $rc, not $2"
+	elif [ "$(wc -l <"$err")" -ne 1 ] || [ "$(wc -c <"$err")" -gt 400 ]; then
+		why="not one line"
+	elif ! grep -qE -e "$3" "$err"; then
+		why="no match for /$3/"
+	elif LC_ALL=C grep -q '[[:cntrl:]]' "$err"; then
+		why="control bytes"
+	elif [ -s "$TMP/refused.out" ]; then
+		why="it wrote to stdout"
+	elif [ "${EMPTY:-}" ] && [ "$(ls -A "$EMPTY")" ]; then
+		why="left behind: $(ls -A "$EMPTY")"
+		rm -rf "${EMPTY:?}"/*
+	fi
+	if [ "$why" ]; then
+		not_ok "$1" "$why: $(cat -v "$err")"
+	else
+		ok "$1"
+	fi
+}
+
 # same NAME GOT WANTED: two texts must be equal.
 same() {
 	if [ "$2" = "$3" ]; then
