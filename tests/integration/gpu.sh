@@ -242,8 +242,7 @@ test_collectives() {
 	check "collectives: steps have their part, and all calls are seen" wait_until 100 sh -c "echo 'collectives 1' >&9; sleep 0.1
 		grep -sq gpu_collective_us '$f.jsonl' && grep -q ncclGroupStart '$f.json' && grep -q ncclAllReduce '$f.json' &&
 		grep -q ncclGroupEnd '$f.json'"
-	echo "collectives 5
-exit" >&9
+	printf '%s\n' "collectives 5" exit >&9
 	exec 9>&-
 	check "collectives: ends" wait "$BG"
 	check "collectives: the files are valid" "$INFTRACE" validate "$f.json" "$f.jsonl" --require token_prof
@@ -286,8 +285,7 @@ attached() {
 	mkdir -p "$TMP/lib"
 	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13" # the first of the names that are tried
 	LD_LIBRARY_PATH=$TMP/lib:$MOCK fed target "${@:2}" >"$TMP/$name.out" 2>&1
-	echo "launch 5
-sync" >&9
+	printf '%s\n' "launch 5" sync >&9
 	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/$name.out') = 2 ]"
 	read -r child <"/proc/$target/task/$target/children" || :
 	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${BESIDE:-}${child:-$target}" \
@@ -304,9 +302,7 @@ sync" >&9
 	ENDED_MS=$(((${EPOCHREALTIME/./} - signalled) / 1000))
 	echo "# after $ENDED_MS ms"
 	check "$name: in order" wait "$BG"
-	echo "launch 5
-sync
-exit" >&9
+	printf '%s\n' "launch 5" sync exit >&9
 	exec 9>&-
 	check "$name: the target goes on, and ends by itself" wait "$target"
 	"$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl" >"$TMP/$name.valid" || not_ok "$name: valid" "$(tail -n 1 "$TMP/$name.valid")"
@@ -391,9 +387,7 @@ test_flood() {
 		fi
 		check "flood: $who: so do others" wait_until 60 grep -q ready "$TMP/$who.out"
 		kill -CONT "$recorder"
-		echo "launch 5
-sync
-exit" >&9
+		printf '%s\n' "launch 5" sync exit >&9
 		exec 9>&- 8>&-
 		check "flood: $who: ends" wait "$recorder"
 		check "flood: $who: the agent was served" grep -q 'gpu: 5 kernels and copies of 1 process' "$TMP/$who.err"
@@ -468,9 +462,7 @@ test_top() {
 
 # Children and a process that calls exec have rings of their own; windows open and close.
 test_processes() {
-	echo "launch 10
-sync
-exit" >"$TMP/input"
+	printf '%s\n' "launch 10" sync exit >"$TMP/input"
 	check_rc "exec: records" 0 'gpu: 18 .*of 3 processes.* of 0 the launch was not seen' "${GPU[@]}" \
 		-o "$TMP/exec.json" -o "$TMP/exec.pftrace" -o "$TMP/exec2.pftrace" -- sh -c "'$MOCK/mock_driver' 'launch 3' sync; exec '$MOCK/mock_driver' 'launch 5' sync 'sleep 1000' exec <'$TMP/input'"
 	# what CUPTI had not handed over is not there, which is said
@@ -530,8 +522,7 @@ test_budget() {
 		"$MOCK/mock_driver" >"$TMP/budget.out" 2>"$TMP/budget.err"
 	echo "step 10 0" >&9
 	check "budget: it pauses, and says so" wait_until 60 grep -sq 'budget: what the GPU of process .* is not collected for a while' "$TMP/budget.err"
-	echo "step 10 0
-exit" >&9
+	printf '%s\n' "step 10 0" exit >&9
 	exec 9>&-
 	check "budget: ends" wait "$BG"
 	expect "budget: the step in the pause has no parts" \
