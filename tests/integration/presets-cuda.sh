@@ -11,10 +11,8 @@ warn=(-std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-pr
 
 # library FILE FAKE_LIB OPTION...
 library() {
-	local file=$1 lib=$2
-	shift 2
-	cc -O2 -g "${warn[@]}" -fPIC -shared "-DFAKE_LIB=$lib" "$TOP/tests/engines/fake_cuda.c" \
-		-o "$TMP/$file" "-Wl,-soname,$file" "-Wl,-rpath,\$ORIGIN" "-L$TMP" "$@"
+	cc -O2 -g "${warn[@]}" -fPIC -shared "-DFAKE_LIB=$2" "$TOP/tests/engines/fake_cuda.c" \
+		-o "$TMP/$1" "-Wl,-soname,$1" "-Wl,-rpath,\$ORIGIN" "-L$TMP" "${@:3}"
 }
 
 # functions with and without endbr64, with and without a frame pointer

@@ -23,11 +23,9 @@ served() {
 
 # compared NAME [CHECK-OPTION...]: with the driver's log
 compared() {
-	local name=$1
-	shift
-	check_shown "$name: requests, tokens, times and whom they waited for, by the driver's own log" \
-		"$TOP/tests/programs/check_requests.py" "$@" "$TMP/$name.log" "$TMP/$name.jsonl"
-	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl" --require token_prof,request_prof
+	check_shown "$1: requests, tokens, times and whom they waited for, by the driver's own log" \
+		"$TOP/tests/programs/check_requests.py" "${@:2}" "$TMP/$1.log" "$TMP/$1.jsonl"
+	check "$1: valid" "$INFTRACE" validate "$TMP/$1.jsonl" --require token_prof,request_prof
 }
 
 # run_served NAME DRIVER-OPTION... [-- RECORD-OPTION...]
@@ -201,10 +199,8 @@ test_empty_reads() {
 # Who or what requests waited for, planted: the short version of tests/plant/requests.py, with targets that hold where others
 # use the CPUs.
 planted() { # TARGET ARGUMENT...
-	local target=$1
-	shift
-	check_shown "planted: who or what requests waited for is named: $*" \
-		env PLANT_TARGET="$target" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "$@"
+	check_shown "planted: who or what requests waited for is named: ${*:2}" \
+		env PLANT_TARGET="$1" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "${@:2}"
 }
 
 test_plant() {

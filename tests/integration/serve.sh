@@ -18,9 +18,7 @@ serve() {
 
 # answers NAME STATUS LINE HEADER...
 answers() {
-	local name=$1 status=$2
-	shift 2
-	check_rc "$name: $status" 0 "^HTTP/1.1 $status " "$CLIENT" ask "$PORT" "$@"
+	check_rc "$1: $2" 0 "^HTTP/1.1 $2 " "$CLIENT" ask "$PORT" "${@:3}"
 }
 
 need cc node python3

@@ -11,11 +11,9 @@ TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
 export NODE TRACE_PROCESSOR
 TABLES=$TOP/tests/tools/trace_processor.py
 
-# tables VERB ARG...: what it compared is shown
+# tables NAME VERB ARG...: what it compared is shown
 tables() {
-	local name=$1
-	shift
-	check_shown "$name" "$TABLES" "$@"
+	check_shown "$1" "$TABLES" "${@:2}"
 }
 
 test_timeline() {

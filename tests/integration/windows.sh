@@ -405,12 +405,10 @@ llama_here() { # WHAT
 
 # record_windows NAME TOKENS OPTION...: a recording of the driver; its pid is in RECORDER.
 record_windows() {
-	local name=$1 tokens=$2
-	shift 2
-	mkdir "$TMP/$name"
-	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n "$tokens" -r 0 -t 2 \
-		-S "$TMP/$name.stages" "${MODEL_ARGS[@]}" >"$TMP/$name.out" 2>"$TMP/$name.err"
-	await "$name: started" has_begun "$TMP/$name.err"
+	mkdir "$TMP/$1"
+	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$1" "${@:3}" -- "$DRIVER" -q -d 2500 -n "$2" -r 0 -t 2 \
+		-S "$TMP/$1.stages" "${MODEL_ARGS[@]}" >"$TMP/$1.out" 2>"$TMP/$1.err"
+	await "$1: started" has_begun "$TMP/$1.err"
 	sleep 2.2 # closed, its probes are in place a second after a library is mapped
 }
 
