@@ -127,8 +127,7 @@ test_loss() {
 
 # attach_requests NAME RECORD-OPTION...: to SERVER, with the requests on its sockets
 attach_requests() {
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER" 2>"$TMP/$1.err"
-	wait_until 60 grep -q 'recording' "$TMP/$1.err"
+	recording BG "$1" --strict -e +requests --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER"
 }
 
 # by_node NAME SEQUENCES CLIENT...: a server in node, whose binding puts the requests of its clients into the same batches
