@@ -10,17 +10,13 @@ CLIENT=$TOP/tests/programs/sse_client.py
 
 # serve NAME COMMAND...: prints its port, then "ready", and ends at a line of input; PORT, SERVER
 serve() {
-	local name=$1
-	mkfifo "$TMP/$name.stop"
-	server_started "$name" "${@:2}" <>"$TMP/$name.stop"
+	mkfifo "$TMP/$1.stop"
+	server_started "$@" <>"$TMP/$1.stop"
 }
 
 # attach NAME RECORD-OPTION...: with requests, since the server listens. TRACER
 attach() {
-	local name=$1
-	spawn TRACER "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
-		2>"$TMP/$name.err"
-	wait_until 60 recording_or_gone "$TRACER" "$TMP/$name.err"
+	recording TRACER "$1" --strict --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER"
 }
 
 # stop NAME: the server, and with it the recording
