@@ -169,7 +169,7 @@ ok &= check("roles", cats)
 ok &= check("arguments of the presets", names)
 print(f"# {total} calls")
 ok &= check("values of all arguments", values)
-with open(f"{tmp}/err") as f:
+with open(f"{tmp}/t.err") as f:
     said = sum(int(l.split()[2]) for l in f if "values left out" in l)
 print(f"# {unknown} values without a name")
 ok &= check("values without a name are counted", [f"{said}"] * (said != unknown or not unknown))
