@@ -147,10 +147,9 @@ print(len(models), len(phases), "other" in models, "other" in phases)')" "17 9 T
 # python CODE: with `samples`, {(NAME, {(LABEL, VALUE), ...}): VALUE} of the exporter, and total(NAME, LABEL=VALUE, ...), a sum of them
 python() {
 	python3 - "$URL" "$METRICS" 2>&1 <<-PY || true
-		import importlib.util, sys
-		spec = importlib.util.spec_from_file_location("metrics", sys.argv[2])
-		metrics = importlib.util.module_from_spec(spec)
-		spec.loader.exec_module(metrics)
+		import os, sys
+		sys.path.append(os.path.dirname(sys.argv[2]))
+		import metrics
 		samples = metrics.parse(metrics.fetch(sys.argv[1])[1], False)
 		def total(name, **labels):
 		    return sum(v for (n, l), v in samples.items() if n == name and labels.items() <= dict(l).items())
