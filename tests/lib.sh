@@ -243,6 +243,33 @@ check_rc() {
 	fi
 }
 
+# refused NAME WANTED_RC PATTERN COMMAND ARG...: the same with one line on stderr, and nothing on stdout; nor in the directory
+# EMPTY, if that is set.
+refused() {
+	local rc=0 why='' err=$TMP/refused.err
+	"${@:4}" >"$TMP/refused.out" 2>"$err" </dev/null || rc=$?
+	sed -i '/^Try .* --help/,$d' "$err" # of argp
+	if [ "$rc" -ne "$2" ]; then
+		why="exit code $rc, not $2"
+	elif [ "$(wc -l <"$err")" -ne 1 ] || [ "$(wc -c <"$err")" -gt 400 ]; then
+		why="not one line"
+	elif ! grep -qE -e "$3" "$err"; then
+		why="no match for /$3/"
+	elif LC_ALL=C grep -q '[[:cntrl:]]' "$err"; then
+		why="control bytes"
+	elif [ -s "$TMP/refused.out" ]; then
+		why="it wrote to stdout"
+	elif [ "${EMPTY:-}" ] && [ "$(ls -A "$EMPTY")" ]; then
+		why="left behind: $(ls -A "$EMPTY")"
+		rm -rf "${EMPTY:?}"/*
+	fi
+	if [ "$why" ]; then
+		not_ok "$1" "$why: $(cat -v "$err")"
+	else
+		ok "$1"
+	fi
+}
+
 # same NAME GOT WANTED: two texts must be equal.
 same() {
 	if [ "$2" = "$3" ]; then
@@ -305,6 +332,15 @@ expect() {
 	fi
 }
 
+# schema_fits NAME SCHEMA FILE...: each document fits that schema of docs/schema.
+schema_fits() {
+	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+		check "$1" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/$2.schema.json" "${@:3}"
+	else
+		skip "$1" "python3-jsonschema is not installed"
+	fi
+}
+
 # Where cgroups of version 2 are mounted.
 cgroup_root() {
 	local dir
@@ -357,6 +393,37 @@ server_started() {
 	PORT=$(grep -m 1 -oE '^[0-9]+$' "$TMP/$1.out")
 }
 
+# recording VARIABLE NAME RECORD-OPTION...: in the background, as soon as it has begun or is gone; its process id is in the
+# variable. RECORD_BY, if it is set, is the command that starts it. inftrace prints into TMP/NAME.err. 1: it has not begun, which
+# is told.
+recording() {
+	spawn "$1" "${RECORD_BY[@]}" "$INFTRACE" record "${@:3}" 2>"$TMP/$2.err"
+	wait_until 60 begun_or_gone "$BG" "$TMP/$2.err" || true
+	has_begun "$TMP/$2.err" || {
+		not_ok "$2: recording" "$(tail -n 3 "$TMP/$2.err")"
+		return 1
+	}
+}
+
+has_begun() { # FILE
+	grep -qE '^inftrace: (recording|flight recorder on|waiting for the window)' "$1"
+}
+
+begun_or_gone() { # PID FILE
+	has_begun "$2" || has_ended "$1"
+}
+
+# serving NAME COMMAND ARG...: in the background, as soon as it has printed where it listens, or is gone. Its process id is in BG,
+# what it prints in TMP/NAME.url and TMP/NAME.err.
+serving() {
+	background "${@:2}" >"$TMP/$1.url" 2>"$TMP/$1.err"
+	wait_until 60 printed_or_gone "$TMP/$1.url" "$BG"
+}
+
+printed_or_gone() { # FILE PID
+	[ -s "$1" ] || has_ended "$2"
+}
+
 # engine_started NAME RECORD-OPTION... -- COMMAND ARG...: a command that prints "ready" when its libraries are loaded, and then
 # waits for a line of input, which it gets as soon as it is recorded. It prints into TMP/NAME.out, inftrace into
 # TMP/NAME.err; their process ids are in ENGINE and TRACER. 1: it did not come so far.
@@ -365,8 +432,7 @@ engine_started() {
 	args_split "${@:2}"
 	fed ENGINE "${BEHIND[@]}" >"$TMP/$name.out" 2>&1
 	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
-	spawn TRACER "$INFTRACE" record "${BEFORE[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
+	recording TRACER "$name" "${BEFORE[@]}" -p "$ENGINE" || return 1
 	echo >&9
 	exec 9>&-
 }
@@ -376,17 +442,16 @@ engine_recorded() {
 	engine_started "$@" && wait "$ENGINE" && wait "$TRACER"
 }
 
-# line_recorded PROGRAM RECORD-OPTION...: records a program from before its line of input to its end. It prints into TMP/out,
-# inftrace into TMP/err.
+# line_recorded PROGRAM RECORD-OPTION...: records a program, which waits for a line of input, from before it to its end. It prints
+# into TMP/t.out, inftrace into TMP/t.err.
 line_recorded() {
 	local target
-	fed target "$1" >"$TMP/out" 2>"$TMP/out.err"
-	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "${@:2}" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
+	fed target "$1" >"$TMP/t.out" 2>"$TMP/t.out.err"
+	recording BG t --strict -e functions -o "$TMP/t.json" "${@:2}" -p "$target" || return 1
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG" && return
-	sed 's/^/# /' "$TMP/err"
+	sed 's/^/# /' "$TMP/t.err"
 	return 1
 }
 

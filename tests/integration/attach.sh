@@ -16,10 +16,9 @@ program() {
 
 # record PRELOAD OPTION...
 record() {
-	: >"$TMP/err"
-	spawn RECORD env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
-		--engine none -u 'libcalled*:called(n=u64 arg1)@op' -o "$TMP/t.json" "${@:2}" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err" || not_ok "$TEST" "no recording: $(cat "$TMP/err")"
+	local RECORD_BY=(env LD_PRELOAD="$1")
+	recording RECORD t -v --strict -e functions --ring-size 64MB --engine none -u 'libcalled*:called(n=u64 arg1)@op' \
+		-o "$TMP/t.json" "${@:2}"
 }
 
 # finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are in the trace
@@ -36,7 +35,7 @@ finish() {
 	got=$(grep '"name":"called"' "$TMP/t.json" | grep -o '"pid":[0-9]*' | cut -d: -f2 | sort | uniq -c |
 		awk '{ print $2, $1 }' | sort)
 	same "$name: all calls" "$got" "$wanted"
-	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
+	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/t.err")" 0
 }
 
 # breakpoint PID: "yes" when the code of called() differs from the file
@@ -60,7 +59,7 @@ has_breakpoint() { # PID yes|no
 }
 
 probes_are() { # COUNT: attached so far
-	[ "$(grep -c '1 probes in' "$TMP/err")" = "$1" ]
+	[ "$(grep -c '1 probes in' "$TMP/t.err")" = "$1" ]
 }
 
 build_probed
@@ -131,7 +130,7 @@ test_mapped_later() {
 	cp "$lib" "$TMP/libcalled-copy.so"
 	program twice
 	record "" -p "$PID"
-	same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/err")" 0
+	same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/t.err")" 0
 	tell twice load "$lib"
 	wait_until 60 probes_are 1
 	tell twice call 1000
@@ -160,7 +159,7 @@ test_family() {
 		tell target threads 4 500
 		tell target fork 0 50
 		finish "$links: threads and children, from their first call on" target
-		same "$links: none was late" "$(grep -c 'after they began' "$TMP/err")" 0
+		same "$links: none was late" "$(grep -c 'after they began' "$TMP/t.err")" 0
 	done
 }
 
@@ -192,7 +191,7 @@ test_others() {
 	tell other loop 1
 	check "others: none in the other one, once it calls often" wait_until 60 has_breakpoint "$other" no
 	same "others: still one in the target" "$(breakpoint "$target")" yes
-	grep -q 'probes are only in those recorded now (1)' "$TMP/err" || not_ok "others: -v says so" "$(cat "$TMP/err")"
+	grep -q 'probes are only in those recorded now (1)' "$TMP/t.err" || not_ok "others: -v says so" "$(cat "$TMP/t.err")"
 	sleep 0.3
 	tell target stop
 	tell target threads 4 1000
@@ -207,7 +206,7 @@ test_others() {
 	same "others: none in the other one at the end" "$(breakpoint "$other")" no
 	finish "others" target
 	check_rc "others: how late the children were is told" 0 \
-		'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/err"
+		'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/t.err"
 	end_other
 }
 
@@ -235,7 +234,7 @@ test_large_family() {
 	check "a large family: none in the other one" wait_until 60 has_breakpoint "$other" no
 	tell target call 100
 	tell target family 1000 20 40
-	check "a large family: everywhere again" grep -q 'all processes again: there are too many targets' "$TMP/err"
+	check "a large family: everywhere again" grep -q 'all processes again: there are too many targets' "$TMP/t.err"
 	same "a large family: in the other one, too" "$(breakpoint "$other")" yes
 	finish "a large family" target
 	end_other
@@ -251,7 +250,7 @@ test_exec() {
 	check "exec: none in the other one again" wait_until 60 has_breakpoint "$other" no
 	say target exec 500 300 "$lib"
 	finish "an exec" target
-	same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/err")" 0
+	same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/t.err")" 0
 	end_other
 }
 
@@ -269,7 +268,7 @@ test_main_thread() {
 	tell target stop
 	tell target leave
 	check "without its main thread: everywhere again" \
-		wait_until 60 grep -q 'all processes again: the main thread' "$TMP/err"
+		wait_until 60 grep -q 'all processes again: the main thread' "$TMP/t.err"
 	check "without its main thread: in the other one, too" wait_until 60 has_breakpoint "$other" yes
 	tell target threads 2 300
 	tell target fork 0 50

@@ -9,26 +9,7 @@
 
 # bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty directory, which stays empty.
 bad() {
-	local name=$1 wanted=$2 pattern=$3 rc=0 left
-	shift 3
-	timeout 100 "${as[@]}" "$INFTRACE" record "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || rc=$?
-	left=$(ls -A "$work")
-	if [ "$rc" -ne "$wanted" ]; then
-		not_ok "$name" "exit code $rc, not $wanted: $(cat "$TMP/err")"
-	elif [ "$(wc -l <"$TMP/err")" -ne 1 ] || [ "$(wc -c <"$TMP/err")" -gt 400 ]; then
-		not_ok "$name" "not one line: $(cat "$TMP/err")"
-	elif ! grep -qE -e "$pattern" "$TMP/err"; then
-		not_ok "$name" "no match for /$pattern/: $(cat "$TMP/err")"
-	elif LC_ALL=C grep -q '[[:cntrl:]]' "$TMP/err"; then
-		not_ok "$name" "control bytes in: $(cat -v "$TMP/err")"
-	elif [ -s "$TMP/out" ]; then
-		not_ok "$name" "it wrote to stdout"
-	elif [ -n "$left" ]; then
-		not_ok "$name" "left behind: $left"
-		rm -rf "${work:?}"/*
-	else
-		ok "$name"
-	fi
+	EMPTY=$work refused "$1" "$2" "$3" timeout 100 "${as[@]}" "$INFTRACE" record "${@:4}"
 }
 
 # rows <<TABLE: NAME | WANTED_RC | PATTERN | ARG... of inftrace record, with $target and $TMP in it.
@@ -81,9 +62,7 @@ test_targets() {
 	for list in 0 -1 abc '' '1,' ',1' 1,,2 0x10 ' 1' 99999999999 99999999999999999999999 $'1\n2'; do
 		bad "-p '${list@Q}'" 2 '^inftrace: -p: .*list of process ids' -p "$list"
 	done
-	rc=0
-	sh -c 'exec "$0" record -p $$' "$INFTRACE" 2>"$TMP/err" || rc=$?
-	same "itself" "$rc $(grep -c 'is inftrace itself' "$TMP/err")" "2 1"
+	refused "itself" 2 'is inftrace itself' sh -c 'exec "$0" record -p $$' "$INFTRACE"
 	bad "unknown option" 2 "unrecognized option '--nonsense'" --nonsense
 	bad "option without its value" 2 "requires an argument" -p
 	for list in '' foo sched,foo '+' ',,' -sched,-syscalls,-faults,-functions,-ipc $'\e[2J'; do
@@ -135,12 +114,10 @@ test_outputs() {
 		no directory of a refused run | 2 | no preset named nope | --profile new/dir/p --engine nope -p $target
 		no directory of refused windows | 2 | no preset named nope | --window manual --output-dir new --engine nope -p $target
 	TABLE
-	rc=0
-	timeout 100 "$INFTRACE" top -n 0 -p "$target" 2>"$TMP/err" || rc=$?
-	same "top -n 0" "$rc $(cat "$TMP/err")" "2 inftrace: -n: 0 updates show nothing; write 1 or more, or leave -n out"
-	rc=0
-	(ulimit -n 20 && exec timeout 100 "$INFTRACE" record -p "$target" -o x.json) 2>"$TMP/err" || rc=$?
-	same "few descriptors" "$rc $(wc -l <"$TMP/err") $(grep -c 'only 20 files may be open, .*: ulimit -n' "$TMP/err")" "3 1 1"
+	refused "top -n 0" 2 '^inftrace: -n: 0 updates show nothing; write 1 or more, or leave -n out$' \
+		timeout 100 "$INFTRACE" top -n 0 -p "$target"
+	refused "few descriptors" 3 'only 20 files may be open, .*: ulimit -n' \
+		sh -c 'ulimit -n 20 && exec timeout 100 "$0" record -p "$1" -o x.json' "$INFTRACE" "$target"
 	rc=0
 	timeout 100 "$INFTRACE" record -d 100ms --profile /dev/full -p "$target" 2>"$TMP/err" || rc=$?
 	same "a full device: nothing was written" "$rc $(grep -c wrote "$TMP/err")" "1 0"
@@ -495,11 +472,9 @@ test_two() {
 	[sum(e.get("name") == "getppid" and s["ts"] <= e["ts"] <= s["ts"] + s["dur"] for e in t)
 	for s in t if s.get("cat") == "step"][-50:] for t in (t, u)])' \
 		t="$TMP/two1.json" u="$TMP/two2.json"
-	rc=0
 	background "${run[@]}" -o "$TMP/same.json"
 	wait_until 100 test -s "$TMP/same.json"
-	"${run[@]}" -d 100ms -o "$TMP/same.json" 2>"$TMP/err" || rc=$?
-	same "two into one file" "$rc $(grep -c 'same.json: ' "$TMP/err")" "1 1"
+	refused "two into one file" 1 'same.json: ' "${run[@]}" -d 100ms -o "$TMP/same.json"
 	kill "$BG"
 	wait "$BG"
 	check "two into one file: the first is whole" "$INFTRACE" validate "$TMP/same.json"

@@ -105,9 +105,7 @@ test_life() {
 # Requests of which the recording has only a part, without the beginning or the end.
 test_edges() {
 	name=edges
-	"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}"
 	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
 	"$INFTRACE" record --strict --max-steps 300 --profile "$TMP/$name.jsonl" -p "$engine" 2>"$TMP/$name.err"
 	kill -9 "$engine"
@@ -152,14 +150,10 @@ window_is_open() {
 # if that was in the same window.
 test_cut() {
 	name="cut"
-	"$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}"
 	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
 	mkdir "$TMP/$name"
-	background "$INFTRACE" record --window-flag "$TMP/flag" -e functions --output-dir "$TMP/$name" --format json \
-		-p "$engine" 2>"$TMP/$name.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
+	recording BG "$name" --window-flag "$TMP/flag" -e functions --output-dir "$TMP/$name" --format json -p "$engine"
 	for i in 1 2 3; do
 		touch "$TMP/flag"
 		wait_until 60 window_is_open
@@ -169,9 +163,7 @@ test_cut() {
 	done
 	kill -INT "$BG"
 	wait "$BG"
-	background "$INFTRACE" record --flight-recorder 30s -e functions --output-dir "$TMP/$name" --format json -p "$engine" \
-		2>"$TMP/$name.err2"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err2"
+	recording BG "$name" --flight-recorder 30s -e functions --output-dir "$TMP/$name" --format json -p "$engine"
 	steps_on 12
 	kill -USR1 "$BG"
 	wait_until 60 traces_are 4

@@ -15,9 +15,7 @@ build steps
 
 # NAME ARGUMENT...: records in the background, and leaves the recorder's pid in $recorder.
 begin() {
-	local name=$1
-	shift
-	spawn recorder "$INFTRACE" record "$@" >"$TMP/$name.out" 2>"$TMP/$name.err"
+	spawn recorder "$INFTRACE" record "${@:2}" >"$TMP/$1.out" 2>"$TMP/$1.err"
 }
 
 # COMMAND...: succeeds, or the recorder has ended, which makes waiting useless
@@ -47,10 +45,7 @@ holds() {
 }
 
 finish() { # NAME
-	local rc=0
-	kill -INT "$recorder"
-	wait "$recorder" || rc=$?
-	same "$1: the recording ends as usual" "$rc" 0
+	interrupted "$1: the recording ends as usual" "$recorder"
 }
 
 steps='[x for x in p if x["event"] == "token_prof"]'
@@ -215,20 +210,18 @@ test_flight() {
 	kill "$target"
 }
 
-refused() { # WORDS OPTION...
-	local words=$1
-	shift
-	check_rc "refused: $*" 2 "$words" "$INFTRACE" record "$@" -o "$TMP/never.json" -- true
+refuses() { # WORDS OPTION...
+	check_rc "refused: ${*:2}" 2 "$1" "$INFTRACE" record "${@:2}" -o "$TMP/never.json" -- true
 }
 
 test_usage() {
 	local text
 	for text in "" 2 two 2%% -1% 2%x .5% nan%; do
-		refused "--budget: '$text' is not a share of the time; write 2% or 0.5%, at most 100%" --budget "$text"
+		refuses "--budget: '$text' is not a share of the time; write 2% or 0.5%, at most 100%" --budget "$text"
 	done
-	refused "--budget: '101%' is too large a share of the time" --budget 101%
-	refused "nothing here is one" --budget 2% --engine none
-	refused "nothing here is one" --budget 2% -e -functions
+	refuses "--budget: '101%' is too large a share of the time" --budget 101%
+	refuses "nothing here is one" --budget 2% --engine none
+	refuses "nothing here is one" --budget 2% -e -functions
 	check "no file was made" [ ! -e "$TMP/never.json" ]
 	check_rc "top has it, too" 2 "is not a share of the time" "$INFTRACE" top --budget 2 -- true
 }

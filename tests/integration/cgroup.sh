@@ -149,9 +149,7 @@ test_container() {
 		"{e['pid']: e['args']['labels'] for e in t if e['name'] == 'process_labels'} == {$first: 'container ${id:0:12}, pod $pod, host server-0', $second: 'container ${id:0:12}, pod $pod'}" \
 		t="$TMP/container/t.json"
 	check "container: in the Perfetto trace" grep -qa "container ${id:0:12}, pod $pod, host server-0" "$TMP/container/t.pftrace"
-	"$INFTRACE" export --prometheus 127.0.0.1:0 "$TMP/container/p.jsonl" >"$TMP/export.log" 2>&1 &
-	BG=$!
-	test_pids+=("$BG")
+	spawn BG "$INFTRACE" export --prometheus 127.0.0.1:0 "$TMP/container/p.jsonl" >"$TMP/export.log" 2>&1
 	wait_until 30 grep -q 'http://127.0.0.1:' "$TMP/export.log"
 	python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())' \
 		"$(grep -oE 'http://127.0.0.1:[0-9]+/metrics' "$TMP/export.log" | head -n 1)" >"$TMP/metrics"

@@ -29,11 +29,7 @@ calls() {
 
 # record NAME ARG...: its pid is in RECORDER
 record() {
-	local name=$1
-	shift
-	spawn RECORDER "$INFTRACE" record --engine none -e syscalls "$@" 2>"$name.log"
-	wait_until 60 grep -qE '^inftrace: (recording|waiting|flight)' "$name.log" ||
-		not_ok "$name: records" "$(tail -n 1 "$name.log")"
+	recording RECORDER "$1" --engine none -e syscalls "${@:2}"
 }
 
 # as_nobody COMMAND...
@@ -281,7 +277,7 @@ test_without_socket() {
 	rm -rf $SOCKETS
 	ln -s "$TMP" $SOCKETS
 	record link -o link.json -p "$two"
-	check "a link for a directory: said" grep -q "^inftrace: warning: no control socket in $SOCKETS: .*links are not followed" link.log
+	check "a link for a directory: said" grep -q "^inftrace: warning: no control socket in $SOCKETS: .*links are not followed" link.err
 	check "a link for a directory: not followed" test ! -e "$TMP/$RECORDER.sock"
 	calls two 30
 	interrupted "a link for a directory: recorded without" "$RECORDER" 0

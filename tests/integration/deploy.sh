@@ -54,10 +54,8 @@ test_capabilities() {
 
 # stopped NAME: SIGTERM, as systemd and Kubernetes end a service, and the recorder ends well
 stopped() {
-	local rc=0
 	kill -TERM "$RECORDER"
-	wait "$RECORDER" || rc=$?
-	same "$1: ends well" "$rc" 0
+	ended "$1: ends well" "$RECORDER"
 	kill -TERM "$ENGINE"
 	wait "$ENGINE" || true
 }
@@ -69,13 +67,11 @@ record_found() {
 		"symbol": "llama_decode", "role": "step", "name": "decode"}]}' >"$TMP/mini.json"
 	mkdir -p "$TMP/out/$1"
 	chown "$others" "$TMP/out/$1"
-	background "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" --output-dir "$TMP/out/$1" 2>"$TMP/$1.log"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
-	RECORDER=$BG
+	recording RECORDER "$1" -v --engine "$TMP/mini.json" "${@:2}" --output-dir "$TMP/out/$1"
 	# until it is told to end
 	spawn ENGINE setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/deployed-$$" -q -r 0 -n 4 -t 1 >/dev/null
-	check "$1: an engine is found" wait_until 60 grep -q '(deployed-' "$TMP/$1.log"
-	check "$1: its functions are probed" wait_until 60 grep -q 'probes in .*/libllama' "$TMP/$1.log"
+	check "$1: an engine is found" wait_until 60 grep -q '(deployed-' "$TMP/$1.err"
+	check "$1: its functions are probed" wait_until 60 grep -q 'probes in .*/libllama' "$TMP/$1.err"
 }
 
 # service_dumps NAME: as the unit starts it
@@ -85,7 +81,7 @@ service_dumps() {
 	# shellcheck disable=SC2086 # several words, as systemd splits them
 	record_found "$1" --discover $options
 	kill -USR1 "$RECORDER"
-	check "$1: a dump" wait_until 60 grep -q 'dumped\|wrote' "$TMP/$1.log"
+	check "$1: a dump" wait_until 60 grep -q 'dumped\|wrote' "$TMP/$1.err"
 	stopped "$1"
 	check "$1: a trace" "$INFTRACE" validate "$TMP/out/$1"/trace_pid*.json
 }

@@ -34,10 +34,8 @@ expect "several: a line for each process, with its name" \
 
 # without a timeline: the numbers of calls are those of the previous run
 record_profile() { # NAME [OPTION ...] -- COMMAND ...
-	local name=$1
-	shift
-	rm -f "$TMP/$name.jsonl"
-	"$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err"
+	rm -f "$TMP/$1.jsonl"
+	"$INFTRACE" record --profile "$TMP/$1.jsonl" "${@:2}" </dev/null >"$TMP/$1.out" 2>"$TMP/$1.err"
 }
 record_profile alone --engine none -- "$PROGRAMS/ipc" same
 check "--profile alone: all families" "$INFTRACE" validate "$TMP/alone.jsonl" --require "$FAMILIES"

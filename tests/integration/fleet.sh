@@ -15,22 +15,12 @@ cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
 
 # exporter NAME ARG...: in the background, on any free port; URL, its pid in BG, its messages in NAME.err.
 exporter() {
-	local name=$1
-	shift
-	background "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "$@" >"$name.url" 2>"$name.err"
-	wait_until 60 url_or_gone "$name" "$BG"
-	URL=$(cat "$name.url")
-}
-
-url_or_gone() { # NAME PID
-	[ -s "$1.url" ] || ! kill -0 "$2" 2>/dev/null
+	serving "$1" "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "${@:2}"
+	URL=$(cat "$1.url")
 }
 
 stopped() { # NAME PID
-	local rc=0
-	kill -INT "$2"
-	wait "$2" || rc=$?
-	same "$1: Ctrl-C ends it" "$rc" 0
+	interrupted "$1: Ctrl-C ends it" "$2"
 }
 
 test_refused() {
@@ -146,30 +136,20 @@ test_hostile() {
 	*) not_ok "hostile: an IPv6 address" "$URL" ;;
 	esac
 	check "hostile: parsed" "$METRICS" value "$URL" inftrace_export_lines_total
-	python3 - "$URL" "$METRICS" >hostile.out 2>&1 <<-'PY' || true
-		import importlib.util, sys
-		spec = importlib.util.spec_from_file_location("metrics", sys.argv[2])
-		metrics = importlib.util.module_from_spec(spec)
-		spec.loader.exec_module(metrics)
-		text = metrics.fetch(sys.argv[1])[1]
-		samples = metrics.parse(text, False)
-		models = {dict(labels).get(metrics.MODEL) for _, labels in samples} - {None}
-		phases = {dict(labels).get("phase") for _, labels in samples} - {None}
-		assert not any(name.startswith("evil") for name, _ in samples)
-		assert all(len(m.encode()) < 128 and m.isprintable() for m in models), models
-		print(len(models), len(phases), "other" in models, "other" in phases)
-	PY
-	same "hostile: no more models and phases than there may be, and one for the others" "$(cat hostile.out)" "17 9 True True"
+	same "hostile: no more models and phases than there may be, and one for the others" "$(python '
+models, phases = ({dict(l).get(k) for _, l in samples} - {None} for k in (metrics.MODEL, "phase"))
+assert not any(n.startswith("evil") for n, _ in samples)
+assert all(len(m.encode()) < 128 and m.isprintable() for m in models), models
+print(len(models), len(phases), "other" in models, "other" in phases)')" "17 9 True True"
 	stopped hostile "$BG"
 }
 
 # python CODE: with `samples`, {(NAME, {(LABEL, VALUE), ...}): VALUE} of the exporter, and total(NAME, LABEL=VALUE, ...), a sum of them
 python() {
 	python3 - "$URL" "$METRICS" 2>&1 <<-PY || true
-		import importlib.util, sys
-		spec = importlib.util.spec_from_file_location("metrics", sys.argv[2])
-		metrics = importlib.util.module_from_spec(spec)
-		spec.loader.exec_module(metrics)
+		import os, sys
+		sys.path.append(os.path.dirname(sys.argv[2]))
+		import metrics
 		samples = metrics.parse(metrics.fetch(sys.argv[1])[1], False)
 		def total(name, **labels):
 		    return sum(v for (n, l), v in samples.items() if n == name and labels.items() <= dict(l).items())
@@ -271,9 +251,8 @@ test_queries() {
 
 # collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
 collector() {
-	background "$TOP/tests/tools/otlp.py" collect "$@" >"$1.port"
-	wait_until 60 test -s "$1.port"
-	COLLECTOR=http://127.0.0.1:$(cat "$1.port")
+	serving "collect-$1" "$TOP/tests/tools/otlp.py" collect "$@"
+	COLLECTOR=http://127.0.0.1:$(cat "collect-$1.url")
 }
 
 arrived() {
@@ -297,7 +276,7 @@ test_otlp() {
 	check "otlp: lines are read meanwhile" wait_until 60 lines_read $(($(cat otlp/*.jsonl | wc -l)))
 	check "otlp: it is tried again" wait_until 60 arrived
 	stopped otlp "$BG"
-	check "otlp: says that the collector failed, once" grep -c 'answers with status 503; trying on' otlp.err
+	same "otlp: says that the collector failed, once" "$(grep -c 'answers with status 503; trying on' otlp.err)" 1
 	check_shown "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
 	check_shown "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
 	kill "$server"

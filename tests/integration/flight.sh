@@ -23,10 +23,7 @@ engine() { # PROGRAM: its step() is the engine's
 
 # fly NAME OPTION...: a recording with a flight recorder; its pid is in RECORDER.
 fly() {
-	local name=$1
-	shift
-	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
+	recording RECORDER "$1" --output-dir "$TMP/$1" "${@:2}"
 }
 
 # land NAME WANTED: ends the recording if it has not ended; its exit code is WANTED. landed: it ends by itself, as its

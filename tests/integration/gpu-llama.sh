@@ -75,9 +75,7 @@ test_attach() {
 	local i
 	mkdir -p "$TMP/lib"
 	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13"
-	LD_LIBRARY_PATH=$TMP/lib:$MOCK "$DRIVER" -q -t 1 -g 99 -r 0 -n 200 -H "$MOCK/fork_hook.so" "$LIBS" "$(llama_model)" >"$TMP/engine.out" 2>&1 &
-	ENGINE=$!
-	test_pids+=("$ENGINE")
+	LD_LIBRARY_PATH=$TMP/lib:$MOCK spawn ENGINE "$DRIVER" -q -t 1 -g 99 -r 0 -n 200 -H "$MOCK/fork_hook.so" "$LIBS" "$(llama_model)" >"$TMP/engine.out" 2>&1
 	wait_until 60 grep -sq '^pid' "$TMP/engine.out"
 	for ((i = 1; i <= $(often 2 20); i++)); do
 		attached "attach $i" INT || not_ok "attach $i" "exit code $?: $(tail -n 1 "$TMP/a.err")"

@@ -118,12 +118,7 @@ test_killed() {
 	child=$(pgrep -P "$tracer" -x mock_hip_driver)
 	kill -KILL "$tracer"
 	wait "$tracer" 2>/dev/null || :
-	echo "step 100 0
-copies 20
-sync
-sleep 1500
-launch 100
-sync" >&9
+	printf '%s\n' "step 100 0" "copies 20" sync "sleep 1500" "launch 100" sync >&9
 	check "killed: the program goes on" wait_until 60 sh -c "[ \$(grep -c ok '$TMP/killed.out') = 7 ]"
 	echo exit >&9
 	exec 9>&-

@@ -8,15 +8,15 @@
 need cc python3 protoc
 build_mock_gpu
 STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
+GPU=(timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so")
 export LD_LIBRARY_PATH=$MOCK
 
 # recorded NAME OPTION... -- COMMAND-OF-THE-DRIVER...
 recorded() {
 	local name=$1
 	args_split "${@:2}"
-	MOCK_TRUTH=$TMP/$name.bin check "$name: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
-		"${STEP[@]}" -o "$TMP/$name.json" -o "$TMP/$name.pftrace" --profile "$TMP/$name.jsonl" "${BEFORE[@]}" -- \
-		"$MOCK/mock_driver" "${BEHIND[@]}"
+	MOCK_TRUTH=$TMP/$name.bin check "$name: records" "${GPU[@]}" "${STEP[@]}" -o "$TMP/$name.json" -o "$TMP/$name.pftrace" \
+		--profile "$TMP/$name.jsonl" "${BEFORE[@]}" -- "$MOCK/mock_driver" "${BEHIND[@]}"
 	cp "$TMP/check.out" "$TMP/$name.err"
 	# what was lost, and why, where a check says that something is not there
 	grep -E '^inftrace: (gpu|warning)' "$TMP/$name.err" | sed 's/^/# /' || true
@@ -107,7 +107,7 @@ test_operators() {
 	local ops=(-u "$MOCK/mock_driver:mock_ops()@step" -u "$MOCK/mock_driver:mock_outer()@op" -u "$MOCK/mock_driver:mock_inner()@op")
 	local detail
 	for detail in '' --op-detail; do
-		check "operators: records $detail" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${ops[@]}" ${detail:+"$detail"} \
+		check "operators: records $detail" "${GPU[@]}" "${ops[@]}" ${detail:+"$detail"} \
 			-o "$TMP/ops$detail.json" --profile "$TMP/ops$detail.jsonl" -- "$MOCK/mock_driver" init "kernel-ns 20000" "ops 10" sync
 		check "operators: valid $detail" "$INFTRACE" validate "$TMP/ops$detail.jsonl" --require op_prof
 		expect "operators: each has the time of its kernels $detail" '("gpu_lost" in str(p) or all(abs(
@@ -123,7 +123,7 @@ test_operators() {
 # In the form of PyTorch's profiler kernels have the call that launched them and the number of the operator around it, which the execution
 # trace has, too.
 test_kineto() {
-	check "kineto: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_ops()@step" \
+	check "kineto: records" "${GPU[@]}" -u "$MOCK/mock_driver:mock_ops()@step" \
 		-u "$MOCK/mock_driver:mock_outer()@op" -u "$MOCK/mock_driver:mock_inner()@op" -o "$TMP/pair.et.json" -o "$TMP/pair.kineto.json" \
 		-- "$MOCK/mock_driver" init "kernel-ns 20000" "ops 10" "copies 10" "ops 10" sync
 	grep -E '^inftrace: (gpu|warning)' "$TMP/check.out" | sed 's/^/# /' || true
@@ -149,7 +149,7 @@ test_devices() {
 # Processes that see other devices, by other numbers: each device is one, and a step has the parts of its own. The machine has 4.
 test_visible() {
 	local run='"$1" init "kernel-ns 20000"' f=$TMP/visible
-	check "visible: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$f.json" -o "$f.pftrace" \
+	check "visible: records" "${GPU[@]}" "${STEP[@]}" -o "$f.json" -o "$f.pftrace" \
 		--profile "$f.jsonl" -- env -u CUDA_VISIBLE_DEVICES sh -c "CUDA_VISIBLE_DEVICES=1 $run 'launch 10' 'step 5 0' sync
 			CUDA_VISIBLE_DEVICES=GPU-00000003 $run 'launch 20' 'step 6 0' sync
 			CUDA_VISIBLE_DEVICES=3,1 $run 'launch 40' sync 'device 1' 'launch 80' 'step 7 0' sync" sh "$MOCK/mock_driver"
@@ -194,7 +194,7 @@ test_parallel() {
 # Kernels of a graph that was captured in operators belong to these, and each has its place in the graph; so have those of a graph
 # that was captured outside of any.
 test_graphs() {
-	check "graphs: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_outer()@op" \
+	check "graphs: records" "${GPU[@]}" -u "$MOCK/mock_driver:mock_outer()@op" \
 		-u "$MOCK/mock_driver:mock_inner()@op" -o "$TMP/graphs.json" -o "$TMP/graphs.pftrace" --profile "$TMP/graphs.jsonl" -- \
 		"$MOCK/mock_driver" init "graph 10" "graph-ops 20" sync "graph-ops 10" sync
 	check "graphs: the files are valid" "$INFTRACE" validate "$TMP/graphs.json" "$TMP/graphs.jsonl" --require op_prof
@@ -219,7 +219,7 @@ test_graphs() {
 test_gaps() {
 	local trace
 	for trace in '' "$TMP/nap.json"; do
-		check "gaps: records $trace" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_nap()@step" \
+		check "gaps: records $trace" "${GPU[@]}" -u "$MOCK/mock_driver:mock_nap()@step" \
 			${trace:+-o "$trace"} --profile "$TMP/nap.jsonl" -- "$MOCK/mock_driver" init "nap 100" sync
 	done
 	check "gaps: valid" "$INFTRACE" validate "$TMP/nap.jsonl"
@@ -236,14 +236,13 @@ test_gaps() {
 # What runs before all probes are there is not looked at.
 test_collectives() {
 	local f=$TMP/collectives
-	fed BG "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --ring-size 64MB -u "$MOCK/mock_driver:mock_collectives()@step" -o "$f.json" -o "$f.et" \
+	fed BG "${GPU[@]}" --ring-size 64MB -u "$MOCK/mock_driver:mock_collectives()@step" -o "$f.json" -o "$f.et" \
 		-o "$f.pftrace" --profile "$f.jsonl" -- "$MOCK/mock_driver" >"$f.out" 2>"$f.err"
 	echo "kernel-ns 1000000" >&9
 	check "collectives: steps have their part, and all calls are seen" wait_until 100 sh -c "echo 'collectives 1' >&9; sleep 0.1
 		grep -sq gpu_collective_us '$f.jsonl' && grep -q ncclGroupStart '$f.json' && grep -q ncclAllReduce '$f.json' &&
 		grep -q ncclGroupEnd '$f.json'"
-	echo "collectives 5
-exit" >&9
+	printf '%s\n' "collectives 5" exit >&9
 	exec 9>&-
 	check "collectives: ends" wait "$BG"
 	check "collectives: the files are valid" "$INFTRACE" validate "$f.json" "$f.jsonl" --require token_prof
@@ -269,9 +268,8 @@ test_idle() {
 	check_rc "idle: needs --gpu" 2 '--trigger gpu_idle needs --gpu' "$INFTRACE" record --flight-recorder 60s --trigger 'gpu_idle>1ms' -- true
 	local try
 	for try in 1 2 3 4 5; do
-		check "idle: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
-			-u "$MOCK/mock_driver:mock_nap()@step" --flight-recorder 60s --trigger 'gpu_idle>90ms' --output-dir "$TMP/idle" \
-			-- "$MOCK/mock_driver" init "nap 100" sync
+		check "idle: records" "${GPU[@]}" -u "$MOCK/mock_driver:mock_nap()@step" --flight-recorder 60s --trigger 'gpu_idle>90ms' \
+			--output-dir "$TMP/idle" -- "$MOCK/mock_driver" init "nap 100" sync
 		# where the clocks were disturbed the idle time is not known
 		grep -q 'nothing was seen' "$TMP/check.out" || break
 	done
@@ -287,8 +285,7 @@ attached() {
 	mkdir -p "$TMP/lib"
 	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13" # the first of the names that are tried
 	LD_LIBRARY_PATH=$TMP/lib:$MOCK fed target "${@:2}" >"$TMP/$name.out" 2>&1
-	echo "launch 5
-sync" >&9
+	printf '%s\n' "launch 5" sync >&9
 	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/$name.out') = 2 ]"
 	read -r child <"/proc/$target/task/$target/children" || :
 	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${BESIDE:-}${child:-$target}" \
@@ -305,9 +302,7 @@ sync" >&9
 	ENDED_MS=$(((${EPOCHREALTIME/./} - signalled) / 1000))
 	echo "# after $ENDED_MS ms"
 	check "$name: in order" wait "$BG"
-	echo "launch 5
-sync
-exit" >&9
+	printf '%s\n' "launch 5" sync exit >&9
 	exec 9>&-
 	check "$name: the target goes on, and ends by itself" wait "$target"
 	"$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl" >"$TMP/$name.valid" || not_ok "$name: valid" "$(tail -n 1 "$TMP/$name.valid")"
@@ -392,9 +387,7 @@ test_flood() {
 		fi
 		check "flood: $who: so do others" wait_until 60 grep -q ready "$TMP/$who.out"
 		kill -CONT "$recorder"
-		echo "launch 5
-sync
-exit" >&9
+		printf '%s\n' "launch 5" sync exit >&9
 		exec 9>&- 8>&-
 		check "flood: $who: ends" wait "$recorder"
 		check "flood: $who: the agent was served" grep -q 'gpu: 5 kernels and copies of 1 process' "$TMP/$who.err"
@@ -416,7 +409,7 @@ test_live() {
 # More than a ring holds: each is there, or counted. How many are lost is up to the machine.
 test_many() {
 	local kept missing
-	check "many: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -e functions --ring-size 64MB \
+	check "many: records" "${GPU[@]}" -e functions --ring-size 64MB \
 		--profile "$TMP/many.jsonl" -- "$MOCK/mock_driver" init "kernel-ns 500" "launch 100000" sync "launch 100000" sync "launch 100000" sync
 	kept=$(sed -n 's/^inftrace: gpu: \([0-9]*\) kernels.*/\1/p' "$TMP/check.out")
 	missing=$(sed -n 's/.*warning: gpu: \([0-9]*\) records are missing.*/\1/p' "$TMP/check.out")
@@ -449,8 +442,7 @@ test_without() {
 	MOCK_FAIL_ENABLE=15 recorded failed -- init "step 10 0"
 	check "CUPTI fails" grep -q 'cuptiActivityEnable (error 15)' "$TMP/failed.err"
 	check_rc "CUPTI fails in a process that ends before the others" 0 'cuptiActivityEnable .error 15.' timeout 60 env MOCK_FAIL_ENABLE=15 \
-		"$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/ended.json" -- sh -c '"$1" init "step 10 0"; sleep 1' sh \
-		"$MOCK/mock_driver"
+		"${GPU[@]}" "${STEP[@]}" -o "$TMP/ended.json" -- sh -c '"$1" init "step 10 0"; sleep 1' sh "$MOCK/mock_driver"
 	MOCK_FAIL_FLUSH=3 recorded flush -- init "step 10 0"
 	check "CUPTI fails later" grep -q 'cuptiActivityFlushAll (error 3), so what' "$TMP/flush.err"
 	expect "the CPU side is there" 'sum(e["name"] == "cuLaunchKernel" for e in t) == 10' t="$TMP/failed.json"
@@ -470,13 +462,11 @@ test_top() {
 
 # Children and a process that calls exec have rings of their own; windows open and close.
 test_processes() {
-	echo "launch 10
-sync
-exit" >"$TMP/input"
-	check_rc "exec: records" 0 'gpu: 18 .*of 3 processes.* of 0 the launch was not seen' "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
+	printf '%s\n' "launch 10" sync exit >"$TMP/input"
+	check_rc "exec: records" 0 'gpu: 18 .*of 3 processes.* of 0 the launch was not seen' "${GPU[@]}" \
 		-o "$TMP/exec.json" -o "$TMP/exec.pftrace" -o "$TMP/exec2.pftrace" -- sh -c "'$MOCK/mock_driver' 'launch 3' sync; exec '$MOCK/mock_driver' 'launch 5' sync 'sleep 1000' exec <'$TMP/input'"
 	# what CUPTI had not handed over is not there, which is said
-	check_rc "exec: launches without a record" 0 'of 5 launches no record came' "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
+	check_rc "exec: launches without a record" 0 'of 5 launches no record came' "${GPU[@]}" \
 		-o "$TMP/early.json" -- env MOCK_COMPLETE_MS=60000 sh -c "exec '$MOCK/mock_driver' 'launch 5' exec </dev/null"
 	check "exec: the numbers of its events and contexts are those of no other file" python3 -B -c 'import sys
 sys.path.insert(0, sys.argv[1])
@@ -485,9 +475,8 @@ a, b = ({(k, e[k][0]) for p in decode(f) for e in p.get("gpu_render_stage_event"
 sys.exit(not a or not b or bool(a & b))' "$TOP/tests/tools" "$TMP/exec.pftrace" "$TMP/exec2.pftrace"
 	check "exec: contexts of several processes in Perfetto's tables" "$TOP/tests/tools/gpu_tables.py" "$TMP/exec.pftrace" "$TMP/exec.json"
 	expect "exec: kernels of all" 'sum(e.get("cat") == "kernel" for e in t) == 18' t="$TMP/exec.json"
-	check_rc "windows: records" 0 'gpu: ' timeout 60 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" \
-		--window every=500ms,for=400ms --output-dir "$TMP/windows" -- "$MOCK/mock_driver" init \
-		"steps 20 100 1000000"
+	check_rc "windows: records" 0 'gpu: ' "${GPU[@]}" "${STEP[@]}" --window every=500ms,for=400ms --output-dir "$TMP/windows" -- \
+		"$MOCK/mock_driver" init "steps 20 100 1000000"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 	# 100 of each step
 	check "windows: all have their kernels" sh -c "cat '$TMP'/windows/*.json | grep -c '\"cat\":\"kernel\"' >'$TMP/windows.kernels'
@@ -503,7 +492,7 @@ test_time_namespace() {
 		return
 	fi
 	for boot in 5000 -1; do
-		check "time namespace: records ($boot s)" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/time.json" \
+		check "time namespace: records ($boot s)" "${GPU[@]}" "${STEP[@]}" -o "$TMP/time.json" \
 			-- unshare --time --boottime "$boot" --fork "$MOCK/mock_driver" init "step 200 0" sync
 		expect "time namespace: kernels begin after their launch, within the trace ($boot s)" '[len(k) > 100 and min(l) < min(k) and max(k) < max(e["ts"] for e in t
 			if e["ph"] == "X")
@@ -533,8 +522,7 @@ test_budget() {
 		"$MOCK/mock_driver" >"$TMP/budget.out" 2>"$TMP/budget.err"
 	echo "step 10 0" >&9
 	check "budget: it pauses, and says so" wait_until 60 grep -sq 'budget: what the GPU of process .* is not collected for a while' "$TMP/budget.err"
-	echo "step 10 0
-exit" >&9
+	printf '%s\n' "step 10 0" exit >&9
 	exec 9>&-
 	check "budget: ends" wait "$BG"
 	expect "budget: the step in the pause has no parts" \

@@ -136,17 +136,13 @@ test_bystander() {
 # attached NAME OPTION...: the library is mapped once the recording runs. The process ends when its probes are in
 # place: the mappings of a process that has exited before cannot be known.
 attached() {
-	local what=$1 rec target
-	shift
-	rm -f "$TMP/go" "$TMP/over" "$TMP/p.jsonl" "$TMP/err"
+	local rec target
+	rm -f "$TMP/go" "$TMP/over" "$TMP/p.jsonl"
 	spawn target "$TMP/hold" wait "$TMP/go" dlopen "$TMP/libhold.so" "$calls" stay "$TMP/over" >/dev/null
-	"$INFTRACE" record --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/t.json" \
-		--profile "$TMP/p.jsonl" "$@" -p "$target" >"$TMP/log" 2>"$TMP/err" &
-	rec=$!
-	wait_until 60 grep -qs "recording" "$TMP/err" || not_ok "$what" "it does not begin: $(cat "$TMP/err")"
+	recording rec attached --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/t.json" \
+		--profile "$TMP/p.jsonl" "${@:2}" -p "$target"
 	touch "$TMP/go"
-	wait_until 60 grep -qsE '"name":"(waiting for probes|probes placed late)"' "$TMP/t.json" ||
-		not_ok "$what" "no probes"
+	await "$1" grep -qsE '"name":"(waiting for probes|probes placed late)"' "$TMP/t.json"
 	touch "$TMP/over"
 	wait "$rec" || true
 	wait "$target" || true

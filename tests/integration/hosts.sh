@@ -59,31 +59,23 @@ hosts_end() {
 # recorded ADDRESS-OF-B PAUSE: their messages, in $TMP/a.json, a.pftrace, b.json, b.pftrace; as they were, in $TMP/real. Both begin when both are
 # recorded.
 recorded() {
-	local name tracers=() programs=() go=$TMP/go failed=0
-	rm -f "$go".? "$TMP"/[ab].ready "$TMP"/[ab].err # what the last ones have said is not what these say
+	local name program pids=() failed=0
+	rm -f "$TMP"/[ab].err # what the last ones have said is not what these say
 	for name in b a; do
-		mkfifo "$go.$name"
 		enter "$name"
-		"${ENTER[@]}" "$TOP/tests/programs/messenger.py" "$([ "$name" = b ] && echo listen || echo connect)" "$1" 8000 "$EXCHANGES" "$2" \
-			<"$go.$name" >"$TMP/$name.ready" 2>&1 &
-		programs+=($!)
-		test_pids+=($!)
-		eval "exec $([ "$name" = b ] && echo 8 || echo 9)>\"\$go.\$name\""
-		wait_until 60 grep -qx ready "$TMP/$name.ready"
-		"${ENTER[@]}" "$INFTRACE" record --engine none -e messages -o "$TMP/$name.pftrace" -o "$TMP/$name.json" \
-			-p "${programs[-1]}" 2>"$TMP/$name.err" &
-		tracers+=($!)
-		test_pids+=($!)
-		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
+		waiting program "$name" "${ENTER[@]}" "$TOP/tests/programs/messenger.py" "$([ "$name" = b ] && echo listen || echo connect)" "$1" 8000 \
+			"$EXCHANGES" "$2"
+		RECORD_BY=("${ENTER[@]}")
+		recording BG "$name" --engine none -e messages -o "$TMP/$name.pftrace" -o "$TMP/$name.json" -p "$program"
+		pids+=("$program" "$BG")
 	done
-	echo >&8
-	echo >&9
-	exec 8>&- 9>&-
-	for name in "${programs[@]}" "${tracers[@]}"; do
+	say b
+	say a
+	for name in "${pids[@]}"; do
 		wait "$name" || failed=1
 	done
 	if [ "$failed" != 0 ]; then
-		tail -n 3 "$TMP"/[ab].ready "$TMP"/[ab].err
+		tail -n 3 "$TMP"/[ab].{out,log,err}
 		return 1
 	fi
 	rm -rf "$TMP/real"

@@ -52,9 +52,7 @@ test_variables() {
 
 # completes NAME WANTED WORD...
 completes() {
-	local name=$1 wanted=$2
-	shift 2
-	same "completion: $name" "$(bash "$TMP/complete.sh" "$share/bash-completion/completions/inftrace" "$@")" "$wanted"
+	same "completion: $1" "$(bash "$TMP/complete.sh" "$share/bash-completion/completions/inftrace" "${@:3}")" "$2"
 }
 
 test_completion() {

@@ -46,40 +46,36 @@ hosts_end() {
 
 # The ranks begin when all are recorded.
 recorded() {
-	local i p name delays go=$TMP/go tracers=() programs=() failed=0
-	rm -f "$go".? "$TMP"/[abc].jsonl "$TMP"/[abc].log "$TMP"/[abc].err
+	local i p name delays tracers=() programs=() failed=0
+	rm -f "$TMP"/[abc].{jsonl,out,err}
 	for i in 0 1 2; do
 		name=${HOSTS[i]} delays=()
 		for p in "${PLANTED[@]}"; do
 			[ "${p%%:*}" != "$name" ] || delays+=("${p#*:}")
 		done
-		mkfifo "$go.$i"
+		# it is ready when it is connected with the others
+		[ -p "$TMP/$name.go" ] || mkfifo "$TMP/$name.go"
 		nsenter --net --time --no-fork -t "${pids[i]}" "$PROGRAMS/ranks" "$PROGRAMS/libnccl.so.2" "$i" 3 "10.77.$((i ? i : 1)).1" 7000 \
-			"$STEPS" "${delays[@]}" <"$go.$i" >"$TMP/$name.log" 2>&1 &
+			"$STEPS" "${delays[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>&1 &
 		programs+=($!)
 		test_pids+=($!)
-		eval "exec $((7 + i))>\"\$go.\$i\""
 	done
 	for i in 0 1 2; do
 		name=${HOSTS[i]}
-		wait_until 60 grep -qx ready "$TMP/$name.log"
-		in_host "$i" "$INFTRACE" record "$@" -e +messages -u "$PROGRAMS/ranks:rank_step(n_tokens=s32 arg1)@step" -o "$TMP/$name.pftrace" \
-			-o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${programs[i]}" 2>"$TMP/$name.err" &
-		tracers+=($!)
-		test_pids+=($!)
+		wait_until 60 grep -qx ready "$TMP/$name.out"
+		RECORD_BY=(in_host "$i")
+		recording BG "$name" "$@" -e +messages -u "$PROGRAMS/ranks:rank_step(n_tokens=s32 arg1)@step" \
+			-o "$TMP/$name.pftrace" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${programs[i]}"
+		tracers+=("$BG")
 	done
-	for i in 0 1 2; do
-		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/${HOSTS[i]}.err"
+	for name in "${HOSTS[@]}"; do
+		say "$name"
 	done
-	for i in 7 8 9; do
-		echo >&"$i"
-	done
-	exec 7>&- 8>&- 9>&-
 	for i in "${programs[@]}" "${tracers[@]}"; do
 		wait "$i" || failed=1
 	done
 	if [ "$failed" != 0 ]; then
-		tail -n 3 "$TMP"/[abc].log "$TMP"/[abc].err
+		tail -n 3 "$TMP"/[abc].{out,err}
 		return 1
 	fi
 	for name in "${HOSTS[@]}"; do
@@ -97,16 +93,7 @@ linked() { # KIND [PREFIX]: of the traces; before the names of profiles, in plac
 
 judged() { # KIND
 	"$INFTRACE" report --json --slowest 1000 "$TMP/$1.zip" >"$TMP/$1.report" 2>"$TMP/$1.notes" &&
-		"$TOP/tests/tools/check_late.py" "$TMP/$1.report" "${AHEAD[@]}" -- "$TMP"/[abc].log -- "${PLANTED[@]}"
-}
-
-# schema_fits NAME SCHEMA FILE...
-schema_fits() {
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "$1" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/$2.schema.json" "${@:3}"
-	else
-		skip "$1" "python3-jsonschema is not installed"
-	fi
+		"$TOP/tests/tools/check_late.py" "$TMP/$1.report" "${AHEAD[@]}" -- "$TMP"/[abc].out -- "${PLANTED[@]}"
 }
 
 test_planted() {

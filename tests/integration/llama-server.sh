@@ -21,18 +21,15 @@ cp "$TMP"/mnt/models/tiny.gguf "$(llama_model mtp)" "$TMP/mnt"
 
 # serve NAME SERVER-OPTION...: starts a server, and records it until recorded. Sets URL.
 serve() {
-	local name=$1
-	shift
-	spawn SERVER "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" llama-server --offline --host 127.0.0.1 --port 0 --threads 1 "$@" \
-		>"$TMP/$name.log" 2>&1
-	wait_until 60 grep -qs 'listening on http' "$TMP/$name.log"
-	URL=$(grep -oE -m 1 'http://127.0.0.1:[0-9]+' "$TMP/$name.log")
-	record "$name"
+	spawn SERVER "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" llama-server --offline --host 127.0.0.1 --port 0 --threads 1 "${@:2}" \
+		>"$TMP/$1.log" 2>&1
+	wait_until 60 grep -qs 'listening on http' "$TMP/$1.log"
+	URL=$(grep -oE -m 1 'http://127.0.0.1:[0-9]+' "$TMP/$1.log")
+	record "$1"
 }
 
 record() { # NAME
-	spawn TRACER "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" -p "$SERVER" 2>"$TMP/$1.err"
-	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/$1.err"
+	recording TRACER "$1" --strict -e +requests --profile "$TMP/$1.jsonl" -p "$SERVER"
 }
 
 wait_for_tracer() {

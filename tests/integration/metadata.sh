@@ -67,11 +67,7 @@ test_env_hash() {
 	same "the same environment, the same hash" "$(last 'p["env_hash"]')" "$with"
 	export GGML_SCHED_DEBUG=1
 	step -- "$mini" -n 500 -t 1
-	if [ "$(last 'p["env_hash"]')" != "$with" ]; then
-		ok "another setting, another hash"
-	else
-		not_ok "another setting, another hash" "both $with"
-	fi
+	check "another setting, another hash" test "$(last 'p["env_hash"]')" != "$with"
 	unset GGML_SCHED_DEBUG
 	INFTRACE_PROFILE_JSONL=$TMP/env.jsonl "$INFTRACE" record -q -d 20s -- "$mini" -n 2 -t 1 >/dev/null
 	check "INFTRACE_PROFILE_JSONL" "$INFTRACE" validate "$TMP/env.jsonl"
@@ -104,11 +100,9 @@ test_windows() {
 	check "-o: for the whole run all the same" test -s "$TMP/whole.json"
 	check "-o: said so" grep -q "VLLM_CHAKRA_FLAG in the environment is left out: -o" "$TMP/whole.err"
 	rm -r "$TMP/chakra" "$TMP/flag"
-	(unset "${!VLLM_CHAKRA_@}" && INFTRACE_OUTPUT=$TMP/not.json INFTRACE_PROFILE_JSONL=$TMP/not.jsonl INFTRACE_MAX_STEPS=3 \
-		"$INFTRACE" record -p "$target" 2>"$TMP/of-process.err") &
-	recorder=$!
-	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/of-process.err"
-	sleep 1.2 # the probes are in place
+	unset "${!VLLM_CHAKRA_@}"
+	local RECORD_BY=(env INFTRACE_OUTPUT="$TMP/not.json" INFTRACE_PROFILE_JSONL="$TMP/not.jsonl" INFTRACE_MAX_STEPS=3)
+	recording recorder of-process -p "$target"
 	touch "$TMP/flag"
 	wait_until 60 grep -q "flag to max_steps" "$TMP/of-process.err"
 	kill "$target"
@@ -116,7 +110,6 @@ test_windows() {
 	by_time "VLLM_CHAKRA_* of a process" 1 "$TMP/chakra/new"
 	check "they are named" grep -q "VLLM_CHAKRA_FLAG of process $target" "$TMP/of-process.err"
 	same "outputs of the whole run are left out" "$(find "$TMP" -name 'not.*')" ""
-	unset "${!VLLM_CHAKRA_@}"
 }
 
 lines_of() { # PID EXPRESSION FILE: over each line l about the process, the values that differ

@@ -32,8 +32,7 @@ did() {
 
 # record NAME OPTION...: in the background, into TMP/NAME.err
 record() {
-	spawn TRACER "$INFTRACE" record --engine "${PRESET:-$preset}" "${@:2}" 2>"$TMP/$1.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.err"
+	recording TRACER "$1" --engine "${PRESET:-$preset}" "${@:2}"
 }
 
 recorded() {
@@ -61,7 +60,7 @@ test_stand_in() {
 	same "it is said once" "$(grep -c 'does not fit' "$TMP/later.err")" 1
 	check "with the function that may be the step" grep -q "process $ENGINE: $unfit; libfit.so has fit_process (" "$TMP/later.err"
 	check "the profile is valid" "$INFTRACE" validate --require misfit_prof "$TMP/later.jsonl"
-	check "it is as its schema says" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP/later.jsonl"
+	schema_fits "it is as its schema says" profile "$TMP/later.jsonl"
 	expect "a line of the profile says it" \
 		"[(l['shape']['pid'], l['shape']['finding']) for l in p if l['event'] == 'misfit_prof'] == [($ENGINE,
 			'$unfit; libfit.so has fit_process')]" p="$TMP/later.jsonl"
@@ -75,7 +74,7 @@ test_stand_in() {
 	check "the report begins with it" grep -qx "  $unfit; libfit.so has fit_process" <(sed -n 2p "$TMP/report")
 	check "and with how many stand in" grep -qE "^  [0-9]+ of [0-9]+ steps stand in for those of the engine" "$TMP/report"
 	"$INFTRACE" report --json "$TMP/later.jsonl" >"$TMP/report.json"
-	check "as JSON, too, as its schema says" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/report.schema.json" "$TMP/report.json"
+	schema_fits "as JSON, too, as its schema says" report "$TMP/report.json"
 	expect "which has both" "(lambda q: 'fit_process' in q['misfit'] and q['stand_in_steps'] == sum('stand_in' in s for s in $steps))(
 		json.loads(open('$TMP/report.json').read())['processes'][0])" p="$TMP/later.jsonl"
 }
@@ -195,9 +194,7 @@ test_several() {
 # Without an engine, or without a step: said while it goes on, and at the end.
 test_no_steps() {
 	local none='no engine found, so there are no steps: .*--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step'
-	sleep infinity &
-	local pid=$!
-	test_pids+=("$pid")
+	spawn pid sleep infinity
 	PRESET=auto record none -o "$TMP/none.json" -p "$pid"
 	check "no engine: said while it goes on" wait_until 60 grep -q "$none" "$TMP/none.err"
 	recorded

@@ -19,12 +19,9 @@ seen() { # NAME
 	grep -q "\"name\":\"$1\",\"cat\":\"cpu\"" "$TMP/t.json"
 }
 
-sleep 1000 &
-target=$!
-test_pids+=("$target")
+spawn target sleep 1000
 background sh "$TMP/stranger.sh" "$TMP"
-background "$INFTRACE" record -e cpu,sched --engine none -o "$TMP/t.json" -o "$TMP/t.pftrace" -p "$target" 2>"$TMP/err"
-wait_until 60 grep -q recording "$TMP/err"
+recording BG t -e cpu,sched --engine none -o "$TMP/t.json" -o "$TMP/t.pftrace" -p "$target"
 check "the name that it had before" wait_until 60 seen inf-first
 : >"$TMP/go"
 check "a rename is followed" wait_until 60 seen inf-second

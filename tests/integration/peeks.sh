@@ -18,17 +18,15 @@ JSON
 
 spawn relay "$PROGRAMS/relay" 3 >"$TMP/relay.out"
 wait_until 60 grep -qx ready "$TMP/relay.out"
-spawn recorder "$INFTRACE" record --output-dir "$TMP/dumps" --engine "$TMP/relay.engine.json" -u relay:outer \
-	-u relay:inner --flight-recorder 1MB -p "$relay" 2>"$TMP/err"
-wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/err" || not_ok "recording" "$(cat "$TMP/err")"
-
+recording recorder relay --output-dir "$TMP/dumps" --engine "$TMP/relay.engine.json" -u relay:outer -u relay:inner \
+	--flight-recorder 1MB -p "$relay"
 failed=0
 for _ in $(seq "$rounds"); do
 	"$INFTRACE" dump -p "$relay" >/dev/null 2>>"$TMP/dump.err" || failed=$((failed + 1))
 done
 same "dumped" "$failed" 0
 kill -INT "$recorder"
-wait "$recorder" || not_ok "recorded" "$(cat "$TMP/err")"
+wait "$recorder" || not_ok "recorded" "$(cat "$TMP/relay.err")"
 same "a trace of each dump" "$(find "$TMP/dumps" -name 'trace_*.json' | wc -l)" "$rounds"
 check "all are valid" "$INFTRACE" validate "$TMP"/dumps/*
 check "open spans end together, and each is there once" "$TOP/tests/programs/check_flight.py" peeks "$TMP/dumps"

@@ -10,16 +10,14 @@ READER=$TOP/tests/tools/pftrace.py
 
 # both NAME RECORD-OPTION... -- COMMAND...
 both() {
-	local name=$1
-	shift
-	check "$name: records" timeout 120 "$INFTRACE" record --strict -o "$TMP/$name.pftrace" \
-		-o "$TMP/$name.json" -o "$TMP/$name.pftrace.gz" "$@"
-	[ -s "$TMP/$name.pftrace" ] || return 0
-	check_shown "$name: as the JSON has it" "$READER" compare "$TMP/$name.pftrace" "$TMP/$name.json"
-	check "$name: packed, too" "$READER" compare "$TMP/$name.pftrace.gz" "$TMP/$name.json"
-	protoc --decode_raw <"$TMP/$name.pftrace" >"$TMP/$name.text" || true
-	check "$name: protoc reads every packet" "$READER" protoc "$TMP/$name.pftrace" "$TMP/$name.text"
-	check "$name: cut at 50 places" "$READER" cuts "$TMP/$name.pftrace" 50 1
+	check "$1: records" timeout 120 "$INFTRACE" record --strict -o "$TMP/$1.pftrace" \
+		-o "$TMP/$1.json" -o "$TMP/$1.pftrace.gz" "${@:2}"
+	[ -s "$TMP/$1.pftrace" ] || return 0
+	check_shown "$1: as the JSON has it" "$READER" compare "$TMP/$1.pftrace" "$TMP/$1.json"
+	check "$1: packed, too" "$READER" compare "$TMP/$1.pftrace.gz" "$TMP/$1.json"
+	protoc --decode_raw <"$TMP/$1.pftrace" >"$TMP/$1.text" || true
+	check "$1: protoc reads every packet" "$READER" protoc "$TMP/$1.pftrace" "$TMP/$1.text"
+	check "$1: cut at 50 places" "$READER" cuts "$TMP/$1.pftrace" 50 1
 }
 
 MINI=$(mini_engine)
@@ -29,8 +27,7 @@ both mini-cpu -e +cpu -- "$MINI" -n 16
 both ipc -e +cpu -- "$PROGRAMS/ipc"
 
 name=killed
-background "$INFTRACE" record -a -e +cpu --engine none -o "$TMP/$name.pftrace" 2>"$TMP/$name.err"
-wait_until 60 grep -qs recording "$TMP/$name.err"
+recording BG "$name" -a -e +cpu --engine none -o "$TMP/$name.pftrace"
 sleep 1
 kill -9 "$BG"
 wait "$BG" || true

@@ -7,23 +7,16 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-
 # traced PRELOAD PRESET COMMAND ARG...: the command's exit code, or 120 when inftrace failed; leaves
-# t.json, err (of inftrace) and log (of the command) in $TMP. PRELOAD: of inftrace, or "".
+# t.json, t.err (of inftrace) and placed.out (of the command) in $TMP. PRELOAD: of inftrace, or "".
 traced() {
-	local preload=$1 preset=$2 target rc=0
-	shift 2
-	"$@" <>"$TMP/go" >"$TMP/log" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/log"
-	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 256MB \
-		-o "$TMP/t.json" --engine "$preset" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
-	echo 1<>"$TMP/go" # does not wait for a reader
+	local RECORD_BY=(env LD_PRELOAD="$1") target rc=0
+	waiting target placed "${@:3}"
+	recording BG t --strict -e functions --ring-size 256MB -o "$TMP/t.json" --engine "$2" -p "$target"
+	say placed
 	wait "$target" || rc=$?
 	wait "$BG" || {
-		sed 's/^/# /' "$TMP/err"
+		sed 's/^/# /' "$TMP/t.err"
 		return 120
 	}
 	return "$rc"
@@ -35,9 +28,9 @@ placed() {
 	"$TOP/tests/probed/check_placed.py" preset "$3" "$TMP/list" >"$TMP/placed.json"
 	check "$1: functions return what they should, nothing is lost" \
 		traced "$2" "$TMP/placed.json" "$probed/call_placed" 8 "$4"
-	"$TOP/tests/probed/check_placed.py" check "$3" "$TMP/list" "$TMP/t.json" "$TMP/log" |
+	"$TOP/tests/probed/check_placed.py" check "$3" "$TMP/list" "$TMP/t.json" "$TMP/placed.out" |
 		sed "s/^\(not ok\|ok\) /&$1: /" || test_failed=1
-	same "$1: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
+	same "$1: no frame was stale" "$(grep -c 'left without a return' "$TMP/t.err")" 0
 	rm "$TMP/t.json"
 }
 
@@ -58,9 +51,9 @@ left() {
 	done
 	same "$name: spans" "$got" "$counts "
 	same "$name: calls left without a return" \
-		"$(sed -n 's/^inftrace: \([0-9]*\) functions were left without.*/\1/p' "$TMP/err")" "$stale"
+		"$(sed -n 's/^inftrace: \([0-9]*\) functions were left without.*/\1/p' "$TMP/t.err")" "$stale"
 	same "$name: calls nested too deep" \
-		"$(sed -n 's/^inftrace: \([0-9]*\) calls were nested too deep.*/\1/p' "$TMP/err")" "$deep"
+		"$(sed -n 's/^inftrace: \([0-9]*\) calls were nested too deep.*/\1/p' "$TMP/t.err")" "$deep"
 }
 
 # In each round every function but the outer ones is called within the call of the same round.
@@ -96,7 +89,6 @@ with_links() {
 }
 
 build_probed
-mkfifo "$TMP/go"
 
 test_multi() {
 	with_links multi '' "$(often 300 2300)"

@@ -11,25 +11,15 @@ need cc make python3
 build() {
 	mkdir -p "$TMP/$1"
 	cp -r "$TOP"/tests/engines/{Makefile,*.c,*.h,mini} "$TMP/$1/"
+	cp "$TOP/tests/program.h" "$TMP/"
 	sed -i -e '/^_Static_assert(.*ggml_tensor/d' -e "$2" "$TMP/$1/mini/ggml.h"
 	run_logged "$TMP/$1/log" "cannot build the engine $1" make -C "$TMP/$1" O="$TMP/$1/out"
 }
 
 # record NAME RECORD-OPTION...: the engine says "ready" and then waits for a line of input
 record() {
-	local name=$1 engine
-	shift
-	"$TMP/${name%-*}/out/mini/mini_engine" -w -q -n 8 -t 1 <"$TMP/go" >"$TMP/$name.log" &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
-	wait_until 60 grep -qx ready "$TMP/$name.log"
-	background "$INFTRACE" record --strict -e functions --engine llama.cpp -o "$TMP/$name.json" \
-		--profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
-	wait_until 60 grep -q recording "$TMP/$name.err"
-	echo >&9
-	exec 9>&-
-	wait "$engine" && wait "$BG"
+	engine_recorded "$1" --strict -e functions --engine llama.cpp -o "$TMP/$1.json" --profile "$TMP/$1.jsonl" "${@:2}" \
+		-- "$TMP/${1%-*}/out/mini/mini_engine" -w -q -n 8 -t 1
 }
 
 # warnings NAME: about presets that do not fit
@@ -38,7 +28,6 @@ warnings() {
 }
 
 ops='[e for e in t if e.get("cat") == "op"]'
-mkfifo "$TMP/go"
 build same ''
 build moved 's/^\tvoid \*buffer;/&\n\tlong more[3];/' # all behind the type
 build swapped 's/^\tint32_t op;//; s/^\tint32_t op_params\[16\];/&\n\tint32_t op;/' # op_params where op was
@@ -50,7 +39,7 @@ for name in same-plain same-detail; do
 	same "$name: no warning" "$(warnings $name)" ""
 	expect "$name: each operator has its name" \
 		"len($ops) == c['ops'] and {e['name'] for e in $ops} == {'add', 'rms_norm', 'mul_mat', 'get_rows', \
-			'set_rows', 'rope', 'flash_attn_ext', 'glu'}" t="$TMP/$name.json" c=last:"$TMP/$name.log"
+			'set_rows', 'rope', 'flash_attn_ext', 'glu'}" t="$TMP/$name.json" c=last:"$TMP/$name.out"
 done
 
 for name in moved-plain moved-detail swapped-plain swapped-detail; do
@@ -63,12 +52,12 @@ for name in moved-plain moved-detail swapped-plain swapped-detail; do
 		) (give one that fits with --engine FILE: docs/engines.md)"
 	expect "$name: nothing read through the pointer is shown" \
 		"[[e['name'], e['args']] for e in $ops] == [['ggml_cpu_extra_compute_forward', {}]] * c['ops']" \
-		t="$TMP/$name.json" c=last:"$TMP/$name.log"
+		t="$TMP/$name.json" c=last:"$TMP/$name.out"
 	expect "$name: the steps fit" '[[e["name"], e["args"]["n_tokens"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [
 		["decode" if n == 1 else "prefill", n] for n in c["step_n_tokens"]]' \
-		t="$TMP/$name.json" c=last:"$TMP/$name.log"
+		t="$TMP/$name.json" c=last:"$TMP/$name.out"
 	values=$([ "${name#*-}" = plain ] && echo 1 || echo 9)
 	same "$name: the values left out are counted" \
 		"$(sed -n 's/^inftrace: ggml_cpu_extra_compute_forward: \([0-9]*\) values left out.*/\1/p' "$TMP/$name.err")" \
-		"$(json "c['ops'] * $values" c=last:"$TMP/$name.log")"
+		"$(json "c['ops'] * $values" c=last:"$TMP/$name.out")"
 done

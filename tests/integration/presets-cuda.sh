@@ -11,10 +11,8 @@ warn=(-std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-pr
 
 # library FILE FAKE_LIB OPTION...
 library() {
-	local file=$1 lib=$2
-	shift 2
-	cc -O2 -g "${warn[@]}" -fPIC -shared "-DFAKE_LIB=$lib" "$TOP/tests/engines/fake_cuda.c" \
-		-o "$TMP/$file" "-Wl,-soname,$file" "-Wl,-rpath,\$ORIGIN" "-L$TMP" "$@"
+	cc -O2 -g "${warn[@]}" -fPIC -shared "-DFAKE_LIB=$2" "$TOP/tests/engines/fake_cuda.c" \
+		-o "$TMP/$1" "-Wl,-soname,$1" "-Wl,-rpath,\$ORIGIN" "-L$TMP" "${@:3}"
 }
 
 # functions with and without endbr64, with and without a frame pointer
@@ -34,16 +32,10 @@ start_driver() {
 
 # recorded NAME OPTION...: what the driver does until it ends
 recorded() {
-	local name=$1 rc=0
-	shift
-	background "$INFTRACE" record --strict --ring-size 64MB -u fake_cuda_driver:fake_step@step "$@" \
-		-p "$driver" 2>"$TMP/err"
-	wait_until 60 grep -q '^inftrace: recording' "$TMP/err"
+	recording BG t --strict --ring-size 64MB -u fake_cuda_driver:fake_step@step "${@:2}" -p "$driver"
 	touch "$TMP/go"
-	wait "$BG" || rc=$?
-	same "$name" "$rc" 0
+	ended "$1" "$BG"
 	wait "$driver" 2>/dev/null || true
-	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/err"
 }
 
 export FAKE_CUDA_LOG=$TMP/calls
@@ -177,7 +169,7 @@ ok &= check("roles", cats)
 ok &= check("arguments of the presets", names)
 print(f"# {total} calls")
 ok &= check("values of all arguments", values)
-with open(f"{tmp}/err") as f:
+with open(f"{tmp}/t.err") as f:
     said = sum(int(l.split()[2]) for l in f if "values left out" in l)
 print(f"# {unknown} values without a name")
 ok &= check("values without a name are counted", [f"{said}"] * (said != unknown or not unknown))
@@ -218,7 +210,7 @@ same_graphs() { # NAME PROFILE: the steps that launched a CUDA graph, by thread 
 			p=<(grep '^{' "$TMP/steps"))"
 }
 
-check "no function of the presets was missed" bash -c "! grep 'never hit' '$TMP/err'"
+check "no function of the presets was missed" bash -c "! grep 'never hit' '$TMP/t.err'"
 
 same_graphs "graph_enabled of each step" "$TMP/p.jsonl"
 start_driver

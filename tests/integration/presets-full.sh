@@ -32,15 +32,6 @@ check_rc "engines says how many" 0 "^left out: $left functions" \
 
 # without uprobe_multi (before kernel 6.6) a file with that many is refused
 "$INFTRACE" doctor | grep -q '^ok *uprobe_multi ' || skip_all "needs uprobe_multi"
-mkfifo "$TMP/go"
-"$TMP/main" <"$TMP/go" &
-main=$!
-test_pids+=("$main")
-exec 9>"$TMP/go"
-background "$INFTRACE" record --strict -e functions --engine "$TMP/full.json" -o "$TMP/t.json" -p "$main" 2>"$TMP/err"
-wait_until 60 grep -q recording "$TMP/err"
-echo >&9
-exec 9>&-
-check "recorded" wait "$BG"
-same "a warning says how many" "$(sed -n 's/^inftrace: warning: [^ ]*: \([0-9]*\) functions left out.*/\1/p' "$TMP/err")" "$left"
+check "recorded" line_recorded "$TMP/main" --engine "$TMP/full.json"
+same "a warning says how many" "$(sed -n 's/^inftrace: warning: [^ ]*: \([0-9]*\) functions left out.*/\1/p' "$TMP/t.err")" "$left"
 expect "all that fit are probed" 'len({e["name"] for e in t if e.get("cat") == "op"}) == '"$((room - 1))" t="$TMP/t.json"

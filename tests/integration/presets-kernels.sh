@@ -75,20 +75,11 @@ int main(void)
 C
 cc -O1 -fPIC -shared "$TMP/cuda.c" -o "$TMP/libcuda.so.1" -Wl,-soname,libcuda.so.1
 cc -O1 "$TMP/kernels.c" -o "$TMP/kernels" -L"$TMP" -l:libcuda.so.1 "-Wl,-rpath,$TMP"
-mkfifo "$TMP/go"
 
 for detail in "" --op-detail; do
 	name=kernels${detail:+ in detail}
-	"$TMP/kernels" <"$TMP/go" &
-	kernels=$!
-	test_pids+=("$kernels")
-	exec 9>"$TMP/go"
 	# shellcheck disable=SC2086
-	background "$INFTRACE" record --strict -e functions $detail -o "$TMP/t.json" -p "$kernels" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
-	echo >&9
-	exec 9>&-
-	check "$name: recorded" wait "$BG"
+	check "$name: recorded" line_recorded "$TMP/kernels" $detail
 	expect "$name: launches show the names" \
 		'[e["args"]["function"] if e["args"]["function"][:2] != "0x" else "" for e in sorted(
 			(e for e in t if e.get("cat") == "launch"), key=lambda e: e["ts"])] == ["gemm"] * 6 + ["softmax_warp_forward"] * 4 + [

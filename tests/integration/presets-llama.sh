@@ -7,16 +7,12 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-
 # traced TRACE LOG RECORD-OPTION... -- COMMAND ARG...: the command says "ready" in LOG when its
 # libraries are loaded, and then waits for a line of input.
 traced() {
 	local trace=$1 log=$2 engine tracer
 	args_split "${@:3}"
-	"${BEHIND[@]}" <"$TMP/go" >"$log" 2>"$log.err" &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
+	fed engine "${BEHIND[@]}" >"$log" 2>"$log.err"
 	wait_until 60 grep -qx ready "$log" || return 1
 	spawn tracer "$INFTRACE" record -e functions -o "$trace" "${BEFORE[@]}" -p "$engine" 2>"$trace.err"
 	wait_until 60 grep -q 'recording' "$trace.err" || return 1
@@ -42,7 +38,6 @@ compare() {
 
 need_llama
 libs=${MODEL_ARGS[0]}
-mkfifo "$TMP/go"
 build_probed
 
 test_models() {

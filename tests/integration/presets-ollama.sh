@@ -9,7 +9,6 @@
 PATH=$PATH:/usr/lib/go-1.19/bin
 need cc go python3
 
-mkfifo "$TMP/go"
 
 mkdir "$TMP/ollama.d"
 cp "$TOP"/tests/engines/mini/*.[ch] "$TMP/ollama.d/"
@@ -62,9 +61,9 @@ GO
 (cd "$TMP/ollama.d" && GO111MODULE=off GOCACHE=$TMP/cache run_logged "$TMP/log" "cannot build with go" \
 	go build -o "$TMP/ollama" .)
 check "a Go program with an engine runs" line_recorded "$TMP/ollama" -u ollama:main.deep
-same "to its end" "$(cat "$TMP/out")" "done"
+same "to its end" "$(cat "$TMP/t.out")" "done"
 expect "steps and samples of the engine" \
 	'[[e["args"]["n_tokens"], e["name"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [
 		[9, "prefill"]] + [[1, "decode"]] * 59 and len([e for e in t if e.get("cat") == "sample"]) == 60' \
 	t="$TMP/t.json"
-same "its Go function is left out" "$(grep -c 'warning: main.deep in .* is a Go function' "$TMP/err")" 1
+same "its Go function is left out" "$(grep -c 'warning: main.deep in .* is a Go function' "$TMP/t.err")" 1

@@ -18,16 +18,14 @@ done
 
 # operators NAME COMMAND...: what runs torch_model.py, with $TMP at /mnt or as it is, and its files in $TMP/NAME
 operators() {
-	local dir=$TMP/$1 model rc=0
+	local dir=$TMP/$1 model
 	mkdir -p "$dir"
 	spawn model "${@:2}" >"$dir/out" 2>"$dir/model.err"
 	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
 	"$INFTRACE" engines -p "$model" >"$dir/engines"
-	background "$INFTRACE" record --strict --ring-size 64MB -o "$dir/t.json" -p "$model" 2>"$dir/err"
-	wait_until 60 grep -q '^inftrace: recording' "$dir/err"
+	recording BG "$1" --strict --ring-size 64MB -o "$dir/t.json" -p "$model"
 	touch "$dir/go"
-	wait "$BG" || rc=$?
-	same "$1: recorded, nothing lost" "$rc" 0
+	ended "$1: recorded, nothing lost" "$BG"
 	check "$1: the model ran" wait "$model"
 
 	python3 - "$dir" "$1" <<'PY' || test_failed=1
@@ -124,9 +122,7 @@ exec {from_steps}<&"${STEPS[0]}" {to_steps}>&"${STEPS[1]}"
 read -r _ <&"$from_steps"
 # pair_started NAME: in the background, as $BG
 pair_started() {
-	background "$INFTRACE" record --ring-size 64MB --py-step step -o "$TMP/$1.et.json" -o "$TMP/$1.kineto.json" -o "$TMP/$1.kineto.json.gz" \
-		-p "$steps" 2>"$TMP/$1.err"
-	wait_until 60 grep -q '^inftrace: recording' "$TMP/$1.err"
+	recording BG "$1" --ring-size 64MB --py-step step -o "$TMP/$1.et.json" -o "$TMP/$1.kineto.json" -o "$TMP/$1.kineto.json.gz" -p "$steps"
 }
 pair_started pair
 echo >&"$to_steps"
@@ -172,9 +168,7 @@ assert len(host["nodes"]) > 2 and host["pid"] > 0 and any(e["name"] == "aten::su
 if command -v protoc >/dev/null; then
 	spawn model "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/et.counts" "$TMP/graph.json" >"$TMP/et.out"
 	wait_until 60 grep -q ready "$TMP/et.out"
-	background "$INFTRACE" record --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -o "$TMP/et.et.json" \
-		-o "$TMP/et.kineto.json" -p "$model" 2>"$TMP/et.err"
-	wait_until 60 grep -q '^inftrace: recording' "$TMP/et.err"
+	recording BG et --strict --ring-size 64MB --py-step Model.forward -o "$TMP/et.et" -o "$TMP/et.et.json" -o "$TMP/et.kineto.json" -p "$model"
 	touch "$TMP/go"
 	check "execution trace: is recorded" wait "$BG"
 	check "execution trace: the model ran" wait "$model"
@@ -208,4 +202,4 @@ expect "exceptions: operators after them have their times" \
 check "exceptions: what they left is counted" grep -q '50 functions were left without a return' "$TMP/raises.err"
 
 # thousands of functions that were not called are not named
-same "the summary is short" "$(grep -c 'never hit' "$TMP/PyTorch/err")" 0
+same "the summary is short" "$(grep -c 'never hit' "$TMP/PyTorch.err")" 0

@@ -36,8 +36,7 @@ test_server() {
 	spawn SERVER "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" whisper-server -m /mnt/model.bin -t 2 --host 127.0.0.1 --port "$port" \
 		>"$TMP/server.log" 2>&1
 	wait_until 60 curl -s --noproxy '*' -o "$TMP/page" "http://127.0.0.1:$port/"
-	background "$INFTRACE" record --strict --profile "$TMP/server.jsonl" -p "$SERVER" 2>"$TMP/server.err"
-	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/server.err"
+	recording BG server --strict --profile "$TMP/server.jsonl" -p "$SERVER"
 	for i in 1 2 3; do
 		check "server: answer $i" curl -sS --fail --noproxy '*' -F "file=@$TMP/mnt/sound.wav" "http://127.0.0.1:$port/inference"
 	done

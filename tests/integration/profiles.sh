@@ -56,12 +56,8 @@ llama() {
 
 # alone NAME RECORD-OPTION...: with the profile only
 alone() {
-	local name=$1 driver
-	waiting driver "$name" "$DRIVER" -w -q -n 4 -t 1 "${MODEL_ARGS[@]}"
-	background "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$driver" 2>"$TMP/$name.err"
-	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"
-	echo >"$TMP/$name.go"
-	wait "$driver" && wait "$BG" || not_ok "$name: recorded" "$(cat "$TMP/$name.err")"
+	engine_recorded "$1" --strict --profile "$TMP/$1.jsonl" "${@:2}" -- "$DRIVER" -w -q -n 4 -t 1 "${MODEL_ARGS[@]}" ||
+		not_ok "$1: recorded" "$(cat "$TMP/$1.err")"
 }
 
 test_llama() {

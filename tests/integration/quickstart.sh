@@ -175,20 +175,16 @@ test_no_answer() {
 
 # interrupted NAME SIGNAL TO RC: as soon as the faked command runs; TO: "group", as Ctrl-C on a terminal, or "script".
 interrupted() {
-	local pid rc=0
-
+	local pid
 	rm -f "$TMP/runs"
-	RUNS=$TMP/runs setsid env --default-signal=INT,QUIT "${FAKED[@]}" "$QUICKSTART" >"$TMP/$1.out" 2>&1 &
-	pid=$!
-	test_pids+=("$pid")
+	RUNS=$TMP/runs spawn pid setsid env --default-signal=INT,QUIT "${FAKED[@]}" "$QUICKSTART" >"$TMP/$1.out" 2>&1
 	wait_until 300 test -e "$TMP/runs"
 	if [ "$3" = group ]; then
 		kill "-$2" -- "-$pid"
 	else
 		kill "-$2" "$pid"
 	fi
-	wait "$pid" || rc=$?
-	same "$1: its exit code" "$rc" "$4"
+	ended "$1: its exit code" "$pid" "$4"
 	nothing_left "$1"
 }
 

@@ -9,22 +9,15 @@
 need python3
 
 fits() { # NAME
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "$1: it fits the schema" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/report.schema.json" \
-			"$TMP/$1.report.jsonl"
-	else
-		skip "$1: it fits the schema" "python3-jsonschema is not installed"
-	fi
+	schema_fits "$1: it fits the schema" report "$TMP/$1.report.jsonl"
 }
 
 # simulate NAME OPTION...: leaves $TMP/NAME.jsonl, .truth.jsonl and .report.jsonl
 simulate() {
-	local name=$1
-	shift
-	"$TOP/tests/tools/request_lines.py" --truth "$TMP/$name.truth.jsonl" "$@" >"$TMP/$name.jsonl"
-	check "$name: JSON" "$INFTRACE" report --json -n 10000 --slo ttft=100ms,tpot=5ms "$TMP/$name.jsonl"
-	cp "$TMP/check.out" "$TMP/$name.report.jsonl"
-	fits "$name"
+	"$TOP/tests/tools/request_lines.py" --truth "$TMP/$1.truth.jsonl" "${@:2}" >"$TMP/$1.jsonl"
+	check "$1: JSON" "$INFTRACE" report --json -n 10000 --slo ttft=100ms,tpot=5ms "$TMP/$1.jsonl"
+	cp "$TMP/check.out" "$TMP/$1.report.jsonl"
+	fits "$1"
 }
 
 agrees() { # NAME

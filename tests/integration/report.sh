@@ -6,21 +6,14 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-recording_or_gone() {
-	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null
-}
-
 # record NAME COMMAND...: records a second or two of generation on CPU 0; it begins when the command,
 # which gets the pid of the engine and a file, writes a line to the file. Leaves $TMP/NAME.jsonl, .json, .out (of the engine), .log
 # (of the command).
 record() {
 	local name=$1 target recorder rc=0
 	shift
-	: >"$TMP/$name.err"
 	waiting target "$name" chrt -f 1 taskset -c 0 "$DRIVER" -n 1500 -r 3 -t 1 -q -w "${MODEL_ARGS[@]}"
-	spawn recorder "$INFTRACE" record -p "$target" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
-		2>"$TMP/$name.err"
-	wait_until 60 recording_or_gone "$name" "$recorder"
+	recording recorder "$name" -p "$target" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl"
 	"$@" "$target" "$TMP/$name.go" >"$TMP/$name.log"
 	wait "$target" || rc=$?
 	wait "$recorder" || rc=$?

@@ -29,9 +29,7 @@ recorded() {
 
 # tracks NAME CHECK-OPTION... FILE...
 tracks() {
-	local name=$1
-	shift
-	check_shown "$name" "$CHECK" --some "$@"
+	check_shown "$1" "$CHECK" --some "${@:2}"
 }
 
 test_serve() {

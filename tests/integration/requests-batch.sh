@@ -23,11 +23,9 @@ served() {
 
 # compared NAME [CHECK-OPTION...]: with the driver's log
 compared() {
-	local name=$1
-	shift
-	check_shown "$name: requests, tokens, times and whom they waited for, by the driver's own log" \
-		"$TOP/tests/programs/check_requests.py" "$@" "$TMP/$name.log" "$TMP/$name.jsonl"
-	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl" --require token_prof,request_prof
+	check_shown "$1: requests, tokens, times and whom they waited for, by the driver's own log" \
+		"$TOP/tests/programs/check_requests.py" "${@:2}" "$TMP/$1.log" "$TMP/$1.jsonl"
+	check "$1: valid" "$INFTRACE" validate "$TMP/$1.jsonl" --require token_prof,request_prof
 }
 
 # run_served NAME DRIVER-OPTION... [-- RECORD-OPTION...]
@@ -66,13 +64,9 @@ test_traced() {
 attach() {
 	local name=$1 engine
 	shift
-	"$driver" -r 1000000 -s 8 -p 8 -a 1.2 -d 10 -l "$TMP/$name.log" "$libs" "$model" &
-	engine=$!
-	test_pids+=("$engine")
+	spawn engine "$driver" -r 1000000 -s 8 -p 8 -a 1.2 -d 10 -l "$TMP/$name.log" "$libs" "$model"
 	wait_until 60 [ -s "$TMP/$name.log" ]
-	"$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err" &
-	BG=$!
-	test_pids+=("$BG")
+	spawn BG "$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
 	if [ "${stop:-}" ]; then
 		stopped "$name"
 	fi
@@ -133,8 +127,7 @@ test_loss() {
 
 # attach_requests NAME RECORD-OPTION...: to SERVER, with the requests on its sockets
 attach_requests() {
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER" 2>"$TMP/$1.err"
-	wait_until 60 grep -q 'recording' "$TMP/$1.err"
+	recording BG "$1" --strict -e +requests --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER"
 }
 
 # by_node NAME SEQUENCES CLIENT...: a server in node, whose binding puts the requests of its clients into the same batches
@@ -205,10 +198,8 @@ test_empty_reads() {
 # Who or what requests waited for, planted: the short version of tests/plant/requests.py, with targets that hold where others
 # use the CPUs.
 planted() { # TARGET ARGUMENT...
-	local target=$1
-	shift
-	check_shown "planted: who or what requests waited for is named: $*" \
-		env PLANT_TARGET="$target" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "$@"
+	check_shown "planted: who or what requests waited for is named: ${*:2}" \
+		env PLANT_TARGET="$1" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "${@:2}"
 }
 
 test_plant() {

@@ -10,17 +10,13 @@ CLIENT=$TOP/tests/programs/sse_client.py
 
 # serve NAME COMMAND...: prints its port, then "ready", and ends at a line of input; PORT, SERVER
 serve() {
-	local name=$1
-	mkfifo "$TMP/$name.stop"
-	server_started "$name" "${@:2}" <>"$TMP/$name.stop"
+	mkfifo "$TMP/$1.stop"
+	server_started "$@" <>"$TMP/$1.stop"
 }
 
 # attach NAME RECORD-OPTION...: with requests, since the server listens. TRACER
 attach() {
-	local name=$1
-	spawn TRACER "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
-		2>"$TMP/$name.err"
-	wait_until 60 recording_or_gone "$TRACER" "$TMP/$name.err"
+	recording TRACER "$1" --strict --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER"
 }
 
 # stop NAME: the server, and with it the recording
@@ -90,9 +86,7 @@ test_alone() {
 	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
 	attach "$name"
 	check "$name: client" "$CLIENT" get "$PORT" /split/5/3 4
-	"$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late" &
-	client=$!
-	test_pids+=("$client")
+	spawn client "$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late"
 	wait_until 60 grep -sq begins "$TMP/late"
 	kill -INT "$TRACER"
 	wait "$TRACER"
@@ -119,12 +113,7 @@ test_node() {
 }
 
 teardown() {
-	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-		check "each line fits the schema" \
-			"$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP"/*.jsonl
-	else
-		skip "the schema of the profile" "python3-jsonschema is not installed"
-	fi
+	schema_fits "each line fits the schema" profile "$TMP"/*.jsonl
 	traces_check
 }
 

@@ -8,7 +8,6 @@
 
 setup() {
 	need cc python3
-	mkfifo "$TMP/go"
 	# What identifies Go code, made by hand: the section, and the two symbols around it.
 	cat >"$TMP/like_go.c" <<'C'
 #include <stdio.h>
@@ -53,7 +52,7 @@ test_like_go() {
 		-u like_go:main.work@sample
 	expect "one has no return probe" \
 		'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph", "sample")] == [100, 100, 0]' t="$TMP/t.json"
-	same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/err")" 1
+	same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/t.err")" 1
 	check_rc "inftrace engines says so" 0 'warning: main.work in .* is a Go function' "$INFTRACE" engines \
 		-e <(sed 's/"instant"/"symbol"/' "$TMP/like_go.json") "$TMP/like_go"
 }
@@ -65,15 +64,12 @@ bound() { # PID TEXT: what stands in its /proc/PID/status, in this mount namespa
 }
 shadowed() { # RECORD-OPTION...
 	local target rc=0
-	"$TMP/like_go" <"$TMP/go" &
-	target=$!
-	test_pids+=("$target")
-	exec 9>"$TMP/go"
+	fed target "$TMP/like_go"
 	export -f bound
 	export TMP
 	background unshare -m bash -c 'pid=$1; shift; bound "$pid" "x86_Thread_features:\tshstk wrss\n" && exec "$@"' \
-		- "$target" "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -qE 'recording|cannot|denied' "$TMP/err" || rc=1
+		- "$target" "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/t.err"
+	wait_until 60 grep -qE 'recording|cannot|denied' "$TMP/t.err" || rc=1
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG" || rc=1
@@ -93,7 +89,7 @@ test_shadow_stack() {
 	fi
 	expect "a shadow stack: returns where the kernel can" \
 		'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph")] == [100, '$returns']' t="$TMP/t.json"
-	same "a shadow stack: a line says so" "$(grep -c 'warning: .* functions left out: a target has a shadow stack' "$TMP/err")" \
+	same "a shadow stack: a line says so" "$(grep -c 'warning: .* functions left out: a target has a shadow stack' "$TMP/t.err")" \
 		"$warnings"
 }
 

@@ -187,11 +187,9 @@ fresh() {
 	cp dl_lib other.so
 }
 
-dl_case() {
-	local name=$1
-	shift
-	record_case "$name" 0 ./dl "$@"
-	count_case "$name" 'n[("dl_work", "X")] == c["calls"] > 0'
+dl_case() { # NAME ARG...
+	record_case "$1" 0 ./dl "${@:2}"
+	count_case "$1" 'n[("dl_work", "X")] == c["calls"] > 0'
 }
 
 # Libraries.

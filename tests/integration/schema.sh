@@ -7,16 +7,11 @@
 /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || skip_all "python3-jsonschema is not installed"
 MINI=$(mini_engine)
 PROFILE=$TOP/docs/schema/profile.schema.json
-REPORT=$TOP/docs/schema/report.schema.json
-
-fits() { # NAME SCHEMA FILE...
-	check "$1" "$TOP/tests/tools/json_schema.py" "${@:2}"
-}
 
 # report NAME FILE...
 report() {
 	"$INFTRACE" report --json --all-steps "${@:2}" >"$TMP/$1.report.json" 2>"$TMP/$1.report.err" || true
-	fits "$1: its report fits the schema" "$REPORT" "$TMP/$1.report.json"
+	schema_fits "$1: its report fits the schema" report "$TMP/$1.report.json"
 }
 
 # Another process on its CPU, so that steps wait and have a culprit; operators by step.
@@ -30,13 +25,13 @@ check "recording: several processes" "$INFTRACE" record -q --profile "$TMP/steps
 check "recording: a window" "$INFTRACE" record -q --window every=10s,for=300ms -d 500ms \
 	--output-dir "$TMP/windows" -- "$MINI" -n 2048 -t 1 -d 100
 for name in ops steps; do
-	fits "$name: each line fits the schema" "$PROFILE" "$TMP/$name.jsonl"
+	schema_fits "$name: each line fits the schema" profile "$TMP/$name.jsonl"
 	report "$name" "$TMP/$name.jsonl"
 done
 report trace "$TMP/ops.json"
-fits "window: each line fits the schema" "$PROFILE" "$TMP"/windows/*.jsonl
+schema_fits "window: each line fits the schema" profile "$TMP"/windows/*.jsonl
 report window "$TMP"/windows/*.jsonl
-fits "each line fits the schema that inftrace validate is tested with" "$PROFILE" "$TOP"/tests/golden/family_*_good.jsonl
+schema_fits "each line fits the schema that inftrace validate is tested with" profile "$TOP"/tests/golden/family_*_good.jsonl
 report golden "$TOP"/tests/golden/*good.js* "$TOP/tests/golden/kineto.json.gz"
 
 # Invalid ones are refused.

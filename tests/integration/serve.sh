@@ -10,25 +10,15 @@ CLIENT=$TOP/tests/tools/serve_client.py
 get="GET /a_b_c_d_20.json HTTP/1.1"
 host="Host: 127.0.0.1:PORT"
 
-# serve NAME ARG...: in the background, on a port of its own, which is in PORT; its pid is in BG, what
-# it prints in NAME.url and NAME.err.
+# serve NAME ARG...: on a port of its own, which is in PORT; its pid is in BG, what it prints in NAME.url and NAME.err.
 serve() {
-	local name=$1
-	shift
-	background "$INFTRACE" serve -P 0 "$@" >"$TMP/$name.url" 2>"$TMP/$name.err"
-	wait_until 60 url_or_gone "$name" "$BG"
-	PORT=$(sed -n 's#.*http://127.0.0.1:\([0-9]*\)/.*#\1#p' "$TMP/$name.url")
-}
-
-url_or_gone() { # NAME PID
-	[ -s "$TMP/$1.url" ] || ! kill -0 "$2" 2>/dev/null
+	serving "$1" "$INFTRACE" serve -P 0 "${@:2}"
+	PORT=$(sed -n 's#.*http://127.0.0.1:\([0-9]*\)/.*#\1#p' "$TMP/$1.url")
 }
 
 # answers NAME STATUS LINE HEADER...
 answers() {
-	local name=$1 status=$2
-	shift 2
-	check_rc "$name: $status" 0 "^HTTP/1.1 $status " "$CLIENT" ask "$PORT" "$@"
+	check_rc "$1: $2" 0 "^HTTP/1.1 $2 " "$CLIENT" ask "$PORT" "${@:3}"
 }
 
 need cc node python3

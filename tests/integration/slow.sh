@@ -18,14 +18,12 @@ end() { # PID
 
 # ends NAME WANTED_RC PID PATTERN ERR: the recorder ends by itself, and says why in the file ERR.
 ends() {
-	local name=$1 wanted=$2 pid=$3 pattern=$4 err=$5 rc=0
-	if ! wait_until 60 has_ended "$pid"; then
-		not_ok "$name: it ends" "it hangs"
+	if ! wait_until 60 has_ended "$3"; then
+		not_ok "$1: it ends" "it hangs"
 		return
 	fi
-	wait "$pid" || rc=$?
-	same "$name: exit code" "$rc" "$wanted"
-	same "$name: what it says" "$(grep -cE "$pattern" "$err")" 1
+	ended "$1: exit code" "$3" "$2"
+	same "$1: what it says" "$(grep -cE "$4" "$5")" 1
 }
 
 # How many records of a kind were received and lost, by the summary in the file ERR.

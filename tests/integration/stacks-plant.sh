@@ -11,18 +11,12 @@ STEPS=400
 need python3
 make -s -C "$TOP/tests/plant" O="$BUILD/plant" "$BUILD/plant/slow_code"
 
-recording_or_gone() {
-	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null
-}
-
 # plant SEED: leaves $TMP/SEED.planted, what the program says, and $TMP/SEED.report.json
 plant() {
 	local target recorder rc=0
 	waiting target "$1" "$BUILD/plant/slow_code" "$1" "$STEPS"
-	: >"$TMP/$1.err"
-	spawn recorder "$INFTRACE" record -p "$target" -e -functions -e +samples --sample-rate 999 --engine none \
-		-u "$BUILD/plant/slow_code:plant_step()@step" --profile "$TMP/$1.jsonl" 2>"$TMP/$1.err"
-	wait_until 60 recording_or_gone "$1" "$recorder"
+	recording recorder "$1" -p "$target" -e -functions -e +samples --sample-rate 999 --engine none \
+		-u "$BUILD/plant/slow_code:plant_step()@step" --profile "$TMP/$1.jsonl"
 	echo >"$TMP/$1.go"
 	wait_until 120 grep -q planted "$TMP/$1.out"
 	kill -INT "$recorder"

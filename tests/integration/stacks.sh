@@ -39,18 +39,13 @@ test_threads() {
 # sampled_twice HZ TOKENS ROUNDS PERF-OPTION...: an engine that waits for a line, with perf and inftrace attached; then it gets the
 # line, from here on all run to their ends.
 sampled_twice() {
-	local go=$TMP/go hz=$1 model engine perf tracer
+	local hz=$1 model engine perf tracer
 	model=$(llama_model big q8_0) || return 1
-	[ -p "$go" ] || mkfifo "$go"
-	"$DRIVER" -w -q -n "$2" -r "$3" -t 1 "${MODEL_ARGS[0]}" "$model" <"$go" >"$TMP/shares.out" 2>&1 &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$go"
+	fed engine "$DRIVER" -w -q -n "$2" -r "$3" -t 1 "${MODEL_ARGS[0]}" "$model" >"$TMP/shares.out" 2>&1
 	wait_until 60 grep -sqx ready "$TMP/shares.out" || return 1
 	spawn perf perf record -q -e cpu-clock "${@:4}" -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
 	wait_until 60 sh -c "ls -l /proc/$perf/fd | grep -q perf_event" || return 1
-	spawn tracer "$INFTRACE" record -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/shares.err" || return 1
+	recording tracer shares -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" || return 1
 	echo >&9
 	exec 9>&-
 	wait "$engine" && wait "$tracer" && wait "$perf"

@@ -11,11 +11,9 @@ TRACE_PROCESSOR=$(trace_processor 2>&1) || skip_all "$TRACE_PROCESSOR"
 export NODE TRACE_PROCESSOR
 TABLES=$TOP/tests/tools/trace_processor.py
 
-# tables VERB ARG...: what it compared is shown
+# tables NAME VERB ARG...: what it compared is shown
 tables() {
-	local name=$1
-	shift
-	check_shown "$name" "$TABLES" "$@"
+	check_shown "$1" "$TABLES" "${@:2}"
 }
 
 test_timeline() {
@@ -49,8 +47,7 @@ test_gpu() {
 # A file can be loaded at any moment, whatever happened to who wrote it.
 test_cut() {
 	local file=$TMP/cut.pftrace i size
-	background "$INFTRACE" record -a -e +cpu --engine none -o "$file" 2>"$TMP/cut.err"
-	wait_until 60 grep -qs recording "$TMP/cut.err"
+	recording BG cut -a -e +cpu --engine none -o "$file"
 	for i in 1 2 3; do
 		wait_until 60 grew "$file" "$(stat -c %s "$file")"
 		cp "$file" "$TMP/cut$i.pftrace"

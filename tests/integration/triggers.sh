@@ -104,21 +104,16 @@ dumped() { # TIMES FILE
 # Requests on sockets.
 test_sockets() {
 	mkfifo "$TMP/stop"
-	"$TOP/tests/programs/sse_server.py" "$TMP/told" "$TMP/lines" 1 <>"$TMP/stop" >"$TMP/server" &
-	server=$!
-	test_pids+=("$server")
-	wait_until 60 grep -sqx ready "$TMP/server"
-	port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/server")
-	background "$INFTRACE" record --engine none -e +requests --flight-recorder 16MB --output-dir "$TMP/socket" \
-		--trigger-cooldown 0 --trigger 'ttft>500ms' -p "$server" 2>"$TMP/socket.err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/socket.err"
+	server_started server "$TOP/tests/programs/sse_server.py" "$TMP/told" "$TMP/lines" 1 <>"$TMP/stop"
+	recording BG socket --engine none -e +requests --flight-recorder 16MB --output-dir "$TMP/socket" \
+		--trigger-cooldown 0 --trigger 'ttft>500ms' -p "$SERVER"
 	for path in chunked/3/1 chunked/3/600 chunked/3/1 length/1/600; do
-		"$TOP/tests/programs/sse_client.py" get "$port" "/$path" 1 >"$TMP/got"
+		"$TOP/tests/programs/sse_client.py" get "$PORT" "/$path" 1 >"$TMP/got"
 	done
 	# a request ends as its connection is closed, which the server does some time after the client
 	wait_until 60 dumped 2 "$TMP/socket.err" || true
 	echo >"$TMP/stop"
-	wait "$server"
+	wait "$SERVER"
 	wait "$BG" || not_ok "socket: recorded" "$(tail -n 1 "$TMP/socket.err")"
 	dumps socket 2 'ttft>500ms: a request on descriptor [0-9]+ of pid [0-9]+ had its first answer after [0-9.]+ ms'
 }

@@ -10,43 +10,37 @@ preset=$TOP/tests/probed/sdt.json
 record=(--engine "$preset")
 
 # traced PRELOAD PROGRAM ARG...: records the program, with the options in record, from when it has said
-# "ready" and waits until it says "done" and waits again; leaves t.json, err (of inftrace) and log (of the
+# "ready" and waits until it says "done" and waits again; leaves t.json, t.err (of inftrace) and sdt.out (of the
 # program) in $TMP.
 traced() {
-	local preload=$1 target
-	"${@:2}" <>"$TMP/go" >"$TMP/log" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/log"
-	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 16MB \
-		-o "$TMP/t.json" "${record[@]}" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q recording "$TMP/err"
+	local RECORD_BY=(env LD_PRELOAD="$1") target
+	waiting target sdt "${@:2}"
+	recording BG t --strict -e functions --ring-size 16MB -o "$TMP/t.json" "${record[@]}" -p "$target"
 	find "/proc/$BG/fd" -lname '*perf_event*' | wc -l >"$TMP/perf_events"
-	echo 1<>"$TMP/go" # does not wait for a reader
-	wait_until 60 grep -qx "done" "$TMP/log"
+	say sdt
+	wait_until 60 grep -qx "done" "$TMP/sdt.out"
 	kill -INT "$BG"
 	wait "$BG" || {
 		kill "$target" # the next one shall have the bytes to itself
 		return 120
 	}
-	echo 1<>"$TMP/go"
+	say sdt
 	wait "$target"
 }
 
 # fired NAME PRELOAD PROGRAM ROUNDS
 fired() {
 	check "$1: nothing is lost" traced "$2" "$3" "$4"
-	"$TOP/tests/probed/check_sdt.py" "$TMP/t.json" "$TMP/log" | sed "s/^\(not ok\|ok\) /&$1: /" || test_failed=1
-	same "$1: the semaphore was on" "$(grep -c '"guarded"' "$TMP/log")" "$4"
-	same "$1: the semaphore is off again" "$(tail -n 1 "$TMP/log")" off
-	same "$1: no place was left out" "$(grep -c 'left out' "$TMP/err")" 0
+	"$TOP/tests/probed/check_sdt.py" "$TMP/t.json" "$TMP/sdt.out" | sed "s/^\(not ok\|ok\) /&$1: /" || test_failed=1
+	same "$1: the semaphore was on" "$(grep -c '"guarded"' "$TMP/sdt.out")" "$4"
+	same "$1: the semaphore is off again" "$(tail -n 1 "$TMP/sdt.out")" off
+	same "$1: no place was left out" "$(grep -c 'left out' "$TMP/t.err")" 0
 	check "$1: the trace is valid" "$INFTRACE" validate "$TMP/t.json"
 }
 
 need python3
 echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
 build_probed sdt
-mkfifo "$TMP/go"
 
 test_fired() {
 	for build in pie fixed O0 clang; do
@@ -62,7 +56,7 @@ test_fired() {
 
 try() { # OPTION
 	record=(--engine none -u "$1")
-	traced "" "$probed/sdt_pie" 10 && cat "$TMP/err"
+	traced "" "$probed/sdt_pie" 10 && cat "$TMP/t.err"
 }
 
 # From the command line; probes that cannot be placed are reported.
@@ -98,26 +92,22 @@ test_nop5() {
 	}
 	record=(--engine none -u "$probed/nop5:usdt:sdt:f*(n=s64 arg1)")
 	check "nop5: a recording" traced "" "$probed/nop5" 1000
-	same "nop5: no variable was overwritten" "$(grep damaged "$TMP/log")" "damaged 0"
-	same "nop5: a line says that the probe is left out" "$(grep -c 'left out.*5-byte nop' "$TMP/err")" "$lines"
+	same "nop5: no variable was overwritten" "$(grep damaged "$TMP/sdt.out")" "damaged 0"
+	same "nop5: a line says that the probe is left out" "$(grep -c 'left out.*5-byte nop' "$TMP/t.err")" "$lines"
 	same "nop5: events" "$(grep -c '"name":"sdt:five"' "$TMP/t.json")" "$events"
 }
 
 # With windows, steps have links of their own: one at a place whose USDT probe has a semaphore agrees with it.
 test_windows() {
 	mkdir "$TMP/windows"
-	"$probed/sdt_pie" 20 <>"$TMP/go" >"$TMP/log" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 60 grep -qx ready "$TMP/log"
-	background "$INFTRACE" record --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
-		-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target" 2>"$TMP/err"
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/err"
-	echo 1<>"$TMP/go"
-	wait_until 60 grep -qx "done" "$TMP/log"
-	echo 1<>"$TMP/go"
+	waiting target sdt "$probed/sdt_pie" 20
+	recording BG t --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
+		-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target"
+	say sdt
+	wait_until 60 grep -qx "done" "$TMP/sdt.out"
+	say sdt
 	wait "$target" "$BG" || true
-	same "windows: a warning" "$(grep -c warning "$TMP/err")" 0
+	same "windows: a warning" "$(grep -c warning "$TMP/t.err")" 0
 	expect "windows: a step at the place of a USDT probe" \
 		'[sum(e.get("name") == n and e["ph"] in "Xi" and e.get("cat") != "steps" for e in t)
 			for n in ("sdt:guarded", "sdt_fire_guarded")] == [20, 20]' t="$(echo "$TMP"/windows/trace_*.json)"
@@ -128,7 +118,7 @@ test_numbers() {
 	record=(--engine none --profile "$TMP/p.jsonl" -u "$probed/sdt_pie:sdt_take_numbers(d=f64 *(arg1+8),f=f32 *(arg1+4))@step")
 	check "steps with floating-point numbers" traced "" "$probed/sdt_pie" 16
 	check "their profile is valid" "$INFTRACE" validate "$TMP/p.jsonl"
-	grep '"take_numbers"' "$TMP/log" >"$TMP/said.jsonl"
+	grep '"take_numbers"' "$TMP/sdt.out" >"$TMP/said.jsonl"
 	expect "their numbers are in the profile" \
 		'([str(float(l["shape"]["d"])) for l in sorted((l for l in p if l["event"] == "token_prof"), key=lambda l: l["shape"]["ts_us"])] ==
 			[str(float.fromhex(s["args"]["d"])) for s in said] and
@@ -184,7 +174,7 @@ test_python() {
 	EOF
 	record=(--engine "$TMP/python.json")
 	check "python runs" traced "" "$python" -I -S "$TMP/collect.py"
-	grep '^{' "$TMP/log" >"$TMP/said"
+	grep '^{' "$TMP/sdt.out" >"$TMP/said"
 	# What differs is shown, with what inftrace said. A trace is not in the order of time: a thread that has moved to another CPU has
 	# its next records in another ring.
 	same "python: a slice for each collection, with its generation" \
@@ -194,7 +184,7 @@ test_python() {
 		"$(json '[e["args"]["collected"] for e in sorted((e for e in t if e["name"] == "gc_done"), key=lambda e: e["ts"])]' \
 			t="$TMP/t.json")" \
 		"$(json '[s[1] for s in said["seen"]]' said=last:"$TMP/said")"
-	[ "$test_failed" = 0 ] || sed 's/^/# /' "$TMP/err"
+	[ "$test_failed" = 0 ] || sed 's/^/# /' "$TMP/t.err"
 	expect "python: calls of a function, with its file" \
 		'len([e for e in t if e["name"] == "return" and e["args"]["function"] == "leaf" and
 			e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"

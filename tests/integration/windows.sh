@@ -34,12 +34,6 @@ parts_are() {
 	[ ${#found[@]} -eq "$1" ]
 }
 
-# started NAME: the recording has begun
-started() {
-	wait_until 60 grep -qE 'Ctrl-C ends it' "$TMP/$1.log" ||
-		not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
-}
-
 start() {
 	timeout 60 "$INFTRACE" start -p "$RECORDER" >/dev/null
 }
@@ -77,13 +71,10 @@ worker() {
 
 # record NAME OPTION...: of the server
 record() {
-	local name=$1
-	shift
-	mkdir -p "$TMP/$name"
-	: >"$TMP/$name.wanted"
-	spawn RECORDER "$INFTRACE" record --engine none --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.log"
-	NAME=$name
-	started "$name"
+	NAME=$1
+	mkdir -p "$TMP/$1"
+	: >"$TMP/$1.wanted"
+	recording RECORDER "$1" --engine none --output-dir "$TMP/$1" "${@:2}"
 }
 
 # wanted WINDOW PID THREAD CALLS [PAGES]
@@ -149,7 +140,7 @@ test_processes() {
 		options=(--whole)
 		[ "$name" != processes-memory ] || options+=(--faults)
 		check "$name: each window has what was done in it, to the nanosecond" \
-			"$CHECK_EXPORTS" "$TMP/$name" "$TMP/$name.log" "$TMP/$name.wanted" "${options[@]}"
+			"$CHECK_EXPORTS" "$TMP/$name" "$TMP/$name.err" "$TMP/$name.wanted" "${options[@]}"
 		loads "$name"
 	done
 }
@@ -186,7 +177,7 @@ test_lives() {
 	ask c end
 	finish lives 0
 	check "born and gone within a window: files of their own, with both edges" \
-		"$CHECK_EXPORTS" "$TMP/lives" "$TMP/lives.log" "$TMP/lives.wanted"
+		"$CHECK_EXPORTS" "$TMP/lives" "$TMP/lives.err" "$TMP/lives.wanted"
 	loads lives
 }
 
@@ -204,7 +195,7 @@ test_system() {
 
 test_crowd() {
 	"$INFTRACE" record --engine none -e syscalls --window every=60s,for=50s --output-dir "$TMP/crowd" -- \
-		sh -c 'i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i + 1)); done' 2>"$TMP/crowd.log"
+		sh -c 'i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i + 1)); done' 2>"$TMP/crowd.err"
 	same "300 short processes: 256 with files of their own, the rest with one pair" \
 		"$(find "$TMP/crowd" -name '*_pid*' | wc -l) $(find "$TMP/crowd" -name '*_others_*' | wc -l)" "512 2"
 	same "300 short processes: each call of exit_group once" \
@@ -216,24 +207,24 @@ test_crowd() {
 
 test_every() {
 	record every -e syscalls --window every=700ms,for=200ms -p "$server"
-	wait_until 60 grep -q 'window 3 ' "$TMP/every.log" || not_ok "every" "no window 3"
+	wait_until 60 grep -q 'window 3 ' "$TMP/every.err" || not_ok "every" "no window 3"
 	finish every 0
 	# the end may cut the last one; one that was opened late, for want of a CPU, ends when it would have all the same
 	expect "every: as long as they should be, and none is longer than the time between two" \
 		"max(w['stage_us']['total'] for w in p) > 100e3 and all(0 < w['stage_us']['total'] < 700e3 for w in p)" \
 		p=<(cat "$TMP"/every/profile_*.jsonl | grep window_prof | head -n 4)
-	check "every: says why" grep -q '^inftrace: window 0 (schedule to schedule): ' "$TMP/every.log"
+	check "every: says why" grep -q '^inftrace: window 0 (schedule to schedule): ' "$TMP/every.err"
 }
 
 test_limits() {
 	record limits -e syscalls --window manual -d 2s -p "$server"
 	check "start" start
 	check "start twice is fine" start
-	check "-d ends the window" wait_until 60 grep -q '^inftrace: window 0 (start to duration): ' "$TMP/limits.log"
+	check "-d ends the window" wait_until 60 grep -q '^inftrace: window 0 (start to duration): ' "$TMP/limits.err"
 	check_rc "stop without a window" 1 'no window is open' timeout 60 "$INFTRACE" stop -p "$RECORDER"
 	start
 	finish limits 0
-	check "the end closes the window" grep -q '^inftrace: window 1 (start to end)' "$TMP/limits.log"
+	check "the end closes the window" grep -q '^inftrace: window 1 (start to end)' "$TMP/limits.err"
 	same "two windows" "$(find "$TMP/limits" -name 'trace_*.json' | wc -l) $(find "$TMP/limits" -name '*.part' | wc -l)" "2 0"
 }
 
@@ -245,12 +236,9 @@ test_no_window() {
 
 # Its command ends: with the window open, and closed.
 test_command_ends() {
+	mkfifo "$TMP/server.gate"
 	for state in open closed; do
-		mkdir "$TMP/$state"
-		spawn RECORDER "$INFTRACE" record --engine none -e syscalls --window manual --output-dir "$TMP/$state" -- \
-			sh -c 'read -r _ <"$0"; exit 7' "$TMP/server.gate" 2>"$TMP/$state.log"
-		[ -p "$TMP/server.gate" ] || mkfifo "$TMP/server.gate"
-		started "$state"
+		record "$state" -e syscalls --window manual -- sh -c 'read -r _ <"$0"; exit 7' "$TMP/server.gate"
 		start
 		[ "$state" = open ] || stop
 		echo >"$TMP/server.gate"
@@ -276,12 +264,8 @@ test_killed() {
 	flag=$TMP/several.on
 	recorders=()
 	for i in 1 2 3; do
-		background "$INFTRACE" record --engine none -e sched,syscalls --window-flag "$flag" --output-dir "$TMP/killed" \
-			-p "$server" 2>"$TMP/several$i.log"
+		recording BG "several$i" --engine none -e sched,syscalls --window-flag "$flag" --output-dir "$TMP/killed" -p "$server"
 		recorders+=("$BG")
-	done
-	for i in 1 2 3; do
-		started "several$i"
 	done
 	before=$(find "$TMP/killed" -type f | wc -l)
 	for i in 1 2 3 4 5; do
@@ -305,7 +289,7 @@ test_directory_gone() {
 	rm -r "$TMP/gone"
 	check_rc "the directory is gone" 1 'window cannot be opened: No such file' timeout 60 "$INFTRACE" start -p "$RECORDER"
 	finish gone 1
-	check "the directory is gone: said" grep -q "^inftrace: cannot create $TMP/gone/trace_pid.*: No such file" "$TMP/gone.log"
+	check "the directory is gone: said" grep -q "^inftrace: cannot create $TMP/gone/trace_pid.*: No such file" "$TMP/gone.err"
 	record vanishes -e syscalls --window manual -p "$server"
 	start
 	ask server calls 10
@@ -321,7 +305,7 @@ test_full_disk() {
 		start
 		ask server calls 20000
 		ended "a full disk ends it" "$RECORDER" 1
-		check "a full disk: said" grep -q "^inftrace: cannot write $TMP/full/trace_pid[^:]*.json.part: No space left" "$TMP/full.log"
+		check "a full disk: said" grep -q "^inftrace: cannot write $TMP/full/trace_pid[^:]*.json.part: No space left" "$TMP/full.err"
 		check "a full disk: the file is valid up to there" "$INFTRACE" validate "$TMP"/full/trace_*.part
 	else
 		skip "a full disk" "no tmpfs can be mounted here"
@@ -348,7 +332,7 @@ test_links() {
 	calls 12
 	tell other loop 1
 	start
-	wait_until 60 grep -q 'probes are only in those recorded' "$TMP/links.log" || not_ok "links" "were not exchanged"
+	wait_until 60 grep -q 'probes are only in those recorded' "$TMP/links.err" || not_ok "links" "were not exchanged"
 	tell target call 13
 	stop
 	calls 14
@@ -360,7 +344,7 @@ test_links() {
 	idle_now # a library that was loaded while all was detached
 	calls 16
 	tell target leave # from here on links are in all processes again
-	wait_until 60 grep -q 'all processes again' "$TMP/links.log" || not_ok "links" "are not everywhere again"
+	wait_until 60 grep -q 'all processes again' "$TMP/links.err" || not_ok "links" "are not everywhere again"
 	idle_now
 	start
 	tell target threads 4 25
@@ -421,19 +405,17 @@ llama_here() { # WHAT
 
 # record_windows NAME TOKENS OPTION...: a recording of the driver; its pid is in RECORDER.
 record_windows() {
-	local name=$1 tokens=$2
-	shift 2
-	mkdir "$TMP/$name"
-	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n "$tokens" -r 0 -t 2 \
-		-S "$TMP/$name.stages" "${MODEL_ARGS[@]}" >"$TMP/$name.out" 2>"$TMP/$name.log"
-	started "$name"
+	mkdir "$TMP/$1"
+	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$1" "${@:3}" -- "$DRIVER" -q -d 2500 -n "$2" -r 0 -t 2 \
+		-S "$TMP/$1.stages" "${MODEL_ARGS[@]}" >"$TMP/$1.out" 2>"$TMP/$1.err"
+	await "$1: started" has_begun "$TMP/$1.err"
 	sleep 2.2 # closed, its probes are in place a second after a library is mapped
 }
 
 # The engine ends as on Ctrl-C, and the recording with it.
 end_windows() { # NAME
 	pkill -INT -P "$RECORDER" -x llama_driver || true
-	wait "$RECORDER" && ok "$1: recorded" || not_ok "$1: recorded" "$(tail -n 1 "$TMP/$1.log")"
+	wait "$RECORDER" && ok "$1: recorded" || not_ok "$1: recorded" "$(tail -n 1 "$TMP/$1.err")"
 }
 
 # steps PROFILE: those of each window, without one that began before it
@@ -447,8 +429,8 @@ test_max_steps() {
 	record_windows steps 64 --window manual --max-steps 5
 	for i in 0 1 2; do
 		start
-		wait_until 150 grep -q "window $i (start to max_steps): .* 5 steps" "$TMP/steps.log" ||
-			not_ok "--max-steps: window $i ends" "$(tail -n 1 "$TMP/steps.log")"
+		wait_until 150 grep -q "window $i (start to max_steps): .* 5 steps" "$TMP/steps.err" ||
+			not_ok "--max-steps: window $i ends" "$(tail -n 1 "$TMP/steps.err")"
 		[ "$i" -ne 1 ] || idle_now
 	done
 	end_windows steps
@@ -457,7 +439,7 @@ test_max_steps() {
 		same "--max-steps: whole steps" "$(steps "$f")" "[false, false, false, false, false]"
 	done
 	"$INFTRACE" record --max-steps 5 -o "$TMP/five.json" --profile "$TMP/five.jsonl" -- \
-		"$DRIVER" -q -d 500 -n 64 -r 0 -t 2 "${MODEL_ARGS[@]}" >"$TMP/five.out" 2>"$TMP/five.log" || true
+		"$DRIVER" -q -d 500 -n 64 -r 0 -t 2 "${MODEL_ARGS[@]}" >"$TMP/five.out" 2>"$TMP/five.err" || true
 	same "--max-steps ends a run without windows" "$(steps "$TMP/five.jsonl")" "[false, false, false, false, false]"
 }
 
@@ -475,7 +457,7 @@ test_flag_toggle() {
 	done
 	# where the engine hardly gets a CPU, all of these may be shorter than a step
 	for ((n = 100; n < 110; n++)); do
-		! grep -qE '^inftrace: window .* ([3-9]|[0-9]{2,}) steps' "$TMP/flag.log" || break
+		! grep -qE '^inftrace: window .* ([3-9]|[0-9]{2,}) steps' "$TMP/flag.err" || break
 		touch "$flag"
 		parts 1 flag
 		sleep "$((n - 98))"

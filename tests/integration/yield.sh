@@ -37,9 +37,7 @@ test_classes() {
 	wait_until 60 has_classes "$BG" "inftrace-watch:first inftrace-write:idle inftrace:idle" || rc=$?
 	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/classes.err"
 	same "those that read and write yield, the one that watches does not: $(classes "$BG")" "$rc" 0
-	kill -INT "$BG"
-	wait "$BG" || rc=$?
-	same "it ends as usual" "$rc" 0
+	interrupted "it ends as usual" "$BG"
 }
 
 # More threads that never sleep than CPUs: a thread that yields to all of them would run too late for its rings.

@@ -10,13 +10,10 @@ millisecond of CPU time on this machine; each does its work in another way.
 """
 import ctypes
 import hashlib
-import json
-import os
-import random
 import sys
-import time
 
-RARE = 20
+import slow
+
 SLOW = 25  # times as long
 sink = 0
 
@@ -78,41 +75,18 @@ FUNCTIONS = {
 }
 
 
-def cpu_of(f, n):
-    start = time.thread_time()
-    f(n)
-    return time.thread_time() - start
-
-
-def per_ms(f):
-    """How much of its work takes a millisecond: by the quickest of several tries."""
-    n = 1000
-    while cpu_of(f, n) < 0.002:
-        n *= 2
-    return max(1, int(n * 0.001 / min(cpu_of(f, n) for _ in range(5))))
-
-
 def main():
-    library, seed, steps = ctypes.PyDLL(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    chooser = random.Random(seed)
-    slow = list(FUNCTIONS)[seed % len(FUNCTIONS)]
-    work = [(f, per_ms(f)) for f in FUNCTIONS]
-    planted = []
+    library = ctypes.PyDLL(sys.argv[1])
+    work = [(f, slow.usual_work(f, 0.001)) for f in FUNCTIONS]
 
-    def step():
-        for f, n in work:
-            f(SLOW * n if now and f is slow else n)
+    def step(chosen):
+        def functions():
+            for f, n in work:
+                f(SLOW * n if f is chosen else n)
 
-    called = ctypes.PYFUNCTYPE(None)(step)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for i in range(steps):
-        now = not chooser.randrange(RARE)
-        if now:
-            planted.append(i)
-        library.plant_call(called)
-    print(json.dumps({"pid": os.getpid(), "slow": FUNCTIONS[slow], "planted": planted}), flush=True)
-    sys.stdin.readline()
+        library.plant_call(ctypes.PYFUNCTYPE(None)(functions))
+
+    slow.run(FUNCTIONS, int(sys.argv[2]), int(sys.argv[3]), step)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ next line. The seed decides which function it is, and in which steps. A function
 own in Python, or both, and it is called by the model, by a hook of a module, by autograd, or by C.
 """
 import json
-import os
-import random
 import re
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-RARE = 20
+import slow
+
 SLOW = 100  # times as long
 USUAL_MS = 0.25
 WIDTH = 64
@@ -64,8 +62,8 @@ class Model(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
         self.head = nn.Linear(WIDTH, 100)
         self.hooked, self.hooked_too = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.hooked.register_forward_hook(self.plant_hook)
-        self.hooked_too.register_forward_pre_hook(self.plant_pre_hook)
+        self.hooked.register_forward_hook(self.hook)
+        self.hooked_too.register_forward_pre_hook(self.pre_hook)
         self.times = {}  # of each plant, how often it does its work
         self.x = torch.zeros(4, WIDTH)
 
@@ -136,20 +134,20 @@ class Model(nn.Module):
         for _ in range(n):
             self.x.softmax(-1)
 
-    def call_hook(self, n):
+    def plant_hook(self, n):
         self.n = n
         self.hooked(self.x)
 
-    def plant_hook(self, module, args, output):
+    def hook(self, module, args, output):
         v = 0
         for i in range(self.n):
             v = (v * 31 + i) % 65521
 
-    def call_pre_hook(self, n):
+    def plant_pre_hook(self, n):
         self.n = n
         self.hooked_too(self.x)
 
-    def plant_pre_hook(self, module, args):
+    def pre_hook(self, module, args):
         for _ in range(self.n):
             args[0].clamp(-1, 1)
 
@@ -175,66 +173,33 @@ class Model(nn.Module):
             sorted(range(5), key=lambda i: sum(range(i, i + 500)))
 
 
-# Each with the functions that it alone calls, if it has such: the innermost one that holds the time is the one to be named.
-PLANTS = {
-    Model.plant_linear: [],
-    Model.plant_attention: ["Attention.forward"],
-    Model.plant_matmul: [],
-    Model.plant_norm: [],
-    Model.plant_functional: [],
-    Model.plant_cache: [],
-    Model.plant_sample: [],
-    Model.plant_sort: [],
-    Model.plant_items: [],
-    Model.plant_list: ["Model.plant_list.<locals>.<listcomp>"],
-    Model.plant_sequential: [],
-    Model.plant_backward: ["Doubled.backward", "Doubled.forward"],
-    Model.plant_decorated: [],
-    Model.call_hook: ["Model.plant_hook"],
-    Model.call_pre_hook: ["Model.plant_pre_hook"],
-    Model.plant_penalty: [],
-    Model.plant_detokenize: ["Model.plant_detokenize.<locals>.<listcomp>"],
-    Model.plant_regex: [],
-    Model.plant_json: [],
-    Model.plant_sorted: ["Model.plant_sorted.<locals>.<lambda>"],
+# The functions that one of them alone calls: the innermost one that holds the time is the one to be named.
+CALLED = {
+    "plant_attention": ["Attention.forward"],
+    "plant_list": ["Model.plant_list.<locals>.<listcomp>"],
+    "plant_backward": ["Doubled.backward", "Doubled.forward"],
+    "plant_hook": ["Model.hook"],
+    "plant_pre_hook": ["Model.pre_hook"],
+    "plant_detokenize": ["Model.plant_detokenize.<locals>.<listcomp>"],
+    "plant_sorted": ["Model.plant_sorted.<locals>.<lambda>"],
 }
-
-
-def cpu_of(model, plant, n):
-    start = time.thread_time()
-    plant(model, n)
-    return time.thread_time() - start
-
-
-def usual_times(model, plant):
-    """How often it does its work usually: by the quickest of several tries."""
-    n = 8
-    while cpu_of(model, plant, n) < 0.002:
-        n *= 2
-    return max(1, int(n * USUAL_MS / 1000 / min(cpu_of(model, plant, n) for _ in range(5))))
+PLANTS = {f: [f.__qualname__, *CALLED.get(name, [])] for name, f in vars(Model).items() if name.startswith("plant_")}
 
 
 def main():
-    seed, steps = int(sys.argv[1]), int(sys.argv[2])
-    chooser = random.Random(seed)
-    slow = list(PLANTS)[seed % len(PLANTS)]
-    planted = []
-    torch.manual_seed(seed)
+    torch.manual_seed(int(sys.argv[1]))
     torch.set_num_threads(1)
     model = Model()
     ids = torch.tensor([1, 2, 3, 4])
     with torch.no_grad():
-        usual = {plant: usual_times(model, plant) for plant in PLANTS}
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for i in range(steps):
-        model.times = dict(usual)
-        if not chooser.randrange(RARE):
-            planted.append(i)
-            model.times[slow] *= SLOW
+        usual = {plant: slow.usual_work(lambda n, plant=plant: plant(model, n), USUAL_MS / 1000) for plant in PLANTS}
+
+    def step(chosen):
+        nonlocal ids
+        model.times = {plant: n * SLOW if plant is chosen else n for plant, n in usual.items()}
         ids = torch.cat([ids, model(ids).view(1)])
-    print(json.dumps({"pid": os.getpid(), "slow": [slow.__qualname__, *PLANTS[slow]], "planted": planted}), flush=True)
-    sys.stdin.readline()
+
+    slow.run(PLANTS, int(sys.argv[1]), int(sys.argv[2]), step)
 
 
 if __name__ == "__main__":

@@ -33,19 +33,13 @@ record() {
 	record_result "$name" "$rc"
 }
 
-recording_or_gone() { # PID STDERR
-	grep -q 'recording' "$2" || ! kill -0 "$1" 2>/dev/null
-}
-
 # The same with -p, for a command that prints "ready" and waits for a line on stdin.
 record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	local name=$1 rc=0 target
 	args_split "${@:2}"
 	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
 	waiting target "$name" "${BEHIND[@]}"
-	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
-		"${BEFORE[@]}" -p "$target" 2>"$TMP/$name.err"
-	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"
+	recording BG "$name" --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" "${BEFORE[@]}" -p "$target" || true
 	echo >"$TMP/$name.go"
 	wait "$target" || rc=$?
 	wait "$BG" || rc=$?

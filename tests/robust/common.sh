@@ -7,10 +7,8 @@ ROBUST=$TOP/tests/robust
 
 # build NAME [FLAG...]: compiles NAME.c into TMP.
 build() {
-	local name=$1
-	shift
 	cc -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread \
-		-o "$TMP/$name" "$ROBUST/$name.c" "$@"
+		-o "$TMP/$1" "$ROBUST/$1.c" "${@:2}"
 }
 
 # What the recordings are of, and what is loaded before the first of them: TMP/bpf.before.
@@ -91,7 +89,5 @@ check_bpf() {
 
 # importer NAME FILE...: they open in chrome://tracing without a warning.
 importer() {
-	local name=$1
-	shift
-	check "$name" node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$@"
+	check "$1" node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "${@:2}"
 }

@@ -12,9 +12,9 @@ edges. protoc decodes the file. Prints what differs; the last line is JSON: what
 import collections
 import json
 import os
-import re
-import subprocess
 import sys
+
+import protos
 
 
 def messages(data):
@@ -33,47 +33,11 @@ def messages(data):
         at += n
 
 
-def varint(n):
-    out = bytearray()
-    while n >= 0x80:
-        out.append(n & 0x7f | 0x80)
-        n >>= 7
-    return bytes(out + bytes([n]))
-
-
-def text_value(text):
-    if text.startswith('"'):
-        raw = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else
-                     {"n": "\n", "t": "\t", "r": "\r"}.get(m[1], m[1]), text[1:-1])
-        return raw.encode("latin-1", "replace").decode("utf-8", "replace")
-    return text if re.search("[A-Za-z]", text) else int(text)
-
-
-def parse(lines):
-    """The text format, as lists of values by key."""
-    out = {}
-    for line in lines:
-        line = line.strip()
-        if line == "}":
-            return out
-        if line.endswith("{"):
-            out.setdefault(line[:-1].strip(), []).append(parse(lines))
-        else:
-            key, value = line.split(": ", 1)
-            out.setdefault(key, []).append(text_value(value))
-    return out
-
-
 def decode(path):
     with open(path, "rb") as f:
         data = f.read()
-    wrapped = b"".join((b"\x12" if i else b"\x0a") + varint(len(m)) + m for i, m in enumerate(messages(data)))
-    here = os.path.dirname(os.path.abspath(__file__))
-    text = subprocess.run(["protoc", "-I", here, "--decode=Trace", "execution_trace.proto"], input=wrapped,
-                          stdout=subprocess.PIPE, check=True).stdout.decode("utf-8", "replace")
-    if re.search(r"^\s*\d+: ", text, re.M):
-        raise SystemExit("a field that the schema does not have")
-    return parse(iter(text.splitlines()))
+    return protos.decode("Trace", "execution_trace.proto",
+                         b"".join(protos.part(2 if i else 1, m) for i, m in enumerate(messages(data))))
 
 
 def attrs(node):

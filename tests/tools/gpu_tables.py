@@ -9,13 +9,10 @@ run on these, and what they return is compared with the Chrome JSON of the same 
 
 import collections
 import json
-import os
 import sqlite3
-import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from et import parse  # noqa: E402
+import protos
 
 INCREMENTAL_CLEARED = 1
 
@@ -23,22 +20,7 @@ INCREMENTAL_CLEARED = 1
 def decode(path):
     """The packets, without the fields that gpu_trace.proto does not have."""
     with open(path, "rb") as f:
-        text = subprocess.run(["protoc", "-I", os.path.dirname(os.path.abspath(__file__)), "--decode=Trace", "gpu_trace.proto"],
-                              stdin=f, stdout=subprocess.PIPE, check=True).stdout.decode("utf-8", "replace")
-    return parse(without_unknown(text.splitlines())).get("packet", [])
-
-
-def without_unknown(lines):
-    """protoc shows fields that it does not know by their numbers."""
-    depth = 0
-    for line in lines:
-        line = line.strip()
-        if depth:
-            depth += line.endswith("{") - (line == "}")
-        elif line[:1].isdigit():
-            depth = line.endswith("{")
-        else:
-            yield line
+        return protos.decode("Trace", "gpu_trace.proto", f.read(), unknown=True).get("packet", [])
 
 
 def one(message, key, default=None):

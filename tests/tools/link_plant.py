@@ -21,6 +21,8 @@ import random
 import sys
 import zipfile
 
+from protos import number, part
+
 CALLS = {"cpu_op": (1, "aten::", "", "_Tensor"), "cuda_runtime": (-1, "cuda", "cu", ""), "cuda_driver": (1, "cu", "cu", "")}
 
 
@@ -52,23 +54,6 @@ def calls(events, args):
         if how < 0:
             a, b = -a, -b
         yield ours + e["name"][len(theirs):] + overload, int(e["pid"]), args.tid or int(e["tid"]), start - a, end + b
-
-
-def varint(v):
-    out = bytearray()
-    while v > 127:
-        out.append(v & 127 | 128)
-        v >>= 7
-    out.append(v)
-    return bytes(out)
-
-
-def number(field, v):
-    return varint(field << 3) + varint(v)
-
-
-def part(field, data):
-    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
 def write_pftrace(path, recorded, first, last, real):

@@ -13,13 +13,11 @@ import math
 import os
 import re
 import ssl
-import subprocess
 import sys
 from decimal import Decimal
 
 import metrics
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+import protos
 
 
 def collect(directory, statuses):
@@ -52,37 +50,15 @@ def collect(directory, statuses):
 
 
 def decode(message, path):
-    """The text format as nested dicts of lists."""
     with open(path, "rb") as f:
-        text = subprocess.run(["protoc", f"--proto_path={HERE}", f"--decode={message}", "otlp.proto"], stdin=f, check=True,
-                              capture_output=True, encoding="utf-8").stdout
-    stack = [{}]
-    for line in text.splitlines():
-        line = line.strip()
-        if line == "}":
-            stack.pop()
-        elif line.endswith(" {"):
-            stack[-1].setdefault(line[:-2], []).append({})
-            stack.append(stack[-1][line[:-2]][-1])
-        else:
-            key, value = line.split(": ", 1)
-            # a field that the file does not know shows as its number
-            assert not key.isdigit(), f"{path}: unknown field {key}"
-            stack[-1].setdefault(key, []).append(value)
-    return stack[0]
-
-
-def text_of(quoted):
-    assert quoted[0] == quoted[-1] == '"'
-    return re.sub(rb'\\([0-7]{3}|.)', lambda m: bytes([int(m[1], 8)]) if len(m[1]) == 3 else
-                  {b"n": b"\n", b"t": b"\t", b"r": b"\r"}.get(m[1], m[1]), quoted[1:-1].encode())
+        return protos.decode(message, "otlp.proto", f.read(), value=str)
 
 
 def attributes(message):
     found = {}
     for pair in message.get("attributes", []):
         (kind, value), = pair["value"][0].items()
-        found[text_of(pair["key"][0]).decode()] = text_of(value[0]).decode() if kind == "string_value" else Decimal(value[0])
+        found[protos.raw_text(pair["key"][0]).decode()] = protos.raw_text(value[0]).decode() if kind == "string_value" else Decimal(value[0])
     return found
 
 
@@ -97,7 +73,7 @@ def compare_metrics(directory, paths):
     for resource in decode("ExportMetricsServiceRequest", newest)["resource_metrics"]:
         resource_of(resource)
         for metric in resource["scope_metrics"][0]["metrics"]:
-            name, unit = (text_of(metric[key][0]).decode() for key in ("name", "unit"))
+            name, unit = (protos.raw_text(metric[key][0]).decode() for key in ("name", "unit"))
             data = metric.get("histogram", metric.get("sum"))[0]
             assert data["aggregation_temporality"] == ["CUMULATIVE"], name
             assert "histogram" in metric or data["is_monotonic"] == ["true"], name
@@ -124,7 +100,7 @@ def check_tree(root, children, line, start):
     total, queued, first = (metrics.ns(stages.get(key, 0)) for key in ("total", "queued", "ttft"))
     at = start + metrics.ns(line["shape"]["ts_us"])
     assert root["kind"] == ["SERVER"] and "parent_span_id" not in root
-    assert len(text_of(root["trace_id"][0])) == 16 and len(text_of(root["span_id"][0])) == 8
+    assert len(protos.raw_text(root["trace_id"][0])) == 16 and len(protos.raw_text(root["span_id"][0])) == 8
     assert attr["gen_ai.response.model"] == line["model"]
     assert attr["gen_ai.usage.output_tokens"] == line["shape"]["output_tokens"]
     for key in ("own_prefill", "own_decode", "others", "between"):
@@ -132,7 +108,7 @@ def check_tree(root, children, line, start):
     want = {"request": (at, at + total), "first token": (at + queued, at + queued + first), "further tokens": (at + queued + first, at + total)}
     if queued:
         want["queued"] = (at, at + queued)
-    have = {text_of(s["name"][0]).decode(): (int(s["start_time_unix_nano"][0]), int(s["end_time_unix_nano"][0])) for s in [root, *children]}
+    have = {protos.raw_text(s["name"][0]).decode(): (int(s["start_time_unix_nano"][0]), int(s["end_time_unix_nano"][0])) for s in [root, *children]}
     assert have == want, f"{have}, not {want}"
     ids = {s["span_id"][0] for s in [root, *children]}
     assert len(ids) == 1 + len(children)

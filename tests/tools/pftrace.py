@@ -11,12 +11,10 @@ pftrace.py protoc FILE.pftrace TEXT         TEXT, of protoc --decode_raw, has ea
 import collections
 import gzip
 import json
-import os
 import random
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lanes import own_threads  # noqa: E402
+from lanes import own_threads
 
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
 BOOTTIME = 6

@@ -14,9 +14,8 @@ import os
 import re
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import pftrace  # noqa: E402
-import streams  # noqa: E402
+import pftrace
+import streams
 
 PSEUDO = 4194304
 ARROWS = "sf"

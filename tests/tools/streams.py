@@ -20,8 +20,7 @@ import sys
 import time
 import zlib
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import pftrace  # noqa: E402
+import pftrace
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

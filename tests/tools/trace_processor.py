@@ -13,9 +13,8 @@ import os
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import gpu_tables  # noqa: E402
-from pftrace import BOOTTIME, COUNTER, GPU_PROCESS, INSTANT, Differences, same_as_json  # noqa: E402
+import gpu_tables
+from pftrace import BOOTTIME, COUNTER, GPU_PROCESS, INSTANT, Differences, same_as_json
 
 
 class Processor:
