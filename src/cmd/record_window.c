@@ -176,8 +176,7 @@ static int parse_flight(struct record_options *o, const char *arg)
 			return -EINVAL;
 		}
 	} else {
-		log_error("--flight-recorder: '%.40s' is neither a size nor a time; write 64MB or "
-			  "30s",
+		log_error("--flight-recorder: '%.40s' is neither a size nor a time; write 64MB or 30s",
 			arg);
 		return -EINVAL;
 	}
@@ -310,8 +309,7 @@ static int check_together(const struct record_options *o)
 		return -EINVAL;
 	}
 	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names)) {
-		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
-			  "give -o",
+		log_error("%s needs --window-flag, --window or --flight-recorder: without them give -o",
 			o->output_dir ? "--output-dir" : o->n_formats ? "--format"
 								      : "--chakra-names");
 		return -EINVAL;

@@ -168,6 +168,7 @@ static bool is_being_written(int fd)
 
 static int check_file(struct served *sv)
 {
+	const char *why = NULL;
 	struct stat st;
 	char first;
 
@@ -175,26 +176,17 @@ static int check_file(struct served *sv)
 		log_error("cannot read %s: %s", sv->path, strerror(errno));
 		return EXIT_RUN;
 	}
-	if (!S_ISREG(st.st_mode)) {
-		log_error("cannot serve %s: %s", sv->path,
-			S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it"
-					    : "it is not a regular file");
-		return EXIT_RUN;
-	}
-	sv->growing = is_being_written(sv->fd);
-	if (!st.st_size && sv->growing)
-		return EXIT_OK;
-	if (!st.st_size) {
-		log_error("cannot serve %s: it is empty, and no recording writes it", sv->path);
-		return EXIT_RUN;
-	}
+	sv->growing = S_ISREG(st.st_mode) && is_being_written(sv->fd);
+	if (!S_ISREG(st.st_mode))
+		why = S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it" : "it is not a regular file";
+	else if (!st.st_size && !sv->growing)
+		why = "it is empty, and no recording writes it";
 	/* as its name says: other people's secrets, for example, do not begin so */
-	if (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)) {
-		log_error("cannot serve %s: its content does not fit its name",
-			sv->path);
-		return EXIT_RUN;
-	}
-	return EXIT_OK;
+	else if (st.st_size && (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)))
+		why = "its content does not fit its name";
+	if (why)
+		log_error("cannot serve %s: %s", sv->path, why);
+	return why ? EXIT_RUN : EXIT_OK;
 }
 
 static int open_file(const char *path, struct served *sv)
@@ -205,9 +197,7 @@ static int open_file(const char *path, struct served *sv)
 	sv->kind = kind_of(path, sv->name);
 	/* its type says more than its name */
 	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode))) {
-		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile "
-			  "is for "
-			  "inftrace report",
+		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile is for inftrace report",
 			path);
 		return EXIT_USAGE;
 	}
@@ -307,8 +297,7 @@ static int open_server(const struct serve_args *args, struct served *sv)
 	if (!err)
 		return EXIT_OK;
 	if (err == -EADDRINUSE)
-		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a "
-			  "trace_processor: end that, or use --port",
+		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a trace_processor: end that, or use --port",
 			args->port);
 	else
 		log_error("cannot listen on port %u of 127.0.0.1: %s", args->port, strerror(-err));
@@ -329,8 +318,7 @@ static int say_where(const struct serve_args *args, const struct served *sv)
 	if (cmd_flush("the URL"))
 		return EXIT_RUN;
 	if (port != UI_PORT)
-		log_warn("the UI may fetch from port %d only: forward it, with ssh -L "
-			 "%d:127.0.0.1:%u, and write %d in the URL",
+		log_warn("the UI may fetch from port %d only: forward it, with ssh -L %d:127.0.0.1:%u, and write %d in the URL",
 			UI_PORT, UI_PORT, port, UI_PORT);
 	return EXIT_OK;
 }

@@ -379,7 +379,11 @@ void control_done(struct control *c, uint64_t id, int err, struct json_object *r
 
 /* ---- the socket ---- */
 
-int control_directory(uid_t uid, char *buf, size_t size)
+/*
+ * Where the sockets of a user are: /run/inftrace for root; otherwise $XDG_RUNTIME_DIR/inftrace if
+ * the user is the caller and that is set, else /run/user/UID/inftrace. -ENAMETOOLONG.
+ */
+static int control_directory(uid_t uid, char *buf, size_t size)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	int n;
@@ -761,27 +765,19 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	char said[CONTROL_MSG_MAX - 64];
 
 	text_printable(said, sizeof(said), a->msg);
-	switch (a->err) {
-	case -EREMOTEIO:
-		snprintf(msg, CONTROL_MSG_MAX, "%s", said);
-		break;
-	case -EPROTO:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave an invalid answer: %s", pid, said);
-		break;
-	case -ESRCH:
-		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
-		break;
-	case -EPROTOTYPE:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d is another version of inftrace", pid);
-		break;
-	case -ETIMEDOUT:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
-			a->taken ? "has not finished yet; inftrace status shows its progress"
-				 : "does not answer; is it stopped, or still starting?");
-		break;
-	default:
-		snprintf(msg, CONTROL_MSG_MAX, "cannot talk to recorder %d: %s", pid, strerror(-a->err));
-	}
+	if (a->err == -EREMOTEIO)
+		control_refuse(msg, 0, "%s", said);
+	else if (a->err == -EPROTO)
+		control_refuse(msg, 0, "recorder %d gave an invalid answer: %s", pid, said);
+	else if (a->err == -ESRCH)
+		control_refuse(msg, 0, "the recording of recorder %d has ended", pid);
+	else if (a->err == -EPROTOTYPE)
+		control_refuse(msg, 0, "recorder %d is another version of inftrace", pid);
+	else if (a->err == -ETIMEDOUT)
+		control_refuse(msg, 0, "recorder %d %s", pid,
+			a->taken ? "has not finished yet; inftrace status shows its progress" : "does not answer; is it stopped, or still starting?");
+	else
+		control_refuse(msg, 0, "cannot talk to recorder %d: %s", pid, strerror(-a->err));
 }
 
 int control_ask(const struct control_peer *peer, enum control_command command, const char *reason, const char *last,

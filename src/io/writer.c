@@ -685,8 +685,7 @@ static int first_error(struct writer *w)
 		return err;
 	w->said = true;
 	if (w->missed_floor) {
-		log_error("cannot write %s: less than %.*f MB is free on its file system, see "
-			  "--min-free; %s",
+		log_error("cannot write %s: less than %.*f MB is free on its file system, see --min-free; %s",
 			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6, valid);
 		return err;
 	}
