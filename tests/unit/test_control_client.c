@@ -405,8 +405,7 @@ TEST_WITH(test_wrong_status, setup, teardown)
 	static const char *const statuses[] = {
 		"{\"ok\":true}\n",
 		"{\"ok\":true,\"targets\":7,\"outputs\":{},\"all\":[]}\n",
-		"{\"ok\":true,\"targets\":[{},null,\"x\",1e300],\"outputs\":[null,[1],\"\\u001b\"]}"
-		"\n",
+		"{\"ok\":true,\"targets\":[{},null,\"x\",1e300],\"outputs\":[null,[1],\"\\u001b\"]}\n",
 	};
 	struct control_peer *peers;
 	FILE *out = tmpfile();

@@ -255,8 +255,7 @@ TEST_WITH(test_converted, begin, finish)
 	/* with no metadata but an empty message, or one with a version only */
 	file[metadata - 1] = 0;
 	assert_int_equal(check(file + metadata - 1, (size_t)(end - file) - metadata + 1), 0);
-	memcpy(file + metadata - 6, "\5\x0a\3"
-				    "0.4",
+	memcpy(file + metadata - 6, "\5\x0a\30.4",
 		6);
 	assert_int_equal(check(file + metadata - 6, (size_t)(end - file) - metadata + 6), 0);
 	assert_int_equal(detected(file + metadata - 6, (size_t)(end - file) - metadata + 6), FILE_EXECUTION_TRACE);
@@ -356,8 +355,7 @@ TEST_WITH(test_jsonizer, begin, finish)
 
 TEST_WITH(test_feeder_json, begin, finish)
 {
-	static const char text[] = "{\"workload_graph\":[{\"Id\":4,\"Name\":\"a\",\"NodeType\":4,\"ctrlDeps\":[3],\"data_deps\":[]},"
-				   "{\"Id\":5,\"Name\":\"b\",\"NodeType\":7,\"ctrlDeps\":[],\"data_deps\":[4,6]}]}";
+	static const char text[] = "{\"workload_graph\":[{\"Id\":4,\"Name\":\"a\",\"NodeType\":4,\"ctrlDeps\":[3],\"data_deps\":[]},{\"Id\":5,\"Name\":\"b\",\"NodeType\":7,\"ctrlDeps\":[],\"data_deps\":[4,6]}]}";
 
 	expect_json(FILE_ET_FEEDER, text, "node 5 depends on 6, which is not in the file\n",
 		"x: execution trace in the JSON of Chakra's feeder, 2 nodes, 1 dependencies: COMP 1, COMM_COLL 1; 2 dependencies on nodes that are not in "

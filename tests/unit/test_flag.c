@@ -275,8 +275,7 @@ TEST_WITH(test_refused_later, setup, teardown)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
 		assert_string_equal(changes(f), "-");
-		assert_int_equal(
-			strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
+		assert_int_equal(strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
 			i == 0);
 		unlink("dir/flag");
 		assert_changes(f, "-");

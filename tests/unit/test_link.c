@@ -62,10 +62,7 @@ static char *own_json(int64_t from, int64_t ahead, const char *events)
 	char *p = text[n++ % 8];
 
 	snprintf(p, 4096,
-		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"%s}},\n%s"
-		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
+		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\",\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"%s}},\n%s{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\",\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
 		(long long)(BOOT + from), (long long)(REAL + from + ahead), host_args, events, (long long)(BOOT + from) + 1000000000,
 		(long long)(REAL + from + ahead) + 1000000000);
 	return p;
@@ -553,11 +550,7 @@ TEST_WITH(test_et_linked, NULL, clear)
 /* One of inftrace's own recordings has such operators as well. */
 TEST_WITH(test_et_own, NULL, clear)
 {
-	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{"
-			     "\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,"
-			     "\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},"
-			     "{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\","
-			     "\"args\":{\"External id\":3,\"Record function id\":3}}]}",
+	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\",\"args\":{\"External id\":3,\"Record function id\":3}}]}",
 				 NULL, false),
 		0);
 	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::add") "," ET_NODE(3, "1", 7, "aten::mul"))), 0);
@@ -627,8 +620,7 @@ static int link_bytes(const char *text, const char *end, size_t cut)
 
 TEST_WITH(test_et_protobuf, NULL, clear)
 {
-	static const char metadata[] = "\5\x0a\3"
-				       "1.0";
+	static const char metadata[] = "\5\x0a\31.0";
 	const struct et_context c = { .phase = "decode" };
 	struct et_node own = { .id = 1, .t.name = "n" };
 	char text[1024], *p;

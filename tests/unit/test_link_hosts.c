@@ -35,8 +35,7 @@ static void put_clock(const struct host *h, int64_t at)
 	int64_t boot = clock_of(h, at), begin = h->begin;
 
 	fprintf(h->f,
-		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":%lld.%03lld,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"realtime_ns\":\"%lld\"}}",
+		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":%lld.%03lld,\"args\":{\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"}}",
 		(long long)(boot - begin) / 1000, (long long)(boot - begin) % 1000, (long long)boot, (long long)(REAL + at - BOOT));
 }
 

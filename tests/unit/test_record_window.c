@@ -110,8 +110,7 @@ TEST_WITH(test_nothing, setup, teardown)
 
 TEST_WITH(test_windows, setup, teardown)
 {
-	assert_int_equal(
-		parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
+	assert_int_equal(parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
 		0);
 	assert_int_equal(check(), 0);
 	assert_text(o.window_flag, "f");
@@ -128,8 +127,7 @@ TEST_WITH(test_windows, setup, teardown)
 	assert_text(o.formats[0], "json");
 	assert_text(o.output_dir, ".");
 	forget();
-	assert_int_equal(
-		parse("--format json --format json.gz,pftrace,pftrace.gz --window manual"), 0);
+	assert_int_equal(parse("--format json --format json.gz,pftrace,pftrace.gz --window manual"), 0);
 	assert_int_equal(check(), 0);
 	assert_int_equal(o.n_formats, 4);
 	assert_string_equal(said, "");
@@ -164,8 +162,7 @@ TEST_WITH(test_flight, setup, teardown)
 		forget();
 	}
 	assert_int_equal(
-		parse("--flight-recorder 1s --trigger step>1s --trigger exit --trigger-cooldown 0 "
-		      "--max-dumps 3"),
+		parse("--flight-recorder 1s --trigger step>1s --trigger exit --trigger-cooldown 0 --max-dumps 3"),
 		0);
 	assert_int_equal(check(), 0);
 	assert_non_null(o.triggers);
@@ -282,8 +279,7 @@ TEST_WITH(test_bad_together, setup, teardown)
 			o.outputs[0] = "t.json";
 			assert_int_equal(check(), -EINVAL);
 			snprintf(line, sizeof(line),
-				"inftrace: %s: with %s the files are named by time: give "
-				"--output-dir and --format\n",
+				"inftrace: %s: with %s the files are named by time: give --output-dir and --format\n",
 				profile ? "--profile" : "-o",
 				flight ? "--flight-recorder" : "windows");
 			assert_string_equal(said, line);
@@ -319,8 +315,7 @@ TEST_WITH(test_folder, setup, teardown)
 	fclose(fopen("a/file", "we"));
 	parse("--window manual --output-dir a/file");
 	assert_int_equal(check(), -ENOTDIR);
-	assert_string_equal(
-		said, "inftrace: --output-dir: cannot write into a/file: Not a directory\n");
+	assert_string_equal(said, "inftrace: --output-dir: cannot write into a/file: Not a directory\n");
 	forget();
 	parse("--window manual --output-dir a/file/c");
 	assert_int_equal(check(), -ENOTDIR);
@@ -386,8 +381,7 @@ TEST_WITH(test_own_environment, setup, teardown)
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
 	assert_null(o.output_dir);
-	assert_string_equal(said, "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: "
-				  "-o is for the whole run\n");
+	assert_string_equal(said, "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: -o is for the whole run\n");
 	forget();
 	/* empty is as good as none, malformed is not */
 	setenv("INFTRACE_WINDOW_FLAG", "", 1);

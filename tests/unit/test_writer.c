@@ -659,8 +659,7 @@ TEST(test_limit_shared)
 	assert_true(fd >= 0);
 	w = writer_new(fd, "the file", WRITER_LINES);
 	n = make_line(0, 100);
-	assert_int_equal(
-		pwrite(f.fd, line, n, 0), n); /* the other's, from a descriptor of its own */
+	assert_int_equal(pwrite(f.fd, line, n, 0), n); /* the other's, from a descriptor of its own */
 	writer_append(w, line, make_line(1, 100));
 	assert_int_equal(writer_sync(w), 0);
 	writer_append(w, line, make_line(2, 500));
@@ -702,15 +701,13 @@ TEST(test_broken)
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < 2; i++) {
 		check_broken(open("/dev/full", O_WRONLY | O_CLOEXEC), modes[i], -ENOSPC,
-			"inftrace: cannot write it: No space left on device; the file is valid up "
-			"to here\n");
+			"inftrace: cannot write it: No space left on device; the file is valid up to here\n");
 		assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 		close(fds[0]);
 		check_broken(fds[1], modes[i], -EPIPE,
 			"inftrace: cannot write it: Broken pipe; the file is valid up to here\n");
 		check_broken(open("/dev/null", O_RDONLY | O_CLOEXEC), modes[i], -EBADF,
-			"inftrace: cannot write it: Bad file descriptor; the file is valid up to "
-			"here\n");
+			"inftrace: cannot write it: Bad file descriptor; the file is valid up to here\n");
 	}
 }
 

@@ -570,8 +570,7 @@ TEST(test_packets_limit)
 		stderr_grab_end(&said);
 		assert_int_equal(err, -EFBIG);
 		assert_string_equal(said.text,
-			"inftrace: cannot write the file: File too large; the file is valid up to "
-			"here\n");
+			"inftrace: cannot write the file: File too large; the file is valid up to here\n");
 		if (mode == WRITER_PACKETS) {
 			n = file_size(f.fd);
 			assert_int_equal(n, whole_packets(f.all, limit));
