@@ -622,7 +622,7 @@ static int link_bytes(const char *text, const char *end, size_t cut)
 
 TEST_WITH(test_et_protobuf, NULL, clear)
 {
-	static const char metadata[] = "\5\x0a\31.0";
+	static const char metadata[] = "\5\x0a\0031.0";
 	const struct et_context c = { .phase = "decode" };
 	struct et_node own = { .id = 1, .t.name = "n" };
 	char text[1024], *p;

@@ -484,7 +484,7 @@ TEST(test_trace_forms)
 TEST(test_execution_traces)
 {
 	/* metadata with a version, node 0 and node 1, which depends on it */
-	static const char nodes[] = "\5\x0a\31.0\5\x12\1a\x18\4\x0a\x08\1\x12\1b\x18\4\x2a\1";
+	static const char nodes[] = "\5\x0a\0031.0\5\x12\1a\x18\4\x0a\x08\1\x12\1b\x18\4\x2a\1";
 	char path[] = "/tmp/inftrace-XXXXXX.et", json[] = "/tmp/inftrace-XXXXXX.json", line[128];
 	int fd = mkstemps(path, 3);
 
@@ -617,7 +617,7 @@ TEST(test_trace_flow_rounding)
 
 TEST(test_not_ours)
 {
-	expect_text_problem("\x7fELF",
+	expect_text_problem("\177ELF",
 		"neither a profile (one JSON object a line) nor a Chrome trace ([ or {\"traceEvents\": [): it starts with byte 0x7f");
 	expect_text_problem("\n\x12\x08\x01", "is not JSON (a .pftrace is read by Perfetto's "
 					      "trace_processor, and `traceconv json` makes JSON of it)");
