@@ -13,7 +13,6 @@
 #include "cmd/cmd.h"
 #include "export/metrics.h"
 #include "export/otlp.h"
-#include "export/otlp_send.h"
 #include "export/samples.h"
 #include "export/tail.h"
 #include "io/http_server.h"

@@ -629,7 +629,7 @@ static int connect_peer(const struct control_peer *peer, int *ret_fd)
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
 	/* while it has no room for another client, connect() waits for as long as send() may: unix(7) */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
-		connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&sa, sizeof(sa))))
 		err = errno == ECONNREFUSED ? -ESRCH : -errno;
 	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		err = -errno;

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "link/et.h"
 #include "link/link.h"
 #include "read/detect.h"
 #include "read/pftrace_events.h"
