@@ -50,10 +50,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
 	case OPT_REASON:
-		if (strlen(arg) >= CONTROL_REASON_MAX) {
-			log_error("--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
-			return EINVAL;
-		}
+		if (strlen(arg) >= CONTROL_REASON_MAX)
+			return log_fail(EINVAL, "--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
 		args->reason = arg;
 		return 0;
 	case OPT_LAST:
@@ -66,8 +64,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		return 0;
 	case ARGP_KEY_ARG:
-		log_error("not an option: %.64s; a process is given with -p", arg);
-		return EINVAL;
+		return log_fail(EINVAL, "not an option: %.64s; a process is given with -p", arg);
 	default:
 		return cmd_set(key, arg, args);
 	}

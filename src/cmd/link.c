@@ -107,10 +107,8 @@ static int run(const struct link_args *args, struct link *l)
 		err = link_relate(l);
 	if (!err && args->out)
 		err = link_write(l, args->out, &bytes);
-	if (err) {
-		log_error("%s", l->error);
-		return err;
-	}
+	if (err)
+		return log_fail(err, "%s", l->error);
 	link_tell(l, stdout);
 	if (cmd_flush("to standard output"))
 		return -EIO;

@@ -109,8 +109,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'P':
 		if (!parse_u32(arg, &args->port) && args->port <= UINT16_MAX)
 			return 0;
-		log_error("--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
-		return EINVAL;
+		return log_fail(EINVAL, "--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
 	case KEY_USER:
@@ -172,10 +171,8 @@ static int check_file(struct served *sv)
 	struct stat st;
 	char first;
 
-	if (fstat(sv->fd, &st)) {
-		log_error("cannot read %s: %s", sv->path, strerror(errno));
-		return EXIT_RUN;
-	}
+	if (fstat(sv->fd, &st))
+		return log_fail(EXIT_RUN, "cannot read %s: %s", sv->path, strerror(errno));
 	sv->growing = S_ISREG(st.st_mode) && is_being_written(sv->fd);
 	if (!S_ISREG(st.st_mode))
 		why = S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it" : "it is not a regular file";
@@ -196,17 +193,13 @@ static int open_file(const char *path, struct served *sv)
 	sv->path = path;
 	sv->kind = kind_of(path, sv->name);
 	/* its type says more than its name */
-	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode))) {
-		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile is for inftrace report",
+	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode)))
+		return log_fail(EXIT_USAGE, "%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile is for inftrace report",
 			path);
-		return EXIT_USAGE;
-	}
 	/* O_NONBLOCK: a named pipe may have nobody at its other end */
 	sv->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (sv->fd < 0) {
-		log_error("cannot read %s: %s", path, strerror(errno));
-		return EXIT_RUN;
-	}
+	if (sv->fd < 0)
+		return log_fail(EXIT_RUN, "cannot read %s: %s", path, strerror(errno));
 	return check_file(sv);
 }
 
@@ -223,16 +216,12 @@ static int check_passed(const struct control_peer *peer, int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY) {
-		log_error("recorder %d passed something that is not a file to read", peer->pid);
-		return -EPROTO;
-	}
+		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY)
+		return log_fail(-EPROTO, "recorder %d passed something that is not a file to read", peer->pid);
 	/* its owner answers each read, whenever they like */
-	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)) {
-		log_error("recorder %d passed a file of a file system that a user serves",
+	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC))
+		return log_fail(-EACCES, "recorder %d passed a file of a file system that a user serves",
 			peer->pid);
-		return -EACCES;
-	}
 	return 0;
 }
 
@@ -367,10 +356,8 @@ static int serve(const struct serve_args *args, struct served *sv)
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
 		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now
 												    : -1);
-		if (err) {
-			log_error("cannot wait for requests: %s", strerror(-err));
-			return EXIT_RUN;
-		}
+		if (err)
+			return log_fail(EXIT_RUN, "cannot wait for requests: %s", strerror(-err));
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_mono_ms();

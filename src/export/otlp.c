@@ -507,10 +507,8 @@ int otlp_sender_new(const char *url, struct otlp_sender **ret)
 	char *base = parse_url(url);
 	int err;
 
-	if (!base) {
-		log_error("--otlp: %.128s: give http://HOST[:PORT][/PATH], or https", url);
-		return -EINVAL;
-	}
+	if (!base)
+		return log_fail(-EINVAL, "--otlp: %.128s: give http://HOST[:PORT][/PATH], or https", url);
 	s = xcalloc(1, sizeof(*s));
 	s->url = base;
 	pthread_mutex_init(&s->lock, NULL);

@@ -359,8 +359,7 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 		why = why_not(paths[i], buf, sizeof(buf));
 		if (!why)
 			continue;
-		log_error("%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
-		return -EINVAL;
+		return log_fail(-EINVAL, "%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
 	}
 	t = xcalloc(1, sizeof(*t));
 	t->paths = paths;

@@ -1048,10 +1048,8 @@ int control_take_user(const char *text, struct control_where *ret)
 
 	if (parse_u32(text, &uid) || uid == (uid_t)-1) {
 		pw = getpwnam(text);
-		if (!pw) {
-			log_error("--user: no such user: %.32s", text);
-			return -EINVAL;
-		}
+		if (!pw)
+			return log_fail(-EINVAL, "--user: no such user: %.32s", text);
 	}
 	ret->service = false;
 	ret->uid = pw ? pw->pw_uid : uid;
@@ -1062,10 +1060,8 @@ int control_take_pid(const char *text, pid_t *ret)
 {
 	uint32_t pid;
 
-	if (parse_u32(text, &pid) || !pid || pid > INT_MAX) {
-		log_error("-p: not the PID of a process: %.32s", text);
-		return -EINVAL;
-	}
+	if (parse_u32(text, &pid) || !pid || pid > INT_MAX)
+		return log_fail(-EINVAL, "-p: not the PID of a process: %.32s", text);
 	*ret = (pid_t)pid;
 	return 0;
 }

@@ -684,11 +684,9 @@ static int first_error(struct writer *w)
 	if (!err || w->said)
 		return err;
 	w->said = true;
-	if (w->missed_floor) {
-		log_error("cannot write %s: less than %.*f MB is free on its file system, see --min-free; %s",
+	if (w->missed_floor)
+		return log_fail(err, "cannot write %s: less than %.*f MB is free on its file system, see --min-free; %s",
 			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6, valid);
-		return err;
-	}
 	log_error("cannot write %s: %s; %s", w->name,
 		err != -ETIMEDOUT ? strerror(-err)
 		: w->regular      ? "it accepts no data"
