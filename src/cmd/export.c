@@ -267,22 +267,9 @@ static bool has_any(const struct samples *s, const struct export_args *args, con
 	return false;
 }
 
-static int write_to(struct samples *s, const struct export_args *args, FILE *out)
-{
-	const char *slash = strrchr(args->file, '/');
-
-	switch (args->format) {
-	case KEY_COLLAPSED:
-		return collapsed_write(s, args->off_cpu, out);
-	case KEY_PPROF:
-		return pprof_write(s, out);
-	default:
-		return speedscope_write(s, slash ? slash + 1 : args->file, out);
-	}
-}
-
 static int write_out(struct samples *s, const struct export_args *args)
 {
+	const char *slash = strrchr(args->file, '/');
 	char why[OUTFILE_WHY_MAX];
 	FILE *out = stdout;
 	struct stat st;
@@ -294,7 +281,12 @@ static int write_out(struct samples *s, const struct export_args *args)
 	if (err)
 		return log_fail(err, "cannot write %s: %s", args->out, why);
 	errno = 0;
-	err = write_to(s, args, out);
+	if (args->format == KEY_COLLAPSED)
+		err = collapsed_write(s, args->off_cpu, out);
+	else if (args->format == KEY_PPROF)
+		err = pprof_write(s, out);
+	else
+		err = speedscope_write(s, slash ? slash + 1 : args->file, out);
 	if (out != stdout && fclose(out) && !err)
 		err = -EIO;
 	if (err)

@@ -177,35 +177,27 @@ static int page_check(const struct report_args *args)
 }
 
 /* Prints one line on failure. */
-static int page_write(const char *path, const char *page, size_t len)
-{
-	char why[OUTFILE_WHY_MAX];
-	FILE *out = stdout;
-	int err = strcmp(path, "-") ? outfile_stream(path, &out, why) : 0;
-
-	if (err)
-		return log_fail(err, "cannot write %s: %s", path, why);
-	if (fwrite(page, 1, len, out) != len || fflush(out))
-		err = -errno;
-	if (out != stdout && fclose(out) && !err)
-		err = -errno;
-	if (err)
-		log_error("cannot write %s: %s", path, strerror(-err));
-	return err;
-}
-
 static int html_write(const struct report *r, const struct report_args *args)
 {
-	char *page = NULL;
+	bool to_stdout = !strcmp(args->html, "-");
+	char why[OUTFILE_WHY_MAX], *page;
+	FILE *out = stdout;
 	size_t len;
-	int err;
+	int err = to_stdout ? 0 : outfile_stream(args->html, &out, why);
 
+	if (err)
+		return log_fail(err, "cannot write %s: %s", args->html, why);
 	report_html(r, args->slowest, &page, &len);
-	err = page_write(args->html, page, len);
-	if (!err && strcmp(args->html, "-"))
-		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
+	if (fwrite(page, 1, len, out) != len || fflush(out))
+		err = -errno;
+	if (!to_stdout && fclose(out) && !err)
+		err = -errno;
 	free(page);
-	return err;
+	if (err)
+		return log_fail(err, "cannot write %s: %s", args->html, strerror(-err));
+	if (!to_stdout)
+		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
+	return 0;
 }
 
 int cmd_report(int argc, char **argv)

@@ -206,20 +206,6 @@ struct gzip {
 	unsigned char members[64 * PAGE_BYTES];
 };
 
-static struct gzip *gzip_new(enum writer_mode mode)
-{
-	struct gzip *g = xmalloc(sizeof(*g));
-
-	g->mode = mode;
-	g->z = (z_stream){ .zalloc = Z_NULL };
-	g->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
-	/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the
-	 * members get our own headers */
-	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		out_of_memory();
-	return g;
-}
-
 static unsigned char *put_le32(unsigned char *p, uint32_t v)
 {
 	for (int i = 0; i < 4; i++, v >>= 8)
@@ -818,8 +804,14 @@ struct writer *writer_new(int fd, const char *name, enum writer_mode mode)
 		w->start = w->offset = (uint64_t)st.st_size;
 	w->name = xstrdup(name);
 	w->first = w->cur = new_block(w, BLOCK_SIZE);
-	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP)
-		w->gzip = gzip_new(mode);
+	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) {
+		w->gzip = xcalloc(1, sizeof(*w->gzip));
+		w->gzip->mode = mode;
+		w->gzip->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
+		/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the members get our own headers */
+		if (deflateInit2(&w->gzip->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+			out_of_memory();
+	}
 	w->pos = w->cur->data;
 	w->end = w->pos + w->cur->size;
 	return w;

@@ -582,7 +582,7 @@ static bool is_of(const struct linked *d, unsigned int host)
 /* "10.0.0.1:80>10.0.0.2:40000, received at 2026-11-20 04:14:50.918". */
 static const char *met_text(char buf[LINK_WHY_MAX], const struct met *m)
 {
-	const char *name = m->from->file.messages.streams[m->pair.sent->stream]->name;
+	const char *name = m->from->file.messages.streams.list[m->pair.sent->stream]->text;
 	char text[128], date[40];
 
 	snprintf(buf, LINK_WHY_MAX, "%s, byte %llu, received at %s UTC", text_printable(text, sizeof(text), name),

@@ -373,7 +373,7 @@ static void check_written(bool chrome)
 	write_messages(&o, chrome, list, path);
 	assert_int_equal(link_file_read(&f, path, NULL, false, why), 0);
 	assert_int_equal(f.messages.n, MESSAGES);
-	assert_int_equal(f.messages.n_streams, MESSAGES);
+	assert_int_equal(f.messages.streams.n, MESSAGES);
 	for (unsigned int i = 0; i < MESSAGES; i++) {
 		const char *from = i % 3 ? "[fd77::1]" : "10.0.0.1", *to = i % 3 ? "[fd77::2]" : "10.0.0.2";
 		const struct rec_message *r = &list[i];
