@@ -23,12 +23,14 @@ struct packets {
 	uint64_t kept, kept_max; /* bytes */
 };
 
-/* Reports what is wrong at the last packet. -EBADMSG. */
-int packets_refuse(const struct packets *in, const char *why);
-
 /* Memory that is zero, as far as kept_max allows, to be freed. NULL: packets_full() reports that. */
 void *packets_keep(struct packets *in, size_t size);
-int packets_full(const struct packets *in, const char *what);
+
+static inline int packets_full(const struct packets *in, const char *why)
+{
+	in->bad(in->ctx, in->at, why);
+	return -E2BIG;
+}
 
 /* The parts of a packet that are read; those that it does not have are 0. */
 struct packet {

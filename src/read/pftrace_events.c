@@ -8,6 +8,7 @@
 #include "schema/perfetto_fields.h"
 #include "util/map.h"
 
+#define FULL "names and tracks take more memory than there is for them"
 #define KEPT_MAX (UINT64_C(256) << 20)
 #define OWN_TRACK "inftrace"
 #define EVENT_ARG 4
@@ -147,12 +148,12 @@ static int read_name(struct reader *r, struct interned **names, struct proto_byt
 		return 0;
 	e = packets_keep(&r->in, sizeof(*e));
 	if (!e)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	e->iid = iid;
 	e->text = text_get(r, text);
 	if (!e->text) {
 		free(e);
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	}
 	HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
 	return 0;
@@ -216,7 +217,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 	if (!t) {
 		t = packets_keep(&r->in, sizeof(*t));
 		if (!t)
-			return packets_full(&r->in, "names and tracks");
+			return packets_full(&r->in, FULL);
 		t->uuid = uuid;
 		HASH_ADD(hh, r->tracks, uuid, sizeof(t->uuid), t);
 	}
@@ -348,7 +349,7 @@ static int begin_slice(struct reader *r, const struct sequence *q, struct track 
 		if (args && !t->open[t->depth].args)
 			t->open[t->depth].args = packets_keep(&r->in, sizeof(*t->open[t->depth].args));
 		if (args && !t->open[t->depth].args)
-			return packets_full(&r->in, "names and tracks");
+			return packets_full(&r->in, FULL);
 		if (args)
 			t->open[t->depth].args->n = read_args(r, q, in, t->open[t->depth].args->list);
 	}
@@ -396,7 +397,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	name = text.p ? text_get(r, text) : e ? e->text
 					      : NULL;
 	if (text.p && !name)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
 		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
 		instant.n = read_args(r, q, whole, instant.args);
@@ -421,7 +422,7 @@ static int read_packet(void *arg, struct proto_bytes in)
 		return 0;
 	q = sequence_get(r, p.sequence);
 	if (!q)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	if (p.flags & SEQUENCE_F_CLEARED)
 		sequence_clear(r, q);
 	if (p.defaults.p)

@@ -339,7 +339,7 @@ static const struct message *message_find(const struct link_file *f, const char 
 	for (size_t i = 0; i < f->messages.n; i++) {
 		const struct message *m = &f->messages.list[i];
 
-		if (m->sent == sent && !strcmp(f->messages.streams[m->stream]->name, stream))
+		if (m->sent == sent && !strcmp(f->messages.streams.list[m->stream]->text, stream))
 			return m;
 	}
 	fail_msg("no %s", stream);
