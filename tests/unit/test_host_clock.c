@@ -19,7 +19,7 @@
 
 static uint64_t chance;
 
-static int64_t draw(int64_t below)
+static int64_t some(int64_t below)
 {
 	chance = chance * 6364136223846793005 + 1442695040888963407;
 	return (int64_t)((unsigned __int128)chance * (uint64_t)below >> 64);
@@ -49,10 +49,10 @@ static int64_t theirs(const struct plan *p, int64_t ours_ns)
 static void add_messages(struct host_messages *m, const struct plan *p, bool there, bool back)
 {
 	for (unsigned int i = 0; i < p->messages; i++) {
-		int64_t at = BEGIN + draw(p->seconds * SECOND), took = p->more_ns ? draw(p->more_ns) : 0;
+		int64_t at = BEGIN + some(p->seconds * SECOND), took = p->more_ns ? some(p->more_ns) : 0;
 		bool from_us = i & 1;
 
-		if (p->lost && !draw(p->lost))
+		if (p->lost && !some(p->lost))
 			continue;
 		if (from_us && there)
 			host_messages_add(m, true, at, theirs(p, at + p->there_ns + took), i);
@@ -217,9 +217,9 @@ TEST(test_hostile)
 		int64_t low = INT64_MIN, high = INT64_MAX, at = 0;
 
 		chance = i;
-		for (int64_t n = draw(6); n >= 0; n--) {
-			int64_t sent = times[draw(10)], received = times[draw(10)];
-			bool from_us = draw(2), fits = link_time_fits(sent) && link_time_fits(received);
+		for (int64_t n = some(6); n >= 0; n--) {
+			int64_t sent = times[some(10)], received = times[some(10)];
+			bool from_us = some(2), fits = link_time_fits(sent) && link_time_fits(received);
 
 			host_messages_add(&m, from_us, sent, received, i);
 			at = fits && from_us ? sent : at;
