@@ -336,7 +336,7 @@ int record_window_check(struct record_options *o)
 	return err;
 }
 
-/* ---- the environment: ours, then that of the first target ---- */
+/* ---- the environment: ours, then the first target's ---- */
 
 /* Settings of another user's process are reported and ignored. */
 static bool find(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)

@@ -19,7 +19,7 @@
 #define LABEL_OTHER 0xfe   /* number of the value for all that have none */
 #define LABEL_NONE 0xff
 
-/* ---- what there is ---- */
+/* ---- the metrics ---- */
 
 #define US(n) (UINT64_C(n) * 1000)
 #define MS(n) (UINT64_C(n) * 1000000)

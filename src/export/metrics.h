@@ -56,7 +56,7 @@ enum metric {
 	METRIC_MAX,
 };
 
-/* The labels of a metric; a metric has those of its mask. */
+/* The labels of metrics: each metric has the ones in its mask. */
 enum metric_label {
 	LABEL_MODEL,
 	LABEL_CONTAINER, /* ... and the pod that it is in are one value */

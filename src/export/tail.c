@@ -108,7 +108,7 @@ static int take_lines(struct tail *t, struct file *file, size_t len)
 
 /* ---- one file ---- */
 
-/* A line that does not fit: passes over what there is of it. */
+/* Passes over the part in the buffer of a line that is too long. */
 static void skip_some(struct tail *t, struct file *file, size_t n)
 {
 	const char *newline = memchr(t->buf, '\n', n);

@@ -944,7 +944,7 @@ static int fit(const struct control_peer *peer, pid_t pid)
 						    : 3;
 }
 
-/* Keeps only those that fit best, if any fits. */
+/* Keeps only the recordings that fit best, if any fits. */
 static void peers_keep(struct peers *p, pid_t pid)
 {
 	int best = FITS_NOT - 1;

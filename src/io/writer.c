@@ -70,7 +70,7 @@ struct writer {
 	uint64_t start;     /* size of the file when it was opened */
 	uint64_t committed; /* bytes, including padding */
 	uint64_t handed;    /* of these, handed to the thread */
-	uint64_t handed_ns; /* when the first of those that may be waiting were handed over */
+	uint64_t handed_ns; /* when the oldest bytes that may still wait were handed over */
 	uint64_t dropped;
 	struct thread thread;
 	char *name;

@@ -200,7 +200,7 @@ static bool wants_instant(const char *name)
 	return pftrace_instant_is_host(name) || !strncmp(name, "message ", 8);
 }
 
-/* A file of any program may have instants with such names: what is none of ours is incomplete. */
+/* Any program may write instants with such names: those that are not inftrace's lack arguments and are ignored. */
 static int first_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };
@@ -368,7 +368,7 @@ int link_file_spans(
 	return why_of(err, why);
 }
 
-/* In this order: those that are named, those that say their boot, and older ones, which may be of any boot at such a distance of clocks. */
+/* Recordings are placed in this order: with a given host, with a boot id, and older ones, which only their clocks tell apart. */
 enum order {
 	ORDER_NAMED,
 	ORDER_BOOT_ID,
@@ -527,12 +527,12 @@ int place_recordings(struct link *l)
 	return err;
 }
 
-/* Two files whose messages are compared, or all those of two hosts: ours and theirs. */
+/* A comparison of the messages of two files, or of all files of two hosts: ours and theirs. */
 struct compared {
 	struct host_messages bounds;
 	uint64_t sent, received;            /* by us */
 	int64_t from_ns, to_ns;             /* of our clock: what the bounds are about */
-	const struct linked *ours, *theirs; /* those that are being compared */
+	const struct linked *ours, *theirs; /* the two files at present */
 	bool from_us;
 	struct met {
 		struct message_pair pair;
@@ -620,7 +620,7 @@ static void host_times(const struct link *l, unsigned int host, int64_t *ret_fir
 	}
 }
 
-/* For the time in which both were recorded. At first for that of the messages, to learn when that was. */
+/* The clock over the time in which both hosts were recorded. The messages' time is solved first, to learn when that was. */
 static int find_clock(struct link *l, struct compared *c, unsigned int ours, unsigned int theirs, struct host_clock *ret)
 {
 	int64_t first, last, their_first, their_last;
@@ -695,7 +695,7 @@ static unsigned int nearest(const struct link *l)
 	return best;
 }
 
-/* Files that are taken for those of one clock: no message between them may be received before it was sent. */
+/* Two files that are believed to share a clock: no message between them may be received before it was sent. */
 static int check_same(struct link *l, const struct linked *a, const struct linked *b)
 {
 	struct compared c = { 0 };
@@ -766,7 +766,7 @@ struct host_span host_span(const struct link *l, const struct linked *d)
 
 	for (const struct link_host *h = &l->placed[d->host]; h->hops; h = &l->placed[h->to]) {
 		const struct host_clock *c = &h->clock;
-		/* what was compared, by the clock of the file; its rate is near enough to that of theirs */
+		/* the compared time by the clock of the file, whose rate is close enough to theirs */
 		int64_t from = c->from_ns + c->ahead_ns[0] + ahead, to = c->to_ns + c->ahead_ns[1] + ahead;
 
 		first = first < from ? from : first;

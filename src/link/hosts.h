@@ -119,7 +119,7 @@ struct boot place_boot(const struct linked *d);
 
 /* A host beside another one, whose clock its own was compared with. */
 struct link_host {
-	bool placed;             /* its clock is known: it is that of the timeline, or the rest holds */
+	bool placed;             /* its clock is known: it is the timeline's, or the rest holds */
 	unsigned int to;         /* placed: the host it was compared with; the reference's: itself */
 	unsigned int hops;       /* from the reference */
 	struct host_clock clock; /* theirs - that of `to`; also where one direction alone is known, of the reference: not placed then */

@@ -218,7 +218,7 @@ static size_t runtime_len(const char *part)
 	return len > 3 && !strncmp(part + len - 3, "ExC", 3) ? len - 1 : len;
 }
 
-/* Of a name that Kineto writes: equal for those that the same calls of ours may belong to. */
+/* The class of a name that Kineto writes: names of one class may belong to the same calls of ours. */
 static uint64_t span_class(const char *theirs)
 {
 	const char *part = cuda_part(theirs);
@@ -380,7 +380,7 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 	return (struct calls){ c, n };
 }
 
-/* The class of a name of ours: that of theirs which explains most of it, so that mul__Tensor is mul_ and not mul. */
+/* The class of a name of ours: the class of their longest related name, so that mul__Tensor is mul_ and not mul. */
 static uint64_t class_of_ours(const struct spans *theirs, const struct match_name *name)
 {
 	const char *best = NULL;

@@ -145,7 +145,7 @@ struct match {
 	int64_t low_ns, high_ns; /* of all parts; low > high: they contradict by that much */
 	struct match_part parts[MATCH_PARTS];
 	size_t n_parts;
-	size_t low_part, high_part; /* those that say so */
+	size_t low_part, high_part; /* the parts that set these bounds */
 };
 
 /* Sorts both. ret->pairs 0: the recordings have no calls in common, or too few to tell. */

@@ -240,7 +240,7 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 	int64_t dur;
 
 	if (!r->c->has_clock && e->number > CLOCK_WITHIN)
-		return -ENODATA; /* none of ours */
+		return -ENODATA; /* not a trace of inftrace */
 	if (!ph || !f.name || node_us_to_ns(e->ts, &f.from_ns) < 0 || !link_time_fits(f.from_ns))
 		return 0;
 	if (ph[0] == 'i' && !strcmp(f.name, "inftrace_clock"))
@@ -325,7 +325,7 @@ static void join_losses(struct collectives *c)
 	c->n_losses = n;
 }
 
-/* Times become those of the machine's CLOCK_BOOTTIME; sorts. */
+/* Converts all times to the machine's CLOCK_BOOTTIME, and sorts. */
 static void finish(struct collectives_reader *r)
 {
 	struct collectives *c = r->c;
@@ -371,9 +371,9 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 	} else {
 		err = trace_read(source, &chrome, &r, &form);
 		if (!ret->has_clock)
-			collectives_clear(ret); /* none of ours */
+			collectives_clear(ret); /* not a trace of inftrace */
 		if (err && !why[0])
-			err = 0; /* it ends early, or is none of ours */
+			err = 0; /* it ends early, or is not a trace of inftrace */
 	}
 	finish(&r);
 	return err ? err : why[0] ? -EBADMSG
@@ -643,7 +643,7 @@ static bool may_be_one(const struct rank *a, const struct rank *b)
 	return a->host != b->host || a->pid != b->pid;
 }
 
-/* Adds rank b to the group if its calls are those of the first one. */
+/* Adds rank b to the group if its calls match the first one's. */
 static bool try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at)
 {
 	const struct rank *b = r->list[at];
@@ -675,7 +675,7 @@ static void group_clear(struct rank_group *g)
 	memset(g, 0, sizeof(*g));
 }
 
-/* The group of a rank, of those that are in none. */
+/* Makes the group of a rank from the ranks that are in no group yet. */
 static void make_group(struct ranks *r, const uint32_t *order, size_t from, bool *taken)
 {
 	const struct rank *a = r->list[order[from]];

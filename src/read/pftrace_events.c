@@ -305,7 +305,7 @@ static const char *name_of(const struct sequence *q, enum names which, uint64_t 
 	return e ? e->text->text : NULL;
 }
 
-/* An unknown name is NULL, as is a text for which there is no memory. */
+/* An unknown name is NULL, as is a text beyond what may be kept. */
 static void read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
 {
 	const struct text *text;

@@ -26,7 +26,7 @@ struct pftrace_slice {
 	const char *name;         /* the same pointer for the same text, as long as the file is read */
 	uint32_t pid, tid;        /* 0: on the track `inftrace` */
 	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
-	size_t n;                 /* arguments: of those that are wanted with them */
+	size_t n;                 /* arguments, if wants_args() holds for the name */
 	const struct pftrace_arg *args;
 };
 

@@ -125,7 +125,7 @@ static void tracks_add_span(struct trace_tracks *tracks, size_t track, const str
 	t->shown |= !span->instant;
 }
 
-/* The number of tracks, without those that have only instants. */
+/* The number of tracks with more than instants. */
 static size_t tracks_shown(const struct trace_tracks *tracks)
 {
 	size_t n = 0;
@@ -135,7 +135,7 @@ static size_t tracks_shown(const struct trace_tracks *tracks)
 	return n;
 }
 
-/* By start; of those that start together the longest first, since it contains the others. */
+/* By start; spans that start together are sorted by length, the longest first, since it contains the others. */
 static int compare_spans(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
@@ -545,7 +545,7 @@ static bool check_track_event(struct trace_check *check, const struct trace_even
 			    : check_flow(check, event, phase, track);
 }
 
-/* Checks an instant; those of threads are kept, for what chrome://tracing makes of them. */
+/* Checks an instant. Instants of threads are kept: chrome://tracing nests them like slices. */
 static bool check_instant(struct trace_check *check, const struct trace_event *event)
 {
 	struct trace_span span = { .event = event->number, .line = event->line, .instant = 1 };
