@@ -81,28 +81,22 @@ static void print_json(struct json_object *reply)
 	free(text);
 }
 
+/* Of what is missing they are NULL and 0. */
 static const char *string_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
+	struct json_object *value = json_object_object_get(object, key);
 
-	if (!json_object_object_get_ex(object, key, &value) ||
-		!json_object_is_type(value, json_type_string))
-		return NULL;
-	return json_object_get_string(value);
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 }
 
 static uint64_t number_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
-
-	return json_object_object_get_ex(object, key, &value) ? json_object_get_uint64(value) : 0;
+	return json_object_get_uint64(json_object_object_get(object, key));
 }
 
 static double real_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
-
-	return json_object_object_get_ex(object, key, &value) ? json_object_get_double(value) : 0;
+	return json_object_get_double(json_object_object_get(object, key));
 }
 
 static void print_text(const char *text)
