@@ -650,11 +650,10 @@ out:
 static int take_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
-	int err;
+	int err = 0;
 
-	err = control_parse(text, len, &object, a->msg);
-	if (err)
-		return err == -EBADMSG ? -EPROTO : err;
+	if (control_parse(text, len, &object, a->msg))
+		return -EPROTO;
 	if (!json_object_object_get_ex(object, "ok", &value)) {
 		a->taken = true;
 		err = -EAGAIN;
