@@ -221,5 +221,4 @@ static inline void hear_file(int fd, int status, size_t from, size_t to)
 	free(body);
 }
 
-
 #endif

@@ -257,8 +257,7 @@ TEST_WITH(test_open, setup, teardown)
 {
 	char buf[64], control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { buf, sizeof(buf) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-		.msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
 	struct recording *r = *state;
 	int before, fd, passed;
 

@@ -82,22 +82,12 @@ static const struct control_where *here(void)
 /* What they return; what they print is in `said`. */
 static int find(pid_t pid, struct control_peer *peer)
 {
-	int err;
-
-	stderr_grab_begin(&said);
-	err = control_find(here(), pid, peer);
-	stderr_grab_end(&said);
-	return err;
+	return GRABBED(said, control_find(here(), pid, peer));
 }
 
 static int ask(const struct control_peer *peer, enum control_command command, const char *reason, struct json_object **reply)
 {
-	int err;
-
-	stderr_grab_begin(&said);
-	err = control_ask(peer, command, reason, NULL, reply, NULL);
-	stderr_grab_end(&said);
-	return err;
+	return GRABBED(said, control_ask(peer, command, reason, NULL, reply, NULL));
 }
 
 /* It is answered with this message; NULL: whatever. */

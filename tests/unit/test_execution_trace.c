@@ -261,8 +261,7 @@ TEST_WITH(test_converted, begin, finish)
 	/* with no metadata but an empty message, or one with a version only */
 	file[metadata - 1] = 0;
 	assert_int_equal(check(file + metadata - 1, (size_t)(end - file) - metadata + 1), 0);
-	memcpy(file + metadata - 6, "\5\x0a\0030.4",
-		6);
+	memcpy(file + metadata - 6, "\5\x0a\0030.4", 6);
 	assert_int_equal(check(file + metadata - 6, (size_t)(end - file) - metadata + 6), 0);
 	assert_int_equal(detected(file + metadata - 6, (size_t)(end - file) - metadata + 6), FILE_EXECUTION_TRACE);
 }

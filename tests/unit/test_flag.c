@@ -206,13 +206,9 @@ static void assert_refused(const char *path, int err, const char *line)
 {
 	struct flag *f = (void *)-1;
 	struct stderr_grab g;
-	const char *text;
-	int ret;
+	const char *text = g.text;
 
-	stderr_grab_begin(&g);
-	ret = flag_open(path, &f);
-	text = stderr_grab_end(&g);
-	assert_int_equal(ret, err);
+	assert_int_equal(GRABBED(g, flag_open(path, &f)), err);
 	assert_ptr_equal(f, (void *)-1);
 	if (!strstr(text, line) || strchr(text, '\n') != text + strlen(text) - 1)
 		fail_msg("'%s' is not in: %s", line, text);

@@ -302,8 +302,7 @@ TEST_WITH(test_sent_whole, begin, end)
 
 	write_file(0, 10);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line,
-			cases[i].headers);
+		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line, cases[i].headers);
 		say(fd, text);
 		hear_head(fd, &length);
 		if (*cases[i].line != 'H')

@@ -248,13 +248,13 @@ TEST(test_pairs)
 		unsigned int pairs;
 	} table[] = {
 		{ 100, 100, 7, 7, 100, 1 },
-		{ 101, 100, 6, 7, 100, 1 },          /* the beginning of the connection counts at one end */
-		{ 100, 1, 7, 7, 100, 1 },            /* its first byte */
-		{ 100, 101, 7, 7, 100, 1 },          /* the connection ended behind it */
-		{ 100, 102, 7, 7, 100, 0 },          /* sent by a call that is not in the recording */
-		{ 200, 100, 7, 7, 100, 0 },          /* likewise, before this one */
+		{ 101, 100, 6, 7, 100, 1 }, /* the beginning of the connection counts at one end */
+		{ 100, 1, 7, 7, 100, 1 },   /* its first byte */
+		{ 100, 101, 7, 7, 100, 1 }, /* the connection ended behind it */
+		{ 100, 102, 7, 7, 100, 0 }, /* sent by a call that is not in the recording */
+		{ 200, 100, 7, 7, 100, 0 }, /* likewise, before this one */
 		{ 200, 101, 7, 7, 100, 1 },
-		{ 100, 100, 7, 1000, 100, 0 },       /* another connection with these ports */
+		{ 100, 100, 7, 1000, 100, 0 }, /* another connection with these ports */
 		{ 100, 100, 7, 10, 100, 0 },
 		{ UINT32_MAX + 101ull, 100, 7, 7, 100, 0 }, /* the same number of TCP */
 		{ UINT32_MAX + 101ull, UINT32_MAX + 101ull, UINT32_MAX, UINT32_MAX, 100, 1 },

@@ -17,7 +17,8 @@
 
 static struct record_options o;
 static struct record_strings strings;
-static char said[8192];
+static struct stderr_grab grab;
+static const char *const said = grab.text;
 static char top[64];
 
 static const char *const variables[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG",
@@ -48,18 +49,6 @@ static int teardown(void **state)
 	return chdir("/") || rmdir(top);
 }
 
-/* What it returns; its messages are in `said`. */
-#define SAYING(call)                                   \
-	({                                             \
-		struct stderr_grab grab_;              \
-		int err_;                              \
-                                                       \
-		stderr_grab_begin(&grab_);             \
-		err_ = (call);                         \
-		strcpy(said, stderr_grab_end(&grab_)); \
-		err_;                                  \
-	})
-
 /* Options as one text, in which a blank ends each. */
 static int parse(const char *text)
 {
@@ -70,17 +59,17 @@ static int parse(const char *text)
 	snprintf(copy, sizeof(copy), "%s", text);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		argv[argc++] = w;
-	return -SAYING(argp_parse(&record_window_argp, argc, argv, ARGP_NO_EXIT, NULL, &o));
+	return -GRABBED(grab, argp_parse(&record_window_argp, argc, argv, ARGP_NO_EXIT, NULL, &o));
 }
 
 static int check(void)
 {
-	return SAYING(record_window_check(&o));
+	return GRABBED(grab, record_window_check(&o));
 }
 
 static int environment(void)
 {
-	return SAYING(record_window_environment(&o, &strings));
+	return GRABBED(grab, record_window_environment(&o, &strings));
 }
 
 /* These options are good, alone and together. */
@@ -301,13 +290,8 @@ TEST_WITH(test_folder, setup, teardown)
 	assert_int_equal(check(), -ENOTDIR);
 	forget();
 	parse("--window manual --output-dir /proc/nowhere");
-	if (!check()) {
-		struct stderr_grab g;
-
-		stderr_grab_begin(&g);
-		assert_true(outputs_prepare(&o) < 0);
-		strcpy(said, stderr_grab_end(&g));
-	}
+	if (!check())
+		assert_true(GRABBED(grab, outputs_prepare(&o)) < 0);
 	assert_non_null(strstr(said, "--output-dir: cannot write into /proc/nowhere: "));
 	forget();
 	/* nothing is made when something else is wrong */

@@ -123,7 +123,7 @@ TEST(test_profile_families)
 		f = fopen(path, "re");
 		assert_non_null(f);
 		snprintf(path, sizeof(path), GOLDEN "family_%s_bad.jsonl", families[i][0]);
-		for (p = expected, *p = 0; fgets(line, sizeof(line), f); )
+		for (p = expected, *p = 0; fgets(line, sizeof(line), f);)
 			p += sprintf(p, "inftrace: %s: %s", path, line);
 		fclose(f);
 		assert_true(p > expected);
@@ -446,8 +446,7 @@ TEST(test_trace_events)
 	char text[512], expected[256];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"),
-			cases[i][0]);
+		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"), cases[i][0]);
 		snprintf(expected, sizeof(expected), "event 2 (line 3): %s", cases[i][1]);
 		expect_text_problem(text, expected);
 	}
@@ -542,7 +541,7 @@ TEST(test_trace_nesting)
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* another track: no overlap */
 	expect_good("[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
-				    "\"tid\":\"2b\"}]");
+					"\"tid\":\"2b\"}]");
 	/* other writers round as they like; in the array form to microseconds */
 	expect_text("[" SLICE("0", "2") "," SLICE("1", "2") "]",
 		"-: Chrome trace (array), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 slices overlap another "

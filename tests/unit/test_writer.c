@@ -33,8 +33,7 @@ static void put_event(struct file *f, size_t len)
 {
 	char *start = writer_reserve(f->w), *p = start;
 
-	p += sprintf(p, "%s{\"ph\":\"i\",\"ts\":0.000,\"name\":\"%u ", f->events ? ",\n" : "[\n",
-		f->events);
+	p += sprintf(p, "%s{\"ph\":\"i\",\"ts\":0.000,\"name\":\"%u ", f->events ? ",\n" : "[\n", f->events);
 	while ((size_t)(p - start) + strlen("\"}") < len) {
 		*p = (char)(' ' + draw('|' - ' '));
 		p += *p != '"' && *p != '\\';
@@ -617,7 +616,7 @@ TEST(test_limit_shared)
 	assert_int_equal(writer_sync(w), 0);
 	writer_append(w, line, make_line(2, 500));
 	limit_files(400);
-	err = SAYING(writer_sync(w));
+	err = GRABBED(said, writer_sync(w));
 	limit_files(RLIM_INFINITY);
 	assert_int_equal(err, -EFBIG);
 	assert_int_equal(writer_close(w), -EFBIG);

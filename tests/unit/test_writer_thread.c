@@ -187,7 +187,7 @@ TEST(test_nobody_reads)
 	for (n = 0; n < 100000;)
 		n = put_line(w, n, 100);
 	assert_int_equal(writer_flush(w), 0);
-	assert_int_equal(SAYING(writer_close(w)), -ETIMEDOUT);
+	assert_int_equal(GRABBED(said, writer_close(w)), -ETIMEDOUT);
 	assert_string_equal(said.text, NOBODY);
 	assert_int_equal(each_thread(NULL), 0);
 	close(fds[0]);
@@ -209,7 +209,7 @@ TEST(test_interrupted)
 		for (unsigned int n = 0; n < 100000;)
 			n = put_line(w, n, 100);
 		raise(signals[i]);
-		assert_int_equal(SAYING(writer_close(w)), -ETIMEDOUT);
+		assert_int_equal(GRABBED(said, writer_close(w)), -ETIMEDOUT);
 		assert_string_equal(said.text, NOBODY);
 		/* it stays pending for whoever waits for it */
 		sigpending(&pending);
@@ -252,7 +252,7 @@ TEST(test_reader_goes)
 	assert_int_equal(writer_flush(w), 0);
 	assert_int_equal(poll(&(struct pollfd){ .fd = fds[0], .events = POLLIN }, 1, -1), 1);
 	close(fds[0]);
-	assert_int_equal(SAYING(writer_close(w)), -EPIPE);
+	assert_int_equal(GRABBED(said, writer_close(w)), -EPIPE);
 	assert_string_equal(said.text, "inftrace: cannot write the pipe: Broken pipe" VALID);
 }
 
@@ -316,7 +316,7 @@ TEST(test_stuck)
 		usleep(1000);
 	assert_true(writer_stalls(w));
 	raise(SIGINT);
-	err = SAYING(writer_close(w));
+	err = GRABBED(said, writer_close(w));
 	sigwait(&set, &sig);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	assert_int_equal(err, -ETIMEDOUT);

@@ -38,17 +38,6 @@ static inline void limit_files(rlim_t size)
 	setrlimit(RLIMIT_FSIZE, &r);
 }
 
-/* Its result; what it prints is in `said`. */
-#define SAYING(call)                      \
-	({                                \
-		int err_;                 \
-                                          \
-		stderr_grab_begin(&said); \
-		err_ = (call);            \
-		stderr_grab_end(&said);   \
-		err_;                     \
-	})
-
 /* Unpacks one gzip member, and checks its header and sum. Returns its length; *ret_len: of the text. */
 static inline size_t unpack_member(const char *from, size_t len, char *to, size_t max, size_t *ret_len)
 {
