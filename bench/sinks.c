@@ -115,8 +115,8 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags, int b
 	uint64_t n = 0;
 	union any *records = malloc(RECORDS * sizeof(*records));
 
-	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w) ||
-		new (w, &rec, &s))
+	w = writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES);
+	if (!records || new (w, &rec, &s))
 		exit(1);
 	for (int b = 0; b < batches; b++) {
 		for (int i = 0; i < RECORDS; i++)

@@ -171,10 +171,9 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 
 /* ---- Perfetto ---- */
 
-static int first_slice(void *ctx, const struct pftrace_slice *s)
+static void first_slice(void *ctx, const struct pftrace_slice *s)
 {
 	((struct file_reader *)ctx)->f->events++;
-	return 0;
 }
 
 static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
@@ -188,11 +187,10 @@ static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
 	return link_clock_add(&r->f->clock, boot_ns, real_ns);
 }
 
-static int first_time(void *ctx, int64_t boot_ns)
+static void first_time(void *ctx, int64_t boot_ns)
 {
 	if (link_time_fits(boot_ns))
 		note_time(((struct file_reader *)ctx)->f, boot_ns);
-	return 0;
 }
 
 static bool wants_instant(const char *name)
@@ -201,13 +199,13 @@ static bool wants_instant(const char *name)
 }
 
 /* Any program may write instants with such names: those that are not inftrace's lack arguments and are ignored. */
-static int first_instant(void *ctx, const struct pftrace_instant *in)
+static void first_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };
 
 	if (pftrace_instant_is_host(in->name)) {
 		pftrace_instant_host(in, &((struct file_reader *)ctx)->f->id);
-		return 0;
+		return;
 	}
 	for (size_t i = 0; i < in->n; i++) {
 		if (in->args[i].text)
@@ -216,16 +214,14 @@ static int first_instant(void *ctx, const struct pftrace_instant *in)
 			message_event_number(&m, in->args[i].name, in->args[i].value);
 	}
 	messages_add(&((struct file_reader *)ctx)->f->messages, &m);
-	return 0;
 }
 
-static int again_slice(void *ctx, const struct pftrace_slice *s)
+static void again_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct file_reader *r = ctx;
 
 	if (link_time_fits(s->start_ns) && link_time_fits(s->end_ns))
 		take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
-	return 0;
 }
 
 static void packet_bad(void *ctx, uint64_t offset, const char *why)

@@ -155,12 +155,12 @@ static void take(struct collectives *c, const struct found *f)
 
 /* ---- Perfetto ---- */
 
-static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
+static void perfetto_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct found f = { .name = s->name, .from_ns = s->start_ns, .to_ns = s->end_ns, .pid = s->pid, .tid = s->tid };
 
 	if (!s->n)
-		return 0;
+		return;
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->args[i].text)
 			take_text(&f, s->args[i].name, s->args[i].text);
@@ -168,7 +168,6 @@ static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
 			take_number(&f, s->args[i].name, s->args[i].value);
 	}
 	take(((struct collectives_reader *)ctx)->c, &f);
-	return 0;
 }
 
 static bool wants_instant(const char *name)
@@ -176,7 +175,7 @@ static bool wants_instant(const char *name)
 	return pftrace_instant_is_host(name) || !strcmp(name, BUDGET);
 }
 
-static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
+static void perfetto_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct collectives *c = ((struct collectives_reader *)ctx)->c;
 
@@ -184,7 +183,6 @@ static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
 		pftrace_instant_host(in, &c->id);
 	else if (link_time_fits(in->ns))
 		add_loss(c, in->ns, in->ns);
-	return 0;
 }
 
 static void take_clocks(struct collectives *c, int64_t boot_ns, int64_t real_ns)

@@ -278,22 +278,22 @@ static bool packet_time(struct sequence *q, const struct packet *p, int64_t *ret
 
 /* ---- slices ---- */
 
-static int end_slice(struct reader *r, struct track *t, int64_t ns)
+static void end_slice(struct reader *r, struct track *t, int64_t ns)
 {
 	struct pftrace_slice s = { .pid = t->pid, .tid = t->tid, .end_ns = ns };
 
 	if (!t->depth)
-		return 0; /* it began before the recording */
+		return; /* it began before the recording */
 	t->depth--;
 	if (t->depth >= PFTRACE_SLICES_NEST || !t->open[t->depth].name)
-		return 0;
+		return;
 	s.name = t->open[t->depth].name->text;
 	s.start_ns = t->open[t->depth].ns;
 	if (t->open[t->depth].args && r->ops->wants_args(s.name)) {
 		s.n = t->open[t->depth].args->n;
 		s.args = t->open[t->depth].args->list;
 	}
-	return r->ops->slice(r->ctx, &s);
+	r->ops->slice(r->ctx, &s);
 }
 
 /* NULL: unknown. */
@@ -389,7 +389,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	if (!t)
 		return 0;
 	if (type == SLICE_END)
-		return end_slice(r, t, ns);
+		end_slice(r, t, ns);
 	if (type != SLICE_BEGIN && (type != INSTANT || !r->ops->wants_instant))
 		return 0;
 	if (iid)
@@ -401,7 +401,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
 		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
 		instant.n = read_args(r, q, whole, instant.args);
-		return r->ops->instant(r->ctx, &instant);
+		r->ops->instant(r->ctx, &instant);
 	}
 	if (type == INSTANT)
 		return 0;
@@ -435,8 +435,9 @@ static int read_packet(void *arg, struct proto_bytes in)
 		err = read_clocks(r, q, p.clocks);
 	if (err || !packet_time(q, &p, &ns))
 		return err;
-	err = r->ops->time ? r->ops->time(r->ctx, ns) : 0;
-	return err || !p.event.p ? err : read_event(r, q, p.event, ns);
+	if (r->ops->time)
+		r->ops->time(r->ctx, ns);
+	return p.event.p ? read_event(r, q, p.event, ns) : 0;
 }
 
 static void reader_clear(struct reader *r)
