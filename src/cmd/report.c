@@ -10,7 +10,6 @@
 #include "report/report.h"
 #include "util/log.h"
 #include "util/parse.h"
-#include "util/text.h"
 
 #define SLOWEST_DEFAULT 10
 #define SLOWEST_MAX 100000

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/cmd.h"
 #include "cmd/target.h"

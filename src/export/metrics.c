@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "schema/profile_keys.h"
-#include "util/clock.h"
 #include "util/map.h"
 #include "util/names.h"
 #include "util/text.h"
