@@ -115,7 +115,8 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags, int b
 	uint64_t n = 0;
 	union any *records = malloc(RECORDS * sizeof(*records));
 
-	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w))
+	w = writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES);
+	if (!records)
 		exit(1);
 	s = new (w, &rec);
 	for (int b = 0; b < batches; b++) {

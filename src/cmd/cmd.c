@@ -36,6 +36,5 @@ int cmd_flush(const char *what)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return 0;
-	log_error("cannot write %s: %s", what, strerror(errno));
-	return EXIT_RUN;
+	return log_fail(EXIT_RUN, "cannot write %s: %s", what, strerror(errno));
 }

@@ -50,10 +50,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
 	case OPT_REASON:
-		if (strlen(arg) >= CONTROL_REASON_MAX) {
-			log_error("--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
-			return EINVAL;
-		}
+		if (strlen(arg) >= CONTROL_REASON_MAX)
+			return log_fail(EINVAL, "--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
 		args->reason = arg;
 		return 0;
 	case OPT_LAST:
@@ -66,8 +64,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		return 0;
 	case ARGP_KEY_ARG:
-		log_error("not an option: %.64s; a process is given with -p", arg);
-		return EINVAL;
+		return log_fail(EINVAL, "not an option: %.64s; a process is given with -p", arg);
 	default:
 		return cmd_set(key, arg, args);
 	}
@@ -84,28 +81,22 @@ static void print_json(struct json_object *reply)
 	free(text);
 }
 
+/* Of what is missing they are NULL and 0. */
 static const char *string_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
+	struct json_object *value = json_object_object_get(object, key);
 
-	if (!json_object_object_get_ex(object, key, &value) ||
-		!json_object_is_type(value, json_type_string))
-		return NULL;
-	return json_object_get_string(value);
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 }
 
 static uint64_t number_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
-
-	return json_object_object_get_ex(object, key, &value) ? json_object_get_uint64(value) : 0;
+	return json_object_get_uint64(json_object_object_get(object, key));
 }
 
 static double real_of(struct json_object *object, const char *key)
 {
-	struct json_object *value;
-
-	return json_object_object_get_ex(object, key, &value) ? json_object_get_double(value) : 0;
+	return json_object_get_double(json_object_object_get(object, key));
 }
 
 static void print_text(const char *text)

@@ -166,10 +166,8 @@ static int report(void)
 	int err;
 
 	err = features_probe(&f, false);
-	if (err) {
-		log_error("cannot look at this system: %s", strerror(-err));
-		return EXIT_RUN;
-	}
+	if (err)
+		return log_fail(EXIT_RUN, "cannot look at this system: %s", strerror(-err));
 	err = features_require(&f, why, sizeof(why));
 	snprintf(kernel, sizeof(kernel), "%s %s", f.release, f.machine);
 	print_line("ok", "kernel", kernel);

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,10 +60,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'p':
 		err = parse_u32(arg, &pid);
-		if (err || !pid || pid > INT32_MAX) {
-			log_error("%s", parse_error(buf, PARSE_PID_LIST, "-p", arg, err ? err : -EINVAL));
-			return EINVAL;
-		}
+		if (err || !pid || pid > INT32_MAX)
+			return log_fail(EINVAL, "%s", parse_error(buf, PARSE_PID_LIST, "-p", arg, err ? err : -EINVAL));
 		o->pid = (pid_t)pid;
 		return 0;
 	case OPT_CHECK:
@@ -75,17 +72,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		}
 		return 0;
 	case 'e':
-		if (o->engine) {
-			log_error("give one -e");
-			return EINVAL;
-		}
+		if (o->engine)
+			return log_fail(EINVAL, "give one -e");
 		o->engine = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (o->file) {
-			log_error("give one FILE");
-			return EINVAL;
-		}
+		if (o->file)
+			return log_fail(EINVAL, "give one FILE");
 		o->file = arg;
 		return 0;
 	default:
@@ -206,10 +199,8 @@ static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid
 	struct scan s = { .pt = pt, .inspector = ins, .pid = pid };
 	int err = process_each_mapped(pid, scan_mapping, &s);
 
-	if (err) {
-		log_error("no process %d, or its mapped files may not be read (root)", pid);
-		return EXIT_RUN;
-	}
+	if (err)
+		return log_fail(EXIT_RUN, "no process %d, or its mapped files may not be read (root)", pid);
 	if (!s.files)
 		printf("no preset matches process %d\n", pid);
 	print_missing(pt);
@@ -227,10 +218,8 @@ static int show_file(struct probe_table *pt, struct inspector *ins, const char *
 	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, INSPECT_MS_MAX, s.build_id, print_site, &s);
 	if (fd >= 0)
 		close(fd);
-	if (err) {
-		log_error("cannot read %s: %s", file, err == -ENOEXEC ? "not an ELF file" : strerror(-err));
-		return EXIT_RUN;
-	}
+	if (err)
+		return log_fail(EXIT_RUN, "cannot read %s: %s", file, err == -ENOEXEC ? "not an ELF file" : strerror(-err));
 	return EXIT_OK;
 }
 
@@ -242,10 +231,8 @@ static int show_matches(struct probe_table *pt, const struct engines_options *o)
 
 	fflush(stdout);
 	err = inspector_new(pt, &ins);
-	if (err) {
-		log_error("cannot start the process that reads symbols: %s", strerror(-err));
-		return EXIT_RUN;
-	}
+	if (err)
+		return log_fail(EXIT_RUN, "cannot start the process that reads symbols: %s", strerror(-err));
 	code = o->pid ? show_process(pt, ins, o->pid) : show_file(pt, ins, o->file);
 	inspector_free(ins);
 	return code;
@@ -362,10 +349,8 @@ int cmd_engines(int argc, char **argv)
 
 	if (cmd_parse(argc, argv, options, parse_option, "[FILE]", doc, &o))
 		return EXIT_USAGE;
-	if (o.check_ns && !o.pid) {
-		log_error("--check: give the process with -p");
-		return EXIT_USAGE;
-	}
+	if (o.check_ns && !o.pid)
+		return log_fail(EXIT_USAGE, "--check: give the process with -p");
 	if (o.check_ns)
 		return engines_check(o.pid, o.engine, o.check_ns);
 	if (o.engine ? engine_load(&pt, o.engine) : engine_load_all(&pt))

@@ -13,7 +13,6 @@
 #include "cmd/cmd.h"
 #include "export/metrics.h"
 #include "export/otlp.h"
-#include "export/otlp_send.h"
 #include "export/samples.h"
 #include "export/tail.h"
 #include "io/http_server.h"
@@ -108,8 +107,7 @@ static int parse_state(const char *arg)
 		if (!strcmp(arg, time_state_name((enum time_state)i)))
 			return 0;
 	}
-	log_error("--state: no such state: %.64s (the keys of stage_us in token_prof are states)", arg);
-	return EINVAL;
+	return log_fail(EINVAL, "--state: no such state: %.64s (the keys of stage_us in token_prof are states)", arg);
 }
 
 static int parse_step(const char *arg, int64_t *ret)
@@ -118,10 +116,8 @@ static int parse_step(const char *arg, int64_t *ret)
 	uint32_t step;
 	int err = parse_u32(arg, &step);
 
-	if (err) {
-		log_error("%s", parse_error(buf, PARSE_U32, "--step", arg, err));
-		return EINVAL;
-	}
+	if (err)
+		return log_fail(EINVAL, "%s", parse_error(buf, PARSE_U32, "--step", arg, err));
 	*ret = step;
 	return 0;
 }
@@ -271,38 +267,26 @@ static bool has_any(const struct samples *s, const struct export_args *args, con
 	return false;
 }
 
-static int write_to(struct samples *s, const struct export_args *args, FILE *out)
-{
-	const char *slash = strrchr(args->file, '/');
-
-	switch (args->format) {
-	case KEY_COLLAPSED:
-		return collapsed_write(s, args->off_cpu, out);
-	case KEY_PPROF:
-		return pprof_write(s, out);
-	default:
-		return speedscope_write(s, slash ? slash + 1 : args->file, out);
-	}
-}
-
 static int write_out(struct samples *s, const struct export_args *args)
 {
+	const char *slash = strrchr(args->file, '/');
 	char why[OUTFILE_WHY_MAX];
 	FILE *out = stdout;
 	struct stat st;
 	int err;
 
-	if (args->out && !stat(args->out, &st) && outfile_is_input(&st, args->file)) {
-		log_error("-o: %s is the file to export: give another name", args->out);
-		return -EINVAL;
-	}
+	if (args->out && !stat(args->out, &st) && outfile_is_input(&st, args->file))
+		return log_fail(-EINVAL, "-o: %s is the file to export: give another name", args->out);
 	err = args->out ? outfile_stream(args->out, &out, why) : 0;
-	if (err) {
-		log_error("cannot write %s: %s", args->out, why);
-		return err;
-	}
+	if (err)
+		return log_fail(err, "cannot write %s: %s", args->out, why);
 	errno = 0;
-	err = write_to(s, args, out);
+	if (args->format == KEY_COLLAPSED)
+		err = collapsed_write(s, args->off_cpu, out);
+	else if (args->format == KEY_PPROF)
+		err = pprof_write(s, out);
+	else
+		err = speedscope_write(s, slash ? slash + 1 : args->file, out);
 	if (out != stdout && fclose(out) && !err)
 		err = -EIO;
 	if (err)
@@ -443,10 +427,8 @@ static int listen_at(struct exporter *e, const char *text)
 
 	if (!text)
 		return EXIT_OK;
-	if (!len) {
-		log_error("--prometheus: %.64s: give :PORT, ADDRESS:PORT or [ADDRESS]:PORT, with the address in numbers", text);
-		return EXIT_USAGE;
-	}
+	if (!len)
+		return log_fail(EXIT_USAGE, "--prometheus: %.64s: give :PORT, ADDRESS:PORT or [ADDRESS]:PORT, with the address in numbers", text);
 	v6 = address.any.sa_family == AF_INET6;
 	e->page = (struct http_page){ .name = "metrics", .make = make_page, .ctx = e, .any_host = v6 || !is_loopback(&address) };
 	err = http_server_new_page(&address.any, len, &e->page, &e->server);
@@ -477,10 +459,8 @@ static int serve(struct exporter *e)
 		next = e->sender && e->send_ms < e->look_ms ? e->send_ms : e->look_ms;
 		now = clock_mono_ms();
 		err = http_server_poll(e->server, &signal, 1, next > now ? next - now : 0);
-		if (err) {
-			log_error("cannot go on: %s", strerror(-err));
-			return EXIT_RUN;
-		}
+		if (err)
+			return log_fail(EXIT_RUN, "cannot go on: %s", strerror(-err));
 		if (signal.revents)
 			break;
 		e->now_ms = clock_mono_ms();

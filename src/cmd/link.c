@@ -53,7 +53,7 @@ static const char doc[] =
 	"  inftrace link --check trace.json.gz kineto.json.gz";
 
 /* "HOST=FILE", where the part before is a name and no path; "./A=B" is a file of that name. */
-static int add_file(struct link_args *args, const char *arg, bool is_et, struct argp_state *state)
+static void add_file(struct link_args *args, const char *arg, bool is_et, struct argp_state *state)
 {
 	const char *equals = is_et ? NULL : strchr(arg, '=');
 
@@ -68,7 +68,6 @@ static int add_file(struct link_args *args, const char *arg, bool is_et, struct 
 	if (equals)
 		args->files[args->n].host = xstrndup(arg, (size_t)(equals - arg));
 	args->n++;
-	return 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -80,9 +79,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->out = arg;
 		return 0;
 	case KEY_ET:
-		return add_file(args, arg, true, state);
+		add_file(args, arg, true, state);
+		return 0;
 	case ARGP_KEY_ARG:
-		return add_file(args, arg, false, state);
+		add_file(args, arg, false, state);
+		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no FILE given");
 		return EINVAL;
@@ -107,10 +108,8 @@ static int run(const struct link_args *args, struct link *l)
 		err = link_relate(l);
 	if (!err && args->out)
 		err = link_write(l, args->out, &bytes);
-	if (err) {
-		log_error("%s", l->error);
-		return err;
-	}
+	if (err)
+		return log_fail(err, "%s", l->error);
 	link_tell(l, stdout);
 	if (cmd_flush("to standard output"))
 		return -EIO;

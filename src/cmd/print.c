@@ -44,8 +44,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->n_files = state->argc - state->next;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		log_error("no FILE given");
-		return EINVAL;
+		return log_fail(EINVAL, "no FILE given");
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}

@@ -113,10 +113,8 @@ static const char doc[] =
 
 static int add_output(struct record_options *o, const char *name)
 {
-	if (o->n_outputs == OUTPUTS_MAX) {
-		log_error("-o: more than %d outputs", OUTPUTS_MAX);
-		return -EINVAL;
-	}
+	if (o->n_outputs == OUTPUTS_MAX)
+		return log_fail(-EINVAL, "-o: more than %d outputs", OUTPUTS_MAX);
 	o->outputs[o->n_outputs++] = name;
 	return 0;
 }
@@ -129,16 +127,14 @@ static int set_duration(struct record_options *o, const char *arg)
 		return parse_refuse(PARSE_DURATION, "-d", arg, err);
 	if (o->duration_ns)
 		return 0;
-	log_error("-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
-	return -EINVAL;
+	return log_fail(-EINVAL, "-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
 }
 
 static int set_sample_rate(struct record_options *o, const char *arg)
 {
 	if (!parse_u32(arg, &o->sample_hz) && o->sample_hz && o->sample_hz <= SAMPLE_HZ_MAX)
 		return 0;
-	log_error("--sample-rate: '%.32s' is not a number of samples a second from 1 to %d", arg, SAMPLE_HZ_MAX);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--sample-rate: '%.32s' is not a number of samples a second from 1 to %d", arg, SAMPLE_HZ_MAX);
 }
 
 static int set_counters(struct record_options *o, const char *arg)
@@ -146,8 +142,7 @@ static int set_counters(struct record_options *o, const char *arg)
 	o->counters = counter_set_parse(arg);
 	if (o->counters)
 		return 0;
-	log_error("--counters: '%.32s' is neither hardware nor software", arg);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--counters: '%.32s' is neither hardware nor software", arg);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -261,9 +256,8 @@ static int check_discover(const struct record_options *o)
 {
 	if (!record_finds(o) || !o->hold)
 		return 0;
-	log_error("--hold-libraries: not with %s, which finds processes after they have mapped their libraries",
+	return log_fail(-EINVAL, "--hold-libraries: not with %s, which finds processes after they have mapped their libraries",
 		o->discover ? "--discover" : "--cgroup");
-	return -EINVAL;
 }
 
 int cmd_record(int argc, char **argv)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -87,10 +86,8 @@ static const struct argp_option options[] = {
 
 static int parse_name(const char *option, const char *arg, const char **ret)
 {
-	if (!*arg) {
-		log_error("%s: the name is empty", option);
-		return -EINVAL;
-	}
+	if (!*arg)
+		return log_fail(-EINVAL, "%s: the name is empty", option);
 	*ret = arg;
 	return 0;
 }
@@ -102,10 +99,8 @@ static int parse_number(const char *option, const char *arg, uint32_t least, uin
 
 	if (err)
 		return parse_refuse(PARSE_U32, option, arg, err);
-	if (n < least) {
-		log_error("%s: must be at least %u", option, least);
-		return -EINVAL;
-	}
+	if (n < least)
+		return log_fail(-EINVAL, "%s: must be at least %u", option, least);
 	*ret = n;
 	return 0;
 }
@@ -123,16 +118,13 @@ static int add_format(struct record_options *o, const char *name)
 	}
 	if (!format) {
 		nearest = nearest_name(name, known, n_known);
-		log_error("--format: '%.40s' is not a format%s%s; there are json, json.gz, "
-			  "pftrace, pftrace.gz, et, et.json, kineto.json, kineto.json.gz",
+		return log_fail(-EINVAL, "--format: '%.40s' is not a format%s%s; there are json, json.gz, "
+					 "pftrace, pftrace.gz, et, et.json, kineto.json, kineto.json.gz",
 			name, nearest ? "; nearest: " : "", nearest ? nearest : "");
-		return -EINVAL;
 	}
 	for (size_t i = 0; i < o->n_formats; i++) {
-		if (o->formats[i] == format) {
-			log_error("--format: %s is given twice", format);
-			return -EINVAL;
-		}
+		if (o->formats[i] == format)
+			return log_fail(-EINVAL, "--format: %s is given twice", format);
 	}
 	o->formats[o->n_formats++] = format;
 	return 0;
@@ -161,25 +153,17 @@ static int parse_flight(struct record_options *o, const char *arg)
 	bool has_unit = *arg && !strchr("0123456789.", arg[strlen(arg) - 1]);
 
 	if (has_unit && !parse_duration(arg, &ns)) {
-		if (ns < FLIGHT_NS_MIN) {
-			log_error("--flight-recorder: %.40s is less than 100ms", arg);
-			return -EINVAL;
-		}
+		if (ns < FLIGHT_NS_MIN)
+			return log_fail(-EINVAL, "--flight-recorder: %.40s is less than 100ms", arg);
 	} else if (has_unit && !parse_size(arg, &bytes)) {
-		if (bytes < FLIGHT_BYTES_MIN) {
-			log_error("--flight-recorder: %.40s is less than 1MB", arg);
-			return -EINVAL;
-		}
-		if (bytes > memory_bytes()) {
-			log_error("--flight-recorder: %.40s is more than the %.1f GB of memory of this machine", arg,
+		if (bytes < FLIGHT_BYTES_MIN)
+			return log_fail(-EINVAL, "--flight-recorder: %.40s is less than 1MB", arg);
+		if (bytes > memory_bytes())
+			return log_fail(-EINVAL, "--flight-recorder: %.40s is more than the %.1f GB of memory of this machine", arg,
 				(double)memory_bytes() / (1u << 30));
-			return -EINVAL;
-		}
 	} else {
-		log_error("--flight-recorder: '%.40s' is neither a size nor a time; write 64MB or "
-			  "30s",
+		return log_fail(-EINVAL, "--flight-recorder: '%.40s' is neither a size nor a time; write 64MB or 30s",
 			arg);
-		return -EINVAL;
 	}
 	o->flight_bytes = bytes;
 	o->flight_ns = ns;
@@ -196,10 +180,8 @@ static int parse_min_free(const char *arg, struct writer_floor *ret)
 
 	if (len && len < sizeof(number) && arg[len - 1] == '%') {
 		snprintf(number, sizeof(number), "%.*s", (int)len - 1, arg);
-		if (parse_u32(number, &percent) || percent >= 100) {
-			log_error("--min-free: '%s' is not a part of a file system; write 5%%, for example", arg);
-			return -EINVAL;
-		}
+		if (parse_u32(number, &percent) || percent >= 100)
+			return log_fail(-EINVAL, "--min-free: '%s' is not a part of a file system; write 5%%, for example", arg);
 		*ret = (struct writer_floor){ .percent = percent };
 		return 0;
 	}
@@ -217,10 +199,8 @@ static int parse_max_size(const char *arg, uint64_t *ret)
 
 	if (err)
 		return parse_refuse(PARSE_SIZE, "--max-size", arg, err);
-	if (bytes < MAX_SIZE_MIN) {
-		log_error("--max-size: %.40s is less than 1MB", arg);
-		return -EINVAL;
-	}
+	if (bytes < MAX_SIZE_MIN)
+		return log_fail(-EINVAL, "--max-size: %.40s is less than 1MB", arg);
 	*ret = bytes;
 	return 0;
 }
@@ -289,8 +269,7 @@ const struct argp record_window_argp = { options, parse_option, NULL, NULL, NULL
 
 static int refuse(const char *line)
 {
-	log_error("%s", line);
-	return -EINVAL;
+	return log_fail(-EINVAL, "%s", line);
 }
 
 static int check_together(const struct record_options *o)
@@ -303,24 +282,17 @@ static int check_together(const struct record_options *o)
 	if (windows && flight)
 		return refuse(
 			"give windows (--window-flag, --window) or --flight-recorder, not both");
-	if (record_by_time(o) && (o->n_outputs || o->profile)) {
-		log_error("%s: with %s the files are named by time: give --output-dir and --format",
+	if (record_by_time(o) && (o->n_outputs || o->profile))
+		return log_fail(-EINVAL, "%s: with %s the files are named by time: give --output-dir and --format",
 			o->n_outputs ? "-o" : "--profile",
 			windows ? "windows" : "--flight-recorder");
-		return -EINVAL;
-	}
-	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names)) {
-		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
-			  "give -o",
+	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names))
+		return log_fail(-EINVAL, "%s needs --window-flag, --window or --flight-recorder: without them give -o",
 			o->output_dir ? "--output-dir" : o->n_formats ? "--format"
 								      : "--chakra-names");
-		return -EINVAL;
-	}
-	if (flight && (o->max_steps || o->max_steps_each)) {
-		log_error("%s is for windows; a flight recorder ends with -d, if at all",
+	if (flight && (o->max_steps || o->max_steps_each))
+		return log_fail(-EINVAL, "%s is for windows; a flight recorder ends with -d, if at all",
 			o->max_steps ? "--max-steps" : "--max-steps-per-process");
-		return -EINVAL;
-	}
 	if (o->max_steps && o->max_steps_each)
 		return refuse("give one of --max-steps and --max-steps-per-process");
 	if (trigger_needs_gpu(o->triggers) && !o->gpu)
@@ -363,7 +335,7 @@ int record_window_check(struct record_options *o)
 	return err;
 }
 
-/* ---- the environment: ours, then that of the first target ---- */
+/* ---- the environment: ours, then the first target's ---- */
 
 /* Settings of another user's process are reported and ignored. */
 static bool find(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)

@@ -13,12 +13,12 @@ extern const struct argp record_window_argp;
 /* Heap copies of values that are not in argv. */
 struct record_strings {
 	char *flag, *output_dir;
-	bool chakra; /* the flag is that of the other tool */
+	bool chakra; /* the flag is the other tool's */
 };
 void record_strings_free(struct record_strings *strings);
 
 /*
- * Applies the environment where no option was given: ours, then that of the first target. Call it
+ * Applies the environment where no option was given: ours, then the first target's. Call it
  * before outputs for the whole run are derived from options. -EINVAL: one line has been printed.
  */
 int record_window_environment(struct record_options *o, struct record_strings *strings);

@@ -10,7 +10,6 @@
 #include "report/report.h"
 #include "util/log.h"
 #include "util/parse.h"
-#include "util/text.h"
 
 #define SLOWEST_DEFAULT 10
 #define SLOWEST_MAX 100000
@@ -74,8 +73,7 @@ static int parse_slowest(const char *arg, uint32_t *ret)
 
 	if (!err && *ret <= SLOWEST_MAX)
 		return 0;
-	log_error("%s", parse_error(buf, PARSE_U32, "-n", arg, err ? err : -ERANGE));
-	return EINVAL;
+	return log_fail(EINVAL, "%s", parse_error(buf, PARSE_U32, "-n", arg, err ? err : -ERANGE));
 }
 
 static int parse_slo(const char *arg, struct slo *ret)
@@ -84,8 +82,7 @@ static int parse_slo(const char *arg, struct slo *ret)
 
 	if (!slo_parse(arg, ret, why))
 		return 0;
-	log_error("%s", why);
-	return EINVAL;
+	return log_fail(EINVAL, "%s", why);
 }
 
 /* `--html a.jsonl` names no page, `--html a.html` does. */
@@ -164,54 +161,42 @@ static int page_check(const struct report_args *args)
 
 	if (!strcmp(path, "-"))
 		return 0;
-	if (outfile_check(path, why)) {
-		log_error("cannot write %s: %s", path, why);
-		return EXIT_RUN;
-	}
+	if (outfile_check(path, why))
+		return log_fail(EXIT_RUN, "cannot write %s: %s", path, why);
 	if (stat(path, &s) || !S_ISREG(s.st_mode))
 		return 0;
 	for (size_t i = 0; i < args->n_files; i++) {
 		if (!outfile_is_input(&s, args->files[i]))
 			continue;
-		log_error("--html: %s is a file to report on: give another name for the page (--html=FILE)", path);
-		return EXIT_USAGE;
+		return log_fail(EXIT_USAGE, "--html: %s is a file to report on: give another name for the page (--html=FILE)", path);
 	}
 	if (!s.st_size || args->force || is_page(path))
 		return 0;
-	log_error("--html: %s is there and is not a page of inftrace report: give another name, or --force to replace it", path);
-	return EXIT_USAGE;
+	return log_fail(EXIT_USAGE, "--html: %s is there and is not a page of inftrace report: give another name, or --force to replace it", path);
 }
 
 /* Prints one line on failure. */
-static int page_write(const char *path, const char *page, size_t len)
-{
-	char why[OUTFILE_WHY_MAX];
-	FILE *out = stdout;
-	int err = strcmp(path, "-") ? outfile_stream(path, &out, why) : 0;
-
-	if (err) {
-		log_error("cannot write %s: %s", path, why);
-		return err;
-	}
-	if (fwrite(page, 1, len, out) != len || fflush(out))
-		err = -errno;
-	if (out != stdout && fclose(out) && !err)
-		err = -errno;
-	if (err)
-		log_error("cannot write %s: %s", path, strerror(-err));
-	return err;
-}
-
 static int html_write(const struct report *r, const struct report_args *args)
 {
+	bool to_stdout = !strcmp(args->html, "-");
+	char why[OUTFILE_WHY_MAX], *page;
+	FILE *out = stdout;
 	size_t len;
-	char *page = report_html(r, args->slowest, &len);
-	int err = page_write(args->html, page, len);
+	int err = to_stdout ? 0 : outfile_stream(args->html, &out, why);
 
-	if (!err && strcmp(args->html, "-"))
-		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
+	if (err)
+		return log_fail(err, "cannot write %s: %s", args->html, why);
+	page = report_html(r, args->slowest, &len);
+	if (fwrite(page, 1, len, out) != len || fflush(out))
+		err = -errno;
+	if (!to_stdout && fclose(out) && !err)
+		err = -errno;
 	free(page);
-	return err;
+	if (err)
+		return log_fail(err, "cannot write %s: %s", args->html, strerror(-err));
+	if (!to_stdout)
+		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
+	return 0;
 }
 
 int cmd_report(int argc, char **argv)

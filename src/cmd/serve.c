@@ -109,8 +109,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'P':
 		if (!parse_u32(arg, &args->port) && args->port <= UINT16_MAX)
 			return 0;
-		log_error("--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
-		return EINVAL;
+		return log_fail(EINVAL, "--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
 	case 'p':
 		return -control_take_pid(arg, &args->pid);
 	case KEY_USER:
@@ -168,33 +167,23 @@ static bool is_being_written(int fd)
 
 static int check_file(struct served *sv)
 {
+	const char *why = NULL;
 	struct stat st;
 	char first;
 
-	if (fstat(sv->fd, &st)) {
-		log_error("cannot read %s: %s", sv->path, strerror(errno));
-		return EXIT_RUN;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		log_error("cannot serve %s: %s", sv->path,
-			S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it"
-					    : "it is not a regular file");
-		return EXIT_RUN;
-	}
-	sv->growing = is_being_written(sv->fd);
-	if (!st.st_size && sv->growing)
-		return EXIT_OK;
-	if (!st.st_size) {
-		log_error("cannot serve %s: it is empty, and no recording writes it", sv->path);
-		return EXIT_RUN;
-	}
+	if (fstat(sv->fd, &st))
+		return log_fail(EXIT_RUN, "cannot read %s: %s", sv->path, strerror(errno));
+	sv->growing = S_ISREG(st.st_mode) && is_being_written(sv->fd);
+	if (!S_ISREG(st.st_mode))
+		why = S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it" : "it is not a regular file";
+	else if (!st.st_size && !sv->growing)
+		why = "it is empty, and no recording writes it";
 	/* as its name says: other people's secrets, for example, do not begin so */
-	if (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)) {
-		log_error("cannot serve %s: its content does not fit its name",
-			sv->path);
-		return EXIT_RUN;
-	}
-	return EXIT_OK;
+	else if (st.st_size && (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)))
+		why = "its content does not fit its name";
+	if (why)
+		log_error("cannot serve %s: %s", sv->path, why);
+	return why ? EXIT_RUN : EXIT_OK;
 }
 
 static int open_file(const char *path, struct served *sv)
@@ -204,19 +193,13 @@ static int open_file(const char *path, struct served *sv)
 	sv->path = path;
 	sv->kind = kind_of(path, sv->name);
 	/* its type says more than its name */
-	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode))) {
-		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile "
-			  "is for "
-			  "inftrace report",
+	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode)))
+		return log_fail(EXIT_USAGE, "%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile is for inftrace report",
 			path);
-		return EXIT_USAGE;
-	}
 	/* O_NONBLOCK: a named pipe may have nobody at its other end */
 	sv->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (sv->fd < 0) {
-		log_error("cannot read %s: %s", path, strerror(errno));
-		return EXIT_RUN;
-	}
+	if (sv->fd < 0)
+		return log_fail(EXIT_RUN, "cannot read %s: %s", path, strerror(errno));
 	return check_file(sv);
 }
 
@@ -233,16 +216,12 @@ static int check_passed(const struct control_peer *peer, int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY) {
-		log_error("recorder %d passed something that is not a file to read", peer->pid);
-		return -EPROTO;
-	}
+		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY)
+		return log_fail(-EPROTO, "recorder %d passed something that is not a file to read", peer->pid);
 	/* its owner answers each read, whenever they like */
-	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)) {
-		log_error("recorder %d passed a file of a file system that a user serves",
+	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC))
+		return log_fail(-EACCES, "recorder %d passed a file of a file system that a user serves",
 			peer->pid);
-		return -EACCES;
-	}
 	return 0;
 }
 
@@ -307,8 +286,7 @@ static int open_server(const struct serve_args *args, struct served *sv)
 	if (!err)
 		return EXIT_OK;
 	if (err == -EADDRINUSE)
-		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a "
-			  "trace_processor: end that, or use --port",
+		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a trace_processor: end that, or use --port",
 			args->port);
 	else
 		log_error("cannot listen on port %u of 127.0.0.1: %s", args->port, strerror(-err));
@@ -329,8 +307,7 @@ static int say_where(const struct serve_args *args, const struct served *sv)
 	if (cmd_flush("the URL"))
 		return EXIT_RUN;
 	if (port != UI_PORT)
-		log_warn("the UI may fetch from port %d only: forward it, with ssh -L "
-			 "%d:127.0.0.1:%u, and write %d in the URL",
+		log_warn("the UI may fetch from port %d only: forward it, with ssh -L %d:127.0.0.1:%u, and write %d in the URL",
 			UI_PORT, UI_PORT, port, UI_PORT);
 	return EXIT_OK;
 }
@@ -379,10 +356,8 @@ static int serve(const struct serve_args *args, struct served *sv)
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
 		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now
 												    : -1);
-		if (err) {
-			log_error("cannot wait for requests: %s", strerror(-err));
-			return EXIT_RUN;
-		}
+		if (err)
+			return log_fail(EXIT_RUN, "cannot wait for requests: %s", strerror(-err));
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_mono_ms();

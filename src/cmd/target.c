@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
@@ -56,10 +55,8 @@ static int parse_ring_size(const char *arg, uint64_t *ret)
 
 	if (err)
 		return parse_refuse(PARSE_SIZE, "--ring-size", arg, err);
-	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1)) {
-		log_error("--ring-size: %s is not a power of two from 4KB to 1GB", arg);
-		return -EINVAL;
-	}
+	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1))
+		return log_fail(-EINVAL, "--ring-size: %s is not a power of two from 4KB to 1GB", arg);
 	*ret = bytes;
 	return 0;
 }
@@ -135,10 +132,8 @@ int target_check(const struct record_options *o, const char *command)
 	int kinds = (o->n_pids > 0) + o->all + record_finds(o) + (o->command != NULL);
 	const char *finds = o->discover ? ", --discover" : "";
 
-	if (kinds == 1 && o->user && !o->command) {
-		log_error("--user: needs a COMMAND");
-		return -EINVAL;
-	}
+	if (kinds == 1 && o->user && !o->command)
+		return log_fail(-EINVAL, "--user: needs a COMMAND");
 	if (kinds == 1)
 		return 0;
 	if (kinds)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/cmd.h"
 #include "cmd/target.h"
@@ -72,10 +71,8 @@ static int parse_delay(const char *arg, uint64_t *ret_ns)
 
 	if (err)
 		return parse_refuse(PARSE_DURATION, "-d", arg, err);
-	if (ns < DELAY_MIN_NS || ns > DELAY_MAX_NS) {
-		log_error("-d: %s is not from 0.1 to 3600 seconds", arg);
-		return -ERANGE;
-	}
+	if (ns < DELAY_MIN_NS || ns > DELAY_MAX_NS)
+		return log_fail(-ERANGE, "-d: %s is not from 0.1 to 3600 seconds", arg);
 	*ret_ns = ns;
 	return 0;
 }
@@ -88,8 +85,7 @@ static int parse_count(const char *arg, uint32_t *ret)
 		return parse_refuse(PARSE_U32, "-n", arg, err);
 	if (*ret)
 		return 0;
-	log_error("-n: 0 updates show nothing; write 1 or more, or leave -n out");
-	return -EINVAL;
+	return log_fail(-EINVAL, "-n: 0 updates show nothing; write 1 or more, or leave -n out");
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "schema/profile_keys.h"
-#include "util/clock.h"
 #include "util/map.h"
 #include "util/names.h"
 #include "util/text.h"
@@ -19,7 +18,7 @@
 #define LABEL_OTHER 0xfe   /* number of the value for all that have none */
 #define LABEL_NONE 0xff
 
-/* ---- what there is ---- */
+/* ---- the metrics ---- */
 
 #define US(n) (UINT64_C(n) * 1000)
 #define MS(n) (UINT64_C(n) * 1000000)

@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "export/otlp_send.h"
 #include "export/tail.h"
 #include "read/profile.h"
 
@@ -57,7 +56,7 @@ enum metric {
 	METRIC_MAX,
 };
 
-/* The labels of a metric; a metric has those of its mask. */
+/* The labels of metrics: each metric has the ones in its mask. */
 enum metric_label {
 	LABEL_MODEL,
 	LABEL_CONTAINER, /* ... and the pod that it is in are one value */
@@ -118,6 +117,13 @@ typedef void (*metrics_each_fn)(void *ctx, const struct metric_series *series, c
 void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 
 /* Metrics as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0, which has exemplars as well. */
+
+/* What was sent to a collector. */
+struct otlp_sent {
+	uint64_t sent;    /* bodies that arrived */
+	uint64_t failed;  /* tries that did not */
+	uint64_t dropped; /* requests whose spans were given up */
+};
 
 /* What the exporter says of itself. */
 struct metrics_own {

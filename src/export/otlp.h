@@ -31,4 +31,31 @@ char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, s
 /* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. To be freed. */
 char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, size_t *ret_len);
 
+/*
+ * Sends to an OpenTelemetry collector (OTLP/HTTP, protobuf) from a thread of its own, so that nobody waits for the collector. What it
+ * cannot take is tried three times, and then dropped and counted.
+ */
+
+enum otlp_kind {
+	OTLP_METRICS,
+	OTLP_TRACES,
+	OTLP_KIND_MAX,
+};
+
+struct otlp_sender;
+
+/* Prints why and returns -errno if the URL cannot be used. Signals must be blocked, so that the thread takes none. */
+int otlp_sender_new(const char *url, struct otlp_sender **ret);
+
+/* Whether something of this kind may be passed now: not while the last one is on its way. */
+bool otlp_sender_ready(struct otlp_sender *s, enum otlp_kind kind);
+
+/* Takes over the body. n: requests whose spans are in it. */
+void otlp_sender_pass(struct otlp_sender *s, enum otlp_kind kind, char *body, size_t len, size_t n);
+
+void otlp_sender_counts(struct otlp_sender *s, struct otlp_sent *ret);
+
+/* Waits for what was passed, for some seconds at most. */
+void otlp_sender_free(struct otlp_sender *s);
+
 #endif

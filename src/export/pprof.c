@@ -154,8 +154,8 @@ static void add_label(struct pprof *p, uint32_t key, uint32_t str, uint64_t num)
 static void write_sample(struct pprof *p, uint32_t number)
 {
 	const struct samples *s = p->s;
-	const struct samples_key *k = samples_key(s, number);
-	const struct samples_thread *t = samples_thread(s, k->thread);
+	const struct samples_key *k = pool_get(&s->keys, number);
+	const struct samples_thread *t = pool_get(&s->threads, k->thread);
 	const uint32_t *frames;
 	size_t n;
 
@@ -191,7 +191,7 @@ static int64_t mapping_of(struct pprof *p, const struct samples_frame *f)
 static void find_program(struct pprof *p)
 {
 	for (uint32_t i = 0; i < p->s->frames.n; i++) {
-		const struct samples_frame *f = samples_frame(p->s, i);
+		const struct samples_frame *f = pool_get(&p->s->frames, i);
 		const char *path = samples_text(p->s, f->mapping);
 
 		if (!path[0] || path[0] == '[' || f->line || strstr(samples_base(path), ".so"))
@@ -203,7 +203,7 @@ static void find_program(struct pprof *p)
 
 static void write_location(struct pprof *p, uint32_t number)
 {
-	const struct samples_frame *f = samples_frame(p->s, number);
+	const struct samples_frame *f = pool_get(&p->s->frames, number);
 	struct function fn = { .file = text(p, f->file) };
 	char label[SAMPLES_LABEL_MAX];
 	int64_t mapping = mapping_of(p, f);

@@ -276,25 +276,10 @@ const char *samples_text(const struct samples *s, uint32_t text)
 	return pool_get(&s->texts, text);
 }
 
-const struct samples_frame *samples_frame(const struct samples *s, uint32_t frame)
-{
-	return pool_get(&s->frames, frame);
-}
-
 const uint32_t *samples_stack(const struct samples *s, uint32_t stack, size_t *ret_n)
 {
 	*ret_n = pool_len(&s->stacks, stack) / sizeof(uint32_t);
 	return pool_get(&s->stacks, stack);
-}
-
-const struct samples_key *samples_key(const struct samples *s, uint32_t key)
-{
-	return pool_get(&s->keys, key);
-}
-
-const struct samples_thread *samples_thread(const struct samples *s, uint32_t thread)
-{
-	return pool_get(&s->threads, thread);
 }
 
 const char *samples_name(const struct samples *s, uint32_t pid, uint32_t tid)
@@ -471,7 +456,7 @@ static void put_part(const char *text, FILE *out)
 
 static void put_frame(const struct samples *s, uint32_t frame, FILE *out)
 {
-	const struct samples_frame *f = samples_frame(s, frame);
+	const struct samples_frame *f = pool_get(&s->frames, frame);
 	char label[SAMPLES_LABEL_MAX];
 
 	fputc(';', out);
@@ -483,7 +468,7 @@ static void put_frame(const struct samples *s, uint32_t frame, FILE *out)
 /* What a line begins with. */
 static const char *thread_name(const struct samples *s, uint32_t thread, char buf[32])
 {
-	const struct samples_thread *t = samples_thread(s, thread);
+	const struct samples_thread *t = pool_get(&s->threads, thread);
 	const char *name = samples_name(s, t->pid, t->tid);
 
 	snprintf(buf, 32, "pid %u", t->pid);
@@ -515,7 +500,7 @@ int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
 	int err;
 
 	for (uint32_t i = 0; i < s->keys.n; i++) {
-		const struct samples_key *k = samples_key(s, i);
+		const struct samples_key *k = pool_get(&s->keys, i);
 		char *text;
 
 		if (k->off_cpu != off_cpu)
@@ -551,7 +536,7 @@ static void put_frames(const struct samples *s, FILE *out)
 	char label[SAMPLES_LABEL_MAX];
 
 	for (uint32_t i = 0; i < s->frames.n; i++) {
-		const struct samples_frame *f = samples_frame(s, i);
+		const struct samples_frame *f = pool_get(&s->frames, i);
 		const char *file = samples_text(s, f->line ? f->file : f->mapping);
 
 		put_string(i ? ",\n{\"name\":" : "\n{\"name\":", samples_label(s, f, label), out);
@@ -569,7 +554,7 @@ static const struct samples *sorted; /* qsort() passes no context */
 static int compare(const void *a, const void *b)
 {
 	const struct samples_event *x = a, *y = b;
-	const struct samples_key *k = samples_key(sorted, x->key), *l = samples_key(sorted, y->key);
+	const struct samples_key *k = pool_get(&sorted->keys, x->key), *l = pool_get(&sorted->keys, y->key);
 
 	return cmp_int(k->thread, l->thread) ?: cmp_int(k->off_cpu, l->off_cpu) ?
 										: cmp_int(x->at_ns, y->at_ns);
@@ -577,7 +562,7 @@ static int compare(const void *a, const void *b)
 
 static bool is_same(const struct samples *s, const struct samples_event *a, const struct samples_event *b)
 {
-	const struct samples_key *k = samples_key(s, a->key), *l = samples_key(s, b->key);
+	const struct samples_key *k = pool_get(&s->keys, a->key), *l = pool_get(&s->keys, b->key);
 
 	return k->thread == l->thread && k->off_cpu == l->off_cpu;
 }
@@ -589,12 +574,14 @@ static void put_list(const struct samples *s, const struct samples_event *e, siz
 	size_t n_frames;
 
 	for (size_t i = 0; i < n; i++) {
+		const struct samples_key *key = pool_get(&s->keys, e[i].key);
+
 		fputs(i ? "," : "", out);
 		if (weights) {
 			fprintf(out, "%llu", timed ? (unsigned long long)e[i].ns : 1);
 			continue;
 		}
-		frames = samples_stack(s, samples_key(s, e[i].key)->stack, &n_frames);
+		frames = samples_stack(s, key->stack, &n_frames);
 		for (size_t k = 0; k < n_frames; k++)
 			fprintf(out, k ? ",%u" : "[%u", frames[k]);
 		fputc(']', out);
@@ -603,8 +590,8 @@ static void put_list(const struct samples *s, const struct samples_event *e, siz
 
 static void put_profile(const struct samples *s, const struct samples_event *e, size_t n, FILE *out)
 {
-	const struct samples_key *k = samples_key(s, e->key);
-	const struct samples_thread *t = samples_thread(s, k->thread);
+	const struct samples_key *k = pool_get(&s->keys, e->key);
+	const struct samples_thread *t = pool_get(&s->threads, k->thread);
 	const char *comm = samples_name(s, t->pid, t->tid);
 	char name[SAMPLES_LABEL_MAX + 64];
 	uint64_t total = 0;

@@ -96,11 +96,8 @@ void samples_clear(struct samples *s);
 /* ---- for those who write ---- */
 
 const char *samples_text(const struct samples *s, uint32_t text);
-const struct samples_frame *samples_frame(const struct samples *s, uint32_t frame);
 /* The outermost first. */
 const uint32_t *samples_stack(const struct samples *s, uint32_t stack, size_t *ret_n);
-const struct samples_key *samples_key(const struct samples *s, uint32_t key);
-const struct samples_thread *samples_thread(const struct samples *s, uint32_t thread);
 /* Of a thread (its process's, if it has none of its own), or with tid 0 of a process. "": it has none. */
 const char *samples_name(const struct samples *s, uint32_t pid, uint32_t tid);
 

@@ -108,7 +108,7 @@ static int take_lines(struct tail *t, struct file *file, size_t len)
 
 /* ---- one file ---- */
 
-/* A line that does not fit: passes over what there is of it. */
+/* Passes over the part in the buffer of a line that is too long. */
 static void skip_some(struct tail *t, struct file *file, size_t n)
 {
 	const char *newline = memchr(t->buf, '\n', n);
@@ -359,8 +359,7 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 		why = why_not(paths[i], buf, sizeof(buf));
 		if (!why)
 			continue;
-		log_error("%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
-		return -EINVAL;
+		return log_fail(-EINVAL, "%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
 	}
 	t = xcalloc(1, sizeof(*t));
 	t->paths = paths;

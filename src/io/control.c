@@ -379,7 +379,11 @@ void control_done(struct control *c, uint64_t id, int err, struct json_object *r
 
 /* ---- the socket ---- */
 
-int control_directory(uid_t uid, char *buf, size_t size)
+/*
+ * Where the sockets of a user are: /run/inftrace for root; otherwise $XDG_RUNTIME_DIR/inftrace if
+ * the user is the caller and that is set, else /run/user/UID/inftrace. -ENAMETOOLONG.
+ */
+static int control_directory(uid_t uid, char *buf, size_t size)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	int n;
@@ -625,7 +629,7 @@ static int connect_peer(const struct control_peer *peer, int *ret_fd)
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
 	/* while it has no room for another client, connect() waits for as long as send() may: unix(7) */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
-		connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&sa, sizeof(sa))))
 		err = errno == ECONNREFUSED ? -ESRCH : -errno;
 	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		err = -errno;
@@ -646,11 +650,10 @@ out:
 static int take_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
-	int err;
+	int err = 0;
 
-	err = control_parse(text, len, &object, a->msg);
-	if (err)
-		return err == -EBADMSG ? -EPROTO : err;
+	if (control_parse(text, len, &object, a->msg))
+		return -EPROTO;
 	if (!json_object_object_get_ex(object, "ok", &value)) {
 		a->taken = true;
 		err = -EAGAIN;
@@ -761,27 +764,19 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	char said[CONTROL_MSG_MAX - 64];
 
 	text_printable(said, sizeof(said), a->msg);
-	switch (a->err) {
-	case -EREMOTEIO:
-		snprintf(msg, CONTROL_MSG_MAX, "%s", said);
-		break;
-	case -EPROTO:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave an invalid answer: %s", pid, said);
-		break;
-	case -ESRCH:
-		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
-		break;
-	case -EPROTOTYPE:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d is another version of inftrace", pid);
-		break;
-	case -ETIMEDOUT:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
-			a->taken ? "has not finished yet; inftrace status shows its progress"
-				 : "does not answer; is it stopped, or still starting?");
-		break;
-	default:
-		snprintf(msg, CONTROL_MSG_MAX, "cannot talk to recorder %d: %s", pid, strerror(-a->err));
-	}
+	if (a->err == -EREMOTEIO)
+		control_refuse(msg, 0, "%s", said);
+	else if (a->err == -EPROTO)
+		control_refuse(msg, 0, "recorder %d gave an invalid answer: %s", pid, said);
+	else if (a->err == -ESRCH)
+		control_refuse(msg, 0, "the recording of recorder %d has ended", pid);
+	else if (a->err == -EPROTOTYPE)
+		control_refuse(msg, 0, "recorder %d is another version of inftrace", pid);
+	else if (a->err == -ETIMEDOUT)
+		control_refuse(msg, 0, "recorder %d %s", pid,
+			a->taken ? "has not finished yet; inftrace status shows its progress" : "does not answer; is it stopped, or still starting?");
+	else
+		control_refuse(msg, 0, "cannot talk to recorder %d: %s", pid, strerror(-a->err));
 }
 
 int control_ask(const struct control_peer *peer, enum control_command command, const char *reason, const char *last,
@@ -948,7 +943,7 @@ static int fit(const struct control_peer *peer, pid_t pid)
 						    : 3;
 }
 
-/* Keeps only those that fit best, if any fits. */
+/* Keeps only the recordings that fit best, if any fits. */
 static void peers_keep(struct peers *p, pid_t pid)
 {
 	int best = FITS_NOT - 1;
@@ -1052,10 +1047,8 @@ int control_take_user(const char *text, struct control_where *ret)
 
 	if (parse_u32(text, &uid) || uid == (uid_t)-1) {
 		pw = getpwnam(text);
-		if (!pw) {
-			log_error("--user: no such user: %.32s", text);
-			return -EINVAL;
-		}
+		if (!pw)
+			return log_fail(-EINVAL, "--user: no such user: %.32s", text);
 	}
 	ret->service = false;
 	ret->uid = pw ? pw->pw_uid : uid;
@@ -1066,10 +1059,8 @@ int control_take_pid(const char *text, pid_t *ret)
 {
 	uint32_t pid;
 
-	if (parse_u32(text, &pid) || !pid || pid > INT_MAX) {
-		log_error("-p: not the PID of a process: %.32s", text);
-		return -EINVAL;
-	}
+	if (parse_u32(text, &pid) || !pid || pid > INT_MAX)
+		return log_fail(-EINVAL, "-p: not the PID of a process: %.32s", text);
 	*ret = (pid_t)pid;
 	return 0;
 }

@@ -38,12 +38,6 @@
 /* XDG_RUNTIME_DIR of the service in contrib/: made by systemd, and owned by the user as whom the service runs. */
 #define CONTROL_SERVICE_RUNTIME "/run/inftrace-recorder"
 
-/*
- * Where the sockets of a user are: /run/inftrace for root; otherwise $XDG_RUNTIME_DIR/inftrace if
- * the user is the caller and that is set, else /run/user/UID/inftrace. -ENAMETOOLONG.
- */
-int control_directory(uid_t uid, char *buf, size_t size);
-
 /* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of one line. */
 int control_parse(const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
 

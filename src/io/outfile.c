@@ -7,7 +7,6 @@
 #include <linux/magic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -173,7 +172,7 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 	return follow;
 }
 
-/* Opens a directory, or with `last` that of a file, whose last part that becomes. Returns an O_PATH descriptor. */
+/* Opens a directory; with `last` the directory of a file, whose last part is stored there. Returns an O_PATH descriptor. */
 static int open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
 	char part[NAME_MAX + 1];

@@ -70,7 +70,7 @@ struct writer {
 	uint64_t start;     /* size of the file when it was opened */
 	uint64_t committed; /* bytes, including padding */
 	uint64_t handed;    /* of these, handed to the thread */
-	uint64_t handed_ns; /* when the first of those that may be waiting were handed over */
+	uint64_t handed_ns; /* when the oldest bytes that may still wait were handed over */
 	uint64_t dropped;
 	struct thread thread;
 	char *name;
@@ -205,20 +205,6 @@ struct gzip {
 	size_t ratio; /* how far a page's text was compressed, in RATIO_ONE: a guess for the next */
 	unsigned char members[64 * PAGE_BYTES];
 };
-
-static struct gzip *gzip_new(enum writer_mode mode)
-{
-	struct gzip *g = xmalloc(sizeof(*g));
-
-	g->mode = mode;
-	g->z = (z_stream){ .zalloc = Z_NULL };
-	g->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
-	/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the
-	 * members get our own headers */
-	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		out_of_memory();
-	return g;
-}
 
 static unsigned char *put_le32(unsigned char *p, uint32_t v)
 {
@@ -684,12 +670,9 @@ static int first_error(struct writer *w)
 	if (!err || w->said)
 		return err;
 	w->said = true;
-	if (w->missed_floor) {
-		log_error("cannot write %s: less than %.*f MB is free on its file system, see "
-			  "--min-free; %s",
+	if (w->missed_floor)
+		return log_fail(err, "cannot write %s: less than %.*f MB is free on its file system, see --min-free; %s",
 			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6, valid);
-		return err;
-	}
 	log_error("cannot write %s: %s; %s", w->name,
 		err != -ETIMEDOUT ? strerror(-err)
 		: w->regular      ? "it accepts no data"
@@ -821,8 +804,14 @@ struct writer *writer_new(int fd, const char *name, enum writer_mode mode)
 		w->start = w->offset = (uint64_t)st.st_size;
 	w->name = xstrdup(name);
 	w->first = w->cur = new_block(w, BLOCK_SIZE);
-	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP)
-		w->gzip = gzip_new(mode);
+	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) {
+		w->gzip = xcalloc(1, sizeof(*w->gzip));
+		w->gzip->mode = mode;
+		w->gzip->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
+		/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the members get our own headers */
+		if (deflateInit2(&w->gzip->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+			out_of_memory();
+	}
 	w->pos = w->cur->data;
 	w->end = w->pos + w->cur->size;
 	return w;

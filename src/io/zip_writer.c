@@ -2,7 +2,6 @@
 #include "io/zip_writer.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

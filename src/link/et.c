@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "link/et.h"
+/* The operators of PyTorch: as Kineto, its profiler, has them, and as execution traces do. */
+#include "link/hosts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/hosts.h"
 #include "read/etrace.h"
 #include "util/list.h"
 #include "util/text.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "link/et.h"
 #include "link/link.h"
 #include "read/detect.h"
 #include "read/pftrace_events.h"
@@ -172,10 +171,9 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 
 /* ---- Perfetto ---- */
 
-static int first_slice(void *ctx, const struct pftrace_slice *s)
+static void first_slice(void *ctx, const struct pftrace_slice *s)
 {
 	((struct file_reader *)ctx)->f->events++;
-	return 0;
 }
 
 static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
@@ -189,11 +187,10 @@ static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
 	return link_clock_add(&r->f->clock, boot_ns, real_ns);
 }
 
-static int first_time(void *ctx, int64_t boot_ns)
+static void first_time(void *ctx, int64_t boot_ns)
 {
 	if (link_time_fits(boot_ns))
 		note_time(((struct file_reader *)ctx)->f, boot_ns);
-	return 0;
 }
 
 static bool wants_instant(const char *name)
@@ -201,14 +198,14 @@ static bool wants_instant(const char *name)
 	return pftrace_instant_is_host(name) || !strncmp(name, "message ", 8);
 }
 
-/* A file of any program may have instants with such names: what is none of ours is incomplete. */
-static int first_instant(void *ctx, const struct pftrace_instant *in)
+/* Any program may write instants with such names: those that are not inftrace's lack arguments and are ignored. */
+static void first_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };
 
 	if (pftrace_instant_is_host(in->name)) {
 		pftrace_instant_host(in, &((struct file_reader *)ctx)->f->id);
-		return 0;
+		return;
 	}
 	for (size_t i = 0; i < in->n; i++) {
 		if (in->args[i].text)
@@ -217,16 +214,14 @@ static int first_instant(void *ctx, const struct pftrace_instant *in)
 			message_event_number(&m, in->args[i].name, in->args[i].value);
 	}
 	messages_add(&((struct file_reader *)ctx)->f->messages, &m);
-	return 0;
 }
 
-static int again_slice(void *ctx, const struct pftrace_slice *s)
+static void again_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct file_reader *r = ctx;
 
 	if (link_time_fits(s->start_ns) && link_time_fits(s->end_ns))
 		take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
-	return 0;
 }
 
 static void packet_bad(void *ctx, uint64_t offset, const char *why)
@@ -369,7 +364,7 @@ int link_file_spans(
 	return why_of(err, why);
 }
 
-/* In this order: those that are named, those that say their boot, and older ones, which may be of any boot at such a distance of clocks. */
+/* Recordings are placed in this order: with a given host, with a boot id, and older ones, which only their clocks tell apart. */
 enum order {
 	ORDER_NAMED,
 	ORDER_BOOT_ID,
@@ -528,12 +523,12 @@ int place_recordings(struct link *l)
 	return err;
 }
 
-/* Two files whose messages are compared, or all those of two hosts: ours and theirs. */
+/* A comparison of the messages of two files, or of all files of two hosts: ours and theirs. */
 struct compared {
 	struct host_messages bounds;
 	uint64_t sent, received;            /* by us */
 	int64_t from_ns, to_ns;             /* of our clock: what the bounds are about */
-	const struct linked *ours, *theirs; /* those that are being compared */
+	const struct linked *ours, *theirs; /* the two files at present */
 	bool from_us;
 	struct met {
 		struct message_pair pair;
@@ -583,7 +578,7 @@ static bool is_of(const struct linked *d, unsigned int host)
 /* "10.0.0.1:80>10.0.0.2:40000, received at 2026-11-20 04:14:50.918". */
 static const char *met_text(char buf[LINK_WHY_MAX], const struct met *m)
 {
-	const char *name = m->from->file.messages.streams[m->pair.sent->stream]->name;
+	const char *name = m->from->file.messages.streams.list[m->pair.sent->stream]->text;
 	char text[128], date[40];
 
 	snprintf(buf, LINK_WHY_MAX, "%s, byte %llu, received at %s UTC", text_printable(text, sizeof(text), name),
@@ -621,7 +616,7 @@ static void host_times(const struct link *l, unsigned int host, int64_t *ret_fir
 	}
 }
 
-/* For the time in which both were recorded. At first for that of the messages, to learn when that was. */
+/* The clock over the time in which both hosts were recorded. The messages' time is solved first, to learn when that was. */
 static int find_clock(struct link *l, struct compared *c, unsigned int ours, unsigned int theirs, struct host_clock *ret)
 {
 	int64_t first, last, their_first, their_last;
@@ -696,7 +691,7 @@ static unsigned int nearest(const struct link *l)
 	return best;
 }
 
-/* Files that are taken for those of one clock: no message between them may be received before it was sent. */
+/* Two files that are believed to share a clock: no message between them may be received before it was sent. */
 static int check_same(struct link *l, const struct linked *a, const struct linked *b)
 {
 	struct compared c = { 0 };
@@ -767,7 +762,7 @@ struct host_span host_span(const struct link *l, const struct linked *d)
 
 	for (const struct link_host *h = &l->placed[d->host]; h->hops; h = &l->placed[h->to]) {
 		const struct host_clock *c = &h->clock;
-		/* what was compared, by the clock of the file; its rate is near enough to that of theirs */
+		/* the compared time by the clock of the file, whose rate is close enough to theirs */
 		int64_t from = c->from_ns + c->ahead_ns[0] + ahead, to = c->to_ns + c->ahead_ns[1] + ahead;
 
 		first = first < from ? from : first;

@@ -159,17 +159,17 @@ static void place_reference(struct link *l)
 static int match_with(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
 {
 	struct spans ours = { 0 }, *theirs = &d->file.spans;
-	uint64_t *keys = xmalloc((theirs->n_names + 1) * sizeof(*keys));
+	uint64_t *keys = xmalloc((theirs->names.n + 1) * sizeof(*keys));
 	char why[LINK_WHY_MAX], name[256];
 	int64_t ahead, spread;
 	int err;
 
-	for (uint32_t i = 0; i < theirs->n_names; i++)
-		keys[i] = theirs->names[i]->key;
-	qsort(keys, theirs->n_names, sizeof(*keys), span_compare_keys);
+	for (size_t i = 0; i < theirs->names.n; i++)
+		keys[i] = theirs->names.list[i]->key;
+	qsort(keys, theirs->names.n, sizeof(*keys), span_compare_keys);
 	ahead = ahead_of(own);
 	spread = link_clock_spread(&own->file.clock, own->file.first_ns, own->file.last_ns);
-	err = link_file_spans(&own->file, keys, theirs->n_names, d->file.first_ns - ahead - spread - MATCH_WINDOW_NS,
+	err = link_file_spans(&own->file, keys, theirs->names.n, d->file.first_ns - ahead - spread - MATCH_WINDOW_NS,
 		d->file.last_ns - ahead + spread + MATCH_WINDOW_NS, &ours, why);
 	if (err)
 		link_fail(l, err, "%s: %s", name_of(own, name), why);
@@ -188,7 +188,7 @@ static int refuse_contradiction(struct link *l, const struct linked *d, const st
 {
 	const struct match_part *low = &d->match.parts[d->match.low_part], *high = &d->match.parts[d->match.high_part];
 	char name[2][256], by[2][32], apart[32], date[2][40], call[2][64];
-	struct span_name **names = d->file.spans.names;
+	struct match_name **names = d->file.spans.names.list;
 
 	return link_fail(l, -EINVAL,
 		"the clocks of %s and %s contradict each other: `%s` at %s UTC needs an offset of at least %s, `%s` at %s one of at most %s, "

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 
-#include "link/et.h"
 #include "link/hosts.h"
 #include "link/match.h"
 

@@ -2,7 +2,6 @@
 #include "link/match.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,34 +47,41 @@ static bool is_complete(const struct message_event *e)
 	       e->position <= INT64_MAX && e->position + BASE_SLACK >= e->bytes;
 }
 
-/* NULL: there are too many. */
-static struct message_stream *stream_get(struct messages *m, const char *name)
+/* The one with this text, which is added if it is new. NULL: it would be more than max. */
+static struct match_name *name_get(struct match_names *l, const char *text, size_t len, size_t max)
 {
-	size_t len = strlen(name);
-	struct message_stream *s;
+	struct match_name *n;
 
-	HASH_FIND(hh, m->by_name, name, len, s);
-	if (s || m->n_streams == MESSAGE_STREAMS_MAX)
-		return s;
-	s = xcalloc(1, sizeof(*s) + len + 1);
-	memcpy(s->name, name, len);
-	s->id = m->n_streams;
-	HASH_ADD_KEYPTR(hh, m->by_name, s->name, len, s);
-	*list_push(m->streams, m->n_streams, m->streams_size) = s;
-	return s;
+	HASH_FIND(hh, l->by_text, text, len, n);
+	if (n || l->n == max)
+		return n;
+	n = xcalloc(1, sizeof(*n) + len + 1);
+	memcpy(n->text, text, len);
+	n->id = (uint32_t)l->n;
+	HASH_ADD_KEYPTR(hh, l->by_text, n->text, len, n);
+	*list_push(l->list, l->n, l->size) = n;
+	return n;
+}
+
+static void names_clear(struct match_names *l)
+{
+	HASH_CLEAR(hh, l->by_text);
+	for (size_t i = 0; i < l->n; i++)
+		free(l->list[i]);
+	free(l->list);
 }
 
 void messages_add(struct messages *m, const struct message_event *e)
 {
 	char name[STREAM_NAME_MAX];
-	struct message_stream *s;
+	struct match_name *s;
 	bool sent;
 
 	if (!is_complete(e))
 		return;
 	sent = !strcmp(e->name, MESSAGE_SENT);
 	snprintf(name, sizeof(name), "%s>%s", sent ? e->local : e->peer, sent ? e->peer : e->local);
-	s = m->n < MESSAGES_MAX ? stream_get(m, name) : NULL;
+	s = m->n < MESSAGES_MAX ? name_get(&m->streams, name, strlen(name), MESSAGE_STREAMS_MAX) : NULL;
 	if (!s) {
 		m->left_out++;
 		return;
@@ -109,10 +115,7 @@ void messages_finish(struct messages *m, int64_t later_ns)
 
 void messages_clear(struct messages *m)
 {
-	HASH_CLEAR(hh, m->by_name);
-	for (uint32_t i = 0; i < m->n_streams; i++)
-		free(m->streams[i]);
-	free(m->streams);
+	names_clear(&m->streams);
 	free(m->list);
 	memset(m, 0, sizeof(*m));
 }
@@ -140,12 +143,12 @@ void messages_match(const struct messages *from, const struct messages *to, void
 {
 	for (size_t i = 0; i < to->n; i++) {
 		struct message_pair p = { .received = &to->list[i] };
-		const char *name = to->streams[p.received->stream]->name;
-		struct message_stream *s;
+		const char *name = to->streams.list[p.received->stream]->text;
+		struct match_name *s;
 
 		if (p.received->sent)
 			continue;
-		HASH_FIND_STR(from->by_name, name, s);
+		HASH_FIND_STR(from->streams.by_text, name, s);
 		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
 		if (s && !p.sent) /* the end of a connection has a number like a byte */
 			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
@@ -214,7 +217,7 @@ static size_t runtime_len(const char *part)
 	return len > 3 && !strncmp(part + len - 3, "ExC", 3) ? len - 1 : len;
 }
 
-/* Of a name that Kineto writes: equal for those that the same calls of ours may belong to. */
+/* The class of a name that Kineto writes: names of one class may belong to the same calls of ours. */
 static uint64_t span_class(const char *theirs)
 {
 	const char *part = cuda_part(theirs);
@@ -250,31 +253,20 @@ enum span_relation span_relate(const char *ours, const char *theirs)
 
 void spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
 {
-	size_t len = strnlen(name, 4096);
-	struct span_name *n;
+	struct match_name *n = s->n < SPANS_MAX ? name_get(&s->names, name, strnlen(name, 4096), SPAN_NAMES_MAX) : NULL;
 
-	HASH_FIND(hh, s->by_text, name, len, n);
-	if (s->n == SPANS_MAX || (!n && s->n_names == SPAN_NAMES_MAX)) {
+	if (!n) {
 		s->left_out++;
 		return;
 	}
-	if (!n) {
-		n = xcalloc(1, sizeof(*n) + len + 1);
-		memcpy(n->text, name, len);
-		n->id = s->n_names;
+	if (!n->key)
 		n->key = span_key(n->text);
-		HASH_ADD_KEYPTR(hh, s->by_text, n->text, len, n);
-		*list_push(s->names, s->n_names, s->names_size) = n;
-	}
 	*list_push(s->list, s->n, s->size) = (struct span){ start_ns, end_ns, n->id, tid };
 }
 
 void spans_clear(struct spans *s)
 {
-	HASH_CLEAR(hh, s->by_text);
-	for (uint32_t i = 0; i < s->n_names; i++)
-		free(s->names[i]);
-	free(s->names);
+	names_clear(&s->names);
 	free(s->list);
 	memset(s, 0, sizeof(*s));
 }
@@ -387,13 +379,13 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 	return (struct calls){ c, n };
 }
 
-/* The class of a name of ours: that of theirs which explains most of it, so that mul__Tensor is mul_ and not mul. */
-static uint64_t class_of_ours(const struct spans *theirs, const struct span_name *name)
+/* The class of a name of ours: the class of their longest related name, so that mul__Tensor is mul_ and not mul. */
+static uint64_t class_of_ours(const struct spans *theirs, const struct match_name *name)
 {
 	const char *best = NULL;
 
-	for (uint32_t i = 0; i < theirs->n_names; i++) {
-		const struct span_name *other = theirs->names[i];
+	for (size_t i = 0; i < theirs->names.n; i++) {
+		const struct match_name *other = theirs->names.list[i];
 
 		if (other->key == name->key && span_relate(name->text, other->text) != SPAN_UNRELATED &&
 			(!best || strlen(other->text) > strlen(best)))
@@ -486,7 +478,7 @@ static bool bound_of(const struct matcher *m, const struct call *ours, const str
 {
 	int64_t starts = theirs->start_ns - ours->start_ns, ends = theirs->end_ns - ours->end_ns;
 
-	switch (span_relate(m->ours->names[ours->name]->text, m->theirs->names[theirs->name]->text)) {
+	switch (span_relate(m->ours->names.list[ours->name]->text, m->theirs->names.list[theirs->name]->text)) {
 	case SPAN_AROUND:
 		*ret = (struct bound){ ends, starts, theirs->name };
 		break;
@@ -605,12 +597,12 @@ void match_find(struct spans *ours, struct spans *theirs, struct match *ret)
 	qsort(theirs->list, theirs->n, sizeof(*theirs->list), compare_spans);
 	m.votes = xreallocarray(NULL, BINS, sizeof(*m.votes));
 	m.bounds = xreallocarray(NULL, theirs->n / parts + parts, sizeof(*m.bounds));
-	m.ours_classes = xcalloc(ours->n_names + 1, sizeof(*m.ours_classes));
-	m.theirs_classes = xcalloc(theirs->n_names + 1, sizeof(*m.theirs_classes));
-	for (uint32_t i = 0; i < ours->n_names; i++)
-		m.ours_classes[i] = class_of_ours(theirs, ours->names[i]);
-	for (uint32_t i = 0; i < theirs->n_names; i++)
-		m.theirs_classes[i] = span_class(theirs->names[i]->text);
+	m.ours_classes = xcalloc(ours->names.n + 1, sizeof(*m.ours_classes));
+	m.theirs_classes = xcalloc(theirs->names.n + 1, sizeof(*m.theirs_classes));
+	for (size_t i = 0; i < ours->names.n; i++)
+		m.ours_classes[i] = class_of_ours(theirs, ours->names.list[i]);
+	for (size_t i = 0; i < theirs->names.n; i++)
+		m.theirs_classes[i] = span_class(theirs->names.list[i]->text);
 	threads = share_threads(ours, theirs);
 	m.a = calls_make(ours, 0, ours->n, m.ours_classes, threads);
 	for (size_t i = 0; i < parts; i++)

@@ -17,11 +17,17 @@
 #define MESSAGES_MAX (1u << 21) /* kept of a file; 80 MB */
 #define MESSAGE_STREAMS_MAX 65536
 
-/* One direction of a connection, by the name that both hosts know: "10.0.0.1:80>10.0.0.2:40000". */
-struct message_stream {
+/* A name, numbered from 0 on. */
+struct match_name {
 	UT_hash_handle hh;
 	uint32_t id;
-	char name[];
+	uint64_t key; /* of calls: span_key() */
+	char text[];
+};
+
+struct match_names {
+	struct match_name *by_text, **list;
+	size_t n, size;
 };
 
 struct message {
@@ -35,9 +41,7 @@ struct message {
 
 /* All zero: empty. */
 struct messages {
-	struct message_stream *by_name, **streams;
-	uint32_t n_streams;
-	size_t streams_size;
+	struct match_names streams; /* directions of connections, by what both hosts know: "10.0.0.1:80>10.0.0.2:40000" */
 	struct message *list;
 	size_t n, size;
 	uint64_t left_out; /* over the limits */
@@ -84,22 +88,13 @@ enum span_relation {
 	SPAN_WITHIN,
 };
 
-struct span_name {
-	UT_hash_handle hh;
-	uint32_t id;
-	uint64_t key; /* span_key() */
-	char text[];
-};
-
 struct span {
 	int64_t start_ns, end_ns;
 	uint32_t name, tid;
 };
 
 struct spans {
-	struct span_name *by_text, **names;
-	uint32_t n_names;
-	size_t names_size;
+	struct match_names names;
 	struct span *list;
 	size_t n, size;
 	uint64_t left_out; /* over SPANS_MAX */
@@ -150,7 +145,7 @@ struct match {
 	int64_t low_ns, high_ns; /* of all parts; low > high: they contradict by that much */
 	struct match_part parts[MATCH_PARTS];
 	size_t n_parts;
-	size_t low_part, high_part; /* those that say so */
+	size_t low_part, high_part; /* the parts that set these bounds */
 };
 
 /* Sorts both. ret->pairs 0: the recordings have no calls in common, or too few to tell. */

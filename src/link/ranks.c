@@ -155,12 +155,12 @@ static void take(struct collectives *c, const struct found *f)
 
 /* ---- Perfetto ---- */
 
-static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
+static void perfetto_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct found f = { .name = s->name, .from_ns = s->start_ns, .to_ns = s->end_ns, .pid = s->pid, .tid = s->tid };
 
 	if (!s->n)
-		return 0;
+		return;
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->args[i].text)
 			take_text(&f, s->args[i].name, s->args[i].text);
@@ -168,7 +168,6 @@ static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
 			take_number(&f, s->args[i].name, s->args[i].value);
 	}
 	take(((struct collectives_reader *)ctx)->c, &f);
-	return 0;
 }
 
 static bool wants_instant(const char *name)
@@ -176,7 +175,7 @@ static bool wants_instant(const char *name)
 	return pftrace_instant_is_host(name) || !strcmp(name, BUDGET);
 }
 
-static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
+static void perfetto_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct collectives *c = ((struct collectives_reader *)ctx)->c;
 
@@ -184,7 +183,6 @@ static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
 		pftrace_instant_host(in, &c->id);
 	else if (link_time_fits(in->ns))
 		add_loss(c, in->ns, in->ns);
-	return 0;
 }
 
 static void take_clocks(struct collectives *c, int64_t boot_ns, int64_t real_ns)
@@ -240,7 +238,7 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 	int64_t dur;
 
 	if (!r->c->has_clock && e->number > CLOCK_WITHIN)
-		return -ENODATA; /* none of ours */
+		return -ENODATA; /* not a trace of inftrace */
 	if (!ph || !f.name || node_us_to_ns(e->ts, &f.from_ns) < 0 || !link_time_fits(f.from_ns))
 		return 0;
 	if (ph[0] == 'i' && !strcmp(f.name, "inftrace_clock"))
@@ -325,7 +323,7 @@ static void join_losses(struct collectives *c)
 	c->n_losses = n;
 }
 
-/* Times become those of the machine's CLOCK_BOOTTIME; sorts. */
+/* Converts all times to the machine's CLOCK_BOOTTIME, and sorts. */
 static void finish(struct collectives_reader *r)
 {
 	struct collectives *c = r->c;
@@ -371,9 +369,9 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 	} else {
 		err = trace_read(source, &chrome, &r, &form);
 		if (!ret->has_clock)
-			collectives_clear(ret); /* none of ours */
+			collectives_clear(ret); /* not a trace of inftrace */
 		if (err && !why[0])
-			err = 0; /* it ends early, or is none of ours */
+			err = 0; /* it ends early, or is not a trace of inftrace */
 	}
 	finish(&r);
 	return err ? err : why[0] ? -EBADMSG
@@ -643,7 +641,7 @@ static bool may_be_one(const struct rank *a, const struct rank *b)
 	return a->host != b->host || a->pid != b->pid;
 }
 
-/* Adds rank b to the group if its calls are those of the first one. */
+/* Adds rank b to the group if its calls match the first one's. */
 static bool try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at)
 {
 	const struct rank *b = r->list[at];
@@ -675,7 +673,7 @@ static void group_clear(struct rank_group *g)
 	memset(g, 0, sizeof(*g));
 }
 
-/* The group of a rank, of those that are in none. */
+/* Makes the group of a rank from the ranks that are in no group yet. */
 static void make_group(struct ranks *r, const uint32_t *order, size_t from, bool *taken)
 {
 	const struct rank *a = r->list[order[from]];

@@ -81,7 +81,7 @@ static void read_deps(struct etrace *t, const struct proto_field *f, struct etra
 		n->wrong = "a list of dependencies is damaged";
 }
 
-/* Of the attributes only those that say which operator of Kineto it is. The kernels that it launched have its number as well. */
+/* Reads the attributes that say which operator of Kineto it is. The kernels that it launched have its number as well. */
 static void read_attr(struct proto_bytes in, uint64_t *rf_id, bool *kernel)
 {
 	struct proto_bytes name = { NULL, NULL };

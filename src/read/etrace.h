@@ -8,7 +8,6 @@
 
 #include "read/detect.h"
 #include "read/proto.h"
-#include "util/json.h"
 
 /* Types of nodes, from 1: their names without _NODE. */
 #define ETRACE_TYPES 8

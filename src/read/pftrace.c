@@ -46,19 +46,11 @@ static int skip(struct packets *in, uint64_t len)
 	return 1;
 }
 
-int packets_refuse(const struct packets *in, const char *why)
+/* Reports what is wrong at the last packet. */
+static int packets_refuse(const struct packets *in, const char *why)
 {
 	in->bad(in->ctx, in->at, why);
 	return -EBADMSG;
-}
-
-int packets_full(const struct packets *in, const char *what)
-{
-	char why[96];
-
-	snprintf(why, sizeof(why), "%s take more memory than there is for them", what);
-	in->bad(in->ctx, in->at, why);
-	return -E2BIG;
 }
 
 void *packets_keep(struct packets *in, size_t size)
@@ -189,6 +181,7 @@ int packet_parse(const struct packets *in, struct proto_bytes bytes, struct pack
 	return err ? packets_refuse(in, "a packet is damaged") : 0;
 }
 
+#define FULL "names and stacks take more memory than there is for them"
 #define SEQUENCES_MAX (1 << 16) /* that have stacks or samples */
 #define PATH_TEXT_MAX 4096
 
@@ -503,7 +496,7 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 	data = is_text(field->number) ? text : field->bytes;
 	e = packets_keep(&r->in, sizeof(*e) + proto_len(data) + 1);
 	if (!e)
-		return packets_full(&r->in, "names and stacks");
+		return packets_full(&r->in, FULL);
 	e->key = (struct intern_key){ field->number, iid };
 	e->len = proto_len(data);
 	memcpy(e->data, data.p, e->len);
@@ -524,7 +517,7 @@ static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes
 		if (!q)
 			q = sequence_get(r, sequence);
 		if (!q)
-			return packets_full(&r->in, "names and stacks");
+			return packets_full(&r->in, FULL);
 		err = add_entry(r, q, &f);
 		if (err && err != -EBADMSG)
 			return err;
@@ -568,7 +561,7 @@ static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes
 			continue;
 		q = sequence_get(r, sequence);
 		if (!q)
-			return packets_full(&r->in, "names and stacks");
+			return packets_full(&r->in, FULL);
 		while (proto_next(&f.bytes, &inner) == 1) {
 			if (inner.number == PERF_DEFAULTS_TIMEBASE)
 				read_timebase(q, inner.bytes);

@@ -19,18 +19,20 @@ struct packets {
 	void *ctx;
 	uint64_t at, len;        /* the offset of the last packet, and how long it is */
 	bool failed;             /* the source did, which was reported */
-	bool torn;               /* the file ends within a packet, as that of a recording that was killed */
+	bool torn;               /* the file ends within a packet: the recording was killed */
 	uint64_t kept, kept_max; /* bytes */
 };
 
-/* Reports what is wrong at the last packet. -EBADMSG. */
-int packets_refuse(const struct packets *in, const char *why);
-
 /* Memory that is zero, as far as kept_max allows, to be freed. NULL: packets_full() reports that. */
 void *packets_keep(struct packets *in, size_t size);
-int packets_full(const struct packets *in, const char *what);
 
-/* The parts of a packet that are read; those that it does not have are 0. */
+static inline int packets_full(const struct packets *in, const char *why)
+{
+	in->bad(in->ctx, in->at, why);
+	return -E2BIG;
+}
+
+/* The parts of a packet that are read; parts that are not in it are 0. */
 struct packet {
 	uint64_t ts, clock, sequence, flags; /* flags: SEQUENCE_F_* */
 	bool timed;                          /* it has a time */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "read/pftrace_events.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schema/perfetto_fields.h"
 #include "util/map.h"
 
+#define FULL "names and tracks take more memory than there is for them"
 #define KEPT_MAX (UINT64_C(256) << 20)
 #define OWN_TRACK "inftrace"
 #define EVENT_ARG 4
@@ -147,12 +147,12 @@ static int read_name(struct reader *r, struct interned **names, struct proto_byt
 		return 0;
 	e = packets_keep(&r->in, sizeof(*e));
 	if (!e)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	e->iid = iid;
 	e->text = text_get(r, text);
 	if (!e->text) {
 		free(e);
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	}
 	HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
 	return 0;
@@ -216,7 +216,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 	if (!t) {
 		t = packets_keep(&r->in, sizeof(*t));
 		if (!t)
-			return packets_full(&r->in, "names and tracks");
+			return packets_full(&r->in, FULL);
 		t->uuid = uuid;
 		HASH_ADD(hh, r->tracks, uuid, sizeof(t->uuid), t);
 	}
@@ -277,22 +277,22 @@ static bool packet_time(struct sequence *q, const struct packet *p, int64_t *ret
 
 /* ---- slices ---- */
 
-static int end_slice(struct reader *r, struct track *t, int64_t ns)
+static void end_slice(struct reader *r, struct track *t, int64_t ns)
 {
 	struct pftrace_slice s = { .pid = t->pid, .tid = t->tid, .end_ns = ns };
 
 	if (!t->depth)
-		return 0; /* it began before the recording */
+		return; /* it began before the recording */
 	t->depth--;
 	if (t->depth >= PFTRACE_SLICES_NEST || !t->open[t->depth].name)
-		return 0;
+		return;
 	s.name = t->open[t->depth].name->text;
 	s.start_ns = t->open[t->depth].ns;
 	if (t->open[t->depth].args && r->ops->wants_args(s.name)) {
 		s.n = t->open[t->depth].args->n;
 		s.args = t->open[t->depth].args->list;
 	}
-	return r->ops->slice(r->ctx, &s);
+	r->ops->slice(r->ctx, &s);
 }
 
 /* NULL: unknown. */
@@ -304,7 +304,7 @@ static const char *name_of(const struct sequence *q, enum names which, uint64_t 
 	return e ? e->text->text : NULL;
 }
 
-/* An unknown name is NULL, as is a text for which there is no memory. */
+/* An unknown name is NULL, as is a text beyond what may be kept. */
 static void read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
 {
 	const struct text *text;
@@ -348,7 +348,7 @@ static int begin_slice(struct reader *r, const struct sequence *q, struct track 
 		if (args && !t->open[t->depth].args)
 			t->open[t->depth].args = packets_keep(&r->in, sizeof(*t->open[t->depth].args));
 		if (args && !t->open[t->depth].args)
-			return packets_full(&r->in, "names and tracks");
+			return packets_full(&r->in, FULL);
 		if (args)
 			t->open[t->depth].args->n = read_args(r, q, in, t->open[t->depth].args->list);
 	}
@@ -388,7 +388,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	if (!t)
 		return 0;
 	if (type == SLICE_END)
-		return end_slice(r, t, ns);
+		end_slice(r, t, ns);
 	if (type != SLICE_BEGIN && (type != INSTANT || !r->ops->wants_instant))
 		return 0;
 	if (iid)
@@ -396,11 +396,11 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	name = text.p ? text_get(r, text) : e ? e->text
 					      : NULL;
 	if (text.p && !name)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
 		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
 		instant.n = read_args(r, q, whole, instant.args);
-		return r->ops->instant(r->ctx, &instant);
+		r->ops->instant(r->ctx, &instant);
 	}
 	if (type == INSTANT)
 		return 0;
@@ -421,7 +421,7 @@ static int read_packet(void *arg, struct proto_bytes in)
 		return 0;
 	q = sequence_get(r, p.sequence);
 	if (!q)
-		return packets_full(&r->in, "names and tracks");
+		return packets_full(&r->in, FULL);
 	if (p.flags & SEQUENCE_F_CLEARED)
 		sequence_clear(r, q);
 	if (p.defaults.p)
@@ -434,8 +434,9 @@ static int read_packet(void *arg, struct proto_bytes in)
 		err = read_clocks(r, q, p.clocks);
 	if (err || !packet_time(q, &p, &ns))
 		return err;
-	err = r->ops->time ? r->ops->time(r->ctx, ns) : 0;
-	return err || !p.event.p ? err : read_event(r, q, p.event, ns);
+	if (r->ops->time)
+		r->ops->time(r->ctx, ns);
+	return p.event.p ? read_event(r, q, p.event, ns) : 0;
 }
 
 static void reader_clear(struct reader *r)

@@ -26,7 +26,7 @@ struct pftrace_slice {
 	const char *name;         /* the same pointer for the same text, as long as the file is read */
 	uint32_t pid, tid;        /* 0: on the track `inftrace` */
 	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
-	size_t n;                 /* arguments: of those that are wanted with them */
+	size_t n;                 /* arguments, if wants_args() holds for the name */
 	const struct pftrace_arg *args;
 };
 
@@ -40,14 +40,14 @@ struct pftrace_instant {
 
 /* Where wants_args or wants_instant is there, the slices of the track `inftrace`, which is of no thread, are passed, too. */
 struct pftrace_event_ops {
-	/* Each returns 0, or -errno to stop. A slice is passed when it ends. */
-	int (*slice)(void *ctx, const struct pftrace_slice *slice);
-	/* Two clocks at one instant; NULL: they are not wanted. */
+	/* A slice is passed when it ends. */
+	void (*slice)(void *ctx, const struct pftrace_slice *slice);
+	/* Two clocks at one instant: 0, or -errno to stop; NULL: they are not wanted. */
 	int (*clocks)(void *ctx, int64_t boot_ns, int64_t real_ns);
 	/* There is something at this time (CLOCK_BOOTTIME); NULL: that does not matter. */
-	int (*time)(void *ctx, int64_t boot_ns);
+	void (*time)(void *ctx, int64_t boot_ns);
 	/* The instants of names for which wants_instant() holds; NULL: none are wanted. */
-	int (*instant)(void *ctx, const struct pftrace_instant *instant);
+	void (*instant)(void *ctx, const struct pftrace_instant *instant);
 	bool (*wants_instant)(const char *name);
 	/* Whether the slices of this name are wanted with their arguments. */
 	bool (*wants_args)(const char *name);

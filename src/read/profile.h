@@ -5,7 +5,6 @@
 
 #include "read/json_source.h"
 #include "schema/profile_keys.h"
-#include "util/json.h"
 
 /* A JSON object with all required keys; their values may be of any kind. */
 struct profile_line {

@@ -48,7 +48,45 @@ static inline int proto_read_varint(struct proto_bytes *in, uint64_t *ret)
 	return -EBADMSG;
 }
 
+static inline int proto_read_fixed(struct proto_bytes *in, size_t len, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (proto_len(*in) < len)
+		return -EBADMSG;
+	for (size_t i = 0; i < len; i++)
+		v |= (uint64_t)in->p[i] << 8 * i;
+	in->p += len;
+	*ret = v;
+	return 1;
+}
+
 /* The next field of a message. 1 and *ret, 0: there is none, -EBADMSG: the message is damaged. */
-int proto_next(struct proto_bytes *in, struct proto_field *ret);
+static inline int proto_next(struct proto_bytes *in, struct proto_field *ret)
+{
+	uint64_t key, len;
+
+	if (in->p == in->end)
+		return 0;
+	if (proto_read_varint(in, &key) != 1 || !(key >> 3))
+		return -EBADMSG;
+	*ret = (struct proto_field){ .number = key >> 3, .bytes = { in->p, in->p } };
+	switch (key & 7) {
+	case 0: /* a varint */
+		return proto_read_varint(in, &ret->value) == 1 ? 1 : -EBADMSG;
+	case 1: /* 64 bits */
+		return proto_read_fixed(in, 8, &ret->value);
+	case 5: /* 32 bits */
+		return proto_read_fixed(in, 4, &ret->value);
+	case 2: /* bytes with their length */
+		if (proto_read_varint(in, &len) != 1 || len > proto_len(*in))
+			return -EBADMSG;
+		ret->bytes = (struct proto_bytes){ in->p, in->p + len };
+		in->p += len;
+		return 1;
+	default:
+		return -EBADMSG;
+	}
+}
 
 #endif

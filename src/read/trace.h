@@ -4,7 +4,6 @@
 #define INFTRACE_READ_TRACE_H
 
 #include "read/json_source.h"
-#include "util/json.h"
 
 /* The members of an event that mean something to viewers; each may be of any kind. */
 #define TRACE_KEYS(KEY) \

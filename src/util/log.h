@@ -16,6 +16,8 @@ int log_level(void);
 /* Each prints "inftrace: TEXT\n"; the text of log_warn starts with "warning: ". Wipes a status line
  * that is on the terminal first. Preserves errno. */
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same, and is err: return log_fail(-EINVAL, "..."); */
+#define log_fail(err, ...) (log_error(__VA_ARGS__), (err))
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <errno.h>
-#include <json-c/linkhash.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "read/trace.h"
 #include "util/list.h"
+#include "util/map.h"
 #include "util/text.h"
 #include "validate/check.h"
 
@@ -28,6 +28,8 @@ struct trace_top {
 };
 
 struct trace_track {
+	UT_hash_handle hh;
+	size_t number;
 	char *label; /* "pid PID tid TID", printable for numeric pids and tids */
 	struct trace_span *spans;
 	size_t len, size;
@@ -53,8 +55,7 @@ enum trace_flow_phase {
 };
 
 struct trace_tracks {
-	struct lh_table *by_label;
-	struct trace_track **all;
+	struct trace_track *by_label, **all;
 	size_t len, size;
 	size_t last; /* events of one track come in runs */
 	struct trace_flow *flows;
@@ -76,6 +77,7 @@ struct trace_findings {
 
 static void tracks_free(struct trace_tracks *tracks)
 {
+	HASH_CLEAR(hh, tracks->by_label);
 	for (size_t i = 0; i < tracks->len; i++) {
 		free(tracks->all[i]->label);
 		free(tracks->all[i]->spans);
@@ -84,7 +86,6 @@ static void tracks_free(struct trace_tracks *tracks)
 	}
 	free(tracks->all);
 	free(tracks->flows);
-	lh_table_free(tracks->by_label);
 	memset(tracks, 0, sizeof(*tracks));
 }
 
@@ -93,7 +94,6 @@ static size_t tracks_get(struct trace_tracks *tracks, const char *pid, const cha
 {
 	char small[128], *label = small, *big = NULL;
 	struct trace_track *track;
-	struct lh_entry *entry;
 
 	/* pids and tids may be strings, of any length */
 	if (strlen(pid) + strlen(tid) + sizeof("pid  tid ") <= sizeof(small))
@@ -104,15 +104,15 @@ static size_t tracks_get(struct trace_tracks *tracks, const char *pid, const cha
 		free(big);
 		return tracks->last;
 	}
-	entry = lh_table_lookup_entry(tracks->by_label, label);
-	tracks->last = entry ? (uintptr_t)lh_entry_v(entry) : tracks->len;
-	if (!entry) {
+	HASH_FIND_STR(tracks->by_label, label, track);
+	if (!track) {
 		track = xcalloc(1, sizeof(*track));
 		track->label = xstrdup(label);
-		if (lh_table_insert(tracks->by_label, track->label, (void *)(uintptr_t)tracks->len))
-			out_of_memory();
+		track->number = tracks->len;
+		HASH_ADD_KEYPTR(hh, tracks->by_label, track->label, strlen(label), track);
 		*list_push(tracks->all, tracks->len, tracks->size) = track;
 	}
+	tracks->last = track->number;
 	free(big);
 	return tracks->last;
 }
@@ -125,7 +125,7 @@ static void tracks_add_span(struct trace_tracks *tracks, size_t track, const str
 	t->shown |= !span->instant;
 }
 
-/* The number of tracks, without those that have only instants. */
+/* The number of tracks with more than instants. */
 static size_t tracks_shown(const struct trace_tracks *tracks)
 {
 	size_t n = 0;
@@ -135,7 +135,7 @@ static size_t tracks_shown(const struct trace_tracks *tracks)
 	return n;
 }
 
-/* By start; of those that start together the longest first, since it contains the others. */
+/* By start; spans that start together are sorted by length, the longest first, since it contains the others. */
 static int compare_spans(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
@@ -545,7 +545,7 @@ static bool check_track_event(struct trace_check *check, const struct trace_even
 			    : check_flow(check, event, phase, track);
 }
 
-/* Checks an instant; those of threads are kept, for what chrome://tracing makes of them. */
+/* Checks an instant. Instants of threads are kept: chrome://tracing nests them like slices. */
 static bool check_instant(struct trace_check *check, const struct trace_event *event)
 {
 	struct trace_span span = { .event = event->number, .line = event->line, .instant = 1 };
@@ -710,10 +710,8 @@ void check_trace(struct json_source *source, const char *path, struct check_repo
 {
 	static const struct trace_reader_ops ops = { .event = check_event,
 		.stop = reading_stopped };
-	struct trace_check check = { .report = report, .tracks.by_label = lh_kchar_table_new(64, NULL) };
+	struct trace_check check = { .report = report };
 
-	if (!check.tracks.by_label)
-		out_of_memory();
 	if (trace_read(source, &ops, &check, &check.form))
 		goto out;
 	if (!check.form.events && check.form.open)

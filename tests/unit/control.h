@@ -284,7 +284,6 @@ static inline void leave_socket(const char *name)
 	close(fd);
 }
 
-
 static inline int make_top(void **state)
 {
 	(void)state;

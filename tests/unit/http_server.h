@@ -16,6 +16,7 @@
 #include "cases.h"
 #include "io/http_server.h"
 #include "unit.h"
+#include "util/alloc.h"
 
 #define HOST "Host: 127.0.0.1:9001\r\n"
 #define UI "Origin: https://ui.perfetto.dev\r\n"
@@ -209,17 +210,15 @@ static inline int hear_head(int fd, uint64_t *ret_length)
 /* The answer to GET: the file from `from` to `to`. */
 static inline void hear_file(int fd, int status, size_t from, size_t to)
 {
-	char *body = malloc(to - from + 1);
+	char *body = xmalloc(to - from + 1);
 	uint64_t length;
 	int err;
 
-	assert_non_null(body);
 	assert_int_equal(hear_head(fd, &length), status);
 	assert_int_equal(length, to - from);
 	assert_int_equal(hear(fd, body, length, &err), length);
 	assert_memory_equal(body, content + from, length);
 	free(body);
 }
-
 
 #endif

@@ -35,4 +35,15 @@ static inline const char *stderr_grab_end(struct stderr_grab *g)
 	return g->text;
 }
 
+/* The result of a call; what it prints is in grab.text. */
+#define GRABBED(grab, call)               \
+	({                                \
+		int err_;                 \
+                                          \
+		stderr_grab_begin(&grab); \
+		err_ = (call);            \
+		stderr_grab_end(&grab);   \
+		err_;                     \
+	})
+
 #endif

@@ -21,8 +21,7 @@ TEST_WITH(test_commands, setup, teardown)
 	assert_string_equal(r->reason, "");
 
 	r->in_progress = true;
-	int fd = ask_text(
-		" {\"reason\":\"p99 \\\"x\\\" \\u00e9\",\"command\":\"dump\",\"more\":[1]}\r\n");
+	int fd = ask_text(" {\"reason\":\"p99 \\\"x\\\" \\u00e9\",\"command\":\"dump\",\"more\":[1]}\r\n");
 
 	settle(r);
 	assert_int_equal(r->dumps, 2);
@@ -258,8 +257,7 @@ TEST_WITH(test_open, setup, teardown)
 {
 	char buf[64], control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { buf, sizeof(buf) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-		.msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
 	struct recording *r = *state;
 	int before, fd, passed;
 
@@ -315,8 +313,7 @@ TEST_WITH(test_names, setup, teardown)
 		json_object_new_string("/a\xff/\xc3\xa9\n\x1b\x7f\xc2\x9b\xe2\x80\xae.json"));
 	open_control(r);
 	expect(r, ask_text(STATUS),
-		"{\"ok\":true,\"file\":\"/a\xef\xbf\xbd/\xc3\xa9\\n\\u001b\\u007f\\u009b\\u202e."
-		"json\",\"text\":\"\"}\n");
+		"{\"ok\":true,\"file\":\"/a\xef\xbf\xbd/\xc3\xa9\\n\\u001b\\u007f\\u009b\\u202e.json\",\"text\":\"\"}\n");
 }
 
 TEST_WITH(test_end, setup, teardown)

@@ -6,6 +6,8 @@
 #include "control.h"
 #include "stderr.h"
 
+static struct stderr_grab said;
+
 #define NO_PID 4194304 /* PID_MAX_LIMIT: no process has it */
 
 /* ---- recorders that are processes ---- */
@@ -77,34 +79,47 @@ static const struct control_where *here(void)
 	return &where;
 }
 
-static int find(pid_t pid, struct control_peer *peer, struct stderr_grab *g)
+/* What they return; what they print is in `said`. */
+static int find(pid_t pid, struct control_peer *peer)
 {
-	int err;
-
-	stderr_grab_begin(g);
-	err = control_find(here(), pid, peer);
-	stderr_grab_end(g);
-	return err;
+	return GRABBED(said, control_find(here(), pid, peer));
 }
 
-static int ask(const struct control_peer *peer, enum control_command command, const char *reason,
-	struct json_object **reply, struct stderr_grab *g)
+static int ask(const struct control_peer *peer, enum control_command command, const char *reason, struct json_object **reply)
 {
-	int err;
+	return GRABBED(said, control_ask(peer, command, reason, NULL, reply, NULL));
+}
 
-	stderr_grab_begin(g);
-	err = control_ask(peer, command, reason, NULL, reply, NULL);
-	stderr_grab_end(g);
-	return err;
+/* It is answered with this message; NULL: whatever. */
+static void expect_answer(const struct control_peer *peer, enum control_command command, const char *reason, const char *message)
+{
+	struct json_object *reply = NULL;
+
+	assert_int_equal(ask(peer, command, reason, &reply), 0);
+	assert_string_equal(said.text, "");
+	if (message)
+		assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")), message);
+	json_object_put(reply);
+}
+
+/* It fails, and this is among what is printed. */
+static void expect_failed(const struct control_peer *peer, enum control_command command, const char *reason, int err, const char *why)
+{
+	struct json_object *reply = NULL;
+	int got = ask(peer, command, reason, &reply);
+
+	if (!strstr(said.text, why))
+		assert_string_equal(said.text, why);
+	assert_int_equal(got, err);
+	assert_null(reply);
 }
 
 static void expect_found(pid_t pid, pid_t recorder)
 {
 	struct control_peer peer;
-	struct stderr_grab g;
 
-	assert_int_equal(find(pid, &peer, &g), 0);
-	assert_string_equal(g.text, "");
+	assert_int_equal(find(pid, &peer), 0);
+	assert_string_equal(said.text, "");
 	assert_int_equal(peer.pid, recorder);
 	assert_non_null(peer.status);
 	control_peer_free(&peer);
@@ -113,11 +128,10 @@ static void expect_found(pid_t pid, pid_t recorder)
 static void expect_not_found(pid_t pid, int err, const char *why)
 {
 	struct control_peer peer;
-	struct stderr_grab g;
-	int got = find(pid, &peer, &g);
+	int got = find(pid, &peer);
 
-	if (!strstr(g.text, why))
-		assert_string_equal(g.text, why);
+	if (!strstr(said.text, why))
+		assert_string_equal(said.text, why);
 	assert_int_equal(got, err);
 }
 
@@ -168,43 +182,27 @@ TEST_WITH(test_find, setup, teardown)
 
 TEST_WITH(test_ask, setup, teardown)
 {
-	struct json_object *reply = NULL;
 	struct control_peer peer;
-	struct stderr_grab g;
 	pid_t pid;
 
 	pid = server_start(1);
-	assert_int_equal(find(0, &peer, &g), 0);
-	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), 0);
-	assert_string_equal(g.text, "");
-	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
-		"window 1 is open");
-	json_object_put(reply);
-	assert_int_equal(ask(&peer, CONTROL_DUMP, "a \"reason\"\n\x1b[31m", &reply, &g), 0);
-	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
-		"a \"reason\"\n\x1b[31m");
-	json_object_put(reply);
-	reply = NULL;
-	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EREMOTEIO);
-	assert_string_equal(g.text, "inftrace: stop: no window is open\n");
-	assert_int_equal(ask(&peer, CONTROL_STOP, "\xff", &reply, &g), -EREMOTEIO);
-	assert_non_null(strstr(g.text, "not JSON"));
+	assert_int_equal(find(0, &peer), 0);
+	expect_answer(&peer, CONTROL_START, NULL, "window 1 is open");
+	expect_answer(&peer, CONTROL_DUMP, "a \"reason\"\n\x1b[31m", "a \"reason\"\n\x1b[31m");
+	expect_failed(&peer, CONTROL_STOP, NULL, -EREMOTEIO, "inftrace: stop: no window is open\n");
+	expect_failed(&peer, CONTROL_STOP, "\xff", -EREMOTEIO, "not JSON");
 	server_end(pid);
-	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -ESRCH);
-	assert_non_null(strstr(g.text, "has ended"));
+	expect_failed(&peer, CONTROL_STOP, NULL, -ESRCH, "has ended");
 	assert_int_equal(unlink(socket_of(pid)), 0);
-	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -ESRCH);
-	assert_null(reply);
+	expect_failed(&peer, CONTROL_STOP, NULL, -ESRCH, "has ended");
 	control_peer_free(&peer);
 }
 
 /* Two recorders are stopped, and one has no room for a client: the client waits for both at once. */
 TEST_WITH(test_stopped, setup, teardown)
 {
-	struct json_object *reply = NULL;
 	struct control_peer peer, *peers;
 	pid_t full, stopped, up;
-	struct stderr_grab g;
 	int fds[256], n = 0;
 	size_t n_peers;
 
@@ -213,7 +211,7 @@ TEST_WITH(test_stopped, setup, teardown)
 	stopped = server_start(1);
 	up = server_start(1);
 	kill(stopped, SIGSTOP);
-	assert_int_equal(find(full, &peer, &g), 0);
+	assert_int_equal(find(full, &peer), 0);
 	kill(full, SIGSTOP);
 	do {
 		assert_true(n < 256);
@@ -228,7 +226,8 @@ TEST_WITH(test_stopped, setup, teardown)
 			continue;
 		}
 		assert_null(peers[i].status);
-		assert_non_null(strstr(peers[i].error, "does not answer; is it stopped, or still starting?"));
+		if (!strstr(peers[i].error, "does not answer; is it stopped, or still starting?"))
+			fail_msg("%s", peers[i].error);
 	}
 	control_peers_free(peers, n_peers);
 	/* continues while the client waits for it, after all those that have left */
@@ -239,8 +238,7 @@ TEST_WITH(test_stopped, setup, teardown)
 		kill(full, SIGCONT);
 		_exit(0);
 	}
-	assert_int_equal(ask(&peer, CONTROL_STATUS, NULL, &reply, &g), 0);
-	json_object_put(reply);
+	expect_answer(&peer, CONTROL_STATUS, NULL, NULL);
 	control_peer_free(&peer);
 	wait(NULL);
 	server_end(full);
@@ -329,9 +327,6 @@ TEST_WITH(test_wrong_answers, setup, teardown)
 			-EREMOTEIO, 1 },
 	};
 	struct control_peer peer = { .uid = geteuid() };
-	struct json_object *reply = NULL;
-	struct stderr_grab g;
-	int err;
 
 	memset(long_text, ' ', sizeof(long_text) - 1);
 	memcpy(long_text, "{\"ok\":true}", 11);
@@ -339,11 +334,7 @@ TEST_WITH(test_wrong_answers, setup, teardown)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		peer.pid = impostor_start(wrong[i].text, wrong[i].times, 0, 0);
 		peer.path = strdup(socket_of(peer.pid));
-		err = ask(&peer, CONTROL_STOP, NULL, &reply, &g);
-		if (!strstr(g.text, wrong[i].error))
-			assert_string_equal(g.text, wrong[i].error);
-		assert_int_equal(err, wrong[i].err);
-		assert_null(reply);
+		expect_failed(&peer, CONTROL_STOP, NULL, wrong[i].err, wrong[i].error);
 		free(peer.path);
 		server_end(peer.pid);
 	}
@@ -379,8 +370,6 @@ TEST_WITH(test_descriptors, setup, teardown)
 TEST_WITH(test_impostor, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid(), .pid = getppid() };
-	struct json_object *reply = NULL;
-	struct stderr_grab g;
 	pid_t pid;
 
 	assert_int_equal(mkdir(directory, 0700), 0);
@@ -388,7 +377,7 @@ TEST_WITH(test_impostor, setup, teardown)
 	expect_not_found(0, -ENOENT, "no recording is running");
 	expect_not_found(peer.pid, -ENOENT, "no recording of process");
 	peer.path = strdup(socket_of(peer.pid));
-	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EACCES);
+	expect_failed(&peer, CONTROL_STOP, NULL, -EACCES, "");
 	free(peer.path);
 	server_end(pid);
 	/* a directory to which others can write is not trusted */
@@ -405,8 +394,7 @@ TEST_WITH(test_wrong_status, setup, teardown)
 	static const char *const statuses[] = {
 		"{\"ok\":true}\n",
 		"{\"ok\":true,\"targets\":7,\"outputs\":{},\"all\":[]}\n",
-		"{\"ok\":true,\"targets\":[{},null,\"x\",1e300],\"outputs\":[null,[1],\"\\u001b\"]}"
-		"\n",
+		"{\"ok\":true,\"targets\":[{},null,\"x\",1e300],\"outputs\":[null,[1],\"\\u001b\"]}\n",
 	};
 	struct control_peer *peers;
 	FILE *out = tmpfile();
@@ -437,8 +425,6 @@ TEST_WITH(test_wrong_status, setup, teardown)
 TEST_WITH(test_links, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid() }, *peers;
-	struct json_object *reply = NULL;
-	struct stderr_grab g;
 	pid_t pid;
 	size_t n;
 
@@ -449,15 +435,14 @@ TEST_WITH(test_links, setup, teardown)
 	assert_int_equal(n, 1);
 	control_peers_free(peers, n);
 	peer.path = strdup(socket_of(1));
-	assert_int_equal(ask(&peer, CONTROL_STOP, NULL, &reply, &g), -EACCES);
+	expect_failed(&peer, CONTROL_STOP, NULL, -EACCES, "");
 	free(peer.path);
 	peer.pid = pid;
 	/* the right file, but not of the user whose directory it is in */
 	peer.path = strdup(socket_of(pid));
-	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), 0);
-	json_object_put(reply);
+	expect_answer(&peer, CONTROL_START, NULL, NULL);
 	peer.uid++;
-	assert_int_equal(ask(&peer, CONTROL_START, NULL, &reply, &g), -EACCES);
+	expect_failed(&peer, CONTROL_START, NULL, -EACCES, "");
 	free(peer.path);
 	server_end(pid);
 }

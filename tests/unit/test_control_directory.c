@@ -25,13 +25,9 @@ TEST_WITH(test_modes, setup, teardown)
 static void expect_no_control(struct recording *r, int err, const char *why)
 {
 	struct stderr_grab g;
-	const char *text;
-	int got;
+	const char *text = g.text;
 
-	stderr_grab_begin(&g);
-	got = control_new(run_request, r, directory, &r->control);
-	text = stderr_grab_end(&g);
-	assert_int_equal(got, err);
+	assert_int_equal(GRABBED(g, control_new(run_request, r, directory, &r->control)), err);
 	assert_null(r->control);
 	if (!strstr(text, why) ||
 		!strstr(text, "warning: no control socket in /tmp/test_control.") ||

@@ -140,9 +140,9 @@ TEST(test_collapsed)
 	assert_false(l.torn);
 	assert_int_equal(l.problems, 0);
 	assert_collapsed(&l.s, false, "main:x\\x0a;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 2\n"
-		  "main:x\\x0a;_start;[libx.so];__schedule_[k] 1\n"
-		  "worker;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 1\n"
-		  "pid 7;[no stack] 1\n");
+				      "main:x\\x0a;_start;[libx.so];__schedule_[k] 1\n"
+				      "worker;_start;serve.<locals>.f (api.py:212);mat:mul<float>(int, int) 1\n"
+				      "pid 7;[no stack] 1\n");
 	assert_collapsed(&l.s, true, "worker;main;futex_wait_[k] 2006\n");
 	samples_clear(&l.s);
 }

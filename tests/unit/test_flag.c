@@ -15,7 +15,7 @@
 #include "util/log.h"
 
 static char top[64];    /* a directory of this test's own, the current one */
-static char said[8192]; /* by the last call */
+static char said[8192]; /* by the last changes() */
 
 static int setup(void **state)
 {
@@ -29,8 +29,12 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+static struct flag *flag; /* the one that is looked at */
+
 static int teardown(void **state)
 {
+	flag_free(flag);
+	flag = NULL;
 	return chdir("/") || nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -42,183 +46,158 @@ static void touch(const char *path)
 	close(fd);
 }
 
-static struct flag *open_flag(const char *path)
+/* Looks at this one from now on. */
+static void open_flag(const char *path)
 {
-	struct flag *f = NULL;
-
-	assert_int_equal(flag_open(path, &f), 0);
-	return f;
-}
-
-/* One reading; its messages are in `said`. */
-static int read_one(struct flag *f, bool *ret_there)
-{
-	struct stderr_grab g;
-	int ret;
-
-	stderr_grab_begin(&g);
-	ret = flag_read(f, ret_there);
-	strcpy(said, stderr_grab_end(&g));
-	return ret;
+	flag_free(flag);
+	assert_int_equal(flag_open(path, &flag), 0);
 }
 
 /* All changes up to now, as a text: "+" there, "-" not. */
-static const char *changes(struct flag *f)
+static const char *changes(void)
 {
 	static char text[64];
-	char all[8192] = "";
+	struct stderr_grab g;
 	size_t n = 0;
 	bool there;
 	int more;
 
+	*said = 0;
 	do {
-		more = read_one(f, &there);
+		stderr_grab_begin(&g);
+		more = flag_read(flag, &there);
+		strcat(said, stderr_grab_end(&g));
 		assert_in_range(more, 0, 1);
-		strcat(all, said);
 		text[n++] = there ? '+' : '-';
 	} while (more && n < sizeof(text) - 1);
 	text[n] = 0;
-	strcpy(said, all);
 	return text;
 }
 
-static void assert_changes(struct flag *f, const char *wanted)
+static void assert_changes(const char *wanted)
 {
-	assert_string_equal(changes(f), wanted);
+	assert_string_equal(changes(), wanted);
 	assert_string_equal(said, "");
 }
 
 /* The same, with this among what is said. */
-static void assert_told(struct flag *f, const char *wanted, const char *text)
+static void assert_told(const char *wanted, const char *text)
 {
-	assert_string_equal(changes(f), wanted);
+	assert_string_equal(changes(), wanted);
 	assert_non_null(strstr(said, text));
 }
 
-static bool readable(const struct flag *f)
+static bool readable(void)
 {
-	struct pollfd p = { .fd = flag_fd(f), .events = POLLIN };
+	struct pollfd p = { .fd = flag_fd(flag), .events = POLLIN };
 
 	return poll(&p, 1, 0) == 1;
 }
 
 TEST_WITH(test_comes_and_goes, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 
-	assert_changes(f, "-");
-	assert_false(readable(f));
+	assert_changes("-");
+	assert_false(readable());
 	for (int i = 0; i < 100; i++) {
 		touch("dir/flag");
-		assert_true(readable(f));
-		assert_changes(f, "+");
-		assert_changes(f, "+");
-		assert_false(readable(f));
+		assert_true(readable());
+		assert_changes("+");
+		assert_changes("+");
+		assert_false(readable());
 		unlink("dir/flag");
-		assert_true(readable(f));
-		assert_changes(f, "-");
+		assert_true(readable());
+		assert_changes("-");
 	}
 	touch("dir/flag.part");
 	touch("dir/fla");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 TEST_WITH(test_there_at_the_start, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 /* Between two readings. */
 TEST_WITH(test_several_changes, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 
 	touch("dir/flag");
 	unlink("dir/flag");
-	assert_changes(f, "-");
+	assert_changes("-");
 	touch("dir/flag");
 	unlink("dir/flag");
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	unlink("dir/flag");
 	touch("dir/flag");
-	assert_changes(f, "-+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes(f, "-+");
+	assert_changes("-+");
 	unlink("dir/flag");
 	touch("dir/flag");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	assert_changes(f, "-");
-	flag_free(f);
+	touch("dir/flag");
+	assert_changes("-+");
+	unlink("dir/flag");
+	touch("dir/flag");
+	unlink("dir/flag");
+	assert_changes("-");
+	assert_changes("-");
 }
 
 TEST_WITH(test_other_ways_to_appear, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(rename("dir/flag", "dir/other"), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(link("dir/other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* replaced: never away */
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(rename("dir/flag", "flag"), 0);
 	assert_int_equal(rename("flag", "dir/flag"), 0);
-	assert_changes(f, "-+");
-	flag_free(f);
+	assert_changes("-+");
 }
 
 TEST_WITH(test_paths, setup, teardown)
 {
 	char path[PATH_MAX];
-	struct flag *f;
-
-	f = open_flag("flag");
+	open_flag("flag");
 	touch("flag");
-	assert_changes(f, "+");
-	flag_free(f);
+	assert_changes("+");
 	snprintf(path, sizeof(path), "%s//dir/../dir/flag", top);
-	f = open_flag(path);
+	open_flag(path);
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	unlink("dir/flag");
-	flag_free(f);
 	/* a relative one stays where it was */
-	f = open_flag("./dir/flag");
+	open_flag("./dir/flag");
 	assert_int_equal(chdir("/"), 0);
 	snprintf(path, sizeof(path), "%s/dir/flag", top);
 	touch(path);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(chdir(top), 0);
-	flag_free(f);
 	/* the directory may be behind a symbolic link */
 	assert_int_equal(symlink("dir", "link"), 0);
-	f = open_flag("link/flag");
-	assert_changes(f, "+");
+	open_flag("link/flag");
+	assert_changes("+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 	/* below the root: none is created there */
-	f = open_flag("/test_flag.none");
-	assert_changes(f, "-");
-	flag_free(f);
+	open_flag("/test_flag.none");
+	assert_changes("-");
 }
 
 /* ---- what is refused ---- */
@@ -227,13 +206,9 @@ static void assert_refused(const char *path, int err, const char *line)
 {
 	struct flag *f = (void *)-1;
 	struct stderr_grab g;
-	const char *text;
-	int ret;
+	const char *text = g.text;
 
-	stderr_grab_begin(&g);
-	ret = flag_open(path, &f);
-	text = stderr_grab_end(&g);
-	assert_int_equal(ret, err);
+	assert_int_equal(GRABBED(g, flag_open(path, &f)), err);
 	assert_ptr_equal(f, (void *)-1);
 	if (!strstr(text, line) || strchr(text, '\n') != text + strlen(text) - 1)
 		fail_msg("'%s' is not in: %s", line, text);
@@ -270,29 +245,27 @@ TEST_WITH(test_refused_at_the_start, setup, teardown)
 /* Said once, until a good one has been there. */
 TEST_WITH(test_refused_later, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
-		assert_string_equal(changes(f), "-");
-		assert_int_equal(
-			strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
+		assert_string_equal(changes(), "-");
+		assert_int_equal(strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
 			i == 0);
 		unlink("dir/flag");
-		assert_changes(f, "-");
+		assert_changes("-");
 	}
 	assert_int_equal(mkdir("dir/flag", 0755), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	rmdir("dir/flag");
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* a file that is refused replaces a good one */
 	assert_int_equal(symlink("../target", "link"), 0);
 	assert_int_equal(rename("link", "dir/flag"), 0);
-	assert_told(f, "-", "it is a symbolic link");
+	assert_told("-", "it is a symbolic link");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 static void own(const char *path, uid_t uid)
@@ -303,24 +276,21 @@ static void own(const char *path, uid_t uid)
 
 TEST_WITH(test_owner, setup, teardown)
 {
-	struct flag *f;
-
 	if (getuid())
 		SKIP("needs root");
 	own("dir/flag", 4711);
 	assert_refused("dir/flag", -EPERM,
 		"/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
 	setenv("SUDO_UID", "4711", 1);
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	/* root's is as good */
 	own("other", 0);
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	own("other", 4712);
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_told(f, "-", "belongs to user 4712, neither to you (4711) nor to root");
-	flag_free(f);
+	assert_told("-", "belongs to user 4712, neither to you (4711) nor to root");
 	/* no number: as without sudo */
 	setenv("SUDO_UID", "47x", 1);
 	assert_refused("dir/flag", -EPERM, "neither to you (0)");
@@ -331,123 +301,112 @@ TEST_WITH(test_owner, setup, teardown)
 
 TEST_WITH(test_directory_removed, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	unlink("dir/flag");
 	rmdir("dir");
-	assert_told(f, "-", "/dir/flag was removed; its window stays closed until it is back");
+	assert_told("-", "/dir/flag was removed; its window stays closed until it is back");
 	touch("else"); /* where it is waited for */
-	assert_changes(f, "-");
+	assert_changes("-");
 	mkdir("dir", 0755);
-	assert_true(readable(f));
-	assert_told(f, "-", "/dir/flag is back");
+	assert_true(readable());
+	assert_told("-", "/dir/flag is back");
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* removed and back between two readings */
 	unlink("dir/flag");
 	rmdir("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");
-	assert_told(f, "-+", "was removed; it is there again");
+	assert_told("-+", "was removed; it is there again");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 TEST_WITH(test_directory_moved, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	assert_int_equal(rename("dir", "moved"), 0);
-	assert_told(f, "-", "/dir/flag was moved; its window stays closed until it is back");
+	assert_told("-", "/dir/flag was moved; its window stays closed until it is back");
 	unlink("moved/flag");
 	touch("moved/flag");
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(rename("moved", "dir"), 0);
-	assert_string_equal(changes(f), "+");
+	assert_string_equal(changes(), "+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
+}
+
+/* Makes or removes a/b/c. */
+static void make_abc(bool make)
+{
+	static const char *const names[] = { "a", "a/b", "a/b/c" };
+
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(make ? mkdir(names[i], 0755) : rmdir(names[2 - i]), 0);
 }
 
 /* With directories above it, as each of them reappears. */
 TEST_WITH(test_directories_above, setup, teardown)
 {
-	struct flag *f;
-
+	make_abc(true);
+	open_flag("a/b/c/flag");
+	assert_changes("-");
+	make_abc(false);
+	assert_told("-", "was removed");
 	mkdir("a", 0755);
+	assert_changes("-");
 	mkdir("a/b", 0755);
-	mkdir("a/b/c", 0755);
-	f = open_flag("a/b/c/flag");
-	assert_changes(f, "-");
-	rmdir("a/b/c");
-	rmdir("a/b");
-	rmdir("a");
-	assert_told(f, "-", "was removed");
-	mkdir("a", 0755);
-	assert_changes(f, "-");
-	mkdir("a/b", 0755);
-	assert_changes(f, "-");
+	assert_changes("-");
 	/* meanwhile one above disappears, too */
 	assert_int_equal(rename("a", "z"), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	mkdir("z/b/c", 0755);
 	touch("z/b/c/flag");
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(rename("z", "a"), 0);
-	assert_told(f, "+", "is back");
+	assert_told("+", "is back");
 	/* all at once */
 	unlink("a/b/c/flag");
-	rmdir("a/b/c");
-	rmdir("a/b");
-	rmdir("a");
-	mkdir("a", 0755);
-	mkdir("a/b", 0755);
-	mkdir("a/b/c", 0755);
+	make_abc(false);
+	make_abc(true);
 	touch("a/b/c/flag");
-	assert_string_equal(changes(f), "-+");
-	flag_free(f);
+	assert_string_equal(changes(), "-+");
 }
 
 TEST_WITH(test_directory_becomes_a_file, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 
 	rmdir("dir");
 	touch("dir");
-	assert_told(f, "-", "was removed; its window stays closed until it is back");
+	assert_told("-", "was removed; its window stays closed until it is back");
 	unlink("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");
-	assert_string_equal(changes(f), "+");
-	flag_free(f);
+	assert_string_equal(changes(), "+");
 }
 
 /* In a mount namespace of its own; exit code: 0 passed, 77 not allowed here. */
 static int unmount_it(void)
 {
-	struct flag *f;
 	bool ok;
 
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 		mount("none", "dir", "tmpfs", 0, NULL))
 		return 77;
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	ok = !strcmp(changes(f), "+");
+	open_flag("dir/flag");
+	ok = !strcmp(changes(), "+");
 	umount("dir");
-	ok = ok && !strcmp(changes(f), "-");
+	ok = ok && !strcmp(changes(), "-");
 	ok = ok &&
 	     strstr(said,
 		     "can no longer be watched: its directory was unmounted; its window stays closed");
-	ok = ok && !strcmp(changes(f), "-") && !*said;
-	flag_free(f);
+	ok = ok && !strcmp(changes(), "-") && !*said;
 	return ok ? 0 : 1;
 }
 
@@ -468,7 +427,7 @@ TEST_WITH(test_directory_unmounted, setup, teardown)
 /* fs.inotify.max_queued_events, 16384 by default: one event reports the rest */
 TEST_WITH(test_overflow, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	open_flag("dir/flag");
 	unsigned int max = 0;
 	FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "re");
 
@@ -486,12 +445,11 @@ TEST_WITH(test_overflow, setup, teardown)
 			touch("dir/flag");
 		else
 			unlink("dir/flag");
-		assert_changes(f, there ? "+" : "-");
+		assert_changes(there ? "+" : "-");
 	}
 	/* and it is watched again */
 	touch("dir/flag");
-	assert_changes(f, "+");
-	flag_free(f);
+	assert_changes("+");
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* One file over real sockets, to clients that are slow, hostile, or gone. */
 #include "http_server.h"
+#include "util/alloc.h"
 
 #include <sys/resource.h>
 
@@ -82,11 +83,10 @@ TEST_WITH(test_byte_by_byte, begin, end)
 
 TEST_WITH(test_slow_reader, begin, end)
 {
-	char *body = malloc(LARGE);
+	char *body = xmalloc(LARGE);
 	size_t done = 0;
 	int fd, err;
 
-	assert_non_null(body);
 	write_file(0, LARGE);
 	fd = connect_slow_reader();
 	while (done < LARGE) {
@@ -127,11 +127,10 @@ TEST_WITH(test_growing_file, begin, end)
 
 TEST_WITH(test_shrinking_file, begin, end)
 {
-	char *body = malloc(LARGE);
+	char *body = xmalloc(LARGE);
 	size_t n;
 	int err;
 
-	assert_non_null(body);
 	/* to nothing; to less than was sent; to less than was requested, but more than was sent */
 	for (size_t left = 0; left < LARGE; left += LARGE / 2 - 1) {
 		int fd;
@@ -164,8 +163,7 @@ TEST_WITH(test_killed_client, begin, end)
 		if (i % 3 == 1) /* it ends with EPIPE and a signal then, not ECONNRESET */
 			shutdown(fd, SHUT_WR);
 		if (i % 2)
-			assert_int_equal(
-				setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+			assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
 		close(fd);
 		while (http_server_busy(server)) {
 			assert_true(time(NULL) < until);
@@ -304,8 +302,7 @@ TEST_WITH(test_sent_whole, begin, end)
 
 	write_file(0, 10);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line,
-			cases[i].headers);
+		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line, cases[i].headers);
 		say(fd, text);
 		hear_head(fd, &length);
 		if (*cases[i].line != 'H')
@@ -347,18 +344,16 @@ TEST_WITH(test_port_taken, begin, end)
 {
 	struct http_server *second = NULL;
 
-	assert_int_equal(
-		http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second),
+	assert_int_equal(http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second),
 		-EADDRINUSE);
 	assert_null(second);
 }
 
 static char *make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
 {
-	char *text = malloc(LARGE);
+	char *text = xmalloc(LARGE);
 	static int made;
 
-	assert_non_null(text);
 	memcpy(text, content, LARGE);
 	*text = accept ? (char)('0' + made++ % 10) : '-';
 	*ret_len = *(size_t *)ctx;
@@ -389,8 +384,7 @@ TEST_WITH(test_page, begin, end)
 		say(fd, "GET /t.json HTTP/1.1\r\n" HOST "Accept: x\r\nRange: bytes=1-2\r\n\r\n");
 		assert_int_equal(hear_head(fd, &length), 200);
 		assert_int_equal(length, len);
-		body = malloc(len);
-		assert_non_null(body);
+		body = xmalloc(len);
 		assert_int_equal(hear(fd, body, len, &err), len);
 		assert_memory_equal(body + 1, content + 1, len - 1);
 		*at = *body;

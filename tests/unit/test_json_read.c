@@ -5,6 +5,7 @@
 
 #include "read/json_source.h"
 #include "unit.h"
+#include "util/alloc.h"
 #include "util/text.h"
 
 /* The text, fed in pieces of n bytes, as nodes that are good until the next call. */
@@ -19,8 +20,7 @@ static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
 	strcpy(buf, text);
 	json_scan_init(&scan, nodes);
 	for (size_t at = 0; at < len && !ret; at += n)
-		ret = json_scan_feed(
-			&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
+		ret = json_scan_feed(&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
 	assert_int_equal(json_scan_end(&scan), 1);
 	assert_int_equal(json_nodes_finish(nodes, buf), 0);
 }
@@ -92,8 +92,7 @@ TEST(test_scan)
 TEST(test_nodes)
 {
 	static const char text[] =
-		" {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\","
-		"\"c\":true,\"d\":false,\"e\":{}}";
+		" {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\",\"c\":true,\"d\":false,\"e\":{}}";
 	static const char string[] = "x\n\xe2\x82\xac\xf0\x9f\x98\x80\0y";
 	struct json_nodes nodes = { 0 };
 
@@ -264,10 +263,9 @@ TEST(test_printable)
 static void *gzip_member(const char *text, size_t len, size_t *ret_len)
 {
 	size_t size = len + 1024;
-	unsigned char *buf = malloc(size);
+	unsigned char *buf = xmalloc(size);
 	z_stream z = { 0 };
 
-	assert_non_null(buf);
 	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
 	z.next_in = (unsigned char *)text;
 	z.avail_in = len;

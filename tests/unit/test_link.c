@@ -35,10 +35,20 @@ static struct text_file *file_of(const char *text, size_t len)
 static struct text_file *files[16];
 static size_t n_files;
 
+static int add_binary(const char *bytes, size_t len, const char *host, bool is_et)
+{
+	files[n_files] = file_of(bytes, len);
+	return link_add(&l, files[n_files++]->path, host, is_et);
+}
+
 static int add(const char *text, const char *host, bool is_et)
 {
-	files[n_files] = file_of(text, strlen(text));
-	return link_add(&l, files[n_files++]->path, host, is_et);
+	return add_binary(text, strlen(text), host, is_et);
+}
+
+static void add_good(const char *text, const char *host)
+{
+	assert_int_equal(add(text, host, false), 0);
 }
 
 static int clear(void **state)
@@ -62,10 +72,7 @@ static char *own_json(int64_t from, int64_t ahead, const char *events)
 	char *p = text[n++ % 8];
 
 	snprintf(p, 4096,
-		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"%s}},\n%s"
-		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
+		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\",\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"%s}},\n%s{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\",\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
 		(long long)(BOOT + from), (long long)(REAL + from + ahead), host_args, events, (long long)(BOOT + from) + 1000000000,
 		(long long)(REAL + from + ahead) + 1000000000);
 	return p;
@@ -225,15 +232,15 @@ static void check_refused(int err, const char *what)
 
 TEST_WITH(test_own, NULL, clear)
 {
-	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	add_good(own_json(0, 0, ""), NULL);
 	assert_int_equal(l.list[0]->file.kind, LINK_CHROME);
 	assert_int_equal(l.list[0]->file.first_ns, BOOT);
 	assert_int_equal(l.list[0]->file.last_ns, BOOT + 1000000000);
 	assert_int_equal(link_file_real(&l.list[0]->file, BOOT + 7), REAL + 7);
 	/* another recording of the same boot, one of another host, and one that is said to be of the first */
-	assert_int_equal(add(own_json(500000000, 1000000, ""), NULL, false), 0);
-	assert_int_equal(add(own_json(-77000000000, 77000000000, ""), NULL, false), 0);
-	assert_int_equal(add(own_json(-90000000000, 90000000000, ""), "host 1", false), 0);
+	add_good(own_json(500000000, 1000000, ""), NULL);
+	add_good(own_json(-77000000000, 77000000000, ""), NULL);
+	add_good(own_json(-90000000000, 90000000000, ""), "host 1");
 	assert_int_equal(link_relate(&l), 0);
 	assert_int_equal(l.n_hosts, 2);
 	assert_int_equal(l.list[1]->host, 0);
@@ -260,7 +267,7 @@ static void check_placed(const struct placed *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		host_args = list[i].args;
-		assert_int_equal(add(own_json(list[i].from, list[i].ahead, ""), list[i].given, false), 0);
+		add_good(own_json(list[i].from, list[i].ahead, ""), list[i].given);
 	}
 	host_args = "";
 	if (link_relate(&l))
@@ -331,9 +338,9 @@ TEST_WITH(test_boots, NULL, clear)
 static void check_two(const char *one, const char *other, int64_t ahead, const char *host, const char *why)
 {
 	host_args = one;
-	assert_int_equal(add(own_json(0, 0, ""), host, false), 0);
+	add_good(own_json(0, 0, ""), host);
 	host_args = other;
-	assert_int_equal(add(own_json(0, ahead, ""), host, false), 0);
+	add_good(own_json(0, ahead, ""), host);
 	host_args = "";
 	check_refused(link_relate(&l), why);
 	clear(NULL);
@@ -347,21 +354,21 @@ TEST_WITH(test_boots_refused, NULL, clear)
 	check_two(ID(1), ID(2), 2 * SECOND, "a", "are said to be of a, but are of two boots (00000001-1111-2222-3333-444444444444 and 00000002-");
 	/* an older one that may be of either */
 	host_args = ID(1);
-	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	add_good(own_json(0, 0, ""), NULL);
 	host_args = ID(2);
-	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	add_good(own_json(0, 0, ""), NULL);
 	check_two("", "", 0, NULL, "may be of several of the hosts, by its clocks: name its host");
 	/* one of a boot whose recordings are said to be of two machines */
 	host_args = ID(1);
-	assert_int_equal(add(own_json(0, 0, ""), "a", false), 0);
-	assert_int_equal(add(own_json(0, 0, ""), "b", false), 0);
+	add_good(own_json(0, 0, ""), "a");
+	add_good(own_json(0, 0, ""), "b");
 	check_two(ID(1), "", 0, NULL, "may be of several of the hosts, by its boot id: name its host");
 }
 
 TEST_WITH(test_apart, NULL, clear)
 {
-	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
-	assert_int_equal(add(own_json(60000000000, 0, ""), NULL, false), 0);
+	add_good(own_json(0, 0, ""), NULL);
+	add_good(own_json(60000000000, 0, ""), NULL);
 	check_refused(link_relate(&l), "no time in common");
 	assert_non_null(strstr(l.error, "2026-11-20 04:00:00.000 to 2026-11-20 04:00:01.000"));
 	assert_non_null(strstr(l.error, "2026-11-20 04:01:00.000 to 2026-11-20 04:01:01.000"));
@@ -394,6 +401,8 @@ TEST_WITH(test_unknown, NULL, clear)
 	"\"args\":{\"correlation\":8}},"                                                                                       \
 	"{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"p\",\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\",\"ts\":200000000,\"dur\":30}"
 
+#define KINETO "{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}"
+
 static void check_kineto(const struct link_file *f)
 {
 	assert_int_equal(f->kind, LINK_KINETO);
@@ -417,8 +426,7 @@ TEST_WITH(test_kineto, NULL, clear)
 		0);
 	check_kineto(&l.list[0]->file);
 	/* its base may follow the events */
-	assert_int_equal(
-		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	add_good(KINETO, NULL);
 	check_kineto(&l.list[1]->file);
 	/* without any file of ours: the first is what the others are shifted to */
 	assert_int_equal(link_relate(&l), 0);
@@ -493,22 +501,19 @@ TEST_WITH(test_pftrace, NULL, clear)
 	begin_packet(&b, 1, SEQUENCE_F_NEEDS);
 	add_number(&b, PACKET_TIMESTAMP, BOOT + 5000);
 	close_messages(&b);
-	files[n_files] = file_of(b.data, (size_t)(b.p - b.data));
-	assert_int_equal(link_add(&l, files[n_files++]->path, "a\nb", false), 0);
+	assert_int_equal(add_binary(b.data, (size_t)(b.p - b.data), "a\nb", false), 0);
 	assert_int_equal(l.list[0]->file.kind, LINK_PFTRACE);
 	assert_int_equal(l.list[0]->file.first_ns, BOOT);
 	assert_int_equal(l.list[0]->file.last_ns, BOOT + 5000);
 	assert_false(l.list[0]->file.torn);
 	/* cut off within the second packet */
-	files[n_files] = file_of(b.data, (size_t)(b.p - b.data) - 3);
-	assert_int_equal(link_add(&l, files[n_files++]->path, NULL, false), 0);
+	assert_int_equal(add_binary(b.data, (size_t)(b.p - b.data) - 3, NULL, false), 0);
 	assert_true(l.list[1]->file.torn);
 	assert_int_equal(link_relate(&l), 0);
 	assert_string_equal(l.hosts[0], "a\\x0ab");
 	assert_int_equal(l.list[1]->host, 0);
 	/* without a reading of the wall clock */
-	files[n_files] = file_of(b.p - 20, 20);
-	check_refused(link_add(&l, files[n_files++]->path, NULL, false), "");
+	check_refused(add_binary(b.p - 20, 20, NULL, false), "");
 }
 
 /* ---- execution traces ---- */
@@ -519,45 +524,41 @@ TEST_WITH(test_pftrace, NULL, clear)
 #define ET_ROOT ET_NODE(1, "1", 0, "[pytorch|profiler|execution_trace|process]")
 #define ET_OF(nodes) "{\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":4,\"nodes\":[" nodes "],\"finish_ts\":1}"
 
+/* What is in the execution trace, the second file. */
+static void check_et(uint64_t nodes, uint64_t operators, uint64_t found)
+{
+	assert_int_equal(l.list[1]->et.nodes, nodes);
+	assert_int_equal(l.list[1]->et.operators, operators);
+	assert_int_equal(l.list[1]->et.found, found);
+}
+
 static int link_et(const char *text)
 {
-	int err = add(text, NULL, true);
-
-	return err ? err : link_relate(&l);
+	return add(text, NULL, true) ?: link_relate(&l);
 }
 
 TEST_WITH(test_et, NULL, clear)
 {
-	assert_int_equal(
-		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	add_good(KINETO, NULL);
 	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::mul") "," ET_NODE(9, "[2,1]", 0, "x"))), 0);
-	assert_int_equal(l.list[1]->et.nodes, 3);
-	assert_int_equal(l.list[1]->et.operators, 1);
-	assert_int_equal(l.list[1]->et.found, 1);
+	check_et(3, 1, 1);
 	assert_int_equal(l.list[1]->to, 0);
 }
 
 /* Chakra's linker adds kernels, which have all that their operator has. */
 TEST_WITH(test_et_linked, NULL, clear)
 {
-	assert_int_equal(
-		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	add_good(KINETO, NULL);
 	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::mul") ",{\"cat\":\"kernel\",\"id\":3,\"name\":\"k\",\"ctrl_deps\":2,"
 										   "\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":3}]}")),
 		0);
-	assert_int_equal(l.list[1]->et.nodes, 3);
-	assert_int_equal(l.list[1]->et.operators, 1);
-	assert_int_equal(l.list[1]->et.found, 1);
+	check_et(3, 1, 1);
 }
 
 /* One of inftrace's own recordings has such operators as well. */
 TEST_WITH(test_et_own, NULL, clear)
 {
-	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{"
-			     "\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,"
-			     "\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},"
-			     "{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\","
-			     "\"args\":{\"External id\":3,\"Record function id\":3}}]}",
+	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\",\"args\":{\"External id\":3,\"Record function id\":3}}]}",
 				 NULL, false),
 		0);
 	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::add") "," ET_NODE(3, "1", 7, "aten::mul"))), 0);
@@ -587,8 +588,7 @@ TEST_WITH(test_et_refused, NULL, clear)
 	};
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		assert_int_equal(
-			add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+		add_good(KINETO, NULL);
 		check_refused(link_et(table[i].text), table[i].why);
 		clear(NULL);
 	}
@@ -616,19 +616,13 @@ static char *converted_node(char *p, uint64_t id, const char *name, uint64_t rf_
 /* A whole file but for the last `cut` bytes, beside the trace of Kineto. */
 static int link_bytes(const char *text, const char *end, size_t cut)
 {
-	int err;
-
-	assert_int_equal(
-		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
-	files[n_files] = file_of(text, (size_t)(end - text) - cut);
-	err = link_add(&l, files[n_files++]->path, NULL, true);
-	return err ? err : link_relate(&l);
+	add_good(KINETO, NULL);
+	return add_binary(text, (size_t)(end - text) - cut, NULL, true) ?: link_relate(&l);
 }
 
 TEST_WITH(test_et_protobuf, NULL, clear)
 {
-	static const char metadata[] = "\5\x0a\3"
-				       "1.0";
+	static const char metadata[] = "\5\x0a\0031.0";
 	const struct et_context c = { .phase = "decode" };
 	struct et_node own = { .id = 1, .t.name = "n" };
 	char text[1024], *p;
@@ -637,9 +631,7 @@ TEST_WITH(test_et_protobuf, NULL, clear)
 	p = converted_node(text + 6, 1, "aten::mul", 3, true);
 	p = converted_node(p, 2, "a_kernel", 3, false);
 	assert_int_equal(link_bytes(text, p, 0), 0);
-	assert_int_equal(l.list[1]->et.nodes, 2);
-	assert_int_equal(l.list[1]->et.operators, 1);
-	assert_int_equal(l.list[1]->et.found, 1);
+	check_et(2, 1, 1);
 	clear(NULL);
 	check_refused(link_bytes(text, p, 1), "the file ends inside a node");
 	clear(NULL);
@@ -656,8 +648,7 @@ TEST_WITH(test_et_protobuf, NULL, clear)
 	p = et_write_node(p, &own, &c);
 	for (size_t cut = 0; cut < 2; cut++) {
 		assert_int_equal(link_bytes(text, p, cut), 0);
-		assert_int_equal(l.list[1]->et.nodes, 2 - cut);
-		assert_int_equal(l.list[1]->et.operators, 0);
+		check_et(2 - cut, 0, 0);
 		clear(NULL);
 	}
 	own.id = 1;
@@ -665,70 +656,54 @@ TEST_WITH(test_et_protobuf, NULL, clear)
 	check_refused(link_bytes(text, p, 0), "two nodes have the id 1");
 	clear(NULL);
 	/* without --et */
-	files[n_files] = file_of(text, (size_t)(p - text));
-	check_refused(link_add(&l, files[n_files++]->path, NULL, false), "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et");
+	check_refused(add_binary(text, (size_t)(p - text), NULL, false), "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et");
 }
 
 /* ---- the manifest ---- */
 
-static int64_t offset_of(struct json_object *file)
+/* What it says has to be added to the numbers in the files, so that they are BOOTTIME of the first host. */
+static void check_offsets(const int64_t *offsets, size_t n)
 {
-	struct json_object *clocks, *offset;
+	char *text = link_manifest(&l);
+	struct json_object *root = json_tokener_parse(text), *manifest, *list, *clocks, *offset;
 
-	assert_true(json_object_object_get_ex(file, "clocks", &clocks));
-	assert_true(json_object_object_get_ex(clocks, "offset_ns", &offset));
-	return json_object_get_int64(offset);
+	assert_int_equal(strncmp(text, "{\"perfetto_manifest\"", 20), 0);
+	assert_true(json_object_object_get_ex(root, "perfetto_manifest", &manifest));
+	assert_true(json_object_object_get_ex(manifest, "files", &list));
+	assert_int_equal(json_object_array_length(list), n);
+	for (size_t i = 0; i < n; i++) {
+		assert_true(json_object_object_get_ex(json_object_array_get_idx(list, i), "clocks", &clocks));
+		assert_true(json_object_object_get_ex(clocks, "offset_ns", &offset));
+		assert_int_equal(json_object_get_int64(offset), offsets[i]);
+	}
+	json_object_put(root);
+	free(text);
 }
 
 TEST_WITH(test_manifest, NULL, clear)
 {
-	struct json_object *root, *manifest, *list;
-	char *text;
-
 	/* the second host's clock is a second ahead of the first's, and its BOOTTIME 77 s behind */
-	assert_int_equal(add(own_json(0, 0, ""), "a", false), 0);
-	assert_int_equal(add(own_json(-77000000000, 77000000000, ""), "b", false), 0);
-	assert_int_equal(
-		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", "a", false), 0);
+	add_good(own_json(0, 0, ""), "a");
+	add_good(own_json(-77000000000, 77000000000, ""), "b");
+	add_good(KINETO, "a");
 	assert_int_equal(link_relate(&l), 0);
-	text = link_manifest(&l);
-	assert_int_equal(strncmp(text, "{\"perfetto_manifest\"", 20), 0);
-	root = json_tokener_parse(text);
-	assert_true(json_object_object_get_ex(root, "perfetto_manifest", &manifest));
-	assert_true(json_object_object_get_ex(manifest, "files", &list));
-	assert_int_equal(json_object_array_length(list), 3);
-	/* what has to be added to the numbers in the file, so that they are BOOTTIME of the first host */
-	assert_int_equal(offset_of(json_object_array_get_idx(list, 0)), BOOT);
-	assert_int_equal(offset_of(json_object_array_get_idx(list, 1)), BOOT);
-	assert_int_equal(offset_of(json_object_array_get_idx(list, 2)), BOOT - 200000000000);
-	json_object_put(root);
-	free(text);
+	check_offsets((const int64_t[]){ BOOT, BOOT, BOOT - 200000000000 }, 3);
 }
 
 /* Recordings of one machine, of which a time namespace sets the clock of the second. */
 TEST_WITH(test_manifest_namespaces, NULL, clear)
 {
-	struct json_object *root, *manifest, *list;
-	char *text;
-
 	host_args = ID(1);
-	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	add_good(own_json(0, 0, ""), NULL);
 	host_args = ID(1) SHIFT(-77000000000);
-	assert_int_equal(add(own_json(-77 * SECOND, 77 * SECOND, ""), NULL, false), 0);
+	add_good(own_json(-77 * SECOND, 77 * SECOND, ""), NULL);
 	host_args = "";
 	assert_int_equal(link_relate(&l), 0);
 	assert_int_equal(l.n_hosts, 1);
 	assert_int_equal(l.list[1]->by, LINK_BY_ITSELF);
 	assert_int_equal(l.list[1]->file.first_ns, BOOT);
 	assert_int_equal(link_file_real(&l.list[1]->file, BOOT + 7), REAL + 7);
-	text = link_manifest(&l);
-	root = json_tokener_parse(text);
-	assert_true(json_object_object_get_ex(root, "perfetto_manifest", &manifest));
-	assert_true(json_object_object_get_ex(manifest, "files", &list));
-	assert_int_equal(offset_of(json_object_array_get_idx(list, 0)), BOOT);
-	assert_int_equal(offset_of(json_object_array_get_idx(list, 1)), BOOT);
-	json_object_put(root);
-	free(text);
+	check_offsets((const int64_t[]){ BOOT, BOOT }, 2);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -35,8 +35,7 @@ static void put_clock(const struct host *h, int64_t at)
 	int64_t boot = clock_of(h, at), begin = h->begin;
 
 	fprintf(h->f,
-		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":%lld.%03lld,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"realtime_ns\":\"%lld\"}}",
+		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":%lld.%03lld,\"args\":{\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"}}",
 		(long long)(boot - begin) / 1000, (long long)(boot - begin) % 1000, (long long)boot, (long long)(REAL + at - BOOT));
 }
 
@@ -249,13 +248,13 @@ TEST(test_pairs)
 		unsigned int pairs;
 	} table[] = {
 		{ 100, 100, 7, 7, 100, 1 },
-		{ 101, 100, 6, 7, 100, 1 },          /* the beginning of the connection counts at one end */
-		{ 100, 1, 7, 7, 100, 1 },            /* its first byte */
-		{ 100, 101, 7, 7, 100, 1 },          /* the connection ended behind it */
-		{ 100, 102, 7, 7, 100, 0 },          /* sent by a call that is not in the recording */
-		{ 200, 100, 7, 7, 100, 0 },          /* likewise, before this one */
+		{ 101, 100, 6, 7, 100, 1 }, /* the beginning of the connection counts at one end */
+		{ 100, 1, 7, 7, 100, 1 },   /* its first byte */
+		{ 100, 101, 7, 7, 100, 1 }, /* the connection ended behind it */
+		{ 100, 102, 7, 7, 100, 0 }, /* sent by a call that is not in the recording */
+		{ 200, 100, 7, 7, 100, 0 }, /* likewise, before this one */
 		{ 200, 101, 7, 7, 100, 1 },
-		{ 100, 100, 7, 1000, 100, 0 },       /* another connection with these ports */
+		{ 100, 100, 7, 1000, 100, 0 }, /* another connection with these ports */
 		{ 100, 100, 7, 10, 100, 0 },
 		{ UINT32_MAX + 101ull, 100, 7, 7, 100, 0 }, /* the same number of TCP */
 		{ UINT32_MAX + 101ull, UINT32_MAX + 101ull, UINT32_MAX, UINT32_MAX, 100, 1 },
@@ -340,7 +339,7 @@ static const struct message *message_find(const struct link_file *f, const char 
 	for (size_t i = 0; i < f->messages.n; i++) {
 		const struct message *m = &f->messages.list[i];
 
-		if (m->sent == sent && !strcmp(f->messages.streams[m->stream]->name, stream))
+		if (m->sent == sent && !strcmp(f->messages.streams.list[m->stream]->text, stream))
 			return m;
 	}
 	fail_msg("no %s", stream);
@@ -374,7 +373,7 @@ static void check_written(bool chrome)
 	write_messages(&o, chrome, list, path);
 	assert_int_equal(link_file_read(&f, path, NULL, false, why), 0);
 	assert_int_equal(f.messages.n, MESSAGES);
-	assert_int_equal(f.messages.n_streams, MESSAGES);
+	assert_int_equal(f.messages.streams.n, MESSAGES);
 	for (unsigned int i = 0; i < MESSAGES; i++) {
 		const char *from = i % 3 ? "[fd77::1]" : "10.0.0.1", *to = i % 3 ? "[fd77::2]" : "10.0.0.2";
 		const struct rec_message *r = &list[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Which URLs are those of collectors, and the request that one gets. What is in it is in tests/integration/fleet.sh. */
-#include "export/otlp_send.h"
+#include "export/otlp.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>

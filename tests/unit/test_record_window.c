@@ -17,7 +17,8 @@
 
 static struct record_options o;
 static struct record_strings strings;
-static char said[8192];
+static struct stderr_grab grab;
+static const char *const said = grab.text;
 static char top[64];
 
 static const char *const variables[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG",
@@ -53,38 +54,31 @@ static int parse(const char *text)
 {
 	static char copy[512];
 	char *argv[ARGS_MAX] = { (char *)"record" }, *save = NULL;
-	struct stderr_grab g;
-	int argc = 1, err;
+	int argc = 1;
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		argv[argc++] = w;
-	stderr_grab_begin(&g);
-	err = argp_parse(&record_window_argp, argc, argv, ARGP_NO_EXIT, NULL, &o);
-	strcpy(said, stderr_grab_end(&g));
-	return -err;
+	return -GRABBED(grab, argp_parse(&record_window_argp, argc, argv, ARGP_NO_EXIT, NULL, &o));
 }
 
 static int check(void)
 {
-	struct stderr_grab g;
-	int err;
-
-	stderr_grab_begin(&g);
-	err = record_window_check(&o);
-	strcpy(said, stderr_grab_end(&g));
-	return err;
+	return GRABBED(grab, record_window_check(&o));
 }
 
 static int environment(void)
 {
-	struct stderr_grab g;
-	int err;
+	return GRABBED(grab, record_window_environment(&o, &strings));
+}
 
-	stderr_grab_begin(&g);
-	err = record_window_environment(&o, &strings);
-	strcpy(said, stderr_grab_end(&g));
-	return err;
+/* These options are good, alone and together. */
+static void expect_good(const char *options)
+{
+	forget();
+	assert_int_equal(parse(options), 0);
+	assert_int_equal(check(), 0);
+	assert_string_equal(said, "");
 }
 
 static void assert_text(const char *text, const char *wanted)
@@ -110,29 +104,20 @@ TEST_WITH(test_nothing, setup, teardown)
 
 TEST_WITH(test_windows, setup, teardown)
 {
-	assert_int_equal(
-		parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
-		0);
-	assert_int_equal(check(), 0);
+	expect_good("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir .");
 	assert_text(o.window_flag, "f");
 	assert_int_equal(o.max_steps, 70000);
 	assert_int_equal(o.n_formats, 2);
 	assert_text(o.formats[0], "pftrace");
 	assert_text(o.formats[1], "json.gz");
 	assert_text(o.output_dir, ".");
-	forget();
-	assert_int_equal(parse("--window every=60s,for=2s"), 0);
-	assert_int_equal(check(), 0);
+	expect_good("--window every=60s,for=2s");
 	assert_text(o.window_spec, "every=60s,for=2s");
 	assert_int_equal(o.n_formats, 1);
 	assert_text(o.formats[0], "json");
 	assert_text(o.output_dir, ".");
-	forget();
-	assert_int_equal(
-		parse("--format json --format json.gz,pftrace,pftrace.gz --window manual"), 0);
-	assert_int_equal(check(), 0);
+	expect_good("--format json --format json.gz,pftrace,pftrace.gz --window manual");
 	assert_int_equal(o.n_formats, 4);
-	assert_string_equal(said, "");
 }
 
 TEST_WITH(test_flight, setup, teardown)
@@ -155,19 +140,13 @@ TEST_WITH(test_flight, setup, teardown)
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		snprintf(text, sizeof(text), "--flight-recorder %s", sizes[i].text);
-		assert_int_equal(parse(text), 0);
-		assert_int_equal(check(), 0);
+		expect_good(text);
 		if (o.flight_bytes != sizes[i].bytes || o.flight_ns != sizes[i].ns)
 			fail_msg("%s", text);
 		assert_int_equal(o.trigger_cooldown_ns, 10 * SEC);
 		assert_int_equal(o.max_dumps, 0);
-		forget();
 	}
-	assert_int_equal(
-		parse("--flight-recorder 1s --trigger step>1s --trigger exit --trigger-cooldown 0 "
-		      "--max-dumps 3"),
-		0);
-	assert_int_equal(check(), 0);
+	expect_good("--flight-recorder 1s --trigger step>1s --trigger exit --trigger-cooldown 0 --max-dumps 3");
 	assert_non_null(o.triggers);
 	assert_int_equal(o.trigger_cooldown_ns, 0);
 	assert_int_equal(o.max_dumps, 3);
@@ -175,8 +154,7 @@ TEST_WITH(test_flight, setup, teardown)
 
 TEST_WITH(test_rotation, setup, teardown)
 {
-	assert_int_equal(parse("--max-size 1MB --max-files 2"), 0);
-	assert_int_equal(check(), 0);
+	expect_good("--max-size 1MB --max-files 2");
 	assert_int_equal(o.max_size, MB);
 	assert_int_equal(o.max_files, 2);
 	assert_false(record_by_time(&o));
@@ -187,6 +165,19 @@ TEST_WITH(test_rotation, setup, teardown)
 struct bad {
 	const char *options, *line;
 };
+
+/* Each is refused with one line, when it is parsed (early) or when all are checked. */
+static void expect_bad(const struct bad *bad, size_t n, bool early)
+{
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(parse(bad[i].options), early ? -EINVAL : 0);
+		if (!early)
+			assert_int_equal(check(), -EINVAL);
+		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
+			fail_msg("%s: %s", bad[i].options, said);
+		forget();
+	}
+}
 
 TEST_WITH(test_bad_values, setup, teardown)
 {
@@ -199,41 +190,29 @@ TEST_WITH(test_bad_values, setup, teardown)
 		{ "--format=", "--format: '' is not a format; there are json, json.gz, pftrace, "
 			       "pftrace.gz, et, et.json, kineto.json, kineto.json.gz\n" },
 		{ "--format json,", "--format: '' is not a format" },
-		{ "--format jsn",
-			"--format: 'jsn' is not a format; nearest: json; there are json" },
+		{ "--format jsn", "--format: 'jsn' is not a format; nearest: json; there are json" },
 		{ "--format perfetto", "--format: 'perfetto' is not a format; there are json" },
 		{ "--format .json", "--format: '.json' is not a format; nearest: json; there are" },
 		{ "--format json,pftrace,json", "--format: json is given twice\n" },
-		{ "--flight-recorder=",
-			"--flight-recorder: '' is neither a size nor a time; write 64MB or 30s\n" },
+		{ "--flight-recorder=", "--flight-recorder: '' is neither a size nor a time; write 64MB or 30s\n" },
 		{ "--flight-recorder 64", "--flight-recorder: '64' is neither a size nor a time" },
-		{ "--flight-recorder 1.5",
-			"--flight-recorder: '1.5' is neither a size nor a time" },
-		{ "--flight-recorder much",
-			"--flight-recorder: 'much' is neither a size nor a time" },
+		{ "--flight-recorder 1.5", "--flight-recorder: '1.5' is neither a size nor a time" },
+		{ "--flight-recorder much", "--flight-recorder: 'much' is neither a size nor a time" },
 		{ "--flight-recorder 1023K", "--flight-recorder: 1023K is less than 1MB\n" },
 		{ "--flight-recorder 99ms", "--flight-recorder: 99ms is less than 100ms\n" },
 		{ "--flight-recorder 9999TB", "--flight-recorder: 9999TB is more than the " },
-		{ "--flight-recorder 99999999T",
-			"--flight-recorder: '99999999T' is neither a size nor a time" },
-		{ "--trigger stop>1s",
-			"--trigger: 'stop' is not known; nearest: step; there are step, decode" },
+		{ "--flight-recorder 99999999T", "--flight-recorder: '99999999T' is neither a size nor a time" },
+		{ "--trigger stop>1s", "--trigger: 'stop' is not known; nearest: step; there are step, decode" },
 		{ "--trigger step>fast", "--trigger: step: 'fast' is not a duration" },
 		{ "--trigger-cooldown x", "--trigger-cooldown: 'x' is not a duration" },
 		{ "--max-dumps 0", "--max-dumps: must be at least 1\n" },
 		{ "--max-dumps x", "--max-dumps: 'x' is not a number" },
-		{ "--max-size x",
-			"--max-size: 'x' is not a size; write 64MB, 512K or a number of bytes\n" },
+		{ "--max-size x", "--max-size: 'x' is not a size; write 64MB, 512K or a number of bytes\n" },
 		{ "--max-size 1023KB", "--max-size: 1023KB is less than 1MB\n" },
 		{ "--max-files 0", "--max-files: must be at least 1\n" },
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(parse(bad[i].options), -EINVAL);
-		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
-			fail_msg("%s: %s", bad[i].options, said);
-		forget();
-	}
+	expect_bad(bad, ARRAY_SIZE(bad), true);
 }
 
 TEST_WITH(test_bad_together, setup, teardown)
@@ -251,26 +230,16 @@ TEST_WITH(test_bad_together, setup, teardown)
 		{ "--format json", "--format needs --window-flag, --window or --flight-recorder" },
 		{ "--trigger exit", "--trigger needs --flight-recorder, such as 64MB or 30s\n" },
 		{ "--trigger exit --window manual", "--trigger needs --flight-recorder" },
-		{ "--trigger-cooldown 10s",
-			"--trigger-cooldown needs --trigger and --flight-recorder\n" },
-		{ "--trigger-cooldown 0s --flight-recorder 1s",
-			"--trigger-cooldown needs --trigger and" },
-		{ "--max-dumps 1 --flight-recorder 1s",
-			"--max-dumps needs --trigger and --flight-recorder\n" },
+		{ "--trigger-cooldown 10s", "--trigger-cooldown needs --trigger and --flight-recorder\n" },
+		{ "--trigger-cooldown 0s --flight-recorder 1s", "--trigger-cooldown needs --trigger and" },
+		{ "--max-dumps 1 --flight-recorder 1s", "--max-dumps needs --trigger and --flight-recorder\n" },
 		{ "--max-files 1", "--max-files needs --max-size\n" },
-		{ "--window sometimes",
-			"--window: 'sometimes' is neither manual nor like every=60s,for=2s\n" },
+		{ "--window sometimes", "--window: 'sometimes' is neither manual nor like every=60s,for=2s\n" },
 		{ "--window every=1s,for=1s", "--window: for=1s is not shorter than every=1s\n" },
 		{ "--window=", "--window: '' is neither manual nor like" },
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(parse(bad[i].options), 0);
-		assert_int_equal(check(), -EINVAL);
-		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
-			fail_msg("%s: %s", bad[i].options, said);
-		forget();
-	}
+	expect_bad(bad, ARRAY_SIZE(bad), false);
 	/* those of record itself */
 	for (int flight = 0; flight < 2; flight++) {
 		for (int profile = 0; profile < 2; profile++) {
@@ -282,8 +251,7 @@ TEST_WITH(test_bad_together, setup, teardown)
 			o.outputs[0] = "t.json";
 			assert_int_equal(check(), -EINVAL);
 			snprintf(line, sizeof(line),
-				"inftrace: %s: with %s the files are named by time: give "
-				"--output-dir and --format\n",
+				"inftrace: %s: with %s the files are named by time: give --output-dir and --format\n",
 				profile ? "--profile" : "-o",
 				flight ? "--flight-recorder" : "windows");
 			assert_string_equal(said, line);
@@ -305,34 +273,25 @@ TEST_WITH(test_folder, setup, teardown)
 	struct stat st;
 	mode_t old = umask(027);
 
-	parse("--window manual --output-dir a/b//c/");
-	assert_int_equal(check(), 0);
+	expect_good("--window manual --output-dir a/b//c/");
 	assert_int_equal(access("a", F_OK), -1); /* something else may be refused yet */
 	assert_int_equal(outputs_prepare(&o), 0);
 	umask(old);
 	assert_int_equal(stat("a/b/c", &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0750);
-	forget();
-	parse("--window manual --output-dir a/b/c");
-	assert_int_equal(check(), 0);
+	expect_good("--window manual --output-dir a/b/c");
 	forget();
 	fclose(fopen("a/file", "we"));
 	parse("--window manual --output-dir a/file");
 	assert_int_equal(check(), -ENOTDIR);
-	assert_string_equal(
-		said, "inftrace: --output-dir: cannot write into a/file: Not a directory\n");
+	assert_string_equal(said, "inftrace: --output-dir: cannot write into a/file: Not a directory\n");
 	forget();
 	parse("--window manual --output-dir a/file/c");
 	assert_int_equal(check(), -ENOTDIR);
 	forget();
 	parse("--window manual --output-dir /proc/nowhere");
-	if (!check()) {
-		struct stderr_grab g;
-
-		stderr_grab_begin(&g);
-		assert_true(outputs_prepare(&o) < 0);
-		strcpy(said, stderr_grab_end(&g));
-	}
+	if (!check())
+		assert_true(GRABBED(grab, outputs_prepare(&o)) < 0);
 	assert_non_null(strstr(said, "--output-dir: cannot write into /proc/nowhere: "));
 	forget();
 	/* nothing is made when something else is wrong */
@@ -347,139 +306,110 @@ TEST_WITH(test_folder, setup, teardown)
 
 /* ---- the environment ---- */
 
+struct setting {
+	const char *variables; /* "A=a|B=b" */
+	const char *options, *output;
+	const char *flag, *directory; /* what comes of them; NULL: none */
+	uint32_t max_steps, each;
+	const char *said; /* whole lines, or a part of them; NULL: whatever */
+	int err;
+	bool command; /* one is given */
+};
+
+static void expect_settings(const struct setting *s, size_t n)
+{
+	for (; n; n--, s++) {
+		char copy[512], *save = NULL, *command[] = { "true", NULL };
+
+		forget();
+		parse(s->options ? s->options : "");
+		o.events = EVENTS_DEFAULT;
+		o.outputs[0] = s->output;
+		o.n_outputs = s->output != NULL;
+		o.command = s->command ? command : NULL;
+		snprintf(copy, sizeof(copy), "%s", s->variables);
+		for (char *v = strtok_r(copy, "|", &save); v; v = strtok_r(NULL, "|", &save)) {
+			char *value = strchr(v, '=');
+
+			*value = 0;
+			setenv(v, value + 1, 1);
+		}
+		print_message("%s\n", s->variables);
+		assert_int_equal(environment(), s->err);
+		assert_text(o.window_flag, s->flag);
+		if (s->directory || !s->options)
+			assert_text(o.output_dir, s->directory);
+		assert_int_equal(o.max_steps, s->max_steps);
+		assert_int_equal(o.max_steps_each, s->each);
+		if (s->said && (!*s->said || s->said[strlen(s->said) - 1] == '\n'))
+			assert_string_equal(said, s->said);
+		else if (s->said)
+			assert_non_null(strstr(said, s->said));
+	}
+}
+
+#define OURS "INFTRACE_WINDOW_FLAG=f|INFTRACE_MAX_STEPS=5|INFTRACE_OUTPUT_DIR=d"
+
 TEST_WITH(test_own_environment, setup, teardown)
 {
-	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
-	setenv("INFTRACE_MAX_STEPS", "5", 1);
-	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
-	parse("");
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "f");
-	assert_int_equal(o.max_steps, 5);
-	assert_text(o.output_dir, "d");
-	assert_string_equal(said,
-		"inftrace: windows while f exists: INFTRACE_WINDOW_FLAG in the environment\n"
-		"inftrace: windows of 5 steps: INFTRACE_MAX_STEPS in the environment\n");
-	forget();
-	/* the options win */
-	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
-	setenv("INFTRACE_MAX_STEPS", "5", 1);
-	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
-	parse("--window-flag g --max-steps 6 --output-dir .");
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "g");
-	assert_int_equal(o.max_steps, 6);
-	assert_text(o.output_dir, ".");
-	assert_string_equal(said, "");
-	forget();
-	for (int i = 0; i < 2; i++) {
-		setenv("INFTRACE_WINDOW_FLAG", "f", 1);
-		parse(i ? "--window manual" : "--flight-recorder 1s");
-		assert_int_equal(environment(), 0);
-		assert_null(o.window_flag);
-		forget();
-	}
-	/* one file for the whole run */
-	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
-	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
-	o.outputs[o.n_outputs++] = "t.json";
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag);
-	assert_null(o.output_dir);
-	assert_string_equal(said, "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: "
-				  "-o is for the whole run\n");
-	forget();
-	/* empty is as good as none, malformed is not */
-	setenv("INFTRACE_WINDOW_FLAG", "", 1);
-	setenv("INFTRACE_MAX_STEPS", "many", 1);
-	assert_int_equal(environment(), -EINVAL);
-	assert_null(o.window_flag);
-	assert_non_null(strstr(said, "INFTRACE_MAX_STEPS: 'many' is not a number"));
-	/* those of the other tool count, too, unless they are switched off */
-	forget();
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("VLLM_CHAKRA_TRACE", " ", 1);
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "f");
-	forget();
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("VLLM_CHAKRA_TRACE", "0", 1);
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag);
-	/* blank is not set */
-	forget();
-	setenv("INFTRACE_WINDOW_FLAG", " ", 1);
-	setenv("VLLM_CHAKRA_FLAG", "g", 1);
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "g");
+	static const struct setting settings[] = {
+		{ .variables = OURS, .flag = "f", .directory = "d", .max_steps = 5, .said = "inftrace: windows while f exists: INFTRACE_WINDOW_FLAG in the environment\n"
+											    "inftrace: windows of 5 steps: INFTRACE_MAX_STEPS in the environment\n" },
+		/* the options win */
+		{ .variables = OURS, .options = "--window-flag g --max-steps 6 --output-dir .", .flag = "g", .directory = ".", .max_steps = 6, .said = "" },
+		{ .variables = "INFTRACE_WINDOW_FLAG=f", .options = "--flight-recorder 1s" },
+		{ .variables = "INFTRACE_WINDOW_FLAG=f", .options = "--window manual" },
+		/* one file for the whole run */
+		{ .variables = "INFTRACE_WINDOW_FLAG=f|INFTRACE_OUTPUT_DIR=d", .output = "t.json", .said = "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: -o is for the whole run\n" },
+		/* empty is as good as none, malformed is not */
+		{ .variables = "INFTRACE_WINDOW_FLAG=|INFTRACE_MAX_STEPS=many", .said = "INFTRACE_MAX_STEPS: 'many' is not a number", .err = -EINVAL },
+		/* those of the other tool count, too, unless they are switched off */
+		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE= ", .flag = "f" },
+		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE=0" },
+		/* blank is not set */
+		{ .variables = "INFTRACE_WINDOW_FLAG= |VLLM_CHAKRA_FLAG=g", .flag = "g" },
+	};
+
+	expect_settings(settings, ARRAY_SIZE(settings));
 }
 
 /* Further variables of the other tool. */
 TEST_WITH(test_switches, setup, teardown)
 {
-	/* what else it may be told */
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("VLLM_CHAKRA_RECORD_SHAPES", "1", 1);
-	setenv("VLLM_CHAKRA_WITH_STACK", "0", 1);
-	setenv("VLLM_CHAKRA_SYNC_CUDA", "on", 1);
-	o.events = EVENTS_DEFAULT;
-	assert_int_equal(environment(), 0);
+	static const struct setting shapes = {
+		.variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_RECORD_SHAPES=1|VLLM_CHAKRA_WITH_STACK=0|VLLM_CHAKRA_SYNC_CUDA=on",
+		.flag = "f",
+		.said = "VLLM_CHAKRA_SYNC_CUDA in the environment is left out: ",
+	};
+	static const struct setting stacks = { .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_RECORD_SHAPES=0|VLLM_CHAKRA_WITH_STACK=1", .flag = "f" };
+	static const struct setting settings[] = {
+		/* its switch alone means its own places */
+		{ .variables = "VLLM_CHAKRA_TRACE=1", .flag = "/tmp/vllm_chakra_trace_on", .directory = "/home/ubuntu/vllm_quickstart/vllm_chakra" },
+		{ .variables = "VLLM_CHAKRA_TRACE=True|INFTRACE_WINDOW_FLAG=f", .flag = "f" },
+		{ .variables = "VLLM_CHAKRA_TRACE=n|VLLM_CHAKRA_FLAG=f" },
+	};
+
+	expect_settings(&shapes, 1);
 	assert_true(o.op_detail);
 	assert_int_equal(o.events, EVENTS_DEFAULT);
-	assert_non_null(strstr(said, "VLLM_CHAKRA_SYNC_CUDA in the environment is left out: "));
-	forget();
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("VLLM_CHAKRA_RECORD_SHAPES", "0", 1);
-	setenv("VLLM_CHAKRA_WITH_STACK", "1", 1);
-	o.events = EVENTS_DEFAULT;
-	assert_int_equal(environment(), 0);
+	expect_settings(&stacks, 1);
 	assert_false(o.op_detail);
 	assert_int_equal(o.events, EVENTS_DEFAULT | EVENT_SAMPLES | EVENT_STACKS);
-	/* its switch alone means its own places */
-	forget();
-	setenv("VLLM_CHAKRA_TRACE", "1", 1);
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "/tmp/vllm_chakra_trace_on");
-	assert_text(o.output_dir, "/home/ubuntu/vllm_quickstart/vllm_chakra");
-	forget();
-	setenv("VLLM_CHAKRA_TRACE", "True", 1);
-	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "f");
-	assert_null(o.output_dir);
-	forget();
-	setenv("VLLM_CHAKRA_TRACE", "n", 1);
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag);
+	expect_settings(settings, ARRAY_SIZE(settings));
 }
 
 /* A COMMAND has our environment. */
 TEST_WITH(test_command, setup, teardown)
 {
-	char *command[] = { (char *)"true", NULL };
+	static const struct setting settings[] = {
+		/* as its specification counts */
+		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE_DIR=d|VLLM_CHAKRA_TRACE_MAX_STEPS=7", .command = true, .flag = "f", .directory = "d", .each = 7 },
+		/* without windows that number is of another program only */
+		{ .variables = "VLLM_CHAKRA_TRACE_MAX_STEPS=7", .command = true },
+		{ .variables = "VLLM_CHAKRA_FLAG=f|INFTRACE_WINDOW_FLAG=g", .command = true, .flag = "g" },
+	};
 
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("VLLM_CHAKRA_TRACE_DIR", "d", 1);
-	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
-	o.command = command;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "f");
-	assert_text(o.output_dir, "d");
-	assert_int_equal(o.max_steps, 0);
-	assert_int_equal(o.max_steps_each, 7); /* as its specification counts */
-	forget();
-	/* without windows that number is of another program only */
-	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
-	o.command = command;
-	assert_int_equal(environment(), 0);
-	assert_int_equal(o.max_steps_each, 0);
-	forget();
-	setenv("VLLM_CHAKRA_FLAG", "f", 1);
-	setenv("INFTRACE_WINDOW_FLAG", "g", 1);
-	o.command = command;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "g");
+	expect_settings(settings, ARRAY_SIZE(settings));
 }
 
 /* A process with these variables, in `dir`; of another user if that is not 0. Everything is set up
@@ -514,6 +444,15 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
+/* What these processes ask for. */
+static void read_processes(pid_t *pids, size_t n, const char *flag)
+{
+	o.pids = pids;
+	o.n_pids = n;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, flag);
+}
+
 TEST_WITH(test_target, setup, teardown)
 {
 	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag",
@@ -523,10 +462,7 @@ TEST_WITH(test_target, setup, teardown)
 	char line[512], path[128];
 	pid_t pid = child(0, top, env), pids[2];
 
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "/x/flag");
+	read_processes(&pid, 1, "/x/flag");
 	snprintf(path, sizeof(path), "%s/traces", top);
 	assert_text(o.output_dir, path);
 	assert_int_equal(o.max_steps_each, 9);
@@ -539,10 +475,7 @@ TEST_WITH(test_target, setup, teardown)
 	/* of several, the first one's count, and the others' are named */
 	pids[0] = pid;
 	pids[1] = child(0, top, other);
-	o.pids = pids;
-	o.n_pids = 2;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "/x/flag");
+	read_processes(pids, 2, "/x/flag");
 	snprintf(line, sizeof(line),
 		"inftrace: VLLM_CHAKRA_FLAG of process %d is left out: windows are as process %d says; record them apart\n"
 		"inftrace: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d is left out: windows are as process %d says; record them apart\n",
@@ -552,26 +485,17 @@ TEST_WITH(test_target, setup, teardown)
 	forget();
 	/* ours comes first */
 	setenv("INFTRACE_WINDOW_FLAG", "ours", 1);
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "ours");
+	read_processes(&pid, 1, "ours");
 	forget();
 	/* ignored without windows */
-	o.pids = &pid;
-	o.n_pids = 1;
 	o.profile = "p";
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag);
+	read_processes(&pid, 1, NULL);
 	assert_null(o.output_dir);
 	assert_int_equal(o.max_steps, 0);
 	forget();
 	end_child(pid);
 	/* a process that is gone is reported elsewhere */
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag);
+	read_processes(&pid, 1, NULL);
 }
 
 TEST_WITH(test_target_variants, setup, teardown)
@@ -581,11 +505,8 @@ TEST_WITH(test_target_variants, setup, teardown)
 	pid_t pid = child(0, top, env);
 	char path[128];
 
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
 	snprintf(path, sizeof(path), "%s/flag", top);
-	assert_text(o.window_flag, path);
+	read_processes(&pid, 1, path);
 	assert_int_equal(o.max_steps, 0);
 	assert_non_null(strstr(said, "warning: INFTRACE_MAX_STEPS: 'x?' is not a number"));
 	assert_non_null(strstr(said, "; it is left out\n"));
@@ -602,19 +523,13 @@ TEST_WITH(test_target_of_another, setup, teardown)
 	if (getuid())
 		SKIP("needs root");
 	pid = child(4711, "/", env);
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag); /* it may never appear */
+	read_processes(&pid, 1, NULL); /* it may never appear */
 	assert_null(o.output_dir);
 	assert_non_null(strstr(said,
 		"is left out: the process is another user's, or sees other files; give --window-flag"));
 	forget();
 	setenv("SUDO_UID", "4711", 1);
-	o.pids = &pid;
-	o.n_pids = 1;
-	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "/x/flag");
+	read_processes(&pid, 1, "/x/flag");
 	assert_text(o.output_dir, "/etc");
 	forget();
 	end_child(pid);

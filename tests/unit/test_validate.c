@@ -2,6 +2,7 @@
 /* inftrace validate as a whole, on the files of tests/golden (run from the root of the tree) and on
  * text given here. */
 #include "run_command.h"
+#include "util/alloc.h"
 #include "validate/check.h"
 
 #define GOLDEN "tests/golden/"
@@ -66,16 +67,14 @@ static void expect_note(const char *text, const char *note, bool there)
 TEST(test_profile_golden)
 {
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl"), EXIT_OK,
-		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, "
-		       "a_family_of_the_future 1, unified_prof 1, window_prof 1\n",
+		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, a_family_of_the_future 1, unified_prof 1, window_prof 1\n",
 		"");
 #define BAD "inftrace: " GOLDEN "profile_bad.jsonl: "
 	EXPECT(ARGV(GOLDEN "profile_bad.jsonl"), EXIT_RUN,
 		GOLDEN "profile_bad.jsonl: profile, 11 lines: token_prof 7; NOT VALID, 5 problems\n",
 		BAD "line 7: missing required field: shape\n" BAD
 		    "line 9: invalid JSON: the line ends inside the value\n" BAD
-		    "line 10: stage_us: the states sum to 61234566 ns, total is 61234567 ns (-1 "
-		    "ns)\n" BAD "line 11: concurrency must be an integer from 1 to 4294967295\n" BAD
+		    "line 10: stage_us: the states sum to 61234566 ns, total is 61234567 ns (-1 ns)\n" BAD "line 11: concurrency must be an integer from 1 to 4294967295\n" BAD
 		    "line 12: commit_sha must be a non-empty string or null\n");
 }
 
@@ -124,7 +123,7 @@ TEST(test_profile_families)
 		f = fopen(path, "re");
 		assert_non_null(f);
 		snprintf(path, sizeof(path), GOLDEN "family_%s_bad.jsonl", families[i][0]);
-		for (p = expected, *p = 0; fgets(line, sizeof(line), f); )
+		for (p = expected, *p = 0; fgets(line, sizeof(line), f);)
 			p += sprintf(p, "inftrace: %s: %s", path, line);
 		fclose(f);
 		assert_true(p > expected);
@@ -304,14 +303,10 @@ TEST(test_profile_sum_rule)
 	/* no double distinguishes these: 2^53 us is 9007199254740992 */
 	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.001}", NULL);
 	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.002}",
-		"stage_us: the states sum to 9007199254740993002 ns, total is 9007199254740993001 "
-		"ns "
-		"(+1 ns)");
+		"stage_us: the states sum to 9007199254740993002 ns, total is 9007199254740993001 ns (+1 ns)");
 	expect_stages(event, "{\"cpu\":1.000}", "missing stage: stage_us.total");
-	expect_stages(
-		event, "{\"total\":1.000,\"cpu\":-1.000}", "stage_us.cpu must be a number >= 0");
-	expect_stages(
-		event, "{\"total\":1.000,\"cpu\":\"1\"}", "stage_us.cpu must be a number >= 0");
+	expect_stages(event, "{\"total\":1.000,\"cpu\":-1.000}", "stage_us.cpu must be a number >= 0");
+	expect_stages(event, "{\"total\":1.000,\"cpu\":\"1\"}", "stage_us.cpu must be a number >= 0");
 	expect_stages(event, "{\"total\":1.0001,\"cpu\":1.0001}",
 		"stage_us.total must be a whole number of nanoseconds");
 	/* the states of other families overlap, and of other writers anything may be missing */
@@ -320,8 +315,7 @@ TEST(test_profile_sum_rule)
 	expect_stages("\"request_prof\"", "{\"total\":5.000,\"ttft\":1.000}", NULL);
 	/* what a request's time is divided into, and that again by state */
 	expect_stages("\"request_prof\"",
-		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"own_decode_cpu\":1.500,"
-		"\"own_decode_blocked_io\":0.500,\"others\":2.000,\"between\":0.000,\"ttft\":1.000}",
+		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"own_decode_cpu\":1.500,\"own_decode_blocked_io\":0.500,\"others\":2.000,\"between\":0.000,\"ttft\":1.000}",
 		NULL);
 	expect_stages("\"request_prof\"",
 		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"others\":2.001,\"between\":0.000}",
@@ -366,16 +360,14 @@ TEST(test_profile_lines)
 	expect_text_problem(text, "line 1: invalid JSON: the line ends inside the value");
 	assert_non_null(strstr(line, "op_prof"));
 	snprintf(text, sizeof(text), "%s{\"event\":\"\x01\"}\n", line);
-	expect_text_problem(
-		text, "line 2: invalid JSON at column 11: control byte 0x01 in a string");
+	expect_text_problem(text, "line 2: invalid JSON at column 11: control byte 0x01 in a string");
 }
 
 /* --- Chrome traces --- */
 
 TEST(test_trace_golden)
 {
-	static const char counts[] = "13 events: C 1, M 3, X 6, f 1, i 1, s 1; slices: syscall 3, "
-				     "op 1, sched 1, step 1; 2 tracks";
+	static const char counts[] = "13 events: C 1, M 3, X 6, f 1, i 1, s 1; slices: syscall 3, op 1, sched 1, step 1; 2 tracks";
 	static const char open_note[] = "; open (not closed by ]: recording cut)";
 	static const struct {
 		const char *file, *form, *note;
@@ -389,8 +381,7 @@ TEST(test_trace_golden)
 		{ "trace_cut_inside.json",
 			"event 13 (line 14): the file ends inside an event: readers refuse it" },
 		{ "trace_cut_member.json.gz",
-			"event 12: gzip data is cut inside a member (whole members before it: 1): "
-			"readers refuse the file" },
+			"event 12: gzip data is cut inside a member (whole members before it: 1): readers refuse the file" },
 		{ "trace_overlap_1ns.json", "events 6 (line 7) and 7 (line 11) overlap by 1 ns "
 					    "without nesting: pid 4242 tid 4242" },
 	};
@@ -414,11 +405,10 @@ TEST(test_trace_golden)
 TEST(test_trace_kineto)
 {
 	EXPECT(ARGV(GOLDEN "kineto.json.gz"), EXIT_OK,
-		GOLDEN "kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
-		       "2, "
-		       "s 1252; slices: cpu_op 4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, "
-		       "gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 tracks; note: 71 flow ends "
-		       "without a start; note: 13 flow starts without an end; note: 2 events whose pid or tid is negative or a text\n",
+		GOLDEN "kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i 2, s 1252; slices: cpu_op "
+		       "4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 "
+		       "tracks; note: 71 flow ends without a start; note: 13 flow starts without an end; note: 2 events whose pid or "
+		       "tid is negative or a text\n",
 		"");
 }
 
@@ -456,8 +446,7 @@ TEST(test_trace_events)
 	char text[512], expected[256];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"),
-			cases[i][0]);
+		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"), cases[i][0]);
 		snprintf(expected, sizeof(expected), "event 2 (line 3): %s", cases[i][1]);
 		expect_text_problem(text, expected);
 	}
@@ -474,8 +463,7 @@ TEST(test_trace_forms)
 	expect_good("{\"a\":{\"event\":1},\"b\":[\"traceEvents\"],\n\"traceEvents\":[" SLICE(
 		"1", "1") "],\"displayTimeUnit\":\"ns\"}\n");
 	expect_text_problem("[\n", "no events");
-	expect_text_problem(
-		"[" SLICE("1", "1") ",\n]", "line 2 (after 1 events): an event expected, not ']'");
+	expect_text_problem("[" SLICE("1", "1") ",\n]", "line 2 (after 1 events): an event expected, not ']'");
 	expect_text_problem("[" SLICE("1", "1") "\n" SLICE("2", "1") "]",
 		"line 2 (after 1 events): ',' or ']' expected, not '{'");
 	expect_text_problem("[" SLICE("1", "1") "]\n[", "line 2: text after the end of the trace");
@@ -495,8 +483,7 @@ TEST(test_trace_forms)
 TEST(test_execution_traces)
 {
 	/* metadata with a version, node 0 and node 1, which depends on it */
-	static const char nodes[] = "\5\x0a\3"
-				    "1.0\5\x12\1a\x18\4\x0a\x08\1\x12\1b\x18\4\x2a\1";
+	static const char nodes[] = "\5\x0a\0031.0\5\x12\1a\x18\4\x0a\x08\1\x12\1b\x18\4\x2a\1";
 	char path[] = "/tmp/inftrace-XXXXXX.et", json[] = "/tmp/inftrace-XXXXXX.json", line[128];
 	int fd = mkstemps(path, 3);
 
@@ -550,13 +537,11 @@ TEST(test_trace_nesting)
 	expect_text_problem("[" SLICE("0", "1.001") "," SLICE("1.000", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* beyond 2^53 ns a double would not see it */
-	expect_text_problem(
-		"[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "," CLOCK "]",
+	expect_text_problem("[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* another track: no overlap */
-	expect_good(
-		"[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
-				    "\"tid\":\"2b\"}]");
+	expect_good("[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
+					"\"tid\":\"2b\"}]");
 	/* other writers round as they like; in the array form to microseconds */
 	expect_text("[" SLICE("0", "2") "," SLICE("1", "2") "]",
 		"-: Chrome trace (array), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 slices overlap another "
@@ -591,8 +576,7 @@ TEST(test_trace_flow_problems)
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW(
 				    "s", "1", "2") "," FLOW("f", "1", "3") "]",
 		"event 3 (line 1): flow start with an id that is in use");
-	expect_text_problem(
-		"[" SLICE("0", "10") "," FLOW("s", "1", "0") "," FLOW("f", "1", "10") "]",
+	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "0") "," FLOW("f", "1", "10") "]",
 		"event 3 (line 1): flow event outside of every slice of its track");
 	/* at a cut the other half may not have been written */
 	expect_note("[" SLICE("0", "10") "," FLOW("s", "1", "1"), "; note: 1 flow starts without an end\n", true);
@@ -632,22 +616,17 @@ TEST(test_trace_flow_rounding)
 
 TEST(test_not_ours)
 {
-	expect_text_problem("\x7f"
-			    "ELF",
-		"neither a profile (one JSON object a line) nor a Chrome "
-		"trace ([ or {\"traceEvents\": [): it starts with byte 0x7f");
+	expect_text_problem("\177ELF",
+		"neither a profile (one JSON object a line) nor a Chrome trace ([ or {\"traceEvents\": [): it starts with byte 0x7f");
 	expect_text_problem("\n\x12\x08\x01", "is not JSON (a .pftrace is read by Perfetto's "
 					      "trace_processor, and `traceconv json` makes JSON of it)");
-	expect_text_problem(
-		"{broken", "line 1 (after 0 events): a key in quotes expected, not 'b'");
+	expect_text_problem("{broken", "line 1 (after 0 events): a key in quotes expected, not 'b'");
 	expect_problem("[\0", 2,
-		"event 1: invalid JSON at line 1 (byte 1): a value expected, not "
-		"byte 0x00");
+		"event 1: invalid JSON at line 1 (byte 1): a value expected, not byte 0x00");
 	expect_problem("[{\"a\0b\":1}]", 11,
 		"event 1: invalid JSON at line 1 (byte 4): control byte 0x00 in a string");
 	expect_problem("\x1f\x8b", 2,
-		"gzip data is cut inside a member (whole members before it: 0): "
-		"readers refuse the file");
+		"gzip data is cut inside a member (whole members before it: 0): readers refuse the file");
 	expect_problem("\x1f\x8b\x09xxxx", 7,
 		"damaged gzip data (whole members before it: 0): unknown compression method");
 	EXPECT(ARGV("/"), EXIT_RUN, NULL, "inftrace: /: is a directory, not a trace or profile\n");
@@ -661,8 +640,7 @@ TEST(test_large)
 	size_t used;
 	char *text;
 
-	text = malloc(40 * mb);
-	assert_non_null(text);
+	text = xmalloc(40 * mb);
 	/* a string of 10 MB is only long */
 	used = sprintf(text, "[{\"ph\":\"M\",\"args\":{},\"name\":\"");
 	memset(text + used, 'x', 10 * mb);

@@ -3,36 +3,17 @@
  * members. */
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <zlib.h>
 
-#include "cases.h"
-#include "io/writer.h"
-#include "stderr.h"
-#include "unit.h"
+#include "writer.h"
 
-#define PAGE 4096
 #define TEXT_MAX (64u << 20)
 #define PIPE_SIZE (1u << 16)
 #define THREAD_NAME "inftrace-write"
 
-static struct stderr_grab said;
 static char text[TEXT_MAX];
-
-/* xorshift64 (Marsaglia, 2003): the same on every machine */
-static unsigned int draw(unsigned int below)
-{
-	static uint64_t seed = 88172645463325252ull;
-
-	return (unsigned int)(next_random(&seed) % below);
-}
 
 /* ---- lines: each has its number ---- */
 
@@ -193,16 +174,6 @@ TEST(test_stalled)
 	close(fds[0]);
 }
 
-static int close_grabbed(struct writer *w)
-{
-	int err;
-
-	stderr_grab_begin(&said);
-	err = writer_close(w);
-	stderr_grab_end(&said);
-	return err;
-}
-
 #define NOBODY "inftrace: cannot write the pipe: nobody reads it; the file is valid up to here\n"
 
 /* Closing it does not wait for ever. */
@@ -216,7 +187,7 @@ TEST(test_nobody_reads)
 	for (n = 0; n < 100000;)
 		n = put_line(w, n, 100);
 	assert_int_equal(writer_flush(w), 0);
-	assert_int_equal(close_grabbed(w), -ETIMEDOUT);
+	assert_int_equal(GRABBED(said, writer_close(w)), -ETIMEDOUT);
 	assert_string_equal(said.text, NOBODY);
 	assert_int_equal(each_thread(NULL), 0);
 	close(fds[0]);
@@ -238,7 +209,7 @@ TEST(test_interrupted)
 		for (unsigned int n = 0; n < 100000;)
 			n = put_line(w, n, 100);
 		raise(signals[i]);
-		assert_int_equal(close_grabbed(w), -ETIMEDOUT);
+		assert_int_equal(GRABBED(said, writer_close(w)), -ETIMEDOUT);
 		assert_string_equal(said.text, NOBODY);
 		/* it stays pending for whoever waits for it */
 		sigpending(&pending);
@@ -281,9 +252,8 @@ TEST(test_reader_goes)
 	assert_int_equal(writer_flush(w), 0);
 	assert_int_equal(poll(&(struct pollfd){ .fd = fds[0], .events = POLLIN }, 1, -1), 1);
 	close(fds[0]);
-	assert_int_equal(close_grabbed(w), -EPIPE);
-	assert_string_equal(said.text,
-		"inftrace: cannot write the pipe: Broken pipe; the file is valid up to here\n");
+	assert_int_equal(GRABBED(said, writer_close(w)), -EPIPE);
+	assert_string_equal(said.text, "inftrace: cannot write the pipe: Broken pipe" VALID);
 }
 
 /* ---- the thread ---- */
@@ -346,12 +316,11 @@ TEST(test_stuck)
 		usleep(1000);
 	assert_true(writer_stalls(w));
 	raise(SIGINT);
-	err = close_grabbed(w);
+	err = GRABBED(said, writer_close(w));
 	sigwait(&set, &sig);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	assert_int_equal(err, -ETIMEDOUT);
-	assert_string_equal(said.text,
-		"inftrace: cannot write it: nobody reads it; the file is valid up to here\n");
+	assert_string_equal(said.text, "inftrace: cannot write it: nobody reads it" VALID);
 	assert_int_equal(each_thread(NULL), 1);
 	/* once released it ends, and frees everything */
 	assert_int_equal(read(fd, &sum, sizeof(sum)), sizeof(sum));
@@ -467,22 +436,14 @@ static size_t whole_packets(const char *p, size_t len)
 /* Unpacks the first `len` bytes of the file, which are whole members, each with whole packets. */
 static size_t unpack(const struct packets *f, size_t len)
 {
-	unsigned char *file = malloc(len + 1);
-	size_t at = 0, all = 0;
+	char *file = malloc(len + 1);
+	size_t at = 0, all = 0, n;
 
 	assert_int_equal(pread(f->fd, file, len, 0), len);
 	while (at < len) {
-		z_stream z = { .next_in = file + at,
-			.avail_in = (unsigned int)(len - at),
-			.next_out = (unsigned char *)text + all,
-			.avail_out = (unsigned int)(TEXT_MAX - all) };
-
-		assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK);
-		assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
-		assert_int_equal(whole_packets(text + all, z.total_out), z.total_out);
-		at += z.total_in;
-		all += z.total_out;
-		inflateEnd(&z);
+		at += unpack_member(file + at, len - at, text + all, TEXT_MAX - all, &n);
+		assert_int_equal(whole_packets(text + all, n), n);
+		all += n;
 	}
 	free(file);
 	return all;
@@ -541,16 +502,6 @@ TEST(test_packets_gzip)
 	packets_done(&f);
 }
 
-static void limit_files(rlim_t size)
-{
-	struct rlimit r;
-
-	signal(SIGXFSZ, SIG_IGN);
-	getrlimit(RLIMIT_FSIZE, &r);
-	r.rlim_cur = size == RLIM_INFINITY ? r.rlim_max : size;
-	setrlimit(RLIMIT_FSIZE, &r);
-}
-
 /* No more is cut than necessary. */
 TEST(test_packets_limit)
 {
@@ -569,9 +520,7 @@ TEST(test_packets_limit)
 		limit_files(RLIM_INFINITY);
 		stderr_grab_end(&said);
 		assert_int_equal(err, -EFBIG);
-		assert_string_equal(said.text,
-			"inftrace: cannot write the file: File too large; the file is valid up to "
-			"here\n");
+		assert_string_equal(said.text, "inftrace: cannot write the file: File too large" VALID);
 		if (mode == WRITER_PACKETS) {
 			n = file_size(f.fd);
 			assert_int_equal(n, whole_packets(f.all, limit));
