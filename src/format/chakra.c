@@ -11,10 +11,10 @@
 
 #include "io/writer.h"
 #include "requests/request_feed.h"
+#include "sink/process_list.h"
 #include "sink/sink.h"
 #include "util/list.h"
 #include "util/log.h"
-#include "util/map.h"
 #include "util/names.h"
 
 #define NODES_KEPT_MAX 16384 /* of steps that are not written yet: 25 MB */
@@ -24,12 +24,11 @@
 #define ROUNDS 2            /* calls of chakra_settled() after which all that was sent before has arrived */
 
 struct kept_step {
-	uint32_t number;     /* + 1 */
-	unsigned int rounds; /* 0: it has not ended */
+	struct thread_entry entry; /* by its number + 1 */
+	unsigned int rounds;       /* 0: it has not ended */
 	uint32_t tgid, tid;
 	const char *phase;
 	struct et_step s;
-	UT_hash_handle hh;
 };
 
 /* The last node of the last step of a thread. */
@@ -43,7 +42,7 @@ struct chakra {
 	struct sink sink;
 	struct recording rec;
 	struct writer *w;
-	struct kept_step *steps;
+	struct thread_map steps; /* struct kept_step */
 	size_t n_nodes, n_calls; /* kept */
 	struct last_node last[THREADS_KEPT_MAX];
 	unsigned int next_last; /* which is forgotten next */
@@ -53,27 +52,12 @@ struct chakra {
 
 static void step_drop(struct chakra *c, struct kept_step *k)
 {
-	HASH_DEL(c->steps, k);
 	c->n_nodes -= k->s.n_nodes;
 	c->n_calls -= k->s.n_calls + k->s.n_comms;
 	free(k->s.nodes);
 	free(k->s.calls);
 	free(k->s.comms);
-	free(k);
-}
-
-/* number: as in records, from 1. NULL: too many are kept. */
-static struct kept_step *step_get(struct chakra *c, uint32_t number)
-{
-	struct kept_step *k = NULL;
-
-	HASH_FIND(hh, c->steps, &number, sizeof(number), k);
-	if (k || HASH_COUNT(c->steps) >= STEPS_KEPT_MAX)
-		return k;
-	k = xcalloc(1, sizeof(*k));
-	k->number = number;
-	HASH_ADD(hh, c->steps, number, sizeof(k->number), k);
-	return k;
+	thread_map_remove(&c->steps, k);
 }
 
 static void take_node(struct chakra *c, const struct rec_node *r)
@@ -84,7 +68,7 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 
 	if (!f->layout.bytes || c->rec.kineto)
 		return;
-	k = r->step ? step_get(c, r->step) : NULL;
+	k = r->step ? thread_map_get(&c->steps, r->step) : NULL;
 	if (!k) {
 		c->unplaced++;
 		return;
@@ -107,7 +91,7 @@ static uint32_t op_of(const struct probe_spec *s, const struct rec_function *r)
 
 static void take_comm(struct chakra *c, const struct rec_function *r, const struct et_comm *m)
 {
-	struct kept_step *k = r->step ? step_get(c, r->step) : NULL;
+	struct kept_step *k = r->step ? thread_map_get(&c->steps, r->step) : NULL;
 
 	if (!k) {
 		c->unplaced++;
@@ -132,7 +116,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	}
 	if (s->role != ROLE_OP || !(s->flags & (PROBE_F_BEGIN | PROBE_F_SPAN)) || !r->step)
 		return;
-	k = step_get(c, r->step);
+	k = thread_map_get(&c->steps, r->step);
 	if (!k)
 		return;
 	if (c->n_calls >= CALLS_KEPT_MAX) {
@@ -157,7 +141,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 
 static void take_step(struct chakra *c, const struct rec_step *r)
 {
-	struct kept_step *k = step_get(c, r->number + 1);
+	struct kept_step *k = thread_map_get(&c->steps, r->number + 1);
 
 	if (!k) {
 		c->left_out++;
@@ -189,12 +173,12 @@ static void chakra_record(struct sink *s, const struct rec_hdr *rec, size_t size
 static void chakra_loss(struct sink *s, const struct loss *l)
 {
 	struct chakra *c = (struct chakra *)s;
-	struct kept_step *k, *next;
+	struct kept_step *k = NULL;
 
 	if (!l->count[REC_NODE] && !l->count[REC_FUNCTION])
 		return;
-	HASH_ITER(hh, c->steps, k, next)
-	k->s.incomplete = true;
+	while ((k = thread_map_next(&c->steps, k)))
+		k->s.incomplete = true;
 }
 
 static struct last_node *last_of(struct chakra *c, uint32_t tid)
@@ -273,7 +257,7 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	size_t n = k->s.n_nodes;
 	struct et_context context = {
 		.real_ns = c->rec.start_real_ns - c->rec.start_boot_ns,
-		.step = k->number - 1,
+		.step = k->entry.tid - 1,
 		.phase = k->phase,
 		.tgid = k->tgid,
 	};
@@ -301,9 +285,9 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	c->written++;
 }
 
-static int by_number(const struct kept_step *a, const struct kept_step *b)
+static int by_number(const struct thread_entry *a, const struct thread_entry *b)
 {
-	return a->number < b->number ? -1 : a->number > b->number;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
 static void chakra_settled(struct sink *s)
@@ -311,9 +295,9 @@ static void chakra_settled(struct sink *s)
 	struct chakra *c = (struct chakra *)s;
 	struct kept_step *k, *next;
 
-	HASH_SORT(c->steps, by_number);
-	HASH_ITER(hh, c->steps, k, next)
-	{
+	HASH_SORT(c->steps.first, by_number);
+	for (k = thread_map_next(&c->steps, NULL); k; k = next) {
+		next = thread_map_next(&c->steps, k);
 		if (!k->rounds || k->rounds++ <= ROUNDS)
 			continue;
 		write_step(c, k);
@@ -334,12 +318,11 @@ static uint64_t chakra_bytes(const struct sink *s)
 static int chakra_close(struct sink *s, const struct window_totals *t)
 {
 	struct chakra *c = (struct chakra *)s;
-	struct kept_step *k, *next;
+	struct kept_step *k;
 	int err;
 
-	HASH_SORT(c->steps, by_number);
-	HASH_ITER(hh, c->steps, k, next)
-	{
+	HASH_SORT(c->steps.first, by_number);
+	while ((k = thread_map_next(&c->steps, NULL))) {
 		if (k->rounds)
 			write_step(c, k);
 		else
@@ -381,6 +364,7 @@ struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
 	c->sink.ops = &chakra_ops;
 	c->rec = *rec;
 	c->w = w;
+	c->steps = (struct thread_map){ .size = sizeof(struct kept_step), .max = STEPS_KEPT_MAX };
 	c->next_id = rec->kineto ? ET_JSON_ROOT + 1 : 1;
 	if (rec->kineto) {
 		et_json_end(w, 0, rec->start_mono_ns);

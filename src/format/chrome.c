@@ -14,6 +14,7 @@
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"
+#include "util/bytes.h"
 #include "util/clock.h"
 #include "util/host_id.h"
 #include "util/names.h"
@@ -660,8 +661,8 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		return 0;
 	end[i] = h->start_ns + h->dur_ns;
 	pr->lanes[kind] += i == pr->lanes[kind];
-	if (!(pr->lanes_named[kind] & UINT64_C(1) << i)) {
-		pr->lanes_named[kind] |= UINT64_C(1) << i;
+	if (!bit_is_set(&pr->lanes_named[kind], i)) {
+		bit_set(&pr->lanes_named[kind], i);
 		chrome_name_track(c, h->tgid, kinds[kind].tid + i, kinds[kind].name, kinds[kind].order);
 	}
 	return kinds[kind].tid + i;

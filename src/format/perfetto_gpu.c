@@ -6,6 +6,7 @@
 #include "format/perfetto.h"
 #include "stack/stack.h"
 #include "util/alloc.h"
+#include "util/bytes.h"
 
 /*
  * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
@@ -207,7 +208,7 @@ static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t
 	const char *mangled = gpu_info_mangled_name(s->rec.gpu, name);
 	char *packet, *data, *mark, *p = packet_of(s, SEQUENCE_GPU, 0, &packet);
 
-	g->names[name / 64] |= UINT64_C(1) << name % 64;
+	bit_set(g->names, name);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_interned(p, INTERN_NAME, name, brief, strlen(brief));
 	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
@@ -253,7 +254,7 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 		tell_devices(s, g);
 	if (!g->contexts[r->track])
 		tell_track(s, g, r, t);
-	if (is_named(r) && !(g->names[r->name / 64] >> r->name % 64 & 1))
+	if (is_named(r) && !bit_is_set(g->names, r->name))
 		tell_name(s, g, r->name);
 	return g;
 }
