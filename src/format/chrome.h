@@ -151,11 +151,8 @@ static inline void event_end(struct chrome_sink *c, char *p)
 /* Ends the args of a thread's event, which name the thread if the track is not its own. */
 static inline void args_end(struct chrome_sink *c, char *p, const struct place *at)
 {
-	if (at->thread) {
-		if (p[-1] != '{')
-			*p++ = ',';
-		p = fmt_u32(fmt_lit(p, "\"tid\":"), at->thread);
-	}
+	if (at->thread)
+		p = fmt_u32(fmt_lit(fmt_comma(p), "\"tid\":"), at->thread);
 	if (p[-1] == '{') /* there are none */
 		p -= sizeof(",\"args\":{") - 1;
 	else
@@ -199,10 +196,8 @@ static inline char *fmt_string(char *p, const char *s)
 
 static inline char *fmt_track(char *p, uint32_t pid, uint32_t tid)
 {
-	p = fmt_lit(p, ",\"pid\":");
-	p = fmt_u32(p, pid);
-	p = fmt_lit(p, ",\"tid\":");
-	return fmt_u32(p, tid);
+	p = fmt_u32(fmt_lit(p, ",\"pid\":"), pid);
+	return fmt_u32(fmt_lit(p, ",\"tid\":"), tid);
 }
 
 static inline char *fmt_at(struct chrome_sink *c, char *p, uint32_t pid, uint32_t tid, uint64_t ns)
@@ -250,20 +245,13 @@ static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h
 	return fmt_lit(fmt_at(c, p, at->pid, at->tid, h->start_ns), ",\"name\":");
 }
 
-/* Marks of spans that were cut; writes a separator first when `first` is false. */
-static inline char *fmt_open(char *p, uint8_t flags, bool first)
+/* Marks of spans that were cut. */
+static inline char *fmt_open(char *p, uint8_t flags)
 {
-	if (flags & REC_F_OPEN_START) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"began_before\":true");
-		first = false;
-	}
-	if (flags & REC_F_OPEN_END) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"unfinished\":true");
-	}
+	if (flags & REC_F_OPEN_START)
+		p = fmt_lit(fmt_comma(p), "\"began_before\":true");
+	if (flags & REC_F_OPEN_END)
+		p = fmt_lit(fmt_comma(p), "\"unfinished\":true");
 	return p;
 }
 
