@@ -369,22 +369,10 @@ static uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group
 
 /* ---- records that become slices, instants and counters on tracks of their own ---- */
 
-static void add_string(struct event *e, const char *name, const char *text)
-{
-	event_add_text(e, name, text, strlen(text));
-}
-
 static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
 	enum track_kind track, const char *category, const char *name)
 {
 	event_init(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
-}
-
-/* With a name that may not stay where it is. */
-static void begin_copy(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
-	enum track_kind track, const char *category, const char *name)
-{
-	event_init_copy(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
 }
 
 static uint64_t double_bits(uint64_t bits, unsigned int size)
@@ -433,7 +421,7 @@ static void add_args(
 		if (a->is_string)
 			event_add_text(e, a->name, str, strnlen(str, FUNC_STR_LEN));
 		else if (name)
-			add_string(e, a->name, name);
+			event_add_text(e, a->name, name, strlen(name));
 		else
 			add_value(e, a, vals[i]);
 	}
@@ -681,7 +669,7 @@ static void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_sy
 	char name[32];
 
 	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
-	begin_copy(&e, s, &r->h, TRACK_CALLS, "syscall", name);
+	event_init_copy(&e, s, perfetto_row(s, r->h.tgid, r->h.tid, TRACK_CALLS), "syscall", name);
 	if (!(r->h.flags & REC_F_OPEN_END))
 		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
 	event_add_open(&e, r->h.flags);

@@ -131,7 +131,16 @@ struct sink_ops {
 
 struct sink {
 	const struct sink_ops *ops;
+	struct sink *inner; /* it stands in front of that one, to which it leaves what it has no operation for; NULL */
 };
+
+/* Whether a sink has the operation; if only one behind it has, s becomes that. */
+#define sink_finds(s, op)                           \
+	({                                          \
+		while (!(s)->ops->op && (s)->inner) \
+			(s) = (s)->inner;           \
+		(s)->ops->op;                       \
+	})
 
 static inline void sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
@@ -145,34 +154,34 @@ static inline void sink_loss(struct sink *s, const struct loss *l)
 
 static inline void sink_mark(struct sink *s, const struct mark *m)
 {
-	if (s->ops->mark)
+	if (sink_finds(s, mark))
 		s->ops->mark(s, m);
 }
 
 static inline void sink_settled(struct sink *s)
 {
-	if (s->ops->settled)
+	if (sink_finds(s, settled))
 		s->ops->settled(s);
 }
 
 static inline int sink_flush(struct sink *s)
 {
-	return s->ops->flush ? s->ops->flush(s) : 0;
+	return sink_finds(s, flush) ? s->ops->flush(s) : 0;
 }
 
 static inline uint64_t sink_bytes(const struct sink *s)
 {
-	return s->ops->bytes ? s->ops->bytes(s) : 0;
+	return sink_finds(s, bytes) ? s->ops->bytes(s) : 0;
 }
 
 static inline uint64_t sink_pending(const struct sink *s)
 {
-	return s->ops->pending ? s->ops->pending(s) : 0;
+	return sink_finds(s, pending) ? s->ops->pending(s) : 0;
 }
 
 static inline void sink_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
 {
-	if (s->ops->dropped)
+	if (sink_finds(s, dropped))
 		s->ops->dropped(s, counts);
 }
 

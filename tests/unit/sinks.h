@@ -153,7 +153,7 @@ static inline void chrome_open(struct out *o)
 /* Afterwards everything is in the file. */
 static inline void flush(struct out *o)
 {
-	assert_int_equal(o->s->ops->flush(o->s), 0);
+	assert_int_equal(sink_flush(o->s), 0);
 	assert_int_equal(writer_sync(o->w), 0);
 }
 

@@ -18,7 +18,7 @@ TEST_WITH(test_chrome_empty, setup, teardown)
 	assert_memory_equal(
 		o.text, "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":5000000,", 48);
 	assert_true(o.text[o.len - 1] == '}');
-	assert_int_equal(o.s->ops->bytes(o.s), o.len);
+	assert_int_equal(sink_bytes(o.s), o.len);
 	validate(&o, false);
 
 	chrome_read(&o);
@@ -347,12 +347,12 @@ TEST_WITH(test_chrome_loss, setup, teardown)
 	chrome_open(&o);
 	l.count[REC_SYSCALL] = 3;
 	l.count[REC_STEP] = UINT64_MAX / 2;
-	o.s->ops->loss(o.s, &l);
+	sink_loss(o.s, &l);
 	l.from_ns = l.to_ns;
 	l.to_ns += 7;
 	memset(l.count, 0, sizeof(l.count));
 	l.count[REC_MAPPED] = 1;
-	o.s->ops->loss(o.s, &l);
+	sink_loss(o.s, &l);
 	chrome_read(&o);
 	e = find(&o, "X", "lost records", 0);
 	assert_span(e, "loss", "0.000", "1.000");
@@ -370,7 +370,7 @@ TEST_WITH(test_chrome_mark, setup, teardown)
 	struct out o;
 
 	chrome_open(&o);
-	o.s->ops->mark(o.s, &m);
+	sink_mark(o.s, &m);
 	chrome_read(&o);
 	e = get(&o, "i", "window_close");
 	assert_span(e, "inftrace", "2.500", NULL);

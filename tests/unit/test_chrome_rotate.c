@@ -37,7 +37,7 @@ static void emit_one_of_each(struct out *o, uint64_t at)
 	step.h.start_ns += 10; /* overlaps: on another lane */
 	step.h.tid = PID;
 	EMIT(o, &step);
-	o->s->ops->loss(o->s, &l);
+	sink_loss(o->s, &l);
 }
 
 static void check_names(const struct out *o)

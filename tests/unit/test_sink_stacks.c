@@ -593,7 +593,7 @@ TEST_WITH(test_profile_sums, setup_probe, teardown)
 		if (random() % 50 == 0)
 			emit_step(&o, (uint32_t)random() % 700);
 		if (random() % 20 == 0)
-			o.s->ops->settled(o.s);
+			sink_settled(o.s);
 	}
 	profile_close(&o);
 	for (size_t i = 0; i < count(&o); i++) {
