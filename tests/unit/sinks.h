@@ -188,6 +188,33 @@ static inline void chrome_done(struct out *o)
 	close(o->fd);
 }
 
+/* The lines of its events that have `with` in them (NULL: all but metadata and clocks), with ' in place of ". */
+static inline void assert_events(const struct out *o, const char *with, const char *expected)
+{
+	size_t len = 0;
+	char *got = calloc(1, o->len + 1);
+
+	for (const char *p = o->text, *end; (end = strchr(p, '\n')); p = end + 1) {
+		char *line = strndup(p, (size_t)(end - p) - (end[-1] == ','));
+
+		if (*line == '{' && (with ? !!strstr(line, with) : !strstr(line, "\"ph\":\"M\"") && !strstr(line, "inftrace_clock")))
+			len += (size_t)sprintf(got + len, "%s\n", line);
+		free(line);
+	}
+	for (char *p = got; (p = strchr(p, '"'));)
+		*p = '\'';
+	assert_string_equal(got, expected);
+	free(got);
+}
+
+/* Closes the sink of a valid trace with these events. */
+static inline void chrome_expect(struct out *o, const char *with, const char *expected)
+{
+	chrome_read(o);
+	assert_events(o, with, expected);
+	chrome_done(o);
+}
+
 static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
 
 static inline void profile_open(struct out *o, const struct profile_meta *meta)
