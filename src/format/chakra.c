@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/writer.h"
 #include "requests/request_feed.h"
 #include "sink/process_list.h"
 #include "sink/sink.h"
@@ -41,7 +40,6 @@ struct last_node {
 struct chakra {
 	struct sink sink;
 	struct recording rec;
-	struct writer *w;
 	struct thread_map steps; /* struct kept_step */
 	size_t n_nodes, n_calls; /* kept */
 	struct last_node last[THREADS_KEPT_MAX];
@@ -220,10 +218,10 @@ static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
 		if (l->thread)
 			continue;
 		l->thread = c->next_id++;
-		writer_commit(c->w, et_json_thread(writer_reserve(c->w), l->thread, l->tid));
+		writer_commit(c->sink.w, et_json_thread(writer_reserve(c->sink.w), l->thread, l->tid));
 	}
 	c->pid = c->pid ? c->pid : k->tgid;
-	et_json_end(c->w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
+	et_json_end(c->sink.w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
 }
 
 static char *write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
@@ -231,9 +229,9 @@ static char *write_call(struct chakra *c, const struct et_call *call, const stru
 	uint64_t thread;
 
 	if (!c->rec.kineto)
-		return et_write_call(writer_reserve(c->w), call, context);
+		return et_write_call(writer_reserve(c->sink.w), call, context);
 	thread = last_of(c, call->tid)->thread; /* 0: of more threads than are kept */
-	return et_json_call(writer_reserve(c->w), call, thread ? thread : ET_JSON_ROOT);
+	return et_json_call(writer_reserve(c->sink.w), call, thread ? thread : ET_JSON_ROOT);
 }
 
 /* Calls that are operators by themselves. */
@@ -247,7 +245,7 @@ static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before
 		begin_json(c, k, n);
 	et_calls_resolve(&k->s, c->next_id, before);
 	for (size_t i = 0; i < n; i++)
-		writer_commit(c->w, write_call(c, &k->s.calls[i], context));
+		writer_commit(c->sink.w, write_call(c, &k->s.calls[i], context));
 	return n;
 }
 
@@ -265,18 +263,18 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	if (c->rec.et_steps && c->written >= c->rec.et_steps)
 		return;
 	choose_calls(c, k);
-	if (k->s.incomplete || writer_full(c->w)) {
+	if (k->s.incomplete || writer_full(c->sink.w)) {
 		c->left_out++;
 		return;
 	}
 	et_step_resolve(&k->s, c->next_id, last->id);
 	c->n_nodes -= n - k->s.n_nodes;
 	for (size_t i = 0; i < k->s.n_nodes; i++)
-		writer_commit(c->w, et_write_node(writer_reserve(c->w), &k->s.nodes[i], &context));
+		writer_commit(c->sink.w, et_write_node(writer_reserve(c->sink.w), &k->s.nodes[i], &context));
 	n = k->s.n_nodes + write_calls(c, k, last->id, &context);
 	et_comms_resolve(&k->s, c->next_id + n, last->id);
 	for (size_t i = 0; i < k->s.n_comms; i++)
-		writer_commit(c->w, et_write_comm(writer_reserve(c->w), &k->s.comms[i], &context));
+		writer_commit(c->sink.w, et_write_comm(writer_reserve(c->sink.w), &k->s.comms[i], &context));
 	n += k->s.n_comms;
 	if (!n)
 		return;
@@ -305,16 +303,6 @@ static void chakra_settled(struct sink *s)
 	}
 }
 
-static int chakra_flush(struct sink *s)
-{
-	return writer_flush(((struct chakra *)s)->w);
-}
-
-static uint64_t chakra_bytes(const struct sink *s)
-{
-	return writer_bytes(((const struct chakra *)s)->w);
-}
-
 static int chakra_close(struct sink *s, const struct window_totals *t)
 {
 	struct chakra *c = (struct chakra *)s;
@@ -340,10 +328,10 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 	if (t && !c->written)
 		log_warn("the execution trace has no operators: no step of an engine was seen whose preset describes "
 			 "its operators");
-	if (t && writer_dropped(c->w))
+	if (t && writer_dropped(c->sink.w))
 		log_warn("%llu operators are missing from steps of the execution trace: it could not be written as fast",
-			(unsigned long long)writer_dropped(c->w));
-	err = writer_close(c->w);
+			(unsigned long long)writer_dropped(c->sink.w));
+	err = writer_close(c->sink.w);
 	free(c);
 	return err;
 }
@@ -352,9 +340,7 @@ static const struct sink_ops chakra_ops = {
 	.record = chakra_record,
 	.loss = chakra_loss,
 	.settled = chakra_settled,
-	.flush = chakra_flush,
 	.close = chakra_close,
-	.bytes = chakra_bytes,
 };
 
 struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
@@ -363,7 +349,7 @@ struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
 
 	c->sink.ops = &chakra_ops;
 	c->rec = *rec;
-	c->w = w;
+	c->sink.w = w;
 	c->steps = (struct thread_map){ .size = sizeof(struct kept_step), .max = STEPS_KEPT_MAX };
 	c->next_id = rec->kineto ? ET_JSON_ROOT + 1 : 1;
 	if (rec->kineto) {

@@ -162,7 +162,7 @@ char *chrome_begin(struct chrome_sink *c, char *p)
 	c->begun = true;
 	if (!c->rec.kineto)
 		return fmt_lit(p, "[\n");
-	writer_set_tail(c->w, end, sizeof(end) - 1);
+	writer_set_tail(c->sink.w, end, sizeof(end) - 1);
 	p = fmt_u64(fmt_lit(p, "{\"schemaVersion\":1,\"baseTimeNanoseconds\":"), c->rec.start_real_ns);
 	return fmt_lit(p, ",\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
 }
@@ -865,16 +865,6 @@ static void chrome_mark(struct sink *s, const struct mark *m)
 	write_instant((struct chrome_sink *)s, &(struct place){ PID_INFTRACE, PID_INFTRACE, 0 }, &d);
 }
 
-static int chrome_flush(struct sink *s)
-{
-	return writer_flush(((struct chrome_sink *)s)->w);
-}
-
-static uint64_t chrome_bytes(const struct sink *s)
-{
-	return writer_bytes(((const struct chrome_sink *)s)->w);
-}
-
 static void clock_instant_now(struct chrome_sink *c)
 {
 	struct clock_reading now = clock_read();
@@ -900,7 +890,7 @@ static void end_file(struct chrome_sink *c)
 {
 	clock_instant_now(c);
 	if (!c->rec.kineto)
-		writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
+		writer_commit(c->sink.w, fmt_lit(writer_reserve(c->sink.w), "\n]\n"));
 }
 
 static void chrome_rotate(struct sink *s, struct writer *w)
@@ -908,7 +898,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	struct chrome_sink *c = (struct chrome_sink *)s;
 
 	end_file(c);
-	c->w = w;
+	c->sink.w = w;
 	c->begun = c->loss_named = c->requests_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
 	c->gpus_named = 0;
@@ -935,7 +925,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	(void)t;
 	request_tracks_finish(c->requests);
 	end_file(c);
-	err = writer_close(c->w);
+	err = writer_close(c->sink.w);
 	irq_names_free(c->irqs);
 	request_tracks_free(c->requests);
 	free(c->arrows);
@@ -950,10 +940,8 @@ static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
 	.mark = chrome_mark,
-	.flush = chrome_flush,
 	.rotate = chrome_rotate,
 	.close = chrome_close,
-	.bytes = chrome_bytes,
 };
 
 struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
@@ -967,7 +955,7 @@ struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
-	c->w = w;
+	c->sink.w = w;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	return &c->sink;

@@ -10,7 +10,6 @@
 #include "format/request_track.h"
 #include "format/workers.h"
 #include "gpu/info.h"
-#include "io/writer.h"
 #include "sink/process_list.h"
 #include "sink/sink.h"
 #include "target/irq.h"
@@ -68,7 +67,6 @@ struct quoted {
 
 struct chrome_sink {
 	struct sink sink;
-	struct writer *w;
 	struct recording rec;
 	struct process_list processes; /* struct process */
 	uint8_t cpu_named[CPUS_MAX];
@@ -135,7 +133,7 @@ char *chrome_begin(struct chrome_sink *c, char *p);
 
 static inline char *event_begin(struct chrome_sink *c)
 {
-	char *p = writer_reserve(c->w);
+	char *p = writer_reserve(c->sink.w);
 
 	if (!c->begun)
 		return chrome_begin(c, p);
@@ -145,7 +143,7 @@ static inline char *event_begin(struct chrome_sink *c)
 static inline void event_end(struct chrome_sink *c, char *p)
 {
 	*p++ = '}';
-	writer_commit(c->w, p);
+	writer_commit(c->sink.w, p);
 }
 
 /* Ends the args of a thread's event, which name the thread if the track is not its own. */
@@ -226,7 +224,7 @@ static inline char *span_begin(
 {
 	const struct head *head = chrome_head(c, pid, tid);
 	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
-	char *p = writer_reserve(c->w);
+	char *p = writer_reserve(c->sink.w);
 
 	if (start < c->rec.start_boot_ns)
 		start = c->rec.start_boot_ns;

@@ -929,12 +929,7 @@ static int perfetto_flush(struct sink *sink)
 	perfetto_cpus_flush(s);
 	if (clock_ns(CLOCK_BOOTTIME) - s->clock_ns >= SNAPSHOT_NS)
 		write_clocks_now(s);
-	return writer_flush(s->w);
-}
-
-static uint64_t perfetto_bytes(const struct sink *sink)
-{
-	return writer_bytes(((const struct perfetto_sink *)sink)->w);
+	return writer_flush(s->sink.w);
 }
 
 static void write_first_process(struct task *t, void *arg)
@@ -968,7 +963,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
 	end_file(s);
-	s->w = w;
+	s->sink.w = w;
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
 	perfetto_stacks_reset(s->stacks);
@@ -991,7 +986,7 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	(void)t;
 	request_tracks_finish(s->requests);
 	end_file(s);
-	err = writer_close(s->w);
+	err = writer_close(s->sink.w);
 	irq_names_free(s->irqs);
 	request_tracks_free(s->requests);
 	interns_free(s->interns);
@@ -1015,7 +1010,6 @@ static const struct sink_ops perfetto_ops = {
 	.rotate = perfetto_rotate,
 	.held = perfetto_held,
 	.close = perfetto_close,
-	.bytes = perfetto_bytes,
 };
 
 struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
@@ -1028,7 +1022,7 @@ struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
 	s->held = held_new();
 	s->requests = request_tracks_new(&s->rec, &requests_ops, s);
 	s->processes.size = sizeof(struct perfetto_process);
-	s->w = w;
+	s->sink.w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);

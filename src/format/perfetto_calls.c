@@ -61,7 +61,7 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 	p = put_short_clock(p, CLOCK_OF_BOOTTIME, ns, false);
 	p = proto_close(packet, proto_close(part, p));
 	c->deltas_ns = ns;
-	c->begun = writer_commit(s->w, p);
+	c->begun = writer_commit(s->sink.w, p);
 	return c->begun;
 }
 
@@ -72,7 +72,7 @@ static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum 
 	char *packet, *data, *p = proto_open(packet_of(s, c->sequence, 0, &packet), PACKET_INTERNED, &data);
 
 	p = put_interned(p, kind, iid, name, strlen(name));
-	if (writer_commit(s->w, proto_close(packet, proto_close(data, p))))
+	if (writer_commit(s->sink.w, proto_close(packet, proto_close(data, p))))
 		bit_set(bits, i);
 }
 
@@ -179,9 +179,9 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 		return;
 	learn_names(s, c, r);
 	before = c->deltas_ns;
-	p = put_event(s, writer_reserve(s->w), c, r, start);
+	p = put_event(s, writer_reserve(s->sink.w), c, r, start);
 	p = put_event(s, p, c, NULL, end > start ? end : start);
 	/* the next delta is relative to a packet that was written */
-	if (!writer_commit(s->w, p))
+	if (!writer_commit(s->sink.w, p))
 		c->deltas_ns = before;
 }

@@ -513,30 +513,24 @@ static void on_sequence(void *request, const struct rec_request *socket, enum jo
 		request_tell_queued(arg, request, socket);
 }
 
-/* Those without rows are of no interest. */
-static struct over_request *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
-{
-	struct over_request *o;
-
-	if (!r->by_parts || !request_feed_joins(t->rec->requests))
-		return NULL;
-	o = xmalloc(sizeof(*o));
-	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
-	return o;
-}
-
 static void *on_done(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
 	uint32_t row = NO_ROW;
+	struct over_request *o;
 
 	if (l) {
 		on_mixed(r, arg);
 		row = request_tell(t, r, l);
 		thread_map_remove(&t->live, l);
 	}
-	return over_of(t, r, row);
+	/* those without rows are of no interest */
+	if (!r->by_parts || !request_feed_joins(t->rec->requests))
+		return NULL;
+	o = xmalloc(sizeof(*o));
+	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	return o;
 }
 
 /* ---- start and end ---- */

@@ -536,8 +536,7 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 		r->second = s->start + (uint64_t)(t - ts->parts);
 	request_touch(r, s);
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
-	if (q->ops->part)
-		q->ops->part(r, s, &part, q->arg);
+	TELL_OP(q, part, r, s, &part);
 	/* an engine that tells which request this is also tells when it has sampled the token of this step */
 	if (t->slot->first_due && (t->slot->first_due < s->end || !r->given))
 		request_set_first(q, r, t->slot->first_due);
@@ -563,8 +562,8 @@ static void step_parts_take(struct step_requests *q, struct step_context *c, con
 	step_context_pass(c, s);
 	for (uint32_t i = 0; i < ts.n; i++)
 		ts.parts[i].slot->seen = c->tally;
-	if (q->ops->step && ts.n)
-		q->ops->step(&ts.parts[0].slot->r, s, q->arg);
+	if (ts.n)
+		TELL_OP(q, step, &ts.parts[0].slot->r, s);
 }
 
 /* ---- all steps ---- */
@@ -668,8 +667,7 @@ static void take_shared(struct step_requests *q, struct step_context *c, const s
 	}
 	if (!r)
 		r = share(q, &step_slots_get(q, c, NO_SEQUENCE)->r, s);
-	if (q->ops->step)
-		q->ops->step(r, s, q->arg);
+	TELL_OP(q, step, r, s);
 }
 
 /* Whether none of the context has had a step since. */
@@ -710,8 +708,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 	};
 	const struct request_part part = { .rows = &rows, .prompt = prompt ? rows.rows : 0 };
 
-	if (q->ops->part)
-		q->ops->part(r, s, &part, q->arg);
+	TELL_OP(q, part, r, s, &part);
 	if (r->first_output || r->mixed || !step_request_ttft(r))
 		return;
 	request_set_first(q, r, r->prefill_end);
@@ -745,8 +742,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 	request_touch(r, s);
 	r->position = s->has_rows && s->rows.position >= 0 ? s->rows.position + (int64_t)s->tokens : -1;
 	tell_alone(q, r, s, prompt);
-	if (q->ops->step)
-		q->ops->step(r, s, q->arg);
+	TELL_OP(q, step, r, s);
 }
 
 /* ---- the timeline of a context ---- */

@@ -104,6 +104,13 @@ static inline struct step_slot *slot_of(struct step_request *r)
 #define STEP_CHANGES_MAX 32768       /* of two rounds, with each token of each sequence */
 #define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
 
+/* Calls an operation of q->ops, if it is wanted. */
+#define TELL_OP(q, op, ...)                                  \
+	do {                                                 \
+		if ((q)->ops->op)                            \
+			(q)->ops->op(__VA_ARGS__, (q)->arg); \
+	} while (0)
+
 struct step_requests {
 	const struct probe_table *probes;
 	const struct step_requests_ops *ops;

@@ -22,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "engine/handles.h"
+#include "io/writer.h"
 #include "process_sums.h"
 #include "record.h"
 #include "target/tasks.h"
@@ -94,7 +95,6 @@ struct window_totals {
 };
 
 struct sink;
-struct writer;
 
 struct sink_ops {
 	/* A record, in any order of time; valid only during the call. `size`: including its strings. */
@@ -131,7 +131,9 @@ struct sink_ops {
 
 struct sink {
 	const struct sink_ops *ops;
-	struct sink *inner; /* it stands in front of that one, to which it leaves what it has no operation for; NULL */
+	/* what it has no operation for is left to these: another sink in front of which it stands, its file; or NULL */
+	struct sink *inner;
+	struct writer *w;
 };
 
 /* Whether a sink has the operation; if only one behind it has, s becomes that. */
@@ -166,12 +168,16 @@ static inline void sink_settled(struct sink *s)
 
 static inline int sink_flush(struct sink *s)
 {
-	return sink_finds(s, flush) ? s->ops->flush(s) : 0;
+	if (sink_finds(s, flush))
+		return s->ops->flush(s);
+	return s->w ? writer_flush(s->w) : 0;
 }
 
 static inline uint64_t sink_bytes(const struct sink *s)
 {
-	return sink_finds(s, bytes) ? s->ops->bytes(s) : 0;
+	if (sink_finds(s, bytes))
+		return s->ops->bytes(s);
+	return s->w ? writer_bytes(s->w) : 0;
 }
 
 static inline uint64_t sink_pending(const struct sink *s)
