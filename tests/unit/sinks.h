@@ -145,6 +145,21 @@ static inline void out_open(struct out *o, enum writer_mode mode,
 	requests_end(o);
 }
 
+/* The sink continues in another file. Returns the one before it, which is complete. */
+static inline struct out out_rotate(struct out *o, enum writer_mode mode)
+{
+	struct out first = { .fd = o->fd };
+	struct writer *w;
+
+	o->fd = memfd_create("next", MFD_CLOEXEC);
+	assert_int_equal(writer_new(dup(o->fd), "next", mode, &w), 0);
+	o->format->ops->rotate(o->format, w);
+	assert_int_equal(writer_close(o->w), 0);
+	o->w = w;
+	read_text(&first);
+	return first;
+}
+
 static inline void chrome_open(struct out *o)
 {
 	out_open(o, WRITER_PLAIN, chrome_sink_new);

@@ -241,32 +241,28 @@ TEST_WITH(test_groups, setup, teardown)
 /* A request is in the file in which it is over; arrows to steps of another file are in none. */
 TEST_WITH(test_rotated, setup, teardown)
 {
-	struct out o, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
+	struct out o, first;
 
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, 2);
 	settle(o.s);
-	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PLAIN, &next.w), 0);
-	next.s = o.s;
-	o.format->ops->rotate(o.format, next.w);
-	assert_int_equal(writer_close(o.w), 0);
-	read_text(&o);
-	validate(&o, false);
-	assert_null(strstr(o.text, "request 1"));
-	assert_non_null(strstr(o.text, "batch size"));
-	feed(next.s, turns + 2, ARRAY_SIZE(turns) - 2);
-	chrome_read(&next);
-	assert_span(on_row(&next, "X", "request 1", "slot 0", 0), "batch", "1.000", "15.000");
-	assert_span(on_row(&next, "X", "request 2", "slot 3", 0), "batch", "6.000", "11.000");
-	assert_int_equal(json_object_get_int64(json_object_object_get(find(&next, "M", "process_name", 2), "pid")),
+	first = out_rotate(&o, WRITER_PLAIN);
+	validate(&first, false);
+	assert_null(strstr(first.text, "request 1"));
+	assert_non_null(strstr(first.text, "batch size"));
+	feed(o.s, turns + 2, ARRAY_SIZE(turns) - 2);
+	chrome_read(&o);
+	assert_span(on_row(&o, "X", "request 1", "slot 0", 0), "batch", "1.000", "15.000");
+	assert_span(on_row(&o, "X", "request 2", "slot 3", 0), "batch", "6.000", "11.000");
+	assert_int_equal(json_object_get_int64(json_object_object_get(find(&o, "M", "process_name", 2), "pid")),
 		REQUESTS_PID);
-	assert_text(field(find(&next, "s", "first step", 0), "ts"), "17.000");
-	assert_null(find(&next, "s", "first step", 1));
-	assert_text(field(find(&next, "s", "first token", 0), "ts"), "19.999");
-	assert_non_null(find(&next, "s", "last step", 1));
+	assert_text(field(find(&o, "s", "first step", 0), "ts"), "17.000");
+	assert_null(find(&o, "s", "first step", 1));
+	assert_text(field(find(&o, "s", "first token", 0), "ts"), "19.999");
+	assert_non_null(find(&o, "s", "last step", 1));
+	chrome_done(&first);
 	chrome_done(&o);
-	chrome_done(&next);
 }
 
 /* Sequences and contexts of any value, times that lie anywhere: the file is valid, and has no more tracks than there is

@@ -442,21 +442,15 @@ TEST_WITH(test_rotate, setup, teardown)
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o, first;
-	struct writer *w;
 
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
 	profile_open(&o, &plain);
 	r.number = 1;
 	EMIT(&o, &r);
-	first = (struct out){ .fd = o.fd };
-	o.fd = memfd_create("profile", MFD_CLOEXEC);
-	assert_int_equal(writer_new(dup(o.fd), "profile", WRITER_LINES, &w), 0);
-	o.format->ops->rotate(o.format, w);
-	assert_int_equal(writer_close(o.w), 0);
+	first = out_rotate(&o, WRITER_LINES);
 	r.number = 2;
 	EMIT(&o, &r);
 	profile_close(&o, &t);
-	read_text(&first);
 	assert_int_equal(count_lines(&first), 1);
 	assert_text(field(json_object_object_get(line(&first, 0), "shape"), "step"), "1");
 	assert_text(field(json_object_object_get(line(&o, 0), "shape"), "step"), "2");
