@@ -43,7 +43,7 @@ struct chakra {
 	struct thread_map steps; /* struct kept_step */
 	size_t n_nodes, n_calls; /* kept */
 	struct last_node last[THREADS_KEPT_MAX];
-	unsigned int next_last; /* which is forgotten next */
+	unsigned int next_last; /* the next to be replaced */
 	uint64_t next_id, written, left_out, unplaced;
 	uint32_t pid; /* of the first step */
 };

@@ -182,7 +182,7 @@ uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 
-/* A process that is none of the system's. */
+/* A process that the system does not have. */
 uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name);
 
 /* A track of slices or of a counter (unit: its unit), below another one. */
@@ -258,7 +258,7 @@ enum held_kind {
 void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
 
-/* ---- those that wait for their turn ---- */
+/* ---- events that wait for their turn ---- */
 
 /* The caller frees it with free(). */
 struct holder *held_new(void);

@@ -79,7 +79,7 @@ static const char *const arg_names[ARGS] = {
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
-	uint32_t devices;                  /* of which the names have been told */
+	uint32_t devices;                  /* so many are described in this file */
 	uint64_t contexts_from;            /* the number of the first */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
@@ -213,7 +213,7 @@ static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t
 	p = put_interned(p, INTERN_NAME, name, brief, strlen(brief));
 	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
 	p = proto_u64(p, 1 /* iid */, name);
-	/* one that was cut is none */
+	/* a name that was cut cannot be demangled */
 	if (strlen(mangled) < STACK_NAME_MAX - 1)
 		p = proto_text(p, 2 /* name */, mangled, strlen(mangled));
 	p = proto_text(p, 3 /* demangled_name */, full, strlen(full));
@@ -343,7 +343,7 @@ static char *put_launch(char *p, const struct gpu_info *info, const struct rec_g
 	return proto_close(launch, p);
 }
 
-/* The arrow begins at an instant: that of the call would be those of all calls within it, too. */
+/* The arrow begins at an instant: a flow from the slice of the call would be one from each slice within it, too. */
 static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);

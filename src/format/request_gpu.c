@@ -19,7 +19,7 @@ static const char *const prefixes[SPAN_MAX] = {
 /* What the GPU did in the steps of a context so far, and between them. Only differences mean anything. */
 struct tally {
 	uint64_t steps[GPU_PART_MAX], gaps[GPU_PART_MAX];
-	uint64_t blind_steps, blind_gaps; /* of which it is not known */
+	uint64_t blind_steps, blind_gaps; /* with an unknown GPU */
 };
 
 struct part {

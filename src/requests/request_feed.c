@@ -29,7 +29,7 @@ struct pairs {
 	} done[HELD_MAX];
 	struct rec_request *records[HELD_MAX];
 	size_t n_done, n_records;
-	/* of the requests in done, followed by those that are not over */
+	/* of the requests in done, then of the open ones */
 	struct join_sequence sequences[JOIN_SEQUENCES];
 	struct join_socket sockets[HELD_MAX];
 	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
@@ -185,7 +185,7 @@ static void held_free(const struct request_feed *f, void **held)
 	free(held);
 }
 
-/* An engine warms up with a request of its own, which is told of no more. */
+/* An engine warms up with a request of its own, which nobody is told of. */
 static bool is_nobodys(const struct pairs *p, const struct join_sequence *q)
 {
 	return !q->given && !q->vague && numbers(p, q->tgid);
@@ -234,7 +234,7 @@ static void tell_due(struct request_feed *f, bool all)
 	p->n_records = n_records;
 }
 
-/* Tells those that need not wait for another one; all: every one. */
+/* Tells the readers of requests that need not wait for another one; all: of every request. */
 static void decide(struct request_feed *f, bool all)
 {
 	struct pairs *p = f->pairs;

@@ -18,7 +18,7 @@
 #define LEFT JOIN_SOCKETS /* in place of a socket's number */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
-/* What is found out of those of each kind. */
+/* The answers for both kinds. */
 struct answers {
 	struct join_answer *sockets, *sequences;
 };
@@ -97,7 +97,7 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 	return (s->last >= q->last || s->gone) && s->chunks <= q->outputs + 4;
 }
 
-/* Whether they also look alike: not every pair does, but only those that do are joined. */
+/* Whether they also look alike: only pairs that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->given)
@@ -167,7 +167,7 @@ static bool began_between(const struct join_socket *s, const struct join_sequenc
 	return q->vague || (s->first >= q->first && (!q->second || s->first < q->second));
 }
 
-/* Pairs all of both kinds by order: the answer that began first is that of the sequence that went on first. */
+/* Pairs all of both kinds by order: the answer that began first with the sequence that went on first. */
 static bool pair_in_order(const struct join *j, struct group *g)
 {
 	bool all = g->n_sockets == g->n_sequences;
@@ -192,7 +192,7 @@ static bool pair_in_order(const struct join *j, struct group *g)
 	return all;
 }
 
-/* Whether this pair is in every way to pair all: without it there is none. */
+/* Whether every way to pair all has this pair. */
 static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
 	struct group other = *g;

@@ -275,7 +275,7 @@ void request_set_first(struct step_requests *q, struct step_request *r, uint64_t
 		TELL_OP(q, first, r);
 }
 
-/* Time of a gap between steps, of which it is known how long the thread was off the CPU. gap: states of all of it. */
+/* Part of a gap between steps; off: how long the thread was off the CPU in it. gap: the states of the whole gap. */
 static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known, uint64_t off, const uint64_t gap[ST_MAX])
 {
 	int state = ST_CPU;

@@ -44,7 +44,7 @@ void *thread_map_find(const struct thread_map *m, uint32_t tid);
 /* Finds it, or adds it with zeroes. NULL: there are too many. */
 void *thread_map_get(struct thread_map *m, uint32_t tid);
 
-/* The next one that was added, or with NULL the first; NULL: there is none. */
+/* In the order in which they were added; thread NULL: the first. NULL: no further one. */
 void *thread_map_next(const struct thread_map *m, const void *thread);
 
 void thread_map_remove(struct thread_map *m, void *thread);

@@ -49,10 +49,10 @@ struct recording {
 	uint64_t name_real_ns;           /* the time in the names of its files */
 	const struct prices *prices;     /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
-	struct counters counters;        /* those of steps and operators */
+	struct counters counters;        /* of steps and operators */
 	bool lacks_faults;               /* page faults were wanted, and the kernel does not show them */
 	const struct gpu_info *gpu;      /* what the numbers in records of GPUs stand for; NULL: there are none */
-	const struct stacks *stacks;     /* those of REC_STACK, by number; NULL: there are none */
+	const struct stacks *stacks;     /* of REC_STACK, by number; NULL: none are recorded */
 	struct request_feed *requests;   /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;                   /* the only process of this output; 0: all */
 	uint32_t et_steps;               /* of an execution trace, at most; 0: all */
@@ -131,7 +131,7 @@ struct sink_ops {
 
 struct sink {
 	const struct sink_ops *ops;
-	/* what it has no operation for is left to these: another sink in front of which it stands, its file; or NULL */
+	/* An operation that is NULL is left to the sink behind it, or, for flush and size, to its file. NULL: it has none. */
 	struct sink *inner;
 	struct writer *w;
 };
