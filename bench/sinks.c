@@ -103,7 +103,7 @@ __attribute__((noinline)) static void feed(struct sink *s, const union any *reco
 		sink_record(s, &records[i].h, sizeof(records[i]));
 	for (int i = 0; i < turns; i++)
 		sink_settled(s);
-	s->ops->flush(s);
+	sink_flush(s);
 }
 
 /* part: what callgrind calls it; NULL: nothing is counted. */
@@ -130,7 +130,7 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags, int b
 	if (part)
 		CALLGRIND_DUMP_STATS_AT(part);
 	begin = cpu_ns();
-	bytes = (double)s->ops->bytes(s);
+	bytes = (double)sink_bytes(s);
 	s->ops->close(s, NULL);
 	ns += cpu_ns() - begin;
 	free(records);

@@ -9,12 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/writer.h"
 #include "requests/request_feed.h"
+#include "sink/process_list.h"
 #include "sink/sink.h"
 #include "util/list.h"
 #include "util/log.h"
-#include "util/map.h"
 #include "util/names.h"
 
 #define NODES_KEPT_MAX 16384 /* of steps that are not written yet: 25 MB */
@@ -24,12 +23,11 @@
 #define ROUNDS 2            /* calls of chakra_settled() after which all that was sent before has arrived */
 
 struct kept_step {
-	uint32_t number;     /* + 1 */
-	unsigned int rounds; /* 0: it has not ended */
+	struct thread_entry entry; /* by its number + 1 */
+	unsigned int rounds;       /* 0: it has not ended */
 	uint32_t tgid, tid;
 	const char *phase;
 	struct et_step s;
-	UT_hash_handle hh;
 };
 
 /* The last node of the last step of a thread. */
@@ -42,38 +40,22 @@ struct last_node {
 struct chakra {
 	struct sink sink;
 	struct recording rec;
-	struct writer *w;
-	struct kept_step *steps;
+	struct thread_map steps; /* struct kept_step */
 	size_t n_nodes, n_calls; /* kept */
 	struct last_node last[THREADS_KEPT_MAX];
-	unsigned int next_last; /* which is forgotten next */
+	unsigned int next_last; /* the next to be replaced */
 	uint64_t next_id, written, left_out, unplaced;
 	uint32_t pid; /* of the first step */
 };
 
 static void step_drop(struct chakra *c, struct kept_step *k)
 {
-	HASH_DEL(c->steps, k);
 	c->n_nodes -= k->s.n_nodes;
 	c->n_calls -= k->s.n_calls + k->s.n_comms;
 	free(k->s.nodes);
 	free(k->s.calls);
 	free(k->s.comms);
-	free(k);
-}
-
-/* number: as in records, from 1. NULL: too many are kept. */
-static struct kept_step *step_get(struct chakra *c, uint32_t number)
-{
-	struct kept_step *k = NULL;
-
-	HASH_FIND(hh, c->steps, &number, sizeof(number), k);
-	if (k || HASH_COUNT(c->steps) >= STEPS_KEPT_MAX)
-		return k;
-	k = xcalloc(1, sizeof(*k));
-	k->number = number;
-	HASH_ADD(hh, c->steps, number, sizeof(k->number), k);
-	return k;
+	thread_map_remove(&c->steps, k);
 }
 
 static void take_node(struct chakra *c, const struct rec_node *r)
@@ -84,7 +66,7 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 
 	if (!f->layout.bytes || c->rec.kineto)
 		return;
-	k = r->step ? step_get(c, r->step) : NULL;
+	k = r->step ? thread_map_get(&c->steps, r->step) : NULL;
 	if (!k) {
 		c->unplaced++;
 		return;
@@ -107,7 +89,7 @@ static uint32_t op_of(const struct probe_spec *s, const struct rec_function *r)
 
 static void take_comm(struct chakra *c, const struct rec_function *r, const struct et_comm *m)
 {
-	struct kept_step *k = r->step ? step_get(c, r->step) : NULL;
+	struct kept_step *k = r->step ? thread_map_get(&c->steps, r->step) : NULL;
 
 	if (!k) {
 		c->unplaced++;
@@ -132,7 +114,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	}
 	if (s->role != ROLE_OP || !(s->flags & (PROBE_F_BEGIN | PROBE_F_SPAN)) || !r->step)
 		return;
-	k = step_get(c, r->step);
+	k = thread_map_get(&c->steps, r->step);
 	if (!k)
 		return;
 	if (c->n_calls >= CALLS_KEPT_MAX) {
@@ -157,7 +139,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 
 static void take_step(struct chakra *c, const struct rec_step *r)
 {
-	struct kept_step *k = step_get(c, r->number + 1);
+	struct kept_step *k = thread_map_get(&c->steps, r->number + 1);
 
 	if (!k) {
 		c->left_out++;
@@ -189,12 +171,12 @@ static void chakra_record(struct sink *s, const struct rec_hdr *rec, size_t size
 static void chakra_loss(struct sink *s, const struct loss *l)
 {
 	struct chakra *c = (struct chakra *)s;
-	struct kept_step *k, *next;
+	struct kept_step *k = NULL;
 
 	if (!l->count[REC_NODE] && !l->count[REC_FUNCTION])
 		return;
-	HASH_ITER(hh, c->steps, k, next)
-	k->s.incomplete = true;
+	while ((k = thread_map_next(&c->steps, k)))
+		k->s.incomplete = true;
 }
 
 static struct last_node *last_of(struct chakra *c, uint32_t tid)
@@ -236,10 +218,10 @@ static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
 		if (l->thread)
 			continue;
 		l->thread = c->next_id++;
-		writer_commit(c->w, et_json_thread(writer_reserve(c->w), l->thread, l->tid));
+		writer_commit(c->sink.w, et_json_thread(writer_reserve(c->sink.w), l->thread, l->tid));
 	}
 	c->pid = c->pid ? c->pid : k->tgid;
-	et_json_end(c->w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
+	et_json_end(c->sink.w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
 }
 
 static char *write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
@@ -247,9 +229,9 @@ static char *write_call(struct chakra *c, const struct et_call *call, const stru
 	uint64_t thread;
 
 	if (!c->rec.kineto)
-		return et_write_call(writer_reserve(c->w), call, context);
+		return et_write_call(writer_reserve(c->sink.w), call, context);
 	thread = last_of(c, call->tid)->thread; /* 0: of more threads than are kept */
-	return et_json_call(writer_reserve(c->w), call, thread ? thread : ET_JSON_ROOT);
+	return et_json_call(writer_reserve(c->sink.w), call, thread ? thread : ET_JSON_ROOT);
 }
 
 /* Calls that are operators by themselves. */
@@ -263,7 +245,7 @@ static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before
 		begin_json(c, k, n);
 	et_calls_resolve(&k->s, c->next_id, before);
 	for (size_t i = 0; i < n; i++)
-		writer_commit(c->w, write_call(c, &k->s.calls[i], context));
+		writer_commit(c->sink.w, write_call(c, &k->s.calls[i], context));
 	return n;
 }
 
@@ -273,7 +255,7 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	size_t n = k->s.n_nodes;
 	struct et_context context = {
 		.real_ns = c->rec.start_real_ns - c->rec.start_boot_ns,
-		.step = k->number - 1,
+		.step = k->entry.tid - 1,
 		.phase = k->phase,
 		.tgid = k->tgid,
 	};
@@ -281,18 +263,18 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	if (c->rec.et_steps && c->written >= c->rec.et_steps)
 		return;
 	choose_calls(c, k);
-	if (k->s.incomplete || writer_full(c->w)) {
+	if (k->s.incomplete || writer_full(c->sink.w)) {
 		c->left_out++;
 		return;
 	}
 	et_step_resolve(&k->s, c->next_id, last->id);
 	c->n_nodes -= n - k->s.n_nodes;
 	for (size_t i = 0; i < k->s.n_nodes; i++)
-		writer_commit(c->w, et_write_node(writer_reserve(c->w), &k->s.nodes[i], &context));
+		writer_commit(c->sink.w, et_write_node(writer_reserve(c->sink.w), &k->s.nodes[i], &context));
 	n = k->s.n_nodes + write_calls(c, k, last->id, &context);
 	et_comms_resolve(&k->s, c->next_id + n, last->id);
 	for (size_t i = 0; i < k->s.n_comms; i++)
-		writer_commit(c->w, et_write_comm(writer_reserve(c->w), &k->s.comms[i], &context));
+		writer_commit(c->sink.w, et_write_comm(writer_reserve(c->sink.w), &k->s.comms[i], &context));
 	n += k->s.n_comms;
 	if (!n)
 		return;
@@ -301,9 +283,9 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	c->written++;
 }
 
-static int by_number(const struct kept_step *a, const struct kept_step *b)
+static int by_number(const struct thread_entry *a, const struct thread_entry *b)
 {
-	return a->number < b->number ? -1 : a->number > b->number;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
 static void chakra_settled(struct sink *s)
@@ -311,9 +293,9 @@ static void chakra_settled(struct sink *s)
 	struct chakra *c = (struct chakra *)s;
 	struct kept_step *k, *next;
 
-	HASH_SORT(c->steps, by_number);
-	HASH_ITER(hh, c->steps, k, next)
-	{
+	HASH_SORT(c->steps.first, by_number);
+	for (k = thread_map_next(&c->steps, NULL); k; k = next) {
+		next = thread_map_next(&c->steps, k);
 		if (!k->rounds || k->rounds++ <= ROUNDS)
 			continue;
 		write_step(c, k);
@@ -321,25 +303,14 @@ static void chakra_settled(struct sink *s)
 	}
 }
 
-static int chakra_flush(struct sink *s)
-{
-	return writer_flush(((struct chakra *)s)->w);
-}
-
-static uint64_t chakra_bytes(const struct sink *s)
-{
-	return writer_bytes(((const struct chakra *)s)->w);
-}
-
 static int chakra_close(struct sink *s, const struct window_totals *t)
 {
 	struct chakra *c = (struct chakra *)s;
-	struct kept_step *k, *next;
+	struct kept_step *k;
 	int err;
 
-	HASH_SORT(c->steps, by_number);
-	HASH_ITER(hh, c->steps, k, next)
-	{
+	HASH_SORT(c->steps.first, by_number);
+	while ((k = thread_map_next(&c->steps, NULL))) {
 		if (k->rounds)
 			write_step(c, k);
 		else
@@ -357,10 +328,10 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 	if (t && !c->written)
 		log_warn("the execution trace has no operators: no step of an engine was seen whose preset describes "
 			 "its operators");
-	if (t && writer_dropped(c->w))
+	if (t && writer_dropped(c->sink.w))
 		log_warn("%llu operators are missing from steps of the execution trace: it could not be written as fast",
-			(unsigned long long)writer_dropped(c->w));
-	err = writer_close(c->w);
+			(unsigned long long)writer_dropped(c->sink.w));
+	err = writer_close(c->sink.w);
 	free(c);
 	return err;
 }
@@ -369,9 +340,7 @@ static const struct sink_ops chakra_ops = {
 	.record = chakra_record,
 	.loss = chakra_loss,
 	.settled = chakra_settled,
-	.flush = chakra_flush,
 	.close = chakra_close,
-	.bytes = chakra_bytes,
 };
 
 struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
@@ -380,7 +349,8 @@ struct sink *chakra_sink_new(struct writer *w, const struct recording *rec)
 
 	c->sink.ops = &chakra_ops;
 	c->rec = *rec;
-	c->w = w;
+	c->sink.w = w;
+	c->steps = (struct thread_map){ .size = sizeof(struct kept_step), .max = STEPS_KEPT_MAX };
 	c->next_id = rec->kineto ? ET_JSON_ROOT + 1 : 1;
 	if (rec->kineto) {
 		et_json_end(w, 0, rec->start_mono_ns);

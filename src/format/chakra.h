@@ -45,8 +45,8 @@ struct et_call {
 	uint64_t start_ns, end_ns;
 	uint32_t tid;
 	uint32_t op;          /* ET_NO_OP: not told */
-	const char *name;     /* of an operator of which nothing but its calls is known; NULL: the step has nodes */
-	const char *declared; /* its name and that of its overload, as "aten::add.Tensor"; NULL: not known */
+	const char *name;     /* of an operator without nodes; NULL: the step has nodes */
+	const char *declared; /* with its overload: "aten::add.Tensor"; NULL: not known */
 	uint64_t number;      /* that other traces in PyTorch's form have for it */
 	struct tensor_args args;
 	uint64_t shapes[FUNC_VALS_MAX]; /* FETCH_F_SHAPE, two of each tensor of `args` */

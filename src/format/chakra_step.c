@@ -15,7 +15,7 @@ static const char *enum_text(const struct enum_table *t, uint32_t v)
 	return v < t->n ? t->names[v] : NULL;
 }
 
-/* The offsets are those of a preset that was checked: they lie within the copy. */
+/* The preset was checked: its offsets lie within the copy. */
 static void read_tensor(const uint8_t *node, uint64_t addr, const struct node_fields *f, struct et_tensor *t)
 {
 	memset(t, 0, sizeof(*t));
@@ -198,7 +198,7 @@ static void drop_empty(struct et_step *s)
 	s->n_nodes = n;
 }
 
-/* ---- operators of which only the calls are known ---- */
+/* ---- operators without nodes, known by their calls ---- */
 
 void et_calls_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {

@@ -204,7 +204,7 @@ char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
 	return fmt_lit(p, "]");
 }
 
-/* What the host does: the duration is its own, so that those of all calls add up to the time of their thread. */
+/* What the host does: the duration is without calls within it, so that all durations add up to the time of their thread. */
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
 	const uint64_t after[] = { call->after, call->parent };

@@ -14,6 +14,7 @@
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"
+#include "util/bytes.h"
 #include "util/clock.h"
 #include "util/host_id.h"
 #include "util/names.h"
@@ -38,8 +39,7 @@ static char *add_frames(char *p, const char *end, const struct stacks *s, uint32
 
 		if (!f)
 			continue;
-		if (p[-1] != '[')
-			*p++ = ',';
+		p = fmt_comma(p);
 		if (FMT_JSON_STR_MAX(len) > (size_t)(end - p))
 			return fmt_lit(p, "\"[cut]\"");
 		p = fmt_json_str(p, text, len);
@@ -61,8 +61,7 @@ static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 		h.start_ns = c->rec.start_boot_ns;
 	begin = p = instant_begin(c, &h, &at);
 	p = fmt_json_str(p, text, stack_text_name(f, text));
-	p = fmt_lit(p, ",\"cat\":\"stack\",\"args\":{\"state\":");
-	p = fmt_string(p, time_state_name((enum time_state)r->state));
+	p = fmt_string(fmt_lit(p, ",\"cat\":\"stack\",\"args\":{\"state\":"), time_state_name((enum time_state)r->state));
 	p = fmt_us(fmt_lit(p, ",\"wait_us\":"), r->h.dur_ns);
 	waker = c->rec.stacks ? stack_subject(c->rec.stacks, r->waker_stack) : NULL;
 	if (waker)
@@ -163,7 +162,7 @@ char *chrome_begin(struct chrome_sink *c, char *p)
 	c->begun = true;
 	if (!c->rec.kineto)
 		return fmt_lit(p, "[\n");
-	writer_set_tail(c->w, end, sizeof(end) - 1);
+	writer_set_tail(c->sink.w, end, sizeof(end) - 1);
 	p = fmt_u64(fmt_lit(p, "{\"schemaVersion\":1,\"baseTimeNanoseconds\":"), c->rec.start_real_ns);
 	return fmt_lit(p, ",\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
 }
@@ -352,13 +351,15 @@ static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 	if (ipc) {
 		p = fmt_lit(fmt_string(p, ipc), ",\"cat\":\"ipc\",\"args\":{\"syscall\":");
 		p = fmt_lit(fmt_syscall_name(p, &r->h), ",\"kind\":");
-		p = fmt_lit(fmt_string(p, ipc_kind_name(&r->h)), ",");
+		p = fmt_string(p, ipc_kind_name(&r->h));
+		if (!(r->h.flags & REC_F_OPEN_END))
+			*p++ = ',';
 	} else {
 		p = fmt_syscall_name(p, &r->h);
 		p = fmt_lit(p, ",\"cat\":\"syscall\",\"args\":{");
 	}
 	if (r->h.flags & REC_F_OPEN_END) {
-		p = fmt_open(p, r->h.flags, true);
+		p = fmt_open(p, r->h.flags);
 	} else {
 		p = fmt_lit(p, "\"ret\":");
 		if (err)
@@ -368,16 +369,12 @@ static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 		else
 			p = fmt_s64(p, r->ret);
 		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
-		p = fmt_open(p, r->h.flags, false);
+		p = fmt_open(p, r->h.flags);
 	}
-	if (known && syscall_has_fd(r->h.id)) {
-		p = fmt_lit(p, ",\"fd\":");
-		p = fmt_s64(p, (int32_t)r->arg0);
-	}
-	if (known && r->ret > 0 && syscall_ret_is_bytes(r->h.id)) {
-		p = fmt_lit(p, ",\"bytes\":");
-		p = fmt_s64(p, r->ret);
-	}
+	if (known && syscall_has_fd(r->h.id))
+		p = fmt_s64(fmt_lit(p, ",\"fd\":"), (int32_t)r->arg0);
+	if (known && r->ret > 0 && syscall_ret_is_bytes(r->h.id))
+		p = fmt_s64(fmt_lit(p, ",\"bytes\":"), r->ret);
 	if (r->h.flags & SYSCALL_F_BLOCKED && !ipc)
 		p = fmt_lit(p, ",\"path\":\"slow\"");
 	args_end(c, p, &at);
@@ -399,7 +396,7 @@ static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
 		p = fmt_u32(fmt_lit(p, ",\"cpu\":"), r->h.cpu);
 	if (r->h.flags & FAULT_F_KERNEL)
 		p = fmt_lit(p, ",\"kernel\":true");
-	p = fmt_open(p, r->h.flags, false);
+	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
 }
@@ -417,29 +414,22 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 		waker = tasks_get_other(c->rec.tasks, r->waker_tid);
 	p = span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_string(p, name);
-	p = fmt_lit(p, ",\"cat\":\"sched\",\"args\":{\"cpu\":");
-	p = fmt_u32(p, r->h.cpu);
-	p = fmt_lit(p, ",\"cpu_before\":");
-	p = fmt_u32(p, r->cpu_from);
+	p = fmt_u32(fmt_lit(p, ",\"cat\":\"sched\",\"args\":{\"cpu\":"), r->h.cpu);
+	p = fmt_u32(fmt_lit(p, ",\"cpu_before\":"), r->cpu_from);
 	if (r->h.flags & OFF_CPU_F_PREEMPT)
 		p = fmt_lit(p, ",\"preempted\":true");
 	if (r->late)
 		p = fmt_lit(p, ",\"end_not_seen\":true");
-	if (r->wake_ns) {
-		p = fmt_lit(p, ",\"run_queue_us\":");
-		p = fmt_us(p, end - off_cpu_runnable_ns(r));
-	}
+	if (r->wake_ns)
+		p = fmt_us(fmt_lit(p, ",\"run_queue_us\":"), end - off_cpu_runnable_ns(r));
 	if (r->wake_ns && from_irq) {
 		p = fmt_lit(p, ",\"waker\":\"interrupt\"");
 	} else if (r->wake_ns) {
-		p = fmt_lit(p, ",\"waker_tid\":");
-		p = fmt_u32(p, r->waker_tid);
-		if (waker && waker->comm[0]) {
-			p = fmt_lit(p, ",\"waker\":");
-			p = fmt_string(p, waker->comm);
-		}
+		p = fmt_u32(fmt_lit(p, ",\"waker_tid\":"), r->waker_tid);
+		if (waker && waker->comm[0])
+			p = fmt_string(fmt_lit(p, ",\"waker\":"), waker->comm);
 	}
-	p = fmt_open(p, r->h.flags, false);
+	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
 	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
 		make_arrow(c, r, waker->tgid, &at);
@@ -453,18 +443,11 @@ static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
 	cpu_get(c, r->h.cpu);
 	p = span_begin(c, &r->h, PID_CPUS, r->h.cpu);
 	p = fmt_string(p, t->comm[0] ? t->comm : "?");
-	p = fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":");
-	p = fmt_u32(p, r->h.tgid);
-	p = fmt_lit(p, ",\"tid\":");
-	p = fmt_u32(p, r->h.tid);
-	p = fmt_open(p, r->h.flags, false);
+	p = fmt_u32(fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":"), r->h.tgid);
+	p = fmt_u32(fmt_lit(p, ",\"tid\":"), r->h.tid);
+	p = fmt_open(p, r->h.flags);
 	*p++ = '}';
 	event_end(c, p);
-}
-
-static const char *handle_name(const struct chrome_sink *c, uint32_t tgid, uint64_t handle)
-{
-	return c->rec.handles ? handles_get(c->rec.handles, tgid, handle) : NULL;
 }
 
 static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a, uint64_t v)
@@ -480,8 +463,7 @@ static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a
 	return fmt_number(p, v);
 }
 
-static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, const uint64_t *vals,
-	const char *strs, bool *first)
+static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, const uint64_t *vals, const char *strs)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[h->id];
 	uint64_t bytes;
@@ -494,14 +476,10 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 		if (!check_shown(s, i, vals) ||
 			(s->fetch[i].flags & FETCH_F_LATE && h->flags & REC_F_OPEN_END))
 			continue;
-		if (!*first)
-			*p++ = ',';
-		*first = false;
-		p = fmt_name(c, p, a->name);
-		*p++ = ':';
+		p = fmt_lit(fmt_name(c, fmt_comma(p), a->name), ":");
 		if (a->is_string)
 			p = fmt_json_str(p, str, strnlen(str, FUNC_STR_LEN));
-		else if (a->is_handle && (str = handle_name(c, h->tgid, vals[i])))
+		else if (a->is_handle && c->rec.handles && (str = handles_get(c->rec.handles, h->tgid, vals[i])))
 			p = fmt_string(p, str);
 		else
 			p = fmt_value(c, p, a, vals[i]);
@@ -512,7 +490,7 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 }
 
 /* An operator as PyTorch's profiler (Kineto) has it, with the number that it has in an execution trace. */
-static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r, bool *first)
+static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	uint64_t number = request_feed_number(c->rec.requests);
@@ -522,7 +500,6 @@ static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function
 	chrome_kineto_op(c, &r->h, number);
 	p = fmt_json_str(p, name, len);
 	p = fmt_u64(fmt_lit(p, ",\"cat\":\"cpu_op\",\"args\":{\"External id\":"), number);
-	*first = false;
 	return fmt_u64(fmt_lit(p, ",\"Record function id\":"), number);
 }
 
@@ -531,7 +508,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	const struct probe_spec *s;
 	struct place at;
 	const uint64_t *counts;
-	bool first = true, op;
+	bool op;
 	char *p;
 
 	if (r->h.id >= c->rec.probes->n)
@@ -544,48 +521,28 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 		chrome_kineto_launch(c, &r->h);
 	p = s->flags & PROBE_F_INSTANT && !op ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	if (op) {
-		p = kineto_op(c, p, r, &first);
+		p = kineto_op(c, p, r);
 	} else {
 		p = fmt_name(c, p, probe_spec_name(s, r->vals));
 		p = fmt_lit(p, ",\"cat\":");
 		p = fmt_name(c, p, probe_role_name(s->role));
 		p = fmt_lit(p, ",\"args\":{");
 	}
-	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
+	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r));
 	if (counts)
-		p = counts_fmt(p, &c->rec.counters, counts, &first);
-	p = fmt_open(p, r->h.flags, first);
+		p = counts_fmt(p, &c->rec.counters, counts);
+	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
 }
 
 static char *fmt_states(char *p, const uint64_t *ns)
 {
-	bool first = true;
-
 	for (int i = 0; i < ST_MAX; i++) {
-		const char *name = time_state_name((enum time_state)i);
-
-		if (!ns[i])
-			continue;
-		if (!first)
-			*p++ = ',';
-		p = fmt_string(p, name);
-		*p++ = ':';
-		p = fmt_us(p, ns[i]);
-		first = false;
+		if (ns[i])
+			p = fmt_us(fmt_lit(fmt_string(fmt_comma(p), time_state_name((enum time_state)i)), ":"), ns[i]);
 	}
-	*p++ = '}';
 	return p;
-}
-
-static bool has_time(const uint64_t *ns)
-{
-	uint64_t any = 0;
-
-	for (int i = 0; i < ST_MAX; i++)
-		any |= ns[i];
-	return any;
 }
 
 static void write_step_span(
@@ -593,9 +550,8 @@ static void write_step_span(
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
-	bool first = true;
+	char *p, *before;
 	size_t len;
-	char *p;
 
 	p = span_begin(c, &r->h, at->pid, at->tid);
 	if (c->rec.kineto && !own_track) { /* as PyTorch's profiler marks steps */
@@ -605,36 +561,24 @@ static void write_step_span(
 		p = fmt_name(c, p, probe_spec_name(s, r->vals));
 		p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
 	}
-	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
-	if (!first)
-		*p++ = ',';
-	first = false;
+	p = fmt_args(c, p, &r->h, r->vals, r->strs[0]);
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
-		p = fmt_lit(fmt_json_str(fmt_lit(p, "\"batch\":"), text, len), ",");
-	p = fmt_lit(p, "\"step\":");
-	p = fmt_u32(p, r->number);
-	if (own_track) {
-		p = fmt_lit(p, ",\"thread\":");
-		p = fmt_u32(p, r->h.tid);
-	}
-	if (s->stand_in) {
-		p = fmt_lit(p, ",\"stand_in\":");
-		p = fmt_string(p, s->symbol);
-	}
-	if (r->left_out) {
-		p = fmt_lit(p, ",\"left_out\":");
-		p = fmt_string(p, shed_text(r->left_out, off));
-	}
-	p = fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns);
-	if (has_time(r->before_ns))
-		p = fmt_states(fmt_lit(p, ",\"before_us\":{"), r->before_ns);
+		p = fmt_json_str(fmt_lit(fmt_comma(p), "\"batch\":"), text, len);
+	p = fmt_u32(fmt_lit(fmt_comma(p), "\"step\":"), r->number);
+	if (own_track)
+		p = fmt_u32(fmt_lit(p, ",\"thread\":"), r->h.tid);
+	if (s->stand_in)
+		p = fmt_string(fmt_lit(p, ",\"stand_in\":"), s->symbol);
+	if (r->left_out)
+		p = fmt_string(fmt_lit(p, ",\"left_out\":"), shed_text(r->left_out, off));
+	before = fmt_lit(fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns), "}");
+	p = fmt_states(fmt_lit(before, ",\"before_us\":{"), r->before_ns);
+	p = p[-1] == '{' ? before : fmt_lit(p, "}");
 	if (r->counted == COUNTED)
-		p = counts_fmt(p, &c->rec.counters, r->counts, &first);
-	if (r->lost) {
-		p = fmt_lit(p, ",\"lost_records\":");
-		p = fmt_u32(p, r->lost);
-	}
-	p = fmt_open(p, r->h.flags, false);
+		p = counts_fmt(p, &c->rec.counters, r->counts);
+	if (r->lost)
+		p = fmt_u32(fmt_lit(p, ",\"lost_records\":"), r->lost);
+	p = fmt_open(p, r->h.flags);
 	args_end(c, p, at);
 }
 
@@ -660,8 +604,8 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		return 0;
 	end[i] = h->start_ns + h->dur_ns;
 	pr->lanes[kind] += i == pr->lanes[kind];
-	if (!(pr->lanes_named[kind] & UINT64_C(1) << i)) {
-		pr->lanes_named[kind] |= UINT64_C(1) << i;
+	if (!bit_is_set(&pr->lanes_named[kind], i)) {
+		bit_set(&pr->lanes_named[kind], i);
 		chrome_name_track(c, h->tgid, kinds[kind].tid + i, kinds[kind].name, kinds[kind].order);
 	}
 	return kinds[kind].tid + i;
@@ -695,12 +639,9 @@ static char *fmt_drawn(char *p, const struct drawn *d)
 	p = fmt_string(p, d->name);
 	p = fmt_string(fmt_lit(p, ",\"cat\":"), d->category);
 	p = fmt_lit(p, ",\"args\":{");
-	for (size_t i = 0; i < d->n; i++) {
-		if (i)
-			*p++ = ',';
-		p = fmt_drawn_arg(p, &d->args[i]);
-	}
-	return fmt_open(p, d->flags, !d->n);
+	for (size_t i = 0; i < d->n; i++)
+		p = fmt_drawn_arg(fmt_comma(p), &d->args[i]);
+	return fmt_open(p, d->flags);
 }
 
 /* With at least one argument, on a track that is no thread's. */
@@ -924,16 +865,6 @@ static void chrome_mark(struct sink *s, const struct mark *m)
 	write_instant((struct chrome_sink *)s, &(struct place){ PID_INFTRACE, PID_INFTRACE, 0 }, &d);
 }
 
-static int chrome_flush(struct sink *s)
-{
-	return writer_flush(((struct chrome_sink *)s)->w);
-}
-
-static uint64_t chrome_bytes(const struct sink *s)
-{
-	return writer_bytes(((const struct chrome_sink *)s)->w);
-}
-
 static void clock_instant_now(struct chrome_sink *c)
 {
 	struct clock_reading now = clock_read();
@@ -959,7 +890,7 @@ static void end_file(struct chrome_sink *c)
 {
 	clock_instant_now(c);
 	if (!c->rec.kineto)
-		writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
+		writer_commit(c->sink.w, fmt_lit(writer_reserve(c->sink.w), "\n]\n"));
 }
 
 static void chrome_rotate(struct sink *s, struct writer *w)
@@ -967,7 +898,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	struct chrome_sink *c = (struct chrome_sink *)s;
 
 	end_file(c);
-	c->w = w;
+	c->sink.w = w;
 	c->begun = c->loss_named = c->requests_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
 	c->gpus_named = 0;
@@ -994,7 +925,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	(void)t;
 	request_tracks_finish(c->requests);
 	end_file(c);
-	err = writer_close(c->w);
+	err = writer_close(c->sink.w);
 	irq_names_free(c->irqs);
 	request_tracks_free(c->requests);
 	free(c->arrows);
@@ -1009,10 +940,8 @@ static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
 	.mark = chrome_mark,
-	.flush = chrome_flush,
 	.rotate = chrome_rotate,
 	.close = chrome_close,
-	.bytes = chrome_bytes,
 };
 
 struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
@@ -1026,7 +955,7 @@ struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
-	c->w = w;
+	c->sink.w = w;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	return &c->sink;

@@ -10,7 +10,6 @@
 #include "format/request_track.h"
 #include "format/workers.h"
 #include "gpu/info.h"
-#include "io/writer.h"
 #include "sink/process_list.h"
 #include "sink/sink.h"
 #include "target/irq.h"
@@ -68,7 +67,6 @@ struct quoted {
 
 struct chrome_sink {
 	struct sink sink;
-	struct writer *w;
 	struct recording rec;
 	struct process_list processes; /* struct process */
 	uint8_t cpu_named[CPUS_MAX];
@@ -135,7 +133,7 @@ char *chrome_begin(struct chrome_sink *c, char *p);
 
 static inline char *event_begin(struct chrome_sink *c)
 {
-	char *p = writer_reserve(c->w);
+	char *p = writer_reserve(c->sink.w);
 
 	if (!c->begun)
 		return chrome_begin(c, p);
@@ -145,17 +143,14 @@ static inline char *event_begin(struct chrome_sink *c)
 static inline void event_end(struct chrome_sink *c, char *p)
 {
 	*p++ = '}';
-	writer_commit(c->w, p);
+	writer_commit(c->sink.w, p);
 }
 
 /* Ends the args of a thread's event, which name the thread if the track is not its own. */
 static inline void args_end(struct chrome_sink *c, char *p, const struct place *at)
 {
-	if (at->thread) {
-		if (p[-1] != '{')
-			*p++ = ',';
-		p = fmt_u32(fmt_lit(p, "\"tid\":"), at->thread);
-	}
+	if (at->thread)
+		p = fmt_u32(fmt_lit(fmt_comma(p), "\"tid\":"), at->thread);
 	if (p[-1] == '{') /* there are none */
 		p -= sizeof(",\"args\":{") - 1;
 	else
@@ -199,10 +194,8 @@ static inline char *fmt_string(char *p, const char *s)
 
 static inline char *fmt_track(char *p, uint32_t pid, uint32_t tid)
 {
-	p = fmt_lit(p, ",\"pid\":");
-	p = fmt_u32(p, pid);
-	p = fmt_lit(p, ",\"tid\":");
-	return fmt_u32(p, tid);
+	p = fmt_u32(fmt_lit(p, ",\"pid\":"), pid);
+	return fmt_u32(fmt_lit(p, ",\"tid\":"), tid);
 }
 
 static inline char *fmt_at(struct chrome_sink *c, char *p, uint32_t pid, uint32_t tid, uint64_t ns)
@@ -231,7 +224,7 @@ static inline char *span_begin(
 {
 	const struct head *head = chrome_head(c, pid, tid);
 	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
-	char *p = writer_reserve(c->w);
+	char *p = writer_reserve(c->sink.w);
 
 	if (start < c->rec.start_boot_ns)
 		start = c->rec.start_boot_ns;
@@ -250,20 +243,13 @@ static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h
 	return fmt_lit(fmt_at(c, p, at->pid, at->tid, h->start_ns), ",\"name\":");
 }
 
-/* Marks of spans that were cut; writes a separator first when `first` is false. */
-static inline char *fmt_open(char *p, uint8_t flags, bool first)
+/* Marks of spans that were cut. */
+static inline char *fmt_open(char *p, uint8_t flags)
 {
-	if (flags & REC_F_OPEN_START) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"began_before\":true");
-		first = false;
-	}
-	if (flags & REC_F_OPEN_END) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"unfinished\":true");
-	}
+	if (flags & REC_F_OPEN_START)
+		p = fmt_lit(fmt_comma(p), "\"began_before\":true");
+	if (flags & REC_F_OPEN_END)
+		p = fmt_lit(fmt_comma(p), "\"unfinished\":true");
 	return p;
 }
 

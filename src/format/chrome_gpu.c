@@ -7,26 +7,24 @@
 
 #include "format/arrows.h"
 #include "format/chrome.h"
-#include "gpu/info.h"
+#include "util/bytes.h"
 
 static void name_device(struct chrome_sink *c, uint32_t device)
 {
 	char name[GPU_LABEL_MAX];
 
-	if (c->gpus_named & UINT64_C(1) << device)
+	if (bit_is_set(&c->gpus_named, device))
 		return;
-	c->gpus_named |= UINT64_C(1) << device;
+	bit_set(&c->gpus_named, device);
 	chrome_name_process(c, PID_GPU + device, gpu_label(c->rec.gpu, device, name), PID_GPU + device);
 }
 
 static void name_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)
 {
-	uint64_t bit = UINT64_C(1) << track % 64;
-
 	name_device(c, t->device);
-	if (c->gpu_tracks_named[track / 64] & bit)
+	if (bit_is_set(c->gpu_tracks_named, track))
 		return;
-	c->gpu_tracks_named[track / 64] |= bit;
+	bit_set(c->gpu_tracks_named, track);
 	chrome_name_track(c, PID_GPU + t->device, TID_GPU + track, t->name, gpu_track_is_steps(t) ? -1 : (int64_t)track);
 }
 

@@ -17,27 +17,21 @@ bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc)
 	return true;
 }
 
-static char *fmt_key(char *p, const char *name, bool *first)
+static char *fmt_key(char *p, const char *name)
 {
-	if (!*first)
-		*p++ = ',';
-	*first = false;
-	p = fmt_json_str(p, name, strlen(name));
-	*p++ = ':';
-	return p;
+	return fmt_lit(fmt_json_str(fmt_comma(p), name, strlen(name)), ":");
 }
 
-char *counts_fmt(char *p, const struct counters *c, const uint64_t *n, bool *first)
+char *counts_fmt(char *p, const struct counters *c, const uint64_t *n)
 {
 	uint64_t ipc;
 
 	for (unsigned int i = 0; i < PMU_MAX; i++) {
 		if (counters_have(c, i))
-			p = fmt_u64(fmt_key(p, counter_name(c->set, i), first), n[i]);
+			p = fmt_u64(fmt_key(p, counter_name(c->set, i)), n[i]);
 	}
-	if (counts_ipc(c, n, &ipc))
-		p = fmt_us(fmt_key(p, "ipc", first), ipc); /* in thousandths, too */
-	return p;
+	/* in thousandths, too */
+	return counts_ipc(c, n, &ipc) ? fmt_us(fmt_key(p, "ipc"), ipc) : p;
 }
 
 const char *ipc_name(const struct rec_hdr *h)

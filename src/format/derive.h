@@ -19,8 +19,8 @@
 /* Instructions per cycle, in thousandths; false: not both were counted. */
 bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc);
 
-/* Members of an object: ,"instructions":1 and so on; *first: without the first comma. */
-char *counts_fmt(char *p, const struct counters *c, const uint64_t *n, bool *first);
+/* Members of an object: "instructions":1 and so on. */
+char *counts_fmt(char *p, const struct counters *c, const uint64_t *n);
 
 /* ---- system calls that pass data between processes or threads, with their names in traces ---- */
 
@@ -112,9 +112,9 @@ const char *gpu_counter_unit(enum gpu_counter c);
 bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_t *ret_value);
 
 /* Whether an arrow leads to it from the call that launched it. */
-static inline bool gpu_has_arrow(const struct rec_gpu *r, const struct recording *recording)
+static inline bool gpu_has_arrow(const struct rec_gpu *r, const struct recording *to)
 {
-	return r->h.flags & GPU_F_FIRST && r->launch_tid && r->launch_ns >= recording->start_boot_ns &&
+	return r->h.flags & GPU_F_FIRST && r->launch_tid && r->launch_ns >= to->start_boot_ns &&
 	       r->h.start_ns >= r->launch_ns && r->h.dur_ns;
 }
 

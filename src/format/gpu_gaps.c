@@ -152,7 +152,7 @@ static int compare_edges(const void *a, const void *b)
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Which of those that are within each other. A thread that waits for a GPU which is idle is late: it may wait for a CPU. */
+/* The state that counts where several are nested. A thread that waits for an idle GPU is late: it may wait for a CPU. */
 static enum time_state state_of(const int n[ST_MAX])
 {
 	if (n[ST_RUNNABLE] > 0)

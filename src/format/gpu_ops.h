@@ -32,7 +32,7 @@ typedef void (*gpu_op_cb)(const struct gpu_op_time *t, void *arg);
 struct gpu_ops *gpu_ops_new(void);
 void gpu_ops_free(struct gpu_ops *g);
 
-/* In any order: a call of an operator; a step; what a GPU did, of which kernels are taken. */
+/* In any order: a call of an operator; a step; what a GPU did: only kernels count. */
 void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op);
 void gpu_ops_step(struct gpu_ops *g, const struct rec_hdr *h);
 /* op: the one in which it was captured for a graph; GPU_OPS_NONE: none, or it is not known. */

@@ -369,22 +369,10 @@ static uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group
 
 /* ---- records that become slices, instants and counters on tracks of their own ---- */
 
-static void add_string(struct event *e, const char *name, const char *text)
-{
-	event_add_text(e, name, text, strlen(text));
-}
-
 static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
 	enum track_kind track, const char *category, const char *name)
 {
 	event_init(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
-}
-
-/* With a name that may not stay where it is. */
-static void begin_copy(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
-	enum track_kind track, const char *category, const char *name)
-{
-	event_init_copy(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
 }
 
 static uint64_t double_bits(uint64_t bits, unsigned int size)
@@ -433,7 +421,7 @@ static void add_args(
 		if (a->is_string)
 			event_add_text(e, a->name, str, strnlen(str, FUNC_STR_LEN));
 		else if (name)
-			add_string(e, a->name, name);
+			event_add_text(e, a->name, name, strlen(name));
 		else
 			add_value(e, a, vals[i]);
 	}
@@ -681,7 +669,7 @@ static void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_sy
 	char name[32];
 
 	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
-	begin_copy(&e, s, &r->h, TRACK_CALLS, "syscall", name);
+	event_init_copy(&e, s, perfetto_row(s, r->h.tgid, r->h.tid, TRACK_CALLS), "syscall", name);
 	if (!(r->h.flags & REC_F_OPEN_END))
 		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
 	event_add_open(&e, r->h.flags);
@@ -941,12 +929,7 @@ static int perfetto_flush(struct sink *sink)
 	perfetto_cpus_flush(s);
 	if (clock_ns(CLOCK_BOOTTIME) - s->clock_ns >= SNAPSHOT_NS)
 		write_clocks_now(s);
-	return writer_flush(s->w);
-}
-
-static uint64_t perfetto_bytes(const struct sink *sink)
-{
-	return writer_bytes(((const struct perfetto_sink *)sink)->w);
+	return writer_flush(s->sink.w);
 }
 
 static void write_first_process(struct task *t, void *arg)
@@ -980,7 +963,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
 	end_file(s);
-	s->w = w;
+	s->sink.w = w;
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
 	perfetto_stacks_reset(s->stacks);
@@ -1003,7 +986,7 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	(void)t;
 	request_tracks_finish(s->requests);
 	end_file(s);
-	err = writer_close(s->w);
+	err = writer_close(s->sink.w);
 	irq_names_free(s->irqs);
 	request_tracks_free(s->requests);
 	interns_free(s->interns);
@@ -1027,7 +1010,6 @@ static const struct sink_ops perfetto_ops = {
 	.rotate = perfetto_rotate,
 	.held = perfetto_held,
 	.close = perfetto_close,
-	.bytes = perfetto_bytes,
 };
 
 struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
@@ -1040,7 +1022,7 @@ struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
 	s->held = held_new();
 	s->requests = request_tracks_new(&s->rec, &requests_ops, s);
 	s->processes.size = sizeof(struct perfetto_process);
-	s->w = w;
+	s->sink.w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);

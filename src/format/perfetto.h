@@ -12,7 +12,6 @@
 #include "format/drawn.h"
 #include "format/request_track.h"
 #include "gpu/info.h"
-#include "io/writer.h"
 #include "schema/perfetto_fields.h"
 #include "schema/proto.h"
 #include "sink/process_list.h"
@@ -98,7 +97,6 @@ struct perfetto_cpu;
 
 struct perfetto_sink {
 	struct sink sink;
-	struct writer *w;
 	struct recording rec;
 	struct perfetto_thread *threads; /* open addressing */
 	size_t n_threads, threads_size;
@@ -130,7 +128,7 @@ struct perfetto_sink {
 
 static inline char *packet_begin(struct perfetto_sink *s, char **ret_mark)
 {
-	return proto_open(writer_reserve(s->w), 1 /* Trace.packet */, ret_mark);
+	return proto_open(writer_reserve(s->sink.w), 1 /* Trace.packet */, ret_mark);
 }
 
 /* Of a sequence, which refers to names that were written before unless flags say that it begins. */
@@ -144,7 +142,7 @@ static inline char *packet_of(struct perfetto_sink *s, uint32_t sequence, uint64
 /* false: it is not in the file */
 static inline bool packet_end(struct perfetto_sink *s, char *mark, char *p)
 {
-	return writer_commit(s->w, proto_close(mark, p));
+	return writer_commit(s->sink.w, proto_close(mark, p));
 }
 
 /* An entry of InternedData. */
@@ -184,7 +182,7 @@ uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 
-/* A process that is none of the system's. */
+/* A process that the system does not have. */
 uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name);
 
 /* A track of slices or of a counter (unit: its unit), below another one. */
@@ -260,7 +258,7 @@ enum held_kind {
 void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
 
-/* ---- those that wait for their turn ---- */
+/* ---- events that wait for their turn ---- */
 
 /* The caller frees it with free(). */
 struct holder *held_new(void);

@@ -8,6 +8,7 @@
  */
 #include "format/perfetto.h"
 #include "util/alloc.h"
+#include "util/bytes.h"
 
 #define ERRNO_MAX 1024
 #define BITS(n) (((n) + 63) / 64)
@@ -22,11 +23,6 @@ struct perfetto_calls {
 	uint64_t deltas_ns;
 	uint64_t names[BITS(SYSCALL_MAX)], errors[BITS(ERRNO_MAX)]; /* a bit for each that was written */
 };
-
-static bool is_known(const uint64_t *bits, uint32_t i)
-{
-	return bits[i / 64] >> i % 64 & 1;
-}
 
 static char *put_short_clock(char *p, uint32_t id, uint64_t ns, bool deltas)
 {
@@ -65,7 +61,7 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 	p = put_short_clock(p, CLOCK_OF_BOOTTIME, ns, false);
 	p = proto_close(packet, proto_close(part, p));
 	c->deltas_ns = ns;
-	c->begun = writer_commit(s->w, p);
+	c->begun = writer_commit(s->sink.w, p);
 	return c->begun;
 }
 
@@ -76,8 +72,8 @@ static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum 
 	char *packet, *data, *p = proto_open(packet_of(s, c->sequence, 0, &packet), PACKET_INTERNED, &data);
 
 	p = put_interned(p, kind, iid, name, strlen(name));
-	if (writer_commit(s->w, proto_close(packet, proto_close(data, p))))
-		bits[i / 64] |= UINT64_C(1) << i % 64;
+	if (writer_commit(s->sink.w, proto_close(packet, proto_close(data, p))))
+		bit_set(bits, i);
 }
 
 static inline char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
@@ -105,7 +101,7 @@ static char *put_ret(char *p, const struct perfetto_calls *c, int64_t ret)
 {
 	if (ret >= 0)
 		return put_arg(p, ARG_RET, ret > 0xffffffffll ? VALUE_POINTER : VALUE_INT, (uint64_t)ret);
-	if (ret > -ERRNO_MAX && is_known(c->errors, (uint32_t)-ret))
+	if (ret > -ERRNO_MAX && bit_is_set(c->errors, (uint32_t)-ret))
 		return put_arg(p, ARG_RET, VALUE_WORD, (uint64_t)-ret + 1);
 	return put_arg(p, ARG_RET, VALUE_INT, (uint64_t)ret);
 }
@@ -127,7 +123,7 @@ static char *put_call_name(const struct perfetto_sink *s, char *p, const struct 
 {
 	char name[32], *end;
 
-	if (nr < SYSCALL_MAX && is_known(c->names, nr))
+	if (nr < SYSCALL_MAX && bit_is_set(c->names, nr))
 		return proto_u64(p, 10 /* name_iid */, s->call_iids[nr]);
 	end = fmt_u32(fmt_lit(name, "syscall_"), nr);
 	return proto_text(p, 23 /* name */, name, (size_t)(end - name));
@@ -154,12 +150,12 @@ static void learn_names(struct perfetto_sink *s, struct perfetto_calls *c, const
 	uint32_t nr = r->h.id, error = r->ret < 0 && r->ret > -ERRNO_MAX ? (uint32_t)-r->ret : 0;
 	const char *name;
 
-	if (nr < SYSCALL_MAX && !is_known(c->names, nr) && (name = syscall_name(nr))) {
+	if (nr < SYSCALL_MAX && !bit_is_set(c->names, nr) && (name = syscall_name(nr))) {
 		if (!s->call_iids[nr])
 			s->call_iids[nr] = ++s->n_call_iids;
 		learn(s, c, INTERN_NAME, s->call_iids[nr], name, c->names, nr);
 	}
-	if (error && !is_known(c->errors, error) && (name = errno_name((int)error)))
+	if (error && !bit_is_set(c->errors, error) && (name = errno_name((int)error)))
 		learn(s, c, INTERN_WORD, error + 1, name, c->errors, error);
 }
 
@@ -183,9 +179,9 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 		return;
 	learn_names(s, c, r);
 	before = c->deltas_ns;
-	p = put_event(s, writer_reserve(s->w), c, r, start);
+	p = put_event(s, writer_reserve(s->sink.w), c, r, start);
 	p = put_event(s, p, c, NULL, end > start ? end : start);
 	/* the next delta is relative to a packet that was written */
-	if (!writer_commit(s->w, p))
+	if (!writer_commit(s->sink.w, p))
 		c->deltas_ns = before;
 }

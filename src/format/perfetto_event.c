@@ -150,7 +150,7 @@ static void piece_begin(struct perfetto_sink *s)
 {
 	struct holder *hd = s->held;
 
-	hd->piece.begin = hd->piece.end = writer_reserve(s->w);
+	hd->piece.begin = hd->piece.end = writer_reserve(s->sink.w);
 	hd->piece.deltas_ns = s->deltas_ns;
 }
 
@@ -159,7 +159,7 @@ static void piece_end(struct perfetto_sink *s)
 	struct holder *hd = s->held;
 
 	/* the next delta is relative to a packet that was written */
-	if (!writer_commit(s->w, hd->piece.end))
+	if (!writer_commit(s->sink.w, hd->piece.end))
 		s->deltas_ns = hd->piece.deltas_ns;
 }
 

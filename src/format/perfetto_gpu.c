@@ -6,6 +6,7 @@
 #include "format/perfetto.h"
 #include "stack/stack.h"
 #include "util/alloc.h"
+#include "util/bytes.h"
 
 /*
  * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
@@ -78,7 +79,7 @@ static const char *const arg_names[ARGS] = {
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
-	uint32_t devices;                  /* of which the names have been told */
+	uint32_t devices;                  /* so many are described in this file */
 	uint64_t contexts_from;            /* the number of the first */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
@@ -206,12 +207,12 @@ static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t
 	const struct gpu_kernel_name *k = gpu_info_kernel(s->rec.gpu, name);
 	char *packet, *data, *mark, *p = packet_of(s, SEQUENCE_GPU, 0, &packet);
 
-	g->names[name / 64] |= UINT64_C(1) << name % 64;
+	bit_set(g->names, name);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_interned(p, INTERN_NAME, name, k->brief, strlen(k->brief));
 	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
 	p = proto_u64(p, 1 /* iid */, name);
-	/* one that was cut is none */
+	/* a name that was cut cannot be demangled */
 	if (strlen(k->mangled) < STACK_NAME_MAX - 1)
 		p = proto_text(p, 2 /* name */, k->mangled, strlen(k->mangled));
 	p = proto_text(p, 3 /* demangled_name */, k->full, strlen(k->full));
@@ -252,7 +253,7 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 		tell_devices(s, g);
 	if (!g->contexts[r->track])
 		tell_track(s, g, r, t);
-	if (is_named(r) && !(g->names[r->name / 64] >> r->name % 64 & 1))
+	if (is_named(r) && !bit_is_set(g->names, r->name))
 		tell_name(s, g, r->name);
 	return g;
 }
@@ -341,7 +342,7 @@ static char *put_launch(char *p, const struct gpu_info *info, const struct rec_g
 	return proto_close(launch, p);
 }
 
-/* The arrow begins at an instant: that of the call would be those of all calls within it, too. */
+/* The arrow begins at an instant: a flow from the slice of the call would be one from each slice within it, too. */
 static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);

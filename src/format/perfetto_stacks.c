@@ -16,6 +16,7 @@
 
 #include "format/perfetto.h"
 #include "format/stack_text.h"
+#include "util/bytes.h"
 #include "util/map.h"
 #include "util/names.h"
 
@@ -40,7 +41,7 @@ struct mapping {
 
 /* Numbers that were described in this file. */
 struct told {
-	uint8_t *bits;
+	uint64_t *bits;
 	uint32_t size; /* in numbers */
 };
 
@@ -58,7 +59,7 @@ struct perfetto_stacks {
 
 static bool is_told(const struct told *t, uint32_t number)
 {
-	return number < t->size && t->bits[number / 8] & 1u << number % 8;
+	return number < t->size && bit_is_set(t->bits, number);
 }
 
 static void tell(struct told *t, uint32_t number)
@@ -66,11 +67,11 @@ static void tell(struct told *t, uint32_t number)
 	if (number >= t->size) {
 		uint32_t size = (number + 4096) & ~4095u;
 
-		t->bits = xreallocarray(t->bits, 1, size / 8);
-		memset(t->bits + t->size / 8, 0, (size - t->size) / 8);
+		t->bits = xreallocarray(t->bits, size / 64, sizeof(*t->bits));
+		memset(t->bits + t->size / 64, 0, (size - t->size) / 8);
 		t->size = size;
 	}
-	t->bits[number / 8] |= (uint8_t)(1u << number % 8);
+	bit_set(t->bits, number);
 }
 
 static void stream_reset(struct stream *st)

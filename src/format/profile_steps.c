@@ -162,7 +162,7 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	if (r->workers)
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
 	if (r->counted == COUNTED)
-		p = counts_fmt(p, &ps->rec->counters, r->counts, &(bool){ false });
+		p = counts_fmt(p, &ps->rec->counters, r->counts);
 	p = PUT_NONZERO(p, counters_shared, r->counted == COUNTED_SHARED);
 	if (weight_of(r, ps->rec->prices, ps->self, &weight)) {
 		p = PUT(p, tracer_us, weight.ns);

@@ -6,8 +6,8 @@
 
 #include "format/derive.h"
 #include "format/profile_line.h"
+#include "sink/process_list.h"
 #include "util/list.h"
-#include "util/map.h"
 
 static const char *const prefixes[SPAN_MAX] = {
 	[SPAN_OWN_PREFILL] = "own_prefill_",
@@ -19,7 +19,7 @@ static const char *const prefixes[SPAN_MAX] = {
 /* What the GPU did in the steps of a context so far, and between them. Only differences mean anything. */
 struct tally {
 	uint64_t steps[GPU_PART_MAX], gaps[GPU_PART_MAX];
-	uint64_t blind_steps, blind_gaps; /* of which it is not known */
+	uint64_t blind_steps, blind_gaps; /* with an unknown GPU */
 };
 
 struct part {
@@ -30,12 +30,11 @@ struct part {
 
 /* A step whose GPU is not known, or not all of its parts, or that comes after such a one. */
 struct step {
-	UT_hash_handle hh;
-	uint32_t number;
-	struct context *context; /* once its parts are told; */
-	struct step *next;       /* the one after it there */
-	bool has_gpu, is_lost;   /* is_lost: what it did is not known */
-	bool overlaps;           /* the one before it */
+	struct thread_entry entry; /* by its number */
+	struct context *context;   /* once its parts are told; */
+	struct step *next;         /* the one after it there */
+	bool has_gpu, is_lost;     /* is_lost: what it did is not known */
+	bool overlaps;             /* the one before it */
 	uint64_t ns, gap_ns;
 	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
 	struct part *parts;
@@ -55,11 +54,10 @@ struct context {
 };
 
 struct request {
-	UT_hash_handle hh;
-	uint32_t serial;
-	uint32_t waits;    /* for so many steps */
-	bool has_begun;    /* seen is known */
-	struct tally seen; /* of its context, at its last step */
+	struct thread_entry entry; /* by its serial number */
+	uint32_t waits;            /* for so many steps */
+	bool has_begun;            /* seen is known */
+	struct tally seen;         /* of its context, at its last step */
 	uint64_t ns[SPAN_MAX][GPU_PART_MAX];
 	bool unknown[SPAN_MAX];
 	bool is_over;
@@ -67,22 +65,19 @@ struct request {
 };
 
 struct request_gpu {
-	struct step *steps; /* the oldest first */
+	struct thread_map steps; /* the oldest first */
 	struct context *contexts;
 	uint64_t n_contexts; /* that there have been */
-	struct request *requests;
+	struct thread_map requests;
 };
 
 struct request_gpu *request_gpu_new(void)
 {
-	return xcalloc(1, sizeof(struct request_gpu));
-}
+	struct request_gpu *g = xcalloc(1, sizeof(*g));
 
-static void free_step(struct request_gpu *g, struct step *s)
-{
-	HASH_DEL(g->steps, s);
-	free(s->parts);
-	free(s);
+	g->steps.size = sizeof(struct step);
+	g->requests.size = sizeof(struct request);
+	return g;
 }
 
 static void free_context(struct request_gpu *g, struct context *c)
@@ -91,46 +86,29 @@ static void free_context(struct request_gpu *g, struct context *c)
 	free(c);
 }
 
-static void free_request(struct request_gpu *g, struct request *r)
+static void forget_parts(void *step)
 {
-	HASH_DEL(g->requests, r);
-	free(r);
+	free(((struct step *)step)->parts);
+}
+
+static void free_step(struct request_gpu *g, struct step *s)
+{
+	free(s->parts);
+	thread_map_remove(&g->steps, s);
 }
 
 void request_gpu_free(struct request_gpu *g)
 {
 	if (!g)
 		return;
-	while (g->steps)
-		free_step(g, g->steps);
+	thread_map_clear(&g->steps, forget_parts);
 	while (g->contexts)
 		free_context(g, g->contexts);
-	while (g->requests)
-		free_request(g, g->requests);
+	thread_map_clear(&g->requests, NULL);
 	free(g);
 }
 
 /* ---- requests ---- */
-
-static struct request *find_request(const struct request_gpu *g, uint32_t serial)
-{
-	struct request *r;
-
-	HASH_FIND(hh, g->requests, &serial, sizeof(serial), r);
-	return r;
-}
-
-static struct request *get_request(struct request_gpu *g, uint32_t serial)
-{
-	struct request *r = find_request(g, serial);
-
-	if (r)
-		return r;
-	r = xcalloc(1, sizeof(*r));
-	r->serial = serial;
-	HASH_ADD(hh, g->requests, serial, sizeof(serial), r);
-	return r;
-}
 
 /* The time since its last step. */
 static void add_between(struct request *r, const struct tally *now)
@@ -224,7 +202,7 @@ static void take_step(struct request_gpu *g, struct tally *t, const struct step 
 
 	pass_gap(t, s);
 	for (size_t i = 0; i < s->n; i++) {
-		r = find_request(g, s->parts[i].serial);
+		r = thread_map_find(&g->requests, s->parts[i].serial);
 		if (!r)
 			continue;
 		add_between(r, t);
@@ -236,7 +214,7 @@ static void take_step(struct request_gpu *g, struct tally *t, const struct step 
 	for (int i = 0; i < GPU_PART_MAX && !s->is_lost; i++)
 		t->steps[i] += s->gpu[i];
 	for (size_t i = 0; i < s->n; i++) {
-		r = find_request(g, s->parts[i].serial);
+		r = thread_map_find(&g->requests, s->parts[i].serial);
 		if (r)
 			r->seen = *t;
 	}
@@ -256,14 +234,6 @@ static void take_steps(struct request_gpu *g, struct context *c)
 
 /* ---- steps ---- */
 
-static struct step *find_step(const struct request_gpu *g, uint32_t number)
-{
-	struct step *s;
-
-	HASH_FIND(hh, g->steps, &number, sizeof(number), s);
-	return s;
-}
-
 static void set_lost(struct step *s)
 {
 	s->has_gpu = s->is_lost = true;
@@ -272,7 +242,7 @@ static void set_lost(struct step *s)
 /* The oldest, and with it those before it in its context. One without a context has no requests, or not yet. */
 static void give_up(struct request_gpu *g)
 {
-	struct step *oldest = g->steps, *s;
+	struct step *oldest = thread_map_next(&g->steps, NULL), *s;
 	struct context *c = oldest->context;
 
 	if (!c) {
@@ -287,21 +257,15 @@ static void give_up(struct request_gpu *g)
 
 void request_gpu_expect(struct request_gpu *g, uint32_t number)
 {
-	struct step *s;
-
-	if (find_step(g, number))
-		return;
-	if (HASH_COUNT(g->steps) == REQUEST_GPU_STEPS_MAX)
+	if (!thread_map_find(&g->steps, number) && HASH_COUNT(g->steps.first) == REQUEST_GPU_STEPS_MAX)
 		give_up(g);
-	s = xcalloc(1, sizeof(*s));
-	s->number = number;
-	HASH_ADD(hh, g->steps, number, sizeof(number), s);
+	thread_map_get(&g->steps, number);
 }
 
 void request_gpu_part(struct request_gpu *g, const struct step_request *r, const struct step_seen *s, const struct request_part *p)
 {
-	struct request *of = get_request(g, r->serial);
-	struct step *step = find_step(g, s->number);
+	struct request *of = thread_map_get(&g->requests, r->serial);
+	struct step *step = thread_map_find(&g->steps, s->number);
 
 	for (int i = 0; !step && i < SPAN_MAX; i++)
 		of->unknown[i] = true;
@@ -315,7 +279,7 @@ void request_gpu_part(struct request_gpu *g, const struct step_request *r, const
 /* Its parts are known by now. */
 void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 {
-	struct step *step = find_step(g, s->number);
+	struct step *step = thread_map_find(&g->steps, s->number);
 	struct context *c = step ? get_context(g, s) : find_context(g, s);
 	uint64_t busy_until = c ? c->busy_until : 0;
 
@@ -351,7 +315,7 @@ void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 
 void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
 {
-	struct step *step = find_step(g, r->step);
+	struct step *step = thread_map_find(&g->steps, r->step);
 
 	if (!step)
 		return;
@@ -368,7 +332,7 @@ void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
 
 void request_gpu_over(struct request_gpu *g, const struct step_request *r)
 {
-	struct request *of = find_request(g, r->serial);
+	struct request *of = thread_map_find(&g->requests, r->serial);
 
 	if (!of)
 		return;
@@ -378,7 +342,7 @@ void request_gpu_over(struct request_gpu *g, const struct step_request *r)
 
 bool request_gpu_waits(const struct request_gpu *g, uint32_t serial)
 {
-	const struct request *r = find_request(g, serial);
+	const struct request *r = thread_map_find(&g->requests, serial);
 
 	return r && r->waits;
 }
@@ -398,12 +362,12 @@ static char *add_span(char *p, const struct request *r, enum request_span span)
 
 char *request_gpu_end(struct request_gpu *g, char *p, uint32_t serial, bool shown)
 {
-	struct request *r = find_request(g, serial);
+	struct request *r = thread_map_find(&g->requests, serial);
 
 	if (!r)
 		return p;
 	for (enum request_span span = 0; span < SPAN_MAX && shown && r->is_over && !r->waits; span++)
 		p = add_span(p, r, span);
-	free_request(g, r);
+	thread_map_remove(&g->requests, r);
 	return p;
 }

@@ -12,7 +12,7 @@
 
 /* Steps whose GPU, or whose requests, are still to come: of more, the GPU of the oldest is not known. */
 #define REQUEST_GPU_STEPS_MAX 4096
-/* Of more contexts with steps, those that wait for nothing are forgotten. */
+/* With more contexts, one that waits for nothing is forgotten. */
 #define REQUEST_GPU_CONTEXTS_MAX 256
 
 struct request_gpu;

@@ -8,7 +8,7 @@
 #include "requests/request_counts.h"
 #include "requests/request_feed.h"
 #include "requests/step_requests.h"
-#include "util/map.h"
+#include "sink/process_list.h"
 
 /* Steps whose lanes are kept until their requests are written: as many as may wait for an earlier one. */
 #define STEPS_KEPT 8192
@@ -24,8 +24,7 @@ struct step_carrier {
 
 /* A request that is not over. */
 struct live_request {
-	UT_hash_handle hh;
-	uint32_t serial;
+	struct thread_entry entry; /* by serial number */
 	struct step_carrier first, gave_first, last, before_last;
 	struct request_live counted;
 };
@@ -57,7 +56,7 @@ struct request_tracks {
 	const struct recording *rec;
 	const struct request_tracks_ops *ops;
 	void *arg;
-	struct live_request *live; /* by serial number */
+	struct thread_map live; /* struct live_request */
 	uint32_t file;
 	struct {
 		uint32_t number, lane, file;
@@ -411,22 +410,10 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 
 /* ---- steps ---- */
 
-static struct live_request *find_live(struct request_tracks *t, const struct step_request *r)
-{
-	struct live_request *l;
-
-	HASH_FIND(hh, t->live, &r->serial, sizeof(r->serial), l);
-	return l;
-}
-
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct request_tracks *t = arg;
-	struct live_request *l = xcalloc(1, sizeof(*l));
-
 	(void)s;
-	l->serial = r->serial;
-	HASH_ADD(hh, t->live, serial, sizeof(l->serial), l);
+	thread_map_get(&((struct request_tracks *)arg)->live, r->serial);
 }
 
 static struct step_carrier carrier_of(const struct request_tracks *t, const struct step_seen *s)
@@ -443,7 +430,7 @@ static struct step_carrier carrier_of(const struct request_tracks *t, const stru
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct request_tracks *t = arg;
-	struct live_request *l = find_live(t, r);
+	struct live_request *l = thread_map_find(&t->live, r->serial);
 	uint32_t group;
 
 	(void)p;
@@ -461,7 +448,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 static void on_first(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
-	struct live_request *l = find_live(t, r);
+	struct live_request *l = thread_map_find(&t->live, r->serial);
 
 	/* it may be reported with a later step */
 	if (l && l->last.number == r->prefill_step)
@@ -512,7 +499,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 static void on_mixed(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
-	struct live_request *l = find_live(t, r);
+	struct live_request *l = thread_map_find(&t->live, r->serial);
 	uint32_t group = request_group_of(t, r->tgid, r->context);
 
 	if (l && group < REQUEST_GROUPS)
@@ -526,31 +513,24 @@ static void on_sequence(void *request, const struct rec_request *socket, enum jo
 		request_tell_queued(arg, request, socket);
 }
 
-/* Those without rows are of no interest. */
-static struct over_request *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
+static void *on_done(struct step_request *r, void *arg)
 {
+	struct request_tracks *t = arg;
+	struct live_request *l = thread_map_find(&t->live, r->serial);
+	uint32_t row = NO_ROW;
 	struct over_request *o;
 
+	if (l) {
+		on_mixed(r, arg);
+		row = request_tell(t, r, l);
+		thread_map_remove(&t->live, l);
+	}
+	/* those without rows are of no interest */
 	if (!r->by_parts || !request_feed_joins(t->rec->requests))
 		return NULL;
 	o = xmalloc(sizeof(*o));
 	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
 	return o;
-}
-
-static void *on_done(struct step_request *r, void *arg)
-{
-	struct request_tracks *t = arg;
-	struct live_request *l = find_live(t, r);
-	uint32_t row = NO_ROW;
-
-	if (l) {
-		on_mixed(r, arg);
-		HASH_DEL(t->live, l);
-		row = request_tell(t, r, l);
-		free(l);
-	}
-	return over_of(t, r, row);
 }
 
 /* ---- start and end ---- */
@@ -584,15 +564,9 @@ void request_tracks_finish(struct request_tracks *t)
 
 void request_tracks_free(struct request_tracks *t)
 {
-	struct live_request *l, *next;
-
 	if (!t)
 		return;
-	HASH_ITER(hh, t->live, l, next)
-	{
-		HASH_DEL(t->live, l);
-		free(l);
-	}
+	thread_map_clear(&t->live, NULL);
 	request_feed_remove(t->rec->requests, t);
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		request_counts_clear(&t->groups[i].counts);
@@ -619,6 +593,7 @@ struct request_tracks *request_tracks_new(const struct recording *rec, const str
 	t->rec = rec;
 	t->ops = ops;
 	t->arg = arg;
+	t->live.size = sizeof(struct live_request);
 	request_feed_add(rec->requests, &reader_ops, t);
 	return t;
 }

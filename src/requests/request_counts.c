@@ -4,28 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DELTAS_MIN 64
+#include <utlist.h>
+
+#include "util/list.h"
+
 #define DELTAS_MAX 8192 /* if full, the earliest is applied, but not reported */
 
 struct request_delta {
 	uint64_t ns;
 	int active, waiting;
 };
-
-static void unlink_live(struct request_counts *c, struct request_live *l)
-{
-	*(l->before ? &l->before->behind : &c->first) = l->behind;
-	*(l->behind ? &l->behind->before : &c->last) = l->before;
-	l->before = l->behind = NULL;
-}
-
-static void append_live(struct request_counts *c, struct request_live *l)
-{
-	l->before = c->last;
-	l->behind = NULL;
-	*(c->last ? &c->last->behind : &c->first) = l;
-	c->last = l;
-}
 
 static void drop_first(struct request_counts *c, size_t n)
 {
@@ -41,22 +29,12 @@ static void push(struct request_counts *c, uint64_t ns, int active, int waiting)
 {
 	size_t i;
 
-	if (c->n == c->cap && c->cap < DELTAS_MAX) {
-		size_t cap = c->cap ? 2 * c->cap : DELTAS_MIN;
-		struct request_delta *list = realloc(c->list, cap * sizeof(*list));
-
-		if (list) {
-			c->list = list;
-			c->cap = cap;
-		}
-	}
-	if (!c->cap)
-		return;
-	if (c->n == c->cap)
+	if (c->n == DELTAS_MAX)
 		drop_first(c, 1);
 	if (ns < c->told_ns) /* for steps that overlap */
 		ns = c->told_ns;
-	for (i = c->n++; i && c->list[i - 1].ns > ns; i--)
+	list_push(c->list, c->n, c->cap);
+	for (i = c->n - 1; i && c->list[i - 1].ns > ns; i--)
 		c->list[i] = c->list[i - 1];
 	c->list[i] = (struct request_delta){ ns, active, waiting };
 }
@@ -84,9 +62,9 @@ void request_counts_part(struct request_counts *c, struct request_live *l, uint6
 	} else {
 		if (l->last_step + 1 < c->steps)
 			push_wait(c, l);
-		unlink_live(c, l);
+		DL_DELETE(c->first, l);
 	}
-	append_live(c, l);
+	DL_APPEND(c->first, l);
 	if (end > l->last_end)
 		l->last_end = end;
 	l->last_step = c->steps;
@@ -97,7 +75,7 @@ void request_counts_end(struct request_counts *c, struct request_live *l)
 	if (!l->counted)
 		return;
 	l->counted = false;
-	unlink_live(c, l);
+	DL_DELETE(c->first, l);
 	push(c, l->last_end, -1, 0);
 }
 
@@ -136,7 +114,7 @@ bool request_counts_next(struct request_counts *c, struct request_change *ret_ch
 			continue;
 		*ret_change = (struct request_change){
 			.ns = ns,
-			/* below zero only after a lack of memory */
+			/* below zero only where steps overlap, or changes were dropped */
 			.active = c->active > 0 ? (uint64_t)c->active : 0,
 			.waiting = c->waiting > 0 ? (uint64_t)c->waiting : 0,
 			.active_changed = c->active != active,

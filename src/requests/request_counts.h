@@ -18,15 +18,15 @@
 
 /* Of one request; initially all zero. */
 struct request_live {
-	struct request_live *before, *behind; /* by the time of their last steps */
+	struct request_live *prev, *next; /* by the time of their last steps */
 	uint64_t last_end, last_step;
 	bool counted;
 };
 
 /* All zero: no requests. */
 struct request_counts {
-	struct request_live *first, *last; /* those that count, the one quiet for longest first */
-	struct request_delta *list;        /* sorted by time */
+	struct request_live *first; /* of those that count, the one quiet for longest */
+	struct request_delta *list; /* sorted by time */
 	size_t n, cap;
 	uint64_t steps, last_end;
 	struct {

@@ -29,7 +29,7 @@ struct pairs {
 	} done[HELD_MAX];
 	struct rec_request *records[HELD_MAX];
 	size_t n_done, n_records;
-	/* of the requests in done, followed by those that are not over */
+	/* of the requests in done, then of the open ones */
 	struct join_sequence sequences[JOIN_SEQUENCES];
 	struct join_socket sockets[HELD_MAX];
 	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
@@ -56,7 +56,6 @@ struct reader {
 
 struct request_feed {
 	struct sink sink;
-	struct sink *inner;
 	const struct probe_table *probes;
 	struct step_requests *steps;
 	struct pairs *pairs; /* NULL: sockets are not recorded */
@@ -186,7 +185,7 @@ static void held_free(const struct request_feed *f, void **held)
 	free(held);
 }
 
-/* An engine warms up with a request of its own, which is told of no more. */
+/* An engine warms up with a request of its own, which nobody is told of. */
 static bool is_nobodys(const struct pairs *p, const struct join_sequence *q)
 {
 	return !q->given && !q->vague && numbers(p, q->tgid);
@@ -235,7 +234,7 @@ static void tell_due(struct request_feed *f, bool all)
 	p->n_records = n_records;
 }
 
-/* Tells those that need not wait for another one; all: every one. */
+/* Tells the readers of requests that need not wait for another one; all: of every request. */
 static void decide(struct request_feed *f, bool all)
 {
 	struct pairs *p = f->pairs;
@@ -395,7 +394,7 @@ static void feed_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	struct request_feed *f = (struct request_feed *)s;
 
 	f->number++;
-	sink_record(f->inner, rec, size);
+	sink_record(f->sink.inner, rec, size);
 	if (rec->kind == REC_STEP && rec->id < f->probes->n)
 		feed_step(f, (const struct rec_step *)rec);
 	else if (rec->kind == REC_FUNCTION && rec->id < f->probes->n)
@@ -408,14 +407,9 @@ static void feed_loss(struct sink *s, const struct loss *l)
 {
 	struct request_feed *f = (struct request_feed *)s;
 
-	sink_loss(f->inner, l);
+	sink_loss(f->sink.inner, l);
 	if (l->count[REC_STEP])
 		step_requests_lost(f->steps, l->count[REC_STEP]);
-}
-
-static void feed_mark(struct sink *s, const struct mark *m)
-{
-	sink_mark(((struct request_feed *)s)->inner, m);
 }
 
 static void feed_settled(struct sink *s)
@@ -427,12 +421,7 @@ static void feed_settled(struct sink *s)
 	step_requests_settled(f->steps);
 	if (p && p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
 		decide(f, false);
-	sink_settled(f->inner);
-}
-
-static int feed_flush(struct sink *s)
-{
-	return sink_flush(((struct request_feed *)s)->inner);
+	sink_settled(f->sink.inner);
 }
 
 /* Tells the readers of what is left as long as they are all there. */
@@ -445,47 +434,27 @@ static int feed_close(struct sink *s, const struct window_totals *t)
 		step_requests_finish(f->steps);
 	if (t && f->pairs)
 		decide(f, true);
-	err = sink_close(f->inner, t);
+	err = sink_close(f->sink.inner, t);
 	request_feed_free(f);
 	return err;
-}
-
-static uint64_t feed_bytes(const struct sink *s)
-{
-	return sink_bytes(((const struct request_feed *)s)->inner);
-}
-
-static uint64_t feed_pending(const struct sink *s)
-{
-	return sink_pending(((const struct request_feed *)s)->inner);
-}
-
-static void feed_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
-{
-	sink_dropped(((const struct request_feed *)s)->inner, counts);
 }
 
 static const struct sink_ops feed_ops = {
 	.record = feed_record,
 	.loss = feed_loss,
-	.mark = feed_mark,
 	.settled = feed_settled,
-	.flush = feed_flush,
 	.close = feed_close,
-	.bytes = feed_bytes,
-	.pending = feed_pending,
-	.dropped = feed_dropped,
 };
 
 struct sink *request_feed_sink(struct request_feed *f, struct sink *inner)
 {
-	f->inner = inner;
+	f->sink.inner = inner;
 	return &f->sink;
 }
 
 const struct sink *request_feed_inner(const struct sink *s)
 {
-	return s->ops == &feed_ops ? ((const struct request_feed *)s)->inner : s;
+	return s->ops == &feed_ops ? s->inner : s;
 }
 
 /* ---- readers ---- */

@@ -24,9 +24,9 @@ struct request_reader_ops {
 	/* A request is over. Returns what `sequence` shall be called with, allocated with malloc(); NULL: it shall not be called
 	 * for this one. */
 	void *(*done)(struct step_request *r, void *arg);
-	/* What `done` returned, which is freed afterwards. socket: the request that it is; NULL: none, because of `why`. */
+	/* request: what `done` returned, freed afterwards. socket: the same request on a socket; NULL: not found, because of `why`. */
 	void (*sequence)(void *request, const struct rec_request *socket, enum join_result why, void *arg);
-	/* A request seen on a socket that is none of the others. alone: there were no others. */
+	/* A request on a socket that no steps belong to. alone: no step showed any request. */
 	void (*socket)(const struct rec_request *r, bool alone, enum join_result why, void *arg);
 };
 
@@ -50,7 +50,7 @@ bool request_feed_joins(const struct request_feed *f);
 /* The number of the record that it is passing on, from 1: the same one for all of its sinks. f NULL: 0. */
 uint64_t request_feed_number(const struct request_feed *f);
 
-/* "several fit" and so on, of those that are not joined. */
+/* Why a request is not joined: "several fit" and so on. */
 const char *request_pairs_why(enum join_result why);
 
 /* Makes it the sink in front of another one, which it takes over: closing it closes that. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "util/alloc.h"
+#include "util/bytes.h"
 
 #define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
 #define NONE UINT32_MAX
@@ -17,7 +18,7 @@
 #define LEFT JOIN_SOCKETS /* in place of a socket's number */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
-/* What is found out of those of each kind. */
+/* The answers for both kinds. */
 struct answers {
 	struct join_answer *sockets, *sequences;
 };
@@ -96,7 +97,7 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 	return (s->last >= q->last || s->gone) && s->chunks <= q->outputs + 4;
 }
 
-/* Whether they also look alike: not every pair does, but only those that do are joined. */
+/* Whether they also look alike: only pairs that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->given)
@@ -166,7 +167,7 @@ static bool began_between(const struct join_socket *s, const struct join_sequenc
 	return q->vague || (s->first >= q->first && (!q->second || s->first < q->second));
 }
 
-/* Pairs all of both kinds by order: the answer that began first is that of the sequence that went on first. */
+/* Pairs all of both kinds by order: the answer that began first with the sequence that went on first. */
 static bool pair_in_order(const struct join *j, struct group *g)
 {
 	bool all = g->n_sockets == g->n_sequences;
@@ -191,7 +192,7 @@ static bool pair_in_order(const struct join *j, struct group *g)
 	return all;
 }
 
-/* Whether this pair is in every way to pair all: without it there is none. */
+/* Whether every way to pair all has this pair. */
 static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
 	struct group other = *g;
@@ -312,16 +313,6 @@ static bool find_fits_by_rule(struct join *j, const struct answers *of)
 	return any;
 }
 
-static void set_bit(uint64_t *bits, size_t i)
-{
-	bits[i / 64] |= UINT64_C(1) << i % 64;
-}
-
-static bool has_bit(const uint64_t *bits, size_t i)
-{
-	return bits[i / 64] >> i % 64 & 1;
-}
-
 /* Finds for each pair, by its socket, the pairs whose sequences it could have instead if these got others. What is left of
  * either kind is one more pair, number LEFT: it could have any. */
 static void find_exchanges(struct join *j, const struct answers *of)
@@ -332,12 +323,12 @@ static void find_exchanges(struct join *j, const struct answers *of)
 
 		for (size_t k = 0; k < j->n_sequences; k++) {
 			if (j->may_be[i][k])
-				set_bit(j->exchanges[from], of->sequences[k].result == JOIN_DONE ? of->sequences[k].with : LEFT);
+				bit_set(j->exchanges[from], of->sequences[k].result == JOIN_DONE ? of->sequences[k].with : LEFT);
 		}
 	}
 	for (size_t via = 0; via <= LEFT; via++) {
 		for (size_t i = 0; i <= LEFT; i++) {
-			for (size_t w = 0; w < EXCHANGE_WORDS && has_bit(j->exchanges[i], via); w++)
+			for (size_t w = 0; w < EXCHANGE_WORDS && bit_is_set(j->exchanges[i], via); w++)
 				j->exchanges[i][w] |= j->exchanges[via][w];
 		}
 	}
@@ -351,7 +342,7 @@ static void take_back(struct join *j, const struct answers *of)
 		bool exchanged = false;
 
 		for (size_t other = 0; other <= LEFT && of->sockets[i].result == JOIN_DONE; other++)
-			exchanged |= other != i && has_bit(j->exchanges[i], other) && has_bit(j->exchanges[other], i);
+			exchanged |= other != i && bit_is_set(j->exchanges[i], other) && bit_is_set(j->exchanges[other], i);
 		if (!exchanged)
 			continue;
 		of->sequences[of->sockets[i].with].result = JOIN_AMBIGUOUS;

@@ -69,7 +69,7 @@ enum join_result {
 struct join_answer {
 	enum join_result result;
 	uint32_t with;  /* JOIN_DONE: number of the other one */
-	uint32_t group; /* the same for those that depend on each other */
+	uint32_t group; /* the same for all that depend on each other */
 };
 
 struct join;

@@ -61,7 +61,7 @@ static bool find_what(const char *name, enum sequence_what *ret)
 	return false;
 }
 
-/* A bound below 0 is none. */
+/* A bound below 0 stands for no bound. */
 static int64_t find_bound(const struct probe_spec *s, const struct rec_function *r, const char *name, int64_t none)
 {
 	uint64_t v;

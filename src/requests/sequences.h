@@ -11,7 +11,7 @@
 
 enum sequence_what {
 	SEQUENCE_REMOVE, /* its positions from..to-1 */
-	SEQUENCE_COPY,   /* those of `source` are also in `sequence` */
+	SEQUENCE_COPY,   /* positions of `source` are also in `sequence` */
 	SEQUENCE_KEEP,   /* all others are removed */
 	SEQUENCE_SHIFT,  /* positions from..to-1 are `by` higher */
 	SEQUENCE_CLEAR,  /* all of the context are removed */

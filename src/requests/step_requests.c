@@ -241,6 +241,28 @@ struct taken_step {
 	uint64_t prompt_rows; /* likewise */
 };
 
+/* ---- prompts ---- */
+
+/*
+ * A prompt that is longer than a batch comes in equal parts and a smaller rest. If rows are unknown,
+ * other runs are steps of a batch of several sequences, which are named a prefill as well.
+ */
+static bool is_next_part(const struct step_request *r, uint64_t tokens)
+{
+	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
+}
+
+static void count_prefill(struct step_request *r, const struct step_seen *s, uint64_t tokens, uint64_t outputs)
+{
+	if (!r->prefills++)
+		r->first_chunk = tokens;
+	r->last_chunk = tokens;
+	r->prompt_tokens += tokens;
+	r->prefill_end = s->cut ? 0 : s->end;
+	r->last_outputs = outputs;
+	r->prefill_step = s->number;
+}
+
 /* ---- the request of a part ---- */
 
 static bool outputs_known(const struct row_part *p)
@@ -261,8 +283,7 @@ static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, con
 
 	if (!slot->in_prompt)
 		return is_prompt_like(p);
-	if (r->prefills && p->rows > 1 && p->rows >= r->last_chunk &&
-		(p->rows != r->last_chunk || p->rows != r->first_chunk))
+	if (r->prefills && p->rows > 1 && !is_next_part(r, p->rows))
 		request_set_mixed(q, r);
 	return false;
 }
@@ -358,13 +379,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	/* with llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
 	bool seen = outputs_known(p) && (p->position >= 0 || p->rows == 1);
 
-	if (!r->prefills++)
-		r->first_chunk = p->rows;
-	r->last_chunk = p->rows;
-	r->prompt_tokens += p->rows;
-	r->prefill_end = s->cut ? 0 : s->end;
-	r->last_outputs = seen ? p->outputs : UINT64_MAX;
-	r->prefill_step = s->number;
+	count_prefill(r, s, p->rows, seen ? p->outputs : UINT64_MAX);
 	/* its first output may be this step's, which for some shows later */
 	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
@@ -536,8 +551,7 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 		r->second = s->start + (uint64_t)(t - ts->parts);
 	request_touch(r, s);
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
-	if (q->ops->part)
-		q->ops->part(r, s, &part, q->arg);
+	TELL_OP(q, part, r, s, &part);
 	/* an engine that tells which request this is also tells when it has sampled the token of this step */
 	if (t->slot->first_due && (t->slot->first_due < s->end || !r->given))
 		request_set_first(q, r, t->slot->first_due);
@@ -563,8 +577,8 @@ static void step_parts_take(struct step_requests *q, struct step_context *c, con
 	step_context_pass(c, s);
 	for (uint32_t i = 0; i < ts.n; i++)
 		ts.parts[i].slot->seen = c->tally;
-	if (q->ops->step && ts.n)
-		q->ops->step(&ts.parts[0].slot->r, s, q->arg);
+	if (ts.n)
+		TELL_OP(q, step, &ts.parts[0].slot->r, s);
 }
 
 /* ---- all steps ---- */
@@ -592,34 +606,12 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 
 /* ---- steps whose rows are not known by sequence ---- */
 
-/*
- * A prompt that is longer than a batch comes in equal parts and a smaller rest. If rows are unknown,
- * other runs are steps of a batch of several sequences, which are named a prefill as well.
- */
-static bool is_next_part(const struct step_request *r, uint64_t tokens)
-{
-	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
-}
-
-/* The prompt's last part may be a single row, and is not a step after the prompt if its first part gave no
- * output. */
-static bool ends_prompt(const struct step_request *r)
-{
-	return r->prefills && !r->decodes && !r->last_outputs;
-}
-
 static void take_prefill(struct step_requests *q, struct step_request *r, const struct step_seen *s)
 {
 	if (r->prefills && s->phase == PHASE_PREFILL && (r->position < 0 || !s->has_rows) &&
 		!is_next_part(r, s->tokens))
 		request_set_mixed(q, r);
-	if (!r->prefills++)
-		r->first_chunk = s->tokens;
-	r->last_chunk = s->tokens;
-	r->prefill_step = s->number;
-	r->prompt_tokens += s->tokens;
-	r->prefill_end = s->cut ? 0 : s->end;
-	r->last_outputs = s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX;
+	count_prefill(r, s, s->tokens, s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX);
 }
 
 static void take_decode(struct step_requests *q, struct step_request *r, const struct step_seen *s)
@@ -668,8 +660,7 @@ static void take_shared(struct step_requests *q, struct step_context *c, const s
 	}
 	if (!r)
 		r = share(q, &step_slots_get(q, c, NO_SEQUENCE)->r, s);
-	if (q->ops->step)
-		q->ops->step(r, s, q->arg);
+	TELL_OP(q, step, r, s);
 }
 
 /* Whether none of the context has had a step since. */
@@ -710,8 +701,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 	};
 	const struct request_part part = { .rows = &rows, .prompt = prompt ? rows.rows : 0 };
 
-	if (q->ops->part)
-		q->ops->part(r, s, &part, q->arg);
+	TELL_OP(q, part, r, s, &part);
 	if (r->first_output || r->mixed || !step_request_ttft(r))
 		return;
 	request_set_first(q, r, r->prefill_end);
@@ -737,7 +727,8 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 	}
 	/* of the other steps its rows were known */
 	r->unsplit |= r->by_parts;
-	prompt = s->phase == PHASE_PREFILL || ends_prompt(r);
+	/* a single row after parts without an output is the prompt's last one */
+	prompt = s->phase == PHASE_PREFILL || (r->prefills && !r->decodes && !r->last_outputs);
 	if (prompt)
 		take_prefill(q, r, s);
 	else
@@ -745,8 +736,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 	request_touch(r, s);
 	r->position = s->has_rows && s->rows.position >= 0 ? s->rows.position + (int64_t)s->tokens : -1;
 	tell_alone(q, r, s, prompt);
-	if (q->ops->step)
-		q->ops->step(r, s, q->arg);
+	TELL_OP(q, step, r, s);
 }
 
 /* ---- the timeline of a context ---- */

@@ -113,7 +113,7 @@ struct step_request {
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
 	uint64_t last_outputs;            /* of the last prefill step; UINT64_MAX: unknown */
-	uint32_t prefill_step;            /* its number; as `first` is called that of the step that gave the first output */
+	uint32_t prefill_step;            /* the number of the last prefill step; as `first` is called, of the step that gave the first output */
 	int64_t position;                 /* of the row after its last step; -1: unknown */
 	struct step_seen draft;           /* the last step, if it had several outputs */
 	uint64_t draft_from;              /* the end of the previous step */
@@ -165,7 +165,7 @@ void step_requests_lost(struct step_requests *q, uint64_t n);
 /* See struct sink_ops. */
 void step_requests_settled(struct step_requests *q);
 
-/* Ends those that are not over. */
+/* Ends all open requests. */
 void step_requests_finish(struct step_requests *q);
 
 /* From the start of the request to the end of the step that gave its first token; 0: unknown. */

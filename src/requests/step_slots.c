@@ -167,8 +167,7 @@ void request_add_tokens(
 	for (uint64_t i = 0; i < n; i++) {
 		if (q->ops->done)
 			add_interval(r, ns / n);
-		if (q->ops->token)
-			q->ops->token(r, s, ns / n, gap / n, q->arg);
+		TELL_OP(q, token, r, s, ns / n, gap / n);
 	}
 }
 
@@ -272,11 +271,11 @@ void request_set_first(struct step_requests *q, struct step_request *r, uint64_t
 		r->first_between += at - slot->first_due;
 	slot->first_due = 0;
 	r->first_output = at;
-	if (q->ops->first && !r->began_before && !r->mixed)
-		q->ops->first(r, q->arg);
+	if (!r->began_before && !r->mixed)
+		TELL_OP(q, first, r);
 }
 
-/* Time of a gap between steps, of which it is known how long the thread was off the CPU. gap: states of all of it. */
+/* Part of a gap between steps; off: how long the thread was off the CPU in it. gap: the states of the whole gap. */
 static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known, uint64_t off, const uint64_t gap[ST_MAX])
 {
 	int state = ST_CPU;
@@ -344,8 +343,7 @@ void request_begin(struct step_requests *q, struct step_request *r, const struct
 	slot_of(r)->begun.at_ns = 0;
 	r->serial = ++q->serial;
 	r->began_before = began_before;
-	if (q->ops->begin)
-		q->ops->begin(r, s, q->arg);
+	TELL_OP(q, begin, r, s);
 }
 
 void request_set_mixed(struct step_requests *q, struct step_request *r)
@@ -353,8 +351,7 @@ void request_set_mixed(struct step_requests *q, struct step_request *r)
 	if (r->mixed)
 		return;
 	r->mixed = true;
-	if (q->ops->mixed)
-		q->ops->mixed(r, q->arg);
+	TELL_OP(q, mixed, r);
 }
 
 void request_touch(struct step_request *r, const struct step_seen *s)

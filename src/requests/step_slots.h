@@ -99,10 +99,17 @@ static inline struct step_slot *slot_of(struct step_request *r)
 
 /* ---- what step_requests.c knows of all of them ---- */
 
-#define STEP_QUEUE_MAX 8192 /* steps waiting for those that began before them */
+#define STEP_QUEUE_MAX 8192 /* steps waiting for earlier ones */
 
 #define STEP_CHANGES_MAX 32768       /* of two rounds, with each token of each sequence */
 #define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
+
+/* Calls an operation of q->ops, if it is wanted. */
+#define TELL_OP(q, op, ...)                                  \
+	do {                                                 \
+		if ((q)->ops->op)                            \
+			(q)->ops->op(__VA_ARGS__, (q)->arg); \
+	} while (0)
 
 struct step_requests {
 	const struct probe_table *probes;
@@ -115,7 +122,7 @@ struct step_requests {
 	uint32_t last_number; /* of the step that was taken last, with numbered */
 	bool numbered;
 	uint32_t last_lost;   /* the same step's count */
-	uint64_t told, found; /* lost steps: those of which the counters tell, and those that later steps tell of */
+	uint64_t told, found; /* lost steps: by the counters, and by later steps */
 	bool loss_due;        /* steps were lost, and where is not known yet */
 	uint64_t loss_until;  /* a step that comes in this round or later shows nothing of it */
 	bool parts_seen;      /* the rows of some step were known by sequence */
@@ -130,7 +137,7 @@ struct step_requests {
 /* With the step, or before it where the engine did. `began_before`: what came before this step was not seen. A request that has begun already continues. */
 void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before);
 
-/* Afterwards its slot is like that of a sequence without a request. */
+/* Afterwards the slot has no request. */
 void request_end(struct step_requests *q, struct step_request *r);
 
 void request_set_mixed(struct step_requests *q, struct step_request *r);

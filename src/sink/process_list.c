@@ -81,16 +81,20 @@ void *thread_map_next(const struct thread_map *m, const void *thread)
 	return thread ? ((const struct thread_entry *)thread)->hh.next : m->first;
 }
 
+void thread_map_remove(struct thread_map *m, void *thread)
+{
+	struct thread_entry *t = thread;
+
+	HASH_DEL(m->first, t);
+	free(t);
+	m->last = NULL;
+}
+
 void thread_map_clear(struct thread_map *m, void (*forget)(void *thread))
 {
-	struct thread_entry *t, *next;
-
-	HASH_ITER(hh, m->first, t, next)
-	{
-		HASH_DEL(m->first, t);
+	while (m->first) {
 		if (forget)
-			forget(t);
-		free(t);
+			forget(m->first);
+		thread_map_remove(m, m->first);
 	}
-	m->last = NULL;
 }

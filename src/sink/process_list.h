@@ -25,7 +25,7 @@ void process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)
 /* Finds it, or adds it with zeroes, after which all have moved. For elements that need no `drop`. */
 void *process_list_get(struct process_list *l, uint32_t tgid, struct tasks *tasks);
 
-/* The first member of what is kept of a thread. */
+/* The first member of what is kept of a thread, or of anything else with a number. */
 struct thread_entry {
 	UT_hash_handle hh;
 	uint32_t tid;
@@ -44,8 +44,10 @@ void *thread_map_find(const struct thread_map *m, uint32_t tid);
 /* Finds it, or adds it with zeroes. NULL: there are too many. */
 void *thread_map_get(struct thread_map *m, uint32_t tid);
 
-/* The next one, or with NULL the first; NULL: there is none. */
+/* In the order in which they were added; thread NULL: the first. NULL: no further one. */
 void *thread_map_next(const struct thread_map *m, const void *thread);
+
+void thread_map_remove(struct thread_map *m, void *thread);
 
 /* forget: frees what belongs to a thread, but not itself; or NULL. */
 void thread_map_clear(struct thread_map *m, void (*forget)(void *thread));

@@ -22,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "engine/handles.h"
+#include "io/writer.h"
 #include "process_sums.h"
 #include "record.h"
 #include "target/tasks.h"
@@ -48,10 +49,10 @@ struct recording {
 	uint64_t name_real_ns;           /* the time in the names of its files */
 	const struct prices *prices;     /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
-	struct counters counters;        /* those of steps and operators */
+	struct counters counters;        /* of steps and operators */
 	bool lacks_faults;               /* page faults were wanted, and the kernel does not show them */
 	const struct gpu_info *gpu;      /* what the numbers in records of GPUs stand for; NULL: there are none */
-	const struct stacks *stacks;     /* those of REC_STACK, by number; NULL: there are none */
+	const struct stacks *stacks;     /* of REC_STACK, by number; NULL: none are recorded */
 	struct request_feed *requests;   /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;                   /* the only process of this output; 0: all */
 	uint32_t et_steps;               /* of an execution trace, at most; 0: all */
@@ -94,7 +95,6 @@ struct window_totals {
 };
 
 struct sink;
-struct writer;
 
 struct sink_ops {
 	/* A record, in any order of time; valid only during the call. `size`: including its strings. */
@@ -131,7 +131,18 @@ struct sink_ops {
 
 struct sink {
 	const struct sink_ops *ops;
+	/* An operation that is NULL is left to the sink behind it, or, for flush and size, to its file. NULL: it has none. */
+	struct sink *inner;
+	struct writer *w;
 };
+
+/* Whether a sink has the operation; if only one behind it has, s becomes that. */
+#define sink_finds(s, op)                           \
+	({                                          \
+		while (!(s)->ops->op && (s)->inner) \
+			(s) = (s)->inner;           \
+		(s)->ops->op;                       \
+	})
 
 static inline void sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
@@ -145,34 +156,38 @@ static inline void sink_loss(struct sink *s, const struct loss *l)
 
 static inline void sink_mark(struct sink *s, const struct mark *m)
 {
-	if (s->ops->mark)
+	if (sink_finds(s, mark))
 		s->ops->mark(s, m);
 }
 
 static inline void sink_settled(struct sink *s)
 {
-	if (s->ops->settled)
+	if (sink_finds(s, settled))
 		s->ops->settled(s);
 }
 
 static inline int sink_flush(struct sink *s)
 {
-	return s->ops->flush ? s->ops->flush(s) : 0;
+	if (sink_finds(s, flush))
+		return s->ops->flush(s);
+	return s->w ? writer_flush(s->w) : 0;
 }
 
 static inline uint64_t sink_bytes(const struct sink *s)
 {
-	return s->ops->bytes ? s->ops->bytes(s) : 0;
+	if (sink_finds(s, bytes))
+		return s->ops->bytes(s);
+	return s->w ? writer_bytes(s->w) : 0;
 }
 
 static inline uint64_t sink_pending(const struct sink *s)
 {
-	return s->ops->pending ? s->ops->pending(s) : 0;
+	return sink_finds(s, pending) ? s->ops->pending(s) : 0;
 }
 
 static inline void sink_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
 {
-	if (s->ops->dropped)
+	if (sink_finds(s, dropped))
 		s->ops->dropped(s, counts);
 }
 

@@ -160,7 +160,7 @@ struct by_process {
 	struct recording rec;
 	int err; /* of a part that could not be made */
 	struct part *parts;
-	size_t others; /* 1 + the index of the part for further processes; 0: there is none */
+	size_t others; /* 1 + the index of the part for further processes; 0: not made yet */
 	size_t last;   /* index of the previous record's part; it was of last_tgid */
 	uint32_t last_tgid;
 	/* what later parts have missed */

@@ -2,6 +2,8 @@
 #ifndef INFTRACE_BYTES_H
 #define INFTRACE_BYTES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -21,6 +23,17 @@ static inline uint32_t u32_at(const uint8_t *buf, uint16_t offset)
 
 	memcpy(&v, buf + offset, sizeof(v));
 	return v;
+}
+
+/* A set of small numbers. */
+static inline bool bit_is_set(const uint64_t *bits, size_t i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+static inline void bit_set(uint64_t *bits, size_t i)
+{
+	bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 #endif

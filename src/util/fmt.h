@@ -33,6 +33,14 @@ static inline char *fmt_str(char *p, const char *s, size_t len)
 /* A string literal: a few moves instead of a call. */
 #define fmt_lit(p, lit) fmt_str((p), "" lit, sizeof(lit) - 1)
 
+/* The comma in front of another member of an object or a list: none in front of the first. */
+static inline char *fmt_comma(char *p)
+{
+	if (p[-1] != '{' && p[-1] != '[')
+		*p++ = ',';
+	return p;
+}
+
 #define FMT_ZEROS UINT64_C(0x3030303030303030) /* eight times '0' */
 
 /*

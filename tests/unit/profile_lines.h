@@ -68,7 +68,7 @@ static inline void assert_body(const struct out *o, size_t line, const char *eve
 static inline void settle(struct out *o, unsigned int rounds)
 {
 	while (rounds--)
-		o->s->ops->settled(o->s);
+		sink_settled(o->s);
 	flush(o);
 }
 

@@ -144,6 +144,21 @@ static inline void out_open(struct out *o, enum writer_mode mode,
 	requests_end(o);
 }
 
+/* The sink continues in another file. Returns the one before it, which is complete. */
+static inline struct out out_rotate(struct out *o, enum writer_mode mode)
+{
+	struct out first = { .fd = o->fd };
+	struct writer *w;
+
+	o->fd = memfd_create("next", MFD_CLOEXEC);
+	w = writer_new(dup(o->fd), "next", mode);
+	o->format->ops->rotate(o->format, w);
+	assert_int_equal(writer_close(o->w), 0);
+	o->w = w;
+	read_text(&first);
+	return first;
+}
+
 static inline void chrome_open(struct out *o)
 {
 	out_open(o, WRITER_PLAIN, chrome_sink_new);
@@ -152,7 +167,7 @@ static inline void chrome_open(struct out *o)
 /* Afterwards everything is in the file. */
 static inline void flush(struct out *o)
 {
-	assert_int_equal(o->s->ops->flush(o->s), 0);
+	assert_int_equal(sink_flush(o->s), 0);
 	assert_int_equal(writer_sync(o->w), 0);
 }
 
@@ -185,6 +200,33 @@ static inline void chrome_done(struct out *o)
 	json_object_put(o->events);
 	free(o->text);
 	close(o->fd);
+}
+
+/* The lines of its events that have `with` in them (NULL: all but metadata and clocks), with ' in place of ". */
+static inline void assert_events(const struct out *o, const char *with, const char *expected)
+{
+	size_t len = 0;
+	char *got = calloc(1, o->len + 1);
+
+	for (const char *p = o->text, *end; (end = strchr(p, '\n')); p = end + 1) {
+		char *line = strndup(p, (size_t)(end - p) - (end[-1] == ','));
+
+		if (*line == '{' && (with ? !!strstr(line, with) : !strstr(line, "\"ph\":\"M\"") && !strstr(line, "inftrace_clock")))
+			len += (size_t)sprintf(got + len, "%s\n", line);
+		free(line);
+	}
+	for (char *p = got; (p = strchr(p, '"'));)
+		*p = '\'';
+	assert_string_equal(got, expected);
+	free(got);
+}
+
+/* Closes the sink of a valid trace with these events. */
+static inline void chrome_expect(struct out *o, const char *with, const char *expected)
+{
+	chrome_read(o);
+	assert_events(o, with, expected);
+	chrome_done(o);
 }
 
 static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };

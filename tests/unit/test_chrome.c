@@ -18,7 +18,7 @@ TEST_WITH(test_chrome_empty, setup, teardown)
 	assert_memory_equal(
 		o.text, "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":5000000,", 48);
 	assert_true(o.text[o.len - 1] == '}');
-	assert_int_equal(o.s->ops->bytes(o.s), o.len);
+	assert_int_equal(sink_bytes(o.s), o.len);
 	validate(&o, false);
 
 	chrome_read(&o);
@@ -171,34 +171,20 @@ TEST_WITH(test_chrome_cpus_and_faults, setup, teardown)
 	fault.addr = 0;
 	EMIT(&o, &fault);
 	chrome_read(&o);
-
-	e = find(&o, "X", "worker", 0);
-	assert_span(e, "cpu", "10.000", "1.234");
-	assert_track(e, CPUS, 3);
-	assert_text(arg(e, "pid"), "5000000");
-	assert_text(arg(e, "tid"), "5000001");
-	assert_text(arg(e, "unfinished"), NULL);
-	assert_text(arg(find(&o, "X", "worker", 1), "unfinished"), "true");
-	assert_text(arg(find(&o, "X", "worker", 1), "began_before"), "true");
-	assert_track(find(&o, "X", "worker", 2), CPUS, 65535);
 	e = find(&o, "M", "thread_name", 0);
 	assert_track(e, CPUS, 3);
 	assert_text(arg(e, "name"), "CPU 3");
-
-	e = get(&o, "X", "page_fault_minor");
-	assert_span(e, "fault", "10.000", "1.234");
-	assert_track(e, PID, TID);
-	assert_text(arg(e, "address"), "0x7fff0000beef");
-	assert_text(arg(e, "cpu"), "3");
-	e = get(&o, "X", "page_fault_major");
-	assert_text(arg(e, "cpu"), NULL);
-	assert_text(arg(e, "began_before"), "true");
-	assert_text(arg(e, "unfinished"), "true");
-	e = get(&o, "i", "page_fault_minor");
-	assert_span(e, "fault", "20.000", NULL);
-	assert_text(field(e, "s"), "t");
-	assert_text(arg(e, "kernel"), "true");
-	assert_text(arg(e, "address"), "0x0");
+	assert_events(&o, NULL, "{'ph':'X','pid':4194305,'tid':3,'ts':10.000,'dur':1.234,'name':'worker','cat':'cpu','args':{'pid':5000000,'tid':5000001}}\n"
+				"{'ph':'X','pid':4194305,'tid':3,'ts':20.000,'dur':1.234,'name':'worker','cat':'cpu','args':{'pid':5000000,'tid':5000001,"
+				"'began_before':true,'unfinished':true}}\n"
+				"{'ph':'X','pid':4194305,'tid':65535,'ts':20.000,'dur':1.234,'name':'worker','cat':'cpu','args':{'pid':5000000,'tid':5000001,"
+				"'began_before':true,'unfinished':true}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':1.234,'name':'page_fault_minor','cat':'fault',"
+				"'args':{'address':'0x7fff0000beef','cpu':3}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':20.000,'dur':1.234,'name':'page_fault_major','cat':'fault',"
+				"'args':{'address':'0x7fff0000beef','began_before':true,'unfinished':true}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':20.000,'name':'page_fault_minor','cat':'fault','args':{'address':'0x0','cpu':3,"
+				"'kernel':true}}\n");
 	chrome_done(&o);
 }
 
@@ -208,7 +194,6 @@ TEST_WITH(test_chrome_functions, setup, teardown)
 	static const uint64_t vals[] = { 1, 0xdeadbeef0000, (uint64_t)-5, INT64_MAX, UINT64_MAX,
 		(uint64_t)INT64_MIN };
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
-	struct json_object *e;
 	struct out o;
 
 	add_probe("compute", ROLE_OP, PROBE_F_SPAN, "$a",
@@ -233,30 +218,13 @@ TEST_WITH(test_chrome_functions, setup, teardown)
 	EMIT(&o, &r);
 	r.h.id = UINT32_MAX;
 	EMIT(&o, &r);
-	chrome_read(&o);
-
-	e = get(&o, "X", "mul_mat");
-	assert_span(e, "op", "10.000", "1.234");
-	assert_track(e, PID, TID);
-	assert_text(arg(e, "a"), "mul_mat");
-	assert_text(arg(e, "b"), "0xdeadbeef0000");
-	assert_text(arg(e, "c"), "-5");
-	assert_text(arg(e, "d"), "9223372036854775807");
-	assert_text(arg(e, "e"), "18446744073709551615");
-	assert_true(json_object_is_type(
-		json_object_object_get(json_object_object_get(e, "args"), "e"), json_type_string));
-	assert_text(arg(e, "f"), "-9223372036854775808");
-	e = get(&o, "X", "compute");
-	assert_text(arg(e, "a"), NULL);
-	assert_text(arg(e, "began_before"), "true");
-	assert_text(arg(e, "unfinished"), "true");
-	e = get(&o, "i", "mark");
-	assert_text(field(e, "args"), NULL); /* it has none */
-	assert_span(e, "launch", "20.000", NULL);
-	assert_text(field(e, "s"), "t");
-	e = get(&o, "X", "ns::f<\"\\\t\x01\x7f\xef\xbf\xbd\xc3\xa9>");
-	assert_text(arg(e, "unfinished"), "true");
-	chrome_done(&o);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':1.234,'name':'mul_mat','cat':'op','args':{'a':'mul_mat','b':'0xdeadbeef0000',"
+				"'c':-5,'d':9223372036854775807,'e':'18446744073709551615','f':-9223372036854775808}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':20.000,'dur':1.234,'name':'compute','cat':'op','args':{'b':'0xdeadbeef0000','c':-5,"
+				"'d':9223372036854775807,'e':'18446744073709551615','f':-9223372036854775808,'began_before':true,'unfinished':true}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':20.000,'name':'mark','cat':'launch'}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':30.000,'dur':1.234,'name':'ns::f<\\'\\\\\\t\\u0001\177\357\277\275\303\251>','cat':'other',"
+				"'args':{'unfinished':true}}\n");
 }
 
 TEST_WITH(test_chrome_tasks, setup, teardown)
@@ -284,16 +252,15 @@ TEST_WITH(test_chrome_tasks, setup, teardown)
 	tasks_update(rec.tasks, &r);
 	EMIT(&o, &r);
 	chrome_read(&o);
-	e = get(&o, "i", "fork");
-	assert_span(e, "task", "10.000", NULL);
-	assert_track(e, PID, TID);
-	assert_text(arg(e, "comm"), "fifteen bytes..");
-	assert_text(arg(e, "parent"), "5000000");
-	assert_text(arg(get(&o, "i", "exec"), "code"), NULL);
-	assert_text(arg(get(&o, "i", "exit"), "code"), "5000000");
-	e = find(&o, "i", "rename", 1);
-	assert_text(
-		arg(e, "comm"), "\x1b[2J\"\\\n\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx%s");
+	assert_events(&o, NULL, "{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':10.000,'name':'fork','cat':'task','args':{'comm':'fifteen bytes..',"
+				"'parent':5000000}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':10.000,'name':'exec','cat':'task','args':{'comm':'fifteen bytes..'}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':10.000,'name':'exit','cat':'task','args':{'comm':'fifteen bytes..',"
+				"'code':5000000}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':10.000,'name':'rename','cat':'task','args':{'comm':'fifteen bytes..'}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000001,'ts':10.000,'name':'rename','cat':'task',"
+				"'args':{'comm':'\\u001b[2J\\'\\\\\\n\357\277\275\357\277\275\357\277\275\357\277\275x%s'}}\n"
+				"{'ph':'i','s':'t','pid':5000000,'tid':5000000,'ts':10.000,'name':'rename','cat':'task','args':{'comm':'renamed'}}\n");
 	assert_text(arg(find(&o, "M", "thread_name", 0), "name"), "fifteen bytes..");
 	for (unsigned int i = 1; (e = find(&o, "M", "thread_name", i)); i++) {
 		if (strcmp(arg(e, "name"), "fifteen bytes.."))
@@ -341,43 +308,31 @@ TEST_WITH(test_chrome_forgotten, setup, teardown)
 TEST_WITH(test_chrome_loss, setup, teardown)
 {
 	struct loss l = { .from_ns = START - 5, .to_ns = START + 1000 };
-	struct json_object *e;
 	struct out o;
 
 	chrome_open(&o);
 	l.count[REC_SYSCALL] = 3;
 	l.count[REC_STEP] = UINT64_MAX / 2;
-	o.s->ops->loss(o.s, &l);
+	sink_loss(o.s, &l);
 	l.from_ns = l.to_ns;
 	l.to_ns += 7;
 	memset(l.count, 0, sizeof(l.count));
 	l.count[REC_MAPPED] = 1;
-	o.s->ops->loss(o.s, &l);
-	chrome_read(&o);
-	e = find(&o, "X", "lost records", 0);
-	assert_span(e, "loss", "0.000", "1.000");
-	assert_text(arg(e, "syscall"), "3");
-	assert_text(arg(e, "step"), "9223372036854775807");
-	assert_text(arg(e, "fault"), NULL);
-	assert_span(find(&o, "X", "lost records", 1), "loss", "1.000", "0.007");
-	chrome_done(&o);
+	sink_loss(o.s, &l);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':4194306,'tid':4194306,'ts':0.000,'dur':1.000,'name':'lost records','cat':'loss','args':{'syscall':3,"
+				"'step':9223372036854775807}}\n"
+				"{'ph':'X','pid':4194306,'tid':4194306,'ts':1.000,'dur':0.007,'name':'lost records','cat':'loss','args':{'mapped':1}}\n");
 }
 
 TEST_WITH(test_chrome_mark, setup, teardown)
 {
 	struct mark m = { .name = "window_close", .ns = START + 2500, .number = 4294967295u, .reason = "\"x\"" };
-	struct json_object *e;
 	struct out o;
 
 	chrome_open(&o);
-	o.s->ops->mark(o.s, &m);
-	chrome_read(&o);
-	e = get(&o, "i", "window_close");
-	assert_span(e, "inftrace", "2.500", NULL);
-	assert_track(e, 4194306, 4194306);
-	assert_text(arg(e, "number"), "4294967295");
-	assert_text(arg(e, "reason"), "\"x\"");
-	chrome_done(&o);
+	sink_mark(o.s, &m);
+	chrome_expect(&o, NULL, "{'ph':'i','s':'g','pid':4194306,'tid':4194306,'ts':2.500,'name':'window_close','cat':'inftrace','args':{'number':4294967295,"
+				"'reason':'\\'x\\''}}\n");
 }
 
 /* Texts that are kept from one event to the next belong to the right thread, time and name. */

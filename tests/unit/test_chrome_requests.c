@@ -5,6 +5,8 @@
 #include "format/request_track.h"
 #include "io/writer.h"
 
+#define SLICES "\"ph\":\"X\",\"pid\":4194600" /* of requests and of their phases */
+
 static void feed(struct sink *s, const struct rows_step *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -54,41 +56,25 @@ TEST_WITH(test_slices, setup, teardown)
 	assert_text(arg(e, "name"), "requests");
 	assert_track(e, REQUESTS_PID, 0);
 
-	e = on_row(&o, "X", "request 1", "slot 0", 0);
-	assert_span(e, "batch", "1.000", "15.000");
-	assert_text(arg(e, "number"), "1");
-	assert_text(arg(e, "pid"), "5000000");
-	assert_text(arg(e, "context"), NULL);
-	assert_text(arg(e, "sequence"), "0");
-	assert_text(arg(e, "prompt_tokens"), "16");
-	assert_text(arg(e, "output_tokens"), "3");
-	assert_text(arg(e, "first_step"), "0");
-	assert_text(arg(e, "first_token_step"), "0");
-	assert_text(arg(e, "last_step"), "4");
-	assert_text(arg(e, "ttft_us"), "4.000");
-	assert_text(arg(e, "end_not_seen"), NULL);
-	e = on_row(&o, "X", "prefill", "slot 0", 0);
-	assert_span(e, "batch", "1.000", "4.000");
-	assert_text(arg(e, "tokens"), "16");
-	assert_text(arg(e, "steps"), "1");
-	e = on_row(&o, "X", "decode", "slot 0", 0);
-	assert_span(e, "batch", "5.000", "11.000");
-	assert_text(arg(e, "tokens"), "2");
-	assert_text(arg(e, "steps"), "2");
-
-	e = on_row(&o, "X", "request 2", "slot 3", 0);
-	assert_span(e, "batch", "6.000", "11.000");
-	assert_text(arg(e, "first_step"), "1");
-	assert_text(arg(e, "first_token_step"), "3");
-	assert_text(arg(e, "last_step"), "5");
-	assert_text(arg(e, "end_not_seen"), "true");
-	assert_span(on_row(&o, "X", "prefill", "slot 3", 0), "batch", "6.000", "8.001");
-	assert_span(on_row(&o, "X", "decode", "slot 3", 0), "batch", "14.001", "2.999");
-
-	/* a single step, which gave its only token: no decode */
-	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "batch", "17.000", "3.000");
-	assert_span(on_row(&o, "X", "prefill", "slot 0", 1), "batch", "17.000", "3.000");
-	assert_null(on_row(&o, "X", "decode", "slot 0", 1));
+	assert_non_null(on_row(&o, "X", "request 1", "slot 0", 0));
+	assert_non_null(on_row(&o, "X", "request 2", "slot 3", 0));
+	/* the last one is a single step, which gave its only token: no decode */
+	assert_events(&o, SLICES, "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':15.000,'name':'request 1','cat':'batch','args':{'number':1,'pid':5000000,"
+				  "'sequence':0,'prompt_tokens':16,'cached_tokens':0,'output_tokens':3,'steps':3,'steps_shared':0,'first_step':0,'first_token_step':0,"
+				  "'last_step':4,'ttft_us':4.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':4.000,'own_decode_us':2.000,"
+				  "'others_us':6.001,'between_us':2.999,'waited1_for':2,'waited1_us':6.001}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':4.000,'name':'prefill','cat':'batch','args':{'tokens':16,'steps':1}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':5.000,'dur':11.000,'name':'decode','cat':'batch','args':{'tokens':2,'steps':2}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':17.000,'dur':3.000,'name':'request 3','cat':'batch','args':{'number':3,'pid':5000000,"
+				  "'sequence':0,'prompt_tokens':5,'cached_tokens':0,'output_tokens':1,'steps':1,'steps_shared':0,'first_step':6,'first_token_step':6,"
+				  "'last_step':6,'ttft_us':3.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':3.000,'end_not_seen':true}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':17.000,'dur':3.000,'name':'prefill','cat':'batch','args':{'tokens':5,'steps':1}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':6.000,'dur':11.000,'name':'request 2','cat':'batch','args':{'number':2,'pid':5000000,"
+				  "'sequence':3,'prompt_tokens':12,'cached_tokens':0,'output_tokens':2,'steps':3,'steps_shared':0,'first_step':1,'first_token_step':3,"
+				  "'last_step':5,'ttft_us':8.001,'ttft_others_us':1.000,'ttft_between_us':1.000,'own_prefill_us':6.001,'own_decode_us':1.000,"
+				  "'others_us':2.000,'between_us':1.999,'waited1_for':1,'waited1_us':2.000,'end_not_seen':true}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':6.000,'dur':8.001,'name':'prefill','cat':'batch','args':{'tokens':12,'steps':2}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':14.001,'dur':2.999,'name':'decode','cat':'batch','args':{'tokens':1,'steps':1}}\n");
 	chrome_done(&o);
 }
 
@@ -172,35 +158,30 @@ TEST_WITH(test_counters, setup, teardown)
 
 TEST_WITH(test_together, setup, teardown)
 {
-	struct json_object *e;
 	struct out o;
 
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, together, ARRAY_SIZE(together));
 	chrome_read(&o);
-	e = on_row(&o, "X", "request 1", "slot 0", 0);
-	assert_span(e, "batch", "1.000", "25.000");
-	assert_text(arg(e, "context"), "0x8");
-	assert_text(arg(e, "steps"), "3");
-	assert_text(arg(e, "steps_shared"), "2");
-	assert_text(arg(e, "cached_tokens"), "0");
-	assert_text(arg(e, "own_prefill_us"), "4.000");
 	/* 7 of 8 rows, and 4 of 5, were of the other one's prompt */
-	assert_text(arg(e, "others_us"), "16.750");
-	assert_text(arg(e, "own_decode_us"), "3.250");
-	assert_text(arg(e, "between_us"), "1.000");
-	assert_text(arg(e, "queued_us"), NULL);
-	assert_text(arg(e, "waited1_for"), "2");
-	assert_text(arg(e, "waited1_us"), "16.750");
-	assert_text(arg(e, "waited2_for"), NULL);
-	assert_text(arg(e, "waited_others_us"), NULL);
-	e = on_row(&o, "X", "request 2", "slot 5", 0);
-	assert_span(e, "batch", "6.000", "26.000");
-	assert_text(arg(e, "ttft_us"), "20.000");
-	assert_text(arg(e, "waited1_for"), "3");
-	assert_span(on_row(&o, "X", "prefill", "slot 5", 0), "batch", "6.000", "20.000");
-	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "batch", "30.000", "2.000");
+	assert_events(&o, SLICES, "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':25.000,'name':'request 1','cat':'batch','args':{'number':1,'pid':5000000,"
+				  "'context':'0x8','sequence':0,'prompt_tokens':16,'cached_tokens':0,'output_tokens':3,'steps':3,'steps_shared':2,'first_step':0,"
+				  "'first_token_step':0,'last_step':2,'ttft_us':4.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':4.000,"
+				  "'own_decode_us':3.250,'others_us':16.750,'between_us':1.000,'waited1_for':2,'waited1_us':16.750}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':4.000,'name':'prefill','cat':'batch','args':{'tokens':16,'steps':1}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':5.000,'dur':21.000,'name':'decode','cat':'batch','args':{'tokens':2,'steps':2}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':30.000,'dur':2.000,'name':'request 3','cat':'batch','args':{'number':3,'pid':5000000,"
+				  "'context':'0x8','sequence':0,'prompt_tokens':1,'cached_tokens':0,'output_tokens':1,'steps':1,'steps_shared':1,'first_step':4,"
+				  "'first_token_step':4,'last_step':4,'ttft_us':2.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':2.000,"
+				  "'end_not_seen':true}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194601,'ts':30.000,'dur':2.000,'name':'prefill','cat':'batch','args':{'tokens':1,'steps':1}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':6.000,'dur':26.000,'name':'request 2','cat':'batch','args':{'number':2,'pid':5000000,"
+				  "'context':'0x8','sequence':5,'prompt_tokens':11,'cached_tokens':0,'output_tokens':3,'steps':4,'steps_shared':3,'first_step':1,"
+				  "'first_token_step':2,'last_step':4,'ttft_us':20.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':20.000,"
+				  "'own_decode_us':3.000,'others_us':1.000,'between_us':2.000,'waited1_for':3,'waited1_us':1.000,'end_not_seen':true}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':6.000,'dur':20.000,'name':'prefill','cat':'batch','args':{'tokens':11,'steps':2}}\n"
+				  "{'ph':'X','pid':4194600,'tid':4194602,'ts':26.000,'dur':6.000,'name':'decode','cat':'batch','args':{'tokens':2,'steps':2}}\n");
 	ASSERT_COUNTER(&o, "batch size", "1.000 16", "5.000 0", "6.000 8", "16.000 0", "16.000 5", "26.000 0", "27.000 1",
 		"29.000 0", "30.000 2", "32.000 0");
 	ASSERT_COUNTER(&o, "tokens per step", "1.000 1", "5.000 0", "6.000 1", "16.000 0", "16.000 2", "26.000 0",
@@ -260,32 +241,28 @@ TEST_WITH(test_groups, setup, teardown)
 /* A request is in the file in which it is over; arrows to steps of another file are in none. */
 TEST_WITH(test_rotated, setup, teardown)
 {
-	struct out o, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
+	struct out o, first;
 
 	add_rows_probe();
 	chrome_open(&o);
 	feed(o.s, turns, 2);
 	settle(o.s);
-	next.w = writer_new(dup(next.fd), "trace", WRITER_PLAIN);
-	next.s = o.s;
-	o.format->ops->rotate(o.format, next.w);
-	assert_int_equal(writer_close(o.w), 0);
-	read_text(&o);
-	validate(&o, false);
-	assert_null(strstr(o.text, "request 1"));
-	assert_non_null(strstr(o.text, "batch size"));
-	feed(next.s, turns + 2, ARRAY_SIZE(turns) - 2);
-	chrome_read(&next);
-	assert_span(on_row(&next, "X", "request 1", "slot 0", 0), "batch", "1.000", "15.000");
-	assert_span(on_row(&next, "X", "request 2", "slot 3", 0), "batch", "6.000", "11.000");
-	assert_int_equal(json_object_get_int64(json_object_object_get(find(&next, "M", "process_name", 2), "pid")),
+	first = out_rotate(&o, WRITER_PLAIN);
+	validate(&first, false);
+	assert_null(strstr(first.text, "request 1"));
+	assert_non_null(strstr(first.text, "batch size"));
+	feed(o.s, turns + 2, ARRAY_SIZE(turns) - 2);
+	chrome_read(&o);
+	assert_span(on_row(&o, "X", "request 1", "slot 0", 0), "batch", "1.000", "15.000");
+	assert_span(on_row(&o, "X", "request 2", "slot 3", 0), "batch", "6.000", "11.000");
+	assert_int_equal(json_object_get_int64(json_object_object_get(find(&o, "M", "process_name", 2), "pid")),
 		REQUESTS_PID);
-	assert_text(field(find(&next, "s", "first step", 0), "ts"), "17.000");
-	assert_null(find(&next, "s", "first step", 1));
-	assert_text(field(find(&next, "s", "first token", 0), "ts"), "19.999");
-	assert_non_null(find(&next, "s", "last step", 1));
+	assert_text(field(find(&o, "s", "first step", 0), "ts"), "17.000");
+	assert_null(find(&o, "s", "first step", 1));
+	assert_text(field(find(&o, "s", "first token", 0), "ts"), "19.999");
+	assert_non_null(find(&o, "s", "last step", 1));
+	chrome_done(&first);
 	chrome_done(&o);
-	chrome_done(&next);
 }
 
 /* Sequences and contexts of any value, times that lie anywhere: the file is valid, and has no more tracks than there is

@@ -6,20 +6,13 @@
 
 /* Each of two files written by one sink holds everything that a reader needs, and each record is in the
  * file where it belongs. */
-static void rotate(struct out *o, struct out *ret_first)
+static struct out rotate(struct out *o)
 {
-	struct writer *w;
-	int fd = memfd_create("trace", MFD_CLOEXEC);
+	struct out first = out_rotate(o, WRITER_PLAIN);
 
-	w = writer_new(dup(fd), "trace", WRITER_PLAIN);
-	o->format->ops->rotate(o->format, w);
-	assert_int_equal(writer_close(o->w), 0);
-	*ret_first = (struct out){ .fd = o->fd };
-	read_text(ret_first);
-	ret_first->events = json_tokener_parse(ret_first->text);
-	assert_non_null(ret_first->events);
-	o->fd = fd;
-	o->w = w;
+	first.events = json_tokener_parse(first.text);
+	assert_non_null(first.events);
+	return first;
 }
 
 static void emit_one_of_each(struct out *o, uint64_t at)
@@ -37,7 +30,7 @@ static void emit_one_of_each(struct out *o, uint64_t at)
 	step.h.start_ns += 10; /* overlaps: on another lane */
 	step.h.tid = PID;
 	EMIT(o, &step);
-	o->s->ops->loss(o->s, &l);
+	sink_loss(o->s, &l);
 }
 
 static void check_names(const struct out *o)
@@ -65,7 +58,7 @@ TEST_WITH(test_chrome_rotate, setup, teardown)
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
 	chrome_open(&o);
 	emit_one_of_each(&o, 1000);
-	rotate(&o, &first);
+	first = rotate(&o);
 	validate(&first, false);
 	check_names(&first);
 	emit_one_of_each(&o, 400000); /* the steps of the first file are not over */
@@ -98,7 +91,7 @@ TEST_WITH(test_chrome_rotate_arrows, setup, teardown)
 	off.waker_slice = call.h.start_ns;
 	chrome_open(&o);
 	EMIT(&o, &call);
-	rotate(&o, &first);
+	first = rotate(&o);
 	EMIT(&o, &off);
 	call.h.start_ns = off.waker_slice = off.h.start_ns = START + 50000;
 	off.wake_ns = off.h.start_ns + 100;

@@ -6,7 +6,6 @@
 
 TEST_WITH(test_chrome_off_cpu, setup, teardown)
 {
-	struct json_object *e;
 	struct out o;
 
 	chrome_open(&o);
@@ -16,24 +15,25 @@ TEST_WITH(test_chrome_off_cpu, setup, teardown)
 		r.h.start_ns = START + st * 10000;
 		EMIT(&o, &r);
 	}
-	chrome_read(&o);
-	for (uint32_t st = ST_RUNNABLE; st < ST_MAX; st++) {
-		e = get(&o, "X", off_cpu_name((enum time_state)st));
-		assert_span(e, "sched", field(e, "ts"), "1.234");
-		assert_text(arg(e, "cpu"), "3");
-		assert_text(arg(e, "cpu_before"), "1");
-		assert_text(arg(e, "run_queue_us"), NULL);
-		assert_text(arg(e, "waker"), NULL);
-		assert_text(arg(e, "preempted"), NULL);
-		assert_text(arg(e, "end_not_seen"), NULL);
-	}
-	chrome_done(&o);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':60.000,'dur':1.234,'name':'runnable','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':70.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':80.000,'dur':1.234,'name':'blocked: io','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':90.000,'dur':1.234,'name':'blocked: net','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':100.000,'dur':1.234,'name':'blocked: ipc','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':110.000,'dur':1.234,'name':'blocked: poll','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':120.000,'dur':1.234,'name':'blocked: sleep','cat':'sched','args':{'cpu':3,"
+				"'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':130.000,'dur':1.234,'name':'blocked: fault','cat':'sched','args':{'cpu':3,"
+				"'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':140.000,'dur':1.234,'name':'blocked: gpu','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':150.000,'dur':1.234,'name':'blocked: other','cat':'sched','args':{'cpu':3,"
+				"'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':160.000,'dur':1.234,'name':'stopped','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n");
 }
 
 TEST_WITH(test_chrome_wakeups, setup, teardown)
 {
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .cpu_from = 1 };
-	struct json_object *e;
 	struct out o;
 
 	chrome_open(&o);
@@ -53,24 +53,14 @@ TEST_WITH(test_chrome_wakeups, setup, teardown)
 	r.h.start_ns += 10000;
 	r.waker_tid = PID + 99; /* unknown */
 	EMIT(&o, &r);
-	chrome_read(&o);
-	e = find(&o, "X", "blocked: futex", 0);
-	assert_text(arg(e, "preempted"), "true");
-	assert_text(arg(e, "end_not_seen"), "true");
-	assert_text(arg(e, "began_before"), "true");
-	assert_text(arg(e, "unfinished"), "true");
-	e = find(&o, "X", "blocked: futex", 1);
-	assert_text(arg(e, "waker"), "interrupt");
-	assert_text(arg(e, "waker_tid"), NULL);
-	assert_text(arg(e, "run_queue_us"), "1.000");
-	e = find(&o, "X", "blocked: futex", 2);
-	assert_text(arg(e, "waker"), "server");
-	assert_text(arg(e, "waker_tid"), "5000000");
-	assert_text(arg(e, "run_queue_us"), "0.000");
-	e = find(&o, "X", "blocked: futex", 3);
-	assert_text(arg(e, "waker"), NULL);
-	assert_text(arg(e, "waker_tid"), "5000099");
-	chrome_done(&o);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1,"
+				"'preempted':true,'end_not_seen':true,'began_before':true,'unfinished':true}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':20.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1,"
+				"'run_queue_us':1.000,'waker':'interrupt'}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':30.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1,"
+				"'run_queue_us':0.000,'waker_tid':5000000,'waker':'server'}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':40.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1,"
+				"'run_queue_us':1.234,'waker_tid':5000099}}\n");
 }
 
 /* A thread can be woken just before it has left the CPU, by one that has gone on since: the arrow begins
@@ -99,11 +89,14 @@ TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 	r.h.start_ns = START + 10000;
 	EMIT(&o, &waker);
 	EMIT(&o, &r);
-	chrome_read(&o);
-	assert_text(field(get(&o, "s", "wake-up"), "ts"), "1.400");
-	assert_text(field(get(&o, "f", "wake-up"), "ts"), "4.999");
-	assert_text(arg(find(&o, "X", "blocked: futex", 0), "run_queue_us"), "3.000");
-	chrome_done(&o);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000000,'ts':1.000,'dur':0.500,'name':'futex','cat':'syscall','args':{'ret':0,'cpu':3}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':2.000,'dur':3.000,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':0,"
+				"'run_queue_us':3.000,'waker_tid':5000000,'waker':'server'}}\n"
+				"{'ph':'s','id':1,'pid':5000000,'tid':5000000,'ts':1.400,'name':'wake-up','cat':'sched'}\n"
+				"{'ph':'f','bp':'e','id':1,'pid':5000000,'tid':5000001,'ts':4.999,'name':'wake-up','cat':'sched'}\n"
+				"{'ph':'X','pid':5000000,'tid':5000000,'ts':0.000,'dur':0.400,'name':'futex','cat':'syscall','args':{'ret':0,'cpu':3}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':3.000,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':0,"
+				"'run_queue_us':3.000,'waker_tid':5000000,'waker':'server'}}\n");
 }
 
 /*

@@ -77,7 +77,7 @@ static struct collectives written(bool chrome)
 	for (unsigned int i = 0; i < CALLS; i++) {
 		if (i == CALLS / 2) {
 			l.count[REC_FUNCTION] = 3;
-			o.s->ops->loss(o.s, &l);
+			sink_loss(o.s, &l);
 		}
 		emit(&o, function(2, 10000 * (i + 1) - 100, 50, 0, 0, 0, 0));
 		emit(&o, function(0, 10000 * (i + 1) + (i >= CALLS / 2 ? 400000 : 0), 700, 64 + i, i % 2, COMM, 0));

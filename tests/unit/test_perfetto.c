@@ -139,9 +139,9 @@ static void run_machine(struct machine *m, struct out *o)
 			give(m, o, (first + i) % RINGS);
 		}
 		if (draw() % 8)
-			o->s->ops->settled(o->s);
+			sink_settled(o->s);
 		if (draw() % 4 == 0)
-			assert_int_equal(o->s->ops->flush(o->s), 0);
+			assert_int_equal(sink_flush(o->s), 0);
 	}
 	for (unsigned int i = 0; i < THREADS; i++) {
 		struct worker *w = &m->workers[i];
@@ -271,7 +271,7 @@ TEST(test_loss)
 	l.count[REC_FAULT] = 7;
 	perfetto_open(&o);
 	EMIT(&o, &f);
-	o.s->ops->loss(o.s, &l);
+	sink_loss(o.s, &l);
 	f.h.flags = FAULT_F_MAJOR;
 	f.h.start_ns += 10000;
 	EMIT(&o, &f);
@@ -293,7 +293,7 @@ TEST(test_mark)
 	struct out o;
 
 	perfetto_open(&o);
-	o.s->ops->mark(o.s, &m);
+	sink_mark(o.s, &m);
 	r = perfetto_read(&o);
 	e = nth(r, "window_open", 0);
 	assert_non_null(e);
@@ -483,7 +483,7 @@ static void feed_numbered(struct out *o, uint64_t from, uint64_t to)
 		EMIT(o, &f);
 		EMIT(o, &call);
 		if (i % 1000 == 999)
-			o->s->ops->settled(o->s);
+			sink_settled(o->s);
 	}
 }
 
@@ -552,7 +552,7 @@ TEST(test_rotate)
 			for (unsigned int i = 0; i < RINGS; i++)
 				give(m, &o, i);
 			if (draw() % 4)
-				o.s->ops->settled(o.s);
+				sink_settled(o.s);
 		}
 		more = files < 9;
 		r = more ? perfetto_rotate(&o) : perfetto_read(&o);

@@ -252,7 +252,7 @@ TEST_WITH(test_other_records, setup, teardown)
 		if (kind != REC_STEP && kind != REC_REQUEST)
 			EMIT(&o, &r);
 	}
-	o.s->ops->loss(o.s, &l);
+	sink_loss(o.s, &l);
 	profile_close(&o, NULL);
 	assert_string_equal(o.text, "");
 	profile_done(&o);
@@ -426,7 +426,7 @@ TEST_WITH(test_append, setup, teardown)
 		assert_true(fd >= 0);
 		w = writer_new(fd, "profile", WRITER_LINES);
 		assert_int_equal(profile_sink_new(w, &rec, &plain, &o.s), 0);
-		assert_int_equal(o.s->ops->bytes(o.s), 0);
+		assert_int_equal(sink_bytes(o.s), 0);
 		profile_close(&o, &t);
 		one = i ? one : o.len;
 		assert_int_equal(o.len, (i + 1) * one);
@@ -442,21 +442,15 @@ TEST_WITH(test_rotate, setup, teardown)
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o, first;
-	struct writer *w;
 
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
 	profile_open(&o, &plain);
 	r.number = 1;
 	EMIT(&o, &r);
-	first = (struct out){ .fd = o.fd };
-	o.fd = memfd_create("profile", MFD_CLOEXEC);
-	w = writer_new(dup(o.fd), "profile", WRITER_LINES);
-	o.format->ops->rotate(o.format, w);
-	assert_int_equal(writer_close(o.w), 0);
+	first = out_rotate(&o, WRITER_LINES);
 	r.number = 2;
 	EMIT(&o, &r);
 	profile_close(&o, &t);
-	read_text(&first);
 	assert_int_equal(count_lines(&first), 1);
 	assert_text(field(json_object_object_get(line(&first, 0), "shape"), "step"), "1");
 	assert_text(field(json_object_object_get(line(&o, 0), "shape"), "step"), "2");
@@ -568,10 +562,10 @@ TEST_WITH(test_reasons, setup, teardown)
 
 	memset(longer, 'x', sizeof(longer) - 1);
 	profile_open(&o, &plain);
-	o.s->ops->mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16", 0 });
-	o.s->ops->mark(o.s, &(struct mark){ "another", START, 0, "no", 0 });
-	o.s->ops->mark(o.s, &(struct mark){ "misfit", START + 2500, PID, "steps are \"calls\"", PID });
-	o.s->ops->mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer, 0 });
+	sink_mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16", 0 });
+	sink_mark(o.s, &(struct mark){ "another", START, 0, "no", 0 });
+	sink_mark(o.s, &(struct mark){ "misfit", START + 2500, PID, "steps are \"calls\"", PID });
+	sink_mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer, 0 });
 	profile_close(&o, &t);
 	assert_non_null(strstr(o.text, ",\"coverage\":1.000000,\"trigger\":\"step>150ms: \\\"step\\\" 16\","
 				       "\"trigger_ts_us\":2.500,\"closed_by\":\"xxx"));

@@ -68,40 +68,27 @@ static void feed(struct out *o)
 
 TEST_WITH(test_chrome, set_up, tear_down)
 {
-	struct json_object *e;
 	struct out o;
 
 	chrome_open(&o);
 	feed(&o);
-	chrome_read(&o);
-	e = get(&o, "X", "cutlass::Kernel");
-	assert_span(e, "kernel", "20.000", "1.234");
-	assert_text(arg(e, "kernel"), "cutlass::Kernel<cutlass::gemm::kernel::Gemm>");
-	assert_text(arg(e, "device"), "1");
-	assert_text(arg(e, "stream"), "7");
-	assert_text(arg(e, "correlation"), "99");
-	assert_string_equal(arg(e, "grid"), "[ 4, 5, 6 ]");
-	assert_text(arg(e, "queued_us"), "8.766");
-	e = get(&o, "X", "Memcpy HtoD");
-	assert_span(e, "gpu_memcpy", "30.000", "10.000");
-	assert_text(arg(e, "bytes"), "123400");
-	assert_text(arg(e, "memory bandwidth (GB/s)"), "12.340");
-	e = find(&o, "X", "step 12", 0);
-	assert_text(arg(e, "gpu_idle_launch_us"), "0.002");
-	assert_text(arg(e, "kernels"), "1");
-	assert_text(arg(find(&o, "X", "step 12", 1), "kernels"), "0"); /* of the other device */
-	e = get(&o, "C", "busy");
-	assert_text(field(e, "ts"), "10.000");
-	assert_text(arg(e, "%"), "50");
-	assert_text(arg(get(&o, "C", "launched, not done"), "launches"), "3");
-	get(&o, "C", "busy (pid 5000001)");
-	assert_null(find(&o, "C", "launched, not done (pid 5000001)", 0));
-	e = get(&o, "s", "ac2g");
-	assert_track(e, PID, TID);
-	assert_text(field(e, "ts"), "10.000");
-	e = get(&o, "f", "ac2g");
-	assert_text(field(e, "ts"), "20.000");
-	chrome_done(&o);
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':1.234,'name':'cuLaunchKernel','cat':'launch','args':{'a':0}}\n"
+				"{'ph':'X','pid':4195001,'tid':4196000,'ts':20.000,'dur':1.234,'name':'cutlass::Kernel','cat':'kernel','args':{'device':1,'context':3,"
+				"'stream':7,'correlation':99,'pid':5000000,'grid':[4,5,6],'block':[128,2,1],'shared memory':1024,"
+				"'kernel':'cutlass::Kernel<cutlass::gemm::kernel::Gemm>','queued_us':8.766}}\n"
+				"{'ph':'s','id':1,'pid':5000000,'tid':5000001,'ts':10.000,'name':'ac2g','cat':'ac2g'}\n"
+				"{'ph':'f','bp':'e','id':1,'pid':4195001,'tid':4196000,'ts':20.000,'name':'ac2g','cat':'ac2g'}\n"
+				"{'ph':'X','pid':4195001,'tid':4196000,'ts':30.000,'dur':10.000,'name':'Memcpy HtoD','cat':'gpu_memcpy','args':{'device':1,'context':3,"
+				"'stream':7,'correlation':0,'pid':5000000,'bytes':123400,'memory bandwidth (GB/s)':12.340,'kind':'host to device'}}\n"
+				"{'ph':'X','pid':4195001,'tid':4196001,'ts':10.000,'dur':1.234,'name':'step 12','cat':'gpu_step','args':{'step':12,'pid':5000000,"
+				"'kernels':1,'copies':0,'gpu_busy_us':0.000,'gpu_copy_us':0.001,'gpu_idle_launch_us':0.002,'gpu_idle_wait_us':0.003,"
+				"'gpu_collective_us':0.004,'gpu_unknown_us':0.005,'residual_us':0.056}}\n"
+				"{'ph':'X','pid':4195003,'tid':4196002,'ts':10.000,'dur':1.234,'name':'step 12','cat':'gpu_step','args':{'step':12,'pid':5000000,"
+				"'kernels':0,'copies':0,'gpu_busy_us':0.000,'gpu_copy_us':0.000,'gpu_idle_launch_us':0.000,'gpu_idle_wait_us':0.000,"
+				"'gpu_collective_us':0.000,'gpu_unknown_us':0.000,'residual_us':0.056}}\n"
+				"{'ph':'C','pid':4195001,'tid':4195001,'ts':10.000,'name':'busy','cat':'gpu','args':{'%':50}}\n"
+				"{'ph':'C','pid':4195001,'tid':4195001,'ts':10.000,'name':'launched, not done','cat':'gpu','args':{'launches':3}}\n"
+				"{'ph':'C','pid':4195001,'tid':4195001,'ts':10.000,'name':'busy (pid 5000001)','cat':'gpu','args':{'%':50}}\n");
 }
 
 /* An arrow waits for its slice, and is left out with it. */

@@ -204,24 +204,19 @@ TEST_WITH(test_weights, setup_stacks, teardown)
 /* Each of the files of --max-size is complete by itself. */
 TEST_WITH(test_rotated, setup_stacks, teardown)
 {
-	struct out o, first, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
+	struct out o, first;
 
 	perfetto_open(&o);
 	emit_some(&o);
-	next.w = writer_new(dup(next.fd), "trace", WRITER_PACKETS);
-	first = o;
-	o.format->ops->rotate(o.format, next.w);
-	assert_int_equal(writer_close(first.w), 0);
-	next.s = o.s;
-	next.format = o.format;
-	emit_some(&next);
-	flush(&next);
+	first = out_rotate(&o, WRITER_PACKETS);
+	emit_some(&o);
+	flush(&o);
 	assert_exported(&first, false, samples_text_of);
-	assert_exported(&next, false, samples_text_of);
-	assert_exported(&next, true, waits_text_of);
+	assert_exported(&o, false, samples_text_of);
+	assert_exported(&o, true, waits_text_of);
 	free(first.text);
 	close(first.fd);
-	reader_free(perfetto_read(&next));
+	reader_free(perfetto_read(&o));
 }
 
 /* Neither names of any length nor deep stacks are too much for a packet or a line. */
@@ -593,7 +588,7 @@ TEST_WITH(test_profile_sums, setup_probe, teardown)
 		if (random() % 50 == 0)
 			emit_step(&o, (uint32_t)random() % 700);
 		if (random() % 20 == 0)
-			o.s->ops->settled(o.s);
+			sink_settled(o.s);
 	}
 	profile_close(&o);
 	for (size_t i = 0; i < count(&o); i++) {

@@ -230,7 +230,7 @@ TEST_WITH(test_noise, setup, teardown)
 			struct loss l = { .from_ns = draw(), .to_ns = draw() };
 
 			l.count[draw() % REC_KIND_MAX] = draw();
-			b.chrome.s->ops->loss(b.chrome.s, &l);
+			sink_loss(b.chrome.s, &l);
 		}
 	}
 	both_close(&b);
@@ -336,9 +336,9 @@ TEST_WITH(test_full, setup, teardown)
 		stderr_grab_begin(&said);
 		for (int k = 0; k < 10000; k++)
 			sink_record(s, &r.h, sizeof(r));
-		s->ops->flush(s);
+		sink_flush(s);
 		writer_sync(w);
-		flushed = s->ops->flush(s);
+		flushed = sink_flush(s);
 		closed = s->ops->close(s, &t);
 		stderr_grab_end(&said);
 		assert_int_equal(flushed, -ENOSPC);

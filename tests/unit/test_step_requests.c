@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests from steps whose rows are known: sequences apart, shared steps, drafts, cuts. */
-#include "requests/step_requests.h"
-#include "unit.h"
+#include "request_text.h"
 
 static struct step_request got[16]; /* in the order in which they were over */
 static size_t n_got;
@@ -105,63 +104,59 @@ static void run(const struct step_seen *steps, size_t n)
 		run(list, ARRAY_SIZE(list));                     \
 	} while (0)
 
-static const struct step_request *of_sequence(uint64_t sequence)
+/* These requests, in the order in which they were over, and the times of their tokens. */
+static void expect(const char *want)
 {
-	for (size_t i = 0; i < n_got; i++) {
-		if (got[i].sequence == sequence)
-			return &got[i];
-	}
-	fail_msg("none of sequence %d", (int)sequence);
-	return NULL;
+	char text[4096], *p = text;
+
+	for (size_t i = 0; i < n_got; i++)
+		p = put_request(p, &got[i]);
+	p += sprintf(p, "tokens");
+	for (size_t i = 0; i < n_tokens; i++)
+		p += sprintf(p, " %llu", (unsigned long long)tokens[i]);
+	sprintf(p, "\n");
+	assert_string_equal(text, want);
 }
 
 /* Two that take turns: each has its own steps, and its tokens wait for those of the other. */
 TEST(test_turns)
 {
 	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 9, 1, 1, 0), DECODE(2, 0, 8), DECODE(3, 1, 9), DECODE(4, 0, 9));
-	assert_int_equal(n_got, 2);
+	expect("of 0 100-190 prompt 8+-1 tokens 3 ttft 10 intervals 2\n"
+			"of 1 120-170 prompt 9+-1 tokens 2 ttft 10 intervals 1\n"
+			"tokens 40 40 40\n");
 	assert_int_equal(n_mixed, 0);
-	assert_int_equal(step_request_ttft(of_sequence(0)), 10);
-	assert_int_equal(step_request_ttft(of_sequence(1)), 10);
-	assert_int_equal(step_request_tokens(of_sequence(0)), 3);
-	assert_int_equal(step_request_tokens(of_sequence(1)), 2);
-	assert_int_equal(of_sequence(1)->prompt_tokens, 9);
 	assert_int_equal(n_parts, 5);
 	assert_int_equal(n_firsts, 2);
-	assert_int_equal(n_tokens, 3);
-	for (size_t i = 0; i < n_tokens; i++)
-		assert_int_equal(tokens[i], 40);
 }
 
 /* Only the last part of a prompt gives an output; it may be a single row. */
 TEST(test_parts)
 {
 	RUN(PREFILL(0, 8, 0, 0, 0), PREFILL(1, 8, 0, 0, 8), DECODE(2, 0, 16), DECODE(3, 0, 17));
-	assert_int_equal(n_got, 1);
-	assert_int_equal(got[0].prompt_tokens, 17);
-	assert_int_equal(step_request_tokens(&got[0]), 2);
-	assert_int_equal(step_request_ttft(&got[0]), 50);
-	assert_int_equal(n_tokens, 1);
+	expect("of 0 100-170 prompt 17+-1 tokens 2 ttft 50 intervals 1\n"
+			"tokens 20\n");
 
 	/* prompts without tokens after them, as for embeddings: each begins a new request */
 	RUN(PREFILL(0, 8, 8, 0, 0), PREFILL(1, 8, 8, 0, 0), PREFILL(2, 9, 9, 0, 0));
-	assert_int_equal(n_got, 3);
+	expect("of 0 100-110 prompt 8+-1 tokens 0 ttft 0 intervals 0 end_seen\n"
+			"of 0 120-130 prompt 8+-1 tokens 0 ttft 0 intervals 0 end_seen\n"
+			"of 0 140-150 prompt 9+-1 tokens 0 ttft 0 intervals 0\n"
+			"tokens\n");
 	assert_int_equal(n_mixed, 0);
-	for (size_t i = 0; i < 3; i++)
-		assert_int_equal(step_request_ttft(&got[i]), 0);
 
 	/* the recording ended within the prompt */
 	RUN(PREFILL(0, 8, 0, 0, 0));
-	assert_int_equal(step_request_ttft(&got[0]), 0);
-	assert_int_equal(step_request_tokens(&got[0]), 0);
-	assert_false(got[0].end_seen);
+	expect("of 0 100-110 prompt 8+-1 tokens 0 ttft 0 intervals 0\n"
+			"tokens\n");
 	/* llama_batch_get_one(): whether it was the last part is not known */
 	RUN(PREFILL(0, 8, 1, 0, -1));
-	assert_int_equal(step_request_ttft(&got[0]), 0);
+	expect("of 0 100-110 prompt 8+-1 tokens 0 ttft 0 intervals 0\n"
+			"tokens\n");
 	/* a token, and no more asked for */
 	RUN(PREFILL(0, 8, 1, 0, 0));
-	assert_int_equal(step_request_ttft(&got[0]), 10);
-	assert_int_equal(step_request_tokens(&got[0]), 1);
+	expect("of 0 100-110 prompt 8+-1 tokens 1 ttft 10 intervals 0\n"
+			"tokens\n");
 }
 
 TEST(test_shared)
@@ -169,20 +164,16 @@ TEST(test_shared)
 	/* the first one becomes mixed, the second is so from the start; after them one more, alone */
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
 		PREFILL(5, 6, 1, 0, 0), DECODE(6, 0, 6));
-	assert_int_equal(n_got, 3);
+	expect("of 0 100-170 prompt 8+-1 tokens 2 ttft 10 intervals 1 shared 2 mixed end_seen\n"
+			"of 0 200-230 prompt 6+-1 tokens 2 ttft 10 intervals 1\n"
+			"of 1 140-190 prompt 0+-1 tokens 1 ttft 0 intervals 0 shared 2 mixed\n"
+			"tokens 20 20\n");
 	assert_int_equal(n_mixed, 2);
-	assert_true(got[0].mixed && got[0].end_seen);
-	assert_int_equal(got[0].shared, 2);
-	assert_int_equal(got[0].sequence, 0);
-	for (size_t i = 1; i < 3; i++) {
-		assert_int_equal(got[i].mixed, got[i].sequence == 1);
-		if (got[i].sequence == 0)
-			assert_int_equal(step_request_ttft(&got[i]), 10);
-	}
 	/* the rest of a prompt that did not fit a shared step is not a request of its own ... */
 	RUN(shared(0, 3, 8, 1), PREFILL(1, 4, 1, 1, 7), DECODE(2, 1, 11));
-	assert_int_equal(n_got, 2);
-	assert_true(of_sequence(1)->mixed);
+	expect("of 0 100-110 prompt 0+-1 tokens 0 ttft 0 intervals 0 shared 1 mixed\n"
+			"of 1 100-150 prompt 4+-1 tokens 2 ttft 30 intervals 1 shared 1 mixed\n"
+			"tokens 20\n");
 	/* ... but what comes after steps of others is, with a beginning that was kept */
 	RUN(shared(0, 3, 8, 2), DECODE(1, 0, 11), PREFILL(2, 4, 1, 1, 7), DECODE(3, 1, 11));
 	assert_int_equal(n_got, 3);
@@ -220,20 +211,16 @@ TEST(test_drafts)
 	struct step_seen verify = alone(1, PHASE_DECODE, 4, 4, 0, 8);
 
 	RUN(PREFILL(0, 8, 1, 0, 0), verify, DECODE(2, 0, 10));
-	assert_int_equal(n_got, 1);
+	expect("of 0 100-150 prompt 8+-1 tokens 4 ttft 10 intervals 3\n"
+			"tokens 10 10 20\n");
 	assert_int_equal(got[0].drafts, 1);
-	assert_int_equal(step_request_tokens(&got[0]), 1 + 2 + 1);
-	assert_int_equal(n_tokens, 3);
-	assert_int_equal(tokens[0], 10);
-	assert_int_equal(tokens[1], 10);
-	assert_int_equal(tokens[2], 20);
 	/* what is not known is one, and no time */
 	RUN(PREFILL(0, 8, 1, 0, 0), verify);
-	assert_int_equal(step_request_tokens(&got[0]), 2);
-	assert_int_equal(n_tokens, 0);
+	expect("of 0 100-130 prompt 8+-1 tokens 2 ttft 10 intervals 0\n"
+			"tokens\n");
 	RUN(PREFILL(0, 8, 1, 0, 0), verify, DECODE(2, 0, 99));
-	assert_int_equal(step_request_tokens(&got[0]), 3);
-	assert_int_equal(n_tokens, 1);
+	expect("of 0 100-150 prompt 8+-1 tokens 3 ttft 10 intervals 1\n"
+			"tokens 20\n");
 }
 
 TEST(test_cut)
@@ -242,15 +229,15 @@ TEST(test_cut)
 
 	first.began_before = true;
 	RUN(first, DECODE(1, 0, 8));
-	assert_true(got[0].began_before);
-	assert_int_equal(step_request_ttft(&got[0]), 0);
+	expect("of 0 100-130 prompt 8+-1 tokens 1 ttft 0 intervals 1 began_before\n"
+			"tokens 20\n");
 	last.cut = true;
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), last);
-	assert_true(got[0].cut);
-	assert_int_equal(step_request_tokens(&got[0]), 2);
+	expect("of 0 100-150 prompt 8+-1 tokens 2 ttft 10 intervals 1 cut\n"
+			"tokens 20\n");
 	RUN(DECODE(0, 0, 40), DECODE(1, 0, 41));
-	assert_true(got[0].began_before);
-	assert_int_equal(n_tokens, 1);
+	expect("of 0 100-130 prompt 0+-1 tokens 2 ttft 0 intervals 1 began_before\n"
+			"tokens 20\n");
 }
 
 TEST(test_lost)
@@ -260,7 +247,7 @@ TEST(test_lost)
 			       fourth = DECODE(3, 0, 8);
 	struct step_requests *q;
 
-	n_got = 0;
+	n_got = n_tokens = 0;
 	q = step_requests_new(NULL, &ops, NULL);
 	step_requests_add(q, &first);
 	step_requests_add(q, &second);
@@ -269,11 +256,9 @@ TEST(test_lost)
 	step_requests_add(q, &fourth);
 	step_requests_finish(q);
 	step_requests_free(q);
-	assert_int_equal(n_got, 2);
-	assert_true(got[0].lost);
-	assert_int_equal(step_request_ttft(&got[0]), 0);
-	assert_false(got[1].lost);
-	assert_int_equal(step_request_ttft(&got[1]), 10);
+	expect("of 0 100-130 prompt 8+-1 tokens 2 ttft 0 intervals 1 lost end_seen\n"
+			"of 0 140-170 prompt 8+-1 tokens 2 ttft 10 intervals 1\n"
+			"tokens\n");
 }
 
 static void settled(struct step_requests *q, int rounds)

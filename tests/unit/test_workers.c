@@ -363,7 +363,6 @@ TEST_WITH(test_chrome, setup, teardown)
 TEST_WITH(test_rotated, setup, teardown)
 {
 	struct out o, first;
-	struct writer *w;
 	bool fresh;
 
 	begin(NULL);
@@ -385,13 +384,8 @@ TEST_WITH(test_rotated, setup, teardown)
 		tell(&o, TASK_EXIT, TID + 10 + i, i * MS + 10);
 	}
 	tell(&o, TASK_FORK, TID + 100, 100 * MS);
-	first = o;
-	o.fd = memfd_create("trace", MFD_CLOEXEC);
-	o.text = NULL;
-	w = writer_new(dup(o.fd), "trace", WRITER_PLAIN);
-	first.format->ops->rotate(first.format, w);
-	assert_int_equal(writer_close(first.w), 0);
-	close(first.fd);
+	first = out_rotate(&o, WRITER_PLAIN);
+	chrome_done(&first);
 	futex(&o, TID + 100, 101 * MS, 103 * MS);
 	chrome_read(&o);
 	assert_track(get(&o, "X", "futex"), PID, LANES);
