@@ -13,8 +13,8 @@
  * is a part of total); THOUSANDTHS (three decimals, too); SHARE (0 to 1) and SOME_SHARE (above 0); TEXT (not blank) and STRING;
  * STATE; PARTS (of --budget); TRUE, FALSE, BOOL; ONE_OF(text or text); texts of a form: DIGITS, BOOT_ID, SHIFT, PCI, UUID.
  *
- * Need: REQUIRED; ALWAYS, which `inftrace validate` asks for, too (lines of earlier versions may lack others); EITHER, one of
- * these; OPTIONAL; OLD, which only earlier versions wrote.
+ * Need: REQUIRED; FIRST, in lines of the first family alone; ALWAYS, which `inftrace validate` asks for, too (lines of earlier
+ * versions may lack others); EITHER, one of these; OPTIONAL; OLD, which only earlier versions wrote.
  *
  * Text: for the document. NEXT: the next row has the text of both. ELSEWHERE: it is not in a table.
  */
@@ -283,15 +283,6 @@ SHAPE(SEQUENCE, joined, BOOL, OPTIONAL,
 	"`write_blocked_us` of that. `false`: it was not joined. Lines of sockets have it, too, in a process with sequences")
 SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL,
 	"`none fits`; `several fit`; `one is not over`: it may be one whose end was not seen yet as too many were held")
-SHAPE(SEQUENCE, request, TEXT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, fd, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, family, ONE_OF(inet or inet6 or unix), OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, bytes_read, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, bytes_written, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, reads, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, writes, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, chunks, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, write_blocked_us, US, OPTIONAL, ELSEWHERE)
 SHAPE(SEQUENCE, source_kind, ONE_OF(sequence), REQUIRED, ELSEWHERE)
 STAGE(SEQUENCE, total, US, REQUIRED,
 	"from the start of its first step to the end of its last one. Engines whose presets have `begin` and `token` "
@@ -315,17 +306,17 @@ STAGE(SEQUENCE, answered, US, OPTIONAL,
 	"slowly")
 
 /* a request on a socket */
-SHAPE(SOCKET, request, TEXT, REQUIRED, "`POST /v1/completions`: method and path if it is HTTP, at most 64 bytes, without the query string; else `request`")
-SHAPE(SOCKET, fd, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, family, ONE_OF(inet or inet6 or unix), REQUIRED, "the descriptor; `inet`, `inet6`, `unix`")
-SHAPE(SOCKET, bytes_read, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, bytes_written, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, reads, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, writes, COUNT, REQUIRED, "bytes and system calls")
-SHAPE(SOCKET, chunks, COUNT, REQUIRED,
+SHAPE(SOCKET | SEQUENCE, request, TEXT, FIRST, "`POST /v1/completions`: method and path if it is HTTP, at most 64 bytes, without the query string; else `request`")
+SHAPE(SOCKET | SEQUENCE, fd, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, family, ONE_OF(inet or inet6 or unix), FIRST, "the descriptor; `inet`, `inet6`, `unix`")
+SHAPE(SOCKET | SEQUENCE, bytes_read, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, bytes_written, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, reads, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, writes, COUNT, FIRST, "bytes and system calls")
+SHAPE(SOCKET | SEQUENCE, chunks, COUNT, FIRST,
 	"parts of the answer after the header; writes that begin less than 100 us after the previous one belong to the same part. If an engine sends each "
 	"token at once, these are its tokens")
-SHAPE(SOCKET, write_blocked_us, US, OPTIONAL,
+SHAPE(SOCKET | SEQUENCE, write_blocked_us, US, OPTIONAL,
 	"time in calls that wrote the answer and had to wait, as for a client that does not read as fast; a server that writes without waiting has none")
 SHAPE(SOCKET, end_not_seen, TRUE, OPTIONAL, "`true`: it was answered, but the end of the answer had not been seen when the recording ended")
 SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: it had not been answered when the recording ended")

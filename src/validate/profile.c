@@ -136,21 +136,14 @@ enum type {
 };
 #define TYPE_ONE_OF(...) TYPE_CHOICE
 
-enum need { OPTIONAL,
-	OLD,
-	EITHER,
-	REQUIRED,
-	ALWAYS };
-
 static const struct field {
 	unsigned int families;
 	bool stage;
-	const char *key, *type_text;
+	const char *key, *type_text, *need;
 	enum type type;
-	enum need need;
 } fields[] = {
-#define SHAPE(families, key, type, need, text) { families, false, #key, #type, TYPE_##type, need },
-#define STAGE(families, key, type, need, text) { families, true, #key, #type, TYPE_##type, need },
+#define SHAPE(families, key, type, need, text) { families, false, #key, #type, #need, TYPE_##type },
+#define STAGE(families, key, type, need, text) { families, true, #key, #type, #need, TYPE_##type },
 #include "schema/profile_fields.h"
 };
 
@@ -295,7 +288,7 @@ static void check_fields(struct profile_check *check, const struct json_node *sh
 			LINE_PROBLEM(check, "shape.%s must be %s", text_printable(key_text, sizeof(key_text), value->key), rule);
 	}
 	for (const struct field *f = fields; f < fields + N_FIELDS; f++) {
-		if (f->need == ALWAYS && !f->stage && f->families & check->family && !node_get(shape, f->key))
+		if (f->families & check->family && !f->stage && !strcmp(f->need, "ALWAYS") && !node_get(shape, f->key))
 			LINE_PROBLEM(check, "shape.%s must be %s", f->key, field_rule(f, NULL, buf, sizeof(buf)));
 	}
 }
@@ -325,7 +318,7 @@ static bool check_stages(struct profile_check *check, const struct json_node *st
 			sum = -1;
 	}
 	f = find_field(check, true, "total");
-	if (total < 0 && f && f->need == ALWAYS)
+	if (total < 0 && f && !strcmp(f->need, "ALWAYS"))
 		LINE_PROBLEM(check, "missing stage: stage_us.total");
 	else if (check->family & WHOLE && sum != total)
 		LINE_PROBLEM(check, "stage_us: the states sum to %lld ns, total is %lld ns (%+lld ns)", (long long)sum, (long long)total,
