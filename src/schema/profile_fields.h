@@ -25,7 +25,7 @@
 #define STAGE(families, key, type, need, text)
 #endif
 #ifndef FAMILY
-#define FAMILY(family, event)
+#define FAMILY(family, events)
 #endif
 
 /* What `inftrace print` tells lines apart by. */
@@ -36,8 +36,7 @@
 FAMILY(TOKEN, token_prof)
 FAMILY(OP, op_prof)
 FAMILY(STACK, stack_prof)
-FAMILY(CALL, graph_prof)
-FAMILY(CALL, sample_prof)
+FAMILY(CALL, graph_prof or sample_prof)
 FAMILY(STEPS, request_prof)
 FAMILY(SEQUENCE, request_prof)
 FAMILY(SOCKET, request_prof)

@@ -91,20 +91,14 @@ static bool check_scalars(
 
 /* ---- the fields of each family ---- */
 
+enum family_number {
+#define FAMILY(family, events) NUMBER_##family,
+#include "schema/profile_fields.h"
+};
+
 enum family {
-	TOKEN = 1 << 0,
-	OP = 1 << 1,
-	STACK = 1 << 2,
-	CALL = 1 << 3,
-	STEPS = 1 << 4,
-	SEQUENCE = 1 << 5,
-	SOCKET = 1 << 6,
-	SYSCALL = 1 << 7,
-	FAULT = 1 << 8,
-	SCHED = 1 << 9,
-	MEMORY = 1 << 10,
-	MISFIT = 1 << 11,
-	WINDOW = 1 << 12,
+#define FAMILY(family, events) family = 1 << NUMBER_##family,
+#include "schema/profile_fields.h"
 	REQUESTS = STEPS | SEQUENCE | SOCKET,
 	WHOLE = TOKEN | OP | SYSCALL | FAULT | SCHED, /* the parts among their stages sum to total */
 };
@@ -148,29 +142,6 @@ static const struct field {
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-
-/* The family of a line, of a request by its kind; 0: unknown */
-static unsigned int find_family(const char *event, const struct json_node *shape)
-{
-	static const struct {
-		unsigned int family;
-		const char *event;
-	} families[] = {
-#define FAMILY(family, event) { family, #event },
-#include "schema/profile_fields.h"
-	};
-	const struct json_node *kind = node_get(shape, "source_kind");
-	unsigned int found = 0;
-
-	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-		found |= strcmp(event, families[i].event) ? 0 : families[i].family;
-	if (!(found & REQUESTS))
-		return found;
-	if (node_is_text(kind, "sequence"))
-		return SEQUENCE;
-	return node_is_text(kind, "socket") ? SOCKET : node_is_text(kind, "steps") ? STEPS
-										   : 0;
-}
 
 /* What a part of a request's time, and of the GPU's, can be called; others are called by any name. */
 static const char *const spans[] = { "own_prefill", "own_decode", "others", "between", "queued", NULL };
@@ -224,7 +195,7 @@ static const struct field *find_field(struct profile_check *check, bool stage, c
 	return NULL;
 }
 
-/* Whether a value is one of "ONE_OF(sample or wait)". */
+/* Whether a value is one of "(sample or wait)". */
 static bool is_choice(const struct json_node *value, const char *choices)
 {
 	for (const char *p = strchr(choices, '(') + 1, *end; node_is(value, JSON_STRING); p = end + strlen(" or ")) {
@@ -235,6 +206,21 @@ static bool is_choice(const struct json_node *value, const char *choices)
 			break;
 	}
 	return false;
+}
+
+/* The family of a line, of a request by its kind; 0: unknown */
+static unsigned int find_family(const struct json_node *event, const struct json_node *kind)
+{
+	unsigned int found = 0;
+
+#define FAMILY(family, events) found |= is_choice(event, "(" #events ")") ? family : 0;
+#include "schema/profile_fields.h"
+	if (!(found & REQUESTS))
+		return found;
+	if (node_is_text(kind, "sequence"))
+		return SEQUENCE;
+	return node_is_text(kind, "socket") ? SOCKET : node_is_text(kind, "steps") ? STEPS
+										   : 0;
 }
 
 /* Checks one value of a family; returns what it must be, perhaps in buf, or NULL if it is that. */
@@ -496,12 +482,12 @@ static void stacks_clear(struct profile_check *check)
 }
 
 /* Checks a line that inftrace wrote. */
-static void check_native(struct profile_check *check, const struct profile_line *line, const char *event)
+static void check_native(struct profile_check *check, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
 	const struct json_node *window = node_get(shape, "window"), *stack = node_get(shape, "stack");
 
-	check->family = find_family(event, shape);
+	check->family = find_family(line->values[PROFILE_KEY_event], node_get(shape, "source_kind"));
 	if (window && (!node_is(window, JSON_INT) || node_s64(window) < 0)) {
 		LINE_PROBLEM(check, "shape.window must be an integer >= 0");
 		return;
@@ -509,7 +495,7 @@ static void check_native(struct profile_check *check, const struct profile_line 
 	if (check->family == STACK && node_is(stack, JSON_INT) && node_s64(stack) >= 0)
 		check_stack(check, stack, node_get(line->object, "frames"));
 	check_fields(check, shape);
-	if (check_stages(check, stages) && !strcmp(event, "request_prof"))
+	if (check_stages(check, stages) && node_is_text(line->values[PROFILE_KEY_event], "request_prof"))
 		check_request(check, shape, stages);
 	if (check->family == WINDOW)
 		check_host(check, shape);
@@ -527,7 +513,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *const *values = line->values;
 	struct profile_check *check = ctx;
-	const char *family, *rule;
+	const char *rule;
 
 	check->line = line->number;
 	check->lines++;
@@ -547,14 +533,13 @@ static int check_line(void *ctx, const struct profile_line *line)
 		!check_scalars(check, "stage_us", values[PROFILE_KEY_stage_us]))
 		return 0;
 
-	family = values[PROFILE_KEY_event]->text;
 	/* those of other versions have rules that are not known here */
 	if (node_is_text(values[PROFILE_KEY_source], "native") && node_s64(node_get(line->object, PROFILE_MARK)) == 1)
-		check_native(check, line, family);
+		check_native(check, line);
 	for (size_t i = 0; i < check->required_len; i++)
 		if (node_is_text(values[PROFILE_KEY_event], check->required[i]))
 			check->required_seen |= 1ULL << i;
-	name_counts_add(&check->families, family);
+	name_counts_add(&check->families, values[PROFILE_KEY_event]->text);
 	return 0;
 }
 
