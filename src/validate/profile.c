@@ -3,6 +3,7 @@
 #include "read/profile.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "gpu/info.h"
@@ -30,7 +31,6 @@ struct profile_check {
 	size_t required_len;
 	struct known_stack *stacks; /* whose frames were in a line */
 	unsigned int family;        /* of the current line */
-	size_t next_field;          /* where the next key is likely to be in the table */
 };
 
 /* Reports a problem of the current line. */
@@ -152,45 +152,59 @@ static const char *const gpu_parts[] = { "busy", "copy", "idle_launch", "idle_wa
 /* Whether a key is one of a row of the table, or of a part of such a row in which some capitals are replaced. */
 static bool key_matches(const char *row, const char *key)
 {
-	for (; *row && (*row == *key || isupper((unsigned char)*row)); row++, key++) {
-		const char *const *names = !strncmp(row, "SPAN", 4) ? spans : !strncmp(row, "PART", 4) ? gpu_parts
-												       : NULL;
+	const char *const *names;
 
-		if (*row == 'N' && !isupper((unsigned char)row[1])) {
-			for (; isdigit((unsigned char)*key) && isdigit((unsigned char)key[1]); key++)
-				;
-			if (!isdigit((unsigned char)*key))
-				return false;
-			continue;
-		}
-		if (!isupper((unsigned char)*row))
-			continue;
-		while (isupper((unsigned char)*row))
-			row++;
-		for (; names && *names; names++) {
-			if (!strncmp(key, *names, strlen(*names)) && key_matches(row, key + strlen(*names)))
-				return true;
-		}
-		for (; !names && *key; key++) {
-			if (key_matches(row, key + 1))
-				return true;
-		}
-		return false;
+	for (; *row == *key && !isupper((unsigned char)*row); row++, key++) {
+		if (!*row)
+			return true;
 	}
-	return !*row && !*key;
+	if (!isupper((unsigned char)*row))
+		return false;
+	if (*row == 'N' && !isupper((unsigned char)row[1])) {
+		size_t digits = strspn(key, "0123456789");
+
+		return digits && key_matches(row + 1, key + digits);
+	}
+	names = !strncmp(row, "SPAN", 4) ? spans : !strncmp(row, "PART", 4) ? gpu_parts
+									    : NULL;
+	while (isupper((unsigned char)*row))
+		row++;
+	for (; names && *names; names++) {
+		if (!strncmp(key, *names, strlen(*names)) && key_matches(row, key + strlen(*names)))
+			return true;
+	}
+	for (; !names && *key; key++) {
+		if (key_matches(row, key + 1))
+			return true;
+	}
+	return false;
 }
 
-/* First by the whole key, from where the last one was found; else by a row with capitals, the first one of the table. */
-static const struct field *find_field(struct profile_check *check, bool stage, const char *key)
-{
-	for (size_t i = 0; i < 2 * N_FIELDS; i++) {
-		size_t n = (i < N_FIELDS ? check->next_field + i : i) % N_FIELDS;
-		const struct field *f = &fields[n];
+/* Rows whose keys begin alike, by the numbers of the first and the next one, from 1: all that begin with capitals are at 0. */
+static uint16_t first_rows[UCHAR_MAX + 1], next_rows[N_FIELDS];
 
-		if (!(f->families & check->family) || f->stage != stage || (i < N_FIELDS ? strcmp(f->key, key) != 0 : !key_matches(f->key, key)))
-			continue;
-		check->next_field = n + 1;
-		return f;
+static void index_fields(void)
+{
+	memset(first_rows, 0, sizeof(first_rows));
+	for (size_t n = N_FIELDS; n > 0; n--) {
+		unsigned char c = (unsigned char)fields[n - 1].key[0];
+		uint16_t *first = &first_rows[isupper(c) ? 0 : c];
+
+		next_rows[n - 1] = *first;
+		*first = (uint16_t)n;
+	}
+}
+
+/* By the whole key, else by a row with capitals, the first one of the table. */
+static const struct field *find_field(const struct profile_check *check, bool stage, const char *key)
+{
+	for (int pass = 0; pass < 3; pass++) {
+		for (uint16_t n = first_rows[pass < 2 ? (unsigned char)*key : 0]; n; n = next_rows[n - 1]) {
+			const struct field *f = &fields[n - 1];
+
+			if (f->families & check->family && f->stage == stage && (pass ? key_matches(f->key, key) : !strcmp(f->key, key)))
+				return f;
+		}
 	}
 	return NULL;
 }
@@ -381,8 +395,13 @@ static void check_gpu(struct profile_check *check, const struct json_node *shape
 {
 	size_t n, parts = sizeof(gpu_parts) / sizeof(gpu_parts[0]) - 1;
 	char row[64], key[64];
+	bool any = false;
 	int64_t sum;
 
+	json_for_each (value, shape)
+		any |= !strncmp(value->key, "gpu_", 4);
+	if (!any)
+		return;
 	n = sum_of(shape, "gpu_PART_us", &sum) + !node_get(shape, "gpu_collective_us"); /* which is in some lines only */
 	if (n > 1 && n < parts)
 		LINE_PROBLEM(check, "shape: some of the parts of the GPU are missing");
@@ -579,6 +598,7 @@ void check_profile(struct json_source *source, const char *path, const char *con
 	int err;
 
 	check.required_len = required_len < REQUIRED_MAX ? required_len : REQUIRED_MAX;
+	index_fields();
 	err = profile_read(source, &ops, &check);
 	stacks_clear(&check);
 	if (err)
