@@ -118,12 +118,7 @@ static inline char *add_flag(char *p, const char *text, bool v)
 		__auto_type put_value = (value);          \
 		put_value ? PUT(p, key, put_value) : (p); \
 	})
-#define PROFILE_PUT(p, text, key, value)                    \
-	_Generic((profile_field_##key)0, struct as_number * \
-		 : add_u64, struct as_us *                  \
-		 : add_us, struct as_flag *                 \
-		 : add_flag, default                        \
-		 : add_string)(p, text, value)
+#define PROFILE_PUT(p, text, key, value) PROFILE_BY_TYPE(key, add_u64, add_us, add_string, add_flag, add_string, add_string)(p, text, value)
 
 /* Ends the shape and begins the stages. */
 #define PUT_TOTAL(p, ns) PUT_FIRST(fmt_lit(p, PROFILE_STAGES), total, ns)

@@ -53,38 +53,17 @@ struct key {
 	size_t at; /* offset of the member, or the flag */
 };
 
-/* A field of schema/profile_fields.h, which says how it is read. */
-#define FIELD_TYPE(key, size)            \
-	_Generic((profile_field_##key)0, \
-		 struct as_us *          \
-		 : KEY_US,               \
-		 struct as_text *        \
-		 : KEY_NAME,             \
-		 struct as_state *       \
-		 : KEY_STATE,            \
-		 struct as_parts *       \
-		 : KEY_PARTS,            \
-		 struct as_flag *        \
-		 : KEY_TRUE,             \
-		 struct as_number *      \
-		 : (size) == sizeof(uint64_t) ? KEY_U64 : KEY_U32)
-#define FIELD_KEY(object, member, key)                                                                       \
-	{                                                                                                    \
-#key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member) \
-	}
-#define FLAG_KEY(key, flag)                                             \
-	{                                                               \
-#key, _Generic((profile_field_##key)0, struct as_flag * \
-			       : KEY_FLAG),                             \
-			flag                                            \
-	}
-#define STEP_KEY(name, member, key) FIELD_KEY(step, member, key),
+/* Fields of schema/profile_fields.h, which says how they are read. */
+#define FIELD_TYPE(key, size) PROFILE_BY_TYPE(key, (size) == 8 ? KEY_U64 : KEY_U32, KEY_US, KEY_NAME, KEY_TRUE, KEY_STATE, KEY_PARTS)
+#define FIELD_KEY(object, member, key) #key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member)
+#define FLAG_KEY(key, flag) #key, sizeof(profile_field_##key) ? KEY_FLAG : 0, flag
+#define STEP_KEY(name, member, key) { FIELD_KEY(step, member, key) },
 #define ROW_KEY(name, member, key) { #key, KEY_PLUS_1, offsetof(struct step, member) },
 #define NO_KEY(...)
 
 static const struct key step_keys[] = {
-	FIELD_KEY(step, stand_in, stand_in),
-	FIELD_KEY(step, tracer, tracer_us),
+	{ FIELD_KEY(step, stand_in, stand_in) },
+	{ FIELD_KEY(step, tracer, tracer_us) },
 	STEP_FIELDS(STEP_KEY, ROW_KEY, NO_KEY, NO_KEY)
 };
 
@@ -385,54 +364,51 @@ static void read_call(struct profile_reader *r, struct process *p)
 /* ---- requests ---- */
 
 static const struct key request_keys[] = {
-	FIELD_KEY(request, number, number),
-	FIELD_KEY(request, context, context),
-	FIELD_KEY(request, sequence, sequence),
-	FIELD_KEY(request, ts, ts_us),
-	FIELD_KEY(request, prompt_tokens, prompt_tokens),
-	FIELD_KEY(request, cached_tokens, cached_tokens),
-	FIELD_KEY(request, output_tokens, output_tokens),
-	FIELD_KEY(request, steps, steps),
-	FIELD_KEY(request, steps_shared, steps_shared),
-	FIELD_KEY(request, chunks, chunks),
-	FLAG_KEY(mixed, REQUEST_MIXED),
-	FLAG_KEY(began_before, REQUEST_BEGAN_BEFORE),
-	FLAG_KEY(unfinished, REQUEST_UNFINISHED),
-	FLAG_KEY(end_not_seen, REQUEST_END_NOT_SEEN),
-	FLAG_KEY(lost_steps, REQUEST_LOST),
-	FLAG_KEY(cancelled, REQUEST_CANCELLED),
-	FLAG_KEY(joined, REQUEST_JOINED),
-	FIELD_KEY(request, waited_others, waited_others_us),
-	FIELD_KEY(request, write_blocked, write_blocked_us),
+	{ FIELD_KEY(request, number, number) },
+	{ FIELD_KEY(request, context, context) },
+	{ FIELD_KEY(request, sequence, sequence) },
+	{ FIELD_KEY(request, ts, ts_us) },
+	{ FIELD_KEY(request, prompt_tokens, prompt_tokens) },
+	{ FIELD_KEY(request, cached_tokens, cached_tokens) },
+	{ FIELD_KEY(request, output_tokens, output_tokens) },
+	{ FIELD_KEY(request, steps, steps) },
+	{ FIELD_KEY(request, steps_shared, steps_shared) },
+	{ FIELD_KEY(request, chunks, chunks) },
+	{ FLAG_KEY(mixed, REQUEST_MIXED) },
+	{ FLAG_KEY(began_before, REQUEST_BEGAN_BEFORE) },
+	{ FLAG_KEY(unfinished, REQUEST_UNFINISHED) },
+	{ FLAG_KEY(end_not_seen, REQUEST_END_NOT_SEEN) },
+	{ FLAG_KEY(lost_steps, REQUEST_LOST) },
+	{ FLAG_KEY(cancelled, REQUEST_CANCELLED) },
+	{ FLAG_KEY(joined, REQUEST_JOINED) },
+	{ FIELD_KEY(request, waited_others, waited_others_us) },
+	{ FIELD_KEY(request, write_blocked, write_blocked_us) },
 };
 
 /* Without its parts. */
 static const struct key request_stages[] = {
-	FIELD_KEY(request, total, total),
-	FIELD_KEY(request, ttft, ttft),
-	FIELD_KEY(request, first_others, ttft_others),
-	FIELD_KEY(request, first_between, ttft_between),
-	FIELD_KEY(request, ttft_client, ttft_client),
-	FIELD_KEY(request, answered, answered),
-	FIELD_KEY(request, tpot, tpot_mean),
-	FIELD_KEY(request, tpot_max, tpot_max),
+	{ FIELD_KEY(request, total, total) },
+	{ FIELD_KEY(request, ttft, ttft) },
+	{ FIELD_KEY(request, first_others, ttft_others) },
+	{ FIELD_KEY(request, first_between, ttft_between) },
+	{ FIELD_KEY(request, ttft_client, ttft_client) },
+	{ FIELD_KEY(request, answered, answered) },
+	{ FIELD_KEY(request, tpot, tpot_mean) },
+	{ FIELD_KEY(request, tpot_max, tpot_max) },
 };
 
-#define SLICE_KEY(key, member)                                \
-	{                                                     \
-		key, KEY_US, offsetof(struct request, member) \
-	}
+#define SLICE_KEY(key, member) key, KEY_US, offsetof(struct request, member)
 
 /* Of a trace, where they stand beside those of the shape. */
 static const struct key slice_keys[] = {
-	SLICE_KEY("ttft_us", ttft),
-	SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]),
-	SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]),
-	SLICE_KEY("others_us", parts[TIME_OTHERS]),
-	SLICE_KEY("between_us", parts[TIME_BETWEEN]),
-	SLICE_KEY("queued_us", parts[TIME_QUEUED]),
-	SLICE_KEY("ttft_others_us", first_others),
-	SLICE_KEY("ttft_between_us", first_between),
+	{ SLICE_KEY("ttft_us", ttft) },
+	{ SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]) },
+	{ SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]) },
+	{ SLICE_KEY("others_us", parts[TIME_OTHERS]) },
+	{ SLICE_KEY("between_us", parts[TIME_BETWEEN]) },
+	{ SLICE_KEY("queued_us", parts[TIME_QUEUED]) },
+	{ SLICE_KEY("ttft_others_us", first_others) },
+	{ SLICE_KEY("ttft_between_us", first_between) },
 };
 
 static const struct key wait_keys[] = {

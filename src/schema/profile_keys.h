@@ -73,4 +73,9 @@ struct as_share;
 #define STAGE(families, key, type, need, text) PROFILE_FIELD(AS_##type, key)
 #include "schema/profile_fields.h"
 
+/* The one that is for the type of a key. */
+#define PROFILE_BY_TYPE(key, number, us, text, flag, state, parts) \
+	_Generic((profile_field_##key)0, struct as_number *: number, struct as_us *: us, struct as_text *: text, \
+		struct as_flag *: flag, struct as_state *: state, struct as_parts *: parts)
+
 #endif
