@@ -109,6 +109,20 @@ static inline char *proto_close_short(char *mark, char *p)
 }
 
 /* A string: well-formed UTF-8 stays, each ill-formed part becomes one U+FFFD. */
-char *proto_text(char *p, uint32_t field, const char *s, size_t len);
+static inline char *proto_text(char *p, uint32_t field, const char *s, size_t len)
+{
+	char *mark;
+
+	p = proto_open(p, field, &mark);
+	while (len) {
+		int n = fmt_utf8_scan((const unsigned char *)s, len);
+		size_t part = n > 0 ? (size_t)n : (size_t)-n;
+
+		p = n > 0 ? fmt_str(p, s, part) : fmt_lit(p, "\xef\xbf\xbd");
+		s += part;
+		len -= part;
+	}
+	return proto_close(mark, p);
+}
 
 #endif
