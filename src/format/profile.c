@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "format/profile_line.h"
+#include "gpu/info.h"
 #include "process_sums.h"
 #include "schema/left_out.h"
-#include "sink/sink.h"
 #include "util/host_id.h"
 #include "util/names.h"
 #include "util/program.h"
@@ -277,6 +277,24 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	return p;
 }
 
+/* What the devices are that were used. */
+static char *add_devices(char *p, const struct gpu_info *info)
+{
+	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {
+		const struct gpu_identity *is = gpu_info_is_used(info, i) ? gpu_info_device(info, i) : NULL;
+
+		if (!is)
+			continue;
+		if (is->name[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_name, i), is->name, strlen(is->name));
+		if (is->pci[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_pci, i), is->pci, strlen(is->pci));
+		if (is->uuid[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_uuid, i), is->uuid, strlen(is->uuid));
+	}
+	return p;
+}
+
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
@@ -318,7 +336,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		p = PUT(p, not_recorded, "faults");
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
-	p = profile_gpu_add_devices(p, ps->rec.gpu);
+	p = add_devices(p, ps->rec.gpu);
 	p = PUT_TOTAL(p, total);
 	p = PUT(p, open, t->open_cost_ns);
 	p = PUT(p, close, t->close_cost_ns);
