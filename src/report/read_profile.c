@@ -54,6 +54,7 @@ struct key {
 };
 
 /* Fields of schema/profile_fields.h, which says how they are read. */
+#define KEY(key) (sizeof(profile_field_##key) ? #key : NULL)
 #define FIELD_TYPE(key, size) PROFILE_BY_TYPE(key, (size) == 8 ? KEY_U64 : KEY_U32, KEY_US, KEY_NAME, KEY_TRUE, KEY_STATE, KEY_PARTS)
 #define FIELD_KEY(object, member, key) #key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member)
 #define FLAG_KEY(key, flag) #key, sizeof(profile_field_##key) ? KEY_FLAG : 0, flag
@@ -346,7 +347,7 @@ static void read_tally(struct profile_reader *r, struct process *p)
 		if (counts)
 			counts_add_op(&tally_get(tally, op.name)->counts, r->shape, key, calls, &counts_cursor);
 	}
-	if (ops && read_u32(node_get(r->shape, "step"), &number))
+	if (ops && read_u32(node_get(r->shape, KEY(step)), &number))
 		process_add_ops(p, r->recording, number, r->ops, n);
 }
 
@@ -355,9 +356,9 @@ static void read_call(struct profile_reader *r, struct process *p)
 {
 	struct call call = { .recording = r->recording };
 
-	if (!stage(r->stages, "total", &call.ns) || !stage(r->shape, "ts_us", &call.ts))
+	if (!stage(r->stages, KEY(total), &call.ns) || !stage(r->shape, KEY(ts_us), &call.ts))
 		return;
-	model_name(r->m, node_string(node_get(r->shape, "call")), &call.name);
+	model_name(r->m, node_string(node_get(r->shape, KEY(call))), &call.name);
 	process_add_call(p, &call);
 }
 
@@ -561,7 +562,7 @@ static void add_request(struct served *s, struct request *r, const struct reques
 /* socket: the line is about nothing else. */
 static void add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
-	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
+	const char *why = socket ? node_string(node_get(shape, KEY(joined_why))) : NULL;
 
 	if (why && !strcmp(why, PROFILE_JOINED_NONE)) {
 		s->unrelated++;
@@ -582,7 +583,7 @@ static void add_exchange(struct served *s, const struct request *r, const struct
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
 static void read_request(struct profile_reader *reader, struct process *p)
 {
-	const char *kind = node_string(node_get(reader->shape, "source_kind")), *bad;
+	const char *kind = node_string(node_get(reader->shape, KEY(source_kind))), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct served *s = &p->served;
@@ -661,9 +662,9 @@ static void read_sched(struct profile_reader *r, struct process *p)
 	int state;
 
 	p->has_sched = true;
-	p->switches_voluntary += shape_count(r->shape, "switches_voluntary");
-	p->switches_involuntary += shape_count(r->shape, "switches_involuntary");
-	stage_sum(r, "total", &p->sched_total);
+	p->switches_voluntary += shape_count(r->shape, KEY(switches_voluntary));
+	p->switches_involuntary += shape_count(r->shape, KEY(switches_involuntary));
+	stage_sum(r, KEY(total), &p->sched_total);
 	json_for_each (value, r->stages) {
 		if (!strcmp(value->key, "total") || !read_us(value, &ns))
 			continue;
@@ -677,27 +678,27 @@ static void read_sched(struct profile_reader *r, struct process *p)
 static void read_faults(struct profile_reader *r, struct process *p)
 {
 	p->has_faults = true;
-	p->faults_minor += shape_count(r->shape, "n_minor");
-	p->faults_major += shape_count(r->shape, "n_major");
-	stage_sum(r, "minor", &p->fault_minor_ns);
-	stage_sum(r, "major", &p->fault_major_ns);
+	p->faults_minor += shape_count(r->shape, KEY(n_minor));
+	p->faults_major += shape_count(r->shape, KEY(n_major));
+	stage_sum(r, KEY(minor), &p->fault_minor_ns);
+	stage_sum(r, KEY(major), &p->fault_major_ns);
 }
 
 static void read_memory(struct profile_reader *r, struct process *p)
 {
-	uint64_t peak = shape_count(r->shape, "rss_peak_bytes");
+	uint64_t peak = shape_count(r->shape, KEY(rss_peak_bytes));
 
 	p->has_memory = true;
 	if (peak > p->rss_peak)
 		p->rss_peak = peak;
-	p->has_pages |= node_get(r->shape, "pages_allocated") != NULL;
-	p->pages_allocated += shape_count(r->shape, "pages_allocated");
-	p->pages_freed += shape_count(r->shape, "pages_freed");
+	p->has_pages |= node_get(r->shape, KEY(pages_allocated)) != NULL;
+	p->pages_allocated += shape_count(r->shape, KEY(pages_allocated));
+	p->pages_freed += shape_count(r->shape, KEY(pages_freed));
 }
 
 static void read_finding(struct profile_reader *r, struct process *p)
 {
-	model_name(r->m, node_string(node_get(r->shape, "finding")), &p->finding);
+	model_name(r->m, node_string(node_get(r->shape, KEY(finding))), &p->finding);
 }
 
 static const struct family {
@@ -721,7 +722,7 @@ static void read_window(struct profile_reader *r)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
-	const struct json_node *coverage = node_get(r->shape, "coverage");
+	const struct json_node *coverage = node_get(r->shape, KEY(coverage));
 	const char *missing;
 	uint32_t name;
 
@@ -729,12 +730,12 @@ static void read_window(struct profile_reader *r)
 	if (!r->window_ended)
 		model_set_clock(m, r->recording, r->shape, 0);
 	r->window_ended = true;
-	stage(r->stages, "total", &w.total);
-	w.records = shape_count(r->shape, "records");
-	w.lost = shape_count(r->shape, "lost");
-	w.steps = shape_count(r->shape, "steps");
-	model_name(m, node_string(node_get(r->shape, "trigger")), &w.trigger);
-	missing = node_string(node_get(r->shape, "not_recorded"));
+	stage(r->stages, KEY(total), &w.total);
+	w.records = shape_count(r->shape, KEY(records));
+	w.lost = shape_count(r->shape, KEY(lost));
+	w.steps = shape_count(r->shape, KEY(steps));
+	model_name(m, node_string(node_get(r->shape, KEY(trigger))), &w.trigger);
+	missing = node_string(node_get(r->shape, KEY(not_recorded)));
 	w.lacks_faults = missing && !strcmp(missing, "faults");
 	if (coverage)
 		w.coverage = node_double(coverage);
@@ -755,7 +756,7 @@ static void read_window(struct profile_reader *r)
 /* The process of a line; without a pid that of the previous line. */
 static struct process *line_process(struct profile_reader *r, const struct profile_line *line)
 {
-	const struct json_node *pid_value = node_get(r->shape, "pid"), *comm = node_get(r->shape, "comm");
+	const struct json_node *pid_value = node_get(r->shape, KEY(pid)), *comm = node_get(r->shape, KEY(comm));
 	uint32_t pid = 0, env, origin, model, commit;
 	struct model *m = r->m;
 	char text[512];
