@@ -123,8 +123,8 @@ static inline char *add_flag(char *p, const char *text, bool v)
 #define PUT_TOTAL(p, ns) PUT_FIRST(fmt_lit(p, PROFILE_STAGES), total, ns)
 
 /* The key alone; PUT_KEY_N: of a field with an N in its name, the number n in place of it. */
-#define PUT_KEY(p, key) ((void)(profile_field_##key)0, fmt_lit(p, ",\"" #key "\":"))
-#define PUT_KEY_N(p, key, n) ((void)(profile_field_##key)0, profile_add_key_n(p, #key, n))
+#define PUT_KEY(p, key) ((void)sizeof(profile_field_##key), fmt_lit(p, ",\"" #key "\":"))
+#define PUT_KEY_N(p, key, n) ((void)sizeof(profile_field_##key), profile_add_key_n(p, #key, n))
 
 /* ,"waited3_for": from waitedN_for and 3 */
 static inline char *profile_add_key_n(char *p, const char *key, uint64_t n)
