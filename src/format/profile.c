@@ -5,121 +5,12 @@
 #include <string.h>
 
 #include "format/profile_line.h"
+#include "gpu/info.h"
 #include "process_sums.h"
 #include "schema/left_out.h"
-#include "sink/sink.h"
 #include "util/host_id.h"
 #include "util/names.h"
 #include "util/program.h"
-
-/* ---- families that are written once per process, at the end of the window ---- */
-
-struct profile_family {
-	const char *event;
-	/* Writes the rest of shape, and stage_us, and returns the end; NULL if there is nothing to
-	 * say about this process. At most PROFILE_BODY_MAX bytes. */
-	char *(*format)(char *p, const struct process_totals *t, const char *comm);
-	bool needs_faults; /* nothing is to be said where page faults are not recorded */
-};
-
-#define CALL_NAME_MAX 32
-#define CALL_BYTES (2 * (CALL_NAME_MAX + 8) + FMT_U64_MAX + FMT_US_MAX)
-/* More calls than exist. A program can invent numbers: calls that do not fit are left out of the
- * line. */
-#define CALLS_MAX (PROFILE_BODY_MAX / CALL_BYTES - 8)
-
-static char *shape_begin(char *p, const struct process_totals *t, const char *comm)
-{
-	return PUT(PUT_FIRST(p, pid, t->tgid), comm, comm);
-}
-
-static char *fmt_call_name(char *p, uint32_t nr)
-{
-	const char *name = syscall_name(nr);
-
-	if (name)
-		return fmt_str(p, name, strnlen(name, CALL_NAME_MAX));
-	p = nr & SYSCALL_SUM_COMPAT ? fmt_lit(p, "compat_") : fmt_lit(p, "syscall_");
-	return fmt_u32(p, nr & ~SYSCALL_SUM_COMPAT);
-}
-
-static char *format_syscalls(char *p, const struct process_totals *t, const char *comm)
-{
-	size_t n = t->n_calls < CALLS_MAX ? t->n_calls : CALLS_MAX;
-	uint64_t calls = 0, ns = 0;
-
-	if (!n)
-		return NULL;
-	for (size_t i = 0; i < n; i++) {
-		calls += t->calls[i].sum.n;
-		ns += t->calls[i].sum.ns;
-	}
-	p = shape_begin(p, t, comm);
-	p = PUT(p, calls, calls);
-	for (size_t i = 0; i < n; i++) {
-		p = fmt_lit(p, ",\"n_");
-		p = fmt_call_name(p, t->calls[i].nr);
-		p = add_u64(p, "\":", t->calls[i].sum.n);
-	}
-	p = PUT_TOTAL(p, ns);
-	for (size_t i = 0; i < n; i++) {
-		p = fmt_lit(p, ",\"");
-		p = fmt_call_name(p, t->calls[i].nr);
-		p = add_us(p, "\":", t->calls[i].sum.ns);
-	}
-	return fmt_lit(p, "}");
-}
-
-static char *format_faults(char *p, const struct process_totals *t, const char *comm)
-{
-	const struct process_sums *s = &t->sums;
-
-	p = shape_begin(p, t, comm);
-	p = PUT(p, n_minor, s->faults_minor);
-	p = PUT(p, n_major, s->faults_major);
-	p = PUT(p, n_kernel, s->faults_kernel);
-	p = PUT_TOTAL(p, s->fault_minor_ns + s->fault_major_ns);
-	p = PUT(p, minor, s->fault_minor_ns);
-	p = PUT(p, major, s->fault_major_ns);
-	return fmt_lit(p, "}");
-}
-
-static char *format_sched(char *p, const struct process_totals *t, const char *comm)
-{
-	const struct process_sums *s = &t->sums;
-	uint64_t total = 0;
-
-	for (int i = 0; i < ST_MAX; i++)
-		total += s->ns[i];
-	p = shape_begin(p, t, comm);
-	p = PUT(p, switches_voluntary, s->switches_voluntary);
-	p = PUT(p, switches_involuntary, s->switches_involuntary);
-	p = PUT(p, threads, s->threads);
-	p = profile_add_states(PUT_TOTAL(p, total), "", s->ns);
-	return fmt_lit(p, "}");
-}
-
-static char *format_memory(char *p, const struct process_totals *t, const char *comm)
-{
-	p = shape_begin(p, t, comm);
-	if (t->lives)
-		p = PUT(p, rss_bytes, t->rss_bytes);
-	p = PUT_NONZERO(p, rss_peak_bytes, t->rss_peak_bytes);
-	if (t->pages) {
-		p = PUT(p, pages_allocated, t->sums.pages_allocated);
-		p = PUT(p, pages_freed, t->sums.pages_freed);
-	}
-	return fmt_lit(p, PROFILE_STAGES "}");
-}
-
-static const struct profile_family profile_sums[] = {
-	{ "syscall_prof", format_syscalls, false },
-	{ "fault_prof", format_faults, true },
-	{ "sched_prof", format_sched, false },
-	{ "memory_prof", format_memory, false },
-};
-
-/* ---- the sink ---- */
 
 #define REASON_MAX 160
 
@@ -151,6 +42,95 @@ struct profile_sink {
 		uint64_t ns, ns_max, placed_ns_max;
 	} holds;
 };
+
+/* ---- families that are written once per process, at the end of the window ---- */
+
+#define CALL_NAME_MAX 32
+#define CALL_BYTES (2 * (CALL_NAME_MAX + 8) + FMT_U64_MAX + FMT_US_MAX)
+/* More calls than exist. A program can invent numbers: calls that do not fit are left out of the
+ * line. */
+#define CALLS_MAX (PROFILE_BODY_MAX / CALL_BYTES - 8)
+
+static char *sums_begin(struct profile_sink *ps, const char *event, const struct process_totals *t)
+{
+	const struct task *task = tasks_find(ps->rec.tasks, t->tgid);
+	char *p = profile_line_begin(&ps->lines, event, t->tgid);
+
+	return PUT(PUT_FIRST(p, pid, t->tgid), comm, task ? task->comm : "");
+}
+
+static char *add_call_key(char *p, const char *prefix, uint32_t nr)
+{
+	const char *name = syscall_name(nr);
+	char key[CALL_NAME_MAX + 1];
+
+	if (name)
+		snprintf(key, sizeof(key), "%s", name);
+	else
+		snprintf(key, sizeof(key), "%s_%u", nr & SYSCALL_SUM_COMPAT ? "compat" : "syscall", nr & ~SYSCALL_SUM_COMPAT);
+	return profile_add_key(p, prefix, key);
+}
+
+static void write_syscalls(struct profile_sink *ps, const struct process_totals *t)
+{
+	size_t n = t->n_calls < CALLS_MAX ? t->n_calls : CALLS_MAX;
+	uint64_t calls = 0, ns = 0;
+	char *p;
+
+	if (!n)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		calls += t->calls[i].sum.n;
+		ns += t->calls[i].sum.ns;
+	}
+	p = PUT(sums_begin(ps, "syscall_prof", t), calls, calls);
+	for (size_t i = 0; i < n; i++)
+		p = fmt_u64(add_call_key(p, "n_", t->calls[i].nr), t->calls[i].sum.n);
+	p = PUT_TOTAL(p, ns);
+	for (size_t i = 0; i < n; i++)
+		p = fmt_us(add_call_key(p, "", t->calls[i].nr), t->calls[i].sum.ns);
+	profile_line_end(&ps->lines, fmt_lit(p, "}"), ps->graphs);
+}
+
+static void write_sums(struct profile_sink *ps, const struct process_totals *t)
+{
+	const struct process_sums *s = &t->sums;
+	uint64_t total = 0;
+	char *p;
+
+	write_syscalls(ps, t);
+	if (!ps->rec.lacks_faults) {
+		p = sums_begin(ps, "fault_prof", t);
+		p = PUT(p, n_minor, s->faults_minor);
+		p = PUT(p, n_major, s->faults_major);
+		p = PUT(p, n_kernel, s->faults_kernel);
+		p = PUT_TOTAL(p, s->fault_minor_ns + s->fault_major_ns);
+		p = PUT(p, minor, s->fault_minor_ns);
+		p = PUT(p, major, s->fault_major_ns);
+		profile_line_end(&ps->lines, fmt_lit(p, "}"), ps->graphs);
+	}
+
+	for (int i = 0; i < ST_MAX; i++)
+		total += s->ns[i];
+	p = sums_begin(ps, "sched_prof", t);
+	p = PUT(p, switches_voluntary, s->switches_voluntary);
+	p = PUT(p, switches_involuntary, s->switches_involuntary);
+	p = PUT(p, threads, s->threads);
+	p = profile_add_states(PUT_TOTAL(p, total), "", s->ns);
+	profile_line_end(&ps->lines, fmt_lit(p, "}"), ps->graphs);
+
+	p = sums_begin(ps, "memory_prof", t);
+	if (t->lives)
+		p = PUT(p, rss_bytes, t->rss_bytes);
+	p = PUT_NONZERO(p, rss_peak_bytes, t->rss_peak_bytes);
+	if (t->pages) {
+		p = PUT(p, pages_allocated, t->sums.pages_allocated);
+		p = PUT(p, pages_freed, t->sums.pages_freed);
+	}
+	profile_line_end(&ps->lines, fmt_lit(p, PROFILE_STAGES "}"), ps->graphs);
+}
+
+/* ---- the sink ---- */
 
 static void count_hold(struct profile_sink *ps, const struct rec_hdr *h)
 {
@@ -297,6 +277,24 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	return p;
 }
 
+/* What the devices are that were used. */
+static char *add_devices(char *p, const struct gpu_info *info)
+{
+	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {
+		const struct gpu_identity *is = gpu_info_is_used(info, i) ? gpu_info_device(info, i) : NULL;
+
+		if (!is)
+			continue;
+		if (is->name[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_name, i), is->name, strlen(is->name));
+		if (is->pci[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_pci, i), is->pci, strlen(is->pci));
+		if (is->uuid[0])
+			p = fmt_json_str(PUT_KEY_N(p, gpu_deviceN_uuid, i), is->uuid, strlen(is->uuid));
+	}
+	return p;
+}
+
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
@@ -338,26 +336,12 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		p = PUT(p, not_recorded, "faults");
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
-	p = profile_gpu_add_devices(p, ps->rec.gpu);
+	p = add_devices(p, ps->rec.gpu);
 	p = PUT_TOTAL(p, total);
 	p = PUT(p, open, t->open_cost_ns);
 	p = PUT(p, close, t->close_cost_ns);
 	*p++ = '}';
 	profile_line_end(&ps->lines, p, ps->graphs);
-}
-
-static void write_sums(struct profile_sink *ps, const struct process_totals *t)
-{
-	struct task *task = tasks_find(ps->rec.tasks, t->tgid);
-
-	for (size_t i = 0; i < sizeof(profile_sums) / sizeof(profile_sums[0]); i++) {
-		const struct profile_family *f = &profile_sums[i];
-		char *p = f->needs_faults && ps->rec.lacks_faults ? NULL : profile_line_begin(&ps->lines, f->event, t->tgid);
-
-		p = p ? f->format(p, t, task ? task->comm : "") : NULL;
-		if (p)
-			profile_line_end(&ps->lines, p, ps->graphs);
-	}
 }
 
 static int profile_close(struct sink *s, const struct window_totals *t)

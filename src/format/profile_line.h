@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "format/gpu_gaps.h"
 #include "format/profile.h"
 #include "io/writer.h"
 #include "requests/step_requests.h"
@@ -118,19 +117,14 @@ static inline char *add_flag(char *p, const char *text, bool v)
 		__auto_type put_value = (value);          \
 		put_value ? PUT(p, key, put_value) : (p); \
 	})
-#define PROFILE_PUT(p, text, key, value)                    \
-	_Generic((profile_field_##key)0, struct as_number * \
-		 : add_u64, struct as_us *                  \
-		 : add_us, struct as_flag *                 \
-		 : add_flag, default                        \
-		 : add_string)(p, text, value)
+#define PROFILE_PUT(p, text, key, value) PROFILE_BY_TYPE(key, add_u64, add_us, add_string, add_flag, add_string, add_string)(p, text, value)
 
 /* Ends the shape and begins the stages. */
 #define PUT_TOTAL(p, ns) PUT_FIRST(fmt_lit(p, PROFILE_STAGES), total, ns)
 
 /* The key alone; PUT_KEY_N: of a field with an N in its name, the number n in place of it. */
-#define PUT_KEY(p, key) ((void)(profile_field_##key)0, fmt_lit(p, ",\"" #key "\":"))
-#define PUT_KEY_N(p, key, n) ((void)(profile_field_##key)0, profile_add_key_n(p, #key, n))
+#define PUT_KEY(p, key) ((void)sizeof(profile_field_##key), fmt_lit(p, ",\"" #key "\":"))
+#define PUT_KEY_N(p, key, n) ((void)sizeof(profile_field_##key), profile_add_key_n(p, #key, n))
 
 /* ,"waited3_for": from waitedN_for and 3 */
 static inline char *profile_add_key_n(char *p, const char *key, uint64_t n)
@@ -165,22 +159,6 @@ void profile_steps_loss(struct profile_steps *ps, const struct loss *l);
 
 /* Writes those that are still waiting. */
 void profile_steps_finish(struct profile_steps *ps);
-
-/* What the step's own record says, by the time that its GPU is known. */
-struct profile_gpu_step {
-	uint32_t tid;
-	bool is_whole; /* nothing of it was lost, or left out by --budget */
-	struct stall stall;
-};
-
-void profile_gpu_keep(struct profile_gpu_step *s, const struct rec_step *r);
-
-/* Adds keys to the shape. The parts sum to the step's duration. */
-char *profile_gpu_add(
-	char *p, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s, const struct rec_gpu_step *r);
-
-/* What the devices are that were used: of the recording, for the line of a window. */
-char *profile_gpu_add_devices(char *p, const struct gpu_info *info);
 
 /* ---- op_prof, graph_prof, sample_prof ---- */
 

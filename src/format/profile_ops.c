@@ -114,12 +114,6 @@ static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
 	return best;
 }
 
-/* Whether the hottest function is certain enough to be named: see chance_is_clear(). */
-static bool op_hottest_is_clear(const struct op_hottest *h)
-{
-	return h->function && chance_is_clear((double)h->samples, (double)h->next);
-}
-
 /* ---- operators ---- */
 
 #define NAMES_MAX 1024 /* of operators; further ones count as "other" */
@@ -296,14 +290,10 @@ static void sums_clear(struct profile_ops *o, struct op_sums *s)
 static char *add_name(char *p, const char *prefix, const char *name)
 {
 	char key[NAME_LEN + COUNT_PREFIX_MAX];
-	size_t len = strlen(prefix);
 
-	memcpy(key, prefix, len);
-	memcpy(key + len, name, strlen(name) + 1);
-	*p++ = ',';
-	p = fmt_json_str(p, key, strlen(key));
-	*p++ = ':';
-	return p;
+	snprintf(key, sizeof(key), "%s%s", prefix, name);
+	p = fmt_json_str(fmt_lit(p, ","), key, strlen(key));
+	return fmt_lit(p, ":");
 }
 
 /* How many of the names fit into a line. The rest goes to "other", which is the first. *ret_room: bytes that are left. */
@@ -332,13 +322,6 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t 
 	return s->n;
 }
 
-static char *fmt_hottest(char *p, const char *name, const struct op_hottest *h, const char *function, size_t len)
-{
-	p = fmt_json_str(add_name(p, "f_", name), function, len);
-	p = profile_fmt_share(add_name(p, "fs_", name), h->samples, h->of);
-	return fmt_u64(add_name(p, "s_", name), h->of);
-}
-
 /* The hottest function of each operator, as far as it is clear and fits. p: within the shape. */
 static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit, size_t room)
 {
@@ -346,17 +329,20 @@ static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums 
 	char function[STACK_TEXT_MAX];
 
 	for (uint32_t i = 0; best && i < fit; i++) {
+		const struct op_hottest *h = &best[i];
 		const char *name = o->names[i].text;
 		size_t len, need;
 
-		if (!s->list[i].n || !op_hottest_is_clear(&best[i]))
+		if (!s->list[i].n || !h->function || !chance_is_clear((double)h->samples, (double)h->next))
 			continue;
-		len = stack_text_function(best[i].function, function);
+		len = stack_text_function(h->function, function);
 		need = 3 * FMT_JSON_STR_MAX(strlen(name) + 6) + FMT_JSON_STR_MAX(len) + 2 * FMT_U64_MAX;
 		if (need > room)
 			continue;
 		room -= need;
-		p = fmt_hottest(p, name, &best[i], function, len);
+		p = fmt_json_str(add_name(p, "f_", name), function, len);
+		p = profile_fmt_share(add_name(p, "fs_", name), h->samples, h->of);
+		p = fmt_u64(add_name(p, "s_", name), h->of);
 	}
 	free(best);
 	return p;
@@ -378,7 +364,7 @@ static char *fmt_gpu(char *p, const struct profile_ops *o, const struct op_sums 
 
 		if (!s->list[i].gpu_ns)
 			continue;
-		memcpy(fmt_str(name, o->names[i].text, strlen(o->names[i].text)), "_us", sizeof("_us"));
+		snprintf(name, sizeof(name), "%s_us", o->names[i].text);
 		p = fmt_us(add_name(p, "g_", name), s->list[i].gpu_ns);
 	}
 	return p;
@@ -579,22 +565,22 @@ static void process_drop(void *process, void *arg)
 }
 
 /* NULL: too many processes are alive. */
-static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
+static struct op_sums *process_sums(struct profile_ops *o, uint32_t tgid)
 {
-	if (o->last_process < o->processes.n && nth_process(o, o->last_process)->tgid == tgid)
-		return nth_process(o, o->last_process);
-	for (size_t i = 0; i < o->processes.n; i++) {
-		if (nth_process(o, i)->tgid == tgid) {
-			o->last_process = i;
-			return nth_process(o, i);
-		}
+	size_t i = o->last_process;
+
+	if (i >= o->processes.n || nth_process(o, i)->tgid != tgid)
+		for (i = 0; i < o->processes.n && nth_process(o, i)->tgid != tgid;)
+			i++;
+	if (i == o->processes.n) {
+		process_list_room(&o->processes, o->rec->tasks, process_drop, o);
+		if (o->processes.n == PROCESSES_MAX)
+			return NULL;
+		i = o->processes.n++;
+		*nth_process(o, i) = (struct process_ops){ .tgid = tgid };
 	}
-	process_list_room(&o->processes, o->rec->tasks, process_drop, o);
-	if (o->processes.n == PROCESSES_MAX)
-		return NULL;
-	o->last_process = o->processes.n++;
-	*nth_process(o, o->last_process) = (struct process_ops){ .tgid = tgid };
-	return nth_process(o, o->last_process);
+	o->last_process = i;
+	return &nth_process(o, i)->sums;
 }
 
 /* ---- calls ---- */
@@ -602,16 +588,10 @@ static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
 static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
 	uint32_t name = find_name(o, probe_spec_name(s, r->vals));
-	struct op_sums *sums = NULL;
+	bool by_step = o->rec->probes->op_detail && r->step;
+	struct op_sums *sums = by_step ? &step_get(o, r->step, r->h.tgid)->sums : process_sums(o, r->h.tgid);
 
 	o->any = true;
-	if (o->rec->probes->op_detail && r->step) {
-		sums = &step_get(o, r->step, r->h.tgid)->sums;
-	} else {
-		struct process_ops *pr = process_get(o, r->h.tgid);
-
-		sums = pr ? &pr->sums : NULL;
-	}
 	if (sums)
 		sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
 	if (o->gpu)
@@ -666,17 +646,10 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 /* Those of steps whose line is written already are in no line. */
 void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f)
 {
-	struct op_sums *sums = NULL;
+	bool by_step = o->rec->probes->op_detail && step;
+	struct step_ops *s = by_step ? step_find(o, step) : NULL;
+	struct op_sums *sums = by_step ? (s ? &s->sums : NULL) : process_sums(o, tgid);
 
-	if (o->rec->probes->op_detail && step) {
-		struct step_ops *s = step_find(o, step);
-
-		sums = s ? &s->sums : NULL;
-	} else {
-		struct process_ops *pr = process_get(o, tgid);
-
-		sums = pr ? &pr->sums : NULL;
-	}
 	if (sums)
 		op_hot_add(&sums->hot, &o->n_functions, number, f);
 }
@@ -688,10 +661,10 @@ static void add_gpu(const struct gpu_op_time *t, void *arg)
 {
 	struct profile_ops *o = arg;
 	uint64_t ns = o->rec->probes->op_detail ? t->outside_ns : t->ns;
-	struct process_ops *pr = ns ? process_get(o, t->tgid) : NULL;
+	struct op_sums *sums = ns ? process_sums(o, t->tgid) : NULL;
 
-	if (pr)
-		sums_add_gpu(&pr->sums, t->op, ns);
+	if (sums)
+		sums_add_gpu(sums, t->op, ns);
 }
 
 static void add_gpu_step(const struct gpu_op_time *t, void *arg)

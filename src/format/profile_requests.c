@@ -137,42 +137,17 @@ static char *request_line_stages(char *p, struct step_request *r)
 
 /* ---- sockets ---- */
 
-static const char *family_name(unsigned int family)
-{
-	return family == AF_UNIX ? "unix" : family == AF_INET6 ? "inet6"
-							       : "inet";
-}
-
 static char *request_line_exchange(char *p, const struct rec_request *r)
 {
 	p = PUT(p, fd, r->h.id);
-	p = PUT(p, family, family_name(r->family));
+	p = PUT(p, family, r->family == AF_UNIX ? "unix" : r->family == AF_INET6 ? "inet6"
+										 : "inet");
 	p = PUT(p, bytes_read, r->bytes_read);
 	p = PUT(p, bytes_written, r->bytes_written);
 	p = PUT(p, reads, r->reads);
 	p = PUT(p, writes, r->writes);
 	p = PUT(p, chunks, r->chunks);
 	p = PUT(p, write_blocked_us, r->blocked_ns);
-	return p;
-}
-
-static char *add_socket_stages(char *p, const struct rec_request *r)
-{
-	uint64_t start = r->h.start_ns;
-
-	p = PUT_TOTAL(p, r->h.dur_ns);
-	if (r->accept_ns)
-		p = PUT(p, accepted, start > r->accept_ns ? start - r->accept_ns : 0);
-	if (r->first_byte_ns)
-		p = PUT(p, first_byte, r->first_byte_ns - start);
-	if (r->first_chunk_ns)
-		p = PUT(p, ttft, r->first_chunk_ns - start);
-	if (r->chunks > 1) {
-		p = PUT(p, tpot_mean, (r->last_chunk_ns - r->first_chunk_ns) / (r->chunks - 1));
-		for (size_t i = 0; i < 3; i++)
-			p = fmt_us(PUT_KEY_N(p, tpot_pN, percents[i]), request_gap_ns(r, percents[i]));
-		p = PUT(p, tpot_max, r->longest_ns);
-	}
 	return p;
 }
 
@@ -205,18 +180,13 @@ struct profile_requests {
 
 /* ---- lines ---- */
 
-/* Whether the client closed the connection before all was written. What it sends may end behind a request as well. */
-static bool was_closed(const struct line *l, const struct rec_request *socket)
-{
-	return socket->h.flags & REQUEST_F_FAILED || (socket->gone_ns && socket->gone_ns < l->end);
-}
-
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
 static void put_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t start = socket ? socket->h.start_ns : l->start;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
+	bool closed;
 
 	p = PUT_FIRST(p, pid, l->tgid);
 	p = PUT(p, source_kind, "sequence");
@@ -230,7 +200,9 @@ static void put_line(struct profile_requests *q, const struct line *l, const str
 	if (socket) {
 		p = PUT(PUT(p, joined, true), request, request_name(socket, name));
 		p = request_line_exchange(p, socket);
-		p = PUT_NONZERO(p, cancelled, !l->cancelled && was_closed(l, socket));
+		/* its client closed the connection before all was written; what it sends may end behind a request as well */
+		closed = socket->h.flags & REQUEST_F_FAILED || (socket->gone_ns && socket->gone_ns < l->end);
+		p = PUT_NONZERO(p, cancelled, closed && !l->cancelled);
 	} else if (why) {
 		p = PUT(PUT(p, joined, false), joined_why, why);
 	}
@@ -297,6 +269,7 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 /* why: as above. */
 static void write_socket(struct profile_requests *q, const struct rec_request *r, const char *why)
 {
+	uint64_t start = r->h.start_ns;
 	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), name[REQUEST_NAME_LEN];
 
 	p = PUT_FIRST(p, pid, r->h.tgid);
@@ -308,7 +281,19 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
 	if (why)
 		p = PUT(PUT(p, joined, false), joined_why, why);
-	p = add_socket_stages(p, r);
+	p = PUT_TOTAL(p, r->h.dur_ns);
+	if (r->accept_ns)
+		p = PUT(p, accepted, start > r->accept_ns ? start - r->accept_ns : 0);
+	if (r->first_byte_ns)
+		p = PUT(p, first_byte, r->first_byte_ns - start);
+	if (r->first_chunk_ns)
+		p = PUT(p, ttft, r->first_chunk_ns - start);
+	if (r->chunks > 1) {
+		p = PUT(p, tpot_mean, (r->last_chunk_ns - r->first_chunk_ns) / (r->chunks - 1));
+		for (size_t i = 0; i < 3; i++)
+			p = fmt_us(PUT_KEY_N(p, tpot_pN, percents[i]), request_gap_ns(r, percents[i]));
+		p = PUT(p, tpot_max, r->longest_ns);
+	}
 	*p++ = '}';
 	profile_line_end(q->lines, p, false);
 }

@@ -54,38 +54,18 @@ struct key {
 	size_t at; /* offset of the member, or the flag */
 };
 
-/* A field of schema/profile_fields.h, which says how it is read. */
-#define FIELD_TYPE(key, size)            \
-	_Generic((profile_field_##key)0, \
-		 struct as_us *          \
-		 : KEY_US,               \
-		 struct as_text *        \
-		 : KEY_NAME,             \
-		 struct as_state *       \
-		 : KEY_STATE,            \
-		 struct as_parts *       \
-		 : KEY_PARTS,            \
-		 struct as_flag *        \
-		 : KEY_TRUE,             \
-		 struct as_number *      \
-		 : (size) == sizeof(uint64_t) ? KEY_U64 : KEY_U32)
-#define FIELD_KEY(object, member, key)                                                                       \
-	{                                                                                                    \
-#key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member) \
-	}
-#define FLAG_KEY(key, flag)                                             \
-	{                                                               \
-#key, _Generic((profile_field_##key)0, struct as_flag * \
-			       : KEY_FLAG),                             \
-			flag                                            \
-	}
-#define STEP_KEY(name, member, key) FIELD_KEY(step, member, key),
+/* Fields of schema/profile_fields.h, which says how they are read. */
+#define KEY(key) (sizeof(profile_field_##key) ? #key : NULL)
+#define FIELD_TYPE(key, size) PROFILE_BY_TYPE(key, (size) == 8 ? KEY_U64 : KEY_U32, KEY_US, KEY_NAME, KEY_TRUE, KEY_STATE, KEY_PARTS)
+#define FIELD_KEY(object, member, key) #key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member)
+#define FLAG_KEY(key, flag) #key, sizeof(profile_field_##key) ? KEY_FLAG : 0, flag
+#define STEP_KEY(name, member, key) { FIELD_KEY(step, member, key) },
 #define ROW_KEY(name, member, key) { #key, KEY_PLUS_1, offsetof(struct step, member) },
 #define NO_KEY(...)
 
 static const struct key step_keys[] = {
-	FIELD_KEY(step, stand_in, stand_in),
-	FIELD_KEY(step, tracer, tracer_us),
+	{ FIELD_KEY(step, stand_in, stand_in) },
+	{ FIELD_KEY(step, tracer, tracer_us) },
 	STEP_FIELDS(STEP_KEY, ROW_KEY, NO_KEY, NO_KEY)
 };
 
@@ -368,7 +348,7 @@ static void read_tally(struct profile_reader *r, struct process *p)
 		if (counts)
 			counts_add_op(&row->counts, r->shape, key, calls, &counts_cursor);
 	}
-	if (ops && read_u32(node_get(r->shape, "step"), &number))
+	if (ops && read_u32(node_get(r->shape, KEY(step)), &number))
 		process_add_ops(p, r->recording, number, r->ops, n);
 }
 
@@ -377,63 +357,60 @@ static void read_call(struct profile_reader *r, struct process *p)
 {
 	struct call call = { .recording = r->recording };
 
-	if (!stage(r->stages, "total", &call.ns) || !stage(r->shape, "ts_us", &call.ts))
+	if (!stage(r->stages, KEY(total), &call.ns) || !stage(r->shape, KEY(ts_us), &call.ts))
 		return;
-	call.name = model_name(r->m, node_string(node_get(r->shape, "call")));
+	call.name = model_name(r->m, node_string(node_get(r->shape, KEY(call))));
 	*list_add(p, calls) = call;
 }
 
 /* ---- requests ---- */
 
 static const struct key request_keys[] = {
-	FIELD_KEY(request, number, number),
-	FIELD_KEY(request, context, context),
-	FIELD_KEY(request, sequence, sequence),
-	FIELD_KEY(request, ts, ts_us),
-	FIELD_KEY(request, prompt_tokens, prompt_tokens),
-	FIELD_KEY(request, cached_tokens, cached_tokens),
-	FIELD_KEY(request, output_tokens, output_tokens),
-	FIELD_KEY(request, steps, steps),
-	FIELD_KEY(request, steps_shared, steps_shared),
-	FIELD_KEY(request, chunks, chunks),
-	FLAG_KEY(mixed, REQUEST_MIXED),
-	FLAG_KEY(began_before, REQUEST_BEGAN_BEFORE),
-	FLAG_KEY(unfinished, REQUEST_UNFINISHED),
-	FLAG_KEY(end_not_seen, REQUEST_END_NOT_SEEN),
-	FLAG_KEY(lost_steps, REQUEST_LOST),
-	FLAG_KEY(cancelled, REQUEST_CANCELLED),
-	FLAG_KEY(joined, REQUEST_JOINED),
-	FIELD_KEY(request, waited_others, waited_others_us),
-	FIELD_KEY(request, write_blocked, write_blocked_us),
+	{ FIELD_KEY(request, number, number) },
+	{ FIELD_KEY(request, context, context) },
+	{ FIELD_KEY(request, sequence, sequence) },
+	{ FIELD_KEY(request, ts, ts_us) },
+	{ FIELD_KEY(request, prompt_tokens, prompt_tokens) },
+	{ FIELD_KEY(request, cached_tokens, cached_tokens) },
+	{ FIELD_KEY(request, output_tokens, output_tokens) },
+	{ FIELD_KEY(request, steps, steps) },
+	{ FIELD_KEY(request, steps_shared, steps_shared) },
+	{ FIELD_KEY(request, chunks, chunks) },
+	{ FLAG_KEY(mixed, REQUEST_MIXED) },
+	{ FLAG_KEY(began_before, REQUEST_BEGAN_BEFORE) },
+	{ FLAG_KEY(unfinished, REQUEST_UNFINISHED) },
+	{ FLAG_KEY(end_not_seen, REQUEST_END_NOT_SEEN) },
+	{ FLAG_KEY(lost_steps, REQUEST_LOST) },
+	{ FLAG_KEY(cancelled, REQUEST_CANCELLED) },
+	{ FLAG_KEY(joined, REQUEST_JOINED) },
+	{ FIELD_KEY(request, waited_others, waited_others_us) },
+	{ FIELD_KEY(request, write_blocked, write_blocked_us) },
 };
 
 /* Without its parts. */
 static const struct key request_stages[] = {
-	FIELD_KEY(request, total, total),
-	FIELD_KEY(request, ttft, ttft),
-	FIELD_KEY(request, first_others, ttft_others),
-	FIELD_KEY(request, first_between, ttft_between),
-	FIELD_KEY(request, ttft_client, ttft_client),
-	FIELD_KEY(request, answered, answered),
-	FIELD_KEY(request, tpot, tpot_mean),
-	FIELD_KEY(request, tpot_max, tpot_max),
+	{ FIELD_KEY(request, total, total) },
+	{ FIELD_KEY(request, ttft, ttft) },
+	{ FIELD_KEY(request, first_others, ttft_others) },
+	{ FIELD_KEY(request, first_between, ttft_between) },
+	{ FIELD_KEY(request, ttft_client, ttft_client) },
+	{ FIELD_KEY(request, answered, answered) },
+	{ FIELD_KEY(request, tpot, tpot_mean) },
+	{ FIELD_KEY(request, tpot_max, tpot_max) },
 };
 
-#define SLICE_KEY(key, member)                                \
-	{                                                     \
-		key, KEY_US, offsetof(struct request, member) \
-	}
+#define SLICE_KEY(key, member) key, KEY_US, offsetof(struct request, member)
 
 /* Of a trace, where they stand beside those of the shape. */
 static const struct key slice_keys[] = {
-	SLICE_KEY("ttft_us", ttft),
-	SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]),
-	SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]),
-	SLICE_KEY("others_us", parts[TIME_OTHERS]),
-	SLICE_KEY("between_us", parts[TIME_BETWEEN]),
-	SLICE_KEY("queued_us", parts[TIME_QUEUED]),
-	SLICE_KEY("ttft_others_us", first_others),
-	SLICE_KEY("ttft_between_us", first_between),
+	{ SLICE_KEY("ttft_us", ttft) },
+	{ SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]) },
+	{ SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]) },
+	{ SLICE_KEY("others_us", parts[TIME_OTHERS]) },
+	{ SLICE_KEY("between_us", parts[TIME_BETWEEN]) },
+	{ SLICE_KEY("queued_us", parts[TIME_QUEUED]) },
+	{ SLICE_KEY("ttft_others_us", first_others) },
+	{ SLICE_KEY("ttft_between_us", first_between) },
 };
 
 static const struct key wait_keys[] = {
@@ -586,7 +563,7 @@ static void add_request(struct served *s, struct request *r, const struct reques
 /* socket: the line is about nothing else. */
 static void add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
-	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
+	const char *why = socket ? node_string(node_get(shape, KEY(joined_why))) : NULL;
 
 	if (why && !strcmp(why, PROFILE_JOINED_NONE)) {
 		s->unrelated++;
@@ -607,7 +584,7 @@ static void add_exchange(struct served *s, const struct request *r, const struct
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
 static void read_request(struct profile_reader *reader, struct process *p)
 {
-	const char *kind = node_string(node_get(reader->shape, "source_kind")), *bad;
+	const char *kind = node_string(node_get(reader->shape, KEY(source_kind))), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct served *s = &p->served;
@@ -686,9 +663,9 @@ static void read_sched(struct profile_reader *r, struct process *p)
 	int state;
 
 	p->has_sched = true;
-	p->switches_voluntary += shape_count(r->shape, "switches_voluntary");
-	p->switches_involuntary += shape_count(r->shape, "switches_involuntary");
-	stage_sum(r, "total", &p->sched_total);
+	p->switches_voluntary += shape_count(r->shape, KEY(switches_voluntary));
+	p->switches_involuntary += shape_count(r->shape, KEY(switches_involuntary));
+	stage_sum(r, KEY(total), &p->sched_total);
 	json_for_each (value, r->stages) {
 		if (!strcmp(value->key, "total") || !read_us(value, &ns))
 			continue;
@@ -702,27 +679,27 @@ static void read_sched(struct profile_reader *r, struct process *p)
 static void read_faults(struct profile_reader *r, struct process *p)
 {
 	p->has_faults = true;
-	p->faults_minor += shape_count(r->shape, "n_minor");
-	p->faults_major += shape_count(r->shape, "n_major");
-	stage_sum(r, "minor", &p->fault_minor_ns);
-	stage_sum(r, "major", &p->fault_major_ns);
+	p->faults_minor += shape_count(r->shape, KEY(n_minor));
+	p->faults_major += shape_count(r->shape, KEY(n_major));
+	stage_sum(r, KEY(minor), &p->fault_minor_ns);
+	stage_sum(r, KEY(major), &p->fault_major_ns);
 }
 
 static void read_memory(struct profile_reader *r, struct process *p)
 {
-	uint64_t peak = shape_count(r->shape, "rss_peak_bytes");
+	uint64_t peak = shape_count(r->shape, KEY(rss_peak_bytes));
 
 	p->has_memory = true;
 	if (peak > p->rss_peak)
 		p->rss_peak = peak;
-	p->has_pages |= node_get(r->shape, "pages_allocated") != NULL;
-	p->pages_allocated += shape_count(r->shape, "pages_allocated");
-	p->pages_freed += shape_count(r->shape, "pages_freed");
+	p->has_pages |= node_get(r->shape, KEY(pages_allocated)) != NULL;
+	p->pages_allocated += shape_count(r->shape, KEY(pages_allocated));
+	p->pages_freed += shape_count(r->shape, KEY(pages_freed));
 }
 
 static void read_finding(struct profile_reader *r, struct process *p)
 {
-	p->finding = model_name(r->m, node_string(node_get(r->shape, "finding")));
+	p->finding = model_name(r->m, node_string(node_get(r->shape, KEY(finding))));
 }
 
 static const struct family {
@@ -746,19 +723,19 @@ static void read_window(struct profile_reader *r)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
-	const struct json_node *coverage = node_get(r->shape, "coverage");
+	const struct json_node *coverage = node_get(r->shape, KEY(coverage));
 	const char *missing;
 
 	/* a window without lines is none of the recordings that are counted */
 	if (!r->window_ended)
 		model_set_clock(m, r->recording, r->shape, 0);
 	r->window_ended = true;
-	stage(r->stages, "total", &w.total);
-	w.records = shape_count(r->shape, "records");
-	w.lost = shape_count(r->shape, "lost");
-	w.steps = shape_count(r->shape, "steps");
-	w.trigger = model_name(m, node_string(node_get(r->shape, "trigger")));
-	missing = node_string(node_get(r->shape, "not_recorded"));
+	stage(r->stages, KEY(total), &w.total);
+	w.records = shape_count(r->shape, KEY(records));
+	w.lost = shape_count(r->shape, KEY(lost));
+	w.steps = shape_count(r->shape, KEY(steps));
+	w.trigger = model_name(m, node_string(node_get(r->shape, KEY(trigger))));
+	missing = node_string(node_get(r->shape, KEY(not_recorded)));
 	w.lacks_faults = missing && !strcmp(missing, "faults");
 	if (coverage)
 		w.coverage = node_double(coverage);
@@ -778,7 +755,7 @@ static void read_window(struct profile_reader *r)
 /* The process of a line; without a pid that of the previous line. */
 static struct process *line_process(struct profile_reader *r, const struct profile_line *line)
 {
-	const struct json_node *pid_value = node_get(r->shape, "pid"), *comm = node_get(r->shape, "comm");
+	const struct json_node *pid_value = node_get(r->shape, KEY(pid)), *comm = node_get(r->shape, KEY(comm));
 	uint32_t pid = 0, env, origin, model, commit;
 	struct model *m = r->m;
 	char text[512];

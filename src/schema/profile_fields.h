@@ -13,8 +13,8 @@
  * is a part of total); THOUSANDTHS (three decimals, too); SHARE (0 to 1) and SOME_SHARE (above 0); TEXT (not blank) and STRING;
  * STATE; PARTS (of --budget); TRUE, FALSE, BOOL; ONE_OF(text or text); texts of a form: DIGITS, BOOT_ID, SHIFT, PCI, UUID.
  *
- * Need: REQUIRED; ALWAYS, which `inftrace validate` asks for, too (lines of earlier versions may lack others); EITHER, one of
- * these; OPTIONAL; OLD, which only earlier versions wrote.
+ * Need: REQUIRED; FIRST, in lines of the first family alone; ALWAYS, which `inftrace validate` asks for, too (lines of earlier
+ * versions may lack others); EITHER, one of these; OPTIONAL; OLD, which only earlier versions wrote.
  *
  * Text: for the document. NEXT: the next row has the text of both. ELSEWHERE: it is not in a table.
  */
@@ -25,7 +25,7 @@
 #define STAGE(families, key, type, need, text)
 #endif
 #ifndef FAMILY
-#define FAMILY(family, event)
+#define FAMILY(family, events)
 #endif
 
 /* What `inftrace print` tells lines apart by. */
@@ -36,8 +36,7 @@
 FAMILY(TOKEN, token_prof)
 FAMILY(OP, op_prof)
 FAMILY(STACK, stack_prof)
-FAMILY(CALL, graph_prof)
-FAMILY(CALL, sample_prof)
+FAMILY(CALL, graph_prof or sample_prof)
 FAMILY(STEPS, request_prof)
 FAMILY(SEQUENCE, request_prof)
 FAMILY(SOCKET, request_prof)
@@ -52,18 +51,16 @@ FAMILY(WINDOW, window_prof)
 SHAPE(TOKEN, step, COUNT, REQUIRED, "number of the step in the recording, from 0")
 SHAPE(TOKEN, pid, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, tid, COUNT, REQUIRED, "the thread that called the step's function")
-SHAPE(TOKEN, phase, TEXT, REQUIRED,
-	"as the preset names it: `prefill`, `decode`; `mixed`: rows of several sequences; `unknown`: the rows of a batch could not be read")
-SHAPE(TOKEN, n_tokens, INTEGER, OPTIONAL,
-	"tokens in the step; further arguments of the function that the preset fetches are beside it: `n_outputs`, `n_sequences` and others of the "
-	"[rows](engines.md#rows) of its batch (a floating-point one as a number, or as `\"NaN\"`, `\"Infinity\"`, `\"-Infinity\"`)")
-SHAPE(TOKEN, rows, COUNT, OPTIONAL,
-	"rows of its batch, whatever the preset calls their number; only where it describes them and all could be read. How many sequences they belong to is "
-	"`n_sequences`")
+SHAPE(TOKEN, phase, TEXT, REQUIRED, "as the preset names it: `prefill`, `decode`; `mixed`: rows of several sequences; `unknown`: the rows of a batch "
+	"could not be read")
+SHAPE(TOKEN, n_tokens, INTEGER, OPTIONAL, "tokens in the step; further arguments of the function that the preset fetches are beside it: `n_outputs`, "
+	"`n_sequences` and others of the [rows](engines.md#rows) of its batch (a floating-point one as a number, or as `\"NaN\"`, `\"Infinity\"`, "
+	"`\"-Infinity\"`)")
+SHAPE(TOKEN, rows, COUNT, OPTIONAL, "rows of its batch, whatever the preset calls their number; only where it describes them and all could be read. "
+	"How many sequences they belong to is `n_sequences`")
 SHAPE(TOKEN, prompt_tokens, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL,
-	"of these: rows of prompts, and tokens or drafts behind them; only where the rows of each sequence are known. That shows in the steps before, so such"
-	" a line is written some tenths of a second after the step")
+SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, "of these: rows of prompts, and tokens or drafts behind them; only where the rows of each sequence are "
+	"known. That shows in the steps before, so such a line is written some tenths of a second after the step")
 SHAPE(TOKEN, ts_us, US, REQUIRED, "start of the step, from the start of the recording")
 SHAPE(TOKEN, switches, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, switches_voluntary, COUNT, REQUIRED, NEXT)
@@ -72,18 +69,17 @@ SHAPE(TOKEN, faults_minor, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, faults_major, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, syscalls, COUNT, REQUIRED, "of the thread, within the step")
 SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below do not)")
-SHAPE(TOKEN, stand_in, TEXT, OPTIONAL,
-	"the function whose call the step is, where that [stands in](engines.md#steps-that-are-not-called) for a step of the engine: nothing is known of "
-	"tokens and requests. Otherwise absent")
-SHAPE(TOKEN, began_before, TRUE, OPTIONAL,
-	"`true` if the window opened within the step: the times are those of the part within the window, and `ts_us` is 0 or slightly more")
+SHAPE(TOKEN, stand_in, TEXT, OPTIONAL, "the function whose call the step is, where that [stands in](engines.md#steps-that-are-not-called) for a step "
+	"of the engine: nothing is known of tokens and requests. Otherwise absent")
+SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within the step: the times are those of the part within the window, and "
+	"`ts_us` is 0 or slightly more")
 SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times are those up to there")
 SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: those that met its thread at a barrier whose preset names a `group`")
 SHAPE(TOKEN, stall_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN, stall_us, US, OPTIONAL, "the longest single interval in which the calling thread did not run; absent when it never left the CPU")
 SHAPE(TOKEN, cpus_allowed, POSITIVE, OPTIONAL, "number of CPUs that the calling thread may run on (affinity and cpuset) at the end of the step")
-SHAPE(TOKEN, cpu_limit, THOUSANDTHS, OPTIONAL,
-	"CPUs that the cgroups of the process allow it: the lowest cpu.max (cpu.cfs_quota_us) of its own cgroup and those above; absent without a limit")
+SHAPE(TOKEN, cpu_limit, THOUSANDTHS, OPTIONAL, "CPUs that the cgroups of the process allow it: the lowest cpu.max (cpu.cfs_quota_us) of its own "
+	"cgroup and those above; absent without a limit")
 SHAPE(TOKEN, stall_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, stall_by_tid, COUNT, OPTIONAL, "who caused it")
 SHAPE(TOKEN, stall_late_us, US, OPTIONAL, "from that wake-up until it ran")
@@ -97,9 +93,8 @@ SHAPE(TOKEN, straggler_late_us, US, OPTIONAL, "as `stall_*`, of that thread with
 SHAPE(TOKEN, behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_pid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, behindN_us, US, OPTIONAL,
-	"time that the calling thread waited for a CPU (`runnable`) while another thread ran on it, summed by thread, the longest first, 8 at most. `idle` "
-	"and `cpu.max` as above, with tid and pid 0")
+SHAPE(TOKEN, behindN_us, US, OPTIONAL, "time that the calling thread waited for a CPU (`runnable`) while another thread ran on it, summed by thread, "
+	"the longest first, 8 at most. `idle` and `cpu.max` as above, with tid and pid 0")
 SHAPE(TOKEN, behind_others_us, US, OPTIONAL, "the rest of `runnable`; absent without the rows above, or if it is 0")
 SHAPE(TOKEN, workers_behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_tid, COUNT, OPTIONAL, NEXT)
@@ -107,55 +102,46 @@ SHAPE(TOKEN, workers_behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behind_others_us, US, OPTIONAL, "the same over all workers: these sum to `workers_runnable`")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
-SHAPE(TOKEN, tracer_us, US, OPTIONAL,
-	"how much sooner the step would have ended without inftrace, see below; at most its total. Not a stage: it is a part of all of them. Absent while it "
-	"is unknown, and if inftrace runs in a pid namespace")
+SHAPE(TOKEN, tracer_us, US, OPTIONAL, "how much sooner the step would have ended without inftrace, see below; at most its total. Not a stage: it is a "
+	"part of all of them. Absent while it is unknown, and if inftrace runs in a pid namespace")
 SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "of it, the time that the threads of the step waited for a CPU behind inftrace's own")
 SHAPE(TOKEN, instructions, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, cycles, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, llc_misses, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, ipc, THOUSANDTHS, OPTIONAL,
-	"with `record -e +pmu`: what the calling thread's user code cost the CPU, and the first divided by the second ([counters.md](counters.md)). Absent "
-	"where it is not known")
+SHAPE(TOKEN, ipc, THOUSANDTHS, OPTIONAL, "with `record -e +pmu`: what the calling thread's user code cost the CPU, and the first divided by the "
+	"second ([counters.md](counters.md)). Absent where it is not known")
 SHAPE(TOKEN, cpu_clock_ns, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, page_faults, COUNT, OPTIONAL, "with `--counters software`: instead of these")
 SHAPE(TOKEN, counters_shared, TRUE, OPTIONAL, "`true`: others used the counters for a part of the step: instead of these")
 SHAPE(TOKEN, gpu_device, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_kernels, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_copies, COUNT, OPTIONAL,
-	"with `record --gpu`: the device on which the process had most to do during the step and with what it launched in it, by its number in the recording "
-	"([gpu.md](gpu.md)), and how many kernels, and copies and sets, ran within it, on all devices")
-SHAPE(TOKEN, gpu_PART_us, US, OPTIONAL,
-	"what the GPUs did during the step, all devices of the process together, see below; they sum to `total`, to the nanosecond. No stages: the CPU's "
-	"states are beside them")
-SHAPE(TOKEN, gpu_after_us, US, OPTIONAL,
-	"for how long kernels and copies that were launched in the step ran on any device after its end. llama.cpp's `llama_decode` returns before the GPU is"
-	" done, and waits for it when a token is chosen. Absent if it is 0")
+SHAPE(TOKEN, gpu_copies, COUNT, OPTIONAL, "with `record --gpu`: the device on which the process had most to do during the step and with what it "
+	"launched in it, by its number in the recording ([gpu.md](gpu.md)), and how many kernels, and copies and sets, ran within it, on all devices")
+SHAPE(TOKEN, gpu_PART_us, US, OPTIONAL, "what the GPUs did during the step, all devices of the process together, see below; they sum to `total`, to "
+	"the nanosecond. No stages: the CPU's states are beside them")
+SHAPE(TOKEN, gpu_after_us, US, OPTIONAL, "for how long kernels and copies that were launched in the step ran on any device after its end. llama.cpp's "
+	"`llama_decode` returns before the GPU is done, and waits for it when a token is chosen. Absent if it is 0")
 SHAPE(TOKEN, gpu_residual_us, US, OPTIONAL, "times of the devices are known to within this")
 SHAPE(TOKEN, gpu_devices, SEVERAL, OPTIONAL, "how many devices ran something in the step, or had something to run, if more than one")
 SHAPE(TOKEN, gpu_deviceN_kernels, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_copies, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_PART_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_deviceN_after_us, US, OPTIONAL,
-	"if there are several: the same of each of them, by its number; the parts are those that are not 0, and sum to `total`, to the nanosecond. Of more "
-	"than 16 devices, the 16 with the lowest numbers")
+SHAPE(TOKEN, gpu_deviceN_after_us, US, OPTIONAL, "if there are several: the same of each of them, by its number; the parts are those that are not 0, "
+	"and sum to `total`, to the nanosecond. Of more than 16 devices, the 16 with the lowest numbers")
 SHAPE(TOKEN, gpu_gapN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_ts_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_tid, COUNT, OPTIONAL,
-	"the longest intervals of `gpu_idle_launch_us`, three at most of at least 1 us: their length, begin, and the thread that ended them with a launch; if"
-	" none did before the end of the step, its calling thread")
+SHAPE(TOKEN, gpu_gapN_tid, COUNT, OPTIONAL, "the longest intervals of `gpu_idle_launch_us`, three at most of at least 1 us: their length, begin, and "
+	"the thread that ended them with a launch; if none did before the end of the step, its calling thread")
 SHAPE(TOKEN, gpu_gapN_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL,
-	"what this thread did in that time, by the states of `stage_us`: those that are not 0, which sum to `gpu_gap1_us`, and the largest of them; see below")
+SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL, "what this thread did in that time, by the states of `stage_us`: those that are not 0, which sum to "
+	"`gpu_gap1_us`, and the largest of them; see below")
 SHAPE(TOKEN, gpu_gapN_call, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_in, STRING, OPTIONAL,
-	"if `gpu_gap1_state` is `syscall` or `blocked_*`: the system call, and who woke it; if `runnable`: who ran instead, where that is known; if `cpu`, "
-	"with `-e +samples`: the function in which it was seen most often, of Python where there is one")
-SHAPE(TOKEN, gpu_lost, TRUE, OPTIONAL,
-	"`true`: records of the GPU are missing, or were not collected for all of the step (before the first, between those of `--gpu=every=N`, in a pause of"
-	" `--gpu-budget`): instead of the keys above")
+SHAPE(TOKEN, gpu_gapN_in, STRING, OPTIONAL, "if `gpu_gap1_state` is `syscall` or `blocked_*`: the system call, and who woke it; if `runnable`: who "
+	"ran instead, where that is known; if `cpu`, with `-e +samples`: the function in which it was seen most often, of Python where there is one")
+SHAPE(TOKEN, gpu_lost, TRUE, OPTIONAL, "`true`: records of the GPU are missing, or were not collected for all of the step (before the first, between "
+	"those of `--gpu=every=N`, in a pause of `--gpu-budget`): instead of the keys above")
 SHAPE(TOKEN, straggler_comm, STRING, OLD, ELSEWHERE)
 STAGE(TOKEN | OP | STACK | SYSCALL | FAULT | SCHED, total, US, ALWAYS, ELSEWHERE)
 STAGE(TOKEN, workers_total, US, OPTIONAL, ELSEWHERE)
@@ -173,39 +159,36 @@ SHAPE(OP, instructions_NAME, COUNT, OPTIONAL, NEXT)
 SHAPE(OP, cycles_NAME, COUNT, OPTIONAL, NEXT)
 SHAPE(OP, llc_misses_NAME, COUNT, OPTIONAL, NEXT)
 SHAPE(OP, cpu_clock_ns_NAME, COUNT, OPTIONAL, NEXT)
-SHAPE(OP, page_faults_NAME, COUNT, OPTIONAL,
-	"with `record -e +pmu`: what the calls of each operator cost the CPU, in all threads; with `--counters software` `cpu_clock_ns_NAME` and "
-	"`page_faults_NAME` ([counters.md](counters.md)). Absent where it is not known of any call")
+SHAPE(OP, page_faults_NAME, COUNT, OPTIONAL, "with `record -e +pmu`: what the calls of each operator cost the CPU, in all threads; with `--counters "
+	"software` `cpu_clock_ns_NAME` and `page_faults_NAME` ([counters.md](counters.md)). Absent where it is not known of any call")
 SHAPE(OP, counted_NAME, COUNT, OPTIONAL, "how many calls these are of, if not of all")
 SHAPE(OP, gpu_us, US, OPTIONAL, NEXT)
 SHAPE(OP, g_NAME_us, US, OPTIONAL, NEXT)
-SHAPE(OP, gpu_unattributed_us, US, OPTIONAL,
-	"with `record --gpu`: the time in which kernels ran, that of the kernels of each operator, and that of kernels which belong to none; the latter sum "
-	"to `gpu_us`, to the nanosecond. Absent if it is 0 or not known")
+SHAPE(OP, gpu_unattributed_us, US, OPTIONAL, "with `record --gpu`: the time in which kernels ran, that of the kernels of each operator, and that of "
+	"kernels which belong to none; the latter sum to `gpu_us`, to the nanosecond. Absent if it is 0 or not known")
 SHAPE(OP, f_NAME, TEXT, OPTIONAL, NEXT)
 SHAPE(OP, fs_NAME, SOME_SHARE, OPTIONAL, NEXT)
-SHAPE(OP, s_NAME, POSITIVE, OPTIONAL,
-	"with `-e +samples`: the function in which itself, without what it calls, most samples of the operator's calls were, as in `frames` of `stack_prof` "
-	"but without a line; its share of the samples, from 0 to 1; and the number of samples, without those at barriers within the operator")
+SHAPE(OP, s_NAME, POSITIVE, OPTIONAL, "with `-e +samples`: the function in which itself, without what it calls, most samples of the operator's calls "
+	"were, as in `frames` of `stack_prof` but without a line; its share of the samples, from 0 to 1; and the number of samples, without those at "
+	"barriers within the operator")
 STAGE(OP, NAME, PART, OPTIONAL, ELSEWHERE)
 
 /* stack_prof: samples or waits with one stack */
 SHAPE(STACK, pid, COUNT, REQUIRED, NEXT)
 SHAPE(STACK, tid, COUNT, REQUIRED, "the thread")
 SHAPE(STACK, step, COUNT, OPTIONAL, NEXT)
-SHAPE(STACK, phase, TEXT, OPTIONAL,
-	"the step that it worked on, and that step's phase; absent if it was in none (`phase` also if the step's end was not seen)")
+SHAPE(STACK, phase, TEXT, OPTIONAL, "the step that it worked on, and that step's phase; absent if it was in none (`phase` also if the step's end was "
+	"not seen)")
 SHAPE(STACK, state, STATE, REQUIRED, "what the thread was doing, by the names of the states above")
-SHAPE(STACK, kind, ONE_OF(sample or wait), ALWAYS,
-	"`sample`: taken at regular intervals of CPU time; `wait`: the thread was off the CPU for at least `--min-stack`")
-SHAPE(STACK, op, TEXT, OPTIONAL,
-	"of samples: the operator that the thread was in, by its name in `op_prof`, and the innermost one where operators call each other. Absent outside of "
-	"operators, and where the operator had not ended ten seconds after the sample")
+SHAPE(STACK, kind, ONE_OF(sample or wait), ALWAYS, "`sample`: taken at regular intervals of CPU time; `wait`: the thread was off the CPU for at least "
+	"`--min-stack`")
+SHAPE(STACK, op, TEXT, OPTIONAL, "of samples: the operator that the thread was in, by its name in `op_prof`, and the innermost one where operators "
+	"call each other. Absent outside of operators, and where the operator had not ended ten seconds after the sample")
 SHAPE(STACK, waker_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(STACK, waker, TEXT, OPTIONAL, NEXT)
-SHAPE(STACK, woken_by, TEXT, OPTIONAL,
-	"of waits that a thread of the targets ended in a system call: the thread, its name, and its function, the innermost one in Python or outside of the "
-	"kernel and the C library. `waker` is `interrupt` where one ended the wait, as when a time was over. Absent where neither is known")
+SHAPE(STACK, woken_by, TEXT, OPTIONAL, "of waits that a thread of the targets ended in a system call: the thread, its name, and its function, the "
+	"innermost one in Python or outside of the kernel and the C library. `waker` is `interrupt` where one ended the wait, as when a time was over. "
+	"Absent where neither is known")
 SHAPE(STACK, samples, POSITIVE, ALWAYS, "how many samples, or waits")
 SHAPE(STACK, stack, COUNT, OPTIONAL, "the number of the stack; absent if it could not be had")
 
@@ -219,114 +202,97 @@ SHAPE(CALL, unfinished, TRUE, OPTIONAL, ELSEWHERE)
 STAGE(CALL, total, US, REQUIRED, ELSEWHERE)
 
 /* request_prof by its source_kind: a request from steps */
-SHAPE(STEPS, source_kind, ONE_OF(steps), REQUIRED,
-	"`sequence`: derived from the engine's steps, where the preset describes their rows; `steps`: derived from the steps alone; `socket`, with `-e "
-	"+requests` (by default with `-p` of a process that listens): as seen on the server's sockets")
+SHAPE(STEPS, source_kind, ONE_OF(steps), REQUIRED, "`sequence`: derived from the engine's steps, where the preset describes their rows; `steps`: "
+	"derived from the steps alone; `socket`, with `-e +requests` (by default with `-p` of a process that listens): as seen on the server's sockets")
 SHAPE(STEPS | SEQUENCE | SOCKET, pid, COUNT, REQUIRED, NEXT)
 SHAPE(STEPS | SEQUENCE | SOCKET, ts_us, US, REQUIRED, "its process, and its start, from the start of the recording")
 SHAPE(STEPS | SEQUENCE, context, COUNT, OPTIONAL, "the step's argument of that name; absent if the preset has none")
 SHAPE(STEPS, sequence, COUNT, OPTIONAL, "which of the context's sequences it is; absent if the preset does not describe rows")
 SHAPE(STEPS, prompt_tokens, COUNT, OPTIONAL, "tokens of the prefill steps; absent with `began_before` and `shared_steps`")
-SHAPE(STEPS | SEQUENCE, output_tokens, COUNT, OPTIONAL,
-	"tokens that its steps produced, by the outputs that the steps were asked for; absent with `shared_steps`")
+SHAPE(STEPS | SEQUENCE, output_tokens, COUNT, OPTIONAL, "tokens that its steps produced, by the outputs that the steps were asked for; absent with "
+	"`shared_steps`")
 SHAPE(STEPS | SEQUENCE, prefill_steps, COUNT, REQUIRED, "more than one if the prompt is longer than a batch")
-SHAPE(STEPS | SEQUENCE, draft_steps, COUNT, OPTIONAL,
-	"steps with several outputs, which verify guessed tokens (speculative decoding). How many were accepted is known from the position of the next step; "
-	"of the last such step, at least one")
+SHAPE(STEPS | SEQUENCE, draft_steps, COUNT, OPTIONAL, "steps with several outputs, which verify guessed tokens (speculative decoding). How many were "
+	"accepted is known from the position of the next step; of the last such step, at least one")
 SHAPE(STEPS, mixed, TRUE, OPTIONAL, "`true`: some of its steps also belong to other requests; it has no `ttft` and no `tpot_*`, which would not be its own")
 SHAPE(STEPS, shared_steps, COUNT, OPTIONAL, "steps that had rows of other sequences, too")
 SHAPE(STEPS | SEQUENCE, began_before, TRUE, OPTIONAL, "`true`: the recording (or window) began within it; there is no `ttft` and no `prompt_tokens`")
 SHAPE(STEPS | SEQUENCE, unfinished, TRUE, OPTIONAL, "`true`: the recording ended within one of its steps")
-SHAPE(STEPS | SEQUENCE, end_not_seen, TRUE, OPTIONAL,
-	"`true`: its end was not seen, since no other request had begun in its place when the recording ended. It may have had more tokens")
-SHAPE(STEPS | SEQUENCE, lost_steps, TRUE, OPTIONAL,
-	"`true`: steps were lost during it; it has no `ttft` and no `tpot_*`. If it ended and the next one began in these, its tokens may be those of both")
+SHAPE(STEPS | SEQUENCE, end_not_seen, TRUE, OPTIONAL, "`true`: its end was not seen, since no other request had begun in its place when the recording "
+	"ended. It may have had more tokens")
+SHAPE(STEPS | SEQUENCE, lost_steps, TRUE, OPTIONAL, "`true`: steps were lost during it; it has no `ttft` and no `tpot_*`. If it ended and the next "
+	"one began in these, its tokens may be those of both")
 STAGE(STEPS, total, US, REQUIRED, "from the start of its first step to the end of its last one")
-STAGE(STEPS, ttft, US, OPTIONAL,
-	"from the start of its first step to the end of the step that gave the first output, when the first token can be sampled. Only if that step is known "
-	"to be the end of the prompt")
+STAGE(STEPS, ttft, US, OPTIONAL, "from the start of its first step to the end of the step that gave the first output, when the first token can be "
+	"sampled. Only if that step is known to be the end of the prompt")
 STAGE(STEPS, tpot_pN, US, OPTIONAL, NEXT)
-STAGE(STEPS, tpot_max, US, OPTIONAL,
-	"time per output token: from the end of the previous step to the end of a decode step. Nearest rank; absent without a decode step. Beyond 65536 "
-	"tokens the percentiles are those of a part of them")
+STAGE(STEPS, tpot_max, US, OPTIONAL, "time per output token: from the end of the previous step to the end of a decode step. Nearest rank; absent "
+	"without a decode step. Beyond 65536 tokens the percentiles are those of a part of them")
 
 /* a request of a sequence */
 SHAPE(SEQUENCE, number, COUNT, REQUIRED, "1, 2, ... in the order in which requests began, over all processes of the file")
 SHAPE(SEQUENCE, sequence, COUNT, REQUIRED, "the number of the sequence, or slot")
-SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL,
-	"the engine's own number of it, as in its log (llama-server: `task`), where the preset says how the engine numbers requests")
+SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL, "the engine's own number of it, as in its log (llama-server: `task`), where the preset says how the "
+	"engine numbers requests")
 SHAPE(SEQUENCE, prompt_tokens, COUNT, OPTIONAL, "rows of its prompt that were decoded")
-SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL,
-	"position of its first row: so much of the prompt did not have to be decoded, since it was kept from an earlier one; absent with `began_before`. The "
-	"first request of a sequence whose first row is neither at position 0 nor where a copy of another sequence ends counts as `began_before`")
+SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: so much of the prompt did not have to be decoded, since it was kept from "
+	"an earlier one; absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another "
+	"sequence ends counts as `began_before`")
 SHAPE(SEQUENCE, steps, COUNT, REQUIRED, NEXT)
 SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps that had rows of it, and those of them that had rows of others, too")
-SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL,
-	"what `--budget` left out of some step meanwhile (see token_prof): without barriers, waits at them are in `cpu` here, too")
-SHAPE(SEQUENCE, mixed, TRUE, OPTIONAL,
-	"`true`: in some of its steps it is not known which rows were whose, or two steps of its context overlapped. Nothing is said but `total`")
-SHAPE(SEQUENCE, cancelled, TRUE, OPTIONAL,
-	"`true`: its sequence was removed before it had given an output; or it is joined with its socket, and the client closed that before the answer was "
-	"complete: a write failed, or the end of what the client sends was read before its last step ended")
+SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL, "what `--budget` left out of some step meanwhile (see token_prof): without barriers, waits at them are in "
+	"`cpu` here, too")
+SHAPE(SEQUENCE, mixed, TRUE, OPTIONAL, "`true`: in some of its steps it is not known which rows were whose, or two steps of its context overlapped. "
+	"Nothing is said but `total`")
+SHAPE(SEQUENCE, cancelled, TRUE, OPTIONAL, "`true`: its sequence was removed before it had given an output; or it is joined with its socket, and the "
+	"client closed that before the answer was complete: a write failed, or the end of what the client sends was read before its last step ended")
 SHAPE(SEQUENCE, waitedN_for, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_sequence, COUNT, OPTIONAL, NEXT)
-SHAPE(SEQUENCE, waitedN_us, US, OPTIONAL,
-	"the request (its `number`) that it waited for longest, of the time in `others`; `waited2_` ... `waited8_` the next ones")
+SHAPE(SEQUENCE, waitedN_us, US, OPTIONAL, "the request (its `number`) that it waited for longest, of the time in `others`; `waited2_` ... `waited8_` "
+	"the next ones")
 SHAPE(SEQUENCE, waitedN_ttft_us, US, OPTIONAL, "how much of that was before its first output; absent if nothing")
 SHAPE(SEQUENCE, waited_others_us, US, OPTIONAL, "the rest of `others`")
-SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL,
-	"with `record --gpu`: what the GPUs did in `own_prefill`, `own_decode`, `others` and `between`, by the parts of `token_prof`, those that are not 0, "
-	"which add up to it. Absent of a part of which it is not known for some step, or some time between two")
-SHAPE(SEQUENCE, joined, BOOL, OPTIONAL,
-	"`true`: it was seen on a socket as well; then it also has `request`, `fd`, `family`, `bytes_read`, `bytes_written`, `reads`, `writes`, `chunks` and "
-	"`write_blocked_us` of that. `false`: it was not joined. Lines of sockets have it, too, in a process with sequences")
-SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL,
-	"`none fits`; `several fit`; `one is not over`: it may be one whose end was not seen yet as too many were held")
-SHAPE(SEQUENCE, request, TEXT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, fd, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, family, ONE_OF(inet or inet6 or unix), OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, bytes_read, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, bytes_written, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, reads, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, writes, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, chunks, COUNT, OPTIONAL, ELSEWHERE)
-SHAPE(SEQUENCE, write_blocked_us, US, OPTIONAL, ELSEWHERE)
+SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL, "with `record --gpu`: what the GPUs did in `own_prefill`, `own_decode`, `others` and `between`, by "
+	"the parts of `token_prof`, those that are not 0, which add up to it. Absent of a part of which it is not known for some step, or some time between "
+	"two")
+SHAPE(SEQUENCE, joined, BOOL, OPTIONAL, "`true`: it was seen on a socket as well; then it also has `request`, `fd`, `family`, `bytes_read`, "
+	"`bytes_written`, `reads`, `writes`, `chunks` and `write_blocked_us` of that. `false`: it was not joined. Lines of sockets have it, too, in a "
+	"process with sequences")
+SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL, "`none fits`; `several fit`; `one is not over`: "
+	"it may be one whose end was not seen yet as too many were held")
 SHAPE(SEQUENCE, source_kind, ONE_OF(sequence), REQUIRED, ELSEWHERE)
-STAGE(SEQUENCE, total, US, REQUIRED,
-	"from the start of its first step to the end of its last one. Engines whose presets have `begin` and `token` "
+STAGE(SEQUENCE, total, US, REQUIRED, "from the start of its first step to the end of its last one. Engines whose presets have `begin` and `token` "
 	"([engines.md](engines.md#life-of-sequences)), as llama-server, tell more: then from when the engine began with its prompt until its last token was "
 	"sampled")
 STAGE(SEQUENCE, SPAN, PART, OPTIONAL, "what the total is divided into, to the nanosecond; absent with `mixed` and `lost_steps`")
-STAGE(SEQUENCE, SPAN_STATE, US, OPTIONAL,
-	"each of these by the states, as in `token_prof`, of the thread that called the steps; where they are known, those that are not 0, which add up to it")
-STAGE(SEQUENCE, ttft, US, OPTIONAL,
-	"from the start of its first step to the end of the step that gave its first output; where the engine tells more, from the beginning of `total` until"
-	" its first token was sampled. Absent with `began_before` and `lost_steps`")
+STAGE(SEQUENCE, SPAN_STATE, US, OPTIONAL, "each of these by the states, as in `token_prof`, of the thread that called the steps; where they are "
+	"known, those that are not 0, which add up to it")
+STAGE(SEQUENCE, ttft, US, OPTIONAL, "from the start of its first step to the end of the step that gave its first output; where the engine tells more, "
+	"from the beginning of `total` until its first token was sampled. Absent with `began_before` and `lost_steps`")
 STAGE(SEQUENCE, ttft_others, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, ttft_between, US, OPTIONAL, "how much of `others` and `between` is before that: with `own_prefill` they add up to `ttft`")
 STAGE(SEQUENCE, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it tokens")
-STAGE(SEQUENCE, queued, PART, OPTIONAL,
-	"of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, `own_decode`, `others` and `between` it adds up to `total`")
+STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, "
+	"`own_decode`, `others` and `between` it adds up to `total`")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from there to the first part of the answer behind its header")
-STAGE(SEQUENCE, answered, US, OPTIONAL,
-	"from the end of its last step until the end of the answer was written; not a part of `total`. With `write_blocked_us` as long, its client read "
-	"slowly")
+STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. With "
+	"`write_blocked_us` as long, its client read slowly")
 
 /* a request on a socket */
-SHAPE(SOCKET, request, TEXT, REQUIRED, "`POST /v1/completions`: method and path if it is HTTP, at most 64 bytes, without the query string; else `request`")
-SHAPE(SOCKET, fd, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, family, ONE_OF(inet or inet6 or unix), REQUIRED, "the descriptor; `inet`, `inet6`, `unix`")
-SHAPE(SOCKET, bytes_read, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, bytes_written, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, reads, COUNT, REQUIRED, NEXT)
-SHAPE(SOCKET, writes, COUNT, REQUIRED, "bytes and system calls")
-SHAPE(SOCKET, chunks, COUNT, REQUIRED,
-	"parts of the answer after the header; writes that begin less than 100 us after the previous one belong to the same part. If an engine sends each "
-	"token at once, these are its tokens")
-SHAPE(SOCKET, write_blocked_us, US, OPTIONAL,
-	"time in calls that wrote the answer and had to wait, as for a client that does not read as fast; a server that writes without waiting has none")
+SHAPE(SOCKET | SEQUENCE, request, TEXT, FIRST, "`POST /v1/completions`: method and path if it is HTTP, at most 64 bytes, without the query string; "
+	"else `request`")
+SHAPE(SOCKET | SEQUENCE, fd, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, family, ONE_OF(inet or inet6 or unix), FIRST, "the descriptor; `inet`, `inet6`, `unix`")
+SHAPE(SOCKET | SEQUENCE, bytes_read, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, bytes_written, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, reads, COUNT, FIRST, NEXT)
+SHAPE(SOCKET | SEQUENCE, writes, COUNT, FIRST, "bytes and system calls")
+SHAPE(SOCKET | SEQUENCE, chunks, COUNT, FIRST, "parts of the answer after the header; writes that begin less than 100 us after the previous one "
+	"belong to the same part. If an engine sends each token at once, these are its tokens")
+SHAPE(SOCKET | SEQUENCE, write_blocked_us, US, OPTIONAL, "time in calls that wrote the answer and had to wait, as for a client that does not read as "
+	"fast; a server that writes without waiting has none")
 SHAPE(SOCKET, end_not_seen, TRUE, OPTIONAL, "`true`: it was answered, but the end of the answer had not been seen when the recording ended")
 SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: it had not been answered when the recording ended")
 SHAPE(SOCKET, source_kind, ONE_OF(socket), REQUIRED, ELSEWHERE)
@@ -371,21 +337,20 @@ SHAPE(WINDOW, steps, COUNT, REQUIRED, "what was recorded")
 SHAPE(WINDOW, lost, COUNT, REQUIRED, NEXT)
 SHAPE(WINDOW, lost_KIND, COUNT, OPTIONAL, "number of lost records, and of each kind that lost any")
 SHAPE(WINDOW, version, STRING, OPTIONAL, NEXT)
-SHAPE(WINDOW, command_line, STRING, OPTIONAL,
-	"of inftrace, and how the recording was started: of a COMMAND the program alone, secrets as `***`, 1 KB at most")
+SHAPE(WINDOW, command_line, STRING, OPTIONAL, "of inftrace, and how the recording was started: of a COMMAND the program alone, secrets as `***`, 1 KB "
+	"at most")
 SHAPE(WINDOW, boottime_ns, DIGITS, OPTIONAL, NEXT)
-SHAPE(WINDOW, realtime_ns, DIGITS, OPTIONAL,
-	"`CLOCK_BOOTTIME` and `CLOCK_REALTIME` at the instant from which `ts_us` counts, as in the recording's trace; strings, since the numbers are beyond "
-	"what a double holds")
+SHAPE(WINDOW, realtime_ns, DIGITS, OPTIONAL, "`CLOCK_BOOTTIME` and `CLOCK_REALTIME` at the instant from which `ts_us` counts, as in the recording's "
+	"trace; strings, since the numbers are beyond what a double holds")
 SHAPE(WINDOW, boot_id, BOOT_ID, OPTIONAL, NEXT)
-SHAPE(WINDOW, hostname, TEXT, OPTIONAL,
-	"of the machine: the kernel's boot id (`/proc/sys/kernel/random/boot_id`), which its containers have in common (but those of systemd-nspawn), and the"
-	" recorder's host name, which they do not. [Linking](linking.md) uses the boot id. Absent if it is unknown")
-SHAPE(WINDOW, boottime_shift_ns, SHIFT, OPTIONAL,
-	"what the recorder's time namespace adds to the machine's `CLOCK_BOOTTIME`, and so to `boottime_ns`; a string, absent where it adds nothing")
+SHAPE(WINDOW, hostname, TEXT, OPTIONAL, "of the machine: the kernel's boot id (`/proc/sys/kernel/random/boot_id`), which its containers have in "
+	"common (but those of systemd-nspawn), and the recorder's host name, which they do not. [Linking](linking.md) uses the boot id. Absent if it is "
+	"unknown")
+SHAPE(WINDOW, boottime_shift_ns, SHIFT, OPTIONAL, "what the recorder's time namespace adds to the machine's `CLOCK_BOOTTIME`, and so to "
+	"`boottime_ns`; a string, absent where it adds nothing")
 SHAPE(WINDOW, coverage, SHARE, REQUIRED, "share of the time without loss, 0 to 1")
-SHAPE(WINDOW, not_recorded, ONE_OF(faults), OPTIONAL,
-	"`faults`: the kernel shows no page faults to inftrace ([deploy.md](deploy.md#where-the-kernel-refuses-events-of-perf))")
+SHAPE(WINDOW, not_recorded, ONE_OF(faults), OPTIONAL, "`faults`: the kernel shows no page faults to inftrace "
+	"([deploy.md](deploy.md#where-the-kernel-refuses-events-of-perf))")
 SHAPE(WINDOW, trigger, STRING, OPTIONAL, NEXT)
 SHAPE(WINDOW, trigger_ts_us, US, OPTIONAL, "of a dump of the flight recorder: why it was written, and when")
 SHAPE(WINDOW, budget, SHARE, OPTIONAL, "the share given with `--budget`, 0 to 1")
@@ -395,18 +360,16 @@ SHAPE(WINDOW, opened_by, STRING, OPTIONAL, NEXT)
 SHAPE(WINDOW, closed_by, STRING, OPTIONAL, "of a window: the reasons")
 SHAPE(WINDOW, holds, COUNT, OPTIONAL, NEXT)
 SHAPE(WINDOW, held_us, US, OPTIONAL, NEXT)
-SHAPE(WINDOW, held_longest_us, US, OPTIONAL,
-	"how often a thread was held in the dynamic loader until the probes of what it had mapped were in place, for how long in total, and the longest of "
-	"these; absent if there were none")
+SHAPE(WINDOW, held_longest_us, US, OPTIONAL, "how often a thread was held in the dynamic loader until the probes of what it had mapped were in place, "
+	"for how long in total, and the longest of these; absent if there were none")
 SHAPE(WINDOW, holds_expired, COUNT, OPTIONAL, "how many of these continued without the probes after 50 ms")
 SHAPE(WINDOW, probed_late, COUNT, OPTIONAL, NEXT)
-SHAPE(WINDOW, probed_late_longest_us, US, OPTIONAL,
-	"files that a process had mapped before their functions had probes, and the longest time until they had. Calls in that time are missing; their number"
-	" is not known. Absent if there were none")
+SHAPE(WINDOW, probed_late_longest_us, US, OPTIONAL, "files that a process had mapped before their functions had probes, and the longest time until "
+	"they had. Calls in that time are missing; their number is not known. Absent if there were none")
 SHAPE(WINDOW, gpu_deviceN_name, TEXT, OPTIONAL, NEXT)
 SHAPE(WINDOW, gpu_deviceN_pci, PCI, OPTIONAL, NEXT)
-SHAPE(WINDOW, gpu_deviceN_uuid, UUID, OPTIONAL,
-	"with `record --gpu`: what a device is that was used so far, by its number in the recording, as far as the driver says so")
+SHAPE(WINDOW, gpu_deviceN_uuid, UUID, OPTIONAL, "with `record --gpu`: what a device is that was used so far, by its number in the recording, as far "
+	"as the driver says so")
 STAGE(WINDOW, total, US, REQUIRED, ELSEWHERE)
 STAGE(WINDOW, open, US, REQUIRED, ELSEWHERE)
 STAGE(WINDOW, close, US, REQUIRED, ELSEWHERE)

@@ -36,41 +36,46 @@ enum profile_key {
 #define PROFILE_KEY(name) "\"" #name "\":"
 
 /* The types of profile_fields.h by how they are written and read. */
-struct as_number;
-struct as_us;
-struct as_text;
-struct as_flag;
-struct as_state;
-struct as_parts;
-struct as_share;
-#define AS_COUNT as_number
-#define AS_POSITIVE as_number
-#define AS_SEVERAL as_number
-#define AS_INTEGER as_number
-#define AS_US as_us
-#define AS_PART as_us
-#define AS_THOUSANDTHS as_us
-#define AS_SHARE as_share
-#define AS_SOME_SHARE as_share
-#define AS_TEXT as_text
-#define AS_STRING as_text
-#define AS_ONE_OF(...) as_text
-#define AS_DIGITS as_text
-#define AS_BOOT_ID as_text
-#define AS_SHIFT as_text
-#define AS_PCI as_text
-#define AS_UUID as_text
-#define AS_TRUE as_flag
-#define AS_FALSE as_flag
-#define AS_BOOL as_flag
-#define AS_STATE as_state
-#define AS_PARTS as_parts
+enum {
+	AS_NUMBER = 1,
+	AS_TIME,
+	AS_NAME,
+	AS_FLAG,
+	AS_STATE,
+	AS_PARTS,
+	AS_SHARE,
+};
+#define AS_COUNT AS_NUMBER
+#define AS_POSITIVE AS_NUMBER
+#define AS_SEVERAL AS_NUMBER
+#define AS_INTEGER AS_NUMBER
+#define AS_US AS_TIME
+#define AS_PART AS_TIME
+#define AS_THOUSANDTHS AS_TIME
+#define AS_SOME_SHARE AS_SHARE
+#define AS_TEXT AS_NAME
+#define AS_STRING AS_NAME
+#define AS_ONE_OF(...) AS_NAME
+#define AS_DIGITS AS_NAME
+#define AS_BOOT_ID AS_NAME
+#define AS_SHIFT AS_NAME
+#define AS_PCI AS_NAME
+#define AS_UUID AS_NAME
+#define AS_TRUE AS_FLAG
+#define AS_FALSE AS_FLAG
+#define AS_BOOL AS_FLAG
 
-/* profile_field_KEY is a pointer to one of these structs, for _Generic: keys without a row do not compile, nor rows that differ in this. */
-#define PROFILE_FIELD_OF(as, key) typedef struct as *profile_field_##key;
-#define PROFILE_FIELD(as, key) PROFILE_FIELD_OF(as, key)
-#define SHAPE(families, key, type, need, text) PROFILE_FIELD(AS_##type, key)
-#define STAGE(families, key, type, need, text) PROFILE_FIELD(AS_##type, key)
+/* The size of profile_field_KEY is one of these: keys without a row do not compile, nor rows of a key that differ in this. */
+#define SHAPE(families, key, type, need, text) typedef char profile_field_##key[AS_##type];
+#define STAGE(families, key, type, need, text) typedef char profile_field_##key[AS_##type];
 #include "schema/profile_fields.h"
+
+/* The one that is for the type of a key: they may be of different types. */
+#define PROFILE_BY_TYPE(key, number, time, name, flag, state, parts)                                \
+	__builtin_choose_expr(sizeof(profile_field_##key) == AS_NUMBER, number,                     \
+		__builtin_choose_expr(sizeof(profile_field_##key) == AS_TIME, time,                 \
+			__builtin_choose_expr(sizeof(profile_field_##key) == AS_NAME, name,         \
+				__builtin_choose_expr(sizeof(profile_field_##key) == AS_FLAG, flag, \
+					__builtin_choose_expr(sizeof(profile_field_##key) == AS_STATE, state, parts)))))
 
 #endif

@@ -3,6 +3,7 @@
 #include "read/profile.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "gpu/info.h"
@@ -30,7 +31,6 @@ struct profile_check {
 	size_t required_len;
 	struct known_stack *stacks; /* whose frames were in a line */
 	unsigned int family;        /* of the current line */
-	size_t next_field;          /* where the next key is likely to be in the table */
 };
 
 /* Reports a problem of the current line. */
@@ -91,20 +91,14 @@ static bool check_scalars(
 
 /* ---- the fields of each family ---- */
 
+enum family_number {
+#define FAMILY(family, events) NUMBER_##family,
+#include "schema/profile_fields.h"
+};
+
 enum family {
-	TOKEN = 1 << 0,
-	OP = 1 << 1,
-	STACK = 1 << 2,
-	CALL = 1 << 3,
-	STEPS = 1 << 4,
-	SEQUENCE = 1 << 5,
-	SOCKET = 1 << 6,
-	SYSCALL = 1 << 7,
-	FAULT = 1 << 8,
-	SCHED = 1 << 9,
-	MEMORY = 1 << 10,
-	MISFIT = 1 << 11,
-	WINDOW = 1 << 12,
+#define FAMILY(family, events) family = 1 << NUMBER_##family,
+#include "schema/profile_fields.h"
 	REQUESTS = STEPS | SEQUENCE | SOCKET,
 	WHOLE = TOKEN | OP | SYSCALL | FAULT | SCHED, /* the parts among their stages sum to total */
 };
@@ -136,48 +130,18 @@ enum type {
 };
 #define TYPE_ONE_OF(...) TYPE_CHOICE
 
-enum need { OPTIONAL,
-	OLD,
-	EITHER,
-	REQUIRED,
-	ALWAYS };
-
 static const struct field {
 	unsigned int families;
 	bool stage;
-	const char *key, *type_text;
+	const char *key, *type_text, *need;
 	enum type type;
-	enum need need;
 } fields[] = {
-#define SHAPE(families, key, type, need, text) { families, false, #key, #type, TYPE_##type, need },
-#define STAGE(families, key, type, need, text) { families, true, #key, #type, TYPE_##type, need },
+#define SHAPE(families, key, type, need, text) { families, false, #key, #type, #need, TYPE_##type },
+#define STAGE(families, key, type, need, text) { families, true, #key, #type, #need, TYPE_##type },
 #include "schema/profile_fields.h"
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-
-/* The family of a line, of a request by its kind; 0: unknown */
-static unsigned int find_family(const char *event, const struct json_node *shape)
-{
-	static const struct {
-		unsigned int family;
-		const char *event;
-	} families[] = {
-#define FAMILY(family, event) { family, #event },
-#include "schema/profile_fields.h"
-	};
-	const struct json_node *kind = node_get(shape, "source_kind");
-	unsigned int found = 0;
-
-	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-		found |= strcmp(event, families[i].event) ? 0 : families[i].family;
-	if (!(found & REQUESTS))
-		return found;
-	if (node_is_text(kind, "sequence"))
-		return SEQUENCE;
-	return node_is_text(kind, "socket") ? SOCKET : node_is_text(kind, "steps") ? STEPS
-										   : 0;
-}
 
 /* What a part of a request's time, and of the GPU's, can be called; others are called by any name. */
 static const char *const spans[] = { "own_prefill", "own_decode", "others", "between", "queued", NULL };
@@ -188,50 +152,64 @@ static const char *const gpu_parts[] = { "busy", "copy", "idle_launch", "idle_wa
 /* Whether a key is one of a row of the table, or of a part of such a row in which some capitals are replaced. */
 static bool key_matches(const char *row, const char *key)
 {
-	for (; *row && (*row == *key || isupper((unsigned char)*row)); row++, key++) {
-		const char *const *names = !strncmp(row, "SPAN", 4) ? spans : !strncmp(row, "PART", 4) ? gpu_parts
-												       : NULL;
+	const char *const *names;
 
-		if (*row == 'N' && !isupper((unsigned char)row[1])) {
-			for (; isdigit((unsigned char)*key) && isdigit((unsigned char)key[1]); key++)
-				;
-			if (!isdigit((unsigned char)*key))
-				return false;
-			continue;
-		}
-		if (!isupper((unsigned char)*row))
-			continue;
-		while (isupper((unsigned char)*row))
-			row++;
-		for (; names && *names; names++) {
-			if (!strncmp(key, *names, strlen(*names)) && key_matches(row, key + strlen(*names)))
-				return true;
-		}
-		for (; !names && *key; key++) {
-			if (key_matches(row, key + 1))
-				return true;
-		}
-		return false;
+	for (; *row == *key && !isupper((unsigned char)*row); row++, key++) {
+		if (!*row)
+			return true;
 	}
-	return !*row && !*key;
+	if (!isupper((unsigned char)*row))
+		return false;
+	if (*row == 'N' && !isupper((unsigned char)row[1])) {
+		size_t digits = strspn(key, "0123456789");
+
+		return digits && key_matches(row + 1, key + digits);
+	}
+	names = !strncmp(row, "SPAN", 4) ? spans : !strncmp(row, "PART", 4) ? gpu_parts
+									    : NULL;
+	while (isupper((unsigned char)*row))
+		row++;
+	for (; names && *names; names++) {
+		if (!strncmp(key, *names, strlen(*names)) && key_matches(row, key + strlen(*names)))
+			return true;
+	}
+	for (; !names && *key; key++) {
+		if (key_matches(row, key + 1))
+			return true;
+	}
+	return false;
 }
 
-/* First by the whole key, from where the last one was found; else by a row with capitals, the first one of the table. */
-static const struct field *find_field(struct profile_check *check, bool stage, const char *key)
-{
-	for (size_t i = 0; i < 2 * N_FIELDS; i++) {
-		size_t n = (i < N_FIELDS ? check->next_field + i : i) % N_FIELDS;
-		const struct field *f = &fields[n];
+/* Rows whose keys begin alike, by the numbers of the first and the next one, from 1: all that begin with capitals are at 0. */
+static uint16_t first_rows[UCHAR_MAX + 1], next_rows[N_FIELDS];
 
-		if (!(f->families & check->family) || f->stage != stage || (i < N_FIELDS ? strcmp(f->key, key) != 0 : !key_matches(f->key, key)))
-			continue;
-		check->next_field = n + 1;
-		return f;
+static void index_fields(void)
+{
+	memset(first_rows, 0, sizeof(first_rows));
+	for (size_t n = N_FIELDS; n > 0; n--) {
+		unsigned char c = (unsigned char)fields[n - 1].key[0];
+		uint16_t *first = &first_rows[isupper(c) ? 0 : c];
+
+		next_rows[n - 1] = *first;
+		*first = (uint16_t)n;
+	}
+}
+
+/* By the whole key, else by a row with capitals, the first one of the table. */
+static const struct field *find_field(const struct profile_check *check, bool stage, const char *key)
+{
+	for (int pass = 0; pass < 3; pass++) {
+		for (uint16_t n = first_rows[pass < 2 ? (unsigned char)*key : 0]; n; n = next_rows[n - 1]) {
+			const struct field *f = &fields[n - 1];
+
+			if (f->families & check->family && f->stage == stage && (pass ? key_matches(f->key, key) : !strcmp(f->key, key)))
+				return f;
+		}
 	}
 	return NULL;
 }
 
-/* Whether a value is one of "ONE_OF(sample or wait)". */
+/* Whether a value is one of "(sample or wait)". */
 static bool is_choice(const struct json_node *value, const char *choices)
 {
 	for (const char *p = strchr(choices, '(') + 1, *end; node_is(value, JSON_STRING); p = end + strlen(" or ")) {
@@ -242,6 +220,21 @@ static bool is_choice(const struct json_node *value, const char *choices)
 			break;
 	}
 	return false;
+}
+
+/* The family of a line, of a request by its kind; 0: unknown */
+static unsigned int find_family(const struct json_node *event, const struct json_node *kind)
+{
+	unsigned int found = 0;
+
+#define FAMILY(family, events) found |= is_choice(event, "(" #events ")") ? family : 0;
+#include "schema/profile_fields.h"
+	if (!(found & REQUESTS))
+		return found;
+	if (node_is_text(kind, "sequence"))
+		return SEQUENCE;
+	return node_is_text(kind, "socket") ? SOCKET : node_is_text(kind, "steps") ? STEPS
+										   : 0;
 }
 
 /* Checks one value of a family; returns what it must be, perhaps in buf, or NULL if it is that. */
@@ -295,7 +288,7 @@ static void check_fields(struct profile_check *check, const struct json_node *sh
 			LINE_PROBLEM(check, "shape.%s must be %s", text_printable(key_text, sizeof(key_text), value->key), rule);
 	}
 	for (const struct field *f = fields; f < fields + N_FIELDS; f++) {
-		if (f->need == ALWAYS && !f->stage && f->families & check->family && !node_get(shape, f->key))
+		if (f->families & check->family && !f->stage && !strcmp(f->need, "ALWAYS") && !node_get(shape, f->key))
 			LINE_PROBLEM(check, "shape.%s must be %s", f->key, field_rule(f, NULL, buf, sizeof(buf)));
 	}
 }
@@ -325,7 +318,7 @@ static bool check_stages(struct profile_check *check, const struct json_node *st
 			sum = -1;
 	}
 	f = find_field(check, true, "total");
-	if (total < 0 && f && f->need == ALWAYS)
+	if (total < 0 && f && !strcmp(f->need, "ALWAYS"))
 		LINE_PROBLEM(check, "missing stage: stage_us.total");
 	else if (check->family & WHOLE && sum != total)
 		LINE_PROBLEM(check, "stage_us: the states sum to %lld ns, total is %lld ns (%+lld ns)", (long long)sum, (long long)total,
@@ -402,8 +395,13 @@ static void check_gpu(struct profile_check *check, const struct json_node *shape
 {
 	size_t n, parts = sizeof(gpu_parts) / sizeof(gpu_parts[0]) - 1;
 	char row[64], key[64];
+	bool any = false;
 	int64_t sum;
 
+	json_for_each (value, shape)
+		any |= !strncmp(value->key, "gpu_", 4);
+	if (!any)
+		return;
 	n = sum_of(shape, "gpu_PART_us", &sum) + !node_get(shape, "gpu_collective_us"); /* which is in some lines only */
 	if (n > 1 && n < parts)
 		LINE_PROBLEM(check, "shape: some of the parts of the GPU are missing");
@@ -503,12 +501,12 @@ static void stacks_clear(struct profile_check *check)
 }
 
 /* Checks a line that inftrace wrote. */
-static void check_native(struct profile_check *check, const struct profile_line *line, const char *event)
+static void check_native(struct profile_check *check, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
 	const struct json_node *window = node_get(shape, "window"), *stack = node_get(shape, "stack");
 
-	check->family = find_family(event, shape);
+	check->family = find_family(line->values[PROFILE_KEY_event], node_get(shape, "source_kind"));
 	if (window && (!node_is(window, JSON_INT) || node_s64(window) < 0)) {
 		LINE_PROBLEM(check, "shape.window must be an integer >= 0");
 		return;
@@ -516,7 +514,7 @@ static void check_native(struct profile_check *check, const struct profile_line 
 	if (check->family == STACK && node_is(stack, JSON_INT) && node_s64(stack) >= 0)
 		check_stack(check, stack, node_get(line->object, "frames"));
 	check_fields(check, shape);
-	if (check_stages(check, stages) && !strcmp(event, "request_prof"))
+	if (check_stages(check, stages) && node_is_text(line->values[PROFILE_KEY_event], "request_prof"))
 		check_request(check, shape, stages);
 	if (check->family == WINDOW)
 		check_host(check, shape);
@@ -534,7 +532,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *const *values = line->values;
 	struct profile_check *check = ctx;
-	const char *family, *rule;
+	const char *rule;
 
 	check->line = line->number;
 	check->lines++;
@@ -554,14 +552,13 @@ static int check_line(void *ctx, const struct profile_line *line)
 		!check_scalars(check, "stage_us", values[PROFILE_KEY_stage_us]))
 		return 0;
 
-	family = values[PROFILE_KEY_event]->text;
 	/* those of other versions have rules that are not known here */
 	if (node_is_text(values[PROFILE_KEY_source], "native") && node_s64(node_get(line->object, PROFILE_MARK)) == 1)
-		check_native(check, line, family);
+		check_native(check, line);
 	for (size_t i = 0; i < check->required_len; i++)
 		if (node_is_text(values[PROFILE_KEY_event], check->required[i]))
 			check->required_seen |= 1ULL << i;
-	name_counts_add(&check->families, family);
+	name_counts_add(&check->families, values[PROFILE_KEY_event]->text);
 	return 0;
 }
 
@@ -601,6 +598,7 @@ void check_profile(struct json_source *source, const char *path, const char *con
 	int err;
 
 	check.required_len = required_len < REQUIRED_MAX ? required_len : REQUIRED_MAX;
+	index_fields();
 	err = profile_read(source, &ops, &check);
 	stacks_clear(&check);
 	if (err)

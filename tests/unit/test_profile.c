@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+static const struct window_totals totals = { .open_ns = START, .close_ns = START + 1000 };
+
 struct asked {
 	const struct profile_meta *meta;
 	unsigned int n;
@@ -37,6 +39,11 @@ static struct json_object *line(struct out *o, unsigned int nth)
 	o->events = json_tokener_parse(p);
 	assert_true(json_object_is_type(o->events, json_type_object));
 	return o->events;
+}
+
+static const char *shape_of(struct out *o, unsigned int nth, const char *key)
+{
+	return field(json_object_object_get(line(o, nth), "shape"), key);
 }
 
 static unsigned int count_lines(const struct out *o)
@@ -195,7 +202,6 @@ TEST_WITH(test_sums, setup, teardown)
 {
 	struct asked asked = {};
 	struct profile_meta meta = plain;
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	const unsigned int steps = 500;
 	uint64_t dur[500];
 	struct out o;
@@ -213,7 +219,7 @@ TEST_WITH(test_sums, setup, teardown)
 		share_out(&r, dur[i]);
 		EMIT(&o, &r);
 	}
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	validate(&o, true);
 	assert_int_equal(count_lines(&o), steps + 1);
 	for (unsigned int i = 0; i < steps; i += 17) {
@@ -278,12 +284,11 @@ TEST_WITH(test_early, setup, teardown)
 
 TEST_WITH(test_unknown, setup, teardown)
 {
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct json_object *commit = NULL;
 	struct out o;
 
 	profile_open(&o, &plain);
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	assert_true(json_object_object_get_ex(line(&o, 0), "commit_sha", &commit));
 	assert_null(commit);
 	assert_string_equal(field(o.events, "env_hash"), "sha256:unknown");
@@ -299,7 +304,8 @@ static const struct profile_meta *meta_of_each(void *arg, uint32_t tgid)
 	unsigned int *asked = arg;
 
 	meta = plain;
-	meta.model = tgid == PID ? "first" : tgid ? "second" : "none";
+	meta.model = tgid == PID ? "first" : tgid ? "second"
+						  : "none";
 	meta.concurrency = tgid == PID ? 3 : 4;
 	meta.incomplete = tgid == PID && !(*asked)++;
 	if (meta.incomplete)
@@ -315,7 +321,6 @@ TEST_WITH(test_metadata_of_each, setup, teardown)
 		int concurrency;
 	} lines[] = { { PID, "unknown", 3 }, { PID + 7, "second", 4 }, { PID, "first", 3 }, { PID + 7, "second", 4 },
 		{ PID, "first", 3 } };
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	unsigned int asked = 0;
 	struct profile_meta meta = { .of = meta_of_each, .arg = &asked };
 	struct out o;
@@ -328,7 +333,7 @@ TEST_WITH(test_metadata_of_each, setup, teardown)
 		r.h.tgid = lines[i].tgid;
 		EMIT(&o, &r);
 	}
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	for (unsigned int i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		assert_string_equal(field(line(&o, i), "model"), lines[i].model);
 		assert_int_equal(json_object_get_int(json_object_object_get(o.events, "concurrency")),
@@ -349,12 +354,11 @@ TEST_WITH(test_hostile_metadata, setup, teardown)
 		.model = text,
 		.concurrency = UINT32_MAX,
 		.runtime_flags = "{\"a\":[1,{\"b\":null}]}" };
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct json_object *v;
 	struct out o;
 
 	profile_open(&o, &meta);
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	assert_int_equal(count_lines(&o), 1);
 	assert_string_equal(field(line(&o, 0), "commit_sha"), clean);
 	assert_string_equal(field(o.events, "model"), clean);
@@ -380,7 +384,6 @@ TEST_WITH(test_long_metadata, setup, teardown)
 {
 	const size_t len = 100 << 10, flags_len = 2 << 20;
 	struct profile_meta meta = plain;
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	char *model = fill(len, 1), *commit = fill(len, 2), *flags = fill(flags_len, 'f');
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o;
@@ -396,7 +399,7 @@ TEST_WITH(test_long_metadata, setup, teardown)
 		share_out(&r, 1000);
 		EMIT(&o, &r);
 	}
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	validate(&o, true);
 	assert_int_equal(count_lines(&o), 4);
 	assert_string_equal(field(line(&o, 2), "model"), model);
@@ -414,7 +417,6 @@ TEST_WITH(test_long_metadata, setup, teardown)
 /* A profile is appended to: what was there stays. */
 TEST_WITH(test_append, setup, teardown)
 {
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	char path[64];
 	struct writer *w;
 	struct out o = { .fd = memfd_create("profile", MFD_CLOEXEC) };
@@ -427,7 +429,7 @@ TEST_WITH(test_append, setup, teardown)
 		w = writer_new(fd, "profile", WRITER_LINES);
 		assert_int_equal(profile_sink_new(w, &rec, &plain, &o.s), 0);
 		assert_int_equal(sink_bytes(o.s), 0);
-		profile_close(&o, &t);
+		profile_close(&o, &totals);
 		one = i ? one : o.len;
 		assert_int_equal(o.len, (i + 1) * one);
 	}
@@ -439,7 +441,6 @@ TEST_WITH(test_append, setup, teardown)
 /* The lines continue in another file; that of the window is at the end of the last. */
 TEST_WITH(test_rotate, setup, teardown)
 {
-	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
 	struct out o, first;
 
@@ -450,10 +451,10 @@ TEST_WITH(test_rotate, setup, teardown)
 	first = out_rotate(&o, WRITER_LINES);
 	r.number = 2;
 	EMIT(&o, &r);
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	assert_int_equal(count_lines(&first), 1);
-	assert_text(field(json_object_object_get(line(&first, 0), "shape"), "step"), "1");
-	assert_text(field(json_object_object_get(line(&o, 0), "shape"), "step"), "2");
+	assert_text(shape_of(&first, 0, "step"), "1");
+	assert_text(shape_of(&o, 0, "step"), "2");
 	assert_text(field(line(&first, 0), "event"), "token_prof");
 	assert_text(field(line(&o, count_lines(&o) - 1), "event"), "window_prof");
 	profile_done(&first);
@@ -509,16 +510,6 @@ TEST_WITH(test_without_faults, setup, teardown)
 	rec.lacks_faults = false;
 }
 
-static const char *left_out_in(struct json_object *l)
-{
-	return field(json_object_object_get(l, "shape"), "left_out");
-}
-
-static bool has_workers(struct json_object *l)
-{
-	return json_object_object_get(json_object_object_get(l, "shape"), "workers");
-}
-
 /* What --budget left out, of a step and of a window. */
 TEST_WITH(test_left_out, setup, teardown)
 {
@@ -543,11 +534,11 @@ TEST_WITH(test_left_out, setup, teardown)
 	EMIT(&o, &r);
 	profile_close(&o, &t);
 	rec.left_out = NULL;
-	assert_text(left_out_in(line(&o, 0)), "barriers,timeline");
-	assert_false(has_workers(o.events)); /* not known, which is not none */
-	assert_true(has_workers(line(&o, 1)));
-	assert_text(left_out_in(line(&o, 2)), "operators");
-	assert_true(has_workers(o.events));
+	assert_text(shape_of(&o, 0, "left_out"), "barriers,timeline");
+	assert_null(shape_of(&o, 0, "workers")); /* not known, which is not none */
+	assert_non_null(shape_of(&o, 1, "workers"));
+	assert_text(shape_of(&o, 2, "left_out"), "operators");
+	assert_non_null(shape_of(&o, 2, "workers"));
 	assert_non_null(strstr(o.text, ",\"budget\":0.025000,\"left_out\":\"barriers,timeline\",\"left_out_barriers_us\":2.500,"
 				       "\"left_out_timeline_us\":0.001}"));
 	profile_done(&o);
@@ -556,7 +547,6 @@ TEST_WITH(test_left_out, setup, teardown)
 /* Why it was recorded, with whatever a reason holds. */
 TEST_WITH(test_reasons, setup, teardown)
 {
-	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
 	char longer[300] = "";
 	struct out o;
 
@@ -566,7 +556,7 @@ TEST_WITH(test_reasons, setup, teardown)
 	sink_mark(o.s, &(struct mark){ "another", START, 0, "no", 0 });
 	sink_mark(o.s, &(struct mark){ "misfit", START + 2500, PID, "steps are \"calls\"", PID });
 	sink_mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer, 0 });
-	profile_close(&o, &t);
+	profile_close(&o, &totals);
 	assert_non_null(strstr(o.text, ",\"coverage\":1.000000,\"trigger\":\"step>150ms: \\\"step\\\" 16\","
 				       "\"trigger_ts_us\":2.500,\"closed_by\":\"xxx"));
 	assert_null(strstr(o.text, "no\""));

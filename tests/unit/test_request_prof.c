@@ -25,6 +25,12 @@ static void open_requests(struct out *o)
 	profile_open(o, &plain);
 }
 
+static void close_requests(struct out *o)
+{
+	profile_done(o);
+	probe_table_free(&probes);
+}
+
 static void emit_call(struct out *o, uint32_t number, const struct call *c)
 {
 	struct rec_step r = {
@@ -43,20 +49,24 @@ static void emit_calls(struct out *o, const struct call *list, size_t n)
 		emit_call(o, (uint32_t)i, &list[i]);
 }
 
+static void read_requests(struct out *o, const struct call *list, size_t n)
+{
+	open_requests(o);
+	emit_calls(o, list, n);
+	profile_close(o);
+}
+
 /* What the calls make, in lines that follow each other. */
 static void assert_requests(
 	const struct call *list, size_t n, const char *const *lines, size_t n_lines)
 {
 	struct out o;
 
-	open_requests(&o);
-	emit_calls(&o, list, n);
-	profile_close(&o);
+	read_requests(&o, list, n);
 	for (size_t i = 0; i < n_lines && i < count(&o); i++)
 		assert_body(&o, i, "request_prof", lines[i]);
 	assert_int_equal(count(&o), n_lines);
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 }
 
 #define ASSERT_REQUESTS(calls, ...)                                                \
@@ -117,8 +127,7 @@ TEST_WITH(test_request, setup, teardown)
 	EMIT(&o, &r);
 	profile_close(&o);
 	assert_int_equal(count(&o), 0);
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 
 	/* a line is there when the next request begins, not only at the end */
 	open_requests(&o);
@@ -185,21 +194,15 @@ TEST_WITH(test_mixed, setup, teardown)
 			emit_call(&o, k, &(struct call){ k, k + 1, runs[i][k], 0, 0 });
 		profile_close(&o);
 		assert_text(shape(&o, 0, "mixed"), "true");
-		profile_done(&o);
-		probe_table_free(&probes);
+		close_requests(&o);
 	}
-	open_requests(&o);
-	emit_calls(&o, overlap, 2);
-	profile_close(&o);
+	read_requests(&o, overlap, 2);
 	assert_int_equal(count(&o), 1);
 	assert_text(shape(&o, 0, "mixed"), "true");
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 
 	/* the next request begins while a step of the previous one is running: neither is one alone */
-	open_requests(&o);
-	emit_calls(&o, begin, ARRAY_SIZE(begin));
-	profile_close(&o);
+	read_requests(&o, begin, ARRAY_SIZE(begin));
 	assert_int_equal(count(&o), 5);
 	for (size_t i = 0; i < 3; i++)
 		assert_text(shape(&o, i, "mixed"), "true");
@@ -337,8 +340,7 @@ TEST_WITH(test_sequences, setup, teardown)
 	assert_int_equal(stage(&o, 2, "total"), 2300);
 	assert_null(shape(&o, 2, "waited1_for"));
 	assert_rows(&o, rows, ARRAY_SIZE(rows));
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 }
 
 /* A line that waits has what was known when its step came: later calls may show that an argument is not what it seems. */
@@ -355,8 +357,7 @@ TEST_WITH(test_waiting, setup, teardown)
 	read_text(&o);
 	assert_non_null(strstr(o.text, "\"step\":0,\"pid\":5000000,\"tid\":5000001,\"phase\":\"prefill\",\"n_tokens\":9,"));
 	assert_null(strstr(strstr(o.text, "\"step\":1,"), "n_tokens"));
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 }
 
 /* The same with what their sockets show: one line where it is clear, else both. */
@@ -404,8 +405,7 @@ TEST_WITH(test_joined, setup, teardown)
 		assert_text(shape(&o, i, "source_kind"), i < 3 ? "sequence" : "socket");
 		assert_text(shape(&o, i, "joined_why"), i < 5 ? "several fit" : "none fits");
 	}
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 }
 
 static int compare(const void *a, const void *b)
@@ -450,8 +450,7 @@ TEST_WITH(test_percentiles, setup, teardown)
 			else /* of every second or fourth only */
 				assert_true(llabs(ns - (int64_t)list[at]) < 20000);
 		}
-		profile_done(&o);
-		probe_table_free(&probes);
+		close_requests(&o);
 		free(list);
 	}
 }
@@ -586,8 +585,7 @@ TEST_WITH(test_lost, setup, teardown)
 	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
 		assert_int_equal(shape(&o, i, "lost_steps") != NULL, lost[i]);
 	}
-	profile_done(&o);
-	probe_table_free(&probes);
+	close_requests(&o);
 }
 
 TEST_WITH(test_trace, setup, teardown)

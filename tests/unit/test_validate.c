@@ -159,182 +159,15 @@ TEST(test_profile_require)
 		"inftrace: --require: none of the files is a profile\n");
 }
 
-/* One line with each of the fields as given; NULL leaves the field out. */
-struct fields {
-	const char *event, *commit_sha, *env_hash, *model, *concurrency, *shape, *stage_us,
-		*graph_enabled, *runtime_flags, *more;
-};
+static const char good_line[] = "{\"event\":\"op_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:unknown\",\"model\":\"m\","
+				"\"concurrency\":1,\"shape\":{},\"stage_us\":{},\"graph_enabled\":false,\"runtime_flags\":{}}\n";
 
-static const struct fields good_fields = {
-	"\"op_prof\"",
-	"null",
-	"\"sha256:unknown\"",
-	"\"m\"",
-	"1",
-	"{}",
-	"{}",
-	"false",
-	"{}",
-	NULL,
-};
-
-static void fields_print(char *buf, size_t size, const struct fields *f)
-{
-	const char *const names[] = { "event", "commit_sha", "env_hash", "model", "concurrency",
-		"shape", "stage_us", "graph_enabled", "runtime_flags" };
-	const char *const values[] = { f->event, f->commit_sha, f->env_hash, f->model,
-		f->concurrency, f->shape, f->stage_us, f->graph_enabled, f->runtime_flags };
-	size_t used = 0;
-
-	for (size_t i = 0; i < 9; i++)
-		if (values[i])
-			used += snprintf(buf + used, size - used, "%c\"%s\":%s", used ? ',' : '{',
-				names[i], values[i]);
-	snprintf(buf + used, size - used, "%s%s}\n", f->more ? "," : "", f->more ? f->more : "");
-}
-
-static void expect_fields(const struct fields *fields, const char *problem)
-{
-	char text[2048], expected[256];
-
-	fields_print(text, sizeof(text), fields);
-	if (!problem) {
-		expect_good(text);
-		return;
-	}
-	snprintf(expected, sizeof(expected), "line 1: %s", problem);
-	expect_text_problem(text, expected);
-}
-
-#define EXPECT_FIELD(field, value, problem)          \
-	do {                                         \
-		struct fields fields_ = good_fields; \
-                                                     \
-		fields_.field = value;               \
-		expect_fields(&fields_, problem);    \
-	} while (0)
-
-TEST(test_profile_envelope)
-{
-	expect_fields(&good_fields, NULL);
-	EXPECT_FIELD(commit_sha, NULL, "missing required field: commit_sha");
-	EXPECT_FIELD(env_hash, NULL, "missing required field: env_hash");
-	EXPECT_FIELD(model, NULL, "missing required field: model");
-	EXPECT_FIELD(concurrency, NULL, "missing required field: concurrency");
-	EXPECT_FIELD(shape, NULL, "missing required field: shape");
-	EXPECT_FIELD(stage_us, NULL, "missing required field: stage_us");
-	EXPECT_FIELD(graph_enabled, NULL, "missing required field: graph_enabled");
-	EXPECT_FIELD(runtime_flags, NULL, "missing required field: runtime_flags");
-	EXPECT_FIELD(event, "\"\"", "event must be a non-empty string");
-	EXPECT_FIELD(event, "7", "event must be a non-empty string");
-	EXPECT_FIELD(commit_sha, "\"\\t \"", "commit_sha must be a non-empty string or null");
-	EXPECT_FIELD(commit_sha, "\"abc\"", NULL);
-	EXPECT_FIELD(env_hash, "\"md5:1\"", "env_hash must be a string that starts with sha256:");
-	EXPECT_FIELD(env_hash, "null", "env_hash must be a string that starts with sha256:");
-	EXPECT_FIELD(model, "\" \"", "model must be a non-empty string");
-	EXPECT_FIELD(concurrency, "0", "concurrency must be an integer from 1 to 4294967295");
-	EXPECT_FIELD(concurrency, "1.0", "concurrency must be an integer from 1 to 4294967295");
-	EXPECT_FIELD(concurrency, "\"1\"", "concurrency must be an integer from 1 to 4294967295");
-	EXPECT_FIELD(concurrency, "4294967295", NULL);
-	EXPECT_FIELD(concurrency, "4294967296", "concurrency must be an integer from 1 to 4294967295");
-	EXPECT_FIELD(concurrency, "18446744073709551615", "concurrency must be an integer from 1 to 4294967295");
-	EXPECT_FIELD(event, "\"\u00a0\"", "event must be a non-empty string");
-	EXPECT_FIELD(event, "\"\xe3\x80\x80\\u2003\\u0085\"", "event must be a non-empty string");
-	EXPECT_FIELD(event, "\"\\u200b\"", NULL); /* of no width, but no white space */
-	EXPECT_FIELD(shape, "[]", "shape must be an object");
-	EXPECT_FIELD(shape, "{\"a\":null,\"b\":\"x\",\"c\":1.5}", NULL);
-	EXPECT_FIELD(shape, "{\"dims\":[1,2]}", "shape.dims must be a scalar");
-	EXPECT_FIELD(shape, "{\"window\":\"x\"}", NULL);
-	EXPECT_FIELD(stage_us, "{\"a\":{}}", "stage_us.a must be a scalar");
-	EXPECT_FIELD(stage_us, "null", "stage_us must be an object");
-	EXPECT_FIELD(graph_enabled, "0", "graph_enabled must be true or false");
-	EXPECT_FIELD(runtime_flags, "\"\"", "runtime_flags must be an object");
-	EXPECT_FIELD(stage_us, "{\"a\":1e400}", "invalid JSON: a number out of range");
-	EXPECT_FIELD(runtime_flags, "{\"a\":[-1e309]}", "invalid JSON: a number out of range");
-	EXPECT_FIELD(runtime_flags, "{\"a\":123456789012345678901234567890,\"b\":-1.7e308,\"c\":1e-400}", NULL);
-	EXPECT_FIELD(more, "\"source\":null", NULL);
-	EXPECT_FIELD(more, "\"unknown\":{\"deep\":[[[]]]}", NULL);
-	EXPECT_FIELD(more, "\"source\":1",
-		"source and source_line must be strings where they are given");
-}
-
-#define NATIVE "\"source\":\"native\",\"inftrace\":1"
-
-static void expect_stages(const char *event, const char *stages, const char *problem)
-{
-	struct fields fields = good_fields;
-
-	fields.event = event;
-	fields.stage_us = stages;
-	fields.more = NATIVE;
-	expect_fields(&fields, problem);
-}
-
-TEST(test_profile_window)
-{
-	static const struct {
-		const char *shape;
-		bool ok;
-	} cases[] = {
-		{ "{\"window\":0}", true },
-		{ "{\"window\":4294967295,\"step\":1}", true },
-		{ "{\"window\":-1}", false },
-		{ "{\"window\":1.5}", false },
-		{ "{\"window\":\"1\"}", false },
-		{ "{\"window\":null}", false },
-	};
-	struct fields fields = good_fields;
-
-	fields.event = "\"x\"";
-	fields.more = NATIVE;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		fields.shape = cases[i].shape;
-		expect_fields(&fields, cases[i].ok ? NULL : "shape.window must be an integer >= 0");
-	}
-}
-
-TEST(test_profile_sum_rule)
-{
-	const char *event = "\"token_prof\"";
-	struct fields foreign = good_fields;
-
-	expect_stages(event, "{\"total\":0.3,\"cpu\":0.1,\"irq\":0.2}", NULL);
-	expect_stages(event, "{\"cpu\":2,\"total\":2.000,\"workers_cpu\":9.999}", NULL);
-	/* no double distinguishes these: 2^53 us is 9007199254740992 */
-	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.001}", NULL);
-	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.002}",
-		"stage_us: the states sum to 9007199254740993002 ns, total is 9007199254740993001 ns (+1 ns)");
-	expect_stages(event, "{\"cpu\":1.000}", "missing stage: stage_us.total");
-	expect_stages(event, "{\"total\":1.000,\"cpu\":-1.000}", "stage_us.cpu must be a number >= 0");
-	expect_stages(event, "{\"total\":1.000,\"cpu\":\"1\"}", "stage_us.cpu must be a number >= 0");
-	expect_stages(event, "{\"total\":1.0001,\"cpu\":1.0001}",
-		"stage_us.total must be a whole number of nanoseconds");
-	/* the states of other families overlap, and of other writers anything may be missing */
-	expect_stages("\"op_prof\"", "{\"total\":5.000,\"mul_mat\":1.000}",
-		"stage_us: the states sum to 1000 ns, total is 5000 ns (-4000 ns)");
-	expect_stages("\"request_prof\"", "{\"total\":5.000,\"ttft\":1.000}", NULL);
-	/* what a request's time is divided into, and that again by state */
-	expect_stages("\"request_prof\"",
-		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"own_decode_cpu\":1.500,\"own_decode_blocked_io\":0.500,\"others\":2.000,\"between\":0.000,\"ttft\":1.000}",
-		NULL);
-	expect_stages("\"request_prof\"",
-		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"others\":2.001,\"between\":0.000}",
-		"stage_us: the parts of the request sum to 5001 ns, total is 5000 ns (+1 ns)");
-	expect_stages("\"request_prof\"",
-		"{\"total\":5.000,\"queued\":1.000,\"own_prefill\":1.000,\"own_decode\":3.000,\"own_decode_cpu\":2.999}",
-		"stage_us: the states of own_decode sum to 2999 ns, it is 3000 ns");
-	expect_stages("\"request_prof\"", "{\"total\":5.000,\"others_cpu\":1.000}",
-		"stage_us: the states of others sum to 1000 ns, it is 0 ns");
-	foreign.event = event;
-	foreign.stage_us = "{\"total\":5.000,\"cpu\":1.000}";
-	expect_fields(&foreign, NULL);
-}
-
+/* What a single line may hold: tests/golden/profile_cases.jsonl. */
 TEST(test_profile_lines)
 {
-	char text[4096], line[1024];
+	const char *line = good_line;
+	char text[4096];
 
-	fields_print(line, sizeof(line), &good_fields);
 	/* CR LF, blank lines, no newline at the end */
 	snprintf(text, sizeof(text), "\n  \n%.*s\r\n\t\r\n%.*s", (int)strlen(line) - 1, line,
 		(int)strlen(line) - 1, line);
@@ -669,7 +502,7 @@ TEST(test_large)
 	memset(text + used, 'x', 20 * mb);
 	strcpy(text + used + 20 * mb, "\"}\n");
 	used = strlen(text);
-	fields_print(text + used, 1024, &good_fields);
+	strcpy(text + used, good_line);
 	expect_text_problem(text, "line 1: larger than 16 MB");
 	free(text);
 }
