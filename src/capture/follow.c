@@ -83,13 +83,14 @@ static void note_placed(const char *file, void *arg)
 		snprintf(f->placed[f->n_placed++], PLACED_NAME_LEN, "%s", basename(file));
 }
 
-struct follow *follow_new(struct session *s, struct tasks *ts)
+struct follow *follow_new(struct session *s, struct tasks *ts, bool sweeps)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
 	f->session = s;
 	f->attach = s->attach;
 	f->tasks = ts;
+	f->sweep.on = sweeps;
 	f->hold = s->hold;
 	f->pythons = s->pythons;
 	f->attach->placed = note_placed;
@@ -289,11 +290,6 @@ void follow_rescan(struct follow *f)
 }
 
 /* ---- files that nobody maps any more ---- */
-
-void follow_give_back(struct follow *f)
-{
-	f->sweep.on = true;
-}
 
 static void sweep_one(struct task *t, void *arg)
 {

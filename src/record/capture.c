@@ -247,10 +247,8 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 	err = session_open(&config, &c->session);
 	if (err)
 		return err;
-	c->follow = follow_new(c->session, c->tasks);
+	c->follow = follow_new(c->session, c->tasks, record_finds(o));
 	c->misfits = misfits_new(session_engine_steps_fd(c->session), &c->probes, c->inspector);
-	if (record_finds(o))
-		follow_give_back(c->follow);
 	return 0;
 }
 

@@ -576,23 +576,22 @@ static int work(struct recorder *rec, uint64_t until)
 	return close_batch(rec);
 }
 
-int recorder_round(struct recorder *rec, uint64_t now_ns)
+void recorder_round(struct recorder *rec, uint64_t now_ns)
 {
 	int done = 0;
 
 	flight_expire(rec->flight, now_ns);
 	if (!rec->n_requests)
-		return 0;
+		return;
 	if (!rec->dumping)
 		done = begin(rec);
 	if (!done)
 		done = work(rec, now_ns + ROUND_NS);
 	if (!done)
-		return 0;
+		return;
 	end(rec);
 	answer(rec, done < 0 ? done : 0);
 	rec->dumps += done > 0;
-	return 0;
 }
 
 bool recorder_busy(const struct recorder *rec)

@@ -27,8 +27,8 @@ struct sink *recorder_sink(struct recorder *rec);
  * the client of the control socket that waits for it; 0: none. -EBUSY: too many are waiting. */
 int recorder_request(struct recorder *rec, const char *reason, struct last last, uint64_t id);
 
-/* Works for some milliseconds, between two drains. An error ends the run, but not one of writing a dump. */
-int recorder_round(struct recorder *rec, uint64_t now_ns);
+/* Works for some milliseconds, between two drains. */
+void recorder_round(struct recorder *rec, uint64_t now_ns);
 
 /* Whether the next round should come at once. */
 bool recorder_busy(const struct recorder *rec);

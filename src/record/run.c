@@ -446,27 +446,25 @@ static void summarise_stacks(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
 	const char *limit = "since no more than " SAMPLE_LIMIT_TEXT " of stacks are copied in a second on each CPU";
-	const struct {
-		const char *what, *with, *without, * or ;
-		uint64_t n, left;
-	} taken[] = {
-		{ "samples", "taken", "left out,", "", st->samples, st->samples_left },
-		{ "waits", "with their stack", "without:", ", or the end of their call was not seen", st->waits, st->waits_left },
-		{ "wakers", "with their stack", "without:", "", st->wakers, st->wakers_left },
-	};
 	struct python_names_stats python;
 	struct stacks_stats stacks;
 
 	if (!c->stacks)
 		return;
 	stacks_stats(c->stacks, &stacks);
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
-		if (taken[i].left)
-			log_info("%s: %" PRIu64 " %s, %" PRIu64 " %s %s%s", taken[i].what, taken[i].n, taken[i].with, taken[i].left, taken[i].without,
-				limit, taken[i].or);
-		else if (taken[i].n)
-			log_info("%s: %" PRIu64 " %s", taken[i].what, taken[i].n, taken[i].with);
-	}
+	if (st->samples_left)
+		log_info("samples: %" PRIu64 " taken, %" PRIu64 " left out, %s", st->samples, st->samples_left, limit);
+	else if (st->samples)
+		log_info("samples: %" PRIu64 " taken", st->samples);
+	if (st->waits_left)
+		log_info("waits: %" PRIu64 " with their stack, %" PRIu64 " without: %s, or the end of their call was not seen",
+			st->waits, st->waits_left, limit);
+	else if (st->waits)
+		log_info("waits: %" PRIu64 " with their stack", st->waits);
+	if (st->wakers_left)
+		log_info("wakers: %" PRIu64 " with their stack, %" PRIu64 " without: %s", st->wakers, st->wakers_left, limit);
+	else if (st->wakers)
+		log_info("wakers: %" PRIu64 " with their stack", st->wakers);
 	if (stacks.user)
 		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
 			 "of %" PRIu64 " the way to a caller is not known",
@@ -635,7 +633,7 @@ static int serve(struct run *r, int more)
 	control_serve(r->control);
 	err = err ? err : r->failed;
 	if (r->recorder && !err)
-		err = recorder_round(r->recorder, now);
+		recorder_round(r->recorder, now);
 	if (!err)
 		err = windows_turn(&r->windows, now);
 	discover_turn(r->discover, now);

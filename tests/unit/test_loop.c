@@ -29,7 +29,7 @@ void __wrap_session_free(struct session *s);
 int __wrap_session_attach(struct session *s);
 int __wrap_session_control_fd(const struct session *s);
 int __wrap_attach_named_files(struct attach *a);
-struct follow *__wrap_follow_new(struct session *s, struct tasks *ts);
+struct follow *__wrap_follow_new(struct session *s, struct tasks *ts, bool sweeps);
 void __wrap_follow_free(struct follow *f);
 int __wrap_confine_capabilities(uint64_t keep);
 int __wrap_confine_recorder(void);
@@ -82,7 +82,7 @@ int __wrap_attach_named_files(struct attach *a)
 	return 0;
 }
 
-struct follow *__wrap_follow_new(struct session *s, struct tasks *ts)
+struct follow *__wrap_follow_new(struct session *s, struct tasks *ts, bool sweeps)
 {
 	return NULL;
 }

@@ -302,7 +302,7 @@ static void dump(struct recorder *r, unsigned int until)
 {
 	for (unsigned int i = 0; answered.n < until; i++) {
 		assert_true(i < 100000);
-		assert_int_equal(recorder_round(r, clock_boot_ns()), 0);
+		recorder_round(r, clock_boot_ns());
 		if (!recorder_busy(r))
 			usleep(100);
 	}
