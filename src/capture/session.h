@@ -117,21 +117,16 @@ int session_start(struct session *s, uint64_t *ret_boot_ns);
 /* The window has had max_steps steps, and has ended with the last of them: call session_stop() next. */
 bool session_over(const struct session *s);
 
-/* Afterwards no program of the window is running, and all its records are in the rings.
- * ret_boot_ns: its end. */
+/* Afterwards no program of the window runs, and its records are in the rings. ret_boot_ns: its end. */
 int session_stop(struct session *s, uint64_t *ret_boot_ns);
 
-/* Even in a closed window every event costs the program that is attached to it: from now on only
- * programs for the life of tasks and for steps stay attached. */
+/* Detaches all programs but those for the life of tasks and for steps, which cost something even in a closed window. */
 void session_idle(struct session *s);
 
 /* Prepares for opening a window soon, which then takes less time. Prints one line on failure. */
 int session_wake(struct session *s);
 
-/*
- * Turns a part off or on again. ret_boot_ns: the instant from which something is missing, or from which nothing
- * is.
- */
+/* Turns a part off or on again. ret_boot_ns: from then on something is missing, or nothing is. */
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns);
 
 /* The parts that can be turned off: 1 << enum shed_part. */
@@ -152,8 +147,7 @@ int session_drain(struct session *s);
 /* The fill level of the fullest ring in percent; callable from any thread. */
 unsigned int session_fill(const struct session *s);
 
-/* Passes on what is known so far of births, deaths and mapped files; also callable within the
- * callback of another record. */
+/* Passes on births, deaths and mapped files; also callable within the callback of another record. */
 void session_drain_control(struct session *s);
 
 /* Readable when a process was born, has died or has mapped a file: drain at once. */

@@ -20,10 +20,10 @@ struct tasks;
 /* ---- load shedding: which parts are off ---- */
 
 /*
- * Keeps the cost of a recording within --budget. Pure: steps and the time go in, a decision comes out. A look covers
- * some steps that were all recorded in the same way. If they cost more than the budget, the next part is turned off, in
- * the order of enum shed_part; the difference to the cost of a step in the next look is the price of the part. After a
- * quiet time the last part that would fit is turned on again. If that was wrong, the next quiet time is twice as long.
+ * Steps and the time go in, a decision comes out. A look covers some steps that were all recorded in the same way. If they
+ * cost more than the budget, the next part is turned off, in the order of enum shed_part; its price is the difference to
+ * the cost of a step in the next look. After a quiet time the last part that would fit is turned on again; if that was
+ * wrong, the next quiet time is twice as long.
  */
 #define SHED_WHOLE 1000000                /* shares are in millionths */
 #define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
@@ -99,10 +99,8 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
 
 /* ---- --max-steps-per-process ---- */
 
-/*
- * What a process does after its last step of a window is left out. Records come in any order, so steps are held until
- * all earlier ones must have arrived; other records that come before the last step is known as such are kept.
- */
+/* Leaves out what a process does after its last step of a window. Records come in any order: steps are held until all
+ * earlier ones must have arrived, and other records that come before the last step is known are kept. */
 struct step_limit *step_limit_new(uint32_t steps);
 void step_limit_free(struct step_limit *l);
 
@@ -128,14 +126,14 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 /* ---- yielding to what is recorded ---- */
 
 /*
- * The thread of the loop and those that write files yield to all others (util/thread.h) while nothing is urgent, so on a
- * CPU with something else to do they may not run for long. A small thread, which goes before all others, wakes up when
- * the loop has not come back for a while, and makes them run normally when a ring is more than half full, something has
- * happened that the loop waits for, or it is late. They yield again when the rings are empty and the writers are done.
+ * The threads of the loop and of files yield to all others (util/thread.h) while nothing is urgent, so on a busy CPU they
+ * may not run for long. A small thread, which goes before all others, makes them run normally when the loop has not come
+ * back for a while and a ring is more than half full, what it waits for has happened, or it is late. They yield again when
+ * the rings are empty and the writers are done.
  */
 
-/* Call in the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called from another
- * thread. -errno: no thread can watch, and nothing yields. */
+/* In the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called by another thread.
+ * -errno: no thread can watch, and nothing yields. */
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace);
 
 /* From now on nothing yields. */

@@ -15,12 +15,11 @@ struct discover;
 /* ---- --discover and --cgroup ---- */
 
 /*
- * Makes targets of the processes that a preset matches, or that are in a cgroup. The kernel tells which processes map
- * which executable files (capture/perf_events.h); some milliseconds later they are targets. Where that is not allowed,
- * and for those that run already, /proc is looked through, at a limited cost. What happens before is not recorded.
+ * Makes targets of the processes that a preset matches, or that are in a cgroup, some milliseconds after the kernel has
+ * told that they map an executable file (capture/perf_events.h). Where that is not allowed, and for processes that run
+ * already, /proc is looked through, at a limited cost. -EINVAL, after one line: no preset is loaded, or there is no such
+ * cgroup.
  */
-
-/* -EINVAL, after one line, if no preset is loaded or there is no such cgroup. */
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover);
 void discover_free(struct discover *d);
 

@@ -17,10 +17,8 @@ struct memory;
 
 /* ---- the schedule ---- */
 
-/*
- * Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
- * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME).
- */
+/* Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
+ * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME). */
 enum schedule_source {
 	SCHEDULE_WHOLE,  /* one window from the beginning; its limits end the run */
 	SCHEDULE_MANUAL, /* only start and stop, which the other sources accept, too */
@@ -84,10 +82,8 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 
 /* ---- the flag file, by inotify(7): it does not see what other machines do on a network file system ---- */
 
-/*
- * Watches the directory of `path`, which must exist. A file that is not regular, or that belongs neither to root nor to
- * the user who called inftrace or sudo, is refused: with one line and -EINVAL or -EPERM here, with a warning later.
- */
+/* Watches the directory of `path`, which must exist. A file is refused that is not regular, or belongs neither to root nor to
+ * the user who called inftrace or sudo: with one line and -EINVAL or -EPERM here, with a warning later. */
 int flag_open(const char *path, struct flag **ret_flag);
 void flag_free(struct flag *f);
 
