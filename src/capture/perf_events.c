@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/perf_event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,7 +20,6 @@
 #include "capture/session.h"
 #include "inftrace.skel.h"
 #include "probe.h"
-#include "process_sums.h"
 #include "util/alloc.h"
 #include "util/log.h"
 

@@ -10,7 +10,6 @@
 #include "capture/python.h"
 #include "engine/inspect.h"
 #include "engine/sites.h"
-#include "engine/spec.h"
 #include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/log.h"

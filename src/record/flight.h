@@ -4,7 +4,6 @@
 #define INFTRACE_RECORD_FLIGHT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "record/windows.h"

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/engine.h"

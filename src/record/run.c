@@ -18,7 +18,6 @@
 #include "capture/python.h"
 #include "engine/check.h"
 #include "engine/inspect.h"
-#include "engine/spec.h"
 #include "io/control.h"
 #include "record/capture.h"
 #include "record/flight.h"

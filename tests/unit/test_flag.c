@@ -16,6 +16,7 @@
 
 static char top[64];    /* a directory of this test's own, the current one */
 static char said[8192]; /* by the last call */
+static struct flag *f;  /* the one that the test watches */
 
 static int setup(void **state)
 {
@@ -31,6 +32,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static int teardown(void **state)
 {
+	flag_free(f);
+	f = NULL;
 	return chdir("/") || nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -42,16 +45,15 @@ static void touch(const char *path)
 	close(fd);
 }
 
-static struct flag *open_flag(const char *path)
+static void open_flag(const char *path)
 {
-	struct flag *f = NULL;
-
+	flag_free(f);
+	f = NULL;
 	assert_int_equal(flag_open(path, &f), 0);
-	return f;
 }
 
 /* One reading; its messages are in `said`. */
-static int read_one(struct flag *f, bool *ret_there)
+static int read_one(bool *ret_there)
 {
 	struct stderr_grab g;
 	int ret;
@@ -63,7 +65,7 @@ static int read_one(struct flag *f, bool *ret_there)
 }
 
 /* All changes up to now, as a text: "+" there, "-" not. */
-static const char *changes(struct flag *f)
+static const char *changes(void)
 {
 	static char text[64];
 	char all[8192] = "";
@@ -72,7 +74,7 @@ static const char *changes(struct flag *f)
 	int more;
 
 	do {
-		more = read_one(f, &there);
+		more = read_one(&there);
 		assert_in_range(more, 0, 1);
 		strcat(all, said);
 		text[n++] = there ? '+' : '-';
@@ -82,20 +84,20 @@ static const char *changes(struct flag *f)
 	return text;
 }
 
-static void assert_changes(struct flag *f, const char *wanted)
+static void assert_changes(const char *wanted)
 {
-	assert_string_equal(changes(f), wanted);
+	assert_string_equal(changes(), wanted);
 	assert_string_equal(said, "");
 }
 
 /* The same, with this among what is said. */
-static void assert_told(struct flag *f, const char *wanted, const char *text)
+static void assert_told(const char *wanted, const char *text)
 {
-	assert_string_equal(changes(f), wanted);
+	assert_string_equal(changes(), wanted);
 	assert_non_null(strstr(said, text));
 }
 
-static bool readable(const struct flag *f)
+static bool readable(void)
 {
 	struct pollfd p = { .fd = flag_fd(f), .events = POLLIN };
 
@@ -104,137 +106,112 @@ static bool readable(const struct flag *f)
 
 TEST_WITH(test_comes_and_goes, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
-
-	assert_changes(f, "-");
-	assert_false(readable(f));
+	open_flag("dir/flag");
+	assert_changes("-");
+	assert_false(readable());
 	for (int i = 0; i < 100; i++) {
 		touch("dir/flag");
-		assert_true(readable(f));
-		assert_changes(f, "+");
-		assert_changes(f, "+");
-		assert_false(readable(f));
+		assert_true(readable());
+		assert_changes("+");
+		assert_changes("+");
+		assert_false(readable());
 		unlink("dir/flag");
-		assert_true(readable(f));
-		assert_changes(f, "-");
+		assert_true(readable());
+		assert_changes("-");
 	}
 	touch("dir/flag.part");
 	touch("dir/fla");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 TEST_WITH(test_there_at_the_start, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
-/* Between two readings. */
+/* Between two readings: what happens (+ it is created, - removed), and what is told. */
 TEST_WITH(test_several_changes, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
+	static const char *const cases[][2] = { { "+-", "-" }, { "+-+", "+" }, { "-+", "-+" }, { "-+-+", "-+" }, { "-+-", "-" }, { "", "-" } };
 
-	touch("dir/flag");
-	unlink("dir/flag");
-	assert_changes(f, "-");
-	touch("dir/flag");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes(f, "+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes(f, "-+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes(f, "-+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	unlink("dir/flag");
-	assert_changes(f, "-");
-	assert_changes(f, "-");
-	flag_free(f);
+	open_flag("dir/flag");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (const char *c = cases[i][0]; *c; c++) {
+			if (*c == '+')
+				touch("dir/flag");
+			else
+				unlink("dir/flag");
+		}
+		assert_changes(cases[i][1]);
+	}
 }
 
 TEST_WITH(test_other_ways_to_appear, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
-
+	open_flag("dir/flag");
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(rename("dir/flag", "dir/other"), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(link("dir/other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* replaced: never away */
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(rename("dir/flag", "flag"), 0);
 	assert_int_equal(rename("flag", "dir/flag"), 0);
-	assert_changes(f, "-+");
-	flag_free(f);
+	assert_changes("-+");
 }
 
 TEST_WITH(test_paths, setup, teardown)
 {
 	char path[PATH_MAX];
-	struct flag *f;
-
-	f = open_flag("flag");
+	open_flag("flag");
 	touch("flag");
-	assert_changes(f, "+");
-	flag_free(f);
+	assert_changes("+");
 	snprintf(path, sizeof(path), "%s//dir/../dir/flag", top);
-	f = open_flag(path);
+	open_flag(path);
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	unlink("dir/flag");
-	flag_free(f);
 	/* a relative one stays where it was */
-	f = open_flag("./dir/flag");
+	open_flag("./dir/flag");
 	assert_int_equal(chdir("/"), 0);
 	snprintf(path, sizeof(path), "%s/dir/flag", top);
 	touch(path);
-	assert_changes(f, "+");
+	assert_changes("+");
 	assert_int_equal(chdir(top), 0);
-	flag_free(f);
 	/* the directory may be behind a symbolic link */
 	assert_int_equal(symlink("dir", "link"), 0);
-	f = open_flag("link/flag");
-	assert_changes(f, "+");
+	open_flag("link/flag");
+	assert_changes("+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 	/* below the root: none is created there */
-	f = open_flag("/test_flag.none");
-	assert_changes(f, "-");
-	flag_free(f);
+	open_flag("/test_flag.none");
+	assert_changes("-");
 }
 
 /* ---- what is refused ---- */
 
 static void assert_refused(const char *path, int err, const char *line)
 {
-	struct flag *f = (void *)-1;
+	struct flag *none = NULL;
 	struct stderr_grab g;
 	const char *text;
 	int ret;
 
 	stderr_grab_begin(&g);
-	ret = flag_open(path, &f);
+	ret = flag_open(path, &none);
 	text = stderr_grab_end(&g);
 	assert_int_equal(ret, err);
-	assert_ptr_equal(f, (void *)-1);
+	assert_null(none);
 	if (!strstr(text, line) || strchr(text, '\n') != text + strlen(text) - 1)
 		fail_msg("'%s' is not in: %s", line, text);
 }
@@ -270,29 +247,27 @@ TEST_WITH(test_refused_at_the_start, setup, teardown)
 /* Said once, until a good one has been there. */
 TEST_WITH(test_refused_later, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
-
+	open_flag("dir/flag");
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
-		assert_string_equal(changes(f), "-");
+		assert_string_equal(changes(), "-");
 		assert_int_equal(
 			strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
 			i == 0);
 		unlink("dir/flag");
-		assert_changes(f, "-");
+		assert_changes("-");
 	}
 	assert_int_equal(mkdir("dir/flag", 0755), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	rmdir("dir/flag");
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* a file that is refused replaces a good one */
 	assert_int_equal(symlink("../target", "link"), 0);
 	assert_int_equal(rename("link", "dir/flag"), 0);
-	assert_told(f, "-", "it is a symbolic link");
+	assert_told("-", "it is a symbolic link");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 static void own(const char *path, uid_t uid)
@@ -303,24 +278,21 @@ static void own(const char *path, uid_t uid)
 
 TEST_WITH(test_owner, setup, teardown)
 {
-	struct flag *f;
-
 	if (getuid())
 		SKIP("needs root");
 	own("dir/flag", 4711);
 	assert_refused("dir/flag", -EPERM,
 		"/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
 	setenv("SUDO_UID", "4711", 1);
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	/* root's is as good */
 	own("other", 0);
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_changes(f, "+");
+	assert_changes("+");
 	own("other", 4712);
 	assert_int_equal(rename("other", "dir/flag"), 0);
-	assert_told(f, "-", "belongs to user 4712, neither to you (4711) nor to root");
-	flag_free(f);
+	assert_told("-", "belongs to user 4712, neither to you (4711) nor to root");
 	/* no number: as without sudo */
 	setenv("SUDO_UID", "47x", 1);
 	assert_refused("dir/flag", -EPERM, "neither to you (0)");
@@ -331,77 +303,69 @@ TEST_WITH(test_owner, setup, teardown)
 
 TEST_WITH(test_directory_removed, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	unlink("dir/flag");
 	rmdir("dir");
-	assert_told(f, "-", "/dir/flag was removed; its window stays closed until it is back");
+	assert_told("-", "/dir/flag was removed; its window stays closed until it is back");
 	touch("else"); /* where it is waited for */
-	assert_changes(f, "-");
+	assert_changes("-");
 	mkdir("dir", 0755);
-	assert_true(readable(f));
-	assert_told(f, "-", "/dir/flag is back");
+	assert_true(readable());
+	assert_told("-", "/dir/flag is back");
 	touch("dir/flag");
-	assert_changes(f, "+");
+	assert_changes("+");
 	/* removed and back between two readings */
 	unlink("dir/flag");
 	rmdir("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");
-	assert_told(f, "-+", "was removed; it is there again");
+	assert_told("-+", "was removed; it is there again");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 TEST_WITH(test_directory_moved, setup, teardown)
 {
-	struct flag *f;
-
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	assert_changes(f, "+");
+	open_flag("dir/flag");
+	assert_changes("+");
 	assert_int_equal(rename("dir", "moved"), 0);
-	assert_told(f, "-", "/dir/flag was moved; its window stays closed until it is back");
+	assert_told("-", "/dir/flag was moved; its window stays closed until it is back");
 	unlink("moved/flag");
 	touch("moved/flag");
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(rename("moved", "dir"), 0);
-	assert_string_equal(changes(f), "+");
+	assert_string_equal(changes(), "+");
 	unlink("dir/flag");
-	assert_changes(f, "-");
-	flag_free(f);
+	assert_changes("-");
 }
 
 /* With directories above it, as each of them reappears. */
 TEST_WITH(test_directories_above, setup, teardown)
 {
-	struct flag *f;
-
 	mkdir("a", 0755);
 	mkdir("a/b", 0755);
 	mkdir("a/b/c", 0755);
-	f = open_flag("a/b/c/flag");
-	assert_changes(f, "-");
+	open_flag("a/b/c/flag");
+	assert_changes("-");
 	rmdir("a/b/c");
 	rmdir("a/b");
 	rmdir("a");
-	assert_told(f, "-", "was removed");
+	assert_told("-", "was removed");
 	mkdir("a", 0755);
-	assert_changes(f, "-");
+	assert_changes("-");
 	mkdir("a/b", 0755);
-	assert_changes(f, "-");
+	assert_changes("-");
 	/* meanwhile one above disappears, too */
 	assert_int_equal(rename("a", "z"), 0);
-	assert_changes(f, "-");
+	assert_changes("-");
 	mkdir("z/b/c", 0755);
 	touch("z/b/c/flag");
-	assert_changes(f, "-");
+	assert_changes("-");
 	assert_int_equal(rename("z", "a"), 0);
-	assert_told(f, "+", "is back");
+	assert_told("+", "is back");
 	/* all at once */
 	unlink("a/b/c/flag");
 	rmdir("a/b/c");
@@ -411,43 +375,38 @@ TEST_WITH(test_directories_above, setup, teardown)
 	mkdir("a/b", 0755);
 	mkdir("a/b/c", 0755);
 	touch("a/b/c/flag");
-	assert_string_equal(changes(f), "-+");
-	flag_free(f);
+	assert_string_equal(changes(), "-+");
 }
 
 TEST_WITH(test_directory_becomes_a_file, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
-
+	open_flag("dir/flag");
 	rmdir("dir");
 	touch("dir");
-	assert_told(f, "-", "was removed; its window stays closed until it is back");
+	assert_told("-", "was removed; its window stays closed until it is back");
 	unlink("dir");
 	mkdir("dir", 0755);
 	touch("dir/flag");
-	assert_string_equal(changes(f), "+");
-	flag_free(f);
+	assert_string_equal(changes(), "+");
 }
 
 /* In a mount namespace of its own; exit code: 0 passed, 77 not allowed here. */
 static int unmount_it(void)
 {
-	struct flag *f;
 	bool ok;
 
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 		mount("none", "dir", "tmpfs", 0, NULL))
 		return 77;
 	touch("dir/flag");
-	f = open_flag("dir/flag");
-	ok = !strcmp(changes(f), "+");
+	open_flag("dir/flag");
+	ok = !strcmp(changes(), "+");
 	umount("dir");
-	ok = ok && !strcmp(changes(f), "-");
+	ok = ok && !strcmp(changes(), "-");
 	ok = ok &&
 	     strstr(said,
 		     "can no longer be watched: its directory was unmounted; its window stays closed");
-	ok = ok && !strcmp(changes(f), "-") && !*said;
-	flag_free(f);
+	ok = ok && !strcmp(changes(), "-") && !*said;
 	return ok ? 0 : 1;
 }
 
@@ -468,10 +427,10 @@ TEST_WITH(test_directory_unmounted, setup, teardown)
 /* fs.inotify.max_queued_events, 16384 by default: one event reports the rest */
 TEST_WITH(test_overflow, setup, teardown)
 {
-	struct flag *f = open_flag("dir/flag");
 	unsigned int max = 0;
 	FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "re");
 
+	open_flag("dir/flag");
 	assert_non_null(file);
 	assert_int_equal(fscanf(file, "%u", &max), 1);
 	fclose(file);
@@ -486,12 +445,11 @@ TEST_WITH(test_overflow, setup, teardown)
 			touch("dir/flag");
 		else
 			unlink("dir/flag");
-		assert_changes(f, there ? "+" : "-");
+		assert_changes(there ? "+" : "-");
 	}
 	/* and it is watched again */
 	touch("dir/flag");
-	assert_changes(f, "+");
-	flag_free(f);
+	assert_changes("+");
 }
 
 RUN_TESTS(NULL, NULL)
