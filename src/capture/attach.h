@@ -36,7 +36,7 @@ struct attach {
 	struct {
 		unsigned int processes;
 		uint64_t ns_max;
-	} late;
+	} probed_late;
 	/* to be set by the creator: called for each file in which attach_process() has placed probes; `file` as the process sees it */
 	void (*placed)(const char *file, void *arg);
 	void *placed_arg;

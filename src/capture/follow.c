@@ -375,7 +375,7 @@ void follow_strangers(struct follow *f, uint64_t now_ns)
 
 void follow_summary(const struct follow *f)
 {
-	if (f->attach->late.processes)
+	if (f->attach->probed_late.processes)
 		log_info("%u child processes got their function probes up to %.1f ms after they began; calls before that are missing",
-			f->attach->late.processes, (double)f->attach->late.ns_max / 1e6);
+			f->attach->probed_late.processes, (double)f->attach->probed_late.ns_max / 1e6);
 }

@@ -131,7 +131,7 @@ int hold_loaders(struct hold *h, const char *command)
 		for (size_t k = 0; k < g.gl_pathc; k++) {
 			err = add_path(h, g.gl_pathv[k]);
 			n += err > 0;
-			/* loaders other than those of this system do not matter */
+			/* loaders for other systems do not matter */
 			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC && first == -ENOENT)
 				first = err;
 		}

@@ -96,7 +96,7 @@ int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *
 int links_drop_file(struct links *l, uint32_t number);
 void links_close_dropped(struct links *l);
 
-/* How many files there are, without those of single links. */
+/* How many files have links by uprobe_multi. */
 size_t links_files(const struct links *l);
 
 /* Detaches in the background what is not always needed, and attaches it again. Single links stay. links_wake() returns the

@@ -140,7 +140,7 @@ static void map_zero(int fd)
 	free(zero);
 }
 
-/* Before they are loaded, and after those of the scheduler have been configured: chooses the ones that are needed. */
+/* Chooses the programs that are needed, after the scheduler's have been configured. */
 static void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
 {
 	k->rodata->cfg.min_stack_ns = c->min_stack_ns;

@@ -10,7 +10,7 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
-/* The sums of bpf/sums.bpf.h: all when the window has closed, those of memory while it is open. */
+/* The sums of bpf/sums.bpf.h: all of them when the window has closed, memory also while it is open. */
 
 /* Reads both maps into a list sorted by tgid, for sums_free(). */
 struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n);

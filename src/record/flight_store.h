@@ -25,7 +25,7 @@ struct in_flight;
 
 struct flight_stats {
 	size_t bytes;                   /* memory: the most that the store can ever use */
-	size_t used_bytes;              /* of which used by records, including those that only a running dump holds */
+	size_t used_bytes;              /* what records take, also records that only a running dump holds */
 	uint64_t horizon_ns;            /* CLOCK_BOOTTIME; 0: nothing has left the store */
 	uint64_t oldest_ns;             /* the earliest start of a record kept; 0: there is none */
 	uint64_t records[REC_KIND_MAX]; /* kept, per kind */
@@ -61,7 +61,7 @@ void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct
 /* Hands over the records of the dump that ended at since_ns or later, before flight_dump_next(). */
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg);
 
-/* Whether the record h is that of a span that was reported as open. */
+/* Whether `open` was reported for the span that has ended with the record h. */
 bool is_same_span(const struct rec_hdr *open, void *h);
 
 /* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The

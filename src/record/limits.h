@@ -40,7 +40,7 @@ struct shed_look {
 
 struct shed {
 	uint64_t budget;   /* share of the time of steps */
-	uint32_t parts;    /* 1 << enum shed_part: those that can be turned off */
+	uint32_t parts;    /* 1 << enum shed_part: can be turned off */
 	uint32_t off;      /* of these */
 	uint64_t since_ns; /* steps that began before do not count */
 	uint64_t share;    /* found by the last look */
@@ -59,7 +59,7 @@ void shed_init(struct shed *s, uint64_t budget);
 /* A step has ended. weight_ns: the part of dur_ns that recording it cost. */
 void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns);
 
-/* parts: those that exist now. Returns whether s->off has changed; call shed_applied() then. */
+/* parts: that exist now. Returns whether s->off has changed; call shed_applied() then. */
 bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
 
 /* From now on parts that are off cost nothing, and parts that are on have their full cost. */
@@ -120,7 +120,7 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 /* Does the same at each settled() of sinks. */
 void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
 
-/* Whether all living targets have had their steps, but for parents of those that have none; false if there are none. */
+/* Whether all living targets have had their steps; a parent of targets with steps needs none. false without targets. */
 bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 
 /* ---- yielding to what is recorded ---- */

@@ -42,7 +42,7 @@ bool metadata_flags_ok(const char *text);
 #define ENV_LIBRARIES_MAX 32
 
 struct env_library {
-	char *name;                      /* as the linker recorded it, or that of the program's file */
+	char *name;                      /* as the linker recorded it; of the program: its file's */
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 

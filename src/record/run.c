@@ -333,7 +333,7 @@ static bool never_hit(const struct capture *c, uint32_t i)
 	return true;
 }
 
-/* A preset has functions of many releases and ways to use an engine; those of the command line were asked for. */
+/* A preset has functions of many releases and ways to use an engine; the user has asked for his own. */
 static void (*say_unhit(const struct probe_spec *s))(const char *fmt, ...)
 {
 	return s->engine ? log_debug : log_info;

@@ -68,7 +68,7 @@ struct discover {
 	const char *option;
 	bool by_preset;
 	char cgroup[PATH_MAX];     /* "": every process of the system */
-	struct thread_map known, next; /* struct other, as of the last look; those that this look has met */
+	struct thread_map known, next; /* struct other: met by the last look, and by the one under way */
 	struct found alive[DISCOVER_MAX];
 	size_t n_alive;
 	struct map_watch *watch;  /* NULL: there is only looking */
@@ -141,7 +141,7 @@ void discover_free(struct discover *d)
 	free(d);
 }
 
-/* ---- those that were found ---- */
+/* ---- found processes ---- */
 
 static bool is_alive_target(const struct discover *d, pid_t pid)
 {

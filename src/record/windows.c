@@ -433,7 +433,7 @@ static int drain(struct flag *f)
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
 			if (e->mask & IN_Q_OVERFLOW) {
-				watch_again(f); /* perhaps those of the directory are lost */
+				watch_again(f); /* events of the directory may be lost */
 			} else if (e->wd == f->wd) {
 				directory_event(f, e);
 			} else if (e->wd == f->above_wd) {

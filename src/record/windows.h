@@ -64,7 +64,7 @@ struct schedule {
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns);
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there);
 
-/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Differences below a millisecond are those of reading two clocks. */
+/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Reading two clocks one after the other makes differences below a millisecond, which are ignored. */
 void schedule_clock(struct schedule *s, uint64_t real_offset_ns);
 
 /* A window that is open then stays open until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
