@@ -177,7 +177,7 @@ int capture_start_readers(struct capture *c, const struct record_options *o)
 	if (err || !(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
 		return err;
 	c->pythons = pythons_new();
-	config.python_arg = pythons_names(c->pythons);
+	config.python_arg = c->pythons->names;
 	err = stacks_new(&config, &c->stacks);
 	if (err)
 		log_error("cannot start the process that reads how to unwind stacks: %s", strerror(-err));

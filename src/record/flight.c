@@ -151,7 +151,7 @@ static const struct sink_ops recorder_ops = {
 
 /* ---- creation and removal ---- */
 
-int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
+int recorder_new(struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
 {
 	struct recorder *rec = xcalloc(1, sizeof(*rec));
 	const struct record_options *o = w->o;
@@ -175,13 +175,9 @@ int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, stru
 	}
 	if (o->triggers)
 		trigger_start(o->triggers, &w->c->probes, o->trigger_cooldown_ns, o->max_dumps);
+	w->recorder = &rec->sink;
 	*ret_recorder = rec;
 	return 0;
-}
-
-struct sink *recorder_sink(struct recorder *rec)
-{
-	return &rec->sink;
 }
 
 void recorder_free(struct recorder *rec)
@@ -606,7 +602,7 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
-void recorder_finish(struct recorder *rec)
+unsigned int recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
 	sigset_t set;
@@ -635,6 +631,7 @@ void recorder_finish(struct recorder *rec)
 	}
 	if (rec->w->o->triggers)
 		trigger_summary(rec->w->o->triggers);
+	return rec->failed;
 }
 
 void recorder_status(const struct recorder *rec, struct json_object *reply)
@@ -651,9 +648,4 @@ void recorder_status(const struct recorder *rec, struct json_object *reply)
 	json_object_object_add(o, "horizon_s", json_object_new_double((double)(now - from) / 1e9));
 	json_object_object_add(o, "dumps", json_object_new_int64(rec->dumps));
 	json_object_object_add(reply, "recorder", o);
-}
-
-unsigned int recorder_failed(const struct recorder *rec)
-{
-	return rec->failed;
 }

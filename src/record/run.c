@@ -475,7 +475,7 @@ static void summarise_stacks(const struct capture *c)
 	log_debug("stacks: %.1f MB copied, %" PRIu64 " ns a sample; unwinding took %.3f s and %.1f MB",
 		(double)st->sample_bytes / 1e6, st->samples ? st->sample_ns / st->samples : 0, (double)stacks.ns / 1e9,
 		(double)stacks.memory / 1e6);
-	python_names_stats(pythons_names(c->pythons), &python);
+	python_names_stats(c->pythons->names, &python);
 	if (python.tasks_left)
 		log_info("asyncio: %" PRIu64 " stacks are in [task]: more than %d names of tasks in a process", python.tasks_left,
 			PYTHON_TASKS_MAX);
@@ -757,8 +757,6 @@ static int start(struct run *r)
 	r->begun_ns = r->shown_ns = now;
 	r->last_check_ns = now;
 	err = record_is_flight(o) ? recorder_new(&r->windows, on_dumped, r, &r->recorder) : 0;
-	if (r->recorder)
-		r->windows.recorder = recorder_sink(r->recorder);
 	if (!err && r->capture.stacks) {
 		err = unwinder_new(r->capture.stacks,
 			sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
@@ -812,6 +810,7 @@ static int drop_privileges(struct run *r)
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
+	unsigned int failed = 0;
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
@@ -838,11 +837,11 @@ static int run_attached(struct run *r)
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)
-		recorder_finish(r->recorder);
+		failed = recorder_finish(r->recorder);
 	close_err = windows_end(&r->windows);
 	if (!err)
 		err = close_err;
-	if (!err && r->recorder && recorder_failed(r->recorder))
+	if (!err && failed)
 		err = -EIO;
 	if (!r->o->view)
 		record_summary(&r->windows, r->begun_ns);
