@@ -216,19 +216,21 @@ void capture_weigh(struct capture *c)
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
 {
 	struct session_config config = {
-		.trace_all = o->all,
-		.watch_maps = c->probes.n,
-		.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+		.cfg = {
+			.trace_all = o->all,
+			.watch_maps = !!c->probes.n,
+			.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+			.min_syscall_ns = o->min_syscall_ns,
+			.windows = record_by_time(o) && !record_is_flight(o),
+			.max_steps = (uint32_t)o->max_steps,
+			.budget = o->has_budget,
+		},
 		.hold_pid = hold_pid,
-		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.fault_ends = c->fault_ends,
 		.uprobe_multi = c->uprobe_multi,
 		.uprobe_multi_pid = c->uprobe_multi_pid && !record_finds(o), /* callers become targets */
-		.windows = record_by_time(o) && !record_is_flight(o),
-		.max_steps = (uint32_t)o->max_steps,
 		.peek = record_is_flight(o),
-		.budget = o->has_budget,
 		.probes = &c->probes,
 		.inspector = c->inspector,
 		.pythons = c->pythons,
