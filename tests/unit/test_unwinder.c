@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The thread that unwinds samples, with fakes instead of what it calls. */
+#include "fake.h"
 #include "record/unwinder.h"
 #include "stack/stack.h"
 #include "unit.h"
@@ -23,13 +24,6 @@ static struct {
 static unsigned int n_events;
 static int gate[2] = { -1, -1 }; /* each sample waits for a byte */
 
-uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size);
-void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid);
-unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
-const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame);
-void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid);
-void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid);
-
 static void note(int what, uint32_t id)
 {
 	unsigned int i = __atomic_fetch_add(&n_events, 1, __ATOMIC_SEQ_CST);
@@ -40,7 +34,7 @@ static void note(int what, uint32_t id)
 	}
 }
 
-uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
+FAKE(uint32_t, stacks_take, struct stacks *s, const struct rec_sample *r, size_t size)
 {
 	char byte;
 
@@ -50,7 +44,7 @@ uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t
 	return r->h.tid + 1000;
 }
 
-unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
+FAKE(unsigned int, stacks_get, const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
 {
 	static const uint32_t frames[] = { 0, 1 };
 
@@ -58,7 +52,7 @@ unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uin
 	return stack == 1000 + INTERRUPTED ? 2 : 1;
 }
 
-const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
+FAKE(const struct frame *, stacks_frame, const struct stacks *s, uint32_t frame)
 {
 	static const struct frame list[] = {
 		{ .name = "try_to_wake_up", .kind = FRAME_KERNEL },
@@ -68,17 +62,17 @@ const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
 	return &list[frame];
 }
 
-void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_know_process, struct stacks *s, uint32_t tgid)
 {
 	note(KNOWN, tgid);
 }
 
-void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_remap_process, struct stacks *s, uint32_t tgid)
 {
 	note(REMAPPED, tgid);
 }
 
-void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_forget_process, struct stacks *s, uint32_t tgid)
 {
 	note(FORGOTTEN, tgid);
 }
