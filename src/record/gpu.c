@@ -550,25 +550,14 @@ static void count_gone(struct gpu *g, const struct gpu_process *p)
 
 static void say_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
 {
-	static const char *const calls[GPU_VENDOR_MAX][GPU_CALL_MAX] = {
-		[GPU_VENDOR_NVIDIA] = {
-			[GPU_CALL_NONE] = "a call",
-			[GPU_CALL_SYMBOLS] = "finding its functions",
-			[GPU_CALL_REGISTER] = "cuptiActivityRegisterCallbacks",
-			[GPU_CALL_ENABLE] = "cuptiActivityEnable",
-			[GPU_CALL_TIMESTAMP] = "cuptiGetTimestamp",
-			[GPU_CALL_FLUSH] = "cuptiActivityFlushAll",
-			[GPU_CALL_MEMORY] = "getting memory or a thread",
-		},
-		[GPU_VENDOR_AMD] = {
-			[GPU_CALL_NONE] = "a call",
-			[GPU_CALL_SYMBOLS] = "finding its functions",
-			[GPU_CALL_REGISTER] = "configuring its services",
-			[GPU_CALL_ENABLE] = "rocprofiler_start_context",
-			[GPU_CALL_TIMESTAMP] = "rocprofiler_get_timestamp",
-			[GPU_CALL_FLUSH] = "rocprofiler_flush_buffer",
-			[GPU_CALL_MEMORY] = "getting memory or a thread",
-		},
+	static const char *const calls[GPU_CALL_MAX][GPU_VENDOR_MAX] = {
+		[GPU_CALL_NONE] = { "a call", "a call" },
+		[GPU_CALL_SYMBOLS] = { "finding its functions", "finding its functions" },
+		[GPU_CALL_REGISTER] = { "cuptiActivityRegisterCallbacks", "configuring its services" },
+		[GPU_CALL_ENABLE] = { "cuptiActivityEnable", "rocprofiler_start_context" },
+		[GPU_CALL_TIMESTAMP] = { "cuptiGetTimestamp", "rocprofiler_get_timestamp" },
+		[GPU_CALL_FLUSH] = { "cuptiActivityFlushAll", "rocprofiler_flush_buffer" },
+		[GPU_CALL_MEMORY] = { "getting memory or a thread", "getting memory or a thread" },
 	};
 
 	if (st->state == GPU_STATE_NO_CUPTI)
@@ -581,7 +570,7 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 			a->pid);
 	else if (st->state == GPU_STATE_FAILED)
 		log_warn("process %u: %s failed in %s (error %d), so %swhat its GPU did is not recorded", a->pid, libraries[st->vendor],
-			calls[st->vendor][st->failed_call], st->error, st->records ? "some of " : "");
+			calls[st->failed_call][st->vendor], st->error, st->records ? "some of " : "");
 	else
 		return;
 	g->said_failed = true;
