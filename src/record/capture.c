@@ -26,15 +26,10 @@ int capture_check(struct capture *c)
 		err = features_require(f, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "cannot examine the kernel: %s", strerror(-err));
-	if (err) {
-		log_error("%s", why);
-		return err == -EPERM ? err : -EOPNOTSUPP;
-	}
-	c->uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI);
-	/* in a pid namespace records have other pids than the links would need */
-	c->uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns;
-	c->pid_ns = f->pid_ns;
-	return 0;
+	if (!err)
+		return 0;
+	log_error("%s", why);
+	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
 /* library: a part of its name; NULL: of any. */
@@ -101,7 +96,7 @@ static int check_steps(const struct capture *c, const struct record_options *o)
 			  "--engine, or a function as @step with -u");
 		return -EINVAL;
 	}
-	if (o->has_budget && c->pid_ns) {
+	if (o->has_budget && c->features.pid_ns) {
 		log_error("--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
 		return -EOPNOTSUPP;
 	}
@@ -215,6 +210,7 @@ void capture_weigh(struct capture *c)
 
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
 {
+	const struct features *f = &c->features;
 	struct session_config config = {
 		.cfg = {
 			.trace_all = o->all,
@@ -228,8 +224,9 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.hold_pid = hold_pid,
 		.ring_bytes = o->ring_bytes,
 		.fault_ends = c->fault_ends,
-		.uprobe_multi = c->uprobe_multi,
-		.uprobe_multi_pid = c->uprobe_multi_pid && !record_finds(o), /* callers become targets */
+		.uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI),
+		/* in a pid namespace records have other pids than the links would need; and found callers become targets */
+		.uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns && !record_finds(o),
 		.peek = record_is_flight(o),
 		.probes = &c->probes,
 		.inspector = c->inspector,
@@ -241,7 +238,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 
 	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
 	if (record_wants_profile(o) || o->view || o->has_budget)
-		err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, c->fault_ends, &c->calibration);
+		err = f->pid_ns ? -EOPNOTSUPP : calibration_start(config.uprobe_multi, c->fault_ends, &c->calibration);
 	if (err)
 		log_debug("cannot measure what a hit costs: %s", strerror(-err));
 	events_configure(o, &c->probes, &config);

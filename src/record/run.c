@@ -797,7 +797,7 @@ static int drop_privileges(struct run *r)
 	int err;
 
 	r->yields = right != YIELD_NEVER;
-	err = confine_capabilities(CAPABILITIES_KEPT | (r->capture.uprobe_multi ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
+	err = confine_capabilities(CAPABILITIES_KEPT | (features_have(&r->capture.features, FEATURE_UPROBE_MULTI) ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
 				   (right == YIELD_BY_CAPABILITY ? CONFINE_CAP(CAP_SYS_NICE) : 0));
 #ifndef __SANITIZE_ADDRESS__ /* its leak check forks and traces */
 	err = err ?: confine_recorder();
