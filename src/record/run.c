@@ -639,7 +639,7 @@ static int serve(struct run *r, int more)
 	follow_turn(r->capture.follow, now);
 	overhead_turn(r->intake.overhead, r->windows.sink, now);
 	misfits_turn(r->capture.misfits, r->windows.sink, now);
-	r->stop = r->stop || r->windows.over;
+	r->stop = r->stop || r->windows.schedule.state.over;
 	if (err)
 		return err;
 	if (view) {
@@ -681,7 +681,7 @@ static int loop(struct run *r)
 		{ .fd = r->signal_fd, .events = POLLIN },
 		{ .fd = view ? view->fd : -1, .events = POLLIN },
 		{ .fd = control_fd(r->control), .events = POLLIN },
-		{ .fd = r->windows.flag_fd, .events = POLLIN },
+		{ .fd = flag_fd(r->windows.flag), .events = POLLIN },
 		{ .fd = gpu_fd(r->intake.gpu), .events = POLLIN },
 	};
 	nfds_t n_fds = sizeof(fds) / sizeof(fds[0]);
@@ -699,7 +699,7 @@ static int loop(struct run *r)
 		if (r->targets.gone)
 			break;
 		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
-			    r->windows.next_ns) < 0 &&
+			    r->windows.schedule.state.next_ns) < 0 &&
 			errno != EINTR) {
 			more = -errno;
 			break;
@@ -765,7 +765,7 @@ static int start(struct run *r)
 	}
 	if (!err)
 		err = windows_begin(&r->windows);
-	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
+	r->stop = r->stop || r->windows.schedule.state.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
 	if (!o->command)

@@ -87,7 +87,7 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 int flag_open(const char *path, struct flag **ret_flag);
 void flag_free(struct flag *f);
 
-/* Readable when flag_read() may have news. */
+/* Readable when flag_read() may have news. NULL: -1. */
 int flag_fd(const struct flag *f);
 
 /* Tells whether the file exists after the next change. Returns 1 if there is another change to tell (it was removed
@@ -103,9 +103,6 @@ struct windows {
 	struct intake *in;
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
-	bool over;        /* no more windows will open */
-	uint64_t next_ns; /* when to look at the schedule again */
-	int flag_fd;      /* to be polled; -1: no --window-flag */
 	/* The open window, or the last one. */
 	bool open;
 	uint32_t number; /* of the next one while none is open */
@@ -116,11 +113,11 @@ struct windows {
 	struct window_totals totals;
 	struct left_files files; /* its files */
 
-	struct flag *flag; /* to be freed by the creator; NULL: no --window-flag */
+	struct flag *flag;        /* to be freed by the creator; NULL: no --window-flag */
+	struct schedule schedule; /* its state says when to look again, and whether no more windows will open */
 	/* private */
 	struct window_totals whole; /* of all closed windows */
 	struct profile_meta meta;
-	struct schedule schedule;
 	uint32_t scheduled;     /* number of the window in the schedule */
 	uint64_t counted_steps; /* steps reported to it */
 	struct memory *memory;  /* NULL: neither -e memory nor a profile */

@@ -192,7 +192,7 @@ TEST_WITH(test_max_steps, fresh, drop_probes)
 	hand_over(REC_STEP, 0);
 	assert_int_equal(windows_turn(&w, clock_boot_ns()), 0);
 	assert_false(w.open);
-	assert_true(w.over);
+	assert_true(w.schedule.state.over);
 	assert_int_equal(fake.totals.steps, 2);
 }
 
