@@ -891,10 +891,8 @@ static int prepare(struct run *r, struct record_options *o)
 		err = capture_start_readers(&r->capture, o);
 	if (!err && o->gpu)
 		err = gpu_new(o, is_target, intake_made, &r->intake, &r->intake.gpu);
-	if (r->intake.gpu)
-		r->targets.environment = gpu_environment(r->intake.gpu);
 	if (!err && o->command)
-		err = targets_spawn(&r->targets);
+		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : NULL);
 	raise_descriptors();
 	return err;
 }

@@ -556,12 +556,12 @@ static int check_user(struct targets *t)
 	return err;
 }
 
-int targets_spawn(struct targets *t)
+int targets_spawn(struct targets *t, const char *const *environment)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
 	const int *fds = t->o->view ? t->o->view->command_fds : as_they_are;
 
-	return command_spawn_with(t->o->command, fds, t->o->user ? &t->user : NULL, t->environment, &t->cmd);
+	return command_spawn_with(t->o->command, fds, t->o->user ? &t->user : NULL, environment, &t->cmd);
 }
 
 int targets_check(struct targets *t)

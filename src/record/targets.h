@@ -38,17 +38,16 @@ struct targets {
 	const struct record_options *o; /* to be set by the creator */
 	int *pidfds;                    /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
-	struct user user;               /* of the command */
-	const char *const *environment; /* of the command: NAME=VALUE in addition, ending with NULL; or NULL */
-	bool gone;                      /* to be set by the creator: all of them have exited */
-	bool command_exited;            /* by itself */
+	struct user user;    /* of the command */
+	bool gone;           /* to be set by the creator: all of them have exited */
+	bool command_exited; /* by itself */
 };
 
 /* Checks that they exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);
 
-/* Starts the command, which waits. */
-int targets_spawn(struct targets *t);
+/* Starts the command, which waits. environment: NAME=VALUE in addition, ending with NULL; or NULL. */
+int targets_spawn(struct targets *t, const char *const *environment);
 
 /* The process whose loader is probed; 0: all processes. */
 pid_t targets_hold_pid(const struct targets *t);
