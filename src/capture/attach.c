@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/features.h"
@@ -460,9 +459,9 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 		attach_everywhere(a, n == -E2BIG ? "there are too many targets" : strerror(-n));
 	} else if (n && late && since_ns) {
 		ns = clock_boot_ns() - since_ns;
-		a->late.processes++;
-		if (ns > a->late.ns_max)
-			a->late.ns_max = ns;
+		a->probed_late.processes++;
+		if (ns > a->probed_late.ns_max)
+			a->probed_late.ns_max = ns;
 	}
 }
 

@@ -36,7 +36,7 @@ struct attach {
 	struct {
 		unsigned int processes;
 		uint64_t ns_max;
-	} late;
+	} probed_late;
 	/* to be set by the creator: called for each file in which attach_process() has placed probes; `file` as the process sees it */
 	void (*placed)(const char *file, void *arg);
 	void *placed_arg;
@@ -63,22 +63,20 @@ struct attach *attach_new(const struct attach_config *c);
 /* Detaches everything. */
 void attach_free(struct attach *a);
 
-/* Announces a target for which attach_process() will be called: whether it tolerates return probes
- * also matters for attach_named_files(). */
+/* Announces a target of attach_process(): attach_named_files() must know whether it tolerates return probes. */
 void attach_expect_process(struct attach *a, pid_t pid);
 
 /*
- * Looks at the executable files that the process has mapped and attaches what matches in those not
- * seen before. since_ns: when the process began or called exec (CLOCK_BOOTTIME); 0: not during the
- * recording. Returns the number of sites attached, or -ESRCH. A file that cannot be probed is reported
- * once and left out.
+ * Attaches to executable files that the process has mapped and that are new. since_ns: when the process began or called
+ * exec (CLOCK_BOOTTIME); 0: not during the recording. Returns the number of sites, or -ESRCH. A file that cannot be probed
+ * is reported once and left out.
  */
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
 
 /*
- * Gives back the probes of files that attach_process() has not met since then (CLOCK_BOOTTIME), and forgets these
- * files: when it meets one again, that is new. Call it when all targets were looked at since then. Files that -u or a
- * COMMAND names by their path keep their probes, and so do all without uprobe_multi. Returns whether there were any.
+ * Gives back the probes of files that attach_process() has not met since then (CLOCK_BOOTTIME), and forgets the files. Call
+ * it when all targets were looked at since. Files that -u or a COMMAND names by their path keep their probes, as do all
+ * without uprobe_multi. Returns whether there were any.
  */
 bool attach_give_back(struct attach *a, uint64_t since_ns);
 
@@ -90,24 +88,17 @@ struct attach_files {
 /* Returns false without uprobe_multi: not known. */
 bool attach_files(const struct attach *a, struct attach_files *ret_files);
 
-/* Places probes in the executable of a command that has not been started yet, since a program without a
- * loader calls its functions at once. */
+/* Attaches to the executable of a command before it starts: without a loader it calls its functions at once. */
 void attach_executable(struct attach *a, const char *path);
 
 /* links_everywhere(), with a line if that fails. */
 void attach_everywhere(struct attach *a, const char *why);
 
-/*
- * Call after attach_process() for these processes: reports the probes of the command line that have no place in any
- * file mapped by now; with `strict` as an error where the library is mapped and lacks the function. Returns the number
- * of such errors.
- */
+/* After attach_process() for these processes: reports probes of the command line without a place in a file mapped by now;
+ * with `strict` as an error where the library is mapped and lacks the function. Returns how many of these there are. */
 unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n, bool strict);
 
-/*
- * Checks the probes of the command line that name a file by its path, and attaches them. Returns
- * -ENOENT after printing what is missing.
- */
+/* Checks and attaches the probes of the command line that name a file by its path. -ENOENT, after printing what is missing. */
 int attach_named_files(struct attach *a);
 
 #endif

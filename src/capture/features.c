@@ -146,12 +146,9 @@ static int try_task_storage(struct prober *p, const char *arg)
 	int fds[3] = { -1, -1, -1 }, err;
 
 	err = fds[0] = load_storage_btf();
-	if (err < 0)
-		goto out;
 	opts.btf_fd = (uint32_t)fds[0];
-	err = fds[1] = bpf_map_create(BPF_MAP_TYPE_TASK_STORAGE, "inftrace_probe", 4, 8, 0, &opts);
-	if (err < 0)
-		goto out;
+	if (err >= 0)
+		err = fds[1] = bpf_map_create(BPF_MAP_TYPE_TASK_STORAGE, "inftrace_probe", 4, 8, 0, &opts);
 	const struct bpf_insn insns[] = {
 		CALL(BPF_FUNC_get_current_task_btf),
 		MOV_REG(BPF_REG_2, BPF_REG_0),
@@ -162,8 +159,8 @@ static int try_task_storage(struct prober *p, const char *arg)
 		MOV_IMM(BPF_REG_0, 0),
 		EXIT(),
 	};
-	err = fds[2] = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
-out:
+	if (err >= 0)
+		err = fds[2] = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
 	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
@@ -265,22 +262,17 @@ static int count_in_thread(void)
 	if (!offset)
 		return -ENOENT;
 	err = fds[0] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "inftrace_probe", 4, 8, 1, NULL);
-	if (err < 0)
-		goto out;
-	err = fds[1] = load_counter(fds[0]);
-	if (err < 0)
-		goto out;
-	err = fds[2] = links_create_own(fds[1], false, offset);
-	if (err < 0)
-		goto out;
-	err = -pthread_create(&thread, NULL, probed, NULL);
-	if (err)
-		goto out;
-	pthread_join(thread, NULL);
-	err = bpf_map_lookup_elem(fds[0], &zero, &count) ? -errno : 0;
-	if (!err && count != 1)
-		err = -EOPNOTSUPP;
-out:
+	if (err >= 0)
+		err = fds[1] = load_counter(fds[0]);
+	if (err >= 0)
+		err = fds[2] = links_create_own(fds[1], false, offset);
+	if (err >= 0)
+		err = -pthread_create(&thread, NULL, probed, NULL);
+	if (!err) {
+		pthread_join(thread, NULL);
+		err = bpf_map_lookup_elem(fds[0], &zero, &count) ? -errno : count == 1 ? 0
+										       : -EOPNOTSUPP;
+	}
 	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
@@ -410,12 +402,10 @@ static int try_event(struct perf_event_attr *attr)
 
 	attr->size = sizeof(*attr);
 	err = fds[0] = load(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
-	if (err < 0)
-		goto out;
-	err = fds[1] = open_event(attr);
+	if (err >= 0)
+		err = fds[1] = open_event(attr);
 	if (err >= 0)
 		err = fds[2] = bpf_link_create(fds[0], fds[1], BPF_PERF_EVENT, NULL);
-out:
 	return finish(fds, ARRAY_SIZE(fds), err);
 }
 
@@ -490,28 +480,20 @@ static int try_iterator(struct prober *p, const char *btf_name)
 /* ---- the tables ---- */
 
 #define FEATURE(desc, release, func, what) .name = desc, .since = release, .try = func, .arg = what
+#define FAST(desc, release, func, what) FEATURE(desc, release, func, what), .fast = true
 #define TRACEPOINT(tp) FEATURE("tracepoint " tp, "5.5", try_tracepoint, tp)
 
 const struct feature_desc feature_descs[FEATURE_MAX] = {
-	[FEATURE_BTF] = { FEATURE("BTF of the kernel", "5.4", try_btf, VMLINUX_BTF), .fast = true },
-	[FEATURE_RING_BUFFER] = { FEATURE("ring buffer", "5.8", try_ring_buffer, NULL),
-		.fast = true },
-	[FEATURE_ATOMICS] = { FEATURE("atomic operations", "5.12", try_atomics, NULL),
-		.fast = true },
-	[FEATURE_TASK_STORAGE] = { FEATURE("task storage", "5.12", try_task_storage, NULL),
-		.fast = true },
-	[FEATURE_ATTACH_COOKIE] = { FEATURE("attach cookie", "5.15", try_attach_cookie, NULL),
-		.fast = true },
-	[FEATURE_UPROBE_MULTI] = { FEATURE("uprobe_multi", "6.6", try_uprobe_multi, NULL),
-		.fast = true,
+	[FEATURE_BTF] = { FAST("BTF of the kernel", "5.4", try_btf, VMLINUX_BTF) },
+	[FEATURE_RING_BUFFER] = { FAST("ring buffer", "5.8", try_ring_buffer, NULL) },
+	[FEATURE_ATOMICS] = { FAST("atomic operations", "5.12", try_atomics, NULL) },
+	[FEATURE_TASK_STORAGE] = { FAST("task storage", "5.12", try_task_storage, NULL) },
+	[FEATURE_ATTACH_COOKIE] = { FAST("attach cookie", "5.15", try_attach_cookie, NULL) },
+	[FEATURE_UPROBE_MULTI] = { FAST("uprobe_multi", "6.6", try_uprobe_multi, NULL),
 		.loss = "function probes attach and detach one by one, which takes longer" },
-	[FEATURE_UPROBE_MULTI_PID] = { FEATURE("uprobe_multi by process", "6.10",
-					       try_uprobe_multi_pid, NULL),
-		.fast = true,
+	[FEATURE_UPROBE_MULTI_PID] = { FAST("uprobe_multi by process", "6.10", try_uprobe_multi_pid, NULL),
 		.loss = "probes cost other processes that call the functions too: 1 us a call" },
-	[FEATURE_UPROBE] = { FEATURE("uprobe", "4.17", try_uprobe,
-				     "/sys/bus/event_source/devices/uprobe/type"),
-		.fast = true, .instead = FEATURE_UPROBE_MULTI },
+	[FEATURE_UPROBE] = { FAST("uprobe", "4.17", try_uprobe, "/sys/bus/event_source/devices/uprobe/type"), .instead = FEATURE_UPROBE_MULTI },
 #ifdef __x86_64__
 	[FEATURE_NOP5] = { FEATURE("uprobe on a 5-byte nop", "3.5", try_nop5, NULL), .loss = "USDT probes there are left out" },
 #endif

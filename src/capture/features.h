@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What this kernel offers and what this process may do, determined by trying: release numbers
- * mislead (enterprise kernels have features of much newer releases), tiny programs do not.
- */
+/* What this kernel offers and what this process may do, found by trying: release numbers mislead, since enterprise kernels
+ * have features of much newer releases. */
 #ifndef INFTRACE_FEATURES_H
 #define INFTRACE_FEATURES_H
 
@@ -113,10 +111,8 @@ struct features {
  */
 int features_probe(struct features *ret, bool fast_only);
 
-/*
- * Whether a probe on a nop of 5 bytes leaves the stack of who passes it alone: 0, -EFAULT if it does not, or another error if
- * that cannot be tried. Tries it in a child process.
- */
+/* Whether a probe on a nop of 5 bytes leaves the caller's stack alone, tried in a child process: 0; -EFAULT: it does not;
+ * or why it cannot be tried. */
 int features_nop5(void);
 
 /* How the ends of page faults can be seen, which it tries; by events, if these are allowed. */
@@ -136,10 +132,8 @@ bool features_permitted(const struct features *f);
 /* Whether this feature is required, was tried, does not work, and nothing replaces it. */
 bool features_blocked_by(const struct features *f, enum feature id);
 
-/*
- * Whether a recording can run, as far as was tried: 0, or -EPERM (privileges) or -EOPNOTSUPP
- * (kernel) with one line in `why` that says what is missing and what to do.
- */
+/* Whether a recording can run, as far as was tried: 0, -EPERM (privileges) or -EOPNOTSUPP (kernel), with one line in `why`
+ * that says what is missing and what to do. */
 int features_require(const struct features *f, char *ret_why, size_t size);
 
 /* One line on why a feature does not work, and the remedy. Returns buf. */

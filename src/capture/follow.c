@@ -56,10 +56,7 @@ struct debt {
 
 struct follow {
 	struct session *session;
-	struct attach *attach;
 	struct tasks *tasks;
-	struct hold *hold;
-	struct pythons *pythons; /* NULL: no stacks are taken */
 	struct scan *scans;      /* one for each process */
 	size_t n_scans, cap_scans;
 	bool scanning; /* records arrive meanwhile */
@@ -83,17 +80,15 @@ static void note_placed(const char *file, void *arg)
 		snprintf(f->placed[f->n_placed++], PLACED_NAME_LEN, "%s", basename(file));
 }
 
-struct follow *follow_new(struct session *s, struct tasks *ts)
+struct follow *follow_new(struct session *s, struct tasks *ts, bool sweeps)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
 	f->session = s;
-	f->attach = s->attach;
 	f->tasks = ts;
-	f->hold = s->hold;
-	f->pythons = s->pythons;
-	f->attach->placed = note_placed;
-	f->attach->placed_arg = f;
+	f->sweep.on = sweeps;
+	s->attach->placed = note_placed;
+	s->attach->placed_arg = f;
 	return f;
 }
 
@@ -125,7 +120,7 @@ static bool may_scan(struct follow *f, const struct scan *s, uint64_t now)
 {
 	struct debt *d = debt_find(f, s->tgid);
 
-	if (s->since_ns || hold_waits(f->hold, (pid_t)s->tgid))
+	if (s->since_ns || hold_waits(f->session->hold, (pid_t)s->tgid))
 		return true;
 	debt_decay(&f->all, ALL_SHARE, now);
 	if (d)
@@ -165,17 +160,17 @@ static void report_placed(struct follow *f, const struct scan *s)
 static void scan_process(struct follow *f, const struct scan *s)
 {
 	pid_t pid = (pid_t)s->tgid;
-	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->hold, pid);
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->session->hold, pid);
 	int sites;
 
 	f->n_placed = 0;
 	/* without its main thread a process seems to map nothing */
 	f->sweep.failed |= s->sweep && process_exists(pid) && !process_main_thread_lives(pid);
-	sites = attach_process(f->attach, pid, s->since_ns);
-	pythons_look(f->pythons, pid);
-	hold_end(f->hold, pid, mapped);
+	sites = attach_process(f->session->attach, pid, s->since_ns);
+	pythons_look(f->session->pythons, pid);
+	hold_end(f->session->hold, pid, mapped);
 	f->sweep.failed |= s->sweep && sites < 0 && sites != -ESRCH;
-	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, pid, mapped, s->mapped_ns))
+	if (f->n_placed && s->mapped_ns && !hold_covers(f->session->hold, pid, mapped, s->mapped_ns))
 		report_placed(f, s);
 	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	/* placing probes is the purpose, and reading the files has a budget of its own */
@@ -224,9 +219,9 @@ void follow_scan(struct follow *f)
 
 static void forget(struct follow *f, uint32_t tgid)
 {
-	links_drop_process(f->attach->links, (pid_t)tgid);
-	hold_forget(f->hold, (pid_t)tgid);
-	pythons_gone(f->pythons, (pid_t)tgid);
+	links_drop_process(f->session->attach->links, (pid_t)tgid);
+	hold_forget(f->session->hold, (pid_t)tgid);
+	pythons_gone(f->session->pythons, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid == tgid)
 			f->scans[i--] = f->scans[--f->n_scans];
@@ -236,7 +231,7 @@ static void forget(struct follow *f, uint32_t tgid)
 /* Whether probes are only where attach_process() has put them, and new processes have none. */
 static bool are_in_targets(const struct follow *f)
 {
-	return links_state(f->attach->links) != LINKS_EVERYWHERE;
+	return links_state(f->session->attach->links) != LINKS_EVERYWHERE;
 }
 
 static void follow_task(struct follow *f, const struct rec_task *t)
@@ -248,7 +243,7 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		if (h->tid != h->tgid)
 			break;
 		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
-		pythons_forked(f->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
+		pythons_forked(f->session->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
 		if (f->sweep.begun_ns) /* its parent may be gone before it is looked at */
 			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
 		if (are_in_targets(f) && !(h->flags & TASK_F_SHARES))
@@ -256,15 +251,15 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		break;
 	case TASK_EXEC:
 		if (t->arg != h->tgid) /* another thread is the main thread now */
-			links_drop_process(f->attach->links, (pid_t)h->tgid);
-		pythons_gone(f->pythons, (pid_t)h->tgid);
+			links_drop_process(f->session->attach->links, (pid_t)h->tgid);
+		pythons_gone(f->session->pythons, (pid_t)h->tgid);
 		add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
 		break;
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
 			forget(f, h->tgid);
 		else if (h->tid == h->tgid) /* by which the kernel identifies the process */
-			attach_everywhere(f->attach, "the main thread of a target has exited");
+			attach_everywhere(f->session->attach, "the main thread of a target has exited");
 		break;
 	}
 }
@@ -290,11 +285,6 @@ void follow_rescan(struct follow *f)
 
 /* ---- files that nobody maps any more ---- */
 
-void follow_give_back(struct follow *f)
-{
-	f->sweep.on = true;
-}
-
 static void sweep_one(struct task *t, void *arg)
 {
 	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
@@ -304,14 +294,14 @@ void follow_turn(struct follow *f, uint64_t now_ns)
 {
 	bool waits = false, any = false;
 
-	links_closing(f->attach->links);
+	links_closing(f->session->attach->links);
 	if (!f->sweep.on || f->scanning)
 		return;
 	for (size_t i = 0; i < f->n_scans && f->sweep.begun_ns; i++)
 		waits |= f->scans[i].sweep;
 	if (f->sweep.begun_ns && !waits) {
 		if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
-			any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
+			any = attach_give_back(f->session->attach, f->sweep.begun_ns - UNUSED_NS);
 		f->sweep.begun_ns = 0;
 		/* a process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once */
 		f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
@@ -344,23 +334,23 @@ static void to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };
 
-	if (f->scanning || links_begin(f->attach->links))
+	if (f->scanning || links_begin(f->session->attach->links))
 		return;
 	session_drain_control(f->session);
 	tasks_each_process(f->tasks, list_target, &l);
 	if (!l.fit) {
-		attach_everywhere(f->attach, "too many targets, or one without its main thread");
+		attach_everywhere(f->session->attach, "too many targets, or one without its main thread");
 		return;
 	}
 	for (size_t i = 0; i < l.n; i++)
-		attach_process(f->attach, l.pids[i], 0);
+		attach_process(f->session->attach, l.pids[i], 0);
 	for (int round = 0; round < ROUNDS_MAX; round++) {
 		session_drain_control(f->session);
 		if (!f->n_scans)
 			break;
 		follow_scan(f);
 	}
-	links_commit(f->attach->links);
+	links_commit(f->session->attach->links);
 	if (are_in_targets(f))
 		log_debug("other processes call the probed functions: probes are only in those recorded now (%zu)", l.n);
 }
@@ -379,7 +369,7 @@ void follow_strangers(struct follow *f, uint64_t now_ns)
 
 void follow_summary(const struct follow *f)
 {
-	if (f->attach->late.processes)
+	if (f->session->attach->probed_late.processes)
 		log_info("%u child processes got their function probes up to %.1f ms after they began; calls before that are missing",
-			f->attach->late.processes, (double)f->attach->late.ns_max / 1e6);
+			f->session->attach->probed_late.processes, (double)f->session->attach->probed_late.ns_max / 1e6);
 }

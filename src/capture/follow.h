@@ -6,6 +6,7 @@
 #ifndef INFTRACE_FOLLOW_H
 #define INFTRACE_FOLLOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "record.h"
@@ -14,8 +15,12 @@ struct session;
 struct tasks;
 struct follow;
 
-/* Both must outlive the result. */
-struct follow *follow_new(struct session *s, struct tasks *ts);
+/*
+ * Both must outlive the result. sweeps: files that no target has mapped for half a minute lose their probes, and have them
+ * again when one maps them. Only where processes that no record has told of are found, too: what a lost one has mapped
+ * would lose its probes.
+ */
+struct follow *follow_new(struct session *s, struct tasks *ts, bool sweeps);
 void follow_free(struct follow *f);
 
 /* Handles a record of the life of a task (after tasks_update()), or of a mapped file. */
@@ -26,12 +31,6 @@ void follow_scan(struct follow *f);
 
 /* Looks at the files of all targets again, for when no record says what they have mapped. */
 void follow_rescan(struct follow *f);
-
-/*
- * From now on files that no target has mapped for half a minute lose their probes, and have them again when one maps them.
- * Only where processes that no record has told of are found, too: what a lost one has mapped would lose its probes.
- */
-void follow_give_back(struct follow *f);
 
 /* Call now and then, when processes that have just begun were added: does that, and finishes detaching. now_ns:
  * CLOCK_BOOTTIME. */

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <limits.h>
 #include <linux/sched.h>
 #include <linux/sched/types.h>
 #include <stdio.h>
@@ -14,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/links.h"
@@ -134,7 +132,7 @@ int hold_loaders(struct hold *h, const char *command)
 		for (size_t k = 0; k < g.gl_pathc; k++) {
 			err = add_path(h, g.gl_pathv[k]);
 			n += err > 0;
-			/* loaders other than those of this system do not matter */
+			/* loaders for other systems do not matter */
 			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC && first == -ENOENT)
 				first = err;
 		}

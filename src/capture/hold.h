@@ -25,12 +25,12 @@ struct hold *hold_new(const struct hold_config *c);
 /* Detaches. h may be NULL here and below: then nothing is held. */
 void hold_free(struct hold *h);
 
-/* Attaches to the loaders in the usual places, and to the one that this executable or script asks
- * for, if any. Returns the number of loaders, or the first error if there are none. */
+/* Attaches to the loaders in the usual places, and to that of this executable or script, if any. Returns how many there are,
+ * or the first error. */
 int hold_loaders(struct hold *h, const char *command);
 
-/* Raises the priority of the calling thread, since held threads may be waiting for it; threads that it creates
- * keep the usual one. Does nothing without the privilege. */
+/* Raises the priority of the calling thread, for which held threads may be waiting, but not of those that it creates. Does
+ * nothing without the privilege. */
 void hold_hurry(const struct hold *h);
 
 /* Call hold_begin() before looking at what the process has mapped, and hold_end() once the probes

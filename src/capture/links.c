@@ -131,7 +131,7 @@ static void *close_some(void *arg)
 
 enum reap {
 	REAP_FINISHED,
-	REAP_DROPPED, /* waits for those of files that were dropped */
+	REAP_DROPPED, /* waits for links of files that were dropped */
 	REAP_ALL,
 };
 

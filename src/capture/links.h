@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The kernel's links between function probes and the BPF programs.
- *
- * A uprobe is in every process that maps its file, now or later: no call of a target or its
- * children is missed, but other processes that map the file pay for each call, too. If they turn
- * out to call the probed functions often, the links are replaced during the recording by links for
- * each target process, which leave no breakpoint in any other.
+ * The kernel's links between function probes and the BPF programs. A uprobe is in every process that maps its file, now
+ * or later: no call of a target or its children is missed, but other processes pay for each call, too. If they call the
+ * probed functions often, the links are replaced during the recording by links for each target process.
  */
 #ifndef INFTRACE_LINKS_H
 #define INFTRACE_LINKS_H
@@ -26,8 +23,8 @@ enum links_state {
 	LINKS_BY_PROCESS,
 };
 
-/* Without uprobe_multi each link is closed after a grace period of its own, 0.1 s, under one lock:
- * with more than this many for one file the end of the recording would take minutes. */
+/* Without uprobe_multi each link is closed after a grace period of its own, 0.1 s, under one lock: with more links for a
+ * file the end of the recording would take minutes. */
 #define LINKS_SINGLE_MAX 128
 
 /* The most processes that get links of their own: each call looks at the links of all of them. */
@@ -72,8 +69,8 @@ struct file_sites {
 size_t file_sites_count(const struct file_sites *s);
 void file_sites_free(struct file_sites *s);
 
-/* All probes at one place must agree on its semaphore, since a function may begin with a USDT probe: copies
- * semaphores from the entries in `from` to the same places in `to`. links_add_file() does so among its own. */
+/* Copies semaphores from the entries in `from` to the same places in `to`: all probes at a place must agree on it, and a
+ * function may begin with a USDT probe. links_add_file() does so among its own. */
 void file_sites_share(const struct file_sites *from, struct file_sites *to);
 
 /* Makes one uprobe_multi link for all sites; pid 0: in every process. Returns its descriptor or an error. */
@@ -90,38 +87,27 @@ struct links *links_new(struct bpf_program *const programs[LINK_KINDS], bool mul
 /* Detaches everything; some 0.1 s. */
 void links_free(struct links *l);
 
-/*
- * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's. number: for
- * links_drop_file(), the same in all calls for one file.
- * -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
- */
+/* Attaches to a file. fd and the sites are taken over, but not on errors. number: for links_drop_file(), the same in all
+ * calls for a file. -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi. */
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when);
 
-/*
- * Takes away a file. Returns 1, or 0 if there was no such file. -EOPNOTSUPP: single links stay. Then call
- * links_close_dropped(), once for all such files, which detaches from them in the background. The next
- * links_add_file() waits until that is done.
- */
+/* Takes away a file: returns 1, or 0 if there was none. -EOPNOTSUPP: single links stay. After the last of several,
+ * links_close_dropped() detaches from them in the background; the next links_add_file() waits for that. */
 int links_drop_file(struct links *l, uint32_t number);
 void links_close_dropped(struct links *l);
 
-/* How many files there are, without those of single links. */
+/* How many files have links by uprobe_multi. */
 size_t links_files(const struct links *l);
 
-/*
- * Detach in the background what is not always needed, and attach it again. Single links stay, since
- * each would take 0.1 s. links_wake() returns the first error; then some are missing.
- */
+/* Detaches in the background what is not always needed, and attaches it again. Single links stay. links_wake() returns the
+ * first error; then some are missing. */
 void links_idle(struct links *l);
 int links_wake(struct links *l);
 
-/*
- * Detaches the links of a part in the background, or attaches them again; while idle they stay detached in any case.
- * Single links stay. Returns the first error; then some are missing.
- */
+/* The same for the links of a part, which stay detached while idle. */
 int links_shed(struct links *l, enum link_when when, bool off);
 
-/* Whether some links are still being closed. Call now and then: threads that have closed some are waited for here, too. */
+/* Whether some links are still being closed. Call now and then: it joins threads that are done. */
 bool links_closing(struct links *l);
 
 /*

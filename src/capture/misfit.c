@@ -24,7 +24,7 @@
 #define STACK_MAX (64u << 10) /* bytes between a step's frame and what it calls */
 #define NAMED_MAX 2
 #define TOLD_MAX 16 /* processes; further ones only in the outputs */
-#define LATE_MAX 16 /* files that take too long are read again so often */
+#define SLOW_MAX 16 /* files that take too long are read again so often */
 
 /* A process without steps. */
 struct suspect {
@@ -46,7 +46,7 @@ struct misfits {
 	struct suspect **list;
 	size_t n, size;
 	uint64_t next_ns;
-	unsigned int told, late;
+	unsigned int told, slow;
 };
 
 struct misfits *misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins)
@@ -75,7 +75,7 @@ struct look {
 	struct misfits *m;
 	struct suspect *s;
 	const struct mapped_file *file;
-	bool late; /* a file took too long to be read */
+	bool slow; /* a file took too long to be read */
 };
 
 static bool is_step(const struct probe_spec *s)
@@ -118,7 +118,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 	l->file = f;
 	pt->reading.dev = f->dev;
 	pt->reading.ino = f->ino;
-	l->late |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l) == -ETIMEDOUT;
+	l->slow |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l) == -ETIMEDOUT;
 	if (own < pt->n && !*s->like && !inspector_steps(l->m->inspector, fd, own, names, sizeof(names)) && *names)
 		snprintf(s->like, sizeof(s->like), "; %s has %s", text_printable(shown, sizeof(shown), strrchr(f->path, '/') + 1),
 			text_printable(shown_names, sizeof(shown_names), names));
@@ -197,7 +197,7 @@ static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 	process_each_mapped((pid_t)key->tgid, look_at, &l); /* meanwhile records are taken */
 	if (!s->key.tgid)
 		return NULL;
-	if (l.late && m->late++ < LATE_MAX) { /* a step that began before would not be recognised */
+	if (l.slow && m->slow++ < SLOW_MAX) { /* a step that began before would not be recognised */
 		s->key.tgid = 0;
 		return NULL;
 	}

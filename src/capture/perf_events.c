@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/perf_event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,7 +20,6 @@
 #include "capture/session.h"
 #include "inftrace.skel.h"
 #include "probe.h"
-#include "process_sums.h"
 #include "util/alloc.h"
 #include "util/log.h"
 
@@ -209,7 +207,7 @@ static int open_cpu(struct pmu *p, unsigned int cpu)
 			.type = e.type,
 			.size = sizeof(attr),
 			.config = e.config,
-			.disabled = !i,      /* or those that join it would not count: pmu_set() begins with all */
+			.disabled = !i,      /* or the others of the group would not count: pmu_set() starts all */
 			.exclude_kernel = 1, /* which would include what inftrace itself does there */
 			.exclude_hv = 1,
 		};

@@ -37,14 +37,10 @@ static inline uint64_t sampler_period_ns(unsigned int hz)
 	return UINT64_C(1000000000) / hz;
 }
 
-/*
- * ---- page faults ----
- *
- * Their begin is a tracepoint; their end, which counts them and tells their kind, is an event, or where the kernel
- * refuses those (Debian's and Ubuntu's, to all but CAP_SYS_ADMIN) the return of a function of the kernel, which
- * session_attach() attaches to as to a tracepoint.
- */
+/* ---- page faults ---- */
 
+/* They begin with a tracepoint. They end, counted and with their kind, with an event, or where the kernel refuses those
+ * (Debian's and Ubuntu's, to all but CAP_SYS_ADMIN) with the return of a function, to which session_attach() attaches. */
 #define FAULT_RETURN_FUNCTION "handle_mm_fault"
 
 enum fault_ends {
@@ -56,19 +52,14 @@ enum fault_ends {
 /* Chooses the programs that are loaded, by c->fault_ends. */
 void faults_configure(struct inftrace_bpf *k, const struct session_config *c);
 
-/*
- * Opens the events on all CPUs, if their programs were chosen and loaded, and attaches these. Prints one line on failure,
- * -errno. *ret_faults is to be freed then, too; NULL: there are no events.
- */
+/* Opens the events on all CPUs and attaches their programs, if these were chosen. Prints one line on failure, -errno;
+ * *ret_faults is to be freed then, too. NULL: there are no events. */
 int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults);
 
 /* ---- counters that threads are given their share of, read by the BPF programs (bpf/pmu.bpf.h) ---- */
 
-/*
- * Opens a set on all CPUs that are online, and configures the programs for it, which are not loaded yet. With
- * COUNTERS_NONE *ret_pmu is NULL. One line on failure: -EOPNOTSUPP if the machine has none of them, -EPERM if they are
- * not allowed, or another error.
- */
+/* Opens a set on all CPUs, and configures the programs, which are not loaded yet. COUNTERS_NONE: *ret_pmu is NULL. Prints one
+ * line on failure: -EOPNOTSUPP: the machine has none of them; -EPERM: they are not allowed; or another error. */
 int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu);
 void pmu_free(struct pmu *p);
 
@@ -80,12 +71,9 @@ void pmu_set(const struct pmu *p, bool on);
 
 struct counters pmu_counters(const struct pmu *p);
 
-/*
- * ---- which processes map executable files, of all that run ----
- *
- * The kernel's own events (PERF_RECORD_MMAP), one small ring for each CPU. An event costs the process about a
- * microsecond for each file that it maps; what it does otherwise costs it nothing. No BPF program is involved.
- */
+/* ---- which processes map executable files, of all that run ---- */
+
+/* By PERF_RECORD_MMAP, in one small ring for each CPU, which costs the process about a microsecond for each file. */
 
 /* pid: as this process's PID namespace numbers it. path: as the process sees it, hostile, valid during the call. */
 typedef void (*map_watch_cb)(pid_t pid, const char *path, void *arg);

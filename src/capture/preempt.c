@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/alloc.h"
+
 #ifdef __aarch64__
 
 int preempt_count_place(int64_t *ret_off, int *ret_anchor)
@@ -71,19 +73,6 @@ static void types_close(struct types *t)
 		free(t->data);
 }
 
-static int types_read(struct types *t, int fd)
-{
-	size_t got = 0;
-	ssize_t n;
-
-	t->data = malloc(t->size);
-	if (!t->data)
-		return -ENOMEM;
-	while (got < t->size && (n = read(fd, (char *)t->data + got, t->size - got)) > 0)
-		got += (size_t)n;
-	return got == t->size ? 0 : -EIO;
-}
-
 static int types_find(struct types *t)
 {
 	const struct btf_header *h = t->data;
@@ -106,6 +95,8 @@ static int types_open(struct types *t)
 {
 	int fd = open(VMLINUX_BTF, O_RDONLY | O_CLOEXEC), err = 0;
 	struct stat st;
+	size_t got = 0;
+	ssize_t n = 1;
 
 	if (fd < 0)
 		return -errno;
@@ -116,10 +107,13 @@ static int types_open(struct types *t)
 	t->size = (size_t)st.st_size;
 	t->data = mmap(NULL, t->size, PROT_READ, MAP_PRIVATE, fd, 0);
 	t->mapped = t->data != MAP_FAILED;
-	if (!t->mapped)
-		err = types_read(t, fd);
-	if (!err)
-		err = types_find(t);
+	if (!t->mapped) {
+		t->data = xmalloc(t->size);
+		for (; got < t->size && n > 0; got += n > 0 ? (size_t)n : 0)
+			n = read(fd, (char *)t->data + got, t->size - got);
+		err = got == t->size ? 0 : -EIO;
+	}
+	err = err ?: types_find(t);
 	if (err)
 		types_close(t);
 out:

@@ -3,7 +3,6 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +10,6 @@
 #include "target/python.h"
 #include "util/alloc.h"
 #include "util/log.h"
-
-struct pythons {
-	struct python_finder *finder;
-	struct python_names *names;
-	int map_fd; /* -1: no programs yet */
-	volatile uint32_t *known;
-	unsigned int told_minor; /* a version that is not known has been named */
-};
 
 struct pythons *pythons_new(void)
 {
@@ -37,11 +28,6 @@ void pythons_free(struct pythons *p)
 	python_names_free(p->names);
 	python_finder_free(p->finder);
 	free(p);
-}
-
-struct python_names *pythons_names(struct pythons *p)
-{
-	return p->names;
 }
 
 void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known)

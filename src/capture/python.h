@@ -6,14 +6,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct python_names;
-struct pythons;
+struct pythons {
+	struct python_names *names; /* of frames: see stack/python_name.h */
+	/* private */
+	struct python_finder *finder;
+	int map_fd; /* -1: no programs yet */
+	volatile uint32_t *known;
+	unsigned int told_minor; /* a version that is not known has been named */
+};
 
 struct pythons *pythons_new(void);
 void pythons_free(struct pythons *p);
-
-/* Names of frames: see stack/python_name.h. */
-struct python_names *pythons_names(struct pythons *p);
 
 /* From now on processes are made known to the programs: their map, and how many have been known. */
 void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known);

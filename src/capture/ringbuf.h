@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Reads a ring buffer of BPF programs, mapped once: libbpf maps the data twice, which counts twice
- * in the memory of the process.
- */
+/* Reads a ring buffer of BPF programs, mapped once: libbpf maps the data twice, which counts twice as memory. */
 #ifndef INFTRACE_RINGBUF_H
 #define INFTRACE_RINGBUF_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "record.h"
 
@@ -25,11 +21,8 @@ void ringbuf_free(struct ringbuf *r);
 /* Passes up to `max` samples to cb. Returns true if there may be more. */
 bool ringbuf_consume(struct ringbuf *r, unsigned int max, ringbuf_cb cb, void *arg);
 
-/*
- * The ring buffers: one per group of CPUs for the stream of records, drained on a timer without any
- * wake-up, and a small one for the life of tasks, which wakes the reader when it must act at once
- * (exec, a mapped library, the exit of a process).
- */
+/* The ring buffers: one per group of CPUs for the stream of records, drained on a timer, and a small one for the life of
+ * tasks, which wakes the reader when it must act at once (exec, a mapped library, the exit of a process). */
 
 struct bpf_map;
 struct rings;
@@ -39,23 +32,16 @@ typedef void (*record_cb)(const struct rec_hdr *rec, size_t size, void *arg);
 /* Returns the number of rings for a machine with this many CPUs. The ring of a CPU has the index CPU >> *ret_shift. */
 unsigned int rings_count(unsigned int cpus, unsigned int *ret_shift);
 
-/*
- * Creates n rings of `bytes` each (a power of two, at least a page) and puts them into the map of
- * maps `outer`. `control` is the loaded control ring. Free with rings_free(). -errno.
- */
+/* Creates n rings of `bytes` (a power of two, at least a page) in the map of maps `outer`. control: the loaded control ring. */
 int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n, size_t bytes,
 	record_cb cb, void *arg, struct rings **ret_rings);
 void rings_free(struct rings *r);
 
-/* Makes the template that a map of maps needs before it is loaded. Returns a file descriptor to
- * close after the load, or a negative errno. */
+/* Makes the template that a map of maps needs. Returns a descriptor to close after the load, or -errno. */
 int rings_set_template(struct bpf_map *outer);
 
-/*
- * Passes records to the callback, those of the control ring first, and no more of each ring than
- * keeps producers from holding up the others by being faster than the callback. Returns 1 if a ring
- * may hold more, 0 if all were seen empty.
- */
+/* Passes records to the callback, those of the control ring first; of each ring so many that none holds up the others.
+ * Returns 1 if a ring may hold more, 0 if all were seen empty. */
 int rings_drain(struct rings *r);
 
 /* The fill level of the fullest ring in percent; callable from any thread. */

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "capture/seen.h"
 
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "util/clock.h"

@@ -31,7 +31,7 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns);
 /* Whether the file is known; then it was in use at now_ns. ret_claimed may be NULL. */
 bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed);
 
-/* Calls cb for each file that was not in use since then, but for those of dev 0, and forgets those for which it returns true. */
+/* Calls cb for each file with a device that was not in use since then, and forgets it where that returns true. */
 typedef bool (*seen_unused_cb)(uint64_t dev, uint64_t ino, uint32_t number, void *arg);
 void seen_forget_unused(struct seen *s, uint64_t since_ns, seen_unused_cb cb, void *arg);
 

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/hold.h"
@@ -141,10 +140,9 @@ static void map_zero(int fd)
 	free(zero);
 }
 
-/* Before they are loaded, and after those of the scheduler have been configured: chooses the ones that are needed. */
+/* Chooses the programs that are needed, after the scheduler's have been configured. */
 static void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
 {
-	k->rodata->cfg.min_stack_ns = c->min_stack_ns;
 	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
 	bpf_program__set_autoload(k->progs.stacks_switch, c->stacks);
 	bpf_program__set_autoload(k->progs.stacks_waking, c->stacks && bpf_program__autoload(k->progs.sched_waking));
@@ -202,48 +200,36 @@ static void configure(struct session *s, const struct session_config *c)
 	bool functions = c->probes && c->probes->n;
 	bool preempt_count = have_preempt_count(k);
 
+	*cfg = c->cfg;
 	s->n_rings = rings_count((unsigned int)libbpf_num_possible_cpus(), &cfg->ring_shift);
-	cfg->emit_mask = c->emit_mask;
-	cfg->trace_all = c->trace_all;
 	cfg->self_tgid = (uint32_t)getpid();
-	cfg->all_cpus = c->all_cpus;
-	cfg->watch_maps = c->watch_maps;
 	cfg->map_nr = SYS_mmap;
-	cfg->hold = c->hold;
-	cfg->track_syscalls = c->track_syscalls;
-	cfg->track_sched = c->track_sched;
 	cfg->steps = functions;
 	cfg->shapes = functions && c->probes->nodes;
-	cfg->min_syscall_ns = c->min_syscall_ns;
-	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->trace_all;
+	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->cfg.trace_all;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
 		cfg->sys_class[i] = (uint8_t)syscall_class(i) | (syscall_transfer(i) ? SYS_F_TRANSFER : 0);
 
-	bpf_program__set_autoload(k->progs.sched_switch, c->track_sched);
-	bpf_program__set_autoload(k->progs.sched_migrate, c->track_sched && functions);
+	bpf_program__set_autoload(k->progs.sched_switch, c->cfg.track_sched);
+	bpf_program__set_autoload(k->progs.sched_migrate, c->cfg.track_sched && functions);
 	bpf_map__set_max_entries(
-		k->maps.ran_logs, c->track_sched ? (unsigned int)libbpf_num_possible_cpus() : 1);
-	bpf_program__set_autoload(k->progs.sched_waking, c->track_sched && !preempt_count);
-	bpf_program__set_autoload(k->progs.sched_waking_irq, c->track_sched && preempt_count);
-	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);
-	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls && !c->stacks);
+		k->maps.ran_logs, c->cfg.track_sched ? (unsigned int)libbpf_num_possible_cpus() : 1);
+	bpf_program__set_autoload(k->progs.sched_waking, c->cfg.track_sched && !preempt_count);
+	bpf_program__set_autoload(k->progs.sched_waking_irq, c->cfg.track_sched && preempt_count);
+	bpf_program__set_autoload(k->progs.sys_enter, c->cfg.track_syscalls);
+	bpf_program__set_autoload(k->progs.sys_exit, c->cfg.track_syscalls && !c->stacks);
 	faults_configure(k, c);
 	for (size_t i = 0; i < sizeof(of_functions) / sizeof(of_functions[0]); i++) {
 		bpf_program__set_autoload(of_functions[i], functions);
 		if (c->uprobe_multi)
 			bpf_program__set_expected_attach_type(of_functions[i], ATTACH_UPROBE_MULTI);
 	}
-	bpf_program__set_autoload(k->progs.node_entry, c->emit_mask & 1u << REC_NODE);
+	bpf_program__set_autoload(k->progs.node_entry, c->cfg.emit_mask & 1u << REC_NODE);
 	if (c->uprobe_multi)
 		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
-	bpf_map__set_autocreate(k->maps.node_rooms, c->emit_mask & 1u << REC_NODE);
-	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
+	bpf_map__set_autocreate(k->maps.node_rooms, c->cfg.emit_mask & 1u << REC_NODE);
+	bpf_program__set_autoload(k->progs.hold_loader, c->cfg.hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
-	s->windows = c->windows;
-	s->sums_kept = c->sums && !c->sums_live;
-	cfg->windows = c->windows;
-	cfg->budget = c->budget;
-	cfg->max_steps = c->max_steps;
 	if (hold_by_multi(c))
 		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
@@ -251,7 +237,7 @@ static void configure(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.probes, 1);
 		bpf_map__set_max_entries(k->maps.engine_steps, 1);
 	}
-	if (!c->hold) {
+	if (!c->cfg.hold) {
 		bpf_map__set_max_entries(k->maps.holds, 1);
 		bpf_map__set_max_entries(k->maps.holds_done, 1);
 	}
@@ -264,15 +250,9 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	struct inftrace_bpf *k = s->skel;
 	int err = 0;
 
-	cfg->track_irq = c->track_irq;
-	cfg->memory = c->track_memory;
-	cfg->sums = c->sums;
-	cfg->sums_live = c->sums_live;
-	cfg->ipc = c->ipc;
-	cfg->ipc_only = c->ipc_only;
-	if (!c->sums && !c->track_memory)
+	if (!c->cfg.sums && !c->cfg.memory)
 		bpf_map__set_max_entries(k->maps.process_sums, 1);
-	if (!c->sums)
+	if (!c->cfg.sums)
 		bpf_map__set_max_entries(k->maps.syscall_sums, 1);
 	bpf_map__set_max_entries(k->maps.connections, c->requests ? CONNECTIONS_MAX((unsigned int)libbpf_num_possible_cpus()) : 1);
 	for (size_t i = 0; i < sizeof(socket_calls) / sizeof(socket_calls[0]); i++) {
@@ -281,16 +261,16 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	}
 	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
 	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
-	if (c->track_irq)
+	if (c->cfg.track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
-	if (!err && c->track_memory) {
+	if (!err && c->cfg.memory) {
 		err = group_load(k->obj, have_preempt_count(k) ? "memory_task_" : "memory_any_", NULL,
 			"-e memory");
 		if (!err)
 			err = group_load(k->obj, "memory_rss", NULL, "-e memory");
 	}
-	bpf_program__set_autoload(k->progs.sums_process_exit, c->sums || c->track_memory);
-	if (err || !c->ipc)
+	bpf_program__set_autoload(k->progs.sums_process_exit, c->cfg.sums || c->cfg.memory);
+	if (err || !c->cfg.ipc)
 		return err;
 	s->eventfd = eventfd(0, EFD_CLOEXEC);
 	if (s->eventfd < 0) {
@@ -330,8 +310,8 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		},
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,
-		.windows = c->windows,
-		.sheds = c->budget,
+		.windows = c->cfg.windows,
+		.sheds = c->cfg.budget,
 	};
 
 	if (s->skel->rodata->cfg.count_strangers)
@@ -398,7 +378,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	if (err)
 		goto out;
 	s->attach = open_attach(s, c);
-	if (c->hold)
+	if (c->cfg.hold)
 		s->hold = hold_new(&(struct hold_config){
 			.prog = s->skel->progs.hold_loader,
 			.multi = hold_by_multi(c),
@@ -567,7 +547,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	err = session_wake(s);
 	if (err)
 		return err;
-	if (s->windows) { /* the sums of the previous one */
+	if (s->skel->rodata->cfg.windows) { /* the sums of the previous one */
 		st->dying = 0;
 		map_clear(bpf_map__fd(s->skel->maps.process_sums));
 		map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
@@ -596,6 +576,7 @@ bool session_over(const struct session *s)
 
 int session_stop(struct session *s, uint64_t *ret_boot_ns)
 {
+	const struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf__bss *bss = s->skel->bss;
 	bool over;
 	int err;
@@ -612,7 +593,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	/* Waits until programs that saw the window open have finished: all of them run within sections that a grace period
 	 * waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full CPUs it is an error, but programs
 	 * take only some microseconds). */
-	if (s->windows || over || s->sums_kept)
+	if (cfg->windows || over || (cfg->sums && !cfg->sums_live)) /* the threads keep their sums until the end */
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	*ret_boot_ns = bss->stats.stop_ns;
 	err = snapshot_waiting(s->skel->progs.snapshot_waits, &bss->waits_until, bss->stats.stop_ns);

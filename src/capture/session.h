@@ -28,34 +28,17 @@
 #include "util/names.h"
 
 struct session_config {
-	bool trace_all;   /* every task of the system */
-	bool all_cpus;    /* on-CPU spans of every task */
-	bool watch_maps;  /* REC_MAPPED records */
-	bool hold;        /* targets wait until what they map is probed; only with watch_maps */
-	pid_t hold_pid;   /* only this one; 0: all of them */
-	bool track_sched; /* load the programs that keep these states ... */
-	bool track_syscalls;
+	struct inf_config cfg; /* for the programs; what is not about the recording is set here */
+	pid_t hold_pid;        /* only this one waits with cfg.hold; 0: all targets */
 	enum fault_ends fault_ends;
-	bool track_irq;     /* state and spans of interrupts */
-	bool track_memory;  /* count pages, for session_sums() */
-	bool requests;      /* on sockets */
-	bool messages;      /* over TCP connections */
-	bool sums;          /* of times and system calls per process, for session_sums() */
-	bool sums_live;     /* session_calls() will be called before the stop */
-	bool ipc;           /* distinguish calls that pass data between processes or threads ... */
-	bool ipc_only;      /* ... and send no others */
-	bool states_only;   /* of the presets' functions, probe only those that make states */
-	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
-	uint64_t min_syscall_ns;
-	unsigned int sample_hz; /* samples of stacks; 0: none. They and ... */
-	bool stacks;            /* ... the stacks of waits of at least min_stack_ns need the states above */
-	uint64_t min_stack_ns;
+	bool requests;             /* on sockets */
+	bool messages;             /* over TCP connections */
+	bool states_only;          /* of the presets' functions, probe only those that make states */
+	unsigned int sample_hz;    /* samples of stacks; 0: none. They and ... */
+	bool stacks;               /* ... stacks of waits need cfg.track_sched and cfg.track_syscalls */
 	enum counter_set counters; /* what the programs count for steps and operators */
 	size_t ring_bytes;         /* each; 0: the default */
-	bool windows;              /* several: session_start() again after session_stop() */
-	uint32_t max_steps;        /* see session_over(); 0: no limit */
 	bool peek;                 /* session_peek() will be wanted */
-	bool budget;               /* session_shed() will be called */
 	bool uprobe_multi;         /* the kernel has it */
 	bool uprobe_multi_pid;     /* ... and can restrict it to a process */
 	struct probe_table *probes;
@@ -93,8 +76,7 @@ struct session {
 	struct pmu *pmu;                /* NULL: nothing is counted */
 	int eventfd;                    /* -1: none */
 	struct clock_shift clock_shift;
-	bool windows, idle;
-	bool sums_kept; /* by the threads, until the end */
+	bool idle;
 };
 
 /* -EPERM if the kernel does not allow it, -EOPNOTSUPP if it cannot; one line has been printed. */
@@ -117,21 +99,16 @@ int session_start(struct session *s, uint64_t *ret_boot_ns);
 /* The window has had max_steps steps, and has ended with the last of them: call session_stop() next. */
 bool session_over(const struct session *s);
 
-/* Afterwards no program of the window is running, and all its records are in the rings.
- * ret_boot_ns: its end. */
+/* Afterwards no program of the window runs, and its records are in the rings. ret_boot_ns: its end. */
 int session_stop(struct session *s, uint64_t *ret_boot_ns);
 
-/* Even in a closed window every event costs the program that is attached to it: from now on only
- * programs for the life of tasks and for steps stay attached. */
+/* Detaches all programs but those for the life of tasks and for steps, which cost something even in a closed window. */
 void session_idle(struct session *s);
 
 /* Prepares for opening a window soon, which then takes less time. Prints one line on failure. */
 int session_wake(struct session *s);
 
-/*
- * Turns a part off or on again. ret_boot_ns: the instant from which something is missing, or from which nothing
- * is.
- */
+/* Turns a part off or on again. ret_boot_ns: from then on something is missing, or nothing is. */
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns);
 
 /* The parts that can be turned off: 1 << enum shed_part. */
@@ -152,8 +129,7 @@ int session_drain(struct session *s);
 /* The fill level of the fullest ring in percent; callable from any thread. */
 unsigned int session_fill(const struct session *s);
 
-/* Passes on what is known so far of births, deaths and mapped files; also callable within the
- * callback of another record. */
+/* Passes on births, deaths and mapped files; also callable within the callback of another record. */
 void session_drain_control(struct session *s);
 
 /* Readable when a process was born, has died or has mapped a file: drain at once. */

@@ -10,7 +10,7 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
-/* The sums of bpf/sums.bpf.h: all when the window has closed, those of memory while it is open. */
+/* The sums of bpf/sums.bpf.h: all of them when the window has closed, memory also while it is open. */
 
 /* Reads both maps into a list sorted by tgid, for sums_free(). */
 struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n);
@@ -19,11 +19,7 @@ struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n);
 struct process_call *sums_read_calls(int syscall_fd, size_t *ret_n);
 void sums_free(struct process_totals *list, size_t n);
 
-/*
- * ---- memory of the target processes ----
- *
- * The counts of the BPF programs are read every few milliseconds, and turned into REC_MEMORY records where they changed.
- */
+/* ---- memory of the target processes: counts of the BPF programs, turned into REC_MEMORY records where they changed ---- */
 
 struct memory;
 
@@ -34,8 +30,8 @@ void memory_free(struct memory *m);
 /* Call when the window opens: what the targets have used so far belongs to the time before it. */
 void memory_start(struct memory *m, struct tasks *tasks);
 
-/* Makes a record for each target whose memory has changed since the previous call, and a last one for each that has
- * exited. A call within 10 ms of the previous one does nothing, except the `last` of the recording. */
+/* Makes a record for each target whose memory has changed since the previous call, and a last one when it has exited. Does
+ * nothing within 10 ms of that call, except the `last` time. */
 void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
 
 /* Call when the window closes: fills in the current and the highest resident sets. */
@@ -52,9 +48,9 @@ int snapshot_run(struct bpf_program *prog);
 int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_t boot_ns);
 
 /*
- * Passes on what every thread has in flight now, as records marked REC_F_OPEN_END, and after the records of each
- * thread the instant at which they were taken. By then the records of everything that the thread ended before are
- * in their rings. A thread that was not seen at rest in a few tries is left out. -errno.
+ * Passes on what every thread has in flight, as records marked REC_F_OPEN_END, and after those of a thread the instant at
+ * which they were taken; everything that it ended before is in the rings by then. A thread that was not seen at rest in a
+ * few tries is left out. -errno.
  */
 typedef void (*peek_cb)(uint32_t tid, uint64_t at_ns, void *arg);
 int snapshot_peek(struct bpf_program *prog, record_cb cb, peek_cb thread_cb, void *arg);

@@ -10,7 +10,6 @@
 #include "capture/python.h"
 #include "engine/inspect.h"
 #include "engine/sites.h"
-#include "engine/spec.h"
 #include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/log.h"
@@ -27,15 +26,10 @@ int capture_check(struct capture *c)
 		err = features_require(f, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "cannot examine the kernel: %s", strerror(-err));
-	if (err) {
-		log_error("%s", why);
-		return err == -EPERM ? err : -EOPNOTSUPP;
-	}
-	c->uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI);
-	/* in a pid namespace records have other pids than the links would need */
-	c->uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns;
-	c->pid_ns = f->pid_ns;
-	return 0;
+	if (!err)
+		return 0;
+	log_error("%s", why);
+	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
 /* library: a part of its name; NULL: of any. */
@@ -102,7 +96,7 @@ static int check_steps(const struct capture *c, const struct record_options *o)
 			  "--engine, or a function as @step with -u");
 		return -EINVAL;
 	}
-	if (o->has_budget && c->pid_ns) {
+	if (o->has_budget && c->features.pid_ns) {
 		log_error("--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
 		return -EOPNOTSUPP;
 	}
@@ -178,7 +172,7 @@ int capture_start_readers(struct capture *c, const struct record_options *o)
 	if (err || !(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
 		return err;
 	c->pythons = pythons_new();
-	config.python_arg = pythons_names(c->pythons);
+	config.python_arg = c->pythons->names;
 	err = stacks_new(&config, &c->stacks);
 	if (err)
 		log_error("cannot start the process that reads how to unwind stacks: %s", strerror(-err));
@@ -216,20 +210,24 @@ void capture_weigh(struct capture *c)
 
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
 {
+	const struct features *f = &c->features;
 	struct session_config config = {
-		.trace_all = o->all,
-		.watch_maps = c->probes.n,
-		.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+		.cfg = {
+			.trace_all = o->all,
+			.watch_maps = !!c->probes.n,
+			.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+			.min_syscall_ns = o->min_syscall_ns,
+			.windows = record_by_time(o) && !record_is_flight(o),
+			.max_steps = (uint32_t)o->max_steps,
+			.budget = o->has_budget,
+		},
 		.hold_pid = hold_pid,
-		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.fault_ends = c->fault_ends,
-		.uprobe_multi = c->uprobe_multi,
-		.uprobe_multi_pid = c->uprobe_multi_pid && !record_finds(o), /* callers become targets */
-		.windows = record_by_time(o) && !record_is_flight(o),
-		.max_steps = (uint32_t)o->max_steps,
+		.uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI),
+		/* in a pid namespace records have other pids than the links would need; and found callers become targets */
+		.uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns && !record_finds(o),
 		.peek = record_is_flight(o),
-		.budget = o->has_budget,
 		.probes = &c->probes,
 		.inspector = c->inspector,
 		.pythons = c->pythons,
@@ -240,17 +238,15 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 
 	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
 	if (record_wants_profile(o) || o->view || o->has_budget)
-		err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, c->fault_ends, &c->calibration);
+		err = f->pid_ns ? -EOPNOTSUPP : calibration_start(config.uprobe_multi, c->fault_ends, &c->calibration);
 	if (err)
 		log_debug("cannot measure what a hit costs: %s", strerror(-err));
 	events_configure(o, &c->probes, &config);
 	err = session_open(&config, &c->session);
 	if (err)
 		return err;
-	c->follow = follow_new(c->session, c->tasks);
+	c->follow = follow_new(c->session, c->tasks, record_finds(o));
 	c->misfits = misfits_new(session_engine_steps_fd(c->session), &c->probes, c->inspector);
-	if (record_finds(o))
-		follow_give_back(c->follow);
 	return 0;
 }
 

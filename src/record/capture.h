@@ -31,7 +31,6 @@ struct capture {
 	struct pythons *pythons;   /* NULL: no stacks are taken */
 	struct stacks *stacks;     /* NULL: none are recorded */
 	struct features features;  /* as far as tried */
-	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	enum fault_ends fault_ends;
 	bool lacks_faults;               /* they were wanted, and the kernel shows none */
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */

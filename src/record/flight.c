@@ -151,7 +151,7 @@ static const struct sink_ops recorder_ops = {
 
 /* ---- creation and removal ---- */
 
-int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
+int recorder_new(struct windows *w, recorder_done_cb done, void *arg, struct recorder **ret_recorder)
 {
 	struct recorder *rec = xcalloc(1, sizeof(*rec));
 	const struct record_options *o = w->o;
@@ -175,13 +175,9 @@ int recorder_new(const struct windows *w, recorder_done_cb done, void *arg, stru
 	}
 	if (o->triggers)
 		trigger_start(o->triggers, &w->c->probes, o->trigger_cooldown_ns, o->max_dumps);
+	w->recorder = &rec->sink;
 	*ret_recorder = rec;
 	return 0;
-}
-
-struct sink *recorder_sink(struct recorder *rec)
-{
-	return &rec->sink;
 }
 
 void recorder_free(struct recorder *rec)
@@ -576,23 +572,22 @@ static int work(struct recorder *rec, uint64_t until)
 	return close_batch(rec);
 }
 
-int recorder_round(struct recorder *rec, uint64_t now_ns)
+void recorder_round(struct recorder *rec, uint64_t now_ns)
 {
 	int done = 0;
 
 	flight_expire(rec->flight, now_ns);
 	if (!rec->n_requests)
-		return 0;
+		return;
 	if (!rec->dumping)
 		done = begin(rec);
 	if (!done)
 		done = work(rec, now_ns + ROUND_NS);
 	if (!done)
-		return 0;
+		return;
 	end(rec);
 	answer(rec, done < 0 ? done : 0);
 	rec->dumps += done > 0;
-	return 0;
 }
 
 bool recorder_busy(const struct recorder *rec)
@@ -607,7 +602,7 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
-void recorder_finish(struct recorder *rec)
+unsigned int recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
 	sigset_t set;
@@ -636,6 +631,7 @@ void recorder_finish(struct recorder *rec)
 	}
 	if (rec->w->o->triggers)
 		trigger_summary(rec->w->o->triggers);
+	return rec->failed;
 }
 
 void recorder_status(const struct recorder *rec, struct json_object *reply)
@@ -652,9 +648,4 @@ void recorder_status(const struct recorder *rec, struct json_object *reply)
 	json_object_object_add(o, "horizon_s", json_object_new_double((double)(now - from) / 1e9));
 	json_object_object_add(o, "dumps", json_object_new_int64(rec->dumps));
 	json_object_object_add(reply, "recorder", o);
-}
-
-unsigned int recorder_failed(const struct recorder *rec)
-{
-	return rec->failed;
 }

@@ -190,8 +190,7 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 
 /* Precedes each record. */
 struct entry {
-	uint32_t size;
-	uint32_t next_task; /* offset of the chunk's next REC_TASK; 0: none */
+	uint64_t size;
 	struct rec_hdr rec[];
 };
 
@@ -200,7 +199,6 @@ struct chunk {
 	char *data;
 	uint64_t start_ns, end_ns; /* the earliest start and latest end in it */
 	uint32_t used;
-	uint32_t first_task, last_task; /* offsets, if there are any */
 	uint32_t count[REC_KIND_MAX];
 	bool kept;   /* in the store; else only needed by the dump */
 	bool pinned; /* the dump has not handed it over yet */
@@ -237,9 +235,9 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
-static size_t entry_bytes(size_t size)
+static uint32_t entry_bytes(size_t size)
 {
-	return sizeof(struct entry) + round_up(size, sizeof(uint64_t));
+	return (uint32_t)(sizeof(struct entry) + round_up(size, sizeof(uint64_t)));
 }
 
 static struct entry *entry_at(const struct chunk *c, uint32_t offset)
@@ -317,11 +315,14 @@ static void free_chunk(struct flight *f, struct chunk *c)
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
-	const struct entry *e = c->count[REC_TASK] ? entry_at(c, c->first_task) : NULL;
+	const struct entry *e;
 
 	/* the task records in it precede everything that is kept */
-	for (; e; e = e->next_task ? entry_at(c, e->next_task) : NULL)
-		tasks_update(f->base, (const struct rec_task *)e->rec);
+	for (uint32_t offset = c->count[REC_TASK] ? 0 : c->used; offset < c->used; offset += entry_bytes(e->size)) {
+		e = entry_at(c, offset);
+		if (e->rec->kind == REC_TASK)
+			tasks_update(f->base, (const struct rec_task *)e->rec);
+	}
 	if (c->end_ns > f->horizon_ns)
 		f->horizon_ns = c->end_ns;
 	for (int k = 0; k < REC_KIND_MAX; k++)
@@ -375,17 +376,9 @@ int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size)
 	if (!c || c->used + entry_bytes(size) > f->chunk_bytes)
 		c = add_chunk(f);
 	e = entry_at(c, c->used);
-	e->size = (uint32_t)size;
-	e->next_task = 0;
+	e->size = size;
 	memcpy(e->rec, rec, size);
-	if (rec->kind == REC_TASK) {
-		if (c->count[REC_TASK])
-			entry_at(c, c->last_task)->next_task = c->used;
-		else
-			c->first_task = c->used;
-		c->last_task = c->used;
-	}
-	c->used += (uint32_t)entry_bytes(size);
+	c->used += entry_bytes(size);
 	c->count[rec->kind]++;
 	end_ns = record_end(rec);
 	if (end_ns > c->end_ns)
@@ -482,7 +475,7 @@ static const struct entry *next_entry(const struct flight *f, struct cursor *at,
 	if (!at->chunk)
 		return NULL;
 	e = entry_at(at->chunk, at->offset);
-	at->offset += (uint32_t)entry_bytes(e->size);
+	at->offset += entry_bytes(e->size);
 	return e;
 }
 
@@ -552,7 +545,7 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
 
 			if (!max_records--)
 				return 1;
-			d->offset += (uint32_t)entry_bytes(e->size);
+			d->offset += entry_bytes(e->size);
 			if (e->rec->kind == REC_TASK)
 				tasks_update(d->names, (const struct rec_task *)e->rec);
 			if (record_end(e->rec) > d->horizon_ns)

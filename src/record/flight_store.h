@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The store of the flight recorder: the newest records, in the order in which they were drained, in memory of a fixed
- * size. One thread uses it, and appends records between the parts of a dump. All records are there that ended after the
- * horizon: the latest end (start + duration) of one that has left the store.
+ * The store of the flight recorder: the newest records, in the order in which they were drained, in memory of a fixed size.
+ * It has all that ended after its horizon, the latest end of a record that has left it. One thread uses it, and appends
+ * between the parts of a dump.
  */
 #ifndef INFTRACE_RECORD_FLIGHT_STORE_H
 #define INFTRACE_RECORD_FLIGHT_STORE_H
@@ -25,7 +25,7 @@ struct in_flight;
 
 struct flight_stats {
 	size_t bytes;                   /* memory: the most that the store can ever use */
-	size_t used_bytes;              /* of which used by records, including those that only a running dump holds */
+	size_t used_bytes;              /* what records take, also records that only a running dump holds */
 	uint64_t horizon_ns;            /* CLOCK_BOOTTIME; 0: nothing has left the store */
 	uint64_t oldest_ns;             /* the earliest start of a record kept; 0: there is none */
 	uint64_t records[REC_KIND_MAX]; /* kept, per kind */
@@ -37,11 +37,8 @@ struct flight_dump {
 	struct tasks *names; /* at the record that is being handed over; of the store, until the dump ends */
 };
 
-/*
- * Makes a store of at most `bytes` (FLIGHT_BYTES_MIN to _MAX) of memory, without its names; pages are allocated on
- * first use. keep_ns, unless 0: keeps what ended within that time, as far as it fits, and returns memory. `tasks`: the
- * current names, which are copied. -EINVAL, or -errno of mmap(2).
- */
+/* Makes a store of `bytes` (FLIGHT_BYTES_MIN to _MAX) of memory, without its names, allocated on first use. keep_ns, unless 0:
+ * keeps what ended within that time, and returns memory. `tasks`: the names, which are copied. -EINVAL, or of mmap(2). */
 int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
 void flight_free(struct flight *f);
 
@@ -53,11 +50,9 @@ void flight_expire(struct flight *f, uint64_t now_ns);
 
 void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats);
 
-/*
- * Begins a dump of the store; with keep_ns, of what ended within that time before at_ns (the trigger). It loses nothing
- * to records that are appended meanwhile: without room the oldest of those are evicted (and the dump's, for any later
- * dump). `live` has the names of threads of no target; NULL: they come from /proc. -EBUSY while a dump runs.
- */
+/* Begins a dump; with keep_ns, of what ended within that time before at_ns (the trigger). It loses nothing to records that
+ * are appended meanwhile: without room the oldest of those are evicted. `live` has the names of threads of no target; NULL:
+ * they come from /proc. -EBUSY while a dump runs. */
 int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump);
 
 /* Raises the horizon to the beginning of the last n steps, or to so long before at_ns. Call it first. */
@@ -66,15 +61,15 @@ void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct
 /* Hands over the records of the dump that ended at since_ns or later, before flight_dump_next(). */
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg);
 
-/* Whether the record h is that of a span that was reported as open. */
+/* Whether `open` was reported for the span that has ended with the record h. */
 bool is_same_span(const struct rec_hdr *open, void *h);
 
 /* Looks at the next max_records of the dump, oldest first, and hands over those that ended after its horizon. The
  * callback may append. Returns 1 while there may be more. What was handed over stays in the store as its oldest. */
 int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max_records);
 
-/* A dump in several passes, each with all records, for when the outputs of all processes at once would take too much
- * memory. Until the last pass what was handed over takes up room for new records. */
+/* A dump in several passes, each with all records, where the outputs of all processes would take too much memory. Until the
+ * last pass what was handed over takes up room for new records. */
 struct flight_process {
 	struct thread_entry tgid;
 	uint64_t records; /* how many of it will be handed over */
@@ -93,11 +88,8 @@ void flight_dump_end(struct flight *f);
 
 /* ---- spans in flight ---- */
 
-/*
- * What threads have in flight when a dump begins. They keep running while they are looked at and while the rings are
- * emptied after that, so some of it has ended by then, with a record of its own. A dump shows each thread as of the
- * instant at which it was looked at: what ends later is left to the next dump.
- */
+/* What threads have in flight when a dump begins. They keep running until the rings have been emptied, and some of it has
+ * ended by then, with a record of its own. A dump shows each thread as of the instant at which it was looked at. */
 struct in_flight *in_flight_new(void);
 void in_flight_free(struct in_flight *f);
 

@@ -42,7 +42,7 @@
 
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
-#define ATTACH_NS (NSEC_PER_SEC / 2) /* for those that go on at the end */
+#define ATTACH_NS (NSEC_PER_SEC / 2) /* how long the end of the recording waits for injections */
 #define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
 
 /* A connection that has not said anything yet. */
@@ -382,14 +382,14 @@ static const char *const arg_names[ARGS] = { "grid_x", "grid_y", "grid_z", "bloc
 #define KNOWN_MAX 4096 /* probes */
 
 /* Where a probe has which argument, since names are compared once only. */
-struct places {
+struct launch_args {
 	bool known;
 	bool is_nccl;    /* which launches through CUDA, as late as at the end of a group: its calls are no launches themselves */
 	int8_t at[ARGS]; /* -1: it does not have it */
 };
 
 struct gpu_launches {
-	struct places by_id[KNOWN_MAX];
+	struct launch_args by_id[KNOWN_MAX];
 };
 
 struct gpu_launches *gpu_launches_new(void)
@@ -402,9 +402,9 @@ void gpu_launches_free(struct gpu_launches *gl)
 	free(gl);
 }
 
-static const struct places *places_of(struct gpu_launches *gl, const struct probe_spec *s, uint32_t id)
+static const struct launch_args *args_of(struct gpu_launches *gl, const struct probe_spec *s, uint32_t id)
 {
-	struct places *p = id < KNOWN_MAX ? &gl->by_id[id] : NULL;
+	struct launch_args *p = id < KNOWN_MAX ? &gl->by_id[id] : NULL;
 
 	if (!p || p->known)
 		return p;
@@ -420,7 +420,7 @@ static const struct places *places_of(struct gpu_launches *gl, const struct prob
 	return p;
 }
 
-static bool get(const struct places *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg arg,
+static bool get(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg arg,
 	uint64_t *ret_value)
 {
 	int at = p->at[arg];
@@ -431,7 +431,7 @@ static bool get(const struct places *p, const struct probe_spec *s, const struct
 	return true;
 }
 
-static bool get_three(const struct places *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg first,
+static bool get_three(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg first,
 	uint32_t ret[3])
 {
 	uint64_t v;
@@ -444,7 +444,7 @@ static bool get_three(const struct places *p, const struct probe_spec *s, const 
 	return true;
 }
 
-static bool get_bytes(const struct places *p, const struct probe_spec *s, const struct rec_function *r, uint64_t *ret_bytes)
+static bool get_bytes(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, uint64_t *ret_bytes)
 {
 	uint64_t width, height, depth = 1;
 
@@ -487,14 +487,14 @@ static bool find_kind(enum probe_role role, enum launch_kind *ret_kind)
 
 bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch)
 {
-	const struct places *p = places_of(gl, s, r->h.id);
+	const struct launch_args *p = args_of(gl, s, r->h.id);
 	struct launch l = { .start_ns = r->h.start_ns, .end_ns = r->h.start_ns + r->h.dur_ns, .tid = r->h.tid };
 
 	if (!p || p->is_nccl || r->h.flags & REC_F_OPEN_END)
 		return false;
 	if (!find_kind(s->role, &l.kind))
 		return false;
-	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* that of an engine */
+	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* an engine builds its graph */
 		return false;
 	if (l.kind == LAUNCH_KERNEL)
 		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
@@ -510,7 +510,7 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r,
 	struct gpu_process *proc)
 {
-	const struct places *p = places_of(gl, s, r->h.id);
+	const struct launch_args *p = args_of(gl, s, r->h.id);
 	uint64_t stream, event;
 	bool has_stream;
 
@@ -550,25 +550,14 @@ static void count_gone(struct gpu *g, const struct gpu_process *p)
 
 static void say_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
 {
-	static const char *const calls[GPU_VENDOR_MAX][GPU_CALL_MAX] = {
-		[GPU_VENDOR_NVIDIA] = {
-			[GPU_CALL_NONE] = "a call",
-			[GPU_CALL_SYMBOLS] = "finding its functions",
-			[GPU_CALL_REGISTER] = "cuptiActivityRegisterCallbacks",
-			[GPU_CALL_ENABLE] = "cuptiActivityEnable",
-			[GPU_CALL_TIMESTAMP] = "cuptiGetTimestamp",
-			[GPU_CALL_FLUSH] = "cuptiActivityFlushAll",
-			[GPU_CALL_MEMORY] = "getting memory or a thread",
-		},
-		[GPU_VENDOR_AMD] = {
-			[GPU_CALL_NONE] = "a call",
-			[GPU_CALL_SYMBOLS] = "finding its functions",
-			[GPU_CALL_REGISTER] = "configuring its services",
-			[GPU_CALL_ENABLE] = "rocprofiler_start_context",
-			[GPU_CALL_TIMESTAMP] = "rocprofiler_get_timestamp",
-			[GPU_CALL_FLUSH] = "rocprofiler_flush_buffer",
-			[GPU_CALL_MEMORY] = "getting memory or a thread",
-		},
+	static const char *const calls[GPU_CALL_MAX][GPU_VENDOR_MAX] = {
+		[GPU_CALL_NONE] = { "a call", "a call" },
+		[GPU_CALL_SYMBOLS] = { "finding its functions", "finding its functions" },
+		[GPU_CALL_REGISTER] = { "cuptiActivityRegisterCallbacks", "configuring its services" },
+		[GPU_CALL_ENABLE] = { "cuptiActivityEnable", "rocprofiler_start_context" },
+		[GPU_CALL_TIMESTAMP] = { "cuptiGetTimestamp", "rocprofiler_get_timestamp" },
+		[GPU_CALL_FLUSH] = { "cuptiActivityFlushAll", "rocprofiler_flush_buffer" },
+		[GPU_CALL_MEMORY] = { "getting memory or a thread", "getting memory or a thread" },
 	};
 
 	if (st->state == GPU_STATE_NO_CUPTI)
@@ -581,7 +570,7 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 			a->pid);
 	else if (st->state == GPU_STATE_FAILED)
 		log_warn("process %u: %s failed in %s (error %d), so %swhat its GPU did is not recorded", a->pid, libraries[st->vendor],
-			calls[st->vendor][st->failed_call], st->error, st->records ? "some of " : "");
+			calls[st->failed_call][st->vendor], st->error, st->records ? "some of " : "");
 	else
 		return;
 	g->said_failed = true;
@@ -917,7 +906,7 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 		more |= gpu_process_drain(g->agents[i].process, now_ns, g->cb, g->arg);
 		say_over(&g->agents[i]);
 	}
-	/* ends those that had gone the last time: their calls and steps are known by now */
+	/* ends agents that were gone at the last drain: the calls and steps of their processes are known by now */
 	for (size_t i = more || !drained ? 0 : g->n_agents; i-- > 0;) {
 		struct agent *a = &g->agents[i];
 

@@ -9,7 +9,6 @@
 #include <sys/types.h>
 
 #include "engine/engine.h"
-#include "gpu/info.h"
 #include "gpu/join.h"
 #include "gpu/process.h"
 #include "record.h"

@@ -211,7 +211,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
 		return;
-	case REC_NODE: /* its names are those of its process */
+	case REC_NODE: /* its names come from its process */
 		probe_table_use(&in->c->probes, h->tgid);
 		break;
 	case REC_STEP:

@@ -19,7 +19,7 @@ struct intake {
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder;     /* NULL: no stacks */
 	struct gpu *gpu;               /* NULL: no --gpu */
-	bool keep_names;               /* learns those of threads at once, since they may be gone by the time of a dump */
+	bool keep_names;               /* learns names of threads at once: they may be gone by the time of a dump */
 	/* the last thread that was found alive, and the state of the tasks at that time */
 	uint32_t met_tgid, met_tid;
 	uint64_t met_changes;

@@ -20,10 +20,10 @@ struct tasks;
 /* ---- load shedding: which parts are off ---- */
 
 /*
- * Keeps the cost of a recording within --budget. Pure: steps and the time go in, a decision comes out. A look covers
- * some steps that were all recorded in the same way. If they cost more than the budget, the next part is turned off, in
- * the order of enum shed_part; the difference to the cost of a step in the next look is the price of the part. After a
- * quiet time the last part that would fit is turned on again. If that was wrong, the next quiet time is twice as long.
+ * Steps and the time go in, a decision comes out. A look covers some steps that were all recorded in the same way. If they
+ * cost more than the budget, the next part is turned off, in the order of enum shed_part; its price is the difference to
+ * the cost of a step in the next look. After a quiet time the last part that would fit is turned on again; if that was
+ * wrong, the next quiet time is twice as long.
  */
 #define SHED_WHOLE 1000000                /* shares are in millionths */
 #define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
@@ -40,7 +40,7 @@ struct shed_look {
 
 struct shed {
 	uint64_t budget;   /* share of the time of steps */
-	uint32_t parts;    /* 1 << enum shed_part: those that can be turned off */
+	uint32_t parts;    /* 1 << enum shed_part: can be turned off */
 	uint32_t off;      /* of these */
 	uint64_t since_ns; /* steps that began before do not count */
 	uint64_t share;    /* found by the last look */
@@ -59,7 +59,7 @@ void shed_init(struct shed *s, uint64_t budget);
 /* A step has ended. weight_ns: the part of dur_ns that recording it cost. */
 void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns);
 
-/* parts: those that exist now. Returns whether s->off has changed; call shed_applied() then. */
+/* parts: that exist now. Returns whether s->off has changed; call shed_applied() then. */
 bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
 
 /* From now on parts that are off cost nothing, and parts that are on have their full cost. */
@@ -99,10 +99,8 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
 
 /* ---- --max-steps-per-process ---- */
 
-/*
- * What a process does after its last step of a window is left out. Records come in any order, so steps are held until
- * all earlier ones must have arrived; other records that come before the last step is known as such are kept.
- */
+/* Leaves out what a process does after its last step of a window. Records come in any order: steps are held until all
+ * earlier ones must have arrived, and other records that come before the last step is known are kept. */
 struct step_limit *step_limit_new(uint32_t steps);
 void step_limit_free(struct step_limit *l);
 
@@ -122,20 +120,20 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 /* Does the same at each settled() of sinks. */
 void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
 
-/* Whether all living targets have had their steps, but for parents of those that have none; false if there are none. */
+/* Whether all living targets have had their steps; a parent of targets with steps needs none. false without targets. */
 bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 
 /* ---- yielding to what is recorded ---- */
 
 /*
- * The thread of the loop and those that write files yield to all others (util/thread.h) while nothing is urgent, so on a
- * CPU with something else to do they may not run for long. A small thread, which goes before all others, wakes up when
- * the loop has not come back for a while, and makes them run normally when a ring is more than half full, something has
- * happened that the loop waits for, or it is late. They yield again when the rings are empty and the writers are done.
+ * The threads of the loop and of files yield to all others (util/thread.h) while nothing is urgent, so on a busy CPU they
+ * may not run for long. A small thread, which goes before all others, makes them run normally when the loop has not come
+ * back for a while and a ring is more than half full, what it waits for has happened, or it is late. They yield again when
+ * the rings are empty and the writers are done.
  */
 
-/* Call in the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called from another
- * thread. -errno: no thread can watch, and nothing yields. */
+/* In the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called by another thread.
+ * -errno: no thread can watch, and nothing yields. */
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace);
 
 /* From now on nothing yields. */

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -622,7 +621,7 @@ static bool may_warn(struct metadata *m)
 	return m->warnings++ < WARNINGS_MAX;
 }
 
-/* The value of the first name that is set, in our environment and then in that of the process. */
+/* The value of the first name that is set, in our environment, then in the environment of the process. */
 static const char *find(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
 {
 	size_t max = names == flags_names ? THEIR_FLAGS_MAX : THEIRS_MAX;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What a process's lines of the profile say about the run: commit, model, concurrency, settings, and the hash of the
- * environment. It comes from the options, else our environment, else the process itself, which is read when it begins,
- * since it may be gone later, and again when its first line is written.
- */
+/* What a process's lines of the profile say about the run: commit, model, concurrency, settings, and the hash of the
+ * environment. From the options, else our environment, else the process, which is read when it begins, since it may be gone
+ * later, and again when its first line is written. */
 #ifndef INFTRACE_RECORD_METADATA_H
 #define INFTRACE_RECORD_METADATA_H
 
@@ -44,7 +42,7 @@ bool metadata_flags_ok(const char *text);
 #define ENV_LIBRARIES_MAX 32
 
 struct env_library {
-	char *name;                      /* as the linker recorded it, or that of the program's file */
+	char *name;                      /* as the linker recorded it; of the program: its file's */
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 

@@ -149,39 +149,39 @@ void events_configure(const struct record_options *o, const struct probe_table *
 	bool profile = record_wants_profile(o) || o->view, states = wants_states(o);
 	unsigned int e = o->events;
 
-	c->all_cpus = e & EVENT_CPU;
-	c->track_sched = states || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
-	c->track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS | EVENT_MESSAGES);
-	c->track_irq = e & EVENT_IRQ;
-	c->track_memory = e & EVENT_MEMORY;
+	c->cfg.all_cpus = !!(e & EVENT_CPU);
+	c->cfg.track_sched = states || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
+	c->cfg.track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS | EVENT_MESSAGES);
+	c->cfg.track_irq = !!(e & EVENT_IRQ);
+	c->cfg.memory = !!(e & EVENT_MEMORY);
 	c->requests = e & EVENT_REQUESTS;
 	c->messages = e & EVENT_MESSAGES && record_wants_trace(o);
 	if (e & EVENT_SAMPLES)
 		c->sample_hz = o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT;
 	c->stacks = e & EVENT_STACKS;
-	c->min_stack_ns = o->has_min_stack ? o->min_stack_ns : MIN_STACK_DEFAULT_NS;
+	c->cfg.min_stack_ns = o->has_min_stack ? o->min_stack_ns : MIN_STACK_DEFAULT_NS;
 	if (e & EVENT_PMU)
 		c->counters = o->counters ? o->counters : COUNTERS_HARDWARE;
-	c->sums = profile;
-	c->sums_live = o->view;
-	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
-	c->ipc_only = !(e & EVENT_SYSCALLS);
-	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
+	c->cfg.sums = profile;
+	c->cfg.sums_live = !!o->view;
+	c->cfg.ipc = record_wants_trace(o) && e & EVENT_IPC;
+	c->cfg.ipc_only = !(e & EVENT_SYSCALLS);
+	c->cfg.emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (record_wants_trace(o) && !record_wants_nodes(o, true) && e & kinds[i].event)
-			c->emit_mask |= kinds[i].kinds;
+			c->cfg.emit_mask |= kinds[i].kinds;
 	}
 	if (o->gpu && record_wants_profile(o) && !record_wants_trace(o)) /* what a thread did while a GPU was idle */
-		c->emit_mask |= 1u << REC_OFF_CPU | 1u << REC_SYSCALL | 1u << REC_FAULT;
+		c->cfg.emit_mask |= 1u << REC_OFF_CPU | 1u << REC_SYSCALL | 1u << REC_FAULT;
 	if (wants_calls(o, probes))
-		c->emit_mask |= 1u << REC_FUNCTION;
+		c->cfg.emit_mask |= 1u << REC_FUNCTION;
 	if (record_wants_nodes(o, false))
-		c->emit_mask |= 1u << REC_FUNCTION | 1u << REC_NODE;
+		c->cfg.emit_mask |= 1u << REC_FUNCTION | 1u << REC_NODE;
 	if (c->requests)
-		c->emit_mask |= 1u << REC_REQUEST;
+		c->cfg.emit_mask |= 1u << REC_REQUEST;
 	if (c->messages)
-		c->emit_mask |= 1u << REC_MESSAGE;
+		c->cfg.emit_mask |= 1u << REC_MESSAGE;
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))
-		c->emit_mask |= 1u << REC_SAMPLE;
+		c->cfg.emit_mask |= 1u << REC_SAMPLE;
 	c->states_only = !wants_presets(o);
 }

@@ -68,7 +68,7 @@ struct record_options {
 	bool discover;      /* every process that a preset matches */
 	const char *cgroup; /* every process in it; with discover only those; or NULL */
 	char **command;     /* NULL: none */
-	const char *user;   /* of the command; NULL: that of inftrace */
+	const char *user;   /* of the command; NULL: who runs inftrace */
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;
 	const char *profile;
@@ -98,7 +98,7 @@ struct record_options {
 	const char *cupti;    /* of --gpu; NULL: it is searched for */
 	bool has_budget;
 	uint64_t budget;    /* in millionths of the time of steps */
-	bool hold, no_hold; /* targets wait for probes; by default a command does, those of -p do not */
+	bool hold, no_hold; /* targets wait for probes; by default a command does, and -p does not */
 	/* profile metadata; NULL or 0: take it from elsewhere */
 	const char *command_line; /* how the recording was started */
 	const char *commit_sha, *model, *runtime_flags;

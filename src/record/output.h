@@ -4,7 +4,6 @@
 #ifndef INFTRACE_RECORD_OUTPUT_H
 #define INFTRACE_RECORD_OUTPUT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "record/options.h"

@@ -18,7 +18,6 @@
 #include "capture/python.h"
 #include "engine/check.h"
 #include "engine/inspect.h"
-#include "engine/spec.h"
 #include "io/control.h"
 #include "record/capture.h"
 #include "record/flight.h"
@@ -334,7 +333,7 @@ static bool never_hit(const struct capture *c, uint32_t i)
 	return true;
 }
 
-/* A preset has functions of many releases and ways to use an engine; those of the command line were asked for. */
+/* A preset has functions of many releases and ways to use an engine; the user has asked for his own. */
 static void (*say_unhit(const struct probe_spec *s))(const char *fmt, ...)
 {
 	return s->engine ? log_debug : log_info;
@@ -446,27 +445,25 @@ static void summarise_stacks(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
 	const char *limit = "since no more than " SAMPLE_LIMIT_TEXT " of stacks are copied in a second on each CPU";
-	const struct {
-		const char *what, *with, *without, * or ;
-		uint64_t n, left;
-	} taken[] = {
-		{ "samples", "taken", "left out,", "", st->samples, st->samples_left },
-		{ "waits", "with their stack", "without:", ", or the end of their call was not seen", st->waits, st->waits_left },
-		{ "wakers", "with their stack", "without:", "", st->wakers, st->wakers_left },
-	};
 	struct python_names_stats python;
 	struct stacks_stats stacks;
 
 	if (!c->stacks)
 		return;
 	stacks_stats(c->stacks, &stacks);
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
-		if (taken[i].left)
-			log_info("%s: %" PRIu64 " %s, %" PRIu64 " %s %s%s", taken[i].what, taken[i].n, taken[i].with, taken[i].left, taken[i].without,
-				limit, taken[i].or);
-		else if (taken[i].n)
-			log_info("%s: %" PRIu64 " %s", taken[i].what, taken[i].n, taken[i].with);
-	}
+	if (st->samples_left)
+		log_info("samples: %" PRIu64 " taken, %" PRIu64 " left out, %s", st->samples, st->samples_left, limit);
+	else if (st->samples)
+		log_info("samples: %" PRIu64 " taken", st->samples);
+	if (st->waits_left)
+		log_info("waits: %" PRIu64 " with their stack, %" PRIu64 " without: %s, or the end of their call was not seen",
+			st->waits, st->waits_left, limit);
+	else if (st->waits)
+		log_info("waits: %" PRIu64 " with their stack", st->waits);
+	if (st->wakers_left)
+		log_info("wakers: %" PRIu64 " with their stack, %" PRIu64 " without: %s", st->wakers, st->wakers_left, limit);
+	else if (st->wakers)
+		log_info("wakers: %" PRIu64 " with their stack", st->wakers);
 	if (stacks.user)
 		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
 			 "of %" PRIu64 " the way to a caller is not known",
@@ -478,7 +475,7 @@ static void summarise_stacks(const struct capture *c)
 	log_debug("stacks: %.1f MB copied, %" PRIu64 " ns a sample; unwinding took %.3f s and %.1f MB",
 		(double)st->sample_bytes / 1e6, st->samples ? st->sample_ns / st->samples : 0, (double)stacks.ns / 1e9,
 		(double)stacks.memory / 1e6);
-	python_names_stats(pythons_names(c->pythons), &python);
+	python_names_stats(c->pythons->names, &python);
 	if (python.tasks_left)
 		log_info("asyncio: %" PRIu64 " stacks are in [task]: more than %d names of tasks in a process", python.tasks_left,
 			PYTHON_TASKS_MAX);
@@ -635,14 +632,14 @@ static int serve(struct run *r, int more)
 	control_serve(r->control);
 	err = err ? err : r->failed;
 	if (r->recorder && !err)
-		err = recorder_round(r->recorder, now);
+		recorder_round(r->recorder, now);
 	if (!err)
 		err = windows_turn(&r->windows, now);
 	discover_turn(r->discover, now);
 	follow_turn(r->capture.follow, now);
 	overhead_turn(r->intake.overhead, r->windows.sink, now);
 	misfits_turn(r->capture.misfits, r->windows.sink, now);
-	r->stop = r->stop || r->windows.over;
+	r->stop = r->stop || r->windows.schedule.state.over;
 	if (err)
 		return err;
 	if (view) {
@@ -684,7 +681,7 @@ static int loop(struct run *r)
 		{ .fd = r->signal_fd, .events = POLLIN },
 		{ .fd = view ? view->fd : -1, .events = POLLIN },
 		{ .fd = control_fd(r->control), .events = POLLIN },
-		{ .fd = r->windows.flag_fd, .events = POLLIN },
+		{ .fd = flag_fd(r->windows.flag), .events = POLLIN },
 		{ .fd = gpu_fd(r->intake.gpu), .events = POLLIN },
 	};
 	nfds_t n_fds = sizeof(fds) / sizeof(fds[0]);
@@ -702,7 +699,7 @@ static int loop(struct run *r)
 		if (r->targets.gone)
 			break;
 		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
-			    r->windows.next_ns) < 0 &&
+			    r->windows.schedule.state.next_ns) < 0 &&
 			errno != EINTR) {
 			more = -errno;
 			break;
@@ -760,8 +757,6 @@ static int start(struct run *r)
 	r->begun_ns = r->shown_ns = now;
 	r->last_check_ns = now;
 	err = record_is_flight(o) ? recorder_new(&r->windows, on_dumped, r, &r->recorder) : 0;
-	if (r->recorder)
-		r->windows.recorder = recorder_sink(r->recorder);
 	if (!err && r->capture.stacks) {
 		err = unwinder_new(r->capture.stacks,
 			sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
@@ -770,7 +765,7 @@ static int start(struct run *r)
 	}
 	if (!err)
 		err = windows_begin(&r->windows);
-	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
+	r->stop = r->stop || r->windows.schedule.state.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
 	if (!o->command)
@@ -802,7 +797,7 @@ static int drop_privileges(struct run *r)
 	int err;
 
 	r->yields = right != YIELD_NEVER;
-	err = confine_capabilities(CAPABILITIES_KEPT | (r->capture.uprobe_multi ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
+	err = confine_capabilities(CAPABILITIES_KEPT | (features_have(&r->capture.features, FEATURE_UPROBE_MULTI) ? 0 : CONFINE_CAP(CAP_SYS_ADMIN)) |
 				   (right == YIELD_BY_CAPABILITY ? CONFINE_CAP(CAP_SYS_NICE) : 0));
 #ifndef __SANITIZE_ADDRESS__ /* its leak check forks and traces */
 	err = err ?: confine_recorder();
@@ -815,6 +810,7 @@ static int drop_privileges(struct run *r)
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
+	unsigned int failed = 0;
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
@@ -841,11 +837,11 @@ static int run_attached(struct run *r)
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	if (r->recorder)
-		recorder_finish(r->recorder);
+		failed = recorder_finish(r->recorder);
 	close_err = windows_end(&r->windows);
 	if (!err)
 		err = close_err;
-	if (!err && r->recorder && recorder_failed(r->recorder))
+	if (!err && failed)
 		err = -EIO;
 	if (!r->o->view)
 		record_summary(&r->windows, r->begun_ns);
@@ -895,10 +891,8 @@ static int prepare(struct run *r, struct record_options *o)
 		err = capture_start_readers(&r->capture, o);
 	if (!err && o->gpu)
 		err = gpu_new(o, is_target, intake_made, &r->intake, &r->intake.gpu);
-	if (r->intake.gpu)
-		r->targets.environment = gpu_environment(r->intake.gpu);
 	if (!err && o->command)
-		err = targets_spawn(&r->targets);
+		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : NULL);
 	raise_descriptors();
 	return err;
 }

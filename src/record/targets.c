@@ -19,12 +19,12 @@
 #include "capture/perf_events.h"
 #include "capture/python.h"
 #include "record/options.h"
+#include "sink/process_list.h"
 #include "target/cgroup.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/alloc.h"
 #include "util/clock.h"
-#include "util/list.h"
 #include "util/log.h"
 
 /* ---- --discover and --cgroup ---- */
@@ -51,7 +51,7 @@
 
 /* A process that is not a target. Its number may have been reused, by one that is then found a little later. */
 struct other {
-	pid_t pid;
+	struct thread_entry pid;
 	uint64_t first_ns, next_ns; /* when it was seen first; when it will be looked at */
 	bool refused;               /* it matches, and there was no room */
 	bool unread;                /* its files may not be read */
@@ -64,17 +64,12 @@ struct found {
 	char cgroup[CGROUP_OWNER_MAX];
 };
 
-struct others {
-	struct other *list; /* by pid */
-	size_t n, cap;
-};
-
 struct discover {
 	struct capture *c;
 	const char *option;
 	bool by_preset;
 	char cgroup[PATH_MAX];     /* "": every process of the system */
-	struct others known, next; /* as of the last look; those that this look has met */
+	struct thread_map known, next; /* struct other: met by the last look, and by the one under way */
 	struct found alive[DISCOVER_MAX];
 	size_t n_alive;
 	struct map_watch *watch;  /* NULL: there is only looking */
@@ -120,6 +115,7 @@ int discover_new(struct capture *c, const struct record_options *o, struct disco
 	}
 	d = xcalloc(1, sizeof(*d));
 	d->c = c;
+	d->known.size = d->next.size = sizeof(struct other);
 	d->by_preset = o->discover;
 	d->option = o->cgroup ? "--cgroup" : "--discover";
 	if (o->cgroup)
@@ -141,12 +137,12 @@ void discover_free(struct discover *d)
 	if (!d)
 		return;
 	map_watch_free(d->watch);
-	free(d->known.list);
-	free(d->next.list);
+	thread_map_clear(&d->known, NULL);
+	thread_map_clear(&d->next, NULL);
 	free(d);
 }
 
-/* ---- those that were found ---- */
+/* ---- found processes ---- */
 
 static bool is_alive_target(const struct discover *d, pid_t pid)
 {
@@ -253,11 +249,11 @@ static void note_unread(struct discover *d, struct other *o)
 {
 	d->unread += !o->unread;
 	o->unread = true;
-	if (d->told_access || o->pid == 1 || process_is_kernel_thread(o->pid))
+	if (d->told_access || o->pid.tid == 1 || process_is_kernel_thread((pid_t)o->pid.tid))
 		return;
 	log_warn("--discover: the files of process %d, and perhaps of others, may not be read, which takes CAP_SYS_PTRACE in "
 		 "their user namespace; engines among them are not found",
-		o->pid);
+		o->pid.tid);
 	d->told_access = true;
 }
 
@@ -265,13 +261,13 @@ static void note_unread(struct discover *d, struct other *o)
  * not; other -errno: it never will be. */
 static int look_at(struct discover *d, struct other *o)
 {
-	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, o->pid, 0), ret;
-	struct found f = { .pid = o->pid };
+	struct found f = { .pid = (pid_t)o->pid.tid };
+	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, f.pid, 0), ret;
 
 	if (pidfd < 0)
 		return errno == ESRCH ? -ESRCH : 1;
 	if (d->by_preset)
-		matches = process_each_mapped(o->pid, match_mapping, d);
+		matches = process_each_mapped(f.pid, match_mapping, d);
 	ret = matches < 0 ? matches : !matches;
 	if (matches > 0) {
 		process_user(f.pid, &f.uid);
@@ -284,64 +280,41 @@ static int look_at(struct discover *d, struct other *o)
 		ret = -EBUSY;
 	} else if (matches > 0) {
 		d->refused -= o->refused;
-		*o = (struct other){ .pid = o->pid, .first_ns = d->now_ns };
+		o->first_ns = d->now_ns;
+		o->next_ns = 0;
+		o->refused = o->unread = false;
 		ret = add(d, &f, pidfd);
 	}
 	close(pidfd);
 	return ret;
 }
 
-static int by_pid(const void *a, const void *b)
-{
-	const struct other *x = a, *y = b;
-
-	return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-static void note_other(struct discover *d, struct others *others, const struct other *o)
-{
-	d->waits |= o->refused;
-	*list_push(others->list, others->n, others->cap) = *o;
-}
-
-static void sort(struct others *others)
-{
-	if (others->n)
-		qsort(others->list, others->n, sizeof(*others->list), by_pid);
-}
-
-static struct other *find_other(const struct discover *d, pid_t pid)
-{
-	struct other o = { .pid = pid };
-
-	return d->known.n ? bsearch(&o, d->known.list, d->known.n, sizeof(o), by_pid) : NULL;
-}
-
 static int meet(pid_t pid, void *arg)
 {
 	struct discover *d = arg;
-	struct other o = { .pid = pid, .first_ns = d->now_ns };
-	const struct other *known;
+	const struct other *known = thread_map_find(&d->known, (uint32_t)pid);
+	struct other *o;
 
 	if (pid == getpid() || is_alive_target(d, pid))
 		return 0;
-	known = find_other(d, pid);
-	if (known)
-		o = *known;
-	if (o.next_ns <= d->now_ns) {
-		uint64_t age = d->now_ns - o.first_ns;
+	o = thread_map_get(&d->next, (uint32_t)pid);
+	o->first_ns = known ? known->first_ns : d->now_ns;
+	o->next_ns = known ? known->next_ns : 0;
+	o->refused = known && known->refused;
+	o->unread = known && known->unread;
+	if (o->next_ns <= d->now_ns) {
+		uint64_t age = d->now_ns - o->first_ns;
 
-		if (!look_at(d, &o))
+		if (!look_at(d, o))
 			return 0;
-		o.next_ns = d->now_ns + (age < AGAIN_MAX_NS ? age : AGAIN_MAX_NS);
+		o->next_ns = d->now_ns + (age < AGAIN_MAX_NS ? age : AGAIN_MAX_NS);
 	}
-	note_other(d, &d->next, &o);
+	d->waits |= o->refused;
 	return 0;
 }
 
 static void look(struct discover *d)
 {
-	struct others last = d->known;
 	int err;
 
 	forget_ended(d);
@@ -353,10 +326,9 @@ static void look(struct discover *d)
 		log_warn("--cgroup: %s: %s", d->cgroup,
 			err == -ENOENT ? "the cgroup has been removed; if there is one of this name again, it is recorded" : strerror(-err));
 	d->told_gone = err;
-	sort(&d->next);
+	thread_map_clear(&d->known, NULL);
 	d->known = d->next;
-	last.n = 0;
-	d->next = last;
+	d->next = (struct thread_map){ .size = sizeof(struct other) };
 }
 
 /* ---- what the kernel tells ---- */
@@ -382,17 +354,19 @@ static bool was_target(const struct discover *d, pid_t pid)
 /* One that no longer has the file mapped calls exit or exec just now. */
 static void look_at_mapped(struct discover *d, pid_t pid)
 {
-	struct other o = { .pid = pid, .first_ns = d->now_ns }, *known = find_other(d, pid);
+	bool known = thread_map_find(&d->known, (uint32_t)pid);
+	struct other *o;
 	int ret;
 
 	if (was_target(d, pid))
 		return;
-	ret = look_at(d, known ? known : &o);
+	o = thread_map_get(&d->known, (uint32_t)pid);
+	o->first_ns = known ? o->first_ns : d->now_ns;
+	ret = look_at(d, o);
 	if (ret == -ESRCH || ret == 1) {
 		note_missed(d, pid);
 	} else if (ret && !known) {
-		note_other(d, &d->known, &o);
-		sort(&d->known);
+		d->waits |= o->refused;
 		d->due_ns = d->now_ns + LOOK_NS;
 	}
 }
@@ -583,12 +557,12 @@ static int check_user(struct targets *t)
 	return err;
 }
 
-int targets_spawn(struct targets *t)
+int targets_spawn(struct targets *t, const char *const *environment)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
 	const int *fds = t->o->view ? t->o->view->command_fds : as_they_are;
 
-	return command_spawn(t->o->command, fds, t->o->user ? &t->user : NULL, t->environment, &t->cmd);
+	return command_spawn(t->o->command, fds, t->o->user ? &t->user : NULL, environment, &t->cmd);
 }
 
 int targets_check(struct targets *t)

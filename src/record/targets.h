@@ -15,12 +15,11 @@ struct discover;
 /* ---- --discover and --cgroup ---- */
 
 /*
- * Makes targets of the processes that a preset matches, or that are in a cgroup. The kernel tells which processes map
- * which executable files (capture/perf_events.h); some milliseconds later they are targets. Where that is not allowed,
- * and for those that run already, /proc is looked through, at a limited cost. What happens before is not recorded.
+ * Makes targets of the processes that a preset matches, or that are in a cgroup, some milliseconds after the kernel has
+ * told that they map an executable file (capture/perf_events.h). Where that is not allowed, and for processes that run
+ * already, /proc is looked through, at a limited cost. -EINVAL, after one line: no preset is loaded, or there is no such
+ * cgroup.
  */
-
-/* -EINVAL, after one line, if no preset is loaded or there is no such cgroup. */
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover);
 void discover_free(struct discover *d);
 
@@ -39,17 +38,16 @@ struct targets {
 	const struct record_options *o; /* to be set by the creator */
 	int *pidfds;                    /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
-	struct user user;               /* of the command */
-	const char *const *environment; /* of the command: NAME=VALUE in addition, ending with NULL; or NULL */
-	bool gone;                      /* to be set by the creator: all of them have exited */
-	bool command_exited;            /* by itself */
+	struct user user;    /* of the command */
+	bool gone;           /* to be set by the creator: all of them have exited */
+	bool command_exited; /* by itself */
 };
 
 /* Checks that they exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);
 
-/* Starts the command, which waits. */
-int targets_spawn(struct targets *t);
+/* Starts the command, which waits. environment: NAME=VALUE in addition, ending with NULL; or NULL. */
+int targets_spawn(struct targets *t, const char *const *environment);
 
 /* The process whose loader is probed; 0: all processes. */
 pid_t targets_hold_pid(const struct targets *t);

@@ -178,7 +178,7 @@ static void queue_watch_socket(struct queue_watch *w, const struct rec_request *
 	set_latest(w, r->h.start_ns + r->h.dur_ns);
 }
 
-/* Forgets joined requests, and those that have become too old. */
+/* Forgets requests that are joined or too old. */
 static void forget(struct queue_watch *w)
 {
 	uint64_t old = w->latest > KEPT_NS ? w->latest - KEPT_NS : 0;
@@ -460,7 +460,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	};
 }
 
-/* The end of a prefill step is that of the first token, or before it: once beyond the limit it stays so. */
+/* A prefill step ends with the first token, or before it: once beyond the limit it stays so. */
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	char spent[TIME_TEXT_MAX];

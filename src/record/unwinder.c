@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "record/unwinder.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,7 +291,7 @@ static void end_round(struct unwinder *u)
 			h->until = u->samples;
 		h->seen = true;
 	}
-	/* those that came first are over first */
+	/* the first to come are over first */
 	while (n < u->n_held && u->held[n].until && u->collected >= u->held[n].until)
 		n++;
 	pass_first(u, n);

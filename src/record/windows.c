@@ -433,7 +433,7 @@ static int drain(struct flag *f)
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
 			if (e->mask & IN_Q_OVERFLOW) {
-				watch_again(f); /* perhaps those of the directory are lost */
+				watch_again(f); /* events of the directory may be lost */
 			} else if (e->wd == f->wd) {
 				directory_event(f, e);
 			} else if (e->wd == f->above_wd) {
@@ -541,7 +541,7 @@ int flag_open(const char *path, struct flag **ret_flag)
 
 int flag_fd(const struct flag *f)
 {
-	return f->fd;
+	return f ? f->fd : -1;
 }
 
 void flag_free(struct flag *f)
@@ -742,13 +742,11 @@ static int heed_schedule(struct windows *w, uint64_t now)
 
 	schedule_clock(&w->schedule, real_offset_ns());
 	st = schedule_next(&w->schedule, now);
-	w->next_ns = st.next_ns;
 	if (w->open && (!st.open || st.number != w->scheduled))
 		err = window_close(w, st.closed);
 	if (!err && st.open && !w->open)
 		err = window_open(w, st.opened);
 	w->scheduled = st.number;
-	w->over = w->over || st.over;
 	return err;
 }
 
@@ -802,7 +800,7 @@ int windows_turn(struct windows *w, uint64_t now_ns)
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 {
 	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY || w->o->gpu;
-	uint64_t wait = many ? DRAIN_NS : DRAIN_PROFILE_NS, next = w->next_ns;
+	uint64_t wait = many ? DRAIN_NS : DRAIN_PROFILE_NS, next = w->schedule.state.next_ns;
 
 	if (!w->open)
 		wait = CLOSED_NS;
@@ -818,11 +816,11 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 /* While the window is closed. */
 static void be_idle(struct windows *w, uint64_t now)
 {
-	bool soon = w->next_ns <= now + PREPARE_NS;
+	bool soon = w->schedule.state.next_ns <= now + PREPARE_NS;
 
 	if (!w->idle_ns && soon) {
 		session_wake(w->c->session); /* a failure shows when the window is opened, and is reported then */
-		w->idle_ns = w->next_ns + IDLE_NS;
+		w->idle_ns = w->schedule.state.next_ns + IDLE_NS;
 	} else if (w->idle_ns && now >= w->idle_ns && !soon) {
 		session_idle(w->c->session);
 		w->idle_ns = 0;
@@ -887,10 +885,7 @@ int windows_drain(struct windows *w)
 
 int windows_check(struct windows *w)
 {
-	int err = w->o->window_flag ? flag_open(w->o->window_flag, &w->flag) : 0;
-
-	w->flag_fd = w->flag ? flag_fd(w->flag) : -1;
-	return err;
+	return w->o->window_flag ? flag_open(w->o->window_flag, &w->flag) : 0;
 }
 
 int windows_begin(struct windows *w)

@@ -17,10 +17,8 @@ struct memory;
 
 /* ---- the schedule ---- */
 
-/*
- * Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
- * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME).
- */
+/* Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
+ * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME). */
 enum schedule_source {
 	SCHEDULE_WHOLE,  /* one window from the beginning; its limits end the run */
 	SCHEDULE_MANUAL, /* only start and stop, which the other sources accept, too */
@@ -66,7 +64,7 @@ struct schedule {
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns);
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there);
 
-/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Differences below a millisecond are those of reading two clocks. */
+/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Reading two clocks one after the other makes differences below a millisecond, which are ignored. */
 void schedule_clock(struct schedule *s, uint64_t real_offset_ns);
 
 /* A window that is open then stays open until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
@@ -84,14 +82,12 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 
 /* ---- the flag file, by inotify(7): it does not see what other machines do on a network file system ---- */
 
-/*
- * Watches the directory of `path`, which must exist. A file that is not regular, or that belongs neither to root nor to
- * the user who called inftrace or sudo, is refused: with one line and -EINVAL or -EPERM here, with a warning later.
- */
+/* Watches the directory of `path`, which must exist. A file is refused that is not regular, or belongs neither to root nor to
+ * the user who called inftrace or sudo: with one line and -EINVAL or -EPERM here, with a warning later. */
 int flag_open(const char *path, struct flag **ret_flag);
 void flag_free(struct flag *f);
 
-/* Readable when flag_read() may have news. */
+/* Readable when flag_read() may have news. NULL: -1. */
 int flag_fd(const struct flag *f);
 
 /* Tells whether the file exists after the next change. Returns 1 if there is another change to tell (it was removed
@@ -107,9 +103,6 @@ struct windows {
 	struct intake *in;
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
-	bool over;        /* no more windows will open */
-	uint64_t next_ns; /* when to look at the schedule again */
-	int flag_fd;      /* to be polled; -1: no --window-flag */
 	/* The open window, or the last one. */
 	bool open;
 	uint32_t number; /* of the next one while none is open */
@@ -120,11 +113,11 @@ struct windows {
 	struct window_totals totals;
 	struct left_files files; /* its files */
 
-	struct flag *flag; /* to be freed by the creator; NULL: no --window-flag */
+	struct flag *flag;        /* to be freed by the creator; NULL: no --window-flag */
+	struct schedule schedule; /* its state says when to look again, and whether no more windows will open */
 	/* private */
 	struct window_totals whole; /* of all closed windows */
 	struct profile_meta meta;
-	struct schedule schedule;
 	uint32_t scheduled;     /* number of the window in the schedule */
 	uint64_t counted_steps; /* steps reported to it */
 	struct memory *memory;  /* NULL: neither -e memory nor a profile */

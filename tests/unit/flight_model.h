@@ -119,7 +119,7 @@ static inline void model_free(struct model *m)
 	free(m->latest);
 }
 
-static inline void model_append(struct model *m)
+static inline void append_one(struct model *m)
 {
 	union any_rec rec;
 	size_t size = make_record(m, m->n, &rec);
@@ -135,6 +135,12 @@ static inline void model_append(struct model *m)
 	m->latest[m->n] = m->n && m->latest[m->n - 1] > end ? m->latest[m->n - 1] : end;
 	m->n++;
 	assert_int_equal(flight_append(m->f, &rec.h, size), 0);
+}
+
+static inline void model_append(struct model *m, size_t n)
+{
+	while (n--)
+		append_one(m);
 }
 
 /* What is kept is the last of what was appended, and the horizon the latest end of all the others.
@@ -200,6 +206,37 @@ static inline void model_dump_rest(struct model *m)
 	assert_int_equal(m->dump_next, m->dump_end);
 	flight_dump_end(m->f);
 }
+
+/* All of a dump, at once. */
+static inline void model_dump(struct model *m)
+{
+	model_dump_begin(m, START, 0);
+	model_dump_rest(m);
+}
+
+/* ---- a store without a model ---- */
+
+static struct flight *store;
+static struct tasks *store_tasks;
+
+static inline struct flight *store_new(uint64_t bytes, uint64_t keep_ns)
+{
+	assert_int_equal(tasks_new(&store_tasks), 0);
+	assert_int_equal(flight_new(bytes, keep_ns, store_tasks, &store), 0);
+	return store;
+}
+
+/* Of a test that has called it. */
+static inline int store_free(void **state)
+{
+	flight_free(store);
+	tasks_free(store_tasks);
+	store = NULL;
+	store_tasks = NULL;
+	return 0;
+}
+
+#define TEST_STORE(name) TEST_WITH(name, NULL, store_free)
 
 /* In kB, of the mapping that the store is in: "Size", "Rss". */
 static inline unsigned long mapping_kb(const void *at, const char *key)

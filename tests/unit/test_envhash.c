@@ -76,6 +76,27 @@ static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
 	assert_int_equal(err, 0);
 }
 
+/* The JSON of such a process, and its text, which the caller frees. */
+static struct json_object *json_with(char *const env[], char **text)
+{
+	struct json_object *obj;
+
+	hash_with(env, text, NULL);
+	obj = json_tokener_parse(*text);
+	assert_non_null(obj);
+	return obj;
+}
+
+/* Whether the hashes of two such processes are the same. */
+static bool are_same(char *const env[], char *const other[])
+{
+	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
+
+	hash_with(env, NULL, a);
+	hash_with(other, NULL, b);
+	return !strcmp(a, b);
+}
+
 TEST(test_variables)
 {
 	char *const env[] = { "OMP_NUM_THREADS=8", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1",
@@ -86,9 +107,8 @@ TEST(test_variables)
 	struct json_object *obj, *vars;
 	char *json;
 
-	hash_with(env, &json, NULL);
+	obj = json_with(env, &json);
 	assert_null(strstr(json, "hush"));
-	obj = json_tokener_parse(json);
 	vars = get(obj, "env");
 	assert_int_equal(json_object_object_length(vars), 4);
 	assert_string_equal(get_string(vars, "OMP_NUM_THREADS"), "8"); /* the first, as getenv */
@@ -107,8 +127,7 @@ TEST(test_system)
 	char *json;
 
 	assert_int_equal(uname(&uts), 0);
-	hash_with(env, &json, NULL);
-	obj = json_tokener_parse(json);
+	obj = json_with(env, &json);
 	assert_string_equal(get_string(obj, "kernel"), uts.release);
 	assert_string_equal(get_string(obj, "machine"), uts.machine);
 	cpu = get(obj, "cpu");
@@ -173,15 +192,10 @@ TEST(test_equal_and_not)
 	char *const reordered[] = { "GGML_X=1", "LANG=C", "OMP_NUM_THREADS=4", NULL };
 	char *const changed[] = { "GGML_X=1", "OMP_NUM_THREADS=5", NULL };
 	char *const fewer[] = { "OMP_NUM_THREADS=4", NULL };
-	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
 
-	hash_with(one, NULL, a);
-	hash_with(reordered, NULL, b);
-	assert_string_equal(a, b);
-	hash_with(changed, NULL, b);
-	assert_string_not_equal(a, b);
-	hash_with(fewer, NULL, b);
-	assert_string_not_equal(a, b);
+	assert_true(are_same(one, reordered));
+	assert_false(are_same(one, changed));
+	assert_false(are_same(one, fewer));
 }
 
 TEST(test_libraries)
@@ -225,11 +239,8 @@ TEST(test_labels)
 	char *const labelled[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", "FERRUM_PROFILE_MODEL=m", "FERRUM_PROFILE_COMMIT_SHA=1",
 		"FERRUM_PROFILE_CONCURRENCY=4", "FERRUM_PROFILE_JSONL=/x", "FERRUM_TRACE_OUT=/y", "VLLM_CHAKRA_TRACE_DIR=/z", "VLLM_CHAKRA_DEBUG=1",
 		NULL };
-	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
 
-	hash_with(plain, NULL, a);
-	hash_with(labelled, NULL, b);
-	assert_string_equal(a, b);
+	assert_true(are_same(plain, labelled));
 }
 
 struct loaded {
@@ -286,14 +297,9 @@ TEST(test_needed)
 TEST(test_process)
 {
 	char *const env[] = { "OMP_PLACES=cores", NULL };
-	char *libc_globs[] = { "nothing*", "libc.so*", "libc-*.so" },
-	     *other_globs[] = { "libxyz*" };
-	struct engine match = {
-		.name = "matching", .version = 7, .mapped = libc_globs, .n_mapped = 3
-	};
-	struct engine other = {
-		.name = "other", .version = 1, .mapped = other_globs, .n_mapped = 1
-	};
+	char *libc_globs[] = { "nothing*", "libc.so*", "libc-*.so" }, *other_globs[] = { "libxyz*" };
+	struct engine match = { .name = "matching", .version = 7, .mapped = libc_globs, .n_mapped = 3 };
+	struct engine other = { .name = "other", .version = 1, .mapped = other_globs, .n_mapped = 1 };
 	struct engine *engines[] = { &other, &match };
 	struct probe_table pt = { .engines = engines, .n_engines = 2 };
 	char hash[ENV_HASH_MAX], *json;
@@ -306,9 +312,7 @@ TEST(test_process)
 	assert_int_equal(err, 0);
 	obj = json_tokener_parse(json);
 	assert_int_equal(json_object_array_length(get(obj, "libraries")), 1);
-	assert_string_equal(
-		json_object_to_json_string_ext(get(obj, "presets"), JSON_C_TO_STRING_PLAIN),
-		"[{\"name\":\"matching\",\"version\":7}]");
+	assert_string_equal(json_object_to_json_string_ext(get(obj, "presets"), JSON_C_TO_STRING_PLAIN), "[{\"name\":\"matching\",\"version\":7}]");
 	assert_string_not_equal(get_string(obj, "exe"), "");
 	json_object_put(obj);
 	free(json);
@@ -340,12 +344,8 @@ TEST(test_hash_ok)
 {
 	char text[] = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF";
 
-	assert_true(env_hash_ok(text));
-	assert_true(env_hash_ok(text + 7));
-	assert_false(env_hash_ok(text + 8));
-	assert_false(env_hash_ok("sha256:given"));
-	assert_false(env_hash_ok("sha256:unknown"));
-	assert_false(env_hash_ok(""));
+	assert_true(env_hash_ok(text) && env_hash_ok(text + 7));
+	assert_false(env_hash_ok(text + 8) || env_hash_ok("sha256:given") || env_hash_ok("sha256:unknown") || env_hash_ok(""));
 	text[20] = 'x';
 	assert_false(env_hash_ok(text));
 }

@@ -15,7 +15,8 @@
 #include "util/log.h"
 
 static char top[64];    /* a directory of this test's own, the current one */
-static char said[8192]; /* by the last changes() */
+static char said[8192]; /* by the last call */
+static struct flag *f;  /* the one that the test watches */
 
 static int setup(void **state)
 {
@@ -29,12 +30,10 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-static struct flag *flag; /* the one that is looked at */
-
 static int teardown(void **state)
 {
-	flag_free(flag);
-	flag = NULL;
+	flag_free(f);
+	f = NULL;
 	return chdir("/") || nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -46,31 +45,42 @@ static void touch(const char *path)
 	close(fd);
 }
 
-/* Looks at this one from now on. */
 static void open_flag(const char *path)
 {
-	flag_free(flag);
-	assert_int_equal(flag_open(path, &flag), 0);
+	flag_free(f);
+	f = NULL;
+	assert_int_equal(flag_open(path, &f), 0);
+}
+
+/* One reading; its messages are in `said`. */
+static int read_one(bool *ret_there)
+{
+	struct stderr_grab g;
+	int ret;
+
+	stderr_grab_begin(&g);
+	ret = flag_read(f, ret_there);
+	strcpy(said, stderr_grab_end(&g));
+	return ret;
 }
 
 /* All changes up to now, as a text: "+" there, "-" not. */
 static const char *changes(void)
 {
 	static char text[64];
-	struct stderr_grab g;
+	char all[8192] = "";
 	size_t n = 0;
 	bool there;
 	int more;
 
-	*said = 0;
 	do {
-		stderr_grab_begin(&g);
-		more = flag_read(flag, &there);
-		strcat(said, stderr_grab_end(&g));
+		more = read_one(&there);
 		assert_in_range(more, 0, 1);
+		strcat(all, said);
 		text[n++] = there ? '+' : '-';
 	} while (more && n < sizeof(text) - 1);
 	text[n] = 0;
+	strcpy(said, all);
 	return text;
 }
 
@@ -89,7 +99,7 @@ static void assert_told(const char *wanted, const char *text)
 
 static bool readable(void)
 {
-	struct pollfd p = { .fd = flag_fd(flag), .events = POLLIN };
+	struct pollfd p = { .fd = flag_fd(f), .events = POLLIN };
 
 	return poll(&p, 1, 0) == 1;
 }
@@ -97,7 +107,6 @@ static bool readable(void)
 TEST_WITH(test_comes_and_goes, setup, teardown)
 {
 	open_flag("dir/flag");
-
 	assert_changes("-");
 	assert_false(readable());
 	for (int i = 0; i < 100; i++) {
@@ -124,37 +133,26 @@ TEST_WITH(test_there_at_the_start, setup, teardown)
 	assert_changes("-");
 }
 
-/* Between two readings. */
+/* Between two readings: what happens (+ it is created, - removed), and what is told. */
 TEST_WITH(test_several_changes, setup, teardown)
 {
-	open_flag("dir/flag");
+	static const char *const cases[][2] = { { "+-", "-" }, { "+-+", "+" }, { "-+", "-+" }, { "-+-+", "-+" }, { "-+-", "-" }, { "", "-" } };
 
-	touch("dir/flag");
-	unlink("dir/flag");
-	assert_changes("-");
-	touch("dir/flag");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes("+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes("-+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	unlink("dir/flag");
-	touch("dir/flag");
-	assert_changes("-+");
-	unlink("dir/flag");
-	touch("dir/flag");
-	unlink("dir/flag");
-	assert_changes("-");
-	assert_changes("-");
+	open_flag("dir/flag");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (const char *c = cases[i][0]; *c; c++) {
+			if (*c == '+')
+				touch("dir/flag");
+			else
+				unlink("dir/flag");
+		}
+		assert_changes(cases[i][1]);
+	}
 }
 
 TEST_WITH(test_other_ways_to_appear, setup, teardown)
 {
 	open_flag("dir/flag");
-
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
 	assert_changes("+");
@@ -204,12 +202,16 @@ TEST_WITH(test_paths, setup, teardown)
 
 static void assert_refused(const char *path, int err, const char *line)
 {
-	struct flag *f = (void *)-1;
+	struct flag *none = NULL;
 	struct stderr_grab g;
-	const char *text = g.text;
+	const char *text;
+	int ret;
 
-	assert_int_equal(GRABBED(g, flag_open(path, &f)), err);
-	assert_ptr_equal(f, (void *)-1);
+	stderr_grab_begin(&g);
+	ret = flag_open(path, &none);
+	text = stderr_grab_end(&g);
+	assert_int_equal(ret, err);
+	assert_null(none);
 	if (!strstr(text, line) || strchr(text, '\n') != text + strlen(text) - 1)
 		fail_msg("'%s' is not in: %s", line, text);
 }
@@ -246,11 +248,11 @@ TEST_WITH(test_refused_at_the_start, setup, teardown)
 TEST_WITH(test_refused_later, setup, teardown)
 {
 	open_flag("dir/flag");
-
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
 		assert_string_equal(changes(), "-");
-		assert_int_equal(strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
+		assert_int_equal(
+			strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
 			i == 0);
 		unlink("dir/flag");
 		assert_changes("-");
@@ -340,22 +342,17 @@ TEST_WITH(test_directory_moved, setup, teardown)
 	assert_changes("-");
 }
 
-/* Makes or removes a/b/c. */
-static void make_abc(bool make)
-{
-	static const char *const names[] = { "a", "a/b", "a/b/c" };
-
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(make ? mkdir(names[i], 0755) : rmdir(names[2 - i]), 0);
-}
-
 /* With directories above it, as each of them reappears. */
 TEST_WITH(test_directories_above, setup, teardown)
 {
-	make_abc(true);
+	mkdir("a", 0755);
+	mkdir("a/b", 0755);
+	mkdir("a/b/c", 0755);
 	open_flag("a/b/c/flag");
 	assert_changes("-");
-	make_abc(false);
+	rmdir("a/b/c");
+	rmdir("a/b");
+	rmdir("a");
 	assert_told("-", "was removed");
 	mkdir("a", 0755);
 	assert_changes("-");
@@ -371,8 +368,12 @@ TEST_WITH(test_directories_above, setup, teardown)
 	assert_told("+", "is back");
 	/* all at once */
 	unlink("a/b/c/flag");
-	make_abc(false);
-	make_abc(true);
+	rmdir("a/b/c");
+	rmdir("a/b");
+	rmdir("a");
+	mkdir("a", 0755);
+	mkdir("a/b", 0755);
+	mkdir("a/b/c", 0755);
 	touch("a/b/c/flag");
 	assert_string_equal(changes(), "-+");
 }
@@ -380,7 +381,6 @@ TEST_WITH(test_directories_above, setup, teardown)
 TEST_WITH(test_directory_becomes_a_file, setup, teardown)
 {
 	open_flag("dir/flag");
-
 	rmdir("dir");
 	touch("dir");
 	assert_told("-", "was removed; its window stays closed until it is back");
@@ -427,10 +427,10 @@ TEST_WITH(test_directory_unmounted, setup, teardown)
 /* fs.inotify.max_queued_events, 16384 by default: one event reports the rest */
 TEST_WITH(test_overflow, setup, teardown)
 {
-	open_flag("dir/flag");
 	unsigned int max = 0;
 	FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "re");
 
+	open_flag("dir/flag");
 	assert_non_null(file);
 	assert_int_equal(fscanf(file, "%u", &max), 1);
 	fclose(file);

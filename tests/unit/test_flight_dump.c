@@ -15,11 +15,10 @@ TEST(test_empty_dump)
 	assert_int_equal(flight_dump_begin(m.f, START, NULL, &dump), 0);
 	assert_int_equal(dump.horizon_ns, 0);
 	/* what is appended after the beginning is not part of it */
-	model_append(&m);
+	model_append(&m, 1);
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
 	flight_dump_end(m.f);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_dump(&m);
 	assert_int_equal(m.handed_over, 1);
 	/* freed in the middle of one */
 	model_dump_begin(&m, START, 0);
@@ -33,12 +32,11 @@ TEST(test_overwrite_beside_dump)
 	struct model m;
 
 	model_new(&m, MB, 0, 77);
-	for (int i = 0; i < 50000; i++)
-		model_append(&m);
+	model_append(&m, 50000);
 	model_dump_begin(&m, START, 0);
 	before = model_check(&m);
 	for (int i = 0; i < 200000; i++) {
-		model_append(&m);
+		model_append(&m, 1);
 		if (i % 1000 == 0)
 			model_check(&m);
 	}
@@ -48,12 +46,10 @@ TEST(test_overwrite_beside_dump)
 	assert_true(st.used_bytes >= before.used_bytes);
 	model_dump_rest(&m);
 	/* with that gone there is room again */
-	for (int i = 0; i < 50000; i++)
-		model_append(&m);
+	model_append(&m, 50000);
 	st = model_check(&m);
 	assert_true(st.kept > before.kept / 10 * 9);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_dump(&m);
 	model_free(&m);
 }
 
@@ -65,11 +61,10 @@ static unsigned int fill_beside_dump(struct model *m, unsigned int max)
 	size_t evicted;
 
 	model_new(m, MB, 0, 78);
-	for (int i = 0; i < 50000; i++)
-		model_append(m);
+	model_append(m, 50000);
 	model_dump_begin(m, START, 0);
 	for (evicted = model_check(m).evicted; n < max && model_check(m).evicted == evicted; n++)
-		model_append(m);
+		model_append(m, 1);
 	model_dump_rest(m);
 	return n;
 }
@@ -85,8 +80,7 @@ TEST(test_dump_in_full_memory)
 	assert_int_equal(fill_beside_dump(&m, n - 1), n - 1);
 	for (int round = 0; round < 5; round++) {
 		model_dump_begin(&m, START, 0);
-		for (int i = 0; i < 20000; i++)
-			model_append(&m);
+		model_append(&m, 20000);
 		model_check(&m);
 		model_dump_rest(&m);
 		assert_true(round || m.handed_over > 3000);
@@ -101,22 +95,17 @@ TEST(test_dump_twice)
 	size_t first;
 
 	model_new(&m, MB, 0, 5);
-	for (int i = 0; i < 3000; i++)
-		model_append(&m);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_append(&m, 3000);
+	model_dump(&m);
 	first = m.handed_over;
 	assert_int_equal(first, 3000);
-	for (int i = 0; i < 10; i++)
-		model_append(&m);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_append(&m, 10);
+	model_dump(&m);
 	assert_int_equal(m.handed_over, 3010);
 	/* many dumps of little do not use up the memory */
 	for (int i = 0; i < 500; i++) {
-		model_append(&m);
-		model_dump_begin(&m, START, 0);
-		model_dump_rest(&m);
+		model_append(&m, 1);
+		model_dump(&m);
 	}
 	assert_int_equal(m.handed_over, 3510);
 	model_free(&m);
@@ -130,8 +119,7 @@ TEST(test_passes)
 	struct model m;
 
 	model_new(&m, MB, 0, 6);
-	for (int i = 0; i < 50000; i++)
-		model_append(&m);
+	model_append(&m, 50000);
 	model_dump_begin(&m, START, 0);
 	first = m.dump_next;
 	flight_dump_passes(m.f, 3);
@@ -140,31 +128,26 @@ TEST(test_passes)
 		m.handed_over = 0;
 		if (pass)
 			flight_dump_again(m.f);
-		while (flight_dump_next(m.f, on_dumped, &m, 1000)) {
-			for (int i = 0; i < 1000; i++)
-				model_append(&m);
-		}
+		while (flight_dump_next(m.f, on_dumped, &m, 1000))
+			model_append(&m, 1000);
 		assert_true(m.handed_over > 3000);
 		assert_int_equal(m.dump_next, m.dump_end);
 	}
 	flight_dump_end(m.f);
-	for (int i = 0; i < 50000; i++)
-		model_append(&m);
+	model_append(&m, 50000);
 	model_dump_begin(&m, START, 0);
 	flight_dump_processes(m.f, &processes);
 	thread_map_clear(&processes, NULL);
 	flight_dump_passes(m.f, 2);
 	flight_dump_next(m.f, on_dumped, &m, 100);
 	flight_dump_end(m.f);
-	for (int i = 0; i < 50000; i++)
-		model_append(&m);
+	model_append(&m, 50000);
 	assert_true(model_check(&m).kept > 3000);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_dump(&m);
 	model_free(&m);
 }
 
-TEST(test_processes)
+TEST_STORE(test_processes)
 {
 	struct rec_fault rec = { .h = { .kind = REC_FAULT, .dur_ns = 5 } };
 	uint64_t of[301] = { 0 };
@@ -172,11 +155,8 @@ TEST(test_processes)
 	struct thread_map processes = { .size = sizeof(struct flight_process) };
 	const struct flight_process *p = NULL;
 	struct flight_dump dump;
-	struct flight *f;
-	struct tasks *ts;
+	struct flight *f = store_new(MB, 0);
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
 	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
 	flight_dump_processes(f, &processes);
 	assert_null(processes.first);
@@ -204,8 +184,6 @@ TEST(test_processes)
 	}
 	assert_true(of[300] > 50 && cut <= 1);
 	thread_map_clear(&processes, NULL);
-	flight_free(f);
-	tasks_free(ts);
 }
 
 static void append_within(const struct rec_hdr *rec, size_t size, void *arg)
@@ -213,8 +191,7 @@ static void append_within(const struct rec_hdr *rec, size_t size, void *arg)
 	struct model *m = arg;
 
 	on_dumped(rec, size, m);
-	for (int i = 0; i < 5; i++)
-		model_append(m);
+	model_append(m, 5);
 }
 
 TEST(test_append_from_callback)
@@ -222,8 +199,7 @@ TEST(test_append_from_callback)
 	struct model m;
 
 	model_new(&m, MB, 0, 9);
-	for (int i = 0; i < 40000; i++)
-		model_append(&m);
+	model_append(&m, 40000);
 	for (int round = 0; round < 3; round++) {
 		model_dump_begin(&m, START, 0);
 		while (flight_dump_next(m.f, append_within, &m, 100))

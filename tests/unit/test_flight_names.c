@@ -76,14 +76,11 @@ static void on_person(const struct rec_hdr *h, size_t size, void *arg)
 	p->exited_checked += (size_t)rec->ret;
 }
 
-TEST(test_names)
+TEST_STORE(test_names)
 {
-	struct people p = { .now_ns = START, .dice = 4711 };
+	struct people p = { .f = store_new(MB, 0), .now_ns = START, .dice = 4711 };
 	struct flight_dump dump;
-	struct tasks *ts;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(MB, 0, ts, &p.f), 0);
 	for (unsigned int turn = 0; turn < 60; turn++) {
 		for (int i = 0; i < 30000; i++)
 			live_on(&p);
@@ -99,22 +96,15 @@ TEST(test_names)
 		flight_dump_end(p.f);
 	}
 	assert_true(p.exited_checked > 1000);
-	flight_free(p.f);
-	tasks_free(ts);
 }
 
 /* The name is older than all that is handed over. */
-TEST(test_names_before_horizon)
+TEST_STORE(test_names_before_horizon)
 {
-	struct people p = {};
-	struct rec_syscall rec = {
-		.h = { .kind = REC_SYSCALL, .start_ns = START, .tid = TID, .tgid = TID }
-	};
+	struct people p = { .f = store_new(MB, 100 * MS) };
+	struct rec_syscall rec = { .h = { .kind = REC_SYSCALL, .start_ns = START, .tid = TID, .tgid = TID } };
 	struct flight_dump dump;
-	struct tasks *ts;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(MB, 100 * MS, ts, &p.f), 0);
 	tell(p.f, START, TASK_FORK, TID, 17);
 	for (int i = 0; i < 5000; i++)
 		assert_int_equal(flight_append(p.f, &rec.h, sizeof(rec)), 0);
@@ -127,25 +117,18 @@ TEST(test_names_before_horizon)
 		;
 	assert_int_equal(p.checked, 1);
 	flight_dump_end(p.f);
-	flight_free(p.f);
-	tasks_free(ts);
 }
 
 /* Those that were there at the start, and those of no target, whom only the live table knows. */
 TEST(test_names_from_outside)
 {
-	struct rec_task fork = { .h = { .kind = REC_TASK,
-					 .id = TASK_FORK,
-					 .start_ns = START,
-					 .tgid = TID,
-					 .tid = TID },
-		.comm = "server" };
+	struct rec_task fork = { .h = { .kind = REC_TASK, .id = TASK_FORK, .start_ns = START, .tgid = TID, .tid = TID }, .comm = "server" };
 	struct flight_dump dump;
 	struct tasks *live;
 	struct flight *f;
 	struct task *t;
 
-	live = tasks_new();
+	assert_int_equal(tasks_new(&live), 0);
 	tasks_update(live, &fork);
 	tasks_find(live, TID)->written = 3;
 	assert_int_equal(flight_new(MB, 0, live, &f), 0);
@@ -182,11 +165,7 @@ TEST(test_names_from_outside)
 static void append_span(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id,
 	uint64_t start_ns, uint64_t end_ns)
 {
-	struct rec_off_cpu rec = { .h = { .kind = kind,
-					   .tid = tid,
-					   .id = id,
-					   .start_ns = start_ns,
-					   .dur_ns = end_ns - start_ns } };
+	struct rec_off_cpu rec = { .h = { .kind = kind, .tid = tid, .id = id, .start_ns = start_ns, .dur_ns = end_ns - start_ns } };
 
 	assert_int_equal(flight_append(f, &rec.h, sizeof(rec)), 0);
 }
@@ -201,12 +180,9 @@ static bool has(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id,
 static void check_open_spans(uint64_t bytes, unsigned int n)
 {
 	const uint64_t since = START + 1000 * MS;
+	struct flight *f = store_new(bytes, 0);
 	struct flight_dump dump;
-	struct flight *f;
-	struct tasks *ts;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(bytes, 0, ts, &f), 0);
 	append_span(f, REC_SYSCALL, TID, 202, START, since - 1);
 	append_span(f, REC_SYSCALL, TID + 1, 202, START, since);
 	append_span(f, REC_OFF_CPU, TID, ST_BLOCKED_FUTEX, START + 7, since + 5);
@@ -241,8 +217,7 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 	/* the next dump has what was appended since */
 	assert_int_equal(flight_dump_begin(f, since, NULL, &dump), 0);
 	assert_true(has(f, REC_SYSCALL, TID + 3, 202, START, since));
-	flight_free(f);
-	tasks_free(ts);
+	store_free(NULL);
 }
 
 TEST(test_open_spans)

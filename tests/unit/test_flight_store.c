@@ -55,11 +55,9 @@ TEST(test_large)
 	munmap(probe, bytes);
 	model_new(&m, bytes, 0, 1);
 	assert_true(mapping_kb(m.f, "Rss") <= 2048);
-	for (int i = 0; i < 100000; i++)
-		model_append(&m);
+	model_append(&m, 100000);
 	assert_true(mapping_kb(m.f, "Rss") <= 32 * 1024);
-	model_dump_begin(&m, START, 0);
-	model_dump_rest(&m);
+	model_dump(&m);
 	assert_int_equal(m.handed_over, 100000);
 	model_free(&m);
 }
@@ -80,18 +78,15 @@ TEST(test_bound)
 		assert_true(mapping_kb(m.f, "Size") * 1024 <= sizes[i]);
 		assert_true(mapping_kb(m.f, "Rss") <= 64 + 32); /* headers */
 		do {
-			for (int k = 0; k < 100; k++)
-				model_append(&m);
+			model_append(&m, 100);
 			flight_get_stats(m.f, &st);
 		} while (!st.evicted);
-		for (size_t k = m.n; k > 0; k--)
-			model_append(&m);
+		model_append(&m, m.n);
 		st = model_check(&m);
 		assert_true(st.used_bytes <= st.bytes);
 		assert_true(st.used_bytes >= sizes[i] / 100 * 83);
 		model_dump_begin(&m, START, 0);
-		for (size_t k = m.n / 4; k > 0; k--)
-			model_append(&m);
+		model_append(&m, m.n / 4);
 		assert_true(mapping_kb(m.f, "Size") * 1024 <= sizes[i]);
 		assert_true(mapping_kb(m.f, "Rss") * 1024 <= sizes[i]);
 		model_dump_rest(&m);
@@ -114,8 +109,7 @@ TEST(test_against_model)
 		for (unsigned int turn = 0; turn < 60; turn++) {
 			unsigned int speed = (unsigned int)(next_random(&dice) % 4);
 
-			for (uint64_t i = next_random(&dice) % 8000; i > 0; i--)
-				model_append(&m);
+			model_append(&m, next_random(&dice) % 8000);
 			model_check(&m);
 			if (next_random(&dice) % 2)
 				continue;
@@ -126,8 +120,7 @@ TEST(test_against_model)
 				if (!flight_dump_next(m.f, on_dumped, &m,
 					    (unsigned int)(next_random(&dice) % 500) << speed))
 					break;
-				for (uint64_t i = next_random(&dice) % 600; i > 0; i--)
-					model_append(&m);
+				model_append(&m, next_random(&dice) % 600);
 			}
 			model_check(&m);
 			if (next_random(&dice) % 4 == 0)

@@ -41,18 +41,15 @@ static struct times dump_times(struct flight *f, uint64_t at_ns, struct flight_d
 	return t;
 }
 
-TEST(test_keep_time)
+TEST_STORE(test_keep_time)
 {
 	const uint64_t keep = 200 * MS, step = 10000; /* 20,000 records within it: 1.3 MB */
 	uint64_t now = START, bytes = 64 * MB;
 	struct flight_dump dump;
 	struct flight_stats st;
-	struct flight *f;
-	struct tasks *ts;
+	struct flight *f = store_new(bytes, keep);
 	struct times t;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(bytes, keep, ts, &f), 0);
 	for (int i = 0; i < 1000000; i++) {
 		now += step;
 		append_at(f, now);
@@ -88,22 +85,17 @@ TEST(test_keep_time)
 		flight_expire(f, now);
 	}
 	assert_true(mapping_kb(f, "Rss") < 12 * 1024);
-	flight_free(f);
-	tasks_free(ts);
 }
 
 /* More than there is memory for: as with a size. */
-TEST(test_keep_time_cap)
+TEST_STORE(test_keep_time_cap)
 {
 	uint64_t now = START;
 	struct flight_dump dump;
 	struct flight_stats st;
-	struct flight *f;
-	struct tasks *ts;
+	struct flight *f = store_new(MB, 3600000 * MS);
 	struct times t;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(MB, 3600000 * MS, ts, &f), 0);
 	flight_expire(f, 5); /* the machine runs for less than that time */
 	for (int i = 0; i < 200000; i++) {
 		append_at(f, now += 1000);
@@ -123,8 +115,6 @@ TEST(test_keep_time_cap)
 	append_at(f, now + 7200000 * MS);
 	t = dump_times(f, now + 7200000 * MS, &dump);
 	assert_int_equal(t.n, 1);
-	flight_free(f);
-	tasks_free(ts);
 }
 
 /* It expires in the middle of a dump, which has it nevertheless. */
@@ -133,14 +123,13 @@ TEST(test_expire_beside_dump)
 	struct model m;
 
 	model_new(&m, 20 * MB, 100 * MS, 3);
-	for (int i = 0; i < 60000; i++)
-		model_append(&m);
+	model_append(&m, 60000);
 	model_dump_begin(&m, START + 70 * MS, 100 * MS);
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 5000), 1);
 	flight_expire(m.f, START + 3600000 * MS);
 	model_check(&m);
 	for (int i = 0; i < 300000; i++) {
-		model_append(&m);
+		model_append(&m, 1);
 		if (i % 1000 == 0)
 			flight_expire(m.f, m.ends[m.n - 1] + 200 * MS);
 	}
@@ -173,15 +162,12 @@ static struct times dump_last(struct flight *f, struct last last, uint64_t at_ns
 }
 
 /* Steps of 10 ms, handed in out of order, with ten system calls in each, over many chunks. */
-TEST(test_last)
+TEST_STORE(test_last)
 {
 	struct rec_step step = { .h = { .kind = REC_STEP, .dur_ns = 9 * MS, .tid = TID } };
-	struct flight *f;
-	struct tasks *ts;
+	struct flight *f = store_new(8 * MB, 0);
 	struct times t;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
 	assert_int_equal(dump_last(f, (struct last){ .n = 1 }, START).n, 0);
 	for (uint64_t i = 0; i < 1000; i++) {
 		for (uint64_t k = 1; k <= 10; k++)
@@ -202,22 +188,17 @@ TEST(test_last)
 	assert_int_equal(t.n, 11000);
 	/* the next one is whole */
 	assert_int_equal(dump_last(f, (struct last){ 0 }, START + 10000 * MS).n, 11000);
-	flight_free(f);
-	tasks_free(ts);
 }
 
 /* A storm: many times the memory, with a dump every now and then. */
-TEST(test_storm)
+TEST_STORE(test_storm)
 {
 	struct rec_off_cpu rec = { .h = { .kind = REC_OFF_CPU, .tid = TID, .tgid = TID } };
 	struct flight_dump dump;
 	struct flight_stats st;
-	struct flight *f;
-	struct tasks *ts;
+	struct flight *f = store_new(8 * MB, 0);
 	struct times t;
 
-	ts = tasks_new();
-	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
 	for (uint64_t i = 0; i < 10000000; i++) {
 		uint64_t now = START + i * 1000;
 
@@ -235,8 +216,6 @@ TEST(test_storm)
 	}
 	flight_get_stats(f, &st);
 	assert_int_equal(st.kept + st.evicted, 10000000);
-	flight_free(f);
-	tasks_free(ts);
 }
 
 RUN_TESTS(NULL, NULL)

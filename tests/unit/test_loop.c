@@ -16,45 +16,26 @@
 static struct fake_sink fake;
 static struct record_options opt;
 static unsigned int rounds, last_round;
-static int round_err; /* of the last one */
-static int signalled; /* raised in the first */
-static int missing;   /* what the kernel lacks, as an errno */
+static int round_err;                     /* of the last one */
+static int signalled;                     /* raised in the first */
+static int missing;                       /* what the kernel lacks, as an errno */
 static bool controlled, controlled_first; /* has a control socket, and had it when the programs were loaded */
 
-int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
-int __wrap_features_probe(struct features *f, bool fast_only);
-int __wrap_features_require(const struct features *f, char *why, size_t size);
-int __wrap_session_open(const struct session_config *c, struct session **ret_session);
-void __wrap_session_free(struct session *s);
-int __wrap_session_attach(struct session *s);
-int __wrap_session_control_fd(const struct session *s);
-int __wrap_attach_named_files(struct attach *a);
-struct follow *__wrap_follow_new(struct session *s, struct tasks *ts);
-void __wrap_follow_free(struct follow *f);
-int __wrap_confine_capabilities(uint64_t keep);
-int __wrap_confine_recorder(void);
-int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
-int __wrap_control_new(
-	control_run_fn run, void *arg, const char *directory, struct control **ret_control);
+FAKE_VALUE(int, -EPERM, calibration_start, bool uprobe_multi, struct calibration **ret_calibration)
 
-int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
-{
-	return -EPERM;
-}
-
-int __wrap_features_probe(struct features *f, bool fast_only)
+FAKE(int, features_probe, struct features *f, bool fast_only)
 {
 	memset(f, 0, sizeof(*f));
 	return 0;
 }
 
-int __wrap_features_require(const struct features *f, char *why, size_t size)
+FAKE(int, features_require, const struct features *f, char *why, size_t size)
 {
 	snprintf(why, size, "it is missing");
 	return missing;
 }
 
-int __wrap_session_open(const struct session_config *c, struct session **ret_session)
+FAKE(int, session_open, const struct session_config *c, struct session **ret_session)
 {
 	controlled_first = controlled;
 	fake_session.session.cb = c->cb;
@@ -63,51 +44,17 @@ int __wrap_session_open(const struct session_config *c, struct session **ret_ses
 	return 0;
 }
 
-void __wrap_session_free(struct session *s)
-{
-}
+FAKE_VALUE(void, , session_free, struct session *s)
+FAKE_VALUE(int, 0, session_attach, struct session *s)
+FAKE_VALUE(int, -1, session_control_fd, const struct session *s)
+FAKE_VALUE(int, 0, attach_named_files, struct attach *a)
+FAKE_VALUE(struct follow *, NULL, follow_new, struct session *s, struct tasks *ts, bool sweeps)
+FAKE_VALUE(void, , follow_free, struct follow *f)
+FAKE_VALUE(int, 0, confine_capabilities, uint64_t keep)
+FAKE_VALUE(int, 0, confine_recorder, void)
+FAKE_VALUE(int, 0, process_each, int (*cb)(pid_t pid, void *arg), void *arg)
 
-int __wrap_session_attach(struct session *s)
-{
-	return 0;
-}
-
-int __wrap_session_control_fd(const struct session *s)
-{
-	return -1;
-}
-
-int __wrap_attach_named_files(struct attach *a)
-{
-	return 0;
-}
-
-struct follow *__wrap_follow_new(struct session *s, struct tasks *ts)
-{
-	return NULL;
-}
-
-void __wrap_follow_free(struct follow *f)
-{
-}
-
-int __wrap_confine_capabilities(uint64_t keep)
-{
-	return 0;
-}
-
-int __wrap_confine_recorder(void)
-{
-	return 0;
-}
-
-int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg)
-{
-	return 0;
-}
-
-int __wrap_control_new(
-	control_run_fn run, void *arg, const char *directory, struct control **ret_control)
+FAKE(int, control_new, control_run_fn run, void *arg, const char *directory, struct control **ret_control)
 {
 	*ret_control = NULL;
 	controlled = true;
@@ -141,7 +88,8 @@ static int fresh(void **state)
 	memset(&fake_session, 0, sizeof(fake_session));
 	fake = (struct fake_sink){ .sink.ops = &fake_ops };
 	opt = (struct record_options){
-		.all = true, .events = EVENT_SYSCALLS, .engines = no_engines, .n_engines = 1, .view = &view, .min_free = WRITER_FLOOR };
+		.all = true, .events = EVENT_SYSCALLS, .engines = no_engines, .n_engines = 1, .view = &view, .min_free = WRITER_FLOOR
+	};
 	rounds = last_round = 0;
 	round_err = signalled = missing = 0;
 	controlled = controlled_first = false;

@@ -20,155 +20,137 @@ struct ring {
 	uint32_t made_n, seen_n; /* samples, and those that were handed over */
 };
 
-static unsigned long *consumer(const struct ring *g)
+static struct ring g;
+
+static unsigned long *consumer(void)
 {
-	return (unsigned long *)g->mapped;
+	return (unsigned long *)g.mapped;
 }
 
-static unsigned long *producer(const struct ring *g)
+static unsigned long *producer(void)
 {
-	return (unsigned long *)(g->mapped + g->page);
+	return (unsigned long *)(g.mapped + g.page);
 }
 
-static void ring_new(struct ring *g)
+static int ring_new(void **state)
 {
-	*g = (struct ring){ .page = (size_t)sysconf(_SC_PAGESIZE), .seed = 5 };
-	g->bytes = g->page;
-	g->fd = memfd_create("ring", MFD_CLOEXEC);
-	assert_true(g->fd >= 0);
-	assert_int_equal(ftruncate(g->fd, (off_t)(2 * g->page + g->bytes)), 0);
-	g->mapped =
-		mmap(NULL, 2 * g->page + g->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g->fd, 0);
-	assert_ptr_not_equal(g->mapped, MAP_FAILED);
-	assert_int_equal(ringbuf_new(g->fd, g->bytes, LONGEST, &g->r), 0);
+	g = (struct ring){ .page = (size_t)sysconf(_SC_PAGESIZE), .seed = 5 };
+	g.bytes = g.page;
+	g.fd = memfd_create("ring", MFD_CLOEXEC);
+	if (g.fd < 0 || ftruncate(g.fd, (off_t)(2 * g.page + g.bytes)))
+		return -1;
+	g.mapped = mmap(NULL, 2 * g.page + g.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.fd, 0);
+	return g.mapped == MAP_FAILED ? -1 : ringbuf_new(g.fd, g.bytes, LONGEST, &g.r);
 }
 
-static void ring_free(struct ring *g)
+static int ring_free(void **state)
 {
-	ringbuf_free(g->r);
-	munmap(g->mapped, 2 * g->page + g->bytes);
-	close(g->fd);
+	ringbuf_free(g.r);
+	munmap(g.mapped, 2 * g.page + g.bytes);
+	close(g.fd);
+	return 0;
 }
 
-static void put(struct ring *g, unsigned long pos, const void *data, size_t n)
+static void put(unsigned long pos, const void *data, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		g->mapped[2 * g->page + (pos + i) % g->bytes] = ((const char *)data)[i];
+		g.mapped[2 * g.page + (pos + i) % g.bytes] = ((const char *)data)[i];
 }
 
 /* Sample number n has its number in each of its words. */
-static unsigned long make_sample(struct ring *g, uint32_t size, uint32_t flags, uint32_t n)
+static unsigned long make_sample(uint32_t size, uint32_t flags, uint32_t n)
 {
 	uint32_t head[2] = { size | flags, 0 };
-	unsigned long at = g->made;
+	unsigned long at = g.made;
 
-	put(g, at, head, sizeof(head));
+	put(at, head, sizeof(head));
 	for (uint32_t i = 0; i < size; i += sizeof(n))
-		put(g, at + sizeof(head) + i, &n, size - i < sizeof(n) ? size - i : sizeof(n));
-	g->made += sizeof(head) + (size + 7) / 8 * 8;
-	__atomic_store_n(producer(g), g->made, __ATOMIC_RELEASE);
+		put(at + sizeof(head) + i, &n, size - i < sizeof(n) ? size - i : sizeof(n));
+	g.made += sizeof(head) + (size + 7) / 8 * 8;
+	__atomic_store_n(producer(), g.made, __ATOMIC_RELEASE);
 	return at;
 }
 
-static bool has_room(const struct ring *g)
+static bool has_room(void)
 {
-	return g->made - *consumer(g) + LONGEST + 16 < g->bytes;
+	return g.made - *consumer() + LONGEST + 16 < g.bytes;
 }
 
-static uint32_t random_size(struct ring *g)
+static uint32_t random_size(void)
 {
-	g->seed = g->seed * UINT64_C(6364136223846793005) + 1442695040888963407; /* Knuth's MMIX */
-	return 4 + (uint32_t)(g->seed >> 33) % (LONGEST - 3);
+	g.seed = g.seed * UINT64_C(6364136223846793005) + 1442695040888963407; /* Knuth's MMIX */
+	return 4 + (uint32_t)(g.seed >> 33) % (LONGEST - 3);
 }
 
 static void on_sample(const void *data, size_t size, void *arg)
 {
-	struct ring *g = arg;
 	uint32_t word;
 
 	assert_in_range(size, 4, LONGEST);
 	for (size_t i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
 		memcpy(&word, (const char *)data + i, sizeof(word));
-		assert_int_equal(word, g->seen_n);
+		assert_int_equal(word, g.seen_n);
 	}
-	g->seen_n++;
+	g.seen_n++;
 }
 
 /* Of every size, at every place, round and round; also those that go round the end. */
-TEST(test_all)
+TEST_WITH(test_all, ring_new, ring_free)
 {
-	struct ring g;
-
-	ring_new(&g);
-	assert_false(ringbuf_consume(g.r, 10, on_sample, &g));
+	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL));
 	while (g.made_n < 100000) {
-		while (has_room(&g))
-			make_sample(&g, random_size(&g), 0, g.made_n++);
-		while (ringbuf_consume(g.r, 1 + g.made_n % 7, on_sample, &g))
+		while (has_room())
+			make_sample(random_size(), 0, g.made_n++);
+		while (ringbuf_consume(g.r, 1 + g.made_n % 7, on_sample, NULL))
 			;
 		assert_int_equal(g.seen_n, g.made_n);
-		assert_int_equal(*consumer(&g), g.made);
+		assert_int_equal(*consumer(), g.made);
 	}
-	ring_free(&g);
 }
 
 /* Room is given back while samples are being handed over. */
 static void on_first(const void *data, size_t size, void *arg)
 {
-	struct ring *g = arg;
-
 	on_sample(data, size, arg);
-	if (g->made_n < 1000 && has_room(g))
-		make_sample(g, LONGEST, 0, g->made_n++);
+	if (g.made_n < 1000 && has_room())
+		make_sample(LONGEST, 0, g.made_n++);
 }
 
-TEST(test_grows)
+TEST_WITH(test_grows, ring_new, ring_free)
 {
-	struct ring g;
-
-	ring_new(&g);
-	make_sample(&g, LONGEST, 0, g.made_n++);
-	assert_false(ringbuf_consume(g.r, 10000, on_first, &g));
+	make_sample(LONGEST, 0, g.made_n++);
+	assert_false(ringbuf_consume(g.r, 10000, on_first, NULL));
 	assert_int_equal(g.seen_n, 1000);
-	assert_int_equal(*consumer(&g), g.made);
-	ring_free(&g);
+	assert_int_equal(*consumer(), g.made);
 }
 
-TEST(test_max)
+TEST_WITH(test_max, ring_new, ring_free)
 {
-	struct ring g;
-
-	ring_new(&g);
 	for (int i = 0; i < 5; i++)
-		make_sample(&g, 8, 0, g.made_n++);
-	assert_true(ringbuf_consume(g.r, 3, on_sample, &g));
+		make_sample(8, 0, g.made_n++);
+	assert_true(ringbuf_consume(g.r, 3, on_sample, NULL));
 	assert_int_equal(g.seen_n, 3);
-	assert_int_equal(*consumer(&g), 3 * 16);
-	assert_false(ringbuf_consume(g.r, 2, on_sample, &g));
+	assert_int_equal(*consumer(), 3 * 16);
+	assert_false(ringbuf_consume(g.r, 2, on_sample, NULL));
 	assert_int_equal(g.seen_n, 5);
-	ring_free(&g);
 }
 
-TEST(test_left_out)
+TEST_WITH(test_left_out, ring_new, ring_free)
 {
-	struct ring g;
 	unsigned long at;
 	uint32_t done = 8;
 
-	ring_new(&g);
-	make_sample(&g, 8, BPF_RINGBUF_DISCARD_BIT, 99);
-	make_sample(&g, LONGEST + 1, 0, 99); /* too long */
-	make_sample(&g, 8, 0, g.made_n++);
-	at = make_sample(&g, 8, BPF_RINGBUF_BUSY_BIT, g.made_n++);
-	make_sample(&g, 8, 0, g.made_n++);
-	assert_false(ringbuf_consume(
-		g.r, 10, on_sample, &g)); /* waits for the one that is being written */
+	make_sample(8, BPF_RINGBUF_DISCARD_BIT, 99);
+	make_sample(LONGEST + 1, 0, 99); /* too long */
+	make_sample(8, 0, g.made_n++);
+	at = make_sample(8, BPF_RINGBUF_BUSY_BIT, g.made_n++);
+	make_sample(8, 0, g.made_n++);
+	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL)); /* waits for the one that is being written */
 	assert_int_equal(g.seen_n, 1);
-	assert_int_equal(*consumer(&g), at);
-	put(&g, at, &done, sizeof(done));
-	assert_false(ringbuf_consume(g.r, 10, on_sample, &g));
+	assert_int_equal(*consumer(), at);
+	put(at, &done, sizeof(done));
+	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL));
 	assert_int_equal(g.seen_n, 3);
-	ring_free(&g);
 }
 
 TEST(test_refused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The thread that unwinds samples, with fakes instead of what it calls. */
+#include "fake.h"
 #include "record/unwinder.h"
 #include "stack/stack.h"
 #include "unit.h"
@@ -23,13 +24,6 @@ static struct {
 static unsigned int n_events;
 static int gate[2] = { -1, -1 }; /* each sample waits for a byte */
 
-uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size);
-void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid);
-unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
-const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame);
-void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid);
-void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid);
-
 static void note(int what, uint32_t id)
 {
 	unsigned int i = __atomic_fetch_add(&n_events, 1, __ATOMIC_SEQ_CST);
@@ -40,7 +34,7 @@ static void note(int what, uint32_t id)
 	}
 }
 
-uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
+FAKE(uint32_t, stacks_take, struct stacks *s, const struct rec_sample *r, size_t size)
 {
 	char byte;
 
@@ -50,7 +44,7 @@ uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t
 	return r->h.tid + 1000;
 }
 
-unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
+FAKE(unsigned int, stacks_get, const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
 {
 	static const uint32_t frames[] = { 0, 1 };
 
@@ -58,7 +52,7 @@ unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uin
 	return stack == 1000 + INTERRUPTED ? 2 : 1;
 }
 
-const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
+FAKE(const struct frame *, stacks_frame, const struct stacks *s, uint32_t frame)
 {
 	static const struct frame list[] = {
 		{ .name = "try_to_wake_up", .kind = FRAME_KERNEL },
@@ -68,17 +62,17 @@ const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
 	return &list[frame];
 }
 
-void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_know_process, struct stacks *s, uint32_t tgid)
 {
 	note(KNOWN, tgid);
 }
 
-void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_remap_process, struct stacks *s, uint32_t tgid)
 {
 	note(REMAPPED, tgid);
 }
 
-void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid)
+FAKE(void, stacks_forget_process, struct stacks *s, uint32_t tgid)
 {
 	note(FORGOTTEN, tgid);
 }
@@ -92,6 +86,13 @@ static void take(const struct rec_hdr *h, size_t size, void *arg)
 	assert_int_equal(size, sizeof(got[0]));
 	assert_true(n_got < EVENTS_MAX);
 	memcpy(&got[n_got++], h, size);
+}
+
+/* All of them, which are so many. */
+static void finish(size_t n)
+{
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, n);
 }
 
 static void open_gate(unsigned int samples)
@@ -127,16 +128,13 @@ static void sample(uint32_t tgid, uint32_t tid, uint64_t at_ns, size_t stack_byt
 {
 	struct rec_sample *r = calloc(1, sizeof(*r) + stack_bytes);
 
-	assert_non_null(r);
-	r->h.kind = REC_SAMPLE;
-	r->h.id = SAMPLE_CPU;
-	r->h.tgid = tgid;
-	r->h.tid = tid;
-	r->h.start_ns = at_ns;
-	r->stack_bytes = (uint32_t)stack_bytes;
-	r->kept_of = 3;
-	r->step = 7;
-	r->state = ST_BARRIER;
+	*r = (struct rec_sample){
+		.h = { .kind = REC_SAMPLE, .id = SAMPLE_CPU, .tgid = tgid, .tid = tid, .start_ns = at_ns },
+		.stack_bytes = (uint32_t)stack_bytes,
+		.kept_of = 3,
+		.step = 7,
+		.state = ST_BARRIER,
+	};
 	unwinder_sample(u, r, sizeof(*r) + stack_bytes);
 	free(r);
 }
@@ -151,8 +149,7 @@ TEST_WITH(test_record, setup, teardown)
 
 	sample(1, 2, 100, 64);
 	unwinder_sample(u, &wait, sizeof(wait));
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, 2);
+	finish(2);
 	assert_int_equal(got[0].h.kind, REC_STACK);
 	assert_int_equal(got[0].h.tid, 2);
 	assert_int_equal(got[0].stack, 1002);
@@ -231,8 +228,7 @@ TEST_WITH(test_waker_lost, setup, teardown)
 	assert_int_equal(got_of(9)->waker_stack, STACK_NONE);
 	assert_int_equal(got_of(9)->waker_tid, 8);
 	wait_for(10, 8, 100);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, 2);
+	finish(2);
 	assert_true(unwinder_settled(u));
 }
 
@@ -246,8 +242,7 @@ TEST_WITH(test_news, setup, teardown)
 	sample(2, 21, 999, 8);
 	sample(1, 12, 1001, 8);
 	sample(4, 41, 1000000000 + 2000, 8);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, 4);
+	finish(4);
 	const struct {
 		int what;
 		uint32_t id;
@@ -271,16 +266,14 @@ TEST_WITH(test_full, setup_gated, teardown)
 	assert_in_range(unwinder_waiting(u), (kept - 1) * SAMPLE_STACK_MAX, 12 << 20);
 	assert_in_range(kept, 2, n - 1);
 	open_gate(kept);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, kept);
+	finish(kept);
 	assert_int_equal(unwinder_waiting(u), 0);
 	for (size_t i = 0; i < n_got; i++)
 		assert_int_equal(got[i].h.tid, i);
 	/* there is room again */
 	sample(1, 1000, 1000, SAMPLE_STACK_MAX);
 	open_gate(1);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, kept + 1);
+	finish(kept + 1);
 }
 
 /* Sinks rely on it: all that was taken before the previous time has been passed on. */
@@ -300,8 +293,7 @@ TEST_WITH(test_settled, setup_gated, teardown)
 	assert_true(unwinder_settled(u));
 	assert_false(unwinder_settled(u));
 	open_gate(1);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, 2);
+	finish(2);
 	assert_true(unwinder_settled(u));
 }
 
@@ -318,8 +310,7 @@ TEST_WITH(test_storm, setup_gated, teardown)
 	open_gate(3);
 	sample(1, 4, 6, 8);
 	open_gate(1);
-	unwinder_finish(u, take, NULL);
-	assert_int_equal(n_got, 4);
+	finish(4);
 	assert_int_equal(n_events, 4 + 3);
 	assert_int_equal(events[2].what, REMAPPED);
 	assert_int_equal(events[3].id, 2);
