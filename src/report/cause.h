@@ -19,11 +19,8 @@ struct typical {
 	uint32_t first;        /* where these begin in the process' `grouped` */
 };
 
-/*
- * The size that times are divided by before they are compared. Up to a few tokens a step costs what
- * reading the weights costs, so only steps with exactly the same number are compared; beyond that,
- * steps with similar numbers, per token.
- */
+/* Times are divided by this before they are compared. Up to a few tokens a step costs what reading the weights costs, so
+ * only steps with exactly the same number are compared; beyond that, steps with similar numbers, per token. */
 double steps_size(const struct steps *s, size_t i);
 
 /* The class of a number of tokens within which times are compared: the number itself, or half an octave. */
@@ -72,10 +69,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 /* Whether a step that had not ended had lasted longer than the ones like it before, or there are none. */
 bool step_is_overdue(const struct process *p, size_t step);
 
-/*
- * What a step that had not ended was doing, as if nothing of it was typical. cause.part is all of the time
- * in the state.
- */
+/* What a step that had not ended was doing, as if nothing of it was typical. cause.part is all of the time in the state. */
 void cause_open(const struct process *p, const struct step *s, struct cause *ret_cause);
 
 /* How many workers there were at a time, on average and rounded up: engines without a pool make new ones for each graph. */
@@ -90,8 +84,7 @@ int64_t step_held_back(const struct process *p, const struct step *s);
 
 extern const char *const cause_where_names[WHERE_MAX];
 
-/* The time between a step and the previous one in its lane beyond what is typical; 0 if there is
- * none. *ret_typical is the typical time. */
+/* How much longer than typical it took from the previous step of the lane to this one; 0: no longer. */
 int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t *ret_typical);
 
 /* How much more time than the steps around it the step spent on one operator, the one with the most; 0: none, or the

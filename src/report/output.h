@@ -60,6 +60,7 @@ struct json_object *json_put_array(struct json_object *o, const char *key);
 		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                   \
 			if ((one = json_put_object(one##_in, NULL)))
 
+/* NULL: nothing. */
 void json_put_text(struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
 void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name);

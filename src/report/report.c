@@ -96,7 +96,8 @@ struct json_object *json_put_array(struct json_object *o, const char *key)
 
 void json_put_text(struct json_object *o, const char *key, const char *text)
 {
-	json_put(o, key, json_object_new_string(text));
+	if (text)
+		json_put(o, key, json_object_new_string(text));
 }
 
 void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name)
@@ -469,8 +470,7 @@ static void put_loss(const struct page *page, struct json_object *o, const struc
 		json_put_name(page, one, "trigger", w->trigger);
 		if (w->coverage >= 0)
 			json_put_double(one, "coverage", w->coverage);
-		if (w->lacks_faults)
-			json_put_text(one, "not_recorded", "faults");
+		json_put_text(one, "not_recorded", w->lacks_faults ? "faults" : NULL);
 	}
 }
 

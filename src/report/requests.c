@@ -782,11 +782,9 @@ void served_finish(struct served *s, const struct recording_place *places, size_
 {
 	place_requests(s, places, n_places, end);
 	list_sort(s->requests, s->len, compare_requests);
-	for (size_t i = 0; i < s->len; i++) {
-		const struct request *r = &s->requests[i];
-
+	list_for_each (r, s->requests, s->len) {
 		if (r->number)
-			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i);
+			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)(r - s->requests));
 	}
 	find_sequences(s);
 }

@@ -58,9 +58,7 @@ static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint6
 {
 	struct context *oldest = lr->contexts;
 
-	for (size_t i = 0; i < lr->n_contexts; i++) {
-		struct context *c = &lr->contexts[i];
-
+	list_for_each (c, lr->contexts, lr->n_contexts) {
 		if (c->context == context && c->tgid == tgid)
 			return c;
 		if (c->end < oldest->end)
@@ -97,8 +95,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 	*ret = (struct live_batches){ 0 };
 	if (!lr->any)
 		return false;
-	for (size_t i = 0; i < REQUESTS_MAX; i++) {
-		const struct entry *e = &lr->entries[i];
+	list_for_each (e, lr->entries, REQUESTS_MAX) {
 		const struct context *c;
 		struct live_process *p;
 		bool active, waiting;
@@ -241,9 +238,7 @@ static void drop_slow(struct slow_steps *s, int64_t now)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n_slow; i++) {
-		const struct live_slow *e = &s->slow[i];
-
+	list_for_each (e, s->slow, s->n_slow) {
 		if (e->at >= now - LIVE_MINUTE_NS && (!s->added || e->at <= s->evicted_at))
 			s->slow[n++] = *e;
 	}
@@ -335,9 +330,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	if (!r->by_parts) /* only of these the rows are known */
 		return;
 	/* the one before it in its slot is over */
-	for (size_t i = 0; i < REQUESTS_MAX; i++) {
-		struct entry *e = &lr->entries[i];
-
+	list_for_each (e, lr->entries, REQUESTS_MAX) {
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
 	}
@@ -461,19 +454,14 @@ void live_free(struct live *l)
 
 /* ---- steps ---- */
 
-/*
- * The lane of a step: that of its context. If contexts are unknown, that of its thread; for a new
- * thread, the one that went quiet last, since engines let different threads call them. *ret_gap:
- * the time in between, -1 if the step is the lane's first.
- */
+/* The lane of a step's context. If contexts are unknown, that of its thread; for a new thread the one that went quiet
+ * last, since engines let different threads call them. *ret_gap: the time since its last step; -1: there was none. */
 static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
 	struct lane *best = NULL, *oldest = l->lanes;
 
 	*ret_gap = -1;
-	for (size_t i = 0; i < l->n_lanes; i++) {
-		struct lane *lane = &l->lanes[i];
-
+	list_for_each (lane, l->lanes, l->n_lanes) {
 		if (lane->end < oldest->end)
 			oldest = lane;
 		if (lane->pid != s->pid || lane->context != s->step.context)

@@ -40,8 +40,7 @@
 #define HEIGHT_DEFAULT 24
 #define SIZE_LIMIT 1000 /* columns, lines: a terminal that claims more is not believed */
 
-/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7)
- */
+/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7) */
 #define SCREEN "\x1b[?1049h"
 #define ENTER "\x1b[?25l\x1b[?7l\x1b[2J"
 #define LEAVE "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"

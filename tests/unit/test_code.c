@@ -112,16 +112,6 @@ static struct json_object *report_of(struct stacked *s)
 
 #define STACKED_SAYS(s, ...) PROFILE_SAYS(&(s)->p, ARGV("-"), __VA_ARGS__)
 
-static struct json_object *process_of(struct json_object *report)
-{
-	return get_at(report, "processes", 0);
-}
-
-static struct json_object *first_of(struct json_object *o, const char *key)
-{
-	return get_at(o, key, 0);
-}
-
 /* Steps of 10 ms, in 5 % of which one function takes three times as long: partly in itself, partly in the C library. */
 static void add_planted(struct stacked *s, int n)
 {
@@ -138,16 +128,17 @@ static void add_planted(struct stacked *s, int n)
 	}
 }
 
+#define CODE "processes.0.code.0."
+#define SLOW "processes.0.slow_code."
+
 /* Slow steps are known to be longer in this function. */
 static void expect_sampler(struct stacked *s)
 {
-	struct json_object *o = report_of(s), *diff = first_of(process_of(o), "slow_code");
-
-	assert_string_equal(text_at(diff, "phase"), "decode");
-	assert_string_equal(text_at(diff, "state"), "cpu");
-	assert_true(json_object_get_boolean(get(diff, "clear")));
-	assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
-	json_object_put(o);
+	JSON_IS(report_of(s),
+		{ SLOW "0.phase", "decode" },
+		{ SLOW "0.state", "cpu" },
+		{ SLOW "0.clear", "true" },
+		{ SLOW "0.functions.0.function", "sample_token [steps]" });
 }
 
 TEST(test_planted)
@@ -182,7 +173,6 @@ TEST(test_planted_under_load)
 /* All steps alike: none is slow, and nothing is said of slow ones. */
 TEST(test_nothing_planted)
 {
-	struct json_object *o;
 	struct stacked s;
 
 	stacked_begin(&s, 7, PERIOD);
@@ -191,10 +181,7 @@ TEST(test_nothing_planted)
 
 		add_step(&s, parts, 1, "blocked_futex", 1000, NULL);
 	}
-	o = report_of(&s);
-	assert_int_equal(json_object_array_length(get(process_of(o), "slow_code")), 0);
-	assert_string_equal(text_at(first_of(first_of(process_of(o), "code"), "functions"), "function"), "attend [steps]");
-	json_object_put(o);
+	JSON_IS(report_of(&s), { "processes.0.slow_code#", "0" }, { CODE "functions.0.function", "attend [steps]" });
 }
 
 /* 200 steps, of which the one in the middle is slow. */
@@ -356,36 +343,30 @@ TEST(test_sentence_wait)
 /* Lines of one function are one function, and the one with the most time is named. */
 TEST(test_lines)
 {
-	struct json_object *o, *row;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 3, 1, PY_FRAMES("\"f (a.py:10)\""), 3 * PERIOD);
 	add_stack(&s, "cpu", "sample", 5, 2, PY_FRAMES("\"f (a.py:12)\""), 5 * PERIOD);
 	add_stack(&s, "cpu", "sample", 2, 3, PY_FRAMES("\"f (b.py:12)\""), 2 * PERIOD);
-	o = report_of(&s);
-	row = first_of(first_of(process_of(o), "code"), "functions");
-	assert_string_equal(text_at(row, "function"), "f (a.py)");
-	assert_int_equal(json_object_get_int(get(row, "line")), 12);
-	assert_string_equal(text_at(row, "self_us"), "80808.080");
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "functions.0.function", "f (a.py)" },
+		{ CODE "functions.0.line", "12" },
+		{ CODE "functions.0.self_us", "80808.080" });
 }
 
 /* A function that calls itself counts once. */
 TEST(test_recursion)
 {
-	struct json_object *o, *rows;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 4, 1, "\"f [x]\",\"g [x]\",\"f [x]\",\"f [x]\",\"main [x]\"", 4 * PERIOD);
 	add_stack(&s, "cpu", "sample", 1, 2, "\"g [x]\",\"main [x]\"", PERIOD);
-	o = report_of(&s);
-	rows = get(first_of(process_of(o), "code"), "functions");
-	assert_int_equal(json_object_array_length(rows), 2);
-	assert_string_equal(text_at(json_object_array_get_idx(rows, 0), "total_us"), "40404.040");
-	assert_string_equal(text_at(json_object_array_get_idx(rows, 1), "total_us"), "50505.050");
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "functions#", "2" },
+		{ CODE "functions.0.total_us", "40404.040" },
+		{ CODE "functions.1.total_us", "50505.050" });
 }
 
 /* --- frames --- */
@@ -437,27 +418,21 @@ TEST(test_frames)
 #define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
 #define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
 
-/* The function that is named for the operator of these samples: "" for none. */
-static void assert_hottest(const char *samples, const char *function, int of)
+/* The function that is named for the operator of these samples, of how many; NULL: none. */
+static void assert_hottest(const char *samples, const char *function, const char *of)
 {
-	struct json_object *report, *op, *hottest;
 	char *lines;
 
 	assert_true(asprintf(&lines, "%s{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"window\":0,\"pid\":1,\"comm\":\"e\",\"ops\":2,\"n_mul\":1,\"n_add\":1},"
 				     "\"stage_us\":{\"total\":30.000,\"mul\":20.000,\"add\":10.000}}\n",
 			    samples) > 0);
-	report = run_json(lines, ARGV("--json", "-"));
-	op = first_of(process_of(report), "operators");
-	assert_string_equal(text_at(op, "name"), "mul");
-	assert_null(json_object_object_get(get_at(process_of(report), "operators", 1), "hottest"));
-	hottest = json_object_object_get(op, "hottest");
-	assert_int_equal(hottest != NULL, *function != 0);
-	if (hottest) {
-		assert_string_equal(text_at(hottest, "function"), function);
-		assert_int_equal(json_object_get_int(get(hottest, "of")), of);
-	}
-	json_object_put(report);
-	REPORT_SAYS(lines, ARGV("-"), *function ? "samples in" : "!samples in");
+	JSON_IS(run_json(lines, ARGV("--json", "-")),
+		{ "processes.0.operators.0.name", "mul" },
+		{ "processes.0.operators.1.name", "add" },
+		{ "processes.0.operators.1.hottest", NULL },
+		{ "processes.0.operators.0.hottest.function", function },
+		{ "processes.0.operators.0.hottest.of", of });
+	REPORT_SAYS(lines, ARGV("-"), function ? "samples in" : "!samples in");
 	free(lines);
 }
 
@@ -474,14 +449,11 @@ TEST(test_wakers)
 	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
 		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
 		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
-	struct json_object *report, *woken;
 
-	report = run_json(lines, ARGV("--json", "-"));
-	woken = get(first_of(first_of(process_of(report), "code"), "functions"), "woken_by");
-	assert_string_equal(text_at(woken, "function"), "give (pool.py)");
-	assert_string_equal(text_at(woken, "thread"), "w");
-	assert_int_equal(json_object_get_int(get(woken, "total_us")), 20);
-	json_object_put(report);
+	JSON_IS(run_json(lines, ARGV("--json", "-")),
+		{ CODE "functions.0.woken_by.function", "give (pool.py)" },
+		{ CODE "functions.0.woken_by.thread", "w" },
+		{ CODE "functions.0.woken_by.total_us", "20.000" });
 	REPORT_SAYS(lines, ARGV("-"), "    woken by give (pool.py) of w: 50 %\n");
 	REPORT_SAYS(WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", ""), ARGV("-"), "    woken by interrupt: 50 %\n");
 	REPORT_SAYS(WAIT("1", ""), ARGV("-"), "!woken by");
@@ -490,14 +462,14 @@ TEST(test_wakers)
 /* The function of an operator that has so many more samples than the next one that chance does not explain it. */
 TEST(test_operators)
 {
-	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", 6);
-	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), "", 0);
-	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", 7);
-	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), "", 0);
-	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", 95);
+	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", "6");
+	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), NULL, NULL);
+	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", "7");
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), NULL, NULL);
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", "95");
 	/* waiting at a barrier says nothing of its code, and what has no name is not named */
-	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", 8);
-	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", 98);
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", "8");
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", "98");
 }
 
 TEST(test_bad_lines)
@@ -533,7 +505,6 @@ TEST(test_same_number)
 /* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
 TEST(test_unknown)
 {
-	struct json_object *o, *table;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
@@ -541,15 +512,12 @@ TEST(test_unknown)
 	fputs(LINE(CPU "\"samples\":1,\"tid\":2,\"step\":0", ""), s.p.out);
 	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":99", ""), s.p.out);
 	add_step(&s, &(struct part){ C_FRAMES("\"attend [steps]\""), MS }, 1, "blocked_futex", 1000, NULL);
-	o = report_of(&s);
-	table = first_of(process_of(o), "code");
-	assert_string_equal(text_at(table, "phase"), "decode");
-	assert_int_equal(json_object_get_int(get(table, "count")), 3);
-	assert_string_equal(text_at(first_of(table, "functions"), "function"), "[unknown stack]");
-	table = get_at(process_of(o), "code", 1);
-	assert_string_equal(text_at(table, "phase"), "unknown");
-	assert_int_equal(json_object_get_int(get(table, "count")), 2);
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "phase", "decode" },
+		{ CODE "count", "3" },
+		{ CODE "functions.0.function", "[unknown stack]" },
+		{ "processes.0.code.1.phase", "unknown" },
+		{ "processes.0.code.1.count", "2" });
 }
 
 /* A stack of so many calls, with names that are empty. */
