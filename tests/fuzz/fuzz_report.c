@@ -34,10 +34,9 @@ static void check_text(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	if (!out)
-		abort();
 	report_text(r, 20, out);
-	fclose(out);
+	if (fclose(out))
+		abort();
 	for (size_t i = 0; i < len; i++)
 		if (((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7f)
 			abort();
@@ -51,10 +50,9 @@ static void check_json(const struct report *r)
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
-	if (!out)
-		abort();
 	report_json(r, 20, true, out);
-	fclose(out);
+	if (fclose(out))
+		abort();
 	o = json_tokener_parse(text);
 	if (!o)
 		abort();
