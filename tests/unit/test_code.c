@@ -184,32 +184,63 @@ TEST(test_nothing_planted)
 	JSON_IS(report_of(&s), { "processes.0.slow_code#", "0" }, { CODE "functions.0.function", "attend [steps]" });
 }
 
-/* 200 steps, of which the one in the middle is slow. */
-static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
-{
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\""), about(s, 30 * MS, 2) },
-			{ frames, i == 100 ? more : 0 },
-		};
+/* 200 steps, of which the one in the middle is slow: usual and slow times of their parts, and of a wait. */
+struct one_slow {
+	int samples; /* in each PERIOD */
+	struct {
+		const char *frames;
+		int64_t usual, slow; /* slow 0: as usual */
+	} parts[3];
+	const char *wait, *wait_frames; /* NULL: a short one for a lock; frames: in the slow step alone */
+	int64_t slow_wait;
+	bool left_out; /* samples, in the others */
+};
 
-		add_step(s, parts, 2, "blocked_futex", 1000, NULL);
+static void add_one_slow(struct stacked *s, const struct one_slow *o)
+{
+	stacked_begin(s, 1, PERIOD / o->samples);
+	for (int i = 0; i < 200; i++) {
+		bool slow = i == 100;
+		struct part parts[3];
+		int64_t next = s->next;
+		int n = 0;
+
+		for (; n < 3 && o->parts[n].frames; n++) {
+			int64_t ns = slow ? o->parts[n].slow : 0;
+
+			if (!ns && o->parts[n].usual)
+				ns = about(s, o->parts[n].usual, 2);
+			parts[n] = (struct part){ o->parts[n].frames, ns };
+		}
+		s->left_out = o->left_out && !slow ? "samples" : NULL;
+		if (s->left_out)
+			s->next = INT64_MAX; /* none is taken */
+		add_step(s, parts, n, o->wait ? o->wait : "blocked_futex", slow && o->slow_wait ? o->slow_wait : 20000,
+			slow ? o->wait_frames : NULL);
+		if (s->left_out)
+			s->next = next > s->cpu ? next : s->cpu + s->period / 2;
 	}
 }
 
-/* What the report says then, with so many samples for each PERIOD. */
-#define ONE_SLOW_SAYS(samples, more, frames, ...)         \
-	do {                                              \
-		struct stacked s;                         \
-                                                          \
-		stacked_begin(&s, 1, PERIOD / (samples)); \
-		add_one_slow(&s, more, frames);           \
-		STACKED_SAYS(&s, __VA_ARGS__);            \
+/* What the report says then; `one` is an initializer in parentheses. */
+#define UNPACK(...) __VA_ARGS__
+#define ONE_SLOW_SAYS(one, ...)                                           \
+	do {                                                              \
+		struct stacked s;                                         \
+                                                                          \
+		add_one_slow(&s, &(const struct one_slow){ UNPACK one }); \
+		STACKED_SAYS(&s, __VA_ARGS__);                            \
 	} while (0)
+#define PART(leaf, usual_ms, slow_ms)                                                                     \
+	{                                                                                                 \
+		.frames = PY_FRAMES(leaf), .usual = (usual_ms)*MS, .slow = (slow_ms)*MS \
+	}
+#define MUL_MAT PART("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\"", 30, 0)
+#define DECODE(ms) PART("\"decode (llama.py:7)\"", ms, 0)
 
 TEST(test_sentence_samples)
 {
-	ONE_SLOW_SAYS(1, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""),
+	ONE_SLOW_SAYS((.samples = 1, .parts = { MUL_MAT, PART("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\"", 0, 90) }),
 		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 }
 
@@ -217,39 +248,23 @@ TEST(test_sentence_samples)
  * would otherwise seem to be new. */
 TEST(test_samples_left_out)
 {
-	for (int left_out = 0; left_out < 2; left_out++) {
-		struct stacked s;
-
-		stacked_begin(&s, 1, PERIOD / 10);
-		for (int i = 0; i < 200; i++) {
-			const struct part parts[] = {
-				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
-				{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
-			};
-			int64_t next = s.next;
-
-			s.left_out = left_out && i != 100 ? "samples" : NULL;
-			if (s.left_out)
-				s.next = INT64_MAX; /* none is taken */
-			add_step(&s, parts, 2, "blocked_futex", 1000, NULL);
-			if (s.left_out)
-				s.next = next > s.cpu ? next : s.cpu + s.period / 2;
-		}
-		STACKED_SAYS(&s, left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
-	}
+	for (int left_out = 0; left_out < 2; left_out++)
+		ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(30), PART("\"schedule (sched.py:212)\"", 0, 30) }, .left_out = left_out),
+			left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
 }
 
 /* One sample says nothing, however far it is from what is usual. */
 TEST(test_sentence_too_few)
 {
-	ONE_SLOW_SAYS(1, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""), "the calling thread computed 12.6 ms longer\n",
+	ONE_SLOW_SAYS((.samples = 1, .parts = { MUL_MAT, PART("\"pick (sched.py:207)\"", 0, 12) }), "the calling thread computed 12.6 ms longer\n",
 		"these samples do not show that one function holds most of it");
 }
 
 /* A function of a library, called from Python. */
 TEST(test_sentence_called_from)
 {
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""),
+	ONE_SLOW_SAYS(
+		(.samples = 10, .parts = { MUL_MAT, PART("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\"", 0, 40) }),
 		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
 }
 
@@ -258,85 +273,47 @@ TEST(test_sentence_called_from)
 TEST(test_sentence_helper)
 {
 #define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
-	for (int shared = 0; shared < 2; shared++) {
-		struct stacked s;
-
-		stacked_begin(&s, 1, PERIOD / 10);
-		for (int i = 0; i < 200; i++) {
-			const struct part parts[] = {
-				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
-				{ PY_FRAMES(LINEAR "\"attend (llama.py:30)\""), shared ? about(&s, 8 * MS, 2) : 0 },
-				{ PY_FRAMES(LINEAR "\"rank (rank.py:12)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
-			};
-
-			add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
-		}
-		STACKED_SAYS(&s,
+	for (int shared = 0; shared < 2; shared++)
+		ONE_SLOW_SAYS((.samples = 10,
+				      .parts = { DECODE(20), PART(LINEAR "\"attend (llama.py:30)\"", shared * 8, 0), PART(LINEAR "\"rank (rank.py:12)\"", 2, 40) }),
 			shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (",
 			shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
-	}
 }
 
 /* The same where the helper is the innermost function that is named. */
 TEST(test_sentence_python_helper)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD / 10);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
-			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"decode (llama.py:7)\""), about(&s, 8 * MS, 2) },
-			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"log (log.py:30)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
-		};
-
-		add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
-	}
-	STACKED_SAYS(&s, "in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
+#define ENCODE "\"encode (tokenize.py:5)\","
+	ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(20), PART(ENCODE "\"decode (llama.py:7)\"", 8, 0), PART(ENCODE "\"log (log.py:30)\"", 2, 40) }),
+		"in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
 }
 
 /* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
 TEST(test_sentence_package)
 {
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
-					     "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
+						  "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"",
+								  0, 40) }),
 		"in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for `rank (rank.py:12)` (",
 		"    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"", 0, 40) }),
 		"in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
 }
 
 /* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
 TEST(test_sentence_second)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD / 10);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
-			{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
-		};
-
-		add_step(&s, parts, 2, "runnable", i == 100 ? 50 * MS : 20000, NULL);
-	}
-	STACKED_SAYS(&s, "waited 50.0 ms for a CPU, and computed 30.", " ms longer, about ", " ms of it in `schedule (sched.py:212)` (");
+	ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(30), PART("\"schedule (sched.py:212)\"", 0, 30) }, .wait = "runnable", .slow_wait = 50 * MS),
+		"waited 50.0 ms for a CPU, and computed 30.", " ms longer, about ", " ms of it in `schedule (sched.py:212)` (");
 }
 
 /* The length of waits is known: one is enough. */
 TEST(test_sentence_wait)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = { { PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) } };
-		const char *lock = PY_FRAMES("\"__schedule [kernel]\",\"futex_wait [kernel]\",\"pthread_cond_wait [libc.so.6]\","
-					     "\"get (queue.py:171)\"");
-
-		add_step(&s, parts, 1, "blocked_futex", i == 100 ? 20 * MS : 20000, i == 100 ? lock : NULL);
-	}
-	STACKED_SAYS(&s, "the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n",
+	ONE_SLOW_SAYS((.samples = 1, .parts = { DECODE(30) }, .slow_wait = 20 * MS,
+			      .wait_frames = PY_FRAMES("\"__schedule [kernel]\",\"futex_wait [kernel]\",\"pthread_cond_wait [libc.so.6]\","
+						       "\"get (queue.py:171)\"")),
+		"the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n",
 		"Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
 }
 
