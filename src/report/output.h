@@ -90,6 +90,13 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
  */
 void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum);
 
+/*
+ * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt": width,
+ * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
+ * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
+ */
+void json_put_plot(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum);
+
 /* "code" and "slow_code" of a process, if there are stacks. */
 void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c);
 /* "code" and "second_code" of a slow step, if a function holds most of its excess in that state. */

@@ -14,8 +14,8 @@
 static void make_summaries(struct report *r)
 {
 	struct model *m = &r->model;
+	const struct phase_names names = { model_name(m, "prefill"), model_name(m, "decode") };
 
-	r->phases = (struct phase_names){ model_name(m, "prefill"), model_name(m, "decode") };
 	model_finish(m);
 	r->summaries = xcalloc(m->n_processes, sizeof(*r->summaries));
 	for (size_t i = 0; i < m->n_processes; i++) {
@@ -23,7 +23,7 @@ static void make_summaries(struct report *r)
 		struct process *p = m->processes[i];
 
 		typical_find(p);
-		summary_make(p, m, &r->phases, sum);
+		summary_make(p, m, &names, sum);
 		code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code);
 	}
 	late_find(m, r->summaries, &r->late);
@@ -474,10 +474,10 @@ static void put_loss(const struct page *page, struct json_object *o, const struc
 	}
 }
 
-struct json_object *report_object(const struct report *r, uint32_t slowest)
+struct json_object *report_object(const struct report *r, uint32_t slowest, bool plots)
 {
 	const struct page page_of = { .m = &r->model, .slowest = slowest }, *page = &page_of;
-	struct json_object *o = json_object_new_object(), *files, *processes;
+	struct json_object *o = json_object_new_object(), *files, *processes, *states;
 	char printable[512];
 
 	/* names of files can be any bytes, JSON is UTF-8 */
@@ -486,8 +486,19 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 		json_put_text(files, NULL, text_printable(printable, sizeof(printable), r->files[i]));
 	processes = json_put_array(o, "processes");
 	for (size_t i = 0; i < r->model.n_processes; i++) {
-		if (!process_empty(r->model.processes[i]))
-			put_process(page, json_put_object(processes, NULL), r->model.processes[i], &r->summaries[i]);
+		const struct process *p = r->model.processes[i];
+		const struct summary *sum = &r->summaries[i];
+		struct json_object *one;
+
+		if (process_empty(p))
+			continue;
+		one = json_put_object(processes, NULL);
+		put_process(page, one, p, sum);
+		if (!plots)
+			continue;
+		json_put_plot(page, one, p, sum);
+		json_put_requests_plot(one, p, &sum->batches);
+		json_put_flames(page, one, p, &sum->code);
 	}
 	json_put_late(page, o, &r->late);
 	if (r->model.n_families) {
@@ -501,6 +512,9 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	}
 	json_put_code_left_out(page, o);
 	put_loss(page, json_put_object(o, "loss"), &r->model);
+	states = plots ? json_put_array(o, "states") : NULL;
+	for (unsigned int s = 0; plots && s < STATES; s++)
+		json_put_text(states, NULL, words_state(s));
 	return o;
 }
 
@@ -551,7 +565,7 @@ static void put_all_steps(const struct report *r, FILE *out)
 
 void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out)
 {
-	struct json_object *o = report_object(r, slowest);
+	struct json_object *o = report_object(r, slowest, false);
 	const char *text;
 	size_t len;
 

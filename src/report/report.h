@@ -12,7 +12,6 @@
 
 struct report {
 	struct model model;
-	struct phase_names phases;
 	struct summary *summaries; /* one for each of the model's processes */
 	struct late late;          /* of archives */
 	const char *const *files;
@@ -40,8 +39,8 @@ void report_text(const struct report *r, uint32_t slowest, FILE *out);
 /* One object; with all_steps the verdict on each step. */
 void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
 
-/* The members of that object, without those of all_steps. */
-struct json_object *report_object(const struct report *r, uint32_t slowest);
+/* That object, without all_steps. plots: with what the page draws. */
+struct json_object *report_object(const struct report *r, uint32_t slowest, bool plots);
 
 /* In the head of each page. */
 #define REPORT_PAGE_MARK "<title>inftrace report</title>"

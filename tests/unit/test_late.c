@@ -164,7 +164,7 @@ static struct json_object *report_of(const struct member *list, size_t n)
 
 	problems[0] = 0;
 	report_make(&r, &file, 1, problem, NULL, NULL);
-	o = report_object(&r, 20);
+	o = report_object(&r, 20, false);
 	assert_non_null(o);
 	out = open_memstream(&text, &len);
 	report_text(&r, 20, out);
