@@ -25,7 +25,7 @@
 
 struct line {
 	int64_t start_ns, end_ns;
-	uint64_t number; /* in the file: of those that begin together the first one comes first */
+	uint64_t number; /* in the file, which decides between lines that begin together */
 	uint32_t pid, tid, cpu;
 	bool timed, on_cpu;
 	char *text;
@@ -46,7 +46,7 @@ struct printer {
 	size_t n, size;
 	struct model names; /* its texts alone, */
 	struct idmap ids;   /* by pid and tid; of a process tid is 0 */
-	int64_t newest_ns, printed_ns; /* the latest end; the latest start of those that are printed */
+	int64_t newest_ns, printed_ns; /* the latest end; the latest start of a printed line */
 	uint64_t late;		       /* printed behind later ones */
 	bool damaged, dropped;
 };

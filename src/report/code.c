@@ -46,7 +46,7 @@ struct code_value {
 struct code_whole {
 	double slow;  /* in slow steps */
 	double usual; /* in as many typical ones; below 0: not known, as of one worker */
-	double part;  /* what there is more of, of which a function may hold most */
+	double part;  /* slow - usual, or less: a function may hold most of it */
 	struct code_value all;
 };
 
@@ -56,7 +56,7 @@ struct function_time {
 	bool listed;
 };
 
-/* Values of those nodes that have one, a slow step has few of all; then those of functions. */
+/* The values of some nodes, since a slow step has few of all, and of functions. */
 struct code_values {
 	const struct model *m;
 	struct code_value *of; /* by node */
@@ -65,7 +65,7 @@ struct code_values {
 	size_t n;
 	struct code_whole whole; /* of a difference */
 	struct function_time *functions; /* by function */
-	uint32_t *list;                  /* those that have a time, in the order of their numbers */
+	uint32_t *list;                  /* functions with a time, by number */
 	size_t n_functions;
 };
 
@@ -113,7 +113,7 @@ static struct code_value *values_at(struct code_values *v, uint32_t node)
 
 ORDER(compare_numbers, uint32_t, cmp_int(*x, *y))
 
-/* Adds to the value of each node those of its calls. */
+/* Adds the values of the calls of each node to its own. */
 static void values_total(struct code_values *v)
 {
 	for (size_t k = v->n; k-- > 1;)
@@ -292,7 +292,7 @@ static double usual_of(const struct code_whole *w, const struct code_value *v)
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
 }
 
-/* At most what there is. */
+/* How much more there is in slow steps; at most all that they took longer. */
 static double more_of(const struct code_whole *w, const struct code_value *v)
 {
 	return fmin(slow_of(w, v) - usual_of(w, v), w->part);
@@ -393,9 +393,8 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 }
 
 /*
- * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python
- * itself, or typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so
- * do all others; and the one that used the package of these.
+ * The function that holds most of the additional time. The caller: the function in Python that called it, if it is not in
+ * Python itself or has many callers in typical steps, as Linear.forward() has. The user: who used their package.
  */
 static void find_blame(const struct code_values *v, struct code_blame *ret)
 {
@@ -547,7 +546,7 @@ static void weigh_steps(const struct process *p, struct code_diff *diff, struct 
 	free(sizes);
 }
 
-/* Adds what a difference is made of, sorts it, and counts what there is of the difference. */
+/* Adds the rows of a difference to the values, and fills in its numbers. */
 static void add_diff(const struct process *p, struct code_diff *diff, struct code_values *v)
 {
 	struct choice c = {
@@ -620,19 +619,18 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 
-/* Finds the steps that were longer in a state than those that they are compared with, which of their threads were, and in
- * which code. */
-static void make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
-	struct code_summary *c)
+/* Finds the steps that were longer in a state than is typical, with the threads and the code that were. */
+static void make_diffs(const struct model *m, struct process *p, struct summary *sum)
 {
+	struct code_summary *c = &sum->code;
 	uint8_t *by_cause = xcalloc(p->steps.len, sizeof(*by_cause)); /* 1 + the state */
 	uint32_t states = 0; /* that stacks are of */
 	size_t kept = 0;
 
 	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));
-	list_for_each (sum, p->stacks.sums, p->stacks.n_sums)
-		states |= 1u << sum->state;
-	list_for_each (s, slow, n_slow) {
+	list_for_each (row, p->stacks.sums, p->stacks.n_sums)
+		states |= 1u << row->state;
+	list_for_each (s, sum->slow, sum->n_slow) {
 		enum code_who who = who_was_longer(s, false);
 
 		/* slow for whatever reason, it is no example of what is usual */
@@ -744,22 +742,20 @@ struct code_hot code_find_hot(const struct model *m, const struct process *p, co
 
 /* ---- all of a process ---- */
 
-void code_summary_make(
-	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret)
+void code_summary_make(const struct model *m, struct process *p, struct summary *sum)
 {
-	memset(ret, 0, sizeof(*ret));
-	if (!p->stacks.n_sums)
-		return;
-	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
-		if (!sum->wait)
-			add_to_table(ret, sum, STATES);
-		add_to_table(ret, sum, sum->state);
+	struct code_summary *c = &sum->code;
+
+	list_for_each (row, p->stacks.sums, p->stacks.n_sums) {
+		if (!row->wait)
+			add_to_table(c, row, STATES);
+		add_to_table(c, row, row->state);
 	}
-	list_sort(ret->tables, ret->n_tables, compare_tables);
-	list_for_each (table, ret->tables, ret->n_tables)
+	list_sort(c->tables, c->n_tables, compare_tables);
+	list_for_each (table, c->tables, c->n_tables)
 		fill_table(m, p, table);
-	if (p->stacks.first)
-		make_diffs(m, p, slow, n_slow, ret);
+	if (p->stacks.n_sums && p->stacks.first)
+		make_diffs(m, p, sum);
 }
 
 /* ---- on a terminal ---- */

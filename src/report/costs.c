@@ -81,7 +81,7 @@ static double per_cycle(const struct count_sum *s, enum hardware_counter i)
 	return s->n[COUNTER_CYCLES] ? (double)s->n[i] / (double)s->n[COUNTER_CYCLES] : 0;
 }
 
-/* Of some it is known, and of others not: then the sum is not that of the whole. */
+/* Whether all steps have counted them: else the sum says nothing of the whole. */
 static bool has_misses(const struct count_sum *s)
 {
 	return s->of && s->missed_of == s->of;

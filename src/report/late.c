@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/late.h"
-
+/* Who is late for collectives, and why: see report.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/output.h"
-#include "report/words.h"
-#include "util/text.h"
 
 /* An excess by chance, as for steps (cause.c). */
 #define NOISE_SIGMAS 6.0

@@ -6,7 +6,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-#include "report/late.h"
+#include "report/report.h"
 #include "report/words.h"
 
 /* What is being written; as JSON only to say whose names they are, and how many slow steps and requests to list. */

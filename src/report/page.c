@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/report.h"
 
 /* ---- what is drawn ---- */
 

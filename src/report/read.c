@@ -216,7 +216,7 @@ static void read_hosts(struct archive *a, size_t manifest)
 	json_source_close(&source);
 }
 
-/* What a member is; of what cannot be reported, that. */
+/* What a member is; says why one cannot be reported. */
 static int member_kind(struct archive *a, size_t i)
 {
 	struct json_source source;

@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/read.h"
-#include "report/report.h"
 #include "schema/left_out.h"
 #include "util/fmt.h"
 #include "util/text.h"
@@ -19,12 +17,8 @@ static void make_summaries(struct report *r)
 	model_finish(m);
 	r->summaries = xcalloc(m->n_processes, sizeof(*r->summaries));
 	for (size_t i = 0; i < m->n_processes; i++) {
-		struct summary *sum = &r->summaries[i];
-		struct process *p = m->processes[i];
-
-		typical_find(p);
-		summary_make(p, m, &names, sum);
-		code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code);
+		typical_find(m->processes[i]);
+		summary_make(m->processes[i], m, &names, &r->summaries[i]);
 	}
 	late_find(m, r->summaries, &r->late);
 }

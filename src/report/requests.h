@@ -11,7 +11,7 @@ struct phase_names;
 struct request_summary {
 	uint64_t count, prompt_tokens, output_tokens; /* of requests that are none of these: */
 	uint64_t mixed;	       /* at least: with shared steps, or overlapping others in one context */
-	bool by_lines;	       /* by the lines of requests: those of shared steps are known but for these */
+	bool by_lines;	       /* from lines of requests: then only `mixed` ones of shared steps are unknown */
 	uint64_t shared_steps; /* steps with rows of several sequences */
 	uint64_t max_sequences; /* in one step */
 	uint64_t shared_tokens; /* tokens from these steps, at least */
@@ -142,8 +142,8 @@ struct occupancy_row {
 struct batch_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
-	struct percentiles tpot, total, queued; /* queued: of those that were queued */
-	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
+	struct percentiles tpot, total, queued; /* queued: without requests that were not */
+	uint64_t unjoined; /* of unparted: the only ones whose queue is not known */
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
 	LIST(struct request_late_ref, late); /* the largest excess first */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/report.h"
 #include "schema/left_out.h"
 
 #define WORKERS_BAR 16

@@ -174,7 +174,7 @@ static void add_parts(struct text *t, const struct model *m, const struct proces
 		text_add(t, ")");
 }
 
-/* Whether it is enough to name one of those that ran meanwhile. */
+/* Whether naming one of the threads that ran meanwhile is enough. */
 static bool one_culprit(const struct cause *c)
 {
 	return !c->n_behind || (double)c->behind[0].ns >= BEHIND_ALONE * (double)c->behind_whole;
