@@ -242,18 +242,6 @@ static void put_gap(const struct page *page, struct json_object *o, const struct
 		json_put_us(o, "call_us", slow->call_ns);
 }
 
-static void put_causes(const struct page *page, struct json_object *o, const struct cause_sums *causes)
-{
-	json_put_list (o, "causes", one, c, causes->list, causes->n) {
-		json_put_text(one, "state", words_state(c->state));
-		json_put_text(one, "where", cause_where_names[c->where]);
-		json_put_name(page, one, "by", c->by);
-		json_put_u64(one, "steps", c->steps);
-		json_put_us(one, "excess_us", c->excess);
-		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
-	}
-}
-
 /* The slow steps, and the slow gaps between steps: the slowest first. */
 static void put_slow(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
 {
@@ -433,7 +421,14 @@ static void put_process(const struct page *page, struct json_object *o, const st
 	json_put_u64(o, "slow_steps", sum->slow_steps);
 	json_put_u64(o, "slow_alone", sum->slow_alone);
 	json_put_u64(o, "slow_between", sum->slow_gaps);
-	put_causes(page, o, &sum->causes);
+	json_put_list (o, "causes", one, c, sum->causes.list, sum->causes.n) {
+		json_put_text(one, "state", words_state(c->state));
+		json_put_text(one, "where", cause_where_names[c->where]);
+		json_put_name(page, one, "by", c->by);
+		json_put_u64(one, "steps", c->steps);
+		json_put_us(one, "excess_us", c->excess);
+		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
+	}
 	put_slow(page, o, p, sum);
 	json_put_code(page, o, &sum->code);
 	put_tally(page, o, "operators", &p->ops);

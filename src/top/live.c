@@ -175,17 +175,6 @@ static void model_add(struct model *m, const struct live_step *ls)
 	process_add_step(p, &step);
 }
 
-static struct live_slow *slow_place(struct slow_steps *s, const struct live_slow *key)
-{
-	struct live_slow *e = s->slow;
-	size_t at = list_find(s->n_slow, i, e[i].pid == key->pid && e[i].number == key->number && e[i].gap == key->gap);
-
-	if (at == SLOW_MAX)
-		return e[SLOW_MAX - 1].excess < key->excess ? &e[SLOW_MAX - 1] : NULL;
-	s->n_slow += at == s->n_slow;
-	return &e[at];
-}
-
 ORDER(compare_slow, struct live_slow, FALLING(excess), RISING(number))
 
 static void take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
@@ -199,15 +188,16 @@ static void take_slow(struct slow_steps *s, const struct model *m, const struct 
 		.number = step.number,
 		.gap = slow->gap,
 	};
-	struct live_slow *place;
+	struct live_slow *e = s->slow;
+	size_t at = list_find(s->n_slow, i, e[i].pid == key.pid && e[i].number == key.number && e[i].gap == key.gap);
 
 	if (ns_add(step.ts, step.total) < now - LIVE_MINUTE_NS)
 		return;
-	place = slow_place(s, &key);
-	if (!place)
+	if (at == SLOW_MAX && e[--at].excess >= key.excess)
 		return;
-	*place = key;
-	words_slow(m, p, slow, place->text);
+	s->n_slow += at == s->n_slow;
+	e[at] = key;
+	words_slow(m, p, slow, e[at].text);
 }
 
 static void judge(struct slow_steps *s, int64_t now)
@@ -233,24 +223,19 @@ static void judge(struct slow_steps *s, int64_t now)
 	model_free(&m);
 }
 
-/* Drops what is judged again, and what is older than a minute. */
-static void drop_slow(struct slow_steps *s, int64_t now)
+/* Judges the new steps, and fills in the frame's slow steps. */
+static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
 {
 	size_t n = 0;
 
+	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
+		evict_first(s);
+	/* without what is judged again, and what is older than a minute */
 	list_for_each (e, s->slow, s->n_slow) {
 		if (e->at >= now - LIVE_MINUTE_NS && (!s->added || e->at <= s->evicted_at))
 			s->slow[n++] = *e;
 	}
 	s->n_slow = n;
-}
-
-/* Judges the new steps, and fills in the frame's slow steps. */
-static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
-{
-	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
-		evict_first(s);
-	drop_slow(s, now);
 	if (s->added)
 		judge(s, now);
 	s->added = false;

@@ -411,21 +411,16 @@ static struct top *top_of(struct sink *s)
 
 /* ---- output of others ---- */
 
-/* A COMMAND may write a lot; without a directory for it, memory has to do. */
-static int open_held(void)
-{
-	const char *directory = getenv("TMPDIR");
-	int fd = open(directory && *directory ? directory : P_tmpdir,
-		O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
-
-	return fd >= 0 ? fd : memfd_create("held", MFD_CLOEXEC);
-}
-
 static void hold_command(struct top *t)
 {
+	const char *directory = getenv("TMPDIR");
+
 	if (!t->o->command)
 		return;
-	t->held_command = open_held();
+	/* it may write a lot; without a directory for it, memory has to do */
+	t->held_command = open(directory && *directory ? directory : P_tmpdir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
+	if (t->held_command < 0)
+		t->held_command = memfd_create("held", MFD_CLOEXEC);
 	for (int fd = 1; fd <= 2; fd++) {
 		if (isatty(fd))
 			t->view.command_fds[fd] = t->held_command;
