@@ -18,10 +18,10 @@
 #define NAMES_MAX 65536
 #define WORDS_MAX 4096 /* of an event */
 #define TEXT_SIZE 256  /* of one text in it */
-#define OF_NAMES "\"="	/* what may not be in them without quotes */
+#define OF_NAMES "\"=" /* what may not be in them without quotes */
 #define OF_VALUES " \"={}"
 #define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
-#define PID_MAX_LIMIT 4194304 /* the kernel's: what has a number above it is no thread */
+#define PID_MAX_LIMIT 4194304    /* the kernel's: what has a number above it is no thread */
 
 struct line {
 	int64_t start_ns, end_ns;
@@ -44,10 +44,10 @@ struct printer {
 	FILE *out;
 	struct line *lines;
 	size_t n, size;
-	struct model names; /* its texts alone, */
-	struct idmap ids;   /* by pid and tid; of a process tid is 0 */
+	struct model names;            /* its texts alone, */
+	struct idmap ids;              /* by pid and tid; of a process tid is 0 */
 	int64_t newest_ns, printed_ns; /* the latest end; the latest start of a printed line */
-	uint64_t late;		       /* printed behind later ones */
+	uint64_t late;                 /* printed behind later ones */
 	bool damaged, dropped;
 };
 

@@ -63,7 +63,7 @@ struct code_values {
 	bool *has;
 	uint32_t *nodes; /* each behind its parent, once they are sorted */
 	size_t n;
-	struct code_whole whole; /* of a difference */
+	struct code_whole whole;         /* of a difference */
 	struct function_time *functions; /* by function */
 	uint32_t *list;                  /* functions with a time, by number */
 	size_t n_functions;
@@ -345,7 +345,7 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 static size_t package_of(const struct model *m, uint32_t function, const char **ret_package)
 {
 	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('),
-		*slash = place ? strchr(place, '/') : NULL;
+		   *slash = place ? strchr(place, '/') : NULL;
 
 	*ret_package = place;
 	return slash ? (size_t)(slash + 1 - place) : 0;
@@ -438,9 +438,9 @@ static const struct typical *typical_at(const struct process *p, size_t step)
 /* Which rows of steps count, and how much. */
 struct choice {
 	uint8_t state;
-	uint32_t tid;            /* if not 0: of this thread only */
-	float *own, *others;     /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
-	struct code_diff *diff;  /* gets the numbers of samples and waits */
+	uint32_t tid;           /* if not 0: of this thread only */
+	float *own, *others;    /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
+	struct code_diff *diff; /* gets the numbers of samples and waits */
 };
 
 /* The weight of a row; 0: it does not count. */
@@ -624,7 +624,7 @@ static void make_diffs(const struct model *m, struct process *p, struct summary 
 {
 	struct code_summary *c = &sum->code;
 	uint8_t *by_cause = xcalloc(p->steps.len, sizeof(*by_cause)); /* 1 + the state */
-	uint32_t states = 0; /* that stacks are of */
+	uint32_t states = 0;                                          /* that stacks are of */
 	size_t kept = 0;
 
 	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));

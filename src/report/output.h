@@ -55,9 +55,9 @@ struct json_object *json_put_object(struct json_object *o, const char *key);
 struct json_object *json_put_array(struct json_object *o, const char *key);
 
 /* An array of objects, one for each of a list of n: `one` for the element `x`. */
-#define json_put_list(o, key, one, x, list, n)                                                            \
-	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL)      \
-		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                   \
+#define json_put_list(o, key, one, x, list, n)                                                       \
+	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL) \
+		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)              \
 			if ((one = json_put_object(one##_in, NULL)))
 
 /* NULL: nothing. */

@@ -185,11 +185,11 @@ void json_put_plot(const struct page *page, struct json_object *o, const struct 
 
 /* The files as they are, each followed by a NUL. */
 #define EMBED(name, file)                         \
-	__asm__(".section .rodata\n"               \
+	__asm__(".section .rodata\n"              \
 		".global " #name "\n" #name ":\n" \
-		".incbin \"" file "\"\n"           \
-		".byte 0\n"                        \
-		".previous\n");                    \
+		".incbin \"" file "\"\n"          \
+		".byte 0\n"                       \
+		".previous\n");                   \
 	extern const char name[]
 
 EMBED(report_page, "report/page.html");

@@ -170,7 +170,7 @@ struct archive {
 	size_t n; /* members */
 	struct model *m;
 	const char *path;
-	char (*hosts)[MACHINE_MAX]; /* of the members */
+	char (*hosts)[MACHINE_MAX];   /* of the members */
 	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
 	int *kinds;                   /* enum file_kind, or NOT_READ */
 	struct read_problems *problems;

@@ -43,12 +43,12 @@ struct late_event {
 
 /* A host or a rank. */
 struct late_unit {
-	uint32_t host;           /* of the archive's */
-	uint32_t rank;           /* of the ranks; RANKS_NONE: a host */
-	uint64_t last;           /* how often it was surely last */
-	uint64_t stragglers;     /* events */
-	int64_t excess_ns;       /* of these */
-	struct percentiles late; /* when it was last */
+	uint32_t host;            /* of the archive's */
+	uint32_t rank;            /* of the ranks; RANKS_NONE: a host */
+	uint64_t last;            /* how often it was surely last */
+	uint64_t stragglers;      /* events */
+	int64_t excess_ns;        /* of these */
+	struct percentiles late;  /* when it was last */
 	struct cause_sums causes; /* the largest excess first */
 };
 
@@ -59,10 +59,10 @@ struct late_group {
 	size_t n_units;
 	bool by_host;
 	uint64_t judged;
-	uint64_t close;            /* of judged: nobody was last by more than what is unknown of the clocks */
-	uint64_t incomplete;       /* a rank's call is missing */
-	uint64_t unplaced;         /* a clock is not known, or not at that time */
-	int64_t residual_ns;       /* the most that is unknown of two clocks */
+	uint64_t close;                  /* of judged: nobody was last by more than what is unknown of the clocks */
+	uint64_t incomplete;             /* a rank's call is missing */
+	uint64_t unplaced;               /* a clock is not known, or not at that time */
+	int64_t residual_ns;             /* the most that is unknown of two clocks */
 	LIST(struct late_event, events); /* the longest excess first, at most LATE_EVENTS_MAX */
 	uint64_t all_events;
 };

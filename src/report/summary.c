@@ -127,7 +127,7 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
 		bool has_rows = steps_get(&p->steps, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(&p->steps, i, STEP_ROWS + ROW_N_SEQUENCES) ||
-			steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
+				steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
 
 		if (gap > PAUSE_NS) {
 			sum->pauses++;

@@ -59,7 +59,7 @@ struct code_diff {
 
 struct code_summary {
 	LIST(struct code_table, tables); /* by phase: all samples, then the states */
-	LIST(struct code_diff, diffs); /* the most additional time first */
+	LIST(struct code_diff, diffs);   /* the most additional time first */
 };
 
 /* ---- phases, slow steps and their causes ---- */
@@ -83,7 +83,7 @@ struct call_summary {
 struct slow_step {
 	size_t step;        /* its index among the steps of the process */
 	struct cause cause; /* of a gap: only typical and excess are set */
-	uint32_t call; /* of a gap: the call that took more than half of it; 0: unknown */
+	uint32_t call;      /* of a gap: the call that took more than half of it; 0: unknown */
 	int64_t call_ns;
 	bool gap;
 	uint32_t waiting; /* of a gap of more than 1 s: the requests that waited for its end */
@@ -117,29 +117,29 @@ void cause_sums_free(struct cause_sums *s);
 
 struct summary {
 	LIST(struct phase_summary, phases); /* the one that took longest first */
-	LIST(struct call_summary, calls); /* the one that took longest first */
+	LIST(struct call_summary, calls);   /* the one that took longest first */
 	struct request_summary requests;
 	struct batch_summary batches;
 	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */
 	bool tpot_of_lines;             /* the mean of each request, from request_prof: requests in batches, or no steps */
-	uint64_t pauses;         /* between steps; left out of these times */
+	uint64_t pauses;                /* between steps; left out of these times */
 	int64_t pause_max;
 	double prefill_rate, output_rate; /* tokens per second; 0: unknown */
-	LIST(struct slow_step, slow);           /* the largest excess first */
-	uint64_t slow_steps, slow_gaps; /* the numbers of both in `slow` */
-	struct cause_sums causes;       /* the largest excess first */
-	LIST(struct slow_step, open); /* steps that had not ended: what they were doing. The longest first */
-	uint64_t slow_alone; /* of slow_steps: those without others to compare with */
-	struct crowd {	     /* threads that kept each other from the CPUs that they may use */
+	LIST(struct slow_step, slow);     /* the largest excess first */
+	uint64_t slow_steps, slow_gaps;   /* the numbers of both in `slow` */
+	struct cause_sums causes;         /* the largest excess first */
+	LIST(struct slow_step, open);     /* steps that had not ended: what they were doing. The longest first */
+	uint64_t slow_alone;              /* of slow_steps: those without others to compare with */
+	struct crowd {                    /* threads that kept each other from the CPUs that they may use */
 		uint64_t steps;
 		uint32_t threads, cpus; /* the most threads on a step, and the CPUs that these may use */
-		int64_t waited, total;	/* for one another; all time of their threads */
-		bool spin;		/* much of the rest was spent at barriers */
+		int64_t waited, total;  /* for one another; all time of their threads */
+		bool spin;              /* much of the rest was spent at barriers */
 	} crowd;
-	struct crowd limited;  /* threads held back by a CPU limit of their cgroup: waited */
-	int64_t cpu_limit;     /* the lowest, in thousandths of a CPU; 0: unknown */
+	struct crowd limited; /* threads held back by a CPU limit of their cgroup: waited */
+	int64_t cpu_limit;    /* the lowest, in thousandths of a CPU; 0: unknown */
 	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;
 	struct code_summary code;

@@ -19,9 +19,9 @@
 #define QUIET_NS NSEC_PER_SEC /* without a step an engine has nothing to do */
 
 struct entry {
-	uint32_t serial, tgid; /* serial 0: unused */
+	uint32_t serial, tgid;                /* serial 0: unused */
 	uint64_t context, sequence, step_end; /* of the last one with rows of it */
-	bool first; /* it has its first token */
+	bool first;                           /* it has its first token */
 };
 
 /* The last step of a context. */
@@ -129,7 +129,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
  * ones as soon as these exist. Verdicts on steps that were evicted stay.
  */
 #define KEPT_MAX 2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
-#define KEPT_MIN 256 /* kept for comparison, however old they are */
+#define KEPT_MIN 256  /* kept for comparison, however old they are */
 #define SLOW_MAX 256
 
 struct slow_steps {

@@ -137,8 +137,8 @@ static inline void check_json(struct json_object *o, const char *const (*pairs)[
 }
 
 /* Takes over the object. */
-#define JSON_IS(o, ...)                                                \
-	check_json(o, (const char *const[][2]){ __VA_ARGS__ },         \
+#define JSON_IS(o, ...)                                        \
+	check_json(o, (const char *const[][2]){ __VA_ARGS__ }, \
 		sizeof((const char *const[][2]){ __VA_ARGS__ }) / sizeof(const char *[2]))
 
 #endif

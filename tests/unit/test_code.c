@@ -231,8 +231,8 @@ static void add_one_slow(struct stacked *s, const struct one_slow *o)
 		add_one_slow(&s, &(const struct one_slow){ UNPACK one }); \
 		STACKED_SAYS(&s, __VA_ARGS__);                            \
 	} while (0)
-#define PART(leaf, usual_ms, slow_ms)                                                                     \
-	{                                                                                                 \
+#define PART(leaf, usual_ms, slow_ms)                                                   \
+	{                                                                               \
 		.frames = PY_FRAMES(leaf), .usual = (usual_ms)*MS, .slow = (slow_ms)*MS \
 	}
 #define MUL_MAT PART("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\"", 30, 0)
@@ -292,7 +292,7 @@ TEST(test_sentence_python_helper)
 TEST(test_sentence_package)
 {
 	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
-						  "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"",
+							       "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"",
 								  0, 40) }),
 		"in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for `rank (rank.py:12)` (",
 		"    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
@@ -425,7 +425,7 @@ TEST(test_wakers)
 {
 	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
 		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
-		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
+			WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
 
 	JSON_IS(run_json(lines, ARGV("--json", "-")),
 		{ CODE "functions.0.woken_by.function", "give (pool.py)" },
