@@ -540,12 +540,11 @@ TEST(test_huge)
 /* More stacks than are kept. */
 TEST(test_too_many)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
 	for (uint32_t i = 0; i < STACK_FUNCTIONS_MAX + 10; i++)
-		fprintf(p.out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
-	PROFILE_SAYS(&p, ARGV("-"), "were too many, and are `[left out]`\n");
+		fprintf(p->out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
+	PROFILE_SAYS(p, ARGV("-"), "were too many, and are `[left out]`\n");
 }
 
 RUN_TESTS(NULL, NULL)
