@@ -26,15 +26,12 @@
 		bisect_low;                                                     \
 	})
 
-/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first for 64,
- * of large ones for 4 KiB. Returns 0. */
+/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first 1 KiB. Returns 0. */
 static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
 {
 	if (n < *cap)
 		return 0;
-	*cap *= 2;
-	if (!*cap)
-		*cap = size <= 64 ? 64 : 4096 / size + 1;
+	*cap = *cap ? 2 * *cap : 1024 / size + 1;
 	*list = xreallocarray(*list, *cap, size);
 	return 0;
 }
