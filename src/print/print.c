@@ -18,7 +18,7 @@
 #define NAMES_MAX 65536
 #define WORDS_MAX 4096 /* of an event */
 #define TEXT_SIZE 256  /* of one text in it */
-#define OF_NAMES "\"="	/* what may not be in them without quotes */
+#define OF_NAMES "\"=" /* what may not be in them without quotes */
 #define OF_VALUES " \"={}"
 #define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
 #define KEY_NAME(key) #key,
@@ -26,7 +26,7 @@
 
 struct line {
 	int64_t start_ns, end_ns;
-	uint64_t number; /* in the file: of those that begin together the first one comes first */
+	uint64_t number; /* in the file, which decides between lines that begin together */
 	uint32_t pid, tid, cpu;
 	bool timed, on_cpu;
 	char *text;
@@ -45,10 +45,10 @@ struct printer {
 	FILE *out;
 	struct line *lines;
 	size_t n, size;
-	struct model names; /* its texts alone, */
-	struct idmap ids;   /* by pid and tid; of a process tid is 0 */
-	int64_t newest_ns, printed_ns; /* the latest end; the latest start of those that are printed */
-	uint64_t late;		       /* printed behind later ones */
+	struct model names;            /* its texts alone, */
+	struct idmap ids;              /* by pid and tid; of a process tid is 0 */
+	int64_t newest_ns, printed_ns; /* the latest end; the latest start of a printed line */
+	uint64_t late;                 /* printed behind later ones */
 	bool damaged, dropped;
 };
 

@@ -6,9 +6,8 @@
 
 /* ---- what is typical ---- */
 
-/* Steps that share one typical, and how many of these blocks before and after they are compared
- * with. A step is compared with some 160 around it: few enough to follow a context that grows,
- * enough that a disturbance over dozens of steps does not become the norm. */
+/* BLOCK steps share one typical, which comes from them and NEAR blocks on both sides: few enough steps to follow a context
+ * that grows, enough that a disturbance over dozens of steps does not become the norm. */
 #define BLOCK 32
 #define NEAR 2
 /* If the near steps are all slower than these, they are the anomaly. */
@@ -18,15 +17,13 @@
 
 #define EXACT_MAX 8 /* tokens */
 
-/* By chance: in a normal distribution one step in 10^9 exceeds it; measured times have longer
- * tails, so also a tenth of the median. */
+/* By chance one step in 10^9 of a normal distribution exceeds it; measured times have longer tails, so also a tenth. */
 #define NOISE_SIGMAS 6.0
 #define NOISE_SHARE 0.1
 /* By how much the near steps must be slower than the far ones. */
 #define SLOWER_SHARE 0.25
 
-/* With a new prompt the context starts again: this many consecutive steps are not compared with
- * others. */
+/* A new prompt begins with an empty context: so many steps in a row are compared with one another only. */
 #define RUN_MIN 64
 
 struct group_entry {
@@ -101,8 +98,7 @@ static struct norm norm_of(struct typical_finder *f, const struct span *span, en
 	return norm;
 }
 
-/* Up to blocks * BLOCK steps before and after a block; at the ends of a group as many on one
- * side. */
+/* `blocks` blocks before and after the one that begins at `block`; at the ends of a group as many on one side. */
 static struct span window(const struct span *group, size_t block, size_t blocks)
 {
 	size_t len = (2 * blocks + 1) * BLOCK, from;
@@ -115,10 +111,7 @@ static struct span window(const struct span *group, size_t block, size_t blocks)
 	return (struct span){ group->entries + from, len };
 }
 
-/*
- * The steps from an index in the group on that are to be compared among themselves: RUN_MIN or more
- * in a row, or all up to the next such row. len is 0 at the end.
- */
+/* The steps from there on that are compared among themselves: RUN_MIN or more in a row, or all up to the next such row. */
 static struct span next_run(const struct span *group, size_t from)
 {
 	struct span run = { group->entries + from, 0 };
@@ -314,8 +307,7 @@ static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32
 	c->by = c->by_tid = 0;
 }
 
-/* Returns whether the workers spent at least `min` in one of the states of the mask, beyond what is
- * typical. */
+/* Whether the workers spent at least `min` more than is typical in one of the states of the mask. */
 static bool blame_workers(const struct step *s, const struct excess *workers, uint32_t mask,
 	int64_t min, struct cause *c)
 {
@@ -380,12 +372,9 @@ static void find_second(const struct step *s, const struct excess *own, struct c
 	c->second_part = own->ns[second];
 }
 
-/*
- * If the times of steps scatter, since the CPU runs at varying speed, a smaller excess counts as
- * well: when most of it lies in one state in which steps usually spend hardly any time.
- */
-static bool stands_out(
-	const struct typical *t, const struct excess *own, double size, int64_t excess)
+/* If the times of steps scatter, since the CPU runs at varying speed, a smaller excess counts as well: when most of it
+ * lies in one state in which steps usually spend hardly any time. */
+static bool stands_out(const struct typical *t, const struct excess *own, double size, int64_t excess)
 {
 	uint8_t state = largest(own, ALL_STATES);
 	double part = (double)own->ns[state];

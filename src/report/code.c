@@ -25,8 +25,7 @@
 #define KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
 #define KINDS_NAMED (KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
 
-/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other
- * threads'. */
+/* That a thread does nothing in these states is not due to its code; at barriers it is due to that of other threads. */
 #define NOT_OF_CODE (1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
 
 /* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
@@ -47,7 +46,7 @@ struct code_value {
 struct code_whole {
 	double slow;  /* in slow steps */
 	double usual; /* in as many typical ones; below 0: not known, as of one worker */
-	double part;  /* what there is more of, of which a function may hold most */
+	double part;  /* slow - usual, or less: a function may hold most of it */
 	struct code_value all;
 };
 
@@ -57,16 +56,16 @@ struct function_time {
 	bool listed;
 };
 
-/* Values of those nodes that have one, a slow step has few of all; then those of functions. */
+/* The values of some nodes, since a slow step has few of all, and of functions. */
 struct code_values {
 	const struct model *m;
 	struct code_value *of; /* by node */
 	bool *has;
 	uint32_t *nodes; /* each behind its parent, once they are sorted */
 	size_t n;
-	struct code_whole whole; /* of a difference */
+	struct code_whole whole;         /* of a difference */
 	struct function_time *functions; /* by function */
-	uint32_t *list;                  /* those that have a time, in the order of their numbers */
+	uint32_t *list;                  /* functions with a time, by number */
 	size_t n_functions;
 };
 
@@ -114,13 +113,7 @@ static struct code_value *values_at(struct code_values *v, uint32_t node)
 
 ORDER(compare_numbers, uint32_t, cmp_int(*x, *y))
 
-/* Call it when all are there. */
-static void values_sort(struct code_values *v)
-{
-	list_sort(v->nodes, v->n, compare_numbers);
-}
-
-/* Adds to the value of each node those of its calls. */
+/* Adds the values of the calls of each node to its own. */
 static void values_total(struct code_values *v)
 {
 	for (size_t k = v->n; k-- > 1;)
@@ -212,7 +205,7 @@ static void add_table(const struct process *p, const struct code_table *table, s
 		*(sum->wait ? &value->waited : &value->sampled) += (double)sum->ns;
 		value->count += sum->wait ? 0 : (double)sum->samples;
 	}
-	values_sort(v);
+	list_sort(v->nodes, v->n, compare_numbers);
 }
 
 static void add_to_table(struct code_summary *c, const struct stack_sum *sum, uint8_t state)
@@ -299,7 +292,7 @@ static double usual_of(const struct code_whole *w, const struct code_value *v)
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
 }
 
-/* At most what there is. */
+/* How much more there is in slow steps; at most all that they took longer. */
 static double more_of(const struct code_whole *w, const struct code_value *v)
 {
 	return fmin(slow_of(w, v) - usual_of(w, v), w->part);
@@ -348,12 +341,11 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 	       more > SIGMAS * sqrt(inner->usual_var);
 }
 
-/* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is
- * not. */
+/* The first directory of a Python function's file within what is installed, with the slash; 0: it has none. */
 static size_t package_of(const struct model *m, uint32_t function, const char **ret_package)
 {
 	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('),
-		*slash = place ? strchr(place, '/') : NULL;
+		   *slash = place ? strchr(place, '/') : NULL;
 
 	*ret_package = place;
 	return slash ? (size_t)(slash + 1 - place) : 0;
@@ -401,9 +393,8 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 }
 
 /*
- * Which function holds most of the additional time; the one in Python by way of which it does, if it is not in Python
- * itself, or typical steps call it for many: a slow function that multiplies matrices calls Linear.forward(), and so
- * do all others; and the one that used the package of these.
+ * The function that holds most of the additional time. The caller: the function in Python that called it, if it is not in
+ * Python itself or has many callers in typical steps, as Linear.forward() has. The user: who used their package.
  */
 static void find_blame(const struct code_values *v, struct code_blame *ret)
 {
@@ -447,10 +438,9 @@ static const struct typical *typical_at(const struct process *p, size_t step)
 /* Which rows of steps count, and how much. */
 struct choice {
 	uint8_t state;
-	uint32_t tid;            /* if not 0: of this thread only */
-	float *own, *others;     /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
-	uint64_t samples, waits; /* in the slow steps */
-	double usual;            /* samples in the others */
+	uint32_t tid;           /* if not 0: of this thread only */
+	float *own, *others;    /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
+	struct code_diff *diff; /* gets the numbers of samples and waits */
 };
 
 /* The weight of a row; 0: it does not count. */
@@ -474,23 +464,22 @@ static void add_rows(const struct process *p, size_t step, struct choice *c, str
 		v = values_at(values, row->node);
 		if (weight > 0 && row->wait) {
 			v->waited += ns;
-			c->waits += row->samples;
+			c->diff->waits += row->samples;
 		} else if (weight > 0) {
 			v->sampled += ns;
 			v->count += row->samples;
-			c->samples += row->samples;
+			c->diff->samples += row->samples;
 		} else if (row->wait) {
 			v->usual_waited += ns;
 		} else {
 			v->usual += ns;
 			v->usual_var += ns * (ns / row->samples);
-			c->usual -= weight * row->samples;
+			c->diff->usual -= weight * row->samples;
 		}
 	}
 }
 
-/* Gives the steps that slow ones are compared with their weights, which are below 0. size: the sum of the sizes of
- * the slow steps. Returns whether there are enough. */
+/* Gives the steps that slow ones are compared with weights below 0, if there are enough. size: of all slow steps. */
 static bool weigh_compared(const struct process *p, const struct typical *t, double size, float *weights)
 {
 	const uint32_t *steps = p->grouped + t->first;
@@ -557,26 +546,23 @@ static void weigh_steps(const struct process *p, struct code_diff *diff, struct 
 	free(sizes);
 }
 
-/* Adds what a difference is made of, sorts it, and counts what there is of the difference. */
+/* Adds the rows of a difference to the values, and fills in its numbers. */
 static void add_diff(const struct process *p, struct code_diff *diff, struct code_values *v)
 {
 	struct choice c = {
 		.state = diff->state,
 		.own = xcalloc(p->steps.len, sizeof(*c.own)),
 		.others = xcalloc(p->steps.len, sizeof(*c.others)),
+		.diff = diff,
 	};
 
-	diff->steps = 0;
 	weigh_steps(p, diff, &c, &v->whole);
 	for (size_t i = 0; i < p->steps.len; i++) {
 		if (c.own[i] != 0 || c.others[i] != 0)
 			add_rows(p, i, &c, v);
 	}
-	values_sort(v);
+	list_sort(v->nodes, v->n, compare_numbers);
 	diff->part = v->whole.part > 0 ? (int64_t)fmin(v->whole.part, 9e18) : 0;
-	diff->samples = c.samples;
-	diff->waits = c.waits;
-	diff->usual = c.usual;
 	free(c.own);
 	free(c.others);
 }
@@ -633,25 +619,26 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 
-/* Finds the steps that were longer in a state than those that they are compared with, and which of their threads
- * were. */
-static void find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
+/* Finds the steps that were longer in a state than is typical, with the threads and the code that were. */
+static void make_diffs(const struct model *m, struct process *p, struct summary *sum)
 {
+	struct code_summary *c = &sum->code;
 	uint8_t *by_cause = xcalloc(p->steps.len, sizeof(*by_cause)); /* 1 + the state */
-	uint32_t states = 0; /* that stacks are of */
+	uint32_t states = 0;                                          /* that stacks are of */
+	size_t kept = 0;
 
-	for (size_t i = 0; i < p->stacks.n_sums; i++)
-		states |= 1u << p->stacks.sums[i].state;
-	for (size_t i = 0; i < n_slow; i++) {
-		enum code_who who = who_was_longer(&slow[i], false);
-		uint8_t state = slow[i].cause.state;
+	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));
+	list_for_each (row, p->stacks.sums, p->stacks.n_sums)
+		states |= 1u << row->state;
+	list_for_each (s, sum->slow, sum->n_slow) {
+		enum code_who who = who_was_longer(s, false);
 
 		/* slow for whatever reason, it is no example of what is usual */
-		p->stacks.slow[slow[i].step] |= !slow[i].gap;
-		if (who == CODE_NOBODY || !is_of_code(state))
+		p->stacks.slow[s->step] |= !s->gap;
+		if (who == CODE_NOBODY || !is_of_code(s->cause.state))
 			continue;
-		by_cause[slow[i].step] = 1 + state;
-		longer_add(p, slow[i].step, state, who);
+		by_cause[s->step] = 1 + s->cause.state;
+		longer_add(p, s->step, s->cause.state, who);
 	}
 	for (uint8_t state = 0; state < STATES; state++) {
 		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
@@ -662,17 +649,6 @@ static void find_longer(struct process *p, const struct slow_step *slow, size_t 
 		}
 	}
 	free(by_cause);
-}
-
-static void make_diffs(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
-	struct code_summary *c)
-{
-	size_t kept = 0;
-
-	if (!p->stacks.first)
-		return;
-	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));
-	find_longer(p, slow, n_slow);
 	list_for_each (l, p->stacks.longer, p->stacks.n_longer) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE);
 
@@ -714,7 +690,7 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 	const struct typical *t = typical_at(p, slow->step);
 	const uint32_t *compared = p->grouped + t->first;
 
-	values_sort(v);
+	list_sort(v->nodes, v->n, compare_numbers);
 	sum_functions(v);
 	whole_add(p, slow->step, c->others ? CODE_OTHERS : CODE_CALLER, c->state, &v->whole);
 	if (c->tid) {
@@ -737,7 +713,7 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
 	const struct typical *t = typical_at(p, slow->step);
-	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };
+	struct choice c = { .state = second ? slow->cause.second : slow->cause.state, .diff = &(struct code_diff){ 0 } };
 	enum code_who who = who_was_longer(slow, second);
 	struct code_hot hot = { 0 };
 	struct code_values v;
@@ -766,21 +742,20 @@ struct code_hot code_find_hot(const struct model *m, const struct process *p, co
 
 /* ---- all of a process ---- */
 
-void code_summary_make(
-	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret)
+void code_summary_make(const struct model *m, struct process *p, struct summary *sum)
 {
-	memset(ret, 0, sizeof(*ret));
-	if (!p->stacks.n_sums)
-		return;
-	list_for_each (sum, p->stacks.sums, p->stacks.n_sums) {
-		if (!sum->wait)
-			add_to_table(ret, sum, STATES);
-		add_to_table(ret, sum, sum->state);
+	struct code_summary *c = &sum->code;
+
+	list_for_each (row, p->stacks.sums, p->stacks.n_sums) {
+		if (!row->wait)
+			add_to_table(c, row, STATES);
+		add_to_table(c, row, row->state);
 	}
-	list_sort(ret->tables, ret->n_tables, compare_tables);
-	list_for_each (table, ret->tables, ret->n_tables)
+	list_sort(c->tables, c->n_tables, compare_tables);
+	list_for_each (table, c->tables, c->n_tables)
 		fill_table(m, p, table);
-	make_diffs(m, p, slow, n_slow, ret);
+	if (p->stacks.n_sums && p->stacks.first)
+		make_diffs(m, p, sum);
 }
 
 /* ---- on a terminal ---- */
@@ -960,8 +935,7 @@ static void put_table(const struct page *page, struct json_object *o, const stru
 
 	json_put_name(page, o, "phase", table->phase);
 	json_put_text(o, "kind", table->wait ? "wait" : "sample");
-	if (table->state != STATES)
-		json_put_text(o, "state", words_state(table->state));
+	json_put_text(o, "state", table->state == STATES ? NULL : words_state(table->state));
 	json_put_u64(o, "count", table->samples);
 	json_put_us(o, "total_us", table->ns);
 	json_put_list (o, "functions", one, row, table->rows, table->n_rows) {
@@ -1079,7 +1053,7 @@ static void drop_lines(struct code_values *v)
 		value_add(values_at(v, plain), &v->of[i]);
 		memset(&v->of[i], 0, sizeof(v->of[i]));
 	}
-	values_sort(v);
+	list_sort(v->nodes, v->n, compare_numbers);
 }
 
 ORDER(compare_sizes, double, cmp_int(*y, *x))
@@ -1197,8 +1171,7 @@ void json_put_flames(const struct page *page, struct json_object *o, const struc
 
 		one = json_put_object(graphs, NULL);
 		json_put_name(page, one, "phase", diff ? diff->phase : table->phase);
-		if (state != STATES)
-			json_put_text(one, "state", words_state(state));
+		json_put_text(one, "state", state == STATES ? NULL : words_state(state));
 		json_put_text(one, "kind", table && table->wait ? "wait" : kind);
 		json_put_u64(one, "count", diff ? diff->samples + diff->waits : table->samples);
 		if (diff)

@@ -81,7 +81,7 @@ static double per_cycle(const struct count_sum *s, enum hardware_counter i)
 	return s->n[COUNTER_CYCLES] ? (double)s->n[i] / (double)s->n[COUNTER_CYCLES] : 0;
 }
 
-/* Of some it is known, and of others not: then the sum is not that of the whole. */
+/* Whether all steps have counted them: else the sum says nothing of the whole. */
 static bool has_misses(const struct count_sum *s)
 {
 	return s->of && s->missed_of == s->of;
@@ -140,8 +140,7 @@ void json_put_counts(struct json_object *o, const struct count_sum *s)
 			json_put_u64(o, counter_name(COUNTERS_HARDWARE, i), s->n[i]);
 	}
 	json_put_double(o, "ipc", per_cycle(s, COUNTER_INSTRUCTIONS));
-	if (counts_bound(s))
-		json_put_text(o, "bound", counts_bound(s));
+	json_put_text(o, "bound", counts_bound(s));
 }
 
 void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c)
@@ -422,8 +421,7 @@ static void put_sum(struct json_object *o, const struct gpu_phase *p, const stru
 
 	json_put_u64(o, "kernels", s->kernels);
 	json_put_u64(o, "copies", s->copies);
-	if (all && gpu_bound(s))
-		json_put_text(o, "bound", gpu_bound(s));
+	json_put_text(o, "bound", all ? gpu_bound(s) : NULL);
 	us = json_put_object(o, "gpu_us");
 	json_put_us(us, "total", p->all.total);
 	for (int k = 0; k < GPU_PART_MAX; k++)
@@ -449,8 +447,7 @@ void json_put_gpu(const struct page *page, struct json_object *o, const struct g
 		json_put_list (one, "gaps", gap, of, p->gaps, p->n_gaps) {
 			json_put_u64(gap, "step", of->step);
 			json_put_us(gap, "us", of->ns);
-			if (of->why)
-				json_put_text(gap, "text", of->why);
+			json_put_text(gap, "text", of->why);
 		}
 	}
 }

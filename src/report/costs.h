@@ -12,9 +12,9 @@
 
 /* Sums over steps or calls. */
 struct count_sum {
-	uint64_t of, all;	   /* those with counts; and with or without */
-	uint64_t n[PMU_MAX];	   /* by enum hardware_counter */
-	uint64_t missed_of; /* those with COUNTER_LLC_MISSES, too */
+	uint64_t of, all;    /* those with counts; and with or without */
+	uint64_t n[PMU_MAX]; /* by enum hardware_counter */
+	uint64_t missed_of;  /* those with COUNTER_LLC_MISSES, too */
 };
 
 #define COUNT_PHASES_MAX 16 /* of more, the others are counted as the last one */
@@ -82,7 +82,7 @@ struct gpu_phase {
 		struct gpu_sum sum;
 	} devices[GPU_STEP_DEVICES];
 	size_t n_devices;
-	bool devices_missing; /* there are more */
+	bool devices_missing;                  /* there are more */
 	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
 	size_t n_gaps;
 };

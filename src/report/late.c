@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/late.h"
-
+/* Who is late for collectives, and why: see report.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/output.h"
-#include "report/words.h"
-#include "util/text.h"
 
 /* An excess by chance, as for steps (cause.c). */
 #define NOISE_SIGMAS 6.0
@@ -164,21 +161,6 @@ static const struct summary *summary_of(const struct finder *f, const struct ran
 	return NULL;
 }
 
-/* A pause of a tenth of a step is not worth mentioning, however evenly they enter. */
-static double least_excess(const struct finder *f, uint32_t unit)
-{
-	const struct process *p;
-	double least = EXCESS_MIN_NS;
-
-	for (uint32_t k = 0; k < f->g->group->n; k++) {
-		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, rank_of(f, k), &p) : NULL;
-
-		if (s && s->n_phases)
-			least = fmax(least, NOISE_SHARE * (double)s->phases[0].steps.p50);
-	}
-	return least;
-}
-
 static void add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
 {
 	struct late_group *g = f->g;
@@ -215,7 +197,8 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 	const struct judged *j = f->judged;
 	size_t n = f->g->judged, known = 0;
 	int64_t *late = xcalloc(n, sizeof(*late));
-	double *values = xcalloc(n, sizeof(*values)), median, limit;
+	double *values = xcalloc(n, sizeof(*values)), median, limit = EXCESS_MIN_NS;
+	const struct process *p;
 
 	f->g->units[unit].late = percentiles_over(late, n, i, is_last(&j[i], unit) ? j[i].late_ns : -1);
 	for (size_t i = 0; i < n; i++) {
@@ -223,7 +206,14 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 			values[known++] = own[i];
 	}
 	median = median_of(values, known);
-	limit = fmax(NOISE_SIGMAS * mad_of(values, known, median), least_excess(f, unit));
+	/* a pause of a tenth of a step is not worth mentioning, however evenly they enter */
+	for (uint32_t k = 0; k < f->g->group->n; k++) {
+		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, rank_of(f, k), &p) : NULL;
+
+		if (s && s->n_phases)
+			limit = fmax(limit, NOISE_SHARE * (double)s->phases[0].steps.p50);
+	}
+	limit = fmax(limit, NOISE_SIGMAS * mad_of(values, known, median));
 	median = fmax(median, 0);
 	for (size_t i = 0; i < n; i++) {
 		if (is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
@@ -313,9 +303,10 @@ static void explain(struct finder *f)
 static void add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
 	const struct rank_group *group)
 {
-	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks, .g = list_add(l, groups) };
+	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
 	int64_t before_ns = INT64_MIN;
 
+	f.g = list_add(l, groups);
 	*f.g = (struct late_group){ .hosts = hosts, .group = group };
 	find_units(&f);
 	f.n = f.ranks->list[group->members[0]]->n;

@@ -254,30 +254,21 @@ static bool is_next(const struct process *p, size_t i)
 	       steps_get(&p->steps, i, STEP_RECORDING) == steps_get(&p->steps, i - 1, STEP_RECORDING);
 }
 
-/* Whether steps of a lane ran at the same time. */
-static bool steps_overlap(const struct process *p)
-{
-	for (size_t i = 1; i < p->steps.len; i++) {
-		if (is_next(p, i) && steps_get(&p->steps, i, STEP_AT) < steps_end(&p->steps, i - 1))
-			return true;
-	}
-	return false;
-}
-
 /* Steps of a context are consecutive, on whatever thread. If contexts are unknown, or two had the
  * same address, steps that overlap are told apart by their threads. */
 static void find_lanes(struct process *p)
 {
 	struct idmap contexts = { 0 };
+	bool overlap = false;
 
 	for (size_t i = 0; i < p->steps.len; i++)
 		steps_set(&p->steps, i, STEP_LANE,
 			idmap_number(&contexts, (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT), contexts.len));
 	idmap_free(&contexts);
 	sort_steps(p);
-	if (!steps_overlap(p))
-		return;
-	for (size_t i = 0; i < p->steps.len; i++)
+	for (size_t i = 1; i < p->steps.len; i++)
+		overlap |= is_next(p, i) && steps_get(&p->steps, i, STEP_AT) < steps_end(&p->steps, i - 1);
+	for (size_t i = 0; overlap && i < p->steps.len; i++)
 		steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
 	sort_steps(p);
 }
@@ -415,19 +406,13 @@ void steps_set(struct steps *s, size_t i, enum step_column column, int64_t value
 	put(c, i, value);
 }
 
-static void grow(struct steps *s)
-{
-	s->size = s->size ? s->size + s->size / 2 : SIZE_MIN;
-	list_for_each (c, s->columns, STEP_COLUMNS) {
-		if (c->width)
-			c->values = xreallocarray(c->values, s->size, c->width);
-	}
-}
-
 void steps_add(struct steps *s, const struct step *step)
 {
-	if (s->len == s->size)
-		grow(s);
+	if (s->len == s->size) {
+		s->size = s->size ? s->size + s->size / 2 : SIZE_MIN;
+		list_for_each (c, s->columns, STEP_COLUMNS)
+			c->values = c->width ? xreallocarray(c->values, s->size, c->width) : NULL;
+	}
 	if (!s->len)
 		s->first = *step;
 	for (size_t f = 0; f < STEP_COLUMNS; f++) {

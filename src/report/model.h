@@ -160,10 +160,8 @@ static inline bool steps_all_zero(const struct steps *s, enum step_column column
 /* A whole step. */
 struct step steps_load(const struct steps *s, size_t i);
 
-/*
- * Requests from the lines of a profile (docs/profile-schema.md): those that were told apart within the batches of an
- * engine, with the parts of their time; and, without parts, those of engines whose rows are not known.
- */
+/* Requests from the lines of a profile (docs/profile-schema.md): told apart within the batches of an engine, with the parts
+ * of their time; or without parts, of engines whose rows are not known. */
 
 struct json_node;
 struct process;
@@ -250,8 +248,7 @@ struct served {
 	LIST(struct request_state, states);
 	LIST(struct request_wait, waits);
 	size_t in_batches; /* requests without REQUEST_OF_STEPS */
-	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these
-	 * alone. */
+	/* Where sockets were seen: all requests of clients, joined or not. What clients saw is told of these alone. */
 	LIST(struct exchange, exchanges);
 	uint64_t joined;    /* of the exchanges */
 	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
@@ -406,7 +403,7 @@ struct model {
 	LIST(struct recording_clock, clocks); /* of the first n_clocks recordings */
 	LIST(struct archive_hosts *, archives); /* of inftrace link: what was recorded of collectives over hosts */
 	LIST(struct foreign_family, families); /* of other programs */
-	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
+	uint32_t host; /* a name: whose file of an archive is being read; 0: unknown */
 };
 
 void model_init(struct model *m);

@@ -6,7 +6,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-#include "report/late.h"
+#include "report/report.h"
 #include "report/words.h"
 
 /* What is being written; as JSON only to say whose names they are, and how many slow steps and requests to list. */
@@ -55,11 +55,12 @@ struct json_object *json_put_object(struct json_object *o, const char *key);
 struct json_object *json_put_array(struct json_object *o, const char *key);
 
 /* An array of objects, one for each of a list of n: `one` for the element `x`. */
-#define json_put_list(o, key, one, x, list, n)                                                            \
-	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL)      \
-		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)                   \
+#define json_put_list(o, key, one, x, list, n)                                                       \
+	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL) \
+		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)              \
 			if ((one = json_put_object(one##_in, NULL)))
 
+/* NULL: nothing. */
 void json_put_text(struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
 void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name);
@@ -88,6 +89,13 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
  * Nothing without any.
  */
 void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum);
+
+/*
+ * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt": width,
+ * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
+ * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
+ */
+void json_put_plot(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum);
 
 /* "code" and "slow_code" of a process, if there are stacks. */
 void json_put_code(const struct page *page, struct json_object *o, const struct code_summary *c);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/report.h"
 
 /* ---- what is drawn ---- */
 
@@ -166,22 +165,15 @@ static void put_breakdown(struct json_object *o, const struct process *p)
 	free(c.ns);
 }
 
-/*
- * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt": width,
- * "own": [[share per state], ...], "workers": ...}: times are milliseconds, y and the percentiles are those of one
- * step with the pause before it; shares are thousandths, with states in the order of record.h. Nothing without steps.
- */
-static void put_plot(const struct page *page, struct json_object *o, const struct process *p, uint32_t decode,
-	const struct summary *sum)
+void json_put_plot(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
 {
+	size_t decode = list_find(sum->n_phases, i, !strcmp(model_text(page->m, sum->phases[i].phase), "decode"));
 	uint32_t phase;
 
 	if (!sum->n_phases)
 		return;
 	/* or the one that took longest */
-	phase = sum->phases[0].phase;
-	for (size_t i = 0; i < sum->n_phases; i++)
-		phase = sum->phases[i].phase == decode ? decode : phase;
+	phase = sum->phases[decode < sum->n_phases ? decode : 0].phase;
 	o = json_put_object(o, "plot");
 	json_put_text(o, "phase", model_text(page->m, phase));
 	put_rows(json_put_array(o, "rows"), p, phase);
@@ -193,11 +185,11 @@ static void put_plot(const struct page *page, struct json_object *o, const struc
 
 /* The files as they are, each followed by a NUL. */
 #define EMBED(name, file)                         \
-	__asm__(".section .rodata\n"               \
+	__asm__(".section .rodata\n"              \
 		".global " #name "\n" #name ":\n" \
-		".incbin \"" file "\"\n"           \
-		".byte 0\n"                        \
-		".previous\n");                    \
+		".incbin \"" file "\"\n"          \
+		".byte 0\n"                       \
+		".previous\n");                   \
 	extern const char name[]
 
 EMBED(report_page, "report/page.html");
@@ -206,28 +198,6 @@ EMBED(report_flames, "report/flame.js");
 /* Where they go into the page, in this order. */
 #define DATA_PLACE "@DATA@"
 #define FLAMES_PLACE "@FLAMES@"
-
-/* Puts the plots of each process into its object, whose index in the array is that of the process among those that
- * are not empty. */
-static void put_plots(const struct page *page, const struct report *r, struct json_object *data)
-{
-	struct json_object *processes = json_object_object_get(data, "processes"), *o, *states;
-	size_t at = 0;
-
-	for (size_t i = 0; i < r->model.n_processes; i++) {
-		const struct process *p = r->model.processes[i];
-
-		if (process_empty(p))
-			continue;
-		o = json_object_array_get_idx(processes, at++);
-		put_plot(page, o, p, r->phases.decode, &r->summaries[i]);
-		json_put_requests_plot(o, p, &r->summaries[i].batches);
-		json_put_flames(page, o, p, &r->summaries[i].code);
-	}
-	states = json_put_array(data, "states");
-	for (unsigned int s = 0; s < STATES; s++)
-		json_put_text(states, NULL, words_state(s));
-}
 
 /* Copies the page up to the place, which is left out. */
 static char *copy_to(char *out, const char **page, const char *place)
@@ -242,12 +212,11 @@ static char *copy_to(char *out, const char **page, const char *place)
 
 char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len)
 {
-	struct json_object *data = report_object(r, slowest);
+	struct json_object *data = report_object(r, slowest, true);
 	const char *rest = report_page, *text;
 	char *html, *out;
 	size_t len;
 
-	put_plots(&(struct page){ .m = &r->model }, r, data);
 	text = json_text(data, &len);
 	html = xmalloc(strlen(report_page) + strlen(report_flames) + 6 * len);
 	out = copy_to(html, &rest, DATA_PLACE);

@@ -170,7 +170,7 @@ struct archive {
 	size_t n; /* members */
 	struct model *m;
 	const char *path;
-	char (*hosts)[MACHINE_MAX]; /* of the members */
+	char (*hosts)[MACHINE_MAX];   /* of the members */
 	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
 	int *kinds;                   /* enum file_kind, or NOT_READ */
 	struct read_problems *problems;
@@ -216,7 +216,7 @@ static void read_hosts(struct archive *a, size_t manifest)
 	json_source_close(&source);
 }
 
-/* What a member is; of what cannot be reported, that. */
+/* What a member is; says why one cannot be reported. */
 static int member_kind(struct archive *a, size_t i)
 {
 	struct json_source source;

@@ -17,7 +17,7 @@ struct read_problems {
 
 void read_problem(struct read_problems *problems, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Told, with a printable line, of what an archive has and the report has not, which is no problem; note may be NULL. */
+/* note, unless it is NULL, gets a printable line for each file of an archive that the report leaves out for a good reason. */
 struct read_notes {
 	void (*note)(void *ctx, const char *text);
 	void *ctx;
@@ -57,7 +57,7 @@ struct model;
 
 struct archive_host {
 	uint32_t name; /* of the model's; never 0 */
-	bool known;    /* its clock is, to within the residual: that of the timeline's own host is, to within 0 */
+	bool known;    /* how its clock relates to the timeline, to within the residual: 0 for the timeline's own host */
 	int64_t residual_ns;
 };
 

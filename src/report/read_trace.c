@@ -46,17 +46,6 @@ static void step_breakdown(struct trace_reader *r, const struct json_node *break
 		step->own[STATE_OTHER] = step->total - sum;
 }
 
-/* For threads that share a track, the args name the thread (docs/trace-format.md). */
-static uint32_t event_thread(const struct trace_event *event, const struct json_node *args)
-{
-	uint32_t tid = 0;
-
-	read_u32(event->tid, &tid);
-	if (tid > PID_MAX_LIMIT)
-		read_u32(node_get(args, "tid"), &tid);
-	return tid;
-}
-
 /* A number, or a pointer in hex. */
 static bool read_u64(const struct json_node *args, const char *key, uint64_t *ret)
 {
@@ -88,7 +77,10 @@ static void read_step(struct trace_reader *r, const struct trace_event *event, i
 		return;
 	step.total = dur;
 	step.recording = r->recording;
-	step.tid = event_thread(event, args);
+	/* for threads that share a track, the args name the thread (docs/trace-format.md) */
+	read_u32(event->tid, &step.tid);
+	if (step.tid > PID_MAX_LIMIT)
+		read_u32(node_get(args, "tid"), &step.tid);
 	read_u32(node_get(args, "step"), &step.number);
 	read_u32(node_get(args, "n_tokens"), &step.n_tokens);
 	read_u32(node_get(args, "lost_records"), &step.lost);
@@ -119,23 +111,14 @@ static void read_loss(struct trace_reader *r, const struct trace_event *event)
 	}
 }
 
-/* Requests have a process of their own in the trace: whose they are is in the args. */
-static void read_request(struct trace_reader *r, const struct trace_event *event, int64_t dur)
-{
-	uint32_t pid;
-	int64_t ts;
-
-	if (read_us(event->ts, &ts) && read_u32(node_get(event->args, "pid"), &pid))
-		read_request_slice(&model_process(r->m, pid, r->origin)->served, event->args, ts, dur, r->recording);
-}
-
 static void read_slice(struct trace_reader *r, const struct trace_event *event)
 {
 	const char *cat = node_string(event->cat) ? event->cat->text : "";
 	struct call call = { .recording = r->recording };
 	bool op = !strcmp(cat, "op");
 	struct process *p;
-	int64_t dur;
+	int64_t dur, ts;
+	uint32_t pid;
 
 	if (!read_us(event->dur, &dur))
 		return;
@@ -144,7 +127,9 @@ static void read_slice(struct trace_reader *r, const struct trace_event *event)
 	} else if (!strcmp(cat, "loss")) {
 		read_loss(r, event);
 	} else if (!strcmp(cat, "batch") && node_string(event->name) && !strncmp(event->name->text, "request ", 8)) {
-		read_request(r, event, dur);
+		/* requests have a process of their own in the trace: whose they are is in the args */
+		if (read_us(event->ts, &ts) && read_u32(node_get(event->args, "pid"), &pid))
+			read_request_slice(&model_process(r->m, pid, r->origin)->served, event->args, ts, dur, r->recording);
 	} else if (!strcmp(cat, "sample") || !strcmp(cat, "graph")) {
 		p = event_process(r, event);
 		call.ns = dur;

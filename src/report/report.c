@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/read.h"
-#include "report/report.h"
 #include "schema/left_out.h"
 #include "util/fmt.h"
 #include "util/text.h"
@@ -14,17 +12,13 @@
 static void make_summaries(struct report *r)
 {
 	struct model *m = &r->model;
+	const struct phase_names names = { model_name(m, "prefill"), model_name(m, "decode") };
 
-	r->phases = (struct phase_names){ model_name(m, "prefill"), model_name(m, "decode") };
 	model_finish(m);
 	r->summaries = xcalloc(m->n_processes, sizeof(*r->summaries));
 	for (size_t i = 0; i < m->n_processes; i++) {
-		struct summary *sum = &r->summaries[i];
-		struct process *p = m->processes[i];
-
-		typical_find(p);
-		summary_make(p, m, &r->phases, sum);
-		code_summary_make(m, p, sum->slow, sum->n_slow, &sum->code);
+		typical_find(m->processes[i]);
+		summary_make(m->processes[i], m, &names, &r->summaries[i]);
 	}
 	late_find(m, r->summaries, &r->late);
 }
@@ -96,7 +90,8 @@ struct json_object *json_put_array(struct json_object *o, const char *key)
 
 void json_put_text(struct json_object *o, const char *key, const char *text)
 {
-	json_put(o, key, json_object_new_string(text));
+	if (text)
+		json_put(o, key, json_object_new_string(text));
 }
 
 void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name)
@@ -245,18 +240,6 @@ static void put_gap(const struct page *page, struct json_object *o, const struct
 	json_put_name(page, o, "call", slow->call);
 	if (slow->call)
 		json_put_us(o, "call_us", slow->call_ns);
-}
-
-static void put_causes(const struct page *page, struct json_object *o, const struct cause_sums *causes)
-{
-	json_put_list (o, "causes", one, c, causes->list, causes->n) {
-		json_put_text(one, "state", words_state(c->state));
-		json_put_text(one, "where", cause_where_names[c->where]);
-		json_put_name(page, one, "by", c->by);
-		json_put_u64(one, "steps", c->steps);
-		json_put_us(one, "excess_us", c->excess);
-		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
-	}
 }
 
 /* The slow steps, and the slow gaps between steps: the slowest first. */
@@ -438,7 +421,14 @@ static void put_process(const struct page *page, struct json_object *o, const st
 	json_put_u64(o, "slow_steps", sum->slow_steps);
 	json_put_u64(o, "slow_alone", sum->slow_alone);
 	json_put_u64(o, "slow_between", sum->slow_gaps);
-	put_causes(page, o, &sum->causes);
+	json_put_list (o, "causes", one, c, sum->causes.list, sum->causes.n) {
+		json_put_text(one, "state", words_state(c->state));
+		json_put_text(one, "where", cause_where_names[c->where]);
+		json_put_name(page, one, "by", c->by);
+		json_put_u64(one, "steps", c->steps);
+		json_put_us(one, "excess_us", c->excess);
+		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
+	}
 	put_slow(page, o, p, sum);
 	json_put_code(page, o, &sum->code);
 	put_tally(page, o, "operators", &p->ops);
@@ -469,15 +459,14 @@ static void put_loss(const struct page *page, struct json_object *o, const struc
 		json_put_name(page, one, "trigger", w->trigger);
 		if (w->coverage >= 0)
 			json_put_double(one, "coverage", w->coverage);
-		if (w->lacks_faults)
-			json_put_text(one, "not_recorded", "faults");
+		json_put_text(one, "not_recorded", w->lacks_faults ? "faults" : NULL);
 	}
 }
 
-struct json_object *report_object(const struct report *r, uint32_t slowest)
+struct json_object *report_object(const struct report *r, uint32_t slowest, bool plots)
 {
 	const struct page page_of = { .m = &r->model, .slowest = slowest }, *page = &page_of;
-	struct json_object *o = json_object_new_object(), *files, *processes;
+	struct json_object *o = json_object_new_object(), *files, *processes, *states;
 	char printable[512];
 
 	/* names of files can be any bytes, JSON is UTF-8 */
@@ -486,8 +475,19 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 		json_put_text(files, NULL, text_printable(printable, sizeof(printable), r->files[i]));
 	processes = json_put_array(o, "processes");
 	for (size_t i = 0; i < r->model.n_processes; i++) {
-		if (!process_empty(r->model.processes[i]))
-			put_process(page, json_put_object(processes, NULL), r->model.processes[i], &r->summaries[i]);
+		const struct process *p = r->model.processes[i];
+		const struct summary *sum = &r->summaries[i];
+		struct json_object *one;
+
+		if (process_empty(p))
+			continue;
+		one = json_put_object(processes, NULL);
+		put_process(page, one, p, sum);
+		if (!plots)
+			continue;
+		json_put_plot(page, one, p, sum);
+		json_put_requests_plot(one, p, &sum->batches);
+		json_put_flames(page, one, p, &sum->code);
 	}
 	json_put_late(page, o, &r->late);
 	if (r->model.n_families) {
@@ -501,6 +501,9 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	}
 	json_put_code_left_out(page, o);
 	put_loss(page, json_put_object(o, "loss"), &r->model);
+	states = plots ? json_put_array(o, "states") : NULL;
+	for (unsigned int s = 0; plots && s < STATES; s++)
+		json_put_text(states, NULL, words_state(s));
 	return o;
 }
 
@@ -551,7 +554,7 @@ static void put_all_steps(const struct report *r, FILE *out)
 
 void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out)
 {
-	struct json_object *o = report_object(r, slowest);
+	struct json_object *o = report_object(r, slowest, false);
 	const char *text;
 	size_t len;
 

@@ -567,21 +567,9 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 
 ORDER(compare_late, struct request_late_ref, FALLING(excess), RISING(request), RISING(kind))
 
-static void find_late(const struct process *p, struct batch_summary *sum)
-{
-	struct request_late late;
-
-	for (size_t i = 0; i < p->served.len; i++) {
-		for (enum request_late_kind kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
-			if (request_late_find(p, &sum->typicals, &p->served.requests[i], kind, &late))
-				*list_add(sum, late) = (struct request_late_ref){ late.excess, (uint32_t)i, late.kind };
-		}
-	}
-	list_sort(sum->late, sum->n_late, compare_late);
-}
-
 void batch_summary_make(const struct process *p, struct batch_summary *ret)
 {
+	struct request_late late;
 	int64_t *values;
 
 	memset(ret, 0, sizeof(*ret));
@@ -592,7 +580,13 @@ void batch_summary_make(const struct process *p, struct batch_summary *ret)
 	free(values);
 	find_occupancy(p, ret);
 	find_typicals(p, &ret->typicals);
-	find_late(p, ret);
+	for (size_t i = 0; i < p->served.len; i++) {
+		for (enum request_late_kind kind = 0; kind < REQUEST_LATE_KINDS; kind++) {
+			if (request_late_find(p, &ret->typicals, &p->served.requests[i], kind, &late))
+				*list_add(ret, late) = (struct request_late_ref){ late.excess, (uint32_t)i, late.kind };
+		}
+	}
+	list_sort(ret->late, ret->n_late, compare_late);
 	find_culprits(p, ret);
 }
 
@@ -763,9 +757,15 @@ static void place_requests(struct served *s, const struct recording_place *place
 	}
 }
 
-/* A trace does not say in which sequences the requests were that others waited for. */
-static void find_sequences(struct served *s)
+void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
+	place_requests(s, places, n_places, end);
+	list_sort(s->requests, s->len, compare_requests);
+	list_for_each (r, s->requests, s->len) {
+		if (r->number)
+			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)(r - s->requests));
+	}
+	/* a trace does not say in which sequences the requests were that others waited for */
 	list_for_each (r, s->requests, s->len) {
 		list_for_each (wait, s->waits + r->first_wait, r->n_waits) {
 			const struct request *other;
@@ -775,19 +775,6 @@ static void find_sequences(struct served *s)
 				wait->sequence = other->sequence;
 		}
 	}
-}
-
-void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
-{
-	place_requests(s, places, n_places, end);
-	list_sort(s->requests, s->len, compare_requests);
-	for (size_t i = 0; i < s->len; i++) {
-		const struct request *r = &s->requests[i];
-
-		if (r->number)
-			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)i);
-	}
-	find_sequences(s);
 }
 
 const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number)

@@ -10,15 +10,15 @@ struct phase_names;
 
 struct request_summary {
 	uint64_t count, prompt_tokens, output_tokens; /* of requests that are none of these: */
-	uint64_t mixed;	       /* at least: with shared steps, or overlapping others in one context */
-	bool by_lines;	       /* by the lines of requests: those of shared steps are known but for these */
-	uint64_t shared_steps; /* steps with rows of several sequences */
-	uint64_t max_sequences; /* in one step */
-	uint64_t shared_tokens; /* tokens from these steps, at least */
+	uint64_t mixed;                               /* at least: with shared steps, or overlapping others in one context */
+	bool by_lines;                                /* from lines of requests: then only `mixed` ones of shared steps are unknown */
+	uint64_t shared_steps;                        /* steps with rows of several sequences */
+	uint64_t max_sequences;                       /* in one step */
+	uint64_t shared_tokens;                       /* tokens from these steps, at least */
 	/* of `count`: */
 	uint64_t began_before; /* began before the recording, so the time to first token is unknown */
-	uint64_t lost;	       /* steps were lost meanwhile */
-	LIST(int64_t, ttft); /* of requests that are not mixed, as are the others */
+	uint64_t lost;         /* steps were lost meanwhile */
+	LIST(int64_t, ttft);   /* of requests that are not mixed, as are the others */
 	LIST(int64_t, tpot);
 	uint64_t tokens; /* from all decode and shared steps */
 };
@@ -76,10 +76,10 @@ struct request_late_part {
 
 struct request_late {
 	enum request_late_kind kind;
-	int64_t value, typical;                /* for REQUEST_LATE_TOKENS: per token */
-	int64_t excess;                        /* of the whole; without anything to compare with the time that it waited */
-	int64_t held;                          /* REQUEST_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
-	uint32_t compared;                     /* number of requests compared with */
+	int64_t value, typical;                     /* for REQUEST_LATE_TOKENS: per token */
+	int64_t excess;                             /* of the whole; without anything to compare with the time that it waited */
+	int64_t held;                               /* REQUEST_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
+	uint32_t compared;                          /* number of requests compared with */
 	struct request_late_part parts[TIME_PARTS]; /* those that explain a tenth or more, the largest first */
 	uint32_t n_parts;
 };
@@ -142,12 +142,12 @@ struct occupancy_row {
 struct batch_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
-	struct percentiles tpot, total, queued; /* queued: of those that were queued */
-	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
+	struct percentiles tpot, total, queued; /* queued: without requests that were not */
+	uint64_t unjoined;                      /* of unparted: the only ones whose queue is not known */
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
-	LIST(struct request_late_ref, late); /* the largest excess first */
-	LIST(struct request_culprit, culprits); /* the longest first */
+	LIST(struct request_late_ref, late);          /* the largest excess first */
+	LIST(struct request_culprit, culprits);       /* the longest first */
 	struct request_pair pairs[REQUEST_PAIRS_MAX]; /* the longest first */
 	size_t n_pairs;
 	int64_t unnamed; /* of the time for others: for whom is unknown */

@@ -448,7 +448,7 @@ static void append_plot_row(struct json_object *rows, const struct request *r, i
 		append_ms(row, r->parts[i]);
 }
 
-/* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
+/* Marks the requests to draw: the slowest, and a selection of the others, spread evenly. */
 static void choose(const struct process *p, const struct batch_summary *sum, bool *chosen)
 {
 	size_t n = p->served.len, room = n < PLOT_MAX ? n : PLOT_MAX;

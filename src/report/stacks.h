@@ -13,15 +13,15 @@
 
 #include "report/stats.h"
 
-#define STACK_DEPTH_MAX 512		/* frames of a stack: the innermost */
+#define STACK_DEPTH_MAX 512 /* frames of a stack: the innermost */
 #define STACK_FUNCTIONS_MAX (128u << 10)
-#define STACK_NODES_MAX (512u << 10)	/* nodes of the tree */
-#define STACK_IDS_MAX (512u << 10)	/* stacks of a file */
-#define STACK_SUMS_MAX (512u << 10)	/* of all processes */
-#define STACK_ROWS_MAX (2u << 20)	/* of steps, of all processes */
+#define STACK_NODES_MAX (512u << 10) /* nodes of the tree */
+#define STACK_IDS_MAX (512u << 10)   /* stacks of a file */
+#define STACK_SUMS_MAX (512u << 10)  /* of all processes */
+#define STACK_ROWS_MAX (2u << 20)    /* of steps, of all processes */
 #define STACK_OPS_MAX (64u << 10)    /* functions of operators, of all processes */
-#define STACK_WAKERS_MAX (16u << 10)	/* who ended the waits of functions, of all processes */
-#define CODE_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
+#define STACK_WAKERS_MAX (16u << 10) /* who ended the waits of functions, of all processes */
+#define CODE_NAME_MAX 240            /* bytes of a function's name; of a longer one the middle is left out */
 
 enum code_kind {
 	CODE_NATIVE,
@@ -36,16 +36,16 @@ struct code_function {
 	uint8_t kind;
 };
 
-/* A call: a function called by that of the parent. In a function in Python the line that it was in belongs to it;
- * `plain` is the node of the same calls without their lines. */
+/* A function that the parent's function calls; in Python with the line that it was in. `plain` is the node of the same
+ * calls without lines. */
 struct code_node {
 	uint32_t parent, function, line, plain;
 	uint32_t held_by; /* the function that is to blame for what happens in this node: see code_blame() */
-	uint16_t depth;	  /* 0: the root */
-	bool outermost;	  /* its function is none of its callers */
+	uint16_t depth;   /* 0: the root */
+	bool outermost;   /* its function is none of its callers */
 };
 
-/* The first nodes: the root, and those of samples whose stack is not known, or was left out. */
+/* The first nodes: the root, samples without a known stack, and samples whose stack was left out. */
 enum code_first_node {
 	CODE_ROOT,
 	CODE_UNKNOWN_STACK,
@@ -58,8 +58,8 @@ struct stack_row {
 	uint32_t recording, step, tid, node;
 	uint32_t samples;
 	uint8_t state;
-	bool wait; /* off the CPU, with its length; otherwise samples, each of which stands for a time */
-	bool no_phase; /* its line did not have that of the step: it is in no sum yet */
+	bool wait;     /* off the CPU, with its length; otherwise samples, each of which stands for a time */
+	bool no_phase; /* its line has no phase: it is in no sum before the step is known */
 };
 
 /* The same over all steps of a phase. */
@@ -81,8 +81,8 @@ struct op_code {
 struct waker_sum {
 	int64_t ns;
 	uint32_t phase, function;
-	uint32_t by;	 /* the function that did; 0: not known */
-	uint32_t thread; /* a name: that of its thread, or "interrupt"; 0: not known */
+	uint32_t by;     /* the function that did; 0: not known */
+	uint32_t thread; /* the name of its thread, or "interrupt"; 0: not known */
 	uint8_t state;
 };
 
@@ -92,7 +92,7 @@ struct code_tree {
 	struct idmap by_call, by_name;
 	struct code_call {
 		uint32_t function, line;
-	} path[STACK_DEPTH_MAX]; /* one stack, innermost first */
+	} path[STACK_DEPTH_MAX];                /* one stack, innermost first */
 	size_t n_rows, n_sums, n_ops, n_wakers; /* of all processes */
 	/* what was left out */
 	uint64_t cut_deep, cut_nodes, cut_rows, unknown;
@@ -123,7 +123,7 @@ struct stack_times {
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	/* set by code_summary_make() */
 	LIST(struct code_longer, longer);
-	bool *slow; /* for each step: it is no example of what is typical */
+	bool *slow;      /* for each step: it is no example of what is typical */
 	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
 };
 
@@ -147,7 +147,7 @@ const char *stack_times_read(struct model *m, struct process *p, struct stack_id
 /* Once the steps are sorted: sorts the rows by steps. */
 void stack_times_finish(struct model *m, struct process *p);
 
-/* Whether the function is that of the node, or among its callers. */
+/* Whether the node, or one of its callers, is of this function. */
 bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function);
 
 /* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
@@ -158,7 +158,7 @@ struct code_frame {
 };
 void code_frame_parse(const char *text, size_t len, struct code_frame *ret);
 
-/* Who ended the most of what the function waited in a state; NULL: that is not known of any of it. */
+/* Who ended most of the time that a function waited in a state; NULL: unknown. */
 const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function);
 
 /* Before the operators are sorted: finds the hottest function of each. */

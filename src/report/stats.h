@@ -11,15 +11,15 @@
 
 /* Defines the function `name` for qsort() of elements of the type, by these numbers: RISING(member), FALLING(member), or
  * any that compares x and y, which point to two elements. The first that is not 0 decides. */
-#define ORDER(name, type, ...)                                                          \
-	static int name(const void *a, const void *b)                                   \
-	{                                                                               \
-		const type *x = a, *y = b;                                              \
-		const int keys[] = { __VA_ARGS__ };                                     \
-		size_t i = 0;                                                           \
-		while (i + 1 < sizeof(keys) / sizeof(keys[0]) && !keys[i])              \
-			i++;                                                            \
-		return keys[i];                                                         \
+#define ORDER(name, type, ...)                                             \
+	static int name(const void *a, const void *b)                      \
+	{                                                                  \
+		const type *x = a, *y = b;                                 \
+		const int keys[] = { __VA_ARGS__ };                        \
+		size_t i = 0;                                              \
+		while (i + 1 < sizeof(keys) / sizeof(keys[0]) && !keys[i]) \
+			i++;                                               \
+		return keys[i];                                            \
 	}
 #define RISING(member) cmp_int(x->member, y->member)
 #define FALLING(member) cmp_int(y->member, x->member)
@@ -33,12 +33,12 @@
 #define list_add(of, list) list_push((of)->list, (of)->n_##list, (of)->list##_size)
 
 /* The first index `i` below n for which `is` holds, or n: size_t. */
-#define list_find(n, i, is)                         \
-	({                                          \
-		size_t i = 0;                       \
-		while (i < (n) && !(is))            \
-			i++;                        \
-		i;                                  \
+#define list_find(n, i, is)              \
+	({                               \
+		size_t i = 0;            \
+		while (i < (n) && !(is)) \
+			i++;             \
+		i;                       \
 	})
 
 /* One after the other of a list of n. */

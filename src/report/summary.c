@@ -127,7 +127,7 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
 		bool has_rows = steps_get(&p->steps, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(&p->steps, i, STEP_ROWS + ROW_N_SEQUENCES) ||
-			steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
+				steps_get(&p->steps, i, STEP_ROWS + ROW_READ);
 
 		if (gap > PAUSE_NS) {
 			sum->pauses++;
@@ -326,7 +326,7 @@ static void find_slow(const struct process *p, struct summary *sum)
 	cause_sums_sort(&sum->causes);
 }
 
-void summary_make(const struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
+void summary_make(struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret)
 {
 	const struct exchange *e = p->served.exchanges;
 	int64_t *values = xcalloc(p->steps.len + p->n_calls + p->served.n_exchanges, sizeof(*values));
@@ -342,5 +342,6 @@ void summary_make(const struct process *p, const struct model *m, const struct p
 	if (p->n_behind)
 		find_crowd(p, true, ret);
 	find_slow(p, ret);
+	code_summary_make(m, p, ret);
 	free(values);
 }

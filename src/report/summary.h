@@ -4,9 +4,65 @@
 #define INFTRACE_REPORT_SUMMARY_H
 
 #include "report/cause.h"
-#include "report/code.h"
 #include "report/stats.h"
 #include "report/requests.h"
+
+/* ---- in which code threads ran and waited: of each phase, and of slow steps what is not typical of them ---- */
+
+#define CODE_ROWS_MAX 20
+
+struct code_row {
+	uint32_t function, line; /* line: of a function in Python that in which it was longest; 0: unknown */
+	double held;             /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
+	double self;             /* in itself alone */
+	double key;              /* by which rows are sorted */
+	double total;            /* with all that it calls */
+	double deviation;        /* of a difference: how far chance moves the total, with so few samples; 0: not at all */
+	double held_deviation;
+	/* of waits: who ended the most of them, as in struct waker_sum, and of how much */
+	uint32_t by, thread;
+	int64_t ended;
+};
+
+/* What a phase did in a state. */
+struct code_table {
+	uint32_t phase; /* a name; 0: outside of steps */
+	uint8_t state;  /* STATES: all states together */
+	bool wait;      /* the waits, otherwise the samples */
+	int64_t ns;
+	uint64_t samples;                    /* or waits */
+	struct code_row rows[CODE_ROWS_MAX]; /* samples: by self; waits: by held. The longest first */
+	size_t n_rows;
+};
+
+/* The function that holds most of what took longer. */
+struct code_blame {
+	uint32_t function, line;      /* function 0: none does, or there are too few samples to tell */
+	uint32_t caller, caller_line; /* the function in Python that called it, if it is none itself, or others call it, too; 0: none */
+	uint32_t user, user_line;     /* if the Python function is in a package: the one outside of it that used it; 0: none */
+};
+
+/* What steps of a phase that were longer in a state than is typical did more in it. */
+struct code_diff {
+	uint32_t phase;
+	uint8_t state;
+	uint64_t steps;   /* slow ones */
+	int64_t part;     /* how much more time their threads spent in the state: exact */
+	uint64_t samples; /* in the slow steps */
+	double usual;     /* samples in as many typical steps */
+	uint64_t waits;
+	bool clear;                          /* the first row holds most of `part`, and that is not by chance */
+	struct code_blame of;                /* the function is that of the first row, if it is clear */
+	struct code_row rows[CODE_ROWS_MAX]; /* by held, but the one that holds most comes first */
+	size_t n_rows;
+};
+
+struct code_summary {
+	LIST(struct code_table, tables); /* by phase: all samples, then the states */
+	LIST(struct code_diff, diffs);   /* the most additional time first */
+};
+
+/* ---- phases, slow steps and their causes ---- */
 
 /* The steps of one phase. */
 struct phase_summary {
@@ -27,7 +83,7 @@ struct call_summary {
 struct slow_step {
 	size_t step;        /* its index among the steps of the process */
 	struct cause cause; /* of a gap: only typical and excess are set */
-	uint32_t call; /* of a gap: the call that took more than half of it; 0: unknown */
+	uint32_t call;      /* of a gap: the call that took more than half of it; 0: unknown */
 	int64_t call_ns;
 	bool gap;
 	uint32_t waiting; /* of a gap of more than 1 s: the requests that waited for its end */
@@ -61,32 +117,32 @@ void cause_sums_free(struct cause_sums *s);
 
 struct summary {
 	LIST(struct phase_summary, phases); /* the one that took longest first */
-	LIST(struct call_summary, calls); /* the one that took longest first */
+	LIST(struct call_summary, calls);   /* the one that took longest first */
 	struct request_summary requests;
 	struct batch_summary batches;
 	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */
 	bool tpot_of_lines;             /* the mean of each request, from request_prof: requests in batches, or no steps */
-	uint64_t pauses;         /* between steps; left out of these times */
+	uint64_t pauses;                /* between steps; left out of these times */
 	int64_t pause_max;
 	double prefill_rate, output_rate; /* tokens per second; 0: unknown */
-	LIST(struct slow_step, slow);           /* the largest excess first */
-	uint64_t slow_steps, slow_gaps; /* the numbers of both in `slow` */
-	struct cause_sums causes;       /* the largest excess first */
-	LIST(struct slow_step, open); /* steps that had not ended: what they were doing. The longest first */
-	uint64_t slow_alone; /* of slow_steps: those without others to compare with */
-	struct crowd {	     /* threads that kept each other from the CPUs that they may use */
+	LIST(struct slow_step, slow);     /* the largest excess first */
+	uint64_t slow_steps, slow_gaps;   /* the numbers of both in `slow` */
+	struct cause_sums causes;         /* the largest excess first */
+	LIST(struct slow_step, open);     /* steps that had not ended: what they were doing. The longest first */
+	uint64_t slow_alone;              /* of slow_steps: those without others to compare with */
+	struct crowd {                    /* threads that kept each other from the CPUs that they may use */
 		uint64_t steps;
 		uint32_t threads, cpus; /* the most threads on a step, and the CPUs that these may use */
-		int64_t waited, total;	/* for one another; all time of their threads */
-		bool spin;		/* much of the rest was spent at barriers */
+		int64_t waited, total;  /* for one another; all time of their threads */
+		bool spin;              /* much of the rest was spent at barriers */
 	} crowd;
-	struct crowd limited;  /* threads held back by a CPU limit of their cgroup: waited */
-	int64_t cpu_limit;     /* the lowest, in thousandths of a CPU; 0: unknown */
+	struct crowd limited; /* threads held back by a CPU limit of their cgroup: waited */
+	int64_t cpu_limit;    /* the lowest, in thousandths of a CPU; 0: unknown */
 	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;
-	struct code_summary code; /* made by code_summary_make() */
+	struct code_summary code;
 };
 
 /* The names of the phases in which a prompt is read and in which tokens are produced. */
@@ -96,8 +152,21 @@ struct phase_names {
 
 /* Call it after typical_find(). */
 struct model;
-void summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
-	struct summary *ret);
+void summary_make(struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret);
 void summary_free(struct summary *s);
+
+/* Part of summary_make(), once the slow steps are known. */
+void code_summary_make(const struct model *m, struct process *p, struct summary *sum);
+
+/* Of what a step took longer. */
+struct code_hot {
+	struct code_blame of;
+	int64_t ns;       /* how much of cause.part, or of second_part */
+	uint64_t samples; /* 0: ns is the length of waits, and exact */
+	double usual;     /* samples in a typical step */
+};
+
+/* second: of the state that comes second. Whether a function is named is decided as in find_deepest(). */
+struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second);
 
 #endif

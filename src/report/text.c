@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "report/output.h"
-#include "report/report.h"
 #include "schema/left_out.h"
 
 #define WORKERS_BAR 16
@@ -182,15 +181,6 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	}
 }
 
-/* Steps that hang come first. */
-static void put_open(const struct page *page, const struct process *p, const struct summary *sum)
-{
-	if (sum->n_open)
-		page_put(page, "\nNot ended: %zu step%s\n", sum->n_open, sum->n_open == 1 ? "" : "s");
-	list_for_each (open, sum->open, least_of(sum->n_open, page->slowest ?: 1))
-		page_put(page, "  %s\n", words_open(page->m, p, open, SENTENCE));
-}
-
 static void put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	page_put(page, "\nSlow steps: %llu of %zu took longer than those around them",
@@ -269,7 +259,11 @@ static void put_process(const struct page *page, const struct process *p, const 
 {
 	put_head(page, p, sum);
 	if (p->steps.len) {
-		put_open(page, p, sum);
+		/* steps that hang come first */
+		if (sum->n_open)
+			page_put(page, "\nNot ended: %zu step%s\n", sum->n_open, sum->n_open == 1 ? "" : "s");
+		list_for_each (open, sum->open, least_of(sum->n_open, page->slowest ?: 1))
+			page_put(page, "  %s\n", words_open(page->m, p, open, SENTENCE));
 		if (sum->crowd.threads)
 			page_put(page, "\n%s\n", words_crowd(&sum->crowd, SENTENCE));
 		if (sum->limited.threads)
@@ -291,19 +285,6 @@ static void put_process(const struct page *page, const struct process *p, const 
 	put_tally(page, "Operators", &p->ops);
 	put_tally(page, "System calls", &p->syscalls);
 	put_process_totals(page, p);
-}
-
-/* What other programs wrote: for each event its lines, and where their time went. */
-static void put_families(const struct page *page, const struct model *m)
-{
-	list_for_each (f, m->families, m->n_families) {
-		page_put(page, "\n%s%s%s: %llu line%s", NAME(m, f->event), f->source ? ", " : "", NAME(m, f->source),
-			LLU(f->lines), f->lines == 1 ? "" : "s");
-		if (f->total.n)
-			page_put(page, ", p50 %s, p90 %s, p99 %s, %s in all", DURATION(f->total.p50),
-				DURATION(f->total.p90), DURATION(f->total.p99), DURATION(f->total.sum));
-		put_tally(page, "Stages", &f->stages);
-	}
 }
 
 static void put_loss(const struct page *page, const struct report *r)
@@ -388,7 +369,15 @@ void report_text(const struct report *r, uint32_t slowest, FILE *out)
 		between = "\n";
 		put_process(&page, m->processes[i], &r->summaries[i]);
 	}
-	put_families(&page, m);
+	/* what other programs wrote: for each event its lines, and where their time went */
+	list_for_each (f, m->families, m->n_families) {
+		page_put(&page, "\n%s%s%s: %llu line%s", NAME(m, f->event), f->source ? ", " : "", NAME(m, f->source),
+			LLU(f->lines), f->lines == 1 ? "" : "s");
+		if (f->total.n)
+			page_put(&page, ", p50 %s, p90 %s, p99 %s, %s in all", DURATION(f->total.p50),
+				DURATION(f->total.p90), DURATION(f->total.p99), DURATION(f->total.sum));
+		put_tally(&page, "Stages", &f->stages);
+	}
 	page_put(&page, "\n");
 	page_code_left_out(&page);
 	put_loss(&page, r);

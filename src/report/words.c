@@ -174,7 +174,7 @@ static void add_parts(struct text *t, const struct model *m, const struct proces
 		text_add(t, ")");
 }
 
-/* Whether it is enough to name one of those that ran meanwhile. */
+/* Whether naming one of the threads that ran meanwhile is enough. */
 static bool one_culprit(const struct cause *c)
 {
 	return !c->n_behind || (double)c->behind[0].ns >= BEHIND_ALONE * (double)c->behind_whole;
@@ -368,7 +368,7 @@ const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])
 	struct text t = text_in(buf, SENTENCE_MAX);
 
 	text_add(&t, "%u %s threads share %u allowed CPU%s: they waited %s for it behind one another, "
-		"%.1f %% of the time of all threads in steps",
+		     "%.1f %% of the time of all threads in steps",
 		c->threads, c->spin ? "spinning" : "busy", c->cpus, c->cpus == 1 ? "" : "s",
 		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;

@@ -58,9 +58,7 @@ static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint6
 {
 	struct context *oldest = lr->contexts;
 
-	for (size_t i = 0; i < lr->n_contexts; i++) {
-		struct context *c = &lr->contexts[i];
-
+	list_for_each (c, lr->contexts, lr->n_contexts) {
 		if (c->context == context && c->tgid == tgid)
 			return c;
 		if (c->end < oldest->end)
@@ -97,8 +95,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 	*ret = (struct live_batches){ 0 };
 	if (!lr->any)
 		return false;
-	for (size_t i = 0; i < REQUESTS_MAX; i++) {
-		const struct entry *e = &lr->entries[i];
+	list_for_each (e, lr->entries, REQUESTS_MAX) {
 		const struct context *c;
 		struct live_process *p;
 		bool active, waiting;
@@ -178,17 +175,6 @@ static void model_add(struct model *m, const struct live_step *ls)
 	process_add_step(p, &step);
 }
 
-static struct live_slow *slow_place(struct slow_steps *s, const struct live_slow *key)
-{
-	struct live_slow *e = s->slow;
-	size_t at = list_find(s->n_slow, i, e[i].pid == key->pid && e[i].number == key->number && e[i].gap == key->gap);
-
-	if (at == SLOW_MAX)
-		return e[SLOW_MAX - 1].excess < key->excess ? &e[SLOW_MAX - 1] : NULL;
-	s->n_slow += at == s->n_slow;
-	return &e[at];
-}
-
 ORDER(compare_slow, struct live_slow, FALLING(excess), RISING(number))
 
 static void take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
@@ -202,15 +188,16 @@ static void take_slow(struct slow_steps *s, const struct model *m, const struct 
 		.number = step.number,
 		.gap = slow->gap,
 	};
-	struct live_slow *place;
+	struct live_slow *e = s->slow;
+	size_t at = list_find(s->n_slow, i, e[i].pid == key.pid && e[i].number == key.number && e[i].gap == key.gap);
 
 	if (ns_add(step.ts, step.total) < now - LIVE_MINUTE_NS)
 		return;
-	place = slow_place(s, &key);
-	if (!place)
+	if (at == SLOW_MAX && e[--at].excess >= key.excess)
 		return;
-	*place = key;
-	words_slow(m, p, slow, place->text);
+	s->n_slow += at == s->n_slow;
+	e[at] = key;
+	words_slow(m, p, slow, e[at].text);
 }
 
 static void judge(struct slow_steps *s, int64_t now)
@@ -236,26 +223,19 @@ static void judge(struct slow_steps *s, int64_t now)
 	model_free(&m);
 }
 
-/* Drops what is judged again, and what is older than a minute. */
-static void drop_slow(struct slow_steps *s, int64_t now)
+/* Judges the new steps, and fills in the frame's slow steps. */
+static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n_slow; i++) {
-		const struct live_slow *e = &s->slow[i];
-
+	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
+		evict_first(s);
+	/* without what is judged again, and what is older than a minute */
+	list_for_each (e, s->slow, s->n_slow) {
 		if (e->at >= now - LIVE_MINUTE_NS && (!s->added || e->at <= s->evicted_at))
 			s->slow[n++] = *e;
 	}
 	s->n_slow = n;
-}
-
-/* Judges the new steps, and fills in the frame's slow steps. */
-static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
-{
-	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
-		evict_first(s);
-	drop_slow(s, now);
 	if (s->added)
 		judge(s, now);
 	s->added = false;
@@ -335,9 +315,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	if (!r->by_parts) /* only of these the rows are known */
 		return;
 	/* the one before it in its slot is over */
-	for (size_t i = 0; i < REQUESTS_MAX; i++) {
-		struct entry *e = &lr->entries[i];
-
+	list_for_each (e, lr->entries, REQUESTS_MAX) {
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
 	}
@@ -461,19 +439,14 @@ void live_free(struct live *l)
 
 /* ---- steps ---- */
 
-/*
- * The lane of a step: that of its context. If contexts are unknown, that of its thread; for a new
- * thread, the one that went quiet last, since engines let different threads call them. *ret_gap:
- * the time in between, -1 if the step is the lane's first.
- */
+/* The lane of a step's context. If contexts are unknown, that of its thread; for a new thread the one that went quiet
+ * last, since engines let different threads call them. *ret_gap: the time since its last step; -1: there was none. */
 static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
 	struct lane *best = NULL, *oldest = l->lanes;
 
 	*ret_gap = -1;
-	for (size_t i = 0; i < l->n_lanes; i++) {
-		struct lane *lane = &l->lanes[i];
-
+	list_for_each (lane, l->lanes, l->n_lanes) {
 		if (lane->end < oldest->end)
 			oldest = lane;
 		if (lane->pid != s->pid || lane->context != s->step.context)

@@ -86,8 +86,8 @@ struct live_gpu {
 
 struct live_process {
 	uint32_t pid;
-	uint32_t active;  /* requests with rows in the last step of their context */
-	uint32_t waiting; /* requests whose prompt has begun, but without rows in that step */
+	uint32_t active;         /* requests with rows in the last step of their context */
+	uint32_t waiting;        /* requests whose prompt has begun, but without rows in that step */
 	struct percentiles ttft; /* of requests that got their first token in the last minute */
 };
 

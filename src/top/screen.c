@@ -287,11 +287,9 @@ static void put_title(struct page *p)
 
 static void put_percentiles(struct page *p, const struct percentiles *of)
 {
-	char d[DURATION_MAX];
-
-	put_fact(p, "p50 %s", words_duration(d, of->p50));
-	put_fact(p, "p90 %s", words_duration(d, of->p90));
-	put_fact(p, "p99 %s", words_duration(d, of->p99));
+	put_fact(p, "p50 %s", DURATION(of->p50));
+	put_fact(p, "p90 %s", DURATION(of->p90));
+	put_fact(p, "p99 %s", DURATION(of->p99));
 }
 
 static void put_serving(struct page *p, const struct live_process *serving)
@@ -344,7 +342,7 @@ static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
-	char d[DURATION_MAX], left_out[REQUESTS_TEXT_MAX], parts[SHED_TEXT_MAX];
+	char left_out[REQUESTS_TEXT_MAX], parts[SHED_TEXT_MAX];
 
 	put_rate(p, "steps/s", sums->steps);
 	if (f->run.tokens)
@@ -359,7 +357,7 @@ static void put_head(struct page *p)
 	if (f->processes > 1)
 		put_fact(p, "engines %zu", f->processes);
 	if (f->run.idle)
-		put_fact(p, "idle %s", words_duration(d, f->run.idle));
+		put_fact(p, "idle %s", DURATION(f->run.idle));
 	put_gpus(p);
 	if (sums->tracer_of)
 		put_fact(p, "inftrace %.1f %%", 100 * share(sums->tracer, sums->tracer_of));
@@ -374,7 +372,7 @@ static void put_head(struct page *p)
 		put_percentiles(p, &f->tpot);
 	}
 	if (f->ttft && !f->batches.all.ttft.n)
-		put_fact(p, "TTFT in steps %s (%llu tokens)", words_duration(d, f->ttft),
+		put_fact(p, "TTFT in steps %s (%llu tokens)", DURATION(f->ttft),
 			(unsigned long long)f->ttft_tokens);
 	if (p->c.column)
 		canvas_line(&p->c);
@@ -389,9 +387,10 @@ static void put_head(struct page *p)
 
 #define STATE_ROWS (STATES + 1) /* time outside of steps follows the states */
 
+/* Times of the calling thread, and of the workers: of the interval, and of the run. */
 struct state_row {
 	const char *name;
-	int64_t last, run, workers_last, workers_run;
+	int64_t ns[2][2];
 };
 
 static size_t make_rows(const struct live_frame *f, struct state_row rows[STATE_ROWS])
@@ -399,17 +398,15 @@ static size_t make_rows(const struct live_frame *f, struct state_row rows[STATE_
 	size_t n = 0, k;
 
 	for (unsigned int i = 0; i < STATE_ROWS; i++) {
-		struct state_row row = {
-			.name = "(between steps)", .last = f->last.between, .run = f->run.between
-		};
+		struct state_row row = { "(between steps)", { { f->last.between, f->run.between } } };
 
 		if (i < STATES)
-			row = (struct state_row){ words_state(i), f->last.own[i], f->run.own[i],
-				f->last.workers[i], f->run.workers[i] };
-		if (!row.run && !row.workers_run)
+			row = (struct state_row){ words_state(i),
+				{ { f->last.own[i], f->run.own[i] }, { f->last.workers[i], f->run.workers[i] } } };
+		if (!row.ns[0][1] && !row.ns[1][1])
 			continue;
 		/* by the time over the run, so that rows keep their places */
-		for (k = n++; k > 0 && rows[k - 1].run < row.run; k--)
+		for (k = n++; k > 0 && rows[k - 1].ns[0][1] < row.ns[0][1]; k--)
 			rows[k] = rows[k - 1];
 		rows[k] = row;
 	}
@@ -424,13 +421,19 @@ static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 	if (n <= max)
 		return n;
 	for (size_t i = max; i < n; i++) {
-		rest->last = ns_add(rest->last, rows[i].last);
-		rest->run = ns_add(rest->run, rows[i].run);
-		rest->workers_last = ns_add(rest->workers_last, rows[i].workers_last);
-		rest->workers_run = ns_add(rest->workers_run, rows[i].workers_run);
+		for (int k = 0; k < 4; k++)
+			rest->ns[k / 2][k % 2] = ns_add(rest->ns[k / 2][k % 2], rows[i].ns[k / 2][k % 2]);
 	}
 	rest->name = "(the rest)";
 	return max;
+}
+
+/* What the times of rows are parts of. */
+static int64_t whole_of(const struct page *p, bool workers, bool run)
+{
+	const struct live_sums *sums = run ? &p->f->run : &p->f->last;
+
+	return workers ? sums->workers_total : wall(sums);
 }
 
 static void put_share(struct page *p, int64_t part, int64_t whole)
@@ -442,49 +445,33 @@ static void put_share(struct page *p, int64_t part, int64_t whole)
 		canvas_put(&p->c, "%*s", p->value_columns, "-");
 }
 
-static bool column_fits(const struct page *p)
-{
-	return p->c.column + (unsigned int)p->value_columns <= p->s->width;
-}
-
 /* The shares of a thread, calling or worker: those of the interval with a bar, those of the run.
  * row NULL: the heading. */
 static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
 {
-	const struct live_sums *last = &p->f->last, *run = &p->f->run;
-	int64_t last_whole = workers ? last->workers_total : wall(last);
-	int64_t run_whole = workers ? run->workers_total : wall(run);
-	int64_t last_part = !row ? 0 : workers ? row->workers_last
-					       : row->last;
-	int64_t run_part = !row ? 0 : workers ? row->workers_run
-					      : row->run;
 	double seconds = (double)p->f->interval / 1e9;
-	bool both = !p->s->run_only;
-	char label[32], d[DURATION_MAX];
+	char label[DURATION_MAX] = "run";
 
-	if (!both)
-		snprintf(label, sizeof(label), "run");
-	else if (seconds < 0.8)
-		snprintf(label, sizeof(label), "%s", words_duration(d, p->f->interval));
-	else
+	if (!p->s->run_only && seconds < 0.8)
+		words_duration(label, p->f->interval);
+	else if (!p->s->run_only)
 		snprintf(label, sizeof(label), "%s%.0f s", seconds < 99.5 ? "last " : "", seconds);
-	if (!column_fits(p))
-		return;
-	if (row)
-		put_share(p, both ? last_part : run_part, both ? last_whole : run_whole);
-	else
-		canvas_put(&p->c, "%*s", p->value_columns, workers ? "workers" : label);
-	if (bar) {
+	for (int run = p->s->run_only; run < 2; run++) {
+		const char *head = workers ? "workers" : label;
+		bool first = run == p->s->run_only;
+		int64_t whole = whole_of(p, workers, run);
+
+		if (p->c.column + (unsigned int)p->value_columns > p->s->width)
+			return;
+		if (row)
+			put_share(p, row->ns[workers][run], whole);
+		else
+			canvas_put(&p->c, "%*s", p->value_columns, first ? head : "run");
+		if (!first || !bar)
+			continue;
 		canvas_text(&p->c, " ");
-		canvas_bar(&p->c, both ? share(last_part, last_whole) : share(run_part, run_whole),
-			bar);
+		canvas_bar(&p->c, row ? share(row->ns[workers][run], whole) : 0, bar);
 	}
-	if (!both || !column_fits(p))
-		return;
-	if (row)
-		put_share(p, run_part, run_whole);
-	else
-		canvas_put(&p->c, "%*s", p->value_columns, "run");
 }
 
 static void put_state_row(struct page *p, const struct state_row *row)
@@ -505,12 +492,11 @@ static void put_state_row(struct page *p, const struct state_row *row)
 
 static bool row_shows(const struct page *p, const struct state_row *row)
 {
-	const struct live_sums *last = &p->f->last, *run = &p->f->run;
+	bool shows = !p->s->height;
 
-	return share(row->last, wall(last)) >= SHOWN_MIN ||
-	       share(row->run, wall(run)) >= SHOWN_MIN ||
-	       share(row->workers_last, last->workers_total) >= SHOWN_MIN ||
-	       share(row->workers_run, run->workers_total) >= SHOWN_MIN;
+	for (int k = 0; k < 4; k++)
+		shows |= share(row->ns[k / 2][k % 2], whole_of(p, k / 2, k % 2)) >= SHOWN_MIN;
+	return shows;
 }
 
 static void put_states(struct page *p)
@@ -528,7 +514,7 @@ static void put_states(struct page *p)
 	canvas_style(&p->c, STYLE_BOLD);
 	put_state_row(p, NULL);
 	for (size_t i = 0; i < n; i++) {
-		if (!p->s->height || row_shows(p, &rows[i]))
+		if (row_shows(p, &rows[i]))
 			put_state_row(p, &rows[i]);
 	}
 }
@@ -576,7 +562,6 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 	bool run = p->s->run_only;
 	uint64_t n = run ? row->run_n : row->last_n;
 	int64_t ns = run ? row->run_ns : row->last_ns;
-	char d[DURATION_MAX];
 	double per_second = p->seconds > 0 ? (double)ns / p->seconds : 0;
 	double calls = run ? (double)n : p->seconds > 0 ? (double)n / p->seconds
 							: 0;
@@ -584,9 +569,9 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 
 	put_name(p, row->name, 2);
 	canvas_put(c, "%10.*f", !run && calls < 99.95 ? 1 : 0, calls);
-	canvas_put(c, "%10s", words_duration(d, run ? ns : (int64_t)per_second));
+	canvas_put(c, "%10s", DURATION(run ? ns : (int64_t)per_second));
 	if (p->wide) {
-		canvas_put(c, "%10s  ", n ? words_duration(d, ns / (int64_t)n) : "");
+		canvas_put(c, "%10s  ", n ? DURATION(ns / (int64_t)n) : "");
 		canvas_bar(c, share(ns, total), p->s->width - c->column - 1);
 	}
 	canvas_line(c);

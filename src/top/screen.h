@@ -69,7 +69,7 @@ void canvas_wrap(struct canvas *c, const char *text, unsigned int indent);
 /* Ends the line. Lines beyond the last one are dropped. */
 void canvas_line(struct canvas *c);
 
-/* The number of remaining lines, without those that are reserved. */
+/* The number of remaining lines, without reserved ones. */
 unsigned int canvas_left(const struct canvas *c);
 
 #endif

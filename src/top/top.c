@@ -39,8 +39,7 @@
 #define HEIGHT_DEFAULT 24
 #define SIZE_LIMIT 1000 /* columns, lines: a terminal that claims more is not believed */
 
-/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7)
- */
+/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7) */
 #define SCREEN "\x1b[?1049h"
 #define ENTER "\x1b[?25l\x1b[?7l\x1b[2J"
 #define LEAVE "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -111,20 +110,6 @@ static int term_open(int fd, struct term **ret_term)
 	return 0;
 }
 
-static void catch_fatal(struct term *t)
-{
-	struct sigaction sa = { .sa_handler = on_fatal, .sa_flags = SA_RESETHAND | SA_NODEFER };
-
-	for (size_t i = 0; i < FATAL; i++)
-		sigaction(fatal_signals[i], &sa, &t->fatal_before[i]);
-}
-
-static void uncatch_fatal(struct term *t)
-{
-	for (size_t i = 0; i < FATAL; i++)
-		sigaction(fatal_signals[i], &t->fatal_before[i], NULL);
-}
-
 /* Writes more of what the terminal did not take at once; true when all is written. */
 static bool term_flush(struct term *t)
 {
@@ -157,13 +142,15 @@ static void term_append(struct term *t, const char *text, size_t len)
  * SIGQUIT, ...) restores the terminal. */
 static void term_enter(struct term *t)
 {
+	const struct sigaction sa = { .sa_handler = on_fatal, .sa_flags = SA_RESETHAND | SA_NODEFER };
 	struct termios attributes;
 	bool again = t->entered;
 
 	if (!again) {
 		screen.fd = t->fd;
 		screen.before = t->before;
-		catch_fatal(t);
+		for (size_t i = 0; i < FATAL; i++)
+			sigaction(fatal_signals[i], &sa, &t->fatal_before[i]);
 		screen.entered = 1;
 		t->entered = true;
 	}
@@ -212,7 +199,8 @@ static void term_leave(struct term *t)
 	tcsetattr(t->fd, TCSANOW, &t->before);
 	screen.entered = 0;
 	t->entered = false;
-	uncatch_fatal(t);
+	for (size_t i = 0; i < FATAL; i++)
+		sigaction(fatal_signals[i], &t->fatal_before[i], NULL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -247,15 +235,6 @@ static int term_key(struct term *t)
 			break;
 		}
 	}
-}
-
-static void term_size(const struct term *t, unsigned int *ret_width, unsigned int *ret_height)
-{
-	struct winsize ws = { 0 };
-
-	ioctl(t->fd, TIOCGWINSZ, &ws);
-	*ret_width = ws.ws_col && ws.ws_col <= SIZE_LIMIT ? ws.ws_col : WIDTH_DEFAULT;
-	*ret_height = ws.ws_row && ws.ws_row <= SIZE_LIMIT ? ws.ws_row : HEIGHT_DEFAULT;
 }
 
 /* Draws from the upper left corner. The text is dropped if a slow terminal is still taking the previous frame. */
@@ -431,21 +410,16 @@ static struct top *top_of(struct sink *s)
 
 /* ---- output of others ---- */
 
-/* A COMMAND may write a lot; without a directory for it, memory has to do. */
-static int open_held(void)
-{
-	const char *directory = getenv("TMPDIR");
-	int fd = open(directory && *directory ? directory : P_tmpdir,
-		O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
-
-	return fd >= 0 ? fd : memfd_create("held", MFD_CLOEXEC);
-}
-
 static void hold_command(struct top *t)
 {
+	const char *directory = getenv("TMPDIR");
+
 	if (!t->o->command)
 		return;
-	t->held_command = open_held();
+	/* it may write a lot; without a directory for it, memory has to do */
+	t->held_command = open(directory && *directory ? directory : P_tmpdir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
+	if (t->held_command < 0)
+		t->held_command = memfd_create("held", MFD_CLOEXEC);
 	for (int fd = 1; fd <= 2; fd++) {
 		if (isatty(fd))
 			t->view.command_fds[fd] = t->held_command;
@@ -543,19 +517,17 @@ static void find_target(const struct top *t, char buf[TEXT_MAX])
 static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
 {
 	const struct probe_table *pt = t->rec->probes;
-	size_t len = 0;
+	struct text text = text_in(buf, TEXT_MAX);
 
-	buf[0] = '\0';
 	for (size_t i = 0; i < pt->n_engines; i++) {
-		if (pt->engines[i]->matched && len < TEXT_MAX - 80)
-			len += (size_t)snprintf(buf + len, TEXT_MAX - len, "%s%.64s",
-				len ? ", " : "", pt->engines[i]->name);
+		if (pt->engines[i]->matched && text.len < TEXT_MAX - 80)
+			text_add(&text, "%s%.64s", text.len ? ", " : "", pt->engines[i]->name);
 	}
-	for (size_t i = 0; i < pt->n && !len; i++) {
+	for (size_t i = 0; i < pt->n && !text.len; i++) {
 		if (!pt->specs[i].engine && pt->specs[i].attached)
-			len = (size_t)snprintf(buf, TEXT_MAX, "functions of -u");
+			text_add(&text, "functions of -u");
 	}
-	return len ? buf : NULL;
+	return text.len ? buf : NULL;
 }
 
 static bool has_ops(const struct top *t)
@@ -587,14 +559,16 @@ static char *render(struct top *t, bool run_only, size_t *ret_len)
 		.ops = has_ops(t),
 		.target = target,
 	};
+	struct winsize ws = { 0 };
 
 	find_target(t, target);
 	s.engines = find_engines(t, engines);
-	if (t->term)
-		term_size(t->term, &s.width, &s.height);
-	if (run_only)
-		s.height = 0;
+	if (t->term) {
+		ioctl(t->term->fd, TIOCGWINSZ, &ws);
+		s.width = ws.ws_col && ws.ws_col <= SIZE_LIMIT ? ws.ws_col : WIDTH_DEFAULT;
+	}
 	if (t->term && !run_only) {
+		s.height = ws.ws_row && ws.ws_row <= SIZE_LIMIT ? ws.ws_row : HEIGHT_DEFAULT;
 		s.ansi = true;
 		s.message = last_message(t, message);
 		if (!s.message && !s.engines && !t->frame->run.steps)

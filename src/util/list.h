@@ -27,12 +27,12 @@
 		bisect_low;                                                     \
 	})
 
-/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more. Returns 0. */
+/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first 1 KiB. Returns 0. */
 static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
 {
 	if (n < *cap)
 		return 0;
-	*cap = *cap ? 2 * *cap : 64;
+	*cap = *cap ? 2 * *cap : 1024 / size + 1;
 	*list = xreallocarray(*list, *cap, size);
 	return 0;
 }

@@ -27,7 +27,8 @@ static void check_text(const struct report *r)
 
 	REQUIRE(out);
 	report_text(r, 20, out);
-	fclose(out);
+	if (fclose(out))
+		abort();
 	for (size_t i = 0; i < len; i++)
 		REQUIRE(((unsigned char)text[i] >= 0x20 || text[i] == '\n') && text[i] != 0x7f);
 	free(text);
@@ -42,7 +43,8 @@ static void check_json(const struct report *r)
 
 	REQUIRE(out);
 	report_json(r, 20, true, out);
-	fclose(out);
+	if (fclose(out))
+		abort();
 	o = json_tokener_parse(text);
 	REQUIRE(o);
 	json_object_put(o);

@@ -56,6 +56,15 @@ static inline void profile_begin(struct profile *p)
 	assert_non_null(p->out);
 }
 
+/* One of its own; the one before is lost. */
+static inline struct profile *profile_new(void)
+{
+	static struct profile profile;
+
+	profile_begin(&profile);
+	return &profile;
+}
+
 static inline const char *profile_end(struct profile *p)
 {
 	assert_int_equal(fclose(p->out), 0);
@@ -104,27 +113,41 @@ static inline struct json_object *profile_json(struct profile *p, char **argv)
 	return report;
 }
 
-static inline struct json_object *get(struct json_object *o, const char *key)
+/* The value at a path: "processes.0.pid"; NULL: there is none. */
+static inline struct json_object *at_path(struct json_object *o, const char *path)
 {
-	struct json_object *value;
+	char copy[256], *save = NULL;
 
-	if (!json_object_object_get_ex(o, key, &value))
-		fail_msg("no %s in %s", key, json_object_to_json_string(o));
-	return value;
+	snprintf(copy, sizeof(copy), "%s", path);
+	for (char *key = strtok_r(copy, ".", &save); key && o; key = strtok_r(NULL, ".", &save))
+		o = json_object_is_type(o, json_type_array) ? json_object_array_get_idx(o, strtoul(key, NULL, 10)) : json_object_object_get(o, key);
+	return o;
 }
 
-static inline struct json_object *get_at(struct json_object *o, const char *key, size_t i)
+/* Pairs of a path and the text of the value there; "N" at a path that ends in "#": the number of elements; NULL: there is none. */
+static inline void check_json(struct json_object *o, const char *const (*pairs)[2], size_t n)
 {
-	struct json_object *value = json_object_array_get_idx(get(o, key), i);
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strlen(pairs[i][0]);
+		bool number = len && pairs[i][0][len - 1] == '#';
+		char path[256], count[32];
+		const char *is;
 
-	if (!value)
-		fail_msg("%s has no place %zu in %s", key, i, json_object_to_json_string(o));
-	return value;
+		snprintf(path, sizeof(path), "%.*s", (int)(len - number), pairs[i][0]);
+		is = json_object_get_string(at_path(o, path));
+		if (number && is) {
+			snprintf(count, sizeof(count), "%zu", json_object_array_length(at_path(o, path)));
+			is = count;
+		}
+		if (!is != !pairs[i][1] || (is && strcmp(is, pairs[i][1])))
+			fail_msg("%s is %s, not %s", pairs[i][0], is ? is : "missing", pairs[i][1] ? pairs[i][1] : "missing");
+	}
+	json_object_put(o);
 }
 
-static inline const char *text_at(struct json_object *o, const char *key)
-{
-	return json_object_get_string(get(o, key));
-}
+/* Takes over the object. */
+#define JSON_IS(o, ...)                                        \
+	check_json(o, (const char *const[][2]){ __VA_ARGS__ }, \
+		sizeof((const char *const[][2]){ __VA_ARGS__ }) / sizeof(const char *[2]))
 
 #endif

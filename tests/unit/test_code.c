@@ -112,16 +112,6 @@ static struct json_object *report_of(struct stacked *s)
 
 #define STACKED_SAYS(s, ...) PROFILE_SAYS(&(s)->p, ARGV("-"), __VA_ARGS__)
 
-static struct json_object *process_of(struct json_object *report)
-{
-	return get_at(report, "processes", 0);
-}
-
-static struct json_object *first_of(struct json_object *o, const char *key)
-{
-	return get_at(o, key, 0);
-}
-
 /* Steps of 10 ms, in 5 % of which one function takes three times as long: partly in itself, partly in the C library. */
 static void add_planted(struct stacked *s, int n)
 {
@@ -138,16 +128,17 @@ static void add_planted(struct stacked *s, int n)
 	}
 }
 
+#define CODE "processes.0.code.0."
+#define SLOW "processes.0.slow_code."
+
 /* Slow steps are known to be longer in this function. */
 static void expect_sampler(struct stacked *s)
 {
-	struct json_object *o = report_of(s), *diff = first_of(process_of(o), "slow_code");
-
-	assert_string_equal(text_at(diff, "phase"), "decode");
-	assert_string_equal(text_at(diff, "state"), "cpu");
-	assert_true(json_object_get_boolean(get(diff, "clear")));
-	assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
-	json_object_put(o);
+	JSON_IS(report_of(s),
+		{ SLOW "0.phase", "decode" },
+		{ SLOW "0.state", "cpu" },
+		{ SLOW "0.clear", "true" },
+		{ SLOW "0.functions.0.function", "sample_token [steps]" });
 }
 
 TEST(test_planted)
@@ -182,7 +173,6 @@ TEST(test_planted_under_load)
 /* All steps alike: none is slow, and nothing is said of slow ones. */
 TEST(test_nothing_planted)
 {
-	struct json_object *o;
 	struct stacked s;
 
 	stacked_begin(&s, 7, PERIOD);
@@ -191,38 +181,66 @@ TEST(test_nothing_planted)
 
 		add_step(&s, parts, 1, "blocked_futex", 1000, NULL);
 	}
-	o = report_of(&s);
-	assert_int_equal(json_object_array_length(get(process_of(o), "slow_code")), 0);
-	assert_string_equal(text_at(first_of(first_of(process_of(o), "code"), "functions"), "function"), "attend [steps]");
-	json_object_put(o);
+	JSON_IS(report_of(&s), { "processes.0.slow_code#", "0" }, { CODE "functions.0.function", "attend [steps]" });
 }
 
-/* 200 steps, of which the one in the middle is slow. */
-static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
-{
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\""), about(s, 30 * MS, 2) },
-			{ frames, i == 100 ? more : 0 },
-		};
+/* 200 steps, of which the one in the middle is slow: usual and slow times of their parts, and of a wait. */
+struct one_slow {
+	int samples; /* in each PERIOD */
+	struct {
+		const char *frames;
+		int64_t usual, slow; /* slow 0: as usual */
+	} parts[3];
+	const char *wait, *wait_frames; /* NULL: a short one for a lock; frames: in the slow step alone */
+	int64_t slow_wait;
+	bool left_out; /* samples, in the others */
+};
 
-		add_step(s, parts, 2, "blocked_futex", 1000, NULL);
+static void add_one_slow(struct stacked *s, const struct one_slow *o)
+{
+	stacked_begin(s, 1, PERIOD / o->samples);
+	for (int i = 0; i < 200; i++) {
+		bool slow = i == 100;
+		struct part parts[3];
+		int64_t next = s->next;
+		int n = 0;
+
+		for (; n < 3 && o->parts[n].frames; n++) {
+			int64_t ns = slow ? o->parts[n].slow : 0;
+
+			if (!ns && o->parts[n].usual)
+				ns = about(s, o->parts[n].usual, 2);
+			parts[n] = (struct part){ o->parts[n].frames, ns };
+		}
+		s->left_out = o->left_out && !slow ? "samples" : NULL;
+		if (s->left_out)
+			s->next = INT64_MAX; /* none is taken */
+		add_step(s, parts, n, o->wait ? o->wait : "blocked_futex", slow && o->slow_wait ? o->slow_wait : 20000,
+			slow ? o->wait_frames : NULL);
+		if (s->left_out)
+			s->next = next > s->cpu ? next : s->cpu + s->period / 2;
 	}
 }
 
-/* What the report says then, with so many samples for each PERIOD. */
-#define ONE_SLOW_SAYS(samples, more, frames, ...)         \
-	do {                                              \
-		struct stacked s;                         \
-                                                          \
-		stacked_begin(&s, 1, PERIOD / (samples)); \
-		add_one_slow(&s, more, frames);           \
-		STACKED_SAYS(&s, __VA_ARGS__);            \
+/* What the report says then; `one` is an initializer in parentheses. */
+#define UNPACK(...) __VA_ARGS__
+#define ONE_SLOW_SAYS(one, ...)                                           \
+	do {                                                              \
+		struct stacked s;                                         \
+                                                                          \
+		add_one_slow(&s, &(const struct one_slow){ UNPACK one }); \
+		STACKED_SAYS(&s, __VA_ARGS__);                            \
 	} while (0)
+#define PART(leaf, usual_ms, slow_ms)                                                   \
+	{                                                                               \
+		.frames = PY_FRAMES(leaf), .usual = (usual_ms)*MS, .slow = (slow_ms)*MS \
+	}
+#define MUL_MAT PART("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\"", 30, 0)
+#define DECODE(ms) PART("\"decode (llama.py:7)\"", ms, 0)
 
 TEST(test_sentence_samples)
 {
-	ONE_SLOW_SAYS(1, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""),
+	ONE_SLOW_SAYS((.samples = 1, .parts = { MUL_MAT, PART("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\"", 0, 90) }),
 		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 }
 
@@ -230,39 +248,23 @@ TEST(test_sentence_samples)
  * would otherwise seem to be new. */
 TEST(test_samples_left_out)
 {
-	for (int left_out = 0; left_out < 2; left_out++) {
-		struct stacked s;
-
-		stacked_begin(&s, 1, PERIOD / 10);
-		for (int i = 0; i < 200; i++) {
-			const struct part parts[] = {
-				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
-				{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
-			};
-			int64_t next = s.next;
-
-			s.left_out = left_out && i != 100 ? "samples" : NULL;
-			if (s.left_out)
-				s.next = INT64_MAX; /* none is taken */
-			add_step(&s, parts, 2, "blocked_futex", 1000, NULL);
-			if (s.left_out)
-				s.next = next > s.cpu ? next : s.cpu + s.period / 2;
-		}
-		STACKED_SAYS(&s, left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
-	}
+	for (int left_out = 0; left_out < 2; left_out++)
+		ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(30), PART("\"schedule (sched.py:212)\"", 0, 30) }, .left_out = left_out),
+			left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
 }
 
 /* One sample says nothing, however far it is from what is usual. */
 TEST(test_sentence_too_few)
 {
-	ONE_SLOW_SAYS(1, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""), "the calling thread computed 12.6 ms longer\n",
+	ONE_SLOW_SAYS((.samples = 1, .parts = { MUL_MAT, PART("\"pick (sched.py:207)\"", 0, 12) }), "the calling thread computed 12.6 ms longer\n",
 		"these samples do not show that one function holds most of it");
 }
 
 /* A function of a library, called from Python. */
 TEST(test_sentence_called_from)
 {
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""),
+	ONE_SLOW_SAYS(
+		(.samples = 10, .parts = { MUL_MAT, PART("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\"", 0, 40) }),
 		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
 }
 
@@ -271,121 +273,77 @@ TEST(test_sentence_called_from)
 TEST(test_sentence_helper)
 {
 #define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
-	for (int shared = 0; shared < 2; shared++) {
-		struct stacked s;
-
-		stacked_begin(&s, 1, PERIOD / 10);
-		for (int i = 0; i < 200; i++) {
-			const struct part parts[] = {
-				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
-				{ PY_FRAMES(LINEAR "\"attend (llama.py:30)\""), shared ? about(&s, 8 * MS, 2) : 0 },
-				{ PY_FRAMES(LINEAR "\"rank (rank.py:12)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
-			};
-
-			add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
-		}
-		STACKED_SAYS(&s,
+	for (int shared = 0; shared < 2; shared++)
+		ONE_SLOW_SAYS((.samples = 10,
+				      .parts = { DECODE(20), PART(LINEAR "\"attend (llama.py:30)\"", shared * 8, 0), PART(LINEAR "\"rank (rank.py:12)\"", 2, 40) }),
 			shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (",
 			shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
-	}
 }
 
 /* The same where the helper is the innermost function that is named. */
 TEST(test_sentence_python_helper)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD / 10);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
-			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"decode (llama.py:7)\""), about(&s, 8 * MS, 2) },
-			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"log (log.py:30)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
-		};
-
-		add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
-	}
-	STACKED_SAYS(&s, "in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
+#define ENCODE "\"encode (tokenize.py:5)\","
+	ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(20), PART(ENCODE "\"decode (llama.py:7)\"", 8, 0), PART(ENCODE "\"log (log.py:30)\"", 2, 40) }),
+		"in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
 }
 
 /* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
 TEST(test_sentence_package)
 {
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
-					     "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
+							       "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"",
+								  0, 40) }),
 		"in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for `rank (rank.py:12)` (",
 		"    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
-	ONE_SLOW_SAYS(10, 40 * MS, PY_FRAMES("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""),
+	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\"", 0, 40) }),
 		"in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
 }
 
 /* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
 TEST(test_sentence_second)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD / 10);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = {
-			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
-			{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
-		};
-
-		add_step(&s, parts, 2, "runnable", i == 100 ? 50 * MS : 20000, NULL);
-	}
-	STACKED_SAYS(&s, "waited 50.0 ms for a CPU, and computed 30.", " ms longer, about ", " ms of it in `schedule (sched.py:212)` (");
+	ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(30), PART("\"schedule (sched.py:212)\"", 0, 30) }, .wait = "runnable", .slow_wait = 50 * MS),
+		"waited 50.0 ms for a CPU, and computed 30.", " ms longer, about ", " ms of it in `schedule (sched.py:212)` (");
 }
 
 /* The length of waits is known: one is enough. */
 TEST(test_sentence_wait)
 {
-	struct stacked s;
-
-	stacked_begin(&s, 1, PERIOD);
-	for (int i = 0; i < 200; i++) {
-		const struct part parts[] = { { PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) } };
-		const char *lock = PY_FRAMES("\"__schedule [kernel]\",\"futex_wait [kernel]\",\"pthread_cond_wait [libc.so.6]\","
-					     "\"get (queue.py:171)\"");
-
-		add_step(&s, parts, 1, "blocked_futex", i == 100 ? 20 * MS : 20000, i == 100 ? lock : NULL);
-	}
-	STACKED_SAYS(&s, "the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n",
+	ONE_SLOW_SAYS((.samples = 1, .parts = { DECODE(30) }, .slow_wait = 20 * MS,
+			      .wait_frames = PY_FRAMES("\"__schedule [kernel]\",\"futex_wait [kernel]\",\"pthread_cond_wait [libc.so.6]\","
+						       "\"get (queue.py:171)\"")),
+		"the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n",
 		"Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
 }
 
 /* Lines of one function are one function, and the one with the most time is named. */
 TEST(test_lines)
 {
-	struct json_object *o, *row;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 3, 1, PY_FRAMES("\"f (a.py:10)\""), 3 * PERIOD);
 	add_stack(&s, "cpu", "sample", 5, 2, PY_FRAMES("\"f (a.py:12)\""), 5 * PERIOD);
 	add_stack(&s, "cpu", "sample", 2, 3, PY_FRAMES("\"f (b.py:12)\""), 2 * PERIOD);
-	o = report_of(&s);
-	row = first_of(first_of(process_of(o), "code"), "functions");
-	assert_string_equal(text_at(row, "function"), "f (a.py)");
-	assert_int_equal(json_object_get_int(get(row, "line")), 12);
-	assert_string_equal(text_at(row, "self_us"), "80808.080");
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "functions.0.function", "f (a.py)" },
+		{ CODE "functions.0.line", "12" },
+		{ CODE "functions.0.self_us", "80808.080" });
 }
 
 /* A function that calls itself counts once. */
 TEST(test_recursion)
 {
-	struct json_object *o, *rows;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
 	add_stack(&s, "cpu", "sample", 4, 1, "\"f [x]\",\"g [x]\",\"f [x]\",\"f [x]\",\"main [x]\"", 4 * PERIOD);
 	add_stack(&s, "cpu", "sample", 1, 2, "\"g [x]\",\"main [x]\"", PERIOD);
-	o = report_of(&s);
-	rows = get(first_of(process_of(o), "code"), "functions");
-	assert_int_equal(json_object_array_length(rows), 2);
-	assert_string_equal(text_at(json_object_array_get_idx(rows, 0), "total_us"), "40404.040");
-	assert_string_equal(text_at(json_object_array_get_idx(rows, 1), "total_us"), "50505.050");
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "functions#", "2" },
+		{ CODE "functions.0.total_us", "40404.040" },
+		{ CODE "functions.1.total_us", "50505.050" });
 }
 
 /* --- frames --- */
@@ -437,27 +395,21 @@ TEST(test_frames)
 #define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
 #define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
 
-/* The function that is named for the operator of these samples: "" for none. */
-static void assert_hottest(const char *samples, const char *function, int of)
+/* The function that is named for the operator of these samples, of how many; NULL: none. */
+static void assert_hottest(const char *samples, const char *function, const char *of)
 {
-	struct json_object *report, *op, *hottest;
 	char *lines;
 
 	assert_true(asprintf(&lines, "%s{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"window\":0,\"pid\":1,\"comm\":\"e\",\"ops\":2,\"n_mul\":1,\"n_add\":1},"
 				     "\"stage_us\":{\"total\":30.000,\"mul\":20.000,\"add\":10.000}}\n",
 			    samples) > 0);
-	report = run_json(lines, ARGV("--json", "-"));
-	op = first_of(process_of(report), "operators");
-	assert_string_equal(text_at(op, "name"), "mul");
-	assert_null(json_object_object_get(get_at(process_of(report), "operators", 1), "hottest"));
-	hottest = json_object_object_get(op, "hottest");
-	assert_int_equal(hottest != NULL, *function != 0);
-	if (hottest) {
-		assert_string_equal(text_at(hottest, "function"), function);
-		assert_int_equal(json_object_get_int(get(hottest, "of")), of);
-	}
-	json_object_put(report);
-	REPORT_SAYS(lines, ARGV("-"), *function ? "samples in" : "!samples in");
+	JSON_IS(run_json(lines, ARGV("--json", "-")),
+		{ "processes.0.operators.0.name", "mul" },
+		{ "processes.0.operators.1.name", "add" },
+		{ "processes.0.operators.1.hottest", NULL },
+		{ "processes.0.operators.0.hottest.function", function },
+		{ "processes.0.operators.0.hottest.of", of });
+	REPORT_SAYS(lines, ARGV("-"), function ? "samples in" : "!samples in");
 	free(lines);
 }
 
@@ -473,15 +425,12 @@ TEST(test_wakers)
 {
 	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
 		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
-		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
-	struct json_object *report, *woken;
+			WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
 
-	report = run_json(lines, ARGV("--json", "-"));
-	woken = get(first_of(first_of(process_of(report), "code"), "functions"), "woken_by");
-	assert_string_equal(text_at(woken, "function"), "give (pool.py)");
-	assert_string_equal(text_at(woken, "thread"), "w");
-	assert_int_equal(json_object_get_int(get(woken, "total_us")), 20);
-	json_object_put(report);
+	JSON_IS(run_json(lines, ARGV("--json", "-")),
+		{ CODE "functions.0.woken_by.function", "give (pool.py)" },
+		{ CODE "functions.0.woken_by.thread", "w" },
+		{ CODE "functions.0.woken_by.total_us", "20.000" });
 	REPORT_SAYS(lines, ARGV("-"), "    woken by give (pool.py) of w: 50 %\n");
 	REPORT_SAYS(WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", ""), ARGV("-"), "    woken by interrupt: 50 %\n");
 	REPORT_SAYS(WAIT("1", ""), ARGV("-"), "!woken by");
@@ -490,14 +439,14 @@ TEST(test_wakers)
 /* The function of an operator that has so many more samples than the next one that chance does not explain it. */
 TEST(test_operators)
 {
-	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", 6);
-	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), "", 0);
-	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", 7);
-	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), "", 0);
-	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", 95);
+	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", "6");
+	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), NULL, NULL);
+	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", "7");
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), NULL, NULL);
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", "95");
 	/* waiting at a barrier says nothing of its code, and what has no name is not named */
-	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", 8);
-	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", 98);
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", "8");
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", "98");
 }
 
 TEST(test_bad_lines)
@@ -533,7 +482,6 @@ TEST(test_same_number)
 /* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
 TEST(test_unknown)
 {
-	struct json_object *o, *table;
 	struct stacked s;
 
 	stacked_begin(&s, 1, PERIOD);
@@ -541,15 +489,12 @@ TEST(test_unknown)
 	fputs(LINE(CPU "\"samples\":1,\"tid\":2,\"step\":0", ""), s.p.out);
 	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":99", ""), s.p.out);
 	add_step(&s, &(struct part){ C_FRAMES("\"attend [steps]\""), MS }, 1, "blocked_futex", 1000, NULL);
-	o = report_of(&s);
-	table = first_of(process_of(o), "code");
-	assert_string_equal(text_at(table, "phase"), "decode");
-	assert_int_equal(json_object_get_int(get(table, "count")), 3);
-	assert_string_equal(text_at(first_of(table, "functions"), "function"), "[unknown stack]");
-	table = get_at(process_of(o), "code", 1);
-	assert_string_equal(text_at(table, "phase"), "unknown");
-	assert_int_equal(json_object_get_int(get(table, "count")), 2);
-	json_object_put(o);
+	JSON_IS(report_of(&s),
+		{ CODE "phase", "decode" },
+		{ CODE "count", "3" },
+		{ CODE "functions.0.function", "[unknown stack]" },
+		{ "processes.0.code.1.phase", "unknown" },
+		{ "processes.0.code.1.count", "2" });
 }
 
 /* A stack of so many calls, with names that are empty. */
@@ -595,12 +540,11 @@ TEST(test_huge)
 /* More stacks than are kept. */
 TEST(test_too_many)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
 	for (uint32_t i = 0; i < STACK_FUNCTIONS_MAX + 10; i++)
-		fprintf(p.out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
-	PROFILE_SAYS(&p, ARGV("-"), "were too many, and are `[left out]`\n");
+		fprintf(p->out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
+	PROFILE_SAYS(p, ARGV("-"), "were too many, and are `[left out]`\n");
 }
 
 RUN_TESTS(NULL, NULL)

@@ -60,7 +60,7 @@ TEST(test_layout)
 		"   12.345678901  [001]  llama-server/8        syscall read  ret=5 fd=3 dur=12.300us\n");
 }
 
-#define LINE(event, shape, stages)                                                                                              \
+#define LINE(event, shape, stages)                                                                                            \
 	"{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"e\",\"model\":\"m\",\"concurrency\":1,\"shape\":{" shape \
 	"},\"stage_us\":{" stages "},\"graph_enabled\":false,\"runtime_flags\":{}}\n"
 

@@ -38,10 +38,9 @@ static void add_request(struct profile *p, int pid, const char *more)
 
 TEST(test_text)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_request(&p, 4711,
+	add_request(p, 4711,
 		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"cc1plus\","
 		"\"stall_by_tid\":990");
 	fputs("{\"event\":\"op_prof\"," HEAD
@@ -53,8 +52,8 @@ TEST(test_text)
 	      "{\"event\":\"window_prof\"," HEAD
 	      ",\"shape\":{\"window\":0,\"records\":900,\"lost\":7,\"lost_syscall\":7,\"steps\":51,"
 	      "\"coverage\":0.990000,\"not_recorded\":\"faults\"},\"stage_us\":{\"total\":90000.000}}\n",
-		p.out);
-	PROFILE_SAYS(&p, ARGV("-"),
+		p->out);
+	PROFILE_SAYS(p, ARGV("-"),
 		"\nNot recorded: page faults, ",
 		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n",
 		"first step to first token       1    10.0 ms",
@@ -70,51 +69,45 @@ TEST(test_text)
 /* A fast prompt: no figure has an exponent. */
 TEST(test_rates)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_step(&p, 1, 0, "prefill", 512, 1000, 9000, "runnable", 1000, "");
-	add_step(&p, 1, 1, "decode", 1, 11000, 4000, "runnable", 0, "");
-	PROFILE_SAYS(&p, ARGV("-"), "  tokens/s: prefill 51200, output 250\n");
+	add_step(p, 1, 0, "prefill", 512, 1000, 9000, "runnable", 1000, "");
+	add_step(p, 1, 1, "decode", 1, 11000, 4000, "runnable", 0, "");
+	PROFILE_SAYS(p, ARGV("-"), "  tokens/s: prefill 51200, output 250\n");
 }
 
 TEST(test_json)
 {
-	struct json_object *report, *process, *steps, *step;
-	struct profile p;
+	struct json_object *report, *steps;
+	struct profile *p = profile_new();
 	int none = 0;
 
-	profile_begin(&p);
-	add_request(&p, 4711,
+	add_request(p, 4711,
 		",\"straggler_tid\":5,\"stall_state\":\"runnable\",\"stall_us\":20000.000,"
 		"\"stall_by\":\"cpu.max\",\"stall_by_tid\":0");
-	report = profile_json(&p, ARGV("--json", "--all-steps", "-n", "1", "-"));
-	process = get_at(report, "processes", 0);
-	assert_int_equal(json_object_get_int(get(process, "pid")), 4711);
-	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "p50"), "1105.000");
-	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
-	step = get_at(process, "slowest", 0);
-	assert_string_equal(text_at(step, "text"), "step 30, 21.0 ms instead of 1.00 ms: the "
-						   "calling thread was held back for 20.0 ms by "
-						   "a CPU limit (cgroup cpu.max)");
-	steps = get(report, "steps");
-	assert_int_equal(json_object_array_length(steps), 51);
+	report = profile_json(p, ARGV("--json", "--all-steps", "-n", "1", "-"));
+	steps = at_path(report, "steps");
 	for (size_t i = 0; i < 51; i++) {
-		step = json_object_array_get_idx(steps, i);
-		assert_int_equal(json_object_get_int(get(step, "step")), i);
-		none += !strcmp(text_at(step, "state"), "none");
-		if (i != 30)
-			continue;
-		assert_string_equal(text_at(step, "state"), "runnable");
-		assert_string_equal(text_at(step, "where"), "own");
-		assert_string_equal(text_at(step, "by"), "cpu.max");
-		assert_string_equal(text_at(step, "total_us"), "21000.000");
-		assert_string_equal(text_at(step, "typical_us"), "1005.000");
-		assert_string_equal(text_at(step, "excess_us"), "19995.000");
-		assert_string_equal(text_at(step, "state_us"), "19995.000");
+		struct json_object *step = json_object_array_get_idx(steps, i);
+
+		assert_int_equal(json_object_get_int(at_path(step, "step")), i);
+		none += !strcmp(json_object_get_string(at_path(step, "state")), "none");
 	}
 	assert_int_equal(none, 50);
-	json_object_put(report);
+	JSON_IS(report,
+		{ "processes.0.pid", "4711" },
+		{ "processes.0.time_per_output_token_us.p50", "1105.000" },
+		{ "processes.0.first_step_to_first_token_us.max", "10005.000" },
+		{ "processes.0.slowest.0.text", "step 30, 21.0 ms instead of 1.00 ms: the calling thread was held back for 20.0 ms by "
+						"a CPU limit (cgroup cpu.max)" },
+		{ "steps#", "51" },
+		{ "steps.30.state", "runnable" },
+		{ "steps.30.where", "own" },
+		{ "steps.30.by", "cpu.max" },
+		{ "steps.30.total_us", "21000.000" },
+		{ "steps.30.typical_us", "1005.000" },
+		{ "steps.30.excess_us", "19995.000" },
+		{ "steps.30.state_us", "19995.000" });
 }
 
 /* Two processes in one file, and one of them in an earlier file: separated by pid, joined by pid. */
@@ -122,7 +115,6 @@ TEST(test_processes)
 {
 	char path[] = "/tmp/test_report_XXXXXX";
 	int fd = mkstemp(path);
-	struct json_object *report, *processes;
 	struct profile p;
 
 	assert_true(fd >= 0);
@@ -135,80 +127,66 @@ TEST(test_processes)
 	profile_begin(&p);
 	add_request(&p, 1, "");
 	add_request(&p, 2, "");
-	report = profile_json(&p, ARGV("--json", path, "-"));
+	JSON_IS(profile_json(&p, ARGV("--json", path, "-")),
+		{ "processes#", "2" },
+		{ "processes.0.steps", "102" },
+		{ "processes.0.recordings", "2" },
+		{ "processes.1.steps", "51" });
 	unlink(path);
-	processes = get(report, "processes");
-	assert_int_equal(json_object_array_length(processes), 2);
-	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "steps"), "102");
-	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "recordings"), "2");
-	assert_string_equal(text_at(json_object_array_get_idx(processes, 1), "steps"), "51");
-	json_object_put(report);
 }
 
 /* A request alone, then steps of two sequences: what these share is in no time, and the report says so. */
 TEST(test_mixed)
 {
-	struct json_object *report, *process, *requests;
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_step(&p, 1, 0, "prefill", 32, 1000, 10000, "runnable", 5,
+	add_step(p, 1, 0, "prefill", 32, 1000, 10000, "runnable", 5,
 		",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"position\":0");
 	for (int i = 1; i < 4; i++)
-		add_step(&p, 1, i, "decode", 1, 10000 * (i + 1), 1000, "runnable", 5,
+		add_step(p, 1, i, "decode", 1, 10000 * (i + 1), 1000, "runnable", 5,
 			",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0");
 	for (int i = 4; i < 8; i++)
-		add_step(&p, 1, i, "mixed", 7, 10000 * (i + 1), 2000, "runnable", 5,
+		add_step(p, 1, i, "mixed", 7, 10000 * (i + 1), 2000, "runnable", 5,
 			",\"n_outputs\":2,\"n_sequences\":2,\"sequences\":6");
-	report = run_json(profile_end(&p), ARGV("--json", "-"));
-	process = get_at(report, "processes", 0);
-	requests = get(process, "requests");
-	assert_string_equal(text_at(requests, "count"), "1");
-	assert_string_equal(text_at(requests, "output_tokens"), "4");
-	assert_string_equal(text_at(requests, "mixed"), "2");
-	assert_string_equal(text_at(requests, "shared_steps"), "4");
-	assert_string_equal(text_at(requests, "shared_tokens"), "8");
-	assert_string_equal(text_at(requests, "max_sequences"), "2");
-	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "count"), "1");
-	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "count"), "3");
-	assert_string_equal(text_at(requests, "left_out"),
-		"left out of these times: at least 2 requests, which shared 4 steps with others (up to 2 sequences in "
-		"one)");
-	json_object_put(report);
-
-	REPORT_SAYS(p.text, ARGV("-"),
+	JSON_IS(run_json(profile_end(p), ARGV("--json", "-")),
+		{ "processes.0.requests.count", "1" },
+		{ "processes.0.requests.output_tokens", "4" },
+		{ "processes.0.requests.mixed", "2" },
+		{ "processes.0.requests.shared_steps", "4" },
+		{ "processes.0.requests.shared_tokens", "8" },
+		{ "processes.0.requests.max_sequences", "2" },
+		{ "processes.0.first_step_to_first_token_us.count", "1" },
+		{ "processes.0.time_per_output_token_us.count", "3" },
+		{ "processes.0.requests.left_out", "left out of these times: at least 2 requests, which shared 4 steps with others (up to 2 "
+						   "sequences in one)" });
+	REPORT_SAYS(p->text, ARGV("-"),
 		"4 mixed",
 		"  left out of these times: at least 2 requests, which shared 4 steps with others");
-	free(p.text);
+	free(p->text);
 }
 
 /* The same request from the engine's steps and from the server's socket: distinguished, not added up. */
 TEST(test_sockets)
 {
-	struct json_object *report, *process;
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_request(&p, 1, "");
+	add_request(p, 1, "");
 	for (int socket = 0; socket < 2; socket++)
-		fprintf(p.out,
+		fprintf(p->out,
 			"{\"event\":\"request_prof\"," HEAD
 			",\"shape\":{\"pid\":1,\"source_kind\":\"%s\",\"prompt_tokens\":32,"
 			"\"output_tokens\":51},\"stage_us\":{\"total\":99.000,\"ttft\":%s}}\n",
 			socket ? "socket" : "steps", socket ? "12000.000" : "10000.000");
-	report = run_json(profile_end(&p), ARGV("--json", "-"));
-	process = get_at(report, "processes", 0);
-	assert_string_equal(text_at(get(process, "requests"), "count"), "1");
-	assert_string_equal(text_at(get(process, "requests"), "output_tokens"), "51");
-	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
-	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "12000.000");
-	assert_string_equal(text_at(process, "socket_requests"), "1");
-	json_object_put(report);
-
-	REPORT_SAYS(p.text, ARGV("-"),
+	JSON_IS(run_json(profile_end(p), ARGV("--json", "-")),
+		{ "processes.0.requests.count", "1" },
+		{ "processes.0.requests.output_tokens", "51" },
+		{ "processes.0.first_step_to_first_token_us.max", "10005.000" },
+		{ "processes.0.ttft_us.max", "12000.000" },
+		{ "processes.0.socket_requests", "1" });
+	REPORT_SAYS(p->text, ARGV("-"),
 		"time to first token             1    12.0 ms",
 		"requests seen at sockets: 1\n");
-	free(p.text);
+	free(p->text);
 }
 
 /* Two threads in turn, each on its own track, or both on one whose events name the thread; and a third one in
@@ -220,7 +198,8 @@ static void report_turns(struct output *result, bool shared)
 	profile_begin(&p);
 	fputs("[\n{\"ph\":\"M\",\"pid\":7,\"tid\":7,\"name\":\"process_name\",\"args\":{\"name\":\"x\"}}", p.out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":7,\"tid\":7,\"ts\":0.000,\"dur\":50000.000,\"name\":\"decode\",\"cat\":\"step\","
-	      "\"args\":{\"n_tokens\":1,\"step\":99,\"breakdown_us\":{\"cpu\":50000.000}}}", p.out);
+	      "\"args\":{\"n_tokens\":1,\"step\":99,\"breakdown_us\":{\"cpu\":50000.000}}}",
+		p.out);
 	for (int i = 0; i < 20; i++) {
 		int tid = 100 + i % 2;
 
@@ -254,7 +233,6 @@ TEST(test_trace)
 	static const char *const wrap[][2] = { { "[\n", "\n]" }, { "[\n", "" }, { "[\n", ",\n" },
 		{ "{\"other\": {\"traceEvents\": [1]}, \"k\": \"traceEvents\", \"traceEvents\": [",
 			"], \"z\": 1}" } };
-	struct json_object *report, *process;
 	struct profile p;
 
 	for (size_t w = 0; w < sizeof(wrap) / sizeof(wrap[0]); w++) {
@@ -276,13 +254,11 @@ TEST(test_trace)
 		      "\"cat\":\"op\"}",
 			p.out);
 		fputs(wrap[w][1], p.out);
-		report = profile_json(&p, ARGV("--json", "-"));
-		process = get_at(report, "processes", 0);
-		assert_string_equal(text_at(process, "comm"), "llama-cli");
-		assert_string_equal(text_at(process, "steps"), "20");
-		assert_string_equal(text_at(get_at(process, "slowest", 0), "state"), "stopped");
-		assert_string_equal(text_at(get_at(process, "operators", 0), "name"), "rope");
-		json_object_put(report);
+		JSON_IS(profile_json(&p, ARGV("--json", "-")),
+			{ "processes.0.comm", "llama-cli" },
+			{ "processes.0.steps", "20" },
+			{ "processes.0.slowest.0.state", "stopped" },
+			{ "processes.0.operators.0.name", "rope" });
 	}
 }
 
@@ -318,8 +294,8 @@ TEST(test_malformed)
 TEST(test_builds)
 {
 	static const char line[] = "{\"event\":\"%s\",\"commit_sha\":%s,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1,"
-		"\"shape\":{\"pid\":%d,\"comm\":\"%s\",\"step\":%d,\"tid\":7,\"ts_us\":%d,\"n_read\":1},\"stage_us\":{\"total\":1,\"%s\":1},\"graph_enabled\":false,"
-		"\"runtime_flags\":{}}\n";
+				   "\"shape\":{\"pid\":%d,\"comm\":\"%s\",\"step\":%d,\"tid\":7,\"ts_us\":%d,\"n_read\":1},\"stage_us\":{\"total\":1,\"%s\":1},\"graph_enabled\":false,"
+				   "\"runtime_flags\":{}}\n";
 	char text[4096], *p = text;
 	struct output result;
 
@@ -337,26 +313,25 @@ TEST(test_builds)
 TEST(test_limits)
 {
 	static const char *const totals[] = { "9223372036854775", "0", "1e15", "0.001" };
-	struct profile p;
+	struct profile *p = profile_new();
 	struct output result;
 
-	profile_begin(&p);
 	for (int i = 0; i < 400; i++)
-		fprintf(p.out,
+		fprintf(p->out,
 			LINE("{\"step\":%d,\"pid\":4294967295,\"tid\":99999999999,\"n_tokens\":%d,"
 			     "\"ts_us\":%s,\"phase\":\"decode\"}",
 				"{\"total\":%s,\"cpu\":9223372036854775,\"workers_cpu\":"
 				"9223372036854775}"),
 			i, i % 3 ? 2147483647 : 0, totals[i / 7 % 4], totals[i % 4]);
-	profile_end(&p);
-	RUN(&result, p.text, "-");
+	profile_end(p);
+	RUN(&result, p->text, "-");
 	assert_string_equal(result.err, "");
 	output_free(&result);
-	RUN(&result, p.text, "--json", "--all-steps", "-n", "1000", "--html=/dev/null", "-");
+	RUN(&result, p->text, "--json", "--all-steps", "-n", "1000", "--html=/dev/null", "-");
 	assert_int_equal(result.rc, EXIT_OK);
 	json_object_put(parse(result.out));
 	output_free(&result);
-	free(p.text);
+	free(p->text);
 }
 
 /* What others named stays text: in the page and on the terminal. */

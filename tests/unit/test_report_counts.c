@@ -8,7 +8,7 @@
 	"{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1," \
 	"\"shape\":{" shape "},\"stage_us\":{" stages "},\"graph_enabled\":false,\"runtime_flags\":{},"             \
 	"\"source\":\"native\"}\n"
-#define STEP(number, phase, counts)                                                                                       \
+#define STEP(number, phase, counts)                                                                                                 \
 	LINE("token_prof", "\"step\":" #number ",\"pid\":7,\"tid\":7,\"phase\":\"" phase "\",\"ts_us\":1" #number "000.000" counts, \
 		"\"total\":100.000,\"cpu\":100.000")
 #define COUNTS(instructions, cycles, misses) \

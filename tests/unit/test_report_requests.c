@@ -44,11 +44,10 @@ static void add_usual(struct profile *p, int first)
 
 TEST(test_table)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	PROFILE_SAYS(&p, ARGV("-"),
+	add_usual(p, 1);
+	PROFILE_SAYS(p, ARGV("-"),
 		"  first step to first token      10     100 ms     100 ms",
 		"  mean time per token            10    11.0 ms    11.0 ms",
 		"  whole request                  10     210 ms     210 ms",
@@ -61,19 +60,18 @@ TEST(test_table)
 
 TEST(test_late_first)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	LINE(&p, .number = 21, .sequence = 2, .ts = 30000, .prompt = 2048, .outputs = 1, .prefill = 400);
-	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 512, .outputs = 11, .queued = 1400, .prefill = 110,
+	add_usual(p, 1);
+	LINE(p, .number = 21, .sequence = 2, .ts = 30000, .prompt = 2048, .outputs = 1, .prefill = 400);
+	LINE(p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 512, .outputs = 11, .queued = 1400, .prefill = 110,
 		.decode = 100, .others = 310, .between = 10, .first_others = 310,
 		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
 	/* how much of its prompt came before the recording is not known */
-	LINE(&p, .number = 22, .sequence = 1, .ts = 31000, .outputs = 3, .decode = 20, .others = 8,
+	LINE(p, .number = 22, .sequence = 1, .ts = 31000, .outputs = 3, .decode = 20, .others = 8,
 		.shape = ",\"began_before\":true,\"waited1_for\":23,\"waited1_sequence\":0,\"waited1_us\":8000.000");
-	LINE(&p, .number = 23, .ts = 31000, .outputs = 3, .decode = 20, .shape = ",\"began_before\":true");
-	PROFILE_SAYS(&p, ARGV("-"),
+	LINE(p, .number = 23, .ts = 31000, .outputs = 3, .decode = 20, .shape = ",\"began_before\":true");
+	PROFILE_SAYS(p, ARGV("-"),
 		"  request 23 (sequence 0): 8.00 ms, by request 22\n",
 		"  request 17 (sequence 3, 512 prompt tokens), first token after 1.82 s instead of 100 ms: "
 		"1.40 s queued; 310 ms for request 21 (2048 prompt tokens)\n",
@@ -85,19 +83,18 @@ TEST(test_late_first)
 /* The wait is explained by its part after the first token. */
 TEST(test_late_tokens)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .others = 800,
+	add_usual(p, 1);
+	LINE(p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .others = 800,
 		.between = 10, .first_others = 300,
 		.shape = ",\"waited1_for\":30,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":500000.000,"
 			 "\"waited1_ttft_us\":100000.000,\"waited2_for\":31,\"waited2_pid\":1,\"waited2_sequence\":1,"
 			 "\"waited2_us\":200000.000,\"waited2_ttft_us\":200000.000,\"waited3_for\":32,"
 			 "\"waited3_sequence\":1,\"waited3_us\":90000.000,\"waited_others_us\":10000.000");
-	LINE(&p, .number = 12, .ts = 21000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .between = 2010,
+	LINE(p, .number = 12, .ts = 21000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .between = 2010,
 		.stages = ",\"between_cpu\":110000.000,\"between_blocked_sleep\":1900000.000");
-	PROFILE_SAYS(&p, ARGV("-"),
+	PROFILE_SAYS(p, ARGV("-"),
 		"  request 11 (sequence 0, 500 prompt tokens), first token after 400 ms instead of 100 ms: "
 		"200 ms for request 31, 100 ms for request 30\n",
 		"  request 11 (sequence 0, 500 prompt tokens), 61.0 ms per token instead of 11.0 ms over 10: "
@@ -109,18 +106,17 @@ TEST(test_late_tokens)
 /* With too few to compare with, obvious waits are reported; also for requests without a token. */
 TEST(test_alone)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	LINE(&p, .number = 1, .ts = 1000, .prompt = 500, .outputs = 11, .queued = 900, .prefill = 100, .decode = 100,
+	LINE(p, .number = 1, .ts = 1000, .prompt = 500, .outputs = 11, .queued = 900, .prefill = 100, .decode = 100,
 		.between = 10);
-	LINE(&p, .number = 2, .sequence = 1, .ts = 2000, .prompt = 256, .cached = 14, .queued = 700, .prefill = 50, .others = 250,
+	LINE(p, .number = 2, .sequence = 1, .ts = 2000, .prompt = 256, .cached = 14, .queued = 700, .prefill = 50, .others = 250,
 		.shape = ",\"end_not_seen\":true");
-	LINE(&p, .number = 3, .sequence = 2, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
+	LINE(p, .number = 3, .sequence = 2, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
 		.shape = ",\"cancelled\":true");
-	LINE(&p, .number = 4, .ts = 4000, .prompt = 128, .outputs = 1, .prefill = 400,
+	LINE(p, .number = 4, .ts = 4000, .prompt = 128, .outputs = 1, .prefill = 400,
 		.stages = ",\"own_prefill_cpu\":250000.000,\"own_prefill_runnable\":150000.000");
-	PROFILE_SAYS(&p, ARGV("-"),
+	PROFILE_SAYS(p, ARGV("-"),
 		"  request 4 (sequence 0, 128 prompt tokens), first token after 400 ms: its own prefill took "
 		"400 ms (the calling thread waited 150 ms for a CPU)\n",
 		"  request 1 (sequence 0, 500 prompt tokens), first token after 1.00 s: 900 ms queued\n",
@@ -132,82 +128,74 @@ TEST(test_alone)
 
 TEST(test_json)
 {
-	struct json_object *process, *requests, *late, *part, *report;
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 505, .outputs = 11, .queued = 1400, .prefill = 110,
+	add_usual(p, 1);
+	LINE(p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 505, .outputs = 11, .queued = 1400, .prefill = 110,
 		.decode = 100, .others = 310, .between = 10, .first_others = 310,
 		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
-	report = profile_json(&p, ARGV("--json", "--slo", "ttft=1s", "-n", "5", "-"));
-	process = get_at(report, "processes", 0);
-	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "420000.000");
-	assert_false(json_object_object_get_ex(process, "ttft_us", NULL));
-	assert_string_equal(text_at(get(process, "mean_time_per_token_us"), "p50"), "11000.000");
-	assert_string_equal(text_at(get(process, "goodput"), "kept"), "10");
-	requests = get(process, "batch_requests");
-	assert_string_equal(text_at(requests, "count"), "11");
-	assert_string_equal(text_at(get(requests, "parts_us"), "others"), "310000.000");
-	assert_string_equal(text_at(get(requests, "parts_us"), "total"), "4030000.000");
-	assert_int_equal(json_object_array_length(get(requests, "slowest")), 1);
-	late = get_at(requests, "slowest", 0);
-	assert_string_equal(text_at(late, "request"), "17");
-	assert_string_equal(text_at(late, "kind"), "ttft");
-	assert_string_equal(text_at(late, "us"), "1820000.000");
-	assert_string_equal(text_at(late, "typical_us"), "100000.000");
-	assert_string_equal(text_at(late, "excess_us"), "1720000.000");
-	part = get_at(late, "parts", 1);
-	assert_string_equal(text_at(part, "part"), "others");
-	assert_string_equal(text_at(part, "us"), "310000.000");
-	assert_string_equal(text_at(get_at(late, "waited_for", 0), "request"), "21");
-	assert_string_equal(text_at(get_at(requests, "pairs", 0), "for"), "21");
-	json_object_put(report);
+#define BATCH "processes.0.batch_requests."
+	JSON_IS(profile_json(p, ARGV("--json", "--slo", "ttft=1s", "-n", "5", "-")),
+		{ "processes.0.first_step_to_first_token_us.max", "420000.000" },
+		{ "processes.0.ttft_us", NULL },
+		{ "processes.0.mean_time_per_token_us.p50", "11000.000" },
+		{ "processes.0.goodput.kept", "10" },
+		{ BATCH "count", "11" },
+		{ BATCH "parts_us.others", "310000.000" },
+		{ BATCH "parts_us.total", "4030000.000" },
+		{ BATCH "slowest#", "1" },
+		{ BATCH "slowest.0.request", "17" },
+		{ BATCH "slowest.0.kind", "ttft" },
+		{ BATCH "slowest.0.us", "1820000.000" },
+		{ BATCH "slowest.0.typical_us", "100000.000" },
+		{ BATCH "slowest.0.excess_us", "1720000.000" },
+		{ BATCH "slowest.0.parts.1.part", "others" },
+		{ BATCH "slowest.0.parts.1.us", "310000.000" },
+		{ BATCH "slowest.0.waited_for.0.request", "21" },
+		{ BATCH "pairs.0.for", "21" });
 }
 
 TEST(test_slo)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .queued = 450, .prefill = 100, .decode = 1000);
-	LINE(&p, .number = 12, .ts = 22000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100,
+	add_usual(p, 1);
+	LINE(p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .queued = 450, .prefill = 100, .decode = 1000);
+	LINE(p, .number = 12, .ts = 22000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100,
 		.shape = ",\"lost_steps\":true");
-	LINE(&p, .number = 13, .ts = 22000, .prompt = 500, .prefill = 400, .shape = ",\"unfinished\":true");
-	LINE(&p, .number = 14, .ts = 22000, .prompt = 500, .prefill = 600, .shape = ",\"unfinished\":true");
-	LINE(&p, .number = 15, .ts = 20900, .prompt = 500, .outputs = 1, .prefill = 100);
+	LINE(p, .number = 13, .ts = 22000, .prompt = 500, .prefill = 400, .shape = ",\"unfinished\":true");
+	LINE(p, .number = 14, .ts = 22000, .prompt = 500, .prefill = 600, .shape = ",\"unfinished\":true");
+	LINE(p, .number = 15, .ts = 20900, .prompt = 500, .outputs = 1, .prefill = 100);
 	/* from 1 s to 22.6 s */
-	REPORT_SAYS(profile_end(&p), ARGV("--slo", "ttft=500ms,tpot=50ms", "-"),
+	REPORT_SAYS(profile_end(p), ARGV("--slo", "ttft=500ms,tpot=50ms", "-"),
 		"  goodput 84.6 % (11 of 13 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
 		"2 missed ttft; 1 missed tpot; of 2 it is not known\n");
-	REPORT_SAYS(p.text, ARGV("--slo", "tpot=5ms", "-"), "  goodput 8.3 % (1 of 12 requests");
+	REPORT_SAYS(p->text, ARGV("--slo", "tpot=5ms", "-"), "  goodput 8.3 % (1 of 12 requests");
 	for (int i = 0; i < 8; i++) {
 		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s", "ttft=500", "ttft=1s,tpot=0.5" };
 
-		REPORT_FAILS(p.text, ARGV("--slo", (char *)bad[i], "-"), EXIT_USAGE, "--slo", NULL);
+		REPORT_FAILS(p->text, ARGV("--slo", (char *)bad[i], "-"), EXIT_USAGE, "--slo", NULL);
 	}
-	free(p.text);
+	free(p->text);
 }
 
 /* Where sockets were seen, what clients saw is told of all of their requests, joined or not, and of nothing else. */
 TEST(test_clients)
 {
 	static const char socket[] = ",\"joined\":false,\"joined_why\":\"several fit\",\"chunks\":3";
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
 	for (int i = 0; i < 8; i++) {
-		LINE(&p, .number = 1 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .queued = 1000, .prefill = 100, .decode = 50,
+		LINE(p, .number = 1 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .queued = 1000, .prefill = 100, .decode = 50,
 			.shape = ",\"joined\":true", .stages = ",\"ttft_client\":1101000.000,\"answered\":2000.000");
-		LINE(&p, .number = 11 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .prefill = 100, .decode = 50,
+		LINE(p, .number = 11 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .prefill = 100, .decode = 50,
 			.shape = ",\"joined\":false,\"joined_why\":\"several fit\"");
-		LINE(&p, .event = "socket", .ts = 1000 * i, .prefill = i < 2 ? 400 : 3000, .shape = socket,
+		LINE(p, .event = "socket", .ts = 1000 * i, .prefill = i < 2 ? 400 : 3000, .shape = socket,
 			.stages = i < 2 ? ",\"ttft\":400000.000,\"tpot_mean\":1000.000" : ",\"ttft\":3000000.000,\"tpot_mean\":90000.000");
 		/* a health check */
-		LINE(&p, .event = "socket", .ts = 1000 * i, .prefill = 1, .shape = ",\"joined\":false,\"joined_why\":\"none fits\"");
+		LINE(p, .event = "socket", .ts = 1000 * i, .prefill = 1, .shape = ",\"joined\":false,\"joined_why\":\"none fits\"");
 	}
-	PROFILE_SAYS(&p, ARGV("--slo", "ttft=2s,tpot=50ms", "-"),
+	PROFILE_SAYS(p, ARGV("--slo", "ttft=2s,tpot=50ms", "-"),
 		"  time to first token            16     1.10 s     3.00 s     3.00 s     3.00 s\n",
 		"  first step to first token      16     100 ms     100 ms",
 		"  whole request                  16     1.15 s     3.00 s",
@@ -221,13 +209,12 @@ TEST(test_clients)
 /* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
 TEST(test_slo_steps)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	LINE(&p, .event = "steps", .ts = 1000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 100);
-	LINE(&p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 800);
-	LINE(&p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .shape = ",\"mixed\":true");
-	PROFILE_SAYS(&p, ARGV("--slo", "ttft=500ms,tpot=50ms", "-"),
+	LINE(p, .event = "steps", .ts = 1000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 100);
+	LINE(p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 800);
+	LINE(p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .shape = ",\"mixed\":true");
+	PROFILE_SAYS(p, ARGV("--slo", "ttft=500ms,tpot=50ms", "-"),
 		"  goodput 50.0 % (1 of 2 requests, 0.526 per s) with",
 		"1 missed tpot; of 1 it is not known\n",
 		"first step to first token       2",
@@ -262,12 +249,11 @@ TEST(test_wrong)
 /* A request that cannot be told from others has no times, and is none of those in batches. */
 TEST(test_mixed)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	add_usual(&p, 1);
-	LINE(&p, .number = 11, .prompt = 500, .prefill = 7000, .shape = ",\"mixed\":true");
-	PROFILE_SAYS(&p, ARGV("--slo", "ttft=1s", "-"),
+	add_usual(p, 1);
+	LINE(p, .number = 11, .prompt = 500, .prefill = 7000, .shape = ",\"mixed\":true");
+	PROFILE_SAYS(p, ARGV("--slo", "ttft=1s", "-"),
 		"  requests: 10, of 5045 prompt and 110 output tokens\n",
 		"  left out of these times: 1 requests that cannot be told from others\n",
 		"  whole request                  10     210 ms     210 ms",
@@ -278,39 +264,37 @@ TEST(test_mixed)
 /* Each recording has numbers of its own. */
 TEST(test_recordings)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	LINE(&p, .number = 1, .prompt = 70, .outputs = 1, .prefill = 2);
-	fputs("{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0},\"stage_us\":{\"total\":1.000}}\n", p.out);
-	LINE(&p, .number = 1, .prompt = 90, .outputs = 1, .prefill = 2);
-	LINE(&p, .number = 2, .prompt = 90, .outputs = 1, .prefill = 2, .others = 9, .first_others = 9,
+	LINE(p, .number = 1, .prompt = 70, .outputs = 1, .prefill = 2);
+	fputs("{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0},\"stage_us\":{\"total\":1.000}}\n", p->out);
+	LINE(p, .number = 1, .prompt = 90, .outputs = 1, .prefill = 2);
+	LINE(p, .number = 2, .prompt = 90, .outputs = 1, .prefill = 2, .others = 9, .first_others = 9,
 		.shape = ",\"waited1_for\":1,\"waited1_us\":9000.000");
-	PROFILE_SAYS(&p, ARGV("-"), ": 9.00 ms for request 1 (90 prompt tokens)\n");
+	PROFILE_SAYS(p, ARGV("-"), ": 9.00 ms for request 1 (90 prompt tokens)\n");
 }
 
 /* A trace says the same, in a process of their own. */
 TEST(test_trace)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
-	fputs("[\n{\"ph\":\"M\",\"pid\":4194600,\"tid\":4194600,\"name\":\"process_name\",\"args\":{\"name\":\"requests\"}}", p.out);
+	fputs("[\n{\"ph\":\"M\",\"pid\":4194600,\"tid\":4194600,\"name\":\"process_name\",\"args\":{\"name\":\"requests\"}}", p->out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":630000.000,\"name\":\"request 17\","
 	      "\"cat\":\"batch\",\"args\":{\"number\":17,\"pid\":7,\"context\":\"0x5647da916260\",\"sequence\":3,"
 	      "\"prompt_tokens\":512,\"cached_tokens\":4,\"output_tokens\":11,\"steps\":11,\"steps_shared\":2,\"ttft_us\":420000.000,"
 	      "\"ttft_others_us\":310000.000,\"ttft_between_us\":0.000,\"own_prefill_us\":110000.000,\"own_decode_us\":200000.000,"
 	      "\"others_us\":310000.000,\"between_us\":10000.000,\"queued_us\":1400000.000,\"waited1_for\":21,"
 	      "\"waited1_us\":310000.000}}",
-		p.out);
+		p->out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":420000.000,\"name\":\"prefill\","
 	      "\"cat\":\"batch\",\"args\":{}}",
-		p.out);
+		p->out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194602,\"ts\":5100000.000,\"dur\":500000.000,\"name\":\"request 21\","
 	      "\"cat\":\"batch\",\"args\":{\"number\":21,\"pid\":7,\"sequence\":2,\"prompt_tokens\":2048,\"output_tokens\":1,"
 	      "\"ttft_us\":500000.000,\"own_prefill_us\":500000.000}}\n]\n",
-		p.out);
-	PROFILE_SAYS(&p, ARGV("-"),
+		p->out);
+	PROFILE_SAYS(p, ARGV("-"),
 		"pid 7: no engine steps\n",
 		"  requests: 2, of 2560 prompt and 12 output tokens\n",
 		"  first step to first token       2     420 ms     500 ms",
@@ -323,20 +307,19 @@ TEST(test_trace)
 /* Steps by the sequences that have rows in them. */
 TEST(test_occupancy)
 {
-	struct profile p;
+	struct profile *p = profile_new();
 
-	profile_begin(&p);
 	for (int i = 0; i < 6; i++) {
 		int sequences = i < 3 ? 5 : 8;
 
-		fprintf(p.out,
+		fprintf(p->out,
 			"{\"event\":\"token_prof\"," HEAD ",\"shape\":{\"step\":%d,\"pid\":1,\"tid\":1,\"phase\":\"mixed\","
 			"\"n_tokens\":%d,\"ts_us\":%d.000,\"n_outputs\":1,\"n_sequences\":%d},\"stage_us\":{"
 			"\"total\":1000.000,\"cpu\":1000.000}}\n",
 			i, i < 2 ? 1 : 10, 2000 * i, i < 2 ? 1 : sequences);
 	}
-	add_usual(&p, 1);
-	PROFILE_SAYS(&p, ARGV("-"),
+	add_usual(p, 1);
+	PROFILE_SAYS(p, ARGV("-"),
 		"  1                               2        1.0    1.00 ms   33.33 % ",
 		"  5 to 8                          4       10.0    1.00 ms   66.67 % ");
 }

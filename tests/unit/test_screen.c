@@ -81,20 +81,13 @@ static unsigned int check_line(const char *line, bool ansi, bool utf8)
 	size_t n;
 
 	while (*line) {
-		static const char *const sequences[] = { "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[7m",
-			"\x1b[K" };
-		bool known = false;
+		static const char *const sequences[] = { "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[7m", "\x1b[K" };
+		size_t known = ansi ? list_find(5, i, !strncmp(line, sequences[i], strlen(sequences[i]))) : 5;
 
-		for (size_t i = 0; i < 5 && ansi; i++) {
-			n = strlen(sequences[i]);
-			if (!strncmp(line, sequences[i], n)) {
-				line += n;
-				known = true;
-				break;
-			}
-		}
-		if (known)
+		if (known < 5) {
+			line += strlen(sequences[known]);
 			continue;
+		}
 		if (!utf8 && (unsigned char)*line >= 0x80)
 			fail_msg("not ASCII: %s", line);
 		n = mbrtowc(&w, line, MB_CUR_MAX, &mbs);
@@ -166,7 +159,7 @@ TEST(test_sizes)
 					};
 
 					draw(&s, f);
-								}
+				}
 			}
 		}
 		live_free(l);
@@ -321,7 +314,7 @@ TEST(test_shares)
 		assert_true(heights[i] ? rows >= 3 : rows == 10);
 		for (int c = 0; c < 4; c++)
 			assert_true(sum[c] > 99.94 && sum[c] < 100.06);
-		}
+	}
 	live_free(l);
 }
 

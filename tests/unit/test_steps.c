@@ -23,7 +23,7 @@ static struct step random_step(void)
 #define DRAW(name, member, ...) s.member = (typeof(s.member))number(8 * sizeof(s.member));
 #define DRAW_ALL(name, member, n)        \
 	for (size_t i = 0; i < (n); i++) \
-		DRAW(name, member[i])
+	DRAW(name, member[i])
 	STEP_FIELDS(DRAW, DRAW, DRAW, DRAW_ALL)
 	/* some are the same in all steps, or narrow */
 	s.tid = 4711;
