@@ -989,9 +989,11 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	err = writer_close(s->sink.w);
 	irq_names_free(s->irqs);
 	request_tracks_free(s->requests);
-	interns_free(s->interns);
+	interns_reset(s->interns);
+	free(s->interns);
 	free(s->held);
-	perfetto_stacks_free(s->stacks);
+	perfetto_stacks_reset(s->stacks);
+	free(s->stacks);
 	free(s->gpus);
 	perfetto_tracks_reset(s);
 	free(s->processes.list);

@@ -215,8 +215,8 @@ struct event {
 	char *begin, *end;
 };
 
+/* The caller frees it with free() after interns_reset(). */
 struct interns *interns_new(void);
-void interns_free(struct interns *in);
 /* Forgets all names. */
 void interns_reset(struct interns *in);
 /* Begins the sequence, with all names that are known. dropped: packets before this one are
@@ -281,7 +281,6 @@ void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost);
 void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r);
 /* Another file begins, or none, so nothing is described. NULL: does nothing. */
 void perfetto_stacks_reset(struct perfetto_stacks *ps);
-void perfetto_stacks_free(struct perfetto_stacks *ps);
 
 /* ---- perfetto_calls.c ---- */
 

@@ -409,12 +409,6 @@ void interns_reset(struct interns *in)
 	in->n = 0;
 }
 
-void interns_free(struct interns *in)
-{
-	interns_reset(in);
-	free(in);
-}
-
 /* 2^64 / golden ratio: the upper bits are mixed best */
 static inline struct recent *recent_of(struct interns *in, enum intern_kind kind, const char *text)
 {

@@ -94,12 +94,6 @@ void perfetto_stacks_reset(struct perfetto_stacks *ps)
 		stream_reset(&ps->streams[i]);
 }
 
-void perfetto_stacks_free(struct perfetto_stacks *ps)
-{
-	perfetto_stacks_reset(ps);
-	free(ps);
-}
-
 /* ---- packets ---- */
 
 /* Its first packet, which says what samples count. */

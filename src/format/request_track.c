@@ -101,7 +101,7 @@ static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQU
 	if (g->tgid != t->groups[0].tgid) {
 		task = tasks_get(t->rec->tasks, g->tgid, g->tgid);
 		len += (size_t)snprintf(name + len, REQUEST_NAME_MAX - len, ", %.*s %u", TASK_COMM_LEN,
-			task && task->comm[0] ? task->comm : "pid", g->tgid);
+			task->comm[0] ? task->comm : "pid", g->tgid);
 	}
 	if (g->nth > 1)
 		len += (size_t)snprintf(name + len, REQUEST_NAME_MAX - len, ", context %u", g->nth);
