@@ -509,14 +509,6 @@ bool attach_give_back(struct attach *a, uint64_t since_ns)
 	return a->given_back > before;
 }
 
-bool attach_files(const struct attach *a, struct attach_files *ret_files)
-{
-	if (!a->c.multi)
-		return false;
-	*ret_files = (struct attach_files){ .probed = links_files(a->links), .given_back = a->given_back };
-	return true;
-}
-
 static void add_named(struct attach *a, uint64_t ino, const char *path, bool claimed)
 {
 	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .claimed = claimed };

@@ -40,8 +40,9 @@ struct attach {
 	/* to be set by the creator: called for each file in which attach_process() has placed probes; `file` as the process sees it */
 	void (*placed)(const char *file, void *arg);
 	void *placed_arg;
-	/* private */
+	uint64_t given_back; /* times that the probes of a file were given back; known only with c.multi, as links_files() is */
 	struct attach_config c;
+	/* private */
 	bool no_returns;
 	struct seen *seen;
 	struct {
@@ -55,7 +56,6 @@ struct attach {
 	bool budget_told, unopened_told;
 	int nop5;        /* as features_nop5() says; FEATURE_UNTRIED */
 	uint32_t number; /* of the last file that was read for its functions */
-	uint64_t given_back;
 };
 
 struct attach *attach_new(const struct attach_config *c);
@@ -79,14 +79,6 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
  * without uprobe_multi. Returns whether there were any.
  */
 bool attach_give_back(struct attach *a, uint64_t since_ns);
-
-struct attach_files {
-	size_t probed;       /* have probes now */
-	uint64_t given_back; /* times that the probes of a file were given back */
-};
-
-/* Returns false without uprobe_multi: not known. */
-bool attach_files(const struct attach *a, struct attach_files *ret_files);
 
 /* Attaches to the executable of a command before it starts: without a loader it calls its functions at once. */
 void attach_executable(struct attach *a, const char *path);

@@ -219,9 +219,8 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		h = take_call(in, h, &size);
 		break;
 	}
-	if (!h || !in->sink || (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS))
-		return;
-	hand_over(h, size, in);
+	if (h && in->sink && (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS))
+		hand_over(h, size, in);
 }
 
 void intake_made(const struct rec_hdr *h, size_t size, void *arg)

@@ -180,12 +180,10 @@ static struct json_object *output_path(const struct run *r, size_t i, const char
 
 static void add_probed(struct session *s, struct json_object *reply)
 {
-	struct attach_files files;
-
-	if (!attach_files(s->attach, &files))
+	if (!s->attach->c.multi)
 		return;
-	add_number(reply, "probed_files", files.probed);
-	add_number(reply, "probed_files_given_back", files.given_back);
+	add_number(reply, "probed_files", links_files(s->attach->links));
+	add_number(reply, "probed_files_given_back", s->attach->given_back);
 }
 
 static void on_status(struct run *r, struct json_object *reply)

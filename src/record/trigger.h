@@ -60,11 +60,6 @@ struct trigger_hit {
 	uint32_t tgid;                   /* 0: no particular process */
 };
 
-struct trigger_counts {
-	uint64_t hits;            /* reported ones */
-	uint64_t cooling, beyond; /* others: during a cool-down, after the last */
-};
-
 enum trigger_kind {
 	KIND_STEP,
 	KIND_STATE,
@@ -109,7 +104,10 @@ struct trigger_set {
 	uint64_t last_crash_ns;
 	uint64_t lost; /* at the previous hit of that kind */
 	uint32_t max_hits;
-	struct trigger_counts counts;
+	struct {
+		uint64_t hits;            /* reported ones */
+		uint64_t cooling, beyond; /* others: during a cool-down, after the last */
+	} counts;
 	struct trigger_hit hit;
 	bool pending;                           /* the hit is still to be reported */
 	struct no_token no_token[NO_TOKEN_MAX]; /* if there are more, the oldest are dropped */

@@ -58,11 +58,9 @@ static void no_hit(const struct rec_hdr *h)
 
 static void assert_counts(uint64_t hits, uint64_t cooling, uint64_t beyond)
 {
-	struct trigger_counts c = set->counts;
-
-	assert_int_equal(c.hits, hits);
-	assert_int_equal(c.cooling, cooling);
-	assert_int_equal(c.beyond, beyond);
+	assert_int_equal(set->counts.hits, hits);
+	assert_int_equal(set->counts.cooling, cooling);
+	assert_int_equal(set->counts.beyond, beyond);
 }
 
 /* ---- steps ---- */
