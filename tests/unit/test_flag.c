@@ -250,8 +250,7 @@ TEST_WITH(test_refused_later, setup, teardown)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(symlink("../target", "dir/flag"), 0);
 		assert_string_equal(changes(), "-");
-		assert_int_equal(strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
-			i == 0);
+		assert_int_equal(strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL, i == 0);
 		unlink("dir/flag");
 		assert_changes("-");
 	}
@@ -279,8 +278,7 @@ TEST_WITH(test_owner, setup, teardown)
 	if (getuid())
 		SKIP("needs root");
 	own("dir/flag", 4711);
-	assert_refused("dir/flag", -EPERM,
-		"/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
+	assert_refused("dir/flag", -EPERM, "/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
 	setenv("SUDO_UID", "4711", 1);
 	open_flag("dir/flag");
 	assert_changes("+");
@@ -404,8 +402,7 @@ static int unmount_it(void)
 	umount("dir");
 	ok = ok && !strcmp(changes(), "-");
 	ok = ok &&
-	     strstr(said,
-		     "can no longer be watched: its directory was unmounted; its window stays closed");
+	     strstr(said, "can no longer be watched: its directory was unmounted; its window stays closed");
 	ok = ok && !strcmp(changes(), "-") && !*said;
 	return ok ? 0 : 1;
 }

@@ -254,8 +254,7 @@ TEST(test_profile_envelope)
 	EXPECT_FIELD(runtime_flags, "{\"a\":123456789012345678901234567890,\"b\":-1.7e308,\"c\":1e-400}", NULL);
 	EXPECT_FIELD(more, "\"source\":null", NULL);
 	EXPECT_FIELD(more, "\"unknown\":{\"deep\":[[[]]]}", NULL);
-	EXPECT_FIELD(more, "\"source\":1",
-		"source and source_line must be strings where they are given");
+	EXPECT_FIELD(more, "\"source\":1", "source and source_line must be strings where they are given");
 }
 
 #define NATIVE "\"source\":\"native\",\"inftrace\":1"
@@ -621,8 +620,7 @@ TEST(test_not_ours)
 	expect_text_problem("\n\x12\x08\x01", "is not JSON (a .pftrace is read by Perfetto's "
 					      "trace_processor, and `traceconv json` makes JSON of it)");
 	expect_text_problem("{broken", "line 1 (after 0 events): a key in quotes expected, not 'b'");
-	expect_problem("[\0", 2,
-		"event 1: invalid JSON at line 1 (byte 1): a value expected, not byte 0x00");
+	expect_problem("[\0", 2, "event 1: invalid JSON at line 1 (byte 1): a value expected, not byte 0x00");
 	expect_problem("[{\"a\0b\":1}]", 11,
 		"event 1: invalid JSON at line 1 (byte 4): control byte 0x00 in a string");
 	expect_problem("\x1f\x8b", 2,
