@@ -12,10 +12,8 @@ TEST_WITH(test_commands, setup, teardown)
 
 	open_control(r);
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
-	expect(r, ask_text("{\"command\":\"start\"}\n"),
-		TAKEN "{\"ok\":true,\"message\":\"window 1 is open\"}\n");
-	expect(r, ask_text("{\"command\":\"stop\"}\n"),
-		TAKEN "{\"ok\":false,\"error\":\"no window is open\"}\n");
+	expect(r, ask_text("{\"command\":\"start\"}\n"), TAKEN "{\"ok\":true,\"message\":\"window 1 is open\"}\n");
+	expect(r, ask_text("{\"command\":\"stop\"}\n"), TAKEN "{\"ok\":false,\"error\":\"no window is open\"}\n");
 	/* no reason from the op */
 	expect(r, ask_text(DUMP), TAKEN "{\"ok\":false,\"error\":\"No space left on device\"}\n");
 	assert_string_equal(r->reason, "");
@@ -94,8 +92,7 @@ TEST_WITH(test_bad_requests, setup, teardown)
 	fd = join();
 	say(fd, "{\"command\":\0\"stop\"}\n", 20);
 	expect_part(r, fd, "not JSON");
-	n = snprintf(line, sizeof(line), "{\"command\":\"dump\",\"reason\":\"%0*d\"}\n",
-		CONTROL_REASON_MAX, 0);
+	n = snprintf(line, sizeof(line), "{\"command\":\"dump\",\"reason\":\"%0*d\"}\n", CONTROL_REASON_MAX, 0);
 	assert_true(n < CONTROL_REQUEST_MAX);
 	expect_part(r, ask_text(line), "the reason is longer than 255 bytes");
 	assert_int_equal(r->starts + r->stops + r->dumps + r->statuses, 0);

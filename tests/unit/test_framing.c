@@ -102,8 +102,7 @@ TEST(test_all)
 			size_t got = framing_within(mode, text, len, limit);
 
 			if (got != wanted(limit))
-				fail_msg("mode %d, %zu of %zu: %zu, not %zu", mode, limit, len, got,
-					wanted(limit));
+				fail_msg("mode %d, %zu of %zu: %zu, not %zu", mode, limit, len, got, wanted(limit));
 		}
 	}
 }

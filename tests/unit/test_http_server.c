@@ -344,8 +344,7 @@ TEST_WITH(test_port_taken, begin, end)
 {
 	struct http_server *second = NULL;
 
-	assert_int_equal(http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second),
-		-EADDRINUSE);
+	assert_int_equal(http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second), -EADDRINUSE);
 	assert_null(second);
 }
 

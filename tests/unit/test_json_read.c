@@ -58,8 +58,7 @@ static bool scan_pieces(const char *text, size_t n)
 
 	json_scan_init(&scan, NULL);
 	for (size_t at = 0; at < len; at += n) {
-		ret = json_scan_feed(&scan, (const unsigned char *)text + at,
-			len - at < n ? len - at : n, &used);
+		ret = json_scan_feed(&scan, (const unsigned char *)text + at, len - at < n ? len - at : n, &used);
 		if (ret < 0)
 			return false;
 		if (ret)
