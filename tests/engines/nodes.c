@@ -51,7 +51,7 @@ int node_log_open(const char *path, struct node_log **ret_log)
 	if (!log)
 		return run_fail("out of memory");
 #define LOAD(ret, name, params)                                                    \
-	*(void **)&log->name = dlsym(RTLD_DEFAULT, #name);                                  \
+	*(void **)&log->name = dlsym(RTLD_DEFAULT, #name);                         \
 	if (!log->name) {                                                          \
 		free(log);                                                         \
 		return run_fail("no %s; this driver knows release v0.5.0", #name); \

@@ -26,23 +26,23 @@
 #define TRIES 20
 
 /* X(KIND, its name, the state that the thread is then in) */
-#define EACH_KIND(X)                                                                      \
-	X(SLEEP, "sleep", "blocked_sleep")                                                \
-	X(FUTEX, "futex", "blocked_futex")                                                \
-	X(PIPE, "pipe", "blocked_ipc")                                                    \
-	X(EVENTFD, "eventfd", "blocked_ipc")                                              \
-	X(UNIX, "unix", "blocked_ipc")                                                    \
-	X(TCP, "tcp", "blocked_net")                                                      \
-	X(POLL, "poll", "blocked_poll")                                                   \
-	X(EPOLL, "epoll", "blocked_poll")                                                 \
-	X(LOCK, "lock", "blocked_io")                                                     \
-	X(CHILD, "child", "blocked_other")                                                \
-	X(FAULT, "fault", "blocked_fault")                                                \
-	X(STOP, "stop", "stopped")                                                        \
-	X(GPU, "gpu", "gpu_wait")                                                         \
-	X(BARRIER, "barrier", "barrier")                                                  \
-	X(CPU, "cpu", "cpu")                                                              \
-	X(CALL, "call", "syscall")                                                        \
+#define EACH_KIND(X)                         \
+	X(SLEEP, "sleep", "blocked_sleep")   \
+	X(FUTEX, "futex", "blocked_futex")   \
+	X(PIPE, "pipe", "blocked_ipc")       \
+	X(EVENTFD, "eventfd", "blocked_ipc") \
+	X(UNIX, "unix", "blocked_ipc")       \
+	X(TCP, "tcp", "blocked_net")         \
+	X(POLL, "poll", "blocked_poll")      \
+	X(EPOLL, "epoll", "blocked_poll")    \
+	X(LOCK, "lock", "blocked_io")        \
+	X(CHILD, "child", "blocked_other")   \
+	X(FAULT, "fault", "blocked_fault")   \
+	X(STOP, "stop", "stopped")           \
+	X(GPU, "gpu", "gpu_wait")            \
+	X(BARRIER, "barrier", "barrier")     \
+	X(CPU, "cpu", "cpu")                 \
+	X(CALL, "call", "syscall")           \
 	X(CONTENDED, "contended", "runnable") /* the last: on one CPU from here on */
 
 #define KIND(kind, name, state) kind,
