@@ -7,7 +7,7 @@
 #define INFTRACE_ENGINE_ROWS_H
 
 #include "engine/engine.h"
-#include "target/command.h"
+#include "target/code.h"
 
 /* The keys of a preset's "rows" are "count" and these. */
 extern const char *const row_column_keys[ROW_COLUMNS];

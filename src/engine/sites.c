@@ -225,7 +225,7 @@ static void rows_look(struct walk *w, const struct probe_spec *s, struct file_ro
 
 	for (int i = 0; i < ROW_COLUMNS; i++) {
 		if (s->accessor[i].function && !elf_find_symbol(w->elf, s->accessor[i].function, &sym) &&
-			!element_find(w->elf, &sym, &elements[i]))
+			element_find(w->elf, &sym, &elements[i]))
 			shown[i] = &elements[i];
 		any |= shown[i] != NULL;
 	}

@@ -49,4 +49,19 @@ static inline bool code_next(const struct code *c, struct code_place *at, cs_ins
 	return cs_disasm_iter(c->cs, &at->p, &at->left, &at->addr, in);
 }
 
+/* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
+
+/* Bytes. */
+struct element {
+	uint32_t vector; /* where the object has the address of the first element; the address of the end is 8 bytes further */
+	uint32_t size;   /* of an element */
+	uint32_t member; /* in the element */
+};
+
+/*
+ * The function (object, index, ...) stores a member of element `index`, or passes the member's address as the first
+ * argument of a call. false: its code does not show that, or this is no x86_64.
+ */
+bool element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element);
+
 #endif

@@ -8,8 +8,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "target/elf.h"
-
 /* A command that inftrace starts itself and holds back until everything is attached. */
 
 struct user;
@@ -75,20 +73,5 @@ uint32_t model_concurrency(const struct process_text *cmdline);
  * a prompt. No secrets.
  */
 void model_add_options(const struct process_text *cmdline, struct json_object *obj);
-
-/* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
-
-/* Bytes. */
-struct element {
-	uint32_t vector; /* where the object has the address of the first element; the address of the end is 8 bytes further */
-	uint32_t size;   /* of an element */
-	uint32_t member; /* in the element */
-};
-
-/*
- * The function (object, index, ...) stores a member of element `index`, or passes the member's address as the first
- * argument of a call. -ENOENT: its code does not show that, or this is no x86_64.
- */
-int element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element);
 
 #endif
