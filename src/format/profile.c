@@ -380,14 +380,13 @@ static const struct sink_ops sink_ops = {
 	.bytes = profile_bytes,
 };
 
-int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
-	struct sink **ret_sink)
+struct sink *profile_sink_new(struct writer *w, const struct recording *rec)
 {
 	struct profile_sink *ps = xcalloc(1, sizeof(*ps));
 
 	ps->sink.ops = &sink_ops;
 	ps->lines.w = w;
-	ps->lines.meta = *meta;
+	ps->lines.meta = *rec->meta;
 	ps->lines.windows = rec->windows;
 	ps->lines.window = rec->window;
 	ps->lines.tgid = rec->tgid;
@@ -397,6 +396,5 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->ops = profile_ops_new(&ps->lines, &ps->rec);
 	ps->stacks = profile_stacks_new(&ps->lines, &ps->rec, ps->ops);
 	ps->requests = profile_requests_new(&ps->lines, &ps->rec, ps->steps);
-	*ret_sink = &ps->sink;
-	return 0;
+	return &ps->sink;
 }

@@ -663,16 +663,6 @@ static void output_loss(struct sink *s, const struct loss *l)
 	sink_loss(((struct output *)s)->format, l);
 }
 
-static void output_mark(struct sink *s, const struct mark *m)
-{
-	sink_mark(((struct output *)s)->format, m);
-}
-
-static void output_settled(struct sink *s)
-{
-	sink_settled(((struct output *)s)->format);
-}
-
 static int output_flush(struct sink *s)
 {
 	struct output *o = (struct output *)s;
@@ -737,8 +727,6 @@ static int output_close(struct sink *s, const struct window_totals *t)
 static const struct sink_ops output_ops = {
 	.record = output_record,
 	.loss = output_loss,
-	.mark = output_mark,
-	.settled = output_settled,
 	.flush = output_flush,
 	.close = output_close,
 	.bytes = output_bytes,
@@ -823,14 +811,6 @@ static int open_profile(struct output *o)
 	return err;
 }
 
-static struct sink *profile_new(struct writer *w, const struct recording *rec)
-{
-	struct sink *s;
-
-	profile_sink_new(w, rec, rec->meta, &s);
-	return s;
-}
-
 /* What a file's name ends in says what is in it. */
 struct format {
 	const char *suffix;
@@ -849,7 +829,7 @@ static const struct format traces[] = {
 	{ ".gz", WRITER_GZIP, chrome_sink_new, false },
 	{ "", WRITER_PLAIN, chrome_sink_new, false },
 };
-static const struct format profiles = { "", WRITER_LINES, profile_new, false };
+static const struct format profiles = { "", WRITER_LINES, profile_sink_new, false };
 
 /* number: the index of the output in the recording. */
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
@@ -883,7 +863,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 		o->file.w = writer_new(fd, out_file_is_stdout(name) ? "stdout" : shown, format->mode);
 		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
-		o->format = format->open(o->file.w, &mine);
+		o->format = o->sink.inner = format->open(o->file.w, &mine);
 	}
 	if (err) {
 		out_file_drop(&o->file, fd);

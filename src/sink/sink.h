@@ -233,7 +233,6 @@ struct sink *chrome_sink_new(struct writer *w, const struct recording *rec);
 struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec);
 /* An execution trace: operators with what each depends on. */
 struct sink *chakra_sink_new(struct writer *w, const struct recording *rec);
-int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
-	struct sink **ret_sink);
+struct sink *profile_sink_new(struct writer *w, const struct recording *rec);
 
 #endif

@@ -27,14 +27,13 @@
 		bisect_low;                                                     \
 	})
 
-/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first 1 KiB. Returns 0. */
-static inline int list_room(void **list, size_t n, size_t *cap, size_t size)
+/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first 1 KiB. */
+static inline void list_room(void **list, size_t n, size_t *cap, size_t size)
 {
 	if (n < *cap)
-		return 0;
+		return;
 	*cap = *cap ? 2 * *cap : 1024 / size + 1;
 	*list = xreallocarray(*list, *cap, size);
-	return 0;
 }
 
 /* Adds an element with undefined content to list[n], which has room for cap: a pointer to it. n and cap change. */

@@ -427,7 +427,8 @@ TEST_WITH(test_append, setup, teardown)
 
 		assert_true(fd >= 0);
 		w = writer_new(fd, "profile", WRITER_LINES);
-		assert_int_equal(profile_sink_new(w, &rec, &plain, &o.s), 0);
+		rec.meta = &plain;
+		o.s = profile_sink_new(w, &rec);
 		assert_int_equal(sink_bytes(o.s), 0);
 		profile_close(&o, &totals);
 		one = i ? one : o.len;

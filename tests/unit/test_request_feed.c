@@ -62,7 +62,8 @@ TEST_WITH(test_same, setup, teardown)
 	trace.w = writer_new(dup(trace.fd), "trace", WRITER_PLAIN);
 	rec.sockets = true;
 	requests_begin();
-	assert_int_equal(profile_sink_new(profile.w, &rec, &plain, &profile.s), 0);
+	rec.meta = &plain;
+	profile.s = profile_sink_new(profile.w, &rec);
 	trace.s = chrome_sink_new(trace.w, &rec);
 	all = tee_new((struct sink *[]){ profile.s, &slow.fake.sink, trace.s }, 3);
 	all = request_feed_sink(rec.requests, all);

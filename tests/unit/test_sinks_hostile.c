@@ -329,10 +329,8 @@ TEST_WITH(test_full, setup, teardown)
 
 		assert_true(fd >= 0);
 		w = writer_new(fd, "full", i ? WRITER_LINES : WRITER_GZIP);
-		if (i)
-			assert_int_equal(profile_sink_new(w, &rec, &plain, &s), 0);
-		else
-			s = chrome_sink_new(w, &rec);
+		rec.meta = &plain;
+		s = (i ? profile_sink_new : chrome_sink_new)(w, &rec);
 		stderr_grab_begin(&said);
 		for (int k = 0; k < 10000; k++)
 			sink_record(s, &r.h, sizeof(r));
