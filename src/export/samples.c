@@ -178,7 +178,7 @@ static uint32_t stack_add(struct samples *s, struct pftrace_stack *from)
 		return from->user - 1;
 	for (size_t i = 0; i < n; i++)
 		frames[i] = frame_add(s, from->frames[i]);
-	number = samples_add_stack(s, frames, n);
+	number = samples_add_stack(s, n ? frames : NULL, n);
 	if (from)
 		from->user = number + 1;
 	return number;
