@@ -331,7 +331,7 @@ int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out
 	else
 		err = err ?: -EINVAL;
 	if (err && !p.damaged && !ferror(out))
-		log_error("%s: %s", p.path, err == -ENOMEM ? "out of memory" : why);
+		log_error("%s: %s", p.path, why);
 	sort(&p);
 	take_off(&p, p.n, true);
 	if (p.late)
