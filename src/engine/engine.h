@@ -111,7 +111,7 @@ struct probe_spec {
 	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
 	bool is_glob;	 /* stands for the specifications that its matches make */
 	bool is_python;	 /* a Python function: see engine/sites.h */
-	/* In front of what the file declares its function as (declared.h); of a match that as a whole: "aten::add.Tensor". NULL:
+	/* In front of what the file declares its function as (sites.c); of a match that as a whole: "aten::add.Tensor". NULL:
 	 * not asked for, or not declared. */
 	char *declared;
 	struct tensor_args tensors; /* of a match */

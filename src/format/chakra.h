@@ -125,7 +125,7 @@ char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c
 
 struct writer;
 
-/* In PyTorch's form (chakra_json.c): the begin with the process, a thread, and a call on one, of at most WRITER_EVENT_MAX bytes
+/* In PyTorch's form: the begin with the process, a thread, and a call on one, of at most WRITER_EVENT_MAX bytes
  * each. The end is the file's from now on. */
 char *et_json_begin(char *p, uint64_t real_ns, uint64_t mono_ns);
 char *et_json_thread(char *p, uint64_t id, uint32_t tid);

@@ -259,7 +259,7 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 
 	if (is_et) {
 		r->f->kind = LINK_ET;
-		return 0; /* et.h */
+		return 0; /* et.c */
 	}
 	switch (file_detect(source, buf, sizeof(buf), &why)) {
 	case FILE_PROFILE:
