@@ -216,8 +216,7 @@ int main(int argc, char **argv)
 	const char *why;
 	struct probe_spec *s;
 
-	if (tasks_new(&rec.tasks))
-		return 1;
+	rec.tasks = tasks_new();
 	for (uint32_t i = 0; i < THREADS; i++) {
 		struct rec_task t = {
 			.h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = PID, .tid = PID + i },
