@@ -40,7 +40,7 @@ test_man() {
 }
 
 variables() {
-	grep -rhoE '(getenv|environment_ours)\("[A-Z_]+"|"(INFTRACE|FERRUM_PROFILE|VLLM_CHAKRA)_[A-Z_]+[A-Z]"' "$TOP"/src --include='*.c' |
+	grep -rhoE '(getenv|environment_ours)\("[A-Z_]+"|"(INFTRACE|FERRUM_PROFILE|SUDO|VLLM_CHAKRA)_[A-Z_]+[A-Z]"' "$TOP"/src --include='*.c' |
 		grep -oE '[A-Z_]{4,}' | sort -u
 }
 
