@@ -79,7 +79,8 @@ test_dropped() {
 	valid dropped
 	expect "dropped: the step says so" '["gpu_lost" in x["shape"] and not "gpu_busy_us" in x["shape"] for x in p
 		if x["event"] == "token_prof"] == [True]' p="$TMP/dropped.jsonl"
-	check "dropped: a message" grep -q '4 records are missing, of which rocprofiler-sdk itself dropped 4' "$TMP/dropped.err"
+	check "dropped: a message" sh -c 'grep -q "4 records are missing, of which rocprofiler-sdk itself dropped 4" "$1" || { cat "$1"; false; }' \
+		- "$TMP/dropped.err"
 }
 
 # One line says what is missing, and the CPU side is recorded.
