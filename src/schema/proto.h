@@ -108,8 +108,7 @@ static inline char *proto_close_short(char *mark, char *p)
 	return p;
 }
 
-/* A string: well-formed UTF-8 stays, each ill-formed part becomes one U+FFFD. Not inlined: system calls, whose names were
- * written before, would take 6 % more instructions. */
+/* A string: each ill-formed part becomes one U+FFFD. Not inlined: a system call would take 6 % more instructions. */
 static __attribute__((noinline, unused)) char *proto_text(char *p, uint32_t field, const char *s, size_t len)
 {
 	char *mark;

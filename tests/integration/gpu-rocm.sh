@@ -72,8 +72,7 @@ test_indirect() {
 	expect "indirect: no arrows" 'sum(e.get("cat") == "ac2g" for e in t) == 0' t="$TMP/indirect.json"
 }
 
-# What rocprofiler drops is counted; a step that it may concern has no numbers.
-test_dropped() {
+test_dropped() { # what rocprofiler drops is counted; a step that it may concern has no numbers
 	MOCK_DROP_EVERY=50 recorded dropped -- init "launch 110" sync "step 100 1000" "sleep 300" "launch 9" sync truth
 	check "dropped: what is there is right" "$TOP/tests/programs/check_gpu.py" some "$TMP/dropped.json" "$TMP/dropped.truth" "$TMP/dropped.err"
 	valid dropped

@@ -36,7 +36,7 @@ def at_edge(text):
 
 
 at_edge.n = 0
-AT_EDGE_MAX = 0.03  # of all steps in windows
+AT_EDGE_MAX = 0.03  # of all steps in windows, or the one with which each window was to end
 
 
 class Window:
@@ -127,7 +127,6 @@ def main():
     print(f"# {len(windows)} windows, {whole} whole steps, {cut} cut, of {len(stages)}")
     if not whole:
         fail("no window has a whole step")
-    # a window that a step closes has one there
     if at_edge.n > max(args.windows or 1, AT_EDGE_MAX * (whole + cut)):
         fail(f"{at_edge.n} steps at the edges")
     sys.exit(fail.n > 0)
