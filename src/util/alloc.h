@@ -2,7 +2,7 @@
 /*
  * Memory that is always there. Linux overcommits: what runs out of memory is killed rather than told so, and where it is told so (a limit on
  * the address space) nothing useful is left to do. So these end the program with one line instead of returning NULL. A recording that
- * ends that way is as complete as one that was killed: its files open up to the last bytes written.
+ * ends that way is as complete as one that was killed. Of a process that reads hostile files (util/confine.h) the recorder sees that it is gone.
  *
  * Not for a size that comes from a file or from the traced side and is not bounded otherwise: that takes malloc() and its error.
  */

@@ -103,6 +103,22 @@ count_case() {
 		(e['name'], e['ph']) for e in t))" t="$TMP/$1.json" c=last:"$TMP/$1.out"
 }
 
+# Its memory is limited while it records: it says so, and what it wrote is as after a kill.
+test_no_memory() {
+	local base=$TMP/no_memory target recorder rc=0
+	spawn target sh -c 'while :; do /bin/true; done' # each process, and each stack, needs some
+	spawn recorder "$INFTRACE" record -p "$target" --engine none -e +samples,+stacks \
+		-o "$base.json" -o "$base.json.gz" --profile "$base.jsonl" 2>"$base.err"
+	wait_until 60 both_begun "$base"
+	prlimit --pid "$recorder" --as=1000000
+	wait "$recorder" || rc=$?
+	kill "$target"
+	same "no memory: exit code" "$rc" 1
+	check "no memory: it says so" grep -q '^inftrace: out of memory; ' "$base.err"
+	check "no memory: the traces open" "$INFTRACE" validate "$base.json" "$base.json.gz"
+	check "no memory: the profile opens" profile_valid "$base.jsonl"
+}
+
 # What happens to a process: it is stopped.
 test_stop() {
 	record_case stop 0 "$TMP/life" stop
