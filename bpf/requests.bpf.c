@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Requests as seen on the sockets of a server, whatever the engine: from the first bytes that are
- * read to the last ones written before the next are read or the socket is closed. Loaded on demand.
+ * Requests as seen on the sockets of a server, whatever the engine: from the first bytes that came
+ * to the last ones written before the next are read or the socket is closed. Loaded on demand.
  *
  * Data is examined only as far as needed to tell one request from the next: whether it begins like
  * an HTTP request or answer, and whether it ends like the last part of an answer.
@@ -13,6 +13,7 @@
 #define EPIPE 32       /* <asm-generic/errno-base.h> */
 #define ECONNRESET 104 /* <asm-generic/errno.h> */
 #define MSG_PEEK 2
+#define IPPROTO_TCP 6
 #define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
 
 /* Writes in such quick succession are one part: some servers need several calls for each part of an
@@ -21,6 +22,7 @@
 
 /* enum request_call by number. */
 const volatile u8 request_calls[512] = {};
+const volatile u64 tick_ns = 0; /* of the kernel's clock in ticks, jiffies */
 
 enum side {
 	SIDE_UNKNOWN, /* it was written to first: within an answer, or it is a client */
@@ -67,6 +69,7 @@ struct transfer {
 	u64 buf, len;   /* its first piece in memory */
 	u64 end;        /* the last byte + 1 */
 	u64 from, to;   /* the time of the call */
+	u64 came;	/* what it has read */
 	u64 blocked;    /* all of it, if it had to wait for something; else 0 */
 	u64 head, tail; /* the first and the last eight bytes, if there are as many */
 	u32 bytes;
@@ -247,12 +250,16 @@ __weak __noinline int request_end(struct connection *c)
 __weak __noinline int request_begin(struct connection *c, const struct transfer *x, u64 tgid_fd)
 {
 	struct rec_request *r;
+	u64 since;
 	u32 n;
 
 	if (!c || !x)
 		return 0;
 	r = &c->r;
-	hdr_fill(&r->h, REC_REQUEST, x->to, x->to, tgid_fd >> 32, x->tid, (u32)tgid_fd, 0);
+	since = r->h.start_ns + r->h.dur_ns; /* of the one before */
+	since = x->came > since ? x->came : since;
+	hdr_fill(&r->h, REC_REQUEST, since, x->to, tgid_fd >> 32, x->tid, (u32)tgid_fd, 0);
+	r->read_ns = x->to;
 	r->accept_ns = c->accept_ns;
 	c->accept_ns = 0;
 	r->first_byte_ns = r->first_chunk_ns = r->last_chunk_ns = r->longest_ns = 0;
@@ -381,6 +388,43 @@ static __always_inline u32 stream_family(struct file *file)
 	return family == AF_INET || family == AF_INET6 || family == AF_UNIX ? family : 0;
 }
 
+/* Of a connection that is read: when its last packet came. Once in a call: most kernels then set it to now. */
+SEC("?tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(requests_packet, struct sock *sk)
+{
+	struct thread *t = enabled ? thread_of_any(bpf_get_current_task_btf()) : NULL;
+
+	if (t && !t->packet_us)
+		t->packet_us = BPF_CORE_READ((struct tcp_sock *)sk, tcp_mstamp);
+	return 0;
+}
+
+/*
+ * When what was just read had come: its client waits from then on, however late the server reads it. The kernel keeps the
+ * tick of the last data, and the time of the last packet, which is that of the data unless one without data, or a timer, came
+ * after it. Then the tick has to do. Of UNIX sockets nothing is kept.
+ */
+static __always_inline u64 came_ns(struct file *file, u32 family, u64 packet_us, u64 read_ns)
+{
+	struct socket *sock = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(sock, sk);
+	u64 ticks, late, age = bpf_ktime_get_ns() - packet_us * 1000;
+
+	if (family == AF_UNIX || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return read_ns;
+	ticks = (u32)bpf_jiffies64() - BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ack.lrcvtime);
+	late = ticks * tick_ns;
+	if (age + tick_ns < late || age > late + tick_ns)
+		age = ticks > 1 ? late : 0;
+	return read_ns > stats.start_ns + age ? read_ns - age : stats.start_ns;
+}
+
+/* Whether what is read may be the first of a request. */
+static __always_inline bool may_begin(const struct connection *c)
+{
+	return !c || !c->r.reads || c->r.writes;
+}
+
 static __always_inline struct connection *connection_new(
 	const struct connection_key *key, u64 file, u32 family, u32 side)
 {
@@ -492,6 +536,8 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 			&key, (u64)file, family, side_of(call <= REQUEST_CALL_READ_LAST, &x));
 	if (!c)
 		return 0;
+	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns(file, family, t->packet_us, x.to) : x.to;
+	t->packet_us = 0;
 	if (call <= REQUEST_CALL_READ_LAST)
 		connection_read(c, &x, (u64)key.tgid << 32 | key.fd);
 	else

@@ -408,7 +408,8 @@ struct rec_memory {
 
 /* A request that was served through a socket. */
 struct rec_request {
-	struct rec_hdr h; /* from the first bytes read to the last ones written; id: the descriptor */
+	struct rec_hdr h; /* from the first bytes that came to the last ones written; id: the descriptor */
+	u64 read_ns;	  /* the server had read the first bytes */
 	u64 accept_ns;	  /* of the connection, if this is the first request on it; 0: none, or unknown */
 	u64 first_byte_ns; /* of the answer; 0: none */
 	u64 first_chunk_ns, last_chunk_ns; /* of the parts after its header; 0: none */

@@ -248,6 +248,7 @@ static int configure_groups(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
+	struct timespec tick;
 	int err = 0;
 
 	if (!c->cfg.sums && !c->cfg.memory)
@@ -259,7 +260,10 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		k->rodata->request_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].request;
 		k->rodata->message_calls[socket_calls[i].nr] = (uint8_t)socket_calls[i].message;
 	}
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	k->rodata->tick_ns = (uint64_t)tick.tv_nsec;
 	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
+	bpf_program__set_autoload(k->progs.requests_packet, c->requests);
 	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
 	if (c->cfg.track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");

@@ -209,6 +209,8 @@ static void put_line(struct profile_requests *q, const struct line *l, const str
 	p = PUT_TOTAL(p, l->end - start);
 	if (socket && l->split)
 		p = PUT(p, queued, l->start - start);
+	if (socket)
+		p = PUT_NONZERO(p, unread, socket->read_ns - start);
 	p = fmt_str(p, l->stages, strlen(l->stages));
 	if (socket) {
 		p = PUT(p, ttft_client, socket->first_chunk_ns - start);
@@ -283,7 +285,8 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 		p = PUT(PUT(p, joined, false), joined_why, why);
 	p = PUT_TOTAL(p, r->h.dur_ns);
 	if (r->accept_ns)
-		p = PUT(p, accepted, start > r->accept_ns ? start - r->accept_ns : 0);
+		p = PUT(p, accepted, r->read_ns > r->accept_ns ? r->read_ns - r->accept_ns : 0);
+	p = PUT_NONZERO(p, unread, r->read_ns - start);
 	if (r->first_byte_ns)
 		p = PUT(p, first_byte, r->first_byte_ns - start);
 	if (r->first_chunk_ns)

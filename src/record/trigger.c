@@ -171,7 +171,8 @@ static void queue_watch_socket(struct queue_watch *w, const struct rec_request *
 	w->sockets[w->n_sockets++] = (struct join_socket){
 		.tgid = r->h.tgid,
 		.chunks = r->chunks,
-		.start = r->h.start_ns,
+		.came = r->h.start_ns,
+		.start = r->read_ns,
 		.first = r->first_chunk_ns,
 		.last = r->last_chunk_ns,
 	};
@@ -599,7 +600,7 @@ static void judge_queue(struct trigger_set *set)
 		w->given[i] = w->sequences[i].s;
 	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
 	for (size_t i = w->n_sockets; i-- > 0;) {
-		uint64_t from = w->sockets[i].start, ns;
+		uint64_t from = w->sockets[i].came, ns;
 		const struct sequence *s;
 
 		if (w->of_sockets[i].result != JOIN_DONE)

@@ -211,6 +211,7 @@ struct request {
 	int64_t total;         /* from the first byte on the socket, if that is known, else from its first step */
 	int64_t ttft;          /* from its first step; -1: none, or unknown */
 	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
+	int64_t unread;        /* from the socket's first byte until the server had read it; -1: unknown */
 	int64_t answered;      /* from the end of its last step until its answer was written; -1: unknown */
 	int64_t write_blocked; /* in calls that wrote the answer and had to wait */
 	int64_t tpot;          /* mean; -1: as above */
@@ -232,7 +233,8 @@ struct request {
 
 /* A request as its client saw it: an exchange on a socket of the server. */
 struct exchange {
-	int64_t ts;    /* first byte read, from the start of the recording */
+	int64_t ts;    /* its first byte came, from the start of the recording */
+	int64_t unread; /* until that was read; -1: unknown */
 	int64_t total; /* until the last byte was written */
 	int64_t first; /* until the first part of the answer was written; -1: none */
 	int64_t tpot;  /* mean: of its tokens if it is joined with them, else of the parts of its answer; -1: unknown */

@@ -92,6 +92,8 @@ static void add_part(struct text *t, const struct process *p, const struct reque
 	else
 		text_add(t, "its own %s took %s", part->part == TIME_OWN_PREFILL ? "prefill" : "decode steps",
 			DURATION(part->ns));
+	if (part->part == TIME_QUEUED && 2 * r->unread >= part->ns)
+		text_add(t, " (the server had not read it for %s)", DURATION(r->unread));
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
 		text_add(t, part->part == TIME_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)

@@ -120,7 +120,8 @@ struct summary {
 	LIST(struct call_summary, calls);   /* the one that took longest first */
 	struct request_summary requests;
 	struct batch_summary batches;
-	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
+	/* What clients saw: until the server had read what they sent, until their first token, and in all. Only where sockets were seen. */
+	struct percentiles unread, ttft, whole;
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */
 	bool tpot_of_lines;             /* the mean of each request, from request_prof: requests in batches, or no steps */

@@ -124,6 +124,7 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 
 	page_put(page, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99", "max");
 	page_percentiles(page, "time to first token", &sum->ttft);
+	page_percentiles(page, "until the server read it", &sum->unread);
 	page_percentiles(page, "first step to first token", &sum->first_step);
 	page_percentiles(page, sum->tpot_of_lines ? "mean time per token" : "time per output token", &sum->tpot);
 	page_percentiles(page, "whole request", p->served.n_exchanges ? &sum->whole : &sum->batches.total);
@@ -269,7 +270,7 @@ static void put_process(const struct page *page, const struct process *p, const 
 		if (sum->limited.threads)
 			page_put(page, "\n%s\n", words_limited(sum, SENTENCE));
 	}
-	if (p->steps.len || p->served.len) {
+	if (p->steps.len || p->served.len || p->served.n_exchanges) {
 		put_latencies(page, p, sum);
 		page_requests(page, p, &sum->batches);
 	}

@@ -114,7 +114,7 @@ static uint64_t given_of(const struct pairs *p, const struct rec_request *r)
 	for (uint64_t i = p->n_received; i > p->n_received - n; i--) {
 		size_t k = (i - 1) % RECEIVED_MAX;
 
-		if (p->received[k].tid == r->h.tid && p->received[k].tgid == r->h.tgid && p->received[k].at_ns >= r->h.start_ns &&
+		if (p->received[k].tid == r->h.tid && p->received[k].tgid == r->h.tgid && p->received[k].at_ns >= r->read_ns &&
 			p->received[k].at_ns <= until)
 			return p->received[k].given;
 	}
@@ -126,7 +126,8 @@ static struct join_socket socket_of(const struct pairs *p, const struct rec_requ
 	return (struct join_socket){
 		.tgid = r->h.tgid,
 		.chunks = r->chunks,
-		.start = r->h.start_ns,
+		.came = r->h.start_ns,
+		.start = r->read_ns,
 		.first = r->first_chunk_ns,
 		.last = r->h.start_ns + r->h.dur_ns,
 		.blocked = r->blocked_ns,

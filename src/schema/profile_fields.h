@@ -276,7 +276,8 @@ STAGE(SEQUENCE, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it tokens")
 STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, "
 	"`own_decode`, `others` and `between` it adds up to `total`")
-STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from there to the first part of the answer behind its header")
+STAGE(SEQUENCE, unread, US, OPTIONAL, "how much of `queued` had passed when the server had read these bytes; absent where that is not known")
+STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer behind its header")
 STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. With "
 	"`write_blocked_us` as long, its client read slowly")
 
@@ -297,8 +298,9 @@ SHAPE(SOCKET, end_not_seen, TRUE, OPTIONAL, "`true`: it was answered, but the en
 SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: it had not been answered when the recording ended")
 SHAPE(SOCKET, source_kind, ONE_OF(socket), REQUIRED, ELSEWHERE)
 SHAPE(SOCKET, joined, FALSE, OPTIONAL, ELSEWHERE)
-STAGE(SOCKET, total, US, REQUIRED, "from the end of the system call that read its first bytes to the end of the one that wrote its last")
-STAGE(SOCKET, accepted, US, OPTIONAL, "from the accept(2) of its connection; of the first request on it")
+STAGE(SOCKET, total, US, REQUIRED, "from when its first bytes came to the end of the system call that wrote its last")
+STAGE(SOCKET, accepted, US, OPTIONAL, "from the accept(2) of its connection until the server had read its first bytes; of the first request on it")
+STAGE(SOCKET, unread, US, OPTIONAL, "until the server had read its first bytes; absent where that is not known")
 STAGE(SOCKET, first_byte, US, OPTIONAL, "to the first bytes of the answer, which may be the header alone")
 STAGE(SOCKET, ttft, US, OPTIONAL, "to the first part of the answer after the header")
 STAGE(SOCKET, tpot_mean, US, OPTIONAL, "between two parts, exact; absent with fewer than two")

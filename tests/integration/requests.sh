@@ -45,6 +45,22 @@ test_clients() {
 	done
 }
 
+# What comes waits to be accepted, and then to be read: its client waits as well.
+test_late() {
+	serve late "$TOP/tests/programs/sse_server.py" "$TMP/late.told" "$TMP/late.socket" "$(cat "$TMP/upstream")" 60
+	attach late -o "$TMP/late.json"
+	check "late: clients" timeout 300 "$CLIENT" load "$PORT" "$TMP/late.socket" 4 6
+	cp "$TMP/check.out" "$TMP/late.asked"
+	stop late || return 0
+	check_shown "late: every request and its times, by the server's and the clients' clock" \
+		"$FAMILIES" sockets "$TMP/late.json" "$TMP/late.jsonl" "$TMP/late.told" "$TMP/late.asked"
+	expect "late: some had come long before they were accepted" \
+		'max(s["unread"] - s["accepted"] for s in (e["stage_us"] for e in p) if "accepted" in s and "unread" in s) > 30000' p="$TMP/late.jsonl"
+	check "late: report" "$INFTRACE" report "$TMP/late.jsonl"
+	cp "$TMP/check.out" "$TMP/late.report"
+	check "late: what it says of them" grep -E '^  until the server read it +24 ' "$TMP/late.report"
+}
+
 # A connection opened before the recording.
 test_early() {
 	name=early

@@ -17,6 +17,7 @@ Prints one line for each difference, and exits with 1 when there was one.
 import collections
 import os
 import sys
+import time
 
 from reading import ns, rank, read_lines, read_trace
 
@@ -226,6 +227,7 @@ def calls(trace, profile):
 
 BURST = 100000  # of bpf/requests.bpf.c
 PLACE = 1.017  # the precision of an interval
+TICK = int(1e9 * time.clock_getres(6))  # CLOCK_MONOTONIC_COARSE: what is known of when unread data came
 
 
 def parts_of(writes):
@@ -248,7 +250,9 @@ def check_socket(name, line, told, zero):
     equal(f"{name}: bytes", (shape["bytes_read"], shape["bytes_written"]),
           (told["bytes_read"], sum(w[1] for w in writes)))
     equal(f"{name}: writes", shape["writes"], len(writes))
-    between(f"{name}: start", told["read"][0], start, told["read"][1])
+    between(f"{name}: its first bytes were read", told["read"][0], start + ns(stages.get("unread", 0)), told["read"][1])
+    if "seen" in told:
+        between(f"{name}: start", 0, start, told["seen"] + TICK)
     between(f"{name}: first byte", writes[0][2], start + ns(stages["first_byte"]), writes[0][3])
     between(f"{name}: end", writes[-1][2], start + ns(stages["total"]), writes[-1][3])
     parts, unsure = parts_of(writes)
@@ -274,18 +278,19 @@ def sockets(trace, profile, log, *clients):
     asked = [r for path in clients for r in read_lines(path) if "request" in r]
     for line in lines:
         shape, start = line["shape"], zero + ns(line["shape"]["ts_us"])
-        found = [r for r in told if r["fd"] == shape["fd"] and r["read"][0] <= start <= r["read"][1]]
+        read = start + ns(line["stage_us"].get("unread", 0))
+        found = [r for r in told if r["fd"] == shape["fd"] and r["read"][0] <= read <= r["read"][1]]
         name = f"{shape['request']} at {start}"
         equal(f"{name}: requests of the server", len(found), 1)
         if len(found) != 1:
             continue
         told.remove(found[0])
         check_socket(name, line, found[0], zero)
-        client = [r for r in asked if r["request"] == shape["request"] and r["sent"] <= start <= r["first"]]
+        client = [r for r in asked if r["request"] == shape["request"] and r["sent"] <= start + TICK and read <= r["first"]]
         if len(client) == 1:
             first = parts_of(found[0]["writes"])[0][0]
             difference = client[0]["chunks"][0] - client[0]["sent"] - ns(line["stage_us"]["ttft"])
-            between(f"{name}: shorter than for the client", -(first[3] - first[2]), difference, 1e12)
+            between(f"{name}: shorter than for the client", -(first[3] - first[2]) - TICK, difference, 1e12)
             differences.append(difference)
     equal("requests that were not seen", told, [])
     spans = [e for e in events_of(trace) if e.get("cat") == "requests" and e["name"] != "ttft"]

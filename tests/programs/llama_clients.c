@@ -59,18 +59,31 @@ static size_t make_request(char *buf, size_t size, int number, int words, unsign
 	return len;
 }
 
+/* For how long this thread has waited for a CPU so far: of what it sees late, that is not the server's part. */
+static uint64_t run_delay(void)
+{
+	unsigned long long delay = 0;
+	FILE *f = fopen("/proc/thread-self/schedstat", "re");
+
+	must(f && fscanf(f, "%*u %llu", &delay) == 1, "schedstat");
+	fclose(f);
+	return delay;
+}
+
 /* One answer; drop: its reader goes away after the first parts. */
-static void read_answer(int fd, char *buf, uint64_t *ret_first, bool drop)
+static void read_answer(int fd, char *buf, uint64_t *ret_first, uint64_t *ret_delay, bool drop)
 {
 	size_t n = 0;
 	ssize_t got;
 
-	*ret_first = 0;
+	*ret_first = *ret_delay = 0;
 	while (n < ANSWER_MAX - 1 && (got = read(fd, buf + n, ANSWER_MAX - 1 - n)) > 0) {
 		n += (size_t)got;
 		buf[n] = 0;
-		if (!*ret_first && strstr(buf, whole ? "\"content\"" : "data: "))
+		if (!*ret_first && strstr(buf, whole ? "\"content\"" : "data: ")) {
 			*ret_first = clock_ns(CLOCK_BOOTTIME);
+			*ret_delay = run_delay();
+		}
 		if (drop && n > 2000)
 			break;
 	}
@@ -96,7 +109,7 @@ static void *user(void *arg)
 	char *buf = malloc(ANSWER_MAX), *request = malloc(1 << 18), *part;
 
 	for (int i = 0; buf && request && i < requests; i++) {
-		uint64_t sent, first, end;
+		uint64_t sent, first, end, before, delay;
 		int number, fd;
 		size_t len;
 		bool drop;
@@ -108,17 +121,18 @@ static void *user(void *arg)
 		len = make_request(request, 1 << 18, number,
 			long_every && number % long_every == long_every - 1 ? long_words : 1 + rand_r(&state) % 14, &state);
 		fd = connect_server();
+		before = run_delay();
 		sent = clock_ns(CLOCK_BOOTTIME);
 		must(write(fd, request, len) == (ssize_t)len, "write");
 		*buf = 0;
-		read_answer(fd, buf, &first, drop);
+		read_answer(fd, buf, &first, &delay, drop);
 		end = clock_ns(CLOCK_BOOTTIME);
 		close(fd);
 		part = drop ? NULL : last_part(buf);
 		pthread_mutex_lock(&lock);
-		printf("{\"number\":%d,\"bytes\":%zu,\"dropped\":%s,\"sent\":%llu,\"first\":%llu,\"end\":%llu,\"said\":%s}\n", number,
+		printf("{\"number\":%d,\"bytes\":%zu,\"dropped\":%s,\"sent\":%llu,\"first\":%llu,\"end\":%llu,\"delayed\":%llu,\"said\":%s}\n", number,
 			len, drop ? "true" : "false", (unsigned long long)sent, (unsigned long long)first,
-			(unsigned long long)end, part ? part : "null");
+			(unsigned long long)end, first ? (unsigned long long)(delay - before) : 0, part ? part : "null");
 		fflush(stdout);
 		pthread_mutex_unlock(&lock);
 	}

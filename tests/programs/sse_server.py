@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A server that streams like an engine, and knows when: one JSON line for each request.
 
-  sse_server.py LOG UNIX-SOCKET UPSTREAM-PORT
+  sse_server.py LOG UNIX-SOCKET UPSTREAM-PORT [LATE-MS]
 
 Prints its port and "ready". A request says in its path how it wants to be answered:
 
@@ -11,11 +11,14 @@ Prints its port and "ready". A request says in its path how it wants to be answe
                                   length), message (sendmsg of pieces, and readv), continue (the body is
                                   asked for), proxy (asks the upstream server first)
 
+LATE-MS: so long a connection waits to be accepted, and what it has sent to be read. "seen" is when that had come, at the latest.
+
 The UNIX socket speaks a protocol of lines: "TOKENS MILLISECONDS\\n" is answered by TOKENS lines. Times
 are of CLOCK_BOOTTIME, each pair right before and right after a call.
 """
 import json
 import os
+import select
 import socket
 import sys
 import threading
@@ -23,6 +26,7 @@ import time
 
 lock = threading.Lock()
 log = open(sys.argv[1], "w", buffering=1)
+late = int(sys.argv[4]) / 1000 if len(sys.argv) > 4 else 0
 
 
 def now():
@@ -66,6 +70,16 @@ def receive(sock, vector=False):
     return data, [before, now()]
 
 
+def is_late(sock):
+    """Waits while there is something to read or to accept. Returns when it had come, at the latest."""
+    if not late:
+        return 0
+    select.select([sock], [], [])
+    seen = now()
+    time.sleep(late)
+    return seen
+
+
 def ask_upstream():
     with socket.create_connection(("127.0.0.1", int(sys.argv[3]))) as s:
         s.send(b"POST /upstream HTTP/1.1\r\n\r\n")
@@ -106,6 +120,7 @@ def serve_http(sock):
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     vector = False
     while True:
+        seen = is_late(sock)
         data, read = receive(sock, vector)
         if not data:
             break
@@ -113,6 +128,8 @@ def serve_http(sock):
         style, tokens, ms = path.decode().split("?")[0].strip("/").split("/")
         r = Request(sock, f"{method.decode()} {path.decode().split('?')[0]}", read)
         r.told["bytes_read"] += len(data)
+        if late:
+            r.told["seen"] = seen
         if style == "continue":
             r.write("header", b"HTTP/1.1 100 Continue\r\n\r\n")
             r.told["bytes_read"] += len(receive(sock)[0])
@@ -142,6 +159,7 @@ def serve_lines(sock):
 def listen(sock, serve):
     sock.listen(64)
     while True:
+        is_late(sock)
         accepted = sock.accept()[0]
         threading.Thread(target=serve, args=(accepted,), daemon=True).start()
 

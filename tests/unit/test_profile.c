@@ -578,7 +578,7 @@ TEST_WITH(test_window_number, setup, teardown)
 		.processes = &process,
 		.n_processes = 1 };
 	struct rec_function call_of[] = { { .h = hdr(REC_FUNCTION, 1) }, { .h = hdr(REC_FUNCTION, 2) } };
-	struct rec_request request = { .h = hdr(REC_REQUEST, 7), .family = 2 };
+	struct rec_request request = { .h = hdr(REC_REQUEST, 7), .family = 2, .read_ns = START + 10000 };
 	struct rec_step step = { .h = hdr(REC_STEP, 0) };
 	unsigned int lines = 0;
 	struct out o;

@@ -35,7 +35,7 @@ static void emit_socket(struct sink *s, uint32_t fd)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, fd), .family = AF_INET, .bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2 };
 
-	r.h.start_ns = START + 400;
+	r.read_ns = r.h.start_ns = START + 400;
 	r.h.dur_ns = 3700;
 	r.first_byte_ns = r.first_chunk_ns = START + 2100;
 	r.last_chunk_ns = START + 4100;

@@ -375,6 +375,7 @@ TEST_WITH(test_joined, setup, teardown)
 	emit_parts(&o, 1, &(struct call){ 3000, 4000, 1, 77, 0 }, second, 1);
 	settle(&o, 2);
 	r.h.start_ns = START + 400;
+	r.read_ns = START + 450;
 	r.h.dur_ns = 3700;
 	r.first_byte_ns = r.first_chunk_ns = START + 2100;
 	r.last_chunk_ns = START + 4100;
@@ -382,7 +383,7 @@ TEST_WITH(test_joined, setup, teardown)
 	/* which of two is which is not clear; and one was no question for a model */
 	emit_parts(&o, 2, &(struct call){ 10000, 11000, 4, 77, 0 }, third, 2);
 	for (int i = 0; i < 3; i++) {
-		r.h.start_ns = START + 9000;
+		r.read_ns = r.h.start_ns = START + 9000;
 		r.h.dur_ns = i < 2 ? 2500 : 500;
 		r.chunks = 1;
 		r.first_byte_ns = r.first_chunk_ns = r.last_chunk_ns = START + 9000 + r.h.dur_ns;
@@ -395,7 +396,7 @@ TEST_WITH(test_joined, setup, teardown)
 		"\"ts_us\":0.400,\"prompt_tokens\":9,\"cached_tokens\":0,\"output_tokens\":2,\"steps\":2,"
 		"\"steps_shared\":0,\"prefill_steps\":1,\"joined\":true,\"request\":\"POST \\/v1\",\"fd\":7,"
 		"\"family\":\"inet\",\"bytes_read\":100,\"bytes_written\":400,\"reads\":1,\"writes\":3,\"chunks\":2,\"write_blocked_us\":0.350} "
-		"{\"total\":3.600,\"queued\":0.600,\"own_prefill\":1.000,\"own_prefill_cpu\":0.999,"
+		"{\"total\":3.600,\"queued\":0.600,\"unread\":0.050,\"own_prefill\":1.000,\"own_prefill_cpu\":0.999,"
 		"\"own_prefill_blocked_futex\":0.001,\"own_decode\":1.000,\"own_decode_cpu\":0.999,"
 		"\"own_decode_blocked_futex\":0.001,\"others\":0.000,\"between\":1.000,\"ttft_others\":0.000,"
 		"\"ttft_between\":0.000,\"ttft\":1.000,\"tpot_p50\":2.000,\"tpot_p90\":2.000,\"tpot_p99\":2.000,"
@@ -462,6 +463,7 @@ static struct rec_request socket_request(const char *head)
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET6, .http = 1 };
 
 	memcpy(r.head, head, strnlen(head, sizeof(r.head)));
+	r.read_ns = r.h.start_ns;
 	r.bytes_read = 100;
 	r.bytes_written = 200;
 	r.reads = 1;
@@ -486,7 +488,8 @@ TEST_WITH(test_socket, setup, teardown)
 	struct out o;
 
 	profile_open(&o, &plain);
-	r.accept_ns = r.h.start_ns - 5000;
+	r.read_ns = r.h.start_ns + 50;
+	r.accept_ns = r.h.start_ns - 4950;
 	r.first_byte_ns = r.h.start_ns + 100;
 	r.first_chunk_ns = r.h.start_ns + 200;
 	r.last_chunk_ns = r.h.start_ns + 1200;
@@ -514,7 +517,7 @@ TEST_WITH(test_socket, setup, teardown)
 		"\\/v1\\/chat\\/completions\","
 		"\"ts_us\":10.000,\"fd\":7,\"family\":\"inet6\",\"bytes_read\":100,\"bytes_"
 		"written\":200,"
-		"\"reads\":1,\"writes\":3,\"chunks\":3,\"write_blocked_us\":0.042} {\"total\":1.234,\"accepted\":5.000,"
+		"\"reads\":1,\"writes\":3,\"chunks\":3,\"write_blocked_us\":0.042} {\"total\":1.234,\"accepted\":5.000,\"unread\":0.050,"
 		"\"first_byte\":0.100,\"ttft\":0.200,\"tpot_mean\":0.500,\"tpot_p50\":0.700,"
 		"\"tpot_p90\":0.700,\"tpot_p99\":0.700,\"tpot_max\":0.700}");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

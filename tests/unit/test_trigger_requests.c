@@ -85,6 +85,7 @@ static const struct trigger_hit *exchange(uint64_t from_ms, uint64_t first_ms, u
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .chunks = 2 };
 
 	r.h.start_ns = START + from_ms * MS;
+	r.read_ns = r.h.start_ns;
 	r.h.dur_ns = (last_ms - from_ms) * MS;
 	r.first_byte_ns = r.first_chunk_ns = START + first_ms * MS;
 	r.last_chunk_ns = START + last_ms * MS;

@@ -157,6 +157,13 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 write_seq;
 	u64 bytes_acked;
+	u64 tcp_mstamp;
+};
+
+struct inet_connection_sock {
+	struct {
+		u32 lrcvtime;
+	} icsk_ack;
 };
 
 struct bpf_iter__task {

@@ -4,7 +4,7 @@
  * their own. Generated; to change it, edit vmlinux/types.list.
  *
  *   from     Linux 6.18.44, x86_64
- *   on       2026-11-23
+ *   on       2026-11-26
  *   by       vmlinux/regenerate
  */
 #ifndef __VMLINUX_H__
@@ -153,6 +153,13 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 write_seq;
 	u64 bytes_acked;
+	u64 tcp_mstamp;
+};
+
+struct inet_connection_sock {
+	struct {
+		u32 lrcvtime;
+	} icsk_ack;
 };
 
 struct bpf_iter__task {
