@@ -12,6 +12,7 @@
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
+#define IPPROTO_TCP 6
 #define MAJOR(dev) ((dev) >> 20)
 #define MAJOR_NVIDIA 195
 #define MAJOR_DRM 226
@@ -20,14 +21,15 @@
  * other anonymous inodes. */
 volatile u64 eventfd_fops __weak = 0;
 
-/* The kind of a file by its operations, for those seen so far: saves most calls all but two of the reads. */
-enum fops_kind {
-	FOPS_PLAIN,
-	FOPS_PIPE,
-	FOPS_EVENTFD,
-	FOPS_SOCKET,
-	FOPS_KIND_MASK = 3, /* in the low bits of their address */
+enum file_kind {
+	FILE_PLAIN,
+	FILE_PIPE,
+	FILE_EVENTFD,
+	FILE_SOCKET,
+	FILE_KIND_MASK = 3, /* in the low bits of the address of its operations */
 };
+
+/* The kind of a file by its operations, for those seen so far: saves most calls all but two of the reads. */
 #define FOPS_KNOWN 8
 volatile u64 fops_known[FOPS_KNOWN] __weak = {};
 
@@ -50,40 +52,51 @@ static __always_inline void ipc_learn(void)
 	eventfd_fops = (u64)BPF_CORE_READ(file, f_op);
 }
 
-static __always_inline u32 fops_kind(struct file *file, u64 fops)
+/* file: may be NULL. */
+static __always_inline u32 file_kind(struct file *file)
 {
-	if (fops == eventfd_fops)
-		return FOPS_EVENTFD;
-	switch (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) {
-	case S_IFIFO:
-		return FOPS_PIPE;
-	case S_IFSOCK:
-		return FOPS_SOCKET;
-	default:
-		return FOPS_PLAIN;
-	}
+	u64 fops = (u64)BPF_CORE_READ(file, f_op);
+	volatile u64 *known = &fops_known[fops >> 6 & (FOPS_KNOWN - 1)]; /* they are hundreds of bytes apart */
+	u32 mode, kind;
+
+	if (!fops)
+		return FILE_PLAIN;
+	if ((*known & ~FILE_KIND_MASK) == fops)
+		return *known & FILE_KIND_MASK;
+	mode = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
+	kind = fops == eventfd_fops ? FILE_EVENTFD : mode == S_IFIFO ? FILE_PIPE
+					     : mode == S_IFSOCK      ? FILE_SOCKET
+								     : FILE_PLAIN;
+	*known = fops | kind;
+	return kind;
+}
+
+static __always_inline struct sock *sock_of_file(struct file *file)
+{
+	struct socket *sock = BPF_CORE_READ(file, private_data);
+
+	return BPF_CORE_READ(sock, sk);
+}
+
+/* Sockets of MPTCP have another protocol: their bytes are in several connections. */
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	u32 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	return (family == AF_INET || family == AF_INET6) && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 }
 
 static __always_inline u32 ipc_of_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);
-	u64 fops = (u64)BPF_CORE_READ(file, f_op), known;
-	u32 i = fops >> 6 & (FOPS_KNOWN - 1); /* they are hundreds of bytes apart */
-	struct socket *sock;
 
-	if (!fops)
-		return IPC_NONE;
-	known = fops_known[i];
-	if ((known & ~FOPS_KIND_MASK) != fops)
-		fops_known[i] = known = fops | fops_kind(file, fops);
-	switch (known & FOPS_KIND_MASK) {
-	case FOPS_PIPE:
+	switch (file_kind(file)) {
+	case FILE_PIPE:
 		return IPC_PIPE;
-	case FOPS_EVENTFD:
+	case FILE_EVENTFD:
 		return IPC_EVENTFD;
-	case FOPS_SOCKET:
-		sock = BPF_CORE_READ(file, private_data);
-		return BPF_CORE_READ(sock, sk, __sk_common.skc_family) == AF_UNIX ? IPC_UNIX : IPC_NONE;
+	case FILE_SOCKET:
+		return BPF_CORE_READ(sock_of_file(file), __sk_common.skc_family) == AF_UNIX ? IPC_UNIX : IPC_NONE;
 	default:
 		return IPC_NONE;
 	}
@@ -122,7 +135,6 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);
 	struct inode *inode;
-	struct socket *sock;
 	u32 mode, major, family;
 
 	if (!file)
@@ -134,8 +146,7 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 	case S_IFIFO:
 		return ST_BLOCKED_IPC;
 	case S_IFSOCK:
-		sock = BPF_CORE_READ(file, private_data);
-		family = BPF_CORE_READ(sock, sk, __sk_common.skc_family);
+		family = BPF_CORE_READ(sock_of_file(file), __sk_common.skc_family);
 		return family == AF_INET || family == AF_INET6 ? ST_BLOCKED_NET : ST_BLOCKED_IPC;
 	case S_IFCHR:
 		major = MAJOR(BPF_CORE_READ(inode, i_rdev));

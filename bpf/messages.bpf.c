@@ -8,30 +8,11 @@
 
 #include <bpf/bpf_endian.h>
 
-#define IPPROTO_TCP 6
 #define POSITION_TRIES 3
 #define MAPPED_PREFIX bpf_htonl(0xffff) /* of IPv4 addresses in IPv6, RFC 4291, 2.5.5.2 */
 
 /* enum message_call by number. */
 const volatile u8 message_calls[512] = {};
-
-/* NULL: not a TCP socket. Sockets of MPTCP have another protocol: their bytes are in several connections. */
-static __always_inline struct sock *tcp_of_fd(struct task_struct *task, u64 fd)
-{
-	struct file *file = file_of_fd(task, fd);
-	struct socket *sock;
-	struct sock *sk;
-	u32 family;
-
-	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
-		return NULL;
-	sock = BPF_CORE_READ(file, private_data);
-	sk = BPF_CORE_READ(sock, sk);
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return NULL;
-	return sk;
-}
 
 /* Both addresses as of IPv6. false: they are of this host whatever its network is, so no other host knows the connection. */
 static __always_inline bool fill_addresses(struct rec_message *r, struct sock *sk)
@@ -100,6 +81,7 @@ int BPF_PROG(messages_exit, struct pt_regs *regs, long ret)
 	u32 nr = sys_number(regs), call, fd, flags;
 	struct rec_message r = {};
 	struct thread *t;
+	struct file *file;
 	struct sock *sk;
 	u64 from, to;
 
@@ -116,8 +98,9 @@ int BPF_PROG(messages_exit, struct pt_regs *regs, long ret)
 	if (!from && call == MESSAGE_CALL_SEND)
 		return 0;
 	fd = sys_arg0(regs);
-	sk = tcp_of_fd(task, fd);
-	if (!sk || !fill_addresses(&r, sk))
+	file = file_of_fd(task, fd);
+	sk = sock_of_file(file);
+	if (file_kind(file) != FILE_SOCKET || !is_tcp(sk) || !fill_addresses(&r, sk))
 		return 0;
 	if (!fill_position(&r, (struct tcp_sock *)sk, call == MESSAGE_CALL_RECEIVE)) {
 		count_lost(bpf_get_smp_processor_id() >> cfg.ring_shift, REC_MESSAGE);

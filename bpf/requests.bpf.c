@@ -13,7 +13,6 @@
 #define EPIPE 32       /* <asm-generic/errno-base.h> */
 #define ECONNRESET 104 /* <asm-generic/errno.h> */
 #define MSG_PEEK 2
-#define IPPROTO_TCP 6
 #define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
 
 /* Writes in such quick succession are one part: some servers need several calls for each part of an
@@ -60,9 +59,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct connection);
 } connection_none SEC(".maps");
-
-/* The operations of sockets, once one was seen: saves other files the remaining reads. */
-volatile u64 socket_fops = 0;
 
 /* One system call that moved data. */
 struct transfer {
@@ -199,25 +195,12 @@ static __always_inline void transfer_data(struct transfer *x, u32 call, const st
 
 /* ---- a request ---- */
 
-static __always_inline void log2_step(u64 *v, u32 *n, u32 bits)
-{
-	if (*v >> bits) {
-		*v >>= bits;
-		*n += bits;
-	}
-}
-
 static __always_inline u32 gap_place(u64 ns)
 {
-	u64 v = ns;
-	u32 n = 0;
+	u32 n = 0; /* log2 */
 
-	log2_step(&v, &n, 32);
-	log2_step(&v, &n, 16);
-	log2_step(&v, &n, 8);
-	log2_step(&v, &n, 4);
-	log2_step(&v, &n, 2);
-	log2_step(&v, &n, 1);
+	for (u32 bits = 32; bits; bits /= 2)
+		n += ns >> n >> bits ? bits : 0;
 	if (n < REQUEST_GAP_LOW)
 		return 0;
 	if (n >= REQUEST_GAP_LOW + REQUEST_GAP_OCTAVES)
@@ -370,17 +353,11 @@ static __always_inline bool is_gone(u32 call, long ret)
 /* The family of a stream socket; 0: the file is something else. */
 static __always_inline u32 stream_family(struct file *file)
 {
-	u64 fops = (u64)BPF_CORE_READ(file, f_op);
 	struct socket *sock;
 	u32 family;
 
-	if (!fops || (socket_fops && fops != socket_fops))
+	if (file_kind(file) != FILE_SOCKET)
 		return 0;
-	if (!socket_fops) {
-		if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
-			return 0;
-		socket_fops = fops;
-	}
 	sock = BPF_CORE_READ(file, private_data);
 	if (BPF_CORE_READ(sock, type) != SOCK_STREAM)
 		return 0;
@@ -404,13 +381,12 @@ int BPF_PROG(requests_packet, struct sock *sk)
  * tick of the last data, and the time of the last packet, which is that of the data unless one without data, or a timer, came
  * after it. Then the tick has to do. Of UNIX sockets nothing is kept.
  */
-static __always_inline u64 came_ns(struct file *file, u32 family, u64 packet_us, u64 read_ns)
+__weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 {
-	struct socket *sock = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(sock, sk);
+	struct sock *sk = (struct sock *)sk_address;
 	u64 ticks, late, age = bpf_ktime_get_ns() - packet_us * 1000;
 
-	if (family == AF_UNIX || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (!is_tcp(sk))
 		return read_ns;
 	ticks = (u32)bpf_jiffies64() - BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ack.lrcvtime);
 	late = ticks * tick_ns;
@@ -504,7 +480,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 		connection_end(&key, file);
 		return 0;
 	}
-	family = file ? stream_family(file) : 0;
+	family = stream_family(file);
 	if (!family)
 		return 0;
 	if (call == REQUEST_CALL_ACCEPT) {
@@ -536,7 +512,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 			&key, (u64)file, family, side_of(call <= REQUEST_CALL_READ_LAST, &x));
 	if (!c)
 		return 0;
-	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns(file, family, t->packet_us, x.to) : x.to;
+	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns((u64)sock_of_file(file), t->packet_us, x.to) : x.to;
 	t->packet_us = 0;
 	if (call <= REQUEST_CALL_READ_LAST)
 		connection_read(c, &x, (u64)key.tgid << 32 | key.fd);
