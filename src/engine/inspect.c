@@ -22,6 +22,7 @@
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
+#include "util/passing.h"
 
 #define MEMORY_MAX (UINT64_C(768) << 20) /* bytes of a worker's data */
 #define NEAR_MAX 3
@@ -345,23 +346,12 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 /* 1: a request; 0: there will be no more; or an error of this request. */
 static int read_request(int from, struct inspect_request *rq, int fds[2])
 {
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { rq, sizeof(*rq) };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
-	};
-	struct cmsghdr *c;
-	ssize_t n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
+	ssize_t n = passing_receive(from, rq, sizeof(*rq), fds, 2, 0, NULL);
 
-	if (n < 0)
-		return errno == EINTR ? -EINTR : 0;
-	c = CMSG_FIRSTHDR(&msg);
-	if (!n || !c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+	if (n == -EINTR)
+		return -EINTR;
+	if (n <= 0 || fds[1] < 0)
 		return 0;
-	memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
 	return n == sizeof(*rq) ? 1 : -EPROTO;
 }
 
@@ -507,26 +497,11 @@ struct reply {
 /* Passes the descriptor on. Returns the socket for the answer. */
 static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
 {
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec iov = { (void *)rq, sizeof(*rq) };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	int fds[2], pass[2], err;
+	int fds[2], err;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
 		return -errno;
-	pass[0] = fd;
-	pass[1] = fds[1];
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(pass));
-	memcpy(CMSG_DATA(c), pass, sizeof(pass));
-	err = sendmsg(ins->fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	err = passing_send(ins->fd, rq, sizeof(*rq), (int[]){ fd, fds[1] }, 2, 0);
 	close(fds[1]);
 	if (!err)
 		return fds[0];

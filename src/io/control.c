@@ -24,6 +24,7 @@
 #include "util/clock.h"
 #include "util/list.h"
 #include "util/log.h"
+#include "util/passing.h"
 #include "util/text.h"
 
 #define TURNS_MAX 16 /* requests served before control returns to the recording */
@@ -135,23 +136,10 @@ char *control_text(struct json_object *object, size_t *ret_len)
 /* Sends one message, with a descriptor unless that is -1. A client that cannot take it at once loses it. */
 static void send_text(int fd, const char *text, size_t len, int passed)
 {
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
-	struct iovec iov = { (char *)text, len };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int err = passing_send(fd, text, len, &passed, passed >= 0, MSG_DONTWAIT);
 
-	if (passed >= 0) {
-		m.msg_control = control.buf;
-		m.msg_controllen = sizeof(control.buf);
-		CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
-		CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
-		CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &passed, sizeof(int));
-	}
-	if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug("a client of the control socket left: %s", strerror(errno));
+	if (err)
+		log_debug("a client of the control socket left: %s", strerror(-err));
 }
 
 static void send_answer(int fd, int err, struct json_object *reply, const char *msg, int passed)
@@ -670,25 +658,14 @@ static int take_message(struct ask *a, const char *text, size_t len)
 
 static int read_message(struct ask *a, int fd, char *buf)
 {
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { buf, CONTROL_REPLY_MAX };
-	/* not the whole buffer: its padding would leave room for a second descriptor */
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = CMSG_LEN(sizeof(int)) };
-	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	const struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL;
-	int passed = -1, err = -EMSGSIZE;
+	int passed, flags, err = -EMSGSIZE;
+	ssize_t n = passing_receive(fd, buf, CONTROL_REPLY_MAX, &passed, 1, MSG_DONTWAIT, &flags);
 
-	/* the kernel closes descriptors that do not fit */
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&passed, CMSG_DATA(c), sizeof(int));
 	if (n <= 0)
-		err = n < 0 && errno != ECONNRESET ? -errno : -ESRCH;
-	else if (!(m.msg_flags & MSG_TRUNC))
+		err = n < 0 && n != -ECONNRESET ? (int)n : -ESRCH;
+	else if (!(flags & MSG_TRUNC))
 		err = take_message(a, buf, (size_t)n);
-	if (!err && !(m.msg_flags & MSG_CTRUNC))
+	if (!err && !(flags & MSG_CTRUNC))
 		a->passed = passed;
 	else if (passed >= 0)
 		close(passed);
@@ -788,8 +765,7 @@ int control_ask(const struct control_peer *peer, enum control_command command, c
 	ask_all(&a, 1, command, reason, last);
 	if (a.err) {
 		ask_explain(&a, msg);
-		log_error("%s: %s", control_commands[command], msg);
-		return a.err;
+		return log_fail(a.err, "%s: %s", control_commands[command], msg);
 	}
 	*ret_reply = a.reply;
 	if (ret_fd)

@@ -25,6 +25,7 @@
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/passing.h"
 
 #define AGENT_FILE "inftrace-gpu.so"
 #define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
@@ -111,8 +112,7 @@ static int find_library(char path[PATH_MAX])
 	strcpy(path, AGENT_DIR "/" AGENT_FILE);
 	if (!access(path, R_OK))
 		return 0;
-	log_error("--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
 }
 
 /* value: malloc()ed, which is taken over. */
@@ -129,14 +129,10 @@ static int set_environment(struct gpu *g)
 
 	if (err)
 		return err;
-	if (other && *other) {
-		log_error("--gpu: " INJECTION " is set to '%.200s': only one tool can be loaded with CUDA; unset it", other);
-		return -EINVAL;
-	}
-	if (cupti && (access(cupti, R_OK) || !(real = realpath(cupti, NULL)))) {
-		log_error("--cupti %s: %s", cupti, strerror(errno));
-		return -EINVAL;
-	}
+	if (other && *other)
+		return log_fail(-EINVAL, "--gpu: " INJECTION " is set to '%.200s': only one tool can be loaded with CUDA; unset it", other);
+	if (cupti && (access(cupti, R_OK) || !(real = realpath(cupti, NULL))))
+		return log_fail(-EINVAL, "--cupti %s: %s", cupti, strerror(errno));
 	tools = tools ? tools : "";
 	add_variable(g, xasprintf(INJECTION "=%s", g->library));
 	add_variable(g, xasprintf(TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools));
@@ -343,23 +339,8 @@ static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 static int welcome(int fd, int memfd, int err)
 {
 	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
-	struct iovec iov = { .iov_base = &w, .iov_len = sizeof(w) };
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { .bytes = { 0 } };
-	struct msghdr m = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
-	if (memfd < 0)
-		m.msg_controllen = 0;
-	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
+	return passing_send(fd, &w, sizeof(w), &memfd, memfd >= 0, MSG_DONTWAIT);
 }
 
 /* ---- launches ---- */

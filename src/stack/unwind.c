@@ -17,6 +17,7 @@
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/confine.h"
+#include "util/passing.h"
 
 /* ---- between the two processes ---- */
 
@@ -60,29 +61,12 @@ static int confine(const int *list, size_t n)
 /* Returns the number of descriptors, or -1: there will be no more messages. */
 static int receive_from(int from, void *data, size_t size, int fds[2])
 {
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { data, size };
-	struct msghdr msg;
-	struct cmsghdr *c;
 	ssize_t n;
 
-	do {
-		msg = (struct msghdr){
-			.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
-		};
-		n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)size)
-		return -1;
-	c = CMSG_FIRSTHDR(&msg);
-	fds[0] = fds[1] = -1;
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len > CMSG_LEN(2 * sizeof(int)))
-		return 0;
-	memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-	return (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	do
+		n = passing_receive(from, data, size, fds, 2, 0, NULL);
+	while (n == -EINTR);
+	return n == (ssize_t)size ? (fds[0] >= 0) + (fds[1] >= 0) : -1;
 }
 
 static void answer_request(struct lookup **files, const struct reader_request *rq, const int fds[2], struct reader_answer *a)
@@ -216,29 +200,6 @@ unsigned int reader_generation(const struct reader *r)
 	return r->generation;
 }
 
-static int send_with(int to, const void *data, size_t size, const int *fds, size_t n)
-{
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec iov = { (void *)data, size };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (n) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control.buf;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	}
-	return sendmsg(to, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 /* A process that reads, with no file open. */
 static int start(struct reader *r)
 {
@@ -248,7 +209,7 @@ static int start(struct reader *r)
 		return -EPROTO;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
 		return -errno;
-	err = send_with(r->server, "", 1, &fds[1], 1);
+	err = passing_send(r->server, "", 1, &fds[1], 1, 0);
 	close(fds[1]);
 	if (err) {
 		close(fds[0]);
@@ -285,7 +246,7 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 
 	if (err)
 		return err;
-	err = send_with(r->fd, rq, sizeof(*rq), fds, n);
+	err = passing_send(r->fd, rq, sizeof(*rq), fds, n, 0);
 	if (!err)
 		err = read_answer(r);
 	if (err) {

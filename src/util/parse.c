@@ -235,6 +235,5 @@ int parse_refuse(enum parse_kind kind, const char *option, const char *s, int er
 {
 	char buf[PARSE_ERROR_MAX];
 
-	log_error("%s", parse_error(buf, kind, option, s, err));
-	return err;
+	return log_fail(err, "%s", parse_error(buf, kind, option, s, err));
 }

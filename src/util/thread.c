@@ -71,8 +71,7 @@ int thread_stop_signals(void)
 		fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd >= 0)
 		return fd;
-	log_error("cannot take signals: %s", strerror(errno));
-	return -errno;
+	return log_fail(-errno, "cannot take signals: %s", strerror(errno));
 }
 
 /* ---- yielding ---- */
