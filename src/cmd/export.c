@@ -432,10 +432,8 @@ static int listen_at(struct exporter *e, const char *text)
 	v6 = address.any.sa_family == AF_INET6;
 	e->page = (struct http_page){ .name = "metrics", .make = make_page, .ctx = e, .any_host = v6 || !is_loopback(&address) };
 	err = http_server_new_page(&address.any, len, &e->page, &e->server);
-	if (err) {
-		log_error("cannot listen on %.64s: %s", text, strerror(-err));
-		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
-	}
+	if (err)
+		return log_fail(err == -EACCES ? EXIT_ALLOWED : EXIT_RUN, "cannot listen on %.64s: %s", text, strerror(-err));
 	inet_ntop(address.any.sa_family, v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr, host, sizeof(host));
 	printf(v6 ? "http://[%s]:%u/metrics\n" : "http://%s:%u/metrics\n", host, http_server_port(e->server));
 	return cmd_flush("the URL");

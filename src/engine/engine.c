@@ -84,9 +84,8 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	log_error("%s:%u: %s: %s", r->path, line_of_key(r, key),
+	return log_fail(-EINVAL, "%s:%u: %s: %s", r->path, line_of_key(r, key),
 		text_printable(shown, sizeof(shown), key), why);
-	return -EINVAL;
 }
 
 static size_t count_of(const struct json_node *container)
@@ -644,10 +643,8 @@ static int read_root(struct reader *r, const struct json_node *root)
 		"probes", NULL };
 	const char *name, *advice;
 
-	if (!node_is(root, JSON_OBJECT)) {
-		log_error("%s:1: a preset is a JSON object", r->path);
-		return -EINVAL;
-	}
+	if (!node_is(root, JSON_OBJECT))
+		return log_fail(-EINVAL, "%s:1: a preset is a JSON object", r->path);
 	if (check_keys(r, root, known) || get_string(r, root, "name", true, &name) || get_string(r, root, "advice", false, &advice))
 		return -EINVAL;
 	r->e->name = xstrdup(name);
@@ -727,8 +724,7 @@ static int check_duplicates(const struct reader *r, const struct json_nodes *nod
 			continue;
 		for (again = n + n->span; strcmp(again->key, n->key); again += again->span)
 			;
-		log_error("%s:%u: %s: is given twice", r->path, line_of(r, again->key), text_printable(shown, sizeof(shown), n->key));
-		return -EINVAL;
+		return log_fail(-EINVAL, "%s:%u: %s: is given twice", r->path, line_of(r, again->key), text_printable(shown, sizeof(shown), n->key));
 	}
 	return 0;
 }
@@ -752,10 +748,9 @@ static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
 		ret = json_nodes_finish(nodes, r->parsed);
 	if (!ret)
 		return 0;
-	log_error("%s:%u: %s", r->path, line_of(r, r->parsed + used),
+	return log_fail(-EINVAL, "%s:%u: %s", r->path, line_of(r, r->parsed + used),
 		ret == -ENODATA ? "it ends before its value does" : ret == -ERANGE ? "a number is too large"
 										   : scan.error);
-	return -EINVAL;
 }
 
 static int read_preset(struct reader *r)
@@ -791,17 +786,13 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	int err;
 
 	err = read_text(path, &text, &len);
-	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT) {
-		log_error("--engine: %s is %s: give a preset's file, or its name", path,
+	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT)
+		return log_fail(-EINVAL, "--engine: %s is %s: give a preset's file, or its name", path,
 			err == -EISDIR   ? "a directory"
 			: err == -ESPIPE ? "not a regular file"
 					 : "a pipe that nobody writes to");
-		return -EINVAL;
-	}
-	if (err) {
-		log_error("cannot read the preset %s: %s", path, strerror(-err));
-		return err;
-	}
+	if (err)
+		return log_fail(err, "cannot read the preset %s: %s", path, strerror(-err));
 	r.text = text;
 	err = parse_text(&r, len, &nodes);
 	r.root = r.part = nodes.list;
@@ -853,11 +844,9 @@ int engine_load(struct probe_table *pt, const char *name)
 		return engine_load_file(pt, name);
 	if (engines_dir(dir, sizeof(dir)) ||
 		snprintf(path, sizeof(path), "%s/%s.json", dir, name) >= (int)sizeof(path) ||
-		access(path, R_OK)) {
-		log_error("--engine: no preset named %.80s in %s; inftrace engines lists them; or give its file, or none", name,
+		access(path, R_OK))
+		return log_fail(-EINVAL, "--engine: no preset named %.80s in %s; inftrace engines lists them; or give its file, or none", name,
 			dir);
-		return -EINVAL;
-	}
 	return engine_load_file(pt, path);
 }
 

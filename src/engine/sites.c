@@ -120,11 +120,9 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	}
 	if (!err)
 		s = spec_append(pt, PYTHON_FILES, option);
-	if (!s) {
-		log_error("--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION",
+	if (!s)
+		return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION",
 			text_printable(shown, sizeof(shown), option), why);
-		return -EINVAL;
-	}
 	s->is_python = true;
 	s->is_glob = s->is_usdt = false;
 	s->role = ROLE_STEP;
@@ -507,7 +505,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 
 #define TEXT_MAX (UINT64_C(256) << 20) /* of a file's read-only data; PyTorch 1.13 has 10 MB */
 #define TENSOR_CODE_MAX 1024
-#define DECLARED_MAX 65536             /* further ones are left out; PyTorch 1.13 has 2,900 */
+#define DECLARED_MAX 65536 /* further ones are left out; PyTorch 1.13 has 2,900 */
 
 /* The length of the name, with the name of the overload; 0: it is no declaration. */
 static size_t declaration(const char *text)

@@ -8,6 +8,7 @@
 
 #include "capture/calibrate.h"
 #include "capture/python.h"
+#include "engine/engine.h"
 #include "engine/inspect.h"
 #include "engine/sites.h"
 #include "stack/python_name.h"
@@ -28,8 +29,7 @@ int capture_check(struct capture *c)
 		snprintf(why, sizeof(why), "cannot examine the kernel: %s", strerror(-err));
 	if (!err)
 		return 0;
-	log_error("%s", why);
-	return err == -EPERM ? err : -EOPNOTSUPP;
+	return log_fail(err == -EPERM ? err : -EOPNOTSUPP, "%s", why);
 }
 
 /* library: a part of its name; NULL: of any. */
@@ -91,20 +91,14 @@ static int load_probes(struct capture *c, const struct record_options *o)
 /* Whether there is what is to be counted, or weighed: the cost of a recording is known for steps only. */
 static int check_steps(const struct capture *c, const struct record_options *o)
 {
-	if (o->has_budget && !has_role(c, ROLE_STEP, NULL)) {
-		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
-			  "--engine, or a function as @step with -u");
-		return -EINVAL;
-	}
-	if (o->has_budget && c->features.pid_ns) {
-		log_error("--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
-		return -EOPNOTSUPP;
-	}
-	if (o->events & EVENT_PMU && !has_role(c, ROLE_STEP, NULL) && !has_role(c, ROLE_OP, NULL)) {
-		log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
-			  "with -u");
-		return -EINVAL;
-	}
+	if (o->has_budget && !has_role(c, ROLE_STEP, NULL))
+		return log_fail(-EINVAL, "--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
+					 "--engine, or a function as @step with -u");
+	if (o->has_budget && c->features.pid_ns)
+		return log_fail(-EOPNOTSUPP, "--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
+	if (o->events & EVENT_PMU && !has_role(c, ROLE_STEP, NULL) && !has_role(c, ROLE_OP, NULL))
+		return log_fail(-EINVAL, "-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
+					 "with -u");
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 #include "capture/follow.h"
 #include "capture/misfit.h"
 #include "capture/session.h"
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "engine/handles.h"
 #include "format/weight.h"
 #include "record/metadata.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "gpu/join.h"
 #include "gpu/process.h"
 #include "record.h"

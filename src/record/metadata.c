@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "target/command.h"
 #include "target/elf.h"
 #include "target/file.h"

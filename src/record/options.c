@@ -58,10 +58,8 @@ int events_parse(const char *list, unsigned int *ret_events)
 	free(text);
 	if (err)
 		return err;
-	if (!(events & ~EVENT_REQUESTS_LISTENING)) {
-		log_error("-e: no events are left to record");
-		return -EINVAL;
-	}
+	if (!(events & ~EVENT_REQUESTS_LISTENING))
+		return log_fail(-EINVAL, "-e: no events are left to record");
 	*ret_events = events;
 	return 0;
 }

@@ -91,10 +91,8 @@ static int out_file_open(const char *name, int flags, bool part, struct out_file
 	if (out_file_is_stdout(name))
 		return STDOUT_FILENO;
 	fd = outfile_open(name, flags, &ret_file->created, why);
-	if (fd < 0) {
-		log_error("cannot create %s: %s", name, why);
-		return fd;
-	}
+	if (fd < 0)
+		return log_fail(fd, "cannot create %s: %s", name, why);
 	fcntl(fd, F_SETFL, flags); /* removes the O_NONBLOCK that it was opened with */
 	return fd;
 }
@@ -107,10 +105,8 @@ static int out_file_claim(int fd, const char *name)
 
 	if (out_file_is_stdout(name) || fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return 0;
-	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-		log_error("cannot write %s: another recording is writing it", name);
-		return -EBUSY;
-	}
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return log_fail(-EBUSY, "cannot write %s: another recording is writing it", name);
 	if (ftruncate(fd, 0)) {
 		err = -errno;
 		log_error("cannot write %s: %s", name, strerror(-err));
@@ -245,15 +241,12 @@ static int check_file(const char *option, const char *name)
 
 	if (out_file_is_stdout(name))
 		return 0;
-	if (!stat(name, &st) && S_ISDIR(st.st_mode)) {
-		log_error("%s: %s is a directory: give the name of a file in it", option, name);
-		return -EINVAL;
-	}
+	if (!stat(name, &st) && S_ISDIR(st.st_mode))
+		return log_fail(-EINVAL, "%s: %s is a directory: give the name of a file in it", option, name);
 	err = outfile_check(name, why);
 	if (!err)
 		return 0;
-	log_error("%s: cannot write %s: %s", option, name, why);
-	return -EACCES;
+	return log_fail(-EACCES, "%s: cannot write %s: %s", option, name, why);
 }
 
 /* Compares the files, not their paths. Regular files only: two outputs may go to /dev/null. */
@@ -293,8 +286,7 @@ static int check_other(const char *option, const char *name, const struct record
 	for (size_t i = 0; i < o->n_engines && !out_file_is_stdout(name); i++) {
 		if (access(o->engines[i], F_OK) || !is_same_file(name, o->engines[i]))
 			continue;
-		log_error("%s: %s is the preset of --engine %s, which would be replaced: choose another name", option, name, o->engines[i]);
-		return -EINVAL;
+		return log_fail(-EINVAL, "%s: %s is the preset of --engine %s, which would be replaced: choose another name", option, name, o->engines[i]);
 	}
 	return 0;
 }
@@ -304,15 +296,12 @@ static int check_metadata(const struct record_options *o)
 	const char *const texts[][2] = { { "--model", o->model }, { "--commit-sha", o->commit_sha } };
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		if (texts[i][1] && text_is_blank(texts[i][1], strlen(texts[i][1]))) {
-			log_error("%s: must not be blank", texts[i][0]);
-			return -EINVAL;
-		}
+		if (texts[i][1] && text_is_blank(texts[i][1], strlen(texts[i][1])))
+			return log_fail(-EINVAL, "%s: must not be blank", texts[i][0]);
 	}
 	if (!o->runtime_flags || metadata_flags_ok(o->runtime_flags))
 		return 0;
-	log_error("--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
 }
 
 static int check_suffix(const char *name)
@@ -328,8 +317,7 @@ static int check_suffix(const char *name)
 		return 0;
 	if (!stat(name, &st) && S_ISDIR(st.st_mode))
 		return 0; /* which is reported instead */
-	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace, .pftrace.gz or .et, or be - for stdout", name);
-	return -EINVAL;
+	return log_fail(-EINVAL, "-o: %s: the name must end in .json, .json.gz, .pftrace, .pftrace.gz or .et, or be - for stdout", name);
 }
 
 /* Its directory may be missing. */
@@ -341,18 +329,14 @@ static int check_profile(const struct record_options *o)
 
 	if (out_file_is_stdout(o->profile))
 		return 0;
-	if (!*o->profile) {
-		log_error("--profile: the name is empty");
-		return -EINVAL;
-	}
+	if (!*o->profile)
+		return log_fail(-EINVAL, "--profile: the name is empty");
 	err = check_other("--profile", o->profile, o, o->n_outputs);
 	if (err)
 		return err;
 	err = outfile_check_parent(o->profile, why);
-	if (err) {
-		log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
-		return err;
-	}
+	if (err)
+		return log_fail(err, "--profile: cannot create the directory of %s: %s", o->profile, why);
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - o->profile) + 1 : 1, slash ? o->profile : ".");
 	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
 }

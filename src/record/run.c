@@ -556,9 +556,8 @@ static int check_descriptors(void)
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_max >= need)
 		return 0;
-	log_error("only %llu files may be open, and a recording needs up to %llu: ulimit -n %d",
+	return log_fail(-EPERM, "only %llu files may be open, and a recording needs up to %llu: ulimit -n %d",
 		(unsigned long long)rl.rlim_max, (unsigned long long)need, need > 1024 ? 65536 : 1024);
-	return -EPERM;
 }
 
 /* Called after the COMMAND was started, which keeps the limit that it would have without us. */

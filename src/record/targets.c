@@ -68,7 +68,7 @@ struct discover {
 	struct capture *c;
 	const char *option;
 	bool by_preset;
-	char cgroup[PATH_MAX];     /* "": every process of the system */
+	char cgroup[PATH_MAX];         /* "": every process of the system */
 	struct thread_map known, next; /* struct other: met by the last look, and by the one under way */
 	struct found alive[DISCOVER_MAX];
 	size_t n_alive;
@@ -99,8 +99,7 @@ static int find_cgroup(struct discover *d, const char *given)
 		why = "this is not a cgroup of version 2, of which there is one hierarchy, in /sys/fs/cgroup or /sys/fs/cgroup/unified";
 	else if (err == -EOPNOTSUPP)
 		why = "this cgroup is threaded: give the one above it that has its processes";
-	log_error("--cgroup %s: %s", given, why);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--cgroup %s: %s", given, why);
 }
 
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover)
@@ -108,11 +107,9 @@ int discover_new(struct capture *c, const struct record_options *o, struct disco
 	struct discover *d;
 	int err = 0;
 
-	if (o->discover && !c->probes.n_engines) {
-		log_error("--discover: finds the processes that a preset matches, and none is loaded; leave out --engine none, "
-			  "and -e -functions");
-		return -EINVAL;
-	}
+	if (o->discover && !c->probes.n_engines)
+		return log_fail(-EINVAL, "--discover: finds the processes that a preset matches, and none is loaded; leave out --engine none, "
+					 "and -e -functions");
 	d = xcalloc(1, sizeof(*d));
 	d->c = c;
 	d->known.size = d->next.size = sizeof(struct other);
@@ -520,22 +517,16 @@ static int check_pids(const struct record_options *o)
 	for (size_t i = 0; i < o->n_pids; i++) {
 		pid_t pid = o->pids[i], tgid;
 
-		if (!process_exists(pid) || process_tgid(pid, &tgid)) {
-			log_error("no process %d is running; pgrep -af NAME finds it", pid);
-			return -ESRCH;
-		}
-		if (tgid != pid) {
-			log_error("%d is a thread of process %d: give -p %d", pid, tgid, tgid);
-			return -EINVAL;
-		}
+		if (!process_exists(pid) || process_tgid(pid, &tgid))
+			return log_fail(-ESRCH, "no process %d is running; pgrep -af NAME finds it", pid);
+		if (tgid != pid)
+			return log_fail(-EINVAL, "%d is a thread of process %d: give -p %d", pid, tgid, tgid);
 		if (process_is_kernel_thread(pid))
 			log_warn("-p %d is a kernel thread: it makes no system calls and runs no engine; only its time "
 				 "on and off the CPUs can be recorded",
 				pid);
-		if (pid == getpid()) {
-			log_error("-p %d is inftrace itself", pid);
-			return -EINVAL;
-		}
+		if (pid == getpid())
+			return log_fail(-EINVAL, "-p %d is inftrace itself", pid);
 		tell_children(o, pid);
 	}
 	return 0;
@@ -592,13 +583,10 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	/* from now on the programs see it exit; it may have exited before, and its number may have been reused */
 	if (!err && pidfd >= 0 && has_exited(pidfd)) {
 		session_target_gone(c->session, pid);
-		log_error("process %d has exited while inftrace was attaching", pid);
-		return -ESRCH;
+		return log_fail(-ESRCH, "process %d has exited while inftrace was attaching", pid);
 	}
-	if (err) {
-		log_error("-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
-		return err;
-	}
+	if (err)
+		return log_fail(err, "-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
 	if (!t->o->command)
 		metadata_process(c->metadata, pid);
 	err = tasks_add_process(c->tasks, pid) ?: attach_process(c->session->attach, pid, 0);

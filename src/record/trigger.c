@@ -330,9 +330,8 @@ static int unknown_name(const char *name)
 	for (size_t i = 0; i < n; i++)
 		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
 	nearest = nearest_name(name, names, n);
-	log_error("--trigger: '%.40s' is not known%s%s; there are %s", name,
+	return log_fail(-EINVAL, "--trigger: '%.40s' is not known%s%s; there are %s", name,
 		nearest ? "; nearest: " : "", nearest ? nearest : "", list);
-	return -EINVAL;
 }
 
 static bool find_states(const char *name, uint32_t *ret_states)
@@ -362,15 +361,12 @@ static int parse_limit(struct trigger *t, const char *name, const char *text)
 	} else {
 		err = parse_duration(text, &t->limit); /* a rate, a plain decimal number, has the form of a number of seconds */
 	}
-	if (t->kind == KIND_RATE && (err || !t->limit || text[strspn(text, "0123456789.")])) {
-		log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5", text);
-		return -EINVAL;
-	}
+	if (t->kind == KIND_RATE && (err || !t->limit || text[strspn(text, "0123456789.")]))
+		return log_fail(-EINVAL, "--trigger: rate: '%.40s' is not a number of tokens per second above 0; write rate<10 or rate<0.5", text);
 	if (!err)
 		return 0;
 	snprintf(option, sizeof(option), "--trigger: %s", name);
-	log_error("%s", parse_error(buf, kind, option, text, err));
-	return -EINVAL;
+	return log_fail(-EINVAL, "%s", parse_error(buf, kind, option, text, err));
 }
 
 /* `name` is what precedes the operator in `text`. */
@@ -394,10 +390,8 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 	if (!example)
 		return unknown_name(name);
 	wanted = example[strlen(name)];
-	if (*op != wanted || (wanted && op[1] == '=')) {
-		log_error("--trigger: '%.40s' does not have the form of %s", text, example);
-		return -EINVAL;
-	}
+	if (*op != wanted || (wanted && op[1] == '='))
+		return log_fail(-EINVAL, "--trigger: '%.40s' does not have the form of %s", text, example);
 	return wanted ? parse_limit(t, name, op + 1) : 0;
 }
 
@@ -407,10 +401,8 @@ int trigger_parse(struct trigger_set **set, const char *text)
 	char *name;
 	int err;
 
-	if (*set && (*set)->n == TRIGGERS_MAX) {
-		log_error("--trigger: more than %d expressions", TRIGGERS_MAX);
-		return -EINVAL;
-	}
+	if (*set && (*set)->n == TRIGGERS_MAX)
+		return log_fail(-EINVAL, "--trigger: more than %d expressions", TRIGGERS_MAX);
 	name = xstrndup(text, strcspn(text, "<>=!"));
 	err = parse_expr(&t, name, text);
 	free(name);

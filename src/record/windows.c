@@ -39,20 +39,16 @@ static int parse_part(char *part, const char *whole, const char *text[2], uint64
 
 		if (strncmp(part, keys[i], n) || part[n] != '=')
 			continue;
-		if (text[i]) {
-			log_error("--window: %s is given twice", keys[i]);
-			return -EINVAL;
-		}
+		if (text[i])
+			return log_fail(-EINVAL, "--window: %s is given twice", keys[i]);
 		text[i] = part + n + 1;
 		err = parse_duration(text[i], &ns[i]);
 		if (!err)
 			return 0;
 		snprintf(option, sizeof(option), "--window: %s", keys[i]);
-		log_error("%s", parse_error(buf, PARSE_DURATION, option, text[i], err));
-		return -EINVAL;
+		return log_fail(-EINVAL, "%s", parse_error(buf, PARSE_DURATION, option, text[i], err));
 	}
-	log_error("--window: '%.60s' is neither manual nor like every=60s,for=2s", whole);
-	return -EINVAL;
+	return log_fail(-EINVAL, "--window: '%.60s' is neither manual nor like every=60s,for=2s", whole);
 }
 
 static int check_times(const char *const text[2], const uint64_t ns[2])
@@ -475,20 +471,13 @@ static int set_path(struct flag *f, const char *path)
 	char cwd[PATH_MAX] = "";
 	int n;
 
-	if (!*name) {
-		log_error("--window-flag: '%s' names no file", path);
-		return -EINVAL;
-	}
-	if (*path != '/' && !getcwd(cwd, sizeof(cwd))) {
-		n = -errno;
-		log_error("--window-flag: %s: the current directory: %s", path, strerror(-n));
-		return n;
-	}
+	if (!*name)
+		return log_fail(-EINVAL, "--window-flag: '%s' names no file", path);
+	if (*path != '/' && !getcwd(cwd, sizeof(cwd)))
+		return log_fail(-errno, "--window-flag: %s: the current directory: %s", path, strerror(errno));
 	n = snprintf(f->path, sizeof(f->path), "%s%s%s", cwd, *cwd ? "/" : "", path);
-	if (n >= (int)sizeof(f->path) || strlen(name) > NAME_MAX) {
-		log_error("--window-flag: %.40s...: %s", path, strerror(ENAMETOOLONG));
-		return -EINVAL;
-	}
+	if (n >= (int)sizeof(f->path) || strlen(name) > NAME_MAX)
+		return log_fail(-EINVAL, "--window-flag: %.40s...: %s", path, strerror(ENAMETOOLONG));
 	f->name = strrchr(f->path, '/') + 1;
 	n = (int)(f->name - f->path) - 1;
 	memcpy(f->directory, f->path, (size_t)(n ? n : 1));
@@ -506,19 +495,17 @@ static int watch_first(struct flag *f)
 	if (f->wd < 0) {
 		err = -errno;
 		/* inotify(7), "/proc interfaces" */
-		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
+		return log_fail(err, "--window-flag: cannot watch directory %s: %s", f->directory,
 			err == -EMFILE   ? "too many users of inotify; raise fs.inotify.max_user_instances"
 			: err == -ENOSPC ? "too many files are watched; raise fs.inotify.max_user_watches"
 					 : strerror(-err));
-		return err;
 	}
 	/* watched first, so nothing that happens from here on is missed */
 	err = check_file(f, why, sizeof(why));
 	f->look = !err;
 	if (!err || err == -ENOENT)
 		return 0;
-	log_error("--window-flag: %s: %s", f->path, why);
-	return err;
+	return log_fail(err, "--window-flag: %s: %s", f->path, why);
 }
 
 int flag_open(const char *path, struct flag **ret_flag)
@@ -773,10 +760,8 @@ int windows_read_flag(struct windows *w)
 		return 0;
 	do {
 		more = flag_read(w->flag, &there);
-		if (more < 0) {
-			log_error("cannot watch %s: %s", w->o->window_flag, strerror(-more));
-			return more;
-		}
+		if (more < 0)
+			return log_fail(more, "cannot watch %s: %s", w->o->window_flag, strerror(-more));
 		schedule_flag(&w->schedule, clock_boot_ns(), there);
 		err = heed_schedule(w, clock_boot_ns());
 	} while (more && !err);
@@ -859,10 +844,8 @@ int windows_drain(struct windows *w)
 	follow_scan(w->c->follow);
 	capture_weigh(w->c);
 	more = session_drain(w->c->session);
-	if (more < 0) {
-		log_error("cannot read the ring buffers: %s", strerror(-more));
-		return more;
-	}
+	if (more < 0)
+		return log_fail(more, "cannot read the ring buffers: %s", strerror(-more));
 	follow_scan(w->c->follow);
 	now = clock_boot_ns();
 	if (w->in->gpu && gpu_drain(w->in->gpu, now, !more))

@@ -33,13 +33,14 @@
 struct join_socket {
 	uint32_t tgid;
 	uint32_t chunks;      /* parts of the answer */
-	uint64_t came, start; /* its first bytes had come; they were read */
+	uint64_t start;       /* its first bytes were read */
 	uint64_t first, last; /* of its answer: the first part, and the end; 0: not answered */
 	uint64_t blocked;     /* so long its parts took to be written */
 	bool gone;            /* the client closed it: the answer may lack its end */
 	uint32_t writes;      /* calls that the answer took */
 	uint64_t given;       /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t tid;         /* the thread that read it */
+	uint64_t came;        /* its first bytes had come; for readers */
 };
 
 struct join_sequence {

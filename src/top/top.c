@@ -786,10 +786,8 @@ static int open_screen(struct top *t)
 
 	if (err == -ENOTTY || err == -ENXIO)
 		return 0;
-	if (err) {
-		log_error("cannot use the terminal: %s; -b prints text instead", strerror(-err));
-		return err;
-	}
+	if (err)
+		return log_fail(err, "cannot use the terminal: %s; -b prints text instead", strerror(-err));
 	t->view.fd = t->term->fd;
 	sigaddset(&t->view.signals, SIGWINCH);
 	sigaddset(&t->view.signals, SIGTSTP);
