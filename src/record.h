@@ -334,11 +334,16 @@ struct rec_step_parts {
 	struct row_part parts[STEP_PARTS_MAX];
 };
 
+/*
+ * What happens to a task, and what traces call it. FORK: a new thread or process, arg: parent tid. EXEC: arg: tid before the
+ * exec. EXIT: arg: exit code as in wait(2); only the flags say whether the process is gone. COMM: a thread's name, at start
+ * or when it changed.
+ */
+#define TASK_EVENTS(X) X(TASK_FORK, "fork") X(TASK_EXEC, "exec") X(TASK_EXIT, "exit") X(TASK_COMM, "rename")
+
 enum task_event {
-	TASK_FORK, /* a new thread or process; arg: parent tid */
-	TASK_EXEC, /* arg: tid before the exec */
-	TASK_EXIT, /* arg: exit code as in wait(2); only the flags say whether the process is gone */
-	TASK_COMM, /* a thread's name, at start or when it changed */
+#define TASK_EVENT(event, name) event,
+	TASK_EVENTS(TASK_EVENT)
 	TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs: itself in no output */
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */

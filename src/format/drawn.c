@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 #define REASON_MAX 256 /* bytes of it that are shown */
 
 void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v)
@@ -36,12 +35,8 @@ void drawn_begin(struct drawn *d, const char *category, const char *name, enum d
 
 static bool draw_task(struct drawn *d, const struct rec_task *r)
 {
-	static const char *const names[] = {
-		[TASK_FORK] = "fork",
-		[TASK_EXEC] = "exec",
-		[TASK_EXIT] = "exit",
-		[TASK_COMM] = "rename",
-	};
+#define TASK_NAME(event, name) name,
+	static const char *const names[] = { TASK_EVENTS(TASK_NAME) };
 
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return false;

@@ -135,6 +135,8 @@ void json_put_states(struct json_object *o, const char *key, const int64_t *ns, 
 	}
 }
 
+#define PUT_PERCENT(percent) json_put_us(v, "p" #percent, p->p##percent);
+
 void json_put_percentiles(struct json_object *o, const char *key, const struct percentiles *p)
 {
 	struct json_object *v;
@@ -143,9 +145,7 @@ void json_put_percentiles(struct json_object *o, const char *key, const struct p
 		return;
 	v = json_put_object(o, key);
 	json_put_u64(v, "count", p->n);
-	json_put_us(v, "p50", p->p50);
-	json_put_us(v, "p90", p->p90);
-	json_put_us(v, "p99", p->p99);
+	PERCENTS(PUT_PERCENT)
 	json_put_us(v, "max", p->max);
 }
 

@@ -10,6 +10,8 @@ static int64_t rank(const int64_t *sorted, size_t n, unsigned int percent)
 	return sorted[k - 1];
 }
 
+#define TAKE_PERCENT(percent) p.p##percent = rank(values, n, percent);
+
 struct percentiles percentiles_of(int64_t *values, size_t n)
 {
 	struct percentiles p = { .n = n };
@@ -17,9 +19,7 @@ struct percentiles percentiles_of(int64_t *values, size_t n)
 	if (!n)
 		return p;
 	qsort(values, n, sizeof(*values), compare_values);
-	p.p50 = rank(values, n, 50);
-	p.p90 = rank(values, n, 90);
-	p.p99 = rank(values, n, 99);
+	PERCENTS(TAKE_PERCENT)
 	p.max = values[n - 1];
 	for (size_t i = 0; i < n; i++) {
 		if (__builtin_add_overflow(p.sum, values[i], &p.sum))

@@ -61,9 +61,13 @@
 		}                                                                                 \
 	} while (0)
 
+/* The columns of every table of percentiles, in the text and in JSON. */
+#define PERCENTS(X) X(50) X(90) X(99)
+
+#define PERCENT_MEMBER(percent) p##percent,
 struct percentiles {
 	size_t n; /* 0: the other members are 0 as well */
-	int64_t p50, p90, p99, max, sum;
+	int64_t PERCENTS(PERCENT_MEMBER) max, sum;
 };
 
 /* By nearest rank: each is one of the values, the smallest that at least that share of them does

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "report/costs.h"
 #include "report/output.h"
 #include "schema/left_out.h"
 
@@ -66,12 +67,17 @@ size_t page_order(const int64_t *ns, const int64_t *also, unsigned int n, unsign
 	return found;
 }
 
+#define PUT_NAME(percent) page_put(page, " %10s", "p" #percent);
+#define PUT_TIME(percent) page_put(page, " %10s", DURATION(p->p##percent));
+
 /* A row of a table; nothing without values. */
 static void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
 {
-	if (p->n)
-		page_put(page, "  %-25s%8zu %10s %10s %10s %10s\n", name, p->n, DURATION(p->p50), DURATION(p->p90),
-			DURATION(p->p99), DURATION(p->max));
+	if (!p->n)
+		return;
+	page_put(page, "  %-25s%8zu", name, p->n);
+	PERCENTS(PUT_TIME)
+	page_put(page, " %10s\n", DURATION(p->max));
 }
 
 static void put_head(const struct page *page, const struct process *p, const struct summary *sum)
@@ -122,7 +128,9 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 	const struct request_summary *rs = &sum->requests;
 	char row[80], text[REQUESTS_TEXT_MAX];
 
-	page_put(page, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99", "max");
+	page_put(page, "\n  %-24s%9s", "", "count");
+	PERCENTS(PUT_NAME)
+	page_put(page, " %10s\n", "max");
 	page_percentiles(page, "time to first token", &sum->ttft);
 	page_percentiles(page, "until the server read it", &sum->unread);
 	page_percentiles(page, "first step to first token", &sum->first_step);
