@@ -6,7 +6,8 @@
 #include "record.h"
 
 /* Set in python_frame.instr: C code called the interpreter with this frame. Python frames that it calls in turn share
- * the C frame of the interpreter (3.11 and later). */
+ * the C frame of the interpreter (3.11 and later). Without the bit in any frame of a sample, each frame of the interpreter's
+ * evaluation function gets one Python frame, and the innermost one the rest. */
 #define PYTHON_F_ENTRY (1ull << 63)
 
 /* Threads and interpreters that are looked at for a thread: new ones are first in the list. */

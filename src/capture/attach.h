@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "capture/links.h"
-#include "engine/engine.h"
+#include "engine/spec.h"
 
 struct inspector;
 struct seen;

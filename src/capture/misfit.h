@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 
 struct inspector;
 struct sink;

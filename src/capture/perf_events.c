@@ -17,11 +17,12 @@
 #endif
 
 #include "capture/features.h"
-#include "capture/session.h"
-#include "inftrace.skel.h"
 #include "probe.h"
+#include "process_sums.h"
 #include "util/alloc.h"
 #include "util/log.h"
+
+#include "inftrace.skel.h" /* of these */
 
 static int perf_event_open(const struct perf_event_attr *attr, int cpu, int group)
 {
@@ -100,18 +101,18 @@ int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events
 
 /* ---- page faults ---- */
 
-void faults_configure(struct inftrace_bpf *k, const struct session_config *c)
+void faults_configure(struct inftrace_bpf *k, enum fault_ends ends, bool stacks)
 {
-	bool events = c->fault_ends == FAULT_ENDS_EVENTS, ret = c->fault_ends == FAULT_ENDS_RETURN;
+	bool events = ends == FAULT_ENDS_EVENTS, ret = ends == FAULT_ENDS_RETURN;
 
 	k->rodata->cfg.fault_return = ret;
 	bpf_program__set_autoload(k->progs.page_fault_user, (events || ret) && KERNEL_HAS_FAULT_BEGIN);
-	bpf_program__set_autoload(k->progs.fault_minor, events && !c->stacks);
-	bpf_program__set_autoload(k->progs.fault_major, events && !c->stacks);
-	bpf_program__set_autoload(k->progs.fault_minor_stacks, events && c->stacks);
-	bpf_program__set_autoload(k->progs.fault_major_stacks, events && c->stacks);
-	bpf_program__set_autoload(k->progs.fault_return, ret && !c->stacks);
-	bpf_program__set_autoload(k->progs.fault_return_stacks, ret && c->stacks);
+	bpf_program__set_autoload(k->progs.fault_minor, events && !stacks);
+	bpf_program__set_autoload(k->progs.fault_major, events && !stacks);
+	bpf_program__set_autoload(k->progs.fault_minor_stacks, events && stacks);
+	bpf_program__set_autoload(k->progs.fault_major_stacks, events && stacks);
+	bpf_program__set_autoload(k->progs.fault_return, ret && !stacks);
+	bpf_program__set_autoload(k->progs.fault_return_stacks, ret && stacks);
 }
 
 int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
@@ -260,18 +261,13 @@ static int open_cpus(struct pmu *p)
 
 static int refuse(enum counter_set set, int err)
 {
-	if (err == -EPERM || err == -EACCES) {
-		log_error("-e pmu: the kernel does not allow counters (perf_event_open: %s); " PERF_EVENT_RIGHTS, strerror(-err));
-		return -EPERM;
-	}
-	if (set != COUNTERS_HARDWARE || (err != -ENOENT && err != -EOPNOTSUPP && err != -ENODEV)) {
-		log_error("-e pmu: cannot open the counters: perf_event_open: %s", strerror(-err));
-		return err;
-	}
-	log_error("-e pmu: this machine has no hardware counters (perf_event_open: %s), as many virtual ones; with --counters software "
-		  "it counts what every kernel does",
+	if (err == -EPERM || err == -EACCES)
+		return log_fail(-EPERM, "-e pmu: the kernel does not allow counters (perf_event_open: %s); " PERF_EVENT_RIGHTS, strerror(-err));
+	if (set != COUNTERS_HARDWARE || (err != -ENOENT && err != -EOPNOTSUPP && err != -ENODEV))
+		return log_fail(err, "-e pmu: cannot open the counters: perf_event_open: %s", strerror(-err));
+	return log_fail(-EOPNOTSUPP, "-e pmu: this machine has no hardware counters (perf_event_open: %s), as many virtual ones; with --counters software "
+				     "it counts what every kernel does",
 		strerror(-err));
-	return -EOPNOTSUPP;
 }
 
 int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
@@ -316,8 +312,7 @@ int pmu_bind(const struct pmu *p, struct inftrace_bpf *k)
 		if (p->fds[i] >= 0 && bpf_map_update_elem(map, &i, &p->fds[i], BPF_ANY)) {
 			int err = -errno;
 
-			log_error("-e pmu: the kernel does not let programs read the counters: %s", strerror(-err));
-			return err;
+			return log_fail(err, "-e pmu: the kernel does not let programs read the counters: %s", strerror(-err));
 		}
 	}
 	return 0;

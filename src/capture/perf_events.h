@@ -14,7 +14,6 @@ struct inftrace_bpf;
 struct map_watch;
 struct pmu;
 struct program_events; /* on which a program runs */
-struct session_config;
 
 /* What perf_event_open(2) wants, for messages; above 2 is a patch of Debian and Ubuntu, whose kernels begin with 3 and 4. */
 #define PERF_EVENT_RIGHTS "it takes CAP_PERFMON, and where kernel.perf_event_paranoid is above 2 CAP_SYS_ADMIN: run as root, or set that to 2"
@@ -49,8 +48,8 @@ enum fault_ends {
 	FAULT_ENDS_RETURN, /* of FAULT_RETURN_FUNCTION */
 };
 
-/* Chooses the programs that are loaded, by c->fault_ends. */
-void faults_configure(struct inftrace_bpf *k, const struct session_config *c);
+/* Chooses the programs that are loaded. stacks: those that take them. */
+void faults_configure(struct inftrace_bpf *k, enum fault_ends ends, bool stacks);
 
 /* Opens the events on all CPUs and attaches their programs, if these were chosen. Prints one line on failure, -errno;
  * *ret_faults is to be freed then, too. NULL: there are no events. */

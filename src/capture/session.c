@@ -218,7 +218,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->cfg.track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->cfg.track_syscalls);
 	bpf_program__set_autoload(k->progs.sys_exit, c->cfg.track_syscalls && !c->stacks);
-	faults_configure(k, c);
+	faults_configure(k, c->fault_ends, c->stacks);
 	for (size_t i = 0; i < sizeof(of_functions) / sizeof(of_functions[0]); i++) {
 		bpf_program__set_autoload(of_functions[i], functions);
 		if (c->uprobe_multi)
@@ -277,11 +277,8 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	if (err || !c->cfg.ipc)
 		return err;
 	s->eventfd = eventfd(0, EFD_CLOEXEC);
-	if (s->eventfd < 0) {
-		err = -errno;
-		log_error("cannot open an eventfd: %s", strerror(-err));
-		return err;
-	}
+	if (s->eventfd < 0)
+		return log_fail(-errno, "cannot open an eventfd: %s", strerror(errno));
 	cfg->eventfd = (uint32_t)s->eventfd;
 	return 0;
 }
@@ -434,14 +431,10 @@ void session_target_gone(struct session *s, pid_t tgid)
 
 static int attach_tracepoint(struct tracepoint *tp)
 {
-	int err;
-
 	tp->link = bpf_program__attach(tp->prog);
 	if (tp->link)
 		return 0;
-	err = -errno;
-	log_error("cannot attach to %s: %s", strchr(bpf_program__section_name(tp->prog), '/') + 1, strerror(-err));
-	return err;
+	return log_fail(-errno, "cannot attach to %s: %s", strchr(bpf_program__section_name(tp->prog), '/') + 1, strerror(errno));
 }
 
 int session_attach(struct session *s)

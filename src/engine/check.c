@@ -198,3 +198,17 @@ void check_summary(const struct probe_table *pt)
 				s->symbol, s->left_out, s->engine->name);
 	}
 }
+
+bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes)
+{
+	unsigned int count = s->bytes_count - 1u, type = s->bytes_type;
+	uint64_t n;
+
+	if (!s->bytes_count || !check_shown(s, count, vals) || !check_shown(s, type, vals))
+		return false;
+	if (vals[type] >= s->args[type].names->n || __builtin_mul_overflow(vals[count], s->args[type].names->bytes[vals[type]], &n) ||
+		n > INT64_MAX)
+		return false;
+	*ret_bytes = n;
+	return true;
+}

@@ -68,6 +68,9 @@ static inline bool check_value(const struct probe_spec *s, const uint64_t *vals,
 	return i >= 0;
 }
 
+/* How many bytes a call passes. false: the preset does not say it, or the arguments are not known. */
+bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes);
+
 /* Prints at the end what was left out. */
 void check_summary(const struct probe_table *pt);
 

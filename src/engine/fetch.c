@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Argument expressions: from text to the small table that the BPF side interprets. */
-#include "engine/engine.h"
+#include "engine/spec.h"
 
 #include <ctype.h>
 #include <errno.h>

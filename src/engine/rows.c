@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/spec.h"
 #include "util/alloc.h"
 
 const char *const row_column_keys[ROW_COLUMNS] = {

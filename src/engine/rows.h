@@ -6,7 +6,7 @@
 #ifndef INFTRACE_ENGINE_ROWS_H
 #define INFTRACE_ENGINE_ROWS_H
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "target/code.h"
 
 /* The keys of a preset's "rows" are "count" and these. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "target/elf.h"
 #include "target/site.h"
 

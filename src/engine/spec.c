@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "engine/spec.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -7,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/check.h"
-#include "engine/engine.h"
 #include "engine/rows.h"
-#include "engine/spec.h"
 #include "target/elf.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -520,9 +519,8 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 	free(parts);
 	if (!why)
 		return 0;
-	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
+	return log_fail(-EINVAL, "-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
 		text_printable(shown, sizeof(shown), option), why);
-	return -EINVAL;
 }
 
 /* An engine's library is a glob on the file name; on the command line it may also be a path, or a
@@ -860,22 +858,6 @@ void probe_table_free(struct probe_table *pt)
 		engine_free(pt->engines[i]);
 	free(pt->engines);
 	*pt = (struct probe_table){};
-}
-
-/* ---- bytes of calls ---- */
-
-bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes)
-{
-	unsigned int count = s->bytes_count - 1u, type = s->bytes_type;
-	uint64_t n;
-
-	if (!s->bytes_count || !check_shown(s, count, vals) || !check_shown(s, type, vals))
-		return false;
-	if (vals[type] >= s->args[type].names->n || __builtin_mul_overflow(vals[count], s->args[type].names->bytes[vals[type]], &n) ||
-		n > INT64_MAX)
-		return false;
-	*ret_bytes = n;
-	return true;
 }
 
 /* ---- names of the values of arguments: a process has the names of the files that it maps ---- */

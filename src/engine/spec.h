@@ -1,9 +1,290 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Builds probe specifications, for the presets and for the -u option. */
-#ifndef INFTRACE_SPEC_H
-#define INFTRACE_SPEC_H
+/*
+ * Engines are data: which functions to probe, what their arguments mean, which roles they play. A
+ * preset (engines/NAME.json) and the -u options both become probe specifications in one table; the
+ * index in the table is the probe's id, its attach cookie and the id in its records.
+ */
+#ifndef INFTRACE_ENGINE_SPEC_H
+#define INFTRACE_ENGINE_SPEC_H
 
-#include "engine/engine.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "probe.h"
+
+#define SPEC_CHECKS_MAX 4
+
+/* The names of an enumeration as some files of the engine have them. */
+struct enum_variant {
+	char **names;
+	size_t n;
+};
+
+struct enum_file {
+	uint64_t dev, ino;
+	uint32_t variant;
+};
+
+struct enum_user {
+	uint32_t tgid;
+	uint32_t variant;
+};
+
+/* The names of an enumeration's values. */
+struct enum_table {
+	char *name;
+	char **names; /* by value, as the process of probe_table_use() has them; NULL: no name */
+	size_t n;
+	char *object; /* a table of strings in one of the engine's files that replaces them, or NULL */
+	bool from_file;		       /* names are a variant's */
+	char **own_names;	       /* the preset's, if from_file; texts stay as long as the table exists */
+	size_t n_own;
+	struct enum_variant *variants; /* no two are the same; a process not among `users` has the first */
+	size_t n_variants;
+	struct enum_file *files; /* that are mapped */
+	size_t n_files, cap_files;
+	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
+	uint8_t *bytes; /* of what each value stands for; NULL: nothing is said of that */
+};
+
+/* "ARG == VALUE": the argument's number, then a number or the name of a value of its enum. */
+struct probe_cond {
+	enum probe_when op; /* WHEN_ALWAYS: no condition */
+	unsigned int arg;
+	int64_t than;
+	char *name; /* NULL: than */
+	unsigned int other; /* 1 + another argument to compare with; 0: none */
+};
+
+#define NAME_CASES_MAX 8
+
+struct name_case {
+	struct probe_cond cond;
+	char *name;
+};
+
+struct probe_arg {
+	char *name;
+	struct probe_cond only_if; /* calls for which it does not hold do not have the argument */
+	const struct enum_table *names; /* NULL: a number */
+	bool is_signed;
+	bool is_pointer;
+	bool is_handle; /* a pointer that may have a name */
+	bool is_string;
+	bool is_float; /* the value is the bits of one */
+	bool is_row; /* derived from the step's rows, see rows.h */
+	uint8_t size;
+};
+
+/* What an operator's node in the engine's graph consists of; offsets in bytes. */
+struct node_fields {
+	struct node_layout layout; /* bytes 0: the probe is about no node */
+	uint16_t view, op, type, shape, stride, name;
+	const struct enum_table *ops, *types;
+};
+
+/* The tensors among the arguments of an operator; of at most FUNC_VALS_MAX / 2 the shapes are read. */
+struct tensor_args {
+	uint32_t tensors; /* 1 << argument */
+	uint32_t sizes;   /* where a tensor has its shape (FETCH_F_SHAPE), in bytes; 0: not known, and nothing else */
+	uint8_t n;        /* arguments in all, up to 32 */
+	uint8_t regs;     /* 1 << enum fetch_reg: those with the addresses of what has the addresses of the tensors, in their order */
+	uint16_t index;   /* of each register two bits, see FETCH_F_SHAPE */
+};
+
+/* One function to probe, or a pair of functions that begin and end a span. */
+struct probe_spec {
+	char *library; /* glob on the file name, or a path if it contains a slash; NULL: the engine's files */
+	char *symbol;  /* a name, a glob with * or ?, an expression of elf_resolve(), "usdt:provider:name" */
+	char *span_name; /* a fixed name, or the name where no case holds; or: */
+	struct name_case name_cases[NAME_CASES_MAX];
+	unsigned int n_name_cases;
+	int name_arg;	 /* >= 0: the name is this argument's enum name */
+	enum probe_role role;
+	uint8_t flags; /* PROBE_F_* */
+	int name_part;	 /* >= 0: the name is this part of the mangled C++ symbol, 0 the outermost scope */
+	struct probe_cond when; /* only calls for which it holds */
+	struct probe_cond checks[SPEC_CHECKS_MAX]; /* these hold for every call of an engine that the preset fits */
+	unsigned int n_checks;
+	bool past_early_return; /* calls that return at once may be missed */
+	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
+	bool is_glob;	 /* stands for the specifications that its matches make */
+	bool is_python;	 /* a Python function: see engine/sites.h */
+	/* In front of what the file declares its function as (sites.c); of a match that as a whole: "aten::add.Tensor". NULL:
+	 * not asked for, or not declared. */
+	char *declared;
+	struct tensor_args tensors; /* of a match */
+	unsigned int nshapes;	    /* values, two of each of these, which begin at nargs: 0 */
+	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
+	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
+	unsigned int nargs, nstrs;
+	struct probe_arg args[FUNC_VALS_MAX];
+	struct fetch fetch[FUNC_VALS_MAX];
+	struct fetch group; /* with PROBE_F_GROUP */
+	bool outermost; /* calls within another call of the same role do not count */
+	bool stand_in; /* a step only where no other one of its engine is called */
+	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
+	struct row_fetch row[ROW_COLUMNS];
+	struct {
+		char *function; /* its code shows where the column is in a file's rows; NULL: as in the preset */
+		uint32_t member; /* what element_find() says of it where the preset is right */
+	} accessor[ROW_COLUMNS];
+	const struct engine *engine; /* NULL: from the command line */
+	bool refused;		     /* found where it must not, or cannot, be probed */
+	unsigned int attached;	     /* sites attached so far */
+	bool dear_ends;		     /* on its way out, single-stepped */
+	uint64_t records;
+	int handle_arg; /* >= 0: in each call this argument's value has the name ... */
+	int handle_name; /* ... in this string argument */
+	bool hidden; /* exists for these names only */
+	bool has_enums;
+	uint8_t bytes_count, bytes_type; /* 1 + the argument with the number of elements, and that with their type; 0: none */
+	struct node_fields node;
+	bool rows_fit; /* all rows of some step could be read */
+	unsigned int checked; /* calls with checked values, up to CHECK_CALLS */
+	uint16_t misfits;     /* 1 << argument: does not fit the engine and is left out */
+	uint16_t misfits_late; /* had a single such value later on */
+	uint64_t left_out;    /* number of values */
+};
+
+struct engine {
+	char *name;
+	char *advice; /* where none of its steps is called; may be NULL */
+	unsigned int version;
+	char **mapped; /* globs on the names of mapped files */
+	size_t n_mapped;
+	struct enum_table *enums;
+	size_t n_enums;
+	bool matched; /* some target maps one of its files */
+	unsigned int number; /* 1 + its index in the table */
+	bool has_step, has_stand_in;
+};
+
+struct probe_table {
+	struct probe_spec *specs;
+	size_t n, cap;
+	struct engine **engines;
+	size_t n_engines;
+	size_t left_out; /* matches of globs that did not fit the table */
+	struct {
+		uint64_t dev, ino;
+	} reading; /* the file that engine_set_names() is about */
+	bool many_names; /* some enumeration has several variants */
+	uint32_t used;	 /* by probe_table_use() */
+	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
+	bool dear_ends; /* of probes with `exits`: also where each call pays for a single-stepped instruction */
+	bool nodes;      /* and copy the nodes of operators, which only execution traces show */
+	bool declared;   /* and have the names of what a file declares, as PyTorch's own traces have them */
+};
+
+void probe_table_free(struct probe_table *pt);
+
+/* Appends LIB:SYMBOL[(name=EXPR,...)][@role]. On failure one line has been printed; -EINVAL. */
+int probe_table_add_option(struct probe_table *pt, const char *option);
+
+/* Whether a file of this name and path may have the function. */
+bool probe_spec_matches(const struct probe_spec *s, const char *path);
+
+/* Whether its calls are steps, or states of a thread, or counted in steps. */
+bool probe_spec_makes_states(const struct probe_spec *s);
+
+/* What it is turned off with by --budget; SHED_PARTS: nothing. */
+enum shed_part probe_spec_part(const struct probe_spec *s);
+
+/* The name of a span with these arguments. Never NULL. Like all names of the table, including those of arguments and
+ * their values, the text stays where it is until probe_table_free(), since sinks keep what they derive from it. */
+const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
+
+/* How many values its records have. */
+static inline unsigned int probe_spec_values(const struct probe_spec *s)
+{
+	return s->nargs + s->nshapes;
+}
+
+/* The strings of a record, FUNC_STR_LEN bytes each. */
+const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
+
+/* What was counted in the call: PMU_MAX numbers. NULL: nothing. */
+const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r);
+
+/* The string of one argument among them. */
+const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs);
+
+const char *probe_role_name(enum probe_role role);
+
+/* Whether a file of this path is one of the engine's. */
+bool engine_claims(const struct engine *e, const char *path);
+
+#define ENUM_VARIANTS_MAX 64 /* that differ; further ones are not read */
+#define ENUM_FILES_MAX 4096  /* mapped at a time; names of further files are not read */
+#define ENUM_USERS_MAX 4096  /* processes; of two with the same number modulo this, one may lose its names */
+
+/*
+ * Adds the names of an enum from the file pt->reading. Values move between releases: the file that a
+ * process has mapped has the names for that process only. Until a process is known to use a file, it
+ * is assumed to use the first. Takes over the names, as returned by elf_strings_read(). Ignored if the
+ * enum has no such table, or too many files had one.
+ */
+void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n);
+
+/* The process has mapped the file; or has begun as a copy of another process. */
+void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid);
+/* No process maps the file any more: another one may get its number. What processes are called stays. */
+void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino);
+void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid);
+
+/* From now on enums have the names of this process. Called for each record. */
+void probe_table_switch(struct probe_table *pt, uint32_t tgid);
+static inline void probe_table_use(struct probe_table *pt, uint32_t tgid)
+{
+	if (pt->many_names && pt->used != tgid)
+		probe_table_switch(pt, tgid);
+}
+
+/* Makes the instructions for the BPF side. -ENOENT: its condition names a value that the enum lacks. */
+int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
+
+/*
+ * The specification of one match of a glob: a copy of the glob's, or the one that an earlier file
+ * with the same symbol has made. instant: its end cannot be seen. tensors: sizes may be 0. Pointers to specifications are invalid
+ * afterwards. -E2BIG.
+ */
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, const struct tensor_args *tensors,
+	size_t *ret_id);
+
+/* The same for a place of a USDT probe, whose arguments are fetched according to `fetch`. */
+int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
+	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id);
+
+/* The same for a function whose rows are laid out in another way than the preset says. */
+int probe_table_rows(struct probe_table *pt, size_t id, const char *symbol, const struct fetch fetch[FUNC_VALS_MAX],
+	const struct row_fetch row[ROW_COLUMNS], size_t *ret_id);
+
+/* fetch.reg in a parsed USDT argument: or-ed with its number, from 0. */
+#define FETCH_USDT_ARG 0x80
+
+/*
+ * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, f32, f64, ptr, handle, str or the name of an enum, SOURCE is a
+ * register (arg1..arg6, sp; arm64 also arg7, arg8), a part of one (arg2>>32: a structure's second member), or up
+ * to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is a text, of which FUNC_STR_LEN bytes are kept:
+ * "str arg1" where arg1 points, "str *(arg1+256)" inside the structure that it points to, "str *(*(arg1+8))"
+ * where a member points. With usdt, arg1..arg12 are the arguments of a USDT probe, which fetch_place() finds.
+ * -EINVAL with a reason in err.
+ */
+int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
+	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);
+
+/* The same for a column of rows: one of up to four loads, the last or the last but one, is of an element
+ * for each row: *(SOURCE+8*row) or *(SOURCE+row). Numbers only. */
+int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **ret_err);
+
+/* Adapts what was parsed for a USDT probe to one of its places. -EINVAL with a reason. */
+struct usdt_note;
+int fetch_place(const struct fetch *f, const struct probe_arg *arg, const struct usdt_note *note,
+	struct fetch *ret_fetch, const char **ret_why);
+
+/* ---- building specifications, for the presets and for the -u option ---- */
 
 /* Bytes of a symbol or span name, and of the name of an argument or of an enum's value. Even a span
  * with ten arguments of the longest names is an event of less than WRITER_EVENT_MAX bytes. */
@@ -49,8 +330,5 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 
 /* Whether a condition holds for a call with these values. One without an operator always does. */
 bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const uint64_t *vals);
-
-/* How many bytes a call passes. false: the preset does not say it, or the arguments are not known. */
-bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes);
 
 #endif

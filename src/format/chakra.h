@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "record.h"
 
 #define ET_NAME_LEN 65

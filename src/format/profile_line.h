@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "format/profile.h"
 #include "io/writer.h"
 #include "requests/step_requests.h"

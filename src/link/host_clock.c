@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/hosts.h"
 #include "util/list.h"
 
 enum boot_fit boot_compare(const struct boot *a, const struct boot *b)

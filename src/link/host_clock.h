@@ -12,6 +12,14 @@
 
 #include "util/host_id.h"
 
+/* Later times, of the year 2043, are taken for damage: sums of two of them stay far from overflow. */
+#define LINK_NS_MAX (INT64_MAX / 4)
+
+static inline bool link_time_fits(int64_t ns)
+{
+	return ns > -LINK_NS_MAX && ns < LINK_NS_MAX;
+}
+
 /* Whether recordings are of one boot of one machine, and so have one CLOCK_BOOTTIME. */
 
 /* Clocks of recordings in which the wall clock is as far ahead of CLOCK_BOOTTIME, to within this, agree. */

@@ -13,8 +13,6 @@
 /* A file to be linked: what it is, when it was recorded, and by which clock. */
 
 #define LINK_WHY_MAX 384
-/* Later times, of the year 2043, are taken for damage: sums of two of them stay far from overflow. */
-#define LINK_NS_MAX (INT64_MAX / 4)
 
 enum link_kind {
 	LINK_PFTRACE, /* inftrace's, or of another program with readings of CLOCK_REALTIME */
@@ -74,11 +72,6 @@ void link_file_clear(struct link_file *f);
 /* Reads it again, for calls from one time to another (own clock) whose names have one of the n sorted keys. */
 int link_file_spans(
 	const struct link_file *f, const uint64_t *keys, size_t n, int64_t from_ns, int64_t to_ns, struct spans *ret, char why[LINK_WHY_MAX]);
-
-static inline bool link_time_fits(int64_t ns)
-{
-	return ns > -LINK_NS_MAX && ns < LINK_NS_MAX;
-}
 
 /* Whether it is on a timeline. */
 static inline bool link_file_timed(const struct link_file *f)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/hosts.h"
+#include "link/host_clock.h"
 #include "schema/trace_names.h"
 #include "util/list.h"
 

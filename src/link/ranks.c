@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/hosts.h"
+#include "link/host_clock.h"
+#include "link/match.h"
 #include "read/pftrace_events.h"
 #include "read/trace.h"
 #include "util/list.h"

@@ -7,7 +7,7 @@
 #ifndef INFTRACE_REQUESTS_SEQUENCES_H
 #define INFTRACE_REQUESTS_SEQUENCES_H
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 
 enum sequence_what {
 	SEQUENCE_REMOVE, /* its positions from..to-1 */

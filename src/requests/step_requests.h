@@ -13,7 +13,7 @@
 #ifndef INFTRACE_REQUESTS_STEP_REQUESTS_H
 #define INFTRACE_REQUESTS_STEP_REQUESTS_H
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "engine/rows.h"
 #include "record.h"
 #include "requests/sequences.h"

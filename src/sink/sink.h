@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "engine/handles.h"
 #include "io/writer.h"
 #include "process_sums.h"

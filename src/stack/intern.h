@@ -6,7 +6,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stack/stack.h"
+/* No stack: nothing could be had, or the memory is used up. */
+#define STACK_NONE UINT32_MAX
+/* Frames of one stack, all kinds together. */
+#define STACK_FRAMES_MAX 256
+/* Bytes of a name, with its NUL; longer ones are cut. */
+#define STACK_NAME_MAX 512
+
+enum frame_kind {
+	FRAME_NATIVE,
+	FRAME_KERNEL,
+	FRAME_PYTHON,
+	FRAME_JIT,     /* named by a perf map */
+	FRAME_UNKNOWN, /* code in no file and no perf map; or where a stack was cut: "[cut]" is then the root */
+	FRAME_KIND_MAX,
+};
+
+/* A function, not an address: samples at any place in it have the same frame. Texts have no control characters. */
+struct frame {
+	const char *name;     /* demangled; "[unknown]" */
+	const char *file;     /* path of the mapped file, or of the .py file; the kernel's module; NULL */
+	const char *build_id; /* lower-case hex; NULL */
+	uint64_t rel_pc;      /* native: address of the function in the file as linked, or of the code if it has no name */
+	uint32_t line;        /* Python: of the line that runs; 0: unknown */
+	enum frame_kind kind;
+};
 
 #define INTERN_NONE UINT32_MAX
 

@@ -164,8 +164,6 @@ uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, u
 #define GONE_MAX 64            /* processes that names are kept of */
 #define CODE_MAX 512           /* bytes of a code object up to the last offset */
 
-_Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that the BPF programs set");
-
 struct task_name {
 	UT_hash_handle hh;
 	char text[];

@@ -14,12 +14,18 @@
 #include <stdint.h>
 
 #include "python_walk.h"
-#include "stack/stack.h"
 #include "target/python.h"
 
 /* Bytes of a function's name and of the path of its file, with their NUL; longer ones are cut. */
 #define PYTHON_NAME_MAX 256
 #define PYTHON_FILE_MAX 512
+
+/* What a Python frame is called. The texts need to be valid until the next call only. */
+struct python_name {
+	const char *name; /* qualified: module.Class.method, or as much as is known */
+	const char *file; /* or NULL */
+	uint32_t line;    /* 0: unknown */
+};
 
 struct python_names;
 

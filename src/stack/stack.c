@@ -396,9 +396,9 @@ static void take_python(struct stacks *s, const struct parts *p)
 		struct frame f = { .kind = FRAME_PYTHON };
 
 		memcpy(&pf, p->python + i * sizeof(pf), sizeof(pf));
-		c->entry[i] = pf.instr & STACK_PYTHON_ENTRY;
+		c->entry[i] = pf.instr & PYTHON_F_ENTRY;
 		if (!s->config.python ||
-			s->config.python(s->config.python_arg, p->r->h.tgid, pf.code, pf.instr & ~STACK_PYTHON_ENTRY, &name))
+			s->config.python(s->config.python_arg, p->r->h.tgid, pf.code, pf.instr & ~PYTHON_F_ENTRY, &name))
 			name = (struct python_name){};
 		f.name = intern_text(s->in, name.name ? name.name : "[python]");
 		f.file = intern_text(s->in, name.file);

@@ -21,50 +21,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stack/intern.h"
+
 struct python_found;
+struct python_name;
 struct python_task;
 struct rec_sample;
 struct stacks;
 
-/* No stack: nothing could be had, or the memory is used up. */
-#define STACK_NONE UINT32_MAX
-/* Frames of one stack, all kinds together. */
-#define STACK_FRAMES_MAX 256
-/* Bytes of a name, with its NUL; longer ones are cut. */
-#define STACK_NAME_MAX 512
-/* Set in python_frame.instr: C code called the interpreter with this frame. Python frames that it calls in turn
- * share the C frame of the interpreter (3.11 and later). Without the bit in any frame of a sample, each frame of the
- * interpreter's evaluation function gets one Python frame, and the innermost one the rest. */
-#define STACK_PYTHON_ENTRY (UINT64_C(1) << 63)
-
-enum frame_kind {
-	FRAME_NATIVE,
-	FRAME_KERNEL,
-	FRAME_PYTHON,
-	FRAME_JIT,     /* named by a perf map */
-	FRAME_UNKNOWN, /* code in no file and no perf map; or where a stack was cut: "[cut]" is then the root */
-	FRAME_KIND_MAX,
-};
-
-/* A function, not an address: samples at any place in it have the same frame. Texts have no control characters. */
-struct frame {
-	const char *name;     /* demangled; "[unknown]" */
-	const char *file;     /* path of the mapped file, or of the .py file; the kernel's module; NULL */
-	const char *build_id; /* lower-case hex; NULL */
-	uint64_t rel_pc;      /* native: address of the function in the file as linked, or of the code if it has no name */
-	uint32_t line;        /* Python: of the line that runs; 0: unknown */
-	enum frame_kind kind;
-};
-
-/* What a Python frame is called. The texts need to be valid until the next call only. */
-struct python_name {
-	const char *name; /* qualified: module.Class.method, or as much as is known */
-	const char *file; /* or NULL */
-	uint32_t line;    /* 0: unknown */
-};
-
 struct stacks_config {
-	/* Names a Python frame; instr without STACK_PYTHON_ENTRY. Anything but 0: the name is not known. NULL: none is. */
+	/* Names a Python frame; instr without PYTHON_F_ENTRY. Anything but 0: the name is not known. NULL: none is. */
 	int (*python)(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name);
 	/* The Python frames of a thread that waits, by its thread pointer; see stack/python_name.h. NULL: there are none. */
 	void (*python_frames)(void *arg, uint32_t tgid, uint64_t self, struct python_found *ret_found);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stack/stack.h"
+#include "stack/intern.h"
 
 /* ---- a row of the table that DWARF's call frame information encodes: from the registers of a frame to those of its caller ---- */
 

@@ -13,7 +13,7 @@
 
 #include <elf.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "target/usdt.h"
 
 static const char *const exprs[] = { "s8 arg1", "u32 arg2", "f32 arg3", "f64 arg1", "str arg2",

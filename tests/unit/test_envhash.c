@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "record/metadata.h"
 #include "target/file.h"
 #include "unit.h"

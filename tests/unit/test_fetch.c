@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Argument expressions: the table that BPF interprets, for every type and shape, and refusals. */
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "unit.h"
 
 static char *op_names[] = { "none", "mul_mat" };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Calls that change the life of sequences, as the preset of llama.cpp describes them. */
-#include "engine/spec.h"
+#include "engine/engine.h"
 #include "requests/sequences.h"
 #include "unit.h"
 #include "util/clock.h"

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "stack/python_name.h"
 #include "stack/stack.h"
 #include "stack_sample.h"
 
@@ -270,7 +271,7 @@ static const char *name_task(void *arg, uint32_t tgid, const struct python_task 
 	return task->bytes ? "[task t]" : NULL;
 }
 
-#define ENTRY STACK_PYTHON_ENTRY
+#define ENTRY PYTHON_F_ENTRY
 #define EVAL "_PyEval_EvalFrameDefault"
 
 static const struct stacks_config python = {

@@ -4,7 +4,7 @@
  * and notes, those of this very program and forged ones.
  */
 #include "elf_image.h"
-#include "engine/engine.h"
+#include "engine/spec.h"
 #include "target/usdt.h"
 
 #define NONE REG_NONE
