@@ -396,24 +396,24 @@ static void take_states(struct metrics *m)
 
 static void take_step(struct metrics *m)
 {
-	const char *left_out = node_string(node_get(m->shape, "left_out"));
+	const char *left_out = node_string(node_get(m->shape, KEY(left_out)));
 	char name[32];
 	uint64_t ns;
 
-	m->key.value[LABEL_PHASE] = value_of(m, m->phases, &m->n_phases, METRICS_PHASES_MAX, node_string(node_get(m->shape, "phase")));
-	if (flag(m, "began_before") || flag(m, "unfinished") || !time_of(m->stages, "total", &ns)) {
+	m->key.value[LABEL_PHASE] = value_of(m, m->phases, &m->n_phases, METRICS_PHASES_MAX, node_string(node_get(m->shape, KEY(phase))));
+	if (flag(m, KEY(began_before)) || flag(m, KEY(unfinished)) || !time_of(m->stages, KEY(total), &ns)) {
 		add(m, METRIC_STEPS_CUT, -1, 1);
 		return;
 	}
 	observe(m, METRIC_STEP, -1, ns);
-	add(m, METRIC_STEP_TOKENS, -1, node_u64(node_get(m->shape, "n_tokens")));
-	if (node_u64(node_get(m->shape, "lost")))
+	add(m, METRIC_STEP_TOKENS, -1, node_u64(node_get(m->shape, KEY(n_tokens))));
+	if (node_u64(node_get(m->shape, KEY(lost))))
 		add(m, METRIC_STEPS_LOST, -1, 1);
 	if (left_out && strstr(left_out, "barriers"))
 		add(m, METRIC_STEPS_NO_STATES, -1, 1);
 	else
 		take_states(m);
-	if (time_of(m->shape, "tracer_us", &ns))
+	if (time_of(m->shape, KEY(tracer_us), &ns))
 		add(m, METRIC_TRACER, -1, ns);
 	for (size_t i = 0; i < LEN(gpu_states); i++) {
 		snprintf(name, sizeof(name), "gpu_%s_us", gpu_states[i]);
@@ -424,13 +424,13 @@ static void take_step(struct metrics *m)
 
 static enum outcome outcome_of(const struct metrics *m)
 {
-	if (flag(m, "mixed"))
+	if (flag(m, KEY(mixed)))
 		return OUTCOME_MIXED;
-	if (flag(m, "cancelled"))
+	if (flag(m, KEY(cancelled)))
 		return OUTCOME_CANCELLED;
-	if (flag(m, "lost_steps"))
+	if (flag(m, KEY(lost_steps)))
 		return OUTCOME_LOSSY;
-	if (flag(m, "began_before") || flag(m, "unfinished") || flag(m, "end_not_seen"))
+	if (flag(m, KEY(began_before)) || flag(m, KEY(unfinished)) || flag(m, KEY(end_not_seen)))
 		return OUTCOME_CUT;
 	return OUTCOME_COMPLETE;
 }
@@ -438,16 +438,16 @@ static enum outcome outcome_of(const struct metrics *m)
 /* total: to the end of its last step, or the end of its answer on a socket. */
 static void take_complete(struct metrics *m, uint64_t total, bool has_first, uint64_t first)
 {
-	uint64_t tokens = node_u64(node_get(m->shape, "output_tokens")), ns;
+	uint64_t tokens = node_u64(node_get(m->shape, KEY(output_tokens))), ns;
 
-	observe_request(m, METRIC_DURATION, total + (time_of(m->stages, "answered", &ns) ? ns : 0));
+	observe_request(m, METRIC_DURATION, total + (time_of(m->stages, KEY(answered), &ns) ? ns : 0));
 	for (size_t i = 0; i < LEN(parts); i++) {
 		if (time_of(m->stages, parts[i], &ns))
 			add(m, METRIC_REQUEST_PART, (int)i, ns);
 	}
 	/* by the convention: the rest of the duration by the tokens after the first one. A socket shows parts of the answer. */
-	if (!node_get(m->shape, "output_tokens")) {
-		if (time_of(m->stages, "tpot_mean", &ns))
+	if (!node_get(m->shape, KEY(output_tokens))) {
+		if (time_of(m->stages, KEY(tpot_mean), &ns))
 			observe_request(m, METRIC_TPOT, ns);
 	} else if (has_first && tokens > 1 && total >= first) {
 		observe_request(m, METRIC_TPOT, (total - first) / (tokens - 1));
@@ -458,7 +458,7 @@ static void take_complete(struct metrics *m, uint64_t total, bool has_first, uin
  * that both have. */
 static bool told_elsewhere(const struct metrics *m, bool socket)
 {
-	const char *why = node_string(node_get(m->shape, "joined_why"));
+	const char *why = node_string(node_get(m->shape, KEY(joined_why)));
 	bool unrelated = why && !strcmp(why, PROFILE_JOINED_NONE);
 
 	return why && (socket ? unrelated : !unrelated);
@@ -466,31 +466,31 @@ static bool told_elsewhere(const struct metrics *m, bool socket)
 
 static void take_request(struct metrics *m)
 {
-	int source = index_of(sources, LEN(sources), node_string(node_get(m->shape, "source_kind")));
+	int source = index_of(sources, LEN(sources), node_string(node_get(m->shape, KEY(source_kind))));
 	bool has_first, elsewhere, socket = source == 2;
 	enum outcome outcome = outcome_of(m);
 	uint64_t first = 0, queued, total, ts;
 
-	if (source < 0 || !time_of(m->stages, "total", &total))
+	if (source < 0 || !time_of(m->stages, KEY(total), &total))
 		return;
 	m->key.value[LABEL_SOURCE] = (uint8_t)source;
-	m->key.value[LABEL_OPERATION] = operation_of(node_string(node_get(m->shape, "request")));
+	m->key.value[LABEL_OPERATION] = operation_of(node_string(node_get(m->shape, KEY(request))));
 	add(m, METRIC_REQUESTS, outcome, 1);
 	/* a socket also shows health checks and the like */
 	if (outcome == OUTCOME_MIXED || outcome == OUTCOME_CANCELLED || (socket && m->key.value[LABEL_OPERATION] == LABEL_NONE))
 		return;
 	elsewhere = told_elsewhere(m, socket);
-	if (node_get(m->shape, "prompt_tokens"))
-		add(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, "prompt_tokens")));
-	if (node_get(m->shape, "output_tokens"))
-		add(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, "output_tokens")));
-	m->exemplar.ts_us = time_of(m->shape, "ts_us", &ts) ? ts / 1000 : 0;
+	if (node_get(m->shape, KEY(prompt_tokens)))
+		add(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, KEY(prompt_tokens))));
+	if (node_get(m->shape, KEY(output_tokens)))
+		add(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, KEY(output_tokens))));
+	m->exemplar.ts_us = time_of(m->shape, KEY(ts_us), &ts) ? ts / 1000 : 0;
 	if (!elsewhere && time_of(m->stages, socket ? "ttft" : "ttft_client", &first))
 		observe_request(m, METRIC_TTFT, first);
-	has_first = time_of(m->stages, "ttft", &first);
+	has_first = time_of(m->stages, KEY(ttft), &first);
 	if (has_first && !socket)
 		observe_request(m, METRIC_FIRST_STEP, first);
-	if (time_of(m->stages, "queued", &queued)) {
+	if (time_of(m->stages, KEY(queued), &queued)) {
 		observe_request(m, METRIC_QUEUED, queued);
 		first += queued;
 	}
@@ -500,7 +500,7 @@ static void take_request(struct metrics *m)
 
 static void take_window(struct metrics *m)
 {
-	double coverage = node_double(node_get(m->shape, "coverage"));
+	double coverage = node_double(node_get(m->shape, KEY(coverage)));
 	const struct json_node *lost;
 	char name[48];
 	uint64_t ns;
@@ -511,7 +511,7 @@ static void take_window(struct metrics *m)
 		if (lost)
 			add(m, METRIC_LOST, k, node_u64(lost));
 	}
-	if (!time_of(m->stages, "total", &ns))
+	if (!time_of(m->stages, KEY(total), &ns))
 		return;
 	add(m, METRIC_RECORDED, -1, ns);
 	if (coverage >= 0 && coverage <= 1)

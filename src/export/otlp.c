@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "export/message.h"
+#include "schema/profile_keys.h"
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -242,7 +243,7 @@ void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, cons
 		if (node_is(node_get(shape, not_whole[i]), JSON_TRUE))
 			return;
 	}
-	total = time_or_0(stages, "total");
+	total = time_or_0(stages, KEY(total));
 	if (!total || total < s->slow_ns)
 		return;
 	if (s->n == OTLP_SPANS_MAX || !window_start(file, &window)) {
@@ -250,13 +251,13 @@ void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, cons
 		return;
 	}
 	r = &s->requests[s->n++];
-	*r = (struct request){ .start_ns = window + time_or_0(shape, "ts_us"),
+	*r = (struct request){ .start_ns = window + time_or_0(shape, KEY(ts_us)),
 		.total = total,
-		.queued = time_or_0(stages, "queued"),
-		.first = time_or_0(stages, "ttft"),
+		.queued = time_or_0(stages, KEY(queued)),
+		.first = time_or_0(stages, KEY(ttft)),
 		.line = line->number,
-		.prompt_tokens = node_u64(node_get(shape, "prompt_tokens")),
-		.output_tokens = node_u64(node_get(shape, "output_tokens")),
+		.prompt_tokens = node_u64(node_get(shape, KEY(prompt_tokens))),
+		.output_tokens = node_u64(node_get(shape, KEY(output_tokens))),
 		.waited_for = node_u64(node_get(shape, "waited1_for")),
 		.own_prefill = time_or_0(stages, "own_prefill"),
 		.own_decode = time_or_0(stages, "own_decode"),

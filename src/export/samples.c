@@ -8,6 +8,7 @@
 
 #include "read/pftrace.h"
 #include "read/profile.h"
+#include "schema/profile_keys.h"
 #include "util/fmt.h"
 #include "util/list.h"
 #include "util/map.h"
@@ -365,7 +366,7 @@ static uint32_t add_stack(struct loader *l, const struct json_node *list)
 /* The number of its stack; a line without one has an empty one. */
 static uint32_t stack_of(struct loader *l, const struct profile_line *line, const struct json_node *shape)
 {
-	const struct json_node *id = node_get(shape, "stack"), *frames = node_get(line->object, "frames");
+	const struct json_node *id = node_get(shape, KEY(stack)), *frames = node_get(line->object, "frames");
 	uint64_t key = node_u64(id);
 	uint32_t stack, number;
 	int64_t known;
@@ -387,17 +388,17 @@ static uint32_t stack_of(struct loader *l, const struct profile_line *line, cons
 
 static bool is_wanted(const struct samples_filter *f, const struct json_node *shape)
 {
-	const struct json_node *step = node_get(shape, "step");
+	const struct json_node *step = node_get(shape, KEY(step));
 
-	return (!f->phase || node_is_text(node_get(shape, "phase"), f->phase)) && (!f->state || node_is_text(node_get(shape, "state"), f->state)) &&
+	return (!f->phase || node_is_text(node_get(shape, KEY(phase)), f->phase)) && (!f->state || node_is_text(node_get(shape, KEY(state)), f->state)) &&
 	       (f->step < 0 || (step && node_s64(step) == f->step));
 }
 
 static int take_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape];
-	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, "pid")), 0 };
-	const char *comm = node_string(node_get(shape, "comm"));
+	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, KEY(pid))), 0 };
+	const char *comm = node_string(node_get(shape, KEY(comm)));
 	struct loader *l = ctx;
 	struct samples_sum sum;
 	uint32_t stack;
@@ -405,8 +406,8 @@ static int take_line(void *ctx, const struct profile_line *line)
 
 	if (!node_is_text(line->values[PROFILE_KEY_event], "stack_prof"))
 		return comm && t.pid && comm[0] ? samples_add_name(l->s, &t, comm, strlen(comm)) : 0;
-	t.tid = (uint32_t)node_u64(node_get(shape, "tid"));
-	sum.n = node_u64(node_get(shape, "samples"));
+	t.tid = (uint32_t)node_u64(node_get(shape, KEY(tid)));
+	sum.n = node_u64(node_get(shape, KEY(samples)));
 	if (node_us_to_ns(node_get(line->values[PROFILE_KEY_stage_us], "total"), &ns) || ns < 0 || sum.n - 1 >= UINT32_MAX) {
 		l->problem(l->arg, line->number, "stack_prof without samples or total");
 		return 0;
@@ -415,7 +416,7 @@ static int take_line(void *ctx, const struct profile_line *line)
 	stack = stack_of(l, line, shape); /* its frames may be needed even if the line is not */
 	if (!is_wanted(l->filter, shape))
 		return 0;
-	return samples_add(l->s, &t, node_is_text(node_get(shape, "kind"), "wait"), stack, line->number, &sum);
+	return samples_add(l->s, &t, node_is_text(node_get(shape, KEY(kind)), "wait"), stack, line->number, &sum);
 }
 
 int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,

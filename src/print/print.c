@@ -11,6 +11,7 @@
 #include "read/profile.h"
 #include "read/trace.h"
 #include "report/model.h"
+#include "schema/profile_keys.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/text.h"
@@ -282,8 +283,8 @@ static int take_line(void *ctx, const struct profile_line *in)
 	/* what tells lines of one event apart */
 	static const char *const keys[] = { PROFILE_SHOWN(KEY_NAME) };
 	const struct json_node *shape = in->values[PROFILE_KEY_shape], *stages = in->values[PROFILE_KEY_stage_us];
-	struct line line = { .pid = id_of(node_get(shape, "pid")), .tid = id_of(node_get(shape, "tid")) };
-	const char *comm = node_string(node_get(shape, "comm"));
+	struct line line = { .pid = id_of(node_get(shape, KEY(pid))), .tid = id_of(node_get(shape, KEY(tid))) };
+	const char *comm = node_string(node_get(shape, KEY(comm)));
 	struct printer *p = ctx;
 	struct words w = { 0 };
 	int64_t total = 0, ns;
@@ -292,13 +293,13 @@ static int take_line(void *ctx, const struct profile_line *in)
 	words_put(&w, " ");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		put_value(&w, " ", keys[i], node_get(shape, keys[i]), "");
-	us_of(node_get(stages, "total"), &total);
-	put_value(&w, " ", "total", node_get(stages, "total"), "us");
+	us_of(node_get(stages, KEY(total)), &total);
+	put_value(&w, " ", "total", node_get(stages, KEY(total)), "us");
 	for (const struct json_node *s = NULL; node_is(stages, JSON_OBJECT) && (s = json_next(stages, s));) {
 		if (strcmp(s->key, "total") && us_of(s, &ns) && ns && ns >= total / 20) /* the short ones are left out */
 			put_value(&w, " ", s->key, s, "us");
 	}
-	line.timed = us_of(node_get(shape, "ts_us"), &line.start_ns);
+	line.timed = us_of(node_get(shape, KEY(ts_us)), &line.start_ns);
 	if (!line.timed) /* a sum, which is known by now */
 		line.start_ns = p->newest_ns;
 	if (comm)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "read/json_source.h"
+#include "util/names.h"
 
 #define KEY_NAME(name) #name,
 static const char *const names[PROFILE_KEY_MAX] = { PROFILE_KEYS(KEY_NAME) };
@@ -76,4 +76,45 @@ const char *profile_key_numbered(const char *key, const char *prefix, uint32_t *
 		return NULL;
 	*ret_number = n;
 	return key + digits + 1;
+}
+
+/* ---- values ---- */
+
+/* Eighteen years: sums and differences of such values stay far from overflow. */
+#define NS_MAX (INT64_MAX / 16)
+
+int read_state(const char *key, unsigned int *hint)
+{
+	for (unsigned int i = 0; i < ST_MAX; i++) {
+		unsigned int k = (*hint + i) % ST_MAX;
+
+		if (!strcmp(key, time_state_name((enum time_state)k))) {
+			*hint = k + 1;
+			return (int)k;
+		}
+	}
+	return -1;
+}
+
+bool read_us(const struct json_node *value, int64_t *ret_ns)
+{
+	int64_t ns;
+
+	if (node_us_to_ns(value, &ns) < 0 || ns < 0)
+		return false;
+	*ret_ns = ns < NS_MAX ? ns : NS_MAX;
+	return true;
+}
+
+bool read_u32(const struct json_node *value, uint32_t *ret)
+{
+	int64_t v;
+
+	if (!node_is(value, JSON_INT))
+		return false;
+	v = node_s64(value);
+	if (v < 0)
+		return false;
+	*ret = v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+	return true;
 }

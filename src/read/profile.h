@@ -31,4 +31,13 @@ const char *profile_key_name(enum profile_key key);
  * number of at most nine digits. */
 const char *profile_key_numbered(const char *key, const char *prefix, uint32_t *ret_number);
 
+/* The index of a state's key in stage_us; -1 if it is none. hint: initially 0, then kept by the
+ * caller, since keys come in the same order on every line. */
+int read_state(const char *key, unsigned int *hint);
+
+/* A time >= 0 in microseconds. */
+bool read_us(const struct json_node *value, int64_t *ret_ns);
+/* A count >= 0; larger ones become UINT32_MAX. */
+bool read_u32(const struct json_node *value, uint32_t *ret);
+
 #endif

@@ -7,8 +7,9 @@
 
 #include "read/profile.h"
 #include "report/output.h"
-#include "report/read.h"
+#include "schema/profile_keys.h"
 #include "util/json.h"
+#include "util/names.h"
 
 #define NAME_SHOWN 72 /* bytes of a name */
 #define LINE_BYTES 64 /* of a cache line: x86, and nearly all arm64 (a few have 128) */
@@ -173,15 +174,6 @@ static const struct {
 	[GPU_PART_UNKNOWN] = { "unknown_us", "unknown", "not known", "not known" },
 };
 
-void gpu_phases_clear(struct gpu_phases *g)
-{
-	for (size_t i = 0; i < g->n; i++) {
-		for (size_t k = 0; k < g->list[i].n_gaps; k++)
-			free(g->list[i].gaps[k].why);
-	}
-	g->n = 0;
-}
-
 /* The member with a name that is put together. */
 static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(const struct json_node *shape,
 	const char *fmt, ...)
@@ -304,7 +296,7 @@ static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const st
 	struct gpu_sum sum;
 	char prefix[32];
 
-	if (read_u32(node_get(shape, "gpu_devices"), &n)) {
+	if (read_u32(node_get(shape, KEY(gpu_devices)), &n)) {
 		p->devices_missing |= n > GPU_STEP_DEVICES;
 		json_for_each (value, shape) {
 			const char *key = profile_key_numbered(value->key, "gpu_device", &device);
@@ -315,14 +307,14 @@ static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const st
 			if (sum_read(shape, prefix, all->total, false, &sum))
 				add_device(p, device, &sum);
 		}
-	} else if (read_u32(node_get(shape, "gpu_device"), &device) && all->part[GPU_PART_IDLE_LAUNCH] != all->total) {
+	} else if (read_u32(node_get(shape, KEY(gpu_device)), &device) && all->part[GPU_PART_IDLE_LAUNCH] != all->total) {
 		add_device(p, device, all); /* it has the parts of the step; one that did nothing is any of them */
 	}
 }
 
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape)
 {
-	bool lost = node_is(node_get(shape, "gpu_lost"), JSON_TRUE);
+	bool lost = node_is(node_get(shape, KEY(gpu_lost)), JSON_TRUE);
 	struct gpu_sum sum;
 	struct gpu_phase *p;
 	size_t at;

@@ -3,29 +3,7 @@
 #ifndef INFTRACE_REPORT_COSTS_H
 #define INFTRACE_REPORT_COSTS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "record.h"
-#include "util/names.h"
-
-/* Sums over steps or calls. */
-struct count_sum {
-	uint64_t of, all;    /* those with counts; and with or without */
-	uint64_t n[PMU_MAX]; /* by enum hardware_counter */
-	uint64_t missed_of;  /* those with COUNTER_LLC_MISSES, too */
-};
-
-#define COUNT_PHASES_MAX 16 /* of more, the others are counted as the last one */
-
-struct count_phases {
-	struct count_phase {
-		uint32_t phase; /* a name */
-		struct count_sum sum;
-	} list[COUNT_PHASES_MAX];
-	size_t n;
-};
+#include "report/model.h"
 
 struct json_node;
 
@@ -54,46 +32,7 @@ const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX]);
 
 /* ---- What GPUs did during steps, by phase. ---- */
 
-#define GPU_PHASE_GAPS 3
-#define GPU_WHY_MAX 384
-
-/* A time in which nothing had been launched. */
-struct phase_gap {
-	int64_t ns; /* 0: none */
-	uint32_t step;
-	char *why; /* "the launching thread ..."; NULL: not known */
-};
-
-/* What GPUs did in steps. */
-struct gpu_sum {
-	uint64_t kernels, copies;
-	int64_t total, part[GPU_PART_MAX]; /* of the steps that say something of it */
-	int64_t after;                     /* for how long what was launched in the steps ran after them */
-};
-
-#define GPU_PHASES_MAX 16 /* of more, the others are counted as the last one */
-
-struct gpu_phase {
-	uint32_t phase;       /* a name */
-	uint64_t steps, lost; /* of which it is known, and is not, what the GPU did */
-	struct gpu_sum all;
-	struct phase_device {
-		uint32_t device;
-		struct gpu_sum sum;
-	} devices[GPU_STEP_DEVICES];
-	size_t n_devices;
-	bool devices_missing;                  /* there are more */
-	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
-	size_t n_gaps;
-};
-
-struct gpu_phases {
-	struct gpu_phase list[GPU_PHASES_MAX];
-	size_t n;
-};
-
 /* Adds what the line of a step says; shape NULL or without a GPU: nothing. */
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape);
-void gpu_phases_clear(struct gpu_phases *g);
 
 #endif

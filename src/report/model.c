@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "link/host_clock.h"
-#include "report/read.h"
 #include "report/stacks.h"
 
 #define STEP_OPS_MAX 256
@@ -41,8 +39,33 @@ static void process_free(struct process *p)
 	free(p->served.exchanges);
 	idmap_free(&p->served.by_number);
 	stack_times_free(&p->stacks);
-	gpu_phases_clear(&p->gpu);
+	for (size_t i = 0; i < p->gpu.n; i++) {
+		for (size_t k = 0; k < p->gpu.list[i].n_gaps; k++)
+			free(p->gpu.list[i].gaps[k].why);
+	}
 	free(p);
+}
+
+void archive_hosts_free(struct archive_hosts *h)
+{
+	for (uint32_t i = 0; i < h->n_files; i++)
+		free(h->files[i].path);
+	ranks_clear(&h->ranks);
+	free(h);
+}
+
+uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile)
+{
+	enum boot_fit fits[ARCHIVE_HOSTS_MAX] = { BOOT_UNLIKELY }, fit;
+	struct boot_choice choice = { 0 };
+
+	list_for_each (f, h->files, h->n_files) {
+		fit = f->has_boot ? boot_compare(profile, &f->boot) : BOOT_UNLIKELY;
+		fits[f->host] = fit > fits[f->host] ? fit : fits[f->host];
+	}
+	for (uint32_t i = 0; i < h->n; i++)
+		boot_choose(&choice, i, fits[i]);
+	return choice.fit && !choice.several ? choice.host : h->n;
 }
 
 void model_free(struct model *m)

@@ -8,8 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "link/host_clock.h"
+#include "link/ranks.h"
 #include "probe.h"
-#include "report/costs.h"
+#include "record.h"
 #include "report/stacks.h"
 #include "report/stats.h"
 #include "util/host_id.h"
@@ -284,6 +286,63 @@ static inline bool request_told_apart(const struct request *r)
 	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED));
 }
 
+/* ---- what the CPU counted, and what GPUs did during steps, by phase (costs.h) ---- */
+
+/* Sums over steps or calls. */
+struct count_sum {
+	uint64_t of, all;    /* those with counts; and with or without */
+	uint64_t n[PMU_MAX]; /* by enum hardware_counter */
+	uint64_t missed_of;  /* those with COUNTER_LLC_MISSES, too */
+};
+
+#define COUNT_PHASES_MAX 16 /* of more, the others are counted as the last one */
+
+struct count_phases {
+	struct count_phase {
+		uint32_t phase; /* a name */
+		struct count_sum sum;
+	} list[COUNT_PHASES_MAX];
+	size_t n;
+};
+
+#define GPU_PHASE_GAPS 3
+#define GPU_WHY_MAX 384
+
+/* A time in which nothing had been launched. */
+struct phase_gap {
+	int64_t ns; /* 0: none */
+	uint32_t step;
+	char *why; /* "the launching thread ..."; NULL: not known */
+};
+
+/* What GPUs did in steps. */
+struct gpu_sum {
+	uint64_t kernels, copies;
+	int64_t total, part[GPU_PART_MAX]; /* of the steps that say something of it */
+	int64_t after;                     /* for how long what was launched in the steps ran after them */
+};
+
+#define GPU_PHASES_MAX 16 /* of more, the others are counted as the last one */
+
+struct gpu_phase {
+	uint32_t phase;       /* a name */
+	uint64_t steps, lost; /* of which it is known, and is not, what the GPU did */
+	struct gpu_sum all;
+	struct phase_device {
+		uint32_t device;
+		struct gpu_sum sum;
+	} devices[GPU_STEP_DEVICES];
+	size_t n_devices;
+	bool devices_missing;                  /* there are more */
+	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
+	size_t n_gaps;
+};
+
+struct gpu_phases {
+	struct gpu_phase list[GPU_PHASES_MAX];
+	size_t n;
+};
+
 /* ---- processes ---- */
 
 /* Time that threads waited for a CPU while another one ran on it. */
@@ -368,6 +427,38 @@ struct window {
 	uint32_t trigger; /* why it was dumped, a name */
 	bool lacks_faults; /* the kernel did not show them */
 };
+
+/*
+ * The hosts of an archive of inftrace link: how their clocks relate, and what their recordings have of collectives.
+ */
+
+#define ARCHIVE_HOSTS_MAX 256
+#define ARCHIVE_FILES_MAX 1024
+
+struct archive_host {
+	uint32_t name; /* of the model's; never 0 */
+	bool known;    /* how its clock relates to the timeline, to within the residual: 0 for the timeline's own host */
+	int64_t residual_ns;
+};
+
+struct archive_hosts {
+	struct archive_host list[ARCHIVE_HOSTS_MAX];
+	uint32_t n;
+	struct archive_file {
+		char *path; /* of the member */
+		uint32_t host;
+		struct host_place place;
+		bool has_boot;
+		struct boot boot;
+	} files[ARCHIVE_FILES_MAX];
+	uint32_t n_files;
+	struct ranks ranks;
+};
+
+void archive_hosts_free(struct archive_hosts *h);
+
+/* The host that a profile is of, by its traces; n: of none of them, or it may be of several. */
+uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile);
 
 /* What the clocks of its host said when a recording began, where it says so. */
 struct recording_clock {

@@ -13,9 +13,6 @@
 #include "report/model.h"
 #include "util/names.h"
 
-/* Eighteen years: sums and differences of such values stay far from overflow. */
-#define NS_MAX (INT64_MAX / 16)
-
 void read_problem(struct read_problems *problems, const char *fmt, ...)
 {
 	va_list ap;
@@ -27,53 +24,9 @@ void read_problem(struct read_problems *problems, const char *fmt, ...)
 	va_end(ap);
 }
 
-int read_state(const char *key, unsigned int *hint)
-{
-	for (unsigned int i = 0; i < ST_MAX; i++) {
-		unsigned int k = (*hint + i) % ST_MAX;
-
-		if (!strcmp(key, time_state_name((enum time_state)k))) {
-			*hint = k + 1;
-			return (int)k;
-		}
-	}
-	return -1;
-}
-
-bool read_us(const struct json_node *value, int64_t *ret_ns)
-{
-	int64_t ns;
-
-	if (node_us_to_ns(value, &ns) < 0 || ns < 0)
-		return false;
-	*ret_ns = least_of(ns, NS_MAX);
-	return true;
-}
-
-bool read_u32(const struct json_node *value, uint32_t *ret)
-{
-	int64_t v;
-
-	if (!node_is(value, JSON_INT))
-		return false;
-	v = node_s64(value);
-	if (v < 0)
-		return false;
-	*ret = v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
-	return true;
-}
-
 /* ---- the hosts of an archive ---- */
 
 #define KEY_MAX 640
-
-void archive_hosts_free(struct archive_hosts *h)
-{
-	for (uint32_t i = 0; i < h->n_files; i++)
-		free(h->files[i].path);
-	ranks_clear(&h->ranks);
-	free(h);
-}
 
 /* The trace of this path; NULL: it is none, or of no host. */
 static struct archive_file *archive_file(struct archive_hosts *h, const char *path)
@@ -141,20 +94,6 @@ static struct archive_hosts *archive_hosts_new(struct model *m, const struct jso
 		host->known |= f->place.known;
 	}
 	return h;
-}
-
-uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile)
-{
-	enum boot_fit fits[ARCHIVE_HOSTS_MAX] = { BOOT_UNLIKELY }, fit;
-	struct boot_choice choice = { 0 };
-
-	list_for_each (f, h->files, h->n_files) {
-		fit = f->has_boot ? boot_compare(profile, &f->boot) : BOOT_UNLIKELY;
-		fits[f->host] = fit > fits[f->host] ? fit : fits[f->host];
-	}
-	for (uint32_t i = 0; i < h->n; i++)
-		boot_choose(&choice, i, fits[i]);
-	return choice.fit && !choice.several ? choice.host : h->n;
 }
 
 /* ---- archives of inftrace link: their profiles; or, if there are none, their Chrome traces ---- */

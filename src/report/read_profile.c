@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "read/profile.h"
+#include "report/costs.h"
 #include "report/read.h"
 #include "schema/left_out.h"
 #include "schema/profile_keys.h"
@@ -55,7 +56,6 @@ struct key {
 };
 
 /* Fields of schema/profile_fields.h, which says how they are read. */
-#define KEY(key) (sizeof(profile_field_##key) ? #key : NULL)
 #define FIELD_TYPE(key, size) PROFILE_BY_TYPE(key, (size) == 8 ? KEY_U64 : KEY_U32, KEY_US, KEY_NAME, KEY_TRUE, KEY_STATE, KEY_PARTS)
 #define FIELD_KEY(object, member, key) #key, FIELD_TYPE(key, sizeof(((struct object *)0)->member)), offsetof(struct object, member)
 #define FLAG_KEY(key, flag) #key, sizeof(profile_field_##key) ? KEY_FLAG : 0, flag

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/summary.h"
-#include "report/words.h"
+#include "report/cause.h"
 #include "requests/step_requests.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */
 struct token_time {
@@ -21,28 +21,6 @@ struct finder {
 	LIST(struct token_time, tokens);
 	LIST(bool, mixed); /* by request number */
 };
-
-bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
-{
-	struct text t = text_in(text, REQUESTS_TEXT_MAX);
-	uint64_t least = rs->mixed > rs->max_sequences ? rs->mixed : rs->max_sequences;
-
-	if (!rs->mixed && !rs->began_before && !rs->lost)
-		return false;
-	text_add(&t, "left out of these times:");
-	if (rs->mixed && rs->shared_steps && !rs->by_lines)
-		text_add(&t,
-			" at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)",
-			LLU(least), LLU(rs->shared_steps), LLU(rs->max_sequences));
-	else if (rs->mixed)
-		text_add(&t, " %llu requests that cannot be told from others", LLU(rs->mixed));
-	if (rs->began_before)
-		text_add(&t, "%s of the first token's, %llu requests that began before the recording",
-			rs->mixed ? ";" : "", LLU(rs->began_before));
-	if (rs->lost)
-		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
-	return true;
-}
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {

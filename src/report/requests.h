@@ -6,7 +6,10 @@
 #include "report/model.h"
 #include "report/stats.h"
 
-struct phase_names;
+/* The names of the phases in which a prompt is read and in which tokens are produced. */
+struct phase_names {
+	uint32_t prefill, decode;
+};
 
 struct request_summary {
 	uint64_t count, prompt_tokens, output_tokens; /* of requests that are none of these: */
@@ -26,10 +29,6 @@ struct request_summary {
 /* Uses the steps as left by model_finish(). */
 void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret);
-
-/* One sentence about the requests that are left out of the times, and why; false: there are none. */
-#define REQUESTS_TEXT_MAX 512
-bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX]);
 
 /* A step with rows of several sequences. */
 struct step_seen;

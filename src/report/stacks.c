@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/read.h"
+#include "read/profile.h"
+#include "report/model.h"
+#include "schema/profile_keys.h"
 #include "util/chance.h"
 
 /* ---- frames ---- */
@@ -336,8 +338,8 @@ static void add_sum(struct code_tree *t, struct stack_times *s, const struct sta
 static const char *row_values(const struct json_node *shape, const struct json_node *stages, struct stack_row *row,
 	bool *ret_in_step)
 {
-	const char *state = node_string(node_get(shape, "state"));
-	const struct json_node *step = node_get(shape, "step"), *samples = node_get(shape, "samples");
+	const char *state = node_string(node_get(shape, KEY(state)));
+	const struct json_node *step = node_get(shape, KEY(step)), *samples = node_get(shape, KEY(samples));
 	unsigned int hint = 0;
 	int known;
 
@@ -345,7 +347,7 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 		return "shape.state is not a string";
 	known = read_state(state, &hint);
 	row->state = known < 0 ? STATE_OTHER : (uint8_t)known;
-	if (!read_us(node_get(stages, "total"), &row->ns))
+	if (!read_us(node_get(stages, KEY(total)), &row->ns))
 		return "stage_us.total is not a number >= 0";
 	*ret_in_step = step != NULL;
 	if (step && !read_u32(step, &row->step))
@@ -353,7 +355,7 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	row->samples = 1;
 	if (samples && (!read_u32(samples, &row->samples) || !row->samples))
 		return "shape.samples is not a number > 0";
-	read_u32(node_get(shape, "tid"), &row->tid);
+	read_u32(node_get(shape, KEY(tid)), &row->tid);
 	return NULL;
 }
 
@@ -361,7 +363,7 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 static void waker_code_add(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
 	uint32_t phase)
 {
-	const char *text = node_string(node_get(shape, "woken_by"));
+	const char *text = node_string(node_get(shape, KEY(woken_by)));
 	struct waker_sum w = { .phase = phase, .state = row->state, .function = m->code.nodes[row->node].held_by };
 	struct code_frame frame;
 	uint64_t key = 0;
@@ -371,7 +373,7 @@ static void waker_code_add(struct model *m, struct stack_times *s, const struct 
 		code_frame_parse(text, strlen(text), &frame);
 		add_function(m, frame.text, frame.kind, &w.by);
 	}
-	w.thread = model_name(m, node_string(node_get(shape, "waker")));
+	w.thread = model_name(m, node_string(node_get(shape, KEY(waker))));
 	if (!w.thread && !w.by)
 		return;
 	for (size_t k = 0; k < 5; k++)
@@ -404,8 +406,8 @@ const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t ph
 const char *stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording)
 {
-	const char *kind = node_string(node_get(shape, "kind")), *why = NULL, *bad;
-	const struct json_node *id = node_get(shape, "stack");
+	const char *kind = node_string(node_get(shape, KEY(kind))), *why = NULL, *bad;
+	const struct json_node *id = node_get(shape, KEY(stack));
 	struct stack_row row = { .recording = recording };
 	struct stack_times *s = &p->stacks;
 	uint32_t phase, op = 0;
@@ -424,14 +426,14 @@ const char *stack_times_read(struct model *m, struct process *p, struct stack_id
 	bad = row_values(shape, stages, &row, &in_step);
 	if (bad)
 		return bad;
-	phase = model_name(m, node_string(node_get(shape, "phase")));
+	phase = model_name(m, node_string(node_get(shape, KEY(phase))));
 	row.no_phase = in_step && !phase && m->code.n_rows < STACK_ROWS_MAX;
 	if (in_step && !phase)
 		phase = s->unknown_phase = model_name(m, "unknown");
 	if (!row.no_phase)
 		add_sum(&m->code, s, &row, phase);
 	if (!row.wait && row.state != ST_BARRIER)
-		op = model_name(m, node_string(node_get(shape, "op")));
+		op = model_name(m, node_string(node_get(shape, KEY(op))));
 	if (row.wait && !row.no_phase)
 		waker_code_add(m, s, shape, &row, phase);
 	if (op)

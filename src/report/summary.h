@@ -146,11 +146,6 @@ struct summary {
 	struct code_summary code;
 };
 
-/* The names of the phases in which a prompt is read and in which tokens are produced. */
-struct phase_names {
-	uint32_t prefill, decode;
-};
-
 /* Call it after typical_find(). */
 struct model;
 void summary_make(struct process *p, const struct model *m, const struct phase_names *names, struct summary *ret);

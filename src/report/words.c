@@ -391,3 +391,25 @@ const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
 		DURATION(c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }
+
+bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
+{
+	struct text t = text_in(text, REQUESTS_TEXT_MAX);
+	uint64_t least = rs->mixed > rs->max_sequences ? rs->mixed : rs->max_sequences;
+
+	if (!rs->mixed && !rs->began_before && !rs->lost)
+		return false;
+	text_add(&t, "left out of these times:");
+	if (rs->mixed && rs->shared_steps && !rs->by_lines)
+		text_add(&t,
+			" at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)",
+			LLU(least), LLU(rs->shared_steps), LLU(rs->max_sequences));
+	else if (rs->mixed)
+		text_add(&t, " %llu requests that cannot be told from others", LLU(rs->mixed));
+	if (rs->began_before)
+		text_add(&t, "%s of the first token's, %llu requests that began before the recording",
+			rs->mixed ? ";" : "", LLU(rs->began_before));
+	if (rs->lost)
+		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
+	return true;
+}

@@ -60,6 +60,10 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);
 
+/* One sentence about the requests that are left out of the times, and why; false: there are none. */
+#define REQUESTS_TEXT_MAX 512
+bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX]);
+
 /* ---- Puts sentences together piece by piece. ---- */
 
 /* The text so far; what does not fit is cut. */

@@ -70,6 +70,9 @@ enum {
 #define STAGE(families, key, type, need, text) typedef char profile_field_##key[AS_##type];
 #include "schema/profile_fields.h"
 
+/* For a reader: as text, where the key has a row. */
+#define KEY(key) (sizeof(profile_field_##key) ? #key : NULL)
+
 /* The one that is for the type of a key: they may be of different types. */
 #define PROFILE_BY_TYPE(key, number, time, name, flag, state, parts)                                \
 	__builtin_choose_expr(sizeof(profile_field_##key) == AS_NUMBER, number,                     \

@@ -94,6 +94,7 @@ static bool check_scalars(
 enum family_number {
 #define FAMILY(family, events) NUMBER_##family,
 #include "schema/profile_fields.h"
+#include "schema/profile_keys.h"
 };
 
 enum family {
@@ -442,7 +443,7 @@ static void check_host(struct profile_check *check, const struct json_node *shap
 	struct host_id id;
 
 	host_id_from_json(&id, shape);
-	if (!id.boot_id[0] && (node_get(shape, "boot_id") || node_get(shape, "boottime_shift_ns")))
+	if (!id.boot_id[0] && (node_get(shape, KEY(boot_id)) || node_get(shape, KEY(boottime_shift_ns))))
 		LINE_PROBLEM(check, "shape.boot_id must be a boot id of Linux, shape.boottime_shift_ns nanoseconds as a string");
 }
 
@@ -504,9 +505,9 @@ static void stacks_clear(struct profile_check *check)
 static void check_native(struct profile_check *check, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
-	const struct json_node *window = node_get(shape, "window"), *stack = node_get(shape, "stack");
+	const struct json_node *window = node_get(shape, KEY(window)), *stack = node_get(shape, KEY(stack));
 
-	check->family = find_family(line->values[PROFILE_KEY_event], node_get(shape, "source_kind"));
+	check->family = find_family(line->values[PROFILE_KEY_event], node_get(shape, KEY(source_kind)));
 	if (window && (!node_is(window, JSON_INT) || node_s64(window) < 0)) {
 		LINE_PROBLEM(check, "shape.window must be an integer >= 0");
 		return;
