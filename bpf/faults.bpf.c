@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Page faults. The tracepoint marks the start of a fault from user mode. The software
- * events PAGE_FAULTS_MIN and _MAJ are raised by mm_account_fault() once a fault has been
- * handled, next to the counts of getrusage(2): they mark the end and tell the kind. A fault
- * taken inside the kernel raises only the end and becomes an instant.
+ * Page faults. The tracepoint marks the start of a fault from user mode. mm_account_fault() raises the software events
+ * PAGE_FAULTS_MIN and _MAJ once a fault has been handled, next to the counts of getrusage(2): they mark the end and tell
+ * the kind. A fault taken inside the kernel raises only the end and becomes an instant.
  * arm64 has no such tracepoint: there faults from user mode have no duration, and count as time on the CPU.
  *
  * Where the events are refused, the return of handle_mm_fault(), which calls mm_account_fault(), stands in for them.
- * Other than the programs on events this one can be preempted, where the kernel can be (preempt=full), and the kernel then
- * leaves it out for threads that fault on the same CPU until it goes on (bpf_prog.active): fault_missed() finds such faults.
+ * Unlike the programs on events, this one can be preempted if the kernel can be (preempt=full). Until it continues, the
+ * kernel skips it for threads that fault on the same CPU (bpf_prog.active): fault_missed() finds such faults.
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
@@ -48,7 +47,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	return 0;
 }
 
-/* Of a fault whose begin was not seen. */
+/* Whether a fault whose begin was not seen came from user mode. */
 static __always_inline bool from_user(const struct bpf_perf_event_data *ctx)
 {
 #ifdef __TARGET_ARCH_arm64
@@ -58,7 +57,7 @@ static __always_inline bool from_user(const struct bpf_perf_event_data *ctx)
 #endif
 }
 
-/* event: NULL: what was seen is the return, with an address and from where it was */
+/* event NULL: seen by the return, with its `address` and `user_mode` */
 static __always_inline int fault_end(struct bpf_perf_event_data *event, u64 address, bool user_mode, u32 flags, bool stacks)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -125,7 +124,7 @@ int fault_major(struct bpf_perf_event_data *ctx)
 	return fault_event(ctx, FAULT_F_MAJOR, 0);
 }
 
-/* Loaded instead of these with the stacks of waits. */
+/* Loaded instead when the stacks of waits are recorded. */
 SEC("perf_event")
 int fault_minor_stacks(struct bpf_perf_event_data *ctx)
 {
@@ -138,8 +137,8 @@ int fault_major_stacks(struct bpf_perf_event_data *ctx)
 	return fault_event(ctx, FAULT_F_MAJOR, 1);
 }
 
-/* Raises the event of a fault where mm_account_fault() does: not for one that failed or is tried again, nor without
- * registers, for a page that the kernel only looks up. */
+/* Ends a fault where mm_account_fault() raises an event: not if it failed or is tried again, nor without registers, for a
+ * page that the kernel only looks up. */
 static __always_inline int fault_returns(u64 address, u32 flags, const void *regs, u32 ret, bool stacks)
 {
 	bool major = ret & VM_FAULT_MAJOR || flags & FAULT_FLAG_TRIED;
@@ -149,7 +148,7 @@ static __always_inline int fault_returns(u64 address, u32 flags, const void *reg
 	return fault_end(NULL, address, flags & FAULT_FLAG_USER, major ? FAULT_F_MAJOR : 0, stacks);
 }
 
-/* Loaded instead of all of these where the events are refused. */
+/* Loaded instead of all the above where the events are refused. */
 SEC("fexit/handle_mm_fault")
 int BPF_PROG(fault_return, void *vma, unsigned long address, unsigned int flags, void *regs, unsigned int ret)
 {

@@ -16,15 +16,15 @@
  * leads to them. Otherwise the verifier of 6.1 would give up after a million instructions.
  */
 
-/* A walk through the frames, from the innermost on. A round of bpf_loop(), here and below: the verifier would walk those
- * of a loop one by one, at each start. Usually the first frame is looked at only, before the loop. */
+/* A walk through the frames, from the innermost on. Here and below bpf_loop() does it: the verifier would walk through a
+ * plain loop round by round, at each start. Usually only the first frame is looked at, before the loop. */
 struct frame_walk {
 	struct thread *t;
 	u64 sp;
 	u32 id, found;
 };
 
-/* Its function was left without a return: its entry is below the stack now. */
+/* Whether the innermost function was left without a return: its entry is below the stack now. */
 static __always_inline bool frame_is_stale(struct thread *t, u64 sp)
 {
 	u32 depth = t->depth;
@@ -58,7 +58,7 @@ __noinline int frames_drop_stale(struct thread *t, u64 sp)
 	return 0;
 }
 
-/* Whether the walk ends here, since frames further out were entered earlier still. */
+/* Returns whether the walk ends here: frames further out were entered earlier still. */
 static long frame_match(u32 i, struct frame_walk *w)
 {
 	u32 depth = w->t->depth - i;
@@ -73,7 +73,7 @@ static long frame_match(u32 i, struct frame_walk *w)
 }
 
 /*
- * The depth of the frame that returns, or 0: entered before the recording, or not kept. A tail call shares
+ * Returns the depth of the frame that returns; 0: it was entered before the recording, or not kept. A tail call shares
  * the stack pointer with its caller, so several frames may match: takes the innermost with the probe's id.
  */
 __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
@@ -88,8 +88,8 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 #include "python_step.bpf.h"
 
 /*
- * At a function's entry: whether the return address is the kernel's trampoline for return probes (the start
- * of a page), which means that the function was not called but reached by a jump from a probed one.
+ * Whether a function was not called but reached by a jump from a probed one: at its entry, the return address is then the
+ * kernel's trampoline for return probes (the start of a page).
  */
 static __always_inline bool entered_by_jump(struct pt_regs *ctx)
 {
@@ -111,7 +111,7 @@ __noinline int step_strings(struct thread *t, const struct strings *s, u32 slot)
 	return 0;
 }
 
-/* Fills in what the call says about its frame, and zeros. */
+/* Fills in what the call tells, and zeros the rest. */
 static __always_inline void frame_fill(
 	struct frame *f, struct pt_regs *ctx, const struct probe *p, u32 id, const struct call_vals *c)
 {
@@ -189,7 +189,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		t->role = ST_GPU_WAIT;
 }
 
-/* A thread changes to another group. Not in group_arrive(): the calls would nest too deep for the verifier. */
+/* Moves a thread to another group. Not in group_arrive(): the calls would nest too deep for the verifier. */
 static __always_inline void group_change(struct thread *t, struct who w, u64 key, u64 now)
 {
 	if (t->group_key == key)
@@ -210,7 +210,7 @@ static __always_inline void group_meet(struct thread *t, struct who w, u64 key, 
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
-/* As flags of the call: how long its thread has been off the CPU since its last step. */
+/* Returns flags of a call, for function_fill(): how long its thread was off the CPU since its last step. */
 static __always_inline u64 off_cpu_since_step(const struct thread *t)
 {
 	u64 ns = 0;
@@ -220,7 +220,7 @@ static __always_inline u64 off_cpu_since_step(const struct thread *t)
 	return t->step_over && !t->in_step && role_now(t) == ST_CPU ? ns << 32 | FUNCTION_F_OFF_CPU : 0;
 }
 
-/* Has a stack of its own for the record, since function_entry() calls others that need theirs. */
+/* Out of line, so that only this takes stack for the record: function_entry() calls others that need theirs. */
 __noinline int instant_emit(struct thread *t, struct strings *s, const struct probe *p, const struct call_vals *c)
 {
 	struct who w;
@@ -247,7 +247,7 @@ static long frame_has_role(u32 i, struct frame_walk *w)
 	return w->found;
 }
 
-/* Whether a call of a function with this role is in flight. Calls left without a return do not count. */
+/* Whether a function with this role is in flight. Calls left without a return do not count. */
 __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 {
 	struct frame_walk w = { .t = t, .sp = sp, .id = role };
@@ -257,7 +257,7 @@ __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 	return w.found;
 }
 
-/* What a thread does within a function that it enters. */
+/* The role of a thread within the function that it enters. */
 static __always_inline u32 role_within(const struct thread *t, const struct probe *p)
 {
 	if (!(p->flags & PROBE_F_SPAN) || t->depth >= FRAMES_MAX)
@@ -267,15 +267,15 @@ static __always_inline u32 role_within(const struct thread *t, const struct prob
 	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : role_now(t);
 }
 
-/* The window has just closed, and what the thread had in flight is still to be sent: it must not change. */
+/* Whether what the thread had in flight when the window closed is still to be sent: it must not change. */
 static __always_inline bool step_later(const struct thread *t)
 {
 	return closing && t->since && READ_ONCE(t->closed) != CLOSE_DONE;
 }
 
 /*
- * A step begins while the window is closed. It is known by its number, and if the window opens before it
- * returns, it is a step of that window, too.
+ * A step begins while the window is closed. It gets its number, and belongs to the next window if that opens before it
+ * returns.
  */
 static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
 	const struct probe *p, u32 id, const struct call_vals *c, struct rows *r)
@@ -329,7 +329,7 @@ static __always_inline void step_leave_closed(struct thread *t, u64 sp, u32 id)
 	t->depth = 0;
 }
 
-/* Checks the conditions of the preset for the call. */
+/* Whether the call meets the preset's conditions. */
 static __always_inline bool call_counts(struct thread *t, const struct probe *p, const u64 *vals, u64 sp)
 {
 	if (!when_holds(p, vals))
@@ -346,7 +346,7 @@ static __always_inline void op_enter(
 		if (cfg.pmu)
 			pmu_mark(PMU_OP_END, 0);
 	}
-	/* begun within a function whose entry was not seen, nor its return: it is over by now at the latest */
+	/* it began within a function whose entry and return were not seen: by now it is over */
 	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
 		t->op.probe && !t->depth)
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, REC_F_OPEN_END);
@@ -467,7 +467,7 @@ int function_entry(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The last load of a value that the function was to store. */
+/* Does the last load of a FETCH_F_LATE value, at `addr`. */
 __noinline u64 fetch_last(const struct fetch *f, u64 addr)
 {
 	u64 v = 0;
@@ -482,7 +482,7 @@ __noinline u64 fetch_last(const struct fetch *f, u64 addr)
 	return extend(v, size, f->flags & FETCH_F_SIGNED);
 }
 
-/* Those of a call, and what it returns. */
+/* Fills in the late values of a call, and what it returns. */
 __noinline int fetch_late(struct frame *f, const struct probe *p, u64 ret)
 {
 	if (!f || !p)
@@ -595,7 +595,7 @@ int function_return(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The stack pointer that a function had at its entry, at a place on its way out. */
+/* At a place on a function's way out: the stack pointer at its entry. */
 static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 {
 	u64 base = PT_REGS_SP(ctx);
@@ -613,7 +613,7 @@ static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 
 /*
  * A place on a function's way out, see struct site_exit: does what a return probe would, and leaves the return address
- * alone. Of a Python function it is the interpreter's.
+ * alone. For Python functions it is a place in the interpreter.
  */
 SEC("uprobe")
 int function_exit(struct pt_regs *ctx)

@@ -4,8 +4,8 @@
  *
  * The program is attached to the loader's _dl_debug_state(), an empty function for debuggers that
  * is called when new files have been mapped and before their constructors run. The wait is a loop
- * in this program, with its own deadline. Nothing outside has to end it: if the recorder is killed
- * or stopped, the process continues by itself after that time.
+ * in this program, with its own deadline: if the recorder is killed or stopped, the process
+ * continues by itself.
  *
  * The program is sleepable, so it can give up the CPU on kernels that do not preempt themselves:
  * bpf_copy_from_user_task() calls cond_resched() (in get_user_pages), and fails when the thread is
@@ -73,8 +73,7 @@ int hold_loader(struct pt_regs *ctx)
 	w.mapped = READ_ONCE(h->mapped);
 	if (!w.mapped || hold_over(&w))
 		return 0;
-	/* ends a time off the CPU whose end was not seen, which would overlap with this span; the call at
-	 * the end does, too */
+	/* ends an off-CPU span whose end was not seen, which would overlap with this one; so does the call at the end */
 	start = thread_account(t);
 	w.deadline = start + HOLD_NS;
 	__sync_fetch_and_add(&h->waiting, 1);

@@ -53,10 +53,10 @@ const volatile struct inf_config cfg __weak = {};
 
 #include "kernel_fixes.bpf.h"
 
-/* A closed window costs this load and a branch; steps are followed nevertheless. */
+/* Whether the window is open. While it is closed a program costs this load and a branch; steps are followed nevertheless. */
 volatile u32 enabled __weak = 0;
 
-/* How far user space's CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC here, modulo 2^64. It updates it: see session_drain(). */
+/* User space's CLOCK_BOOTTIME minus CLOCK_MONOTONIC here, modulo 2^64. User space updates it: session_drain(). */
 volatile u64 boot_offset __weak = 0;
 
 /* The window has just closed, and the task iterator is visiting the threads, or will do so soon. */
@@ -64,7 +64,7 @@ volatile u32 closing __weak = 0;
 
 struct inf_stats stats __weak = {};
 
-/* With cfg.budget: by enum shed_part, and the kinds of records that are not sent. User space writes them. */
+/* With cfg.budget, written by user space: the state of each enum shed_part, and 1 << kind of the records that are not sent. */
 volatile struct shed_state sheds[SHED_PROBES] __weak = {};
 volatile u32 kinds_off __weak = 0;
 
@@ -89,9 +89,8 @@ struct {
 	__array(values, struct inner_ring);
 } rings __weak SEC(".maps");
 
-/* The life of tasks and newly mapped files: rare, never crowded out by the stream of records, and
- * the only ring whose reader is woken. Steps whose ring is full are sent here, too. Full: counted
- * as lost. */
+/* Task events and newly mapped files: rare, never crowded out by the stream of records, and the only ring whose reader is
+ * woken. Steps go here when their own ring is full. Full: counted as lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -114,8 +113,8 @@ struct {
 	__type(value, u8);
 } targets __weak SEC(".maps");
 
-/* For processes that have mapped executable files; key: tgid. Deleted when the process exits. Full:
- * nothing waits for what it maps; counted. */
+/* Processes that have mapped executable files; key: tgid, deleted when the process exits. Full: the process is not held for
+ * its mappings; counted. */
 #define HOLDS_MAX 4096
 
 struct {
@@ -125,7 +124,7 @@ struct {
 	__type(value, struct hold_state);
 } holds __weak SEC(".maps");
 
-/* The last number that was given to a mapping. */
+/* The number of the newest mapping. */
 volatile u64 mapping __weak = 0;
 
 struct frame {
@@ -154,7 +153,7 @@ struct open_op {
 	u8 nvals;
 	u8 nstrs : 7, sampled : 1;
 	u8 depth; /* frames around it */
-	u8 changes; /* the low part of shed_state.changes as it began */
+	u8 changes; /* low byte of shed_state.changes when it began */
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -171,12 +170,12 @@ struct irq_frame {
 #include "wait.bpf.h"
 
 #define FRAMES_MAX 32
-#define FRAME_NEXT (FRAMES_MAX - 1) /* while step_entered */
+#define FRAME_NEXT (FRAMES_MAX - 1) /* the next step's frame, while step_entered */
 
 #define CLOSE_BEGUN 1
 #define CLOSE_DONE 2
 
-/* Where the time of a thread went. Other threads read it as a whole. */
+/* A thread's time by state. Other threads read it as a whole. */
 struct thread_times {
 	u64 ns[ST_MAX];
 	struct hits hits;
@@ -199,7 +198,7 @@ struct asleep {
 	u8 pad[5];
 };
 
-/* The longest interval of each kind. */
+/* Kinds of stalls, of which a thread keeps the longest each. */
 enum stall_kind {
 	STALL_BLOCKED,
 	STALL_RUNNABLE,
@@ -221,7 +220,7 @@ struct thread_now {
 	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
 };
 
-/* System calls with one number that are still to be added to the sums of the process. */
+/* System calls of one number that are not yet in the sums of the process. */
 struct kept_calls {
 	u32 nr; /* perhaps with SYSCALL_SUM_COMPAT */
 	u32 n;
@@ -229,7 +228,7 @@ struct kept_calls {
 };
 #define KEPT_CALLS 4 /* a power of two */
 
-/* What continues from the end of a window to the beginning of the next one. */
+/* What survives from one window to the next. */
 struct thread_kept {
 	u8 depth;
 	u8 in_step;
@@ -238,7 +237,7 @@ struct thread_kept {
 	u32 link_gen; /* generation of links whose calls count, at this call */
 };
 
-/* What starts again with each window, like struct thread_now. What a system call touches comes first. */
+/* Cleared for each window, like struct thread_now. The fields that a system call touches come first. */
 struct thread_window {
 	u64 sys_start;
 	u32 sys_nr;
@@ -247,7 +246,7 @@ struct thread_window {
 	u8 in_exec; /* past the point of no return: the old image is gone */
 	u8 dying; /* counted in stats.dying */
 	u8 throttled;
-	u8 step_left : 1, step_entered : 1; /* while the previous step was still to be sent */
+	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
 	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
 	u64 wake_ns; /* from here to `asleep`: what a switch touches in addition */
@@ -264,8 +263,8 @@ struct thread_window {
 	u64 fault_start;
 	u64 fault_addr;
 	u64 ret_sp, ret_ns; /* the last return seen, until the next entry */
-	struct thread_times view; /* those of another thread, as read */
-	struct open_wait view_wait; /* likewise: it would not fit on the stack of a program */
+	struct thread_times view; /* another thread's, as read */
+	struct open_wait view_wait; /* likewise; too large for a program's stack */
 	struct thread_now view_now[2];
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began; with step_over when the last one ended */
 	struct hits step_hits;
@@ -274,13 +273,13 @@ struct thread_window {
 	u64 group_key;		   /* its last group */
 	u32 member_step; /* number + 1 of the step that it works on for another thread, at its last barrier */
 	u32 epoch;		   /* of that group at the thread's last barrier */
-	struct open_wait wait;	   /* seen only by its arrival */
+	struct open_wait wait;	   /* at a barrier that only its arrival shows */
 	u32 member_slot;	   /* its index among the members */
 	u32 ran_tid;		   /* who ran on its CPU instead */
 	char ran_comm[TASK_COMM_LEN];
 	u64 ran_ns;   /* for how long, within the current wait */
 	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
-	u64 unnamed_ns; /* of the wait in flight: time for which it is not known who ran */
+	u64 unnamed_ns; /* time of the wait in flight for which it is unknown who ran */
 	char waker_comm[TASK_COMM_LEN];
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */
@@ -295,7 +294,7 @@ struct thread_window {
 	struct open_op op;
 };
 
-/* A wait whose stack is copied when the call in which it was is over. */
+/* A wait whose stack is copied at the end of the call that it was in. */
 #define WAITS_DUE 4	   /* in one call; a power of two */
 #define WAIT_KERNEL_MAX 24 /* frames */
 
@@ -311,8 +310,7 @@ struct due_wait {
 	u64 kernel[WAIT_KERNEL_MAX];
 };
 
-/* The state of one traced thread. A thread that has one is a target. (Structures without a name:
- * -fms-extensions.) */
+/* The state of a traced thread; a thread without one is no target. (Structures without a name: -fms-extensions.) */
 struct thread {
 	struct thread_now;
 	struct thread_kept;
@@ -320,11 +318,11 @@ struct thread {
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
 	struct due_wait due[WAITS_DUE]; /* the first n_due of them */
-	u64 wakes_call, wakes_ns; /* sys_start of the call in which this thread woke another one, and when its stack was sent for it */
+	u64 wakes_call, wakes_ns; /* sys_start of the last call that woke a thread, and when its stack was sent for that */
 	u64 waker_ns; /* wakes_ns of the thread that woke this one; 0: no stack was sent */
 	u64 python; /* its state in the interpreter: see python.bpf.h */
 	u32 python_misses;
-	/* the Python function that is a step and in flight, as python_step.bpf.h says */
+	/* the Python function in flight that is a step: python_step.bpf.h */
 	u32 python_probe;
 	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
 	u64 python_key; /* in python_calls */
@@ -376,7 +374,7 @@ struct {
 	__type(value, struct strings);
 } strings __weak SEC(".maps");
 
-/* The value of a key in a hash, created as a copy of *first if there is none yet. NULL: no room, to be counted. */
+/* Returns the value of a key in a hash, created as a copy of *first if there is none. NULL: no room; the caller counts it. */
 static __always_inline void *lookup_or_create(void *map, const void *key, const void *first)
 {
 	void *value = bpf_map_lookup_elem(map, key);
@@ -387,8 +385,8 @@ static __always_inline void *lookup_or_create(void *map, const void *key, const 
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* A process has mapped an executable file. Called before user space is notified, so that it knows when
- * it has seen all of them. */
+/* Numbers an executable file that a process has mapped. Called before user space is notified, which so knows when it has
+ * seen all of them. */
 __weak __noinline int hold_mapped(u32 tgid)
 {
 	struct hold_state *h, none = {};
@@ -423,9 +421,9 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 }
 
 /*
- * The same where most tasks are none: those have no storage of any kind, which is seen without a call. Not everywhere,
- * since a pointer that is loaded from a task costs a millisecond at the start of a recording: the verifier goes through
- * all of the kernel's types four times to learn whether it is to be trusted.
+ * The same for programs whose tasks are mostly no targets: such a task has no storage of any kind, which takes no call to
+ * see. Not used everywhere, since each pointer loaded from a task costs a millisecond at the start of a recording: the
+ * verifier goes through all of the kernel's types four times to learn whether to trust it.
  */
 static __always_inline struct thread *thread_of_any(struct task_struct *task)
 {
@@ -456,13 +454,13 @@ static __always_inline void counts_fill(struct step_counts *n, const struct thre
 	n->cpus_allowed = task->nr_cpus_allowed;
 }
 
-/* Global functions cannot take a task, so what they need of it is copied first. */
+/* Copies the task's counts to t->counts, since global functions cannot take a task. */
 static __always_inline void counts_read(struct thread *t, struct task_struct *task)
 {
 	counts_fill(&t->counts, t, task);
 }
 
-/* Leaves in *from the difference to *to. */
+/* Sets *from to *to - *from. */
 static __always_inline void counts_subtract(struct step_counts *from, const struct step_counts *to)
 {
 	from->switches_voluntary = to->switches_voluntary - from->switches_voluntary;
@@ -476,9 +474,9 @@ static __always_inline void counts_subtract(struct step_counts *from, const stru
 }
 
 /*
- * Whether this call counts. While links are being replaced each call is seen through those of two
- * generations, in the same visit of the kernel: the newer ones first, as consumer_add() in
- * kernel/events/uprobes.c puts them in front. The newest decide for the older ones, too.
+ * Whether this call counts. While links are being replaced, a call hits the links of two generations in one visit of the
+ * kernel: the newer ones first, since consumer_add() in kernel/events/uprobes.c puts them in front. The newest decide for
+ * the older ones, too.
  */
 static __always_inline bool link_lives(struct thread *t, u64 cookie)
 {
@@ -502,8 +500,8 @@ static __always_inline struct frame *frame_at(struct thread *t, u32 i)
 }
 
 /*
- * Stands where an interrupt would be seen that comes between two stores or loads. Does nothing, unless the programs are
- * built with -DRACE_WINDOWS, which makes such a moment last for microseconds (tests/integration/races.sh), or by tests/unit.
+ * Marks a place between two stores or loads where an interrupt would show. Does nothing, unless the programs are built with
+ * -DRACE_WINDOWS, which stretches the moment to microseconds (tests/integration/races.sh), or by tests/unit.
  */
 #ifdef RACE_WINDOWS
 __weak __noinline int race_window(void)
@@ -649,8 +647,9 @@ static __always_inline void count_lost(u32 group, u32 kind)
 }
 
 /*
- * A program of the thread begins. A fault that seems to be in flight has ended in a signal, unless the kernel has counted it: then its end was not
- * seen (faults.bpf.c says why). It is counted here, and lost; its time, of which nothing is known, stays with what it interrupted.
+ * Called as a program of the thread begins. A fault that still seems to be in flight has ended in a signal, unless the kernel
+ * has counted it: then its end was missed (faults.bpf.c says why). It is counted here as lost; its unknown duration stays with
+ * what it interrupted.
  */
 static __always_inline void fault_missed(struct thread *t)
 {

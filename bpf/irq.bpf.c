@@ -3,12 +3,12 @@
  * Interrupts, hard and soft: the time that they take from the thread that they hit is the state `irq`,
  * and each is a span of that thread. That includes soft interrupts that a system call runs itself.
  *
- * They nest, and they come in the middle of any other program here. Each beginning and end is a
- * change of state like any other: if two of them collide, the compare-and-exchange of
- * thread_change() fails for the one that was interrupted, which then takes a later instant. So no
- * span begins or ends within an interrupt that hit its program. If the interrupt comes after that,
- * before the program has stored the new state, the state is known from its announcement, and is
- * announced again at the end.
+ * They nest, and they come in the middle of any other program here. Each begin and end changes the
+ * state like any other: if two changes collide, the compare-and-exchange of thread_change() fails
+ * for the interrupted one, which then takes a later instant. So no span begins or ends within an
+ * interrupt that hit its program. If the interrupt comes after the exchange, but before the program
+ * has stored the new state, that state is known from its announcement, and irq_end() announces it
+ * again.
  */
 #include "states.bpf.h"
 
@@ -18,7 +18,7 @@ static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 	return &t->irqs[i & (IRQ_DEPTH - 1)];
 }
 
-/* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: the number among those of that type. */
+/* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: its number within that type. */
 __noinline int irq_begin(u32 id, u32 type)
 {
 	struct thread *t = thread_of_any(bpf_get_current_task_btf());
@@ -101,7 +101,7 @@ int BPF_PROG(irq_soft_end, unsigned int nr)
 }
 
 /*
- * What x86 serves without a handler: the timer tick and calls from other CPUs. Each has its own
+ * Interrupts that x86 serves without a handler: the timer tick and calls from other CPUs. Each has its own
  * tracepoints (arch/x86/include/asm/trace/irq_vectors.h), whose programs are loaded if the kernel
  * has them. arm64 uses handlers for these, too.
  */

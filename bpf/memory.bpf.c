@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Memory of processes: pages that their threads allocate and free are counted, and changes of a
- * resident set are noted. User space reads the counts every few milliseconds, and the resident set
- * from /proc if it changed: since 6.2 the kernel keeps it in parts, one for each CPU, which no
- * program can add up. All programs here are loaded on demand.
+ * Memory of processes: counts the pages that their threads allocate and free, and the changes of their
+ * resident sets. User space reads the counts every few milliseconds, and the resident set from /proc if
+ * it changed: since 6.2 the kernel keeps it in per-CPU parts, which no program can add up. All programs
+ * here are loaded on demand.
  */
 #include "interrupt.bpf.h"
 #include "sums.bpf.h"
 
 struct page;
 
-/* Pages that an interrupt allocates or frees do not belong to the thread that it hit. can_tell:
- * in_interrupt() can detect that, at a price that only targets pay. */
+/* NULL: the pages do not count: no target, or they are those of an interrupt, not of the thread that it hit. can_tell:
+ * in_interrupt() works; only targets pay its price. */
 static __always_inline struct process_sums *sums_of_current(bool can_tell)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -54,7 +54,7 @@ int BPF_PROG(memory_task_free, struct page *page, unsigned int order)
 	return enabled ? count_free(order, 1) : 0;
 }
 
-/* If the kernel does not reveal interrupts, their pages count for the thread. */
+/* Loaded instead if the kernel does not reveal interrupts: their pages count for the thread. */
 SEC("?tp_btf/mm_page_alloc")
 int BPF_PROG(memory_any_alloc, struct page *page, unsigned int order)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * What calls move over TCP connections, so that the recordings of two hosts can be compared: a byte that one host has
- * received by some time had not been sent later. Loaded on demand; nothing is kept here between calls.
+ * What calls move over TCP connections, so that the clocks of two hosts can be compared: no byte is received before it was
+ * sent. Loaded on demand; nothing is kept here between calls.
  */
 #include "blocked.bpf.h"
 #include "syscall_args.bpf.h"
@@ -14,7 +14,7 @@
 /* enum message_call by number. */
 const volatile u8 message_calls[512] = {};
 
-/* Both addresses as of IPv6. false: they are of this host whatever its network is, so no other host knows the connection. */
+/* Fills in both addresses as IPv6. Returns false if they are loopback, so that no other host knows the connection. */
 static __always_inline bool fill_addresses(struct rec_message *r, struct sock *sk)
 {
 	r->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
@@ -35,10 +35,10 @@ static __always_inline bool fill_addresses(struct rec_message *r, struct sock *s
 }
 
 /*
- * The kernel counts all bytes that it has received, up to rcv_nxt, and all that were acknowledged, up to snd_una. From
- * there it is at most a window to where this process is. Packets arrive meanwhile: only if the count is the same before
- * and afterwards does it belong to what was read in between. (Not even then if it was being changed all the time on
- * another CPU. Such a position fits no other one of its connection.)
+ * Fills in the process's position in the stream; false: the counts kept changing. The kernel counts all bytes received, up
+ * to rcv_nxt, and all acknowledged, up to snd_una; the process is at most a window away from there. Packets arrive meanwhile:
+ * a count belongs to the numbers read after it only if it is still the same afterwards. (Not even then if another CPU was
+ * changing it all the time. Such a position fits no other one of its connection.)
  */
 static __always_inline bool fill_position(struct rec_message *r, struct tcp_sock *tp, bool received)
 {
@@ -66,8 +66,8 @@ static __always_inline bool fill_position(struct rec_message *r, struct tcp_sock
 }
 
 /*
- * When a call began; 0: that is not known. What it has sent may then have been under way for any time. A call that was
- * in progress as the window opened seems to have begun with it.
+ * When a call began; 0: unknown, so what it has sent may have been under way for any time. A call that was in progress when
+ * the window opened seems to have begun with it.
  */
 static __always_inline u64 call_since(const struct thread *t, u32 nr)
 {
@@ -106,7 +106,7 @@ int BPF_PROG(messages_exit, struct pt_regs *regs, long ret)
 		count_lost(bpf_get_smp_processor_id() >> cfg.ring_shift, REC_MESSAGE);
 		return 0;
 	}
-	to = now_ns(); /* after the position: its bytes were there by then */
+	to = now_ns(); /* after the position was read: its bytes were there by then */
 	flags = call == MESSAGE_CALL_RECEIVE ? MESSAGE_F_RECEIVED : 0;
 	r.bytes = ret;
 	hdr_fill(&r.h, REC_MESSAGE, from ? from : to, to, task->tgid, task->pid, fd, flags);

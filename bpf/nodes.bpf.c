@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * What an operator computes and from what: copies of its node in the engine's graph and of the nodes that are its
- * sources. The engine reuses the memory of a graph with the next step, so user space could not read it in time. Only
- * loaded for execution traces.
+ * What an operator computes and from what: copies of its node in the engine's graph and of its source nodes. The engine
+ * reuses a graph's memory in the next step, so user space could not read it in time. Only loaded for execution traces.
  */
 #include "spans.bpf.h"
 #include "fetch.bpf.h"
 #include "probed.bpf.h"
 #include "shed.bpf.h"
 
-/* A thread that copies can be preempted by another one that does: that finds the room in use, and its node is counted as
- * lost. */
+/* A copying thread can be preempted by another one, which finds the room in use: its node is counted as lost. */
 struct node_room {
 	u32 busy;
 	u32 pad;
@@ -25,7 +23,7 @@ struct {
 	__type(value, struct node_room);
 } node_rooms __weak SEC(".maps");
 
-/* Copies one node; one whose memory is not there is all 0, and said to be. */
+/* Copies the node at `from` to place `at`. If its memory is not there, the copy is zero and marked as unread. */
 static __noinline int node_copy(struct rec_node *r, u64 from, u32 bytes, u32 at)
 {
 	if (!r || at >= NODES_MAX)
@@ -40,7 +38,7 @@ static __noinline int node_copy(struct rec_node *r, u64 from, u32 bytes, u32 at)
 	return 0;
 }
 
-/* Copies the sources behind the node itself. Returns how many nodes there are then. */
+/* Copies the sources behind the node itself. Returns the number of nodes, including that. */
 static __noinline u32 node_sources(struct rec_node *r, u64 node, const struct probe *p)
 {
 	u32 n = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* A thread takes what the counters of its CPU count while it is there: see pmu.bpf.h. Only loaded with -e +pmu. */
+/* At each switch: adds what the CPU's counters have counted to the thread that leaves: pmu.bpf.h. Only loaded with -e +pmu. */
 #include "pmu.bpf.h"
 
 static __always_inline struct pmu_thread *pmu_of(struct task_struct *task)
@@ -7,12 +7,12 @@ static __always_inline struct pmu_thread *pmu_of(struct task_struct *task)
 	return task->bpf_storage ? bpf_task_storage_get(&pmu_threads, task, 0, 0) : NULL;
 }
 
-/* Some are timed, as hits are (hits.bpf.h): what it takes is added to that of a switch. */
+/* Some switches are timed, as hits are (hits.bpf.h): user space adds the mean to the cost of a switch. */
 static __always_inline void switch_timed(u64 begin, struct task_struct *prev, struct task_struct *next)
 {
 	u64 ns;
 
-	/* stand for the look-ups at the beginning, which were not timed */
+	/* in place of the look-ups at the beginning, which were not timed */
 	pmu_of(prev);
 	pmu_of(next);
 	ns = now_ns() - begin;

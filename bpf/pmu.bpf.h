@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The counters of the CPU, by thread. User space opens them on each CPU; they count whatever runs there. What a thread
- * has is what they have counted while it was on a CPU:
+ * The counters of the CPU, by thread. User space opens them on each CPU; they count whatever runs there. A thread's count
+ * is what they have counted while it was on a CPU:
  *
  *   sum + (counters now - at)
  *
- * `at` is what they were when it came onto the CPU, and `sum` what it had when it left the last one: pmu_switch. All of
- * it is modulo 2^64, and begins anywhere: only the difference of two points of a thread means something, and only if
- * pmu_switch has seen all of its switches in between. So there is nothing to initialise when a window opens.
+ * `at` is their value when the thread came onto the CPU, `sum` its count when it left the last one: pmu_switch. All of it is
+ * modulo 2^64, and begins anywhere: only the difference of two points of a thread means something, and only if pmu_switch
+ * has seen all of its switches in between. So there is nothing to initialise when a window opens.
  *
  * Now and then the kernel does not run the program at a switch ("Switches that were not reported" in
- * docs/trace-format.md). It counts the switches of a thread itself, though: what it counted and what was seen must agree.
+ * docs/trace-format.md). But the kernel counts a thread's switches itself, and its count must agree with what was seen.
  */
 #ifndef INFTRACE_PMU_BPF_H
 #define INFTRACE_PMU_BPF_H
 
 #include "inftrace.bpf.h"
 
-/* By CPU * PMU_MAX + counter; sized by user space, and without one where a CPU is offline or has none. */
+/* By CPU * PMU_MAX + counter; sized by user space. No entry where a CPU is offline or lacks the counter. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__uint(max_entries, 1);
@@ -30,18 +30,18 @@ volatile u32 pmu_epoch __weak = 0;
 
 struct pmu_values {
 	u64 n[PMU_MAX];
-	u64 off_ns; /* for how long the CPU counted something else instead: others use its counters, too */
+	u64 off_ns; /* for how long the CPU counted for other users of its counters instead */
 };
 
-/* What a thread had at an instant. */
+/* A thread's counts at an instant. */
 struct pmu_point {
 	struct pmu_values v;
 	u64 key;    /* what began there: the start of a function, the number of a step */
-	u32 epoch;  /* 0: it could not be read */
-	u32 outs_unseen, ins_unseen; /* switches, plus any number */
+	u32 epoch;  /* 0: the counts could not be read */
+	u32 outs_unseen, ins_unseen; /* unseen switches, plus any constant */
 };
 
-/* Where a point belongs to. Functions nested deeper than PMU_FRAMES have none. */
+/* What a point belongs to. Functions nested deeper than PMU_FRAMES have none. */
 #define PMU_FRAMES 8
 enum pmu_where {
 	PMU_STEP,
@@ -51,24 +51,24 @@ enum pmu_where {
 	PMU_POINTS = PMU_FRAME + PMU_FRAMES,
 };
 
-/* A struct rec_function with struct rec_counts behind what it has; too large for a program's stack. */
+/* A struct rec_function followed by struct rec_counts; too large for a program's stack. */
 struct pmu_out {
 	struct rec_hdr h;
 	u32 step, pad;
-	u64 words[32 + PMU_MAX]; /* the verifier sees no more of the length than that it has five bits */
+	u64 words[32 + PMU_MAX]; /* of the length the verifier only sees that it has five bits */
 };
 
 _Static_assert(FUNC_VALS_MAX + sizeof(struct string_slot) / 8 < 32, "values and strings fit");
 
 struct pmu_thread {
 	struct pmu_values at, sum;
-	u32 outs, ins; /* switches that were seen, and at which the counters could be read */
+	u32 outs, ins; /* switches seen at which the counters could be read */
 	struct pmu_point now; /* at the function probe in flight */
 	struct pmu_point points[PMU_POINTS];
 	struct pmu_out out;
 };
 
-/* Only for threads that call functions which are counted. Full (no memory): they have no counts. */
+/* Only for threads that call counted functions. Full (no memory): they have no counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -76,7 +76,7 @@ struct {
 	__type(value, struct pmu_thread);
 } pmu_threads __weak SEC(".maps");
 
-/* Reads this CPU's. Must not migrate: no program does. */
+/* Reads this CPU's counters; false: not all could be read. Must not migrate: no program does. */
 static __always_inline bool pmu_read(struct pmu_values *ret)
 {
 	u64 first = (u64)bpf_get_smp_processor_id() * PMU_MAX;
@@ -103,7 +103,7 @@ static __always_inline struct pmu_thread *pmu_current(u64 flags)
 
 #define PMU_TRIES 3 /* switches come thousands of times less often than a read takes */
 
-/* In a function probe: notes what the thread has. */
+/* In a function probe: notes the thread's counts in p->now. */
 __weak __noinline int pmu_hit(void)
 {
 	struct pmu_thread *p = pmu_current(BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -137,7 +137,7 @@ static __always_inline bool pmu_wants(const struct thread *t, const struct probe
 	return p->flags & (PROBE_F_BEGIN | PROBE_F_END) || p->role == ROLE_STEP || p->role == ROLE_OP || t->op.probe;
 }
 
-/* Something begins, or the pair in flight has ended, at the function probe in flight. */
+/* Keeps the counts of the function probe in flight: something begins with it, or the begin/end pair has ended. */
 __weak __noinline int pmu_mark(u32 where, u64 key)
 {
 	struct pmu_thread *p = pmu_current(0);
@@ -150,7 +150,7 @@ __weak __noinline int pmu_mark(u32 where, u64 key)
 	return 0;
 }
 
-/* What was counted between two points. */
+/* Writes what was counted between two points of the same `key`, if it is known. Returns enum counted. */
 static __always_inline u32 pmu_between(const struct pmu_point *from, const struct pmu_point *to, u64 key, u64 *ret)
 {
 	if (!to->epoch || from->epoch != to->epoch || from->key != key || from->outs_unseen != to->outs_unseen ||
@@ -171,7 +171,7 @@ static __always_inline void pmu_note(u32 counted)
 		__sync_fetch_and_add(&stats.counters_unread, 1);
 }
 
-/* The step that has just ended, with the function probe in flight. */
+/* Fills in the counts of the step that has just ended with the function probe in flight. */
 __weak __noinline int pmu_step(struct thread *t)
 {
 	struct pmu_thread *p = pmu_current(0);
@@ -184,7 +184,7 @@ __weak __noinline int pmu_step(struct thread *t)
 	return 0;
 }
 
-/* Sends the record in p->out, with what was counted. */
+/* Sends the record in p->out with its values, strings and counts. */
 static __always_inline void pmu_send(
 	struct pmu_thread *p, struct strings *s, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, const u64 *counts)
 {

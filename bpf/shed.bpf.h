@@ -5,7 +5,7 @@
 
 #include "spans.bpf.h"
 
-/* With --budget: how often the part of this probe was turned off and on. Odd: it is off, and the hit does not count. */
+/* With --budget: how often the probe's part was turned off and on. Odd: it is off, and the hit does not count. */
 static __always_inline u32 shed_changes(const struct probe *p)
 {
 	if (!cfg.budget || !p->shed)
@@ -34,7 +34,7 @@ __weak __noinline int wait_renew(struct thread *t)
 	return 0;
 }
 
-/* changes: their number when the hit was found to count. */
+/* changes: shed_changes() when the hit was found to count. */
 static __always_inline void wait_enter(struct thread *t, u32 changes, u64 now)
 {
 	if (!cfg.budget)

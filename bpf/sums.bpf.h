@@ -34,7 +34,7 @@ static __always_inline struct process_sums *process_sums_of(u32 tgid)
 	return s;
 }
 
-/* Adds a thread's time and counts to its process. `end`: of the state in flight; 0: there is none. */
+/* Adds a thread's time and counts to its process. end: up to which the state in flight counts; 0: there is none. */
 __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 {
 	struct process_sums *s;
@@ -71,7 +71,7 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 	return 0;
 }
 
-/* nr: including SYSCALL_SUM_COMPAT, if it applies. */
+/* nr: with SYSCALL_SUM_COMPAT, if it applies. */
 __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 {
 	struct syscall_key key = { .tgid = tgid, .nr = nr };
@@ -91,8 +91,8 @@ __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 #define KEPT_MAX (1u << 20) /* calls */
 
 /*
- * A call of the thread has ended. If the sums are read only at the end, they are kept with the thread, by the low
- * bits of the number: a loop of a few calls then never uses the hash.
+ * Counts a call that has ended. If the sums are read only at the end, the thread keeps them, by the low bits of the
+ * number: a loop of a few calls then never uses the hash.
  */
 static __always_inline void syscall_sum(struct thread *t, u32 tgid, u32 nr, u64 ns)
 {
@@ -115,7 +115,7 @@ static __always_inline void syscall_sum(struct thread *t, u32 tgid, u32 nr, u64 
 	k->ns += ns;
 }
 
-/* The thread has made its last call, or the window has closed and programs add nothing more. */
+/* Adds the kept calls to the process: the thread has made its last one, or the window has closed. */
 __weak __noinline int syscalls_flush(struct thread *t, u32 tgid)
 {
 	if (!t)

@@ -36,7 +36,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
-	if (t->wait.end) /* otherwise that barrier would be reported when the thread wakes up again */
+	if (t->wait.end) /* else this barrier would be reported only when the thread wakes up again */
 		wait_told(t, (u64)task->tgid << 32 | (u32)task->pid, t->sys_start, 0);
 	change_end(t);
 	hit_end(begin, HIT_SYSCALL);
@@ -93,7 +93,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	return call_ends(regs, ret, 0);
 }
 
-/* Loaded instead with the stacks of waits. */
+/* Loaded instead when the stacks of waits are recorded. */
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit_stacks, struct pt_regs *regs, long ret)
 {
