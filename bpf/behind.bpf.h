@@ -2,13 +2,12 @@
 /*
  * Behind which threads a thread waited for a CPU.
  *
- * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, the time
- * that it has waited is divided among those that ran meanwhile, perhaps several, one after another. If the load
- * balancer takes a waiting thread to another CPU, the time up to then is divided by the log of the CPU that it
- * leaves. The part of a wait before the beginning of the log stays without a name.
+ * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, its run queue
+ * latency is divided among the threads that ran meanwhile. If the load balancer moves a waiting thread to another CPU, the
+ * time up to then is divided by the log of the CPU that it leaves. Waits from before the log's beginning stay unnamed.
  *
- * All programs here run with the run queue of the log's CPU locked: that of a switch by the scheduler, that of
- * a thread taken away by the load balancer, so nobody reads a log while it is written.
+ * All programs here run with the run queue of the log's CPU locked, by the scheduler at a switch or by the load balancer
+ * that takes a thread away, so nobody reads a log while it is written.
  */
 #ifndef INFTRACE_BEHIND_BPF_H
 #define INFTRACE_BEHIND_BPF_H
@@ -61,7 +60,7 @@ static __always_inline u64 ran_switch(struct task_struct *prev, struct task_stru
 
 	if (!log)
 		return 0;
-	if (!cfg.steps) { /* without steps nobody asks who ran */
+	if (!cfg.steps) { /* then nobody asks who ran */
 		since = log->ran[0].end;
 		log->ran[0].end = now;
 		return since;
@@ -76,7 +75,7 @@ static __always_inline u64 ran_switch(struct task_struct *prev, struct task_stru
 	return since;
 }
 
-/* Adds to the slot of the thread, or replaces the slot with the least time. */
+/* Adds time to the thread's slot, or replaces the slot with the least time if that has less. */
 __weak __noinline int behind_add(struct behind_table *table, const struct ran *r, u64 ns)
 {
 	struct behind *least = NULL;
@@ -104,7 +103,7 @@ __weak __noinline int behind_add(struct behind_table *table, const struct ran *r
 
 struct behind_division {
 	struct thread *t;
-	struct behind_table *table; /* NULL: only wants to know who was in the way */
+	struct behind_table *table; /* NULL: only finds who was in the way for longest */
 	struct ran_log *log;
 	u32 at;
 	u64 from, end; /* not divided yet */
@@ -135,7 +134,7 @@ static long behind_step(u32 i, struct behind_division *d)
 	return d->end <= d->from;
 }
 
-/* Divides from..now among the threads that ran on the CPU. The one that ran for longest was in the way. */
+/* Divides from..now among the threads that ran on the CPU. Notes the one that ran for longest as t->ran_tid. */
 __weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
 {
 	struct behind_division d = { .t = t, .table = table, .from = from, .end = now };
@@ -150,9 +149,9 @@ __weak __noinline int behind_divide(struct thread *t, struct behind_table *table
 }
 
 /*
- * A thread has waited for the CPU from..now. Runs in the context of the scheduler, which owns the tables of a
- * step that the thread calls. The table of the workers is shared, and used by one thread at a time: a thread
- * that finds it taken leaves its time without a name.
+ * Charges a thread's wait for the CPU, from..now, to those that ran. Runs in the scheduler's context, which owns the table
+ * of a step that the thread calls. The workers' table is shared, and used by one thread at a time: a thread that finds it
+ * taken leaves its time unnamed.
  */
 __weak __noinline int behind_charge(struct thread *t, u64 tgid_tid, u32 cpu, u64 from, u64 now)
 {

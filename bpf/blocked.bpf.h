@@ -17,8 +17,7 @@
 #define MAJOR_NVIDIA 195
 #define MAJOR_DRM 226
 
-/* The operations of an eventfd, learnt from one of user space: nothing else distinguishes it from
- * other anonymous inodes. */
+/* The file operations of eventfds, learnt from one of user space: nothing else tells them from other anonymous inodes. */
 volatile u64 eventfd_fops __weak = 0;
 
 enum file_kind {
@@ -29,7 +28,7 @@ enum file_kind {
 	FILE_KIND_MASK = 3, /* in the low bits of the address of its operations */
 };
 
-/* The kind of a file by its operations, for those seen so far: saves most calls all but two of the reads. */
+/* A cache of file kinds by their operations: saves most calls all but two of the reads. */
 #define FOPS_KNOWN 8
 volatile u64 fops_known[FOPS_KNOWN] __weak = {};
 
@@ -44,7 +43,7 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, u64 fd)
 	return file;
 }
 
-/* Called by the iterator, in the context of user space. */
+/* Sets eventfd_fops. Called by the task iterator, in the context of inftrace itself. */
 static __always_inline void ipc_learn(void)
 {
 	struct file *file = file_of_fd(bpf_get_current_task_btf(), cfg.eventfd);
@@ -78,7 +77,7 @@ static __always_inline struct sock *sock_of_file(struct file *file)
 	return BPF_CORE_READ(sock, sk);
 }
 
-/* Sockets of MPTCP have another protocol: their bytes are in several connections. */
+/* Not for MPTCP, whose sockets have another protocol: their bytes are in several connections. */
 static __always_inline bool is_tcp(struct sock *sk)
 {
 	u32 family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -103,18 +102,18 @@ static __always_inline u32 ipc_of_fd(struct task_struct *task, u64 fd)
 }
 
 /* FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET, CMP_REQUEUE_PI of
- * <linux/futex.h>. The other operations wait. */
+ * <linux/futex.h>. All others wait. */
 #define FUTEX_CMD_MASK 127
 #define FUTEX_WAKES (1u << 1 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 12)
 
-/* enum sys_class, and SYS_F_TRANSFER */
+/* Returns enum sys_class, perhaps with SYS_F_TRANSFER. */
 static __always_inline u32 class_of(u32 nr)
 {
 	barrier_var(nr);
 	return nr < sizeof(cfg.sys_class) ? cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)] : SYS_OTHER;
 }
 
-/* What a call that begins passes data through: enum ipc_kind, shifted to its place in the flags. */
+/* What a beginning system call passes data through: enum ipc_kind, shifted to its place in the flags. */
 static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg0, u64 arg1)
 {
 	u32 class = class_of(nr), kind, cmd = arg1 & FUTEX_CMD_MASK;
@@ -130,7 +129,7 @@ static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg
 	return kind << SYSCALL_IPC_SHIFT;
 }
 
-/* What a thread that blocks on a descriptor waits for, by the type of the file. */
+/* The state of a thread that blocks on a descriptor, by the type of the file. */
 static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);

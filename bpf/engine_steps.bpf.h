@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Whether the steps that a preset names are called where its engine is at work: see struct engine_steps. */
+/* Whether an engine at work calls the steps that its preset names: struct engine_steps. */
 #ifndef INFTRACE_ENGINE_STEPS_BPF_H
 #define INFTRACE_ENGINE_STEPS_BPF_H
 
 #include "inftrace.bpf.h"
 
-/* Of what shows no more than that the engine is at work, one call in this time of each thread is enough. */
+/* Of calls that only show that the engine is at work, one per thread within this time is enough. */
 #define WORK_SEEN_NS 100000000
 
-/* Full: of further processes it is not known whether their steps are called, and nothing stands in for them. */
+/* Full: for further processes it is unknown whether their steps are called, and nothing stands in for these. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, ENGINE_STEPS_MAX);
@@ -16,8 +16,8 @@ struct {
 	__type(value, struct engine_steps);
 } engine_steps __weak SEC(".maps");
 
-/* A function with p->engine is called. Returns whether that counts: a stand-in does only where user space has found that no
- * step is called. */
+/* Notes a call of a function with p->engine. Returns whether it counts: a stand-in does only where user space has found
+ * that no step is called. */
 __weak __noinline int engine_called(struct thread *t, const struct probe *p, u64 tgid_tid, u64 sp)
 {
 	struct engine_steps *s, none = {};

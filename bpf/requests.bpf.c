@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Requests as seen on the sockets of a server, whatever the engine: from the first bytes that came
+ * Requests as seen on the sockets of a server, whatever the engine: from the first bytes received
  * to the last ones written before the next are read or the socket is closed. Loaded on demand.
  *
  * Data is examined only as far as needed to tell one request from the next: whether it begins like
@@ -15,16 +15,15 @@
 #define MSG_PEEK 2
 #define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
 
-/* Writes in such quick succession are one part: some servers need several calls for each part of an
- * answer. */
+/* Writes that follow within this time are one part: some servers need several calls for each part of an answer. */
 #define BURST_NS 100000
 
 /* enum request_call by number. */
 const volatile u8 request_calls[512] = {};
-const volatile u64 tick_ns = 0; /* of the kernel's clock in ticks, jiffies */
+const volatile u64 tick_ns = 0; /* length of a jiffy */
 
 enum side {
-	SIDE_UNKNOWN, /* it was written to first: within an answer, or it is a client */
+	SIDE_UNKNOWN, /* first seen written to: within an answer, or by a client */
 	SIDE_SERVER,
 	SIDE_CLIENT,
 };
@@ -37,14 +36,14 @@ struct connection_key {
 struct connection {
 	struct rec_request
 		r; /* so far; r.reads: 0: no request in progress. First, since user space reads it */
-	u64 file;  /* its address: shows when the number stands for another file */
+	u64 file;  /* its address: shows when the descriptor stands for another file */
 	u64 accept_ns;
 	u32 side;
 	u32 ended; /* the answer was written completely */
 };
 
-/* Full: the connection that was not used for longest is forgotten with its request. User space
- * makes the map small if it is not used, and reads what is left in it at the end. */
+/* Full: the least recently used connection is forgotten with its request. User space makes the map small if it is not
+ * used, and reads what is left in it at the end. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, CONNECTIONS_MAX);
@@ -62,11 +61,11 @@ struct {
 
 /* One system call that moved data. */
 struct transfer {
-	u64 buf, len;   /* its first piece in memory */
+	u64 buf, len;   /* its first piece of memory */
 	u64 end;        /* the last byte + 1 */
 	u64 from, to;   /* the time of the call */
-	u64 came;	/* what it has read */
-	u64 blocked;    /* all of it, if it had to wait for something; else 0 */
+	u64 came;	/* when the data that it read had arrived: came_ns() */
+	u64 blocked;    /* its whole time, if it had to wait for something; else 0 */
 	u64 head, tail; /* the first and the last eight bytes, if there are as many */
 	u32 bytes;
 	u32 tid;
@@ -102,7 +101,7 @@ static __always_inline bool is_handshake(u64 head)
 	return (head & 0xff) == 0x16 || (head & 0xff) == 0x14;
 }
 
-/* Only the header, which ends with an empty line. */
+/* Whether a write is an answer's header alone, which ends with an empty line. */
 static __always_inline bool is_header(const struct transfer *x)
 {
 	return is_answer(x->head) && x->tail >> 32 == TEXT4('\r', '\n', '\r', '\n');
@@ -133,8 +132,7 @@ struct user_iovec {
 	u64 base, len;
 };
 
-/* The first and the last of several pieces. If not everything was transferred, the last byte is
- * elsewhere. */
+/* Takes the first and the last of n pieces. If not everything was transferred, the last byte is elsewhere. */
 static __always_inline void transfer_pieces(struct transfer *x, u64 iov, u64 n)
 {
 	struct user_iovec v = {};
@@ -155,7 +153,7 @@ struct user_pieces {
 
 #define PIECES_TRIED 8
 
-/* Whether a call asks for data at all: a read of no bytes has none at any time, and returns 0 as at the end. */
+/* Whether a call asks for data at all: a read of no bytes returns 0, as at the end of the stream. */
 static __always_inline bool asks_for_data(u32 call, const struct pt_regs *regs)
 {
 	struct user_pieces p = { sys_arg1(regs), sys_arg2(regs) };
@@ -239,7 +237,7 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 	if (!c || !x)
 		return 0;
 	r = &c->r;
-	since = r->h.start_ns + r->h.dur_ns; /* of the one before */
+	since = r->h.start_ns + r->h.dur_ns; /* the end of the previous request */
 	since = x->came > since ? x->came : since;
 	hdr_fill(&r->h, REC_REQUEST, since, x->to, tgid_fd >> 32, x->tid, (u32)tgid_fd, 0);
 	r->read_ns = x->to;
@@ -269,7 +267,7 @@ static __always_inline bool is_first(const struct connection *c, const struct tr
 		return 1;
 	if (!r->writes)
 		return 0;
-	/* HTTP shows where one begins, for example after the answer that a body is welcome */
+	/* HTTP shows where a request begins: not with a body that follows the answer "100 Continue" */
 	return !r->http || is_method(x->head);
 }
 
@@ -340,7 +338,7 @@ static __always_inline void connection_gone(struct connection *c, u32 call)
 		c->r.gone_ns = now_ns();
 }
 
-/* Whether the result of a call says so: the end of what is read, or an error of what is written. */
+/* Whether a call's result shows that the client has closed the connection: the end of the stream, or an error of a write. */
 static __always_inline bool is_gone(u32 call, long ret)
 {
 	if (call <= REQUEST_CALL_READ_LAST)
@@ -350,7 +348,7 @@ static __always_inline bool is_gone(u32 call, long ret)
 
 /* ---- sockets ---- */
 
-/* The family of a stream socket; 0: the file is something else. */
+/* The address family of a stream socket; 0: the file is something else. */
 static __always_inline u32 stream_family(struct file *file)
 {
 	struct socket *sock;
@@ -365,7 +363,7 @@ static __always_inline u32 stream_family(struct file *file)
 	return family == AF_INET || family == AF_INET6 || family == AF_UNIX ? family : 0;
 }
 
-/* Of a connection that is read: when its last packet came. Once in a call: most kernels then set it to now. */
+/* Notes when the last packet of a connection that is read came. Only once in a call: most kernels set it to now afterwards. */
 SEC("?tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(requests_packet, struct sock *sk)
 {
@@ -377,9 +375,9 @@ int BPF_PROG(requests_packet, struct sock *sk)
 }
 
 /*
- * When what was just read had come: its client waits from then on, however late the server reads it. The kernel keeps the
- * tick of the last data, and the time of the last packet, which is that of the data unless one without data, or a timer, came
- * after it. Then the tick has to do. Of UNIX sockets nothing is kept.
+ * Returns when the data just read had arrived: the client waits from then on, however late the server reads it. The kernel
+ * keeps the tick of the last data, and the time of the last packet, which brought that data unless a packet without data,
+ * or a timer, came later. Then the tick must do. For UNIX sockets the kernel keeps neither: returns read_ns.
  */
 __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 {
@@ -427,12 +425,12 @@ static __always_inline u32 side_of(bool reads, const struct transfer *x)
 	return is_answer(x->head) ? SIDE_CLIENT : SIDE_SERVER;
 }
 
-/* Ends the connection with this number, if it is not that of the current file. */
+/* Ends the descriptor's connection, unless the descriptor still stands for the same file. */
 static __always_inline void connection_end(const struct connection_key *key, struct file *file)
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
-	/* another thread may have got the number already, and been recorded before this one */
+	/* another thread may have got the descriptor already, and been recorded before this one */
 	if (!c || c->file == (u64)file)
 		return;
 	if (!c->r.writes) /* there will be no answer any more */
@@ -503,7 +501,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	x.tid = task->pid;
 	transfer_data(&x, call, regs);
 	transfer_peek(&x);
-	if (c && c->file != (u64)file) { /* it was closed in a way that is not seen here */
+	if (c && c->file != (u64)file) { /* the old one was closed in a way that is not seen here */
 		request_end(c);
 		c = NULL;
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Which code runs, and which code waits: copies of stacks, taken at regular intervals of CPU time and after long waits.
+ * Which code runs, and which waits: copies of stacks, taken at regular intervals of CPU time and after long waits.
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
 #include "interrupt.bpf.h"
 
-/* The state of a thread that an interrupt has hit, which is not that of the interrupt which takes the sample. */
+/* A sampled thread's state, without the interrupt that takes the sample. */
 static __always_inline u32 sampled_state(const struct thread *t)
 {
 	if (cfg.track_irq && t->irq_depth == 1 && t->irqs[0].hit < ST_MAX)
@@ -31,15 +31,15 @@ static long frame_is_op(u32 i, struct op_walk *w)
 	if (w->t->op.probe && depth <= w->t->op.depth)
 		return 1;
 	f = frame_at(w->t, depth - 1);
-	if (f->role != ROLE_OP || f->sp < w->sp) /* left by an exception, if it is below the stack */
+	if (f->role != ROLE_OP || f->sp < w->sp) /* below the stack: it was left by an exception */
 		return 0;
 	w->found = depth;
 	return 1;
 }
 
 /*
- * When the innermost operator in flight began, which is marked, so that its record names it to user space and says when
- * it ended: the end that a pair has seen may not be its last one.
+ * Returns when the innermost operator in flight began, or 0, and marks it, so that its record names it to user space and
+ * says when it ended: the end that a pair has seen may not be its last one.
  */
 __noinline u64 sampled_op(struct thread *t, u64 sp)
 {
@@ -61,10 +61,7 @@ __noinline u64 sampled_op(struct thread *t, u64 sp)
 	return t->op.start;
 }
 
-/*
- * On the clock of each CPU, while it is not idle. On x86 and arm64 addresses of the kernel are those with the highest
- * bit.
- */
+/* Runs on the clock of each CPU that is not idle. On x86 and arm64 kernel addresses are those with the highest bit. */
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
@@ -122,18 +119,18 @@ out:
 	return 0;
 }
 
-/* What the thread waits for, as an enum time_state, if it waits in the kernel; 0: it does not. */
+/* What a thread that waits in the kernel waits for, as an enum time_state; 0: it does not. */
 static __always_inline u32 waits_for(const struct thread *t)
 {
 	u32 off = thread_asleep(t) ? t->asleep.off : t->off;
 
 	if (!off || off == ST_RUNNABLE || off == ST_STOPPED)
 		return 0;
-	/* in the kernel for anything else its stack of user space would not be copied */
+	/* if it is in the kernel for anything else, its user stack would not be copied */
 	return t->in_syscall || t->in_fault || (thread_asleep(t) && t->asleep.in_syscall) ? off : 0;
 }
 
-/* A thread that has waited for long comes back onto a CPU. Its stack in the kernel is still as it was. */
+/* Keeps a long wait as a thread comes back onto a CPU: its kernel stack is still as it was. */
 static __noinline int wait_due(struct thread *t, struct task_struct *next, u32 off, u64 ns)
 {
 	struct due_wait *w;
@@ -193,7 +190,7 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 	return 0;
 }
 
-/* Sends the stack of the current thread, which is in a system call. Returns when that was; 0: it was left out. */
+/* Sends the stack of the current thread, which is in a system call. Returns the sample's time; 0: it was left out. */
 static __noinline u64 waker_send(void *ctx, struct thread *t, struct task_struct *task)
 {
 	struct sample_copy *c = copy_open(ROOM_TASK);
@@ -221,12 +218,11 @@ static __noinline u64 waker_send(void *ctx, struct thread *t, struct task_struct
 }
 
 /*
- * The wait of a target's thread ends. If it was long, and a target's thread ends it in a system call, that one's stack is
- * sent. It is sent from here, and not at the end of the call: by then the thread that was woken may have run for long, and
- * its wait would have to be kept until then.
+ * A target's wait ends. If it was long and another target's system call ended it, sends the waker's stack. Not at the end of
+ * that call: by then the woken thread may have run for long, and its wait would have to be kept until then.
  *
- * can_tell: in_interrupt() works. Then the stack is sent once for all threads that one call wakes. Otherwise it may be that of an
- * interrupt that hit the call, as user space finds by the functions in it.
+ * can_tell: in_interrupt() works. Then the stack is sent once for all threads that one call wakes. Otherwise it may be that
+ * of an interrupt that hit the call, which user space finds by the functions in it.
  */
 static __always_inline int ends_wait(void *ctx, struct task_struct *p, bool can_tell)
 {
@@ -266,11 +262,11 @@ int BPF_PROG(stacks_waking, struct task_struct *p)
 	return enabled ? ends_wait(ctx, p, 0) : 0;
 }
 
-/* Up to when the waits of threads that still wait are taken. */
+/* The instant up to which snapshot_waits() takes waits that go on. */
 u64 waits_until = 0;
 
 /*
- * Threads that still wait, perhaps for ever: after the window has closed, but before its spans are, and when a dump
+ * Sends threads that still wait, perhaps for ever: after the window has closed, but before its spans are, and when a dump
  * begins. Their memory cannot be read from here; user space reads it.
  */
 SEC("iter/task")

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Copies of stacks. The stack of user space is copied from its pointer up, page by page, as far as its pages are
- * there: nothing is read in from a disk. User space unwinds the copy.
+ * Copies of stacks. The user stack is copied from its pointer up, page by page, as far as its pages are resident:
+ * nothing is read in from a disk. User space unwinds the copy.
  *
  * The stack of a thread that waited cannot be read as it comes back onto a CPU, since another thread's memory is
- * current then. So the wait is kept with the stack in the kernel, and what is in user space is copied when the system
- * call, or the fault, in which the thread waited is over: user space has not run in between.
+ * current then. So the wait is kept with the kernel stack, and the user stack is copied at the end of the system call or
+ * fault in which the thread waited: user space has not run in between.
  */
 #ifndef INFTRACE_SAMPLES_BPF_H
 #define INFTRACE_SAMPLES_BPF_H
@@ -16,7 +16,7 @@
 #define COPY_PAGE 4096 /* where pages are larger, they are copied in such pieces */
 #define COPY_PAGES (SAMPLE_STACK_MAX / COPY_PAGE + 1)
 #define COPY_BURST (4ull * REC_SENT_MAX)
-/* What a function finds on the stack as it begins; on arm64 the return address is in a register. */
+/* Bytes that a call leaves on the stack; on arm64 the return address is in a register. */
 #ifdef __TARGET_ARCH_x86
 #define RETURN_ADDRESS 8
 #else
@@ -27,8 +27,8 @@
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #endif
 
-/* Programs that copy can interrupt each other, and a thread that copies can be preempted: each kind has its own room,
- * and one that finds it in use leaves its stack out, which is counted. */
+/* Copying programs can interrupt each other, and a copying thread can be preempted: each kind has its own room, and a
+ * program that finds it in use leaves its stack out, which is counted. */
 enum sample_room {
 	ROOM_EVENT, /* the samples of a CPU */
 	ROOM_TASK,  /* the waits of a thread */
@@ -43,12 +43,12 @@ struct sample_copy {
 	struct python_stack python;
 	union {
 		struct rec_sample r;
-		u8 bytes[REC_SENT_MAX + COPY_PAGE]; /* so that any page fits at any place that is still within the record */
+		u8 bytes[REC_SENT_MAX + COPY_PAGE]; /* a page fits at any place within the record */
 	};
 };
 
-/* ROOMS of each CPU; user space sizes it to the number of CPUs. Not per-CPU memory, of which there is no more than 32 KB
- * in one piece. Not created unless a program that uses it is loaded. */
+/* ROOMS of each CPU; user space sizes it to the number of CPUs. Not per-CPU memory, which comes in pieces of at most 32 KB.
+ * Not created unless a program that uses it is loaded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ROOMS);
@@ -91,7 +91,7 @@ static __always_inline void copy_regs(u64 to[SAMPLE_REGS], USER_REGS *regs)
 #endif
 }
 
-/* NULL: it is in use, or there is none. */
+/* Takes a room of this CPU. NULL: it is in use, or there is none. */
 static __always_inline struct sample_copy *copy_open(u32 room)
 {
 	u32 at = bpf_get_smp_processor_id() * ROOMS + room;
@@ -136,8 +136,8 @@ static __always_inline u64 thread_pointer(struct task_struct *task)
 }
 
 /*
- * Where a stack begins, if that is known and is near. The C libraries place the data of a thread, to which its thread
- * register points, right above its stack; that of the main thread is known to the kernel.
+ * Where a thread's stack begins, if that is near. The C libraries place a thread's data, to which its thread register
+ * points, right above its stack; the kernel knows where the main thread's begins.
  */
 static __always_inline u64 stack_base(struct task_struct *task, u64 sp)
 {
@@ -148,8 +148,8 @@ static __always_inline u64 stack_base(struct task_struct *task, u64 sp)
 }
 
 /*
- * Appends the stack of user space to a record that ends at `at`, up to `base` if that is above its pointer. Returns
- * where it ends now.
+ * Appends the user stack to a record that ends at `at`, up to `base` if that is above the stack pointer. Returns where
+ * the record ends now.
  */
 __weak __noinline u64 copy_stack(struct sample_copy *c, u64 at, u64 base)
 {
@@ -184,7 +184,7 @@ __weak __noinline u64 copy_stack(struct sample_copy *c, u64 at, u64 base)
 	return begin + n;
 }
 
-/* Appends the asyncio task of the current thread to a record that ends at `at`. Returns where it ends now. */
+/* Appends the current thread's asyncio task likewise. */
 static __always_inline u64 copy_task(struct sample_copy *c, u64 at)
 {
 	if (!c->python.has_task)
@@ -197,7 +197,7 @@ static __always_inline u64 copy_task(struct sample_copy *c, u64 at)
 	return at + sizeof(struct python_task);
 }
 
-/* Appends the Python frames of the current thread to a record that ends at `at`. Returns where it ends now. */
+/* Appends the current thread's Python frames likewise. */
 __weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 at)
 {
 	u32 n;
@@ -221,15 +221,15 @@ __weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 a
 }
 
 /*
- * A return probe has put an address of its own in the place of the function's return address, which no unwinder gets
- * past. The kernel keeps a list of those that wait on the thread, innermost first.
+ * A return probe replaces the function's return address by its own, which no unwinder gets past. The kernel keeps a
+ * thread's pending ones in a list, innermost first.
  */
 static __always_inline const struct return_instance *returns_of(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, utask, return_instances);
 }
 
-/* A thread that is within the code of a return probe: as if it had returned already. */
+/* Sets the registers of a thread within the code of a return probe to after the return. */
 static __always_inline void returns_leave(struct sample_copy *c, struct task_struct *task)
 {
 	const struct return_instance *r = returns_of(task);
@@ -244,7 +244,7 @@ static __always_inline void returns_leave(struct sample_copy *c, struct task_str
 	c->r.regs[SAMPLE_REG_SP] = BPF_CORE_READ(r, stack) + RETURN_ADDRESS;
 }
 
-/* Restores the return addresses in the copy, which begins at `begin` in the record. */
+/* Restores the return addresses in the copied stack, which begins at `begin` in the record. */
 __weak __noinline int returns_restore(struct sample_copy *c, u64 begin, u64 returns)
 {
 	const struct return_instance *r = (const struct return_instance *)returns;
@@ -265,8 +265,8 @@ __weak __noinline int returns_restore(struct sample_copy *c, u64 begin, u64 retu
 	return 0;
 }
 
-/* Appends the Python frames and the stack of user space to a record that ends at `at` and has the registers. Returns
- * where it ends now. */
+/* Appends the Python frames and the user stack to a record that ends at `at` and has the registers. Returns where it
+ * ends now. */
 static __always_inline u64 copy_user(struct sample_copy *c, struct thread *t, struct task_struct *task, u64 at)
 {
 	u64 returns = (u64)returns_of(task), end;
@@ -298,7 +298,7 @@ __weak __noinline int copy_send(struct sample_copy *c, u64 end)
 	return 0;
 }
 
-/* Fills in what is known without the thread's memory. Returns where the record ends. */
+/* Begins a record without stacks and registers. Returns where it ends. */
 static __always_inline u64 copy_begin(struct sample_copy *c, struct task_struct *task, u32 kind, u64 start, u64 end)
 {
 	hdr_fill(&c->r.h, REC_SAMPLE, start, end, task->tgid, task->pid, kind, 0);
@@ -347,7 +347,7 @@ __weak __noinline u64 copy_wait_kernel(struct sample_copy *c, const struct due_w
 	return sizeof(c->r) + n * sizeof(u64);
 }
 
-/* Sends a wait that is over, in the context of its thread. Returns whether it was not left out. */
+/* Sends a wait that is over, in the context of its thread. Returns false if it was left out. */
 static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32 i)
 {
 	struct sample_copy *c = copy_open(ROOM_TASK);
@@ -382,8 +382,8 @@ static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32
 	return taken;
 }
 
-/* The system call, or the fault, that began at `since` ends: sends the waits in it. Those of calls whose end was not
- * seen have no stack. */
+/* Sends the waits in the system call or fault that began at `since` and ends now. Earlier waits, in calls whose end was not
+ * seen, have no stack. */
 static __noinline int waits_send(struct thread *t, struct task_struct *task, u64 since)
 {
 	u32 n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Scheduling: which threads are off the CPU, why, since when, woken by which thread, and the life
- * of threads (fork, exec, exit, rename).
+ * Scheduling: which threads are off the CPU, why, since when, woken by whom, and task events (fork,
+ * exec, exit, rename).
  *
  * The programs on sched_switch and sched_waking are not preempted, so they own the
  * off-CPU part of a thread's state. One switch ends the on-CPU span of one task and the
@@ -35,9 +35,9 @@ static __always_inline void note_who_ran(struct thread *t, struct task_struct *o
 }
 
 /*
- * A thread that is woken while it is about to sleep may find that it need not, and then no switch shows that
- * this wake-up is over. A wake-up from before the thread entered the kernel does not belong to this sleep,
- * whose own may remain unseen. A wake-up of this sleep can come from another CPU before the switch does.
+ * Drops a wake-up that does not belong to the sleep that begins. A thread that is woken while it is about to sleep may find
+ * that it need not, and then no switch ends that wake-up. A wake-up from before the thread entered the kernel is such a
+ * one; one of this sleep can come from another CPU before the switch does.
  */
 static __always_inline void wake_forget(struct thread *t)
 {
@@ -49,9 +49,9 @@ static __always_inline void wake_forget(struct thread *t)
 		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
 }
 
-#define BARRIER_REST 64 /* bytes of code after the place of an arrival, at least up to where the others are released */
+#define BARRIER_REST 64 /* bytes of code after an arrival's probe, which include the release of the others */
 
-/* The last thread to arrive at a barrier may be preempted after its probe, before it lets the others go. */
+/* The last thread to arrive at a barrier is preempted after its probe, perhaps before it releases the others. */
 static __always_inline void hold_release(struct thread *t, struct task_struct *task)
 {
 #ifdef __TARGET_ARCH_x86
@@ -62,9 +62,9 @@ static __always_inline void hold_release(struct thread *t, struct task_struct *t
 #endif
 }
 
-#define SWITCH_PREEMPT (1ull << 32) /* above the state of the task that leaves the CPU */
+#define SWITCH_PREEMPT (1ull << 32) /* in `how`, above the state of the task that leaves the CPU */
 
-/* Not inline, so that the verifier continues after it with one state, whatever was done here. */
+/* Not inline, so that the verifier continues after it with a single state. */
 static __noinline int switch_out(
 	struct thread *t, struct task_struct *task, struct task_struct *next, u64 now, u64 how)
 {
@@ -190,7 +190,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	u64 since, now, begin = 0;
 
 	if (!enabled) {
-		/* the task iterator may come too late for a thread that is dying now */
+		/* the task iterator may be too late for a thread that is dying now */
 		if (closing && prev_state & TASK_DEAD)
 			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
@@ -225,8 +225,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	if (!in)
 		return 0;
-	/* if the log does not say: the thread that has just made room; for a preempted thread, the one for
-	 * which it had to make room */
+	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */
 	if (thread_in_work(in) && !(in->off_flags & OFF_CPU_F_PREEMPT)) {
 		if (!in->ran_ns)
 			note_who_ran(in, prev);
@@ -238,8 +237,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
-/* The load balancer moves a thread that waits for a CPU to another one. (A thread that is just being woken up
- * is moved, too, but it is in no queue yet.) */
+/* The load balancer moves a waiting thread to another CPU. (A thread that is just being woken up is moved, too, but it is
+ * in no run queue yet.) */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 {
@@ -262,7 +261,7 @@ int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 	return 0;
 }
 
-/* The innermost span of the trace that the waker is in, which is marked as the beginning of an arrow. */
+/* Marks the innermost recorded span that the waker is in as the start of an arrow. Returns its start; 0: there is none. */
 static __always_inline u64 slice_that_wakes(struct thread *waker)
 {
 	struct frame *f;
@@ -283,8 +282,8 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	return f->start;
 }
 
-/* Whether a process is in the kernel for anything but a system call: an interrupt or a fault that hit
- * its user code. Their entry leaves -1 where that of a call leaves its number. */
+/* Whether a task is in the kernel for an interrupt or a fault that hit its user code: the entry of those leaves -1 where a
+ * system call's leaves its number. */
 static __always_inline bool in_no_syscall(struct task_struct *task)
 {
 #ifdef __TARGET_ARCH_x86
@@ -329,7 +328,7 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	t->waker_irq = from_irq;
 	if (thread_in_work(t))
 		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
-	/* stored last: switch_in considers a wake-up seen once this is set */
+	/* stored last: switch_in() considers a wake-up seen once it is set */
 	now = now_ns();
 	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
 		waker->tid_ns = now + 1; /* its span lasts until after the arrow */
@@ -338,15 +337,15 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	return 0;
 }
 
-/* Loaded if the preempt count can be read: then an interrupt is not mistaken for the thread that it hit. */
+/* Loaded if the preempt count can be read: an interrupt is then not mistaken for the thread that it hit. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking_irq, struct task_struct *p)
 {
 	return enabled ? waking(p, 1) : 0;
 }
 
-/* Elsewhere (the kernel knows the symbol only with CONFIG_KALLSYMS_ALL): only wake-ups from
- * the idle task, whose tid is 0, are known to come from an interrupt. */
+/* Loaded elsewhere (the kernel knows the symbol only with CONFIG_KALLSYMS_ALL): only wake-ups from the idle task, whose tid
+ * is 0, are known to come from an interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
@@ -376,7 +375,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	bool shares = BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm); /* see thread_of_any() */
 	u64 now;
 
-	/* Closes a gap: a parent that the task iterator has not reached yet is only in the hash. */
+	/* a parent that the task iterator has not reached yet is only in the hash */
 	by = thread_of(parent);
 	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid)) {
 		if (cfg.all_cpus)
@@ -398,7 +397,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		if (by && (u32)child->tgid == tgid)
 			group_inherit(t, by, tgid, child->pid);
 	}
-	/* if probes are only in the targets, the child has none yet */
+	/* wakes user space: if only the targets have probes, the child has none yet */
 	emit_task(child, TASK_FORK, parent->pid, tgid, shares ? TASK_F_SHARES : 0, child->comm,
 		link_gens && !shares ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
@@ -416,8 +415,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		return 0;
 	if (!enabled)
 		goto out;
-	/* The functions it was in are gone with the old image; they end with the call, which is
-	 * within them. */
+	/* the functions in flight are gone with the old image; they end with the system call, which is within them */
 	change_begin(t);
 	now = thread_account(t);
 	if (old_pid == p->pid && t->in_syscall && cfg.track_syscalls)
@@ -425,8 +423,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	else
 		task_flush(t, p, w, now);
 	if (old_pid != p->pid && t->in_syscall) {
-		/* it was not the main thread and takes over that one's tid, on whose track its call
-		 * would overlap with what the main thread did: each track gets a part */
+		/* it was not the main thread and takes over that one's tid: on its track the call would overlap with
+		 * what the main thread did, so each track gets a part */
 		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->sys_start = now;
 		t->sys_flags |= REC_F_OPEN_START;
@@ -447,7 +445,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	bool last = BPF_CORE_READ(p, signal, live.counter) == 0; /* see thread_of_any() */
 	u64 now;
 
-	if (last && !cfg.trace_all) /* the number may be reused for a stranger */
+	if (last && !cfg.trace_all) /* the tgid may be reused for a stranger */
 		bpf_map_delete_elem(&targets, &w.tgid);
 	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
@@ -459,7 +457,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	if (t->op.probe && t->op.end) /* it is part of the step that the thread is leaving */
 		op_flush(t, strings_of(p), w, now, 0);
 	group_leave(t, w.tgid);
-	if (!t->in_syscall || !cfg.track_sched) { /* otherwise the last switch ends it and what it is in */
+	if (!t->in_syscall || !cfg.track_sched) { /* otherwise the last switch ends the call and what it is in */
 		task_flush(t, p, w, now);
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * Task iterators. At the start of a recording they give every thread of the targets its
- * storage and, once the other programs run, its state: a thread that is asleep then has a
- * state from the first nanosecond. At the end they send the spans that are still open.
+ * storage and, once the other programs run, its state: so even a sleeping thread has a state
+ * from the first nanosecond. At the end they send the spans that are still open.
  */
 #include "spans.bpf.h"
 #include "blocked.bpf.h"
@@ -10,8 +10,8 @@
 #define ENOSYS 38
 
 /*
- * Called between two windows, in which only the programs of steps touch it: clears what belongs to the
- * previous one. A step in flight will have, in the next one, the time from that one's beginning on.
+ * Clears what belongs to the previous window. Called between two windows, when only the programs of steps touch the
+ * thread. In the next window a step in flight has the time since that opened.
  */
 __weak __noinline int thread_renew(struct thread *t)
 {
@@ -48,7 +48,7 @@ int snapshot_create(struct bpf_iter__task *ctx)
 	t = thread_of(task);
 	if (t && open)
 		return 0;
-	/* children of the targets have theirs already */
+	/* children of the targets have their storage already */
 	if (!t && (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)))
 		t = thread_create(task);
 	if (!t)
@@ -67,13 +67,13 @@ int snapshot_create(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* The system call that a sleeping thread is in, or -1. */
+/* The number of the system call that a sleeping thread is in, or -1. */
 static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_arg0, u64 *ret_arg1)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
 #ifdef __TARGET_ARCH_x86
-	/* entry_64.S puts -ENOSYS there; an exception leaves the interrupted value */
+	/* entry_64.S puts -ENOSYS into ax; an exception leaves the interrupted value */
 	if (regs->ax != (unsigned long)-ENOSYS)
 		return -1;
 	*ret_arg0 = regs->di;
@@ -86,7 +86,7 @@ static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_a
 #endif
 }
 
-/* Right after it has opened: sets the state of threads that no other program has seen yet. */
+/* Right after the window has opened: sets the state of threads that no other program has seen yet. */
 SEC("iter/task")
 int snapshot_init(struct bpf_iter__task *ctx)
 {
@@ -157,8 +157,7 @@ static struct {
 	u64 vals[FUNC_VALS_MAX];
 } peeked_function; /* a struct rec_function without the strings */
 
-/* Writes the step that was looked at, with its parts by sequence, preceded by its size, so that this is read only
- * once. */
+/* Writes the `peeked` step with its parts by sequence, preceded by its size. The number of parts is read once for both. */
 static __always_inline void peek_write_step(struct seq_file *seq, struct task_struct *task, struct thread *t)
 {
 	struct rows *r = parts_kept(t, task);
@@ -183,7 +182,7 @@ static __always_inline void peek_function(struct seq_file *seq, struct who w, u3
 	peek_write(seq, &peeked_function, sizeof(peeked_function));
 }
 
-/* What holds the thread up now is in no list yet. */
+/* Picks the step's longest stall. The one in flight is not among t->stalls yet. */
 static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
 {
 	struct stall *s = &peeked.stall;
@@ -199,7 +198,7 @@ static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
 	s->dur_ns = now - since;
 }
 
-/* The step in flight, up to now, without its workers. */
+/* Fills `peeked` with the step in flight up to now, without its workers. */
 __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 now)
 {
 	struct rec_step *r = &peeked;
@@ -243,7 +242,7 @@ static __noinline int peek_counts(struct thread *t, struct task_struct *task)
 	return 0;
 }
 
-/* The same as peek_kernel() for a thread that has slept since before the window opened. */
+/* Does what peek_kernel() does for a thread that has slept since before the window opened. */
 static __always_inline void peek_asleep(struct seq_file *seq, const struct asleep *a, struct who w, u64 now, u32 cpu)
 {
 	u64 start = stats.start_ns;
@@ -328,7 +327,7 @@ static long peek_frame(u32 i, struct peek *p)
 	return 0;
 }
 
-/* Everything that the thread has in flight. */
+/* Writes everything that the thread has in flight. */
 static __always_inline void peek_thread(
 	struct seq_file *seq, struct task_struct *task, struct thread *t, struct who w, u64 now)
 {
@@ -353,9 +352,9 @@ static __always_inline void peek_thread(
 }
 
 /*
- * Writes the spans of each thread as records, each preceded by its size, and then a struct peek_end, which says
- * whether they are consistent, and at which instant they were taken. The thread keeps running: see change_begin().
- * A thread that is preempted within one of its own programs stays torn until it continues.
+ * Writes each thread's open spans as records, each preceded by its size, and then a struct peek_end, which tells whether
+ * they are consistent, and when they were taken. The thread keeps running: see change_begin(). A thread that is preempted
+ * within one of its own programs stays torn until it continues.
  */
 SEC("iter/task")
 int snapshot_peek(struct bpf_iter__task *ctx)
