@@ -11,7 +11,7 @@ struct call_vals {
 	u32 id, slot; /* of its strings */
 };
 
-/* Reads all of them at once into an array: the verifier refuses a context that is read at a computed offset. */
+/* Reads all registers into an array: the verifier refuses a context that is read at a computed offset. */
 static __always_inline void regs_read(struct pt_regs *ctx, u64 regs[REG_MAX])
 {
 	regs[REG_ARG1] = PT_REGS_PARM1(ctx);
@@ -44,7 +44,7 @@ static __always_inline u64 extend(u64 v, u32 size, bool sign)
 	}
 }
 
-/* See struct fetch, `element`. */
+/* Returns the number of elements of a vector: struct fetch, `element`. */
 static __always_inline u64 fetch_elements(u64 addr, u32 bytes)
 {
 	u64 of[2] = { 1, 0 };
@@ -59,7 +59,7 @@ static __always_inline u64 shape_size(u64 n, u32 bits)
 	return n < 1ull << bits ? n : (1ull << bits) - 1;
 }
 
-/* See FETCH_F_SHAPE. PyTorch also passes an empty tensor where there is none. */
+/* Returns a tensor's shape as FETCH_F_SHAPE says. PyTorch also passes an empty tensor where there is none. */
 static __always_inline u64 fetch_shape(u64 addr, const struct fetch *f)
 {
 	u64 n[1 + SHAPE_SIZES], at[2] = {}, tensor;
@@ -102,8 +102,7 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 	return extend(v, f->size, f->flags & FETCH_F_SIGNED);
 }
 
-/* Separate from the loops that fill them, which end at the last one in use: the verifier follows each path through
- * them. */
+/* Apart from the loops that fill the values, which end at the last one in use: the verifier follows each path through those. */
 static __always_inline void vals_clear(u64 *vals)
 {
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
@@ -121,7 +120,7 @@ static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct prob
 	}
 }
 
-/* Any register. Only a helper may read the context at an offset that is not known in advance. */
+/* Reads any register. Only a helper may read the context at an offset that is not known in advance. */
 static __always_inline u64 reg_at(struct pt_regs *ctx, u32 place)
 {
 	u64 v = 0;
@@ -158,7 +157,7 @@ static long fetch_place(u32 i, struct places *pl)
 	return 0;
 }
 
-/* PROBE_F_REGS: the arguments of a USDT probe are where the compiler put them. */
+/* Does fetch_all() for PROBE_F_REGS: the arguments of a USDT probe are where the compiler put them. */
 static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u64 *vals)
 {
 	struct places pl = { .ctx = ctx, .p = p, .vals = vals };

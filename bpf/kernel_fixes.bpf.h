@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * All differences between kernels that the programs account for, from 6.1 on, in one place. Each comment names the
- * release that brought the difference; its consequences are described where these functions are called. What user
- * space finds out before it loads the programs (uprobe_multi, the vector tracepoints, the memory tracepoints) is in
- * src/capture/features.c.
+ * All differences between kernels from 6.1 on that the programs account for. Each comment names the release that brought
+ * the difference; the consequences are described at the callers. What user space finds out before it loads the programs
+ * (uprobe_multi, the vector tracepoints, the memory tracepoints) is in src/capture/features.c.
  *
  * Differences that need no code here, because the programs work with either behaviour:
  *
@@ -23,9 +22,9 @@
 
 /*
  * Must be called first by programs that may be preempted, such as those on uprobes. From 6.13 on x86 (6.18 on
- * arm64) a program of their type with more than 64 bytes of stack has its stack in memory of its own, one per
- * CPU (bpf_enable_priv_stack() in kernel/bpf/verifier.c), and another thread that runs the program on this CPU
- * meanwhile overwrites it. A program with a tail call anywhere keeps the kernel's stack. This tail call is
+ * arm64) a program of their type with more than 64 bytes of stack has a private stack, one per CPU
+ * (bpf_enable_priv_stack() in kernel/bpf/verifier.c), which another thread that runs the program on this CPU
+ * meanwhile overwrites. A program with a tail call anywhere keeps the kernel's stack. This tail call is
  * never made: the verifier sees that and removes it.
  */
 static __always_inline void keep_stack(void *ctx)
@@ -35,9 +34,8 @@ static __always_inline void keep_stack(void *ctx)
 }
 
 /*
- * System calls by which the kernel itself enters and leaves probes on x86, which are not calls of the program: from
- * a return probe since 6.11 (uretprobe, 335), into a probe on a nop since 6.18 (uprobe, 336). The numbers are from
- * syscall_64.tbl.
+ * Whether a system call is not the traced program's: on x86 the kernel itself leaves a return probe by one since 6.11
+ * (uretprobe, 335), and enters a probe on a nop by one since 6.18 (uprobe, 336). The numbers are from syscall_64.tbl.
  */
 static __always_inline bool is_probe_call(long id)
 {
@@ -51,7 +49,7 @@ static __always_inline bool is_probe_call(long id)
 /*
  * The preempt count of this CPU. On x86 it is a per-CPU variable, which no program can name: __preempt_count before
  * 6.2 and since 6.15, a member of pcpu_hot in between. bpf_prog_active can be named on every kernel, so user space
- * passes the distance from that to the other one (src/capture/preempt.h). An extern for each will not do: libbpf
+ * passes the distance from it to the other variable (src/capture/preempt.h). An extern for each will not do: libbpf
  * looks for a missing one in the BTF of the modules, which needs CAP_SYS_ADMIN.
  */
 extern const int bpf_prog_active __ksym __weak;
@@ -74,8 +72,8 @@ static __always_inline int preempt_count(void)
 #endif
 }
 
-/* Whether a CPU limit of its cgroup holds the task back. A kernel without CONFIG_FAIR_GROUP_SCHED has neither such
- * limits nor the member. */
+/* Whether a CPU limit of its cgroup holds the task back. Without CONFIG_FAIR_GROUP_SCHED there are no such limits, nor the
+ * member. */
 static __always_inline bool is_throttled(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->se.cfs_rq) && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;

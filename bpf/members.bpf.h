@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The members of a group of threads (group.bpf.h), and how the thread whose step they work on reads their times, which
- * change meanwhile.
+ * The members of a group of threads (group.bpf.h), and how the thread whose step they work on reads their times while
+ * these change.
  */
 #ifndef INFTRACE_MEMBERS_BPF_H
 #define INFTRACE_MEMBERS_BPF_H
@@ -9,9 +9,9 @@
 #include "states.bpf.h"
 
 /*
- * Only a task's own programs can look up its storage. For the other threads its address is kept, and
- * the memory is read like any kernel memory, which may be gone. Whichever sets the address to 0 adds
- * up the member's time: the step at its end, or the member when it exits.
+ * Only a task's own programs can look up its storage. Other threads keep its address, and read it like any kernel memory,
+ * which may be gone. Whoever sets the address to 0 adds up the member's time: the step at its end, or the member when it
+ * exits.
  */
 struct member {
 	u64 thread;
@@ -29,8 +29,8 @@ struct times_read {
 	u64 *ns, since;
 };
 
-/* A switch between two of these reads moves `since`, and the copy is repeated. One round of bpf_loop(), as
- * elsewhere here: the verifier would walk through those of a loop one by one, at each start. */
+/* Copies the times. A switch meanwhile moves `since`, and the copy is repeated by bpf_loop(), used here and elsewhere since
+ * the verifier would walk through a plain loop round by round, at each start. */
 static long times_try(u32 i, struct times_read *r)
 {
 	struct thread *t = r->t;
@@ -82,14 +82,14 @@ static long look_try(u32 i, struct look *l)
 			(void *)(thread + offsetof(struct thread, wait))))
 		return 1;
 	smp_rmb();
-	/* all of it: the loads of the first read are not ordered on all machines */
+	/* again as a whole: the loads of the first read are not ordered on all machines */
 	if (bpf_probe_read_kernel(&t->view_now[1], sizeof(t->view_now[1]), (void *)thread))
 		return 1;
 	l->gone = 0;
 	return now_equals(&t->view_now[0], &t->view_now[1]);
 }
 
-/* Adds ns, of which `before` in its role and `left` after a wait. */
+/* Adds ns to t->view: `before` of it to the role, `left`, the part after a wait, to ST_CPU, the rest to the state. */
 __weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left, u64 ns)
 {
 	if (!t || state >= ST_MAX)
@@ -100,8 +100,8 @@ __weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left
 	return 0;
 }
 
-/* Copies the times of another thread up to `at` into t->view. Returns 0 if it is gone. For a thread
- * that has changed its state since `at`, the times are those of that change. */
+/* Copies the times of another thread up to `at` into t->view; up to its last change of state if that was later. Returns 0
+ * if the thread is gone. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
 	struct look l = { .t = t, .thread = thread };
@@ -117,11 +117,11 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		return 0;
 	wake = l.wake;
 	from = other->since;
-	/* a call that has begun or ended since then is in its times as a whole */
+	/* a call that has begun or ended since `at` is in its times as a whole */
 	if (other->edge > at)
 		at = other->edge;
 	state = now_state_apart(other, other->off);
-	/* like switch_in() does: from the wake-up on it waits for a CPU */
+	/* as in switch_in(): from the wake-up on it waits for a CPU */
 	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
 		t->view.ns[state] += wake - from;
 		from = wake;
@@ -135,7 +135,7 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 	return 1;
 }
 
-/* The time that states lack, which others have too much. */
+/* Takes from other states the time that some are below their base. */
 struct shortage {
 	struct thread *t;
 	u64 missing;
@@ -156,8 +156,8 @@ static long shortage_share(u32 i, struct shortage *s)
 }
 
 /*
- * Turns the times in t->view into what has been added to the base. If a later wake-up has replaced the one
- * with which the base was made, a state has less than in the base: other states have that much too much.
+ * Subtracts the base from the times in t->view. If a later wake-up has replaced the one with which the base was made, a
+ * state has less than in the base, and other states have that much too much.
  */
 __weak __noinline int view_since(struct thread *t, const struct member *m)
 {

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * The parts of a step by sequence, from the call that begins it to its record. rows.bpf.h makes them.
- */
+/* The parts of a step by sequence, from the call that begins it to its record. rows.bpf.h makes them. */
 #ifndef INFTRACE_PARTS_BPF_H
 #define INFTRACE_PARTS_BPF_H
 
 #include "inftrace.bpf.h"
 
-#define ROW_CHUNK 64	/* rows whose elements are read at once; a power of two, as is ... */
-#define ROW_IDS_SPAN 4096 /* ... this: the range of their ids, if those are behind pointers */
+#define ROW_CHUNK 64	/* rows whose elements are read at once; a power of two */
+#define ROW_IDS_SPAN 4096 /* range of addresses of their ids, if these are behind pointers; a power of two */
 
-/* The parts of a step by sequence. */
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
 	struct row_part part[STEP_PARTS_MAX];
 };
 
-/* A thread has those of its step, of the next step while the previous one is still to be sent, and of the call that has
- * just been looked at, which may be neither. */
+/* A thread has parts of its step, of the next step while the previous one is still to be sent, and of the call just read,
+ * which may be neither. */
 enum parts_of {
 	PARTS_FRESH,
 	PARTS_STEP,
@@ -29,35 +26,35 @@ enum parts_of {
  * thread until the step has ended. */
 struct rows {
 	u64 array[ROW_COLUMNS];
-	u64 is[ROW_COLUMNS];	/* all bits if there is such an array, else none */
+	u64 is[ROW_COLUMNS];	/* all bits set if there is such an array, else none */
 	u64 shift[ROW_COLUMNS]; /* moves an element up to the highest bits */
 	u64 n;		  /* the number of rows */
-	u64 read;	  /* how many were read; those before this one */
-	u64 nth, of;	  /* the next sequence of this row, and how many there are */
+	u64 read;	  /* rows read so far: the number of this one */
+	u64 nth, of;	  /* the next sequence of this row, of so many */
 	u64 output;	  /* this row has an output */
 	u64 outputs, ids; /* so far */
 	u64 first;	  /* sequence */
 	u64 mask;
-	u64 in;	      /* 1 << part of this row, or the previous one */
+	u64 in;	      /* 1 << part, for the parts of this or the previous row */
 	u64 last;     /* sequence of the previous row, if it has only one */
-	u64 last_part; /* the part of that, or STEP_PARTS_MAX; ROW_PART_NONE: it has none or several */
-	u64 run;      /* the row before that has the same, so the next ones may, too */
+	u64 last_part; /* that sequence's part, or STEP_PARTS_MAX; ROW_PART_NONE: the row has no sequence, or several */
+	u64 run;      /* the last two rows have the same sequence, so the next ones may, too */
 	u64 have; /* 1 << column: its elements for this chunk of rows are in `ahead`; ROW_HAVE_IDS */
-	u64 need; /* all that exist */
-	u64 ids_rows; /* for this many rows ids are read at once */
-	u64 ids_base, ids_span; /* where those are */
-	u64 one;      /* word of counts of sequences that are all 1 */
-	u64 node;     /* where the row's sequence is, if further ones are in a list */
+	u64 need; /* likewise: all columns that exist */
+	u64 ids_rows; /* rows whose ids are read at once */
+	u64 ids_base, ids_span; /* the addresses of those */
+	u64 one;      /* a word of counts of sequences that are all 1 */
+	u64 node;     /* address of the row's sequence, if further ones are in a list */
 	u64 stride[ROW_COLUMNS]; /* of the elements in `ahead` */
-	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* 64 bytes may be taken from any of the first */
-	u8 id_ahead[ROW_IDS_SPAN + 8]; /* 8 likewise */
-	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* 8 likewise */
+	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* + 64: so many bytes may be read from any element */
+	u8 id_ahead[ROW_IDS_SPAN + 8]; /* + 8 likewise */
+	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* + 8 likewise */
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 8 | part, or STEP_PARTS_MAX */
-	u8 set[PARTS_SETS]; /* which of the sets is used for what: set[i] ^ i, so that all zero is a permutation, too */
+	u8 set[PARTS_SETS]; /* set[i] ^ i is the index in `parts` of enum parts_of i: so all zero is a permutation, too */
 	struct row_parts parts[PARTS_SETS];
-	struct rec_step_parts out; /* a step in the form in which it is sent */
+	struct rec_step_parts out; /* a step as it is sent */
 };
 #define ROW_PART_NONE 0xff
 #define ROW_HAVE_IDS (1u << ROW_COLUMNS)
@@ -87,7 +84,7 @@ static __always_inline void parts_move(struct rows *r, u32 from, u32 to)
 	r->set[to] = i ^ to;
 }
 
-/* The call that has just been looked at is a step. r: NULL if its preset describes no rows, or without memory. */
+/* Makes the parts of the call just read those of the step. r: NULL if the preset describes no rows, or without memory. */
 static __always_inline void parts_take(struct thread *t, struct rows *r)
 {
 	t->step.n_parts = t->step.parts_left = 0;
@@ -98,14 +95,14 @@ static __always_inline void parts_take(struct thread *t, struct rows *r)
 	t->step.parts_left = parts_of(r, PARTS_STEP)->left;
 }
 
-/* It is a step that follows one which is still to be sent ... */
+/* Keeps them for the next step, since the previous one is still to be sent. */
 static __always_inline void parts_take_next(struct rows *r)
 {
 	if (r)
 		parts_move(r, PARTS_FRESH, PARTS_NEXT);
 }
 
-/* ... and has been sent. */
+/* The previous step has been sent: takes the parts of the next one. */
 static __always_inline void parts_next(struct thread *t, struct rows *r)
 {
 	t->step.n_parts = t->step.parts_left = 0;
@@ -116,7 +113,7 @@ static __always_inline void parts_next(struct thread *t, struct rows *r)
 	t->step.parts_left = parts_of(r, PARTS_STEP)->left;
 }
 
-/* The parts of the steps that a thread has in flight. NULL if there are none, or they cannot be reached. */
+/* The parts of a thread's steps in flight. NULL if there are none, or they cannot be reached. */
 static __always_inline struct rows *parts_kept(struct thread *t, struct task_struct *task)
 {
 	return t->step.n_parts || t->step_entered ? bpf_task_storage_get(&rows, task, 0, 0) : NULL;

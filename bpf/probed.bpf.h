@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What programs of function probes have in common: which thread hit which probe, and whether the call counts. */
+/* Shared by programs on function probes: which thread hit which probe, and whether the call counts. */
 #ifndef INFTRACE_PROBED_BPF_H
 #define INFTRACE_PROBED_BPF_H
 
@@ -26,7 +26,7 @@ static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
 	}
 }
 
-/* Both ends of a call begin the same way: returns the thread and the probe's id, or NULL if the call does not count. */
+/* Called first at a call's entry and return. Returns the thread, or NULL if the call does not count. */
 static __always_inline struct thread *probed_thread(
 	struct pt_regs *ctx, struct task_struct *task, bool open, bool entry, u32 *ret_id)
 {
