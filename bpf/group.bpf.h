@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Threads that work on a step together, recognised at the barrier where they meet: where the time of
- * the workers went, and for which thread the others waited.
+ * Threads that work on a step together, recognised at the barrier where they meet: where the workers' time
+ * went, and which straggler the others waited for.
  *
- * A group is a process and a value that its threads have in common, such as the address of the engine's
- * thread pool: engines create their threads for each token and call the step from changing threads, and
- * several contexts may be at work at once. The members of a group stay from step to step; a new one
- * joins when it is created, or else where it first meets the others.
+ * A group is a process and a value that its threads share, such as the address of the engine's thread
+ * pool: engines create their threads for each token and call the step from changing threads, and several
+ * contexts may be at work at once. The members of a group stay from step to step; a new one joins when it
+ * is created, or else where it first meets the others.
  */
 #ifndef INFTRACE_GROUP_BPF_H
 #define INFTRACE_GROUP_BPF_H
@@ -31,8 +31,8 @@ struct group {
 	u32 step;  /* number + 1 of the step in flight; 0: none */
 	u32 epoch; /* counts the barriers */
 	u32 n_members;
-	u32 once; /* its threads are seen once at each barrier, and struct releases counts the barriers */
-	u32 n_gone; /* members that have exited in this step, once their times were counted here: */
+	u32 once; /* its threads are only seen as they arrive at a barrier, and struct releases counts the barriers */
+	u32 n_gone; /* members that have exited in this step and have added their times here: */
 	u64 gone_ns[ST_MAX];
 	struct hits gone_hits;
 	/* Behind which threads the members waited for a CPU since `from`, for the step behind_step: number + 1. */
@@ -45,9 +45,9 @@ struct group {
 };
 
 /*
- * A group is in one of GROUP_WAYS slots that follow from its key; a group without a step makes room for a new
- * one. If all are taken, the step has no workers, which is counted. Not a hash of the kernel's: one with LRU
- * keeps 128 free entries for each CPU (before 6.16), and one without would have to be cleaned up.
+ * A group is in one of GROUP_WAYS slots given by its key; a group without a step makes room for a new one. If all
+ * are taken, the step has no workers, which is counted. Not a BPF hash: with LRU it keeps 128 free entries for
+ * each CPU (before 6.16), and without it would have to be cleaned up.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -82,7 +82,7 @@ static __always_inline struct group *group_find(u32 tgid, u64 key, u32 *ret_slot
 	return NULL;
 }
 
-/* Its place; GROUPS_MAX: there is none. */
+/* Returns the group's slot; GROUPS_MAX: there is no such group. */
 __weak __noinline u32 group_look(u32 tgid, u64 key)
 {
 	u32 slot;
@@ -90,7 +90,7 @@ __weak __noinline u32 group_look(u32 tgid, u64 key)
 	return group_find(tgid, key, &slot) ? slot : GROUPS_MAX;
 }
 
-/* As group_find(), but for what is done at every barrier. */
+/* As group_find(), out of line. */
 static __always_inline struct group *group_of(u32 tgid, u64 key)
 {
 	u32 slot = group_look(tgid, key);
@@ -143,7 +143,7 @@ static __always_inline void stalls_forget(struct thread *t)
 		t->stalls[i].dur_ns = 0;
 }
 
-/* The part of it within from..to takes the place of a shorter one. */
+/* Replaces *ret by the part of *s within from..to, if that is longer. */
 __weak __noinline int stall_take(struct stall *ret, const struct stall *s, u64 from, u64 to)
 {
 	u64 start, end;
@@ -170,8 +170,8 @@ static __always_inline void stall_pick(struct stall *ret, const struct stall *st
 		stall_take(ret, &stalls[i], from, to);
 }
 
-/* The group of a member, with its table of threads that were in the way. NULL: the thread is not a member, or
- * another one is using the table. */
+/* Takes the workers' table of the thread's group; behind_leave() gives it back. NULL: the thread is no member, or another
+ * one is using the table. */
 static __always_inline struct group *behind_enter(struct thread *t, u64 tgid_tid)
 {
 	struct group *g = t->member_step ? group_of(tgid_tid >> 32, t->group_key) : NULL;
@@ -198,7 +198,7 @@ static __always_inline void behind_leave(struct group *g)
 	__sync_lock_test_and_set(&g->behind_taken, 0);
 }
 
-#define TAKE_TRIES 100 /* a member uses it for less than a microsecond */
+#define TAKE_TRIES 100 /* a member uses the table for less than a microsecond */
 
 struct taking {
 	struct group *g;
@@ -211,8 +211,8 @@ static long behind_take(u32 i, struct taking *a)
 	return !a->taken;
 }
 
-/* Called in the thread of the step: its members lose the table, or get a new one. Returns the old one's
- * step, or 0 if that is still in use. */
+/* Called in the thread of the step: its members lose the table, or with `step` get a new one. Returns the old table's step; 0:
+ * it is still in use. */
 __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 {
 	struct taking a = { .g = g };
@@ -249,7 +249,7 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
 	WRITE_ONCE(g->step, step);
 }
 
-/* A member of the previous step continues with this one, from its first instant. Returns 1 if it exists. */
+/* Takes a member of the previous step over into this one, from its first instant. Returns 1 if the thread exists. */
 __weak __noinline int member_continue(struct thread *t, struct member *m, u64 from)
 {
 	if (!t || !m)
@@ -270,8 +270,7 @@ __weak __noinline int member_continue(struct thread *t, struct member *m, u64 fr
 	return 1;
 }
 
-/* A step has begun: most likely its threads are those of the previous one. New ones among them count
- * their barriers from here. */
+/* A step has begun: most likely with the threads of the previous one. New ones count their barriers from here. */
 __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 {
 	u32 n, there = 0;
@@ -286,7 +285,7 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 		return 0;
 	n = g->n_members;
 	if (n >= GROUP_MEMBERS_MAX)
-		n = 0; /* those that have exited leave no room: all join again, one by one */
+		n = 0; /* exited members leave no room: all join again, one by one */
 	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
 		there += member_continue(t, &g->members[i], from);
 	group_take(g, t->step.number + 1, there ? n : 0, from);
@@ -326,7 +325,7 @@ static long member_add(u32 i, struct ending *e)
 		return 0;
 	}
 	view_since(t, m);
-	member_take(t, m); /* apart: as many calls are nested as the verifier allows, 8 */
+	member_take(t, m); /* not in view_since(): the calls already nest as deep as the verifier allows, 8 */
 	return 0;
 }
 
@@ -344,7 +343,7 @@ static long members_gone(u32 i, struct awaited *a)
 	return a->gone >= a->wanted;
 }
 
-/* Members that are just exiting finish in a moment: waits for this many in total. */
+/* Waits until `gone` members in total have exited: those that are just exiting finish in a moment. */
 __weak __noinline int group_await(struct group *g, u32 gone)
 {
 	struct awaited a = { .g = g, .wanted = gone };
@@ -421,8 +420,7 @@ static __always_inline u32 group_passed_last(u32 tgid, u64 key)
 	return r ? r->epoch : 0;
 }
 
-/* A thread that is created within a step works on it from its birth, not only from the first barrier
- * that it reaches. */
+/* A thread created within a step works on it from the start, not only from its first barrier. */
 __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32 tgid, u32 tid)
 {
 	struct group *g;
@@ -439,7 +437,7 @@ __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32
 	return 0;
 }
 
-/* The thread exits: its work on the step in flight is kept. */
+/* A thread leaves its group or exits: keeps its work on the step in flight. */
 __weak __noinline int group_leave(struct thread *t, u32 tgid)
 {
 	struct member *m;
@@ -467,11 +465,11 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 		__sync_fetch_and_add(&g->gone_ns[i], t->view.ns[i]);
 	for (int i = 0; i < HIT_MAX; i++)
 		__sync_fetch_and_add(&g->gone_hits.n[i], t->times.hits.n[i] - m->hits.n[i]);
-	__sync_fetch_and_add(&g->n_gone, 1); /* last: by now they are there */
+	__sync_fetch_and_add(&g->n_gone, 1); /* last: by now its times are there */
 	return 0;
 }
 
-/* The group of a thread that comes to a barrier. */
+/* Finds or creates the group of a thread that comes to a barrier. NULL: no room. */
 static __always_inline struct group *group_enter(u32 tgid, u64 key, u32 *ret_slot)
 {
 	struct group *g = group_find(tgid, key, ret_slot);
@@ -482,7 +480,7 @@ static __always_inline struct group *group_enter(u32 tgid, u64 key, u32 *ret_slo
 	return group_find(tgid, key, ret_slot);
 }
 
-/* Notes that the thread works on a step there. */
+/* Makes the group work on the thread's step, or the thread on the group's. */
 static __always_inline void group_work(struct thread *t, struct group *g, u32 tid)
 {
 	if (!t->in_step)
@@ -504,7 +502,7 @@ static __always_inline void arrival_note(struct arrival *a, struct thread *t, u3
 	}
 }
 
-/* A thread comes to the barrier of a group, and has left its previous group. */
+/* A thread arrives at a group's barrier. It has left its previous group. */
 __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 now)
 {
 	u32 tgid = tgid_tid >> 32, tid = (u32)tgid_tid, epoch, slot;
@@ -520,7 +518,7 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 		t->epoch = g->epoch - 1;
 	}
 	group_work(t, g, tid);
-	/* a thread that is here already has left: this is the next barrier */
+	/* the thread has been at this barrier already: so this is the next one */
 	epoch = READ_ONCE(g->epoch);
 	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
 		epoch++;
@@ -532,11 +530,11 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 }
 
 /*
- * The same if each thread is seen once, and the last one is known as such. Sets what the wait is for.
+ * The same if threads are only seen as they arrive, and the last one is known as such. Sets t->wait.slot and epoch.
  *
- * The number of this barrier follows from the last one that was passed, which may be this one already: the thread was
- * counted by the barrier before it came here. That is so if it is the next one after the thread's own last. A thread
- * that missed some of them, or is new, considers it not passed. The thread that arrives last knows for certain.
+ * The number of this barrier follows from the last one that was passed, which may be this one already, since the engine
+ * counts a thread before it comes here: so it is if it follows the thread's own last one. A thread that is new, or missed
+ * some, takes its barrier as not passed yet. The thread that arrives last knows for certain.
  */
 __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key, u64 now, u32 last)
 {
@@ -575,8 +573,8 @@ __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key,
 	return 0;
 }
 
-/* The last thread to arrive releases the others later than it announced: it is taken off the CPU first, and
- * continues at `now` (0: not yet). */
+/* Moves the release of a barrier: the last thread to arrive is taken off the CPU before it, and continues at `now` (0: not
+ * yet). */
 __weak __noinline int release_move(struct thread *t, u64 now)
 {
 	u32 slot, i;
@@ -598,8 +596,8 @@ __weak __noinline int release_move(struct thread *t, u64 now)
 	return 0;
 }
 
-/* Notes another thread's arrival within the wait as what the thread waited for, if nothing is known
- * yet, or if this one was held up for longer. */
+/* Notes another thread's arrival within the wait as the straggler, if there is none yet, or if this one was held up for
+ * longer. */
 __weak __noinline int straggler_note(struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
 {
 	u64 longest;
@@ -616,10 +614,10 @@ __weak __noinline int straggler_note(struct rec_step *step, const struct arrival
 }
 
 /*
- * The thread leaves the barrier: it has waited for the last one to arrive. What held that one up was
- * before its arrival, or right after it, when it was about to release the others. If a thread is
- * interrupted between its arrival and the note of it, the count of the barriers is off by one for a
- * moment: then it is among the others.
+ * The thread leaves the barrier: finds the straggler of its longest wait, the last thread to arrive. What held
+ * that one up was before its arrival, or right after it, when it was about to release the others. If a
+ * thread is interrupted between its arrival and the note of it, the count of the barriers is off by one for
+ * a moment: then the straggler is among the other arrivals.
  */
 __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64 now)
 {

@@ -12,7 +12,7 @@
 
 #define PYTHON_PROCESSES_MAX 4096
 
-/* By tgid: processes that run an interpreter of a known version; user space fills it in. Full: the process has no
+/* Processes that run an interpreter of a known version, by tgid; user space fills it in. Full: the process has no
  * Python frames. Not created unless a program that uses it is loaded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -22,7 +22,7 @@ struct {
 	__type(value, struct python_walk);
 } python_processes __weak SEC(".maps");
 
-/* How many there have been, so that a recording without Python costs one load. User space writes it. */
+/* The number of such processes so far, so that a recording without Python costs one load. User space writes it. */
 volatile u32 python_known __weak = 0;
 
 struct python_stack {
@@ -31,12 +31,12 @@ struct python_stack {
 	u32 cut; /* there are more, or one could not be read */
 	u32 has_task;
 	u32 other_task; /* a coroutine runs that may not be the task's */
-	u64 gen;	/* the generator or coroutine of the frame before, or 0 */
+	u64 gen;	/* the generator or coroutine of the next inner frame, or 0 */
 	struct python_task task;
 };
 
-/* How the interpreter knows the current thread: by pthread_self(), which on x86 is in a register, elsewhere by
- * gettid() in its own PID namespace. */
+/* The id by which the interpreter knows the current thread: pthread_self(), which on x86 is in a register, elsewhere
+ * gettid() in its own PID namespace. 0: unknown. */
 static __always_inline u64 python_self(const struct python_walk *w, u16 *ret_offset)
 {
 #ifdef __TARGET_ARCH_x86
@@ -61,7 +61,7 @@ static __always_inline u64 python_innermost(const struct python_walk *w, u64 thr
 	return frame;
 }
 
-/* A round of bpf_loop(), here and below: see functions.bpf.c. */
+/* bpf_loop() here and below: see functions.bpf.c. */
 struct python_search {
 	const struct python_walk *w;
 	u64 self, interp, thread, found;
@@ -80,7 +80,7 @@ static long python_search_next(u32 i, struct python_search *s)
 		return 0;
 	}
 	if (python_word(thread + s->offset) == s->self) {
-		/* it may have one in each interpreter: the one that runs */
+		/* a thread may have a state in each interpreter: takes the one that runs */
 		s->found = thread;
 		if (python_innermost(s->w, thread))
 			return 1;
@@ -89,7 +89,7 @@ static long python_search_next(u32 i, struct python_search *s)
 	return 0;
 }
 
-/* The state that the interpreter has of the current thread; 0: none, or not looked for. */
+/* The interpreter's state of the current thread; 0: none, or not looked for. */
 static __noinline u64 python_thread(struct thread *t, const struct python_walk *w)
 {
 	struct python_search s = { .w = w };
@@ -106,7 +106,7 @@ static __noinline u64 python_thread(struct thread *t, const struct python_walk *
 		t->python_misses = 0;
 		return t->python;
 	}
-	/* a thread that does not run Python may never do so, or later */
+	/* a thread without one may run Python later, or never: not searched for every time */
 	misses = t->python_misses++;
 	if (misses & 63 && misses & (misses - 1))
 		return 0;
@@ -147,7 +147,7 @@ static __always_inline u64 python_generator(const struct python_walk *w, u64 fra
 	return python_byte(frame + w->gen_owner) == PYTHON_OWNER_GENERATOR ? frame - w->gen_frame : 0;
 }
 
-/* As much of it as can be read: an object may be the last one before memory that is not there. */
+/* Copies as much of the name as can be read: the object may lie right before memory that is not there. */
 static __always_inline void python_task_copy(struct python_task *task, u64 name, u32 frames)
 {
 	u32 n = 0;
@@ -162,8 +162,8 @@ static __always_inline void python_task_copy(struct python_task *task, u64 name,
 }
 
 /*
- * A function that is no coroutine, at `frame`, has called one. If it is Handle._run() of asyncio, which runs a task, the
- * coroutine is the task's own: that it is proves that all that was read on the way is what it was taken for.
+ * A function that is no coroutine, at `frame`, has called the coroutine `gen`. If it is Handle._run() of asyncio, which runs
+ * a task, `gen` is the task's own coroutine, which proves that everything read on the way is what it was taken for.
  */
 __weak __noinline int python_task_look(const struct python_walk *w, struct python_stack *out, u64 frame, u64 gen)
 {
@@ -191,7 +191,7 @@ __weak __noinline int python_task_look(const struct python_walk *w, struct pytho
 	return 0;
 }
 
-/* Before the frame is added. */
+/* Looks for the task before `frame` is added. */
 static __always_inline void python_task_next(const struct python_walk *w, struct python_stack *out, u64 frame)
 {
 	u64 gen = python_generator(w, frame), inner = out->gen;
@@ -230,7 +230,7 @@ static long python_step_next(u32 i, struct python_step *s)
 	return 0;
 }
 
-/* The Python frames of the current thread, possibly none. */
+/* Fills in the current thread's Python frames, possibly none. */
 __weak __noinline int python_frames(struct thread *t, struct python_stack *out)
 {
 	struct python_step s = { .out = out };

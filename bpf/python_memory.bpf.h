@@ -5,7 +5,7 @@
 
 #include "inftrace.bpf.h"
 
-/* 0 also if it cannot be read. */
+/* Returns 0 if the word cannot be read. */
 static __always_inline u64 python_word(u64 address)
 {
 	u64 v = 0;

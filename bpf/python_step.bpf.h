@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Steps that are calls of a Python function. The interpreter runs most of them without a call of its own, so the
- * probes are where it begins to run a function, any function, and where it leaves one. What runs there is known from
- * its structures in the memory of the process, which may hold anything: a bounded part of it is read. Part of
+ * Steps that are calls of a Python function. The interpreter runs most of these without a C call of its own, so the
+ * probes are where it begins to run any function, and where it leaves one. Which function that is follows from its
+ * structures in the memory of the process, which may hold anything: a bounded part of it is read. Part of
  * functions.bpf.c.
  *
- * Of a thread the outermost call is the step. Its frame in the interpreter tells its end from those of other
- * functions. The native stack pointer is the same for all Python functions that one call of the interpreter runs.
+ * A thread's outermost call is the step. Its frame in the interpreter tells its end from the ends of other
+ * functions: the native stack pointer is the same for all Python functions that one call of the interpreter runs.
  */
 #ifndef INFTRACE_PYTHON_STEP_BPF_H
 #define INFTRACE_PYTHON_STEP_BPF_H
@@ -15,7 +15,7 @@
 #include "python_memory.bpf.h"
 #include "python_walk.h"
 
-/* By the order of the options, with PYTHON_LAYOUTS of each. */
+/* By number of the option * PYTHON_LAYOUTS + enum python_layout. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PYTHON_CALLS_MAX *PYTHON_LAYOUTS);
@@ -23,9 +23,9 @@ struct {
 	__type(value, struct python_calls);
 } python_calls __weak SEC(".maps");
 
-/* Functions that make a generator when they are called, and run when that is resumed. CPython: Include/cpython/code.h. */
+/* Of functions whose call makes a generator, and which run when it is resumed. CPython: Include/cpython/code.h. */
 #define PYTHON_CODE_GENERATOR (0x20 | 0x80 | 0x200)
-/* Of a string: it is ASCII, and its text follows its header. */
+/* Of a string's state: it is ASCII, and the text follows the header. */
 #define PYTHON_STR_COMPACT_ASCII 0x60
 
 enum python_entry {
@@ -60,7 +60,7 @@ static __always_inline bool python_text_read(struct python_text *text, u64 addre
 	return !bpf_probe_read_user(text, len, (const void *)address);
 }
 
-/* The file's path is the end that the user has given, or has it after a slash. */
+/* Whether the file's path is the end that the user has given, or ends with it after a slash. */
 __noinline bool python_file_ends(const struct python_calls *c, const struct python_function *n, u64 file)
 {
 	struct python_text text;
@@ -101,7 +101,7 @@ static long python_name_match(u32 i, struct python_match *m)
 	return 1;
 }
 
-/* name: of one of the lengths that are looked for. */
+/* len: one of the lengths in c->lengths. */
 __noinline bool python_is_named(const struct python_calls *c, u64 code, u64 name, u32 len)
 {
 	struct python_match m = { .c = c, .code = code, .len = len };
@@ -113,8 +113,8 @@ __noinline bool python_is_named(const struct python_calls *c, u64 code, u64 name
 	return m.found;
 }
 
-/* Whether the function's own code is about to run: not if the call is to make a generator, nor if an exception is thrown
- * into one, which the argument behind the frame says. */
+/* Whether the function's own code is about to run: not if the call makes a generator, nor if an exception is thrown into one,
+ * which the argument after the frame tells. */
 static __always_inline bool python_runs(
 	struct pt_regs *ctx, const struct python_calls *c, u32 place, u64 frame, u64 code, bool yields)
 {
@@ -124,7 +124,7 @@ static __always_inline bool python_runs(
 	       (yields && python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR);
 }
 
-/* The interpreter begins to run a function. */
+/* The interpreter begins to run a function: notes whether a step begins with it. */
 static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), state, frame, code, name, length;
@@ -158,7 +158,7 @@ static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struc
 	return entry;
 }
 
-/* The interpreter leaves a function: whether it is the step in flight. */
+/* The interpreter leaves a function. Returns whether it is the step in flight, which is over then. */
 static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, u32 id, u64 cookie, u64 sp)
 {
 	const struct python_calls *c;

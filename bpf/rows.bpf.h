@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The rows of a step, see struct row_fetch: how many sequences they belong to, how many have an output, and which part
- * of them belongs to each sequence. Part of functions.bpf.c. Arrays belong to the engine, and may be anything: a row
- * that cannot be read ends the reading, and ROW_READ says at which one.
+ * of them belongs to each sequence. Part of functions.bpf.c. The arrays are the engine's, and may hold anything: reading
+ * ends at the first row that cannot be read, and ROW_READ tells how many were.
  */
 #ifndef INFTRACE_ROWS_BPF_H
 #define INFTRACE_ROWS_BPF_H
 
 #define ROW_TRIES 16 /* slots of the table in which an id may be */
 #define ROW_BLOCK 8  /* rows that are checked together */
-#define ROW_STRUCT_IDS 65536 /* more than any engine has: what is above is no sequence */
+#define ROW_STRUCT_IDS 65536 /* more than any engine has: from here on an id is no sequence */
 
-/* 8 bytes of what was read ahead. (As a word: the compiler would read it byte by byte from an array of such.) */
+/* Returns 8 bytes of what was read ahead. (As a word: from an array of words the compiler would read byte by byte.) */
 static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 {
 	barrier_var(offset);
@@ -20,7 +20,7 @@ static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 
 #define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
 
-/* Copies a column out of structures, to where an array would be read. `rows` of them. */
+/* Copies a column of `rows` structures to where an array would be read. */
 __noinline int structs_column(struct rows *r, const struct probe *p, u32 column, u64 rows)
 {
 	u64 at, bytes, to = 0, stride;
@@ -40,7 +40,7 @@ __noinline int structs_column(struct rows *r, const struct probe *p, u32 column,
 	return 0;
 }
 
-/* The same for rows that are structures. */
+/* Does rows_ahead() for rows that are structures. */
 static __always_inline int structs_ahead(struct rows *r, const struct probe *p, u64 rows)
 {
 	u64 len = rows * p->row_struct;
@@ -56,7 +56,7 @@ static __always_inline int structs_ahead(struct rows *r, const struct probe *p, 
 	return 0;
 }
 
-/* Reads the elements of the next rows, since one read costs as much as another. */
+/* Reads the elements of the next rows at once: a read costs the same whatever its length. */
 __noinline int rows_ahead(struct rows *r, const struct probe *p)
 {
 	u64 left;
@@ -85,9 +85,8 @@ __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* Finds the range of the first ids of the next rows, which are behind pointers, judging by the first and the last of
- * them: engines mostly store them side by side, in this order or the reverse. Returns whether they are close enough
- * together. */
+/* Finds the address range of the next rows' first ids, which are behind pointers, from the first and the last of these:
+ * engines mostly store the ids side by side, in this order or the reverse. Returns whether the range is small enough. */
 static __always_inline bool ids_find(struct rows *r)
 {
 	u64 at = r->read & (ROW_CHUNK - 1), rows = r->n - r->read, first, last;
@@ -101,7 +100,7 @@ static __always_inline bool ids_find(struct rows *r)
 	return r->ids_span < ROW_IDS_SPAN;
 }
 
-/* Reads them. Those outside of the range are read with their row. */
+/* Reads the ids of the next rows. Those outside of the range are read with their row. */
 __noinline int ids_ahead(struct rows *r, const struct probe *p)
 {
 	const struct row_fetch *f;
@@ -127,8 +126,7 @@ __noinline int ids_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* Reads the value of the current row in a column, number `nth` of those that are adjacent there. Returns 0 or an
- * error. */
+/* Reads the current row's value in a column, number `nth` of adjacent ones. Returns 0 or an error. */
 __noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f;
@@ -168,8 +166,8 @@ static __always_inline u64 row_extend(const struct rows *r, const struct probe *
 	return p->row[column].flags & FETCH_F_SIGNED ? (u64)((s64)v >> shift) : v >> shift;
 }
 
-/* The same, from what was read ahead. column: a constant. Inline, since each function that returns costs 10 ns where
- * the kernel guards returns. */
+/* The same, from what was read ahead. column: a constant. Inline, since each return costs 10 ns where the kernel guards
+ * returns. */
 static __always_inline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f = &p->row[column];
@@ -189,7 +187,7 @@ static __always_inline long row_value(struct rows *r, const struct probe *p, u32
 	return 0;
 }
 
-/* The first row of a sequence: returns its part. */
+/* Adds a part for a sequence. Returns its index; STEP_PARTS_MAX: there is no room. */
 static __always_inline u32 part_begin(struct rows *r, u64 id)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
@@ -221,8 +219,8 @@ static __always_inline void part_position(struct rows *r, const struct probe *p,
 		parts->part[part].position = position;
 }
 
-/* The part of the step that belongs to a sequence. Returns an error if there was no room for it: then the number of
- * different sequences is unknown. */
+/* Returns the part that belongs to a sequence, or an error if the table has no room: then the number of different
+ * sequences is unknown. */
 static __always_inline int row_id(struct rows *r, u64 id)
 {
 	u32 place = (u32)(id * 0x9e3779b97f4a7c15ull >> 32);
@@ -265,8 +263,8 @@ static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 out
 	parts->part[part].outputs += outputs;
 }
 
-/* Whether some of the next ROW_BLOCK rows, which begin at row `at` of those read ahead, do not belong to the sequence
- * of the previous row. */
+/* Returns not 0 if any of the ROW_BLOCK rows from row `at` of those read ahead belongs to another sequence than the previous
+ * row. */
 static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 shift = r->shift[ROW_SEQUENCE], last = r->last << shift, base = r->ids_base, span = r->ids_span;
@@ -289,11 +287,10 @@ static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 
 	return differ | far >> 63;
 }
 
-/* All bits where element i of ROW_BLOCK is one of n words, else none. Without a branch, as in the following: the
- * verifier of 6.1 would follow each of them both ways. */
+/* All bits set if i < n, else none. Without a branch, as below: the verifier of 6.1 would follow each of them both ways. */
 #define WORD_OF(i, n) ((u64)((s64)((i) - (n)) >> 63))
 
-/* Likewise for rows that belong to more or fewer than one sequence. */
+/* Likewise if any row belongs to more or fewer than one sequence. */
 static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 stride = r->stride[ROW_SEQUENCES], begin = at * stride, differ = p->row[ROW_SEQUENCES].size ^ stride;
@@ -306,7 +303,7 @@ static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u
 	return differ;
 }
 
-/* How many have an output. */
+/* How many rows of the block have an output. */
 static __always_inline u64 block_outputs(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 stride = r->stride[ROW_OUTPUT], shift = r->shift[ROW_OUTPUT], n = 0;
@@ -332,9 +329,9 @@ static __always_inline bool block_has_outputs(struct rows *r, const struct probe
 }
 
 /*
- * If all of the next ROW_BLOCK rows belong to the sequence of the previous row, and to no other, returns how many of
- * them have an output, else -1. Global, like most of the functions here: the verifier would otherwise follow each path
- * through it after each path through the one before.
+ * If all of the next ROW_BLOCK rows belong to the previous row's sequence alone, returns how many of them have an output,
+ * else -1. Global, like most functions here: otherwise the verifier would follow each path through it after each path
+ * through the one before.
  */
 __noinline int block_take(struct rows *r, const struct probe *p)
 {
@@ -350,7 +347,7 @@ __noinline int block_take(struct rows *r, const struct probe *p)
 	return r->is[ROW_OUTPUT] && block_has_outputs(r, p, at) ? block_outputs(r, p, at) : 0;
 }
 
-/* Takes the next rows as long as they do. Most rows of a prompt do. Returns whether there were any. */
+/* Takes the next rows as long as they belong to that sequence, as most of a prompt's do. Returns whether any did. */
 __noinline bool rows_same(struct rows *r, const struct probe *p)
 {
 	u64 from, outputs = 0;
@@ -395,13 +392,13 @@ static __always_inline bool row_begin(struct rows *r, const struct probe *p)
 		return 0;
 	if (r->array[ROW_OUTPUT] && row_value(r, p, ROW_OUTPUT, 0, &output))
 		return 0;
-	if (p->row_struct && (!r->of || output > 1)) /* another build's structure */
+	if (p->row_struct && (!r->of || output > 1)) /* another build of the engine: not this structure */
 		return 0;
 	r->output = !!output;
 	return 1;
 }
 
-/* Takes one sequence of one row, and with the last of them finishes the row; or several rows that are alike. */
+/* Takes one sequence of a row, and finishes the row with its last one; or takes several rows that are alike. */
 static long row_next(u32 nr, struct row_walk *w)
 {
 	const struct probe *p = w->p;
@@ -444,7 +441,7 @@ static long row_next(u32 nr, struct row_walk *w)
 	return 0;
 }
 
-/* All bits, or none. */
+/* All bits set, or none. */
 static __always_inline u64 all_if(bool b)
 {
 	return -(u64)b;
@@ -479,7 +476,7 @@ __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 	return 0;
 }
 
-/* Sets the outputs of one part, where no array describes them. */
+/* Sets the outputs of one part where the step has no array of them. */
 static long part_outputs(u32 i, struct row_walk *w)
 {
 	const struct probe *p = w->p;
@@ -498,7 +495,7 @@ static long part_outputs(u32 i, struct row_walk *w)
 	return 0;
 }
 
-/* What the engine does by default. */
+/* Takes all rows as sequence 0, as the engine does without an array of sequences. */
 static __always_inline void rows_of_one(struct rows *r, u64 position)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
@@ -566,7 +563,7 @@ out:
 	return 0;
 }
 
-/* Reads the addresses of the arrays, which are mostly adjacent. */
+/* Reads the addresses of the arrays, if these are adjacent, as in most engines. Returns whether they are. */
 static __noinline int arrays_fetch(struct rows *r, const struct probe *p, const u64 *regs)
 {
 	const struct fetch *first = &p->row[ROW_SEQUENCE].array;

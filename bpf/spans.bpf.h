@@ -12,10 +12,7 @@
 #include "pmu.bpf.h"
 #include "sums.bpf.h"
 
-/*
- * The functions here that are not inline are global (weak, since each object has them): the verifier
- * checks those once, on their own, and not again for each path that leads to them.
- */
+/* Functions that are not inline are global, see inftrace.bpf.h, and weak, since each object has them. */
 
 struct who {
 	u32 tgid, tid;
@@ -26,10 +23,10 @@ static __always_inline u32 thread_step(const struct thread *t)
 {
 	if (t->in_step)
 		return t->step.number + 1;
-	return wait_void(&t->wait) ? 0 : t->member_step; /* only barriers show it */
+	return wait_void(&t->wait) ? 0 : t->member_step; /* which only barriers show */
 }
 
-/* flags: above the lower 32 bits is off_cpu_ns. */
+/* flags: the upper 32 bits are off_cpu_ns. */
 static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
 	u64 end, const u64 *vals, u64 flags)
 {
@@ -55,10 +52,8 @@ static __always_inline void emit_function(
 	emit(&r, REC_FUNCTION_SIZE(nvals), REC_FUNCTION);
 }
 
-/*
- * Moves the strings of a slot after the last value in use, and sends the whole. Always copies as
- * many bytes as FUNC_STRS_MAX strings have: unused ones are not read.
- */
+/* Copies the strings of a slot after the last value in use, and sends the record. Always FUNC_STRS_MAX strings: unused ones
+ * are not read. */
 __weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
 {
 	u64 *to;
@@ -90,8 +85,8 @@ static __always_inline void emit_call(u32 step, struct strings *s, struct who w,
 }
 
 /*
- * Sends an operator with what was counted, if that is known. Returns whether it did.
- * The begin/end pair in flight: its end is the last one that was seen, or without one the probe in flight.
+ * Sends the begin/end pair in flight with its counts. Returns 0 if these are unknown. It ends at the last end that was seen,
+ * or without one at the probe in flight. step_probe_flags: step << 32 | probe << 8 | flags.
  */
 __weak __noinline int pmu_emit_op(struct thread *t, struct strings *s, u64 tgid_tid, u64 end, u64 step_probe_flags)
 {
@@ -112,7 +107,7 @@ __weak __noinline int pmu_emit_op(struct thread *t, struct strings *s, u64 tgid_
 	return 1;
 }
 
-/* The same for a call that returns with the probe in flight: that of the frame at depth - 1. */
+/* The same for the call of the frame at depth - 1, which returns with the probe in flight. */
 __weak __noinline int pmu_emit_call(struct thread *t, struct strings *s, u64 tgid_tid, u64 end, u32 depth)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -137,8 +132,7 @@ __weak __noinline int pmu_emit_call(struct thread *t, struct strings *s, u64 tgi
 	return 1;
 }
 
-/* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`, and then
- * with `flags`. */
+/* Ends and sends the begin/end pair in flight: at the last end that was seen, or without one at `open_end` with `flags`. */
 __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid, u64 open_end, u32 flags)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -151,7 +145,7 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 	end = t->op.end;
 	t->op.probe = 0;
 	if (cfg.budget && t->op.changes != (u8)sheds[SHED_OPERATORS].changes)
-		return 0; /* what came after it was not seen */
+		return 0; /* what came after its begin was not seen */
 	if (end)
 		flags = 0;
 	else
@@ -198,8 +192,8 @@ __weak __noinline int wait_emit(struct thread *t, u64 tgid_tid, u64 end, u32 fla
 }
 
 /*
- * The thread does something else now, so its wait at a barrier is over, if it has one. flags: for the span if
- * no release is known.
+ * The thread does something else now: ends its wait at a barrier, if it has one. flags: for the span if no release
+ * is known.
  */
 static __always_inline void wait_finish(struct thread *t, struct who w, u64 now, u32 flags)
 {
@@ -221,7 +215,7 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 	t->wait.end = 0;
 }
 
-/* Out of line, where that is rare. */
+/* wait_finish() out of line, for rare cases. */
 __weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now, u32 flags)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -231,7 +225,7 @@ __weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now, u32 fla
 	return 0;
 }
 
-/* Nothing has happened in the step yet; the counts have just been read. */
+/* Resets what the step adds up. t->counts have just been read. */
 static __always_inline void step_clear(struct thread *t)
 {
 	t->step.lost = stats.lost_total;
@@ -249,7 +243,7 @@ static __always_inline void step_clear(struct thread *t)
 		t->step.behind.slots[i].ns = t->step.workers_behind.slots[i].ns = 0;
 }
 
-/* Begins a step, with the counts just read. Returns its first instant. */
+/* Begins a step. t->counts have just been read. Returns its first instant. */
 __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 {
 	u64 since, known;
@@ -261,7 +255,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	for (int i = 0; i < ST_MAX; i++) {
 		u64 ns = t->step.before_ns[i];
 
-		t->step.before_ns[i] = (ns - t->step_ns[i]) & known; /* with a branch it is no loop that 6.1 takes */
+		t->step.before_ns[i] = (ns - t->step_ns[i]) & known; /* 6.1 refuses the loop if there is a branch in it */
 		t->step_ns[i] = ns;
 	}
 	t->step_over = 0;
@@ -279,7 +273,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	return since;
 }
 
-/* The window closes with its last step; user space will find out. */
+/* Counts a step, and closes the window with the last one; user space will find out. */
 static __always_inline void window_count(u64 end)
 {
 	if (!enabled || __sync_fetch_and_add(&stats.steps, 1) + 1 != cfg.max_steps)
@@ -290,7 +284,7 @@ static __always_inline void window_count(u64 end)
 	enabled = 0;
 }
 
-/* The end of the recording cuts the step: the state in flight is not accounted yet. */
+/* Adds the state in flight, which is not accounted yet, to a step that the end of the recording cuts. */
 __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 {
 	u64 before, left;
@@ -309,8 +303,8 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 }
 
 /*
- * Ends the step at `end`, or if that is 0 at the last change of state, which its caller has just made.
- * The states are differences of the same clock reads as the total. Then call step_send().
+ * Ends the step at `end`; 0: at the last change of state, which the caller has just made. Its states are differences of
+ * the same clock reads as its total. Call step_send() next.
  */
 __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 end, u32 flags)
 {
@@ -335,7 +329,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	} else {
 		end = since;
 	}
-	if (!r->h.start_ns) { /* before the window, in which it has this time */
+	if (!r->h.start_ns) { /* it began before the window, in which it has this time */
 		r->h.start_ns = end - sum;
 		flags |= REC_F_OPEN_START;
 	}
@@ -354,7 +348,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	return 0;
 }
 
-/* Sends the step that has just ended. Not in step_end(), whose stack is as deep as it may be. */
+/* Sends the step that has just ended. Not in step_end(), whose stack is as deep as the verifier allows. */
 static __always_inline void step_send(struct thread *t, struct rows *r)
 {
 	if (emits(REC_STEP))
@@ -387,7 +381,7 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	emit_submit(r);
 }
 
-/* If the probes of a function were turned off after its call, the time of its return is unknown. */
+/* Whether a function's probes were turned off after its call, so that the time of its return is unknown. */
 static __always_inline bool frame_void(const struct frame *f)
 {
 	if (!f->shed)
@@ -395,8 +389,7 @@ static __always_inline bool frame_void(const struct frame *f)
 	return f->start < (f->shed == 1 + SHED_BARRIERS ? sheds[SHED_BARRIERS].off_ns : sheds[SHED_OPERATORS].off_ns);
 }
 
-/* Ends the innermost function in flight. Returns its probe's id + 1 if it is the step, which the caller
- * ends, else 0. */
+/* Ends the innermost function in flight. Returns 0, or its probe's id + 1 if it is the step, which the caller ends. */
 __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -436,7 +429,7 @@ static long frame_next(u32 i, struct flushing *fl)
 	return 0;
 }
 
-/* Ends all frames. If the step is among them, cut_probe is set, and the caller ends it. */
+/* Ends all frames. If the step is among them, sets cut_probe: the caller ends it. */
 __weak __noinline int frames_end(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
 {
 	struct flushing fl = { .t = t, .s = s, .tgid_tid = tgid_tid, .end = end };
@@ -449,7 +442,7 @@ __weak __noinline int frames_end(struct thread *t, struct strings *s, u64 tgid_t
 	return 0;
 }
 
-/* The window has closed within the step, and the next one may open within it. */
+/* Keeps the frame `at` of a step within which the window has closed: the next one may open within it. */
 static __always_inline void step_keep(struct thread *t, u32 at)
 {
 	if (at)
@@ -460,7 +453,7 @@ static __always_inline void step_keep(struct thread *t, u32 at)
 	t->depth = 1;
 }
 
-/* The step has ended since, and the next one has begun. */
+/* Continues with the next step, which has begun since the window closed. */
 static __always_inline void step_next(struct thread *t, struct rows *r)
 {
 	step_keep(t, FRAME_NEXT);
@@ -471,8 +464,8 @@ static __always_inline void step_next(struct thread *t, struct rows *r)
 	t->step.number = t->next_number;
 }
 
-/* Ends all function spans in flight, innermost first, including the step. The counts have just been
- * read. rows: from parts_kept(). */
+/* Ends all function spans in flight, innermost first, including the step. t->counts have just been read. rows: from
+ * parts_kept(). */
 __weak __noinline int frames_flush(
 	struct thread *t, struct strings *s, u64 tgid_tid, u64 end, struct rows *rows)
 {
@@ -496,7 +489,7 @@ __weak __noinline int frames_flush(
 	return 0;
 }
 
-/* The part of task_close() without functions in flight, which would take more stack. */
+/* The part of task_close() that deals with no functions; apart to save stack. */
 __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 cpu)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -538,7 +531,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 			t->irqs[i].type | REC_F_OPEN_END);
 		emit(&r, sizeof(r), REC_IRQ);
 	}
-	t->irq_depth = 0; /* their ends will not be seen */
+	t->irq_depth = 0; /* the ends of these will not be seen */
 	return 0;
 }
 
@@ -546,10 +539,10 @@ static __always_inline void task_flush(struct thread *t, struct task_struct *tas
 {
 	counts_read(t, task);
 	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end, parts_kept(t, task));
-	group_leave(t, w.tgid); /* what was in flight is part of the step that it leaves */
+	group_leave(t, w.tgid); /* last: what was in flight is part of the step that it leaves */
 }
 
-/* After the window has closed: ends what is still open, marked as such. */
+/* After the window has closed: sends what is still open, with REC_F_OPEN_END. */
 static __always_inline void task_close(struct task_struct *task, u32 cpu)
 {
 	u64 tgid_tid = (u64)task->tgid << 32 | (u32)task->pid;

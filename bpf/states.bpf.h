@@ -4,12 +4,12 @@
  * nanoseconds per state. A program that ends a state moves `since` with a compare-and-exchange and
  * then owns the interval that it moved it over: no interval is counted twice or not at all, and the
  * sum over the states is always `since` minus the thread's first instant. That matters because
- * programs on uprobes, system calls and page faults can be preempted in their middle, and
- * sched_switch then runs on the same storage, and interrupts do anywhere. A system call or a fault
- * is noted as it begins, and accounted as it ends or as something comes in between: call_begin(),
- * call_end(). A wait at a barrier ends before anybody notes it: wait_account(). Who changes the
- * state announces it with `since`: thread_announce(). That holds also before the fields below say so.
- * The fields have one owner each:
+ * programs on uprobes, system calls and page faults can be preempted, and then sched_switch runs on
+ * the same storage; interrupts hit any program. A system call or a fault is noted as it begins, and
+ * accounted when it ends or something comes in between: call_begin(), call_end(). A wait at a barrier
+ * ends before anybody notes it: wait_account(). A program that changes the state announces that with
+ * `since`, and the announcement holds until the fields below say so: thread_announce(). Each field has
+ * one owner:
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
@@ -24,7 +24,7 @@
 
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
-	barrier_var(state); /* in a register, up to where it is used */
+	barrier_var(state); /* keeps it in a register up to where it is used */
 	if (state < ST_MAX)
 		__sync_fetch_and_add(&t->times.ns[state], ns);
 }
@@ -37,9 +37,8 @@ static __always_inline void thread_add_alone(struct thread *t, u32 state, u64 ns
 }
 
 /*
- * For how much of from..to, which begins at `since`, the thread was still in its role and not yet in the current system
- * call or fault: calls are noted as they begin, and not accounted (call_begin()). An announcement covers all of the
- * time from `since` on.
+ * How much of from..to, where `from` is `since`, came before the current system call or fault and belongs to the thread's
+ * role: calls are noted as they begin, but not accounted (call_begin()). An announcement covers all time from `since` on.
  */
 static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 to)
 {
@@ -50,7 +49,7 @@ static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 
 	return (edge < to ? edge : to) - from;
 }
 
-/* For rare cases: after a call of these the verifier continues with one state, whatever happened in it. */
+/* The following are out of line, for rare cases: after a call the verifier continues with a single state. */
 __weak __noinline u32 now_on_state_apart(const struct thread_now *t)
 {
 	return t ? now_on_state(t) : ST_CPU;
@@ -74,8 +73,8 @@ static __always_inline u32 now_state_apart(const struct thread_now *t, u32 off)
 }
 
 /*
- * Accounts the time since the wait was over. Returns how long that was. A thread that was off the CPU, or in the
- * kernel, when the others were released has waited until it came back.
+ * Accounts the part of from..to after the end of the wait as ST_CPU. Returns its length. A thread that was off the CPU, or
+ * in the kernel, at the release has waited until it came back.
  */
 __weak __noinline u64 wait_account(struct thread *t, u64 from, u64 to)
 {
@@ -92,7 +91,7 @@ __weak __noinline u64 wait_account(struct thread *t, u64 from, u64 to)
 	return left;
 }
 
-/* When the wait ended, even if that is not accounted yet, as of `now`; 0: it has not. */
+/* When the wait ended as of `now`, even if that is not accounted yet; 0: it has not. */
 static __always_inline u64 wait_over(const struct thread *t, u64 now)
 {
 	u64 since = t->since, left;
@@ -103,13 +102,13 @@ static __always_inline u64 wait_over(const struct thread *t, u64 now)
 	return left ? now - left : 0;
 }
 
-/* What the thread does apart from a wait, which whichever program sees it next considers over. */
+/* The thread's role without the wait in flight, which is over for the next program that sees the thread. */
 static __always_inline u8 role_now(const struct thread *t)
 {
 	return t->wait.probe ? t->wait.prev_role : t->role;
 }
 
-/* Adds from..to, the time from `since` on: `before` of it to the thread's role, the rest to the state. */
+/* Accounts from..to, where `from` is `since`: `before` of it to the thread's role, the rest to the state. */
 static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to)
 {
 	u64 ns = to - from - before;
@@ -124,17 +123,16 @@ static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 bef
 /* ---- off-CPU spans, and the end of a state ---- */
 
 /*
- * An exec by another thread than the first exchanges the tids of the two. The first one is dead by then,
- * but may still have to leave the CPU for the last time: anything it does with its new tid would be
- * shown as the other thread's.
+ * Whether an exec has taken the thread's tid. An exec by another thread than the main one exchanges the tids of the two. The
+ * main thread is dead by then, but may still have to leave the CPU for the last time: anything it does with its new tid
+ * would be shown as the other thread's.
  */
 static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
 {
 	return t->dying && t->off_tid != tid;
 }
 
-/* The span belongs to the tid with which the thread left the CPU: if its return is seen late, an
- * exec may have given it another one since. */
+/* Uses the tid with which the thread left the CPU: if its return is seen late, an exec may have changed the tid since. */
 static __always_inline void off_cpu_fill(
 	struct rec_off_cpu *r, const struct thread *t, u32 tgid, u32 off, u64 from, u64 now, bool late)
 {
@@ -176,7 +174,7 @@ static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u3
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
-/* A thread has been off the CPU since `from` in the state `off`, woken at `wake`. */
+/* Notes that a thread was off the CPU from..now in the state `off`, woken at `wake`. */
 static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64 wake, u64 now)
 {
 	struct stall *s = &t->stalls[STALL_BLOCKED];
@@ -204,9 +202,8 @@ static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64
 }
 
 /*
- * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
- * its tracepoint did not fire. All of the time up to now stays with the previous state. Does nothing
- * if an interrupt came first and did it.
+ * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or its tracepoint
+ * did not fire. Adds all time up to now to the off-CPU state. Does nothing if an interrupt has done so meanwhile.
  */
 __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 {
@@ -236,7 +233,7 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 #define ACCOUNT_TRIES 4
 #define CALL_TRIES 2 /* to end a call: an interruption comes once; after that thread_change() tries */
 
-/* thread_change(): the state stays as it is. */
+/* For thread_change(): the state stays as it is. */
 #define ST_SAME ST_MAX
 
 __weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, u64 from, u64 to)
@@ -246,20 +243,20 @@ __weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, 
 	return 0;
 }
 
-/* The fields say what was announced. */
+/* Withdraws the announcement: now the fields reflect it. */
 static __always_inline void thread_changed(struct thread *t)
 {
 	WRITE_ONCE(t->next, 0);
 }
 
-/* Not in the programs on interrupts: docs/time-keeping.md says what two of them in each other can do. */
+/* Not in programs on interrupts: docs/time-keeping.md says what nested ones can do. */
 static __always_inline void race_window_of(const struct thread *t, u32 next)
 {
 	if (next != ST_IRQ && !t->irq_depth)
 		race_window();
 }
 
-/* One try of thread_change(). Returns whether nothing came in between. rare: to be verified fast, not to be fast. */
+/* One try of thread_change(). Returns false if something came in between. rare: made for fast verification, not for speed. */
 static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u64 *ret_now, u32 *ret_before)
 {
 	u64 since, from, now, before;
@@ -296,7 +293,7 @@ __weak __noinline bool thread_try_apart(struct thread *t, u32 next, u64 *ret_now
 	return t && ret_now && ret_before && thread_try(t, next, 1, ret_now, ret_before);
 }
 
-/* The first try has failed. */
+/* Further tries of thread_change(), after the first has failed. */
 __weak __noinline u64 thread_change_again(struct thread *t, u32 next, u32 *ret_before)
 {
 	u64 now = 0;
@@ -312,12 +309,11 @@ __weak __noinline u64 thread_change_again(struct thread *t, u32 next, u32 *ret_b
 }
 
 /*
- * Ends the current state now, in the context of the thread itself: the time since the last change
- * goes to that state. Returns the instant. The clock is read after `since`, so the difference
- * cannot be negative except for a clock step between CPUs, which is clamped.
+ * Ends the current state now, in the context of the thread itself: the time since the last change goes to that state.
+ * Returns the instant. The clock is read after `since`, so the difference can be negative only by a clock step between
+ * CPUs, which is clamped.
  *
- * next: the new state, or ST_SAME. Call thread_changed() once the fields reflect it. ret_before:
- * the previous state.
+ * next: the new state, or ST_SAME. Call thread_changed() once the fields reflect it. ret_before: the previous state.
  */
 static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
 {
@@ -333,13 +329,13 @@ static __always_inline u64 thread_account(struct thread *t)
 	return thread_change(t, ST_SAME, &before);
 }
 
-/* The next state of a running thread, unless it is waiting for the GPU: that is one state. */
+/* `state`, unless the thread waits for the GPU: that is a single state. */
 static __always_inline u32 thread_next(const struct thread *t, u32 state)
 {
 	return t->role == ST_GPU_WAIT ? ST_GPU_WAIT : state;
 }
 
-/* Whether the state of a thread is its role, or would be without the call in flight. */
+/* Whether the thread's state is its role, or would be without the call in flight. */
 static __always_inline bool now_is_role(const struct thread_now *t)
 {
 	return !t->off && !(cfg.track_irq && t->irq_depth) && t->role != ST_GPU_WAIT;
@@ -348,8 +344,8 @@ static __always_inline bool now_is_role(const struct thread_now *t)
 /*
  * An interrupt has hit call_begin(). If it announced the thread's role at its end, it came before the call was noted, and
  * all time goes to the role until the announcement is withdrawn: then the call begins where the last interrupt ended. No
- * later instant would agree with what is accounted. Else the call had been noted, and has begun at its edge. Returns the
- * instant; 0: see thread_change().
+ * later instant would agree with what is accounted. Otherwise the call was noted, and has begun at its edge. Returns the
+ * instant; 0: use thread_change().
  */
 __weak __noinline u64 call_begin_again(struct thread *t)
 {
@@ -373,8 +369,8 @@ __weak __noinline u64 call_begin_again(struct thread *t)
 }
 
 /*
- * A system call or a fault begins: `in` is in_syscall or in_fault, which is set from then on, and `state` is its state.
- * Returns the instant. Usually nothing is added up, and `since` stays.
+ * A system call or a fault begins: sets *in, which is in_syscall or in_fault; `state` is the call's. Returns the instant.
+ * Usually nothing is accounted, and `since` stays.
  */
 static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 {
@@ -417,9 +413,8 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 }
 
 /*
- * The call ends. Its time is taken out of the time that continues from `since`, which moves by that much: the time
- * before the call then adjoins what comes after it, in the same state. If something was accounted within the call,
- * `since` is within it and moves to its end.
+ * The call ends. Returns the instant. `since` moves by the call's time: what came before the call then adjoins what comes
+ * after it, in the same state. If something was accounted within the call, `since` is within it and moves to its end.
  */
 static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 {
