@@ -47,8 +47,8 @@ static void usage(FILE *out)
 		out);
 }
 
-/* If any of 0 to 2 is closed, the next file would become stderr, for example. Opens them for the
- * wrong direction, so that writing to a closed stdout stays an error. */
+/* Opens those of 0 to 2 that are closed: the next file would become stderr, for example. In the wrong direction, so that
+ * writing to a closed stdout stays an error. */
 static void fill_standard_fds(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {

@@ -19,11 +19,11 @@
 /* ... plus this many units of 8 bytes. */
 #define PROBE_COOKIE_EXIT_SHIFT 12
 #define PROBE_COOKIE_EXIT_MAX 0xffffu
-/* Likewise: where the interpreter begins to run a Python function, the register that has the thread's state, by its index
- * in struct pt_regs. */
+/* Where the interpreter begins to run a Python function: the register with the thread's state, by its index in struct
+ * pt_regs, ... */
 #define PROBE_COOKIE_REG_SHIFT 12
 #define PROBE_COOKIE_REG_MAX 0xffu
-/* ... that yields are not seen, and enum python_layout. */
+/* ... whether yields are not seen, and enum python_layout. */
 #define PROBE_COOKIE_NO_YIELDS 0x100000u
 #define PROBE_COOKIE_PYTHON_SHIFT 21
 #define PROBE_COOKIE_PYTHON_MAX 3u
@@ -39,45 +39,44 @@ struct inf_config {
 	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
 	u32 watch_maps;	 /* report when a target maps an executable file */
 	u32 map_nr;	 /* number of the system call mmap */
-	u32 never;	 /* 0: for the verifier, see keep_stack() */
+	u32 never;	 /* always 0, see keep_stack() */
 	u32 hold;	 /* keep track of what targets map, see struct hold_state */
 	u8 track_syscalls, track_sched; /* these programs are loaded */
 	u8 count_strangers; /* count calls of probed functions by other processes */
 	u8 track_irq;
-	u8 sums;     /* per process, see process_sums.h: times and system calls */
-	u8 sums_live; /* and read during the recording */
-	u8 memory;   /* likewise: pages */
+	u8 sums;     /* add up times and system calls per process, see process_sums.h */
+	u8 sums_live; /* the sums are read during the recording */
+	u8 memory;   /* add up pages likewise */
 	u8 ipc;	     /* distinguish calls that pass data between processes or threads ... */
 	u8 ipc_only; /* ... and send no others */
 	u8 steps;    /* functions have probes, so there may be steps */
-	u8 windows;  /* it is opened and closed repeatedly: what is in flight meanwhile is followed */
+	u8 windows;  /* the window opens and closes repeatedly: steps are followed in between */
 	u8 pmu;	     /* 1 << counter: these are read; 0: none */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
-	u8 fault_return; /* faults end with a program on a return, which the kernel may leave out: see fault_missed() */
+	u8 fault_return; /* a program on a return ends faults, which the kernel may skip: see fault_missed() */
 	u8 shapes;	 /* probes may have FETCH_F_SHAPE */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
-	u32 eventfd; /* an eventfd of user space, by which to recognise others */
+	u32 eventfd; /* an eventfd of user space, from which to recognise others */
 	u64 min_syscall_ns;
 	u64 min_stack_ns; /* waits shorter than this have no stack */
 	u8 sys_class[512]; /* enum sys_class by system call number */
 };
 
-/* Stacks are copied at no more than this rate on each CPU, separately for samples and for waits. More of them are left
- * out evenly. */
+/* The highest rate at which each CPU copies stacks, separately for samples and for waits. Further ones are left out evenly. */
 #define SAMPLE_BYTES_PER_S (8ull << 20)
 
-/* The total of programs that were timed. */
+/* The total of timed programs. */
 struct hit_time {
 	u64 n, ns;
 };
 
 /*
- * Probes that --budget turns off: those of SHED_BARRIERS and SHED_OPERATORS. They are detached, but those that are hit
- * before that, and those that cannot be detached, are ignored. Of what was in flight as they were turned off the end is
- * not seen: it is left out, and waits at barriers count up to there.
+ * Probes that --budget turns off: those of SHED_BARRIERS and SHED_OPERATORS. They are detached; hits before that, and of
+ * probes that cannot be detached, are ignored. Calls in flight when they are turned off are left out, since their end is not
+ * seen; waits at barriers count up to then.
  */
 struct shed_state {
-	u64 off_ns; /* the last time; CLOCK_BOOTTIME */
+	u64 off_ns; /* when they were last turned off; CLOCK_BOOTTIME */
 	u32 changes; /* odd: they are off */
 	u32 pad;
 };
@@ -90,11 +89,11 @@ struct inf_stats {
 	u64 step_mismatch;   /* steps whose states did not add up to their wall time */
 	u64 no_storage;	     /* threads that could not be traced: no memory */
 	u64 missed_switches; /* context switches whose program could not reach the storage */
-	u64 account_retries; /* preempted in every try: the time went to the previous state */
+	u64 account_retries; /* changes of state interrupted in every try: the time went to the previous state */
 	u64 frames_stale;    /* frames left by longjmp or an exception */
 	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
 	u64 faults_open;     /* user faults that ended in a signal: no span */
-	u64 faults_missed;   /* whose end the kernel has left out: lost */
+	u64 faults_missed;   /* faults whose end the kernel skipped: lost */
 	u64 syscalls_short;  /* left out by --min-syscall */
 	u64 irqs_full;	     /* interrupts nested deeper than IRQ_DEPTH: no span */
 	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */
@@ -109,12 +108,12 @@ struct inf_stats {
 	u32 steps; /* that began in the window and have ended */
 	u32 pad;
 	u64 samples, samples_left; /* taken; left out to keep within SAMPLE_BYTES_PER_S */
-	u64 waits, waits_left; /* likewise; also where the end of the call was not seen */
+	u64 waits, waits_left; /* likewise; also left out if the end of the call was not seen */
 	u64 wakers, wakers_left; /* likewise, of threads that ended a wait */
-	u64 sample_bytes; /* of both */
-	u64 sample_ns;	  /* that taking samples took */
+	u64 sample_bytes; /* of all of these */
+	u64 sample_ns;	  /* time spent on taking samples */
 	u64 counters_shared, counters_unread; /* steps and operators without counts: COUNTED_SHARED, COUNTED_NOT */
-	struct hit_time counters_time;        /* of reading the counters when a thread came onto a CPU, where that was timed */
+	struct hit_time counters_time;        /* of timed reads of the counters when a thread came onto a CPU */
 	struct {
 		struct hit_time kind[HIT_MAX];
 	} hits[RINGS_MAX]; /* by CPU, like the rings */
@@ -124,8 +123,8 @@ struct inf_stats {
 #define HOLD_NS 50000000ull
 
 /*
- * What a process has mapped. Each mapping of an executable file has a number, which increases over
- * all processes, so that a later process with the same pid is not mistaken for it.
+ * The mappings of a process. Each mapping of an executable file has a number, which increases over all processes, so that a
+ * later process with the same pid is not mistaken for it.
  */
 struct hold_state {
 	u64 mapped; /* the newest; 0: none */
@@ -144,9 +143,9 @@ enum probe_role {
 	ROLE_LAUNCH,
 	ROLE_TRANSFER,
 	ROLE_REQUEST,
-	ROLE_CAPTURE,	  /* from here on launches of a stream are kept for a CUDA graph */
-	ROLE_CAPTURE_END, /* and from here on no longer */
-	ROLE_SEQUENCE, /* changes what the engine keeps of sequences: always sent, as steps are */
+	ROLE_CAPTURE,	  /* begins to capture a stream's launches for a CUDA graph */
+	ROLE_CAPTURE_END, /* ends that */
+	ROLE_SEQUENCE, /* changes what the engine keeps of sequences: always sent, like steps */
 	ROLE_MAX,
 };
 
@@ -181,13 +180,13 @@ enum message_call {
 #define PROBE_F_GROUP 0x40   /* a barrier of threads that work on the same step */
 #define PROBE_F_LATE 0x80    /* some values are FETCH_F_LATE */
 
-/* In the output of snapshot_peek(), after the records of a thread. `word` is in the place of a size. */
+/* Follows the records of a thread in the output of snapshot_peek(). `word` is in the place of a size. */
 #define PEEK_WHOLE 0ull
-#define PEEK_TORN ~0ull /* the thread has changed its state meanwhile: what was read may not be consistent */
+#define PEEK_TORN ~0ull /* the thread has changed its state meanwhile: its records may be inconsistent */
 
 struct peek_end {
 	u64 word;
-	u64 at_ns; /* the instant of the records: what was open then has not ended before it */
+	u64 at_ns; /* the instant of the records: spans open then did not end before it */
 	u32 tid;
 	u32 pad;
 };
@@ -212,19 +211,18 @@ enum fetch_reg {
 #define REG_PLACES_MAX 33
 #define REG_NONE 0xff /* means 0 */
 
-#define FETCH_DEREFS_MAX 4 /* three that can be written, and one for the place of a USDT probe's argument */
+#define FETCH_DEREFS_MAX 4 /* three that users can write, and one for the place of a USDT probe's argument */
 #define FETCH_F_SIGNED 0x01
-#define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched, too: the last
-			     * load is the string itself */
+#define FETCH_F_STRING 0x02 /* the last load is of a string: the value is its address, and the string is fetched, too */
 #define FETCH_F_CONST 0x04  /* with PROBE_F_REGS: the value is in off[0] and off[1], low half first */
 #define FETCH_F_LATE 0x08   /* the last load is done when the function returns, which stores the value */
 #define FETCH_F_RETURN 0x10 /* with FETCH_F_LATE: the value is what the function returns */
-#define FETCH_F_SHAPE 0x20  /* the last load is of the address of a tensor, which off[1] bytes further has a number of sizes and
+#define FETCH_F_SHAPE 0x20  /* the last load is of the address of a tensor, which has at off[1] its number of sizes and then
 			     * SHAPE_SIZES of them. With `element` 1 the value is that number (SHAPE_COUNT_BITS) and the first two
-			     * sizes (SHAPE_BITS each), with 2 the others (SHAPE_REST_BITS each). All bits are set of a size that
-			     * does not fit, and of the value if there is no tensor, or more sizes. `index`: there may be none, as a
-			     * byte says, and the address is ... */
-#define SHAPE_FLAG_FIRST 1  /* ... 8 bytes behind it, or ... */
+			     * sizes (SHAPE_BITS each), with 2 the others (SHAPE_REST_BITS each). A size that does not fit has all
+			     * bits set, and so has the value if there is no tensor, or more sizes. `index`: a byte tells whether
+			     * there is a tensor, and the address is ... */
+#define SHAPE_FLAG_FIRST 1  /* ... 8 bytes behind that byte, or ... */
 #define SHAPE_FLAG_LAST 2   /* ... 8 bytes before it */
 #define SHAPE_SIZES 5
 #define SHAPE_COUNT_BITS 4
@@ -242,25 +240,22 @@ struct fetch {
 	u8 flags;
 	u8 index; /* with PROBE_F_REGS: 1 + a register that is added to the first, or 0 ... */
 	u8 shift; /* ... after a shift to the left */
-	u16 element; /* not 0: the last load is of a vector's begin, and the value is how many elements of this size lie
-		      * between that and its end, which is stored 8 bytes further; -1: it is no such vector. Or FETCH_F_SHAPE */
+	u16 element; /* not 0: the last load is of a vector's begin, and the value is the number of elements of this size from
+		      * there to its end, which is stored 8 bytes further; -1: it is no such vector. Or FETCH_F_SHAPE */
 	s32 off[FETCH_DEREFS_MAX];
 };
 
-/*
- * The rows of a step, such as the tokens of a batch, are described by arrays with an element for each.
- * A column is one property of rows.
- */
+/* Arrays with an element for each row describe the rows of a step, such as the tokens of a batch. A column is one property. */
 enum row_column {
 	ROW_SEQUENCE, /* the sequence that the row belongs to, or the first of several ... */
 	ROW_SEQUENCES, /* ... and how many there are; they are adjacent */
 	ROW_POSITION,
-	ROW_OUTPUT, /* not zero: the step gives an output for it */
+	ROW_OUTPUT, /* not zero: the step gives an output for the row */
 	ROW_COLUMNS,
 };
 
-/* The value of row i is at array + off[0] + i * stride; with two loads that is an address, and the
- * value is at off[1] after it. */
+/* The value of row i is at array + off[0] + i * stride; with two loads an address is there, and the value is off[1] behind
+ * that. */
 struct row_fetch {
 	struct fetch array; /* its address; 0: there is no array */
 	u32 stride;
@@ -268,31 +263,31 @@ struct row_fetch {
 	u8 loads; /* 1 or 2; 0: the column is not described */
 	u8 size;
 	u8 flags; /* FETCH_F_SIGNED */
-	u8 list; /* of ROW_SEQUENCE: the row's next one is in the node whose address is stored at the beginning of this one's */
+	u8 list; /* of ROW_SEQUENCE: a row's sequences are in a list, each node of which begins with the address of the next */
 };
 
-/* Rows may be structures of at most so many bytes in one array: all columns then have that stride and array. */
+/* Rows may be structures of at most this many bytes in one array: all columns then have that stride and array. */
 #define ROW_STRUCT_MAX 128
 
-/* What is derived from rows: values of the step, from probe.rows_at on. */
+/* Values of a step that are derived from its rows, from probe.rows_at on. */
 enum row_value {
 	ROW_N_OUTPUTS,
 	ROW_N_SEQUENCES,
 	ROW_ONE_SEQUENCE, /* if all rows belong to one sequence: which */
 	ROW_MASK,	  /* if they belong to several, each of 0 to 63: 1 << sequence */
 	ROW_FIRST_POSITION,
-	ROW_READ, /* the rows that the other values are about: fewer than exist, if some could not be read */
+	ROW_READ, /* the rows that the other values cover: fewer than exist if some could not be read */
 	ROW_VALUES,
 };
 
 #define ROW_UNKNOWN ((u64)1 << 63) /* for any of them except the mask, where that is 0 */
-#define STEP_ROWS_MAX 16384 /* at most this many sequences of rows are read in a step */
-#define ROW_IDS 512    /* a power of two: this many different sequences are distinguished */
+#define STEP_ROWS_MAX 16384 /* sequences of rows that are read in a step */
+#define ROW_IDS 512    /* different sequences that are distinguished; a power of two */
 
-/* The outputs of a step whose array of outputs does not exist. */
+/* The outputs of a step without an array of outputs. */
 enum row_else {
 	ROW_ELSE_NONE,
-	ROW_ELSE_LAST, /* of the last row */
+	ROW_ELSE_LAST, /* one of the last row */
 	ROW_ELSE_ALL,
 };
 
@@ -304,10 +299,10 @@ enum probe_when {
 	WHEN_GT,
 };
 
-/* Nodes of an engine's graph, for struct rec_node; the first value of the probe is the address of the operator's own. */
+/* Nodes of an engine's graph, for struct rec_node; the probe's first value is the address of the operator's own node. */
 struct node_layout {
 	u16 bytes;   /* of a node; 0: the probe copies none */
-	u16 sources; /* where the pointers to its sources are in it */
+	u16 sources; /* offset of the pointers to its sources */
 	u8 n_sources;
 	u8 pad[3];
 };
@@ -321,36 +316,36 @@ struct engine_key {
 };
 
 /*
- * Whether the steps of a preset are called in a process. What shows that its engine is at work are calls of its stand-ins
- * outside of all steps or, if it has none, of its operators, graphs, barriers and samplers.
+ * Whether a process calls the steps of a preset. Calls outside of all steps show that the engine is at work: of its stand-ins
+ * or, if it has none, of its operators, graphs, barriers and samplers.
  */
 struct engine_steps {
-	u64 since_ns, last_ns; /* the first and the last of these */
-	u64 sp[ENGINE_STACKS]; /* the stack pointers there, by tid */
+	u64 since_ns, last_ns; /* the first and the last of these calls */
+	u64 sp[ENGINE_STACKS]; /* their stack pointers, by tid */
 	u32 called;	       /* a step was called */
-	u32 missing;	       /* set by user space: none is, so stand-ins are the steps until one is called after all */
+	u32 missing;	       /* set by user space: no step is called, so stand-ins are the steps until one is */
 };
 
 struct probe {
 	u8 role; /* enum probe_role */
 	u8 flags;
 	u8 nvals;
-	u8 nstrs; /* of these, strings */
+	u8 nstrs; /* how many of these are strings */
 	u8 hit; /* set at the first hit: shows which probes were never reached */
 	u8 when; /* enum probe_when: the call counts only if it holds for ... */
 	u8 when_val; /* ... this value */
-	u8 outermost; /* calls within another one of the same role do not count */
+	u8 outermost; /* calls within one of the same role do not count */
 	u8 rows;      /* 1 + the index of the value with the number of rows; 0: rows are not described */
 	u8 rows_at;   /* the first of ROW_VALUES values */
 	u8 row_else;  /* enum row_else */
-	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
-	u8 python;    /* 1 + the index of its struct python_calls: only calls of these Python functions count; 0: of any function */
+	u8 shed;      /* 1 + its part: SHED_BARRIERS or SHED_OPERATORS; 0: none */
+	u8 python;    /* 1 + the index of its struct python_calls: only calls of these Python functions count; 0: all calls do */
 	u8 row_struct; /* bytes of a row's structure, see ROW_STRUCT_MAX; 0: each column has an array of its own */
-	u16 engine;   /* 1 + its number, if it is a step or shows that its engine is at work: struct engine_steps; else 0 */
-	u8 stand_in;  /* a step only where no other one of its engine is called */
+	u16 engine;   /* 1 + the engine's number, if a step or a sign that the engine is at work: struct engine_steps; else 0 */
+	u8 stand_in;  /* a step only where no other step of its engine is called */
 	u8 pad[7];
 	s64 when_than;
-	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
+	struct fetch group; /* a value that all threads of a group share, and no other group has */
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
 	struct node_layout node;
@@ -358,10 +353,10 @@ struct probe {
 
 /* Bytes of a Python function's qualified name, and of the end of its file's path; ASCII only. */
 #define PYTHON_TEXT_MAX 64
-#define PYTHON_NAMES_MAX 16 /* that one --py-step stands for */
-#define PYTHON_CALLS_MAX 4   /* of --py-step */
+#define PYTHON_NAMES_MAX 16 /* functions that one --py-step stands for */
+#define PYTHON_CALLS_MAX 4   /* options --py-step */
 
-/* Versions of CPython that have the same structures as far as this is concerned: from 3.8, from 3.11, and from 3.12 on. */
+/* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, and from 3.12 on. */
 enum python_layout {
 	PYTHON_LAYOUT_3_8,
 	PYTHON_LAYOUT_3_11,
@@ -369,12 +364,12 @@ enum python_layout {
 	PYTHON_LAYOUTS,
 };
 
-/* How the end of a function is known to be that of the step. */
+/* How the end of a function is known to be the step's. */
 enum python_how {
 	PYTHON_BY_STATE, /* its frame is the innermost one of the thread's state */
-	PYTHON_BY_FRAME, /* its frame is in the register, the cookie's PROBE_COOKIE_EXIT_SHIFT */
-	PYTHON_BY_CALL,	 /* each function has a call of the interpreter of its own: by the stack pointer. Where a
-			  * function begins, the register has its frame, not the thread's state. */
+	PYTHON_BY_FRAME, /* its frame is in the register that the cookie has at PROBE_COOKIE_EXIT_SHIFT */
+	PYTHON_BY_CALL,	 /* by the stack pointer: each function has its own call of the interpreter. Where a function begins,
+			  * the register has its frame, not the thread's state. */
 };
 
 struct python_text {
@@ -388,11 +383,11 @@ struct python_function {
 };
 
 /*
- * Of an option and a layout: which Python functions are steps, and how to recognise one where the interpreter begins to run it: these offsets lead
- * from the thread's state to the function's names.
+ * For an option and a layout: which Python functions are steps, and how to recognise one where the interpreter begins to run
+ * it: the offsets lead from the thread's state to the function's names.
  */
 struct python_calls {
-	u64 lengths; /* 1 << length: of the names */
+	u64 lengths; /* 1 << length of each name */
 	u16 thread_frame, cframe_frame; /* as in struct python_walk */
 	u16 frame_code, frame_owner;
 	u16 code_name, code_file, code_flags;

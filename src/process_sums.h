@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Sums that the BPF programs keep per process, for the families of the profile that are written
- * once, at the end. Shared by both sides, like record.h.
+ * Sums that the BPF programs keep per process, for the event families that the profile gets only at its end. Shared by
+ * both sides, like record.h.
  */
 #ifndef INFTRACE_PROCESS_SUMS_H
 #define INFTRACE_PROCESS_SUMS_H
 
 #include "record.h"
 
-/* Processes, and system calls by process and number: what does not fit is counted in
- * inf_stats.sums_full, and is missing only from the sums. Some 1.3 MB each. */
+/* Processes, and system calls by process and number: what does not fit is counted in inf_stats.sums_full, and is missing only
+ * from the sums. Some 1.3 MB each. */
 #define PROCESS_SUMS_MAX 4096
 #define SYSCALL_SUMS_MAX 16384
 
-/* Over all threads that the process had while it was recorded. Those of living threads are added at
- * the end, except for the members from `pages_allocated` on, which are counted immediately. */
+/* Sums over all threads that the process had while it was recorded. Living threads are added at the end, except for the
+ * members from `pages_allocated` on, which are counted immediately. */
 struct process_sums {
 	u64 ns[ST_MAX];
 	u64 switches_voluntary, switches_involuntary; /* nvcsw and nivcsw */
-	u64 faults_minor, faults_major;               /* all, as getrusage(2) counts them ... */
-	u64 faults_kernel; /* ... of these, taken in the kernel: no duration */
+	u64 faults_minor, faults_major;               /* all, as getrusage(2) counts them */
+	u64 faults_kernel; /* those of them taken in the kernel: no duration */
 	u64 fault_minor_ns, fault_major_ns;
 	u64 threads;
 	u64 pages_allocated, pages_freed; /* by its threads; in pages of the smallest size */
