@@ -4,8 +4,8 @@
  *
  * Shared by both sides, so only fixed-width types are allowed. Every record is a complete span or
  * an instant: user space never pairs anything. Records contain ids instead of strings, except for
- * the comm in REC_TASK, which is the source of names and could not be looked up any more once a
- * short-lived task is gone.
+ * the comm in REC_TASK, the source of names, which cannot be looked up once a short-lived task is
+ * gone.
  */
 #ifndef INFTRACE_RECORD_H
 #define INFTRACE_RECORD_H
@@ -20,7 +20,7 @@ typedef uint16_t u16;
 typedef uint8_t u8;
 #endif
 
-/* Kinds of records, the index of every "per kind" counter. */
+/* Kinds of records; index of every counter per kind. */
 enum rec_kind {
 	REC_SYSCALL,
 	REC_OFF_CPU,
@@ -35,7 +35,7 @@ enum rec_kind {
 	REC_REQUEST,
 	REC_HOLD,   /* the thread waited for its probes */
 	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
-	REC_SAMPLE, /* a copied stack: user space turns it into REC_STACK, and no sink sees it */
+	REC_SAMPLE, /* a copied stack, which no sink sees: user space turns it into REC_STACK */
 	REC_STACK,  /* made in user space */
 	REC_GPU,      /* made in user space: what a GPU did */
 	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
@@ -82,7 +82,7 @@ enum sys_class {
 	SYS_IPC,
 	SYS_MAP, /* mmap: may map an executable file */
 };
-/* Or-ed to it: the call moves data through its fd; with SYS_FUTEX: its number alone says whether it waits or wakes. */
+/* Or-ed to that: the call moves data through its fd; with SYS_FUTEX: its number alone tells whether it waits or wakes. */
 #define SYS_F_TRANSFER 0x80
 
 /* rec_hdr.flags: these are the same for all kinds ... */
@@ -99,7 +99,7 @@ enum sys_class {
 #define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
 #define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
 #define FUNCTION_F_SAMPLED 0x04  /* of an operator: samples were taken while it was in flight; see rec_sample.ref */
-#define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows what it has otherwise */
+#define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows the rest of it */
 #define FUNCTION_F_OFF_CPU 0x10	 /* of an instant of ROLE_SEQUENCE: off_cpu_ns is known */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
@@ -120,8 +120,8 @@ struct rec_hdr {
 _Static_assert(sizeof(struct rec_hdr) == 32, "no kind has padding behind the header");
 
 /*
- * What a system call passes data through, in (flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT. A call that did not block
- * is the fast path, one that blocked the slow path.
+ * What a system call passes data through, in (flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT. A call that blocked took the
+ * slow path, any other the fast path.
  */
 enum ipc_kind {
 	IPC_NONE, /* or something else */
@@ -142,14 +142,13 @@ struct rec_syscall {
 
 struct rec_off_cpu {
 	struct rec_hdr h; /* id: enum time_state of the part before the wake-up */
-	/* when it was woken, perhaps just before it left the CPU; 0: it stayed runnable, or was never
-	 * woken */
+	/* when it was woken, perhaps just before it left the CPU; 0: it stayed runnable, or was not woken */
 	u64 wake_ns;
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
-	u8 late;      /* its end was not seen: it ends where the thread was next seen running */
+	u8 late;      /* its end was not seen: it ends when the thread was next seen running */
 	u8 pad;
-	u64 waker_slice; /* start_ns of the span in which the waker was; 0: in none that is recorded */
+	u64 waker_slice; /* start_ns of the waker's span; 0: it was in none that is recorded */
 };
 
 #define REC_ON_CPU_PREEMPTED 0x100 /* like TASK_REPORT_MAX in the kernel's tracepoint */
@@ -168,14 +167,13 @@ struct rec_fault {
 #define FUNC_STR_LEN 64 /* with its NUL */
 
 /*
- * The record ends after the last argument in use, followed by the strings, if the probe fetches
- * any, FUNC_STR_LEN bytes each, in the order of the string arguments. The value of a string
- * argument is its address.
+ * After the last value in use come the strings, if the probe fetches any, FUNC_STR_LEN bytes each, in the order of
+ * the string arguments; then the record ends. The value of a string argument is its address.
  */
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
 	u32 step; /* number + 1 of the step to which the call belongs; 0: none */
-	u32 off_cpu_ns; /* with FUNCTION_F_OFF_CPU: how much of the time since the thread's last step, modulo 2^32 */
+	u32 off_cpu_ns; /* with FUNCTION_F_OFF_CPU: off-CPU time since the thread's last step, modulo 2^32 */
 	u64 vals[FUNC_VALS_MAX];
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };
@@ -183,18 +181,17 @@ struct rec_function {
 _Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec_function, strs),
 	"the strings of a function with all values lie where they are declared");
 
-/* Counters of the CPU, see src/capture/perf_events.h: at most this many are read at a time. */
+/* Counters of the CPU, see src/capture/perf_events.h, that are read at a time. */
 #define PMU_MAX 3
 
 enum counted {
 	COUNTED_NONE,   /* nothing was to be counted */
 	COUNTED,
 	COUNTED_SHARED, /* others used the counters for a part of the time */
-	COUNTED_NOT,    /* they could not be read at one of the ends, or a switch in between was not seen */
+	COUNTED_NOT,    /* the counters could not be read at one of the ends, or a switch in between was not seen */
 };
 
-/* At the end of a record with FUNCTION_F_COUNTED: behind the values, and where there are strings, behind
- * FUNC_STRS_MAX of them. */
+/* At the end of a record with FUNCTION_F_COUNTED: after its values, or if it has strings, after FUNC_STRS_MAX of these. */
 struct rec_counts {
 	u64 n[PMU_MAX];
 };
@@ -202,14 +199,14 @@ struct rec_counts {
 #define NODES_MAX 11       /* the node and its sources: ggml has ten */
 #define NODE_BYTES_MAX 384 /* of each; ggml's have 336 */
 
-/* As an operator begins on the first of its threads: nodes of the graph as they are in the engine's memory. Ends after
- * the last node. */
+/* Nodes of the graph, as in the engine's memory when an operator begins on the first of its threads. Ends after the last
+ * node. */
 struct rec_node {
 	struct rec_hdr h;  /* id: probe id; an instant */
 	u32 step;          /* as in rec_function */
 	u16 n;             /* nodes */
 	u16 unread;        /* 1 << node: could not be read and is 0 */
-	u64 at[NODES_MAX]; /* their addresses: the operator's own, and of each source, in their order */
+	u64 at[NODES_MAX]; /* addresses of the nodes: the operator's own, then its sources in their order */
 	u8 nodes[NODES_MAX][NODE_BYTES_MAX];
 };
 #define REC_NODE_SIZE(n) (__builtin_offsetof(struct rec_node, nodes) + (n)*NODE_BYTES_MAX)
@@ -227,10 +224,10 @@ struct step_counts {
 #define TASK_COMM_LEN 16
 
 #define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
-#define STALL_F_UNNAMED 0x02 /* runnable: who ran is not known for longer than `by` did; the log of the CPU was too short */
+#define STALL_F_UNNAMED 0x02 /* runnable: for longer than `by` ran it is unknown who did; the log of the CPU was too short */
 
-/* An interval in which a thread did not run. It includes names, since the threads that were in the
- * way may be gone, and are not targets. */
+/* An interval in which a thread did not run. With a name, since the thread that was in the way may be gone, and need not be a
+ * target. */
 struct stall {
 	u64 start_ns, dur_ns;
 	u32 by_tid; /* runnable: the thread that ran instead, 0 for the idle task; blocked: the waker, 0 unknown */
@@ -242,11 +239,11 @@ struct stall {
 };
 
 /*
- * Time that threads waited for a CPU while one other thread ran on it. A step has the largest few; the
- * remaining time in ST_RUNNABLE belongs to the others, or to unknown threads.
+ * Time that threads waited for a CPU while one other thread ran on it. A step keeps the largest few; the
+ * rest of its time in ST_RUNNABLE belongs to others, or to unknown threads.
  */
 #define BEHIND_MAX 8
-#define BEHIND_LIMIT 0xffffffffu /* tid: held back by a CPU limit of the cgroup, behind no thread */
+#define BEHIND_LIMIT 0xffffffffu /* tid: not behind a thread, but held back by a CPU limit of the cgroup */
 
 struct behind {
 	u64 ns;	  /* 0: empty */
@@ -259,7 +256,7 @@ struct behind_table {
 	struct behind slots[BEHIND_MAX];
 };
 
-/* Programs that ran on a thread, by cost. */
+/* Programs that ran on a thread, by their overhead. */
 enum hit_kind {
 	HIT_ENTRY,   /* a function probe whose instruction the kernel emulates */
 	HIT_STEPPED, /* one whose instruction is single-stepped */
@@ -282,7 +279,7 @@ struct hits {
 enum shed_part {
 	SHED_SAMPLES,	/* stacks: of samples and of waits */
 	SHED_BARRIERS,	/* the probes of barriers */
-	SHED_OPERATORS, /* those of functions that make no states and no steps */
+	SHED_OPERATORS, /* the probes of functions that make neither states nor steps */
 	SHED_SYSCALLS,	/* the records of system calls */
 	SHED_TIMELINE,	/* all other records but steps and the life of tasks */
 	SHED_PARTS,
@@ -292,9 +289,9 @@ enum shed_part {
 #define STEP_PARTS_MAX 64
 struct row_part {
 	u64 sequence;
-	s64 position; /* of the first of them; -1: unknown */
+	s64 position; /* of the first row; -1: unknown */
 	u32 rows;
-	u32 outputs; /* rows with an output of the step; ROW_PART_UNKNOWN */
+	u32 outputs; /* rows with an output; ROW_PART_UNKNOWN */
 };
 #define ROW_PART_UNKNOWN 0xffffffffu
 
@@ -304,7 +301,7 @@ struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
 	u64 ns[ST_MAX]; /* add up to h.dur_ns exactly */
-	/* of the other threads that worked on it, each since it joined */
+	/* of the other threads that worked on the step, each since it joined */
 	u64 workers_ns[ST_MAX];
 	u32 workers;
 	u32 straggler_tid;    /* the thread that the caller waited for in its longest wait at a barrier; 0: none */
@@ -312,18 +309,18 @@ struct rec_step {
 	struct stall stall;   /* the longest of the caller */
 	struct stall straggler; /* the longest of the straggler within that wait */
 	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
-	u32 lost;       /* records of any kind lost while it was running */
+	u32 lost;       /* records of any kind lost during the step */
 	struct step_counts n;
 	struct behind_table behind, workers_behind; /* who ran while the caller, and the workers, waited for a CPU */
 	struct hits hits, workers_hits; /* on the caller, and on the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
-	/* of the caller between the end of the step before on its thread and the start of this one, which it sums to;
-	 * all 0: not known */
+	/* the caller's time by state between the end of its thread's previous step and the start of this one, which it sums to;
+	 * all 0: unknown */
 	u64 before_ns[ST_MAX];
 	u32 n_parts;	/* 0: its rows are not described, or could not be read */
-	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part here */
+	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part */
 	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
-	u32 steps_lost; /* steps of this recording whose record was lost before this one was made */
+	u32 steps_lost; /* steps whose records were lost in this recording before this one was made */
 	u64 counts[PMU_MAX]; /* of the caller; only with COUNTED */
 	u32 counted; /* enum counted */
 	u32 counts_pad;
@@ -335,16 +332,16 @@ struct rec_step_parts {
 };
 
 /*
- * What happens to a task, and what traces call it. FORK: a new thread or process, arg: parent tid. EXEC: arg: tid before the
- * exec. EXIT: arg: exit code as in wait(2); only the flags say whether the process is gone. COMM: a thread's name, at start
- * or when it changed.
+ * Task events, and what traces call them. FORK: a new thread or process, arg: parent tid. EXEC: arg: tid before the exec.
+ * EXIT: arg: exit code as in wait(2); only the flags tell whether the process is gone. COMM: a thread's name, at the start or
+ * when it changed.
  */
 #define TASK_EVENTS(X) X(TASK_FORK, "fork") X(TASK_EXEC, "exec") X(TASK_EXIT, "exit") X(TASK_COMM, "rename")
 
 enum task_event {
 #define TASK_EVENT(event, name) event,
 	TASK_EVENTS(TASK_EVENT)
-	TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs: itself in no output */
+	TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs; not in the output itself */
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
 #define TASK_F_SHARES 0x02 /* TASK_FORK: runs in the memory of its parent: a thread, or after vfork */
@@ -362,7 +359,7 @@ struct rec_mapped {
 
 enum hold_end {
 	HOLD_READY,
-	HOLD_EXPIRED, /* the probes were not in place by then */
+	HOLD_EXPIRED, /* the probes were not in place by the deadline */
 };
 
 /* A thread was held in the dynamic loader. */
@@ -372,13 +369,13 @@ struct rec_hold {
 
 #define PLACED_NAME_LEN 64 /* with its NUL */
 
-/* Up to the end of this interval the functions of a file had no probes, though it was mapped. */
+/* An interval in which a mapped file's functions had no probes yet. */
 struct rec_placed {
 	struct rec_hdr h; /* tid: the process */
-	char file[PLACED_NAME_LEN]; /* its name, or the last part of it */
+	char file[PLACED_NAME_LEN]; /* the file's name, or the end of it */
 };
 
-/* Interrupts that x86 serves without a handler with a name. */
+/* Interrupts that x86 serves without a named handler. */
 enum irq_vector {
 	VECTOR_LOCAL_TIMER,
 	VECTOR_RESCHEDULE,
@@ -392,7 +389,7 @@ struct rec_irq {
 	struct rec_hdr h; /* id: number of the interrupt, or of the soft one, or enum irq_vector */
 };
 
-/* For a process, since the start of the recording. */
+/* Of a process, since the start of the recording. */
 struct rec_memory {
 	struct rec_hdr h; /* tid: the process */
 	u64 rss_bytes;
@@ -400,8 +397,8 @@ struct rec_memory {
 };
 
 /*
- * The number of times between the parts of an answer, by length. Each power of two of nanoseconds, from
- * 2^REQUEST_GAP_LOW, is divided into REQUEST_GAP_PARTS, so that an interval is known to within 1.6 %.
+ * A histogram of the times between the parts of an answer. Each power of two of nanoseconds, from
+ * 2^REQUEST_GAP_LOW, is divided into REQUEST_GAP_PARTS, so that a time is known to within 1.6 %.
  * The first and the last count include what is shorter and longer.
  */
 #define REQUEST_GAP_LOW 16
@@ -413,15 +410,15 @@ struct rec_memory {
 
 /* A request that was served through a socket. */
 struct rec_request {
-	struct rec_hdr h; /* from the first bytes that came to the last ones written; id: the descriptor */
-	u64 read_ns;	  /* the server had read the first bytes */
-	u64 accept_ns;	  /* of the connection, if this is the first request on it; 0: none, or unknown */
+	struct rec_hdr h; /* from the first bytes received to the last ones written; id: the descriptor */
+	u64 read_ns;	  /* when the server had read the first bytes */
+	u64 accept_ns;	  /* of the connection, if this is its first request; 0: it is not, or unknown */
 	u64 first_byte_ns; /* of the answer; 0: none */
 	u64 first_chunk_ns, last_chunk_ns; /* of the parts after its header; 0: none */
 	u64 bytes_read, bytes_written;
 	u64 longest_ns; /* between two parts */
-	u64 blocked_ns;	/* in calls that wrote the answer and had to wait, as for a client that reads slowly */
-	u64 gone_ns;	/* the client had closed the connection, or its half of it, by then; 0: not seen */
+	u64 blocked_ns;	/* in calls that wrote the answer and had to wait, for example for a slow client */
+	u64 gone_ns;	/* when the client's closing of the connection, or of its half, was seen; 0: not seen */
 	u32 reads, writes;
 	u32 chunks; /* parts of the answer */
 	u16 family; /* AF_ */
@@ -433,28 +430,27 @@ struct rec_request {
 #define MESSAGE_F_RECEIVED 0x04
 
 /*
- * What a call has put into a TCP connection, or taken from it. Both ends number the bytes alike, so a byte that one has
- * recorded as received is found in what the other has recorded as sent.
+ * What a call has written to a TCP connection, or read from it. Both ends number the bytes alike, so a byte that one end has
+ * received is found among those that the other has sent.
  */
 struct rec_message {
 	struct rec_hdr h; /* the call; id: the descriptor */
-	u64 position;     /* of the byte behind its last one, since the connection began; ends may differ by one or two */
-	u32 sequence;     /* the same as TCP counts, modulo 2^32: from a number that both ends know, and nobody can guess */
+	u64 position;     /* of the byte after its last one, since the connection began; both ends may differ by one or two */
+	u32 sequence;     /* the same as a TCP sequence number, which starts from one that both ends know and nobody can guess */
 	u32 bytes;
-	u32 local[4], peer[4]; /* of IPv6, or mapped into it; in the order of the network, as in the packets */
+	u32 local[4], peer[4]; /* IPv6, or IPv4 mapped into it; in network byte order, as in the packets */
 	u16 local_port, peer_port;
 	u32 pad;
 };
 
 enum sample_kind {
 	SAMPLE_CPU,	/* taken at regular intervals of CPU time */
-	SAMPLE_OFF_CPU, /* of a thread that has waited */
-	SAMPLE_WAKER,	/* of the thread that ended another one's wait */
+	SAMPLE_OFF_CPU, /* of a thread that waited */
+	SAMPLE_WAKER,	/* of a thread that ended another one's wait */
 	SAMPLE_KIND_MAX,
 };
 
-/* By their DWARF numbers. On x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip. On arm64: x0 to x30, sp,
- * pc. */
+/* Registers by DWARF number. On x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip. On arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_arm64) || defined(__aarch64__)
 #define SAMPLE_REGS 33
 #define SAMPLE_REG_SP 31
@@ -471,10 +467,10 @@ enum sample_kind {
 #define SAMPLE_F_TRUNCATED 0x01	 /* the stack goes on beyond what was copied: it is longer, or a page is not there */
 #define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */
 #define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
-#define SAMPLE_F_WAITS 0x08	 /* a thread that still waits: its stack is not copied, and instead of Python frames there is
-				  * one whose code is its thread pointer; see complete_waiting() in stack/stack.c */
+#define SAMPLE_F_WAITS 0x08	 /* the thread still waits: its stack is not copied, and instead of Python frames there is one
+				  * whose `code` is the thread pointer; see complete_waiting() in stack/stack.c */
 #define SAMPLE_F_WOKEN_IRQ 0x20	 /* SAMPLE_OFF_CPU: an interrupt ended the wait */
-#define SAMPLE_F_LOOKED 0x10	 /* with SAMPLE_F_WAITS: while the recording goes on, for one dump; the whole wait comes when it ends */
+#define SAMPLE_F_LOOKED 0x10	 /* with SAMPLE_F_WAITS: for a dump while the recording goes on; the whole wait comes later */
 
 /* Addresses in the process. */
 struct python_frame {
@@ -486,14 +482,14 @@ struct python_frame {
 
 /* The asyncio task that a thread runs. */
 struct python_task {
-	u32 frames; /* so many Python frames of the stack, the innermost ones, are within it */
-	u32 bytes;  /* of the object that is its name, as far as it could be read and up to PYTHON_TASK_BYTES */
+	u32 frames; /* this many of the innermost Python frames are within the task */
+	u32 bytes;  /* of the object that is its name, as far as it could be read, at most PYTHON_TASK_BYTES */
 	u8 name[PYTHON_TASK_BYTES];
 };
 
 /*
- * A stack as it was copied. Followed by kernel_n addresses of 8 bytes and python_n of struct python_frame, both
- * innermost first, by a struct python_task if `task` is set, and stack_bytes (a multiple of 8) of the user stack from its pointer up.
+ * A copied stack. Followed by kernel_n addresses of 8 bytes and python_n of struct python_frame, both innermost first, by a
+ * struct python_task if `task` is set, and by stack_bytes (a multiple of 8) of the user stack from its pointer up.
  */
 struct rec_sample {
 	struct rec_hdr h; /* id: enum sample_kind. SAMPLE_CPU: an instant; SAMPLE_OFF_CPU: the wait */
@@ -505,33 +501,33 @@ struct rec_sample {
 	u16 task; /* 1: the asyncio task is known */
 	u32 stack_bytes;
 	u32 waker_tid; /* SAMPLE_OFF_CPU: 0: unknown */
-	u32 kept_of;   /* SAMPLE_CPU: this one stands for so many, since others were left out: at least 1 */
+	u32 kept_of;   /* SAMPLE_CPU: it stands for so many samples, since others were left out; at least 1 */
 	u64 ref;       /* SAMPLE_CPU: start_ns of the innermost operator in flight on the thread; if the last of its ends has been
-		  * seen already, its record says so. SAMPLE_OFF_CPU: start_ns of the sample of its waker. 0: none */
+		  * seen already, its record says so. SAMPLE_OFF_CPU: start_ns of its waker's sample. 0: none */
 	u64 regs[SAMPLE_REGS];
 };
 #define REC_SAMPLE_SIZE(kernel, python, stack) \
 	(sizeof(struct rec_sample) + (kernel) * sizeof(u64) + (python) * sizeof(struct python_frame) + (stack))
 #define SAMPLE_TASK_SIZE(r) ((r)->task ? sizeof(struct python_task) : 0)
 
-/* What has become of a sample. */
+/* What user space makes of a sample. */
 struct rec_stack {
 	struct rec_hdr h; /* as the sample's */
 	u32 step;
 	u8 state;
 	u8 flags; /* SAMPLE_F_* */
 	u16 pad;
-	u32 stack; /* its number among those of the recording */
+	u32 stack; /* its number in the recording */
 	u32 waker_tid;
-	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: that of the wait */
+	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: the wait's */
 	union {
 		u64 ref;	 /* as the sample's; of SAMPLE_OFF_CPU until its waker is known */
-		u32 waker_stack; /* SAMPLE_OFF_CPU: that of the thread that ended the wait, as `stack`; or STACK_NONE */
+		u32 waker_stack; /* SAMPLE_OFF_CPU: the waker's stack, by number; or STACK_NONE */
 	};
 };
 
-#define GPU_F_FIRST 0x04 /* of those that one call has launched */
-#define GPU_F_AMD 0x08   /* of a GPU of AMD's */
+#define GPU_F_FIRST 0x04 /* the first that its call has launched */
+#define GPU_F_AMD 0x08   /* on an AMD GPU */
 
 enum gpu_activity {
 	GPU_KERNEL,
@@ -540,7 +536,7 @@ enum gpu_activity {
 	GPU_ACTIVITIES,
 };
 
-/* What a GPU did, in the time of the recording as far as the clocks could be compared. */
+/* What a GPU did. Its times are the recording's, as far as the clocks could be compared. */
 struct rec_gpu {
 	struct rec_hdr h; /* id: enum gpu_activity; tid: the process */
 	u32 device, context, stream;
@@ -548,17 +544,17 @@ struct rec_gpu {
 	u32 name;        /* of a kernel: its number in the recording; 0: unknown */
 	u32 correlation; /* the number of the call that caused it, as CUPTI counts */
 	u32 grid[3], block[3];
-	u32 shared;     /* bytes of a block; of them those that are known when it is compiled: */
+	u32 shared;     /* bytes of a block; those of them known at compile time: */
 	u32 shared_static;
 	u32 registers;  /* of a thread; 0: unknown */
 	u32 copy_kind;  /* enum gpu_copy_kind in gpu/hand_over.h */
 	u32 graph;      /* the CUDA graph that it belongs to; 0: none */
 	u32 launch_tid; /* the thread that launched it; 0: that was not seen */
-	u32 graph_position; /* which part of its graph it is, from 1 on; 0: unknown */
-	u32 captured_in;    /* the operator in which that was captured, by its number in the recording; 0: unknown */
+	u32 graph_position; /* its place in the graph, from 1 on; 0: unknown */
+	u32 captured_in;    /* number in the recording of the operator in which it was captured; 0: unknown */
 	u64 graph_node;
 	u64 bytes;
-	u64 launch_ns, launched_ns; /* begin and end of that call; 0: it was not seen */
+	u64 launch_ns, launched_ns; /* begin and end of the launching call; 0: it was not seen */
 };
 
 /* What a device did at each instant of a step: exactly one of these. */
@@ -567,20 +563,20 @@ enum gpu_part {
 	GPU_PART_COPY,        /* no kernel ran, but a copy */
 	GPU_PART_IDLE_LAUNCH, /* idle, and nothing had been launched */
 	GPU_PART_IDLE_WAIT,   /* idle, although something had been launched */
-	GPU_PART_COLLECTIVE,  /* no other kernel ran than those of collectives (NCCL), which wait for other devices most of the time */
-	GPU_PART_UNKNOWN,     /* idle, and it is not known whether something had been launched; or what was launched is not known */
+	GPU_PART_COLLECTIVE,  /* only kernels of collectives (NCCL) ran, which mostly wait for other devices */
+	GPU_PART_UNKNOWN,     /* idle, and it is unknown whether something had been launched, or what */
 	GPU_PART_MAX,
 };
 
-/* A time of GPU_PART_IDLE_LAUNCH, from one launch's work to the next launch. */
+/* A time of GPU_PART_IDLE_LAUNCH, from the end of one launch's work to the next launch. */
 struct gpu_gap {
 	u64 start_ns, dur_ns; /* dur_ns 0: there is none */
-	u32 tid;	      /* the thread that ended it by a launch; of none, that of the step */
+	u32 tid;	      /* the thread whose launch ended it; if none did, the step's */
 	u32 pad;
 };
 #define GPU_GAPS 3 /* of a step: the longest, in order */
 
-#define GPU_STEP_F_LOST 0x04 /* records of the GPU are missing: the times are not known, and 0 */
+#define GPU_STEP_F_LOST 0x04 /* records of the GPU are missing: the times are unknown, and 0 */
 
 /* One device during a step, as the process of the step used it. */
 struct gpu_step_device {
@@ -590,31 +586,31 @@ struct gpu_step_device {
 	u64 ns[GPU_PART_MAX]; /* add up to the step's time exactly */
 	u64 after_ns;         /* for how long what was launched in the step ran after its end */
 };
-#define GPU_STEP_DEVICES 16 /* of more, those with the lowest numbers are told one by one */
+#define GPU_STEP_DEVICES 16 /* if there are more, those with the lowest numbers have an entry of their own */
 
 struct rec_gpu_step {
 	struct rec_hdr h;    /* of the step; id: its probe */
 	u32 step;            /* its number */
 	u32 device;          /* the one that was busy for longest, in the step and with what was launched in it */
-	/* What follows is of all devices together: they are busy while one of them is, and idle while all are. */
+	/* What follows covers all devices together: they are busy while any of them is, and idle while all are. */
 	u32 kernels, copies; /* that ran within it */
-	u32 n_devices;       /* that ran something, or had something to run; 1 if none had */
+	u32 n_devices;       /* devices that ran something, or had something to run; 1 if none had */
 	u32 pad;
 	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
 	u64 after_ns;         /* for how long what was launched in the step ran after its end */
-	u64 residual_ns;      /* times of the GPU are known to this */
-	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step, which they sum to; all 0: not known */
-	struct gpu_gap gaps[GPU_GAPS]; /* none of them had anything to do */
-	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by their numbers; n_devices of them, if that is not more. The last member */
+	u64 residual_ns;      /* clock uncertainty of the GPU's times */
+	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step; sum to that time; all 0: unknown */
+	struct gpu_gap gaps[GPU_GAPS]; /* none of the devices had anything to do */
+	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by number; n_devices of them, as far as they fit. The last member */
 };
-/* With so many devices: what is behind those is not sent. */
+/* The size with n devices: the unused ones are not sent. */
 #define REC_GPU_STEP_SIZE(n) (__builtin_offsetof(struct rec_gpu_step, devices) + (n) * sizeof(struct gpu_step_device))
 
-/* In one interval, as one process uses the device. */
+/* A process's use of a device in one interval. */
 struct rec_gpu_load {
 	struct rec_hdr h; /* id: the device; tid: the process */
-	u64 busy_ns;	  /* in which something ran, at most h.dur_ns */
-	u32 waits;	  /* launched and not done, at its end; valid only with: */
+	u64 busy_ns;	  /* time in which something ran, at most h.dur_ns */
+	u32 waits;	  /* launched and not done at the interval's end; valid only with: */
 	u32 has_waits;
 };
 
