@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What --budget left out of a recording, as a list of the instants at which that changed. */
+/* What --budget left out of a recording (load shedding), as a list of its changes. */
 #ifndef INFTRACE_SCHEMA_LEFT_OUT_H
 #define INFTRACE_SCHEMA_LEFT_OUT_H
 
@@ -8,7 +8,7 @@
 
 #include "record.h"
 
-/* Changes that do not last become rare; beyond this number, the oldest are merged. */
+/* Load shedding settles, so changes become rare; beyond this number the oldest are merged. */
 #define LEFT_OUT_MAX 1024
 
 struct left_out {
@@ -20,7 +20,7 @@ struct left_out {
 	size_t n;
 };
 
-/* "barriers", ... */
+/* "barriers", for example. */
 const char *shed_part_name(enum shed_part part);
 
 #define SHED_TEXT_MAX 64
@@ -28,10 +28,10 @@ const char *shed_part_name(enum shed_part part);
 /* "barriers,operators"; "" for none. Returns buf. */
 const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX]);
 
-/* ns: not before the last change. */
+/* Adds a change to `parts`. ns: not before the last change. */
 void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts);
 
-/* All parts that were left out at any instant of from..to. l NULL: none ever is. */
+/* Returns all parts that were left out at any instant of from..to. l NULL: none. */
 uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to);
 
 /* How long each part was left out within from..to. */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Numbers of fields in a Perfetto trace, for its writer and its reader: from protos/perfetto/ in Perfetto's
- * sources.
- */
+/* Field numbers of a Perfetto trace, for its writer and its reader: from protos/perfetto/ in Perfetto's sources. */
 #ifndef INFTRACE_PERFETTO_FIELDS_H
 #define INFTRACE_PERFETTO_FIELDS_H
 
@@ -34,7 +31,7 @@ enum {
 	PACKET_GPU_INFO = 128,
 };
 
-/* Clocks: BuiltinClock, and from 64 on those of one sequence. */
+/* Clocks: BuiltinClock, and from 64 on clocks of one sequence. */
 #define CLOCK_OF_REALTIME 1
 #define CLOCK_OF_MONOTONIC 3
 #define CLOCK_OF_BOOTTIME 6
@@ -43,10 +40,10 @@ enum {
 /* Packets of one sequence share interned names and the clock of deltas. */
 #define SEQUENCE_EVENTS 1
 #define SEQUENCE_FTRACE 2
-#define SEQUENCE_SAMPLES 3 /* of threads that run */
+#define SEQUENCE_SAMPLES 3 /* stacks of threads that run */
 #define SEQUENCE_WAITS 4   /* stacks of threads that wait */
 #define SEQUENCE_GPU 5
-#define SEQUENCE_CALLS 6   /* and further ones, one for each thread */
+#define SEQUENCE_CALLS 6   /* and higher: one for each thread */
 #define SEQUENCE_F_CLEARED 1
 #define SEQUENCE_F_NEEDS 2
 
@@ -63,7 +60,7 @@ enum {
 	TRACK_RANK = 12,
 };
 
-/* InternedData: what stacks consist of. Each has its iid as field 1, those of text the text as field 2. */
+/* InternedData: what stacks consist of. Each has its iid as field 1, texts their text as field 2. */
 enum {
 	INTERNED_FUNCTION = 5,
 	INTERNED_FRAME = 6,	/* function 2, mapping 3, rel_pc 4 */
@@ -109,7 +106,7 @@ enum {
 #define GPU_API_CUDA 4
 #define GPU_API_HIP 5
 
-/* TrackEvent: the extension GpuTrackEvent.gpu_correlation, of which field 1 are the events that it submitted */
+/* TrackEvent: the extension GpuTrackEvent.gpu_correlation, whose field 1 are the events that it submitted */
 #define EVENT_GPU_CORRELATION 3000
 
 /* PerfSample */
@@ -121,9 +118,9 @@ enum {
 	SAMPLE_MODE = 5,
 	SAMPLE_COUNT = 6,	 /* of the timebase */
 	SAMPLE_UNWIND_ERROR = 16,
-	SAMPLE_KERNEL_LOST = 17, /* with it, it is no sample */
-	SAMPLE_SKIPPED = 18,	 /* the same */
-	SAMPLE_PRODUCER = 19,	 /* the same */
+	SAMPLE_KERNEL_LOST = 17, /* a packet with it is no sample */
+	SAMPLE_SKIPPED = 18,	 /* likewise */
+	SAMPLE_PRODUCER = 19,	 /* likewise */
 };
 
 /* Profiling.CpuMode, StackUnwindError */
@@ -148,8 +145,8 @@ enum {
 #define COUNTER_CPU_CLOCK 1
 #define COUNTER_TASK_CLOCK 3
 
-/* The names of inftrace's timebases. Their counters are the time, in nanoseconds, that threads have run, or waited, up
- * to each sample, in the order of the file: what it stands for is what it adds. */
+/* The names of inftrace's timebases. A counter is the time in nanoseconds that threads have run, or waited, up to each
+ * sample, in the order of the file: a sample stands for what it adds. */
 #define TIMEBASE_ON_CPU "CPU time"
 #define TIMEBASE_OFF_CPU "off-CPU"
 

@@ -2,21 +2,21 @@
 /*
  * Each field of a profile's lines: included once for each use, which defines SHAPE, STAGE or FAMILY.
  *
- * SHAPE(families, key, type, need, text) is in shape, STAGE in stage_us. From these rows come what the writer can write
+ * SHAPE(families, key, type, need, text) is in shape, STAGE in stage_us. These rows determine what the writer can write
  * (format/profile_line.h), how the report reads it (report/model.h), the rules of `inftrace validate`, and, with
  * scripts/schema --update, docs/schema/profile.schema.json and the tables of docs/profile-schema.md.
  *
- * Capitals in a key stand for a part of it: N a number, NAME an operator or a system call, STATE a state of a thread, PART a
+ * Capitals in a key are placeholders: N for a number, NAME an operator or a system call, STATE a state of a thread, PART a
  * part of the GPU's time, SPAN a part of a request's time, WHAT a part that --budget turns off, KIND a kind of records.
  *
  * Types: COUNT (from 0), POSITIVE (from 1), SEVERAL (from 2), INTEGER; US (microseconds with three decimals) and PART (a US that
  * is a part of total); THOUSANDTHS (three decimals, too); SHARE (0 to 1) and SOME_SHARE (above 0); TEXT (not blank) and STRING;
  * STATE; PARTS (of --budget); TRUE, FALSE, BOOL; ONE_OF(text or text); texts of a form: DIGITS, BOOT_ID, SHIFT, PCI, UUID.
  *
- * Need: REQUIRED; FIRST, in lines of the first family alone; ALWAYS, which `inftrace validate` asks for, too (lines of earlier
- * versions may lack others); EITHER, one of these; OPTIONAL; OLD, which only earlier versions wrote.
+ * Need: REQUIRED; FIRST, required in lines of the first family alone; ALWAYS, which `inftrace validate` requires, too (lines of
+ * earlier versions may lack others); EITHER, one of these; OPTIONAL; OLD, which only earlier versions wrote.
  *
- * Text: for the document. NEXT: the next row has the text of both. ELSEWHERE: it is not in a table.
+ * Text: for the document. NEXT: the next row has the text of both. ELSEWHERE: not in a table.
  */
 #ifndef SHAPE
 #define SHAPE(families, key, type, need, text)
@@ -28,7 +28,7 @@
 #define FAMILY(family, events)
 #endif
 
-/* What `inftrace print` tells lines apart by. */
+/* Keys by which `inftrace print` tells lines apart. */
 #define PROFILE_SHOWN(KEY) \
 	KEY(phase) KEY(step) KEY(number) KEY(n_tokens) KEY(request) KEY(call) KEY(source_kind) KEY(state) KEY(stall_state) \
 	KEY(stall_by) KEY(window) KEY(trigger) KEY(finding)

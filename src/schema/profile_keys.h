@@ -3,7 +3,7 @@
 #ifndef INFTRACE_PROFILE_KEYS_H
 #define INFTRACE_PROFILE_KEYS_H
 
-/* A key of lines that inftrace writes, with the version of their rules: any tool may call itself native. */
+/* A key that marks inftrace's own lines, with the version of their rules: any tool may call itself native. */
 #define PROFILE_MARK "inftrace"
 
 /* The keys in the order in which they are written. The first nine are required. */
@@ -29,13 +29,13 @@ enum profile_key {
 };
 #undef PROFILE_KEY_ENUM
 
-/* joined_why of exchanges on sockets that are no requests of the engine, and of requests that came by no socket. */
+/* joined_why of a socket's exchange that is no request of the engine, and of a request that came by no socket. */
 #define PROFILE_JOINED_NONE "none fits"
 
-/* A key with the punctuation before its value. */
+/* A key as written, with quotes and colon. */
 #define PROFILE_KEY(name) "\"" #name "\":"
 
-/* The types of profile_fields.h by how they are written and read. */
+/* The types of profile_fields.h, by how they are written and read. */
 enum {
 	AS_NUMBER = 1,
 	AS_TIME,
@@ -65,15 +65,16 @@ enum {
 #define AS_FALSE AS_FLAG
 #define AS_BOOL AS_FLAG
 
-/* The size of profile_field_KEY is one of these: keys without a row do not compile, nor rows of a key that differ in this. */
+/* The size of profile_field_KEY is one of these: a key without a row does not compile, nor do rows of a key that differ in
+ * it. */
 #define SHAPE(families, key, type, need, text) typedef char profile_field_##key[AS_##type];
 #define STAGE(families, key, type, need, text) typedef char profile_field_##key[AS_##type];
 #include "schema/profile_fields.h"
 
-/* For a reader: as text, where the key has a row. */
+/* A key as text, for readers; compiles only if it has a row. */
 #define KEY(key) (sizeof(profile_field_##key) ? #key : NULL)
 
-/* The one that is for the type of a key: they may be of different types. */
+/* The argument for the type of the key. The arguments may be of different types. */
 #define PROFILE_BY_TYPE(key, number, time, name, flag, state, parts)                                \
 	__builtin_choose_expr(sizeof(profile_field_##key) == AS_NUMBER, number,                     \
 		__builtin_choose_expr(sizeof(profile_field_##key) == AS_TIME, time,                 \

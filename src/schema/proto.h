@@ -3,7 +3,7 @@
  * Encodes protobuf messages; the hot path of the Perfetto sink.
  *
  * The format: https://protobuf.dev/programming-guides/encoding/. As in util/fmt.h each function
- * writes at p and returns the new end; nothing is bounds checked: the caller reserves the sum of
+ * writes at p and returns the new end, without bounds checks: the caller reserves the sum of
  * the PROTO_*_MAX of what it writes. Field numbers are below 2^18, nested messages shorter than
  * PROTO_NESTED_MAX.
  */
@@ -26,15 +26,15 @@ enum proto_wire {
 #define PROTO_U64_MAX (PROTO_KEY_MAX + 10)
 #define PROTO_NESTED_MAX (1 << 14)
 #define PROTO_OPEN_MAX (PROTO_KEY_MAX + 2)
-/* each ill-formed byte becomes the three of U+FFFD */
+/* each ill-formed byte becomes U+FFFD, which has three */
 #define PROTO_TEXT_MAX(len) (PROTO_OPEN_MAX + 3 * (size_t)(len))
-#define PROTO_TEXT_HEAD 3 /* before the text itself, for a field number below 16 */
+#define PROTO_TEXT_HEAD 3 /* bytes before the text, for a field number below 16 */
 
 static inline char *proto_varint(char *p, uint64_t v)
 {
 	uint16_t two = (uint16_t)((v & 0x7f) | 0x80 | v >> 7 << 8);
 
-	/* nearly all are this short */
+	/* nearly all values are this short */
 	if (v < 0x80) {
 		*p = (char)v;
 		return p + 1;
@@ -77,7 +77,7 @@ static inline char *proto_fixed64(char *p, uint32_t field, uint64_t v)
 }
 
 /*
- * A nested message, written between the two calls. Its length always takes two bytes (a varint may
+ * A nested message is written between the two calls. Its length always takes two bytes (a varint may
  * be longer than necessary), so nothing has to be moved.
  */
 static inline char *proto_open(char *p, uint32_t field, char **ret_mark)
@@ -95,7 +95,7 @@ static inline char *proto_close(char *mark, char *p)
 	return p;
 }
 
-/* The same for a message of less than 128 bytes, whose length takes one. */
+/* The same for a message of less than 128 bytes, whose length takes one byte. */
 static inline char *proto_open_short(char *p, uint32_t field, char **ret_mark)
 {
 	*ret_mark = proto_key(p, field, WIRE_LEN);
@@ -108,7 +108,7 @@ static inline char *proto_close_short(char *mark, char *p)
 	return p;
 }
 
-/* A string: each ill-formed part becomes one U+FFFD. Not inlined: a system call would take 6 % more instructions. */
+/* A string; each ill-formed part becomes one U+FFFD. Not inlined: a system call would take 6 % more instructions. */
 static __attribute__((noinline, unused)) char *proto_text(char *p, uint32_t field, const char *s, size_t len)
 {
 	char *mark;

@@ -31,7 +31,7 @@ void process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)
 		return;
 	if (tasks && l->n)
 		drop_ended(l, tasks, drop, arg);
-	/* looking at all of them must not be for a few */
+	/* grows unless half is free: a search through all must not free just a few */
 	if (l->n < l->cap / 2)
 		return;
 	l->cap = l->cap ? 2 * l->cap : FIRST;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A sink takes records. It is a format, which turns them into the bytes of a file; an output, which is a
- * format and its files; a tee, which passes them to several; one for each process; or the flight
+ * format and its files; a tee, which passes them to several sinks; a split by process; or the flight
  * recorder. Sinks never see libbpf; the capture side never sees a format.
  *
  * A new sink is open. It is fed in the order
@@ -44,20 +44,20 @@ struct recording {
 	const struct handles *handles;   /* NULL: no handle has a name */
 	unsigned int output;             /* its index in the recording: the bit in task.written */
 	bool windows;                    /* there may be several */
-	bool sockets;                    /* requests are recorded as sockets show them, too */
-	uint32_t window;                 /* number of this one, from 0 */
+	bool sockets;                    /* requests on sockets are recorded, too */
+	uint32_t window;                 /* number of this window, from 0 */
 	uint64_t name_real_ns;           /* the time in the names of its files */
 	const struct prices *prices;     /* of hits, as far as known; NULL: unknown */
-	const struct left_out *left_out; /* by --budget; NULL: without one */
+	const struct left_out *left_out; /* by --budget; NULL: without --budget */
 	struct counters counters;        /* of steps and operators */
-	bool lacks_faults;               /* page faults were wanted, and the kernel does not show them */
+	bool lacks_faults;               /* page faults were wanted, but the kernel does not show them */
 	const struct gpu_info *gpu;      /* what the numbers in records of GPUs stand for; NULL: there are none */
 	const struct stacks *stacks;     /* of REC_STACK, by number; NULL: none are recorded */
-	struct request_feed *requests;   /* of its sinks; NULL: they tell of none */
+	struct request_feed *requests;   /* of its sinks; NULL: they show no requests */
 	uint32_t tgid;                   /* the only process of this output; 0: all */
-	uint32_t et_steps;               /* of an execution trace, at most; 0: all */
-	bool kineto;                     /* this output has the form that PyTorch's own profiler writes */
-	const char *command_line;        /* how it was started; NULL: unknown */
+	uint32_t et_steps;               /* steps of an execution trace, at most; 0: all */
+	bool kineto;                     /* write what PyTorch's own profiler writes */
+	const char *command_line;        /* how the recording was started; NULL: unknown */
 	const struct host_id *host;      /* NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
 	/* Called for each complete file; may be NULL. */
@@ -77,7 +77,7 @@ struct mark {
 	uint64_t ns;      /* CLOCK_BOOTTIME */
 	uint32_t number;  /* of the window or dump */
 	const char *reason;
-	uint32_t tgid; /* what it is about; 0: no process in particular */
+	uint32_t tgid; /* the process concerned; 0: none in particular */
 };
 
 /* Totals for the window's last lines. */
@@ -91,7 +91,7 @@ struct window_totals {
 	uint64_t lost_ns;                       /* wall time in which records were lost */
 	const struct process_totals *processes; /* sorted by tgid; with a profile */
 	size_t n_processes;
-	bool cut; /* the files are incomplete: those with names of parts keep them */
+	bool cut; /* the files are incomplete: those named *.part keep that name */
 };
 
 struct sink;
@@ -99,33 +99,29 @@ struct sink;
 struct sink_ops {
 	/* A record, in any order of time; valid only during the call. `size`: including its strings. */
 	void (*record)(struct sink *s, const struct rec_hdr *rec, size_t size);
-	/* Records that will never arrive, reported together with or after others of that time. */
+	/* Records that will never arrive, reported with other records of that time or after them. */
 	void (*loss)(struct sink *s, const struct loss *l);
 	/* An instant of the recording itself. NULL: not needed. */
 	void (*mark)(struct sink *s, const struct mark *m);
-	/* Every record that the programs had sent before the previous call of this has been delivered
-	 * since then, in any order. NULL: not needed. */
+	/* Every record sent before the previous call of this has been delivered by now. NULL: not needed. */
 	void (*settled)(struct sink *s);
-	/* Everything so far should be in the files soon. Returns the first error so far. NULL: nothing to
-	 * do. */
+	/* Asks for everything so far to be in the files soon. Returns the first error so far. NULL: nothing to do. */
 	int (*flush)(struct sink *s);
-	/* Ends the file, and continues in another one, in which everything that a reader needs is written
-	 * again: each record is in one of the two. The old writer then belongs to the caller. Only called
-	 * with --max-size. NULL: it writes no file. */
+	/* Ends the file and continues in another one, which repeats everything that a reader needs: each record is in one of the
+	 * two. The old writer then belongs to the caller. Only called with --max-size. NULL: it writes no file. */
 	void (*rotate)(struct sink *s, struct writer *w);
 	/* Bytes that the writer does not have yet. NULL: none. */
 	size_t (*held)(const struct sink *s);
-	/* The recording is over: writes what is only known now, waits until everything is written, and frees.
-	 * `t` is NULL if nothing was recorded: then files that were created are removed. Returns the first
-	 * error of all. The last call. */
+	/* The recording is over: writes what is only known now, waits until everything is written, and frees the sink. t NULL:
+	 * nothing was recorded, so files that were created are removed. Returns the first error of all. The last call. */
 	int (*close)(struct sink *s, const struct window_totals *t);
 	/* The size of the files so far. NULL: there are none. */
 	uint64_t (*bytes)(const struct sink *s);
 	/* Bytes waiting to be written. NULL: none. */
 	uint64_t (*pending)(const struct sink *s);
-	/* Adds the numbers of records for which a file was too slow so far. NULL: none. */
+	/* Adds the numbers of records dropped so far because a file was too slow. NULL: none. */
 	void (*dropped)(const struct sink *s, uint64_t counts[REC_KIND_MAX]);
-	/* Whether it will show the record. NULL: it shows all. */
+	/* Whether the sink will show the record. NULL: it shows all. */
 	bool (*wants)(struct sink *s, const struct rec_hdr *rec);
 };
 
@@ -202,7 +198,7 @@ static inline int sink_close(struct sink *s, const struct window_totals *t)
 	return s ? s->ops->close(s, t) : 0;
 }
 
-/* Whether the call may have launched something on a GPU, to which an arrow leads from its slice. */
+/* Whether the call may have launched something on a GPU, to which a flow leads from its slice. */
 static inline bool record_launches(const struct recording *rec, const struct rec_hdr *h)
 {
 	enum probe_role role;
@@ -213,14 +209,14 @@ static inline bool record_launches(const struct recording *rec, const struct rec
 	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH;
 }
 
-/* Since when the thread was runnable again; only valid with a wake_ns. */
+/* When the thread became runnable again; only valid with a wake_ns. */
 static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)
 {
 	return r->wake_ns > r->h.start_ns ? r->wake_ns : r->h.start_ns;
 }
 
-/* Whether the wake-up is an arrow, from a waker that is a thread of this output: from the instant of the
- * wake-up, which is within the waker's slice, to the thread's last nanosecond off the CPU. */
+/* Whether the wake-up is drawn as a flow, from a waker that is a thread of this output: from the wake-up, which is within the
+ * waker's slice, to the thread's last nanosecond off the CPU. */
 static inline bool off_cpu_has_arrow(
 	const struct rec_off_cpu *r, const struct recording *rec, uint32_t waker_tgid)
 {

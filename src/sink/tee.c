@@ -158,10 +158,10 @@ struct by_process {
 	struct tee tee; /* of the sinks of all parts */
 	struct by_process_config c;
 	struct recording rec;
-	int err; /* of a part that could not be made */
+	int err; /* why a part could not be made */
 	struct part *parts;
 	size_t others; /* 1 + the index of the part for further processes; 0: not made yet */
-	size_t last;   /* index of the previous record's part; it was of last_tgid */
+	size_t last;   /* index of the previous record's part; the record was of last_tgid */
 	uint32_t last_tgid;
 	/* what later parts have missed */
 	struct mark marks[MARKS_MAX];
@@ -208,7 +208,7 @@ static int add_others(struct by_process *b)
 	return 0;
 }
 
-/* The process's own part; one past the last: it has none. */
+/* Returns the index of the process's own part; one past the last: it has none. */
 static size_t find_part(const struct by_process *b, uint32_t tgid)
 {
 	size_t i = 0;
@@ -250,7 +250,7 @@ static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, s
 	sink_record(b->tee.list[i], h, size);
 }
 
-/* Whether the record is part of every output: what other processes ran on the CPUs. */
+/* Whether the record belongs to every output: what ran on the CPUs. */
 static bool is_for_all(const struct by_process *b, const struct rec_hdr *h)
 {
 	return h->kind == REC_ON_CPU && b->c.all_cpus;
@@ -312,7 +312,7 @@ static int by_process_flush(struct sink *s)
 	return b->err ? b->err : err;
 }
 
-/* The sums of the processes without a part. */
+/* Returns the totals of the processes without a part; the caller frees the list. */
 static struct process_totals *others_totals(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
 {
 	struct process_totals *list = xcalloc(t->n_processes + 1, sizeof(*list));
@@ -326,7 +326,7 @@ static struct process_totals *others_totals(const struct by_process *b, const st
 	return list;
 }
 
-/* The totals of the window, with the counts and sums of the process, or of all others. */
+/* Sets p->totals to the window's, with the counts and sums of the part's process, or of all others. */
 static void fill_totals(struct part *p, const struct window_totals *t, uint64_t bytes,
 	const struct process_totals *others, size_t n_others)
 {

@@ -7,13 +7,13 @@
 
 #include "sink/sink.h"
 
-/* Passes on to all, in their order. Takes over the sinks; a single one is returned as it is. */
+/* Returns a sink that passes everything on to all of `list`, in order, and owns them; or a single one as it is. */
 struct sink *tee_new(struct sink *const *list, size_t n);
 
-/* The i-th sink of a tee, NULL after the last. For any other sink, itself is the only one. */
+/* The i-th sink of a tee; NULL: after the last. Any other sink is its own only one. */
 const struct sink *tee_nth(const struct sink *s, size_t i);
 
-/* Makes the sink of the process rec->tgid; 0: the one that others share. `rec` is valid only during the call.
+/* Makes the sink of the process rec->tgid; 0: the one that all further processes share. `rec` is valid only during the call.
  * Prints one line on failure. */
 typedef int (*by_process_open)(const struct recording *rec, void *arg, struct sink **ret_sink);
 
@@ -21,15 +21,14 @@ struct by_process_config {
 	by_process_open open;
 	void *arg;
 	bool all_cpus; /* what ran on the CPUs goes to all of them */
-	/* These processes and no others: records of others are left out. NULL: all living targets, and any that
-	 * appear later. */
+	/* Only these processes: records of others are left out. NULL: all living targets, and any that appear later. */
 	const uint32_t *tgids;
 	size_t n_tgids;
 };
 
 /*
- * One sink for each process. A process that appears later gets one with its first record, and with the marks and losses that it has
- * missed; when there are too many, the others share one.
+ * Makes one sink for each process. A process that appears later gets one with its first record, and the marks and losses
+ * that it has missed; when there are too many, further ones share one.
  */
 int by_process_new(const struct by_process_config *c, const struct recording *rec, struct sink **ret_sink);
 
