@@ -31,7 +31,7 @@ static void push(struct request_counts *c, uint64_t ns, int active, int waiting)
 
 	if (c->n == DELTAS_MAX)
 		drop_first(c, 1);
-	if (ns < c->told_ns) /* for steps that overlap */
+	if (ns < c->told_ns) /* steps overlap */
 		ns = c->told_ns;
 	list_push(c->list, c->n, c->cap);
 	for (i = c->n - 1; i && c->list[i - 1].ns > ns; i--)
@@ -93,7 +93,7 @@ bool request_counts_step(struct request_counts *c, uint64_t start, uint64_t end)
 	return apart;
 }
 
-/* Nothing before this will change any more. */
+/* The instant before which no change can come any more. */
 static uint64_t known_until(const struct request_counts *c)
 {
 	return c->first ? c->first->last_end : UINT64_MAX;

@@ -9,27 +9,27 @@
 #include "util/clock.h"
 
 #define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
-/* No further request is awaited this long after the last of a group that may belong together; and this long after one on a
- * socket as long as no step shows a sequence. */
+/* A group that may belong together is complete this long after its last request; WAIT_ALONE_NS: while no step has shown a
+ * sequence. */
 #define WAIT_NS UINT64_C(10000000000)
 #define WAIT_ALONE_NS UINT64_C(2000000000)
-#define HELD_MAX 512      /* of each kind; if full, all are told with what is known then */
-#define RECEIVED_MAX 4096 /* the last ones; of sockets that are served longer the number is not known */
+#define HELD_MAX 512      /* of each kind; if full, all are reported with what is known then */
+#define RECEIVED_MAX 4096 /* the last ones; the numbers of requests that take longer are unknown */
 #define NUMBERING_MAX 256
 #define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
 
 _Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
 
-/* Requests that are over, until it is clear which are the same. */
+/* Finished requests, held until it is clear which are the same. */
 struct pairs {
 	struct join *join;
 	struct {
-		void **held; /* what the readers have of it: for each what its `done` returned */
+		void **held; /* for each reader what its `done` returned */
 		uint64_t end;
 	} done[HELD_MAX];
 	struct rec_request *records[HELD_MAX];
 	size_t n_done, n_records;
-	/* of the requests in done, then of the open ones */
+	/* the requests in done, then the open ones */
 	struct join_sequence sequences[JOIN_SEQUENCES];
 	struct join_socket sockets[HELD_MAX];
 	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
@@ -64,7 +64,7 @@ struct request_feed {
 	uint64_t number;
 };
 
-/* Tells every reader that wants to know. */
+/* Calls an operation of every reader that has it. */
 #define TELL(f, op, ...)                                              \
 	do {                                                          \
 		for (size_t i_ = 0; i_ < (f)->n_readers; i_++) {      \
@@ -92,7 +92,7 @@ static bool numbers(const struct pairs *p, uint32_t tgid)
 	return i < p->n_numbering;
 }
 
-/* A thread has passed on what it has read from a socket, as the request with this number. */
+/* A thread has passed on what it read from a socket, as the engine's request number `given`. */
 static void take_received(struct pairs *p, const struct rec_hdr *call, uint64_t given)
 {
 	size_t i = p->n_received++ % RECEIVED_MAX;
@@ -105,7 +105,7 @@ static void take_received(struct pairs *p, const struct rec_hdr *call, uint64_t 
 		p->numbering[p->n_numbering++] = call->tgid;
 }
 
-/* The number of what the thread that answers has passed on between the request and its answer. 0: unknown. */
+/* The number of the request that the answering thread passed on between the request and its answer. 0: unknown. */
 static uint64_t given_of(const struct pairs *p, const struct rec_request *r)
 {
 	uint64_t n = p->n_received < RECEIVED_MAX ? p->n_received : RECEIVED_MAX;
@@ -146,13 +146,13 @@ static void set_latest(struct pairs *p, uint64_t ns)
 	p->latest_seen = clock_boot_ns();
 }
 
-/* Time goes on where nothing comes any more. */
+/* The present time of the recording, which also goes on if no more requests come. */
 static uint64_t now_of(const struct pairs *p)
 {
 	return p->latest + (clock_boot_ns() - p->latest_seen);
 }
 
-/* When the last of each group was over; UINT64_MAX: one is still going on. */
+/* Finds when the last request of each group ended; UINT64_MAX: one is still open. */
 static void find_group_ends(struct pairs *p)
 {
 	memset(p->group_ends, 0, sizeof(p->group_ends));
@@ -171,7 +171,7 @@ static void find_group_ends(struct pairs *p)
 	}
 }
 
-/* What is joined by its number awaits nothing else. */
+/* Whether an answer is final. One by the engine's number awaits nothing else. */
 static bool is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, bool all)
 {
 	uint64_t end = p->group_ends[a->group];
@@ -186,7 +186,7 @@ static void held_free(const struct request_feed *f, void **held)
 	free(held);
 }
 
-/* An engine warms up with a request of its own, which nobody is told of. */
+/* Whether a request is the engine's own, with which it warms up: not reported. */
 static bool is_nobodys(const struct pairs *p, const struct join_sequence *q)
 {
 	return !q->given && !q->vague && numbers(p, q->tgid);
@@ -235,7 +235,7 @@ static void tell_due(struct request_feed *f, bool all)
 	p->n_records = n_records;
 }
 
-/* Tells the readers of requests that need not wait for another one; all: of every request. */
+/* Reports the requests that need not wait any longer; all: every request. */
 static void decide(struct request_feed *f, bool all)
 {
 	struct pairs *p = f->pairs;
@@ -258,7 +258,7 @@ static size_t find_open(const struct pairs *p, uint32_t serial)
 	return i;
 }
 
-/* held NULL: no socket is looked for. */
+/* Holds a finished request. held NULL: no reader wants its socket. */
 static void take_done(struct request_feed *f, const struct step_request *r, void **held)
 {
 	struct pairs *p = f->pairs;
@@ -298,7 +298,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 
 	if (p)
 		p->sequences_seen = true;
-	if (p && p->n_open < OPEN_MAX) { /* there are never more sequences */
+	if (p && p->n_open < OPEN_MAX) { /* never full: as many as REQUESTS_MAX in step_slots.h */
 		p->open[p->n_open] = (struct join_sequence){
 			.tgid = r->tgid, .open = true, .start = r->start, .given = r->given
 		};
@@ -418,14 +418,14 @@ static void feed_settled(struct sink *s)
 	struct request_feed *f = (struct request_feed *)s;
 	const struct pairs *p = f->pairs;
 
-	/* what the readers make of it settles with the rest */
+	/* before the sinks settle, which get what readers make of it */
 	step_requests_settled(f->steps);
 	if (p && p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
 		decide(f, false);
 	sink_settled(f->sink.inner);
 }
 
-/* Tells the readers of what is left as long as they are all there. */
+/* Reports what is left while all readers are still there. */
 static int feed_close(struct sink *s, const struct window_totals *t)
 {
 	struct request_feed *f = (struct request_feed *)s;

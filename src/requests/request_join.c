@@ -8,56 +8,55 @@
 
 #define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
 #define NONE UINT32_MAX
-#define SOON_NS UINT64_C(250000000)  /* in most cases */
-#define LATE_NS UINT64_C(1000000000) /* an answer is written at most this long after what it reports */
+#define SOON_NS UINT64_C(250000000)  /* usual upper bound of an answer's latency */
+#define LATE_NS UINT64_C(1000000000) /* upper bound of an answer's latency, from what it reports to the write */
 
-#define RULE_PAIRS 8 /* of a process, at least, for a rule about how many writes an answer takes */
+#define RULE_PAIRS 8 /* joined pairs of a process that it takes for a rule about the writes of an answer */
 
 #define ORDER_PAIRS 32 /* the same for the order in which answers began */
 
-#define LEFT JOIN_SOCKETS /* in place of a socket's number */
+#define LEFT JOIN_SOCKETS /* in place of a socket's index: all that is unjoined */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
-/* The answers for both kinds. */
 struct answers {
 	struct join_answer *sockets, *sequences;
 };
 
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
-	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* however late */
-	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
+	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* can_be(), however late */
+	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: lowest member of its group */
 	size_t n_sockets, n_sequences;
 	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
 	const struct join_socket *sockets;
 	const struct join_sequence *sequences;
 	/* by time alone; then by order */
 	struct join_answer timed_sockets[JOIN_SOCKETS], timed_sequences[JOIN_SEQUENCES];
-	bool by_order; /* groups are paired so */
+	bool by_order; /* groups are paired by order */
 };
 
-/* How late most answers are at most, and how much later the others of these may be. */
+/* Usual upper bounds of answer latency, and by what factor the rest may exceed them. */
 static const uint64_t soon_ns[] = { 250000, 500000, 1000000, 2000000, 4000000, 8000000, 16000000 };
 #define N_SOON (sizeof(soon_ns) / sizeof(soon_ns[0]))
 #define SOON_MARGIN 4
 
-/* Writes that take longer are held up by a client that does not read. What it could not take at once comes in larger
+/* Writes that block for longer are held up by a client that does not read. What it could not take at once comes in larger
  * parts. */
 #define HELD_UP_NS 5000000
 
-/* Whether something was written soon after what it reports; the client may have kept it from being written. */
+/* Whether something was written within `soon` after `at`, when what it reports happened, not counting blocked writes. */
 static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, uint64_t soon)
 {
 	return written >= at && written - at <= s->blocked + soon;
 }
 
-/* What has a number is what has the same number, and nothing else. */
+/* Requests with a number are the same only if their numbers are. */
 static bool have_same_number(const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->tgid == q->tgid && s->given == q->given;
 }
 
-/* Whether a sequence can be the request of a socket whose answer is written so soon. */
+/* Whether a sequence can be the request of a socket if its answer is written within `soon`. */
 static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
 {
 	if (s->given || q->given)
@@ -78,7 +77,7 @@ static bool can_be_soon(const struct join_socket *s, const struct join_sequence 
 	return s->last <= q->last + s->blocked + soon && s->chunks <= q->outputs + 4;
 }
 
-/* Whether a sequence can be the request of a socket. */
+/* Whether a sequence can be the request of a socket, even if its answer is late. */
 static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->given || q->given)
@@ -134,7 +133,7 @@ struct group {
 	bool tried[GROUP_MAX];     /* sequences */
 };
 
-/* Finds a sequence for a socket; other sockets may get another one in exchange. but: not this one. */
+/* Finds a sequence for a socket, other than `but`; other sockets may get another one in exchange. */
 static bool find_pair(const struct join *j, struct group *g, uint32_t socket, uint32_t but)
 {
 	for (uint32_t k = 0; k < g->n_sequences; k++) {
@@ -149,7 +148,7 @@ static bool find_pair(const struct join *j, struct group *g, uint32_t socket, ui
 	return false;
 }
 
-/* Whether all of both kinds can be paired at once. */
+/* Whether the group has a complete matching, which g->pairs is then. */
 static bool pair_all(const struct join *j, struct group *g)
 {
 	memset(g->pairs, 0xff, sizeof(g->pairs));
@@ -161,13 +160,13 @@ static bool pair_all(const struct join *j, struct group *g)
 	return g->n_sockets == g->n_sequences;
 }
 
-/* Whether the answer began before the sequence went on after its first output. */
+/* Whether the answer began after the sequence's first output and before its next step. */
 static bool began_between(const struct join_socket *s, const struct join_sequence *q)
 {
 	return q->vague || (s->first >= q->first && (!q->second || s->first < q->second));
 }
 
-/* Pairs all of both kinds by order: the answer that began first with the sequence that went on first. */
+/* Matches a group completely by order: the answer that began first with the sequence that went on first. false: impossible. */
 static bool pair_in_order(const struct join *j, struct group *g)
 {
 	bool all = g->n_sockets == g->n_sequences;
@@ -177,7 +176,7 @@ static bool pair_in_order(const struct join *j, struct group *g)
 		const struct join_sequence *q = &j->sequences[g->sequences[k]];
 
 		for (uint32_t i = 0; i < g->n_sockets; i++) {
-			int n = 0; /* answers before this one, less sequences before this one */
+			int n = 0; /* answers before this one minus sequences before this one */
 
 			for (uint32_t other = 0; other < g->n_sockets; other++) {
 				n += (j->sockets[g->sockets[other]].first < j->sockets[g->sockets[i]].first) -
@@ -192,7 +191,7 @@ static bool pair_in_order(const struct join *j, struct group *g)
 	return all;
 }
 
-/* Whether every way to pair all has this pair. */
+/* Whether every complete matching contains this pair. */
 static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
 	struct group other = *g;
@@ -227,8 +226,8 @@ static void decide_group(const struct join *j, struct group *g, bool open, bool 
 	}
 }
 
-/* Finds which can be pairs; soon: where all answers are written so soon, 0: however late they are, and those that are joined fit no
- * other. Returns how many sockets fit some sequence. */
+/* Finds which sockets and sequences can be pairs if all answers are written within `soon`; 0: however late, without those that
+ * are joined. Returns how many sockets fit a sequence. */
 static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
 {
 	size_t n = 0;
@@ -252,7 +251,7 @@ static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
 	return n;
 }
 
-/* How many writes more than tokens the answers of a process take. */
+/* The rule of a process: its answers take `extra` more writes than tokens. */
 struct rule {
 	uint32_t tgid;
 	bool known;
@@ -284,13 +283,13 @@ static struct rule find_rule(const struct join *j, uint32_t tgid, const struct j
 	return rule;
 }
 
-/* Whether what is known of both does not contradict the rule. */
+/* Whether a pair would not contradict the rule, as far as is known. */
 static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
 }
 
-/* Further fits only by the rule of each process. Returns whether there is one. */
+/* As find_fits(), of unjoined requests, but only pairs that obey their process's rule. Returns whether any process has a rule. */
 static bool find_fits_by_rule(struct join *j, const struct answers *of)
 {
 	struct rule rule = { 0 };
@@ -313,8 +312,8 @@ static bool find_fits_by_rule(struct join *j, const struct answers *of)
 	return any;
 }
 
-/* Finds for each pair, by its socket, the pairs whose sequences it could have instead if these got others. What is left of
- * either kind is one more pair, number LEFT: it could have any. */
+/* Finds for each pair, by its socket, the pairs with which it could exchange sequences, also by way of others (transitive
+ * closure). All unjoined requests are one more pair, number LEFT. */
 static void find_exchanges(struct join *j, const struct answers *of)
 {
 	memset(j->exchanges, 0, sizeof(j->exchanges));
@@ -334,7 +333,7 @@ static void find_exchanges(struct join *j, const struct answers *of)
 	}
 }
 
-/* Takes back pairs that could have exchanged their sequences, however late their answers were then. */
+/* Undoes pairs that could have exchanged their sequences if answers may be late. */
 static void take_back(struct join *j, const struct answers *of)
 {
 	find_exchanges(j, of);
@@ -381,7 +380,7 @@ static void decide_groups(struct join *j, const struct answers *of)
 	}
 }
 
-/* Those that are not joined are as before. */
+/* Restores the answers of requests that are not joined. */
 static void keep_joined(struct join_answer *a, const struct join_answer *before, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -390,7 +389,7 @@ static void keep_joined(struct join_answer *a, const struct join_answer *before,
 	}
 }
 
-/* What time alone does not tell. Those that this does not join either are left as they are. */
+/* Joins by each process's rule what time alone does not tell. Leaves other answers as they are. */
 static void decide_by_rule(struct join *j, const struct answers *of)
 {
 	if (!find_fits_by_rule(j, of))
@@ -410,14 +409,14 @@ static void forget_answers(const struct join *j, const struct answers *of)
 		of->sequences[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
 }
 
-/* NULL: none. */
+/* The sequence of a joined socket; NULL: it is not joined. */
 static const struct join_sequence *with(const struct join *j, const struct join_answer *of_socket)
 {
 	return of_socket->result == JOIN_DONE ? &j->sequences[of_socket->with] : NULL;
 }
 
-/* Whether one thread of a process begins each answer before the sequence goes on, and so often as to rely on it, what is
- * joined by order was in agreement with what else is known. `any` is one of its sockets. */
+/* Whether the order of a process can be relied on: one thread begins each answer before the sequence goes on, and for at least
+ * ORDER_PAIRS requests the order agrees with what else is known, which would tell if it did not. `any`: one of its sockets. */
 static bool keeps_order(const struct join *j, const struct join_socket *any, const struct join_answer *of_sockets)
 {
 	struct rule rule = find_rule(j, any->tgid, j->timed_sockets);
@@ -450,7 +449,7 @@ static bool keeps_order(const struct join *j, const struct join_socket *any, con
 	return n >= ORDER_PAIRS;
 }
 
-/* What nothing else tells. */
+/* Joins by order what nothing else tells. */
 static void decide_by_order(struct join *j, const struct answers *of)
 {
 	const struct answers by_order = { j->timed_sockets, j->timed_sequences };
@@ -494,7 +493,7 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 	forget_answers(j, &of);
 	all = find_fits(j, &of, 0);
 	for (size_t i = 0; i < N_SOON; i++) {
-		/* where many answers are later than that, some fit another one by accident */
+		/* if many answers are later than that, some fit another one by accident */
 		if (4 * find_fits(j, &of, soon_ns[i]) < 3 * all)
 			continue;
 		find_fits(j, &of, SOON_MARGIN * soon_ns[i]);
