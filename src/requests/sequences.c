@@ -69,7 +69,7 @@ static int64_t find_bound(const struct probe_spec *s, const struct rec_function 
 	return find_value(s, r, name, &v) && (int64_t)v >= 0 ? (int64_t)v : none;
 }
 
-/* Of a request, plus 1. */
+/* Finds the engine's number of a request, plus 1. */
 static bool find_number(const struct probe_spec *s, const struct rec_function *r, uint64_t *ret)
 {
 	uint64_t v;
@@ -80,7 +80,7 @@ static bool find_number(const struct probe_spec *s, const struct rec_function *r
 	return true;
 }
 
-/* An engine's own reading of CLOCK_MONOTONIC, in microseconds. */
+/* Converts the engine's own reading of CLOCK_MONOTONIC, in microseconds, to CLOCK_BOOTTIME. 0: none. */
 static uint64_t find_said(const struct probe_spec *s, const struct rec_function *r)
 {
 	uint64_t us;
