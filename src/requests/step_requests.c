@@ -9,9 +9,9 @@
 #include "engine/check.h"
 #include "requests/step_slots.h"
 
-/* ---- what calls change of the sequences between steps (sequences.h): which requests they end ---- */
+/* ---- changes of sequences between steps (sequences.h), which end requests ---- */
 
-/* The context that steps name in their arguments. NULL: it is not known which one, or no step of it was seen. */
+/* The context of a change, as steps name it. NULL: it is unknown, or ambiguous. */
 static struct step_context *find_context(struct step_requests *q, const struct sequence_change *c)
 {
 	uint64_t context = sequence_context(&q->memories, c);
@@ -30,7 +30,7 @@ static struct step_context *find_context(struct step_requests *q, const struct s
 	return only;
 }
 
-/* Nothing of the sequence is left. */
+/* Ends the request: nothing of the sequence is left. */
 static void remove_all(struct step_requests *q, struct step_slot *slot)
 {
 	struct step_request *r = &slot->r;
@@ -53,7 +53,7 @@ static void shift(struct step_request *r, const struct sequence_change *c)
 		r->draft.rows.position += c->by;
 }
 
-/* The time that the engine's memory gives may be anything: it is believed only if it lies between the placing and this call. */
+/* The time that the engine tells may be anything: it is believed only if it lies between SEQUENCE_PLACE and this call. */
 static void take_begin(struct step_slot *slot, const struct sequence_change *c)
 {
 	const struct sequence_change *place = &slot->place;
@@ -68,7 +68,7 @@ static void take_begin(struct step_slot *slot, const struct sequence_change *c)
 	slot->begun.off_known &= place->off_known && place->off_cpu_ns == c->off_cpu_ns;
 }
 
-/* Only while no other step of the context has followed: then all of the time since is in the gap between steps. */
+/* Takes the time of a token only if no other step of the context has followed: then all time since is between steps. */
 static void take_token(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
 {
 	struct step_request *r = &slot->r;
@@ -99,7 +99,7 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 		shift(r, c);
 		return;
 	case SEQUENCE_REMOVE:
-		/* guesses that were not accepted are dropped: what is left shows how many were */
+		/* draft tokens that were not accepted are dropped: what is left shows how many were */
 		if (r->draft.end && c->from > r->draft.rows.position && c->from <= r->position && c->to == INT64_MAX) {
 			request_settle_draft(q, r, c->from);
 			r->position = c->from;
@@ -122,7 +122,7 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 		drafts_add(&q->drafts, c->tgid, c->draft);
 	if (!context)
 		return;
-	if (c->what == SEQUENCE_PLACE) { /* what its next rows begin: whatever was there before is over */
+	if (c->what == SEQUENCE_PLACE) { /* its next rows begin this request: the previous one is over */
 		slot = step_slots_get(q, context, c->sequence);
 		slot->r.end_seen = true;
 		request_end(q, &slot->r);
@@ -131,8 +131,8 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 		return;
 	}
 	if (c->what == SEQUENCE_COPY) {
-		/* What comes there goes on with what was copied, and is a new prompt if it looks like one. A call that drops all behind
-		 * a position says nothing of the kind: servers make it before each part of a prompt. */
+		/* Rows that follow the copied part are a new prompt if they look like one. A call that drops all behind a
+		 * position tells no such thing: servers make it before each part of a prompt. */
 		source = step_slots_find(&q->slots, context, c->source);
 		if (c->to < INT64_MAX || (source && source->r.position > 0))
 			step_slots_get(q, context, c->sequence)->kept = c->to < INT64_MAX ? c->to : source->r.position;
@@ -145,8 +145,8 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 	}
 }
 
-/* Applies the changes up to the start of a step. Calls after the last step wait for the next one: calls may go on being
- * recorded where steps do not, and then it is not known whether the request had further steps. */
+/* Applies the changes up to the start of a step. Calls after the last step wait for the next one: calls may still be recorded
+ * when steps no longer are, and then it is unknown whether the request had further steps. */
 static void step_changes_until(struct step_requests *q, uint64_t ns)
 {
 	while (q->first_change < q->n_changes && q->changes[q->first_change].at_ns <= ns)
@@ -155,8 +155,8 @@ static void step_changes_until(struct step_requests *q, uint64_t ns)
 		q->first_change = q->n_changes = 0;
 }
 
-/* The end of a request and its last token, by the engine's own word, are certain wherever the recording stops, and so is
- * which of its last guesses were accepted. */
+/* Applies the changes left that are certain wherever the recording stops: the end of a request and its last token, as the
+ * engine tells, and which of its last draft tokens were accepted. */
 static void step_changes_finish(struct step_requests *q)
 {
 	for (size_t i = q->first_change; i < q->n_changes; i++) {
@@ -195,8 +195,8 @@ void step_requests_call(struct step_requests *q, const struct rec_function *r)
 /*
  * ---- steps whose rows are known by sequence ----
  *
- * Steps that say which of their rows belong to which sequence. Each sequence has a request of its own. The
- * time of a request, from the start of its first step to the end of its last one, is divided:
+ * Each sequence has a request of its own. The time of a request, from the start of its first step to the end of its last one,
+ * is divided:
  *
  *   in a step that has rows of it   by rows: the share of other requests' prompt rows is SPAN_OTHERS, the
  *                                   rest its own. Decodes of several requests run together, since the weights are
@@ -206,7 +206,7 @@ void step_requests_call(struct step_requests *q, const struct rec_function *r)
  * This attribution is exact: it is done in integers, and the last part gets the remainder.
  */
 
-/* Divides a whole in proportion to parts; after each part, what was given so far is exact. */
+/* Divides a whole in proportion to parts. After each part the sum so far is exact, so the remainder goes to the last one. */
 struct division {
 	uint64_t whole, of;    /* of: the sum of the parts */
 	uint64_t parts, given; /* so far */
@@ -229,23 +229,23 @@ static uint64_t division_next(struct division *d, uint64_t part)
 struct taken {
 	struct step_slot *slot;
 	struct row_part part;
-	uint32_t prompt; /* how many of its rows */
+	uint32_t prompt; /* how many of its rows are prompt */
 };
 
 struct taken_step {
 	const struct step_seen *s;
 	struct taken parts[STEP_PARTS_MAX];
 	uint32_t n;
-	uint64_t rows;        /* of all; one of several sequences counts once if that is known */
-	uint64_t part_rows;   /* counts it in each sequence */
-	uint64_t prompt_rows; /* likewise */
+	uint64_t rows;        /* of the step; a row of several sequences counts once if that is known */
+	uint64_t part_rows;   /* the sum of the parts' rows */
+	uint64_t prompt_rows; /* the sum of their prompt rows */
 };
 
 /* ---- prompts ---- */
 
 /*
- * A prompt that is longer than a batch comes in equal parts and a smaller rest. If rows are unknown,
- * other runs are steps of a batch of several sequences, which are named a prefill as well.
+ * Whether a prefill may continue the prompt: one longer than a batch comes in equal parts and a smaller rest. If
+ * rows are unknown, other runs of prefills are batches of several sequences, which are named prefill as well.
  */
 static bool is_next_part(const struct step_request *r, uint64_t tokens)
 {
@@ -270,13 +270,13 @@ static bool outputs_known(const struct row_part *p)
 	return p->outputs != ROW_PART_UNKNOWN;
 }
 
-/* Rows that are neither tokens just sampled nor drafts: those give an output each. */
+/* Whether the rows are a prompt: just sampled tokens and drafts give an output each. */
 static bool is_prompt_like(const struct row_part *p)
 {
 	return outputs_known(p) ? p->outputs < p->rows : p->rows > 1;
 }
 
-/* Without a position only the pattern of a prompt's parts helps: equal ones, then a smaller rest. */
+/* is_new() without a position: only the pattern of a prompt's parts helps, equal ones and a smaller rest. */
 static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	struct step_request *r = &slot->r;
@@ -288,7 +288,7 @@ static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, con
 	return false;
 }
 
-/* Whether the request in its slot is over, and this part belongs to the next one. */
+/* Whether the slot's request is over, and this part belongs to the next one. */
 static bool is_new(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	const struct step_request *r = &slot->r;
@@ -314,7 +314,7 @@ static void begin(
 	struct step_requests *q, struct step_slot *slot, const struct step_seen *s, const struct row_part *p, bool leapt)
 {
 	struct step_request *r = &slot->r;
-	/* a prompt may begin after a kept part of another one, but that shows only if that one was seen */
+	/* a prompt may begin after a kept part of another one, but that shows only if the other one was seen */
 	bool kept = p->position > 0 && p->position == slot->kept && is_prompt_like(p);
 	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && ((!slot->known && !kept) || leapt || slot->beside_loss);
 
@@ -332,7 +332,7 @@ static void begin(
 	request_begin(q, r, s, before);
 }
 
-/* Finds its request, which may begin with it. */
+/* Finds the request of a part, which may begin with it. */
 static void find_request(struct step_requests *q, struct taken *t, const struct step_seen *s)
 {
 	struct step_slot *slot = t->slot;
@@ -342,7 +342,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 
 	request_settle_draft(q, r, p->position);
 	if (over) {
-		/* a single row far beyond the last one: how it came there was not seen */
+		/* a single row beyond the expected position: what came in between was not seen */
 		leapt = r->position >= 0 && p->position > r->position && !is_prompt_like(p);
 		r->end_seen = true;
 		request_end(q, r);
@@ -353,15 +353,15 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 		r->unsplit = true;
 }
 
-/* How many of its rows are prompt: all, or none. */
+/* How many rows of the part are prompt: all, or none. */
 static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 {
 	bool single = p->rows == 1 && slot->r.prefills;
 
 	if (!slot->in_prompt)
 		return 0;
-	/* after prompts whose rows all give outputs, if the output of a prompt cannot be seen, and if it may have been in a
-	 * lost step */
+	/* a single row is a decode after a prompt whose rows all give outputs, if the prompt's output cannot be seen, or if it
+	 * may have been in a lost step */
 	if (single && (slot->all_outputs || !outputs_known(p) || p->position < 0 || (slot->r.lost && !is_prompt_like(p)))) {
 		slot->in_prompt = false;
 		return 0;
@@ -380,7 +380,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	bool seen = outputs_known(p) && (p->position >= 0 || p->rows == 1);
 
 	count_prefill(r, s, p->rows, seen ? p->outputs : UINT64_MAX);
-	/* its first output may be this step's, which for some shows later */
+	/* this step may give its first output, which sometimes shows only later */
 	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
 		return;
@@ -445,14 +445,14 @@ static void add_between(struct step_requests *q, struct step_slot *slot)
 		add_waits_between(q, slot, others);
 }
 
-/* Adds the time of a step with rows of it. */
+/* Adds the time of a step that has rows of the request. Returns the part that is SPAN_OTHERS. */
 static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 {
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
 	enum request_span own = t->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE;
 	uint64_t total = s->end - s->start, prompts = ts->prompt_rows - t->prompt;
-	/* rows shared with it are not another request's */
+	/* rows that it shares are not another request's */
 	uint64_t not_own = ts->rows > t->part.rows ? ts->rows - t->part.rows : 0;
 	uint64_t others = share_of(total, prompts < not_own ? prompts : not_own, ts->rows);
 	struct division waits = { .whole = others, .of = prompts }, states = { .whole = others, .of = total };
@@ -514,7 +514,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 	ts->rows = s->tokens && s->tokens <= UINT32_MAX ? s->tokens : ts->part_rows;
 }
 
-/* Of some sequences nothing is known: they may be any that are not in the step. */
+/* The step has sequences without a part: these may be any of the context that it does not show. */
 static void set_untold(struct step_requests *q, struct step_context *c, const struct taken_step *ts)
 {
 	struct step_slot *slot;
@@ -552,7 +552,7 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 	request_touch(r, s);
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
 	TELL_OP(q, part, r, s, &part);
-	/* an engine that tells which request this is also tells when it has sampled the token of this step */
+	/* an engine that numbers its requests also tells later when it sampled this step's token */
 	if (t->slot->first_due && (t->slot->first_due < s->end || !r->given))
 		request_set_first(q, r, t->slot->first_due);
 }
@@ -641,7 +641,7 @@ static struct step_request *share(struct step_requests *q, struct step_request *
 
 #define NO_SEQUENCE UINT64_MAX
 
-/* Takes a step for the requests that had a part in it: if it is unknown which, for all of the context. */
+/* Takes a shared step for the requests that had a part in it; if it is unknown which, for all of the context. */
 static void take_shared(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = NULL;
@@ -663,7 +663,7 @@ static void take_shared(struct step_requests *q, struct step_context *c, const s
 	TELL_OP(q, step, r, s);
 }
 
-/* Whether none of the context has had a step since. */
+/* Whether no other request of the context has had a later step. */
 static bool is_latest(struct step_request *r)
 {
 	const struct step_slot *other;
@@ -676,7 +676,7 @@ static bool is_latest(struct step_request *r)
 	return true;
 }
 
-/* Whether a prefill step continues the prompt of the current request in its slot. */
+/* Whether a prefill step continues the prompt of the slot's request. */
 static bool goes_on(struct step_request *r, const struct step_seen *s)
 {
 	if (r->decodes || r->began_before)
@@ -685,12 +685,11 @@ static bool goes_on(struct step_request *r, const struct step_seen *s)
 		return !r->shared;
 	if (r->position >= 0)
 		return s->rows.position == r->position;
-	/* the rest of what did not fit the shared step just before; otherwise a new request whose
-	 * beginning was kept from an earlier one */
+	/* the rest of what did not fit the shared step just before; else a new request with a prefix kept from an earlier one */
 	return s->rows.position > 0 && r->shared && is_latest(r);
 }
 
-/* The same as for a step with parts. */
+/* Calls `part` and `first` as for a step with parts. */
 static void tell_alone(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool prompt)
 {
 	const struct row_part rows = {
@@ -710,7 +709,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = &step_slots_get(q, c, s->has_rows ? s->rows.sequence : 0)->r;
-	/* two at once: the request whose step is running, and the one that this step may begin */
+	/* if so, two requests are mixed: the one whose step is running, and the one that this step may begin */
 	bool overlaps = s->start < r->busy_until, prompt;
 
 	if (overlaps)
@@ -725,7 +724,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 		if (overlaps)
 			request_set_mixed(q, r);
 	}
-	/* of the other steps its rows were known */
+	/* its rows were known in other steps */
 	r->unsplit |= r->by_parts;
 	/* a single row after parts without an output is the prompt's last one */
 	prompt = s->phase == PHASE_PREFILL || (r->prefills && !r->decodes && !r->last_outputs);
@@ -741,7 +740,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 
 /* ---- the timeline of a context ---- */
 
-/* What its thread did since its last step is known, which may be one of another context. */
+/* Adds the gap before a step to the context's tally. Its states are known only if the thread's last step was the context's. */
 static void add_gap(struct step_context *c, const struct step_seen *s)
 {
 	uint64_t gap = s->start - c->busy_until, known = 0;
@@ -757,7 +756,7 @@ static void add_gap(struct step_context *c, const struct step_seen *s)
 		c->tally.gaps_states[i] += s->before_ns[i];
 }
 
-/* Up to the beginning of a step. Two steps at once would be counted twice in each other's partition. */
+/* Moves the context up to the start of a step. Overlapping steps would be counted twice in each other's partition. */
 static void pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_slot *slot;
@@ -786,8 +785,8 @@ static void set_lost(struct step_requests *q)
 }
 
 /*
- * What the kernel side has lost, the next step tells. For what was dropped later only its number is missing, as those of
- * other processes' steps are: it counts where the counters tell of a loss.
+ * Whether steps were lost before this one. The step tells what the kernel side has lost. For steps dropped later only their
+ * number is missing, like those of other processes' steps: that counts only where the counters show a loss.
  */
 static bool find_loss(struct step_requests *q, const struct step_seen *s)
 {
@@ -812,8 +811,8 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 	struct step_context *c = step_slots_context(q, s->tgid, s->context);
 	bool lost = find_loss(q, s);
 
-	/* A sequence may have been dropped before the steps that were lost, or after them: neither the request that ended
-	 * with that nor what came into the slot then is whole. */
+	/* A sequence may have been removed before or after the lost steps: neither the request that it ended nor the slot's
+	 * next one is whole. */
 	if (lost)
 		set_lost(q);
 	step_changes_until(q, s->start);
@@ -833,12 +832,12 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 }
 
 /*
- * What a full ring still holds comes before the steps that found room in it again, and these come within the next rounds.
- * Where no number is missing until then, the steps that were lost are the last ones, or in front of the first.
+ * A full ring's records come before the steps that found room in it again, and those come within the next rounds. If no
+ * number is missing until then, the lost steps were the last ones, or came before the first.
  */
 void step_requests_lost(struct step_requests *q, uint64_t n)
 {
-	if (!q->probes) { /* in the order of the steps */
+	if (!q->probes) { /* called in the order of the steps */
 		set_lost(q);
 		return;
 	}
@@ -888,7 +887,7 @@ static void copy_parts(struct step_requests *q, struct step_seen *seen, const st
 	struct row_part all;
 
 	q->parts_seen |= n > 0;
-	/* if some steps have parts, all get them, so that the requests of a sequence are all treated alike */
+	/* once a step had parts, all get them if possible, so that all requests of a sequence are treated alike */
 	if (!n && q->parts_seen && step_seen_whole(seen, &all)) {
 		parts = &all;
 		n = 1;
@@ -949,7 +948,7 @@ void step_requests_settled(struct step_requests *q)
 		n++;
 	if (n)
 		take_first(q, n);
-	if (q->round >= q->loss_until + 2) /* and those of that round have been taken */
+	if (q->round >= q->loss_until + 2) /* the steps of that round have been taken */
 		settle_loss(q);
 }
 

@@ -126,14 +126,14 @@ struct step_requests_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A part of a step was assigned to a request. Called after `begin`, and before `step` for the same step. */
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	/* Its r->first_output is known now; called after `part` of the step that gave it. Not called for a request whose beginning
-	 * was not seen, or that is mixed. */
+	/* Its r->first_output is known; called after `part` of the step that gave it. Not called for a request whose beginning was
+	 * not seen, or that is mixed. */
 	void (*first)(struct step_request *r, void *arg);
 	/* A step, in the order in which steps began, after its request was updated. Called once for a shared step, with one of
 	 * its requests. */
 	void (*step)(struct step_request *r, const struct step_seen *s, void *arg);
-	/* A token came `ns` after the previous one, `gap` of that outside of steps. If the request becomes mixed later, these tokens
-	 * do not count. */
+	/* A token came `ns` after the previous one, `gap` of that outside of steps. If the request becomes mixed later, these
+	 * tokens do not count. */
 	void (*token)(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg);
 	/* A request has become mixed. */
 	void (*mixed)(struct step_request *r, void *arg);

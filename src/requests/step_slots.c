@@ -57,7 +57,7 @@ struct step_slot *step_slots_find(const struct step_slots *t, const struct step_
 	return slot;
 }
 
-/* Keeps what was allocated for the previous one. */
+/* Resets a request, but keeps its allocations. */
 static void reset(struct step_request *r, uint64_t busy_until)
 {
 	*r = (struct step_request){
@@ -135,9 +135,9 @@ void carried_add(struct step_slots *t, struct step_context *c, const struct step
 }
 
 /* ---- one request, whichever way its steps were found ---- */
-#define INTERVALS_MAX 65536 /* of one request; longer ones keep every second, every fourth ... */
-#define DRAFTS_MAX 4096     /* of a step; more are none */
-#define WAITS_MAX 1024      /* that are kept apart; time for further ones is in waits_rest */
+#define INTERVALS_MAX 65536 /* of one request; with more, it keeps every second, every fourth ... */
+#define DRAFTS_MAX 4096     /* outputs of a step that can be drafts */
+#define WAITS_MAX 1024      /* kept one by one; time for further ones is in waits_rest */
 
 /* ---- tokens ---- */
 
@@ -199,7 +199,7 @@ void request_settle_draft(struct step_requests *q, struct step_request *r, int64
 
 /* ---- waits for other requests ---- */
 
-/* Open addressing by serial, at most half full; 0: none. */
+/* Finds an entry, or where to add it. Open addressing by serial, at most half full; serial 0: empty. */
 static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t serial)
 {
 	size_t i = (serial * 2654435761u) >> 8 & (cap - 1); /* Knuth's multiplicative hash */
@@ -275,7 +275,8 @@ void request_set_first(struct step_requests *q, struct step_request *r, uint64_t
 		TELL_OP(q, first, r);
 }
 
-/* Part of a gap between steps; off: how long the thread was off the CPU in it. gap: the states of the whole gap. */
+/* Adds part of a gap between steps to SPAN_BETWEEN. off: its off-CPU time, whose state is known if `gap`, the states of the
+ * whole gap, has only one off-CPU state. */
 static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known, uint64_t off, const uint64_t gap[ST_MAX])
 {
 	int state = ST_CPU;
@@ -293,7 +294,7 @@ static void add_part_of_gap(struct step_request *r, uint64_t ns, bool off_known,
 	r->span_states[SPAN_BETWEEN][state] += off;
 }
 
-/* The engine began with it before its first step `s`, and no other step was in between. */
+/* Moves the start to when the engine began with the request, if that was before its first step `s` with no other in between. */
 static void add_lead_in(struct step_slot *slot, const struct step_seen *s)
 {
 	const struct sequence_change *c = &slot->begun;
@@ -308,7 +309,7 @@ static void add_lead_in(struct step_slot *slot, const struct step_seen *s)
 		(uint32_t)(known - s->before_ns[ST_CPU] - c->off_cpu_ns), s->before_ns);
 }
 
-/* Its last token was sampled after its last step. */
+/* Moves the end to when its last token was sampled, if that was after its last step. */
 static void add_tail(struct step_slot *slot)
 {
 	static const uint64_t gap[ST_MAX];
@@ -320,7 +321,7 @@ static void add_tail(struct step_slot *slot)
 	r->last_end = slot->token.at_ns;
 }
 
-/* The longest first, without gaps. */
+/* Sorts the waits, the longest first, and removes empty entries. */
 static void sort_waits(struct step_request *r)
 {
 	size_t n = 0;
@@ -388,8 +389,8 @@ void request_end(struct step_requests *q, struct step_request *r)
 /* ---- results ---- */
 
 /*
- * If no token has followed the prompt, it is uncertain whether the prompt was over: llama_batch_get_one()
- * asks for an output of each part of it.
+ * If no token has followed the prompt, it is uncertain whether it was complete: llama_batch_get_one() asks for
+ * an output of each part.
  */
 static bool has_first_token(const struct step_request *r)
 {
