@@ -196,7 +196,7 @@ static __always_inline void group_change(struct thread *t, struct who w, u64 key
 		return;
 	if (t->in_step) {
 		group_end(t, w.tgid, now);
-		t->step.workers = 0; /* most likely they have changed, too, and count there */
+		t->step.workers = 0; /* most likely they have moved, too, and count there */
 	} else {
 		group_leave(t, w.tgid);
 	}
@@ -372,7 +372,7 @@ static __always_inline void instant_enter(
 	struct thread *t, struct task_struct *task, const struct probe *p, struct call_vals *c, struct who w)
 {
 	c->tgid_tid = (u64)w.tgid << 32 | w.tid;
-	/* it needs no slot of its own: that of the next frame is free */
+	/* uses the next frame's slot, which is free */
 	c->slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
 	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
 }
@@ -426,7 +426,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	fault_missed(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
-	if (p->rows) /* takes part of the step's time, and does not delay its start */
+	if (p->rows) /* counts in the step's time, and does not delay its start */
 		r = rows_fetch(regs, task, p, &c);
 	wait_finish(t, w, c.now, 0);
 	if (t->in_fault) { /* the fault ended in a signal, and this is the handler */
@@ -538,7 +538,7 @@ static __always_inline void call_leave(
 	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
-	depth = frame_find(t, sp, id); /* a depth that stays valid when those above it are dropped */
+	depth = frame_find(t, sp, id); /* stays valid when frames above it are dropped */
 	f = frame_at(t, depth ? depth - 1 : 0);
 	if (cfg.pmu && depth)
 		pmu_hit();

@@ -236,7 +236,7 @@ __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 	return before;
 }
 
-/* From now on the group works on the thread's step. */
+/* Makes the group work on a step from now on. */
 static __always_inline void group_take(struct group *g, u32 step, u32 n_members, u64 from)
 {
 	behind_exchange(g, step, from);

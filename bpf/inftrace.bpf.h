@@ -198,7 +198,7 @@ struct asleep {
 	u8 pad[5];
 };
 
-/* Kinds of stalls, of which a thread keeps the longest each. */
+/* Kinds of stalls; a thread keeps the longest of each. */
 enum stall_kind {
 	STALL_BLOCKED,
 	STALL_RUNNABLE,
@@ -249,7 +249,7 @@ struct thread_window {
 	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
 	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
-	u64 wake_ns; /* from here to `asleep`: what a switch touches in addition */
+	u64 wake_ns; /* from here to `asleep`: what a switch touches, too */
 	u64 waker_slice;
 	u64 on_ns; /* when it last came onto the CPU; 0: before the recording */
 	u32 waker_tid;
@@ -385,8 +385,8 @@ static __always_inline void *lookup_or_create(void *map, const void *key, const 
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* Numbers an executable file that a process has mapped. Called before user space is notified, which so knows when it has
- * seen all of them. */
+/* Numbers a process's new mapping of an executable file. Called before user space is notified, so that this knows when it
+ * has seen all mappings. */
 __weak __noinline int hold_mapped(u32 tgid)
 {
 	struct hold_state *h, none = {};

@@ -10,8 +10,8 @@
 
 struct page;
 
-/* NULL: the pages do not count: no target, or they are those of an interrupt, not of the thread that it hit. can_tell:
- * in_interrupt() works; only targets pay its price. */
+/* The current target's sums. NULL: no target, no room, or the pages belong to an interrupt, not to the thread that it hit.
+ * can_tell: in_interrupt() works; only targets pay its price. */
 static __always_inline struct process_sums *sums_of_current(bool can_tell)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -22,8 +22,8 @@ enum parts_of {
 	PARTS_SETS = 4, /* a power of two */
 };
 
-/* For a thread whose steps have rows: data that is too large for the stack while they are read, and for struct
- * thread until the step has ended. */
+/* For a thread whose steps have rows: data too large for the stack while rows are read, and for struct thread until
+ * the step has ended. */
 struct rows {
 	u64 array[ROW_COLUMNS];
 	u64 is[ROW_COLUMNS];	/* all bits set if there is such an array, else none */
@@ -33,7 +33,7 @@ struct rows {
 	u64 nth, of;	  /* the next sequence of this row, of so many */
 	u64 output;	  /* this row has an output */
 	u64 outputs, ids; /* so far */
-	u64 first;	  /* sequence */
+	u64 first;	  /* the first sequence */
 	u64 mask;
 	u64 in;	      /* 1 << part, for the parts of this or the previous row */
 	u64 last;     /* sequence of the previous row, if it has only one */

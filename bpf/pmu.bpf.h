@@ -101,7 +101,7 @@ static __always_inline struct pmu_thread *pmu_current(u64 flags)
 	return bpf_task_storage_get(&pmu_threads, bpf_get_current_task_btf(), 0, flags);
 }
 
-#define PMU_TRIES 3 /* switches come thousands of times less often than a read takes */
+#define PMU_TRIES 3 /* a read is thousands of times shorter than the time between two switches */
 
 /* In a function probe: notes the thread's counts in p->now. */
 __weak __noinline int pmu_hit(void)
@@ -131,7 +131,7 @@ __weak __noinline int pmu_hit(void)
 	return 0;
 }
 
-/* Whether a probe is the end of something that is counted. */
+/* Whether a probe begins or ends something that is counted. */
 static __always_inline bool pmu_wants(const struct thread *t, const struct probe *p)
 {
 	return p->flags & (PROBE_F_BEGIN | PROBE_F_END) || p->role == ROLE_STEP || p->role == ROLE_OP || t->op.probe;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The Python frames of a thread, read from the interpreter's own lists in the memory of its process: only what is
- * there, and a bounded part of it, whatever it contains.
+ * The Python frames of a thread, read from the interpreter's own lists in the memory of its process: only resident
+ * memory, and a bounded part of it, whatever it contains.
  */
 #ifndef INFTRACE_PYTHON_BPF_H
 #define INFTRACE_PYTHON_BPF_H

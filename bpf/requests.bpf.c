@@ -327,7 +327,7 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 	return 0;
 }
 
-/* The client has closed the connection while it was being answered. */
+/* Notes that the client has closed the connection while it was being answered. */
 static __always_inline void connection_gone(struct connection *c, u32 call)
 {
 	if (!c->r.reads || c->ended)
@@ -393,7 +393,7 @@ __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 	return read_ns > stats.start_ns + age ? read_ns - age : stats.start_ns;
 }
 
-/* Whether what is read may be the first of a request. */
+/* Whether a read may begin a request. */
 static __always_inline bool may_begin(const struct connection *c)
 {
 	return !c || !c->r.reads || c->r.writes;

@@ -145,7 +145,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	wake = t->wake_ns;
 	off = t->off;
 	if (from && now < from)
-		now = from; /* the clocks of two CPUs */
+		now = from; /* the clocks of two CPUs differ */
 	if (!from) {
 		; /* created, not initialised: its first state begins here */
 	} else if (!off) {

@@ -31,7 +31,7 @@ __weak __noinline int thread_renew(struct thread *t)
 	return 0;
 }
 
-/* Before the window opens: storage for every thread of the targets. While it is open: for those of new targets. */
+/* Creates storage: before the window opens for every thread of the targets, while it is open for threads of new targets. */
 SEC("iter/task")
 int snapshot_create(struct bpf_iter__task *ctx)
 {
@@ -128,7 +128,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* After the window has closed. */
+/* Sends what is still open after the window has closed. */
 SEC("iter/task")
 int snapshot_close(struct bpf_iter__task *ctx)
 {

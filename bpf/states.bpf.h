@@ -13,7 +13,7 @@
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
- *   irq_depth, irqs            those on interrupts, innermost first
+ *   irq_depth, irqs            programs on interrupts, innermost first
  *
  * docs/time-keeping.md has an example, and why the order of memory suffices.
  */
@@ -380,7 +380,7 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 	/* a wait at a barrier is divided at an instant, so `since` must be one */
 	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe) &&
 		!(cfg.budget && t->role == ST_BARRIER)) {
-		thread_changed(t); /* what an earlier interrupt has left; one from here on leaves its own */
+		thread_changed(t); /* withdraws what an earlier interrupt has left; one from here on leaves its own */
 		race_window();
 		since = READ_ONCE(t->since);
 		race_window();

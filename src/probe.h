@@ -34,7 +34,7 @@
 struct inf_config {
 	u32 ring_shift;	 /* CPU number >> ring_shift is the ring's index */
 	u32 emit_mask;	 /* 1 << enum rec_kind: kinds that go into the rings */
-	u32 trace_all;	 /* -a: every task but our own process */
+	u32 trace_all;	 /* -a: every task but inftrace itself */
 	u32 self_tgid;
 	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
 	u32 watch_maps;	 /* report when a target maps an executable file */
@@ -280,7 +280,7 @@ enum row_value {
 	ROW_VALUES,
 };
 
-#define ROW_UNKNOWN ((u64)1 << 63) /* for any of them except the mask, where that is 0 */
+#define ROW_UNKNOWN ((u64)1 << 63) /* any of these values but the mask, which is 0 if unknown */
 #define STEP_ROWS_MAX 16384 /* sequences of rows that are read in a step */
 #define ROW_IDS 512    /* different sequences that are distinguished; a power of two */
 
@@ -373,7 +373,7 @@ enum python_how {
 };
 
 struct python_text {
-	u64 words[PYTHON_TEXT_MAX / 8]; /* filled up with zeros */
+	u64 words[PYTHON_TEXT_MAX / 8]; /* padded with zeros */
 };
 
 struct python_function {

@@ -281,7 +281,7 @@ enum shed_part {
 	SHED_BARRIERS,	/* the probes of barriers */
 	SHED_OPERATORS, /* the probes of functions that make neither states nor steps */
 	SHED_SYSCALLS,	/* the records of system calls */
-	SHED_TIMELINE,	/* all other records but steps and the life of tasks */
+	SHED_TIMELINE,	/* all other records but steps and task events */
 	SHED_PARTS,
 };
 
@@ -584,7 +584,7 @@ struct gpu_step_device {
 	u32 track;           /* the number of its track in the recording */
 	u32 kernels, copies; /* that ran within it */
 	u64 ns[GPU_PART_MAX]; /* add up to the step's time exactly */
-	u64 after_ns;         /* for how long what was launched in the step ran after its end */
+	u64 after_ns;         /* how long work launched in the step ran on after its end */
 };
 #define GPU_STEP_DEVICES 16 /* if there are more, those with the lowest numbers have an entry of their own */
 
@@ -597,7 +597,7 @@ struct rec_gpu_step {
 	u32 n_devices;       /* devices that ran something, or had something to run; 1 if none had */
 	u32 pad;
 	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
-	u64 after_ns;         /* for how long what was launched in the step ran after its end */
+	u64 after_ns;         /* how long work launched in the step ran on after its end */
 	u64 residual_ns;      /* clock uncertainty of the GPU's times */
 	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step; sum to that time; all 0: unknown */
 	struct gpu_gap gaps[GPU_GAPS]; /* none of the devices had anything to do */

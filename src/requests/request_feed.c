@@ -418,7 +418,7 @@ static void feed_settled(struct sink *s)
 	struct request_feed *f = (struct request_feed *)s;
 	const struct pairs *p = f->pairs;
 
-	/* before the sinks settle, which get what readers make of it */
+	/* first, so that what the readers make of it settles with the rest */
 	step_requests_settled(f->steps);
 	if (p && p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
 		decide(f, false);

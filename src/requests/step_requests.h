@@ -38,7 +38,7 @@ struct step_seen {
 	bool began_before;
 	bool graph;
 	uint32_t parts_left;
-	uint32_t lost; /* steps before this one, since the recording began */
+	uint32_t lost; /* steps lost before this one, since the recording began */
 	/* Its rows by sequence. While the step is queued they are a copy owned by the queue. */
 	uint32_t n_parts; /* 0: unknown */
 	const struct row_part *parts;

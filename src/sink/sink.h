@@ -127,7 +127,7 @@ struct sink_ops {
 
 struct sink {
 	const struct sink_ops *ops;
-	/* An operation that is NULL is left to the sink behind it, or, for flush and size, to its file. NULL: it has none. */
+	/* The sink behind it, which does what ops leaves NULL; flush and bytes are otherwise left to w. NULL: there is none. */
 	struct sink *inner;
 	struct writer *w;
 };
