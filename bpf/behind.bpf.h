@@ -4,7 +4,7 @@
  *
  * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, its run queue
  * latency is divided among the threads that ran meanwhile. If the load balancer moves a waiting thread to another CPU, the
- * time up to then is divided by the log of the CPU that it leaves. Waits from before the log's beginning stay unnamed.
+ * time up to then is divided by the log of the CPU that it leaves. The part of a wait before the log's beginning stays unnamed.
  *
  * All programs here run with the run queue of the log's CPU locked, by the scheduler at a switch or by the load balancer
  * that takes a thread away, so nobody reads a log while it is written.

@@ -4,8 +4,8 @@
  *
  * The program is attached to the loader's _dl_debug_state(), an empty function for debuggers that
  * is called when new files have been mapped and before their constructors run. The wait is a loop
- * in this program, with its own deadline: if the recorder is killed or stopped, the process
- * continues by itself.
+ * in this program, with its own deadline, after which the process continues by itself, even if the
+ * recorder was killed or stopped.
  *
  * The program is sleepable, so it can give up the CPU on kernels that do not preempt themselves:
  * bpf_copy_from_user_task() calls cond_resched() (in get_user_pages), and fails when the thread is

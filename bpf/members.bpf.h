@@ -29,8 +29,8 @@ struct times_read {
 	u64 *ns, since;
 };
 
-/* Copies the times. A switch meanwhile moves `since`, and the copy is repeated by bpf_loop(), used here and elsewhere since
- * the verifier would walk through a plain loop round by round, at each start. */
+/* Copies the times. A switch meanwhile moves `since`, and the copy is repeated. By bpf_loop(), here and below: the verifier
+ * would walk through a plain loop round by round, at each start. */
 static long times_try(u32 i, struct times_read *r)
 {
 	struct thread *t = r->t;

@@ -95,7 +95,7 @@ static __always_inline void parts_take(struct thread *t, struct rows *r)
 	t->step.parts_left = parts_of(r, PARTS_STEP)->left;
 }
 
-/* Keeps them for the next step, since the previous one is still to be sent. */
+/* Keeps the parts of the call just read for the next step, since the previous one is still to be sent. */
 static __always_inline void parts_take_next(struct rows *r)
 {
 	if (r)

@@ -11,7 +11,7 @@
 #define ROW_BLOCK 8  /* rows that are checked together */
 #define ROW_STRUCT_IDS 65536 /* more than any engine has: from here on an id is no sequence */
 
-/* Returns 8 bytes of what was read ahead. (As a word: from an array of words the compiler would read byte by byte.) */
+/* Returns 8 bytes of what was read ahead. (As a word: from an array of bytes the compiler would read byte by byte.) */
 static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 {
 	barrier_var(offset);

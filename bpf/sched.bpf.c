@@ -35,9 +35,9 @@ static __always_inline void note_who_ran(struct thread *t, struct task_struct *o
 }
 
 /*
- * Drops a wake-up that does not belong to the sleep that begins. A thread that is woken while it is about to sleep may find
- * that it need not, and then no switch ends that wake-up. A wake-up from before the thread entered the kernel is such a
- * one; one of this sleep can come from another CPU before the switch does.
+ * Drops a wake-up that does not belong to the sleep that begins, whose own may remain unseen. A thread that is woken while it
+ * is about to sleep may find that it need not, and then no switch ends that wake-up. A wake-up from before the thread entered
+ * the kernel is such a one; this sleep's own can come from another CPU before the switch does.
  */
 static __always_inline void wake_forget(struct thread *t)
 {

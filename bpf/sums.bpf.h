@@ -34,7 +34,7 @@ static __always_inline struct process_sums *process_sums_of(u32 tgid)
 	return s;
 }
 
-/* Adds a thread's time and counts to its process. end: up to which the state in flight counts; 0: there is none. */
+/* Adds a thread's time and counts to its process. end: until when the state in flight counts; 0: there is none. */
 __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 {
 	struct process_sums *s;

@@ -263,7 +263,7 @@ struct row_fetch {
 	u8 loads; /* 1 or 2; 0: the column is not described */
 	u8 size;
 	u8 flags; /* FETCH_F_SIGNED */
-	u8 list; /* of ROW_SEQUENCE: a row's sequences are in a list, each node of which begins with the address of the next */
+	u8 list; /* of ROW_SEQUENCE: a row's sequences are in a list, whose nodes begin with the address of the next */
 };
 
 /* Rows may be structures of at most this many bytes in one array: all columns then have that stride and array. */

@@ -436,7 +436,7 @@ struct rec_request {
 struct rec_message {
 	struct rec_hdr h; /* the call; id: the descriptor */
 	u64 position;     /* of the byte after its last one, since the connection began; both ends may differ by one or two */
-	u32 sequence;     /* the same as a TCP sequence number, which starts from one that both ends know and nobody can guess */
+	u32 sequence;     /* likewise as TCP counts, modulo 2^32: from a number that both ends know and nobody can guess */
 	u32 bytes;
 	u32 local[4], peer[4]; /* IPv6, or IPv4 mapped into it; in network byte order, as in the packets */
 	u16 local_port, peer_port;

@@ -4,8 +4,8 @@
  *
  * Where the engine numbers its requests, and the preset tells where, both have the same number. Otherwise the evidence is time.
  * A request is read from its socket before the first row of its sequence is decoded; its answer begins after the first
- * output, ends soon after the last step, and has few more parts than there are tokens. Requests that can be the same form a
- * group. If a group can be matched completely, the pairs that every complete matching contains are joined. One request too
+ * output, ends soon after the last step, and has not many more parts than there are tokens. Requests that can be the same form
+ * a group. If a group can be matched completely, the pairs that every complete matching contains are joined. One request too
  * many of either kind leaves the whole group unjoined.
  *
  * This is tried with a short limit first, which most answers keep: then the groups are small. It does not join pairs that

@@ -8,7 +8,7 @@
 
 #include "record.h"
 
-/* Load shedding settles, so changes become rare; beyond this number the oldest are merged. */
+/* Changes that do not last become rarer; beyond this number the oldest are merged. */
 #define LEFT_OUT_MAX 1024
 
 struct left_out {

@@ -44,7 +44,7 @@ void *thread_map_find(const struct thread_map *m, uint32_t tid);
 /* Returns the thread's entry, or adds it as zeroes. NULL: there are too many. */
 void *thread_map_get(struct thread_map *m, uint32_t tid);
 
-/* Returns the entry added after `thread`; NULL: the first. NULL: there is none. */
+/* Returns the entry added after `thread`, NULL after the last. thread NULL: returns the first. */
 void *thread_map_next(const struct thread_map *m, const void *thread);
 
 void thread_map_remove(struct thread_map *m, void *thread);

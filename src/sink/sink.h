@@ -56,7 +56,7 @@ struct recording {
 	struct request_feed *requests;   /* of its sinks; NULL: they show no requests */
 	uint32_t tgid;                   /* the only process of this output; 0: all */
 	uint32_t et_steps;               /* steps of an execution trace, at most; 0: all */
-	bool kineto;                     /* write what PyTorch's own profiler writes */
+	bool kineto;                     /* written in the form of PyTorch's own profiler */
 	const char *command_line;        /* how the recording was started; NULL: unknown */
 	const struct host_id *host;      /* NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
