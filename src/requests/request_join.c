@@ -283,7 +283,7 @@ static struct rule find_rule(const struct join *j, uint32_t tgid, const struct j
 	return rule;
 }
 
-/* Whether a pair would not contradict the rule, as far as is known. */
+/* Whether a pair does not contradict the rule, as far as is known. */
 static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
@@ -312,8 +312,8 @@ static bool find_fits_by_rule(struct join *j, const struct answers *of)
 	return any;
 }
 
-/* Finds for each pair, by its socket, the pairs with which it could exchange sequences, also by way of others (transitive
- * closure). All unjoined requests are one more pair, number LEFT. */
+/* Finds for each pair, by its socket, the pairs whose sequences it could take, also by way of others (transitive closure). All
+ * unjoined requests are one more pair, number LEFT. */
 static void find_exchanges(struct join *j, const struct answers *of)
 {
 	memset(j->exchanges, 0, sizeof(j->exchanges));

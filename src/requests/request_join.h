@@ -8,7 +8,7 @@
  * a group. If a group can be matched completely, the pairs that every complete matching contains are joined. One request too
  * many of either kind leaves the whole group unjoined.
  *
- * This is tried with a short limit first, which most answers keep: then the groups are small. It does not join pairs that
+ * This is tried with a short limit first, which most answers keep, so that groups are small. Pairs are then not joined that
  * could have exchanged their sequences, with each other or with unjoined requests, had some answers been late.
  *
  * If all joined answers of a process took as many writes as tokens plus the same number of writes for framing, all its answers

@@ -206,7 +206,7 @@ void step_requests_call(struct step_requests *q, const struct rec_function *r)
  * This attribution is exact: it is done in integers, and the last part gets the remainder.
  */
 
-/* Divides a whole in proportion to parts. After each part the sum so far is exact, so the remainder goes to the last one. */
+/* Divides a whole in proportion to parts. After each part, the sum given so far is exact. */
 struct division {
 	uint64_t whole, of;    /* of: the sum of the parts */
 	uint64_t parts, given; /* so far */
