@@ -23,7 +23,7 @@
  * pt_regs, ... */
 #define PROBE_COOKIE_REG_SHIFT 12
 #define PROBE_COOKIE_REG_MAX 0xffu
-/* ... whether yields are not seen, and enum python_layout. */
+/* ... a flag if yields are not seen, and enum python_layout. */
 #define PROBE_COOKIE_NO_YIELDS 0x100000u
 #define PROBE_COOKIE_PYTHON_SHIFT 21
 #define PROBE_COOKIE_PYTHON_MAX 3u

@@ -181,7 +181,7 @@ struct rec_function {
 _Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec_function, strs),
 	"the strings of a function with all values lie where they are declared");
 
-/* Counters of the CPU, see src/capture/perf_events.h, that are read at a time. */
+/* CPU counters that are read at a time, at most: src/capture/perf_events.h. */
 #define PMU_MAX 3
 
 enum counted {
@@ -564,7 +564,7 @@ enum gpu_part {
 	GPU_PART_IDLE_LAUNCH, /* idle, and nothing had been launched */
 	GPU_PART_IDLE_WAIT,   /* idle, although something had been launched */
 	GPU_PART_COLLECTIVE,  /* only kernels of collectives (NCCL) ran, which mostly wait for other devices */
-	GPU_PART_UNKNOWN,     /* idle, and it is unknown whether something had been launched, or what */
+	GPU_PART_UNKNOWN,     /* idle, and it is unknown whether something had been launched; or it is unknown what was launched */
 	GPU_PART_MAX,
 };
 
