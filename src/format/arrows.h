@@ -18,7 +18,7 @@ struct arrow {
 	uint32_t tgid, tid;          /* of the woken thread */
 	uint32_t waker_track, track; /* the tracks that their slices are on, instead of their tids */
 	uint64_t slice_ns;           /* beginning of the waker's slice */
-	uint64_t wake_ns;            /* beginning of the arrow, within that slice; not 0 */
+	uint64_t wake_ns;            /* leads to work on a GPU instead of a woken thread */
 	uint64_t end_ns;
 	bool is_launch; /* of what runs on a GPU, instead of a wake-up */
 };
@@ -34,8 +34,7 @@ void arrows_reset(struct arrows *a);
 /* A slice in which its thread woke another was written: arrows_take() returns its arrows. */
 void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t track);
 
-/* Returns one of the arrows that waited for the slice, each once, without the waker's track; false if
- * there are no more. */
+/* Takes one arrow that waited for the slice, without the waker's track; false if none is left. */
 bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow *ret_arrow);
 
 /* Returns true if the arrow's slice was written, so that the arrow can be, too, and sets the waker's

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Execution traces, as Chakra's tools read them: the operators of each step with what they depend on. A step is written
- * when all of it has arrived, and only then: one of which something was lost, or that was not seen from its beginning to
- * its end, would be another graph.
+ * Execution traces for Chakra's tools: the operators of each step and their dependencies. A step is written only once all of
+ * it has arrived: if records were lost, or its begin or end was not seen, it would be a different graph.
  */
 #include "format/chakra.h"
 
@@ -16,14 +15,14 @@
 #include "util/log.h"
 #include "util/names.h"
 
-#define NODES_KEPT_MAX 16384 /* of steps that are not written yet: 25 MB */
+#define NODES_KEPT_MAX 16384 /* in steps that are not written yet: 25 MB */
 #define CALLS_KEPT_MAX 262144
 #define STEPS_KEPT_MAX 1024
-#define THREADS_KEPT_MAX 64 /* of steps, to know which came before; with more, some steps stand alone */
-#define ROUNDS 2            /* calls of chakra_settled() after which all that was sent before has arrived */
+#define THREADS_KEPT_MAX 64 /* threads whose last step is known; with more, some steps stand alone */
+#define ROUNDS 2            /* calls of chakra_settled() until everything sent before has arrived */
 
 struct kept_step {
-	struct thread_entry entry; /* by its number + 1 */
+	struct thread_entry entry; /* key: the step's number + 1 */
 	unsigned int rounds;       /* 0: it has not ended */
 	uint32_t tgid, tid;
 	const char *phase;
@@ -34,7 +33,7 @@ struct kept_step {
 struct last_node {
 	uint32_t tid; /* 0: unused */
 	uint64_t id;
-	uint64_t thread; /* in PyTorch's form: the node that stands for it; 0: none yet */
+	uint64_t thread; /* in PyTorch's form: id of the thread's own node; 0: none yet */
 };
 
 struct chakra {
@@ -79,7 +78,7 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 	c->n_nodes++;
 }
 
-/* The operator that a call is of, if its first argument says so as the nodes do. */
+/* Returns the call's operator if its first argument names it as the nodes do; else ET_NO_OP. */
 static uint32_t op_of(const struct probe_spec *s, const struct rec_function *r)
 {
 	if (!s->nargs || !s->args[0].names || s->misfits & 1)
@@ -167,7 +166,7 @@ static void chakra_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		take_step(c, (const struct rec_step *)rec);
 }
 
-/* Records of steps that have not ended say so in the step itself. */
+/* A step that has not ended also reports its losses in its own record. */
 static void chakra_loss(struct sink *s, const struct loss *l)
 {
 	struct chakra *c = (struct chakra *)s;
@@ -192,8 +191,8 @@ static struct last_node *last_of(struct chakra *c, uint32_t tid)
 	return l;
 }
 
-/* Of calls that are operators by themselves and those that only say when the nodes ran, a step has one kind: where it has
- * nodes, others, such as those of --uprobe, would be taken for calls of these. */
+/* Keeps one kind of calls: in a step with nodes, those that only time them, otherwise those that are operators by themselves.
+ * With nodes, others, such as those of --uprobe, would be taken for calls of these. */
 static void choose_calls(struct chakra *c, struct kept_step *k)
 {
 	size_t n = 0;
@@ -206,7 +205,7 @@ static void choose_calls(struct chakra *c, struct kept_step *k)
 	k->s.n_calls = n;
 }
 
-/* In PyTorch's form: the threads that have no node yet, and the end as it is with this step. */
+/* In PyTorch's form: writes threads that have no node yet, and updates the end of the file for this step. */
 static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
 {
 	uint64_t end_ns = 0;
@@ -230,11 +229,11 @@ static char *write_call(struct chakra *c, const struct et_call *call, const stru
 
 	if (!c->rec.kineto)
 		return et_write_call(writer_reserve(c->sink.w), call, context);
-	thread = last_of(c, call->tid)->thread; /* 0: of more threads than are kept */
+	thread = last_of(c, call->tid)->thread; /* 0: more threads than are kept */
 	return et_json_call(writer_reserve(c->sink.w), call, thread ? thread : ET_JSON_ROOT);
 }
 
-/* Calls that are operators by themselves. */
+/* Writes calls that are operators by themselves; returns their number. */
 static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
 {
 	size_t n = k->s.n_calls && k->s.calls[0].name ? k->s.n_calls : 0;

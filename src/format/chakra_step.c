@@ -27,7 +27,7 @@ static void read_tensor(const uint8_t *node, uint64_t addr, const struct node_fi
 	t->type = enum_text(f->types, u32_at(node, f->type));
 	for (unsigned int i = 0; i < ET_DIMENSIONS; i++)
 		t->shape[i] = u64_at(node, (uint16_t)(f->shape + 8 * i));
-	/* of the memory that it spans, as its largest stride says */
+	/* the bytes that it spans: the largest product of shape and stride */
 	for (unsigned int i = 0; i < ET_DIMENSIONS; i++) {
 		uint64_t bytes;
 
@@ -95,8 +95,8 @@ static struct et_call *calls_of(const struct et_step *s, uint32_t tid, size_t *r
 	return s->calls + from;
 }
 
-/* All threads of an engine call the functions of the same operators, in the same order, so the nth call of each thread is
- * of the nth operator, which ends when the last one does. Threads with another number of calls are left out. */
+/* All threads of an engine call the same operators in the same order, so the nth call of each thread is the nth operator,
+ * which ends with the last of these calls. Threads with another number of calls are left out. */
 static uint64_t last_end(const struct et_step *s, size_t nth, size_t n_calls, uint64_t end)
 {
 	size_t to;
@@ -119,7 +119,7 @@ static bool needs(const struct et_node *n, const struct et_node *other)
 	return false;
 }
 
-/* The nodes of one call are copied by a program each, in any order: puts what others need before them. */
+/* Sorts the nodes of one call so that sources come before their users: each node is copied by its own program, in any order. */
 static void order_nodes(struct et_node *nodes, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
@@ -132,7 +132,7 @@ static void order_nodes(struct et_node *nodes, size_t n)
 	}
 }
 
-/* Of the nodes of one call, the last did the work of all. */
+/* Times the nodes of one call: the last one did the work of all. */
 static void time_nodes(const struct et_step *s, struct et_node *nodes, size_t n, size_t nth, const struct et_call *calls,
 	size_t n_calls)
 {
@@ -153,8 +153,8 @@ static void time_nodes(const struct et_step *s, struct et_node *nodes, size_t n,
 }
 
 /*
- * A node is copied at the place where its call begins, by another program: before the one that notes the begin of the call
- * or after it, which the kernel decides, for all calls alike.
+ * A node is copied where its call begins, but by another program. The kernel decides whether that runs before or after the one
+ * that records the begin, for all calls alike.
  */
 static void time_step(struct et_step *s)
 {
@@ -181,8 +181,8 @@ static void time_step(struct et_step *s)
 	}
 }
 
-/* An engine may call a function for a result without elements, such as the outputs of a part of a batch that has none; for
- * most operators it does not. */
+/* Some operators are called even for results without elements, such as the outputs of a part of a batch that has none; most
+ * are not. */
 static void drop_empty(struct et_step *s)
 {
 	size_t n = 0;
@@ -220,14 +220,14 @@ void et_calls_resolve(struct et_step *s, uint64_t id, uint64_t before)
 
 /* ---- dependencies ---- */
 
-/* The last operator so far whose result is at an address, or in the memory of another one's. */
+/* The last operator so far whose result is at an address, or in the memory of the tensor there. */
 struct result {
 	uint64_t addr, id;
 	UT_hash_handle hh;
 };
 
 struct results {
-	struct result *list; /* room for two of each node */
+	struct result *list; /* room for two per node */
 	size_t n;
 	struct result *by_addr, *by_view;
 };
@@ -266,9 +266,9 @@ static void add_once(uint64_t *list, unsigned int *n, uint64_t id)
 }
 
 /*
- * Which operator's result a source is: its own, or, as for views and other shapes of a result, which no function is
- * called for, that of what it was made from. Memory that lives on between steps, such as a cache of keys, is no result of
- * an operator; one that wrote to it in this step must come first, too, which is another kind of dependency.
+ * Adds the dependency on the operator whose result a source is: the source's own, or that of the tensor it was made from,
+ * since no function is called for views and reshapes. Memory that outlives a step, such as a KV cache, is no result: an
+ * operator that wrote to it in this step becomes a control dependency.
  */
 static void depend(struct et_node *n, const struct et_tensor *source, const struct results *rs)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of an execution trace: GlobalMetadata and then Nodes, each with its length before it. Field numbers:
+ * Messages of an execution trace: GlobalMetadata and then Nodes, each length-prefixed. Field numbers:
  * schema/protobuf/et_def.proto of mlcommons/chakra.
  */
 #include "format/chakra.h"
@@ -44,7 +44,7 @@ enum attr_field { ATTR_NAME = 1,
 #define SEND_NODE 5
 #define VERSION "0.0.4"
 
-/* Names take six bytes for each of theirs at most, ids ten. */
+/* A byte of a name takes at most six, an id ten. */
 _Static_assert((ET_SOURCES_MAX + 1) * (FMT_JSON_STR_MAX(ET_NAME_LEN) + ET_DIMENSIONS * 22 + 80) + 2 * ET_SOURCES_MAX * 10 + 1024 <=
 		       WRITER_EVENT_MAX,
 	"a node fits an event");
@@ -100,7 +100,7 @@ static char *write_shape_of(char *p, const struct et_tensor *t)
 	return fmt_lit(p, "]");
 }
 
-/* Texts with the values, shapes and types of tensors, as lists. */
+/* Writes the values, shapes and types of tensors, each a list as text. */
 static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, unsigned int n)
 {
 	char *mark, *text;
@@ -117,7 +117,7 @@ static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, u
 				p = fmt_json_str(p, t[i].name, strlen(t[i].name));
 			else if (list == ET_SHAPES)
 				p = write_shape_of(p, &t[i]);
-			else /* of a preset: no longer, and nothing to escape */
+			else /* from a preset: at most 63 bytes, nothing to escape */
 				p = fmt_lit(fmt_str(fmt_lit(p, "\""), type, strnlen(type, 63)), "\"");
 		}
 		p = proto_close(text, fmt_lit(p, "]"));
@@ -162,7 +162,7 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 	return proto_close(begin, p);
 }
 
-/* The two values of FETCH_F_SHAPE. NULL: not known. */
+/* Writes a shape from the two values of FETCH_F_SHAPE. NULL: unknown. */
 static char *write_shape(char *p, const uint64_t vals[2])
 {
 	unsigned int n = vals[0] & ((1u << SHAPE_COUNT_BITS) - 1);
@@ -179,8 +179,8 @@ static char *write_shape(char *p, const uint64_t vals[2])
 	return n <= SHAPE_SIZES ? fmt_lit(p, "]") : NULL;
 }
 
-/* The value of a tensor in PyTorch's form is which it is, where it is, and how large: all 0 as for those that do not exist, since none of it
- * is known. */
+/* In PyTorch's form, a tensor's value is its identity, place and size: all 0, as for one that does not exist, since they are
+ * unknown. */
 char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
 {
 	static const char *const texts[][2] = { [ET_VALUES] = { "\"<unknown>\"", "[0,0,0,0,0,\"\"]" },
@@ -204,7 +204,7 @@ char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
 	return fmt_lit(p, "]");
 }
 
-/* What the host does: the duration is without calls within it, so that all durations add up to the time of their thread. */
+/* A call on the host. Its duration excludes the calls inside it, so that all durations add up to the time of their thread. */
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
 	const uint64_t after[] = { call->after, call->parent };
@@ -241,8 +241,8 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 	return proto_close(begin, p);
 }
 
-/* The names and kinds of the attributes are those that the feeder of mlcommons/chakra reads. The call only asks for the
- * work, which the GPU does later: no duration. */
+/* Attribute names and kinds are those that the feeder of mlcommons/chakra reads. No duration: the call only enqueues work,
+ * which the GPU does later. */
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c)
 {
 	const char *peer = m->node_type == SEND_NODE ? "comm_dst" : "comm_src";
@@ -272,12 +272,12 @@ char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c
 /*
  * ---- PyTorch's own form, as its ExecutionTraceObserver writes it ----
  *
- * JSON, in which each node names what it is called by, and the attribute rf_id is the number of the same call in a Kineto trace.
+ * JSON: each node names its caller, and its attribute rf_id is the number of the same call in a Kineto trace.
  */
 #define SCHEMA "1.1.0-chakra.0.0.4"
 #define ROOT_NAME "[pytorch|profiler|execution_trace|process]"
 #define THREAD_NAME "[pytorch|profiler|execution_trace|thread]"
-#define SCOPE_USER 7 /* of RecordScope: what is no function */
+#define SCOPE_USER 7 /* RecordScope: not a function */
 
 static char *attr(char *p, const char *name, const char *type, uint64_t v)
 {
