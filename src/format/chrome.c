@@ -21,12 +21,12 @@
 #include "util/program.h"
 
 /*
- * Chrome trace: where a thread waited, as an instant at the beginning of the wait. Its slice was written before, since the
- * stack is only known later. Samples are left out: the array form has no place for them.
+ * Stacks of waits, each an instant at the beginning of the wait: its slice is written before the stack is known. Samples are
+ * left out: the array form has no place for them.
  */
 #define REST_MAX (512 + FMT_JSON_STR_MAX(STACK_TEXT_MAX)) /* bytes of an event besides its name and frames */
 
-/* The innermost first. What does not fit is cut at the outer end. */
+/* Innermost first. What does not fit is cut at the outer end. */
 static char *add_frames(char *p, const char *end, const struct stacks *s, uint32_t stack)
 {
 	char text[STACK_TEXT_MAX];
@@ -253,7 +253,7 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 
 /* ---- wake-ups ---- */
 
-/* Of an arrow. */
+/* One end of an arrow. */
 struct flow_end {
 	uint32_t pid, tid;
 	uint64_t ns;
@@ -281,8 +281,7 @@ void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
 	write_flow(c, &from, &to, a->is_launch ? "ac2g" : "wake-up", a->is_launch ? "ac2g" : "sched");
 }
 
-/* Not inline: what it saves and restores would be a cost of every record, of which few have arrows (20 of 500
- * instructions of a system call's). */
+/* Not inline: its register saves would cost every record (20 of 500 instructions of a system call's), and few have arrows. */
 __attribute__((noinline)) static void write_begun(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
 	struct arrow a;
@@ -489,7 +488,7 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 	return p;
 }
 
-/* An operator as PyTorch's profiler (Kineto) has it, with the number that it has in an execution trace. */
+/* An operator as in PyTorch's profiler (Kineto), with its number in an execution trace. */
 static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
@@ -582,8 +581,8 @@ static void write_step_span(
 	args_end(c, p, at);
 }
 
-/* The first lane on which the span overlaps with no other; 0: none is left. Spans come in any
- * order, those of steps in the order of their ends. */
+/* Returns the first lane where the span overlaps no other; 0: none is left. Spans come in any order, those of steps in the
+ * order of their ends. */
 static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind)
 {
 	static const struct {
@@ -633,7 +632,7 @@ static char *fmt_drawn_arg(char *p, const struct drawn_arg *a)
 	return fmt_lit(p, "\":true");
 }
 
-/* From the name on, up to the last argument. */
+/* Writes an event from its name to its last argument. */
 static char *fmt_drawn(char *p, const struct drawn *d)
 {
 	p = fmt_string(p, d->name);
@@ -644,7 +643,6 @@ static char *fmt_drawn(char *p, const struct drawn *d)
 	return fmt_open(p, d->flags);
 }
 
-/* With at least one argument, on a track that is no thread's. */
 void chrome_span(struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid, const struct drawn *d)
 {
 	event_end(c, fmt_lit(fmt_drawn(span_begin(c, h, pid, tid), d), "}"));
@@ -786,7 +784,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	write_step_span(c, r, size, &at, false);
 	write_arrows(c, &r->h, &at);
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
-	if (at.tid) /* otherwise there are more at once than lanes: they are only on their threads' tracks */
+	if (at.tid) /* 0: more steps at once than lanes; then only their threads' tracks have them */
 		write_step_span(c, r, size, &at, true);
 	request_tracks_step(c->requests, r, at.tid);
 }

@@ -19,7 +19,7 @@
 /* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
 #define PID_CPUS 4194305
 #define PID_INFTRACE 4194306
-/* Pseudo threads of a process for spans that belong to no thread, one lane for each that overlaps. */
+/* Pseudo threads of a process for spans that belong to no thread, one per overlapping span. */
 #define TID_STEPS 4194307
 #define TID_REQUESTS 4194400
 /* One for each lane that short-lived threads of a process share. */
@@ -34,20 +34,20 @@ enum lanes {
 
 #define CPUS_MAX 1024
 
-/* Which processes have their metadata, and where their lanes end. */
+/* A process: whether its metadata is written, and where its lanes end. */
 struct process {
 	uint32_t tgid;            /* must be the first member */
 	bool named;               /* in this file */
 	char comm[TASK_COMM_LEN]; /* as written */
 	unsigned int lanes[LANES_KINDS];
-	uint64_t lanes_named[LANES_KINDS]; /* in this file: a bit for each */
+	uint64_t lanes_named[LANES_KINDS]; /* in this file: a bit per lane */
 	uint64_t lane_end[LANES_KINDS][LANES_MAX];
 };
 
 #define HEADS 256
 #define HEAD_LEN 60
 
-/* The beginning of a track's slices, up to the time, which is the same for all of them. */
+/* The text that begins all slices of a track, up to their time. */
 struct head {
 	uint32_t pid, tid;
 	uint64_t changes; /* state of the tasks when its thread got its name in this file */
@@ -74,7 +74,7 @@ struct chrome_sink {
 	bool begun; /* the opening bracket of this file was written */
 	bool loss_named;
 	struct arrows *arrows;
-	struct kineto_launches *launches; /* NULL: in another form, or nothing was launched */
+	struct kineto_launches *launches; /* NULL: not in Kineto's form, or nothing was launched */
 	struct workers workers;
 	struct irq_names *irqs;
 	struct head heads[HEADS];     /* by the low bits of the tid */
@@ -105,7 +105,7 @@ struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid);
 char *chrome_quote(struct quoted *q, char *p, const char *name);
 void chrome_time_fill(struct chrome_sink *c, uint64_t high);
 
-/* The name of a pseudo process, or of a track of one, and where it belongs among the others. */
+/* Name a pseudo process, or a track; index: its place among the others. */
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index);
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index);
 
@@ -118,15 +118,15 @@ void chrome_counter(
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);
 void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r);
 void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
-/* In Kineto's form, as they end: a call that may launch something, and an operator. */
+/* Kineto's form: a call that may launch something, and an operator, each as it ends. */
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h);
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number);
 
-/* Both ends of an arrow whose slice was written. */
+/* Writes both ends of an arrow whose slice was written. */
 struct arrow;
 void chrome_arrow(struct chrome_sink *c, const struct arrow *a);
 
-/* What is in front of the first event. */
+/* Writes what precedes the first event. */
 char *chrome_begin(struct chrome_sink *c, char *p);
 
 /* ---- pieces of an event ---- */
@@ -183,7 +183,7 @@ static inline char *fmt_name(struct chrome_sink *c, char *p, const char *name)
 	_Static_assert(QUOTED == 256, "as many as the bits of the hash");
 	if (q->name != name)
 		return chrome_quote(q, p, name);
-	memcpy(p, q->text, sizeof(q->text)); /* of one size, hence without a call */
+	memcpy(p, q->text, sizeof(q->text)); /* of constant size: no call */
 	return p + q->len;
 }
 
@@ -218,7 +218,7 @@ static inline struct head *chrome_head(struct chrome_sink *c, uint32_t pid, uint
 	return head->tid == tid && head->pid == pid ? head : chrome_head_fill(head, pid, tid);
 }
 
-/* Up to and including the name; the caller adds cat and args. Never the first event of a file. */
+/* Begins a span, up to the name, which the caller adds with cat and args. Never the first event of a file. */
 static inline char *span_begin(
 	struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid)
 {
@@ -228,7 +228,7 @@ static inline char *span_begin(
 
 	if (start < c->rec.start_boot_ns)
 		start = c->rec.start_boot_ns;
-	memcpy(p, head->text, sizeof(head->text)); /* of one size, hence without a call */
+	memcpy(p, head->text, sizeof(head->text)); /* of constant size: no call */
 	p = fmt_ts(c, p + head->len, start);
 	p = fmt_lit(p, ",\"dur\":");
 	p = fmt_us(p, end > start ? end - start : 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Chrome trace: what GPUs did. A process for each device and a track for each stream, with the names, categories and arguments
- * that PyTorch's profiler (Kineto) has given them, so that tools for its traces read these, too.
+ * Chrome trace: GPU activity. A process per device and a track per stream, with the names, categories and arguments of
+ * PyTorch's profiler (Kineto), so that tools for its traces read these, too.
  */
 #include <stdlib.h>
 
@@ -139,8 +139,8 @@ static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gp
 	return p;
 }
 
-/* The call that launched it has its number as well: the slice of a function of the driver's is written before
- * that is known, so the call of the runtime, as PyTorch makes it, is one of its own. */
+/* Kineto's launch also has the kernel's correlation number. The slice of the driver's function is written before that is
+ * known, so the runtime call that PyTorch makes gets a slice of its own. */
 static void kineto_launch(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	static const char *const names[GPU_ACTIVITIES] = { "cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync" };

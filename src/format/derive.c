@@ -30,7 +30,7 @@ char *counts_fmt(char *p, const struct counters *c, const uint64_t *n)
 		if (counters_have(c, i))
 			p = fmt_u64(fmt_key(p, counter_name(c->set, i)), n[i]);
 	}
-	/* in thousandths, too */
+	/* in thousandths, as fmt_us() writes them */
 	return counts_ipc(c, n, &ipc) ? fmt_us(fmt_key(p, "ipc"), ipc) : p;
 }
 

@@ -44,21 +44,21 @@ const char *message_address(char buf[MESSAGE_ADDRESS_MAX], const uint32_t addres
 /* "POST /v1/completions", without the query; "request" if it is not HTTP. */
 const char *request_name(const struct rec_request *r, char buf[REQUEST_NAME_LEN]);
 
-/* The time between two parts of the answer, by nearest rank; 0 if there are fewer. */
+/* Returns a percentile of the time between parts of the answer, by nearest rank; 0 if it has fewer than two. */
 uint64_t request_gap_ns(const struct rec_request *r, unsigned int percent);
 
-/* ---- the threads behind which those of a step waited for a CPU, as rows of a table ---- */
+/* ---- who ran while threads of a step waited for a CPU, as rows of a table ---- */
 
 struct behind_row {
 	uint64_t ns;
-	uint32_t tid, tgid; /* 0: no thread; `by` says what there was instead: "idle", "cpu.max" */
+	uint32_t tid, tgid; /* 0: no thread; `by` is "idle" or "cpu.max" */
 	bool limit;
 	char by[TASK_COMM_LEN + 1]; /* as its owner named it: may be unprintable */
 };
 
 /*
- * Returns the number of rows of a table, longest first. waited_ns: the time of which the rows are parts;
- * a table with a larger sum is not used. *ret_others is what no row has.
+ * Fills rows from a table, longest first, and returns their number. waited_ns: the wait that they are parts of; a table with a
+ * larger sum gives no rows. *ret_others: the rest of the wait.
  */
 size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);
@@ -78,22 +78,22 @@ static inline const char *operator_name(const char *declared, const char *name, 
 
 /* "kernel", "gpu_memcpy", "gpu_memset" */
 const char *gpu_category(const struct rec_gpu *r);
-/* Of a slice. */
+/* The name of a slice. */
 const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r);
 /* Of a copy or a set; 0: unknown. */
 uint64_t gpu_megabytes_per_s(const struct rec_gpu *r);
 
 #define GPU_LABEL_MAX 192
-/* "GPU 0", or "GPU 0: NVIDIA H200 (0000:1b:00.0)" where that is known; of an instance, its UUID as well. Returns buf. */
+/* "GPU 0", or "GPU 0: NVIDIA H200 (0000:1b:00.0)" if known; a MIG instance has its UUID as well. Returns buf. */
 const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU_LABEL_MAX]);
 
-/* Of a step, those that are told one by one. */
+/* Number of a step's devices that are listed one by one. */
 static inline uint32_t gpu_step_devices(const struct rec_gpu_step *r)
 {
 	return r->n_devices < GPU_STEP_DEVICES ? r->n_devices : GPU_STEP_DEVICES;
 }
 
-/* "gpu_busy_us", "gpu_busy_ns" */
+/* "gpu_busy_us", "gpu_busy" */
 const char *gpu_part_key(int part);
 const char *gpu_part_name(int part);
 
@@ -105,10 +105,10 @@ enum gpu_counter {
 };
 
 #define GPU_COUNTER_NAME_MAX 48
-/* "busy", "launched, not done"; of further processes on the same device "busy (pid 4711)". Returns buf. */
+/* "busy", "launched, not done"; for further processes on the same device "busy (pid 4711)". Returns buf. */
 const char *gpu_counter_name(const struct gpu_info *info, enum gpu_counter c, const struct rec_gpu_load *r, char buf[GPU_COUNTER_NAME_MAX]);
 const char *gpu_counter_unit(enum gpu_counter c);
-/* false: it is not known */
+/* false: unknown */
 bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_t *ret_value);
 
 /* Whether an arrow leads to it from the call that launched it. */

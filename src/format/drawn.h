@@ -20,7 +20,7 @@ enum drawn_kind {
 	DRAWN_POINTER,
 	DRAWN_TIME, /* nanoseconds; the name lacks the unit */
 	DRAWN_FLAG,
-	DRAWN_TEXT, /* of the traced side */
+	DRAWN_TEXT, /* from the traced process */
 	DRAWN_WORD, /* a text that recurs */
 };
 
@@ -46,7 +46,7 @@ struct drawn {
 	enum {
 		DRAWN_NAME_STAYS,   /* at its address, as long as the sink exists */
 		DRAWN_NAME_RECURS,  /* from a limited set */
-		DRAWN_NAME_OF_EACH, /* each may have another one */
+		DRAWN_NAME_OF_EACH, /* may differ each time */
 	} names;
 	enum drawn_as as;
 	uint64_t ns;   /* of an instant */
@@ -62,7 +62,7 @@ _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IR
 void drawn_begin(struct drawn *d, const char *category, const char *name, enum drawn_as as, uint64_t ns);
 void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v);
 
-/* A record of a thread. `irqs`: see irq_name(). False: of this kind nothing is described here, or it is not shown. */
+/* Describes a record of a thread. `irqs`: see irq_name(). False: its kind is not described here, or it is not shown. */
 bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs);
 
 /* The counters of a process's memory. */

@@ -18,12 +18,12 @@ struct span {
 	uint8_t state;
 };
 
-/* The newest spans, in the order in which they came: the oldest is at next once it is full. */
+/* The newest spans, in order of arrival; once full, a ring whose oldest is at next. */
 struct thread {
 	struct thread_entry entry;
 	struct span *spans;
 	size_t n, cap, next;
-	uint64_t from_ns; /* of what ended before, not all is there */
+	uint64_t from_ns; /* spans that ended before may be missing */
 };
 
 struct gpu_gaps {
@@ -152,7 +152,8 @@ static int compare_edges(const void *a, const void *b)
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* The state that counts where several are nested. A thread that waits for an idle GPU is late: it may wait for a CPU. */
+/* The state that counts where several are nested. Runnable first: a thread that still waits for an idle GPU may be waiting for
+ * a CPU. */
 static enum time_state state_of(const int n[ST_MAX])
 {
 	if (n[ST_RUNNABLE] > 0)
@@ -199,7 +200,7 @@ static void divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, u
 	free(e);
 }
 
-/* The call and the wait that took most of it. */
+/* Finds the call and the wait that took most of the interval. */
 static void find_longest(const struct thread *t, uint64_t start_ns, uint64_t end_ns, struct gap_cause *c)
 {
 	uint64_t syscall_ns = 0, wait_ns = 0;

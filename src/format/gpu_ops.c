@@ -9,16 +9,16 @@
 #include "util/clock.h"
 #include "util/list.h"
 
-#define LATE_NS (75 * NSEC_PER_SEC) /* by then its step is known, and what it was launched in, in most cases */
+#define LATE_NS (75 * NSEC_PER_SEC) /* by then a kernel's step and launching operator are known, in most cases */
 #define DEVICES_MAX 256             /* of all processes */
 
 struct span {
 	uint64_t start_ns, end_ns;
-	uint64_t reach_ns;  /* the latest end of all from the first one to this one */
+	uint64_t reach_ns;  /* the latest end of this span and all before it */
 	uint64_t launch_ns; /* of a kernel; 0: unknown */
-	uint32_t of;        /* the number of an operator; of steps and kernels, their process */
+	uint32_t of;        /* number of the operator; of steps and kernels: their process */
 	uint32_t launch_tid, device;
-	uint32_t op; /* in which it was captured */
+	uint32_t op; /* operator in which it was captured */
 };
 
 /* Sorted by their begin. */
@@ -32,7 +32,7 @@ struct thread {
 	struct spans calls;
 };
 
-/* Up to when kernels have had the time of a device. */
+/* Up to when a device's time has been given to kernels. */
 struct device {
 	uint32_t tgid, device;
 	uint64_t until_ns;
@@ -44,8 +44,8 @@ struct gpu_ops {
 	struct spans kernels, steps;
 	struct device devices[DEVICES_MAX];
 	size_t n_devices;
-	uint64_t latest_ns; /* the end of a kernel */
-	uint64_t from_ns;   /* of what began before, some kernels are not there any more */
+	uint64_t latest_ns; /* of all kernels, the latest end */
+	uint64_t from_ns;   /* some kernels of what began before it are gone */
 };
 
 struct gpu_ops *gpu_ops_new(void)
@@ -78,7 +78,7 @@ static void spans_add(struct spans *s, const struct span *new)
 	size_t i = s->n;
 
 	list_push(s->list, s->n, s->cap);
-	/* they come in the order of their ends, or nearly in that of their begins: the place is near the end */
+	/* spans come ordered by end, or nearly by begin: the place is near the end */
 	for (; i && s->list[i - 1].start_ns > new->start_ns; i--)
 		s->list[i] = s->list[i - 1];
 	s->list[i] = *new;
@@ -96,13 +96,13 @@ static void spans_drop(struct spans *s, size_t n)
 		memmove(s->list, s->list + n, s->n * sizeof(*s->list));
 }
 
-/* How many begin before. */
+/* Returns how many begin before ns. */
 static size_t spans_before(const struct spans *s, uint64_t ns)
 {
 	return bisect(s->n, k, s->list[k].start_ns < ns);
 }
 
-/* The first of those before `end` that may end after ns. */
+/* Returns the first of those before `end` that may end after ns. */
 static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
 {
 	while (end && s->list[end - 1].reach_ns > ns)
@@ -133,7 +133,7 @@ void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 	spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
 }
 
-/* Calls of one thread are within each other, or apart: the innermost is the one that began last. */
+/* Calls of one thread are nested or apart: the innermost is the one that began last. */
 static uint32_t find_op(const struct gpu_ops *g, const struct span *kernel)
 {
 	const struct thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
