@@ -18,9 +18,9 @@ struct arrow {
 	uint32_t tgid, tid;          /* of the woken thread */
 	uint32_t waker_track, track; /* the tracks that their slices are on, instead of their tids */
 	uint64_t slice_ns;           /* beginning of the waker's slice */
-	uint64_t wake_ns;            /* leads to work on a GPU instead of a woken thread */
+	uint64_t wake_ns;            /* beginning of the arrow, within that slice; not 0 */
 	uint64_t end_ns;
-	bool is_launch; /* of what runs on a GPU, instead of a wake-up */
+	bool is_launch; /* leads to work on a GPU instead of a woken thread */
 };
 
 struct arrows;

@@ -33,7 +33,7 @@ static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 	return proto_text(p, field, comm[0] ? comm : "?", comm[0] ? strnlen(comm, TASK_COMM_LEN) : 1);
 }
 
-/* An entry of the tree, from which a reader has names: of a process, or of a thread of it. */
+/* Writes an entry of the process tree, where a reader finds names. tid 0: of the process itself. */
 static void write_tree(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, const char comm[TASK_COMM_LEN])
 {
 	char *packet, *tree, *entry, *p = packet_begin(s, &packet);
@@ -320,7 +320,6 @@ static uint32_t perfetto_own_row(struct perfetto_sink *s)
 	return s->own_row;
 }
 
-/* Describes a process that is none of the system's. */
 uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name)
 {
 	char *packet, *track, *process, *p;
@@ -511,7 +510,7 @@ static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, siz
 		event_add_word(&e, "left_out", shed_text(r->left_out, off));
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
-	/* if there are more at once than lanes they are only on their threads' tracks */
+	/* with more steps at once than lanes, some are only on their threads' tracks */
 	lane = perfetto_lane(s, &r->h, TRACK_STEPS);
 	event_again(&e, lane);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
@@ -658,7 +657,7 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 	if (!off_cpu_has_arrow(r, &s->rec, waker_tgid))
 		return;
 	from = perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS);
-	if (from) /* to when it is not running yet, as in the JSON */
+	if (from) /* to just before it runs, as in the JSON */
 		write_flow(s, from, r->wake_ns, e.row, end - 1 > r->wake_ns ? end - 1 : r->wake_ns, "sched", "wake-up");
 }
 
@@ -790,7 +789,7 @@ static void write_system(struct perfetto_sink *s)
 	packet_end(s, packet, proto_close(system, p));
 }
 
-/* The name of a recording in Perfetto: how it was started. */
+/* Perfetto's name of a recording: how it was started. */
 static void write_command_line(struct perfetto_sink *s)
 {
 	char *packet, *config, *p;
@@ -803,8 +802,8 @@ static void write_command_line(struct perfetto_sink *s)
 	packet_end(s, packet, proto_close(config, p));
 }
 
-/* The machine, and what relates its clock to those of other recordings: Perfetto has no fields for them. An instant with the args that the JSON's
- * readings of the clocks have. */
+/* The host, and what relates its clock to those of other recordings, as an instant with the args of the JSON's clock readings:
+ * Perfetto has no fields for them. */
 static void write_host(struct perfetto_sink *s)
 {
 	const struct host_id *h = s->rec.host;
@@ -940,7 +939,7 @@ static void write_first_process(struct task *t, void *arg)
 		perfetto_process(s, t->tgid);
 }
 
-/* After its clocks. */
+/* Comes after the clocks. */
 static void begin_file(struct perfetto_sink *s)
 {
 	write_uuid(s);

@@ -59,7 +59,7 @@ enum track_kind {
  * tracks in the file: small ones, since each event has one. */
 struct perfetto_row {
 	uint64_t due_ns;   /* what begins up to then need not wait */
-	uint64_t waits_ns; /* beginning of the one that waits for another, or 0 */
+	uint64_t waits_ns; /* start of the slice that waits for another, or 0 */
 	uint32_t open;     /* slices that began before the recording */
 };
 
@@ -70,7 +70,7 @@ struct perfetto_calls;
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
-	uint64_t changes;             /* state of the tasks at which this is right */
+	uint64_t changes;             /* state of the tasks when it was last checked */
 	uint32_t rows[THREAD_ROWS];   /* from TRACK_CALLS on; 0: not described */
 	struct perfetto_calls *calls; /* NULL: none so far */
 	char comm[TASK_COMM_LEN];     /* as written */
@@ -112,11 +112,11 @@ struct perfetto_sink {
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns;               /* of the last snapshot */
 	uint64_t deltas_ns;              /* the position of the clock of deltas */
-	uint64_t flow;                   /* the last arrow */
+	uint64_t flow;                   /* id of the last arrow */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row;           /* of their process in this file; 0: not described */
-	struct perfetto_stacks *stacks;  /* NULL: there was none */
-	struct perfetto_gpus *gpus;      /* NULL: there was nothing of them */
+	struct perfetto_stacks *stacks;  /* NULL: none so far */
+	struct perfetto_gpus *gpus;      /* NULL: none so far */
 	/* of GPUs in this file; 0: not described */
 	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_step_rows[GPU_TRACKS_MAX];
 	struct gpu_counter_row {
@@ -131,7 +131,7 @@ static inline char *packet_begin(struct perfetto_sink *s, char **ret_mark)
 	return proto_open(writer_reserve(s->sink.w), 1 /* Trace.packet */, ret_mark);
 }
 
-/* Of a sequence, which refers to names that were written before unless flags say that it begins. */
+/* Begins a packet of a sequence: it refers to names written before, unless flags say that the sequence begins. */
 static inline char *packet_of(struct perfetto_sink *s, uint32_t sequence, uint64_t flags, char **ret_mark)
 {
 	char *p = proto_u64(packet_begin(s, ret_mark), PACKET_SEQUENCE, sequence);
@@ -177,12 +177,12 @@ static inline char *put_annotation(char *p, const char *name, uint32_t type, uin
 
 /* ---- perfetto.c: rows, whose tracks are described first ---- */
 
-/* For a thread; 0, NULL: it has no number. */
+/* Of a thread; 0 or NULL if its tid is 0. */
 uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 
-/* A process that the system does not have. */
+/* Describes a process that the system does not have, once; returns its row. */
 uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name);
 
 /* A track of slices or of a counter (unit: its unit), below another one. */
@@ -206,8 +206,8 @@ enum value_type { /* fields of DebugAnnotation */
 #define EVENT_TEXT_MAX 200 /* bytes of a string; longer ones are cut */
 #define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
 
-/* A TrackEvent while it is being made, up to event_write*(): everything except type, track and time, in
- * the memory of those that wait for their turn. Only one at a time. */
+/* A TrackEvent under construction, up to event_write*(): everything except type, track and time, in the memory of the events
+ * that wait. Only one at a time. */
 struct event {
 	struct perfetto_sink *s;
 	uint32_t row;
@@ -230,12 +230,12 @@ void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const ch
 void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
 /* For a name that is not interned. */
 void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
-/* With all that is shown but its time, and a name as d says. */
+/* With everything that d describes except its time. */
 void event_init_drawn(struct event *e, struct perfetto_sink *s, uint32_t row, const struct drawn *d);
 /* Makes another event with the contents of the last, on another track. */
 void event_again(struct event *e, uint32_t row);
 void event_add_flow(struct event *e, uint32_t field, uint64_t flow);
-/* It launched what a GPU did, by the number of that. */
+/* It launched GPU work; number: of that work's event. */
 void event_add_submission(struct event *e, uint64_t number);
 /* Names as with event_init(). */
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
@@ -253,7 +253,7 @@ void event_write_instant(struct event *e, uint64_t ns);
 enum held_kind {
 	HELD_PLAIN,
 	HELD_PAIR, /* of two functions, begin and end */
-	HELD_END,  /* of a function that is such an end */
+	HELD_END,  /* of a function that ends such a pair */
 };
 void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
@@ -273,13 +273,13 @@ size_t held_bytes(const struct perfetto_sink *s);
 void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r);
 void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r);
 void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r);
-/* What the file has said so far is forgotten; lost: packets of it may be missing. NULL: does nothing. */
+/* Forgets what the file has described; lost: packets of it may be missing. NULL: does nothing. */
 void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost);
 
 /* ---- perfetto_stacks.c ---- */
 
 void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r);
-/* Another file begins, or none, so nothing is described. NULL: does nothing. */
+/* Forgets what was described, since another file begins, or none. NULL: does nothing. */
 void perfetto_stacks_reset(struct perfetto_stacks *ps);
 
 /* ---- perfetto_calls.c ---- */
@@ -297,7 +297,7 @@ void perfetto_cpus_flush(struct perfetto_sink *s);
 /* The file ends: the last task on each CPU is no longer running. */
 void perfetto_cpus_close(struct perfetto_sink *s);
 
-/* Within the recording. */
+/* Clamps a time to the start of the recording. */
 static inline uint64_t perfetto_ts(const struct perfetto_sink *s, uint64_t ns)
 {
 	return ns > s->rec.start_boot_ns ? ns : s->rec.start_boot_ns;

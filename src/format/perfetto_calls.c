@@ -2,9 +2,9 @@
 /*
  * Perfetto trace: system calls, the most frequent of all records.
  *
- * Those of a thread do not nest. So on a track of their own they need not be held back for sorting. Each
- * thread's are a sequence, with the thread's track as its default, a clock of deltas and names of its
- * own: both packets of a call take 24 bytes plus its result.
+ * A thread's system calls do not nest, so on a track of their own they need not be held back for sorting. Each thread has its
+ * own sequence of packets, with its track as the default, a clock of deltas and names: both packets of a call take 24 bytes
+ * plus its result.
  */
 #include "format/perfetto.h"
 #include "util/alloc.h"

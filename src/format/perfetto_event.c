@@ -22,12 +22,12 @@
  * last of its ends, which is known only when the next one begins. If the end has a slice of its
  * own, the newest such slice of each track waits for the next.
  */
-#define HELD_BYTES (WRITER_EVENT_MAX - 64) /* of what an event is made of */
+#define HELD_BYTES (WRITER_EVENT_MAX - 64) /* of an event's content */
 #define TURNS 3                            /* the one in which slices arrive, and two in which they wait */
 #define TURN_BYTES (1 << 20)               /* some 10 ms of a storm; a turn ends early when this is full */
 #define HELD_MAX (1 << 16)
 #define PIECE_BYTES (WRITER_EVENT_MAX / 2)
-#define PACKET_BYTES 12 /* at least this for each packet around what is kept of its event */
+#define PACKET_BYTES 12 /* at least, for each packet around its event's content */
 #define RUN 8           /* this many are sorted by insertion */
 
 struct held {
@@ -73,7 +73,7 @@ static bool is_ripe(const struct holder *hd, const struct held *h)
 	return h->turn + 2 <= hd->turn;
 }
 
-/* Whether the next one of its kind has not arrived. */
+/* Whether it waits for the next one of its kind, which has not arrived. */
 static bool waits(const struct perfetto_sink *s, const struct held *h)
 {
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
@@ -200,7 +200,7 @@ static char *put_long(char *p, uint32_t type, uint64_t time, bool before, uint32
 	return proto_close(packet, proto_close(event, p + len));
 }
 
-/* The fields that all types have, then what is kept of the event. */
+/* Writes the fields that all types have, then the event's content. */
 static void write_event(struct perfetto_sink *s, uint32_t type, uint64_t ns, uint32_t row, const char *data, size_t len)
 {
 	struct holder *hd = s->held;
@@ -309,7 +309,7 @@ static void end_turn(struct perfetto_sink *s, bool all)
 		write_going(s, n_going);
 }
 
-/* Room for what an event is made of, HELD_BYTES. */
+/* Returns room for an event's content, HELD_BYTES. */
 static char *held_reserve(struct perfetto_sink *s)
 {
 	struct holder *hd = s->held;
@@ -472,7 +472,7 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 	size_t len = strlen(text);
 	struct intern *e;
 
-	/* two that have one place would replace each other each time */
+	/* two texts with the same place would replace each other each time */
 	if (beside->place == text && beside->kind == kind && !strcmp(beside->text, text))
 		return beside->iid;
 	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);

@@ -9,13 +9,13 @@
 #include "util/bytes.h"
 
 /*
- * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
- * of streams, both of the device and of the process, and its tables gpu_slice, gpu_track and gpu
- * (protos/perfetto/trace/gpu/ and src/trace_processor/importers/proto/gpu_event_parser.cc of Perfetto v58). Steps and counters of a
- * device, for which it has nothing, are on tracks of our own.
+ * Kernels, copies and sets are GpuRenderStageEvents instead of TrackEvents, each once: from these Perfetto makes the tracks of
+ * streams, of the device and of the process, and its tables gpu_slice, gpu_track and gpu (protos/perfetto/trace/gpu/ and
+ * src/trace_processor/importers/proto/gpu_event_parser.cc of Perfetto v58). It has nothing for a device's steps and counters,
+ * which are on ordinary tracks.
  */
 
-/* What a stage is; the numbers of queues follow. */
+/* Ids of stages; those of queues follow. */
 enum spec {
 	SPEC_KERNEL = 1,
 	SPEC_COPY,
@@ -65,23 +65,23 @@ static const char *const arg_names[ARGS] = {
 };
 
 /*
- * trace_processor finds the end of an arrow by the number of the event alone, among all files of an archive that are of one machine
- * (InitPerMachineState() makes its GpuTracker), and the API of a slice by the number of its context alone, among all files (its table
- * gpu_context): both begin somewhere else in each recording. Tracks of queues it has for each file (InitPerTraceAndMachineState()).
+ * trace_processor finds the end of an arrow by the event's number alone, among all files of one machine in an archive
+ * (InitPerMachineState() makes its GpuTracker), and the API of a slice by its context's number alone, among all files (table
+ * gpu_context): both start somewhere else in each recording. Tracks of queues are per file (InitPerTraceAndMachineState()).
  */
 #define EVENTS_FROM_MAX (UINT64_C(1) << 55)
 #define CONTEXTS_FROM_MAX (UINT32_MAX / GPU_TRACKS_MAX) /* the table has 32 bits */
 
-/* Of a device, at most: its name twice, with its number, its UUID and address. */
+/* At most, per device: its name twice, with its number, its UUID and address. */
 #define DEVICE_BYTES (2 * GPU_DEVICE_NAME_MAX + 64)
 
-/* Told in this file so far. */
+/* What this file has described so far. */
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
-	uint32_t devices;                  /* so many are described in this file */
+	uint32_t devices;                  /* number described in this file */
 	uint64_t contexts_from;            /* the number of the first */
-	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
+	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: not described yet */
 	uint64_t number;                   /* of the last event */
 };
 
@@ -140,7 +140,8 @@ static char *put_device(char *p, const struct gpu_identity *is, const char *name
 	return proto_close(gpu, p);
 }
 
-/* As the table gpu has them: of several the same name tells which one. A device's place in the list is its number. */
+/* Describes the devices for the table gpu; several of the same name are told apart by number. A device's place in the list is
+ * its number. */
 static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 {
 	char *packet, *info, *p = packet_begin(s, &packet), *end = p + WRITER_EVENT_MAX - DEVICE_BYTES - 64, name[GPU_LABEL_MAX];
@@ -164,7 +165,7 @@ static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 	g->devices = gpu_info_devices_known(s->rec.gpu);
 }
 
-/* CUDA counts contexts in each process anew. */
+/* Numbers a context across processes: CUDA counts them in each process anew. */
 static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t)
 {
 	const struct gpu_track *o;
@@ -236,7 +237,7 @@ static struct perfetto_gpus *gpus_new(const struct recording *rec)
 	return g;
 }
 
-/* Tells what its event will refer to. NULL: it has no track. */
+/* Describes what its event will refer to. NULL: it has no track. */
 static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu *r)
 {
 	const struct gpu_track *t = r->h.id < GPU_ACTIVITIES ? gpu_info_get_track(s->rec.gpu, r->track) : NULL;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Perfetto trace: what its reader expects as events of ftrace, in bundles by CPU: wake-ups, and
- * switches, from which it makes the tracks of CPUs and the states of threads.
+ * Perfetto trace: wake-ups and switches, as ftrace events in bundles by CPU, from which a reader makes the tracks of CPUs and
+ * the states of threads.
  *
- * A switch has a task that leaves and one that arrives. It is made from two records, for the times
- * that the two ran on the CPU; if no record follows immediately, the CPU is shown as idle: without
- * -e cpu only the targets' times are known.
+ * A switch has a task that leaves and one that arrives. It is made from two records, for the times that the two ran on the
+ * CPU; if no record follows immediately, the CPU is shown as idle: without -e cpu only the targets' times are known.
  */
 #include <stdlib.h>
 

@@ -2,14 +2,13 @@
 /*
  * Perfetto trace: samples and the stacks of waits.
  *
- * All versions of Perfetto read PerfSample with interned stacks, which its UI shows as flame graphs and SQL as
- * perf_sample. Samples and waits are of two sequences of packets: each makes a session of its own, so that their
- * flame graphs stay apart. What a sample counts for is what it adds to the counter of its timebase, since that is
- * all that a PerfSample can say about it.
+ * All versions of Perfetto read PerfSample with interned stacks, which its UI shows as flame graphs and SQL as perf_sample.
+ * Samples and waits have a sequence of packets each, and so a session each, which keeps their flame graphs apart. A sample's
+ * weight is what it adds to the counter of its timebase, the only way for a PerfSample to have one.
  *
- * A wait is a slice as well, on a track below the thread's time off the CPU: named after the function that waited, with
- * the stack (TrackEvent.callstack_iid), and of the same length. The slice `blocked: ...` itself was written before its
- * stack was known.
+ * A wait is a slice as well, on a track below the thread's time off the CPU: named after the function that waited, with the
+ * stack (TrackEvent.callstack_iid), and of the same length. The slice `blocked: ...` itself was written before its stack was
+ * known.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 #include "util/map.h"
 #include "util/names.h"
 
-#define PATH_LEN_MAX 1024 /* of a longer path the end */
+#define PATH_LEN_MAX 1024 /* of a longer path, the end is kept */
 
 /* TrackEvent and DebugAnnotation */
 #define EVENT_CATEGORY_TEXT 22
@@ -96,7 +95,7 @@ void perfetto_stacks_reset(struct perfetto_stacks *ps)
 
 /* ---- packets ---- */
 
-/* Its first packet, which says what samples count. */
+/* Writes the stream's first packet, which says what samples count. */
 static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 {
 	const char *name = st->sequence == SEQUENCE_WAITS ? TIMEBASE_OFF_CPU : TIMEBASE_ON_CPU;
@@ -109,7 +108,7 @@ static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 	p = proto_open(p, PACKET_DEFAULTS, &defaults);
 	p = proto_open(p, DEFAULTS_PERF_SAMPLE, &perf);
 	p = proto_open(p, PERF_DEFAULTS_TIMEBASE, &timebase);
-	/* for the unit; what it is called is its name */
+	/* only for its unit: the text below names it */
 	p = proto_u64(p, TIMEBASE_COUNTER, st->sequence == SEQUENCE_SAMPLES ? COUNTER_CPU_CLOCK : COUNTER_TASK_CLOCK);
 	p = proto_text(p, TIMEBASE_NAME, name, strlen(name));
 	p = proto_close(perf, proto_close(timebase, p));
@@ -135,7 +134,7 @@ static char *put_build_id(char *p, uint32_t iid, const char *hex)
 	return proto_close(entry, p);
 }
 
-/* Its parts have the same number. A reader puts a slash before the path. */
+/* Path, build ID and mapping have the same iid. A reader puts a slash before the path. */
 static char *put_mapping(char *p, uint32_t iid, const struct frame *f)
 {
 	char buf[STACK_TEXT_MAX], *entry;
@@ -297,7 +296,7 @@ static char *put_waker(char *p, struct perfetto_sink *s, const struct rec_stack 
 	return put_annotation(p, "woken_by", VALUE_TEXT, 0, name);
 }
 
-/* The slice of a wait; of the stack of a waker an instant. */
+/* Writes a wait as a slice, and the stack of a waker as an instant. */
 static void write_slice(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
 {
 	const struct frame *f = s->rec.stacks ? stack_subject(s->rec.stacks, r->stack) : NULL;

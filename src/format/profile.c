@@ -186,7 +186,7 @@ static void profile_loss(struct sink *s, const struct loss *l)
 	profile_steps_loss(((struct profile_sink *)s)->steps, l);
 }
 
-/* What was found out about a process. */
+/* Writes what was found out about a process. */
 static void write_finding(struct profile_sink *ps, const struct mark *m)
 {
 	char *p = profile_line_begin(&ps->lines, "misfit_prof", m->tgid);
@@ -238,7 +238,7 @@ static uint64_t profile_bytes(const struct sink *s)
 	return writer_bytes(((const struct profile_sink *)s)->lines.w);
 }
 
-/* Waits for probes, and probes that were late. */
+/* Adds waits for probes, and probes that were late. */
 static char *add_holds(char *p, const struct profile_sink *ps)
 {
 	if (ps->holds.n) {
@@ -277,7 +277,7 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	return p;
 }
 
-/* What the devices are that were used. */
+/* Identifies the devices that were used. */
 static char *add_devices(char *p, const struct gpu_info *info)
 {
 	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {

@@ -9,8 +9,8 @@
 struct profile_meta {
 	const char *commit_sha;    /* NULL: unknown */
 	const char *model;         /* not blank */
-	uint32_t concurrency;      /* 0: not known: the most that are seen */
-	bool configured;           /* where it comes from: options of the engine, rather than somebody who says it */
+	uint32_t concurrency;      /* 0: unknown: the most that are seen */
+	bool configured;           /* concurrency is from the engine's options, rather than said by somebody */
 	const char *runtime_flags; /* text of a JSON object */
 	const char *env_hash;      /* "sha256:..."; NULL: unknown */
 	bool incomplete;           /* more may become known later */

@@ -8,7 +8,7 @@
 #include "target/tasks.h"
 #include "util/names.h"
 
-#define ENVELOPES_MAX 4096 /* beyond that the first ones are made again when needed */
+#define ENVELOPES_MAX 4096 /* beyond that all are dropped, and made again when needed */
 
 static void clear(struct profile_envelope *e)
 {
@@ -98,7 +98,7 @@ static void add_envelope(struct profile_lines *l, uint32_t tgid)
 	*nth_envelope(l, l->current) = (struct profile_envelope){ .tgid = tgid };
 }
 
-/* Made once, except if it is incomplete: then again with the 2nd, 4th, 8th ... line. */
+/* Made once; an incomplete one is made again after 1, 2, 4, 8 ... lines. */
 static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tgid)
 {
 	struct profile_envelope *e;

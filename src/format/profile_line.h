@@ -27,7 +27,7 @@ struct profile_envelope {
 	uint32_t tgid;     /* must be the first member */
 	char *head, *tail; /* before shape, after graph_enabled */
 	size_t head_len, tail_len;
-	bool incomplete, counts; /* counts: the most sequences that were seen are its concurrency */
+	bool incomplete, counts; /* counts: its concurrency is the most sequences seen */
 	uint32_t seen;
 	uint64_t lines;
 };
@@ -36,14 +36,14 @@ struct profile_lines {
 	struct writer *w;
 	struct profile_meta meta;
 	uint32_t tgid;                 /* the only process; 0: there may be several */
-	struct tasks *tasks;           /* which know containers; or NULL */
+	struct tasks *tasks;           /* for their containers; or NULL */
 	struct process_list envelopes; /* struct profile_envelope */
-	size_t current;                /* of the current line, or of the last one */
+	size_t current;                /* index of the envelope of the current line, or of the last one */
 	char *line;
 	size_t line_max;
 	bool windows; /* shape begins with the number of the window */
 	uint32_t window;
-	uint32_t seen; /* sequences in one step, of any process */
+	uint32_t seen; /* the most sequences in one step of any process */
 };
 
 /* Begins a line about a process (0: none in particular), up to the place of the first key of the shape,
@@ -53,7 +53,7 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 /* p: after the brace that ends stage_us. */
 void profile_line_end(struct profile_lines *l, char *p, bool graph);
 
-/* A step of the process had so many sequences. */
+/* Notes how many sequences a step of the process had. */
 void profile_lines_saw(struct profile_lines *l, uint32_t tgid, uint64_t sequences);
 
 /* The process runs another program. */
@@ -77,7 +77,7 @@ static inline uint64_t profile_since(const struct recording *rec, uint64_t ns)
 	return ns > rec->start_boot_ns ? ns - rec->start_boot_ns : 0;
 }
 
-/* A share as a decimal number with six places, without a double; of nothing it is all. */
+/* A share as a decimal number with six places, without a double; 1 if whole is 0. */
 char *profile_fmt_share(char *p, uint64_t part, uint64_t whole);
 
 /* ---- pieces; text: a key with the punctuation before and after it ---- */
@@ -107,8 +107,8 @@ static inline char *add_flag(char *p, const char *text, bool v)
 }
 
 /*
- * A field of schema/profile_fields.h with a value of its type: a number, a flag, a text, or a time in nanoseconds. PUT_FIRST: the first one of an
- * object. PUT_NONZERO: nothing if the value is 0, false or NULL.
+ * Adds a field of schema/profile_fields.h with a value of its type: a number, a flag, a text, or a time in nanoseconds.
+ * PUT_FIRST: the first one of an object. PUT_NONZERO: nothing if the value is 0, false or NULL.
  */
 #define PUT(p, key, value) PROFILE_PUT(p, ",\"" #key "\":", key, value)
 #define PUT_FIRST(p, key, value) PROFILE_PUT(p, "\"" #key "\":", key, value)
@@ -122,7 +122,7 @@ static inline char *add_flag(char *p, const char *text, bool v)
 /* Ends the shape and begins the stages. */
 #define PUT_TOTAL(p, ns) PUT_FIRST(fmt_lit(p, PROFILE_STAGES), total, ns)
 
-/* The key alone; PUT_KEY_N: of a field with an N in its name, the number n in place of it. */
+/* Adds the key alone; PUT_KEY_N: of a field with an N in its name, with n in its place. */
 #define PUT_KEY(p, key) ((void)sizeof(profile_field_##key), fmt_lit(p, ",\"" #key "\":"))
 #define PUT_KEY_N(p, key, n) ((void)sizeof(profile_field_##key), profile_add_key_n(p, #key, n))
 
@@ -143,21 +143,21 @@ static inline char *profile_add_key_n(char *p, const char *key, uint64_t n)
 struct profile_steps *profile_steps_new(struct profile_lines *lines, const struct recording *rec);
 void profile_steps_free(struct profile_steps *ps);
 
-/* Writes its line, or keeps it. */
+/* Writes the step's line, or keeps it. */
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r);
 
-/* Of struct step_requests_ops: what the rows of a step were, and that this is all. */
+/* From struct step_requests_ops: what the rows of a step were, and that all of them are known. */
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p);
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
 
 /* What the GPU did during a step. */
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
 
-/* Any record, and any loss: for what threads did while the GPU was idle. */
+/* Every record and every loss: for what threads did while the GPU was idle. */
 void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h);
 void profile_steps_loss(struct profile_steps *ps, const struct loss *l);
 
-/* Writes those that are still waiting. */
+/* Writes the steps that still wait. */
 void profile_steps_finish(struct profile_steps *ps);
 
 /* ---- op_prof, graph_prof, sample_prof ---- */
@@ -169,7 +169,7 @@ void profile_ops_free(struct profile_ops *o);
 
 void profile_ops_call(struct profile_ops *o, const struct rec_function *r);
 
-/* The number that an operator's name has here, and the name of a number, which stays valid. */
+/* An operator's number, and the name of a number, which stays valid. */
 uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r);
 const char *profile_ops_name(const struct profile_ops *o, uint32_t number);
 
@@ -188,7 +188,7 @@ void profile_ops_finish(struct profile_ops *o);
 
 /* ---- request_prof ---- */
 
-/* steps, which it tells what the rows of a step were, must outlive it. */
+/* steps: is told what the rows of a step were; must outlive it. */
 struct profile_requests *profile_requests_new(
 	struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps);
 void profile_requests_free(struct profile_requests *q);
