@@ -25,19 +25,19 @@
 /* All zeroes: none. */
 struct op_hot {
 	struct op_function *functions;
-	bool cut; /* there were more functions than are kept: which one is the hottest is not known */
+	bool cut; /* more functions than are kept: the hottest one is unknown */
 };
 
-/* Of one operator. */
+/* The hottest function of one operator. */
 struct op_hottest {
 	const struct frame *function; /* NULL: none that has a name */
-	uint64_t samples, next;       /* in it, and in the next one */
-	uint64_t of;                  /* of all */
+	uint64_t samples, next;       /* in it, and in the second hottest */
+	uint64_t of;                  /* of all functions */
 };
 
 #define FUNCTIONS_MAX 65536 /* some 8 MB */
 
-/* Texts are interned, so that their addresses tell functions apart. The line is none of a function's. */
+/* Texts are interned, so their addresses tell functions apart. The line is not part of the key. */
 struct function_key {
 	const char *name, *file;
 	uint64_t rel_pc;
@@ -52,8 +52,8 @@ struct op_function {
 };
 
 /*
- * A sample in the operator with this number; f: the innermost function, which must stay valid. *total: how many functions are
- * kept in all of an output, which is bounded.
+ * Counts a sample in the operator with this number; frame: of the innermost function, which must stay valid. *total: functions
+ * kept in the whole output, which is bounded.
  */
 static void op_hot_add(struct op_hot *h, uint32_t *total, uint32_t op, const struct frame *frame)
 {
@@ -102,7 +102,7 @@ static void take(struct op_hottest *best, const struct op_function *f)
 	}
 }
 
-/* The hottest functions of the first n operators, by number: free() it. NULL: nothing is known of any. */
+/* Returns the hottest functions of the first n operators, by number, which the caller frees. NULL: none is known. */
 static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
 {
 	struct op_hottest *best = h->functions && !h->cut && n ? xcalloc(n, sizeof(*best)) : NULL;
@@ -127,12 +127,12 @@ static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
 #define HOLD \
 	100 /* rounds of profile_ops_settled(), a second, before the line of a step is written */
 
-/* For the shape, and the sums of names that do not fit. */
+/* The rest is for the shape, and the sums of names that do not fit. */
 #define ROOM (PROFILE_BODY_MAX - 1024)
 
 struct op_sum {
 	uint64_t n, ns, gpu_ns;
-	uint64_t counted; /* calls of which it is known what was ... */
+	uint64_t counted; /* calls whose counts are known */
 	uint64_t counts[PMU_MAX];
 };
 
@@ -187,7 +187,7 @@ struct profile_ops {
 
 /* ---- names ---- */
 
-/* The number of an operator's name in the profile. */
+/* Interns an operator's name; returns its number. */
 static uint32_t name_number(struct profile_ops *o, const char *text)
 {
 	uint32_t n = HASH_COUNT(o->by_text);
@@ -216,7 +216,7 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 		return o->by_address[i].number;
 	memcpy(text, name, len);
 	text[len] = 0;
-	if (!strcmp(text, "total")) /* a key of our own */
+	if (!strcmp(text, "total")) /* a key of the profile itself */
 		memcpy(text, "total_", sizeof("total_"));
 	number = name_number(o, text);
 	o->by_address[i].name = name;
@@ -264,7 +264,7 @@ static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint
 		sum->counts[i] += counts[i];
 }
 
-/* The time and counts of one are added to those of another one. */
+/* Adds the time and counts of one sum to another. */
 static void sum_move(struct op_sum *to, const struct op_sum *from)
 {
 	to->n += from->n;
@@ -296,7 +296,7 @@ static char *add_name(char *p, const char *prefix, const char *name)
 	return fmt_lit(p, ":");
 }
 
-/* How many of the names fit into a line. The rest goes to "other", which is the first. *ret_room: bytes that are left. */
+/* Returns how many of the names fit into a line. The rest is added to "other", the first one. *ret_room: bytes left. */
 static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t *ret_room)
 {
 	size_t room = ROOM;
@@ -322,7 +322,7 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t 
 	return s->n;
 }
 
-/* The hottest function of each operator, as far as it is clear and fits. p: within the shape. */
+/* Adds the hottest function of each operator, if it is clear and fits. p: within the shape. */
 static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit, size_t room)
 {
 	struct op_hottest *best = op_hot_find(&s->hot, fit);
@@ -425,7 +425,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 
 /* ---- steps ---- */
 
-/* What a GPU did is not worth a line where there are no operators. */
+/* GPU time alone is not worth a line where there are no operators. */
 static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
 {
 	for (uint32_t i = 0; i < s->n; i++) {
@@ -435,7 +435,7 @@ static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
 	return s->gpu_none_ns && o->any;
 }
 
-/* What --budget left out. */
+/* Adds what --budget left out. */
 static char *add_parts(char *p, uint32_t parts)
 {
 	char text[SHED_TEXT_MAX];
@@ -472,7 +472,7 @@ static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
 	return NULL;
 }
 
-/* A step that is over goes first, and of those the oldest. */
+/* The order in which slots are reused: free ones, ended steps, then the oldest. */
 static bool goes_before(const struct step_ops *a, const struct step_ops *b)
 {
 	if (!a->step || !b->step)
@@ -501,7 +501,7 @@ static void step_end(struct profile_ops *o, struct step_ops *s)
 		o->n_ended--;
 	}
 	i = o->n_ended++;
-	/* steps that come from several rings at once, in order */
+	/* puts steps that come from several rings at once in order */
 	for (; i > 0 && ended_at(o, i - 1)->step > s->step; i--) {
 		if (ended_at(o, i - 1)->round + 1 < o->round)
 			break;
@@ -643,7 +643,7 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 		step_end(o, s);
 }
 
-/* Those of steps whose line is written already are in no line. */
+/* Samples of a step whose line was written already are in no line. */
 void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f)
 {
 	bool by_step = o->rec->probes->op_detail && step;
@@ -656,7 +656,7 @@ void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uin
 
 /* ---- GPUs ---- */
 
-/* With lines for steps, those of a process are of what is outside of them. */
+/* With lines for steps, the line of a process has only what is outside of steps. */
 static void add_gpu(const struct gpu_op_time *t, void *arg)
 {
 	struct profile_ops *o = arg;
@@ -680,7 +680,7 @@ void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r)
 		gpu_ops_kernel(o->gpu, r, op ? find_name(o, op) : GPU_OPS_NONE, add_gpu, o);
 }
 
-/* Then everything that the step needs has arrived. */
+/* By now everything that the step needs has arrived. */
 void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r)
 {
 	if (o->gpu && o->any && o->rec->probes->op_detail && !(r->h.flags & GPU_STEP_F_LOST))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * request_prof, from sockets and from the engine's steps (request_feed.h). If both are recorded, a line is held until it is clear
- * whether one of the other kind is the same request: such a pair becomes one line. It is also held until it is known what the
- * GPU did in its steps.
+ * request_prof, from sockets and from the engine's steps (request_feed.h). If both are recorded, a line waits until it is
+ * clear whether one of the other kind is the same request; such a pair becomes one line. It also waits for what the GPU did in
+ * its steps.
  */
 #include "format/profile_line.h"
 
@@ -59,7 +59,7 @@ static char *add_tokens(char *p, struct step_request *r)
 
 #define WAITS_SHOWN 8
 
-/* The requests for which it waited, the longest first. */
+/* Adds the requests that it waited for, the longest first. */
 static char *add_waits(char *p, const struct step_request *r)
 {
 	uint64_t others = r->spans[SPAN_OTHERS];
@@ -221,7 +221,7 @@ static void put_line(struct profile_requests *q, const struct line *l, const str
 	profile_line_end(q->lines, p, l->graph);
 }
 
-/* With its texts behind it. */
+/* Copies a line, with its texts behind it. */
 static struct line *line_copy(const struct line *l)
 {
 	size_t shape = strlen(l->shape) + 1, stages = strlen(l->stages) + 1;
@@ -233,7 +233,7 @@ static struct line *line_copy(const struct line *l)
 	return copy;
 }
 
-/* Writes those that wait for nothing, and of the first n all. */
+/* Writes lines that wait for nothing, and the first n in any case. */
 static void put_held(struct profile_requests *q, size_t n)
 {
 	size_t left = 0;
@@ -301,7 +301,7 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 	profile_line_end(q->lines, p, false);
 }
 
-/* Of a request of steps whose rows are not known by sequence. */
+/* Writes a request from steps whose rows are not known by sequence. */
 static void write_steps(struct profile_requests *q, struct step_request *r)
 {
 	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);

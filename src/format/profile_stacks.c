@@ -101,7 +101,7 @@ static bool is_new(struct profile_stacks *ps, uint32_t stack)
 	return !told;
 }
 
-/* The innermost first. What does not fit is cut at the outer end. */
+/* Adds frames, the innermost first. What does not fit is cut at the outer end. */
 static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack)
 {
 	const char *end = p + ROOM;
@@ -128,8 +128,8 @@ static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack
 	return p;
 }
 
-/* Who ended the wait, and in which function, if its stack says so: its number alone may be that of a thread that an interrupt
- * hit. */
+/* Adds who ended the wait, and in which function, if the waker's stack is known: a tid alone may be of a thread that an
+ * interrupt hit. */
 static char *add_waker(char *p, const struct profile_stacks *ps, const struct stack_key *k)
 {
 	const struct frame *f = ps->rec->stacks ? stack_subject(ps->rec->stacks, k->waker_stack) : NULL;
@@ -194,7 +194,7 @@ static void write_all(struct profile_stacks *ps)
 	}
 }
 
-/* Of a thread that waits for others at a barrier within its operator it says nothing of the operator's code. */
+/* A sample at a barrier inside an operator says nothing about the operator's code. */
 static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
 	const struct frame *f;
@@ -255,7 +255,7 @@ static struct op_call *find_call(struct profile_stacks *ps, const struct call_ke
 	return call;
 }
 
-/* Takes a sample whose operator is known, or will not be: NULL. */
+/* Takes a sample whose operator is known; call NULL: it will not be. */
 static void pass(struct profile_stacks *ps, const struct rec_stack *r, const struct op_call *call)
 {
 	add(ps, r, call && r->h.start_ns <= call->end_ns ? call->op + 1 : 0);
@@ -290,7 +290,7 @@ void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r
 	ps->n_waiting = n;
 }
 
-/* Passes on the first of them without an operator. */
+/* Passes on the first n waiting samples without an operator. */
 static void give_up(struct profile_stacks *ps, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

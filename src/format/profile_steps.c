@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were
- * prompts shows when the steps before it are known: such a line waits until the requests have taken the step. What a GPU did shows
- * some seconds later: the lines of a process with one wait for that.
+ * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were prompts
+ * is known once the steps before it are: such a line waits until the requests have taken the step. What a GPU did is known
+ * some seconds later: the lines of a process with a GPU wait for it.
  */
 #include "format/profile_line.h"
 
@@ -21,11 +21,11 @@
 #include "target/cgroup.h"
 #include "util/names.h"
 
-#define GAP_MIN_NS 1000 /* shorter ones, if they are the longest, are not worth a cause */
+#define GAP_MIN_NS 1000 /* a shorter gap is not worth a cause, even if it is the longest */
 
 #define HELD_MAX 1024 /* if full, the first one is written with what is known then */
 
-/* What the step's own record says, by the time that its GPU is known. */
+/* What is kept of a step's record until its GPU activity is known. */
 struct step_of_gpu {
 	uint32_t tid;
 	bool is_whole; /* nothing of it was lost, or left out by --budget */
@@ -37,7 +37,7 @@ struct told {
 	uint64_t prompt, decode;
 };
 
-/* A line that waits for that, or for what the GPU did. What its arguments mean may not be known any more when it is written. */
+/* A line that waits for that, or for GPU activity; kept as text, since by then its arguments may have lost their meaning. */
 struct held_step {
 	uint32_t number, tgid;
 	bool graph;
@@ -57,7 +57,7 @@ struct profile_steps {
 		uint32_t tgid;
 		uint64_t as_of, limit;
 	} cpu;                           /* last read */
-	uint32_t self;                   /* the recorder */
+	uint32_t self;                   /* pid of the recorder */
 	struct gpu_gaps *gaps;           /* NULL: no GPU is recorded */
 	bool parts_seen;                 /* the rows of some step were known by sequence */
 	struct held_step held[HELD_MAX]; /* sorted by number */
@@ -96,7 +96,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 	return p;
 }
 
-/* Behind which threads it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
+/* Adds who ran while it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
 static char *add_behind(
 	char *p, const char *prefix, const struct behind_table *table, uint64_t waited_ns)
 {
@@ -129,7 +129,7 @@ static uint64_t cpu_limit(struct profile_steps *ps, const struct rec_step *r)
 	return ps->cpu.limit;
 }
 
-/* Up to where it says what its rows were. */
+/* Adds the shape up to where it says what its rows were. */
 static char *add_call(const struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec->probes->specs[r->h.id];
@@ -145,7 +145,7 @@ static char *add_call(const struct profile_steps *ps, char *p, const struct rec_
 	return p;
 }
 
-/* What is behind that, up to the end of the shape. */
+/* Adds the rest of the shape. */
 static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	const struct probe_spec *spec = &ps->rec->probes->specs[r->h.id];
@@ -212,7 +212,7 @@ static void write_step(struct profile_steps *ps, const struct rec_step *r)
 
 /* ---- what the GPU did ---- */
 
-/* The step's longest stall names who was in the way, if it is what the gap was for. */
+/* Names who ran instead, from the step's longest stall, if that covers at least half of the gap's runnable time. */
 static char *add_runner(char *p, const char *prefix, const struct step_of_gpu *s, const struct gpu_gap *g, uint64_t ns)
 {
 	const struct stall *st = &s->stall;
@@ -279,7 +279,7 @@ static char *add_gap(char *p, unsigned int number, const struct recording *rec, 
 	return p;
 }
 
-/* What one of several devices did: the parts that are not 0. */
+/* Adds what one of several devices did: the parts that are not 0. */
 static char *add_device(char *p, const struct gpu_step_device *d)
 {
 	char prefix[32];
@@ -345,7 +345,7 @@ static void write_held(struct profile_steps *ps, const struct held_step *h)
 	profile_line_end(ps->lines, p, h->graph);
 }
 
-/* Writes those that wait for nothing, and of the first n all: what they have waited for is not known. */
+/* Writes steps that wait for nothing, and the first n in any case, without what they waited for. */
 static void write_ready(struct profile_steps *ps, size_t n)
 {
 	size_t left = 0;
@@ -363,7 +363,7 @@ static void write_ready(struct profile_steps *ps, size_t n)
 	ps->n_held = left;
 }
 
-/* As step_requests.c takes them: by its parts, or as a single one where others have parts. */
+/* Whether step_requests.c will tell what its rows were: by its parts, or as a single sequence where other steps have parts. */
 static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
 {
 	struct step_rows rows;

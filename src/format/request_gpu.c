@@ -16,10 +16,10 @@ static const char *const prefixes[SPAN_MAX] = {
 	[SPAN_BETWEEN] = "between_",
 };
 
-/* What the GPU did in the steps of a context so far, and between them. Only differences mean anything. */
+/* GPU time in the steps of a context so far, and between them. Only differences mean anything. */
 struct tally {
 	uint64_t steps[GPU_PART_MAX], gaps[GPU_PART_MAX];
-	uint64_t blind_steps, blind_gaps; /* with an unknown GPU */
+	uint64_t blind_steps, blind_gaps; /* whose GPU time is unknown */
 };
 
 struct part {
@@ -28,13 +28,13 @@ struct part {
 	uint64_t others_ns;
 };
 
-/* A step whose GPU is not known, or not all of its parts, or that comes after such a one. */
+/* A step whose GPU time or parts are not all known yet, or that follows such a step. */
 struct step {
 	struct thread_entry entry; /* by its number */
-	struct context *context;   /* once its parts are told; */
-	struct step *next;         /* the one after it there */
-	bool has_gpu, is_lost;     /* is_lost: what it did is not known */
-	bool overlaps;             /* the one before it */
+	struct context *context;   /* once its parts are known */
+	struct step *next;         /* the next step of the context */
+	bool has_gpu, is_lost;     /* is_lost: its GPU time is unknown */
+	bool overlaps;             /* with the step before it */
 	uint64_t ns, gap_ns;
 	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
 	struct part *parts;
@@ -50,24 +50,24 @@ struct context {
 	struct context_key key;
 	uint64_t busy_until;
 	struct tally tally;
-	struct step *first, *last; /* that wait */
+	struct step *first, *last; /* steps that wait */
 };
 
 struct request {
 	struct thread_entry entry; /* by its serial number */
-	uint32_t waits;            /* for so many steps */
+	uint32_t waits;            /* number of steps that it waits for */
 	bool has_begun;            /* seen is known */
 	struct tally seen;         /* of its context, at its last step */
 	uint64_t ns[SPAN_MAX][GPU_PART_MAX];
 	bool unknown[SPAN_MAX];
 	bool is_over;
-	uint64_t spans[SPAN_MAX]; /* once it is */
+	uint64_t spans[SPAN_MAX]; /* once it is over */
 };
 
 struct request_gpu {
 	struct thread_map steps; /* the oldest first */
 	struct context *contexts;
-	uint64_t n_contexts; /* that there have been */
+	uint64_t n_contexts; /* ever created */
 	struct thread_map requests;
 };
 
@@ -110,7 +110,7 @@ void request_gpu_free(struct request_gpu *g)
 
 /* ---- requests ---- */
 
-/* The time since its last step. */
+/* Adds the time since its last step. */
 static void add_between(struct request *r, const struct tally *now)
 {
 	if (!r->has_begun) {
@@ -125,7 +125,7 @@ static void add_between(struct request *r, const struct tally *now)
 	}
 }
 
-/* The share of others in each part of the GPU, as in each state of the step. */
+/* Divides each part of the GPU between the request and others as the step's time is divided. */
 static void add_within(struct request *r, const struct part *p, const struct step *s)
 {
 	uint64_t until = 0, given = 0;
@@ -173,7 +173,7 @@ static struct context *get_context(struct request_gpu *g, const struct step_seen
 	}
 	c = xcalloc(1, sizeof(*c));
 	c->key = (struct context_key){ s->context, s->tgid };
-	/* whoever has seen one of the same number that was forgotten does not know what was between */
+	/* differs from all forgotten contexts, so that a request that saw one takes the time between as unknown */
 	c->tally.blind_steps = c->tally.blind_gaps = ++g->n_contexts << 32;
 	HASH_ADD(hh, g->contexts, key, sizeof(c->key), c);
 	return c;
@@ -239,7 +239,7 @@ static void set_lost(struct step *s)
 	s->has_gpu = s->is_lost = true;
 }
 
-/* The oldest, and with it those before it in its context. One without a context has no requests, or not yet. */
+/* Gives up the oldest step, and those before it in its context. A step without a context has no requests, or not yet. */
 static void give_up(struct request_gpu *g)
 {
 	struct step *oldest = thread_map_next(&g->steps, NULL), *s;
@@ -276,7 +276,7 @@ void request_gpu_part(struct request_gpu *g, const struct step_request *r, const
 	of->waits++;
 }
 
-/* Its parts are known by now. */
+/* By now all its parts are known. */
 void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 {
 	struct step *step = thread_map_find(&g->steps, s->number);

@@ -29,12 +29,12 @@ struct live_request {
 	struct request_live counted;
 };
 
-/* One that is over, as long as it is not clear which request on a socket it is. */
+/* A request that is over, until it is clear which request on a socket it is. */
 struct over_request {
 	uint32_t serial, tgid;
 	uint32_t row, file; /* of its slice; row NO_ROW: it has none */
 	uint64_t start;     /* of its first step */
-	bool empty;         /* the slice is */
+	bool empty;         /* the slice has no length */
 };
 
 struct request_slot {
@@ -71,7 +71,7 @@ struct request_tracks {
 
 /* ---- names ---- */
 
-/* The context, among those with counters of their own; REQUEST_GROUPS: none is left. */
+/* Returns the index of a context with counters of its own; REQUEST_GROUPS: none is left. */
 static uint32_t request_group_of(struct request_tracks *t, uint32_t tgid, uint64_t context)
 {
 	unsigned int nth = 1;
@@ -108,7 +108,7 @@ static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQU
 	return len;
 }
 
-/* After the counters: the row of waiting requests, then slots by context and sequence, then the others. */
+/* Order of rows, after the counters: waiting requests, slots by context and sequence, then the others. */
 void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank)
 {
 	const struct request_slot *s;
@@ -155,8 +155,7 @@ uint32_t *request_tracks_counter_id(struct request_tracks *t, uint32_t group, en
 
 /* ---- rows ---- */
 
-/* One of the rows from `first` on that is free by then; NO_ROW: none is. Requests come roughly in the order of
- * their ends. */
+/* Takes a row from `first` on that is free at the start; NO_ROW: none is. Requests come roughly in the order of their ends. */
 static uint32_t request_lane_take(struct request_tracks *t, uint32_t first, uint64_t start, uint64_t end)
 {
 	uint64_t *ends = t->lane_ends + (first - REQUEST_SLOTS);
@@ -170,7 +169,7 @@ static uint32_t request_lane_take(struct request_tracks *t, uint32_t first, uint
 	return NO_ROW;
 }
 
-/* That of the slot, unless the slot has had a request that ended after this one began. */
+/* Takes the slot's row, unless the slot had a request that ended after this one began. */
 static uint32_t request_row_take(struct request_tracks *t, const struct step_request *r)
 {
 	struct request_slot *s = t->slots;
@@ -289,7 +288,7 @@ static void add_request(struct drawn *d, const struct step_request *r, const str
 	add_flag(d, "lost_steps", r->lost);
 }
 
-/* The time in which its prompt was decoded; false: unknown. */
+/* Sets when its prefill ended; false: unknown. */
 static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
 {
 	*ret_end = r->first_output;
@@ -388,7 +387,7 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 	return s.row;
 }
 
-/* The time before its first step, which a request on a socket has been waiting for. */
+/* Writes the time that a request on a socket waited for its first step. */
 static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
 {
 	struct request_slice s = slice_of(NO_ROW, "queued", socket->h.start_ns, o->start);
@@ -490,7 +489,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 	group = request_group_of(t, s->tgid, s->context);
 	if (group == REQUEST_GROUPS)
 		return;
-	/* for two at once there would be one counter */
+	/* two at once would share one counter */
 	if (request_counts_step(&t->groups[group].counts, s->start, s->end))
 		tell_step(t, group, s);
 	tell_counts(t, group);

@@ -63,7 +63,7 @@ struct request_tracks_ops {
 
 struct request_tracks;
 
-/* Those of a format, which are told by rec->requests; NULL if that is. `rec` and `ops` must outlive them. */
+/* The tracks of a format, fed by rec->requests; NULL if that is. `rec` and `ops` must outlive them. */
 struct request_tracks *request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg);
 
 /* ---- these have nothing to do where `t` is NULL ---- */

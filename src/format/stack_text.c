@@ -39,7 +39,7 @@ static const char *in_library(const char *path)
 	return NULL;
 }
 
-/* "__init__.py" is in every package: a file in one that is installed has its directories there. */
+/* "__init__.py" is in every package: a file of an installed package is shown with its directories there. */
 static const char *python_place(const char *path)
 {
 	const char *place = behind(path, "/site-packages/") ?: behind(path, "/dist-packages/") ?

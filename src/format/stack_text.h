@@ -10,7 +10,7 @@
 
 #define STACK_TEXT_MAX 800 /* with the NUL; longer ones are cut */
 
-/* The name alone, of Python with its place: "f (file.py:12)". Returns its length. */
+/* The name alone, for Python with its place: "f (file.py:12)". Returns its length. */
 size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX]);
 
 /* The same with where it is from: "memcpy [libc.so.6]", "schedule [kernel]", "f (file.py:12)". */
@@ -19,7 +19,7 @@ size_t stack_text(const struct frame *f, char buf[STACK_TEXT_MAX]);
 /* The same without the line: what all its places have in common. */
 size_t stack_text_function(const struct frame *f, char buf[STACK_TEXT_MAX]);
 
-/* What the frame is from: the path of a file, "[kernel]", "[kernel.MODULE]", "[jit]" or "[unknown]". */
+/* Where the frame is from: the path of a file, "[kernel]", "[kernel.MODULE]", "[jit]" or "[unknown]". */
 const char *stack_text_mapping(const struct frame *f, char buf[STACK_TEXT_MAX]);
 
 /* The frame that says best what a thread was doing: the innermost of Python, else the innermost that is neither in the

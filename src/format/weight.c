@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "format/weight.h"
 
-/* all: if it was never timed */
+/* all: used if t was never timed */
 static uint64_t mean_ns(const struct hit_time *t, const struct hit_time *all)
 {
 	return t->n ? t->ns / t->n : all->ns / all->n;
@@ -22,8 +22,8 @@ void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const s
 		p->ns[HIT_SWITCH] += outside_ns[HIT_SWITCH] + mean_ns(counters, &all);
 }
 
-/* Samples are not hits, since nobody counts them for a step: what it has of them on average, or nothing where --budget has
- * left some out. The stacks of waits are not known. */
+/* Samples are not counted per step: returns their average cost, or 0 where --budget left some out. The cost of the stacks of
+ * waits is unknown. */
 static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], const struct prices *p)
 {
 	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ];
