@@ -19,11 +19,11 @@
 #define NAMES_MAX 65536
 #define WORDS_MAX 4096 /* of an event */
 #define TEXT_SIZE 256  /* of one text in it */
-#define OF_NAMES "\"=" /* what may not be in them without quotes */
+#define OF_NAMES "\"=" /* characters that need quotes in them */
 #define OF_VALUES " \"={}"
 #define TIME_MIN (INT64_MIN / 4) /* so that differences do not overflow */
 #define KEY_NAME(key) #key,
-#define PID_MAX_LIMIT 4194304 /* the kernel's: what has a number above it is no thread */
+#define PID_MAX_LIMIT 4194304 /* the kernel's; a number above it is no thread */
 
 struct line {
 	int64_t start_ns, end_ns;
@@ -46,10 +46,10 @@ struct printer {
 	FILE *out;
 	struct line *lines;
 	size_t n, size;
-	struct model names;            /* its texts alone, */
+	struct model names;            /* only its texts */
 	struct idmap ids;              /* by pid and tid; of a process tid is 0 */
 	int64_t newest_ns, printed_ns; /* the latest end; the latest start of a printed line */
-	uint64_t late;                 /* printed behind later ones */
+	uint64_t late;                 /* printed after later ones */
 	bool damaged, dropped;
 };
 
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static void words_put(struct words *w, con
 	strcpy(w->text + end, "...");
 }
 
-/* In quotes where it could be taken for more than a text of its kind. */
+/* Puts a text in quotes if it could be taken for more than a text of its kind. */
 static void put_text(struct words *w, const char *text, const char *special)
 {
 	char shown[TEXT_SIZE];
@@ -152,7 +152,7 @@ static void print_line(struct printer *p, const struct line *line)
 		p->printed_ns = line->start_ns;
 }
 
-/* Takes off the first ones. */
+/* Removes the first n lines, and prints them if asked to. */
 static void take_off(struct printer *p, size_t n, bool print)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -166,7 +166,7 @@ static void take_off(struct printer *p, size_t n, bool print)
 		memmove(p->lines, p->lines + n, p->n * sizeof(*p->lines));
 }
 
-/* Sorts them, and takes off what is not among the last so far. */
+/* Sorts the lines, and removes those that `last` does not ask for so far. */
 static void sort(struct printer *p)
 {
 	size_t n = 0;
@@ -210,7 +210,7 @@ static int add_line(struct printer *p, struct line *line, const struct words *w,
 
 /* ---- events ---- */
 
-/* A time; false if it is not there, or so large that sums of such could overflow. */
+/* Reads a time; false if it is missing, or so large that sums could overflow. */
 static bool us_of(const struct json_node *value, int64_t *ret_ns)
 {
 	int64_t ns;
@@ -263,7 +263,7 @@ static int take_event(void *ctx, const struct trace_event *event)
 	return add_line(ctx, &line, &w, dur);
 }
 
-/* Of further lines nothing is said. */
+/* Reports only the first bad line. */
 static void bad_line(void *ctx, uint64_t number, const char *why)
 {
 	struct printer *p = ctx;

@@ -7,7 +7,7 @@
 
 #include "util/parse.h"
 
-/* Of lines that wait for their place. When there are more, the earlier half is printed; with `last` it is dropped. */
+/* Bytes of lines that wait for their place. Beyond that, the earlier half is printed, or dropped with `last`. */
 #define PRINT_BYTES_MAX (UINT64_C(256) << 20)
 
 /* Prints a file ("-": standard input). Returns 0, or -errno; the reason, and what is not in order or missing, is on stderr. */

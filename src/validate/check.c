@@ -84,7 +84,7 @@ struct et_check {
 	size_t missing; /* dependencies on nodes that are not in the file */
 };
 
-/* Three texts, each a JSON array with an element for each tensor. */
+/* Checks three texts, each a JSON array with an element for each tensor. */
 static void check_tensors(struct et_check *c, uint64_t message, struct proto_bytes in, const char *what)
 {
 	size_t len[IO_TYPES + 1] = { 0 };
@@ -126,7 +126,7 @@ static int check_node(void *ctx, const struct etrace_node *n)
 	else if (c->t.kind != FILE_ET_PYTORCH)
 		check_problem(c->report, "%s %" PRIu64 ": node %" PRIu64 " has the type %" PRIu64 ", which there is not", unit, n->number,
 			n->id, n->type);
-	/* of others they are any text: Chakra's converter has lists in Python's notation */
+	/* other programs write any text: Chakra's converter has lists in Python's notation */
 	if (c->t.own) {
 		check_tensors(c, n->number, n->inputs, "inputs");
 		check_tensors(c, n->number, n->outputs, "outputs");
@@ -135,8 +135,8 @@ static int check_node(void *ctx, const struct etrace_node *n)
 }
 
 /*
- * What a node waits for is there: the data. Chakra's feeder does not look at control dependencies, and its converter and PyTorch leave
- * out nodes on which others have them. Of inftrace's own none may be missing.
+ * Checks that data dependencies are on nodes in the file. Control dependencies are checked only in inftrace's own files:
+ * Chakra's feeder ignores them, and its converter and PyTorch leave out nodes that others have them on.
  */
 static void check_edges(struct et_check *c)
 {

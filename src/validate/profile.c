@@ -119,7 +119,7 @@ enum type {
 	TYPE_TRUE,
 	TYPE_FALSE,
 	TYPE_BOOL,
-	/* as the report reads them, which takes names of later versions, too; window_prof's have a rule of their own */
+	/* as the report reads them, which accepts names of later versions; window_prof's have a rule of their own */
 	TYPE_STATE = TYPE_STRING,
 	TYPE_PARTS = TYPE_STRING,
 	TYPE_DIGITS = TYPE_STRING,
@@ -144,13 +144,13 @@ static const struct field {
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-/* What a part of a request's time, and of the GPU's, can be called; others are called by any name. */
+/* Names of the parts of a request's time, and of the GPU's; other capitals stand for any name. */
 static const char *const spans[] = { "own_prefill", "own_decode", "others", "between", "queued", NULL };
 static const char *const gpu_parts[] = { "busy", "copy", "idle_launch", "idle_wait", "collective", "unknown", NULL };
 
 #define N_SPANS 5
 
-/* Whether a key is one of a row of the table, or of a part of such a row in which some capitals are replaced. */
+/* Whether a key matches a row of the table, or the rest of a row whose first capitals were matched. */
 static bool key_matches(const char *row, const char *key)
 {
 	const char *const *names;
@@ -181,7 +181,7 @@ static bool key_matches(const char *row, const char *key)
 	return false;
 }
 
-/* Rows whose keys begin alike, by the numbers of the first and the next one, from 1: all that begin with capitals are at 0. */
+/* Lists of rows whose keys begin alike, by their numbers from 1; 0: the end. Rows that begin with capitals are in list 0. */
 static uint16_t first_rows[UCHAR_MAX + 1], next_rows[N_FIELDS];
 
 static void index_fields(void)
@@ -196,7 +196,7 @@ static void index_fields(void)
 	}
 }
 
-/* By the whole key, else by a row with capitals, the first one of the table. */
+/* Finds the row with the whole key, else the first row of the table with capitals that matches. */
 static const struct field *find_field(const struct profile_check *check, bool stage, const char *key)
 {
 	for (int pass = 0; pass < 3; pass++) {
@@ -295,8 +295,8 @@ static void check_fields(struct profile_check *check, const struct json_node *sh
 }
 
 /*
- * Checks the stages of a line that inftrace wrote: microseconds with whole nanoseconds. In the families that are whole
- * everything sums to total, to the nanosecond, but what the table has as no part of it.
+ * Checks the stages of a line that inftrace wrote: microseconds with whole nanoseconds. In the WHOLE families all stages sum
+ * to total, to the nanosecond, except those that the table has as no PART.
  */
 static bool check_stages(struct profile_check *check, const struct json_node *stages)
 {
@@ -327,7 +327,7 @@ static bool check_stages(struct profile_check *check, const struct json_node *st
 	return true;
 }
 
-/* ---- rules over several values: what is no number has been named, and there is no sum with it ---- */
+/* ---- rules over several values; a value that is no number was reported already, and is in no sum ---- */
 
 static int64_t ns_of(const struct json_node *object, const char *key)
 {
@@ -336,7 +336,8 @@ static int64_t ns_of(const struct json_node *object, const char *key)
 	return node_us_to_ns(node_get(object, key), &ns) < 0 ? -1 : ns;
 }
 
-/* What the members that match a row add up to, without instants: INT64_MIN if that is too much. Returns how many there are; 0, and -1, if one is no number. */
+/* Sums the members that match a row, except instants; INT64_MIN: overflow. Returns their number; 0, and a sum of -1, if one is
+ * no number. */
 static size_t sum_of(const struct json_node *object, const char *row, int64_t *ret_sum)
 {
 	int64_t ns, sum = 0;
@@ -356,7 +357,7 @@ static size_t sum_of(const struct json_node *object, const char *row, int64_t *r
 	return n;
 }
 
-/* Checks that the spans of a request add up to total, and the states, and the parts of the GPU, of a span to the span. */
+/* Checks that the spans of a request sum to total, and the states and GPU parts of each span to the span. */
 static void check_request(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
 	int64_t total = ns_of(stages, "total"), sum;
@@ -437,7 +438,7 @@ static void check_gpu_ops(struct profile_check *check, const struct json_node *s
 		LINE_PROBLEM(check, "shape: the GPU times of operators sum to %lld ns, which is not gpu_us", (long long)sum);
 }
 
-/* Checks by what a window is related to recordings of other machines; older lines do not have it. */
+/* Checks what relates a window to recordings of other machines; older lines lack it. */
 static void check_host(struct profile_check *check, const struct json_node *shape)
 {
 	struct host_id id;
