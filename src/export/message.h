@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages of protobuf that grow; parts of them that are small are written with schema/proto.h first. */
+/* Growing protobuf messages; small parts are written with schema/proto.h first. */
 #ifndef INFTRACE_EXPORT_MESSAGE_H
 #define INFTRACE_EXPORT_MESSAGE_H
 
 #include "schema/proto.h"
 #include "util/alloc.h"
 
-/* All zero: empty. buf is to be freed. */
+/* All zero: empty. The caller frees buf. */
 struct message {
 	char *buf;
 	size_t len, size;
@@ -32,7 +32,7 @@ static inline void message_nest(struct message *m, uint32_t field, const void *d
 	message_add(m, data, len);
 }
 
-/* Adds it as a part of the outer one, and empties it. */
+/* Nests m in the outer message, and empties it. */
 static inline void message_close(struct message *outer, uint32_t field, struct message *m)
 {
 	message_nest(outer, field, m->buf, m->len);

@@ -14,8 +14,8 @@
 #include "util/names.h"
 #include "util/text.h"
 
-#define EXEMPLAR_MS 300000 /* a slower request does not displace a newer one after so long */
-#define LABEL_OTHER 0xfe   /* number of the value for all that have none */
+#define EXEMPLAR_MS 300000 /* a slower request keeps its place against newer ones for this long */
+#define LABEL_OTHER 0xfe   /* number of "other", for values beyond the maximum */
 #define LABEL_NONE 0xff
 
 /* ---- the metrics ---- */
@@ -33,7 +33,7 @@ static const uint64_t duration_bounds[] = { MS(10), MS(20), MS(40), MS(80), MS(1
 	MS(5120), MS(10240), MS(20480), MS(40960), MS(81920) };
 static const uint64_t step_bounds[] = { US(100), US(250), US(500), MS(1), US(2500), MS(5), MS(10), MS(25), MS(50), MS(100),
 	MS(250), MS(500), MS(1000), MS(2500), MS(5000), MS(10000) };
-/* fewer, since there are as many of these as there are states */
+/* fewer, since there is a histogram per state */
 static const uint64_t state_bounds[] = { US(10), US(30), US(100), US(300), MS(1), MS(3), MS(10), MS(30), MS(100), MS(300), MS(1000) };
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -88,7 +88,7 @@ static const char *const sources[] = { "sequence", "steps", "socket" };
 static const char *const outcomes[] = { "complete", "cut", "cancelled", "mixed", "lossy" };
 static const char *const gpu_states[] = { "busy", "copy", "idle_launch", "idle_wait", "collective", "unknown" };
 static const char *const parts[] = { "queued", "own_prefill", "own_decode", "others", "between" };
-/* The names of the conventions, and what paths of OpenAI's, llama.cpp's and Ollama's API end in. The longer one first. */
+/* The conventions' names by what paths of the APIs of OpenAI, llama.cpp and Ollama end in. Longer paths first. */
 static const struct {
 	const char *path, *name;
 } operations[] = {
@@ -135,7 +135,7 @@ const char *metric_label_name(enum metric metric, enum metric_label label)
 
 /* ---- series ---- */
 
-/* Sorts as the series are to be written. */
+/* memcmp() orders keys as their series are written. */
 struct key {
 	uint8_t metric, value[LABEL_MAX];
 };
@@ -159,7 +159,7 @@ struct metrics {
 	struct pair containers[METRICS_CONTAINERS_MAX], families[METRICS_FAMILIES_MAX];
 	size_t n_models, n_phases, n_containers, n_families, n_stage_names;
 	uint64_t others;
-	/* of the line at present */
+	/* of the current line */
 	const struct json_node *shape, *stages;
 	struct key key;
 	struct metric_exemplar exemplar;
@@ -185,7 +185,7 @@ void metrics_free(struct metrics *m)
 	free(m);
 }
 
-/* The series of a metric with the labels of the line at present. */
+/* Returns the series of a metric with the labels of the current line. */
 static struct metric_series *series_get(struct metrics *m, enum metric metric, int state)
 {
 	struct key key = m->key;
@@ -253,7 +253,7 @@ static void observe_request(struct metrics *m, enum metric metric, uint64_t ns)
 
 /* ---- labels ---- */
 
-/* The number of a value, which it gets when it comes for the first time. */
+/* Interns a value; returns its id, LABEL_NONE or LABEL_OTHER. */
 static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], size_t *n, size_t max, const char *text)
 {
 	char printable[METRICS_LABEL_MAX];
@@ -273,7 +273,7 @@ static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], siz
 	return (uint8_t)(*n)++;
 }
 
-/* The same of two texts; NULL: not known. */
+/* The same for two texts; NULL: unknown. */
 static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t max, const char *first, const char *second)
 {
 	struct pair pair;
@@ -367,7 +367,7 @@ static bool flag(const struct metrics *m, const char *name)
 	return node_is(node_get(m->shape, name), JSON_TRUE);
 }
 
-/* A time in nanoseconds; false if it is not there, or not a time. */
+/* Reads a time in nanoseconds; false if it is missing or not a time. */
 static bool time_of(const struct json_node *object, const char *name, uint64_t *ret_ns)
 {
 	int64_t ns;
@@ -454,8 +454,7 @@ static void take_complete(struct metrics *m, uint64_t total, bool has_first, uin
 	}
 }
 
-/* What clients saw is told of each request once. Where sockets are recorded, that is by the line of the socket, or by the one
- * that both have. */
+/* What clients saw is counted once per request: where sockets are recorded, by the socket's line, or by the joined one. */
 static bool told_elsewhere(const struct metrics *m, bool socket)
 {
 	const char *why = node_string(node_get(m->shape, KEY(joined_why)));
@@ -518,7 +517,7 @@ static void take_window(struct metrics *m)
 		add(m, METRIC_UNCOVERED, -1, (uint64_t)((1 - coverage) * (double)ns));
 }
 
-/* An event that inftrace has not. What its stages mean, and whether they sum to anything, is up to who wrote it. */
+/* Takes an event that inftrace does not have. What its stages mean, and whether they sum to anything, is up to its writer. */
 static void take_foreign(struct metrics *m, const struct profile_line *line)
 {
 	const char *event = node_string(line->values[PROFILE_KEY_event]), *source = node_string(line->values[PROFILE_KEY_source]);
@@ -618,7 +617,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 struct text {
 	FILE *out;
 	bool openmetrics;
-	int metric; /* the one at present, -1: none */
+	int metric; /* the current one; -1: none */
 };
 
 bool metrics_accepts_openmetrics(const char *accept)

@@ -80,7 +80,7 @@ struct metric_about {
 	const char *state;   /* the name of LABEL_STATE */
 };
 
-/* The slowest request of late that went into a bucket. */
+/* The slowest recent request in a bucket. */
 struct metric_exemplar {
 	uint64_t ns;
 	int64_t at_ms;  /* when it was read; 0: none */
@@ -91,8 +91,8 @@ struct metric_exemplar {
 
 struct metric_series {
 	enum metric metric;
-	uint64_t count, sum;                   /* of a counter the sum alone; seconds in nanoseconds */
-	uint64_t buckets[METRICS_BUCKETS_MAX]; /* not cumulative; the last one used is that beyond all bounds */
+	uint64_t count, sum;                   /* a counter has only the sum; seconds are in nanoseconds */
+	uint64_t buckets[METRICS_BUCKETS_MAX]; /* not cumulative; the last one in use is beyond all bounds */
 	const struct metric_exemplar *exemplars;
 };
 
@@ -105,8 +105,8 @@ const struct metric_about *metric_about(enum metric metric);
 /* The name of a label, with dots. */
 const char *metric_label_name(enum metric metric, enum metric_label label);
 
-/* Takes one line of the profile `file` (its path, printable). Lines of families and with values that are not known count
- * nothing. now_ms is of a clock that does not jump. */
+/* Takes one line of the profile `file` (its path, printable). Unknown values count nothing; events that inftrace does not have
+ * count as foreign. now_ms: from a clock that does not jump. */
 void metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms);
 
 /*
@@ -137,7 +137,7 @@ bool metrics_accepts_openmetrics(const char *accept);
 
 const char *metrics_text_type(bool openmetrics);
 
-/* To be freed. */
+/* The caller frees the text. */
 char *metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, size_t *ret_len);
 
 #endif

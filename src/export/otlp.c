@@ -65,7 +65,7 @@ static char *put_double(char *p, uint32_t field, const char *key, double v)
 	return proto_close(pair, proto_close(value, p));
 }
 
-/* Resource and scope around what was measured: Resource...{resource 1, scope 2}, Scope...{scope 1, what 2}. */
+/* Wraps items, which it frees, in scope and resource: Resource...{resource 1, scope 2}, Scope...{scope 1, items 2}. */
 static char *wrap(struct message *items, const char *host, size_t *ret_len)
 {
 	struct message scope = { 0 }, resource = { 0 }, body = { 0 };
@@ -92,7 +92,7 @@ static char *wrap(struct message *items, const char *host, size_t *ret_len)
 /* ---- metrics ---- */
 
 struct metrics_writer {
-	struct message metrics, points; /* of the metric at present */
+	struct message metrics, points; /* points: of the current metric */
 	int metric;                     /* -1: none */
 	uint64_t start_ns, now_ns;
 };
@@ -210,7 +210,7 @@ uint64_t otlp_spans_dropped(const struct otlp_spans *s)
 	return s->dropped;
 }
 
-/* When a window opened, from "profile_pid12_1700000000000.jsonl": nothing else says the wall clock. */
+/* Reads when a window opened from "profile_pid12_1700000000000.jsonl": nothing else has the wall clock. */
 static bool window_start(const char *file, uint64_t *ret_ns)
 {
 	const char *ms = strrchr(file, '_');
@@ -296,7 +296,7 @@ static void add_request(struct message *spans, const struct request *r, const ch
 	struct ids ids;
 	int len;
 
-	/* the same request has the same numbers whenever it is sent */
+	/* the same request has the same ids whenever it is sent */
 	len = snprintf(name, sizeof(name), "%.255s/%s/%llu", host, r->file, (unsigned long long)r->line);
 	SHA256((const unsigned char *)name, (size_t)len, hash);
 	memcpy(ids.trace, hash, sizeof(ids.trace));
@@ -341,7 +341,7 @@ char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, s
 
 /* ---- sending ---- */
 
-#define PORT "4318" /* of OTLP, where a URL with http has none */
+#define PORT "4318" /* of OTLP, for an http URL without a port */
 #define TRIES 3
 #define TRY_MS 5000L
 #define END_S 6 /* for what is on its way when the program ends */
@@ -361,7 +361,7 @@ struct otlp_sender {
 	bool ending, failing;
 };
 
-/* Returns the URL with a port and without a slash at its end, for curl_free(); NULL: it is none of a collector. */
+/* Returns the URL with a port and without a slash at its end, for curl_free(); NULL: it cannot be used. */
 static char *parse_url(const char *text)
 {
 	bool http = !strncasecmp(text, "http://", 7);

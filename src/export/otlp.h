@@ -19,16 +19,16 @@ void otlp_spans_free(struct otlp_spans *s);
 /* Takes a line of a profile, of which only complete, slow requests count. */
 void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file);
 
-/* Requests that were dropped, since too many waited to be sent or could not be sent. */
+/* Requests that were dropped, since too many waited to be sent or the name of their file has no time. */
 uint64_t otlp_spans_dropped(const struct otlp_spans *s);
 
 /*
- * A request of OTLP (ExportTraceServiceRequest) of the spans that wait, which do no longer. To be freed;
- * NULL: there are none. *ret_n: how many requests.
+ * Takes the spans that wait as an ExportTraceServiceRequest, which the caller frees; NULL: there are none. *ret_n: how many
+ * requests.
  */
 char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, size_t *ret_n);
 
-/* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. To be freed. */
+/* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. The caller frees it. */
 char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, size_t *ret_len);
 
 /*

@@ -74,7 +74,7 @@ static void put_number(struct message *m, uint32_t field, uint64_t v)
 		message_add(m, buf, (size_t)(proto_u64(buf, field, v) - buf));
 }
 
-/* Writes what has become a field of the profile. */
+/* Writes a finished field of the profile. */
 static void write_out(struct pprof *p)
 {
 	p->failed |= p->message.len && gzwrite(p->gz, p->message.buf, (unsigned int)p->message.len) <= 0;
@@ -104,7 +104,7 @@ static uint32_t text(struct pprof *p, uint32_t number)
 	return string(p, samples_text(p->s, number));
 }
 
-/* ---- what samples have ---- */
+/* ---- samples ---- */
 
 static void write_type(struct pprof *p, uint32_t field, uint32_t type, uint32_t unit)
 {
@@ -177,9 +177,9 @@ static void write_sample(struct pprof *p, uint32_t number)
 	write_out(p);
 }
 
-/* ---- what they refer to ---- */
+/* ---- what samples refer to ---- */
 
-/* 0 and up; -1: it is of no file */
+/* Returns the mapping's number, from 0; -1: it has no file. */
 static int64_t mapping_of(struct pprof *p, const struct samples_frame *f)
 {
 	struct mapping m = { text(p, f->mapping), text(p, f->build_id) };
@@ -187,7 +187,7 @@ static int64_t mapping_of(struct pprof *p, const struct samples_frame *f)
 	return m.file ? (int64_t)pool_add(&p->mappings, &m, sizeof(m)) : -1;
 }
 
-/* The first one is taken for the program's: the first that is neither a library nor a script nor made up. */
+/* Readers take the first mapping for the program's: adds the first that is neither a library nor a script nor made up. */
 static void find_program(struct pprof *p)
 {
 	for (uint32_t i = 0; i < p->s->frames.n; i++) {

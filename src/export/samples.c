@@ -72,8 +72,8 @@ struct loader {
 	void *arg;
 	/* of a profile */
 	const struct samples_filter *filter;
-	struct pool ids;   /* of stacks whose frames were there, as in the file */
-	uint32_t *numbers; /* of each */
+	struct pool ids;   /* the file's ids of stacks whose frames were read */
+	uint32_t *numbers; /* number of each stack */
 	uint32_t numbers_size;
 };
 
@@ -127,11 +127,11 @@ static const char *find_line(const char *name, const char *mapping, uint32_t *re
 	return open;
 }
 
-/* A frame as it is told. */
+/* A frame as it was read. */
 struct samples_source {
 	const char *name;
 	size_t name_len;
-	const char *mapping, *build_id, *file; /* "" */
+	const char *mapping, *build_id, *file; /* "": unknown */
 	uint32_t line;
 	uint64_t pc;
 };
@@ -158,7 +158,7 @@ static uint32_t frame_add(struct samples *s, const struct pftrace_frame *from)
 	return samples_add_frame(s, &f);
 }
 
-/* The number of the stack. frames: the outermost first. */
+/* Adds a stack; returns its number. frames: the outermost first. */
 static uint32_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
 {
 	static const struct samples_source none = { "[no stack]", 10, "", "", "", 0, 0 };
@@ -314,7 +314,7 @@ const char *samples_label(const struct samples *s, const struct samples_frame *f
 
 #define FRAMES_MAX 4096 /* of one stack; further ones are left out */
 
-/* NAME [WHERE], NAME (FILE:LINE), or a name alone. *buf has a copy, which is cut into its parts. */
+/* Adds NAME [WHERE], NAME (FILE:LINE), or a name alone. Cuts buf into its parts. */
 static uint32_t add_frame(struct samples *s, char *buf)
 {
 	struct samples_source f = { .name = buf, .mapping = "", .build_id = "", .file = "" };
@@ -344,7 +344,7 @@ static uint32_t add_frame(struct samples *s, char *buf)
 	return samples_add_frame(s, &f);
 }
 
-/* The stack of a line with frames, which are the innermost first. */
+/* Adds the stack of a line with frames, the innermost first. */
 static uint32_t add_stack(struct loader *l, const struct json_node *list)
 {
 	uint32_t frames[FRAMES_MAX];
@@ -363,7 +363,7 @@ static uint32_t add_stack(struct loader *l, const struct json_node *list)
 	return samples_add_stack(l->s, frames + n, FRAMES_MAX - n);
 }
 
-/* The number of its stack; a line without one has an empty one. */
+/* Returns the number of a line's stack; a line without one has an empty one. */
 static uint32_t stack_of(struct loader *l, const struct profile_line *line, const struct json_node *shape)
 {
 	const struct json_node *id = node_get(shape, KEY(stack)), *frames = node_get(line->object, "frames");
@@ -436,8 +436,8 @@ int samples_read_profile(struct samples *s, struct json_source *source, const st
 #define PART_MAX (4 * SAMPLES_LABEL_MAX)
 
 /*
- * Lines that are the same are one: threads can have the same name, and so can different functions of the kernel, such as
- * the programs of two recorders.
+ * Equal lines are one: threads can have the same name, and so can different functions of the kernel, such as the programs of
+ * two recorders.
  */
 struct lines {
 	struct pool texts;
@@ -466,7 +466,7 @@ static void put_frame(const struct samples *s, uint32_t frame, FILE *out)
 		fputs("_[k]", out);
 }
 
-/* What a line begins with. */
+/* Returns the name that a line begins with. */
 static const char *thread_name(const struct samples *s, uint32_t thread, char buf[32])
 {
 	const struct samples_thread *t = pool_get(&s->threads, thread);
@@ -549,7 +549,7 @@ static void put_frames(const struct samples *s, FILE *out)
 	}
 }
 
-/* Samples of the same thread and kind together, in the order of time. */
+/* Sorts samples by thread and kind, then by time. */
 static const struct samples *sorted; /* qsort() passes no context */
 
 static int compare(const void *a, const void *b)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What traces and profiles have of samples and waits, summed up by stack for tools that draw them. */
+/* Samples and waits of traces and profiles, summed up by stack for tools that draw them. */
 #ifndef INFTRACE_EXPORT_SAMPLES_H
 #define INFTRACE_EXPORT_SAMPLES_H
 
@@ -9,7 +9,7 @@
 
 #include "read/json_source.h"
 
-/* One copy of each of some pieces of memory, numbered from 0 in the order in which they came. */
+/* A pool of distinct pieces of memory, numbered from 0 in the order in which they came. */
 
 struct pool_item;
 
@@ -19,26 +19,26 @@ struct pool {
 	size_t size, bytes; /* bytes: of memory */
 };
 
-/* The number of the piece. Padding in it needs to be 0. */
+/* Adds a piece if it is new; returns its number. Padding in it must be 0. */
 uint32_t pool_add(struct pool *p, const void *data, size_t len);
-/* The same, without adding it: -ENOENT. */
+/* The same without adding it; -ENOENT: not found. */
 int64_t pool_find(const struct pool *p, const void *data, size_t len);
 /* Valid until pool_clear(). */
 const void *pool_get(const struct pool *p, uint32_t number);
 size_t pool_len(const struct pool *p, uint32_t number);
 void pool_clear(struct pool *p);
 
-/* What a trace has of samples: summed up by thread and stack, and with --speedscope each of them. */
+/* Samples of a trace, summed up by thread and stack, and with --speedscope each of them. */
 
 #define SAMPLES_BYTES_MAX (UINT64_C(1) << 30)
 
-/* A function, or a line of one. Texts are numbers of `texts`. */
+/* A function, or a line of one. Texts are numbers in `texts`. */
 struct samples_frame {
 	uint32_t name;    /* without the line, and "" if it is unknown */
-	uint32_t mapping; /* the file that is mapped; "" */
+	uint32_t mapping; /* the mapped file; "": none */
 	uint32_t build_id;
-	uint32_t file; /* of the source: the mapping, if that is what runs; "" */
-	uint32_t line; /* in it; 0 */
+	uint32_t file; /* source file: the mapping, if that is what runs; "": unknown */
+	uint32_t line; /* in it; 0: unknown */
 	uint32_t pad;
 	uint64_t pc; /* in the mapping */
 };
@@ -69,7 +69,7 @@ struct samples {
 	uint32_t *names;
 	struct samples_sum *sums; /* of each key */
 	uint32_t names_size, sums_size;
-	struct samples_event *events; /* if each of them is wanted */
+	struct samples_event *events; /* with `each` */
 	size_t n_events, events_size;
 	bool each;
 	uint64_t n[2], ns[2]; /* in all, on and off the CPU */
@@ -82,7 +82,7 @@ typedef void (*samples_problem)(void *arg, uint64_t offset, const char *why);
  * there is in *s. */
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn);
 
-/* What of a profile is taken; NULL, or a negative number: all. */
+/* Which samples of a profile are taken; NULL, or a negative number: all. */
 struct samples_filter {
 	const char *phase, *state;
 	int64_t step;
@@ -93,17 +93,17 @@ int samples_read_profile(struct samples *s, struct json_source *source, const st
 	samples_problem problem, void *arg);
 void samples_clear(struct samples *s);
 
-/* ---- for those who write ---- */
+/* ---- for the writers ---- */
 
 const char *samples_text(const struct samples *s, uint32_t text);
 /* The outermost first. */
 const uint32_t *samples_stack(const struct samples *s, uint32_t stack, size_t *ret_n);
-/* Of a thread (its process's, if it has none of its own), or with tid 0 of a process. "": it has none. */
+/* The name of a thread (its process's, if it has none of its own), or with tid 0 of a process. "": none. */
 const char *samples_name(const struct samples *s, uint32_t pid, uint32_t tid);
 
 /* The last part of a path. */
 const char *samples_base(const char *path);
-/* What a frame is called: NAME, NAME (FILE:LINE) or [LIBRARY], at most size bytes. */
+/* What a frame is called: NAME, NAME (FILE:LINE) or [LIBRARY]. Returns buf. */
 #define SAMPLES_LABEL_MAX 1024
 const char *samples_label(const struct samples *s, const struct samples_frame *f, char buf[SAMPLES_LABEL_MAX]);
 

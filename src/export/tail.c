@@ -16,9 +16,9 @@
 #include "util/text.h"
 
 #define PROBLEMS_SHOWN_MAX 10
-#define LOOK_NS (NSEC_PER_SEC / 2) /* for what is read at one look */
+#define LOOK_NS (NSEC_PER_SEC / 2) /* time for one look */
 
-/* Numbers of files come again; together with the time when it was made, where the file system knows that, they do not. */
+/* Inode numbers are reused; together with the birth time, where the file system has it, they are unique. */
 struct file_id {
 	uint64_t ino, made_ns;
 	uint32_t dev_major, dev_minor;
@@ -30,7 +30,7 @@ struct file {
 	uint64_t lines;  /* before it */
 	bool seen;       /* at this look */
 	bool skipping;   /* within a line that is too long */
-	bool failed;     /* said so */
+	bool failed;     /* was reported */
 	UT_hash_handle hh;
 };
 
@@ -43,11 +43,11 @@ struct tail {
 	size_t size;
 	uint64_t problems;
 	bool full_said;
-	struct file_id next; /* the first file for which nothing was left: the next look begins with it, if has_next */
+	struct file_id next; /* the first file for which no time or bytes were left: the next look begins with it, if has_next */
 	bool has_next;
 	/* while reading */
 	uint64_t left, until_ns;
-	bool waits; /* for that file to come */
+	bool waits; /* skips files until that one */
 	tail_take_fn take;
 	void *ctx;
 	const char *path; /* printable */
@@ -108,7 +108,7 @@ static int take_lines(struct tail *t, struct file *file, size_t len)
 
 /* ---- one file ---- */
 
-/* Passes over the part in the buffer of a line that is too long. */
+/* Skips the part in the buffer of a line that is too long. */
 static void skip_some(struct tail *t, struct file *file, size_t n)
 {
 	const char *newline = memchr(t->buf, '\n', n);
@@ -125,7 +125,7 @@ static void skip_some(struct tail *t, struct file *file, size_t n)
 	t->left -= t->left < n ? t->left : n;
 }
 
-/* Within a line that is too long: passes over what is not even stored. */
+/* Within a line that is too long: skips a hole of the file. */
 static void skip_hole(struct file *file, int fd, uint64_t end)
 {
 	off_t data = lseek(fd, (off_t)file->offset, SEEK_DATA);
@@ -266,7 +266,7 @@ static void read_directory(struct tail *t, const char *path)
 	if (!dir)
 		return;
 	while ((entry = readdir(dir))) {
-		/* also of a profile that is being written */
+		/* also a profile that is being written */
 		if (entry->d_name[0] == '.' || !(text_has_suffix(entry->d_name, ".jsonl") || text_has_suffix(entry->d_name, ".jsonl.part")))
 			continue;
 		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
@@ -316,7 +316,7 @@ void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
 	t->waits = t->has_next;
 	t->has_next = false;
 	read_all(t);
-	/* those before the one with which it has begun */
+	/* then the files before the one with which it began */
 	t->waits = false;
 	if (waited && t->left)
 		read_all(t);
@@ -325,7 +325,7 @@ void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
 
 /* ---- start and end ---- */
 
-/* That a name is no profile shows in its first byte; whether its lines are good, later. */
+/* Returns why a path is no profile, by its first byte; NULL: it may be one. Its lines are checked later. */
 static const char *why_not(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

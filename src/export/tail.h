@@ -33,9 +33,9 @@ int tail_new(char *const *paths, size_t n, struct tail **ret);
 void tail_free(struct tail *t);
 
 /*
- * Reads what is new, `max` bytes at most (and a line) and half a second, and passes the lines to take(), with the path of their file,
- * printable, whose line->number counts from the beginning of the file. Bad lines and files that cannot be
- * read are counted, and the first few are printed. What one file has does not keep others from their turn.
+ * Reads what is new, for at most `max` bytes (and a line) and half a second, and passes the lines to take() with the printable
+ * path of their file; line->number counts from the beginning of the file. Bad lines and files that cannot be read are counted,
+ * and the first few are printed. A file with much to read does not keep others from their turn.
  */
 typedef void (*tail_take_fn)(void *ctx, const struct profile_line *line, const char *path);
 void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx);
