@@ -67,10 +67,10 @@ struct et_comm {
 	bool has_bytes, has_peer, has_comm;
 	uint32_t tid;
 	uint32_t peer;  /* or the root of a collective */
-	uint64_t bytes; /* that this process passes */
+	uint64_t bytes; /* passed by this process */
 	uint64_t comm;  /* address of the communicator, which identifies it in its own process only */
 	uint64_t start_ns, call_ns;
-	uint64_t id, after; /* after: the node that comes first; 0: none */
+	uint64_t id, after; /* after: the node before it; 0: none */
 };
 
 struct et_step {
@@ -120,7 +120,7 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 char *et_write_inputs(char *p, const struct et_call *call, enum et_list list);
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c);
 
-#define ET_JSON_ROOT 1 /* the id of the process */
+#define ET_JSON_ROOT 1 /* id of the node of the process */
 
 struct writer;
 

@@ -76,7 +76,7 @@ static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 
 /* ---- metadata ---- */
 
-/* text NULL: the number. */
+/* text NULL: writes the number. */
 static void metadata(
 	struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *key, const char *text, int64_t number)
 {
@@ -300,8 +300,8 @@ static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const s
 		write_begun(c, h, at);
 }
 
-/* From the waker's thread at the wake-up to the woken thread when it runs: that is its last
- * nanosecond off the CPU, since an arrow must end inside a slice. */
+/* From the waker's thread at the wake-up to the woken thread's last nanosecond off the CPU, since an arrow must end inside a
+ * slice. */
 static void make_arrow(
 	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
 {
@@ -581,8 +581,8 @@ static void write_step_span(
 	args_end(c, p, at);
 }
 
-/* Returns the first lane where the span overlaps no other; 0: none is left. Spans come in any order, those of steps in the
- * order of their ends. */
+/* Returns the tid of the first lane where the span overlaps no other; 0: none is left. Spans come in any order, those of steps
+ * in the order of their ends. */
 static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind)
 {
 	static const struct {

@@ -22,7 +22,7 @@
 /* Pseudo threads of a process for spans that belong to no thread, one per overlapping span. */
 #define TID_STEPS 4194307
 #define TID_REQUESTS 4194400
-/* One for each lane that short-lived threads of a process share. */
+/* One per lane that short-lived threads of a process share. */
 #define TID_WORKERS 4194500
 #define LANES_MAX 64
 
@@ -158,8 +158,8 @@ static inline void args_end(struct chrome_sink *c, char *p, const struct place *
 	event_end(c, p);
 }
 
-/* Records from before the start (in flight when the window opened) begin with it. The last eight digits of
- * times change; those before them are kept as text. */
+/* Times before the start (in flight when the window opened) become the start. The last eight digits of times change; those
+ * before them are kept as text. */
 static inline char *fmt_ts(struct chrome_sink *c, char *p, uint64_t boot_ns)
 {
 	uint64_t ns = boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0;
@@ -173,7 +173,7 @@ static inline char *fmt_ts(struct chrome_sink *c, char *p, uint64_t boot_ns)
 	return fmt_us_8digits(p + c->time.len, fmt_digits8((uint32_t)(ns - high * 100000000)));
 }
 
-/* A name of the probe table. */
+/* Writes a name of the probe table. */
 static inline char *fmt_name(struct chrome_sink *c, char *p, const char *name)
 {
 	/* 2^64 / golden ratio: the upper bits are mixed best. Names whose distance is near a Fibonacci number would share a
@@ -235,7 +235,7 @@ static inline char *span_begin(
 	return fmt_lit(p, ",\"name\":");
 }
 
-/* An instant of a thread, up to its name. */
+/* Begins an instant of a thread, up to its name. */
 static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
 	char *p = fmt_lit(event_begin(c), "{\"ph\":\"i\",\"s\":\"t\"");
@@ -243,7 +243,7 @@ static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h
 	return fmt_lit(fmt_at(c, p, at->pid, at->tid, h->start_ns), ",\"name\":");
 }
 
-/* Marks of spans that were cut. */
+/* Marks a span that was cut. */
 static inline char *fmt_open(char *p, uint8_t flags)
 {
 	if (flags & REC_F_OPEN_START)

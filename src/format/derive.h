@@ -19,7 +19,7 @@
 /* Instructions per cycle, in thousandths; false: not both were counted. */
 bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc);
 
-/* Members of an object: "instructions":1 and so on. */
+/* Adds members to an object: "instructions":1 and so on. */
 char *counts_fmt(char *p, const struct counters *c, const uint64_t *n);
 
 /* ---- system calls that pass data between processes or threads, with their names in traces ---- */

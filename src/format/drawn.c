@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REASON_MAX 256 /* bytes of it that are shown */
+#define REASON_MAX 256 /* bytes shown */
 
 void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a trace shows for a record, whatever its format: described here once, encoded by chrome.c and perfetto.c. The frequent kinds
- * (system calls, time off the CPU, functions, faults) and those that only one format has go their own ways there.
+ * What a trace shows for a record, whatever its format: described here once, encoded by chrome.c and perfetto.c. They encode
+ * frequent kinds (system calls, time off the CPU, functions, faults) and kinds of only one format directly.
  */
 #ifndef INFTRACE_FORMAT_DRAWN_H
 #define INFTRACE_FORMAT_DRAWN_H

@@ -45,7 +45,7 @@ struct gpu_ops {
 	struct device devices[DEVICES_MAX];
 	size_t n_devices;
 	uint64_t latest_ns; /* of all kernels, the latest end */
-	uint64_t from_ns;   /* some kernels of what began before it are gone */
+	uint64_t from_ns;   /* for steps that began before it, some kernels are gone */
 };
 
 struct gpu_ops *gpu_ops_new(void)

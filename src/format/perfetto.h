@@ -55,8 +55,8 @@ enum track_kind {
 #define PERFETTO_LANES 64
 #define PERFETTO_CPUS 1024
 
-/* A track, as far as the order of its slices matters. Rows are numbered from 1, and the numbers identify
- * tracks in the file: small ones, since each event has one. */
+/* A track, as far as the order of its slices matters. Its row number, from 1, identifies it in the file; it is small, since
+ * each event has one. */
 struct perfetto_row {
 	uint64_t due_ns;   /* what begins up to then need not wait */
 	uint64_t waits_ns; /* start of the slice that waits for another, or 0 */
@@ -244,7 +244,7 @@ void event_add_text(struct event *e, const char *name, const char *text, size_t 
 void event_add_word(struct event *e, const char *name, const char *text);
 /* For a name that may not stay. */
 void event_add_copy(struct event *e, const char *name, enum value_type type, uint64_t v);
-/* Marks of spans that were cut. */
+/* Marks a span that was cut. */
 void event_add_open(struct event *e, uint8_t flags);
 /* Writes it in its turn. For spans without a thread: */
 void event_write_span(struct event *e, uint64_t start_ns, uint64_t end_ns);

@@ -129,7 +129,7 @@ static void sort(struct held *list, size_t n, struct held *spare)
 	}
 }
 
-/* A slice that waits for another is treated as if it had just arrived. False: there is no room for it. */
+/* Keeps a slice that waits for another as if it had just arrived. False: there is no room for it. */
 static bool stay(struct holder *hd, struct held *h)
 {
 	char *to = hd->bytes[hd->turn % TURNS];
@@ -624,8 +624,7 @@ void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind
 
 	if (!e->row)
 		return;
-	/* Everything open at the start seems to begin at the same time, and the innermost slice
-	 * comes first. What surrounds it begins earlier. */
+	/* Slices open at the start would begin together. The innermost one comes first, so each outer one begins 1 ns earlier. */
 	if (h->flags & REC_F_OPEN_START || start < s->rec.start_boot_ns)
 		start = s->rec.start_boot_ns - s->rows[e->row].open++;
 	held_commit(s, e->row, EVENT_BEGIN, start, end > start ? end : start, kind, e->end);

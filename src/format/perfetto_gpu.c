@@ -343,7 +343,7 @@ static char *put_launch(char *p, const struct gpu_info *info, const struct rec_g
 	return proto_close(launch, p);
 }
 
-/* The arrow begins at an instant: a flow from the slice of the call would be one from each slice within it, too. */
+/* The arrow begins at an instant: a flow from the call's slice would also come from each slice within it. */
 static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);
@@ -409,7 +409,7 @@ static uint32_t counter_row(struct perfetto_sink *s, enum gpu_counter which, con
 		gpu_counter_unit(which));
 }
 
-/* A track of a device's steps; 0: it has no such track. */
+/* Returns the track of a device's steps; 0: it has none. */
 static uint32_t step_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
 {
 	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);

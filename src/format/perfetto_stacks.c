@@ -38,7 +38,7 @@ struct mapping {
 	uint32_t iid;
 };
 
-/* Numbers that were described in this file. */
+/* Numbers described in this file so far. */
 struct told {
 	uint64_t *bits;
 	uint32_t size; /* in numbers */
@@ -119,7 +119,7 @@ static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 
 /* ---- names, frames and stacks, before their first use ---- */
 
-/* A build ID as bytes. */
+/* Writes a build ID as bytes. */
 static char *put_build_id(char *p, uint32_t iid, const char *hex)
 {
 	unsigned char bytes[32];
@@ -275,7 +275,7 @@ static void write_end(struct perfetto_sink *s, const struct stream *st, uint32_t
 	packet_end(s, packet, p);
 }
 
-/* Who ended the wait, and in which function. */
+/* Adds who ended the wait, and in which function. */
 static char *put_waker(char *p, struct perfetto_sink *s, const struct rec_stack *r)
 {
 	const struct frame *f = s->rec.stacks ? stack_subject(s->rec.stacks, r->waker_stack) : NULL;

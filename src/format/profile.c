@@ -14,7 +14,7 @@
 
 #define REASON_MAX 160
 
-/* Marks of the recording. */
+/* Marks whose reasons are kept. */
 enum reason_of {
 	REASON_TRIGGER,
 	REASON_OPEN,
@@ -182,7 +182,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 
 static void profile_loss(struct sink *s, const struct loss *l)
 {
-	/* besides, it is in the line of each step that it touched, of each request that it may have touched, and in window_prof */
+	/* it is also in the line of each step that it touched, of each request that it may have touched, and in window_prof */
 	profile_steps_loss(((struct profile_sink *)s)->steps, l);
 }
 

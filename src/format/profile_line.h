@@ -193,7 +193,7 @@ struct profile_requests *profile_requests_new(
 	struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps);
 void profile_requests_free(struct profile_requests *q);
 
-/* The step's record, before its request is told. */
+/* Takes a step's record, before its request is told. */
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
 void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r);
 
@@ -202,12 +202,12 @@ void profile_requests_finish(struct profile_requests *q);
 
 /* ---- stack_prof ---- */
 
-/* names, which has the numbers of operators, must outlive it. */
+/* names: has the numbers of operators; must outlive it. */
 struct profile_stacks *profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names);
 void profile_stacks_free(struct profile_stacks *ps);
 
 void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r);
-/* The end of a function: of an operator, in which samples were taken. */
+/* A function has ended; only operators in which samples were taken count. */
 void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r);
 void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r);
 

@@ -74,7 +74,7 @@ static char *add_by(char *p, const char *prefix, const char *by, size_t max, uin
 	return fmt_u64(profile_add_key(p, prefix, "_by_tid"), tid);
 }
 
-/* What held a thread up for longest, and which thread caused it. */
+/* Adds what held a thread up for longest, and which thread caused it. */
 static char *add_stall(char *p, const char *prefix, const struct stall *s)
 {
 	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
@@ -435,7 +435,7 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
 
 	if (h)
 		h->is_told = h->waits_told;
-	/* those before were not told, and will not be */
+	/* earlier steps were not told, and will not be */
 	for (size_t i = 0; i < ps->n_held && ps->held[i].number <= s->number; i++)
 		ps->held[i].waits_told = false;
 	write_ready(ps, 0);

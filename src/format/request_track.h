@@ -57,7 +57,7 @@ struct request_tracks_ops {
 	void (*slice)(const struct request_slice *s, void *arg);
 	/* Called after the slice in which it ends. */
 	void (*arrow)(const struct request_arrow *a, void *arg);
-	/* Those of one counter come in the order of time. */
+	/* Values of one counter come in the order of time. */
 	void (*counter)(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg);
 };
 
