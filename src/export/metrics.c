@@ -445,7 +445,7 @@ static void take_complete(struct metrics *m, uint64_t total, bool has_first, uin
 		if (time_of(m->stages, parts[i], &ns))
 			add(m, METRIC_REQUEST_PART, (int)i, ns);
 	}
-	/* by the convention: the rest of the duration by the tokens after the first one. A socket shows parts of the answer. */
+	/* by the convention: the rest of the duration per token after the first one. A socket shows parts of the answer. */
 	if (!node_get(m->shape, KEY(output_tokens))) {
 		if (time_of(m->stages, KEY(tpot_mean), &ns))
 			observe_request(m, METRIC_TPOT, ns);
@@ -652,7 +652,7 @@ static const char *plain_name(char *buf, size_t size, const char *name)
 	return buf;
 }
 
-/* Exactly, without going through a double; with a decimal at least, as OpenMetrics wants bounds. */
+/* Writes seconds exactly, without a double; with at least one decimal, as OpenMetrics wants bounds. */
 static void put_seconds(FILE *out, uint64_t ns)
 {
 	char digits[16];

@@ -121,7 +121,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 /* What was sent to a collector. */
 struct otlp_sent {
 	uint64_t sent;    /* bodies that arrived */
-	uint64_t failed;  /* tries that did not */
+	uint64_t failed;  /* tries that failed */
 	uint64_t dropped; /* requests whose spans were given up */
 };
 

@@ -427,7 +427,7 @@ static bool is_passing(int status)
 	return !status || status == 429 || status == 502 || status == 503 || status == 504;
 }
 
-/* One line when it begins to fail, and one when it works again. */
+/* Prints one line when sending begins to fail, and one when it works again. */
 static void say(struct otlp_sender *s, int status, const char *why)
 {
 	const char *place = strstr(s->url, "://") + 3;

@@ -568,7 +568,7 @@ static bool is_same(const struct samples *s, const struct samples_event *a, cons
 	return k->thread == l->thread && k->off_cpu == l->off_cpu;
 }
 
-/* The list of samples, or of their weights: one nanosecond or sample each where the time is unknown. */
+/* Writes the samples, or their weights: 1 each where the time is unknown. */
 static void put_list(const struct samples *s, const struct samples_event *e, size_t n, bool weights, bool timed, FILE *out)
 {
 	const uint32_t *frames;

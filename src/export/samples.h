@@ -78,8 +78,7 @@ struct samples {
 /* Called for each problem, with its place in the file. */
 typedef void (*samples_problem)(void *arg, uint64_t offset, const char *why);
 
-/* Reads an open source. 0, or -errno; the reason has been passed to `problem`. Everything up to
- * there is in *s. */
+/* Reads an open source. Returns 0, or -errno with the reason passed to `problem`. *s has everything up to there. */
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn);
 
 /* Which samples of a profile are taken; NULL, or a negative number: all. */

@@ -2,7 +2,7 @@
 /*
  * Reads profiles while they grow: named files, and the profiles in directories, where windows come and go.
  *
- * A file is known by its number, not by its name, so that a window's file that is renamed when it closes is not read
+ * A file is known by its inode number, not by its name, so that a window's file that is renamed when it closes is not read
  * twice. Only whole lines are read. Nothing is kept open between two calls.
  */
 #ifndef INFTRACE_EXPORT_TAIL_H

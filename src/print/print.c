@@ -240,7 +240,7 @@ static int take_event(void *ctx, const struct trace_event *event)
 	if (!strcmp(ph, "M") || !us_of(event->ts, &line.start_ns))
 		return 0;
 	if (cat && !strcmp(cat, "cpu") && line.pid > PID_MAX_LIMIT)
-		cpu = event->tid; /* the track is that of a CPU */
+		cpu = event->tid; /* the track is a CPU's */
 	line.on_cpu = node_is(cpu, JSON_INT) && node_s64(cpu) >= 0 && node_s64(cpu) <= INT32_MAX;
 	line.cpu = id_of(cpu);
 	put_text(&w, cat ?: "-", OF_NAMES);
@@ -300,7 +300,7 @@ static int take_line(void *ctx, const struct profile_line *in)
 			put_value(&w, " ", s->key, s, "us");
 	}
 	line.timed = us_of(node_get(shape, KEY(ts_us)), &line.start_ns);
-	if (!line.timed) /* a sum, which is known by now */
+	if (!line.timed) /* a sum, placed where it became known */
 		line.start_ns = p->newest_ns;
 	if (comm)
 		set_name(p, line.pid, 0, comm);

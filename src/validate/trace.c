@@ -89,7 +89,7 @@ static void tracks_free(struct trace_tracks *tracks)
 	memset(tracks, 0, sizeof(*tracks));
 }
 
-/* The number of a track, which is created if new. */
+/* Returns the number of a track, which is created if new. */
 static size_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid)
 {
 	char small[128], *label = small, *big = NULL;
