@@ -32,7 +32,7 @@ int capture_check(struct capture *c)
 	return log_fail(err == -EPERM ? err : -EOPNOTSUPP, "%s", why);
 }
 
-/* library: a part of its name; NULL: of any. */
+/* library: a part of the library's name; NULL: any. */
 static bool has_role(const struct capture *c, enum probe_role role, const char *library)
 {
 	for (size_t i = 0; i < c->probes.n; i++) {
@@ -63,7 +63,7 @@ static int load_presets(struct capture *c, const struct record_options *o)
 	}
 	if (!err && all)
 		err = engine_load_all(pt);
-	/* what ran on a GPU belongs to the call that launched it */
+	/* GPU work is attributed to the call that launched it: --gpu needs the presets of those calls */
 	for (size_t i = 0; i < sizeof(gpu) / sizeof(gpu[0]) && o->gpu && !all && !err; i++) {
 		if (!engine_is_named(pt, pt->n_engines, gpu[i][0]) && !has_role(c, ROLE_LAUNCH, gpu[i][1]))
 			err = engine_load(pt, gpu[i][0]);
@@ -76,7 +76,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	int err = 0;
 
 	c->probes.op_detail = o->op_detail;
-	c->probes.dear_ends = o->has_budget; /* which turns them off */
+	c->probes.dear_ends = o->has_budget; /* --budget can turn them off */
 	c->probes.nodes = record_wants_nodes(o, false);
 	c->probes.declared = record_wants_declared(o);
 	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o))
@@ -88,7 +88,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-/* Whether there is what is to be counted, or weighed: the cost of a recording is known for steps only. */
+/* --budget needs steps, since the cost of inftrace is known for nothing else; -e pmu counts steps and operators. */
 static int check_steps(const struct capture *c, const struct record_options *o)
 {
 	if (o->has_budget && !has_role(c, ROLE_STEP, NULL))
@@ -102,7 +102,7 @@ static int check_steps(const struct capture *c, const struct record_options *o)
 	return 0;
 }
 
-/* A recording without faults is better than none: for a service, these are all that Debian and Ubuntu forbid. */
+/* Goes on without faults if need be: for a service, they are all that Debian and Ubuntu forbid. */
 static void check_faults(struct capture *c, const struct record_options *o)
 {
 	struct features *f = &c->features;
@@ -230,7 +230,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 	};
 	int err = 0;
 
-	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
+	/* in a pid namespace inftrace cannot recognise itself among the processes that others waited behind */
 	if (record_wants_profile(o) || o->view || o->has_budget)
 		err = f->pid_ns ? -EOPNOTSUPP : calibration_start(config.uprobe_multi, c->fault_ends, &c->calibration);
 	if (err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is attached, and what is known of the targets: everything that exists for the whole run. */
+/* The state of a whole run: what is attached, and what is known of the targets. */
 #ifndef INFTRACE_RECORD_CAPTURE_H
 #define INFTRACE_RECORD_CAPTURE_H
 
@@ -30,28 +30,28 @@ struct capture {
 	struct metadata *metadata; /* NULL: no profile */
 	struct pythons *pythons;   /* NULL: no stacks are taken */
 	struct stacks *stacks;     /* NULL: none are recorded */
-	struct features features;  /* as far as tried */
+	struct features features;  /* those probed so far */
 	enum fault_ends fault_ends;
-	bool lacks_faults;               /* they were wanted, and the kernel shows none */
-	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
+	bool lacks_faults;               /* faults were wanted, but the kernel reports none */
+	struct calibration *calibration; /* while it runs; NULL: done, or costs are not measured */
 	bool weighs;
 	uint64_t outside_ns[HIT_MAX]; /* time to reach a program and return, see calibrate.h */
 	struct prices prices;
 };
 
-/* Whether the kernel and the privileges allow it. Prints one line on failure; -EPERM, -EOPNOTSUPP. */
+/* Checks that the kernel and the privileges allow recording. Prints one line on failure; -EPERM, -EOPNOTSUPP. */
 int capture_check(struct capture *c);
 
 /* Prepares what the options ask for, as far as that needs no kernel; prints one line on failure. */
 int capture_prepare(struct capture *c, const struct record_options *o);
 
-/* Starts the processes that read symbols and unwind tables, before there is anything that they should not copy. */
+/* Starts the processes that read symbols and unwind tables. Call it before anything exists that they must not inherit. */
 int capture_start_readers(struct capture *c, const struct record_options *o);
 
-/* Waits for the measurement of what hits of the programs cost, which capture_open() began. */
+/* Waits for the measurement of a hit's cost, which capture_open() began. */
 void capture_calibrated(struct capture *c);
 
-/* Updates what is known of the programs' cost so far. */
+/* Updates the prices from the hits so far. */
 void capture_weigh(struct capture *c);
 
 /* Loads the programs. hold_pid: as in struct session_config. */
@@ -61,7 +61,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 void capture_close(struct capture *c);
 void capture_free(struct capture *c);
 
-/* Whether something that -u asks for was not found anywhere. */
+/* Whether a probe of -u was found nowhere. */
 bool capture_lacks_option(const struct capture *c);
 
 #endif

@@ -24,8 +24,8 @@
 #define REQUESTS_MAX 16
 #define REASON_MAX 256
 #define LOSSES_MAX 64
-#define SLICE_RECORDS 1024           /* of a dump, at a time: about 0.5 ms */
-#define ROUND_NS (5 * NSEC_PER_MSEC) /* then it is the turn of the rings */
+#define SLICE_RECORDS 1024           /* of a dump at a time: about 0.5 ms */
+#define ROUND_NS (5 * NSEC_PER_MSEC) /* then the rings are drained */
 #define PENDING_MAX (1u << 20)       /* bytes that may wait for a slow disk; the rest stays in the store */
 #define SETTLED_NS NSEC_PER_SEC      /* longer than records stay in the rings */
 #define DRAINS_MAX 32                /* enough to empty the rings */
@@ -61,13 +61,13 @@ struct recorder {
 	struct recording rec;
 	struct sink *out; /* of a batch of processes */
 	struct left_files files;
-	bool written; /* all of the batch that can be known before its end */
+	bool written; /* all of the batch was handed to `out`, but its totals */
 	uint32_t *tgids;
 	size_t n_tgids;
-	size_t *batches, n_batches, batch; /* where each ends */
+	size_t *batches, n_batches, batch; /* each one's end in tgids */
 	struct window_totals totals;
 	struct in_flight *open; /* spans that are still open */
-	bool looking;           /* stacks of threads that still wait belong there */
+	bool looking;           /* stacks of waiting threads go to `open` */
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
 };
@@ -198,7 +198,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct rec_request waits;
 
-	/* a request would end where it was last seen: this one is still waiting for an answer */
+	/* a request would end where it was last seen, but this one still waits for an answer: extends it to now */
 	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END && size <= sizeof(waits)) {
 		memcpy(&waits, h, size);
 		waits.h.dur_ns = clock_boot_ns() - h->start_ns;
@@ -207,7 +207,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	in_flight_add(h, size, arg);
 }
 
-/* A request that was open, and has ended since then, is in the store: there are few of them. */
+/* Drops an open request that has ended since, as its record is in the store. There are few. */
 static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
@@ -219,8 +219,8 @@ static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
 
 /* ---- batches ---- */
 
-/* The memory that the outputs of a process take, which limits how many are written at a time: the maximum as
- * measured, and for few records the pages that they touch. */
+/* The memory that a process's outputs take, which limits how many are written at a time. least: the pages that few records
+ * touch; most: as measured. */
 static const struct {
 	const char *format;
 	uint32_t least, most; /* bytes */
@@ -229,13 +229,13 @@ static const struct {
 	{ "json.gz", 768 << 10, 3584 << 10 },
 	{ "pftrace", 192 << 10, 6 << 20 },
 	{ "pftrace.gz", 896 << 10, 7 << 20 },
-	{ "et", 64 << 10, 40 << 20 }, /* the nodes of steps that are not complete */
+	{ "et", 64 << 10, 40 << 20 }, /* the nodes of incomplete steps */
 	{ "et.json", 64 << 10, 40 << 20 },
 	{ "kineto.json", 64 << 10, 2560 << 10 },
 	{ "kineto.json.gz", 768 << 10, 3584 << 10 },
 };
 
-#define RECORD_COST 512 /* of each format, and record */
+#define RECORD_COST 512 /* bytes for each record in each format */
 
 static uint64_t cost_of(const struct record_options *o, uint64_t records)
 {
@@ -263,7 +263,7 @@ static void add_span(const struct rec_hdr *h, size_t size, void *arg)
 	thread_map_get(arg, h->tgid);
 }
 
-/* The processes of the dump, even without a record. */
+/* Divides the dump's processes into batches, even those without a record. */
 static void plan_batches(struct recorder *rec)
 {
 	struct thread_map processes = { .size = sizeof(struct flight_process) };
@@ -310,7 +310,7 @@ static int open_batch(struct recorder *rec)
 
 /* ---- a dump ---- */
 
-/* A dump can show neither a beginning before its first instant, nor a wake-up by a thread after that was looked at. */
+/* Marks a start before the dump's first instant, and removes a wake-up after its waker was looked at: it can show neither. */
 static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	static union {
@@ -370,7 +370,7 @@ static void add_file(const char *name, uint64_t bytes, void *arg)
 	left_files_add(&((struct recorder *)arg)->files, name, bytes);
 }
 
-/* The clocks of the dump: its zero is the horizon. */
+/* Sets the clocks of the dump: its zero is the horizon. */
 static void set_recording(struct recorder *rec)
 {
 	const struct recording *run = &rec->w->rec;
@@ -390,7 +390,7 @@ static void set_recording(struct recorder *rec)
 	rec->totals = (struct window_totals){ .open_ns = start };
 }
 
-/* The losses within the dump: counts them, or writes them. */
+/* Counts or writes the losses within the dump. */
 static void take_losses(struct recorder *rec, bool write)
 {
 	uint64_t first = rec->n_losses > LOSSES_MAX ? rec->n_losses - LOSSES_MAX : 0;
@@ -408,7 +408,7 @@ static void take_losses(struct recorder *rec, bool write)
 	}
 }
 
-/* What is in the rings happened before the trigger. */
+/* Drains the rings: their records are from before the trigger. */
 static int drain_all(struct recorder *rec)
 {
 	int more = 1;
@@ -532,7 +532,7 @@ static void write_end(struct recorder *rec)
 	rec->written = true;
 }
 
-/* Its files are complete: begins the next batch. Returns 1 if there is none. */
+/* Closes the batch's files and begins the next batch. Returns 1 if there is none. */
 static int close_batch(struct recorder *rec)
 {
 	int err;
@@ -624,7 +624,7 @@ unsigned int recorder_finish(struct recorder *rec)
 		before = pending;
 		if (!recorder_waits(rec))
 			continue;
-		/* signals are read elsewhere: looks whether another one to stop is pending */
+		/* signals are read elsewhere: checks whether another stop signal is pending */
 		rec->given_up = now - moved_ns > STALLED_NS && !sigpending(&set) &&
 				(sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGHUP) == 1);
 		usleep(WAIT_US);

@@ -11,10 +11,10 @@
 
 /* ---- spans in flight ---- */
 
-/* A program reads the clock before others see its change: a span that was seen open can have ended this much before. */
+/* BPF programs read the clock before their change is visible: a span seen open can have ended this much earlier. */
 #define CLOCK_SLACK_NS 10000
 
-/* The kinds of spans of a thread's time, which nest. */
+/* The span kinds that divide a thread's time, and nest. */
 #define KINDS_NESTED                                                                                       \
 	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION | \
 		1u << REC_STEP | 1u << REC_IRQ | 1u << REC_HOLD)
@@ -30,8 +30,8 @@ struct in_flight {
 	size_t len, cap;
 	struct thread *threads; /* once ready, sorted by tid */
 	size_t n_threads, threads_cap;
-	size_t thread_from; /* start of the spans of the thread that is being added */
-	uint64_t since_ns;  /* what ended before is neither later nor in flight */
+	size_t thread_from; /* where the spans of the thread being added start */
+	uint64_t since_ns;  /* a record that ended earlier is not replaced */
 };
 
 struct in_flight *in_flight_new(void)
@@ -112,7 +112,7 @@ uint64_t in_flight_at(const struct in_flight *f, uint32_t tid)
 	return t ? t->at_ns : UINT64_MAX;
 }
 
-/* The record at an offset; sets the offset of the next. */
+/* Returns the record at *offset, and moves on to the next. */
 static const struct rec_hdr *record_at(const struct in_flight *f, size_t *offset, uint64_t *ret_size)
 {
 	const char *p = f->data + *offset;
@@ -151,9 +151,9 @@ void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, v
 bool is_same_span(const struct rec_hdr *open, void *arg)
 {
 	const struct rec_hdr *h = arg;
-	/* the call of a step may be reported as open */
+	/* an open step may have been reported as a call */
 	uint32_t a = open->kind == REC_STEP ? REC_FUNCTION : open->kind, b = h->kind == REC_STEP ? REC_FUNCTION : h->kind;
-	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
+	/* an open span may lack its id (why it is off-CPU), which is needed only for these kinds */
 	bool several = a == REC_FUNCTION || a == REC_IRQ || a == REC_REQUEST;
 
 	return open->start_ns == h->start_ns && open->tid == h->tid && a == b && (!several || open->id == h->id);
@@ -208,7 +208,7 @@ struct dump {
 	bool running;
 	uint64_t horizon_ns;
 	struct tasks *names;
-	struct tasks *first_names; /* of several passes: the names at the first record */
+	struct tasks *first_names; /* with several passes: the names at the first record */
 	unsigned int passes;       /* how many follow this one */
 	struct chunk *first;
 	struct chunk *chunk; /* handed over next; NULL: all were */
@@ -217,7 +217,7 @@ struct dump {
 	uint32_t last_used; /* of the last chunk, which may keep growing */
 };
 
-/* At the beginning of its memory, followed by the chunks' headers and the chunks. */
+/* Lies at the start of its memory, followed by the chunks' headers and data. */
 struct flight {
 	size_t bytes, chunk_bytes;
 	uint64_t keep_ns;
@@ -268,7 +268,7 @@ static void lay_out(struct flight *f, size_t page)
 	if (f->spare < SPARE_MIN)
 		f->spare = SPARE_MIN;
 	front = round_up(sizeof(*f) + f->n_chunks * sizeof(struct chunk), page);
-	/* the first is taken first */
+	/* backwards, so that the first is taken first */
 	for (unsigned int i = f->n_chunks; i-- > 0;) {
 		f->chunks[i].data = (char *)f + front + i * chunk;
 		push_free(f, &f->chunks[i], true);
@@ -311,7 +311,7 @@ static void free_chunk(struct flight *f, struct chunk *c)
 	push_free(f, c, f->keep_ns && f->n_free[false] >= f->spare && !madvise(c->data, f->chunk_bytes, MADV_DONTNEED));
 }
 
-/* One that is not yet handed over is kept for the dump, still linked to the next, and freed after that. */
+/* A chunk that the dump has not handed over yet stays linked to the next, and is freed after that. */
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
@@ -333,8 +333,8 @@ static void evict_oldest(struct flight *f)
 		free_chunk(f, c);
 }
 
-/* Makes n chunks free. The newest is never evicted: without a dump there are more chunks than that, and a dump
- * begins with spare ones, so by the time they run out there are chunks after it. */
+/* Evicts until n chunks are free. The newest is never evicted: without a dump there are more than n chunks, and a dump
+ * begins with spare ones, so by the time they run out there are newer chunks. */
 static void make_free(struct flight *f, unsigned int n)
 {
 	while (f->n_free[false] + f->n_free[true] < n)
@@ -432,7 +432,7 @@ int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, stru
 
 	if (d->running)
 		return -EBUSY;
-	/* the previous dump may have used them up */
+	/* the previous dump may have used up the spare ones */
 	make_free(f, f->spare);
 	names = tasks_copy(f->base);
 	if (live)
@@ -465,7 +465,7 @@ struct cursor {
 	uint32_t offset;
 };
 
-/* The next record, leaving out most of those that ended before since_ns; NULL: there are no more. */
+/* Returns the next record, skipping most that ended before since_ns; NULL: there are no more. */
 static const struct entry *next_entry(const struct flight *f, struct cursor *at, uint64_t since_ns)
 {
 	const struct entry *e;
@@ -515,7 +515,7 @@ void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct
 		f->dump.horizon_ns = dump->horizon_ns = from;
 }
 
-/* The dump's chunk is done, in this pass. */
+/* This pass is done with the dump's current chunk. */
 static void unpin(struct flight *f)
 {
 	struct dump *d = &f->dump;

@@ -120,7 +120,7 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 	return wants_presets(o);
 }
 
-/* A stack says in which state the thread was. */
+/* Stacks need them, too: each has the state its thread was in. */
 static bool wants_states(const struct record_options *o)
 {
 	return record_wants_profile(o) || o->view || o->events & (EVENT_SAMPLES | EVENT_STACKS);
@@ -131,7 +131,7 @@ bool record_wants_faults(const struct record_options *o)
 	return wants_states(o) || o->events & EVENT_FAULTS;
 }
 
-/* A profile needs the states, and for its counts the calls and faults, whatever the trace shows. */
+/* A profile needs thread states, and system calls and faults for its counts, whatever the trace shows. */
 void events_configure(const struct record_options *o, const struct probe_table *probes, struct session_config *c)
 {
 	static const struct {

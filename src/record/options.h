@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Describes a recording: commands fill it in from their options, and a run is told nothing else. */
+/* The options of a recording: commands fill them in, and a run gets no other input. */
 #ifndef INFTRACE_RECORD_OPTIONS_H
 #define INFTRACE_RECORD_OPTIONS_H
 
@@ -26,8 +26,8 @@ enum event {
 	EVENT_STACKS = 1 << 10,
 	EVENT_PMU = 1 << 11,
 	EVENT_MESSAGES = 1 << 12,
-	EVENT_FUNCTIONS_NAMED = 1 << 16,    /* in -e: the profile wants calls, too */
-	EVENT_REQUESTS_LISTENING = 1 << 17, /* EVENT_REQUESTS if one of the processes listens: see events_listening() */
+	EVENT_FUNCTIONS_NAMED = 1 << 16,    /* functions was given in -e: the profile has calls, too */
+	EVENT_REQUESTS_LISTENING = 1 << 17, /* EVENT_REQUESTS if a process listens: see events_listening() */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC | EVENT_REQUESTS_LISTENING)
 
@@ -46,9 +46,9 @@ struct view;
 
 /* What inftrace top shows instead of messages while a recording runs. */
 struct view_ops {
-	/* The recording begins: its records also go to the sink, which `rec` outlives. Prints one line on failure. */
+	/* The recording begins. Its records also go to *ret_sink, which `rec` outlives. Prints one line on failure. */
 	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
-	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
+	/* Called after each drain, several times a second. Returns 0, 1 to end the run, or an error. */
 	int (*round)(struct view *v, uint64_t now_ns);
 	void (*signal)(struct view *v, int signo);
 };
@@ -66,9 +66,9 @@ struct record_options {
 	size_t n_pids;
 	bool all;
 	bool discover;      /* every process that a preset matches */
-	const char *cgroup; /* every process in it; with discover only those; or NULL */
+	const char *cgroup; /* every process in it; with discover, every match in it; NULL: none */
 	char **command;     /* NULL: none */
-	const char *user;   /* of the command; NULL: who runs inftrace */
+	const char *user;   /* who runs the command; NULL: who runs inftrace */
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;
 	const char *profile;
@@ -89,13 +89,13 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
-	uint32_t et_steps;    /* of each execution trace, at most; 0: all */
-	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
-	uint32_t gpu_every;   /* one in as many steps; 0: all */
+	uint32_t et_steps;    /* at most, in each execution trace; 0: all */
+	bool gpu, gpu_attach; /* the GPUs of a COMMAND; also of running processes */
+	uint32_t gpu_every;   /* collects one step in this many; 0: all */
 	bool has_gpu_wait;
-	uint32_t gpu_wait_ms; /* for room in a ring, between two flushes */
+	uint32_t gpu_wait_ms; /* longest wait for room in a ring, between two flushes */
 	uint64_t gpu_budget;  /* in millionths of a CPU; 0: no limit */
-	const char *cupti;    /* of --gpu; NULL: it is searched for */
+	const char *cupti;    /* the library; NULL: it is searched for */
 	bool has_budget;
 	uint64_t budget;    /* in millionths of the time of steps */
 	bool hold, no_hold; /* targets wait for probes; by default a command does, and -p does not */
@@ -108,11 +108,11 @@ struct record_options {
 	const char *window_spec;          /* for schedule_parse() */
 	uint64_t max_steps;               /* for all processes together */
 	uint32_t max_steps_each;          /* for each process */
-	const char *output_dir;           /* of windows and dumps; set with these */
-	bool chakra_names;                /* of the traces there, as the other tool calls them */
+	const char *output_dir;           /* of windows and dumps; set whenever they are used */
+	bool chakra_names;                /* names the traces there as the other tool does */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et", ... */
 	size_t n_formats;
-	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */
+	uint64_t flight_bytes, flight_ns; /* the flight recorder's size, if either is set */
 	struct trigger_set *triggers;
 	uint64_t trigger_cooldown_ns;
 	uint32_t max_dumps;
@@ -121,7 +121,7 @@ struct record_options {
 	struct writer_floor min_free;
 };
 
-/* A recording, from the checks to the summary. Returns an exit code. */
+/* Runs a recording, from the checks to the summary. Returns an exit code. */
 int record_run(struct record_options *o);
 
 /* Whether targets are found while the recording runs. */
@@ -146,16 +146,15 @@ static inline bool record_wants_trace(const struct record_options *o)
 	return o->n_outputs || record_by_time(o);
 }
 
-/* Whether page faults are recorded, or are a state of threads, if the kernel allows it. */
+/* Whether page faults are recorded or count as a thread state, if the kernel allows it. */
 bool record_wants_faults(const struct record_options *o);
 
-/* Whether an output is an execution trace; only: all are, and there is no other trace. */
+/* Whether an output is an execution trace; only: whether all traces are. */
 bool record_wants_nodes(const struct record_options *o, bool only);
 
-/* Whether operators are to have the names that their file declares. */
+/* Whether operators get the names that their file declares. */
 bool record_wants_declared(const struct record_options *o);
 
-/* Whether the name of an output says that it is an execution trace. */
 bool output_is_et(const char *name);
 
 static inline bool record_wants_profile(const struct record_options *o)
@@ -166,10 +165,10 @@ static inline bool record_wants_profile(const struct record_options *o)
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
 int events_parse(const char *list, unsigned int *ret_events);
 
-/* Decides on EVENT_REQUESTS where the list leaves it open: by default with -p of a process that listens. */
+/* Sets EVENT_REQUESTS if -e leaves it open and a -p process listens. */
 void events_listening(struct record_options *o);
 
-/* Configures which kinds are kept and sent, for the events, the outputs and the function probes. */
+/* Sets which record kinds are kept and sent, by the events, the outputs and the function probes. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
 
