@@ -28,12 +28,12 @@
 #include "util/passing.h"
 
 #define AGENT_FILE "inftrace-gpu.so"
-#define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
-#define TOOLS "ROCP_TOOL_LIBRARIES"       /* of rocprofiler-sdk's: a list, which has colons */
+#define INJECTION "CUDA_INJECTION64_PATH" /* read by the CUDA driver: one library */
+#define TOOLS "ROCP_TOOL_LIBRARIES"       /* read by rocprofiler-sdk: a list with colons */
 #define BACKLOG 64
-#define GPU_PENDING_MAX 16 /* connections of targets that have not said anything */
-#define GPU_ACCEPT_MAX 64  /* at a turn: anybody may connect */
-#define GPU_LISTEN_MAX 17  /* network namespaces */
+#define GPU_PENDING_MAX 16 /* silent connections of targets */
+#define GPU_ACCEPT_MAX 64  /* per turn, since anybody may connect */
+#define GPU_LISTEN_MAX 17  /* sockets, one per network namespace */
 #define GPU_FLUSH_MS 100
 #define WAIT_MS 50 /* for room in a ring, unless --gpu says otherwise */
 
@@ -58,7 +58,7 @@ struct agent {
 	uint32_t pid;
 	struct gpu_process *process;
 	bool off;         /* waits for a step that is to be collected */
-	uint32_t skipped; /* steps that it has let pass since */
+	uint32_t skipped; /* steps let pass since then */
 	bool said_over, said_broken;
 	bool ended; /* its process is gone, or has called exec */
 };
@@ -69,7 +69,7 @@ struct gpu {
 	gpu_record_cb cb;
 	void *arg;
 	int epoll;                  /* of the sockets on which agents connect (gpu/hand_over.h) */
-	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of `namespaces` */
+	int listen[GPU_LISTEN_MAX]; /* in inftrace's network namespace, and in each of `namespaces` */
 	unsigned int n_listen;
 	uint64_t namespaces[GPU_LISTEN_MAX];
 	unsigned int n_namespaces;
@@ -82,24 +82,24 @@ struct gpu {
 	struct gpu_launches *launches;
 	struct agent agents[GPU_PROCESSES_MAX];
 	size_t n_agents;
-	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
+	pthread_mutex_t lock; /* held to change the agents, and by other threads to read them */
 	bool wanted;
-	bool stopped;     /* and nothing is left to hand over */
-	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
+	bool stopped;     /* and all records were taken */
+	uint32_t unknown; /* the last process in this turn that launched something without an agent; 0: none */
 	/* of the run */
-	struct gpu_counts gone; /* of processes that are */
+	struct gpu_counts gone; /* of processes that have ended */
 	uint32_t connected, refused;
 	uint64_t refused_full;
-	struct gpu_injection *injections; /* of --gpu=attach, that have begun */
+	struct gpu_injection *injections; /* of --gpu=attach, in progress */
 	size_t n_injections;
-	uint32_t attached[GPU_PROCESSES_MAX]; /* that have not connected yet */
+	uint32_t attached[GPU_PROCESSES_MAX]; /* injected, but not connected yet */
 	size_t n_attached;
 	bool said_failed;
 };
 
 /* ---- what the COMMAND needs ---- */
 
-/* Beside inftrace, or where it is installed. */
+/* Finds the agent beside inftrace, or where it is installed. */
 static int find_library(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
@@ -115,7 +115,7 @@ static int find_library(char path[PATH_MAX])
 	return log_fail(-EINVAL, "--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
 }
 
-/* value: malloc()ed, which is taken over. */
+/* Takes over value, which is malloc()ed. */
 static void add_variable(struct gpu *g, char *value)
 {
 	g->environment[g->n_environment++] = value;
@@ -152,7 +152,7 @@ static int watch(const struct gpu *g, int fd)
 	return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-/* Abstract, in a network namespace: there is no file that has to be removed, or that another user could replace. */
+/* The socket is abstract, per network namespace: it leaves no file to remove, or for another user to replace. */
 static int listen_at_name(struct gpu *g)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -182,7 +182,7 @@ struct visit {
 	int err;
 };
 
-/* A thread of its own, which ends there. */
+/* Runs in a thread of its own, which ends in the other namespace. */
 static void *listen_there(void *arg)
 {
 	struct visit *v = arg;
@@ -191,7 +191,7 @@ static void *listen_there(void *arg)
 	return NULL;
 }
 
-/* Agents of that process can connect, too, whose network namespace may be another one. Needs CAP_SYS_ADMIN for that. */
+/* Lets agents of that process connect. Needs CAP_SYS_ADMIN if it is in another network namespace. */
 static int listen_for(struct gpu *g, pid_t pid)
 {
 	struct visit v = { .g = g };
@@ -290,7 +290,7 @@ static unsigned int count_of(const struct gpu *g, uid_t uid)
 	return n;
 }
 
-/* Where there are too many, the oldest of the user who has most has to go. */
+/* If there are too many, drops the oldest of the user who has the most. */
 static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 {
 	unsigned int worst = 0;
@@ -335,7 +335,7 @@ static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 	return -EAGAIN;
 }
 
-/* Hands over a ring; or memfd -1: says why there is none. */
+/* Hands over a ring; memfd -1: sends err, the reason that there is none. */
 static int welcome(int fd, int memfd, int err)
 {
 	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
@@ -362,11 +362,11 @@ static const char *const arg_names[ARGS] = { "grid_x", "grid_y", "grid_z", "bloc
 
 #define KNOWN_MAX 4096 /* probes */
 
-/* Where a probe has which argument, since names are compared once only. */
+/* The positions of a probe's arguments, so that names are compared only once. */
 struct launch_args {
 	bool known;
-	bool is_nccl;    /* which launches through CUDA, as late as at the end of a group: its calls are no launches themselves */
-	int8_t at[ARGS]; /* -1: it does not have it */
+	bool is_nccl;    /* NCCL launches through CUDA, as late as at the end of a group: its own calls are no launches */
+	int8_t at[ARGS]; /* -1: none */
 };
 
 struct gpu_launches {
@@ -438,7 +438,7 @@ static bool get_bytes(const struct launch_args *p, const struct probe_spec *s, c
 	return true;
 }
 
-/* Two handles are no addresses: 1 stands for the same stream as 0 does, and 2 for one of each thread. */
+/* Two handles are no addresses: 1 is the same stream as 0, and 2 a stream of each thread. */
 static uint64_t stream_of(uint64_t handle, uint32_t tid)
 {
 	return handle == 1 ? 0 : handle == 2 ? 2 | (uint64_t)tid << 32
@@ -475,7 +475,7 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 		return false;
 	if (!find_kind(s->role, &l.kind))
 		return false;
-	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* an engine builds its graph */
+	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* no launch: an engine builds its graph */
 		return false;
 	if (l.kind == LAUNCH_KERNEL)
 		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
@@ -487,7 +487,7 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 	return true;
 }
 
-/* Tells the process, if it is a wait for all that a stream, or everything, has launched. */
+/* Tells proc if the call waited for all work of a stream, or of all streams. */
 static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r,
 	struct gpu_process *proc)
 {
@@ -557,7 +557,7 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 	g->said_failed = true;
 }
 
-/* Everything that it wrote is there. */
+/* Takes the rest of what an agent wrote, which has ended, and removes it. */
 static void end_agent(struct gpu *g, size_t i)
 {
 	struct agent *a = &g->agents[i];
@@ -580,7 +580,7 @@ static bool has_ended(const struct agent *a)
 	char c;
 	ssize_t n = recv(a->fd, &c, 1, MSG_DONTWAIT);
 
-	/* nothing is to be sent after the first message */
+	/* an agent sends nothing after its first message */
 	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
@@ -723,7 +723,7 @@ static int is_mapped(const struct mapped_file *m, void *arg)
 	return strstr(m->path, arg) != NULL;
 }
 
-/* Nothing is changed in a process that does not use CUDA. */
+/* A process that does not use CUDA is left unchanged. */
 static int check_cuda(pid_t pid, char *ret_why, size_t size)
 {
 	bool amd;
@@ -770,7 +770,7 @@ static void say_injected(struct gpu *g, pid_t pid, int err, const char *why)
 		g->attached[g->n_attached++] = (uint32_t)pid;
 }
 
-/* Returns whether any goes on. */
+/* Returns whether any is still in progress. */
 static bool take_injections(struct gpu *g)
 {
 	char why[256] = "";
@@ -790,7 +790,7 @@ static bool take_injections(struct gpu *g)
 
 /* ---- records ---- */
 
-/* Its agent connected before it launched anything, but perhaps in this turn. */
+/* Finds the process of a launch: its agent connected before that, but perhaps in this turn. */
 static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
 {
 	struct agent *a = find_agent(g, tgid);
@@ -825,7 +825,7 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 		gpu_process_call(p, &l);
 }
 
-/* One step is collected from its begin to its end; then nothing is, until it is time for the next one but one. */
+/* Collects one whole step, then nothing for the next gpu_every - 1 steps. */
 static void follow_every(const struct gpu *g, struct agent *a, const struct rec_step *r)
 {
 	struct gpu_feed *f = gpu_process_feed(a->process);
@@ -858,7 +858,7 @@ void gpu_step(struct gpu *g, const struct rec_step *r)
 	follow_every(g, a, r);
 }
 
-/* The first time. */
+/* Reports a broken ring and an exceeded budget, each once. */
 static void say_over(struct agent *a)
 {
 	struct gpu_counts c;

@@ -125,7 +125,7 @@ static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, 
 	if (!check_call(&in->c->probes, s, r->vals, r->strs[0]))
 		return NULL;
 	r = drafts_mark(&in->drafts, &in->c->probes, r, *size);
-	if (rows_refused(s)) { /* the batch is laid out in another way than the preset says: its parts are of no use */
+	if (rows_refused(s)) { /* the batch is not laid out as the preset says: its parts are useless */
 		memcpy(&bare, r, sizeof(bare));
 		bare.n_parts = bare.parts_left = 0;
 		*size = sizeof(bare);
@@ -163,7 +163,7 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(in->sink, h, size);
 }
 
-/* Whether everything that a record says to have after it is there: those who take it rely on that. */
+/* Whether a record is as long as its counts say, which its users rely on. */
 static bool is_whole(const struct rec_hdr *h, size_t size)
 {
 	const struct rec_sample *sample = (const struct rec_sample *)h;
@@ -207,7 +207,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		if (in->unwinder)
 			unwinder_process(in->unwinder, h->tgid, NEWS_MAPPED, h->start_ns);
 		return;
-	case REC_SAMPLE: /* a sink gets what becomes of it */
+	case REC_SAMPLE: /* sinks get the REC_STACK made of it */
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The way of records and losses from the session to a sink: tasks, strings, checks, names, the limit of steps. */
+/* Takes records and losses from the session to a sink: tasks, strings, checks, names, the limit of steps. */
 #ifndef INFTRACE_RECORD_INTAKE_H
 #define INFTRACE_RECORD_INTAKE_H
 
@@ -20,16 +20,16 @@ struct intake {
 	struct unwinder *unwinder;     /* NULL: no stacks */
 	struct gpu *gpu;               /* NULL: no --gpu */
 	bool keep_names;               /* learns names of threads at once: they may be gone by the time of a dump */
-	/* the last thread that was found alive, and the state of the tasks at that time */
+	/* the last thread found alive, and tasks_changes() at that time */
 	uint32_t met_tgid, met_tid;
 	uint64_t met_changes;
 	/* for the open window */
-	struct sink *sink;                  /* NULL: there is none, and only what is known of tasks is kept up to date */
+	struct sink *sink;                  /* NULL: none, and only the tasks are kept up to date */
 	struct window_totals *totals;       /* records, steps and loss */
 	uint64_t dropped_now[REC_KIND_MAX]; /* by the sink, at the last look */
 	uint64_t last_loss_ns;
 	/* for the run */
-	uint64_t lost[REC_KIND_MAX]; /* counted so far by the session, by the thread that unwinds, and of GPUs */
+	uint64_t lost[REC_KIND_MAX]; /* so far, by the session, the unwinder and GPUs */
 	uint64_t dropped;            /* records for which a file was too slow, over all kinds and outputs */
 };
 
@@ -37,7 +37,7 @@ struct intake {
 void intake_open(struct intake *in, struct sink *s, struct window_totals *totals, uint64_t now_ns);
 void intake_close(struct intake *in);
 
-/* Takes a record; one that was made in user space, for the open window. arg: the intake. */
+/* Takes a record of the kernel; and one made in user space, for the open window. arg: the intake. */
 void intake_record(const struct rec_hdr *h, size_t size, void *arg);
 void intake_made(const struct rec_hdr *h, size_t size, void *arg);
 
@@ -53,7 +53,7 @@ void intake_release(struct intake *in);
 /* Counts what has been lost so far, and tells the sink. */
 void intake_check_loss(struct intake *in, uint64_t now_ns);
 
-/* Gives a call without its strings, for which there was no room, empty ones. Valid until the next call. */
+/* Returns a call with empty strings in place of those that had no room. Valid until the next call. */
 const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size);
 
 /* The sum of counts per kind. */

@@ -150,7 +150,7 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 
 	if (parts && size <= sizeof(o->step)) {
 		memcpy(&o->step, h, size);
-		o->step.s.left_out = parts; /* which is part of what it weighs */
+		o->step.s.left_out = parts; /* weight_of() depends on it */
 		h = &o->step.s.h;
 	}
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
@@ -167,7 +167,7 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 }
 
 static const struct {
-	const char *with_verb, *marks[2]; /* off: at 1 */
+	const char *with_verb, *marks[2]; /* [true]: off */
 } parts_text[SHED_PARTS] = {
 	[SHED_SAMPLES] = { "samples, and stacks of waits, are", { "samples on", "samples off" } },
 	[SHED_BARRIERS] = { "barriers are", { "barriers on", "barriers off" } },
@@ -393,7 +393,7 @@ void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, voi
 	l->settled_ns = now_ns;
 }
 
-/* Whether it has started a process with steps, as a server does, and leaves them to that one. */
+/* Whether it is an ancestor of a process with steps, as a server is of its workers. */
 static bool is_parent(const struct step_limit *l, pid_t tgid)
 {
 	const struct stepped *p = NULL;
@@ -436,14 +436,14 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks)
 struct pace {
 	unsigned int (*fill)(void *arg);
 	void *fill_arg;
-	int epoll; /* what the loop waits for, and the next two */
+	int epoll; /* of the loop's descriptors, wake and timer */
 	int wake;  /* wakes the watching thread so that it ends */
 	int timer; /* for a look at the rings */
 	struct thread thread;
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
 	bool yields; /* the loop yields */
-	bool looks;  /* the watching thread waits for something urgent, and not for the loop to yield */
+	bool looks;  /* the watching thread is in look(), and does not wait for the loop to yield */
 	bool ends;
 	int look_ms; /* after the last turn of the loop */
 	uint64_t due_ns;
@@ -489,7 +489,7 @@ static void *watch(void *arg)
 		if (!p->yields) {
 			pthread_cond_wait(&p->yielded, &p->lock);
 		} else if (!yield_is_set()) {
-			yield_set(true); /* not in the loop, which might not run any more before it has announced that */
+			yield_set(true); /* not in the loop, which might lose its CPU before it could announce that */
 		} else if (look(p) && p->yields && !p->ends) {
 			p->yields = false;
 			yield_set(false);
@@ -528,7 +528,7 @@ static int add_fd(const struct pace *p, int fd)
 	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-/* Edge-triggered: the control ring is readable when a thread was born, and wakes its reader only for what is urgent. */
+/* Edge-triggered: a thread's birth already makes the control ring readable, but only what is urgent wakes its reader. */
 static int open_epoll(struct pace *p, const struct pollfd *fds, nfds_t n_fds)
 {
 	int err;
@@ -571,7 +571,7 @@ int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *
 	pthread_cond_init(&p->yielded, NULL);
 	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
 	if (!err) {
-		/* one that waits for a CPU itself cannot see that others wait too long: this goes before all */
+		/* a thread that waits for a CPU itself cannot see that others wait too long: this one goes first */
 		err = -pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
 		if (err)
 			end_thread(p);

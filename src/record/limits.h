@@ -20,10 +20,10 @@ struct tasks;
 /* ---- load shedding: which parts are off ---- */
 
 /*
- * Steps and the time go in, a decision comes out. A look covers some steps that were all recorded in the same way. If they
- * cost more than the budget, the next part is turned off, in the order of enum shed_part; its price is the difference to
- * the cost of a step in the next look. After a quiet time the last part that would fit is turned on again; if that was
- * wrong, the next quiet time is twice as long.
+ * Decides from steps and the time. A look covers some steps that were all recorded in the same way. If they cost more than
+ * the budget, the next part is turned off, in the order of enum shed_part; its price is how much less a step costs in the
+ * next look. After a quiet time the last part that fits the budget is turned on again; if that was wrong, its next quiet
+ * time is twice as long.
  */
 #define SHED_WHOLE 1000000                /* shares are in millionths */
 #define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
@@ -50,7 +50,7 @@ struct shed {
 		uint64_t quiet_ns;
 		uint64_t on_ns; /* when it was turned on again; 0: never */
 	} part[SHED_PARTS];
-	enum shed_part last; /* turned off, but without a look since; SHED_PARTS: none */
+	enum shed_part last; /* turned off without a look since; SHED_PARTS: none */
 	uint64_t before_ns;  /* cost of a step before that */
 };
 
@@ -74,7 +74,7 @@ struct overhead {
 	struct capture *c;
 	struct shed shed;
 	struct left_out left_out;
-	struct rec_step_parts step; /* that overhead_step() has handed out */
+	struct rec_step_parts step; /* returned by overhead_step() */
 	uint32_t self;
 	uint64_t weighed; /* steps whose cost is known */
 	bool told;        /* it was reported that nothing is left to turn off */
@@ -82,10 +82,11 @@ struct overhead {
 
 struct overhead *overhead_new(struct capture *c, uint64_t budget);
 
-/* Returns a step as sinks should show it, until the next call: time at barriers left out counts as on the CPU. */
+/* Returns a step as sinks should show it, valid until the next call. With barriers off, time at them counts as on-CPU. */
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size);
 
-/* What nothing turns off although it may cost much, to be added to that; "": nothing. counts: there are counters. */
+/* Appended to the warning that nothing is left to turn off: what may cost much but is never shed; "": nothing. counts:
+ * there are counters. */
 const char *overhead_stays(const struct probe_table *pt, bool counts);
 
 /* Turns parts off and on as decided. s: the sink of the open window; NULL: none is open. o NULL: does nothing. */
@@ -110,7 +111,7 @@ void step_limit_reset(struct step_limit *l);
 enum step_limit_take {
 	STEP_LIMIT_PASS,
 	STEP_LIMIT_DROP,
-	STEP_LIMIT_HELD, /* a copy; see below */
+	STEP_LIMIT_HELD, /* a copy, for step_limit_release() */
 };
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size);
 
@@ -126,14 +127,14 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 /* ---- yielding to what is recorded ---- */
 
 /*
- * The threads of the loop and of files yield to all others (util/thread.h) while nothing is urgent, so on a busy CPU they
- * may not run for long. A small thread, which goes before all others, makes them run normally when the loop has not come
- * back for a while and a ring is more than half full, what it waits for has happened, or it is late. They yield again when
- * the rings are empty and the writers are done.
+ * The loop's thread and the writers' yield to all others (util/thread.h) while nothing is urgent, so on a busy CPU they may
+ * not run for a long time. A small thread with priority over all others makes them run normally when the loop has not come
+ * back for a while and a ring is more than half full, what the loop waits for has happened, or it is late. They yield again
+ * when the rings are empty and the writers are done.
  */
 
-/* In the thread of the loop, with what it waits for. fill: of the fullest ring, in percent; called by another thread.
- * -errno: no thread can watch, and nothing yields. */
+/* Call it in the loop's thread, with what the loop waits for. fill: returns how full the fullest ring is, in percent; called
+ * by another thread. -errno: no thread can watch, and nothing yields. */
 int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *arg), void *arg, struct pace **ret_pace);
 
 /* From now on nothing yields. */
@@ -141,7 +142,7 @@ void pace_free(struct pace *p);
 
 /*
  * Like poll(2) on the same descriptors. calm: the loop knows of nothing urgent. due_ns: when it next has something to
- * do (CLOCK_BOOTTIME); it is late after that, and some time after it should have come back. p may be NULL.
+ * do (CLOCK_BOOTTIME); it is late after that, or some time after the timeout. p may be NULL.
  */
 int pace_poll(struct pace *p, struct pollfd *fds, nfds_t n_fds, int timeout_ms, bool calm, uint64_t due_ns);
 
