@@ -40,7 +40,7 @@
 static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
 	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
 
-/* Labels, and where tools write: no matter for the speed. */
+/* Labels and output paths, which do not affect the speed. */
 static const char *const labels[] = { "*_MODEL", "*_COMMIT_SHA", "*_CONCURRENCY", "*_JSONL", "*_OUT", "*_DIR", "FERRUM_*DEBUG",
 	"VLLM_CHAKRA_*DEBUG", "*_ENV_HASH" };
 
@@ -159,13 +159,13 @@ static struct json_object *presets_json(const struct env_program *p, const struc
 
 static bool counts(const char *name, const char *value)
 {
-	/* no setting has any other name, and it would have to be escaped */
+	/* settings have no other characters in their names, and those would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
 	       !matches_any(labels, ARRAY_SIZE(labels), name) && !secret_name(name) && !secret_value(value) &&
 	       (strcmp(name, "CUDA_INJECTION64_PATH") || !text_has_suffix(value, "/inftrace-gpu.so")); /* set by inftrace itself */
 }
 
-/* Whether "NAME=VALUE" is one of them. */
+/* Whether "NAME=VALUE" is a setting that goes into the hash. */
 static bool env_is_setting(const char *variable)
 {
 	size_t len = strcspn(variable, "=");
@@ -178,7 +178,7 @@ static bool env_is_setting(const char *variable)
 	return counts(name, variable + len + 1);
 }
 
-/* By name; of several with the same name the first one. */
+/* Orders by name, then by position. */
 static int cmp_variable(const void *a, const void *b)
 {
 	const char *x = *(const char *const *)a, *y = *(const char *const *)b;
@@ -214,7 +214,7 @@ static void env_add_settings(const struct process_text *environ, struct json_obj
 	free(list);
 }
 
-/* By key, since json-c keeps the order of keys. */
+/* Adds the keys in sorted order, since json-c keeps their order. */
 static struct json_object *env_json(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets)
 {
 	struct json_object *obj = json_object_new_object(), *env = json_object_new_object(), *cpu = json_object_new_object();
@@ -289,7 +289,7 @@ static int find_replaced(const struct mapped_file *m, void *arg)
 	       !file_open_mapped(r->pid, m, &r->fd);
 }
 
-/* fd: what its path leads to; -1: nothing. */
+/* fd: of the file at its path; -1: none. */
 static int collect_file(const char *name, int fd, void *arg)
 {
 	struct collect *c = arg;
@@ -303,7 +303,7 @@ static int collect_file(const char *name, int fd, void *arg)
 		return 0;
 	l->name = xstrdup(name);
 	c->to->n++;
-	/* an upgrade may have put another one in its place */
+	/* an upgrade may have replaced the mapped file */
 	if (process_each_mapped(c->pid, find_replaced, &r) == 1) {
 		read_build_id(r.fd, l->build_id);
 		close(r.fd);
@@ -369,12 +369,12 @@ int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, c
 
 	if (hash)
 		strcpy(hash, ENV_HASH_UNKNOWN);
-	/* the environment of a process that ends is empty, but then it has no program either */
+	/* an exiting process has an empty environment, but no program either */
 	err = process_environ(pid, &environ);
 	if (!err)
 		err = env_program_read(pid, NULL, &environ, pt, &p);
 	if (err == -ESRCH && process_exists(pid))
-		err = -EACCES; /* the kernel does not say which of the two it was */
+		err = -EACCES; /* the kernel does not tell the two apart */
 	if (!err) {
 		err = env_hash(&p, &environ, pt, ret_json, hash);
 		env_program_free(&p);
@@ -572,7 +572,7 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 
 /* ---- metadata of processes ---- */
 
-#define PROCESSES_MAX 1024          /* the one not used for longest is replaced */
+#define PROCESSES_MAX 1024          /* the least recently used one is replaced */
 #define THEIRS_MAX 256              /* bytes of a value chosen by a process */
 #define THEIR_FLAGS_MAX (16u << 10) /* of its runtime flags */
 #define FLAGS_MAX 1024              /* bytes of its settings, which are in every line */
@@ -588,12 +588,12 @@ struct process {
 	bool read, will_exec;
 	bool may_choose;                      /* see environment_may_choose() */
 	struct process_text environ, cmdline; /* only what matters of the environment */
-	struct process_text service;          /* command line of what started it, if that is the same program */
+	struct process_text service;          /* command line of the ancestor that started it, if it is the same program */
 	struct env_program program;
 	/* for its lines */
 	bool made, complete;
 	uint64_t made_ns;
-	char *commit_sha, *model, *flags; /* of meta, which has "unknown" for no model */
+	char *commit_sha, *model, *flags; /* owned, for meta, where no model is "unknown" */
 	char hash[ENV_HASH_MAX];
 	struct profile_meta meta;
 };
@@ -671,7 +671,7 @@ bool metadata_flags_ok(const char *text)
 	return ret == 1;
 }
 
-/* The text of an object on one line. */
+/* Returns the text of an object on one line; malloc()ed. */
 static char *one_line(const char *text)
 {
 	char *line = xmalloc(strlen(text) + 1), *p = line;
@@ -731,7 +731,7 @@ static char *flags_of(struct metadata *m, const struct process *p)
 	return ok ? one_line(text) : settings_of(p);
 }
 
-/* 0: nobody says it. */
+/* Returns 0 if unknown. *ret_configured: it is a setting of the process. */
 static uint32_t concurrency_of(struct metadata *m, const struct process *p, bool *ret_configured)
 {
 	uint32_t n = m->o->concurrency;
@@ -761,7 +761,7 @@ static char *model_of(struct metadata *m, const struct process *p, bool alive)
 
 	if (model || !p)
 		return model;
-	/* its files are known only while it lives, so that its command line comes first: the name does not change */
+	/* the command line comes first: files are known only while it lives, and the name must not change */
 	if (!model_of_cmdline(&p->cmdline, name) || (alive && !model_of_files((pid_t)p->tgid, name)) ||
 		!model_of_cmdline(&p->service, name))
 		return xstrdup(name);
@@ -853,7 +853,7 @@ static void keep_some(struct process_text *t)
 	}
 }
 
-/* Workers of a server have lost its command line, or have one of their own. */
+/* Reads the command line of the server: its workers have lost it, or have one of their own. */
 static void read_service(pid_t pid, struct process_text *ret)
 {
 	pid_t parent = pid;
@@ -869,13 +869,13 @@ static void read_service(pid_t pid, struct process_text *ret)
 	}
 }
 
-/* All of it is read at once: later its program may have changed some, or be gone. */
+/* Reads everything at once: later the process may have changed some of it, or be gone. */
 static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 {
 	struct process_text env = { 0 }, cmdline = { 0 };
 	struct env_program program;
 
-	/* the program last: texts of a process that ends are empty, but then that fails */
+	/* the program last: the texts of an exiting process are empty, but this fails then */
 	if (process_environ(pid, &env) || process_cmdline(pid, &cmdline) ||
 		env_program_read(pid, NULL, &env, m->probes, &program)) {
 		process_text_free(&env);
@@ -899,13 +899,13 @@ void metadata_process(struct metadata *m, pid_t pid)
 	if (!m)
 		return;
 	p = get(m, (uint32_t)pid);
-	/* our command is known; of another that is gone, what is known belongs to the program that ran before */
+	/* our COMMAND is known already; if another process is gone, what is known is of its previous program */
 	if (!p->will_exec && !read_process(m, p, pid))
 		clear(p);
 	p->will_exec = false;
 }
 
-/* Joins strings like those in /proc. */
+/* Joins strings with NULs, as in /proc. */
 static void join(char *const *strings, struct process_text *ret)
 {
 	size_t len = 0, at = 0;
@@ -987,7 +987,7 @@ struct metadata *metadata_new(const struct record_options *o, const struct probe
 	m->o = o;
 	m->probes = probes;
 	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
-	for (int i = 0; i < 2 && !m->hash; i++) { /* as the other tool takes it: any name behind "sha256:" */
+	for (int i = 0; i < 2 && !m->hash; i++) { /* like the other tool, accepts any name after "sha256:" */
 		const char *value = environment_ours(hash_names[i]);
 		bool named = value && !strncmp(value, "sha256:", 7) && value[7];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a process's lines of the profile say about the run: commit, model, concurrency, settings, and the hash of the
- * environment. From the options, else our environment, else the process, which is read when it begins, since it may be gone
- * later, and again when its first line is written. */
+/* The run's metadata in a process's profile lines: commit, model, concurrency, settings, and the hash of the environment.
+ * It is from the options, else our environment, else the process, which is read when it begins, since it may be gone later,
+ * and again for its first line. */
 #ifndef INFTRACE_RECORD_METADATA_H
 #define INFTRACE_RECORD_METADATA_H
 
@@ -21,15 +21,15 @@ struct probe_table;
 struct metadata *metadata_new(const struct record_options *o, const struct probe_table *probes);
 void metadata_free(struct metadata *m);
 
-/* All functions but metadata_free() do nothing if m is NULL: no profile is wanted. */
+/* metadata_process() and metadata_command() do nothing if m is NULL: no profile is wanted. */
 
 /* The process runs a new program, or was attached to. */
 void metadata_process(struct metadata *m, pid_t pid);
 
-/* A command of ours that will call exec, with our environment: it may end before anybody looks. */
+/* Our COMMAND will call exec, with our environment: it may end before it can be read. */
 void metadata_command(struct metadata *m, pid_t pid, char **argv);
 
-/* tgid 0: for a line about no process in particular. Valid until the next call. */
+/* Returns the metadata of a process, valid until the next call. tgid 0: for a line about no process in particular. */
 const struct profile_meta *metadata_of(void *m, uint32_t tgid);
 
 /* Whether the text is a JSON object and nothing else. */
@@ -42,27 +42,27 @@ bool metadata_flags_ok(const char *text);
 #define ENV_LIBRARIES_MAX 32
 
 struct env_library {
-	char *name;                      /* as the linker recorded it; of the program: its file's */
+	char *name;                      /* as the linker recorded it; for the program, its file name */
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 
-/* The program of a process, and what a preset claims of it and the libraries that it is linked with, in no order.
- * What it loads itself differs from run to run, and is left out. */
+/* A process's program, and those of it and its linked libraries that a preset claims, in no order. Libraries that it loads
+ * itself differ from run to run, and are left out. */
 struct env_program {
 	char exe[ELF_BUILD_ID_MAX];
 	struct env_library libraries[ENV_LIBRARIES_MAX];
 	size_t n;
 };
 
-/* environ NULL: no variables. Presets count that claim one of the libraries. Returns the canonical JSON (malloc()ed)
- * and its hash; either may be NULL. -EIO; the hash then says that it is unknown. */
+/* Returns the canonical JSON (malloc()ed) and its hash; either may be NULL. environ NULL: no variables. Only presets that
+ * claim one of the libraries count. -EIO: the hash is ENV_HASH_UNKNOWN. */
 int env_hash(const struct env_program *p, const struct process_text *environ, const struct probe_table *presets, char **ret_json,
 	char hash[ENV_HASH_MAX]);
 
 /* Whether it is 64 hexadecimal digits, with or without "sha256:" before them. */
 bool env_hash_ok(const char *text);
 
-/* env_hash() of a process now. -ESRCH, -EACCES and the like if it cannot be read. */
+/* env_hash() of a running process. -ESRCH, -EACCES and the like if it cannot be read. */
 int env_hash_process(pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX]);
 
 /* ---- settings where no option is given: from our environment, then from a target's ---- */
@@ -74,17 +74,17 @@ const char *environment_ours(const char *name);
 struct environment {
 	pid_t pid; /* 0: there is no process, and nothing is set */
 	struct process_text text;
-	bool may_choose; /* neither where root writes nor what it waits for, if it is another user's */
+	bool may_choose; /* false for another user's process: it must not choose where root writes or what it waits for */
 };
 
 /* An environment that cannot be read is empty. pid 0: none. */
 void environment_read(pid_t pid, struct environment *ret);
 void environment_free(struct environment *e);
 
-/* The same from the environment of the process. */
+/* Like environment_ours(), from the environment of the process. */
 const char *environment_theirs(const struct environment *e, const char *name);
 
-/* A variable under our name or another tool's, in our environment or theirs. VLLM_CHAKRA_TRACE=0 switches those off. */
+/* A variable under our name or another tool's, in our environment or theirs. VLLM_CHAKRA_TRACE=0 disables all VLLM_CHAKRA_*. */
 struct variable {
 	const char *name, *value;
 	pid_t pid; /* whose environment; 0: ours */
@@ -92,10 +92,10 @@ struct variable {
 
 bool environment_find(const struct environment *e, const char *const names[2], struct variable *ret);
 
-/* As the other tool reads a switch. */
+/* Whether a switch is on, by the other tool's rules. */
 bool environment_is_on(const char *value);
 
-/* The path in a variable, as seen by us; malloc()ed. */
+/* Returns the path in a variable, as inftrace sees it; malloc()ed. */
 char *environment_path(const struct variable *v);
 
 /* "in the environment", "of process 123" */
@@ -103,8 +103,8 @@ const char *environment_whose(const struct variable *v, char buf[32]);
 
 #define COMMAND_LINE_MAX 1024
 
-/* How the recording was started: the words of argv, quoted for a shell, without possible secrets, or "...". Of a COMMAND
- * (a place in argv; NULL: none) only the program, since its arguments may hold prompts. Returns text. */
+/* Writes how the recording was started: argv quoted for a shell, with possible secrets masked, cut off by "..." if too long.
+ * Of a COMMAND (its place in argv; NULL: none) only the program, since its arguments may hold prompts. Returns text. */
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX]);
 
 #endif

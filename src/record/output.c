@@ -33,7 +33,7 @@
 struct out_file {
 	struct writer *w; /* NULL: not yet */
 	char *name;
-	bool is_part; /* it has the name of a part */
+	bool is_part; /* its name has ".part" appended */
 	bool created; /* by us: removed again if nothing was recorded */
 };
 
@@ -97,7 +97,7 @@ static int out_file_open(const char *name, int flags, bool part, struct out_file
 	return fd;
 }
 
-/* Claims a trace, which is written from the beginning, by one recording at a time. Prints one line on failure. */
+/* Locks a trace, for one recording at a time, and truncates it. Prints one line on failure. */
 static int out_file_claim(int fd, const char *name)
 {
 	struct stat st;
@@ -125,14 +125,14 @@ static int out_file_end_last_line(int fd)
 		return 0;
 	in = outfile_reopen(fd);
 	if (in < 0)
-		return 0; /* we may write it, but not read it */
+		return 0; /* it may be written, but not read */
 	if (pread(in, &last, 1, st.st_size - 1) != 1)
 		last = '\n';
 	close(in);
 	return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
 }
 
-/* The file is complete, or whoever wrote it has reported why not; keep false: it is not wanted. */
+/* Gives a written file its own name; keep false: removes it if it was created. Errors of writing have been reported. */
 static int out_file_finish(struct out_file *f, bool keep)
 {
 	char part[PATH_MAX];
@@ -195,7 +195,7 @@ void left_files_add(struct left_files *f, const char *name, uint64_t bytes)
 
 static char default_name[80 + TASK_COMM_LEN];
 
-/* The name of the process or the command; it comes from the traced side. */
+/* The name of the process or the command, made safe for a file name: it comes from the traced side. */
 static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN])
 {
 	comm[0] = 0;
@@ -269,7 +269,7 @@ static bool is_same_file(const char *a, const char *b)
 	return !strcmp(dirs[0], dirs[1]) && !strcmp(base[0], base[1]);
 }
 
-/* Neither another output, nor what is read. */
+/* Checks that the file is neither another output nor a preset that is read. */
 static int check_other(const char *option, const char *name, const struct record_options *o, size_t n_before)
 {
 	for (size_t i = 0; i < n_before && !out_file_is_stdout(name); i++) {
@@ -320,7 +320,7 @@ static int check_suffix(const char *name)
 	return log_fail(-EINVAL, "-o: %s: the name must end in .json, .json.gz, .pftrace, .pftrace.gz or .et, or be - for stdout", name);
 }
 
-/* Its directory may be missing. */
+/* The directory of the profile may be missing. */
 static int check_profile(const struct record_options *o)
 {
 	char why[OUTFILE_WHY_MAX], dir[PATH_MAX];
@@ -426,7 +426,7 @@ int outputs_prepare(const struct record_options *o)
 #define DROPS_MAX 32
 #define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
 
-/* Few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
+/* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
 #define KINDS_VITAL (1u << REC_TASK | 1u << REC_STEP | 1u << REC_REQUEST | 1u << REC_GPU_STEP)
 
 /* Records that were dropped because the writer was behind. */
@@ -448,10 +448,10 @@ struct output {
 	uint32_t number;     /* of the file being written */
 	unsigned int looked; /* records since the last check of the size */
 	struct out_file old; /* the previous file, until all of it is written; w NULL: it is */
-	uint32_t *files;     /* those before, oldest first, */
+	uint32_t *files;     /* numbers of the files before, oldest first */
 	size_t n_files, cap_files;
-	uint64_t files_bytes; /* and their bytes */
-	int err;              /* from a file that could not continue another */
+	uint64_t files_bytes; /* of the finished ones */
+	int err;              /* of a failed continuation */
 	uint64_t dropped[REC_KIND_MAX];
 	struct drop drops[DROPS_MAX]; /* the last ones */
 	unsigned int n_drops;
@@ -504,8 +504,8 @@ static int create_next(struct output *o, struct out_file *ret_file)
 	return fd;
 }
 
-/* The previous file, if any: all of it has been written, or will be now. Leaves as many as are to be kept, including the one being
- * written. */
+/* Writes what is left of the previous file, if any, and finishes it. Deletes the oldest files beyond --max-files, which includes the
+ * one being written. */
 static int finish_old(struct output *o)
 {
 	size_t kept = o->n_files && o->keep_first && o->files[0] == 1;
@@ -795,7 +795,7 @@ static int open_profile(struct output *o)
 	return err;
 }
 
-/* What a file's name ends in says what is in it. */
+/* A file's suffix says what is in it. */
 struct format {
 	const char *suffix;
 	enum writer_mode mode;
@@ -918,7 +918,7 @@ static int add_by_time(struct set *set, const struct record_options *o, const st
 	return err;
 }
 
-/* requests: what the outputs tell of them. */
+/* requests: those that the outputs show. */
 static int open_all(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
 	struct sink **ret_sink)
 {
@@ -946,7 +946,7 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 	return 0;
 }
 
-/* Of one recording, or of one process of it. */
+/* Opens the outputs of a recording, or of one process of it. */
 static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
 {
 	struct request_feed *requests = request_feed_new(rec);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the records of a recording go: a format and its files for each output. Until one is
- * complete it may have the name of a part: with ".part" appended. */
+/* The outputs of a recording: each has a format and its files. Until a file is complete, its name may be
+ * that of a part: with ".part" appended. */
 #ifndef INFTRACE_RECORD_OUTPUT_H
 #define INFTRACE_RECORD_OUTPUT_H
 
@@ -17,12 +17,12 @@ int outputs_check(struct record_options *o);
 /* Creates missing directories. Prints one line on failure. */
 int outputs_prepare(const struct record_options *o);
 
-/* Opens the files that `o` names, or for a window or a dump a set for each process, named by time; with -a one for all.
- * tgids: only of these processes; NULL: of all. `o` and `rec` must outlive the sink. Prints one line on failure. */
+/* Opens the files that `o` names; for a window or a dump, a set per process, named by time, or with -a one for all.
+ * tgids: only these processes; NULL: all. `o` and `rec` must outlive the sink. Prints one line on failure. */
 int outputs_open(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
 	struct sink **ret_sink);
 
-/* Of one set, the name of the file that is being written: traces in the order of the options, the profile; or NULL. */
+/* Returns the name of the file that output i of a set is writing: traces in option order, then the profile; NULL: none. */
 const char *outputs_name(const struct sink *s, size_t i);
 
 /* Opens the file named by outputs_name() for reading. -ENOENT: it is not a file. */

@@ -46,7 +46,7 @@ struct run {
 	struct windows windows;
 	struct recorder *recorder; /* NULL: no --flight-recorder */
 	struct discover *discover; /* NULL: neither --discover nor --cgroup */
-	struct control *control;   /* NULL: there is no socket, and the run does without it */
+	struct control *control;   /* NULL: no socket; the run does without it */
 	int failed;                /* error of a client's request; it ends the run */
 	uint64_t begun_ns;
 	uint64_t shown_ns, shown_records, shown_steps; /* in the last line of progress */
@@ -170,7 +170,7 @@ static void add_target(struct task *t, void *arg)
 	json_object_array_add(arg, json_object_new_int64(t->tgid));
 }
 
-/* With --max-size the newest of its files. */
+/* Returns the path of an output; with --max-size, of its newest file. */
 static struct json_object *output_path(const struct run *r, size_t i, const char *first)
 {
 	const char *name = outputs_name(r->windows.sink, i);
@@ -331,7 +331,7 @@ static bool never_hit(const struct capture *c, uint32_t i)
 	return true;
 }
 
-/* A preset has functions of many releases and ways to use an engine; the user has asked for his own. */
+/* A preset has functions of many releases and ways to use an engine; only those the user asked for are worth a message. */
 static void (*say_unhit(const struct probe_spec *s))(const char *fmt, ...)
 {
 	return s->engine ? log_debug : log_info;
@@ -483,7 +483,7 @@ static void summarise_stacks(const struct capture *c)
 		log_info("stacks: %" PRIu64 " files could not be read", stacks.files_failed);
 }
 
-/* Says, if no step has been called, why not and what would be one. Nothing if none are wanted. */
+/* If no step was called, says why not and what would make one; nothing if none are wanted. */
 static void record_tell_steps(const struct windows *w)
 {
 	const struct probe_table *pt = &w->c->probes;
@@ -543,12 +543,12 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 /* ---- the run ---- */
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
-#define STEPS_LOOK_NS (3 * NSEC_PER_SEC) /* after so long it is said if there was no step */
-#define GPU_CALM 10                      /* percent of a ring of a GPU, whose records come in bursts */
+#define STEPS_LOOK_NS (3 * NSEC_PER_SEC) /* when to report that there was no step */
+#define GPU_CALM 10                      /* percent of a GPU's ring, since its records come in bursts */
 #define PENDING_CALM (4u << 20)          /* bytes waiting for the files: beyond that their writers do not yield */
-#define UNWIND_CALM (1u << 20)           /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
+#define UNWIND_CALM (1u << 20)           /* bytes of samples waiting to be unwound: beyond that nothing yields */
 
-/* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
+/* Programs, maps, rings and events need descriptors, some for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
 {
 	rlim_t need = 96 + 11 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
@@ -560,7 +560,7 @@ static int check_descriptors(void)
 		(unsigned long long)rl.rlim_max, (unsigned long long)need, need > 1024 ? 65536 : 1024);
 }
 
-/* Called after the COMMAND was started, which keeps the limit that it would have without us. */
+/* Called after the COMMAND was started, which keeps its usual limit. */
 static void raise_descriptors(void)
 {
 	struct rlimit rl;
@@ -813,14 +813,14 @@ static int run_attached(struct run *r)
 	err = targets_attach(&r->targets, &r->capture);
 	if (!err)
 		discover_turn(r->discover, clock_boot_ns());
-	capture_calibrated(&r->capture); /* before it would lose its privileges */
+	capture_calibrated(&r->capture); /* before privileges are dropped */
 	if (!err && r->o->has_budget && !r->capture.weighs) {
 		log_error("--budget: the cost of inftrace could not be measured here (-v says why)");
 		err = -EOPNOTSUPP;
 	}
 	hold_hurry(r->capture.session->hold); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
-		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* the same */
+		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* needs one, too */
 	if (!err)
 		err = drop_privileges(r) ?: start(r);
 	if (err) {
@@ -906,7 +906,7 @@ int record_run(struct record_options *o)
 	int err, ended, code;
 
 	err = prepare(&r, o);
-	/* who asks while the rest is prepared waits for the answer, and is not told that nothing is running */
+	/* a client that asks during preparation waits for its answer, and is not told that nothing is running */
 	if (!err)
 		control_new(run_request, &r, NULL, &r.control);
 	if (!err)
