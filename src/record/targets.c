@@ -29,19 +29,19 @@
 
 /* ---- --discover and --cgroup ---- */
 
-/* Found processes that are alive at a time: as many as can have files of their own. */
+/* Found processes alive at a time: as many as can have files of their own. */
 #define DISCOVER_MAX 256
 
 #define LOOK_NS (NSEC_PER_SEC / 10)
-#define LOOK_WATCHED_NS (5 * NSEC_PER_SEC) /* where the kernel tells of what processes map */
+#define LOOK_WATCHED_NS (5 * NSEC_PER_SEC) /* where the kernel reports what processes map */
 #define WATCH_NS (10 * NSEC_PER_MSEC)
-#define COST_SHARE 20 /* looking takes at most one in so many parts of a CPU */
+#define COST_SHARE 20 /* looking takes at most this fraction of a CPU: 1/20 */
 
-/* Libraries are loaded soon after the start, or when a user asks for a model: without events of the kernel, a process
- * that has not matched is looked at again when it has been known for twice as long, but at least this often. */
+/* Libraries are loaded soon after the start, or when a user asks for a model: without kernel events, a process that has
+ * not matched is looked at again when it has been known for twice as long, but at least this often. */
 #define AGAIN_MAX_NS (5 * NSEC_PER_SEC)
 
-/* A user has up to so many times the places that are left, which is 192 of 256; a cgroup, 240. */
+/* A user may have this many times the places that are left, which is 192 of 256; a cgroup, 240. */
 #define USER_SHARE 3
 #define CGROUP_SHARE 15
 
@@ -49,7 +49,7 @@
 #define MISSED_MAX 16
 #define ENDED_NS NSEC_PER_SEC /* events of a target that has ended arrive within this */
 
-/* A process that is not a target. Its number may have been reused, by one that is then found a little later. */
+/* A process that is no target. Its PID may have been reused; the new process is then found a little later. */
 struct other {
 	struct thread_entry pid;
 	uint64_t first_ns, next_ns; /* when it was seen first; when it will be looked at */
@@ -57,7 +57,7 @@ struct other {
 	bool unread;                /* its files may not be read */
 };
 
-/* One that is a target. */
+/* A process that was made a target. */
 struct found {
 	pid_t pid;
 	uid_t uid;
@@ -72,14 +72,14 @@ struct discover {
 	struct thread_map known, next; /* struct other: met by the last look, and by the one under way */
 	struct found alive[DISCOVER_MAX];
 	size_t n_alive;
-	struct map_watch *watch;  /* NULL: there is only looking */
+	struct map_watch *watch;  /* NULL: no kernel events, only looks */
 	pid_t mapped[MAPPED_MAX]; /* have just mapped a file of a preset */
 	size_t n_mapped;
 	pid_t missed_last[MISSED_MAX];
 	bool stirred; /* look soon */
 	uint64_t maps_lost;
 	uint64_t found, ended, refused, missed, unread;
-	bool waits;                                      /* one that was refused, for others to end */
+	bool waits;                                      /* a refused process waits for others to end */
 	uint64_t now_ns, least_ns, due_ns, watch_due_ns; /* least_ns: no look before that */
 	bool told_full, told_access, told_gone;
 };
@@ -218,8 +218,8 @@ static int match_mapping(const struct mapped_file *m, void *arg)
 	return is_engine_file(arg, m->path);
 }
 
-/* Anybody may start processes that a preset matches. Those of one user, or of one cgroup, in which somebody may be
- * several users, leave a part of the room for others. */
+/* Anybody may start processes that a preset matches. Those of one user, or of one cgroup, where one person may be several
+ * users, must leave room for others. */
 static bool has_room(const struct discover *d, const struct found *f)
 {
 	size_t left = DISCOVER_MAX - d->n_alive, of_user = 0, of_cgroup = 0;
@@ -254,8 +254,8 @@ static void note_unread(struct discover *d, struct other *o)
 	d->told_access = true;
 }
 
-/* 0: the process is a target now; 1: it does not match; -ESRCH: it has ended; -EACCES, -EBUSY: it is noted in o why
- * not; other -errno: it never will be. */
+/* 0: the process is a target now; 1: it does not match; -ESRCH: it has ended; -EACCES, -EBUSY: not yet, for the reason
+ * noted in o; other -errno: it never will be. */
 static int look_at(struct discover *d, struct other *o)
 {
 	struct found f = { .pid = (pid_t)o->pid.tid };
@@ -348,7 +348,7 @@ static bool was_target(const struct discover *d, pid_t pid)
 	return t && t->traced && (t->alive_process || d->now_ns - t->exit_ns < ENDED_NS);
 }
 
-/* One that no longer has the file mapped calls exit or exec just now. */
+/* A process that no longer has the file mapped is just calling exit or exec. */
 static void look_at_mapped(struct discover *d, pid_t pid)
 {
 	bool known = thread_map_find(&d->known, (uint32_t)pid);
@@ -374,7 +374,7 @@ static void on_mapped(pid_t pid, const char *path, void *arg)
 
 	if (pid <= 0 || pid == getpid() || (d->by_preset && !is_engine_file(d, path)))
 		return;
-	if (*d->cgroup || d->n_mapped == MAPPED_MAX) { /* it may be outside */
+	if (*d->cgroup || d->n_mapped == MAPPED_MAX) { /* it may be outside the cgroup */
 		d->stirred = d->stirred || !is_alive_target(d, pid);
 		return;
 	}
@@ -416,7 +416,7 @@ void discover_turn(struct discover *d, uint64_t now_ns)
 	begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	look(d);
 	cost = (clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun) * COST_SHARE;
-	/* nobody tells that there is room for one that was refused, nor that a process enters a cgroup */
+	/* no event says that there is room for a refused process, or that a process enters a cgroup */
 	rest = d->watch && !d->waits && !*d->cgroup ? LOOK_WATCHED_NS : LOOK_NS;
 	d->least_ns = now_ns + cost;
 	d->due_ns = now_ns + (cost > rest ? cost : rest);
@@ -500,7 +500,7 @@ static int list_children(pid_t tid, void *arg)
 	return 0;
 }
 
-/* A server may have started others of its kind that do its work. Those that it starts from now on are recorded. */
+/* Warns of running children of the same program, such as a server's workers. Later children are recorded. */
 static void tell_children(const struct record_options *o, pid_t pid)
 {
 	struct children c = { .o = o };
@@ -561,7 +561,7 @@ int targets_check(struct targets *t)
 	const struct record_options *o = t->o;
 	int err;
 
-	/* for all of them, before they are looked at, since a number may be reused by another process */
+	/* all opened before any process is looked at, since a PID may be reused */
 	t->pidfds = xcalloc(o->n_pids + 1, sizeof(*t->pidfds));
 	for (size_t i = 0; i < o->n_pids; i++)
 		t->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
@@ -602,7 +602,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	return err < 0 ? err : 0;
 }
 
-/* -a: the names of running processes, and the engines among them. Processes come and go meanwhile. */
+/* -a: learns the names of running processes, and probes the engines among them. Processes come and go meanwhile. */
 static int add_running(pid_t pid, void *arg)
 {
 	struct capture *c = arg;
@@ -654,8 +654,8 @@ int targets_attach(struct targets *t, struct capture *c)
 	return err;
 }
 
-/* A probe in the loader affects every program that is started meanwhile, and one on a CPU emulator, as under
- * valgrind, dies of it: it is in one process only, unless asked for. */
+/* A probe in the loader affects every program that starts meanwhile, and kills one on a CPU emulator, as under valgrind:
+ * it is in one process only, unless asked for. */
 pid_t targets_hold_pid(const struct targets *t)
 {
 	if (t->o->command)

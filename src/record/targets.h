@@ -15,21 +15,20 @@ struct discover;
 /* ---- --discover and --cgroup ---- */
 
 /*
- * Makes targets of the processes that a preset matches, or that are in a cgroup, some milliseconds after the kernel has
- * told that they map an executable file (capture/perf_events.h). Where that is not allowed, and for processes that run
- * already, /proc is looked through, at a limited cost. -EINVAL, after one line: no preset is loaded, or there is no such
- * cgroup.
+ * Makes targets of processes that a preset matches, or that are in a cgroup, some milliseconds after the kernel reports
+ * that they map an executable file (capture/perf_events.h). Where that is not allowed, and for running processes, scans
+ * /proc at a limited cost. -EINVAL, after one line: no preset is loaded, or there is no such cgroup.
  */
 int discover_new(struct capture *c, const struct record_options *o, struct discover **ret_discover);
 void discover_free(struct discover *d);
 
-/* Looks for processes if it is time to, not within a record's callback: each that is found costs some milliseconds. */
+/* Looks for processes when due. Not for a record's callback: each process found costs some milliseconds. */
 void discover_turn(struct discover *d, uint64_t now_ns);
 
 /* CLOCK_BOOTTIME of the next turn that has something to do. */
 uint64_t discover_due_ns(const struct discover *d);
 
-/* Prints at the end how many were found, and how many are known not to have been. */
+/* Prints at the end how many were found, and how many are known to have been missed. */
 void discover_summary(struct discover *d);
 
 /* ---- -p, a COMMAND, or all ---- */

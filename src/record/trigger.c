@@ -20,7 +20,7 @@
 /* ---- tokens per second ---- */
 
 #define PARTS_MAX 1024
-#define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, except the last */
+#define PART_NS (NSEC_PER_SEC / 1000) /* the least time of a part, except the last */
 
 struct rated_process {
 	uint32_t tgid;
@@ -62,7 +62,7 @@ static struct rate *nth(struct rated_process *p, unsigned int i)
 	return &p->parts[(p->first + i) % PARTS_MAX];
 }
 
-/* Merges short ones, so that there is room for a second of them. */
+/* Adds a step; merges short ones, so that there is room for a second of them. */
 static void append(struct rated_process *p, struct rate step)
 {
 	if (!p->n || nth(p, p->n - 1)->ns >= PART_NS)
@@ -208,7 +208,7 @@ static void forget(struct queue_watch *w)
 
 static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
 {
-	/* what led to a crash may have been reported, but not the end: only other crashes count */
+	/* what led to a crash may have been reported, but not the crash: only other crashes count */
 	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
 	/* records may arrive out of order */
 	uint64_t since = ns > last ? ns - last : last - ns;
@@ -416,7 +416,7 @@ int trigger_parse(struct trigger_set **set, const char *text)
 
 /* ---- requests, in a batch with others or alone ---- */
 
-/* A request is named by its sequence, since numbers of requests belong to a file and start again in each dump. */
+/* Messages name a request by its sequence, since request numbers belong to a file and start again in each dump. */
 
 static void remove_at(struct trigger_set *set, size_t i)
 {
@@ -469,7 +469,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 		s->tgid, s->number, time_text(spent, s->end - r->start));
 }
 
-/* Takes it out of those without a token. */
+/* Removes a request from those without a token. Returns false if it is not among them. */
 static bool take(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
 {
 	for (size_t i = 0; i < set->n_no_token; i++) {

@@ -2,21 +2,21 @@
 /*
  * The expressions of --trigger: which record is a reason to dump the flight recorder.
  *
- *   request_ttft>2s  a request had no first token for so long after its first step, in a batch or alone: told as
- *                    soon as a step ends after that
- *   request_tpot>T   a token of a request came so long after the one before it
- *   queue>T          a request waited so long from its first byte on a socket to its first step, where the two can be
- *                    joined: told after both are over
+ *   request_ttft>2s  a request, batched or alone, has no first token this long after its first step: reported at the
+ *                    end of the next step
+ *   request_tpot>T   a token of a request came this long after the previous one
+ *   queue>T          a request waited this long from its first byte on a socket to its first step, where the two can be
+ *                    joined: reported after both are over
  *   step>150ms       an engine step of any kind; decode>T, prefill>T: only of this kind
- *   STATE>50ms       within a step, the thread that called it was longer than this in a state of the breakdown:
- *                    runnable, blocked_futex, ...; blocked: in all the blocked_ ones together
- *   gpu_idle>T       within a step, a GPU had nothing to do for longer than this at a stretch, since nothing had been launched; with
- *                    record --gpu, told some time after the step
- *   ttft>2s          from the beginning of a request's first prefill step to the end of its last, or from the first
- *                    byte of one on a socket to the first part of its answer
+ *   STATE>50ms       within a step, its calling thread spent more than this in a state of the breakdown: runnable,
+ *                    blocked_futex, ...; blocked: in all blocked_ states together
+ *   gpu_idle>T       within a step, a GPU was idle for longer than this at a stretch, since nothing had been launched; needs
+ *                    record --gpu, and is reported some time after the step
+ *   ttft>2s          from the start of a request's first prefill step to the end of its last one, or from a request's first
+ *                    byte on a socket to the first part of its answer
  *   rate<10          tokens per second of a process' decode steps, over its last second of decoding
  *   lost>0           more records than this were lost since the last such hit
- *   exit, crash      a target has ended; by a signal
+ *   exit, crash      a target has ended; crash: by a signal
  */
 #ifndef INFTRACE_RECORD_TRIGGER_H
 #define INFTRACE_RECORD_TRIGGER_H
@@ -34,8 +34,8 @@ struct rated_process;
 /* ---- how fast tokens come ---- */
 
 /*
- * Tokens of a process over its last second of decoding: from the end of a step to that of the next decode step, as many
- * as make up a second. After a second without any step, in which nobody can have asked for tokens, it starts afresh.
+ * Tokens of a process over its last second of decoding. A decode step counts from the end of the previous step to its own.
+ * After a second without any step, in which nobody can have asked for tokens, the rate starts afresh.
  */
 struct rate {
 	uint64_t tokens, ns;
@@ -64,7 +64,7 @@ enum trigger_kind {
 	KIND_STEP,
 	KIND_STATE,
 	KIND_GPU_IDLE,
-	KIND_TTFT, /* from this one to KIND_RATE they need the steps as requests */
+	KIND_TTFT, /* this one to KIND_RATE need struct step_requests */
 	KIND_REQUEST_TTFT,
 	KIND_REQUEST_TPOT,
 	KIND_QUEUE,
@@ -87,7 +87,7 @@ struct trigger {
 struct no_token {
 	uint64_t from, context, sequence;
 	uint32_t serial, tgid;
-	bool told; /* reported or not, for a hit that was only counted */
+	bool told; /* it was a hit, reported or only counted */
 };
 
 #define NO_TOKEN_MAX 256
@@ -105,8 +105,8 @@ struct trigger_set {
 	uint64_t lost; /* at the previous hit of that kind */
 	uint32_t max_hits;
 	struct {
-		uint64_t hits;            /* reported ones */
-		uint64_t cooling, beyond; /* others: during a cool-down, after the last */
+		uint64_t hits;            /* reported */
+		uint64_t cooling, beyond; /* only counted: during a cool-down, after max_hits */
 	} counts;
 	struct trigger_hit hit;
 	bool pending;                           /* the hit is still to be reported */
@@ -121,7 +121,7 @@ void trigger_free(struct trigger_set *set);
 /* Whether an expression is about a GPU. */
 bool trigger_needs_gpu(const struct trigger_set *set);
 
-/* After a hit, others are only counted during the cool-down, and after max_hits (0: no limit) for ever. */
+/* Hits during the cool-down after a hit, and all after max_hits (0: no limit), are only counted. */
 void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits);
 
 /* NULL: no hit, or one that is only counted. A hit is valid until the next call. */
@@ -130,7 +130,7 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 /* See struct sink_ops: by now steps are in order as far as possible. */
 const struct trigger_hit *trigger_settled(struct trigger_set *set);
 
-/* `n` steps were lost: what a request waited for may have been in one of them. */
+/* `n` steps were lost, perhaps with the tokens that requests wait for. */
 void trigger_lost_steps(struct trigger_set *set, uint64_t n);
 
 /* total_lost: records of all kinds since the start. */
@@ -141,7 +141,7 @@ void trigger_summary(const struct trigger_set *set);
 
 /* ---- tokens per second, for tests ---- */
 
-void rates_free(struct rates *rs); /* what it has, but not itself */
+void rates_free(struct rates *rs); /* frees what rs has, but not rs */
 
 /* Takes a step, in the order in which they began. Returns whether there is a whole second of decoding. */
 bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate);

@@ -13,19 +13,19 @@
 #define WAITING_MAX (12u << 20) /* bytes of samples */
 #define PENDING_MAX 256
 #define PENDING_NS NSEC_PER_SEC /* longer than samples stay in the rings */
-#define WAKERS_MAX 1024         /* by the low bits of a hash; one that is replaced is not found */
+#define WAKERS_MAX 1024         /* slots of a hash; a waker whose slot was reused is not found */
 #define HELD_MAX 256            /* waits; if there are more, the oldest is passed on */
 
 struct waker {
 	uint64_t at_ns; /* 0: none */
 	uint32_t tid, stack;
-	bool interrupt; /* that hit the thread */
+	bool interrupt; /* an interrupt that hit the thread */
 };
 
 struct held {
 	struct rec_stack r;
 	bool seen;      /* a round has ended since */
-	uint64_t until; /* after so many stacks there is none: known from the second round on */
+	uint64_t until; /* after this many stacks its waker's cannot come; 0: not known before the second round */
 };
 
 /* A sample, or news about a process. */
@@ -35,11 +35,11 @@ struct item {
 	uint32_t tgid;
 	enum unwinder_news news;
 	uint64_t at_ns;
-	struct rec_stack done; /* what becomes of the sample, so that the thread needs no memory for it */
+	struct rec_stack done; /* the result, here so that the thread need not allocate it */
 	_Alignas(struct rec_sample) unsigned char sample[];
 };
 
-/* The end of a program, or of a process, which samples from before that arrive after. */
+/* The end of a program or process: samples from before may still arrive. */
 struct pending {
 	uint32_t tgid;
 	enum unwinder_news news;
@@ -58,7 +58,7 @@ struct unwinder {
 	pthread_cond_t wake, idle;
 	/* under the lock */
 	struct item *first, **end;
-	struct item *mapped; /* the last one, if it says that a process has mapped a file; else NULL */
+	struct item *mapped; /* the last item, if it is NEWS_MAPPED; else NULL */
 	size_t waiting;      /* bytes of samples, with the one that is being unwound */
 	bool busy, stop;
 	struct item *done, **done_end; /* without their samples */
@@ -66,10 +66,10 @@ struct unwinder {
 	struct waker wakers[WAKERS_MAX];
 	struct held held[HELD_MAX];
 	size_t n_held;
-	record_cb cb; /* what is passed on */
+	record_cb cb; /* gets what is passed on */
 	void *arg;
-	uint64_t samples, collected, passed; /* that were taken, unwound, and passed on */
-	uint64_t settled_at;                 /* the samples as of the last time that it was settled */
+	uint64_t samples, collected, passed; /* taken, unwound, and passed on */
+	uint64_t settled_at;                 /* `samples` when it was last settled */
 	uint64_t dropped;
 };
 
@@ -80,7 +80,7 @@ static void apply(struct unwinder *u, const struct pending *p)
 		stacks_know_process(u->stacks, p->tgid);
 }
 
-/* Applies what has happened to the process before that instant, and to all of them long ago. */
+/* Applies news of the process from before that instant, and old news of any process. */
 static void apply_pending(struct unwinder *u, uint32_t tgid, uint64_t at_ns)
 {
 	size_t n = 0;
@@ -154,7 +154,7 @@ static void *work(void *arg)
 	struct unwinder *u = arg;
 	struct item *it;
 
-	/* does not yield: before a busy machine has a CPU to spare, a process and the way to its files may be gone */
+	/* does not yield: a process, and the way to its files, may be gone before a busy machine has a CPU to spare */
 	pthread_mutex_lock(&u->lock);
 	while (!u->stop) {
 		it = u->first;
@@ -195,8 +195,8 @@ static void *work(void *arg)
 /* ---- stacks of wakers ---- */
 
 /*
- * Adds to waits the stack of the thread that ended them. That was sent first, but perhaps through another ring, and is
- * read after the wait: that is held until all rings have been read once more, and what they had is unwound.
+ * Adds to a wait the stack of its waker. The waker's stack was sent first, but perhaps through another ring, and may be read
+ * after the wait, which is held until all rings have been read once more and their samples are unwound.
  */
 static void pass(struct unwinder *u, const struct rec_stack *r)
 {
@@ -263,7 +263,7 @@ static void take_waker(struct unwinder *u, const struct rec_stack *r)
 	u->n_held = n;
 }
 
-/* A stack, in the order in which they were unwound. */
+/* Takes a stack; they come in the order in which they were unwound. */
 static void take(struct unwinder *u, struct rec_stack *r)
 {
 	if (r->h.id == SAMPLE_WAKER)
@@ -279,7 +279,7 @@ static void take(struct unwinder *u, struct rec_stack *r)
 	pass(u, r);
 }
 
-/* All rings have been read, and what was unwound of that has been taken. */
+/* All rings have been read, and the stacks unwound so far were taken. */
 static void end_round(struct unwinder *u)
 {
 	size_t n = 0;
@@ -291,7 +291,7 @@ static void end_round(struct unwinder *u)
 			h->until = u->samples;
 		h->seen = true;
 	}
-	/* the first to come are over first */
+	/* the oldest are over first */
 	while (n < u->n_held && u->held[n].until && u->collected >= u->held[n].until)
 		n++;
 	pass_first(u, n);

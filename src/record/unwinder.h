@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Unwinds samples in a thread of its own, in their order. Beyond some MB that wait they are dropped, and counted. */
+/* Unwinds samples in their order, in a thread of its own. While some MB of them wait, new ones are dropped and counted. */
 #ifndef INFTRACE_RECORD_UNWINDER_H
 #define INFTRACE_RECORD_UNWINDER_H
 
@@ -20,7 +20,7 @@ enum unwinder_news {
 	NEWS_GONE,
 };
 
-/* stacks: must outlive the result. period_ns: of CPU time between two samples. -errno. */
+/* stacks: must outlive the result. period_ns: CPU time between two samples. -errno. */
 int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder);
 void unwinder_free(struct unwinder *u);
 
@@ -29,7 +29,7 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 /* at_ns: when it happened (CLOCK_BOOTTIME). Samples from before that may still come. */
 void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns);
 
-/* Passes what is done as REC_STACK, in the calling thread. */
+/* Passes unwound samples on as REC_STACK, in the calling thread. */
 void unwinder_collect(struct unwinder *u, record_cb cb, void *arg);
 
 /* Whether all samples that were taken before the previous call that returned true have been passed on. */

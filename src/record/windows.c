@@ -105,7 +105,7 @@ static void close_window(struct schedule *s, const char *why)
 	s->state.closed = why;
 }
 
-/* What wished for the window has to do so again. */
+/* Closes the window and clears all requests for one, which have to be made again. */
 static void use_up(struct schedule *s, const char *why)
 {
 	s->flag = s->scheduled = s->held = false;
@@ -142,7 +142,7 @@ static uint64_t deadline(const struct schedule *s)
 	return s->state.open ? s->open_ns + s->c.duration_ns : UINT64_MAX;
 }
 
-/* Periods count from the beginning of the run, so that a late window does not delay the following ones, or from 1970. */
+/* Periods count from the beginning of the run, so that a late window does not delay the following ones; aligned, from 1970. */
 static uint64_t elapsed(const struct schedule *s, uint64_t now)
 {
 	return s->c.aligned ? now + s->c.real_offset_ns : now - s->begin_ns;
@@ -159,7 +159,7 @@ static void look_at_period(struct schedule *s, uint64_t now)
 		close_window(s, "schedule");
 	s->period = period;
 	s->scheduled = true;
-	/* even for a window that opens late, unless others close then */
+	/* a window that opens late keeps its length, unless aligned: other hosts close theirs then */
 	s->close_ns = now + s->c.for_ns - (s->c.aligned ? into : 0);
 }
 
@@ -188,7 +188,7 @@ static void advance(struct schedule *s, uint64_t now)
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns)
 {
 	*s = (struct schedule){ .c = *c, .begin_ns = now_ns, .held = c->source == SCHEDULE_WHOLE };
-	if (c->aligned) /* the first window is whole: not the one that is open elsewhere now */
+	if (c->aligned) /* the first window is whole: skips one that other hosts have open now */
 		s->period = elapsed(s, now_ns) / c->every_ns + 1;
 	advance(s, now_ns);
 }
@@ -379,7 +379,7 @@ static void give_up(struct flag *f, const char *why)
 	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path, why);
 }
 
-/* The directory may be another one, or missing. As watch(). */
+/* Watches again, since the directory may be another one or missing. Returns as watch() does. */
 static int watch_again(struct flag *f)
 {
 	int err;
@@ -547,7 +547,7 @@ void flag_free(struct flag *f)
 #define FILES_NAMED 20                         /* with --max-size this many files are named at the end */
 #define IDLE_NS NSEC_PER_SEC                   /* a window closed for this long detaches its programs */
 #define PREPARE_NS (NSEC_PER_SEC / 10)         /* they are attached again this long before it opens, if that is known */
-#define RESCAN_NS NSEC_PER_SEC                 /* meanwhile no records report newly mapped files */
+#define RESCAN_NS NSEC_PER_SEC                 /* while detached, since no records report newly mapped files */
 
 void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 {
@@ -798,7 +798,7 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 
 /* ---- records ---- */
 
-/* While the window is closed. */
+/* While the window is closed: detaches the programs, and attaches them before the next one. */
 static void be_idle(struct windows *w, uint64_t now)
 {
 	bool soon = w->schedule.state.next_ns <= now + PREPARE_NS;

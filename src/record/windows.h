@@ -18,7 +18,7 @@ struct memory;
 /* ---- the schedule ---- */
 
 /* Decides when a window is open, from requests (the whole run, a flag file, a part of each period, start and stop) and
- * limits. Tell it of each event, then ask schedule_next(), and again at the time that this names (CLOCK_BOOTTIME). */
+ * limits. Tell it of each event, then call schedule_next(), and again at the time that it returns (CLOCK_BOOTTIME). */
 enum schedule_source {
 	SCHEDULE_WHOLE,  /* one window from the beginning; its limits end the run */
 	SCHEDULE_MANUAL, /* only start and stop, which the other sources accept, too */
@@ -64,10 +64,10 @@ struct schedule {
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns);
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there);
 
-/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Reading two clocks one after the other makes differences below a millisecond, which are ignored. */
+/* Aligned: updates CLOCK_REALTIME - CLOCK_BOOTTIME. Ignores changes below 1 ms, since the clocks are read one after the other. */
 void schedule_clock(struct schedule *s, uint64_t real_offset_ns);
 
-/* A window that is open then stays open until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
+/* Opens a window, or keeps the open one, until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
 int schedule_start(struct schedule *s, uint64_t now_ns);
 
 /* 0; 1: none was open. */
@@ -82,8 +82,8 @@ struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 
 /* ---- the flag file, by inotify(7): it does not see what other machines do on a network file system ---- */
 
-/* Watches the directory of `path`, which must exist. A file is refused that is not regular, or belongs neither to root nor to
- * the user who called inftrace or sudo: with one line and -EINVAL or -EPERM here, with a warning later. */
+/* Watches the directory of `path`, which must exist. Refuses a file that is not regular, or belongs neither to root nor to
+ * the user who called inftrace or sudo: here with one line and -EINVAL or -EPERM, later with a warning. */
 int flag_open(const char *path, struct flag **ret_flag);
 void flag_free(struct flag *f);
 
@@ -108,7 +108,7 @@ struct windows {
 	uint32_t number; /* of the next one while none is open */
 	const char *why; /* why it was opened, for messages */
 	struct recording rec;
-	struct host_id host; /* that it is made on */
+	struct host_id host; /* on which it is recorded */
 	struct sink *sink;
 	struct window_totals totals;
 	struct left_files files; /* its files */
@@ -136,10 +136,10 @@ int windows_begin(struct windows *w);
 /* Takes what the programs have sent. Returns 1 if more is waiting, 0 if not, or an error. */
 int windows_drain(struct windows *w);
 
-/* Only keeps up with the records, during something that takes long. */
+/* Only takes and flushes records, during something that takes long. */
 int windows_keep_up(struct windows *w);
 
-/* The flag has appeared or vanished; or steps were made, and time has passed. Both print one line on failure. */
+/* Call them when the flag may have changed; and as steps end and time passes. Both print one line on failure. */
 int windows_read_flag(struct windows *w);
 int windows_turn(struct windows *w, uint64_t now_ns);
 
