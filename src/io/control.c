@@ -440,7 +440,7 @@ static bool is_left_behind(int dir_fd, const char *name)
 	return dead;
 }
 
-/* The process in the name; 0: the file is not one of ours. */
+/* Returns the PID in the name; 0: the file is not one of ours. */
 static pid_t pid_of(const char *name)
 {
 	int pid = 0, end = 0;
@@ -593,8 +593,8 @@ struct ask {
 /* ---- clients: one question ---- */
 
 /*
- * A user's directory can hold anything that the user puts there: what is named like a socket may be a link to
- * one that we should not talk to, or the socket of another process. So the file must be a socket (no link) of
+ * A user's directory can hold anything that the user puts there: a name like a socket's may be a link to another
+ * socket, which must not be contacted, or the socket of another process. So the file must be a socket (no link) of
  * that user, and the process that listens must be the one in the name, running as that user.
  */
 static int connect_peer(const struct control_peer *peer, int *ret_fd)
@@ -634,7 +634,7 @@ out:
 	return err;
 }
 
-/* Returns -EAGAIN if it is not the answer. */
+/* Returns -EAGAIN if the message is not the answer yet. */
 static int take_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
@@ -708,7 +708,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-/* Asks all at once, so that one that is stopped holds up nobody. */
+/* Asks all at once, so that a recorder that is stopped does not hold up the others. */
 static void ask_all(struct ask *asks, size_t n, enum control_command command, const char *reason, const char *last)
 {
 	struct json_object *request = json_object_new_object();
@@ -734,7 +734,7 @@ static void ask_all(struct ask *asks, size_t n, enum control_command command, co
 	json_object_put(request);
 }
 
-/* The outcome in words. */
+/* Says in words why it failed. */
 static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 {
 	pid_t pid = a->peer->pid;
@@ -796,8 +796,8 @@ struct peers {
 	size_t n, size;
 };
 
-/* Only if the directory belongs to the user, since in any other directory somebody else decides
- * what is there. A directory that does not exist, or that we may not read, holds no recordings. */
+/* Reads only a directory of the user's own, since in any other somebody else decides what is
+ * there. A directory that is missing or unreadable holds no recordings. */
 static void peers_in(struct peers *p, const char *directory, uid_t uid)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -822,8 +822,8 @@ static void peers_in(struct peers *p, const char *directory, uid_t uid)
 }
 
 /*
- * Nobody but root can put anything into /run, not even a link, so the service's directory there is the one that systemd has
- * made for it, and whoever owns it is the user that root lets it run as.
+ * Only root can put anything into /run, even a link, so the service's directory there is the one that systemd made for it,
+ * and its owner is the user that root lets it run as.
  */
 static void peers_of_service(struct peers *p, const struct control_where *where)
 {
@@ -949,7 +949,7 @@ void control_list(const struct control_where *where, pid_t pid, struct control_p
 
 	find_peers(where, &p);
 	if (pid)
-		peers_keep(&p, pid); /* none but the recorder with that PID, if there is one */
+		peers_keep(&p, pid); /* only the recorder with that PID, if there is one */
 	ask_peers(&p);
 	if (pid)
 		peers_keep(&p, pid);

@@ -41,13 +41,13 @@
 /* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of one line. */
 int control_parse(const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX]);
 
-/* The JSON of an object, to be freed, in which nothing drives a terminal. */
+/* Returns the JSON of an object, to be freed, with nothing that controls a terminal. */
 char *control_text(struct json_object *object, size_t *ret_len);
 
 enum control_command {
 	CONTROL_START,
 	CONTROL_STOP,
-	CONTROL_DUMP, /* up to here {"taken":true} comes before the answer */
+	CONTROL_DUMP, /* these three send {"taken":true} before the answer */
 	CONTROL_STATUS,
 	CONTROL_OPEN,
 	CONTROL_COMMANDS,
@@ -67,12 +67,12 @@ struct control_request {
 	const char *reason; /* of a dump, in UTF-8; "": none */
 	struct last last;
 	uint64_t id; /* for control_done() */
-	int fd;      /* the trace that CONTROL_OPEN has opened for reading, which is closed then; -1: none */
+	int fd;      /* set by CONTROL_OPEN: the trace, opened for reading; closed once sent; -1: none */
 };
 
 /*
- * Does what a request asks for. Fills in the reply, which it does not own, or returns -errno with a reason of one line in
- * msg (if that is left empty: strerror's). -EINPROGRESS of a dump: control_done() will follow, with its id.
+ * Carries out a request. Fills in the reply, which it does not own, or returns -errno with a reason of one line in msg
+ * (strerror's if left empty). -EINPROGRESS: a dump has begun, and control_done() will follow with its id.
  */
 typedef int (*control_run_fn)(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX]);
 
@@ -111,7 +111,7 @@ void control_free(struct control *c);
 /*
  * Whose recordings: those of one user only, so that no other user's socket can pass for a
  * recorder's. By default root's for root; other users have to be named. The service in contrib/ runs as a user whose
- * number nobody knows before, but only root can have made its directory: root need not name that user.
+ * uid is not known in advance, but only root can have made its directory: root need not name that user.
  */
 struct control_where {
 	uid_t uid;
@@ -119,12 +119,12 @@ struct control_where {
 	const char *directory; /* NULL: that user's control_directory(), and the service's if it runs as that user */
 };
 
-/* Those of the caller; for root also of the service. */
+/* The caller's recordings; for root also the service's. */
 struct control_where control_where_own(void);
 
 struct control_peer {
-	pid_t pid;                   /* of the recorder */
-	uid_t uid;                   /* that it runs as */
+	pid_t pid;                   /* the recorder's */
+	uid_t uid;                   /* the user it runs as */
 	char *path;                  /* of its socket */
 	struct json_object *status;  /* its answer when it was found; NULL: none */
 	char error[CONTROL_MSG_MAX]; /* why there is none */
@@ -154,15 +154,15 @@ void control_say_none(const struct control_where *where, pid_t pid);
 void control_print_targets(FILE *out, const struct control_peer *peer);
 
 /*
- * Sends a command, with a reason and what of a dump is wanted (parse_last()), each or NULL. *ret_reply is the answer, with "ok" true, to be put by
- * the caller. *ret_fd (unless NULL) is the descriptor that came with it, to be closed by the
+ * Sends a command. reason, and last, the part of a dump that is wanted (parse_last()), may be NULL. *ret_reply is the answer,
+ * with "ok" true, to be put by the caller. *ret_fd (unless NULL) is the descriptor that came with it, to be closed by the
  * caller, or -1. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
  * -EREMOTEIO: it refused; -EPROTO: invalid answer; -EACCES.
  */
 int control_ask(const struct control_peer *peer, enum control_command command, const char *reason, const char *last,
 	struct json_object **ret_reply, int *ret_fd);
 
-/* Takes what --user names, a number or the name of a user, or -p, the PID of a process. Each prints a line on failure: -EINVAL. */
+/* Parse the arguments of --user, a uid or a user's name, and of -p, a PID. Each prints a line on failure: -EINVAL. */
 int control_take_user(const char *text, struct control_where *ret);
 int control_take_pid(const char *text, pid_t *ret);
 

@@ -62,13 +62,13 @@ struct http_request {
 	const char *method;
 	const char *target; /* as sent, without the query */
 	const char *host, *origin, *range;
-	const char *site; /* Sec-Fetch-Site: of whose page it comes, if a browser says so */
+	const char *site; /* Sec-Fetch-Site: whose page it comes from, if a browser says so */
 	const char *accept;
 	bool twice;    /* a header that may come only once came twice */
-	bool any_host; /* for whatever name of this machine, and for no page of a browser */
+	bool any_host; /* as in struct http_page */
 };
 
-/* Skips the prefix. */
+/* Ignores case. */
 static bool skip_prefix(const char **s, const char *prefix)
 {
 	size_t n = strlen(prefix);
@@ -102,7 +102,7 @@ static bool is_allowed_origin(const char *origin)
 	       is_this_machine(origin, strlen(origin));
 }
 
-/* A page may embed what it cannot read, for which no origin is sent. */
+/* A page may embed what it cannot read, and then sends no Origin. */
 static bool is_allowed_site(const struct http_request *r)
 {
 	return r->origin || !r->site || !strcmp(r->site, "none") || !strcmp(r->site, "same-origin") || (!r->any_host && !strcmp(r->site, "same-site"));
@@ -296,7 +296,7 @@ static ssize_t read_served(void *arg, uint64_t at, char *buf, size_t max)
 	ssize_t n = pread(a->fd, buf, max, (off_t)(a->first + at));
 	struct stat st;
 
-	/* a file that got smaller may be a different one by now: the rest of the answer would not match */
+	/* a file that shrank may have other content by now: the rest of the answer would not match */
 	return n <= 0 || fstat(a->fd, &st) || (uint64_t)st.st_size < a->size ? MHD_CONTENT_READER_END_WITH_ERROR : n;
 }
 

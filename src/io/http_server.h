@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One file, or one text that is made for each request, over HTTP for readers that may be slow, broken or hostile.
- * libmicrohttpd does all of it but deciding who is answered.
+ * Serves one file, or one text made for each request, over HTTP to clients that may be slow, broken or hostile.
+ * libmicrohttpd does everything but decide who is answered.
  *
  * The file may grow meanwhile. Each answer has the size of the file at the time of the request; if the file is found
  * smaller than that, the connection is closed early.
@@ -24,7 +24,7 @@
 #define HTTP_UI "https://ui.perfetto.dev"
 #define HTTP_CONNS_MAX 64 /* further clients are turned away */
 #define HTTP_HEAD_S 10    /* for a client that sends nothing */
-#define HTTP_STALL_S 60   /* for one that takes nothing of an answer */
+#define HTTP_STALL_S 60   /* for one that reads nothing of an answer */
 
 struct http_server;
 
@@ -41,7 +41,7 @@ struct http_page {
 	/* accept: the header of the request, NULL: none. Returns the text, which is to be freed; *ret_type is not. */
 	char *(*make)(void *ctx, const char *accept, size_t *ret_len, const char **ret_type);
 	void *ctx;
-	bool any_host; /* by whatever name the client calls this machine; pages of browsers are refused in any case */
+	bool any_host; /* answers under any name for this machine, but no pages of browsers */
 };
 
 /* Listens on `addr`, which has the port; page is not copied. Otherwise as http_server_new(). */
@@ -54,8 +54,8 @@ void http_server_free(struct http_server *s);
 uint16_t http_server_port(const struct http_server *s);
 
 /*
- * As poll(2) for POLLIN, and serves clients; returns after each step of that. -1: no limit of time. Without a server it
- * only polls. Returns 0 or -errno.
+ * Like poll(2) for POLLIN, and serves clients; returns after each step of serving. ms -1: no time limit. s NULL: only
+ * polls. Returns 0 or -errno.
  */
 int http_server_poll(struct http_server *s, struct pollfd *fds, nfds_t n, int64_t ms);
 

@@ -44,7 +44,7 @@ static bool others_write(const struct stat *dir)
 	       (dir->st_mode & S_IWGRP && !is_trusted_group(dir->st_gid));
 }
 
-/* A file or directory that we made belongs to the user behind sudo. */
+/* Gives a new file or directory to the user who called sudo. */
 static void give(int fd)
 {
 	uid_t uid = user_calling();
@@ -127,7 +127,7 @@ static int make_one(struct walk *w, const char *part)
 	if (mkdirat(w->dir, part, 0777) && errno != EEXIST)
 		return -1;
 	fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	/* where others can write, it may be a different one by now */
+	/* where others can write, it may be a different directory by now */
 	if (fd >= 0 && !fstat(fd, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
 		!fstat(w->dir, &parent) && !others_write(&parent))
 		give(fd);
@@ -375,7 +375,7 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 	return err;
 }
 
-/* Goes up to the first directory that exists. */
+/* Whether the nearest existing directory of the path can be written to. */
 static int check_path(const char *name, size_t len, char why[OUTFILE_WHY_MAX])
 {
 	char path[PATH_MAX];

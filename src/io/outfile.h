@@ -46,7 +46,7 @@ bool outfile_is_input(const struct stat *out, const char *input);
 int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX]);
 int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX]);
 
-/* Whether those can be expected to succeed. Creates nothing. */
+/* Whether these two can be expected to succeed. Creates nothing. */
 int outfile_check_directory(const char *name, char why[OUTFILE_WHY_MAX]);
 int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX]);
 

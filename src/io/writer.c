@@ -421,7 +421,7 @@ static int check_free(struct writer *w)
 	return 0;
 }
 
-/* Ends the file as it is: the next write begins where the tail does. */
+/* Ends the file with the tail, which the next write overwrites. */
 static int write_tail(struct writer *w)
 {
 	uint64_t offset = w->offset;
@@ -744,7 +744,7 @@ int writer_sync(struct writer *w)
 	writer_flush(w);
 	if (!wait_written(w)) {
 		w->give_up = true;
-		/* it has noticed, unless it is stuck within a write */
+		/* the thread has noticed, unless it is stuck within a write */
 		if (!wait_written(w) && !w->error)
 			w->error = -ETIMEDOUT;
 	}
@@ -765,7 +765,7 @@ int writer_close(struct writer *w)
 	w->ending = true;
 	if (w->waiting)
 		pthread_cond_signal(&w->more);
-	/* it is stuck: once the kernel lets go of the thread, the thread frees everything */
+	/* a stuck thread frees everything once the kernel lets go of it */
 	abandoned = w->started && w->written != w->committed;
 	w->abandoned = abandoned;
 	if (abandoned)

@@ -46,12 +46,12 @@ struct writer_floor {
 /* Takes over fd; `name` is for messages and is copied. */
 struct writer *writer_new(int fd, const char *name, enum writer_mode mode);
 
-/* What ends the file after each write, from the next one on, and is overwritten by what follows: an object of JSON is whole
- * between writes. Of at most WRITER_TAIL_MAX bytes and not shorter than the one before. What is no file gets it at the end. */
+/* Sets the text that ends the file after each write, from the next one on, until the following write overwrites it: so a JSON
+ * object is whole between writes. At most WRITER_TAIL_MAX bytes, not shorter than before. No regular file: only at the end. */
 void writer_set_tail(struct writer *w, const char *text, size_t len);
 
 /* Call before anything is written. When less than that is free, nothing more is written, as on a
- * full disk (-ENOSPC). The thread checks as often as that takes. */
+ * full disk (-ENOSPC). The thread checks often enough for that. */
 void writer_keep_free(struct writer *w, const struct writer_floor *floor);
 
 /*

@@ -12,16 +12,16 @@
 
 /* APPNOTE.TXT 6.3 of PKWARE, chapter 4; all numbers are little-endian. */
 #define ZIP_LOCAL 0x04034b50u /* before each member */
-#define ZIP_ENTRY 0x02014b50u /* of a member, in the directory */
+#define ZIP_ENTRY 0x02014b50u /* for each member, in the directory */
 #define ZIP_END 0x06054b50u   /* behind the directory */
-#define ZIP_LOCAL_BYTES 30    /* without the name and what may follow it */
+#define ZIP_LOCAL_BYTES 30    /* without the name and the extra field */
 #define ZIP_ENTRY_BYTES 46
 #define ZIP_END_BYTES 22
 #define ZIP_STORED 0
 #define ZIP_DEFLATED 8
 #define ZIP_VERSION 20 /* to extract: deflate, directories */
 #define ZIP_NAME_MAX 4096
-/* Sizes and positions have 32 bits, of which this value has another meaning. */
+/* Sizes and positions have 32 bits, where 0xffffffff has another meaning. */
 #define ZIP_BYTES_MAX UINT64_C(0xfffffffe)
 
 #define BUF_BYTES (64 * 1024)
@@ -30,7 +30,7 @@
 struct member {
 	char *name;
 	uint64_t at, packed, size;
-	uint32_t crc, when; /* when: as MS-DOS has it */
+	uint32_t crc, when; /* when: in MS-DOS format */
 	uint16_t method;
 };
 
@@ -105,12 +105,12 @@ static uint32_t dos_time(time_t when)
 	struct tm tm;
 
 	if (!gmtime_r(&when, &tm) || tm.tm_year < 80 || tm.tm_year > 207)
-		return 1 << 21 | 1 << 16; /* the first day that there is */
+		return 1 << 21 | 1 << 16; /* the earliest date: 1980-01-01 */
 	return (uint32_t)(tm.tm_year - 80) << 25 | (uint32_t)(tm.tm_mon + 1) << 21 | (uint32_t)tm.tm_mday << 16 |
 	       (uint32_t)tm.tm_hour << 11 | (uint32_t)tm.tm_min << 5 | (uint32_t)tm.tm_sec / 2;
 }
 
-/* What the header of a member and its entry in the directory have in common, up to the length of the name. */
+/* Writes what a member's header and its entry in the directory have in common, up to the length of the name. */
 static uint8_t *put_common(uint8_t *p, const struct member *m)
 {
 	p = zip_put(p, ZIP_VERSION, 2);
@@ -123,7 +123,7 @@ static uint8_t *put_common(uint8_t *p, const struct member *m)
 	return zip_put(p, strlen(m->name), 2);
 }
 
-/* Its place is left free until the sizes are known. */
+/* Leaves room for the header, which is written once the sizes are known. */
 static int begin(struct zip_writer *zip, const char *name, time_t when, struct member **ret, char why[ZIP_WHY_MAX])
 {
 	if (zip->n == ZIP_MEMBERS_MAX)
@@ -174,7 +174,7 @@ static ssize_t read_in(struct zip_writer *zip, struct member *m, int from, char 
 	return n;
 }
 
-/* n: what has been read so far. */
+/* n: bytes read into zip->in so far. */
 static int store(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
 {
 	int err = 0;
@@ -207,7 +207,7 @@ static int pack(struct zip_writer *zip, struct member *m, int from, ssize_t n, c
 	int err = 0;
 
 	m->method = ZIP_DEFLATED;
-	/* of a Kineto trace level 1 leaves a ninth, 3 a tenth in the same time, 6 a 13th in twice and 9 a 14th in nine times that */
+	/* measured on a Kineto trace: level 1 leaves 1/9, 3 1/10 in the same time, 6 1/13 in twice and 9 1/14 in nine times that */
 	if (deflateInit2(&z, LEVEL, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
 		out_of_memory();
 	while (!err && n > 0) {
