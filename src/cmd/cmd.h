@@ -10,8 +10,8 @@
 #include "util/program.h"
 
 /*
- * Keys of options, without a letter, that only set a member of the command's arguments: to true, or to what was given. Their parser ends
- * with cmd_set().
+ * Keys of options without a letter that only set a member of the command's arguments, to true or to the option's argument. Their parser
+ * ends with cmd_set().
  */
 #define CMD_KEY(kind, type, member, member_type) \
 	((kind) + (int)offsetof(type, member) + 0 * (int)sizeof(char[__builtin_types_compatible_p(typeof(((type *)0)->member), member_type) ? 1 : -1]))

@@ -81,7 +81,7 @@ static void print_json(struct json_object *reply)
 	free(text);
 }
 
-/* Of what is missing they are NULL and 0. */
+/* A missing string is NULL, and a missing number 0. */
 static const char *string_of(struct json_object *object, const char *key)
 {
 	struct json_object *value = json_object_object_get(object, key);

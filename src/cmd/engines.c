@@ -26,7 +26,7 @@ struct engines_options {
 	pid_t pid;
 	const char *file;
 	const char *engine; /* NULL: all installed ones */
-	uint64_t check_ns;  /* 0: only what is there */
+	uint64_t check_ns;  /* how long to count calls; 0: only shows what matches */
 };
 
 #define OPT_CHECK 256
@@ -181,7 +181,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Probes of an engine that none of its files, though found, has. */
+/* Prints the probes of found engines that none of their files has. */
 static void print_missing(const struct probe_table *pt)
 {
 	for (size_t i = 0; i < pt->n; i++) {
@@ -240,12 +240,12 @@ static int show_matches(struct probe_table *pt, const struct engines_options *o)
 
 /* ---- --check: which functions of the presets a process calls ---- */
 
-/* A recording of which nothing is kept but the numbers of calls. */
+/* A recording that keeps only the numbers of calls. */
 struct check {
 	struct view view;
 	struct sink sink;
 	const struct probe_table *pt;
-	bool ended, any, steps, called; /* steps: there are presets with some */
+	bool ended, any, steps, called; /* steps: a preset has some */
 };
 
 static void print_probe(struct check *c, const struct probe_spec *s, bool hit)
@@ -263,7 +263,7 @@ static void print_probe(struct check *c, const struct probe_spec *s, bool hit)
 	c->called |= hit && s->role == ROLE_STEP && !s->stand_in;
 }
 
-/* Of what a glob matches, only what was hit: it may be thousands. */
+/* Of a glob's functions, prints only those that were hit: there may be thousands. */
 static void print_probes(struct check *c)
 {
 	for (uint32_t i = 0; i < c->pt->n; i++) {
@@ -318,7 +318,7 @@ static int check_round(struct view *v, uint64_t now_ns)
 	return 0;
 }
 
-/* Counts the calls of this time and prints them. Returns an exit code: EXIT_RUN also if no step was called. */
+/* Counts the calls during ns and prints them. Returns an exit code: EXIT_RUN also if no step was called. */
 static int engines_check(pid_t pid, const char *engine, uint64_t ns)
 {
 	static const struct view_ops ops = { .open = check_open, .round = check_round };

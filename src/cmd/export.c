@@ -31,7 +31,7 @@
 #define LOOK_MS 1000                  /* how often files are looked at */
 #define READ_MAX (UINT64_C(64) << 20) /* at a time, so that a client is answered meanwhile */
 
-/* How long the last sending waits for the one before. */
+/* How long the last sending waits for the previous one. */
 #define END_WAITS 100
 #define END_WAIT_US 50000
 
@@ -197,7 +197,7 @@ static void print_problem(void *arg, uint64_t offset, const char *why)
 		log_error("%s: %s %llu: %s", p->file, p->unit, (unsigned long long)offset, why);
 }
 
-/* NULL: it can be read, *ret_profile: as a profile. */
+/* Returns why the file cannot be read; NULL: it can, and *ret_profile: as a profile. */
 static const char *why_not(const struct json_source *source, const struct export_args *args, bool *ret_profile)
 {
 	bool filtered = args->filter.phase || args->filter.state || args->filter.step >= 0;
@@ -304,12 +304,12 @@ struct exporter {
 	struct http_page page;
 	int signals;
 	int64_t now_ms, look_ms;
-	struct otlp_sender *sender; /* NULL: not asked for, as spans */
+	struct otlp_sender *sender; /* these two NULL: no --otlp */
 	struct otlp_spans *spans;
 	char host[256];
 	uint64_t start_ns; /* by the wall clock */
 	int64_t interval_ms, send_ms;
-	bool following; /* what comes now has not been there at the start */
+	bool following; /* lines read now were not there at the start */
 };
 
 static void take_line(void *ctx, const struct profile_line *line, const char *path)
@@ -328,7 +328,7 @@ static void look(struct exporter *e)
 	tail_read(e->tail, READ_MAX, take_line, e);
 }
 
-/* What is in the files at this moment. */
+/* Makes the page from what is in the files at this moment. */
 static char *make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
 {
 	bool openmetrics = metrics_accepts_openmetrics(accept);
@@ -347,7 +347,7 @@ static char *make_page(void *ctx, const char *accept, size_t *ret_len, const cha
 
 /* ---- to a collector ---- */
 
-/* Metrics are sums, so that what one sending lacks is in the next one; spans wait until the last ones have arrived. */
+/* Metrics are sums, so the next sending makes up for a lost one; spans wait until the previous ones have arrived. */
 static void send_all(struct exporter *e)
 {
 	size_t len, n;
@@ -469,7 +469,7 @@ static int serve(struct exporter *e)
 	}
 	if (!e->sender)
 		return EXIT_OK;
-	/* what came since, after what is on its way */
+	/* sends what has come since, once the previous sending has arrived */
 	look(e);
 	for (int i = 0; i < END_WAITS && !all_ready(e); i++)
 		usleep(END_WAIT_US);

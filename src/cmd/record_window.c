@@ -351,7 +351,7 @@ static bool find(const struct environment *e, const char *const names[2], const 
 	return false;
 }
 
-/* What the other tool does where only its switch is set. */
+/* The other tool's defaults where only its switch is set. */
 #define CHAKRA_FLAG "/tmp/vllm_chakra_trace_on"
 #define CHAKRA_DIR "/home/ubuntu/vllm_quickstart/vllm_chakra"
 
@@ -362,7 +362,7 @@ static bool is_on(const struct environment *e, const char *name, struct variable
 	return environment_find(e, names, ret) && environment_is_on(ret->value);
 }
 
-/* value: what its switch alone means. */
+/* value: the default if only the switch is set. */
 static bool find_default(const struct environment *e, const char *value, struct variable *ret)
 {
 	bool found = is_on(e, "VLLM_CHAKRA_TRACE", ret) && (!ret->pid || e->may_choose);
@@ -430,7 +430,7 @@ static void directory_from(struct record_options *o, const struct environment *e
 		o->output_dir = strings->output_dir = environment_path(&v);
 }
 
-/* There is one window for all processes. */
+/* Reports the settings of other targets that have no effect: all processes share one window. */
 static void tell_others(const struct record_options *o, const struct environment *first, const char *const *names, size_t n)
 {
 	for (size_t i = 1; i < o->n_pids; i++) {
@@ -448,7 +448,7 @@ static void tell_others(const struct record_options *o, const struct environment
 	}
 }
 
-/* What the other tool's switches ask for, where its windows are recorded. */
+/* Applies the other tool's switches where its windows are recorded. */
 static void chakra_switches(struct record_options *o, const struct environment *e)
 {
 	struct variable v;

@@ -15,7 +15,7 @@
 #define SLOWEST_MAX 100000
 
 #define PAGE_DEFAULT "report.html"
-#define PAGE_HEAD 2048 /* bytes of a page in which its title is */
+#define PAGE_HEAD 2048 /* the first bytes of a page, which have its title */
 
 enum {
 	KEY_HTML = 256,
@@ -152,7 +152,7 @@ static bool is_page(const char *path)
 	return memmem(head, n, REPORT_PAGE_MARK, strlen(REPORT_PAGE_MARK));
 }
 
-/* Neither what is read is replaced, nor what is not a page. Prints one line on failure. */
+/* Refuses to replace an input, or a file that is no page. Prints one line on failure. */
 static int page_check(const struct report_args *args)
 {
 	const char *path = args->html;

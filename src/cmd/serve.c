@@ -178,7 +178,7 @@ static int check_file(struct served *sv)
 		why = S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it" : "it is not a regular file";
 	else if (!st.st_size && !sv->growing)
 		why = "it is empty, and no recording writes it";
-	/* as its name says: other people's secrets, for example, do not begin so */
+	/* the content must fit the name: other people's secrets, for example, do not begin so */
 	else if (st.st_size && (pread(sv->fd, &first, 1, 0) != 1 || !first || !strchr(sv->kind->first, first)))
 		why = "its content does not fit its name";
 	if (why)
@@ -206,8 +206,8 @@ static int open_file(const char *path, struct served *sv)
 /* ---- the file of a running recording ---- */
 
 /*
- * The recorder passes the descriptor itself: a name could be that of any file that we may read and
- * the recorder may not. So only what its user could read anyway is served.
+ * The recorder passes the descriptor itself: a name could be that of any file that this process may read
+ * and the recorder may not. So only what its user could read anyway is served.
  */
 static int check_passed(const struct control_peer *peer, int fd)
 {

@@ -145,7 +145,7 @@ int target_check(const struct record_options *o, const char *command)
 
 /* ---- --gpu ---- */
 
-/* Whether the word is NAME=VALUE; then that is its value. */
+/* Returns VALUE if the word is NAME=VALUE, else NULL. */
 static const char *value_of(const char *word, const char *name)
 {
 	size_t len = strlen(name);
@@ -186,7 +186,7 @@ int gpu_options_set(struct record_options *o, const char *arg)
 
 	o->gpu = true;
 	for (const char *at = arg; at && !err; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-		/* one that was cut is none of them */
+		/* a word that was cut matches none */
 		snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, ","), at);
 		err = set_word(o, word);
 	}

@@ -10,17 +10,16 @@
 /* A child parser for both; its input is a struct record_options. Prints one line on failure. */
 extern const struct argp target_argp;
 
-/* Takes what follows the options: a command, or more process ids. One line has been printed on failure;
- * -EINVAL. */
+/* Takes what follows the options: a command, or more process ids. Prints one line on failure; -EINVAL. */
 int target_take_arguments(struct record_options *o, char **args);
 
-/* Checks that there is something to trace, of one kind. `command`: for the message. -EINVAL. */
+/* Checks that there are targets, of one kind only. `command`: for the message. -EINVAL. */
 int target_check(const struct record_options *o, const char *command);
 
-/* The argument of --gpu; NULL: none. On failure one line has been printed; -EINVAL. */
+/* Takes the argument of --gpu; NULL: none. Prints one line on failure; -EINVAL. */
 int gpu_options_set(struct record_options *o, const char *arg);
 
-/* Whether the options of GPUs go together, once all are known. The same. */
+/* Checks that the GPU options fit each other, once all are known. Prints one line on failure; -EINVAL. */
 int gpu_options_check(const struct record_options *o);
 
 #endif
