@@ -410,7 +410,7 @@ static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_M
 	return err;
 }
 
-/* Goes through the descriptor of the directory that was checked, which also allows long names
+/* The address goes through the descriptor of the checked directory, which also allows long names
  * (sun_path has 108 bytes). */
 static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
 {
@@ -886,7 +886,7 @@ static void ask_peers(struct peers *p)
 
 /* ---- choosing one ---- */
 
-/* The length of an array in its status. */
+/* Returns the length of an array in a recording's status; 0: there is none. */
 static size_t list_of(const struct control_peer *peer, const char *key, struct json_object **ret_list)
 {
 	if (!json_object_object_get_ex(peer->status, key, ret_list) ||

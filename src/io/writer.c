@@ -30,7 +30,7 @@
 
 #define IDLE_MS 1000           /* spare blocks are freed after that */
 #define LOOK_MS 100            /* a waiting caller checks this often whether to go on waiting */
-#define STALLS_MS 50           /* creating another file there would have to wait, too */
+#define STALLS_MS 50           /* creating another file there would stall, too */
 #define STALLED_MS 5000        /* nobody seems to read it */
 #define FREE_MS 250            /* free space is checked this often, since others write, too */
 #define FREE_BYTES (16u << 20) /* and at least once for this many bytes written */

@@ -13,7 +13,7 @@
 /* APPNOTE.TXT 6.3 of PKWARE, chapter 4; all numbers are little-endian. */
 #define ZIP_LOCAL 0x04034b50u /* before each member */
 #define ZIP_ENTRY 0x02014b50u /* for each member, in the directory */
-#define ZIP_END 0x06054b50u   /* behind the directory */
+#define ZIP_END 0x06054b50u   /* after the directory */
 #define ZIP_LOCAL_BYTES 30    /* without the name and the extra field */
 #define ZIP_ENTRY_BYTES 46
 #define ZIP_END_BYTES 22
@@ -144,7 +144,7 @@ static int end(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
 		return fail(why, -EFBIG, "a file is larger than 4 GB: compress it with gzip");
 	m->packed = zip->at - m->at - ZIP_LOCAL_BYTES - strlen(m->name);
 	p = put_common(zip_put(head, ZIP_LOCAL, 4), m);
-	zip_put(p, 0, 2); /* nothing behind the name */
+	zip_put(p, 0, 2); /* no extra field */
 	return put_at(zip, m->at, head, sizeof(head), why) ?: put_at(zip, m->at + ZIP_LOCAL_BYTES, m->name, strlen(m->name), why);
 }
 

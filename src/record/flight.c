@@ -61,7 +61,7 @@ struct recorder {
 	struct recording rec;
 	struct sink *out; /* of a batch of processes */
 	struct left_files files;
-	bool written; /* all of the batch was handed to `out`, but its totals */
+	bool written; /* all of the batch but its totals was handed to `out` */
 	uint32_t *tgids;
 	size_t n_tgids;
 	size_t *batches, n_batches, batch; /* each one's end in tgids */
@@ -102,7 +102,7 @@ static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size
 	struct recorder *rec = (struct recorder *)s;
 	struct trigger_set *triggers = rec->w->o->triggers;
 
-	/* for this dump only: in later ones the wait is longer, or has ended */
+	/* for this dump only: by the next one the wait is longer, or over */
 	if (h->kind == REC_STACK && ((const struct rec_stack *)h)->flags & SAMPLE_F_LOOKED) {
 		if (rec->looking)
 			in_flight_add(h, size, rec->open);
@@ -310,7 +310,7 @@ static int open_batch(struct recorder *rec)
 
 /* ---- a dump ---- */
 
-/* Marks a start before the dump's first instant, and removes a wake-up after its waker was looked at: it can show neither. */
+/* Marks a span that starts before the dump, and unlinks a wake-up from a waker looked at before it: a dump can show neither. */
 static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	static union {

@@ -14,7 +14,7 @@
 /* BPF programs read the clock before their change is visible: a span seen open can have ended this much earlier. */
 #define CLOCK_SLACK_NS 10000
 
-/* The span kinds that divide a thread's time, and nest. */
+/* The kinds of spans that nest on a thread. */
 #define KINDS_NESTED                                                                                       \
 	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION | \
 		1u << REC_STEP | 1u << REC_IRQ | 1u << REC_HOLD)
@@ -68,7 +68,7 @@ void in_flight_add(const struct rec_hdr *h, size_t size, void *in_flight)
 	memcpy(f->data + f->len, &head, sizeof(head));
 	memcpy(f->data + f->len + sizeof(head), h, size);
 	f->len += sizeof(head) + size;
-	/* the operator in flight may have ended already: it is the thread's last one if no other follows */
+	/* an operator may be peeked after its end: a thread's last one stays in flight until another follows */
 	if (1u << h->kind & KINDS_NESTED && record_end(h) < f->since_ns)
 		f->since_ns = record_end(h);
 }
@@ -317,7 +317,7 @@ static void evict_oldest(struct flight *f)
 	struct chunk *c = f->oldest;
 	const struct entry *e;
 
-	/* the task records in it precede everything that is kept */
+	/* its task records precede everything that is kept */
 	for (uint32_t offset = c->count[REC_TASK] ? 0 : c->used; offset < c->used; offset += entry_bytes(e->size)) {
 		e = entry_at(c, offset);
 		if (e->rec->kind == REC_TASK)

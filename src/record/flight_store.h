@@ -72,7 +72,7 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
  * the last pass, records handed over still take up room. */
 struct flight_process {
 	struct thread_entry tgid;
-	uint64_t records; /* of it that will be handed over */
+	uint64_t records; /* that will be handed over */
 };
 
 /* Adds the processes of the dump's records to a map of struct flight_process. Call before the first flight_dump_next(). */

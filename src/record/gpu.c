@@ -29,7 +29,7 @@
 
 #define AGENT_FILE "inftrace-gpu.so"
 #define INJECTION "CUDA_INJECTION64_PATH" /* read by the CUDA driver: one library */
-#define TOOLS "ROCP_TOOL_LIBRARIES"       /* read by rocprofiler-sdk: a list with colons */
+#define TOOLS "ROCP_TOOL_LIBRARIES"       /* read by rocprofiler-sdk: a colon-separated list */
 #define BACKLOG 64
 #define GPU_PENDING_MAX 16 /* silent connections of targets */
 #define GPU_ACCEPT_MAX 64  /* per turn, since anybody may connect */
@@ -265,7 +265,7 @@ static int accept_one(const struct gpu *g, struct gpu_pending *ret)
 	return -EAGAIN;
 }
 
-/* Returns its descriptor if it has said hello. -EAGAIN: it has not yet; other -errno: it is closed. */
+/* Returns the connection's descriptor once it has said hello. -EAGAIN: not yet; other -errno: it was closed. */
 static int read_hello(const struct gpu_pending *p)
 {
 	struct gpu_hello h;
@@ -557,7 +557,7 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 	g->said_failed = true;
 }
 
-/* Takes the rest of what an agent wrote, which has ended, and removes it. */
+/* Takes the rest of what an ended agent wrote, and removes the agent. */
 static void end_agent(struct gpu *g, size_t i)
 {
 	struct agent *a = &g->agents[i];
@@ -634,7 +634,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	g->connected++;
 	g->unknown = 0;
 	gpu_info_expect(g->info, pid, true);
-	for (size_t i = 0; i < g->n_attached; i++) { /* the agent is in it, and has connected */
+	for (size_t i = 0; i < g->n_attached; i++) { /* its agent has connected */
 		if (g->attached[i] == pid)
 			g->attached[i--] = g->attached[--g->n_attached];
 	}

@@ -199,7 +199,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	switch (h->kind) {
 	case REC_TASK:
 		take_task(in, (const struct rec_task *)h);
-		if (is_stranger(h) && !in->keep_names) /* a dump learns names again */
+		if (is_stranger(h) && !in->keep_names) /* kept for dumps, which learn the names from it again */
 			return;
 		break;
 	case REC_MAPPED:

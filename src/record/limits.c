@@ -84,7 +84,7 @@ static bool turn_on(struct shed *s, uint64_t now)
 	for (int i = SHED_PARTS - 1; i >= 0; i--) {
 		if (!(s->off & 1u << i) || quiet < s->part[i].quiet_ns)
 			continue;
-		/* whether a tenth of the budget would be left with it */
+		/* with the part on, a tenth of the budget must be left */
 		weight_ns = s->look.weight_ns + s->part[i].price_ns * s->look.steps;
 		if (share_of(weight_ns, s->look.ns) >= s->budget - s->budget / 10 &&
 			(quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
@@ -430,7 +430,7 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks)
 
 #define FILL_PERCENT 50
 #define LATE_NS (50 * NSEC_PER_MSEC)
-#define LOOK_MS 10 /* later than that, the free part of the rings may be full */
+#define LOOK_MS 10 /* any later, the free part of the rings may be full */
 #define THREAD_STACK (64u << 10)
 
 struct pace {
@@ -445,7 +445,7 @@ struct pace {
 	bool yields; /* the loop yields */
 	bool looks;  /* the watching thread is in look(), and does not wait for the loop to yield */
 	bool ends;
-	int look_ms; /* after the last turn of the loop */
+	int look_ms; /* from the loop's last turn to a look at the rings */
 	uint64_t due_ns;
 };
 
@@ -602,7 +602,7 @@ static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
 	p->look_ms = timeout_ms + LOOK_MS;
 	if (yields != p->yields) {
 		p->yields = yields;
-		/* the watching thread may still look, if the loop itself ended the last time it yielded */
+		/* if the loop itself ended the yielding, the watching thread may still be in look() */
 		if (yields)
 			wake(p);
 		else

@@ -27,7 +27,7 @@ struct tasks;
  */
 #define SHED_WHOLE 1000000                /* shares are in millionths */
 #define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
-#define SHED_LOOK_NS UINT64_C(1000000000) /* ... or after this time, if it has had a few */
+#define SHED_LOOK_NS UINT64_C(1000000000) /* ... or after this time, with at least SHED_LOOK_LEAST */
 #define SHED_LOOK_LEAST 4
 #define SHED_QUIET_NS UINT64_C(5000000000)
 /* The longest quiet time. After it a part is tried regardless of its price: the load may have changed. */
@@ -50,7 +50,7 @@ struct shed {
 		uint64_t quiet_ns;
 		uint64_t on_ns; /* when it was turned on again; 0: never */
 	} part[SHED_PARTS];
-	enum shed_part last; /* turned off without a look since; SHED_PARTS: none */
+	enum shed_part last; /* turned off, with no look since; SHED_PARTS: none */
 	uint64_t before_ns;  /* cost of a step before that */
 };
 
@@ -59,7 +59,7 @@ void shed_init(struct shed *s, uint64_t budget);
 /* A step has ended. weight_ns: the part of dur_ns that recording it cost. */
 void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns);
 
-/* parts: that exist now. Returns whether s->off has changed; call shed_applied() then. */
+/* parts: all existing ones. Returns whether s->off has changed; call shed_applied() then. */
 bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
 
 /* From now on parts that are off cost nothing, and parts that are on have their full cost. */
@@ -118,7 +118,7 @@ enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr 
 /* Every record that was sent before until_ns has been taken: hands over the steps to keep, in their order. */
 void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg);
 
-/* Does the same at each settled() of sinks. */
+/* Call it at each settled() of sinks: releases what was sent before the previous call. */
 void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
 
 /* Whether all living targets have had their steps; a parent of targets with steps needs none. false without targets. */

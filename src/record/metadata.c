@@ -774,7 +774,7 @@ static void make_hash(struct metadata *m, struct process *p)
 {
 	bool theirs = false;
 	const char *given = m->hash ? NULL : find(m, p, hash_names, &theirs);
-	/* another user's process must not determine the origin of a number */
+	/* the hash says where numbers come from: another user's process must not set it */
 	bool counts = given && theirs && p->may_choose, ok = counts && env_hash_ok(given);
 
 	strcpy(p->hash, ENV_HASH_UNKNOWN);

@@ -42,7 +42,6 @@ static bool out_file_is_stdout(const char *name)
 	return !strcmp(name, "-");
 }
 
-/* Its current name. */
 static const char *out_file_part_name(const struct out_file *f, char buf[PATH_MAX])
 {
 	snprintf(buf, PATH_MAX, "%s%s", f->name, f->is_part ? PART_SUFFIX : "");

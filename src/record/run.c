@@ -804,7 +804,7 @@ static int drop_privileges(struct run *r)
 	return err;
 }
 
-/* From here on something is attached. */
+/* Attaches, records, and prints the summary. */
 static int run_attached(struct run *r)
 {
 	unsigned int failed = 0;

@@ -35,7 +35,7 @@
 #define LOOK_NS (NSEC_PER_SEC / 10)
 #define LOOK_WATCHED_NS (5 * NSEC_PER_SEC) /* where the kernel reports what processes map */
 #define WATCH_NS (10 * NSEC_PER_MSEC)
-#define COST_SHARE 20 /* looking takes at most this fraction of a CPU: 1/20 */
+#define COST_SHARE 20 /* looking takes at most 1/20 of a CPU */
 
 /* Libraries are loaded soon after the start, or when a user asks for a model: without kernel events, a process that has
  * not matched is looked at again when it has been known for twice as long, but at least this often. */
@@ -184,7 +184,7 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 		return err;
 	}
 	/* from now on the programs report its exit; it may have exited before, and its number may have been reused */
-	if (!has_exited(pidfd)) /* one that exits loses its memory first: do_exit() in the kernel */
+	if (!has_exited(pidfd)) /* an exiting process loses its memory first: do_exit() in the kernel */
 		mapped = process_each_executable(pid, any_mapping, NULL);
 	if (!mapped || mapped == -ESRCH || tasks_add_process(c->tasks, pid)) {
 		session_target_gone(c->session, pid);
@@ -667,7 +667,7 @@ pid_t targets_hold_pid(const struct targets *t)
 
 int targets_end(struct targets *t)
 {
-	/* the record of its exit comes before its status: a busy machine may take long from one to the other */
+	/* the record of its exit comes before its exit status, on a busy machine long before */
 	if (t->gone)
 		command_wait(&t->cmd);
 	command_reap(&t->cmd);

@@ -42,7 +42,7 @@ struct targets {
 	bool command_exited; /* by itself */
 };
 
-/* Checks that they exist and may be recorded. Prints one line on failure. */
+/* Checks that the targets exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);
 
 /* Starts the command, which waits. environment: NAME=VALUE in addition, ending with NULL; or NULL. */
@@ -51,7 +51,7 @@ int targets_spawn(struct targets *t, const char *const *environment);
 /* The process whose loader is probed; 0: all processes. */
 pid_t targets_hold_pid(const struct targets *t);
 
-/* Attaches to them. Prints one line on failure. */
+/* Attaches to the targets. Prints one line on failure. */
 int targets_attach(struct targets *t, struct capture *c);
 
 /* Ends a command that is still running. -EBUSY: it does not end, which has been reported. */

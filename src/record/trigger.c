@@ -163,7 +163,7 @@ static void queue_watch_begin(struct queue_watch *w, const struct step_request *
 	};
 }
 
-/* The exchange is over. */
+/* Takes a request whose exchange is over. */
 static void queue_watch_socket(struct queue_watch *w, const struct rec_request *r)
 {
 	if (w->n_sockets == JOIN_SOCKETS)
@@ -453,7 +453,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	};
 }
 
-/* A prefill step ends with the first token, or before it: once beyond the limit it stays so. */
+/* A prefill step ends with the first token, or before it: a time beyond the limit stays beyond it. */
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	char spent[TIME_TEXT_MAX];
@@ -610,7 +610,7 @@ static void judge_queue(struct trigger_set *set)
 
 /* ---- steps ---- */
 
-/* Returns true for a hit, reported or not. `done`: there has been one already. */
+/* Returns whether the step was a hit, reported or not; `done`: it was one already. */
 static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r, const char *name, bool done)
 {
 	uint64_t ns = t->kind == KIND_STATE ? 0 : r->h.dur_ns, end = r->h.start_ns + r->h.dur_ns;

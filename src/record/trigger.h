@@ -102,7 +102,7 @@ struct trigger_set {
 	uint64_t cooldown_ns;
 	uint64_t last_ns; /* of the last hit that was reported */
 	uint64_t last_crash_ns;
-	uint64_t lost; /* at the previous hit of that kind */
+	uint64_t lost; /* total at the last hit of KIND_LOST */
 	uint32_t max_hits;
 	struct {
 		uint64_t hits;            /* reported */
@@ -118,7 +118,6 @@ struct trigger_set {
 int trigger_parse(struct trigger_set **set, const char *text);
 void trigger_free(struct trigger_set *set);
 
-/* Whether an expression is about a GPU. */
 bool trigger_needs_gpu(const struct trigger_set *set);
 
 /* Hits during the cool-down after a hit, and all after max_hits (0: no limit), are only counted. */

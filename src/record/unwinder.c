@@ -19,7 +19,7 @@
 struct waker {
 	uint64_t at_ns; /* 0: none */
 	uint32_t tid, stack;
-	bool interrupt; /* an interrupt that hit the thread */
+	bool interrupt; /* it was an interrupt that hit the thread */
 };
 
 struct held {
@@ -217,7 +217,7 @@ static void set_stack(struct rec_stack *r, uint32_t stack)
 	r->waker_stack = stack;
 }
 
-/* Passes on the first n that are held, without a stack. */
+/* Passes on the first n that are held, without their wakers' stacks. */
 static void pass_first(struct unwinder *u, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

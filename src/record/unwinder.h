@@ -41,7 +41,6 @@ void unwinder_finish(struct unwinder *u, record_cb cb, void *arg);
 /* Bytes of samples that wait to be unwound. */
 size_t unwinder_waiting(struct unwinder *u);
 
-/* Samples dropped so far. */
 uint64_t unwinder_dropped(const struct unwinder *u);
 
 #endif

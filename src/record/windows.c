@@ -406,7 +406,7 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 	f->look = f->away = true;
 	if (e->mask & IN_IGNORED)
 		f->wd = -1;
-	/* what is mounted there later cannot be told from what is below it */
+	/* a file system mounted there later could not be told from the directory below it */
 	if (e->mask & IN_UNMOUNT) {
 		give_up(f, "its directory was unmounted");
 		return;

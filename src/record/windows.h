@@ -139,7 +139,7 @@ int windows_drain(struct windows *w);
 /* Only takes and flushes records, during something that takes long. */
 int windows_keep_up(struct windows *w);
 
-/* Call them when the flag may have changed; and as steps end and time passes. Both print one line on failure. */
+/* Follow the flag; and the steps and the time, in every turn of the loop. Both print one line on failure. */
 int windows_read_flag(struct windows *w);
 int windows_turn(struct windows *w, uint64_t now_ns);
 
