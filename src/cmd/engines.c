@@ -263,7 +263,7 @@ static void print_probe(struct check *c, const struct probe_spec *s, bool hit)
 	c->called |= hit && s->role == ROLE_STEP && !s->stand_in;
 }
 
-/* Of a glob's functions, prints only those that were hit: there may be thousands. */
+/* Prints a glob's functions only if they were hit: there may be thousands. */
 static void print_probes(struct check *c)
 {
 	for (uint32_t i = 0; i < c->pt->n; i++) {

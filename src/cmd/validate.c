@@ -106,7 +106,7 @@ static bool file_validate(const struct validate_args *args, const char *path, FI
 		why = source.error;
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
-	if (!source.error[0] && kind < FILE_EXECUTION_TRACE && text_has_suffix(path, ".et")) /* one that is damaged, or says nothing about itself */
+	if (!source.error[0] && kind < FILE_EXECUTION_TRACE && text_has_suffix(path, ".et")) /* a damaged one, or one that says nothing about itself */
 		kind = FILE_EXECUTION_TRACE;
 	/* blank: a profile to which nothing was written; all other JSON has brackets */
 	if (kind == FILE_OTHER && !source.error[0] && !text_has_suffix(path, ".json") && text_is_blank((const char *)source.pos, (size_t)(source.end - source.pos)))

@@ -708,7 +708,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-/* Asks all at once, so that a recorder that is stopped does not hold up the others. */
+/* Asks all at once, so that a stopped recorder does not hold up the others. */
 static void ask_all(struct ask *asks, size_t n, enum control_command command, const char *reason, const char *last)
 {
 	struct json_object *request = json_object_new_object();

@@ -115,7 +115,7 @@ void control_free(struct control *c);
  */
 struct control_where {
 	uid_t uid;
-	bool service;          /* also those of the service, whoever that runs as */
+	bool service;          /* also the service's, whatever user it runs as */
 	const char *directory; /* NULL: that user's control_directory(), and the service's if it runs as that user */
 };
 

@@ -271,7 +271,7 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
 	return MHD_YES;
 }
 
-/* Finds what is to be sent: the whole file, a part of it, or the page. Sets the status. */
+/* Finds what to send: the whole file, a part of it, or the page. Sets the status. */
 static void find_served(const struct http_server *s, const struct http_request *rq, struct answer *a, const char **ret_type)
 {
 	size_t len = 0;

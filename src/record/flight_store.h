@@ -25,7 +25,7 @@ struct in_flight;
 
 struct flight_stats {
 	size_t bytes;                   /* memory: the most that the store can ever use */
-	size_t used_bytes;              /* taken by records, including those that only a running dump holds */
+	size_t used_bytes;              /* taken by records, including ones that only a running dump holds */
 	uint64_t horizon_ns;            /* CLOCK_BOOTTIME; 0: nothing has left the store */
 	uint64_t oldest_ns;             /* the earliest start of a record kept; 0: there is none */
 	uint64_t records[REC_KIND_MAX]; /* kept, per kind */
@@ -38,7 +38,7 @@ struct flight_dump {
 };
 
 /* Makes a store of `bytes` (FLIGHT_BYTES_MIN to _MAX), not counting names; pages are allocated on first use. keep_ns, unless
- * 0: keeps only what ended within that time, and gives memory back. Copies `tasks`, the names. -EINVAL, or that of mmap(2). */
+ * 0: keeps only what ended within that time, and gives memory back. Copies `tasks`, the names. -EINVAL, or mmap(2)'s error. */
 int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight);
 void flight_free(struct flight *f);
 

@@ -57,7 +57,7 @@ struct agent {
 	int fd;
 	uint32_t pid;
 	struct gpu_process *process;
-	bool off;         /* waits for a step that is to be collected */
+	bool off;         /* waits for the next step to collect */
 	uint32_t skipped; /* steps let pass since then */
 	bool said_over, said_broken;
 	bool ended; /* its process is gone, or has called exec */

@@ -117,7 +117,7 @@ static bool take_function(struct intake *in, struct probe_spec *s, const struct 
 	return !s->hidden;
 }
 
-/* Takes a step. Returns it as it is to be shown; NULL: not at all. */
+/* Takes a step. Returns it as sinks should show it; NULL: not at all. */
 static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, const struct rec_step *r, size_t *size)
 {
 	static struct rec_step bare;
@@ -136,7 +136,7 @@ static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, 
 	return s->hidden ? NULL : &r->h;
 }
 
-/* Takes a step or a call. Returns it as it is to be shown; NULL: not at all. */
+/* Takes a step or a call. Returns it as sinks should show it; NULL: not at all. */
 static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
 	struct probe_spec *s;

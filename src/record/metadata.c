@@ -338,7 +338,7 @@ static int open_program(pid_t pid, const char *path, char real[PATH_MAX], int *r
 	return file_open_exe(pid, ret_fd);
 }
 
-/* path: of the program that the process will run; NULL: the one that it runs. -ESRCH, -EACCES, -EPERM. */
+/* path: the program that the process will run; NULL: its current one. -ESRCH, -EACCES, -EPERM. */
 static int env_program_read(pid_t pid, const char *path, const struct process_text *environ, const struct probe_table *pt,
 	struct env_program *ret_program)
 {

@@ -46,8 +46,8 @@ struct env_library {
 	char build_id[ELF_BUILD_ID_MAX]; /* "none": it has none, or was not found */
 };
 
-/* A process's program, and those of it and its linked libraries that a preset claims, in no order. Libraries that it loads
- * itself differ from run to run, and are left out. */
+/* A process's program, and what presets claim of it and its linked libraries, in no order. Libraries that it loads itself
+ * differ from run to run, and are left out. */
 struct env_program {
 	char exe[ELF_BUILD_ID_MAX];
 	struct env_library libraries[ENV_LIBRARIES_MAX];

@@ -120,7 +120,7 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 	return wants_presets(o);
 }
 
-/* Stacks need them, too: each has the state its thread was in. */
+/* Stacks need them, too: each says what state its thread was in. */
 static bool wants_states(const struct record_options *o)
 {
 	return record_wants_profile(o) || o->view || o->events & (EVENT_SAMPLES | EVENT_STACKS);

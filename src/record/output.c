@@ -613,7 +613,7 @@ static void drop_record(struct output *o, const struct rec_hdr *h)
 	d->n++;
 }
 
-/* Adds to a step's lost records those that this file lacks: dropped while it ran, or some milliseconds around it. */
+/* Adds to a step's lost records what this file lacks: records dropped while it ran, or some milliseconds around it. */
 static const struct rec_hdr *with_drops(const struct output *o, const struct rec_hdr *h, size_t size)
 {
 	static struct rec_step_parts copy;
@@ -917,7 +917,7 @@ static int add_by_time(struct set *set, const struct record_options *o, const st
 	return err;
 }
 
-/* requests: those that the outputs show. */
+/* requests: as the outputs show them. */
 static int open_all(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
 	struct sink **ret_sink)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The outputs of a recording: each has a format and its files. Until a file is complete, its name may be
- * that of a part: with ".part" appended. */
+/* The outputs of a recording: each has a format and its files. Until a file is complete, its name may have
+ * ".part" appended, and is the name of a part. */
 #ifndef INFTRACE_RECORD_OUTPUT_H
 #define INFTRACE_RECORD_OUTPUT_H
 

@@ -783,7 +783,7 @@ static int start(struct run *r)
 		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
 
 /*
- * Gives up what a running recording does not need any more, for this thread and those that it makes: capabilities
+ * Gives up what a running recording does not need any more, for this thread and the threads it starts: capabilities
  * (SECURITY.md lists them, with reasons), and the system calls to run programs, to change the user and the like. Without
  * uprobe_multi, files that are mapped later get single links, for each of which the kernel wants CAP_SYS_ADMIN (6.16, and
  * stable releases of 6.1 and others).
