@@ -96,7 +96,7 @@ struct trigger_set {
 	struct trigger list[TRIGGERS_MAX];
 	size_t n;
 	const struct probe_table *probes;
-	struct step_requests *requests; /* NULL: no ttft, no rate */
+	struct step_requests *requests; /* NULL: none of KIND_TTFT to KIND_RATE */
 	struct queue_watch *queue;      /* NULL: no queue */
 	struct rates rates;
 	uint64_t cooldown_ns;
