@@ -26,13 +26,12 @@
 #include "util/log.h"
 
 /*
- * Limits how long the files of one process, and of all processes, may keep inftrace busy: a process
- * can map any number of files that take long to read, and fork any number of processes that do.
+ * Limits of the time spent reading the files of one process and of all: a process can map any number of files that take
+ * long to read, and fork any number of such processes. The libraries of PyTorch with CUDA, some 5 GB, take 3 s.
  */
-/* The libraries of PyTorch with CUDA, some 5 GB, take 3 s. */
 #define PROCESS_NS (20 * NSEC_PER_SEC)
 #define ALL_NS (60 * NSEC_PER_SEC)
-#define GROWS_BY 5                    /* 1/5 s per s */
+#define GROWS_BY 5                    /* all processes get 1/5 s more per s */
 #define SMALL_NS (NSEC_PER_SEC / 100) /* less than this is not charged to a process */
 
 static uint64_t *budget_find(struct attach *a, pid_t pid)
@@ -44,7 +43,7 @@ static uint64_t *budget_find(struct attach *a, pid_t pid)
 	return NULL;
 }
 
-/* How long another file of the process may take; 0: it may not be read. */
+/* Returns the nanoseconds that another file of the process may take; 0: it may not be read. */
 static uint64_t budget_left(struct attach *a, pid_t pid, uint64_t now_ns)
 {
 	const uint64_t *spent = budget_find(a, pid);
@@ -80,8 +79,7 @@ static void budget_spend(struct attach *a, pid_t pid, uint64_t ns)
  * A return probe replaces the return address on the stack. Where the thread has a shadow stack
  * (x86, since Linux 6.6, for programs that ask for it) the kernel must change that too, or the
  * return faults. It does since 6.11, and in some later releases of older branches: commit
- * 1713b63a07a2 ("x86/shstk: Make return uprobe work with shadow stack"), whose function is looked
- * for here.
+ * 1713b63a07a2 ("x86/shstk: Make return uprobe work with shadow stack"). BTF shows whether its function is there.
  */
 static bool kernel_has_fix(void)
 {
@@ -113,17 +111,16 @@ void attach_free(struct attach *a)
 	free(a);
 }
 
-/* The sites of a file. */
 struct collect {
 	struct attach *a;
-	const char *nop5_refused; /* the last of them */
+	const char *nop5_refused; /* symbol of the last one */
 	size_t nop5s_refused;
 	uint32_t parts; /* 1 << enum shed_part: those with sites */
 	size_t refused;
 	struct file_sites sites[LINK_WHENS];
 };
 
-/* Steps are separate only if there are several windows, parts only if they can be detached. */
+/* Steps have links of their own only with several windows, shed parts only where links can be detached. */
 static enum link_when when_of(const struct attach_config *c, const struct probe_spec *spec, enum shed_part part)
 {
 	if (c->windows && spec->role == ROLE_STEP)
@@ -138,7 +135,7 @@ static enum link_when when_of(const struct attach_config *c, const struct probe_
 	}
 }
 
-/* Says which Python functions the probe is about. */
+/* Tells the programs which Python functions the probe stands for. Returns 0 or -errno. */
 static int set_python(const struct attach_config *c, size_t spec, struct probe *p)
 {
 	struct python_calls calls;
@@ -156,7 +153,7 @@ static int set_python(const struct attach_config *c, size_t spec, struct probe *
 	return 0;
 }
 
-/* What the program is told about the place, beside the probe's id. */
+/* The bits of the cookie that describe the site, to go with the probe's id. */
 static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site, enum link_when when)
 {
 	uint32_t cookie = when == LINK_WHEN_ALWAYS ? PROBE_COOKIE_STEP : 0;
@@ -260,7 +257,7 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 	}
 }
 
-/* by -1: they could not be attached after all. Each has an entry, or an arrival or a node instead. */
+/* by: 1, or -1 if attaching failed after all. Each site has one entry, arrival or node; returns and exits do not count. */
 static void count_sites(struct probe_table *pt, const struct file_sites *s, int by)
 {
 	count_links(pt, &s->of[LINK_ENTRY], by);
@@ -372,7 +369,7 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 	return err ? err : n;
 }
 
-/* Whether the file belongs to an engine, or has probes of the command line. Notes which engines are there. */
+/* Whether an engine or a probe of the command line claims the file. Marks such engines as matched. */
 static bool is_wanted(struct attach *a, const char *shown, bool *ret_of_engine)
 {
 	*ret_of_engine = false;
@@ -406,7 +403,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	if (is_wanted(s->a, m->path, &file.claimed)) {
 		err = file_open_mapped(s->pid, m, &fd);
-		/* what goes with its process, or is replaced, is no news */
+		/* no warning if the file was replaced or its process has exited */
 		if (err && err != -ENOENT && err != -ESRCH && !s->a->unopened_told) {
 			log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", m->path,
 				s->pid, strerror(-err));
@@ -465,7 +462,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 	}
 }
 
-/* Probes are in files, which targets share: one target that does not tolerate them is enough. */
+/* Targets share the probes of a file: one target that does not tolerate return probes rules them out for all. */
 void attach_expect_process(struct attach *a, pid_t pid)
 {
 	a->no_returns = a->no_returns || (process_has_shadow_stack(pid) && !kernel_has_fix());
@@ -484,7 +481,7 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	return err ? err : s.sites;
 }
 
-/* What cannot be detached is kept. Files without probes are forgotten, too: their inode numbers may be reused. */
+/* Keeps files whose probes cannot be detached. Forgets files without probes, too: their inode numbers may be reused. */
 static bool give_back(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 {
 	struct attach *a = arg;
@@ -575,7 +572,7 @@ static int look_at(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Returns whether its library is mapped, but lacks it. */
+/* Reports a probe without a site. Returns whether its library is mapped but lacks it. */
 static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_t n, bool strict)
 {
 	char line[768];
@@ -587,7 +584,7 @@ static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_
 		l.pid = pids[i];
 		process_each_mapped(l.pid, look_at, &l);
 	}
-	if (s->is_python && l.mapped) /* why, has been said */
+	if (s->is_python && l.mapped) /* the reason was printed before */
 		return true;
 	if (s->is_python) {
 		log_warn("--py-step %s: no target runs Python 3 so far", name);

@@ -29,7 +29,7 @@ struct attach_config {
 #define BUDGET_PROCESSES 64
 
 struct attach {
-	struct links *links; /* who keeps them idle, sheds them, or moves them to the targets does so by links.h */
+	struct links *links; /* callers idle them, shed them or move them to the targets with links.h */
 	uint32_t parts;      /* 1 << enum shed_part: those with probes; only with `sheds` */
 	/* processes that began, or called exec, while probes were only in the targets: their calls were missed until they had
 	 * probes of their own */
@@ -37,7 +37,7 @@ struct attach {
 		unsigned int processes;
 		uint64_t ns_max;
 	} probed_late;
-	/* to be set by the creator: called for each file in which attach_process() has placed probes; `file` as the process sees it */
+	/* set by the creator; called for each file in which attach_process() places probes; `file` as the process sees it */
 	void (*placed)(const char *file, void *arg);
 	void *placed_arg;
 	uint64_t given_back; /* times that the probes of a file were given back; known only with c.multi, as links_files() is */
@@ -54,7 +54,7 @@ struct attach {
 		unsigned int next;
 	} budget;
 	bool budget_told, unopened_told;
-	int nop5;        /* as features_nop5() says; FEATURE_UNTRIED */
+	int nop5;        /* result of features_nop5(), or FEATURE_UNTRIED */
 	uint32_t number; /* of the last file that was read for its functions */
 };
 
@@ -67,27 +67,27 @@ void attach_free(struct attach *a);
 void attach_expect_process(struct attach *a, pid_t pid);
 
 /*
- * Attaches to executable files that the process has mapped and that are new. since_ns: when the process began or called
- * exec (CLOCK_BOOTTIME); 0: not during the recording. Returns the number of sites, or -ESRCH. A file that cannot be probed
- * is reported once and left out.
+ * Attaches to new executable files that the process has mapped. since_ns: when the process began or called exec
+ * (CLOCK_BOOTTIME); 0: not during the recording. Returns the number of sites, or -ESRCH. A file that cannot be probed is
+ * reported once and left out.
  */
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
 
 /*
- * Gives back the probes of files that attach_process() has not met since then (CLOCK_BOOTTIME), and forgets the files. Call
- * it when all targets were looked at since. Files that -u or a COMMAND names by their path keep their probes, as do all
- * without uprobe_multi. Returns whether there were any.
+ * Detaches the probes of files that attach_process() has not met since since_ns (CLOCK_BOOTTIME), and forgets the files. Call
+ * it once all targets were looked at since then. Files that -u or a COMMAND names by path keep their probes, as do all
+ * without uprobe_multi. Returns whether any file lost probes.
  */
 bool attach_give_back(struct attach *a, uint64_t since_ns);
 
 /* Attaches to the executable of a command before it starts: without a loader it calls its functions at once. */
 void attach_executable(struct attach *a, const char *path);
 
-/* links_everywhere(), with a line if that fails. */
+/* Calls links_everywhere(); prints one line on failure. */
 void attach_everywhere(struct attach *a, const char *why);
 
-/* After attach_process() for these processes: reports probes of the command line without a place in a file mapped by now;
- * with `strict` as an error where the library is mapped and lacks the function. Returns how many of these there are. */
+/* Call after attach_process() for these processes: reports probes of the command line without a site in a file mapped by now,
+ * with `strict` as an error if the library is mapped but lacks the function. Returns the number of the latter. */
 unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n, bool strict);
 
 /* Checks and attaches the probes of the command line that name a file by its path. -ENOENT, after printing what is missing. */

@@ -59,7 +59,7 @@ static void calibration_free(struct calibration *c)
 
 /* ---- what is measured ---- */
 
-/* Their first instructions: one that the kernel emulates, and one that it single-steps. */
+/* Two functions: the kernel emulates the first instruction of one, and single-steps that of the other. */
 #ifdef __x86_64__
 __asm__(".text\n"
 	".balign 64\n"
@@ -128,7 +128,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The median of many, in nanoseconds, since others may want the CPU, too. */
+/* Returns the median of n runs in nanoseconds: others may want the CPU, too. */
 static uint64_t measure(void (*what)(void), unsigned int n)
 {
 	uint64_t ns[SAMPLES_MAX];
@@ -156,7 +156,7 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 /* ---- empty programs ---- */
 
-/* of: the function of the kernel to which it belongs, by its number in the BTF; 0: none. */
+/* of: BTF id of the kernel function that it attaches to; 0: none. */
 static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach, int of)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach, .attach_btf_id = (uint32_t)of);
@@ -280,8 +280,8 @@ static int calibrate_syscalls(struct calibration *c)
 }
 
 /*
- * Uses a tracepoint that is hit anyway: measures what it takes to call a program there. Where there is none (arm64), that of a system call stands
- * for it, which is not less.
+ * Measures what a program at the page fault tracepoint adds. Where there is no such tracepoint (arm64), a system call's
+ * cost stands for it, which is not less.
  */
 static int calibrate_faults(struct calibration *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How long the kernel takes on this machine to reach a program and return, measured with empty programs in loops of
- * our own process, in the background while the recording is prepared. Touches no target, and records nothing.
+ * Measures how long the kernel takes on this machine to reach a program and return, with empty programs and loops in
+ * inftrace's own process, in the background while the recording is prepared. Touches no target, and records nothing.
  */
 #ifndef INFTRACE_CALIBRATE_H
 #define INFTRACE_CALIBRATE_H
@@ -14,7 +14,7 @@
 
 struct calibration;
 
-/* Call before the programs of the recording are attached. ends: what the recording has for page faults. -errno. */
+/* Call before the programs of the recording are attached. ends: how it sees page faults end. Returns 0 or -errno. */
 int calibration_start(bool uprobe_multi, enum fault_ends ends, struct calibration **ret_calibration);
 
 /* Waits for the result, and releases the calibration. Returns 0, or why nothing could be measured. NULL: -ENOENT. */

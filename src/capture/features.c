@@ -48,7 +48,7 @@ struct prober {
 
 static const struct bpf_insn empty[] = { MOV_IMM(BPF_REG_0, 0), EXIT() };
 
-/* Closes what a test has opened. Returns its result, of which descriptors are success. */
+/* Closes what a test has opened. Returns its error, or 0 for any other result, as a descriptor. */
 static int finish(const int *fds, size_t n, int result)
 {
 	for (size_t i = 0; i < n; i++)
@@ -85,7 +85,7 @@ static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kin
 /*
  * ---- one function per kind of feature: 0 or -errno ----
  *
- * Not libbpf_probe_bpf_map_type() and libbpf_probe_bpf_helper(): without privileges these say "no" and "yes",
+ * libbpf_probe_bpf_map_type() and libbpf_probe_bpf_helper() do not do: without privileges they say "no" and "yes",
  * where the remedy depends on -EPERM. And a map type says less than a program that uses the map.
  */
 
@@ -138,7 +138,7 @@ static int load_storage_btf(void)
 	return fd;
 }
 
-/* With a program that uses it: the map alone appeared two releases earlier. */
+/* Loads a program that uses the map, since the map alone appeared two releases earlier. */
 static int try_task_storage(struct prober *p, const char *arg)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC, .btf_key_type_id = 1,
@@ -278,12 +278,12 @@ static int count_in_thread(void)
 
 #ifdef __x86_64__
 
-/* Passes a nop of 5 bytes as a leaf function may, with a value below the stack pointer. Returns whether that is still there. */
+/* Runs a 5-byte nop as a leaf function may, with a value below the stack pointer. Returns whether the value survived. */
 static __attribute__((noinline)) bool pass_nop5(uint64_t *ret_addr)
 {
 	uint64_t kept;
 
-	/* what the compiler has there itself is within 128 bytes */
+	/* the compiler's own data is in the red zone, the 128 bytes below the stack pointer */
 	__asm__ volatile("lea	-256(%%rsp), %%rsp\n"
 			 "	movq	$1, -8(%%rsp)\n"
 			 "	.balign	8\n"
@@ -297,7 +297,7 @@ static __attribute__((noinline)) bool pass_nop5(uint64_t *ret_addr)
 	return kept == 1;
 }
 
-/* Detaching takes 20 ms and more, for which nobody waits: a grandchild, which is nobody's to reap, does it as it exits. */
+/* Detaching takes 20 ms and more: a grandchild does it as it exits, so nobody has to wait for it or reap it. */
 static _Noreturn void answer_nop5(int prog, uint64_t offset, int to)
 {
 	int link, err;
@@ -320,7 +320,7 @@ int features_nop5(void)
 	pid_t pid;
 
 	if (err)
-		return err == -EOPNOTSUPP ? 0 : err; /* older than what overwrites it */
+		return err == -EOPNOTSUPP ? 0 : err; /* older than the kernels with the bug */
 	pass_nop5(&addr);
 	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
 	if (err < 0)
@@ -334,7 +334,7 @@ int features_nop5(void)
 	waitpid(pid, NULL, 0);
 	close(fds[2]);
 	fds[2] = -1;
-	/* ends without an answer: it did not survive */
+	/* no answer: the child did not survive */
 	err = read(fds[1], &answer, sizeof(answer)) == sizeof(answer) ? answer : -EFAULT;
 out:
 	return finish(fds, ARRAY_SIZE(fds), err);
@@ -354,7 +354,7 @@ int features_nop5(void)
 
 #endif
 
-/* By the kernel's answer, and if there is time, by its behaviour. */
+/* Tests the kernel's answer and, unless fast_only, its behaviour. */
 static int try_uprobe_multi_pid(struct prober *p, const char *arg)
 {
 	int err = try_uprobe_multi(p, arg);
@@ -374,7 +374,7 @@ static int open_event(struct perf_event_attr *attr)
 }
 
 /*
- * As above, a probe on "/", which results in -EINVAL if everything else is fine. -EACCES: since 6.16, and
+ * As above, opens a probe on "/", which fails with -EINVAL if all else is fine. -EACCES: since 6.16, and
  * in the stable releases of mid-2025, CAP_PERFMON is no longer enough for it (commit ba677dbe77af,
  * "perf: Revert to requiring CAP_SYS_ADMIN for uprobes"). uprobe_multi has no such check.
  */
@@ -395,7 +395,7 @@ static int try_uprobe(struct prober *p, const char *type_file)
 	return err == -EINVAL ? 0 : err;
 }
 
-/* With a program at each of its events. */
+/* Opens the event with a program attached. */
 static int try_event(struct perf_event_attr *attr)
 {
 	int fds[3] = { -1, -1, -1 }, err;

@@ -66,7 +66,7 @@ struct prober;
 struct feature_desc {
 	const char *name;
 	const char *since; /* the kernel.org release that introduced it */
-	const char *loss;  /* for an optional one: what is missing without it, and without what replaces it; NULL: required */
+	const char *loss;  /* what is missing without it and its replacement; NULL: required */
 	bool fast;         /* cheap enough to be tried before each recording */
 	int (*try)(struct prober *prober, const char *arg);
 	const char *arg;
@@ -85,10 +85,10 @@ extern const struct capability_desc capability_descs[CAPABILITIES_MAX];
 
 #define SYSCTL_UNKNOWN INT32_MIN
 
-/* A number from a file of /proc/sys; SYSCTL_UNKNOWN. */
+/* Reads a number from a file of /proc/sys; SYSCTL_UNKNOWN on failure. */
 int32_t read_sysctl(const char *path);
 
-/* The offset in its file of what is at this address of our process; 0: not found. */
+/* Converts an address in inftrace's own process to an offset in the mapped file; 0: not found. */
 uint64_t own_offset(uint64_t addr);
 
 struct features {
@@ -105,17 +105,17 @@ struct features {
 };
 
 /*
- * Fills *ret. It tries everything, which takes some 100 ms and attaches an empty program to each tracepoint for a
- * moment; or what is marked fast, in a few milliseconds, and leaves the rest at FEATURE_UNTRIED. -errno if not even the
- * basics can be read; a missing feature is a result, not an error.
+ * Tries all features, which takes some 100 ms and attaches an empty program to each tracepoint for a moment; or only those
+ * marked fast, in a few milliseconds, and leaves the rest at FEATURE_UNTRIED. -errno if not even the basics can be read;
+ * a missing feature is a result, not an error.
  */
 int features_probe(struct features *ret, bool fast_only);
 
-/* Whether a probe on a nop of 5 bytes leaves the caller's stack alone, tried in a child process: 0; -EFAULT: it does not;
- * or why it cannot be tried. */
+/* Tries in a child process whether a probe on a 5-byte nop leaves the caller's stack alone. Returns 0 if it does, -EFAULT
+ * if not, or why it cannot be tried. */
 int features_nop5(void);
 
-/* How the ends of page faults can be seen, which it tries; by events, if these are allowed. */
+/* Tries how the ends of page faults can be seen; prefers perf events. */
 enum fault_ends features_fault_ends(struct features *f);
 
 static inline bool features_have(const struct features *f, enum feature id)
@@ -123,20 +123,20 @@ static inline bool features_have(const struct features *f, enum feature id)
 	return !f->err[id];
 }
 
-/* Includes what implies it: CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
+/* CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
 bool features_have_capability(const struct features *f, int cap);
 
-/* Whether the capabilities that a recording needs are there and effective. */
+/* Whether the process has the capabilities that a recording needs, in the initial user namespace. */
 bool features_permitted(const struct features *f);
 
 /* Whether this feature is required, was tried, does not work, and nothing replaces it. */
 bool features_blocked_by(const struct features *f, enum feature id);
 
-/* Whether a recording can run, as far as was tried: 0, -EPERM (privileges) or -EOPNOTSUPP (kernel), with one line in `why`
- * that says what is missing and what to do. */
+/* Whether a recording can run, as far as was tried: 0, -EPERM (privileges) or -EOPNOTSUPP (kernel), with one line in
+ * ret_why on what is missing and what to do. */
 int features_require(const struct features *f, char *ret_why, size_t size);
 
-/* One line on why a feature does not work, and the remedy. Returns buf. */
+/* Writes one line to buf, why a feature does not work and the remedy. Returns buf. */
 const char *features_remedy(const struct features *f, enum feature id, char *buf, size_t size);
 
 #endif
