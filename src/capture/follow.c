@@ -22,10 +22,9 @@
 #define PLACED_MAX 64 /* files with probes that one process maps at once */
 
 /*
- * Looking at the mappings of a process usually takes 0.3 ms, and 20 ms if it has as many as it may. A
- * process that maps files all the time gets a tenth of one of our CPUs, and all together a fifth; a
- * process that was looked at a moment ago has to wait. A birth or an exec does not wait, since it costs
- * the process at least as much work as us. Nor does a process that is held meanwhile.
+ * Scanning the mappings of a process usually takes 0.3 ms, and 20 ms if it has as many as it may. A process that maps
+ * files all the time gets a tenth of a CPU, and all together a fifth; one that was scanned a moment ago has to wait. A
+ * birth or an exec does not wait, since it costs the process at least as much work as inftrace. Nor does a held process.
  */
 #define DEAR_NS 500000
 #define DEBT_MAX_NS 5000000
@@ -34,10 +33,10 @@
 #define ALL_SHARE 5
 #define DEBTORS 64
 
-/* A call costs other processes a microsecond: beyond this it is more than a thousandth of a CPU. */
+/* Each call costs another process a microsecond: at this rate, a thousandth of a CPU. */
 #define STRANGERS_PER_SECOND 1000
 
-/* Files that no target has mapped for that long lose their probes; targets are looked at for that every few seconds. */
+/* Files that no target has mapped for UNUSED_NS lose their probes; a sweep of all targets looks for them each SWEEP_NS. */
 #define UNUSED_NS (30 * NSEC_PER_SEC)
 #define SWEEP_NS (10 * NSEC_PER_SEC)
 
@@ -59,7 +58,7 @@ struct follow {
 	struct tasks *tasks;
 	struct scan *scans;      /* one for each process */
 	size_t n_scans, cap_scans;
-	bool scanning; /* records arrive meanwhile */
+	bool scanning; /* follow_scan() is running; records arrive meanwhile */
 	struct debt all, debts[DEBTORS];
 	unsigned int next_debt;
 	uint64_t strangers, strangers_ns; /* at the beginning of the second */
@@ -258,7 +257,7 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
 			forget(f, h->tgid);
-		else if (h->tid == h->tgid) /* by which the kernel identifies the process */
+		else if (h->tid == h->tgid) /* the kernel identifies the process by it */
 			attach_everywhere(f->session->attach, "the main thread of a target has exited");
 		break;
 	}
@@ -303,7 +302,7 @@ void follow_turn(struct follow *f, uint64_t now_ns)
 		if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
 			any = attach_give_back(f->session->attach, f->sweep.begun_ns - UNUSED_NS);
 		f->sweep.begun_ns = 0;
-		/* a process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once */
+		/* a process may have mapped a file after its scan, and the record of it may be lost: scans again at once */
 		f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
 	} else if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns) {
 		f->sweep.begun_ns = now_ns;
@@ -329,7 +328,7 @@ static void list_target(struct task *t, void *arg)
 		l->pids[l->n++] = (pid_t)t->tgid;
 }
 
-/* Children may be born meanwhile: repeats until none was, or they are late. */
+/* Moves the probes to the targets. Repeats while children are born, up to ROUNDS_MAX times: later ones are probed late. */
 static void to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };

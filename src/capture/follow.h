@@ -16,9 +16,9 @@ struct tasks;
 struct follow;
 
 /*
- * Both must outlive the result. sweeps: files that no target has mapped for half a minute lose their probes, and have them
- * again when one maps them. Only where processes that no record has told of are found, too: what a lost one has mapped
- * would lose its probes.
+ * s and ts must outlive the result. sweeps: files that no target has mapped for half a minute lose their probes until one
+ * maps them again. Set it only if processes whose records were lost are found by other means: else their files would lose
+ * probes that they need.
  */
 struct follow *follow_new(struct session *s, struct tasks *ts, bool sweeps);
 void follow_free(struct follow *f);
@@ -29,11 +29,10 @@ void follow_record(struct follow *f, const struct rec_hdr *h);
 /* Acts on the records so far; must not be called within a record's callback, since it may take milliseconds. */
 void follow_scan(struct follow *f);
 
-/* Looks at the files of all targets again, for when no record says what they have mapped. */
+/* Scans the files of all targets again, for when no record says what they have mapped. */
 void follow_rescan(struct follow *f);
 
-/* Call now and then, when processes that have just begun were added: does that, and finishes detaching. now_ns:
- * CLOCK_BOOTTIME. */
+/* Call now and then, after new processes were added: runs the sweeps and finishes detaching. now_ns: CLOCK_BOOTTIME. */
 void follow_turn(struct follow *f, uint64_t now_ns);
 
 /* Call now and then: checks whether processes that are not targets call the probed functions often, and if so

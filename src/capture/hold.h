@@ -25,16 +25,15 @@ struct hold *hold_new(const struct hold_config *c);
 /* Detaches. h may be NULL here and below: then nothing is held. */
 void hold_free(struct hold *h);
 
-/* Attaches to the loaders in the usual places, and to that of this executable or script, if any. Returns how many there are,
- * or the first error. */
+/* Attaches to the loaders in the usual places, and to the loader of `command`, an executable or script; NULL: none. Returns
+ * how many it attached to, or the first error. */
 int hold_loaders(struct hold *h, const char *command);
 
-/* Raises the priority of the calling thread, for which held threads may be waiting, but not of those that it creates. Does
- * nothing without the privilege. */
+/* Raises the priority of the calling thread, for which held threads may be waiting, but not of threads that it creates.
+ * Does nothing without the privilege. */
 void hold_hurry(const struct hold *h);
 
-/* Call hold_begin() before looking at what the process has mapped, and hold_end() once the probes
- * for that are in place. */
+/* Call hold_begin() before scanning the mappings of the process, and hold_end() with its result once their probes are in. */
 uint64_t hold_begin(struct hold *h, pid_t pid);
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped);
 

@@ -17,7 +17,7 @@
 
 #define UPROBE_MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 
-/* Closing a uprobe_multi link waits for grace periods, too, 40 ms, but many can do so at once. */
+/* Closing a uprobe_multi link waits for grace periods, too, 40 ms, but many can be closed at once. */
 #define CLOSE_THREADS 8
 #define CLOSE_STACK (64u << 10)
 
@@ -32,7 +32,7 @@ struct link_list {
 };
 
 struct file {
-	uint32_t number; /* as the caller gave it: several entries may have the same */
+	uint32_t number; /* the caller's; several entries may have the same */
 	int fd;
 	enum link_when when;
 	struct file_sites sites;
@@ -46,7 +46,7 @@ struct process {
 /* Links that are being closed. */
 struct closing {
 	struct closing *next;
-	bool dropped; /* with their file, which may be attached to again */
+	bool dropped; /* their file was dropped, and may be attached to again */
 	struct link_list links;
 	size_t turn;
 	unsigned int running;
@@ -191,7 +191,7 @@ static void close_all(struct links *l, struct link_list links[LINK_WHENS])
 		close_links(l, &links[i], false);
 }
 
-/* The lists of links one after another; NULL: there are no more. */
+/* Returns the i-th list of links; NULL: there are no more. */
 static struct link_list *nth_list(struct links *l, size_t i)
 {
 	if (i < LINK_WHENS)
@@ -336,7 +336,7 @@ static int add_multi(struct links *l, const struct file *f)
 {
 	int err = 0;
 
-	/* it may be one of them, and each call would be seen twice */
+	/* the file may be one that was dropped, and each call would be seen twice */
 	closings_reap(l, REAP_DROPPED);
 	if (l->state != LINKS_BY_PROCESS)
 		err = attach_all(l, f, l->live, 0, l->everywhere);
@@ -443,7 +443,7 @@ size_t links_files(const struct links *l)
 
 /* ---- by process ---- */
 
-/* One word, so that the programs see both values at once. */
+/* Stores one word, so that the programs see both generations change at once. */
 static void publish(const struct links *l)
 {
 	__atomic_store_n(l->gens, (uint32_t)l->newest << 16 | l->live, __ATOMIC_RELEASE);
@@ -455,7 +455,7 @@ int links_begin(struct links *l)
 
 	if (!l->gens || !l->multi || l->newest)
 		return -EOPNOTSUPP;
-	/* two for each file and process */
+	/* each file and process takes two */
 	if (!getrlimit(RLIMIT_NOFILE, &rl)) {
 		rl.rlim_cur = rl.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &rl);

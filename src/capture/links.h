@@ -30,8 +30,8 @@ enum links_state {
 /* The most processes that get links of their own: each call looks at the links of all of them. */
 #define LINKS_PROCESSES_MAX 32
 
-/* What is reported of a call, each by a program of its own. In the order in which they are attached: a return without
- * its entry counts for nothing, an entry without its return stays open. */
+/* Events of a call, each with a program of its own, in the order of attaching: a return without its entry counts for
+ * nothing, an entry without its return stays open. */
 enum link_kind {
 	LINK_RETURN,
 	LINK_EXIT, /* a place on the way out: struct site_exit */
@@ -50,18 +50,18 @@ enum link_when {
 	LINK_WHENS,
 };
 
-/* Places in a file, and what tells the program at which of them it was called. */
+/* Places in a file, with the cookies that tell the program which of them was hit. */
 struct link_sites {
 	unsigned long *offsets;
 	uint64_t *cookies;         /* the lower half is up to the caller */
-	unsigned long *semaphores; /* offsets in the file of counters for the probes there; 0: none */
+	unsigned long *semaphores; /* file offsets of the USDT probes' counters; 0: none */
 	size_t n;
 };
 
 void link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
 void link_sites_free(struct link_sites *s);
 
-/* The same for a file, by enum link_kind. */
+/* The sites of a file, by enum link_kind. */
 struct file_sites {
 	struct link_sites of[LINK_KINDS];
 };
@@ -69,14 +69,14 @@ struct file_sites {
 size_t file_sites_count(const struct file_sites *s);
 void file_sites_free(struct file_sites *s);
 
-/* Copies semaphores from the entries in `from` to the same places in `to`: all probes at a place must agree on it, and a
- * function may begin with a USDT probe. links_add_file() does so among its own. */
+/* Copies semaphores from the entries in `from` to the same places in `to`: all probes at a place must have the same one, and
+ * a function may begin with a USDT probe. links_add_file() does so within its sites. */
 void file_sites_share(const struct file_sites *from, struct file_sites *to);
 
 /* Makes one uprobe_multi link for all sites; pid 0: in every process. Returns its descriptor or an error. */
 int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites *s, pid_t pid);
 
-/* The same for one site without a semaphore; and for one in our own executable and process. */
+/* The same for one site without a semaphore; and for one in inftrace's own executable and process. */
 int links_create_multi_at(int prog_fd, bool ret, int file, unsigned long offset, pid_t pid);
 int links_create_own(int prog_fd, bool ret, unsigned long offset);
 
@@ -91,20 +91,20 @@ void links_free(struct links *l);
  * calls for a file. -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi. */
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when);
 
-/* Takes away a file: returns 1, or 0 if there was none. -EOPNOTSUPP: single links stay. After the last of several,
- * links_close_dropped() detaches from them in the background; the next links_add_file() waits for that. */
+/* Drops a file. Returns 1, or 0 if there was none; -EOPNOTSUPP: single links stay. After the last file call
+ * links_close_dropped(), which detaches in the background; the next links_add_file() waits for that. */
 int links_drop_file(struct links *l, uint32_t number);
 void links_close_dropped(struct links *l);
 
 /* How many files have links by uprobe_multi. */
 size_t links_files(const struct links *l);
 
-/* Detaches in the background what is not always needed, and attaches it again. Single links stay. links_wake() returns the
- * first error; then some are missing. */
+/* links_idle() detaches in the background all but LINK_WHEN_ALWAYS; links_wake() attaches again, and returns the first
+ * error, after which some links are missing. Single links stay attached. */
 void links_idle(struct links *l);
 int links_wake(struct links *l);
 
-/* The same for the links of a part, which stay detached while idle. */
+/* Detaches (off) or attaches the links of a part; they stay detached while idle. */
 int links_shed(struct links *l, enum link_when when, bool off);
 
 /* Whether some links are still being closed. Call now and then: it joins threads that are done. */

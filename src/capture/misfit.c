@@ -19,21 +19,21 @@
 #include "util/text.h"
 
 #define LOOK_NS (NSEC_PER_SEC / 4)
-#define WORK_NS NSEC_PER_SEC /* for so long the engine has to work without a step */
+#define WORK_NS NSEC_PER_SEC /* the engine has to work this long without a step */
 #define CODES_MAX 16
 #define STACK_MAX (64u << 10) /* bytes between a step's frame and what it calls */
 #define NAMED_MAX 2
-#define TOLD_MAX 16 /* processes; further ones only in the outputs */
-#define SLOW_MAX 16 /* files that take too long are read again so often */
+#define TOLD_MAX 16 /* processes with a warning; further ones are only in the outputs */
+#define SLOW_MAX 16 /* retries, over all processes, where files take too long to read */
 
 /* A process without steps. */
 struct suspect {
 	struct engine_key key; /* tgid 0: it is gone */
-	uint64_t told_ns;      /* 0: it may be within a step that began before */
-	uint64_t within_ns;    /* the engine's last call that was seen to be within one */
+	uint64_t told_ns;      /* 0: not reported, as it may be within a step that began before */
+	uint64_t within_ns;    /* when the engine was last seen within such a step */
 	struct {
 		uint64_t from, to;
-	} codes[CODES_MAX]; /* of step functions, in its memory */
+	} codes[CODES_MAX]; /* addresses of step functions in its memory */
 	size_t n_codes;
 	char like[160]; /* "libllama.so.0 has llama_process" */
 	char text[512];
@@ -97,7 +97,7 @@ static int keep_code(const struct probe_site *ps, void *arg)
 	return 0;
 }
 
-/* What is not known of a file does not matter: it is for the message, and for steps that began before. */
+/* Ignores errors: a file only adds to the message and shows steps that began before. */
 static int look_at(const struct mapped_file *f, void *arg)
 {
 	char names[160], shown[64], shown_names[128];
@@ -126,7 +126,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 	return 0;
 }
 
-/* "f or g": the steps or, with stand_in, the first that stands in for them. */
+/* Names steps, as "f or g"; with stand_in, the first stand-in that is attached. */
 static void name_functions(const struct misfits *m, uint32_t engine, bool stand_in, char *buf, size_t size)
 {
 	size_t len = 0;
@@ -145,8 +145,8 @@ static void name_functions(const struct misfits *m, uint32_t engine, bool stand_
 
 /* ---- what it does ---- */
 
-/* Whether its stack has a return address in a step: that one began before its function had a probe. What cannot be read
- * may be one. */
+/* Whether the stack at sp has a return address in a step, which then began before its function had a probe. True if the
+ * stack cannot be read. */
 static bool within_step(const struct suspect *s, uint64_t sp)
 {
 	static uint64_t words[STACK_MAX / sizeof(uint64_t)];
@@ -178,7 +178,7 @@ static struct suspect *find(const struct misfits *m, const struct engine_key *ke
 	return NULL;
 }
 
-/* NULL: it ended meanwhile, or its files could not be read in time. */
+/* Returns NULL if the process ended meanwhile, or its files could not be read in time. */
 static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 {
 	const struct engine *e = m->pt->engines[key->engine - 1];
@@ -194,7 +194,7 @@ static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
 		s = *list_push(m->list, m->n, m->size) = xmalloc(sizeof(*s));
 	*s = (struct suspect){ .key = *key };
 	l.s = s;
-	process_each_mapped((pid_t)key->tgid, look_at, &l); /* meanwhile records are taken */
+	process_each_mapped((pid_t)key->tgid, look_at, &l); /* records taken now may end it */
 	if (!s->key.tgid)
 		return NULL;
 	if (l.slow && m->slow++ < SLOW_MAX) { /* a step that began before would not be recognised */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Notices that no step of a preset is called in a process although its engine is at work, and says so, once. From then on
- * calls of the preset's stand-ins are the steps of that process, until one of its own is called after all.
+ * Reports, once, that a process calls no step of a preset although its engine is at work. From then on calls of the
+ * preset's stand-ins are the steps of that process, until one of its own is called after all.
  */
 #ifndef INFTRACE_MISFIT_H
 #define INFTRACE_MISFIT_H
@@ -14,13 +14,13 @@ struct inspector;
 struct sink;
 struct misfits;
 
-#define MISFIT_MARK "misfit" /* the name of the mark that says so: of its process, with that as its number */
+#define MISFIT_MARK "misfit" /* name of the mark that reports it, whose number is the tgid */
 
 /* steps_fd: the map engine_steps. Both others must outlive the result. */
 struct misfits *misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins);
 void misfits_free(struct misfits *m);
 
-/* m NULL: each of these does nothing. */
+/* m may be NULL for all of these. */
 
 /* Call now and then, not within a record's callback. s: the sink of the open window; NULL: none is open. */
 void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns);
@@ -28,7 +28,7 @@ void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns);
 /* The process has ended, or runs another program. */
 void misfits_forget(struct misfits *m, uint32_t tgid);
 
-/* Tells a new sink what was found before; its time begins at from_ns. */
+/* Repeats earlier findings to a new sink, whose time begins at from_ns. */
 void misfits_marks(const struct misfits *m, struct sink *s, uint64_t from_ns);
 
 #endif
