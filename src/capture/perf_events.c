@@ -22,7 +22,7 @@
 #include "util/alloc.h"
 #include "util/log.h"
 
-#include "inftrace.skel.h" /* of these */
+#include "inftrace.skel.h" /* uses types of the headers above */
 
 static int perf_event_open(const struct perf_event_attr *attr, int cpu, int group)
 {
@@ -145,7 +145,7 @@ int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 struct event {
 	uint32_t type;
 	uint64_t config;
-	bool none; /* nothing is known that would count it */
+	bool none; /* no event is known to count it */
 };
 
 struct pmu {
@@ -158,10 +158,10 @@ struct pmu {
 	(PERF_COUNT_HW_CACHE_LL | PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16)
 
 /*
- * Misses of the last cache before the memory. The kernel's own event "cache-misses" counts those only on Intel; on AMD
- * it is those of the second level, and on arm64 of the first (intel_perfmon_event_map, amd_zen2_perfmon_event_map,
- * armv8_pmuv3_perf_map in the kernel). AMD's third level has counters of its own which know no thread, but from Zen 3 on
- * cores count from where lines come: ls_any_fills_from_sys.dram_io_all in tools/perf/pmu-events/arch/x86/amdzen4.
+ * Misses of the last-level cache. The kernel's event "cache-misses" counts them only on Intel; it counts the misses of the
+ * second level on AMD, and of the first on arm64 (intel_perfmon_event_map, amd_zen2_perfmon_event_map,
+ * armv8_pmuv3_perf_map in the kernel). AMD's counters of the third level do not know the thread, but from Zen 3 on cores
+ * count where lines come from: ls_any_fills_from_sys.dram_io_all in tools/perf/pmu-events/arch/x86/amdzen4.
  */
 static struct event llc_misses(void)
 {
@@ -180,7 +180,7 @@ static struct event llc_misses(void)
 	return (struct event){ PERF_TYPE_HW_CACHE, HW_CACHE_LL_READ_MISS, false };
 }
 
-/* By counter_set and the numbers of its counters. */
+/* i: the counter's number in the set. */
 static struct event event_of(enum counter_set set, unsigned int i)
 {
 	static const struct event hardware[] = {
@@ -197,7 +197,7 @@ static struct event event_of(enum counter_set set, unsigned int i)
 	return i == COUNTER_LLC_MISSES ? llc_misses() : hardware[i];
 }
 
-/* In one group, so that all of them count, or none. Returns the number of the first counter's error. */
+/* Opens the counters in one group, so that all of them count, or none. Returns 0 or the first error. */
 static int open_cpu(struct pmu *p, unsigned int cpu)
 {
 	int *fds = &p->fds[cpu * PMU_MAX], err = 0;
@@ -234,7 +234,7 @@ static void close_cpu(struct pmu *p, unsigned int cpu)
 	}
 }
 
-/* CPUs without one of the counters, as the small ones of some, have none: what runs there is not counted. */
+/* A CPU that lacks one of the counters, as some small cores do, gets none: nothing is counted there. */
 static int open_cpus(struct pmu *p)
 {
 	unsigned int some = 0;
@@ -318,7 +318,7 @@ int pmu_bind(const struct pmu *p, struct inftrace_bpf *k)
 	return 0;
 }
 
-/* The others of a group count only together with its first. */
+/* A group counts only while its leader is enabled. */
 void pmu_set(const struct pmu *p, bool on)
 {
 	for (unsigned int cpu = 0; p && cpu < p->cpus; cpu++) {
@@ -334,7 +334,7 @@ struct counters pmu_counters(const struct pmu *p)
 
 /* ---- what is mapped ---- */
 
-/* On many CPUs each makes fewer events; all rings together stay at 4 MB. */
+/* With many CPUs each makes fewer events; all rings together stay at 4 MB. */
 #define RING_BYTES (64u << 10)
 #define RINGS_BYTES (4u << 20)
 #define RING_LEAST (16u << 10)
@@ -359,7 +359,7 @@ struct map_ring {
 struct map_watch {
 	size_t page_bytes, ring_bytes;
 	uint64_t lost;
-	unsigned char record[sizeof(struct mmap_head) + PATH_MAX + 1]; /* the newest one, in one piece */
+	unsigned char record[sizeof(struct mmap_head) + PATH_MAX + 1]; /* the current one, in one piece */
 	size_t n;
 	struct map_ring rings[];
 };
@@ -372,7 +372,7 @@ static int open_ring(struct map_watch *w, int cpu)
 		.config = PERF_COUNT_SW_DUMMY,
 		.mmap = 1, /* of executable pages only, without mmap_data */
 		.watermark = 1,
-		.wakeup_watermark = UINT32_MAX, /* nobody waits */
+		.wakeup_watermark = UINT32_MAX, /* nobody polls */
 	};
 	struct map_ring *r = &w->rings[w->n];
 	int err;

@@ -52,10 +52,7 @@ static bool can_load(int var_id)
 	return fd >= 0;
 }
 
-/*
- * The kernel's BTF as in its file. libbpf reads it, too, later, and makes an index of all its types, which takes a
- * tenth of the time of a start: once is enough.
- */
+/* The kernel's BTF, parsed here: libbpf would index all its types, a tenth of the start-up time, and does so once later. */
 struct types {
 	void *data;
 	size_t size;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the kernel keeps its preemption count, from which a BPF program sees that it runs in an
- * interrupt. */
+/* Finds the kernel's preemption count, which tells a BPF program that it runs in an interrupt. */
 #ifndef INFTRACE_PREEMPT_H
 #define INFTRACE_PREEMPT_H
 
@@ -13,8 +12,8 @@
  */
 int preempt_count_offset(int64_t *ret_off);
 
-/* The same by the kernel's BTF alone, which does not say whether a program can use it, and the id of bpf_prog_active
- * there. -ENOENT on arm64. */
+/* The same from the kernel's BTF alone, which does not say whether a program can use the count; also returns the BTF id of
+ * bpf_prog_active. -ENOENT on arm64. */
 int preempt_count_place(int64_t *ret_off, int *ret_anchor);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tells the programs that copy stacks, and those who name frames, which processes run Python. */
+/* Tells the BPF programs that copy stacks, and the code that names frames, which processes run Python. */
 #ifndef INFTRACE_CAPTURE_PYTHON_H
 #define INFTRACE_CAPTURE_PYTHON_H
 
@@ -12,19 +12,19 @@ struct pythons {
 	struct python_finder *finder;
 	int map_fd; /* -1: no programs yet */
 	volatile uint32_t *known;
-	unsigned int told_minor; /* a version that is not known has been named */
+	unsigned int told_minor; /* the unknown version of the last warning */
 };
 
 struct pythons *pythons_new(void);
 void pythons_free(struct pythons *p);
 
-/* From now on processes are made known to the programs: their map, and how many have been known. */
+/* Makes processes known to the programs from now on, in their map. known: counts the processes added so far. */
 void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known);
 
-/* For all of these p may be NULL. */
+/* p may be NULL for all of these. */
 
-/* Looks whether a process runs Python, unless that is known. Takes a fraction of a millisecond, and once for each
- * interpreter some milliseconds. */
+/* Checks whether a process runs Python, unless that is known. Takes a fraction of a millisecond, and some milliseconds once
+ * for each interpreter. */
 void pythons_look(struct pythons *p, pid_t pid);
 /* A child has the memory of its parent, at the same addresses. */
 void pythons_forked(struct pythons *p, pid_t parent, pid_t child);

@@ -40,8 +40,8 @@ void rings_free(struct rings *r);
 /* Makes the template that a map of maps needs. Returns a descriptor to close after the load, or -errno. */
 int rings_set_template(struct bpf_map *outer);
 
-/* Passes records to the callback, those of the control ring first; of each ring so many that none holds up the others.
- * Returns 1 if a ring may hold more, 0 if all were seen empty. */
+/* Passes records to the callback, the control ring's first; a bounded number from each ring, so that none holds up the
+ * others. Returns 1 if a ring may hold more, 0 if all were seen empty. */
 int rings_drain(struct rings *r);
 
 /* The fill level of the fullest ring in percent; callable from any thread. */

@@ -103,7 +103,7 @@ static struct file *find(const struct seen *s, uint64_t dev, uint64_t ino, uint6
 	HASH_FIND(hh, s->files, &key, sizeof(key), f);
 	if (f)
 		return f;
-	/* dev 0: named by its path; on some filesystems stat's device differs from that in maps */
+	/* dev 0: named by its path; on some filesystems stat(2) and maps have different devices */
 	key.dev = 0;
 	HASH_FIND(hh, s->files, &key, sizeof(key), f);
 	return f;

@@ -26,12 +26,11 @@
 #include "util/log.h"
 #include "util/names.h"
 
-/* For how many connections the map has room. Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of
- * kernel/bpf/bpf_lru_list.c), which the others then lack: without room for these, entries in use would be evicted. Each
- * takes 1.5 KB. */
+/* Entries of the map of connections, 1.5 KB each. Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of
+ * kernel/bpf/bpf_lru_list.c), which the others then lack: without room for these, entries in use would be evicted. */
 #define CONNECTIONS_MAX(cpus) (1024 + 128 * (cpus))
 
-/* The system calls on sockets. Those of messages have the connection as their first argument, and the number of its bytes as their result. */
+/* System calls on sockets. Message calls take the connection as their first argument and return the number of bytes. */
 static const struct {
 	unsigned int nr;
 	enum request_call request;
@@ -140,7 +139,7 @@ static void map_zero(int fd)
 	free(zero);
 }
 
-/* Chooses the programs that are needed, after the scheduler's have been configured. */
+/* Chooses the programs for samples and stacks. Call after configure(), which chooses the scheduler's. */
 static void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
 {
 	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
@@ -450,7 +449,7 @@ int session_attach(struct session *s)
 		/* attached by name, without perf_event_open(2): tracepoints, and returns of the kernel's functions */
 		if ((!starts_with(sec, TRACEPOINT) && !starts_with(sec, "fexit/")) || !bpf_program__autoload(prog))
 			continue;
-		/* those follow the life of tasks, also in closed windows */
+		/* these follow the life of tasks, also in closed windows */
 		*tp = (struct tracepoint){ .prog = prog, .always = starts_with(sec, TRACEPOINT "sched_process_") || !strcmp(sec, TRACEPOINT "task_rename") };
 		err = attach_tracepoint(tp);
 		if (err)
@@ -544,7 +543,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	err = session_wake(s);
 	if (err)
 		return err;
-	if (s->skel->rodata->cfg.windows) { /* the sums of the previous one */
+	if (s->skel->rodata->cfg.windows) { /* clears the sums of the previous one */
 		st->dying = 0;
 		map_clear(bpf_map__fd(s->skel->maps.process_sums));
 		map_clear(bpf_map__fd(s->skel->maps.syscall_sums));

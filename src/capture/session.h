@@ -28,7 +28,7 @@
 #include "util/names.h"
 
 struct session_config {
-	struct inf_config cfg; /* for the programs; what is not about the recording is set here */
+	struct inf_config cfg; /* for the programs; session_open() sets what does not depend on the recording */
 	pid_t hold_pid;        /* only this one waits with cfg.hold; 0: all targets */
 	enum fault_ends fault_ends;
 	bool requests;             /* on sockets */
@@ -105,10 +105,10 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns);
 /* Detaches all programs but those for the life of tasks and for steps, which cost something even in a closed window. */
 void session_idle(struct session *s);
 
-/* Prepares for opening a window soon, which then takes less time. Prints one line on failure. */
+/* Call before opening a window soon, which then takes less time. Prints one line on failure. */
 int session_wake(struct session *s);
 
-/* Turns a part off or on again. ret_boot_ns: from then on something is missing, or nothing is. */
+/* Turns a part off or on again. ret_boot_ns: from then on its records are missing, or complete. */
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns);
 
 /* The parts that can be turned off: 1 << enum shed_part. */
@@ -117,10 +117,10 @@ uint32_t session_parts(const struct session *s);
 /* Whether parts that are being turned off still cost something. */
 bool session_shedding(const struct session *s);
 
-/* Passes on what is in flight now, see snapshot_peek(), and requests whose end has not been seen. */
+/* Passes on the records in flight (snapshot_peek()) and requests whose end has not been seen. */
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);
 
-/* Sends the stacks of threads that wait now, with SAMPLE_F_LOOKED; not once the window has closed, which does so. */
+/* Sends the stacks of threads that wait now, with SAMPLE_F_LOOKED; nothing in a closed window, since closing sends them. */
 int session_peek_waits(struct session *s);
 
 /* Passes records to the callback. Returns 1 if more are waiting, 0 if all were seen, or an error. */
@@ -138,10 +138,10 @@ int session_control_fd(const struct session *s);
 /* Live counters, written by the BPF programs. */
 const volatile struct inf_stats *session_stats(const struct session *s);
 
-/* The times of the programs that were timed so far, by kind. */
+/* The number and time of the program runs that were timed so far, by enum hit_kind. */
 void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
 
-/* The mean time that a sample has taken so far; 0: none was. ret_period_ns: of CPU time between two; 0: none are taken. */
+/* Returns the mean time of a sample so far; 0: none yet. ret_period_ns: CPU time between two samples; 0: none are taken. */
 uint64_t session_sample_ns(const struct session *s, uint64_t *ret_period_ns);
 
 /* The records lost so far of each kind, over all rings. */
@@ -153,7 +153,7 @@ struct process_totals *session_sums(const struct session *s, size_t *ret_n);
 /* At any time, with sums_live: system calls so far, to be freed by the caller. */
 struct process_call *session_calls(const struct session *s, size_t *ret_n);
 
-/* The counters that are read; a mask of 0: none. */
+/* The open counters; a mask of 0: none. */
 struct counters session_counters(const struct session *s);
 
 /* After the stop: passes requests whose end was not seen to the callback. -errno. */

@@ -10,12 +10,12 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
-/* The sums of bpf/sums.bpf.h: all of them when the window has closed, memory also while it is open. */
+/* The sums of bpf/sums.bpf.h: all are complete once the window has closed; memory can be read while it is open. */
 
 /* Reads both maps into a list sorted by tgid, for sums_free(). */
 struct process_totals *sums_read(int process_fd, int syscall_fd, size_t *ret_n);
-/* Reads the system calls alone, by tgid and number, also while the window is open: until it closes,
- * those of a process that is alive are not in the list above. The caller frees the result. */
+/* Reads the system calls alone, by tgid and number, also while the window is open: until it closes, the list above lacks
+ * the calls of live processes. The caller frees the result. */
 struct process_call *sums_read_calls(int syscall_fd, size_t *ret_n);
 void sums_free(struct process_totals *list, size_t n);
 
@@ -31,7 +31,7 @@ void memory_free(struct memory *m);
 void memory_start(struct memory *m, struct tasks *tasks);
 
 /* Makes a record for each target whose memory has changed since the previous call, and a last one when it has exited. Does
- * nothing within 10 ms of that call, except the `last` time. */
+ * nothing within 10 ms of the previous call, unless `last`. */
 void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
 
 /* Call when the window closes: fills in the current and the highest resident sets. */
@@ -44,12 +44,12 @@ struct bpf_program;
 /* Runs an iterator once over all tasks. -errno. */
 int snapshot_run(struct bpf_program *prog);
 
-/* Sends the stacks of threads that still wait, as of that instant, if the program is loaded. until: of the program. */
+/* Sends the stacks of threads that still wait at boot_ns, if the program is loaded. until: the program's variable for it. */
 int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_t boot_ns);
 
 /*
- * Passes on what every thread has in flight, as records marked REC_F_OPEN_END, and after those of a thread the instant at
- * which they were taken; everything that it ended before is in the rings by then. A thread that was not seen at rest in a
+ * Passes on what every thread has in flight, as records marked REC_F_OPEN_END, and after each thread's records the instant
+ * at which they were taken; what the thread ended before is in the rings by then. A thread that changes during each of a
  * few tries is left out. -errno.
  */
 typedef void (*peek_cb)(uint32_t tid, uint64_t at_ns, void *arg);
