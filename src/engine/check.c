@@ -36,20 +36,20 @@ static bool fails_check(const struct probe_spec *s, unsigned int arg, const uint
 	return false;
 }
 
-/* As written in the preset: for a USDT probe s->fetch says where the argument is in the file's code. */
+/* Returns the fetch as the preset has it: for a USDT probe s->fetch says where the argument is in the file's code. */
 static const struct fetch *fetch_of(
 	const struct probe_table *pt, const struct probe_spec *s, unsigned int arg)
 {
 	return s->is_usdt && s->from ? &pt->specs[s->from - 1].fetch[arg] : &s->fetch[arg];
 }
 
-/* Read from one of the engine's structures. Other arguments are where the ABI puts them. */
+/* Whether the argument is read from an engine structure; others are where the ABI puts them. */
 static bool is_loaded(const struct fetch *f)
 {
 	return f->derefs > (f->reg == REG_SP);
 }
 
-/* The number of the first argument in use that does not fit; -1: none. */
+/* Returns the index of the first argument in use that does not fit; -1: none. */
 static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 	const uint64_t *vals, const char *strs)
 {
@@ -77,8 +77,7 @@ static bool same_function(const struct probe_spec *a, const struct probe_spec *b
 	       !a->library == !b->library && (!a->library || !strcmp(a->library, b->library));
 }
 
-/* Everything read through the same pointer, in all probes of the function, belongs to the same
- * structure. */
+/* Turns off all arguments read through the same pointer, in all probes of the function: they are in the same structure. */
 static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int arg)
 {
 	const struct fetch *f = fetch_of(pt, s, arg);
@@ -128,8 +127,8 @@ static void list_misfits(const struct probe_spec *s, char *buf, size_t size)
 	}
 }
 
-/* Structures of another build end the reading of rows. Where all rows of a step could be read before, the layout is right,
- * and only that batch is broken. */
+/* Returns whether the rows turn out not to fit: structures of another build end the reading of rows. Once all rows of a
+ * step could be read, the layout is right, and only this batch is broken. */
 static bool rows_misfit(struct probe_spec *s, const uint64_t *vals)
 {
 	uint64_t n = s->row_struct ? vals[s->row_count - 1] : 0;

@@ -48,7 +48,7 @@ static inline bool check_shown(const struct probe_spec *s, unsigned int i, const
 		       (!(s->misfits & 1u << a->only_if.arg) && cond_holds(s, &a->only_if, vals)));
 }
 
-/* The argument with this name, if it may be shown; -1: there is none. */
+/* Returns the index of the argument with this name, if it may be shown; else -1. */
 static inline int check_find(const struct probe_spec *s, const uint64_t *vals, const char *name)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
@@ -58,7 +58,7 @@ static inline int check_find(const struct probe_spec *s, const uint64_t *vals, c
 	return -1;
 }
 
-/* Its value. False, and *ret as it was: there is none. */
+/* Sets *ret to its value; else returns false and leaves *ret alone. */
 static inline bool check_value(const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
 {
 	int i = check_find(s, vals, name);
@@ -68,7 +68,7 @@ static inline bool check_value(const struct probe_spec *s, const uint64_t *vals,
 	return i >= 0;
 }
 
-/* How many bytes a call passes. false: the preset does not say it, or the arguments are not known. */
+/* Sets *ret_bytes to the bytes that a call passes. False: the preset does not tell, or the arguments are unknown. */
 bool bytes_of_call(const struct probe_spec *s, const uint64_t *vals, uint64_t *ret_bytes);
 
 /* Prints at the end what was left out. */

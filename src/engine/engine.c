@@ -22,7 +22,7 @@
 #include "util/log.h"
 #include "util/text.h"
 
-/* The first member whose key is none of these; NULL: there is none. */
+/* Returns the first member whose key is not in `known`; NULL: none. */
 static const struct json_node *find_unknown(const struct json_node *object, const char *const *known)
 {
 	json_for_each (member, object) {
@@ -38,7 +38,7 @@ static const struct json_node *find_unknown(const struct json_node *object, cons
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
-#define NAME_BYTES 64     /* as much of a node's name as is read */
+#define NAME_BYTES 64     /* read of a node's name */
 #define PIPE_WAIT_MS 5000 /* for each part of a preset that comes through a pipe */
 #define SHOWN_MAX 80      /* bytes of a preset's own text in a message */
 
@@ -62,7 +62,7 @@ static unsigned int line_of(const struct reader *r, const char *place)
 	return line;
 }
 
-/* The line of a key in what is being read, or of the beginning when it has no such key. */
+/* The line of a key in r->part, or of its beginning if it has no such key. */
 static unsigned int line_of_key(const struct reader *r, const char *key)
 {
 	const struct json_node *part = r->part, *found = NULL;
@@ -213,7 +213,7 @@ static int read_match(struct reader *r, const struct json_node *root)
 	return 0;
 }
 
-/* The key of this architecture, if the object has it. */
+/* Returns key_arm64 on arm64 if the object has it, else key. */
 static const char *arch_key(const struct json_node *obj, const char *key, const char *key_arm64)
 {
 #ifdef __aarch64__
@@ -266,7 +266,7 @@ static int read_checks(struct reader *r, const struct json_node *obj, struct pro
 	return err;
 }
 
-/* Reads what the threads that meet at a barrier have in common; it is not shown as an argument. */
+/* "group": a value that the threads that meet at a barrier have in common; it is not shown as an argument. */
 static int read_group(struct reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const char *key = arch_key(obj, "group", "group_arm64"), *expr, *why;
@@ -585,7 +585,7 @@ static int read_probe(struct reader *r, const struct json_node *obj)
 		return preset_error(r, "probes", "each must be an object");
 	if (read_entry(r, obj, &e))
 		return -EINVAL;
-	/* names of handles are needed even then */
+	/* names of handles are needed even without --op-detail */
 	e.hidden = e.detail_only && !r->pt->op_detail;
 	if (node_get(obj, "node") && !r->pt->nodes)
 		return 0;
@@ -659,7 +659,7 @@ static int read_root(struct reader *r, const struct json_node *root)
 	return read_enums(r, root) ?: read_probes(r, root);
 }
 
-/* Waits until something can be read, or the end. Does not wait for ever for a pipe that nobody writes to. */
+/* Waits for text or the end. -ETIMEDOUT: a pipe that nobody writes to. */
 static int wait_for_text(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -670,7 +670,7 @@ static int wait_for_text(int fd)
 	return n ? 0 : -ETIMEDOUT;
 }
 
-/* Regular files, and pipes: presets are small, and --engine <(COMMAND) is handy. */
+/* Reads a regular file, or a pipe: --engine <(COMMAND) is handy. The caller frees the text. */
 static int read_text(const char *path, char **ret_text, size_t *ret_len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
@@ -713,7 +713,7 @@ static int read_text(const char *path, char **ret_text, size_t *ret_len)
 	return 0;
 }
 
-/* Readers would take the last one of equal keys, which nobody has meant. */
+/* Refuses equal keys in one object: only the last would count, which nobody means. */
 static int check_duplicates(const struct reader *r, const struct json_nodes *nodes)
 {
 	const struct json_node *end = nodes->list + nodes->len, *again;
@@ -763,8 +763,7 @@ static int read_preset(struct reader *r)
 	return read_root(r, r->root);
 }
 
-/* Checks what only some options would read even without them, so that whether a preset is valid does
- * not depend on options. */
+/* Checks the parts that only some options read, so that options do not decide whether a preset is valid. */
 static int check_detail(const struct reader *r)
 {
 	struct probe_table pt = { .op_detail = true, .nodes = true };
@@ -807,8 +806,6 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	free(text);
 	return err;
 }
-
-/* Presets by name: where they are installed. */
 
 /* The directory of installed presets: beside the binary in a build tree, else where make install puts them. */
 static int engines_dir(char *buf, size_t size)

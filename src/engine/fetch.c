@@ -103,7 +103,7 @@ static int parse_offset(const char **p, int32_t *ret)
 	return **p == '+' || **p == '-' ? take_number(p, INT32_MIN, INT32_MAX, ret) : 0;
 }
 
-/* A part of a register: its upper half is the second member of a structure passed by value. */
+/* Parses ">>N", a part of a register: its upper half is the second member of a structure passed by value. */
 static int parse_shift(const char **p, int32_t *ret)
 {
 	skip_space(p);
@@ -150,11 +150,11 @@ static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
 
 /* What one load of a row's column adds for each row. */
 struct row_place {
-	uint32_t stride; /* 0: not met yet */
+	uint32_t stride; /* 0: not parsed yet */
 	uint8_t load;    /* its number, the innermost is 0 */
 };
 
-/* "+N*row" or "+row" before, after or instead of the offset that was parsed. */
+/* Parses "+N*row" or "+row" before, after or instead of the offset. */
 static int parse_row(const char **p, const struct fetch *f, struct row_place *row, int32_t *off)
 {
 	const char *at = *p;
@@ -349,7 +349,7 @@ static uint64_t extend(uint64_t v, unsigned int size, bool is_signed)
 	return is_signed ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
 }
 
-/* As a C conversion: cut to the type, or, if the type is wider, extended by the argument's own sign. */
+/* Converts as C does: cuts to the type or, if the type is wider, extends by the argument's own sign. */
 static void narrow(struct fetch *f, const struct usdt_arg *a)
 {
 	if (a->size >= f->size)

@@ -10,7 +10,7 @@
 
 #define HANDLES_MAX (1 << 18) /* PyTorch has some ten thousand kernels */
 #define MANY 4096
-#define REFUSED_AGAIN 65536 /* when full, it is looked for room as often as so many were refused */
+#define REFUSED_AGAIN 65536 /* a full table looks for room again each time that so many were refused */
 
 struct key {
 	uint64_t handle, tgid;
@@ -25,7 +25,7 @@ struct handle {
 struct handles {
 	struct handle *all;
 	struct tasks *tasks;
-	unsigned int many; /* from this number on, names of ended processes are looked for */
+	unsigned int many; /* at this number, names of ended processes are dropped */
 	unsigned int refused;
 };
 
@@ -64,7 +64,7 @@ static struct handle *find(const struct handles *h, uint32_t tgid, uint64_t hand
 	return e;
 }
 
-/* Drops the names of ended processes; the next time when twice as many as are left have come. */
+/* Drops the names of ended processes; the next time is when the number of names has doubled. */
 static void drop_ended(struct handles *h)
 {
 	struct handle *e, *next;

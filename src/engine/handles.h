@@ -8,18 +8,17 @@
 struct handles;
 struct tasks;
 
-/* tasks: names of processes that have ended there go when there are many; outlives the result; may be NULL. */
+/* tasks: tells which processes have ended, whose names go when there are many; must outlive the result; may be NULL. */
 struct handles *handles_new(struct tasks *tasks);
 void handles_free(struct handles *h);
 
-/* The name from now on, in this process. Ignores empty names, the handle 0, and handles for which
- * there is no room. */
+/* Names a handle of this process from now on. Ignores empty names, the handle 0, and handles without room. */
 void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *name);
 
 /* NULL: unknown. The name is valid until the next call that changes anything. */
 const char *handles_get(const struct handles *h, uint32_t tgid, uint64_t handle);
 
-/* The process now runs another program. */
+/* Call when the process runs another program. */
 void handles_drop(struct handles *h, uint32_t tgid);
 
 #endif

@@ -36,7 +36,7 @@
 
 static const int worker_calls[] = { WORKER_CALLS };
 
-/* and the process that forks the workers. */
+/* What the process that forks the workers may do. */
 static const int server_calls[] = {
 	WORKER_CALLS,
 	SYS_recvmsg,
@@ -206,7 +206,7 @@ static int check_symbol(struct worker *w, const char *symbol)
 	return err;
 }
 
-/* Whole words of a C name. */
+/* Whole words of the name of a C function that may be a step. */
 #define STEP_LIKE "?(*_)@(decode|encode|eval|forward|generate|process|run|step)?(_*)"
 #define STEPS_NAMED 2
 
@@ -219,7 +219,7 @@ struct like {
 	} best[STEPS_NAMED];
 };
 
-/* Less for a name that is more like the name of the step; words count more than length. */
+/* Returns less for a name more like the step's; words count more than length. */
 static size_t rank_of(const char *name, const char *step)
 {
 	size_t own = strcspn(step, "_") + 1, words = 1;
@@ -343,7 +343,7 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	_exit(0);
 }
 
-/* 1: a request; 0: there will be no more; or an error of this request. */
+/* Returns 1 for a request, 0 if there will be no more, or an error of this request. */
 static int read_request(int from, struct inspect_request *rq, int fds[2])
 {
 	ssize_t n = passing_receive(from, rq, sizeof(*rq), fds, 2, 0, NULL);
@@ -402,7 +402,7 @@ int answers_read(int fd, uint64_t end_ns, const struct answers *as)
 			if (err)
 				return err;
 		}
-		/* the socket keeps what it has, and takes no more */
+		/* a socket that is shut down keeps what has come, and takes no more */
 		if (!late && now >= end_ns)
 			late = !shutdown(fd, SHUT_RD);
 		if (!late && poll(&p, 1, WAIT_MS) <= 0)
@@ -494,7 +494,7 @@ struct reply {
 	char *names[ELF_STRINGS_MAX]; /* of the enum that is arriving */
 };
 
-/* Passes the descriptor on. Returns the socket for the answer. */
+/* Sends the request with the file's descriptor. Returns the socket for the answer, or an error. */
 static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
 {
 	int fds[2], err;
@@ -628,7 +628,7 @@ static int take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
 	return 0;
 }
 
-/* 1: it was the last message. */
+/* Returns 1 for the last message, 0, or an error. */
 static int take(struct inspect_answer *a, size_t n, void *arg)
 {
 	struct reply *r = arg;

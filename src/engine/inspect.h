@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files of traced processes are read by another process, which is asked with messages. */
+/* A process of its own reads the files of traced processes, asked with messages. */
 #ifndef INFTRACE_INSPECT_H
 #define INFTRACE_INSPECT_H
 
@@ -37,8 +37,8 @@ enum inspect_kind {
 	ANSWER_BUILD_ID,
 	ANSWER_INSTEAD,
 	ANSWER_MACHINE,  /* INSPECT_LOADED: `found` */
-	ANSWER_FUNCTION, /* its number is `arg`, and where it is in the file `offset` */
-	ANSWER_CODE,     /* what is mapped as code: `size` bytes from `offset` on */
+	ANSWER_FUNCTION, /* `arg`: enum inspect_function; `offset` in the file */
+	ANSWER_CODE,     /* an executable segment: `size` bytes from `offset` on */
 	ANSWER_END,      /* err: the result of the whole request */
 };
 
@@ -68,7 +68,7 @@ struct inspect_answer {
 
 struct inspector;
 
-/* What a caller must know of a loaded file. Offsets are in the file; 0: the function is missing. */
+/* What callers need to know of a loaded file. Offsets are in the file; 0: the function is missing. */
 enum inspect_function {
 	INSPECT_DLOPEN,
 	INSPECT_DLSYM,
@@ -87,12 +87,12 @@ struct inspect_loaded {
 	size_t n_code;
 };
 
-/* The time within which a file must be read, by the clock and by CPU time. By the clock it is far more than a file
- * needs, for machines that are busy with something else. */
+/* Limits of reading a file, by the clock and by CPU time. The former is far more than a file needs, for machines that are
+ * busy with something else. */
 #define INSPECT_MS_MAX 20000
 #define INSPECT_CPU_SECONDS 5
 
-/* Forks. pt must be complete except for the matches of globs, and must outlive the result. Negative errno. */
+/* Forks the reader. pt must be complete except for the matches of globs, and must outlive the result. 0 or -errno. */
 int inspector_new(struct probe_table *pt, struct inspector **ret_inspector);
 void inspector_free(struct inspector *ins);
 
@@ -100,35 +100,35 @@ void inspector_free(struct inspector *ins);
  * is returned by the functions below. */
 void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg);
 
-/* In a child: closes all other descriptors of it. Both ask from then on, without waiting for one another. */
+/* Call in a forked child: closes all its other descriptors. Parent and child may then ask without waiting for one another. */
 int inspector_inherit(struct inspector *ins);
 
 /*
  * Calls cb for each place in the file where a probe of the table goes, as sites_find() and sites_take()
- * describe, and replaces the names of the enums of the engines that claim it. ms: within this time, at most
- * INSPECT_MS_MAX. build_id: ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or
- * -EPROTO if the worker took too long or ended without an answer, or what cb returned.
+ * describe, and replaces the names of the enums of the engines that claim it. ms: the time limit, at most INSPECT_MS_MAX.
+ * build_id: ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or -EPROTO if the
+ * worker took too long or ended without an answer, or what cb returned.
  */
 int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, unsigned int ms, char *build_id,
 	probe_site_cb cb, void *arg);
 
-/* Whether the file has what a specification of the command line names. If not (-ENOENT), returns up
- * to `size` bytes of what it has instead. */
+/* Whether the file has what a specification of the command line names. If not (-ENOENT), lists in `instead`, of `size`
+ * bytes, what it has instead. */
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size);
 
-/* Names up to two C functions of the file that may be steps of the engine whose step the specification is, and that its preset
- * does not know: "", "f", or "f, g". */
+/* Names up to two C functions of the file that may be steps but that the preset of `spec`, a step, does not know: "", "f",
+ * or "f, g". */
 int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size);
 
 /* Returns as inspector_sites() does. */
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded);
 
-/* How the messages of a worker are taken, which may be hostile. */
+/* Handlers of a worker's messages, which may be hostile. */
 struct answers {
-	/* Returns 1 for the last message, 0, or an error, which ends it. */
+	/* Returns 1 for the last message, 0 for any other, or an error, which ends the reading. */
 	int (*take)(struct inspect_answer *a, size_t size, void *arg);
 	void *arg;
-	/* Called every few ms; a non-zero result ends it. May be NULL. */
+	/* Called every few ms; a non-zero result ends the reading. May be NULL. */
 	int (*wait)(void *arg);
 	void *wait_arg;
 };

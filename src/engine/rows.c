@@ -218,7 +218,7 @@ int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *
 	return 0;
 }
 
-/* Where the vector of structures is in the object that the first pointer leads to. */
+/* The offset of the vector of structures in the object that the first pointer leads to. */
 static int32_t *vector_of(struct fetch *f)
 {
 	return &f->off[f->derefs - 1];

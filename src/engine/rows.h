@@ -16,31 +16,32 @@ extern const char *const row_column_keys[ROW_COLUMNS];
  * -EINVAL with a reason. */
 int rows_begin(struct probe_spec *s, const char *count, const char **ret_why);
 
-/* "TYPE SOURCE", where one load takes an element for each row: *(SOURCE+8*row). That of ROW_OUTPUT may end
- * with " else last", " else all", or " else none", that of ROW_SEQUENCE with " list". -EINVAL with a reason. */
+/* expr: "TYPE SOURCE", where one load takes an element for each row: *(SOURCE+8*row). ROW_OUTPUT may end with
+ * " else last", " else all", or " else none", ROW_SEQUENCE with " list". -EINVAL with a reason. */
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why);
 
-/* After the last column: recognises rows that are structures in one array, which are read as a whole. */
+/* Call after the last column: recognises rows that are structures in one array, which are read as a whole. */
 void rows_end(struct probe_spec *s);
 
-/* "FUNCTION@MEMBER", after rows_end(): a function of the file whose code shows where the column is in its build. -EINVAL with a
- * reason. */
+/* Call after rows_end(). text: "FUNCTION@MEMBER", a function of the file whose code shows where the column is in its build.
+ * -EINVAL with a reason. */
 int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why);
 
 /*
- * What is fetched of a step in a file whose functions show the columns there (NULL: not shown). 0: the same as in the
- * preset; 1: something else, without the columns that are not shown; -EINVAL: the functions contradict each other.
+ * Sets what to fetch of a step in a file whose functions show the columns in `found` (NULL: not shown). Returns 0 if that is
+ * as in the preset; 1 if not, then without the columns not shown; -EINVAL: the functions contradict each other, or a structure
+ * is too large.
  */
 int rows_adapt(const struct probe_spec *s, const struct element *const found[ROW_COLUMNS], struct fetch fetch[FUNC_VALS_MAX],
 	struct row_fetch row[ROW_COLUMNS]);
 
-/* Whether such an argument is known: `i` is one that rows_begin() added. */
+/* Whether argument `i`, one that rows_begin() added, is known. */
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals);
 
-/* Whether rows turned out to be laid out in another way, so that nothing of them is shown. */
+/* Whether the rows turned out to have another layout, so that nothing of them is shown. */
 bool rows_refused(const struct probe_spec *s);
 
-/* What is known of a step's rows. The functions return false if none are described, or they do not fit the engine. */
+/* What is known of a step's rows. */
 struct step_rows {
 	bool readable;	 /* all of them could be read */
 	bool one;	 /* they belong to one sequence ... */
@@ -51,6 +52,7 @@ struct step_rows {
 	int64_t position; /* of the first; -1: unknown */
 };
 
+/* Returns false if the preset describes no rows, or they do not fit the engine. */
 bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_rows *ret);
 
 /* The parts of a step by sequence, which follow its record of `size` bytes. Returns how many; 0 also if the record has

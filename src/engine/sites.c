@@ -59,7 +59,7 @@ static int add_name(
 	return 0;
 }
 
-/* The function `name` of a module: in the file of the module, or of a package of that name. */
+/* Adds the function `name` of a module, which is a file or a package of that name. */
 static int add_in_module(struct python_calls *c, const char *option, const char *name, const char **ret_why)
 {
 	static const char *const files[] = { ".py", "/__init__.py" };
@@ -130,7 +130,7 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	return 0;
 }
 
-/* Before 3.11 functions have only their own name: without what it is in, a file must say which it is. */
+/* Before 3.11 functions have only their own name: cuts off what it is in, and drops it if no file then says which it is. */
 static void names_shorten(struct python_calls *c)
 {
 	unsigned int n = 0;
@@ -179,7 +179,7 @@ struct walk {
 	size_t id;
 	struct go_text go;
 	struct declared declared;
-	uint32_t sizes; /* struct tensor_args, if it is to be known */
+	uint32_t sizes; /* as in struct tensor_args; 0: unknown or not wanted */
 	found_cb cb;
 	void *arg;
 };
@@ -191,7 +191,7 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 		*flags |= SITE_READS_MEMORY;
 }
 
-/* The places on the way out of a function, before its entry. */
+/* Reports the places on the way out of a function, to be attached before its entry. */
 static int on_exits(struct walk *w, struct found *entry)
 {
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = entry->symbol, .tensors = entry->tensors };
@@ -208,7 +208,7 @@ static int on_exits(struct walk *w, struct found *entry)
 	return err;
 }
 
-/* What functions of the file show of a step's rows. */
+/* A step's rows as accessor functions of the file show them. */
 struct file_rows {
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
@@ -331,7 +331,7 @@ static int on_note(const struct usdt_note *note, void *arg)
 	return w->cb(&found, w->arg);
 }
 
-/* The places in an interpreter where a Python function may begin or end. */
+/* Reports the places in an interpreter where a Python function may begin or end. */
 static int walk_python(struct walk *w)
 {
 	struct elf_symbol sym = { .name = w->pt->specs[w->id].symbol };
@@ -610,7 +610,7 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
 /* ---- tensors ---- */
 
 /*
- * Tensors have the number of their sizes, and behind it the sizes, or if these are more than SHAPE_SIZES their address:
+ * A tensor has the number of its sizes, followed by the sizes, or by their address if they are more than SHAPE_SIZES:
  *	mov n, [tensor + N];  ...;  cmp n, 5;  ja ...;  lea sizes, [tensor + N + 8], or add tensor, N + 8
  */
 static uint32_t find_sizes(const struct code *c)
@@ -652,10 +652,10 @@ uint32_t tensor_sizes_find(struct elf_file *elf, const char *function)
 	return found;
 }
 
-/* How many general registers an argument takes, if there are as many (System V ABI for x86-64). -1: not known. */
+/* How many general registers an argument takes if so many are free (System V ABI for x86-64). -1: not known. */
 static int registers_of(char *type)
 {
-	/* of the last two the address is passed, since they have destructors */
+	/* the last two are passed by address, since they have destructors */
 	static const char *const one[] = { "bool", "c10::ScalarType", "c10::Layout", "c10::Device", "c10::MemoryFormat", "c10::SymInt",
 		"at::Generator" };
 	bool optional = !strncmp(type + 3, "::optional<", 11);
@@ -678,7 +678,7 @@ static int registers_of(char *type)
 	return -1;
 }
 
-/* Ends the argument that begins there, and returns the next one; NULL: there is none. */
+/* Terminates the argument at p and returns the next one; NULL: none. */
 static char *next_argument(char *p)
 {
 	int inside = 0;
@@ -721,7 +721,7 @@ void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct ten
 		if (reg >= 0 && reg <= REG_ARG6)
 			take_tensor(&t, p, (unsigned int)reg);
 		n = strlen(p) > 3 ? registers_of(p) : -1;
-		/* what does not fit is passed in memory, and what comes behind it may fit again */
+		/* an argument that does not fit is passed in memory, and a later one may fit again */
 		if (reg + n <= REG_ARG6 + 1)
 			reg = reg < 0 || n < 0 ? -1 : reg + n;
 	}

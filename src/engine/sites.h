@@ -25,7 +25,7 @@ int python_names_parse(const char *option, struct python_calls *ret_calls, const
 /* Appends a step. On failure one line has been printed; -EINVAL. */
 int probe_table_add_python(struct probe_table *pt, const char *option);
 
-/* What the programs need to know of a specification that was added so, and its number among them. */
+/* Sets what the programs need to know of a specification added by probe_table_add_python(); returns its number among them. */
 unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls);
 
 /* Whether interpreters of this layout can tell these functions from others; else the reason. */
@@ -62,7 +62,7 @@ struct found {
 	const struct row_fetch *row; /* ROW_COLUMNS of them, where they differ from the preset; else NULL */
 	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
 	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */
-	const char *declared;	   /* FOUND_SITE: as what the file declares the function; NULL: nothing */
+	const char *declared;	   /* FOUND_SITE: the name that the file declares for the function; NULL: none */
 	struct tensor_args tensors; /* FOUND_SITE: likewise; sizes may be 0 */
 };
 
@@ -90,7 +90,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	probe_site_cb cb, void *arg);
 
 /*
- * The names that a library has for its operators, from their declarations, which lie in it as text: PyTorch's
+ * A library's names for its operators, from their declarations, which it has as text: PyTorch's
  * "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor" is its function add_Tensor.
  */
 struct declared {
@@ -99,19 +99,19 @@ struct declared {
 	size_t n;
 };
 
-/* *ret is all 0 before, and stays so for a file without any. The caller clears it. */
+/* *ret must be all 0, and stays so for a file without declarations. The caller clears it. */
 void declared_read(struct elf_file *elf, struct declared *ret);
 void declared_clear(struct declared *d);
 
-/* "add.Tensor" for add_Tensor; NULL: it is not declared. The last part of a mangled name. ret_result: 1: its result is returned in memory,
- * whose address is the first argument; 0: in registers; -1: not known. */
+/* Returns "add.Tensor" for add_Tensor, a part of a mangled name; NULL: it is not declared. ret_result: 1: the result is
+ * returned in memory, whose address is the first argument; 0: in registers; -1: not known. */
 const char *declared_find(const struct declared *d, const char *name, size_t len, int *ret_result);
 
-/* Where PyTorch has the sizes of a tensor, for struct tensor_args. 0: its code does not show that, or this is no x86_64. */
+/* The offset of the sizes in PyTorch's tensors, for struct tensor_args. 0: its code does not show it, or is not x86-64. */
 uint32_t tensor_sizes_find(struct elf_file *elf, const char *function);
 
-/* The arguments of a function; result: of declared_find(). Those from the first one on of which it is not known how it is passed are no
- * tensors. */
+/* Reads which arguments of a function are tensors. result: of declared_find(). From the first argument on that is passed in
+ * an unknown way, none counts. */
 void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct tensor_args *ret_tensors);
 
 #endif

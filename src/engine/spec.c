@@ -695,7 +695,7 @@ const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)
 	}
 }
 
-/* A symbol is chosen by whoever made the file: it is cut and cleaned for use as the name of spans. */
+/* Cuts and cleans a symbol, which whoever made the file has chosen, for use as the name of spans. */
 static void make_shown(char *name)
 {
 	if (strlen(name) > SPEC_STRING_MAX)
@@ -889,7 +889,7 @@ static bool same_names(const struct enum_variant *v, char *const *names, size_t 
 	return v->n == n;
 }
 
-/* Takes over the names if there are none such yet. Returns the variant, or -E2BIG: then the names are the caller's. */
+/* Takes over the names. Returns the variant that has them, or -E2BIG: then the names stay the caller's. */
 static int add_variant(struct enum_table *t, char **names, size_t n)
 {
 	for (size_t i = 0; i < t->n_variants; i++) {
@@ -909,7 +909,7 @@ static int add_variant(struct enum_table *t, char **names, size_t n)
 
 static int add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
 {
-	struct enum_file *f = find_file(t, dev, ino); /* the same under another path, or one that has got its number */
+	struct enum_file *f = find_file(t, dev, ino); /* the same under another path, or an older one with its number */
 	int variant;
 
 	if (!f && t->n_files == ENUM_FILES_MAX)
@@ -956,7 +956,7 @@ struct table_place {
 	size_t engine, table;
 };
 
-/* The next enumeration with variants, behind *at, which is all 0 at first; NULL: there is none. */
+/* Returns the next enumeration with variants after *at, which is all 0 at first; NULL: none. */
 static struct enum_table *next_table(const struct probe_table *pt, struct table_place *at)
 {
 	for (; at->engine < pt->n_engines; at->engine++, at->table = 0) {

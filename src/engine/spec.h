@@ -45,7 +45,7 @@ struct enum_table {
 	struct enum_file *files; /* that are mapped */
 	size_t n_files, cap_files;
 	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
-	uint8_t *bytes; /* of what each value stands for; NULL: nothing is said of that */
+	uint8_t *bytes; /* size of what each value stands for; NULL: unknown */
 };
 
 /* "ARG == VALUE": the argument's number, then a number or the name of a value of its enum. */
@@ -53,7 +53,7 @@ struct probe_cond {
 	enum probe_when op; /* WHEN_ALWAYS: no condition */
 	unsigned int arg;
 	int64_t than;
-	char *name; /* NULL: than */
+	char *name; /* NULL: `than` counts */
 	unsigned int other; /* 1 + another argument to compare with; 0: none */
 };
 
@@ -66,31 +66,31 @@ struct name_case {
 
 struct probe_arg {
 	char *name;
-	struct probe_cond only_if; /* calls for which it does not hold do not have the argument */
+	struct probe_cond only_if; /* calls for which it does not hold lack the argument */
 	const struct enum_table *names; /* NULL: a number */
 	bool is_signed;
 	bool is_pointer;
 	bool is_handle; /* a pointer that may have a name */
 	bool is_string;
-	bool is_float; /* the value is the bits of one */
+	bool is_float; /* the value has its bits */
 	bool is_row; /* derived from the step's rows, see rows.h */
 	uint8_t size;
 };
 
-/* What an operator's node in the engine's graph consists of; offsets in bytes. */
+/* The members of an operator's node in the engine's graph; offsets in bytes. */
 struct node_fields {
 	struct node_layout layout; /* bytes 0: the probe is about no node */
 	uint16_t view, op, type, shape, stride, name;
 	const struct enum_table *ops, *types;
 };
 
-/* The tensors among the arguments of an operator; of at most FUNC_VALS_MAX / 2 the shapes are read. */
+/* The tensors among the arguments of an operator; the shapes of at most FUNC_VALS_MAX / 2 are read. */
 struct tensor_args {
 	uint32_t tensors; /* 1 << argument */
-	uint32_t sizes;   /* where a tensor has its shape (FETCH_F_SHAPE), in bytes; 0: not known, and nothing else */
+	uint32_t sizes;   /* offset of the shape in a tensor (FETCH_F_SHAPE), in bytes; 0: nothing is known */
 	uint8_t n;        /* arguments in all, up to 32 */
-	uint8_t regs;     /* 1 << enum fetch_reg: those with the addresses of what has the addresses of the tensors, in their order */
-	uint16_t index;   /* of each register two bits, see FETCH_F_SHAPE */
+	uint8_t regs;     /* 1 << enum fetch_reg: registers with pointers to pointers to the tensors, in their order */
+	uint16_t index;   /* two bits for each register, see FETCH_F_SHAPE */
 };
 
 /* One function to probe, or a pair of functions that begin and end a span. */
@@ -111,12 +111,12 @@ struct probe_spec {
 	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
 	bool is_glob;	 /* stands for the specifications that its matches make */
 	bool is_python;	 /* a Python function: see engine/sites.h */
-	/* In front of what the file declares its function as (sites.c); of a match that as a whole: "aten::add.Tensor". NULL:
-	 * not asked for, or not declared. */
+	/* Prefix of the name that the file declares for the function (sites.c); of a match, the whole: "aten::add.Tensor".
+	 * NULL: not asked for, or not declared. */
 	char *declared;
 	struct tensor_args tensors; /* of a match */
-	unsigned int nshapes;	    /* values, two of each of these, which begin at nargs: 0 */
-	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
+	unsigned int nshapes;	    /* values, two for each of their registers, from nargs on, which is 0 */
+	bool exits;	 /* at most SITE_EXITS_MAX probes on its way out see its end, not a return probe */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;
 	struct probe_arg args[FUNC_VALS_MAX];
@@ -128,12 +128,12 @@ struct probe_spec {
 	struct row_fetch row[ROW_COLUMNS];
 	struct {
 		char *function; /* its code shows where the column is in a file's rows; NULL: as in the preset */
-		uint32_t member; /* what element_find() says of it where the preset is right */
+		uint32_t member; /* its element_find() result where the preset is right */
 	} accessor[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
 	bool refused;		     /* found where it must not, or cannot, be probed */
 	unsigned int attached;	     /* sites attached so far */
-	bool dear_ends;		     /* on its way out, single-stepped */
+	bool dear_ends;		     /* probes on its way out are single-stepped */
 	uint64_t records;
 	int handle_arg; /* >= 0: in each call this argument's value has the name ... */
 	int handle_name; /* ... in this string argument */
@@ -150,7 +150,7 @@ struct probe_spec {
 
 struct engine {
 	char *name;
-	char *advice; /* where none of its steps is called; may be NULL */
+	char *advice; /* for when none of its steps is called; may be NULL */
 	unsigned int version;
 	char **mapped; /* globs on the names of mapped files */
 	size_t n_mapped;
@@ -171,11 +171,11 @@ struct probe_table {
 		uint64_t dev, ino;
 	} reading; /* the file that engine_set_names() is about */
 	bool many_names; /* some enumeration has several variants */
-	uint32_t used;	 /* by probe_table_use() */
+	uint32_t used;	 /* the process of probe_table_use() */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
-	bool dear_ends; /* of probes with `exits`: also where each call pays for a single-stepped instruction */
-	bool nodes;      /* and copy the nodes of operators, which only execution traces show */
-	bool declared;   /* and have the names of what a file declares, as PyTorch's own traces have them */
+	bool dear_ends; /* probes with `exits` also go where each call pays for a single-stepped instruction */
+	bool nodes;      /* presets also copy the nodes of operators, which only execution traces show */
+	bool declared;   /* presets also take the names that a file declares, as PyTorch's own traces do */
 };
 
 void probe_table_free(struct probe_table *pt);
@@ -189,7 +189,7 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path);
 /* Whether its calls are steps, or states of a thread, or counted in steps. */
 bool probe_spec_makes_states(const struct probe_spec *s);
 
-/* What it is turned off with by --budget; SHED_PARTS: nothing. */
+/* The part that --budget turns it off with; SHED_PARTS: none. */
 enum shed_part probe_spec_part(const struct probe_spec *s);
 
 /* The name of a span with these arguments. Never NULL. Like all names of the table, including those of arguments and
@@ -205,7 +205,7 @@ static inline unsigned int probe_spec_values(const struct probe_spec *s)
 /* The strings of a record, FUNC_STR_LEN bytes each. */
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
 
-/* What was counted in the call: PMU_MAX numbers. NULL: nothing. */
+/* The PMU_MAX counters of the call; NULL: nothing was counted. */
 const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r);
 
 /* The string of one argument among them. */
@@ -228,10 +228,11 @@ bool engine_claims(const struct engine *e, const char *path);
  */
 void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n);
 
-/* The process has mapped the file; or has begun as a copy of another process. */
+/* The process has mapped the file. */
 void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid);
-/* No process maps the file any more: another one may get its number. What processes are called stays. */
+/* No process maps the file any more: another file may get its number. Processes keep the names that they have. */
 void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino);
+/* The process has begun as a copy of its parent. */
 void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid);
 
 /* From now on enums have the names of this process. Called for each record. */
@@ -246,9 +247,9 @@ static inline void probe_table_use(struct probe_table *pt, uint32_t tgid)
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
 
 /*
- * The specification of one match of a glob: a copy of the glob's, or the one that an earlier file
- * with the same symbol has made. instant: its end cannot be seen. tensors: sizes may be 0. Pointers to specifications are invalid
- * afterwards. -E2BIG.
+ * Sets *ret_id to the specification of one match of a glob: a copy of the glob's, or the one that an earlier file with the
+ * same symbol has made. instant: its end cannot be seen. tensors: sizes may be 0. Pointers to specifications are invalid
+ * afterwards. -E2BIG: the table is full.
  */
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, const struct tensor_args *tensors,
 	size_t *ret_id);
@@ -257,7 +258,7 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, b
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id);
 
-/* The same for a function whose rows are laid out in another way than the preset says. */
+/* The same for a function whose rows have another layout than in the preset. */
 int probe_table_rows(struct probe_table *pt, size_t id, const char *symbol, const struct fetch fetch[FUNC_VALS_MAX],
 	const struct row_fetch row[ROW_COLUMNS], size_t *ret_id);
 
@@ -270,7 +271,7 @@ int probe_table_rows(struct probe_table *pt, size_t id, const char *symbol, cons
  * to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is a text, of which FUNC_STR_LEN bytes are kept:
  * "str arg1" where arg1 points, "str *(arg1+256)" inside the structure that it points to, "str *(*(arg1+8))"
  * where a member points. With usdt, arg1..arg12 are the arguments of a USDT probe, which fetch_place() finds.
- * -EINVAL with a reason in err.
+ * -EINVAL with a reason in ret_err.
  */
 int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);
@@ -302,7 +303,7 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 struct probe_spec *spec_find(
 	struct probe_table *pt, const struct engine *e, const char *library, const char *symbol);
 
-/* Whether its role means a time, so that an instant will not do. */
+/* Whether its role needs a duration, so that an instant will not do. */
 bool spec_needs_end(const struct probe_spec *s);
 
 /* The number of an argument, or -1. The name need not be terminated by a NUL. */
