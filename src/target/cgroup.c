@@ -19,7 +19,7 @@
 
 #define DEPTH_MAX 32 /* of cgroups below the named one; each level has an open descriptor */
 
-/* Where version 2 is mounted: alone, or beside version 1 (systemd's "hybrid" layout). */
+/* Where cgroups of version 2 are mounted: alone, or beside version 1 (systemd's "hybrid" layout). */
 static const char *const mounts[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
 
 static bool is_version_2(const char *path)
@@ -36,7 +36,7 @@ static int open_procs(int dir)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The kernel says when it is read whether a cgroup is threaded. */
+/* Reads cgroup.procs, which fails with -EOPNOTSUPP in a threaded cgroup. */
 static int check_directory(const char *path)
 {
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd, err = 0;
@@ -263,7 +263,7 @@ void cgroup_owner(pid_t pid, char ret_name[CGROUP_OWNER_MAX])
 
 #define ID_DIGITS 64
 #define UID_LEN 36
-#define STATIC_UID_LEN 32 /* of pods that the kubelet has from files */
+#define STATIC_UID_LEN 32 /* of static pods, which the kubelet reads from files */
 
 static size_t hex_digits(const char *text, size_t len)
 {
@@ -274,14 +274,14 @@ static size_t hex_digits(const char *text, size_t len)
 	return n;
 }
 
-/* Whether the rest of a directory's name is one that systemd adds. */
+/* Whether the rest of a directory's name is empty or a suffix of systemd. */
 static bool is_suffix(const char *text, size_t len)
 {
 	return !len || (len == 6 && (!memcmp(text, ".scope", 6) || !memcmp(text, ".slice", 6)));
 }
 
-/* DIGITS, docker-DIGITS.scope, cri-containerd-DIGITS.scope, crio-DIGITS.scope, libpod-DIGITS.scope; of the last the monitor has a cgroup of
- * its own, libpod-conmon-DIGITS.scope. */
+/* DIGITS, docker-DIGITS.scope, cri-containerd-DIGITS.scope, crio-DIGITS.scope, libpod-DIGITS.scope; but not
+ * libpod-conmon-DIGITS.scope, which is the cgroup of libpod's monitor. */
 static void take_id(const char *name, size_t len, struct container *c)
 {
 	const char *dash = memrchr(name, '-', len), *digits = dash ? dash + 1 : name;
@@ -293,7 +293,7 @@ static void take_id(const char *name, size_t len, struct container *c)
 	c->id[ID_DIGITS] = '\0';
 }
 
-/* 8-4-4-4-12 digits, which systemd's names have with '_'; or 32 of them. Returns the length, or 0. */
+/* 8-4-4-4-12 digits, in systemd's names with '_'; or 32 digits. Returns the length, or 0. */
 static size_t uid_length(const char *text, size_t len)
 {
 	size_t n = hex_digits(text, len);
@@ -326,7 +326,7 @@ static void take_pod(const char *name, size_t len, struct container *c)
 	}
 }
 
-/* Lines are "N:CONTROLLERS:PATH". The innermost one counts, as for a container in a container. */
+/* Lines are "N:CONTROLLERS:PATH". Of nested containers the innermost counts. */
 bool container_of_cgroups(const char *cgroups, struct container *ret)
 {
 	struct container c = { 0 };

@@ -49,7 +49,7 @@ void code_close(struct code *c)
 
 #define CODE_MAX 4096   /* the longest function that is looked at */
 #define STEPS_MAX 1024  /* instructions, on all ways together */
-#define WAYS_MAX 32     /* branches that wait */
+#define WAYS_MAX 32     /* branches still to be followed */
 #define OBJECT_MAX 4096 /* bytes of the object in which a vector may be */
 #define REGS 16
 
@@ -170,7 +170,7 @@ static struct value operand(struct finder *f, const struct way *w, const cs_x86_
 	return (struct value){ .base = BASE_STORED, .at = (uint32_t)v.offset };
 }
 
-/* What a register has after an instruction that computes it from its operands. */
+/* The value that an instruction computes from its operands. */
 static struct value compute(struct finder *f, const struct way *w, const cs_insn *in)
 {
 	const cs_x86 *x = &in->detail->x86;
@@ -199,7 +199,7 @@ static struct value compute(struct finder *f, const struct way *w, const cs_insn
 	}
 }
 
-/* A member at this address is stored, or passed on. Of several members the first counts. */
+/* Notes that a member at this address is stored or passed on. Of several members the first in the element counts. */
 static void meet(struct finder *f, struct value v, bool *known, struct element *e)
 {
 	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)
@@ -252,7 +252,7 @@ static void take(struct finder *f, struct way *w, const cs_insn *in)
 	}
 }
 
-/* Whether the way goes on, at *pc. */
+/* Returns whether the way goes on, at *pc, and queues the other way of a conditional jump. */
 static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *pc)
 {
 	const cs_x86_op *op = in->detail->x86.operands;
@@ -261,7 +261,7 @@ static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t 
 
 	if (in->id == X86_INS_JMP) {
 		if (!inside)
-			take_call(f, w); /* in place of the last call */
+			take_call(f, w); /* a tail call */
 		*pc = to;
 		return inside;
 	}
@@ -272,7 +272,7 @@ static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t 
 	return true;
 }
 
-/* Each instruction is followed twice, from other ways. */
+/* Follows a way to its end. All ways together pass each instruction at most twice. */
 static void follow(struct finder *f, struct way *w)
 {
 	const cs_insn *in = f->code.in;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Machine code of x86_64 in a file, one instruction after the other. */
+/* Decodes machine code of x86_64 in a file, one instruction after the other. */
 #ifndef INFTRACE_TARGET_CODE_H
 #define INFTRACE_TARGET_CODE_H
 
@@ -13,7 +13,7 @@ struct code {
 	uint8_t *bytes;
 	size_t len;
 	uint64_t vaddr;	     /* of the first byte, as linked */
-	cs_insn *in, *ahead; /* for a walk, and for a second one meanwhile */
+	cs_insn *in, *ahead; /* for a walk, and for a nested one */
 };
 
 /* Takes over the bytes. */
@@ -35,7 +35,7 @@ struct code_place {
 	uint64_t addr;
 };
 
-/* A walk from an address on; outside of the code nothing is left. */
+/* Begins a walk at an address; outside of the code nothing is left. */
 static inline struct code_place code_at(const struct code *c, uint64_t vaddr)
 {
 	size_t at = code_has(c, vaddr) ? vaddr - c->vaddr : c->len;
@@ -51,7 +51,7 @@ static inline bool code_next(const struct code *c, struct code_place *at, cs_ins
 
 /* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
 
-/* Bytes. */
+/* In bytes. */
 struct element {
 	uint32_t vector; /* where the object has the address of the first element; the address of the end is 8 bytes further */
 	uint32_t size;   /* of an element */
@@ -59,8 +59,8 @@ struct element {
 };
 
 /*
- * The function (object, index, ...) stores a member of element `index`, or passes the member's address as the first
- * argument of a call. false: its code does not show that, or this is no x86_64.
+ * Finds the member of element `index` that a function (object, index, ...) stores, or whose address it passes as the first
+ * argument of a call. false: its code does not show that, or is not x86_64.
  */
 bool element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element);
 

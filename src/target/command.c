@@ -230,7 +230,7 @@ int command_exit_code(const struct command *cmd)
 #define VALUE_MAX 64
 #define OPTIONS_MAX 32
 
-/* Takes the name of a model's file from a path, without " (deleted)"; false: it is not one. */
+/* Copies the name of a .gguf file from its path, without " (deleted)"; false: another kind of file. */
 static bool file_name(const char *path, char name[MODEL_NAME_MAX])
 {
 	static const char deleted[] = " (deleted)";
@@ -280,7 +280,7 @@ static int add_mapped(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Only the links are read: opening or stat() of what they lead to may take for ever. */
+/* Reads only the links: open() or stat() of their targets may take for ever. */
 static void read_fds(pid_t pid, struct model_files *files)
 {
 	char path[64], target[PATH_MAX], name[MODEL_NAME_MAX];
@@ -379,7 +379,7 @@ static bool is_model_option(const char *name, const char *value)
 	return is_one_of(name, names, sizeof(names) / sizeof(names[0]));
 }
 
-/* For a file its name; for a repository, "org/name", both parts. */
+/* Copies the name of a file without its directory, and of a repository, "org/name", both parts. */
 static bool set_model(const char *value, char name[MODEL_NAME_MAX])
 {
 	const char *slash = strrchr(value, '/'), *base = value;
@@ -428,7 +428,7 @@ uint32_t model_concurrency(const struct process_text *cmdline)
 		const char *value = s[0] == '-' ? option_value(cmdline, &s, option) : NULL;
 
 		if (value && is_one_of(option, names, sizeof(names) / sizeof(names[0])) && !parse_u32(value, &n) && n)
-			last = n; /* as parsers of command lines do */
+			last = n; /* the last one counts, as for parsers of command lines */
 	}
 	return last;
 }

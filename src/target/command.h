@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Commands: one that inftrace starts itself, and what the command line of an engine says of its model. */
+/* Commands: one that inftrace starts itself, and what the files and the command line of an engine say of its model. */
 #ifndef INFTRACE_COMMAND_H
 #define INFTRACE_COMMAND_H
 
@@ -27,8 +27,8 @@ int command_check(const char *name);
 int command_program(const char *name, char path[PATH_MAX]);
 
 /* Forks; the child waits. Its signals are as they were before inftrace blocked them. fds: its standard
- * descriptors, -1 to inherit one. user: whom it runs as; NULL: as we do. environment: NAME=VALUE in addition to ours, ending
- * with NULL; or NULL. */
+ * descriptors, -1 to inherit one. user: whom it runs as; NULL: the user of inftrace. environment: NAME=VALUE in addition to
+ * inftrace's own, ending with NULL; or NULL. */
 int command_spawn(char **argv, const int fds[3], const struct user *user, const char *const *environment, struct command *ret_cmd);
 
 /* Lets the child run. Returns 0, or -errno if its exec failed. */
@@ -56,7 +56,7 @@ struct json_object;
 struct process_text;
 
 /*
- * The name, without its directory, of the .gguf file of which it has mapped the most, else of one that
+ * The name, without its directory, of the .gguf file that the process has mapped most of, else of one that
  * it has open. -ENOENT, -ESRCH, -EACCES.
  */
 int model_of_files(pid_t pid, char name[MODEL_NAME_MAX]);
@@ -64,7 +64,7 @@ int model_of_files(pid_t pid, char name[MODEL_NAME_MAX]);
 /* The model that its command line names, by --model or the like, or as in `vllm serve NAME`. -ENOENT. */
 int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX]);
 
-/* The number of sequences at a time that --parallel or the like allows; 0: none says it. */
+/* The number of sequences at a time that --parallel or the like allows; 0: no such option. */
 uint32_t model_concurrency(const struct process_text *cmdline);
 
 /*

@@ -102,7 +102,7 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 	return 0;
 }
 
-/* The same for what a file must have. */
+/* The same, but -EBADMSG if the file is too short. */
 static int read_all(struct elf_file *elf, uint64_t offset, void *buf, size_t len)
 {
 	int err = elf_read_at_offset(elf, offset, buf, len);
@@ -694,7 +694,7 @@ static bool is_go(struct elf_file *elf)
 	err = elf_read_section(elf, ".go.buildinfo", BUILDINFO_MAX, &vaddr, &data, &len);
 	if (!err)
 		free(data);
-	return err != -ENOENT; /* whatever is in it */
+	return err != -ENOENT; /* the section exists, whatever is in it */
 }
 
 /* The linker puts Go's code in one piece between two symbols, and the code of other compilers around it. */
@@ -799,8 +799,8 @@ static void store_pointer(uint64_t at, uint64_t addend, void *arg)
 }
 
 /*
- * Reads n pointers from data at an address as linked, the way they are before the dynamic linker relocates
- * them: from the relocations themselves, as addresses as linked. -ENXIO: no such data; -EBADMSG.
+ * Reads n pointers from data at an address as linked, before relocation: their values, addresses as linked too, come from
+ * the relocations, if any. -ENXIO: no such data; -EBADMSG.
  */
 static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n)
 {
@@ -900,7 +900,7 @@ static int find_in_range(struct elf_file *elf, const Elf64_Phdr *ph, const char 
 	return -ENOENT;
 }
 
-/* The address of a text with a NUL before and behind it, in what is mapped read-only. */
+/* Finds the address of a text with a NUL before and behind it in a read-only segment. */
 static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr)
 {
 	char whole[256] = {};

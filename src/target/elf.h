@@ -119,7 +119,7 @@ int go_text_read(struct elf_file *elf, struct go_text *ret_text);
  */
 int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_sym);
 
-/* Whether that is such an expression, and not the name of a function or a glob. */
+/* Whether it is such an expression, and not the name of a function or a glob. */
 bool elf_is_path(const char *expr);
 
 /*

@@ -35,8 +35,8 @@ static bool has_own_devices(int fd)
 }
 
 /*
- * Turns a descriptor that only stands for an inode into one that can be read. Opening is what acts
- * on FIFOs and devices, so it is checked first. Closes path_fd.
+ * Turns an O_PATH descriptor into one that can be read. Opening acts on FIFOs and devices, so the type is checked
+ * first. m: as for open_in_root(). Closes path_fd.
  */
 static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 {
@@ -67,7 +67,7 @@ static bool is_our_root(int root)
 	return !fstat(root, &theirs) && !stat("/", &ours) && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
 }
 
-/* m: what it must be; NULL: anything regular. */
+/* m: the mapping that must be of this file; NULL: any regular file will do. */
 static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m, int *ret_fd)
 {
 	struct open_how how = {
@@ -83,8 +83,8 @@ static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m
 		return -errno;
 	fd = (int)syscall(SYS_openat2, root, file, &how, sizeof(how));
 	/*
-	 * systemd's DynamicUser= forbids openat2(2) (systemd.exec(5), RestrictSUIDSGID=). Without it a link may lead out of the root, but
-	 * O_PATH opens nothing yet, and only the file that is mapped is taken; no link leads out of our own root.
+	 * systemd's DynamicUser= forbids openat2(2) (systemd.exec(5), RestrictSUIDSGID=). Without it a link may lead out of
+	 * the root, but O_PATH opens nothing yet, and only the file that is mapped is taken; no link leads out of our own root.
 	 */
 	if (fd < 0 && errno == ENOSYS && (m || is_our_root(root)))
 		fd = openat(root, file + strspn(file, "/"), O_PATH | O_CLOEXEC);
@@ -228,7 +228,7 @@ int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX])
 	return 0;
 }
 
-/* ---- the libraries that a program is linked with, as its files say: known before its loader begins, and after it is gone ---- */
+/* ---- the libraries that a program is linked with, by its files: known before its loader begins, and after it is gone ---- */
 
 #define LIBRARIES_MAX 256
 #define ENTRIES_MAX 4096
@@ -258,7 +258,7 @@ struct walk {
 	Elf64_Dyn entries[ENTRIES_MAX]; /* of the current one */
 };
 
-/* Where a library is: ld.so(8). Libraries for other machines are passed over, as the loader does. */
+/* Opens a library where ld.so(8) would. Passes over libraries for other machines, as the loader does. */
 static int open_at(struct walk *w, const char *path)
 {
 	Elf64_Ehdr eh;
@@ -272,7 +272,7 @@ static int open_at(struct walk *w, const char *path)
 	return -1;
 }
 
-/* $ORIGIN only counts at the beginning of a directory, where alone linkers put it. */
+/* $ORIGIN only counts at the beginning of a directory: linkers put it nowhere else. */
 static int open_in(struct walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
 {
 	int fd = -1;
@@ -328,7 +328,7 @@ static int open_library(struct walk *w, const struct object *library, char path[
 	return fd;
 }
 
-/* Returns the number of entries of its dynamic section, and where its texts are in the file. */
+/* Reads the dynamic section into w->entries. Returns their number, and the file offset of the texts. */
 static size_t read_dynamic(int fd, struct walk *w, uint64_t *ret_texts)
 {
 	uint64_t texts = 0;

@@ -38,13 +38,13 @@ int file_open_exe(pid_t pid, int *ret_fd);
 /* false: it is not a 64-bit little-endian ELF file. */
 bool elf_header_read(int fd, Elf64_Ehdr *ret_header);
 
-#define ELF_SEGMENTS_MAX 256 /* further ones are not looked at, nor are sections in which a build-id could be */
+#define ELF_SEGMENTS_MAX 256 /* further segments are ignored, as are further sections in the search for a build-id */
 
-/* The program header of this type from the *i-th on, and moves *i past it. 0: there is none; -ENOEXEC: the file
- * ends before. */
+/* Reads the next program header of this type from the *i-th on, and moves *i past it. Returns 1; 0: there is none;
+ * -ENOEXEC: the file ends before. */
 int elf_segment_next(int fd, const Elf64_Ehdr *header, uint32_t type, unsigned int *i, Elf64_Phdr *ret_segment);
 
-/* The GNU build-id in lower-case hex. -ENOENT: it has none, or is not such a file; -ENOSPC: hex is too small. */
+/* The GNU build-id in lower-case hex. -ENOENT: none, or not a 64-bit ELF file; -ENOSPC: hex is too small. */
 int build_id_read(int fd, char *hex, size_t size);
 
 #define LOADER_PATH_MAX 256
@@ -54,9 +54,9 @@ int build_id_read(int fd, char *hex, size_t size);
 int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
 
 /*
- * Calls cb with each library that a program is linked with, directly or not, by the name that the linker recorded; fd -1: it
- * was not found. It is searched where glibc's loader would, without hardware capabilities, in the root of the process. exe: path
- * of the program, for $ORIGIN; exe_fd: open on it; library_path: its LD_LIBRARY_PATH, or NULL. The first non-zero return ends the
+ * Calls cb with each library that a program is linked with, directly or not, by the name that the linker recorded; fd -1: not
+ * found where glibc's loader would search, without hardware capabilities, in the root of the process. exe: path of the
+ * program, for $ORIGIN; exe_fd: open on it; library_path: its LD_LIBRARY_PATH, or NULL. The first non-zero return ends the
  * walk and is returned. The files may be hostile: the work is bounded.
  */
 typedef int (*needed_cb)(const char *name, int fd, void *arg);
