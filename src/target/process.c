@@ -103,7 +103,7 @@ bool process_has_shadow_stack(pid_t pid)
 	return !process_status(pid, "x86_Thread_features:", features) && strstr(features, "shstk");
 }
 
-/* Which namespace it is; none: an empty text. */
+/* Reads which namespace it is; none: an empty text. */
 static int read_namespace(const char *pid, const char *name, char *ret_text, size_t size)
 {
 	char path[64];
@@ -126,7 +126,7 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
 	err = read_namespace("self", "time", own, sizeof(own));
 	err = err ?: read_namespace(number, "time", its, sizeof(its));
 	err = err ?: read_namespace(number, "time_for_children", later, sizeof(later));
-	/* without the right to see its namespaces: the offsets for its children are its own but for moments */
+	/* without the right to see its namespaces, the offsets for its children count: they differ only for moments */
 	if (err && err != -EACCES)
 		return err;
 	if (!err && !strcmp(its, own)) {
@@ -137,7 +137,7 @@ int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
 		return *its ? -EOPNOTSUPP : -ESRCH;
 	snprintf(path, sizeof(path), "/proc/%d/timens_offsets", pid);
 	*ret_shift = clock_shift_read_file(path);
-	/* else it could be gone, or another one */
+	/* if it is gone, the offsets may be missing, or another process's */
 	return process_exists(pid) ? 0 : -ESRCH;
 }
 
@@ -331,8 +331,7 @@ int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *ar
 	return each_mapping(pid, false, true, cb, arg);
 }
 
-/* Reads at most `max` bytes of a file of the process, in one read; the process can make such a file
- * arbitrarily long. */
+/* Reads at most `max` bytes of a file of the process, which can make it arbitrarily long. */
 static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
 	size_t cap = TEXT_FIRST, len = 0;

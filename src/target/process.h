@@ -18,7 +18,7 @@ bool process_main_thread_lives(pid_t pid);
 
 #define PROCESS_STATUS_MAX 512 /* bytes of a line of /proc/PID/status; 32 nested namespaces take 352 */
 
-/* What follows the name of a line of /proc/PID/status, with its colon; also of a thread. -ESRCH: there is no such line, or no process. */
+/* Copies what follows `name`, which ends in a colon, in /proc/PID/status; also of a thread. -ESRCH: no such line or process. */
 int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MAX]);
 
 /* Whether its main thread has a shadow stack (x86). */
@@ -27,7 +27,7 @@ bool process_has_shadow_stack(pid_t pid);
 /* A kernel thread has no memory of its own and runs no program. */
 bool process_is_kernel_thread(pid_t pid);
 
-/* Reads one of its files in /proc in one read, as far as it fits, and adds a NUL. -ESRCH, or another error of open(2). */
+/* Reads a file of /proc/PID in one read, as far as it fits, and adds a NUL. -ESRCH, or another error of open(2). */
 int process_file(pid_t pid, const char *name, char *buf, size_t size);
 
 /* Copies the name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
@@ -37,8 +37,8 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 int process_tgid(pid_t tid, pid_t *ret_tgid);
 
 /*
- * What its time namespace adds to its clocks. Zero as for clock_shift_read(). -EOPNOTSUPP: it is not known, since it has made a namespace for its
- * children (unshare(2)), of which alone the kernel tells that. -ESRCH.
+ * What its time namespace adds to its clocks. Zero as for clock_shift_read(). -EOPNOTSUPP: unknown, since it has made a
+ * namespace for its children (unshare(2)), and the kernel only tells what that one adds. -ESRCH.
  */
 int process_clock_shift(pid_t pid, struct clock_shift *ret_shift);
 
@@ -69,7 +69,7 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 /* The same for all mappings of files. */
 int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
-/* The same for all executable mappings: those of no file have ino 0, and the path is "[vdso]", "" and the like. */
+/* The same for all executable mappings: without a file ino is 0, and the path is "[vdso]", "" and the like. */
 int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
 /* The process's number in its own PID namespace. -ESRCH. */

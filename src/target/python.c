@@ -18,11 +18,11 @@
 #include "target/usdt.h"
 #include "util/alloc.h"
 
-/* Files that were read, the newest: interpreters are few, and programs that are none are asked about only once while
- * they are among them. */
+/* The newest files that were read: interpreters are few, and other programs are read only once while they are among
+ * these. */
 #define FILES_MAX 64
 
-/* Present in all versions: it is in the code, so the mapping that has it says where the file is. */
+/* Present in all versions: it is in the code, so the mapping that has it gives the load bias. */
 #define CODE_SYMBOL "_PyEval_EvalFrameDefault"
 
 /* Addresses are as linked. */
@@ -88,7 +88,7 @@ static bool may_be_python(struct elf_file *elf, const char *path)
 
 	if (strstr(basename(path), "python"))
 		return true;
-	/* from 3.11 on; that it is longer than allowed is an answer, too */
+	/* the section exists from 3.11 on; that it is longer than allowed is an answer, too */
 	err = elf_read_section(elf, ".PyRuntime", 1, &vaddr, &data, &len);
 	if (!err)
 		free(data);
@@ -137,7 +137,7 @@ static const struct python_file *get_file(struct python_finder *finder, pid_t pi
 	f = &finder->files[finder->next];
 	finder->next = (finder->next + 1) % FILES_MAX;
 	if (read_file(pid, m, f))
-		f->ino = 0; /* not even tried: it may work with the next process */
+		f->ino = 0; /* not remembered: it may work with the next process */
 	return f;
 }
 
@@ -165,7 +165,7 @@ static int look_at(const struct mapped_file *m, void *arg)
 	return 1;
 }
 
-/* From 3.13 on the process says where it has what. */
+/* From 3.13 on the process has a table of its offsets. */
 static int read_layout(pid_t pid, const struct search *s, struct python *ret_python)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS], runtime = s->found.runtime + s->bias;
@@ -227,7 +227,7 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 }
 
 /*
- * Where the versions of CPython keep what, on 64-bit machines. The offsets of a release series do not change after its
+ * The offsets in CPython's structures by version, on 64-bit machines. Within a release series they do not change after the
  * first release, since extension modules are compiled against them.
  *
  * Sources: 3.9 and 3.11 are from offsetof() with the headers of Debian's packages, 3.8, 3.10 and 3.12 from CPython's public
@@ -236,9 +236,9 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
  * compared with what interpreters of these versions say of themselves (tests/unit/test_python_live.c), except for builds
  * without the global lock.
  *
- * asyncio's tasks are not among them, since their type is private to a module: the offsets of 3.8 to 3.13 are where interpreters
- * of these versions have a task's own coroutine and name (compared by the same test), those of 3.14 are from the layout in
- * CPython's Modules/_asynciomodule.c and have not been tried.
+ * asyncio's tasks are in none of these, since their type is private to a module: the offsets of 3.8 to 3.13 are where
+ * interpreters of these versions have a task's own coroutine and name (compared by the same test), those of 3.14 are from
+ * the layout in CPython's Modules/_asynciomodule.c and have not been tried.
  */
 
 #define NONE PYTHON_NO_OFFSET
@@ -248,7 +248,7 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 #define DEBUG_MINOR 13 /* the first version with _Py_DebugOffsets */
 #define MINOR_MAX 14
 
-#define W(n) (0x8000 + (n)) /* what _Py_DebugOffsets says in its n-th word */
+#define W(n) (0x8000 + (n)) /* the n-th word of _Py_DebugOffsets */
 #define OLD_WALK (PYTHON_WALK_LASTI | PYTHON_WALK_EACH)
 #define LNOTAB PYTHON_LINES_LNOTAB
 #define RANGES PYTHON_LINES_RANGES
@@ -380,13 +380,13 @@ struct python_search {
 	struct python_sites *out;
 };
 
-/* Whether a walk through the function that runs Python functions goes on. */
+/* Decodes the next instruction of s->eval; false: there is none. */
 static bool eval_next(const struct python_search *s, struct code_place *at)
 {
 	return at->addr - s->eval.vaddr < s->eval.size && code_next(&s->code, at, s->code.in);
 }
 
-/* Whether such a walk has come to the end of the function. */
+/* Whether the walk has come to the end of s->eval. */
 static bool eval_ended(const struct python_search *s, const struct code_place *at)
 {
 	return at->addr - s->eval.vaddr >= s->eval.size;
@@ -398,7 +398,7 @@ static bool python_is_conditional_jump(const cs_insn *in)
 	       ((in->size == 2 && in->bytes[0] >= 0x70 && in->bytes[0] <= 0x7f) || (in->size == 6 && in->bytes[0] == 0x0f));
 }
 
-/* The place of a register with 64 bits; PLACE_NONE: it is another one. */
+/* The place of a 64-bit register; PLACE_NONE: any other register. */
 static uint8_t python_place_of(x86_reg reg)
 {
 	static const x86_reg places[] = { X86_REG_R15, X86_REG_R14, X86_REG_R13, X86_REG_R12, X86_REG_RBP, X86_REG_RBX,
@@ -435,7 +435,7 @@ static int python_add_site(struct python_search *s, uint64_t vaddr, struct site 
 #define WAY_MAX 16  /* the most instructions between the last call and the return */
 #define CANARY 0x28 /* of the stack protector, in the thread's area */
 
-/* What an instruction on the way out does to the stack pointer; false: it is none that is found there. */
+/* Adds to *bytes what an instruction on the way out does to the stack pointer; false: none that occurs there. */
 static bool follow(const cs_insn *in, int64_t *bytes)
 {
 	const cs_x86_op *ops = in->detail->x86.operands;
@@ -463,7 +463,8 @@ static bool follow(const cs_insn *in, int64_t *bytes)
 	}
 }
 
-/* Whether what comes behind a call leads to the return, and by how much the stack pointer is below its value at the entry. */
+/* Whether the code after a call leads to the return. ret_units: how far the stack pointer is below its value at the entry,
+ * in units of 8 bytes. */
 static bool returns(const struct python_search *s, uint64_t addr, uint16_t *ret_units)
 {
 	struct code_place at = code_at(&s->code, addr);
@@ -529,7 +530,7 @@ static int find_entry_3_8(struct python_search *s)
 #define CMP_LEN 8  /* of the comparison with the semaphore */
 #define FRAME_ENTRY 68
 
-/* Registers that calls preserve, and the first argument's. */
+/* The place of a register that calls preserve, or of the first argument's; else PLACE_NONE. */
 static uint8_t state_place(x86_reg reg)
 {
 	uint8_t place = python_place_of(reg);
@@ -537,7 +538,7 @@ static uint8_t state_place(x86_reg reg)
 	return place <= PLACE_RBX || place == PLACE_RDI ? place : PLACE_NONE;
 }
 
-/* Whether an address has an empty string, which is what CPython calls a Python function there. */
+/* Whether an address has an empty string, which CPython passes where it is about a Python function. */
 static bool is_empty(const struct python_search *s, uint64_t vaddr)
 {
 	uint64_t offset;
@@ -561,7 +562,7 @@ static uint64_t string_of(const cs_insn *in)
 	return 0;
 }
 
-/* The function, or a stub of a library's PLT. */
+/* Whether it is the function, or a stub of a library's PLT. */
 static bool is_check(const struct python_search *s, uint64_t addr)
 {
 	return addr == s->check || !code_has(&s->code, addr);
@@ -572,8 +573,8 @@ static bool checks_recursion(const struct python_search *s, uint64_t addr, uint8
 {
 	struct code_place at = code_at(&s->code, addr);
 	const cs_insn *in = s->code.ahead;
-	/* unless it is put there. With USDT probes that is so where an exception is thrown into a generator, which does not
-	 * begin to run then; without, generators are not followed. */
+	/* If nothing puts the state into rdi, it is there already. With USDT probes that is so where an exception is thrown
+	 * into a generator, which does not begin to run then; without them, generators are not followed. */
 	uint8_t reg = s->semaphore ? PLACE_NONE : PLACE_RDI;
 	bool empty = false;
 
@@ -624,7 +625,7 @@ static bool is_semaphore(const struct python_search *s, const uint8_t *p, uint64
 }
 
 /*
- * The comparisons may be anywhere, also in the part of the function that is rarely executed and lies elsewhere. What
+ * The comparisons may be anywhere, also in the part of the function that is rarely executed and lies elsewhere. Code that
  * reads the semaphore in another way is a place where functions end and no probe could be.
  */
 static int find_exits_3_11(struct python_search *s)
@@ -699,7 +700,7 @@ static int find_returns_3_11(struct python_search *s)
 #define DEPTH 28       /* in the state: int py_recursion_remaining */
 #define TEST_WAY 2     /* instructions between the count and the jump */
 
-/* The register with the state, if the instruction stores an int that may be the count; else PLACE_NONE. */
+/* The register with the state, if the instruction stores an int that may be the count; else X86_REG_INVALID. */
 static x86_reg counts(const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
@@ -747,7 +748,7 @@ static int find_entries_3_12(struct python_search *s)
 	return err || !eval_ended(s, &at) || s->out->n < 2 ? -ENOTSUP : 0;
 }
 
-/* Whether a function looks at once who owns the frame that its second argument is. */
+/* Whether a function first looks who owns the frame in its second argument. */
 static bool looks_at_owner(const struct python_search *s, uint64_t addr)
 {
 	struct code_place at = code_at(&s->code, addr);
@@ -769,7 +770,7 @@ static bool looks_at_owner(const struct python_search *s, uint64_t addr)
 	return false;
 }
 
-/* Finds the function by what it does: exactly one of the called functions does it. */
+/* Finds CLEAR without its symbol: it is the only called function with looks_at_owner(). */
 static int find_clear(const struct python_search *s, struct elf_symbol *ret_sym)
 {
 	struct code_place at = code_at(&s->code, s->eval.vaddr);
@@ -821,7 +822,7 @@ static bool has(struct elf_file *elf, const char *function)
 	return !elf_find_symbol(elf, function, &sym);
 }
 
-/* The second number of the version; from 3.11 on it is a constant, before that the functions that it has tell. 0: unknown */
+/* The second number of the version: a constant from 3.11 on, before that told by the functions that exist. 0: unknown */
 static unsigned int minor_of(struct elf_file *elf)
 {
 	uint64_t version = read_version(elf);

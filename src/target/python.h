@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CPython in a process: which version it is, and where its structures have what. The process is only read, never
- * stopped and never changed, and what it says may be wrong or hostile.
+ * CPython in a process: its version, and the offsets in its structures. The process is only read, never stopped and never
+ * changed, and what it says may be wrong or hostile.
  */
 #ifndef INFTRACE_TARGET_PYTHON_H
 #define INFTRACE_TARGET_PYTHON_H
@@ -46,25 +46,25 @@ struct python {
 	uint64_t type_code, type_str, type_bytes, type_int;
 };
 
-/* The versions that are known without asking the process: 3.8 to 3.12. -ENOTSUP. */
+/* The offsets of versions that are known without reading the process: 3.8 to 3.12. -ENOTSUP. */
 int python_layout_known(unsigned int major, unsigned int minor, struct python *ret_python);
 
 /*
- * The offsets of 3.13 and later, from what they have at the start of _PyRuntime: n words of it. -ENOENT: no such data
- * is there; -ENOTSUP: of a version that is not known; -EBADMSG: it cannot be right.
+ * The offsets of 3.13 and later, from the first n words of _PyRuntime. -ENOENT: these are no such table; -ENOTSUP: an
+ * unknown version, in ret_python->major and minor; -EBADMSG: it cannot be right.
  */
 int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python);
 #define PYTHON_DEBUG_WORDS 128
 
-/* Remembers what it has read of files, so that many processes of one interpreter cost one reading. */
+/* Caches what it has read of files, so that many processes of one interpreter cost one reading. */
 struct python_finder;
 
 struct python_finder *python_finder_new(void);
 void python_finder_free(struct python_finder *f);
 
 /*
- * Finds CPython in a process: its program, or a libpython that it has mapped. -ENOENT: neither; -ENOTSUP: a version
- * that is not known, in ret_python->major and minor if they are; or an error of reading.
+ * Finds CPython in a process: its program, or a libpython that it has mapped. -ENOENT: neither; -ENOTSUP: an unknown
+ * version, in ret_python->major and minor as far as the file tells; or an error of reading.
  */
 int python_find(struct python_finder *f, pid_t pid, struct python *ret_python);
 
@@ -85,7 +85,7 @@ struct python_sites {
  */
 int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, const char **ret_why);
 
-/* Fills in where these versions have what, all but the names. */
+/* Fills in the offsets of these versions, all but the names. */
 void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls);
 
 #endif

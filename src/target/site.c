@@ -115,7 +115,7 @@ static bool keeps_entry_state(
 		return true;
 	if (in->id == X86_INS_ENTER)
 		return false; /* capstone does not know that it moves rsp */
-	/* it is not known what a store hits; it may be an argument in memory */
+	/* a store may hit an argument in memory */
 	for (uint8_t i = 0; i < in->detail->x86.op_count && memory; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
@@ -133,7 +133,7 @@ static bool keeps_entry_state(
 	return true;
 }
 
-/* Where a direct jump goes; 0: it is no such jump. */
+/* The target of a direct jump; 0: it is no such jump. */
 static uint64_t jump_to(csh cs, const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
@@ -204,7 +204,7 @@ static void choose_x86(const struct code *c, const struct elf_symbol *sym, uint3
 }
 
 /*
- * The place where a thread that has come to a barrier knows whether it is the last: the je or jne after
+ * Finds the place where a thread that has come to a barrier knows whether it is the last: the je or jne after
  *	lock xadd counter, reg;  ...;  cmp
  * The zero flag alone decides a jump on equality; what is equal is the count and the number of threads.
  */
@@ -275,7 +275,7 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 struct way {
 	uint64_t from; /* of the jump; 0: there is none */
 	bool checked;  /* the instruction before was its comparison */
-	bool bp;       /* the stack pointer is the frame pointer plus `bytes`, else what it was at the jump plus that */
+	bool bp;       /* the stack pointer is the frame pointer plus `bytes`, else its value at the jump plus `bytes` */
 	bool bp_lost;  /* the frame pointer is no longer the function's */
 	int64_t bytes;
 	bool unwinds; /* the last instruction took down the frame */
@@ -374,7 +374,7 @@ static bool is_inside(const struct exits *e, const cs_insn *in)
 	return op->type == X86_OP_IMM && (uint64_t)op->imm - e->sym.vaddr < e->sym.size;
 }
 
-/* A jump that takes the place of a return, after the frame was taken down, is a way out, too. */
+/* A tail call, after the frame was taken down, is a way out, too. */
 static int take_jump(struct exits *e, struct way *w, const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
@@ -407,7 +407,7 @@ static int take(struct exits *e, struct way *w, const cs_insn *in)
 	return 0;
 }
 
-/* Nothing may jump to the way between a place and its return, past the place. */
+/* Whether no jump enters the way from a place to its return, which would bypass the place. */
 static bool are_passed(const struct exits *e)
 {
 	for (int i = 0; i < e->n; i++) {
@@ -429,8 +429,8 @@ static int exits_find(struct exits *e, struct code_place *at)
 	return err || !are_passed(e) ? -ENOENT : 0;
 }
 
-/* Jumps out of the function may be calls in place of returns, but for conditional ones: compilers have those go to the parts that are
- * hardly ever run, which are kept elsewhere. */
+/* A jump out of the function may be a tail call. Conditional ones are not: with them compilers reach the cold parts of the
+ * function, which are kept elsewhere. */
 static int returns_find(struct exits *e, struct code_place *at)
 {
 	const cs_insn *in = e->code.in;

@@ -86,8 +86,8 @@ static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 	return &slots[i];
 }
 
-/* Nobody tells when a thread that is not a target's has exited, and its last records may still be on their way: it
- * counts from when this is found. */
+/* No record tells when a thread outside the targets exits, and its last records may still be on their way: its exit counts
+ * from when it is found. */
 static void find_exited(struct task *t, uint64_t now_ns)
 {
 	if (t->tgid && !t->traced && !t->exited && kill((pid_t)t->tid, 0) && errno == ESRCH) {
@@ -129,7 +129,7 @@ static void make_room(struct tasks *ts)
 
 /* ---- containers ---- */
 
-/* The place of a container that no task is in; CONTAINERS_MAX: there is none. */
+/* The index of a container that no task is in; CONTAINERS_MAX: there is none. */
 static size_t free_container(const struct tasks *ts)
 {
 	bool used[CONTAINERS_MAX + 1] = { false };

@@ -22,7 +22,7 @@ struct task {
 	uint8_t container; /* of a target's main thread: one more than its place in the list; 0: none */
 	char comm[TASK_COMM_LEN];
 	uint32_t written; /* a bit for each output that has written its name */
-	uint64_t exit_ns; /* CLOCK_BOOTTIME when it was learned that it has exited */
+	uint64_t exit_ns; /* CLOCK_BOOTTIME when its exit was noticed */
 };
 
 struct tasks;
@@ -33,18 +33,17 @@ void tasks_free(struct tasks *ts);
 /* Copies everything that is known; in the copy no output has any name yet. */
 struct tasks *tasks_copy(const struct tasks *ts);
 
-/* Adds the threads of `from` that are not of targets, unless their numbers are known already. */
+/* Adds the threads of `from` outside the targets, unless their numbers are known already. */
 void tasks_add_others(struct tasks *ts, const struct tasks *from);
 
-/* The entry of a thread, created from /proc if needed. The pointer is
- * valid until the next call that can create one. */
+/* The entry of a thread, created from /proc if needed. Valid until the next call that can create one. */
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
 /* A number that changes with every change of an entry: as long as it stays the same, anything
  * derived from an entry is still valid. */
 uint64_t tasks_changes(const struct tasks *ts);
 
-/* The same without creating one: NULL when unknown. */
+/* tasks_get() without creating an entry: NULL when unknown. */
 struct task *tasks_find(struct tasks *ts, uint32_t tid);
 
 /* Whether the thread exists and has not exited. `tgid` 0: of any process. */

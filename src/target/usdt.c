@@ -421,7 +421,7 @@ static bool join_name(const char *provider, const char *name, char buf[USDT_NAME
 	return true;
 }
 
-/* The three strings of a note; NULL if it ends before. */
+/* Returns the next of a note's three strings; NULL if the note ends before it does. */
 static const char *next_string(const char **p, const char *end)
 {
 	const char *s = *p, *nul = memchr(s, 0, (size_t)(end - s));
