@@ -31,7 +31,7 @@
  */
 #define PROCESS_NS (20 * NSEC_PER_SEC)
 #define ALL_NS (60 * NSEC_PER_SEC)
-#define GROWS_BY 5                    /* all processes get 1/5 s more per s */
+#define GROWS_BY 5                    /* 1/5 s per s, for all processes */
 #define SMALL_NS (NSEC_PER_SEC / 100) /* less than this is not charged to a process */
 
 static uint64_t *budget_find(struct attach *a, pid_t pid)
@@ -115,7 +115,7 @@ struct collect {
 	struct attach *a;
 	const char *nop5_refused; /* symbol of the last one */
 	size_t nop5s_refused;
-	uint32_t parts; /* 1 << enum shed_part: those with sites */
+	uint32_t parts; /* 1 << enum shed_part, of parts with sites */
 	size_t refused;
 	struct file_sites sites[LINK_WHENS];
 };
@@ -324,7 +324,7 @@ static int add_all(struct attach *a, int file, struct collect *c)
 }
 
 /*
- * fd stands for the same file even if it is deleted or replaced meanwhile. shown: the path as the
+ * fd refers to the same file even if it is deleted or replaced meanwhile. shown: the path as the
  * target sees it, to which the globs apply. Returns the number of sites or an error.
  */
 static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
@@ -548,7 +548,7 @@ static int check_named(struct attach *a, size_t spec, int fd)
 	return err;
 }
 
-/* The first mapping of a process to which a specification applies. */
+/* Looks for a mapping of a process that matches a specification. */
 struct look {
 	struct attach *a;
 	size_t spec;

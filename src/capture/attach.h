@@ -30,7 +30,7 @@ struct attach_config {
 
 struct attach {
 	struct links *links; /* callers idle them, shed them or move them to the targets with links.h */
-	uint32_t parts;      /* 1 << enum shed_part: those with probes; only with `sheds` */
+	uint32_t parts;      /* 1 << enum shed_part, of parts with probes; only with `sheds` */
 	/* processes that began, or called exec, while probes were only in the targets: their calls were missed until they had
 	 * probes of their own */
 	struct {

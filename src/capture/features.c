@@ -48,7 +48,7 @@ struct prober {
 
 static const struct bpf_insn empty[] = { MOV_IMM(BPF_REG_0, 0), EXIT() };
 
-/* Closes what a test has opened. Returns its error, or 0 for any other result, as a descriptor. */
+/* Closes what a test has opened. Returns `result` if it is an error, else 0, also for a descriptor. */
 static int finish(const int *fds, size_t n, int result)
 {
 	for (size_t i = 0; i < n; i++)
@@ -85,7 +85,7 @@ static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kin
 /*
  * ---- one function per kind of feature: 0 or -errno ----
  *
- * libbpf_probe_bpf_map_type() and libbpf_probe_bpf_helper() do not do: without privileges they say "no" and "yes",
+ * libbpf_probe_bpf_map_type() and libbpf_probe_bpf_helper() are no help: without privileges they say "no" and "yes",
  * where the remedy depends on -EPERM. And a map type says less than a program that uses the map.
  */
 

@@ -243,7 +243,7 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 			break;
 		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
 		pythons_forked(f->session->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
-		if (f->sweep.begun_ns) /* its parent may be gone before it is looked at */
+		if (f->sweep.begun_ns) /* its parent may be gone before it is scanned */
 			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
 		if (are_in_targets(f) && !(h->flags & TASK_F_SHARES))
 			add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns });

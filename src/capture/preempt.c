@@ -156,7 +156,7 @@ static ssize_t type_tail(const struct btf_type *b)
 	}
 }
 
-/* All per-CPU variables of the kernel proper are in one section, of which each CPU has a copy. */
+/* All per-CPU variables of the kernel proper are in one section, and each CPU has a copy of it. */
 static int find_offset(const struct types *t, int64_t *ret_off, int *ret_anchor)
 {
 	const struct btf_type *section = NULL;

@@ -96,7 +96,7 @@ int session_watch(struct session *s);
 /* ret_boot_ns: CLOCK_BOOTTIME of the start, which is zero in the trace. */
 int session_start(struct session *s, uint64_t *ret_boot_ns);
 
-/* The window has had max_steps steps, and has ended with the last of them: call session_stop() next. */
+/* Whether the window has ended with the last of its max_steps steps: if so, call session_stop() next. */
 bool session_over(const struct session *s);
 
 /* Afterwards no program of the window runs, and its records are in the rings. ret_boot_ns: its end. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sums of the BPF programs, and looks at what threads are doing now. */
+/* Sums of the BPF programs, and snapshots of what threads are doing. */
 #ifndef INFTRACE_CAPTURE_SUMS_H
 #define INFTRACE_CAPTURE_SUMS_H
 
