@@ -45,7 +45,7 @@ static const struct json_node *find_unknown(const struct json_node *object, cons
 struct reader {
 	const char *path;
 	const char *text; /* as it is in the file */
-	char *parsed;     /* the same, to which the nodes point */
+	char *parsed;     /* a copy that the nodes point into */
 	const struct json_node *root;
 	const struct json_node *part; /* what is being read */
 	struct probe_table *pt;

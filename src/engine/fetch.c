@@ -148,7 +148,7 @@ static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
 	return 0;
 }
 
-/* What one load of a row's column adds for each row. */
+/* The load of a column that advances with the row. */
 struct row_place {
 	uint32_t stride; /* 0: not parsed yet */
 	uint8_t load;    /* its number, the innermost is 0 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A process of its own reads the files of traced processes, asked with messages. */
+/* Reads files of traced processes in a process of its own, which takes requests as messages. */
 #ifndef INFTRACE_INSPECT_H
 #define INFTRACE_INSPECT_H
 

@@ -130,7 +130,7 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	return 0;
 }
 
-/* Before 3.11 functions have only their own name: cuts off what it is in, and drops it if no file then says which it is. */
+/* Before 3.11 functions have only their own name: cuts names down to it, and drops those that no file then identifies. */
 static void names_shorten(struct python_calls *c)
 {
 	unsigned int n = 0;

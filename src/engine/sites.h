@@ -58,7 +58,7 @@ struct found {
 	const struct elf_symbol *symbol;
 	struct site site;
 	uint64_t semaphore;
-	const struct fetch *fetch; /* at a place of a USDT probe, and with `row`, FUNC_VALS_MAX of them; else NULL */
+	const struct fetch *fetch; /* FUNC_VALS_MAX of them, at a place of a USDT probe or with `row`; else NULL */
 	const struct row_fetch *row; /* ROW_COLUMNS of them, where they differ from the preset; else NULL */
 	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
 	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */

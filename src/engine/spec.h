@@ -72,7 +72,7 @@ struct probe_arg {
 	bool is_pointer;
 	bool is_handle; /* a pointer that may have a name */
 	bool is_string;
-	bool is_float; /* the value has its bits */
+	bool is_float; /* the value holds the bits of a float */
 	bool is_row; /* derived from the step's rows, see rows.h */
 	uint8_t size;
 };
@@ -123,7 +123,7 @@ struct probe_spec {
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
 	bool outermost; /* calls within another call of the same role do not count */
-	bool stand_in; /* a step only where no other one of its engine is called */
+	bool stand_in; /* a step only where no other step of its engine is called */
 	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
 	struct row_fetch row[ROW_COLUMNS];
 	struct {
@@ -144,7 +144,7 @@ struct probe_spec {
 	bool rows_fit; /* all rows of some step could be read */
 	unsigned int checked; /* calls with checked values, up to CHECK_CALLS */
 	uint16_t misfits;     /* 1 << argument: does not fit the engine and is left out */
-	uint16_t misfits_late; /* had a single such value later on */
+	uint16_t misfits_late; /* 1 << argument: single values unknown to its enum were left out and reported */
 	uint64_t left_out;    /* number of values */
 };
 
