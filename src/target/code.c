@@ -57,7 +57,7 @@ enum base {
 	BASE_UNKNOWN, /* the whole value */
 	BASE_NONE,
 	BASE_OBJECT,
-	BASE_STORED, /* what the object has at `at` */
+	BASE_STORED, /* the word that the object has at `at` */
 };
 
 struct value {

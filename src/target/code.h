@@ -28,7 +28,7 @@ static inline bool code_has(const struct code *c, uint64_t vaddr)
 	return vaddr - c->vaddr < c->len;
 }
 
-/* Where a walk has come to. */
+/* The position of a walk. */
 struct code_place {
 	const uint8_t *p;
 	size_t left;
@@ -49,7 +49,7 @@ static inline bool code_next(const struct code *c, struct code_place *at, cs_ins
 	return cs_disasm_iter(c->cs, &at->p, &at->left, &at->addr, in);
 }
 
-/* Where a C++ class keeps the elements of a vector, and what is in them, read off the code of its functions. */
+/* The place of a vector in a C++ class, and the layout of its elements, read off the code of the class's functions. */
 
 /* In bytes. */
 struct element {

@@ -543,7 +543,7 @@ int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_
 	return 0;
 }
 
-/* A function that matched, with what decides which name is used for an offset. */
+/* A function that matched. Rank, table and index decide which name is used for an offset. */
 struct match {
 	uint64_t offset;
 	const struct entry *e;

@@ -521,7 +521,7 @@ static int find_entry_3_8(struct python_search *s)
  * _PyEval_EvalFrameDefault(). On that way, and when C code calls it, it counts the depth of the recursion:
  *	mov [state + N], depth - 1;  test;  jcc to:  mov rsi, "";  mov rdi, state;  call _Py_CheckRecursiveCall
  * The jump is where a function begins, and state the register with the thread's state. Where a function ends, by a
- * return, a yield or an exception, the interpreter looks whether its USDT probe function__return is on:
+ * return, a yield or an exception, the interpreter checks whether its USDT probe function__return is on:
  *	cmp word ptr [semaphore], 0;  jcc
  * (Its function__entry does not help: 3.11 reaches it only while a tracer in Python is active.) Both jumps are emulated,
  * and the semaphore stays as it is: switched on, it would cost far more than a probe.
@@ -662,8 +662,8 @@ static bool tests_entry(const cs_insn *in)
 }
 
 /*
- * Without USDT probes: at a return and at an exception the interpreter looks whether C code has called it with the frame, and
- * jumps then. (At a yield it does not: that is always so.)
+ * Without USDT probes: at a return and at an exception the interpreter checks whether C code has called it with the frame, and
+ * jumps if so. (Not at a yield, where that is always so.)
  */
 static int find_returns_3_11(struct python_search *s)
 {

@@ -50,7 +50,7 @@ struct python {
 int python_layout_known(unsigned int major, unsigned int minor, struct python *ret_python);
 
 /*
- * The offsets of 3.13 and later, from the first n words of _PyRuntime. -ENOENT: these are no such table; -ENOTSUP: an
+ * The offsets of 3.13 and later, from the first n words of _PyRuntime. -ENOENT: not such a table; -ENOTSUP: an
  * unknown version, in ret_python->major and minor; -EBADMSG: it cannot be right.
  */
 int python_layout_read(const uint64_t *words, size_t n, struct python *ret_python);

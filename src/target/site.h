@@ -50,19 +50,19 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 
 bool site_is_nop5(struct elf_file *elf, uint64_t offset);
 
-/* A function with more ways out is not looked at further. */
+/* Functions with more ways out are given up. */
 #define SITE_EXITS_MAX 8
 
 /*
- * Finds the returns of a function without a stack protector: dear places, since they must be single-stepped, one of which each
- * call passes, unless an exception leaves it or another part of the function, out of line, returns for it. Returns how many;
+ * Finds the returns of a function without a stack protector. They are expensive, since they must be single-stepped. Each call
+ * passes one, unless an exception leaves it or another part of the function, out of line, returns for it. Returns how many;
  * -ENOENT: some other way leads out, or may.
  */
 int site_returns(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX]);
 
 /*
- * Finds cheap places on a function's way out, one of which each call passes once, just before it returns, unless an
- * exception leaves it: where its stack protector compares. What a return probe would see of the stack is known there.
+ * Finds cheap places on a function's way out, where its stack protector compares. Each call passes one of them once, just
+ * before it returns, unless an exception leaves it. What a return probe would see of the stack is known there.
  * Returns how many; -ENOENT: it has a way out without such a place, or may have one.
  */
 int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX]);
