@@ -11,7 +11,7 @@
 
 #define FUNCTION_MAX (1u << 20) /* bytes */
 
-/* .eh_frame_hdr: the functions that the call frame information describes, in the order of their addresses. */
+/* .eh_frame_hdr: the functions of the call frame information, sorted by address. */
 struct hdr {
 	uint8_t version, frame_encoding, count_encoding, table_encoding;
 	int32_t frame;
@@ -38,7 +38,7 @@ static const struct hdr *get_hdr(Elf *elf, uint64_t *ret_vaddr, uint32_t *ret_n)
 			continue;
 		data = elf_getdata_rawchunk(elf, (int64_t)ph.p_offset, ph.p_filesz, ELF_T_BYTE);
 		h = data ? data->d_buf : NULL;
-		/* what all linkers write */
+		/* all linkers write these encodings */
 		if (!h || data->d_size < sizeof(*h) || (uintptr_t)h % _Alignof(struct hdr) || h->version != 1 ||
 			h->count_encoding != DW_EH_PE_udata4 || h->table_encoding != (DW_EH_PE_datarel | DW_EH_PE_sdata4))
 			return NULL;
@@ -64,7 +64,7 @@ uint64_t cold_function(Elf *elf, uint64_t vaddr)
 	return i ? base + (uint64_t)(int64_t)h->table[i - 1].start : 0;
 }
 
-/* The target of a jump whose operand is an address. */
+/* Gives the target of a direct jump; false for other instructions. */
 static bool jump_target(csh cs, const cs_insn *in, uint64_t *ret_target)
 {
 	if (!cs_insn_group(cs, in, CS_GRP_JUMP))
@@ -124,7 +124,7 @@ size_t cold_parts(Elf *elf, uint64_t vaddr, uint64_t offset, size_t size, uint64
 		if (!jump_target(cs, in, &target) || target - vaddr < size)
 			continue;
 		start = cold_function(elf, target);
-		/* a jump to the beginning is a call of another function */
+		/* a jump to a function's start is a tail call */
 		if (start && start != target)
 			n = add_start(ret_starts, n, start);
 	}

@@ -17,7 +17,7 @@ struct text {
 };
 
 struct frame_entry {
-	UT_hash_handle hh; /* by what is in `frame` */
+	UT_hash_handle hh; /* by `frame` */
 	uint32_t id;
 	struct frame frame;
 };
@@ -29,8 +29,7 @@ struct stack_entry {
 	uint32_t frames[];
 };
 
-/* Memory is only given back at the end, so it is handed out from blocks: what lies there never moves, since another thread may look
- * at it. */
+/* Entries are carved from blocks that are freed only at the end: they never move, since another thread may read them. */
 struct block {
 	struct block *next;
 	char bytes[BLOCK];
@@ -39,11 +38,11 @@ struct block {
 struct intern {
 	size_t memory, memory_max;
 	struct block *blocks;
-	size_t used; /* of the newest block */
+	size_t used; /* bytes of the newest block */
 	struct text *texts;
 	struct frame_entry *by_frame;
 	struct stack_entry *by_stack;
-	/* by their numbers; pages of these are taken as they are used */
+	/* by id; the kernel backs their pages only once used */
 	struct frame_entry **frames;
 	struct stack_entry **stacks;
 	uint32_t n_frames, n_stacks;

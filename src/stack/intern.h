@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No stack: nothing could be had, or the memory is used up. */
+/* No stack: none could be taken, or the memory is used up. */
 #define STACK_NONE UINT32_MAX
 /* Frames of one stack, all kinds together. */
 #define STACK_FRAMES_MAX 256
@@ -18,7 +18,7 @@ enum frame_kind {
 	FRAME_KERNEL,
 	FRAME_PYTHON,
 	FRAME_JIT,     /* named by a perf map */
-	FRAME_UNKNOWN, /* code in no file and no perf map; or where a stack was cut: "[cut]" is then the root */
+	FRAME_UNKNOWN, /* code in no file and no perf map; or "[cut]", the root of a cut stack */
 	FRAME_KIND_MAX,
 };
 
@@ -27,8 +27,8 @@ struct frame {
 	const char *name;     /* demangled; "[unknown]" */
 	const char *file;     /* path of the mapped file, or of the .py file; the kernel's module; NULL */
 	const char *build_id; /* lower-case hex; NULL */
-	uint64_t rel_pc;      /* native: address of the function in the file as linked, or of the code if it has no name */
-	uint32_t line;        /* Python: of the line that runs; 0: unknown */
+	uint64_t rel_pc;      /* native: linked address of the function, or of the code if it has no name */
+	uint32_t line;        /* Python: the line that runs; 0: unknown */
 	enum frame_kind kind;
 };
 
@@ -39,13 +39,13 @@ struct intern;
 struct intern *intern_new(size_t memory_max);
 void intern_free(struct intern *in);
 
-/* The copy of a text, cut to STACK_NAME_MAX - 1 bytes, with '?' for control characters and invalid UTF-8. NULL for NULL, and
+/* Interns a text, cut to STACK_NAME_MAX - 1 bytes, with '?' for control characters and invalid UTF-8. Returns NULL for NULL, and
  * when memory_max is reached. */
 const char *intern_text(struct intern *in, const char *text);
 
-/* The number of a frame, whose texts are interned. INTERN_NONE without a name, and when memory_max is reached. */
+/* Interns a frame, whose texts are interned; returns its id. INTERN_NONE without a name, and when memory_max is reached. */
 uint32_t intern_frame(struct intern *in, const struct frame *f);
-/* The number of a stack of 1 to STACK_FRAMES_MAX frames. INTERN_NONE when memory_max is reached. */
+/* Interns a stack of 1 to STACK_FRAMES_MAX frames; returns its id. INTERN_NONE when memory_max is reached. */
 uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n);
 
 const struct frame *intern_get_frame(const struct intern *in, uint32_t frame);

@@ -22,13 +22,13 @@
 #define PROCESSES_MAX 256
 #define PERF_MAPS_MAX 8 /* processes that have one */
 #define MAPS_MAX 16384
-#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* for code in no known mapping */
-#define REMAP_NS (10 * NSEC_PER_MSEC)       /* for a process that has mapped something */
-#define LOOK_AGAIN_NS NSEC_PER_SEC          /* for a perf map */
+#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* between reads of the mappings, for code in no known one */
+#define REMAP_NS (10 * NSEC_PER_MSEC)       /* the same for a process that has mapped a file */
+#define LOOK_AGAIN_NS NSEC_PER_SEC          /* between searches for a perf map */
 
 struct mapping {
 	struct mapped_file file; /* path: interned */
-	struct module *module;   /* once a frame lay in it */
+	struct module *module;   /* set by the first frame in it */
 	bool tried;
 	bool is_vdso;
 };
@@ -63,11 +63,11 @@ struct chain {
 	uint32_t python[SAMPLE_PYTHON_MAX + 1]; /* and "[cut]" */
 	bool entry[SAMPLE_PYTHON_MAX + 1];
 	unsigned int n_python;
-	unsigned int in_task; /* so many of them are within the task */
+	unsigned int in_task; /* Python frames within the task */
 	uint32_t task;        /* a frame; INTERN_NONE: none */
 	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 3];
 	unsigned int n;
-	bool complete; /* the native part */
+	bool complete; /* the native part reaches the start of the thread */
 	bool no_memory;
 };
 
@@ -87,7 +87,7 @@ struct stacks {
 	uint32_t unknown, cut; /* frames */
 	struct chain chain;
 	struct stacks_stats stats;
-	_Alignas(struct rec_sample) uint8_t waiting[REC_SENT_MAX]; /* a sample that was completed */
+	_Alignas(struct rec_sample) uint8_t waiting[REC_SENT_MAX]; /* a SAMPLE_F_WAITS sample, completed */
 };
 
 /* ---- processes ---- */
@@ -144,7 +144,7 @@ static int add_mapping(const struct mapped_file *file, void *arg)
 
 	if (r->n == MAPS_MAX)
 		return 1;
-	/* the kernel's list is sorted; one that changes meanwhile is kept sorted */
+	/* the kernel's list is sorted; if it changes while it is read, a mapping out of order is skipped */
 	if (r->n && file->start < r->maps[r->n - 1].file.end)
 		return 0;
 	m = list_push(r->maps, r->n, r->cap);
@@ -177,7 +177,7 @@ static void read_mappings(struct stacks *s, struct stack_process *p)
 
 	p->read_ns = clock_mono_ns();
 	p->stale = false;
-	/* of a process that has ended, what is known stays */
+	/* a process that has ended keeps its known mappings */
 	if (process_each_executable((pid_t)p->tgid, add_mapping, &r) < 0 || !r.n) {
 		free(r.maps);
 		return;
@@ -195,8 +195,8 @@ static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr
 	return i < p->n_maps && p->maps[i].file.start <= addr ? &p->maps[i] : NULL;
 }
 
-/* The executable mapping with this address. If there is none, the mappings are read again, but only a few times a second.
- * NULL: none. */
+/* Returns the executable mapping of the address, or NULL. If none is known, the mappings are read again, at most every
+ * READ_AGAIN_NS, or REMAP_NS if they are stale. */
 static struct mapping *get_mapping(struct stacks *s, struct stack_process *p, uint64_t addr)
 {
 	struct mapping *m = NULL;
@@ -210,8 +210,7 @@ static struct mapping *get_mapping(struct stacks *s, struct stack_process *p, ui
 
 /* ---- samples of threads that wait ---- */
 
-/* Whether the thread is off the CPU with these registers: proc(5), /proc/PID/syscall, ends with stack pointer and
- * program counter. */
+/* Whether the thread is still off-CPU with these registers: /proc/PID/syscall ends with stack pointer and program counter, proc(5). */
 static bool still_waits(const struct rec_sample *r)
 {
 	char path[64], text[256], *sp, *pc;
@@ -253,8 +252,8 @@ static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
 }
 
 /*
- * Completes a sample with SAMPLE_F_WAITS of size bytes into room for REC_SENT_MAX bytes. Returns the size, or 0: the sample
- * is malformed. If the thread has moved on, the sample has no part in user space.
+ * Completes a SAMPLE_F_WAITS sample of `size` bytes into `room` (REC_SENT_MAX bytes). Returns the new size, or 0 if the sample
+ * is malformed. If the thread has moved on, the sample gets no user space part.
  */
 static size_t complete_waiting(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
 {
@@ -282,7 +281,7 @@ static size_t complete_waiting(const struct stacks_config *c, const struct rec_s
 			memcpy((uint8_t *)room + head, &found.task, sizeof(found.task));
 		head += SAMPLE_TASK_SIZE(room);
 		n = read_stack(r, (uint8_t *)room + head);
-		/* whatever was read meanwhile is of one instant if it has not moved */
+		/* the thread has not moved, so all reads show the same instant */
 		if (still_waits(r)) {
 			room->stack_bytes = (u32)n;
 			room->flags |= SAMPLE_F_TRUNCATED | (found.cut ? SAMPLE_F_PYTHON_CUT : 0);
@@ -351,8 +350,8 @@ static bool has_prefix(const char *name, const char *const *prefixes)
 }
 
 /*
- * What a BPF program runs is not the target's work, and mostly ours: it is one frame, "[bpf]". The stacks of waits and wake-ups begin in
- * our program, which is left out with what has led to it.
+ * Frames within a BPF program are not the target's work, and mostly ours: they become one frame, "[bpf]". Stacks of waits and
+ * wake-ups begin in our own program, which is left out together with the frames that lead to it.
  */
 static void take_kernel(struct stacks *s, const struct parts *p)
 {
@@ -366,7 +365,7 @@ static void take_kernel(struct stacks *s, const struct parts *p)
 		uint64_t addr;
 
 		memcpy(&addr, p->kernel + i * sizeof(addr), sizeof(addr));
-		/* behind a call, but for the innermost one */
+		/* a return address lies behind its call; the innermost address is exact */
 		if (s->kernel && addr)
 			name = kernel_symbols_find(s->kernel, addr - (i > 0), &f.rel_pc, &module);
 		name = name ? name : "[unknown]";
@@ -439,7 +438,7 @@ static void add_native(struct chain *c, uint32_t frame, bool evaluates)
 	c->native[c->n_native++] = (struct native_frame){ frame, evaluates };
 }
 
-/* Code that no file names, by the process's perf map. */
+/* Names code that has no symbol in a file, by the process's perf map. INTERN_NONE: it has no name. */
 static uint32_t name_by_map(struct stacks *s, struct stack_process *p, uint64_t pc)
 {
 	struct frame f = { .kind = FRAME_JIT };
@@ -483,7 +482,7 @@ static struct module *module_of(struct stacks *s, struct stack_process *p, struc
 	return m->module;
 }
 
-/* What is known of the address. */
+/* m: the mapping of pc, or NULL. */
 static struct spot look_up(struct stacks *s, struct stack_process *p, struct mapping *m, uint64_t pc)
 {
 	struct spot spot = { .frame = INTERN_NONE };
@@ -504,7 +503,7 @@ static struct spot look_up(struct stacks *s, struct stack_process *p, struct map
 	return spot;
 }
 
-/* 1: to the start of the thread; or an error of unwind_step(). */
+/* Returns 1 at the start of the thread, or an error of unwind_step(). */
 static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 {
 	static const struct row nothing;
@@ -520,13 +519,13 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 		spot = look_up(s, p, m, unwind_pc(u));
 		add_native(c, spot.frame, spot.evaluates);
 		err = unwind_step(u, spot.row ? spot.row : &nothing);
-		/* sampled before its first instruction, where the frame information does not yet say that it is the first */
+		/* sampled before its first instruction, where the call frame information does not yet mark it as the outermost */
 		if (err < 0 && spot.starts)
 			err = 1;
 		if (err)
 			break;
 		m = get_mapping(s, p, unwind_pc(u));
-		/* no code: what led here was no return address */
+		/* no code: the address was no return address */
 		if (!m)
 			err = spot.starts ? 1 : -EINVAL;
 	}
@@ -564,8 +563,8 @@ static void add_python(struct chain *c, unsigned int *at)
 }
 
 /*
- * Puts Python's frames where the interpreter's function is that evaluates them, which calls itself through C code, or,
- * from Python to Python, not at all (3.11 and later). What is left over, since the native part is cut, goes behind it.
+ * Replaces each native frame of the interpreter's evaluation function by the Python frames that it evaluates: one, or
+ * several from 3.11 on, where calls from Python to Python do not recurse. Frames left over by a cut native part go last.
  */
 static void merge(struct chain *c)
 {
@@ -590,7 +589,7 @@ static void merge(struct chain *c)
 			while (end < c->n_python && !c->entry[end++])
 				;
 		} else {
-			/* one for each further out, as far as there are any */
+			/* leaves one for each evaluation further out, as far as they suffice */
 			end = c->n_python - at > evaluations - seen ? c->n_python - (evaluations - seen) : at + 1;
 		}
 		while (at < end)
