@@ -17,19 +17,19 @@
 #define SYMBOLS_MAX 400000
 #define NAME_MAX_LEN 256
 
-/* Names, each with a 0 at its end. */
+/* Names, each NUL-terminated. */
 struct texts {
 	char *list;
 	size_t len, cap;
 };
 
-/* Returns where it is. */
+/* Returns its offset in the list. */
 static uint32_t add_text(struct texts *t, const char *text, size_t len)
 {
 	size_t at = t->len;
 
 	if (at + len + 1 > t->cap) {
-		t->cap = t->cap ? 2 * t->cap : 65536; /* longer than any name */
+		t->cap = t->cap ? 2 * t->cap : 65536; /* longer than any name, so doubling suffices */
 		t->list = xreallocarray(t->list, t->cap, 1);
 	}
 	memcpy(t->list + at, text, len);
@@ -38,7 +38,7 @@ static uint32_t add_text(struct texts *t, const char *text, size_t len)
 	return (uint32_t)at;
 }
 
-/* Reads 1 to 16 hexadecimal digits, and moves on behind them. */
+/* Reads 1 to 16 hex digits and moves *at behind them. */
 static bool read_hex(const char **at, const char *end, uint64_t *ret)
 {
 	const char *s = *at;
@@ -62,11 +62,11 @@ static bool read_hex(const char **at, const char *end, uint64_t *ret)
 
 struct symbol {
 	uint64_t start;
-	uint32_t name, module; /* in texts; module 0: the kernel itself */
+	uint32_t name, module; /* offsets in texts; module 0: the kernel itself */
 };
 
 struct kernel_symbols {
-	FILE *f; /* NULL: it has been read */
+	FILE *f; /* NULL: already read */
 	struct symbol *symbols;
 	size_t n, cap;
 	struct texts texts;
@@ -99,7 +99,7 @@ size_t kernel_symbols_memory(const struct kernel_symbols *ks)
 	return ks ? ks->cap * sizeof(*ks->symbols) + ks->texts.cap : 0;
 }
 
-/* "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 of them. */
+/* Parses "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 such lines. */
 static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 {
 	const char *at = line, *name, *module = NULL;
@@ -119,7 +119,7 @@ static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 	if (end == name || end - name >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX)
 		return;
 	sym.name = add_text(&ks->texts, name, (size_t)(end - name));
-	/* they come one module after the other */
+	/* symbols are grouped by module */
 	if (module && ks->n && ks->symbols[ks->n - 1].module && !strcmp(ks->texts.list + ks->symbols[ks->n - 1].module, module))
 		sym.module = ks->symbols[ks->n - 1].module;
 	else if (module)
@@ -136,7 +136,7 @@ static int compare_symbols(const void *a, const void *b)
 	return sa->name < sb->name ? -1 : sa->name > sb->name;
 }
 
-/* The kernel's own come first, and are sorted. Those of modules and BPF programs are not. */
+/* The kernel's own symbols come first and are sorted; those of modules and BPF programs are not. */
 static void sort_symbols(struct kernel_symbols *ks)
 {
 	struct symbol *all = ks->symbols;
@@ -179,7 +179,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	if (!i)
 		return NULL;
 	s = &ks->symbols[i - 1];
-	/* of several names the first one listed */
+	/* of several names for one address, the first listed */
 	while (s > ks->symbols && s[-1].start == s->start)
 		s--;
 	*ret_start = s->start;
@@ -196,15 +196,15 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 struct code {
 	uint64_t start;
 	uint32_t size;
-	uint32_t name;  /* in texts */
-	uint32_t order; /* in the file */
+	uint32_t name;  /* offset in texts */
+	uint32_t order; /* of its line in the file */
 };
 
 struct perf_map {
 	int fd;
-	uint64_t offset; /* of the first line that was not read */
+	uint64_t offset; /* of the first unread line */
 	uint64_t read_ns;
-	struct code *codes; /* sorted by start; one for each */
+	struct code *codes; /* sorted by start, which is unique */
 	size_t n, cap;
 	uint32_t order;
 	struct texts texts;
@@ -231,7 +231,7 @@ struct perf_map *perf_map_open(pid_t pid)
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", own);
 	if (file_open_path(pid, path, &fd))
 		return NULL;
-	/* /tmp belongs to all: another user's file says what that user wants */
+	/* anyone can write to /tmp: another user's file is not trusted */
 	if (fstat(fd, &st) || st.st_uid != uid) {
 		close(fd);
 		return NULL;
@@ -263,7 +263,7 @@ static int compare_codes(const void *a, const void *b)
 	return ca->order < cb->order ? -1 : 1;
 }
 
-/* One for each start: the last one. */
+/* Keeps the last code of each start. */
 static void sort_codes(struct perf_map *map)
 {
 	size_t kept = 0;
@@ -324,7 +324,7 @@ static void add_code(struct perf_map *map, const char *s, const char *end)
 	};
 }
 
-/* Reads whole lines from where it stopped; in one that is longer than the buffer it goes on behind it. */
+/* Reads whole lines from where it stopped; skips a buffer that has no line end. */
 static void read_on(struct perf_map *map)
 {
 	char *buf = xmalloc(READ_MAX), *s, *end;
@@ -352,15 +352,15 @@ static void look(struct perf_map *map)
 	map->read_ns = now;
 	if (fstat(map->fd, &st) || (uint64_t)st.st_size == map->offset)
 		return;
-	/* written anew */
+	/* the file was rewritten */
 	if ((uint64_t)st.st_size < map->offset) {
 		map->offset = 0;
 		map->n = map->texts.len = 0;
 	}
-	/* of more than would be kept only the end */
+	/* read only the end if more is unread than would be kept */
 	if ((uint64_t)st.st_size - map->offset > UNREAD_MAX)
 		map->offset = (uint64_t)st.st_size - UNREAD_MAX;
-	/* each time at least half of the buffer, but for lines that are longer than names can be */
+	/* each read takes at least half of the buffer, unless lines are longer than names can be */
 	for (int i = 0; i < 2 * UNREAD_MAX / READ_MAX; i++) {
 		uint64_t before = map->offset;
 

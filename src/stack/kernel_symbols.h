@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of code that no file has: the kernel's functions, and what is made at run time. */
+/* Names of code that lies in no file: the kernel's functions, and code made at run time. */
 #ifndef INFTRACE_STACK_KERNEL_SYMBOLS_H
 #define INFTRACE_STACK_KERNEL_SYMBOLS_H
 
@@ -11,21 +11,21 @@
 
 struct kernel_symbols;
 
-/* Opens the list: whoever opens it needs CAP_SYSLOG to be shown addresses. It is read when the first address is looked up.
- * NULL path: /proc/kallsyms. Negative errno. */
+/* Opens the list, which shows addresses only to an opener with CAP_SYSLOG; the first lookup reads it. NULL path: /proc/kallsyms.
+ * Negative errno. */
 int kernel_symbols_new(const char *path, struct kernel_symbols **ret_symbols);
 void kernel_symbols_free(struct kernel_symbols *ks);
 
-/* NULL: not known. ret_module: the module in brackets, NULL: the kernel itself. Valid until the next call. */
+/* Returns the name, or NULL if not known. ret_module: without brackets; NULL: the kernel itself. Both valid until the next call. */
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module);
 
 size_t kernel_symbols_memory(const struct kernel_symbols *ks);
 
 /*
- * Names of code that is made at run time, from /tmp/perf-PID.map as the process sees it: lines "START SIZE NAME", in
- * hex, that are added as code is made. Whoever made the code wrote it, so it may say anything: it must belong to the
- * user of the process, and how much of it is read, how often, and how many names are kept is bounded. Of places that
- * were used again the last name counts; of too many names the oldest half goes.
+ * Names of code made at run time, from /tmp/perf-PID.map as the process sees it: lines "START SIZE NAME", in hex,
+ * appended as code is made. The file is not trusted: it must belong to the user of the process, and how much of it is
+ * read, how often, and how many names are kept is bounded. For reused addresses the last name counts; of too many names
+ * the oldest half goes.
  */
 
 #define PERF_MAP_NAMES_MAX 32768
@@ -34,13 +34,13 @@ size_t kernel_symbols_memory(const struct kernel_symbols *ks);
 
 struct perf_map;
 
-/* NULL: the process has none that belongs to its user. */
+/* Returns NULL if the process has no perf map that belongs to its user. */
 struct perf_map *perf_map_open(pid_t pid);
 /* Takes over the descriptor. */
 struct perf_map *perf_map_new(int fd);
 void perf_map_free(struct perf_map *map);
 
-/* The name of the code at the address, valid until the next call. Reads on if the file has grown. NULL: none. */
+/* Returns the name of the code at the address, valid until the next call, or NULL. Reads on if the file has grown. */
 const char *perf_map_find(struct perf_map *map, uint64_t addr, uint64_t *ret_start);
 
 size_t perf_map_memory(const struct perf_map *map);

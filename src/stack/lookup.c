@@ -41,12 +41,12 @@ static void append(const char *s, size_t len, void *arg)
 		len = t->max - t->len;
 	memcpy(t->to + t->len, s, len);
 	t->len += len;
-	/* The rest could be exponentially long. What the callers hold lies on the stack. */
+	/* The rest could be exponentially long. The callers hold no heap memory, so longjmp() leaks nothing. */
 	if (t->len == t->max)
 		longjmp(t->full, 1);
 }
 
-/* By its prefix, or by a hash, 17h and 16 hex digits. */
+/* Rust names have the prefix _R, or a hash: 17h and 16 hex digits. */
 static bool is_rust(const char *name)
 {
 	const char *hash = strstr(name, "17h");
@@ -54,7 +54,7 @@ static bool is_rust(const char *name)
 	return !strncmp(name, "_R", 2) || (hash && strspn(hash + 3, "0123456789abcdef") == 16);
 }
 
-/* What compilers add to the name of a copy or a part of a function, and linkers for a version of it. */
+/* Returns the length without what compilers add for a copy or part of a function, and linkers for a symbol version. */
 static size_t length_of_source(const char *name)
 {
 	static const char *const added[] = { ".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm.", ".localalias", "@" };
@@ -102,7 +102,7 @@ struct file_key {
 	uint64_t dev, ino;
 };
 
-/* What is known of the offsets from here up to there. */
+/* What is known of the offsets in [from, to). */
 struct known {
 	uint64_t from, to;
 	struct spot spot;
@@ -110,7 +110,7 @@ struct known {
 
 struct module {
 	UT_hash_handle hh;
-	struct module *next; /* processes point to it, also when another file has got its number */
+	struct module *next; /* in `all`: processes point to it even after its inode number was reused */
 	struct file_key key;
 	uint32_t number;
 	unsigned int generation; /* of the reader that has it open */
@@ -123,7 +123,7 @@ struct module {
 	size_t n_known, cap_known;
 };
 
-/* Rows repeat: one copy of each, without the operations that are not used. */
+/* Rows repeat, so one copy of each is kept, without unused operations. */
 struct row_entry {
 	UT_hash_handle hh;
 	struct row row;
@@ -135,11 +135,11 @@ struct modules {
 	struct module *files; /* the current ones */
 	struct module *all;
 	struct module *vdso;
-	uint32_t n_files, many;          /* many: more than that are too many, if no process maps some */
-	uint32_t free[READER_FILES_MAX]; /* numbers */
+	uint32_t n_files, many;          /* many: from so many on, unmapped files are dropped */
+	uint32_t free[READER_FILES_MAX]; /* unused file numbers */
 	uint32_t n_free, next_number;
 	struct row_entry *rows;
-	size_t n_known; /* of all files */
+	size_t n_known; /* ranges of all files */
 	struct modules_stats stats;
 	struct place answer;
 };
@@ -158,7 +158,7 @@ int modules_new(struct intern *in, struct modules **ret_modules)
 	return 0;
 }
 
-/* What is known can be asked for again. */
+/* Forgets all places and rows; the reader can be asked again. */
 static void drop_places(struct modules *ms)
 {
 	struct row_entry *r, *next_row;
@@ -202,7 +202,7 @@ static const char *take_path(struct intern *in, const char *path)
 
 	if (text_has_suffix(path, DELETED))
 		len -= strlen(DELETED);
-	/* of a long path the end says more */
+	/* the end of a long path says more */
 	if (len >= sizeof(buf)) {
 		path += len - sizeof(buf) + 1;
 		len = sizeof(buf) - 1;
@@ -212,8 +212,7 @@ static const char *take_path(struct intern *in, const char *path)
 	return intern_text(in, buf);
 }
 
-/* The file with what was stripped from it, as distributions install it: by its build-id, here or in the root of the
- * process. -1: there is none. */
+/* Opens the debug file that distributions install by build-id, on this system or in the root of the process. -1: there is none. */
 static int open_debug_file(pid_t pid, const char *build_id)
 {
 	char path[FILE_BUILD_ID_MAX + 64];
@@ -231,8 +230,7 @@ static int open_debug_file(pid_t pid, const char *build_id)
 	return pid && !file_open_path(pid, path, &fd) ? fd : -1;
 }
 
-/* The same by the name that the file itself gives, in the root of the process: beside it, in .debug there, or below
- * /usr/lib/debug. */
+/* The same by the .gnu_debuglink name, in the root of the process: beside the file, in .debug there, or below /usr/lib/debug. */
 static int open_linked_file(pid_t pid, const char *path, const char *link)
 {
 	static const char *const places[] = { "%.*s/%s", "%.*s/.debug/%s", "/usr/lib/debug%.*s/%s" };
@@ -251,7 +249,7 @@ static int open_linked_file(pid_t pid, const char *path, const char *link)
 	return -1;
 }
 
-/* Takes over the descriptor of the file. */
+/* Takes over fd. */
 static int open_with_debug(struct modules *ms, const struct module *m, pid_t pid, int fd, const char *build_id)
 {
 	int debug_fd = open_debug_file(pid, build_id), again = debug_fd < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1, err;
@@ -269,7 +267,7 @@ static int open_with_debug(struct modules *ms, const struct module *m, pid_t pid
 	return err;
 }
 
-/* Gives the file to the reader. Takes over the descriptor. */
+/* Gives the file to the reader. Takes over fd. */
 static int open_module(struct modules *ms, struct module *m, pid_t pid, int fd)
 {
 	char build_id[FILE_BUILD_ID_MAX] = "";
@@ -323,7 +321,7 @@ struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_fi
 	}
 	mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 	HASH_FIND(hh, ms->files, &key, sizeof(key), m);
-	/* a number of a file that was deleted meanwhile; its frames stay */
+	/* the inode number of a deleted file was reused, or the file rewritten; the old frames stay */
 	if (m && (m->mtime_ns != mtime || m->size != st.st_size)) {
 		HASH_DEL(ms->files, m);
 		m = NULL;
@@ -366,7 +364,7 @@ static void drop_module(struct modules *ms, struct module *m)
 	free(m);
 }
 
-/* One that failed stays, so that it does not fail again. */
+/* A file that failed stays, so that it is not tried again. */
 void modules_drop_unused(struct modules *ms)
 {
 	struct module **at = &ms->all;
@@ -399,7 +397,7 @@ struct module *modules_vdso(struct modules *ms)
 	fd = memfd_create("vdso", MFD_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	/* the section headers end it */
+	/* it ends with the section headers */
 	size = eh->e_shoff + (size_t)eh->e_shnum * eh->e_shentsize;
 	if (write(fd, eh, size) != (ssize_t)size) {
 		close(fd);
@@ -487,7 +485,7 @@ static bool is_start(const char *name)
 	       !strcmp(name, "__clone3");
 }
 
-/* A file may say anything, so ranges are cut to what is not known yet. */
+/* A file may claim any range, so it is cut to what is not known yet. */
 static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offset, const struct spot *spot)
 {
 	struct known k = { .from = ms->answer.from, .to = ms->answer.to, .spot = *spot };
@@ -511,7 +509,7 @@ static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offse
 
 struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
 {
-	size_t at = bisect(m->n_known, k, m->known[k].to <= offset); /* the first range that ends behind it */
+	size_t at = bisect(m->n_known, k, m->known[k].to <= offset); /* the first range that ends after it */
 	struct spot spot = {};
 	int err;
 
@@ -542,9 +540,9 @@ void modules_stats(const struct modules *ms, struct modules_stats *ret_stats)
 
 #define SYMBOLS_MAX (4 << 20)
 #define LOADS_MAX 32
-/* Its parts must be known by name: much of an interpreter's code is in them (CPython 3.14 of GCC 16). */
+/* Its cold parts must get its name: much of the interpreter's code is in them (CPython 3.14 built by GCC 16). */
 #define PARTED "_PyEval_EvalFrameDefault"
-#define NESTED_MAX 16 /* symbols to look back at for one that includes the place */
+#define NESTED_MAX 16 /* symbols to look back through for one that includes the place */
 
 struct symbol {
 	uint64_t start;
@@ -575,7 +573,7 @@ struct lookup {
 	bool parts_read;
 };
 
-/* The file was opened by whoever asks; none is ever looked for from here. */
+/* Callers pass open files; libdw must never search for one itself. */
 static int find_elf(Dwfl_Module *mod, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
 {
 	(void)mod, (void)data, (void)name, (void)base, (void)file, (void)elf;
@@ -662,7 +660,7 @@ static bool has_checksum(int fd, uint32_t crc)
 	return !n && sum == crc;
 }
 
-/* No path: a name must not lead elsewhere. */
+/* A link with a path is refused, since it could lead anywhere. */
 void lookup_link(const struct lookup *l, char *to, size_t size)
 {
 	GElf_Addr bias;
@@ -792,12 +790,12 @@ static int take_register(struct row *row, Dwarf_Frame *frame, int reg)
 	return take_ops(row, rule, ops, n);
 }
 
-/* Addresses from the first up to the second. */
+/* Addresses in [from, to). */
 struct range {
 	Dwarf_Addr from, to;
 };
 
-/* ret_range: of the addresses for which the row is valid. */
+/* ret_range: the addresses for which the row is valid. */
 static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, struct range *ret_range)
 {
 	Dwarf_Frame *frame;
@@ -818,7 +816,7 @@ static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, struct range
 	return err;
 }
 
-/* One of the two tables of call frame information that a file may have. */
+/* Looks in one of the file's two tables of call frame information; cfi is NULL if it is missing. */
 static bool find_row_in(Dwarf_CFI *cfi, Dwarf_Addr bias, Dwarf_Addr at, struct row *row, struct range *range)
 {
 	if (!cfi || read_row(cfi, at - bias, row, range))
@@ -828,7 +826,7 @@ static bool find_row_in(Dwarf_CFI *cfi, Dwarf_Addr bias, Dwarf_Addr at, struct r
 	return true;
 }
 
-/* at: as libdw sees the file. */
+/* at: with libdw's bias. */
 static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct range *range)
 {
 	if (!l->eh && !l->no_eh) {
@@ -856,7 +854,7 @@ static const char *symbol_name(const struct lookup *l, const struct symbol *s, G
 	return dwfl_module_getsym_info(l->mod, s->index, ret_sym, &addr, NULL, NULL, NULL);
 }
 
-/* Of two names for one place: visible from outside, without leading underscores, longer. */
+/* Of two names for one place, the better one has a size, is global, has fewer leading underscores, is longer, in this order. */
 static bool is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
 {
 	GElf_Sym sa, sb;
@@ -894,7 +892,7 @@ static bool is_code(const struct lookup *l, GElf_Addr addr)
 	return false;
 }
 
-/* Several names of one place: keeps the best. */
+/* Keeps the best of several names for one place. */
 static void drop_twins(struct lookup *l)
 {
 	size_t kept = 0;
@@ -910,7 +908,7 @@ static void drop_twins(struct lookup *l)
 	l->n_symbols = kept;
 }
 
-/* Sorted, since libdw's own search looks at each symbol of the file. */
+/* Reads and sorts the symbols, since libdw's own search is linear. */
 static void read_symbols(struct lookup *l)
 {
 	int n = dwfl_module_getsymtab(l->mod);
@@ -948,7 +946,7 @@ static bool same_section(struct lookup *l, Dwarf_Addr a, Dwarf_Addr b)
 	return of_a && of_a == of_b;
 }
 
-/* Narrows the range to the addresses around this one that have the same symbol. */
+/* Returns the symbol of an address, or NULL, and narrows the range to the addresses around it with the same result. */
 static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
 {
 	size_t lo;
@@ -961,7 +959,7 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct 
 	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {
 		const struct symbol *s = &l->symbols[lo - 1 - back];
 
-		/* one without a size extends to the next symbol, but not into another section: _init is no name of the PLT */
+		/* a symbol without a size extends to the next, but not into another section: _init does not name the PLT */
 		if (s->size ? at - s->start < s->size : !back && same_section(l, s->start, at)) {
 			if (s->start > range->from)
 				range->from = s->start;
@@ -1009,7 +1007,7 @@ static void read_parts(struct lookup *l)
 	}
 }
 
-/* The name of code that has no symbol; NULL: not known. */
+/* Returns the name of a cold part without a symbol, or NULL. */
 static const char *find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start)
 {
 	uint64_t function;
@@ -1043,7 +1041,7 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 	find_row(l, at, &ret_place->row, &range);
 	start = range.from;
 	s = find_symbol(l, at, &range);
-	/* nothing has called it: its address is where it begins */
+	/* a signal trampoline was not called, so its address is its start, not behind a call */
 	if (!s && ret_place->row.signal) {
 		range = (struct range){ at, at + 1 };
 		s = find_symbol(l, at + 1, &range);
