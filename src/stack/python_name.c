@@ -14,18 +14,18 @@
 #include "util/map.h"
 #include "util/text.h"
 
-/* ---- the characters of a string, as they are in memory, to UTF-8 ---- */
+/* ---- converting a string's characters in memory to UTF-8 ---- */
 
 struct python_string {
 	uint64_t length;    /* characters */
-	unsigned int width; /* bytes of each */
+	unsigned int width; /* bytes per character */
 	bool ascii;
 };
 
 #define LENGTH_MAX (1u << 20)
 
-/* From a string's state (three bits of the width, one for compact, one for ASCII) and its length. -EBADMSG: there is no
- * such string, or one that is no function's name: one of the old kind, or of more than a million characters. */
+/* Decodes a string's state: three bits of width, one for compact, one for ASCII. -EBADMSG: no such string exists, or it is not a
+ * function's name: a legacy string, or longer than LENGTH_MAX. */
 static int python_text_kind(uint32_t state, uint64_t length, struct python_string *ret_text)
 {
 	struct python_string t = { .length = length, .width = state & 7, .ascii = state & 16 };
@@ -37,7 +37,7 @@ static int python_text_kind(uint32_t state, uint64_t length, struct python_strin
 	return 0;
 }
 
-/* Writes as many whole characters as fit with a NUL; what is no character becomes '?'. */
+/* Writes as many whole characters as fit with a NUL; invalid ones become '?'. */
 static void python_text_write(const struct python_string *t, const uint8_t *data, char *buf, size_t size)
 {
 	size_t at = 0;
@@ -60,11 +60,11 @@ static void python_text_write(const struct python_string *t, const uint8_t *data
 }
 
 /* The formats are described in CPython's Objects/lnotab_notes.txt and Objects/locations.md. */
-#define UNIT 2 /* bytes: locations count in code units */
+#define UNIT 2 /* bytes of a code unit, in which locations count */
 
-/* Kinds of locations; the smaller ones are of the same line, with columns in one more byte. */
+/* Kinds of locations; smaller ones stay on the same line, with columns in one more byte. */
 enum {
-	LOC_ONE_LINE = 10, /* 0 to 2 lines further, and two bytes of columns */
+	LOC_ONE_LINE = 10, /* 10 to 12: 0 to 2 lines further, and two bytes of columns */
 	LOC_NO_COLUMNS = 13,
 	LOC_LONG = 14,
 	LOC_NONE = 15,
@@ -75,7 +75,7 @@ static uint32_t to_line(int64_t line)
 	return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-/* Pairs of how much further in the code the next line begins, and how much further in the file. */
+/* Table of byte pairs: code offset increment, signed line increment. */
 static uint32_t line_by_lnotab(const uint8_t *t, size_t len, int64_t line, int64_t offset)
 {
 	int64_t at = 0;
@@ -89,7 +89,7 @@ static uint32_t line_by_lnotab(const uint8_t *t, size_t len, int64_t line, int64
 	return to_line(line);
 }
 
-/* Pairs of the length of a range and the difference between its line and the one before; -128: it has none. */
+/* Table of byte pairs: length of a code range, line difference to the range before; -128: the range has no line. */
 static uint32_t line_by_ranges(const uint8_t *t, size_t len, int64_t line, int64_t offset)
 {
 	int64_t end = 0;
@@ -108,7 +108,7 @@ static uint32_t line_by_ranges(const uint8_t *t, size_t len, int64_t line, int64
 	return 0;
 }
 
-/* Six bits a byte, lowest first, bit 6: more follow; the lowest bit of the number is its sign. */
+/* Six bits per byte, lowest first; bit 6: more follow; bit 0 of the number is its sign. */
 static int64_t read_svarint(const uint8_t *t, size_t len, size_t i)
 {
 	uint64_t value = 0;
@@ -121,7 +121,7 @@ static int64_t read_svarint(const uint8_t *t, size_t len, size_t i)
 	return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
-/* Entries of a first byte with its highest bit set: kind and length, and others without. */
+/* Each entry is a first byte with bit 7 set (kind and length) and further bytes without. */
 static uint32_t line_by_locations(const uint8_t *t, size_t len, int64_t line, int64_t offset)
 {
 	int64_t end = 0;
@@ -158,10 +158,10 @@ uint32_t python_line(enum python_lines kind, const uint8_t *table, size_t len, u
 	return 0;
 }
 
-/* Code objects of all processes: beyond this all are forgotten and read again. */
+/* Bytes of code objects of all processes: beyond this all are forgotten and read again. */
 #define MEMORY_MAX (8u << 20)
-#define LINES_MAX (256u << 10) /* bytes; a function of more has no lines */
-#define GONE_MAX 64            /* processes that names are kept of */
+#define LINES_MAX (256u << 10) /* bytes of a line table; a function with more gets no lines */
+#define GONE_MAX 64            /* gone processes whose names are kept */
 #define CODE_MAX 512           /* bytes of a code object up to the last offset */
 
 struct task_name {
@@ -183,7 +183,7 @@ struct code_key {
 	uint32_t tgid, pad;
 };
 
-/* A code object may be freed and another one be put in its place: it is the same as long as it has these. */
+/* A freed code object's address may be reused: it is the same object while these fields are equal. */
 struct code_mark {
 	uint64_t name, file, lines;
 	uint32_t first_line;
@@ -203,7 +203,7 @@ struct python_names {
 	pthread_mutex_t lock;
 	python_read read;
 	void *arg;
-	struct process *processes; /* in the order in which they came */
+	struct process *processes; /* oldest first */
 	unsigned int n_gone;
 	struct code *codes;
 	struct python_names_stats stats;
@@ -332,7 +332,7 @@ void python_names_stats(struct python_names *n, struct python_names_stats *ret_s
 
 /* ---- memory of the process ---- */
 
-/* The descriptor stays with the memory that it was opened for: after an exec, as at the end, there is none. */
+/* The descriptor stays with the address space that it was opened for: after exec or exit it reads nothing. */
 static int read_memory(struct python_names *n, struct process *p, uint64_t address, void *buf, size_t len)
 {
 	char path[64];
@@ -354,7 +354,7 @@ static int read_memory(struct python_names *n, struct process *p, uint64_t addre
 	return got ? -EFAULT : -ESRCH;
 }
 
-/* Bytes of an object up to the end of its last field; 0: out of bounds. */
+/* Returns the bytes of an object up to the end of its last field; 0: more than CODE_MAX. */
 static size_t extent(const uint16_t *offsets, size_t n)
 {
 	size_t end = 0;
@@ -372,7 +372,7 @@ static bool has_type(const struct python *p, const uint8_t *object, uint64_t typ
 	return !type || u64_at(object, p->objects.type) == type;
 }
 
-/* Reads the first `len` bytes of an object of this type; 0: they are too many. */
+/* Reads the first len bytes of an object and checks its type. len 0, from extent(), fails. */
 static int read_object(struct python_names *n, struct process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
 {
 	int err = len ? read_memory(n, p, address, buf, len) : -EFAULT;
@@ -380,7 +380,7 @@ static int read_object(struct python_names *n, struct process *p, uint64_t addre
 	return err || has_type(&p->python, buf, type) ? err : -EFAULT;
 }
 
-/* What a string is, of which there is a copy up to its state. */
+/* head: a copy of the string object, at least up to its state. */
 static int get_string(const struct python_objects *o, const uint8_t *head, struct python_string *ret)
 {
 	return python_text_kind(u32_at(head, o->str_state) >> o->str_kind_shift, u64_at(head, o->str_length), ret);
@@ -398,7 +398,7 @@ static int read_text(struct python_names *n, struct process *p, uint64_t address
 		return err;
 	if (get_string(o, head, &t))
 		return -EFAULT;
-	/* no character is shorter than a byte */
+	/* each character takes at least a byte */
 	if (t.length > size - 1)
 		t.length = size - 1;
 	err = read_memory(n, p, address + (t.ascii ? o->str_data : o->str_data_wide), data, t.length * t.width);
@@ -407,7 +407,7 @@ static int read_text(struct python_names *n, struct process *p, uint64_t address
 	return err;
 }
 
-/* Without them the function has a name, but no lines. */
+/* On failure the function has a name, but no lines. */
 static void read_lines(struct python_names *n, struct process *p, struct code *c)
 {
 	const struct python_objects *o = &p->python.objects;
@@ -419,7 +419,7 @@ static void read_lines(struct python_names *n, struct process *p, struct code *c
 	size = u64_at(head, o->bytes_size);
 	if (size > LINES_MAX)
 		return;
-	c->lines = xmalloc(size); /* an empty table says that all of it is in the first line */
+	c->lines = xmalloc(size); /* an empty table means that all code is in the first line */
 	if (size && read_memory(n, p, c->mark.lines + o->bytes_data, c->lines, size)) {
 		free(c->lines);
 		c->lines = NULL;
@@ -544,7 +544,7 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 	return err;
 }
 
-/* ---- the Python frames of a thread that does not run, as bpf/python.bpf.h finds them of one that does ---- */
+/* ---- the Python frames of a waiting thread, found as in bpf/python.bpf.h ---- */
 
 struct memory {
 	struct python_names *names;
@@ -552,7 +552,7 @@ struct memory {
 	const struct python_walk *w; /* of the process */
 };
 
-/* 0 also if it cannot be read. */
+/* Returns 0 also if the word cannot be read. */
 static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
 {
 	uint64_t v = 0;
@@ -569,7 +569,7 @@ static uint64_t innermost(const struct memory *m, uint64_t thread)
 	return frame;
 }
 
-/* The innermost frame of the thread; 0: it has none. */
+/* Returns the innermost frame of the thread, or 0. */
 static uint64_t find_frame(const struct memory *m, uint64_t self)
 {
 	uint64_t interp = get_word(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
@@ -605,7 +605,7 @@ static struct python_frame read_frame(const struct memory *m, uint64_t frame)
 	return f;
 }
 
-/* The generator or coroutine that a frame belongs to; 0: none. */
+/* Returns the generator or coroutine that a frame belongs to, or 0. */
 static uint64_t generator_of(const struct memory *m, uint64_t frame)
 {
 	if (m->w->frame_gen != PYTHON_NO_OFFSET)
@@ -624,7 +624,7 @@ static void copy_task(const struct memory *m, uint64_t name, struct python_found
 	f->has_task = f->task.bytes > 0;
 }
 
-/* See python_task_look() in bpf/python.bpf.h. Returns whether no task is to be looked for any further. */
+/* See python_task_look() in bpf/python.bpf.h. Returns whether the search for a task is over. */
 static bool look_for_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
 {
 	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
@@ -682,7 +682,7 @@ void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, s
 
 /* ---- asyncio ---- */
 
-/* The text of a string of which there is a copy of the beginning. -EFAULT: it is none. */
+/* Gives the text of a task's name, of whose string object the beginning was copied. -EFAULT: it is not a string. */
 static int copied_text(const struct python *p, const struct python_task *task, char *buf, size_t size)
 {
 	const struct python_objects *o = &p->objects;
@@ -701,13 +701,13 @@ static int copied_text(const struct python *p, const struct python_task *task, c
 	return 0;
 }
 
-/* Whether asyncio made it up, as "Task-7". */
+/* Whether asyncio generated the name, like "Task-7". */
 static bool is_number(const char *name)
 {
 	return !strncmp(name, "Task-", 5) && name[5] && !name[5 + strspn(name + 5, "0123456789")];
 }
 
-/* Whether the name is shown: there are not too many others. */
+/* Whether the name may be shown: it is known, or there is room to add it. */
 static bool task_known(struct python_names *n, struct process *p, const char *name)
 {
 	size_t len = strlen(name);
@@ -742,7 +742,7 @@ const char *python_names_task(struct python_names *n, uint32_t tgid, const struc
 			found = "[task]";
 	} else if (p && p->python.type_int && task->bytes >= sizeof(uint64_t) * 2 &&
 		   u64_at(task->name, p->python.objects.type) == p->python.type_int) {
-		found = "[task]"; /* the number is all there is, until somebody asks for the name */
+		found = "[task]"; /* asyncio keeps only the number until somebody asks for the name */
 	}
 	pthread_mutex_unlock(&n->lock);
 	return found;

@@ -23,10 +23,10 @@
 
 struct reader_request {
 	uint32_t file;
-	uint16_t open; /* with one or two descriptors; the answer has the link as its name */
+	uint16_t open; /* comes with one or two descriptors; the answer's name is the debug link */
 	uint16_t linked;
 	uint64_t offset;
-	uint64_t close; /* nothing else */
+	uint64_t close; /* only close the file */
 };
 
 struct reader_answer {
@@ -35,11 +35,11 @@ struct reader_answer {
 	struct place place;
 };
 
-/* ---- the process that reads ELF files, and the one that forks it: nothing here may trust what a file says ---- */
+/* ---- the process that reads ELF files, and the server that forks it: nothing here may trust what a file says ---- */
 
 #define MEMORY_MAX (UINT64_C(1) << 30) /* bytes of data */
 
-/* What the one that reads may do: take requests, read files, use memory, answer, end. */
+/* The reader may take requests, read files, use memory, answer and exit. */
 #define CALLS                                                                                                       \
 	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_recvmsg, SYS_sendto, \
 		SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom,     \
@@ -48,7 +48,7 @@ struct reader_answer {
 
 static const int reader_calls[] = { CALLS };
 
-/* and the one that forks it. */
+/* The server also forks readers. */
 static const int server_calls[] = {
 	CALLS, SYS_clone, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_prctl, SYS_seccomp, SYS_kill, SYS_wait4
 };
@@ -58,7 +58,7 @@ static int confine(const int *list, size_t n)
 	return confine_is_full() ? confine_to_calls(list, n) : 0;
 }
 
-/* Returns the number of descriptors, or -1: there will be no more messages. */
+/* Returns the number of descriptors received, or -1: there will be no more messages. */
 static int receive_from(int from, void *data, size_t size, int fds[2])
 {
 	ssize_t n;
@@ -100,7 +100,7 @@ static _Noreturn void read_work(int fd)
 	if (confine(reader_calls, sizeof(reader_calls) / sizeof(reader_calls[0])))
 		_exit(1);
 	while (receive_from(fd, &rq, sizeof(rq), fds) >= 0) {
-		/* as long as it is asked for in vain, a file that takes too long ends this process */
+		/* a file that takes too long ends this process by SIGALRM */
 		confine_time(READER_MS_MAX);
 		memset(&a, 0, sizeof(a));
 		answer_request(files, &rq, fds, &a);
@@ -111,8 +111,7 @@ static _Noreturn void read_work(int fd)
 	_exit(0);
 }
 
-/* The process that forks the one that reads: for each message with a descriptor a new one, which answers requests that
- * come from there. Does not return. */
+/* The server: each message with a socket replaces the reader by a new one, which answers requests from that socket. */
 static _Noreturn void reader_serve(int fd)
 {
 	struct rlimit files;
@@ -149,8 +148,8 @@ static _Noreturn void reader_serve(int fd)
 
 struct reader {
 	pid_t pid;
-	int server; /* to the process that forks the readers */
-	int fd;     /* to the one that reads; -1: none */
+	int server; /* socket to the server */
+	int fd;     /* socket to the reader; -1: none */
 	unsigned int generation;
 	struct reader_answer answer;
 };
@@ -187,7 +186,7 @@ void reader_free(struct reader *r)
 	if (r->fd >= 0)
 		close(r->fd);
 	close(r->server);
-	/* its process group, which includes the one that reads */
+	/* the server's process group includes the reader */
 	kill(-r->pid, SIGKILL);
 	kill(r->pid, SIGKILL);
 	while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
@@ -200,7 +199,7 @@ unsigned int reader_generation(const struct reader *r)
 	return r->generation;
 }
 
-/* A process that reads, with no file open. */
+/* Has the server start a reader, with no file open. */
 static int start(struct reader *r)
 {
 	int fds[2], err;
@@ -250,7 +249,7 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 	if (!err)
 		err = read_answer(r);
 	if (err) {
-		/* the process that reads is killed when the next one is started */
+		/* the server kills this reader when it starts the next one */
 		close(r->fd);
 		r->fd = -1;
 		r->generation++;
@@ -288,7 +287,7 @@ void reader_link(const struct reader *r, char to[READER_LINK_MAX])
 	size_t len = strnlen(name, READER_LINK_MAX);
 
 	*to = '\0';
-	if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
+	if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* a reader that a file has taken over may say anything */
 		memcpy(to, name, len + 1);
 }
 
@@ -312,7 +311,7 @@ int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place 
 #ifdef __x86_64__
 #define ADDRESS_MASK UINT64_MAX
 #else
-/* without what authenticates a pointer */
+/* without the pointer authentication bits */
 #define ADDRESS_MASK ((UINT64_C(1) << 48) - 1)
 #endif
 
@@ -372,7 +371,7 @@ static int push_register(struct machine *m, unsigned int reg, int64_t offset)
 	return is_known(m->u, reg) ? push(m, m->u->regs[reg] + (uint64_t)offset) : -EINVAL;
 }
 
-/* On the value at the top. -ENOSYS: it is no such operation. */
+/* Runs an operation on the top value. -ENOSYS: it is not unary. */
 static int run_unary(struct machine *m, const struct row_op *op)
 {
 	uint64_t *top = &m->stack[m->depth - 1];
@@ -401,7 +400,7 @@ static int run_unary(struct machine *m, const struct row_op *op)
 	}
 }
 
-/* The result takes the place of the two values at the top. */
+/* Replaces the top two values by the result. */
 static int replace_two(struct machine *m, uint64_t value)
 {
 	m->stack[--m->depth - 1] = value;
@@ -473,7 +472,7 @@ static int run(struct machine *m, const struct row_op *op)
 	}
 }
 
-/* No jumps, so it ends. */
+/* There are no jumps, so it terminates. */
 static int evaluate(const struct unwind *u, const struct row *row, const struct rule *rule, uint64_t cfa, uint64_t *ret)
 {
 	struct machine m = { .u = u, .cfa = cfa };
@@ -530,8 +529,8 @@ static int apply(const struct unwind *u, const struct row *row, unsigned int reg
 	}
 }
 
-/* The stack grows downwards, so the caller's part lies above; only a leaf function of arm64 may use none. A signal may
- * have been handled on another stack. */
+/* The stack grows downwards, so the caller's frame lies above; only a leaf function on arm64 may use no stack. A signal
+ * may have been handled on another stack. */
 static bool is_progress(const struct unwind *u, const struct row *row, uint64_t cfa)
 {
 	if (row->signal)
@@ -547,7 +546,7 @@ static int finish(struct unwind *u, const uint64_t *regs, uint64_t known, uint64
 	u->known = known | UINT64_C(1) << ROW_PC;
 	u->exact = signal;
 	u->inner = false;
-	return !pc; /* by convention, where the frame information does not say that it is the last */
+	return !pc; /* by convention 0 at the outermost frame, if the frame information does not mark it */
 }
 
 static int step_by_row(struct unwind *u, const struct row *row)
@@ -571,7 +570,7 @@ static int step_by_row(struct unwind *u, const struct row *row)
 	return finish(u, regs, known, regs[row->ra], row->signal);
 }
 
-/* Code made at run time has no frame information, but the usual engines keep the frame pointer. */
+/* Code made at run time has no frame information, but the usual JIT compilers keep the frame pointer. */
 static int step_by_frame_pointer(struct unwind *u)
 {
 	uint64_t regs[ROW_REGS] = {}, fp = u->regs[ROW_FP], ra;
