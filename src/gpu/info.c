@@ -12,7 +12,7 @@
 #include "util/list.h"
 #include "util/map.h"
 
-/* "0000:1b:00.0", with digits of either case, as one number that sorts like it. false: it is none. */
+/* Parses "0000:1b:00.0", hex digits of either case, into a number that sorts like the address. */
 static bool parse_pci(const char *text, uint64_t *ret_address)
 {
 	unsigned int domain, bus, slot, function;
@@ -50,7 +50,7 @@ static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
 	return ret->name[0] || ret->pci[0] || ret->uuid[0];
 }
 
-/* How many of the machine's have a lower address; false: it is none of them. */
+/* Gives how many of the machine's devices have a lower address; false: it is none of them. */
 static bool place_in_machine(const char *dir, const char *pci, uint32_t *ret_place)
 {
 	uint64_t address, other;
@@ -95,7 +95,7 @@ static bool find_free(const struct gpu_devices *d, const struct gpu_identity *is
 	return true;
 }
 
-/* false: it has no UUID, or that is new */
+/* false: the UUID is empty or new */
 static bool find_uuid(const struct gpu_devices *d, const char *uuid, uint32_t *ret_device)
 {
 	for (uint32_t i = 0; *uuid && i < GPU_DEVICES_MAX; i++) {
@@ -158,9 +158,9 @@ struct name {
 struct gpu_info {
 	struct intern *texts;
 	struct name *by_text;
-	struct name **names; /* by their number - 1 */
+	struct name **names; /* by id - 1 */
 	size_t n_names, cap_names;
-	const char *operators[GPU_OPERATORS_MAX]; /* by their number - 1 */
+	const char *operators[GPU_OPERATORS_MAX]; /* by id - 1 */
 	uint32_t n_operators;
 	struct gpu_track tracks[GPU_TRACKS_MAX];
 	uint32_t n_tracks;
@@ -192,7 +192,7 @@ void gpu_info_free(struct gpu_info *info)
 
 /* ---- names ---- */
 
-/* Leaves out the arguments of templates, and, of a name that was demangled before, "void" and the parameters. */
+/* Leaves out template arguments, and, if the name came demangled, "void" and the parameters. */
 static void shorten(const char *full, char *to)
 {
 	unsigned int depth = 0;
@@ -214,7 +214,7 @@ static void shorten(const char *full, char *to)
 	to[n] = 0;
 }
 
-/* AMD's kernels have the names of their descriptors: "NAME.kd" */
+/* AMD kernels are named after their descriptors: "NAME.kd" */
 static void demangle_kernel(const char *mangled, char *full, size_t size)
 {
 	size_t length = strlen(mangled);
@@ -277,7 +277,7 @@ uint32_t gpu_info_operator(struct gpu_info *info, const char *name)
 {
 	const char *text = intern_text(info->texts, name);
 
-	/* the same text is at the same place */
+	/* interned texts are equal if their addresses are */
 	for (uint32_t i = 0; i < info->n_operators; i++) {
 		if (info->operators[i] == text)
 			return i + 1;
@@ -324,7 +324,7 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid)
 
 /* ---- tracks ---- */
 
-/* Streams have numbers of their own in each process and context. */
+/* Stream numbers are per process and context. */
 static void name_track(const struct gpu_info *info, struct gpu_track *t)
 {
 	bool other_process = info->used[t->device] != t->tgid, other_context = false;
@@ -421,17 +421,17 @@ bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tg
 
 struct device {
 	uint32_t device;
-	uint64_t until_ns; /* what ran up to then has been counted */
+	uint64_t until_ns; /* activity up to then has been counted */
 	uint64_t busy_ns[GPU_LOAD_SLOTS];
-	bool was_told; /* the last interval was not 0 */
+	bool was_told; /* the last known interval was not 0 */
 };
 
 struct gpu_load {
 	uint32_t tgid;
-	uint64_t next_ns;             /* the begin of the first interval that has not been told */
+	uint64_t next_ns;             /* start of the first interval not yet emitted */
 	size_t first;                 /* its slot */
-	int64_t open;                 /* what was launched before its end, and not done */
-	int64_t more[GPU_LOAD_SLOTS]; /* by how much that changes */
+	int64_t open;                 /* launched before next_ns, and not done */
+	int64_t more[GPU_LOAD_SLOTS]; /* change of open in each interval */
 	struct device *devices[GPU_LOAD_DEVICES];
 	size_t n_devices;
 };
@@ -471,7 +471,7 @@ static struct device *get_device(struct gpu_load *l, uint32_t device)
 	return d;
 }
 
-/* Counted from the first that has not been told; what is before it counts in that one, what is too far ahead in the last. */
+/* Returns the interval of a time, counted from the first one not emitted; earlier times are in that one, later ones in the last. */
 static size_t interval_of(const struct gpu_load *l, uint64_t ns)
 {
 	uint64_t i = ns < l->next_ns ? 0 : (ns - l->next_ns) / GPU_LOAD_NS;
@@ -514,7 +514,7 @@ void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 		d->until_ns = end_ns;
 	if (end_ns < l->next_ns)
 		return;
-	/* it waits or runs from the end of one interval to the end of another */
+	/* it waits or runs from the end of interval `from` to the end of `to` */
 	from = interval_of(l, launched_ns < end_ns ? launched_ns : end_ns);
 	to = interval_of(l, end_ns);
 	l->more[slot_of(l, from)]++;
@@ -547,7 +547,7 @@ void gpu_load_take(
 
 		l->open += l->more[l->first];
 		l->more[l->first] = 0;
-		if (!l->n_devices) { /* nothing to tell for long */
+		if (!l->n_devices) { /* no activity yet: skip to the end */
 			l->next_ns = until_ns - until_ns % GPU_LOAD_NS - GPU_LOAD_NS;
 			continue;
 		}

@@ -15,10 +15,10 @@
 #include "util/alloc.h"
 #include "util/clock.h"
 
-#define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
-#define AHEAD_NS (10 * NSEC_PER_MSEC) /* or after now: clocks are compared from time to time only */
+#define SLACK_NS NSEC_PER_SEC         /* how far a start may lie before the ring was made */
+#define AHEAD_NS (10 * NSEC_PER_MSEC) /* how far an end may lie after now, since clocks are compared only from time to time */
 #define CLOCK_TRIES 4
-#define COUNT_MAX (UINT64_C(1) << 50) /* of a counter: more than can be, and few enough to be added up */
+#define COUNT_MAX (UINT64_C(1) << 50) /* cap of a counter: above any real value, yet sums do not overflow */
 #define GPU_ERROR_OTHER_USER 39       /* CUPTI's number */
 
 static int map(struct gpu_feed *f)
@@ -37,7 +37,7 @@ static int map(struct gpu_feed *f)
 		.record_size = sizeof(struct gpu_record),
 		.capacity = f->capacity,
 	};
-	/* else an access to it could end inftrace */
+	/* if the process could shrink it, an access could kill inftrace by SIGBUS */
 	return fcntl(f->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }
 
@@ -142,7 +142,7 @@ bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const str
 		__asm__ volatile(""
 				 :
 				 : "r"(&r)
-				 : "memory"); /* from here on the copy counts */
+				 : "memory"); /* the compiler must use the copy from here on */
 		f->bad += !take(f, &r, now_ns, ops, arg);
 		f->tail++;
 	}
@@ -191,7 +191,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* By how much a time may be off. */
+/* Returns by how much a time may be off. */
 static uint64_t residual(const struct gpu_ring_clock *c)
 {
 	for (int i = 0; i < CLOCK_TRIES; i++) {
@@ -201,10 +201,10 @@ static uint64_t residual(const struct gpu_ring_clock *c)
 		if (!(before & 1) && load32(&c->generation) == before)
 			return sum(sum(half, half), bend);
 	}
-	return 0; /* as before */
+	return 0; /* the caller keeps the old value */
 }
 
-/* An agent that has left says with its error why it did not collect. */
+/* The error of an agent that has left tells why it did not collect. */
 static enum gpu_state state_of(uint32_t state, int error, enum gpu_call call, enum gpu_vendor vendor)
 {
 	if (state >= GPU_STATE_MAX)
@@ -223,7 +223,7 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 	uint64_t until = load_time(f, &w->flushed_until, now_ns), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
 	uint32_t state = load32(&w->state), call = load32(&w->failed_call), vendor = load32(&w->vendor);
 
-	st->off_since = load_time(f, &w->off_since, now_ns); /* in the order in which they are written */
+	st->off_since = load_time(f, &w->off_since, now_ns); /* off_since first, in the order in which they are written */
 	st->on_since = load_time(f, &w->on_since, now_ns);
 	st->settled = load32(&w->wanted_seen) == f->change || f->broken;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
