@@ -7,21 +7,21 @@
 
 struct call {
 	struct launch l;
-	uint32_t op; /* 0: none that was seen */
+	uint32_t op; /* operator; 0: none was seen */
 };
 
 struct capture {
 	uint32_t number;
 	bool ended;
 	uint64_t from_ns, to_ns;
-	struct call *calls; /* sorted by their begin */
+	struct call *calls; /* sorted by start */
 	size_t n, cap;
 };
 
 struct node {
 	uint64_t number;
 	uint32_t position, op; /* position: from 1 on */
-	/* as it was when its place was learnt */
+	/* as of the launch that gave its position */
 	uint32_t activity, grid[3], block[3];
 	uint64_t bytes;
 };
@@ -30,14 +30,14 @@ struct graph {
 	uint32_t number, correlation; /* of its last launch */
 	uint64_t used;
 	bool learning;      /* more nodes of its first launch may come */
-	struct node *nodes; /* by their number */
+	struct node *nodes; /* sorted by number */
 	size_t n, cap;
 };
 
 struct gpu_graphs {
-	struct capture captures[GRAPHS_CAPTURES_MAX]; /* the oldest first */
+	struct capture captures[GRAPHS_CAPTURES_MAX]; /* oldest first */
 	size_t n_captures, n_calls;
-	uint64_t to_ns; /* the end of the last call that was captured */
+	uint64_t to_ns; /* latest end of a captured call */
 	struct graph graphs[GRAPHS_MAX];
 	size_t n_graphs, n_nodes;
 	uint64_t uses;
@@ -90,7 +90,7 @@ void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct lau
 	c = get_capture(g, number);
 	for (i = c->n; i && c->calls[i - 1].l.start_ns > l->start_ns; i--)
 		;
-	/* of a call within another one the inner one counts */
+	/* an inner call replaces the outer one */
 	if (i && launch_is_within(l, &c->calls[i - 1].l)) {
 		c->calls[i - 1].l = *l;
 		return;
@@ -116,7 +116,7 @@ void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t number, uint64_t ns
 	c->ended = true;
 }
 
-/* The first that began then or later. */
+/* Returns the index of the first call that began then or later. */
 static size_t find_call(const struct capture *c, uint64_t ns)
 {
 	return bisect(c->n, k, c->calls[k].l.start_ns < ns);
@@ -212,7 +212,7 @@ static bool is_alike(const struct capture *c, const struct graph *of)
 	return true;
 }
 
-/* Its nodes are in some order: gives them the operators of the captures that are alike in this order. Returns whether there are any. */
+/* Gives the nodes, in their current order, the operators of the matching captures, 0 where these differ. Returns whether any match. */
 static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_t before_ns)
 {
 	bool any = false;
@@ -233,7 +233,7 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 	return any;
 }
 
-/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in the order of their numbers. */
+/* The capture order is that of the first launch, or, with parallel branches, that of the node numbers. */
 static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
 {
 	for (size_t i = 0; i < of->n; i++)
@@ -250,7 +250,7 @@ static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t 
 		of->nodes[i].position = (uint32_t)i + 1;
 }
 
-/* false: it cannot be known */
+/* Returns false if the graph is too large, or has one node twice. */
 static bool add_nodes(struct gpu_graphs *g, struct graph *of, const struct rec_gpu *list, size_t n)
 {
 	size_t before = of->n;
@@ -281,7 +281,7 @@ static bool add_nodes(struct gpu_graphs *g, struct graph *of, const struct rec_g
 	return true;
 }
 
-/* Gives each part its place; false: some have none. */
+/* Sets the position and operator of each record; false: some have none, and none is set. */
 static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
 {
 	const struct node *node = of->nodes, *end = of->nodes + of->n;
@@ -289,7 +289,7 @@ static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
 	for (size_t i = 0; i < n; i++, node++) {
 		const struct node key = { .number = list[i].graph_node };
 
-		/* numbers mostly go up with the places */
+		/* numbers mostly increase with positions */
 		if (node >= end || node->number != key.number)
 			node = bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes);
 		if (!node)
@@ -315,9 +315,9 @@ void gpu_graphs_launched(struct gpu_graphs *g, struct rec_gpu *list, size_t n)
 		of->learning = false;
 	if ((of->n && !of->learning && place(of, list, n)) || (!is_new && !of->learning))
 		return;
-	if (is_new) /* it has other nodes than before */
+	if (is_new) /* its nodes differ from those known */
 		forget_nodes(g, of);
-	/* of a launch that was not seen it is not known where it began */
+	/* without its launch call, the beginning of the graph may be missing */
 	of->learning = list[0].launch_tid && add_nodes(g, of, list, n) && place(of, list, n);
 	if (!of->learning)
 		forget_nodes(g, of);

@@ -7,28 +7,27 @@
 #include "util/clock.h"
 #include "util/list.h"
 
-/* By how many ns times of a GPU may contradict times of calls, beyond what the clocks are known to: at once, and when no better call
- * can come any more. */
+/* By how many ns GPU times may contradict call times, beyond the clock uncertainty: while a better call may come, and after that. */
 #define SURE_NS 3000
 #define SKEW_NS 20000
-#define LOOK_MAX 512 /* calls that are looked at for one kernel */
+#define LOOK_MAX 512 /* calls considered for one kernel */
 #define MOVE_MIN 1024
-#define KEPT_MIN 512                       /* calls that have been taken, for more of what they launched */
+#define KEPT_MIN 512                       /* taken calls kept for further activity of theirs */
 #define STREAMS_MAX 256                    /* pairs of a handle and a number */
 #define CAPTURES_MAX 16                    /* the last ones */
-#define WAITS_MAX 32                       /* the last ones, for calls that come after them */
-#define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* of one that takes longer the end was lost */
+#define WAITS_MAX 32                       /* the last ones, for calls that arrive after them */
+#define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* the end of a longer capture was lost */
 
 struct call {
 	struct launch l;
-	uint64_t done_ns; /* a wait for it was over then; 0: none was seen */
-	bool taken;       /* or launched nothing */
-	bool captured;    /* as far as is known, */
-	bool told;        /* and passed on */
-	bool has_work;    /* something that it launched has come, where records say which call that was */
+	uint64_t done_ns; /* end of the first wait for it; 0: none was seen */
+	bool taken;       /* joined, or launched nothing */
+	bool captured;    /* as far as is known */
+	bool told;        /* passed to graphs */
+	bool has_work;    /* some of its activity has come; AMD only */
 };
 
-/* Of a stream, or of the thread that began it. Both ends may come late, since calls come in any order. */
+/* A capture of a stream and of the thread that began it. Both ends may come late, since calls come in any order. */
 struct capture {
 	uint64_t from_ns, to_ns; /* UINT64_MAX: not seen */
 	uint64_t stream;
@@ -47,23 +46,23 @@ struct pair {
 };
 
 struct gpu_join {
-	struct call *calls;   /* sorted by their begin */
-	size_t n, cap, first; /* those before the first have been taken */
+	struct call *calls;   /* sorted by start */
+	size_t n, cap, first; /* all before `first` are taken */
 	struct pair streams[STREAMS_MAX];
 	size_t n_streams, next_stream;
 	struct capture captures[CAPTURES_MAX];
 	size_t n_captures;
 	uint32_t last_capture; /* its number */
 	struct gpu_graphs *graphs;
-	uint64_t captures_to_ns; /* none of them reaches beyond */
+	uint64_t captures_to_ns; /* latest end of the captures */
 	struct wait waits[WAITS_MAX];
 	size_t next_wait;
-	uint32_t context; /* of what ran; 0: nothing so far */
+	uint32_t context; /* of the last activity; 0: none so far */
 	bool many_contexts;
-	uint64_t end_ns; /* calls are seen up to then; UINT64_MAX */
-	/* the last one, since a graph launches many */
+	uint64_t end_ns; /* calls are seen up to then; UINT64_MAX: no limit */
+	/* of the last activity, since a graph launch has many */
 	uint32_t correlation;
-	bool is_known; /* its call */
+	bool is_known; /* its call was seen */
 	struct launch last;
 	uint64_t last_done_ns;
 	struct join_skew skews[GPU_DEVICES_MAX];
@@ -86,7 +85,7 @@ void gpu_join_free(struct gpu_join *j)
 	free(j);
 }
 
-/* ---- what is captured ---- */
+/* ---- captures ---- */
 
 static bool is_captured_by(const struct capture *c, const struct launch *l)
 {
@@ -111,7 +110,7 @@ static void mark_captured(const struct gpu_join *j, struct call *call)
 	}
 }
 
-/* All that it launched had run at the end of the wait. */
+/* Whether all activity of the call was over at the end of the wait. */
 static bool is_waited_for(const struct call *c, const struct wait *w)
 {
 	return c->l.end_ns <= w->start_ns && (!w->one_stream || (c->l.has_stream && c->l.stream == w->stream));
@@ -132,7 +131,7 @@ static struct call make_call(const struct gpu_join *j, const struct launch *l)
 	return call;
 }
 
-/* The one that this is the other end of; NULL: that has not been seen. */
+/* Returns the capture whose other end this call is; NULL: not seen yet. */
 static struct capture *find_capture(struct gpu_join *j, const struct launch *l)
 {
 	bool is_end = l->kind == LAUNCH_CAPTURE_END;
@@ -180,7 +179,7 @@ static void note_capture(struct gpu_join *j, const struct launch *l)
 
 /* ---- calls ---- */
 
-/* Drops calls that were taken, and the oldest if that is not enough. */
+/* Drops taken calls, and the older half if that is not enough. */
 static void make_room(struct gpu_join *j)
 {
 	size_t n = 0;
@@ -207,7 +206,7 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 	}
 	if (j->n == j->cap && j->cap >= JOIN_CALLS_MAX)
 		make_room(j);
-	/* they come in the order of their ends, so the place is near the end */
+	/* calls mostly arrive in the order of their ends, so the place is near the end of the list */
 	for (i = j->n; i && j->calls[i - 1].l.start_ns > l->start_ns; i--) {
 		if (launch_is_within(&j->calls[i - 1].l, l))
 			return; /* the inner call came first */
@@ -216,7 +215,7 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 		j->calls[i - 1] = make_call(j, l);
 		return;
 	}
-	if (i < j->first) /* the first one that has not been taken, again */
+	if (i < j->first) /* the new call is the first one not taken */
 		j->first = i;
 	list_push(j->calls, j->n, j->cap);
 	memmove(j->calls + i + 1, j->calls + i, (j->n - 1 - i) * sizeof(*j->calls));
@@ -226,9 +225,9 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
 {
 	const struct wait w = { stream ? *stream : 0, start_ns, end_ns, stream };
-	uint64_t noted_ns = 0; /* what ended before has been waited for before */
+	uint64_t noted_ns = 0; /* an earlier wait has covered the calls that ended before */
 
-	if (!stream && j->many_contexts) /* it waited for one device, but which */
+	if (!stream && j->many_contexts) /* it waited for one device, but which is not known */
 		return;
 	for (size_t i = 0; i < WAITS_MAX; i++) {
 		const struct wait *o = &j->waits[i];
@@ -318,7 +317,7 @@ static enum fit fit_streams(const struct gpu_join *j, const struct launch *l, co
 
 		if (same_handle && same_stream)
 			return FIT_KNOWN;
-		/* a handle, as the default stream's, may mean another stream in another context */
+		/* a handle, like the default stream's, may mean another stream in another context */
 		if (same_stream || (same_handle && p->context == r->context))
 			fit = FIT_NOT;
 	}
@@ -335,7 +334,7 @@ static void learn_stream(struct gpu_join *j, const struct launch *l, const struc
 		j->n_streams++;
 }
 
-/* A handle is used again for another stream when the first one is gone. */
+/* Handles are reused for new streams. */
 static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
 {
 	for (size_t i = 0; i < j->n_streams; i++) {
@@ -360,8 +359,8 @@ static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residua
 }
 
 /*
- * The first call that fits, preferably with a stream that is known to be the same. sure: no call of another stream fits. wait: one that is
- * not there may come.
+ * Returns the first call that fits, preferably one whose stream is known to be the same. ret_sure: no call of another stream fits.
+ * wait: a missing call may still come.
  */
 static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
 {
@@ -393,7 +392,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 	return maybe;
 }
 
-/* Work of a stream runs in order: calls for it before this one have launched nothing that is still to come. */
+/* Marks a call as taken. whole_stream: also earlier calls on its stream, which runs in order, so nothing of theirs is still to come. */
 static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 {
 	for (struct call *o = j->calls + j->first; o < c && whole_stream; o++) {
@@ -410,7 +409,7 @@ static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 	j->first = KEPT_MIN;
 }
 
-/* The call of that thread at that time; also one that has been taken, since a copy or a graph may launch several. NULL: it was not seen. */
+/* Returns the call of that thread at that time, taken or not, since a copy or a graph may launch several; NULL: it was not seen. */
 static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 {
 	size_t i = bisect(j->n, k, j->calls[k].l.start_ns <= ns);
@@ -424,7 +423,7 @@ static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 	return NULL;
 }
 
-/* A copy may be made by the CPU: then nothing of it comes, but what is behind it in its stream. */
+/* The CPU may make a copy: then no record of it comes, only of later work on its stream. */
 static void pass_copies(struct gpu_join *j, const struct call *before)
 {
 	for (struct call *o = j->calls + j->first; o < before; o++) {
@@ -466,7 +465,7 @@ static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 	return true;
 }
 
-/* An order that cannot be tells how wrong the device's clock is. */
+/* An impossible order shows how far the device's clock is off. */
 static void note_skew(struct gpu_join *j, const struct rec_gpu *r)
 {
 	struct join_skew *s = &j->skews[r->device % GPU_DEVICES_MAX];

@@ -9,12 +9,12 @@
 
 #define ANY_DEVICE UINT32_MAX
 
-/* At one instant the number of kernels and the like that are under way changes. */
+/* An instant at which the number of activities under way changes. */
 struct edge {
 	uint64_t ns;
-	enum gpu_part part; /* in which the time is, if nothing else is under way that counts more */
+	enum gpu_part part; /* gets the time, unless a part that counts more is under way */
 	int change;         /* 1 or -1 */
-	uint32_t device;    /* ANY_DEVICE: it may be each of them */
+	uint32_t device;    /* ANY_DEVICE: counts for each */
 	uint32_t tid;       /* of the launch */
 };
 
@@ -36,7 +36,7 @@ static bool is_within(const struct gpu_run *r, uint64_t start_ns, uint64_t end_n
 	return r->start_ns < end_ns && r->end_ns > start_ns;
 }
 
-/* Sets the devices, by their numbers, and the one with the most time in kernels and copies of the step, those side by side twice. */
+/* Sets the devices, sorted, and the one with the most time in kernels and copies of the step, where parallel ones count twice. */
 static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
 {
 	uint64_t busy[GPU_DEVICES_MAX] = { 0 };
@@ -74,7 +74,7 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 	enum gpu_part runs = r->is_collective ? GPU_PART_COLLECTIVE : r->is_kernel ? GPU_PART_BUSY
 										   : GPU_PART_COPY;
 	enum gpu_part waits = r->launched_ns && r->start_ns != UINT64_MAX ? GPU_PART_IDLE_WAIT : GPU_PART_UNKNOWN;
-	/* when it is not known since when it waited, it may have been all the time */
+	/* if it is not known since when it waited, it may have waited all the time */
 	uint64_t queued = clip(r->launched_ns, start_ns, from);
 	uint32_t device = r->start_ns == UINT64_MAX ? ANY_DEVICE : r->device;
 	size_t n = 0;
@@ -90,7 +90,7 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 	return n;
 }
 
-/* Keeps a gap that is one of the longest, behind others of the same length. */
+/* Keeps a gap if it is one of the longest; gaps of equal length stay in order. */
 static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
 {
 	int i = GPU_GAPS;
@@ -103,15 +103,15 @@ static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64
 		gaps[i] = (struct gpu_gap){ .start_ns = from_ns, .dur_ns = to_ns - from_ns, .tid = tid };
 }
 
-/* The parts between the edges of a device, or of all together. The edges are sorted. gaps: NULL: they are not wanted. */
+/* Gives the time of each part, of a device or ANY_DEVICE, from sorted edges. gaps may be NULL. */
 static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
 {
-	/* what counts more comes first */
+	/* parts that count more come first */
 	static const enum gpu_part parts[] = { GPU_PART_BUSY, GPU_PART_COLLECTIVE, GPU_PART_COPY, GPU_PART_IDLE_WAIT, GPU_PART_UNKNOWN,
 		GPU_PART_IDLE_LAUNCH };
 	int64_t under_way[GPU_PART_MAX] = { [GPU_PART_IDLE_LAUNCH] = 1 };
-	uint64_t at = start_ns, idle_ns = start_ns; /* it has been idle since then, up to here */
+	uint64_t at = start_ns, idle_ns = start_ns; /* start of the current gap */
 	uint32_t tid = 0;                           /* of the last launch */
 
 	memset(ret_ns, 0, GPU_PART_MAX * sizeof(*ret_ns));
@@ -139,7 +139,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 		keep_longest(gaps, idle_ns, end_ns, 0);
 }
 
-/* For how long something runs after the end that was launched before it. edges: room for them. */
+/* Returns how long activity launched within the step runs after its end. edges: room for 2 * n. */
 static uint64_t measure_after(
 	const struct gpu_run *list, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, struct edge *edges)
 {
@@ -203,25 +203,25 @@ void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint
 
 /* ---- one process ---- */
 
-#define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records a turn: no more than that are held by then */
-#define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
-#define GRACE_NS (200 * NSEC_PER_MSEC) /* what ran at the end of a step has ended by then, in most cases */
-#define PATIENCE_NS NSEC_PER_SEC       /* what was launched and is still unknown by then is left unknown */
-/* CUPTI hands over a buffer when all that it has records of is done, or when it is full: where something always runs, one does not
- * know when all of an instant is there, but from the launches. */
-#define HOLD_NS NSEC_PER_SEC        /* then what ended before that is handed over, perhaps out of order */
-#define LATE_NS (10 * NSEC_PER_SEC) /* and steps with launches whose records are missing are divided without */
+#define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records per turn; no more than that are held when it starts */
+#define PENDING_MAX 1024               /* launches of a step without activity */
+#define GRACE_NS (200 * NSEC_PER_MSEC) /* by then, activity at the end of a step has mostly ended */
+#define PATIENCE_NS NSEC_PER_SEC       /* a launch still without activity by then is left so */
+/* CUPTI hands over a buffer when all activity recorded in it is done, or when it is full: where something always runs, only the
+ * launches tell when the records of an instant are complete. */
+#define HOLD_NS NSEC_PER_SEC        /* records of older activity are handed over, perhaps out of order */
+#define LATE_NS (10 * NSEC_PER_SEC) /* by then, a step whose launches miss records is divided without them */
 #define LOOK_NS (NSEC_PER_SEC / 10)
-#define SHIFT_MAX_NS 1000 /* in a turn */
+#define SHIFT_MAX_NS 1000 /* per turn */
 #define GAPS_MAX 32
 #define RUNS_KEPT 4096
-#define KEEP_NS (60 * NSEC_PER_SEC) /* the longest step, from when it is known */
+#define KEEP_NS (60 * NSEC_PER_SEC) /* a step is known only at its end: runs are kept for steps this long */
 
 /* A step whose partition is not known yet. */
 struct waiting {
 	struct rec_hdr h;
 	uint32_t number;
-	uint64_t before_ns; /* since the last step of its thread; 0: none, or it is not known */
+	uint64_t before_ns; /* since the last step of its thread; 0: none, or not known */
 	bool is_partial;
 };
 
@@ -238,35 +238,35 @@ struct gpu_process {
 	struct gpu_join *join;
 	struct gpu_graphs *graphs;
 	struct gpu_load *load;
-	uint32_t *names; /* by the agent's number */
+	uint32_t *names; /* by the agent's id */
 	uint32_t n_names;
 	struct {
 		bool any;
 		uint32_t number;
-		int64_t shift_ns;   /* from its times to the times of calls */
-	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by the process's own */
-	uint64_t skew_ns;           /* by how much a device's times were seen to be wrong, at most */
-	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
+		int64_t shift_ns;   /* added to its times to match the times of calls */
+	} devices[GPU_DEVICES_MAX]; /* by the process's own number; .number is the recording's */
+	uint64_t skew_ns;           /* largest error seen of a device's times */
+	uint32_t used_last;         /* the process's own number of the device handed over last */
 	struct rec_gpu *held;
 	size_t n_held, cap_held;
-	bool waits;           /* some of it, for its call */
-	struct gpu_run *runs; /* what has been handed over */
+	bool waits;           /* some of held wait for their calls */
+	struct gpu_run *runs; /* activity handed over */
 	size_t n_runs, cap_runs;
-	uint64_t runs_from_ns; /* what ended before is forgotten */
+	uint64_t runs_from_ns; /* activity that started before is forgotten */
 	struct waiting *steps;
 	size_t n_steps, cap_steps;
 	struct gap gaps[GAPS_MAX];
 	size_t n_gaps;
-	/* collecting pauses in between, for the budget or by --gpu=every=N */
-	uint64_t first_on_ns, on_ns; /* since when it has been collected, at first and the last time; 0: never */
-	uint64_t pause_ns;           /* when the last pause before that began; 0: there was none */
-	uint64_t off_ns;             /* 0: it is being collected */
-	uint64_t over_ns;            /* how long it was not, for the budget */
+	/* collecting pauses, for the budget or by --gpu=every=N */
+	uint64_t first_on_ns, on_ns; /* when collecting began, the first and the last time; 0: never */
+	uint64_t pause_ns;           /* start of the last pause before on_ns; 0: none */
+	uint64_t off_ns;             /* start of the current pause; 0: collecting is on */
+	uint64_t over_ns;            /* total of pauses for the budget */
 	bool is_over;
-	uint64_t settled_ns; /* up to there everything is known to have been handed over */
-	uint64_t looked_ns;  /* when what is held was looked at */
+	uint64_t settled_ns; /* everything that ended up to then has been handed over */
+	uint64_t looked_ns;  /* when all of held was last looked at */
 	uint64_t kept, lost_here, lost_seen;
-	uint64_t end_ns; /* of the recording; UINT64_MAX: it goes on */
+	uint64_t end_ns; /* of the recording; UINT64_MAX: none yet */
 	bool was_gone;   /* in the turn before */
 };
 
@@ -361,7 +361,7 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	p->names[id] = gpu_info_name(p->info, text);
 }
 
-/* The number in the recording of a device of the process's. about: NULL: it has not said what it is. false: there are too many. */
+/* Gives the recording's number of the process's device `own`. about: NULL if not described. false: there are too many. */
 static bool find_device(struct gpu_process *p, uint32_t own, const struct gpu_device *about, uint32_t *ret_device)
 {
 	bool of_machine = p->state.vendor == GPU_VENDOR_AMD; /* see device_of() in agent/rocm.c */
@@ -408,7 +408,7 @@ static void on_activity(const struct gpu_record *r, void *arg)
 	struct gpu_process *p = arg;
 	struct rec_gpu *g;
 
-	if (r->kind == GPU_RECORD_GRAPH) /* as a whole; its kernels were asked for */
+	if (r->kind == GPU_RECORD_GRAPH) /* its kernels are recorded one by one */
 		return;
 	if (p->n_held == GPU_HELD_MAX) {
 		p->lost_here++;
@@ -449,7 +449,7 @@ static int compare_starts(const void *a, const void *b)
 	return (x->h.start_ns > y->h.start_ns) - (x->h.start_ns < y->h.start_ns);
 }
 
-/* They mostly are in order: what one stream did comes so. */
+/* The list is mostly sorted already, since each stream's records come in order. */
 static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, const void *b))
 {
 	size_t i = 1;
@@ -460,22 +460,22 @@ static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, c
 		qsort(list, n, sizeof(*list), compare);
 }
 
-/* What the times are known to. */
+/* Returns the clock uncertainty of the times. */
 static uint64_t residual(const struct gpu_process *p)
 {
 	return p->skew_ns > p->state.residual_ns ? p->skew_ns : p->state.residual_ns;
 }
 
 /*
- * CUPTI relates the clock of a device to the CPU's once: on an H200 with 13.0, times of llama.cpp's kernels got 2 to 3 us early in a second,
- * those of PyTorch none. What is seen of that is taken back bit by bit, as one pair of a call and a kernel may be mistaken.
+ * CUPTI relates the clock of a device to the CPU's once: on an H200 with 13.0, times of llama.cpp's kernels became 2 to 3 us early per
+ * second, PyTorch's did not. Observed skew is corrected bit by bit, as one pair of a call and a kernel may be wrong.
  */
 static void follow_clock(struct gpu_process *p, uint32_t device)
 {
 	struct join_skew skew = gpu_join_skew(p->join, device);
 	uint64_t seen_ns = skew.early_ns > skew.late_ns ? skew.early_ns : skew.late_ns;
 
-	if (skew.early_ns && skew.late_ns) /* one of both is mistaken */
+	if (skew.early_ns && skew.late_ns) /* one of them must be a wrong pair */
 		return;
 	p->devices[device].shift_ns += (int64_t)(skew.early_ns < SHIFT_MAX_NS ? skew.early_ns : SHIFT_MAX_NS);
 	p->devices[device].shift_ns -= (int64_t)(skew.late_ns < SHIFT_MAX_NS ? skew.late_ns : SHIFT_MAX_NS);
@@ -501,7 +501,7 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 	};
 }
 
-/* What the devices are has been said by now: the agent does that before it says that records are complete. */
+/* The devices are described by now: the agent does that before it moves flushed_until. */
 static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb, void *arg)
 {
 	struct gpu_track of = { .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
@@ -512,7 +512,7 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 		return;
 	}
 	of.device = g->device;
-	/* what began after the recording is not a part of it, but may be what a step launched */
+	/* activity after the end of the recording is not part of it, but a step may have launched it */
 	if (g->h.start_ns < p->end_ns || g->launch_tid)
 		keep_run(p, g);
 	if (g->h.start_ns >= p->end_ns)
@@ -526,7 +526,7 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 	cb(&g->h, sizeof(*g), arg);
 }
 
-/* Of the first n that are held, which are in the order of their calls. */
+/* Sets the graph positions of the first n records held, which are in the order of their calls. */
 static void place_in_graphs(struct gpu_process *p, size_t n)
 {
 	for (size_t i = 0, end; i < n; i = end) {
@@ -540,9 +540,9 @@ static void place_in_graphs(struct gpu_process *p, size_t n)
 }
 
 /*
- * Whether the call that launched it may be still to come: a call is seen once it returns, and the GPU may be done by then, as where the
- * thread was preempted. Where launches are missing anyway nothing is held up for them; of AMD's it is known which call that is,
- * so that some may be missing.
+ * Whether the launching call may still come: probes see a call return, and the GPU may be done by then, e.g. if the thread was
+ * preempted. If launches are missing anyway, nothing is held up for them; AMD's records say which call it is, so there up to
+ * half may be missing.
  */
 static bool may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint64_t since_ns)
 {
@@ -552,13 +552,13 @@ static bool may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint6
 	return g->h.start_ns + g->h.dur_ns > since_ns && (g->launch_tid ? missed <= joined : !missed);
 }
 
-/* What ended up to then; but what ended after `since_ns` waits for its call, and what was launched after that waits, too. Returns up to
- * where all is handed over. */
+/* Hands over what ended up to until_ns; but a record that ended after since_ns waits for its call, as do all launched after it. Returns
+ * the time up to which all is handed over. */
 static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since_ns, gpu_record_cb cb, void *arg)
 {
 	size_t n = 0, joined = 0;
 
-	/* what stays moves behind the others */
+	/* records that stay move to the end */
 	for (size_t i = 0; i < p->n_held; i++) {
 		struct rec_gpu g;
 
@@ -599,16 +599,16 @@ static void settle(struct gpu_process *p, uint64_t until_ns)
 		p->settled_ns = until_ns;
 }
 
-/* What is missing for long is no longer waited for. */
+/* Drops calls that were waited for but whose activity is missing, at the latest after LATE_NS. */
 static void heed_waits(struct gpu_process *p, uint64_t now_ns)
 {
 	gpu_join_settle(p->join, now_ns > p->settled_ns + LATE_NS ? now_ns - LATE_NS : p->settled_ns);
 }
 
-/* Everything that is known to be complete, and what has been held for long. over: nothing more will come. */
+/* Hands over everything known to be complete, and what has been held for long. over: nothing more will come. */
 static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_record_cb cb, void *arg)
 {
-	/* while nothing is collected nothing is on its way */
+	/* in a pause no records are on their way */
 	uint64_t until_ns = over || p->off_ns ? now_ns : p->state.flushed_until;
 
 	if (over) {
@@ -616,7 +616,7 @@ static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_r
 		settle(p, until_ns);
 	} else if (until_ns > p->settled_ns) {
 		settle(p, release(p, until_ns, now_ns - HOLD_NS, cb, arg));
-	} else if (now_ns >= p->looked_ns + LOOK_NS) { /* all that is held is looked at */
+	} else if (now_ns >= p->looked_ns + LOOK_NS) { /* seldom, since it looks at all held records */
 		release(p, now_ns - HOLD_NS, UINT64_MAX, cb, arg);
 		p->looked_ns = now_ns;
 	}
@@ -638,9 +638,9 @@ static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 }
 
 /*
- * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, all is there that ran before the first
- * pending one. What runs is in no record before it is done, but its launch was seen: what follows that launch is not complete,
- * unless it was long ago, since not every call launches something.
+ * Returns the time up to which activity is complete. While a device is never idle, CUPTI keeps records for long. If all launches are
+ * seen, all activity before the first pending launch is there. Running activity has no record yet, but its launch was seen: what
+ * follows that launch is not complete, unless it was long ago, since not every call launches something.
  */
 static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 {
@@ -670,7 +670,7 @@ static void tell_load(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb
 
 void gpu_process_call(struct gpu_process *p, const struct launch *l)
 {
-	/* in a pause: nothing will come of it */
+	/* a call in a pause gets no records */
 	if (l->end_ns < p->first_on_ns || (p->off_ns && l->start_ns >= p->off_ns) ||
 		(l->start_ns >= p->pause_ns && l->start_ns < p->on_ns && p->pause_ns))
 		return;
@@ -694,7 +694,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 {
 	uint64_t before_ns = 0;
 
-	if (!p->state.on_since) /* perhaps since the last turn */
+	if (!p->state.on_since) /* collecting may have begun since the last turn */
 		gpu_feed_state(p->feed, r->h.start_ns + r->h.dur_ns, &p->state);
 	if (!p->state.on_since || p->state.state == GPU_STATE_FAILED)
 		return false;
@@ -711,7 +711,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 	return true;
 }
 
-/* Whether most launches are seen, so that they tell what must have run. */
+/* Whether most launches are seen, so that they show what must have run. */
 static bool knows_launches(const struct gpu_process *p)
 {
 	uint64_t joined, missed;
@@ -720,7 +720,7 @@ static bool knows_launches(const struct gpu_process *p)
 	return joined > missed;
 }
 
-/* Whether more of what was launched in the step may be still to come, as the nodes of a graph that runs for long. */
+/* Whether more activity launched in the step may still come, such as nodes of a long-running graph. */
 static bool still_runs(const struct gpu_process *p, const struct waiting *s, uint64_t known_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
@@ -748,7 +748,7 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 	return (!pending && knows_launches(p)) || now_ns >= end_ns + LATE_NS;
 }
 
-/* Divides a time by what ran around it and by the launches before its end of which nothing has come. */
+/* Divides a time by the activity around it and by the pending launches before its end. */
 static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
 	struct gpu_run *list = xcalloc(p->n_runs + PENDING_MAX, sizeof(*list));
@@ -799,7 +799,7 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
-	find_device(p, p->used_last, NULL, &r.device); /* if none did anything */
+	find_device(p, p->used_last, NULL, &r.device); /* in case no device did anything */
 	if (is_known)
 		divide(p, s->h.start_ns, end_ns, &r);
 	if (!is_known || !find_tracks(p, &r)) {
@@ -817,7 +817,7 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 	cb(&r.h, REC_GPU_STEP_SIZE(r.n_devices < GPU_STEP_DEVICES ? r.n_devices : GPU_STEP_DEVICES), arg);
 }
 
-/* What ended so long before that no step will need it: of each list half, so that it is seldom moved. */
+/* Forgets the older half of runs if no step will need it; a half at once, so that the list is seldom moved. */
 static void forget_runs(struct gpu_process *p, uint64_t needed_ns)
 {
 	size_t n = p->n_runs / 2;
@@ -851,7 +851,7 @@ static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_r
 
 /* ---- */
 
-/* Notes since when it has been collected, and since when it has not: what ran in between is not known. */
+/* Notes when collecting began and ended: activity in pauses is not known. */
 static void follow_pauses(struct gpu_process *p)
 {
 	const struct gpu_feed_state *st = &p->state;
@@ -878,7 +878,7 @@ static void follow_pauses(struct gpu_process *p)
 	p->is_over |= st->state == GPU_STATE_OVER_BUDGET;
 }
 
-/* Notes what was lost since the last time. What it was ended after the last flush that is known. */
+/* Notes a gap if records were lost since the last turn. Lost activity ended after the last known flush. */
 static void count_lost(struct gpu_process *p, uint64_t now_ns)
 {
 	uint64_t n = lost(p);
@@ -897,12 +897,12 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 {
 	bool more, over, gone;
 
-	/* what was written before that is in the ring by now */
+	/* before the drain: records written before this state are then in the ring */
 	gpu_feed_state(p->feed, now_ns, &p->state);
 	follow_pauses(p);
 	more = gpu_feed_drain(p->feed, now_ns, DRAIN_MAX, &feed_ops, p);
 	gone = !more && gpu_state_is_over(p->state.state);
-	/* its last calls may not have been read yet in the turn in which it went */
+	/* in the turn in which the process goes, its last calls may not have been read yet */
 	over = gone && p->was_gone;
 	p->was_gone = gone;
 	if (!more) {
