@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What has to be known of a process before the agent is injected, and what speaks against it. All of that is done by a process of its own,
- * which a hostile target can hold up: it ends at a deadline, and the recorder never waits for it.
+ * Checks a process for reasons against an injection, finds what the injection needs, and injects the agent. A helper process does all
+ * that, since a hostile target can hold it up: the helper ends at a deadline, and the recorder never waits for it.
  */
 #include "gpu/inject.h"
 
@@ -33,14 +33,14 @@
 #include "target/process.h"
 #include "util/confine.h"
 
-#define LOOK_MS 10000     /* to read its files */
-#define CALL_MS 1000      /* and for all that is done to it from then on */
-#define ROUND_NS 20000000 /* between two looks for a thread that waits in a system call, */
-#define THREADS_MAX 256   /* at so many of them */
+#define LOOK_MS 10000     /* deadline for reading the target's files */
+#define CALL_MS 1000      /* deadline for everything after that */
+#define ROUND_NS 20000000 /* between two searches for a thread that waits in a system call */
+#define THREADS_MAX 256   /* considered in one search */
 #define FILES_MAX 4
 #define MEMORY_PATH "/memfd:" GPU_AGENT_SONAME " (deleted)"
 
-/* The numbers of a line of /proc/PID/status, as many as there are, up to max. */
+/* Reads up to max numbers of a line of /proc/PID/status. Returns how many there are. */
 static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers, int max)
 {
 	char value[PROCESS_STATUS_MAX] = "", *at = value, *end;
@@ -54,7 +54,7 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers
 	return count;
 }
 
-/* Whether the program was started with more rights than its user's. */
+/* Whether the program was started with more rights than its user has. */
 static bool is_secure(pid_t pid)
 {
 	unsigned long uids[3], gids[3];
@@ -89,13 +89,13 @@ struct search {
 	struct inspector *inspector;
 	pid_t pid;
 	struct inject_places found;
-	struct mapped_file files[FILES_MAX]; /* where it was found; without their paths */
+	struct mapped_file files[FILES_MAX]; /* mappings of what was found; path is not valid */
 	int count, seen;
-	bool has_agent; /* one that was brought in before */
+	bool has_agent; /* from an earlier injection, as a memfd */
 	bool same_filters;
 };
 
-/* What the file is, read by a process without rights. */
+/* Has the inspector, a process without rights, read the file. Closes fd. */
 static int inspect(const struct search *s, int fd, struct inspect_loaded *ret_loaded)
 {
 	int err = inspector_loaded(s->inspector, fd, ret_loaded);
@@ -130,7 +130,7 @@ static bool is_traced(pid_t pid, char *ret_why, size_t size)
 	return true;
 }
 
-/* What speaks against it, in the words of the user. */
+/* Refuses a process that must not be injected into, with a reason for the user. */
 static int check_process(struct search *s, char *ret_why, size_t size)
 {
 	unsigned long mode = 0, filters = 0, own_filters = 0;
@@ -144,7 +144,7 @@ static int check_process(struct search *s, char *ret_why, size_t size)
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
 	if (status_numbers(pid, "Seccomp:", &mode, 1) && mode == SECCOMP_MODE_STRICT)
 		return inject_refuse(ret_why, size, -EPERM, "seccomp lets it do nothing but read and write");
-	/* this process may be under the filters of the same container */
+	/* this process may be under the same container's filters */
 	status_numbers(getpid(), "Seccomp_filters:", &own_filters, 1);
 	s->same_filters = !status_numbers(pid, "Seccomp_filters:", &filters, 1) || filters <= own_filters;
 	if (process_has_shadow_stack(pid))
@@ -167,7 +167,7 @@ static int see_file(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Whether all is still where it was found: the process may have executed another program since then. */
+/* Whether all is still mapped where it was found: the process may have executed another program since. */
 static bool still_there(void *arg)
 {
 	struct search *s = arg;
@@ -181,7 +181,7 @@ static uint64_t address_of(uint64_t offset, const struct mapped_file *m)
 	return offset && offset >= m->offset && offset - m->offset < m->end - m->start ? m->start + (offset - m->offset) : 0;
 }
 
-/* The C library has all three, except that the dl functions of an older glibc are in libdl. */
+/* The C library has all three functions, but an older glibc has the dl functions in libdl. */
 static int find_functions(const struct mapped_file *m, void *arg)
 {
 	const char *base = strrchr(m->path, '/');
@@ -208,8 +208,8 @@ static int find_functions(const struct mapped_file *m, void *arg)
 }
 
 /*
- * Where nobody has anything: behind the end of an executable segment, in its last page. What of the file is mapped
- * there is padding, which must be zero, or what an injection before this one has left.
+ * Finds unused room for code behind the end of an executable segment, in its last page. The file is padded there: it must
+ * be zero, or hold the code of an earlier injection.
  */
 static int find_room(const struct mapped_file *m, void *arg)
 {
@@ -223,7 +223,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 	if (!m->ino || file_open_mapped(s->pid, m, &fd) || inspect(s, fd, &l))
 		return 0;
 	for (size_t i = 0; i < l.n_code; i++) {
-		/* the segment of this mapping, mapped as a whole */
+		/* find the segment of this mapping, if it is mapped as a whole */
 		uint64_t before = l.code[i].offset % (uint64_t)sysconf(_SC_PAGESIZE);
 
 		if (l.code[i].offset - before == m->offset && l.code[i].size <= m->end - m->start - before)
@@ -240,7 +240,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 	return 1;
 }
 
-/* By whichever thread can be used. Returns as inject_call() does. */
+/* Does the work in any usable thread. Returns as inject_call() does. */
 static int work_in(struct search *s, struct inject_work *work, char *ret_why, size_t size)
 {
 	const struct timespec pause = { .tv_nsec = ROUND_NS };
@@ -264,7 +264,7 @@ static int work_in(struct search *s, struct inject_work *work, char *ret_why, si
 	}
 }
 
-/* The very open file of the process, with the rights that it has itself: it may have put another one in its place. */
+/* Duplicates a descriptor of the target, with the target's rights to it. The target may have replaced its file. */
 static int take_descriptor(pid_t pid, int number, int *ret_fd)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), fd, err;
@@ -299,7 +299,7 @@ static int copy_file(const char *path, int to)
 	return err;
 }
 
-/* A copy of the library in memory, in which nobody changes anything from then on. Returns its descriptor. */
+/* Returns a memfd with a copy of the library, sealed against changes, or a negative errno. */
 static int make_copy(const char *agent_path)
 {
 	int fd = memfd_create(GPU_AGENT_SONAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
@@ -314,7 +314,7 @@ static int make_copy(const char *agent_path)
 	return err ? err : fd;
 }
 
-/* Sends a descriptor. It may be a socket of anybody's by now: it does not wait. */
+/* Sends a descriptor, without blocking, since the target may have replaced the socket by any other. */
 static int send_descriptor(int socket, int fd)
 {
 	union {
@@ -328,7 +328,7 @@ static int send_descriptor(int socket, int fd)
 	return sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* What is at the places of inject_work.data while a descriptor is received. */
+/* Layout of inject_work.data while a descriptor is received. */
 struct received {
 	struct msghdr m;
 	struct iovec iov;
@@ -339,7 +339,8 @@ struct received {
 _Static_assert(sizeof(struct received) <= INJECT_DATA_MAX * sizeof(uint64_t) && offsetof(struct received, fd) % 8 == 0, "it fits");
 #define RECEIVED(member) INJECT_DATA(offsetof(struct received, member) / 8)
 
-/* Has the process receive what has been sent to one end of its pair of sockets, and close both. Returns its number there, as it says. */
+/* Has the target receive the descriptor from its socket pair, and close both ends. Returns the descriptor's number there, as the target
+ * claims, or a negative errno. */
 static int receive_copy(struct search *s, const int pair[2], char *ret_why, size_t size)
 {
 	const struct received in = {
@@ -369,7 +370,7 @@ static int receive_copy(struct search *s, const int pair[2], char *ret_why, size
 	return out.fd;
 }
 
-/* Where the process does not see the file of the agent: it gets a copy in memory. Returns the number of its descriptor. */
+/* Gives a target that does not see the agent's file a copy in memory. Returns the number of its descriptor there, or a negative errno. */
 static int bring_in(struct search *s, const char *agent_path, char *ret_why, size_t size)
 {
 	struct inject_work make = {
@@ -393,7 +394,7 @@ static int bring_in(struct search *s, const char *agent_path, char *ret_why, siz
 	return err ? inject_refuse(ret_why, size, err, "the library cannot be passed in: %s", strerror(-err)) : receive_copy(s, pair, ret_why, size);
 }
 
-/* Has it load the agent; number: of the descriptor, which is closed then, or -1. */
+/* Has the target load the agent. number: a descriptor of the target to close afterwards; -1: none. */
 static int start_agent(struct search *s, const char *library, int number, const char *socket_name, char *ret_why, size_t size)
 {
 	struct inject_work load = {
@@ -430,7 +431,7 @@ static int inject(struct inspector *inspector, pid_t pid, const char *agent_path
 	confine_time(CALL_MS);
 	if (number < 0)
 		return start_agent(&s, agent_path, -1, socket_name, ret_why, size);
-	/* in a container; the copy that is there is found by its name */
+	/* the target is in a container; dlopen() finds an earlier copy by its soname */
 	if (s.has_agent)
 		return start_agent(&s, GPU_AGENT_SONAME, -1, socket_name, ret_why, size);
 	number = bring_in(&s, agent_path, ret_why, size);
@@ -456,7 +457,7 @@ int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agen
 	sigset_t all;
 
 	if (!helper) {
-		/* no descriptor of a probe stays open in one that hangs; and it ends with the recorder, also when that is killed */
+		/* the inspector's descriptors only, so that a hanging helper holds no probe open; it also dies with the recorder */
 		sigfillset(&all);
 		sigdelset(&all, SIGALRM);
 		signal(SIGALRM, SIG_DFL);
@@ -501,7 +502,7 @@ void gpu_injection_end(struct gpu_injection *i)
 	if (!i->helper)
 		return;
 	kill(i->helper, SIGKILL);
-	/* one that hangs in the kernel is left behind */
+	/* a helper that hangs in the kernel is left behind */
 	waitpid(i->helper, NULL, WNOHANG);
 	munmap(i->said, sizeof(*i->said));
 	*i = (struct gpu_injection){ 0 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What is different here: when a thread stops, the kernel has already prepared its registers so that the interrupted call
- * begins again (do_signal() in arch/arm64/kernel/signal.c), and a debugger sees neither that it was in one nor how it is to end. So the call is
- * told by its instruction and by x8. Where the kernel keeps the call's remaining time, it has the thread call restart_syscall(2)
- * in place of it, but changes x8 to that only as it lets the thread go on: that is seen at the next stop.
+ * On arm64, when a thread stops, the kernel has already set its registers so that the interrupted call begins again
+ * (do_signal() in arch/arm64/kernel/signal.c); a tracer sees neither that the thread was in a call nor how that is to end.
+ * So the call is found by its instruction and x8. If the kernel keeps the call's remaining time, the thread calls
+ * restart_syscall(2) instead, but x8 changes to that only when the thread goes on: the next stop shows it.
  */
 #ifdef __aarch64__
 
@@ -21,7 +21,7 @@
 
 #define SVC 0xd4000001u
 #define MODE_32_BIT 0x10     /* in pstate */
-#define BRANCH_TYPE 0xc00ull /* in pstate: nothing has jumped to the code */
+#define BRANCH_TYPE 0xc00ull /* in pstate; cleared: no branch has led to the code */
 #define NO_CALL (-1)
 
 /* include/uapi/linux/elf.h and arch/arm64/include/uapi/asm/ptrace.h, Linux 6.13 */
@@ -35,7 +35,7 @@ struct shadow_stack {
 const uint16_t inject_elf_machine = EM_AARCH64;
 const uint32_t inject_seccomp_arch = AUDIT_ARCH_AARCH64;
 
-/* Functions are called by blr, which their bti instructions allow. */
+/* blr calls functions, as their bti instructions allow. */
 __asm__(".pushsection .rodata\n"
 	".global inject_code, inject_code_size, inject_code_returns\n"
 	"	.balign 8\n"
@@ -82,7 +82,7 @@ __asm__(".pushsection .rodata\n"
 	"inject_code_returns: .quad 4b - inject_code\n"
 	".popsection\n");
 
-/* Returns how much of it there is. */
+/* Returns the bytes read, or a negative errno. */
 static ssize_t read_set(pid_t tid, unsigned long which, void *ret_set, size_t size)
 {
 	struct iovec iov = { ret_set, size };
@@ -112,13 +112,13 @@ int inject_state_read(pid_t tid, struct inject_state *ret)
 	if (n < 0)
 		return (int)n;
 	if (n != sizeof(*r) || r->pstate & MODE_32_BIT)
-		return -EOPNOTSUPP; /* of 32 bits */
+		return -EOPNOTSUPP; /* a 32-bit program */
 	n = read_set(tid, NT_FPREGSET, ret->vectors, sizeof(struct user_fpsimd_struct));
 	if (n < 0)
 		return (int)n;
-	/* the rest of longer ones, of SVE, is not kept over a system call (Documentation/arch/arm64/sve.rst) */
+	/* the rest of longer SVE registers is not preserved over a system call (Documentation/arch/arm64/sve.rst) */
 	ret->vectors_size = (size_t)n;
-	/* rt_sigreturn(2) would want a token on it */
+	/* rt_sigreturn(2) would want a token on a shadow stack */
 	if (n != sizeof(struct user_fpsimd_struct) || (read_set(tid, NT_ARM_GCS, &shadow, sizeof(shadow)) > 0 && shadow.enabled & 1))
 		return -EOPNOTSUPP;
 	if (ptrace(PTRACE_GETSIGMASK, tid, sizeof(ret->mask), &ret->mask))
@@ -148,8 +148,8 @@ bool inject_state_interrupted(const struct inject_state *s)
 }
 
 /*
- * In the register of its first argument is the result by now. The argument is known if this is still the call that was seen before it was
- * stopped, for which it has stopped waiting once, and not begun to wait again.
+ * The result has replaced the first argument in x0. The argument is known if this is still the call that was seen before the stop: its
+ * thread has waited once since then, for the stop itself.
  */
 int inject_state_begin_again(pid_t tid, struct inject_state *s, const struct inject_seen *seen)
 {
@@ -170,7 +170,7 @@ bool inject_state_must_resume(const struct inject_state *s)
 
 int inject_state_resumed(const struct inject_state *first, struct inject_state *s)
 {
-	/* else it has come back meanwhile, or handles a signal */
+	/* else the call has returned meanwhile, or the thread handles a signal */
 	if (!is_at_call(s) || s->registers.pc != first->registers.pc || s->registers.sp != first->registers.sp ||
 		(s->call != first->call && s->call != SYS_restart_syscall))
 		return -EAGAIN;
@@ -190,10 +190,10 @@ size_t inject_frame(const struct inject_state *s, uint64_t at, uint8_t *ret_fram
 	struct _aarch64_ctx end = { 0 };
 
 	_Static_assert(sizeof(frame) <= INJECT_FRAME_MAX && sizeof(f) + sizeof(end) <= sizeof(m->__reserved), "room for it");
-	frame.context.uc_stack.ss_flags = 0x7fffffff; /* not valid: its alternate stack stays as it is */
+	frame.context.uc_stack.ss_flags = 0x7fffffff; /* invalid, so the alternate stack stays as it is */
 	memcpy(&frame.context.uc_sigmask, &s->mask, sizeof(s->mask));
 	memcpy(m->regs, s->registers.regs, sizeof(m->regs));
-	m->regs[8] = (unsigned long long)s->call; /* rt_sigreturn(2) forgets what time remained */
+	m->regs[8] = (unsigned long long)s->call; /* rt_sigreturn(2) forgets the remaining time */
 	m->sp = s->registers.sp;
 	m->pc = s->registers.pc;
 	m->pstate = s->registers.pstate;
@@ -210,7 +210,7 @@ int inject_start(pid_t tid, const struct inject_state *s, uint64_t code, uint64_
 {
 	struct user_regs_struct r = s->registers;
 
-	r.pc = code; /* that it is another one tells the kernel not to resume the call */
+	r.pc = code; /* a changed pc tells the kernel not to resume the call */
 	r.pstate &= ~BRANCH_TYPE;
 	r.regs[19] = block;
 	r.sp = sp;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A call in a thread of another process which nothing depends on once it has begun. At any moment this process may be
- * killed, upon which the kernel lets the thread run on with the registers it has:
+ * Makes a call in a thread of another process such that it completes on its own once it has begun. This process may be
+ * killed at any moment, upon which the kernel lets the thread run on with the registers it has:
  *
- *  1. The thread waits in a system call; it is seized and stopped. Let go of, it resumes its call.
- *  2. Code is written where nobody has anything, and, far below its stack pointer, what the code needs: addresses,
- *     texts, and the thread's registers in the form of a frame that rt_sigreturn(2) takes. None of that is seen.
- *  3. One ptrace request sets its registers to the code. From then on it needs nobody: it calls dlopen(), dlsym()
- *     and the entry, puts errno back, and returns through rt_sigreturn to where it was, to begin its system call again.
- *  4. Normally that last system call is seen coming and replaced by one that does nothing, and the thread is given its registers by ptrace
- *     instead. Then the kernel resumes the interrupted call as after any stop: also one whose remaining time it keeps
+ *  1. The thread waits in a system call; it is seized and stopped. If released now, it resumes its call.
+ *  2. Code is written to unused memory, and, far below the stack pointer, what the code needs: addresses, texts, and the
+ *     thread's registers as a frame for rt_sigreturn(2). The target notices none of that.
+ *  3. One ptrace request sets the registers to the code. From then on the thread needs no tracer: it calls dlopen(),
+ *     dlsym() and the entry, restores errno, and returns through rt_sigreturn to where it was, to begin its system call again.
+ *  4. Normally the tracer stops at that rt_sigreturn, replaces it by a call that does nothing, and restores the registers
+ *     by ptrace. Then the kernel resumes the interrupted call as after any stop, also one whose remaining time it keeps
  *     (nanosleep, poll, a futex with a timeout), which through rt_sigreturn would start over.
  *
  * The code stays, since another injection, whose process was killed, might still use it.
@@ -36,8 +36,8 @@
 #include "target/process.h"
 #include "util/alloc.h"
 
-#define RED_ZONE 128             /* of x86_64; arm64 has none */
-#define STACK_NEEDED (96u << 10) /* by dlopen(), generously */
+#define RED_ZONE 128             /* x86_64 ABI; arm64 has none */
+#define STACK_NEEDED (96u << 10) /* a generous bound for dlopen() */
 #define TEXT_MAX 4096
 #define RUNNING INT64_MIN
 
@@ -61,9 +61,9 @@ bool inject_code_fits(const uint8_t *bytes)
 /*
  * ---- seccomp ----
  *
- * A filter that answers a system call by ending the process, or by a signal, would have an injection do harm. So its
- * answers are worked out here first: filters are small programs without loops (Documentation/userspace-api/seccomp_filter.rst), which the
- * kernel hands out (PTRACE_SECCOMP_GET_FILTER) to whoever may administer the system.
+ * With a filter that answers a system call by killing the process, or by a signal, an injection would do harm. So this
+ * computes its answers first: filters are small programs without loops (Documentation/userspace-api/seccomp_filter.rst),
+ * which the kernel gives (PTRACE_SECCOMP_GET_FILTER) to a tracer with CAP_SYS_ADMIN.
  */
 
 #define FILTERS_MAX 128
@@ -72,12 +72,12 @@ bool inject_code_fits(const uint8_t *bytes)
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 enum need {
-	IF_ANY, /* glibc does without, or does not make it everywhere */
+	IF_ANY, /* glibc works without, or does not always make it */
 	NEEDED,
 	IF_MEMORY, /* needed for a library in a memfd */
 };
 
-/* What dlopen() and the agent call, with the arguments that filters look at. */
+/* The system calls of dlopen() and the agent, with the arguments that filters look at. */
 static const struct checked {
 	const char *name;
 	int number;
@@ -223,7 +223,7 @@ uint32_t inject_seccomp_run(const struct sock_filter *filter, size_t n, const st
 	return SECCOMP_RET_KILL_PROCESS;
 }
 
-/* One filter: whether each call is answered without harm, and what is needed is allowed. */
+/* Checks one filter: each call must be answered without harm, and needed ones allowed. */
 static int ask_filter(const struct sock_filter *filter, size_t n, bool in_memory, char *ret_why, size_t size)
 {
 	for (size_t i = 0; i < sizeof(checked) / sizeof(*checked); i++) {
@@ -253,9 +253,9 @@ static int ask_filter(const struct sock_filter *filter, size_t n, bool in_memory
 }
 
 /*
- * Asks the filters of a thread that is stopped by ptrace(2), without making any call in it. 0: none would end it, and what is
- * needed is allowed; else a line in ret_why. in_memory: the library comes in a memfd. same_filters: filters that may not be read are
- * taken for this process's own.
+ * Checks the filters of a thread that is stopped by ptrace(2), without making any call in it. Returns 0 if none would kill it and the
+ * needed calls are allowed, else -EPERM and a line in ret_why. in_memory: the library comes in a memfd. same_filters: unreadable
+ * filters are taken for this process's own.
  */
 static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret_why, size_t size)
 {
@@ -265,7 +265,7 @@ static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret
 
 	for (long i = 0; !err && i < FILTERS_MAX; i++) {
 		n = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, i, NULL);
-		/* there are no more, or none at all */
+		/* no further filter, or none at all */
 		if (n < 0 && (errno == ENOENT || errno == EINVAL))
 			break;
 		if (n < 0 && errno == EACCES && same_filters)
@@ -282,7 +282,7 @@ static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret
 
 /* ---- threads that wait ---- */
 
-/* In these system calls a thread holds no lock of its libraries, such as the one of malloc. */
+/* In these system calls a thread holds no lock of its libraries, such as malloc's. */
 static bool waits(long number)
 {
 	static const int calls[] = {
@@ -299,7 +299,7 @@ static bool waits(long number)
 	return false;
 }
 
-/* How often the thread has begun to wait, for whatever it was. */
+/* Returns how often the thread has begun to wait for anything. */
 static unsigned long wait_count(pid_t tid)
 {
 	char value[PROCESS_STATUS_MAX];
@@ -307,7 +307,7 @@ static unsigned long wait_count(pid_t tid)
 	return process_status(tid, "voluntary_ctxt_switches:", value) ? 0 : strtoul(value, NULL, 10);
 }
 
-/* Whether it waits in such a call, without stopping it. */
+/* Whether the thread waits in such a call, without stopping it. */
 static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 {
 	unsigned long long *a = ret_seen->args;
@@ -315,12 +315,12 @@ static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 	int n = 0;
 	FILE *f;
 
-	/* before and after it, so that it is the call that it has begun to wait in last */
+	/* an equal count after reading the call shows that the thread still waits in it */
 	ret_seen->waits_since = wait_count(tid);
 	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
 	f = fopen(path, "re");
 	if (f) {
-		/* "running" is no number */
+		/* a running thread has "running" here */
 		n = fscanf(f, "%ld %llx %llx %llx %llx %llx %llx %llx %llx", &ret_seen->call, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5],
 			&ret_seen->sp, &ret_seen->pc);
 		fclose(f);
@@ -343,7 +343,7 @@ static int look_at(pid_t tid, void *arg)
 	return l->n == l->max;
 }
 
-/* Whether a stack in that memory goes on far enough below its stack pointer. */
+/* Whether this line of maps has the stack, with enough room below its stack pointer. */
 static bool has_stack(const char *line, uint64_t sp)
 {
 	unsigned long long start, end;
@@ -408,11 +408,11 @@ struct call {
 	const struct inject_places *places;
 	struct inject_seen seen;
 	struct inject_state before;
-	uint64_t block; /* where it is */
-	bool gone;      /* has ended, or executes another program */
+	uint64_t block; /* address of the struct inject_block */
+	bool gone;      /* the thread has ended, or executes another program */
 };
 
-/* Waits until it stops. 0 and what waitpid() says; -ESRCH */
+/* Waits until the thread stops, and gives the status of waitpid(). -ESRCH: it is gone. */
 static int await_stop(struct call *c, int *ret_status)
 {
 	const struct timespec pause = { .tv_nsec = 50000 };
@@ -420,7 +420,7 @@ static int await_stop(struct call *c, int *ret_status)
 
 	for (;;) {
 		about.si_pid = 0;
-		/* how it ended is left for its parent, which may be this process */
+		/* the exit status is left for its parent, which may be this process */
 		if (waitid(P_PID, (id_t)c->tid, &about, WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL) ||
 			(about.si_pid && about.si_code != CLD_TRAPPED && about.si_code != CLD_STOPPED)) {
 			c->gone = true;
@@ -437,7 +437,7 @@ static int await_stop(struct call *c, int *ret_status)
 	}
 }
 
-/* The signal that a stop is about, if it is about one. */
+/* Returns the signal of a signal-delivery stop, 0 for other stops. */
 static int signal_of(int status)
 {
 	return status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
@@ -448,7 +448,7 @@ static bool is_own_stop(const struct call *c, int status)
 	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
 }
 
-/* Lets it go on until a stop is the one; how, says request. -EAGAIN: the whole process has been stopped, and that is not waited for. */
+/* Lets the thread go on by `request` until is_it() accepts a stop. -EAGAIN: the whole process has been stopped, and not patient. */
 static int await(struct call *c, bool (*is_it)(const struct call *c, int status), int request, bool patient)
 {
 	int status, err;
@@ -459,7 +459,7 @@ static int await(struct call *c, bool (*is_it)(const struct call *c, int status)
 			return err;
 		if (is_it(c, status))
 			return 0;
-		/* one that is not ours: it goes on with its signal, or stays stopped with the whole process */
+		/* another stop: the thread goes on with its signal, or stays stopped with the whole process */
 		if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) == SIGTRAP)
 			ptrace(request, c->tid, 0, signal_of(status));
 		else if (patient)
@@ -469,7 +469,7 @@ static int await(struct call *c, bool (*is_it)(const struct call *c, int status)
 	}
 }
 
-/* Stops it where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
+/* Stops the thread where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
 static int stop(struct call *c)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0))
@@ -477,7 +477,7 @@ static int stop(struct call *c)
 	return await(c, is_own_stop, PTRACE_CONT, false);
 }
 
-/* The same, of one that has stopped elsewhere. */
+/* The same for a thread that has stopped elsewhere. */
 static int stop_later(struct call *c, bool patient)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0) || ptrace(PTRACE_CONT, c->tid, 0, 0))
@@ -485,7 +485,7 @@ static int stop_later(struct call *c, bool patient)
 	return await(c, is_own_stop, PTRACE_CONT, patient);
 }
 
-/* Appends a text to those in the process, and says where it will be. */
+/* Appends a text; returns its address in the target, where the texts are at `at`. */
 static uint64_t add_text(char *texts, size_t *length, const char *text, uint64_t at)
 {
 	uint64_t there = at + *length;
@@ -502,7 +502,7 @@ static size_t text_size(const char *text)
 	return text ? strlen(text) + 1 : 0;
 }
 
-/* An address of the data, whose place is known now. */
+/* Replaces an INJECT_DATA() placeholder by the address, now that it is known. */
 static void place(uint64_t *value, uint64_t at_data)
 {
 	if (*value - INJECT_DATA(0) < INJECT_DATA(INJECT_DATA_MAX) - INJECT_DATA(0))
@@ -522,7 +522,7 @@ static void prepare_calls(struct inject_block *b, const struct inject_work *w, u
 		place(&b->data[i], at_data);
 }
 
-/* Puts the code and all that it needs into the process, where nobody sees it. */
+/* Writes the code and all that it needs into unused memory of the target. */
 static int prepare(struct call *c, const struct inject_work *w)
 {
 	char texts[TEXT_MAX] __attribute__((aligned(8))) = "";
@@ -558,13 +558,13 @@ static bool is_at_call(const struct call *c, int status)
 	return WSTOPSIG(status) == (SIGTRAP | 0x80);
 }
 
-/* Whether it is about to return through rt_sigreturn(2). */
+/* Whether the code is about to return through rt_sigreturn(2). */
 static bool is_returning(const struct call *c, int status)
 {
 	return is_at_call(c, status) && inject_is_returning(c->tid, c->places->code);
 }
 
-/* Lets it run until it is about to return. */
+/* Runs the code until it is about to return. */
 static int run(struct call *c)
 {
 	int err = inject_start(c->tid, &c->before, c->places->code, c->block, c->block - 64);
@@ -576,7 +576,7 @@ static int run(struct call *c)
 	err = await(c, is_returning, PTRACE_SYSCALL, true);
 	if (err)
 		return err;
-	/* another call is made in its place, which seccomp filters allow. Should we end now, this one is made after it. */
+	/* getpid is made instead, which seccomp filters allow. If the tracer ends now, the code repeats rt_sigreturn after it. */
 	return inject_replace_call(c->tid, SYS_getpid) ? -ESRCH : stop_later(c, true);
 }
 
@@ -593,7 +593,7 @@ static int call(struct call *c, struct inject_work *work, char *ret_why, size_t 
 	if (err)
 		return inject_refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
 	read_memory(c->tid, c->block, &b, sizeof(b) / 8);
-	/* until all of it is written it could still return by itself */
+	/* until all registers are written, the code could still return by itself */
 	inject_state_write(c->tid, &c->before);
 	memcpy(work->calls, b.calls, sizeof(work->calls));
 	memcpy(work->data, b.data, sizeof(work->data));
@@ -609,8 +609,8 @@ static int call(struct call *c, struct inject_work *work, char *ret_why, size_t 
 }
 
 /*
- * Some calls are not begun again after a stop, as if there had been a signal (signal(7)). As there is none, they are
- * begun again by their registers.
+ * Some calls end with EINTR after a stop, as if there had been a signal (signal(7)). If no signal is pending, sets the
+ * registers so that the call begins again.
  */
 static void begin_again(struct call *c)
 {
@@ -624,7 +624,7 @@ static void begin_again(struct call *c)
 	inject_state_begin_again(c->tid, &c->before, &c->seen);
 }
 
-/* Reads its state; where that does not say all, it is let go on to its call, and stopped again. -EAGAIN: it is in none that can be used. */
+/* Reads the state; if that is incomplete, lets the thread go on to its call and stops it again. -EAGAIN: it is in no usable call. */
 static int read_state(struct call *c)
 {
 	struct inject_state *first = &c->before, now;
@@ -632,7 +632,7 @@ static int read_state(struct call *c)
 
 	if (err)
 		return err;
-	/* it was seen before it stopped, and has gone on since then */
+	/* the thread has gone on between seems_to_wait() and the stop */
 	if (!waits(first->call))
 		return -EAGAIN;
 	if (!inject_state_must_resume(first))
@@ -648,12 +648,12 @@ static int read_state(struct call *c)
 	return err;
 }
 
-/* While it is stopped. */
+/* For a stopped thread. */
 static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
 {
 	int err = read_state(c);
 
-	/* a stack at another place has not been looked at */
+	/* has_stack() has not checked another stack pointer */
 	if (err == -EAGAIN || err == -ESRCH || (!err && inject_state_sp(&c->before) != c->seen.sp))
 		return -EAGAIN;
 	if (err)
@@ -673,7 +673,7 @@ int inject_call(const struct inject_thread *thread, const struct inject_places *
 
 	if (!seems_to_wait(c.tid, &c.seen) || c.seen.sp != thread->sp)
 		return -EAGAIN;
-	/* not PTRACE_O_EXITKILL: it goes on when we end */
+	/* no PTRACE_O_EXITKILL: the thread goes on when the tracer ends */
 	if (ptrace(PTRACE_SEIZE, c.tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
 		return errno == ESRCH ? -EAGAIN : inject_refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
 	err = stop(&c);
@@ -682,7 +682,7 @@ int inject_call(const struct inject_thread *thread, const struct inject_places *
 	else if (err == -ESRCH)
 		err = -EAGAIN;
 	if (!c.gone && ptrace(PTRACE_DETACH, c.tid, 0, 0) && errno == ESRCH) {
-		/* it runs: only one that has stopped can be let go of */
+		/* the thread runs: it must stop to be detached */
 		int status;
 
 		if (!ptrace(PTRACE_INTERRUPT, c.tid, 0, 0) && !await_stop(&c, &status))

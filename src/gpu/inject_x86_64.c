@@ -13,10 +13,10 @@
 #include <sys/uio.h>
 #include <ucontext.h>
 
-#define CODE_SEGMENT 0x33                  /* of programs of 64 bits */
-#define FP_STATE_WORDS 464                 /* where software has its own in the state of vectors */
-#define FEATURES_TILES (UINT64_C(3) << 17) /* AMX: large, and not in use while in a system call */
-/* what the kernel has in rax while it is to begin a system call again */
+#define CODE_SEGMENT 0x33                  /* cs of 64-bit programs */
+#define FP_STATE_WORDS 464                 /* offset of the software-reserved words in the FXSAVE area */
+#define FEATURES_TILES (UINT64_C(3) << 17) /* AMX: large, and not in use during a system call */
+/* kernel-internal values of rax for a system call that is to begin again */
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
@@ -78,7 +78,7 @@ int inject_state_read(pid_t tid, struct inject_state *ret)
 		return -errno;
 	ret->vectors_size = iov.iov_len;
 	ret->call = ret->registers.cs == CODE_SEGMENT ? (long)ret->registers.orig_rax : -1;
-	/* a state with tiles does not fit */
+	/* a full buffer: AMX tiles did not fit */
 	return iov.iov_len < 576 || iov.iov_len == sizeof(ret->vectors) ? -EOPNOTSUPP : 0;
 }
 
@@ -86,7 +86,7 @@ int inject_state_write(pid_t tid, const struct inject_state *s)
 {
 	struct iovec iov = { (void *)s->vectors, s->vectors_size };
 
-	/* the kernel resumes the call by these, as after any stop */
+	/* with these the kernel resumes the call, as after any stop */
 	return ptrace(PTRACE_SETREGSET, tid, NT_X86_XSTATE, &iov) || ptrace(PTRACE_SETREGS, tid, 0, &s->registers) ? -errno : 0;
 }
 
@@ -121,7 +121,7 @@ int inject_state_resumed(const struct inject_state *first, struct inject_state *
 	return -EOPNOTSUPP;
 }
 
-/* The state of vectors as a frame has it: how long it is. 0: not known */
+/* Writes the vector state in the format of a signal frame. Returns its size; 0: not known. */
 static uint32_t frame_vectors(const struct inject_state *s, uint8_t *ret_vectors)
 {
 	struct {
@@ -156,7 +156,7 @@ static uint32_t frame_vectors(const struct inject_state *s, uint8_t *ret_vectors
 	return size + 4;
 }
 
-/* The registers as the kernel would have them at the start of a signal handler: before the call that was interrupted. */
+/* Sets the registers as the kernel does for a signal handler: before the interrupted call. */
 static void frame_registers(const struct inject_state *s, uint64_t vectors, ucontext_t *ret_frame)
 {
 	const struct user_regs_struct *r = &s->registers;
@@ -164,8 +164,8 @@ static void frame_registers(const struct inject_state *s, uint64_t vectors, ucon
 	long long rax = (long long)r->rax;
 	bool again = (long long)r->orig_rax >= 0 && rax <= -ERESTARTSYS && rax >= -ERESTART_RESTARTBLOCK;
 
-	ret_frame->uc_flags = 7;                   /* with the state of vectors, and ss */
-	ret_frame->uc_stack.ss_flags = 0x7fffffff; /* not valid: its alternate stack stays as it is */
+	ret_frame->uc_flags = 7;                   /* UC_FP_XSTATE, and valid ss */
+	ret_frame->uc_stack.ss_flags = 0x7fffffff; /* invalid, so the alternate stack stays as it is */
 	g[REG_R8] = (greg_t)r->r8, g[REG_R9] = (greg_t)r->r9, g[REG_R10] = (greg_t)r->r10, g[REG_R11] = (greg_t)r->r11;
 	g[REG_R12] = (greg_t)r->r12, g[REG_R13] = (greg_t)r->r13, g[REG_R14] = (greg_t)r->r14, g[REG_R15] = (greg_t)r->r15;
 	g[REG_RDI] = (greg_t)r->rdi, g[REG_RSI] = (greg_t)r->rsi, g[REG_RBP] = (greg_t)r->rbp, g[REG_RBX] = (greg_t)r->rbx;
@@ -198,7 +198,7 @@ int inject_start(pid_t tid, const struct inject_state *s, uint64_t code, uint64_
 	r.rip = code;
 	r.rbx = block;
 	r.rsp = sp;
-	r.orig_rax = (unsigned long long)-1; /* no system call to be begun again */
+	r.orig_rax = (unsigned long long)-1; /* no system call to begin again */
 	r.rax = 0;
 	return ptrace(PTRACE_SETREGS, tid, 0, &r) ? -errno : 0;
 }
