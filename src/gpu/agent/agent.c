@@ -15,14 +15,14 @@
 
 #define PATIENCE_S 5
 
-/* The connection to inftrace. The process may close any descriptor, and use its number for something else. */
+/* The connection to inftrace. The process may close any descriptor and reuse its number. */
 struct connection {
 	int fd;    /* -1: none */
-	dev_t dev; /* which file it was */
+	dev_t dev; /* identify the socket */
 	ino_t ino;
 };
 
-/* A message of inftrace with at most one descriptor. ret_fd: -1: none */
+/* Receives a message of inftrace with at most one descriptor. ret_fd: -1: none. */
 static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
 {
 	union {
@@ -54,7 +54,7 @@ static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
 	return 0;
 }
 
-/* Says hello, and waits for the ring for a few seconds at most. 0 or a negative errno. */
+/* Connects, says hello, and waits up to PATIENCE_S for the ring. Returns 0 or a negative errno. */
 static int connection_open(const char *name, bool attached, struct connection *ret_c, int *ret_ring_fd)
 {
 	struct gpu_hello hello = {
@@ -70,7 +70,7 @@ static int connection_open(const char *name, bool attached, struct connection *r
 	struct stat st;
 	int fd, ring = -1, err;
 
-	/* abstract: no file, and none of another's to be tricked into */
+	/* abstract names only: there is no file that another user could plant */
 	if (length < 2 || length > GPU_SOCKET_NAME_MAX || *name != '@')
 		return -EINVAL;
 	memcpy(to.sun_path + 1, name + 1, length - 1);
@@ -108,7 +108,7 @@ static bool is_ours(const struct connection *c)
 	return c->fd >= 0 && !fstat(c->fd, &st) && S_ISSOCK(st.st_mode) && st.st_dev == c->dev && st.st_ino == c->ino;
 }
 
-/* Whether inftrace still has its end of it. */
+/* Whether inftrace still has its end open. */
 static bool connection_alive(const struct connection *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
@@ -124,35 +124,35 @@ static void connection_close(struct connection *c)
 }
 
 /*
- * The agent: a library in a process that uses a GPU, which has the vendor's library collect what runs there (cuda.c,
- * rocm.c) and writes it into a ring of inftrace's (gpu/hand_over.h). The vendor's runtime loads it at its start, where the
- * environment names it, or, for CUDA, it is injected later. It is a guest: it prints nothing, ends nothing, takes no
- * signals, uses no malloc of its own, and has nothing collected while nothing is wanted.
+ * The agent: a library in a process that uses a GPU. It has the vendor's library collect what runs there (cuda.c, rocm.c)
+ * and writes it into inftrace's ring (gpu/hand_over.h). The vendor's runtime loads the agent at its start if the
+ * environment names it; for CUDA it can also be injected later. It is a guest: it prints nothing, ends nothing, takes no
+ * signals, uses no malloc of its own, and collects nothing while nothing is wanted.
  *
- * One thread of its own carries out what is wanted. Records are handed over on threads of the vendor's, or on the one
- * that asks for them. The lock guards all that those share.
+ * The agent's thread carries out what is wanted. Records arrive on the vendor's threads, or on the one that flushes.
+ * agent_lock guards what these threads share.
  */
 
 #define EXPORT __attribute__((visibility("default")))
-#define FLUSH_MS 100 /* unless inftrace wants another one */
-#define IDLE_MS 1000 /* how often the connection is looked at while nothing is collected */
+#define FLUSH_MS 100 /* unless inftrace sets flush_ms */
+#define IDLE_MS 1000 /* interval of checks of the connection while nothing is collected */
 #define EXIT_PATIENCE_MS 1000
 #define ROOM_PAUSE_US 500
-#define UNTIL_MARGIN_NS 1000000 /* by which the clocks may differ */
+#define UNTIL_MARGIN_NS 1000000 /* how far the clocks may differ */
 
 int inftrace_gpu_attach(const char *name);
 
 static struct {
-	/* written under the lock */
+	/* written under agent_lock */
 	struct ring ring;
 	struct clocks clocks;
-	uint64_t callbacks_ns; /* CPU time of the callbacks on other threads than ours */
-	uint64_t patience_ns;  /* for so long it is waited for room in the ring until the next flush */
-	pid_t pid;             /* whose all this is: in a child that was forked nothing is done */
-	pthread_t thread;      /* ours, while there is one */
+	uint64_t callbacks_ns; /* CPU time of callbacks on threads other than the agent's */
+	uint64_t patience_ns;  /* remaining wait for room in the ring until the next flush */
+	pid_t pid;             /* the served process: a forked child does nothing */
+	pthread_t thread;      /* the agent's, if has_thread */
 	bool has_thread;
 
-	/* of our thread, or of the one that loads us before there is ours */
+	/* used by the agent's thread, or before that by the thread that loads the agent */
 	struct connection connection;
 	const struct backend *backend;
 	bool loaded; /* the backend's library */
@@ -162,19 +162,19 @@ static struct {
 	struct budget budget;
 	uint32_t state, collected, seen;
 
-	/* under the lock of lives */
+	/* under `lives` */
 	bool running;
-	char next_name[GPU_SOCKET_NAME_MAX + 1]; /* whom to serve next; "": nobody */
-	uint32_t *woken_by;                      /* the futex that our thread waits for, while there is a ring */
+	char next_name[GPU_SOCKET_NAME_MAX + 1]; /* socket to serve next; "": none */
+	uint32_t *woken_by;                      /* futex that the agent's thread waits on; NULL: no ring */
 	bool once;
 } agent = { .connection.fd = -1 };
 
 pthread_mutex_t agent_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lives = PTHREAD_MUTEX_INITIALIZER;
-/* held by whoever has the backend enable, disable or flush */
+/* held while the backend enables, disables or flushes */
 static pthread_mutex_t steering = PTHREAD_MUTEX_INITIALIZER;
 
-/* CPU time of this thread. */
+/* Returns the CPU time of this thread. */
 static uint64_t cpu_time_ns(void)
 {
 	struct timespec ts;
@@ -212,7 +212,7 @@ struct arrival agent_arrival(void)
 
 void agent_show(struct ring *ring, const struct arrival *a)
 {
-	/* our thread counts all that it takes */
+	/* count_own() counts all CPU time of the agent's thread */
 	if (!agent.has_thread || !pthread_equal(agent.thread, pthread_self()))
 		agent.callbacks_ns += cpu_time_ns() - a->cpu_ns;
 	ring->said.own_ns = agent.callbacks_ns + agent.thread_ns;
@@ -223,7 +223,7 @@ bool agent_wait_for_room(void)
 {
 	uint64_t from_ns = clocks_boot_ns(), took_ns;
 
-	/* the connection stays as it is while there is a ring */
+	/* while there is a ring, the connection does not change */
 	if (!shared() || !agent.patience_ns || !connection_alive(&agent.connection))
 		return false;
 	pthread_mutex_unlock(&agent_lock);
@@ -259,7 +259,7 @@ static void say_state(uint32_t state, int error, uint32_t call)
 	__atomic_store_n(&w->state, state, __ATOMIC_RELEASE);
 }
 
-/* What was the matter before remains to be seen. */
+/* Keeps the error, which tells why the agent did not collect. */
 static void say_gone(void)
 {
 	agent.state = GPU_STATE_GONE;
@@ -279,7 +279,7 @@ static int compare_clocks(void)
 	struct clocks new;
 	int r;
 
-	/* our thread alone changes them: the readings are made without the lock */
+	/* the readings need no agent_lock, since all callers hold steering */
 	new = agent.clocks;
 	r = clocks_compare(&new, agent.backend->time);
 	if (r)
@@ -301,13 +301,13 @@ static bool tell_device(uint32_t device, const struct gpu_device *about)
 	return told;
 }
 
-/* Has the backend hand over what has completed, for which there is patience anew. */
+/* Has the backend hand over completed records, with a fresh patience_ns. */
 static int flush(bool last)
 {
 	uint64_t until_ns = 0;
 	int r;
 
-	/* ahead of what ran on them */
+	/* describe devices before their records */
 	if (!agent.described)
 		agent.described = !agent.backend->describe || agent.backend->describe(tell_device);
 	pthread_mutex_lock(&agent_lock);
@@ -329,7 +329,7 @@ static void disable(uint32_t collected)
 	}
 }
 
-/* All of that, or nothing. */
+/* Enables all of wanted, or nothing. */
 static int enable(uint32_t wanted)
 {
 	uint32_t done = 0;
@@ -346,7 +346,7 @@ static int enable(uint32_t wanted)
 	return r;
 }
 
-/* Has what is wanted collected. On failure nothing is. */
+/* Starts collecting what is wanted; on failure nothing is collected. */
 static void turn_on(uint32_t wanted)
 {
 	const struct backend *b = agent.backend;
@@ -400,7 +400,7 @@ static uint32_t budget_ppm(void)
 	return __atomic_load_n(&shared()->reader.budget_ppm, __ATOMIC_RELAXED);
 }
 
-/* Counts what our thread has taken, and shows it. Called once in a while, which is exact enough. */
+/* Counts and publishes the CPU time of the agent's thread. Called once per round, which is exact enough. */
 static void count_own(void)
 {
 	pthread_mutex_lock(&agent_lock);
@@ -411,7 +411,7 @@ static void count_own(void)
 	pthread_mutex_unlock(&agent_lock);
 }
 
-/* Carries out what is wanted now. */
+/* Carries out the reader's current wanted. */
 static void follow_wishes(void)
 {
 	struct gpu_ring_reader *rd = &shared()->reader;
@@ -433,7 +433,7 @@ static void follow_wishes(void)
 	__atomic_store_n(&shared()->writer.wanted_seen, change, __ATOMIC_RELEASE);
 }
 
-/* What is done again and again while something is collected, or would be if it did not cost too much. */
+/* One round while collecting, or while paused for the budget. */
 static void tick(void)
 {
 	uint32_t call = GPU_CALL_TIMESTAMP;
@@ -446,7 +446,7 @@ static void tick(void)
 			call = GPU_CALL_FLUSH;
 			r = flush(false);
 		}
-		/* it is tried again; what it is at the end is said */
+		/* tried again in the next round; the last error stays published */
 		say_error(r, r ? call : GPU_CALL_NONE);
 		if (budget_exceeded(&agent.budget, budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
 			turn_off(GPU_STATE_OVER_BUDGET);
@@ -458,8 +458,8 @@ static void tick(void)
 }
 
 /*
- * What the library still has is worth having. Our thread may be in it at this moment; then, and after a while in any
- * case, the end of the process is more important.
+ * Takes what the library still has, but delays the exit by no more than EXIT_PATIENCE_MS if the agent's thread is in the
+ * library at this moment.
  */
 void agent_exit(void)
 {
@@ -471,7 +471,7 @@ void agent_exit(void)
 	until.tv_sec += EXIT_PATIENCE_MS / 1000;
 	if (pthread_mutex_timedlock(&steering, &until))
 		return;
-	/* our thread finds nothing more to do; steering stays locked */
+	/* steering stays locked, so the agent's thread does nothing more */
 	if (shared() && agent.collected) {
 		compare_clocks();
 		r = flush(true);
@@ -484,7 +484,7 @@ void agent_exit(void)
 		say_gone();
 }
 
-/* Connects, maps the ring, and loads the backend. 0, or a negative errno: there is no ring. */
+/* Connects, maps the ring, and loads the backend. Negative errno: there is no ring. */
 static int serve_begin(const char *name, bool attached)
 {
 	uint32_t call = GPU_CALL_SYMBOLS;
@@ -527,7 +527,7 @@ static int serve_begin(const char *name, bool attached)
 
 static void serve_end(void)
 {
-	/* until the ring is gone: the process may end at this moment, which looks at it, too */
+	/* held until the ring is gone, since agent_exit() may run now and uses it, too */
 	pthread_mutex_lock(&steering);
 	turn_off(GPU_STATE_OFF);
 	count_own();
@@ -558,7 +558,7 @@ static void serve(void)
 		count_own();
 		ms = __atomic_load_n(&shared()->reader.flush_ms, __ATOMIC_RELAXED);
 		ms = ms ? ms : FLUSH_MS;
-		/* the first comparisons of the clocks follow each other quickly: the sooner their rates are known */
+		/* the first comparisons of the clocks follow each other quickly, so that the rates are known soon */
 		short_ms = agent.collected ? 2 * short_ms : 1;
 		if (short_ms >= ms || short_ms > IDLE_MS)
 			short_ms = ms;
@@ -569,7 +569,7 @@ static void serve(void)
 	serve_end();
 }
 
-/* Whom to serve next. Once there is nobody, this thread has ended for all others. */
+/* Gives the socket to serve next. Returns false if there is none: then other threads take this one as ended. */
 static bool take_next(char *ret_name)
 {
 	bool found;
@@ -606,7 +606,7 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-/* All signals are the process's: our thread takes none, nor do threads that a library makes on our behalf. */
+/* Called with all signals blocked: the agent's thread takes none of the process's, nor do threads that a library makes for it. */
 static int make_thread(void)
 {
 	pthread_attr_t attr;
@@ -621,7 +621,7 @@ static int make_thread(void)
 	return -err;
 }
 
-/* A child has neither our thread nor the runtime's. What was inherited is the parent's, and is let go of. */
+/* A forked child has neither the agent's thread nor the runtime's. It releases what it inherited from the parent. */
 static void after_fork(void)
 {
 	ring_unmap(&agent.ring);
@@ -645,7 +645,7 @@ static void once(void)
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* What is wanted is enabled before the first kernel. */
+/* Enables what is wanted before the first kernel. */
 int agent_start(const struct backend *b)
 {
 	const char *name = secure_getenv(GPU_ENV_SOCKET);
@@ -679,7 +679,7 @@ int agent_start(const struct backend *b)
 	return first ? err : -EBUSY;
 }
 
-/* Called by an injected call on any thread of the process: leaves all that could wait to a thread of our own. CUDA only. */
+/* Called by an injection on any thread of the process: leaves all that could block to the agent's thread. CUDA only. */
 EXPORT int inftrace_gpu_attach(const char *name)
 {
 	sigset_t all, before;
@@ -695,7 +695,7 @@ EXPORT int inftrace_gpu_attach(const char *name)
 		err = -EBUSY;
 	} else if (agent.running) {
 		strcpy(agent.next_name, name);
-		/* it looks whether whom it serves is still there */
+		/* the agent's thread checks whether its inftrace is still there */
 		if (agent.woken_by)
 			syscall(SYS_futex, agent.woken_by, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	} else {

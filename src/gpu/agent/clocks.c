@@ -42,19 +42,19 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 	if (last) {
 		elapsed = boot - last->boot;
 		bend = apart(boot, follow(last, last->slope, gpu));
-		/* twice: the rate that was found may be as wrong as that, in the other direction */
+		/* twice, since the last slope may be as wrong in the other direction */
 		if (gpu <= last->gpu || bend > 2 * (elapsed / 1000000 * DRIFT_MAX_PPM + uncertain_ns) + STEP_MIN_NS) {
-			/* what is between is not known; the rates of the clocks are as they were */
+			/* the time of the step is not known; the clock rates stay as they were */
 			new.step = true;
 			new.slope = last->slope;
 			c->said.steps++;
 			c->stepped_at = c->count;
 		} else {
 			new.slope = ((double)(int64_t)(elapsed - (gpu - last->gpu))) / (double)(gpu - last->gpu);
-			/* a short time shows more of the uncertainty than of the rate */
+			/* over a short time uncertainty exceeds drift */
 			if (elapsed < 1000000 && c->count > 1)
 				new.slope = last->slope;
-			/* on a busy machine a longer time does, too: a rate that no clock has would be followed for long */
+			/* on a busy machine over a longer time, too: an impossible rate would be followed for long */
 			if (new.slope > DRIFT_MAX)
 				new.slope = DRIFT_MAX;
 			else if (new.slope < -DRIFT_MAX)
@@ -94,7 +94,7 @@ int clocks_compare(struct clocks *c, clock_read_fn *read)
 			best_gpu = gpu;
 			best_boot = before + best / 2;
 		}
-		/* as good as it ever was: the rest would only cost time */
+		/* close to the best ever: further readings only cost time */
 		if (i >= 4 && best <= c->best_ns + c->best_ns / 4)
 			break;
 	}
@@ -105,8 +105,8 @@ int clocks_compare(struct clocks *c, clock_read_fn *read)
 }
 
 /*
- * Whether the clocks may have been stepped at that time, before or after it. Where CUPTI's clock went back, the same of its times come again:
- * those, too.
+ * Whether a time lies within a kept interval with a step, measured from either end. This includes times that CUPTI's clock
+ * repeats after it went back.
  */
 static bool is_near_step(const struct clocks *c, uint32_t kept, uint64_t gpu)
 {
@@ -125,7 +125,7 @@ uint64_t clocks_convert(const struct clocks *c, uint64_t gpu, bool *ret_sure)
 	uint32_t kept = c->count < CLOCKS_KEPT ? c->count : CLOCKS_KEPT;
 	const struct comparison *at, *next = NULL;
 
-	/* nearly always among the last two or three */
+	/* found nearly always among the last two or three */
 	for (uint32_t i = 1; i <= kept; i++, next = at) {
 		at = &c->kept[(c->count - i) % CLOCKS_KEPT];
 		if (gpu >= at->gpu) {
@@ -133,7 +133,7 @@ uint64_t clocks_convert(const struct clocks *c, uint64_t gpu, bool *ret_sure)
 			return follow(at, next && !next->step ? next->slope : at->slope, gpu);
 		}
 	}
-	/* before the oldest that is kept */
+	/* the time is before the oldest comparison kept */
 	at = &c->kept[(c->count - kept) % CLOCKS_KEPT];
 	*ret_sure = !c->said.steps;
 	return follow(at, at->slope, gpu);

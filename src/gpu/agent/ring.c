@@ -6,7 +6,7 @@
 
 #define MEMORY_PIECE (256u << 10)
 #define NAME_PIECES ((GPU_NAME_MAX + GPU_NAME_CHUNK - 1) / GPU_NAME_CHUNK)
-#define RECORD_ROOM (NAME_PIECES + 2) /* records: the longest name, the one that uses it, and a mark */
+#define RECORD_ROOM (NAME_PIECES + 2) /* records: the longest name, its user, and a mark */
 
 static void *map_pages(size_t size)
 {
@@ -59,7 +59,7 @@ static bool has_room(struct ring *r, uint64_t records)
 	if (r->capacity - (r->head - r->tail) >= records)
 		return true;
 	tail = __atomic_load_n(&r->shared->reader.tail, __ATOMIC_ACQUIRE);
-	/* one that cannot be is not believed */
+	/* an impossible tail is ignored */
 	if (r->head - tail <= r->capacity)
 		r->tail = tail;
 	return r->capacity - (r->head - r->tail) >= records;
@@ -128,7 +128,7 @@ static const char *keep_text(struct names *n, const char *text, size_t length)
 	if (n->bytes + length >= NAME_BYTES_MAX)
 		return NULL;
 	if (n->memory_size - n->memory_used <= length) {
-		/* what is left of the piece before is not used */
+		/* the rest of the previous piece stays unused */
 		char *piece = map_pages(MEMORY_PIECE);
 
 		if (!piece)
@@ -145,7 +145,7 @@ static const char *keep_text(struct names *n, const char *text, size_t length)
 	return at;
 }
 
-/* The id of a name that may be new; 0: it cannot be kept. */
+/* Interns a name; returns its id; 0: no room. */
 static uint32_t find_text(struct names *n, const char *text, size_t length)
 {
 	uint32_t hash = hash_text(text, length), slot = hash, id;
@@ -189,7 +189,7 @@ static int write_name(struct ring *r, uint32_t id, struct name *name)
 	uint32_t pieces = (name->length + GPU_NAME_CHUNK - 1) / GPU_NAME_CHUNK, offset = 0, length;
 
 	pieces = pieces ? pieces : 1;
-	/* all of them, and a record that uses it */
+	/* room for all pieces, and a record that uses the name */
 	if (!has_room(r, pieces + 1))
 		return -ENOBUFS;
 	for (; pieces; pieces--, offset += GPU_NAME_CHUNK) {
@@ -205,13 +205,13 @@ static int write_name(struct ring *r, uint32_t id, struct name *name)
 	return 0;
 }
 
-/* Whether this is the known text, which may have been cut. */
+/* Whether the text is this name, which may have been cut. */
 static bool same_text(const struct name *name, const char *text)
 {
 	return !strncmp(name->text, text, name->length) && (name->length == GPU_NAME_MAX || !text[name->length]);
 }
 
-/* Finds the id of a name, and sees to it that the reader has it. -ENOBUFS: there is no room for that now. */
+/* Gives the id of a name, 0 if there is none, and writes the name to the ring if it is new there. -ENOBUFS: no room now. */
 static int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 {
 	struct names *n = &r->names;
@@ -226,7 +226,7 @@ static int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 		r->said.dropped_memory++;
 		return 0;
 	}
-	/* CUPTI has one text for all records of a kernel, but the place may be another kernel's later */
+	/* CUPTI has one text for all records of a kernel, but the address may become another kernel's later */
 	guess = &n->by_place[((uintptr_t)text >> 3 ^ (uintptr_t)text >> 17) % NAMES_MAX];
 	id = *guess;
 	if (!id || n->list[id - 1].seen_at != text || !same_text(&n->list[id - 1], text)) {
@@ -265,11 +265,11 @@ const char *ring_keep(struct ring *r, const char *text)
 	return id ? r->names.list[id - 1].text : NULL;
 }
 
-/* ---- from a record of a vendor's library to one of the ring ---- */
+/* ---- converting records of a vendor's library to records of the ring ---- */
 
 struct reading reading_begin(const struct clocks *clocks, bool stepped, struct ring *ring)
 {
-	/* what has completed has ended by now; a later end tells of a clock that was set back. 1 ms: drift is no step. */
+	/* a completed record has ended by now; a later end means that a clock was set back. 1 ms of slack: drift is no step. */
 	return (struct reading){ .clocks = clocks, .ring = ring, .now = clocks_boot_ns() + 1000000, .stepped = stepped };
 }
 
