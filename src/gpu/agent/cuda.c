@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * NVIDIA: CUPTI collects. The driver loads the agent while CUDA starts, where CUDA_INJECTION64_PATH names it, or it is
- * injected into a process that runs. CUPTI hands over buffers on threads of its own, or on the one that asks for them; of
- * its functions only the two that read a buffer are called under the lock.
+ * NVIDIA: CUPTI collects. The driver loads the agent while CUDA starts, if CUDA_INJECTION64_PATH names it, or the agent is
+ * injected into a running process. CUPTI hands over buffers on threads of its own, or on the one that flushes; only its two
+ * functions that read a buffer are called under agent_lock.
  */
 #include "gpu/agent/agent.h"
 
@@ -14,10 +14,10 @@
 int InitializeInjection(void);
 
 /*
- * ---- what is used of CUPTI ----
+ * ---- the parts of CUPTI in use ----
  *
- * Declared anew from its documented binary interface: no header of NVIDIA's is needed, and nothing is linked. Records only ever
- * grow at their end, so that these prefixes hold for CUDA 11.5 to 13.
+ * Declared here from the documented ABI: no NVIDIA header is needed, and nothing is linked. Records only grow at their end, so
+ * these prefixes hold for CUDA 11.5 to 13.
  */
 
 #define CUPTI_OK 0
@@ -122,18 +122,18 @@ struct cupti {
 
 static struct cupti cupti;
 static void *subscriber;
-static bool forced; /* a flush is under way that does not wait for what runs; under the lock */
+static bool forced; /* a flush is under way that does not wait for running work; under agent_lock */
 
 /*
  * ---- where libcupti is ----
  *
- * In this order: where INFTRACE_CUPTI points; the one that is mapped already; beside libcudart, and where pip puts it relative to
- * that; by the search path of the process; in /usr/local/cuda*.
+ * In this order: INFTRACE_CUPTI; the one already mapped; beside libcudart, or where pip puts it relative to that; the library
+ * search path of the process; /usr/local/cuda*.
  */
 
 #define PATH_SIZE 1024
 
-/* The number behind "libcupti.so", which may have several parts: 12 of libcupti.so.12, 2024.1 of ...; 0: none */
+/* Returns the first number behind "libcupti.so.": 12 of libcupti.so.12, 2024 of ...so.2024.1; 0: none. */
 static long library_version(const char *name)
 {
 	const char *dot = strstr(name, ".so.");
@@ -192,7 +192,7 @@ static void *open_near(const char *cudart)
 	return library;
 }
 
-/* Opens what the mapped files lead to: itself, where it is libcupti, or what is near to it. */
+/* Calls open_it for each mapped file whose name begins with `name`, until it returns a library. */
 static void *open_by_maps(const char *name, void *(*open_it)(const char *path))
 {
 	char line[PATH_SIZE + 256], *path, *base;
@@ -251,7 +251,7 @@ static void *open_installed(void)
 	return library;
 }
 
-/* 0; -ENOENT: there is none, -ENOSYS: it lacks a function. The library stays. */
+/* Opens the library, which stays open. -ENOENT: there is none; -ENOSYS: it lacks a function. */
 static int find_library(void)
 {
 	const char *given = secure_getenv(GPU_ENV_CUPTI);
@@ -270,7 +270,7 @@ static int find_library(void)
 		{ "cuptiActivityGetNumDroppedRecords", &cupti.dropped },
 	};
 
-	/* one that was named is not replaced by another */
+	/* no other library replaces one that the user named */
 	if (given && *given) {
 		library = dlopen(given, RTLD_NOW | RTLD_LOCAL);
 	} else {
@@ -291,10 +291,10 @@ static int find_library(void)
 /* ---- the buffers that CUPTI fills ---- */
 
 #define BUFFER_SIZE (1u << 20)
-#define BUFFERS_MAX 64 /* that CUPTI may have at once; it drops, and counts, what has no place */
+#define BUFFERS_MAX 64 /* that CUPTI may have at once; it drops and counts records beyond */
 #define BUFFERS_KEPT 8
 
-/* Free buffers, linked through their first bytes, and the buffers that CUPTI has. Under the lock. */
+/* Free buffers, linked through their first bytes, and the buffers that CUPTI has. Under agent_lock. */
 static struct {
 	void *free;
 	uint32_t free_count;
@@ -305,10 +305,10 @@ static struct {
 	} taken[BUFFERS_MAX];
 } buffers;
 
-/* The last record of an old CUPTI may be shorter than what is read of it. */
+/* An old CUPTI's last record may be shorter than the structures here, so reads may pass the end of the buffer. */
 #define MAPPED_SIZE (BUFFER_SIZE + 4096u)
 
-/* A buffer for CUPTI, or NULL. */
+/* Returns a buffer for CUPTI, or NULL. */
 static void *buffer_take(void)
 {
 	void *buffer;
@@ -357,7 +357,7 @@ static void buffers_free(void)
 	buffers.free_count = 0;
 }
 
-/* Since when CUPTI has had its oldest buffer; UINT64_MAX: it has none. */
+/* Returns since when CUPTI has had its oldest buffer; UINT64_MAX: it has none. */
 static uint64_t buffers_since(void)
 {
 	uint64_t since = UINT64_MAX;
@@ -369,7 +369,7 @@ static uint64_t buffers_since(void)
 	return since;
 }
 
-/* ---- from CUPTI's records to records of the ring ---- */
+/* ---- converting CUPTI's records to records of the ring ---- */
 
 #define SPAN(r)                                                                                \
 	{                                                                                      \
@@ -404,11 +404,11 @@ static void put_copy(uint16_t kind, const struct span *s, const struct gpu_copy 
 	ring_put(r->ring, &rec);
 }
 
-/* The three that move or fill memory, of which each has its own layout. */
+/* Converts the three kinds of records that move or fill memory; each has its own layout. */
 static void put_memory(const void *any, const struct reading *r)
 {
 	const struct cupti_memcpy *m = any;
-	const struct cupti_memcpy2 *p = any; /* to another device, which says no graph */
+	const struct cupti_memcpy2 *p = any; /* to another device; has no graph */
 	const struct cupti_memset *s = any;
 
 	if (m->kind == CUPTI_KIND_MEMCPY)
@@ -451,8 +451,8 @@ static void put(const void *rec, const struct reading *r)
 	}
 }
 
-/* Turns what is in a buffer, from `at` on, into records of the ring. at: NULL at first. Returns false, and sets `at`, where the ring
- * has no more room, unless drop. */
+/* Converts the records of a buffer behind *at, NULL at first. Returns false, with *at at the last record converted, if the ring is
+ * full; with drop it goes on. */
 static bool buffer_read(const struct reading *r, uint8_t *buffer, size_t valid, bool drop, void **at)
 {
 	while (valid) {
@@ -465,7 +465,7 @@ static bool buffer_read(const struct reading *r, uint8_t *buffer, size_t valid, 
 	return true;
 }
 
-/* ---- what CUPTI calls ---- */
+/* ---- callbacks of CUPTI ---- */
 
 static int read_time(uint64_t *ns)
 {
@@ -481,7 +481,7 @@ static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
 	*max_records = 0;
 }
 
-/* Under the lock, which it gives up while it waits for room in the ring. */
+/* Under agent_lock, which it releases while it waits for room in the ring. */
 static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 {
 	const struct clocks *clocks;
@@ -527,7 +527,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 	pthread_mutex_unlock(&agent_lock);
 }
 
-/* Nothing is asked of CUPTI's callbacks: to be subscribed keeps other users away, and finds them. */
+/* No callback is enabled: the subscription only keeps other users away, and detects them. */
 static void on_callback(void *user, int domain, uint32_t id, const void *data)
 {
 	(void)user, (void)domain, (void)id, (void)data;
@@ -540,7 +540,7 @@ static int load(uint32_t *ret_version, uint32_t *ret_call)
 	*ret_call = GPU_CALL_SYMBOLS;
 	if (err)
 		return err;
-	atexit(agent_exit); /* after CUPTI has been loaded, so that it runs before CUPTI's own */
+	atexit(agent_exit); /* registered after CUPTI was loaded, so that it runs before CUPTI's own handlers */
 	*ret_version = cupti.version;
 	return 0;
 }
@@ -567,7 +567,7 @@ static int begin(uint32_t *ret_call)
 	return r;
 }
 
-/* The kinds of records of CUPTI that each wish needs; all but the first may be missing. */
+/* The CUPTI record kinds for each GPU_WANT_*; all but the first may be missing. */
 static const struct wish {
 	uint32_t want;
 	int kinds[3];
@@ -598,7 +598,7 @@ static int enable(uint32_t want)
 	return r;
 }
 
-/* What was dropped where no buffer has been handed over since then. */
+/* Counts records dropped since the last buffer was handed over. */
 static void count_dropped(void)
 {
 	const struct clocks *clocks;
@@ -617,8 +617,8 @@ static void count_dropped(void)
 }
 
 /*
- * The last flush is forced: it does not wait for what still runs on the GPU. CUPTI keeps a buffer until all is done that was launched
- * while the buffer was in use. So all that ended before CUPTI got its oldest buffer has come back.
+ * The last flush is forced: it does not wait for what still runs on the GPU. CUPTI keeps a buffer until everything launched while the
+ * buffer was in use is done. So everything that ended before CUPTI got its oldest buffer has arrived.
  */
 static int flush(bool last, uint64_t *ret_until_ns)
 {
@@ -638,17 +638,17 @@ static int flush(bool last, uint64_t *ret_until_ns)
 	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
 }
 
-/* The driver's functions need no context, and fail until CUDA has been initialised. */
+/* Functions of the CUDA driver that need no context, and fail until CUDA is initialised. */
 struct driver {
 	int (*get_count)(int *n);
 	int (*get)(int *device, int ordinal);
 	int (*get_name)(char *name, int size, int device);
 	int (*get_pci)(char *pci, int size, int device);
 	int (*get_uuid)(uint8_t uuid[16], int device);
-	int (*get_instance)(uint8_t uuid[16], int device); /* from 11.4 on; NULL: there are no instances for it */
+	int (*get_instance)(uint8_t uuid[16], int device); /* since 11.4; NULL: the driver has no instances */
 };
 
-/* An instance has a UUID of its own; the older function knows only the UUID of the whole device. */
+/* A MIG instance has its own UUID; the older function gives only the whole device's. */
 static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 {
 	uint8_t whole[sizeof(ret->uuid)] = { 0 };
@@ -664,7 +664,7 @@ static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 		ret->uuid_kind = GPU_UUID_NONE;
 }
 
-/* By the number that CUPTI's records have, too. What is not known is left out; false: nothing is known. */
+/* Describes the device that CUPTI's records call `number`. Unknown values stay empty; false: nothing is known. */
 static bool get_device(const struct driver *d, int number, struct gpu_device *ret)
 {
 	int device;

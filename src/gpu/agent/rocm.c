@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * AMD: rocprofiler-sdk collects. The ROCm runtimes load it at their start, and it loads the agent where
- * ROCP_TOOL_LIBRARIES names it. Services can be configured at that time only, so there is no attaching later; they are
- * in contexts, which are started and stopped with the windows.
+ * AMD: rocprofiler-sdk collects. The ROCm runtimes load it at their start, and it loads the agent if ROCP_TOOL_LIBRARIES
+ * names it. Services can be configured only at that time, so the agent cannot attach later; they are in contexts, which
+ * are started and stopped with the windows.
  *
- * Which call launched what is told by rocprofiler itself: at each launch, on the thread that makes it, it asks for a
- * number of ours to be put into the record. It gets the time; with the thread, that says within which call it was.
+ * rocprofiler itself links records to launches: at each launch it asks, on the launching thread, for an external number
+ * for the record. The agent gives it the time; with the thread, that tells the launching call.
  *
  * Built against the documented interface and a mock (tests/gpu/mock_rocprofiler.c); it has never run on hardware.
  */
@@ -16,15 +16,14 @@
 #include <unistd.h>
 
 /*
- * ---- what is used of rocprofiler-sdk ----
+ * ---- the parts of rocprofiler-sdk in use ----
  *
- * Declared anew from its documented binary interface: no header of AMD's is needed, and
- * nothing is linked. Read in its headers of 0.4.0 (ROCm 6.2), 0.5.0 (6.3) and of the development branch after 1.3.5
- * (ROCm 10.0, 2026): fwd.h, registration.h, buffer.h, buffer_tracing.h, callback_tracing.h, external_correlation.h,
- * internal_threading.h, agent.h.
+ * Declared here from the documented ABI: no AMD header is needed, and nothing is linked. Taken from the headers of
+ * 0.4.0 (ROCm 6.2), 0.5.0 (6.3) and the development branch after 1.3.5 (ROCm 10.0, 2026): fwd.h, registration.h,
+ * buffer.h, buffer_tracing.h, callback_tracing.h, external_correlation.h, internal_threading.h, agent.h.
  *
- * Each structure begins with its size, which is looked at; they grew at their ends only, but for the record of a callback.
- * An id is a structure of one 64-bit number, which x86_64 and arm64 pass as they pass the number.
+ * Each structure begins with its size, which is checked; they grew only at their ends, except the record of a callback.
+ * An id is a structure of one 64-bit number, which x86_64 and arm64 pass like the number.
  */
 
 #define ROCP_OK 0 /* other numbers changed between versions */
@@ -40,7 +39,7 @@
 #define ROCP_PHASE_UNLOAD 2
 #define ROCP_REQUEST_MEMORY_COPY 10
 #define ROCP_REQUEST_KERNEL_DISPATCH 11
-#define ROCP_POLICY_LOSSLESS 2 /* blocks who writes while both halves are full */
+#define ROCP_POLICY_LOSSLESS 2 /* blocks writers while both halves are full */
 
 enum { ROCP_COPY_HOST_TO_HOST = 1,
 	ROCP_COPY_HOST_TO_DEVICE,
@@ -83,7 +82,7 @@ struct rocp_copy {
 	uint64_t bytes;
 };
 
-/* Passed by value. Since 1.0 there is a further number before the kind: which of both it is, its content tells. */
+/* Passed by value. Since 1.0 there is a further number before the kind; the content tells which layout it is. */
 struct rocp_callback {
 	uint64_t context, thread, correlation, external;
 	union {
@@ -104,10 +103,10 @@ struct rocp_kernel_symbol {
 	uint64_t kernel;
 	uint64_t code_object;
 	const char *name;
-	/* in 0.4.0 as well */
+	/* also in 0.4.0 */
 	uint64_t object;
 	uint32_t kernarg_size, kernarg_alignment, group_segment, private_segment;
-	uint32_t sgprs, arch_vgprs, accum_vgprs; /* vector registers: of a work item */
+	uint32_t sgprs, arch_vgprs, accum_vgprs; /* vector registers are per work item */
 };
 
 _Static_assert(offsetof(struct rocp_dispatch, start) == 40 && offsetof(struct rocp_dispatch, info) == 56, "kernel");
@@ -122,7 +121,7 @@ typedef void rocp_callback_fn(struct rocp_callback record, void *user_data, void
 typedef int rocp_request_fn(uint64_t thread, uint64_t context, uint32_t kind, int32_t operation, uint64_t correlation,
 	uint64_t *ret_external, void *user);
 
-/* What a tool answers with. The library may write to it. */
+/* A tool's answer; the library may write to it. */
 struct rocp_configured {
 	size_t size;
 	int (*initialize)(void (*finalize)(void), void *user);
@@ -151,7 +150,7 @@ struct rocprofiler {
 #define WATERMARK (ROCP_BUFFER_SIZE / 4)
 #define DEVICES_MAX 64
 #define KERNELS_MAX (1u << 18) /* further ones have no name */
-#define LATE_TRIES 1000        /* what has ended is handled by a thread of HSA's soon after that */
+#define LATE_TRIES 1000        /* an HSA thread handles the end of work soon after it */
 #define LATE_PAUSE_US 1000
 
 struct rocp_configured *rocprofiler_configure(uint32_t version, const char *text, uint32_t priority, void *client);
@@ -171,20 +170,20 @@ static struct service {
 
 static uint32_t version;
 static uint64_t names_context;
-static const char *library_of;     /* a function of rocprofiler's */
-static uint64_t launched, arrived; /* records that are to come, and that came */
+static const char *library_of;     /* address of a function of rocprofiler */
+static uint64_t launched, arrived; /* records to come in all, and records that came */
 
-/* under the lock */
+/* under agent_lock */
 static struct kernel {
 	const char *name;
-	uint32_t registers; /* of a work item; 0: not known */
+	uint32_t registers; /* per work item; 0: not known */
 } * kernels;                /* by their ids */
 static struct {
 	uint64_t agents[DEVICES_MAX];
 	uint32_t count;
 } devices;
 
-/* ---- what rocprofiler calls ---- */
+/* ---- callbacks of rocprofiler ---- */
 
 /* On the launching thread. */
 static int on_launch(uint64_t thread, uint64_t context, uint32_t kind, int32_t operation, uint64_t correlation,
@@ -216,7 +215,7 @@ static void name_kernel(const struct rocp_kernel_symbol *s, uint32_t phase)
 		return;
 	k = &kernels[s->kernel];
 	if (phase != ROCP_PHASE_LOAD) {
-		k->name = k->name ? agent_keep(k->name) : NULL; /* records of it may still come */
+		k->name = k->name ? agent_keep(k->name) : NULL; /* its records may still come */
 		return;
 	}
 	k->name = s->name;
@@ -236,7 +235,7 @@ static void on_code_object(struct rocp_callback c, void *user_data, void *user)
 	pthread_mutex_unlock(&agent_lock);
 }
 
-/* GPUs are numbered in their order, as HIP numbers them if all are visible. */
+/* Returns the device number of a GPU: GPUs are numbered in order of appearance, as HIP does if all are visible. */
 static uint32_t device_of(uint64_t agent)
 {
 	for (uint32_t i = 0; i < devices.count; i++) {
@@ -244,7 +243,7 @@ static uint32_t device_of(uint64_t agent)
 			return i;
 	}
 	if (devices.count == DEVICES_MAX)
-		return DEVICES_MAX; /* which the reader does not take */
+		return DEVICES_MAX; /* the reader rejects it */
 	devices.agents[devices.count] = agent;
 	return devices.count++;
 }
@@ -261,7 +260,7 @@ static int on_agents(uint32_t info_version, const void **agents, size_t count, v
 	return ROCP_OK;
 }
 
-/* A queue of HSA's, several streams of HIP's may share one. Its number is small. */
+/* An HSA queue stands for the stream; several HIP streams may share one. Its number is small. */
 static uint32_t stream_of(uint64_t queue)
 {
 	return (uint32_t)(queue ^ queue >> 32);
@@ -312,7 +311,7 @@ static uint32_t copy_kind(const struct rocp_copy *c)
 	}
 }
 
-/* It has no queue, since an engine of its own makes it: that is stream 0. */
+/* A copy has no queue, since a copy engine makes it: it gets stream 0. */
 static void put_copy(const struct rocp_copy *c, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = GPU_RECORD_COPY };
@@ -331,7 +330,7 @@ static void put_record(const struct rocp_header *h, const struct reading *r)
 {
 	const struct rocp_dispatch *k = h->payload;
 	const struct rocp_copy *c = h->payload;
-	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload; /* which is all that was asked for */
+	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload; /* no other category was asked for */
 
 	if (tracing && h->kind == ROCP_BUFFER_KERNEL_DISPATCH && k->size >= sizeof(*k) && k->info.size >= sizeof(k->info))
 		put_kernel(k, r);
@@ -341,7 +340,7 @@ static void put_record(const struct rocp_header *h, const struct reading *r)
 		r->ring->said.unknown++;
 }
 
-/* On a thread of rocprofiler's that has nothing else to do. */
+/* Called on a rocprofiler thread that has nothing else to do. */
 static void on_records(uint64_t context, uint64_t buffer, struct rocp_header **headers, size_t count, void *user, uint64_t dropped)
 {
 	const struct arrival arrival = agent_arrival();
@@ -373,7 +372,7 @@ static int read_time(uint64_t *ns)
 	return rocp.get_timestamp(ns);
 }
 
-/* It is the library that has called us. */
+/* Finds the functions in the library that called the agent. */
 static int find_functions(void)
 {
 	const struct symbol functions[] = {
@@ -410,7 +409,7 @@ static int configure_service(struct service *s)
 	return r ?: rocp.assign_thread(s->buffer, thread);
 }
 
-/* Names are told of when code is loaded, so of all from the beginning on. */
+/* Names come only when code is loaded, so their context runs from the beginning. */
 static int configure_names(void)
 {
 	static const int32_t operation = ROCP_CODE_OBJECT_KERNEL_SYMBOL;
@@ -451,14 +450,14 @@ static int enable(uint32_t want)
 	return r;
 }
 
-/* That a buffer is being handed over already is an error without a number that could be relied on. */
+/* Errors are ignored: one says that a buffer is being handed over already, but its number differs between versions. */
 static void flush_all(void)
 {
 	for (size_t i = 0; i < SERVICES; i++)
 		rocp.flush_buffer(services[i].buffer);
 }
 
-/* Records that are still to come. */
+/* Returns how many records are still to come. */
 static uint64_t count_late(void)
 {
 	uint64_t there = __atomic_load_n(&arrived, __ATOMIC_RELAXED), all = __atomic_load_n(&launched, __ATOMIC_RELAXED);
@@ -466,8 +465,8 @@ static uint64_t count_late(void)
 	return all > there ? all - there : 0;
 }
 
-/* What was launched while a context was on is recorded even if it has been stopped by then. What still runs is waited for, but
- * not for long, and not again. */
+/* Work launched while a context was on is recorded even if the context has been stopped since. The last flush waits for running work,
+ * for about a second at most, and not again for what it has given up. */
 static int flush(bool last, uint64_t *ret_until_ns)
 {
 	static uint64_t given_up;
@@ -478,7 +477,7 @@ static int flush(bool last, uint64_t *ret_until_ns)
 		usleep(LATE_PAUSE_US);
 		flush_all();
 	}
-	/* all that had been launched by then, and perhaps more, has come */
+	/* if none is late, everything launched before before_ns has come */
 	*ret_until_ns = count_late() ? 0 : before_ns;
 	if (last)
 		given_up = count_late();
@@ -495,7 +494,7 @@ static const struct backend rocm_backend = {
 	.flush = flush,
 };
 
-/* ---- what rocprofiler finds ---- */
+/* ---- entry points for rocprofiler ---- */
 
 static int initialize(void (*finalize)(void), void *user)
 {
@@ -503,13 +502,13 @@ static int initialize(void (*finalize)(void), void *user)
 	return agent_start(&rocm_backend) ? -1 : 0;
 }
 
-/* At the end of the process, while its functions still work. */
+/* Called at the end of the process, while rocprofiler still works. */
 static void finalize(void *user)
 {
 	agent_exit();
 }
 
-/* Called while a runtime of ROCm's starts. The client's id is left as it is: its layout changed. */
+/* Called while a ROCm runtime starts. The client's id is left alone, since its layout changed. */
 __attribute__((visibility("default"))) struct rocp_configured *rocprofiler_configure(
 	uint32_t number, const char *text, uint32_t priority, void *client)
 {
