@@ -441,7 +441,7 @@ static int inject(struct inspector *inspector, pid_t pid, const char *agent_path
 	return start_agent(&s, path, number, socket_name, ret_why, size);
 }
 
-/* ---- the process that does it ---- */
+/* ---- the helper process ---- */
 
 struct gpu_injection_said {
 	bool done;

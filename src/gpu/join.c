@@ -344,7 +344,7 @@ static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
 	j->next_stream = j->n_streams % STREAMS_MAX;
 }
 
-/* ---- what ran ---- */
+/* ---- activity ---- */
 
 static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residual_ns)
 {

@@ -31,8 +31,8 @@ struct spot {
 	uint32_t frame;        /* INTERN_NONE: see intern_frame() */
 	bool named;
 	bool fault;     /* reading the file for this failed badly */
-	bool starts;    /* where threads begin */
-	bool evaluates; /* Python's function that evaluates frames */
+	bool starts;    /* in a function where threads begin */
+	bool evaluates; /* in Python's function that evaluates frames */
 };
 
 struct modules_stats {

@@ -350,8 +350,8 @@ static bool has_prefix(const char *name, const char *const *prefixes)
 }
 
 /*
- * Frames within a BPF program are not the target's work, and mostly ours: they become one frame, "[bpf]". Stacks of waits and
- * wake-ups begin in our own program, which is left out together with the frames that lead to it.
+ * Frames within a BPF program are not the target's work, and mostly inftrace's: they become one frame, "[bpf]". Stacks of waits
+ * and wake-ups begin in inftrace's program, which is left out together with the frames that lead to it.
  */
 static void take_kernel(struct stacks *s, const struct parts *p)
 {
@@ -668,7 +668,7 @@ const struct frame *stacks_frame(const struct stacks *s, uint32_t frame)
 	return intern_get_frame(s->in, frame);
 }
 
-/* ---- what the recorder says ---- */
+/* ---- what the recorder reports ---- */
 
 void stacks_know_process(struct stacks *s, uint32_t tgid)
 {

@@ -9,7 +9,7 @@
 
 #include "stack/intern.h"
 
-/* ---- a row of the table that DWARF's call frame information encodes: from the registers of a frame to those of its caller ---- */
+/* ---- a row of DWARF's call frame information: how to get from a frame's registers to its caller's ---- */
 
 /* Registers by their DWARF numbers. */
 #ifdef __x86_64__
@@ -26,7 +26,7 @@
 #define ROW_RA 30
 #endif
 
-#define ROW_OPS_MAX 80 /* of which a signal handler's return takes 37 */
+#define ROW_OPS_MAX 80 /* a signal handler's return takes 37 */
 
 enum rule_kind {
 	RULE_UNDEFINED,

@@ -160,7 +160,7 @@ static struct rocprofiler rocp;
 static struct service {
 	uint32_t want, kind, request;
 	uint64_t context, buffer;
-	uint64_t dropped; /* so far, as rocprofiler counts; under the lock */
+	uint64_t dropped; /* so far, as rocprofiler counts; under agent_lock */
 } services[] = {
 	{ .want = GPU_WANT_KERNELS, .kind = ROCP_BUFFER_KERNEL_DISPATCH, .request = ROCP_REQUEST_KERNEL_DISPATCH },
 	{ .want = GPU_WANT_COPIES, .kind = ROCP_BUFFER_MEMORY_COPY, .request = ROCP_REQUEST_MEMORY_COPY },
