@@ -10,25 +10,26 @@
  * that grows, enough that a disturbance over dozens of steps does not become the norm. */
 #define BLOCK 32
 #define NEAR 2
-/* If the near steps are all slower than these, they are the anomaly. */
+/* Blocks on both sides of the far window: if the near steps are all slower than those, they are the anomaly. */
 #define FAR 32
 /* Below this number nothing is typical. */
 #define COMPARED_MIN 5
 
 #define EXACT_MAX 8 /* tokens */
 
-/* By chance one step in 10^9 of a normal distribution exceeds it; measured times have longer tails, so also a tenth. */
+/* One step in 10^9 of a normal distribution exceeds 6 sigma by chance. Measured times have longer tails, so noise is at
+ * least a tenth of the median. */
 #define NOISE_SIGMAS 6.0
 #define NOISE_SHARE 0.1
 /* By how much the near steps must be slower than the far ones. */
 #define SLOWER_SHARE 0.25
 
-/* A new prompt begins with an empty context: so many steps in a row are compared with one another only. */
+/* This many steps or more in a row are only compared with one another, since a new prompt begins with an empty context. */
 #define RUN_MIN 64
 
 struct group_entry {
 	uint32_t lane, phase, class;
-	uint32_t row; /* consecutive steps of one phase in their lane */
+	uint32_t row; /* equal for consecutive steps of one phase in their lane */
 	uint32_t step;
 };
 
@@ -98,7 +99,7 @@ static struct norm norm_of(struct typical_finder *f, const struct span *span, en
 	return norm;
 }
 
-/* `blocks` blocks before and after the one that begins at `block`; at the ends of a group as many on one side. */
+/* The block that begins at `block` with `blocks` blocks on both sides. At the ends of a group it is shifted, not shortened. */
 static struct span window(const struct span *group, size_t block, size_t blocks)
 {
 	size_t len = (2 * blocks + 1) * BLOCK, from;
@@ -111,7 +112,7 @@ static struct span window(const struct span *group, size_t block, size_t blocks)
 	return (struct span){ group->entries + from, len };
 }
 
-/* The steps from there on that are compared among themselves: RUN_MIN or more in a row, or all up to the next such row. */
+/* The next steps that are compared with one another: RUN_MIN or more in a row, or all up to the next such row. */
 static struct span next_run(const struct span *group, size_t from)
 {
 	struct span run = { group->entries + from, 0 };
@@ -137,7 +138,7 @@ static struct typical find_block(struct typical_finder *f, struct span span, con
 	struct typical t = { 0 };
 	size_t n;
 
-	/* the near steps, unless compared with the far ones they are all slow */
+	/* the near steps, unless they are all slow compared with the far ones */
 	if (far->len > span.len) {
 		far_total = norm_of(f, far, STEP_TOTAL);
 		if (total.median > far_total.median + fmax(SLOWER_SHARE * far_total.median, NOISE_SIGMAS * far_total.deviation)) {
@@ -184,7 +185,7 @@ static void find_run(struct typical_finder *f, const struct span *group, const s
 	}
 }
 
-/* All steps except those whose end was not seen. */
+/* Adds all finished steps, sorted by group and time; returns their number. */
 static size_t make_entries(struct typical_finder *f)
 {
 	struct process *p = f->p;
@@ -195,7 +196,7 @@ static size_t make_entries(struct typical_finder *f)
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 		uint32_t class = 2 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
 
-		/* without barriers, waits at them count as work: such steps are compared with one another */
+		/* without barrier records, waits at barriers count as work: such steps are only compared with one another */
 		class += steps_get(&p->steps, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1;
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
 		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
@@ -252,7 +253,7 @@ static const struct typical *step_typical(const struct process *p, const struct 
 
 #define HINDERED (CAUSE_KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
 
-/* In these states it waits for other threads of the engine, as intended. */
+/* In these states a thread waits for others of the engine, as intended. */
 #define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
 
 const char *const cause_where_names[WHERE_MAX] = {
@@ -307,7 +308,7 @@ static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32
 	c->by = c->by_tid = 0;
 }
 
-/* Whether the workers spent at least `min` more than is typical in one of the states of the mask. */
+/* Blames the workers if they spent at least `min` ns more than typical in one state of the mask; returns whether they did. */
 static bool blame_workers(const struct step *s, const struct excess *workers, uint32_t mask,
 	int64_t min, struct cause *c)
 {
@@ -316,14 +317,14 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 	if (workers->ns[state] < min)
 		return false;
 	blame(c, WHERE_WORKERS, state, 0);
-	/* several may have been in it at the same time */
+	/* several workers may have been in the state at the same time */
 	c->part = least_of(c->part, workers->ns[state]);
 	if (s->straggler_tid && s->straggler.state == state) {
 		c->tid = s->straggler_tid;
 		take_stall(c, &s->straggler);
 	} else if (state < ST_RUNNABLE && s->straggler_tid && s->straggler.state == STATE_NONE &&
 		   s->held >= min) {
-		/* it ran the whole time */
+		/* the straggler ran the whole time */
 		c->where = WHERE_STRAGGLER;
 		c->tid = s->straggler_tid;
 	}
@@ -335,13 +336,13 @@ static void blame_straggler(const struct step *s, const struct excess *workers, 
 {
 	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
 	take_stall(c, &s->straggler);
-	/* of the straggler the longest interval is known, of the workers the sum */
+	/* known are the longest interval of the straggler, and the sum over all workers */
 	c->part = least_of(c->part, workers->ns[c->state]);
 	if (c->part < s->straggler.ns)
 		c->part = s->straggler.ns;
 }
 
-/* The calling thread waited for others: what held them up? c says what is known of the wait. */
+/* Finds out what held up the threads that the calling thread waited for. c describes its wait at first. */
 static void look_behind_wait(const struct step *s, const struct typical *t, struct cause *c)
 {
 	struct excess workers;
@@ -372,7 +373,7 @@ static void find_second(const struct step *s, const struct excess *own, struct c
 	c->second_part = own->ns[second];
 }
 
-/* If the times of steps scatter, since the CPU runs at varying speed, a smaller excess counts as well: when most of it
+/* Whether an excess within noise counts: if step times scatter, since the CPU runs at varying speed, it does when most of it
  * lies in one state in which steps usually spend hardly any time. */
 static bool stands_out(const struct typical *t, const struct excess *own, double size, int64_t excess)
 {
@@ -439,7 +440,7 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 	unnamed = c->behind_whole;
 	for (uint32_t i = 0; i < c->n_behind; i++)
 		unnamed -= c->behind[i].ns;
-	/* most of it may be behind threads without a name: the log of a CPU that switches often is short */
+	/* most of the wait may be behind unnamed threads: the log of a CPU that switches often does not reach far back */
 	c->by = unnamed > c->behind[0].ns ? 0 : c->behind[0].by;
 	c->by_tid = unnamed > c->behind[0].ns ? 0 : c->behind[0].tid;
 	c->crowded = step_crowded(s) &&
@@ -460,8 +461,7 @@ static void find_own_cause(const struct step *s, const struct typical *t, const 
 		look_behind_wait(s, t, c);
 	} else if (c->state == ST_CPU && !s->unfinished) {
 		c->unseen = s->left_out & 1u << SHED_BARRIERS;
-		/* engines hand out work in pieces: what a worker that was held up did not do, the
-		 * others did, and nobody waited */
+		/* engines hand out work in pieces: the others did what a held up worker could not, and nobody waited */
 		find_excess(s, s->workers, t->workers, &workers);
 		blame_workers(s, &workers, CAUSE_KEPT_OFF, c->part / 2, c);
 	}
@@ -512,7 +512,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		c.excess = s->total - c.typical;
 		noise = t->noise * size;
 	} else {
-		/* nothing to compare with: counts waits that should not have been necessary */
+		/* nothing to compare with: count the states that no engine intends */
 		for (unsigned int i = 0; i < STATES; i++) {
 			if (CAUSE_KEPT_OFF & BIT(i))
 				c.excess = ns_add(c.excess, s->own[i]);
@@ -546,7 +546,7 @@ int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t 
 	return excess;
 }
 
-/* Left out of a step, so that its operators are not all there, or have no end of their own. */
+/* Parts without which a step's operators are incomplete, or have no end of their own. */
 #define OPS_UNSEEN (1u << SHED_BARRIERS | 1u << SHED_OPERATORS | 1u << SHED_TIMELINE)
 
 static int64_t op_ns(const struct process *p, size_t step, uint32_t name)

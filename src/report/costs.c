@@ -22,7 +22,7 @@ static uint64_t count_add(uint64_t a, uint64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Takes what one line has: `of` of `all` steps or calls. Without both of the first counters there is nothing to say. */
+/* Adds the counters of one line, which has them for `of` of its `all` steps or calls. Instructions and cycles are required. */
 static void counts_take(struct count_sum *s, const struct json_node *const values[PMU_MAX], uint64_t of, uint64_t all)
 {
 	s->all = count_add(s->all, all);
@@ -82,7 +82,7 @@ static double per_cycle(const struct count_sum *s, enum hardware_counter i)
 	return s->n[COUNTER_CYCLES] ? (double)s->n[i] / (double)s->n[COUNTER_CYCLES] : 0;
 }
 
-/* Whether all steps have counted them: else the sum says nothing of the whole. */
+/* Whether all counted steps have LLC misses: otherwise the sum says nothing of the whole. */
 static bool has_misses(const struct count_sum *s)
 {
 	return s->of && s->missed_of == s->of;
@@ -174,7 +174,7 @@ static const struct {
 	[GPU_PART_UNKNOWN] = { "unknown_us", "unknown", "not known", "not known" },
 };
 
-/* The member with a name that is put together. */
+/* The member whose key is formatted. */
 static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(const struct json_node *shape,
 	const char *fmt, ...)
 {
@@ -187,7 +187,7 @@ static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(c
 	return node_get(shape, key);
 }
 
-/* before `NAME`; nothing if it is not known. */
+/* Appends "before `NAME`"; nothing if the name is not known. */
 static void add_named(struct text *t, const char *before, const struct json_node *name)
 {
 	const char *text = node_string(name);
@@ -200,7 +200,7 @@ static void add_named(struct text *t, const char *before, const struct json_node
 /* What the launching thread did for most of a gap; false: not known. */
 static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_MAX])
 {
-	/* where the words for a step that took longer than others do not fit */
+	/* states for which the words about slow steps do not fit */
 	static const char *const own[STATES] = {
 		[ST_CPU] = "computed for",
 		[ST_GPU_WAIT] = "was still in a call that waits for the GPU for",
@@ -241,8 +241,8 @@ static void add_gap(struct gpu_phase *p, const struct json_node *shape, int numb
 	list_insert(p->gaps, p->n_gaps, GPU_PHASE_GAPS, ns, gap);
 }
 
-/* What a step says in keys that begin with `prefix`. complete: all parts have to be there. false: they are not its
- * time, and a share of it would be wrong. */
+/* Reads the keys of a step that begin with `prefix`. complete: all parts are required. Returns false if they do not add up
+ * to total_ns, so that shares of it would be wrong. */
 static bool sum_read(const struct json_node *shape, const char *prefix, int64_t total_ns, bool complete,
 	struct gpu_sum *ret)
 {
@@ -275,7 +275,7 @@ static void sum_add(struct gpu_sum *to, const struct gpu_sum *s)
 		to->part[i] = ns_add(to->part[i], s->part[i]);
 }
 
-/* The devices are in the order of their numbers. */
+/* Keeps the devices sorted by number. */
 static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
 {
 	size_t i = list_find(p->n_devices, k, p->devices[k].device >= device);
@@ -301,14 +301,14 @@ static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const st
 		json_for_each (value, shape) {
 			const char *key = profile_key_numbered(value->key, "gpu_device", &device);
 
-			if (!key || strcmp(key, "kernels") != 0) /* which each has */
+			if (!key || strcmp(key, "kernels") != 0) /* every device has this key */
 				continue;
 			snprintf(prefix, sizeof(prefix), "gpu_device%u_", device);
 			if (sum_read(shape, prefix, all->total, false, &sum))
 				add_device(p, device, &sum);
 		}
 	} else if (read_u32(node_get(shape, KEY(gpu_device)), &device) && all->part[GPU_PART_IDLE_LAUNCH] != all->total) {
-		add_device(p, device, all); /* it has the parts of the step; one that did nothing is any of them */
+		add_device(p, device, all); /* the only device has the step's parts; without GPU work its number says nothing */
 	}
 }
 
@@ -349,7 +349,7 @@ static const char *gpu_bound(const struct gpu_sum *s)
 	return busy > 0 || s->part[most] > 0 ? parts[most].bound : NULL;
 }
 
-/* Of a phase with several devices. A step that says nothing of one had nothing for it. */
+/* A device's time in a part, if the phase has several devices. A step that does not mention a device launched nothing on it. */
 static int64_t device_part(const struct gpu_phase *p, const struct gpu_sum *s, int part)
 {
 	bool nothing = part == (p->devices_missing ? GPU_PART_UNKNOWN : GPU_PART_IDLE_LAUNCH);

@@ -7,13 +7,13 @@
 
 struct json_node;
 
-/* Adds what the line of a step says; without counts: that there was a step. */
+/* Adds the counters of a step's line. Without counters it only counts the step. */
 void count_phases_add(struct count_phases *c, uint32_t phase, const struct json_node *shape);
 
-/* Whether the line of operators has counts, which need not be looked for otherwise. */
+/* Whether a line of operators has counters at all. */
 bool counts_there(const struct json_node *shape);
 
-/* Adds those of an operator. cursor: of node_get_next(), NULL at first. */
+/* Adds an operator's counters. cursor: of node_get_next(), NULL at first. */
 void counts_add_op(
 	struct count_sum *s, const struct json_node *shape, const char *name, uint64_t calls, const struct json_node **cursor);
 
@@ -32,7 +32,7 @@ const char *counts_text(const struct count_sum *s, char buf[COUNTS_TEXT_MAX]);
 
 /* ---- What GPUs did during steps, by phase. ---- */
 
-/* Adds what the line of a step says; shape NULL or without a GPU: nothing. */
+/* Adds what a step's line says of GPUs; shape may be NULL or have none. */
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape);
 
 #endif

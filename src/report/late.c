@@ -10,15 +10,15 @@
 #define NOISE_SIGMAS 6.0
 #define NOISE_SHARE 0.1
 #define EXCESS_MIN_NS 20000
-/* What a pause, or the two states that a sentence names, have to explain of an excess to be its cause: one half. */
+/* A pause, or the two states that a sentence names, must explain one half of an excess to be its cause. */
 #define CAUSE_SHARE 2
 
-/* A collective that all have entered at known times. */
+/* A collective that all units entered at known times. */
 struct judged {
 	size_t collective;
-	uint32_t unit, after, member; /* the last unit, and its member that entered last */
+	uint32_t unit, after, member; /* the last unit, the one before it, and the last unit's last member */
 	int64_t late_ns, residual_ns;
-	int64_t before_ns; /* when all had entered the one before, by the timeline; INT64_MIN: unknown */
+	int64_t before_ns; /* when all had entered the previous collective, by the timeline; INT64_MIN: unknown */
 };
 
 struct entry {
@@ -34,7 +34,7 @@ struct finder {
 	uint32_t *unit_of;     /* by member */
 	struct entry *entries; /* by unit, of the collective at hand */
 	struct judged *judged;
-	double *own; /* by unit, for each that is judged: what it took longer than the others since its last call; NaN: unknown */
+	double *own; /* by unit, then judged collective: what it took longer than the others since its last call; NaN: unknown */
 	size_t n;    /* collectives */
 };
 
@@ -70,7 +70,7 @@ static void find_units(struct finder *f)
 	}
 }
 
-/* Sets the entries of a collective. false: they are not all there, or not at known times, which is counted. */
+/* Sets the entries of a collective. Returns false, and counts it, if one is missing or its time unknown. */
 static bool get_entries(struct finder *f, size_t collective)
 {
 	struct late_group *g = f->g;
@@ -96,7 +96,7 @@ static bool get_entries(struct finder *f, size_t collective)
 	return placed;
 }
 
-/* Of the entries: who was last, who before; and of each what it took itself. */
+/* Finds the last unit and the one before it, and what each unit took itself. */
 static void judge(struct finder *f, size_t collective, int64_t before_ns)
 {
 	struct late_group *g = f->g;
@@ -140,7 +140,7 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 
 /* ---- stragglers ---- */
 
-/* The process of a rank, and what is known of it; NULL: no profile is of it. */
+/* The summary and the process of a rank; NULL: no profile has steps of it. */
 static const struct summary *summary_of(const struct finder *f, const struct rank *r, const struct process **ret_process)
 {
 	const struct archive_hosts *h = f->g->hosts;
@@ -184,13 +184,13 @@ static void add_event(struct finder *f, const struct judged *j, int64_t excess_n
 	};
 }
 
-/* Whether it was surely last. */
+/* Whether the unit was last by more than the clock uncertainty. */
 static bool is_last(const struct judged *j, uint32_t unit)
 {
 	return j->unit == unit && j->late_ns > j->residual_ns;
 }
 
-/* How late a unit was when it was the last one, and when that was unusual. */
+/* Finds how late a unit was when it was last, and its events. */
 static void find_stragglers(struct finder *f, uint32_t unit)
 {
 	const double *own = f->own + unit * f->n;
@@ -206,7 +206,7 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 			values[known++] = own[i];
 	}
 	median = median_of(values, known);
-	/* a pause of a tenth of a step is not worth mentioning, however evenly they enter */
+	/* a tenth of a step is not worth mentioning, however evenly the units enter */
 	for (uint32_t k = 0; k < f->g->group->n; k++) {
 		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, rank_of(f, k), &p) : NULL;
 
@@ -227,7 +227,7 @@ ORDER(compare_events, struct late_event, FALLING(excess_ns), RISING(collective))
 
 /* ---- why ---- */
 
-/* How much of the time in which it got late the slow step, or the pause before it, lies in. */
+/* ns for which the slow step, or the pause before it, overlaps the time in which the rank got late; 0 or less: none. */
 static int64_t within(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
 	struct recording_clock clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, slow->step, STEP_RECORDING));
@@ -241,8 +241,8 @@ static int64_t within(const struct finder *f, const struct process *p, const str
 	return (to < e->call->own_ns ? to : e->call->own_ns) - (from > e->since_ns ? from : e->since_ns);
 }
 
-/* Of the time that a step spent in its states a part may lie outside of that, behind the call, where it waits for
- * other ranks: at most as much as of the step itself does. */
+/* Whether a slow step explains an event. Part of the time in its states may lie outside of the overlap, behind the call,
+ * where it waits for other ranks: at most as much as the step itself does. */
 static bool explains(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
 	int64_t inside = within(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;
@@ -328,7 +328,7 @@ static void add_group(struct late *l, const struct model *m, const struct summar
 	free(f.own);
 }
 
-/* Those that might have been compared with others, of other processes. */
+/* The ranks in no group that might have been compared with those of other processes. */
 static uint64_t count_alone(const struct ranks *r)
 {
 	uint64_t n = 0, grouped = 0;

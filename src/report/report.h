@@ -10,32 +10,30 @@
 #include "report/summary.h"
 
 /*
- * Who is late for collectives, and why: of the archives of inftrace link.
+ * Who is late for collectives, and why, from the archives of inftrace link.
  *
- * Where the ranks of a group are on several hosts, these are compared with one another: a host has entered a
- * collective when the last of its ranks has. Else the ranks are. The one that entered last is late by the time since
- * the last of the others did, if that is more than what is unknown of the two clocks. A straggler is one that then
- * took longer than it usually does since the call before.
+ * If the ranks of a group are on several hosts, hosts are compared: a host enters a collective when the last of its ranks
+ * does. Otherwise ranks are compared. The last unit is late by the time since the one before it entered, if that exceeds
+ * the clock uncertainty of the two. It is a straggler if it also took longer than it usually does since its previous call.
  */
 
-/* Stragglers of which the cause is looked for, in each group. */
+/* Stragglers per group whose cause is looked for: those with the largest excess. */
 #define LATE_EVENTS_MAX 1000
 
-/* Of an event. */
 enum late_why {
-	LATE_NO_PROFILE, /* there are no steps of the process at that time */
-	LATE_UNKNOWN,    /* nothing in them took that much longer */
+	LATE_NO_PROFILE, /* no profile has steps of the process */
+	LATE_UNKNOWN,    /* none of its slow steps explains the event */
 	LATE_KNOWN,
 };
 
 struct late_event {
-	size_t collective;    /* its number among those of the group */
-	uint32_t unit, after; /* that entered last, and the one before */
-	uint32_t rank;        /* of the ranks: the one of the unit that entered last */
+	size_t collective;    /* index among the group's collectives */
+	uint32_t unit, after; /* the unit that entered last, and the one before it */
+	uint32_t rank;        /* index into the ranks: the last one of `unit` */
 	const struct rank_call *call;
-	int64_t late_ns;   /* behind the unit before */
-	int64_t excess_ns; /* of that, what is new since the call before, and more than usual */
-	int64_t since_ns;  /* by its host's CLOCK_BOOTTIME: from here to the call it took longer */
+	int64_t late_ns;   /* behind `after` */
+	int64_t excess_ns; /* the part of late_ns that is new since its previous call and beyond the usual */
+	int64_t since_ns;  /* its host's CLOCK_BOOTTIME: it took longer from here to the call */
 	enum late_why why;
 	const struct process *p; /* LATE_KNOWN */
 	struct slow_step slow;
@@ -43,12 +41,12 @@ struct late_event {
 
 /* A host or a rank. */
 struct late_unit {
-	uint32_t host;            /* of the archive's */
-	uint32_t rank;            /* of the ranks; RANKS_NONE: a host */
-	uint64_t last;            /* how often it was surely last */
-	uint64_t stragglers;      /* events */
+	uint32_t host;            /* index into the archive's hosts */
+	uint32_t rank;            /* index into the ranks; RANKS_NONE: the unit is a host */
+	uint64_t last;            /* how often it was last by more than the clock uncertainty */
+	uint64_t stragglers;      /* its events */
 	int64_t excess_ns;        /* of these */
-	struct percentiles late;  /* when it was last */
+	struct percentiles late;  /* how late it was when last */
 	struct cause_sums causes; /* the largest excess first */
 };
 
@@ -59,20 +57,20 @@ struct late_group {
 	size_t n_units;
 	bool by_host;
 	uint64_t judged;
-	uint64_t close;                  /* of judged: nobody was last by more than what is unknown of the clocks */
+	uint64_t close;                  /* of judged: no unit was last by more than the clock uncertainty */
 	uint64_t incomplete;             /* a rank's call is missing */
 	uint64_t unplaced;               /* a clock is not known, or not at that time */
-	int64_t residual_ns;             /* the most that is unknown of two clocks */
+	int64_t residual_ns;             /* the largest clock uncertainty of two units */
 	LIST(struct late_event, events); /* the longest excess first, at most LATE_EVENTS_MAX */
 	uint64_t all_events;
 };
 
 struct late {
 	LIST(struct late_group, groups);
-	uint64_t alone; /* ranks with calls in no group, though another process has ranks, too */
+	uint64_t alone; /* ranks with calls that are in no group, although several processes have ranks */
 };
 
-/* Finds the groups of all archives of the model; the summaries are those of its processes. */
+/* Finds the groups of all archives of the model; it has one summary per process. late_free() frees *ret. */
 void late_find(struct model *m, const struct summary *summaries, struct late *ret);
 void late_free(struct late *l);
 
@@ -95,22 +93,21 @@ void report_make(struct report *r, const char *const *files, size_t n_files,
 	void (*problem)(void *ctx, const char *text), void (*note)(void *ctx, const char *text), void *ctx);
 void report_free(struct report *r);
 
-/* Judges the requests by what the service has promised, for the output that follows. */
+/* Judges the requests by an SLO; the output that follows has the goodput. */
 void report_slo(struct report *r, const struct slo *slo);
 
-/* Whether there is nothing to report. */
 bool report_empty(const struct report *r);
 
 /* For a terminal of 80 columns; slowest: how many slow steps to show. */
 void report_text(const struct report *r, uint32_t slowest, FILE *out);
 
-/* One object; with all_steps the verdict on each step. */
+/* Writes one object; all_steps adds the verdict on each step. */
 void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
 
-/* That object, without all_steps. plots: with what the page draws. */
+/* Returns the same object, without all_steps, to be put by the caller. plots: adds what the page draws. */
 struct json_object *report_object(const struct report *r, uint32_t slowest, bool plots);
 
-/* In the head of each page. */
+/* Each page has this in its head. */
 #define REPORT_PAGE_MARK "<title>inftrace report</title>"
 
 /* A self-contained page, to be freed by the caller. */

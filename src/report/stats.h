@@ -9,8 +9,8 @@
 
 #include "util/list.h"
 
-/* Defines the function `name` for qsort() of elements of the type, by these numbers: RISING(member), FALLING(member), or
- * any that compares x and y, which point to two elements. The first that is not 0 decides. */
+/* Defines `name`, a qsort() comparator for elements of the type. Its keys are RISING(member), FALLING(member), or any int
+ * expression over x and y, which point to the two elements. The first key that is not 0 decides. */
 #define ORDER(name, type, ...)                                             \
 	static int name(const void *a, const void *b)                      \
 	{                                                                  \
@@ -24,15 +24,15 @@
 #define RISING(member) cmp_int(x->member, y->member)
 #define FALLING(member) cmp_int(y->member, x->member)
 
-/* Members of a struct: a list, n_list and list_size. */
+/* Declares the struct members list, n_list and list_size. */
 #define LIST(type, list) \
 	type *list;      \
 	size_t n_##list, list##_size
 
-/* Adds an element with undefined content to such a list of a struct: a pointer to it. */
+/* Appends an uninitialized element to a LIST() of *of; returns a pointer to it. */
 #define list_add(of, list) list_push((of)->list, (of)->n_##list, (of)->list##_size)
 
-/* The first index `i` below n for which `is` holds, or n: size_t. */
+/* The first index i < n for which the expression `is` holds, or n; size_t. */
 #define list_find(n, i, is)              \
 	({                               \
 		size_t i = 0;            \
@@ -41,13 +41,13 @@
 		i;                       \
 	})
 
-/* One after the other of a list of n. */
+/* Points x to each of the n elements of a list. */
 #define list_for_each(x, list, n) for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)
 
 #define least_of(a, b) ((a) < (b) ? (a) : (b))
 
-/* Puts a value into a list that is sorted by a member, the largest first; at most `max` stay, and of equal ones the
- * first are first. */
+/* Inserts a value into a list sorted by a member, largest first, and keeps at most `max`. Equal ones stay in the order of
+ * insertion. */
 #define list_insert(list, n, max, member, value)                                                  \
 	do {                                                                                      \
 		size_t insert_at = (n);                                                           \
@@ -70,12 +70,11 @@ struct percentiles {
 	int64_t PERCENTS(PERCENT_MEMBER) max, sum;
 };
 
-/* By nearest rank: each is one of the values, the smallest that at least that share of them does
- * not exceed. Sorts the values. */
+/* By nearest rank: pN is the smallest value that at least N % of the values do not exceed. Sorts the values. */
 struct percentiles percentiles_of(int64_t *values, size_t n);
 
-/* Puts an expression with the index as `i`, below n, where it is not below 0, into `values`, which has room for n: their
- * number. */
+/* Evaluates the expression `value` for each index i < n and stores the results >= 0 in `values`, which has room for n.
+ * Returns their number. */
 #define fill_over(values, n, i, value)                                       \
 	({                                                                   \
 		size_t over_n = 0;                                           \
@@ -92,11 +91,11 @@ struct percentiles percentiles_of(int64_t *values, size_t n);
 /* The median (the upper one of an even number), by selection: reorders the values. 0 if there are none. */
 double median_of(double *values, size_t n);
 
-/* The median absolute deviation from the center, scaled so that it is the standard deviation of a
- * normal distribution. Overwrites the values. */
+/* The median absolute deviation from the center, scaled to equal the standard deviation for a normal distribution.
+ * Overwrites the values. */
 double mad_of(double *values, size_t n, double center);
 
-/* ---- A hash map from numbers to numbers, 16 bytes each: there is one for every step (see util/map.h). ---- */
+/* ---- A hash map from u64 to u32 with 16 bytes a slot, since it may have an entry for every step (see util/map.h). ---- */
 
 /* All zero: an empty map. */
 struct idmap {
@@ -108,7 +107,7 @@ void idmap_free(struct idmap *map);
 bool idmap_get(const struct idmap *map, uint64_t key, uint32_t *ret_value);
 /* Adds or replaces. */
 void idmap_set(struct idmap *map, uint64_t key, uint32_t value);
-/* The value of a key; a new key gets `value`. */
+/* Returns the value of a key; adds a new key with `value`. */
 uint32_t idmap_number(struct idmap *map, uint64_t key, size_t value);
 
 #endif
