@@ -185,7 +185,7 @@ void process_add_ops(struct process *p, uint32_t recording, uint32_t number, con
 		idmap_set(&p->by_number, step_key_at(&p->steps, p->n_numbered), (uint32_t)p->n_numbered);
 	if (!idmap_get(&p->by_number, step_key(recording, number), &at))
 		return;
-	/* no engine has that many; the search among them is linear */
+	/* no engine has more; they are searched linearly */
 	n = least_of(n, STEP_OPS_MAX);
 	steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops);
 	steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n);
@@ -375,7 +375,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
 		n },
 
-/* Where the values of each column are in a step; those of an array follow its first one, and have no entry. */
+/* Each column's member of struct step. Only the first column of an array has an entry, with the count. */
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;
@@ -402,7 +402,7 @@ static void put(struct column *c, size_t i, int64_t value)
 	memcpy((char *)c->values + i * c->width, &value, c->width);
 }
 
-/* Makes the values of a column wide enough for this one. */
+/* Makes a column wide enough for a value. */
 static void widen(struct steps *s, enum step_column column, int64_t value)
 {
 	struct column *c = &s->columns[column], wide = { .width = width_of(value) };

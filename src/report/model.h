@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The steps of a process, kept by column: each number takes as many bytes as the largest value of its column needs,
- * and none if all are equal. A step takes some 60 bytes, where struct step has 550. */
+/* The report's model. Steps are kept by column: a value takes as many bytes as the largest of its column needs, and none if
+ * all are equal. A step takes some 60 bytes instead of the 550 of struct step. */
 #ifndef INFTRACE_REPORT_MODEL_H
 #define INFTRACE_REPORT_MODEL_H
 
@@ -36,7 +36,7 @@ struct step {
 	int64_t gap; /* since the previous step in its lane; -1: none. Set by model_finish */
 	int64_t own[STATES], workers[STATES], workers_total;
 	struct stall_info stall;     /* the longest one of the calling thread */
-	struct stall_info straggler; /* of the thread that it waited for */
+	struct stall_info straggler; /* the longest one of straggler_tid */
 	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
 	uint32_t straggler_tid, straggler_comm;
 	uint32_t number, tid, n_tokens, phase;
@@ -50,16 +50,16 @@ struct step {
 	uint8_t n_behind, n_workers_behind;
 	uint32_t ops, n_ops;       /* index into the process' step_ops */
 	uint32_t typical;          /* index into the process' typicals. Set by typical_find */
-	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: unknown */
-	uint32_t left_out; /* 1 << enum shed_part: by --budget; without barriers their time is in that of the CPU */
+	uint64_t rows[ROW_VALUES]; /* 1 + the value that describes its rows (docs/engines.md); 0: unknown */
+	uint32_t left_out; /* 1 << enum shed_part, by --budget; the time of barriers left out counts as CPU */
 	bool unfinished, began_before;
-	uint32_t stand_in; /* the function, if it stands in for the engine's step; 0: it does not. Kept only as a count of the process */
-	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
+	uint32_t stand_in; /* the function that stands in for the engine's step; 0: none. Kept only as a count of the process */
+	int64_t tracer; /* the recorder's overhead; -1: unknown. Kept only as a sum of the process */
 };
 
-/* The columns: K(name, member, key) for each number of struct step that is a field of schema/profile_fields.h, in the order in which
- * they are written; R(name, member, key) for what presets call an argument that describes rows; F(name, member) for the others,
- * A(name, member, n) for n of them in an array. */
+/* The columns: K(name, member, key) for members that are fields of schema/profile_fields.h, in the order written;
+ * R(name, member, key) for arguments that describe rows, key being their name in presets; F(name, member) for the others;
+ * A(name, member, n) for arrays of n of them. */
 #define STEP_FIELDS(K, R, F, A)                                  \
 	K(NUMBER, number, step)                                         \
 	K(TID, tid, tid)                                                \
@@ -125,7 +125,7 @@ struct steps {
 	struct column columns[STEP_COLUMNS];
 	size_t len, size;
 	struct step first;          /* holds the values that all steps share */
-	uint8_t wide[STEP_COLUMNS]; /* the columns that have values */
+	uint8_t wide[STEP_COLUMNS]; /* the columns with values of their own */
 	size_t n_wide;
 };
 
@@ -133,7 +133,7 @@ void steps_free(struct steps *s);
 
 void steps_add(struct steps *s, const struct step *step);
 void steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
-/* Sorts the steps according to `order`. */
+/* Moves each step order[i] to i. */
 void steps_reorder(struct steps *s, const uint32_t *order);
 
 static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)
@@ -159,11 +159,10 @@ static inline bool steps_all_zero(const struct steps *s, enum step_column column
 	return !s->columns[column].width && !s->columns[column].same;
 }
 
-/* A whole step. */
 struct step steps_load(const struct steps *s, size_t i);
 
-/* Requests from the lines of a profile (docs/profile-schema.md): told apart within the batches of an engine, with the parts
- * of their time; or without parts, of engines whose rows are not known. */
+/* Requests from the lines of a profile (docs/profile-schema.md): told apart within an engine's batches, with the parts of
+ * their time; or without parts, if the engine's rows are unknown. */
 
 struct json_node;
 struct process;
@@ -180,17 +179,17 @@ enum request_time {
 
 enum request_flags {
 	REQUEST_BEGAN_BEFORE = 1 << 0,
-	REQUEST_UNFINISHED = 1 << 1, /* within one of its steps */
+	REQUEST_UNFINISHED = 1 << 1, /* the recording ended within one of its steps */
 	REQUEST_END_NOT_SEEN = 1 << 2,
 	REQUEST_LOST = 1 << 3, /* steps were lost while it ran */
 	REQUEST_CANCELLED = 1 << 4,
-	REQUEST_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
-	REQUEST_MIXED = 1 << 6,    /* of these: it has no times of its own */
+	REQUEST_OF_STEPS = 1 << 5, /* its engine's rows are unknown: its time is not divided into parts */
+	REQUEST_MIXED = 1 << 6,    /* with REQUEST_OF_STEPS: it has no times of its own */
 	REQUEST_PARTED = 1 << 7,   /* its parts add up to its time */
-	REQUEST_JOINED = 1 << 8,   /* with the exchange on its socket */
+	REQUEST_JOINED = 1 << 8,   /* matched with the exchange on its socket */
 };
 
-/* A part of a part, by what the calling thread did meanwhile. */
+/* The time of a part that the calling thread spent in a state. */
 struct request_state {
 	int64_t ns;
 	uint8_t part, state;
@@ -198,12 +197,12 @@ struct request_state {
 
 #define REQUEST_WAITS_MAX 8
 
-#define SEQUENCE_UNKNOWN UINT32_MAX /* no sequence */
+#define SEQUENCE_UNKNOWN UINT32_MAX /* no valid sequence */
 
-/* A request for whose rows another one waited. */
+/* How long a request waited for the rows of another one, given by number and sequence. */
 struct request_wait {
 	int64_t ns;
-	int64_t first; /* before the first token; -1: unknown */
+	int64_t first; /* of ns: before the waiter's first token; -1: unknown */
 	uint32_t number, sequence;
 };
 
@@ -215,12 +214,12 @@ struct request {
 	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
 	int64_t unread;        /* from the socket's first byte until the server had read it; -1: unknown */
 	int64_t answered;      /* from the end of its last step until its answer was written; -1: unknown */
-	int64_t write_blocked; /* in calls that wrote the answer and had to wait */
+	int64_t write_blocked; /* in calls that blocked while writing the answer */
 	int64_t tpot;          /* mean; -1: as above */
 	int64_t tpot_max;
 	int64_t parts[TIME_PARTS];
-	int64_t first_others, first_between; /* the shares of these parts before the first token; -1: unknown */
-	int64_t waited_others;               /* for requests that are not among its waits */
+	int64_t first_others, first_between; /* time of these parts before the first token; -1: unknown */
+	int64_t waited_others;               /* waiting for requests that are not among its waits */
 	uint64_t context;
 	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */
@@ -235,13 +234,13 @@ struct request {
 
 /* A request as its client saw it: an exchange on a socket of the server. */
 struct exchange {
-	int64_t ts;    /* its first byte came, from the start of the recording */
-	int64_t unread; /* until that was read; -1: unknown */
+	int64_t ts;    /* when its first byte came, from the start of the recording */
+	int64_t unread; /* until the server had read it; -1: unknown */
 	int64_t total; /* until the last byte was written */
 	int64_t first; /* until the first part of the answer was written; -1: none */
-	int64_t tpot;  /* mean: of its tokens if it is joined with them, else of the parts of its answer; -1: unknown */
+	int64_t tpot;  /* mean per token if joined with a request, else per part of its answer; -1: unknown */
 	uint32_t recording;
-	uint32_t outputs; /* the same: tokens, or parts */
+	uint32_t outputs; /* tokens or parts, as for tpot */
 	bool cut;         /* its end was not seen */
 };
 
@@ -252,7 +251,7 @@ struct served {
 	LIST(struct request_state, states);
 	LIST(struct request_wait, waits);
 	size_t in_batches; /* requests without REQUEST_OF_STEPS */
-	/* Where sockets were seen: all requests of clients, joined or not. What clients saw is told of these alone. */
+	/* All client requests seen at sockets, joined or not. Client latencies are taken from these alone. */
 	LIST(struct exchange, exchanges);
 	uint64_t joined;    /* of the exchanges */
 	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
@@ -274,13 +273,13 @@ void served_finish(struct served *s, const struct recording_place *places, size_
 /* The request with this number; NULL: not in the files. */
 const struct request *served_find(const struct served *s, uint32_t recording, uint32_t number);
 
-/* The time to its first token, including the queue, if that is known. -1: unknown. */
+/* TTFT, including the queue if that is known; -1: unknown. */
 static inline int64_t request_first_token(const struct request *r)
 {
 	return r->ttft < 0 ? -1 : r->ttft + r->parts[TIME_QUEUED];
 }
 
-/* A request in batches, whose rows are known. */
+/* Whether it is a request in batches, with known rows. */
 static inline bool request_told_apart(const struct request *r)
 {
 	return !(r->flags & (REQUEST_OF_STEPS | REQUEST_MIXED));
@@ -290,12 +289,12 @@ static inline bool request_told_apart(const struct request *r)
 
 /* Sums over steps or calls. */
 struct count_sum {
-	uint64_t of, all;    /* those with counts; and with or without */
+	uint64_t of, all;    /* steps or calls with counters; and all of them */
 	uint64_t n[PMU_MAX]; /* by enum hardware_counter */
-	uint64_t missed_of;  /* those with COUNTER_LLC_MISSES, too */
+	uint64_t missed_of;  /* of `of`: those with COUNTER_LLC_MISSES */
 };
 
-#define COUNT_PHASES_MAX 16 /* of more, the others are counted as the last one */
+#define COUNT_PHASES_MAX 16 /* further phases count as the last one */
 
 struct count_phases {
 	struct count_phase {
@@ -308,7 +307,7 @@ struct count_phases {
 #define GPU_PHASE_GAPS 3
 #define GPU_WHY_MAX 384
 
-/* A time in which nothing had been launched. */
+/* A gap in which nothing had been launched on the GPU. */
 struct phase_gap {
 	int64_t ns; /* 0: none */
 	uint32_t step;
@@ -318,22 +317,22 @@ struct phase_gap {
 /* What GPUs did in steps. */
 struct gpu_sum {
 	uint64_t kernels, copies;
-	int64_t total, part[GPU_PART_MAX]; /* of the steps that say something of it */
-	int64_t after;                     /* for how long what was launched in the steps ran after them */
+	int64_t total, part[GPU_PART_MAX]; /* of the steps with known GPU activity */
+	int64_t after;                     /* how long the GPU worked after the steps on what they had launched */
 };
 
-#define GPU_PHASES_MAX 16 /* of more, the others are counted as the last one */
+#define GPU_PHASES_MAX 16 /* further phases count as the last one */
 
 struct gpu_phase {
 	uint32_t phase;       /* a name */
-	uint64_t steps, lost; /* of which it is known, and is not, what the GPU did */
+	uint64_t steps, lost; /* with known GPU activity; with lost records of it */
 	struct gpu_sum all;
 	struct phase_device {
 		uint32_t device;
 		struct gpu_sum sum;
 	} devices[GPU_STEP_DEVICES];
 	size_t n_devices;
-	bool devices_missing;                  /* there are more */
+	bool devices_missing;                  /* there are more devices */
 	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
 	size_t n_gaps;
 };
@@ -348,7 +347,7 @@ struct gpu_phases {
 /* Time that threads waited for a CPU while another one ran on it. */
 struct behind_info {
 	int64_t ns;
-	uint32_t by, tid, pid; /* tid 0: no thread; `by` says what there was instead. pid 0: unknown */
+	uint32_t by, tid, pid; /* tid 0: no thread, `by` is "idle" or "cpu.max". pid 0: unknown */
 	bool limit;	       /* held back by a CPU limit */
 };
 
@@ -363,10 +362,10 @@ struct call {
 	uint32_t name, recording;
 };
 
-/* Of an operator: in which function itself most of its samples were. */
+/* The function in which itself most samples of an operator were taken. */
 struct op_hot {
 	uint32_t function;
-	uint64_t samples, next; /* next: of the function with the second most */
+	uint64_t samples, next; /* next: those of the runner-up */
 	uint64_t of;            /* all samples of the operator */
 };
 
@@ -393,13 +392,13 @@ struct process {
 	struct steps steps; /* after model_finish: sorted by lane and time */
 	LIST(struct behind_info, behind);
 	LIST(struct op_time, step_ops);
-	struct idmap by_number; /* of the first n_numbered steps, once there are operators by step */
+	struct idmap by_number; /* index by step_key(), of the first n_numbered steps; only with operators by step */
 	size_t n_numbered;
 	LIST(struct typical, typicals); /* set by typical_find() */
-	uint32_t *grouped;   /* the steps sorted by what they are compared with, and by time */
+	uint32_t *grouped;   /* step indices by comparison group, then time */
 	uint32_t recordings; /* with steps of this process */
 	int64_t wall;        /* over all recordings, from the first step to the last */
-	int64_t tracer, tracer_of; /* what the recorder cost, and the time of the steps for which it says so */
+	int64_t tracer, tracer_of; /* the recorder's overhead, and the time of the steps with a known one */
 	uint64_t left_out[SHED_PARTS]; /* steps without this part, by --budget */
 	uint64_t stand_ins; /* steps that stand in for those of the engine */
 	uint32_t finding;   /* why its preset does not fit */
@@ -425,7 +424,7 @@ struct window {
 	uint64_t records, lost, steps;
 	double coverage; /* 0 to 1; < 0: unknown */
 	uint32_t trigger; /* why it was dumped, a name */
-	bool lacks_faults; /* the kernel did not show them */
+	bool lacks_faults; /* no page faults, since the kernel did not show them */
 };
 
 /*
@@ -436,8 +435,8 @@ struct window {
 #define ARCHIVE_FILES_MAX 1024
 
 struct archive_host {
-	uint32_t name; /* of the model's; never 0 */
-	bool known;    /* how its clock relates to the timeline, to within the residual: 0 for the timeline's own host */
+	uint32_t name; /* a name of the model; never 0 */
+	bool known;    /* its clock is placed on the timeline to within residual_ns, which is 0 for the timeline's own host */
 	int64_t residual_ns;
 };
 
@@ -457,10 +456,10 @@ struct archive_hosts {
 
 void archive_hosts_free(struct archive_hosts *h);
 
-/* The host that a profile is of, by its traces; n: of none of them, or it may be of several. */
+/* The index of the host whose traces have the profile's boot; n: none, or several are as likely. */
 uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile);
 
-/* What the clocks of its host said when a recording began, where it says so. */
+/* The clocks of the host when a recording began, if they are known. */
 struct recording_clock {
 	bool known;
 	int64_t boot_ns, real_ns; /* CLOCK_BOOTTIME of the machine, without what a time namespace adds; CLOCK_REALTIME. Each below 2^62 */
@@ -479,7 +478,7 @@ struct names {
 struct foreign_family {
 	uint32_t event, source; /* names */
 	uint64_t lines;
-	LIST(int64_t, totals);    /* of those that have one */
+	LIST(int64_t, totals);    /* of the lines with a total */
 	struct percentiles total; /* after model_finish */
 	struct tally stages;
 };
@@ -496,13 +495,13 @@ struct model {
 	LIST(struct recording_clock, clocks); /* of the first n_clocks recordings */
 	LIST(struct archive_hosts *, archives); /* of inftrace link: what was recorded of collectives over hosts */
 	LIST(struct foreign_family, families); /* of other programs */
-	uint32_t host; /* a name: whose file of an archive is being read; 0: unknown */
+	uint32_t host; /* name of the host whose file of an archive is being read; 0: unknown */
 };
 
 void model_init(struct model *m);
 void model_free(struct model *m);
 
-/* The id of a text, created if it is new; for NULL and "": 0. */
+/* Interns a text; returns its id, 0 for NULL and "". */
 uint32_t model_name(struct model *m, const char *text);
 /* Never NULL; "" for 0. May be unprintable, since names come from outside. */
 const char *model_text(const struct model *m, uint32_t id);
@@ -510,8 +509,8 @@ const char *model_text(const struct model *m, uint32_t id);
 /* The process, created if it is new. Its address does not change. */
 struct process *model_process(struct model *m, uint32_t pid, uint32_t origin);
 
-/* Notes when a recording began, and on which host: `ts` ns before the clocks in this object, as profiles and Chrome
- * traces have them. Times that cannot be are left out. */
+/* Sets the start of a recording, `ts` ns before the readings in `clocks`, which profiles and Chrome traces have alike, and
+ * its host. Ignores impossible times. */
 void model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts);
 /* known is false if it has not been set. */
 struct recording_clock model_clock(const struct model *m, uint32_t recording);
@@ -519,12 +518,12 @@ struct recording_clock model_clock(const struct model *m, uint32_t recording);
 /* Whether only its name is known. */
 bool process_empty(const struct process *p);
 
-/* The steps sorted by recording and time, or (lanes) so within each lane, to be freed by the caller; NULL: they are
- * sorted already. */
+/* Step indices sorted by recording and time, or (lanes) by lane first, to be freed by the caller; NULL: the steps are sorted
+ * already. */
 uint32_t *process_order(const struct process *p, bool lanes);
 
 void process_add_step(struct process *p, const struct step *step);
-/* Adds the rows for a step that is added next. */
+/* Adds the rows of a step that process_add_step() adds next. */
 void process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
 	const struct behind_info *workers, size_t n_workers);
 /* Adds the operator times of a step whose line came before. */
@@ -533,7 +532,7 @@ void process_add_ops(struct process *p, uint32_t recording, uint32_t number, con
 /* The family of an event and a source; NULL: there are FAMILIES_MAX others. */
 struct foreign_family *model_family(struct model *m, const char *event, const char *source);
 
-/* Returns the row, which stays there until another one is added. */
+/* Returns the row; the pointer is valid until the next call. */
 struct tally_row *tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 
 /* Sorts the steps once everything is read: joins recordings on one time axis, separates contexts of the engine, and
@@ -550,7 +549,7 @@ static inline int64_t ns_add(int64_t a, int64_t b)
 	return sum;
 }
 
-/* Of a step or a request of a recording, in maps. */
+/* The map key of a step or a request of a recording. */
 static inline uint64_t step_key(uint32_t recording, uint32_t number)
 {
 	return (uint64_t)recording << 32 | number;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the report are written with, on a terminal and as JSON. */
+/* Helpers to write the parts of the report, on a terminal and as JSON. */
 #ifndef INFTRACE_REPORT_OUTPUT_H
 #define INFTRACE_REPORT_OUTPUT_H
 
@@ -9,7 +9,7 @@
 #include "report/report.h"
 #include "report/words.h"
 
-/* What is being written; as JSON only to say whose names they are, and how many slow steps and requests to list. */
+/* The output. JSON uses only m, for names, and slowest, the number of slow steps and requests to list. */
 struct page {
 	const struct model *m;
 	uint32_t slowest;
@@ -29,10 +29,9 @@ double page_share(int64_t part, int64_t whole);
 void page_bar(const struct page *page, double part, int width);
 /* "  name  12.34 % BAR  each" */
 void page_part(const struct page *page, const char *name, int64_t part, int64_t whole, int64_t each);
-/* Puts the indices of times that are not 0, or for which there is something in `also`, in order: the longest first. `also`
- * may be NULL. Returns how many there are. */
+/* Stores in `order` the indices whose ns or `also` is not 0, longest ns first; returns their number. `also` may be NULL. */
 size_t page_order(const int64_t *ns, const int64_t *also, unsigned int n, unsigned int *order);
-/* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
+/* Writes the goodput and the requests in batches of a process, if there are any. */
 void page_requests(const struct page *page, const struct process *p, const struct batch_summary *sum);
 
 /* The functions of a process, if there are stacks; and what was left out of all of them. */
@@ -42,25 +41,25 @@ void page_code_left_out(const struct page *page);
 void page_counts(const struct page *page, const struct count_phases *c);
 void page_gpu(const struct page *page, const struct gpu_phase *p);
 
-/* Nothing without groups of ranks. */
+/* Writes the groups of ranks, and how many ranks are in none. */
 void page_late(const struct page *page, const struct late *l);
 
 /* ---- as JSON, with json-c ---- */
 
-/* Takes over the value, and returns it. key NULL: o is an array, at whose end it comes. */
+/* Takes ownership of the value, and returns it. key NULL: appends it to the array o. */
 struct json_object *json_put(struct json_object *o, const char *key, struct json_object *value);
 
-/* The new one. */
+/* Both return the new value, which o owns. */
 struct json_object *json_put_object(struct json_object *o, const char *key);
 struct json_object *json_put_array(struct json_object *o, const char *key);
 
-/* An array of objects, one for each of a list of n: `one` for the element `x`. */
+/* Adds an array of objects, one for each of the n elements of a list; the body fills in `one` from the element `x`. */
 #define json_put_list(o, key, one, x, list, n)                                                       \
 	for (struct json_object *one##_in = json_put_array(o, key), *one; one##_in; one##_in = NULL) \
 		for (typeof(*(list)) *x = (list); x && (size_t)(x - (list)) < (n); x++)              \
 			if ((one = json_put_object(one##_in, NULL)))
 
-/* NULL: nothing. */
+/* Adds nothing for NULL. */
 void json_put_text(struct json_object *o, const char *key, const char *text);
 /* A name of the model's; nothing for 0. */
 void json_put_name(const struct page *page, struct json_object *o, const char *key, uint32_t name);
@@ -106,13 +105,13 @@ void json_put_code_left_out(const struct page *page, struct json_object *o);
 /* "flames", the trees that the page draws, if there are any. */
 void json_put_flames(const struct page *page, struct json_object *o, const struct process *p, const struct code_summary *c);
 
-/* Where there are counts: the members of an operator, and an array "counters" of the phases. */
+/* If there are counters: the members of an operator, and the array "counters" of the phases. */
 void json_put_counts(struct json_object *o, const struct count_sum *s);
 void json_put_phase_counts(const struct page *page, struct json_object *o, const struct count_phases *c);
 /* "gpu" of a process, if anything is known of it. */
 void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g);
 
-/* "collectives" of the report, if there are groups of ranks. */
+/* "collectives" of the report, if there are groups of ranks, and "ranks_not_compared". */
 void json_put_late(const struct page *page, struct json_object *o, const struct late *l);
 
 #endif

@@ -115,7 +115,7 @@ static void spread(struct columns *c, const struct steps *s, size_t step, enum s
 	}
 }
 
-/* Thousandths, rounded; null for a column in which nothing ran. */
+/* Thousandths, rounded; an empty array for a column in which nothing ran. */
 static void put_columns(struct json_object *array, const struct columns *c)
 {
 	struct json_object *column;
@@ -172,7 +172,7 @@ void json_put_plot(const struct page *page, struct json_object *o, const struct 
 
 	if (!sum->n_phases)
 		return;
-	/* or the one that took longest */
+	/* decode, or else the phase that took longest */
 	phase = sum->phases[decode < sum->n_phases ? decode : 0].phase;
 	o = json_put_object(o, "plot");
 	json_put_text(o, "phase", model_text(page->m, phase));
@@ -195,11 +195,11 @@ void json_put_plot(const struct page *page, struct json_object *o, const struct 
 EMBED(report_page, "report/page.html");
 EMBED(report_flames, "report/flame.js");
 
-/* Where they go into the page, in this order. */
+/* Placeholders in the page, in this order. */
 #define DATA_PLACE "@DATA@"
 #define FLAMES_PLACE "@FLAMES@"
 
-/* Copies the page up to the place, which is left out. */
+/* Copies the page up to the placeholder and skips it. place NULL: copies the rest. */
 static char *copy_to(char *out, const char **page, const char *place)
 {
 	const char *end = place ? strstr(*page, place) : *page + strlen(*page);

@@ -28,7 +28,7 @@ void read_problem(struct read_problems *problems, const char *fmt, ...)
 
 #define KEY_MAX 640
 
-/* The trace of this path; NULL: it is none, or of no host. */
+/* The archive's trace with this path; NULL: none, or its host is not given. */
 static struct archive_file *archive_file(struct archive_hosts *h, const char *path)
 {
 	size_t at = list_find(h->n_files, i, !strcmp(h->files[i].path, path));
@@ -36,7 +36,7 @@ static struct archive_file *archive_file(struct archive_hosts *h, const char *pa
 	return at < h->n_files ? &h->files[at] : NULL;
 }
 
-/* Of a recording of another host than the timeline's, where messages have said it. */
+/* Reads a clock attribute of a file. Files of hosts other than the timeline's have it if messages relate the clocks. */
 static bool attribute(const struct json_node *attributes, const char *name, const char *path, int64_t *ret)
 {
 	const struct json_node *value;
@@ -71,7 +71,7 @@ static void add_file(struct model *m, struct archive_hosts *h, const struct json
 	h->files[h->n_files++] = (struct archive_file){ .path = xstrdup(path), .host = host, .place = p };
 }
 
-/* What the manifest (a JSON value of any origin) says, as the model's. */
+/* Adds the hosts in the manifest, which is untrusted JSON, to the model, which owns the result. */
 static struct archive_hosts *archive_hosts_new(struct model *m, const struct json_node *root)
 {
 	const struct json_node *manifest = node_get(root, "perfetto_manifest"), *files = node_get(manifest, "files");
@@ -82,7 +82,7 @@ static struct archive_hosts *archive_hosts_new(struct model *m, const struct jso
 	*list_add(m, archives) = h;
 	for (const struct json_node *file = NULL; node_is(files, JSON_ARRAY) && (file = json_next(files, file));)
 		add_file(m, h, file, node_get(manifest, "attributes"));
-	/* the host of the file whose clock is the timeline's, and where the others are */
+	/* own: the file whose clock is the timeline's */
 	own = reference ? archive_file(h, reference) : NULL;
 	list_for_each (f, h->files, h->n_files) {
 		struct archive_host *host = &h->list[f->host];
@@ -102,14 +102,14 @@ static struct archive_hosts *archive_hosts_new(struct model *m, const struct jso
 #define SHOWN(text) text_printable((char[256]){ 0 }, 256, text)
 
 #define MACHINE_MAX 64
-#define NOT_READ (-1) /* which has been said */
+#define NOT_READ (-1) /* the manifest, or reported already */
 
 struct archive {
 	struct zip *zip;
 	size_t n; /* members */
 	struct model *m;
 	const char *path;
-	char (*hosts)[MACHINE_MAX];   /* of the members */
+	char (*hosts)[MACHINE_MAX];   /* by member */
 	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
 	int *kinds;                   /* enum file_kind, or NOT_READ */
 	struct read_problems *problems;
@@ -125,7 +125,7 @@ static void note(struct archive *a, const char *name, const char *why)
 		a->notes->note(a->notes->ctx, text);
 }
 
-/* false: it cannot be read, which is said. */
+/* Returns false after reporting that the member cannot be read. */
 static bool member_open(struct archive *a, size_t i, struct json_source *ret)
 {
 	if (!zip_member(a->zip, i, ret))
@@ -135,7 +135,7 @@ static bool member_open(struct archive *a, size_t i, struct json_source *ret)
 	return false;
 }
 
-/* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
+/* Reads from the manifest which hosts the traces are from, and how their clocks relate. */
 static void read_hosts(struct archive *a, size_t manifest)
 {
 	const struct json_node *root;
@@ -155,7 +155,7 @@ static void read_hosts(struct archive *a, size_t manifest)
 	json_source_close(&source);
 }
 
-/* What a member is; says why one cannot be reported. */
+/* The kind of a member, or NOT_READ after reporting why. */
 static int member_kind(struct archive *a, size_t i)
 {
 	struct json_source source;
@@ -179,7 +179,7 @@ static void read_member(struct archive *a, size_t i)
 	char label[512];
 	struct json_source source;
 
-	/* profiles are below the name of their host, if it was given */
+	/* profiles are in a folder named after their host, if it was given */
 	if (!strncmp(name, ARCHIVE_BESIDE, strlen(ARCHIVE_BESIDE)) && (slash = strchr(name + strlen(ARCHIVE_BESIDE), '/')))
 		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name - (ptrdiff_t)strlen(ARCHIVE_BESIDE)), name + strlen(ARCHIVE_BESIDE));
 	if (!member_open(a, i, &source))
@@ -191,7 +191,7 @@ static void read_member(struct archive *a, size_t i)
 	json_source_close(&source);
 }
 
-/* What a trace has of collectives between processes, which profiles have not. Returns how many calls there were. */
+/* Reads a trace's collectives, which profiles do not have. Returns the number of calls. */
 static size_t read_collectives(struct archive *a, size_t i)
 {
 	struct archive_file *file = a->places ? archive_file(a->places, zip_name(a->zip, i)) : NULL;
@@ -213,7 +213,7 @@ static size_t read_collectives(struct archive *a, size_t i)
 	return calls;
 }
 
-/* Each recording once: a profile says more than the trace beside it. */
+/* Reads each recording once: a profile says more than the trace beside it. */
 static void read_members(struct archive *a)
 {
 	bool profiles = false;

@@ -32,7 +32,7 @@ void read_file(struct model *m, const char *path, struct read_problems *problems
 void read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 void read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 
-/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. */
+/* Adds the request of a trace's slice `request NUMBER` (docs/trace-format.md); ts and dur in ns. Ignores an unusable one. */
 void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 #endif

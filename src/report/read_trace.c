@@ -127,7 +127,7 @@ static void read_slice(struct trace_reader *r, const struct trace_event *event)
 	} else if (!strcmp(cat, "loss")) {
 		read_loss(r, event);
 	} else if (!strcmp(cat, "batch") && node_string(event->name) && !strncmp(event->name->text, "request ", 8)) {
-		/* requests have a process of their own in the trace: whose they are is in the args */
+		/* requests have a process of their own in the trace; the engine's pid is in the args */
 		if (read_us(event->ts, &ts) && read_u32(node_get(event->args, "pid"), &pid))
 			read_request_slice(&model_process(r->m, pid, r->origin)->served, event->args, ts, dur, r->recording);
 	} else if (!strcmp(cat, "sample") || !strcmp(cat, "graph")) {
@@ -156,14 +156,14 @@ static int read_event(void *ctx, const struct trace_event *event)
 	if (!strcmp(ph, "X")) {
 		read_slice(r, event);
 	} else if (!strcmp(ph, "i") && !strcmp(name, "misfit")) {
-		/* the number is that of the process */
+		/* `number` is the pid */
 		if (!read_u32(node_get(event->args, "number"), &pid))
 			return 0;
 		p = model_process(r->m, pid, r->origin);
 		p->finding = model_name(r->m, node_string(node_get(event->args, "reason")));
 	} else if (!strcmp(ph, "i") && !strcmp(name, "inftrace_clock")) {
-		/* The first reading says when the recording began: at its ts 0, which is not in this file if it is the
-		 * second of several. */
+		/* The first reading tells when the recording began, at ts 0, which is not in this file if it is the second of
+		 * several. */
 		if (!model_clock(r->m, r->recording).known && read_us(event->ts, &ts))
 			model_set_clock(r->m, r->recording, event->args, ts);
 	} else if (!strcmp(ph, "M") && !strcmp(name, "process_name")) {
@@ -174,7 +174,7 @@ static int read_event(void *ctx, const struct trace_event *event)
 	return 0;
 }
 
-/* After the events, or between two of them, a recording may have been cut. */
+/* Reports where reading stopped, unless after the events or between two of them: a recording may have been cut there. */
 static void reading_stopped(void *ctx, const struct trace_stop *stop)
 {
 	struct trace_reader *r = ctx;
