@@ -282,13 +282,13 @@ static double tokens_behind(const struct request *r)
 	return r->output_tokens > 1 ? r->output_tokens - 1 : 1;
 }
 
-/* A time is divided by this before it is compared: the parts of decoding are longer with more tokens. */
+/* The divisor for a part's time before it is compared: the parts of decoding grow with the tokens. */
 static double part_size(const struct request *r, unsigned int part)
 {
 	return part == TIME_OWN_DECODE || part == TIME_BETWEEN ? tokens_behind(r) : 1;
 }
 
-/* A part of the time in question: of all, up to the first token, or after it; -1 if unknown. */
+/* ns of a part within the time that `kind` is about: all, up to the first token, or after it; -1: unknown. */
 static int64_t part_time(const struct request *r, enum request_late_kind kind, unsigned int part)
 {
 	int64_t first = part == TIME_OTHERS       ? r->first_others
@@ -418,7 +418,7 @@ int64_t request_late_wait(const struct request *r, const struct request_wait *wa
 	return kind == REQUEST_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
-/* Whether a part of the time in question is all of that part of the request: the states are known only for all of it. */
+/* Whether ns is nearly all of the request's part: states are known only for whole parts. */
 static bool is_whole(const struct request *r, unsigned int part, int64_t ns)
 {
 	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];
@@ -493,7 +493,7 @@ static void find_parts(const struct process *p, const struct request_typical *t,
 	}
 }
 
-/* Matters by its share of the whole time that its client waited. */
+/* Whether the answer came late by a tenth or more of the whole time that its client waited. */
 static bool find_answer(const struct request_typical *t, const struct request *r, struct request_late *ret)
 {
 	int64_t more = r->answered - (int64_t)t->answered;
@@ -509,7 +509,7 @@ static bool find_answer(const struct request_typical *t, const struct request *r
 bool request_late_find(const struct process *p, const struct request_typicals *typicals, const struct request *r,
 	enum request_late_kind kind, struct request_late *ret)
 {
-	/* the length of its prompt was not seen */
+	/* without a token, the length of its prompt was not seen */
 	const struct request_typical *t = kind == REQUEST_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
 	bool tokens = kind == REQUEST_LATE_TOKENS;
 	double typical = tokens ? t->token : t->first, each;
@@ -627,7 +627,7 @@ bad:
 	return -EINVAL;
 }
 
-/* Whether it has kept the limit so far; *ret_known: that will not change. */
+/* Whether a request has kept a limit so far. Sets *ret_known to false if that may still change. */
 static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 {
 	if (!limit)
@@ -646,7 +646,7 @@ static void judge(const struct exchange *e, struct slo_result *ret)
 	bool known = true, ttft, tpot;
 
 	ttft = kept(ret->slo.ttft, e->first, e->outputs ? 0 : e->total, &known);
-	/* one token has no time between tokens, so it keeps any limit; a request without tokens has not kept it */
+	/* one token has no time between tokens, so it keeps any limit; without a token the outcome is open */
 	known &= e->outputs != 0;
 	tpot = e->outputs < 2 || kept(ret->slo.tpot, e->tpot, 0, &known);
 	if (ttft && tpot && !known) {
@@ -669,7 +669,7 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 	*ret = (struct slo_result){ .slo = *slo };
 	for (size_t i = 0; i < n; i++) {
 		const struct request *r = clients ? NULL : &p->served.requests[i];
-		/* or what is known of a request where no socket was seen */
+		/* where no socket was seen, the request stands in for it */
 		struct exchange e = clients ? p->served.exchanges[i] : (struct exchange){
 			.ts = r->ts,
 			.total = r->total,
@@ -714,7 +714,7 @@ const char *request_time_name(enum request_time part)
 
 ORDER(compare_requests, struct request, RISING(at), RISING(recording), RISING(number))
 
-/* The lines of a recording are adjacent. */
+/* Moves the requests to the process' time axis. The lines of a recording are adjacent. */
 static void place_requests(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	int64_t offset = 0;
@@ -743,7 +743,7 @@ void served_finish(struct served *s, const struct recording_place *places, size_
 		if (r->number)
 			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)(r - s->requests));
 	}
-	/* a trace does not say in which sequences the requests were that others waited for */
+	/* a trace does not have the sequences of the requests that others waited for */
 	list_for_each (r, s->requests, s->len) {
 		list_for_each (wait, s->waits + r->first_wait, r->n_waits) {
 			const struct request *other;

@@ -12,8 +12,8 @@ struct phase_names {
 };
 
 struct request_summary {
-	uint64_t count, prompt_tokens, output_tokens; /* of requests that are none of these: */
-	uint64_t mixed;                               /* at least: with shared steps, or overlapping others in one context */
+	uint64_t count, prompt_tokens, output_tokens; /* of requests that are not mixed */
+	uint64_t mixed;                               /* lower bound: with shared steps, or overlapping others in one context */
 	bool by_lines;                                /* from lines of requests: then only `mixed` ones of shared steps are unknown */
 	uint64_t shared_steps;                        /* steps with rows of several sequences */
 	uint64_t max_sequences;                       /* in one step */
@@ -21,7 +21,7 @@ struct request_summary {
 	/* of `count`: */
 	uint64_t began_before; /* began before the recording, so the time to first token is unknown */
 	uint64_t lost;         /* steps were lost meanwhile */
-	LIST(int64_t, ttft);   /* of requests that are not mixed, as are the others */
+	LIST(int64_t, ttft);   /* these two only of requests that are not mixed */
 	LIST(int64_t, tpot);
 	uint64_t tokens; /* from all decode and shared steps */
 };
@@ -30,7 +30,7 @@ struct request_summary {
 void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret);
 
-/* A step with rows of several sequences. */
+/* Counts a step with rows of several sequences. */
 struct step_seen;
 void requests_add_shared(struct request_summary *rs, const struct step_seen *s);
 
@@ -52,7 +52,7 @@ struct request_typical {
 	uint32_t class;    /* the length of their prompts, as a class */
 	uint32_t compared; /* 0: too few */
 	double answered;   /* median */
-	double first;      /* medians, up to the first token: */
+	double first;      /* medians up to the first token */
 	double first_parts[TIME_PARTS];
 	double token; /* and for each token after it */
 	double token_parts[TIME_PARTS];
@@ -68,7 +68,7 @@ struct request_typicals {
 struct request_late_part {
 	enum request_time part;
 	int64_t ns, typical;
-	int64_t more;     /* than typical; without anything to compare with: what of it was waiting */
+	int64_t more;     /* ns beyond typical; without a typical one, the waiting part of ns */
 	uint8_t state;    /* the state that explains most of the excess; STATE_NONE: none does, or unknown */
 	int64_t state_ns; /* its excess */
 };
@@ -76,8 +76,8 @@ struct request_late_part {
 struct request_late {
 	enum request_late_kind kind;
 	int64_t value, typical;                     /* for REQUEST_LATE_TOKENS: per token */
-	int64_t excess;                             /* of the whole; without anything to compare with the time that it waited */
-	int64_t held;                               /* REQUEST_LATE_ANSWER: of the excess, in calls that wrote the answer and had to wait */
+	int64_t excess;                             /* of the whole time; without a typical one, the time that it waited */
+	int64_t held;                               /* REQUEST_LATE_ANSWER: of it, in calls that blocked while writing the answer */
 	uint32_t compared;                          /* number of requests compared with */
 	struct request_late_part parts[TIME_PARTS]; /* those that explain a tenth or more, the largest first */
 	uint32_t n_parts;
@@ -92,7 +92,7 @@ int64_t request_late_wait(const struct request *r, const struct request_wait *wa
 
 /* ---- The requests in batches of a process, in numbers. ---- */
 
-/* What a service has promised: to the first token, and on average for each later one. 0: nothing. */
+/* Limits of TTFT and mean TPOT, in ns. 0: none. */
 struct slo {
 	int64_t ttft, tpot;
 };
@@ -141,15 +141,15 @@ struct occupancy_row {
 struct batch_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
-	struct percentiles tpot, total, queued; /* queued: without requests that were not */
-	uint64_t unjoined;                      /* of unparted: the only ones whose queue is not known */
+	struct percentiles tpot, total, queued; /* queued: only of requests that were */
+	uint64_t unjoined;                      /* of unparted: only their queue is unknown */
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
 	LIST(struct request_late_ref, late);          /* the largest excess first */
 	LIST(struct request_culprit, culprits);       /* the longest first */
 	struct request_pair pairs[REQUEST_PAIRS_MAX]; /* the longest first */
 	size_t n_pairs;
-	int64_t unnamed; /* of the time for others: for whom is unknown */
+	int64_t unnamed; /* of the time for others: for unknown requests */
 	struct occupancy_row occupancy[OCCUPANCY_ROWS];
 	uint64_t batches, max_sequences; /* steps whose sequences are known */
 	struct slo_result slo;
@@ -157,10 +157,10 @@ struct batch_summary {
 
 void batch_summary_make(const struct process *p, struct batch_summary *ret);
 
-/* Counts how many requests kept it. */
+/* Counts how many requests kept the SLO. */
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);
 
-/* "ttft=500ms,tpot=50ms", or one of them. Returns 0, or -EINVAL with a line for the user. */
+/* Parses "ttft=500ms,tpot=50ms", or one of them. Returns 0, or -EINVAL with a line for the user in `why`. */
 #define SLO_WHY_MAX 256
 int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX]);
 

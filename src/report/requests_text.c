@@ -36,13 +36,13 @@ static void add_request(struct text *t, const struct process *p, uint32_t record
 	if (!r)
 		return;
 	text_add(t, " (sequence %u", r->sequence);
-	/* how long the prompt was that began before the recording is not known */
+	/* the length of a prompt that began before the recording is not known */
 	if (!(r->flags & REQUEST_BEGAN_BEFORE))
 		text_add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
 	text_add(t, ")");
 }
 
-/* Puts the longest waits within the time of the verdict into ret, longest first. */
+/* Stores the longest waits within the time of the verdict in ret, longest first; returns their number. */
 static unsigned int longest_waits(const struct process *p, const struct request *r, enum request_late_kind kind,
 	int64_t least, struct request_wait ret[WAITS_SHOWN])
 {
@@ -488,7 +488,7 @@ void json_put_requests_plot(struct json_object *o, const struct process *p, cons
 		places[i] = n++;
 		append_plot_row(rows, &p->served.requests[i], p->served.requests[0].at);
 	}
-	/* a sentence for each of the slowest; of two about one request the one about the longer time */
+	/* a sentence for each of the slowest requests: of several the one about the longest time */
 	texts = json_put_object(o, "text");
 	list_for_each (ref, sum->late, least_of(sum->n_late, PLOT_LATE)) {
 		const struct request *r = &p->served.requests[ref->request];

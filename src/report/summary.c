@@ -23,7 +23,7 @@ void summary_free(struct summary *s)
 #define PHASES_MAX 64
 #define CALLS_MAX 64
 #define GAP_CALLS_MAX 10000
-/* This share of the time of all threads is worth mentioning. */
+/* Waits from this share of the time of all threads are worth mentioning. */
 #define CROWDED_SHARE 0.05
 
 ORDER(compare_phases, struct phase_summary, FALLING(total), RISING(phase))
@@ -95,7 +95,7 @@ static void explain_gap(const struct process *p, const struct step *s, struct sl
 	gap->call_ns = longest->ns;
 }
 
-/* Nobody asks for a token in a long pause, unless requests were there: then it is a stop, as long as they were. */
+/* ns of a long pause before a step in which *ret_waiting requests waited; 0: up to PAUSE_NS, or nobody asked for a token. */
 static int64_t stop_before(const struct process *p, const struct step *s, uint32_t *ret_waiting)
 {
 	int64_t since = s->at;
@@ -118,7 +118,7 @@ static int64_t stop_before(const struct process *p, const struct step *s, uint32
 	return s->at - since;
 }
 
-/* Pauses; the time of the steps that gave output, and of the gaps before them. */
+/* Counts the pauses; returns the time of the steps that gave output and of the gaps before them. */
 static int64_t output_time(const struct process *p, const struct phase_names *names, struct summary *sum)
 {
 	int64_t time = 0;
@@ -136,7 +136,7 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 		if (steps_get(&p->steps, i, STEP_UNFINISHED) || (phase != names->decode && (!has_rows || phase == names->prefill)))
 			continue;
 		time = ns_add(time, steps_get(&p->steps, i, STEP_TOTAL));
-		/* it continues what the previous step did, without a pause in between */
+		/* the step continues the previous one without a pause */
 		if (gap >= 0 && gap <= PAUSE_NS)
 			time = ns_add(time, gap);
 	}
@@ -220,7 +220,7 @@ void cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t
 	s->list[i].excess = ns_add(s->list[i].excess, excess);
 }
 
-/* Threads with the same name are one cause. */
+/* Whether an earlier row has the same name: such threads are one cause. */
 static bool named_before(const struct cause *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < i; k++) {
@@ -230,7 +230,7 @@ static bool named_before(const struct cause *c, uint32_t i)
 	return false;
 }
 
-/* If a step waited behind several threads, each gets the share of its excess that it has of the wait. */
+/* Adds a step's cause. If it waited behind several threads, they share its excess in proportion to the wait. */
 static void cause_add(struct summary *sum, const struct cause *c)
 {
 	struct cause_sum part = { .where = c->where, .state = c->state, .crowded = c->crowded };

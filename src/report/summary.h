@@ -7,19 +7,19 @@
 #include "report/stats.h"
 #include "report/requests.h"
 
-/* ---- in which code threads ran and waited: of each phase, and of slow steps what is not typical of them ---- */
+/* ---- the code in which threads ran and waited: by phase, and for the excess of slow steps ---- */
 
 #define CODE_ROWS_MAX 20
 
 struct code_row {
-	uint32_t function, line; /* line: of a function in Python that in which it was longest; 0: unknown */
+	uint32_t function, line; /* line: the hottest one of a Python function; 0: unknown */
 	double held;             /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
 	double self;             /* in itself alone */
 	double key;              /* by which rows are sorted */
 	double total;            /* with all that it calls */
-	double deviation;        /* of a difference: how far chance moves the total, with so few samples; 0: not at all */
+	double deviation;        /* of a diff: standard deviation of the total, from the number of samples; 0: exact */
 	double held_deviation;
-	/* of waits: who ended the most of them, as in struct waker_sum, and of how much */
+	/* of waits: who ended most of the time, as in struct waker_sum, and how much of it */
 	uint32_t by, thread;
 	int64_t ended;
 };
@@ -38,11 +38,11 @@ struct code_table {
 /* The function that holds most of what took longer. */
 struct code_blame {
 	uint32_t function, line;      /* function 0: none does, or there are too few samples to tell */
-	uint32_t caller, caller_line; /* the function in Python that called it, if it is none itself, or others call it, too; 0: none */
+	uint32_t caller, caller_line; /* the Python function that called it, unless it is Python without other callers; 0: none */
 	uint32_t user, user_line;     /* if the Python function is in a package: the one outside of it that used it; 0: none */
 };
 
-/* What steps of a phase that were longer in a state than is typical did more in it. */
+/* Where steps of a phase that were longer in a state than is typical spent the additional time. */
 struct code_diff {
 	uint32_t phase;
 	uint8_t state;
@@ -94,8 +94,8 @@ struct cause_sum {
 	enum cause_where where;
 	uint8_t state;
 	uint32_t by;
-	bool by_task; /* `by` is the name of a thread; otherwise what there was instead */
-	bool others;  /* all with small shares: `by` is none of them */
+	bool by_task; /* ST_RUNNABLE: `by` is a thread, not "idle" or "cpu.max" */
+	bool others;  /* the sum of all with small shares; `by` is 0 */
 	bool crowded; /* as in struct cause */
 	uint64_t steps;
 	int64_t excess;
@@ -105,11 +105,10 @@ struct cause_sum {
 struct cause_sums {
 	struct cause_sum *list;
 	size_t n, size;
-	struct idmap places; /* of each in the list, until they are sorted */
+	struct idmap places; /* index of each cause in the list, until it is sorted */
 };
 
-/* Adds what a step took more than usual to its cause. again: the step has been counted under that. Not after
- * cause_sums_sort(). */
+/* Adds a step's excess, in ns, to its cause. again: the step already counts under it. Not after cause_sums_sort(). */
 void cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again);
 /* The largest excess first. */
 void cause_sums_sort(struct cause_sums *s);
@@ -120,11 +119,11 @@ struct summary {
 	LIST(struct call_summary, calls);   /* the one that took longest first */
 	struct request_summary requests;
 	struct batch_summary batches;
-	/* What clients saw: until the server had read what they sent, until their first token, and in all. Only where sockets were seen. */
+	/* Client latencies, where sockets were seen: until the server had read the request, TTFT, and the whole request. */
 	struct percentiles unread, ttft, whole;
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */
-	bool tpot_of_lines;             /* the mean of each request, from request_prof: requests in batches, or no steps */
+	bool tpot_of_lines;             /* tpot has each request's mean, from request_prof: requests in batches, or no steps */
 	uint64_t pauses;                /* between steps; left out of these times */
 	int64_t pause_max;
 	double prefill_rate, output_rate; /* tokens per second; 0: unknown */
@@ -133,13 +132,13 @@ struct summary {
 	struct cause_sums causes;         /* the largest excess first */
 	LIST(struct slow_step, open);     /* steps that had not ended: what they were doing. The longest first */
 	uint64_t slow_alone;              /* of slow_steps: those without others to compare with */
-	struct crowd {                    /* threads that kept each other from the CPUs that they may use */
+	struct crowd {                    /* threads that kept each other off their allowed CPUs */
 		uint64_t steps;
-		uint32_t threads, cpus; /* the most threads on a step, and the CPUs that these may use */
-		int64_t waited, total;  /* for one another; all time of their threads */
+		uint32_t threads, cpus; /* the most threads on a step, and their allowed CPUs */
+		int64_t waited, total;  /* waiting for one another; all thread time of steps */
 		bool spin;              /* much of the rest was spent at barriers */
 	} crowd;
-	struct crowd limited; /* threads held back by a CPU limit of their cgroup: waited */
+	struct crowd limited; /* threads held back by their cgroup's CPU limit, for `waited` */
 	int64_t cpu_limit;    /* the lowest, in thousandths of a CPU; 0: unknown */
 	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;
@@ -154,15 +153,15 @@ void summary_free(struct summary *s);
 /* Part of summary_make(), once the slow steps are known. */
 void code_summary_make(const struct model *m, struct process *p, struct summary *sum);
 
-/* Of what a step took longer. */
+/* The code that holds most of what a slow step took longer in a state. */
 struct code_hot {
 	struct code_blame of;
-	int64_t ns;       /* how much of cause.part, or of second_part */
+	int64_t ns;       /* of cause.part, or of cause.second_part */
 	uint64_t samples; /* 0: ns is the length of waits, and exact */
 	double usual;     /* samples in a typical step */
 };
 
-/* second: of the state that comes second. Whether a function is named is decided as in find_deepest(). */
+/* second: for the state cause.second. find_deepest() says when a function is named. */
 struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second);
 
 #endif
