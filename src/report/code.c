@@ -12,9 +12,9 @@
 #define LINES_MAX 64
 /* More phases than any engine has, in each state. */
 #define DIFFS_MAX 128
-/* A share of the time in slow and in typical steps. */
+/* A function with more than this share of the time in slow and typical steps is in nearly all stacks. */
 #define EVERYWHERE 0.95
-/* Typical steps spend so many times as long in a function as in one that calls it: they call it for others, too. */
+/* A function has other callers, too, if typical steps spend this many times as long in it as in its caller. */
 #define SHARED 1.25
 /* A smaller excess of a state is not worth mentioning, however steady it is. */
 #define LONGER_MIN_NS 20000
@@ -25,28 +25,27 @@
 #define KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
 #define KINDS_NAMED (KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
 
-/* That a thread does nothing in these states is not due to its code; at barriers it is due to that of other threads. */
+/* Time in these states is not due to the thread's own code; at barriers it is due to the code of other threads. */
 #define NOT_OF_CODE (1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
 
-/* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
- * util/chance.h, too. */
+/* By chance, only one case in 40 differs by more standard deviations: see util/chance.h, too. */
 #define SIGMAS 2.0
 
 /* ---- values of nodes and functions ---- */
 
-/* What there is of a node of the tree, or of a function; ns. */
+/* Times of a node of the tree, or of a function, in ns. */
 struct code_value {
 	double sampled, count; /* count: of samples */
 	double waited;
-	double usual, usual_var; /* sampled in typical steps, and by how much that varies by chance, squared */
+	double usual, usual_var; /* sampled in typical steps, and the variance of that */
 	double usual_waited;
 };
 
-/* Of a difference: what is known exactly of the time of threads in a state, whatever samples say. */
+/* Of a diff: the exact time of threads in a state, whatever samples say. */
 struct code_whole {
 	double slow;  /* in slow steps */
 	double usual; /* in as many typical ones; below 0: not known, as of one worker */
-	double part;  /* slow - usual, or less: a function may hold most of it */
+	double part;  /* the additional time to explain: slow - usual, or less */
 	struct code_value all;
 };
 
@@ -56,7 +55,7 @@ struct function_time {
 	bool listed;
 };
 
-/* The values of some nodes, since a slow step has few of all, and of functions. */
+/* Values of the nodes in use, since a slow step has few of all nodes, and of functions. */
 struct code_values {
 	const struct model *m;
 	struct code_value *of; /* by node */
@@ -81,7 +80,7 @@ static void value_add(struct code_value *to, const struct code_value *v)
 
 static struct code_values values_new(const struct model *m)
 {
-	/* of which only what is used takes memory */
+	/* only the pages that are used take memory */
 	return (struct code_values){
 		.m = m,
 		.of = xcalloc(m->code.n_nodes, sizeof(struct code_value)),
@@ -113,7 +112,7 @@ static struct code_value *values_at(struct code_values *v, uint32_t node)
 
 ORDER(compare_numbers, uint32_t, cmp_int(*x, *y))
 
-/* Adds the values of the calls of each node to its own. */
+/* Adds the values of each node's calls to its own. */
 static void values_total(struct code_values *v)
 {
 	for (size_t k = v->n; k-- > 1;)
@@ -129,7 +128,7 @@ static struct function_time *time_of(struct code_values *v, uint32_t function)
 	return &v->functions[function];
 }
 
-/* Sums up the values by function, in the order of their numbers; values become totals. */
+/* Sums up the values by function, sorts v->list, and turns the values of nodes into totals. */
 static void sum_functions(struct code_values *v)
 {
 	const struct code_node *nodes = v->m->code.nodes;
@@ -161,7 +160,7 @@ static void sum_functions(struct code_values *v)
 	list_sort(v->list, v->n_functions, compare_numbers);
 }
 
-/* The line in which a function in Python was longest; 0: unknown, or no function. */
+/* The hottest line of a Python function, in a diff by its additional time; 0: unknown, or not Python. */
 static uint32_t find_line(const struct code_values *v, uint32_t function)
 {
 	uint32_t lines[LINES_MAX], line = 0;
@@ -259,8 +258,8 @@ ORDER(compare_tables, struct code_table, RISING(wait), cmp_int(x->state != STATE
 /*
  * ---- what samples say ----
  *
- * How long threads were in a state is known exactly, so that only the shares that functions have of it are taken from samples: as
- * many as were taken, whether some were left out or not.
+ * The time of threads in a state is known exactly. Samples only give the functions' shares of it, so that it does not matter
+ * whether some were left out.
  */
 
 /* The time in slow steps that samples stand for. */
@@ -279,33 +278,33 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
-/* How much there is of it in slow steps. */
+/* The time of a value in slow steps. */
 static double slow_of(const struct code_whole *w, const struct code_value *v)
 {
 	return v->waited + sampled_time(w) * share(v->sampled, w->all.sampled);
 }
 
-/* And how much in typical ones. */
+/* Its time in as many typical steps. */
 static double usual_of(const struct code_whole *w, const struct code_value *v)
 {
 	/* without samples in the slow steps nothing is known of what is usual of them either */
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
 }
 
-/* How much more there is in slow steps; at most all that they took longer. */
+/* Its additional time in slow steps, at most w->part. */
 static double more_of(const struct code_whole *w, const struct code_value *v)
 {
 	return fmin(slow_of(w, v) - usual_of(w, v), w->part);
 }
 
-/* By how much the difference of both varies by chance. */
+/* The standard deviation of that difference. */
 static double deviation_of(const struct code_whole *w, const struct code_value *v)
 {
 	double n = w->all.count, p, usual;
 
 	if (n <= 0)
 		return 0;
-	/* also where all samples, or none, are of it, another one might not be */
+	/* rule of succession: even if all samples, or none, are of it, another one might not be */
 	p = (v->count + 1) / (n + 2);
 	usual = share(usual_time(w), w->all.usual);
 	return sqrt(sampled_time(w) * sampled_time(w) * p * (1 - p) / n + v->usual_var * usual * usual);
@@ -322,7 +321,7 @@ static bool is_everywhere(const struct code_whole *w, const struct code_value *v
 /* Whether a function holds most of the additional time. */
 static bool holds_most(const struct code_whole *w, const struct code_value *v)
 {
-	/* what half of it would need besides the waits */
+	/* the sampled time that half of it needs besides the waits */
 	double need = w->part / 2 - (v->waited - v->usual_waited), p;
 
 	if (w->all.count <= 0 || need < 0)
@@ -331,8 +330,8 @@ static bool holds_most(const struct code_whole *w, const struct code_value *v)
 	return p > 0 && p < 1 && v->count > 0 && chance_at_least(v->count, w->all.count, p) <= CHANCE_LEAST;
 }
 
-/* Whether typical steps spend clearly more time in a function than in another one. All that is called from the other
- * one is part of that one's time, so there are other callers then. */
+/* Whether `inner` has callers besides `outer`: typical steps spend clearly more time in it, although outer's time includes
+ * all that it calls. */
 static bool is_for_others(const struct code_value *inner, const struct code_value *outer)
 {
 	double more = inner->usual + inner->usual_waited - outer->usual - outer->usual_waited;
@@ -341,7 +340,7 @@ static bool is_for_others(const struct code_value *inner, const struct code_valu
 	       more > SIGMAS * sqrt(inner->usual_var);
 }
 
-/* The first directory of a Python function's file within what is installed, with the slash; 0: it has none. */
+/* The length of "(package/", the first directory of a Python function's file within what is installed; 0: it has none. */
 static size_t package_of(const struct model *m, uint32_t function, const char **ret_package)
 {
 	const char *place = strrchr(model_text(m, m->code.functions[function].name), '('),
@@ -360,14 +359,14 @@ static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
 }
 
 /*
- * The function that holds most of the additional time; of several, which then call one another, the one that is
- * called by the others. Of a kind in the mask. helper: only of what calls that function, which typical steps call for
- * others as well; package: only of what calls that one from another file or package. 0: none.
+ * The function, of a kind in the mask, that holds most of the additional time; 0: none. Several of them call one another:
+ * then it is the innermost. helper: only callers of that function, if typical steps call it for others as well. package:
+ * only callers of that function from another package.
  *
- * It holds most if it would be strange otherwise: if half of the additional time were what it holds, fewer than one
- * recording in 40 would show as many samples of it in the slow steps. With nothing else in a step, that takes six
- * samples of six. Waits are measured, and not sampled: there it holds most if it has more than half. A function that
- * nearly all stacks have, as they have main(), is named only for what it does itself.
+ * It holds most if chance is unlikely: if it held only half of the additional time, fewer than one recording in 40 would
+ * show as many samples of it in the slow steps. With nothing else in a step, that takes six samples of six. Waits are
+ * measured, not sampled: more than half is enough. A function that nearly all stacks have, like main(), is named only for
+ * what it does itself.
  */
 static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32_t helper, uint32_t package)
 {
@@ -439,8 +438,8 @@ static const struct typical *typical_at(const struct process *p, size_t step)
 struct choice {
 	uint8_t state;
 	uint32_t tid;           /* if not 0: of this thread only */
-	float *own, *others;    /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
-	struct code_diff *diff; /* gets the numbers of samples and waits */
+	float *own, *others;    /* weights by step, below 0 for typical ones, of the caller and the others; either may be NULL */
+	struct code_diff *diff; /* counts the samples and waits */
 };
 
 /* The weight of a row; 0: it does not count. */
@@ -479,7 +478,7 @@ static void add_rows(const struct process *p, size_t step, struct choice *c, str
 	}
 }
 
-/* Gives the steps that slow ones are compared with weights below 0, if there are enough. size: of all slow steps. */
+/* Gives the baseline steps negative weights. size: of all slow steps. Returns false if there are too few. */
 static bool weigh_compared(const struct process *p, const struct typical *t, double size, float *weights)
 {
 	const uint32_t *steps = p->grouped + t->first;
@@ -494,8 +493,8 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 	return n >= COMPARED_MIN;
 }
 
-/* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is
- * one of the calling thread. */
+/* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is the
+ * calling thread's. */
 static enum code_who who_was_longer(const struct slow_step *slow, bool second)
 {
 	const struct cause *c = &slow->cause;
@@ -505,7 +504,7 @@ static enum code_who who_was_longer(const struct slow_step *slow, bool second)
 	return second || c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
 }
 
-/* Adds what is known of the threads of a slow step. */
+/* Adds the exact times of a slow step's threads, and the typical ones. */
 static void whole_add(const struct process *p, size_t step, enum code_who who, uint8_t state, struct code_whole *w)
 {
 	const struct typical *t = typical_at(p, step);
@@ -517,8 +516,7 @@ static void whole_add(const struct process *p, size_t step, enum code_who who, u
 	w->part += slow - usual;
 }
 
-/* Finds the weights of all steps. A typical is shared by many steps, so that it is looked at once for all slow ones
- * among them. */
+/* Finds the weights of all steps. Many steps share a typical, so each typical is handled once for all its slow steps. */
 static void weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
 {
 	double *sizes = xcalloc(2 * p->n_typicals, sizeof(*sizes)); /* of the calling threads, of the others */
@@ -605,8 +603,7 @@ static void longer_add(struct process *p, size_t step, uint8_t state, enum code_
 	*list_add(&p->stacks, longer) = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
 }
 
-/* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where
- * others use the CPUs, too, waits for these hide it. */
+/* Whether a step's calling thread was longer than usual in a state. The step need not be slow: waits for busy CPUs hide it. */
 static bool is_longer(const struct process *p, size_t step, uint8_t state)
 {
 	const struct typical *t = typical_at(p, step);
@@ -619,12 +616,12 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 
-/* Finds the steps that were longer in a state than is typical, with the threads and the code that were. */
+/* Finds the steps that were longer in a state than is typical, and the threads and the code behind it. */
 static void make_diffs(const struct model *m, struct process *p, struct summary *sum)
 {
 	struct code_summary *c = &sum->code;
 	uint8_t *by_cause = xcalloc(p->steps.len, sizeof(*by_cause)); /* 1 + the state */
-	uint32_t states = 0;                                          /* that stacks are of */
+	uint32_t states = 0;                                          /* that stacks were taken in */
 	size_t kept = 0;
 
 	p->stacks.slow = xcalloc(p->steps.len, sizeof(*p->stacks.slow));
@@ -767,7 +764,7 @@ void code_summary_make(const struct model *m, struct process *p, struct summary 
 /* Functions with a smaller share are left out. */
 #define LEAST_SHARE 0.005
 
-/* Padded by characters, not bytes; what is longer takes its room. */
+/* Pads by characters, not bytes; a longer name is not cut. */
 static void put_function(const struct page *page, const struct code_row *row)
 {
 	const char *name = FUNCTION(page->m, row->function, row->line);
@@ -1018,7 +1015,7 @@ void json_put_code_left_out(const struct page *page, struct json_object *o)
 #define FLAME_NODES_MAX 1200
 #define FLAME_LEAST_SHARE 0.0005
 #define FLAMES_MAX 24
-/* A call that is not drawn. */
+/* The name of merged calls that are not drawn one by one. */
 #define SMALL (-1)
 
 struct flame {
@@ -1027,7 +1024,7 @@ struct flame {
 	const struct code_table *table; /* or */
 	const struct code_diff *diff;
 	struct code_values values; /* totals, without lines */
-	uint32_t *first, *next;    /* the calls of each node, by node: 0: none */
+	uint32_t *first, *next;    /* lists of each node's calls, by node; 0: end */
 	double least;              /* nodes with less are not drawn */
 	struct json_object *list;
 	struct json_object *names;
@@ -1042,7 +1039,7 @@ static double node_size(const struct flame *f, uint32_t node)
 	return f->diff ? slow_of(&f->values.whole, v) + usual_of(&f->values.whole, v) : v->sampled + v->waited;
 }
 
-/* Moves what is at nodes with lines to those without. */
+/* Moves the values of nodes with lines to those without. */
 static void drop_lines(struct code_values *v)
 {
 	for (size_t k = 0, n = v->n; k < n; k++) {
@@ -1058,7 +1055,7 @@ static void drop_lines(struct code_values *v)
 
 ORDER(compare_sizes, double, cmp_int(*y, *x))
 
-/* A limit that leaves FLAME_NODES_MAX nodes, and links the calls of each node. */
+/* Links the calls of each node, and sets a limit that leaves FLAME_NODES_MAX nodes. */
 static void link_calls(struct flame *f)
 {
 	double *sizes = xcalloc(f->values.n, sizeof(*sizes));
@@ -1131,7 +1128,7 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 		append_node(f, depth + 1, SMALL, &small);
 }
 
-/* The nodes of the table or of the difference become a list of numbers. */
+/* Writes the nodes of the table or the diff as a list of numbers. */
 static void flame_fill(struct flame *f)
 {
 	const struct model *m = f->page->m;

@@ -28,7 +28,7 @@ struct profile_reader {
 	const char *event;
 	struct op_time *ops; /* of one line */
 	size_t ops_size;
-	/* where to look for the next key: see read_state */
+	/* where to look for the next key: see key_find() and read_state() */
 	unsigned int shape_hint, own_hint, workers_hint;
 };
 
@@ -387,7 +387,7 @@ static const struct key request_keys[] = {
 	{ FIELD_KEY(request, write_blocked, write_blocked_us) },
 };
 
-/* Without its parts. */
+/* The stages of a request, except its parts. */
 static const struct key request_stages[] = {
 	{ FIELD_KEY(request, total, total) },
 	{ FIELD_KEY(request, ttft, ttft) },
@@ -402,7 +402,7 @@ static const struct key request_stages[] = {
 
 #define SLICE_KEY(key, member) key, KEY_US, offsetof(struct request, member)
 
-/* Of a trace, where they stand beside those of the shape. */
+/* Stages in the args of a trace's slice, beside request_keys. */
 static const struct key slice_keys[] = {
 	{ SLICE_KEY("ttft_us", ttft) },
 	{ SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]) },
@@ -454,7 +454,7 @@ static const char *request_shape(const struct json_node *shape, struct request *
 	return NULL;
 }
 
-/* A part, "own_prefill", or "own_prefill_cpu": by the state of the calling thread, STATE_NONE for the whole part. */
+/* Parses "own_prefill", a whole part (STATE_NONE), or "own_prefill_cpu", the part's time in a state of the calling thread. */
 static bool state_find(const char *name, unsigned int *hint, struct request_state *ret_state)
 {
 	for (unsigned int part = 0; part < TIME_PARTS; part++) {
@@ -496,7 +496,7 @@ static const char *request_stages_read(struct served *s, const struct json_node 
 	return r->total < 0 ? "total" : NULL;
 }
 
-/* Determines what can be relied on in the line. */
+/* Drops the values of a line that contradict others, and derives missing ones. */
 static void check_request(struct request *r, const struct request_wait *waits)
 {
 	int64_t sum = 0, waited = r->waited_others, first;
@@ -562,7 +562,7 @@ static void add_request(struct served *s, struct request *r, const struct reques
 	*list_push(s->requests, s->len, s->size) = *r;
 }
 
-/* socket: the line is about nothing else. */
+/* socket: the line is only about the exchange. */
 static void add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
 	const char *why = socket ? node_string(node_get(shape, KEY(joined_why))) : NULL;
@@ -614,7 +614,7 @@ static void read_request(struct profile_reader *reader, struct process *p)
 		add_exchange(s, &r, reader->shape, true);
 		return;
 	}
-	/* a wait of which the profile says nothing else was not before the first token */
+	/* a wait without `_ttft_us` was not before the first token */
 	for (size_t i = 0; i < REQUEST_WAITS_MAX && r.first_others >= 0; i++) {
 		if (waits[i].first < 0)
 			waits[i].first = 0;
@@ -729,7 +729,7 @@ static void read_window(struct profile_reader *r)
 	const struct json_node *coverage = node_get(r->shape, KEY(coverage));
 	const char *missing;
 
-	/* a window without lines is none of the recordings that are counted */
+	/* a window without lines does not count as a recording */
 	if (!r->window_ended)
 		model_set_clock(m, r->recording, r->shape, 0);
 	r->window_ended = true;
@@ -783,7 +783,7 @@ static struct process *line_process(struct profile_reader *r, const struct profi
 	return r->recent;
 }
 
-/* A line of an event that inftrace has not: another program's, of which the stages are what all such lines have. */
+/* A line of another program's event, of which only the stages are known. */
 static void read_foreign(struct profile_reader *r, const struct profile_line *line)
 {
 	struct foreign_family *f = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]));

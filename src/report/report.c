@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The report, and what it is as JSON: docs/report.md. */
+/* Makes the report, and writes it as JSON: docs/report.md. */
 #include <string.h>
 
 #include "report/output.h"
@@ -161,7 +161,7 @@ const char *json_text(struct json_object *o, size_t *ret_len)
 
 /* ---- steps ---- */
 
-/* All that ran while it waited for a CPU; the last element is the time without a name. */
+/* The threads that ran while it waited for a CPU; the last element is the time without a name. */
 static void put_behind(const struct page *page, struct json_object *o, const struct cause *c)
 {
 	struct json_object *array = json_put_array(o, "behind"), *one;
@@ -281,7 +281,7 @@ static void put_tally(const struct page *page, struct json_object *o, const char
 	}
 }
 
-/* Threads that kept each other from CPUs, or were held back by a limit of them. */
+/* Threads that kept each other off CPUs, or were held back by a CPU limit. */
 static void put_crowds(struct json_object *o, const struct summary *sum)
 {
 	struct json_object *v;
@@ -508,7 +508,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 	return o;
 }
 
-/* Characters that drive a terminal, or change the order of what is around them, become escapes. */
+/* Escapes characters that control a terminal or change the direction of text. */
 static void print(const char *text, size_t len, FILE *out)
 {
 	char *buf = xmalloc(TEXT_JSON_MAX(len));

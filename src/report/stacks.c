@@ -15,7 +15,7 @@
 #define LINE_MAX ((1u << 24) - 1)
 #define ELLIPSIS "..."
 
-/* Libraries that are in nobody's own code: what is done in them is done for their callers. */
+/* Libraries that are nobody's own code: they work for their callers. */
 static const char *const system_files[] = { "libc", "libpthread", "libm", "libdl", "librt", "ld-linux", "ld-musl",
 	"libstdc++", "libgcc_s", "[vdso]", "vdso", "linux-vdso", "libpython", "python" };
 
@@ -108,8 +108,8 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 
 /* ---- the hottest function of each operator ---- */
 
-/* A sample, or several, in an operator. Those of a thread that waits for the others at a barrier within it say
- * nothing of its code, and are left out by the caller. */
+/* Adds samples in an operator. The caller leaves out those of a thread waiting at a barrier within it: they say nothing of
+ * the operator's code. */
 static void op_code_add(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t op)
 {
 	/* the function itself: the innermost one */
@@ -260,8 +260,8 @@ static void tree_begin(struct model *m)
 	}
 }
 
-/* Finds the node at the end of these calls, innermost first; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame
- * is no string. */
+/* Finds the node of a stack, whose frames are innermost first; CODE_LEFT_OUT if there is no room. -EINVAL: a frame is no
+ * string. */
 static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
 {
 	struct code_tree *t = &m->code;
@@ -294,7 +294,7 @@ static int add_stack(struct model *m, const struct json_node *frames, uint32_t *
 	return 0;
 }
 
-/* The node of a line's stack, whose frames are in the first line that has its number. *ret_why: what is wrong with it. */
+/* The node of a line's stack, whose frames are in the first line with its id. *ret_why: what is wrong with the line. */
 static uint32_t find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
 	const char **ret_why)
 {
@@ -359,7 +359,7 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	return NULL;
 }
 
-/* A wait, if its line says who ended it. */
+/* Adds a wait, if its line says who ended it. */
 static void waker_code_add(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
 	uint32_t phase)
 {
@@ -420,7 +420,7 @@ const char *stack_times_read(struct model *m, struct process *p, struct stack_id
 	tree_begin(m);
 	row.node = id ? find_stack(m, ids, frames, node_u64(id), &why) : CODE_UNKNOWN_STACK;
 	row.wait = kind && !strcmp(kind, "wait");
-	/* of other kinds, as of those who woke a thread, there is no time; but their stack may be used again */
+	/* other kinds, such as wakers, have no time, but later lines may use their stack */
 	if (!kind || (!row.wait && strcmp(kind, "sample")))
 		return why;
 	bad = row_values(shape, stages, &row, &in_step);

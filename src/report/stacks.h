@@ -40,9 +40,9 @@ struct code_function {
  * calls without lines. */
 struct code_node {
 	uint32_t parent, function, line, plain;
-	uint32_t held_by; /* the function that is to blame for what happens in this node: see code_blame() */
+	uint32_t held_by; /* the function to blame for what happens here: the innermost native or Python one, else its own */
 	uint16_t depth;   /* 0: the root */
-	bool outermost;   /* its function is none of its callers */
+	bool outermost;   /* its function is not among its callers */
 };
 
 /* The first nodes: the root, samples without a known stack, and samples whose stack was left out. */
@@ -58,8 +58,8 @@ struct stack_row {
 	uint32_t recording, step, tid, node;
 	uint32_t samples;
 	uint8_t state;
-	bool wait;     /* off the CPU, with its length; otherwise samples, each of which stands for a time */
-	bool no_phase; /* its line has no phase: it is in no sum before the step is known */
+	bool wait;     /* off-CPU, with its duration; otherwise samples, each of which stands for a time */
+	bool no_phase; /* its line has no phase: stack_times_finish() adds it to the sums once the step is known */
 };
 
 /* The same over all steps of a phase. */
@@ -77,11 +77,11 @@ struct op_code {
 	uint64_t samples;
 };
 
-/* Who ended waits that functions are to blame for. */
+/* Who ended the waits of a function. */
 struct waker_sum {
 	int64_t ns;
 	uint32_t phase, function;
-	uint32_t by;     /* the function that did; 0: not known */
+	uint32_t by;     /* the function that ended them; 0: not known */
 	uint32_t thread; /* the name of its thread, or "interrupt"; 0: not known */
 	uint8_t state;
 };
@@ -101,7 +101,7 @@ struct code_tree {
 enum code_who {
 	CODE_NOBODY,
 	CODE_CALLER, /* the thread that called the step */
-	CODE_OTHERS, /* those that worked on it */
+	CODE_OTHERS, /* the threads that worked on it */
 };
 
 /* A step in which threads were longer in a state than is typical. */
@@ -112,7 +112,7 @@ struct code_longer {
 
 /* Of one process. */
 struct stack_times {
-	LIST(struct stack_row, rows); /* after stack_times_finish(): of one step after another */
+	LIST(struct stack_row, rows); /* after stack_times_finish(): sorted by step */
 	LIST(struct stack_sum, sums);
 	struct idmap by_key;
 	LIST(struct op_code, ops);
@@ -123,11 +123,11 @@ struct stack_times {
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	/* set by code_summary_make() */
 	LIST(struct code_longer, longer);
-	bool *slow;      /* for each step: it is no example of what is typical */
-	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
+	bool *slow;      /* by step: it is no example of what is typical */
+	uint32_t *first; /* set by stack_times_finish(): each step's first row, then the end of the last step's rows */
 };
 
-/* The stacks of one file, by the numbers that it gives them. */
+/* The nodes of one file's stacks, by their ids in the file. */
 struct stack_ids {
 	struct idmap nodes;
 };
@@ -144,10 +144,10 @@ void stack_times_free(struct stack_times *s);
 const char *stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording);
 
-/* Once the steps are sorted: sorts the rows by steps. */
+/* Sorts the rows by step, once the steps are sorted. */
 void stack_times_finish(struct model *m, struct process *p);
 
-/* Whether the node, or one of its callers, is of this function. */
+/* Whether the node or one of its callers belongs to the function. */
 bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function);
 
 /* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
@@ -161,7 +161,7 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret);
 /* Who ended most of the time that a function waited in a state; NULL: unknown. */
 const struct waker_sum *waker_code_find(const struct stack_times *s, uint32_t phase, uint8_t state, uint32_t function);
 
-/* Before the operators are sorted: finds the hottest function of each. */
+/* Finds the hottest function of each operator, before the operators are sorted. */
 void op_code_finish(const struct code_tree *t, struct process *p);
 
 /* Whether the hottest function is certain enough to be named: see chance_is_clear(). */

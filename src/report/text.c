@@ -102,7 +102,6 @@ static void put_head(const struct page *page, const struct process *p, const str
 	if (p->steps.len && p->recordings > 1)
 		page_put(page, ", %u recordings", p->recordings);
 	page_put(page, "\n");
-	/* steps that are not what the engine calls one */
 	if (p->finding)
 		page_put(page, "  %s\n", text_printable((char[512]){ 0 }, 512, model_text(m, p->finding)));
 	if (p->stand_ins)
@@ -154,7 +153,7 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 			LLU(rs->prompt_tokens), LLU(rs->output_tokens));
 	if (requests_left_out(rs, text))
 		page_put(page, "  %s\n", text);
-	/* whose the time to first token and of whole requests is */
+	/* the requests behind the rows of TTFT and whole requests */
 	if (p->served.n_exchanges || p->served.unrelated) {
 		page_put(page, "  requests seen at sockets: %zu", p->served.n_exchanges);
 		if (p->served.in_batches)
@@ -221,7 +220,7 @@ static void put_tally(const struct page *page, const char *title, const struct t
 	list_for_each (row, t->rows, least_of(t->len, ROWS_MAX)) {
 		const char *bound = counts_bound(&row->counts);
 
-		/* what is only counted has no time */
+		/* rows that are only counted have no time */
 		page_put(page, "  %-24s%12llu %10s %10s  ", NAME(page->m, row->name), LLU(row->count),
 			row->ns ? DURATION(row->ns) : "-",
 			row->ns && row->count ? DURATION((int64_t)((uint64_t)row->ns / row->count)) : "-");
@@ -238,7 +237,7 @@ static void put_tally(const struct page *page, const char *title, const struct t
 		page_put(page, "  and %zu more\n", t->len - ROWS_MAX);
 }
 
-/* What the process did as a whole, in steps and between them. */
+/* Totals of the process, in steps and between them. */
 static void put_process_totals(const struct page *page, const struct process *p)
 {
 	unsigned int order[STATES];

@@ -46,7 +46,7 @@ const char *words_state(unsigned int state)
 	return state == STATE_OTHER ? "(other)" : time_state_name((enum time_state)state);
 }
 
-/* What more time in a state means, where %D stands for the duration; and in short. */
+/* Words for more time in a state, with %D for the duration; and in short. */
 static const struct {
 	const char *longer, *shortly;
 } phrases[STATES] = {

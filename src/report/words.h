@@ -13,13 +13,13 @@
 #define DURATION_MAX 32
 #define SENTENCE_MAX 512
 
-/* A buffer of the block that it is in. */
+/* A buffer that lives as long as the enclosing block. */
 #define SENTENCE ((char[SENTENCE_MAX]){ 0 })
 
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 
-/* The same in a buffer of the block that it is in. */
+/* The same in a buffer of the enclosing block. */
 #define DURATION(ns) words_duration((char[DURATION_MAX]){ 0 }, ns)
 
 /* A name of a model, printable and cut, in a buffer of the block; "" for 0. */
@@ -49,7 +49,7 @@ const char *words_open(const struct model *m, const struct process *p, const str
 /* "2 spinning threads share 1 allowed CPU: ...". Returns buf. */
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);
 
-/* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", for a summary with some. Returns buf. */
+/* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", if sum->limited has threads. Returns buf. */
 const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX]);
 
 /* "sched.schedule (scheduler.py:212)", printable; a long name is cut. Returns buf. */
