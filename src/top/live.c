@@ -20,7 +20,7 @@
 
 struct entry {
 	uint32_t serial, tgid;                /* serial 0: unused */
-	uint64_t context, sequence, step_end; /* of the last one with rows of it */
+	uint64_t context, sequence, step_end; /* step_end: of the last step with its rows */
 	bool first;                           /* it has its first token */
 };
 
@@ -53,7 +53,7 @@ static struct entry *entry_of(struct live_requests *lr, const struct step_reques
 	return r->by_parts && e->serial == r->serial ? e : NULL;
 }
 
-/* Takes the place of the one that was quiet for longest when there is no room. */
+/* Finds or adds a context. If there is no room, it replaces the one that was quiet for longest. */
 static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint64_t context)
 {
 	struct context *oldest = lr->contexts;
@@ -103,7 +103,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 		if (!e->serial)
 			continue;
 		c = context_of(lr, e->tgid, e->context);
-		/* a step that takes longer than that is still running, as far as is known */
+		/* idle: no step for QUIET_NS, or for twice the last step, since the next one may take that long */
 		if (c->end + (c->ns > QUIET_NS / 2 ? 2 * c->ns : QUIET_NS) < now)
 			continue;
 		active = e->step_end == c->end;
@@ -230,7 +230,7 @@ static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_fram
 
 	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
 		evict_first(s);
-	/* without what is judged again, and what is older than a minute */
+	/* drops verdicts that are made again or older than a minute */
 	list_for_each (e, s->slow, s->n_slow) {
 		if (e->at >= now - LIVE_MINUTE_NS && (!s->added || e->at <= s->evicted_at))
 			s->slow[n++] = *e;
@@ -312,9 +312,9 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	struct live_requests *lr = &((struct live *)arg)->batches;
 
 	(void)s;
-	if (!r->by_parts) /* only of these the rows are known */
+	if (!r->by_parts) /* its rows are unknown */
 		return;
-	/* the one before it in its slot is over */
+	/* the request before it in its slot is over */
 	list_for_each (e, lr->entries, REQUESTS_MAX) {
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
@@ -439,8 +439,8 @@ void live_free(struct live *l)
 
 /* ---- steps ---- */
 
-/* The lane of a step's context. If contexts are unknown, that of its thread; for a new thread the one that went quiet
- * last, since engines let different threads call them. *ret_gap: the time since its last step; -1: there was none. */
+/* The lane of a step's context. If contexts are unknown, the lane of its thread; for a new thread the lane that went quiet
+ * last, since engines let different threads call them. *ret_gap: ns since the lane's last step; -1: there was none. */
 static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
 	struct lane *best = NULL, *oldest = l->lanes;
@@ -629,7 +629,7 @@ void live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 	}
 }
 
-/* What is told of an interval is told some time later: it is compared with as much time, or with that between frames. */
+/* Busy times arrive late: find_gpus() takes them as part of the time that they cover, at least of the interval. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy)
 {
 	size_t at = list_find(l->n_gpus, i, l->gpus[i].shown.device == device && l->gpus[i].shown.pid == pid);

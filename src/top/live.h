@@ -24,7 +24,7 @@ enum live_phase {
 	LIVE_DECODE,
 };
 
-/* A step before its names have ids. */
+/* A step whose names are not interned yet. */
 struct live_behind {
 	struct behind_info row; /* without `by` */
 	char by[TASK_COMM_LEN + 1];
@@ -42,15 +42,15 @@ struct live_step {
 	struct live_behind behind[2 * BEHIND_MAX]; /* step.n_behind rows of its own, then n_workers_behind */
 };
 
-/* Sums over steps. The time of a step and of the gap before it is `wall`: total + between. */
+/* Sums over steps. Steps and the gaps before them took total + between. */
 struct live_sums {
 	uint64_t steps, unfinished, lossy;
 	uint64_t tokens, prompt_tokens;
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
 	int64_t between;           /* outside of steps */
-	int64_t tracer, tracer_of; /* the cost of the recording, and the time of the steps for which it is known */
-	uint32_t left_out;         /* of some step, by --budget: 1 << enum shed_part */
+	int64_t tracer, tracer_of; /* the recorder's overhead, and the time of the steps for which it is known */
+	uint32_t left_out;         /* 1 << enum shed_part, by --budget, in any step */
 	int64_t idle;              /* pauses in which nobody asked for a token; not included in between */
 	uint32_t max_workers;      /* of a step */
 };
@@ -78,8 +78,8 @@ struct live_slow {
 #define LIVE_GPUS 8 /* further ones are left out */
 struct live_gpu {
 	uint32_t device, pid;
-	int64_t last, last_of; /* in which something ran since the last frame, and of how long */
-	int64_t run;           /* since the start */
+	int64_t last, last_of; /* busy ns since the last frame, and the ns that they are part of */
+	int64_t run;           /* busy ns since the start */
 };
 
 #define LIVE_PROCESSES_MAX 8 /* counted separately; others are only in the sum */
@@ -132,14 +132,14 @@ void live_settled(struct live *l);
 /* A call of an operator. */
 void live_op(struct live *l, const char *name, uint64_t ns);
 
-/* Something ran on a device for `busy` of the time up to `until`. */
+/* Adds `busy` ns in which a device was busy, up to `until`. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy);
 
 /* All system calls since the start, summed over processes. */
 void live_syscalls(struct live *l, const struct process_call *calls, size_t n);
 
 void live_lost(struct live *l, uint64_t records);
-/* Some of them were steps: the requests at about that time have no times. */
+/* Some lost records were steps: the requests at about that time get no times. */
 void live_lost_steps(struct live *l);
 
 /* Ends the interval. `last`: the recording is over, so do not wait for earlier steps. The frame is

@@ -55,7 +55,7 @@ void canvas_style(struct canvas *c, enum canvas_style style)
 	c->styled = true;
 }
 
-/* Writes a character that takes `columns` columns and does not control the terminal, or else "?". */
+/* Writes a character of `columns` columns, which must not control the terminal. Drops it if it does not fit the line. */
 static void put_char(struct canvas *c, const char *bytes, size_t len, unsigned int columns)
 {
 	if (full(c) || c->column + columns > c->width)
@@ -79,7 +79,7 @@ static struct glyph next_glyph(const struct canvas *c, const char *text)
 	if (n == 1)
 		return (struct glyph){ .bytes = 1, .columns = *text >= ' ' && *text < 0x7f };
 	character = text_decode((const unsigned char *)text, n);
-	/* stacks up characters that take no column of their own */
+	/* characters that take no column are shown as "?", since they could stack up */
 	columns = c->utf8 && text_is_shown(character) ? wcwidth((wchar_t)character) : 0;
 	return (struct glyph){ .bytes = n, .columns = columns > 0 ? (unsigned int)columns : 0 };
 }
@@ -220,7 +220,7 @@ struct page {
 	struct canvas c;
 	const struct screen *s;
 	const struct live_frame *f;
-	/* for the interval, or for the run */
+	/* of the interval, or of the run */
 	const struct live_sums *sums;
 	double seconds;
 	bool wide;
@@ -319,7 +319,7 @@ static void put_batches(struct page *p)
 	}
 }
 
-/* How busy each device was; of several processes that use it, as each of them does. */
+/* How busy each device was; separately for each process if several use it. */
 static void put_gpus(struct page *p)
 {
 	const struct live_frame *f = p->f;
@@ -387,7 +387,7 @@ static void put_head(struct page *p)
 
 #define STATE_ROWS (STATES + 1) /* time outside of steps follows the states */
 
-/* Times of the calling thread, and of the workers: of the interval, and of the run. */
+/* ns[workers][run]: time of the calling thread or the workers, in the interval or the run. */
 struct state_row {
 	const char *name;
 	int64_t ns[2][2];
@@ -428,7 +428,7 @@ static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 	return max;
 }
 
-/* What the times of rows are parts of. */
+/* The whole that the rows' times are parts of. */
 static int64_t whole_of(const struct page *p, bool workers, bool run)
 {
 	const struct live_sums *sums = run ? &p->f->run : &p->f->last;
@@ -445,8 +445,8 @@ static void put_share(struct page *p, int64_t part, int64_t whole)
 		canvas_put(&p->c, "%*s", p->value_columns, "-");
 }
 
-/* The shares of a thread, calling or worker: those of the interval with a bar, those of the run.
- * row NULL: the heading. */
+/* The shares of the calling thread or the workers, of the interval and then of the run, the first with a bar. row NULL: the
+ * heading. */
 static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
 {
 	double seconds = (double)p->f->interval / 1e9;

@@ -24,8 +24,7 @@ struct screen {
 	const char *target, *engines, *message, *keys;
 };
 
-/* Returns lines that fit the width of the screen, without any control sequence that is not
- * intended; to be freed by the caller. */
+/* Returns lines that fit the width of the screen, without unintended control sequences; to be freed by the caller. */
 char *screen_render(const struct screen *s, const struct live_frame *f, size_t *ret_len);
 
 /* ---- Lines of a fixed width, as text for a terminal or a file. ---- */
@@ -34,7 +33,7 @@ struct canvas {
 	char *text;
 	size_t len, size;
 	unsigned int width, height; /* height 0: no limit */
-	unsigned int reserved;      /* lines at the end that are not written yet */
+	unsigned int reserved;      /* lines kept free at the end */
 	unsigned int column, row;
 	bool utf8, ansi;
 	bool styled; /* the line has a style, which is reset at its end */

@@ -110,7 +110,7 @@ static int term_open(int fd, struct term **ret_term)
 	return 0;
 }
 
-/* Writes more of what the terminal did not take at once; true when all is written. */
+/* Writes the output that the terminal has not taken yet; returns true when all is written. */
 static bool term_flush(struct term *t)
 {
 	while (t->out_done < t->out_len) {
@@ -138,7 +138,7 @@ static void term_append(struct term *t, const char *text, size_t len)
 	t->out_len += len;
 }
 
-/* Shows the screen, also again, after the process was stopped. A signal that kills the process (SIGSEGV, SIGABRT,
+/* Shows the screen, or shows it again after the process was stopped. A signal that kills the process (SIGSEGV, SIGABRT,
  * SIGQUIT, ...) restores the terminal. */
 static void term_enter(struct term *t)
 {
@@ -186,7 +186,7 @@ static void term_leave(struct term *t)
 
 	if (!t->entered)
 		return;
-	/* in the background each of the following calls would stop us */
+	/* in the background each of the following calls would stop the process */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &set, &old);
@@ -424,7 +424,7 @@ static void hold_command(struct top *t)
 		if (isatty(fd))
 			t->view.command_fds[fd] = t->held_command;
 	}
-	/* keys are for us */
+	/* keys are for inftrace top */
 	if (isatty(STDIN_FILENO))
 		t->view.command_fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
@@ -735,14 +735,14 @@ static void on_settled(struct sink *s)
 	live_settled(top_of(s)->live);
 }
 
-/* Prepares the final words, which are printed once the command has written its last. */
+/* Renders the final summary, which is printed after the last output of the command. */
 static int on_close(struct sink *s, const struct window_totals *totals)
 {
 	struct top *t = top_of(s);
 
 	if (totals && t->term)
 		term_leave(t->term);
-	/* if a number of blocks was asked for, there are no others */
+	/* with a number of updates given, no more blocks than that are printed */
 	if (totals && (!t->options->count || t->shown < t->options->count || t->term)) {
 		next_frame(t, totals->close_ns, true);
 		t->last_words = render(t, true, &t->last_len);
