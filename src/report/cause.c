@@ -336,7 +336,7 @@ static void blame_straggler(const struct step *s, const struct excess *workers, 
 {
 	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
 	take_stall(c, &s->straggler);
-	/* known are the longest interval of the straggler, and the sum over all workers */
+	/* the straggler's longest interval is known, of the workers only the sum */
 	c->part = least_of(c->part, workers->ns[c->state]);
 	if (c->part < s->straggler.ns)
 		c->part = s->straggler.ns;

@@ -42,7 +42,7 @@ struct cause {
 	uint32_t compared;       /* number of steps compared with; 0: too few, and excess is obvious waiting */
 	enum cause_where where;
 	uint8_t state;             /* the state with the largest excess; STATE_NONE with WHERE_NONE */
-	uint8_t second;            /* another state of the calling thread that explains a quarter of it, or STATE_NONE */
+	uint8_t second;            /* another state of the calling thread that explains a quarter of the excess, or STATE_NONE */
 	int64_t part, second_part; /* ns beyond typical in these two states */
 	int64_t longest;           /* the longest interval in `state`; 0: unknown. The following members are about it */
 	int64_t late;              /* run queue latency after the wake-up from a blocked state */

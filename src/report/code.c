@@ -287,7 +287,7 @@ static double slow_of(const struct code_whole *w, const struct code_value *v)
 /* Its time in as many typical steps. */
 static double usual_of(const struct code_whole *w, const struct code_value *v)
 {
-	/* without samples in the slow steps nothing is known of what is usual of them either */
+	/* without samples in the slow steps their usual share is unknown, too */
 	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
 }
 
@@ -310,7 +310,7 @@ static double deviation_of(const struct code_whole *w, const struct code_value *
 	return sqrt(sampled_time(w) * sampled_time(w) * p * (1 - p) / n + v->usual_var * usual * usual);
 }
 
-/* Whether nearly all stacks have it, as they have main(): that says nothing. */
+/* Whether it is in nearly all stacks, like main(), which says nothing. */
 static bool is_everywhere(const struct code_whole *w, const struct code_value *v)
 {
 	double all = w->all.sampled + w->all.waited + w->all.usual + w->all.usual_waited;
@@ -393,7 +393,7 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 
 /*
  * The function that holds most of the additional time. The caller: the function in Python that called it, if it is not in
- * Python itself or has many callers in typical steps, as Linear.forward() has. The user: who used their package.
+ * Python itself or has many callers in typical steps, as Linear.forward() has. The user: the function that used their package.
  */
 static void find_blame(const struct code_values *v, struct code_blame *ret)
 {
@@ -450,7 +450,6 @@ static double row_weight(const struct process *p, const struct choice *c, size_t
 	return weights && row->state == c->state && (!c->tid || row->tid == c->tid) ? (double)weights[step] : 0;
 }
 
-/* Adds the rows of a step. */
 static void add_rows(const struct process *p, size_t step, struct choice *c, struct code_values *values)
 {
 	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
@@ -521,7 +520,7 @@ static void weigh_steps(const struct process *p, struct code_diff *diff, struct 
 {
 	double *sizes = xcalloc(2 * p->n_typicals, sizeof(*sizes)); /* of the calling threads, of the others */
 
-	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
+	/* pass 0 sums up the sizes, pass 1 adds the slow steps for which there are steps to compare with */
 	for (int pass = 0; pass < 2; pass++) {
 		list_for_each (l, p->stacks.longer, p->stacks.n_longer) {
 			size_t slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
@@ -811,7 +810,7 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 			put_function(page, row);
 			page_put(page, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns,
 				DURATION((int64_t)row->held));
-			/* "woken by release (pool.py) of worker": whoever ended the most of it */
+			/* "woken by release (pool.py) of worker": who ended most of it */
 			if (row->by || row->thread)
 				page_put(page, "    woken by %s%s%s: %.0f %%\n", row->by ? FUNCTION(page->m, row->by, 0) : "",
 					row->by && row->thread ? " of " : "", NAME(page->m, row->thread),

@@ -279,7 +279,7 @@ static void explain(struct finder *f)
 	g->n_events = least_of(g->n_events, LATE_EVENTS_MAX);
 	list_for_each (e, g->events, g->n_events) {
 		const struct cause *c = &e->slow.cause;
-		/* pauses count as one cause, of no state */
+		/* all pauses count as one cause, without a state */
 		struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
 
 		find_why(f, e);

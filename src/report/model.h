@@ -267,7 +267,7 @@ struct recording_place {
 	int64_t offset;
 };
 
-/* Sorts the requests once everything is read; places: of the recordings that have steps, end: of the last step. */
+/* Moves the requests to the process' time axis and sorts them. places: of the recordings with steps; end: of the last step. */
 void served_finish(struct served *s, const struct recording_place *places, size_t n_places, int64_t end);
 
 /* The request with this number; NULL: not in the files. */
@@ -362,7 +362,7 @@ struct call {
 	uint32_t name, recording;
 };
 
-/* The function in which itself most samples of an operator were taken. */
+/* The function with the most samples in itself while an operator ran. */
 struct op_hot {
 	uint32_t function;
 	uint64_t samples, next; /* next: those of the runner-up */

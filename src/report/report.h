@@ -70,7 +70,7 @@ struct late {
 	uint64_t alone; /* ranks with calls that are in no group, although several processes have ranks */
 };
 
-/* Finds the groups of all archives of the model; it has one summary per process. late_free() frees *ret. */
+/* Finds the groups of all archives of the model. summaries: one per process. The caller calls late_free(). */
 void late_find(struct model *m, const struct summary *summaries, struct late *ret);
 void late_free(struct late *l);
 

@@ -368,7 +368,7 @@ static void add_class(struct request_typicals *t, struct sample *s, const struct
 	*list_push(t->rows, t->len, t->size) = row;
 }
 
-/* For all requests in batches. */
+/* Finds what is typical of all requests in batches. */
 static void find_typicals(const struct process *p, struct request_typicals *ret)
 {
 	struct sample *s = xmalloc(sizeof(*s));
@@ -568,7 +568,7 @@ void batch_summary_make(const struct process *p, struct batch_summary *ret)
 	find_culprits(p, ret);
 }
 
-/* ---- which requests kept the promise of a service ---- */
+/* ---- which requests kept the SLO ---- */
 
 static int parse_one(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
 {
@@ -714,7 +714,7 @@ const char *request_time_name(enum request_time part)
 
 ORDER(compare_requests, struct request, RISING(at), RISING(recording), RISING(number))
 
-/* Moves the requests to the process' time axis. The lines of a recording are adjacent. */
+/* The lines of a recording are adjacent. */
 static void place_requests(struct served *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	int64_t offset = 0;

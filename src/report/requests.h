@@ -102,7 +102,7 @@ struct slo_result {
 	uint64_t kept, missed_ttft, missed_tpot; /* a request may miss both */
 	uint64_t judged;
 	uint64_t unknown; /* with unknown times */
-	int64_t time;     /* from the start of the first request to the end of the last, of each recording */
+	int64_t time;     /* from the start of the first request to the end of the last, summed over recordings */
 };
 
 /* A request that was late, by its index among the process' requests. */

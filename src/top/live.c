@@ -629,7 +629,7 @@ void live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 	}
 }
 
-/* Busy times arrive late: find_gpus() takes them as part of the time that they cover, at least of the interval. */
+/* Busy times arrive late: find_gpus() relates them to the time that they cover, or to the interval if that is longer. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy)
 {
 	size_t at = list_find(l->n_gpus, i, l->gpus[i].shown.device == device && l->gpus[i].shown.pid == pid);

@@ -78,7 +78,7 @@ struct live_slow {
 #define LIVE_GPUS 8 /* further ones are left out */
 struct live_gpu {
 	uint32_t device, pid;
-	int64_t last, last_of; /* busy ns since the last frame, and the ns that they are part of */
+	int64_t last, last_of; /* busy ns since the last frame, and the length of the time that they cover */
 	int64_t run;           /* busy ns since the start */
 };
 
@@ -129,7 +129,6 @@ void live_free(struct live *l);
 void live_step(struct live *l, const struct live_step *s);
 void live_settled(struct live *l);
 
-/* A call of an operator. */
 void live_op(struct live *l, const char *name, uint64_t ns);
 
 /* Adds `busy` ns in which a device was busy, up to `until`. */
