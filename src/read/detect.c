@@ -15,7 +15,7 @@ static bool key_is(const unsigned char *p, const unsigned char *end, const char 
 	return (size_t)(end - p) > len && !memcmp(p, name, len) && p[len] == '"';
 }
 
-/* The first message of an execution trace; of an empty one nothing tells. */
+/* Whether the file begins with the GlobalMetadata of an execution trace; an empty one proves nothing. */
 static bool is_execution_trace(const unsigned char *p, const unsigned char *end)
 {
 	struct proto_bytes in = { p, end };
@@ -29,9 +29,9 @@ static bool is_execution_trace(const unsigned char *p, const unsigned char *end)
 }
 
 /*
- * Classifies an object at the start of the file: the first line of a profile, an execution trace, or {"traceEvents":
- * ...}? The keys at depth 1 tell. A profile whose first line is broken should still be recognised,
- * and a trace may have anything of any size before its traceEvents, over any number of lines.
+ * Classifies an object at the start of the file by its keys at depth 1: the first line of a profile, an execution trace, or
+ * {"traceEvents": ...}. A profile with a broken first line should still be recognised, and a trace may have anything of any
+ * size, over any number of lines, before its traceEvents.
  */
 static enum file_kind detect_object(const unsigned char *p, const unsigned char *end)
 {
@@ -58,7 +58,7 @@ static enum file_kind detect_object(const unsigned char *p, const unsigned char 
 				break;
 			if (nodes_key && !event_key)
 				return FILE_ET_PYTORCH;
-			/* lines of a profile are apart */
+			/* the objects of a profile are on separate lines */
 			return !event_key && p + 1 < end && p[1] == '{' ? FILE_ET_JSONIZER : FILE_PROFILE;
 		case ',':
 			may_be_key = true;
@@ -100,7 +100,7 @@ enum file_kind file_detect(const struct json_source *source, char *buf, size_t s
 		return FILE_OTHER;
 	}
 	*ret_why = "is an execution trace: inftrace validate checks it, and inftrace link takes it with --et";
-	/* white space may look like the begin of one, with { as its version */
+	/* leading white space may parse as a GlobalMetadata with the { in its version */
 	if ((p == source->pos || *p != '{') && is_execution_trace(source->pos, end))
 		return FILE_EXECUTION_TRACE;
 	if (*p == '[')

@@ -58,7 +58,7 @@ int etrace_metadata(struct proto_bytes in, bool *ret_own)
 			tool |= attr.number == ATTR_NAME && proto_is(attr.bytes, "tool");
 			own |= tool && attr.number == ATTR_STRING && proto_is(attr.bytes, "inftrace");
 		}
-		/* of a node there are other fields, and its first is a number */
+		/* a node has other fields, and its field 1 is a number */
 		if (ret < 0 || !named)
 			return -EBADMSG;
 		n++;
@@ -67,7 +67,7 @@ int etrace_metadata(struct proto_bytes in, bool *ret_own)
 	return ret < 0 ? ret : n;
 }
 
-/* A repeated number: packed, or one at a time. */
+/* Adds the edges of a repeated number field, packed or not. */
 static void read_deps(struct etrace *t, const struct proto_field *f, struct etrace_node *n)
 {
 	struct proto_bytes in = f->bytes;
@@ -81,7 +81,7 @@ static void read_deps(struct etrace *t, const struct proto_field *f, struct etra
 		n->wrong = "a list of dependencies is damaged";
 }
 
-/* Reads the attributes that say which operator of Kineto it is. The kernels that it launched have its number as well. */
+/* Reads Kineto's id of the operator. The kernels that it launched have the same id: *kernel. */
 static void read_attr(struct proto_bytes in, uint64_t *rf_id, bool *kernel)
 {
 	struct proto_bytes name = { NULL, NULL };
@@ -136,7 +136,7 @@ static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t
 	return r->node(r->ctx, &n);
 }
 
-/* The next message, which stays in the source's buffer until the caller moves on. 1, 0: there is none, -errno. */
+/* Returns 1 and the next message, which stays in the source's buffer until the caller moves pos; 0 at the end; -errno with t->why. */
 static int next_message(struct etrace *t, struct json_source *source, uint64_t at, struct proto_bytes *ret_message)
 {
 	for (;;) {
@@ -198,7 +198,6 @@ static const struct keys {
 	[FILE_ET_JSONIZER] = { NULL, "id", "name", "type", "ctrlDeps", "dataDeps" },
 };
 
-/* The names of types, without _NODE. */
 const char *const etrace_types[ETRACE_TYPES] = { NULL, "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL" };
 
 static uint64_t json_type(const struct json_node *type)
@@ -214,7 +213,7 @@ static uint64_t json_type(const struct json_node *type)
 	return node_u64(type);
 }
 
-/* An id: numbers of 64 bits are strings in the JSON of protobuf. */
+/* Reads an id. Protobuf's JSON writes 64-bit numbers as strings. */
 static bool json_id(const struct json_node *id, uint64_t *ret)
 {
 	bool text = node_is(id, JSON_STRING) && id->text[0] >= '0' && id->text[0] <= '9';
@@ -225,7 +224,7 @@ static bool json_id(const struct json_node *id, uint64_t *ret)
 	return true;
 }
 
-/* The process, which PyTorch writes as called by itself. */
+/* Whether it is the process's node, which PyTorch writes as its own caller. */
 static bool is_process(const struct etrace_node *n)
 {
 	static const char begin[] = "[pytorch|profiler|execution_";
@@ -241,7 +240,7 @@ static void json_edge(struct etrace *t, const struct etrace_node *n, const struc
 		add_edge(t, n->id, id, control);
 }
 
-/* PyTorch writes one number, the caller's; Chakra's own tools lists. */
+/* PyTorch writes one id, the caller's; Chakra's own tools write lists. */
 static void json_edges(struct etrace *t, const struct etrace_node *n, const struct json_node *deps, bool control)
 {
 	if (!node_is(deps, JSON_ARRAY)) {
@@ -284,7 +283,7 @@ static int read_json(struct etrace_reader *r, const struct json_node *value, uin
 		n.name = name->text;
 		n.name_len = name->len;
 	}
-	/* the JSON of protobuf has no members that are 0 */
+	/* protobuf's JSON omits members that are 0 */
 	if (!json_id(id, &n.id) && (id || r->t->kind != FILE_ET_JSONIZER || !node_is(value, JSON_OBJECT)))
 		n.wrong = "a node without an id";
 	else
@@ -314,13 +313,13 @@ static void reading_stopped(void *ctx, const struct trace_stop *stop)
 
 	if (stop->kind == TRACE_NO_EVENTS)
 		snprintf(t->why, sizeof(t->why), "not an execution trace of PyTorch: it has no nodes");
-	else if (stop->kind == TRACE_UNREADABLE) /* it says where */
+	else if (stop->kind == TRACE_UNREADABLE) /* why says where */
 		snprintf(t->why, sizeof(t->why), "%s", stop->why);
 	else
 		snprintf(t->why, sizeof(t->why), "line %llu: %s", (unsigned long long)stop->line, stop->why);
 }
 
-/* The JSON of one message after the other, as Chakra's jsonizer writes it. */
+/* Reads one JSON object per message, as Chakra's jsonizer writes them. */
 static int read_objects(struct etrace_reader *r, struct json_source *source)
 {
 	const struct json_node *value;
@@ -401,15 +400,15 @@ struct etrace_place *etrace_find(const struct etrace *t, uint64_t id)
 }
 
 /*
- * Chakra's feeder waits for data only, and files that it feeds to the end have control dependencies in a circle with data. In PyTorch's and
- * inftrace's none may be.
+ * Whether an edge counts for cycles. Chakra's feeder waits for data only, and runs files to the end whose control dependencies
+ * form cycles with data. Traces of PyTorch and inftrace may have no cycle at all.
  */
 static bool counts(const struct etrace *t, const struct etrace_edge *e)
 {
 	return !e->control || t->own || t->kind == FILE_ET_PYTORCH;
 }
 
-/* What is left of what the node needs. The edges are sorted by `from` by now. */
+/* Returns an unmet dependency of the node, NULL if there is none. The edges are sorted by `from`. */
 static const struct etrace_edge *left_edge(const struct etrace *t, uint64_t from)
 {
 	size_t low = bisect(t->n_edges, k, t->edges[k].from < from);
@@ -423,7 +422,7 @@ static const struct etrace_edge *left_edge(const struct etrace *t, uint64_t from
 	return NULL;
 }
 
-/* Follows what is left, which leads into a cycle, and then says what is in it. */
+/* Follows unmet dependencies from `left` into a cycle, and describes the cycle in t->why. */
 static void tell_cycle(struct etrace *t, const struct etrace_place *left)
 {
 	size_t len = (size_t)snprintf(t->why, sizeof(t->why), "its dependencies form a cycle: ");
@@ -445,14 +444,14 @@ static void tell_cycle(struct etrace *t, const struct etrace_place *left)
 		snprintf(t->why + len, sizeof(t->why) - len, at == first ? "node %llu" : "node %llu, ...", (unsigned long long)at);
 }
 
-/* Removes nodes that need nothing, again and again, as a simulator does: what is left needs itself. */
+/* Removes nodes without dependencies, again and again, as a simulator does: the rest is in a cycle or needs one. */
 int etrace_find_cycle(struct etrace *t)
 {
 	struct etrace_place **ready = xreallocarray(NULL, t->n_nodes + 1, sizeof(struct etrace_place *));
 	size_t n = 0, done = 0;
 	int err = 0;
 
-	/* what each waits for, of what is there */
+	/* count the dependencies on nodes that exist */
 	for (size_t i = 0; i < t->n_edges; i++) {
 		struct etrace_place *from = etrace_find(t, t->edges[i].from);
 

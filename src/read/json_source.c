@@ -25,7 +25,7 @@ void json_reader_free(struct json_reader *reader)
 	json_nodes_free(&reader->nodes);
 }
 
-/* Says why a reader or a source failed. */
+/* Sets the error text of a reader or source; returns err. */
 #define fail(what, err, ...) (snprintf((what)->error, sizeof((what)->error), __VA_ARGS__), (err))
 
 static int too_big(struct json_reader *reader)
@@ -91,7 +91,7 @@ void json_reader_take(struct json_reader *reader)
 		reader_advance(reader, 1);
 }
 
-/* Returns the scanned text, whose nodes are complete, as a value. */
+/* Returns the scanned text as a value; its nodes are complete. */
 static int value_finish(struct json_reader *reader, const struct json_scan *scan,
 	unsigned char *text, const struct json_node **ret_value)
 {
@@ -167,8 +167,8 @@ int json_reader_value(struct json_reader *reader, const struct json_node **ret_v
 }
 
 /*
- * Returns the text up to the next newline, which is consumed. It may be changed, and is valid until
- * the next call. -E2BIG: it is over the limit, and was skipped.
+ * Returns the text up to the next newline and consumes both. The caller may change it; it is valid until
+ * the next call. -E2BIG: the line is over the limit and was skipped.
  */
 static int line_read(struct json_reader *reader, unsigned char **ret_text, size_t *ret_len)
 {
@@ -322,7 +322,7 @@ static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t
 	return len;
 }
 
-/* A file is a sequence of members, as for gzip(1) and every reader of the trace formats. */
+/* A file may have several members, as gzip(1) and every reader of the trace formats accept. */
 static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t len)
 {
 	struct json_source_state *st = source->state;
@@ -367,7 +367,7 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 	return len - st->z.avail_out;
 }
 
-/* Makes room after what is not consumed yet, which is moved to the beginning of the buffer. */
+/* Moves the `keep` unconsumed bytes to the beginning of the buffer and makes room after them. */
 static void buf_reserve(struct json_source *source, size_t keep)
 {
 	struct json_source_state *st = source->state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * JSON read as a stream: one value or one line at a time, each in one pass over its text, with
- * memory bounded by the largest of them, so that it can read traces of gigabytes.
+ * Reads JSON as a stream, one value or one line at a time, each in one pass over its text. Memory is
+ * bounded by the largest of them, so traces of gigabytes can be read.
  */
 #ifndef INFTRACE_JSON_SOURCE_H
 #define INFTRACE_JSON_SOURCE_H
@@ -60,7 +60,7 @@ struct json_source {
 	struct json_source_state *state;
 };
 
-/* Where bytes come from that are neither a file of their own nor in memory: a member of an archive, for example. */
+/* A source of bytes other than a file or memory, such as a member of an archive. */
 struct json_stream {
 	/* Returns how many bytes it read, at most len; 0 at the end; -errno with *ret_why, a text that stays valid. */
 	ssize_t (*read)(struct json_stream *stream, void *buf, size_t len, const char **ret_why);
@@ -78,7 +78,7 @@ int json_source_open_mem(struct json_source *source, const void *data, size_t le
 int json_source_open_stream(struct json_source *source, struct json_stream *stream);
 void json_source_close(struct json_source *source);
 
-/* Reads more bytes after those not consumed yet, which may move and may be changed afterwards.
+/* Reads more bytes after the unconsumed ones, which may move; the caller may change them all.
  * Returns 1 when there are more bytes, 0 at the end, -errno with source->error set: read
  * errors and gzip data that is damaged or cut inside a member (bytes from before the damage are
  * handed out first). */

@@ -10,7 +10,7 @@
 #include "util/clock.h"
 #include "util/map.h"
 
-/* Reads on until so many bytes are there. 1: they are, 0: the file ends before. */
+/* Buffers at least len bytes. Returns 1; 0: the file ends before; -errno, reported. */
 static int need(struct packets *in, uint64_t len)
 {
 	struct json_source *source = in->source;
@@ -28,7 +28,7 @@ static int need(struct packets *in, uint64_t len)
 	return 1;
 }
 
-/* Skips a packet without having all of it at once. */
+/* Skips a packet of any length without buffering it whole. */
 static int skip(struct packets *in, uint64_t len)
 {
 	uint64_t have;
@@ -46,7 +46,7 @@ static int skip(struct packets *in, uint64_t len)
 	return 1;
 }
 
-/* Reports what is wrong at the last packet. */
+/* Reports an error in the last packet. */
 static int packets_refuse(const struct packets *in, const char *why)
 {
 	in->bad(in->ctx, in->at, why);
@@ -61,7 +61,7 @@ void *packets_keep(struct packets *in, size_t size)
 	return xcalloc(1, size);
 }
 
-/* The key and the length of the next packet: 1; 0: the file ends there or within; -EBADMSG: it is none. */
+/* Returns 1, the length of the next packet and *ret_size of what precedes it; 0: the file ends; -EBADMSG: no packet begins here. */
 static int read_head(struct packets *in, uint64_t *ret_len, size_t *ret_size)
 {
 	struct proto_bytes head;
@@ -78,7 +78,7 @@ static int read_head(struct packets *in, uint64_t *ret_len, size_t *ret_size)
 	return ret < 0 ? packets_refuse(in, "the length of a packet is damaged") : ret;
 }
 
-/* 1: a packet, or with an empty *ret one that was skipped. */
+/* Returns 1 and the next packet, with p NULL if it was too long and skipped; 0: the file ends; -errno. */
 static int packet_next(struct packets *in, struct proto_bytes *ret)
 {
 	uint64_t len;
@@ -182,7 +182,7 @@ int packet_parse(const struct packets *in, struct proto_bytes bytes, struct pack
 }
 
 #define FULL "names and stacks take more memory than there is for them"
-#define SEQUENCES_MAX (1 << 16) /* that have stacks or samples */
+#define SEQUENCES_MAX (1 << 16) /* with stacks or samples */
 #define PATH_TEXT_MAX 4096
 
 struct intern_key {
@@ -190,26 +190,25 @@ struct intern_key {
 	uint64_t iid;
 };
 
-/* An entry of InternedData: the text of those that have one, or the message as it is in the file, and what was made of
- * it when it was first needed. */
+/* An entry of InternedData: its text or else its raw message, and what was decoded from it on first use. */
 struct entry {
 	UT_hash_handle hh;
 	struct intern_key key;
-	void *made; /* in one piece: pftrace_frame, pftrace_stack, made_mapping, a build ID as text */
+	void *made; /* one allocation: pftrace_frame, pftrace_stack, made_mapping, or a build ID as text */
 	size_t made_size;
 	size_t len;
-	bool failed;          /* a stack of which something is missing */
-	unsigned char data[]; /* and a NUL */
+	bool failed;          /* a stack that cannot be decoded */
+	unsigned char data[]; /* len bytes and a NUL */
 };
 
 struct sequence {
 	UT_hash_handle hh;
 	uint64_t id;
-	bool missing; /* of what its packets refer to a part was dropped */
+	bool missing; /* packets that others refer to were dropped */
 	bool off_cpu;
-	bool counts;        /* a sample stands for what it adds to the counter */
+	bool counts;        /* a sample's weight is what it adds to the counter */
 	uint64_t period_ns; /* of samples; 0: unknown */
-	uint64_t count;     /* of the timebase, with the last sample */
+	uint64_t count;     /* of the timebase, at the last sample */
 	struct entry *entries;
 };
 
@@ -220,7 +219,7 @@ struct reader {
 	struct sequence *sequences;
 };
 
-/* ---- what is kept ---- */
+/* ---- sequences ---- */
 
 static void sequence_clear(struct reader *r, struct sequence *q)
 {
@@ -243,7 +242,7 @@ static struct sequence *sequence_find(struct reader *r, uint64_t id)
 	return q;
 }
 
-/* NULL: too many, or too much is kept. */
+/* NULL: too many sequences, or over kept_max. */
 static struct sequence *sequence_get(struct reader *r, uint64_t id)
 {
 	struct sequence *q = sequence_find(r, id);
@@ -269,7 +268,7 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 	return e;
 }
 
-/* ---- entries, when they are needed ---- */
+/* ---- entries, decoded on first use ---- */
 
 /* The text of an entry; "" if it is not there. */
 static const char *text_of(const struct sequence *q, uint64_t field, uint64_t iid)
@@ -304,7 +303,7 @@ static const char *build_id_of(struct reader *r, const struct sequence *q, uint6
 	return text ? text : "";
 }
 
-/* Parts are put together as Perfetto does, but names in brackets are no path. */
+/* Appends a part as Perfetto does, but without a slash before a name in brackets, which is no path. Returns the new length. */
 static size_t add_part(char *path, size_t n, const char *part)
 {
 	size_t len = strlen(part);
@@ -323,7 +322,7 @@ struct made_mapping {
 	char path[];
 };
 
-/* NULL: it is not there, or too much is kept. */
+/* NULL: no such mapping, or over kept_max. */
 static const struct made_mapping *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
@@ -351,7 +350,7 @@ static const struct made_mapping *mapping_of(struct reader *r, const struct sequ
 	return made;
 }
 
-/* NULL: it is not there, or too much is kept. */
+/* NULL: no such frame, or over kept_max. */
 static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
@@ -431,7 +430,7 @@ static int fill_stack(struct reader *r, const struct sequence *q, struct proto_b
 	return err;
 }
 
-/* NULL: a part of it is missing, which has been reported. */
+/* NULL: it cannot be decoded, which was reported. */
 static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_STACK, iid);
@@ -462,7 +461,7 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 		why = "of which frames are missing";
 	}
 	if (e)
-		e->failed = true; /* it is not tried for each sample */
+		e->failed = true; /* not tried again for each sample */
 	snprintf(text, sizeof(text), "a sample has stack %llu, %s", (unsigned long long)iid, why);
 	packets_refuse(&r->in, text);
 	return NULL;
@@ -525,7 +524,7 @@ static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes
 	return ret ? packets_refuse(&r->in, "interned data is damaged") : err;
 }
 
-/* What a sample stands for. */
+/* Reads what a sample stands for: a time or a step of a counter. */
 static void read_timebase(struct sequence *q, struct proto_bytes in)
 {
 	uint64_t period = 0, frequency = 0, counter = COUNTER_CPU_CLOCK;
@@ -601,7 +600,7 @@ static int read_sample(struct reader *r, const struct packet *p)
 	}
 	if (ret)
 		return packets_refuse(&r->in, "a sample is damaged");
-	/* of what was overwritten or dropped nothing is known */
+	/* the data it refers to was overwritten or dropped */
 	if (p->flags & SEQUENCE_F_NEEDS && q && q->missing)
 		return 0;
 	if (stack && q)
@@ -617,10 +616,10 @@ static int read_sample(struct reader *r, const struct packet *p)
 	return r->ops->sample(r->ctx, &s);
 }
 
-/* The names of processes and threads in a message whose fields are listed here. */
+/* Reports the names of processes and threads in a track descriptor or a process tree. */
 static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
 {
-	/* tid 0: none, it is a process */
+	/* tid 0: a process */
 	static const struct {
 		bool track;
 		uint64_t field, pid, tid, name;
@@ -650,7 +649,7 @@ static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
 	return err;
 }
 
-/* The state of its sequence before its own data. */
+/* Resets the state of the packet's sequence if it was cleared or lost packets. */
 static void begin_state(struct reader *r, const struct packet *p)
 {
 	bool cleared = p->flags & SEQUENCE_F_CLEARED;
@@ -664,7 +663,7 @@ static void begin_state(struct reader *r, const struct packet *p)
 	q->count = q->period_ns = 0;
 }
 
-/* What is damaged does not end anything. */
+/* Damaged packets do not stop the reading. */
 static int read_packet(void *arg, struct proto_bytes in)
 {
 	struct reader *r = arg;

@@ -25,7 +25,7 @@
 #define ARG_POINTER 7
 #define ARG_TEXT_IID 17
 
-/* What is interned, and its fields in InternedData. */
+/* Kinds of interned names, and their fields in InternedData. */
 enum names {
 	NAMES_EVENT,
 	NAMES_ARG,
@@ -48,9 +48,9 @@ struct interned {
 struct sequence {
 	UT_hash_handle hh;
 	uint64_t id;
-	uint64_t clock, track; /* of packets that do not say; 0: BOOTTIME, unknown */
-	bool deltas;           /* CLOCK_DELTAS is known */
-	int64_t deltas_ns;     /* CLOCK_BOOTTIME of its last packet */
+	uint64_t clock, track; /* defaults of its packets; 0: BOOTTIME, unknown track */
+	bool deltas;           /* CLOCK_DELTAS has its base, deltas_ns */
+	int64_t deltas_ns;     /* CLOCK_BOOTTIME of its last packet or snapshot */
 	struct interned *names[NAMES];
 };
 
@@ -259,7 +259,7 @@ static int read_clocks(struct reader *r, struct sequence *q, struct proto_bytes 
 	return has_real && r->ops->clocks ? r->ops->clocks(r->ctx, (int64_t)boot, (int64_t)real) : 0;
 }
 
-/* Whether the time of the packet is known. */
+/* Converts the packet's time to CLOCK_BOOTTIME. false: it is unknown; *ret_ns is undefined then. */
 static bool packet_time(struct sequence *q, const struct packet *p, int64_t *ret_ns)
 {
 	uint64_t clock = p->clock ? p->clock : q->clock ? q->clock
@@ -304,7 +304,7 @@ static const char *name_of(const struct sequence *q, enum names which, uint64_t 
 	return e ? e->text->text : NULL;
 }
 
-/* An unknown name is NULL, as is a text beyond what may be kept. */
+/* An unknown name is NULL, and so is a text over KEPT_MAX. */
 static void read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
 {
 	const struct text *text;
@@ -337,7 +337,7 @@ static size_t read_args(struct reader *r, const struct sequence *q, struct proto
 	return n;
 }
 
-/* in: its event, for the arguments. */
+/* in: the event, for its arguments. */
 static int begin_slice(struct reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
 {
 	bool args = name && r->ops->wants_args && r->ops->wants_args(name->text);

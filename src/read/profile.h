@@ -27,17 +27,17 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 
 const char *profile_key_name(enum profile_key key);
 
-/* Of a key with a number, such as "gpu_gap2_cpu_us": what follows "_" behind it; NULL: it is none that begins with `prefix` ("gpu_gap") and a decimal
- * number of at most nine digits. */
+/* Parses a numbered key such as "gpu_gap2_cpu_us": `prefix` ("gpu_gap"), a decimal number of at most nine digits, "_". Returns what
+ * follows, or NULL if the key is of another form. */
 const char *profile_key_numbered(const char *key, const char *prefix, uint32_t *ret_number);
 
-/* The index of a state's key in stage_us; -1 if it is none. hint: initially 0, then kept by the
- * caller, since keys come in the same order on every line. */
+/* Returns the state of a key in stage_us; -1: unknown. hint: initially 0, then kept by the caller,
+ * since keys come in the same order on every line. */
 int read_state(const char *key, unsigned int *hint);
 
-/* A time >= 0 in microseconds. */
+/* Reads a time >= 0 in microseconds. */
 bool read_us(const struct json_node *value, int64_t *ret_ns);
-/* A count >= 0; larger ones become UINT32_MAX. */
+/* Reads a count >= 0; counts above UINT32_MAX become UINT32_MAX. */
 bool read_u32(const struct json_node *value, uint32_t *ret);
 
 #endif

@@ -30,7 +30,7 @@ static inline bool proto_is(struct proto_bytes b, const char *text)
 	return proto_len(b) == strlen(text) && !memcmp(b.p, text, proto_len(b));
 }
 
-/* 1 and *ret, 0: it ends in the middle of the number; -EBADMSG: it has more than 64 bits. */
+/* Returns 1 and *ret; 0: the input ends inside the number; -EBADMSG: the number is longer than 10 bytes. */
 static inline int proto_read_varint(struct proto_bytes *in, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -61,7 +61,7 @@ static inline int proto_read_fixed(struct proto_bytes *in, size_t len, uint64_t 
 	return 1;
 }
 
-/* The next field of a message. 1 and *ret, 0: there is none, -EBADMSG: the message is damaged. */
+/* Reads the next field of a message. Returns 1 and *ret; 0: there is none; -EBADMSG: the message is damaged. */
 static inline int proto_next(struct proto_bytes *in, struct proto_field *ret)
 {
 	uint64_t key, len;

@@ -135,7 +135,7 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 	return 0;
 }
 
-/* Reads one member of the outer object; everything but the events and a member that is wanted is skipped. */
+/* Reads one member of the outer object; skips it unless it holds the events or is wanted. */
 static int read_member(struct trace_reader *r, bool *ret_events)
 {
 	const char *array = r->ops->array ?: "traceEvents";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Chrome traces (docs/trace-format.md), event by event; and other JSON that is an array of objects, perhaps in an object. */
+/* Chrome traces (docs/trace-format.md), event by event; also other JSON arrays of objects, bare or in an object. */
 #ifndef INFTRACE_READ_TRACE_H
 #define INFTRACE_READ_TRACE_H
 
@@ -35,8 +35,8 @@ struct trace_event {
 
 /* Why reading stopped. */
 enum trace_stop_kind {
-	TRACE_UNREADABLE, /* the file; or an event that is not JSON or too big */
-	TRACE_CUT,        /* within an event, or in the object form anywhere but at its end */
+	TRACE_UNREADABLE, /* the file cannot be read, or an event is not JSON or too big */
+	TRACE_CUT,        /* the file ends within an event or the outer object */
 	TRACE_UNEXPECTED, /* a character between events */
 	TRACE_AFTER,      /* text after the end */
 	TRACE_NO_EVENTS,  /* an object without traceEvents */
@@ -45,7 +45,7 @@ enum trace_stop_kind {
 struct trace_stop {
 	enum trace_stop_kind kind;
 	uint64_t line, events; /* events: those begun so far */
-	bool in_events;        /* neither before nor after them */
+	bool in_events;        /* stopped inside their array */
 	const char *why;
 };
 
@@ -55,7 +55,7 @@ struct trace_reader_ops {
 	/* The trace is damaged: the rest is not read. */
 	void (*stop)(void *ctx, const struct trace_stop *stop);
 	const char *array; /* the member of the outer object that holds the events; NULL: traceEvents */
-	/* Another member of the outer object, of this name; as event(). NULL: none is wanted. */
+	/* Another member of the outer object to pass to member(), which is called like event(). NULL: none. */
 	const char *member_name;
 	int (*member)(void *ctx, const struct json_node *value);
 };
