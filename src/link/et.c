@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The operators of PyTorch: as Kineto, its profiler, has them, and as execution traces do. */
+/* PyTorch's operators in traces of Kineto, its profiler, and in execution traces. */
 #include "link/hosts.h"
 
 #include <errno.h>
@@ -206,7 +206,7 @@ static int read_nodes(struct et_reader *r, struct json_source *source, const cha
 	int err;
 
 	kind = file_detect(source, buf, sizeof(buf), &why);
-	if (kind < FILE_EXECUTION_TRACE) /* JSON without nodes, which says so, or a damaged one */
+	if (kind < FILE_EXECUTION_TRACE) /* damaged, or JSON without nodes, which etrace_read() reports */
 		kind = text_has_suffix(path, ".et") ? FILE_EXECUTION_TRACE : FILE_ET_PYTORCH;
 	r->t.kind = kind;
 	err = etrace_read(&r->t, source, take_node, r);

@@ -51,7 +51,7 @@ void link_clock_clear(struct link_clock *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* How many points are not after it. */
+/* Returns how many points are at or before own_ns. */
 static size_t points_until(const struct link_clock *c, int64_t own_ns)
 {
 	return bisect(c->n, k, c->points[k].own_ns <= own_ns);
@@ -101,7 +101,7 @@ bool link_clock_text(const char *text, int64_t *ret_ns)
 
 /* Clocks are read in whole nanoseconds, each rounded down. */
 #define ROUNDING_NS 1
-/* Steps of a search for a rate, each of which leaves two thirds or half of the interval: 160 leave 1e-28 of it. */
+/* Steps of a search for a rate; each leaves two thirds or half of the interval, so 160 leave 1e-28 of it. */
 #define NARROWINGS 160
 
 void host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message)
@@ -123,7 +123,7 @@ void host_messages_clear(struct host_messages *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* ---- the bounds that count ---- */
+/* ---- convex hulls of the bounds ---- */
 
 static int compare_bounds(const void *x, const void *y)
 {
@@ -132,7 +132,7 @@ static int compare_bounds(const void *x, const void *y)
 	return cmp_int(a->at_ns, b->at_ns) ?: cmp_int(a->ns, b->ns);
 }
 
-/* Whether b is not beyond the line from a to c, for sign 1 below and for -1 above it. */
+/* Whether b, between a and c, is no corner of the hull: for sign 1 not below the line from a to c, for -1 not above it. */
 static bool is_inside(const struct host_bound *a, const struct host_bound *b, const struct host_bound *c, int sign)
 {
 	__int128 left = (__int128)(b->at_ns - a->at_ns) * ((__int128)c->ns - a->ns);
@@ -141,7 +141,7 @@ static bool is_inside(const struct host_bound *a, const struct host_bound *b, co
 	return sign > 0 ? right >= left : right <= left;
 }
 
-/* Keeps the corners of the convex hull that faces the line: for sign 1 the lower one, of bounds from above. */
+/* Keeps the hull's corners that face the line: for sign 1 the lower hull of upper bounds, for -1 the upper hull of lower ones. */
 static void keep_hull(struct host_bounds *b, int sign)
 {
 	size_t n = 0;
@@ -152,7 +152,7 @@ static void keep_hull(struct host_bounds *b, int sign)
 
 		if (n && b->list[n - 1].at_ns == p.at_ns) {
 			if (sign > 0)
-				continue; /* the first of an instant is the lowest */
+				continue; /* the first bound at an instant is the lowest */
 			n--;
 		}
 		while (n >= 2 && is_inside(&b->list[n - 2], &b->list[n - 1], &p, sign))
@@ -162,19 +162,19 @@ static void keep_hull(struct host_bounds *b, int sign)
 	b->n = n;
 }
 
-/* ---- the lines that are allowed ---- */
+/* ---- allowed lines ---- */
 
 struct solver {
 	const struct host_bounds *low, *high;
-	int64_t from_ns, base_ns; /* what times and offsets are counted from, so that doubles have them to the nanosecond */
+	int64_t from_ns, base_ns; /* origins of times and offsets, so that doubles hold them to the nanosecond */
 };
 
-/* The line of this rate through the bound that counts for it, where it crosses from_ns; sign as for keep_hull. */
+/* Returns the offset at from_ns of the line of this rate that touches the hull, at corner *ret; sign as for keep_hull. */
 static double crossing(const struct solver *s, const struct host_bounds *b, int sign, double rate, size_t *ret)
 {
 	size_t low = 0, high = b->n - 1;
 
-	/* the hull's edges turn to one side, so those before the corner and those behind it are on different sides of the rate */
+	/* the slopes of the hull's edges are sorted: the corner is where they pass the rate */
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 		const struct host_bound *p = &b->list[mid];
@@ -206,7 +206,7 @@ static double room(const struct solver *s, double rate)
 	return highest(s, rate, &high) - lowest(s, rate, &low);
 }
 
-/* What is wanted at the instant `later` after from_ns: concave in the rate, as is the room. */
+/* What to maximize over the rate: the room, or the highest or lowest offset `later` ns after from_ns; each is concave. */
 enum want { WANT_ROOM,
 	WANT_HIGHEST,
 	WANT_LOWEST };
@@ -225,7 +225,7 @@ static double value(const struct solver *s, enum want want, double later, double
 	}
 }
 
-/* The rate between two with the greatest value. */
+/* Returns the rate between a and b with the greatest value. */
 static double greatest(const struct solver *s, enum want want, double later, double a, double b)
 {
 	for (int i = 0; i < NARROWINGS; i++) {
@@ -239,7 +239,7 @@ static double greatest(const struct solver *s, enum want want, double later, dou
 	return a + (b - a) / 2;
 }
 
-/* The last rate that leaves room, from one that does towards one that may not. */
+/* Returns the last rate that leaves room, going from `allowed`, which does, towards one that may not. */
 static double last_allowed(const struct solver *s, double allowed, double towards)
 {
 	if (room(s, towards) >= 0)
@@ -258,7 +258,7 @@ static int64_t clamp(__int128 v)
 							 : (int64_t)v;
 }
 
-/* Returns half of what is left open there. */
+/* Sets the bounds at one end of the time, over rates from first to last. Returns half their distance plus rounding. */
 static int64_t bound_end(const struct solver *s, struct host_clock *c, int end, double first, double last)
 {
 	double later = end ? (double)(c->to_ns - c->from_ns) : 0;
@@ -296,7 +296,7 @@ static void solve(const struct solver *s, struct host_clock *c)
 	}
 }
 
-/* The closest of bounds from one side: how much the clocks drift is unknown. */
+/* Returns the tightest of one-sided bounds, for both ends since the drift is unknown. */
 static void one_side(const struct host_bounds *b, int sign, int64_t ret_ns[2], uint32_t *ret_message)
 {
 	const struct host_bound *best = &b->list[0];

@@ -22,7 +22,7 @@ struct file_reader {
 	int64_t from_ns, to_ns, begin_ns;
 	struct spans *spans;
 	bool has_clock;
-	char *why; /* empty: nothing was wrong yet */
+	char *why; /* empty: no error yet */
 };
 
 static void note_time(struct link_file *f, int64_t ns)
@@ -31,7 +31,7 @@ static void note_time(struct link_file *f, int64_t ns)
 	f->last_ns = ns > f->last_ns ? ns : f->last_ns;
 }
 
-/* A slice's begin and end. false: it is none, or damaged. */
+/* Reads a slice's begin and end. false: not a slice, or damaged. */
 static bool slice_times(const struct trace_event *e, int64_t *ret_start, int64_t *ret_end)
 {
 	const char *ph = node_string(e->ph);
@@ -78,7 +78,7 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 	return link_clock_add(&r->f->clock, boot, real);
 }
 
-/* The events of schema/trace_names.h. */
+/* Takes a message event of schema/trace_names.h. */
 static void message_event(struct file_reader *r, const struct trace_event *e)
 {
 	struct message_event m = { .name = node_string(e->name) };
@@ -158,7 +158,7 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 	if (!err && r->has_clock) {
 		f->kind = LINK_CHROME;
 		f->torn = form.open;
-		numbereds_sort(&f->operators); /* in Kineto's form it has some */
+		numbereds_sort(&f->operators); /* a trace in Kineto's form has some */
 		f->first_ns += f->begin_ns;
 		f->last_ns += f->begin_ns;
 	} else if (!err) {
@@ -275,7 +275,7 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 	}
 }
 
-/* From the clock of the recorder's time namespace to the machine's, which the recordings of all its containers have in common. */
+/* Converts times from the recorder's time namespace to the machine's clock, which the recordings of all its containers share. */
 static void leave_namespace(struct link_file *f)
 {
 	int64_t shift = f->id.shift_ns;
@@ -364,7 +364,7 @@ int link_file_spans(
 	return why_of(err, why);
 }
 
-/* Recordings are placed in this order: with a given host, with a boot id, and older ones, which only their clocks tell apart. */
+/* Recordings are placed in this order: with a given host, with a boot id, then older ones, which only their clocks tell apart. */
 enum order {
 	ORDER_NAMED,
 	ORDER_BOOT_ID,
@@ -384,7 +384,7 @@ struct boot place_boot(const struct linked *d)
 
 /* ---- names ---- */
 
-/* n_hosts: there is none of this name, which is printable. */
+/* Returns the host of this (printable) name; n_hosts: none. */
 static unsigned int find_name(const struct link *l, const char *name)
 {
 	unsigned int i = 0;
@@ -427,8 +427,8 @@ static enum boot_fit fit_host(const struct link *l, const struct linked *d, unsi
 	return fit;
 }
 
-/* A host of no other recording: by the name it has itself, or else by a number, which HOST= may give to another file. No host has a name with a
- * space. */
+/* Adds a host for a recording: by the recording's own host name, or else as "host N", which HOST= may have given to another file. No real
+ * host name has a space. */
 static unsigned int add_host(struct link *l, const struct linked *d)
 {
 	char name[sizeof(l->hosts[0])];
@@ -471,7 +471,7 @@ static enum order order_of(const struct linked *d)
 
 /* ---- contradictions ---- */
 
-/* How far apart the wall clocks of two recordings are at one time of CLOCK_BOOTTIME, beyond what they were set by within either. */
+/* Returns how far the wall clocks of two recordings differ at one CLOCK_BOOTTIME, less what each was set by while recording. */
 static int64_t clocks_apart(const struct link_file *a, const struct link_file *b)
 {
 	int64_t at = a->first_ns > b->first_ns ? a->first_ns : b->first_ns;
@@ -480,7 +480,7 @@ static int64_t clocks_apart(const struct link_file *a, const struct link_file *b
 	       link_clock_spread(&b->clock, b->first_ns, b->last_ns);
 }
 
-/* Two recordings of one host. */
+/* Checks two recordings of one host. */
 static int check_pair(struct link *l, const struct linked *a, const struct linked *b)
 {
 	struct boot boots[2] = { place_boot(a), place_boot(b) };
@@ -527,13 +527,13 @@ int place_recordings(struct link *l)
 struct compared {
 	struct host_messages bounds;
 	uint64_t sent, received;            /* by us */
-	int64_t from_ns, to_ns;             /* of our clock: what the bounds are about */
-	const struct linked *ours, *theirs; /* the two files at present */
+	int64_t from_ns, to_ns;             /* by our clock: the time of the bounds */
+	const struct linked *ours, *theirs; /* the files being compared */
 	bool from_us;
 	struct met {
 		struct message_pair pair;
 		const struct linked *from, *to;
-	} * list; /* by the number of their bounds */
+	} * list; /* by the message numbers in bounds */
 	size_t n, size;
 };
 
@@ -575,7 +575,7 @@ static bool is_of(const struct linked *d, unsigned int host)
 
 /* ---- refusals ---- */
 
-/* "10.0.0.1:80>10.0.0.2:40000, received at 2026-11-20 04:14:50.918". */
+/* "10.0.0.1:80>10.0.0.2:40000, byte 1, received at 2026-11-20 04:14:50.918 UTC". */
 static const char *met_text(char buf[LINK_WHY_MAX], const struct met *m)
 {
 	const char *name = m->from->file.messages.streams.list[m->pair.sent->stream]->text;
@@ -601,7 +601,7 @@ static int refuse_contradiction(struct link *l, const struct compared *c, const 
 
 /* ---- clocks ---- */
 
-/* The times of a host's recordings, by its clock. */
+/* Returns the first and last time of a host's recordings, by its clock. */
 static void host_times(const struct link *l, unsigned int host, int64_t *ret_first, int64_t *ret_last)
 {
 	*ret_first = INT64_MAX;
@@ -616,7 +616,7 @@ static void host_times(const struct link *l, unsigned int host, int64_t *ret_fir
 	}
 }
 
-/* The clock over the time in which both hosts were recorded. The messages' time is solved first, to learn when that was. */
+/* Finds their clock over the time in which both hosts were recorded. Solves for the messages' time first, to learn when that was. */
 static int find_clock(struct link *l, struct compared *c, unsigned int ours, unsigned int theirs, struct host_clock *ret)
 {
 	int64_t first, last, their_first, their_last;
@@ -633,7 +633,7 @@ static int find_clock(struct link *l, struct compared *c, unsigned int ours, uns
 	return host_clock_find(&c->bounds, first < c->from_ns ? first : c->from_ns, last > c->to_ns ? last : c->to_ns, ret);
 }
 
-/* Whether host b is better placed by a than by what it is placed by so far. */
+/* Whether this clock places host h better than the one it has so far. */
 static bool is_better(const struct link_host *h, const struct host_clock *clock, int64_t residual_ns)
 {
 	if (clock->known != HOST_BOTH)
@@ -641,7 +641,7 @@ static bool is_better(const struct link_host *h, const struct host_clock *clock,
 	return h->clock.known != HOST_BOTH || residual_ns < h->residual_ns;
 }
 
-/* What host a, which is placed, says of all that are not. */
+/* Compares host a, which is placed, with all hosts that are not. */
 static int relate_to(struct link *l, unsigned int a)
 {
 	for (unsigned int b = 0; b < l->n_hosts; b++) {
@@ -677,7 +677,7 @@ static int relate_to(struct link *l, unsigned int a)
 	return 0;
 }
 
-/* The unplaced one with the smallest residual; n_hosts: none can be placed. */
+/* Returns the unplaced host with the smallest residual; n_hosts: none can be placed. */
 static unsigned int nearest(const struct link *l)
 {
 	unsigned int best = l->n_hosts;
@@ -691,7 +691,7 @@ static unsigned int nearest(const struct link *l)
 	return best;
 }
 
-/* Two files that are believed to share a clock: no message between them may be received before it was sent. */
+/* Checks two files that should share a clock: no message between them may be received before it was sent. */
 static int check_same(struct link *l, const struct linked *a, const struct linked *b)
 {
 	struct compared c = { 0 };
@@ -737,7 +737,7 @@ int hosts_relate(struct link *l)
 	return err;
 }
 
-/* Theirs - ours at a time of theirs. The rates differ by a thousandth at most, so each round is a thousand times closer. */
+/* Returns theirs - ours at a time of their clock. Rates differ by a thousandth at most, so each round is a thousand times closer. */
 static int64_t ahead_at_theirs(const struct host_clock *c, int64_t theirs_ns)
 {
 	int64_t ahead = c->ahead_ns[0];

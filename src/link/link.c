@@ -20,9 +20,9 @@
 #include "util/program.h"
 #include "util/text.h"
 
-/* Kineto turns the counter of the CPU into a time by a line through two readings: parts of a trace may differ by that. */
+/* Kineto converts CPU counter values to times by a line through two readings, so parts of a trace may differ by this much. */
 #define CONTRADICTION_NS INT64_C(50000)
-/* Of the operators of an execution trace so many must be in the Kineto trace. */
+/* The share of an execution trace's operators that must be in the Kineto trace. */
 #define ET_FOUND_MIN 0.5
 
 int link_fail(struct link *l, int err, const char *fmt, ...)
@@ -78,7 +78,7 @@ static int64_t real_last(const struct linked *d)
 	return link_file_real(&d->file, d->file.last_ns);
 }
 
-/* By the wall clock, which may have been set between them, or by the clock that recordings of one host have in common. */
+/* By the clock that recordings of one host share, or by the wall clock, which may have been set between them. */
 static bool overlap(const struct linked *a, const struct linked *b, int64_t slack)
 {
 	if (place_is_recording(a) && place_is_recording(b) && a->host == b->host && a->file.first_ns <= b->file.last_ns &&
@@ -87,7 +87,6 @@ static bool overlap(const struct linked *a, const struct linked *b, int64_t slac
 	return real_first(a) - slack <= real_last(b) && real_first(b) - slack <= real_last(a);
 }
 
-/* They have no time in common. */
 static int refuse_apart(struct link *l, const struct linked *a, const struct linked *b)
 {
 	const struct linked *early = real_first(b) < real_first(a) ? b : a, *late = early == a ? b : a;
@@ -98,8 +97,8 @@ static int refuse_apart(struct link *l, const struct linked *a, const struct lin
 		name_of(late, name[1]), link_date_text(from[1], real_first(late)), link_date_text(to[1], real_last(late)));
 }
 
-/* Whether the first, which is on the timeline by a clock alone, is of the same run as the other: they have some time in common, or the other
- * was placed by calls or messages of the first. */
+/* Whether the first, which is placed by a clock alone, is of the same run as the other: they overlap, or the other was placed by calls or
+ * messages of the first. */
 static bool is_same_run(const struct link *l, size_t first, size_t other)
 {
 	const struct linked *a = l->list[first], *b = l->list[other];
@@ -111,7 +110,7 @@ static bool is_same_run(const struct link *l, size_t first, size_t other)
 	return overlap(a, b, 0);
 }
 
-/* Each file must be of the same run as another one, if there is another one. */
+/* Each file must be of the same run as another one, if there is any. */
 static int check_overlap(struct link *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -153,9 +152,9 @@ static void place_reference(struct link *l)
 	}
 }
 
-/* ---- Kineto, by the calls that it and our recording have ---- */
+/* ---- Kineto, by calls that our recording has, too ---- */
 
-/* own: what the reading of own calls starts from. */
+/* Matches the calls of a Kineto trace with those of our recording `own`. */
 static int match_with(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
 {
 	struct spans ours = { 0 }, *theirs = &d->file.spans;
@@ -199,7 +198,7 @@ static int refuse_contradiction(struct link *l, const struct linked *d, const st
 		link_time_text(by[1], high->high_ns), link_time_text(apart, low->low_ns - high->high_ns));
 }
 
-/* With the recording that has most of its calls. */
+/* Relates a Kineto trace to the recording that has most of its calls. */
 static int relate_kineto(struct link *l, size_t i)
 {
 	struct linked *d = l->list[i], *own = NULL;
@@ -215,7 +214,7 @@ static int relate_kineto(struct link *l, size_t i)
 		err = match_with(l, d, l->list[j], &match);
 		if (err)
 			return err;
-		known |= own && l->list[j]->host != own->host; /* two hosts */
+		known |= own && l->list[j]->host != own->host; /* candidates on two hosts */
 		if (!own || match.pairs > d->match.pairs) {
 			own = l->list[j];
 			d->to = j;
@@ -289,7 +288,7 @@ static void relate_own(struct link *l, struct linked *d)
 		d->by = LINK_BY_WALL;
 	} else {
 		d->by = LINK_BY_MESSAGES;
-		/* the lead of the wall clock over the reference's, in the middle of what was compared */
+		/* the wall clock's lead over the reference's, in the middle of the compared time */
 		middle = host_span(l, d).middle_ns;
 		ahead = host_ahead(l, d->host, middle);
 		d->ahead_ns = ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
@@ -323,7 +322,7 @@ int link_relate(struct link *l)
 	return err;
 }
 
-/* What was found, for people. */
+/* The findings, for people. */
 
 const char *link_time_text(char buf[32], int64_t ns)
 {
@@ -405,7 +404,7 @@ static void tell_et(const struct link *l, const struct linked *d, FILE *out)
 		fprintf(out, "; %llu dependencies on nodes that are not in it", (unsigned long long)d->et.missing_deps);
 }
 
-/* What the messages say, all of which go one way. */
+/* Tells what messages that all go one way say. */
 static void tell_one_way(const struct link_host *h, FILE *out)
 {
 	bool at_least = h->clock.known == HOST_AT_LEAST;
@@ -439,7 +438,7 @@ static void tell_host(const struct link *l, const struct linked *d, FILE *out)
 		fprintf(out, "; %llu more messages were not compared", (unsigned long long)d->file.messages.left_out);
 }
 
-/* Where the names of hosts, which were given, and boot ids are at odds. */
+/* Tells where given host names contradict boot ids. */
 static void tell_boot(const struct link *l, const struct linked *d, FILE *out)
 {
 	struct boot own = place_boot(d), other;
@@ -508,7 +507,7 @@ static int64_t middle_of(const struct linked *d)
 	return d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2;
 }
 
-/* The wall clock's lead over BOOTTIME where the file was recorded, in the middle of d. */
+/* Returns the wall clock's lead over BOOTTIME in the recording own, in the middle of d. */
 static int64_t ahead_at(const struct linked *own, const struct linked *d)
 {
 	int64_t real = link_file_real(&d->file, middle_of(d));
@@ -516,7 +515,7 @@ static int64_t ahead_at(const struct linked *own, const struct linked *d)
 	return link_clock_ahead(&own->file.clock, real - link_clock_ahead(&own->file.clock, own->file.first_ns));
 }
 
-/* A recording of this host; NULL: there is none. */
+/* Returns a recording of this host; NULL: there is none. */
 static const struct linked *own_of(const struct link *l, unsigned int host)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -526,7 +525,7 @@ static const struct linked *own_of(const struct link *l, unsigned int host)
 	return NULL;
 }
 
-/* What the numbers in the file have to be increased by for the reference's clock. */
+/* Returns what to add to the numbers in the file to get the reference's clock. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
 	const struct linked *reference = l->list[l->reference], *own = own_of(l, d->host);
@@ -549,7 +548,7 @@ static struct json_object *clocks_of(const struct link *l, const struct linked *
 {
 	const struct linked *reference = l->list[l->reference];
 	struct json_object *clocks = json_object_new_object(), *to = json_object_new_object();
-	/* the reference's BOOTTIME in Perfetto are the numbers in a .pftrace: with what a time namespace adds */
+	/* Perfetto takes the numbers in the reference's .pftrace as BOOTTIME, with a time namespace's shift in them */
 	int64_t offset = offset_of(l, d) - (reference->file.kind == LINK_PFTRACE ? reference->file.begin_ns : 0);
 
 	if (d->file.kind == LINK_PFTRACE)
@@ -564,7 +563,7 @@ static struct json_object *clocks_of(const struct link *l, const struct linked *
 	return clocks;
 }
 
-/* Whether Perfetto would not know by itself. */
+/* Whether Perfetto could not tell the file's clock by itself. */
 static bool needs_clocks(const struct link *l, const struct linked *d)
 {
 	const struct linked *reference = l->list[l->reference];
@@ -604,7 +603,7 @@ static void add_attribute(struct json_object *attributes, const char *name, cons
 	json_object_object_add(attributes, key, json_object_new_int64(value));
 }
 
-/* What was measured: values are texts or integers. */
+/* What was measured, as attributes: their values are texts or integers. */
 static struct json_object *attributes_of(const struct link *l)
 {
 #define ADD(member, name) add_attribute(attributes, name, d, place.member);
@@ -658,7 +657,7 @@ char *link_manifest(const struct link *l)
 
 /* The archive. */
 
-/* Part of a name: what is neither a letter nor a digit of ASCII, nor one of these, becomes "_". */
+/* Copies part of a name; all but ASCII letters, digits and the characters below become "_". Returns its length. */
 static size_t put_part(char *out, size_t size, const char *part)
 {
 	size_t n = 0;
@@ -739,7 +738,7 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 	return err ? link_fail(l, err, "cannot write %s: %s", name, why) : 0;
 }
 
-/* An input must not be written over. */
+/* Empties the output; refuses inputs and what is no regular file. */
 static int check_output(struct link *l, int fd, const char *name)
 {
 	struct stat out;
@@ -778,7 +777,7 @@ int link_write(struct link *l, const char *path, uint64_t *ret_bytes)
 	if (!err && (fstat(fd, &sb) || fsync(fd)))
 		err = link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
 	zip_writer_free(zip);
-	/* half an archive is none */
+	/* leave no half archive behind */
 	if (err && created)
 		outfile_unlink(path);
 	else if (err && begun && ftruncate(fd, 0))
