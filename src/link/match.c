@@ -11,7 +11,7 @@
 #include "util/list.h"
 
 #define STREAM_NAME_MAX (2 * MESSAGE_ADDRESS_MAX + 2)
-/* What the kernel's counts of a connection include differs by that: the numbers of its opening and its end. */
+/* The kernel's counts of a connection may differ by this: some include the sequence numbers of its SYN and FIN. */
 #define BASE_SLACK 2
 
 /* ---- events ---- */
@@ -47,7 +47,7 @@ static bool is_complete(const struct message_event *e)
 	       e->position <= INT64_MAX && e->position + BASE_SLACK >= e->bytes;
 }
 
-/* The one with this text, which is added if it is new. NULL: it would be more than max. */
+/* Returns the name with this text, added if it is new. NULL: over max names. */
 static struct match_name *name_get(struct match_names *l, const char *text, size_t len, size_t max)
 {
 	struct match_name *n;
@@ -122,11 +122,11 @@ void messages_clear(struct messages *m)
 
 /* ---- pairs ---- */
 
-/* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */
+/* Returns the call that sent the byte before the receiver's position `behind`; NULL: it is not in the recording. */
 static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
 {
 	for (int slack = -BASE_SLACK; slack <= BASE_SLACK; slack++) {
-		/* the same byte has a position that is as much lower as the base is higher */
+		/* with a base higher by slack, the same byte's position is lower by slack */
 		uint32_t base = received->base + (uint32_t)slack;
 		uint64_t position = behind - (uint64_t)(int64_t)slack;
 		const struct message key = { .stream = stream, .sent = true, .base = base, .position = position };
@@ -150,17 +150,17 @@ void messages_match(const struct messages *from, const struct messages *to, void
 			continue;
 		HASH_FIND_STR(from->streams.by_text, name, s);
 		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
-		if (s && !p.sent) /* the end of a connection has a number like a byte */
+		if (s && !p.sent) /* a FIN takes a sequence number like a byte */
 			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
 		if (p.sent)
 			pair(arg, &p);
 	}
 }
 
-/* What the names of the functions of CUDA begin with in all their variants: LaunchKernel, LaunchKernelExC. */
+/* Length of the prefix that all variants of a CUDA function share: LaunchKernel, LaunchKernelExC. */
 #define CUDA_KEY_CHARS 12
 
-/* The name without "cuda" or "cu"; NULL: it is not CUDA's. */
+/* Returns the name without "cuda" or "cu"; NULL: it is not CUDA's. */
 static const char *cuda_part(const char *name)
 {
 	if (!strncmp(name, "cuda", 4) && isupper((unsigned char)name[4]))
@@ -175,7 +175,7 @@ static const char *aten_part(const char *name)
 	return strncmp(name, "aten::", 6) ? name : name + 6;
 }
 
-/* The driver has several versions of a function. */
+/* Returns the length without the suffixes of the driver's versions of a function. */
 static size_t cuda_len(const char *part)
 {
 	size_t len = strlen(part);
@@ -196,7 +196,7 @@ uint64_t span_key(const char *name)
 		len = cuda_len(part);
 		return name_hash(part, len < CUDA_KEY_CHARS ? len : CUDA_KEY_CHARS) ^ 1;
 	}
-	/* an overload follows an underscore: mul_Tensor; so does nothing at all: mul_ */
+	/* cut at an underscore, before an overload (mul_Tensor) or at the end (mul_) */
 	part = aten_part(name);
 	lead = strspn(part, "_");
 	return name_hash(part, lead + strcspn(part + lead, "_"));
@@ -273,12 +273,12 @@ void spans_clear(struct spans *s)
 
 #define BIN_NS INT64_C(20000)
 #define BINS (2 * MATCH_WINDOW_NS / BIN_NS + 2)
-#define SAMPLES 256     /* calls of a part that vote */
-#define SAMPLES_MIN 8   /* fewer say nothing */
-#define VOTERS_MIN 0.25 /* of the samples must agree */
+#define SAMPLES 256     /* calls per part that vote */
+#define SAMPLES_MIN 8   /* fewer prove nothing */
+#define VOTERS_MIN 0.25 /* share of the samples that must agree */
 #define REFINED 3
 #define PART_CALLS_MIN 64
-/* Of the pairs of a part that many may be wrong, as where a call was lost and its neighbour took its place. */
+/* Tolerated share of wrong pairs per part: after a lost call its neighbour may be paired instead. */
 #define WRONG_MAX 0.02
 
 struct call {
@@ -295,7 +295,7 @@ struct calls {
 struct matcher {
 	const struct spans *ours, *theirs;
 	uint64_t *ours_classes, *theirs_classes; /* by name */
-	struct calls a, b;                       /* of ours and theirs, by key and time */
+	struct calls a, b;                       /* ours and theirs, by key and time */
 	uint32_t *votes;
 	struct bound *bounds;
 };
@@ -340,7 +340,7 @@ static size_t list_threads(const struct spans *s, uint32_t *tids)
 	return n;
 }
 
-/* In a container Kineto sees other numbers than a tracer outside: then the names have to do. */
+/* Whether both number threads alike. In a container Kineto sees other tids than a tracer outside: then names have to do. */
 static bool share_threads(const struct spans *a, const struct spans *b)
 {
 	uint32_t *x = xreallocarray(NULL, a->n + 1, sizeof(*x)), *y = xreallocarray(NULL, b->n + 1, sizeof(*y));
@@ -379,7 +379,7 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 	return (struct calls){ c, n };
 }
 
-/* The class of a name of ours: the class of their longest related name, so that mul__Tensor is mul_ and not mul. */
+/* Returns the class of a name of ours: that of their longest related name, so that mul__Tensor is mul_ and not mul; 0: none. */
 static uint64_t class_of_ours(const struct spans *theirs, const struct match_name *name)
 {
 	const char *best = NULL;
@@ -394,7 +394,7 @@ static uint64_t class_of_ours(const struct spans *theirs, const struct match_nam
 	return best ? span_class(best) : 0;
 }
 
-/* The first that is not before (key, ns). */
+/* Returns the index of the first call at or after (key, ns). */
 static size_t calls_from(const struct calls *c, uint64_t key, int64_t ns)
 {
 	const struct call wanted = { .key = key, .start_ns = ns };
@@ -402,7 +402,7 @@ static size_t calls_from(const struct calls *c, uint64_t key, int64_t ns)
 	return bisect(c->n, k, compare_calls(&c->list[k], &wanted) < 0);
 }
 
-/* ---- roughly: each of some calls votes for the distances to all that it may be ---- */
+/* ---- roughly: some calls vote for the distances to all their candidates ---- */
 
 static void vote(struct matcher *m, const struct call *sample, bool of_theirs)
 {
@@ -415,14 +415,14 @@ static void vote(struct matcher *m, const struct call *sample, bool of_theirs)
 		if (distance > MATCH_WINDOW_NS)
 			break;
 		bin = ((of_theirs ? -distance : distance) + MATCH_WINDOW_NS) / BIN_NS;
-		if (bin != last) /* one vote for each distance */
+		if (bin != last) /* one vote per bin */
 			m->votes[bin]++;
 		last = bin;
 	}
 }
 
-/* Two neighbouring bins count together, since what is equal may lie on both sides of a limit. Of those that are about as
- * good the one that is closest to what the clocks say: engines repeat themselves. */
+/* Two neighbouring bins count together, since equal distances may lie on both sides of a bin's edge. Among the best, within
+ * 10%, the distance closest to 0 wins, as the clocks have it: engines repeat themselves. */
 static bool best_distance(const struct matcher *m, uint32_t samples, int64_t *ret_ns)
 {
 	const int64_t middle = MATCH_WINDOW_NS / BIN_NS;
@@ -462,7 +462,7 @@ static bool find_distance(struct matcher *m, int64_t *ret_ns)
 
 /* ---- exactly: what each pair allows ---- */
 
-/* The call of `others` with this key that begins closest to ns; NULL: none. */
+/* Returns the call of `others` with this key that begins closest to ns; NULL: none. */
 static const struct call *closest(const struct calls *others, uint64_t key, int64_t ns)
 {
 	size_t i = calls_from(others, key, ns);
@@ -491,7 +491,7 @@ static bool bound_of(const struct matcher *m, const struct call *ours, const str
 	return ret->low_ns <= ret->high_ns;
 }
 
-/* The pairs at this distance: of calls that are each other's closest. */
+/* Pairs the calls that are each other's closest at this distance. Returns the number of bounds. */
 static size_t find_pairs(struct matcher *m, int64_t distance)
 {
 	size_t n = 0;
@@ -522,7 +522,7 @@ static int compare_high(const void *x, const void *y)
 	return cmp_int(a->high_ns, b->high_ns);
 }
 
-/* Between the bounds that half of the pairs set. */
+/* Returns the middle of the median bounds. Reorders bounds. */
 static int64_t median_of(struct bound *bounds, size_t n)
 {
 	int64_t high;
@@ -534,8 +534,8 @@ static int64_t median_of(struct bound *bounds, size_t n)
 }
 
 /*
- * What the pairs allow. Pairs that are wrong would leave nothing: as few as possible are left out, each time the one that
- * is furthest off the middle of the others.
+ * Intersects the bounds of the pairs. Wrong pairs would leave nothing, so those that exclude the middle are left out.
+ * false: more than WRONG_MAX are wrong on either side, or none is right.
  */
 static bool intersect(struct bound *bounds, size_t n, struct match_part *part)
 {
@@ -569,7 +569,7 @@ static void match_part(struct matcher *m, size_t from, size_t to, bool threads, 
 
 	m->b = calls_make(m->theirs, from, to, m->theirs_classes, threads);
 	n = find_distance(m, &distance) ? find_pairs(m, distance) : 0;
-	/* a neighbour may have been closer at the rough distance, but not mostly */
+	/* at the rough distance a neighbour may have been closer, but for few pairs */
 	for (unsigned int i = 0; n >= SAMPLES_MIN && i < REFINED; i++) {
 		distance = median_of(m->bounds, n);
 		n = find_pairs(m, distance);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What two files have in common: messages of TCP connections, and calls of one program; and how far their
- * clocks are apart by these.
+ * What two files have in common: messages of TCP connections, and calls of one program; and the distance of
+ * their clocks according to the calls.
  */
 #ifndef INFTRACE_LINK_MATCH_H
 #define INFTRACE_LINK_MATCH_H
@@ -12,12 +12,12 @@
 
 #include "util/map.h"
 
-/* What a recording says of TCP connections: which bytes had been received by some time, and which were not sent before one. */
+/* Messages of TCP connections in a recording: which bytes were received by a time, and which were not sent before one. */
 
-#define MESSAGES_MAX (1u << 21) /* kept of a file; 80 MB */
+#define MESSAGES_MAX (1u << 21) /* per file; 80 MB */
 #define MESSAGE_STREAMS_MAX 65536
 
-/* A name, numbered from 0 on. */
+/* An interned name; ids count from 0. */
 struct match_name {
 	UT_hash_handle hh;
 	uint32_t id;
@@ -31,9 +31,9 @@ struct match_names {
 };
 
 struct message {
-	int64_t from_ns, to_ns; /* of the call, by the file's clock; sent: not before it; received: by its end */
-	uint64_t position;      /* behind its last byte */
-	uint32_t base;          /* TCP's number of position 0, give or take two: tells connections apart that have the same ports */
+	int64_t from_ns, to_ns; /* the call, by the file's clock: sent not before from_ns, received by to_ns */
+	uint64_t position;      /* after its last byte */
+	uint32_t base;          /* TCP sequence number of position 0, give or take two: tells connections with the same ports apart */
 	uint32_t bytes;
 	uint32_t stream;
 	bool sent;
@@ -47,39 +47,39 @@ struct messages {
 	uint64_t left_out; /* over the limits */
 };
 
-/* As the event in a trace has them; NULL and missing ones make it none. */
+/* The arguments of an event in a trace; if any is NULL or missing, the event is ignored. */
 struct message_event {
 	const char *name, *local, *peer;
 	int64_t ns; /* when the call ended */
 	uint64_t call_ns, bytes, position, sequence;
-	unsigned int found; /* MESSAGE_F_*, of the numbers */
+	unsigned int found; /* a bit for each number that was given */
 };
 
-/* Notes an argument of an event. text: NULL for a number. */
+/* Notes an argument of an event. text NULL: it is no text. */
 void message_event_number(struct message_event *e, const char *key, uint64_t value);
 void message_event_text(struct message_event *e, const char *key, const char *text);
 
-/* Events that are incomplete, or of other programs, are left alone. */
+/* Ignores events that are incomplete or of other programs. */
 void messages_add(struct messages *m, const struct message_event *e);
-/* Adds to all times, and sorts; once, when all are known. */
+/* Adds later_ns to all times, and sorts. Call it once, after the last message. */
 void messages_finish(struct messages *m, int64_t later_ns);
 void messages_clear(struct messages *m);
 
-/* A message that one file has sent and another one received. */
+/* A message that was sent in one file and received in another. */
 struct message_pair {
 	const struct message *sent, *received;
 };
 
-/* Calls `pair` for what `from` has sent and `to` received. Both are finished. */
+/* Calls pair() for each message that `from` sent and `to` received. Both must be finished. */
 void messages_match(const struct messages *from, const struct messages *to, void (*pair)(void *arg, const struct message_pair *p), void *arg);
 
 /* Calls that two recordings of one program may both have: PyTorch's operators, and the functions of CUDA. */
 
-#define SPANS_MAX (1u << 20) /* kept of a file; 24 MB */
+#define SPANS_MAX (1u << 20) /* per file; 24 MB */
 #define SPAN_NAMES_MAX 65536
 
 /*
- * How a call in our recording lies to one in Kineto's. A probe fires before the function does anything, and so before
+ * How a call in our recording relates to one in Kineto's. A probe fires before the function does anything, and so before
  * CUPTI's or PyTorch's clock is read in it; the runtime's functions call the driver's.
  */
 enum span_relation {
@@ -97,19 +97,19 @@ struct spans {
 	struct match_names names;
 	struct span *list;
 	size_t n, size;
-	uint64_t left_out; /* over SPANS_MAX */
+	uint64_t left_out; /* over the limits */
 };
 
-/* More names than SPAN_NAMES_MAX are left out. */
+/* Leaves out calls over SPANS_MAX, and those with more than SPAN_NAMES_MAX names. */
 void spans_add(struct spans *s, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns);
 void spans_clear(struct spans *s);
 
-/* Coarse: names that differ in it are never related. */
+/* A coarse hash: names with different keys are never related. */
 uint64_t span_key(const char *name);
 /* Orders such keys, for qsort() and bsearch(). */
 int span_compare_keys(const void *x, const void *y);
 
-/* FNV-1a, of names. */
+/* FNV-1a. */
 static inline uint64_t name_hash(const char *text, size_t len)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -125,30 +125,30 @@ enum span_relation span_relate(const char *ours, const char *theirs);
 /*
  * How far the clocks of two recordings of one program are apart, from the calls that both have.
  *
- * Each pair of calls bounds it from both sides, since one lies within the other (enum span_relation). What all pairs allow is an
- * interval, whose half is the residual.
+ * Each pair of calls bounds the distance from both sides, since one call lies within the other (enum span_relation). All pairs together
+ * allow an interval, half of which is the residual.
  */
 
 #define MATCH_WINDOW_NS INT64_C(10000000000) /* how far the clocks may be apart */
-#define MATCH_PARTS 8                        /* of the time, each of which is matched on its own */
+#define MATCH_PARTS 8                        /* of the time, each matched on its own */
 
-/* What the calls of a part of the time say. */
+/* The bounds from the calls in a part of the time. */
 struct match_part {
 	int64_t at_ns;           /* their middle, by their clock */
 	int64_t low_ns, high_ns; /* theirs - ours is at least, at most */
 	uint64_t pairs;
-	uint32_t low_name, high_name; /* of theirs: the calls that say so */
+	uint32_t low_name, high_name; /* of theirs: the calls that set these bounds */
 };
 
 struct match {
-	uint64_t pairs, calls;   /* calls: of theirs that ours may have, too */
-	int64_t low_ns, high_ns; /* of all parts; low > high: they contradict by that much */
+	uint64_t pairs, calls;   /* calls: theirs that ours may have, too */
+	int64_t low_ns, high_ns; /* of all parts; low > high: they contradict by the difference */
 	struct match_part parts[MATCH_PARTS];
 	size_t n_parts;
 	size_t low_part, high_part; /* the parts that set these bounds */
 };
 
-/* Sorts both. ret->pairs 0: the recordings have no calls in common, or too few to tell. */
+/* Sorts theirs by time. ret->pairs 0: the recordings have no calls in common, or too few to tell. */
 void match_find(struct spans *ours, struct spans *theirs, struct match *ret);
 
 #endif

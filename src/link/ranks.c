@@ -26,10 +26,10 @@ static const char *const functions[] = {
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-/* In a trace of ours the first reading of the clocks is among the first events. */
+/* inftrace's traces have the first reading of the clocks within so many events. */
 #define CLOCK_WITHIN 1000
 #define LOST "lost records"
-#define BUDGET "budget" /* which turns off the probes of functions, and on again */
+#define BUDGET "budget" /* the instant at which function probes are turned off, or on again */
 
 /* An event with the arguments that matter. */
 struct found {
@@ -139,7 +139,7 @@ static void collective_add_call(struct collectives *c, const struct found *f, si
 		.function = (uint8_t)function };
 }
 
-/* Calls without a communicator are of other programs, or cannot be told apart. */
+/* Ignores calls without a communicator: they are of other programs, or cannot be told apart. */
 static void take(struct collectives *c, const struct found *f)
 {
 	size_t function = function_of(f->name);
@@ -293,7 +293,7 @@ static int compare_losses(const void *x, const void *y)
 	return cmp_int(a->from_ns, b->from_ns);
 }
 
-/* A collective that is made of another one (ncclBcast calls ncclBroadcast) is one. */
+/* Drops the inner call where one collective calls another (ncclBcast calls ncclBroadcast). */
 static void drop_nested(struct collectives *c)
 {
 	size_t n = 0;
@@ -387,7 +387,7 @@ void collectives_clear(struct collectives *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* Of a file that was made to take long: some ten seconds. */
+/* Comparisons at most: some ten seconds for a file that was made to take long. */
 #define WORK_MAX (UINT64_C(1) << 31)
 /* Entries of all tables of a group: 64 MB. */
 #define TABLE_MAX ((size_t)1 << 24)
@@ -396,7 +396,7 @@ int64_t host_place_at(const struct host_place *p, int64_t own_ns)
 {
 	double first = (double)p->first_ns, part = p->last_ns > p->first_ns ? ((double)own_ns - first) / ((double)p->last_ns - first) : 0;
 
-	/* what is outside of it is not known to within the residual: no line is drawn there */
+	/* beyond its ends the line is not extended, since the residual does not hold there */
 	part = part < 0 ? 0 : part > 1 ? 1
 				       : part;
 	return own_ns - p->ahead_first_ns - (int64_t)(part * (double)(p->ahead_last_ns - p->ahead_first_ns));
@@ -404,7 +404,7 @@ int64_t host_place_at(const struct host_place *p, int64_t own_ns)
 
 /* ---- ranks ---- */
 
-/* The last communicator with this address that was made before the call; NULL: it was made before the recording. */
+/* Returns the last communicator with this address that was made before the call; NULL: it was made before the recording. */
 static const struct communicator *made_before(const struct collectives *c, const struct collective_call *call)
 {
 	size_t n = bisect(c->n_made, i,
@@ -415,7 +415,7 @@ static const struct communicator *made_before(const struct collectives *c, const
 	return found && found->pid == call->pid && found->comm == call->comm ? found : NULL;
 }
 
-/* How many losses began before that; *ret_within: the last of them lasts until then. */
+/* Returns how many losses began by ns; *ret_within: the last of them had not ended. */
 static uint32_t losses_before(const struct collectives *c, int64_t ns, bool *ret_within)
 {
 	size_t n = bisect(c->n_losses, i, c->losses[i].from_ns <= ns);
@@ -429,7 +429,7 @@ static struct rank *rank_get(struct ranks *r, uint32_t host, const struct collec
 {
 	struct rank *k;
 
-	/* the last one first: another window of the recording does not have how it was made */
+	/* the last one first: another window of the recording may lack the call that made it */
 	for (size_t i = r->n; i--;) {
 		k = r->list[i];
 		if (k->host == host && k->pid == call->pid && k->comm == call->comm && (!made || k->made_ns == made->ns))
@@ -501,8 +501,8 @@ struct run {
 struct pairing {
 	struct ranks *r;
 	const struct rank *a, *b;
-	uint32_t *table; /* of b's calls, by a's; RANKS_NONE at first */
-	size_t next;     /* of b's, that are in no place yet */
+	uint32_t *table; /* for each call of a, b's call; RANKS_NONE at first */
+	size_t next;     /* the first of b's calls that is not placed yet */
 	uint64_t placed, mismatched;
 };
 
@@ -515,7 +515,7 @@ static struct run run_at(const struct rank *k, size_t from)
 	return run;
 }
 
-/* Whether all calls agree if `at` in a is `against` in b; *ret_n: how many there are. */
+/* Whether all calls agree, and are enough, if `at` in a is `against` in b. *ret_a, *ret_b: the calls of a, and where they begin in b. */
 static bool agrees(struct pairing *p, const struct run *a, const struct run *b, size_t at, size_t against, struct run *ret_a, size_t *ret_b)
 {
 	size_t back = at - a->from < against - b->from ? at - a->from : against - b->from;
@@ -533,7 +533,7 @@ static bool agrees(struct pairing *p, const struct run *a, const struct run *b, 
 	return true;
 }
 
-/* The first call of the run that is not before that. */
+/* Returns the index of the run's first call at or after at_ns. */
 static size_t first_from(const struct rank *k, const struct run *run, int64_t at_ns)
 {
 	return run->from + bisect(run->to - run->from, i, k->calls[run->from + i].at_ns < at_ns);
@@ -542,14 +542,14 @@ static size_t first_from(const struct rank *k, const struct run *run, int64_t at
 static void place(struct pairing *p, const struct run *a, size_t b)
 {
 	if (b < p->next)
-		return; /* these are others already */
+		return; /* these are placed already */
 	p->next = b + a->to - a->from;
 	for (size_t i = a->from; i < a->to; i++)
 		p->table[i] = (uint32_t)(b + i - a->from);
 	p->placed += a->to - a->from;
 }
 
-/* By the only way in which they agree, if it is the only one. */
+/* Pairs two runs by the shift at which they agree, if there is exactly one. */
 static void pair_by_search(struct pairing *p, const struct run *a, const struct run *b)
 {
 	int64_t from, to, middle;
@@ -582,7 +582,7 @@ static void pair_by_search(struct pairing *p, const struct run *a, const struct 
 		place(p, &found, found_b);
 }
 
-/* By their numbers, up to a call that is another one in each rank: one of them may lack calls, so what follows has to be found anew. */
+/* Pairs calls by number up to the first mismatch. One rank may lack calls there, so what follows is searched anew. */
 static void pair_by_number(struct pairing *p, const struct run *a, const struct run *b)
 {
 	size_t n = a->to - a->from < b->to - b->from ? a->to - a->from : b->to - b->from, i = 0;
@@ -694,7 +694,7 @@ static void make_group(struct ranks *r, const uint32_t *order, size_t from, bool
 		group_clear(&g);
 }
 
-/* Those with the most calls first; a few, at most RANKS_MAX. */
+/* Orders ranks by insertion, those with the most calls first; there are RANKS_MAX at most. */
 static void order_ranks(const struct ranks *r, uint32_t *order)
 {
 	for (size_t i = 0; i < r->n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Collectives (NCCL, RCCL) of several processes: the calls of a recording, and which of several recordings
+ * Collectives (NCCL, RCCL) of several processes: the calls in a recording, and which calls of several recordings
  * belong together.
  */
 #ifndef INFTRACE_LINK_RANKS_H
@@ -13,15 +13,15 @@
 #include "read/json_source.h"
 #include "util/host_id.h"
 
-/* What a recording says of collectives: the calls of NCCL (RCCL has the same names) and when their communicators were made. */
+/* The collectives in a recording: calls of NCCL (RCCL has the same names), and when their communicators were made. */
 
-#define COLLECTIVES_MAX (1u << 21) /* calls kept of a file; 96 MB */
+#define COLLECTIVES_MAX (1u << 21) /* calls per file; 96 MB */
 #define COLLECTIVES_WHY_MAX 256
 
 struct collective_call {
 	int64_t from_ns, to_ns; /* of the call, CLOCK_BOOTTIME of its machine */
 	uint64_t comm;          /* the communicator's address in the process */
-	uint64_t key;           /* equal for calls that may be of one collective: the function and the bytes */
+	uint64_t key;           /* equal for calls that may be one collective: hash of function, bytes and type */
 	uint64_t bytes;
 	uint32_t pid, tid;
 	uint8_t function; /* for collective_name() */
@@ -31,7 +31,7 @@ struct collective_call {
 struct communicator {
 	int64_t ns; /* when it returned */
 	uint64_t comm;
-	uint64_t id; /* the same in all ranks, and by all odds in no other communicator; 0: unknown */
+	uint64_t id; /* the same in all ranks, and almost surely in no other communicator; 0: unknown */
 	uint32_t pid, ranks, rank;
 };
 
@@ -40,8 +40,8 @@ struct collective_loss {
 	int64_t from_ns, to_ns;
 };
 
-/* All zero: empty. After collectives_read(): sorted, the calls by process and begin, the communicators by process, address and time, the
- * losses by time, of which none touches the next. */
+/* All zero: empty. collectives_read() sorts calls by process and begin, communicators by process, address and time, and losses by time,
+ * of which none touches the next. */
 struct collectives {
 	struct collective_call *calls;
 	struct communicator *made;
@@ -49,12 +49,12 @@ struct collectives {
 	size_t n_calls, calls_size, n_made, made_size, n_losses, losses_size;
 	bool has_clock;
 	int64_t boot_ns, real_ns; /* its first reading of both clocks */
-	struct host_id id;        /* without its shift, which is in no time here */
-	uint64_t left_out;        /* calls over COLLECTIVES_MAX; then the last loss is from the first of them on */
+	struct host_id id;        /* with shift 0, since no time here includes one */
+	uint64_t left_out;        /* calls over COLLECTIVES_MAX; the last loss begins at the first of them */
 };
 
 /*
- * Reads the recording from an open source: a .pftrace, or inftrace's Chrome JSON. Other traces have none. Returns 0, or
+ * Reads the recording from an open source: a .pftrace, or inftrace's Chrome JSON. Other traces yield nothing. Returns 0, or
  * -errno with the reason in `why`, printable, and what comes before the damage in *ret. Call collectives_clear() in any case.
  */
 int collectives_read(struct json_source *source, struct collectives *ret, char why[COLLECTIVES_WHY_MAX]);
@@ -66,22 +66,22 @@ const char *collective_name(uint8_t function);
 /*
  * Which calls of the recordings of several processes are one collective.
  *
- * A rank is a communicator of a process. Ranks whose communicator was made while they were recorded are those of one group if its id is
- * the same, and their n-th calls are one collective. Without that, or behind lost records, calls belong together if there is exactly one
- * way to shift the calls of one rank against those of the other by which all of them agree in function and bytes and are
- * RANKS_APART_NS apart at most. Where there are several (each call is like the one before), it is not known, and nothing is said.
+ * A rank is a communicator in a process. Ranks whose communicator was made while they were recorded form a group if its id is the
+ * same, and their n-th calls are one collective. Otherwise, and after lost records, calls belong together if exactly one shift of one
+ * rank's calls against the other's makes them all agree in function, bytes and type, RANKS_APART_NS apart at most. If several shifts
+ * do (each call is like the one before), the match is unknown and nothing is reported.
  */
 
 #define RANKS_MAX 1024
 #define RANKS_APART_NS INT64_C(1000000000)
-/* Fewer calls that agree may do so by chance. */
+/* Fewer calls may agree by chance. */
 #define RANKS_AGREE_MIN 8
 #define RANKS_NONE UINT32_MAX
 
 /* How far a host's CLOCK_BOOTTIME is ahead of the timeline's: a line between two instants of its own. All zero: unknown. */
 struct host_place {
 	bool known;
-	int64_t first_ns, last_ns; /* it is known to within residual_ns between these */
+	int64_t first_ns, last_ns; /* between these it is known to within residual_ns */
 	int64_t ahead_first_ns, ahead_last_ns;
 	int64_t residual_ns;
 };
@@ -98,7 +98,7 @@ struct rank_call {
 	int64_t own_ns, at_ns; /* when it began: by its host's CLOCK_BOOTTIME, and by the timeline's */
 	uint64_t key, bytes;
 	uint32_t tid;
-	uint32_t segment; /* between two calls of one segment none is missing */
+	uint32_t segment; /* no call is missing between two calls of one segment */
 	uint8_t function;
 	bool placed; /* at_ns is known to within the host's residual */
 };
@@ -108,19 +108,19 @@ struct rank {
 	uint64_t comm, id;       /* id 0: unknown */
 	int64_t made_ns;         /* INT64_MIN: not seen */
 	uint32_t ranks, rank;    /* of the communicator; ranks 0: unknown */
-	uint32_t counted;        /* the segment that begins with the first call of the communicator; RANKS_NONE */
+	uint32_t counted;        /* the segment that begins with the communicator's first call; RANKS_NONE: none */
 	struct rank_call *calls; /* after ranks_group(): sorted by own_ns */
 	size_t n, size;
 };
 
-/* Ranks that take part in the same collectives, two at least. A collective is a call of the first one. */
+/* Two or more ranks that take part in the same collectives. Each call of the first rank is a collective. */
 struct rank_group {
 	uint32_t *members; /* indices into the ranks; the first has the most calls */
-	uint32_t **calls;  /* of each member, for each call of the first one: its own, or RANKS_NONE */
+	uint32_t **calls;  /* per member: its call for each call of the first member, or RANKS_NONE */
 	size_t n;
-	uint32_t ranks;      /* that the communicator has; 0: unknown */
+	uint32_t ranks;      /* in the communicator; 0: unknown */
 	uint64_t mismatched; /* calls with the same number that differ in function or bytes */
-	uint64_t unplaced;   /* calls of which it is not known which collective they are */
+	uint64_t unplaced;   /* calls whose collective is unknown */
 };
 
 /* All zero: empty. */
@@ -132,17 +132,17 @@ struct ranks {
 	uint32_t segments;
 	uint64_t left_out; /* calls of ranks over RANKS_MAX */
 	uint64_t work;     /* comparisons so far */
-	bool gave_up;      /* more comparisons than it would make: some groups may be missing */
+	bool gave_up;      /* after too many comparisons: some groups may be missing */
 };
 
 /* Adds a recording of a host. A call that several recordings have counts once. */
 void ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c);
 
-/* Finds the groups, when all recordings are added. */
+/* Finds the groups, after all recordings were added. */
 void ranks_group(struct ranks *r);
 void ranks_clear(struct ranks *r);
 
-/* The time of the timeline. */
+/* Converts a host's CLOCK_BOOTTIME to the timeline's. */
 int64_t host_place_at(const struct host_place *p, int64_t own_ns);
 
 #endif
