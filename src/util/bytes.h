@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Numbers within copies of a traced process's memory, of this machine's byte order, aligned or not. The caller has
- * made sure that they lie within the copy. */
+/* Numbers in copies of a traced process's memory, in this machine's byte order, aligned or not. The caller checks
+ * that they lie within the copy. */
 static inline uint64_t u64_at(const uint8_t *buf, uint16_t offset)
 {
 	uint64_t v;
@@ -25,7 +25,7 @@ static inline uint32_t u32_at(const uint8_t *buf, uint16_t offset)
 	return v;
 }
 
-/* A set of small numbers. */
+/* A bit set of small numbers. */
 static inline bool bit_is_set(const uint64_t *bits, size_t i)
 {
 	return bits[i / 64] >> i % 64 & 1;

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-/* From this number on a binomial distribution is taken for a normal one. */
+/* Above this n a normal distribution approximates the binomial one. */
 #define EXACT_MAX 2000
 
-/* lgamma() has its sign in a global variable. */
+/* lgamma() would write the sign to a global variable. */
 static double log_factorial(double n)
 {
 	int sign;

@@ -36,8 +36,8 @@ struct clock_reading {
 	uint64_t boot_ns, mono_ns, real_ns;
 };
 
-/* The clocks at one instant, by which files are related to each other. The reader can be interrupted between two clocks, so
- * the shortest of several tries counts. */
+/* Reads all clocks at one instant, to relate files to each other. The reader can be interrupted between two clocks, so the
+ * shortest of several tries counts. */
 static inline struct clock_reading clock_read(void)
 {
 	struct clock_reading r = { 0 }, best = { 0 };
@@ -62,13 +62,13 @@ struct clock_shift {
 	int64_t mono_ns, boot_ns;
 };
 
-/* Zero where there is no such namespace, or none is known of: before Linux 5.6, or without /proc. */
+/* Zero without such a namespace, and where it cannot be known: before Linux 5.6, or without /proc. */
 struct clock_shift clock_shift_read(void);
-/* Of a /proc/PID/timens_offsets. */
+/* Reads a /proc/PID/timens_offsets. */
 struct clock_shift clock_shift_read_file(const char *path);
 
-/* How far this process's CLOCK_BOOTTIME is ahead of the CLOCK_MONOTONIC of programs in the kernel: how long the machine has
- * been suspended since it booted, and what the time namespace adds. */
+/* Returns how far this process's CLOCK_BOOTTIME is ahead of the kernel programs' CLOCK_MONOTONIC: the time that the machine
+ * was suspended since boot, plus what the time namespace adds. */
 static inline int64_t clock_boot_offset_ns(const struct clock_shift *shift)
 {
 	uint64_t before, boot, after, best = UINT64_MAX, offset = 0;

@@ -40,7 +40,7 @@
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
 #define REFUSE RETURN(SECCOMP_RET_ERRNO | EPERM)
 #define ALLOW RETURN(SECCOMP_RET_ALLOW)
-/* skips `n` instructions unless the value is equal, or is less */
+/* each skips `n` instructions on the condition in its name */
 #define UNLESS_EQUAL(value, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, (n))
 #define IF_EQUAL(value, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (n), 0)
 #define IF_LESS(value, n) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (value), 0, (n))
@@ -88,7 +88,7 @@ bool confine_has(uint64_t caps)
 	       !(caps & ~(data[0].effective | (uint64_t)data[1].effective << 32));
 }
 
-/* `more` follows the check of the numbers; calls that pass both are `otherwise`. */
+/* Installs a filter: `hit` for the listed calls, then the instructions `more`, and `otherwise` for all calls that pass both. */
 static int filter_calls(const int *calls, size_t n, struct sock_filter hit, const struct sock_filter *more, size_t n_more,
 	struct sock_filter otherwise)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Gives up privileges of this process for good. */
+/* Gives up privileges of this process irrevocably. */
 #ifndef INFTRACE_CONFINE_H
 #define INFTRACE_CONFINE_H
 
@@ -28,20 +28,20 @@ int confine_recorder(void);
 void confine_limit(int resource, uint64_t max);
 
 /*
- * What each process that reads for another one begins with: it is in a process group of its own, takes no signal but
- * SIGALRM, which ends it, ends with its parent, dumps no core, writes no file, and has no capabilities and no descriptor but
- * this one. Returns its new number, or negative errno.
+ * Confines a process that reads for another one: it is in a process group of its own, takes no signal but SIGALRM, which ends
+ * it, ends with its parent, dumps no core, writes no file, and has no capabilities and no descriptor but this one. Returns the
+ * descriptor's new number, or negative errno.
  */
 int confine_reader(int fd, const char *name);
 
-/* SIGALRM in so many ms; 0: never. */
+/* Requests SIGALRM in so many ms; 0: never. */
 void confine_time(unsigned int ms);
 
-/* Whether system calls and memory are limited: a sanitizer needs more of both. */
+/* Whether system calls and memory can be limited, too: not with a sanitizer, which needs more of both. */
 bool confine_is_full(void);
 
-/* Closes all descriptors but this one, which must not be below 3, so that there is nothing a message could be written to;
- * 0 to 2 lead to /dev/null. with_stderr: but for 2. Returns its new number, or negative errno. */
+/* Closes all descriptors but this one, which must be 3 or above, and points 0 to 2 (with_stderr: 0 and 1) at /dev/null, so
+ * that no message can be written anywhere. Returns the descriptor's new number, or negative errno. */
 int confine_to_descriptor(int fd, bool with_stderr);
 
 #endif

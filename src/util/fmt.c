@@ -99,7 +99,7 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size)
 	}
 }
 
-/* The rest of a string from the first bytes on that may not be plain. */
+/* Writes the rest of a string, from the first word that is not plain. */
 static char *fmt_json_rest(char *p, const char *s, const char *end)
 {
 	unsigned char c;

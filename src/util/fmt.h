@@ -33,7 +33,7 @@ static inline char *fmt_str(char *p, const char *s, size_t len)
 /* A string literal: a few moves instead of a call. */
 #define fmt_lit(p, lit) fmt_str((p), "" lit, sizeof(lit) - 1)
 
-/* The comma in front of another member of an object or a list: none in front of the first. */
+/* Writes the comma before a member of an object or a list, unless it is the first. */
 static inline char *fmt_comma(char *p)
 {
 	if (p[-1] != '{' && p[-1] != '[')
@@ -175,8 +175,8 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size);
  * length of the ill-formed part for which one U+FFFD stands. */
 int fmt_utf8_scan(const unsigned char *s, size_t len);
 
-/* How many bytes follow the first one of a sequence, -1: none begins so; and the limits of the second one. Further ones are
- * 0x80 to 0xbf. */
+/* Returns how many bytes follow the first one of a UTF-8 sequence (-1: none begins so), and the limits of the second byte. Later
+ * bytes are 0x80 to 0xbf. */
 int fmt_utf8_need(unsigned char first, unsigned char *ret_lo, unsigned char *ret_hi);
 
 #endif

@@ -12,7 +12,7 @@
 #include "util/clock.h"
 #include "util/json.h"
 
-/* Nine years; what is beyond is taken for damage, so that sums with times stay far from overflow. */
+/* Nine years; more is taken for damage, so that sums with times stay far from overflow. */
 #define SHIFT_MAX (INT64_MAX / 32)
 
 static bool is_boot_id(const char *text)

@@ -15,7 +15,7 @@
 #include "util/text.h"
 
 #define SLOTS_MIN 32
-/* The limit of one search in order, so that an object of 65536 members does not take that many steps for each. */
+/* The limit of one node_get_next(), so that an object of 65536 members does not take that many steps for each. */
 #define LOOKED_AT_MAX 4096
 
 enum scan_state {
@@ -107,7 +107,7 @@ static int node_add(struct json_scan *scan, enum json_kind kind, size_t at)
 	return 0;
 }
 
-/* The value that began last ends before `at`. */
+/* Ends the value that began last, just before `at`. */
 static void scalar_end(struct json_scan *scan, size_t at)
 {
 	struct json_node *node;
@@ -470,8 +470,8 @@ static uint32_t hex4(const char *text)
 	return v;
 }
 
-/* Decodes a string that json_scan accepted in place. Returns its new length. In a key a NUL becomes two bytes that no UTF-8
- * has, so that as a C string it is no other key. */
+/* Decodes, in place, a string that json_scan accepted. Returns its new length. In a key a NUL becomes two bytes that never
+ * occur in UTF-8, so that as a C string the key equals no other. */
 static uint32_t unescape(char *text, uint32_t len, bool is_key)
 {
 	static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
@@ -664,7 +664,7 @@ void node_members(const struct json_node *object, const char *const *names, size
 	}
 }
 
-/* The digits of an integer. Returns -ERANGE when they do not fit. */
+/* Parses the digits of an integer. Returns -ERANGE when they do not fit. */
 static int digits(const char *text, uint32_t len, uint64_t *ret)
 {
 	uint64_t v = 0;

@@ -32,8 +32,8 @@ enum json_kind {
 	JSON_OBJECT,
 };
 
-/* A value. The text of a string is decoded, that of a number is as written; both end in a NUL that
- * is not counted. */
+/* A value. A string's text is decoded, a number's is as written; both end in a NUL that is not
+ * counted. */
 struct json_node {
 	const char *key; /* as a C string, with C0 80 for a NUL in it; NULL: not a member of an object */
 	const char *text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lists: places in sorted ones, and room for more. */
+/* Lists: growing, sorting, and searching sorted ones. */
 #ifndef INFTRACE_UTIL_LIST_H
 #define INFTRACE_UTIL_LIST_H
 
@@ -9,8 +9,8 @@
 #include "util/alloc.h"
 
 /*
- * The first index below n at which `before` is false, or n: size_t. `before` is an expression with the index as `i`, which is true up to some place
- * of the list and false from there on:
+ * Returns the first index below n at which `before` is false, or n, as size_t. `before` is an expression in the index `i` that is true up to
+ * some place in the list and false from there on:
  *
  *	place = bisect(list->n, i, list->calls[i].start_ns < ns);
  */
@@ -27,7 +27,7 @@
 		bisect_low;                                                     \
 	})
 
-/* Makes room in *list, which has n elements of `size` bytes and room for *cap, for one more; at first 1 KiB. */
+/* Makes room for one more element in *list, which has n elements of `size` bytes and room for *cap; 1 KiB at first, then doubling. */
 static inline void list_room(void **list, size_t n, size_t *cap, size_t size)
 {
 	if (n < *cap)
@@ -36,21 +36,21 @@ static inline void list_room(void **list, size_t n, size_t *cap, size_t size)
 	*list = xreallocarray(*list, *cap, size);
 }
 
-/* Adds an element with undefined content to list[n], which has room for cap: a pointer to it. n and cap change. */
+/* Appends an element with undefined content to list, which has n and room for cap, and updates all three. Returns a pointer to it. */
 #define list_push(list, n, cap)                                            \
 	({                                                                 \
 		list_room((void **)&(list), (n), &(cap), sizeof(*(list))); \
 		&(list)[(n)++];                                            \
 	})
 
-/* qsort(), also of none. */
+/* qsort() that also takes n = 0 with list NULL. */
 #define list_sort(list, n, compare)                               \
 	do {                                                      \
 		if (n)                                            \
 			qsort(list, n, sizeof(*(list)), compare); \
 	} while (0)
 
-/* The order of two numbers, for qsort(). Of several: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
+/* Compares two numbers, for qsort(). For several keys: cmp_int(x->a, y->a) ?: cmp_int(x->b, y->b) */
 #define cmp_int(a, b) (((a) > (b)) - ((a) < (b)))
 
 #endif

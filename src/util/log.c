@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define TEXT_MAX 8192 /* one of a list of names */
+#define TEXT_MAX 8192 /* enough for a list of names */
 
 static int level;
 static bool status_shown, error_said;

@@ -16,13 +16,13 @@ int log_level(void);
 /* Each prints "inftrace: TEXT\n"; the text of log_warn starts with "warning: ". Wipes a status line
  * that is on the terminal first. Preserves errno. */
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, and is err: return log_fail(-EINVAL, "..."); */
+/* The same, and evaluates to err: return log_fail(-EINVAL, "..."); */
 #define log_fail(err, ...) (log_error(__VA_ARGS__), (err))
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether log_error() has been called: an error that nobody has told of needs a line. */
+/* Whether log_error() was called: an error not reported yet needs a line. */
 bool log_error_said(void);
 
 /* One line that is rewritten in place on a terminal and printed as is elsewhere.

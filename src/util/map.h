@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hash tables from uthash (https://troydhanson.github.io/uthash/), which end the program where memory runs out (util/alloc.h).
+ * Hash tables from uthash (https://troydhanson.github.io/uthash/), which end the program when memory runs out (util/alloc.h).
  *
  * Two kinds of data have tables of their own instead: what is looked up for every record (format/workers.c,
  * target/tasks.c), since a look-up by number among a thousand threads took 1 ns there and 12 to 19 ns here; and

@@ -80,13 +80,13 @@ enum hardware_counter {
 
 struct counters {
 	enum counter_set set;
-	uint8_t mask; /* 1 << counter, for each that exists */
+	uint8_t mask; /* 1 << counter, for each that is available */
 };
 
-/* The counter's name, which is its key in the profile; NULL: the set has no such one. */
+/* The counter's name, which is its key in the profile; NULL: no such counter in the set. */
 const char *counter_name(enum counter_set set, unsigned int i);
 
-/* Of the option --counters; COUNTERS_NONE: it is none. */
+/* Parses the value of --counters; COUNTERS_NONE: not a set. */
 enum counter_set counter_set_parse(const char *text);
 
 static inline bool counters_have(const struct counters *c, unsigned int i)

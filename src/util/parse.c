@@ -49,7 +49,7 @@ static const struct unit size_units[] = {
 	{ NULL, 0 },
 };
 
-/* Millionths of a millionth, so that it shows what is slightly above 100 %. */
+/* In millionths of a millionth, so that a share slightly above 100 % is noticed. */
 #define SHARE_ONE 1000000000000ull
 static const struct unit share_units[] = {
 	{ "%", SHARE_ONE / 100 },
@@ -74,7 +74,7 @@ static int take_digits(const char **s, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
-/* "12" or "1.5" and a unit, in that unit. */
+/* Parses "12" or "1.5" and a unit; *ret counts units of factor 1. */
 static int parse_scaled(
 	const char *s, const struct unit *unit, int (*compare)(const char *a, const char *b), uint64_t *ret)
 {

@@ -8,11 +8,11 @@
 
 #define PASSED_MAX 2
 
-/* Sends one message with n descriptors, PASSED_MAX at most, which stay open. flags: more than MSG_NOSIGNAL. 0 or -errno. */
+/* Sends one message with n descriptors, PASSED_MAX at most, which stay open. flags are added to MSG_NOSIGNAL. Returns 0 or -errno. */
 int passing_send(int to, const void *data, size_t size, const int *fds, size_t n, int flags);
 
-/* Receives one with n descriptors at most, which are to be closed; -1: fewer came. Further ones the kernel closes, which *ret_flags
- * (NULL: not wanted) tells by MSG_CTRUNC. Returns its length, 0 at the end, or -errno. */
+/* Receives one message with n descriptors at most, which the caller closes; missing ones are -1. The kernel closes any more and sets
+ * MSG_CTRUNC in *ret_flags (NULL: not wanted). Returns the message's length, 0 at the end, or -errno. */
 ssize_t passing_receive(int from, void *data, size_t size, int *ret_fds, size_t n, int flags, int *ret_flags);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What programs that call inftrace see of it. */
+/* The version and exit codes that callers of inftrace see. */
 #ifndef INFTRACE_UTIL_PROGRAM_H
 #define INFTRACE_UTIL_PROGRAM_H
 

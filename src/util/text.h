@@ -23,8 +23,8 @@ uint32_t text_decode(const unsigned char *s, int len);
 /* Writes a character as UTF-8, in up to 4 bytes. Returns the end. */
 char *text_encode(char *out, uint32_t c);
 
-/* Skips white space at the beginning, and takes it off the end: *len becomes that of the rest. Unicode's property White_Space counts, which
- * includes no-break spaces. */
+/* Returns the text without white space at both ends, and its length in *len. White space is Unicode's property White_Space, which includes
+ * no-break spaces. */
 const char *text_trim(const char *text, size_t *len);
 
 /* Whether there is nothing but white space. */
@@ -52,7 +52,7 @@ int edit_distance(const char *a, int la, const char *b, int lb, int max);
  * was typed. NULL: none. */
 const char *nearest_name(const char *typed, const char *const *names, size_t n);
 
-/* ---- which of a process's settings may be secrets, which must be neither printed nor hashed ---- */
+/* ---- settings of a process that may be secrets, and must be neither printed nor hashed ---- */
 
 /* By the name of a variable or an option: VLLM_API_KEY, --hf-token. */
 bool secret_name(const char *name);

@@ -85,8 +85,8 @@ static struct {
 	bool allowed, yields;
 } yield = { .lock = PTHREAD_MUTEX_INITIALIZER }; /* lock: until yield_allow() */
 
-/* A thread that has just become idle may not get to run any more while it still holds the lock. A waiter in a real-time
- * class lends it that class. */
+/* A thread that has just become idle may not get to run again while it holds the lock, so a waiter in a real-time class
+ * lends it that class. */
 void yield_lock_init(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;
@@ -102,8 +102,7 @@ static void init(void)
 	yield_lock_init(&yield.lock);
 }
 
-/* A thread keeps its nice value while it is idle. Threads that the first one makes do not inherit
- * its nice value. */
+/* A thread keeps its nice value while it is idle. Threads that it makes do not inherit the value. */
 static bool set_class(pid_t tid, bool idle)
 {
 	struct sched_param none = {};
@@ -120,7 +119,7 @@ enum yield_right yield_allow(void)
 	enum yield_right right = YIELD_NEVER;
 
 	pthread_once(&once, init);
-	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER) /* somebody has chosen another class for us */
+	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER) /* someone chose another class for this process */
 		return YIELD_NEVER;
 	if (!getrlimit(RLIMIT_NICE, &before) &&
 		(before.rlim_cur >= NICE_LIMIT || !setrlimit(RLIMIT_NICE, &limit)))

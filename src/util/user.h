@@ -15,7 +15,7 @@ struct user {
 	gid_t gid;
 };
 
-/* Finds it by its name or number. -ENOENT: there is none. */
+/* Finds an account by name or number; the caller frees it with user_free(). -ENOENT: there is none. */
 int user_find(const char *name, struct user *ret_user);
 void user_free(struct user *u);
 
