@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the report says of stacks: where samples and waits were, and which function slow steps were longer in. */
+/* What the report says about stacks: where samples and waits were, and in which function slow steps took longer. */
 #include "report.h"
 
 #include "report/stacks.h"
@@ -13,7 +13,7 @@ struct stacked {
 	struct profile p;
 	uint64_t random;
 	int step;
-	int64_t now, cpu, next; /* time, CPU time, and that of the next sample */
+	int64_t now, cpu, next; /* time, CPU time, and the time of the next sample */
 	int64_t period;
 	const char *left_out; /* of the steps that follow; NULL: nothing */
 	bool told[64];        /* stacks whose frames are in the profile */
@@ -44,7 +44,7 @@ static void put_us(struct stacked *s, const char *key, int64_t ns)
 	fprintf(s->p.out, "\"%s\":%lld.%03lld", key, (long long)(ns / 1000), (long long)(ns % 1000));
 }
 
-/* frames: NULL once they are known. */
+/* frames: NULL once they are in the profile. */
 static void add_stack(struct stacked *s, const char *state, const char *kind, unsigned int n, int id, const char *frames,
 	int64_t ns)
 {
@@ -66,7 +66,7 @@ struct part {
 	int64_t ns;
 };
 
-/* Runs the parts one after the other, with a sample whenever one is due, and then waits. */
+/* Runs the parts one after the other, with a sample whenever one is due, then waits. */
 static void add_step(struct stacked *s, const struct part *parts, int n, const char *wait, int64_t waited,
 	const char *wait_frames)
 {
@@ -112,7 +112,7 @@ static struct json_object *report_of(struct stacked *s)
 
 #define STACKED_SAYS(s, ...) PROFILE_SAYS(&(s)->p, ARGV("-"), __VA_ARGS__)
 
-/* Steps of 10 ms, in 5 % of which one function takes three times as long: partly in itself, partly in the C library. */
+/* Steps of 10 ms; in 5 % of them one function takes three times as long, partly itself, partly in the C library. */
 static void add_planted(struct stacked *s, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ static void add_planted(struct stacked *s, int n)
 #define CODE "processes.0.code.0."
 #define SLOW "processes.0.slow_code."
 
-/* Slow steps are known to be longer in this function. */
+/* Expects that slow steps are longer in this function. */
 static void expect_sampler(struct stacked *s)
 {
 	JSON_IS(report_of(s),
@@ -152,7 +152,7 @@ TEST(test_planted)
 	}
 }
 
-/* Waits for CPUs that others use, which scatter so much that no step is slow: what a thread computed is known all the same. */
+/* Waits for CPUs in use by others, scattered so much that no step is slow: what a thread computed is known all the same. */
 TEST(test_planted_under_load)
 {
 	struct stacked s;
@@ -170,7 +170,7 @@ TEST(test_planted_under_load)
 	expect_sampler(&s);
 }
 
-/* All steps alike: none is slow, and nothing is said of slow ones. */
+/* All steps alike: none is slow, and nothing is said about slow ones. */
 TEST(test_nothing_planted)
 {
 	struct stacked s;
@@ -184,16 +184,16 @@ TEST(test_nothing_planted)
 	JSON_IS(report_of(&s), { "processes.0.slow_code#", "0" }, { CODE "functions.0.function", "attend [steps]" });
 }
 
-/* 200 steps, of which the one in the middle is slow: usual and slow times of their parts, and of a wait. */
+/* 200 steps, the middle one slow: usual and slow times of their parts, and of a wait. */
 struct one_slow {
 	int samples; /* in each PERIOD */
 	struct {
 		const char *frames;
 		int64_t usual, slow; /* slow 0: as usual */
 	} parts[3];
-	const char *wait, *wait_frames; /* NULL: a short one for a lock; frames: in the slow step alone */
+	const char *wait, *wait_frames; /* NULL: a short one for a lock; frames: only in the slow step */
 	int64_t slow_wait;
-	bool left_out; /* samples, in the others */
+	bool left_out; /* no samples in the other steps */
 };
 
 static void add_one_slow(struct stacked *s, const struct one_slow *o)
@@ -214,7 +214,7 @@ static void add_one_slow(struct stacked *s, const struct one_slow *o)
 		}
 		s->left_out = o->left_out && !slow ? "samples" : NULL;
 		if (s->left_out)
-			s->next = INT64_MAX; /* none is taken */
+			s->next = INT64_MAX; /* no sample is taken */
 		add_step(s, parts, n, o->wait ? o->wait : "blocked_futex", slow && o->slow_wait ? o->slow_wait : 20000,
 			slow ? o->wait_frames : NULL);
 		if (s->left_out)
@@ -222,7 +222,7 @@ static void add_one_slow(struct stacked *s, const struct one_slow *o)
 	}
 }
 
-/* What the report says then; `one` is an initializer in parentheses. */
+/* What the report then says; `one` is an initializer in parentheses. */
 #define UNPACK(...) __VA_ARGS__
 #define ONE_SLOW_SAYS(one, ...)                                           \
 	do {                                                              \
@@ -244,8 +244,8 @@ TEST(test_sentence_samples)
 		"the calling thread computed 90.6 ms longer, about ", " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 }
 
-/* Steps without samples say nothing of what is usual: most of the time of those around the slow one is in a function that
- * would otherwise seem to be new. */
+/* Steps without samples do not tell what is usual: around the slow step most time goes to a function that would otherwise
+ * seem new. */
 TEST(test_samples_left_out)
 {
 	for (int left_out = 0; left_out < 2; left_out++)
@@ -253,7 +253,7 @@ TEST(test_samples_left_out)
 			left_out ? "! of it in `" : " ms of it in `schedule (sched.py:212)` (");
 }
 
-/* One sample says nothing, however far it is from what is usual. */
+/* One sample proves nothing, however far it is from the usual. */
 TEST(test_sentence_too_few)
 {
 	ONE_SLOW_SAYS((.samples = 1, .parts = { MUL_MAT, PART("\"pick (sched.py:207)\"", 0, 12) }), "the calling thread computed 12.6 ms longer\n",
@@ -268,8 +268,8 @@ TEST(test_sentence_called_from)
 		"of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (", "    called from forget (cache.py:31)\n");
 }
 
-/* A function in Python that typical steps call for others, too, alone does not say what was slow; one that only the slow
- * function calls does. */
+/* A Python function that typical steps also call for others does not tell what was slow; one that only the slow function
+ * calls does. */
 TEST(test_sentence_helper)
 {
 #define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
@@ -280,7 +280,7 @@ TEST(test_sentence_helper)
 			shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
 }
 
-/* The same where the helper is the innermost function that is named. */
+/* The same with the helper as the innermost named function. */
 TEST(test_sentence_python_helper)
 {
 #define ENCODE "\"encode (tokenize.py:5)\","
@@ -288,7 +288,7 @@ TEST(test_sentence_python_helper)
 		"in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
 }
 
-/* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
+/* For a package, the function outside that used it is named, too; for the program's own functions nothing more. */
 TEST(test_sentence_package)
 {
 	ONE_SLOW_SAYS((.samples = 10, .parts = { MUL_MAT, PART("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
@@ -300,7 +300,7 @@ TEST(test_sentence_package)
 		"in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
 }
 
-/* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
+/* It waited even longer for a CPU: the additional computing is reported, too, with its function. */
 TEST(test_sentence_second)
 {
 	ONE_SLOW_SAYS((.samples = 10, .parts = { DECODE(30), PART("\"schedule (sched.py:212)\"", 0, 30) }, .wait = "runnable", .slow_wait = 50 * MS),
@@ -317,7 +317,7 @@ TEST(test_sentence_wait)
 		"Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
 }
 
-/* Lines of one function are one function, and the one with the most time is named. */
+/* Lines of one function count as one function, and the line with the most time is named. */
 TEST(test_lines)
 {
 	struct stacked s;
@@ -395,7 +395,7 @@ TEST(test_frames)
 #define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
 #define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
 
-/* The function that is named for the operator of these samples, of how many; NULL: none. */
+/* Checks which function is named for the operator of these samples, and of how many; NULL: none. */
 static void assert_hottest(const char *samples, const char *function, const char *of)
 {
 	char *lines;
@@ -420,7 +420,7 @@ static void assert_hottest(const char *samples, const char *function, const char
 #define WAIT(stack, more) LINE("\"state\":\"blocked_futex\",\"kind\":\"wait\"," more "\"samples\":1,\"stack\":" stack, \
 	",\"frames\":[\"futex_wait [kernel]\",\"take [x]\",\"main [x]\"]")
 
-/* Who ended most of what a function waited. */
+/* Who ended most of a function's waits. */
 TEST(test_wakers)
 {
 	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
@@ -436,7 +436,7 @@ TEST(test_wakers)
 	REPORT_SAYS(WAIT("1", ""), ARGV("-"), "!woken by");
 }
 
-/* The function of an operator that has so many more samples than the next one that chance does not explain it. */
+/* The function of an operator is named if its lead over the next one in samples is no chance. */
 TEST(test_operators)
 {
 	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", "6");
@@ -444,7 +444,7 @@ TEST(test_operators)
 	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", "7");
 	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), NULL, NULL);
 	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", "95");
-	/* waiting at a barrier says nothing of its code, and what has no name is not named */
+	/* waiting at a barrier says nothing about its code, and unnamed code is not named */
 	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", "8");
 	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", "98");
 }
@@ -460,7 +460,7 @@ TEST(test_bad_lines)
 		{ LINE(CPU "\"stack\":7,\"step\":\"x\"", ",\"frames\":[]"), "line 1: shape.step is not a number >= 0" },
 		{ LINE(CPU "\"stack\":7", ",\"frames\":7"), "line 1: frames is not an array of strings" },
 		{ LINE(CPU "\"stack\":7", ",\"frames\":[7]"), "line 1: frames is not an array of strings" },
-		/* what is said is of samples without a stack as well */
+		/* samples without a stack count, too */
 		{ LINE(CPU "\"stack\":7", ",\"frames\":[\"f [x]\"]") LINE(CPU "\"stack\":8", ""),
 			"line 2: no line before this one has the frames of its stack" },
 	};
@@ -469,7 +469,7 @@ TEST(test_bad_lines)
 		REPORT_FAILS(bad[i][0], ARGV("-"), EXIT_RUN, bad[i][1], NULL);
 }
 
-/* A number that comes again is another stack from then on, as in a file that two recordings were written to. */
+/* A number that appears again is a different stack from then on, as in a file of two recordings. */
 TEST(test_same_number)
 {
 	const char *lines = LINE(CPU "\"samples\":3,\"stack\":1", ",\"frames\":[\"f [x]\"]")
@@ -479,7 +479,7 @@ TEST(test_same_number)
 		"  g [x]                                            66.67 %");
 }
 
-/* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
+/* Samples without a stack, and without their step's phase, which may not have been known when they were written. */
 TEST(test_unknown)
 {
 	struct stacked s;
@@ -497,7 +497,7 @@ TEST(test_unknown)
 		{ "processes.0.code.1.count", "2" });
 }
 
-/* A stack of so many calls, with names that are empty. */
+/* A stack of this many calls, with empty names. */
 static void deep_stack(struct profile *p, int calls)
 {
 	profile_begin(p);
@@ -517,7 +517,7 @@ TEST(test_deep)
 	deep_stack(&p, 60000);
 	PROFILE_SAYS(&p, ARGV("-"), "  f [x]                                            50.00 %",
 		"Stacks: of 1 that were deeper, only the innermost 512 calls are told apart\n");
-	/* a line of a million values is refused as a whole, the next one is read */
+	/* a line of a million values is refused as a whole; the next one is read */
 	deep_stack(&p, 1000000);
 	REPORT_FAILS(profile_end(&p), ARGV("-"), EXIT_RUN, "line 1: more than ", "  g [x]                                           100.00 %");
 	free(p.text);

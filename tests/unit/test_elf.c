@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The ELF reader, against files of this system (compared with the dynamic linker) and against a
- * small image whose every field a test can forge.
- */
+/* The ELF reader, against files of this system (compared with the dynamic linker) and a small image with every field forgeable. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -93,7 +90,7 @@ TEST(test_libc_nearest)
 	close_libc(&libc);
 }
 
-/* The build-id as the loader mapped it, not as a section says. */
+/* The build-id as the loader mapped it, not from a section. */
 static int find_loaded_build_id(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	char *hex = arg;
@@ -176,7 +173,7 @@ struct image {
 	} note;
 	uint8_t text[256];
 	uint8_t data[64];
-	/* what lies at the end, so that a table can be made to run past it */
+	/* at the end, so that a table can run past it */
 	char tail[8];
 };
 
@@ -358,7 +355,7 @@ TEST(test_image_glob)
 	struct image im;
 
 	elf = open_good(&im);
-	/* aliases once, by the stronger name; .dynsym's copies not again; by offset */
+	/* aliases once, by the stronger name; copies in .dynsym not again; by offset */
 	assert_int_equal(elf_match_symbols(elf, "*", collect_name, &names), 8);
 	assert_string_equal(names.text, "alpha old old twin twin dynamic dynamic last ");
 	names = (struct names){ "", 0 };
@@ -380,7 +377,7 @@ TEST(test_image_nearest)
 	assert_int_equal(elf_nearest_symbols(elf, "alhpa", out, 4), 0); /* two edits of five */
 	assert_int_equal(elf_nearest_symbols(elf, "aplha_alias", out, 4), 1);
 	assert_string_equal(out[0], "alpha_alias");
-	/* each name once, although two symbols bear it; parts of names; the nearer first */
+	/* each name once, although two symbols have it; parts of names; the nearer first */
 	assert_int_equal(elf_nearest_symbols(elf, "namic", out, 4), 1);
 	assert_string_equal(out[0], "dynamic");
 	assert_int_equal(elf_nearest_symbols(elf, "alpho", out, 4), 1);
@@ -440,7 +437,7 @@ static int stop_never(const struct elf_symbol *sym, void *arg)
 	return 0;
 }
 
-/* Whatever the file is, each call returns and what it returns may be used. */
+/* Whatever the file is, each call returns, and its results can be used. */
 static void use_all(struct elf_file *elf)
 {
 	static const char *const names[] = { "alpha", "old", "table", "nope", "dynamic" };
@@ -543,7 +540,7 @@ TEST(test_table_errors)
 	EXPECT(-ENOENT, im.eh.e_phnum = 0);
 	EXPECT(-ENOENT, im.eh.e_shoff = 0);
 #undef EXPECT
-	/* a name that no NUL ends before the table does */
+	/* a name without a NUL before the table's end */
 	im = good;
 	im.sh[SH_STRTAB].sh_size = im.sym[1].st_name + 3;
 	elf = open_image(&im);
@@ -551,7 +548,7 @@ TEST(test_table_errors)
 	elf_close(elf);
 }
 
-/* Many symbols that share one long name would make small files dear. */
+/* Many symbols that share one long name would make small files expensive. */
 TEST(test_shared_names)
 {
 	enum { N = 10000, STR = 4000 };
@@ -608,7 +605,7 @@ TEST(test_note_errors)
 #undef EXPECT
 }
 
-/* Cut at every length, and every header byte set to values that tend to hurt. */
+/* Cut at every length, and every header byte set to nasty values. */
 TEST(test_cut_and_flipped)
 {
 	static const uint8_t values[] = { 0x00, 0x01, 0x7f, 0x80, 0xff };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Presets that are refused, whatever is in them, and with which words. */
+/* Presets that are refused, and the words of the refusal. */
 #include "cases.h"
 #include "preset.h"
 
-/* `problem`: what follows the path: LINE: KEY: WHY. */
+/* `problem`: the text after the path: LINE: KEY: WHY. */
 static void expect_bad(const char *text, const char *problem)
 {
 	char line[512];
@@ -60,7 +60,7 @@ static const struct {
 	{ START "\n'probes':null}", "2: probes: must be an array" },
 	{ PROBES("1"), "1: probes: each must be an object" },
 	{ PROBES(FIRST "null"), "2: probes: each must be an object" },
-	/* the line is that of the probe at fault, not of the first with such a key */
+	/* the line of the probe at fault, not of the first with such a key */
 	{ PROBES(FIRST "{" F "},\n{}"), "3: role: missing" },
 	{ PROBES(FIRST "{'symbol':'f',\n'role':'opp'}"), "3: role: opp is not a role" },
 	{ PROBES(FIRST "{'symbol':'f',\n'role':'OP'}"), "3: role: OP is not a role" },
@@ -169,7 +169,7 @@ static const struct {
 		"1: op: must be \"ENUM *(arg1+OFFSET)\", a value in the node" },
 	{ PROBES(NODE("ptr") "'node':{" NODE_PLACES ",'name':136,'op':'u32 *(arg1)'}}"),
 		"2: op: must be \"ENUM *(arg1+OFFSET)\", a value in the node" },
-	/* what is there when the function returns, and what it is called */
+	/* what exists when the function returns, and its name */
 	{ PROBES("{" F ",'args':{'a':'u8 arg1 at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{" F ",'args':{'a':'str *(arg1) at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{'instant':'f','role':'op','args':{'a':'u8 ret'}}"), "1: a: " RET_RULE },
@@ -213,7 +213,7 @@ static const struct {
 		"2: e: name 1 must be a string of 1 to 63 bytes, no control characters" },
 	{ START "'enums':{\n'e':{'names':['a\\n']}},'probes':[]}",
 		"2: e: name 0 must be a string of 1 to 63 bytes, no control characters" },
-	/* keys given twice: readers would take the last */
+	/* duplicate keys: readers would take the last */
 	{ START "'probes':[],\n'probes':[]}", "2: probes: is given twice" },
 	{ "{'name':'x',\n'name':'x','match':{'mapped':['a']},'probes':[]}", "2: name: is given twice" },
 	{ PROBES(FIRST "{" F ",\n'role':'step'}"), "3: role: is given twice" },
@@ -249,7 +249,7 @@ TABLE_TEST(test_not_json)
 	assert_non_null(strstr(said.text, ":2: "));
 }
 
-/* A preset with one of everything. */
+/* A preset with every feature. */
 static const char everything[] =
 	"{'name':'x','version':1,'checked':['v1'],'match':{'mapped':['lib*','b']},\n"
 	"'enums':{'e':{'table_symbol':'T','names':['a','b']}},'probes':[\n"
@@ -274,8 +274,7 @@ TEST(test_truncated)
 	}
 }
 
-/* With any byte changed it is good, or refused with one line; load_bytes() looks at that, and the
- * sanitizers and valgrind at the rest. */
+/* With any byte changed it is good or refused with one line; load_bytes() checks that, the sanitizers and valgrind the rest. */
 TEST(test_changed)
 {
 	static const char bytes[] = { 0, '"', '[', '}', '\\', '\n', '0', '\xff' };

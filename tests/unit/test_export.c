@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is read of a Perfetto trace, and the formats that it is exported to. */
+/* Reading Perfetto traces, and the formats that they are exported to. */
 #include <sys/mman.h>
 #include <zlib.h>
 #include <json-c/json.h>
@@ -108,7 +108,7 @@ static void assert_collapsed(const struct samples *s, bool off_cpu, const char *
 	free(text);
 }
 
-/* Two functions of one name, as those of two libraries or of the programs of two recorders, are one line. */
+/* Two functions of one name, as from two libraries or two recorders' programs, are one line. */
 TEST(test_collapsed_same)
 {
 	struct load l;
@@ -147,7 +147,7 @@ TEST(test_collapsed)
 	samples_clear(&l.s);
 }
 
-/* Threads with the same name have one line for the same stack. */
+/* Threads with the same name share a line for the same stack. */
 TEST(test_same_name)
 {
 	struct load l;
@@ -165,7 +165,7 @@ TEST(test_same_name)
 	samples_clear(&l.s);
 }
 
-/* A sequence that begins anew gives its numbers other meanings, and other sequences keep theirs. */
+/* A cleared sequence reuses its numbers with new meanings; other sequences keep theirs. */
 TEST(test_cleared)
 {
 	struct load l;
@@ -198,7 +198,7 @@ struct profile {
 	uint64_t default_type;
 };
 
-/* Varints of a packed field. */
+/* Reads the varints of a packed field. */
 static size_t packed(struct proto_bytes in, uint64_t *list, size_t max)
 {
 	size_t n = 0;
@@ -332,7 +332,7 @@ TEST(test_pprof)
 	samples_clear(&l.s);
 }
 
-/* ---- speedscope ---- */
+/* by time: the one at 1000 first */
 
 static struct json_object *get(struct json_object *o, const char *key)
 {
@@ -433,7 +433,7 @@ TEST(test_profile)
 		"pid 7;[unknown];);[;io_schedule_[k] 1501\npid 7;main;f (a) (b c.py:12);operator[] 500\n");
 	assert_profile(&(struct samples_filter){ .step = -1, .state = "blocked_io" }, false, "");
 	assert_profile(&(struct samples_filter){ .step = 4 }, false, "");
-	/* the frames are in a line that is not of the phase */
+	/* the frames are in a line of another phase */
 	assert_profile(&(struct samples_filter){ .step = -1, .state = "blocked_io" }, true,
 		"pid 7;[unknown];);[;io_schedule_[k] 1501\npid 7;main;f (a) (b c.py:12);operator[] 500\n");
 }
@@ -454,7 +454,7 @@ TEST(test_profile_problems)
 
 /* ---- damaged and hostile files ---- */
 
-/* A file that ends anywhere is read up to its last whole packet. */
+/* A file cut anywhere is read up to its last whole packet. */
 TEST(test_torn)
 {
 	uint64_t last = 0;
@@ -476,7 +476,7 @@ TEST(test_torn)
 	assert_int_equal(last, 7);
 }
 
-/* Whatever the bytes are, it ends, and says what it left out. */
+/* Whatever the bytes, reading ends and reports what was left out. */
 TEST(test_random_damage)
 {
 	static char copy[BUILDER_BYTES];
@@ -556,7 +556,7 @@ TEST(test_problems)
 	expect_problem("no packet begins here", at);
 }
 
-/* A packet of 96 MB is passed over, one of any length that is not there is not waited for in memory. */
+/* A packet of 96 MB is skipped; one of absurd length is not buffered while waiting for it. */
 TEST(test_long_packet)
 {
 	static const char head[] = "\x0a\x80\x80\x80\x30"; /* 96 MB */

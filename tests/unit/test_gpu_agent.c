@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The agent for processes that use a GPU, in programs above GPUs that do not exist (tests/gpu/mock.h, mock_rocm.h): what it writes
- * into the ring is compared with what that GPU has done. What must be alike for all vendors is checked with each (struct vendor).
+ * The agent for processes that use a GPU, in programs on mock GPUs (tests/gpu/mock.h, mock_rocm.h): what it writes into the
+ * ring is compared with what the mock did. What must be alike for all vendors is checked with each (struct vendor).
  */
 #include "../gpu/mock.h"
 #include "gpu_peer.h"
@@ -24,13 +24,13 @@ struct vendor {
 		size_t kernels, piece;
 	} many;
 	const char *work[9]; /* for each version, */
-	size_t records;      /* which makes so many */
+	size_t records;      /* which makes this many records */
 	struct {
 		const char *environment;
 		uint32_t number;
 	} versions[6];
-	uint32_t wanted; /* of which kernels and copies are collected */
-	uint64_t told;   /* of 500 that the library lost, it tells so many at least */
+	uint32_t wanted; /* the kernels and copies that are collected */
+	uint64_t told;   /* of 500 that the library lost, at least this many are reported */
 	struct {
 		const char *environment;
 		enum gpu_state state;
@@ -68,7 +68,7 @@ static const struct vendor amd = {
 	.program = "mock_hip_driver",
 	.id = GPU_VENDOR_AMD,
 	.many = { 1u << 16, "MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50", MANY_OF_AMD, 25000 },
-	/* of the copies the CPU makes one in five */
+	/* the CPU makes one in five copies */
 	.work = { "kernel-ns 300", "launch 1500", "copies 50", "threads 4 500", "names 300", "graph 4", "sync" },
 	.records = 1500 + 40 + 2000 + 300 + 20,
 	.versions = {
@@ -79,7 +79,7 @@ static const struct vendor amd = {
 		{ "MOCK_ROCPROFILER=1.3 MOCK_COMPLETE_MS=5", 10300 },
 	},
 	.wanted = GPU_WANT_ALL,
-	.told = 499, /* the count comes with the records: of those behind the last one it is not known yet */
+	.told = 499, /* the count comes with the records: losses after the last record are not known yet */
 	.refused = {
 		{ "MOCK_FAIL_START=12", GPU_STATE_FAILED, 12, GPU_CALL_ENABLE },
 		{ "MOCK_FAIL_CONFIGURE=39", GPU_STATE_FAILED, 39, GPU_CALL_REGISTER },
@@ -92,7 +92,7 @@ static struct peer p;
 
 #define LAUNCHES (GPU_WANT_KERNELS | GPU_WANT_COPIES)
 
-/* The truth of what was launched so far, from a place in its file on; by correlation. */
+/* The truth about launches so far, from an offset in its file on; by correlation id. */
 struct truth {
 	struct mock_work *list;
 	size_t count;
@@ -121,7 +121,7 @@ static uint64_t apart(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
-/* How far a time may be off, by what the agent says of its clock. */
+/* How far a time may be off, according to the agent's own clock error. */
 static uint64_t tolerance(void)
 {
 	return 2 * p.ring->clock.residual_ns + p.ring->clock.bend_ns + 2;
@@ -144,7 +144,7 @@ static void compare(const struct gpu_record *r, const struct mock_work *w)
 		assert_memory_equal(r->kernel.grid, w->grid, sizeof(w->grid));
 		assert_memory_equal(r->kernel.block, w->block, sizeof(w->block));
 		assert_int_equal(r->kernel.shared_static + r->kernel.shared_dynamic, w->shared);
-		assert_int_equal(r->kernel.registers, p.ring->writer.vendor == GPU_VENDOR_AMD ? 48 : 40); /* of the mocks' */
+		assert_int_equal(r->kernel.registers, p.ring->writer.vendor == GPU_VENDOR_AMD ? 48 : 40); /* of the mocks */
 		assert_int_equal(r->kernel.graph, w->graph);
 		assert_int_equal(r->kernel.graph_node, w->graph_node);
 		assert_in_range(r->kernel.name, 1, PEER_NAMES_MAX - 1);
@@ -158,8 +158,8 @@ static void compare(const struct gpu_record *r, const struct mock_work *w)
 	}
 }
 
-/* Takes all records, and compares each with the truth of which it must be a part; how many there were. Without
- * graphs a correlation is of one piece of work. */
+/* Takes all records, and compares each with its part of the truth; returns how many. Without graphs a correlation id is one
+ * piece of work. */
 static size_t take_all(const struct truth *t)
 {
 	struct gpu_record *taken = malloc((p.capacity + 1) * sizeof(*taken));
@@ -204,7 +204,8 @@ static void peer_run(const char *line)
 	peer_do(&p, "sync");
 }
 
-/* Turns collecting off: all that has run so far is there then. AMD's library has no flush that says so, and a busy machine may take long. */
+/* Turns collecting off, so that all work so far is recorded. AMD's library has no flush to confirm that, and a busy machine
+ * may take long. */
 static void settle(uint64_t records)
 {
 	if (p.ring->writer.vendor == GPU_VENDOR_AMD)
@@ -223,7 +224,7 @@ static size_t take_rest(void)
 	return n;
 }
 
-/* So many records, and no more. */
+/* Takes exactly n records. */
 static void take_records(size_t n)
 {
 	assert_int_equal(take_rest(), n);
@@ -258,7 +259,7 @@ static void test_many(void **state)
 	peer_end(&p);
 }
 
-/* Each version has other sizes of records, or another layout. */
+/* Each version has records of other sizes, or another layout. */
 static void test_versions(void **state)
 {
 	const struct vendor *v = *state;
@@ -281,7 +282,7 @@ static void test_versions(void **state)
 	free(t.list);
 }
 
-/* What was launched while it was on is there, and nothing else; also where contexts go and names change, if the program can do that. */
+/* Exactly what was launched while collecting was on is there, also when contexts go and names change, if the program can do that. */
 static void test_windows(void **state)
 {
 	const struct vendor *v = *state;
@@ -309,7 +310,7 @@ static void test_windows(void **state)
 	peer_end(&p);
 }
 
-/* What the vendor's library lost; what has no times; and what the ring had no room for is counted. */
+/* Records that the vendor's library lost, that have no times, or that the ring had no room for are counted. */
 static void test_lost(void **state)
 {
 	const struct vendor *v = *state;
@@ -327,7 +328,7 @@ static void test_lost(void **state)
 	t.at = 0;
 	begin(1u << 13, LAUNCHES, "MOCK_ZERO_EVERY=4");
 	peer_run("launch 1000");
-	/* of what comes when it is forced at the end, what has no times was not done */
+	/* of the records that a forced flush yields, those without times were not done */
 	PEER_WAIT(__atomic_load_n(&p.ring->writer.records, __ATOMIC_ACQUIRE) >= 1000);
 	settle(1000);
 	assert_int_equal(read_and_take(&t), 750);
@@ -335,7 +336,7 @@ static void test_lost(void **state)
 	assert_int_equal(p.ring->writer.dropped_clock, 250);
 	peer_end(&p);
 
-	/* a ring that is too small, even for the names at first */
+	/* a ring that is too small even for the first names */
 	t.at = 0;
 	begin(8, LAUNCHES, "");
 	for (int i = 0; i < 20; i++) {
@@ -354,7 +355,7 @@ static void test_lost(void **state)
 	free(t.list);
 }
 
-/* It leaves, says why, and the program goes on. */
+/* The agent leaves and says why, and the program goes on. */
 static void test_refused(void **state)
 {
 	const struct vendor *v = *state;
@@ -403,7 +404,7 @@ static void check_no_reader(void)
 	peer_end(&p);
 }
 
-/* A reader that is not what it should be. */
+/* A reader that misbehaves. */
 static void test_readers(void **state)
 {
 	check_no_reader();
@@ -414,7 +415,7 @@ static void test_readers(void **state)
 		return;
 	}
 
-	/* what it hands over is no ring */
+	/* it hands over something that is no ring */
 	peer_listen(&p, 64);
 	peer_start(&p, true, "");
 	peer_tell(&p, "launch 10");
@@ -425,7 +426,7 @@ static void test_readers(void **state)
 	peer_done(&p);
 	peer_end(&p);
 
-	/* its tail is junk: nothing is written where it should not be */
+	/* its tail is junk: nothing is written out of place */
 	begin(64, LAUNCHES, "");
 	p.ring->reader.tail = UINT64_MAX / 2;
 	peer_run("launch 1000");
@@ -449,13 +450,13 @@ static void test_readers(void **state)
 
 #define PEER_WAIT_HUNG_UP() PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1)
 
-/* A program that does what programs do. */
+/* A program that does what programs do: fork, exec, exit. */
 static void test_programs(void **state)
 {
 	const struct vendor *v = *state;
 	struct truth t = { 0 };
 
-	/* a child has nothing to do with the ring of its parent */
+	/* a child does not touch its parent's ring */
 	begin(1u << 12, LAUNCHES, "");
 	peer_run("launch 100");
 	peer_do(&p, v->fork);
@@ -463,11 +464,11 @@ static void test_programs(void **state)
 	settle(200);
 	take_records(200);
 
-	/* another program in the same process: a new agent, which gets a ring of its own */
+	/* another program in the same process: a new agent with a ring of its own */
 	peer_tell(&p, "exec");
 	PEER_WAIT_HUNG_UP();
 	peer_drop_ring(&p);
-	peer_tell(&p, "launch 70"); /* what it had read before is gone with it */
+	peer_tell(&p, "launch 70"); /* the records it had read before are gone with it */
 	peer_serve(&p, LAUNCHES);
 	peer_done(&p);
 	peer_do(&p, "sync");
@@ -481,7 +482,7 @@ static void test_programs(void **state)
 	peer_do(&p, "launch 10");
 	peer_end(&p);
 
-	/* it ends: what has run until then is there */
+	/* it ends: all work until then is recorded */
 	begin(1u << 12, LAUNCHES, "");
 	p.ring->reader.flush_ms = 1000000;
 	peer_run("launch 100");
@@ -501,7 +502,7 @@ static void test_programs(void **state)
 	free(t.list);
 }
 
-/* ---- of one ---- */
+/* ---- of one vendor ---- */
 
 static void test_graphs(void **state)
 {
@@ -535,7 +536,7 @@ static uint64_t flushed_until(void)
 	return __atomic_load_n(&p.ring->writer.flushed_until, __ATOMIC_ACQUIRE);
 }
 
-/* Up to when all is there is said while it goes on, and not beyond what a buffer may still have that CUPTI keeps. */
+/* How far the records are complete is reported meanwhile, and never beyond what is still in one of CUPTI's buffers. */
 static void test_flushed(void **state)
 {
 	struct truth t = { 0 };
@@ -550,7 +551,7 @@ static void test_flushed(void **state)
 		PEER_WAIT(flushed_until() > at);
 		assert_int_equal(read_and_take(&t), 100);
 	}
-	/* the first of them is not done for long */
+	/* the first of them takes very long */
 	peer_do(&p, "kernel-ns 3600000000000");
 	peer_do(&p, "launch 1");
 	peer_do(&p, "kernel-ns 1000");
@@ -569,7 +570,7 @@ static void test_flushed(void **state)
 	peer_end(&p);
 }
 
-/* What each device is, as the process numbers them; also where the driver lacks a function, or one fails. */
+/* What each device is, by the process's numbers; also where the driver lacks a function, or one fails. */
 static void test_devices(void **state)
 {
 	static const struct {
@@ -604,7 +605,7 @@ static void test_devices(void **state)
 	}
 }
 
-/* For a reader that is slow it waits, so that nothing is lost; for one that has stopped, not for long. */
+/* It waits for a slow reader so that nothing is lost, but not long for one that has stopped. */
 static void test_waits(void **state)
 {
 	const int wanted = 20000;
@@ -647,7 +648,7 @@ static void test_waits(void **state)
 	peer_end(&p);
 }
 
-/* Attached late, left, and attached again, with kernels all the time. */
+/* Attached late, detached, and attached again, with kernels all the time. */
 static void test_attach(void **state)
 {
 	char attach[PATH_MAX + 128];
@@ -675,7 +676,7 @@ static void test_attach(void **state)
 	peer_end(&p);
 }
 
-/* What costs too much is turned off, and said. */
+/* What costs too much is turned off, and reported. */
 static void test_budget(void **state)
 {
 	begin(1u << 10, 0, "");
@@ -686,7 +687,7 @@ static void test_budget(void **state)
 	p.ring->reader.budget_ppm = 0;
 	peer_want(&p, LAUNCHES);
 	assert_int_equal(peer_state(&p), GPU_STATE_ON);
-	/* again, and by itself once it may */
+	/* turned on again by itself once allowed */
 	p.ring->reader.budget_ppm = 1;
 	PEER_WAIT(peer_state(&p) == GPU_STATE_OVER_BUDGET);
 	p.ring->reader.budget_ppm = 0;
@@ -696,7 +697,7 @@ static void test_budget(void **state)
 	peer_end(&p);
 }
 
-/* At least two comparisons more, of which one began after the call. */
+/* At least two more comparisons, one of which began after the call. */
 static void launch_until_compared(void)
 {
 	uint32_t comparisons = __atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE);
@@ -705,7 +706,7 @@ static void launch_until_compared(void)
 	PEER_WAIT(__atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 1);
 }
 
-/* CUPTI's clock jumps, as CLOCK_REALTIME does: each record is right, or says that it may not be. */
+/* CUPTI's clock steps, as CLOCK_REALTIME does: each record is right, or says that it may not be. */
 static void test_clock_steps(void **state)
 {
 	static const char *const steps[] = { "step-clock 3600000000000", "step-clock -7000000", "step-clock -5000000000000", "step-clock 400000",
@@ -718,11 +719,12 @@ static void test_clock_steps(void **state)
 		for (int k = 0; k < 5; k++)
 			peer_run("launch 20");
 		peer_do(&p, steps[i]);
-		/* until it has been noticed; and then some more */
+		/* until the step is noticed, and then some more */
 		launch_until_compared();
 		peer_run("launch 100");
 	}
-	/* the last step went 60 ms back: until the clock has passed where it was, also if a comparison is disturbed and seems a step */
+	/* the last step went 60 ms back: wait until the clock has passed its old value, also if a disturbed comparison looks
+	 * like a step */
 	for (int k = 0; k < 10; k++)
 		launch_until_compared();
 	peer_want(&p, 0);
@@ -744,7 +746,7 @@ static void test_clock_steps(void **state)
 	peer_end(&p);
 }
 
-/* What there is no memory for is counted, and the program goes on; later there is some again. */
+/* Records without memory for them are counted, and the program goes on; later there is memory again. */
 static void test_no_memory(void **state)
 {
 	char attach[PATH_MAX + 128];
@@ -786,7 +788,7 @@ static void test_no_memory(void **state)
 	peer_end(&p);
 }
 
-/* Each says on which thread, and when, it was launched. */
+/* Each record names the thread and the time of its launch. */
 static void test_launches(void **state)
 {
 	struct gpu_record r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a GPU did during steps, from a ring and from launches: joined, divided to the nanosecond, or said to be missing. */
+/* What a GPU did during steps, from a ring and from launches: joined, divided to the nanosecond, or reported as missing. */
 #include <sys/stat.h>
 
 #include "gpu/hand_over.h"
@@ -18,8 +18,8 @@ static struct {
 	unsigned int n, steps;
 	struct rec_gpu list[GOT_MAX];
 	struct rec_gpu_step step; /* the last one */
-	uint64_t busy_ns;         /* as intervals say, */
-	unsigned int whole;       /* of which it was busy in so many all the time */
+	uint64_t busy_ns;         /* as the intervals say */
+	unsigned int whole;       /* steps in which the GPU was busy all the time */
 } got;
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
@@ -77,7 +77,7 @@ static void run_at(uint64_t ns)
 	assert_false(gpu_process_drain(process, ns, on_record, NULL));
 }
 
-/* All that has ended by then was written. */
+/* Drains when all that ended by `ns` has been written. */
 static void drain_at(uint64_t ns)
 {
 	agent_flushed(&agent, ns);
@@ -126,7 +126,7 @@ static void kernel(uint64_t start, uint64_t end, uint32_t stream, uint32_t corre
 	agent_write(&agent, &r);
 }
 
-/* before: since the last step of its thread */
+/* before: time since the last step of the thread */
 static bool step_behind(uint32_t number, uint64_t start, uint64_t end, uint64_t before)
 {
 	const struct rec_step r = {
@@ -179,7 +179,7 @@ TEST_WITH(test_step, set_up, tear_down)
 	call(T + 100 * US, T + 105 * US, 0xaa, 1);
 	call(T + 110 * US, T + 115 * US, 0xaa, 2);
 	kernel(T + 110 * US, T + 200 * US, 7, 1, 1); /* 5 us after its call */
-	kernel(T + 250 * US, T + 300 * US, 7, 2, 2); /* though it was launched long ago */
+	kernel(T + 250 * US, T + 300 * US, 7, 2, 2); /* long after its launch */
 	copy.start = T + 290 * US;
 	copy.end = T + 400 * US;
 	copy.correlation = 3;
@@ -187,7 +187,7 @@ TEST_WITH(test_step, set_up, tear_down)
 	copy.copy.bytes = 1000;
 	agent_write(&agent, &copy);
 	assert_true(step(5, T, T + 1000 * US));
-	assert_int_equal(records_at(T + 2 * MS), 2); /* the launch of the copy is not seen, but may be still to come */
+	assert_int_equal(records_at(T + 2 * MS), 2); /* the copy's launch is not seen yet, but may still come */
 	assert_int_equal(records_at(T + 900 * MS), 2);
 	assert_int_equal(got.steps, 0);
 	assert_int_equal(records_at(T + 1002 * MS), 3);
@@ -200,7 +200,7 @@ TEST_WITH(test_step, set_up, tear_down)
 	assert_int_equal(got.step.step, 5);
 	assert_int_equal(got.step.kernels, 2);
 	assert_int_equal(got.step.copies, 1);
-	/* the launch of the copy was not seen: before it, nothing is known of gaps in which nothing else was queued */
+	/* the copy's launch was not seen: before it, gaps with nothing else queued are unknown */
 	assert_parts(140 * US, 100 * US, 600 * US, 55 * US, 105 * US);
 }
 
@@ -218,7 +218,7 @@ TEST_WITH(test_before, set_up, tear_down)
 	assert_int_equal(before[GPU_PART_BUSY], 20 * US);
 	assert_int_equal(before[GPU_PART_IDLE_WAIT], 10 * US);
 	assert_int_equal(before[GPU_PART_IDLE_LAUNCH], 20 * US);
-	/* nothing was collected by then */
+	/* nothing had been collected by then */
 	assert_true(step_behind(1, T + 310 * MS, T + 311 * MS, 312 * MS));
 	assert_int_equal(steps_at(T + 600 * MS), 2);
 	assert_parts(0, 0, MS, 0, 0);
@@ -227,7 +227,7 @@ TEST_WITH(test_before, set_up, tear_down)
 	assert_int_equal(sum, 0);
 }
 
-/* What is launched within a step and runs later was queued; a launch of which nothing came is waited for, but not for ever. */
+/* Work launched within a step that runs later was queued. A launch without a record is waited for, but not for ever. */
 TEST_WITH(test_pending, set_up, tear_down)
 {
 	call(T + 10 * US, T + 20 * US, 0xaa, 1);
@@ -246,7 +246,7 @@ TEST_WITH(test_pending, set_up, tear_down)
 	assert_parts(0, 0, 20 * US, 0, 80 * US);
 }
 
-/* CUPTI has never handed over everything: the launches say what there must be. */
+/* CUPTI never handed over everything: the launches tell what there must be. */
 TEST_WITH(test_never_flushed, set_up, tear_down)
 {
 	call(T + 10 * US, T + 20 * US, 0xaa, 1);
@@ -260,7 +260,7 @@ TEST_WITH(test_never_flushed, set_up, tear_down)
 	run_at(T + 1300 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_parts(70 * US, 0, 30 * US, 0, 0);
-	/* one whose record is very late */
+	/* a launch whose record is very late */
 	call(T + 2000 * MS, T + 2000 * MS + 10 * US, 0xaa, 1);
 	assert_true(step(1, T + 2000 * MS, T + 2000 * MS + 100 * US));
 	run_at(T + 9000 * MS);
@@ -271,7 +271,8 @@ TEST_WITH(test_never_flushed, set_up, tear_down)
 	assert_parts(10 * US, 0, 50 * US, 40 * US, 0);
 }
 
-/* How busy it was while a kernel ran is not told before that has ended, though all that had ended was handed over several times. */
+/* How busy the GPU was during a kernel is not told before the kernel has ended, however often finished work was handed over
+ * before. */
 TEST_WITH(test_long, set_up, tear_down)
 {
 	const uint64_t t = NOW + 20 * MS;
@@ -286,7 +287,7 @@ TEST_WITH(test_long, set_up, tear_down)
 	assert_int_equal(records_at(t + 450 * MS), 2);
 	assert_int_equal(got.busy_ns, 399 * MS + 10 * US);
 	assert_int_equal(got.whole, 39);
-	/* one that launches nothing does not keep it for long */
+	/* a step that launches nothing does not hold it up for long */
 	call(t + 500 * MS, t + 510 * MS, 0xaa, 3);
 	kernel(t + 600 * MS, t + 650 * MS, 8, 3, 4);
 	call(t + 590 * MS, t + 591 * MS, 0xbb, 4);
@@ -294,7 +295,7 @@ TEST_WITH(test_long, set_up, tear_down)
 	assert_int_equal(got.whole, 39);
 	drain_at(t + 1700 * MS);
 	assert_int_equal(got.whole, 39 + 5);
-	/* nor at the end, at all */
+	/* nor is a step held at all at the end */
 	call(t + 1720 * MS, t + 1721 * MS, 0xbb, 4);
 	kernel(t + 1740 * MS, t + 1750 * MS, 8, 4, 4);
 	gpu_process_finish(process, t + 1800 * MS, on_record, NULL);
@@ -329,14 +330,14 @@ TEST_WITH(test_lost, set_up, tear_down)
 	drain_at(t + 300 * MS);
 	assert_int_equal(got.step.step, 2);
 	assert_parts(0, 0, MS, 0, 0);
-	/* one that began before anything was collected */
+	/* a step that began before anything was collected */
 	assert_true(step(3, NOW - MS, t + 300 * MS));
 	drain_at(t + 600 * MS);
 	assert_int_equal(got.step.step, 3);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 }
 
-/* A pause of the budget: steps in it are without, those around it are not, and launches in it are not waited for. */
+/* A pause of the budget: steps in it have no GPU times, those around it do, and launches in it are not waited for. */
 TEST_WITH(test_pause, set_up, tear_down)
 {
 	const uint64_t t = NOW + 10 * MS;
@@ -353,7 +354,7 @@ TEST_WITH(test_pause, set_up, tear_down)
 	assert_int_equal(got.steps, 2);
 	assert_int_equal(got.step.step, 1);
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
-	/* it goes on; one that began in the pause is known in part only */
+	/* it goes on; a step that began in the pause is known only in part */
 	agent.ring->writer.on_since = t + 400 * MS;
 	agent.ring->writer.state = GPU_STATE_ON;
 	assert_true(step(2, t + 399 * MS, t + 401 * MS));
@@ -368,7 +369,7 @@ TEST_WITH(test_pause, set_up, tear_down)
 	assert_false(counts().is_over);
 	assert_int_equal(counts().over_ns, 398 * MS);
 	assert_int_equal(counts().pending, 0);
-	/* what is turned off with the window, or for steps that are not taken, is no matter of the budget */
+	/* what is turned off with the window, or for steps that are not taken, does not count as a pause of the budget */
 	agent.ring->writer.off_since = t + 1100 * MS;
 	agent.ring->writer.state = GPU_STATE_OFF;
 	run_at(t + 1200 * MS);
@@ -402,7 +403,7 @@ TEST_WITH(test_end, set_up, tear_down)
 	assert_false(step(2, T, T + MS));
 }
 
-/* A kernel whose record is missing does not shift those behind the next wait. */
+/* A kernel whose record is missing does not shift those after the next wait. */
 TEST_WITH(test_resync, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
@@ -421,7 +422,7 @@ TEST_WITH(test_resync, set_up, tear_down)
 	assert_launches(9, 0, 0);
 }
 
-/* Neither do those whose records are missing since collecting began later than the calls, however many and with whatever waits. */
+/* Nor do many missing records, with whatever waits, when collecting began later than the calls. */
 TEST_WITH(test_resync_at_once, set_up, tear_down)
 {
 	uint64_t t = NOW + MS, stream = 0xaa;
@@ -430,7 +431,7 @@ TEST_WITH(test_resync_at_once, set_up, tear_down)
 	for (uint32_t i = 0; i < 40; i++, t += MS) {
 		for (uint32_t k = 0; k < 10; k++) {
 			call(t + k * 20 * US, t + k * 20 * US + 5 * US, stream, 1);
-			if (i >= 19) /* of those before there is none; of the last of these there is all */
+			if (i >= 19) /* no record of those before; all records of the last ones */
 				kernel(t + k * 20 * US + 8 * US, t + k * 20 * US + 15 * US, 7, ++correlation, 1);
 		}
 		gpu_process_wait(process, &stream, t + 300 * US, t + 310 * US);
@@ -440,7 +441,7 @@ TEST_WITH(test_resync_at_once, set_up, tear_down)
 		assert_int_equal(got.list[i].launch_ns + 8 * US, got.list[i].h.start_ns);
 }
 
-/* What began after the recording is left out, and not counted as missed; nor is a launch waited for that it was. */
+/* Work that began after the recording is left out and not counted as missed, and its launch is not waited for. */
 TEST_WITH(test_after_end, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
@@ -458,14 +459,14 @@ TEST_WITH(test_after_end, set_up, tear_down)
 	assert_int_equal(counts().kept, 1);
 }
 
-/* The clock of the device loses 3 us a second against that of the CPU, or gains them, and was wrong by 6 us at the beginning: no launch is
- * lost, and what can be seen of it is taken back. The first second waits for calls that could fit better. */
+/* The device's clock loses or gains 3 us a second against the CPU's, and was off by 6 us at the beginning: no launch is
+ * lost, and the drift is removed as far as it shows. The first second waits for calls that could fit better. */
 static void check_drift(int64_t begin_ns, int64_t ns_per_ms)
 {
 	uint64_t t = NOW + MS, stream = 0xaa;
 
 	for (uint32_t i = 0; i < 6000; i++, t += MS) {
-		uint64_t start = t + 2 * US + (uint64_t)(begin_ns + ns_per_ms * i); /* 2 us behind its call, and done 2 us before the wait is */
+		uint64_t start = t + 2 * US + (uint64_t)(begin_ns + ns_per_ms * i); /* 2 us after its call, and done 2 us before the wait ends */
 
 		call(t, t + 3 * US, stream, 1);
 		kernel(start, start + 30 * US, 7, i + 1, 1);
@@ -499,14 +500,14 @@ static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, 
 {
 	struct gpu_record r = agent_kernel(start, end, 7, correlation);
 
-	r.kernel.grid[0] = 99; /* no call's */
+	r.kernel.grid[0] = 99; /* of no call */
 	r.thread = thread;
 	r.launched = launched;
 	agent_write(&agent, &r);
 }
 
-/* Where a record says which thread launched it, and when, the call around that is the one, whatever its shape and in
- * whatever order; or there is none. */
+/* Where a record names the thread and time of its launch, it belongs to the call around that time, whatever its shape and
+ * order, or to none. */
 TEST_WITH(test_by_thread, set_up, tear_down)
 {
 	uint64_t t = NOW + MS;
@@ -518,7 +519,7 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 	launched_kernel(t + 140 * US, t + 150 * US, 3, TID, t + 30 * US);    /* a second one, at the very end of the call */
 	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US);    /* between the calls */
 	launched_kernel(t + 180 * US, t + 190 * US, 5, TID + 1, t + 5 * US); /* of a thread whose calls are not seen */
-	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS);     /* after it began, which cannot be */
+	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS);     /* after it began, which is impossible */
 	assert_int_equal(records_at(t + 1100 * MS), 6);
 	assert_int_equal(got.list[0].launch_ns, t + 20 * US);
 	assert_int_equal(got.list[0].launched_ns, t + 30 * US);
@@ -529,7 +530,7 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 		assert_int_equal(got.list[i].launch_tid, 0);
 		assert_int_equal(got.list[i].launch_ns, 0);
 	}
-	/* when it was launched is known all the same */
+	/* its launch time is known all the same */
 	assert_int_equal(got.list[3].launched_ns, t + 15 * US);
 	assert_int_equal(got.list[4].launched_ns, t + 5 * US);
 	assert_int_equal(got.list[5].launched_ns, 0);
@@ -538,8 +539,8 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 	assert_launches(3, 3, 0);
 }
 
-/* A thread is preempted in its call, or inftrace before it has read that one: what was launched has ended by then, and waits for it. So does
- * what was launched after that, which fits to the same call. */
+/* A thread is preempted in its call, or inftrace before it has read the call: what was launched has ended by then and waits
+ * for the call. So does what was launched after it, which fits the same call. */
 TEST_WITH(test_late_call, set_up, tear_down)
 {
 	for (uint32_t by_thread = 0; by_thread < 2; by_thread++) {
@@ -566,7 +567,7 @@ TEST_WITH(test_late_call, set_up, tear_down)
 		assert_parts(10 * US, 0, 88 * US, 2 * US, 0);
 	}
 	assert_launches(4, 0, 0);
-	/* not for ever; and where one has been missing, not again */
+	/* not for ever; and after a call went missing, not again */
 	kernel(T + 800 * MS, T + 801 * MS, 7, 5, 1);
 	assert_int_equal(records_at(T + 1700 * MS), 4);
 	assert_int_equal(records_at(T + 1802 * MS), 5);
@@ -575,8 +576,8 @@ TEST_WITH(test_late_call, set_up, tear_down)
 	assert_launches(4, 2, 0);
 }
 
-/* Kernels of a few shapes on a few streams, which run one after the other on each: every one finds its call, with calls of
- * the runtime around those of the driver. */
+/* Kernels of a few shapes on a few streams, one after the other on each: every one finds its call, with the runtime's calls
+ * around the driver's. */
 TEST_WITH(test_streams, set_up, tear_down)
 {
 	enum { STREAMS = 4,
@@ -653,7 +654,7 @@ TEST_WITH(test_captured, set_up, tear_down)
 		assert_int_equal(got.list[2 * order + 1].launch_ns, at + 210 * US);
 	}
 	assert_launches(12, 0, 0);
-	/* one that does not end launches nothing so far */
+	/* a capture that has not ended launches nothing so far */
 	capture(T + 100 * MS, 0xaa, false);
 	call(T + 101 * MS, T + 102 * MS, 0xaa, 1);
 	assert_int_equal(counts().pending, 0);
@@ -667,18 +668,18 @@ TEST_WITH(test_after, set_up, tear_down)
 	call(T + 10 * US, T + 20 * US, 0xaa, 1);
 	call(T + 30 * US, T + 40 * US, 0xaa, 2);
 	call(T + 50 * US, T + 60 * US, 0xaa, 3);
-	call(T + 120 * US, T + 130 * US, 0xaa, 4); /* of what follows */
+	call(T + 120 * US, T + 130 * US, 0xaa, 4); /* of the next step */
 	assert_true(step(1, T, T + 100 * US));
 	kernel(T + 30 * US, T + 110 * US, 7, 1, 1);
 	kernel(T + 150 * US, T + 190 * US, 7, 2, 2);
 	kernel(T + 190 * US, T + 250 * MS, 7, 3, 3);
 	kernel(T + 250 * MS, T + 300 * MS, 7, 4, 4);
 	assert_int_equal(records_at(T + 301 * MS), 4);
-	assert_int_equal(got.steps, 0); /* what it launched ran a short while ago: more of it may come */
+	assert_int_equal(got.steps, 0); /* its work ran a short while ago: more may come */
 	assert_int_equal(steps_at(T + 500 * MS), 1);
 	assert_parts(70 * US, 0, 20 * US, 10 * US, 0);
 	assert_int_equal(got.step.after_ns, 10 * US + 40 * US + 250 * MS - 190 * US);
-	/* nothing more of it */
+	/* nothing more came */
 	assert_true(step(2, T + 310 * MS, T + 320 * MS));
 	assert_int_equal(steps_at(T + 900 * MS), 2);
 	assert_int_equal(got.step.after_ns, 0);
@@ -723,12 +724,12 @@ static void run_on(struct fake_agent *a, uint32_t own, uint64_t start)
 	agent_write(a, &r);
 }
 
-/* Each has a device 0 of its own, and they share one; of one it is said late what it is, of one never. */
+/* Each process has a device 0 of its own, and they share one; one device is described late, one never. */
 TEST_WITH(test_visible, set_up_two, tear_down_two)
 {
 	static const uint32_t expected[] = { 0 /* A */, 1 /* B */, 2, 1 /* B */, 3 /* C */, 4 };
 
-	run_on(&agent, 0, T); /* before it is said what that is */
+	run_on(&agent, 0, T); /* before the device is described */
 	say(&agent, 0, "A", 10);
 	say(&agent, 1, "B", 11);
 	say(&other_agent, 0, "B", 11);
@@ -750,7 +751,7 @@ TEST_WITH(test_visible, set_up_two, tear_down_two)
 	assert_string_equal(gpu_info_device(info, 4)->name, "D");
 }
 
-/* A step in which nothing ran is of a device of its process, though another has the number. */
+/* A step in which nothing ran belongs to a device of its own process, though another has the number. */
 TEST_WITH(test_idle, set_up_two, tear_down_two)
 {
 	const struct rec_step r = { .h = { .kind = REC_STEP, .tgid = PID + 1, .tid = PID + 1, .start_ns = T, .dur_ns = 100 * US } };
@@ -767,7 +768,7 @@ TEST_WITH(test_idle, set_up_two, tear_down_two)
 	assert_int_equal(got.step.devices[0].device, 1);
 }
 
-/* ---- which devices of several processes are the same, and the numbers and names that they have ---- */
+/* ---- which devices of several processes are the same, and their numbers and names ---- */
 
 static struct gpu_devices devices;
 
@@ -777,7 +778,7 @@ static int set_up_devices(void **state)
 	return 0;
 }
 
-/* What a process calls `own`, with a UUID of its own for each number. */
+/* Adds a device that a process calls `own`, with its own UUID for each number. */
 static uint32_t add(unsigned char uuid, const char *pci, uint32_t own)
 {
 	struct gpu_device about = { .name = "A GPU", .uuid = { uuid }, .uuid_kind = GPU_UUID_DEVICE };
@@ -799,7 +800,7 @@ TEST_WITH(test_uuid, set_up_devices, NULL)
 	assert_int_equal(devices.n_known, 4);
 }
 
-/* The numbers of the machine's, by their addresses, are theirs whatever a process sees. */
+/* Devices with PCI addresses keep the machine's numbers, whatever a process sees. */
 TEST_WITH(test_machine, set_up_devices, NULL)
 {
 	static const char *const entries[] = { "0000:1b:00.0", "0000:c1:00.0", "0001:02:00.0", "none" };
@@ -815,7 +816,7 @@ TEST_WITH(test_machine, set_up_devices, NULL)
 	assert_int_equal(add(2, "0000:1B:00.0", 1), 0);
 	assert_int_equal(add(3, "0000:C1:00.0", 0), 1);
 	assert_string_equal(gpu_devices_get(&devices, 0)->pci, "0000:1b:00.0");
-	assert_int_equal(add(4, "0000:c1:00.0", 0), 3); /* an instance of the same */
+	assert_int_equal(add(4, "0000:c1:00.0", 0), 3); /* an instance of the same device */
 	assert_int_equal(add(5, "0000:c2:00.0", 9), 9); /* it is not there */
 	for (int i = 0; i < 4; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]);
@@ -825,7 +826,7 @@ TEST_WITH(test_machine, set_up_devices, NULL)
 	assert_int_equal(add(6, "0000:1c:00.0", 11), 11);
 }
 
-/* Of one that says nothing nobody knows whether it is another process's, but where numbers are those of the machine. */
+/* A device without a description may be another process's, unless numbers are the machine's. */
 TEST_WITH(test_unknown, set_up_devices, NULL)
 {
 	const struct gpu_device about = { .name = "A GPU", .pci = "nonsense" };
@@ -840,9 +841,9 @@ TEST_WITH(test_unknown, set_up_devices, NULL)
 	assert_string_equal(gpu_devices_get(&devices, 0)->name, "A GPU");
 	assert_string_equal(gpu_devices_get(&devices, 0)->pci, "");
 	assert_int_equal(add(1, "", 0), 2);
-	gpu_devices_set(&devices, 2, &about); /* it is known what it is */
+	gpu_devices_set(&devices, 2, &about); /* the device is known */
 	assert_string_equal(gpu_devices_get(&devices, 2)->uuid, "GPU-01000000-0000-0000-0000-000000000000");
-	gpu_devices_set(&devices, 5, &about); /* there is none */
+	gpu_devices_set(&devices, 5, &about); /* no such device */
 	assert_null(gpu_devices_get(&devices, 5));
 	assert_null(gpu_devices_get(&devices, GPU_DEVICES_MAX));
 	assert_int_equal(devices.n_known, 2);
@@ -853,7 +854,7 @@ TEST_WITH(test_full, set_up_devices, NULL)
 	struct gpu_device about = { .uuid_kind = GPU_UUID_MIG + 1 };
 	uint32_t device = 77;
 
-	memset(about.name, '\x1b', sizeof(about.name)); /* without an end, too */
+	memset(about.name, '\x1b', sizeof(about.name)); /* a name without a NUL, too */
 	assert_true(gpu_devices_add(&devices, &about, UINT32_MAX, true, &device) && device == 0);
 	assert_int_equal(strlen(gpu_devices_get(&devices, 0)->name), GPU_DEVICE_NAME_MAX - 1);
 	assert_int_equal(gpu_devices_get(&devices, 0)->name[0], '?');

@@ -13,7 +13,7 @@
 #define SECOND SHED_BARRIERS
 #define BIT(part) (1u << (part))
 
-/* A recording with the cost of each part in a step, on top of `ns`, the time of a step. */
+/* A recording with the cost of each part in a step, on top of `ns`, the step's time. */
 struct load {
 	struct shed shed;
 	uint64_t now, ns, base, cost[SHED_PARTS];
@@ -53,7 +53,7 @@ static void run_step(void)
 	if (!shed_turn(&l.shed, l.parts, l.now))
 		return;
 	l.changes++;
-	l.now += 50 * MS; /* turning it off or on takes time */
+	l.now += 50 * MS; /* turning a part off or on takes time */
 	shed_applied(&l.shed, l.now);
 }
 
@@ -86,7 +86,7 @@ TEST_WITH(test_within, load_budget, NULL)
 	assert_false(shed_exhausted(&l.shed));
 }
 
-/* Parts go one after another, no more than needed. */
+/* Parts are turned off one after another, no more than needed. */
 TEST_WITH(test_order, load_budget, NULL)
 {
 	for (int i = 0; i < SHED_PARTS; i++)
@@ -114,7 +114,7 @@ TEST_WITH(test_only_what_there_is, load_budget, NULL)
 	assert_int_equal(l.shed.off, l.parts);
 }
 
-/* Nothing is decided on a step or two, nor on what was recorded in another way. */
+/* Nothing is decided on a step or two, nor on steps recorded in another way. */
 TEST(test_looks)
 {
 	struct shed s;
@@ -147,7 +147,7 @@ TEST_WITH(test_on_again, load_budget, NULL)
 	run_for(60 * SEC);
 	assert_int_equal(l.shed.off, BIT(FIRST)); /* its price is known */
 	assert_int_equal(l.shed.part[FIRST].price_ns, l.cost[FIRST]);
-	/* steps become longer, so that it would only be 1 % of them */
+	/* steps become longer, so that it would only cost 1 % */
 	l.ns *= 4;
 	run_until_change();
 	assert_int_equal(l.shed.off, 0);
@@ -281,7 +281,7 @@ TEST(test_left_out_many)
 	assert_int_equal(left_out_between(&out, 100 * 3 * LEFT_OUT_MAX + 1, ~0ull), 0);
 }
 
-/* ---- steps of which something was left out, and the marks of when that changed ---- */
+/* ---- steps with something left out, and marks of when that changed ---- */
 
 static struct rec_step a_step(uint64_t start)
 {
@@ -319,9 +319,9 @@ TEST_WITH(test_steps, begin, end)
 	left_out_change(&o->left_out, 2050, BIT(SHED_BARRIERS));
 	left_out_change(&o->left_out, 3000, 0);
 	left_out_change(&o->left_out, 4000, BIT(SHED_OPERATORS));
-	/* before: as it came */
+	/* before the change: as it came */
 	assert_ptr_equal(overhead_step(o, &r.h, sizeof(r)), &r.h);
-	/* in the middle: what was seen of barriers is not all, so nothing is told of it; the sum stays */
+	/* during the change: the barriers seen are incomplete, so none are reported; the sum stays */
 	r = a_step(2000);
 	shown = (struct rec_step *)overhead_step(o, &r.h, sizeof(r));
 	assert_int_equal(shown->left_out, BIT(SHED_BARRIERS));
@@ -331,7 +331,7 @@ TEST_WITH(test_steps, begin, end)
 	assert_int_equal(shown->workers_ns[ST_BARRIER], 0);
 	assert_int_equal(shown->workers_ns[ST_CPU], 100);
 	assert_int_equal(shown->straggler_tid, 0);
-	assert_int_equal(r.ns[ST_BARRIER], 30); /* the record itself is somebody else's */
+	assert_int_equal(r.ns[ST_BARRIER], 30); /* the original record is not changed */
 	r = a_step(4500);
 	shown = (struct rec_step *)overhead_step(o, &r.h, sizeof(r));
 	assert_int_equal(shown->left_out, BIT(SHED_OPERATORS));
@@ -339,7 +339,7 @@ TEST_WITH(test_steps, begin, end)
 	assert_int_equal(shown->straggler_tid, 7);
 }
 
-/* A step with its parts, as long as it may be. */
+/* A step with its parts, as long as it can be. */
 TEST_WITH(test_step_with_parts, begin, end)
 {
 	struct rec_step_parts r = { .s = a_step(1000) }, *shown;
@@ -352,7 +352,7 @@ TEST_WITH(test_step_with_parts, begin, end)
 	assert_int_equal(shown->parts[STEP_PARTS_MAX - 1].rows, 11);
 }
 
-/* What a step costs is known from its hits; of one that is cut nothing is. */
+/* A step's cost follows from its hits; for a cut step it is unknown. */
 TEST_WITH(test_weighed, begin, end)
 {
 	struct rec_step r = a_step(1000);
@@ -425,7 +425,7 @@ TEST(test_marks)
 	assert_int_equal(m.n, 0);
 }
 
-/* What cannot be turned off, and is dear: said if it is there. */
+/* Costly events that no option turns off are named if they exist. */
 TEST(test_stays)
 {
 	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true } };
@@ -503,7 +503,7 @@ static void note_parts(const struct rec_hdr *h, size_t size, void *arg)
 	(*(int *)arg)++;
 }
 
-/* What follows the step's record is held as well. */
+/* What follows the step's record is held back as well. */
 TEST(test_held_parts)
 {
 	struct rec_step_parts r = { .s = step(1, 100) };

@@ -61,10 +61,10 @@ static int clear(void **state)
 	return 0;
 }
 
-/* What the next recordings say of their host, as members of JSON behind a comma. */
+/* What the next recordings say about their host, as JSON members after a comma. */
 static const char *host_args = "";
 
-/* inftrace's JSON: from BOOT + from, for a second, by a wall clock that is `ahead` of REAL there. */
+/* inftrace's JSON: from BOOT + from, for a second, with a wall clock `ahead` of REAL there. */
 static char *own_json(int64_t from, int64_t ahead, const char *events)
 {
 	static char text[8][4096];
@@ -105,7 +105,7 @@ TEST(test_relations)
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		assert_int_equal(span_relate(table[i].ours, table[i].theirs), table[i].relation);
-		/* what is related is found by the key */
+		/* related names have equal keys */
 		if (table[i].relation != SPAN_UNRELATED)
 			assert_int_equal(span_key(table[i].ours), span_key(table[i].theirs));
 	}
@@ -121,7 +121,7 @@ static uint32_t draw(uint32_t below)
 	return (uint32_t)((uint64_t)chance * below >> 32);
 }
 
-/* n calls of theirs with ours around them, `ahead` behind; each lost-th of ours is missing (0: none). */
+/* n calls of theirs with ours around them, `ahead` behind; every lost-th of ours is missing (0: none). */
 static void make_calls(struct spans *ours, struct spans *theirs, unsigned int n, int64_t ahead, unsigned int lost, uint32_t tid)
 {
 	static const char *const names[] = { "mul", "add", "linear", "copy_" };
@@ -156,7 +156,7 @@ TEST(test_match)
 			match_find(&ours, &theirs, &match);
 			assert_true(match.pairs > n / 2);
 			assert_true(match.low_ns <= offsets[i] && offsets[i] <= match.high_ns);
-			assert_true(match.high_ns - match.low_ns <= 2400); /* what two calls leave open at most */
+			assert_true(match.high_ns - match.low_ns <= 2400); /* the widest interval that two calls leave open */
 			assert_int_equal(match.calls, n);
 			spans_clear(&ours);
 			spans_clear(&theirs);
@@ -174,7 +174,7 @@ TEST(test_match_nothing)
 	assert_int_equal(match.pairs, 0);
 	match_find(&ours, &none, &match);
 	assert_int_equal(match.pairs, 0);
-	/* calls of the same names at other times: of another run */
+	/* calls of the same names at other times: another run */
 	for (size_t i = 0; i < ours.n; i++)
 		ours.list[i].start_ns = REAL + draw(1000000000);
 	for (size_t i = 0; i < ours.n; i++)
@@ -237,7 +237,7 @@ TEST_WITH(test_own, NULL, clear)
 	assert_int_equal(l.list[0]->file.first_ns, BOOT);
 	assert_int_equal(l.list[0]->file.last_ns, BOOT + 1000000000);
 	assert_int_equal(link_file_real(&l.list[0]->file, BOOT + 7), REAL + 7);
-	/* another recording of the same boot, one of another host, and one that is said to be of the first */
+	/* another recording of the same boot, one of another host, and one that is said to be of the first host */
 	add_good(own_json(500000000, 1000000, ""), NULL);
 	add_good(own_json(-77000000000, 77000000000, ""), NULL);
 	add_good(own_json(-90000000000, 90000000000, ""), "host 1");
@@ -255,11 +255,11 @@ TEST_WITH(test_own, NULL, clear)
 #define SHIFT(ns) ",\"boottime_shift_ns\":\"" #ns "\""
 #define SECOND INT64_C(1000000000)
 
-/* A recording with these args, which begins at BOOT + from and REAL + from + ahead, and of which this is to be found. */
+/* A recording with these args that begins at BOOT + from and REAL + from + ahead, and its expected host. */
 struct placed {
 	const char *args, *given;
 	int64_t from, ahead;
-	unsigned int host; /* files of one have the same number */
+	unsigned int host; /* equal for files of one host */
 	const char *name;  /* of the host; NULL: any */
 };
 
@@ -290,7 +290,7 @@ TEST_WITH(test_boots, NULL, clear)
 		{ ID(1) NAMED("pod-7"), NULL, 0, 10, 0, "a" },
 		{ ID(2) NAMED("pod-8"), NULL, 0, 1010, 1, "b" },
 	};
-	/* a name does not make a host, and no file can choose that of another one */
+	/* a host name alone does not make a host, and no file can take another one's name */
 	static const struct placed names[] = {
 		{ ID(1) NAMED("localhost"), NULL, 0, 0, 0, "localhost" },
 		{ ID(2) NAMED("localhost"), NULL, 0, 0, 1, "host 1" },
@@ -300,7 +300,7 @@ TEST_WITH(test_boots, NULL, clear)
 		{ ID(6) NAMED("\\u001b\\n"), NULL, 0, 0, 5, "\\x1b\\x0a" },
 		{ ID(7), NULL, 0, 0, 6, "host 4" },
 	};
-	/* the boot id counts, also where the wall clock was set during a recording; HOST= counts for those that have none */
+	/* the boot id counts even if the wall clock was set during a recording; HOST= counts for recordings without one */
 	static const struct placed named[] = {
 		{ ID(1), "a", 0, 0, 0, "a" },
 		{ ID(1), NULL, 0, 0, 0, NULL },
@@ -308,7 +308,7 @@ TEST_WITH(test_boots, NULL, clear)
 		{ "", "b", 0, 0, 1, NULL },
 		{ ID(3), NULL, 0, 0, 2, NULL },
 	};
-	/* those of older versions, by the clocks */
+	/* older versions: placed by their clocks */
 	static const struct placed older[] = {
 		{ ID(1) NAMED("a"), NULL, 0, 0, 0, "a" },
 		{ "", NULL, 0, 900000000, 0, NULL },
@@ -317,7 +317,7 @@ TEST_WITH(test_boots, NULL, clear)
 		{ "", NULL, -90 * SECOND, 90 * SECOND, 2, "host 1" },
 		{ ",\"boot_id\":\"\"", NULL, -90 * SECOND, 90 * SECOND, 2, NULL },
 	};
-	/* two of one boot that are named as two machines, and one boot of which a container has a boot id of its own */
+	/* one boot named as two machines, and a container with a boot id of its own */
 	static const struct placed believed[] = {
 		{ ID(1), "a", 0, 0, 0, NULL },
 		{ ID(1), "b", 0, 0, 1, NULL },
@@ -334,7 +334,7 @@ TEST_WITH(test_boots, NULL, clear)
 	check_placed(believed, 6);
 }
 
-/* Adds recordings that begin together, the second with a wall clock that is further ahead, and expects that they are refused. */
+/* Adds recordings that begin together, the second with a wall clock that is further ahead, and expects a refusal. */
 static void check_two(const char *one, const char *other, int64_t ahead, const char *host, const char *why)
 {
 	host_args = one;
@@ -352,13 +352,13 @@ TEST_WITH(test_boots_refused, NULL, clear)
 	check_two(ID(1), ID(1) SHIFT(5), -2 * SECOND, NULL, "have one boot id");
 	check_two(ID(1), ID(1) SHIFT(2000000000), 0, NULL, "have one boot id");
 	check_two(ID(1), ID(2), 2 * SECOND, "a", "are said to be of a, but are of two boots (00000001-1111-2222-3333-444444444444 and 00000002-");
-	/* an older one that may be of either */
+	/* an older recording that fits either */
 	host_args = ID(1);
 	add_good(own_json(0, 0, ""), NULL);
 	host_args = ID(2);
 	add_good(own_json(0, 0, ""), NULL);
 	check_two("", "", 0, NULL, "may be of several of the hosts, by its clocks: name its host");
-	/* one of a boot whose recordings are said to be of two machines */
+	/* a recording of a boot that is said to be two machines */
 	host_args = ID(1);
 	add_good(own_json(0, 0, ""), "a");
 	add_good(own_json(0, 0, ""), "b");
@@ -428,13 +428,13 @@ TEST_WITH(test_kineto, NULL, clear)
 	/* its base may follow the events */
 	add_good(KINETO, NULL);
 	check_kineto(&l.list[1]->file);
-	/* without any file of ours: the first is what the others are shifted to */
+	/* without a file of ours: the others are shifted to the first */
 	assert_int_equal(link_relate(&l), 0);
 	assert_int_equal(l.list[0]->by, LINK_BY_WALL);
 	assert_int_equal(l.list[0]->host, l.list[1]->host);
 }
 
-/* Any prefix and any change of a byte: read, or refused with one line. */
+/* Any prefix and any changed byte: read, or refused with one line. */
 TEST_WITH(test_kineto_damaged, NULL, clear)
 {
 	static const char whole[] = "{\"schemaVersion\":1,\"baseTimeNanoseconds\":" KINETO_BASE ",\"traceEvents\":[" KINETO_EVENTS "]}";
@@ -474,7 +474,7 @@ TEST_WITH(test_junk, NULL, clear)
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		check_refused(add(table[i], NULL, false), "");
-	/* a base that no clock can have is none */
+	/* a base that no clock can have is ignored */
 	assert_int_equal(add("{\"baseTimeNanoseconds\":9223372036854775807,\"traceEvents\":[" KINETO_EVENTS "]}", NULL, false), 0);
 	assert_int_equal(l.list[l.n - 1]->file.begin_ns, 0);
 }
@@ -545,7 +545,7 @@ TEST_WITH(test_et, NULL, clear)
 	assert_int_equal(l.list[1]->to, 0);
 }
 
-/* Chakra's linker adds kernels, which have all that their operator has. */
+/* Chakra's linker adds kernels, which copy all of their operator's attributes. */
 TEST_WITH(test_et_linked, NULL, clear)
 {
 	add_good(KINETO, NULL);
@@ -555,7 +555,7 @@ TEST_WITH(test_et_linked, NULL, clear)
 	check_et(3, 1, 1);
 }
 
-/* One of inftrace's own recordings has such operators as well. */
+/* One of inftrace's own recordings has such operators, too. */
 TEST_WITH(test_et_own, NULL, clear)
 {
 	assert_int_equal(add("{\"traceEvents\":[{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"1000\",\"realtime_ns\":\"1700000000000000000\"}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":5.000,\"dur\":1.000,\"name\":\"aten::mul\",\"cat\":\"cpu_op\",\"args\":{\"External id\":7,\"Record function id\":7}},{\"ph\":\"X\",\"pid\":2,\"tid\":2,\"ts\":2.000,\"dur\":1.000,\"name\":\"aten::add\",\"cat\":\"cpu_op\",\"args\":{\"External id\":3,\"Record function id\":3}}]}",
@@ -594,7 +594,7 @@ TEST_WITH(test_et_refused, NULL, clear)
 	}
 }
 
-/* A node of Chakra's converter; cpu: not a kernel, which has the number of what launched it. */
+/* A node of Chakra's converter; cpu: not a kernel, which has its launch's number. */
 static char *converted_node(char *p, uint64_t id, const char *name, uint64_t rf_id, bool cpu)
 {
 	char *begin = p, *attr;
@@ -613,7 +613,7 @@ static char *converted_node(char *p, uint64_t id, const char *name, uint64_t rf_
 	return proto_close(begin, p);
 }
 
-/* A whole file but for the last `cut` bytes, beside the trace of Kineto. */
+/* Links a file without its last `cut` bytes with the Kineto trace. */
 static int link_bytes(const char *text, const char *end, size_t cut)
 {
 	add_good(KINETO, NULL);
@@ -638,10 +638,10 @@ TEST_WITH(test_et_protobuf, NULL, clear)
 	p = converted_node(text + 6, 1, "aten::add", 3, true);
 	check_refused(link_bytes(text, p, 0), "is of another run");
 	clear(NULL);
-	text[8] = 0x0f; /* a field of no known kind */
+	text[8] = 0x0f; /* a field of an unknown wire type */
 	check_refused(link_bytes(text, p, 0), "message 2: is damaged");
 	clear(NULL);
-	/* inftrace's has no numbers of Kineto, and may be cut off */
+	/* inftrace's has no Kineto numbers, and may be cut off */
 	p = et_write_node(et_write_metadata(text, "test"), &own, &c);
 	own.id = 2;
 	own.data[0] = own.n_data = 1;
@@ -661,7 +661,7 @@ TEST_WITH(test_et_protobuf, NULL, clear)
 
 /* ---- the manifest ---- */
 
-/* What it says has to be added to the numbers in the files, so that they are BOOTTIME of the first host. */
+/* Checks what the manifest adds to the numbers in the files to get the first host's BOOTTIME. */
 static void check_offsets(const int64_t *offsets, size_t n)
 {
 	char *text = link_manifest(&l);
@@ -690,7 +690,7 @@ TEST_WITH(test_manifest, NULL, clear)
 	check_offsets((const int64_t[]){ BOOT, BOOT, BOOT - 200000000000 }, 3);
 }
 
-/* Recordings of one machine, of which a time namespace sets the clock of the second. */
+/* Recordings of one machine; a time namespace shifts the second one's clock. */
 TEST_WITH(test_manifest_namespaces, NULL, clear)
 {
 	host_args = ID(1);

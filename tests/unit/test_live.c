@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model of inftrace top, against the report made of the same steps at once. */
+/* The model of inftrace top, against the report on the same steps. */
 #include "top/live.h"
 #include "unit.h"
 #include "util/names.h"
@@ -41,8 +41,7 @@ static struct live_step make_step(
 	return s;
 }
 
-/* Prompts of 100 tokens in two parts, each followed by 28 decode steps; some of them slow; now and
- * then nobody asks for anything. */
+/* Prompts of 100 tokens in two parts, each followed by 28 decode steps; some slow, with idle times now and then. */
 static void make_run(struct live_step steps[STEPS], int64_t *ret_end)
 {
 	int64_t now = 5 * MS;
@@ -130,7 +129,7 @@ static void sums_add(struct live_sums *a, const struct live_sums *b)
 	}
 }
 
-/* What the recording cost, for the steps for which it is known. */
+/* The cost of recording, for the steps for which it is known. */
 TEST(test_weight)
 {
 	const struct live_frame *f;
@@ -149,8 +148,7 @@ TEST(test_weight)
 	live_free(l);
 }
 
-/* Steps arrive out of order within a round of two; the sums of the intervals add up to those of the
- * run, which are the report's. */
+/* Steps arrive out of order within a round of two; the intervals add up to the run, as in the report. */
 TEST(test_run)
 {
 	static struct live_step steps[STEPS];
@@ -207,7 +205,7 @@ TEST(test_run)
 	reference_free(&r);
 }
 
-/* The latencies of the last ten seconds are those of a report on these. */
+/* The latencies of the last ten seconds equal those of a report on them. */
 TEST(test_latencies)
 {
 	static struct live_step steps[STEPS];
@@ -227,7 +225,7 @@ TEST(test_latencies)
 	f = live_frame(l, now, true);
 	while (steps[first].step.ts + steps[first].step.total < now - LIVE_TPOT_NS)
 		first++;
-	/* the previous one says where the time of the first begins */
+	/* the previous one says where the first one's time begins */
 	first--;
 	n -= first;
 	reference_make(&r, steps + first, n);
@@ -282,7 +280,7 @@ TEST(test_slow)
 	reference_free(&r);
 }
 
-/* More steps than are kept: verdicts on those that are gone stay until the minute is over. */
+/* More steps than are kept: verdicts on dropped steps stay until the minute is over. */
 TEST(test_slow_stays)
 {
 	const struct live_frame *f;
@@ -311,7 +309,7 @@ TEST(test_slow_stays)
 		assert_int_equal(f->slow[0].number, 1000);
 		assert_non_null(strstr(f->slow[0].text, "was stopped for 50.0 ms"));
 	}
-	assert_int_equal(f->run.steps, number - 1); /* the last one may have others before it */
+	assert_int_equal(f->run.steps, number - 1); /* the last one may be preceded by others */
 	f = live_frame(l, 2 * SECOND + LIVE_MINUTE_NS - 2 * MS, false);
 	assert_int_equal(f->minute_slow, 1);
 	f = live_frame(l, 2 * SECOND + LIVE_MINUTE_NS + 60 * MS, false);
@@ -328,7 +326,7 @@ static void set_rows(struct live_step *s, uint64_t outputs, uint64_t n, uint64_t
 	s->step.rows[ROW_MASK] = n > 1 ? 1 + mask : 0;
 }
 
-/* A request that shares steps with others counts for no time after its first token; its tokens do count. */
+/* A request that shares steps counts for no time after its first token; its tokens do count. */
 TEST(test_mixed)
 {
 	const struct live_frame *f;
@@ -375,7 +373,7 @@ struct live_part {
 	uint32_t rows, outputs;
 };
 
-/* A step with rows of several sequences, each known by its sequence. */
+/* A step with rows of several sequences, each identified by its sequence. */
 static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struct live_part *parts, uint32_t n)
 {
 	struct live_step s = make_step(number, 200, number * 20 * MS, 10 * MS, 2);
@@ -417,7 +415,7 @@ TEST(test_batches)
 	struct live *l = live_new();
 
 	BATCH(l, 0, 100, { 0, 0, 30, 1 });
-	/* 1 begins, while 0 has its second token; 2 has its prompt in two parts, and waits for the second one */
+	/* 1 begins while 0 has its second token; 2 has its prompt in two parts, and waits for the second one */
 	BATCH(l, 1, 100, { 0, 30, 1, 1 }, { 1, 0, 8, 1 }, { 2, 0, 5, 0 });
 	BATCH(l, 2, 100, { 0, 31, 1, 1 }, { 1, 8, 1, 1 });
 	f = live_frame(l, 55 * MS, true);
@@ -428,7 +426,7 @@ TEST(test_batches)
 	assert_int_equal(f->tpot.max, 20 * MS);
 	assert_false(requests_left_out(&f->requests, text));
 
-	/* 2 has its first token, 1 is over: another one is in its slot; a second process */
+	/* 2 has its first token, 1 is over and another is in its slot; a second process */
 	BATCH(l, 3, 100, { 0, 32, 1, 1 }, { 1, 0, 3, 1 }, { 2, 5, 5, 1 });
 	BATCH(l, 4, 101, { 0, 0, 3, 1 });
 	f = live_frame(l, 95 * MS, true);
@@ -445,13 +443,13 @@ TEST(test_batches)
 	assert_int_equal(live_frame(l, 195 * MS, false)->tpot.max, 20 * MS);
 	BATCH(l, 10, 100, { 0, 38, 1, 1 }, { 3, 3, 3, 1 });
 
-	/* nobody asks for anything any more; and a minute later */
+	/* no more requests; and a minute later */
 	check_process(&live_frame(l, 5 * SECOND, true)->batches.all, 0, 0, 0, 5, 50 * MS);
 	check_process(&live_frame(l, 100 * SECOND, true)->batches.all, 0, 0, 0, 0, 0);
 	live_free(l);
 }
 
-/* One after the other from changing threads, and at the same time from two. */
+/* One after the other on changing threads, and at once on two. */
 TEST(test_lanes)
 {
 	static const struct {
@@ -491,7 +489,7 @@ TEST(test_lanes)
 	}
 }
 
-/* Far more than wait for those before them, and a thread for each: nothing is lost. */
+/* Far more than can wait, each on its own thread: nothing is lost. */
 TEST(test_many)
 {
 	const struct live_frame *f;
@@ -578,7 +576,7 @@ TEST(test_rows)
 	assert_int_equal(f->lost, 5);
 	assert_int_equal(f->last_lost, 5);
 
-	/* another name where this one was */
+	/* another name in its place */
 	strcpy(name, "rope");
 	live_op(l, name, 50);
 	calls[0].sum.n += 4;

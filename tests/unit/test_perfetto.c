@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The Perfetto sink as a reader sees it: packets sorted by time, those of equal time in the order
- * of the file. Random calls of random threads arrive from rings that are drained in random order,
- * and every slice must be read with its own beginning and end.
+ * The Perfetto sink as a reader sees it: packets sorted by time, and by place in the file at equal times. Random calls of
+ * random threads arrive from rings drained in random order, and every slice must be read with its own begin and end.
  */
 #include "cases.h"
 #include "pftrace.h"
@@ -28,7 +27,7 @@ struct send {
 };
 
 struct machine {
-	struct send sends[SENDS_MAX]; /* as they were sent, by all */
+	struct send sends[SENDS_MAX]; /* in the order they were sent, from all threads */
 	size_t n, given;
 	bool taken[SENDS_MAX];
 	uint64_t now;
@@ -64,8 +63,8 @@ static void send_op(struct machine *m, struct worker *w)
 	w->op.h.start_ns = 0;
 }
 
-/* What one of the threads does next, as the BPF programs would report it. Different changes have
- * different times, one change has one time. */
+/* What one of the threads does next, as the BPF programs would report it. Different changes have different times, one change
+ * has one time. */
 static void work(struct machine *m, struct worker *w)
 {
 	uint64_t now = ++m->now;
@@ -73,7 +72,7 @@ static void work(struct machine *m, struct worker *w)
 	if (draw() % 16 == 0)
 		w->ring = (unsigned int)(draw() % RINGS);
 	switch (draw() % 6) {
-	case 0: /* an operator and its barrier; the record of the former comes with the next */
+	case 0: /* an operator and its barrier; the operator's record comes with the next */
 		if (w->depth)
 			break;
 		send_op(m, w);
@@ -224,7 +223,7 @@ TEST(test_order)
 	free(m);
 }
 
-/* Many more than can wait arrive at once, nothing ever settles: all are there, and still in order. */
+/* Far more than can wait arrive at once, and nothing ever settles: all are there, and in order. */
 TEST(test_flood)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
@@ -260,7 +259,7 @@ static const struct seen *nth(const struct reader *r, const char *name, size_t n
 	return NULL;
 }
 
-/* Names are sent again after a loss, and slices that are waiting then keep theirs. */
+/* Names are sent again after a loss, and waiting slices keep theirs. */
 TEST(test_loss)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
@@ -306,8 +305,7 @@ TEST(test_mark)
 	reader_free(r);
 }
 
-/* An arrow leads from an instant of the waker to one in the last nanosecond that the woken is off.
- */
+/* An arrow leads from an instant on the waker's track to one in the last nanosecond of the woken thread's off-CPU slice. */
 TEST(test_wake_up)
 {
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };
@@ -320,7 +318,7 @@ TEST(test_wake_up)
 	off.waker_slice = off.h.start_ns - 50;
 	perfetto_open(&o);
 	EMIT(&o, &off);
-	off.waker_slice = 0; /* the waker was in nothing that is recorded */
+	off.waker_slice = 0; /* the waker was in no recorded slice */
 	EMIT(&o, &off);
 	r = perfetto_read(&o);
 	from = nth(r, "wake-up", 0);
@@ -421,8 +419,7 @@ TEST(test_calls)
 	reader_free(r);
 }
 
-/* The longest of everything, in bytes that are not UTF-8: each slice still is two packets that can
- * be read. */
+/* The longest of everything, in bytes that are not UTF-8: each slice is still two readable packets. */
 TEST(test_longest)
 {
 	struct rec_function f = { .h = hdr(REC_FUNCTION, 0) };
@@ -487,8 +484,7 @@ static void feed_numbered(struct out *o, uint64_t from, uint64_t to)
 	}
 }
 
-/* Nobody reads the file, so events are left out in its middle: those after have the right times
- * nevertheless. */
+/* The file's reader is stuck, so events in its middle are left out: later ones still have the right times. */
 TEST(test_dropped)
 {
 	const uint64_t many = 45000, all = many + 3000;

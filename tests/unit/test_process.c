@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What /proc says: about this process, and about a child that is this program again. */
+/* What /proc says about this process, and about a child that runs this program again. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -26,8 +26,8 @@
 
 struct child {
 	pid_t pid;
-	int in;  /* what it waits on */
-	int out; /* a byte from it: it is there */
+	int in;  /* it waits for a byte here */
+	int out; /* it writes a byte when it is ready */
 	char byte;
 };
 
@@ -124,10 +124,10 @@ static void end_main_thread(int in, int out)
 	main_thread_ends[1] = out;
 	if (pthread_create(&t, NULL, outlive_main_thread, NULL))
 		_exit(1);
-	syscall(SYS_exit, 0); /* of this thread alone */
+	syscall(SYS_exit, 0); /* ends this thread only */
 }
 
-/* State: Z, and yet it runs. */
+/* State Z, and yet it runs. */
 TEST(test_exists_without_main_thread)
 {
 	struct child c;
@@ -154,7 +154,7 @@ TEST(test_comm)
 		memset(comm, 'x', sizeof(comm));
 		assert_int_equal(process_comm(getpid(), comm), 0);
 		assert_string_equal(comm, names[i]);
-		/* nothing in a name makes up another state or process */
+		/* a name cannot fake another state or process */
 		assert_true(process_exists(getpid()));
 		assert_int_equal(process_tgid(getpid(), &tgid), 0);
 		assert_int_equal(tgid, getpid());
@@ -279,7 +279,7 @@ static int stop_at_mapping(const struct mapped_file *m, void *arg)
 	return -7;
 }
 
-/* In a time namespace of its own, until told to make another one for its children. */
+/* Lives in a time namespace of its own; makes another one for its children when told to. */
 static int live_in_time(int in, int out)
 {
 	const char offsets[] = "boottime 5000 7\nmonotonic 3000 0\n";
@@ -331,7 +331,7 @@ TEST(test_clock_shift)
 		skip(); /* only root can make one */
 }
 
-/* Only a socket that waits for connections counts, of either kind, as long as it is there. */
+/* Only a listening socket counts, of either kind, while it exists. */
 TEST(test_listens)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -394,7 +394,7 @@ static void *map_file(int fd, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Names as a hostile program may choose them; mapped data does not count. */
+/* Names that a hostile program may choose; mapped data does not count. */
 TEST(test_mapped_names)
 {
 	static const char *const names[] = { "/plain", "/with space", "/line\nfeed", "/x (deleted)",
@@ -436,8 +436,8 @@ TEST(test_mapped_names)
 			assert_int_equal(file_open_mapped(getpid(), &w.m, &found), 0);
 			close(found);
 		}
-		/* deleted, or replaced by another file: /proc/PID/map_files leads to the one that
-		 * is mapped, for those who may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
+		/* deleted, or replaced by another file: /proc/PID/map_files leads to the mapped one, for those who may use
+		 * it (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
 		assert_int_equal(unlink(path), 0);
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
 		assert_true(fd >= 0);
@@ -456,7 +456,7 @@ TEST(test_mapped_names)
 	rmdir(dir);
 }
 
-/* What is mapped is no regular file, or what is in its place is none. Also called in a child, where nothing may be asserted. */
+/* The mapped file is not regular, or its replacement is not. Also called in a child, which must not assert. */
 static bool opens_what_is_mapped(void)
 {
 	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX];
@@ -490,7 +490,7 @@ TEST(test_open_irregular)
 	assert_true(opens_what_is_mapped());
 }
 
-/* As systemd's RestrictSUIDSGID= does it: the system call is said not to exist. */
+/* As systemd's RestrictSUIDSGID= does: the system call seems not to exist. */
 static int forbid_openat2(void)
 {
 	struct sock_filter filter[] = {
@@ -541,7 +541,7 @@ TEST(test_environ)
 		const char *name, *value;
 	} cases[] = {
 		{ "FIRST", "1" }, { "FIRST_LONGER", "2" }, { "EMPTY", "" }, { "SIGNS", "a=b c" },
-		{ "TWICE", "1" }, /* as getenv(3) has it */
+		{ "TWICE", "1" }, /* as getenv(3) would find it */
 		{ "BYTES", "\xff\x01\n" }, { "LAST", "9" }, { "FIRS", NULL }, { "BARE", NULL }, { "BAR", NULL },
 		{ "NO_SUCH", NULL },
 	};
@@ -569,7 +569,7 @@ TEST(test_environ)
 
 #define HUGE_ENV (64u << 20)
 
-/* Claims that the environment is somewhere else; needs no privileges where the kernel supports it. */
+/* Moves the environment elsewhere; needs no privileges where the kernel supports it. */
 static int move_environ(void *start, void *end)
 {
 	struct prctl_mm_map map = { .exe_fd = (__u32)-1, .brk = (__u64)(uintptr_t)sbrk(0) };
@@ -584,7 +584,7 @@ static int move_environ(void *start, void *end)
 	p = strrchr(text, ')') + 2;
 	p = strtok_r(p, " ", &save);
 	for (int i = 3; p && i < 52; i++, p = strtok_r(NULL, " ", &save))
-		v[i] = strtoull(p, NULL, 10); /* as proc(5) counts them */
+		v[i] = strtoull(p, NULL, 10); /* numbered as in proc(5) */
 	map.start_code = v[26];
 	map.end_code = v[27];
 	map.start_stack = v[28];
@@ -598,7 +598,7 @@ static int move_environ(void *start, void *end)
 	return prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0);
 }
 
-/* An environment without a NUL: the kernel shows whatever the process says that it is. */
+/* An environment without a NUL: the kernel shows whatever the process claims. */
 static void huge_environ(int in, int out)
 {
 	char *map = mmap(NULL, HUGE_ENV, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -624,7 +624,7 @@ TEST(test_environ_huge)
 	assert_int_equal(process_environ(c.pid, &env), 0);
 	assert_true(env.len <= 4u << 20);
 	assert_string_equal(process_text_variable(&env, "FIRST"), "1");
-	/* the one that was cut is none */
+	/* the cut one is dropped */
 	assert_null(process_text_next(&env, process_text_next(&env, NULL)));
 	process_text_free(&env);
 	child_end(&c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The profile, from records of steps: every byte of a line, sums, and the contents of the envelope. */
+/* The profile from records of steps: every byte of a line, sums, and the contents of the envelope. */
 #include "schema/left_out.h"
 #include "sinks.h"
 #include "util/program.h"
@@ -55,7 +55,7 @@ static unsigned int count_lines(const struct out *o)
 	return n;
 }
 
-/* One line with everything that is known, to the byte. */
+/* One line with everything known, to the byte. */
 TEST_WITH(test_line, setup, teardown)
 {
 	struct asked asked = {};
@@ -103,7 +103,7 @@ TEST_WITH(test_line, setup, teardown)
 	profile_done(&o);
 }
 
-/* What follows "workers" and "total" in the line of a step that was held up. */
+/* Checks what follows "workers" and "total" in the line of a step that was held up. */
 static void check_held_up(const struct rec_step *r, const char *shape, const char *stages)
 {
 	struct out o;
@@ -135,7 +135,7 @@ TEST_WITH(test_held_up, setup, teardown)
 		"\"total\":1.000,\"cpu\":1.000,\"workers_total\":2.001,\"workers_cpu\":1.999,"
 		"\"workers_runnable\":0.002}");
 
-	/* who ran instead; a name is whatever somebody gave to a process */
+	/* who ran instead; any process name */
 	r.straggler = (struct stall){ .dur_ns = 5000, .state = ST_RUNNABLE, .by_tid = 990, .by = "cc1 \"\n" };
 	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by = "swapper/1" };
 	check_held_up(&r,
@@ -145,7 +145,7 @@ TEST_WITH(test_held_up, setup, teardown)
 		"\"straggler_by\":\"cc1 \\\"\\n\",\"straggler_by_tid\":990}",
 		"\"total\":1.000,");
 
-	/* a CPU limit; a wake-up by a thread whose name fills its place, and one by an interrupt */
+	/* a CPU limit; a wake-up by a thread with a name of full length, and one by an interrupt */
 	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .flags = STALL_F_THROTTLED };
 	r.straggler = (struct stall){ .dur_ns = 9, .state = ST_BLOCKED_FUTEX, .by_tid = 8, .late_ns = 12 };
 	memset(r.straggler.by, 'x', sizeof(r.straggler.by));
@@ -156,7 +156,7 @@ TEST_WITH(test_held_up, setup, teardown)
 		"\"straggler_by\":\"xxxxxxxxxxxxxxxx\",\"straggler_by_tid\":8,\"straggler_late_us\":0.012}",
 		"\"total\":1.000,");
 	r.straggler_tid = r.workers = 0;
-	/* the one that had most of what is known is not named for what held it up */
+	/* the wait with most of the known time is not named for what held it up */
 	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .by = "x", .flags = STALL_F_UNNAMED };
 	check_held_up(&r, "\"workers\":0,\"stall_state\":\"runnable\",\"stall_us\":0.009}", "\"total\":1.000,\"cpu\":1.000}");
 	r.stall = (struct stall){ .dur_ns = 10, .state = ST_BLOCKED_IO, .late_ns = 1 };
@@ -172,7 +172,7 @@ static struct behind behind(uint64_t ns, uint32_t tid, uint32_t tgid, const char
 	return b;
 }
 
-/* Behind which threads it waited for a CPU: the longest first, and with the others all of it; or not at all. */
+/* The threads it waited behind for a CPU: longest first, and with the others the full time; or none at all. */
 TEST_WITH(test_behind, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 1 };
@@ -197,7 +197,7 @@ TEST_WITH(test_behind, setup, teardown)
 	check_held_up(&r, "\"workers\":0}", "\"total\":1.000,\"runnable\":1.000}");
 }
 
-/* Whatever the shares of the states are, they add up to the total in what was written. */
+/* Whatever the shares of the states, they add up to the written total. */
 TEST_WITH(test_sums, setup, teardown)
 {
 	struct asked asked = {};
@@ -240,7 +240,7 @@ TEST_WITH(test_sums, setup, teardown)
 	profile_done(&o);
 }
 
-/* Only steps are lines, and only those of probes that there are. */
+/* Only steps are lines, and only those of existing probes. */
 TEST_WITH(test_other_records, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 1) };
@@ -296,8 +296,8 @@ TEST_WITH(test_unknown, setup, teardown)
 	profile_done(&o);
 }
 
-/* What people write, and what a hostile environment of the target holds. */
-/* Of each process its own; what was not known at first is asked for again. */
+/* What people write, and what a target's hostile environment holds. */
+/* To each process its own metadata; what was unknown at first is asked for again. */
 static const struct profile_meta *meta_of_each(void *arg, uint32_t tgid)
 {
 	static struct profile_meta meta;
@@ -379,7 +379,7 @@ static char *fill(size_t len, char c)
 	return text;
 }
 
-/* Nothing is cut, and no buffer is too short, not even if every byte becomes six. */
+/* Nothing is cut and no buffer is too short, even if every byte becomes six. */
 TEST_WITH(test_long_metadata, setup, teardown)
 {
 	const size_t len = 100 << 10, flags_len = 2 << 20;
@@ -439,7 +439,7 @@ TEST_WITH(test_append, setup, teardown)
 	profile_done(&o);
 }
 
-/* The lines continue in another file; that of the window is at the end of the last. */
+/* The lines continue in another file; the window's line is at the end of the last. */
 TEST_WITH(test_rotate, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };
@@ -492,7 +492,7 @@ TEST_WITH(test_window, setup, teardown)
 	profile_done(&o);
 }
 
-/* Page faults that the kernel does not show are not none. */
+/* Page faults that the kernel does not report are not zero. */
 TEST_WITH(test_without_faults, setup, teardown)
 {
 	const struct process_totals process = { .tgid = 1 };
@@ -511,7 +511,7 @@ TEST_WITH(test_without_faults, setup, teardown)
 	rec.lacks_faults = false;
 }
 
-/* What --budget left out, of a step and of a window. */
+/* What --budget left out, for a step and for a window. */
 TEST_WITH(test_left_out, setup, teardown)
 {
 	static struct left_out l = { .budget = 25000 };
@@ -536,7 +536,7 @@ TEST_WITH(test_left_out, setup, teardown)
 	profile_close(&o, &t);
 	rec.left_out = NULL;
 	assert_text(shape_of(&o, 0, "left_out"), "barriers,timeline");
-	assert_null(shape_of(&o, 0, "workers")); /* not known, which is not none */
+	assert_null(shape_of(&o, 0, "workers")); /* not known, which is not zero */
 	assert_non_null(shape_of(&o, 1, "workers"));
 	assert_text(shape_of(&o, 2, "left_out"), "operators");
 	assert_non_null(shape_of(&o, 2, "workers"));
@@ -545,7 +545,7 @@ TEST_WITH(test_left_out, setup, teardown)
 	profile_done(&o);
 }
 
-/* Why it was recorded, with whatever a reason holds. */
+/* Why it was recorded, whatever the reason contains. */
 TEST_WITH(test_reasons, setup, teardown)
 {
 	char longer[300] = "";
@@ -568,7 +568,7 @@ TEST_WITH(test_reasons, setup, teardown)
 	profile_done(&o);
 }
 
-/* With windows every line, of whatever family, begins its shape with the number, and has it once. */
+/* With windows every line of every family begins its shape with the window number, and has it once. */
 TEST_WITH(test_window_number, setup, teardown)
 {
 	struct syscall_total call = { .nr = 1, .sum = { 1, 100 } };

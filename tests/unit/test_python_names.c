@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Names and lines of Python frames, and the lists of interpreters, threads and frames, in a memory image laid out as each known version
- * does, with junk in it, and leading anywhere.
+ * Names and lines of Python frames, and lists of interpreters, threads and frames, in a memory image laid out as in each
+ * known version, with junk and wild pointers in it.
  */
 #include "stack/python_name.h"
 #include "target/python.h"
@@ -56,7 +56,7 @@ static void put_ascii(const struct python *p, uint64_t address, const char *text
 	put_str(p, address, text, strlen(text), 1, true);
 }
 
-/* A function "A.f" in "m.py" from line 10: its first two code units are of line 11, the next of line 12. */
+/* A function "A.f" in "m.py" from line 10: its first two code units are on line 11, the next on line 12. */
 static void put_function(const struct python *p)
 {
 	static const uint8_t lnotab[] = { 0, 1, 4, 1 }, ranges[] = { 4, 1, 2, 1 };
@@ -87,7 +87,7 @@ static uint64_t instr_at(const struct python *p, unsigned int offset)
 
 /* ---- the tables ---- */
 
-/* Where 3.13 and 3.14 say what they have where, with numbers as of a Debian build. */
+/* The tables in which 3.13 and 3.14 describe their layout, with the numbers of a Debian build. */
 static void fill_debug_words(uint64_t *words, unsigned int minor)
 {
 	/* word, value: what the versions share, then by word in each */
@@ -128,7 +128,7 @@ static struct python_names *n;
 static struct python p;
 static struct python_name named;
 
-/* A process of that version, which is all that is known. */
+/* A process of which only the version is known. */
 static void start(unsigned int minor)
 {
 	python_names_free(n);
@@ -137,7 +137,7 @@ static void start(unsigned int minor)
 	python_names_set(n, TGID, &p);
 }
 
-/* With the function in its memory. */
+/* The same, with the function in its memory. */
 static void start_with_function(unsigned int minor)
 {
 	start(minor);
@@ -178,14 +178,14 @@ TEST(test_versions_refused)
 	p = (struct python){};
 	assert_int_equal(python_layout_known(2, 7, &p), -ENOTSUP);
 	assert_int_equal(python_layout_known(3, 7, &p), -ENOTSUP);
-	assert_int_equal(python_layout_known(3, 13, &p), -ENOTSUP); /* only by what it says itself */
+	assert_int_equal(python_layout_known(3, 13, &p), -ENOTSUP); /* only from its own table */
 	fill_debug_words(words, 14);
 	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS - 1, &p), -ENOENT);
 	words[1] = 3u << 24 | 99 << 16;
 	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -ENOTSUP);
 	assert_int_equal(p.minor, 99);
 	fill_debug_words(words, 14);
-	words[40] = UINT64_MAX; /* an offset that cannot be */
+	words[40] = UINT64_MAX; /* an impossible offset */
 	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -EBADMSG);
 	words[0] = 0;
 	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -ENOENT);
@@ -210,13 +210,13 @@ TEST_WITH(test_known_code_is_read_once, NULL, tear_down)
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.read, 2);
 
-	/* nothing any more */
+	/* no longer a code object */
 	put(CODE + p.objects.type, 0, 8);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -EFAULT);
 	assert_int_equal(python_names_get(n, TGID + 1, CODE, instr_at(&p, 0), &named), -ENOENT);
 }
 
-/* Samples arrive after the process has exited; but processes that are gone do not stay for ever. */
+/* Samples arrive after the process has exited, but exited processes are forgotten at some time. */
 TEST_WITH(test_process_that_exits, NULL, tear_down)
 {
 	struct python_names_stats stats;
@@ -308,7 +308,7 @@ TEST_WITH(test_wild_lengths_and_pointers, NULL, tear_down)
 		assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
 		assert_int_equal(named.line, 0);
 	}
-	/* far from the code: no line of it */
+	/* far from the code: no line */
 	put_function(&p);
 	assert_int_equal(python_names_get(n, TGID, CODE, CODE - 0x1000, &named), 0);
 	assert_int_equal(named.line, 0);
@@ -316,7 +316,7 @@ TEST_WITH(test_wild_lengths_and_pointers, NULL, tear_down)
 	assert_int_equal(named.line, 0);
 }
 
-/* Many functions are forgotten, not kept. */
+/* Old functions are forgotten when there are many. */
 TEST_WITH(test_memory_is_bounded, NULL, tear_down)
 {
 	struct python_names_stats stats;
@@ -361,7 +361,7 @@ TEST_WITH(test_junk, NULL, tear_down)
 
 TEST(test_lines)
 {
-	/* 300 further, in steps of what a byte holds; then back by 2 */
+	/* 300 further, in steps that fit a byte; then back by 2 */
 	static const uint8_t lnotab[] = { 6, 127, 0, 127, 0, 46, 2, (uint8_t)-2 };
 	/* bytes 0 to 3: line 5; 4 and 5: none; 6 to 9: 3 */
 	static const uint8_t ranges[] = { 4, 0, 2, 0x80, 4, (uint8_t)-2 };
@@ -455,7 +455,7 @@ TEST_WITH(test_tasks, NULL, tear_down)
 	}
 }
 
-/* Names that are never the same again, as those of requests, would make a stack each. */
+/* Task names that never repeat, such as request ids, would make a stack each. */
 TEST_WITH(test_many_tasks, NULL, tear_down)
 {
 	struct python_names_stats stats;
@@ -503,7 +503,7 @@ TEST_WITH(test_junk_tasks, NULL, tear_down)
 #define FRAME_CODE 0x5000000000u
 #define SELF 0x7f0000001000u
 
-/* For 3.13 and later: what an interpreter's own table says comes to this. */
+/* For 3.13 and later, what an interpreter's own table says. */
 static struct python_walk walk_of(unsigned int minor)
 {
 	struct python layout;
@@ -530,10 +530,10 @@ static unsigned int frames_of(const struct python_walk *w, uint64_t self, struct
 	return f->n;
 }
 
-/* A frame, or the mark of a call from C. Frame i calls frame i - 1. */
+/* A frame, or the marker of a call from C. Frame i calls frame i - 1. */
 static void put_frame(const struct python_walk *w, unsigned int i, bool shim, bool entry)
 {
-	put(FRAME(i) + w->frame_code, (FRAME_CODE + 0x100 * i) | 1, 8); /* with a tag, as 3.14 has them */
+	put(FRAME(i) + w->frame_code, (FRAME_CODE + 0x100 * i) | 1, 8); /* with a tag, as in 3.14 */
 	put(FRAME(i) + w->frame_instr, 2 * i, w->flags & PYTHON_WALK_LASTI ? 4 : 8);
 	put(FRAME(i) + w->frame_previous, FRAME(i + 1), 8);
 	if (w->frame_owner != PYTHON_NO_OFFSET)
@@ -542,7 +542,7 @@ static void put_frame(const struct python_walk *w, unsigned int i, bool shim, bo
 		put(FRAME(i) + w->frame_entry, entry, 1);
 }
 
-/* Two interpreters; the second one has two threads, of which the second is ours, with so many frames. */
+/* Two interpreters; the second has two threads, the second of which is ours, with this many frames. */
 static void put_process(const struct python_walk *w, unsigned int frames)
 {
 	memset(memory, 0, sizeof(memory));
@@ -571,7 +571,7 @@ TEST_WITH(test_frames_of_each_version, NULL, tear_down)
 		bool marks = w.frame_owner != PYTHON_NO_OFFSET, each = w.flags & PYTHON_WALK_EACH;
 		unsigned int at = 0;
 
-		/* 0 is called by 1, 1 from C by 3 (or 2 is the mark of that), 3 from outside */
+		/* 0 is called by 1, 1 from C by 3 (or 2 is that call's marker), 3 from outside */
 		put_process(&w, 5);
 		put_frame(&w, 1, false, true);
 		put_frame(&w, 2, marks, false);
@@ -658,7 +658,7 @@ enum {
 	GENERATORS,
 };
 
-/* Makes the frame that of a generator or coroutine, and returns that. */
+/* Makes a frame that of a generator or coroutine; returns its address. */
 static uint64_t put_generator(const struct python_walk *w, unsigned int i)
 {
 	uint64_t object = OBJECT(GENERATORS + i / 4);
@@ -671,8 +671,8 @@ static uint64_t put_generator(const struct python_walk *w, unsigned int i)
 	return object;
 }
 
-/* A function, two coroutines, of which the outer one is the task's, the loop's function, and one more. They are further
- * apart than other frames, since these have variables. */
+/* A function, two coroutines, the outer one being the task's, the loop's function, and one more. They are further apart than
+ * other frames, since these have variables. */
 static void put_task(const struct python_walk *w, unsigned int place, uint64_t name)
 {
 	uint64_t gen;
@@ -706,7 +706,7 @@ TEST_WITH(test_tasks_of_frames, NULL, tear_down)
 			assert_int_equal(f.task.bytes, PYTHON_TASK_BYTES);
 			assert_int_equal(f.task.name[PYTHON_TASK_BYTES - 1], 'n');
 		}
-		/* the name is at the end of what is there */
+		/* the name lies at the end of the memory */
 		put_task(&w, places[0], END - 64);
 		frames_of(&w, SELF, &f);
 		assert_true(f.has_task);
@@ -727,7 +727,7 @@ TEST_WITH(test_tasks_of_frames, NULL, tear_down)
 	}
 }
 
-/* From 3.12 on a function may run another task's coroutine at once, whose name is not known. A plain generator is of the task. */
+/* From 3.12 on a function may run another task's coroutine eagerly, with unknown name. A plain generator belongs to the task. */
 TEST_WITH(test_eager_tasks, NULL, tear_down)
 {
 	struct python_found f;
