@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The options of windows and of the flight recorder: values, which go together, the environment. */
+/* The options of windows and of the flight recorder: values, valid combinations, the environment. */
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -49,7 +49,7 @@ static int teardown(void **state)
 	return chdir("/") || rmdir(top);
 }
 
-/* Options as one text, in which a blank ends each. */
+/* Parses options given as one text, separated by blanks. */
 static int parse(const char *text)
 {
 	static char copy[512];
@@ -166,7 +166,7 @@ struct bad {
 	const char *options, *line;
 };
 
-/* Each is refused with one line, when it is parsed (early) or when all are checked. */
+/* Each is refused with one line, when parsed (early) or when all are checked. */
 static void expect_bad(const struct bad *bad, size_t n, bool early)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -240,7 +240,7 @@ TEST_WITH(test_bad_together, setup, teardown)
 	};
 
 	expect_bad(bad, ARRAY_SIZE(bad), false);
-	/* those of record itself */
+	/* also by record itself */
 	for (int flight = 0; flight < 2; flight++) {
 		for (int profile = 0; profile < 2; profile++) {
 			char line[120];
@@ -274,7 +274,7 @@ TEST_WITH(test_folder, setup, teardown)
 	mode_t old = umask(027);
 
 	expect_good("--window manual --output-dir a/b//c/");
-	assert_int_equal(access("a", F_OK), -1); /* something else may be refused yet */
+	assert_int_equal(access("a", F_OK), -1); /* something else may still be refused */
 	assert_int_equal(outputs_prepare(&o), 0);
 	umask(old);
 	assert_int_equal(stat("a/b/c", &st), 0);
@@ -294,7 +294,7 @@ TEST_WITH(test_folder, setup, teardown)
 		assert_true(GRABBED(grab, outputs_prepare(&o)) < 0);
 	assert_non_null(strstr(said, "--output-dir: cannot write into /proc/nowhere: "));
 	forget();
-	/* nothing is made when something else is wrong */
+	/* nothing is created when something else is wrong */
 	parse("--window sometimes --output-dir never");
 	assert_int_equal(check(), -EINVAL);
 	assert_int_equal(access("never", F_OK), -1);
@@ -309,11 +309,11 @@ TEST_WITH(test_folder, setup, teardown)
 struct setting {
 	const char *variables; /* "A=a|B=b" */
 	const char *options, *output;
-	const char *flag, *directory; /* what comes of them; NULL: none */
+	const char *flag, *directory; /* the resulting values; NULL: none */
 	uint32_t max_steps, each;
-	const char *said; /* whole lines, or a part of them; NULL: whatever */
+	const char *said; /* whole lines, or parts of them; NULL: any */
 	int err;
-	bool command; /* one is given */
+	bool command; /* a COMMAND is given */
 };
 
 static void expect_settings(const struct setting *s, size_t n)
@@ -361,12 +361,12 @@ TEST_WITH(test_own_environment, setup, teardown)
 		{ .variables = "INFTRACE_WINDOW_FLAG=f", .options = "--window manual" },
 		/* one file for the whole run */
 		{ .variables = "INFTRACE_WINDOW_FLAG=f|INFTRACE_OUTPUT_DIR=d", .output = "t.json", .said = "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: -o is for the whole run\n" },
-		/* empty is as good as none, malformed is not */
+		/* empty counts as unset, malformed does not */
 		{ .variables = "INFTRACE_WINDOW_FLAG=|INFTRACE_MAX_STEPS=many", .said = "INFTRACE_MAX_STEPS: 'many' is not a number", .err = -EINVAL },
-		/* those of the other tool count, too, unless they are switched off */
+		/* the other tool's variables count, too, unless switched off */
 		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE= ", .flag = "f" },
 		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE=0" },
-		/* blank is not set */
+		/* blank counts as unset */
 		{ .variables = "INFTRACE_WINDOW_FLAG= |VLLM_CHAKRA_FLAG=g", .flag = "g" },
 	};
 
@@ -383,7 +383,7 @@ TEST_WITH(test_switches, setup, teardown)
 	};
 	static const struct setting stacks = { .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_RECORD_SHAPES=0|VLLM_CHAKRA_WITH_STACK=1", .flag = "f" };
 	static const struct setting settings[] = {
-		/* its switch alone means its own places */
+		/* its switch alone means its own default places */
 		{ .variables = "VLLM_CHAKRA_TRACE=1", .flag = "/tmp/vllm_chakra_trace_on", .directory = "/home/ubuntu/vllm_quickstart/vllm_chakra" },
 		{ .variables = "VLLM_CHAKRA_TRACE=True|INFTRACE_WINDOW_FLAG=f", .flag = "f" },
 		{ .variables = "VLLM_CHAKRA_TRACE=n|VLLM_CHAKRA_FLAG=f" },
@@ -404,7 +404,7 @@ TEST_WITH(test_command, setup, teardown)
 	static const struct setting settings[] = {
 		/* as its specification counts */
 		{ .variables = "VLLM_CHAKRA_FLAG=f|VLLM_CHAKRA_TRACE_DIR=d|VLLM_CHAKRA_TRACE_MAX_STEPS=7", .command = true, .flag = "f", .directory = "d", .each = 7 },
-		/* without windows that number is of another program only */
+		/* without windows that number concerns another program only */
 		{ .variables = "VLLM_CHAKRA_TRACE_MAX_STEPS=7", .command = true },
 		{ .variables = "VLLM_CHAKRA_FLAG=f|INFTRACE_WINDOW_FLAG=g", .command = true, .flag = "g" },
 	};
@@ -412,8 +412,7 @@ TEST_WITH(test_command, setup, teardown)
 	expect_settings(settings, ARRAY_SIZE(settings));
 }
 
-/* A process with these variables, in `dir`; of another user if that is not 0. Everything is set up
- * when this returns. */
+/* A process with these variables, in `dir`, as another user unless 0. It is fully set up when this returns. */
 static pid_t child(uid_t user, const char *dir, const char *const env[])
 {
 	int up[2];
@@ -428,7 +427,7 @@ static pid_t child(uid_t user, const char *dir, const char *const env[])
 		dup2(up[1], STDOUT_FILENO);
 		close(up[0]);
 		close(up[1]);
-		/* not another exec: while that is under way the environment is empty */
+		/* no second exec: during an exec the environment is empty */
 		execle("/bin/sh", "sh", "-c", "echo; kill -STOP $$", NULL, env);
 		_exit(1);
 	}
@@ -472,7 +471,7 @@ TEST_WITH(test_target, setup, teardown)
 		pid, pid);
 	assert_string_equal(said, line);
 	forget();
-	/* of several, the first one's count, and the others' are named */
+	/* with several, the first one's count is used and the others are named */
 	pids[0] = pid;
 	pids[1] = child(0, top, other);
 	read_processes(pids, 2, "/x/flag");
@@ -483,7 +482,7 @@ TEST_WITH(test_target, setup, teardown)
 	assert_memory_equal(said, line, strlen(line));
 	end_child(pids[1]);
 	forget();
-	/* ours comes first */
+	/* our own value comes first */
 	setenv("INFTRACE_WINDOW_FLAG", "ours", 1);
 	read_processes(&pid, 1, "ours");
 	forget();
@@ -494,7 +493,7 @@ TEST_WITH(test_target, setup, teardown)
 	assert_int_equal(o.max_steps, 0);
 	forget();
 	end_child(pid);
-	/* a process that is gone is reported elsewhere */
+	/* an exited process is reported elsewhere */
 	read_processes(&pid, 1, NULL);
 }
 

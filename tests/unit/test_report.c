@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace report as a whole, on the files of tests/golden (run from the root of the tree) and on
- * text made here. */
+/* inftrace report as a whole, on the files of tests/golden (run from the root of the tree) and on text made here. */
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,7 +8,7 @@
 
 #define GOLDEN "tests/golden/"
 
-/* Times in microseconds; more: further keys of the shape, with a comma before them. */
+/* Times in microseconds; more: further keys of the shape, each after a comma. */
 static void add_step(struct profile *p, int pid, int step, const char *phase, int tokens, int ts,
 	int cpu, const char *state, int us, const char *more)
 {
@@ -110,7 +109,7 @@ TEST(test_json)
 		{ "steps.30.state_us", "19995.000" });
 }
 
-/* Two processes in one file, and one of them in an earlier file: separated by pid, joined by pid. */
+/* Two processes in one file, and one of them in an earlier file: told apart and joined by pid. */
 TEST(test_processes)
 {
 	char path[] = "/tmp/test_report_XXXXXX";
@@ -135,7 +134,7 @@ TEST(test_processes)
 	unlink(path);
 }
 
-/* A request alone, then steps of two sequences: what these share is in no time, and the report says so. */
+/* A request alone, then steps of two sequences: shared steps count in no time, and the report says so. */
 TEST(test_mixed)
 {
 	struct profile *p = profile_new();
@@ -165,7 +164,7 @@ TEST(test_mixed)
 	free(p->text);
 }
 
-/* The same request from the engine's steps and from the server's socket: distinguished, not added up. */
+/* The same request from the engine's steps and from the server's socket: told apart, not added up. */
 TEST(test_sockets)
 {
 	struct profile *p = profile_new();
@@ -189,8 +188,8 @@ TEST(test_sockets)
 	free(p->text);
 }
 
-/* Two threads in turn, each on its own track, or both on one whose events name the thread; and a third one in
- * parallel, so that only the threads tell which steps are consecutive. */
+/* Two threads in turn, each on its own track, or both on one whose events name the thread; and a third in parallel, so that
+ * only the threads tell which steps are consecutive. */
 static void report_turns(struct output *result, bool shared)
 {
 	struct profile p;
@@ -290,7 +289,7 @@ TEST(test_malformed)
 	REPORT_FAILS(LINE("{\"ts_us\":1e300,\"step\":1e9}", "{\"total\":1}"), ARGV("-"), EXIT_RUN, NULL, NULL);
 }
 
-/* Builds are not mixed, and who only started the engine comes behind it. */
+/* Builds are not mixed, and the launcher follows the engine. */
 TEST(test_builds)
 {
 	static const char line[] = "{\"event\":\"%s\",\"commit_sha\":%s,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1,"
@@ -309,7 +308,7 @@ TEST(test_builds)
 	output_free(&result);
 }
 
-/* Numbers at the limits of what fits: no step of the way may overflow (under UBSan). */
+/* Numbers at the limits: no intermediate result may overflow (under UBSan). */
 TEST(test_limits)
 {
 	static const char *const totals[] = { "9223372036854775", "0", "1e15", "0.001" };
@@ -334,7 +333,7 @@ TEST(test_limits)
 	free(p->text);
 }
 
-/* What others named stays text: in the page and on the terminal. */
+/* Names from outside stay text, in the page and on the terminal. */
 TEST(test_hostile_names)
 {
 	static const char name[] = "</script><img src=x onerror=alert(1)>&\\u001b[31m\\u2028\\u009b\\u202e<!--";
@@ -364,7 +363,7 @@ TEST(test_hostile_names)
 	assert_non_null(end);
 	for (const char *c = data; c < end; c++)
 		assert_true(*c != '<' && *c != '>' && *c != '&');
-	/* what the page parses is whole, so the element did not end early */
+	/* the page's data is whole, so the element did not end early */
 	end = strndup(data, (size_t)(end - data));
 	json_object_put(parse(end));
 	free((char *)end);
@@ -387,7 +386,7 @@ TEST(test_hostile_names)
 
 #define FOREIGN(event, stages) "{\"event\":\"" event "\"," HEAD ",\"source\":\"cuda\",\"shape\":{},\"stage_us\":{" stages "}}\n"
 
-/* What other programs write of events that inftrace has not, by their stages. */
+/* Other programs' lines for events that inftrace does not have, by their stages. */
 TEST(test_foreign)
 {
 	const char *lines = FOREIGN("unified_prof", "\"total\":100.0,\"prep\":20.0,\"launch\":80.0") FOREIGN("unified_prof",
@@ -399,7 +398,7 @@ TEST(test_foreign)
 	REPORT_SAYS(lines, ARGV("--json", "-"), "{\"event\":\"unified_prof\",\"source\":\"cuda\",\"lines\":2,\"total_us\":{\"count\":2,\"p50\":100.000",
 		"\"stages\":[{\"name\":\"launch\",\"count\":2,\"total_us\":350.000},{\"name\":\"prep\",\"count\":2,\"total_us\":50.000}]");
 	REPORT_SAYS(lines, ARGV("--html=-", "-"), "\"families\":[", "!a<b");
-	/* not more kinds than that, which is said */
+	/* no more kinds than that, which is reported */
 	text = end = malloc(400 * 300);
 	assert_non_null(text);
 	for (int i = 0; i < 300; i++)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace report of requests in batches, by the profile's lines of them. */
+/* inftrace report on requests in batches, from the profile's lines. */
 #include "report.h"
 
-/* A request, times in milliseconds; what is 0 is left out as far as it can be. */
+/* A request, times in milliseconds; members that are 0 are left out where possible. */
 struct line {
 	int number, sequence, ts, prompt, cached, outputs;
 	int queued, prefill, decode, others, between;
 	int first_others, first_between; /* before its first token */
-	const char *shape, *stages;      /* more of them, with a comma before each */
+	const char *shape, *stages;      /* further members, each after a comma */
 	const char *event;               /* NULL: "sequence" */
 };
 
@@ -33,7 +33,7 @@ static void add_line(struct profile *p, const struct line *l)
 
 #define LINE(p, ...) add_line(p, &(struct line){ __VA_ARGS__ })
 
-/* Ten with 100 ms to the first token and 11 ms for each of ten later ones. */
+/* Ten requests with 100 ms to the first token and 11 ms for each of ten later ones. */
 static void add_usual(struct profile *p, int first)
 {
 	for (int i = 0; i < 10; i++) {
@@ -67,7 +67,7 @@ TEST(test_late_first)
 	LINE(p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 512, .outputs = 11, .queued = 1400, .prefill = 110,
 		.decode = 100, .others = 310, .between = 10, .first_others = 310,
 		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
-	/* how much of its prompt came before the recording is not known */
+	/* how much of its prompt came before the recording is unknown */
 	LINE(p, .number = 22, .sequence = 1, .ts = 31000, .outputs = 3, .decode = 20, .others = 8,
 		.shape = ",\"began_before\":true,\"waited1_for\":23,\"waited1_sequence\":0,\"waited1_us\":8000.000");
 	LINE(p, .number = 23, .ts = 31000, .outputs = 3, .decode = 20, .shape = ",\"began_before\":true");
@@ -103,7 +103,7 @@ TEST(test_late_tokens)
 		"2.01 s between steps (the calling thread slept for 1.90 s)\n");
 }
 
-/* With too few to compare with, obvious waits are reported; also for requests without a token. */
+/* With too few to compare, obvious waits are reported; also for requests without a token. */
 TEST(test_alone)
 {
 	struct profile *p = profile_new();
@@ -179,7 +179,7 @@ TEST(test_slo)
 	free(p->text);
 }
 
-/* Where sockets were seen, what clients saw is told of all of their requests, joined or not, and of nothing else. */
+/* Where sockets were seen, the client's view covers all of their requests, joined or not, and nothing else. */
 TEST(test_clients)
 {
 	static const char socket[] = ",\"joined\":false,\"joined_why\":\"several fit\",\"chunks\":3";
@@ -206,7 +206,7 @@ TEST(test_clients)
 		"  queued          86.96 % ");
 }
 
-/* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
+/* Engines whose rows are unknown have requests, too; indistinguishable ones are not judged. */
 TEST(test_slo_steps)
 {
 	struct profile *p = profile_new();
@@ -221,7 +221,7 @@ TEST(test_slo_steps)
 		"!Where the time of requests");
 }
 
-/* Times that do not add up are in no sum; their request is still there. */
+/* Times that do not add up are left out of all sums; their request still counts. */
 TEST(test_wrong)
 {
 	struct profile p;
@@ -246,7 +246,7 @@ TEST(test_wrong)
 	free(p.text);
 }
 
-/* A request that cannot be told from others has no times, and is none of those in batches. */
+/* A request that cannot be told from others has no times, and is not one of those in batches. */
 TEST(test_mixed)
 {
 	struct profile *p = profile_new();
@@ -261,7 +261,7 @@ TEST(test_mixed)
 		"; of 1 it is not known\n");
 }
 
-/* Each recording has numbers of its own. */
+/* Each recording has its own numbers. */
 TEST(test_recordings)
 {
 	struct profile *p = profile_new();
@@ -274,7 +274,7 @@ TEST(test_recordings)
 	PROFILE_SAYS(p, ARGV("-"), ": 9.00 ms for request 1 (90 prompt tokens)\n");
 }
 
-/* A trace says the same, in a process of their own. */
+/* A trace says the same, with the requests in a process of their own. */
 TEST(test_trace)
 {
 	struct profile *p = profile_new();

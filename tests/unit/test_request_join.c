@@ -31,7 +31,7 @@ TEST(test_one)
 	assert_int_equal(of_sockets[0].with, 0);
 	assert_int_equal(of_sequences[0].result, JOIN_DONE);
 	assert_int_equal(of_sequences[0].with, 0);
-	/* each of these alone forbids it */
+	/* each of these alone forbids the join */
 	for (int i = 0; i < 7; i++) {
 		struct join_socket s[] = { sockets[0] };
 		struct join_sequence q[] = { sequences[0] };
@@ -39,22 +39,22 @@ TEST(test_one)
 		if (i == 0)
 			s[0].tgid = 2;
 		if (i == 1)
-			s[0].start = 201; /* asked for after it had begun */
+			s[0].start = 201; /* requested after it had begun */
 		if (i == 2)
-			s[0].first = 299; /* answered before there was anything */
+			s[0].first = 299; /* answered before there was any output */
 		if (i == 3)
 			s[0].last = 489;
 		if (i == 4)
-			q[0].first = 0; /* it gave nothing */
+			q[0].first = 0; /* it gave no output */
 		if (i == 5)
-			s[0].chunks = 10; /* more than it has given */
+			s[0].chunks = 10; /* more than it gave */
 		if (i == 6)
 			s[0].first = s[0].last = 0;
 		DECIDE(s, q);
 		assert_int_equal(of_sockets[0].result, JOIN_NONE);
 		assert_int_equal(of_sequences[0].result, JOIN_NONE);
 	}
-	/* of one whose beginning was not seen it is not known that it was before */
+	/* its beginning was not seen: whether it was there before is unknown */
 	sequences[0].vague = true;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_AMBIGUOUS);
@@ -67,7 +67,7 @@ TEST(test_one)
 	sockets[0].first = sockets[0].last = 500;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_DONE);
-	/* it is not over */
+	/* not over yet */
 	sequences[0].open = true;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_OPEN);
@@ -94,7 +94,7 @@ TEST(test_several)
 		assert_int_equal(of_sockets[i].result, JOIN_AMBIGUOUS);
 		assert_int_equal(of_sequences[i].result, JOIN_AMBIGUOUS);
 	}
-	/* one that nobody has seen on a socket leaves those unjoined that could be it */
+	/* a request that no socket shows leaves those unjoined that it could be */
 	join_decide(join, queue, 2, turns, 3, of_sockets, of_sequences);
 	assert_int_equal(of_sequences[2].result, JOIN_NONE);
 	assert_int_equal(of_sequences[0].result, JOIN_DONE);
@@ -104,7 +104,7 @@ TEST(test_several)
 
 #define MS UINT64_C(1000000)
 
-/* Two at once, of which one has a client that reads slowly, or closes its connection. */
+/* Two at once, one of whose clients reads slowly, or closes its connection. */
 TEST(test_clients)
 {
 	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20, .given = 0 },
@@ -115,7 +115,7 @@ TEST(test_clients)
 	for (int i = 0; i < 4; i++) {
 		struct join_socket s[] = { sockets[0], sockets[1] };
 
-		if (i == 1 || i == 2) { /* it had most of its answer only when the other one had all; of that little is known */
+		if (i == 1 || i == 2) { /* it had most of its answer only when the other had all; little is known then */
 			s[0].last = 3000 * MS;
 			s[0].blocked = i == 1 ? 2800 * MS : 0;
 			s[0].chunks = i == 1 ? 3 : 20;
@@ -133,7 +133,7 @@ TEST(test_clients)
 	}
 }
 
-/* An answer that is late just when another one is due is joined with neither. */
+/* An answer that comes just when another is due is joined with neither. */
 TEST(test_late)
 {
 	struct join_sequence sequences[10];
@@ -145,7 +145,7 @@ TEST(test_late)
 		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10, .given = 0 };
 		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0, .given = 0 };
 	}
-	/* these two overlap; the answer of the first comes when that of the second is due, and that later still */
+	/* these two overlap; the first's answer comes when the second's is due, which is later still */
 	sequences[1].start = sequences[0].start + 20 * MS;
 	sequences[1].first = sequences[0].first + 40 * MS;
 	sequences[1].last = sequences[0].last + 40 * MS;
@@ -159,7 +159,7 @@ TEST(test_late)
 		assert_int_equal(of_sockets[i].result, i < 2 ? JOIN_AMBIGUOUS : JOIN_DONE);
 }
 
-/* Two at once, answers in fewer parts than tokens: which is whose shows by how many writes others of the same process took. */
+/* Two at once, answered in fewer parts than tokens: the usual number of writes in the same process tells them apart. */
 TEST(test_writes)
 {
 	struct join_sequence sequences[12];
@@ -186,11 +186,11 @@ TEST(test_writes)
 		memcpy(q, sequences, sizeof(q));
 		if (i == 1) /* both are the same */
 			s[10].writes = s[11].writes;
-		if (i == 2) /* it is not always so */
+		if (i == 2) /* not always */
 			s[3].writes++;
 		if (i == 3) /* another process */
 			s[10].tgid = s[11].tgid = q[10].tgid = q[11].tgid = 2;
-		if (i == 4) /* it is not clear how many there would have been */
+		if (i == 4) /* how many there would have been is unclear */
 			s[10].gone = s[11].gone = true;
 		DECIDE(s, q);
 		for (uint32_t k = 0; k < 12; k++) {
@@ -207,8 +207,8 @@ TEST(test_writes)
 #define MATES 3
 #define TURNS 20
 
-/* Requests that begin in one step, three at a time; of each fourth such step two are twins. Sequences go on in the order in which
- * their answers have begun: that tells twins apart, as long as nothing contradicts it. */
+/* Requests that begin in one step, three at a time; in every fourth such step two are twins. Sequences go on in the order in
+ * which their answers began, which tells twins apart unless something contradicts it. */
 TEST(test_order)
 {
 	static const size_t left[] = { 0, 10, 10, 10, 8, 2, 10, 1, 0, MATES * TURNS };
@@ -228,7 +228,7 @@ TEST(test_order)
 			q[k].second = at + (rank == 2 && turn % 2 ? 15 : 12) * MS + rank;
 			s[k] = (struct join_socket){ 1, 10, at - MS, q[k].first + 100 * (1 + rank), q[k].last + 100, 0, false, (uint32_t)outputs + 2, .given = 0 };
 			s[k].tid = 2;
-			if (i == 6) /* it is not known when they went on */
+			if (i == 6) /* when they went on is unknown */
 				q[k].second = 0;
 			if (i >= 8) /* they end at once: only the writes differ */
 				s[k].last = q[k].last = at + 100 * MS;
@@ -244,7 +244,7 @@ TEST(test_order)
 			s[4].tid = 3;
 		if (i == 5) /* steps of several contexts have no order */
 			q[12].context = 2;
-		if (i == 9) /* nothing but the order tells anything */
+		if (i == 9) /* nothing but the order tells them apart */
 			s[4].writes++;
 		join_decide(join, s + from, n - from, q, n, of_sockets, of_sequences);
 		for (uint32_t k = from; k < n; k++) {
@@ -266,8 +266,8 @@ static uint64_t any(uint64_t from, uint64_t to)
 	return from + next_random(&seed) % (to - from + 1);
 }
 
-static uint64_t unit;       /* ns: a token takes 20 to 40 of them */
-static bool one_write_each; /* of a token */
+static uint64_t unit;       /* ns: a token takes 20 to 40 of these */
+static bool one_write_each; /* one write per token */
 
 static void to_nanoseconds(struct join_socket *s, size_t n_sockets, struct join_sequence *q, size_t n_sequences)
 {
@@ -285,9 +285,9 @@ static void to_nanoseconds(struct join_socket *s, size_t n_sockets, struct join_
 }
 
 /*
- * Requests of two processes come at any time, wait, are taken in any order, answered in one part or in several,
- * and a slow client may have its answer much later. Those that are joined are joined with their own, whatever
- * health checks, other connections, and requests without a socket there are besides.
+ * Requests of two processes come at any time, wait, are taken in any order, answered in one part or several, and a slow
+ * client may get its answer much later. Joined requests are joined correctly, in spite of health checks, other connections,
+ * and requests without a socket.
  */
 static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, size_t *ret_joined, size_t *ret_all)
 {
@@ -327,7 +327,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 		n_sockets += any(1, 100) > unseen;
 		if (any(1, 100) > strangers)
 			continue;
-		/* a question that no model answers, asked at any time and answered soon */
+		/* a question that no model answers, at any time and with a quick answer */
 		s = &sockets[n_sockets];
 		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40), .given = 0 };
 		s->first = s->last = s->start + any(1, 100);
@@ -370,8 +370,8 @@ TEST(test_servers)
 	}
 }
 
-/* Sequences that no socket shows, and sockets whose answers come from elsewhere, at the same time: each makes
- * its group unjoined, but one of either may stand in for each other. */
+/* Sequences that no socket shows and sockets answered from elsewhere, at the same time: each keeps its group unjoined, but
+ * one of either may stand in for the other. */
 TEST(test_unseen)
 {
 	for (size_t u = 0; u < 2 * ARRAY_SIZE(units); u++) {
@@ -387,7 +387,7 @@ TEST(test_unseen)
 	}
 }
 
-/* Numbers that the engine gives tell those apart that are alike in all else, and nothing else joins them. */
+/* The engine's own numbers tell apart what is alike in all else, and nothing else joins them. */
 TEST(test_numbers)
 {
 	const struct join_socket alike[] = { { 1, 3, 100, 310, 500, 0, false, 0, .given = 8 }, { 1, 3, 100, 310, 500, 0, false, 0, .given = 7 },
@@ -405,7 +405,7 @@ TEST(test_numbers)
 	assert_int_equal(of_sequences[2].result, JOIN_NONE);
 	assert_int_equal(of_sockets[2].result, JOIN_DONE); /* by its time */
 	assert_int_equal(of_sockets[2].with, 3);
-	/* whatever is not known of it, and however late */
+	/* whatever is unknown about it, and however late */
 	sequences[0].vague = true;
 	sequences[1].last = 100000000000;
 	sequences[3].tgid = 2;

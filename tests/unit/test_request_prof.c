@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* request_prof, from steps and from sockets, in the orders in which rings give them. */
+/* request_prof, from steps and from sockets, in the orders in which rings deliver them. */
 #include "cases.h"
 #include "profile_lines.h"
 
@@ -56,7 +56,7 @@ static void read_requests(struct out *o, const struct call *list, size_t n)
 	profile_close(o);
 }
 
-/* What the calls make, in lines that follow each other. */
+/* Expects what the calls give, as consecutive lines. */
 static void assert_requests(
 	const struct call *list, size_t n, const char *const *lines, size_t n_lines)
 {
@@ -129,7 +129,7 @@ TEST_WITH(test_request, setup, teardown)
 	assert_int_equal(count(&o), 0);
 	close_requests(&o);
 
-	/* a line is there when the next request begins, not only at the end */
+	/* a line appears when the next request begins, not only at the end */
 	open_requests(&o);
 	emit_calls(&o, two, 3);
 	settle(&o, 1);
@@ -182,7 +182,7 @@ TEST_WITH(test_mixed, setup, teardown)
 	static const struct call overlap[] = { { 0, 10, 5, 0, 0 }, { 9, 20, 1, 0, 0 } };
 	static const struct call begin[] = {
 		{ 0, 10, 5, 0, 0 }, { 20, 90, 1, 0, 0 }, { 30, 40, 5, 0, 0 }, { 40, 50, 1, 0, 0 },
-		{ 60, 70, 5, 0, 0 }, /* the second call still runs */
+		{ 60, 70, 5, 0, 0 }, /* the second call is still running */
 		{ 80, 95, 1, 0, 0 }, { 95, 99, 5, 0, 0 }, { 99, 100, 1, 0, 0 },
 		{ 100, 110, 5, 7, 0 }, /* another context */
 	};
@@ -201,7 +201,7 @@ TEST_WITH(test_mixed, setup, teardown)
 	assert_text(shape(&o, 0, "mixed"), "true");
 	close_requests(&o);
 
-	/* the next request begins while a step of the previous one is running: neither is one alone */
+	/* the next request begins during a step of the previous one: neither is alone */
 	read_requests(&o, begin, ARRAY_SIZE(begin));
 	assert_int_equal(count(&o), 5);
 	for (size_t i = 0; i < 3; i++)
@@ -212,8 +212,8 @@ TEST_WITH(test_mixed, setup, teardown)
 }
 
 /*
- * Several contexts at once, each with its own requests, in the order of several rings: steps arrive
- * within two rounds of their end.
+ * Several contexts at once, each with its own requests, in the order of several rings: steps arrive within two rounds of
+ * their end.
  */
 TEST_WITH(test_contexts, setup, teardown)
 {
@@ -281,7 +281,7 @@ static void emit_parts(struct out *o, uint32_t number, const struct call *c, con
 	sink_record(o->s, &r.s.h, sizeof(r.s) + n * sizeof(*parts));
 }
 
-/* Lines of steps, in the order of the steps: `want` has what each says of its rows, or "" if that is nothing. */
+/* Lines of steps in order: `want` has what each says about its rows, or "". */
 static void assert_rows(struct out *o, const char *const *want, size_t n)
 {
 	const char *l, *end, *rows;
@@ -302,7 +302,7 @@ static void assert_rows(struct out *o, const char *const *want, size_t n)
 	}
 }
 
-/* Two of three requests are in the same steps, and one comes later in a used slot. */
+/* Two of three requests share steps, and one comes later in a used slot. */
 TEST_WITH(test_sequences, setup, teardown)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 }, { 5, 0, 3, 1 } },
@@ -343,7 +343,7 @@ TEST_WITH(test_sequences, setup, teardown)
 	close_requests(&o);
 }
 
-/* A line that waits has what was known when its step came: later calls may show that an argument is not what it seems. */
+/* A waiting line has what was known when its step came: later calls may show that an argument is not what it seems. */
 TEST_WITH(test_waiting, setup, teardown)
 {
 	static const struct row_part parts[] = { { 3, 0, 9, 1 } };
@@ -360,7 +360,7 @@ TEST_WITH(test_waiting, setup, teardown)
 	close_requests(&o);
 }
 
-/* The same with what their sockets show: one line where it is clear, else both. */
+/* The same with what their sockets show: one line where the match is clear, else both. */
 TEST_WITH(test_joined, setup, teardown)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 } },
@@ -380,7 +380,7 @@ TEST_WITH(test_joined, setup, teardown)
 	r.first_byte_ns = r.first_chunk_ns = START + 2100;
 	r.last_chunk_ns = START + 4100;
 	EMIT(&o, &r);
-	/* which of two is which is not clear; and one was no question for a model */
+	/* which of two is which is unclear; and one was no question for a model */
 	emit_parts(&o, 2, &(struct call){ 10000, 11000, 4, 77, 0 }, third, 2);
 	for (int i = 0; i < 3; i++) {
 		r.read_ns = r.h.start_ns = START + 9000;
@@ -448,7 +448,7 @@ TEST_WITH(test_percentiles, setup, teardown)
 
 			if (sizes[i] <= 65536 || k == 3)
 				assert_int_equal(ns, list[at]);
-			else /* of every second or fourth only */
+			else /* only every second or fourth */
 				assert_true(llabs(ns - (int64_t)list[at]) < 20000);
 		}
 		close_requests(&o);
@@ -564,8 +564,8 @@ TEST_WITH(test_gaps, setup, teardown)
 	assert_int_equal(request_gap_ns(&(struct rec_request){}, 50), 0);
 }
 
-/* A full ring still holds steps that came before the loss, and it is told first: the step whose number is missing shows
- * which requests were under way. */
+/* A full ring still holds steps from before the loss, and the loss is told first: the missing step number shows which
+ * requests were under way. */
 TEST_WITH(test_lost, setup, teardown)
 {
 	static const struct call before[] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the formats show of stacks: the .pftrace is read back by the reader of `inftrace export` and by the one of these
- * tests, which knows nothing of stacks.
+ * What the formats show of stacks: the .pftrace is read back by the reader of `inftrace export` and by these tests' own,
+ * which knows nothing of stacks.
  */
 #include "cases.h"
 #include "export/samples.h"
@@ -28,7 +28,7 @@ static const struct frame frames[] = {
 	{ .name = long_name, .file = "/lib/libx.so", .kind = FRAME_NATIVE },
 };
 
-/* Innermost first, as stacks_get() has them. */
+/* Innermost first, as from stacks_get(). */
 static const uint32_t stack_frames[][8] = {
 	{ 2, 1, 0 },
 	{ 4, 3, 1, 0 },
@@ -95,7 +95,7 @@ static void no_problem(void *arg, uint64_t offset, const char *why)
 	fail_msg("byte %llu: %s", (unsigned long long)offset, why);
 }
 
-/* The file as `inftrace export --collapsed` shows it; for the caller to free. */
+/* The file as `inftrace export --collapsed` shows it; the caller frees it. */
 static char *exported(struct out *o, bool off_cpu)
 {
 	struct json_source source;
@@ -162,7 +162,7 @@ TEST_WITH(test_pftrace, setup_stacks, teardown)
 	assert_exported(&o, false, samples_text_of);
 	assert_exported(&o, true, waits_text_of);
 	r = perfetto_read(&o);
-	/* each wait is a slice of its own length, after what waited */
+	/* each wait is a slice of its own length, named after what waited */
 	for (size_t i = 0; i < r->n; i++) {
 		if (strcmp(r->events[i].category_text, "stack"))
 			continue;
@@ -174,7 +174,7 @@ TEST_WITH(test_pftrace, setup_stacks, teardown)
 	reader_free(r);
 }
 
-/* What a sample stands for varies, as when some are left out, and nothing of it is lost. */
+/* The weight of a sample varies, as when some are left out, and nothing is lost. */
 TEST_WITH(test_weights, setup_stacks, teardown)
 {
 	struct json_source source;
@@ -219,7 +219,7 @@ TEST_WITH(test_rotated, setup_stacks, teardown)
 	reader_free(perfetto_read(&o));
 }
 
-/* Neither names of any length nor deep stacks are too much for a packet or a line. */
+/* Names of any length and deep stacks fit into packets and lines. */
 TEST_WITH(test_large, setup_stacks, teardown)
 {
 	struct rec_stack r = wait_of(1000, 1000000, TID, 77);
@@ -357,7 +357,7 @@ static void emit_in_op(struct out *o, uint64_t at, uint64_t op, uint32_t stack)
 	EMIT(o, &r);
 }
 
-/* The operator of each stack, "" if it has none, and "?" if no line has the stack. */
+/* The operator of each stack: "" if none, "?" if no line has the stack. */
 static const char *op_of(struct out *o, uint32_t stack)
 {
 	for (size_t i = 0; i < count(o); i++) {
@@ -369,7 +369,7 @@ static const char *op_of(struct out *o, uint32_t stack)
 	return "?";
 }
 
-/* A sample has the operator that its thread was in, whichever of the two comes first. */
+/* A sample has the operator that its thread was in, whichever record comes first. */
 TEST_WITH(test_profile_ops, setup_probe, teardown)
 {
 	struct rec_stack wait = wait_of(1000, 1000, TID, 3);
@@ -392,7 +392,7 @@ TEST_WITH(test_profile_ops, setup_probe, teardown)
 	profile_close(&o);
 	profile_done(&o);
 
-	/* without the record of the operator there is none, and nothing is lost */
+	/* without the operator's record it has none, and nothing is lost */
 	profile_open(&o, &plain);
 	emit_op(&o, 1000, 500, 1, 0);
 	emit_in_op(&o, 1400, 1000, 0);
@@ -412,7 +412,7 @@ static const char *op_key(struct out *o, size_t line, const char *key)
 	return text ? text : "";
 }
 
-/* The line of a kind in the order in which they were written. */
+/* The index of the first line of this kind. */
 static size_t find_line(struct out *o, const char *event)
 {
 	for (size_t i = 0; i < count(o); i++) {
@@ -429,7 +429,7 @@ static void emit_hot(struct out *o, unsigned int n, uint32_t stack)
 		emit_in_op(o, 1400, 1000, stack);
 }
 
-/* The function in which an operator was sampled most often, if it is clear. */
+/* The function in which an operator was sampled most, if it is clear. */
 TEST_WITH(test_hottest, setup_probe, teardown)
 {
 	struct rec_stack barrier = sample(1400, TID, 1, 1000);
@@ -468,7 +468,7 @@ TEST_WITH(test_hottest, setup_probe, teardown)
 	profile_done(&o);
 }
 
-/* Samples of a step are in the line of that step, if they come before it is written. */
+/* Samples of a step count in its line if they come before it is written. */
 TEST_WITH(test_hottest_of_step, setup_probe, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 1), .step = 6 };
@@ -550,7 +550,7 @@ TEST_WITH(test_wakers_pftrace, setup_stacks, teardown)
 	EMIT(&o, &of_waker);
 	EMIT(&o, &wait);
 	flush(&o);
-	assert_exported(&o, false, ""); /* it is no sample */
+	assert_exported(&o, false, ""); /* no sample */
 	assert_non_null(memmem(o.text, o.len, "woken_by", 8));
 	r = perfetto_read(&o);
 	for (size_t i = 0; i < r->n; i++)
@@ -559,7 +559,7 @@ TEST_WITH(test_wakers_pftrace, setup_stacks, teardown)
 	reader_free(r);
 }
 
-/* Whatever comes in which order: all sums are exact, and no step has to end. */
+/* Whatever comes in any order: all sums are exact, and no step needs to end. */
 TEST_WITH(test_profile_sums, setup_probe, teardown)
 {
 	static const uint32_t stacks[] = { 0, 1, 2, 3, STACK_NONE };
@@ -600,7 +600,7 @@ TEST_WITH(test_profile_sums, setup_probe, teardown)
 		seen_ns += (uint64_t)stage(&o, i, "total");
 		if (!stack)
 			continue;
-		/* exactly the first line of a stack has its frames */
+		/* only the first line of a stack has its frames */
 		assert_int_equal(!frames_of(&o, i), told[strtoul(stack, NULL, 10)]);
 		told[strtoul(stack, NULL, 10)] = true;
 	}
@@ -609,7 +609,7 @@ TEST_WITH(test_profile_sums, setup_probe, teardown)
 	profile_done(&o);
 }
 
-/* Of a file of Python the directories within what is installed are shown, and no others. */
+/* Python files are shown with their directories inside the installed packages, and no others. */
 TEST(test_python_places)
 {
 	static const struct {

@@ -10,8 +10,8 @@
 #ifdef __x86_64__
 
 /*
- * CODE(name, body): a function that is never run, with the cheapest instruction at the label
- * NAME_site. The rule is the kernel's: it emulates push, nop, call, jmp and jcc.
+ * CODE(name, body): a function that is never run, with the cheapest instruction at the label NAME_site. The rule is the
+ * kernel's: it emulates push, nop, call, jmp and jcc.
  */
 #define CODE(name, body)                                                                         \
 	extern const char name[], name##_site[];                                                 \
@@ -31,12 +31,12 @@ struct site_case {
 	uint32_t regs;
 	unsigned int flags;
 	bool found; /* a cheap place, an arrival, a nop of 5 bytes */
-	int n;      /* ways out, with what is known of the stack there */
+	int n;      /* exits, and what is known of the stack there */
 	bool bp;
 	unsigned int units;
 };
 
-/* Puts a case into a list, through which EACH() goes. */
+/* Puts a case into a list for EACH(). */
 #define ENTRY_NAME(line) case_of_line_##line
 #define ENTRY_AT(line, list, function, ...)                                                                              \
 	static const struct site_case *const ENTRY_NAME(line) __attribute__((section(#list), used)) =                    \
@@ -90,7 +90,7 @@ CASE(stub_indirect, 0, NO_RETURN, DEAR, SITE(stub_indirect) "endbr64\n jmp [rip 
 CASE(only_ret, 0, NO_RETURN, DEAR, SITE(only_ret) "ret");
 CASE(only_nop, ALL_ARGS | SP, RETURNS, CHEAP, SITE(only_nop) "nop");
 CASE(early_ret, 0, NO_RETURN, DEAR, SITE(early_ret) "endbr64\n ret\n push rbx\n ret");
-/* nops of more bytes are emulated by new kernels only */
+/* only new kernels emulate longer nops */
 CASE(long_nop, ALL_ARGS | SP, RETURNS, CHEAP, ".byte 0x66, 0x90\n" SITE(long_nop) "push rbx\n ret");
 
 /* a branch on the way in, the stack untouched */
@@ -130,7 +130,7 @@ CASE(store_cmpxchg, ARG(2), MEMORY, DEAR, "lock cmpxchg [rsi], ecx\n" SITE(store
 CASE(store_string, ARG(2), MEMORY, DEAR, "stosd\n" SITE(store_string) "push rbx\n ret");
 CASE(store_setcc, ARG(2), MEMORY, DEAR, "sete [rsi]\n" SITE(store_setcc) "push rbx\n ret");
 CASE(store_global, ARG(2), MEMORY, DEAR, "mov [rip + 64], eax\n" SITE(store_global) "push rbx\n ret");
-/* r10 and rbp point where the caller let them point */
+/* r10 and rbp point wherever the caller left them */
 CASE(store_r10, ARG(2), MEMORY, DEAR, "mov r10, rsi\n mov [r10 + 80], eax\n" SITE(store_r10) "push rbx\n ret");
 CASE(store_rbp, ARG(2), MEMORY, DEAR, "mov [rbp - 8], eax\n" SITE(store_rbp) "push rbx\n ret");
 CASE(store_index, ARG(2), MEMORY, DEAR, "mov [rsp + rsi], eax\n" SITE(store_index) "push rbx\n ret");
@@ -150,7 +150,7 @@ CASE(loop_endbr_behind, 0, RETURNS, CHEAP, "endbr64\n" SITE(loop_endbr_behind) "
 /* the entry itself is where a probe would sit in any case */
 CASE(loop_entry, 0, RETURNS, CHEAP, SITE(loop_entry) "1: nop\n dec edi\n jnz 1b\n ret");
 
-/* a test for calls that have nothing to do, at first the barrier of llama.cpp */
+/* a test for calls with nothing to do, first the barrier of llama.cpp */
 CASE(early_barrier, ARG(1), RETURNS | PAST_TEST, CHEAP,
 	"endbr64\n mov eax, [rdi + 104]\n cmp ax, 1\n je 1f\n mov r8d, 1\n"
 	"lock xadd [rdi + 128], r8d\n cmp r8d, eax\n" SITE(early_barrier) "jne 2f\n jmp 3f\n"
@@ -168,7 +168,7 @@ CASE(early_loop, ALL_ARGS, RETURNS | PAST_TEST, CHEAP, "test edi, edi\n" SITE(ea
 CASE(early_stub, ALL_ARGS, RETURNS | PAST_TEST, CHEAP,
 	"test edi, edi\n" SITE(early_stub) "je push_first\n push rbx\n pop rbx\n ret");
 
-/* what cannot be searched */
+/* code that cannot be searched */
 CASE(undecodable, 0, NO_RETURN, DEAR, "xor eax, eax\n" SITE(undecodable) "push rbx\n ret\n .byte 0x06, 0x06");
 CASE(undecodable_endbr, ALL_ARGS, RETURNS, CHEAP, "endbr64\n" SITE(undecodable_endbr) "push rbx\n ret\n .byte 0x06, 0x06");
 CASE(large, 0, NO_RETURN, DEAR, "xor eax, eax\n" SITE(large) "push rbx\n .skip 4091, 0x90\n .skip 100, 0x90\n jmp large_site");
@@ -201,7 +201,7 @@ TEST(test_cases)
 	EACH(choices, check_choice);
 }
 
-/* A probe on a nop of 5 bytes would damage the stack: it goes to the instruction after it, where that is as good. */
+/* A probe on a 5-byte nop would damage the stack: it goes to the next instruction, where that is as good. */
 #define NOP(name, nop5, body) \
 	CODE(name, body);     \
 	ENTRY(nops, name, .found = nop5)
@@ -238,7 +238,7 @@ ARRIVAL(arrive_je, 0, true,
 	COUNT "inc r8d\n cmp r8d, [rdi + 8]\n" SITE(arrive_je) "je 2f\n 1: pause\n cmp edx, [rdi + 192]\n"
 							       "je 1b\n 2: ret");
 ARRIVAL(arrive_far, 0, true, COUNT "cmp esi, r8d\n" SITE(arrive_far) ".byte 0x0f, 0x85, 1, 0, 0, 0\n ret\n ret");
-/* and places where it does not */
+/* and places where it does not know */
 ARRIVAL(arrive_unlocked, 0, false, SITE(arrive_unlocked) "mov r8d, 1\n xadd [rdi], r8d\n cmp esi, r8d\n jne 1f\n 1: ret");
 ARRIVAL(arrive_uncounted, 0, false, "mov r8d, [rdi]\n cmp esi, r8d\n" SITE(arrive_uncounted) "jne 1f\n inc eax\n 1: ret");
 ARRIVAL(arrive_less, 0, false, COUNT "cmp esi, r8d\n" SITE(arrive_less) "jg 1f\n 1: ret");
@@ -267,7 +267,7 @@ TEST(test_arrivals)
 	EACH(arrivals, check_arrival);
 }
 
-/* The way out: where a stack protector compares. The call stands for that of __stack_chk_fail(). */
+/* The exit: where a stack protector compares. The call stands for __stack_chk_fail(). */
 #define EXIT(name, n_, bp_, units_, body) \
 	CODE(name, body);                 \
 	ENTRY(exits, name, .n = n_, .bp = bp_, .units = units_)
@@ -282,7 +282,7 @@ EXIT(exit_leave, 1, true, 1, "push rbp\n mov rbp, rsp\n" CHECK SITE(exit_leave) 
 EXIT(exit_twice, 2, false, 1,
 	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_twice) "jne 9f\n pop rbx\n ret\n 1:" CHECK
 								    "jne 9f\n pop rbx\n ret\n" FAIL);
-/* and those where a call could leave in another way, or the stack is not known */
+/* and exits that a call may bypass, or with an unknown stack */
 EXIT(exit_none, -ENOENT, false, 0, SITE(exit_none) "push rbx\n pop rbx\n ret");
 EXIT(exit_second, -ENOENT, false, 0,
 	"push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_second) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n ret\n" FAIL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Probe specifications: -u options, which files they are about, matches of globs, names. */
+/* Probe specifications: -u options, the files they apply to, matches of globs, names. */
 #include <fnmatch.h>
 
 #include "engine/sites.h"
@@ -84,7 +84,7 @@ TEST(test_cpp)
 	}
 }
 
-/* Each place of a USDT probe with its arguments elsewhere is a probe of its own. */
+/* Each location of a USDT probe with its arguments in other places is a probe of its own. */
 TABLE_TEST(test_places)
 {
 	struct fetch here[FUNC_VALS_MAX] = { { .reg = 5, .size = 4 } }, there[FUNC_VALS_MAX] = { { .reg = 6, .size = 4 } };
@@ -145,7 +145,7 @@ TEST(test_bad_options)
 		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
 		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
 			"more than ten arguments" },
-		/* a role in the wrong place would be taken for the symbol's version */
+		/* a misplaced role would be taken for the symbol's version */
 		{ "lib:f@step(a=u8 arg1)", "the role goes after the arguments" },
 	};
 
@@ -199,7 +199,7 @@ TEST(test_hostile_options)
 
 static const struct {
 	const char *library, *path;
-	bool option, preset; /* whether it matches in a -u option, in a preset */
+	bool option, preset; /* whether it matches in a -u option and in a preset */
 } match_cases[] = {
 	{ "libfoo.so", "/usr/lib/libfoo.so", true, true },
 	{ "libfoo.so", "libfoo.so", true, true },
@@ -221,7 +221,7 @@ static const struct {
 	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so.1", false, false },
 	{ "/usr/lib/libfoo.so", "/usr/local/lib/libfoo.so", false, false },
 	{ "/usr/lib/*.so", "/usr/lib/libfoo.so", false, false },
-	/* a file that was replaced while it is mapped */
+	/* a file that was replaced while mapped */
 	{ "libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
 	{ "libfoo.so", "/usr/lib/libfoo.so.1 (deleted)", true, false },
 	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
@@ -247,7 +247,7 @@ TEST(test_matches)
 	}
 }
 
-/* A function without a library of its own may be in any of the engine's files. */
+/* A function without a library of its own may be in any file of the engine. */
 TEST(test_matches_engine)
 {
 	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
@@ -310,7 +310,7 @@ TABLE_TEST(test_glob)
 	assert_int_equal(s->from, glob + 1);
 }
 
-/* Two values for the shape of each tensor, and other ones where a file has tensors elsewhere. */
+/* Two values for each tensor's shape, and others where a file has tensors elsewhere. */
 TABLE_TEST(test_tensors)
 {
 	const struct tensor_args tensors = { .tensors = 0x5, .sizes = 72, .n = 3, .regs = 1 << REG_ARG2 | 1 << REG_ARG4, .index = SHAPE_FLAG_LAST << 2 * REG_ARG4 };
@@ -329,7 +329,7 @@ TABLE_TEST(test_tensors)
 	assert_int_not_equal(id, first);
 	assert_int_equal(probe_spec_values(&pt.specs[first]), 4);
 	assert_ptr_equal(probe_record_counts(&pt.specs[first], &counted), &counted.vals[4]);
-	assert_int_equal(pt.specs[first].nargs, 0); /* nobody else shows them */
+	assert_int_equal(pt.specs[first].nargs, 0); /* no other probe shows them */
 	assert_int_equal(probe_spec_encode(&pt.specs[first], &p), 0);
 	assert_int_equal(p.nvals, 4);
 	for (int i = 0; i < 4; i++) {
@@ -341,7 +341,7 @@ TABLE_TEST(test_tensors)
 	}
 }
 
-/* A match is the glob in all but its name: a member that is not copied is lost without a word. */
+/* A match copies the glob except for its name: a member that is not copied would be lost silently. */
 TABLE_TEST(test_match_whole)
 {
 	struct probe_spec *g, *m;
@@ -369,7 +369,7 @@ TABLE_TEST(test_match_whole)
 	assert_string_equal(m->symbol, "ggml_barrier_x");
 	assert_string_equal(m->library, "lib.so");
 	assert_int_equal(m->from, glob + 1);
-	/* what was counted is the glob's own */
+	/* the count belongs to the glob */
 	assert_false(m->is_glob);
 	assert_false(m->refused);
 	assert_int_equal(m->attached, 0);
@@ -386,7 +386,7 @@ TEST(test_glob_names)
 		{ "$part0", "_ZN2at4_ops3add4callERKNS_6TensorE", "at" },
 		{ "$part2", "_ZN2at4_ops3add4callERKNS_6TensorE", "add" },
 		{ "$part3", "_ZN2at4_ops3add4callERKNS_6TensorE", "call" },
-		/* fewer parts, none, and lengths that lie */
+		/* fewer parts, none, and wrong lengths */
 		{ "$part9", "_ZN2at4_ops3add4callE", "_ZN2at4_ops3add4callE" },
 		{ "$part0", "_ZN2at", "at" },
 		{ "$part0", "_ZN3at", "_ZN3at" },
@@ -396,7 +396,7 @@ TEST(test_glob_names)
 		{ "$part1", "_ZN2at18446744073709551615x", "_ZN2at18446744073709551615x" },
 		{ "$part0", "plain", "plain" },
 		{ "$part0", "", "" },
-		/* what is in a file is anybody's */
+		/* file contents may come from anyone */
 		{ "$part0", "_ZN5\x1b[31mE", "?[31m" },
 		{ NULL, "_ZN2at\n\x7f\x01", "_ZN2at???" },
 	};
@@ -411,8 +411,7 @@ TEST(test_glob_names)
 	}
 }
 
-/* A symbol may have thousands of bytes; the name of a span has only as many as its event has room
- * for. */
+/* A symbol may have thousands of bytes; a span's name has only the room in its event. */
 TEST(test_glob_long)
 {
 	static const char *const rules[] = { NULL, "$part0" };
@@ -423,7 +422,7 @@ TEST(test_glob_long)
 		const char *name;
 
 		id = match(glob, symbol);
-		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
+		assert_string_equal(pt.specs[id].symbol, symbol); /* the probe is looked up by this */
 		name = name_of(&pt.specs[id], 0);
 		assert_int_equal(strlen(name), SPEC_STRING_MAX);
 		assert_true(spec_text_ok(name, SPEC_STRING_MAX));
@@ -432,7 +431,7 @@ TEST(test_glob_long)
 	test_free(symbol);
 }
 
-/* A glob that matches everything stops at what the kernel's map holds. */
+/* A glob that matches everything stops at the size of the kernel's map. */
 TABLE_TEST(test_glob_full)
 {
 	size_t glob = add_glob(NULL), id;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What stacks are made with: steps from frame to frame, names of the kernel, of code made at run time, demangled ones; one copy of each
- * text, frame and stack in bounded memory; parts of a function that the compiler has moved away; any number of files of code, as
- * processes come and go.
+ * The parts that make stacks: steps from frame to frame; names of the kernel, of code made at run time, and demangled; one
+ * copy of each text, frame and stack in bounded memory; function parts that the compiler moved away; any number of code
+ * files, as processes come and go.
  */
 #include <dwarf.h>
 #include <elf.h>
@@ -69,7 +69,7 @@ TEST(circles_end)
 	struct row row = row_of(0);
 	struct unwind u;
 
-	/* the caller's stack pointer is the same, or lies below */
+	/* the caller's stack pointer is the same or lower */
 	start(&u, stack, 2);
 	assert_int_equal(unwind_step(&u, &row), -EINVAL);
 	row.cfa.offset = -16;
@@ -94,7 +94,7 @@ TEST(only_the_copy_is_read)
 	start(&u, stack, 2);
 	assert_int_equal(unwind_step(&u, &row), -ENODATA);
 	row = row_of(16);
-	row.regs[ROW_PC].offset = -4; /* the half of it */
+	row.regs[ROW_PC].offset = -4; /* half of it */
 	start(&u, stack, 2);
 	assert_int_equal(unwind_step(&u, &row), -ENODATA);
 	row.regs[ROW_PC].offset = -24; /* below the stack pointer */
@@ -135,8 +135,8 @@ TEST(expressions)
 	assert_int_equal(unwind_pc(&u), 0x3000);
 }
 
-/* Rows of random bytes: from a process that a hostile file has taken over. A step returns only what unwind.h names, and one
- * that fails changes no register. */
+/* Rows of random bytes, as from a process taken over by a hostile file. A step returns only what unwind.h names, and a
+ * failed one changes no register. */
 TEST(junk_rows)
 {
 	unsigned int moved = 0, ended = 0, cut = 0, wrong = 0;
@@ -209,7 +209,7 @@ TEST(demangles)
 	check_name("", "");
 }
 
-/* Each S_ repeats what was before: 2^40 times, and it is cut at once. */
+/* Each S_ repeats what came before: 2^40 times, cut at once. */
 TEST(demangles_no_bombs)
 {
 	char mangled[1024] = "_Z1fI1aE", name[64];
@@ -261,7 +261,7 @@ TEST(kernel_names)
 	assert_int_equal(kernel_symbols_new("/nonexistent", &ks), -ENOENT);
 }
 
-/* More than is read at once, of which the last ones are in no order, and a last line without its end. */
+/* More than is read at once, with the last ones unordered and the last line unterminated. */
 TEST(many_kernel_names)
 {
 	static const unsigned int number = 20000, behind = 500;
@@ -327,7 +327,7 @@ TEST(perf_map_names)
 	perf_map_free(map);
 }
 
-/* A file that grows by 10,000 names a second: bounded memory, and the newest are known. */
+/* A file that grows by 10,000 names a second: memory is bounded, and the newest are known. */
 TEST(perf_map_is_bounded)
 {
 	uint64_t at;
@@ -408,7 +408,7 @@ TEST(texts_are_cleaned)
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
 	assert_int_equal(strlen(intern_text(in, text)), STACK_NAME_MAX - 1);
-	/* a character that the end would cut in two */
+	/* a character that would be cut in two */
 	memcpy(text + STACK_NAME_MAX - 2, "\xc3\xa9", 2);
 	assert_string_equal(intern_text(in, text) + STACK_NAME_MAX - 4, "xx?");
 	intern_free(in);
@@ -447,7 +447,7 @@ TEST(memory_has_a_limit)
 
 /* ---- parts of a function, in this program itself ---- */
 
-/* Two ways to where it seldom goes, so that one of them leads into the middle of its other part. */
+/* Two paths to cold code, so that one of them leads into the middle of the split-off part. */
 __attribute__((noinline, cold)) static void complain(int x)
 {
 	(void)!write(2, &x, x < 0 ? sizeof(x) : 0);
@@ -517,7 +517,7 @@ static int open_image(void **state)
 		return -1;
 	*state = &im;
 	if (!find_symbols(&im))
-		return 0; /* this compiler does not part it */
+		return 0; /* this compiler does not split it */
 	for (size_t i = 0; i < n; i++) {
 		GElf_Phdr ph;
 
@@ -565,7 +565,7 @@ TEST_WITH(test_no_code, open_image, close_image)
 /* ---- files ---- */
 
 #define MANY (READER_FILES_MAX + 100)
-#define OPEN_MAX_MORE 500 /* descriptors: far less than these */
+#define OPEN_MAX_MORE 500 /* far fewer descriptors than these */
 
 struct text {
 	char *data;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests of steps with parts, where something is missing: cut steps, losses, what began before, junk. */
+/* Requests from steps with parts, with something missing: cut steps, losses, requests from before the recording, junk. */
 #include "request_text.h"
 
 struct told {
@@ -48,7 +48,7 @@ static void end(void)
 	step_requests_free(requests);
 }
 
-/* In units of 10 from 100 on; of the rows all are told unless `rows` says otherwise. */
+/* In units of 10 from 100 on; all rows are told unless `rows` says otherwise. */
 struct step {
 	uint64_t start, end;
 	uint32_t n;
@@ -88,7 +88,7 @@ static void add(const struct step *s)
 #define ADD_AS(...) add(&(struct step){ __VA_ARGS__ })
 #define ADD(from, to, n_parts, ...) ADD_AS(.start = (from), .end = (to), .n = (n_parts), .parts = __VA_ARGS__)
 
-/* Adds up to what it is divided into. */
+/* The parts add up to what was divided. */
 static void check_split(const struct step_request *r)
 {
 	uint64_t sum = 0, waits = r->waits_rest;
@@ -103,7 +103,7 @@ static void check_split(const struct step_request *r)
 		assert_int_equal(waits, r->spans[SPAN_OTHERS]);
 }
 
-/* Ends with these requests, in the order in which they began; what is divided adds up. */
+/* Ends, and expects these requests in the order in which they began; their parts add up. */
 static void expect(const char *want)
 {
 	char text[4096] = "", *p = text;
@@ -117,22 +117,22 @@ static void expect(const char *want)
 	assert_string_equal(text, want);
 }
 
-/* What is under way when a recording begins has a beginning that was not seen. */
+/* Requests under way when a recording begins have no known beginning. */
 TEST(test_began_before)
 {
 	begin();
 	ADD(0, 1, 3, { { 0, 40, 1, 1 }, { 1, 64, 8, 1 }, { 2, 0, 4, 1 } });
 	ADD(2, 3, 3, { { 0, 41, 1, 1 }, { 1, 72, 1, 1 }, { 2, 4, 1, 1 } });
-	/* then the slot is known, and what it keeps of the one before is the next one's */
+	/* then the slot is known, and what it keeps of the request before belongs to the next one */
 	ADD(4, 5, 1, { { 0, 12, 3, 1 } });
-	/* the end of a prompt shows: the second had its first token there, which took nobody knows how long */
+	/* the prompt's end shows: the second had its first token there, after an unknown time */
 	expect("of 0 100-130 prompt 0+-1 tokens 2 ttft 0 intervals 1 split 0/11/9/10 shared 2 began_before end_seen\n"
 	       "of 1 100-130 prompt 8+-1 tokens 2 ttft 0 intervals 1 split 7/10/3/10 shared 2 began_before\n"
 	       "of 2 100-130 prompt 4+0 tokens 2 ttft 10 intervals 1 split 4/10/6/10 shared 2\n"
 	       "of 0 140-150 prompt 3+12 tokens 1 ttft 10 intervals 0 split 10/0/0/0\n");
 	assert_int_equal(n_firsts, 2);
 
-	/* a first step that the recording has the end of only */
+	/* a first step of which the recording has only the end */
 	begin();
 	ADD_AS(.start = 0, .end = 1, .n = 1, .parts = { { 0, 0, 8, 1 } }, .began_before = true);
 	ADD(2, 3, 1, { { 0, 8, 1, 1 } });
@@ -149,13 +149,13 @@ TEST(test_cut)
 	       "of 1 100-130 prompt 16+0 tokens 0 ttft 0 intervals 0 split 15/0/5/10 shared 2 cut\n");
 }
 
-/* What was under way as steps were lost may have had some of them; what begins at position 0 had none. */
+/* Requests under way when steps were lost may have had some of them; those that begin at position 0 had none. */
 TEST(test_lost)
 {
 	begin();
 	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
 	step_requests_lost(requests, 1);
-	ADD(4, 5, 1, { { 0, 12, 1, 1 } }); /* goes on behind what was lost */
+	ADD(4, 5, 1, { { 0, 12, 1, 1 } }); /* goes on after the loss */
 	ADD(6, 7, 1, { { 1, 0, 8, 1 } });
 	ADD(8, 9, 1, { { 2, 4, 8, 1 } }); /* perhaps it began before */
 	ADD(10, 11, 1, { { 2, 6, 8, 1 } });
@@ -167,7 +167,7 @@ TEST(test_lost)
 	       "of 2 200-210 prompt 8+6 tokens 1 ttft 10 intervals 0 split 10/0/0/0\n");
 }
 
-/* A slot that was dropped between the steps that were lost: neither what it had nor what came into it is whole. */
+/* A slot that was dropped within the lost steps: neither its old nor its new request is whole. */
 TEST(test_lost_and_dropped)
 {
 	struct sequence_change c = { .what = SEQUENCE_REMOVE, .at_ns = 100 + 10 * 3, .tgid = 1, .context = 9, .to = INT64_MAX };
@@ -181,7 +181,7 @@ TEST(test_lost_and_dropped)
 	       "of 0 160-170 prompt 0+-1 tokens 1 ttft 0 intervals 0 shared 1 began_before lost\n");
 }
 
-/* Rows of several sequences count in each, but are in nobody's way. */
+/* Rows of several sequences count in each, and hold up nobody. */
 TEST(test_rows_of_several)
 {
 	begin();
@@ -214,13 +214,13 @@ TEST(test_mixed)
 	add_seen(&unread, &(struct step){ .start = 2, .end = 3 });
 	ADD(4, 5, 3, { { 0, 9, 1, 1 }, { 1, 8, 1, 1 }, { 2, 9, 1, 1 } });
 	ADD(6, 7, 1, { { 0, 0, 8, 1 } });
-	/* for whom the second one waited in the second step is not known */
+	/* whom the second one waited for in the second step is unknown */
 	expect("of 0 100-150 prompt 8+0 tokens 2 ttft 10 intervals 1 unknown 10 shared 3 mixed end_seen\n"
 	       "of 1 100-150 prompt 8+0 tokens 2 ttft 10 intervals 1 split 4/10/16/20 unknown 10 shared 2\n"
 	       "of 2 100-150 prompt 8+0 tokens 2 ttft 10 intervals 1 unknown 10 shared 3 mixed\n"
 	       "of 0 160-170 prompt 8+0 tokens 1 ttft 10 intervals 0 split 10/0/0/0\n");
 
-	/* more sequences than a record tells of */
+	/* more sequences than a record holds */
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 } });
 	unread = (struct step_seen){ .n_parts = 1, .parts = &(struct row_part){ 1, 8, 1, 1 }, .parts_left = 3 };
@@ -250,13 +250,13 @@ TEST(test_turns)
 	ADD(4, 5, 1, { { 0, 9, 1, 0 } }); /* one row that asks for no token: a prompt's first part */
 	ADD(6, 7, 1, { { 0, 10, 4, 1 } });
 	ADD(8, 9, 1, { { 0, 14, 1, 1 } });
-	ADD(10, 11, 1, { { 0, 40, 1, 1 } }); /* how it came so far was not seen */
+	ADD(10, 11, 1, { { 0, 40, 1, 1 } }); /* how it got so far was not seen */
 	expect("of 0 100-130 prompt 8+0 tokens 2 ttft 10 intervals 1 split 10/10/0/10 end_seen\n"
 	       "of 0 140-190 prompt 5+9 tokens 2 ttft 30 intervals 1 split 20/10/0/20 end_seen\n"
 	       "of 0 200-210 prompt 0+-1 tokens 1 ttft 0 intervals 0 split 0/10/0/0 began_before\n");
 }
 
-/* No positions, as llama_batch_get_one() has none: parts of a prompt are equal ones and a smaller one. */
+/* Without positions, as from llama_batch_get_one(): the parts of a prompt are of equal size, except a smaller last one. */
 TEST(test_unplaced)
 {
 	begin();
@@ -272,7 +272,7 @@ TEST(test_unplaced)
 	assert_int_equal(n_firsts, 2);
 }
 
-/* More sequences than are followed: the quietest is over, and known by nobody when it comes again. */
+/* More sequences than are tracked: the quietest is ended, and unknown when it comes again. */
 TEST(test_pushed_out)
 {
 	static const struct step_requests_ops none;
@@ -301,7 +301,7 @@ static void change(uint64_t at, enum sequence_what what, uint64_t sequence, int6
 
 TEST(test_changes)
 {
-	/* what was removed does not go on, wherever the next one begins; a prompt that was dropped was cancelled */
+	/* what was removed does not go on, wherever the next one begins; a dropped prompt was cancelled */
 	begin();
 	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
 	change(6, SEQUENCE_REMOVE, 0, 0, INT64_MAX, 0); /* told too early */
@@ -313,20 +313,20 @@ TEST(test_changes)
 	       "of 1 130-180 prompt 8+8 tokens 2 ttft 10 intervals 1 split 10/5/5/30 shared 2\n"
 	       "of 0 170-180 prompt 1+9 tokens 1 ttft 10 intervals 0 split 10/0/0/0 shared 1\n");
 
-	/* the first request of a slot that is seen: only what was copied shows that it begins here, since servers drop the
-	 * rest of a slot before each part of a prompt */
+	/* the first request seen in a slot: only the copy shows that it begins here, since servers drop the rest of a slot
+	 * before each part of a prompt */
 	begin();
 	change(0, SEQUENCE_REMOVE, 0, 12, INT64_MAX, 0);
 	change(0, SEQUENCE_REMOVE, 1, 12, INT64_MAX, 0);
 	change(0, SEQUENCE_COPY, 2, 0, 20, 0);
 	ADD(1, 2, 4, { { 0, 12, 8, 1 }, { 1, 12, 3, 3 }, { 2, 20, 4, 1 }, { 3, 20, 4, 1 } });
-	/* the second are drafts of which the last were not taken */
+	/* the second are drafts, the last of which were rejected */
 	expect("of 0 110-120 prompt 8+-1 tokens 1 ttft 0 intervals 0 split 6/0/4/0 shared 1 began_before\n"
 	       "of 1 110-120 prompt 0+-1 tokens 1 ttft 0 intervals 0 split 0/2/8/0 shared 1 began_before\n"
 	       "of 2 110-120 prompt 4+20 tokens 1 ttft 10 intervals 0 split 4/0/6/0 shared 1\n"
 	       "of 3 110-120 prompt 4+-1 tokens 1 ttft 0 intervals 0 split 4/0/6/0 shared 1 began_before\n");
 
-	/* the context is full, and the oldest half of it dropped: the request goes on */
+	/* the context is full and its oldest half dropped: the request goes on */
 	begin();
 	ADD(0, 1, 1, { { 0, 0, 100, 1 } });
 	ADD(2, 3, 1, { { 0, 100, 1, 1 } });
@@ -342,7 +342,7 @@ TEST(test_changes)
 	ADD(3, 4, 3, { { 0, 8, 1, 1 }, { 1, 8, 1, 1 }, { 2, 8, 1, 1 } });
 	change(5, SEQUENCE_CLEAR, 0, 0, INT64_MAX, 0);
 	ADD(6, 7, 1, { { 0, 0, 8, 1 } });
-	/* whether this was the last one's last step is not known: no step shows that they are still recorded */
+	/* whether this was the last request's last step is unknown: no step shows that its steps are still recorded */
 	change(8, SEQUENCE_CLEAR, 0, 0, INT64_MAX, 0);
 	expect("of 0 100-110 prompt 8+0 tokens 1 ttft 10 intervals 0 split 4/0/6/0 shared 1 end_seen\n"
 	       "of 1 100-140 prompt 8+0 tokens 2 ttft 10 intervals 1 split 4/4/12/20 shared 2 end_seen\n"
@@ -436,7 +436,7 @@ TEST(test_junk)
 	assert_true(n > 1000);
 }
 
-/* What the thread did between two steps is known where that is all since the last step of its context. */
+/* What the thread did between two steps is known if no step of another context came between them. */
 TEST(test_between)
 {
 	static const struct row_part first = { 0, 0, 8, 1 }, second = { 0, 8, 1, 1 }, third = { 0, 9, 1, 1 };
@@ -465,12 +465,12 @@ TEST(test_between)
 	}
 }
 
-/* The engine says itself which request comes where, and when it is done with it. */
+/* The engine itself says which request is placed where, and when it is done. */
 TEST(test_placed)
 {
 	struct sequence_change c = { .what = SEQUENCE_PLACE, .tgid = 1, .context = 9, .to = INT64_MAX };
 
-	/* the slot of a request that began before the recording, and its next one, which goes on where that ended */
+	/* the slot of a request that began before the recording, and its next request, which continues where that ended */
 	begin();
 	ADD(0, 1, 1, { { 0, 20, 1, 1 } });
 	c.at_ns = 100 + 10 * 2;
@@ -479,13 +479,13 @@ TEST(test_placed)
 	ADD(3, 4, 1, { { 0, 21, 1, 1 } });
 	ADD(5, 6, 1, { { 0, 22, 1, 1 } });
 	change(7, SEQUENCE_END, 0, 0, INT64_MAX, 0);
-	/* it was given up within its prompt */
+	/* given up within its prompt */
 	c.at_ns = 100 + 10 * 8;
 	c.request = 19;
 	step_requests_change(requests, &c);
 	ADD(9, 10, 1, { { 0, 0, 8, 0 } });
 	change(11, SEQUENCE_END, 0, 0, INT64_MAX, 0);
-	/* guesses, of which the last two were not taken: after its last step, too */
+	/* guesses, the last two of which were rejected, also after its last step */
 	c.at_ns = 100 + 10 * 12;
 	c.request = 20;
 	step_requests_change(requests, &c);
@@ -511,7 +511,7 @@ TEST(test_placed)
 
 static uint64_t said_ns;
 
-/* What the engine says at `at`, when the thread has been off the CPU for so long since its last step. */
+/* What the engine says at `at`, when its thread has been off CPU this long since its last step. */
 static void told(enum sequence_what what, uint64_t at, uint64_t sequence, uint32_t off_cpu_ns)
 {
 	struct sequence_change c = { .what = what, .tgid = 1, .context = 9, .at_ns = at, .sequence = sequence, .to = INT64_MAX };
@@ -536,7 +536,7 @@ static void check_sums(const struct step_request *r)
 	assert_int_equal(r->spans[SPAN_OWN_PREFILL] + r->first_others + r->first_between, r->first_output - r->start);
 }
 
-/* The engine tells when it begins with a request, and when it has sampled the tokens of a step: one after the other. */
+/* The engine tells when it begins a request, and when it has sampled a step's tokens: one after the other. */
 TEST(test_sampled)
 {
 	begin();
@@ -554,7 +554,7 @@ TEST(test_sampled)
 	told(SEQUENCE_TOKEN, 136, 1, 3);
 	ADD(4, 5, 1, { { 1, 9, 1, 1 } });
 	ADD(6, 7, 1, { { 2, 9, 1, 1 } });
-	told(SEQUENCE_TOKEN, 173, 1, 0); /* a step of another one has been in between: of what it tells is not known */
+	told(SEQUENCE_TOKEN, 173, 1, 0); /* a step of another context came in between: what it tells is unknown */
 	end();
 	assert_int_equal(n_got, 3);
 	for (int i = 0; i < 3; i++) {
@@ -568,18 +568,18 @@ TEST(test_sampled)
 	assert_int_equal(got[0].r.last_end, 132);
 	assert_int_equal(got[1].r.start, 100);
 	assert_int_equal(got[1].r.first_output, 114);
-	assert_int_equal(got[1].r.last_end, 150); /* it went on after what had come off the CPU */
+	assert_int_equal(got[1].r.last_end, 150); /* it went on after what came off CPU */
 	/* nobody told of its tokens */
 	assert_int_equal(got[2].r.first_output, 110);
 	assert_int_equal(got[2].r.last_end, 170);
 }
 
-/* Of the time before the first step and after the last one only is known how long the thread was off the CPU. */
+/* Before the first step and after the last one, only the off-CPU time of the thread is known. */
 TEST(test_part_of_gap)
 {
 	static const struct {
 		uint64_t cpu, poll, runnable; /* of the 50 before its step */
-		uint32_t before, after;       /* off the CPU: of these until it began with it, and until it had the token */
+		uint32_t before, after;       /* off CPU: until it began the request, and until it had the token */
 		bool unknown;
 		uint64_t got_cpu, got_poll;
 	} cases[] = {
@@ -587,7 +587,7 @@ TEST(test_part_of_gap)
 		{ 10, 40, 0, 40, 0, false, 8 + 5, 0 },
 		{ 10, 40, 0, 37, 0, false, 5 + 5, 3 },
 		{ 10, 37, 3, 40, 0, false, 8 + 5, 0 },
-		{ 10, 37, 3, 37, 0, true, 0, 0 }, /* of which kind? */
+		{ 10, 37, 3, 37, 0, true, 0, 0 }, /* of which kind is unknown */
 		{ 10, 40, 0, 30, 0, true, 0, 0 }, /* longer than the time itself */
 		{ 10, 39, 0, 40, 0, true, 0, 0 }, /* not all of it is known */
 		{ 50, 0, 0, 0, 2, true, 0, 0 },
@@ -622,12 +622,12 @@ TEST(test_part_of_gap)
 	}
 }
 
-/* The engine's memory has a time, which is believed where it can be one. */
+/* The engine's memory has a time, which is believed if it is possible. */
 TEST(test_said)
 {
 	static const struct {
 		uint64_t begun, sampled; /* as the engine says */
-		uint32_t off;            /* when it was placed; when it began 5 */
+		uint32_t off;            /* when it was placed; when it began: 5 */
 		uint32_t token_off;
 		uint64_t start, last_end;
 		bool unknown;

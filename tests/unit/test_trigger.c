@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Triggers: what is written, what is a hit, and what it says. */
+/* Triggers: their expressions, what counts as a hit, and what it says. */
 #include "triggers.h"
 
 #include <signal.h>
@@ -42,7 +42,7 @@ static void assert_hit(const struct trigger_hit *hit, const char *reason, uint64
 	assert_memory_equal(hit->reason, hit->expr, strlen(hit->expr));
 }
 
-/* The record is one, of the test's process; or none. */
+/* Expects that the record is a hit, of the test's process; or none. */
 static void hit(const struct rec_hdr *h, const char *reason, uint64_t ns)
 {
 	assert_hit(trigger_record(set, h), reason, ns, PID);
@@ -85,7 +85,7 @@ TEST_WITH(test_step, begin_test, end_test)
 	assert_counts(2, 0, 0);
 }
 
-/* The longest time in which nothing had been launched, once it is known what the GPU did. */
+/* The longest time without any launched work, once it is known what the GPU did. */
 TEST_WITH(test_gpu_idle, begin_test, end_test)
 {
 	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = 7, .device = 2 };
@@ -143,7 +143,7 @@ TEST_WITH(test_every_state, begin_test, end_test)
 	}
 }
 
-/* The sum, when no single one is long enough. */
+/* The sum counts when no single wait is long enough. */
 TEST_WITH(test_blocked, begin_test, end_test)
 {
 	struct rec_step r = step(0, 100 * MS, 1);
@@ -162,7 +162,7 @@ TEST_WITH(test_blocked, begin_test, end_test)
 
 /* ---- a request's first token ---- */
 
-/* Until the step that was handed over last had its turn. */
+/* Runs until the last step handed over had its turn. */
 static const struct trigger_hit *settle(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -193,7 +193,7 @@ static void no_hit_after(struct rec_step r)
 TEST_WITH(test_first_token, begin_test, end_test)
 {
 	start(0, 0, "ttft>2s", NULL);
-	/* a prompt in three parts, reported once it is too late for the first token */
+	/* a prompt in three parts, reported once it is too late for its first token */
 	no_hit_after(step(0, 900 * MS, 512));
 	no_hit_after(step(1000 * MS, 1000 * MS, 512));
 	hit_after(step(2100 * MS, 200 * MS, 100),
@@ -201,14 +201,14 @@ TEST_WITH(test_first_token, begin_test, end_test)
 	no_hit_after(step(2400 * MS, 200 * MS, 50));
 	for (int i = 0; i < 10; i++)
 		no_hit_after(step((2700 + (uint64_t)i * 100) * MS, 50 * MS, 1));
-	/* the next one, whose only step is cut by the end */
+	/* the next one, whose only step the end cuts */
 	struct rec_step r = step(5000 * MS, 2500 * MS, 9);
 	r.h.flags = REC_F_OPEN_END;
 	hit_after(r, "ttft>2s: a request of pid 5000000, from its first prefill step to the end of step 14: 2500.0 ms", 7500 * MS);
 	assert_counts(2, 0, 0);
 }
 
-/* Decodes alone have no first token; a slow one is another matter. */
+/* Decodes alone have no first token; a slow one is a different matter. */
 TEST_WITH(test_no_first_token, begin_test, end_test)
 {
 	start(0, 0, "ttft>2s", NULL);
@@ -218,7 +218,7 @@ TEST_WITH(test_no_first_token, begin_test, end_test)
 	assert_counts(0, 0, 0);
 }
 
-/* Of two processes and two contexts, and not in order. */
+/* From two processes and two contexts, out of order. */
 TEST_WITH(test_first_tokens_apart, begin_test, end_test)
 {
 	struct rec_step a = step(0, 1 * SEC, 512), b = step(100, 1 * SEC, 512),
@@ -259,7 +259,7 @@ TEST_WITH(test_socket, begin_test, end_test)
 
 /* ---- the rate ---- */
 
-/* `n` decode steps of dur, one each `every`, from `from`; returns the first hit. */
+/* `n` decode steps of dur, one per `every`, from `from`; returns the first hit. */
 static const struct trigger_hit *decode(uint64_t from, uint64_t every, uint64_t dur, unsigned int n)
 {
 	const struct trigger_hit *hit = NULL;
@@ -272,12 +272,11 @@ static const struct trigger_hit *decode(uint64_t from, uint64_t every, uint64_t 
 TEST_WITH(test_rate, begin_test, end_test)
 {
 	start(0, 0, "rate<10", NULL);
-	/* 20 per second, half of the time within steps */
+	/* 20 per second, with half of the time within steps */
 	assert_null(decode(0, 50 * MS, 25 * MS, 200));
 	/* exactly 10 */
 	assert_null(decode(10000 * MS, 100 * MS, 50 * MS, 50));
-	/* steps are not slower, but there is more between them: 0.9 of the second before still
-	 * count */
+	/* steps are not slower, but the gaps are longer: 0.9 of the second before still count */
 	assert_null(decode(15000 * MS, 120 * MS, 50 * MS, 1));
 	assert_hit(decode(15120 * MS, 120 * MS, 50 * MS, 50), "rate<10: pid 5000000 gave 10 tokens in 1020.0 ms, up to step 251", 15170 * MS, PID);
 	/* reported once per second */
@@ -287,8 +286,7 @@ TEST_WITH(test_rate, begin_test, end_test)
 	assert_hit(decode(22000 * MS, 0, 1500 * MS, 1), "rate<10: pid 5000000 gave 1 tokens in 1510.0 ms, up to step 361", 23500 * MS, PID);
 }
 
-/* Neither the tokens nor the time of prompts count, and a second is one reason for two expressions.
- */
+/* Neither the tokens nor the time of prompts count, and one second is a single hit for two expressions. */
 TEST_WITH(test_rate_between_prompts, begin_test, end_test)
 {
 	const struct trigger_hit *hit = NULL;
@@ -305,10 +303,10 @@ TEST_WITH(test_rate_between_prompts, begin_test, end_test)
 TEST_WITH(test_rate_when_idle, begin_test, end_test)
 {
 	start(0, 0, "rate<10", NULL);
-	/* requests of 0.5 s, each 5 s, without a prefill to be seen: never a second of decoding */
+	/* requests of 0.5 s, one per 5 s, without a visible prefill: never a second of decoding */
 	for (uint64_t i = 0; i < 20; i++)
 		assert_null(decode(i * 5 * SEC, 50 * MS, 10 * MS, 10));
-	/* closer to each other, each with a prefill, in which no token is missed */
+	/* closer together, each with a prefill, during which no token is missed */
 	for (uint64_t i = 0; i < 20; i++) {
 		no_hit_after(step(200 * SEC + i * SEC, 400 * MS, 999));
 		assert_null(decode(200 * SEC + i * SEC + 400 * MS, 50 * MS, 10 * MS, 10));
@@ -333,7 +331,7 @@ TEST_WITH(test_rate_of_each_process, begin_test, end_test)
 	assert_hit(hit, "rate<10: pid 5000001 gave 7 tokens in 1000.0 ms, up to step 36", 1000 * MS, PID + 1);
 }
 
-/* A batch gives more than one; the cut one gives none. */
+/* A batch gives more than one token; a cut step gives none. */
 TEST_WITH(test_rate_of_batches, begin_test, end_test)
 {
 	struct step_seen s = {
@@ -355,7 +353,7 @@ TEST_WITH(test_rate_of_batches, begin_test, end_test)
 	rates_free(&rs);
 }
 
-/* Many steps and many processes: the memory is bounded, the results stay right. */
+/* Many steps and many processes: memory is bounded, the results stay right. */
 TEST_WITH(test_rate_bounds, begin_test, end_test)
 {
 	struct step_seen s = { .phase = PHASE_DECODE, .tokens = 1 };
@@ -369,7 +367,7 @@ TEST_WITH(test_rate_bounds, begin_test, end_test)
 		assert_int_equal(rates_step(&rs, &s, &r), i >= 100000);
 		if (i < 100000)
 			continue;
-		/* 100000 a second, and at most two milliseconds too many */
+		/* 100000 a second, over at most 2 ms more than a second */
 		assert_in_range(r.ns, SEC, SEC + 2 * MS);
 		assert_in_range(r.tokens * 10000, r.ns - 10000, r.ns + 10000);
 	}
@@ -442,7 +440,7 @@ TEST_WITH(test_exit, begin_test, end_test)
 			hit(&r.h, reason, 77);
 		else
 			no_hit(&r.h);
-		/* a thread of it, and the other events of a thread's life */
+		/* a thread of the process, and other events of a thread's life */
 		r.h.flags = 0;
 		no_hit(&r.h);
 		r.h.flags = TASK_F_LAST;
@@ -472,7 +470,7 @@ TEST_WITH(test_cooldown, begin_test, end_test)
 	}
 	assert_int_equal(hits, 10);
 	assert_counts(10, 90, 0);
-	/* also for another expression; its own instant counts, not when it is reported */
+	/* also for another expression; the time of the event counts, not that of the report */
 	struct rec_task t = gone(0, "x");
 	t.h.start_ns = START + 100 * SEC + 999 * MS;
 	no_hit(&t.h);
@@ -571,7 +569,7 @@ TEST_WITH(test_summary, begin_test, end_test)
 		"inftrace: --trigger decode>1h: no hit\n");
 }
 
-/* A request that exceeded the first limit counted for the second trigger, too. */
+/* A request that exceeded the first limit counts for the second trigger, too. */
 TEST_WITH(test_summary_of_two, begin_test, end_test)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
@@ -651,7 +649,7 @@ TEST_WITH(test_parse_errors, begin_test, end_test)
 		assert_int_equal(err_first, -EINVAL);
 		assert_null(none);
 	}
-	/* what was there stays as it was */
+	/* the existing triggers stay as they were */
 	trigger_start(set, &probes, 0, 0);
 	assert_hit(trigger_loss(set, 8, START), "lost>7: 8 records were lost", 0, 0);
 }
@@ -669,7 +667,7 @@ TEST_WITH(test_parse_many, begin_test, end_test)
 	assert_int_equal(err, -EINVAL);
 }
 
-/* A long way to write a time: the reason has its end. */
+/* A long way to write a time: the end of the reason is still there. */
 TEST_WITH(test_long_expression, begin_test, end_test)
 {
 	struct rec_step r = step(0, 100 * SEC, 1);

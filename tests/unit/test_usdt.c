@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * USDT probes: the argument strings of both architectures, what the table for BPF makes of them,
- * and notes, those of this very program and forged ones.
+ * USDT probes: argument strings of both architectures, the table for BPF made of them, and notes, both this program's and
+ * forged ones.
  */
 #include "elf_image.h"
 #include "engine/spec.h"
@@ -124,7 +124,7 @@ static const struct arg_case arm64_cases[] = {
 	{ "8@[x0, x1, lsl #3]", INDEX_ARG(8, 0, 1, 3, 0) },
 };
 
-/* What no probe can read, or is malformed. */
+/* Arguments that no probe can read, or that are malformed. */
 static const struct {
 	int machine;
 	const char *why;
@@ -244,7 +244,7 @@ static const struct place_case place_cases[] = {
 	{ "u32 *(arg1+8)", "8@-16(%rbp)", .fetch = { .reg = RBP, .derefs = 2, .size = 4, .off = { -16, 8 } } },
 	{ "s16 *(*(*(arg1+1)+2)+3)", "8@4(%rbp)",
 		.fetch = { .reg = RBP, .derefs = 4, .size = 2, .flags = F_SIGNED, .off = { 4, 1, 2, 3 } } },
-	/* strings: the last place is theirs */
+	/* strings: the last slots are theirs */
 	{ "str arg1", "8@%rsi", .fetch = { .reg = RSI, .size = 8, .flags = F_STRING } },
 	{ "str arg1", "8@-8(%rbp)", .fetch = { .reg = RBP, .derefs = 2, .size = 8, .flags = F_STRING, .off = { -8, 0 } } },
 	{ "str *(arg1+256)", "8@-8(%rbp)",
@@ -513,7 +513,7 @@ TEST(test_forged_good)
 	ADD(&m, TEXT_AT + 8, TEXT_AT + 0x80, TEXT_AT + 0x40, "p\0second\0-4@%edi");
 	ADD(&m, TEXT_AT + 4, TEXT_AT + 0x80, 0, "p\0first\0");
 	ADD(&m, TEXT_AT + 4, TEXT_AT + 0x80, 0, "p\0first\0"); /* twice the same */
-	/* linked for another address, and moved to this one */
+	/* linked for another address, and moved here */
 	ADD(&m, 0x400000 + 12, 0x400000 + 0x80, 0x400000 + 0x44, "p\0moved\0");
 	assert_int_equal(image_each(&m, &s), 3);
 	assert_string_equal(s.names[0], "p:first");

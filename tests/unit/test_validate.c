@@ -9,7 +9,7 @@
 
 #define ARGV(...) ((char *[]){ "inftrace validate", ##__VA_ARGS__, NULL })
 
-/* What it prints and ends with, on a text as its stdin; out and err may be NULL: whatever. */
+/* Expects the output and exit code for a text on stdin; out and err may be NULL: any. */
 static void expect_input(const void *text, size_t len, char **argv, int rc, const char *out, const char *err)
 {
 	struct output result;
@@ -49,7 +49,7 @@ static void expect_good(const char *text)
 	expect_text(text, NULL);
 }
 
-/* It is good, and there is a note of that, or none. */
+/* Expects that the text is good, with this note (or without it). */
 static void expect_note(const char *text, const char *note, bool there)
 {
 	struct output result;
@@ -78,8 +78,8 @@ TEST(test_profile_golden)
 		    "line 12: commit_sha must be a non-empty string or null\n");
 }
 
-/* The families of the profile's specification: for each a file of good lines and one of bad lines, in which every
- * line has the problem that the same line of the .txt names. */
+/* The families of the profile's specification: for each a file of good lines and one of bad lines; line N of the .txt names
+ * the problem of bad line N. */
 TEST(test_nothing)
 {
 	static const char *const profiles[] = { "", "\n", " \t\r\n\n", "\xc2\xa0\v\f\xc2\x85\n\xe2\x80\xa8\n" };
@@ -153,7 +153,7 @@ TEST(test_profile_require)
 	}
 	strcpy(to, "\n");
 	EXPECT(ARGV(GOLDEN "profile_good.jsonl", "-r", list), EXIT_RUN, NULL, said);
-	/* a trace has no families: asking for them is about the profile next to it */
+	/* a trace has no families: the option is about the profile next to it */
 	EXPECT(ARGV(GOLDEN "trace_good.json", GOLDEN "profile_good.jsonl", "-r", "token_prof"), EXIT_OK, NULL, NULL);
 	EXPECT(ARGV(GOLDEN "trace_good.json", "-r", "token_prof"), EXIT_RUN, NULL,
 		"inftrace: --require: none of the files is a profile\n");
@@ -176,7 +176,7 @@ TEST(test_profile_lines)
 	/* any white space makes a blank line, also the first */
 	snprintf(text, sizeof(text), "\v\f\n\xc2\xa0\n%s\v\f\n\xe2\x80\x83 \n", line);
 	expect_text(text, "-: profile, 1 line: op_prof 1\n");
-	/* and does not matter around a value */
+	/* nor does it matter around a value */
 	snprintf(text, sizeof(text), "\xc2\x85\xe2\x80\xa8%.*s\xc2\xa0\v\f\xe2\x80\xa9\n", (int)strlen(line) - 1, line);
 	expect_good(text);
 	snprintf(text, sizeof(text), "%s\v{x}\n", line);
@@ -312,7 +312,7 @@ TEST(test_trace_forms)
 	expect_text_problem("{\n\"schema\":\"1.1.1-chakra.0.0.4\",\n\"nodes\":[],\n\"x\":{\"y\":[", "line 4: the file ends inside the outer object");
 }
 
-/* Known by their content, whatever their name; by name if nothing in them tells. */
+/* Recognised by content, whatever the name; by name if the content does not tell. */
 TEST(test_execution_traces)
 {
 	/* metadata with a version, node 0 and node 1, which depends on it */
@@ -339,7 +339,7 @@ TEST(test_execution_traces)
 
 #define CLOCK "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"ts\":0,\"pid\":9,\"tid\":9}"
 
-/* Readers that take only plain events refuse these: found in any file, and problems in one of inftrace. */
+/* Readers that take only plain events refuse these: noted in any file, and problems in one of inftrace. */
 TEST(test_trace_plain)
 {
 #define PLAIN(pid, more) "{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":1,\"pid\":" pid ",\"tid\":2" more "}"
@@ -369,13 +369,13 @@ TEST(test_trace_nesting)
 		"4", "6") "," SLICE("10", "1") "," SLICE("10", "0") "," SLICE("11", "0") "]");
 	expect_text_problem("[" SLICE("0", "1.001") "," SLICE("1.000", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
-	/* beyond 2^53 ns a double would not see it */
+	/* beyond 2^53 ns a double would not tell them apart */
 	expect_text_problem("[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* another track: no overlap */
 	expect_good("[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
 					"\"tid\":\"2b\"}]");
-	/* other writers round as they like; in the array form to microseconds */
+	/* other writers may round; in the array form to microseconds */
 	expect_text("[" SLICE("0", "2") "," SLICE("1", "2") "]",
 		"-: Chrome trace (array), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 slices overlap another "
 		"without nesting, by up to 1000 ns, as where microseconds are rounded (not written by inftrace)\n");
@@ -393,7 +393,7 @@ TEST(test_trace_nesting)
 TEST(test_trace_flows)
 {
 	expect_good("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "2") "]");
-	/* by time, not by place in the file; an id can be used again; strings and steps */
+	/* by time, not by place in the file; an id may be reused; strings and steps */
 	expect_good("[" FLOW("f", "1", "2") "," FLOW("s", "1", "1") "," SLICE("0", "10") "," FLOW(
 		"s", "1", "3") "," FLOW("f", "1", "4") "," FLOW("s", "\"x\"", "3") "," FLOW("t",
 		"\"x\"", "4") "," FLOW("f", "\"x\"", "9.999") "]");
@@ -415,19 +415,18 @@ TEST(test_trace_flow_problems)
 	expect_note("[" SLICE("0", "10") "," FLOW("s", "1", "1"), "; note: 1 flow starts without an end\n", true);
 }
 
-/* What the importer of chrome://tracing makes of the same (tests/integration/importer.sh). */
+/* What the importer of chrome://tracing makes of them (tests/integration/importer.sh). */
 TEST(test_trace_flow_rounding)
 {
 	static const char note[] = "; note: 1 arrows that chrome://tracing leaves out";
-	/* the second ends in the microsecond in which the first does; or an instant is there */
+	/* the second ends in the same microsecond as the first, or there is an instant */
 	static const char *const nested[] = {
 		"[" SLICE("0.900", "0.200") "," SLICE("1.120", "0.300") "," FLOW("s", "1", "1.200") "," FLOW(
 			"f", "1", "1.300") "]",
 		"[{\"ph\":\"i\",\"s\":\"t\",\"name\":\"n\",\"ts\":0.6,\"pid\":1,\"tid\":2}," SLICE("0.700",
 			"0.500") "," SLICE("0", "0.100") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
 	};
-	/* it ends in another; they are in one that holds both; the instant is another thread's, or the
-	 * process's */
+	/* it ends in another one; one slice holds both; the instant belongs to another thread, or to the process */
 	static const char *const separate[] = {
 		"[" SLICE("0.900", "0.200") "," SLICE("1.120", "0.400") "," FLOW("s", "1", "1.200") "," FLOW(
 			"f", "1", "1.300") "]",
@@ -479,7 +478,7 @@ TEST(test_large)
 	memset(text + used, 'x', 10 * mb);
 	strcpy(text + used + 10 * mb, "\"}]");
 	expect_good(text);
-	/* beyond the limit of an event, but not of what is skipped */
+	/* over the limit of an event, but not of what is skipped */
 	memset(text + used, 'x', 20 * mb);
 	strcpy(text + used + 20 * mb, "\"}]");
 	expect_text_problem(text, "event 1: larger than 16 MB");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is in the file: at every page boundary, in every gzip member, and after a write has failed.
- */
+/* The content of the file: at every page boundary, in every gzip member, and after a failed write. */
 #include "validate/check.h"
 #include "writer.h"
 
@@ -28,7 +27,7 @@ static void file_open(struct file *f, enum writer_mode mode, size_t before)
 	f->w = writer_new(dup(f->fd), "the file", mode);
 }
 
-/* An event of this length with its separator, of 50 at least; the only '}' is its last byte. */
+/* An event of this length with its separator, at least 50; the only '}' is its last byte. */
 static void put_event(struct file *f, size_t len)
 {
 	char *start = writer_reserve(f->w), *p = start;
@@ -82,7 +81,7 @@ static void first_problem(void *ctx, const char *text)
 		snprintf(ctx, 256, "%s", text);
 }
 
-/* inftrace validate takes it, closed or cut, plain or compressed. Returns the number of events. */
+/* Checks that inftrace validate accepts it, closed or cut, plain or compressed. Returns the number of events. */
 static unsigned int count_events(const char *text, size_t len)
 {
 	char problem[256] = "", line[256] = "";
@@ -107,7 +106,7 @@ static unsigned int count_events(const char *text, size_t len)
 static void check_pages(struct file *f, size_t before)
 {
 	unsigned int last = 0;
-	/* at some of the boundaries it is also parsed as JSON */
+	/* at some boundaries it is also parsed as JSON */
 	size_t step = f->len / PAGE / cases(20, 4) + 1;
 
 	for (size_t cut = PAGE; cut <= f->len; cut += PAGE) {
@@ -211,15 +210,14 @@ TEST(test_plain_gaps)
 			file_close(&f);
 			assert_int_equal(count_events(f.text, f.len), f.events);
 			check_pages(&f, 0);
-			/* not a byte more of padding than must be */
+			/* not a byte more padding than needed */
 			assert_int_equal(f.len, size > gap ? PAGE + size + 1000 : PAGE + 1000);
 			file_done(&f);
 		}
 	}
 }
 
-/* Larger than a page: nothing can be promised of the pages, but all is there. Many of them, so that
- * the last bytes of the writer's buffer are used. */
+/* Larger than a page: page boundaries cannot hold, but all is there. Many, so that the end of the writer's buffer is used. */
 TEST(test_plain_large)
 {
 	struct file f;
@@ -235,7 +233,7 @@ TEST(test_plain_large)
 	file_done(&f);
 }
 
-/* A pipe has no pages to consider: what goes in comes out. */
+/* A pipe has no pages: what goes in comes out. */
 TEST(test_pipe)
 {
 	static char out[1 << 16];
@@ -245,7 +243,7 @@ TEST(test_pipe)
 
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	f.w = writer_new(fds[1], "pipe", WRITER_PLAIN);
-	writer_set_tail(f.w, "\n]\n", 3); /* it comes once, at the end */
+	writer_set_tail(f.w, "\n]\n", 3); /* written once, at the end */
 	for (int i = 0; i < 10; i++) {
 		put_event(&f, 3000);
 		assert_int_equal(writer_sync(f.w), 0);
@@ -281,7 +279,7 @@ static unsigned int check_lines(const char *text, size_t len)
 		size_t fill;
 		char *x;
 
-		/* not with sscanf(), which looks for the end of the whole text first */
+		/* not sscanf(), which finds the end of the whole text first */
 		assert_int_equal(strtoul(p, &x, 10), n++);
 		assert_int_equal(*x, ':');
 		fill = strtoul(x + 1, &x, 10);
@@ -330,7 +328,7 @@ static void append_text(struct members *m, const char *p, size_t len)
 	m->len += len;
 }
 
-/* Decodes each member separately; checks where they are and what they contain. */
+/* Decodes each member separately; checks its place and contents. */
 static void read_members(const struct file *f, struct members *m, bool strict)
 {
 	static char out[TEXT_MAX];
@@ -347,7 +345,7 @@ static void read_members(const struct file *f, struct members *m, bool strict)
 		m->empty += !text;
 		if (!text)
 			continue;
-		/* whole events: their separator comes first */
+		/* whole events, separator first */
 		if (m->len)
 			assert_true(!memcmp(out, ",\n{", 3) || !strncmp(out, "\n]\n", 3));
 		assert_true(out[text - 1] == '}' || !memcmp(out + text - 3, "\n]\n", 3));
@@ -394,7 +392,7 @@ TEST(test_gzip)
 	}
 }
 
-/* Events that do not go into a page, as little as they can be compressed. */
+/* Events larger than a page, barely compressible. */
 TEST(test_gzip_large)
 {
 	struct members m;
@@ -433,7 +431,7 @@ static void check_ended(struct file *f, enum writer_mode mode)
 	free(m.text);
 }
 
-/* After each write the file is whole, and goes on where the end was. */
+/* After each write the file is complete, and the next write continues where the tail was. */
 TEST(test_tail)
 {
 	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP };
@@ -482,7 +480,7 @@ struct outcome {
 	uint64_t bytes;
 };
 
-/* Writes until the limit and beyond. No assertion in here: they would hit the limit too. */
+/* Writes up to the limit and beyond. No assertions here: they would hit the limit too. */
 static struct outcome write_limited(struct file *f, enum writer_mode mode, size_t limit)
 {
 	struct outcome out = {};
@@ -524,7 +522,7 @@ static void check_limited(enum writer_mode mode, size_t limit)
 	assert_string_equal(said.text, "inftrace: cannot write the file: File too large" VALID);
 	file_read(&f);
 	assert_true(f.len <= limit);
-	assert_true(f.len + 2 * PAGE > limit); /* and no more is cut than must be */
+	assert_true(f.len + 2 * PAGE > limit); /* no more is cut than needed */
 	assert_int_equal(out.bytes, f.len);
 	switch (mode) {
 	case WRITER_LINES:
@@ -545,7 +543,7 @@ static void check_limited(enum writer_mode mode, size_t limit)
 	file_done(&f);
 }
 
-/* Where an event was cut off there is the end, if there is room for it. */
+/* Where an event was cut off there is the tail, if there is room. */
 TEST(test_limit_tail)
 {
 	unsigned int ended = 0;
@@ -578,13 +576,13 @@ TEST(test_limit)
 	}
 }
 
-/* Not a single event goes in: the file is as it was. */
+/* Not a single event fits: the file is as it was. */
 TEST(test_limit_at_once)
 {
 	struct outcome out;
 	struct file f;
 
-	for (size_t more = 0; more <= 2; more += 2) { /* two bytes of it do */
+	for (size_t more = 0; more <= 2; more += 2) { /* two bytes of it fit */
 		file_open(&f, WRITER_LINES, 10);
 		out = write_limited(&f, WRITER_LINES, 10 + more);
 		assert_int_equal(out.flushed, -EFBIG);
@@ -595,7 +593,7 @@ TEST(test_limit_at_once)
 	}
 }
 
-/* Two recordings append to one profile: the one that runs into the limit cuts only its own. */
+/* Two recordings append to one profile: the one that hits the limit cuts only its own lines. */
 TEST(test_limit_shared)
 {
 	char path[64];
